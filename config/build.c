@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kvway/route.h"
+#include "config/model_aliases.h"
 #include "config/pools.h"
 #include "config/rate_limits.h"
 #include "config/rules.h"
@@ -205,6 +206,8 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 		kvw_rules_check_auth(build);
 		kvw_rules_check_admin(build);
 		kvw_rules_check_proxies(build);
+		kvw_model_aliases_resolve(build);
+		kvw_rate_limits_check(build);
 		err = kvw_rules_check_tls(build);
 	}
 	if (err == KVW_OK && build->walk.report->mistakes > 0)
@@ -260,6 +263,7 @@ void kvw_config_destroy(struct kvw_config *config)
 	kvw_service_levels_release(config);
 	kvw_rate_limits_release(config);
 	kvw_pools_release(config);
+	kvw_model_aliases_release(config);
 	kvw_keys_release(kvw_keys, KVW_KEY_COUNT, config);
 	free(config);
 }

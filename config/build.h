@@ -34,6 +34,8 @@ struct kvw_build {
 	const struct kvw_node *pools; /* the value of `discovery.kubernetes.pools`; NULL: not met */
 	struct kvw_met pool_met[KVW_MAX_POOLS][KVW_POOL_KEY_COUNT];
 	struct kvw_place pool_places[KVW_MAX_POOLS];
+	const struct kvw_node *aliases; /* the value of `models`; NULL: not met */
+	struct kvw_place alias_places[KVW_MAX_ALIASES];
 	struct kvw_routing_spec spec;
 };
 

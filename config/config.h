@@ -101,6 +101,16 @@ struct kvw_rate_limit {
 
 #define KVW_MAX_RATE_LIMITS 10000
 
+/* One entry of `models`: clients that ask for `name` get the model `target`. */
+struct kvw_model_alias {
+	char *name, *to;    /* owned; 1 to KVW_ALIAS_MOST bytes */
+	size_t name_len;
+	const char *target; /* what `to` leads to in the end; another entry's or this one's `to` */
+};
+
+#define KVW_MAX_ALIASES 256
+#define KVW_ALIAS_MOST  256 /* bytes of a name */
+
 /* A SHA-256. */
 struct kvw_digest {
 	unsigned char bytes[32];
@@ -133,6 +143,8 @@ struct kvw_config {
 	size_t pool_count;                        /* at most KVW_MAX_POOLS */
 	struct kvw_rate_limit *rate_limits;       /* by tenant and model, none twice */
 	size_t rate_limit_count;                  /* at most KVW_MAX_RATE_LIMITS */
+	struct kvw_model_alias *model_aliases;    /* in the order of the file, no name twice */
+	size_t model_alias_count;                 /* at most KVW_MAX_ALIASES */
 	/* Own settings of all strategies, one after another; kvw_config_own. */
 	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };
@@ -190,6 +202,9 @@ void kvw_config_promise(const struct kvw_config *config, const char *model, size
 const struct kvw_rate_limit *kvw_config_tenant_rate(
 	const struct kvw_config *config, struct kvw_slice tenant);
 const struct kvw_rate_limit *kvw_config_model_rate(const struct kvw_config *config, struct kvw_slice model);
+
+/* The entry of `models` of this name; NULL: it is no alias. */
+const struct kvw_model_alias *kvw_config_alias(const struct kvw_config *config, struct kvw_slice model);
 
 /* One entry of `workers` by itself: a copy, to be released. */
 enum kvw_err kvw_worker_config_copy(

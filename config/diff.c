@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/model_aliases.h"
 #include "config/own_keys.h"
 #include "config/pools.h"
 #include "config/rate_limits.h"
@@ -89,6 +90,20 @@ static enum kvw_err describe_rates(const struct kvw_config *before, const struct
 		err = kvw_rate_limits_text(before, &change->before);
 	if (err == KVW_OK)
 		err = kvw_rate_limits_text(after, &change->after);
+	return err;
+}
+
+/* Likewise. */
+static enum kvw_err describe_aliases(const struct kvw_config *before, const struct kvw_config *after,
+	struct kvw_config_change *change)
+{
+	enum kvw_err err = copy_text(KVW_MODELS, &change->path);
+
+	change->reload = true;
+	if (err == KVW_OK)
+		err = kvw_model_aliases_text(before, &change->before);
+	if (err == KVW_OK)
+		err = kvw_model_aliases_text(after, &change->after);
 	return err;
 }
 
@@ -189,20 +204,23 @@ enum kvw_err kvw_config_diff(const struct kvw_config *before, const struct kvw_c
 	struct kvw_config_diff *diff = calloc(1, sizeof(*diff));
 	struct kvw_own_keys own;
 	enum kvw_err err;
-	bool levels, rates, pools;
+	bool levels, rates, aliases, pools;
 
 	if (diff == NULL)
 		return KVW_ENOMEM;
 	kvw_own_keys_init(&own, strategies);
 	levels = !kvw_service_levels_same(before, after);
 	rates = !kvw_rate_limits_same(before, after);
+	aliases = !kvw_model_aliases_same(before, after);
 	pools = !kvw_pools_same(before, after);
 	err = compare_keys(own.keys, own.schema.key_count, before, after,
-		(size_t)levels + rates + pools, &diff->keys, &diff->key_count);
+		(size_t)levels + rates + aliases + pools, &diff->keys, &diff->key_count);
 	if (err == KVW_OK && levels)
 		err = describe_levels(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK && rates)
 		err = describe_rates(before, after, &diff->keys[diff->key_count++]);
+	if (err == KVW_OK && aliases)
+		err = describe_aliases(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK && pools)
 		err = describe_pools(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK)

@@ -31,7 +31,7 @@ struct kvw_worker_change {
 /* Workers: removed ones in the order of `before`, then the others in that of `after`. */
 struct kvw_config_diff {
 	struct kvw_config_change *keys; /* in the order of keys.def, then own keys of strategies, then
-					 * `service_levels`, `rate_limits` and the pools as one each */
+					 * `service_levels`, `rate_limits`, `models` and the pools as one each */
 	size_t key_count;
 	struct kvw_worker_change *workers;
 	size_t worker_count;

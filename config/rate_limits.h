@@ -1,8 +1,8 @@
 /*
  * rate_limits.h - the list `rate_limits`: how much tenants and models may use.
  *
- * What an entry says is checked while it is read: nothing of it hangs on the rest of the file. Pure functions
- * but for the walk.
+ * What an entry says is checked while it is read, but whether its model is an alias: that hangs on the rest of the
+ * file. Pure functions but for the walk.
  */
 #ifndef KVW_CONFIG_RATE_LIMITS_H
 #define KVW_CONFIG_RATE_LIMITS_H
@@ -11,6 +11,9 @@
 
 /* Hook of the walk, which is that of a build, for the name `rate_limits`. KVW_ENOMEM or KVW_OK. */
 enum kvw_err kvw_rate_limits_walk(struct kvw_walk *walk, const struct kvw_node *list) KVW_MUST_CHECK;
+
+/* Once aliases are resolved: a limit of an alias would hold for no request, so it is a mistake. */
+void kvw_rate_limits_check(struct kvw_build *build);
 
 /* Whether the entry says something by this key: enum kvw_rate_key_index. */
 bool kvw_rate_limit_has(const struct kvw_rate_limit *limit, size_t key);

@@ -55,6 +55,21 @@ static void write_rates(FILE *out)
 	kvw_reference_keys(out, &kvw_rate_schema);
 }
 
+static void write_aliases(FILE *out)
+{
+	fprintf(out,
+		"\n## models\n\n"
+		"Other names for models, at most %d, of at most %d bytes:\n\n"
+		"```yaml\nmodels:\n  gpt-4o: {to: llama-70b}\n```\n\n"
+		"A client that asks for `gpt-4o` gets `llama-70b`: kvway writes that name into the body, and routing, "
+		"metrics,\n`service_levels` and `rate_limits` go by it. The answer names `llama-70b`, as the worker says. "
+		"`models` of a key is\ncompared with the name that the client uses. `to` may be another alias, but no loop; a "
+		"model that no worker serves is\nno mistake. An alias goes before a model of the same name. It must stand in a "
+		"body that kvway reads whole (JSON or a form,\nno larger than `routing.scan_limit`, on a path of "
+		"inference), not in a query.\n",
+		KVW_MAX_ALIASES, KVW_ALIAS_MOST);
+}
+
 static void write_pools(FILE *out)
 {
 	fprintf(out,
@@ -242,6 +257,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	kvw_reference_sections(out, &own->schema);
 	write_levels(out);
 	write_rates(out);
+	write_aliases(out);
 	write_pools(out);
 	write_client_keys(out);
 	write_types(out);
@@ -261,6 +277,7 @@ static void write_example(FILE *out, const struct kvw_own_keys *own)
 	      "service_levels: []\n"
 	      "\n# How much tenants and models may use.\nrate_limits: []\n",
 		out);
+	fputs("\n# Other names for models, such as gpt-4o: {to: llama-70b}.\nmodels: {}\n", out);
 	fputs("\n# The vLLM servers.\nworkers:\n  - url: http://127.0.0.1:8001\n", out);
 	for (size_t k = 1; k < KVW_WORKER_KEY_COUNT; k++)
 		kvw_reference_example_key(

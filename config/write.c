@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/model_aliases.h"
 #include "config/own_keys.h"
 #include "config/pools.h"
 #include "config/rate_limits.h"
@@ -153,6 +154,17 @@ static enum kvw_err write_rate(FILE *out, const struct kvw_rate_limit *limit)
 	return err;
 }
 
+static enum kvw_err write_aliases(FILE *out, const struct kvw_config *config)
+{
+	char *text = NULL;
+	enum kvw_err err = config->model_alias_count > 0 ? kvw_model_aliases_text(config, &text) : KVW_OK;
+
+	if (text != NULL)
+		fprintf(out, KVW_MODELS ": %s\n", text);
+	free(text);
+	return err;
+}
+
 enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies)
 {
@@ -175,6 +187,8 @@ enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 		fputs(KVW_RATE_LIMITS ":\n", out);
 	for (size_t i = 0; i < config->rate_limit_count && err == KVW_OK; i++)
 		err = write_rate(out, &config->rate_limits[i]);
+	if (err == KVW_OK)
+		err = write_aliases(out, config);
 	if (err == KVW_OK && config->worker_count > 0) /* none: `discovery` finds them */
 		fputs("workers:\n", out);
 	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)

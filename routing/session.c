@@ -13,7 +13,8 @@
  * session whose worker cannot serve it is moved, once. The table forgets what was not used for
  * the TTL, and the least recently used beyond its size; a forgotten session starts at its hash.
  *
- * Requests for another model are another session, because other workers may serve it.
+ * Requests for another model are another session, because other workers may serve it, and so are those of another
+ * tenant: no client learns where another's session is, or moves it.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -88,7 +89,8 @@ static void session_reconfigure(
 /* What the table remembers a session by: secret seed, so that clients cannot aim. */
 static uint64_t table_key(const struct session *s, const struct kvw_route_request *request)
 {
-	uint64_t model = XXH3_64bits_withSeed(request->model.data, request->model.len, s->seed);
+	uint64_t model = XXH3_64bits_withSeed(
+		request->model.data, request->model.len, s->seed ^ request->tenant);
 
 	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
 }
@@ -96,7 +98,7 @@ static uint64_t table_key(const struct session *s, const struct kvw_route_reques
 /* What its place follows from: no seed, so that all replicas of the router agree. */
 static uint64_t place_key(const struct kvw_route_request *request)
 {
-	uint64_t model = XXH3_64bits(request->model.data, request->model.len);
+	uint64_t model = XXH3_64bits_withSeed(request->model.data, request->model.len, request->tenant);
 
 	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
 }

@@ -72,6 +72,7 @@ struct kvw_route_request {
 	const uint32_t *chain_ends;
 	uint32_t chain_count;
 	uint64_t seed; /* h_0: format, model, LoRA, salt */
+	uint64_t tenant; /* whose sessions are apart from all others'; 0: none */
 
 	/* The prompt by its exact tokens, for a strategy that wants them. */
 	enum kvw_inexact inexact;           /* KVW_INEXACT_NOT, or why there are none */

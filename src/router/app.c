@@ -145,7 +145,7 @@ static void forget_worker(void *arg, uint32_t worker)
 		kvw_proxy_forget_worker(proxy, worker);
 }
 
-/* Keys of clients and their tokens. */
+/* Keys of clients, their tokens and their tenants. */
 static enum kvw_err start_auth(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
@@ -155,6 +155,8 @@ static enum kvw_err start_auth(struct kvw_app *app)
 	if (config->auth_keys_file[0] == '\0' && !kvw_jwt_wanted(config))
 		return KVW_OK;
 	err = kvw_auth_start(config->auth_keys_file, stderr, &app->auth);
+	if (err == KVW_OK && config->auth_isolate_tenants)
+		err = kvw_auth_isolate(app->auth, config->auth_tenant_secret_file, stderr);
 	if (err != KVW_OK || !kvw_jwt_wanted(config))
 		return err;
 	err = kvw_jwt_gate_start(config, stderr, &gate);

@@ -18,7 +18,9 @@
 #include <string.h>
 
 #include "auth/jwt_keys.h"
+#include "auth/jwt_gate.h"
 #include "auth/keys_file.h"
+#include "auth/tenants.h"
 #include "config/stack_flags.h"
 #include "config/write.h"
 #include "kvway/route.h"
@@ -391,6 +393,20 @@ static void explain_stack_flags(const struct reader *r)
 	}
 }
 
+/* The secret of tenants' salts, as a start would read it. False: as below. */
+static bool check_tenants(struct reader *r, const struct kvw_config *config)
+{
+	struct kvw_tenants *tenants = NULL;
+
+	if (!config->auth_isolate_tenants || config->auth_tenant_secret_file[0] == '\0' ||
+		(config->auth_keys_file[0] == '\0' && !kvw_jwt_wanted(config)))
+		return true;
+	if (kvw_tenants_create(config->auth_tenant_secret_file, r->err, &tenants) != KVW_OK)
+		r->cli->status = KVW_CLI_FAILED;
+	kvw_tenants_destroy(tenants);
+	return tenants != NULL;
+}
+
 /* A file of keys, "": none. False: it has mistakes, which were said. */
 static bool check_keys(struct reader *r, const char *path)
 {
@@ -426,7 +442,7 @@ static bool check_token_keys(struct reader *r, const struct kvw_config *config)
 
 static void check(struct reader *r, const struct kvw_config *config)
 {
-	if (!check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
+	if (!check_tenants(r, config) || !check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
 		!check_token_keys(r, config))
 		return;
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",

@@ -148,6 +148,7 @@ def test_tokens_are_keys(issuer, pair, tmp_path):
     good = first.token(tenant="lab", other=CANARY)
     assert [send(router, good).status for _ in range(3)] == [200] * 3
     assert router.ask("POST", CHAT, [("x-api-key", good)], chat_body()).status == 200
+    assert {len(json.loads(ex.body)["cache_salt"]) for ex in worker.requests} == {43}  # of the token's tenant
     assert router.metric("kvway_jwt_verified_total", by="signature") == 1
     assert router.metric("kvway_jwt_verified_total", by="memory") == 3
     assert send(router, KEY).status == 200
@@ -202,6 +203,7 @@ def test_tokens_are_keys(issuer, pair, tmp_path):
     for path in (access, router.log_path):
         text = path.read_text()
         assert not any(part in text for part in parts), path
+    assert router.log_path.read_text().count("auth.tenant_secret_file is not set") == 1
 
 
 def test_keys_are_rotated_under_load(issuer, pair):

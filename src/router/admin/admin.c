@@ -105,6 +105,7 @@ static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 		.feed = admin->deps.feed,
 		.admission = atomic_load_explicit(&admin->admission, memory_order_acquire),
 		.metrics = admin->deps.metrics,
+		.tenants = admin->deps.auth == NULL ? NULL : kvw_auth_tenants(admin->deps.auth),
 	};
 
 	if (source.owner_of != NULL)

@@ -7,6 +7,7 @@
 #include "admin/answer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "auth/auth.h"
 #include "auth/jwt_gate.h"
@@ -181,28 +182,53 @@ static bool served(const struct kvw_model_entry *entry)
 	return false;
 }
 
-/* The view's models are ascending by name and each is there once. */
+static bool may_use(const struct kvw_client_key *key, const char *name)
+{
+	return key == NULL || kvw_client_key_may_use(key, kvw_slice_of(name));
+}
+
+static void put_model(struct kvw_page *text, int64_t created_s, const char *name, const char *root, bool *first)
+{
+	kvw_page_string(text, *first ? "{\"id\":" : ",{\"id\":");
+	kvw_page_json(text, kvw_slice_of(name));
+	kvw_page_string(text, ",\"object\":\"model\",\"created\":");
+	kvw_page_i64(text, created_s);
+	kvw_page_string(text, ",\"owned_by\":\"vllm\",\"root\":");
+	kvw_page_json(text, kvw_slice_of(root));
+	kvw_page_string(text, ",\"parent\":null}");
+	*first = false;
+}
+
+static bool serves(const struct kvw_fleet_view *view, const char *name)
+{
+	for (size_t i = 0; i < view->model_count; i++)
+		if (strcmp(view->models[i].model->name, name) == 0)
+			return served(&view->models[i]);
+	return false;
+}
+
+/* The view's models are ascending by name and each is there once; aliases of those that are served follow. */
 static int answer_models(
 	const struct kvw_answer_state *state, const struct kvw_client_key *key, struct kvw_page *text)
 {
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&state->deps->fleet->view, memory_order_acquire);
+	const struct kvw_config *config = state->deps->fleet->config;
 	bool first = true;
 
 	kvw_page_string(text, "{\"object\":\"list\",\"data\":[");
 	for (size_t i = 0; view != NULL && i < view->model_count; i++) {
-		if (!served(&view->models[i]) ||
-			(key != NULL &&
-				!kvw_client_key_may_use(key, kvw_slice_of(view->models[i].model->name))))
-			continue;
-		kvw_page_string(text, first ? "{\"id\":" : ",{\"id\":");
-		kvw_page_json(text, kvw_slice_of(view->models[i].model->name));
-		kvw_page_string(text, ",\"object\":\"model\",\"created\":");
-		kvw_page_i64(text, state->created_s);
-		kvw_page_string(text, ",\"owned_by\":\"vllm\",\"root\":");
-		kvw_page_json(text, kvw_slice_of(view->models[i].model->name));
-		kvw_page_string(text, ",\"parent\":null}");
-		first = false;
+		const char *name = view->models[i].model->name;
+
+		if (served(&view->models[i]) && may_use(key, name) &&
+			kvw_config_alias(config, kvw_slice_of(name)) == NULL)
+			put_model(text, state->created_s, name, name, &first);
+	}
+	for (size_t i = 0; view != NULL && i < config->model_alias_count; i++) {
+		const struct kvw_model_alias *alias = &config->model_aliases[i];
+
+		if (may_use(key, alias->name) && serves(view, alias->target))
+			put_model(text, state->created_s, alias->name, alias->target, &first);
 	}
 	kvw_page_string(text, "]}");
 	return 200;

@@ -21,6 +21,7 @@ void kvw_collect_auth_refused(struct kvw_collect *collect)
 		{"expired", KVW_COUNT_AUTH_EXPIRED},
 		{"path", KVW_COUNT_AUTH_PATH},
 		{"model", KVW_COUNT_AUTH_MODEL},
+		{"tenant", KVW_COUNT_AUTH_TENANT},
 	};
 
 	if (collect->metrics->sources.auth == NULL)
@@ -28,6 +29,14 @@ void kvw_collect_auth_refused(struct kvw_collect *collect)
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
 		kvw_sample_named(&collect->out, "reason", reasons[i].reason,
 			kvw_metrics_counter_sum(collect->metrics, reasons[i].counter));
+}
+
+void kvw_collect_bodies_changed(struct kvw_collect *collect)
+{
+	kvw_sample_named(&collect->out, "reason", "cache_salt",
+		kvw_metrics_counter_sum(collect->metrics, KVW_COUNT_BODY_SALTED));
+	kvw_sample_named(&collect->out, "reason", "model",
+		kvw_metrics_counter_sum(collect->metrics, KVW_COUNT_BODY_RENAMED));
 }
 
 void kvw_collect_auth_reloads(struct kvw_collect *collect)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auth/tenants.h"
 #include "openai/error_body.h"
 #include "admin/explanation.h"
 #include "fleet/pin.h"
@@ -39,6 +40,27 @@ __attribute__((format(printf, 4, 5))) static enum kvw_err refuse(
 
 /* --- what is asked for --- */
 
+/* As proxy/rewrite.c: the salt and the model that its worker would read. */
+static bool rewrite(struct kvw_explanation *e, enum kvw_api api)
+{
+	const struct kvw_tenants *tenants = e->source->tenants;
+	const struct kvw_model_alias *alias = kvw_config_alias(e->source->config, kvw_scan_model(e->scan));
+	bool salted = tenants != NULL && e->query->tenant.len > 0 && api != KVW_API_TOKENIZE &&
+		      api != KVW_API_COUNT_TOKENS && api != KVW_API_AUDIO;
+	char salt[KVW_TENANT_SALT];
+	struct kvw_slice own;
+	bool there;
+
+	e->alias = alias;
+	if (alias != NULL && !kvw_scan_set_model(e->scan, kvw_slice_of(alias->target)))
+		return false;
+	if (!salted)
+		return true;
+	own = kvw_scan_salt(e->scan, &there);
+	kvw_tenants_salt(tenants, e->query->tenant, there, own, salt);
+	return kvw_scan_set_salt(e->scan, (struct kvw_slice){salt, sizeof(salt)});
+}
+
 static enum kvw_err scan_as(struct kvw_explanation *e, enum kvw_api api, bool fields_only)
 {
 	kvw_scan_reset(e->scan, api);
@@ -46,6 +68,8 @@ static enum kvw_err scan_as(struct kvw_explanation *e, enum kvw_api api, bool fi
 		kvw_scan_fields_only(e->scan);
 	kvw_scan_keep_ids(e->scan);
 	kvw_scan_feed(e->scan, e->query->body.data, e->query->body.len);
+	if (!rewrite(e, api))
+		return KVW_ENOMEM;
 	return kvw_scan_finish(e->scan, &e->route);
 }
 
@@ -116,6 +140,8 @@ static enum kvw_err understand(struct kvw_explanation *e)
 	}
 	if (e->query->session.len > 0)
 		e->route.session = e->query->session;
+	if (e->source->tenants != NULL && e->query->tenant.len > 0)
+		e->route.tenant = kvw_tenants_number(e->source->tenants, e->query->tenant);
 	return KVW_OK;
 }
 

@@ -12,6 +12,7 @@
 #define KVW_EXPLAIN_H
 
 #include "admin/admin.h"
+#include "auth/tenants.h"
 #include "feeds/tokens/tokens.h"
 #include "http/head.h"
 
@@ -27,6 +28,7 @@ struct kvw_explain_source {
 	void *owner_arg;
 	struct kvw_admission *admission; /* only looked at; NULL: nothing is said of it */
 	const struct kvw_metrics *metrics; /* NULL: none */
+	const struct kvw_tenants *tenants; /* NULL: tenants are not kept apart */
 	bool cold; /* made from a file, nothing runs: workers without a list serve every model */
 
 	/* Of a strategy that wants exact tokens; else NULL. */
@@ -39,6 +41,7 @@ struct kvw_explain_source {
 struct kvw_explain_query {
 	struct kvw_slice target;  /* path and query; len 0: by what the body holds */
 	struct kvw_slice session; /* session key from a header or cookie; len 0: none */
+	struct kvw_slice tenant;  /* x-kvway-tenant: of the key that it would come by; len 0: none */
 	struct kvw_slice pin;     /* x-kvway-pin, where http.pin lets it count; len 0: none */
 	struct kvw_slice body;
 	size_t class_index; /* in admission_classes */
@@ -70,6 +73,9 @@ enum kvw_err kvw_explain(const struct kvw_explain_source *source,
  * from head; len 0: none. */
 struct kvw_slice kvw_explain_session(
 	const struct kvw_config *config, const struct kvw_head *head);
+
+/* The tenant that is asked about: clients' requests have it by their key. */
+struct kvw_slice kvw_explain_tenant(const struct kvw_head *head);
 
 /* The worker that the request names, likewise. */
 struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct kvw_head *head);

@@ -56,6 +56,13 @@ struct kvw_slice kvw_explain_session(const struct kvw_config *config, const stru
 	return (struct kvw_slice){NULL, 0};
 }
 
+struct kvw_slice kvw_explain_tenant(const struct kvw_head *head)
+{
+	const struct kvw_field *field = kvw_head_find(head, KVW_SLICE("x-kvway-tenant"));
+
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
 struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct kvw_head *head)
 {
 	const struct kvw_field *field =
@@ -151,6 +158,7 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 	const struct kvw_head *head = &conn->clients->head;
 	struct kvw_explain_query query = {
 		.session = kvw_explain_session(source->config, head),
+		.tenant = kvw_explain_tenant(head),
 		.pin = kvw_explain_pin(source->config, head),
 		.body = kvw_conn_body(conn)};
 	char *target = NULL, *name = NULL;
@@ -164,6 +172,8 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 		send_error(conn, 400, NULL, "the query cannot be read; ?path=/v1/completions");
 	} else if (name == NULL || (key = find_key(desk, conn, name, target, &ring)) != NULL) {
 		kvw_explain_class(source->config, head, key, &query);
+		if (key != NULL)
+			query.tenant = kvw_slice_of(key->tenant);
 		if (key != NULL && !key->trusted)
 			query.pin = (struct kvw_slice){NULL, 0};
 		query.target = kvw_slice_of(target);

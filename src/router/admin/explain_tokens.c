@@ -5,6 +5,7 @@
 
 #include "admin/explanation.h"
 #include "feeds/tokens/tokens.h"
+#include "openai/splice.h"
 
 /* What the data plane would do about the prompt's tokens. */
 static enum kvw_inexact judge(const struct kvw_explanation *e, const struct kvw_scan_exact *exact)
@@ -35,7 +36,11 @@ static bool ask(struct kvw_explanation *e, struct kvw_explain_query *query, bool
 	int64_t now_ns, const struct kvw_token_ask *like, struct kvw_token_job **out)
 {
 	struct kvw_tokens *tokens = e->source->tokens;
-	struct kvw_token_job *job = kvw_token_job_create(tokens, query->body.len);
+	struct kvw_slice model = kvw_slice_of(e->alias == NULL ? NULL : e->alias->target);
+	struct kvw_splice splice; /* workers do not know aliases */
+	bool planned = kvw_splice_plan(e->scan, (struct kvw_slice){NULL, 0}, model, &splice) == KVW_OK;
+	struct kvw_token_job *job = kvw_token_job_create(
+		tokens, (size_t)((int64_t)query->body.len + (planned ? splice.growth : 0)));
 	struct kvw_token_ask ask = *like;
 
 	query->tokens_seen = true;
@@ -43,7 +48,10 @@ static bool ask(struct kvw_explanation *e, struct kvw_explain_query *query, bool
 	query->tokens.inexact = KVW_INEXACT_BUSY;
 	if (job == NULL)
 		return false;
-	memcpy(kvw_token_job_body(job), query->body.data, query->body.len);
+	if (planned)
+		(void)kvw_splice_write(&splice, query->body, kvw_token_job_body(job));
+	else
+		memcpy(kvw_token_job_body(job), query->body.data, query->body.len);
 	ask.api = e->path.api;
 	ask.convert = convert;
 	ask.worker_count =

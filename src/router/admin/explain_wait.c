@@ -16,7 +16,7 @@ struct wait {
 	struct kvw_wait base; /* first */
 	struct kvw_explain_source source;
 	struct kvw_explain_query query; /* its body is the connection's */
-	char *target, *session, *pin;   /* of query; owned */
+	char *target, *session, *tenant, *pin; /* of query; owned */
 	struct kvw_token_job *job;      /* NULL: it is done, or forgotten */
 	struct event *timer;
 };
@@ -30,6 +30,7 @@ static void release(struct wait *wait)
 		event_free(wait->timer);
 	free(wait->target);
 	free(wait->session);
+	free(wait->tenant);
 	free(wait->pin);
 	free(wait);
 }
@@ -113,10 +114,13 @@ static struct wait *make_wait(const struct kvw_explain_source *source,
 	wait->query = *query;
 	wait->target = copy(&wait->query.target);
 	wait->session = copy(&wait->query.session);
+	wait->tenant = copy(&wait->query.tenant);
 	wait->pin = copy(&wait->query.pin);
 	wait->timer = event_new(desk->base, -1, 0, on_time, wait);
 	if (wait->query.target.len == query->target.len &&
-		wait->query.session.len == query->session.len && wait->query.pin.len == query->pin.len && wait->timer != NULL &&
+		wait->query.session.len == query->session.len &&
+		wait->query.tenant.len == query->tenant.len && wait->query.pin.len == query->pin.len &&
+		wait->timer != NULL &&
 		event_add(wait->timer, &limit) == 0)
 		return wait;
 	release(wait);

@@ -16,6 +16,7 @@ struct kvw_explanation {
 	int64_t now_ns;
 	struct kvw_slice target;
 	struct kvw_path_info path;
+	const struct kvw_model_alias *alias; /* that the body names; NULL: none */
 	struct kvw_scan *scan;          /* lends what route refers to */
 	struct kvw_route_request route;
 	struct kvw_kvchains chains;     /* what route.exact points into */

@@ -41,8 +41,10 @@
 
 struct kvw_auth {
 	char *path, *folder; /* owned */
-	pthread_mutex_t lock; /* of ring, with version */
+	pthread_mutex_t lock; /* of ring, with version, and of writing tenants */
 	struct kvw_keyring *ring;
+	struct kvw_tenants *tenants; /* owned; NULL: they are not kept apart */
+	atomic_bool warned;          /* that their secret does not last */
 	_Atomic uint64_t version;
 	struct kvw_auth_state state;
 	struct kvw_jwt_gate *jwt; /* owned; NULL: tokens are not asked for */
@@ -98,6 +100,16 @@ static void retire(struct kvw_auth *auth, struct kvw_keyring *ring)
 	free_retired(auth);
 }
 
+/* Each replica of kvway has a secret of its own then, and another one after a restart. */
+void kvw_auth_saw_tenant(struct kvw_auth *auth)
+{
+	if (auth->tenants == NULL || kvw_tenants_last(auth->tenants) ||
+		atomic_load_explicit(&auth->warned, memory_order_relaxed) || atomic_exchange(&auth->warned, true))
+		return;
+	kvw_warn(ROOM, "clients have tenants, but auth.tenant_secret_file is not set: what workers have cached for a tenant "
+		       "is found by this process alone, not by other replicas of kvway nor after a restart");
+}
+
 /* Takes the ring. */
 static void put_into_force(struct kvw_auth *auth, struct kvw_keyring *ring)
 {
@@ -107,6 +119,8 @@ static void put_into_force(struct kvw_auth *auth, struct kvw_keyring *ring)
 	before = auth->ring;
 	auth->ring = ring;
 	atomic_fetch_add_explicit(&auth->version, 1, memory_order_release);
+	if (kvw_keyring_has_tenants(ring))
+		kvw_auth_saw_tenant(auth);
 	pthread_mutex_unlock(&auth->lock);
 	if (before != NULL)
 		retire(auth, before);
@@ -371,6 +385,7 @@ void kvw_auth_stop(struct kvw_auth *auth)
 	if (auth->wake >= 0)
 		close(auth->wake);
 	kvw_keyring_unref(auth->ring);
+	kvw_tenants_destroy(auth->tenants);
 	for (size_t i = 0; i < auth->retired_count; i++)
 		kvw_keyring_unref(auth->retired[i]);
 	free(auth->retired);
@@ -398,6 +413,26 @@ void kvw_auth_take_jwt(struct kvw_auth *auth, struct kvw_jwt_gate *gate)
 struct kvw_jwt_gate *kvw_auth_jwt(const struct kvw_auth *auth)
 {
 	return auth->jwt;
+}
+
+enum kvw_err kvw_auth_isolate(struct kvw_auth *auth, const char *secret_file, FILE *errors)
+{
+	struct kvw_tenants *tenants;
+	enum kvw_err err = kvw_tenants_create(secret_file, errors, &tenants);
+
+	if (err != KVW_OK)
+		return err;
+	pthread_mutex_lock(&auth->lock);
+	auth->tenants = tenants;
+	if (kvw_keyring_has_tenants(auth->ring))
+		kvw_auth_saw_tenant(auth);
+	pthread_mutex_unlock(&auth->lock);
+	return KVW_OK;
+}
+
+const struct kvw_tenants *kvw_auth_tenants(const struct kvw_auth *auth)
+{
+	return auth->tenants;
 }
 
 uint64_t kvw_auth_version(const struct kvw_auth *auth)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "auth/keyring.h"
+#include "auth/tenants.h"
 
 struct kvw_auth;
 struct kvw_jwt_gate;
@@ -40,6 +41,12 @@ void kvw_auth_reload(struct kvw_auth *auth);
 void kvw_auth_take_jwt(struct kvw_auth *auth, struct kvw_jwt_gate *gate);
 /* NULL: tokens are not asked for. Borrowed. */
 struct kvw_jwt_gate *kvw_auth_jwt(const struct kvw_auth *auth);
+/* From now on tenants are kept apart; secret_file as kvw_tenants_create has it. Before any thread asks for keys. */
+enum kvw_err kvw_auth_isolate(struct kvw_auth *auth, const char *secret_file, FILE *errors) KVW_MUST_CHECK;
+/* A client of a tenant was seen, by a token or in the file: warns once if the secret does not last. */
+void kvw_auth_saw_tenant(struct kvw_auth *auth);
+/* NULL: tenants are not kept apart. */
+const struct kvw_tenants *kvw_auth_tenants(const struct kvw_auth *auth);
 
 /* Another one each time that other keys are in force. */
 uint64_t kvw_auth_version(const struct kvw_auth *auth);

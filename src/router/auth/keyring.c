@@ -131,6 +131,14 @@ size_t kvw_keyring_count(const struct kvw_keyring *ring)
 	return ring->count;
 }
 
+bool kvw_keyring_has_tenants(const struct kvw_keyring *ring)
+{
+	for (size_t i = 0; i < ring->count; i++)
+		if (kvw_slice_of(ring->keys[i].tenant).len > 0)
+			return true;
+	return false;
+}
+
 void kvw_key_digest(struct kvw_slice shown, struct kvw_digest *out)
 {
 	SHA256_CTX sha;

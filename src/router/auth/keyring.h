@@ -34,6 +34,7 @@ const struct kvw_client_key *kvw_keyring_find(
 /* The same by its name, looked for in all of them. */
 const struct kvw_client_key *kvw_keyring_named(const struct kvw_keyring *ring, const char *name);
 size_t kvw_keyring_count(const struct kvw_keyring *ring);
+bool kvw_keyring_has_tenants(const struct kvw_keyring *ring);
 
 /* The SHA-256 of what a client showed. Leaves no copy of it behind. */
 void kvw_key_digest(struct kvw_slice shown, struct kvw_digest *out);

@@ -26,7 +26,7 @@ struct folded {
 	bool winding; /* it had "." or "..", or an encoded slash: another server may read it otherwise */
 };
 
-enum effect { EFFECT_NONE, EFFECT_EMPTIES = 1, EFFECT_SLEEPS = 2, EFFECT_WAKES = 4 };
+enum effect { EFFECT_NONE, EFFECT_EMPTIES = 1, EFFECT_SLEEPS = 2, EFFECT_WAKES = 4, EFFECT_UNSALTED = 8 };
 
 struct known_path {
 	const char *path;
@@ -41,6 +41,12 @@ struct known_path {
 #define PROMPT(path, api)                                                                          \
 	{                                                                                          \
 		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true, EFFECT_NONE   \
+	}
+/* Workers compute, but take no cache_salt. */
+#define UNSALTED(path, api)                                                                        \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true,               \
+			EFFECT_UNSALTED                                                            \
 	}
 #define LOCAL(path)                                                                                \
 	{                                                                                          \
@@ -92,10 +98,10 @@ static const struct known_path known_paths[] = {
 	PROMPT("/v1/score", RERANK),
 	PROMPT("/pooling", RERANK),
 	PROMPT("/classify", RERANK),
-	PROMPT("/v2/embed", RERANK),
+	UNSALTED("/v2/embed", RERANK),
 	PROMPT("/generative_scoring", RERANK),
-	PROMPT("/v1/audio/transcriptions", AUDIO),
-	PROMPT("/v1/audio/translations", AUDIO),
+	UNSALTED("/v1/audio/transcriptions", AUDIO),
+	UNSALTED("/v1/audio/translations", AUDIO),
 	LOCAL("/health"),
 	LOCAL("/ready"),
 	LOCAL("/metrics"),
@@ -252,6 +258,7 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			info.api = (enum kvw_api)known->api;
 			info.prompt = known->prompt;
 			info.repeatable = known->repeatable;
+			info.unsalted = (known->effects & EFFECT_UNSALTED) != 0;
 			info.empties_cache = (known->effects & EFFECT_EMPTIES) != 0;
 			info.sleeps = (known->effects & EFFECT_SLEEPS) != 0;
 			info.wakes = (known->effects & EFFECT_WAKES) != 0;

@@ -246,7 +246,7 @@ static void on_tokens(void *user, const struct kvw_token_result *result)
 
 static bool route(struct kvw_exchange *x)
 {
-	if (x->key != NULL && kvw_guard_model(x))
+	if (kvw_guard_body(x))
 		return true;
 	if (x->loop->sources != NULL && !kvw_prepare_tokens(x, on_tokens))
 		return true;

@@ -122,6 +122,9 @@ struct kvw_exchange {
 	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
+	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
+	uint64_t tenant;          /* as struct kvw_route_request has it */
+	bool salted, renamed;     /* the body has its tenant's salt, the model of its alias (rewrite.h) */
 	struct kvw_route_request route; /* borrows from scan and model_name */
 	struct kvw_slice model_name; /* owned; what the query or a body that was not scanned to its end says;
 	                                len 0: nothing */

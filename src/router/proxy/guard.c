@@ -5,6 +5,8 @@
  * compared with the lists is the path as a careless server might read it (openai/api_path.h); one that careful
  * and careless servers read in two ways is none that there is.
  *
+ * Last, a body that has to change before a worker sees it, and could not be.
+ *
  * A key that may use some models only needs the body's own word for its model, read as a worker reads it: of
  * a body that was not scanned to its end the last `model`, which counts, may not have been seen.
  */
@@ -17,6 +19,7 @@
 #include "auth/credential.h"
 #include "auth/jwt_gate.h"
 #include "proxy/reply.h"
+#include "proxy/rewrite.h"
 #include "proxy/understand.h"
 
 static bool is_anthropic(const struct kvw_exchange *x)
@@ -32,6 +35,7 @@ static const char *type_of(const struct kvw_exchange *x, int status)
 	return status == 400   ? "invalid_request_error"
 	       : status == 401 ? "authentication_error"
 	       : status == 403 ? "permission_error"
+	       : status == 413 ? "request_too_large"
 			       : "not_found_error";
 }
 
@@ -136,6 +140,8 @@ static bool refuse_bearer(struct kvw_exchange *x, const struct token *token, con
 	x->keyring = token->ring;
 	x->key = kvw_keyring_find(token->ring, digest);
 	x->pin = (struct kvw_slice){NULL, 0};
+	if (kvw_slice_of(x->key->tenant).len > 0)
+		kvw_auth_saw_tenant(x->loop->auth);
 	return false;
 }
 
@@ -250,7 +256,7 @@ static struct kvw_slice model_of(const struct kvw_exchange *x)
 	return has_body(x) ? kvw_request_body_model(x) : x->model_name;
 }
 
-bool kvw_guard_model(struct kvw_exchange *x)
+static bool refuse_model(struct kvw_exchange *x)
 {
 	struct kvw_slice model;
 	char message[384];
@@ -272,4 +278,73 @@ bool kvw_guard_model(struct kvw_exchange *x)
 			(int)(model.len < 256 ? model.len : 256), model.data);
 	refuse(x, 403, KVW_COUNT_AUTH_MODEL, "model_not_allowed", message);
 	return true;
+}
+
+/* --- what has to change in the body --- */
+
+static bool too_large(const struct kvw_exchange *x)
+{
+	return x->content_length > x->config->routing_scan_limit ||
+	       x->body_received > x->config->routing_scan_limit;
+}
+
+/* An alias reaches no worker. */
+static bool refuse_alias(struct kvw_exchange *x)
+{
+	const struct kvw_model_alias *alias =
+		x->alias != NULL ? x->alias : kvw_config_alias(x->config, x->route.model);
+	char message[512];
+	int status;
+
+	if (alias == NULL || x->renamed)
+		return false;
+	(void)snprintf(message, sizeof(message),
+		"the model `%s` is an alias: it must stand in a body that can be read, on a path of inference, no larger "
+		"than %llu bytes, not in the URL",
+		alias->name, (unsigned long long)x->config->routing_scan_limit);
+	status = too_large(x) ? 413 : 400;
+	kvw_reply_error_code(x, status, type_of(x, status), "model_alias", NULL, message);
+	return true;
+}
+
+/* Of a response that was made: nothing is computed. */
+static bool cancels(const struct kvw_exchange *x)
+{
+	struct kvw_slice path = x->path.response_id, end = KVW_SLICE("/cancel");
+	const char *rest = path.data + path.len;
+
+	return path.len > 0 && (size_t)(x->target.data + x->target.len - rest) >= end.len &&
+	       memcmp(rest, end.data, end.len) == 0 &&
+	       (rest + end.len == x->target.data + x->target.len || rest[end.len] == '?');
+}
+
+/* Nothing of a tenant's is computed without its salt. What no engine computes for needs none. */
+static bool refuse_unsalted(struct kvw_exchange *x)
+{
+	char message[256];
+
+	if (kvw_rewrite_tenant(x).len == 0 || x->salted || x->path.kind != KVW_PATH_FORWARD || !has_body(x) ||
+		(x->path.prompt && !kvw_exchange_computes(x)) || cancels(x))
+		return false;
+	if (x->path.unsalted || !x->path.prompt)
+		refuse(x, 403, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
+			"this API key's tenant shares no cache with others, and workers cannot keep it apart on this path");
+	else if (too_large(x)) {
+		(void)snprintf(message, sizeof(message),
+			"this API key's tenant shares no cache with others: a body can be no larger than %llu bytes",
+			(unsigned long long)x->config->routing_scan_limit);
+		refuse(x, 413, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated", message);
+	} else {
+		refuse(x, 400, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
+			"this API key's tenant shares no cache with others: the body must be a JSON object as this path "
+			"takes it, sent as application/json");
+	}
+	return true;
+}
+
+bool kvw_guard_body(struct kvw_exchange *x)
+{
+	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x)))
+		return true;
+	return x->config->model_alias_count > 0 && refuse_alias(x);
 }

@@ -12,8 +12,8 @@
 /* At the head, which the loop has just parsed. Overwrites the key in it. True: refused, an answer was sent. */
 bool kvw_guard_head(struct kvw_exchange *x);
 
-/* Of a request with a key, before it is routed. True: refused, an answer was sent. */
-bool kvw_guard_model(struct kvw_exchange *x);
+/* Before it is routed: its model, and what its body lacks (rewrite.h). True: refused, an answer was sent. */
+bool kvw_guard_body(struct kvw_exchange *x);
 
 /* May the request's headers choose its class and its worker, and see the decision? */
 static inline bool kvw_guard_trusts(const struct kvw_exchange *x)

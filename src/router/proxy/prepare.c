@@ -93,7 +93,7 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
 	const struct kvw_fleet_table *candidates = &loop->candidates;
-	size_t len = (size_t)x->body.payload_bytes;
+	size_t len = (size_t)(x->salted || x->renamed ? x->content_length : x->body.payload_bytes);
 	struct kvw_token_job *job = kvw_token_job_create(loop->sources->tokens, len);
 	struct kvw_token_result result;
 	struct kvw_token_ask ask = {

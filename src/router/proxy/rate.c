@@ -32,7 +32,7 @@ static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party par
 		if (limit != NULL)
 			add_party(parties, &count, KVW_RATE_TENANT, tenant, LIMITS_OF(limit));
 	}
-	limit = kvw_config_model_rate(x->config, x->route.model);
+	limit = kvw_config_model_rate(x->config, x->route.model); /* what an alias stands for: the guard saw to it */
 	if (limit != NULL)
 		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model), LIMITS_OF(limit));
 	return count;
@@ -42,7 +42,9 @@ static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party par
 
 static uint64_t prompt_tokens(struct kvw_exchange *x)
 {
-	uint64_t bytes = x->body.payload_bytes > x->content_length ? x->body.payload_bytes : x->content_length;
+	/* Of a body that is there, its client's bytes, not those that rewrite.c has added. */
+	bool announced = !x->body.done && x->content_length > x->body.payload_bytes;
+	uint64_t bytes = announced ? x->content_length : x->body.payload_bytes;
 
 	if (!x->route.content_known)
 		return (uint64_t)((double)bytes / x->config->routing_bytes_per_token);

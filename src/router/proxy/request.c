@@ -13,6 +13,7 @@
 #include "proxy/local.h"
 #include "fleet/pin.h"
 #include "proxy/reply.h"
+#include "proxy/rewrite.h"
 #include "proxy/understand.h"
 
 static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -264,6 +265,10 @@ static void whole_complete(struct kvw_exchange *x)
 	kvw_request_scan_finish(x);
 	if (x->scan != NULL && !x->scanned)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_SCAN_REJECTED, 1);
+	if (kvw_rewrite_body(x) != KVW_OK) {
+		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "out of memory");
+		return;
+	}
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
@@ -302,6 +307,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	if (refuse_head(x) || kvw_local_answers(x))
 		return;
 	x->head_session = x->route.session = head_session(x); /* behind the guard, which knows the key */
+	kvw_rewrite_session(x);
 	choose_mode(x);
 	if (x->whole && refuse_length(x))
 		return;

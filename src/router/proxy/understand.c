@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/rewrite.h"
+
 /* A scan that served a huge prompt is not worth keeping. */
 #define SCAN_KEPT_BYTES ((size_t)256 << 10)
 
@@ -109,6 +111,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 {
 	if (x->scan == NULL)
 		return;
+	kvw_rewrite_scan(x);
 	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
 	if (!x->scanned)
 		kvw_request_keep_model(x);
@@ -116,6 +119,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 		x->route.model = x->model_name;
 	if (x->head_session.len > 0)
 		x->route.session = x->head_session;
+	x->route.tenant = x->tenant;
 	x->prompt_units = units_of(&x->route);
 }
 
@@ -124,7 +128,7 @@ struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 	/* Of a form, its header says how it is to be read, which is not compared with how the scan reads it. */
 	if (x->scan == NULL || !x->scanned || x->path.api == KVW_API_AUDIO)
 		return (struct kvw_slice){NULL, 0};
-	return kvw_scan_model(x->scan);
+	return x->alias != NULL ? kvw_slice_of(x->alias->name) : kvw_scan_model(x->scan);
 }
 
 void kvw_request_scan_release(struct kvw_exchange *x)
@@ -134,8 +138,10 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 	give_back(x, x->scan);
 	x->scan = NULL;
 	/* What the scan lent. */
-	x->route = (struct kvw_route_request){
-		.api = x->path.api, .session = x->head_session, .model = x->model_name};
+	x->route = (struct kvw_route_request){.api = x->path.api,
+		.session = x->head_session,
+		.model = x->model_name,
+		.tenant = x->tenant};
 }
 
 static void feed_again(void *arg, const char *data, size_t len)

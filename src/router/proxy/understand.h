@@ -11,7 +11,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x);
 /* The whole body was fed: fills x->route. */
 void kvw_request_scan_finish(struct kvw_exchange *x);
 
-/* The model that the body itself names, after that; len 0: none, or not known for certain. */
+/* The model that the body itself names as its client sent it, after that; len 0: none, or not known for certain. */
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x);
 
 /* Gives the scan back; x->route then knows no more than the head and x->model_name. */

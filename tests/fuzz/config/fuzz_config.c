@@ -50,9 +50,24 @@ static void check_rates(const struct kvw_config *config)
 		require(limit->requests_per_minute + limit->tokens_per_minute + limit->tokens_per_day +
 				limit->concurrent > 0);
 		require(limit->burst_ms == 0 || limit->burst_ms >= 1000);
+		require(kvw_config_alias(config, kvw_slice_of(limit->model)) == NULL);
 		require((limit->tenant[0] != '\0'
 				? kvw_config_tenant_rate(config, kvw_slice_of(limit->tenant))
 				: kvw_config_model_rate(config, kvw_slice_of(limit->model))) == limit);
+	}
+}
+
+static void check_aliases(const struct kvw_config *config)
+{
+	require(config->model_alias_count <= KVW_MAX_ALIASES);
+	for (size_t i = 0; i < config->model_alias_count; i++) {
+		const struct kvw_model_alias *alias = &config->model_aliases[i];
+
+		require(alias->name_len > 0 && alias->name_len == strlen(alias->name) &&
+			alias->name_len <= KVW_ALIAS_MOST);
+		require(alias->target[0] != '\0' && strlen(alias->target) <= KVW_ALIAS_MOST);
+		require(kvw_config_alias(config, kvw_slice_of(alias->name)) == alias);
+		require(kvw_config_alias(config, kvw_slice_of(alias->target)) == NULL);
 	}
 }
 
@@ -89,6 +104,7 @@ static void check_config(const struct kvw_config *config)
 	require(config->health_path[0] == '/');
 	check_levels(config);
 	check_rates(config);
+	check_aliases(config);
 	require(config->routing_strategy != NULL && config->log_access != NULL);
 }
 

@@ -129,6 +129,22 @@ START_TEST(test_workers)
 }
 END_TEST
 
+/* The same of aliases. */
+START_TEST(test_models)
+{
+	struct compared c = compare("models: {a: {to: b}, 'c: d': {to: a}}\n" TEST_WORKER,
+		"models: {'c: d': {to: a}, a: {to: b}}\n" TEST_WORKER);
+
+	ck_assert_uint_eq(c.diff->key_count, 0);
+	release(&c);
+	c = compare("models: {a: {to: b}, 'c: d': {to: a}}\n" TEST_WORKER, "models: {a: {to: c}}\n" TEST_WORKER);
+	ck_assert_uint_eq(c.diff->key_count, 1);
+	expect_change(&c.diff->keys[0], "models", "{a: {to: b}, \"c: d\": {to: a}}", "{a: {to: c}}", true);
+	ck_assert_uint_eq(c.diff->restart_count, 0);
+	release(&c);
+}
+END_TEST
+
 /* One change for the whole list, which a reload takes over; order is no difference. */
 START_TEST(test_service_levels)
 {
@@ -301,6 +317,7 @@ int main(void)
 	tcase_add_test(tc, test_workers);
 	tcase_add_test(tc, test_service_levels);
 	tcase_add_test(tc, test_rate_limits);
+	tcase_add_test(tc, test_models);
 	tcase_add_test(tc, test_pools);
 	tcase_add_test(tc, test_restart_keys_are_kept);
 	tcase_add_test(tc, test_text_loads_again);

@@ -208,6 +208,9 @@ static const struct mistake mistakes[] = {
 	{"rate_limits:\n  - {model: m, concurrent: 1}\n  - {tenant: m, concurrent: 1}\n"
 	 "  - {model: m, tokens_per_day: 1}\n" TEST_WORKER,
 		4, 5, "rate_limits[2]", {"found the same model again", "rate_limits[0] already"}},
+	{"rate_limits:\n  - {model: b, concurrent: 1}\n  - {concurrent: 1, model: a}\nmodels: {c: {to: a}, a: {to: b}}\n"
+	 TEST_WORKER,
+		3, 28, "rate_limits[1].model", {"found an alias of `models`, expected the model that it stands for", "b"}},
 	{"rate_limits: [{model: m, concurrent: 1, rpm: 1}]\n" TEST_WORKER, 1, 41, "rate_limits[0].rpm",
 		{"found an unknown key, expected one of tenant, model, requests_per_minute"}},
 	{"rate_limits:\n  - tenant: a\n    requests_per_minute: -1\n" TEST_WORKER, 3, 26,

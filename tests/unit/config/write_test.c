@@ -117,6 +117,7 @@ START_TEST(test_what_is_written_loads_as_the_same)
 			  "admission: {classes: ['a`', B]}\n"
 			  "service_levels: [{model: \" '\\\"#, }\", class: b, tpot: 0s}, {class: 'a`', ttft: 1ms}, "
 			  "{model: '- \u00e4:', ttft_per_1k_tokens: 1h}]\n"
+			  "models: {gpt-4o: {to: ' a'}, '#: {x': {to: '*y'}, '~': {to: \"'\"}}\n"
 			  "workers: [{url: 'http://[::1]'}]\n");
 
 	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
