@@ -353,3 +353,15 @@ def test_windows_come_back_whatever_was_given_away(engine_of):
         loads, shared = loads + (loaded > 0), shared + (best > 0)
         assert not engine.tables.held and len(engine.manager.block_pool.free) == 55
     assert loads > 15 and loads > 0.7 * shared
+
+
+def test_a_load_that_was_never_planned_fails_and_the_cache_goes_on(engine_of):
+    engine, tokens = engine_of((3,), 2), list(range(9))
+    assert engine.run(tokens, [9]) == 0
+    request = engine.begin(tokens)
+    assert engine.lookup(request) == 8
+    engine.plan.reset()  # before the engine allocates blocks for what it was answered
+    assert engine.load(request, 8) == 0
+    engine.compute(request, 0, [9])
+    engine.finish(request)
+    assert engine.run(tokens, [9]) == 8 and engine.rank.thread.is_alive()

@@ -231,7 +231,7 @@ class Plan:
         lead = block_ids if self.groups is None else block_ids[self.lead]
         if track is None or track.answer is None:
             begin = track.computed // self.block_size if track is not None else 0
-            self._refuse(request, lead[begin:])
+            self.loads.append(Load(request.request_id, [self._nothing(lead[begin:])], self.asker.epoch))
             return
         begin = track.computed // self.block_size
         end = begin + tokens // self.block_size
@@ -240,7 +240,7 @@ class Plan:
         else:
             pieces = self.groups.pieces(track.found, begin, end, block_ids)
         if pieces is None:  # vLLM asks for something else than was found: let this load fail, the engine computes it
-            pieces = [LoadChunk(NO_CHUNK, self.per_chunk, 0, list(lead[begin:end]))]
+            pieces = [self._nothing(lead[begin:end])]
         self.loads.append(Load(request.request_id, pieces, self.asker.epoch, track.tenant))
         self.computed = True  # the engine caches these blocks as well
         track.block_ids = list(lead)
@@ -262,10 +262,11 @@ class Plan:
                 at = high
         return pieces if at == end else None
 
-    def _refuse(self, request, block_ids):
-        """A request waits for a load that was never planned: all of it fails, and is computed."""
-        piece = LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids))
-        self.loads.append(Load(request.request_id, [piece], self.asker.epoch))
+    def _nothing(self, block_ids):
+        """Of a load that a request waits for and that was never planned: all of it fails, and is computed."""
+        if self.groups is None:
+            return LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids))
+        return LoadChunk(NO_CHUNK, self.per_chunk, [0], [list(block_ids)], WHOLE)
 
     # --- store ---
 
