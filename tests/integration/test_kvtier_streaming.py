@@ -151,3 +151,22 @@ def test_many_long_loads_wait_for_memory_instead_of_failing(tmp_path, stored):
     assert one.take_received() == ({f"get{n}" for n in range(loads)}, set())
     assert one.room_taken == 0 and not one.waiting
     one.close()
+
+
+def test_loads_that_wait_end_with_a_reset(tmp_path, stored):
+    """They were asked for by names from before it, and shared tiers still have those."""
+    one = rank_over(tmp_path, MEMORY)
+    one.paged.go.clear()
+    asked, begin = [], one.cache.get_begin
+    one.cache.get_begin = lambda *arguments: asked.append(one.epoch) or begin(*arguments)
+    for number in range(12):
+        one.load(Load(f"get{number}", [LoadChunk(stored[n], 1, 0, [n]) for n in range(number * 40, number * 40 + 40)]))
+    until(lambda: one.waiting, 10, "loads wait")
+    one.load(Load("news", [LoadChunk(stored[0], 1, 0, [0])], epoch=1))
+    one.paged.go.set()
+    until(lambda: one.loads_open == 0, 60, "all loads are over")
+    received, failed = one.take_received()
+    assert len(received) == 13 and set(range(480)) <= failed
+    assert asked.count(1) == 1  # that of the load after it
+    assert one.room_taken == 0 and not one.waiting
+    one.close()

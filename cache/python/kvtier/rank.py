@@ -485,6 +485,9 @@ class Rank:
         """Loads for which there is room begin, in order; where none has begun there is room for one."""
         while self.waiting:
             loading = self.waiting[0]
+            if self._is_old(loading.load.epoch):  # reset meanwhile: nothing is asked for
+                self._over(self.waiting.popleft())
+                continue
             room = min(loading.bytes, self._stays(loading) + self.parts_bytes)
             if self.room_taken > 0 and self.room_taken + room > self.memory // 2:
                 return
