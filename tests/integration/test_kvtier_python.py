@@ -185,6 +185,15 @@ def test_ranks_with_the_same_heads_name_chunks_alike():
     assert ranks(1, 8, 2) == [0, 1]
 
 
+def test_layers_with_more_heads_than_the_model_has_keep_ranks_apart():
+    """Of windows, say: ranks that hold the same heads in full attention hold different ones there."""
+    most = fingerprint.most_heads
+    assert most(4, types.SimpleNamespace(num_key_value_heads=4, swa_num_key_value_heads=8, num_attention_heads=64)) == 8
+    assert most(4, types.SimpleNamespace(num_key_value_heads=[2, 4, 16])) == 16
+    assert most(4, types.SimpleNamespace(other={"num_attention_groups": 8}, layers=[{"num_kv_heads": 6}])) == 8
+    assert most(4, types.SimpleNamespace(num_key_value_heads=None)) == 4 and most(4, None) == 4
+
+
 @pytest.mark.parametrize(
     "extra, says",
     [

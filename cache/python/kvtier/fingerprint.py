@@ -24,6 +24,20 @@ def key_rank(rank, tensor_parallel, heads):
     return rank // copies * copies
 
 
+def most_heads(heads, config):
+    """KV heads of the layers that have most. heads: what the engine calls the model's; config: the model's, which has
+    further numbers where layers differ (swa_num_key_value_heads). One that is too large costs copies, nothing else."""
+    if isinstance(config, list):
+        return max((most_heads(heads, value) for value in config), default=heads)
+    for name, value in (config if isinstance(config, dict) else getattr(config, "__dict__", {})).items():
+        if isinstance(value, (dict, list)):
+            heads = most_heads(heads, value)
+        named = str(name).endswith(("key_value_heads", "kv_heads", "attention_groups"))
+        numbers = value if isinstance(value, list) else [value]
+        heads = max([heads] + [n for n in numbers if named and isinstance(n, int)])
+    return heads
+
+
 def store_rank(rank, ranks, replica):
     """The number that a rank's store is named by. Data-parallel replicas have one configuration and ranks of the same
     numbers, and yet a store each: two processes cannot own one."""

@@ -377,7 +377,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             logger.warning("kvtier: %s", line)
         paged.pin(cache)
         model = self._vllm_config.model_config
-        heads = 1 if model.use_mla else model.get_total_num_kv_heads()
+        config = getattr(model, "hf_text_config", None)
+        heads = 1 if model.use_mla else fingerprint.most_heads(model.get_total_num_kv_heads(), config)
         parts = library.KeyParts(
             size=library.ctypes.sizeof(library.KeyParts),
             rank=fingerprint.key_rank(parallel.rank, parallel.tensor_parallel_size, heads),
