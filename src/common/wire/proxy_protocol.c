@@ -15,6 +15,8 @@
 #define V2_FIXED  16
 #define TLV_CRC32C 0x03
 
+enum command { LOCAL, PROXY };
+
 static const char v1_begin[] = "PROXY ";
 static const char v2_begin[] = "\r\n\r\n\0\r\nQUIT\n";
 
@@ -197,8 +199,10 @@ static enum kvw_proxy_verdict read_v2(
 	command = (uint8_t)data[12] & 15;
 	family = (uint8_t)data[13] >> 4;
 	transport = (uint8_t)data[13] & 15;
-	if ((uint8_t)data[12] >> 4 != 2 || command > 1)
+	if ((uint8_t)data[12] >> 4 != 2 || command > PROXY)
 		return bad(why, "a header of version 2 has another version or command");
+	if (command == LOCAL) /* whatever it says of addresses is to be ignored */
+		family = transport = 0;
 	if (family > 3 || transport > 2 || (family == 0) != (transport == 0))
 		return bad(why, "a header of version 2 has an unknown family or transport");
 	read.len = V2_FIXED + ((size_t)(uint8_t)data[14] << 8 | (uint8_t)data[15]);
@@ -211,7 +215,7 @@ static enum kvw_proxy_verdict read_v2(
 		return bad(why, "a header of version 2 has no room for its addresses");
 	if (!good_fields(data, family == 0 ? read.len : V2_FIXED + addresses, read.len))
 		return bad(why, "a header of version 2 has a field that cannot be read or a wrong checksum");
-	read.known = command == 1 && transport == 1 && (family == 1 || family == 2);
+	read.known = transport == 1 && (family == 1 || family == 2);
 	if (read.known && family == 1)
 		set_v4(&read.client, data + 16, port_at(data + 24));
 	else if (read.known)

@@ -126,6 +126,10 @@ START_TEST(version_2)
 	ck_assert_str_eq(client_of(), "2001:db8::9 258");
 	version2(0, 0x11, v4, 12); /* LOCAL: the addresses say nothing */
 	ck_assert_str_eq(client_of(), "");
+	version2(0, 0x11, "", 0); /* nor need they be there, */
+	ck_assert_str_eq(client_of(), "");
+	version2(0, 0x43, "any bytes", 9); /* nor be of a family that there is */
+	ck_assert_str_eq(client_of(), "");
 	version2(0, 0x00, "", 0);
 	ck_assert_str_eq(client_of(), "");
 	version2(1, 0x00, "any bytes", 9);
