@@ -4,16 +4,30 @@
  * It changes workers and shows what they do, so other hosts may use it with a key alone, or only those of its
  * paths that the configuration opens to them by name. And what must hold for proxies in front.
  */
+#include <netinet/in.h>
 #include <string.h>
 
 #include "base/network.h"
 #include "config/rules.h"
 #include "settings/address.h"
 
+/* A name such as `127.example` may be any host's. */
 static bool is_of_this_host(struct kvw_slice host)
 {
-	return (host.len > 4 && memcmp(host.data, "127.", 4) == 0) || kvw_slice_equal(host, KVW_SLICE("::1")) ||
-	       kvw_slice_equal_nocase(host, KVW_SLICE("localhost"));
+	char text[INET6_ADDRSTRLEN];
+	struct kvw_network named, loopback, loopback_v6;
+
+	if (kvw_slice_equal_nocase(host, KVW_SLICE("localhost")))
+		return true;
+	if (host.len >= sizeof(text))
+		return false;
+	memcpy(text, host.data, host.len);
+	text[host.len] = '\0';
+	if (!kvw_network_parse(text, &named) || !kvw_network_parse("127.0.0.0/8", &loopback) ||
+		!kvw_network_parse("::1", &loopback_v6))
+		return false;
+	return memcmp(named.bytes, loopback.bytes, 13) == 0 ||
+	       memcmp(named.bytes, loopback_v6.bytes, sizeof(named.bytes)) == 0;
 }
 
 void kvw_rules_check_admin(struct kvw_build *build)
@@ -36,8 +50,9 @@ void kvw_rules_check_admin(struct kvw_build *build)
 		return;
 	kvw_report_mistake(build->walk.report, listen->place, kvw_keys[KVW_KEY_admin_listen].path,
 		"found `%s`, which other hosts reach, expected one of this host such as `127.0.0.1:%u`, or "
-		"`admin.keys_file`, or `admin.open` with the paths that need no key, such as `[/metrics]`",
-		config->admin_listen, address.port);
+		"`admin.keys_file`, or `admin.open` with the paths that need no key, such as `[/metrics]`%s",
+		config->admin_listen, address.port,
+		listen->place.flag != NULL ? " (both are keys of a file, `-c FILE`)" : "");
 }
 
 void kvw_rules_check_proxies(struct kvw_build *build)

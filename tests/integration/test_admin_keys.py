@@ -176,7 +176,7 @@ def check(tmp_path, admin, more=""):
 
 def test_off_loopback_only_with_keys_or_open_paths(tmp_path):
     put(tmp_path / "admin.yaml", ENTRIES)
-    for address in ("0.0.0.0:9090", "10.0.0.5:9090", "[::]:9090", "router.example:9090"):
+    for address in ("0.0.0.0:9090", "10.0.0.5:9090", "[::]:9090", "router.example:9090", "127.example:9090"):
         status, error, path = check(tmp_path, address)
         assert status == 1 and f"{path}:4:11: admin.listen: found `{address}`" in error, error
         assert "`admin.keys_file`" in error and "`admin.open`" in error
@@ -184,11 +184,13 @@ def test_off_loopback_only_with_keys_or_open_paths(tmp_path):
         assert started.returncode == 1 and "admin.listen" in started.stderr
         assert check(tmp_path, address, f"  keys_file: {tmp_path}/admin.yaml\n")[0] == 0
         assert check(tmp_path, address, "  open: [/metrics]\n")[0] == 0
-    for address in ("127.0.0.1:9090", "127.3.2.1:9090", "[::1]:9090", "localhost:9090"):
+    for address in ("127.0.0.1:9090", "127.3.2.1:9090", "[::1]:9090", "[0:0:0:0:0:0:0:1]:9090", "[::ffff:127.0.0.1]:9090",
+                    "localhost:9090"):  # fmt: skip
         assert check(tmp_path, address)[0] == 0
     flags = subprocess.run([PROGRAM, "check", "--admin", "0.0.0.0:9", "--worker", "http://a:1"], capture_output=True,
                            text=True, timeout=60)  # fmt: skip
     assert flags.returncode == 2 and "which other hosts reach" in flags.stderr
+    assert "both are keys of a file, `-c FILE`" in flags.stderr
 
 
 def test_mistakes_in_keys_of_the_admin_address(tmp_path):

@@ -41,6 +41,7 @@ static const struct mistake mistakes[] = {
 	{"expose:\n  paths: ['/a?b']\n" TEST_WORKER, 2, 10, "expose.paths", {"found `/a?b`"}},
 	{"admin:\n  listen: 10.0.0.5:9090\n" TEST_WORKER, 2, 11, "admin.listen",
 		{"found `10.0.0.5:9090`, which other hosts reach", "`127.0.0.1:9090`", "`admin.open`"}},
+	{"admin:\n  listen: 127.example:9090\n" TEST_WORKER, 2, 11, "admin.listen", {"which other hosts reach"}},
 	{"admin:\n  open: [metrics]\n" TEST_WORKER, 2, 9, "admin.open", {"found `metrics`", "expected a path"}},
 	{"admin:\n  keys_file: a\nauth:\n  keys_file: a\n" TEST_WORKER, 2, 14, "admin.keys_file",
 		{"found the file that `auth.keys_file` names"}},
