@@ -4,6 +4,7 @@ import hashlib
 import json
 import socket
 import subprocess
+from urllib.parse import quote
 
 import pytest
 from rig.client import Client, ask, chat_body
@@ -82,6 +83,17 @@ def test_everything_but_probes_needs_a_key(admin):
     assert router.ask("GET", "/v1/models", bearer(KEY)).status == 401
     assert router.ask("GET", "/v1/models", bearer(CLIENT)).status == 200
     assert CANARY not in router.log()
+
+
+def test_a_key_of_workers_reaches_one_that_is_named_by_its_url(admin):
+    router = admin()
+    put(router.keys_file, [entry("operator", OLD, paths=["/workers/*"])])
+    url = json.loads(router.config_path.read_text())["workers"][0]["url"]
+    target = f"/workers/{quote(url, safe='')}"
+    until(lambda: ask(router.admin_port, "GET", target, bearer(OLD)).status == 200, 20, "the new keys are in force")
+    assert ask(router.admin_port, "POST", target + "/undrain", bearer(OLD)).status == 200
+    for other in ("/workers/../reload", "/workers/a%2Fb/../../reload", "/reload", "/workers/a%2Fb/%2e%2e/x", "/workers"):
+        assert ask(router.admin_port, "POST", other, bearer(OLD)).status == 403, other
 
 
 def test_decided_before_the_body(admin):

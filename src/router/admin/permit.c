@@ -61,6 +61,36 @@ static bool from_this_host(int fd)
 	       (is_loopback(&peer) || same_host(&peer, &own));
 }
 
+/* --- paths --- */
+
+/* A worker's ID may be its whole URL, whose slashes are encoded (worker_id.h). No other server reads these paths, and
+ * here it is one segment: '*' stands for it, which no pattern has but as its end. */
+static bool worker_listed(struct kvw_slice target, const char *const *patterns, size_t count)
+{
+	const struct kvw_slice before = KVW_SLICE("/workers/");
+	char text[64];
+	size_t id = before.len, end;
+	bool coded = false; /* a slash is */
+
+	if (target.len <= id || memcmp(target.data, before.data, id) != 0)
+		return false;
+	for (; id < target.len && target.data[id] != '/' && target.data[id] != '?'; id++)
+		coded |= target.len - id >= 3 &&
+			 kvw_slice_equal_nocase((struct kvw_slice){target.data + id, 3}, KVW_SLICE("%2f"));
+	end = target.len - id;
+	if (!coded || before.len + 1 + end > sizeof(text))
+		return false;
+	memcpy(text, before.data, before.len);
+	text[before.len] = '*';
+	memcpy(text + before.len + 1, target.data + id, end);
+	return kvw_path_listed((struct kvw_slice){text, before.len + 1 + end}, patterns, count);
+}
+
+static bool listed(struct kvw_slice target, const char *const *patterns, size_t count)
+{
+	return kvw_path_listed(target, patterns, count) || worker_listed(target, patterns, count);
+}
+
 /* --- what is open --- */
 
 static bool is_open(const struct kvw_config *config, struct kvw_slice target)
@@ -69,7 +99,7 @@ static bool is_open(const struct kvw_config *config, struct kvw_slice target)
 	const struct kvw_strings *open = &config->admin_open;
 
 	return kvw_path_listed(target, probes, 2) ||
-	       kvw_path_listed(target, (const char *const *)open->items, open->count);
+	       listed(target, (const char *const *)open->items, open->count);
 }
 
 /* --- keys --- */
@@ -101,7 +131,7 @@ static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential
 		return "this key has expired";
 	*status = 403;
 	if (key->paths.count > 0 &&
-		!kvw_path_listed(target, (const char *const *)key->paths.items, key->paths.count))
+		!listed(target, (const char *const *)key->paths.items, key->paths.count))
 		return "this key may not use this path";
 	return NULL;
 }
