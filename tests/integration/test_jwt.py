@@ -6,6 +6,7 @@ import hmac
 import http.server
 import json
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -270,6 +271,32 @@ def test_an_issuer_that_is_away(issuer, pair):
     assert router.metric("kvway_jwt_keys") == 0
     issuer.show(issuer.first)
     until(lambda: send(router, token).status == 200)
+
+
+def test_only_the_named_authority_counts(issuer, pair, tmp_path, monkeypatch):
+    """With `jwks_ca_file` an authority that the system trusts signs no certificate of the issuer."""
+    folder, unshare = tmp_path / "certs", shutil.which("unshare")
+    folder.mkdir()
+    other = Authority(tmp_path, "other-authority")
+    name = openssl("x509", "-in", issuer.authority.cert, "-noout", "-subject_hash").decode().strip()
+    shutil.copy(issuer.authority.cert, folder / f"{name}.0")
+    shutil.copy(other.cert, folder / "ca-certificates.crt")
+    mount = f"mount --bind {folder} /etc/ssl/certs"
+    inside = [unshare, "-Urm", "--", "sh", "-c"]
+    if unshare is None or subprocess.run([*inside, mount], capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace of one's own here")
+    program = tmp_path / "kvway"
+    program.write_text(f"#!/bin/sh\nexec {unshare} -Urm -- sh -c '{mount} && exec {PROGRAM} \"$@\"' sh \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("rig.router.PROGRAM", program)
+    _, router = pair(config={**issuer.config(), "auth.jwt.jwks_ca_file": ""})
+    until(lambda: sum(router.metric("kvway_jwt_refreshes_total", result=result) for result in ("ok", "failed")) > 0)
+    if router.metric("kvway_jwt_keys") == 0:
+        pytest.skip("libcurl has no folder of authorities there")
+    _, router = pair(config={**issuer.config(), "auth.jwt.jwks_ca_file": str(other.cert)})
+    until(lambda: router.metric("kvway_jwt_refreshes_total", result="failed") > 0)
+    assert router.metric("kvway_jwt_keys") == 0
+    assert send(router, issuer.first.token()).status == 503
 
 
 def test_mistakes_are_named(tmp_path, issuer):

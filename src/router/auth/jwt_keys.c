@@ -110,7 +110,8 @@ static bool set_options(struct kvw_jwt_keys *keys, CURL *easy, char *error)
 	return curl_easy_setopt(easy, CURLOPT_URL, keys->from) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "https") == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
-	       (ca_file[0] == '\0' || curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK) &&
+	       (ca_file[0] == '\0' || (curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK &&
+					      curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK)) &&
 	       curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_USERAGENT, "kvway/" KVW_VERSION) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS) == CURLE_OK &&
