@@ -278,6 +278,7 @@ enum kvw_err kvw_jwks_parse(const char *text, size_t len, char *why, size_t room
 	if (jwks->count == 0) {
 		snprintf(why, room, "found no key of use among %zu, expected RSA of %d bits or more, P-256 or Ed25519",
 			json_array_size(keys), KVW_JWKS_RSA_LEAST);
+		err = KVW_ENOTFOUND;
 		goto out;
 	}
 	*out = jwks;

@@ -26,7 +26,8 @@ enum kvw_jwt_alg { KVW_JWT_RS256, KVW_JWT_ES256, KVW_JWT_EDDSA };
 
 struct kvw_jwks;
 
-/* The caller has one reference. KVW_EINVAL: it is no set with a usable key, which why[room] says; KVW_ENOMEM. */
+/* The caller has one reference. KVW_EINVAL: it is no set of keys; KVW_ENOTFOUND: a set without a usable key; why[room]
+ * says which. KVW_ENOMEM. */
 enum kvw_err kvw_jwks_parse(
 	const char *text, size_t len, char *why, size_t room, struct kvw_jwks **out) KVW_MUST_CHECK;
 void kvw_jwks_ref(struct kvw_jwks *jwks);

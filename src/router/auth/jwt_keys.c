@@ -181,6 +181,8 @@ static enum kvw_err take_over(struct kvw_jwt_keys *keys, char why[WHY])
 	err = kvw_jwks_parse(keys->next.text, keys->next.len, why, WHY, &jwks);
 	if (err == KVW_ENOMEM)
 		snprintf(why, WHY, "out of memory");
+	if (err == KVW_ENOTFOUND && atomic_load(&keys->state.keys) > 0)
+		put_into_force(keys, NULL); /* the issuer has withdrawn all */
 	if (err != KVW_OK)
 		return err;
 	keys->now = keys->next;
@@ -232,6 +234,7 @@ static void refresh(struct kvw_jwt_keys *keys, bool force)
 {
 	char why[WHY] = "";
 	enum kvw_err err = read_again(keys, force, why);
+	uint64_t count;
 
 	if (err == KVW_OK) {
 		if (keys->failing)
@@ -242,9 +245,11 @@ static void refresh(struct kvw_jwt_keys *keys, bool force)
 	}
 	if (atomic_load(&keys->ends))
 		return;
+	count = atomic_load(&keys->state.keys);
 	if (!keys->failing || strcmp(keys->why, why) != 0)
-		kvw_warn(ROOM, "%s: %s; the keys of before stay in force keys=%llu", keys->from, why,
-			(unsigned long long)atomic_load(&keys->state.keys));
+		kvw_warn(ROOM, "%s: %s; %s keys=%llu", keys->from, why,
+			count == 0 ? "no token is accepted until there are keys" : "the keys of before stay in force",
+			(unsigned long long)count);
 	keys->failing = true;
 	memcpy(keys->why, why, sizeof(why));
 	drop_old(keys, kvw_clock_ns());
@@ -308,7 +313,7 @@ static enum kvw_err start_file(struct kvw_jwt_keys *keys, FILE *errors)
 
 	if (err != KVW_OK) {
 		fprintf(errors, "%s: %s\n", keys->from, why);
-		return err;
+		return err == KVW_ENOTFOUND ? KVW_EINVAL : err;
 	}
 	atomic_store(&keys->state.last_ok_ns, kvw_clock_ns());
 	keys->tried_ns = kvw_clock_ns();
@@ -399,7 +404,7 @@ enum kvw_err kvw_jwt_keys_check(const char *path, FILE *errors, size_t *count)
 		fprintf(errors, "%s: %s\n", path, why);
 	kvw_jwks_unref(jwks);
 	free(document.text);
-	return err;
+	return err == KVW_ENOTFOUND ? KVW_EINVAL : err;
 }
 
 uint64_t kvw_jwt_keys_generation(const struct kvw_jwt_keys *keys)

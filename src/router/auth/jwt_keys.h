@@ -2,8 +2,8 @@
  * jwt_keys.h - the key set in force, and the thread that fetches it again: from `auth.jwt.jwks_url` by libcurl, or from
  * `auth.jwt.jwks_file`.
  *
- * A set that cannot be read changes nothing, for `auth.jwt.keep`; after that no key is in force. A token whose key is
- * unknown has the set fetched sooner, but not more often than `auth.jwt.refresh_pause` allows.
+ * A set that cannot be read changes nothing, for `auth.jwt.keep`; after that no key is in force. One without a usable key
+ * takes effect at once: the issuer has withdrawn all, and no key is in force. A token whose key is unknown has the set fetched sooner, but not more often than `auth.jwt.refresh_pause` allows.
  *
  * Threads: start and stop once each; all else by any.
  */

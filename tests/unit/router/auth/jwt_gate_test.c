@@ -162,6 +162,30 @@ START_TEST(keys_that_cannot_be_read_end)
 }
 END_TEST
 
+/* An issuer that withdraws its only key shows a good set without any: that is no failure to wait out. */
+START_TEST(a_set_without_keys_ends_tokens)
+{
+	struct kvw_config config = config_of();
+	struct kvw_jwt_gate *gate = NULL;
+	char *token = token_of(first, "1");
+	FILE *out;
+
+	write_keys(first, "1");
+	ck_assert_int_eq(kvw_jwt_gate_start(&config, stderr, &gate), KVW_OK);
+	ck_assert_int_eq(check_at(gate, token, NOW), KVW_JWT_GOOD);
+	out = fopen(other, "w");
+	fputs("{\"keys\":[]}", out);
+	fclose(out);
+	ck_assert_int_eq(rename(other, path), 0);
+	kvw_jwt_gate_reload(gate);
+	await(gate, token, KVW_JWT_NO_KEYS);
+	write_keys(first, "1");
+	await(gate, token, KVW_JWT_GOOD);
+	kvw_jwt_gate_stop(gate);
+	free(token);
+}
+END_TEST
+
 START_TEST(a_bad_file_is_no_start)
 {
 	struct kvw_config config = config_of();
@@ -250,6 +274,7 @@ int main(void)
 	tcase_add_test(tcase, a_token_is_verified_once);
 	tcase_add_test(tcase, keys_are_replaced);
 	tcase_add_test(tcase, keys_that_cannot_be_read_end);
+	tcase_add_test(tcase, a_set_without_keys_ends_tokens);
 	tcase_add_test(tcase, a_bad_file_is_no_start);
 	tcase_add_test(tcase, the_cache_is_bounded);
 	failed = run_tcase("jwt_gate", tcase);
