@@ -5,6 +5,9 @@
  * them and no table grows. With a key recorded connections of TLS 1.2 can be opened: so keys are made in
  * this process, never written, and replaced every hour. A ticket of an older key is accepted and replaced by a
  * new one. Renewed certificates leave the keys alone.
+ *
+ * With TLS 1.3 each resumption brings a new ticket, since clients should use one only once (RFC 8446, C.4): else every
+ * second connection of theirs would be a full handshake.
  */
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
@@ -113,7 +116,7 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 	OPENSSL_cleanse(&key, sizeof(key));
 	if (!good)
 		return -1;
-	return at > 0 ? 2 : 1;
+	return at > 0 || (!seal && SSL_version(ssl) == TLS1_3_VERSION) ? 2 : 1;
 }
 
 /* Each resumption renews the ticket, and does not look at the client's certificate again: so its end is looked at

@@ -141,6 +141,25 @@ START_TEST(test_other_authorities_end_sessions)
 }
 END_TEST
 
+/* A client that uses each ticket once, as it should (RFC 8446, C.4), has one for its next connection. */
+START_TEST(test_a_resumption_brings_a_new_ticket)
+{
+	ck_assert(!resumes(TLS1_3_VERSION));
+	for (int i = 0; i < 3; i++) {
+		unsigned char before[4096];
+		const unsigned char *ticket;
+		size_t before_len, len;
+
+		SSL_SESSION_get0_ticket(session, &ticket, &before_len);
+		ck_assert_uint_le(before_len, sizeof(before));
+		memcpy(before, ticket, before_len);
+		ck_assert(resumes(TLS1_3_VERSION));
+		SSL_SESSION_get0_ticket(session, &ticket, &len);
+		ck_assert(len != before_len || memcmp(ticket, before, len) != 0);
+	}
+}
+END_TEST
+
 /* Resumed again and again, a ticket would keep a client's certificate good for ever. */
 START_TEST(test_an_ended_client_certificate_ends_sessions)
 {
@@ -169,6 +188,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_loop_test(tcase, test_sessions_are_resumed, 0, 2);
+	tcase_add_test(tcase, test_a_resumption_brings_a_new_ticket);
 	tcase_add_loop_test(tcase, test_renewed_certificates_leave_sessions_alone, 0, 2);
 	tcase_add_loop_test(tcase, test_keys_of_tickets_are_rotated, 0, 2);
 	tcase_add_loop_test(tcase, test_other_authorities_end_sessions, 0, 2);
