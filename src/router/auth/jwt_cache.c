@@ -83,11 +83,12 @@ struct kvw_keyring *kvw_jwt_cache_find(
 	struct kvw_jwt_cache *cache, const struct kvw_digest *digest, uint64_t generation, int64_t now_s)
 {
 	size_t set = set_of(cache, digest), lock = set & (LOCKS - 1);
-	struct entry *entries = cache->entries + set * WAYS;
 	struct kvw_keyring *ring = NULL;
+	struct entry *entries;
 
 	if (cache->entries == NULL)
 		return NULL;
+	entries = cache->entries + set * WAYS;
 	pthread_mutex_lock(&cache->locks[lock]);
 	for (size_t i = 0; i < WAYS && ring == NULL; i++) {
 		if (!has(&entries[i], digest))
