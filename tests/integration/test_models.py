@@ -250,7 +250,17 @@ def test_a_query_is_decoded(workers, kvway):
         for _ in range(2):
             assert router.ask("GET", "/v1/else" + query).status == 200
     assert not other.requests
-    assert router.ask("GET", "/v1/else?model=org/a%20b%00").status == 404
+    for rest in ("", "x" * 5000):
+        assert router.ask("GET", "/v1/else?model=org/a%20b%00" + rest).status == 404
+
+
+def test_a_name_may_hold_nul(workers, kvway):
+    """Nothing behind the end of a model's own name is looked at, where models have limits and where they are served."""
+    limits = [{"model": "one", "requests_per_minute": 60}]
+    router = kvway(workers(1, models=["one"]), {**SMALL, "rate_limits": limits})
+    for rest, status in (("\0", 404), ("\0" + "x" * 5000, 404), ("", 200)):
+        body = json.dumps({"model": "one" + rest, "prompt": "x"}).encode()
+        assert router.ask("POST", COMPLETIONS, [JSON], body).status == status
 
 
 def test_explain_says_the_same(workers, kvway):

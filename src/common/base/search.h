@@ -39,12 +39,14 @@ static inline size_t kvw_search(
 	return low;
 }
 
-/* How a text that no NUL ends compares to one that has it: by bytes, the shorter one of two that begin alike first. */
+/* How a text that no NUL ends, and that may hold some, compares to one that ends in it: by bytes, the shorter one of
+ * two that begin alike first. */
 static inline int kvw_search_order(struct kvw_slice text, const char *other)
 {
-	int order = text.len == 0 ? 0 : strncmp(text.data, other, text.len);
+	size_t len = strlen(other), least = text.len < len ? text.len : len;
+	int order = least == 0 ? 0 : memcmp(text.data, other, least);
 
-	return order != 0 || other[text.len] == '\0' ? order : -1;
+	return order != 0 ? order : (text.len > len) - (text.len < len);
 }
 
 #endif

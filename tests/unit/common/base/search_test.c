@@ -48,11 +48,24 @@ START_TEST(texts_are_ordered_by_bytes_then_by_length)
 }
 END_TEST
 
+/* A client may name a model "a\0b": it is not the model "a", and nothing behind a name's end is looked at. */
+START_TEST(a_text_may_hold_nul)
+{
+	char other[] = {'a', '\0'};
+
+	ck_assert_int_gt(kvw_search_order(KVW_SLICE("a\0"), other), 0);
+	ck_assert_int_gt(kvw_search_order(KVW_SLICE("a\0bcdefghijklmnopqrstuvwxyz"), other), 0);
+	ck_assert_int_lt(kvw_search_order(KVW_SLICE("a\0b"), "ab"), 0);
+	ck_assert_int_gt(kvw_search_order(KVW_SLICE("\0"), ""), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("search");
 
 	tcase_add_test(tcase, every_place_in_arrays_of_every_length);
 	tcase_add_test(tcase, texts_are_ordered_by_bytes_then_by_length);
+	tcase_add_test(tcase, a_text_may_hold_nul);
 	return run_tcase("search", tcase);
 }
