@@ -3,6 +3,7 @@
 
 #define MINUTE_NS 60e9
 #define MOST_NS   1e17 /* three years: sums of some stay below 2^63 */
+#define LATEST_NS (INT64_C(1) << 62) /* no bucket is full later, whatever it owes */
 
 int64_t kvw_rate_ns(int64_t units, int64_t per_minute)
 {
@@ -15,6 +16,14 @@ int64_t kvw_rate_ns(int64_t units, int64_t per_minute)
 static int64_t from_ns(int64_t full_ns, int64_t now_ns)
 {
 	return full_ns > now_ns ? full_ns : now_ns;
+}
+
+/* What is full then, after this was taken. */
+static int64_t later(int64_t full_ns, int64_t cost_ns, int64_t now_ns)
+{
+	int64_t from = from_ns(full_ns, now_ns);
+
+	return from < LATEST_NS - cost_ns ? from + cost_ns : LATEST_NS;
 }
 
 static int64_t wait_of(int64_t full_ns, int64_t cost_ns, int64_t burst_ns, int64_t now_ns)
@@ -40,7 +49,7 @@ int64_t kvw_bucket_take(struct kvw_bucket *bucket, int64_t cost_ns, int64_t burs
 		if (wait_ns > 0)
 			return wait_ns;
 	} while (!atomic_compare_exchange_weak_explicit(&bucket->full_ns, &full_ns,
-		from_ns(full_ns, now_ns) + cost_ns, memory_order_relaxed, memory_order_relaxed));
+		later(full_ns, cost_ns, now_ns), memory_order_relaxed, memory_order_relaxed));
 	return 0;
 }
 
@@ -49,7 +58,7 @@ void kvw_bucket_owe(struct kvw_bucket *bucket, int64_t cost_ns, int64_t now_ns)
 	int64_t full_ns = atomic_load_explicit(&bucket->full_ns, memory_order_relaxed);
 
 	while (!atomic_compare_exchange_weak_explicit(&bucket->full_ns, &full_ns,
-		from_ns(full_ns, now_ns) + cost_ns, memory_order_relaxed, memory_order_relaxed))
+		later(full_ns, cost_ns, now_ns), memory_order_relaxed, memory_order_relaxed))
 		;
 }
 

@@ -53,6 +53,21 @@ START_TEST(more_than_it_holds_is_owed)
 }
 END_TEST
 
+/* Answers that claim to be longer than any can be: what is owed stays owed. */
+START_TEST(what_is_owed_has_an_end)
+{
+	struct kvw_bucket bucket = {0};
+	int64_t cost_ns = kvw_rate_ns(INT64_MAX, 1);
+
+	for (int i = 0; i < 1000; i++)
+		kvw_bucket_owe(&bucket, cost_ns, START);
+	ck_assert_int_gt(kvw_bucket_debt_ns(&bucket, START), cost_ns);
+	ck_assert_int_gt(kvw_bucket_take(&bucket, cost_ns, cost_ns, START), cost_ns);
+	kvw_bucket_owe(&bucket, cost_ns, INT64_C(1) << 40);
+	ck_assert_int_gt(kvw_bucket_wait_ns(&bucket, 1, SECOND, START), cost_ns);
+}
+END_TEST
+
 START_TEST(what_is_given_back_is_there_again_and_not_more)
 {
 	struct kvw_bucket bucket = {0};
@@ -139,6 +154,7 @@ int main(void)
 	tcase_add_test(tcase, a_burst_and_then_the_rate);
 	tcase_add_test(tcase, the_wait_is_exact);
 	tcase_add_test(tcase, more_than_it_holds_is_owed);
+	tcase_add_test(tcase, what_is_owed_has_an_end);
 	tcase_add_test(tcase, what_is_given_back_is_there_again_and_not_more);
 	tcase_add_test(tcase, units_become_time);
 	tcase_add_test(tcase, a_day);
