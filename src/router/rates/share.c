@@ -1,7 +1,8 @@
 /* share.c - see share.h. */
 #include "rates/share.h"
 
-#define IDLE_NS (INT64_C(10) * 1000000000)
+#define IDLE_NS    (INT64_C(10) * 1000000000)
+#define TOTAL_MOST (INT64_C(1) << 61)
 
 static int64_t read_of(const _Atomic int64_t *count)
 {
@@ -72,9 +73,18 @@ static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute,
 		kvw_bucket_owe(bucket, ns, now_ns);
 }
 
-void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news,
-	const struct kvw_rate_sums *totals, const struct kvw_rate_time *time)
+/* Others may have written to Redis, too: the difference of any two totals is below 2^63. */
+static int64_t bounded(int64_t total)
 {
+	return total > TOTAL_MOST ? TOTAL_MOST : total < -TOTAL_MOST ? -TOTAL_MOST : total;
+}
+
+void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news,
+	const struct kvw_rate_sums *heard, const struct kvw_rate_time *time)
+{
+	const struct kvw_rate_sums *const totals = &(struct kvw_rate_sums){.requests = bounded(heard->requests),
+		.tokens = bounded(heard->tokens),
+		.day_tokens = bounded(heard->day_tokens)};
 	struct kvw_rate_shared *s = &subject->shared;
 	int64_t requests = totals->requests - s->requests_seen - news->requests;
 	int64_t tokens = totals->tokens - s->tokens_seen - news->tokens;

@@ -34,6 +34,6 @@ void kvw_rate_share_news(
 void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news);
 /* It was, and these are the totals with it. */
 void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news,
-	const struct kvw_rate_sums *totals, const struct kvw_rate_time *time);
+	const struct kvw_rate_sums *heard, const struct kvw_rate_time *time);
 
 #endif

@@ -166,6 +166,23 @@ START_TEST(totals_that_were_lost_begin_again)
 }
 END_TEST
 
+/* Whatever stands in Redis, nothing overflows. */
+START_TEST(totals_that_no_replica_wrote)
+{
+	static const int64_t wild[] = {INT64_MAX - 1000000, INT64_MIN + 1000000, INT64_MAX - 1000000, 0, -1000};
+	const struct kvw_rate_limits limits = {600, 600, 600, 0, SECOND};
+
+	for (size_t i = 0; i < sizeof(wild) / sizeof(wild[0]); i++) {
+		totals.requests = totals.tokens = totals.day_tokens = wild[i];
+		(void)ask(0, limits, 1);
+		exchange(0, true);
+		at.now_ns += SECOND;
+		at.utc_ns += SECOND;
+	}
+	ck_assert_int_ge(kvw_day_used(&subject(0)->day, 20000), 0);
+}
+END_TEST
+
 /* One that was idle is not charged with all that the others did meanwhile. */
 START_TEST(an_idle_one_comes_back)
 {
@@ -199,6 +216,7 @@ int main(void)
 	tcase_add_test(tcase, apart_each_grants_the_rate_and_afterwards_all_together);
 	tcase_add_test(tcase, tokens_of_a_day_are_those_of_all);
 	tcase_add_test(tcase, totals_that_were_lost_begin_again);
+	tcase_add_test(tcase, totals_that_no_replica_wrote);
 	tcase_add_test(tcase, an_idle_one_comes_back);
 	return run_tcase("rates-share", tcase);
 }
