@@ -7,6 +7,7 @@
 #define DAY_NS        (INT64_C(86400) * 1000000000)
 #define RUNNING_NS    (INT64_C(1) * 1000000000) /* when a request ends is not known: so a second */
 #define LEARN_SHARE   8
+#define ANSWERS_MOST  (UINT64_C(1) << 24) /* no product of them turns round */
 
 static int64_t burst_of(const struct kvw_rate_limits *limits)
 {
@@ -97,13 +98,13 @@ static bool take_one(
 	if (!take_requests(charge, now_ns))
 		goto running;
 	*limit = KVW_RATE_TOKENS;
-	if (!take_tokens(charge, ticket->tokens, now_ns))
+	if (!take_tokens(charge, charge->tokens, now_ns))
 		goto requests;
 	*limit = KVW_RATE_DAY;
-	if (take_day(charge, ticket->tokens, ticket->day))
+	if (take_day(charge, charge->tokens, ticket->day))
 		return true;
 	if (charge->limits.tokens_per_minute > 0)
-		kvw_bucket_give(&charge->subject->tokens, tokens_ns(charge, ticket->tokens));
+		kvw_bucket_give(&charge->subject->tokens, tokens_ns(charge, charge->tokens));
 requests:
 	give_requests(charge);
 running:
@@ -113,7 +114,7 @@ running:
 
 static void give_one(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t now_ns)
 {
-	correct_tokens(charge, ticket->tokens, 0, ticket->day, now_ns);
+	correct_tokens(charge, charge->tokens, 0, ticket->day, now_ns);
 	give_requests(charge);
 	add(&charge->subject->running, -1);
 }
@@ -134,14 +135,14 @@ static int64_t wait_for(const struct kvw_rate_ticket *ticket, const struct kvw_r
 	if (limits->requests_per_minute > 0)
 		wait_ns = kvw_bucket_wait_ns(&subject->requests, kvw_rate_ns(1, limits->requests_per_minute),
 			burst_ns, time->now_ns);
-	if (limits->tokens_per_minute > 0 && ticket->tokens > 0)
-		wait_ns = longer(wait_ns, kvw_bucket_wait_ns(&subject->tokens, tokens_ns(charge, ticket->tokens),
+	if (limits->tokens_per_minute > 0 && charge->tokens > 0)
+		wait_ns = longer(wait_ns, kvw_bucket_wait_ns(&subject->tokens, tokens_ns(charge, charge->tokens),
 						  burst_ns, time->now_ns));
 	if (limits->concurrent > 0 &&
 		atomic_load_explicit(&subject->running, memory_order_relaxed) >= limits->concurrent)
 		wait_ns = longer(wait_ns, RUNNING_NS);
 	used = kvw_day_used(&subject->day, ticket->day);
-	if (limits->tokens_per_day > 0 && used > 0 && used + least(ticket->tokens) > limits->tokens_per_day)
+	if (limits->tokens_per_day > 0 && used > 0 && used + least(charge->tokens) > limits->tokens_per_day)
 		wait_ns = longer(wait_ns, DAY_NS - time->utc_ns % DAY_NS);
 	return wait_ns;
 }
@@ -160,15 +161,42 @@ static int64_t most_of(const struct kvw_rate_limits *limits, enum kvw_rate_limit
 	}
 }
 
-static uint64_t predict(const struct kvw_rate_ticket *ticket, const struct kvw_rate_demand *demand)
+static uint64_t predict(const struct kvw_rate_demand *demand, uint64_t answer_tokens)
+{
+	uint64_t answers = demand->answers < ANSWERS_MOST ? demand->answers : ANSWERS_MOST;
+
+	return demand->prompt_tokens + (answer_tokens < UINT32_MAX ? answer_tokens : UINT32_MAX) * answers;
+}
+
+static uint64_t average(const struct kvw_rate_charge *charge)
+{
+	uint32_t learned = atomic_load_explicit(&charge->subject->learned, memory_order_relaxed);
+
+	return learned == 0 ? KVW_RATE_ANSWER : learned;
+}
+
+/* What a client says of its answer counts for its own key and tenant. Others share the model: it is held back
+ * no more of than answers have on average. */
+static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_demand *demand)
 {
 	uint64_t answer = demand->answer_tokens;
 
-	if (ticket->count == 0 || demand->answers == 0)
-		return demand->prompt_tokens;
 	if (answer == 0)
-		answer = atomic_load_explicit(&ticket->charges[0].subject->learned, memory_order_relaxed);
-	return demand->prompt_tokens + (answer == 0 ? KVW_RATE_ANSWER : answer) * demand->answers;
+		answer = ticket->count == 0 ? KVW_RATE_ANSWER : average(&ticket->charges[0]);
+	ticket->tokens = predict(demand, answer);
+	for (size_t i = 0; i < ticket->count; i++) {
+		struct kvw_rate_charge *charge = &ticket->charges[i];
+		uint64_t most = charge->subject->kind == KVW_RATE_MODEL ? average(charge) : answer;
+
+		charge->tokens = predict(demand, answer < most ? answer : most);
+	}
+}
+
+/* For other replicas. */
+static void add_tokens(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t tokens)
+{
+	add(&charge->subject->tokens_charged, tokens);
+	add(&charge->subject->day_charged[ticket->day & 1], tokens);
 }
 
 static void note(_Atomic int64_t *to, int64_t value)
@@ -201,7 +229,7 @@ bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *p
 			table, parties[i].kind, parties[i].name, time->now_ns, ticket->day);
 		ticket->count += charge->subject != NULL;
 	}
-	ticket->tokens = predict(ticket, demand);
+	predict_all(ticket, demand);
 	for (size_t i = 0; i < ticket->count; i++)
 		note_limits(&ticket->charges[i]);
 	for (taken = 0; taken < ticket->count; taken++)
@@ -210,7 +238,7 @@ bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *p
 	if (taken == ticket->count) {
 		for (size_t i = 0; i < ticket->count; i++) {
 			add(&ticket->charges[i].subject->requests_charged, 1);
-			add(&ticket->charges[i].subject->tokens_charged, least(ticket->tokens));
+			add_tokens(ticket, &ticket->charges[i], least(ticket->charges[i].tokens));
 		}
 		return true;
 	}
@@ -244,17 +272,17 @@ void kvw_rates_drop(struct kvw_rate_ticket *ticket)
 void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens, bool counts,
 	int64_t now_ns)
 {
-	if (ticket->count > 0 && answer_tokens > 0)
-		learn(ticket->charges[0].subject, answer_tokens);
 	for (size_t i = 0; i < ticket->count; i++) {
 		const struct kvw_rate_charge *charge = &ticket->charges[i];
 
-		correct_tokens(charge, ticket->tokens, tokens, ticket->day, now_ns);
+		if (answer_tokens > 0)
+			learn(charge->subject, answer_tokens);
+		correct_tokens(charge, charge->tokens, tokens, ticket->day, now_ns);
 		if (!counts)
 			give_requests(charge);
 		add(&charge->subject->running, -1);
 		add(&charge->subject->requests_charged, counts ? 0 : -1);
-		add(&charge->subject->tokens_charged, least(tokens) - least(ticket->tokens));
+		add_tokens(ticket, charge, least(tokens) - least(charge->tokens));
 	}
 	kvw_rates_drop(ticket);
 }

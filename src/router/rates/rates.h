@@ -55,7 +55,7 @@ struct kvw_rate_party {
 struct kvw_rate_demand {
 	uint64_t prompt_tokens;
 	uint64_t answer_tokens; /* 0: as answers had on average */
-	uint32_t answers;       /* 0: none */
+	uint64_t answers;       /* 0: none */
 };
 
 /* A request's charges. */
@@ -63,9 +63,10 @@ struct kvw_rate_ticket {
 	struct kvw_rate_charge {
 		struct kvw_rate_subject *subject; /* held */
 		struct kvw_rate_limits limits;
+		uint64_t tokens; /* charged */
 	} charges[KVW_RATE_KINDS];
 	size_t count;    /* 0: settled, or nothing has limits for it */
-	uint64_t tokens; /* charged */
+	uint64_t tokens; /* predicted */
 	uint64_t day;
 };
 

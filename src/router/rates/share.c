@@ -28,10 +28,12 @@ void kvw_rate_share_news(
 {
 	struct kvw_rate_shared *s = &subject->shared;
 	int64_t requests = read_of(&subject->requests_charged), tokens = read_of(&subject->tokens_charged);
+	int64_t days[] = {read_of(&subject->day_charged[0]), read_of(&subject->day_charged[1])};
+	size_t today = kvw_rate_day(time->utc_ns) & 1;
 
 	*news = (struct kvw_rate_sums){.requests = requests - s->requests_sent,
 		.tokens = tokens - s->tokens_sent,
-		.day_tokens = tokens - s->day_sent,
+		.day_tokens = days[today] - s->day_sent[today],
 		.day = kvw_rate_day(time->utc_ns)};
 	if (news->requests != 0 || news->tokens != 0)
 		s->looked_ns = time->now_ns;
@@ -39,7 +41,10 @@ void kvw_rate_share_news(
 	if (s->failed && (s->seen_ns == 0 || apart(s, time->now_ns)))
 		news->requests = news->tokens = 0;
 	s->requests_sent = requests;
-	s->tokens_sent = s->day_sent = tokens;
+	s->tokens_sent = tokens;
+	/* What is settled of the day before is of no use to others, and is not today's. */
+	s->day_sent[0] = days[0];
+	s->day_sent[1] = days[1];
 }
 
 void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news)
@@ -49,7 +54,7 @@ void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_ra
 	s->failed = true;
 	s->requests_sent -= news->requests;
 	s->tokens_sent -= news->tokens;
-	s->day_sent -= news->day_tokens;
+	s->day_sent[news->day & 1] -= news->day_tokens;
 }
 
 /* After a time apart the others' share of that time has come back, and they are as full as a burst at most. */
@@ -84,15 +89,18 @@ void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_ra
 {
 	const struct kvw_rate_sums *const totals = &(struct kvw_rate_sums){.requests = bounded(heard->requests),
 		.tokens = bounded(heard->tokens),
-		.day_tokens = bounded(heard->day_tokens)};
+		.day_tokens = bounded(heard->day_tokens),
+		.exchanges = heard->exchanges};
 	struct kvw_rate_shared *s = &subject->shared;
+	/* Totals begin again where they were lost. They may be less than they were without that: others give back. */
+	bool lost = s->seen_ns != 0 && totals->exchanges <= s->exchanges_seen;
 	int64_t requests = totals->requests - s->requests_seen - news->requests;
 	int64_t tokens = totals->tokens - s->tokens_seen - news->tokens;
-	int64_t day = totals->day_tokens - (s->day == news->day ? s->day_seen : 0) - news->day_tokens;
+	int64_t day_seen = s->day == news->day && !lost ? s->day_seen : 0;
+	int64_t day = totals->day_tokens - day_seen - news->day_tokens;
 	int64_t apart_ns = apart(s, time->now_ns) ? time->now_ns - s->seen_ns : 0;
 
-	/* Totals that went back were lost: they begin again. */
-	if (s->seen_ns != 0 && totals->requests >= s->requests_seen + news->requests) {
+	if (s->seen_ns != 0 && !lost) {
 		int64_t burst_ns = read_of(&subject->burst_ns);
 
 		charge(&subject->requests, requests, read_of(&subject->requests_per_minute), burst_ns, apart_ns,
@@ -100,11 +108,12 @@ void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_ra
 		charge(&subject->tokens, tokens, read_of(&subject->tokens_per_minute), burst_ns, apart_ns,
 			time->now_ns);
 	}
-	if (day != 0 && totals->day_tokens >= news->day_tokens)
+	if (day != 0)
 		kvw_day_correct(&subject->day, day, news->day);
 	s->requests_seen = totals->requests;
 	s->tokens_seen = totals->tokens;
 	s->day_seen = totals->day_tokens;
+	s->exchanges_seen = totals->exchanges;
 	s->day = news->day;
 	s->seen_ns = time->now_ns;
 	s->failed = false;

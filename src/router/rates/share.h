@@ -23,6 +23,7 @@ struct kvw_rate_sums {
 	int64_t requests, tokens;
 	int64_t day_tokens; /* of the day */
 	uint64_t day;
+	int64_t exchanges; /* of the totals: how often something, or nothing, was added to them */
 };
 
 /* Is there something to exchange? A subject that was idle for ten seconds has nothing. */

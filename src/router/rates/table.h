@@ -21,9 +21,10 @@ enum kvw_rate_kind { KVW_RATE_KEY, KVW_RATE_TENANT, KVW_RATE_MODEL, KVW_RATE_KIN
 /* Of a subject, what its replica has let the others know: of the one thread that does so (share.h). */
 struct kvw_rate_shared {
 	int64_t requests_sent, tokens_sent; /* of what is charged */
-	int64_t day_sent;                   /* likewise, of its tokens: for the day */
+	int64_t day_sent[2];                /* likewise, of day_charged */
 	int64_t requests_seen, tokens_seen; /* of all replicas together */
 	int64_t day_seen;
+	int64_t exchanges_seen;
 	uint64_t day;      /* of day_seen */
 	int64_t seen_ns;   /* when; 0: never */
 	int64_t looked_ns; /* when it had news last */
@@ -44,6 +45,7 @@ struct kvw_rate_subject {
 	struct kvw_day day;               /* tokens */
 	_Atomic int64_t requests_charged; /* since it was made, less what was given back */
 	_Atomic int64_t tokens_charged;
+	_Atomic int64_t day_charged[2]; /* its tokens, of even and of odd days: a request is settled on its own day */
 	_Atomic int64_t requests_per_minute, tokens_per_minute, burst_ns; /* limits as of the last request */
 	struct kvw_rate_shared shared;
 	char name[];

@@ -1,8 +1,8 @@
 /*
  * sharing.c - see sharing.h.
  *
- * In Redis each key, tenant or model is a hash of three counters: `r` requests, `t` tokens, and `dDAY` tokens of a day. A
- * script adds to all three and returns them, so a subject takes one command, and its name one slot of a Cluster.
+ * In Redis each key, tenant or model is a hash of counters: `r` requests, `t` tokens, `dDAY` tokens of a day, and `n`
+ * exchanges, by which lost totals are known. A script adds to all four and returns them, so a subject takes one command, and its name one slot of a Cluster.
  * A command that a lost connection leaves in doubt may be done twice; those are few, and err to the safe side.
  *
  * A round has at most ORDERS commands. Where there are more subjects the next rounds go on with those that were left,
@@ -30,9 +30,10 @@ static const char script[] =
 	"local r=redis.call('HINCRBY',KEYS[1],'r',ARGV[1]) "
 	"local t=redis.call('HINCRBY',KEYS[1],'t',ARGV[2]) "
 	"local d=redis.call('HINCRBY',KEYS[1],'d'..ARGV[3],ARGV[4]) "
+	"local n=redis.call('HINCRBY',KEYS[1],'n',1) "
 	"redis.call('HDEL',KEYS[1],'d'..(ARGV[3]-2)) "
 	"redis.call('EXPIRE',KEYS[1]," KEPT_S ") "
-	"return {r,t,d}";
+	"return {r,t,d,n}";
 
 /* One subject of a round. */
 struct order {
@@ -68,14 +69,14 @@ static struct kvw_rate_time time_now(void)
 
 /* --- one order --- */
 
-/* The three numbers of the reply. */
+/* The numbers of the reply. */
 static bool read_totals(const struct kvw_redis_command *command, struct kvw_rate_sums *totals)
 {
-	int64_t *const to[] = {&totals->requests, &totals->tokens, &totals->day_tokens};
+	int64_t *const to[] = {&totals->requests, &totals->tokens, &totals->day_tokens, &totals->exchanges};
 
-	if (command->status != KVW_OK || command->reply != KVW_REDIS_ARRAY || command->element_count != 3)
+	if (command->status != KVW_OK || command->reply != KVW_REDIS_ARRAY || command->element_count != 4)
 		return false;
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 4; i++) {
 		char *end;
 
 		if (command->found[i].data == NULL)

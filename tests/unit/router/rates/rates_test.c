@@ -338,12 +338,36 @@ START_TEST(threads_charge_exactly)
 }
 END_TEST
 
+/* A model is shared by tenants: no client's word alone keeps the others out. */
+START_TEST(a_model_holds_back_no_more_than_answers_have)
+{
+	const struct kvw_rate_limits limits = {
+		.requests_per_minute = 600, .tokens_per_minute = 60000, .tokens_per_day = 1000000};
+	struct kvw_rate_party model = party(KVW_RATE_MODEL, "m", limits);
+	struct kvw_rate_ticket held;
+
+	ck_assert(take(model, 10, 1000000000));
+	held = ticket;
+	ck_assert(take(model, 10, 10));
+	kvw_rates_settle(&ticket, 20, 10, true, at.now_ns);
+	/* What it used in the end is owed as ever. */
+	kvw_rates_settle(&held, 60010, 60000, true, at.now_ns);
+	ck_assert_int_eq(subject(KVW_RATE_MODEL, "m")->tokens_charged, 60030);
+	ck_assert_int_eq(kvw_day_used(&subject(KVW_RATE_MODEL, "m")->day, kvw_rate_day(at.utc_ns)), 60030);
+	ck_assert_int_eq(kvw_bucket_debt_ns(&subject(KVW_RATE_MODEL, "m")->tokens, at.now_ns), kvw_rate_ns(60030, 60000));
+	/* Of a key its client's word counts. */
+	ck_assert(take(party(KVW_RATE_KEY, "k", limits), 10, 1000000000));
+	ck_assert(!take(party(KVW_RATE_KEY, "k", limits), 10, 10));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("rates");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, a_model_holds_back_no_more_than_answers_have);
 	tcase_add_test(tcase, each_key_gets_its_rate);
 	tcase_add_test(tcase, tokens_are_charged_by_prediction_and_corrected);
 	tcase_add_test(tcase, answers_are_learned);

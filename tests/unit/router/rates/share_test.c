@@ -67,6 +67,7 @@ static void exchange(int replica, bool works)
 	}
 	if (totals.day != news.day)
 		totals.day_tokens = 0;
+	totals.exchanges++;
 	totals.requests += news.requests;
 	totals.tokens += news.tokens;
 	totals.day_tokens += news.day_tokens;
@@ -183,6 +184,75 @@ START_TEST(totals_that_no_replica_wrote)
 }
 END_TEST
 
+/* A request that was charged and left before a worker was asked. */
+START_TEST(what_another_gives_back_is_given_back)
+{
+	const struct kvw_rate_limits limits = {.requests_per_minute = 60, .tokens_per_minute = 6000};
+	const struct kvw_rate_party party = {KVW_RATE_KEY, KVW_SLICE("k"), limits};
+	const struct kvw_rate_demand demand = {100000, 0, 0};
+	struct kvw_rate_ticket ticket;
+	struct kvw_rate_refusal refusal;
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert(ask(i, limits, 0));
+		exchange(i, true);
+	}
+	exchange(0, true);
+	ck_assert(kvw_rates_take(tables[0], &party, 1, &demand, &at, &ticket, &refusal));
+	exchange(0, true);
+	exchange(1, true);
+	ck_assert_int_eq(kvw_bucket_debt_ns(&subject(1)->tokens, at.now_ns), 1000 * SECOND);
+	kvw_rates_settle(&ticket, 0, 0, false, at.now_ns);
+	exchange(0, true);
+	exchange(1, true);
+	ck_assert_int_eq(kvw_bucket_debt_ns(&subject(1)->tokens, at.now_ns), 0);
+	ck_assert_int_eq(kvw_bucket_debt_ns(&subject(1)->requests, at.now_ns), SECOND);
+}
+END_TEST
+
+START_TEST(a_day_of_lost_totals_is_not_forgotten)
+{
+	const struct kvw_rate_limits limits = {.tokens_per_day = 1000};
+
+	ck_assert(ask(0, limits, 600));
+	exchange(0, true);
+	ck_assert(ask(1, limits, 100));
+	exchange(1, true);
+	totals = (struct kvw_rate_sums){.day = totals.day};
+	ck_assert(ask(0, limits, 50));
+	exchange(0, true);
+	ck_assert(ask(1, limits, 5));
+	exchange(1, true);
+	ck_assert_int_eq(kvw_day_used(&subject(0)->day, 20000), 650);
+	ck_assert_int_eq(kvw_day_used(&subject(1)->day, 20000), 755);
+}
+END_TEST
+
+/* What was held back of a day is given back to that day. */
+START_TEST(a_request_over_midnight_is_not_of_the_next_day)
+{
+	const struct kvw_rate_limits limits = {.tokens_per_day = 1000};
+	const struct kvw_rate_party party = {KVW_RATE_KEY, KVW_SLICE("k"), limits};
+	const struct kvw_rate_demand demand = {100000, 0, 0};
+	struct kvw_rate_ticket ticket;
+	struct kvw_rate_refusal refusal;
+
+	ck_assert(kvw_rates_take(tables[0], &party, 1, &demand, &at, &ticket, &refusal));
+	exchange(0, true);
+	ck_assert_int_eq(totals.day_tokens, 100000);
+	at.now_ns += DAY;
+	at.utc_ns += DAY;
+	ck_assert(ask(1, limits, 300));
+	exchange(1, true);
+	kvw_rates_settle(&ticket, 10, 0, true, at.now_ns);
+	exchange(0, true);
+	exchange(1, true);
+	ck_assert_int_eq(totals.day_tokens, 300);
+	ck_assert_int_eq(kvw_day_used(&subject(0)->day, 20001), 300);
+	ck_assert_int_eq(kvw_day_used(&subject(1)->day, 20001), 300);
+}
+END_TEST
+
 /* One that was idle is not charged with all that the others did meanwhile. */
 START_TEST(an_idle_one_comes_back)
 {
@@ -217,6 +287,9 @@ int main(void)
 	tcase_add_test(tcase, tokens_of_a_day_are_those_of_all);
 	tcase_add_test(tcase, totals_that_were_lost_begin_again);
 	tcase_add_test(tcase, totals_that_no_replica_wrote);
+	tcase_add_test(tcase, what_another_gives_back_is_given_back);
+	tcase_add_test(tcase, a_day_of_lost_totals_is_not_forgotten);
+	tcase_add_test(tcase, a_request_over_midnight_is_not_of_the_next_day);
 	tcase_add_test(tcase, an_idle_one_comes_back);
 	return run_tcase("rates-share", tcase);
 }
