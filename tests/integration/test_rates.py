@@ -217,6 +217,25 @@ def test_tokens_charged_are_those_used(stage):
     assert total > 0
 
 
+def test_events_are_counted_whatever_ends_their_lines(stage):
+    def script(ex):
+        end = b"\r\n" if ex.json()["messages"][0]["content"] == "crlf" else b"\n"
+        ex.start_stream()
+        for _ in range(8):
+            ex.chunk(b'data: {"choices": [{"index": 0, "delta": {"content": "w"}}]}' + end + end)
+        ex.chunk(b"data: [DONE]\n\n")
+        ex.end_stream()
+
+    s = stage([entry("alice", tokens_per_minute=10000000)], script=script)
+    costs = []
+    for text in ("only", "crlf"):
+        before = s.charged()
+        assert s.ask(text=text, stream=True).status == 200
+        s.idle()
+        costs.append(s.charged() - before)
+    assert costs[0] == costs[1] > 8
+
+
 def test_each_key_gets_its_rate(stage):
     """All at several times their rates; KVW_RATES_SECONDS=60 for the long form."""
     rates = {f"k{i}": 60 * (1 + i % 5) for i in range(KEYS)}

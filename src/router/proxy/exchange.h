@@ -118,7 +118,7 @@ struct kvw_exchange {
 	bool rate_line_ended;             /* the stream is behind an end of line */
 	uint32_t rate_events;             /* events of the stream so far */
 	uint64_t rate_prompt;             /* tokens of the prompt, predicted */
-	uint32_t rate_answers;            /* that an engine writes; 0: none */
+	uint64_t rate_answers;            /* that an engine writes; 0: none */
 	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */

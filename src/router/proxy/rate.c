@@ -54,9 +54,9 @@ static uint64_t prompt_tokens(struct kvw_exchange *x)
 }
 
 /* How many an engine writes for it; 0: it reads alone. */
-static uint32_t answers_of(const struct kvw_exchange *x)
+static uint64_t answers_of(const struct kvw_exchange *x)
 {
-	uint32_t choices = x->route.choices > 1 ? x->route.choices : 1;
+	uint64_t choices = x->route.choices > 1 ? x->route.choices : 1;
 
 	switch (x->path.api) {
 	case KVW_API_COMPLETIONS:
