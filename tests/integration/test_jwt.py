@@ -207,6 +207,21 @@ def test_tokens_are_keys(issuer, pair, tmp_path):
     assert router.log_path.read_text().count("auth.tenant_secret_file is not set") == 1
 
 
+def test_limits_of_tenants_and_models_hold_for_tokens(issuer, pair):
+    limits = [{"tenant": "lab", "requests_per_minute": 2, "burst": "1m"}, {"model": "tiny", "requests_per_minute": 30}]
+    _, router = pair(config={**issuer.config(refresh="1h"), "rate_limits": limits})
+    until(lambda: router.metric("kvway_jwt_keys") == 1)
+    lab = [issuer.first.token(sub=name, tenant="lab") for name in ("alice", "bob")]
+    answers = [send(router, lab[i % 2]) for i in range(4)]
+    assert [answer.status for answer in answers] == [200, 200, 429, 429]
+    assert "this tenant" in answers[-1].json()["error"]["message"]
+    free = issuer.first.token(sub="carol")  # of no tenant; 10 s of the model's are saved up as with keys: 5, 2 used
+    answers = [send(router, free) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200] * 3
+    assert answers[0].headers.get("x-ratelimit-limit-requests") == "30"
+    assert int(answers[0].headers.get("x-ratelimit-remaining-requests")) >= 2
+
+
 def test_keys_are_rotated_under_load(issuer, pair):
     _, router = pair(config=issuer.config(refresh="1h"))
     until(lambda: router.metric("kvway_jwt_keys") == 1)
