@@ -163,6 +163,8 @@ static void forget_answer(struct kvw_exchange *x)
 	if (x->owner_len > 0) /* so its id was looked for, and still is */
 		x->watch_owner = true;
 	x->owner_len = 0;
+	x->rate_events = 0;
+	x->rate_line_ended = false;
 	kvw_usage_init(&x->usage);
 }
 
