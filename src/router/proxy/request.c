@@ -297,6 +297,8 @@ void kvw_request_head(struct kvw_exchange *x)
 		KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
+		if (loop->auth != NULL) /* it may hold a key, which was not found */
+			kvw_chain_wipe(&x->in);
 		kvw_reply_error(x, error.status, error.message);
 		return;
 	}
