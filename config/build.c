@@ -207,7 +207,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 		kvw_rules_check_admin(build);
 		kvw_rules_check_proxies(build);
 		kvw_model_aliases_resolve(build);
-		kvw_rate_limits_check(build);
+		kvw_model_aliases_check(build);
 		err = kvw_rules_check_tls(build);
 	}
 	if (err == KVW_OK && build->walk.report->mistakes > 0)

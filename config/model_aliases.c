@@ -152,6 +152,43 @@ void kvw_model_aliases_resolve(struct kvw_build *build)
 	}
 }
 
+static void check_model(
+	struct kvw_build *build, const char *list, size_t index, const struct kvw_node *model)
+{
+	const struct kvw_model_alias *alias =
+		kvw_config_alias(build->config, (struct kvw_slice){model->text, model->len});
+	char shown[48], quoted[KVW_REPORT_QUOTE];
+
+	if (alias == NULL)
+		return;
+	snprintf(shown, sizeof(shown), "%s[%zu].model", list, index);
+	kvw_report_mistake(build->walk.report, model->place, shown,
+		"found an alias of `" KVW_MODELS "`, expected the model that it stands for, %s",
+		kvw_report_quote(quoted, alias->target, strlen(alias->target)));
+}
+
+static void check_list(struct kvw_build *build, const char *name, const struct kvw_node *list)
+{
+	const struct kvw_node *entry, *member;
+	size_t index = 0;
+
+	if (list == NULL || list->kind != KVW_NODE_LIST)
+		return;
+	for (entry = list->first; entry != NULL; entry = entry->next, index++)
+		for (member = entry->kind == KVW_NODE_MAP ? entry->first : NULL; member != NULL; member = member->next)
+			if (member->kind == KVW_NODE_SCALAR && member->key->kind == KVW_NODE_SCALAR &&
+				strcmp(member->key->text, "model") == 0)
+				check_model(build, name, index, member);
+}
+
+void kvw_model_aliases_check(struct kvw_build *build)
+{
+	if (build->config->model_alias_count == 0)
+		return;
+	check_list(build, KVW_SERVICE_LEVELS, build->levels);
+	check_list(build, KVW_RATE_LIMITS, build->rate_limits);
+}
+
 void kvw_model_aliases_release(struct kvw_config *config)
 {
 	for (size_t i = 0; i < config->model_alias_count; i++) {

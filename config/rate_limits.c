@@ -167,34 +167,6 @@ enum kvw_err kvw_rate_limits_walk(struct kvw_walk *walk, const struct kvw_node *
 	return list->count == 0 ? KVW_OK : walk_entries(build, list);
 }
 
-static void check_model(struct kvw_build *build, size_t index, const struct kvw_node *model)
-{
-	const struct kvw_model_alias *alias =
-		kvw_config_alias(build->config, (struct kvw_slice){model->text, model->len});
-	char shown[48], quoted[KVW_REPORT_QUOTE];
-
-	if (alias == NULL)
-		return;
-	snprintf(shown, sizeof(shown), KVW_RATE_LIMITS "[%zu].model", index);
-	kvw_report_mistake(build->walk.report, model->place, shown,
-		"found an alias of `" KVW_MODELS "`, expected the model that it stands for, %s",
-		kvw_report_quote(quoted, alias->target, strlen(alias->target)));
-}
-
-void kvw_rate_limits_check(struct kvw_build *build)
-{
-	const struct kvw_node *list = build->rate_limits, *entry, *member;
-	size_t index = 0;
-
-	if (list == NULL || list->kind != KVW_NODE_LIST || build->config->model_alias_count == 0)
-		return;
-	for (entry = list->first; entry != NULL; entry = entry->next, index++)
-		for (member = entry->kind == KVW_NODE_MAP ? entry->first : NULL; member != NULL; member = member->next)
-			if (member->kind == KVW_NODE_SCALAR && member->key->kind == KVW_NODE_SCALAR &&
-				strcmp(member->key->text, "model") == 0)
-				check_model(build, index, member);
-}
-
 void kvw_rate_limits_release(struct kvw_config *config)
 {
 	for (size_t i = 0; i < config->rate_limit_count; i++)

@@ -12,9 +12,6 @@
 /* Hook of the walk, which is that of a build, for the name `rate_limits`. KVW_ENOMEM or KVW_OK. */
 enum kvw_err kvw_rate_limits_walk(struct kvw_walk *walk, const struct kvw_node *list) KVW_MUST_CHECK;
 
-/* Once aliases are resolved: a limit of an alias would hold for no request, so it is a mistake. */
-void kvw_rate_limits_check(struct kvw_build *build);
-
 /* Whether the entry says something by this key: enum kvw_rate_key_index. */
 bool kvw_rate_limit_has(const struct kvw_rate_limit *limit, size_t key);
 

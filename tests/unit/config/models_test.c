@@ -55,6 +55,8 @@ static const struct {
 	{"models: {a: {to: [b]}}\n", "models.a.to: found a list"},
 	{"models: [a]\n", "t.yaml:1:9: models: found a list, expected a mapping such as `gpt-4o: {to: MODEL}`"},
 	{"models: {'': {to: b}}\n", "models: found 0 bytes"},
+	{"service_levels: [{model: a, ttft: 1s}, {model: x, ttft: 2s}]\nmodels: {x: {to: y}, y: {to: a}}\n",
+		"t.yaml:1:48: service_levels[1].model: found an alias of `models`, expected the model that it stands for, `a`"},
 };
 
 START_TEST(test_mistakes)
