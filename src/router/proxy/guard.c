@@ -311,9 +311,12 @@ static bool refuse_alias(struct kvw_exchange *x)
 static bool cancels(const struct kvw_exchange *x)
 {
 	struct kvw_slice path = x->path.response_id, end = KVW_SLICE("/cancel");
-	const char *rest = path.data + path.len;
+	const char *rest;
 
-	return path.len > 0 && (size_t)(x->target.data + x->target.len - rest) >= end.len &&
+	if (path.len == 0)
+		return false;
+	rest = path.data + path.len;
+	return (size_t)(x->target.data + x->target.len - rest) >= end.len &&
 	       memcmp(rest, end.data, end.len) == 0 &&
 	       (rest + end.len == x->target.data + x->target.len || rest[end.len] == '?');
 }
