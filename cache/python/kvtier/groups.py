@@ -85,7 +85,7 @@ def find(config, kinds, block_size):
     if not whole or not windows:
         return None, (
             f"the model has {len(kinds)} groups of KV caches of kind {', '.join(sorted(set(kinds)))}; supported are "
-            "one or more of full_attention together with such of sliding_window"
+            "at least one group of full_attention and at least one of sliding_window"
         )
     return Groups(tuple(whole), tuple(windows)), None
 
