@@ -14,6 +14,7 @@ import lib_events  # noqa: E402
 import lib_evict  # noqa: E402
 import lib_fleet  # noqa: E402
 import lib_fleet_change  # noqa: E402
+import lib_fragments  # noqa: E402
 import lib_gpu  # noqa: E402
 import lib_l2  # noqa: E402
 import lib_overload  # noqa: E402
@@ -58,6 +59,7 @@ BENCHES = {
     "cache": (lib_cache.bench_cache, lib_cache.TARGETS),
     "l2": (lib_l2.bench_l2, lib_l2.TARGETS),
     "sim-agree": (lib_sim_agree.bench_sim_agree, lib_sim_agree.TARGETS),
+    "fragments": (lib_fragments.bench_fragments, [lib_fragments.PROGRAM]),
     "gpu": (lib_gpu.bench_gpu, [lib_gpu.PROGRAM]),
     "engine": (lib_engine.bench_engine, lib_engine.TARGETS),
     "crowd": (lib_crowd.bench_crowd, lib_crowd.TARGETS),
@@ -127,6 +129,8 @@ benchmarks:
   engine   kvtier inside a real vLLM on the CPU (KVW_ENGINE_VENV names its environment): time to first token from
            memory, files, Redis and kvtierd against computing, and the processor time that the connector adds
            when no prompt comes twice, with a gate; --only gain, --only cost, --quick to see that it works
+  fragments  keys of cached text moved to other positions (RoPE), for each kind of value, against memcpy of the same
+           bytes, one thread
   gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend against memcpy; where
            there is a GPU, against one contiguous pinned copy, each way and both at once
   tables   published figures of tiered caches and routing, run again on simulated workers with real tiers:

@@ -1,0 +1,254 @@
+/*
+ * move.c - keys turned by a distance.
+ *
+ * Every token of a fragment moves by the same distance, so cosine and sine of each pair are computed once a fragment,
+ * in double from an angle that is reduced there, and a head costs six operations a pair. Heads are turned in blocks:
+ * widened to float, turned, rounded back, in three loops over a few KiB that the compiler makes into vectors; the
+ * same body is compiled with AVX2, taken where the machine has it, and without. Its share of memcpy:
+ * `bench/run.sh fragments`.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "fragments/rope.h"
+
+#define BLOCK 2048 /* values that are turned at a time: 8 KiB of floats, a part of the first cache */
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#define WITH_AVX2 1
+#define FOR_AVX2  __attribute__((target("avx2,fma,f16c")))
+#else
+#define WITH_AVX2 0
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Whether this machine has all that the faster kernel needs. Asked once a turn: a virtual machine may answer slowly. */
+static bool has_vectors(void)
+{
+#if WITH_AVX2
+	unsigned int a, b, c, d;
+
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
+	       (c & bit_F16C) != 0;
+#else
+	return false;
+#endif
+}
+
+void kvt_rope_turn_by(const struct kvt_rope *rope, int64_t distance, struct kvt_rope_turn *out)
+{
+	out->head = rope->head;
+	out->rotated = rope->rotated;
+	out->layout = rope->layout;
+	out->vectors = has_vectors();
+	for (uint32_t i = 0; i < rope->rotated / 2; i++) {
+		double angle = (double)distance * (double)rope->frequency[i];
+
+		out->cosine[i] = (float)cos(angle);
+		out->sine[i] = (float)sin(angle);
+	}
+}
+
+INLINE void widen_bf16(const uint16_t *from, float *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits = (uint32_t)from[i] << 16;
+
+		memcpy(&to[i], &bits, sizeof(bits));
+	}
+}
+
+INLINE void narrow_bf16(const float *from, uint16_t *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits, rounded;
+
+		memcpy(&bits, &from[i], sizeof(bits));
+		rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+		to[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16 | 0x40) : rounded);
+	}
+}
+
+/* IEEE 754 half precision without the processor's help. */
+static float half_to_float(uint16_t half)
+{
+	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, part = half & 0x3ff, bits;
+	float value;
+
+	if (exponent == 0) {
+		value = (float)part * 0x1p-24F;
+		return sign != 0 ? -value : value;
+	}
+	bits = exponent == 31 ? (sign | 0x7f800000 | part << 13 | (part != 0 ? 0x400000 : 0))
+			      : (sign | (exponent + 112) << 23 | part << 13);
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static uint16_t float_to_half(float value)
+{
+	uint32_t bits, sign, size;
+
+	memcpy(&bits, &value, sizeof(bits));
+	sign = bits >> 16 & 0x8000;
+	size = bits & 0x7fffffff;
+	if (size > 0x7f800000)
+		return (uint16_t)(sign | 0x7e00 | (size >> 13 & 0x3ff));
+	if (size >= 0x477ff000) /* 65520 and more: infinite */
+		return (uint16_t)(sign | 0x7c00);
+	if (size < 0x38800000) /* below 2^-14 halves are whole numbers of 2^-24 */
+		return (uint16_t)(sign | (uint32_t)lrintf(fabsf(value) * 0x1p24F));
+	size += 0xfff + (size >> 13 & 1);
+	return (uint16_t)(sign | ((size - (112U << 23)) >> 13));
+}
+
+static void widen_f16(const uint16_t *from, float *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = half_to_float(from[i]);
+}
+
+static void narrow_f16(const float *from, uint16_t *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = float_to_half(from[i]);
+}
+
+INLINE void turn_halves(const struct kvt_rope_turn *turn, float *x, size_t heads)
+{
+	uint32_t n = turn->rotated / 2;
+
+	for (; heads > 0; heads--, x += turn->head) {
+		for (uint32_t i = 0; i < n; i++) {
+			float a = x[i], b = x[i + n];
+
+			x[i] = a * turn->cosine[i] - b * turn->sine[i];
+			x[i + n] = b * turn->cosine[i] + a * turn->sine[i];
+		}
+	}
+}
+
+INLINE void turn_pairs(const struct kvt_rope_turn *turn, float *x, size_t heads)
+{
+	uint32_t n = turn->rotated / 2;
+
+	for (; heads > 0; heads--, x += turn->head) {
+		for (uint32_t i = 0; i < n; i++) {
+			float a = x[2 * i], b = x[2 * i + 1];
+
+			x[2 * i] = a * turn->cosine[i] - b * turn->sine[i];
+			x[2 * i + 1] = b * turn->cosine[i] + a * turn->sine[i];
+		}
+	}
+}
+
+INLINE void turn_block(const struct kvt_rope_turn *turn, float *x, size_t heads)
+{
+	if (turn->layout == KVT_ROPE_HALVES)
+		turn_halves(turn, x, heads);
+	else
+		turn_pairs(turn, x, heads);
+}
+
+/* One block of heads: at most BLOCK values. */
+static void move_block(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
+	size_t heads)
+{
+	size_t n = heads * turn->head;
+	float x[BLOCK];
+
+	if (values == KVT_ROPE_F32)
+		memcpy(x, from, n * sizeof(float));
+	else if (values == KVT_ROPE_BF16)
+		widen_bf16(from, x, n);
+	else
+		widen_f16(from, x, n);
+	turn_block(turn, x, heads);
+	if (values == KVT_ROPE_F32)
+		memcpy(to, x, n * sizeof(float));
+	else if (values == KVT_ROPE_BF16)
+		narrow_bf16(x, to, n);
+	else
+		narrow_f16(x, to, n);
+}
+
+#if WITH_AVX2
+FOR_AVX2 static void widen_f16_avx2(const uint16_t *from, float *to, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
+	widen_f16(from + i, to + i, n - i);
+}
+
+FOR_AVX2 static void narrow_f16_avx2(const float *from, uint16_t *to, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + 8 <= n; i += 8) {
+		__m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+
+		_mm_storeu_si128((__m128i *)(void *)(to + i), halves);
+	}
+	narrow_f16(from + i, to + i, n - i);
+}
+
+FOR_AVX2 static void move_block_avx2(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to,
+	const void *from, size_t heads)
+{
+	size_t n = heads * turn->head;
+	float x[BLOCK];
+
+	if (values == KVT_ROPE_F32)
+		memcpy(x, from, n * sizeof(float));
+	else if (values == KVT_ROPE_BF16)
+		widen_bf16(from, x, n);
+	else
+		widen_f16_avx2(from, x, n);
+	turn_block(turn, x, heads);
+	if (values == KVT_ROPE_F32)
+		memcpy(to, x, n * sizeof(float));
+	else if (values == KVT_ROPE_BF16)
+		narrow_bf16(x, to, n);
+	else
+		narrow_f16_avx2(x, to, n);
+}
+#endif
+
+static void move_with(void (*block)(const struct kvt_rope_turn *, enum kvt_rope_values, void *, const void *, size_t),
+	const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from, size_t heads)
+{
+	size_t most = BLOCK / turn->head;
+	size_t bytes = most * turn->head * (values == KVT_ROPE_F32 ? sizeof(float) : sizeof(uint16_t));
+
+	while (heads > 0) {
+		size_t n = heads < most ? heads : most;
+
+		block(turn, values, to, from, n);
+		heads -= n;
+		to = (char *)to + bytes;
+		from = (const char *)from + bytes;
+	}
+}
+
+void kvt_rope_move_portable(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to,
+	const void *from, size_t heads)
+{
+	move_with(move_block, turn, values, to, from, heads);
+}
+
+void kvt_rope_move(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
+	size_t heads)
+{
+#if WITH_AVX2
+	if (turn->vectors) {
+		move_with(move_block_avx2, turn, values, to, from, heads);
+		return;
+	}
+#endif
+	kvt_rope_move_portable(turn, values, to, from, heads);
+}

@@ -1,0 +1,271 @@
+/*
+ * rope_read.c - config.json of a model: how its keys turn with their position.
+ *
+ * The newer form has all in `rope_parameters`, the older one `rope_theta`, `rope_scaling` and `partial_rotary_factor`,
+ * each on its own; both are read, and so are the names of GPT-NeoX and GPT-J. Anything that would change angles and
+ * is not understood is refused: a wrong turn damages answers without a word.
+ */
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fragments/rope.h"
+#include "fragments/scale.h"
+
+struct model {
+	const char *name;
+	enum kvt_rope_layout layout;
+	double theta, part;
+};
+
+static const struct model models[] = {
+#define KVT_ROPE_MODEL(name, layout, theta, part) {name, KVT_ROPE_##layout, theta, part},
+#include "fragments/models.def"
+#undef KVT_ROPE_MODEL
+};
+
+/* The file while it is read. */
+struct reading {
+	json_t *text;  /* the part about the language model; borrowed */
+	json_t *turns; /* rope_parameters or rope_scaling, or NULL; borrowed */
+	const struct model *model;
+	struct kvt_rope_scale scale;
+	struct kvt_rope rope;
+	char *why; /* [KVT_ROPE_TEXT], the caller's */
+};
+
+__attribute__((format(printf, 3, 4))) static enum kvt_status refuse(
+	struct reading *r, enum kvt_status status, const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(r->why, KVT_ROPE_TEXT, format, list);
+	va_end(list);
+	return status;
+}
+
+/* Reads a number if `from` has it; low <= it <= high. */
+static enum kvt_status number(
+	struct reading *r, const json_t *from, const char *key, double low, double high, double *out)
+{
+	const json_t *value = json_object_get(from, key);
+	double x;
+
+	if (value == NULL || json_is_null(value))
+		return KVT_OK;
+	x = json_number_value(value);
+	if (!json_is_number(value) || !(x >= low && x <= high))
+		return refuse(r, KVT_EINVAL, "%s: expected a number from %g to %g", key, low, high);
+	*out = x;
+	return KVT_OK;
+}
+
+/* The same for a number that must be there. */
+static enum kvt_status needed(
+	struct reading *r, const json_t *from, const char *key, double low, double high, double *out)
+{
+	const json_t *value = json_object_get(from, key);
+
+	if (value == NULL || json_is_null(value))
+		return refuse(r, KVT_EINVAL, "%s is missing", key);
+	return number(r, from, key, low, high, out);
+}
+
+static enum kvt_status find_model(struct reading *r)
+{
+	const char *name = json_string_value(json_object_get(r->text, "model_type"));
+
+	if (name == NULL)
+		return refuse(r, KVT_EINVAL, "model_type: expected a name");
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+		if (strcmp(models[i].name, name) == 0) {
+			r->model = &models[i];
+			return KVT_OK;
+		}
+	}
+	return refuse(r, KVT_ENOTSUP, "model_type %.40s: not among the models whose keys can be moved", name);
+}
+
+/* Keys that make angles depend on something else than position * frequency. */
+static enum kvt_status refuse_others(struct reading *r)
+{
+	static const char *const of_model[] = {"dual_chunk_attention_config", "rope_local_base_freq", "no_rope_layers",
+		"no_rope_layer_interval", "global_rope_theta", "local_rope_theta", "alibi", "q_lora_rank", "kv_lora_rank"};
+	static const char *const of_turns[] = {"mrope_section", "use_fope", "full_attention", "sliding_attention",
+		"chunked_attention", "linear_attention", "short_factor", "mixed_b"};
+
+	for (size_t i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++) {
+		const json_t *value = json_object_get(r->text, of_model[i]);
+
+		if (value != NULL && !json_is_null(value) && !json_is_false(value))
+			return refuse(r, KVT_ENOTSUP, "%s: keys of such a model are not moved", of_model[i]);
+	}
+	for (size_t i = 0; i < sizeof(of_turns) / sizeof(of_turns[0]); i++) {
+		if (json_object_get(r->turns, of_turns[i]) != NULL)
+			return refuse(r, KVT_ENOTSUP, "%s: keys of such a model are not moved", of_turns[i]);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status read_scheme(struct reading *r)
+{
+	static const struct {
+		const char *name;
+		enum kvt_rope_scheme scheme;
+	} schemes[] = {{"default", KVT_ROPE_PLAIN}, {"linear", KVT_ROPE_LINEAR}, {"ntk", KVT_ROPE_NTK},
+		{"yarn", KVT_ROPE_YARN}, {"llama3", KVT_ROPE_LLAMA3}};
+	const json_t *value = json_object_get(r->turns, "rope_type");
+	const char *name;
+
+	if (value == NULL)
+		value = json_object_get(r->turns, "type");
+	if (value == NULL && json_object_get(r->turns, "factor") == NULL)
+		return KVT_OK; /* PLAIN */
+	name = json_string_value(value);
+	if (name == NULL)
+		return refuse(r, KVT_EINVAL, "rope_type: expected a name");
+	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+		if (strcmp(schemes[i].name, name) == 0) {
+			r->scale.scheme = schemes[i].scheme;
+			return KVT_OK;
+		}
+	}
+	return refuse(r, KVT_ENOTSUP, "rope_type %.40s: its angles depend on more than the distance, or are not known", name);
+}
+
+static enum kvt_status read_scale(struct reading *r)
+{
+	struct kvt_rope_scale *s = &r->scale;
+	const json_t *truncate = json_object_get(r->turns, "truncate");
+	enum kvt_status status = read_scheme(r);
+
+	if (status != KVT_OK || s->scheme == KVT_ROPE_PLAIN)
+		return status;
+	status = needed(r, r->turns, "factor", 1, 1e6, &s->factor);
+	if (status != KVT_OK || s->scheme == KVT_ROPE_LINEAR || s->scheme == KVT_ROPE_NTK)
+		return status;
+	status = needed(r, r->turns, "original_max_position_embeddings", 1, 1e9, &s->original);
+	if (status != KVT_OK)
+		return status;
+	if (s->scheme == KVT_ROPE_LLAMA3) {
+		status = needed(r, r->turns, "low_freq_factor", 1e-3, 1e6, &s->low);
+		if (status == KVT_OK)
+			status = needed(r, r->turns, "high_freq_factor", s->low, 1e6, &s->high);
+		return status;
+	}
+	s->beta_fast = 32;
+	s->beta_slow = 1;
+	s->truncate = !json_is_false(truncate);
+	if (truncate != NULL && !json_is_boolean(truncate))
+		return refuse(r, KVT_EINVAL, "truncate: expected true or false");
+	status = number(r, r->turns, "beta_fast", 1e-3, 1e6, &s->beta_fast);
+	if (status == KVT_OK)
+		status = number(r, r->turns, "beta_slow", 1e-3, s->beta_fast, &s->beta_slow);
+	return status;
+}
+
+static enum kvt_status read_theta(struct reading *r)
+{
+	enum kvt_status status;
+
+	r->scale.theta = r->model->theta;
+	status = number(r, r->text, "rotary_emb_base", 1.001, 1e12, &r->scale.theta); /* GPT-NeoX */
+	if (status == KVT_OK)
+		status = number(r, r->text, "rope_theta", 1.001, 1e12, &r->scale.theta);
+	if (status == KVT_OK)
+		status = number(r, r->turns, "rope_theta", 1.001, 1e12, &r->scale.theta);
+	if (status == KVT_OK && r->scale.theta == 0)
+		status = refuse(r, KVT_EINVAL, "rope_theta is missing");
+	return status;
+}
+
+/* Values of a head, and how many of them turn. */
+static enum kvt_status read_head(struct reading *r)
+{
+	double head = 0, part = r->model->part, values = 0;
+	enum kvt_status status = number(r, r->text, "head_dim", 2, KVT_ROPE_HEAD_MAX, &head);
+
+	if (status == KVT_OK && head == 0) {
+		bool gptj = json_object_get(r->text, "n_embd") != NULL;
+		double width = 0, heads = 0;
+
+		status = needed(r, r->text, gptj ? "n_embd" : "hidden_size", 2, 1e7, &width);
+		if (status == KVT_OK)
+			status = needed(r, r->text, gptj ? "n_head" : "num_attention_heads", 1, 1e5, &heads);
+		if (status == KVT_OK)
+			head = floor(width / heads);
+	}
+	if (status == KVT_OK)
+		status = number(r, r->text, "rotary_pct", 1e-3, 1, &part);
+	if (status == KVT_OK)
+		status = number(r, r->text, "partial_rotary_factor", 1e-3, 1, &part);
+	if (status == KVT_OK)
+		status = number(r, r->turns, "partial_rotary_factor", 1e-3, 1, &part);
+	if (status == KVT_OK)
+		status = number(r, r->text, "rotary_dim", 2, KVT_ROPE_HEAD_MAX, &values);
+	if (status == KVT_OK)
+		status = number(r, r->turns, "rope_dim", 2, KVT_ROPE_HEAD_MAX, &values);
+	if (status != KVT_OK)
+		return status;
+	if (values == 0)
+		values = floor(head * part);
+	if (head != floor(head) || head < 2 || head > KVT_ROPE_HEAD_MAX)
+		return refuse(r, KVT_EINVAL, "a head of %g values: expected 2 to %d", head, KVT_ROPE_HEAD_MAX);
+	if (values > head || values < 2 || fmod(values, 2) != 0)
+		return refuse(r, KVT_EINVAL, "%g of %g values of a head turn: expected an even number of them", values, head);
+	r->rope.head = (uint32_t)head;
+	r->rope.rotated = (uint32_t)values;
+	return KVT_OK;
+}
+
+static enum kvt_status read_all(struct reading *r, json_t *root)
+{
+	enum kvt_status status;
+
+	if (!json_is_object(root))
+		return refuse(r, KVT_EINVAL, "expected an object");
+	r->text = json_object_get(root, "text_config");
+	if (!json_is_object(r->text))
+		r->text = root;
+	r->turns = json_object_get(r->text, "rope_parameters");
+	if (r->turns == NULL || json_is_null(r->turns))
+		r->turns = json_object_get(r->text, "rope_scaling");
+	if (r->turns != NULL && !json_is_null(r->turns) && !json_is_object(r->turns))
+		return refuse(r, KVT_EINVAL, "rope_parameters or rope_scaling: expected an object");
+	status = find_model(r);
+	if (status == KVT_OK)
+		status = refuse_others(r);
+	if (status == KVT_OK)
+		status = read_scale(r);
+	if (status == KVT_OK)
+		status = read_theta(r);
+	if (status == KVT_OK)
+		status = read_head(r);
+	return status;
+}
+
+enum kvt_status kvt_rope_read(const char *json, size_t bytes, struct kvt_rope *out, char *why)
+{
+	struct reading r = {.why = why};
+	json_error_t error;
+	json_t *root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &error);
+	enum kvt_status status;
+
+	if (root == NULL) {
+		if (json_error_code(&error) == json_error_out_of_memory)
+			return KVT_ENOMEM;
+		return refuse(&r, KVT_EINVAL, "line %d: %.100s", error.line, error.text);
+	}
+	status = read_all(&r, root);
+	if (status == KVT_OK) {
+		r.rope.layout = r.model->layout;
+		kvt_rope_scale(&r.scale, r.rope.rotated, r.rope.frequency);
+		*out = r.rope;
+	}
+	json_decref(root);
+	return status;
+}
