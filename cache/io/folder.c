@@ -151,8 +151,8 @@ int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error)
 	}
 	/* The pid is for people: a full disk must not keep the store shut. */
 	len = snprintf(text, sizeof(text), "%lld\n", (long long)getpid());
-	if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)len, 0) != len)
-		(void)ftruncate(fd, 0);
+	if ((ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)len, 0) != len) && ftruncate(fd, 0) != 0)
+		errno = 0; /* a wrong pid stays: people are shown it, nothing decides by it */
 	return fd;
 }
 
@@ -246,7 +246,7 @@ int kvt_folder_reserve(int fd, uint64_t bytes)
 	}
 	if (error == 0 && (bytes == 0 || (uint64_t)st.st_size > bytes))
 		error = ftruncate(fd, (off_t)bytes) == 0 ? 0 : errno;
-	else if (error != 0 && (uint64_t)st.st_size <= bytes)
-		(void)ftruncate(fd, st.st_size); /* give back what was allocated */
+	else if (error != 0 && (uint64_t)st.st_size <= bytes && ftruncate(fd, st.st_size) != 0)
+		errno = 0; /* what was allocated could not be given back; the first error is the one that counts */
 	return error;
 }
