@@ -3,8 +3,8 @@
 #
 # Works on a fresh Debian 12 or Ubuntu 24.04: missing packages are installed first. Build
 # directories are build-gcc, build-asan, build-tsan and build-clang in the checkout (ignored by
-# git), so a second run rebuilds only what changed. The official OpenAI SDK, the client of Kubernetes
-# and Helm, which no distribution has, go into build-venv and build-helm; without a package index
+# git), so a second run rebuilds only what changed. The SDKs of OpenAI and Anthropic, the client of
+# Kubernetes and Helm, which no distribution has, go into build-venv and build-helm; without a package index
 # their tests are skipped, and the table says so.
 set -u
 cd "$(dirname "$0")/.." || exit 1

@@ -1,5 +1,5 @@
 #!/bin/bash
-# sdk.sh - the OpenAI SDK and the client of Kubernetes in build-venv, an environment that also sees the system's pytest.
+# sdk.sh - the SDKs of OpenAI and Anthropic and the client of Kubernetes in build-venv, an environment that also sees the system's pytest.
 #
 # Does nothing when both are there already. Exit status 1, with a line on standard error, when they
 # cannot be installed: the tests that need them are then skipped.
@@ -7,15 +7,15 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 venv=build-venv
 
-if "$venv/bin/python" -c 'import openai, pytest, kubernetes' 2>/dev/null; then
+if "$venv/bin/python" -c 'import openai, anthropic, pytest, kubernetes' 2>/dev/null; then
 	exit 0
 fi
-echo "== OpenAI SDK, client of Kubernetes into $venv" >&2
+echo "== SDKs of OpenAI and Anthropic, client of Kubernetes into $venv" >&2
 rm -rf "$venv"
 if /usr/bin/python3 -m venv --system-site-packages "$venv" >/dev/null &&
-	"$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile openai 'kubernetes==33.1.0' >&2; then
+	"$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile openai anthropic 'kubernetes==33.1.0' >&2; then
 	exit 0
 fi
 rm -rf "$venv"
-echo "the OpenAI SDK and the client of Kubernetes could not be installed (no package index?): their tests are skipped" >&2
+echo "the SDKs and the client of Kubernetes could not be installed (no package index?): their tests are skipped" >&2
 exit 1

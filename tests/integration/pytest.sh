@@ -11,7 +11,9 @@ report=$name${part:+.${part%/*}}
 export KVW_PART="$part"
 root=$(cd "$(dirname "$0")/../.." && pwd)
 python=/usr/bin/python3
-if [ -x "$root/build-venv/bin/python" ] && { [ "$name" = test_sdk ] || [ "$name" = test_kubernetes_clients ]; }; then
-	python=$root/build-venv/bin/python
-fi
+case $name in
+test_sdk | test_sdk_keys | test_kubernetes_clients)
+	[ ! -x "$root/build-venv/bin/python" ] || python=$root/build-venv/bin/python
+	;;
+esac
 exec "$python" -m pytest -q -p no:cacheprovider --junitxml "$build/junit/$report.xml" "$file"

@@ -50,4 +50,10 @@ bool kvw_target_wakes_parts(struct kvw_slice target);
 /* Label text, for example "chat". */
 const char *kvw_api_name(enum kvw_api api);
 
+/* Are its clients Anthropic's, with errors and header fields of their own? */
+static inline bool kvw_api_anthropic(enum kvw_api api)
+{
+	return api == KVW_API_MESSAGES || api == KVW_API_COUNT_TOKENS;
+}
+
 #endif

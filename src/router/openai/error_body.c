@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "openai/api_path.h"
 #include "openai/error_body.h"
 
 /* Output that stops growing when it is full; the last byte is kept for the terminator. */
@@ -177,7 +178,7 @@ size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status,
 		type = type_of(status);
 	if (message == NULL)
 		message = "";
-	if (api == KVW_API_MESSAGES || api == KVW_API_COUNT_TOKENS)
+	if (kvw_api_anthropic(api))
 		done = write_anthropic(&out, type, message);
 	else
 		done = write_openai(&out, status, type, param, code, message);

@@ -22,15 +22,10 @@
 #include "proxy/rewrite.h"
 #include "proxy/understand.h"
 
-static bool is_anthropic(const struct kvw_exchange *x)
-{
-	return x->path.api == KVW_API_MESSAGES || x->path.api == KVW_API_COUNT_TOKENS;
-}
-
 /* Errors' types as Anthropic's clients know them; NULL: as vLLM has them, which follows from the status. */
 static const char *type_of(const struct kvw_exchange *x, int status)
 {
-	if (!is_anthropic(x))
+	if (!kvw_api_anthropic(x->path.api))
 		return NULL;
 	return status == 400   ? "invalid_request_error"
 	       : status == 401 ? "authentication_error"

@@ -89,7 +89,7 @@ static const enum kvw_counter counters[KVW_RATE_LIMITED_COUNT] = {
 /* Errors' types as the path's clients know them. */
 static const char *type_of(const struct kvw_exchange *x, enum kvw_rate_limited limit)
 {
-	if (x->path.api == KVW_API_MESSAGES || x->path.api == KVW_API_COUNT_TOKENS)
+	if (kvw_api_anthropic(x->path.api))
 		return "rate_limit_error";
 	return limit == KVW_RATE_TOKENS || limit == KVW_RATE_DAY ? "tokens" : "requests";
 }

@@ -7,7 +7,8 @@ size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
 
 	if (!kvw_rate_holds(x))
 		return 0;
-	return kvw_rates_fields(&x->rate, &time, out);
+	return kvw_rates_fields(&x->rate, &time,
+		kvw_api_anthropic(x->path.api) ? KVW_RATE_ANTHROPIC : KVW_RATE_OPENAI, out);
 }
 
 /* --- what it used --- */

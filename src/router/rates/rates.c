@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define DAY_NS        (INT64_C(86400) * 1000000000)
 #define RUNNING_NS    (INT64_C(1) * 1000000000) /* when a request ends is not known: so a second */
@@ -347,26 +348,46 @@ static int put_duration(char *out, size_t room, int64_t ns)
 	return snprintf(out, room, "%lldh%dm%ds", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
 }
 
-static size_t put_left(char *out, size_t room, const char *what, const struct kvw_rate_left *left)
+/* RFC 3339. The second in which it will have happened. */
+static void put_moment(char *out, size_t room, int64_t utc_ns)
 {
+	time_t at = (time_t)((utc_ns + 999999999) / 1000000000);
+	struct tm parts;
+
+	out[0] = '\0';
+	if (gmtime_r(&at, &parts) != NULL)
+		(void)strftime(out, room, "%Y-%m-%dT%H:%M:%SZ", &parts);
+}
+
+static size_t put_left(char *out, size_t room, enum kvw_rate_style style, const char *what,
+	const struct kvw_rate_left *left, const struct kvw_rate_time *time)
+{
+	static const char *const forms[] = {
+		[KVW_RATE_OPENAI] = "x-ratelimit-limit-%s: %lld\r\nx-ratelimit-remaining-%s: %lld\r\n"
+				    "x-ratelimit-reset-%s: %s\r\n",
+		[KVW_RATE_ANTHROPIC] = "anthropic-ratelimit-%s-limit: %lld\r\nanthropic-ratelimit-%s-remaining: %lld\r\n"
+				       "anthropic-ratelimit-%s-reset: %s\r\n",
+	};
 	char reset[40];
 
 	if (left->limit == 0)
 		return 0;
-	(void)put_duration(reset, sizeof(reset), left->reset_ns);
-	return (size_t)snprintf(out, room,
-		"x-ratelimit-limit-%s: %lld\r\nx-ratelimit-remaining-%s: %lld\r\nx-ratelimit-reset-%s: %s\r\n", what,
-		(long long)left->limit, what, (long long)left->remaining, what, reset);
+	if (style == KVW_RATE_OPENAI)
+		(void)put_duration(reset, sizeof(reset), left->reset_ns);
+	else
+		put_moment(reset, sizeof(reset), time->utc_ns + left->reset_ns);
+	return (size_t)snprintf(out, room, forms[style], what, (long long)left->limit, what,
+		(long long)left->remaining, what, reset);
 }
 
 size_t kvw_rates_fields(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
-	char out[KVW_RATE_FIELDS_ROOM])
+	enum kvw_rate_style style, char out[KVW_RATE_FIELDS_ROOM])
 {
 	struct kvw_rate_left requests, tokens;
 	size_t len;
 
 	kvw_rates_view(ticket, time, &requests, &tokens);
 	out[0] = '\0';
-	len = put_left(out, KVW_RATE_FIELDS_ROOM, "requests", &requests);
-	return len + put_left(out + len, KVW_RATE_FIELDS_ROOM - len, "tokens", &tokens);
+	len = put_left(out, KVW_RATE_FIELDS_ROOM, style, "requests", &requests, time);
+	return len + put_left(out + len, KVW_RATE_FIELDS_ROOM - len, style, "tokens", &tokens, time);
 }

@@ -98,10 +98,21 @@ struct kvw_rate_left {
 void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
 	struct kvw_rate_left *requests, struct kvw_rate_left *tokens);
 
-/* The header fields `x-ratelimit-*` that say so, as OpenAI's clients know them. Returns their length. */
-#define KVW_RATE_FIELDS_ROOM 320
+/* The same of one party by itself, for looking at: of what it has no limit for, limit is 0. */
+struct kvw_rate_state {
+	struct kvw_rate_left requests, tokens, day, concurrent; /* concurrent.reset_ns: 0 */
+};
+void kvw_rates_look(struct kvw_rate_table *table, const struct kvw_rate_party *party,
+	const struct kvw_rate_time *time, struct kvw_rate_state *out);
+
+/* The header fields that say so: `x-ratelimit-*`, whose reset is a duration, or `anthropic-ratelimit-*`, whose
+ * reset is a time. */
+enum kvw_rate_style { KVW_RATE_OPENAI, KVW_RATE_ANTHROPIC };
+
+/* Returns their length. */
+#define KVW_RATE_FIELDS_ROOM 448
 size_t kvw_rates_fields(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
-	char out[KVW_RATE_FIELDS_ROOM]);
+	enum kvw_rate_style style, char out[KVW_RATE_FIELDS_ROOM]);
 
 static inline uint64_t kvw_rate_day(int64_t utc_ns)
 {

@@ -234,18 +234,21 @@ START_TEST(header_fields)
 	char fields[KVW_RATE_FIELDS_ROOM];
 
 	ck_assert(take(of, 400, 600));
-	ck_assert_uint_eq(kvw_rates_fields(&ticket, &at, fields), strlen(fields));
+	ck_assert_uint_eq(kvw_rates_fields(&ticket, &at, KVW_RATE_OPENAI, fields), strlen(fields));
 	ck_assert_str_eq(fields, "x-ratelimit-limit-requests: 600\r\nx-ratelimit-remaining-requests: 99\r\n"
 				 "x-ratelimit-reset-requests: 100ms\r\nx-ratelimit-limit-tokens: 60000\r\n"
 				 "x-ratelimit-remaining-tokens: 9000\r\nx-ratelimit-reset-tokens: 1s\r\n");
 	of.limits = (struct kvw_rate_limits){.tokens_per_day = 1000};
 	ck_assert(take(of, 5, 5));
-	(void)kvw_rates_fields(&ticket, &at, fields);
+	(void)kvw_rates_fields(&ticket, &at, KVW_RATE_OPENAI, fields);
 	ck_assert_str_eq(fields, "x-ratelimit-limit-tokens: 1000\r\nx-ratelimit-remaining-tokens: 990\r\n"
 				 "x-ratelimit-reset-tokens: 1m30s\r\n");
+	(void)kvw_rates_fields(&ticket, &at, KVW_RATE_ANTHROPIC, fields);
+	ck_assert_str_eq(fields, "anthropic-ratelimit-tokens-limit: 1000\r\nanthropic-ratelimit-tokens-remaining: 990\r\n"
+				 "anthropic-ratelimit-tokens-reset: 2024-10-05T00:00:00Z\r\n");
 	of.limits = (struct kvw_rate_limits){.concurrent = 10};
 	ck_assert(take(of, 5, 5));
-	ck_assert_uint_eq(kvw_rates_fields(&ticket, &at, fields), 0);
+	ck_assert_uint_eq(kvw_rates_fields(&ticket, &at, KVW_RATE_OPENAI, fields), 0);
 }
 END_TEST
 
