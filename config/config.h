@@ -202,6 +202,7 @@ void kvw_config_promise(const struct kvw_config *config, const char *model, size
 const struct kvw_rate_limit *kvw_config_tenant_rate(
 	const struct kvw_config *config, struct kvw_slice tenant);
 const struct kvw_rate_limit *kvw_config_model_rate(const struct kvw_config *config, struct kvw_slice model);
+bool kvw_config_limits_models(const struct kvw_config *config); /* any */
 
 /* The entry of `models` of this name; NULL: it is no alias. */
 const struct kvw_model_alias *kvw_config_alias(const struct kvw_config *config, struct kvw_slice model);

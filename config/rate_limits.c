@@ -244,3 +244,8 @@ const struct kvw_rate_limit *kvw_config_model_rate(const struct kvw_config *conf
 {
 	return model.len == 0 ? NULL : find(config, KVW_SLICE(""), model);
 }
+
+bool kvw_config_limits_models(const struct kvw_config *config)
+{
+	return config->rate_limit_count > 0 && config->rate_limits[0].tenant[0] == '\0'; /* those of tenants follow */
+}

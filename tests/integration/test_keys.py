@@ -272,6 +272,18 @@ def test_only_the_models_that_a_key_may_use(keys, workers):
     assert stage.ask(OTHER, target="/v1/responses/resp_1", method="GET").status == 200
 
 
+def test_who_names_no_model_may_use_the_one_there_is(keys, workers):
+    """A worker takes such a body for its own model."""
+    entries = [entry("bob", OTHER, models=["tiny", "llama-*"]), entry("carol", KEY, models=["secret"])]
+    stage = keys({}, workers(1), entries=entries, worker_keys={"models": ["tiny"]})
+    body, kind = f"{{{HELLO}}}".encode(), [("content-type", "application/json")]
+    assert stage.ask(OTHER, body=body, headers=kind).status == 200
+    answer = stage.ask(KEY, body=body, headers=kind)
+    assert (answer.status, answer.json()["error"]["code"]) == (403, "model_not_allowed")
+    assert "`tiny`" in answer.json()["error"]["message"]
+    assert stage.ask(OTHER, body=b"{", headers=kind).status == 403
+
+
 # --- what headers may say ---
 
 

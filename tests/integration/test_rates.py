@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from rig.client import CHAT, Client, chat_body
+from rig.client import CHAT, Client, ask, chat_body
 from rig.wait import until
 
 MESSAGES = "/v1/messages"
@@ -99,6 +99,37 @@ def test_tenants_and_models(stage):
     assert answer.headers.get("x-ratelimit-limit-tokens") == "1000000"
     left = int(answer.headers.get("x-ratelimit-remaining-tokens"))
     assert 1000000 - 70 - 400 < left < 1000000 - 60
+
+
+UNNAMED = json.dumps({"messages": [{"role": "user", "content": "hello"}]}).encode()
+JSON = ("content-type", "application/json")
+
+
+def test_who_names_no_model_is_held_to_the_limits_of_the_one_there_is(workers, kvway):
+    limits = [{"model": "tiny", "requests_per_minute": 3, "burst": "1m"}]
+    router = kvway(workers(1), {"rate_limits": limits, "routing.scan_limit": "64KiB"}, worker_keys={"models": ["tiny"]})
+    until(lambda: ask(router.admin_port, "GET", "/ready").status == 200)
+    large = json.dumps({"messages": [], "x": "x" * 100000}).encode()
+    bodies = [UNNAMED, large, chat_body(), UNNAMED, large]
+    assert [router.ask("POST", CHAT, [JSON], body).status for body in bodies] == [200, 200, 200, 429, 429]
+
+
+def test_who_names_no_model_where_there_are_several(workers, kvway):
+    """It would be served by whichever worker gets it, and count for none."""
+    fleet = [*workers(1, models=["tiny"]), *workers(1, models=["big"])]
+    config = {"rate_limits": [{"model": "big", "requests_per_minute": 1, "burst": "1m"}], "routing.scan_limit": "64KiB"}
+    router = kvway(fleet, config)
+    late = b'{"messages": [], "x": "' + b"x" * 400000 + b'", "model": "big"}'
+    for target, body in ((CHAT, UNNAMED), (CHAT + "?model=tiny", UNNAMED), (CHAT, late), (CHAT, b'{"model": null}')):
+        answer = router.ask("POST", target, [JSON], body)
+        assert (answer.status, answer.json()["error"]["code"]) == (400, "model_not_named")
+    answer = router.ask("POST", MESSAGES, [JSON], UNNAMED)
+    assert (answer.status, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert not [ex for worker in fleet for ex in worker.requests]
+    assert router.ask("POST", CHAT, [JSON], chat_body()).status == 200
+    assert router.ask("POST", "/tokenize", [JSON], UNNAMED).status == 200
+    # Without limits of models each worker may say what it takes such a body for.
+    assert kvway(fleet).ask("POST", CHAT, [JSON], UNNAMED).status == 200
 
 
 def test_limits_change_with_a_reload_and_counts_stay(stage):

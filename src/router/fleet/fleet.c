@@ -219,6 +219,27 @@ static bool note_passing_state(
 	return true;
 }
 
+static struct kvw_model *only_base(const struct kvw_fleet_view *view)
+{
+	struct kvw_model *only = NULL;
+
+	for (size_t i = 0; i < view->model_count; i++) {
+		struct kvw_model *model = view->models[i].model;
+
+		if (atomic_load_explicit(&model->adapter, memory_order_relaxed))
+			continue;
+		if (only != NULL)
+			return NULL;
+		only = model;
+	}
+	return only;
+}
+
+struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet)
+{
+	return only_base(atomic_load_explicit(&fleet->view, memory_order_acquire));
+}
+
 /* The workers that serve a model. */
 struct service {
 	const struct kvw_model_entry *serves; /* NULL: any worker */
@@ -239,8 +260,7 @@ static struct service find_service(const struct kvw_fleet *fleet, struct kvw_sli
 	struct service service = {.known = true, .version = changes * VERSION_MODELS};
 
 	if (name.len == 0) {
-		if (view->model_count == 1)
-			service.model = view->models[0].model; /* the only one there is to mean */
+		service.model = only_base(view);
 		return service;
 	}
 	if (memchr(name.data, '\0', name.len) == NULL)

@@ -120,6 +120,10 @@ size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
+/* The model that a request means which names none: the only one that is no adapter of another. NULL: there are
+ * several, or none is known. */
+struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
+
 /* None of them is usable: those that are ejected or suspected, and not down, become it. */
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count);

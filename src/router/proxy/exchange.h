@@ -126,6 +126,8 @@ struct kvw_exchange {
 	uint64_t tenant;          /* as struct kvw_route_request has it */
 	bool salted, renamed;     /* the body has its tenant's salt, the model of its alias (rewrite.h) */
 	struct kvw_route_request route; /* borrows from scan and model_name */
+	bool unnamed;             /* the body was looked at, and names no model */
+	struct kvw_model *meant;  /* by an unnamed one; NULL: several could be. Stays as it was first */
 	struct kvw_slice model_name; /* owned; what the query or a body that was not scanned to its end says;
 	                                len 0: nothing */
 	uint64_t prompt_units;    /* sum over the chains, for learning */

@@ -275,6 +275,20 @@ static bool refuse_model(struct kvw_exchange *x)
 	return true;
 }
 
+/* Models with limits: which of them counts must be known. */
+static bool refuse_unnamed(struct kvw_exchange *x)
+{
+	char message[256];
+
+	if (!x->unnamed || x->meant != NULL || !kvw_exchange_computes(x))
+		return false;
+	(void)snprintf(message, sizeof(message),
+		"the body must name a `model` in its first %llu bytes: workers serve several here, and some have limits",
+		(unsigned long long)x->config->routing_scan_limit);
+	kvw_reply_error_code(x, 400, type_of(x, 400), "model_not_named", NULL, message);
+	return true;
+}
+
 /* --- what has to change in the body --- */
 
 static bool too_large(const struct kvw_exchange *x)
@@ -343,6 +357,8 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 bool kvw_guard_body(struct kvw_exchange *x)
 {
 	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x)))
+		return true;
+	if (kvw_config_limits_models(x->config) && refuse_unnamed(x))
 		return true;
 	return x->config->model_alias_count > 0 && refuse_alias(x);
 }

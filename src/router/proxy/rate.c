@@ -8,10 +8,6 @@
 
 /* --- those that have limits --- */
 
-#define LIMITS_OF(from)                                                                            \
-	((struct kvw_rate_limits){(from)->requests_per_minute, (from)->tokens_per_minute,          \
-		(from)->tokens_per_day, (from)->concurrent, (from)->burst_ms * KVW_NS_PER_MS})
-
 static void add_party(struct kvw_rate_party *parties, size_t *count, enum kvw_rate_kind kind,
 	struct kvw_slice name, struct kvw_rate_limits limits)
 {
@@ -27,14 +23,16 @@ static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party par
 	if (x->key != NULL) {
 		struct kvw_slice tenant = kvw_slice_of(x->key->tenant);
 
-		add_party(parties, &count, KVW_RATE_KEY, kvw_slice_of(x->key->name), LIMITS_OF(x->key));
+		add_party(parties, &count, KVW_RATE_KEY, kvw_slice_of(x->key->name), KVW_RATE_LIMITS_OF(x->key));
 		limit = kvw_config_tenant_rate(x->config, tenant);
 		if (limit != NULL)
-			add_party(parties, &count, KVW_RATE_TENANT, tenant, LIMITS_OF(limit));
+			add_party(parties, &count, KVW_RATE_TENANT, tenant, KVW_RATE_LIMITS_OF(limit));
 	}
-	limit = kvw_config_model_rate(x->config, x->route.model); /* what an alias stands for: the guard saw to it */
+	/* What an alias stands for, or who names none means: the guard saw to it. */
+	limit = kvw_config_model_rate(
+		x->config, x->meant != NULL ? kvw_slice_of(x->meant->name) : x->route.model);
 	if (limit != NULL)
-		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model), LIMITS_OF(limit));
+		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model), KVW_RATE_LIMITS_OF(limit));
 	return count;
 }
 

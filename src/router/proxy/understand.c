@@ -67,7 +67,26 @@ void kvw_request_read_query(struct kvw_exchange *x)
 	x->route.model = x->model_name;
 }
 
-void kvw_request_keep_model(struct kvw_exchange *x)
+/* A body that names no model is for the one that its engine is named after: whose limits count, and who may use it,
+ * must not depend on what a client leaves out. */
+static void note_meant(struct kvw_exchange *x)
+{
+	if (x->scan == NULL || !x->path.prompt)
+		return;
+	x->unnamed = kvw_scan_model(x->scan).len == 0;
+	if (x->unnamed && x->meant == NULL)
+		x->meant = kvw_fleet_meant_model(x->loop->fleet);
+}
+
+/* By name; what the query says goes before what the body does not. */
+static struct kvw_slice asked_model(const struct kvw_exchange *x)
+{
+	if (x->model_name.len == 0 && x->meant != NULL)
+		return kvw_slice_of(x->meant->name);
+	return x->model_name;
+}
+
+static void keep_model(struct kvw_exchange *x)
 {
 	struct kvw_slice found = x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
 	char *copy = found.len == 0 ? NULL : malloc(found.len);
@@ -77,6 +96,12 @@ void kvw_request_keep_model(struct kvw_exchange *x)
 	memcpy(copy, found.data, found.len);
 	free((char *)x->model_name.data);
 	x->model_name = (struct kvw_slice){copy, found.len};
+}
+
+void kvw_request_keep_model(struct kvw_exchange *x)
+{
+	keep_model(x);
+	note_meant(x);
 }
 
 void kvw_request_keep_known_model(struct kvw_exchange *x)
@@ -89,7 +114,7 @@ void kvw_request_keep_known_model(struct kvw_exchange *x)
 	if (found.len > 0)
 		kvw_fleet_read(loop->fleet, found, &loop->candidates, &known, &model);
 	if (known)
-		kvw_request_keep_model(x);
+		keep_model(x);
 }
 
 /* Units of all chains together, for learning bytes per token; 0 where there is nothing to learn. */
@@ -114,9 +139,10 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	kvw_rewrite_scan(x);
 	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
 	if (!x->scanned)
-		kvw_request_keep_model(x);
+		keep_model(x);
+	note_meant(x);
 	if (x->route.model.len == 0)
-		x->route.model = x->model_name;
+		x->route.model = asked_model(x);
 	if (x->head_session.len > 0)
 		x->route.session = x->head_session;
 	x->route.tenant = x->tenant;
@@ -128,7 +154,9 @@ struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 	/* Of a form, its header says how it is to be read, which is not compared with how the scan reads it. */
 	if (x->scan == NULL || !x->scanned || x->path.api == KVW_API_AUDIO)
 		return (struct kvw_slice){NULL, 0};
-	return x->alias != NULL ? kvw_slice_of(x->alias->name) : kvw_scan_model(x->scan);
+	if (x->alias != NULL)
+		return kvw_slice_of(x->alias->name);
+	return x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_scan_model(x->scan);
 }
 
 void kvw_request_scan_release(struct kvw_exchange *x)
@@ -140,7 +168,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 	/* What the scan lent. */
 	x->route = (struct kvw_route_request){.api = x->path.api,
 		.session = x->head_session,
-		.model = x->model_name,
+		.model = asked_model(x),
 		.tenant = x->tenant};
 }
 

@@ -11,7 +11,8 @@ void kvw_request_scan_begin(struct kvw_exchange *x);
 /* The whole body was fed: fills x->route. */
 void kvw_request_scan_finish(struct kvw_exchange *x);
 
-/* The model that the body itself names as its client sent it, after that; len 0: none, or not known for certain. */
+/* The model that the body itself names as its client sent it, or by naming none means, after that; len 0: not known
+ * for certain. */
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x);
 
 /* Gives the scan back; x->route then knows no more than the head and x->model_name. */
@@ -20,7 +21,7 @@ void kvw_request_scan_release(struct kvw_exchange *x);
 /* Without a scan: the model that the query names. */
 void kvw_request_read_query(struct kvw_exchange *x);
 
-/* The scan ends before the body: what it has found of the model's name outlives it. */
+/* The scan ends before the body, of a path that carries a prompt: what it has found of the model's name outlives it. */
 void kvw_request_keep_model(struct kvw_exchange *x);
 
 /* The same on a path that is not known, where a member `model` may mean something else: it counts if a worker

@@ -24,6 +24,11 @@ struct kvw_rate_limits {
 #define KVW_RATE_BURST_NS   (INT64_C(10) * 1000000000)
 #define KVW_RATE_ANSWER     256 /* tokens of an answer, until answers have shown how many */
 
+/* Those of a key or of an entry of `rate_limits`, which the configuration knows by the same members. */
+#define KVW_RATE_LIMITS_OF(from)                                                                   \
+	((struct kvw_rate_limits){(from)->requests_per_minute, (from)->tokens_per_minute,          \
+		(from)->tokens_per_day, (from)->concurrent, (from)->burst_ms * INT64_C(1000000)})
+
 static inline bool kvw_rate_limits_any(const struct kvw_rate_limits *limits)
 {
 	return limits->requests_per_minute > 0 || limits->tokens_per_minute > 0 ||
