@@ -314,6 +314,17 @@ def test_an_alias_reaches_the_worker_as_its_model(stage):
     assert (answer.status, answer.json()["error"]["code"]) == (400, "model_alias")
 
 
+def test_an_alias_on_a_path_that_is_not_known_is_told(stage):
+    """Where a body is not changed no worker gets a name that it does not know."""
+    s = stage({"models": MODELS, "expose.paths": ["/v1/else"]})
+    for body in (f'{{"model": "fast", {HELLO}}}', f'{{{HELLO}, "model": "gpt-4o"}}'):
+        answer = s.ask("carol", body, "/v1/else")
+        assert (answer.status, answer.json()["error"]["code"]) == (400, "model_alias")
+    for body in (f'{{"model": "a", {HELLO}}}', f'{{"model": "something-else", {HELLO}}}'):
+        assert s.ask("carol", body, "/v1/else").status == 200
+        assert s.received() == body
+
+
 def test_limits_are_of_the_model_that_an_alias_stands_for(stage):
     s = stage({"models": MODELS, "rate_limits": [{"model": "a", "requests_per_minute": 3, "burst": "1m"}]})
     for name in ("gpt-4o", "a", "fast"):

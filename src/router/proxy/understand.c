@@ -113,7 +113,7 @@ void kvw_request_keep_known_model(struct kvw_exchange *x)
 
 	if (found.len > 0)
 		kvw_fleet_read(loop->fleet, found, &loop->candidates, &known, &model);
-	if (known)
+	if (known || kvw_config_alias(x->config, found) != NULL)
 		keep_model(x);
 }
 
