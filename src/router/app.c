@@ -255,6 +255,7 @@ static enum kvw_err start(struct kvw_app *app)
 	app->proxy = proxy;
 	kvw_admin_set_owners(app->admin, owner_of, proxy);
 	kvw_admin_set_admission(app->admin, kvw_proxy_admission(proxy));
+	kvw_admin_set_rates(app->admin, kvw_proxy_rates(proxy));
 	return app->sharing == NULL ? KVW_OK : kvw_sharing_start(app->sharing, kvw_proxy_rates(proxy));
 }
 

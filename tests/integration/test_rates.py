@@ -3,11 +3,14 @@
 import hashlib
 import json
 import os
+import subprocess
 import threading
 import time
 
 import pytest
+
 from rig.client import CHAT, Client, ask, chat_body
+from rig.router import PROGRAM
 from rig.wait import until
 
 MESSAGES = "/v1/messages"
@@ -99,6 +102,32 @@ def test_tenants_and_models(stage):
     assert answer.headers.get("x-ratelimit-limit-tokens") == "1000000"
     left = int(answer.headers.get("x-ratelimit-remaining-tokens"))
     assert 1000000 - 70 - 400 < left < 1000000 - 60
+
+
+def test_what_is_left_is_shown_and_no_key(stage):
+    limits = [{"tenant": "lab", "tokens_per_day": 1000}, {"model": "tiny", "tokens_per_minute": 60000}]
+    s = stage([entry("alice", tenant="lab", requests_per_minute=2, concurrent=3, burst="1m")], {"rate_limits": limits})
+
+    def explained(query="?key=alice"):
+        answer = ask(s.router.admin_port, "POST", f"/explain{query}", [], chat_body())
+        assert answer.status == 200 and b"sk-alice" not in answer.body
+        return answer.json()["limits"]
+
+    key = {"of": "key", "name": "alice", "requests_per_minute": {"limit": 2, "remaining": 2},
+           "concurrent": {"limit": 3, "remaining": 3}}  # fmt: skip
+    model = {"of": "model", "name": "tiny", "tokens_per_minute": {"limit": 60000, "remaining": 10000}}
+    assert explained()[0] == key and explained()[2] == model and explained("") == [model]
+    assert s.ask().status == 200
+    s.idle()
+    key, tenant, model = explained()
+    assert key["requests_per_minute"]["remaining"] == 1 and 0 < key["requests_per_minute"]["reset_ms"] <= 30000
+    assert (tenant["of"], tenant["name"], tenant["tokens_per_day"]["remaining"]) == ("tenant", "lab", 990)
+    assert model["tokens_per_minute"]["remaining"] <= 10000
+    text = subprocess.run([PROGRAM, "explain", "--admin", f"127.0.0.1:{s.router.admin_port}", "--key", "alice"],
+                          input=json.dumps(chat_body()).encode(), capture_output=True, check=True).stdout.decode()  # fmt: skip
+    assert "Left of key alice; 1 of 2 requests a minute, all in " in text
+    assert "Left of tenant lab; 990 of 1000 tokens a day" in text
+    assert s.ask().status == 200 and s.ask().status == 429  # looking took nothing
 
 
 UNNAMED = json.dumps({"messages": [{"role": "user", "content": "hello"}]}).encode()

@@ -51,6 +51,7 @@ struct kvw_admin {
 	void *owner_arg;                     /* written once, before owner_of */
 	_Atomic(kvw_owner_fn) owner_of;      /* NULL: not set yet */
 	struct kvw_admission *_Atomic admission; /* NULL: not set yet */
+	struct kvw_rate_table *_Atomic rates;    /* likewise */
 	struct kvw_metrics_copy copy;        /* of /metrics, for loops */
 	int64_t created_s;
 	char address[KVW_LISTEN_TEXT]; /* as bound */
@@ -105,6 +106,7 @@ static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 		.feed = admin->deps.feed,
 		.admission = atomic_load_explicit(&admin->admission, memory_order_acquire),
 		.metrics = admin->deps.metrics,
+		.rates = atomic_load_explicit(&admin->rates, memory_order_acquire),
 		.tenants = admin->deps.auth == NULL ? NULL : kvw_auth_tenants(admin->deps.auth),
 	};
 
@@ -537,6 +539,11 @@ void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *
 void kvw_admin_set_admission(struct kvw_admin *admin, struct kvw_admission *admission)
 {
 	atomic_store_explicit(&admin->admission, admission, memory_order_release);
+}
+
+void kvw_admin_set_rates(struct kvw_admin *admin, struct kvw_rate_table *rates)
+{
+	atomic_store_explicit(&admin->rates, rates, memory_order_release);
 }
 
 void kvw_admin_set_draining(struct kvw_admin *admin)

@@ -16,6 +16,7 @@
 
 struct kvw_admin;
 struct kvw_admission;
+struct kvw_rate_table;
 struct kvw_auth;
 struct kvw_sharing;
 struct kvw_feed;
@@ -55,6 +56,8 @@ enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg);
 /* By which /explain estimates whether a request would wait; borrowed until kvw_admin_stop(). At most once. */
 void kvw_admin_set_admission(struct kvw_admin *admin, struct kvw_admission *admission);
+/* Of which /explain shows what is left; borrowed until kvw_admin_stop(). At most once. */
+void kvw_admin_set_rates(struct kvw_admin *admin, struct kvw_rate_table *rates);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);
 /* Reads the configuration's file again, soon. Any thread. */

@@ -15,6 +15,7 @@
 #include "auth/tenants.h"
 #include "feeds/tokens/tokens.h"
 #include "http/head.h"
+#include "rates/rates.h"
 
 /* Largest request body that is explained, whatever limits.body says. */
 #define KVW_EXPLAIN_BODY_MAX ((size_t)64 << 20)
@@ -29,6 +30,7 @@ struct kvw_explain_source {
 	struct kvw_admission *admission; /* only looked at; NULL: nothing is said of it */
 	const struct kvw_metrics *metrics; /* NULL: none */
 	const struct kvw_tenants *tenants; /* NULL: tenants are not kept apart */
+	struct kvw_rate_table *rates; /* only looked at; NULL: nothing is said of limits */
 	bool cold; /* made from a file, nothing runs: workers without a list serve every model */
 
 	/* Of a strategy that wants exact tokens; else NULL. */
@@ -42,6 +44,8 @@ struct kvw_explain_query {
 	struct kvw_slice target;  /* path and query; len 0: by what the body holds */
 	struct kvw_slice session; /* session key from a header or cookie; len 0: none */
 	struct kvw_slice tenant;  /* x-kvway-tenant: of the key that it would come by; len 0: none */
+	struct kvw_slice key;     /* the name of the one that it would come by; len 0: none */
+	struct kvw_rate_limits key_limits;
 	struct kvw_slice pin;     /* x-kvway-pin, where http.pin lets it count; len 0: none */
 	struct kvw_slice body;
 	size_t class_index; /* in admission_classes */

@@ -172,8 +172,11 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 		send_error(conn, 400, NULL, "the query cannot be read; ?path=/v1/completions");
 	} else if (name == NULL || (key = find_key(desk, conn, name, target, &ring)) != NULL) {
 		kvw_explain_class(source->config, head, key, &query);
-		if (key != NULL)
+		if (key != NULL) {
 			query.tenant = kvw_slice_of(key->tenant);
+			query.key = kvw_slice_of(key->name);
+			query.key_limits = KVW_RATE_LIMITS_OF(key);
+		}
 		if (key != NULL && !key->trusted)
 			query.pin = (struct kvw_slice){NULL, 0};
 		query.target = kvw_slice_of(target);

@@ -244,6 +244,7 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 	put_text(text, "why", kvw_slice_of(kvw_reason_why(decision->reason)));
 	if (e->admission.verdict != NULL)
 		put_admission(e, text);
+	kvw_explanation_limits(e, text);
 	put_workers(e, text);
 	kvw_page_string(text, "}\n");
 }

@@ -16,7 +16,7 @@ struct wait {
 	struct kvw_wait base; /* first */
 	struct kvw_explain_source source;
 	struct kvw_explain_query query; /* its body is the connection's */
-	char *target, *session, *tenant, *pin; /* of query; owned */
+	char *target, *session, *tenant, *key, *pin; /* of query; owned */
 	struct kvw_token_job *job;      /* NULL: it is done, or forgotten */
 	struct event *timer;
 };
@@ -31,6 +31,7 @@ static void release(struct wait *wait)
 	free(wait->target);
 	free(wait->session);
 	free(wait->tenant);
+	free(wait->key);
 	free(wait->pin);
 	free(wait);
 }
@@ -115,11 +116,13 @@ static struct wait *make_wait(const struct kvw_explain_source *source,
 	wait->target = copy(&wait->query.target);
 	wait->session = copy(&wait->query.session);
 	wait->tenant = copy(&wait->query.tenant);
+	wait->key = copy(&wait->query.key);
 	wait->pin = copy(&wait->query.pin);
 	wait->timer = event_new(desk->base, -1, 0, on_time, wait);
 	if (wait->query.target.len == query->target.len &&
 		wait->query.session.len == query->session.len &&
-		wait->query.tenant.len == query->tenant.len && wait->query.pin.len == query->pin.len &&
+		wait->query.tenant.len == query->tenant.len && wait->query.key.len == query->key.len &&
+		wait->query.pin.len == query->pin.len &&
 		wait->timer != NULL &&
 		event_add(wait->timer, &limit) == 0)
 		return wait;

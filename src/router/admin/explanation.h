@@ -51,6 +51,10 @@ void kvw_explanation_finish(struct kvw_explanation *e);
 /* After the decision. */
 void kvw_explanation_admission(struct kvw_explanation *e, int64_t now_ns);
 
+/* --- explain_limits.c --- */
+/* Writes the member `limits`, where they are known. */
+void kvw_explanation_limits(const struct kvw_explanation *e, struct kvw_page *text);
+
 /* --- explain_tokens.c --- */
 /* Adds the prompt's names to e->route, if its tokens are known. */
 enum kvw_err kvw_explanation_tokens(struct kvw_explanation *e) KVW_MUST_CHECK;

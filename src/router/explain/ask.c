@@ -5,24 +5,36 @@
 
 #include <curl/curl.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* /explain[?path=...]. NULL: out of memory. */
-static char *make_target(const char *path)
+/* Adds a parameter to *target, which it takes the place of; NULL: out of memory. */
+static void add_parameter(char **target, const char *name, const char *value)
 {
-	char *escaped = path == NULL ? NULL : kvw_admin_client_encode(path), *target = NULL;
-	int len = -1;
+	char *before = *target, *escaped = value == NULL ? NULL : kvw_admin_client_encode(value);
 
-	if (path == NULL || escaped != NULL)
-		len = asprintf(&target, "/explain%s%s", path != NULL ? "?path=" : "",
-			path != NULL ? escaped : "");
+	if (value == NULL || before == NULL)
+		return;
+	if (escaped == NULL || asprintf(target, "%s%s%s=%s", before, strchr(before, '?') == NULL ? "?" : "&", name,
+				       escaped) < 0)
+		*target = NULL;
 	free(escaped);
-	return len < 0 ? NULL : target;
+	free(before);
+}
+
+/* /explain[?path=...][&key=...]. NULL: out of memory. */
+static char *make_target(const struct kvw_explain_options *options)
+{
+	char *target = strdup("/explain");
+
+	add_parameter(&target, "path", options->path);
+	add_parameter(&target, "key", options->key);
+	return target;
 }
 
 enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options *options,
 	const char *key, struct kvw_slice request, FILE *err, struct kvw_admin_reply *out)
 {
-	char *target = make_target(options->path), why[CURL_ERROR_SIZE];
+	char *target = make_target(options), why[CURL_ERROR_SIZE];
 	const struct kvw_admin_question question = {.method = "POST",
 		.target = target,
 		.body = request,

@@ -27,6 +27,7 @@ enum kvw_explain_status {
 struct kvw_explain_options {
 	struct kvw_admin_options router;
 	const char *path;   /* --path; NULL: by what the body holds */
+	const char *key;    /* --key, its name; NULL: it comes by none */
 	const char *headers[KVW_EXPLAIN_HEADERS_MAX]; /* --header, "Name: value" */
 	size_t header_count;
 	bool cold;

@@ -130,6 +130,37 @@ static void put_admission(FILE *out, const json_t *admission)
 	fputs(".\n", out);
 }
 
+/* One of a party's limits; not there: it has none. */
+static void put_limit(FILE *out, const json_t *party, const char *key, const char *what)
+{
+	const json_t *limit = json_object_get(party, key);
+	double reset_ms = json_number_value(json_object_get(limit, "reset_ms"));
+
+	if (!json_is_object(limit))
+		return;
+	fprintf(out, "; %.0f of %.0f %s", json_number_value(json_object_get(limit, "remaining")),
+		json_number_value(json_object_get(limit, "limit")), what);
+	if (reset_ms > 0)
+		fprintf(out, ", all in %.1f s", reset_ms / 1000);
+}
+
+static void put_limits(FILE *out, const json_t *limits)
+{
+	for (size_t i = 0; i < json_array_size(limits); i++) {
+		const json_t *party = json_array_get(limits, i);
+
+		fputs("Left of ", out);
+		put_text(out, text_of(party, "of"));
+		fputs(" ", out);
+		put_text(out, text_of(party, "name"));
+		put_limit(out, party, "requests_per_minute", "requests a minute");
+		put_limit(out, party, "tokens_per_minute", "tokens a minute");
+		put_limit(out, party, "tokens_per_day", "tokens a day");
+		put_limit(out, party, "concurrent", "requests at once");
+		fputs(".\n", out);
+	}
+}
+
 static void put_request(FILE *out, const json_t *root)
 {
 	double tokens = json_number_value(json_object_get(root, "prompt_tokens"));
@@ -154,6 +185,7 @@ static void put_request(FILE *out, const json_t *root)
 		      "routing.scan_limit.\n",
 			out);
 	put_admission(out, json_object_get(root, "admission"));
+	put_limits(out, json_object_get(root, "limits"));
 	fputc('\n', out);
 }
 

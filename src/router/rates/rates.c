@@ -292,7 +292,7 @@ void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t 
 
 static void keep_less(struct kvw_rate_left *left, struct kvw_rate_left other)
 {
-	if (left->limit == 0 || other.remaining < left->remaining)
+	if (other.limit > 0 && (left->limit == 0 || other.remaining < left->remaining))
 		*left = other;
 }
 
@@ -309,27 +309,55 @@ static struct kvw_rate_left left_in(
 	return left;
 }
 
+static struct kvw_rate_left left_of_day(
+	const struct kvw_day *day, int64_t most, uint64_t today, int64_t utc_ns)
+{
+	int64_t left = most - kvw_day_used(day, today);
+
+	return (struct kvw_rate_left){most, left > 0 ? left : 0, DAY_NS - utc_ns % DAY_NS};
+}
+
+/* Of one party, but for `concurrent`. */
+static void look(const struct kvw_rate_subject *subject, const struct kvw_rate_limits *limits, uint64_t today,
+	const struct kvw_rate_time *time, struct kvw_rate_state *out)
+{
+	int64_t burst_ns = burst_of(limits);
+
+	*out = (struct kvw_rate_state){0};
+	if (limits->requests_per_minute > 0)
+		out->requests = left_in(&subject->requests, limits->requests_per_minute, burst_ns, time->now_ns);
+	if (limits->tokens_per_minute > 0)
+		out->tokens = left_in(&subject->tokens, limits->tokens_per_minute, burst_ns, time->now_ns);
+	if (limits->tokens_per_day > 0)
+		out->day = left_of_day(&subject->day, limits->tokens_per_day, today, time->utc_ns);
+}
+
+void kvw_rates_look(struct kvw_rate_table *table, const struct kvw_rate_party *party,
+	const struct kvw_rate_time *time, struct kvw_rate_state *out)
+{
+	static const struct kvw_rate_subject unused;
+	struct kvw_rate_subject *subject = kvw_rate_table_find(table, party->kind, party->name);
+	int64_t running = 0, most = party->limits.concurrent;
+
+	look(subject == NULL ? &unused : subject, &party->limits, kvw_rate_day(time->utc_ns), time, out);
+	if (subject != NULL) {
+		running = atomic_load_explicit(&subject->running, memory_order_relaxed);
+		kvw_rate_subject_put(subject);
+	}
+	out->concurrent = (struct kvw_rate_left){most, running < most ? most - running : 0, 0};
+}
+
 void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
 	struct kvw_rate_left *requests, struct kvw_rate_left *tokens)
 {
 	*requests = *tokens = (struct kvw_rate_left){0, 0, 0};
 	for (size_t i = 0; i < ticket->count; i++) {
-		const struct kvw_rate_limits *limits = &ticket->charges[i].limits;
-		const struct kvw_rate_subject *subject = ticket->charges[i].subject;
-		int64_t burst_ns = burst_of(limits);
+		struct kvw_rate_state state;
 
-		if (limits->requests_per_minute > 0)
-			keep_less(requests, left_in(&subject->requests, limits->requests_per_minute, burst_ns,
-						    time->now_ns));
-		if (limits->tokens_per_minute > 0)
-			keep_less(tokens, left_in(&subject->tokens, limits->tokens_per_minute, burst_ns,
-						  time->now_ns));
-		if (limits->tokens_per_day > 0) {
-			int64_t left = limits->tokens_per_day - kvw_day_used(&subject->day, ticket->day);
-
-			keep_less(tokens, (struct kvw_rate_left){limits->tokens_per_day, left > 0 ? left : 0,
-						  DAY_NS - time->utc_ns % DAY_NS});
-		}
+		look(ticket->charges[i].subject, &ticket->charges[i].limits, ticket->day, time, &state);
+		keep_less(requests, state.requests);
+		keep_less(tokens, state.tokens);
+		keep_less(tokens, state.day);
 	}
 }
 

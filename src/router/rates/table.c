@@ -98,6 +98,17 @@ static struct kvw_rate_subject *make(enum kvw_rate_kind kind, struct kvw_slice n
 }
 
 /* With the lock. */
+static struct kvw_rate_subject *find(const struct part *part, enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash)
+{
+	struct kvw_rate_subject *subject = part->chains == NULL ? NULL : part->chains[hash / PARTS % CHAINS];
+
+	while (subject != NULL && (subject->hash != hash || subject->kind != kind ||
+					  !kvw_slice_equal((struct kvw_slice){subject->name, subject->name_len}, name)))
+		subject = subject->next;
+	return subject;
+}
+
+/* With the lock. */
 static struct kvw_rate_subject *find_or_make(struct kvw_rate_table *table, struct part *part,
 	enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash, int64_t now_ns, uint64_t today)
 {
@@ -107,11 +118,10 @@ static struct kvw_rate_subject *find_or_make(struct kvw_rate_table *table, struc
 		part->chains = (struct kvw_rate_subject **)calloc(CHAINS, sizeof(*part->chains));
 	if (part->chains == NULL)
 		return NULL;
+	subject = find(part, kind, name, hash);
+	if (subject != NULL)
+		return subject;
 	chain = &part->chains[hash / PARTS % CHAINS];
-	for (subject = *chain; subject != NULL; subject = subject->next)
-		if (subject->hash == hash && subject->kind == kind &&
-			kvw_slice_equal((struct kvw_slice){subject->name, subject->name_len}, name))
-			return subject;
 	if (part->count >= table->part_most)
 		make_room(table, part, now_ns, today);
 	subject = make(kind, name, hash);
@@ -133,6 +143,21 @@ struct kvw_rate_subject *kvw_rate_table_hold(struct kvw_rate_table *table, enum 
 
 	pthread_mutex_lock(&part->lock);
 	subject = find_or_make(table, part, kind, name, hash, now_ns, today);
+	if (subject != NULL)
+		atomic_fetch_add_explicit(&subject->users, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&part->lock);
+	return subject;
+}
+
+struct kvw_rate_subject *kvw_rate_table_find(
+	struct kvw_rate_table *table, enum kvw_rate_kind kind, struct kvw_slice name)
+{
+	uint64_t hash = XXH3_64bits_withSeed(name.data, name.len, kind);
+	struct part *part = &table->parts[hash % PARTS];
+	struct kvw_rate_subject *subject;
+
+	pthread_mutex_lock(&part->lock);
+	subject = find(part, kind, name, hash);
 	if (subject != NULL)
 		atomic_fetch_add_explicit(&subject->users, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&part->lock);

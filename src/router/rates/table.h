@@ -61,6 +61,9 @@ void kvw_rate_table_destroy(struct kvw_rate_table *table); /* nothing of it is h
  * kvw_day has it. */
 struct kvw_rate_subject *kvw_rate_table_hold(struct kvw_rate_table *table, enum kvw_rate_kind kind,
 	struct kvw_slice name, int64_t now_ns, uint64_t today);
+/* Likewise; NULL: there is none. */
+struct kvw_rate_subject *kvw_rate_table_find(
+	struct kvw_rate_table *table, enum kvw_rate_kind kind, struct kvw_slice name);
 void kvw_rate_subject_put(struct kvw_rate_subject *subject);
 
 /* Calls fn for each, under its part's lock: fn is quick and calls nothing of this table. */

@@ -66,7 +66,7 @@ END_TEST
 
 START_TEST(test_everything_given)
 {
-	struct called called = call("--admin,[::1]:9091,--path,/v1/completions,--json,-H,a: b,"
+	struct called called = call("--admin,[::1]:9091,--path,/v1/completions,--key,alice,--json,-H,a: b,"
 				    "--header=x-session-id:c");
 
 	ck_assert_msg(called.go_on, "%s", called.err);
@@ -74,6 +74,7 @@ START_TEST(test_everything_given)
 	ck_assert_str_eq(called.out, "");
 	ck_assert_str_eq(called.options.router.admin, "[::1]:9091");
 	ck_assert_str_eq(called.options.path, "/v1/completions");
+	ck_assert_str_eq(called.options.key, "alice");
 	ck_assert(called.options.router.json);
 	ck_assert_uint_eq(called.options.header_count, 2);
 	ck_assert_str_eq(called.options.headers[1], "x-session-id:c");
@@ -96,6 +97,7 @@ static const struct {
 	{"--admin,a:1,-c,f", "kvway explain: give --admin ADDR or -c FILE, not both\n"},
 	{"--cold", "kvway explain: --cold needs -c FILE"},
 	{"--cold,-c,f,--admin,a:1", "kvway explain: --cold asks no router"},
+	{"--cold,-c,f,--key,a", "kvway explain: --cold asks no router"},
 	{"--path,v1", "kvway explain: --path: found `v1`"},
 	{"--path,/a,--path,/b", "kvway explain: --path was given twice\n"},
 	{"-H,x", "kvway explain: --header: expected NAME: VALUE"},
