@@ -20,6 +20,15 @@ static int64_t least(uint64_t tokens)
 	return tokens < INT64_C(1) << 40 ? (int64_t)tokens : INT64_C(1) << 40;
 }
 
+struct kvw_rate_time kvw_rate_time_counted(struct kvw_rate_table *table, struct kvw_rate_time time)
+{
+	uint64_t today = kvw_rate_day(time.utc_ns), day = kvw_rate_table_day(table, today);
+
+	if (day != today)
+		time.utc_ns = (int64_t)day * DAY_NS;
+	return time;
+}
+
 /* --- taking --- */
 
 static void add(_Atomic int64_t *count, int64_t by)
@@ -125,6 +134,11 @@ static int64_t longer(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+static int64_t day_left_ns(uint64_t day, const struct kvw_rate_time *time)
+{
+	return (int64_t)(day + 1) * DAY_NS - time->utc_ns;
+}
+
 /* Until one party's limits would let the request pass. */
 static int64_t wait_for(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge,
 	const struct kvw_rate_time *time)
@@ -144,7 +158,7 @@ static int64_t wait_for(const struct kvw_rate_ticket *ticket, const struct kvw_r
 		wait_ns = longer(wait_ns, RUNNING_NS);
 	used = kvw_day_used(&subject->day, ticket->day);
 	if (limits->tokens_per_day > 0 && used > 0 && used + least(charge->tokens) > limits->tokens_per_day)
-		wait_ns = longer(wait_ns, DAY_NS - time->utc_ns % DAY_NS);
+		wait_ns = longer(wait_ns, day_left_ns(ticket->day, time));
 	return wait_ns;
 }
 
@@ -221,7 +235,7 @@ bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *p
 	size_t taken;
 
 	ticket->count = 0;
-	ticket->day = kvw_rate_day(time->utc_ns);
+	ticket->day = kvw_rate_table_day(table, kvw_rate_day(time->utc_ns));
 	for (size_t i = 0; i < count; i++) {
 		struct kvw_rate_charge *charge = &ticket->charges[ticket->count];
 
@@ -310,11 +324,11 @@ static struct kvw_rate_left left_in(
 }
 
 static struct kvw_rate_left left_of_day(
-	const struct kvw_day *day, int64_t most, uint64_t today, int64_t utc_ns)
+	const struct kvw_day *day, int64_t most, uint64_t today, const struct kvw_rate_time *time)
 {
 	int64_t left = most - kvw_day_used(day, today);
 
-	return (struct kvw_rate_left){most, left > 0 ? left : 0, DAY_NS - utc_ns % DAY_NS};
+	return (struct kvw_rate_left){most, left > 0 ? left : 0, day_left_ns(today, time)};
 }
 
 /* Of one party, but for `concurrent`. */
@@ -329,17 +343,18 @@ static void look(const struct kvw_rate_subject *subject, const struct kvw_rate_l
 	if (limits->tokens_per_minute > 0)
 		out->tokens = left_in(&subject->tokens, limits->tokens_per_minute, burst_ns, time->now_ns);
 	if (limits->tokens_per_day > 0)
-		out->day = left_of_day(&subject->day, limits->tokens_per_day, today, time->utc_ns);
+		out->day = left_of_day(&subject->day, limits->tokens_per_day, today, time);
 }
 
 void kvw_rates_look(struct kvw_rate_table *table, const struct kvw_rate_party *party,
 	const struct kvw_rate_time *time, struct kvw_rate_state *out)
 {
 	static const struct kvw_rate_subject unused;
+	uint64_t today = kvw_rate_table_day(table, kvw_rate_day(time->utc_ns));
 	struct kvw_rate_subject *subject = kvw_rate_table_find(table, party->kind, party->name);
 	int64_t running = 0, most = party->limits.concurrent;
 
-	look(subject == NULL ? &unused : subject, &party->limits, kvw_rate_day(time->utc_ns), time, out);
+	look(subject == NULL ? &unused : subject, &party->limits, today, time, out);
 	if (subject != NULL) {
 		running = atomic_load_explicit(&subject->running, memory_order_relaxed);
 		kvw_rate_subject_put(subject);

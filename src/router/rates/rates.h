@@ -37,7 +37,7 @@ static inline bool kvw_rate_limits_any(const struct kvw_rate_limits *limits)
 
 struct kvw_rate_time {
 	int64_t now_ns;  /* monotonic */
-	int64_t utc_ns; /* since 1970 */
+	int64_t utc_ns; /* since 1970; may be set, also back */
 };
 
 /* Which limit: a label of metrics. */
@@ -118,6 +118,9 @@ enum kvw_rate_style { KVW_RATE_OPENAI, KVW_RATE_ANTHROPIC };
 #define KVW_RATE_FIELDS_ROOM 448
 size_t kvw_rates_fields(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
 	enum kvw_rate_style style, char out[KVW_RATE_FIELDS_ROOM]);
+
+/* The time; where the clock shows a day before the one that counts (kvw_rate_table_day), this one's beginning. */
+struct kvw_rate_time kvw_rate_time_counted(struct kvw_rate_table *table, struct kvw_rate_time time);
 
 static inline uint64_t kvw_rate_day(int64_t utc_ns)
 {

@@ -19,6 +19,7 @@ struct part {
 struct kvw_rate_table {
 	struct part parts[PARTS];
 	_Atomic size_t count;
+	_Atomic uint64_t day; /* that counted last */
 	size_t part_most;
 };
 
@@ -181,6 +182,16 @@ void kvw_rate_table_each(struct kvw_rate_table *table,
 				fn(arg, s);
 		pthread_mutex_unlock(&part->lock);
 	}
+}
+
+uint64_t kvw_rate_table_day(struct kvw_rate_table *table, uint64_t today)
+{
+	uint64_t last = atomic_load_explicit(&table->day, memory_order_relaxed);
+
+	if (last == today || last == today + 1)
+		return last;
+	atomic_store_explicit(&table->day, today, memory_order_relaxed);
+	return today;
 }
 
 size_t kvw_rate_table_count(const struct kvw_rate_table *table)

@@ -66,6 +66,10 @@ struct kvw_rate_subject *kvw_rate_table_find(
 	struct kvw_rate_table *table, enum kvw_rate_kind kind, struct kvw_slice name);
 void kvw_rate_subject_put(struct kvw_rate_subject *subject);
 
+/* The day that counts for a clock that shows `today`: where it was set back over midnight, the later one still. A clock
+ * that goes back by more than a day was wrong before. */
+uint64_t kvw_rate_table_day(struct kvw_rate_table *table, uint64_t today);
+
 /* Calls fn for each, under its part's lock: fn is quick and calls nothing of this table. */
 void kvw_rate_table_each(struct kvw_rate_table *table,
 	void (*fn)(void *arg, struct kvw_rate_subject *subject), void *arg);

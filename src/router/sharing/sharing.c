@@ -62,9 +62,10 @@ struct kvw_sharing {
 	uint32_t round;
 };
 
-static struct kvw_rate_time time_now(void)
+static struct kvw_rate_time time_now(const struct kvw_sharing *sharing)
 {
-	return (struct kvw_rate_time){kvw_clock_ns(), kvw_clock_wall_ns()};
+	return kvw_rate_time_counted(
+		sharing->table, (struct kvw_rate_time){kvw_clock_ns(), kvw_clock_wall_ns()});
 }
 
 /* --- one order --- */
@@ -92,7 +93,7 @@ static void done(struct kvw_redis_command *command)
 {
 	struct order *order = command->user;
 	struct kvw_sharing *sharing = order->sharing;
-	struct kvw_rate_time now = time_now();
+	struct kvw_rate_time now = time_now(sharing);
 	struct kvw_rate_sums totals = {.day = order->news.day};
 
 	if (read_totals(command, &totals)) {
@@ -170,7 +171,7 @@ static void take(void *arg, struct kvw_rate_subject *subject)
 
 	if (sharing->count == ORDERS || subject->shared.round == sharing->round)
 		return;
-	now = time_now();
+	now = time_now(sharing);
 	if (!kvw_rate_share_wants(subject, now.now_ns))
 		return;
 	order = &sharing->orders[sharing->count++];

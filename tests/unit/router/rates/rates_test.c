@@ -174,6 +174,46 @@ START_TEST(a_day_ends_at_midnight)
 }
 END_TEST
 
+/* A clock that is set back over midnight gives the day before no tokens again, nor the next one, and locks nobody out. */
+START_TEST(a_clock_set_back_over_midnight)
+{
+	struct kvw_rate_party of = party(KVW_RATE_TENANT, "t", (struct kvw_rate_limits){.tokens_per_day = 100});
+	struct kvw_rate_left requests, tokens;
+	struct kvw_rate_state state;
+
+	ck_assert(take(of, 50, 50));
+	kvw_rates_settle(&ticket, 100, 50, true, at.now_ns);
+	pass(100 * SECOND);
+	ck_assert(take(of, 20, 40));
+	at.utc_ns -= 30 * SECOND;
+	kvw_rates_settle(&ticket, 40, 20, true, at.now_ns);
+	ck_assert(take(of, 20, 20));
+	kvw_rates_view(&ticket, &at, &requests, &tokens);
+	ck_assert_int_eq(tokens.remaining, 20);
+	ck_assert_int_eq(tokens.reset_ns, DAY + 20 * SECOND);
+	kvw_rates_settle(&ticket, 30, 10, true, at.now_ns); /* less than was predicted, which is seen */
+	kvw_rates_look(table, &of, &at, &state);
+	ck_assert_int_eq(state.day.remaining, 30);
+	ck_assert(!take(of, 20, 11));
+	ck_assert_int_eq(refusal.wait_ns, DAY + 20 * SECOND);
+	pass(30 * SECOND);
+	ck_assert(!take(of, 20, 11));
+	ck_assert(take(of, 20, 10));
+	kvw_rates_settle(&ticket, 30, 10, true, at.now_ns);
+	pass(DAY);
+	ck_assert(take(of, 50, 50));
+	kvw_rates_settle(&ticket, 100, 50, true, at.now_ns);
+	/* One that was a year ahead was wrong before: what counts is the day that there is. */
+	at.utc_ns += 365 * DAY;
+	ck_assert(take(of, 50, 50));
+	kvw_rates_settle(&ticket, 100, 50, true, at.now_ns);
+	at.utc_ns -= 365 * DAY;
+	ck_assert(take(of, 50, 50));
+	kvw_rates_settle(&ticket, 100, 50, true, at.now_ns);
+	ck_assert(!take(of, 1, 1));
+}
+END_TEST
+
 START_TEST(concurrent_requests)
 {
 	struct kvw_rate_party of = party(KVW_RATE_MODEL, "m", (struct kvw_rate_limits){.concurrent = 2});
@@ -376,6 +416,7 @@ int main(void)
 	tcase_add_test(tcase, answers_are_learned);
 	tcase_add_test(tcase, a_request_of_more_than_the_limit_passes_when_all_is_there);
 	tcase_add_test(tcase, a_day_ends_at_midnight);
+	tcase_add_test(tcase, a_clock_set_back_over_midnight);
 	tcase_add_test(tcase, concurrent_requests);
 	tcase_add_test(tcase, all_or_none);
 	tcase_add_test(tcase, header_fields);
