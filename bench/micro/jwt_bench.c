@@ -20,7 +20,7 @@
 #define NOW     1800000000
 
 static char issuer[] = "https://issuer.example", aud[] = "kvway", sub[] = "sub", tenant[] = "tenant";
-static char class[] = "class", models[] = "models", paths[] = "paths";
+static char class[] = "class", models[] = "models", paths[] = "paths", limits[] = "limits";
 static char *audience[] = {aud};
 static const struct kvw_config config = {
 	.auth_jwt_issuer = issuer,
@@ -30,6 +30,7 @@ static const struct kvw_config config = {
 	.auth_jwt_class_claim = class,
 	.auth_jwt_models_claim = models,
 	.auth_jwt_paths_claim = paths,
+	.auth_jwt_limits_claim = limits,
 };
 
 static double used_s(void)

@@ -207,6 +207,27 @@ def test_tokens_are_keys(issuer, pair, tmp_path):
     assert router.log_path.read_text().count("auth.tenant_secret_file is not set") == 1
 
 
+def test_limits_of_tokens(issuer, pair):
+    """Of all tokens of one name together; a token's own hold instead."""
+    config = issuer.config(refresh="1h", requests_per_minute=2, burst="1m", max_body="1KiB", limits_claim="limits")
+    _, router = pair(config=config)
+    until(lambda: router.metric("kvway_jwt_keys") == 1)
+    token = issuer.first.token
+    answers = [send(router, token(jti=str(i))) for i in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 429]
+    assert "this API key on requests per minute (RPM): limit 2" in answers[-1].json()["error"]["message"]
+    assert send(router, token(sub="bob")).headers.get("x-ratelimit-remaining-requests") == "1"
+    large = chat_body("x" * 2000)
+    assert send(router, token(sub="bob"), body=large).status == 413
+    own = token(sub="carol", limits={"requests_per_minute": 4, "max_body": "4KiB", "burst": "1m"})
+    assert [send(router, own, body=large).status for _ in range(5)] == [200] * 4 + [429]
+    assert send(router, token(sub="dave", limits={})).status == 200
+    for wrong in ([], 7, {"requests_per_minute": -1}, {"requests_per_minute": 1.5}, {"tokens": 1}, {"max_body": None},
+                  {"requests_per_minute": 10**18}, {"burst": "soon"}):  # fmt: skip
+        assert send(router, token(sub="eve", limits=wrong)).status == 401, wrong
+    assert refused(router, "claims") == 8
+
+
 def test_limits_of_tenants_and_models_hold_for_tokens(issuer, pair):
     limits = [{"tenant": "lab", "requests_per_minute": 2, "burst": "1m"}, {"model": "tiny", "requests_per_minute": 30}]
     _, router = pair(config={**issuer.config(refresh="1h"), "rate_limits": limits})

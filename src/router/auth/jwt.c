@@ -345,13 +345,72 @@ static bool good_lists(const struct kvw_client_key *key)
 	return true;
 }
 
+/* --- its limits --- */
+
+static const enum kvw_client_key_index limit_keys[] = {
+	KVW_CLIENT_KEY_requests_per_minute,
+	KVW_CLIENT_KEY_tokens_per_minute,
+	KVW_CLIENT_KEY_tokens_per_day,
+	KVW_CLIENT_KEY_concurrent,
+	KVW_CLIENT_KEY_burst_ms,
+	KVW_CLIENT_KEY_max_body,
+	KVW_CLIENT_KEY_timeout_ms,
+};
+
+/* One of the token's own, written as in the keys file. One that is not known may be meant to limit something. */
+static bool set_limit(struct kvw_client_key *key, const char *name, const json_t *value)
+{
+	char number[24];
+	const char *text = json_is_string(value) ? json_string_value(value) : number;
+	struct kvw_fault fault;
+	union kvw_value read;
+
+	if (!json_is_string(value) && !json_is_integer(value))
+		return false;
+	(void)snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(value));
+	for (size_t i = 0; i < sizeof(limit_keys) / sizeof(limit_keys[0]); i++) {
+		const struct kvw_key *limit = &kvw_client_keys[limit_keys[i]];
+
+		if (strcmp(limit->path, name) != 0)
+			continue;
+		if (kvw_key_parse(&kvw_client_key_schema, limit, kvw_slice_of(text), &read, &fault) != KVW_OK)
+			return false;
+		memcpy((char *)key + limit->offset, &read.integer, sizeof(read.integer)); /* or a size: as large */
+		return true;
+	}
+	return false;
+}
+
+static bool set_limits(const struct kvw_config *config, const json_t *limits, struct kvw_client_key *key)
+{
+	const char *name;
+	json_t *value;
+
+	key->requests_per_minute = config->auth_jwt_requests_per_minute;
+	key->tokens_per_minute = config->auth_jwt_tokens_per_minute;
+	key->tokens_per_day = config->auth_jwt_tokens_per_day;
+	key->concurrent = config->auth_jwt_concurrent;
+	key->burst_ms = config->auth_jwt_burst_ms;
+	key->max_body = config->auth_jwt_max_body;
+	key->timeout_ms = config->auth_jwt_timeout_ms;
+	if (limits != NULL && !json_is_object(limits))
+		return false;
+	json_object_foreach ((json_t *)limits, name, value)
+		if (!set_limit(key, name, value))
+			return false;
+	return true;
+}
+
+/* --- all of them --- */
+
 static bool set_claims(const struct kvw_config *config, const json_t *claims, struct kvw_client_key *key)
 {
 	return set_name(key, claim_of(claims, config->auth_jwt_name_claim)) &&
 	       set_word(&key->tenant, claim_of(claims, config->auth_jwt_tenant_claim)) &&
 	       set_word(&key->class, claim_of(claims, config->auth_jwt_class_claim)) &&
 	       set_list(&key->models, claim_of(claims, config->auth_jwt_models_claim)) &&
-	       set_list(&key->paths, claim_of(claims, config->auth_jwt_paths_claim)) && good_lists(key);
+	       set_list(&key->paths, claim_of(claims, config->auth_jwt_paths_claim)) && good_lists(key) &&
+	       set_limits(config, claim_of(claims, config->auth_jwt_limits_claim), key);
 }
 
 static enum kvw_jwt_verdict read_claims(const struct kvw_config *config, const json_t *claims, int64_t now_s,

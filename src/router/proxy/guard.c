@@ -134,6 +134,7 @@ static bool refuse_bearer(struct kvw_exchange *x, const struct token *token, con
 	}
 	x->keyring = token->ring;
 	x->key = kvw_keyring_find(token->ring, digest);
+	take_limits(x);
 	x->pin = (struct kvw_slice){NULL, 0};
 	if (kvw_slice_of(x->key->tenant).len > 0)
 		kvw_auth_saw_tenant(x->loop->auth);

@@ -18,7 +18,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char issuer[] = "i", aud[] = "a", sub[] = "sub", tenant[] = "tenant", class[] = "class", models[] = "models";
-static char paths[] = "paths";
+static char paths[] = "paths", limits[] = "limits";
 static char *audience[] = {aud};
 static const struct kvw_config config = {
 	.auth_jwt_issuer = issuer,
@@ -29,6 +29,7 @@ static const struct kvw_config config = {
 	.auth_jwt_class_claim = class,
 	.auth_jwt_models_claim = models,
 	.auth_jwt_paths_claim = paths,
+	.auth_jwt_limits_claim = limits,
 };
 static EVP_PKEY *pkey;
 static struct kvw_jwks *jwks;
@@ -54,6 +55,9 @@ static void check_key(const struct kvw_client_key *key, int64_t now_s)
 	require(key->tenant == NULL || kvw_keys_file_name_good(key->tenant));
 	require(key->class == NULL || kvw_keys_file_name_good(key->class));
 	require(kvw_client_key_lives(key, now_s));
+	require(key->requests_per_minute >= 0 && key->requests_per_minute <= 1000000000 && key->concurrent >= 0);
+	require(key->tokens_per_minute >= 0 && key->tokens_per_day >= 0 && key->tokens_per_day <= 100000000000000);
+	require(key->max_body <= UINT64_C(1) << 40 && key->burst_ms >= 0 && key->timeout_ms >= 0);
 	for (size_t i = 0; i < key->paths.count; i++)
 		require(kvw_path_pattern_good(key->paths.items[i]));
 	for (size_t i = 0; i < key->models.count; i++)

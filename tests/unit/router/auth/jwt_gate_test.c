@@ -34,6 +34,7 @@ static struct kvw_config config_of(void)
 		.auth_jwt_class_claim = none,
 		.auth_jwt_models_claim = none,
 		.auth_jwt_paths_claim = none,
+		.auth_jwt_limits_claim = none,
 		.auth_jwt_refresh_pause_ms = 100,
 		.auth_jwt_refresh_ms = 1000,
 		.auth_jwt_keep_ms = 3600000,

@@ -15,7 +15,7 @@
 static EVP_PKEY *rsa, *p256, *edwards, *stranger;
 static struct kvw_jwks *jwks;
 static char aud_other[] = "other", aud[] = "kvway", issuer[] = "https://issuer", sub[] = "sub", none[] = "";
-static char tenant[] = "tenant", class[] = "class", models[] = "models";
+static char tenant[] = "tenant", class[] = "class", models[] = "models", limits[] = "limits";
 static char *audiences[] = {aud_other, aud};
 static const struct kvw_config config = {
 	.auth_jwt_issuer = issuer,
@@ -26,6 +26,10 @@ static const struct kvw_config config = {
 	.auth_jwt_class_claim = class,
 	.auth_jwt_models_claim = models,
 	.auth_jwt_paths_claim = none,
+	.auth_jwt_limits_claim = limits,
+	.auth_jwt_requests_per_minute = 60,
+	.auth_jwt_tokens_per_day = 5000,
+	.auth_jwt_burst_ms = 10000,
 };
 
 static enum kvw_jwt_verdict verify_at(const char *token, int64_t now_s, struct kvw_client_key **key)
@@ -77,6 +81,7 @@ START_TEST(what_a_token_becomes)
 	char *token = make_token(rsa, "{\"alg\":\"RS256\",\"kid\":\"r\"}",
 		"{\"iss\":\"https://issuer\",\"aud\":[\"x\",\"kvway\"],\"sub\":\"auth0|a1\",\"tenant\":\"lab\","
 		"\"class\":\"batch\",\"models\":[\"llama-*\",\"tiny\"],\"paths\":[7],\"trusted\":true,"
+		"\"limits\":{\"requests_per_minute\":7,\"max_body\":\"2KiB\",\"timeout\":\"30s\",\"concurrent\":0},"
 		"\"exp\":1800000600.5,\"nbf\":1800000030}");
 	struct kvw_client_key *key = NULL;
 
@@ -90,6 +95,11 @@ START_TEST(what_a_token_becomes)
 	ck_assert(!kvw_client_key_may_use(key, KVW_SLICE("secret")));
 	ck_assert_uint_eq(key->paths.count, 0); /* no claim is read for them */
 	ck_assert_int_eq(key->expires, 1800000630);
+	ck_assert_int_eq(key->requests_per_minute, 7);
+	ck_assert_int_eq(key->tokens_per_day, 5000); /* which the configuration says */
+	ck_assert_int_eq(key->burst_ms, 10000);
+	ck_assert_uint_eq(key->max_body, 2048);
+	ck_assert_int_eq(key->timeout_ms, 30000);
 	kvw_client_keys_free(key, 1);
 	free(token);
 }
@@ -298,6 +308,12 @@ START_TEST(claims_that_are_refused)
 	claims_are(KVW_JWT_CLAIMS, ALICE ",\"models\":[\"tiny\",7]");
 	claims_are(KVW_JWT_CLAIMS, ALICE ",\"models\":[\"*x\"]");
 	claims_are(KVW_JWT_GOOD, ALICE ",\"models\":\"tiny llama-*\"");
+	claims_are(KVW_JWT_CLAIMS, ALICE ",\"limits\":null");
+	claims_are(KVW_JWT_CLAIMS, ALICE ",\"limits\":{\"concurrent\":1000000001}");
+	claims_are(KVW_JWT_CLAIMS, ALICE ",\"limits\":{\"concurrent\":[1]}");
+	claims_are(KVW_JWT_CLAIMS, ALICE ",\"limits\":{\"trusted\":\"true\"}");
+	claims_are(KVW_JWT_CLAIMS, ALICE ",\"limits\":{\"burst\":\"0s\"}");
+	claims_are(KVW_JWT_GOOD, ALICE ",\"limits\":{\"burst\":\"1m\"}");
 	claims_are(KVW_JWT_CLAIMS, ALICE ",\"nbf\":\"now\"");
 	claims_are(KVW_JWT_EARLY, ALICE ",\"nbf\":1800000031");
 	claims_are(KVW_JWT_GOOD, ALICE ",\"nbf\":1800000030");
