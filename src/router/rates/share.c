@@ -4,6 +4,30 @@
 #define IDLE_NS    (INT64_C(10) * 1000000000)
 #define TOTAL_MOST (INT64_C(1) << 61)
 
+static bool read_number(struct kvw_slice text, int64_t *out)
+{
+	bool minus = text.len > 0 && text.data[0] == '-';
+	int64_t value = 0;
+
+	if (text.data == NULL || text.len == minus)
+		return false;
+	for (size_t i = minus; i < text.len; i++) {
+		if (text.data[i] < '0' || text.data[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
+			__builtin_sub_overflow(value, text.data[i] - '0', &value))
+			return false;
+	}
+	if (!minus && value == INT64_MIN)
+		return false;
+	*out = minus ? value : -value;
+	return true;
+}
+
+bool kvw_rate_share_read(const struct kvw_slice texts[KVW_RATE_TOTALS], struct kvw_rate_sums *totals)
+{
+	return read_number(texts[0], &totals->requests) && read_number(texts[1], &totals->tokens) &&
+	       read_number(texts[2], &totals->day_tokens) && read_number(texts[3], &totals->exchanges);
+}
+
 static int64_t read_of(const _Atomic int64_t *count)
 {
 	return atomic_load_explicit(count, memory_order_relaxed);

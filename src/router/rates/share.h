@@ -26,6 +26,10 @@ struct kvw_rate_sums {
 	int64_t exchanges; /* of the totals: how often something, or nothing, was added to them */
 };
 
+/* The totals as texts of whole numbers: requests, tokens, those of the day, exchanges. False: they are none. */
+#define KVW_RATE_TOTALS 4
+bool kvw_rate_share_read(const struct kvw_slice texts[KVW_RATE_TOTALS], struct kvw_rate_sums *totals);
+
 /* Is there something to exchange? A subject that was idle for ten seconds has nothing. */
 bool kvw_rate_share_wants(const struct kvw_rate_subject *subject, int64_t now_ns);
 /* What was charged and not added yet; from now on it is under way. */

@@ -73,20 +73,14 @@ static struct kvw_rate_time time_now(const struct kvw_sharing *sharing)
 /* The numbers of the reply. */
 static bool read_totals(const struct kvw_redis_command *command, struct kvw_rate_sums *totals)
 {
-	int64_t *const to[] = {&totals->requests, &totals->tokens, &totals->day_tokens, &totals->exchanges};
+	struct kvw_slice texts[KVW_RATE_TOTALS];
 
-	if (command->status != KVW_OK || command->reply != KVW_REDIS_ARRAY || command->element_count != 4)
+	if (command->status != KVW_OK || command->reply != KVW_REDIS_ARRAY ||
+		command->element_count != KVW_RATE_TOTALS)
 		return false;
-	for (size_t i = 0; i < 4; i++) {
-		char *end;
-
-		if (command->found[i].data == NULL)
-			return false;
-		*to[i] = strtoll(command->found[i].data, &end, 10);
-		if (*end != '\0' || command->found[i].len == 0)
-			return false;
-	}
-	return true;
+	for (size_t i = 0; i < KVW_RATE_TOTALS; i++)
+		texts[i] = (struct kvw_slice){command->found[i].data, command->found[i].len};
+	return kvw_rate_share_read(texts, totals);
 }
 
 static void done(struct kvw_redis_command *command)

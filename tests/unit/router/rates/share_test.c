@@ -168,6 +168,29 @@ START_TEST(totals_that_were_lost_begin_again)
 END_TEST
 
 /* Whatever stands in Redis, nothing overflows. */
+START_TEST(totals_are_read_or_refused)
+{
+	static const char *const bad[] = {"", "-", "1 ", " 1", "+1", "1.0", "0x1", "9223372036854775808",
+		"-9223372036854775809", "99999999999999999999999"};
+	struct kvw_slice texts[KVW_RATE_TOTALS] = {KVW_SLICE("7"), KVW_SLICE("-9223372036854775808"),
+		KVW_SLICE("9223372036854775807"), KVW_SLICE("-0")};
+	struct kvw_rate_sums sums;
+
+	ck_assert(kvw_rate_share_read(texts, &sums));
+	ck_assert_int_eq(sums.requests, 7);
+	ck_assert_int_eq(sums.tokens, INT64_MIN);
+	ck_assert_int_eq(sums.day_tokens, INT64_MAX);
+	ck_assert_int_eq(sums.exchanges, 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		texts[i % KVW_RATE_TOTALS] = kvw_slice_of(bad[i]);
+		ck_assert_msg(!kvw_rate_share_read(texts, &sums), "%s", bad[i]);
+		texts[i % KVW_RATE_TOTALS] = KVW_SLICE("1");
+	}
+	texts[3] = (struct kvw_slice){NULL, 0};
+	ck_assert(!kvw_rate_share_read(texts, &sums));
+}
+END_TEST
+
 START_TEST(totals_that_no_replica_wrote)
 {
 	static const int64_t wild[] = {INT64_MAX - 1000000, INT64_MIN + 1000000, INT64_MAX - 1000000, 0, -1000};
@@ -286,6 +309,7 @@ int main(void)
 	tcase_add_test(tcase, apart_each_grants_the_rate_and_afterwards_all_together);
 	tcase_add_test(tcase, tokens_of_a_day_are_those_of_all);
 	tcase_add_test(tcase, totals_that_were_lost_begin_again);
+	tcase_add_test(tcase, totals_are_read_or_refused);
 	tcase_add_test(tcase, totals_that_no_replica_wrote);
 	tcase_add_test(tcase, what_another_gives_back_is_given_back);
 	tcase_add_test(tcase, a_day_of_lost_totals_is_not_forgotten);
