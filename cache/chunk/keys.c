@@ -7,6 +7,7 @@
  * Numbers are fields of little-endian bytes.
  *
  *	key     "kvtier key 1" | chain id | recipe | seed | fingerprint (32) | rank (4) | tenant (16)
+ *	ends    "kvtier ends 1" | key (32)
  *	chain   "kvtier chain 1" | parent (32, or absent) | tokens (4 each)
  *	tenant  "kvtier tenant 1" | salt
  *
@@ -96,6 +97,17 @@ enum kvt_status kvt_key_make(const struct kvt_key_parts *parts, struct kvt_key *
 	put_field(&sha, parts->tenant.bytes, sizeof(parts->tenant.bytes));
 	(void)SHA256_Final(out->bytes, &sha);
 	return KVT_OK;
+}
+
+void kvt_key_ends(const struct kvt_key *key, struct kvt_key *out)
+{
+	struct kvt_key made;
+	SHA256_CTX sha;
+
+	begin(&sha, "kvtier ends 1");
+	put_field(&sha, key->bytes, sizeof(key->bytes));
+	(void)SHA256_Final(made.bytes, &sha);
+	*out = made;
 }
 
 void kvt_chain_id(const uint8_t parent[32], const uint32_t *tokens, size_t count, uint8_t out[32])

@@ -5,6 +5,9 @@
  * erased and not counted. A key's hash contains its tenant, so that all tiers agree on a key's tenant:
  * one that knows it decides for all. A key with a tenant that none knows, and that a shared tier does not
  * answer for, is left and makes the erase fail: it may be there.
+ *
+ * Of a key the ends are erased, too (kvt_key_ends): bytes of the same tokens, whose key no caller who
+ * knows the chunk's would think of.
  */
 #include <stdlib.h>
 
@@ -90,7 +93,20 @@ static void count_key(struct kvt *k, const struct kvt_key *key, struct kvt_erase
 	}
 }
 
-static enum kvt_status erase_keys(
+/* Twice as many keys: of each chunk, and of its ends. NULL: no memory. */
+static struct kvt_key *with_ends(const struct kvt_key *keys, size_t n)
+{
+	struct kvt_key *both = calloc(n, 2 * sizeof(*both));
+
+	for (size_t i = 0; both != NULL && i < n; i++) {
+		both[2 * i] = keys[i];
+		kvt_key_ends(&keys[i], &both[2 * i + 1]);
+	}
+	return both;
+}
+
+/* Erases the keys of *w as they stand. */
+static enum kvt_status erase_these(
 	struct kvt *k, const struct kvt_which *w, uint64_t timeout_ns, struct kvt_erased *sum)
 {
 	int64_t deadline_ns = kvt_deadline(k, timeout_ns);
@@ -116,6 +132,22 @@ static enum kvt_status erase_keys(
 		status = kvt_erase(k, keys, n, left_ns > 0 ? (uint64_t)left_ns : 0, NULL);
 	free(keys);
 	return status == KVT_OK && open && w->dry_run == 0 ? KVT_EIO : status;
+}
+
+static enum kvt_status erase_keys(
+	struct kvt *k, const struct kvt_which *w, uint64_t timeout_ns, struct kvt_erased *sum)
+{
+	struct kvt_key *keys = with_ends(w->keys, w->key_count);
+	struct kvt_which all = *w;
+	enum kvt_status status;
+
+	if (keys == NULL)
+		return KVT_ENOMEM;
+	all.keys = keys;
+	all.key_count = 2 * w->key_count;
+	status = erase_these(k, &all, timeout_ns, sum);
+	free(keys);
+	return status;
 }
 
 /* --- many ------------------------------------------------------------------------------------- */

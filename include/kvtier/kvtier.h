@@ -106,6 +106,10 @@ struct kvt_key_parts {
 KVT_API enum kvt_status kvt_key_make(
 	const struct kvt_key_parts *parts, struct kvt_key *out) KVT_MUST_CHECK;
 
+/* Key of a chunk's second object, its ends: models that mix windows and full attention store the last blocks
+ * of each window apart. SHA-256 over the domain "kvtier ends 1" and the chunk's key. `out` may be `key`. */
+KVT_API void kvt_key_ends(const struct kvt_key *key, struct kvt_key *out);
+
 /* Chain id where the engine gives none: SHA-256 over the parent's (NULL: first) and the tokens. */
 KVT_API void kvt_chain_id(const uint8_t parent[32], const uint32_t *tokens, size_t count,
 	uint8_t out[32]);
@@ -578,7 +582,8 @@ struct kvt_erased {
 };
 
 /*
- * As kvt_erase, of what `which` describes. A key with a tenant: what no tier knows that tenant of is
+ * As kvt_erase, of what `which` describes; with a key goes that of its ends (kvt_key_ends), an object that
+ * counts by itself. A key with a tenant: what no tier knows that tenant of is
  * left; shared tiers are asked about keys first. *out is set with KVT_OK and KVT_MISS (unreadable,
  * but not yet known to be durable), and with other results of an erase that had begun. A shared tier
  * erases a tenant or all by an epoch, as its README says: its chunks cannot be counted, and a tier that

@@ -117,6 +117,17 @@ def test_stat_says_what_tenants_have_in_memory(owner, path):
     assert "l1_others" not in json.loads(kvtier("stat", "--json", path).stdout)[0]
 
 
+def test_a_key_takes_the_ends_of_its_chunk_along(owner, path):
+    one = owner("alice")
+    assert one.ask("put_ends alice") == str(CHUNKS)
+    key = kvtier_owner.key_of("alice", 2).hex()
+    assert erase("--key", key, path)["chunks"] == {"l1": 2, "nvme": 2}
+    one.process.send_signal(signal.SIGKILL)
+    one.kill()
+    again = owner()
+    assert (again.ask("hits alice"), again.ask("ends alice")) == (str(CHUNKS - 1),) * 2
+
+
 def test_a_reader_keeps_its_chunks_until_it_is_done(owner, path):
     one = owner("alice")
     assert one.ask("lease alice") == str(CHUNKS)

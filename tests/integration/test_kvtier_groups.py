@@ -11,7 +11,7 @@ from rig.kvtier_plan import BLOCK, FakeAsker, name, output_of, request_of
 from rig.router import BUILD
 
 from kvtier import groups, settings  # noqa: E402
-from kvtier.groups import ENDS, WHOLE, Groups, end_keys, end_name  # noqa: E402
+from kvtier.groups import ENDS, WHOLE, Groups, end_keys  # noqa: E402
 from kvtier.parts import GroupedCache, Part  # noqa: E402
 from kvtier.scheduler import Plan  # noqa: E402
 from rig.kvtier_groups import BLOCK_BYTES, Engine, Manager, Memory, hashes_of  # noqa: E402
@@ -62,7 +62,7 @@ def test_windows_are_loaded_where_they_end():
     (load,) = plan.step(output_of())[0]
     assert pieces(load) == [
         (name(3), WHOLE, [0], [whole[0:4]]), (name(7), WHOLE, [0], [whole[4:8]]), (name(11), WHOLE, [0], [whole[8:12]]),
-        (end_name(name(7)), ENDS, [2], [window[6:8]]), (end_name(name(11)), ENDS, [0], [window[8:12]]),
+        (name(7), ENDS, [2], [window[6:8]]), (name(11), ENDS, [0], [window[8:12]]),
     ]  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def test_short_windows_are_a_part_of_the_last_chunk():
     three = [0] * 5 + [700, 701, 702]
     plan.allocated(request, (whole, one, three), 8 * BLOCK)
     (load,) = plan.step(output_of())[0]
-    assert pieces(load)[2:] == [(end_name(name(7)), ENDS, [0, 0], [one[7:], three[5:]])]
+    assert pieces(load)[2:] == [(name(7), ENDS, [0, 0], [one[7:], three[5:]])]
 
 
 def test_what_the_engine_has_of_a_window_is_not_loaded():
@@ -87,7 +87,7 @@ def test_what_the_engine_has_of_a_window_is_not_loaded():
     (load,) = plan.step(output_of())[0]
     assert pieces(load) == [
         (name(7), WHOLE, [2], [whole[6:8]]), (name(11), WHOLE, [0], [whole[8:12]]),
-        (end_name(name(7)), ENDS, [2], [window[6:8]]), (end_name(name(11)), ENDS, [0], [window[8:12]]),
+        (name(7), ENDS, [2], [window[6:8]]), (name(11), ENDS, [0], [window[8:12]]),
     ]  # fmt: skip
 
 
@@ -182,8 +182,8 @@ def test_a_chunk_is_stored_with_the_ends_of_windows():
     stores = computed(plan, manager, 9)
     whole, window = manager.get_block_ids("r")
     assert [(s.name, s.part, s.count, s.block_ids, s.parent) for s in stores] == [
-        (name(3), WHOLE, 4, [whole[0:4]], None), (end_name(name(3)), ENDS, 4, [window[1:4]], name(3)),
-        (name(7), WHOLE, 4, [whole[4:8]], name(3)), (end_name(name(7)), ENDS, 4, [window[5:8]], name(7)),
+        (name(3), WHOLE, 4, [whole[0:4]], None), (name(3), ENDS, 4, [window[1:4]], name(3)),
+        (name(7), WHOLE, 4, [whole[4:8]], name(3)), (name(7), ENDS, 4, [window[5:8]], name(7)),
     ]  # fmt: skip
     assert [len(s.hashes) for s in stores] == [4, 0, 4, 0]  # ends cause no events
 
@@ -193,7 +193,7 @@ def test_ends_that_the_engine_gave_away_are_not_stored():
     plan.matched(request_of(13), 0)
     stores = computed(plan, manager, 12, window=5, done=11)  # it found eleven blocks in its own cache
     assert [(s.name, s.part) for s in stores] == [
-        (name(3), WHOLE), (name(7), WHOLE), (name(11), WHOLE), (end_name(name(11)), ENDS)]  # fmt: skip
+        (name(3), WHOLE), (name(7), WHOLE), (name(11), WHOLE), (name(11), ENDS)]  # fmt: skip
     manager.drop("r", 1, 0, 9)
     plan.failed_requests({"r"})
     assert [s.part for s in computed(plan, manager, 12, done=11)] == [WHOLE] * 3
@@ -262,7 +262,6 @@ def test_other_kinds_are_refused_by_name():
 
 
 def test_names_and_boundaries():
-    assert end_name(name(1)) != name(1) and len(end_name(name(1))) == 32
     assert list(end_keys(3, 2)) == [2, 1] and list(end_keys(1, 4)) == [0] and list(end_keys(5, 1)) == [4]
     one = Groups((0,), ((1, 6),))
     assert one.ends(4, False) == 2 and one.ends(4, True) == 3 and one.ends(8, False) == 1
@@ -318,7 +317,7 @@ def test_a_boundary_without_its_windows_is_a_miss(engine_of):
     assert engine.run(tokens, [10]) == 0
     names = hashes_of(tokens)[1::2]
     assert [engine.has(n) for n in names] == [True] * 5
-    assert [engine.has(end_name(n)) for n in names] == [True, True, False, True, True]
+    assert [engine.has(n, ENDS) for n in names] == [True, True, False, True, True]
     assert engine.run(tokens[:9], [9]) == 4  # the fourth chunk's end needs the third's window
     assert engine.run(tokens, [10]) == 10  # the last two chunks have all that a window of three blocks needs
 
@@ -346,7 +345,7 @@ def test_windows_come_back_whatever_was_given_away(engine_of):
                 continue
             chunks = [*range(2, end + 1, 2), *([end] if end % 2 else [])]
             need = [c for c in chunks if c > end - 5]
-            if all(engine.has(names[c - 1]) for c in chunks) and all(engine.has(end_name(names[c - 1])) for c in need):
+            if all(engine.has(names[c - 1]) for c in chunks) and all(engine.has(names[c - 1], ENDS) for c in need):
                 best = end
         loaded = engine.run(tokens, steps)
         assert loaded <= best

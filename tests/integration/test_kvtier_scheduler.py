@@ -110,7 +110,7 @@ def test_the_tenant_is_in_all_that_is_asked_loaded_and_stored(plan):
     loads, _ = plan.step(output_of())
     _, stores = plan.step(output_of(new=[("r", list(range(8)), 4 * BLOCK)], scheduled={"r": 4 * BLOCK + 1}))
     assert [one.tenant for one in loads + stores] == [red, red]
-    assert work.item_of(stores[0], lambda name, tenant: tenant + bytes(16), 1000).tenant.bytes[:] == list(red)
+    assert work.item_of(stores[0], lambda name, tenant, part=None: tenant + bytes(16), 1000).tenant.bytes[:] == list(red)
 
 
 def test_nothing_is_waited_for_while_requests_run(plan):

@@ -5,8 +5,8 @@ reaches back to from where the prefix ends: vLLM gives the others away while the
 table becomes the null block), and allocates no more than these for a prefix that is loaded.
 
 So a chunk is two objects. The first has the blocks of all groups of full attention; its name is the chunk's. The
-second, its ends, has of each window group the last blocks of the chunk, as many as the window reaches, and a name made
-from the chunk's. A prefix may be loaded up to the end of a chunk (a boundary) where the first objects of all chunks
+second, its ends, has of each window group the last blocks of the chunk, as many as the window reaches, under a storage
+key that the library makes from the chunk's, so that an erase of the chunk finds both. A prefix may be loaded up to the end of a chunk (a boundary) where the first objects of all chunks
 and the ends of the last few are there; where some of these are missing it is a miss at that boundary, and an earlier
 one may be a hit. Only boundaries count, so that no window begins before what the ends have.
 
@@ -15,7 +15,6 @@ the scheduler holds it: one more reference in vLLM's own pool, given back when a
 What to store is read from the engine's block table in the step itself, so that a block that was given away is known.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 from .work import LoadChunk
@@ -24,11 +23,6 @@ WHOLE, ENDS = 0, 1  # the objects of a chunk
 
 WHOLE_SPECS = ("FullAttentionSpec",)  # classes of vLLM, not those derived from them: these manage blocks otherwise
 WINDOW_SPECS = ("SlidingWindowSpec",)
-
-
-def end_name(name):
-    """Name of the ends of the chunk of this name."""
-    return hashlib.sha256(b"kvtier: ends of windows" + name).digest()
 
 
 def end_keys(count, ends):
@@ -54,7 +48,7 @@ class Groups:
 
     def describe(self):
         """What decides the meaning of a chunk's objects, for the fingerprint."""
-        return {"whole": list(self.whole), "windows": [list(one) for one in self.windows]}
+        return {"whole": list(self.whole), "windows": [list(one) for one in self.windows], "ends": "by key"}
 
 
 def find(config, kinds, block_size):
@@ -149,7 +143,7 @@ class Tables:
                 ids.append(tables[group][wanted:high])
                 skip.append(wanted - kept)
             if any(ids):
-                ends.append(LoadChunk(end_name(chunk.name), chunk.count, skip, ids, ENDS))
+                ends.append(LoadChunk(chunk.name, chunk.count, skip, ids, ENDS))
         return whole + ends
 
     def blocks_of(self, chunk, tables):

@@ -150,6 +150,7 @@ FUNCTIONS = {
     "kvt_forget": [c_void_p, c_uint64],
     "kvt_drain": [c_void_p, c_uint64],
     "kvt_key_make": [POINTER(KeyParts), POINTER(Key)],
+    "kvt_key_ends": [POINTER(Key), POINTER(Key)],
     "kvt_tenant_of": [c_char_p, c_size_t, POINTER(Tenant)],
     "kvt_lmcache_root": [c_void_p, POINTER(c_uint64)],
     "kvt_lmcache_hash": [c_void_p, c_uint64, c_void_p, c_size_t, POINTER(c_uint64)],
@@ -178,7 +179,7 @@ FUNCTIONS = {
 RESULTS = {
     "kvt_poll": c_size_t, "kvt_events": c_size_t, "kvt_status_text": c_char_p, "kvt_version": c_char_p,
     "kvt_config_init": None, "kvt_config_finish": None, "kvt_text_free": None, "kvt_close": None,
-    "kvt_tenant_of": None, "kvt_release": None, "kvt_release_passing": None, "kvt_put_abort": None, "kvt_report_prefill": None,
+    "kvt_key_ends": None, "kvt_tenant_of": None, "kvt_release": None, "kvt_release_passing": None, "kvt_put_abort": None, "kvt_report_prefill": None,
 }  # fmt: skip
 
 
@@ -273,6 +274,13 @@ class Cache:
         key = Key()
         self._check("kvt_key_make", self.lib.kvt_key_make(byref(parts), byref(key)))
         return bytes(key.bytes)
+
+    def ends_key(self, key):
+        """Storage key of the ends of the chunk of this storage key."""
+        made = Key()
+        made.bytes[:] = key
+        self.lib.kvt_key_ends(byref(made), byref(made))
+        return bytes(made.bytes)
 
     def lookup(self, keys):
         """(hits that are worth fetching, tier of each) without waiting."""

@@ -31,7 +31,7 @@ import time
 
 from . import events, library, work
 from .ask import NO_TENANT, Listener
-from .groups import ENDS, end_keys, end_name
+from .groups import ENDS, end_keys
 from .tiers import TierCounts
 from .worth import Worth
 
@@ -294,12 +294,13 @@ class Rank:
         for name, by in self.tiers.changes(self.cache.metrics()).items():
             self._count(name, by)
 
-    def _key(self, name, tenant=NO_TENANT):
+    def _key(self, name, tenant=NO_TENANT, part=None):
         text = library.c_char_p(name)
         self.parts.chain_id = library.ctypes.cast(text, library.c_void_p)
         self.parts.chain_id_bytes = len(name)
         self.parts.tenant.bytes[:] = tenant
-        return self.cache.make_key(self.parts)
+        key = self.cache.make_key(self.parts)
+        return self.cache.ends_key(key) if part == ENDS else key
 
     # questions
 
@@ -391,7 +392,7 @@ class Rank:
         """Looks whether windows are there behind the first `hits` chunks: asks for the ends that this needs."""
         left_ns = windows.until_ns - time.monotonic_ns()
         if hits > 0 and left_ns > 0 and windows.epoch == self.epoch:
-            asked = [self._key(end_name(windows.names[i]), windows.tenant) for i in end_keys(hits, windows.ends)]
+            asked = [self._key(windows.names[i], windows.tenant, ENDS) for i in end_keys(hits, windows.ends)]
             what = ("ends", client, number, keys, windows, hits, asked)
             if self._begin(self.cache.find_begin, asked, left_ns, what) is not None:
                 return
@@ -433,7 +434,7 @@ class Rank:
             if self._is_old(load.epoch):
                 self._over(loading)
                 continue
-            loading.keys = [self._key(chunk.name, load.tenant) for chunk in load.chunks]
+            loading.keys = [self._key(chunk.name, load.tenant, chunk.part) for chunk in load.chunks]
             loading.bytes = sum(self._part(chunk).chunk_bytes(chunk.count) for chunk in load.chunks)
             self.waiting.append(loading)
             self._begin_waiting()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from . import chunks
 from .adapters import Adapters
 from .ask import NO_TENANT
-from .groups import ENDS, WHOLE, end_name
+from .groups import ENDS, WHOLE
 from .library import tenant_of
 from .work import Load, LoadChunk, Store
 
@@ -357,7 +357,7 @@ class Plan:
             stores.append(store)
             if ends is not None:
                 stores.append(Store(
-                    store.request, end_name(chunk.name), chunk.name, ends, chunk.tokens, epoch=store.epoch,
+                    store.request, chunk.name, chunk.name, ends, chunk.tokens, epoch=store.epoch,
                     tenant=store.tenant, part=ENDS, count=chunk.count))  # fmt: skip
         return stores
 

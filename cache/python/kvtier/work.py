@@ -48,10 +48,10 @@ class Store:
 
 
 def item_of(store, key_of, size):
-    """The library's description of a chunk to store. key_of: storage key of a chunk's name and tenant; size: its
-    bytes."""
+    """The library's description of a chunk to store. key_of: storage key of a chunk's name, tenant and part; size:
+    its bytes."""
     item = library.Item(size=ctypes.sizeof(library.Item), tokens=store.tokens, bytes=size)
-    item.key.bytes[:] = key_of(store.name, store.tenant)
+    item.key.bytes[:] = key_of(store.name, store.tenant, store.part)
     item.tenant.bytes[:] = store.tenant
     if store.parent is not None:
         parent = library.Key()

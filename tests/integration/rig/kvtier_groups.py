@@ -176,11 +176,15 @@ class Engine:
         made.fingerprint[:] = bytes.fromhex(FINGERPRINT)
         return made
 
-    def has(self, name):
-        """Is an object of this name there?"""
+    def key(self, name, part=groups.WHOLE):
+        """Storage key of an object of the chunk of this name."""
         made, text = self.parts(), library.c_char_p(name)
         made.chain_id, made.chain_id_bytes = library.ctypes.cast(text, library.c_void_p), len(name)
-        return self.cache.estimate([self.cache.make_key(made)])[0] == 1
+        key = self.cache.make_key(made)
+        return self.cache.ends_key(key) if part == groups.ENDS else key
+
+    def has(self, name, part=groups.WHOLE):
+        return self.cache.estimate([self.key(name, part)])[0] == 1
 
     def close(self):
         self.asker.close()

@@ -3,7 +3,8 @@
 	kvtier_owner.py PACKAGE CONFIG TENANT...
 
 CONFIG is JSON; a tenant may be there already. Says "ready", then answers each line of standard input:
-"hits TENANT" by how many chunks there are, "lease TENANT" and "check" hold chunks of a tenant and compare them.
+"hits TENANT" by how many chunks there are, "ends TENANT" by how many of them have ends, "put_ends TENANT"
+stores these, "lease TENANT" and "check" hold chunks of a tenant and compare them.
 """
 
 import ctypes
@@ -31,11 +32,19 @@ class Owner:
         self.lease = None
 
     def put(self, tenant):
+        self.put_all(tenant, [(key_of(tenant, index), data_of(tenant, index)) for index in range(CHUNKS)])
+
+    def put_ends(self, tenant):
+        """Of all chunks."""
+        keys = [self.cache.ends_key(key_of(tenant, index)) for index in range(CHUNKS)]
+        self.put_all(tenant, [(key, key * (SIZE // 32)) for key in keys])
+        return self.ends(tenant)
+
+    def put_all(self, tenant, chunks):
         library = self.library
-        for index in range(CHUNKS):
-            data = data_of(tenant, index)
+        for key, data in chunks:
             item = library.Item(size=ctypes.sizeof(library.Item), tokens=256, bytes=len(data))
-            item.key.bytes[:] = key_of(tenant, index)
+            item.key.bytes[:] = key
             item.tenant.bytes[:] = library.tenant_of(tenant)
             _, reservation, rooms = self.cache.reserve([item])
             if reservation is None:
@@ -49,6 +58,9 @@ class Owner:
 
     def hits(self, tenant):
         return sum(self.cache.lookup([key_of(tenant, index)])[0] for index in range(CHUNKS))
+
+    def ends(self, tenant):
+        return sum(self.cache.lookup([self.cache.ends_key(key_of(tenant, n))])[0] for n in range(CHUNKS))
 
     def hold(self, tenant):
         op = self.cache.get_begin([key_of(tenant, index) for index in range(CHUNKS)], 10**10, 1)
@@ -75,7 +87,8 @@ def main(package, config, *tenants):
     print("ready", flush=True)
     for line in sys.stdin:
         verb, *rest = line.split()
-        print({"hits": owner.hits, "lease": owner.hold, "check": owner.check}[verb](*rest), flush=True)
+        verbs = {"hits": owner.hits, "ends": owner.ends, "put_ends": owner.put_ends, "lease": owner.hold, "check": owner.check}
+        print(verbs[verb](*rest), flush=True)
     owner.cache.close()
 
 

@@ -2,6 +2,8 @@
  * erase_test.c - an erase against everything that could bring a chunk back: loads and stores under
  * way, answers that come late, a tier that refuses.
  */
+#include <stdlib.h>
+
 #include <string.h>
 
 #include "support.h"
@@ -303,6 +305,38 @@ START_TEST(all_that_is_asked_for_must_hold)
 }
 END_TEST
 
+static void put_key(const struct kvt_key *key)
+{
+	struct kvt_item item = {.size = sizeof(item), .key = *key, .tokens = 256, .bytes = CHUNK};
+	uint8_t *data = calloc(1, CHUNK);
+
+	ck_assert_ptr_nonnull(data);
+	ck_assert_int_eq(kvt_put(rig.k, &item, data), KVT_OK);
+	free(data);
+}
+
+START_TEST(the_ends_of_a_chunk_go_with_its_key)
+{
+	struct kvt_key ends[2];
+	struct kvt_erased erased;
+
+	rig_put_chain(&rig, 1, 2);
+	for (size_t i = 0; i < 2; i++) {
+		kvt_key_ends(&keys[i], &ends[i]);
+		ck_assert_mem_ne(ends[i].bytes, keys[i].bytes, KVT_KEY_BYTES);
+		put_key(&ends[i]);
+	}
+	rig_settle(&rig);
+	ck_assert(fake_has(fake_tier(), &ends[1]));
+	erased = erase_which((struct kvt_which){.keys = &keys[1], .key_count = 1, .dry_run = 1});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_NVME].chunks, 2);
+	erased = erase_which((struct kvt_which){.keys = &keys[1], .key_count = 1});
+	ck_assert_uint_eq(erased.tiers[KVT_TIER_L1].chunks, 2);
+	ck_assert(!fake_has(fake_tier(), &keys[1]) && !fake_has(fake_tier(), &ends[1]));
+	ck_assert(fake_has(fake_tier(), &keys[0]) && fake_has(fake_tier(), &ends[0]));
+}
+END_TEST
+
 START_TEST(what_a_silent_tier_may_have_is_not_called_erased)
 {
 	const struct kvt_tenant tenant = {{0}};
@@ -419,6 +453,7 @@ int main(void)
 	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
 	tcase_add_test(tc, what_is_erased_is_counted_in_each_tier);
 	tcase_add_test(tc, all_that_is_asked_for_must_hold);
+	tcase_add_test(tc, the_ends_of_a_chunk_go_with_its_key);
 	tcase_add_test(tc, what_a_silent_tier_may_have_is_not_called_erased);
 	tcase_add_test(tc, a_lease_outlives_the_erase);
 	tcase_add_test(tc, an_erase_of_nothing_in_particular_is_refused);
