@@ -23,15 +23,25 @@ struct place {
 	struct kvt_checksum sum;
 };
 
+/* A place as this process uses it. */
+struct use {
+	struct kvt_key key;
+	uint32_t erases; /* under way */
+	uint64_t kept;   /* number of the keeping; 0: it is not kept */
+};
+
 struct kvt_doomed {
 	const struct kvt_surroundings *surroundings; /* borrowed */
 	int fd;                                      /* -1: no file */
 	struct kvt_key left[KVT_DOOMED_MOST];
 	uint32_t left_places[KVT_DOOMED_MOST];
 	size_t left_count;
-	pthread_mutex_t lock; /* guards free places */
+	pthread_mutex_t lock; /* guards what follows */
 	uint32_t free[KVT_DOOMED_MOST];
 	size_t free_count;
+	struct use uses[KVT_DOOMED_MOST];
+	size_t kept_count;
+	uint64_t keepings;
 };
 
 static struct kvt_checksum sum_of(struct kvt_key *key)
@@ -72,6 +82,7 @@ static void read_places(struct kvt_doomed *d)
 		if (read_place(d, i, &key)) {
 			d->left[d->left_count] = key;
 			d->left_places[d->left_count++] = i;
+			d->uses[i] = (struct use){.key = key, .erases = 1};
 		} else {
 			d->free[d->free_count++] = i;
 		}
@@ -123,36 +134,126 @@ void kvt_doomed_clear(struct kvt_doomed *d)
 		kvt_doomed_remove(d, d->left_places[--d->left_count]);
 }
 
+void kvt_doomed_keep_left(struct kvt_doomed *d)
+{
+	while (d->left_count != 0)
+		kvt_doomed_keep(d, d->left_places[--d->left_count]);
+}
+
+/* --- kept places; with the lock --------------------------------------------------------------- */
+
+/* The place that is kept for this key, or KVT_DOOMED_MOST. */
+static uint32_t find_kept(const struct kvt_doomed *d, const struct kvt_key *key)
+{
+	for (uint32_t i = 0; d->kept_count != 0 && i < KVT_DOOMED_MOST; i++)
+		if (d->uses[i].kept != 0 && memcmp(&d->uses[i].key, key, sizeof(*key)) == 0)
+			return i;
+	return KVT_DOOMED_MOST;
+}
+
+/* Frees the place unless something needs it. */
+static void let_go(struct kvt_doomed *d, uint32_t slot)
+{
+	struct place none;
+
+	if (d->uses[slot].erases != 0 || d->uses[slot].kept != 0)
+		return;
+	memset(&none, 0, sizeof(none)); /* of which the check is wrong */
+	if (d->fd >= 0 && !write_place(d, slot, &none))
+		kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s", strerror(errno));
+	d->free[d->free_count++] = slot;
+}
+
+static void stop_keeping(struct kvt_doomed *d, uint32_t slot)
+{
+	if (d->uses[slot].kept != 0)
+		d->kept_count--;
+	d->uses[slot].kept = 0;
+}
+
+/* --- places ----------------------------------------------------------------------------------- */
+
 enum kvt_status kvt_doomed_add(struct kvt_doomed *d, const struct kvt_key *key, uint32_t *slot)
 {
 	struct place place = {.key = *key};
+	enum kvt_status status = KVT_OK;
 	uint32_t mine;
 
 	pthread_mutex_lock(&d->lock);
-	if (d->free_count == 0) {
-		pthread_mutex_unlock(&d->lock);
-		return KVT_BUSY;
+	mine = find_kept(d, key);
+	if (mine != KVT_DOOMED_MOST) {
+		d->uses[mine].erases++; /* the key is in the file */
+	} else if (d->free_count == 0) {
+		status = KVT_BUSY;
+	} else {
+		mine = d->free[--d->free_count];
+		d->uses[mine] = (struct use){.key = *key, .erases = 1};
+		place.sum = sum_of(&place.key);
+		if (d->fd >= 0 && !write_place(d, mine, &place)) {
+			kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s",
+				strerror(errno));
+			d->uses[mine].erases = 0;
+			let_go(d, mine);
+			status = KVT_EIO;
+		}
 	}
-	mine = d->free[--d->free_count];
 	pthread_mutex_unlock(&d->lock);
-	place.sum = sum_of(&place.key);
-	if (d->fd >= 0 && !write_place(d, mine, &place)) {
-		kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s", strerror(errno));
-		kvt_doomed_remove(d, mine);
-		return KVT_EIO;
-	}
-	*slot = mine;
-	return KVT_OK;
+	if (status == KVT_OK)
+		*slot = mine;
+	return status;
+}
+
+void kvt_doomed_drop(struct kvt_doomed *d, uint32_t slot)
+{
+	pthread_mutex_lock(&d->lock);
+	d->uses[slot].erases--;
+	let_go(d, slot);
+	pthread_mutex_unlock(&d->lock);
 }
 
 void kvt_doomed_remove(struct kvt_doomed *d, uint32_t slot)
 {
-	struct place none;
-
-	memset(&none, 0, sizeof(none)); /* of which the check is wrong */
-	if (d->fd >= 0 && !write_place(d, slot, &none))
-		kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s", strerror(errno));
 	pthread_mutex_lock(&d->lock);
-	d->free[d->free_count++] = slot;
+	d->uses[slot].erases--;
+	stop_keeping(d, slot);
+	let_go(d, slot);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void kvt_doomed_keep(struct kvt_doomed *d, uint32_t slot)
+{
+	uint32_t other;
+
+	pthread_mutex_lock(&d->lock);
+	other = find_kept(d, &d->uses[slot].key);
+	if (other != KVT_DOOMED_MOST && other != slot) { /* one place holds for all of a key */
+		stop_keeping(d, other);
+		let_go(d, other);
+	}
+	d->uses[slot].erases--;
+	d->kept_count += d->uses[slot].kept == 0;
+	d->uses[slot].kept = ++d->keepings;
+	pthread_mutex_unlock(&d->lock);
+}
+
+uint64_t kvt_doomed_kept(struct kvt_doomed *d)
+{
+	uint64_t kept;
+
+	pthread_mutex_lock(&d->lock);
+	kept = d->kept_count != 0 ? d->keepings : 0;
+	pthread_mutex_unlock(&d->lock);
+	return kept;
+}
+
+void kvt_doomed_settled(struct kvt_doomed *d, uint64_t until)
+{
+	pthread_mutex_lock(&d->lock);
+	for (uint32_t i = 0; d->kept_count != 0 && i < KVT_DOOMED_MOST; i++) {
+		if (d->uses[i].kept == 0 || d->uses[i].kept > until)
+			continue;
+		stop_keeping(d, i);
+		let_go(d, i);
+	}
 	pthread_mutex_unlock(&d->lock);
 }

@@ -5,6 +5,9 @@
  * is, the key stands here, in a small file that a process leaves behind however it ends; the next
  * one erases what stands there before it serves anything. So after a kill an object that was being
  * replaced is gone, or the new one; never the old one. Thread-safe.
+ *
+ * An erase may end without being durable: another process owns the store, or it cannot be synced. Its place is
+ * kept then, one for each key however often that is replaced, until something later is durable.
  */
 #ifndef KVT_DOOMED_H
 #define KVT_DOOMED_H
@@ -24,13 +27,25 @@ void kvt_doomed_destroy(struct kvt_doomed *d); /* NULL is allowed */
 
 /* The keys that the former process left; *n of them, borrowed until destroy. */
 const struct kvt_key *kvt_doomed_left(const struct kvt_doomed *d, size_t *n);
-/* They are erased. */
+/* They are erased for good. */
 void kvt_doomed_clear(struct kvt_doomed *d);
+/* They are erased, but not for good: their places are kept. */
+void kvt_doomed_keep_left(struct kvt_doomed *d);
 
-/* Before the erase is begun; *slot: its place. KVT_BUSY: as many as may be; KVT_EIO. */
+/* Before the erase is begun; *slot: its place. KVT_BUSY: as many as may be; KVT_EIO. A place that is kept for
+ * this key is taken again. */
 enum kvt_status kvt_doomed_add(
 	struct kvt_doomed *d, const struct kvt_key *key, uint32_t *slot) KVT_MUST_CHECK;
-/* The erase is durable; while it is not, the place stays taken, for the next process. */
+/* The erase was not begun. */
+void kvt_doomed_drop(struct kvt_doomed *d, uint32_t slot);
+/* The erase is durable, and with it those of the key before it. */
 void kvt_doomed_remove(struct kvt_doomed *d, uint32_t slot);
+/* The erase is over and not durable: the place stays taken, for the next process. */
+void kvt_doomed_keep(struct kvt_doomed *d, uint32_t slot);
+
+/* A number that grows with each place that is kept; 0: none is kept now. */
+uint64_t kvt_doomed_kept(struct kvt_doomed *d);
+/* What the tiers were told until kvt_doomed_kept() said `until` is durable: those places are free. */
+void kvt_doomed_settled(struct kvt_doomed *d, uint64_t until);
 
 #endif

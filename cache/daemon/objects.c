@@ -50,6 +50,7 @@ static void *grant(void *self)
 	while (!atomic_load(&o->stop)) {
 		wait_until(o, kvt_lease_table_due(o->leases), kvt_eventfd(o->cache));
 		kvt_leases_poll(o);
+		kvt_replaced_tend(o);
 		while (kvt_leases_expire(o) != 0)
 			;
 	}
@@ -190,16 +191,18 @@ static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
 	status = kvt_erase(o->cache, keys, n, DRAIN_NS, NULL);
 	if (status == KVT_MISS && broken)
 		status = KVT_OK; /* another process owns the store */
-	if (status == KVT_OK && (broken || !kvt_object_no_tier_is(o, KVT_TIER_BROKEN)))
+	if (status == KVT_OK && (broken || !kvt_object_no_tier_is(o, KVT_TIER_BROKEN))) {
+		kvt_doomed_keep_left(o->doomed);
 		kvt_note(o->surroundings, KVT_LOG_WARN,
 			"objects: what was being replaced is kept in mind until all tiers are "
 			"back");
-	else if (status == KVT_OK)
+	} else if (status == KVT_OK) {
 		kvt_doomed_clear(o->doomed);
-	else
+	} else {
 		snprintf(why, KVT_REASON_BYTES,
 			"objects that were being replaced cannot be erased for good: %s",
 			kvt_status_text(status));
+	}
 	return status;
 }
 
@@ -266,6 +269,7 @@ void kvt_objects_destroy(struct kvt_objects *o)
 	stop(o);
 	if (o->cache != NULL) {
 		kvt_leases_end(o);
+		kvt_leases_poll(o); /* erases that have ended */
 		if (kvt_drain(o->cache, DRAIN_NS) != KVT_OK)
 			kvt_note(o->surroundings, KVT_LOG_WARN,
 				"objects: not all that was put could be stored below");

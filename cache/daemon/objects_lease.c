@@ -144,9 +144,8 @@ void kvt_leases_poll(struct kvt_objects *o)
 	for (size_t i = 0; i < n; i++) {
 		struct kvt_lease *hold = NULL;
 
-		if (done[i].kind != KVT_OP_GET) { /* what was replaced is erased for good */
-			if (done[i].kind == KVT_OP_ERASE && done[i].status == KVT_OK)
-				kvt_doomed_remove(o->doomed, (uint32_t)done[i].user);
+		if (done[i].kind != KVT_OP_GET) {
+			kvt_replaced_done(o, &done[i]);
 			continue;
 		}
 		if (done[i].status != KVT_OK || kvt_get_take(o->cache, done[i].op, &hold) != KVT_OK)

@@ -60,6 +60,8 @@ struct kvt_objects {
 	struct kvt_pending *pending;
 
 	struct kvt_doomed *doomed;
+	bool settling;     /* of the granting thread: a drain for places that are kept */
+	int64_t settle_ns; /* ... and when to look again */
 	struct kvt_catalog *catalog;
 	struct kvt_catalog_item *swept; /* of the keeping thread: the last name looked at */
 	int64_t sweep_ns;               /* ... and when to begin again */
@@ -97,6 +99,10 @@ bool kvt_object_tiers_work(struct kvt_objects *o);
  * staged: what they would publish is erased now. The first one with the stripe's lock. */
 void kvt_puts_usurp(struct kvt_stripe *stripe, const struct kvt_key *key);
 void kvt_puts_usurp_bucket(struct kvt_objects *o, struct kvw_slice bucket);
+
+/* Of objects that were replaced: an erase, or a drain of kvt_replaced_tend, has ended. The granting thread. */
+void kvt_replaced_done(struct kvt_objects *o, const struct kvt_completion *done);
+void kvt_replaced_tend(struct kvt_objects *o);
 
 /* --- objects_admin.c --- */
 

@@ -23,6 +23,9 @@
 #define PUTS_MOST 1024 /* under way */
 #define TRIES     8    /* to get hold of a key that others fill */
 
+#define SETTLE_NS      1000000000u  /* between two looks at places that are kept */
+#define SETTLE_WAIT_NS 30000000000u /* for a drain */
+
 struct kvt_object_put {
 	struct kvt_object_put *next, *prev; /* of the stripe, while direct */
 	struct kvt_key key;
@@ -281,8 +284,37 @@ static enum kvt_status clear_key(
 	kvt_puts_usurp(stripe, key);
 	status = kvt_erase_begin(o->cache, key, 1, UINT64_MAX, slot, &op);
 	if (status != KVT_OK)
-		kvt_doomed_remove(o->doomed, slot);
+		kvt_doomed_drop(o->doomed, slot);
 	return status;
+}
+
+/* The granting thread. Places that were kept because an erase was not durable are free once all tiers are
+ * there and what they were told is. */
+void kvt_replaced_tend(struct kvt_objects *o)
+{
+	int64_t now_ns = kvt_now(o->surroundings);
+	uint64_t kept = kvt_doomed_kept(o->doomed), op;
+
+	if (kept == 0 || o->settling || now_ns < o->settle_ns)
+		return;
+	o->settle_ns = now_ns + SETTLE_NS;
+	if (kvt_object_no_tier_is(o, KVT_TIER_BROKEN))
+		o->settling = kvt_drain_begin(o->cache, SETTLE_WAIT_NS, kept, &op) == KVT_OK;
+}
+
+void kvt_replaced_done(struct kvt_objects *o, const struct kvt_completion *done)
+{
+	bool durable = done->status == KVT_OK;
+
+	if (done->kind == KVT_OP_DRAIN) {
+		o->settling = false;
+		if (durable)
+			kvt_doomed_settled(o->doomed, done->user);
+	} else if (durable) {
+		kvt_doomed_remove(o->doomed, (uint32_t)done->user);
+	} else {
+		kvt_doomed_keep(o->doomed, (uint32_t)done->user);
+	}
 }
 
 /* A place under the key; usurps the put that has it. */

@@ -63,7 +63,8 @@ static void refuse_put(struct kvt_conn *conn, enum kvt_status status)
 		snprintf(retry, sizeof(retry), "Retry-After: %u\r\n", quiet > 0 ? quiet : 1);
 		kvt_conn_refuse(conn, 503, retry, "%s",
 			quiet > 0 ? "leases of the daemon before its restart may still be read"
-				  : "too many PUTs are under way");
+				  : "too many PUTs are under way, or too many replaced "
+				    "objects wait until their erase is durable");
 		return;
 	case KVT_EINVAL:
 		kvt_conn_refuse(conn, 400, NULL,

@@ -393,6 +393,56 @@ START_TEST(what_was_being_replaced_is_kept_in_mind_until_the_store_is_free)
 }
 END_TEST
 
+/* Bytes of 4 KiB under key number `i`, other ones each time; as a daemon that is asked again. */
+static enum kvt_status put_small(uint64_t i, uint64_t seed)
+{
+	char key[16];
+
+	snprintf(key, sizeof(key), "k%d", (int)i);
+	return put(&bed, "b", key, seed, 4096, NULL);
+}
+
+/* Each erase of an object that was replaced ends without being durable while another daemon owns the store. */
+START_TEST(places_of_replaced_objects_are_bounded_and_free_again)
+{
+	static struct bed owner;
+	uint64_t seed = 1, taken = 0;
+	enum kvt_status status;
+
+	bed_init(&bed, 32 * MIB);
+	use_store(&bed);
+	bed.cache.nvme_lock_wait_ns = 0;
+	bed.cache.breaker_open_ns = SECOND / 50;
+	bed_init(&owner, 4 * MIB);
+	owner.cache = bed.cache;
+	bed_open(&owner);
+	bed_open(&bed);
+	for (int i = 0; i < 1500; i++) { /* of one key, one place is kept */
+		for (int tries = 0; (status = put_small(0, seed++)) == KVT_BUSY && tries < 5000; tries++)
+			usleep(1000); /* erases that are under way have theirs */
+		ck_assert_int_eq(status, KVT_OK);
+	}
+	do { /* one for each key */
+		ck_assert_int_eq(put_small(++taken, seed++), KVT_OK);
+		status = put_small(taken, seed++);
+	} while (status == KVT_OK);
+	ck_assert_int_eq(status, KVT_BUSY);
+	ck_assert_uint_gt(taken, 900);
+	bed_close(&owner);
+	for (int64_t until = now() + 60 * (int64_t)SECOND; status != KVT_OK && now() < until; usleep(10000))
+		status = put_small(taken, seed++);
+	ck_assert_int_eq(status, KVT_OK);
+	for (uint64_t i = 1; i <= 1200; i++) {
+		while ((status = put_small(i, seed++)) == KVT_BUSY)
+			usleep(1000);
+		ck_assert_int_eq(status, KVT_OK);
+	}
+	bed_close(&bed);
+	bed_clear(&owner);
+	bed_clear(&bed);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *cases = tcase_create("restart");
@@ -404,5 +454,6 @@ int main(void)
 	tcase_add_test(cases, killed_again_and_again_under_clients_that_read);
 	tcase_add_test(cases, what_was_replaced_does_not_come_back);
 	tcase_add_test(cases, what_was_being_replaced_is_kept_in_mind_until_the_store_is_free);
+	tcase_add_test(cases, places_of_replaced_objects_are_bounded_and_free_again);
 	return run_tcase("cache/daemon/restart", cases);
 }
