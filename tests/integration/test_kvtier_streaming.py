@@ -1,9 +1,8 @@
-"""A prompt that is longer than memory: loaded whole from NVMe, and more than half of what others use stays in memory.
+"""A prompt that is longer than memory: loaded whole, and more than half of what others use stays in memory.
 
 KVTIER_STREAM_SCALE=4 takes an L1 of 64 MiB and a prompt of 512 MiB in chunks of 1 MiB.
 """
 
-import contextlib
 import ctypes
 import hashlib
 import json
@@ -15,6 +14,7 @@ import types
 
 import pytest
 
+from rig.kvtier_paged import PlainCache
 from rig.router import BUILD
 from rig.wait import until
 
@@ -32,46 +32,17 @@ HOT, HOT_BLOCK = 64, PROMPT  # chunks, and the block that they are stored from
 S = 10**9
 
 
-class Paged:
-    """A paged cache of plain memory, one block a chunk. Copies into it wait while `go` is not set."""
+class Paged(PlainCache):
+    """One block a chunk. Copies into it wait while `go` is not set."""
 
     def __init__(self):
-        self.memory = ctypes.create_string_buffer(CHUNK * (PROMPT + 1))
+        super().__init__(ctypes.create_string_buffer(CHUNK * (PROMPT + 1)), CHUNK)
         self.go = threading.Event()
         self.go.set()
 
-    def at(self, block):
-        return ctypes.addressof(self.memory) + block * CHUNK
-
-    def chunk_bytes(self, blocks):
-        return blocks * CHUNK
-
-    def new_stream(self):
-        return None
-
-    def on_stream(self, stream):
-        return contextlib.nullcontext()
-
-    def mark(self, timing=False):
-        return None
-
-    def gather(self, block_ids, room, after):
-        at = self.at(block_ids[0])
-        for address, size in room:
-            ctypes.memmove(address, at, size)
-            at += size
-        return True
-
     def scatter(self, block_ids, skip, count, room, after):
         assert self.go.wait(10)
-        at = self.at(block_ids[0])
-        for address, size in room:
-            ctypes.memmove(at, address, size)
-            at += size
-        return lambda: True
-
-    def close(self):
-        pass
+        return super().scatter(block_ids, skip, count, room, after)
 
 
 def name(text):

@@ -2,12 +2,12 @@
 what left a window is the null block, and a plan and a rank of the connector over it."""
 
 import collections
-import contextlib
 import ctypes
 import hashlib
 import logging
 import types
 
+from rig.kvtier_paged import PlainCache
 from rig.kvtier_plan import BLOCK, output_of
 from rig.wait import until
 
@@ -90,50 +90,15 @@ class Manager:
         del self.tables[request_id]
 
 
-class Memory:
+class Memory(PlainCache):
     """One group's tensor. All groups have the same memory, as in vLLM: a block is one group's at a time."""
 
     def __init__(self, memory, count, before_gather=lambda: True):
-        self.memory, self.block_count, self.before_gather = memory, count, before_gather
-        self.device = types.SimpleNamespace(type="cpu")
-
-    def at(self, block):
-        return ctypes.addressof(self.memory) + block * BLOCK_BYTES
-
-    def read(self, block):
-        return ctypes.string_at(self.at(block), BLOCK_BYTES)
-
-    def chunk_bytes(self, blocks):
-        return blocks * BLOCK_BYTES
-
-    def new_stream(self):
-        return None
-
-    def on_stream(self, stream):
-        return contextlib.nullcontext()
-
-    def mark(self, timing=False):
-        return None
+        super().__init__(memory, BLOCK_BYTES)
+        self.block_count, self.before_gather = count, before_gather
 
     def gather(self, block_ids, room, after):
-        if not self.before_gather():
-            return False
-        data, at = b"".join(self.read(b) for b in block_ids), 0
-        assert sum(size for _, size in room) == len(data)
-        for address, size in room:
-            ctypes.memmove(address, data[at : at + size], size)
-            at += size
-        return True
-
-    def scatter(self, block_ids, skip, count, room, after):
-        data = b"".join(ctypes.string_at(address, size) for address, size in room)
-        assert len(data) == count * BLOCK_BYTES and skip + len(block_ids) <= count
-        for index, block in enumerate(block_ids):
-            ctypes.memmove(self.at(block), data[(skip + index) * BLOCK_BYTES :], BLOCK_BYTES)
-        return lambda: True
-
-    def close(self):
-        pass
+        return self.before_gather() and super().gather(block_ids, room, after)
 
 
 def content(group, digest):

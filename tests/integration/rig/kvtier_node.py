@@ -10,28 +10,20 @@ pinned, and when it is started again after a kill they must be there.
 
 import collections
 import ctypes
-import hashlib
 import json
+import pathlib
 import random
-import select
 import signal
 import sys
 import time
 
-CHUNKS = 4  # of a prompt
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from rig.kvtier_chunks import CHUNKS, SECOND, Waits, chunks_of, data_of, keys_of, store_chain  # noqa: E402
+
 OWN = 2  # prompts
-SECOND = 10**9
 LEASES = 4  # held at once
 PAUSE = 0.002  # between requests: the machine has other work
-
-
-def key_of(prompt, index):
-    return hashlib.sha256(f"{prompt}/{index}".encode()).digest()
-
-
-def data_of(key):
-    size = 8192 + int.from_bytes(key[:2], "big") % 49152
-    return (hashlib.sha256(key).digest() * (size // 32 + 1))[:size]
 
 
 class Node:
@@ -44,9 +36,8 @@ class Node:
         self.ended, self.held = False, collections.deque()
         self.cache = library.Cache([json.dumps(config)])
         assert not self.cache.mistakes, self.cache.mistakes
-        self.poll = select.poll()
-        self.poll.register(self.cache.eventfd(), select.POLLIN)
-        self.own = [[key_of(f"own {number} {i}", j) for j in range(CHUNKS)] for i in range(OWN)]
+        self.waits = Waits(library, self.cache)
+        self.own = [keys_of(f"own {number} {i}") for i in range(OWN)]
 
     def metric(self, name, tier):
         for line in self.cache.metrics().splitlines():
@@ -54,53 +45,19 @@ class Node:
                 return float(line.split()[1])
         return 0
 
-    def wait(self, op):
-        """(status, count) of what was begun."""
-        while op is not None:
-            self.poll.poll(1000)
-            for found, _, _, status, count in self.cache.poll():
-                if found == op:
-                    return status, count
-        return self.library.BUSY, 0
-
     def put(self, keys, before):
         """Those of a chain that are missing."""
-        library = self.library
-        for index in range(before, len(keys)):
-            data = data_of(keys[index])
-            item = library.Item(size=ctypes.sizeof(library.Item), tokens=256, bytes=len(data))
-            item.key.bytes[:] = keys[index]
-            if index:
-                parent = library.Key()
-                parent.bytes[:] = keys[index - 1]
-                item.parent = ctypes.pointer(parent)
-            status, reservation, rooms = self.cache.reserve([item])
-            if reservation is None:
-                if status != library.EXISTS:
-                    return
-                continue
-            at = 0
-            for address, size in rooms[0]:
-                ctypes.memmove(address, data[at : at + size], size)
-                at += size
-            assert self.cache.commit(reservation, 1)
-            self.count["puts"] += 1
+        self.count["puts"] += store_chain(self.library, self.cache, keys, before)
 
     def check(self, lease, keys):
-        for index in range(lease.contents.count):
-            view = lease.contents.views[index]
-            parts = lease.contents.segments[view.first_segment : view.first_segment + view.segment_count]
-            data = b"".join(ctypes.string_at(part.base, part.bytes) for part in parts)
-            self.count["wrong"] += data != data_of(keys[index])
-            self.count[self.library.TIER_NAMES[view.tier]] += 1
+        for key, (tier, data) in zip(keys, chunks_of(lease), strict=False):
+            self.count["wrong"] += data != data_of(key)
+            self.count[self.library.TIER_NAMES[tier]] += 1
             self.count["bytes"] += len(data)
 
     def get(self, keys):
         """As an engine does: asks all tiers, gets, and computes the rest. How many chunks there were."""
-        self.wait(self.cache.find_begin(keys, SECOND, 1))
-        op = self.cache.get_begin(keys, 5 * SECOND, 2)
-        self.wait(op)
-        lease, got = self.cache.take(op), 0
+        lease, got = self.waits.get(keys), 0
         if lease is not None:
             got = lease.contents.count
             self.check(lease, keys)
@@ -133,7 +90,7 @@ class Node:
 
     def turn(self):
         prompt = int(self.prompts * self.rng.random() ** 2)
-        keys = [key_of(prompt, index) for index in range(CHUNKS)]
+        keys = keys_of(prompt)
         got = self.get(keys)
         self.count["chunks"] += CHUNKS
         self.count["hits"] += got

@@ -7,9 +7,13 @@ CONFIG is JSON; a tenant may be there already. Says "ready", then answers each l
 stores these, "lease TENANT" and "check" hold chunks of a tenant and compare them.
 """
 
-import ctypes
 import hashlib
+import pathlib
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from rig.kvtier_chunks import chunks_of, store  # noqa: E402
 
 CHUNKS, SIZE = 8, 100_000
 
@@ -43,17 +47,7 @@ class Owner:
     def put_all(self, tenant, chunks):
         library = self.library
         for key, data in chunks:
-            item = library.Item(size=ctypes.sizeof(library.Item), tokens=256, bytes=len(data))
-            item.key.bytes[:] = key
-            item.tenant.bytes[:] = library.tenant_of(tenant)
-            _, reservation, rooms = self.cache.reserve([item])
-            if reservation is None:
-                continue  # it is there
-            at = 0
-            for address, size in rooms[0]:
-                ctypes.memmove(address, data[at : at + size], size)
-                at += size
-            assert self.cache.commit(reservation, 1)
+            store(library, self.cache, key, data, tenant=library.tenant_of(tenant))
         assert self.cache.lib.kvt_drain(self.cache.handle, 10**10) == library.OK
 
     def hits(self, tenant):
@@ -70,10 +64,7 @@ class Owner:
         return self.lease.contents.count
 
     def check(self):
-        for index in range(self.lease.contents.count):
-            view = self.lease.contents.views[index]
-            parts = self.lease.contents.segments[view.first_segment : view.first_segment + view.segment_count]
-            data = b"".join(ctypes.string_at(part.base, part.bytes) for part in parts)
+        for index, (_, data) in enumerate(chunks_of(self.lease)):
             assert data == data_of(self.held, index)
         self.cache.release(self.lease)
         return "right"

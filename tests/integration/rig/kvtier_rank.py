@@ -5,7 +5,6 @@
 Reads one JSON command a line and answers each by one line. LATE_S: before each answer to the scheduler.
 """
 
-import contextlib
 import ctypes
 import hashlib
 import json
@@ -16,49 +15,16 @@ import sys
 import time
 import types
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from rig.kvtier_paged import PlainCache  # noqa: E402
+
 BLOCK_BYTES, BLOCKS = 4096, 256
 
 
-class Paged:
-    """What rank.py needs of layout.PagedCache."""
-
-    device = types.SimpleNamespace(type="cpu")
-
+class Paged(PlainCache):
     def __init__(self):
-        self.memory = ctypes.create_string_buffer(BLOCK_BYTES * BLOCKS)
-
-    def at(self, block):
-        return ctypes.addressof(self.memory) + block * BLOCK_BYTES
-
-    def chunk_bytes(self, blocks):
-        return blocks * BLOCK_BYTES
-
-    def new_stream(self):
-        return None
-
-    def on_stream(self, stream):
-        return contextlib.nullcontext()
-
-    def mark(self, timing=False):
-        return None
-
-    def gather(self, block_ids, room, after):
-        data = b"".join(ctypes.string_at(self.at(b), BLOCK_BYTES) for b in block_ids)
-        at = 0
-        for address, size in room:
-            ctypes.memmove(address, data[at : at + size], size)
-            at += size
-        return True
-
-    def scatter(self, block_ids, skip, count, room, after):
-        data = b"".join(ctypes.string_at(address, size) for address, size in room)
-        for index, block in enumerate(block_ids):
-            begin = (skip + index) * BLOCK_BYTES
-            ctypes.memmove(self.at(block), data[begin : begin + BLOCK_BYTES], BLOCK_BYTES)
-        return lambda: True
-
-    def close(self):
-        pass
+        super().__init__(ctypes.create_string_buffer(BLOCK_BYTES * BLOCKS), BLOCK_BYTES)
 
 
 def content(rank, token):

@@ -12,30 +12,18 @@ CONFIG is JSON. Says "ready", then answers each line by one of JSON:
 """
 
 import collections
-import ctypes
-import hashlib
 import json
+import pathlib
 import random
 import re
-import select
 import sys
 import time
 
-CHUNKS = 4  # of a prompt
-SECOND = 10**9
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
+from rig.kvtier_chunks import CHUNKS, SECOND, Waits, chunks_of, data_of, keys_of, store_chain  # noqa: E402
 
-def key_of(prompt, index):
-    return hashlib.sha256(f"{prompt}/{index}".encode()).digest()
-
-
-def data_of(key):
-    size = 8192 + int.from_bytes(key[:2], "big") % 49152
-    return (hashlib.sha256(key).digest() * (size // 32 + 1))[:size]
-
-
-def keys_of(prompt):
-    return [key_of(prompt, index) for index in range(CHUNKS)]
+__all__ = ["CHUNKS"]
 
 
 class Engine:
@@ -45,51 +33,20 @@ class Engine:
         self.library = library
         self.cache = library.Cache([config])
         assert not self.cache.mistakes, self.cache.mistakes
-        self.waits = select.poll()
-        self.waits.register(self.cache.eventfd(), select.POLLIN)
-
-    def wait(self, op):
-        while op is not None:
-            self.waits.poll(1000)
-            if op in [done for done, *_ in self.cache.poll()]:
-                return
+        self.waits = Waits(library, self.cache)
 
     def put_one(self, prompt):
-        library, keys, count = self.library, keys_of(prompt), 0
-        for index, key in enumerate(keys):
-            data = data_of(key)
-            item = library.Item(size=ctypes.sizeof(library.Item), tokens=256, bytes=len(data))
-            item.key.bytes[:] = key
-            if index:
-                parent = library.Key()
-                parent.bytes[:] = keys[index - 1]
-                item.parent = ctypes.pointer(parent)
-            _, reservation, rooms = self.cache.reserve([item])
-            if reservation is None:
-                continue
-            at = 0
-            for address, size in rooms[0]:
-                ctypes.memmove(address, data[at : at + size], size)
-                at += size
-            assert self.cache.commit(reservation, 1)
-            count += 1
-        return count
+        return store_chain(self.library, self.cache, keys_of(prompt))
 
     def get_one(self, prompt, count):
         keys = keys_of(prompt)
-        self.wait(self.cache.find_begin(keys, SECOND, 1))
-        op = self.cache.get_begin(keys, 5 * SECOND, 2)
-        self.wait(op)
-        lease = self.cache.take(op)
+        lease = self.waits.get(keys)
         if lease is None:
             return
-        for index in range(lease.contents.count):
-            view = lease.contents.views[index]
-            parts = lease.contents.segments[view.first_segment : view.first_segment + view.segment_count]
-            data = b"".join(ctypes.string_at(part.base, part.bytes) for part in parts)
+        for key, (tier, data) in zip(keys, chunks_of(lease), strict=False):
             count["got"] += 1
-            count["wrong"] += data != data_of(keys[index])
-            count[self.library.TIER_NAMES[view.tier]] += 1
+            count["wrong"] += data != data_of(key)
+            count[self.library.TIER_NAMES[tier]] += 1
         self.cache.release(lease)
 
     def put(self, *prompts):
