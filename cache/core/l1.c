@@ -264,6 +264,11 @@ size_t kvt_l1_pass(struct kvt_l1 *l1, const uint32_t *entries, size_t n)
 	return kvt_index_pass(l1->index, entries, n);
 }
 
+bool kvt_l1_pass_leaf(struct kvt_l1 *l1, const struct kvt_key *key)
+{
+	return kvt_index_pass_leaf(l1->index, key);
+}
+
 uint32_t kvt_l1_segments(struct kvt_l1 *l1, uint32_t entry, struct kvt_segment *out)
 {
 	struct kvt_entry_info info;

@@ -73,6 +73,19 @@ static bool goes_down(struct kvt *k)
 	return false;
 }
 
+/* A chain that is longer than L1 goes through the room of its last chunk, once that is stored below. */
+static bool passes(struct kvt *k, const struct kvt_item *item)
+{
+	bool stored;
+
+	if (item->parent == NULL)
+		return false;
+	pthread_mutex_lock(&k->lock);
+	stored = kvt_stores_are_over(k, item->parent);
+	pthread_mutex_unlock(&k->lock);
+	return stored && kvt_l1_pass_leaf(k->l1, item->parent);
+}
+
 static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, uint32_t size,
 	struct kvt_segment *segments, struct put *put)
 {
@@ -83,6 +96,8 @@ static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, 
 	if (!item_read(given, size, &whole))
 		return KVT_EINVAL;
 	status = kvt_l1_reserve(k->l1, item, false, &put->entry);
+	if (status == KVT_FULL && passes(k, item))
+		status = kvt_l1_reserve(k->l1, item, false, &put->entry);
 	if (status != KVT_OK) {
 		put->entry = KVT_NO_ENTRY;
 		kvt_count(&k->counters.put_exists, status == KVT_EXISTS);

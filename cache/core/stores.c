@@ -168,6 +168,16 @@ void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
 	}
 }
 
+bool kvt_stores_are_over(struct kvt *k, const struct kvt_key *key)
+{
+	if (kvt_keyed_find(&k->stores.by_key, key) != NULL)
+		return false;
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].tier != NULL && has_it(k, &k->lower[i], key))
+			return true;
+	return false;
+}
+
 /* --- written, but erased meanwhile -------------------------------------------------------------- */
 
 /* The tier refused to erase: once more, later. The tomb stays. */

@@ -14,6 +14,9 @@
 void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo);
 void kvt_cargo_leave(struct kvt_cargo *cargo); /* NULL is allowed */
 
+/* A tier has it, and no store of it waits or is under way. */
+bool kvt_stores_are_over(struct kvt *k, const struct kvt_key *key);
+
 void kvt_stores_pump(struct kvt *k);
 /* Stores of these chunks leave nothing behind. keys NULL: of a tenant; that NULL too: of all. */
 void kvt_stores_erase(

@@ -105,6 +105,9 @@ bool kvt_index_evict(struct kvt_index *x);
  * those that are pinned or that others hold too. Returns how many. */
 size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n);
 
+/* An entry without children that nothing holds leaves as if evicted. False: there is none, or it may not. */
+bool kvt_index_pass_leaf(struct kvt_index *x, const struct kvt_key *key);
+
 /* Erasing: LIVE or FILLING -> GOING, at once invisible. Children stay (they are unreachable through
  * their chain until the parent comes back). Return how many. */
 size_t kvt_index_erase(struct kvt_index *x, const struct kvt_key *keys, size_t n);

@@ -279,6 +279,19 @@ size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n)
 	return count;
 }
 
+bool kvt_index_pass_leaf(struct kvt_index *x, const struct kvt_key *key)
+{
+	uint32_t number;
+	bool left;
+
+	kvt_index_lock(x);
+	number = kvt_index_find(x, key);
+	left = number != KVT_NO_ENTRY && may_go(x, number) &&
+	       kvt_index_leave(x, number, KVT_LEAVE_EVICTED);
+	kvt_index_unlock(x);
+	return left;
+}
+
 /* --- erasing --- */
 
 size_t kvt_index_erase(struct kvt_index *x, const struct kvt_key *keys, size_t n)

@@ -1,4 +1,4 @@
-"""A prompt that is longer than memory: loaded whole, and more than half of what others use stays in memory.
+"""A prompt that is longer than memory: stored and loaded whole, and more than half of what others use stays in memory.
 
 KVTIER_STREAM_SCALE=4 takes an L1 of 64 MiB and a prompt of 512 MiB in chunks of 1 MiB.
 """
@@ -140,4 +140,20 @@ def test_loads_that_wait_end_with_a_reset(tmp_path, stored):
     assert len(received) == 13 and set(range(480)) <= failed
     assert asked.count(1) == 1  # that of the load after it
     assert one.room_taken == 0 and not one.waiting
+    one.close()
+
+
+def test_a_prompt_longer_than_memory_is_stored_whole(tmp_path):
+    """Once memory was full of its beginning, all that followed was refused."""
+    names = [name(f"long {n}") for n in range(PROMPT)]
+    one = rank_over(tmp_path, MEMORY)
+    for number in range(PROMPT):
+        ctypes.memmove(one.paged.at(number), content(number), CHUNK)
+    put(one, "long", names, lambda at: at, True)
+    counts = one.take_counters()
+    assert counts.get("stored_chunks") == PROMPT and "refused_chunks" not in counts, counts
+    assert one.cache.lookup([one._key(each) for each in names])[0] == PROMPT
+    one.load(Load("get", [LoadChunk(each, 1, 0, [n]) for n, each in enumerate(names)]))
+    until(lambda: one.loads_open == 0, 60, "the load is over")
+    assert one.take_received() == ({"get"}, set())
     one.close()

@@ -92,6 +92,8 @@ class Rank:
     MANY_OPS = 512  # under way, half of control.ops: beyond, each load has one part, so that new ones find room
     MEASURE_S = 1.0
     LISTEN_S = 0.2  # events of the tiers come without a sign
+    ROOM_S = 0.2  # memory may be full of what a tier is still writing, before a store is refused
+    ROOM_PAUSE_S = 0.004  # between two looks for room
 
     def __init__(self, cache, paged, key_parts, path, load_timeout_s, log, fetch_when_slower=False):
         """key_parts: a library.KeyParts without its chain id; path: of the socket."""
@@ -131,6 +133,8 @@ class Rank:
         self.paged_in_groups = hasattr(paged, "parts")
         self.most_copies = max(1, self.MOST_COPIES // paged.caches) if self.paged_in_groups else self.MOST_COPIES
         self.worth = Worth(fetch_when_slower)
+        self.full_since = None  # no store has found room since then
+        self.pausing = False  # the first store waits for room
         self.stream = paged.new_stream()
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.selector = selectors.DefaultSelector()
@@ -264,8 +268,10 @@ class Rank:
 
     def _turn(self):
         with self.lock:
-            busy, stopping = bool(self.loads or self.stores), self.stopping
-        for key, _ in self.selector.select(0 if busy else self._patience_s()):
+            busy, stopping = bool(self.loads or (self.stores and not self.pausing)), self.stopping
+            pausing = self.pausing and bool(self.stores)
+        patience_s = self.ROOM_PAUSE_S if pausing else self._patience_s()
+        for key, _ in self.selector.select(0 if busy else patience_s):
             if key.fd == self.wake_fd:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self.wake_fd)
@@ -584,15 +590,20 @@ class Rank:
                 return
             store, after = self.stores.popleft()
             self.copying, self.spoiled = store.request, False
+        self.pausing = False
         try:
             if self._is_old(store.epoch):
                 self._count("refused_chunks")
             else:
-                self._put(store, after)
+                self.pausing = not self._put(store, after)
         finally:
             with self.lock:
                 self.copying = None
-                self._closed(store)
+                if self.pausing and not self.spoiled:
+                    self.stores.appendleft((store, after))
+                else:
+                    self.counters["refused_chunks"] += self.pausing
+                    self._closed(store)
 
     def _closed(self, store):
         """Under lock."""
@@ -603,8 +614,18 @@ class Rank:
             del self.stores_open[store.request]
             self.reported.notify_all()
 
+    def _waits_for_room(self, status):
+        """Is a store that was refused with this status to be tried again? A chain that is longer than memory goes
+        through it as fast as a tier takes it."""
+        now = time.monotonic()
+        if status != library.FULL:
+            return False
+        if self.full_since is None:
+            self.full_since = now
+        return now - self.full_since < self.ROOM_S
+
     def _put(self, store, after):
-        self._count("stores")
+        """False: there is no room yet."""
         part = self._part(store)
         size = part.chunk_bytes(store.count or len(store.block_ids))
         if store.part == ENDS:
@@ -613,10 +634,13 @@ class Rank:
             self.chunk_bytes = size
         item = work.item_of(store, self._key, size)
         status, reservation, rooms = self.cache.reserve([item])
+        if reservation is None and self._waits_for_room(status):
+            return False
+        self._count("stores")
         if reservation is None:
             self._count("existing_chunks" if status == library.EXISTS else "refused_chunks")
-            return
-        ready = 0
+            return True
+        self.full_since, ready = None, 0
         try:
             with self.paged.on_stream(self.stream):
                 copied = part.gather(store.block_ids, rooms[0], after)
@@ -629,6 +653,7 @@ class Rank:
                 self._count("stored_chunks")
             else:
                 self.cache.abort(reservation)
+        return True
 
     # end
 

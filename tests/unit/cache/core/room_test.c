@@ -147,6 +147,53 @@ START_TEST(a_chain_longer_than_l1_passes_through)
 }
 END_TEST
 
+static size_t hits_of_chain(uint32_t n)
+{
+	struct kvt_key keys[5 * L1_CHUNKS];
+	struct kvt_lookup found;
+
+	keys_of(1, n, keys);
+	ck_assert_int_eq(kvt_lookup(rig.k, keys, n, KVT_ALL_TIERS, NULL, &found), KVT_OK);
+	return found.hits;
+}
+
+/* Its end goes through the room of what is stored already, so that all of it reaches the tier. */
+START_TEST(a_put_chain_longer_than_l1_passes_through)
+{
+	const uint32_t chunks = 5 * L1_CHUNKS;
+
+	for (uint32_t i = 0; i < chunks; i++) {
+		ck_assert_int_eq(rig_put(&rig, 1, i), KVT_OK);
+		rig_settle(&rig);
+	}
+	for (uint32_t i = 0; i < chunks; i++) {
+		struct kvt_key key = key_of(1, i);
+
+		ck_assert_msg(fake_has(fake_tier(), &key), "chunk %u", i);
+	}
+	ck_assert_uint_eq(hits_of_chain(chunks), chunks);
+}
+END_TEST
+
+/* What is not stored yet is not given up for what comes after it; there is room once it is. */
+START_TEST(a_put_chain_waits_for_the_tier)
+{
+	uint32_t n = 0;
+
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	while (rig_put(&rig, 1, n) == KVT_OK)
+		n++;
+	ck_assert_uint_ge(n, L1_CHUNKS * 3 / 4);
+	rig_settle(&rig);
+	ck_assert_int_eq(rig_put(&rig, 1, n), KVT_FULL);
+	ck_assert_uint_eq(hits_of_chain(n), n);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+	rig_settle(&rig);
+	ck_assert_int_eq(rig_put(&rig, 1, n), KVT_OK);
+	ck_assert_uint_eq(hits_of_chain(n + 1), n + 1);
+}
+END_TEST
+
 START_TEST(what_others_want_does_not_pass)
 {
 	struct kvt_key keys[5];
@@ -200,6 +247,8 @@ int main(void)
 	tcase_add_test(tc, a_chain_makes_room_from_its_end);
 	tcase_add_test(tc, a_load_that_cannot_fit_evicts_nothing);
 	tcase_add_test(tc, a_chain_longer_than_l1_passes_through);
+	tcase_add_test(tc, a_put_chain_longer_than_l1_passes_through);
+	tcase_add_test(tc, a_put_chain_waits_for_the_tier);
 	tcase_add_test(tc, what_others_want_does_not_pass);
 	tcase_add_test(tc, a_prefetch_takes_an_eighth);
 	return run_tcase("cache/core room", tc);
