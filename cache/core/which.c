@@ -6,8 +6,8 @@
  * one that knows it decides for all. A key with a tenant that none knows, and that a shared tier does not
  * answer for, is left and makes the erase fail: it may be there.
  *
- * Of a key the ends are erased, too (kvt_key_ends): bytes of the same tokens, whose key no caller who
- * knows the chunk's would think of.
+ * Of a key the ends are erased, too (kvt_key_ends): a second object with bytes of the same tokens, of which a
+ * caller that knows the chunk's key need not know.
  */
 #include <stdlib.h>
 

@@ -45,7 +45,7 @@ void kvt_doomed_keep(struct kvt_doomed *d, uint32_t slot);
 
 /* A number that grows with each place that is kept; 0: none is kept now. */
 uint64_t kvt_doomed_kept(struct kvt_doomed *d);
-/* What the tiers were told until kvt_doomed_kept() said `until` is durable: those places are free. */
+/* All erases up to the number `until` of kvt_doomed_kept() are durable: their places are free. */
 void kvt_doomed_settled(struct kvt_doomed *d, uint64_t until);
 
 #endif

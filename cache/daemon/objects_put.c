@@ -289,7 +289,7 @@ static enum kvt_status clear_key(
 }
 
 /* The granting thread. Places that were kept because an erase was not durable are free once all tiers are
- * there and what they were told is. */
+ * there and have been drained. */
 void kvt_replaced_tend(struct kvt_objects *o)
 {
 	int64_t now_ns = kvt_now(o->surroundings);
