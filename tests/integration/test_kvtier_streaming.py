@@ -53,11 +53,11 @@ def content(number):
     return hashlib.sha256(str(number).encode()).digest() * (CHUNK // 32)
 
 
-def rank_over(tmp_path, memory):
+def rank_over(tmp_path, memory, store=True):
     os.environ["KVTIER_LIBRARY"] = str(BUILD / "cache" / "core" / "libkvtier.so.1")
     text = json.dumps({
         "fingerprint": "cd" * 32, "l1": {"capacity": memory}, "control": {"ops": 64},
-        "nvme": {"path": str(tmp_path / "store"), "capacity": 4 * PROMPT * CHUNK},
+        "nvme": {"path": str(tmp_path / "store") if store else "", "capacity": 4 * PROMPT * CHUNK},
     })  # fmt: skip
     parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
     log = types.SimpleNamespace(info=print, exception=print)
@@ -156,4 +156,16 @@ def test_a_prompt_longer_than_memory_is_stored_whole(tmp_path):
     one.load(Load("get", [LoadChunk(each, 1, 0, [n]) for n, each in enumerate(names)]))
     until(lambda: one.loads_open == 0, 60, "the load is over")
     assert one.take_received() == ({"get"}, set())
+    one.close()
+
+
+def test_without_a_tier_the_beginning_of_a_long_prompt_stays(tmp_path):
+    """One chunk found no room, and those after it, which no lookup reached, took that of the beginning."""
+    names = [name(f"long {n}") for n in range(PROMPT)]
+    one = rank_over(tmp_path, MEMORY, store=False)
+    put(one, "long", names, lambda at: 0, True)
+    counts = one.take_counters()
+    there = one.cache.lookup([one._key(each) for each in names])[0]
+    print(f"{there} of {PROMPT} chunks are there, {counts}")
+    assert there >= MEMORY // CHUNK * 3 // 4 and counts["refused_chunks"] == PROMPT - there
     one.close()
