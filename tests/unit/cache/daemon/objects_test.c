@@ -275,7 +275,7 @@ START_TEST(a_leased_object_keeps_its_place)
 
 	begin(4 * MIB);
 	ck_assert_int_eq(put(&bed, "b", "kept", 77, MIB, NULL), KVT_OK);
-	ck_assert_int_eq(lease(&bed, "b", "kept", 0, 10 * SECOND, &l), KVT_OK);
+	ck_assert_int_eq(lease(&bed, "b", "kept", 0, 30 * SECOND, &l), KVT_OK);
 	for (uint64_t i = 0; i < 40; i++) { /* ten times the segment */
 		snprintf(key, sizeof(key), "k%d", (int)i);
 		ck_assert_int_eq(put(&bed, "b", key, i, MIB, NULL), KVT_OK);
