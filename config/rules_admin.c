@@ -1,7 +1,7 @@
 /*
  * rules_admin.c - what must hold for the admin address.
  *
- * It changes workers and shows what they do, so other hosts may use it with a key alone, or only those of its
+ * It changes workers and shows what they do, so other hosts may use it with a key or a certificate alone, or only those of its
  * paths that the configuration opens to them by name. And what must hold for proxies in front.
  */
 #include <netinet/in.h>
@@ -36,6 +36,7 @@ void kvw_rules_check_admin(struct kvw_build *build)
 	const struct kvw_met *listen = &build->met[KVW_KEY_admin_listen];
 	const struct kvw_met *keys = &build->met[KVW_KEY_admin_keys_file];
 	const struct kvw_met *open = &build->met[KVW_KEY_admin_open];
+	const struct kvw_met *authorities = &build->met[KVW_KEY_admin_tls_client_ca];
 	struct kvw_address address;
 
 	if (keys->valid && build->met[KVW_KEY_auth_keys_file].valid && config->admin_keys_file[0] != '\0' &&
@@ -43,16 +44,18 @@ void kvw_rules_check_admin(struct kvw_build *build)
 		kvw_report_mistake(build->walk.report, keys->place, kvw_keys[KVW_KEY_admin_keys_file].path,
 			"found the file that `auth.keys_file` names, expected another one: clients' keys would "
 			"open the admin address");
-	if (!listen->valid || !keys->valid || !open->valid || config->admin_keys_file[0] != '\0' ||
+	if (!listen->valid || !keys->valid || !open->valid || !authorities->valid ||
+		config->admin_keys_file[0] != '\0' || config->admin_tls_client_ca[0] != '\0' ||
 		config->admin_open.count > 0 ||
 		kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
 		is_of_this_host(address.host))
 		return;
 	kvw_report_mistake(build->walk.report, listen->place, kvw_keys[KVW_KEY_admin_listen].path,
 		"found `%s`, which other hosts reach, expected one of this host such as `127.0.0.1:%u`, or "
-		"`admin.keys_file`, or `admin.open` with the paths that need no key, such as `[/metrics]`%s",
+		"`admin.keys_file`, or `admin.tls.client_ca`, or `admin.open` with the paths that need no key, such as "
+		"`[/metrics]`%s",
 		config->admin_listen, address.port,
-		listen->place.flag != NULL ? " (both are keys of a file, `-c FILE`)" : "");
+		listen->place.flag != NULL ? " (these are keys of a file, `-c FILE`)" : "");
 }
 
 void kvw_rules_check_proxies(struct kvw_build *build)

@@ -132,11 +132,11 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 	return KVW_OK;
 }
 
-/* An entry of tls.certificates: a file, or a folder with a file for each. */
-static enum kvw_err check_entry(struct kvw_build *build, const char *entry)
+/* An entry of a list of certificates: a file, or a folder with a file for each. */
+static enum kvw_err check_entry(struct kvw_build *build, enum kvw_key_index list, const char *entry)
 {
-	struct named certificate = {build->walk.report, build->met[KVW_KEY_tls_certificates].place,
-		kvw_keys[KVW_KEY_tls_certificates].path, entry};
+	struct named certificate = {
+		build->walk.report, build->met[list].place, kvw_keys[list].path, entry};
 	struct named key = certificate;
 	char *certificate_path = NULL, *key_path = NULL;
 	enum kvw_err err = KVW_ENOMEM;
@@ -205,20 +205,34 @@ void kvw_rules_check_worker_tls(struct kvw_report *report, const struct kvw_work
 	check_authorities_file((struct named){report, place, shown, worker->tls_ca_file});
 }
 
+/* Keys of an address that speaks TLS. */
+struct listener {
+	enum kvw_key_index certificate, key, certificates, client_ca, ciphers, ciphersuites;
+	size_t more; /* offset in struct kvw_config of the list of further certificates */
+};
+
+static const struct listener listeners[] = {
+	{KVW_KEY_tls_certificate, KVW_KEY_tls_key, KVW_KEY_tls_certificates, KVW_KEY_tls_client_ca, KVW_KEY_tls_ciphers,
+		KVW_KEY_tls_ciphersuites, offsetof(struct kvw_config, tls_certificates)},
+	{KVW_KEY_admin_tls_certificate, KVW_KEY_admin_tls_key, KVW_KEY_admin_tls_certificates, KVW_KEY_admin_tls_client_ca,
+		KVW_KEY_admin_tls_ciphers, KVW_KEY_admin_tls_ciphersuites,
+		offsetof(struct kvw_config, admin_tls_certificates)},
+};
+
 /* Names that OpenSSL knows. */
-static enum kvw_err check_ciphers(struct kvw_build *build)
+static enum kvw_err check_ciphers(struct kvw_build *build, const struct listener *keys)
 {
-	const char *ciphers = text_of(build, KVW_KEY_tls_ciphers);
-	const char *suites = text_of(build, KVW_KEY_tls_ciphersuites);
+	const char *ciphers = text_of(build, keys->ciphers);
+	const char *suites = text_of(build, keys->ciphersuites);
 	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
 
 	if (ctx == NULL)
 		return KVW_ENOMEM;
-	if (is_set(build, KVW_KEY_tls_ciphers) && SSL_CTX_set_cipher_list(ctx, ciphers) != 1)
-		report_openssl(named_by(build, KVW_KEY_tls_ciphers),
+	if (is_set(build, keys->ciphers) && SSL_CTX_set_cipher_list(ctx, ciphers) != 1)
+		report_openssl(named_by(build, keys->ciphers),
 			"ciphers of TLS 1.2, such as `ECDHE+AESGCM` (see `openssl ciphers`)");
-	if (is_set(build, KVW_KEY_tls_ciphersuites) && SSL_CTX_set_ciphersuites(ctx, suites) != 1)
-		report_openssl(named_by(build, KVW_KEY_tls_ciphersuites),
+	if (is_set(build, keys->ciphersuites) && SSL_CTX_set_ciphersuites(ctx, suites) != 1)
+		report_openssl(named_by(build, keys->ciphersuites),
 			"ciphersuites of TLS 1.3, such as `TLS_AES_128_GCM_SHA256`");
 	ERR_clear_error();
 	SSL_CTX_free(ctx);
@@ -235,23 +249,27 @@ static void check_beside(
 			kvw_keys[needed].path);
 }
 
-static enum kvw_err check_listener(struct kvw_build *build)
+static enum kvw_err check_listener(struct kvw_build *build, const struct listener *keys)
 {
-	const struct kvw_strings *more = &build->config->tls_certificates;
+	const struct kvw_strings *more = (const void *)((const char *)build->config + keys->more);
 	enum kvw_err err = KVW_OK;
 
-	if (is_set(build, KVW_KEY_tls_certificate) && is_set(build, KVW_KEY_tls_key))
-		err = check_pair(named_by(build, KVW_KEY_tls_certificate), named_by(build, KVW_KEY_tls_key));
-	if (is_set(build, KVW_KEY_tls_certificate))
-		check_authorities(build, KVW_KEY_tls_client_ca);
-	if (more->count > 0 && !is_set(build, KVW_KEY_tls_certificate) &&
-		build->met[KVW_KEY_tls_certificate].valid)
-		kvw_report_mistake(build->walk.report, build->met[KVW_KEY_tls_certificates].place,
-			kvw_keys[KVW_KEY_tls_certificates].path,
-			"found no `tls.certificate`, expected it to be set too");
+	check_beside(build, keys->certificate, keys->key);
+	check_beside(build, keys->key, keys->certificate);
+	check_beside(build, keys->client_ca, keys->certificate);
+	check_beside(build, keys->ciphers, keys->certificate);
+	check_beside(build, keys->ciphersuites, keys->certificate);
+	if (is_set(build, keys->certificate) && is_set(build, keys->key))
+		err = check_pair(named_by(build, keys->certificate), named_by(build, keys->key));
+	if (is_set(build, keys->certificate))
+		check_authorities(build, keys->client_ca);
+	if (more->count > 0 && !is_set(build, keys->certificate) && build->met[keys->certificate].valid)
+		kvw_report_mistake(build->walk.report, build->met[keys->certificates].place,
+			kvw_keys[keys->certificates].path, "found no `%s`, expected it to be set too",
+			kvw_keys[keys->certificate].path);
 	for (size_t i = 0; i < more->count && err == KVW_OK; i++)
-		err = check_entry(build, more->items[i]);
-	return err == KVW_OK ? check_ciphers(build) : err;
+		err = check_entry(build, keys->certificates, more->items[i]);
+	return err == KVW_OK ? check_ciphers(build, keys) : err;
 }
 
 /* Authorities of one worker, which would not be looked at. */
@@ -274,16 +292,12 @@ static void check_insecure_workers(struct kvw_build *build)
 
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 {
-	enum kvw_err err;
+	enum kvw_err err = KVW_OK;
 
-	check_beside(build, KVW_KEY_tls_certificate, KVW_KEY_tls_key);
-	check_beside(build, KVW_KEY_tls_key, KVW_KEY_tls_certificate);
-	check_beside(build, KVW_KEY_tls_client_ca, KVW_KEY_tls_certificate);
-	check_beside(build, KVW_KEY_tls_ciphers, KVW_KEY_tls_certificate);
-	check_beside(build, KVW_KEY_tls_ciphersuites, KVW_KEY_tls_certificate);
 	check_beside(build, KVW_KEY_upstream_tls_certificate, KVW_KEY_upstream_tls_key);
 	check_beside(build, KVW_KEY_upstream_tls_key, KVW_KEY_upstream_tls_certificate);
-	err = check_listener(build);
+	for (size_t i = 0; i < sizeof(listeners) / sizeof(listeners[0]) && err == KVW_OK; i++)
+		err = check_listener(build, &listeners[i]);
 	if (err == KVW_OK && is_set(build, KVW_KEY_upstream_tls_certificate) &&
 		is_set(build, KVW_KEY_upstream_tls_key))
 		err = check_pair(named_by(build, KVW_KEY_upstream_tls_certificate),

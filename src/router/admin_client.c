@@ -72,11 +72,47 @@ static void set_options(CURL *easy, const struct kvw_admin_question *question)
 	curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, question->method);
 }
 
-enum kvw_err kvw_admin_client_ask(const char *admin, const struct kvw_admin_question *question, char *why,
-	struct kvw_admin_reply *out)
+/* Verified always: by the name that was given, else by the host's. *list: to be freed afterwards. */
+static bool set_tls(CURL *easy, const struct kvw_admin_where *where, struct curl_slist **list)
+{
+	char *line = NULL;
+	bool added;
+
+	curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (where->ca != NULL)
+		curl_easy_setopt(easy, CURLOPT_CAINFO, where->ca);
+	if (where->certificate != NULL) {
+		curl_easy_setopt(easy, CURLOPT_SSLCERT, where->certificate);
+		curl_easy_setopt(easy, CURLOPT_SSLKEY, where->key != NULL ? where->key : where->certificate);
+	}
+	if (where->name == NULL)
+		return true;
+	added = asprintf(&line, "::%s", where->address) >= 0 && add_header(list, line);
+	free(line);
+	curl_easy_setopt(easy, CURLOPT_CONNECT_TO, *list);
+	return added;
+}
+
+/* To be freed. NULL: out of memory. */
+static char *url_of(const struct kvw_admin_where *where, const char *target)
+{
+	const char *port = strrchr(where->address, ':');
+	char *url = NULL;
+	int len;
+
+	if (where->https && where->name != NULL)
+		len = asprintf(&url, strchr(where->name, ':') != NULL ? "https://[%s]%s%s" : "https://%s%s%s",
+			where->name, port, target);
+	else
+		len = asprintf(&url, "%s://%s%s", where->https ? "https" : "http", where->address, target);
+	return len < 0 ? NULL : url;
+}
+
+enum kvw_err kvw_admin_client_ask(const struct kvw_admin_where *where, const struct kvw_admin_question *question,
+	char *why, struct kvw_admin_reply *out)
 {
 	struct kvw_admin_reply reply = {0};
-	struct curl_slist *headers = NULL;
+	struct curl_slist *headers = NULL, *route = NULL;
 	char *url = NULL;
 	CURL *easy = curl_easy_init();
 	CURLcode code;
@@ -85,11 +121,8 @@ enum kvw_err kvw_admin_client_ask(const char *admin, const struct kvw_admin_ques
 	why[0] = '\0';
 	if (easy == NULL)
 		goto out;
-	if (asprintf(&url, "http://%s%s", admin, question->target) < 0) {
-		url = NULL;
-		goto out;
-	}
-	if (!add_headers(&headers, question))
+	url = url_of(where, question->target);
+	if (url == NULL || !add_headers(&headers, question) || (where->https && !set_tls(easy, where, &route)))
 		goto out;
 	set_options(easy, question);
 	curl_easy_setopt(easy, CURLOPT_URL, url);
@@ -114,10 +147,11 @@ out:
 	free(url);
 	if (easy != NULL)
 		curl_easy_cleanup(easy);
+	curl_slist_free_all(route);
 	return err;
 }
 
-enum kvw_err kvw_admin_client_address(const struct kvw_config *config, const char *command, FILE *err,
+static enum kvw_err address_of(const struct kvw_config *config, const char *command, FILE *err,
 	char text[KVW_ADMIN_CLIENT_TEXT])
 {
 	struct kvw_address address;
@@ -136,6 +170,38 @@ enum kvw_err kvw_admin_client_address(const struct kvw_config *config, const cha
 	(void)snprintf(text, KVW_ADMIN_CLIENT_TEXT, address.v6 ? "[%.*s]:%u" : "%.*s:%u",
 		(int)address.host.len, address.host.data, address.port);
 	return KVW_OK;
+}
+
+enum kvw_err kvw_admin_client_find(const struct kvw_admin_options *options, const struct kvw_config *config,
+	const char *command, FILE *err, struct kvw_admin_where *out)
+{
+	*out = (struct kvw_admin_where){.https = options->https,
+		.ca = options->ca,
+		.certificate = options->cert,
+		.key = options->cert_key,
+		.name = options->server_name};
+	if (config != NULL) {
+		out->https = config->admin_tls_certificate[0] != '\0';
+		if (out->https && out->ca == NULL)
+			out->ca = config->admin_tls_certificate; /* that very one */
+		return address_of(config, command, err, out->address);
+	}
+	(void)snprintf(out->address, sizeof(out->address), "%s",
+		options->admin != NULL ? options->admin : KVW_ADMIN_CLIENT_DEFAULT);
+	return KVW_OK;
+}
+
+void kvw_admin_client_missed(
+	const struct kvw_admin_where *where, const char *command, const char *why, const char *more, FILE *err)
+{
+	fprintf(err,
+		"kvway %s: no kvway answers on %s: %s\n"
+		"Is it running? --admin ADDR or -c FILE say where%s.\n",
+		command, where->address, why, more);
+	if (where->https)
+		fputs("It was asked by TLS: --ca FILE, --server-name NAME, --cert FILE and --key FILE say how.\n", err);
+	else
+		fputs("Where its admin address speaks TLS: --admin https://ADDR.\n", err);
 }
 
 char *kvw_admin_client_key(const char *path, const char *command, FILE *err)

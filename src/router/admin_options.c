@@ -35,20 +35,48 @@ void kvw_admin_line_text(struct kvw_admin_line *line, const char **field, const 
 		*field = optarg;
 }
 
+static void take_admin(struct kvw_admin_line *line, struct kvw_admin_options *options)
+{
+	static const char https[] = "https://";
+	struct kvw_address address;
+	bool named = strncmp(optarg, https, sizeof(https) - 1) == 0;
+
+	if (named)
+		optarg += sizeof(https) - 1;
+	options->https = options->https || named;
+	if (kvw_address_split(kvw_slice_of(optarg), &address) != KVW_ADDRESS_OK || address.port == 0)
+		kvw_admin_line_wrong(line, "--admin: found `%s`, expected HOST:PORT or https://HOST:PORT", optarg);
+	else
+		kvw_admin_line_text(line, &options->admin, "--admin");
+}
+
+static void take_tls(
+	struct kvw_admin_line *line, struct kvw_admin_options *options, const char **field, const char *flag)
+{
+	kvw_admin_line_text(line, field, flag);
+	options->https = true;
+}
+
 bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *options, int option)
 {
-	struct kvw_address address;
-
 	switch (option) {
 	case KVW_FLAG_CONFIG:
 		kvw_admin_line_text(line, &options->config, "-c");
 		return true;
 	case KVW_FLAG_ADMIN:
-		if (kvw_address_split(kvw_slice_of(optarg), &address) != KVW_ADDRESS_OK ||
-			address.port == 0)
-			kvw_admin_line_wrong(line, "--admin: found `%s`, expected HOST:PORT", optarg);
-		else
-			kvw_admin_line_text(line, &options->admin, "--admin");
+		take_admin(line, options);
+		return true;
+	case KVW_FLAG_CA:
+		take_tls(line, options, &options->ca, "--ca");
+		return true;
+	case KVW_FLAG_CERT:
+		take_tls(line, options, &options->cert, "--cert");
+		return true;
+	case KVW_FLAG_CERT_KEY:
+		take_tls(line, options, &options->cert_key, "--key");
+		return true;
+	case KVW_FLAG_SERVER_NAME:
+		take_tls(line, options, &options->server_name, "--server-name");
 		return true;
 	case KVW_FLAG_KEY_FILE:
 		kvw_admin_line_text(line, &options->key_file, "--key-file");
@@ -89,4 +117,6 @@ void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_op
 {
 	if (options->admin != NULL && options->config != NULL)
 		kvw_admin_line_wrong(line, "give --admin ADDR or -c FILE, not both");
+	else if (options->cert_key != NULL && options->cert == NULL)
+		kvw_admin_line_wrong(line, "--key: found no --cert FILE, whose key it would be");
 }

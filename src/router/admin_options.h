@@ -16,15 +16,40 @@
 struct kvw_admin_options {
 	const char *admin, *config;
 	const char *key_file; /* --key-file */
+	bool https;           /* `https://` before --admin, or one of these: */
+	const char *ca;       /* --ca */
+	const char *cert, *cert_key; /* --cert, --key */
+	const char *server_name;     /* --server-name */
 	bool json;
 };
 
 /* What those flags are in getopt_long's table; a command's own are others. */
-enum kvw_admin_flag { KVW_FLAG_CONFIG = 'c', KVW_FLAG_ADMIN = 1024, KVW_FLAG_JSON, KVW_FLAG_KEY_FILE };
+enum kvw_admin_flag {
+	KVW_FLAG_CONFIG = 'c',
+	KVW_FLAG_ADMIN = 1024,
+	KVW_FLAG_JSON,
+	KVW_FLAG_KEY_FILE,
+	KVW_FLAG_CA,
+	KVW_FLAG_CERT,
+	KVW_FLAG_CERT_KEY,
+	KVW_FLAG_SERVER_NAME
+};
 #define KVW_ADMIN_FLAGS                                                                            \
 	{"config", required_argument, NULL, KVW_FLAG_CONFIG},                                      \
 	{"admin", required_argument, NULL, KVW_FLAG_ADMIN}, {"json", no_argument, NULL, KVW_FLAG_JSON},     \
-	{"key-file", required_argument, NULL, KVW_FLAG_KEY_FILE}
+	{"key-file", required_argument, NULL, KVW_FLAG_KEY_FILE}, {"ca", required_argument, NULL, KVW_FLAG_CA},     \
+	{"cert", required_argument, NULL, KVW_FLAG_CERT}, {"key", required_argument, NULL, KVW_FLAG_CERT_KEY},    \
+	{"server-name", required_argument, NULL, KVW_FLAG_SERVER_NAME}
+
+/* Their lines of a command's help. */
+#define KVW_ADMIN_FLAGS_HELP                                                                       \
+	"      --key-file FILE      the first line is a key of the router's admin.keys_file\n"        \
+	"      --ca FILE            authorities that may sign the certificate of an admin\n" \
+	"                           address with TLS; default: the system's, with -c FILE its\n"              \
+	"                           admin.tls.certificate itself\n"                                  \
+	"      --cert FILE, --key FILE\n"                                                             \
+	"                           a certificate and its key to show there\n"                        \
+	"      --server-name NAME   the name that its certificate bears, if not the host's\n"
 
 /* A command line while it is read. */
 struct kvw_admin_line {
@@ -50,7 +75,7 @@ bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *
 /* An option that is none: ':' or '?'. */
 void kvw_admin_line_unknown(struct kvw_admin_line *line, int option, const char *argument);
 
-/* --admin and -c exclude each other. */
+/* --admin and -c exclude each other; --key goes with --cert. */
 void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_options *options);
 
 #endif

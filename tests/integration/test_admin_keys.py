@@ -202,7 +202,7 @@ def test_off_loopback_only_with_keys_or_open_paths(tmp_path):
     flags = subprocess.run([PROGRAM, "check", "--admin", "0.0.0.0:9", "--worker", "http://a:1"], capture_output=True,
                            text=True, timeout=60)  # fmt: skip
     assert flags.returncode == 2 and "which other hosts reach" in flags.stderr
-    assert "both are keys of a file, `-c FILE`" in flags.stderr
+    assert "these are keys of a file, `-c FILE`" in flags.stderr
 
 
 def test_mistakes_in_keys_of_the_admin_address(tmp_path):

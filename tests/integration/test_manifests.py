@@ -276,6 +276,11 @@ GOOD = {
     "all": ALL,
     "pools": {"workers": {"dns": [], "kubernetes": POOLS}},
     "secret": {"existingSecret": "mine"},
+    "admin by TLS": {
+        "config": {"admin": {"tls": {"certificate": "/tls/tls.crt", "key": "/tls/tls.key", "client_ca": "/tls/ca.crt",
+                                     "client_certificate": "asked"}}},
+        "serviceMonitor": {"enabled": True, "tlsConfig": {"serverName": "admin.example"}},
+    },
     "kvaware": {"strategy": "kvaware", "networkPolicy": {"enabled": True}},
     "kvaware of its own": {
         "networkPolicy": {"enabled": True},
@@ -295,6 +300,7 @@ BAD = {
     "static": {"workers": {"static": ["vllm:8000"]}},
     "type": {"service": {"type": "Cluster"}},
     "segment": {"cache": {"segment": 16}},
+    "client_certificate": {"config": {"admin": {"tls": {"certificate": "/a", "key": "/b", "client_ca": "/c"}}}},
 }
 
 
@@ -354,6 +360,19 @@ def test_chart_with_a_secret_of_its_own_has_no_config_map(helm):
     assert error is None and not [each for each in objects if each["kind"] == "ConfigMap"]
     (router,) = (each for each in objects if each["kind"] == "Deployment")
     assert router["spec"]["template"]["spec"]["volumes"] == [{"name": "config", "secret": {"secretName": "mine"}}]
+
+
+@pytest.mark.parametrize("name, scheme", [("defaults", "HTTP"), ("admin by TLS", "HTTPS")])
+def test_chart_asks_the_admin_address_as_it_speaks(helm, name, scheme):
+    error, objects = helm(name)
+    assert error is None
+    (router,) = (each for each in objects if each["kind"] == "Deployment")
+    container = router["spec"]["template"]["spec"]["containers"][0]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == scheme
+    for monitor in (each for each in objects if each["kind"] == "ServiceMonitor"):
+        assert monitor["spec"]["endpoints"][0]["scheme"] == "https"
+        assert monitor["spec"]["endpoints"][0]["tlsConfig"] == {"serverName": "admin.example"}
 
 
 @pytest.mark.parametrize("word", BAD)

@@ -252,7 +252,10 @@ static bool open_conn(struct kvw_clients *clients, int fd)
 	conn->timer.fn = timeout;
 	TAILQ_INSERT_TAIL(&clients->conns, conn, entry);
 	kvw_conn_rest(conn);
-	return true;
+	if (clients->options.ops->opened == NULL || clients->options.ops->opened(conn))
+		return true;
+	kvw_conn_close(conn, true);
+	return false;
 }
 
 void kvw_clients_take(struct kvw_clients *clients, int fd)

@@ -63,6 +63,9 @@ struct kvw_clients_ops {
 	 * (kvw_conn_answer), and its body thrown away. */
 	bool (*admit)(struct kvw_conn *conn);
 	void (*accepted)(struct kvw_clients *clients, bool served); /* false: no memory or descriptor */
+	/* A new connection, of which nothing was read: starts a transport on conn->io, such as TLS. False: the
+	 * connection is closed. */
+	bool (*opened)(struct kvw_conn *conn);
 	void (*answered)(struct kvw_conn *conn, int status); /* as it begins to be sent */
 	void (*sent)(struct kvw_conn *conn, size_t bytes);
 	void (*timed_out)(struct kvw_conn *conn, enum kvw_conn_time which);

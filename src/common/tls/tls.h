@@ -109,6 +109,9 @@ bool kvw_tls_ready(const struct kvw_io *io);
 /* True if the handshake resumed an earlier session. */
 bool kvw_tls_resumed(const struct kvw_io *io);
 
+/* True if the peer has shown a certificate that was verified. */
+bool kvw_tls_peer_verified(const struct kvw_io *io);
+
 /* Subject of the certificate that the peer has shown and that was verified, as RFC 2253 writes it; to be freed.
  * NULL: it has shown none, or out of memory. */
 char *kvw_tls_peer_subject(const struct kvw_io *io);

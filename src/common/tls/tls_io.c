@@ -477,15 +477,27 @@ bool kvw_tls_resumed(const struct kvw_io *io)
 	return c != NULL && c->ready && SSL_session_reused(c->ssl) == 1;
 }
 
+/* NULL: it has shown none, or one that was not verified. */
+static X509 *peer_certificate(const struct kvw_tls_conn *c)
+{
+	X509 *shown = c == NULL || !c->ready ? NULL : SSL_get0_peer_certificate(c->ssl);
+
+	return shown != NULL && SSL_get_verify_result(c->ssl) == X509_V_OK ? shown : NULL;
+}
+
+bool kvw_tls_peer_verified(const struct kvw_io *io)
+{
+	return peer_certificate(conn_of(io)) != NULL;
+}
+
 char *kvw_tls_peer_subject(const struct kvw_io *io)
 {
-	const struct kvw_tls_conn *c = conn_of(io);
-	X509 *shown = c == NULL || !c->ready ? NULL : SSL_get0_peer_certificate(c->ssl);
+	X509 *shown = peer_certificate(conn_of(io));
 	BIO *memory;
 	char *text, *subject = NULL;
 	long len;
 
-	if (shown == NULL || SSL_get_verify_result(c->ssl) != X509_V_OK)
+	if (shown == NULL)
 		return NULL;
 	memory = BIO_new(BIO_s_mem());
 	if (memory != NULL &&

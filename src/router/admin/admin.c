@@ -40,6 +40,7 @@
 #include "fleet/resolver.h"
 #include "fleet/wake/waker.h"
 #include "server/listen.h"
+#include "tls/tls.h"
 
 /* So far above what /explain takes, it refuses a body in its own words; beyond, the server does. GET and
  * HEAD carry none; what comes is read and ignored. */
@@ -59,6 +60,7 @@ struct kvw_admin {
 	/* The control thread's own after start. */
 	struct event_base *base;
 	struct kvw_admin_http *http;
+	struct kvw_tls *tls; /* NULL: plain HTTP */
 	struct event *tick, *quit, *ask; /* ask: of copy */
 	struct kvw_prober *prober;
 	struct kvw_resolver *resolver;
@@ -315,12 +317,42 @@ static void *control_main(void *arg)
 	return NULL;
 }
 
+static enum kvw_err create_tls(struct kvw_admin *admin, FILE *errors)
+{
+	const struct kvw_config *config = admin->deps.config;
+	const struct kvw_tls_server_options options = {
+		.certificate = config->admin_tls_certificate,
+		.key = config->admin_tls_key,
+		.more = (const char *const *)config->admin_tls_certificates.items,
+		.more_count = config->admin_tls_certificates.count,
+		.client_ca = config->admin_tls_client_ca,
+		.client_asked = config->admin_tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
+		.only_1_3 = config->admin_tls_min_version == KVW_TLS_1_3,
+		.ciphers = config->admin_tls_ciphers,
+		.ciphersuites = config->admin_tls_ciphersuites,
+	};
+	char why[256] = "";
+	enum kvw_err err;
+
+	if (options.certificate[0] == '\0')
+		return KVW_OK;
+	err = kvw_tls_server_create(&options, why, sizeof(why), &admin->tls);
+	if (err == KVW_EINVAL)
+		fprintf(errors, "kvway: admin.tls: %s\n", why);
+	if (err == KVW_OK)
+		kvw_tls_watch_add(&admin->deps.fleet->certificates, admin->tls, "admin");
+	return err;
+}
+
 static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 {
 	const struct kvw_config *config = admin->deps.config;
+	enum kvw_err err = create_tls(admin, errors);
 	char why[384];
 	int fd;
 
+	if (err != KVW_OK)
+		return err;
 	if (kvw_listen(config->admin_listen, KVW_LISTEN_ALONE, &fd, admin->address, why,
 		    sizeof(why)) != KVW_OK) {
 		fprintf(errors, "admin.listen: %s\n", why);
@@ -328,8 +360,11 @@ static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 	}
 	admin->permit = (struct kvw_admin_permit){
 		.auth = admin->deps.admin_auth, .off_host = !kvw_admin_bound_to_host(fd)};
-	return kvw_admin_http_create(
+	err = kvw_admin_http_create(
 		admin->base, fd, body_limit(config), on_head, on_request, admin, &admin->http);
+	if (err == KVW_OK)
+		kvw_admin_http_set_tls(admin->http, admin->tls);
+	return err;
 }
 
 static enum kvw_err add_events(struct kvw_admin *admin)
@@ -588,6 +623,8 @@ void kvw_admin_stop(struct kvw_admin *admin)
 		event_free(admin->ask);
 	kvw_metrics_copy_finish(&admin->copy);
 	kvw_admin_http_destroy(admin->http);
+	kvw_tls_watch_remove(&admin->deps.fleet->certificates, admin->tls);
+	kvw_tls_destroy(admin->tls);
 	kvw_admin_permit_finish(&admin->permit);
 	if (admin->box != NULL)
 		event_free(admin->box);

@@ -10,12 +10,14 @@
 
 #include "base/log.h"
 #include "http/chars.h"
+#include "tls/tls.h"
 
 #define TIME_NS (30 * KVW_NS_PER_S) /* of each limit of time */
 
 struct kvw_admin_http {
 	struct kvw_clients clients; /* first */
 	struct kvw_server server;
+	struct kvw_tls *tls; /* borrowed; NULL: plain HTTP */
 	kvw_admin_admit_fn admit;
 	kvw_admin_request_fn request;
 	void *arg;
@@ -227,8 +229,19 @@ static void turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal
 	close(fd);
 }
 
-static const struct kvw_clients_ops ops = {
-	.request = on_request, .refuse = refuse, .turn_away_take = turn_away_take, .admit = on_head};
+/* The handshake has the time of an idle connection. */
+static bool opened(struct kvw_conn *conn)
+{
+	const struct kvw_admin_http *http = (struct kvw_admin_http *)conn->clients;
+
+	return http->tls == NULL || kvw_tls_server_start(&conn->io, http->tls) == KVW_OK;
+}
+
+static const struct kvw_clients_ops ops = {.request = on_request,
+	.refuse = refuse,
+	.turn_away_take = turn_away_take,
+	.admit = on_head,
+	.opened = opened};
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
@@ -298,6 +311,11 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most)
 {
 	http->clients.options.limits.body_most = body_most;
+}
+
+void kvw_admin_http_set_tls(struct kvw_admin_http *http, struct kvw_tls *tls)
+{
+	http->tls = tls;
 }
 
 void kvw_admin_http_cut(struct kvw_admin_http *http)

@@ -15,6 +15,7 @@
 #include "server/connection.h"
 
 struct event_base;
+struct kvw_tls;
 struct kvw_admin_http;
 
 /* Answers the request in conn->clients->head, at once or by kvw_conn_await; its body is kvw_conn_body. */
@@ -29,6 +30,8 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	struct kvw_admin_http **out) KVW_MUST_CHECK;
 /* Of requests whose head comes from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
+/* Clients speak TLS, which is borrowed until the server is destroyed. Before the base's first dispatch. */
+void kvw_admin_http_set_tls(struct kvw_admin_http *http, struct kvw_tls *tls);
 /* Closes all connections: nothing waits for an answer any more. After the base's last dispatch. */
 void kvw_admin_http_cut(struct kvw_admin_http *http);
 /* Delivers what mail is left, frees; before the base is freed. NULL is allowed, here and above. */

@@ -4,12 +4,16 @@
  * Paths are compared as the clients' address compares them (openai/api_path.h), so that one that can be read in
  * two ways is open to none.
  *
+ * A client certificate that was verified makes a request of another host as good as one of this host: it stands for the
+ * host, a key for the user.
+ *
  * A request is this host's if it comes from a loopback address, or from the very address that it was sent to: the
  * kernel lets no packet in from outside that claims to be from here.
  */
 #include "admin/permit.h"
 
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -17,6 +21,7 @@
 #include "auth/credential.h"
 #include "base/log.h"
 #include "openai/api_path.h"
+#include "tls/tls.h"
 
 /* --- addresses --- */
 
@@ -104,9 +109,9 @@ static bool is_open(const struct kvw_config *config, struct kvw_slice target)
 
 /* --- keys --- */
 
-/* What is wrong with a request's key, for the client. NULL: nothing. */
+/* What is wrong with a request's key, for the client. NULL: nothing, and *name is the key's, borrowed from the ring. */
 static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential shown,
-	const struct kvw_digest *digest, struct kvw_slice target, int *status)
+	const struct kvw_digest *digest, struct kvw_slice target, int *status, const char **name)
 {
 	const struct kvw_client_key *key;
 
@@ -133,6 +138,7 @@ static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential
 	if (key->paths.count > 0 &&
 		!listed(target, (const char *const *)key->paths.items, key->paths.count))
 		return "this key may not use this path";
+	*name = key->name;
 	return NULL;
 }
 
@@ -147,16 +153,31 @@ static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 	kvw_warn("admin", "a request was refused (at most one such line in 10 s) why=\"%s\"", why);
 }
 
+/* Logs requests that change workers, with the name of the key and the subject of the certificate. key: NULL: none. */
+static void log_change(const struct kvw_conn *conn, const char *key)
+{
+	static const char *const paths[] = {"/workers", "/workers/*", "/reload", "/broadcast/*"};
+	const struct kvw_head *head = &conn->clients->head;
+	char *subject;
+
+	if (head->get_method || head->head_method || !listed(head->target, paths, sizeof(paths) / sizeof(paths[0])))
+		return;
+	subject = kvw_tls_peer_subject(&conn->io);
+	if (key != NULL || subject != NULL)
+		kvw_info("admin", "a change is asked for method=%.*s path=\"%.*s\" key=\"%s\" certificate=\"%s\"",
+			(int)head->method.len, head->method.data, (int)kvw_admin_http_path(head).len, head->target.data,
+			key != NULL ? key : "", subject != NULL ? subject : "");
+	free(subject);
+}
+
 bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *config, struct kvw_conn *conn)
 {
 	const struct kvw_head *head = &conn->clients->head;
 	enum kvw_credential shown = KVW_CREDENTIAL_MISSING;
 	struct kvw_digest digest;
-	const char *fault;
+	const char *fault = NULL, *name = NULL;
 	int status = 403;
 
-	if (permit->auth == NULL && !permit->off_host)
-		return true;
 	if (permit->auth != NULL) {
 		kvw_head_remember_none(&conn->clients->head);
 		shown = kvw_credential_take(head, &digest);
@@ -164,14 +185,16 @@ bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *
 	if (is_open(config, head->target))
 		return true;
 	if (permit->auth != NULL)
-		fault = fault_of(permit, shown, &digest, head->target, &status);
-	else
-		fault = from_this_host(conn->io.fd)
+		fault = fault_of(permit, shown, &digest, head->target, &status, &name);
+	else if (permit->off_host)
+		fault = from_this_host(conn->io.fd) || kvw_tls_peer_verified(&conn->io)
 				? NULL
 				: "other hosts may use /health, /ready and what `admin.open` lists; ask from this host, or "
-				  "set `admin.keys_file`";
-	if (fault == NULL)
+				  "set `admin.keys_file` or `admin.tls.client_ca`";
+	if (fault == NULL) {
+		log_change(conn, name);
 		return true;
+	}
 	log_refusal(permit, fault);
 	kvw_admin_http_error(conn, status, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "", fault);
 	return false;

@@ -31,7 +31,7 @@ static char *make_target(const struct kvw_explain_options *options)
 	return target;
 }
 
-enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options *options,
+enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where, const struct kvw_explain_options *options,
 	const char *key, struct kvw_slice request, FILE *err, struct kvw_admin_reply *out)
 {
 	char *target = make_target(options), why[CURL_ERROR_SIZE];
@@ -42,13 +42,10 @@ enum kvw_err kvw_explain_ask(const char *admin, const struct kvw_explain_options
 		.header_count = options->header_count,
 		.key = key};
 	enum kvw_err result =
-		target == NULL ? KVW_ENOMEM : kvw_admin_client_ask(admin, &question, why, out);
+		target == NULL ? KVW_ENOMEM : kvw_admin_client_ask(where, &question, why, out);
 
 	if (result == KVW_EIO)
-		fprintf(err,
-			"kvway explain: no kvway answers on %s: %s\n"
-			"Is it running? --admin ADDR or -c FILE say where; --cold -c FILE needs no router.\n",
-			admin, why);
+		kvw_admin_client_missed(where, "explain", why, "; --cold -c FILE needs no router", err);
 	free(target);
 	return result;
 }

@@ -72,21 +72,21 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 	const struct kvw_config *config, struct kvw_slice request, FILE *err,
 	struct kvw_admin_reply *reply)
 {
-	char admin[KVW_ADMIN_CLIENT_TEXT] = KVW_ADMIN_CLIENT_DEFAULT, *key = NULL;
+	struct kvw_admin_where where;
+	char *key = NULL;
 	enum kvw_err got;
 
 	if (options->cold) {
 		got = kvw_explain_cold(config, options, request, reply);
 	} else {
-		if (config != NULL && kvw_admin_client_address(config, "explain", err, admin) != KVW_OK)
+		if (kvw_admin_client_find(&options->router, config, "explain", err, &where) != KVW_OK)
 			return KVW_EXPLAIN_USAGE;
 		if (options->router.key_file != NULL) {
 			key = kvw_admin_client_key(options->router.key_file, "explain", err);
 			if (key == NULL)
 				return KVW_EXPLAIN_FAILED;
 		}
-		got = kvw_explain_ask(options->router.admin != NULL ? options->router.admin : admin, options, key,
-			request, err, reply);
+		got = kvw_explain_ask(&where, options, key, request, err, reply);
 		free(key);
 	}
 	if (got == KVW_EIO)

@@ -44,7 +44,7 @@ static void print_help(FILE *out)
 	      "The request is the body that a client would POST to the router, for example\n"
 	      "  echo '{\"model\": \"MODEL\", \"prompt\": \"Hello\"}' | kvway explain\n"
 	      "\n"
-	      "      --admin ADDR         admin address of the router, HOST:PORT\n"
+	      "      --admin ADDR         admin address of the router, [https://]HOST:PORT\n"
 	      "  -c, --config FILE        configuration of the router: its admin.listen; with --cold,\n"
 	      "                           its workers and strategy\n"
 	      "      --path PATH          path of the request; default: /v1/completions for a body with\n"
@@ -53,7 +53,7 @@ static void print_help(FILE *out)
 	      "                           what it has left of its limits\n"
 	      "  -H, --header 'NAME: VALUE'\n"
 	      "                           a header that matters, such as x-session-id; may be repeated\n"
-	      "      --key-file FILE      the first line is a key of the router's admin.keys_file\n"
+	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               the explanation as JSON instead of a table\n"
 	      "      --cold               assume every worker usable and idle, nothing cached; needs -c\n"
 	      "  -h, --help               this text\n"
@@ -132,6 +132,8 @@ static void check_combination(struct reader *r, int argc, char **argv)
 		kvw_admin_line_wrong(&r->line, "--cold asks no router, which alone knows keys; leave out --key");
 	else if (options->cold && options->router.key_file != NULL)
 		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --key-file");
+	else if (options->cold && options->router.https)
+		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --ca, --cert, --key and --server-name");
 	else
 		kvw_admin_line_check(&r->line, &options->router);
 }

@@ -165,38 +165,26 @@ static enum kvw_workers_status show(const struct kvw_workers_options *options,
 	return KVW_WORKERS_OK;
 }
 
-/* Where to ask, in admin. */
-static enum kvw_workers_status find_admin(
-	const struct kvw_workers_options *options, FILE *err, char admin[KVW_ADMIN_CLIENT_TEXT])
+/* Where to ask. *config: to be destroyed after *where was used. */
+static enum kvw_workers_status find_admin(const struct kvw_workers_options *options, FILE *err,
+	struct kvw_config **config, struct kvw_admin_where *where)
 {
-	struct kvw_config *config = NULL;
-	enum kvw_workers_status status = KVW_WORKERS_OK;
-
-	(void)snprintf(admin, KVW_ADMIN_CLIENT_TEXT, "%s",
-		options->router.admin != NULL ? options->router.admin : KVW_ADMIN_CLIENT_DEFAULT);
-	if (options->router.config == NULL)
-		return KVW_WORKERS_OK;
-	if (kvw_cli_load_file(options->router.config, err, &config) != KVW_OK)
+	if (options->router.config != NULL && kvw_cli_load_file(options->router.config, err, config) != KVW_OK)
 		return KVW_WORKERS_FAILED;
-	if (kvw_admin_client_address(config, "workers", err, admin) != KVW_OK)
-		status = KVW_WORKERS_USAGE;
-	kvw_config_destroy(config);
-	return status;
+	return kvw_admin_client_find(&options->router, *config, "workers", err, where) == KVW_OK ? KVW_WORKERS_OK
+											       : KVW_WORKERS_USAGE;
 }
 
-static enum kvw_workers_status ask(
-	const char *admin, const struct request *request, FILE *err, struct kvw_admin_reply *reply)
+static enum kvw_workers_status ask(const struct kvw_admin_where *where, const struct request *request, FILE *err,
+	struct kvw_admin_reply *reply)
 {
 	char why[CURL_ERROR_SIZE];
 
-	switch (kvw_admin_client_ask(admin, &request->question, why, reply)) {
+	switch (kvw_admin_client_ask(where, &request->question, why, reply)) {
 	case KVW_OK:
 		return KVW_WORKERS_OK;
 	case KVW_EIO:
-		fprintf(err,
-			"kvway workers: no kvway answers on %s: %s\n"
-			"Is it running? --admin ADDR or -c FILE say where.\n",
-			admin, why);
+		kvw_admin_client_missed(where, "workers", why, "", err);
 		return KVW_WORKERS_UNREACHABLE;
 	default:
 		fputs("kvway workers: out of memory\n", err);
@@ -209,32 +197,33 @@ int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 	struct kvw_workers_options options;
 	struct kvw_admin_reply reply = {0};
 	struct request request = {0};
-	char admin[KVW_ADMIN_CLIENT_TEXT], *key = NULL;
+	struct kvw_config *config = NULL;
+	struct kvw_admin_where where;
+	char *key = NULL;
 	enum kvw_workers_status status;
 
 	if (!kvw_workers_options_parse(argc, argv, out, err, &options, &status))
 		return (int)status;
-	status = find_admin(&options, err, admin);
-	if (status != KVW_WORKERS_OK)
-		return (int)status;
-	if (options.router.key_file != NULL) {
+	status = find_admin(&options, err, &config, &where);
+	if (status == KVW_WORKERS_OK && options.router.key_file != NULL) {
 		key = kvw_admin_client_key(options.router.key_file, "workers", err);
-		if (key == NULL)
-			return (int)KVW_WORKERS_FAILED;
 		request.question.key = key;
+		if (key == NULL)
+			status = KVW_WORKERS_FAILED;
 	}
-	if (!make_request(&options, in, &request)) {
+	if (status == KVW_WORKERS_OK && !make_request(&options, in, &request)) {
 		fputs("kvway workers: the request cannot be made: standard input failed or is above 1 MiB, "
 		      "or out of memory\n",
 			err);
 		status = KVW_WORKERS_FAILED;
 	}
 	if (status == KVW_WORKERS_OK)
-		status = ask(admin, &request, err, &reply);
+		status = ask(&where, &request, err, &reply);
 	if (status == KVW_WORKERS_OK)
 		status = show(&options, &reply, out, err);
 	free(reply.body);
 	release(&request);
 	free(key);
+	kvw_config_destroy(config);
 	return (int)status;
 }

@@ -22,6 +22,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- .Values.serviceAccount.name | default (ternary (include "kvway.name" .) "default" .Values.serviceAccount.create) -}}
 {{- end }}
 
+{{- /* How the admin address is asked. The kubelet shows no certificate. */ -}}
+{{- define "kvway.adminScheme" -}}
+{{- $tls := dig "admin" "tls" dict .Values.config -}}
+{{- if and $tls.client_ca (ne (default "required" $tls.client_certificate) "asked") -}}
+{{- fail "config.admin.tls.client_ca: expected `client_certificate: asked` beside it, since the kubelet's probes show no certificate" -}}
+{{- end -}}
+{{- ternary "HTTPS" "HTTP" (not (empty $tls.certificate)) -}}
+{{- end }}
+
 {{- /* kvway.yaml: what the values say, and .Values.config over it. */ -}}
 {{- define "kvway.config" -}}
 {{- $config := dict "listen" "0.0.0.0:8080" "admin" (dict "listen" "0.0.0.0:9090" "open" (list "/metrics")) "config" (dict "watch" true) "routing" (dict "strategy" .Values.strategy) -}}

@@ -90,8 +90,8 @@ static const struct {
 	const char *line, *says;
 } wrongs[] = {
 	{"--admin", "kvway explain: --admin needs a value\n"},
-	{"--admin,localhost", "kvway explain: --admin: found `localhost`, expected HOST:PORT\n"},
-	{"--admin,a:0", "kvway explain: --admin: found `a:0`, expected HOST:PORT\n"},
+	{"--admin,localhost", "kvway explain: --admin: found `localhost`, expected HOST:PORT or https://HOST:PORT\n"},
+	{"--admin,a:0", "kvway explain: --admin: found `a:0`, expected HOST:PORT or https://HOST:PORT\n"},
 	{"--admin,a:1,--admin,b:1", "kvway explain: --admin was given twice\n"},
 	{"-c,a,-c,b", "kvway explain: -c was given twice\n"},
 	{"--admin,a:1,-c,f", "kvway explain: give --admin ADDR or -c FILE, not both\n"},
