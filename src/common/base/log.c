@@ -50,14 +50,27 @@ static bool write_at_once(const char *line, size_t len)
 	return written;
 }
 
+/* Texts of peers (names, reasons, subjects) may end a line or command a terminal: by control characters, and by those
+ * of C1, U+0080 to U+009F, in UTF-8. */
+static void mask(char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if (c < ' ' || c == 0x7f) {
+			text[i] = '?';
+		} else if (c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] >= 0x80 &&
+			   (unsigned char)text[i + 1] <= 0x9f) {
+			text[i] = text[i + 1] = '?';
+		}
+	}
+}
+
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 {
 	if (vsnprintf(out, room, format, args) < 0)
 		out[0] = '\0';
-	for (char *c = out; *c != '\0'; c++) {
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	}
+	mask(out, strlen(out));
 }
 
 void kvw_log_write(enum kvw_log_level level, const char *room, const char *format, ...)
@@ -78,8 +91,12 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	va_start(args, format);
 	n = vsnprintf(line + len, sizeof(line) - len - 1, format, args);
 	va_end(args);
-	if (n > 0)
-		len += (size_t)n < sizeof(line) - len - 1 ? (size_t)n : sizeof(line) - len - 2;
+	if (n > 0) {
+		size_t added = (size_t)n < sizeof(line) - len - 1 ? (size_t)n : sizeof(line) - len - 2;
+
+		mask(line + len, added);
+		len += added;
+	}
 	line[len++] = '\n';
 	if (!write_at_once(line, len))
 		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);

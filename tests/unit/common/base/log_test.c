@@ -76,6 +76,23 @@ START_TEST(levels_below_the_least_are_silent)
 }
 END_TEST
 
+/* A peer's text, such as a reason that libcurl passes on, makes no second line and commands no terminal. */
+START_TEST(texts_of_peers_make_no_lines_of_their_own)
+{
+	FILE *file = capture();
+	char text[4096];
+	char *at;
+
+	kvw_warn("room", "why=\"%s\"", "a\n2026-01-01T00:00:00.000Z error app: forged\r\x1b[2J\x7f\t\xc2\x9b" "31m \xc3\xa9 end");
+	read_back(file, text, sizeof(text));
+	at = strchr(text, '\n');
+	ck_assert_ptr_nonnull(at);
+	ck_assert_str_eq(at, "\n");
+	ck_assert_ptr_nonnull(strstr(text, "why=\"a?2026-01-01T00:00:00.000Z error app: forged??[2J????31m \xc3\xa9 end\""));
+	fclose(file);
+}
+END_TEST
+
 START_TEST(long_text_is_cut_and_still_one_line)
 {
 	FILE *file = capture();
@@ -202,6 +219,7 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, line_has_time_level_room_and_text);
 	tcase_add_test(tcase, levels_below_the_least_are_silent);
+	tcase_add_test(tcase, texts_of_peers_make_no_lines_of_their_own);
 	tcase_add_test(tcase, long_text_is_cut_and_still_one_line);
 	tcase_add_test(tcase, lines_of_threads_stay_whole);
 	tcase_add_test(tcase, line_that_cannot_be_written_is_counted);
