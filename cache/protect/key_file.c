@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base64.h"
+
 #define FILE_MOST (128u * 1024) /* bytes */
 
 /* One reading of a file. */
@@ -63,38 +65,14 @@ static bool read_hex(const char *text, size_t len, uint8_t key[KVT_SECRET_BYTES]
 	return true;
 }
 
-static int base64_digit(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* 43 digits and one '=': 32 bytes; the last digit's two lowest bits are zero. */
+/* 43 digits and one '=': 32 bytes. */
 static bool read_base64(const char *text, size_t len, uint8_t key[KVT_SECRET_BYTES])
 {
-	uint32_t bits = 0;
-	size_t held = 0, used = 0;
+	size_t used;
 
-	if (len != 44 || text[43] != '=')
-		return false;
-	for (size_t i = 0; i < 43; i++) {
-		int digit = base64_digit(text[i]);
-
-		if (digit < 0)
-			return false;
-		bits = (bits << 6 | (uint32_t)digit) & 0xFFFF;
-		held += 6;
-		if (held >= 8) {
-			held -= 8;
-			key[used++] = (uint8_t)(bits >> held);
-		}
-	}
-	return used == KVT_SECRET_BYTES && (bits & 3) == 0;
+	return len == 44 && text[43] == '=' &&
+	       kvw_base64_read((struct kvw_slice){text, 43}, KVW_BASE64, key, KVT_SECRET_BYTES, &used) &&
+	       used == KVT_SECRET_BYTES;
 }
 
 static bool is_one_byte_repeated(const uint8_t key[KVT_SECRET_BYTES])

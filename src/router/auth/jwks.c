@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
+
 #define COORDINATE 32 /* bytes, of P-256 and Ed25519 */
 
 /* One key. */
@@ -28,47 +30,6 @@ struct kvw_jwks {
 	struct key keys[KVW_JWKS_MOST];
 };
 
-/* --- base64url --- */
-
-static int value_of(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '-' ? 62 : c == '_' ? 63 : -1;
-}
-
-bool kvw_base64url(struct kvw_slice text, unsigned char *out, size_t room, size_t *len)
-{
-	uint32_t bits = 0;
-	int held = 0;
-	size_t n = 0;
-
-	if (text.len % 4 == 1)
-		return false;
-	for (size_t i = 0; i < text.len; i++) {
-		int value = value_of(text.data[i]);
-
-		if (value < 0)
-			return false;
-		bits = (bits << 6 | (uint32_t)value) & 0xffff;
-		held += 6;
-		if (held < 8)
-			continue;
-		held -= 8;
-		if (n == room)
-			return false;
-		out[n++] = (unsigned char)(bits >> held);
-	}
-	if ((bits & ((1u << held) - 1)) != 0) /* bits that say nothing: a second text for the same bytes */
-		return false;
-	*len = n;
-	return true;
-}
-
 /* --- one key --- */
 
 static const char *text_of(const json_t *jwk, const char *name)
@@ -82,7 +43,7 @@ static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, 
 	const char *text = text_of(jwk, name);
 	size_t len = 0;
 
-	if (text == NULL || !kvw_base64url(kvw_slice_of(text), out, room, &len))
+	if (text == NULL || !kvw_base64_read(kvw_slice_of(text), KVW_BASE64_URL, out, room, &len))
 		return 0;
 	return len;
 }

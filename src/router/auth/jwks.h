@@ -41,7 +41,5 @@ size_t kvw_jwks_skipped(const struct kvw_jwks *jwks);
 EVP_PKEY *kvw_jwks_find(
 	const struct kvw_jwks *jwks, struct kvw_slice kid, enum kvw_jwt_alg alg, bool *known);
 
-/* Base64url without padding (RFC 7515): exactly one text for the same bytes. False: it is none, or does not fit. */
-bool kvw_base64url(struct kvw_slice text, unsigned char *out, size_t room, size_t *len);
 
 #endif

@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "auth/keys_file.h"
+#include "base/base64.h"
 #include "config/path_pattern.h"
 #include "config/schema.h"
 
@@ -125,7 +126,7 @@ static enum kvw_jwt_verdict read_header(
 	enum kvw_jwt_verdict verdict = KVW_JWT_MALFORMED;
 	bool known;
 
-	if (!kvw_base64url(part, text, sizeof(text), &len) || !is_flat((const char *)text, len))
+	if (!kvw_base64_read(part, KVW_BASE64_URL, text, sizeof(text), &len) || !is_flat((const char *)text, len))
 		return KVW_JWT_MALFORMED;
 	header = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, NULL);
 	kid = json_object_get(header, "kid");
@@ -185,7 +186,7 @@ static enum kvw_jwt_verdict check_signature(
 	size_t len, expected = alg == KVW_JWT_RS256 ? (size_t)EVP_PKEY_get_size(pkey) : (size_t)2 * HALF;
 	bool good = false;
 
-	if (!kvw_base64url(parts->signature, raw, sizeof(raw), &len)) {
+	if (!kvw_base64_read(parts->signature, KVW_BASE64_URL, raw, sizeof(raw), &len)) {
 		OPENSSL_cleanse(raw, sizeof(raw));
 		return KVW_JWT_MALFORMED;
 	}
@@ -441,7 +442,7 @@ static enum kvw_jwt_verdict read_payload(const struct kvw_config *config, struct
 	struct kvw_client_key *key = calloc(1, sizeof(*key));
 	enum kvw_jwt_verdict verdict = text == NULL || key == NULL ? KVW_JWT_NO_MEMORY : KVW_JWT_MALFORMED;
 
-	if (verdict != KVW_JWT_NO_MEMORY && kvw_base64url(part, text, room, &len)) {
+	if (verdict != KVW_JWT_NO_MEMORY && kvw_base64_read(part, KVW_BASE64_URL, text, room, &len)) {
 		json_t *claims = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, NULL);
 
 		verdict = read_claims(config, claims, now_s, key);
