@@ -13,6 +13,7 @@
 
 #include "kvway/route.h"
 #include "config/model_aliases.h"
+#include "config/model_groups.h"
 #include "config/pools.h"
 #include "config/rate_limits.h"
 #include "config/rules.h"
@@ -208,6 +209,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 		kvw_rules_check_proxies(build);
 		kvw_model_aliases_resolve(build);
 		kvw_model_aliases_check(build);
+		kvw_model_groups_check(build);
 		err = kvw_rules_check_tls(build);
 	}
 	if (err == KVW_OK && build->walk.report->mistakes > 0)
@@ -264,6 +266,7 @@ void kvw_config_destroy(struct kvw_config *config)
 	kvw_rate_limits_release(config);
 	kvw_pools_release(config);
 	kvw_model_aliases_release(config);
+	kvw_model_groups_release(config);
 	kvw_keys_release(kvw_keys, KVW_KEY_COUNT, config);
 	free(config);
 }

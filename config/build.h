@@ -36,6 +36,9 @@ struct kvw_build {
 	struct kvw_place pool_places[KVW_MAX_POOLS];
 	const struct kvw_node *aliases; /* the value of `models`; NULL: not met */
 	struct kvw_place alias_places[KVW_MAX_ALIASES];
+	const struct kvw_node *groups; /* the value of `model_groups`; NULL: not met */
+	struct kvw_place group_places[KVW_MAX_MODEL_GROUPS];
+	size_t group_indexes[KVW_MAX_MODEL_GROUPS]; /* their places in the list */
 	struct kvw_routing_spec spec;
 };
 

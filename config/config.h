@@ -43,6 +43,8 @@ enum kvw_decision_headers {
 	KVW_DECISION_HEADERS_ON_REQUEST, /* the client sent x-kvway-explain: 1 */
 	KVW_DECISION_HEADERS_ALWAYS
 };
+enum kvw_group_sticky { KVW_GROUP_STICKY_SESSION, KVW_GROUP_STICKY_REQUEST };
+enum kvw_group_fallback { KVW_GROUP_FALLBACK_OTHERS, KVW_GROUP_FALLBACK_REFUSE };
 enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIFICATE_ASKED };
 
@@ -68,6 +70,8 @@ enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIF
 #define KVW_CTYPE_ENUM_tls_version enum kvw_tls_version
 #define KVW_CTYPE_ENUM_client_certificate enum kvw_client_certificate
 #define KVW_CTYPE_ENUM_proxy_protocol enum kvw_proxy_protocol
+#define KVW_CTYPE_ENUM_group_sticky enum kvw_group_sticky
+#define KVW_CTYPE_ENUM_group_fallback enum kvw_group_fallback
 #define KVW_CTYPE_ENUM_log_level  int /* enum kvw_log_level of base/log.h */
 
 /* One entry of `workers:`. */
@@ -100,6 +104,28 @@ struct kvw_rate_limit {
 };
 
 #define KVW_MAX_RATE_LIMITS 10000
+
+/*
+ * One entry of `model_groups`: a part of the workers that serve a model. All of a configuration stay as they
+ * are but for weight_now, which the control thread may change while loops read it: the admin address does.
+ */
+struct kvw_model_group {
+#define KVW_GROUP_KEY(path, type, field, def, min, max, reload, text) KVW_CTYPE_##type field;
+#include "config/keys.def"
+	const char *serves;     /* what its workers call the model: `to`, or `model` */
+	uint64_t hash;          /* of its name: the same in every replica */
+	uint64_t *worker_keys;  /* owned, [workers.count]: hashes of what `workers` names */
+	_Atomic double *weight_now; /* owned; `weight`, unless changed since */
+};
+
+#define KVW_MAX_MODEL_GROUPS 64 /* of all models together */
+#define KVW_GROUP_NAME_MOST  64 /* bytes */
+
+/* The groups of one model. Borrowed from a configuration. */
+struct kvw_model_groups {
+	const struct kvw_model_group *items; /* by name */
+	size_t count;                        /* 0: the model is not divided */
+};
 
 /* One entry of `models`: clients that ask for `name` get the model `target`. */
 struct kvw_model_alias {
@@ -145,6 +171,8 @@ struct kvw_config {
 	size_t rate_limit_count;                  /* at most KVW_MAX_RATE_LIMITS */
 	struct kvw_model_alias *model_aliases;    /* in the order of the file, no name twice */
 	size_t model_alias_count;                 /* at most KVW_MAX_ALIASES */
+	struct kvw_model_group *model_groups;     /* by model and name, none twice */
+	size_t model_group_count;                 /* at most KVW_MAX_MODEL_GROUPS */
 	/* Own settings of all strategies, one after another; kvw_config_own. */
 	union kvw_setting_value own[KVW_OWN_KEYS_MOST];
 };
@@ -206,6 +234,14 @@ bool kvw_config_limits_models(const struct kvw_config *config); /* any */
 
 /* The entry of `models` of this name; NULL: it is no alias. */
 const struct kvw_model_alias *kvw_config_alias(const struct kvw_config *config, struct kvw_slice model);
+
+/* The groups of a model, as clients name it. */
+struct kvw_model_groups kvw_config_groups(const struct kvw_config *config, struct kvw_slice model);
+
+/* Whether a worker of this URL and with this `group` belongs to the group: by kvw_group_key of both. */
+bool kvw_group_has(const struct kvw_model_group *group, uint64_t label_key, uint64_t url_key);
+/* Of a worker's `group` or URL; 0: of an empty one. */
+uint64_t kvw_group_key(const char *text);
 
 /* One entry of `workers` by itself: a copy, to be released. */
 enum kvw_err kvw_worker_config_copy(

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "config/model_aliases.h"
+#include "config/model_groups.h"
 #include "config/own_keys.h"
 #include "config/pools.h"
 #include "config/rate_limits.h"
@@ -104,6 +105,19 @@ static enum kvw_err describe_aliases(const struct kvw_config *before, const stru
 		err = kvw_model_aliases_text(before, &change->before);
 	if (err == KVW_OK)
 		err = kvw_model_aliases_text(after, &change->after);
+	return err;
+}
+
+static enum kvw_err describe_groups(const struct kvw_config *before, const struct kvw_config *after,
+	struct kvw_config_change *change)
+{
+	enum kvw_err err = copy_text(KVW_MODEL_GROUPS, &change->path);
+
+	change->reload = true;
+	if (err == KVW_OK)
+		err = kvw_model_groups_text(before, &change->before);
+	if (err == KVW_OK)
+		err = kvw_model_groups_text(after, &change->after);
 	return err;
 }
 
@@ -204,7 +218,7 @@ enum kvw_err kvw_config_diff(const struct kvw_config *before, const struct kvw_c
 	struct kvw_config_diff *diff = calloc(1, sizeof(*diff));
 	struct kvw_own_keys own;
 	enum kvw_err err;
-	bool levels, rates, aliases, pools;
+	bool levels, rates, aliases, groups, pools;
 
 	if (diff == NULL)
 		return KVW_ENOMEM;
@@ -212,15 +226,18 @@ enum kvw_err kvw_config_diff(const struct kvw_config *before, const struct kvw_c
 	levels = !kvw_service_levels_same(before, after);
 	rates = !kvw_rate_limits_same(before, after);
 	aliases = !kvw_model_aliases_same(before, after);
+	groups = !kvw_model_groups_same(before, after);
 	pools = !kvw_pools_same(before, after);
 	err = compare_keys(own.keys, own.schema.key_count, before, after,
-		(size_t)levels + rates + aliases + pools, &diff->keys, &diff->key_count);
+		(size_t)levels + rates + aliases + groups + pools, &diff->keys, &diff->key_count);
 	if (err == KVW_OK && levels)
 		err = describe_levels(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK && rates)
 		err = describe_rates(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK && aliases)
 		err = describe_aliases(before, after, &diff->keys[diff->key_count++]);
+	if (err == KVW_OK && groups)
+		err = describe_groups(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK && pools)
 		err = describe_pools(before, after, &diff->keys[diff->key_count++]);
 	if (err == KVW_OK)

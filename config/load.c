@@ -4,7 +4,7 @@
  * The text becomes a tree (settings/document.h), which is walked by the schema (settings/walk.h); what
  * the schema cannot say, the list of workers, is here; intelligentRoutingSpec is in routing_spec.c,
  * service_levels in service_levels.c, rate_limits in rate_limits.c, models in model_aliases.c,
- * discovery.kubernetes.pools in pools.c.
+ * model_groups in model_groups.c, discovery.kubernetes.pools in pools.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 
 #include "base/read_file.h"
 #include "config/model_aliases.h"
+#include "config/model_groups.h"
 #include "config/pools.h"
 #include "config/routing_spec.h"
 #include "config/rate_limits.h"
@@ -51,6 +52,8 @@ static enum kvw_err walk_extra(struct kvw_walk *w, const struct kvw_node *value)
 		return kvw_rate_limits_walk(w, value);
 	if (strcmp(value->key->text, KVW_MODELS) == 0)
 		return kvw_model_aliases_walk(w, value);
+	if (strcmp(value->key->text, KVW_MODEL_GROUPS) == 0)
+		return kvw_model_groups_walk(w, value);
 	if (strcmp(value->key->text, strrchr(KVW_POOLS, '.') + 1) == 0)
 		return kvw_pools_walk(w, value);
 	return kvw_routing_spec_walk(w, value);

@@ -187,6 +187,7 @@ void kvw_model_aliases_check(struct kvw_build *build)
 		return;
 	check_list(build, KVW_SERVICE_LEVELS, build->levels);
 	check_list(build, KVW_RATE_LIMITS, build->rate_limits);
+	check_list(build, KVW_MODEL_GROUPS, build->groups);
 }
 
 void kvw_model_aliases_release(struct kvw_config *config)

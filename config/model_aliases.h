@@ -14,7 +14,7 @@ enum kvw_err kvw_model_aliases_walk(struct kvw_walk *walk, const struct kvw_node
 /* Once all was read: follows each alias to its end; one that leads back to itself is a mistake. */
 void kvw_model_aliases_resolve(struct kvw_build *build);
 
-/* After that: a promise to an alias, a limit of one would hold for no request, so each is a mistake. */
+/* After that: a promise to an alias, a limit or a group of one would hold for no request, so each is a mistake. */
 void kvw_model_aliases_check(struct kvw_build *build);
 
 /* Whether both mean the same, in whatever order. */

@@ -17,6 +17,7 @@
 #define KVW_SERVICE_LEVELS     "service_levels"         /* see service_levels.h */
 #define KVW_RATE_LIMITS        "rate_limits"            /* see rate_limits.h */
 #define KVW_MODELS             "models"                 /* see model_aliases.h */
+#define KVW_MODEL_GROUPS       "model_groups"           /* see model_groups.h */
 #define KVW_POOLS              "discovery.kubernetes.pools" /* see pools.h */
 #define KVW_ALL_KEYS           (KVW_KEY_COUNT + KVW_OWN_KEYS_MOST)
 #define KVW_ALL_SECTIONS       (KVW_SECTION_COUNT + KVW_STRATEGIES_MOST)

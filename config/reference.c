@@ -70,6 +70,25 @@ static void write_aliases(FILE *out)
 		KVW_MAX_ALIASES, KVW_ALIAS_MOST);
 }
 
+static void write_groups(FILE *out)
+{
+	fprintf(out,
+		"\n## model_groups\n\n"
+		"Several groups of workers for one model, such as a new version of the engine that gets a tenth of the "
+		"requests: a list\nof at most %d entries, one for each group. Groups of one model differ in their workers or "
+		"in `to`.\n\n"
+		"```yaml\nmodel_groups:\n  - {model: llama, group: stable, weight: 90, workers: [stable]}\n"
+		"  - {model: llama, group: canary, weight: 10, workers: [canary], to: llama-next}\n"
+		"workers:\n  - {url: \"http://10.0.0.1:8000\", group: stable}\n"
+		"  - {url: \"http://10.0.0.2:8000\", group: canary}\n```\n\n"
+		"A session stays in its group, in every replica of kvway, while the weights stay; another weight moves no "
+		"more sessions\nthan it must. The strategy then chooses among the group's workers. `service_levels`, "
+		"`rate_limits` and `models` of a key\ngo by `model`; `/v1/models` shows that name alone. `to` needs a body "
+		"that kvway reads whole, as `models` does; other\nrequests go to groups without it.\n\n",
+		KVW_MAX_MODEL_GROUPS);
+	kvw_reference_keys(out, &kvw_group_schema);
+}
+
 static void write_pools(FILE *out)
 {
 	fprintf(out,
@@ -258,6 +277,7 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	write_levels(out);
 	write_rates(out);
 	write_aliases(out);
+	write_groups(out);
 	write_pools(out);
 	write_client_keys(out);
 	write_types(out);
@@ -278,6 +298,7 @@ static void write_example(FILE *out, const struct kvw_own_keys *own)
 	      "\n# How much tenants and models may use.\nrate_limits: []\n",
 		out);
 	fputs("\n# Other names for models, such as gpt-4o: {to: llama-70b}.\nmodels: {}\n", out);
+	fputs("\n# Groups of workers of one model.\nmodel_groups: []\n", out);
 	fputs("\n# The vLLM servers.\nworkers:\n  - url: http://127.0.0.1:8001\n", out);
 	for (size_t k = 1; k < KVW_WORKER_KEY_COUNT; k++)
 		kvw_reference_example_key(

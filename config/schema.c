@@ -41,6 +41,13 @@ const struct kvw_key kvw_rate_keys[KVW_RATE_KEY_COUNT] = {
 #include "config/keys.def"
 };
 
+const struct kvw_key kvw_group_keys[KVW_GROUP_KEY_COUNT] = {
+#define KVW_GROUP_KEY(path, type, field, def, min, max, reload, text)                              \
+	{path, &kvw_type_##type, offsetof(struct kvw_model_group, field), def, min, max, text, "", \
+		reload},
+#include "config/keys.def"
+};
+
 const struct kvw_key kvw_client_keys[KVW_CLIENT_KEY_COUNT] = {
 #define KVW_CLIENT_KEY(path, type, field, def, min, max, reload, text)                             \
 	{path, &kvw_type_##type, offsetof(struct kvw_client_key, field), def, min, max, text, "",  \
@@ -77,7 +84,7 @@ const struct kvw_schema kvw_pool_schema = {
 	.keys = kvw_pool_keys,
 	.key_count = KVW_POOL_KEY_COUNT,
 	.one_of = "one of name, selector, service, namespace, port, tls, models, models_from, "
-		  "weight_from, scale, api_key",
+		  "weight_from, group, scale, api_key",
 	.such_as = "- {selector: app=vllm, port: 8000}",
 };
 
@@ -87,6 +94,13 @@ const struct kvw_schema kvw_rate_schema = {
 	.one_of = "one of tenant, model, requests_per_minute, tokens_per_minute, tokens_per_day, concurrent, "
 		  "burst",
 	.such_as = "- {tenant: NAME, requests_per_minute: 600}",
+};
+
+const struct kvw_schema kvw_group_schema = {
+	.keys = kvw_group_keys,
+	.key_count = KVW_GROUP_KEY_COUNT,
+	.one_of = "one of model, group, weight, workers, to",
+	.such_as = "- {model: NAME, group: canary, weight: 10, workers: [canary]}",
 };
 
 const struct kvw_schema kvw_client_key_schema = {

@@ -39,6 +39,12 @@ enum kvw_rate_key_index {
 	KVW_RATE_KEY_COUNT
 };
 
+enum kvw_group_key_index {
+#define KVW_GROUP_KEY(path, type, field, def, min, max, reload, text) KVW_GROUP_KEY_##field,
+#include "config/keys.def"
+	KVW_GROUP_KEY_COUNT
+};
+
 enum kvw_client_key_index {
 #define KVW_CLIENT_KEY(path, type, field, def, min, max, reload, text) KVW_CLIENT_KEY_##field,
 #include "config/keys.def"
@@ -56,6 +62,7 @@ extern const struct kvw_key kvw_worker_keys[KVW_WORKER_KEY_COUNT];
 extern const struct kvw_key kvw_level_keys[KVW_LEVEL_KEY_COUNT];
 extern const struct kvw_key kvw_pool_keys[KVW_POOL_KEY_COUNT];
 extern const struct kvw_key kvw_rate_keys[KVW_RATE_KEY_COUNT];
+extern const struct kvw_key kvw_group_keys[KVW_GROUP_KEY_COUNT];
 extern const struct kvw_key kvw_client_keys[KVW_CLIENT_KEY_COUNT];
 extern const struct kvw_section kvw_sections[KVW_SECTION_COUNT];
 extern const char *const kvw_renamed_keys[];      /* as kvw_schema's `renamed` */
@@ -63,6 +70,7 @@ extern const struct kvw_schema kvw_worker_schema; /* of one entry of `workers` *
 extern const struct kvw_schema kvw_level_schema;  /* of one entry of `service_levels` */
 extern const struct kvw_schema kvw_pool_schema;   /* of one entry of `discovery.kubernetes.pools` */
 extern const struct kvw_schema kvw_rate_schema;   /* of one entry of `rate_limits` */
+extern const struct kvw_schema kvw_group_schema;  /* of one entry of `model_groups` */
 extern const struct kvw_schema kvw_client_key_schema; /* of one entry of `auth.keys_file` */
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/model_aliases.h"
+#include "config/model_groups.h"
 #include "config/own_keys.h"
 #include "config/pools.h"
 #include "config/rate_limits.h"
@@ -165,6 +166,21 @@ static enum kvw_err write_aliases(FILE *out, const struct kvw_config *config)
 	return err;
 }
 
+static enum kvw_err write_group(FILE *out, const struct kvw_model_group *group)
+{
+	const char *dash = "  - ";
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; i < KVW_GROUP_KEY_COUNT && err == KVW_OK; i++) {
+		if (!kvw_model_group_has(group, i))
+			continue;
+		fputs(dash, out);
+		dash = "    ";
+		err = write_value(out, &kvw_group_keys[i], group, kvw_group_keys[i].path, 0);
+	}
+	return err;
+}
+
 enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 	const struct kvw_strategy_ops *const *strategies)
 {
@@ -189,6 +205,10 @@ enum kvw_err kvw_config_write(FILE *out, const struct kvw_config *config,
 		err = write_rate(out, &config->rate_limits[i]);
 	if (err == KVW_OK)
 		err = write_aliases(out, config);
+	if (err == KVW_OK && config->model_group_count > 0)
+		fputs(KVW_MODEL_GROUPS ":\n", out);
+	for (size_t i = 0; i < config->model_group_count && err == KVW_OK; i++)
+		err = write_group(out, &config->model_groups[i]);
 	if (err == KVW_OK && config->worker_count > 0) /* none: `discovery` finds them */
 		fputs("workers:\n", out);
 	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)

@@ -33,6 +33,8 @@ struct kvw_request_record {
 	struct kvw_slice request_id;
 	struct kvw_slice model;          /* len 0: unknown model or none */
 	uint32_t model_label;            /* index of its struct kvw_model + 1; 0: unknown or none */
+	struct kvw_slice group;          /* of the model's groups; len 0: none */
+	uint8_t group_label;             /* kvw_metrics_group; if there is one */
 	struct kvw_slice client;         /* address */
 	struct kvw_slice key, tenant;    /* names; len 0: none */
 	struct kvw_slice client_certificate; /* subject of the one that it has shown; len 0: none */

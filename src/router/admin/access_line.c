@@ -28,11 +28,12 @@ enum {
 	ROOM_TARGET = 1536,
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
+	ROOM_GROUP = 80,
 	ROOM_REST = 1400, /* keys and numbers: 29 fields of at most 28 + 20 bytes */
 };
 
 static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE + ROOM_METHOD +
-			      ROOM_TARGET + ROOM_MODEL + ROOM_WORKER +
+			      ROOM_TARGET + ROOM_MODEL + ROOM_WORKER + ROOM_GROUP +
 			      ROOM_REST <=
 		      KVW_ACCESS_LINE_MAX,
 	"a line has room for all its fields");
@@ -127,6 +128,10 @@ static char *put_forwarded(char *at, const struct kvw_request_record *r)
 	at = put_name(at, kvw_reason_name(r->reason));
 	at = PUT(at, "\",\"added_us\":");
 	at = put_u64(at, r->added_ns < 0 ? 0 : (uint64_t)r->added_ns / 1000);
+	if (r->group.len > 0) {
+		at = PUT(at, ",\"group\":\"");
+		at = put_string(at, ROOM_GROUP, r->group);
+	}
 	if (r->predicted_prompt != 0) {
 		at = PUT(at, ",\"predicted_prompt_tokens\":");
 		at = put_u64(at, r->predicted_prompt);

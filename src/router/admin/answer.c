@@ -207,7 +207,49 @@ static bool serves(const struct kvw_fleet_view *view, const char *name)
 	return false;
 }
 
-/* The view's models are ascending by name and each is there once; aliases of those that are served follow. */
+/* A name that only workers of a group have is not shown. */
+static bool is_inner(const struct kvw_config *config, const char *name)
+{
+	bool inner = false;
+
+	for (size_t i = 0; i < config->model_group_count; i++) {
+		if (strcmp(config->model_groups[i].model, name) == 0)
+			return false;
+		inner = inner || strcmp(config->model_groups[i].serves, name) == 0;
+	}
+	return inner;
+}
+
+/* Divided models of which no worker has the name that clients use, but a group has another one. */
+static void put_groups(const struct kvw_answer_state *state, const struct kvw_fleet_view *view,
+	const struct kvw_config *config, const struct kvw_client_key *key, struct kvw_page *text, bool *first)
+{
+	const char *shown = NULL;
+
+	for (size_t i = 0; view != NULL && i < config->model_group_count; i++) {
+		const struct kvw_model_group *group = &config->model_groups[i];
+
+		if ((shown != NULL && strcmp(shown, group->model) == 0) || !may_use(key, group->model) ||
+			serves(view, group->model) || !serves(view, group->serves))
+			continue;
+		shown = group->model;
+		put_model(text, state->created_s, group->model, group->serves, first);
+	}
+}
+
+/* An alias of a model whose groups alone serve it is one of what is served, too. */
+static bool serves_any(const struct kvw_fleet_view *view, const struct kvw_config *config, const char *name)
+{
+	struct kvw_model_groups groups = kvw_config_groups(config, kvw_slice_of(name));
+	bool found = serves(view, name);
+
+	for (size_t i = 0; i < groups.count && !found; i++)
+		found = serves(view, groups.items[i].serves);
+	return found;
+}
+
+/* The view's models are ascending by name and each is there once; those that groups have under other names and
+ * aliases of all that are served follow. */
 static int answer_models(
 	const struct kvw_answer_state *state, const struct kvw_client_key *key, struct kvw_page *text)
 {
@@ -221,13 +263,14 @@ static int answer_models(
 		const char *name = view->models[i].model->name;
 
 		if (served(&view->models[i]) && may_use(key, name) &&
-			kvw_config_alias(config, kvw_slice_of(name)) == NULL)
+			kvw_config_alias(config, kvw_slice_of(name)) == NULL && !is_inner(config, name))
 			put_model(text, state->created_s, name, name, &first);
 	}
+	put_groups(state, view, config, key, text, &first);
 	for (size_t i = 0; view != NULL && i < config->model_alias_count; i++) {
 		const struct kvw_model_alias *alias = &config->model_aliases[i];
 
-		if (may_use(key, alias->name) && serves(view, alias->target))
+		if (may_use(key, alias->name) && serves_any(view, config, alias->target))
 			put_model(text, state->created_s, alias->name, alias->target, &first);
 	}
 	kvw_page_string(text, "]}");

@@ -25,7 +25,7 @@ enum kvw_collect_of {
 	/* server_tokens */
 	KVW_OF_INPUT, KVW_OF_OUTPUT,
 	/* route_histogram */
-	KVW_OF_TOTAL, KVW_OF_TTFT, KVW_OF_ADDED,
+	KVW_OF_TOTAL, KVW_OF_TTFT, KVW_OF_ADDED, KVW_OF_GAP,
 	/* strategy */
 	KVW_OF_TREE_BYTES, KVW_OF_TREE_LIMIT, KVW_OF_TREE_NODES, KVW_OF_TREE_CHUNKS,
 	KVW_OF_TREE_EVICTED, KVW_OF_TREE_PURGES, KVW_OF_SESSIONS,
@@ -87,6 +87,9 @@ struct kvw_worker *kvw_metrics_worker(const struct kvw_metrics *metrics, size_t 
 /* Slots of workers to look at (0 is "none", 1 the fleet's 0), and whether one is to be shown. */
 size_t kvw_metrics_slots(const struct kvw_metrics *metrics);
 bool kvw_metrics_shown(const struct kvw_metrics *metrics, size_t slot);
+
+/* Label texts of enum kvw_kept. */
+extern const char *const kvw_kept_names[KVW_KEPT_COUNT];
 
 /* Label texts. slot: of a worker that is shown, or of a model. */
 struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot);

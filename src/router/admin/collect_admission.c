@@ -31,18 +31,18 @@ static void by_class(struct kvw_collect *collect, size_t offset, const char *lab
 	}
 }
 
+const char *const kvw_kept_names[KVW_KEPT_COUNT] = {
+	[KVW_KEPT] = "kept",
+	[KVW_KEPT_LATE] = "late",
+	[KVW_KEPT_SLOW] = "slow",
+	[KVW_KEPT_FAILED] = "failed",
+	[KVW_KEPT_REFUSED] = "refused",
+	[KVW_KEPT_UNSEEN] = "unseen",
+};
+
 void kvw_collect_kept(struct kvw_collect *collect)
 {
-	static const char *const names[KVW_KEPT_COUNT] = {
-		[KVW_KEPT] = "kept",
-		[KVW_KEPT_LATE] = "late",
-		[KVW_KEPT_SLOW] = "slow",
-		[KVW_KEPT_FAILED] = "failed",
-		[KVW_KEPT_REFUSED] = "refused",
-		[KVW_KEPT_UNSEEN] = "unseen",
-	};
-
-	by_class(collect, offsetof(struct kvw_metrics_shard, kept), "result", names, KVW_KEPT_COUNT);
+	by_class(collect, offsetof(struct kvw_metrics_shard, kept), "result", kvw_kept_names, KVW_KEPT_COUNT);
 }
 
 void kvw_collect_refused(struct kvw_collect *collect)

@@ -67,6 +67,8 @@ static void shard_finish(struct kvw_metrics_shard *shard)
 	if (shard->server_cells != NULL)
 		for (size_t i = 0; i < shard->worker_slots * KVW_MODEL_SLOTS; i++)
 			free(atomic_load_explicit(&shard->server_cells[i], memory_order_relaxed));
+	for (size_t i = 0; i <= KVW_GROUP_OTHER; i++)
+		free(atomic_load_explicit(&shard->group_cells[i], memory_order_relaxed));
 	free(shard->request_cells);
 	free(shard->server_cells);
 	free(shard->workers);
@@ -122,6 +124,7 @@ enum kvw_err kvw_metrics_create(
 	for (size_t i = 0; i < loops; i++) {
 		metrics->shards[i] = (struct kvw_metrics_shard){0};
 		metrics->shards[i].classes = &metrics->classes;
+		metrics->shards[i].groups = &metrics->groups;
 		metrics->loops = i + 1;
 		if (shard_init(&metrics->shards[i], &metrics->bounds, metrics->worker_slots) !=
 			KVW_OK)
@@ -142,6 +145,7 @@ void kvw_metrics_destroy(struct kvw_metrics *metrics)
 		shard_finish(&metrics->shards[i]);
 	free(metrics->shards);
 	kvw_metric_classes_finish(&metrics->classes);
+	kvw_metric_groups_finish(&metrics->groups);
 	free(metrics->window.workers);
 	pthread_mutex_destroy(&metrics->lock);
 	free(metrics);
@@ -354,6 +358,8 @@ void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_reques
 		record_server(shard, record, slot, model);
 	if (slot != 0)
 		record_forwarded(shard, record, slot);
+	if (record->group.len > 0)
+		kvw_metrics_group_record(shard, record, error_type(record) != KVW_ERROR_COUNT);
 }
 
 static void zero(void *words, size_t bytes)

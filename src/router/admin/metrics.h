@@ -77,6 +77,16 @@ enum kvw_kept {
 	KVW_KEPT_COUNT
 };
 
+/* Why a request went to its group. Label `by` of kvway_group_chosen_total. */
+enum kvw_group_by {
+	KVW_GROUP_BY_SESSION,      /* by its session */
+	KVW_GROUP_BY_CONVERSATION, /* by how its chat begins */
+	KVW_GROUP_BY_REQUEST,      /* by its x-request-id */
+	KVW_GROUP_BY_HEADER,       /* its client named it */
+	KVW_GROUP_BY_FALLBACK,     /* the one that it would have gone to has no worker for it */
+	KVW_GROUP_BY_COUNT
+};
+
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
@@ -118,6 +128,13 @@ void kvw_metrics_kept(struct kvw_metrics_shard *shard, uint8_t class, enum kvw_k
 /* counter: one of KVW_COUNT_REFUSED_*, which is counted, too. */
 void kvw_metrics_refused(
 	struct kvw_metrics_shard *shard, uint8_t class, enum kvw_counter counter);
+/* Label of a group for the next three and for records. Does not wait. */
+uint8_t kvw_metrics_group(struct kvw_metrics_shard *shard, struct kvw_slice model, struct kvw_slice group);
+void kvw_metrics_group_chosen(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_group_by by);
+void kvw_metrics_group_kept(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_kept kept);
+void kvw_metrics_group_gap(struct kvw_metrics_shard *shard, uint8_t group, int64_t gap_ns); /* inter-token */
+/* Label text. */
+const char *kvw_group_by_name(enum kvw_group_by by);
 /* From the moment at which a request was sent; predicted_ns, actual_ns >= 0. */
 void kvw_metrics_first_token(
 	struct kvw_metrics_shard *shard, int64_t predicted_ns, int64_t actual_ns);

@@ -109,9 +109,34 @@ struct kvw_metric_classes {
 
 void kvw_metric_classes_finish(struct kvw_metric_classes *classes);
 
+/* Label values of `model` and `group`: those of model_groups in the order in which they came, the last is "other". */
+#define KVW_GROUP_NAMES 128
+#define KVW_GROUP_OTHER KVW_GROUP_NAMES
+
+/* What became of a group's requests. Label `result`. */
+enum kvw_group_result { KVW_GROUP_OK, KVW_GROUP_ERROR, KVW_GROUP_REFUSED, KVW_GROUP_LEFT, KVW_GROUP_RESULTS };
+enum kvw_group_tokens { KVW_GROUP_PROMPT, KVW_GROUP_CACHED, KVW_GROUP_COMPLETION, KVW_GROUP_TOKENS };
+
+/* Requests of one group. */
+struct kvw_group_cell {
+	_Atomic uint64_t chosen[KVW_GROUP_BY_COUNT];
+	_Atomic uint64_t results[KVW_GROUP_RESULTS];
+	_Atomic uint64_t kept[KVW_KEPT_COUNT];
+	_Atomic uint64_t tokens[KVW_GROUP_TOKENS];
+	struct kvw_histogram first_token, gap;
+};
+
+struct kvw_metric_groups {
+	char *_Atomic names[KVW_GROUP_NAMES]; /* "MODEL", NUL, "GROUP"; owned; the first NULL ends them */
+};
+
+void kvw_metric_groups_finish(struct kvw_metric_groups *groups);
+void kvw_metrics_group_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record, bool failed);
+
 struct kvw_metrics_shard {
 	_Alignas(64) const struct kvw_metric_bounds *bounds;
 	struct kvw_metric_classes *classes; /* of all shards */
+	struct kvw_metric_groups *groups;   /* likewise */
 	size_t worker_slots; /* slots of the fleet + 1; slot 0: no worker */
 	_Atomic uint64_t counters[KVW_COUNTER_COUNT];
 	_Atomic int64_t gauges[KVW_GAUGE_COUNT];
@@ -124,6 +149,7 @@ struct kvw_metrics_shard {
 	_Atomic int64_t oldest_ns; /* when the oldest came that waits for a worker; 0: none waits */
 	struct kvw_histogram gap, token_wait, wait;
 	struct kvw_route_histograms routes[KVW_API_COUNT];
+	struct kvw_group_cell *_Atomic group_cells[KVW_GROUP_NAMES + 1]; /* NULL: not used yet */
 	struct kvw_worker_tally *workers;                 /* [worker_slots] */
 	struct kvw_request_cell *_Atomic *request_cells;  /* [worker_slots][KVW_API_COUNT] */
 	struct kvw_server_cell *_Atomic *server_cells;    /* [worker_slots][KVW_MODEL_SLOTS] */
@@ -151,6 +177,7 @@ struct kvw_metrics {
 	struct kvw_metrics_sources sources;
 	struct kvw_metric_bounds bounds;
 	struct kvw_metric_classes classes;
+	struct kvw_metric_groups groups;
 	struct kvw_metrics_shard *shards; /* [loops] */
 	size_t loops, worker_slots;
 	int64_t start_wall_ns;

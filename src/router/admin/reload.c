@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/diff.h"
+#include "config/model_groups.h"
 #include "feeds/lmcache/lmcache.h"
 #include "feeds/sources.h"
 #include "feeds/tokens/tokens.h"
@@ -159,7 +160,10 @@ static enum kvw_err put_into_force(struct kvw_reload *reload, struct kvw_config 
 	struct kvw_fleet *fleet = reload->deps.fleet;
 	struct kvw_members_change change;
 	struct kvw_settings *settings;
-	enum kvw_err err = kvw_settings_next(fleet->settings, config, &settings);
+	enum kvw_err err;
+
+	kvw_model_groups_keep(fleet->config, config);
+	err = kvw_settings_next(fleet->settings, config, &settings);
 
 	if (err != KVW_OK) {
 		kvw_config_destroy(config);

@@ -103,6 +103,7 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 		json_real((double)kvw_load_queue_ns(&worker->load, now_ns) / 1e9));
 	put_hits(object, metrics, worker);
 	put_settings(object, worker);
+	json_object_set_new(object, "group", text_json(kvw_slice_of(worker->config.group)));
 	json_object_set_new(object, "identity", text_json(kvw_slice_of(worker->config.identity)));
 	json_object_set_new(object, "addresses", addresses_json(worker));
 }

@@ -133,6 +133,14 @@ void kvw_fleet_use_ejected(
 void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry);
 
+static inline bool kvw_fleet_any_usable(const struct kvw_fleet_table *table)
+{
+	for (size_t i = 0; i < table->count; i++)
+		if (table->items[i].usable)
+			return true;
+	return false;
+}
+
 /* An attempt's grade; why is logged if it is bad. trial: as kvw_fleet_picked said. */
 void kvw_fleet_judge(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_grade grade,
 	bool trial, const char *why, int64_t now_ns);

@@ -94,6 +94,8 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 	worker->url = worker->config.url;
 	worker->api_key = worker->config.api_key;
 	worker->key = XXH3_64bits(worker->url, len);
+	worker->group_key = kvw_group_key(config->group);
+	worker->url_key = kvw_group_key(worker->url);
 	worker->tls = url.tls;
 	worker->trust = NULL;
 	worker->tls_name = worker->config.tls_server_name;

@@ -62,6 +62,7 @@ struct kvw_worker {
 	const char *url;       /* scheme://host:port[/prefix]; config's */
 	const char *api_key;   /* "" if none; config's */
 	uint64_t key;          /* hash of url */
+	uint64_t group_key, url_key; /* kvw_group_key of config.group, of url */
 	bool tls;              /* https */
 	struct kvw_tls *trust; /* https: by which it is believed; the fleet's. NULL: the fleet is offline */
 	const char *tls_name;  /* that its certificate must bear; config's, or host */

@@ -176,6 +176,32 @@ static enum kvw_err fold_talk(struct kvw_scan *scan, struct kvw_route_request *o
 	return KVW_OK;
 }
 
+static uint64_t mix_range(const struct kvw_scan *scan, uint64_t hash, struct range range)
+{
+	for (uint32_t i = 0; i < range.count; i++)
+		hash = kvw_mix_on(hash, scan->text.pieces[range.first + i].hash);
+	return hash;
+}
+
+/* Without model, salt and settings: the same wherever the conversation is sent. */
+uint64_t kvw_scan_opening(const struct kvw_scan *scan)
+{
+	uint64_t hash = KVW_TAG_TALK ^ KVW_MIX_FIRST;
+
+	if (!scan->has_messages || scan->text.fields_only || scan->unknown != 0)
+		return 0;
+	if (scan->has_system)
+		hash = mix_range(scan, hash, scan->system.content);
+	for (uint32_t i = 0; i < scan->message_count; i++) {
+		const struct message *message = &scan->messages[i];
+
+		hash = mix_range(scan, kvw_mix_on(hash, message->role), message->content);
+		if (message->role == scan->hash_user)
+			return hash ^ KVW_MIX_FIRST;
+	}
+	return 0;
+}
+
 enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
 {
 	struct kvw_route_request result = *out;

@@ -60,6 +60,10 @@ void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
  */
 enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
 
+/* After a kvw_scan_finish that said KVW_OK: a hash of a chat's beginning, to the end of what its user says first;
+ * 0: it has none, or it was not read. Every later turn of the conversation has the same. */
+uint64_t kvw_scan_opening(const struct kvw_scan *scan);
+
 /* The model's name, once all of it was fed, even if the rest of the body is missing or broken; len 0: not
  * found yet. Borrowed until more is fed. */
 struct kvw_slice kvw_scan_model(const struct kvw_scan *scan);
@@ -109,7 +113,7 @@ struct kvw_scan_places {
 const struct kvw_scan_places *kvw_scan_places(const struct kvw_scan *scan);
 /* The body's own salt. *there: it has one, which may be empty. Borrowed until more is fed or set. */
 struct kvw_slice kvw_scan_salt(const struct kvw_scan *scan, bool *there);
-/* Between the last feed and kvw_scan_finish: the body will have this salt, this model. What the scan lent before is
+/* Between the last feed and kvw_scan_finish, which may be called again: the body will have this salt, this model. What the scan lent before is
  * gone. False: out of memory. */
 bool kvw_scan_set_salt(struct kvw_scan *scan, struct kvw_slice salt) KVW_MUST_CHECK;
 bool kvw_scan_set_model(struct kvw_scan *scan, struct kvw_slice model) KVW_MUST_CHECK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -65,7 +66,9 @@ static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_
 {
 	struct kvw_service_level_ms ms;
 
-	kvw_config_promise(x->config, x->route.model.data, x->route.model.len, class_index, &ms);
+	struct kvw_slice model = kvw_groups_model(x);
+
+	kvw_config_promise(x->config, model.data, model.len, class_index, &ms);
 	return (struct kvw_promise){ms.ttft * KVW_NS_PER_MS, ms.ttft_per_1k_tokens * KVW_NS_PER_MS,
 		ms.tpot * KVW_NS_PER_MS};
 }
@@ -165,7 +168,7 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 		x->admitted = false;
 		return KVW_ADMIT_ONE;
 	}
-	x->gate = kvw_gates_of(x->loop, x->model);
+	x->gate = kvw_gates_of(x);
 	if (x->gate == NULL)
 		return KVW_ADMIT_ANY;
 	kvw_admit_enter(x);

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "proxy/attempt.h"
+#include "proxy/groups.h"
 #include "proxy/held.h"
 #include "proxy/kept.h"
 #include "proxy/rate.h"
@@ -182,6 +183,8 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.request_id = x->request_id,
 		.model = kvw_slice_of(x->model == NULL ? NULL : x->model->name),
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,
+		.group = kvw_slice_of(x->group == NULL ? NULL : x->group->group),
+		.group_label = kvw_groups_label(x),
 		.client = kvw_slice_of(x->via[0] != '\0' ? x->via : x->client->address),
 		.key = kvw_slice_of(x->key == NULL ? NULL : x->key->name),
 		.tenant = kvw_slice_of(x->key == NULL ? NULL : x->key->tenant),

@@ -67,6 +67,13 @@ enum kvw_pass {
 	KVW_PASS_REFRAME, /* payload in chunks of our own: the worker ends its answer by closing */
 };
 
+/* Why a request can have no group of its model. */
+enum kvw_group_fault {
+	KVW_GROUP_GOOD,
+	KVW_GROUP_UNKNOWN,   /* it wishes for one that its model does not have */
+	KVW_GROUP_UNWRITTEN, /* the group's name for the model cannot be written into its body */
+};
+
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
 
 struct kvw_exchange {
@@ -124,7 +131,13 @@ struct kvw_exchange {
 	bool scanned;             /* the body was what its path promises */
 	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
 	uint64_t tenant;          /* as struct kvw_route_request has it */
-	bool salted, renamed;     /* the body has its tenant's salt, the model of its alias (rewrite.h) */
+	bool salted, renamed;     /* the body has its tenant's salt, another model (rewrite.h) */
+	const char *rename_to;    /* if renamed: that model; config's */
+	const struct kvw_model_group *group; /* of config: its workers alone serve it; NULL: any that have its model */
+	enum kvw_group_by group_by;          /* why that one */
+	struct kvw_slice group_wish;         /* the one that its header names, in the raw head; len 0: none, or it does not count */
+	uint64_t group_key;                  /* by which its group is chosen */
+	enum kvw_group_fault group_fault;
 	struct kvw_route_request route; /* borrows from scan and model_name */
 	bool unnamed;             /* the body was looked at, and names no model */
 	struct kvw_model *meant;  /* by an unnamed one; NULL: several could be. Stays as it was first */

@@ -11,8 +11,10 @@
 #include "proxy/admit.h"
 #include "proxy/front.h"
 #include "fleet/pin.h"
+#include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/rate.h"
+#include "proxy/regroup.h"
 #include "base/page.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -95,8 +97,9 @@ static void no_worker(struct kvw_exchange *x)
 		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
 	} else {
 		(kvw_exchange_names_workers(x) ? put_workers : put_states)(x->loop->fleet, &text);
-		(void)snprintf(message, sizeof(message), "no usable worker%.*s", (int)text.len,
-			text.len > 0 ? text.data : "");
+		(void)snprintf(message, sizeof(message), "no usable worker%s%s%.*s",
+			x->group != NULL ? " in group " : "", x->group != NULL ? x->group->group : "",
+			(int)text.len, text.len > 0 ? text.data : "");
 		free(text.data);
 	}
 	kvw_reply_error_as(x, x->tried_count > 0 ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
@@ -197,14 +200,6 @@ static bool await_newcomers(struct kvw_exchange *x)
 	return false;
 }
 
-static bool any_usable(const struct kvw_fleet_table *table)
-{
-	for (size_t i = 0; i < table->count; i++)
-		if (table->items[i].usable)
-			return true;
-	return false;
-}
-
 static void leave_parked(struct kvw_exchange *x)
 {
 	TAILQ_REMOVE(&x->loop->parked, x, entry);
@@ -218,7 +213,7 @@ void kvw_request_park_over(struct kvw_exchange *x)
 	bool known;
 
 	leave_parked(x);
-	kvw_fleet_read(x->loop->fleet, x->route.model, &x->loop->candidates, &known, &model);
+	kvw_groups_read(x, &x->loop->candidates, &known, &model);
 	if (known)
 		no_worker(x);
 	else
@@ -231,8 +226,8 @@ bool kvw_request_unpark(struct kvw_exchange *x)
 	struct kvw_model *model;
 	bool known;
 
-	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
-	if (known && any_usable(&loop->candidates))
+	kvw_groups_read(x, &loop->candidates, &known, &model);
+	if (known && kvw_fleet_any_usable(&loop->candidates))
 		leave_parked(x);
 	else if (lists_are_newer(loop, x->parked_ns))
 		kvw_request_park_over(x);
@@ -277,11 +272,12 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 		return false;
 	kvw_fleet_read(x->loop->fleet,
 		kvw_slice_of(x->model == NULL ? NULL : x->model->name), table, &known, &model);
+	kvw_groups_keep(x, table);
 	drop_tried(x, table);
 	for (size_t i = 0; i < table->count; i++)
 		if (table->items[i].usable && table->items[i].id != x->attempt.worker->id)
 			return true;
-	return false;
+	return x->group != NULL && kvw_groups_other(x, drop_tried) != NULL;
 }
 
 bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
@@ -395,10 +391,16 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 	bool known;
 
 	kvw_request_scan_again(x);
-	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &x->model);
+	kvw_groups_read(x, &loop->candidates, &known, &x->model);
+	if (known)
+		drop_tried(x, &loop->candidates);
+	if (x->group != NULL && (!known || !kvw_fleet_any_usable(&loop->candidates)) &&
+		kvw_regroup(x, drop_tried)) {
+		kvw_groups_read(x, &loop->candidates, &known, &x->model);
+		drop_tried(x, &loop->candidates);
+	}
 	if (!known)
 		return false;
-	drop_tried(x, &loop->candidates);
 	*set = (struct kvw_candidates){
 		.items = loop->candidates.items,
 		.count = loop->candidates.count,
@@ -590,6 +592,7 @@ static bool build_head(struct kvw_exchange *x)
 	if (!kvw_request_own_head(x))
 		return false;
 	take_pin(&loop->request_head);
+	kvw_groups_hide(x, &loop->request_head);
 	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
 		x->show_decision = take_wish(x, &loop->request_head);
 	if (loop->shared->front.count > 0 && !x->client->trusted)

@@ -9,10 +9,19 @@
 #include "proxy/exchange.h"
 #include "proxy/loop.h"
 
-struct kvw_gate *kvw_gates_of(struct kvw_loop *loop, const struct kvw_model *model)
+/* Groups first, by their place in the configuration: one that is busy holds up no other one's requests. */
+static size_t index_of(const struct kvw_exchange *x)
 {
+	if (x->group != NULL)
+		return 1 + (size_t)(x->group - x->config->model_groups);
+	return x->model == NULL ? 0 : 1 + KVW_MAX_MODEL_GROUPS + (size_t)x->model->index;
+}
+
+struct kvw_gate *kvw_gates_of(const struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
 	struct kvw_gates *gates = &loop->gates;
-	size_t index = model == NULL ? 0 : (size_t)model->index + 1;
+	size_t index = index_of(x);
 
 	if (gates->costs == NULL)
 		gates->costs = calloc(KVW_MAX_WORKERS, sizeof(gates->costs[0]));

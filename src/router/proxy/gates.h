@@ -14,7 +14,7 @@ struct kvw_model;
 
 /* The gates of a loop; zeroed: none yet. */
 struct kvw_gates {
-	struct kvw_gate **items; /* by model: 0: none is named, else its index + 1; NULL: not used yet */
+	struct kvw_gate **items; /* by group or model (gates.c); NULL: not used yet */
 	size_t room;
 	size_t waiting;          /* requests in all of them */
 	int64_t turned_ns;       /* when they were asked last */
@@ -24,8 +24,8 @@ struct kvw_gates {
 	struct kvw_cost *costs;  /* of explain; [KVW_MAX_WORKERS] */
 };
 
-/* The gate of a model (NULL: none is named). NULL: no memory. */
-struct kvw_gate *kvw_gates_of(struct kvw_loop *loop, const struct kvw_model *model);
+/* The gate of the exchange's group or, without one, its model. NULL: no memory. */
+struct kvw_gate *kvw_gates_of(const struct kvw_exchange *x);
 void kvw_gates_finish(struct kvw_gates *gates); /* nothing waits */
 
 /* Does such a request wait at all? */

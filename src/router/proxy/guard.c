@@ -18,6 +18,7 @@
 #include "auth/auth.h"
 #include "auth/credential.h"
 #include "auth/jwt_gate.h"
+#include "proxy/groups.h"
 #include "proxy/reply.h"
 #include "proxy/rewrite.h"
 #include "proxy/understand.h"
@@ -135,7 +136,7 @@ static bool refuse_bearer(struct kvw_exchange *x, const struct token *token, con
 	x->keyring = token->ring;
 	x->key = kvw_keyring_find(token->ring, digest);
 	take_limits(x);
-	x->pin = (struct kvw_slice){NULL, 0};
+	x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
 	if (kvw_slice_of(x->key->tenant).len > 0)
 		kvw_auth_saw_tenant(x->loop->auth);
 	return false;
@@ -163,7 +164,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	x->key = key;
 	take_limits(x);
 	if (!key->trusted)
-		x->pin = (struct kvw_slice){NULL, 0};
+		x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
 	if (kvw_client_key_lives(key, x->wall_ns / KVW_NS_PER_S))
 		return false;
 	refuse(x, 401, KVW_COUNT_AUTH_EXPIRED, "expired_api_key", "this API key has expired");
@@ -317,6 +318,30 @@ static bool refuse_alias(struct kvw_exchange *x)
 	return true;
 }
 
+/* A tester's group that there is not, or a body into which no group's name for the model can be written. */
+static bool refuse_group(struct kvw_exchange *x)
+{
+	struct kvw_slice wish = x->group_wish;
+	char message[512];
+	int status;
+
+	if (x->group_fault == KVW_GROUP_GOOD && (x->group != NULL || kvw_groups_take(x)))
+		return false;
+	if (x->group_fault == KVW_GROUP_UNKNOWN) {
+		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`", x->config->groups_header,
+			(int)(wish.len < 128 ? wish.len : 128), wish.data);
+		kvw_reply_error_code(x, 400, type_of(x, 400), "model_group", NULL, message);
+		return true;
+	}
+	(void)snprintf(message, sizeof(message),
+		"the groups of this model have other names for it: it must stand in a body that can be read, on a path of "
+		"inference, no larger than %llu bytes, not in the URL",
+		(unsigned long long)x->config->routing_scan_limit);
+	status = too_large(x) ? 413 : 400;
+	kvw_reply_error_code(x, status, type_of(x, status), "model_group", NULL, message);
+	return true;
+}
+
 /* Of a response that was made: nothing is computed. */
 static bool cancels(const struct kvw_exchange *x)
 {
@@ -361,5 +386,7 @@ bool kvw_guard_body(struct kvw_exchange *x)
 		return true;
 	if (kvw_config_limits_models(x->config) && refuse_unnamed(x))
 		return true;
-	return x->config->model_alias_count > 0 && refuse_alias(x);
+	if (x->config->model_alias_count > 0 && refuse_alias(x))
+		return true;
+	return x->config->model_group_count > 0 && refuse_group(x);
 }

@@ -41,12 +41,23 @@ static void label_classes(struct kvw_loop *loop, struct kvw_in_force *in_force)
 			kvw_metrics_class(loop->metrics, kvw_slice_of(classes->items[i]));
 }
 
+static void label_groups(struct kvw_loop *loop, struct kvw_in_force *in_force)
+{
+	for (size_t i = 0; i < in_force->config->model_group_count; i++) {
+		const struct kvw_model_group *group = &in_force->config->model_groups[i];
+
+		in_force->group_labels[i] = kvw_metrics_group(
+			loop->metrics, kvw_slice_of(group->model), kvw_slice_of(group->group));
+	}
+}
+
 /* What the loop keeps of the configuration for itself. Scans of running requests borrow from theirs. */
 static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
 {
 	const struct kvw_config *config = in_force->config;
 
 	label_classes(loop, in_force);
+	label_groups(loop, in_force);
 	loop->in_force = in_force;
 	loop->config = config;
 	loop->links.config = config;

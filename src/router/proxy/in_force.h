@@ -25,6 +25,7 @@ struct kvw_in_force {
 	const struct kvw_config *config;
 	struct kvw_strategy *strategy;
 	uint8_t class_labels[KVW_CLASSES]; /* by class, for metrics */
+	uint8_t group_labels[KVW_MAX_MODEL_GROUPS]; /* by group, likewise */
 	uint32_t requests; /* that began with it and have not ended */
 	struct kvw_in_force *next;
 };

@@ -1,6 +1,7 @@
 /* kept.c - see kept.h. */
 #include "proxy/kept.h"
 
+#include "proxy/groups.h"
 #include "proxy/loop.h"
 
 /* One answer against a promise, in ns; 0: not promised, or not known. */
@@ -82,5 +83,7 @@ void kvw_kept_count(struct kvw_exchange *x, enum kvw_end end)
 		if (kept != KVW_KEPT_COUNT)
 			kvw_metrics_kept(
 				x->loop->metrics, x->in_force->class_labels[e->wait.class], kept);
+		if (kept != KVW_KEPT_COUNT && x->group != NULL)
+			kvw_metrics_group_kept(x->loop->metrics, kvw_groups_label(x), kept);
 	}
 }

@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "proxy/groups.h"
 #include "proxy/request.h"
 
 static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
@@ -144,7 +145,7 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 						    : KVW_INEXACT_NOT_WANTED);
 		return true;
 	}
-	kvw_fleet_read(loop->fleet, x->route.model, &loop->candidates, &known, &model);
+	kvw_groups_read(x, &loop->candidates, &known, &model);
 	if (!known)
 		return true; /* it is parked until its model is */
 	choice = kvw_tokens_look(loop->sources->exact, loop->candidates.items, loop->candidates.count);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "proxy/groups.h"
 #include "proxy/reply.h"
 #include "routing/choice.h"
 
@@ -28,9 +29,9 @@ static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party par
 		if (limit != NULL)
 			add_party(parties, &count, KVW_RATE_TENANT, tenant, KVW_RATE_LIMITS_OF(limit));
 	}
-	/* What an alias stands for, or who names none means: the guard saw to it. */
+	/* What an alias stands for, the model of a group, or what a body that names none means: the guard saw to it. */
 	limit = kvw_config_model_rate(
-		x->config, x->meant != NULL ? kvw_slice_of(x->meant->name) : x->route.model);
+		x->config, x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_groups_model(x));
 	if (limit != NULL)
 		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model), KVW_RATE_LIMITS_OF(limit));
 	return count;

@@ -9,6 +9,7 @@
 
 #include "auth/credential.h"
 #include "proxy/front.h"
+#include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/local.h"
 #include "fleet/pin.h"
@@ -110,6 +111,7 @@ static void note_head(struct kvw_exchange *x)
 		kvw_front_client(&x->loop->shared->front, head, x->via);
 	x->route.api = x->path.api;
 	x->pin = head_pin(x);
+	x->group_wish = kvw_groups_wish(x, head);
 	if (x->path.kind == KVW_PATH_FORWARD)
 		kvw_request_read_query(x);
 	x->watch_usage = x->path.prompt;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "proxy/forward.h"
+#include "proxy/groups.h"
 #include "proxy/rate.h"
 
 #define READS_AT_ONCE 8
@@ -464,6 +465,8 @@ static void another_token(struct kvw_exchange *x)
 	int64_t gap_ns = x->loop->now_ns - x->last_data_ns;
 
 	kvw_metrics_stream_gap(x->loop->metrics, gap_ns);
+	if (x->group != NULL)
+		kvw_metrics_group_gap(x->loop->metrics, kvw_groups_label(x), gap_ns);
 	kvw_gates_token(x, gap_ns);
 }
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "auth/auth.h"
-#include "openai/splice.h"
 
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x)
 {
@@ -47,8 +46,10 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 	if (x->salted || x->renamed || !x->whole)
 		return; /* it has them, or will have none */
 	x->alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));
-	if (x->alias != NULL)
-		x->renamed = kvw_scan_set_model(x->scan, kvw_slice_of(x->alias->target));
+	if (x->alias != NULL) {
+		x->rename_to = x->alias->target;
+		x->renamed = kvw_scan_set_model(x->scan, kvw_slice_of(x->rename_to));
+	}
 	if (tenant.len > 0 && kvw_exchange_computes(x) && !x->path.unsalted)
 		x->salted = set_salt(x, tenant);
 }
@@ -102,7 +103,7 @@ static struct kvw_cursor place(const struct kvw_exchange *x, uint64_t at)
 }
 
 /* From the last edit to the first: places before it do not move. */
-static enum kvw_err apply(struct kvw_exchange *x, const struct kvw_splice *splice)
+enum kvw_err kvw_rewrite_apply(struct kvw_exchange *x, const struct kvw_splice *splice)
 {
 	enum kvw_err err = KVW_OK;
 
@@ -141,14 +142,16 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	if (x->salted)
 		salt = kvw_scan_salt(x->scan, &there);
 	if (x->renamed)
-		model = kvw_slice_of(x->alias->target);
+		model = kvw_slice_of(x->rename_to);
 	if (x->scanned)
 		err = kvw_splice_plan(x->scan, salt, model, &splice);
 	if (err == KVW_OK)
-		err = apply(x, &splice);
+		err = kvw_rewrite_apply(x, &splice);
 	if (err == KVW_OK)
 		count(x);
 	else
 		x->salted = x->renamed = false;
+	if (err != KVW_OK && x->group != NULL && strcmp(x->group->serves, x->group->model) != 0)
+		x->group_fault = KVW_GROUP_UNWRITTEN;
 	return err == KVW_ENOMEM ? err : KVW_OK; /* what cannot be changed is refused before it is routed */
 }

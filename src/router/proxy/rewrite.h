@@ -1,5 +1,5 @@
 /*
- * rewrite.h - what kvway changes in a request's body: the salt of its tenant, the model that an alias stands for.
+ * rewrite.h - what kvway changes in a request's body: the salt of its tenant, the model that an alias stands for, or its group's.
  *
  * Only a whole request is changed, once, where it lies, before it is routed: the rest of it, tokens, repeats and scans,
  * knows the changed body alone. What cannot be changed and would have to be is refused by the guard.
@@ -7,6 +7,7 @@
 #ifndef KVW_REWRITE_H
 #define KVW_REWRITE_H
 
+#include "openai/splice.h"
 #include "proxy/exchange.h"
 
 /* The whole body was fed to x->scan, kvw_scan_finish comes next: gives it the salt and the model that the body will
@@ -15,6 +16,9 @@ void kvw_rewrite_scan(struct kvw_exchange *x);
 
 /* After it, of a whole request: changes the body. KVW_ENOMEM. */
 enum kvw_err kvw_rewrite_body(struct kvw_exchange *x) KVW_MUST_CHECK;
+
+/* Changes the body as the plan for it says. KVW_ENOMEM. */
+enum kvw_err kvw_rewrite_apply(struct kvw_exchange *x, const struct kvw_splice *splice) KVW_MUST_CHECK;
 
 /* The tenant whose requests are kept apart; len 0: it has none. */
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proxy/groups.h"
 #include "proxy/rewrite.h"
 
 /* A scan that served a huge prompt is not worth keeping. */
@@ -55,7 +56,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	if (x->scan == NULL)
 		return;
 	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_RERANK : x->path.api);
-	if (x->strategy->ops->prepare < KVW_PREPARE_CONTENT || x->looking)
+	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT && x->config->model_group_count == 0) || x->looking)
 		kvw_scan_fields_only(x->scan);
 	if (x->loop->sources != NULL && !x->looking)
 		kvw_scan_keep_ids(x->scan);
@@ -146,6 +147,8 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	if (x->head_session.len > 0)
 		x->route.session = x->head_session;
 	x->route.tenant = x->tenant;
+	if (x->scanned && x->config->model_group_count > 0)
+		kvw_groups_divide(x);
 	x->prompt_units = units_of(&x->route);
 }
 
@@ -156,7 +159,9 @@ struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 		return (struct kvw_slice){NULL, 0};
 	if (x->alias != NULL)
 		return kvw_slice_of(x->alias->name);
-	return x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_scan_model(x->scan);
+	if (x->meant != NULL)
+		return kvw_slice_of(x->meant->name);
+	return x->group != NULL ? kvw_slice_of(x->group->model) : kvw_scan_model(x->scan);
 }
 
 void kvw_request_scan_release(struct kvw_exchange *x)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "proxy/admit.h"
+#include "proxy/groups.h"
 #include "proxy/held.h"
 #include "proxy/reply.h"
 
@@ -136,7 +137,7 @@ bool kvw_waking_go_on(struct kvw_exchange *x)
 	struct kvw_model *model;
 	bool known, ready = false;
 
-	kvw_fleet_read(loop->fleet, x->route.model, table, &known, &model);
+	kvw_groups_read(x, table, &known, &model);
 	for (size_t i = 0; known && i < table->count && !ready; i++)
 		ready = is_ready(loop, &table->items[i]);
 	if (!ready)

@@ -71,6 +71,20 @@ static void check_aliases(const struct kvw_config *config)
 	}
 }
 
+static void check_groups(const struct kvw_config *config)
+{
+	require(config->model_group_count <= KVW_MAX_MODEL_GROUPS);
+	for (size_t i = 0; i < config->model_group_count; i++) {
+		const struct kvw_model_group *group = &config->model_groups[i];
+		struct kvw_model_groups all = kvw_config_groups(config, kvw_slice_of(group->model));
+
+		require(group >= all.items && group < all.items + all.count);
+		require(group->weight >= 0 && *group->weight_now == group->weight && group->serves[0] != '\0');
+		require(kvw_config_alias(config, kvw_slice_of(group->model)) == NULL);
+		require(group->hash != 0 && strlen(group->group) <= KVW_GROUP_NAME_MOST);
+	}
+}
+
 static void check_config(const struct kvw_config *config)
 {
 	struct kvw_address address;
@@ -105,6 +119,7 @@ static void check_config(const struct kvw_config *config)
 	check_levels(config);
 	check_rates(config);
 	check_aliases(config);
+	check_groups(config);
 	require(config->routing_strategy != NULL && config->log_access != NULL);
 }
 

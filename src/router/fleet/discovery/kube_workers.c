@@ -191,6 +191,8 @@ static enum kvw_err complete(const struct kvw_config *config, const struct found
 	if (err == KVW_OK)
 		err = set_text(&worker->api_key, config->pools[found->pool].api_key);
 	if (err == KVW_OK)
+		err = set_text(&worker->group, config->pools[found->pool].group);
+	if (err == KVW_OK)
 		err = set_models(&worker->models, models_of(config, found));
 	if (found->object->weight > 0)
 		worker->weight = found->object->weight;

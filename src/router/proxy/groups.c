@@ -1,0 +1,245 @@
+/*
+ * groups.c - see groups.h.
+ *
+ * A request that is divided costs a look at its group's workers, a hash of its session, and, where the group has
+ * another name for the model, a second fold of the chain, whose seed is that name: prompts of two groups share no
+ * prefix where their models differ.
+ */
+#include "proxy/groups.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "routing/group_choice.h"
+
+_Static_assert(KVW_MAX_MODEL_GROUPS <= KVW_GROUPS_MOST, "all may be one model's");
+
+/* --- the head --- */
+
+static bool is_header(const struct kvw_exchange *x, struct kvw_slice name)
+{
+	return kvw_slice_equal_nocase(name, kvw_slice_of(x->config->groups_header));
+}
+
+struct kvw_slice kvw_groups_wish(const struct kvw_exchange *x, const struct kvw_head *head)
+{
+	const struct kvw_field *field = NULL;
+
+	if (x->config->model_group_count > 0 && x->config->groups_header[0] != '\0')
+		field = kvw_head_find(head, kvw_slice_of(x->config->groups_header));
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
+void kvw_groups_hide(const struct kvw_exchange *x, struct kvw_head *head)
+{
+	if (x->config->groups_header[0] == '\0')
+		return;
+	for (size_t i = 0; i < head->field_count; i++)
+		if (is_header(x, head->fields[i].name))
+			head->fields[i].hop_by_hop = true;
+}
+
+/* --- workers of a group --- */
+
+static void keep(const struct kvw_fleet *fleet, const struct kvw_model_group *group, struct kvw_fleet_table *table)
+{
+	size_t count = table->count;
+
+	if (group->workers.count == 0)
+		return;
+	table->version = 0;
+	table->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct kvw_worker *worker = fleet->workers[table->items[i].id];
+
+		if (kvw_group_has(group, worker->group_key, worker->url_key))
+			table->items[table->count++] = table->items[i];
+	}
+}
+
+void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
+{
+	if (x->group != NULL)
+		keep(x->loop->fleet, x->group, table);
+}
+
+void kvw_groups_read(const struct kvw_exchange *x, struct kvw_fleet_table *table, bool *known,
+	struct kvw_model **model)
+{
+	kvw_fleet_read(x->loop->fleet, x->route.model, table, known, model);
+	if (*known)
+		kvw_groups_keep(x, table);
+}
+
+static bool has_worker(
+	const struct kvw_exchange *x, const struct kvw_model_group *group, kvw_groups_untried_fn *untried)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+	struct kvw_model *model;
+	bool known;
+
+	kvw_fleet_read(x->loop->fleet, kvw_slice_of(group->serves), table, &known, &model);
+	if (!known)
+		return false;
+	keep(x->loop->fleet, group, table);
+	if (untried != NULL)
+		untried(x, table);
+	return kvw_fleet_any_usable(table);
+}
+
+/* --- the choice --- */
+
+/* By what the groups are drawn, and what that was. */
+static void find_key(struct kvw_exchange *x)
+{
+	struct kvw_slice text = x->route.session;
+	uint64_t opening = 0;
+
+	x->group_by = KVW_GROUP_BY_SESSION;
+	if (x->config->groups_sticky != KVW_GROUP_STICKY_SESSION || text.len == 0) {
+		if (x->config->groups_sticky == KVW_GROUP_STICKY_SESSION && x->scan != NULL && x->scanned)
+			opening = kvw_scan_opening(x->scan);
+		x->group_by = opening != 0 ? KVW_GROUP_BY_CONVERSATION : KVW_GROUP_BY_REQUEST;
+		text = x->request_id;
+	}
+	x->group_key = opening != 0 ? opening : XXH3_64bits(text.data, text.len);
+}
+
+/* The groups in the order in which the request prefers them; returns how many get requests at all. */
+static size_t order_of(const struct kvw_exchange *x, struct kvw_model_groups groups, uint8_t order[KVW_GROUPS_MOST])
+{
+	struct kvw_group_share shares[KVW_GROUPS_MOST];
+
+	for (size_t i = 0; i < groups.count; i++)
+		shares[i] = (struct kvw_group_share){groups.items[i].hash,
+			atomic_load_explicit(groups.items[i].weight_now, memory_order_relaxed)};
+	return kvw_group_order(shares, groups.count, x->group_key, order);
+}
+
+static bool renames(const struct kvw_model_group *group)
+{
+	return strcmp(group->serves, group->model) != 0;
+}
+
+/* NULL: there is none of this name. */
+static const struct kvw_model_group *named(struct kvw_model_groups groups, struct kvw_slice name)
+{
+	for (size_t i = 0; i < groups.count; i++)
+		if (kvw_slice_equal(kvw_slice_of(groups.items[i].group), name))
+			return &groups.items[i];
+	return NULL;
+}
+
+/* The first in that order with a worker; where none has one, or groups keep to themselves, the first. `writable`: the
+ * body may get another name for the model. */
+static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
+{
+	uint8_t order[KVW_GROUPS_MOST];
+	const struct kvw_model_group *first = NULL;
+	size_t count;
+
+	find_key(x);
+	count = order_of(x, groups, order);
+	for (size_t i = 0; i < count; i++) {
+		const struct kvw_model_group *group = &groups.items[order[i]];
+
+		if (renames(group) && !writable)
+			continue;
+		if (first == NULL)
+			first = group;
+		if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS)
+			break;
+		if (!has_worker(x, group, NULL))
+			continue;
+		if (group != first)
+			x->group_by = KVW_GROUP_BY_FALLBACK;
+		return group;
+	}
+	return first;
+}
+
+static void take(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
+{
+	if (x->group_wish.len == 0) {
+		x->group = choose(x, groups, writable);
+		return;
+	}
+	x->group = named(groups, x->group_wish);
+	x->group_by = KVW_GROUP_BY_HEADER;
+	if (x->group == NULL) {
+		x->group_fault = KVW_GROUP_UNKNOWN;
+	} else if (renames(x->group) && !writable) {
+		x->group = NULL;
+		x->group_fault = KVW_GROUP_UNWRITTEN;
+	}
+}
+
+void kvw_groups_count(const struct kvw_exchange *x)
+{
+	if (x->group != NULL)
+		kvw_metrics_group_chosen(x->loop->metrics, kvw_groups_label(x), x->group_by);
+}
+
+void kvw_groups_divide(struct kvw_exchange *x)
+{
+	struct kvw_model_groups groups;
+	struct kvw_route_request route = x->route;
+
+	if (x->group != NULL || x->group_fault != KVW_GROUP_GOOD || !x->whole)
+		return;
+	groups = kvw_config_groups(x->config, x->route.model);
+	if (groups.count == 0)
+		return;
+	take(x, groups, true);
+	if (x->group == NULL)
+		return;
+	if (renames(x->group)) {
+		x->rename_to = x->group->serves;
+		x->renamed = kvw_scan_set_model(x->scan, kvw_slice_of(x->rename_to)) &&
+			     kvw_scan_finish(x->scan, &x->route) == KVW_OK;
+		x->route.session = route.session;
+		x->route.tenant = route.tenant;
+		if (!x->renamed) { /* out of memory */
+			x->group = NULL;
+			x->group_fault = KVW_GROUP_UNWRITTEN;
+			return;
+		}
+	}
+	kvw_groups_count(x);
+}
+
+bool kvw_groups_take(struct kvw_exchange *x)
+{
+	struct kvw_model_groups groups = kvw_config_groups(x->config, x->route.model);
+
+	if (groups.count == 0)
+		return true;
+	take(x, groups, false);
+	kvw_groups_count(x);
+	return x->group != NULL;
+}
+
+/* --- another group --- */
+
+const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw_groups_untried_fn *untried)
+{
+	struct kvw_model_groups groups = kvw_config_groups(x->config, kvw_slice_of(x->group->model));
+	uint8_t order[KVW_GROUPS_MOST];
+	size_t count;
+
+	if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS || x->group_by == KVW_GROUP_BY_HEADER ||
+		x->pin.len > 0)
+		return NULL;
+	count = order_of(x, groups, order);
+	for (size_t i = 0; i < count; i++) {
+		const struct kvw_model_group *group = &groups.items[order[i]];
+		bool writes = strcmp(group->serves, x->group->serves) != 0;
+
+		if (group != x->group && (!writes || (x->whole && x->scanned)) && has_worker(x, group, untried))
+			return group;
+	}
+	return NULL;
+}

@@ -1,0 +1,257 @@
+"""A model whose requests are divided among groups of workers: shares, sessions, names, testers, missing workers."""
+
+import hashlib
+import json
+
+import pytest
+from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
+from rig.wait import until
+from test_reload import File
+
+HEADER = "x-kvway-group"
+
+
+def groups(stable=90, canary=10, **more):
+    return [
+        {"model": "tiny", "group": "stable", "weight": stable, "workers": ["stable"]},
+        {"model": "tiny", "group": "canary", "weight": canary, "workers": ["canary"], **more},
+    ]
+
+
+def start(kvway, one, other, config=None, entries=None, **more):
+    """A router in front of two lists of workers; more: of groups()."""
+    listed = [{"url": w.url, "group": name} for name, ws in (("stable", one), ("canary", other)) for w in ws]
+    router = kvway(
+        [*one, *other],
+        {"workers": listed, "model_groups": groups(**more) if entries is None else entries, **(config or {})},
+        up=False,
+    )
+    router.wait_up()
+    until(lambda: ask(router.admin_port, "GET", "/ready").status == 200, 15, "ready")
+    until(lambda: all(w["models"] for w in ask(router.admin_port, "GET", "/workers").json()), 15, "models known")
+    return router
+
+
+def served(ws):
+    return sum(len(w.requests) for w in ws)
+
+
+def chosen(router, group, by):
+    return router.metric("kvway_group_chosen_total", model="tiny", group=group, by=by)
+
+
+def test_shares_are_those_of_the_weights(workers, kvway):
+    stable, canary = workers(2), workers(1)
+    router = start(kvway, stable, canary, {"groups.sticky": "request"})
+    with Client(router.port) as client:
+        for i in range(1500):
+            answer = client.ask("POST", CHAT, [("x-request-id", f"r{i}")], json.dumps(chat_body("hi")).encode())
+            assert answer.status == 200
+    assert abs(served(canary) / 1500 - 0.10) < 0.02
+    assert served(stable) + served(canary) == 1500
+    assert chosen(router, "canary", "request") == served(canary)
+    router.wait_idle()
+    assert router.metric("kvway_group_requests_total", group="canary", result="ok") == served(canary)
+    assert router.metric("kvway_group_tokens_total", group="canary", kind="completion") == 3 * served(canary)
+
+
+def side(stable, canary, before):
+    """Which group got the one request since then."""
+    now = served(stable), served(canary)
+    assert sum(now) == sum(before) + 1
+    return "stable" if now[0] > before[0] else "canary"
+
+
+def send(router, stable, canary, body, headers=()):
+    before = served(stable), served(canary)
+    assert router.ask("POST", CHAT, headers, json.dumps(body).encode()).status == 200
+    return side(stable, canary, before)
+
+
+def test_sessions_stay_in_every_replica_and_loop(workers, kvway):
+    stable, canary = workers(1), workers(1)
+    replicas = [start(kvway, stable, canary, {"loops": n}, stable=1, canary=1) for n in (1, 3)]
+    sides = set()
+    for number in range(20):
+        session = [("x-session-id", f"s{number}")]
+        got = {
+            send(router, stable, canary, chat_body(f"turn {turn}"), session)
+            for router in replicas
+            for turn in range(3)
+        }
+        assert len(got) == 1
+        sides |= got
+    assert sides == {"stable", "canary"}
+    assert chosen(replicas[0], "stable", "session") + chosen(replicas[0], "canary", "session") == 60
+
+
+def test_a_chat_without_a_session_stays(workers, kvway):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary, {"routing.strategy": "roundrobin"}, stable=1, canary=1)
+    system, sides = {"role": "system", "content": "You are of help. " * 200}, set()
+    for number in range(20):
+        turns = [system, {"role": "user", "content": f"question {number}"}]
+        got = set()
+        for turn in range(3):
+            got.add(send(router, stable, canary, {"model": "tiny", "messages": turns}))
+            turns = [*turns, {"role": "assistant", "content": "so"}, {"role": "user", "content": f"and {turn}?"}]
+        assert len(got) == 1
+        sides |= got
+    assert sides == {"stable", "canary"}
+    assert chosen(router, "stable", "conversation") + chosen(router, "canary", "conversation") == 60
+
+
+def test_a_group_has_another_name_for_the_model(workers, kvway):
+    stable, canary = workers(1), workers(1, models=["tiny-next"])
+    router = start(kvway, stable, canary, {"models": {"alias": {"to": "tiny"}}}, stable=0, canary=1, to="tiny-next")
+    for name in ("tiny", "alias"):
+        body = json.dumps({"stop": ["x"], "model": name, "messages": [{"role": "user", "content": "hi \u00e9"}]})
+        assert router.ask("POST", CHAT, body=body.encode()).status == 200
+        assert canary[0].requests[-1].body == body.replace(f'"{name}"', '"tiny-next"').encode()
+    assert router.metric("kvway_bodies_changed_total", reason="model") == 2
+    assert router.models() == ["tiny", "alias"]
+    assert router.metric("kvway_group_weight", group="canary") == 1
+
+
+def test_the_name_that_clients_use_may_be_no_workers_own(workers, kvway):
+    stable, canary = workers(1, models=["tiny-old"]), workers(1, models=["tiny-next"])
+    entries = [
+        {"model": "tiny", "group": "stable", "to": "tiny-old"},
+        {"model": "tiny", "group": "canary", "to": "tiny-next"},
+    ]
+    router = start(kvway, stable, canary, entries=entries)
+    assert router.models() == ["tiny"]
+    got = {send(router, stable, canary, chat_body(f"hi {i}")) for i in range(20)}
+    assert got == {"stable", "canary"}
+    assert {r.json()["model"] for r in stable[0].requests} == {"tiny-old"}
+    assert {r.json()["model"] for r in canary[0].requests} == {"tiny-next"}
+    # A body that is not read goes nowhere: the name cannot be written into it.
+    answer = router.ask("POST", COMPLETIONS, body=b'{"model": "tiny", "prompt": oops}')
+    assert answer.status == 400 and answer.json()["error"]["code"] == "model_group"
+
+
+def test_a_body_that_is_not_read_goes_to_a_group_without_another_name(workers, kvway):
+    stable, canary = workers(1), workers(1, models=["tiny-next"])
+    router = start(kvway, stable, canary, {"routing.scan_limit": "64KiB"}, stable=1, canary=1000, to="tiny-next")
+    body = json.dumps({"model": "tiny", "prompt": "a" * 200_000}).encode()
+    for _ in range(5):
+        assert router.ask("POST", COMPLETIONS, body=body).status == 200
+    assert served(stable) == 5 and not canary[0].requests
+
+
+def test_testers_name_the_group(workers, kvway):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary, {"groups.header": HEADER}, stable=1, canary=0)
+    assert send(router, stable, canary, chat_body("a")) == "stable"
+    assert send(router, stable, canary, chat_body("a"), [(HEADER, "canary")]) == "canary"
+    assert HEADER not in str(canary[0].requests[-1].headers).lower()
+    answer = router.ask("POST", CHAT, [(HEADER, "nosuch")], json.dumps(chat_body("a")).encode())
+    assert answer.status == 400 and "has no group `nosuch`" in answer.json()["error"]["message"]
+    assert chosen(router, "canary", "header") == 1
+    # One that is named and has no worker is not replaced by another.
+    canary[0].stop()
+    answer = router.ask("POST", CHAT, [(HEADER, "canary")], json.dumps(chat_body("a")).encode())
+    assert answer.status in (502, 503) and served(stable) == 1
+
+
+def test_the_header_counts_where_it_is_configured_and_of_trusted_keys(workers, kvway, tmp_path):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary, stable=1, canary=0)
+    assert send(router, stable, canary, chat_body("a"), [(HEADER, "canary")]) == "stable"
+    keys = tmp_path / "keys.yaml"
+    names = {"tester": True, "other": False}
+    keys.write_text(
+        json.dumps(
+            {
+                "keys": [
+                    {"name": n, "sha256": hashlib.sha256(f"sk-{n}-0123456789".encode()).hexdigest(), "trusted": t}
+                    for n, t in names.items()
+                ]
+            }
+        )
+    )
+    router = start(
+        kvway, stable, canary, {"groups.header": HEADER, "auth.keys_file": str(keys)}, stable=1, canary=0
+    )
+    for name, trusted in names.items():
+        headers = [(HEADER, "canary"), ("authorization", f"Bearer sk-{name}-0123456789")]
+        assert send(router, stable, canary, chat_body("a"), headers) == ("canary" if trusted else "stable")
+
+
+def test_a_group_without_a_worker(workers, kvway):
+    stable, canary = workers(1), workers(1, models=["tiny-next"])
+    router = start(kvway, stable, canary, stable=1, canary=1000, to="tiny-next")
+    assert send(router, stable, canary, chat_body("a")) == "canary"
+    id = canary[0].url.removeprefix("http://")
+    assert ask(router.admin_port, "POST", f"/workers/{id}/drain").status == 200
+    assert send(router, stable, canary, chat_body("a")) == "stable"
+    assert stable[0].requests[-1].json()["model"] == "tiny"
+    assert chosen(router, "stable", "fallback") == 1
+    assert File(router).take({"groups.no_worker": "refuse"})["result"] == "ok"
+    answer = router.ask("POST", CHAT, body=json.dumps(chat_body("a")).encode())
+    assert answer.status == 503 and "no usable worker in group canary" in answer.json()["error"]["message"]
+
+
+def test_a_repeat_stays_in_the_group_while_it_has_another_worker(workers, kvway):
+    stable, canary = workers(1), workers(2, models=["tiny-next"])
+    router = start(kvway, stable, canary, {"retry.attempts": 3}, stable=1, canary=1000, to="tiny-next")
+
+    def breaks(ex):
+        ex.reset()
+
+    canary[0].script = breaks
+    for i in range(6):
+        assert router.ask("POST", CHAT, body=json.dumps(chat_body(f"a{i}")).encode()).status == 200
+    assert served(stable) == 0
+    for worker in canary:
+        worker.stop()
+    body = json.dumps(chat_body("one more")).encode()
+    assert router.ask("POST", CHAT, body=body).status == 200
+    # Another group has another name for the model: the body is written once more.
+    assert stable[0].requests[-1].body == body
+    router.wait_idle()
+
+
+def test_weights_change_by_a_reload(workers, kvway):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary, stable=1, canary=0)
+    sessions = [[("x-session-id", f"s{n}")] for n in range(40)]
+    assert {send(router, stable, canary, chat_body("a"), s) for s in sessions} == {"stable"}
+    file = File(router)
+    assert file.take({"model_groups": groups(1, 1)})["changed"]
+    first = [send(router, stable, canary, chat_body("a"), s) for s in sessions]
+    assert set(first) == {"stable", "canary"}
+    file.take({"model_groups": groups(1, 3)})
+    second = [send(router, stable, canary, chat_body("a"), s) for s in sessions]
+    assert all(b == "canary" for a, b in zip(first, second) if a == "canary"), "only the difference moves"
+    file.refuse({"model_groups": groups(0, 0)})
+
+
+def test_prefixes_are_found_within_a_group(kvsim, kvway):
+    sims = kvsim(4, profile="llama-8b-h100")
+    model = sims[0].models[0]
+    entries = [{**g, "model": model} for g in groups(1, 1)]
+    router = start(kvway, sims[:2], sims[2:], entries=entries)
+    for number in range(8):
+        turns = [{"role": "user", "content": f"{number} " + "once upon a time " * 400}]
+        cached = []
+        for turn in range(3):
+            body = json.dumps({"model": model, "messages": turns, "max_tokens": 4}).encode()
+            answer = router.ask("POST", CHAT, [("content-type", "application/json")], body, timeout=60.0)
+            assert answer.status == 200, answer
+            usage = answer.json()["usage"]
+            cached.append((usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) / usage["prompt_tokens"])
+            turns = [*turns, answer.json()["choices"][0]["message"], {"role": "user", "content": f"go on {turn}"}]
+        assert cached[0] < 0.1 and min(cached[1:]) > 0.8, cached
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_metrics_of_a_group(workers, kvway, stream):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary, stable=0, canary=1)
+    assert send(router, stable, canary, chat_body("a", stream=stream)) == "canary"
+    router.wait_idle()
+    count = "kvway_group_time_to_first_token_seconds_count"
+    assert router.metric(count, model="tiny", group="canary") == stream
+    assert router.metric("kvway_group_requests_total", model="tiny", group="canary", result="ok") == 1
+    assert router.metric("kvway_group_requests_total", group="stable") == 0
