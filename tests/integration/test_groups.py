@@ -255,3 +255,74 @@ def test_metrics_of_a_group(workers, kvway, stream):
     assert router.metric(count, model="tiny", group="canary") == stream
     assert router.metric("kvway_group_requests_total", model="tiny", group="canary", result="ok") == 1
     assert router.metric("kvway_group_requests_total", group="stable") == 0
+
+
+def groups_of(router, method="GET", body=None):
+    answer = ask(router.admin_port, method, "/groups", body=None if body is None else json.dumps(body).encode())
+    return answer
+
+
+def test_weights_change_by_the_admin_address(workers, kvway):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary, stable=1, canary=0)
+    file = File(router)
+    assert send(router, stable, canary, chat_body("a")) == "stable"
+    answer = groups_of(router, "PATCH", {"model": "tiny", "weights": {"stable": 0, "canary": 2.5}})
+    assert answer.status == 200
+    assert {g["group"]: g["weight"] for g in answer.json()} == {"stable": 0, "canary": 2.5}
+    assert send(router, stable, canary, chat_body("a")) == "canary"
+    assert router.metric("kvway_group_weight", model="tiny", group="canary") == 2.5
+    # It outlives a reload that has nothing to say of it, and no other.
+    file.take({"retry.attempts": 1})
+    assert send(router, stable, canary, chat_body("a")) == "canary"
+    file.take({"model_groups": groups(3, 0)})
+    assert send(router, stable, canary, chat_body("a")) == "stable"
+    got = {g["group"]: g for g in groups_of(router).json()}
+    assert got["stable"]["weight"] == 3 and got["canary"]["weight"] == 0
+    assert got["canary"]["usable_workers"] == 1 and got["canary"]["workers"] == ["canary"]
+
+
+@pytest.mark.parametrize(
+    "body, status, said",
+    [
+        ({"model": "tiny", "weights": {"stable": 0, "canary": 0}}, 400, "0 for every group"),
+        ({"model": "tiny", "weights": {"stable": -1}}, 400, "weights.stable: expected a number"),
+        ({"model": "tiny", "weights": {"stable": "1"}}, 400, "weights.stable: expected a number"),
+        ({"model": "tiny", "weights": {"other": 1}}, 400, "a group that the model does not have"),
+        ({"model": "tiny", "weights": {}}, 400, "weights: expected a mapping"),
+        ({"model": "large", "weights": {"stable": 1}}, 404, "has no groups"),
+        ({"model": "tiny"}, 400, "expected {"),
+        ([], 400, "expected {"),
+    ],
+)
+def test_bad_weights_change_nothing(workers, kvway, body, status, said):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary)
+    answer = groups_of(router, "PATCH", body)
+    assert answer.status == status and said in answer.json()["error"]["message"]
+    assert [g["weight"] for g in groups_of(router).json()] == [10, 90]
+    assert groups_of(router, "POST", body).status == 405
+
+
+def test_explain_says_the_group_and_why(workers, kvway):
+    stable, canary = workers(1), workers(1, models=["tiny-next"])
+    router = start(kvway, stable, canary, {"groups.header": HEADER}, stable=1, canary=1, to="tiny-next")
+
+    def explain(headers=(), body=None):
+        asked = json.dumps(body or chat_body("a")).encode()
+        return ask(router.admin_port, "POST", "/explain", headers, asked)
+
+    for number in range(6):
+        session = [("x-session-id", f"s{number}")]
+        said = explain(session).json()
+        assert said["group_by"] == "session"
+        assert said["group"] == send(router, stable, canary, chat_body("a"), session)
+        verdicts = {w["worker"]: w["verdict"] for w in said["workers"]}
+        assert sorted(verdicts.values()) == ["chosen", "other_group"]
+        said = explain(body=chat_body(f"chat {number}")).json()
+        assert said["group_by"] == "conversation"
+        assert said["group"] == send(router, stable, canary, chat_body(f"chat {number}"))
+    said = explain([(HEADER, "canary")]).json()
+    assert (said["group"], said["group_by"], said["model"]) == ("canary", "header", "tiny-next")
+    assert explain([(HEADER, "nosuch")]).status == 400
+    assert "group" not in explain(body=chat_body("a", model=stable[0].mark)).json()

@@ -25,6 +25,7 @@
 #include "auth/jwt_gate.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
+#include "admin/groups_http.h"
 #include "admin/http.h"
 #include "admin/lmcache_http.h"
 #include "admin/reload.h"
@@ -239,7 +240,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		return;
 	}
 	if (kvw_lmcache_http(admin->lmcache, conn) || about_workers(admin, conn) ||
-		kvw_broadcast_http(admin->broadcaster, conn))
+		kvw_groups_http(admin->deps.fleet, conn) || kvw_broadcast_http(admin->broadcaster, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
 		kvw_admin_http_error(conn, 405, "Allow: GET, HEAD\r\n", "only GET and HEAD");
@@ -248,7 +249,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	err = kvw_admin_answer(admin, path, NULL, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
-			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers /broadcast "
+			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers /groups /broadcast "
 			"/openapi.json");
 		return;
 	}

@@ -124,7 +124,8 @@ static enum kvw_err understand(struct kvw_explanation *e)
 		return err;
 	e->route = (struct kvw_route_request){.api = e->path.api};
 	if (e->whole) {
-		err = scan_as(e, e->path.api, e->source->strategy->ops->prepare < KVW_PREPARE_CONTENT);
+		err = scan_as(e, e->path.api,
+			e->source->strategy->ops->prepare < KVW_PREPARE_CONTENT && config->model_group_count == 0);
 		if (err == KVW_EPROTO)
 			return refuse(e, 400, NULL,
 				"the body is not what %.*s takes; its worker would refuse it",
@@ -222,12 +223,16 @@ static enum kvw_err find_candidates(struct kvw_explanation *e)
 {
 	const struct kvw_fleet *fleet = e->source->fleet;
 	struct kvw_ratio_keys keys;
+	enum kvw_err err;
 	bool known;
 
 	e->items = calloc(KVW_MAX_WORKERS, sizeof(e->items[0]));
 	e->costs = calloc(KVW_MAX_WORKERS, sizeof(e->costs[0]));
 	if (e->items == NULL || e->costs == NULL)
 		return KVW_ENOMEM;
+	err = kvw_explanation_divide(e);
+	if (err != KVW_OK)
+		return err;
 	e->set.count =
 		kvw_fleet_candidates(fleet, e->route.model, e->items, &known, &e->model);
 	if (e->source->cold) {
@@ -237,6 +242,7 @@ static enum kvw_err find_candidates(struct kvw_explanation *e)
 	}
 	if (!known)
 		return no_model(e);
+	e->set.count = kvw_explanation_keep(e, e->set.count);
 	e->set.items = e->items;
 	e->set.board = fleet->loads;
 	e->route.tokens_per_unit = kvw_fleet_tokens_per_unit(fleet, e->model, &e->route, &keys);

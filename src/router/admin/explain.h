@@ -46,6 +46,8 @@ struct kvw_explain_query {
 	struct kvw_slice tenant;  /* x-kvway-tenant: of the key that it would come by; len 0: none */
 	struct kvw_slice key;     /* the name of the one that it would come by; len 0: none */
 	struct kvw_rate_limits key_limits;
+	struct kvw_slice group;   /* groups.header, where it counts; len 0: none */
+	struct kvw_slice id;      /* x-request-id; len 0: none */
 	struct kvw_slice pin;     /* x-kvway-pin, where http.pin lets it count; len 0: none */
 	struct kvw_slice body;
 	size_t class_index; /* in admission_classes */

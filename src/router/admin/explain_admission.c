@@ -80,7 +80,7 @@ void kvw_explanation_admission(struct kvw_explanation *e, int64_t now_ns)
 		return;
 	e->admission.class =
 		config->admission_classes.count > 0 ? config->admission_classes.items[class_of(e)] : NULL;
-	kvw_config_promise(config, e->route.model.data, e->route.model.len, class_of(e), &ms);
+	kvw_config_promise(config, kvw_explanation_model(e).data, kvw_explanation_model(e).len, class_of(e), &ms);
 	e->admission.promise = ms;
 	e->admission.verdict = "admitted";
 	e->admission.reason = "not_held";

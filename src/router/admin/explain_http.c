@@ -63,6 +63,18 @@ struct kvw_slice kvw_explain_tenant(const struct kvw_head *head)
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
 }
 
+static struct kvw_slice value_of(const struct kvw_field *field)
+{
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
+static struct kvw_slice group_of(const struct kvw_config *config, const struct kvw_head *head)
+{
+	return value_of(config->groups_header[0] != '\0'
+			? kvw_head_find(head, kvw_slice_of(config->groups_header))
+			: NULL);
+}
+
 struct kvw_slice kvw_explain_pin(const struct kvw_config *config, const struct kvw_head *head)
 {
 	const struct kvw_field *field =
@@ -160,6 +172,8 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 		.session = kvw_explain_session(source->config, head),
 		.tenant = kvw_explain_tenant(head),
 		.pin = kvw_explain_pin(source->config, head),
+		.group = group_of(source->config, head),
+		.id = value_of(kvw_head_field(head, KVW_FIELD_X_REQUEST_ID)),
 		.body = kvw_conn_body(conn)};
 	char *target = NULL, *name = NULL;
 	const struct kvw_client_key *key = NULL;
@@ -178,7 +192,7 @@ void kvw_explain_http(const struct kvw_explain_source *source,
 			query.key_limits = KVW_RATE_LIMITS_OF(key);
 		}
 		if (key != NULL && !key->trusted)
-			query.pin = (struct kvw_slice){NULL, 0};
+			query.pin = query.group = (struct kvw_slice){NULL, 0};
 		query.target = kvw_slice_of(target);
 		explain(source, desk, conn, &query, now_ns);
 	}

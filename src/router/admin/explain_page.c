@@ -162,7 +162,9 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 	put_text(text, "health", kvw_slice_of(health_name(e, worker)));
 	put_bool(text, "usable", kvw_worker_usable(worker));
 	put_text(text, "verdict",
-		kvw_slice_of(cost != NULL ? kvw_verdict_name(cost->verdict) : "other_model"));
+		kvw_slice_of(cost != NULL                             ? kvw_verdict_name(cost->verdict)
+			     : kvw_explanation_other_group(e, worker) ? "other_group"
+								      : "other_model"));
 	if (cost != NULL)
 		put_cost(text, candidate, cost, e->now_ns);
 	if (cost != NULL && e->source->tokens != NULL)
@@ -228,6 +230,10 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 		kvw_page_json(text, e->route.model);
 	else
 		kvw_page_string(text, "null");
+	if (e->group != NULL) {
+		put_text(text, "group", kvw_slice_of(e->group->group));
+		put_text(text, "group_by", kvw_slice_of(e->group_by));
+	}
 	put_bool(text, "body_read", e->whole);
 	put_bool(text, "content_known", e->route.content_known);
 	put_bool(text, "session_known", e->route.session.len > 0);

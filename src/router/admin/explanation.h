@@ -22,6 +22,8 @@ struct kvw_explanation {
 	struct kvw_kvchains chains;     /* what route.exact points into */
 	bool whole;                     /* the body is one that is read before a worker is picked */
 	struct kvw_model *model;        /* NULL: none is named, or it is not known */
+	const struct kvw_model_group *group; /* whose workers alone are asked; NULL: the model is not divided */
+	const char *group_by;           /* why that one; static */
 	struct kvw_candidate *items;    /* [KVW_MAX_WORKERS] */
 	struct kvw_candidates set;      /* of items: the model's workers, ascending by id */
 	struct kvw_cost *costs;         /* [KVW_MAX_WORKERS]; the first set.count are filled */
@@ -46,6 +48,16 @@ struct kvw_explanation {
 /* What the request asks for, and which workers could serve it. On error e->status may say why. */
 enum kvw_err kvw_explanation_begin(struct kvw_explanation *e) KVW_MUST_CHECK;
 void kvw_explanation_finish(struct kvw_explanation *e);
+
+/* --- explain_group.c --- */
+/* Which group would serve it, before candidates are looked for; e->items has room. e->route has its name for the model. */
+enum kvw_err kvw_explanation_divide(struct kvw_explanation *e) KVW_MUST_CHECK;
+/* Of a set, the group's; returns how many. */
+size_t kvw_explanation_keep(const struct kvw_explanation *e, size_t count);
+/* The group does not have this worker. */
+bool kvw_explanation_other_group(const struct kvw_explanation *e, const struct kvw_worker *worker);
+/* The model as clients know it. */
+struct kvw_slice kvw_explanation_model(const struct kvw_explanation *e);
 
 /* --- explain_admission.c --- */
 /* After the decision. */

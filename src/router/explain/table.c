@@ -161,6 +161,20 @@ static void put_limits(FILE *out, const json_t *limits)
 	}
 }
 
+/* Where the model is divided. */
+static void put_group(FILE *out, const json_t *root)
+{
+	const char *group = text_of(root, "group");
+
+	if (*group == '\0')
+		return;
+	fputs(", group ", out);
+	put_text(out, group);
+	fputs(" (by ", out);
+	put_text(out, text_of(root, "group_by"));
+	fputs(")", out);
+}
+
 static void put_request(FILE *out, const json_t *root)
 {
 	double tokens = json_number_value(json_object_get(root, "prompt_tokens"));
@@ -174,6 +188,7 @@ static void put_request(FILE *out, const json_t *root)
 	put_text(out, text_of(root, "strategy"));
 	fputs(", model ", out);
 	put_text(out, *model != '\0' ? model : "not named");
+	put_group(out, root);
 	fputs(", POST ", out);
 	put_text(out, text_of(root, "path"));
 	if (tokens > 0)
