@@ -96,6 +96,8 @@ static void print_usage(FILE *out)
 	      "  kvway render -f MANIFEST                    Kubernetes objects for a manifest of HyperPod\n"
 	      "  kvway explain < request.json                which worker would get it, and why\n"
 	      "  kvway workers                               those of a running router; add, drain, remove\n"
+	      "  kvway groups                                groups of a model's workers, and their weights\n"
+	      "  kvway compare GROUP GROUP                   how two of these differ\n"
 	      "  kvway key new NAME                          a key for a client, and its entry in the file of keys\n",
 		out);
 }
@@ -304,6 +306,8 @@ static void read_words(struct reader *r, int argc, char **argv)
 		kvw_suggest_offer(&near, "render", "render");
 		kvw_suggest_offer(&near, "explain", "explain");
 		kvw_suggest_offer(&near, "workers", "workers");
+		kvw_suggest_offer(&near, "groups", "groups");
+		kvw_suggest_offer(&near, "compare", "compare");
 		fprintf(r->err,
 			"kvway: found `%s`, expected flags, one of the words `check` and `render`, or "
 			"`explain` or `workers` in front",
@@ -509,6 +513,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 	*cli = (struct kvw_cli){.status = KVW_CLI_OK};
 	if (argc > 1 && strcmp(argv[1], "explain") == 0)
 		return KVW_CLI_EXPLAIN;
+	if (argc > 1 && (strcmp(argv[1], "groups") == 0 || strcmp(argv[1], "compare") == 0))
+		return KVW_CLI_GROUPS;
 	if (argc > 1 && strcmp(argv[1], "workers") == 0)
 		return KVW_CLI_WORKERS;
 	if (argc > 1 && strcmp(argv[1], "key") == 0)

@@ -14,6 +14,7 @@ enum kvw_cli_action {
 	KVW_CLI_RUN,  /* serve, with cli->config */
 	KVW_CLI_EXIT, /* everything is said and done: leave with cli->status */
 	KVW_CLI_EXPLAIN, /* `kvway explain`: argv[1] and what follows is for explain_command.h */
+	KVW_CLI_GROUPS,  /* `kvway groups`, `kvway compare`: likewise, for groups/command.h */
 	KVW_CLI_WORKERS, /* `kvway workers`: likewise, for workers/command.h */
 	KVW_CLI_KEY, /* `kvway key`: likewise, for auth/command.h */
 	KVW_CLI_MANIFEST, /* `kvway render -f`: likewise, for render/command.h */

@@ -7,6 +7,7 @@
 #include "auth/command.h"
 #include "cli.h"
 #include "explain/command.h"
+#include "groups/command.h"
 #include "render/command.h"
 #include "workers/command.h"
 
@@ -20,6 +21,8 @@ int main(int argc, char **argv)
 		return (int)cli.status;
 	case KVW_CLI_EXPLAIN:
 		return kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr);
+	case KVW_CLI_GROUPS:
+		return kvw_groups_command(argc - 1, argv + 1, stdout, stderr);
 	case KVW_CLI_WORKERS:
 		return kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_KEY:

@@ -2,10 +2,14 @@
 
 import hashlib
 import json
+import subprocess
+import time
 
 import pytest
 from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
+from rig.router import PROGRAM
 from rig.wait import until
+from rig.worker import answer
 from test_reload import File
 
 HEADER = "x-kvway-group"
@@ -326,3 +330,59 @@ def test_explain_says_the_group_and_why(workers, kvway):
     assert (said["group"], said["group_by"], said["model"]) == ("canary", "header", "tiny-next")
     assert explain([(HEADER, "nosuch")]).status == 400
     assert "group" not in explain(body=chat_body("a", model=stable[0].mark)).json()
+
+
+def command(router, *words, status=0):
+    done = subprocess.run(
+        [PROGRAM, *words, "--admin", f"127.0.0.1:{router.admin_port}"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+def test_the_command_shows_and_changes_weights(workers, kvway):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary)
+    assert "tiny  canary  weight 10  usable workers 1" in command(router, "groups")
+    assert "weight 20 (in the file 10)" in command(router, "groups", "weight", "tiny", "stable=80", "canary=20")
+    assert [g["weight"] for g in json.loads(command(router, "groups", "--json"))] == [20, 80]
+    assert "0 for every group" in command(router, "groups", "weight", "tiny", "stable=0", "canary=0", status=1)
+    assert "has no groups" in command(router, "groups", "weight", "nosuch", "stable=0", status=1)
+
+
+def test_groups_are_compared(workers, kvway):
+    stable, canary = workers(1), workers(1)
+    router = start(kvway, stable, canary, {"groups.header": HEADER, "ejection.max_share": 0})
+    count = [0]
+
+    def worse(ex):
+        count[0] += 1
+        if count[0] % 3 == 0:
+            ex.respond(500, body={"error": {"message": "no"}})
+            return
+        time.sleep(0.06)
+        answer(ex)
+
+    canary[0].script = worse
+    body = json.dumps(chat_body("a", stream=True)).encode()
+    for group in ("stable", "canary"):
+        for _ in range(60):
+            router.ask("POST", CHAT, [(HEADER, group)], body)
+    router.wait_idle()
+    said = json.loads(command(router, "compare", "stable", "canary", "--json"))
+    assert said["model"] == "tiny" and said["groups"] == ["stable", "canary"] and said["seconds"] is None
+    rows = said["rows"]
+    first, second = rows["first_token_seconds"]["values"]
+    assert second["low"] <= second["value"] <= second["high"] and second["value"] > 0.06
+    assert rows["first_token_seconds"]["beyond_noise"] is True
+    assert [v["value"] for v in rows["requests"]["values"]] == [60, 60]
+    assert rows["error_share"]["values"][0]["value"] == 0
+    assert rows["error_share"]["values"][1]["value"] == pytest.approx(1 / 3)
+    assert rows["error_share"]["beyond_noise"] is True
+    table = command(router, "compare", "stable", "canary", "--model", "tiny")
+    assert "time to first token, ms" in table and "yes" in table
+    # Nothing came within a moment: there is nothing to judge.
+    later = json.loads(command(router, "compare", "stable", "canary", "--interval", "100ms", "--json"))
+    assert later["seconds"] == 0.1 and [v["value"] for v in later["rows"]["requests"]["values"]] == [0, 0]
+    assert later["rows"]["first_token_seconds"] == {"values": [None, None], "beyond_noise": None}
+    assert "0 models have groups" in command(router, "compare", "stable", "nosuch", status=1)

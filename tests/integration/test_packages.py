@@ -86,7 +86,15 @@ def test_every_option_of_every_help_is_in_its_page_and_completions(manual):
 
 def test_bash_completes_verbs_values_and_files(manual, tmp_path):
     kvway, kvtier = manual / "bash/kvway", manual / "bash/kvtier"
-    assert set(completed(kvway, "kvway", "")) == {"check", "render", "explain", "workers", "key"}
+    assert set(completed(kvway, "kvway", "")) == {
+        "check",
+        "compare",
+        "explain",
+        "groups",
+        "key",
+        "render",
+        "workers",
+    }
     assert completed(kvway, "kvway", "--strategy", "round") == ["roundrobin"]
     assert completed(kvway, "kvway", "--log-level", "w") == ["warn"]
     assert completed(kvway, "kvway", "workers", "dr") == ["drain"]

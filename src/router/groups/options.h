@@ -1,0 +1,48 @@
+/*
+ * options.h - the command lines of `kvway groups` and `kvway compare`.
+ *
+ * Called once, before any thread is started: getopt_long keeps its state in globals.
+ */
+#ifndef KVW_GROUPS_OPTIONS_H
+#define KVW_GROUPS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "admin_options.h"
+#include "kvway/err.h"
+
+/* Exit statuses of both. */
+enum kvw_groups_status {
+	KVW_GROUPS_OK = 0,
+	KVW_GROUPS_FAILED = 1,      /* the router refuses it, or does not have these groups */
+	KVW_GROUPS_USAGE = 2,       /* the command line is wrong */
+	KVW_GROUPS_UNREACHABLE = 3, /* no router answers */
+};
+
+enum kvw_groups_verb {
+	KVW_GROUPS_LIST,
+	KVW_GROUPS_WEIGHT,  /* names: the model, then GROUP=NUMBER, at least one */
+	KVW_GROUPS_COMPARE, /* names: two groups */
+};
+
+/* Borrowed from argv. */
+struct kvw_groups_options {
+	enum kvw_groups_verb verb;
+	const char *command; /* "groups" or "compare" */
+	char **names;
+	size_t name_count;
+	struct kvw_admin_options router;
+	const char *model; /* of COMPARE; NULL: not given */
+	const char *interval;
+	int64_t interval_ms; /* of COMPARE; 0: since the router's start */
+};
+
+/* argv[0] is the word `groups` or `compare`. False: everything is said, leave with *status. Help goes to out,
+ * complaints to err. argv may be reordered. */
+bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err, struct kvw_groups_options *options,
+	enum kvw_groups_status *status) KVW_MUST_CHECK;
+
+#endif

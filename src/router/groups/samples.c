@@ -1,0 +1,212 @@
+/*
+ * samples.c - see samples.h.
+ */
+#include "groups/samples.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "kvway_group_"
+
+/* One line of the text. */
+struct sample {
+	char name[64]; /* behind PREFIX */
+	char model[KVW_SAMPLES_NAME], group[KVW_SAMPLES_NAME], third[64]; /* third: what label there is besides */
+	double value;
+};
+
+/* Copies a label's value, unescaped; returns what stands behind its quotation mark. NULL: it has no room or no end. */
+static const char *take_value(const char *at, char *out, size_t room)
+{
+	size_t len = 0;
+
+	for (; *at != '"'; at++) {
+		char c = *at;
+
+		if (c == '\\' && at[1] != '\0')
+			c = *++at == 'n' ? '\n' : *at;
+		if (c == '\0' || c == '\n' || len + 1 == room)
+			return NULL;
+		out[len++] = c;
+	}
+	out[len] = '\0';
+	return at + 1;
+}
+
+/* From the opening brace to what follows the closing one; NULL: it is not understood. */
+static const char *take_labels(const char *at, struct sample *sample)
+{
+	while (*at == '{' || *at == ',') {
+		size_t len = strcspn(++at, "=\n");
+		bool model = len == 5 && memcmp(at, "model", 5) == 0, group = len == 5 && memcmp(at, "group", 5) == 0;
+
+		if (at[len] != '=' || at[len + 1] != '"')
+			return NULL;
+		at = take_value(at + len + 2, model ? sample->model : group ? sample->group : sample->third,
+			model || group ? sizeof(sample->model) : sizeof(sample->third));
+		if (at == NULL)
+			return NULL;
+	}
+	return *at == '}' ? at + 1 : NULL;
+}
+
+/* The line at `at`, of a text that ends with a NUL. False: it is none of a group's. */
+static bool read_line(const char *at, struct sample *sample)
+{
+	size_t len;
+	char *end;
+
+	*sample = (struct sample){.value = 0};
+	if (strncmp(at, PREFIX, strlen(PREFIX)) != 0)
+		return false;
+	at += strlen(PREFIX);
+	len = strcspn(at, "{ \n");
+	if (len >= sizeof(sample->name) || at[len] != '{')
+		return false;
+	memcpy(sample->name, at, len);
+	at = take_labels(at + len, sample);
+	if (at == NULL || *at != ' ')
+		return false;
+	sample->value = strtod(at, &end);
+	return end != at && sample->value >= 0;
+}
+
+static void take_time(const struct sample *sample, const char *part, struct kvw_samples_times *times)
+{
+	if (strcmp(part, "_sum") == 0) {
+		times->sum = sample->value;
+	} else if (strcmp(part, "_count") == 0) {
+		times->count = sample->value;
+	} else if (strcmp(part, "_bucket") == 0 && times->buckets < KVW_SAMPLES_BUCKETS) {
+		times->bounds[times->buckets] =
+			strcmp(sample->third, "+Inf") == 0 ? INFINITY : strtod(sample->third, NULL);
+		times->counts[times->buckets++] = sample->value;
+	}
+}
+
+static bool begins(const char *text, const char *with, const char **rest)
+{
+	size_t len = strlen(with);
+
+	*rest = text + len;
+	return strncmp(text, with, len) == 0;
+}
+
+/* The member that counts what this label says; NULL: none does. */
+static double *counter_of(const struct sample *s, struct kvw_group_samples *out)
+{
+	const struct {
+		const char *name, *third;
+		double *to;
+	} counters[] = {
+		{"requests_total", "ok", &out->ok},
+		{"requests_total", "error", &out->error},
+		{"requests_total", "refused", &out->refused},
+		{"requests_total", "left", &out->left},
+		{"service_level_total", "kept", &out->kept},
+		{"service_level_total", "late", &out->broken},
+		{"service_level_total", "slow", &out->broken},
+		{"service_level_total", "failed", &out->broken},
+		{"service_level_total", "refused", &out->broken},
+		{"tokens_total", "prompt", &out->prompt},
+		{"tokens_total", "cached", &out->cached},
+		{"tokens_total", "completion", &out->completion},
+	};
+
+	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+		if (strcmp(s->name, counters[i].name) == 0 && strcmp(s->third, counters[i].third) == 0)
+			return counters[i].to;
+	return NULL;
+}
+
+static void take(const struct sample *sample, struct kvw_group_samples *out)
+{
+	double *counter = counter_of(sample, out);
+	const char *part;
+
+	out->found = true;
+	if (counter != NULL)
+		*counter += sample->value;
+	else if (begins(sample->name, "time_to_first_token_seconds", &part))
+		take_time(sample, part, &out->first_token);
+	else if (begins(sample->name, "inter_token_seconds", &part))
+		take_time(sample, part, &out->gap);
+}
+
+static const char *next_line(const char *at)
+{
+	const char *end = strchr(at, '\n');
+
+	return end == NULL ? at + strlen(at) : end + 1;
+}
+
+void kvw_samples_read(struct kvw_slice text, const char *model, const char *group, struct kvw_group_samples *out)
+{
+	struct sample sample;
+
+	*out = (struct kvw_group_samples){.found = false};
+	for (const char *at = text.data; at < text.data + text.len && *at != '\0'; at = next_line(at))
+		if (read_line(at, &sample) && strcmp(sample.model, model) == 0 && strcmp(sample.group, group) == 0)
+			take(&sample, out);
+}
+
+/* --- differences --- */
+
+static bool subtract(double *later, double earlier)
+{
+	*later -= earlier;
+	return *later >= 0;
+}
+
+/* A histogram that had no sample then was not there. */
+static bool subtract_times(struct kvw_samples_times *later, const struct kvw_samples_times *earlier)
+{
+	bool good = subtract(&later->count, earlier->count) && later->sum >= earlier->sum;
+
+	later->sum -= earlier->sum;
+	if (earlier->buckets == 0)
+		return good;
+	if (earlier->buckets != later->buckets)
+		return false;
+	for (size_t i = 0; i < later->buckets; i++)
+		good = good && subtract(&later->counts[i], earlier->counts[i]);
+	return good;
+}
+
+bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_group_samples *earlier)
+{
+	bool good = subtract_times(&later->first_token, &earlier->first_token) &&
+		    subtract_times(&later->gap, &earlier->gap);
+
+	good = subtract(&later->ok, earlier->ok) && good;
+	good = subtract(&later->error, earlier->error) && good;
+	good = subtract(&later->refused, earlier->refused) && good;
+	good = subtract(&later->left, earlier->left) && good;
+	good = subtract(&later->kept, earlier->kept) && good;
+	good = subtract(&later->broken, earlier->broken) && good;
+	good = subtract(&later->prompt, earlier->prompt) && good;
+	good = subtract(&later->cached, earlier->cached) && good;
+	return subtract(&later->completion, earlier->completion) && good;
+}
+
+/* --- models --- */
+
+bool kvw_samples_model(struct kvw_slice text, const char *one, const char *other, char model[KVW_SAMPLES_NAME],
+	size_t *count)
+{
+	struct sample sample;
+	struct kvw_group_samples seen;
+
+	*count = 0;
+	for (const char *at = text.data; at < text.data + text.len && *at != '\0'; at = next_line(at)) {
+		if (!read_line(at, &sample) || strcmp(sample.name, "weight") != 0 || strcmp(sample.group, one) != 0)
+			continue;
+		kvw_samples_read(text, sample.model, other, &seen);
+		if (!seen.found)
+			continue;
+		strcpy(model, sample.model);
+		(*count)++;
+	}
+	return *count > 0;
+}
