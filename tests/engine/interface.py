@@ -3,6 +3,7 @@
 Prints a line for each thing that was looked at; a failed assertion ends it.
 """
 
+import dataclasses
 import os
 import pathlib
 import queue
@@ -18,6 +19,7 @@ from kvtier.scheduler import Plan
 from kvtier.vllm import KVTierConnector, KVTierMetadata, sources_of
 from kvtier.work import Load, LoadChunk
 from vllm.config import KVTransferConfig, LoadConfig, ModelConfig
+from vllm.config.multimodal import MultiModalConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, SupportsHMA
 from vllm.lora.request import LoRARequest
@@ -261,6 +263,25 @@ def look_at_weights():
     assert found.why_not is None and "model.safetensors" in found.parts[0][1]
 
 
+def look_at_media():
+    """How images are processed has a name, limits and caches have none; members that are new count."""
+    assert names_of_members(MultiModalConfig) >= set(versions.OF_NO_MEDIUM)
+
+    def told(**changed):
+        return versions.media(types.SimpleNamespace(multimodal_config=MultiModalConfig(**changed)))
+
+    assert told() == told(mm_processor_cache_gb=1, limit_per_prompt={"image": 2})
+    plain, kwargs = told(), {"do_normalize": False}
+    assert len({plain, told(mm_processor_kwargs=kwargs), told(media_io_kwargs={"video": {"num_frames": 4}})}) == 3
+    assert versions.media(types.SimpleNamespace(multimodal_config=None)) is None
+    members = names_of_members(ModelConfig)
+    assert members >= {"max_model_len", "multimodal_config", "quantization_config", "code_revision"}
+
+
+def names_of_members(kind):
+    return {member.name for member in dataclasses.fields(kind)}
+
+
 def call_all(one, request):
     """What an engine calls in a step of its scheduler; nothing is found, stored or kept."""
     one.on_new_request(request)
@@ -351,8 +372,8 @@ def look_at_a_step_that_fails():
 
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
-    look_at_waking, look_at_changes, look_at_weights, look_at_hybrid_models, look_at_blocks_that_kernels_split,
-    look_at_other_versions, look_at_a_step_that_fails,
+    look_at_waking, look_at_changes, look_at_weights, look_at_media, look_at_hybrid_models,
+    look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
 ):  # fmt: skip
     look()
     print(look.__name__)

@@ -194,6 +194,18 @@ def test_layers_with_more_heads_than_the_model_has_keep_ranks_apart():
     assert most(4, types.SimpleNamespace(num_key_value_heads=None)) == 4 and most(4, None) == 4
 
 
+def test_a_longest_context_by_which_a_model_computes_otherwise_is_of_the_fingerprint():
+    """Engines of one model in one store whose --max-model-len differs."""
+    told = fingerprint.by_length
+    factors = {"rope_type": "longrope", "long_factor": [1.5, 2.0], "original_max_position_embeddings": 4096}
+    phi = types.SimpleNamespace(rope_parameters=factors, original_max_position_embeddings=4096)
+    assert told(4096, phi) == told(2048, phi) != told(4097, phi) == told(131072, phi)
+    yarn = types.SimpleNamespace(rope_parameters={"rope_type": "yarn", "original_max_position_embeddings": 4096})
+    assert told(2048, yarn) == told(131072, yarn) == told(2048, None) == {}
+    tuned, untuned = (types.SimpleNamespace(attn_temperature_tuning=how) for how in (True, False))
+    assert told(4096, tuned) != told(4096, untuned)
+
+
 @pytest.mark.parametrize(
     "extra, says",
     [

@@ -24,18 +24,41 @@ def key_rank(rank, tensor_parallel, heads):
     return rank // copies * copies
 
 
+def _entries(config):
+    """(name, value) of all that a model's configuration has, in its lists and dictionaries as well."""
+    if isinstance(config, list):
+        for value in config:
+            yield from _entries(value)
+        return
+    for name, value in (config if isinstance(config, dict) else getattr(config, "__dict__", {})).items():
+        yield str(name), value
+        if isinstance(value, (dict, list)):
+            yield from _entries(value)
+
+
 def most_heads(heads, config):
     """KV heads of the layers that have most. heads: what the engine calls the model's; config: the model's, which has
     further numbers where layers differ (swa_num_key_value_heads). One that is too large costs copies, nothing else."""
-    if isinstance(config, list):
-        return max((most_heads(heads, value) for value in config), default=heads)
-    for name, value in (config if isinstance(config, dict) else getattr(config, "__dict__", {})).items():
-        if isinstance(value, (dict, list)):
-            heads = most_heads(heads, value)
-        named = str(name).endswith(("key_value_heads", "kv_heads", "attention_groups"))
-        numbers = value if isinstance(value, list) else [value]
-        heads = max([heads] + [n for n in numbers if named and isinstance(n, int)])
+    for name, value in _entries(config):
+        if name.endswith(("key_value_heads", "kv_heads", "attention_groups")):
+            numbers = value if isinstance(value, list) else [value]
+            heads = max([heads] + [n for n in numbers if isinstance(n, int)])
     return heads
+
+
+def by_length(longest, config):
+    """What a model computes otherwise in an engine of this longest context, as JSON values; nothing in most models.
+    Embeddings of positions with two sets of factors (LongRoPE) take the second one for all prompts if the longest one is
+    longer than what the model was trained with first; Llama 4 has its attention tuned (`attn_temperature_tuning`, which
+    vLLM decides while it loads)."""
+    told, entries = {}, list(_entries(config))
+    if any(name == "long_factor" for name, _ in entries):
+        first = {value for name, value in entries if name == "original_max_position_embeddings"}
+        told["longer"] = [longest > n for n in sorted(n for n in first if isinstance(n, int))]
+    for name, value in entries:
+        if name == "attn_temperature_tuning":
+            told[name] = bool(value)
+    return told
 
 
 def store_rank(rank, ranks, replica):

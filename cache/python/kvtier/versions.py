@@ -6,6 +6,8 @@ is made of (base class, metadata, role) must be there, or the engine itself coul
 """
 
 import importlib
+import importlib.metadata
+import json
 
 import vllm
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -17,6 +19,13 @@ from vllm.logger import init_logger
 
 RUN_WITH = ("0.32.", "0.33.")  # versions of vLLM that this was run with; 0.33 on the kernels of 0.32, having no CPU build of its own
 VERSION = str(vllm.__version__)
+
+OF_NO_MEDIUM = (  # members of vLLM's MultiModalConfig: limits, caches and ways, which do not change what is seen
+    "allow_missing_mm_embeddings", "enable_mm_embeds", "interleave_mm_strings", "language_model_only",
+    "limit_per_prompt", "mm_encoder_attn_backend", "mm_encoder_only", "mm_encoder_tp_mode", "mm_hasher_algorithm",
+    "mm_ipc_gpu_memory_gb", "mm_processor_cache_gb", "mm_processor_cache_type", "mm_shm_cache_max_object_size_mb",
+    "mm_tensor_ipc", "skip_mm_profiling",
+)  # fmt: skip
 
 missing = []
 
@@ -61,6 +70,16 @@ def kind_of(group):
     return get_kv_cache_spec_kind(group.kv_cache_spec).value
 
 
+def media(model_config):
+    """What decides, besides an image itself, what a model sees of it (audio, video alike): text, or None if it takes
+    text only. vLLM's hashes leave it out, since it is the same for an engine's life."""
+    config = getattr(model_config, "multimodal_config", None)
+    if config is None:
+        return None
+    told = {name: value for name, value in vars(config).items() if name not in OF_NO_MEDIUM}
+    return json.dumps([importlib.metadata.version("transformers"), told], sort_keys=True, default=repr)
+
+
 def hash_block_size(cache_config, kv_cache_config):
     """Tokens of which one of a request's block hashes is made. Versions keep it in several places, and later ones call
     it prefix_match_unit."""
@@ -80,6 +99,6 @@ def hit_source(tier):
 __all__ = [
     "BlockRemoved", "BlockStored", "CacheHitSource", "EngineCoreRequestType", "KVConnectorBase_V1",
     "KVConnectorMetadata", "KVConnectorPromMetrics", "KVConnectorRole", "KVConnectorStats", "KVConnectorWorkerMetadata",
-    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "kind_of", "maybe_convert_block_hash", "missing",
-    "unsupported",
+    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "kind_of", "maybe_convert_block_hash", "media",
+    "missing", "unsupported",
 ]  # fmt: skip

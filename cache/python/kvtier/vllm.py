@@ -31,6 +31,8 @@ logger = init_logger("vllm.kvtier")
 
 # Types whose numbers are all that a block is made of; others may keep scales somewhere else.
 WHOLE_IN_BLOCKS = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
+# Members of vLLM's ModelConfig that few set and that decide what tokens compute to.
+DECIDING = ("quantization_config", "model_class_overrides", "code_revision")
 # Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
 KEPT_WHOLE = ("full_attention", "mla_attention", "sink_full_attention")
 
@@ -418,7 +420,12 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
     def _fingerprint(self, paged, content):
         config = self._vllm_config
         model, parallel = config.model_config, config.parallel_config
+        more = fingerprint.by_length(model.max_model_len, getattr(model, "hf_text_config", None))
+        more |= {name: repr(value) for name in DECIDING if (value := getattr(model, name, None))}
+        if media := versions.media(model):
+            more["media"] = media
         return fingerprint.make({
+            **more,
             "engine": versions.VERSION,
             "model": content if content is not None else secrets.token_hex(),
             "numbers": [
