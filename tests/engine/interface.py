@@ -27,7 +27,7 @@ from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
-from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.llm_engine import LLMEngine
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, MambaSpec, RSWASpec, SlidingWindowSpec
@@ -278,6 +278,14 @@ def look_at_media():
     assert members >= {"max_model_len", "multimodal_config", "quantization_config", "code_revision"}
 
 
+def look_at_media_of_requests_that_come_back():
+    """Workers get the data of images within what is loaded: a request that is preempted may come back with less."""
+    request = request_of(51, images=[(3, "x")])
+    request.mm_features[0].data, request.num_computed_tokens = {}, 8 * BLOCK
+    scheduler_of(config_of(), caches_of())
+    assert NewRequestData.from_request(request, ([0],)).mm_features[0].data == {}
+
+
 def names_of_members(kind):
     return {member.name for member in dataclasses.fields(kind)}
 
@@ -372,8 +380,8 @@ def look_at_a_step_that_fails():
 
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
-    look_at_waking, look_at_changes, look_at_weights, look_at_media, look_at_hybrid_models,
-    look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
+    look_at_waking, look_at_changes, look_at_weights, look_at_media, look_at_media_of_requests_that_come_back,
+    look_at_hybrid_models, look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
 ):  # fmt: skip
     look()
     print(look.__name__)

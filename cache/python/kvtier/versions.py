@@ -80,6 +80,18 @@ def media(model_config):
     return json.dumps([importlib.metadata.version("transformers"), told], sort_keys=True, default=repr)
 
 
+def keep_media():
+    """Has workers get the data of all images of a request. 0.32 leaves out those that lie within the tokens that a
+    request has when it is scheduled first, loaded ones too: if it is preempted and comes back with fewer, the worker has
+    nothing to compute such an image from ("Encoder cache miss"), and the engine ends."""
+    try:
+        output = importlib.import_module("vllm.v1.core.sched.output")
+    except ImportError:
+        return
+    if hasattr(output, "strip_covered_mm_data"):
+        output.strip_covered_mm_data = lambda mm_features, *_, **__: mm_features
+
+
 def hash_block_size(cache_config, kv_cache_config):
     """Tokens of which one of a request's block hashes is made. Versions keep it in several places, and later ones call
     it prefix_match_unit."""
@@ -99,6 +111,6 @@ def hit_source(tier):
 __all__ = [
     "BlockRemoved", "BlockStored", "CacheHitSource", "EngineCoreRequestType", "KVConnectorBase_V1",
     "KVConnectorMetadata", "KVConnectorPromMetrics", "KVConnectorRole", "KVConnectorStats", "KVConnectorWorkerMetadata",
-    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "kind_of", "maybe_convert_block_hash", "media",
+    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "keep_media", "kind_of", "maybe_convert_block_hash", "media",
     "missing", "unsupported",
 ]  # fmt: skip

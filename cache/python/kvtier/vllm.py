@@ -179,6 +179,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             self.groups = None
             self.plan = Plan(self.asker, self.settings, 1, False)
             return
+        versions.keep_media()
         ranks = self._vllm_config.parallel_config.world_size
         paths = [ask.socket_path(transfer.engine_id, rank) for rank in range(ranks)]
         self.asker = ask.Asker(paths, self.settings.lookup_timeout_s)
