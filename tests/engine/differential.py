@@ -4,11 +4,12 @@
     export KVW_BUILD=build-release KVW_ENGINE_VENV=~/vllm KVW_ENGINE_MODEL=~/tiny PYTHONPATH=tests/integration
     tests/engine/differential.py                        # 200 requests of mixed kinds, one engine
     tests/engine/differential.py --requests 2000 one
-    tests/engine/differential.py one chunked ngram tp pp dp redis kvtierd hybrid
+    tests/engine/differential.py one chunked async ngram tp pp dp redis kvtierd node hybrid images
 
-Each mode is an engine (redis, kvtierd: two that share a tier) with little room of its own, so that requests are
-preempted and most prompts come from kvtier. Under the requests it is killed, restarted, reset, paused and put to
-sleep, its weights change in place and behind the name of its folder, an adapter's files change (mixture.py).
+Each mode is an engine (redis, kvtierd, node: two that share a tier, or a node's one store) with little room of its
+own, so that requests are preempted and most prompts come from kvtier. Under the requests it is killed, restarted,
+reset, paused and put to sleep, its weights change in place and behind the name of its folder, an adapter's files
+change (mixture.py), and kvtierd is killed.
 
 What each answer has to be says an engine of the same options without connector and without prefix caching, asked one
 at a time. An answer that differs from it is asked once more of an engine without connector whose own prefix cache
@@ -35,7 +36,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
 
-from connected import CHUNK, ConnectedEngine, of_size, through  # noqa: E402
+import pictures  # noqa: E402
+from connected import BLOCK, CHUNK, ConnectedEngine, of_size, through  # noqa: E402
 from mixture import ADAPTERS, EVENTS, Mixture  # noqa: E402
 from rig.client import ask  # noqa: E402
 from rig.kvtierd import Kvtierd  # noqa: E402
@@ -47,20 +49,30 @@ HITS = "vllm:prompt_tokens_cached_by_source_total"
 MOST = 1500  # tokens of a prompt and its answer
 BLOCKS = 128  # of 32 tokens: two or three requests of the eight at once
 THREADS = 8
-WHILE = ("kill -9", "pause", "reset running")  # events that come while requests run
+WHILE = ("kill -9", "pause", "reset running", "daemon")  # events that come while requests run
 NGRAM = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 WINDOWS = ("--window", "100", "--layers", "6", "--full-every", "3")  # four blocks, which are two chunks
 STEPS = ("--max-num-batched-tokens", "192")  # of windows, all blocks of a step have to fit
+IMAGES = ("--enable-scale-out", "--limit-mm-per-prompt", '{"image": 4}')  # tokens and images in, tokens out
 SOME = ("forget", "kill -9", "forget", "reset running")  # for engines of several processes, which start slowly
+REPLICAS = ("--data-parallel-size", "2", "--api-server-count", "1")
+NODE = ("forget", "daemon", "kill -9", *(event for event in EVENTS if event not in ("forget", "kill -9")))
 
 
 class Mode:
-    """options: of `vllm serve`; same: those that the reference needs, too. shared: name of what two engines share.
+    """options: of `vllm serve`; same: those that the reference needs, too. shared: name of what engines share, of which
+    there are two, or `replicas` of one server that have a store of their own each, unless they share one.
     plugin: module of this folder, of which vLLM calls install(). model: options of the model that is made."""
 
-    def __init__(self, options=(), same=False, adapters=True, shared=None, events=EVENTS, plugin=None, model=()):
+    images = property(lambda self: "--images" in self.model)
+    engines = property(lambda self: 2 if self.shared and self.replicas == 1 else 1)
+    stores = property(lambda self: self.replicas if self.shared is None else 1)
+
+    def __init__(
+        self, options=(), same=False, adapters=True, shared=None, events=EVENTS, plugin=None, model=(), replicas=1
+    ):
         self.options, self.adapters, self.shared, self.model = list(options), adapters, shared, model
-        self.events, self.plugin = events, plugin
+        self.events, self.plugin, self.replicas = events, plugin, replicas
         self.reference = self.options if same else []
 
 
@@ -71,12 +83,17 @@ MODES = {
     "ngram": Mode(["--speculative-config", json.dumps(NGRAM)], same=True, events=SOME),
     "tp": Mode(["--tensor-parallel-size", "2"], same=True, events=(*SOME, "reload")),
     "pp": Mode(["--pipeline-parallel-size", "2"], same=True, events=SOME, plugin="pipeline_on_cpu"),
-    "dp": Mode(["--data-parallel-size", "2", "--api-server-count", "1"], events=SOME),
+    "dp": Mode(REPLICAS, events=SOME, replicas=2),
+    "dp-node": Mode(REPLICAS, events=(*SOME, "daemon"), shared="node", replicas=2),
     "hybrid": Mode(STEPS, same=True, adapters=False, model=WINDOWS),
     "hybrid-async": Mode(STEPS, same=True, adapters=False, plugin="async_on_cpu", model=WINDOWS),
     "hybrid-tp": Mode([*STEPS, "--tensor-parallel-size", "2"], True, False, events=SOME, model=WINDOWS),
+    "images": Mode(IMAGES, same=True, model=("--images",)),
+    "hybrid-redis": Mode(STEPS, True, False, "redis", model=WINDOWS),
+    "hybrid-kvtierd": Mode(STEPS, True, False, "kvtierd", model=WINDOWS),
     "redis": Mode(shared="redis"),
     "kvtierd": Mode(shared="kvtierd"),
+    "node": Mode(shared="node", events=NODE),
 }
 
 
@@ -165,21 +182,23 @@ class Lab(ConnectedEngine):
             for name, value in self.counts().items():
                 self.seen[name] = self.seen.get(name, 0) + value
 
-    def ask(self, prompt, tokens, model="tiny", salt=None, stream=False, leave=None, peek=False):
+    def ask(self, prompt, tokens, model="tiny", salt=None, stream=False, leave=None, peek=False, images=()):
         """(token ids, cached tokens); Broken: an error, or an answer that ended early."""
-        body = {
-            "model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True,
-            "return_token_ids": True, "stream": stream,
-        }  # fmt: skip
+        path = "/inference/v1/generate" if images else "/v1/completions"
+        if images:
+            body = pictures.body(prompt, images, tokens, **({"prompt_logprobs": 0} if peek else {}))
+        else:
+            body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+            if peek:
+                body["prompt_logprobs"] = 0
+        body |= {"model": model, "return_token_ids": True, "stream": stream}
         if salt is not None:
             body["cache_salt"] = salt
         if stream:
             body["stream_options"] = {"include_usage": True}
-        if peek:
-            body["prompt_logprobs"] = 0
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=leave or 200)
         try:
-            link.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+            link.request("POST", path, json.dumps(body), {"content-type": "application/json"})
             answer = link.getresponse()
             if answer.status != 200:
                 raise Broken(f"{answer.status} {answer.read()[:300]!r}")
@@ -241,7 +260,7 @@ class Reference:
         self.about = json.dumps([VENV, os.environ.get("DTYPE", ""), self.options, weights])
 
     def key(self, a):
-        about = json.dumps([self.about, a.weights, a.adapter, a.adapter_version, a.prompt, a.tokens])
+        about = json.dumps([self.about, a.weights, a.adapter, a.adapter_version, a.prompt, a.tokens, *a.images])
         return hashlib.sha256(about.encode()).hexdigest()
 
     def of(self, a):
@@ -255,7 +274,8 @@ class Reference:
                 engine = None
                 for a in (a for a in requests if a.weights == version):
                     if a.base is not None:
-                        a.prompt, a.base = a.base.prompt + self.of(a.base) + a.prompt, None
+                        answer = [min(token, pictures.TOKEN - 1) for token in self.of(a.base)]
+                        a.prompt, a.base = a.base.prompt + answer + a.prompt, None
                     if a.leave is not None or self.key(a) in self.known:
                         continue
                     if engine is None:
@@ -263,7 +283,7 @@ class Reference:
                         more = [*self.options, "--no-enable-prefix-caching"]
                         plugin = self.mode.plugin if self.options else None
                         engine = ends.enter_context(self.start(version, more, adapters, plugin))
-                    self.known[self.key(a)] = engine.ask(a.prompt, a.tokens, served(a))[0]
+                    self.known[self.key(a)] = ask_of(engine, a)
                     missing += 1
             self.path.write_text(json.dumps(self.known))
         return missing
@@ -293,14 +313,20 @@ class Reference:
                 for a, got, cached in some:
                     engine.reset()
                     if cached:
-                        engine.ask(a.prompt[:cached], 1, served(a))
-                    if engine.ask(a.prompt, a.tokens, served(a))[0] == got:
+                        ask_of(engine, a, cached)
+                    if ask_of(engine, a) == got:
                         same.append(a)
         return same
 
 
 def served(a):
     return "tiny" if a.adapter is None else f"{a.adapter}.{a.adapter_version}"
+
+
+def ask_of(engine, a, end=None):
+    """The answer of an engine of fixed adapters to a request, or to the first tokens of its prompt."""
+    prompt, images = pictures.collapse(a.prompt, a.images, end)
+    return engine.ask(prompt, a.tokens if end is None else 1, served(a), images=images)[0]
 
 
 class Run:
@@ -312,14 +338,15 @@ class Run:
         self.rng = random.Random(options.seed)
         self.salts = {a.salt for a in mixture.requests if a.kind != "new salt"}  # a talk goes on under its own
         self.wrong, self.failed, self.salted, self.asked = [], [], [], 0
-        self.cached = self.tokens = self.again = 0
+        self.cached = self.tokens = self.again = self.across = 0
+        self.begun = set()  # (engine, beginning of a prompt) that this engine was asked for
         self.lock = threading.Lock()
         self.interrupted = False  # an engine was killed in this round
         self.server = None  # of what two engines share
         files.open(directory)
         install(mode.plugin, directory)
         module = "zeroed" if options.zeroed else "kvtier.vllm"
-        self.engines = [self._engine(number, module) for number in range(2 if mode.shared else 1)]
+        self.engines = [self._engine(number, module) for number in range(mode.engines)]
 
     def _engine(self, number, module):
         if self.mode.shared == "redis":
@@ -330,6 +357,14 @@ class Run:
                 self.server = Kvtierd(self.directory, {"segment.size": "512MiB"})
                 self.server.wait_up()
             cache = of_size(4, l2={**through(self.server), "lease_time": "2s"})
+        elif self.mode.shared == "node":
+            if self.server is None:
+                store = {"cache.nvme.path": str(self.directory / "store"), "cache.nvme.capacity": "1GiB"}
+                quick = {"lease.ttl_max": "2s", "cache.nvme.sync_time": "50ms"}
+                self.server = Kvtierd(self.directory, {"segment.size": "16MiB", **store, **quick})
+                self.server.wait_up()
+            node = {"share": "auto", "url": self.server.url, "segment": self.server.segment_name}
+            cache = of_size(4, l2={"lease_time": "2s"}, node=node)
         else:
             store = self.directory / f"store{number}"
             cache = of_size(4, nvme={"path": str(store), "capacity": "2GiB", "sync_time": "50ms"})
@@ -403,15 +438,21 @@ class Run:
         until(lambda: all(engine.idle() for engine in self.engines), 60, "no request in the engines")
 
     def _ask(self, engine, a):
+        beginning = (engine.number, a.weights, a.adapter, a.adapter_version, a.salt, *a.prompt[:BLOCK])
         with self.lock:
             self.asked += 1
+            new = beginning not in self.begun
+            self.begun.add(beginning)
+        prompt, images = pictures.collapse(a.prompt, a.images)
         got, cached = engine.ask(
-            a.prompt, a.tokens, a.adapter or "tiny", a.salt, a.stream, a.leave, a.kind == "peeked",
+            prompt, a.tokens, a.adapter or "tiny", a.salt, a.stream, a.leave, a.kind == "peeked", images,
         )  # fmt: skip
         if got is None:
             return
         with self.lock:
             self.cached, self.tokens = self.cached + cached, self.tokens + len(a.prompt)
+            if new:  # so another engine has stored it
+                self.across += cached
             if got != self.reference.of(a):
                 self.wrong.append((a, got, cached))
             if a.kind == "new salt" and a.salt not in self.salts and cached and not self.interrupted:
@@ -422,7 +463,7 @@ class Run:
     def _event(self, one):
         {
             "forget": self._forget, "kill -9": self._kill, "pause": self._pause, "adapter": self._adapter,
-            "restart": self._restart, "reset running": self._reset_running, "sleep": self._sleep,
+            "daemon": self._daemon, "restart": self._restart, "reset running": self._reset_running, "sleep": self._sleep,
             "reload": self._reload, "swap": self._swap,
         }[one.event](one.files)  # fmt: skip
 
@@ -441,6 +482,10 @@ class Run:
         self._end(engine)
         engine.start()
         engine.ready()
+
+    def _daemon(self, _):
+        """What engines share is killed and comes back."""
+        self.server.restart(kill=True)
 
     @staticmethod
     def _end(engine):
@@ -507,7 +552,7 @@ class Run:
         print(
             f"{self.name}: {self.asked} requests ({self.again} again after a kill), {len(different)} differ, "
             f"{len(same)} split, {len(self.failed)} failed, {len(self.salted)} under a new salt found something\n"
-            f"    {self.cached} of {self.tokens} prompt tokens cached; by source {by_tier}\n"
+            f"    {self.cached} of {self.tokens} prompt tokens cached, {self.across} of them from another engine; by source {by_tier}\n"
             "    " + ", ".join(f"{name} {counts.get(name, 0):g}" for name in (
                 "vllm:num_preemptions_total", "kvtier:loads_total", "kvtier:loaded_chunks_total",
                 "kvtier:failed_blocks_total", "kvtier:stored_chunks_total", "kvtier:resets_total",
@@ -517,10 +562,22 @@ class Run:
                   f"salt {a.salt}, weights {a.weights}: {got} and not {self.reference.of(a)}")  # fmt: skip
         for a, error in self.failed[:8]:
             print(f"    {a.kind} {a.number} failed: {error}")
-        used = from_kvtier > 0.05 * self.tokens
+        self._report_images()
+        used = from_kvtier > 0.05 / self.mode.stores * self.tokens  # what is asked again may go to the other one
         if not used:
             print("    kvtier was hardly used")
+        if len(self.engines) > 1 and not self.across:
+            print("    no engine found what the other had stored")
+            used = False
         return used and not (different or self.failed or self.salted)
+
+
+    def _report_images(self):
+        """Whether answers hang on images at all."""
+        pairs = [(a, a.like) for a in self.mixture.requests if a.like is not None and a.like.leave is None]
+        if pairs:
+            others = sum(self.reference.of(a) != self.reference.of(like) for a, like in pairs)
+            print(f"    {others} of {len(pairs)} prompts of the same tokens and other images have another answer")
 
 
 def main():
@@ -544,7 +601,7 @@ def main():
     good = True
     for name in options.modes:
         mode = MODES[name]
-        mixture = Mixture(options.requests, options.seed, MOST, options.cycles, mode.adapters, mode.events)
+        mixture = Mixture(options.requests, options.seed, MOST, options.cycles, mode.adapters, mode.events, mode.images)
         files = Files(options.dir, mode.model)
         reference = Reference(files, mode, options.dir)
         began = time.monotonic()

@@ -3,6 +3,8 @@
 import random
 from dataclasses import dataclass, field
 
+import pictures
+
 LEAST_TOKEN, END_TOKEN = 10, 600  # ids of prompts; the model has 630
 ADAPTERS = ("one", "two")
 SALTS = ("a", "b")
@@ -10,6 +12,7 @@ KINDS = {  # share of each
     "fresh": 10, "shared": 18, "again": 25, "longer": 14, "talk": 14, "salted": 8, "new salt": 3, "long answer": 6,
     "echo": 4, "leaves": 8, "peeked": 2,
 }  # fmt: skip
+OTHER = "other image"  # of mixtures with images: the tokens of a prompt from before, and not all of its images
 EVENTS = (  # of one cycle, each after or within a round of requests
     "forget", "kill -9", "pause", "adapter", "forget", "restart", "reset running", "sleep", "reload", "swap",
 )  # fmt: skip
@@ -31,6 +34,8 @@ class Asked:
     salt: str | None = None
     stream: bool = False
     leave: float | None = None  # the client goes away after so many seconds
+    images: tuple = ()  # (place of its first token, number) of each
+    like: "Asked | None" = None  # of the same tokens, with other images
 
 
 @dataclass
@@ -41,12 +46,13 @@ class Round:
 
 
 class Mixture:
-    """cycles: how often all events come; most: tokens of a prompt and its answer."""
+    """cycles: how often all events come; most: tokens of a prompt and its answer; images: some prompts have some."""
 
-    def __init__(self, count, seed, most, cycles=1, adapters=True, events=EVENTS):
-        self.rng, self.most, self.adapters = random.Random(seed), most, adapters
+    def __init__(self, count, seed, most, cycles=1, adapters=True, events=EVENTS, images=False):
+        self.rng, self.most, self.adapters, self.images = random.Random(seed), most, adapters, images
+        self.kinds = {**KINDS, OTHER: 15} if images else KINDS
         self.made = []
-        self.systems = [self._tokens(self.rng.randrange(100, most // 2)) for _ in range(5)]
+        self.systems = [self._new(self.rng.randrange(100, most // 2)) for _ in range(5)]
         self.versions = {"model": 0, **dict.fromkeys(ADAPTERS, 0)}
         self.rounds = []
         steps = [event for _ in range(cycles) for event in events if adapters or event != "adapter"]
@@ -66,9 +72,27 @@ class Mixture:
     def _tokens(self, count):
         return [self.rng.randrange(LEAST_TOKEN, END_TOKEN) for _ in range(count)]
 
+    def _new(self, count):
+        """(tokens, images); so many tokens, and those of one or two images, or of none."""
+        tokens, images = self._tokens(count), []
+        if self.images and self.rng.random() < 0.7:
+            places = sorted(self.rng.randrange(count + 1) for _ in range(self.rng.randrange(1, 3)))
+            for before, place in enumerate(places):
+                at = place + before * pictures.TOKENS
+                tokens[at:at] = [pictures.TOKEN] * pictures.TOKENS
+                images.append((at, self.rng.randrange(20)))
+        return tokens, tuple(images)
+
+    def _beginning(self, old):
+        """(tokens, images) of the first tokens of a prompt; no image is cut."""
+        end = self.rng.randrange(1, len(old.prompt) + 1)
+        whole = tuple((place, number) for place, number in old.images if place + pictures.TOKENS <= end)
+        cut = [place for place, _ in old.images if place < end < place + pictures.TOKENS]
+        return old.prompt[: cut[0] if cut else end], whole
+
     def _request(self):
         rng = self.rng
-        kind = rng.choices(list(KINDS), KINDS.values())[0]
+        kind = rng.choices(list(self.kinds), self.kinds.values())[0]
         one = Asked(len(self.made), kind, self.versions["model"], [], 8)
         one.stream = rng.random() < 0.3
         one.tokens = 40 if rng.random() < 0.15 else 8
@@ -81,14 +105,16 @@ class Mixture:
 
     def _fill(self, one):
         rng, kind = self.rng, one.kind
-        old = self._old(same=kind == "talk")
+        old = self._old(same=kind in ("talk", OTHER))
         length = min(int(self.most * rng.random()) + 1, self.most - 120)
         if rng.random() < 0.25:
             length = max(32, length // 32 * 32)
-        one.prompt = self._tokens(length)
+        one.prompt, one.images = self._new(length)
         if kind == "shared":
-            one.prompt = rng.choice(self.systems) + self._tokens(rng.randrange(1, 120))
+            prompt, one.images = rng.choice(self.systems)
+            one.prompt = prompt + self._tokens(rng.randrange(1, 120))
         elif kind == "echo":
+            one.images = ()
             one.prompt = self._tokens(rng.randrange(4, 12)) * rng.randrange(8, 40)
             one.tokens = 24
         elif kind == "long answer":
@@ -97,12 +123,21 @@ class Mixture:
             one.leave, one.stream, one.tokens = rng.choice((0.001, 0.02, rng.random() / 4)), True, 100
         if old is not None:
             if kind in ("again", "salted", "new salt", "peeked", "long answer"):
-                one.prompt = list(old.prompt)
+                one.prompt, one.images = list(old.prompt), old.images
             elif kind == "longer":
-                one.prompt = old.prompt[: rng.randrange(1, len(old.prompt) + 1)] + self._tokens(rng.randrange(1, 200))
+                prompt, one.images = self._beginning(old)
+                one.prompt = prompt + self._tokens(rng.randrange(1, 200))
             elif kind == "talk":
-                one.base, one.prompt, one.adapter = old, self._tokens(rng.randrange(1, 60)), old.adapter
-                one.adapter_version, one.salt = old.adapter_version, old.salt
+                one.base, one.prompt, one.images = old, self._tokens(rng.randrange(1, 60)), old.images
+            elif kind == OTHER and old.images:
+                one.prompt, one.like, one.tokens = list(old.prompt), old, old.tokens
+                changed = rng.randrange(len(old.images))  # this one, and those behind it perhaps
+                one.images = tuple(
+                    (place, number + 20 if n == changed or n > changed and rng.random() < 0.5 else number)
+                    for n, (place, number) in enumerate(old.images)
+                )
+            if one.base or one.like:
+                one.adapter, one.adapter_version, one.salt = old.adapter, old.adapter_version, old.salt
         if kind == "salted":
             one.salt = rng.choice(SALTS)
         elif kind == "new salt":

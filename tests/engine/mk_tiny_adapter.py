@@ -25,7 +25,9 @@ def main():
     args.add_argument("--rank", type=int, default=8)
     args = args.parse_args()
 
-    config = json.loads((args.model / "config.json").read_text())
+    config, layers = json.loads((args.model / "config.json").read_text()), "model.layers"
+    if "text_config" in config:
+        config, layers = config["text_config"], "model.language_model.layers"
     hidden, head = config["hidden_size"], config["head_dim"]
     queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     sizes = {
@@ -36,7 +38,7 @@ def main():
     for layer in range(config["num_hidden_layers"]):
         for name in TARGETS:
             taken, given = sizes[name]
-            at = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            at = f"base_model.model.{layers}.{layer}.self_attn.{name}"
             tensors[f"{at}.lora_A.weight"] = (torch.randn(args.rank, taken) * 0.1).to(torch.bfloat16)
             tensors[f"{at}.lora_B.weight"] = (torch.randn(given, args.rank) * 0.3).to(torch.bfloat16)
     args.outdir.mkdir(parents=True, exist_ok=True)
