@@ -56,7 +56,10 @@ STEPS = ("--max-num-batched-tokens", "192")  # of windows, all blocks of a step 
 IMAGES = ("--enable-scale-out", "--limit-mm-per-prompt", '{"image": 4}')  # tokens and images in, tokens out
 SOME = ("forget", "kill -9", "forget", "reset running")  # for engines of several processes, which start slowly
 REPLICAS = ("--data-parallel-size", "2", "--api-server-count", "1")
-NODE = ("forget", "daemon", "kill -9", *(event for event in EVENTS if event not in ("forget", "kill -9")))
+NODE = (  # after a reset an engine shares nothing until it starts again
+    "forget", "forget", "daemon", "forget", "kill -9", "forget", "adapter", "restart", "swap", "forget", "pause",
+    "reset running", "sleep", "reload",
+)  # fmt: skip
 
 
 class Mode:
@@ -339,6 +342,7 @@ class Run:
         self.salts = {a.salt for a in mixture.requests if a.kind != "new salt"}  # a talk goes on under its own
         self.wrong, self.failed, self.salted, self.asked = [], [], [], 0
         self.cached = self.tokens = self.again = self.across = 0
+        self.resent = 0  # after a pause vLLM's server knows images that its engine has forgotten: "retryable"
         self.begun = set()  # (engine, beginning of a prompt) that this engine was asked for
         self.lock = threading.Lock()
         self.interrupted = False  # an engine was killed in this round
@@ -364,7 +368,8 @@ class Run:
                 self.server = Kvtierd(self.directory, {"segment.size": "16MiB", **store, **quick})
                 self.server.wait_up()
             node = {"share": "auto", "url": self.server.url, "segment": self.server.segment_name}
-            cache = of_size(4, l2={"lease_time": "2s"}, node=node)
+            control = {"breaker_open": "200ms", "breaker_open_max": "1s"}  # a round takes few seconds
+            cache = of_size(4, l2={"lease_time": "2s"}, node=node, control=control)
         else:
             store = self.directory / f"store{number}"
             cache = of_size(4, nvme={"path": str(store), "capacity": "2GiB", "sync_time": "50ms"})
@@ -400,7 +405,7 @@ class Run:
         own, others = [a for a in one.requests if a.adapter is None], [a for a in one.requests if a.adapter]
         meanwhile = one.event in WHILE
         self._batch(own, one if meanwhile else None)
-        self._batch(others, one if meanwhile and one.event != "kill -9" else None)
+        self._batch(others, one if meanwhile and one.event not in ("kill -9", "daemon") else None)
         if not meanwhile:
             self._event(one)
 
@@ -444,9 +449,15 @@ class Run:
             new = beginning not in self.begun
             self.begun.add(beginning)
         prompt, images = pictures.collapse(a.prompt, a.images)
-        got, cached = engine.ask(
-            prompt, a.tokens, a.adapter or "tiny", a.salt, a.stream, a.leave, a.kind == "peeked", images,
-        )  # fmt: skip
+        call = (prompt, a.tokens, a.adapter or "tiny", a.salt, a.stream, a.leave, a.kind == "peeked", images)
+        try:
+            got, cached = engine.ask(*call)
+        except Broken as error:
+            if not images or "500" not in str(error) or self.interrupted:
+                raise
+            with self.lock:
+                self.resent += 1
+            got, cached = engine.ask(*call)
         if got is None:
             return
         with self.lock:
@@ -463,8 +474,8 @@ class Run:
     def _event(self, one):
         {
             "forget": self._forget, "kill -9": self._kill, "pause": self._pause, "adapter": self._adapter,
-            "daemon": self._daemon, "restart": self._restart, "reset running": self._reset_running, "sleep": self._sleep,
-            "reload": self._reload, "swap": self._swap,
+            "daemon": self._daemon, "restart": self._restart, "reset running": self._reset_running,
+            "sleep": self._sleep, "reload": self._reload, "swap": self._swap,
         }[one.event](one.files)  # fmt: skip
 
     def _forget(self, _):
@@ -550,9 +561,11 @@ class Run:
         by_tier = {n.rpartition(":")[2]: int(v) for n, v in counts.items() if n.startswith(HITS + ":")}
         from_kvtier = sum(n for tier, n in by_tier.items() if tier in ("host", "disk", "external_unspecified"))
         print(
-            f"{self.name}: {self.asked} requests ({self.again} again after a kill), {len(different)} differ, "
+            f"{self.name}: {self.asked} requests ({self.again} again after a kill, {self.resent} resent), "
+            f"{len(different)} differ, "
             f"{len(same)} split, {len(self.failed)} failed, {len(self.salted)} under a new salt found something\n"
-            f"    {self.cached} of {self.tokens} prompt tokens cached, {self.across} of them from another engine; by source {by_tier}\n"
+            f"    {self.cached} of {self.tokens} prompt tokens cached, {self.across} of them from another engine; "
+            f"by source {by_tier}\n"
             "    " + ", ".join(f"{name} {counts.get(name, 0):g}" for name in (
                 "vllm:num_preemptions_total", "kvtier:loads_total", "kvtier:loaded_chunks_total",
                 "kvtier:failed_blocks_total", "kvtier:stored_chunks_total", "kvtier:resets_total",
