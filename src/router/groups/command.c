@@ -18,7 +18,8 @@
 /* Where to ask. */
 struct router {
 	const struct kvw_groups_options *options;
-	char admin[KVW_ADMIN_CLIENT_TEXT];
+	struct kvw_admin_where where;      /* borrows from the command line and from `config` */
+	struct kvw_config *config;         /* of -c FILE; owned, NULL: not given */
 	char *key; /* owned */
 	FILE *out, *err;
 };
@@ -30,14 +31,11 @@ static enum kvw_groups_status ask(
 		.method = method, .target = target, .body = kvw_slice_of(body), .key = router->key};
 	char why[CURL_ERROR_SIZE];
 
-	switch (kvw_admin_client_ask(router->admin, &question, why, reply)) {
+	switch (kvw_admin_client_ask(&router->where, &question, why, reply)) {
 	case KVW_OK:
 		return KVW_GROUPS_OK;
 	case KVW_EIO:
-		fprintf(router->err,
-			"kvway %s: no kvway answers on %s: %s\n"
-			"Is it running? --admin ADDR or -c FILE say where.\n",
-			router->options->command, router->admin, why);
+		kvw_admin_client_missed(&router->where, router->options->command, why, "", router->err);
 		return KVW_GROUPS_UNREACHABLE;
 	default:
 		fprintf(router->err, "kvway %s: out of memory\n", router->options->command);
@@ -238,19 +236,13 @@ static enum kvw_groups_status compare(const struct router *router)
 static enum kvw_groups_status find_admin(struct router *router)
 {
 	const struct kvw_groups_options *options = router->options;
-	struct kvw_config *config = NULL;
-	enum kvw_groups_status status = KVW_GROUPS_OK;
 
-	(void)snprintf(router->admin, sizeof(router->admin), "%s",
-		options->router.admin != NULL ? options->router.admin : KVW_ADMIN_CLIENT_DEFAULT);
-	if (options->router.config == NULL)
-		return KVW_GROUPS_OK;
-	if (kvw_cli_load_file(options->router.config, router->err, &config) != KVW_OK)
+	if (options->router.config != NULL &&
+		kvw_cli_load_file(options->router.config, router->err, &router->config) != KVW_OK)
 		return KVW_GROUPS_FAILED;
-	if (kvw_admin_client_address(config, options->command, router->err, router->admin) != KVW_OK)
-		status = KVW_GROUPS_USAGE;
-	kvw_config_destroy(config);
-	return status;
+	return kvw_admin_client_find(&options->router, router->config, options->command, router->err, &router->where) == KVW_OK
+		       ? KVW_GROUPS_OK
+		       : KVW_GROUPS_USAGE;
 }
 
 int kvw_groups_command(int argc, char **argv, FILE *out, FILE *err)
@@ -270,5 +262,6 @@ int kvw_groups_command(int argc, char **argv, FILE *out, FILE *err)
 	if (status == KVW_GROUPS_OK)
 		status = options.verb == KVW_GROUPS_COMPARE ? compare(&router) : groups(&router);
 	free(router.key);
+	kvw_config_destroy(router.config);
 	return (int)status;
 }
