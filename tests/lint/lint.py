@@ -377,7 +377,7 @@ def shell():
 def python():
     """Python files parse, and import only the standard library, pytest and what is here."""
     local = {p.stem for p in with_suffix(".py")} | {"rig"}
-    foreign = {"pytest", "openai", "httpx", "torch", "transformers", "tokenizers", "lmcache", "vllm", "kvtier", "yaml", "msgspec", "safetensors", "zmq"}
+    foreign = {"pytest", "openai", "anthropic", "httpx", "torch", "transformers", "tokenizers", "lmcache", "vllm", "kvtier", "yaml", "msgspec", "safetensors", "zmq"}
     for path in with_suffix(".py"):
         try:
             tree = ast.parse((ROOT / path).read_text(), str(path))

@@ -29,7 +29,7 @@ static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party par
 		if (limit != NULL)
 			add_party(parties, &count, KVW_RATE_TENANT, tenant, KVW_RATE_LIMITS_OF(limit));
 	}
-	/* What an alias stands for, the model of a group, or what a body that names none means: the guard saw to it. */
+	/* What an alias stands for, the model of a group, or what a body without a name means: the guard saw to it. */
 	limit = kvw_config_model_rate(
 		x->config, x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_groups_model(x));
 	if (limit != NULL)

@@ -68,8 +68,8 @@ void kvw_request_read_query(struct kvw_exchange *x)
 	x->route.model = x->model_name;
 }
 
-/* A body that names no model is for the one that its engine is named after: whose limits count, and who may use it,
- * must not depend on what a client leaves out. */
+/* A body that names no model is for the one that its engine is named after: which limits and which keys count must not
+ * depend on what a client leaves out. */
 static void note_meant(struct kvw_exchange *x)
 {
 	if (x->scan == NULL || !x->path.prompt)

@@ -174,7 +174,7 @@ START_TEST(a_day_ends_at_midnight)
 }
 END_TEST
 
-/* A clock that is set back over midnight gives the day before no tokens again, nor the next one, and locks nobody out. */
+/* A clock that is set back over midnight gives the day before no tokens again, nor the next one, and locks no client out. */
 START_TEST(a_clock_set_back_over_midnight)
 {
 	struct kvw_rate_party of = party(KVW_RATE_TENANT, "t", (struct kvw_rate_limits){.tokens_per_day = 100});
