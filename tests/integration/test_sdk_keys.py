@@ -118,6 +118,9 @@ def test_refusals_are_the_exceptions_of_the_sdk(sdk, stream):
         code = codes[client.errors is anthropic]
         assert code is None or client.code(caught.value) == code, (key, model, caught.value)
         assert "sk-" not in str(caught.value)
+    if client.errors is openai:
+        assert [m.id for m in sdk("sk-good").client.models.list()] == ["tiny"]
+        assert not list(sdk("sk-elsewhere").client.models.list())
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

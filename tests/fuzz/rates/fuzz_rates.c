@@ -1,8 +1,7 @@
 /*
  * fuzz_rates.c - whatever requests ask for, whatever the clock does and whatever Redis says are the totals: no number turns
  * round, what is left lies between nothing and the limit, a refused request would pass after the wait that the refusal
- * names, and
- * when all requests have ended none runs.
+ * names, and when all requests have ended none runs.
  *
  * The input is a list of steps, a byte each with the bytes of its numbers behind it.
  */
