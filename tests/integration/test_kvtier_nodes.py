@@ -5,7 +5,7 @@ every get is checked. Two engines are never killed: what they find must not depe
 
 	KVW_ENGINES=8 KVW_KILLS=500 KVW_KILL_EVERY=0.3 KVW_BASE=60 pytest -s -k engines tests/integration/test_kvtier_nodes.py
 
-KVW_BASE: seconds without kills that the rest is compared with, after as many to warm up.
+KVW_BASE: seconds without kills that the rest is compared with, before it and after it, after as many to warm up.
 """
 
 import json
@@ -167,6 +167,8 @@ def test_engines_that_are_killed_cost_others_nothing(daemon, engines):
     for engine in down:
         back(engine)
     killed = settled(spared, begin, 0)
+    begin = [engine.now() for engine in spared]
+    after = settled(spared, begin, BASE)
     for engine in engines:
         engine.end()
     totals = {}
@@ -181,8 +183,9 @@ def test_engines_that_are_killed_cost_others_nothing(daemon, engines):
             totals[name] = totals.get(name, 0) + value
     assert totals["wrong"] == 0 and totals.get("own_lost", 0) == 0, totals
     print(json.dumps({"engines": ENGINES, "kills": KILLS, "spared, without kills": base,
-                      "spared, with kills": killed, "all": totals}))  # fmt: skip
-    assert killed["hits"] > base["hits"] - (0.25 if BASE < 10 else 0.05), (base, killed)
+                      "spared, with kills": killed, "spared, without kills after them": after, "all": totals}))  # fmt: skip
+    usual = min(base["hits"], after["hits"])  # the shared tier's share sinks for minutes, with kills or without
+    assert killed["hits"] > usual - (0.25 if BASE < 10 else 0.05), (base, killed, after)
     nothing_leaked(daemon, engines)
 
 
