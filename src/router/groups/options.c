@@ -40,9 +40,9 @@ static void print_groups_help(FILE *out)
 	      "  kvway groups weight llama canary=0           no more requests for the canary\n"
 	      "  kvway groups --json | jq '.[] | select(.usable_workers == 0)'\n"
 	      "\n"
-	      "      --admin ADDR         admin address of the router, HOST:PORT (default 127.0.0.1:9090)\n"
+	      "      --admin ADDR         admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n"
 	      "  -c, --config FILE        configuration of the router: its admin.listen\n"
-	      "      --key-file FILE      the first line is a key of the router's admin.keys_file\n"
+	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               what the router answers, as it is\n"
 	      "  -h, --help               this text\n"
 	      "\n"
@@ -68,9 +68,9 @@ static void print_compare_help(FILE *out)
 	      "      --model MODEL        whose groups they are, where several models have both\n"
 	      "      --interval TIME      requests that end within so long from now on, up to 24h; without it all since\n"
 	      "                           the router was started\n"
-	      "      --admin ADDR         admin address of the router, HOST:PORT (default 127.0.0.1:9090)\n"
+	      "      --admin ADDR         admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n"
 	      "  -c, --config FILE        configuration of the router: its admin.listen\n"
-	      "      --key-file FILE      the first line is a key of the router's admin.keys_file\n"
+	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               numbers instead of a table\n"
 	      "  -h, --help               this text\n"
 	      "\n"
