@@ -346,6 +346,8 @@ bool kvw_model_group_has(const struct kvw_model_group *group, size_t key)
 {
 	if (key == KVW_GROUP_KEY_workers)
 		return group->workers.count > 0;
+	if (key == KVW_GROUP_KEY_shadow)
+		return group->shadow > 0;
 	return key != KVW_GROUP_KEY_to || group->to[0] != '\0';
 }
 

@@ -99,7 +99,7 @@ const struct kvw_schema kvw_rate_schema = {
 const struct kvw_schema kvw_group_schema = {
 	.keys = kvw_group_keys,
 	.key_count = KVW_GROUP_KEY_COUNT,
-	.one_of = "one of model, group, weight, workers, to",
+	.one_of = "one of model, group, weight, workers, shadow, to",
 	.such_as = "- {model: NAME, group: canary, weight: 10, workers: [canary]}",
 };
 

@@ -91,6 +91,25 @@ void kvw_collect_group_kept(struct kvw_collect *collect)
 	by_name(collect, offsetof(struct kvw_group_cell, kept), "result", kvw_kept_names, KVW_KEPT_COUNT);
 }
 
+void kvw_collect_group_shadow(struct kvw_collect *collect)
+{
+	static const char *const names[KVW_SHADOW_RESULTS] = {
+		[KVW_SHADOW_OK] = "ok",
+		[KVW_SHADOW_ERROR] = "error",
+		[KVW_SHADOW_TIMEOUT] = "timeout",
+		[KVW_SHADOW_LIMIT] = "limit",
+		[KVW_SHADOW_CANCELLED] = "cancelled",
+		[KVW_SHADOW_DROPPED] = "dropped",
+	};
+
+	by_name(collect, offsetof(struct kvw_group_cell, shadows), "result", names, KVW_SHADOW_RESULTS);
+}
+
+static const struct kvw_histogram *histogram_of(const struct kvw_group_cell *cell, int of)
+{
+	return of == KVW_OF_GAP ? &cell->gap : of == KVW_OF_SHADOW ? &cell->shadow_answer : &cell->first_token;
+}
+
 void kvw_collect_group_histogram(struct kvw_collect *collect)
 {
 	const struct kvw_metrics *metrics = collect->metrics;
@@ -106,7 +125,7 @@ void kvw_collect_group_histogram(struct kvw_collect *collect)
 			const struct kvw_group_cell *at = cell(metrics, k, group);
 
 			if (at != NULL)
-				kvw_histogram_collect(gap ? &at->gap : &at->first_token, &sum);
+				kvw_histogram_collect(histogram_of(at, collect->arg), &sum);
 		}
 		if (sum.count > 0)
 			kvw_sample_histogram(&collect->out, labels, 2,

@@ -87,6 +87,17 @@ enum kvw_group_by {
 	KVW_GROUP_BY_COUNT
 };
 
+/* What became of the copy of a request. Label `result` of kvway_group_shadow_total. */
+enum kvw_shadow_result {
+	KVW_SHADOW_OK,        /* answered whole, with 2xx */
+	KVW_SHADOW_ERROR,     /* another status, or its worker could not be reached or broke off */
+	KVW_SHADOW_TIMEOUT,   /* groups.shadow_timeout */
+	KVW_SHADOW_LIMIT,     /* groups.shadow_answer */
+	KVW_SHADOW_CANCELLED, /* kvway drains, or its worker left */
+	KVW_SHADOW_DROPPED,   /* not made: too many, too large, no worker, no memory */
+	KVW_SHADOW_RESULTS
+};
+
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
@@ -133,6 +144,9 @@ uint8_t kvw_metrics_group(struct kvw_metrics_shard *shard, struct kvw_slice mode
 void kvw_metrics_group_chosen(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_group_by by);
 void kvw_metrics_group_kept(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_kept kept);
 void kvw_metrics_group_gap(struct kvw_metrics_shard *shard, uint8_t group, int64_t gap_ns); /* inter-token */
+void kvw_metrics_group_shadow(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_shadow_result result);
+/* A copy's first byte of the answer's body came so long after it was sent. */
+void kvw_metrics_group_shadow_answer(struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns);
 /* Label text. */
 const char *kvw_group_by_name(enum kvw_group_by by);
 /* From the moment at which a request was sent; predicted_ns, actual_ns >= 0. */

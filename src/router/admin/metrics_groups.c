@@ -86,6 +86,22 @@ void kvw_metrics_group_gap(struct kvw_metrics_shard *shard, uint8_t group, int64
 		kvw_histogram_observe(&cell->gap, &shard->bounds->gap, gap_ns);
 }
 
+void kvw_metrics_group_shadow(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_shadow_result result)
+{
+	struct kvw_group_cell *cell = cell_of(shard, group);
+
+	if (cell != NULL)
+		kvw_bump(&cell->shadows[result], 1);
+}
+
+void kvw_metrics_group_shadow_answer(struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns)
+{
+	struct kvw_group_cell *cell = cell_of(shard, group);
+
+	if (cell != NULL)
+		kvw_histogram_observe(&cell->shadow_answer, &shard->bounds->token, after_ns);
+}
+
 static enum kvw_group_result result_of(const struct kvw_request_record *record, bool failed)
 {
 	if (record->end == KVW_END_CLIENT_GONE)

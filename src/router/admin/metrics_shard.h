@@ -123,7 +123,8 @@ struct kvw_group_cell {
 	_Atomic uint64_t results[KVW_GROUP_RESULTS];
 	_Atomic uint64_t kept[KVW_KEPT_COUNT];
 	_Atomic uint64_t tokens[KVW_GROUP_TOKENS];
-	struct kvw_histogram first_token, gap;
+	_Atomic uint64_t shadows[KVW_SHADOW_RESULTS];
+	struct kvw_histogram first_token, gap, shadow_answer;
 };
 
 struct kvw_metric_groups {

@@ -31,6 +31,7 @@
 #include "proxy/response.h"
 #include "proxy/retry.h"
 #include "proxy/send.h"
+#include "proxy/shadow.h"
 #include "proxy/waking.h"
 
 /* --- a connection to the worker --- */
@@ -252,8 +253,11 @@ static bool route(struct kvw_exchange *x)
 		return true;
 	if (x->loop->sources != NULL && !kvw_prepare_tokens(x, on_tokens))
 		return true;
-	if (kvw_request_pick(x))
+	if (kvw_request_pick(x)) {
 		connect_worker(x, false);
+		if (x->config->model_group_count > 0)
+			kvw_shadow_offer(x);
+	}
 	return true;
 }
 

@@ -74,17 +74,25 @@ void kvw_groups_read(const struct kvw_exchange *x, struct kvw_fleet_table *table
 		kvw_groups_keep(x, table);
 }
 
-static bool has_worker(
-	const struct kvw_exchange *x, const struct kvw_model_group *group, kvw_groups_untried_fn *untried)
+void kvw_groups_read_of(
+	const struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_fleet_table *table)
 {
-	struct kvw_fleet_table *table = &x->loop->candidates;
 	struct kvw_model *model;
 	bool known;
 
 	kvw_fleet_read(x->loop->fleet, kvw_slice_of(group->serves), table, &known, &model);
-	if (!known)
-		return false;
-	keep(x->loop->fleet, group, table);
+	if (known)
+		keep(x->loop->fleet, group, table);
+	else
+		table->count = 0;
+}
+
+static bool has_worker(
+	const struct kvw_exchange *x, const struct kvw_model_group *group, kvw_groups_untried_fn *untried)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+
+	kvw_groups_read_of(x, group, table);
 	if (untried != NULL)
 		untried(x, table);
 	return kvw_fleet_any_usable(table);

@@ -35,6 +35,10 @@ void kvw_groups_read(const struct kvw_exchange *x, struct kvw_fleet_table *table
 /* Of a set, those of the exchange's group. */
 void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
+/* Workers of any group, known ones only: empty where there is none. */
+void kvw_groups_read_of(
+	const struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_fleet_table *table);
+
 /* The group that would take the request from its own; NULL: none has a usable worker that was not tried, or none
  * may. Uses the loop's candidates. */
 const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw_groups_untried_fn *untried);

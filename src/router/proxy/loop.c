@@ -18,6 +18,7 @@
 #include "proxy/listener.h"
 #include "proxy/prepare.h"
 #include "proxy/receive.h"
+#include "proxy/shadow.h"
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
 #define LOOK_FOR_GONE_NS    KVW_NS_PER_S
@@ -144,6 +145,7 @@ static void tick(struct kvw_loop *loop)
 	sync_link_gauges(loop);
 	if (atomic_load_explicit(&loop->shared->draining, memory_order_acquire))
 		drain(loop);
+	kvw_shadow_look(loop);
 }
 
 static void woken(struct kvw_io *io)
@@ -182,6 +184,7 @@ static void reap(struct kvw_loop *loop)
 		free(client->certificate);
 		free(client);
 	}
+	kvw_shadow_reap(loop);
 	kvw_links_reap(&loop->links);
 	if (loop->letting_go)
 		kvw_links_let_go(&loop->links);
@@ -243,6 +246,8 @@ static void init_lists(struct kvw_loop *loop)
 	TAILQ_INIT(&loop->waking);
 	TAILQ_INIT(&loop->want_metrics);
 	TAILQ_INIT(&loop->ended);
+	TAILQ_INIT(&loop->shadows);
+	TAILQ_INIT(&loop->ended_shadows);
 	TAILQ_INIT(&loop->free_exchanges);
 	kvw_timers_init(&loop->timers);
 }
@@ -332,6 +337,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 	struct kvw_exchange *x;
 
 	close_all(loop);
+	kvw_shadow_finish(loop);
 	reap(loop);
 	kvw_gates_finish(&loop->gates);
 	kvw_in_force_end(loop);

@@ -47,6 +47,7 @@ enum kvw_timer_kind {
 	KVW_TIMER_PARK,       /* waiting for a model list */
 	KVW_TIMER_WAKE,       /* waiting for a worker of its model */
 	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */
+	KVW_TIMER_SHADOW,     /* all of a copy */
 };
 
 #define KVW_LOOP_SPARES  3               /* large blocks offered to one read besides the tail */
@@ -54,6 +55,8 @@ enum kvw_timer_kind {
 #define KVW_LOOP_IOV     64
 #define KVW_LOOP_SCANS   64              /* idle scans kept for the next requests */
 
+struct kvw_shadow; /* shadow.c */
+TAILQ_HEAD(kvw_shadow_list, kvw_shadow);
 TAILQ_HEAD(kvw_client_list, kvw_client);
 TAILQ_HEAD(kvw_exchange_list, kvw_exchange);
 
@@ -115,6 +118,7 @@ struct kvw_loop {
 	struct kvw_gates gates; /* of requests in QUEUED */
 	struct kvw_exchange_list want_metrics; /* waiting for the control thread's text */
 	struct kvw_exchange_list ended, free_exchanges;
+	struct kvw_shadow_list shadows, ended_shadows; /* copies of requests (shadow.h) */
 	size_t client_count, free_exchange_count;
 	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
 	int64_t looked_for_gone_ns; /* when clients were looked at last for those that vanished */

@@ -46,8 +46,12 @@ static void copy_payload(void *arg, const char *data, size_t len)
 	copy->at += len;
 }
 
-/* The body without its framing. False: it is not what it was. */
-static bool copy_body(struct kvw_exchange *x, char *to, size_t len)
+size_t kvw_prepare_body_len(const struct kvw_exchange *x)
+{
+	return (size_t)(x->salted || x->renamed ? x->content_length : x->body.payload_bytes);
+}
+
+bool kvw_prepare_copy_body(struct kvw_exchange *x, char *to, size_t len)
 {
 	struct kvw_cursor cursor = {x->in.first, x->head_offset + (uint32_t)x->head_len};
 	struct copy copy = {to, to + len};
@@ -94,7 +98,7 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
 	const struct kvw_fleet_table *candidates = &loop->candidates;
-	size_t len = (size_t)(x->salted || x->renamed ? x->content_length : x->body.payload_bytes);
+	size_t len = kvw_prepare_body_len(x);
 	struct kvw_token_job *job = kvw_token_job_create(loop->sources->tokens, len);
 	struct kvw_token_result result;
 	struct kvw_token_ask ask = {
@@ -109,7 +113,7 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 		seen(x, len > KVW_TOKENS_BODY_MAX ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_BUSY);
 		return true;
 	}
-	if (!copy_body(x, kvw_token_job_body(job), len)) {
+	if (!kvw_prepare_copy_body(x, kvw_token_job_body(job), len)) {
 		kvw_token_job_destroy(job);
 		seen(x, KVW_INEXACT_NO_TOKENS);
 		return true;

@@ -1,0 +1,353 @@
+/*
+ * shadow.c - see shadow.h.
+ *
+ * The copy asks its worker to close the connection with the answer, and so needs no reader of framing: what comes is
+ * counted until the connection ends. The worker is drawn by the session, so that a session's copies meet its prefix.
+ */
+#include "proxy/shadow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "openai/splice.h"
+#include "proxy/groups.h"
+#include "proxy/prepare.h"
+#include "proxy/request.h"
+#include "proxy/understand.h"
+
+#define IO_AT_ONCE 8
+
+struct kvw_shadow {
+	TAILQ_ENTRY(kvw_shadow) entry; /* of the loop's, or of those that have ended */
+	struct kvw_loop *loop;
+	struct kvw_in_force *in_force; /* counted as a request of it */
+	uint8_t label;                 /* of its group, in metrics */
+	struct kvw_worker *worker;     /* held */
+	struct kvw_link *link;
+	struct kvw_lease lease;
+	struct kvw_timer timer;
+	bool connected;
+	char *text; /* head and body; owned */
+	size_t len, sent;
+	uint64_t received, most;
+	int64_t begun_ns;
+	char start[12];  /* of the answer: "HTTP/1.1 200" */
+	uint8_t matched; /* bytes of the head's end that came last */
+	bool body;       /* behind it */
+};
+
+/* --- the end --- */
+
+static void end(struct kvw_shadow *s, enum kvw_shadow_result result)
+{
+	struct kvw_loop *loop = s->loop;
+
+	kvw_timer_clear(&loop->timers, &s->timer);
+	if (s->link != NULL)
+		kvw_link_close(s->link);
+	s->link = NULL;
+	kvw_lease_release(&s->lease, loop->now_ns);
+	kvw_metrics_group_shadow(loop->metrics, s->label, result);
+	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_SHADOWS, -1);
+	atomic_fetch_sub_explicit(&loop->shared->shadows, 1, memory_order_relaxed);
+	TAILQ_REMOVE(&loop->shadows, s, entry);
+	TAILQ_INSERT_TAIL(&loop->ended_shadows, s, entry);
+}
+
+void kvw_shadow_reap(struct kvw_loop *loop)
+{
+	struct kvw_shadow *s;
+
+	while ((s = TAILQ_FIRST(&loop->ended_shadows)) != NULL) {
+		TAILQ_REMOVE(&loop->ended_shadows, s, entry);
+		kvw_links_unhold(&loop->links, s->worker);
+		kvw_in_force_release(loop, s->in_force);
+		free(s->text);
+		free(s);
+	}
+}
+
+void kvw_shadow_look(struct kvw_loop *loop)
+{
+	struct kvw_shadow *s, *next;
+
+	for (s = TAILQ_FIRST(&loop->shadows); s != NULL; s = next) {
+		next = TAILQ_NEXT(s, entry);
+		if (loop->draining || kvw_worker_life(s->worker) == KVW_WORKER_GONE)
+			end(s, KVW_SHADOW_CANCELLED);
+	}
+}
+
+void kvw_shadow_finish(struct kvw_loop *loop)
+{
+	while (!TAILQ_EMPTY(&loop->shadows))
+		end(TAILQ_FIRST(&loop->shadows), KVW_SHADOW_CANCELLED);
+	kvw_shadow_reap(loop);
+}
+
+/* --- its connection --- */
+
+/* Where the head ends, as far as it came. Returns how many bytes are the head's. */
+static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
+{
+	static const char head_end[] = "\r\n\r\n";
+	size_t i = 0;
+
+	for (; i < len && s->matched < 4; i++)
+		s->matched = data[i] == head_end[s->matched] ? (uint8_t)(s->matched + 1) : data[i] == '\r';
+	return i;
+}
+
+/* False: it is longer than an answer may be. */
+static bool take(struct kvw_shadow *s, const char *data, size_t len)
+{
+	for (size_t i = 0; i < len && s->received + i < sizeof(s->start); i++)
+		s->start[s->received + i] = data[i];
+	s->received += len;
+	if (!s->body && skip_head(s, data, len) < len) {
+		s->body = true;
+		kvw_lease_first_token(&s->lease, s->loop->now_ns);
+		kvw_metrics_group_shadow_answer(s->loop->metrics, s->label, s->loop->now_ns - s->begun_ns);
+	}
+	return s->received <= s->most;
+}
+
+static bool is_good(const struct kvw_shadow *s)
+{
+	return s->matched == 4 && s->received >= sizeof(s->start) && s->start[9] == '2';
+}
+
+static void send_rest(struct kvw_shadow *s)
+{
+	struct kvw_io *io = &s->link->io;
+
+	for (int i = 0; i < IO_AT_ONCE && io->writable && s->sent < s->len; i++) {
+		struct iovec iov = {s->text + s->sent, s->len - s->sent};
+		ssize_t n = kvw_io_writev(io, &iov, 1);
+
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0) { /* reading will say why */
+			io->writable = false;
+			io->readable = true;
+			return;
+		}
+		s->sent += (size_t)n;
+	}
+	if (io->writable && s->sent < s->len)
+		kvw_io_again(io);
+}
+
+static void receive(struct kvw_shadow *s)
+{
+	struct kvw_io *io = &s->link->io;
+
+	for (int i = 0; i < IO_AT_ONCE && io->readable; i++) {
+		struct iovec iov = {s->loop->scratch, KVW_LOOP_SCRATCH};
+		ssize_t n = kvw_io_readv(io, &iov, 1, KVW_LOOP_SCRATCH);
+
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			end(s, n == 0 && is_good(s) ? KVW_SHADOW_OK : KVW_SHADOW_ERROR);
+			return;
+		}
+		if (!take(s, s->loop->scratch, (size_t)n)) {
+			end(s, KVW_SHADOW_LIMIT);
+			return;
+		}
+	}
+	if (io->readable)
+		kvw_io_again(io);
+}
+
+static void advance(struct kvw_shadow *s)
+{
+	int cause = 0;
+	enum kvw_err err = s->connected ? KVW_OK : kvw_link_connect_result(s->link, &cause);
+
+	if (err == KVW_EAGAIN)
+		return;
+	if (err != KVW_OK) {
+		end(s, KVW_SHADOW_ERROR);
+		return;
+	}
+	s->connected = true;
+	if (s->sent < s->len && s->link->io.writable)
+		send_rest(s);
+	if (s->link->io.readable)
+		receive(s);
+}
+
+static void on_link(struct kvw_link *link, void *user)
+{
+	struct kvw_shadow *s = user;
+
+	(void)link;
+	s->loop->now_ns = kvw_clock_ns();
+	advance(s);
+}
+
+static void on_timer(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_shadow *s = (struct kvw_shadow *)((char *)timer - offsetof(struct kvw_shadow, timer));
+
+	s->loop->now_ns = now_ns;
+	end(s, KVW_SHADOW_TIMEOUT);
+}
+
+/* --- its beginning --- */
+
+/* The body as the group's workers are to read it, behind `room` bytes for a head. NULL: it cannot be had. */
+static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
+{
+	struct kvw_splice splice = {.count = 0};
+	size_t body = kvw_prepare_body_len(x), most = (size_t)x->config->groups_shadow_body;
+	char *plain = body > most ? NULL : malloc(room + body + 1), *text;
+
+	if (plain == NULL || !kvw_prepare_copy_body(x, plain + room, body))
+		goto fail;
+	*len = body;
+	if (strcmp(group->serves, x->group->serves) == 0)
+		return plain;
+	kvw_request_scan_again(x);
+	if (x->scan == NULL || !x->scanned ||
+		kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(group->serves), &splice) != KVW_OK)
+		goto fail;
+	text = malloc(room + (size_t)((int64_t)body + splice.growth) + 1);
+	if (text == NULL)
+		goto fail;
+	*len = kvw_splice_write(&splice, (struct kvw_slice){plain + room, body}, text + room);
+	free(plain);
+	kvw_request_scan_release(x);
+	return text;
+fail:
+	kvw_request_scan_release(x);
+	free(plain);
+	return NULL;
+}
+
+/* Head and body. False: it cannot be had. */
+static bool make_text(struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_request_head_options options = {
+		.prefix = kvw_slice_of(s->worker->path_prefix),
+		.authority = kvw_slice_of(s->worker->authority),
+		.request_id = x->request_id,
+		.client = kvw_slice_of(x->client->address),
+		.https = x->client->https,
+		.framing = KVW_FRAME_LENGTH,
+		.content_length = UINT64_MAX >> 1, /* the longest: for room */
+		.bearer = kvw_slice_of(loop->auth != NULL ? s->worker->api_key : NULL),
+		.extra = KVW_SLICE("Via: 1.1 kvway\r\nConnection: close\r\n"),
+	};
+	size_t room = kvw_head_request_bound(&loop->request_head, &options), body, head;
+	struct kvw_writer w;
+
+	if (loop->head_owner != x)
+		return false;
+	s->text = copy_body(x, group, room, &body);
+	if (s->text == NULL)
+		return false;
+	options.content_length = body;
+	w = KVW_WRITER(s->text, room);
+	head = kvw_head_write_request(&w, &loop->request_head, &options);
+	if (head == 0 || head > room)
+		return false;
+	memmove(s->text + head, s->text + room, body);
+	s->len = head + body;
+	return true;
+}
+
+/* By the session, among those that are usable. NULL: none is. */
+static struct kvw_worker *choose(struct kvw_exchange *x, const struct kvw_model_group *group)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+	const struct kvw_candidate *best = NULL;
+	uint64_t most = 0;
+
+	kvw_groups_read_of(x, group, table);
+	for (size_t i = 0; i < table->count; i++) {
+		uint64_t keys[2] = {x->group_key, table->items[i].key}, drawn = XXH3_64bits(keys, sizeof(keys));
+
+		if (!table->items[i].usable || (best != NULL && drawn <= most))
+			continue;
+		best = &table->items[i];
+		most = drawn;
+	}
+	return best == NULL ? NULL : x->loop->fleet->workers[best->id];
+}
+
+static bool start(struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
+{
+	struct kvw_loop *loop = x->loop;
+	uint32_t tokens = x->attempt.decision.prompt_tokens;
+
+	s->loop = loop;
+	s->worker = choose(x, group);
+	if (s->worker == NULL || !make_text(x, group, s))
+		return false;
+	if (kvw_link_take(&loop->links, s->worker, true, on_link, s, &s->link) != KVW_OK)
+		return false;
+	s->label = x->in_force->group_labels[group - x->config->model_groups];
+	s->most = x->config->groups_shadow_answer;
+	s->begun_ns = loop->now_ns;
+	s->connected = s->link->connected;
+	s->timer.fn = on_timer;
+	s->in_force = x->in_force;
+	s->in_force->requests++;
+	kvw_links_hold(&loop->links, s->worker);
+	kvw_lease_take(&s->lease, &s->worker->load,
+		(int64_t)((double)tokens * 1e9 / x->config->routing_prefill_rate), loop->now_ns);
+	s->lease.plain = x->attempt.lease.plain;
+	kvw_lease_hold(&s->lease, tokens);
+	kvw_loop_timer(loop, &s->timer, KVW_TIMER_SHADOW, x->config->groups_shadow_timeout_ms);
+	TAILQ_INSERT_TAIL(&loop->shadows, s, entry);
+	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_SHADOWS, 1);
+	if (s->connected)
+		kvw_io_again(&s->link->io);
+	return true;
+}
+
+/* Counted before it is made, so that loops together keep to the limit. */
+static void copy(struct kvw_exchange *x, const struct kvw_model_group *group)
+{
+	_Atomic int64_t *shadows = &x->loop->shared->shadows;
+	struct kvw_shadow *s = NULL;
+
+	if (atomic_fetch_add_explicit(shadows, 1, memory_order_relaxed) < x->config->groups_shadow_in_flight)
+		s = calloc(1, sizeof(*s));
+	if (s != NULL && start(x, group, s))
+		return;
+	atomic_fetch_sub_explicit(shadows, 1, memory_order_relaxed);
+	kvw_metrics_group_shadow(x->loop->metrics,
+		x->in_force->group_labels[group - x->config->model_groups], KVW_SHADOW_DROPPED);
+	if (s != NULL)
+		free(s->text);
+	free(s);
+}
+
+/* Each group draws for itself. */
+static bool is_due(const struct kvw_exchange *x, const struct kvw_model_group *group)
+{
+	uint64_t drawn = XXH3_64bits_withSeed(x->request_id.data, x->request_id.len, group->hash);
+
+	return group != x->group && group->shadow > 0 && (double)(drawn >> 11) * 0x1p-53 < group->shadow;
+}
+
+void kvw_shadow_offer(struct kvw_exchange *x)
+{
+	struct kvw_model_groups groups;
+
+	if (x->group == NULL || x->attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
+		x->loop->draining)
+		return;
+	groups = kvw_config_groups(x->config, kvw_slice_of(x->group->model));
+	for (size_t i = 0; i < groups.count; i++)
+		if (is_due(x, &groups.items[i]))
+			copy(x, &groups.items[i]);
+}
