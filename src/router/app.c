@@ -1,15 +1,20 @@
 /*
  * app.c - see app.h.
  *
- * The main thread does nothing but wait for signals: loops serve, the control thread probes and
- * answers on the admin address, the log thread writes.
+ * The main thread does nothing but wait for signals and for the process that takes over (takeover/): loops
+ * serve, the control thread probes and answers on the admin address, the log thread writes.
+ *
+ * A process that takes over makes all its parts but those that accept, waits until it knows its workers,
+ * then accepts, and only then lets the one before it go.
  */
 #include "app.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "admin/access_log.h"
@@ -24,13 +29,20 @@
 #include "base/log.h"
 #include "base/notify.h"
 #include "proxy/proxy.h"
+#include "server/sockets.h"
 #include "sharing/sharing.h"
+#include "takeover/giver.h"
+#include "takeover/taker.h"
 #include "feeds/vllm_feed.h"
 
 /* All that a running router consists of, in the order in which it is made. */
 struct kvw_app {
 	const struct kvw_config *config; /* of the start */
 	const char *config_path;
+	struct kvw_sockets sockets; /* that listen here, or were handed to us */
+	struct kvw_takeover_state takeover;
+	struct kvw_taker *taker; /* NULL: nothing is taken over, or it is done */
+	struct kvw_giver *giver;
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
@@ -165,12 +177,12 @@ static enum kvw_err start_auth(struct kvw_app *app)
 	return err;
 }
 
-static enum kvw_err start(struct kvw_app *app)
+/* All that does not accept clients of `listen`. */
+static enum kvw_err start_parts(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
 	struct kvw_settings *settings;
 	struct kvw_strategy *strategy;
-	struct kvw_proxy *proxy;
 	enum kvw_err err;
 
 	app->loop_count = config->loops > 0 ? (size_t)config->loops : kvw_proxy_default_loops();
@@ -216,7 +228,7 @@ static enum kvw_err start(struct kvw_app *app)
 		&app->access_log);
 	if (err != KVW_OK)
 		return err;
-	err = kvw_admin_start(
+	return kvw_admin_start(
 		&(struct kvw_admin_deps){
 			.config = config,
 			.config_path = app->config_path,
@@ -232,11 +244,19 @@ static enum kvw_err start(struct kvw_app *app)
 			.spaces = app->spaces,
 			.feed = app->feed,
 			.sources = app->sources,
+			.sockets = &app->sockets,
+			.waits = app->taker != NULL,
+			.takeover = &app->takeover,
 		},
 		stderr, &app->admin);
-	if (err != KVW_OK)
-		return err;
-	err = kvw_proxy_start(
+}
+
+/* The loops, which accept at once. */
+static enum kvw_err start_proxy(struct kvw_app *app)
+{
+	const struct kvw_config *config = app->config;
+	struct kvw_proxy *proxy;
+	enum kvw_err err = kvw_proxy_start(
 		&(struct kvw_proxy_deps){
 			.config = config,
 			.fleet = app->fleet,
@@ -248,6 +268,7 @@ static enum kvw_err start(struct kvw_app *app)
 			.loop_count = app->loop_count,
 			.loop_turn_ns = app->loop_turn_ns,
 			.sources = app->sources,
+			.sockets = &app->sockets,
 		},
 		stderr, &proxy);
 	if (err != KVW_OK)
@@ -259,8 +280,123 @@ static enum kvw_err start(struct kvw_app *app)
 	return app->sharing == NULL ? KVW_OK : kvw_sharing_start(app->sharing, kvw_proxy_rates(proxy));
 }
 
+static uint32_t usable_workers(void *arg)
+{
+	struct kvw_app *app = arg;
+
+	return (uint32_t)kvw_fleet_usable_count(app->fleet);
+}
+
+/* The process before us has refused after all: it serves on, so we must not. */
+static enum kvw_err refused(const char *why)
+{
+	fprintf(stderr, "kvway: --takeover: the running kvway serves on: %s\n", why);
+	return KVW_EIO;
+}
+
+/*
+ * Until the workers are known, at most for half of takeover.timeout: the process before us gives up after
+ * all of it. Workers that cannot be reached are no reason to fail, unless they all are and it reached some.
+ */
+static enum kvw_err wait_for_workers(struct kvw_app *app)
+{
+	const struct timespec pause = {.tv_nsec = 10 * KVW_NS_PER_MS};
+	int64_t until_ns = kvw_clock_ns() + app->config->takeover_timeout_ms / 2 * KVW_NS_PER_MS;
+	char why[256];
+	sigset_t set;
+
+	signal_set(&set);
+	sigdelset(&set, SIGHUP);
+	while (!kvw_admin_workers_known(app->admin) && kvw_clock_ns() < until_ns) {
+		if (sigtimedwait(&set, NULL, &pause) > 0) {
+			kvw_info("app", "ended by a signal before it was ready");
+			return KVW_ECLOSED;
+		}
+		if (!kvw_taker_may_go_on(app->taker, why))
+			return refused(why);
+	}
+	if (usable_workers(app) > 0 || kvw_taker_usable_before(app->taker) == 0)
+		return KVW_OK;
+	fprintf(stderr, "kvway: --takeover: the running kvway serves on: no worker can be reached from here, and "
+			"%u from there\n", kvw_taker_usable_before(app->taker));
+	return KVW_EIO;
+}
+
+/* What the process before us listened on, and this configuration does not name. */
+static void drop_sockets(struct kvw_app *app)
+{
+	const struct kvw_socket *socket;
+	uint32_t adopted = 0;
+
+	while ((socket = kvw_sockets_waiting(&app->sockets)) != NULL) {
+		kvw_warn("takeover", "not adopted: this configuration does not listen there use=%s address=%s",
+			kvw_socket_use_name(socket->use), socket->address);
+		if (socket->use == KVW_SOCKET_TAKEOVER && socket->address[0] == '/')
+			(void)unlink(socket->address);
+		kvw_sockets_drop(&app->sockets, socket);
+	}
+	for (size_t n = 0; (socket = kvw_sockets_used(&app->sockets, n)) != NULL; n++) {
+		if (!socket->handed)
+			kvw_info("takeover", "bound, not adopted use=%s address=%s", kvw_socket_use_name(socket->use),
+				socket->address);
+		adopted += socket->handed;
+	}
+	atomic_store(&app->takeover.adopted, adopted);
+}
+
+/* We accept; the process before us stops. */
+static enum kvw_err finish_takeover(struct kvw_app *app)
+{
+	char why[256];
+
+	kvw_admin_listen(app->admin);
+	if (!kvw_taker_ready(app->taker, why))
+		return refused(why);
+	kvw_taker_destroy(app->taker);
+	app->taker = NULL;
+	drop_sockets(app);
+	kvw_info("takeover", "done pid=%lld sockets=%u ms=%lld", (long long)atomic_load(&app->takeover.forebear),
+		atomic_load(&app->takeover.adopted),
+		(long long)(atomic_load(&app->takeover.took_ns) / KVW_NS_PER_MS));
+	return KVW_OK;
+}
+
+static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
+{
+	const struct kvw_config *config = app->config;
+	enum kvw_err err = KVW_OK;
+
+	if (takeover_from != NULL)
+		err = kvw_taker_create(takeover_from, &app->sockets, &app->takeover, stderr, &app->taker);
+	if (err == KVW_OK)
+		err = start_parts(app);
+	if (err == KVW_OK && app->taker != NULL)
+		err = wait_for_workers(app);
+	if (err == KVW_OK)
+		err = kvw_giver_create(
+			&(struct kvw_giver_deps){
+				.path = config->takeover_socket,
+				.timeout_ns = config->takeover_timeout_ms * KVW_NS_PER_MS,
+				.sockets = &app->sockets,
+				.state = &app->takeover,
+				.usable = usable_workers,
+				.usable_arg = app,
+			},
+			stderr, &app->giver);
+	if (err == KVW_OK)
+		err = start_proxy(app);
+	if (err == KVW_OK && app->taker != NULL)
+		err = finish_takeover(app);
+	if (err == KVW_OK)
+		kvw_giver_begin(app->giver);
+	else if (app->proxy != NULL)
+		kvw_proxy_drain(app->proxy, KVW_DRAIN_NOW);
+	return err;
+}
+
 static void stop(struct kvw_app *app)
 {
+	kvw_taker_destroy(app->taker);
 	if (app->proxy != NULL)
 		kvw_proxy_join(app->proxy); /* it was drained */
 	kvw_admin_stop(app->admin);
@@ -275,6 +411,8 @@ static void stop(struct kvw_app *app)
 	kvw_fleet_destroy(app->fleet);
 	kvw_auth_stop(app->admin_auth);
 	kvw_auth_stop(app->auth);
+	kvw_giver_destroy(app->giver);
+	kvw_sockets_finish(&app->sockets);
 	free((void *)app->loop_turn_ns);
 }
 
@@ -300,51 +438,103 @@ static void feed_watchdog(const struct kvw_app *app, int64_t period_ns, int64_t 
 	*fed_ns = now_ns;
 }
 
-/* The next signal; 0: none yet. */
-static int next_signal(const sigset_t *set, bool draining, int64_t watchdog_ns)
-{
-	int64_t wait_ns = draining ? 20 * KVW_NS_PER_MS : watchdog_ns / 4;
-	const struct timespec wait = {wait_ns / KVW_NS_PER_S, wait_ns % KVW_NS_PER_S};
-	int got = wait_ns == 0 ? sigwaitinfo(set, NULL) : sigtimedwait(set, NULL, &wait);
+/* What the main thread waits for, and how far the end is. */
+struct watch {
+	struct kvw_app *app;
+	int signals; /* signalfd */
+	int64_t watchdog_ns, fed_ns;
+	bool draining;
+	bool handed; /* another process accepts */
+	bool warned; /* handed, and one signal to end has come */
+};
 
-	return got > 0 ? got : 0;
+/* The next signal; 0: none yet. Returns, too, when a process that takes over has said something. */
+static int next_signal(const struct watch *watch)
+{
+	struct pollfd polls[1 + KVW_GIVER_POLLS] = {{.fd = watch->signals, .events = POLLIN}};
+	int wait_ms = watch->draining ? 20 : -1;
+	struct signalfd_siginfo got;
+	size_t count = 1;
+
+	if (!watch->draining && watch->watchdog_ns > 0)
+		wait_ms = (int)(watch->watchdog_ns / 4 / KVW_NS_PER_MS) + 1;
+	if (!watch->handed)
+		count += kvw_giver_poll(watch->app->giver, polls + 1, &wait_ms);
+	(void)poll(polls, count, wait_ms);
+	return read(watch->signals, &got, sizeof(got)) == (ssize_t)sizeof(got) ? (int)got.ssi_signo : 0;
+}
+
+/* Another process is ready. Only now this one stops accepting; it is not reported as one that leaves: the
+ * address is served. */
+static void hand_over(struct watch *watch)
+{
+	struct kvw_app *app = watch->app;
+
+	watch->draining = watch->handed = true;
+	kvw_info("takeover", "it is ready: accepting no more, finishing what runs");
+	kvw_proxy_drain(app->proxy, KVW_DRAIN_HANDED);
+	kvw_admin_hand_over(app->admin);
+	kvw_giver_say_goodbye(app->giver);
+}
+
+static void drain(struct watch *watch, int signal)
+{
+	struct kvw_app *app = watch->app;
+
+	if (watch->handed && !watch->warned) {
+		/* A service manager that stops all processes of a service sends one; its streams may finish. */
+		kvw_info("app", "handed over, finishing what runs; a second signal leaves at once signal=%s",
+			strsignal(signal));
+		watch->warned = true;
+		return;
+	}
+	if (watch->draining) {
+		kvw_warn("app", "second signal: leaving at once");
+		_exit(1);
+	}
+	kvw_info("app", "draining signal=%s", strsignal(signal));
+	watch->draining = true;
+	kvw_notify("STOPPING=1");
+	kvw_giver_close(app->giver, "it is shutting down");
+	kvw_admin_set_draining(app->admin);
+	kvw_proxy_drain(app->proxy, KVW_DRAIN_SETTLES);
 }
 
 /* Until the loops have ended. A second signal leaves at once. */
 static void wait_for_signals(struct kvw_app *app)
 {
-	int64_t watchdog_ns = kvw_notify_watchdog_ns(), fed_ns = 0;
-	bool draining = false;
+	struct watch watch = {.app = app, .watchdog_ns = kvw_notify_watchdog_ns()};
 	sigset_t set;
 
 	signal_set(&set);
-	while (!draining || !loops_ended(app)) {
-		int got = next_signal(&set, draining, watchdog_ns);
+	watch.signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	while (!watch.draining || !loops_ended(app)) {
+		int got = next_signal(&watch);
 
-		feed_watchdog(app, watchdog_ns, &fed_ns);
+		if (!watch.handed)
+			feed_watchdog(app, watch.watchdog_ns, &watch.fed_ns);
+		if (!watch.handed && kvw_giver_turn(app->giver))
+			hand_over(&watch);
 		if (got == SIGHUP) {
 			kvw_access_log_reopen(app->access_log);
-			kvw_admin_reload(app->admin);
-		} else if (got > 0 && draining) {
-			kvw_warn("app", "second signal: leaving at once");
-			_exit(1);
+			if (!watch.handed)
+				kvw_admin_reload(app->admin);
 		} else if (got > 0) {
-			kvw_info("app", "draining signal=%s", strsignal(got));
-			draining = true;
-			kvw_notify("STOPPING=1");
-			kvw_admin_set_draining(app->admin);
-			kvw_proxy_drain(app->proxy, true);
+			drain(&watch, got);
 		}
 	}
+	close(watch.signals);
+	if (watch.handed)
+		kvw_info("takeover", "finished what ran");
 }
 
-int kvw_app_run(const struct kvw_config *config, const char *config_path)
+int kvw_app_run(const struct kvw_config *config, const char *config_path, const char *takeover_from)
 {
 	struct kvw_app app = {.config = config, .config_path = config_path};
 	enum kvw_err err;
 
 	kvw_log_set_level((enum kvw_log_level)config->log_level);
-	err = start(&app);
+	err = start(&app, takeover_from);
 	if (err == KVW_ENOMEM)
 		fprintf(stderr, "kvway: out of memory\n");
 	if (err == KVW_OK) {

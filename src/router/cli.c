@@ -30,6 +30,7 @@ enum option_id {
 	OPTION_CONFIG = 'c',
 	OPTION_HELP = 'h',
 	OPTION_VERSION = 'V',
+	OPTION_TAKEOVER = 254,
 	OPTION_DIFF = 255,
 	OPTION_SETTING = 256,
 	OPTION_STACK = 512,
@@ -133,7 +134,10 @@ static void print_help(FILE *out)
 	fputs("  Flags of vLLM production-stack's router, such as --static-backends and --routing-logic,\n"
 	      "  are understood too: config/REFERENCE.md lists them, kvway render shows what they become.\n",
 		out);
-	fputs("\n  -h, --help               this text\n"
+	fputs("\nUpgrade:\n"
+	      "      --takeover SOCKET    take the sockets of the running kvway over, whose takeover.socket\n"
+	      "                           this is: it serves until this one is ready, then finishes and ends\n"
+	      "\n  -h, --help               this text\n"
 	      "  -V, --version            version of kvway\n"
 	      "\nStrategies:\n",
 		out);
@@ -156,7 +160,7 @@ static void print_help(FILE *out)
 /* `--lisen`: the nearest flag. */
 static void report_unknown_flag(struct reader *r, const char *argument)
 {
-	static const char *const others[] = {"config", "diff", "help", "version"};
+	static const char *const others[] = {"config", "diff", "help", "takeover", "version"};
 	struct kvw_suggest near;
 	char name[KVW_SUGGEST_MAX + 1];
 	const char *begin = argument + strspn(argument, "-");
@@ -237,6 +241,10 @@ static void take_option(struct reader *r, int option, const char *argument)
 		take_twice(r, "--diff");
 	} else if (option == OPTION_DIFF) {
 		r->diff = optarg;
+	} else if (option == OPTION_TAKEOVER && r->cli->takeover_from != NULL) {
+		take_twice(r, "--takeover");
+	} else if (option == OPTION_TAKEOVER) {
+		r->cli->takeover_from = optarg;
 	} else if (option == OPTION_HELP) {
 		print_help(r->out);
 		r->done = true;
@@ -259,18 +267,19 @@ static void take_option(struct reader *r, int option, const char *argument)
 
 static void read_options(struct reader *r, int argc, char **argv)
 {
-	struct option options[SETTING_COUNT + KVW_STACK_FLAG_COUNT + 5] = {
+	struct option options[SETTING_COUNT + KVW_STACK_FLAG_COUNT + 6] = {
 		{"config", required_argument, NULL, OPTION_CONFIG},
 		{"diff", required_argument, NULL, OPTION_DIFF},
+		{"takeover", required_argument, NULL, OPTION_TAKEOVER},
 		{"help", no_argument, NULL, OPTION_HELP},
 		{"version", no_argument, NULL, OPTION_VERSION},
 	};
 	int option;
 
 	for (size_t i = 0; i < SETTING_COUNT; i++)
-		options[4 + i] = (struct option){
+		options[5 + i] = (struct option){
 			settings[i].name, required_argument, NULL, OPTION_SETTING + (int)i};
-	for (size_t i = 0, at = 4 + SETTING_COUNT; i < KVW_STACK_FLAG_COUNT; i++)
+	for (size_t i = 0, at = 5 + SETTING_COUNT; i < KVW_STACK_FLAG_COUNT; i++)
 		if (kvw_stack_flags[i].use != KVW_STACK_SHARED)
 			options[at++] = (struct option){kvw_stack_flags[i].flag + 2,
 				kvw_stack_flags[i].argument != NULL ? required_argument : no_argument,
@@ -332,6 +341,9 @@ static void check_combination(struct reader *r)
 		fail_usage(r);
 	} else if (r->diff != NULL && r->command != COMMAND_CHECK) {
 		fputs("kvway: --diff without `check`: give kvway check -c NEW --diff RUNNING\n", r->err);
+		fail_usage(r);
+	} else if (r->cli->takeover_from != NULL && r->command != COMMAND_RUN) {
+		fputs("kvway: --takeover is for a kvway that runs, not for `check` or `render`\n", r->err);
 		fail_usage(r);
 	} else if (path == NULL && r->flags.worker_count + r->flags.stack_count == 0) {
 		if (r->given != NULL || r->command != COMMAND_RUN)

@@ -33,6 +33,7 @@ struct kvw_cli {
 	enum kvw_cli_status status; /* for KVW_CLI_EXIT */
 	struct kvw_config *config;  /* for KVW_CLI_RUN: the caller's to destroy; else NULL */
 	const char *config_path;    /* the file, for a reload; NULL: flags only. From argv */
+	const char *takeover_from;  /* the running kvway to take over from; NULL: none. From argv */
 };
 
 /* Help and good news go to out, complaints to err. argv may be reordered. */

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 		break;
 	}
 	kvw_app_block_signals();
-	status = kvw_app_run(cli.config, cli.config_path);
+	status = kvw_app_run(cli.config, cli.config_path, cli.takeover_from);
 	kvw_config_destroy(cli.config);
 	return status;
 }

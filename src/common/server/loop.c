@@ -265,6 +265,13 @@ enum kvw_err kvw_server_loop_init(struct kvw_server_loop *loop, struct kvw_serve
 	return kvw_acceptor_watch(&loop->acceptor, &loop->sockets);
 }
 
+enum kvw_err kvw_server_loop_listen_take(struct kvw_server_loop *loop, int listen_fd)
+{
+	kvw_acceptor_finish(&loop->acceptor);
+	kvw_acceptor_init(&loop->acceptor, &accepts, listen_fd);
+	return kvw_acceptor_watch(&loop->acceptor, &loop->sockets);
+}
+
 void kvw_server_loop_join_ring(struct kvw_server_loop *loop, struct kvw_server_loop *other)
 {
 	other->next = loop->next;

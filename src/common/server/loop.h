@@ -86,6 +86,10 @@ struct kvw_server_loop {
 enum kvw_err kvw_server_loop_init(struct kvw_server_loop *loop, struct kvw_server *server,
 	const struct kvw_server_loop_ops *ops, int listen_fd) KVW_MUST_CHECK;
 
+/* Accepts from this socket; it had none so far. On the loop's thread. Takes listen_fd, also when
+ * it fails. */
+enum kvw_err kvw_server_loop_listen_take(struct kvw_server_loop *loop, int listen_fd) KVW_MUST_CHECK;
+
 /* Puts `other`, which is alone, into the ring of `loop`. Before the start. */
 void kvw_server_loop_join_ring(struct kvw_server_loop *loop, struct kvw_server_loop *other);
 

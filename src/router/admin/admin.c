@@ -41,6 +41,7 @@
 #include "fleet/resolver.h"
 #include "fleet/wake/waker.h"
 #include "server/listen.h"
+#include "server/sockets.h"
 #include "tls/tls.h"
 
 /* So far above what /explain takes, it refuses a body in its own words; beyond, the server does. GET and
@@ -56,7 +57,7 @@ struct kvw_admin {
 	struct kvw_rate_table *_Atomic rates;    /* likewise */
 	struct kvw_metrics_copy copy;        /* of /metrics, for loops */
 	int64_t created_s;
-	char address[KVW_LISTEN_TEXT]; /* as bound */
+	char address[KVW_SOCKET_TEXT]; /* as bound */
 
 	/* The control thread's own after start. */
 	struct event_base *base;
@@ -77,6 +78,8 @@ struct kvw_admin {
 	struct event *box; /* of the desk */
 	struct kvw_lmcache_http *lmcache;
 	struct kvw_admin_permit permit;
+	struct kvw_mail listen; /* of kvw_admin_listen, with the next one */
+	int listen_fd;          /* that waits for it; -1: none does */
 	int quit_fd;
 
 	pthread_t thread;
@@ -348,19 +351,29 @@ static enum kvw_err create_tls(struct kvw_admin *admin, FILE *errors)
 static enum kvw_err open_server(struct kvw_admin *admin, FILE *errors)
 {
 	const struct kvw_config *config = admin->deps.config;
+	struct kvw_sockets *sockets = admin->deps.sockets;
 	enum kvw_err err = create_tls(admin, errors);
 	char why[384];
 	int fd;
 
 	if (err != KVW_OK)
 		return err;
-	if (kvw_listen(config->admin_listen, KVW_LISTEN_ALONE, &fd, admin->address, why,
-		    sizeof(why)) != KVW_OK) {
+	if (sockets != NULL &&
+		kvw_sockets_adopt(sockets, KVW_SOCKET_ADMIN, config->admin_listen, &fd, 1) == 1) {
+		kvw_socket_address(fd, admin->address);
+	} else if (kvw_listen(config->admin_listen, KVW_LISTEN_ALONE, &fd, admin->address, why,
+			   sizeof(why)) != KVW_OK) {
 		fprintf(errors, "admin.listen: %s\n", why);
 		return KVW_EIO;
+	} else if (sockets != NULL) {
+		kvw_sockets_note(sockets, KVW_SOCKET_ADMIN, fd);
 	}
 	admin->permit = (struct kvw_admin_permit){
 		.auth = admin->deps.admin_auth, .off_host = !kvw_admin_bound_to_host(fd)};
+	if (admin->deps.waits) {
+		admin->listen_fd = fd;
+		fd = -1;
+	}
 	err = kvw_admin_http_create(
 		admin->base, fd, body_limit(config), on_head, on_request, admin, &admin->http);
 	if (err == KVW_OK)
@@ -525,7 +538,7 @@ enum kvw_err kvw_admin_start(
 	if (admin == NULL)
 		return KVW_ENOMEM;
 	admin->deps = *deps;
-	admin->quit_fd = admin->copy.ask_fd = -1;
+	admin->quit_fd = admin->copy.ask_fd = admin->listen_fd = -1;
 	admin->created_s = kvw_clock_wall_ns() / KVW_NS_PER_S;
 	admin->base = event_base_new();
 	if (admin->base == NULL)
@@ -551,6 +564,7 @@ enum kvw_err kvw_admin_start(
 	sources.sharing = deps->sharing == NULL ? NULL : kvw_sharing_state(deps->sharing);
 	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)
 		sources.jwt = kvw_jwt_gate_state(kvw_auth_jwt(deps->auth));
+	sources.takeover = deps->takeover;
 	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);
 	sources.discovery = admin->sources;
@@ -585,6 +599,61 @@ void kvw_admin_set_rates(struct kvw_admin *admin, struct kvw_rate_table *rates)
 void kvw_admin_set_draining(struct kvw_admin *admin)
 {
 	atomic_store_explicit(&admin->draining, true, memory_order_relaxed);
+}
+
+static bool is_known(struct kvw_worker *worker)
+{
+	enum kvw_health health = atomic_load_explicit(&worker->health, memory_order_relaxed);
+
+	return health == KVW_HEALTH_DOWN ||
+	       (health == KVW_HEALTH_UP && atomic_load_explicit(&worker->models_known, memory_order_relaxed));
+}
+
+bool kvw_admin_workers_known(const struct kvw_admin *admin)
+{
+	const struct kvw_member_listing *listings = kvw_members_listings(admin->members);
+	struct kvw_fleet *fleet = admin->deps.fleet;
+
+	for (size_t i = 0; i < admin->source_count; i++) {
+		const struct kvw_member_listing *listing = &listings[member_source(admin->sources[i]->ops)];
+
+		if (atomic_load(&listing->listed_s) == 0 && !atomic_load(&listing->unreadable))
+			return false;
+	}
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		bool known;
+
+		if (worker == NULL || !kvw_worker_hold(worker))
+			continue;
+		known = is_known(worker);
+		kvw_worker_let_go(worker);
+		if (!known)
+			return false;
+	}
+	return true;
+}
+
+static void start_listening(struct kvw_mail *mail, struct kvw_server_loop *loop)
+{
+	struct kvw_admin *admin = (struct kvw_admin *)((char *)mail - offsetof(struct kvw_admin, listen));
+
+	if (loop->ended)
+		return; /* kvw_admin_stop closes it */
+	if (kvw_admin_http_listen_take(admin->http, admin->listen_fd) != KVW_OK)
+		kvw_error("admin", "cannot accept on the admin address error=%s", strerror(errno));
+	admin->listen_fd = -1;
+}
+
+void kvw_admin_listen(struct kvw_admin *admin)
+{
+	admin->listen.deliver = start_listening;
+	kvw_server_loop_post(kvw_admin_http_loop(admin->http), &admin->listen);
+}
+
+void kvw_admin_hand_over(struct kvw_admin *admin)
+{
+	kvw_admin_http_drain(admin->http);
 }
 
 void kvw_admin_stop(struct kvw_admin *admin)
@@ -626,6 +695,8 @@ void kvw_admin_stop(struct kvw_admin *admin)
 	kvw_admin_http_destroy(admin->http);
 	kvw_tls_watch_remove(&admin->deps.fleet->certificates, admin->tls);
 	kvw_tls_destroy(admin->tls);
+	if (admin->listen_fd >= 0)
+		close(admin->listen_fd);
 	kvw_admin_permit_finish(&admin->permit);
 	if (admin->box != NULL)
 		event_free(admin->box);

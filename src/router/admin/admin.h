@@ -27,6 +27,9 @@ struct kvw_tokens;
 /* Which worker keeps the response with this id of /v1/responses. False: none is known. Any thread. */
 typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, uint32_t *worker);
 
+struct kvw_sockets;
+struct kvw_takeover_state;
+
 /* What the control thread needs; all borrowed until kvw_admin_stop(). */
 struct kvw_admin_deps {
 	const struct kvw_config *config; /* of the start; what is in force has the fleet */
@@ -47,6 +50,12 @@ struct kvw_admin_deps {
 	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
 	struct kvw_sources *sources;
+
+	/* Asked for the socket of `admin.listen` that another process had; during kvw_admin_start only. NULL:
+	 * there is none. */
+	struct kvw_sockets *sockets;
+	bool waits; /* nothing is accepted before kvw_admin_listen */
+	const struct kvw_takeover_state *takeover; /* NULL: this process takes no part in any */
 };
 
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
@@ -64,6 +73,14 @@ void kvw_admin_set_draining(struct kvw_admin *admin);
 void kvw_admin_reload(struct kvw_admin *admin);
 /* Ends the thread and frees everything. NULL is allowed. */
 void kvw_admin_stop(struct kvw_admin *admin);
+/* Has each worker been probed, has each that is up listed its models, and each source that finds workers
+ * answered? Any thread. */
+bool kvw_admin_workers_known(const struct kvw_admin *admin) KVW_MUST_CHECK;
+/* deps.waits: from now on its address is served. Once, from the main thread. */
+void kvw_admin_listen(struct kvw_admin *admin);
+/* Another process serves the address from the same socket: nothing is accepted here any more. */
+void kvw_admin_hand_over(struct kvw_admin *admin);
+
 /* The address really bound (port 0 is resolved), for logs and tests. Borrowed. */
 const char *kvw_admin_address(const struct kvw_admin *admin);
 

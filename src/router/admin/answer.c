@@ -13,6 +13,7 @@
 #include "auth/jwt_gate.h"
 #include "base/page.h"
 #include "base/clock.h"
+#include "takeover/state.h"
 #include "fleet/members.h"
 #include "fleet/wake/wakes.h"
 
@@ -105,6 +106,17 @@ static void put_token_keys(struct kvw_page *text, const struct kvw_auth *auth, i
 		put_field(text, "token_keys_age_s", (uint64_t)age_s);
 }
 
+/* A takeover that is under way, or the process that has this one's address now. */
+static void put_takeover(struct kvw_page *text, const struct kvw_takeover_state *state)
+{
+	if (state == NULL)
+		return;
+	if (atomic_load(&state->under_way))
+		kvw_page_string(text, ",\"takeover\":\"under way\"");
+	if (atomic_load(&state->handed))
+		put_field(text, "handed_over_to", (uint64_t)atomic_load(&state->heir));
+}
+
 static int answer_health(
 	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
 {
@@ -118,6 +130,7 @@ static int answer_health(
 		put_unreadable(text, state->listings, now_ns);
 		put_waking(text, state->deps->fleet->wakes, now_ns);
 		put_token_keys(text, state->deps->auth, now_ns);
+		put_takeover(text, state->deps->takeover);
 		kvw_page_string(text, "}\n");
 		return 200;
 	}

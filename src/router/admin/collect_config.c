@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "fleet/discovery/source.h"
 #include "fleet/members.h"
+#include "takeover/state.h"
 #include "tls/watch.h"
 
 void kvw_collect_reloads(struct kvw_collect *collect)
@@ -17,6 +18,36 @@ void kvw_collect_reloads(struct kvw_collect *collect)
 		return;
 	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->ok));
 	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&state->refused));
+}
+
+void kvw_collect_takeover(struct kvw_collect *collect)
+{
+	const struct kvw_takeover_state *state = collect->metrics->sources.takeover;
+	uint64_t value = 0;
+
+	if (state == NULL)
+		return;
+	switch (collect->arg) {
+	case KVW_OF_TAKEOVER_ASKED:
+		value = atomic_load(&state->asked);
+		break;
+	case KVW_OF_TAKEOVER_FAILED:
+		value = atomic_load(&state->failed);
+		break;
+	case KVW_OF_TAKEOVER_REFUSED:
+		value = atomic_load(&state->refused);
+		break;
+	case KVW_OF_TAKEOVER_UNDER_WAY:
+		value = atomic_load(&state->under_way);
+		break;
+	case KVW_OF_TAKEOVER_ADOPTED:
+		value = atomic_load(&state->adopted);
+		break;
+	default:
+		kvw_sample_double(&collect->out, NULL, 0, (double)atomic_load(&state->took_ns) / KVW_NS_PER_S);
+		return;
+	}
+	kvw_sample_u64(&collect->out, NULL, 0, value);
 }
 
 void kvw_collect_broadcasts(struct kvw_collect *collect)

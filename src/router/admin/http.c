@@ -291,10 +291,12 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	enum kvw_err err;
 
 	if (http == NULL) {
-		close(listen_fd);
+		if (listen_fd >= 0)
+			close(listen_fd);
 		return KVW_ENOMEM;
 	}
 	http->server.most = UINT32_MAX;
+	http->server.drain_ns = TIME_NS;
 	http->admit = admit;
 	http->request = request;
 	http->arg = arg;
@@ -306,6 +308,17 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	else
 		kvw_admin_http_destroy(http);
 	return err;
+}
+
+enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_fd)
+{
+	return kvw_server_loop_listen_take(&http->clients.loop, listen_fd);
+}
+
+void kvw_admin_http_drain(struct kvw_admin_http *http)
+{
+	atomic_store(&http->server.draining, true);
+	kvw_server_loop_wake(&http->clients.loop);
 }
 
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most)

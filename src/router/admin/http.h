@@ -24,10 +24,14 @@ typedef void (*kvw_admin_request_fn)(struct kvw_conn *conn, void *arg);
 /* May the request in conn->clients->head be served, whose body has not come? False: it is answered. */
 typedef bool (*kvw_admin_admit_fn)(struct kvw_conn *conn, void *arg);
 
-/* Serves what listen_fd accepts, bodies up to body_most. admit may be NULL. Takes listen_fd, also when it fails. */
+/* Serves what listen_fd accepts (-1: nothing, until kvw_admin_http_listen_take), bodies up to body_most. admit may be NULL. Takes listen_fd, also when it fails. */
 enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
 	kvw_admin_admit_fn admit, kvw_admin_request_fn request, void *arg,
 	struct kvw_admin_http **out) KVW_MUST_CHECK;
+/* Accepts from this socket, which it takes, also when it fails; it had none. */
+enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_fd) KVW_MUST_CHECK;
+/* Accepts no more, and lets go of clients without a request; the others have 30 seconds. */
+void kvw_admin_http_drain(struct kvw_admin_http *http);
 /* Of requests whose head comes from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
 /* Clients speak TLS, which is borrowed until the server is destroyed. Before the base's first dispatch. */

@@ -177,6 +177,9 @@ void kvw_client_exchange_ended(struct kvw_client *client)
 		client_close(client, false);
 		return;
 	}
+	/* Where another process accepts, its next request is better sent there. */
 	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
-		loop->config->timeout_client_idle_ms);
+		loop->handed && loop->config->drain_settle_ms < loop->config->timeout_client_idle_ms
+			? loop->config->drain_settle_ms
+			: loop->config->timeout_client_idle_ms);
 }

@@ -1,7 +1,14 @@
 /*
- * listener.c - what a loop does with the clients that its acceptor brings.
+ * listener.c - a loop's listening sockets, and what it does with the clients that they bring.
+ *
+ * A loop that opens its own socket has one. A process that took sockets over has as many as the process
+ * before it, which may have had more loops: each of them must be served, since the kernel spreads new
+ * clients over all sockets of an address.
  */
 #include "proxy/listener.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "proxy/loop.h"
@@ -9,7 +16,7 @@
 
 static struct kvw_loop *loop_of(struct kvw_acceptor *acceptor)
 {
-	return (struct kvw_loop *)((char *)acceptor - offsetof(struct kvw_loop, acceptor));
+	return ((struct kvw_listener *)acceptor)->loop; /* the acceptor is its first member */
 }
 
 static void begin(struct kvw_acceptor *acceptor)
@@ -62,10 +69,64 @@ static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal 
 	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 }
 
-const struct kvw_acceptor_ops kvw_listener_ops = {
+static const struct kvw_acceptor_ops ops = {
 	.begin = begin,
 	.admit = admit,
 	.serve_take = serve_take,
 	.refuse_take = refuse_take,
 	.starved = starved,
 };
+
+enum kvw_err kvw_listeners_init(struct kvw_loop *loop, const int *fds, size_t count)
+{
+	loop->listeners = calloc(count, sizeof(loop->listeners[0]));
+	if (loop->listeners == NULL) {
+		for (size_t i = 0; i < count; i++)
+			close(fds[i]);
+		return KVW_ENOMEM;
+	}
+	for (loop->listener_count = 0; loop->listener_count < count; loop->listener_count++) {
+		struct kvw_listener *listener = &loop->listeners[loop->listener_count];
+
+		kvw_acceptor_init(&listener->acceptor, &ops, fds[loop->listener_count]);
+		kvw_acceptor_share(&listener->acceptor, &loop->shared->reserve);
+		listener->loop = loop;
+	}
+	return KVW_OK;
+}
+
+enum kvw_err kvw_listeners_watch(struct kvw_loop *loop)
+{
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; i < loop->listener_count && err == KVW_OK; i++)
+		err = kvw_acceptor_watch(&loop->listeners[i].acceptor, &loop->sockets);
+	return err;
+}
+
+void kvw_listeners_run(struct kvw_loop *loop)
+{
+	for (size_t i = 0; i < loop->listener_count; i++)
+		kvw_acceptor_run(&loop->listeners[i].acceptor);
+}
+
+void kvw_listeners_tick(struct kvw_loop *loop)
+{
+	for (size_t i = 0; i < loop->listener_count; i++)
+		kvw_acceptor_tick(&loop->listeners[i].acceptor);
+}
+
+void kvw_listeners_stop(struct kvw_loop *loop)
+{
+	for (size_t i = 0; i < loop->listener_count; i++)
+		kvw_acceptor_stop(&loop->listeners[i].acceptor);
+}
+
+void kvw_listeners_finish(struct kvw_loop *loop)
+{
+	for (size_t i = 0; i < loop->listener_count; i++)
+		kvw_acceptor_finish(&loop->listeners[i].acceptor);
+	free(loop->listeners);
+	loop->listeners = NULL;
+	loop->listener_count = 0;
+}

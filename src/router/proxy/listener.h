@@ -6,7 +6,22 @@
 
 #include "server/acceptor.h"
 
-/* Of the acceptor of every loop. */
-extern const struct kvw_acceptor_ops kvw_listener_ops;
+struct kvw_loop;
+
+/* One listening socket of a loop. */
+struct kvw_listener {
+	struct kvw_acceptor acceptor; /* first */
+	struct kvw_loop *loop;
+};
+
+/* Gives the loop these sockets, which it takes, also when it fails. Before kvw_listeners_watch. */
+enum kvw_err kvw_listeners_init(struct kvw_loop *loop, const int *fds, size_t count) KVW_MUST_CHECK;
+enum kvw_err kvw_listeners_watch(struct kvw_loop *loop) KVW_MUST_CHECK;
+/* Accepts what has arrived. */
+void kvw_listeners_run(struct kvw_loop *loop);
+void kvw_listeners_tick(struct kvw_loop *loop);
+/* Closes the sockets. The second time does nothing. */
+void kvw_listeners_stop(struct kvw_loop *loop);
+void kvw_listeners_finish(struct kvw_loop *loop);
 
 #endif

@@ -42,22 +42,16 @@ static void take_arrived(struct kvw_loop *loop)
 
 	do {
 		before = loop->client_count;
-		kvw_acceptor_run(&loop->acceptor);
+		kvw_listeners_run(loop);
 	} while (loop->client_count > before);
 	for (size_t seen = 0; seen <= loop->client_count; seen += KVW_IO_EVENTS_AT_ONCE)
 		kvw_io_set_dispatch(&loop->sockets);
 }
 
-/* Stops accepting and lets idle clients go. */
-static void close_listener(struct kvw_loop *loop)
+static void let_idle_go(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
 
-	loop->closed = true;
-	loop->drain_deadline_ns =
-		loop->now_ns + loop->config->drain_timeout_ms * KVW_NS_PER_MS;
-	take_arrived(loop);
-	kvw_acceptor_stop(&loop->acceptor);
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
 		next = TAILQ_NEXT(client, entry);
 		if (kvw_client_idle(client))
@@ -65,6 +59,38 @@ static void close_listener(struct kvw_loop *loop)
 		else if (client->exchange == NULL)
 			kvw_io_again(&client->io);
 	}
+}
+
+/* Stops accepting and lets idle clients go. */
+static void close_listener(struct kvw_loop *loop)
+{
+	loop->closed = true;
+	loop->drain_deadline_ns =
+		loop->now_ns + loop->config->drain_timeout_ms * KVW_NS_PER_MS;
+	take_arrived(loop);
+	kvw_listeners_stop(loop);
+	let_idle_go(loop);
+}
+
+/*
+ * Another process accepts from the same sockets: what waits there is its. A client that is idle may be
+ * about to send its next request, whose answer says `close`; so it has drain.settle for that.
+ */
+static void hand_over(struct kvw_loop *loop)
+{
+	loop->handed = true;
+	loop->drain_deadline_ns = loop->settle_until_ns +
+				  loop->config->drain_timeout_ms * KVW_NS_PER_MS;
+	kvw_listeners_stop(loop);
+}
+
+static void drain_handed(struct kvw_loop *loop)
+{
+	if (!loop->settled && loop->now_ns >= loop->settle_until_ns) {
+		loop->settled = true;
+		let_idle_go(loop);
+	}
+	loop->closed = loop->now_ns >= loop->drain_deadline_ns;
 }
 
 /* The time to finish is over. A client that does not take its answer at once loses it in the next tick. */
@@ -84,15 +110,20 @@ static void cut_all(struct kvw_loop *loop)
 static void drain(struct kvw_loop *loop)
 {
 	if (!loop->draining) {
-		int64_t settle_ms = loop->shared->settles ? loop->config->drain_settle_ms : 0;
+		enum kvw_drain how = loop->shared->drain;
+		int64_t settle_ms = how == KVW_DRAIN_NOW ? 0 : loop->config->drain_settle_ms;
 
 		loop->draining = true;
 		loop->settle_until_ns = loop->now_ns + settle_ms * KVW_NS_PER_MS;
 		if (loop->index == 0)
 			kvw_info("proxy", "draining settle_ms=%lld limit_ms=%lld", (long long)settle_ms,
 				(long long)loop->config->drain_timeout_ms);
+		if (how == KVW_DRAIN_HANDED)
+			hand_over(loop);
 	}
-	if (!loop->closed && loop->now_ns >= loop->settle_until_ns)
+	if (loop->handed)
+		drain_handed(loop);
+	else if (!loop->closed && loop->now_ns >= loop->settle_until_ns)
 		close_listener(loop);
 	if (loop->closed && loop->now_ns >= loop->drain_deadline_ns)
 		cut_all(loop);
@@ -127,7 +158,7 @@ static void tick(struct kvw_loop *loop)
 {
 	loop->wall_offset_ns = kvw_clock_wall_ns() - kvw_clock_ns();
 	kvw_timers_run(&loop->timers, loop->now_ns);
-	kvw_acceptor_tick(&loop->acceptor);
+	kvw_listeners_tick(loop);
 	kvw_links_sweep(&loop->links, loop->now_ns);
 	if (!TAILQ_EMPTY(&loop->parked) || !TAILQ_EMPTY(&loop->want_metrics))
 		kvw_exchange_unpark(loop);
@@ -219,7 +250,7 @@ void *kvw_loop_main(void *arg)
 
 	(void)snprintf(name, sizeof(name), "kvway-loop-%zu", loop->index);
 	(void)pthread_setname_np(pthread_self(), name);
-	while (!loop->closed || loop->client_count > 0) {
+	while ((!loop->closed && !loop->handed) || loop->client_count > 0) {
 		if (!kvw_io_set_wait(&loop->sockets, until_tick(loop))) {
 			kvw_error("proxy", "event loop failed loop=%zu why=\"%s\"", loop->index,
 				strerror(errno));
@@ -274,7 +305,7 @@ static enum kvw_err init_events(struct kvw_loop *loop)
 {
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK ||
-		kvw_acceptor_watch(&loop->acceptor, &loop->sockets) != KVW_OK ||
+		kvw_listeners_watch(loop) != KVW_OK ||
 		kvw_io_watch(&loop->wake_io, &loop->sockets, loop->wake_fd, woken) != KVW_OK)
 		return KVW_EIO;
 	return kvw_links_init(&loop->links, &loop->sockets, loop->fleet);
@@ -297,13 +328,11 @@ static enum kvw_err init_tokens(struct kvw_loop *loop, const struct kvw_proxy_de
 }
 
 enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, size_t index,
-	const struct kvw_proxy_deps *deps, int listen_fd)
+	const struct kvw_proxy_deps *deps, const int *listen_fds, size_t listen_count)
 {
 	enum kvw_err err;
 
 	memset(loop, 0, sizeof(*loop));
-	kvw_acceptor_init(&loop->acceptor, &kvw_listener_ops, listen_fd);
-	kvw_acceptor_share(&loop->acceptor, &shared->reserve);
 	loop->wake_fd = loop->sockets.fd = -1;
 	loop->index = index;
 	loop->shared = shared;
@@ -320,7 +349,9 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	init_lists(loop);
 	if (getrandom(&loop->request_id_prefix, sizeof(loop->request_id_prefix), 0) < 0)
 		loop->request_id_prefix = (uint64_t)kvw_clock_wall_ns() ^ index << 56;
-	err = init_memory(loop);
+	err = kvw_listeners_init(loop, listen_fds, listen_count);
+	if (err == KVW_OK)
+		err = init_memory(loop);
 	if (err == KVW_OK)
 		err = init_events(loop);
 	if (err == KVW_OK)
@@ -356,7 +387,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 		loop->spares[i] = NULL;
 	}
 	kvw_block_pool_finish(&loop->blocks);
-	kvw_acceptor_finish(&loop->acceptor);
+	kvw_listeners_finish(loop);
 	kvw_io_set_finish(&loop->sockets);
 	if (loop->wake_fd >= 0)
 		close(loop->wake_fd);

@@ -21,7 +21,7 @@
 #include "proxy/proxy.h"
 #include "proxy/shared.h"
 #include "openai/scan.h"
-#include "server/acceptor.h"
+#include "proxy/listener.h"
 #include "base/timer.h"
 #include "http/write.h"
 
@@ -83,7 +83,8 @@ struct kvw_loop {
 	int64_t sources_logged_ns;  /* of kvw_sources_routed */
 
 	struct kvw_io_set sockets; /* of clients and workers, and these two */
-	struct kvw_acceptor acceptor;
+	struct kvw_listener *listeners; /* owned; listener_count */
+	size_t listener_count;
 	struct kvw_io wake_io;
 	int wake_fd;
 	int64_t tick_ns; /* when the next tick is due */
@@ -125,13 +126,16 @@ struct kvw_loop {
 	int64_t failover_ns; /* when kvw_exchange_fail_over was called last */
 	bool letting_go; /* workers are GONE: after this turn it is looked at what refers to them */
 	bool draining; /* each answer ends its connection */
-	bool closed;   /* and no client comes any more: when the last has gone the loop ends */
+	bool handed;   /* another process accepts: no client comes any more, idle ones are let go after
+	                  drain.settle, and when the last has gone the loop ends */
+	bool closed;   /* no client comes any more, and idle ones are let go at once */
+	bool settled;  /* handed: drain.settle is over */
 	int64_t settle_until_ns, drain_deadline_ns;
 };
 
-/* Makes the loop ready; takes listen_fd, also when it fails. */
+/* Makes the loop ready; takes the listening sockets, also when it fails. */
 enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, size_t index,
-	const struct kvw_proxy_deps *deps, int listen_fd) KVW_MUST_CHECK;
+	const struct kvw_proxy_deps *deps, const int *listen_fds, size_t listen_count) KVW_MUST_CHECK;
 void kvw_loop_finish(struct kvw_loop *loop);
 void *kvw_loop_main(void *arg); /* thread function; arg is the loop */
 void kvw_loop_wake(struct kvw_loop *loop);

@@ -3,6 +3,7 @@
  */
 #include "proxy/proxy.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "proxy/loop.h"
 #include "proxy/shared.h"
 #include "server/listen.h"
+#include "server/sockets.h"
 #include "tls/tls.h"
 
 struct kvw_proxy {
@@ -23,7 +25,8 @@ struct kvw_proxy {
 	struct kvw_loop *loops;
 	struct kvw_tls *tls; /* of clients; NULL: plain */
 	size_t loop_count, ready_count;
-	char address[KVW_LISTEN_TEXT]; /* as bound */
+	char address[KVW_SOCKET_TEXT]; /* as bound */
+	struct kvw_sockets *sockets;   /* borrowed, for the start */
 };
 
 /* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
@@ -112,10 +115,65 @@ static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *erro
 		fprintf(errors, "kvway: listen: %s\n", why);
 		return err;
 	}
-	/* timeouts.client_write says how long a client may keep its window shut. */
-	kvw_peer_watch(*fd, proxy->shared.config->timeout_peer_gone_ms, false);
 	memcpy(proxy->address, bound, sizeof(bound));
+	kvw_sockets_note(proxy->sockets, KVW_SOCKET_CLIENTS, *fd);
 	return KVW_OK;
+}
+
+/*
+ * Those of the process before us, as long as there is any: a socket of our own would lose the clients
+ * that wait there if we failed before we are ready. The loop gets every loop_count-th, or where they are
+ * too few, shares one with another loop.
+ */
+static enum kvw_err adopt_for(struct kvw_proxy *proxy, const int *handed, size_t handed_count,
+	size_t index, int *fds, size_t *count)
+{
+	*count = 0;
+	for (size_t i = index; i < handed_count; i += proxy->loop_count)
+		fds[(*count)++] = handed[i];
+	if (*count > 0)
+		return KVW_OK;
+	fds[0] = fcntl(handed[index % handed_count], F_DUPFD_CLOEXEC, 0);
+	*count = fds[0] >= 0;
+	return fds[0] >= 0 ? KVW_OK : KVW_EIO;
+}
+
+/* Makes the loops, each with its sockets. */
+static enum kvw_err init_loops(struct kvw_proxy *proxy, const struct kvw_proxy_deps *deps, FILE *errors)
+{
+	int handed[KVW_SOCKETS_MOST], fds[KVW_SOCKETS_MOST];
+	size_t handed_count = kvw_sockets_adopt(deps->sockets, KVW_SOCKET_CLIENTS,
+		deps->config->listen, handed, KVW_SOCKETS_MOST);
+	enum kvw_err err = KVW_OK;
+
+	if (handed_count > 0)
+		kvw_socket_address(handed[0], proxy->address);
+	for (size_t i = 0; i < deps->loop_count && err == KVW_OK; i++) {
+		size_t count = 1;
+
+		if (handed_count > 0)
+			err = adopt_for(proxy, handed, handed_count, i, fds, &count);
+		else
+			err = listen_for(proxy, i, errors, &fds[0]);
+		if (err != KVW_OK)
+			break;
+		/* timeouts.client_write says how long a client may keep its window shut. */
+		for (size_t k = 0; k < count; k++)
+			kvw_peer_watch(fds[k], deps->config->timeout_peer_gone_ms, false);
+		err = kvw_loop_init(&proxy->loops[i], &proxy->shared, i, deps, fds, count);
+		if (err != KVW_OK) {
+			fprintf(errors, "kvway: cannot set up an event loop: %s\n", strerror(errno));
+			break;
+		}
+		proxy->loops[i].tls = proxy->tls;
+		proxy->ready_count++;
+	}
+	if (err == KVW_OK)
+		return KVW_OK;
+	for (size_t i = 0; i < handed_count; i++) /* those of loops that were not tried */
+		if (i % proxy->loop_count > proxy->ready_count)
+			close(handed[i]);
+	return err;
 }
 
 static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
@@ -154,6 +212,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 		return KVW_ENOMEM;
 	memset(proxy, 0, sizeof(*proxy));
 	proxy->fleet = deps->fleet;
+	proxy->sockets = deps->sockets;
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
 	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config) != KVW_OK)
@@ -162,20 +221,9 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	if (err != KVW_OK)
 		goto fail;
 	share_descriptors(&proxy->shared);
-	for (size_t i = 0; i < deps->loop_count; i++) {
-		int fd;
-
-		err = listen_for(proxy, i, errors, &fd);
-		if (err != KVW_OK)
-			goto fail;
-		err = kvw_loop_init(&proxy->loops[i], &proxy->shared, i, deps, fd);
-		if (err != KVW_OK) {
-			fprintf(errors, "kvway: cannot set up an event loop: %s\n", strerror(errno));
-			goto fail;
-		}
-		proxy->loops[i].tls = proxy->tls;
-		proxy->ready_count++;
-	}
+	err = init_loops(proxy, deps, errors);
+	if (err != KVW_OK)
+		goto fail;
 	err = start_threads(proxy);
 	if (err != KVW_OK) {
 		fprintf(errors, "kvway: cannot start a thread\n");
@@ -185,7 +233,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	return KVW_OK;
 
 fail:
-	kvw_proxy_drain(proxy, false);
+	kvw_proxy_drain(proxy, KVW_DRAIN_NOW);
 	kvw_proxy_join(proxy);
 	kvw_proxy_destroy(proxy);
 	return err;
@@ -217,9 +265,9 @@ const char *kvw_proxy_address(const struct kvw_proxy *proxy)
 	return proxy->address;
 }
 
-void kvw_proxy_drain(struct kvw_proxy *proxy, bool settles)
+void kvw_proxy_drain(struct kvw_proxy *proxy, enum kvw_drain how)
 {
-	proxy->shared.settles = settles;
+	proxy->shared.drain = how;
 	atomic_store(&proxy->shared.draining, true);
 	for (size_t i = 0; i < proxy->ready_count; i++)
 		kvw_loop_wake(&proxy->loops[i]);

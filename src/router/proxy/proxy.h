@@ -4,8 +4,8 @@
  *   client --> listener.c, receive.c --> exchange: request.c, forward.c, send.c --> link --> worker
  *   client <-- client.c             <-- exchange: response.c                   <-- link <-- worker
  *
- * Each loop is a thread with its own listening socket (SO_REUSEPORT), buffers, timers and
- * connections; loops share only the fleet, the strategy and a few atomics.
+ * Each loop is a thread with its own listening socket (SO_REUSEPORT), or its share of those that another
+ * process handed over, with buffers, timers and connections; loops share only the fleet, the strategy and a few atomics.
  */
 #ifndef KVW_PROXY_H
 #define KVW_PROXY_H
@@ -14,12 +14,14 @@
 #include "admin/admin.h"
 #include "config/config.h"
 #include "fleet/fleet.h"
+#include "proxy/shared.h"
 #include "feeds/sources.h"
 #include "admin/metrics.h"
 
 struct kvw_auth;
 struct kvw_proxy;
 struct kvw_rate_table;
+struct kvw_sockets;
 
 /* All borrowed until kvw_proxy_destroy(). */
 struct kvw_proxy_deps {
@@ -36,6 +38,9 @@ struct kvw_proxy_deps {
 
 	/* For a strategy that asks for exact tokens; NULL otherwise. */
 	const struct kvw_sources *sources;
+
+	/* Asked for sockets of `listen` that another process had; during kvw_proxy_start only. */
+	struct kvw_sockets *sockets;
 };
 
 /* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */
@@ -57,9 +62,9 @@ struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
 /* What keys, tenants and models with limits have used; the proxy's. */
 struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy);
 
-/* From now on each answer ends its connection; after drain.settle (settles false: at once) the loops stop listening, let running
+/* From now on each answer ends its connection; the loops stop listening when `how` says, let running
  * requests finish for drain.timeout, and end. Returns at once. Once only. */
-void kvw_proxy_drain(struct kvw_proxy *proxy, bool settles);
+void kvw_proxy_drain(struct kvw_proxy *proxy, enum kvw_drain how);
 
 /* Waits until every loop has ended (after kvw_proxy_drain). */
 void kvw_proxy_join(struct kvw_proxy *proxy);

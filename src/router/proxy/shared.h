@@ -19,6 +19,13 @@
 #include "rates/table.h"
 #include "server/acceptor.h"
 
+/* What happens to clients that come while the loops drain. */
+enum kvw_drain {
+	KVW_DRAIN_NOW,     /* nothing listens any more */
+	KVW_DRAIN_SETTLES, /* they are served for drain.settle, then nothing listens */
+	KVW_DRAIN_HANDED,  /* another process accepts them from the same sockets */
+};
+
 struct kvw_shared {
 	const struct kvw_config *config; /* of the start; borrowed */
 	_Atomic uint64_t body_most;      /* limits.body_memory */
@@ -27,7 +34,7 @@ struct kvw_shared {
 	struct kvw_admission *admission; /* which requests may be sent now */
 	struct kvw_rate_table *rates;    /* what keys, tenants and models with limits have used */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
-	bool settles; /* the drain begins with drain.settle; written before draining */
+	enum kvw_drain drain; /* how; written before draining */
 	_Atomic bool draining;
 	int64_t connections_most;          /* limits.connections, or fewer where descriptors are few */
 	struct kvw_reserve reserve;        /* of all loops' acceptors */

@@ -50,8 +50,9 @@ enum kvw_err loop_fixture_loop(struct loop_fixture *f)
 		.loop_turn_ns = &f->turn_ns,
 	};
 	uint16_t port;
+	int fd = listen_on_loopback(&port);
 
-	return kvw_loop_init(&f->loop, &f->shared, 0, &deps, listen_on_loopback(&port));
+	return kvw_loop_init(&f->loop, &f->shared, 0, &deps, &fd, 1);
 }
 
 void loop_fixture_init(struct loop_fixture *f)

@@ -1,0 +1,59 @@
+/*
+ * message.h - what the running kvway and the one that takes over say to each other: text of one packet.
+ *
+ *	kvway-takeover 1 socket
+ *	use listen
+ *	address 0.0.0.0:8080
+ *	count 2
+ *
+ * The first line names the protocol, its version and the kind; each further line is a name, a space and a
+ * value of printable ASCII. Names that are not known are skipped, so that a later version can say more;
+ * one that changes what is said gets another number, and is refused by this one.
+ *
+ * Plain data, no I/O. Threads: any.
+ */
+#ifndef KVW_TAKEOVER_MESSAGE_H
+#define KVW_TAKEOVER_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+#include "server/sockets.h"
+
+#define KVW_TAKEOVER_BYTES 1024 /* of a packet */
+#define KVW_TAKEOVER_FDS   16   /* with a packet */
+
+enum kvw_takeover_kind {
+	KVW_TAKEOVER_HELLO,   /* new: give me your sockets; version, pid */
+	KVW_TAKEOVER_WELCOME, /* old: they come; version, pid, count: workers that are usable */
+	KVW_TAKEOVER_SOCKET,  /* old: use, address, and count descriptors */
+	KVW_TAKEOVER_END,     /* old: that was all; count: descriptors in all packets together */
+	KVW_TAKEOVER_READY,   /* new: I accept */
+	KVW_TAKEOVER_GOODBYE, /* old: then I do not any more */
+	KVW_TAKEOVER_REFUSED, /* old, instead of any answer: why; this one serves on */
+	KVW_TAKEOVER_KINDS
+};
+
+struct kvw_takeover_message {
+	enum kvw_takeover_kind kind;
+	enum kvw_socket_use use; /* KVW_SOCKET_USES: a word that this version does not know */
+	uint32_t count;
+	int64_t pid;
+	char version[32];
+	char address[KVW_SOCKET_TEXT];
+	char why[256];
+};
+
+/* KVW_EPROTO: it is none; KVW_EINVAL: of another version of the protocol. */
+enum kvw_err kvw_takeover_parse(
+	const char *text, size_t len, struct kvw_takeover_message *out) KVW_MUST_CHECK;
+
+/* Returns the length of the text. What is not printable becomes '?'. */
+size_t kvw_takeover_format(
+	const struct kvw_takeover_message *message, char text[KVW_TAKEOVER_BYTES]);
+
+/* "hello", "welcome", ... */
+const char *kvw_takeover_kind_name(enum kvw_takeover_kind kind);
+
+#endif

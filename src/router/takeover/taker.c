@@ -1,0 +1,244 @@
+/*
+ * taker.c - see taker.h.
+ *
+ * An old process that ends in the middle is no reason to fail: its sockets are here, and no other
+ * process serves them. Only one that says `refused` serves on, and then this process must not.
+ */
+#include "takeover/taker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "takeover/channel.h"
+
+#define ANSWER_NS  (5 * KVW_NS_PER_S)  /* for each of its answers */
+#define GOODBYE_NS (10 * KVW_NS_PER_S) /* after that it counts as dead */
+
+struct kvw_taker {
+	struct kvw_takeover_state *state;
+	int channel; /* -1: the old process is gone */
+	int64_t asked_ns;
+	uint32_t usable_before;
+};
+
+/* The next message, with its descriptors. KVW_ETIMEDOUT; else as kvw_takeover_receive. */
+static enum kvw_err hear(struct kvw_taker *taker, int64_t wait_ns, struct kvw_takeover_message *message,
+	int fds[KVW_TAKEOVER_FDS], size_t *count)
+{
+	int64_t until_ns = kvw_clock_ns() + wait_ns;
+
+	*count = 0;
+	for (;;) {
+		enum kvw_err err = kvw_takeover_receive(taker->channel, message, fds, count);
+		int64_t left_ns = until_ns - kvw_clock_ns();
+		struct pollfd news = {.fd = taker->channel, .events = POLLIN};
+
+		if (err != KVW_EAGAIN)
+			return err;
+		if (left_ns <= 0)
+			return KVW_ETIMEDOUT;
+		(void)poll(&news, 1, (int)(left_ns / KVW_NS_PER_MS) + 1);
+	}
+}
+
+/* Waits while others wait there, too. */
+static bool join(int fd, const struct sockaddr_un *name)
+{
+	const struct timespec pause = {.tv_nsec = 10 * KVW_NS_PER_MS};
+	int64_t until_ns = kvw_clock_ns() + ANSWER_NS;
+
+	while (connect(fd, (const struct sockaddr *)name, sizeof(*name)) != 0) {
+		if (errno != EAGAIN || kvw_clock_ns() > until_ns)
+			return false;
+		(void)nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static int open_channel(const char *from, FILE *errors)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int64_t pid;
+	int fd;
+
+	if (strncmp(from, "fd:", 3) == 0) {
+		fd = (int)strtol(from + 3, NULL, 10);
+		if (fd > 2 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
+			return fd;
+		fprintf(errors, "kvway: --takeover %s: no such descriptor\n", from);
+		return -1;
+	}
+	if (strlen(from) >= sizeof(name.sun_path)) {
+		fprintf(errors, "kvway: --takeover %s: the path is too long for a Unix socket\n", from);
+		return -1;
+	}
+	memcpy(name.sun_path, from, strlen(from));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0 || !join(fd, &name)) {
+		fprintf(errors, "kvway: --takeover %s: %s; no kvway with this takeover.socket runs there\n", from,
+			strerror(errno));
+	} else if (!kvw_takeover_peer(fd, &pid)) {
+		fprintf(errors, "kvway: --takeover %s: a process of another user listens there\n", from);
+	} else {
+		return fd;
+	}
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* Puts what a packet brought into the set. */
+static void take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_message *message,
+	const int *fds, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (message->use >= KVW_SOCKET_ANY) { /* of a later version */
+			close(fds[i]);
+			continue;
+		}
+		if (kvw_sockets_offer_take(sockets, message->use, fds[i]) != KVW_OK)
+			kvw_warn("takeover", "a socket cannot be used use=%s address=%s",
+				kvw_socket_use_name(message->use), message->address);
+	}
+}
+
+/* What went wrong, in words. */
+static const char *failure(enum kvw_err err, const struct kvw_takeover_message *message)
+{
+	switch (err) {
+	case KVW_OK:
+		return message->kind == KVW_TAKEOVER_REFUSED ? message->why : "it gives another answer than it should";
+	case KVW_ETIMEDOUT:
+		return "it does not answer";
+	case KVW_ECLOSED:
+		return "it has closed the connection";
+	case KVW_EINVAL:
+		return "it speaks another version of the takeover's protocol";
+	default:
+		return "its answer cannot be read";
+	}
+}
+
+static enum kvw_err ask(struct kvw_taker *taker, struct kvw_sockets *sockets, const char *from, FILE *errors)
+{
+	struct kvw_takeover_message message = {
+		.kind = KVW_TAKEOVER_HELLO, .pid = getpid(), .version = KVW_VERSION};
+	int fds[KVW_TAKEOVER_FDS];
+	size_t count = 0;
+	uint32_t got = 0;
+	enum kvw_err err = kvw_takeover_send(taker->channel, &message, NULL, 0);
+
+	if (err == KVW_OK)
+		err = hear(taker, ANSWER_NS, &message, fds, &count);
+	if (err == KVW_OK && message.kind == KVW_TAKEOVER_WELCOME) {
+		atomic_store(&taker->state->forebear, message.pid);
+		taker->usable_before = message.count;
+		kvw_info("takeover", "taking over from pid=%lld version=%s", (long long)message.pid, message.version);
+		for (;;) {
+			err = hear(taker, ANSWER_NS, &message, fds, &count);
+			if (err != KVW_OK || message.kind != KVW_TAKEOVER_SOCKET)
+				break;
+			take_sockets(sockets, &message, fds, count);
+			got += (uint32_t)count;
+		}
+		if (err == KVW_OK && message.kind == KVW_TAKEOVER_END && message.count == got)
+			return KVW_OK;
+	}
+	fprintf(errors, "kvway: --takeover %s: the running kvway does not hand over: %s\n", from,
+		failure(err, &message));
+	return KVW_EIO;
+}
+
+enum kvw_err kvw_taker_create(const char *from, struct kvw_sockets *sockets,
+	struct kvw_takeover_state *state, FILE *errors, struct kvw_taker **out)
+{
+	struct kvw_taker *taker = calloc(1, sizeof(*taker));
+	enum kvw_err err = KVW_EIO;
+
+	if (taker == NULL)
+		return KVW_ENOMEM;
+	taker->state = state;
+	taker->asked_ns = kvw_clock_ns();
+	taker->channel = open_channel(from, errors);
+	if (taker->channel >= 0)
+		err = ask(taker, sockets, from, errors);
+	if (err == KVW_OK)
+		*out = taker;
+	else
+		kvw_taker_destroy(taker);
+	return err;
+}
+
+void kvw_taker_destroy(struct kvw_taker *taker)
+{
+	if (taker == NULL)
+		return;
+	if (taker->channel >= 0)
+		close(taker->channel);
+	free(taker);
+}
+
+uint32_t kvw_taker_usable_before(const struct kvw_taker *taker)
+{
+	return taker->usable_before;
+}
+
+/* Draws the conclusion from what was heard. */
+static bool goes_on(struct kvw_taker *taker, enum kvw_err err, const struct kvw_takeover_message *message,
+	char *why)
+{
+	if (err == KVW_OK && message->kind == KVW_TAKEOVER_GOODBYE)
+		return true;
+	if (err == KVW_OK && message->kind == KVW_TAKEOVER_REFUSED) {
+		(void)snprintf(why, sizeof(message->why), "%s", message->why);
+		return false;
+	}
+	kvw_warn("takeover", "the process before us is gone: %s", failure(err, message));
+	close(taker->channel);
+	taker->channel = -1;
+	return true;
+}
+
+bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)
+{
+	struct kvw_takeover_message message;
+	int fds[KVW_TAKEOVER_FDS];
+	size_t count = 0;
+	enum kvw_err err;
+
+	if (taker->channel < 0)
+		return true;
+	err = kvw_takeover_receive(taker->channel, &message, fds, &count);
+	while (count > 0)
+		close(fds[--count]);
+	return err == KVW_EAGAIN || goes_on(taker, err, &message, why);
+}
+
+bool kvw_taker_ready(struct kvw_taker *taker, char *why)
+{
+	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_READY, .pid = getpid()};
+	int fds[KVW_TAKEOVER_FDS];
+	size_t count = 0;
+	enum kvw_err err;
+
+	if (taker->channel >= 0) {
+		/* It may have refused and closed already: its word is read before the failure counts. */
+		(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
+		err = hear(taker, GOODBYE_NS, &message, fds, &count);
+		while (count > 0)
+			close(fds[--count]);
+		if (!goes_on(taker, err, &message, why))
+			return false;
+	}
+	atomic_store(&taker->state->took_ns, kvw_clock_ns() - taker->asked_ns);
+	return true;
+}

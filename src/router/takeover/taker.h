@@ -1,0 +1,36 @@
+/*
+ * taker.h - the new kvway's side of a takeover.
+ *
+ * It asks first and gets copies of the sockets, becomes whole, accepts, and says so. As long as it has not
+ * said so it can end at any time, and the process before it never notices more than a line in its log.
+ *
+ * Threads: the main thread. The calls wait, for some seconds at most.
+ */
+#ifndef KVW_TAKEOVER_TAKER_H
+#define KVW_TAKEOVER_TAKER_H
+
+#include <stdio.h>
+
+#include "server/sockets.h"
+#include "takeover/state.h"
+
+struct kvw_taker;
+
+/* Asks the process that listens at the path `from`, or that has the other end of the descriptor in
+ * "fd:N", and puts its sockets into the set. KVW_EIO: there is none, or it refuses; `errors` says why. state is
+ * borrowed until kvw_taker_destroy. */
+enum kvw_err kvw_taker_create(const char *from, struct kvw_sockets *sockets,
+	struct kvw_takeover_state *state, FILE *errors, struct kvw_taker **out) KVW_MUST_CHECK;
+void kvw_taker_destroy(struct kvw_taker *taker); /* NULL is allowed */
+
+/* How many workers the old process could choose. */
+uint32_t kvw_taker_usable_before(const struct kvw_taker *taker);
+
+/* False: the old process has refused after all, and serves on; `why` of 256 bytes. While it says nothing, and
+ * when it has ended without a word, we go on. Does not wait. */
+bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
+
+/* We accept. Waits until the old process does not any more. False: as above. */
+bool kvw_taker_ready(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
+
+#endif

@@ -1,0 +1,270 @@
+"""A new kvway takes the sockets of a running one over: no client notices."""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import stat
+import time
+
+import pytest
+
+from rig.client import CHAT, Client, ask, chat_body
+from rig.takeover import Line, Load, Peer, drops, stream_of
+from rig.wait import PATIENCE, unused_port, until
+from rig.wire import Closed
+
+LONG = bool(os.environ.get("KVW_LONG"))
+UPGRADES = 200 if LONG else 10
+BROKEN = {
+    "configuration": {"loops": "many"},
+    "address": {"listen": "192.0.2.1:80"},
+    "workers": {"workers": [{"url": "http://127.0.0.1:1"}]},
+}
+
+
+@pytest.fixture
+def line(tmp_path, workers):
+    """line(config, address=..., script=..., count=...): kvways that take over from each other."""
+    made = []
+
+    def make(config=None, script=None, count=2, **options):
+        fleet = workers(count)
+        for worker in fleet:
+            worker.script = script or worker.script
+        made.append(Line(tmp_path, fleet, config, **options))
+        made[-1].first()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def test_no_client_notices_upgrades_in_a_row(line):
+    """Of each three new processes one is broken: by its configuration, its workers, or it dies with the sockets."""
+    events, pause = 20, 0.05
+    upgrades = line({"loops": 3}, script=stream_of(events, pause))
+    rate = {"streams": 64, "requesters": 25} if LONG else {"streams": 6, "requesters": 2}
+    lost = drops()
+    load = Load(upgrades.port, pause=0.05, events=events, **rate)
+    dice = random.Random(1)
+    try:
+        for i in range(UPGRADES):
+            if i % 3 == 1:
+                break_one(upgrades, dice.choice([*BROKEN, "peer", "killed"]))
+            upgrades.upgrade({"loops": dice.choice([1, 2, 3, 5])})
+            time.sleep(0.2)
+        until(lambda: load.streams >= rate["streams"], 60, "streams")
+    finally:
+        load.stop()
+    assert not load.wrong, load.wrong[:20]
+    assert load.requests > UPGRADES
+    assert drops() == lost
+    for process in upgrades.made:
+        if process is not upgrades.current:
+            process.wait(80)
+
+
+def break_one(upgrades, how):
+    """A new process that does not get ready. The running one serves on."""
+    before = upgrades.metric("kvway_takeover_failed_total")
+    if how == "peer":
+        peer = Peer(upgrades.socket)
+        peer.take()
+        peer.close()
+        until(lambda: upgrades.metric("kvway_takeover_failed_total") == before + 1, 10, "counted")
+    elif how == "killed":
+        new = upgrades.start({"workers": [{"url": "http://192.0.2.1:80"}], "health.timeout": "20s"})
+        until(lambda: "taking over" in new.log() or not new.alive(), 10, "sockets taken")
+        new.signal(signal.SIGKILL)
+        new.wait()
+    else:
+        new = upgrades.start(BROKEN[how])
+        assert new.wait(60) == 1, new.log()
+    assert upgrades.current.alive()
+
+
+def test_idle_connections_live_on_until_their_next_request(line):
+    """Its answer says `close`. kvway resets no client that has just sent something."""
+    one = line({"drain.settle": "30s"})
+    with Client(one.port) as kept, Client(one.port) as fresh:
+        assert kept.ask("GET", "/x").headers.get("connection") != "close"
+        before = one.upgrade({"drain.settle": "0s"})
+        got = ask(one.port, "POST", CHAT, body=chat_body())
+        assert (got.status, got.headers.get("connection")) == (200, None)
+        for client in (kept, fresh):
+            got = client.ask("POST", CHAT, body=chat_body())
+            assert (got.status, got.headers.get("connection")) == (200, "close")
+            assert client.closed_by_peer()
+        assert before.wait(5) == 0
+
+
+def test_a_load_balancer_on_a_kept_connection_still_hears_ready(line):
+    one = line()
+    with Client(one.port) as kept:
+        assert kept.ask("GET", "/ready").status == 200
+        one.upgrade()
+        assert kept.ask("GET", "/ready").status == 200
+
+
+def test_the_admin_address_is_the_new_ones_alone(line):
+    one = line()
+    one.upgrade()
+    for _ in range(20):
+        assert one.metric("kvway_takeover_adopted_sockets") > 0
+    assert one.metric("kvway_takeover_seconds") > 0
+    assert one.metric("kvway_takeover_under_way") == 0
+
+
+def test_addresses_that_differ_are_bound_and_dropped(line):
+    one = line()
+    other = unused_port()
+    before = one.upgrade({"admin.listen": f"127.0.0.1:{other}"}, wait=False)
+    until(lambda: "not adopted:" in one.current.log(), 5, "said what is not adopted")
+    log = one.current.log()
+    assert f"bound, not adopted use=admin address=127.0.0.1:{other}" in log
+    assert f"does not listen there use=admin address=127.0.0.1:{one.admin_port}" in log
+    until(lambda: refuses(one.admin_port), 5, "the address that no configuration names")
+    assert ask(other, "GET", "/ready").status == 200
+    assert before.wait(10) == 0
+    one.admin_port = other
+
+
+def refuses(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_ipv6(line):
+    one = line(address="[::1]")
+    one.upgrade()
+    with contextlib.closing(socket.create_connection(("::1", one.port), 5)) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert b" 200 " in sock.recv(4096)
+    assert "adopted" not in one.current.log()
+
+
+def test_the_socket_is_for_its_user_alone_and_goes_in_the_end(line):
+    one = line()
+    mode = os.stat(one.socket).st_mode
+    assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
+    before = one.upgrade()
+    assert before.wait(10) == 0
+    assert os.path.exists(one.socket), "it is the new one's now"
+    one.current.signal(signal.SIGTERM)
+    assert one.current.wait(10) == 0
+    assert not os.path.exists(one.socket)
+    one.first(takeover=False)
+    one.current.signal(signal.SIGKILL)
+    one.current.wait()
+    assert os.path.exists(one.socket)
+    one.first(takeover=False)  # in place of what the dead one left
+
+
+def test_a_second_kvway_without_takeover_does_not_take_the_path(line):
+    one = line()
+    new = one.start({"listen": "127.0.0.1:0", "admin.listen": "127.0.0.1:0"}, takeover=False)
+    assert new.wait(20) == 1
+    assert "--takeover takes over from it" in new.log()
+    assert one.current.alive()
+
+
+def test_nobody_there_to_take_over_from(line, tmp_path):
+    one = line()
+    new = one.start({"takeover.socket": None}, takeover=False, argv=["--takeover", tmp_path / "none"])
+    assert new.wait(20) == 1
+    assert "no kvway with this takeover.socket runs there" in new.log()
+
+
+def test_not_during_a_shutdown(line):
+    one = line({"drain.settle": "20s"})
+    one.current.signal(signal.SIGTERM)
+    until(lambda: "draining" in one.current.log(), 5, "draining")
+    new = one.start()
+    assert new.wait(20) == 1
+    assert "it is shutting down" in new.log()
+    one.current.signal(signal.SIGTERM)
+    one.current.wait(10)
+    one.first({"drain.settle": "0s"}, takeover=False)
+
+
+def test_one_that_is_not_ready_in_time_has_failed(line):
+    one = line({"takeover.timeout": "1s"})
+    peer = Peer(one.socket)
+    peer.take()
+    second = Peer(one.socket)
+    second.say("hello")
+    assert second.hear() == ("refused", {"count": "0", "why": "another process is taking over"})
+    kind, fields = peer.hear()
+    assert (kind, fields["why"]) == ("refused", "it was not ready in time")
+    assert peer.hear() == ("", {})
+    peer.close()
+    second.close()
+    assert ask(one.port, "GET", "/ready").status == 200
+    one.upgrade()
+
+
+def test_what_is_no_takeover_is_closed_and_leaks_nothing(line):
+    one = line()
+    fds = one.current.fds()
+    dice = random.Random(2)
+    with open("/dev/null") as null:
+        garbage = [
+            (b"\0", ()),
+            (b"GET / HTTP/1.1\r\n\r\n", ()),
+            (b"kvway-takeover 1 hello", ()),
+            (b"kvway-takeover 2 hello\n", ()),
+            (b"kvway-takeover 1 ready\n", ()),
+            (b"kvway-takeover 1 hello\npid x\n", ()),
+            (b"kvway-takeover 1 hello\n" + b"a b\n" * 1000, ()),
+            (b"kvway-takeover 1 hello\n", (null.fileno(),)),
+            (b"kvway-takeover 1 socket\nuse listen\naddress x\ncount 3\n", (null.fileno(),) * 3),
+            (b"kvway-takeover 1 hello\n", (null.fileno(),) * 60),
+            (bytes(dice.randrange(256) for _ in range(500)), (null.fileno(),) * 2),
+        ]
+        for data, passed in garbage:
+            peer = Peer(one.socket)
+            peer.send(data, passed)
+            assert peer.hear()[0] == "refused", data
+            assert peer.hear() == ("", {})
+            peer.close()
+    for _ in range(30):  # silent ones wait in the kernel, or are let go
+        Peer(one.socket).close()
+    peer = Peer(one.socket)
+    peer.take()
+    peer.say("hello")
+    assert peer.hear()[0] == "refused"
+    peer.close()
+    until(lambda: one.current.fds() <= fds, 10, "all descriptors closed")
+    one.upgrade()
+
+
+def test_a_signal_after_the_takeover_does_not_cut_streams(line):
+    """A service manager stops all processes of a service at once."""
+    one = line(script=stream_of(30, 0.1))
+    with Client(one.port, timeout=30) as client:
+        client.send_request("POST", CHAT, body=chat_body(stream=True))
+        answer = client.read_head()
+        before = one.upgrade()
+        before.signal(signal.SIGTERM)
+        client.read_body(answer)
+        assert answer.events()[-1] == "[DONE]"
+    assert before.wait(10) == 0
+
+
+def test_the_old_one_dies_first(line):
+    """The new one has the sockets, so it serves."""
+    one = line({"health.interval": "300ms"})
+    before = one.current
+    new = one.start({"health.timeout": "5s"})
+    until(lambda: "taking over" in new.log(), 10, "sockets taken")
+    before.signal(signal.SIGKILL)
+    until(lambda: one.said(new, "listens on"), 30, "taken over")
+    one.current = new
+    with contextlib.suppress(Closed):
+        assert ask(one.port, "GET", "/health", timeout=10 * PATIENCE).status == 200
