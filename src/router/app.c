@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "admin/access_log.h"
@@ -32,6 +33,7 @@
 #include "server/sockets.h"
 #include "sharing/sharing.h"
 #include "takeover/giver.h"
+#include "takeover/successor.h"
 #include "takeover/taker.h"
 #include "feeds/vllm_feed.h"
 
@@ -43,6 +45,8 @@ struct kvw_app {
 	struct kvw_takeover_state takeover;
 	struct kvw_taker *taker; /* NULL: nothing is taken over, or it is done */
 	struct kvw_giver *giver;
+	const struct kvw_successor *successor; /* that SIGUSR2 starts */
+	pid_t child;                           /* that it has started; 0: none lives */
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
@@ -66,6 +70,8 @@ static void signal_set(sigset_t *set)
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGINT);
 	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGUSR2);
+	sigaddset(set, SIGCHLD);
 }
 
 void kvw_app_block_signals(void)
@@ -305,8 +311,9 @@ static enum kvw_err wait_for_workers(struct kvw_app *app)
 	char why[256];
 	sigset_t set;
 
-	signal_set(&set);
-	sigdelset(&set, SIGHUP);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
 	while (!kvw_admin_workers_known(app->admin) && kvw_clock_ns() < until_ns) {
 		if (sigtimedwait(&set, NULL, &pause) > 0) {
 			kvw_info("app", "ended by a signal before it was ready");
@@ -469,8 +476,11 @@ static int next_signal(const struct watch *watch)
 static void hand_over(struct watch *watch)
 {
 	struct kvw_app *app = watch->app;
+	char main_pid[32];
 
 	watch->draining = watch->handed = true;
+	(void)snprintf(main_pid, sizeof(main_pid), "MAINPID=%lld", (long long)kvw_giver_heir(app->giver));
+	kvw_notify(main_pid);
 	kvw_info("takeover", "it is ready: accepting no more, finishing what runs");
 	kvw_proxy_drain(app->proxy, KVW_DRAIN_HANDED);
 	kvw_admin_hand_over(app->admin);
@@ -500,6 +510,33 @@ static void drain(struct watch *watch, int signal)
 	kvw_proxy_drain(app->proxy, KVW_DRAIN_SETTLES);
 }
 
+static void start_successor(struct watch *watch)
+{
+	struct kvw_app *app = watch->app;
+	int channel;
+
+	if (watch->draining || app->child > 0 || getpid() == 1) {
+		kvw_warn("takeover", "SIGUSR2 does nothing: %s",
+			getpid() == 1 ? "when the first process of a container ends, all of it does"
+			: app->child > 0 ? "the new kvway that it started before is still there"
+					 : "this process is about to end");
+		return;
+	}
+	if (kvw_successor_start(app->successor, &app->child, &channel) == KVW_OK)
+		kvw_giver_serve_take(app->giver, channel, app->child);
+}
+
+static void child_ended(struct kvw_app *app)
+{
+	int status;
+
+	if (app->child > 0 && waitpid(app->child, &status, WNOHANG) == app->child) {
+		kvw_info("takeover", "the new kvway has ended pid=%lld status=%d signal=%d", (long long)app->child,
+			WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+		app->child = 0;
+	}
+}
+
 /* Until the loops have ended. A second signal leaves at once. */
 static void wait_for_signals(struct kvw_app *app)
 {
@@ -519,6 +556,10 @@ static void wait_for_signals(struct kvw_app *app)
 			kvw_access_log_reopen(app->access_log);
 			if (!watch.handed)
 				kvw_admin_reload(app->admin);
+		} else if (got == SIGUSR2) {
+			start_successor(&watch);
+		} else if (got == SIGCHLD) {
+			child_ended(app);
 		} else if (got > 0) {
 			drain(&watch, got);
 		}
@@ -528,9 +569,10 @@ static void wait_for_signals(struct kvw_app *app)
 		kvw_info("takeover", "finished what ran");
 }
 
-int kvw_app_run(const struct kvw_config *config, const char *config_path, const char *takeover_from)
+int kvw_app_run(const struct kvw_config *config, const char *config_path, const char *takeover_from,
+	const struct kvw_successor *successor)
 {
-	struct kvw_app app = {.config = config, .config_path = config_path};
+	struct kvw_app app = {.config = config, .config_path = config_path, .successor = successor};
 	enum kvw_err err;
 
 	kvw_log_set_level((enum kvw_log_level)config->log_level);

@@ -146,6 +146,7 @@ static void print_help(FILE *out)
 	fputs("\nWhile it runs:\n"
 	      "  http://127.0.0.1:9090/health, /ready and /metrics answer on the admin address.\n"
 	      "  kvway explain and kvway workers ask there too; their --help says how.\n"
+	      "  SIGUSR2 starts the program that is installed now, which takes over without a lost request.\n"
 	      "  SIGTERM lets running requests finish, then exits 0; a second one exits at once.\n"
 	      "\nExit status: 0 all is well, 1 mistakes in the configuration or no start, 2 wrong usage,\n"
 	      "3 `check --diff` found a difference that needs a restart.\n"

@@ -9,13 +9,16 @@
 #include "explain/command.h"
 #include "groups/command.h"
 #include "render/command.h"
+#include "takeover/successor.h"
 #include "workers/command.h"
 
 int main(int argc, char **argv)
 {
+	struct kvw_successor successor;
 	struct kvw_cli cli;
 	int status;
 
+	kvw_successor_init(&successor, argv);
 	switch (kvw_cli_parse(argc, argv, stdout, stderr, &cli)) {
 	case KVW_CLI_EXIT:
 		return (int)cli.status;
@@ -33,7 +36,7 @@ int main(int argc, char **argv)
 		break;
 	}
 	kvw_app_block_signals();
-	status = kvw_app_run(cli.config, cli.config_path, cli.takeover_from);
+	status = kvw_app_run(cli.config, cli.config_path, cli.takeover_from, &successor);
 	kvw_config_destroy(cli.config);
 	return status;
 }

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import stat
@@ -255,6 +256,42 @@ def test_a_signal_after_the_takeover_does_not_cut_streams(line):
         client.read_body(answer)
         assert answer.events()[-1] == "[DONE]"
     assert before.wait(10) == 0
+
+
+def test_sigusr2_starts_the_installed_program(line):
+    """A configuration with mistakes leaves the running one serving; the next try takes over."""
+    one = line()
+    before = one.current
+    path = before.argv[before.argv.index("-c") + 1]
+    with open(path) as file:
+        good = file.read()
+    with open(path, "w") as file:
+        file.write("loops: many\n")
+    before.signal(signal.SIGUSR2)
+    until(lambda: "the new kvway has ended" in before.log(), 20, "the broken one to end")
+    assert ask(one.port, "GET", "/ready").status == 200
+    with open(path, "w") as file:
+        file.write(good)
+    with Client(one.port) as kept:
+        assert kept.ask("POST", CHAT, body=chat_body()).status == 200
+        before.signal(signal.SIGUSR2)
+        until(lambda: "accepting no more" in before.log(), 20, "the one before to stop accepting")
+        heir = newest(before.log())
+        try:
+            assert kept.ask("POST", CHAT, body=chat_body()).headers.get("connection") == "close"
+            assert ask(one.port, "POST", CHAT, body=chat_body()).status == 200
+            assert one.metric("process_start_time_seconds") > 0
+            assert before.wait(10) == 0
+            assert ask(one.port, "GET", "/ready").status == 200
+        finally:
+            os.kill(heir, signal.SIGTERM)
+    until(lambda: refuses(one.port), 10, "the end of the new one")
+    one.first(takeover=False)
+
+
+def newest(log):
+    """Process id of the kvway that was started last."""
+    return int(re.findall(r"started the new kvway .*pid=(\d+)", log)[-1])
 
 
 def test_the_old_one_dies_first(line):

@@ -346,6 +346,11 @@ bool kvw_giver_turn(struct kvw_giver *giver)
 	return giver->heir != NULL;
 }
 
+int64_t kvw_giver_heir(const struct kvw_giver *giver)
+{
+	return giver->heir->pid;
+}
+
 void kvw_giver_say_goodbye(struct kvw_giver *giver)
 {
 	struct kvw_takeover_state *state = giver->deps.state;

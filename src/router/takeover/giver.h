@@ -51,6 +51,8 @@ size_t kvw_giver_poll(const struct kvw_giver *giver, struct pollfd *polls, int *
 /* Reads what has come. True, once: the new process is ready, and this one is to accept no more. Then
  * kvw_giver_say_goodbye is due. */
 bool kvw_giver_turn(struct kvw_giver *giver) KVW_MUST_CHECK;
+/* Process id of the one that is ready. */
+int64_t kvw_giver_heir(const struct kvw_giver *giver);
 void kvw_giver_say_goodbye(struct kvw_giver *giver);
 
 /* From now on each process that asks, or has asked, is refused with this reason. */
