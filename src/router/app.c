@@ -32,6 +32,7 @@
 #include "proxy/proxy.h"
 #include "server/sockets.h"
 #include "sharing/sharing.h"
+#include "takeover/activation.h"
 #include "takeover/giver.h"
 #include "takeover/successor.h"
 #include "takeover/taker.h"
@@ -329,7 +330,7 @@ static enum kvw_err wait_for_workers(struct kvw_app *app)
 	return KVW_EIO;
 }
 
-/* What the process before us listened on, and this configuration does not name. */
+/* What was handed to us, and this configuration does not name. */
 static void drop_sockets(struct kvw_app *app)
 {
 	const struct kvw_socket *socket;
@@ -343,7 +344,7 @@ static void drop_sockets(struct kvw_app *app)
 		kvw_sockets_drop(&app->sockets, socket);
 	}
 	for (size_t n = 0; (socket = kvw_sockets_used(&app->sockets, n)) != NULL; n++) {
-		if (!socket->handed)
+		if (!socket->handed && atomic_load(&app->takeover.forebear) != 0)
 			kvw_info("takeover", "bound, not adopted use=%s address=%s", kvw_socket_use_name(socket->use),
 				socket->address);
 		adopted += socket->handed;
@@ -361,9 +362,7 @@ static enum kvw_err finish_takeover(struct kvw_app *app)
 		return refused(why);
 	kvw_taker_destroy(app->taker);
 	app->taker = NULL;
-	drop_sockets(app);
-	kvw_info("takeover", "done pid=%lld sockets=%u ms=%lld", (long long)atomic_load(&app->takeover.forebear),
-		atomic_load(&app->takeover.adopted),
+	kvw_info("takeover", "done pid=%lld ms=%lld", (long long)atomic_load(&app->takeover.forebear),
 		(long long)(atomic_load(&app->takeover.took_ns) / KVW_NS_PER_MS));
 	return KVW_OK;
 }
@@ -373,6 +372,7 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 	const struct kvw_config *config = app->config;
 	enum kvw_err err = KVW_OK;
 
+	kvw_activation_take(&app->sockets);
 	if (takeover_from != NULL)
 		err = kvw_taker_create(takeover_from, &app->sockets, &app->takeover, stderr, &app->taker);
 	if (err == KVW_OK)
@@ -394,6 +394,8 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 		err = start_proxy(app);
 	if (err == KVW_OK && app->taker != NULL)
 		err = finish_takeover(app);
+	if (err == KVW_OK)
+		drop_sockets(app);
 	if (err == KVW_OK)
 		kvw_giver_begin(app->giver);
 	else if (app->proxy != NULL)

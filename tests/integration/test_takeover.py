@@ -289,6 +289,26 @@ def test_sigusr2_starts_the_installed_program(line):
     one.first(takeover=False)
 
 
+def test_sockets_of_a_service_manager_are_adopted(line):
+    """Clients that came before kvway did are served; a socket that no configuration names is closed."""
+    one = line()
+    one.current.signal(signal.SIGKILL)
+    one.current.wait()
+    made = [socket.create_server(("127.0.0.1", port)) for port in (one.port, one.admin_port, 0)]
+    with Client(one.port, timeout=30) as early, contextlib.ExitStack() as stack:
+        for sock in made:
+            stack.enter_context(sock)
+            os.set_inheritable(sock.fileno(), True)
+        early.send_request("POST", CHAT, body=chat_body())
+        passed = " ".join(f"{3 + i}<&{sock.fileno()}" for i, sock in enumerate(made))
+        start = f'LISTEN_FDS=3 LISTEN_PID=$$ LISTEN_FDNAMES=kvway.socket:admin:x exec "$0" "$@" {passed}'
+        one.first(takeover=False, before=["bash", "-c", start], close_fds=False)
+        assert early.read().status == 200
+        assert one.metric("kvway_takeover_adopted_sockets") == 2
+        assert "not adopted: this configuration does not listen there use=any" in one.current.log()
+    one.upgrade()
+
+
 def newest(log):
     """Process id of the kvway that was started last."""
     return int(re.findall(r"started the new kvway .*pid=(\d+)", log)[-1])

@@ -53,7 +53,7 @@ def die_with_parent():
 class Process:
     """A child process with its output in a file."""
 
-    def __init__(self, argv, log, env=None):
+    def __init__(self, argv, log, env=None, close_fds=True):
         self.argv = [str(a) for a in argv]
         self.log_path = log
         self.output = open(log, "wb")
@@ -64,6 +64,7 @@ class Process:
             stderr=subprocess.STDOUT,
             env={**os.environ, **(env or {})},
             preexec_fn=die_with_parent,
+            close_fds=close_fds,
         )
 
     @property

@@ -34,15 +34,15 @@ class Line:
         self.made = []
         self.current = None
 
-    def start(self, more=None, takeover=True, argv=(), env=None):
+    def start(self, more=None, takeover=True, argv=(), before=(), **options):
         """A process, which is perhaps not ready yet."""
         name = f"kvway{len(self.made)}"
         path = self.directory / f"{name}.yaml"
         write_config(path, {k: v for k, v in {**self.flat, **(more or {})}.items() if v is not None})
-        argv = [PROGRAM, "-c", path, *argv]
+        argv = [*before, PROGRAM, "-c", path, *argv]
         if takeover and self.current is not None:
             argv += ["--takeover", self.socket]
-        self.made.append(Process(argv, self.directory / f"{name}.log", env))
+        self.made.append(Process(argv, self.directory / f"{name}.log", **options))
         return self.made[-1]
 
     def first(self, more=None, wait=True, **options):
