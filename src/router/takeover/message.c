@@ -121,8 +121,8 @@ static bool take_field(struct kvw_takeover_message *message, struct line line, u
 	size_t name_len = space == NULL ? 0 : (size_t)(space - line.data);
 	int field = 0;
 
-	if (name_len == 0)
-		return false;
+	if (name_len == 0 || name_len + 1 == line.len)
+		return false; /* no name, or no value */
 	while (field < FIELDS && !(strlen(field_names[field]) == name_len &&
 					 memcmp(field_names[field], line.data, name_len) == 0))
 		field++;

@@ -83,6 +83,7 @@ START_TEST(all_else_is_refused_and_changes_nothing)
 		"kvway-takeover 1 hello\npid 1\npid 1\n", "kvway-takeover 1 hello\npid 1\t\n",
 		"kvway-takeover 1 hello\nversion 12345678901234567890123456789012\n", "kvway-takeover 1 end\n",
 		"kvway-takeover 1 socket\n", "kvway-takeover 1 socket\nuse listen\naddress x\n",
+		"kvway-takeover 1 socket\nuse listen\naddress \ncount 1\n",
 		"kvway-takeover 1 socket\nuse listen\naddress x\ncount 0\n",
 		"kvway-takeover 1 socket\nuse listen\naddress x\ncount 17\n"};
 	struct kvw_takeover_message heard, before;
