@@ -465,6 +465,8 @@ const struct kvw_strategy_ops kvw_kvaware_ops = {
 	.purge = kvaware_purge,
 	.stats = kvaware_stats,
 	.learned = kvw_prefixaware_learned,
+	.keep = kvw_prefixaware_keep,
+	.recall = kvw_prefixaware_recall,
 	.exact = kvaware_exact,
 	.destroy = kvaware_destroy,
 };

@@ -556,5 +556,7 @@ const struct kvw_strategy_ops kvw_prefixaware_ops = {
 	.purge = prefixaware_purge,
 	.stats = kvw_prefixaware_stats,
 	.learned = kvw_prefixaware_learned,
+	.keep = kvw_prefixaware_keep,
+	.recall = kvw_prefixaware_recall,
 	.destroy = prefixaware_destroy,
 };

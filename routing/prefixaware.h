@@ -142,6 +142,11 @@ void kvw_prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats 
 void kvw_prefixaware_learned(
 	struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out);
 
+/* --- prefixaware_keep.c; as the strategy's --- */
+enum kvw_err kvw_prefixaware_keep(
+	struct kvw_strategy *self, const struct kvw_keep_out *out) KVW_MUST_CHECK;
+void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in *in);
+
 /* The worker's cache is lost. */
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker);
 

@@ -43,7 +43,7 @@ static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 	key = kvw_slot_key(slot);
 	*parent = atomic_load_explicit(&slot->link, memory_order_relaxed);
 	atomic_store_explicit(&slot->key, 0, memory_order_release);
-	kvw_table_remove(&tree->table, key, kvw_slot_home(slot), index);
+	kvw_table_remove(&tree->table, key, kvw_slot_home(tree, slot), index);
 	kvw_node_clear(tree, pool, slot);
 	if (spare != NULL && *spare == 0) {
 		kvw_slot_reset(slot);
@@ -184,7 +184,7 @@ static void prefetch_removal(struct kvw_radix *tree, struct kvw_slot *slot)
 	uint32_t parent =
 		kvw_slot_check(tree, atomic_load_explicit(&slot->link, memory_order_relaxed));
 
-	kvw_table_prefetch_write(&tree->table, kvw_slot_home(slot));
+	kvw_table_prefetch_write(&tree->table, kvw_slot_home(tree, slot));
 	kvw_prefetch_write(kvw_slot_at(tree, parent));
 }
 

@@ -19,7 +19,6 @@
 
 #define SWEEP_SLOTS     2  /* slots that the hand passes per insert, and two more per new node */
 #define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
-#define STAMP_SHIFT     24 /* ns to units of a stamp: 16.8 ms */
 #define MAX_NODE_TOKENS ((uint32_t)1 << 24)
 
 _Static_assert(KVW_NODE_PARTS == 3, "as fill_parts packs them");
@@ -93,8 +92,18 @@ static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks,
 	atomic_store_explicit(&slot->stamp, stamp, memory_order_relaxed);
 	atomic_store_explicit(&slot->tokens, tokens, memory_order_relaxed);
 	atomic_store_explicit(&slot->length, (uint8_t)length, memory_order_relaxed);
+	atomic_store_explicit(
+		&slot->place, (uint8_t)(start & (KVW_TABLE_GROUP - 1)), memory_order_relaxed);
 	atomic_store_explicit(&slot->key, chunks[start].hash, memory_order_release);
 	return tokens;
+}
+
+/* What a node that begins at chunk `start` remembers of its group. */
+static uint32_t group_of(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t start)
+{
+	uint64_t first = chunks[start & ~(uint32_t)(KVW_TABLE_GROUP - 1)].hash;
+
+	return (uint32_t)(kvw_table_spread(&tree->table, first) >> 32);
 }
 
 /* Publishes a new node that begins at path->matched, below the path's last node, on which the
@@ -123,16 +132,16 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 		kvw_prefetch_place(tree, chunks, start + length);
 	slot = kvw_slot_at(tree, index);
 	tokens = fill_node(slot, chunks, start, length, parent, use->tokens_per_unit,
-		(uint32_t)(use->now_ns >> STAMP_SHIFT), last ? ledger : NULL);
+		(uint32_t)(use->now_ns >> KVW_STAMP_SHIFT), last ? ledger : NULL);
 	if (kvw_table_insert(&tree->table, chunks, start, index, length, &home) != KVW_OK) {
 		kvw_slot_give(tree, pool, index);
 		return false;
 	}
-	kvw_slot_set_child(slot, home, 0);
+	kvw_slot_set_child(slot, group_of(tree, chunks, start), 0);
 	if (parent != 0) {
 		struct kvw_slot *above = kvw_slot_at(tree, parent);
 
-		kvw_slot_set_child(above, kvw_slot_home(above), index);
+		kvw_slot_set_child(above, kvw_slot_group(above), index);
 	}
 	/* Dead until here, so that no thread has taken a reference which a failure would lose. From
 	 * here on a last node may go at any time, and its parent with it. */
@@ -153,7 +162,7 @@ static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struc
 	const struct kvw_radix_path *path, uint32_t count, int64_t now_ns,
 	struct kvw_ledger *ledger)
 {
-	uint32_t stamp = (uint32_t)(now_ns >> STAMP_SHIFT);
+	uint32_t stamp = (uint32_t)(now_ns >> KVW_STAMP_SHIFT);
 	bool whole = true;
 
 	for (uint32_t i = count; i-- > 0;) {
@@ -202,7 +211,7 @@ static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
 void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	const struct kvw_radix_use *use, struct kvw_radix_path *path)
 {
-	uint32_t stamp = (uint32_t)(use->now_ns >> STAMP_SHIFT);
+	uint32_t stamp = (uint32_t)(use->now_ns >> KVW_STAMP_SHIFT);
 	struct kvw_pool *pool = NULL;
 	struct kvw_swept swept;
 	uint32_t fresh = 0;

@@ -6,7 +6,7 @@
  * more of them. They are reused but never unmapped: a late reader finds a wrong slot, not a wrong
  * address, and sees by the key that it is wrong.
  *
- * Fixed while a node is published: key, length, hashes, tokens, parent. Changing: holders (under
+ * Fixed while a node is published: key, length, place, hashes, tokens, parent. Changing: holders (under
  * the node's lock, each entry one atomic word), refs, stamp, child. Readers load words with
  * acquire, holders before the key; reuse clears the key before anything else is stored: a reader
  * that saw a foreign holder sees a foreign key as well.
@@ -38,19 +38,21 @@
 #define KVW_NODE_HOLDERS  18 /* word[0..17] of a node; then parts of its hashes, three a word */
 #define KVW_NODE_LIVE     UINT32_C(0x80000000)
 #define KVW_POOLS         16
+#define KVW_STAMP_SHIFT   24 /* ns to units of a stamp: 16.8 ms */
 #define KVW_EVICT_SAMPLES 5 /* nodes that an eviction looks at */
 
 struct kvw_slot {
 	atomic_bool lock;          /* guards holders and overflow */
 	_Atomic uint8_t length;    /* chunks of the run */
 	_Atomic uint8_t used;      /* words that hold or have held a holder */
+	_Atomic uint8_t place;     /* of the first chunk in its group */
 	_Atomic uint32_t refs;     /* KVW_NODE_LIVE + children and attaching inserts; 0: dead */
 	_Atomic uint32_t link;     /* node: parent, 0 = none; free slot: next free */
 	_Atomic uint32_t stamp;    /* last use, in units of about 17 ms */
 	_Atomic uint32_t overflow; /* slot with more holders; 0: none */
 	_Atomic uint32_t tokens;   /* of the whole run */
 	_Atomic uint64_t key;      /* hash of the first chunk; 0: not a node */
-	_Atomic uint64_t below; /* node: its group's bucket << 32 | its newest child, as a hint */
+	_Atomic uint64_t below; /* node: its group's spread hash, the upper half | its newest child, as a hint */
 	_Atomic uint64_t word[KVW_NODE_WORDS];
 };
 
@@ -236,10 +238,16 @@ static inline void kvw_prefetch_place(
 	kvw_table_prefetch_write(&tree->table, kvw_table_group_home(&tree->table, chunks, at));
 }
 
-/* The bucket of the table that the node's group belongs to; fixed while it is published. */
-static inline uint32_t kvw_slot_home(struct kvw_slot *slot)
+/* The upper half of the spread hash of the node's group; fixed while it is published. */
+static inline uint32_t kvw_slot_group(struct kvw_slot *slot)
 {
 	return (uint32_t)(atomic_load_explicit(&slot->below, memory_order_relaxed) >> 32);
+}
+
+/* The bucket of the table that the node's group belongs to. */
+static inline uint32_t kvw_slot_home(struct kvw_radix *tree, struct kvw_slot *slot)
+{
+	return kvw_table_home(&tree->table, (uint64_t)kvw_slot_group(slot) << 32);
 }
 
 /* The newest child; 0: none. */
@@ -248,9 +256,9 @@ static inline uint32_t kvw_slot_child(struct kvw_slot *slot)
 	return (uint32_t)atomic_load_explicit(&slot->below, memory_order_acquire);
 }
 
-static inline void kvw_slot_set_child(struct kvw_slot *slot, uint32_t home, uint32_t child)
+static inline void kvw_slot_set_child(struct kvw_slot *slot, uint32_t group, uint32_t child)
 {
-	atomic_store_explicit(&slot->below, (uint64_t)home << 32 | child, memory_order_release);
+	atomic_store_explicit(&slot->below, (uint64_t)group << 32 | child, memory_order_release);
 }
 
 /* Chunks of a settled path that its step i covers. */

@@ -235,11 +235,10 @@ static void count_spilled(struct kvw_table *table, uint32_t home, uint32_t place
 	unlock_shard(shard);
 }
 
-enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
-	uint32_t node, uint32_t length, uint32_t *home)
+/* Places an entry in its group's bucket, or by its own hash where that is full. */
+static enum kvw_err enter(struct kvw_table *table, uint64_t spread, uint32_t home, uint32_t place,
+	uint32_t node, uint32_t length)
 {
-	uint64_t spread = kvw_table_spread(table, chunks[at].hash);
-	uint32_t place = at & GROUP_MASK;
 	uint64_t entry =
 		(uint64_t)node << 32 | (spread & TAG_MASK) | place << PLACE_BIT | length;
 	enum kvw_err err = KVW_OK;
@@ -247,11 +246,10 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 	bool twin = false;
 	int room = -1;
 
-	*home = kvw_table_group_home(table, chunks, at);
-	shard = lock_shard(table, *home);
-	room = free_entry(&table->buckets[*home], entry, &twin);
+	shard = lock_shard(table, home);
+	room = free_entry(&table->buckets[home], entry, &twin);
 	if (room >= 0 && !twin) {
-		store_entry(&table->buckets[*home], (unsigned)room, entry);
+		store_entry(&table->buckets[home], (unsigned)room, entry);
 		count_in(shard, entry);
 	}
 	unlock_shard(shard);
@@ -259,11 +257,25 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 		return KVW_EINVAL;
 	if (room >= 0)
 		return KVW_OK;
-	count_spilled(table, *home, place, 1);
+	count_spilled(table, home, place, 1);
 	err = spill(table, spread, entry | SPILLED);
 	if (err != KVW_OK)
-		count_spilled(table, *home, place, -1);
+		count_spilled(table, home, place, -1);
 	return err;
+}
+
+enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
+	uint32_t node, uint32_t length, uint32_t *home)
+{
+	*home = kvw_table_group_home(table, chunks, at);
+	return enter(table, kvw_table_spread(table, chunks[at].hash), *home, at & GROUP_MASK, node, length);
+}
+
+enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t group, uint32_t place,
+	uint32_t node, uint32_t length)
+{
+	return enter(table, kvw_table_spread(table, hash), kvw_table_home(table, (uint64_t)group << 32),
+		place & GROUP_MASK, node, length);
 }
 
 /* Clears the entry of exactly this node, spilled or not as the caller says, if this bucket has it.

@@ -126,11 +126,12 @@ static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t 
 	return x ^ x >> 32;
 }
 
-/* The bucket to which a spread hash belongs. */
+/* The bucket to which a spread hash belongs: its upper half decides, so that a node which remembers that of its
+ * group is found a place in a table of any size. */
 static inline uint32_t kvw_table_home(const struct kvw_table *table, uint64_t spread)
 {
 	uint64_t shard = spread >> 32 >> (32 - table->shard_bits);
-	uint64_t place = spread << table->shard_bits >> 32;
+	uint64_t place = (uint32_t)(spread >> 32 << table->shard_bits);
 
 	return (uint32_t)(shard * (table->shard_buckets + KVW_TABLE_PROBES) +
 			  (place * table->shard_buckets >> 32));
@@ -198,6 +199,11 @@ extern const struct kvw_table_ops kvw_table_avx512;
  * the bucket of its group. KVW_EINVAL: there is one already. KVW_ELIMIT: no room. */
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
 	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
+
+/* The same for a node whose group is known by the upper half of its spread hash alone. hash: of its first chunk;
+ * place: of that in its group. */
+enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t group, uint32_t place,
+	uint32_t node, uint32_t length) KVW_MUST_CHECK;
 
 /* Counts what the table holds. While writers run it may lack some of their changes. */
 void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out);

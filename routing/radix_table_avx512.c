@@ -79,8 +79,9 @@ static void homes_of(const struct kvw_table *table, const struct kvw_chunk *chun
 		_mm512_setzero_si512(), asked, _mm512_slli_epi64(step, GROUP_SHIFT), chunks, 8);
 	__m512i spread = spread_of(table, hashes);
 	__m512i shard = _mm512_srl_epi64(spread, _mm_cvtsi32_si128(64 - (int)table->shard_bits));
-	__m512i place = _mm512_srli_epi64(
-		_mm512_sll_epi64(spread, _mm_cvtsi32_si128((int)table->shard_bits)), 32);
+	/* The product takes the lower half of it. */
+	__m512i place = _mm512_sll_epi64(
+		_mm512_srli_epi64(spread, 32), _mm_cvtsi32_si128((int)table->shard_bits));
 	__m512i first =
 		_mm512_mul_epu32(shard, _mm512_set1_epi64(table->shard_buckets + KVW_TABLE_PROBES));
 	__m512i behind = _mm512_srli_epi64(

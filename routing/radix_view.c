@@ -252,6 +252,28 @@ void kvw_view_purge(struct kvw_views *views, uint32_t worker)
 	kvw_spin_unlock(&view->lock);
 }
 
+void kvw_view_recall(struct kvw_views *views, uint32_t worker, uint32_t floor, uint32_t now)
+{
+	if (now - floor >= views->ticks)
+		floor = now - views->ticks + 1;
+	set_window(views, worker, floor, now);
+}
+
+bool kvw_view_recount(struct kvw_views *views, uint32_t worker, const struct kvw_move parts[2])
+{
+	int64_t both = parts[0].tokens + parts[1].tokens;
+
+	if (!kvw_view_alive(kvw_view_window(views, worker), parts[0].tick))
+		return false;
+	/* A tick of the ring must not overflow, whatever is counted. */
+	for (unsigned i = 0; i < 2; i++)
+		if (tick_tokens(views, worker, parts[i].tick) > INT32_MAX - both)
+			return false;
+	for (unsigned i = 0; i < 2; i++)
+		add_tokens(views, worker, parts[i].tick, parts[i].tokens);
+	return true;
+}
+
 uint64_t kvw_view_tokens(struct kvw_views *views, uint32_t worker)
 {
 	int64_t total = total_of(&views->items[worker]);

@@ -281,6 +281,89 @@ static void session_destroy(struct kvw_strategy *self)
 	free(s);
 }
 
+/* --- over a restart --- */
+
+/* The seed of all keys of sessions. */
+struct places_record {
+	uint64_t seed;
+};
+
+struct session_record {
+	uint64_t key;
+	int64_t age_ns; /* since its last use */
+	uint32_t worker;
+	uint32_t unused;
+};
+
+_Static_assert(sizeof(struct session_record) == 24, "records have no gaps");
+
+static enum kvw_err keep_session(void *arg, uint64_t key, uint32_t worker, int64_t used_ns)
+{
+	const struct kvw_keep_out *out = arg;
+	const struct session_record record = {.key = key, .age_ns = out->now_ns - used_ns, .worker = worker};
+
+	return out->put(out->arg, KVW_KEPT_SESSION, &record, sizeof(record));
+}
+
+static enum kvw_err session_keep(struct kvw_strategy *self, const struct kvw_keep_out *out)
+{
+	struct session *s = (struct session *)self;
+	const struct places_record head = {s->seed};
+	enum kvw_err err = out->put(out->arg, KVW_KEPT_PLACES, &head, sizeof(head));
+
+	return err != KVW_OK ? err : kvw_session_table_each(s->table, keep_session, (void *)out);
+}
+
+static int compare_ages(const void *a, const void *b)
+{
+	int64_t age = ((const struct session_record *)a)->age_ns;
+	int64_t other = ((const struct session_record *)b)->age_ns;
+
+	return (age < other) - (age > other);
+}
+
+/* A session of a worker that is the same, or one of no worker to be left out. */
+static struct session_record read_session(const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
+{
+	struct session_record record = {.worker = KVW_KEPT_GONE};
+
+	if (len != sizeof(record))
+		return record;
+	memcpy(&record, bytes, sizeof(record));
+	record.worker = record.worker < KVW_MAX_WORKERS ? in->workers[record.worker] : KVW_KEPT_GONE;
+	if (record.age_ns < 0)
+		record.age_ns = 0;
+	if (record.age_ns > in->now_ns - in->passed_ns)
+		record.worker = KVW_KEPT_GONE; /* older than the clock can say */
+	return record;
+}
+
+/* Oldest first, so that the table forgets them in their order. */
+static void session_recall(struct kvw_strategy *self, const struct kvw_keep_in *in)
+{
+	struct session *s = (struct session *)self;
+	uint32_t room = kvw_session_table_capacity(s->table), count = 0;
+	struct session_record *sessions = malloc(room * sizeof(sessions[0]));
+	const uint8_t *bytes;
+	enum kvw_keep_kind kind;
+	size_t len;
+
+	while (sessions != NULL && in->next(in->arg, &kind, &bytes, &len)) {
+		if (kind == KVW_KEPT_PLACES && len == sizeof(s->seed))
+			memcpy(&s->seed, bytes, len);
+		if (kind != KVW_KEPT_SESSION || count == room)
+			continue;
+		sessions[count] = read_session(in, bytes, len);
+		count += sessions[count].worker < KVW_MAX_WORKERS;
+	}
+	if (count > 0)
+		qsort(sessions, count, sizeof(sessions[0]), compare_ages);
+	for (uint32_t i = 0; i < count; i++)
+		kvw_session_table_recall(s->table, sessions[i].key, sessions[i].worker,
+			in->now_ns - in->passed_ns - sessions[i].age_ns);
+	free(sessions);
+}
+
 static const struct kvw_own_setting settings[] = {
 	[TTL] = {"ttl", KVW_SETTING_DURATION, "1h", "1s", "720h", true,
 		"kvway forgets a session that is unused for this long."},
@@ -310,6 +393,8 @@ const struct kvw_strategy_ops kvw_session_ops = {
 	.explain = session_explain,
 	.reconfigure = session_reconfigure,
 	.left = session_left,
+	.keep = session_keep,
+	.recall = session_recall,
 	.stats = session_stats,
 	.destroy = session_destroy,
 };

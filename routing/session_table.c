@@ -16,6 +16,7 @@
 #define MAX_SHARDS  16
 #define SHARD_MIN   4096 /* smaller tables have one shard, and exact order */
 #define EXPIRE_STEP 2
+#define COPY_STEP   64 /* entries that are copied under one lock */
 
 struct entry {
 	uint64_t key;
@@ -139,6 +140,7 @@ static void drop(struct shard *shard, uint32_t i)
 		link = &shard->entries[*link].chain;
 	*link = shard->entries[i].chain;
 	list_remove(shard, i);
+	shard->entries[i].worker = KVW_NO_WORKER;
 	shard->entries[i].chain = shard->free;
 	shard->free = i;
 	shard->count--;
@@ -266,4 +268,48 @@ void kvw_session_table_forget(struct kvw_session_table *table, uint32_t worker)
 				shard->entries[e].worker = KVW_NO_WORKER;
 		kvw_spin_unlock(&shard->lock);
 	}
+}
+
+/* Copies the next entries with a worker, beginning at *at. Returns how many. */
+static unsigned copy_some(struct shard *shard, uint32_t *at, struct entry *out)
+{
+	unsigned count = 0;
+	uint32_t end = 0;
+
+	kvw_spin_lock(&shard->lock);
+	end = shard->fresh - *at < COPY_STEP ? shard->fresh : *at + COPY_STEP;
+	for (; *at < end; ++*at)
+		if (shard->entries[*at].worker != KVW_NO_WORKER)
+			out[count++] = shard->entries[*at];
+	kvw_spin_unlock(&shard->lock);
+	return count;
+}
+
+enum kvw_err kvw_session_table_each(struct kvw_session_table *table,
+	enum kvw_err (*fn)(void *arg, uint64_t key, uint32_t worker, int64_t used_ns), void *arg)
+{
+	struct entry copy[COPY_STEP];
+	enum kvw_err err = KVW_OK;
+
+	for (uint32_t s = 0; s < table->shard_count; s++)
+		for (uint32_t at = 1, before = 0; at != before && err == KVW_OK;) {
+			unsigned count = 0;
+
+			before = at;
+			count = copy_some(&table->shards[s], &at, copy);
+			for (unsigned i = 0; i < count && err == KVW_OK; i++)
+				err = fn(arg, copy[i].key, copy[i].worker, copy[i].used_ns);
+		}
+	return err;
+}
+
+void kvw_session_table_recall(
+	struct kvw_session_table *table, uint64_t key, uint32_t worker, int64_t used_ns)
+{
+	(void)kvw_session_table_place(table, key, KVW_NO_WORKER, worker, used_ns);
+}
+
+uint32_t kvw_session_table_capacity(const struct kvw_session_table *table)
+{
+	return table->shards[0].capacity * table->shard_count;
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "kvway/err.h"
+#include "kvway/keep.h"
 #include "kvway/load.h"
 #include "kvway/route_request.h"
 
@@ -252,6 +253,14 @@ struct kvw_strategy_ops {
 	/* Optional. Fills *out. */
 	void (*learned)(
 		struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out);
+
+	/* Optional. Gives away what is to outlive the process, while other threads pick (keep.h). The error of
+	 * out->put. */
+	enum kvw_err (*keep)(
+		struct kvw_strategy *self, const struct kvw_keep_out *out) KVW_MUST_CHECK;
+
+	/* Optional. Takes what a strategy of any kind gave away, as far as it is of use. Before the first pick. */
+	void (*recall)(struct kvw_strategy *self, const struct kvw_keep_in *in);
 
 	/* Optional. The view that feeds are to fill; the strategy's own. */
 	struct kvw_exact *(*exact)(struct kvw_strategy *self);

@@ -160,7 +160,7 @@ static uint64_t count_entries(const struct kvw_table *table)
 static void count_node(struct kvw_radix *tree, uint32_t index, struct census *census)
 {
 	struct kvw_slot *node = &tree->slots[index];
-	uint64_t entry = entry_of(&tree->table, kvw_slot_home(node), node->key, index);
+	uint64_t entry = entry_of(&tree->table, kvw_slot_home(tree, node), node->key, index);
 
 	EXPECT(kvw_entry_node(entry) == index);
 	EXPECT(kvw_entry_length(entry) == node->length);
