@@ -69,6 +69,7 @@ MAY_INCLUDE = {
     "src/router/rates": {"include", "src/common/base", "src/router/rates"},
     "src/router/takeover": COMMON | {"src/router/takeover"},
     "src/router/sharing": COMMON | {"config", "src/router/rates", "src/router/sharing"},
+    "src/router/state": ROUTER | {"src/router/fleet", "src/router/state"},
     "src/router/proxy": FEEDS | {"src/router/auth", "src/router/rates", "src/router/openai", "src/router/admin", "src/router/admission", "src/router/proxy"},
     "src/router": ROUTER | {"src/router"},
     "cache": COMMON | {"cache"},
