@@ -29,6 +29,15 @@ void kvw_fleet_view_free(void *object)
 	free(view);
 }
 
+/* 0: none of that name. */
+static uint32_t remembered_units(const struct kvw_fleet *fleet, const char *name)
+{
+	for (size_t i = 0; i < fleet->remembered_count; i++)
+		if (strcmp(fleet->remembered[i].name, name) == 0)
+			return fleet->remembered[i].units_per_token_q16;
+	return 0;
+}
+
 static struct kvw_model *model_get(struct kvw_fleet *fleet, const char *name)
 {
 	struct kvw_model **grown, *model;
@@ -45,6 +54,7 @@ static struct kvw_model *model_get(struct kvw_fleet *fleet, const char *name)
 		return NULL;
 	}
 	model->index = (uint32_t)fleet->model_total;
+	model->units_per_token_q16 = remembered_units(fleet, name);
 	fleet->models[fleet->model_total++] = model;
 	kvw_wakes_served(fleet->wakes, name);
 	return model;
@@ -382,6 +392,36 @@ bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_
 	return trial;
 }
 
+/* Of bytes per token. */
+#define UNITS_LEAST 0.25
+#define UNITS_MOST  64.0
+
+void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16)
+{
+	struct kvw_remembered_model *grown;
+	char *copy;
+
+	if (fleet->remembered_count == KVW_REMEMBERED_MOST || units_per_token_q16 < UNITS_LEAST * Q16 ||
+		units_per_token_q16 > UNITS_MOST * Q16)
+		return;
+	copy = strndup(name.data, name.len);
+	grown = copy == NULL ? NULL
+			     : realloc(fleet->remembered, (fleet->remembered_count + 1) * sizeof(*grown));
+	if (grown == NULL) {
+		free(copy);
+		return;
+	}
+	fleet->remembered = grown;
+	grown[fleet->remembered_count++] = (struct kvw_remembered_model){copy, units_per_token_q16};
+	for (size_t i = 0; i < fleet->model_total; i++) {
+		uint32_t unknown = 0;
+
+		if (strcmp(fleet->models[i]->name, copy) == 0)
+			(void)atomic_compare_exchange_strong(
+				&fleet->models[i]->units_per_token_q16, &unknown, units_per_token_q16);
+	}
+}
+
 /*
  * Bytes per token, a moving average over some 32 answers. A short prompt counts for less: the chat
  * template's own tokens are a larger part of it. A prompt of mostly something else than text (an
@@ -395,7 +435,7 @@ void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_to
 	if (units < 256 || prompt_tokens < 32)
 		return; /* too short: the template's own tokens weigh too much */
 	seen = (double)units / prompt_tokens;
-	if (seen < 0.25 || seen > 64.0)
+	if (seen < UNITS_LEAST || seen > UNITS_MOST)
 		return;
 	old = atomic_load_explicit(&model->units_per_token_q16, memory_order_relaxed) / Q16;
 	if (old > 0) {

@@ -58,6 +58,12 @@ struct kvw_trust {
 	struct kvw_trust *next;
 };
 
+/* Bytes per token of a model, as a former process of kvway had learned it. */
+struct kvw_remembered_model {
+	char *name; /* owned */
+	uint32_t units_per_token_q16;
+};
+
 struct kvw_fleet {
 	struct kvw_worker *workers[KVW_MAX_WORKERS]; /* by slot; [count] are there, in whatever life */
 	_Atomic size_t count;            /* slots that have been used; only grows */
@@ -78,6 +84,8 @@ struct kvw_fleet {
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
 	struct kvw_model **models;       /* every model ever seen; control thread only */
 	size_t model_total;
+	struct kvw_remembered_model *remembered; /* owned; of models that no worker may serve yet */
+	size_t remembered_count;
 	struct kvw_wakes *wakes;         /* models that may be woken; owned */
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
 	_Atomic uint32_t down;           /* workers whose health is DOWN, that stand still or sleep; each
@@ -184,6 +192,10 @@ size_t kvw_fleet_reap(struct kvw_fleet *fleet);
 /* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */
 void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
 	const char *why);
+/* A former process had learned this of a model: what one that comes begins with. At most KVW_REMEMBERED_MOST;
+ * more, and what makes no sense, are left out. Before there is a control thread, or on it. */
+#define KVW_REMEMBERED_MOST 1024
+void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
 /* The worker's list from /v1/models (LoRA names too). Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;

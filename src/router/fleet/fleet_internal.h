@@ -7,6 +7,8 @@
 
 #include "fleet/fleet.h"
 
+struct kvw_expected; /* expected.c */
+
 /* What one worker serves, as the control thread remembers it to rebuild views. */
 struct kvw_model_list {
 	char **names;
@@ -21,7 +23,19 @@ struct fleet {
 	struct kvw_model_list lists[KVW_MAX_WORKERS];
 	uint64_t good_in_row[KVW_MAX_WORKERS]; /* probes */
 	uint64_t bad_in_row[KVW_MAX_WORKERS];
+	struct kvw_expected *expected; /* workers that may come, each with a FREE slot; owned */
 };
+
+/* The lowest slot that is free and not reserved, with a worker in it that is FREE. */
+enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, struct kvw_worker **out) KVW_MUST_CHECK;
+
+/* --- expected.c --- */
+
+/* The FREE worker that is reserved for this URL, which is then expected no more; NULL: none is. */
+struct kvw_worker *kvw_expected_take(struct fleet *self, const char *url, double *started_s);
+bool kvw_expected_has_slot(const struct fleet *self, uint32_t slot);
+/* Frees what is still expected, as the fleet ends. */
+void kvw_expected_finish(struct fleet *self);
 
 enum kvw_err kvw_model_list_copy(
 	struct kvw_model_list *list, const char *const *names, size_t count) KVW_MUST_CHECK;

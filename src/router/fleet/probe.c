@@ -65,8 +65,7 @@ struct target {
 	struct ask asks[ASK_COUNT];
 	bool first_done; /* a health probe has ended */
 	bool failing;    /* the last health probe failed */
-	bool started_known;
-	double started_s;       /* process_start_time_seconds as last read */
+	bool unproven;          /* when it was started is known from a former kvway alone */
 	double preemptions;     /* vllm:num_preemptions_total as last read; -1: not yet */
 	struct kvw_foreign foreign; /* what its metrics say of requests that are not ours */
 	int64_t foreign_ns;     /* when that was; 0: there are none */
@@ -250,10 +249,12 @@ static void look_for_foreign(struct target *target, int64_t now_ns)
 static void take_metrics(struct target *target, const struct ask *ask)
 {
 	struct kvw_scrape scrape;
+	double started_s;
 
 	kvw_scrape_metrics(ask->body == NULL ? "" : ask->body, ask->len, &scrape);
+	started_s = atomic_load(&target->worker->started_s);
 	if (scrape.started_known) {
-		if (target->started_known && scrape.started_s != target->started_s) {
+		if (started_s != 0 && scrape.started_s != started_s) {
 			kvw_fleet_cache_lost(target->prober->fleet, target->worker,
 				"process_start_time_seconds changed");
 			kvw_ejection_hasten(&target->prober->fleet->ejections,
@@ -261,8 +262,13 @@ static void take_metrics(struct target *target, const struct ask *ask)
 			kvw_fleet_start_slowly(target->prober->fleet, target->worker);
 			kvw_foreign_restarted(&target->foreign);
 		}
-		target->started_known = true;
-		target->started_s = scrape.started_s;
+		target->unproven = false;
+		atomic_store(&target->worker->started_s, scrape.started_s);
+	} else if (target->unproven && scrape.capacity_known) {
+		target->unproven = false;
+		atomic_store(&target->worker->started_s, 0);
+		kvw_fleet_cache_lost(target->prober->fleet, target->worker,
+			"its metrics do not say whether it is the process that kvway knew before its own restart");
 	}
 	if (!scrape.started_known && scrape.capacity_known && !target->start_missed) {
 		target->start_missed = true;
@@ -546,6 +552,7 @@ enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker
 	}
 	target->prober = prober;
 	target->worker = worker;
+	target->unproven = atomic_load(&worker->started_s) != 0;
 	target->preemptions = -1;
 	for (int kind = 0; kind < ASK_COUNT; kind++) {
 		struct ask *ask = &target->asks[kind];

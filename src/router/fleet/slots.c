@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "fleet/epoch.h"
+#include "fleet/expected.h"
 #include "fleet/wake/wakes.h"
 #include "tls/tls.h"
 
@@ -83,6 +84,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		kvw_worker_destroy(fleet->workers[i]);
 		kvw_model_list_clear(&self->lists[i]);
 	}
+	kvw_expected_finish(self);
 	kvw_epochs_destroy(fleet->epochs);
 	kvw_settings_destroy(fleet->settings);
 	while (fleet->replaced != NULL) {
@@ -109,19 +111,22 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		free(trust);
 	}
 	kvw_tls_watch_finish(&fleet->certificates);
+	for (size_t i = 0; i < fleet->remembered_count; i++)
+		free(fleet->remembered[i].name);
+	free(fleet->remembered);
 	free(fleet->models);
 	free(fleet->loads);
 	free(self);
 }
 
-/* The lowest slot that is free, with a worker in it that is FREE. */
-static enum kvw_err take_slot(struct kvw_fleet *fleet, struct kvw_worker **out)
+enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, struct kvw_worker **out)
 {
 	size_t count = fleet->count;
 	enum kvw_err err;
 
 	for (size_t i = 0; i < count; i++) {
-		if (kvw_worker_life(fleet->workers[i]) != KVW_WORKER_FREE)
+		if (kvw_worker_life(fleet->workers[i]) != KVW_WORKER_FREE ||
+			kvw_expected_has_slot((struct fleet *)fleet, (uint32_t)i))
 			continue;
 		*out = fleet->workers[i];
 		return KVW_OK;
@@ -135,6 +140,23 @@ static enum kvw_err take_slot(struct kvw_fleet *fleet, struct kvw_worker **out)
 	fleet->workers[count] = *out;
 	atomic_store_explicit(&fleet->count, count + 1, memory_order_release);
 	return KVW_OK;
+}
+
+/* The slot that is reserved for it, or any; those that are expected give way to those that come. */
+static enum kvw_err take_slot_for(
+	struct kvw_fleet *fleet, const char *url, double *started_s, struct kvw_worker **out)
+{
+	struct kvw_worker *worker = kvw_expected_take((struct fleet *)fleet, url, started_s);
+	enum kvw_err err = KVW_OK;
+
+	if (worker != NULL) {
+		*out = worker;
+		return KVW_OK;
+	}
+	err = kvw_fleet_take_slot(fleet, out);
+	if (err == KVW_ELIMIT && kvw_fleet_expect_no_more(fleet) > 0)
+		err = kvw_fleet_take_slot(fleet, out);
+	return err;
 }
 
 static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char *why, size_t room)
@@ -192,8 +214,9 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 	size_t room, struct kvw_worker **out)
 {
 	struct fleet *self = (struct fleet *)fleet;
+	double started_s = 0;
 	struct kvw_worker *worker;
-	enum kvw_err err = take_slot(fleet, &worker);
+	enum kvw_err err = take_slot_for(fleet, config->url, &started_s, &worker);
 
 	(void)snprintf(why, room, err == KVW_ELIMIT ? "there are %d workers already" : "out of memory",
 		KVW_MAX_WORKERS);
@@ -208,6 +231,7 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 		(void)snprintf(why, room, "worker %s: not http[s]://host:port", config->url);
 	if (err != KVW_OK)
 		return err;
+	atomic_store(&worker->started_s, started_s);
 	if (self->offline)
 		atomic_store(&worker->barred, 0);
 	if (worker->tls) {

@@ -143,6 +143,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->models_known, false);
 	atomic_store(&worker->block_size, 0);
 	atomic_store(&worker->capacity_tokens, 0);
+	atomic_store(&worker->started_s, 0);
 	atomic_store(&worker->probes_failed, 0);
 	atomic_store(&worker->slow_since_ns, 0);
 	atomic_store(&worker->kv_full_until_ns, 0);

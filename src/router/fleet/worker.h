@@ -95,6 +95,8 @@ struct kvw_worker {
 	_Atomic uint32_t generation;       /* grows when its cache is known to be lost, and with use */
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
+	_Atomic double started_s;          /* process_start_time_seconds, as its metrics said last, or as they
+	                                      did before kvway was restarted; 0: unknown. The control thread's */
 	_Atomic uint64_t probes_failed;    /* since start */
 	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
 	_Atomic int64_t kv_full_until_ns;  /* its KV cache counts as full until then; 0: it is not */
