@@ -38,6 +38,7 @@ enum kvw_keep_kind {
 };
 
 #define KVW_KEPT_FIRST_OF_STRATEGY KVW_KEPT_TREE
+#define KVW_KEPT_LAST_OF_STRATEGY  (KVW_KEPT_KINDS - 1)
 
 /* Where records go. */
 struct kvw_keep_out {

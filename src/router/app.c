@@ -32,6 +32,7 @@
 #include "proxy/proxy.h"
 #include "server/sockets.h"
 #include "sharing/sharing.h"
+#include "state/state.h"
 #include "takeover/activation.h"
 #include "takeover/giver.h"
 #include "takeover/successor.h"
@@ -53,6 +54,7 @@ struct kvw_app {
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
 	struct kvw_auth *admin_auth;   /* the same of the admin address */
+	struct kvw_state *state; /* snapshots; NULL: there are none */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
 	/* What the strategy kvaware needs; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
@@ -184,6 +186,39 @@ static enum kvw_err start_auth(struct kvw_app *app)
 	return err;
 }
 
+static enum kvw_err keep_proxy(void *proxy, const struct kvw_keep_out *out)
+{
+	return kvw_proxy_keep(proxy, out);
+}
+
+static void recall_proxy(void *proxy, const struct kvw_keep_in *in)
+{
+	kvw_proxy_recall(proxy, in);
+}
+
+/* No loop runs yet. */
+static void recall_rest(void *arg, struct kvw_proxy *proxy)
+{
+	struct kvw_app *app = arg;
+	const struct kvw_state_part part = {.keep = keep_proxy, .recall = recall_proxy, .arg = proxy};
+
+	if (app->state != NULL)
+		kvw_state_recall_part(app->state, &part);
+}
+
+/* The snapshot, before workers are asked and clients are served. */
+static enum kvw_err recall_state(struct kvw_app *app)
+{
+	enum kvw_err err;
+
+	if (app->config->state_file[0] == '\0')
+		return KVW_OK;
+	err = kvw_state_create(app->config, app->fleet, &app->state);
+	if (err == KVW_OK)
+		kvw_state_recall(app->state);
+	return err;
+}
+
 /* All that does not accept clients of `listen`. */
 static enum kvw_err start_parts(struct kvw_app *app)
 {
@@ -225,6 +260,9 @@ static enum kvw_err start_parts(struct kvw_app *app)
 	kvw_fleet_set_settings(app->fleet, settings);
 	app->fleet->freed = forget_worker;
 	app->fleet->freed_arg = app;
+	err = recall_state(app);
+	if (err != KVW_OK)
+		return err;
 	err = start_exact(app);
 	if (err != KVW_OK)
 		return err;
@@ -244,6 +282,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.access_log = app->access_log,
 			.auth = app->auth,
 			.sharing = app->sharing,
+			.state = app->state,
 			.admin_auth = app->admin_auth,
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
@@ -276,6 +315,8 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 			.loop_turn_ns = app->loop_turn_ns,
 			.sources = app->sources,
 			.sockets = &app->sockets,
+			.before_loops = recall_rest,
+			.before_loops_arg = app,
 		},
 		stderr, &proxy);
 	if (err != KVW_OK)
@@ -284,6 +325,9 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 	kvw_admin_set_owners(app->admin, owner_of, proxy);
 	kvw_admin_set_admission(app->admin, kvw_proxy_admission(proxy));
 	kvw_admin_set_rates(app->admin, kvw_proxy_rates(proxy));
+	err = app->state == NULL ? KVW_OK : kvw_state_start(app->state);
+	if (err != KVW_OK)
+		return err;
 	return app->sharing == NULL ? KVW_OK : kvw_sharing_start(app->sharing, kvw_proxy_rates(proxy));
 }
 
@@ -410,6 +454,7 @@ static void stop(struct kvw_app *app)
 		kvw_proxy_join(app->proxy); /* it was drained */
 	kvw_admin_stop(app->admin);
 	kvw_sharing_stop(app->sharing);
+	kvw_state_stop(app->state); /* the last snapshot: all that is kept is still there */
 	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */
 	kvw_sources_destroy(app->sources);
 	kvw_tokens_stop(app->tokens);

@@ -25,6 +25,7 @@
 #include "config/write.h"
 #include "kvway/route.h"
 #include "settings/suggest.h"
+#include "state/file.h"
 
 enum option_id {
 	OPTION_CONFIG = 'c',
@@ -99,6 +100,7 @@ static void print_usage(FILE *out)
 	      "  kvway workers                               those of a running router; add, drain, remove\n"
 	      "  kvway groups                                groups of a model's workers, and their weights\n"
 	      "  kvway compare GROUP GROUP                   how two of these differ\n"
+	      "  kvway state FILE                            what is in a snapshot, and whether it is whole\n"
 	      "  kvway key new NAME                          a key for a client, and its entry in the file of keys\n",
 		out);
 }
@@ -457,9 +459,21 @@ static bool check_token_keys(struct reader *r, const struct kvw_config *config)
 	return true;
 }
 
+/* Can snapshots be written? False: no, and why was said. */
+static bool check_state(struct reader *r, const struct kvw_config *config)
+{
+	char why[KVW_STATE_WHY];
+
+	if (config->state_file[0] == '\0' || kvw_state_file_may_write(config->state_file, why))
+		return true;
+	fprintf(r->err, "kvway: state.file: no snapshot can be written to %s: %s\n", config->state_file, why);
+	r->cli->status = KVW_CLI_FAILED;
+	return false;
+}
+
 static void check(struct reader *r, const struct kvw_config *config)
 {
-	if (!check_tenants(r, config) || !check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
+	if (!check_state(r, config) || !check_tenants(r, config) || !check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
 		!check_token_keys(r, config))
 		return;
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
@@ -532,6 +546,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 		return KVW_CLI_WORKERS;
 	if (argc > 1 && strcmp(argv[1], "key") == 0)
 		return KVW_CLI_KEY;
+	if (argc > 1 && strcmp(argv[1], "state") == 0)
+		return KVW_CLI_STATE;
 	if (is_manifest(argc, argv))
 		return KVW_CLI_MANIFEST;
 	r.workers = calloc((size_t)argc + 1, sizeof(*r.workers));

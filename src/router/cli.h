@@ -17,6 +17,7 @@ enum kvw_cli_action {
 	KVW_CLI_GROUPS,  /* `kvway groups`, `kvway compare`: likewise, for groups/command.h */
 	KVW_CLI_WORKERS, /* `kvway workers`: likewise, for workers/command.h */
 	KVW_CLI_KEY, /* `kvway key`: likewise, for auth/command.h */
+	KVW_CLI_STATE, /* `kvway state`: likewise, for state/command.h */
 	KVW_CLI_MANIFEST, /* `kvway render -f`: likewise, for render/command.h */
 };
 

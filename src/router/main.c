@@ -9,6 +9,7 @@
 #include "explain/command.h"
 #include "groups/command.h"
 #include "render/command.h"
+#include "state/command.h"
 #include "takeover/successor.h"
 #include "workers/command.h"
 
@@ -30,6 +31,8 @@ int main(int argc, char **argv)
 		return kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_KEY:
 		return kvw_key_command(argc - 1, argv + 1, stdin, stdout, stderr);
+	case KVW_CLI_STATE:
+		return kvw_state_command(argc - 1, argv + 1, stdout, stderr);
 	case KVW_CLI_MANIFEST:
 		return kvw_render_command(argc - 1, argv + 1, stdin, stdout, stderr);
 	case KVW_CLI_RUN:

@@ -22,6 +22,7 @@
 #include "admin/broadcast.h"
 #include "auth/auth.h"
 #include "sharing/sharing.h"
+#include "state/state.h"
 #include "auth/jwt_gate.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
@@ -276,6 +277,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	kvw_metrics_tick(admin->deps.metrics, kvw_clock_ns());
 	kvw_tls_watch_look(&admin->deps.fleet->certificates, false, kvw_clock_ns());
+	if (admin->deps.state != NULL)
+		kvw_state_tick(admin->deps.state, kvw_clock_ns());
 	set_body_limit(admin); /* config.watch reloads, too */
 }
 
@@ -561,6 +564,7 @@ enum kvw_err kvw_admin_start(
 		goto out;
 	sources.reload = kvw_reload_state(admin->reload);
 	sources.auth = deps->auth == NULL ? NULL : kvw_auth_state(deps->auth);
+	sources.state = deps->state == NULL ? NULL : kvw_state_status(deps->state);
 	sources.sharing = deps->sharing == NULL ? NULL : kvw_sharing_state(deps->sharing);
 	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)
 		sources.jwt = kvw_jwt_gate_state(kvw_auth_jwt(deps->auth));

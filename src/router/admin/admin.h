@@ -19,6 +19,7 @@ struct kvw_admission;
 struct kvw_rate_table;
 struct kvw_auth;
 struct kvw_sharing;
+struct kvw_state;
 struct kvw_feed;
 struct kvw_kvspaces;
 struct kvw_sources;
@@ -41,6 +42,7 @@ struct kvw_admin_deps {
 	size_t loop_count;
 	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
 
+	struct kvw_state *state;     /* snapshots; NULL: there are none */
 	struct kvw_sharing *sharing; /* of limits; NULL: there is none */
 	struct kvw_auth *auth; /* keys of clients; NULL: there are none */
 	struct kvw_auth *admin_auth; /* keys of the admin address; NULL: there are none */

@@ -16,6 +16,7 @@
 #include "takeover/state.h"
 #include "fleet/members.h"
 #include "fleet/wake/wakes.h"
+#include "state/state.h"
 
 static const char json_type[] = "application/json";
 
@@ -117,6 +118,21 @@ static void put_takeover(struct kvw_page *text, const struct kvw_takeover_state 
 		put_field(text, "handed_over_to", (uint64_t)atomic_load(&state->heir));
 }
 
+/* Snapshots: why none was read at the start, and whether the last one could be written. */
+static void put_state(struct kvw_page *text, const struct kvw_state *state)
+{
+	const struct kvw_state_status *status = state == NULL ? NULL : kvw_state_status(state);
+
+	if (status == NULL)
+		return;
+	if (status->recalled == KVW_STATE_REFUSED) {
+		kvw_page_string(text, ",\"state_refused\":");
+		kvw_page_json(text, kvw_slice_of(status->why));
+	}
+	if (atomic_load(&status->last_failed))
+		kvw_page_string(text, ",\"last_snapshot\":\"failed\"");
+}
+
 static int answer_health(
 	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
 {
@@ -131,6 +147,7 @@ static int answer_health(
 		put_waking(text, state->deps->fleet->wakes, now_ns);
 		put_token_keys(text, state->deps->auth, now_ns);
 		put_takeover(text, state->deps->takeover);
+		put_state(text, state->deps->state);
 		kvw_page_string(text, "}\n");
 		return 200;
 	}

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "fleet/discovery/source.h"
 #include "fleet/members.h"
+#include "state/state.h"
 #include "takeover/state.h"
 #include "tls/watch.h"
 
@@ -84,6 +85,41 @@ void kvw_collect_config(struct kvw_collect *collect)
 		break;
 	default:
 		abort(); /* metrics.def names another arg for this collector */
+	}
+}
+
+void kvw_collect_state(struct kvw_collect *collect)
+{
+	const struct kvw_state_status *status = collect->metrics->sources.state;
+
+	if (status == NULL)
+		return;
+	switch ((enum kvw_collect_of)collect->arg) {
+	case KVW_OF_STATE_SNAPSHOTS:
+		kvw_sample_named(&collect->out, "result", "ok", atomic_load(&status->written));
+		kvw_sample_named(&collect->out, "result", "failed", atomic_load(&status->failed));
+		kvw_sample_named(&collect->out, "result", "skipped", atomic_load(&status->skipped));
+		break;
+	case KVW_OF_STATE_BYTES:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&status->bytes));
+		break;
+	case KVW_OF_STATE_SECONDS:
+		kvw_sample_double(&collect->out, NULL, 0,
+			(double)atomic_load(&status->duration_ns) / (double)KVW_NS_PER_S);
+		break;
+	case KVW_OF_STATE_TIME:
+		kvw_sample_i64(&collect->out, NULL, 0, atomic_load(&status->written_s));
+		break;
+	case KVW_OF_STATE_RECALLED:
+		kvw_sample_named(&collect->out, "result", "ok", status->recalled == KVW_STATE_OK);
+		kvw_sample_named(&collect->out, "result", "none", status->recalled == KVW_STATE_NONE);
+		kvw_sample_named(&collect->out, "result", "refused", status->recalled == KVW_STATE_REFUSED);
+		break;
+	case KVW_OF_STATE_WORKERS:
+		kvw_sample_u64(&collect->out, NULL, 0, status->workers);
+		break;
+	default:
+		abort();
 	}
 }
 

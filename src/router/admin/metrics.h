@@ -109,6 +109,7 @@ struct kvw_metrics_sources {
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
 	const struct kvw_auth_state *auth; /* NULL: there are no keys of clients */
+	const struct kvw_state_status *state;    /* of snapshots; NULL: there are none */
 	const struct kvw_sharing_state *sharing; /* of limits; NULL: there is none */
 	const struct kvw_takeover_state *takeover; /* NULL: this process takes no part in any */
 	const struct kvw_jwt_gate_state *jwt; /* NULL: tokens are not asked for */

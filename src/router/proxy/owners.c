@@ -97,9 +97,8 @@ static uint32_t evict(struct kvw_owners *owners)
 	return place;
 }
 
-void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint32_t worker)
+static void set(struct kvw_owners *owners, uint64_t hash, uint32_t worker)
 {
-	uint64_t hash = XXH3_64bits(id.data, id.len);
 	struct entry *known;
 
 	pthread_mutex_lock(&owners->lock);
@@ -117,6 +116,31 @@ void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint32_t wor
 		owners->count++;
 	}
 	pthread_mutex_unlock(&owners->lock);
+}
+
+void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint32_t worker)
+{
+	set(owners, XXH3_64bits(id.data, id.len), worker);
+}
+
+size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *out, size_t room)
+{
+	size_t count = 0;
+
+	pthread_mutex_lock(&owners->lock);
+	for (; *at < owners->count && count < room; ++*at) {
+		const struct entry *entry = &owners->entries[(owners->oldest + *at) % owners->limit];
+
+		if (entry->worker != NO_ENTRY)
+			out[count++] = (struct kvw_owner){entry->hash, entry->worker};
+	}
+	pthread_mutex_unlock(&owners->lock);
+	return count;
+}
+
+void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner)
+{
+	set(owners, owner->id, owner->worker);
 }
 
 bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *worker)

@@ -27,6 +27,18 @@ void kvw_owners_destroy(struct kvw_owners *owners); /* NULL is allowed */
 void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint32_t worker);
 bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *worker);
 
+/* An entry, over a restart. */
+struct kvw_owner {
+	uint64_t id; /* hash of a response's id */
+	uint32_t worker;
+};
+
+/* Copies the next entries that have a worker, oldest first; *at: 0 at first. Returns how many; 0: that was all.
+ * What changes meanwhile may be missing. */
+size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *out, size_t room);
+/* Puts one back. */
+void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner);
+
 /* The id in the beginning of an answer, plain or a stream's first event: the first member "id" whose
  * value begins with "resp". len 0: not (yet) there. */
 struct kvw_slice kvw_owners_id_in(const char *data, size_t len);

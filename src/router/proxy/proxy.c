@@ -224,6 +224,8 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	err = init_loops(proxy, deps, errors);
 	if (err != KVW_OK)
 		goto fail;
+	if (deps->before_loops != NULL)
+		deps->before_loops(deps->before_loops_arg, proxy);
 	err = start_threads(proxy);
 	if (err != KVW_OK) {
 		fprintf(errors, "kvway: cannot start a thread\n");
@@ -253,6 +255,11 @@ bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *
 struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy)
 {
 	return proxy->shared.admission;
+}
+
+struct kvw_shared *kvw_proxy_shared(struct kvw_proxy *proxy)
+{
+	return &proxy->shared;
 }
 
 struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy)

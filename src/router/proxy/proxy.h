@@ -41,6 +41,9 @@ struct kvw_proxy_deps {
 
 	/* Asked for sockets of `listen` that another process had; during kvw_proxy_start only. */
 	struct kvw_sockets *sockets;
+	/* Called when all is made and no loop runs yet, to recall what a former process knew; NULL: nothing is. */
+	void (*before_loops)(void *arg, struct kvw_proxy *proxy);
+	void *before_loops_arg;
 };
 
 /* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */
@@ -61,6 +64,11 @@ bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, uint32_t *
 struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
 /* What keys, tenants and models with limits have used; the proxy's. */
 struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy);
+
+/* Owners of responses, and what was used of limits, over a restart (keep.h). keep: any thread; recall: before
+ * the loops run. */
+enum kvw_err kvw_proxy_keep(struct kvw_proxy *proxy, const struct kvw_keep_out *out) KVW_MUST_CHECK;
+void kvw_proxy_recall(struct kvw_proxy *proxy, const struct kvw_keep_in *in);
 
 /* From now on each answer ends its connection; the loops stop listening when `how` says, let running
  * requests finish for drain.timeout, and end. Returns at once. Once only. */

@@ -68,4 +68,7 @@ bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes);
 bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes) KVW_MUST_CHECK;
 void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes);
 
+struct kvw_proxy;
+struct kvw_shared *kvw_proxy_shared(struct kvw_proxy *proxy); /* proxy.c */
+
 #endif

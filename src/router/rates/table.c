@@ -194,6 +194,22 @@ uint64_t kvw_rate_table_day(struct kvw_rate_table *table, uint64_t today)
 	return today;
 }
 
+bool kvw_rate_table_some(struct kvw_rate_table *table, size_t *cursor,
+	void (*fn)(void *arg, struct kvw_rate_subject *subject), void *arg)
+{
+	struct part *part = &table->parts[*cursor / CHAINS];
+
+	pthread_mutex_lock(&part->lock);
+	if (part->chains == NULL)
+		*cursor += CHAINS - 1; /* a part is entered at its first chain, or has them all */
+	else
+		for (struct kvw_rate_subject *s = part->chains[*cursor % CHAINS]; s != NULL; s = s->next)
+			fn(arg, s);
+	pthread_mutex_unlock(&part->lock);
+	++*cursor;
+	return *cursor < (size_t)PARTS * CHAINS;
+}
+
 size_t kvw_rate_table_count(const struct kvw_rate_table *table)
 {
 	return atomic_load_explicit(&table->count, memory_order_relaxed);

@@ -73,6 +73,9 @@ uint64_t kvw_rate_table_day(struct kvw_rate_table *table, uint64_t today);
 /* Calls fn for each, under its part's lock: fn is quick and calls nothing of this table. */
 void kvw_rate_table_each(struct kvw_rate_table *table,
 	void (*fn)(void *arg, struct kvw_rate_subject *subject), void *arg);
+/* The same for the next few; *cursor: 0 at first. False: these were the last. */
+bool kvw_rate_table_some(struct kvw_rate_table *table, size_t *cursor,
+	void (*fn)(void *arg, struct kvw_rate_subject *subject), void *arg);
 size_t kvw_rate_table_count(const struct kvw_rate_table *table);
 
 #endif

@@ -216,6 +216,7 @@ enum kvw_err kvw_state_read_begin(struct kvw_state_reader *reader, int fd, uint6
 		return err;
 	if (got < sizeof(header.magic) || memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0)
 		return refuse(reader, KVW_EPROTO, "not a snapshot of kvway");
+	reader->ours = true;
 	if (got < sizeof(header))
 		return refuse(reader, KVW_EPROTO, "ends within the header");
 	if (header.order == OTHER_SIDE)

@@ -67,6 +67,7 @@ struct kvw_state_reader {
 	uint64_t most;
 	uint64_t chain;
 	uint64_t frames, records;
+	bool ours;  /* it begins as a snapshot of kvway does, of whatever version */
 	bool ended; /* END was read, and nothing came after it */
 	enum kvw_keep_kind kind;
 	uint32_t length, at; /* of the frame that is being read */

@@ -1,0 +1,530 @@
+/*
+ * state.c - see state.h.
+ *
+ * The thread pauses after each MiB, so that it never has a core for long while loops want it, and waits for the disk
+ * alone. It takes no lock but that of the table of sessions, for 64 of them at a time.
+ */
+#include "state/state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/expected.h"
+#include "state/file.h"
+
+#define PAUSE_BYTES    (UINT64_C(1) << 20)
+#define PAUSE_NS       (KVW_NS_PER_MS / 2)
+#define EXPECT_FOR_NS  (600 * KVW_NS_PER_S) /* workers that have not come by then are not waited for */
+
+/* A worker; behind it its URL. */
+struct worker_record {
+	double started_s;
+	uint32_t id;
+	uint32_t unused;
+};
+
+/* A model; behind it its name. */
+struct model_record {
+	uint32_t units_per_token_q16;
+};
+
+/* What the control thread gives the writing thread: records, each behind its kind and length. */
+struct gathered {
+	struct kvw_settings *settings; /* a reference; NULL: there is none */
+	uint8_t *bytes;
+	size_t len, room;
+	bool failed; /* out of memory */
+};
+
+struct gathered_head {
+	uint32_t kind, len;
+};
+
+struct kvw_state {
+	struct kvw_fleet *fleet;
+	const char *path; /* of the configuration of the start */
+	struct kvw_state_part part;
+	struct kvw_state_status status;
+	int64_t begun_ns, next_ns; /* the control thread's */
+	bool expecting;            /* likewise */
+	bool barred;               /* the file is none of kvway's: never written */
+
+	/* While it is read; NULL: there is nothing to read. */
+	struct kvw_state_reader *reader;
+	uint32_t workers[KVW_MAX_WORKERS], generations[KVW_MAX_WORKERS];
+	bool held; /* a record was read that was not for the part that asked */
+	enum kvw_keep_kind held_kind;
+	const uint8_t *held_record;
+	size_t held_len;
+
+	pthread_t thread;
+	_Atomic bool started;
+	pthread_mutex_t lock; /* guards the next four */
+	pthread_cond_t changed;
+	bool ending;
+	bool wanted; /* a snapshot is to be written, or is being written */
+	struct gathered gathered;
+
+	struct kvw_state_writer *writer; /* owned; of the thread that writes */
+	uint64_t paused_at;              /* bytes written before the last pause */
+	_Atomic bool hurries;            /* at the end: without pauses */
+};
+
+/* --- reading --- */
+
+static void refuse(struct kvw_state *state, const char *why)
+{
+	state->status.recalled = KVW_STATE_REFUSED;
+	if (why != state->status.why)
+		(void)snprintf(state->status.why, sizeof(state->status.why), "%s", why);
+	kvw_warn("state", "the snapshot is not used, kvway starts cold file=%s why=\"%s\"", state->path,
+		state->status.why);
+}
+
+static void close_reader(struct kvw_state *state)
+{
+	if (state->reader != NULL)
+		close(state->reader->fd);
+	free(state->reader);
+	state->reader = NULL;
+	state->held = false;
+}
+
+static void expect_worker(struct kvw_state *state, const uint8_t *bytes, size_t len)
+{
+	struct worker_record record;
+	uint32_t slot, generation;
+	char *url;
+
+	if (len <= sizeof(record))
+		return;
+	memcpy(&record, bytes, sizeof(record));
+	if (record.id >= KVW_MAX_WORKERS || state->workers[record.id] != KVW_KEPT_GONE ||
+		!isfinite(record.started_s) || record.started_s <= 0)
+		return;
+	url = strndup((const char *)bytes + sizeof(record), len - sizeof(record));
+	if (url == NULL || kvw_fleet_expect(state->fleet, url, record.started_s, &slot, &generation) != KVW_OK) {
+		free(url);
+		return;
+	}
+	free(url);
+	state->workers[record.id] = slot;
+	state->generations[slot] = generation;
+	state->status.workers++;
+}
+
+static void remember_model(struct kvw_state *state, const uint8_t *bytes, size_t len)
+{
+	struct model_record record;
+
+	if (len <= sizeof(record))
+		return;
+	memcpy(&record, bytes, sizeof(record));
+	kvw_fleet_remember_model(state->fleet,
+		(struct kvw_slice){(const char *)bytes + sizeof(record), len - sizeof(record)},
+		record.units_per_token_q16);
+}
+
+/* The next record that this part of the reading wants: of a kind from first to last. */
+static bool next_of(struct kvw_state *state, enum kvw_keep_kind first, enum kvw_keep_kind last,
+	enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
+{
+	if (state->reader == NULL)
+		return false;
+	if (!state->held && kvw_state_read(state->reader, &state->held_kind, &state->held_record,
+				    &state->held_len) != KVW_OK) {
+		close_reader(state);
+		return false;
+	}
+	state->held = true;
+	if (state->held_kind < first || state->held_kind > last)
+		return false;
+	state->held = false;
+	*kind = state->held_kind;
+	*record = state->held_record;
+	*len = state->held_len;
+	return true;
+}
+
+/* Workers and models stand at the front. */
+static void read_front(struct kvw_state *state)
+{
+	enum kvw_keep_kind kind;
+	const uint8_t *record;
+	size_t len;
+
+	while (next_of(state, KVW_KEPT_WORKER, KVW_KEPT_MODEL, &kind, &record, &len))
+		if (kind == KVW_KEPT_WORKER)
+			expect_worker(state, record, len);
+		else
+			remember_model(state, record, len);
+	kvw_info("state", "snapshot read file=%s bytes=%llu age_s=%lld workers=%u", state->path,
+		(unsigned long long)state->status.bytes,
+		(long long)(kvw_clock_wall_ns() / KVW_NS_PER_S - state->status.written_ms / 1000),
+		state->status.workers);
+}
+
+/* All of it is whole; then it is read from its beginning again. */
+static void open_whole(struct kvw_state *state, int fd, uint64_t most)
+{
+	enum kvw_err err = kvw_state_read_all(state->reader, fd, most);
+
+	/* Something else lies there: it is not replaced. */
+	state->barred = err == KVW_EPROTO && !state->reader->ours && state->reader->summary.bytes > 0;
+	if (err == KVW_OK && lseek(fd, 0, SEEK_SET) == 0)
+		err = kvw_state_read_begin(state->reader, fd, most);
+	if (err != KVW_OK) {
+		refuse(state, state->reader->why);
+		close_reader(state);
+		return;
+	}
+	state->status.recalled = KVW_STATE_OK;
+	state->status.written_ms = state->reader->summary.written_ms;
+	read_front(state);
+}
+
+static enum kvw_err open_snapshot(struct kvw_state *state, const struct kvw_config *config)
+{
+	enum kvw_err err;
+	int fd;
+
+	err = kvw_state_file_open(state->path, config->state_max_bytes, &fd, state->status.why);
+	if (err == KVW_ENOTFOUND) {
+		kvw_info("state", "no snapshot yet, kvway starts cold file=%s", state->path);
+		return KVW_OK;
+	}
+	if (err != KVW_OK) {
+		state->barred = err == KVW_EINVAL;
+		refuse(state, state->status.why);
+		return KVW_OK;
+	}
+	state->reader = malloc(sizeof(*state->reader));
+	if (state->reader == NULL) {
+		close(fd);
+		return KVW_ENOMEM;
+	}
+	state->reader->fd = fd;
+	open_whole(state, fd, config->state_max_bytes);
+	return KVW_OK;
+}
+
+enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, struct kvw_state **out)
+{
+	struct kvw_state *state = calloc(1, sizeof(*state));
+	char why[KVW_STATE_WHY];
+
+	if (state == NULL || (state->writer = malloc(sizeof(*state->writer))) == NULL) {
+		free(state);
+		return KVW_ENOMEM;
+	}
+	state->fleet = fleet;
+	state->path = config->state_file;
+	state->begun_ns = kvw_clock_ns();
+	state->next_ns = state->begun_ns + config->state_interval_ms * KVW_NS_PER_MS;
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
+		state->workers[i] = KVW_KEPT_GONE;
+	pthread_mutex_init(&state->lock, NULL);
+	pthread_cond_init(&state->changed, NULL);
+	if (open_snapshot(state, config) != KVW_OK) {
+		kvw_state_stop(state);
+		return KVW_ENOMEM;
+	}
+	state->expecting = state->status.workers > 0;
+	if (state->barred)
+		kvw_error("state", "what lies there is not kvway's, so no snapshot is written; remove it, or change "
+				   "state.file file=%s", state->path);
+	else if (!kvw_state_file_may_write(state->path, why)) {
+		atomic_store(&state->status.last_failed, true);
+		kvw_error("state", "no snapshot can be written there, kvway would start cold file=%s why=\"%s\"",
+			state->path, why);
+	}
+	*out = state;
+	return KVW_OK;
+}
+
+static bool next_of_strategy(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
+{
+	return next_of(arg, KVW_KEPT_FIRST_OF_STRATEGY, KVW_KEPT_LAST_OF_STRATEGY, kind, record, len);
+}
+
+static bool next_of_rest(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
+{
+	return next_of(arg, KVW_KEPT_WORKER, KVW_KEPT_KINDS, kind, record, len);
+}
+
+static struct kvw_keep_in keep_in(struct kvw_state *state)
+{
+	int64_t passed_ns = kvw_clock_wall_ns() - state->status.written_ms * KVW_NS_PER_MS;
+
+	return (struct kvw_keep_in){.arg = state,
+		.workers = state->workers,
+		.generations = state->generations,
+		.now_ns = kvw_clock_ns(),
+		.passed_ns = passed_ns > 0 ? passed_ns : 0};
+}
+
+void kvw_state_recall(struct kvw_state *state)
+{
+	struct kvw_strategy *strategy = state->fleet->strategy;
+	const struct kvw_strategy_ops *ops = strategy->ops;
+	struct kvw_keep_in in = keep_in(state);
+	enum kvw_keep_kind kind;
+	const uint8_t *record;
+	size_t len;
+
+	in.next = next_of_strategy;
+	if (ops->recall != NULL)
+		ops->recall(strategy, &in);
+	/* What it did not want. */
+	while (next_of_strategy(state, &kind, &record, &len))
+		;
+}
+
+void kvw_state_recall_part(struct kvw_state *state, const struct kvw_state_part *part)
+{
+	struct kvw_keep_in in = keep_in(state);
+
+	in.next = next_of_rest;
+	state->part = *part;
+	part->recall(part->arg, &in);
+	close_reader(state);
+}
+
+/* --- writing --- */
+
+static void gather(struct gathered *all, enum kvw_keep_kind kind, const void *head, size_t head_len,
+	const char *text)
+{
+	size_t text_len = strlen(text), len = head_len + text_len;
+	const struct gathered_head before = {kind, (uint32_t)len};
+
+	if (len > KVW_KEPT_MOST)
+		return;
+	if (all->room - all->len < sizeof(before) + len) {
+		size_t room = all->room * 2 + sizeof(before) + len;
+		uint8_t *grown = realloc(all->bytes, room);
+
+		if (grown == NULL) {
+			all->failed = true;
+			return;
+		}
+		all->bytes = grown;
+		all->room = room;
+	}
+	memcpy(all->bytes + all->len, &before, sizeof(before));
+	memcpy(all->bytes + all->len + sizeof(before), head, head_len);
+	memcpy(all->bytes + all->len + sizeof(before) + head_len, text, text_len);
+	all->len += sizeof(before) + len;
+}
+
+/* What only the control thread may read. */
+static void gather_all(struct kvw_state *state, struct gathered *all)
+{
+	struct kvw_fleet *fleet = state->fleet;
+
+	all->len = 0;
+	all->failed = false;
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		struct worker_record record = {.id = (uint32_t)i};
+
+		if (worker == NULL || (record.started_s = atomic_load(&worker->started_s)) <= 0)
+			continue;
+		gather(all, KVW_KEPT_WORKER, &record, sizeof(record), worker->url);
+	}
+	for (size_t i = 0; i < fleet->model_total; i++) {
+		const struct model_record record = {atomic_load(&fleet->models[i]->units_per_token_q16)};
+
+		if (record.units_per_token_q16 > 0)
+			gather(all, KVW_KEPT_MODEL, &record, sizeof(record), fleet->models[i]->name);
+	}
+	all->settings = fleet->settings;
+	if (all->settings != NULL)
+		kvw_settings_ref(all->settings);
+}
+
+/* As kvw_state_write, with pauses. */
+static enum kvw_err put(void *arg, enum kvw_keep_kind kind, const void *record, size_t len)
+{
+	struct kvw_state *state = arg;
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+	if (!state->hurries && state->writer->summary.bytes - state->paused_at >= PAUSE_BYTES) {
+		state->paused_at = state->writer->summary.bytes;
+		(void)nanosleep(&pause, NULL);
+	}
+	return kvw_state_write(state->writer, kind, record, len);
+}
+
+static enum kvw_err put_gathered(struct kvw_state *state, const struct gathered *all)
+{
+	enum kvw_err err = all->failed ? KVW_ENOMEM : KVW_OK;
+
+	for (size_t at = 0; at < all->len && err == KVW_OK;) {
+		struct gathered_head head;
+
+		memcpy(&head, all->bytes + at, sizeof(head));
+		err = put(state, (enum kvw_keep_kind)head.kind, all->bytes + at + sizeof(head), head.len);
+		at += sizeof(head) + head.len;
+	}
+	return err;
+}
+
+static enum kvw_err write_to(struct kvw_state *state, const struct gathered *all, int fd)
+{
+	const struct kvw_config *config = all->settings->config;
+	struct kvw_strategy *strategy = all->settings->strategy;
+	const struct kvw_keep_out out = {.put = put, .arg = state, .now_ns = kvw_clock_ns()};
+	uint64_t id = 0;
+	enum kvw_err err;
+
+	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+		id = (uint64_t)kvw_clock_wall_ns();
+	state->paused_at = 0;
+	err = kvw_state_write_begin(state->writer, fd, config->state_max_bytes,
+		kvw_clock_wall_ns() / KVW_NS_PER_MS, id);
+	if (err == KVW_OK)
+		err = put_gathered(state, all);
+	if (err == KVW_OK && strategy->ops->keep != NULL)
+		err = strategy->ops->keep(strategy, &out);
+	if (err == KVW_OK)
+		err = state->part.keep(state->part.arg, &out);
+	return err == KVW_OK ? kvw_state_write_end(state->writer) : err;
+}
+
+static const char *why_of(const struct kvw_state_writer *writer, enum kvw_err err)
+{
+	if (err == KVW_EIO)
+		return strerror(writer->error);
+	return err == KVW_ELIMIT ? "it would have more than state.max_bytes" : "out of memory";
+}
+
+/* Writes one snapshot and lets go of what was gathered for it. */
+static void write_snapshot(struct kvw_state *state, struct gathered *all)
+{
+	int64_t begun_ns = kvw_clock_ns();
+	struct kvw_state_status *status = &state->status;
+	struct kvw_state_file file;
+	char why[KVW_STATE_WHY] = "";
+	enum kvw_err err = KVW_EINVAL;
+
+	if (!state->barred && all->settings != NULL)
+		err = kvw_state_file_begin(state->path, &file, why);
+	if (err == KVW_OK) {
+		err = write_to(state, all, file.fd);
+		if (err == KVW_OK) {
+			err = kvw_state_file_commit(&file, why);
+		} else {
+			(void)snprintf(why, sizeof(why), "%s", why_of(state->writer, err));
+			kvw_state_file_abandon(&file);
+		}
+	}
+	if (all->settings != NULL)
+		kvw_settings_unref(all->settings);
+	all->settings = NULL;
+	if (err == KVW_OK) {
+		atomic_store(&status->bytes, state->writer->summary.bytes);
+		atomic_store(&status->duration_ns, (uint64_t)(kvw_clock_ns() - begun_ns));
+		atomic_store(&status->written_s, kvw_clock_wall_ns() / KVW_NS_PER_S);
+		atomic_fetch_add(&status->written, 1);
+	} else {
+		atomic_fetch_add(&status->failed, 1);
+	}
+	if (err != KVW_OK && !state->barred)
+		kvw_error("state", "snapshot not written file=%s why=\"%s\"", state->path, why);
+	atomic_store(&status->last_failed, err != KVW_OK);
+}
+
+static void *write_all(void *arg)
+{
+	struct kvw_state *state = arg;
+
+	pthread_mutex_lock(&state->lock);
+	while (!state->ending) {
+		if (!state->wanted) {
+			pthread_cond_wait(&state->changed, &state->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&state->lock);
+		write_snapshot(state, &state->gathered); /* this thread's while `wanted` */
+		pthread_mutex_lock(&state->lock);
+		state->wanted = false;
+	}
+	pthread_mutex_unlock(&state->lock);
+	return NULL;
+}
+
+enum kvw_err kvw_state_start(struct kvw_state *state)
+{
+	sigset_t all, before;
+	int failed;
+
+	/* Signals are for the main thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&state->thread, NULL, write_all, state);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failed != 0)
+		return KVW_ENOMEM;
+	state->started = true;
+	return KVW_OK;
+}
+
+void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
+{
+	if (state->expecting && now_ns - state->begun_ns > EXPECT_FOR_NS) {
+		(void)kvw_fleet_expect_no_more(state->fleet);
+		state->expecting = false;
+	}
+	if (now_ns < state->next_ns || !state->started)
+		return;
+	state->next_ns = now_ns + state->fleet->config->state_interval_ms * KVW_NS_PER_MS;
+	pthread_mutex_lock(&state->lock);
+	if (state->wanted) {
+		atomic_fetch_add(&state->status.skipped, 1);
+	} else {
+		gather_all(state, &state->gathered);
+		state->wanted = true;
+		pthread_cond_signal(&state->changed);
+	}
+	pthread_mutex_unlock(&state->lock);
+}
+
+void kvw_state_stop(struct kvw_state *state)
+{
+	if (state == NULL)
+		return;
+	if (state->started) {
+		pthread_mutex_lock(&state->lock);
+		state->ending = true;
+		pthread_cond_signal(&state->changed);
+		pthread_mutex_unlock(&state->lock);
+		state->hurries = true;
+		pthread_join(state->thread, NULL);
+		if (state->gathered.settings == NULL)
+			gather_all(state, &state->gathered);
+		write_snapshot(state, &state->gathered);
+		kvw_info("state", "last snapshot file=%s result=%s bytes=%llu", state->path,
+			atomic_load(&state->status.last_failed) ? "failed" : "ok",
+			(unsigned long long)atomic_load(&state->status.bytes));
+	}
+	close_reader(state);
+	pthread_mutex_destroy(&state->lock);
+	pthread_cond_destroy(&state->changed);
+	free(state->gathered.bytes);
+	free(state->writer);
+	free(state);
+}
+
+const struct kvw_state_status *kvw_state_status(const struct kvw_state *state)
+{
+	return &state->status;
+}

@@ -1,0 +1,73 @@
+/*
+ * state.h - the snapshot of a running router: read before it serves, written every state.interval and at its end.
+ *
+ * A snapshot has, in this order: workers (URL, process_start_time_seconds, id), bytes per token of models, what the
+ * strategy gives away, what the proxy does. A worker without a known start is left out: that it is the same
+ * process could not be proved. Reading checks the whole snapshot before it uses any of it.
+ *
+ * A thread of its own writes. The control thread gives it what only that thread may read, and a reference on the
+ * settings in force, so that the strategy lives as long as it is read; all else is read as loops read it.
+ *
+ * Whatever goes wrong costs warmth alone: it is logged, counted, and shown on /health.
+ *
+ * Threads: create, recall, start and stop by the one that starts kvway; tick by the control thread; the status is
+ * read by any.
+ */
+#ifndef KVW_STATE_H
+#define KVW_STATE_H
+
+#include <stdatomic.h>
+
+#include "fleet/fleet.h"
+#include "state/format.h"
+
+struct kvw_state;
+
+enum kvw_state_recalled {
+	KVW_STATE_NONE,    /* there was no snapshot */
+	KVW_STATE_OK,      /* it was read */
+	KVW_STATE_REFUSED, /* it was damaged, foreign or not this user's */
+};
+
+/* For metrics and /health. */
+struct kvw_state_status {
+	/* Fixed before another thread is there. */
+	enum kvw_state_recalled recalled;
+	char why[KVW_STATE_WHY]; /* REFUSED: the reason */
+	int64_t written_ms;      /* OK: when it was written, since 1970 */
+	uint32_t workers;        /* OK: those whose knowledge was recalled */
+
+	_Atomic uint64_t written, failed, skipped; /* snapshots since start; skipped: the one before was not done */
+	_Atomic bool last_failed;
+	_Atomic uint64_t bytes;       /* of the last one written */
+	_Atomic uint64_t duration_ns; /* that it took */
+	_Atomic int64_t written_s;    /* when it was done, since 1970; 0: none yet */
+};
+
+/* What the proxy has to be kept. */
+struct kvw_state_part {
+	enum kvw_err (*keep)(void *arg, const struct kvw_keep_out *out);
+	void (*recall)(void *arg, const struct kvw_keep_in *in);
+	void *arg;
+};
+
+/* Reads and checks the file of state.file, if there is one, and prepares the fleet for the workers in it. What is
+ * wrong with it is no error. KVW_ENOMEM. */
+enum kvw_err kvw_state_create(
+	const struct kvw_config *config, struct kvw_fleet *fleet, struct kvw_state **out) KVW_MUST_CHECK;
+/* The strategy in force takes what is there for it. Before any other thread uses it. */
+void kvw_state_recall(struct kvw_state *state);
+/* The part takes the rest, and the file is closed. Before the loops serve. The part is what the snapshots to come
+ * have; borrowed until kvw_state_stop. */
+void kvw_state_recall_part(struct kvw_state *state, const struct kvw_state_part *part);
+/* Starts the thread that writes. */
+enum kvw_err kvw_state_start(struct kvw_state *state) KVW_MUST_CHECK;
+/* The control thread, every second or so: begins a snapshot when it is time. */
+void kvw_state_tick(struct kvw_state *state, int64_t now_ns);
+/* Ends the thread. If it was started a last snapshot is written: no other thread may use the fleet any more, and
+ * the part is there still. Frees all. NULL is allowed. */
+void kvw_state_stop(struct kvw_state *state);
+
+const struct kvw_state_status *kvw_state_status(const struct kvw_state *state);
+
+#endif
