@@ -278,6 +278,13 @@ START_TEST(circles_are_cut)
 		if (kept.kinds[i] == KVW_KEPT_NODE)
 			memcpy(kept.records[i] + 12, &index[++n % nodes], 4);
 	ck_assert_int_eq(recall(UINT64_C(4) << 20, 100 * MS), KVW_OK);
+	for (uint32_t i = 1; i < second->fresh; i++) {
+		uint32_t at = second->slots[i].refs != 0 ? i : 0;
+
+		for (unsigned steps = 0; steps < KVW_RADIX_MAX_STEPS && at != 0; steps++)
+			at = second->slots[at].link;
+		EXPECT(at == 0);
+	}
 }
 END_TEST
 
