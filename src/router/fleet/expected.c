@@ -1,4 +1,8 @@
-/* expected.c - see expected.h. */
+/*
+ * expected.c - see expected.h.
+ *
+ * A slot is found from below, so that the tables that are indexed by slots stay dense.
+ */
 #include "fleet/expected.h"
 
 #include <stdlib.h>
@@ -40,7 +44,7 @@ static struct kvw_worker *find_live(const struct kvw_fleet *fleet, const char *u
 	return NULL;
 }
 
-bool kvw_expected_has_slot(const struct fleet *self, uint32_t slot)
+static bool has_slot(const struct fleet *self, uint32_t slot)
 {
 	for (const struct kvw_expected *e = self->expected; e != NULL; e = e->next)
 		if (e->slot == slot)
@@ -54,7 +58,7 @@ static void free_expected(struct kvw_expected *expected)
 	free(expected);
 }
 
-struct kvw_worker *kvw_expected_take(struct fleet *self, const char *url, double *started_s)
+static struct kvw_worker *take_expected(struct fleet *self, const char *url, double *started_s)
 {
 	for (struct kvw_expected **link = &self->expected; *link != NULL; link = &(*link)->next) {
 		struct kvw_expected *expected = *link;
@@ -68,6 +72,30 @@ struct kvw_worker *kvw_expected_take(struct fleet *self, const char *url, double
 		return worker;
 	}
 	return NULL;
+}
+
+/* The lowest slot that is free and not reserved. */
+static enum kvw_err take_free(struct kvw_fleet *fleet, struct kvw_worker **out)
+{
+	size_t count = fleet->count;
+	enum kvw_err err;
+
+	for (size_t i = 0; i < count; i++) {
+		if (kvw_worker_life(fleet->workers[i]) != KVW_WORKER_FREE ||
+			has_slot((struct fleet *)fleet, (uint32_t)i))
+			continue;
+		*out = fleet->workers[i];
+		return KVW_OK;
+	}
+	if (count == KVW_MAX_WORKERS)
+		return KVW_ELIMIT;
+	err = kvw_worker_create((uint32_t)count, &fleet->changes, out);
+	if (err != KVW_OK)
+		return err;
+	kvw_load_init_on(&(*out)->load, fleet->loads, (uint32_t)count);
+	fleet->workers[count] = *out;
+	atomic_store_explicit(&fleet->count, count + 1, memory_order_release);
+	return KVW_OK;
 }
 
 enum kvw_err kvw_fleet_expect(struct kvw_fleet *fleet, const char *url, double started_s, uint32_t *slot,
@@ -91,7 +119,7 @@ enum kvw_err kvw_fleet_expect(struct kvw_fleet *fleet, const char *url, double s
 		*generation = atomic_load(&worker->generation);
 		return KVW_OK;
 	}
-	err = kvw_fleet_take_slot(fleet, &worker);
+	err = take_free(fleet, &worker);
 	if (err != KVW_OK)
 		return err;
 	expected = calloc(1, sizeof(*expected));
@@ -123,6 +151,22 @@ size_t kvw_fleet_expect_no_more(struct kvw_fleet *fleet)
 		count++;
 	}
 	return count;
+}
+
+enum kvw_err kvw_fleet_take_slot(
+	struct kvw_fleet *fleet, const char *url, double *started_s, struct kvw_worker **out)
+{
+	struct kvw_worker *worker = take_expected((struct fleet *)fleet, url, started_s);
+	enum kvw_err err = KVW_OK;
+
+	if (worker != NULL) {
+		*out = worker;
+		return KVW_OK;
+	}
+	err = take_free(fleet, out);
+	if (err == KVW_ELIMIT && kvw_fleet_expect_no_more(fleet) > 0)
+		err = take_free(fleet, out);
+	return err;
 }
 
 void kvw_expected_finish(struct fleet *self)

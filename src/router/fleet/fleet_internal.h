@@ -26,14 +26,12 @@ struct fleet {
 	struct kvw_expected *expected; /* workers that may come, each with a FREE slot; owned */
 };
 
-/* The lowest slot that is free and not reserved, with a worker in it that is FREE. */
-enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, struct kvw_worker **out) KVW_MUST_CHECK;
-
 /* --- expected.c --- */
 
-/* The FREE worker that is reserved for this URL, which is then expected no more; NULL: none is. */
-struct kvw_worker *kvw_expected_take(struct fleet *self, const char *url, double *started_s);
-bool kvw_expected_has_slot(const struct fleet *self, uint32_t slot);
+/* The slot that is reserved for this URL, then with the start that is expected of it in *started_s, or any; those
+ * that are expected give way to those that come. A worker in it that is FREE. */
+enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, const char *url, double *started_s,
+	struct kvw_worker **out) KVW_MUST_CHECK;
 /* Frees what is still expected, as the fleet ends. */
 void kvw_expected_finish(struct fleet *self);
 

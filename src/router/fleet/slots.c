@@ -11,7 +11,6 @@
 
 #include "base/log.h"
 #include "fleet/epoch.h"
-#include "fleet/expected.h"
 #include "fleet/wake/wakes.h"
 #include "tls/tls.h"
 
@@ -119,46 +118,6 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	free(self);
 }
 
-enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, struct kvw_worker **out)
-{
-	size_t count = fleet->count;
-	enum kvw_err err;
-
-	for (size_t i = 0; i < count; i++) {
-		if (kvw_worker_life(fleet->workers[i]) != KVW_WORKER_FREE ||
-			kvw_expected_has_slot((struct fleet *)fleet, (uint32_t)i))
-			continue;
-		*out = fleet->workers[i];
-		return KVW_OK;
-	}
-	if (count == KVW_MAX_WORKERS)
-		return KVW_ELIMIT;
-	err = kvw_worker_create((uint32_t)count, &fleet->changes, out);
-	if (err != KVW_OK)
-		return err;
-	kvw_load_init_on(&(*out)->load, fleet->loads, (uint32_t)count);
-	fleet->workers[count] = *out;
-	atomic_store_explicit(&fleet->count, count + 1, memory_order_release);
-	return KVW_OK;
-}
-
-/* The slot that is reserved for it, or any; those that are expected give way to those that come. */
-static enum kvw_err take_slot_for(
-	struct kvw_fleet *fleet, const char *url, double *started_s, struct kvw_worker **out)
-{
-	struct kvw_worker *worker = kvw_expected_take((struct fleet *)fleet, url, started_s);
-	enum kvw_err err = KVW_OK;
-
-	if (worker != NULL) {
-		*out = worker;
-		return KVW_OK;
-	}
-	err = kvw_fleet_take_slot(fleet, out);
-	if (err == KVW_ELIMIT && kvw_fleet_expect_no_more(fleet) > 0)
-		err = kvw_fleet_take_slot(fleet, out);
-	return err;
-}
-
 static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char *why, size_t room)
 {
 	const struct kvw_config *config = fleet->config;
@@ -216,7 +175,7 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 	struct fleet *self = (struct fleet *)fleet;
 	double started_s = 0;
 	struct kvw_worker *worker;
-	enum kvw_err err = take_slot_for(fleet, config->url, &started_s, &worker);
+	enum kvw_err err = kvw_fleet_take_slot(fleet, config->url, &started_s, &worker);
 
 	(void)snprintf(why, room, err == KVW_ELIMIT ? "there are %d workers already" : "out of memory",
 		KVW_MAX_WORKERS);
