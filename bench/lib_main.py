@@ -23,6 +23,7 @@ import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
 import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
+import lib_state  # noqa: E402
 import lib_tables  # noqa: E402
 import lib_tls  # noqa: E402
 import lib_trace  # noqa: E402
@@ -47,6 +48,7 @@ BENCHES = {
     "stream": (lib_proxy.bench_stream, [LOAD]),
     "scan": (lib_proxy.bench_scan, ["bench/micro/scan_bench"]),
     "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM, lib_pick.KVAWARE, lib_pick.ADMISSION]),
+    "state": (lib_state.bench_state, [lib_state.PROGRAM]),
     "events": (lib_events.bench_events, [lib_events.PROGRAM, "bench/sim/kvsim"]),
     "idle": (lib_proxy.bench_idle, [LOAD]),
     "loops": (lib_proxy.bench_loops, [LOAD]),
@@ -99,6 +101,7 @@ benchmarks:
            gain, compared with a pointer chase; decisions of kvaware, alone and while a thread applies
            128,000 block events/s. --admission, instead of these: requests that admission takes in a second
            and core, with 8 and 64 workers, while none, 100 and 2,000 wait
+  state    a snapshot of a prefix tree of 10M nodes: seconds, bytes, times of requests meanwhile and alone
   events   KV events of 64 workers, 2,000 blocks a second each for a minute, into kvway with kvaware:
            CPU of the thread that takes them, lag, losses, latency of requests with them and without
   idle     memory of each of 8,000 idle kept-alive clients
@@ -253,8 +256,8 @@ def main(argv):
                 print(f"engine: {error}", file=sys.stderr)
                 return 2
         targets = {target for name in names for target in BENCHES[name][1]}
-        if not options.peers_only and names not in (["scan"], ["pick"], ["replay"], ["overload"], ["evict"], ["cache"],
-                                               ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
+        if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["overload"], ["evict"],
+                                               ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
             targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))
         return 0

@@ -20,9 +20,7 @@
 #include "fleet/expected.h"
 #include "state/file.h"
 
-#define PAUSE_BYTES    (UINT64_C(1) << 20)
-#define PAUSE_NS       (KVW_NS_PER_MS / 2)
-#define EXPECT_FOR_NS  (600 * KVW_NS_PER_S) /* workers that have not come by then are not waited for */
+#define EXPECT_FOR_NS (600 * KVW_NS_PER_S) /* workers that have not come by then are not waited for */
 
 /* A worker; behind it its URL. */
 struct worker_record {
@@ -355,9 +353,9 @@ static void gather_all(struct kvw_state *state, struct gathered *all)
 static enum kvw_err put(void *arg, enum kvw_keep_kind kind, const void *record, size_t len)
 {
 	struct kvw_state *state = arg;
-	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	const struct timespec pause = {.tv_nsec = KVW_STATE_PAUSE_NS};
 
-	if (!state->hurries && state->writer->summary.bytes - state->paused_at >= PAUSE_BYTES) {
+	if (!state->hurries && state->writer->summary.bytes - state->paused_at >= KVW_STATE_PAUSE_BYTES) {
 		state->paused_at = state->writer->summary.bytes;
 		(void)nanosleep(&pause, NULL);
 	}

@@ -21,6 +21,10 @@
 #include "fleet/fleet.h"
 #include "state/format.h"
 
+/* The thread that writes pauses for so long after so many bytes. */
+#define KVW_STATE_PAUSE_BYTES (UINT64_C(1) << 20)
+#define KVW_STATE_PAUSE_NS    500000
+
 struct kvw_state;
 
 enum kvw_state_recalled {
