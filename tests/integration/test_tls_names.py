@@ -208,3 +208,25 @@ def test_check_finds_what_is_wrong(tmp_path, local, more, authority):
         run = check(**{key: value})
         assert run.returncode == 1
         assert f" {key.replace('__', '.')}: found `{value}`" in run.stderr, run.stderr
+
+
+def test_authorities_of_workers_that_left_are_let_go(front, authority, tmp_path):
+    """Each worker that comes and goes brings authorities of its own: they do not add up."""
+    router = front()
+
+    def held():
+        text = ask(router.admin_port, "GET", "/metrics").body.decode()
+        return text.count('kvway_tls_certificate_not_after_seconds{use="upstream"')
+
+    for turn in range(3):
+        ids = []
+        for i in range(20):
+            path = tmp_path / f"ca-{turn}-{i}.crt"
+            shutil.copy(authority.cert, path)
+            worker = {"url": f"https://127.0.0.1:{i + 1}", "tls_ca_file": str(path), "models": ["m"]}
+            assert ask(router.admin_port, "POST", "/workers", body=json.dumps(worker).encode()).status == 201
+            ids.append(f"127.0.0.1:{i + 1}")
+        assert held() == 20
+        for each in ids:
+            assert ask(router.admin_port, "DELETE", f"/workers/{each}?now=true").status == 200
+        until(lambda: held() == 0, 20, "no worker's authorities are held")

@@ -55,6 +55,7 @@ struct kvw_fleet_view {
 struct kvw_trust {
 	struct kvw_tls *tls; /* owned */
 	char *ca_file;       /* owned; "": those that the system trusts */
+	uint32_t users;      /* workers that have it, those that leave too */
 	struct kvw_trust *next;
 };
 
@@ -76,7 +77,8 @@ struct kvw_fleet {
 	struct kvw_strategy *_Atomic strategy;   /* in force; gets the purges; NULL: none */
 	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: they are others' */
 	struct kvw_settings *replaced;           /* the control thread's: those that are to be destroyed */
-	struct kvw_trust *trusts;        /* to workers; owned, the control thread's, and kept until the end */
+	struct kvw_trust *trusts;        /* to workers; owned, the control thread's. One goes with the slot of its
+					  * last worker, but for upstream.tls.ca_file's */
 	struct kvw_tls_watch certificates; /* of all addresses: what the control thread renews */
 	void (*freed)(void *arg, uint32_t slot); /* forgets what is known of a slot's worker; NULL: none */
 	void *freed_arg;

@@ -295,7 +295,6 @@ void kvw_link_close(struct kvw_link *link)
 	if (link->closed)
 		return;
 	link->closed = true;
-	kvw_links_unhold(links, link->worker);
 	if (link->idle) {
 		TAILQ_REMOVE(&links->idle[link->worker->id], link, entry);
 		links->idle_count[link->worker->id]--;
@@ -306,6 +305,7 @@ void kvw_link_close(struct kvw_link *link)
 	}
 	if (link->io.fd >= 0)
 		kvw_io_close(&link->io, false);
+	kvw_links_unhold(links, link->worker); /* TLS has looked into its trust until now */
 	link->user = NULL;
 	link->io.needs = NULL;
 	TAILQ_INSERT_TAIL(&links->closed, link, entry);

@@ -73,6 +73,31 @@ enum kvw_err kvw_fleet_create_offline(const struct kvw_config *config, struct kv
 	return create(config, 1, true, NULL, out);
 }
 
+static void drop_trust(struct kvw_fleet *fleet, struct kvw_trust **link)
+{
+	struct kvw_trust *trust = *link;
+
+	*link = trust->next;
+	kvw_tls_watch_remove(&fleet->certificates, trust->tls);
+	kvw_tls_destroy(trust->tls);
+	free(trust->ca_file);
+	free(trust);
+}
+
+/* A worker whose connections are closed gives its trust back: those of workers that come and go would add up. That of
+ * the configuration stays, for the system's authorities take long to read. */
+static void leave_trust(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	struct kvw_trust **link = &fleet->trusts;
+
+	while (*link != NULL && (*link)->tls != worker->trust)
+		link = &(*link)->next;
+	worker->trust = NULL;
+	if (*link != NULL && --(*link)->users == 0 &&
+		strcmp((*link)->ca_file, atomic_load(&fleet->config)->upstream_tls_ca_file) != 0)
+		drop_trust(fleet, link);
+}
+
 void kvw_fleet_destroy(struct kvw_fleet *fleet)
 {
 	struct fleet *self = (struct fleet *)fleet;
@@ -100,15 +125,8 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 	kvw_ejections_finish(&fleet->ejections);
 	kvw_ratios_destroy(fleet->ratios);
 	kvw_wakes_destroy(fleet->wakes);
-	while (fleet->trusts != NULL) {
-		struct kvw_trust *trust = fleet->trusts;
-
-		fleet->trusts = trust->next;
-		kvw_tls_watch_remove(&fleet->certificates, trust->tls);
-		kvw_tls_destroy(trust->tls);
-		free(trust->ca_file);
-		free(trust);
-	}
+	while (fleet->trusts != NULL)
+		drop_trust(fleet, &fleet->trusts);
 	kvw_tls_watch_finish(&fleet->certificates);
 	for (size_t i = 0; i < fleet->remembered_count; i++)
 		free(fleet->remembered[i].name);
@@ -154,19 +172,22 @@ static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char
 static enum kvw_err find_trust(struct kvw_fleet *fleet, struct kvw_worker *worker, char *why, size_t room)
 {
 	const char *ca_file = kvw_worker_ca_file(worker, fleet->config);
+	struct kvw_trust *trust = fleet->trusts;
 	enum kvw_err err;
 
-	for (const struct kvw_trust *trust = fleet->trusts; trust != NULL; trust = trust->next)
-		if (strcmp(trust->ca_file, ca_file) == 0) {
-			worker->trust = trust->tls;
+	while (trust != NULL && strcmp(trust->ca_file, ca_file) != 0)
+		trust = trust->next;
+	if (trust == NULL) {
+		if (((struct fleet *)fleet)->offline)
 			return KVW_OK;
-		}
-	if (((struct fleet *)fleet)->offline)
-		return KVW_OK;
-	err = add_trust(fleet, ca_file, why, room);
-	if (err == KVW_OK)
-		worker->trust = fleet->trusts->tls;
-	return err;
+		err = add_trust(fleet, ca_file, why, room);
+		if (err != KVW_OK)
+			return err;
+		trust = fleet->trusts;
+	}
+	trust->users++;
+	worker->trust = trust->tls;
+	return KVW_OK;
 }
 
 enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config, char *why,
@@ -209,6 +230,7 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 	return KVW_OK;
 
 undo:
+	leave_trust(fleet, worker);
 	kvw_worker_close(worker);
 	kvw_worker_clear(worker);
 	return err;
@@ -286,6 +308,7 @@ static void free_slot(struct kvw_fleet *fleet, struct kvw_worker *worker)
 	kvw_model_list_clear(&self->lists[worker->id]);
 	if (fleet->freed != NULL)
 		fleet->freed(fleet->freed_arg, worker->id);
+	leave_trust(fleet, worker);
 	kvw_worker_clear(worker);
 	atomic_fetch_sub_explicit(&fleet->leaving, 1, memory_order_relaxed);
 }
