@@ -38,13 +38,31 @@ static void check_url(struct kvw_build *build)
 		kvw_report_quote(quoted, url, strlen(url)));
 }
 
+/* Keys would leave force between two fetches that are both good. */
+static void check_keep(struct kvw_build *build)
+{
+	const struct kvw_met *keep = &build->met[KVW_KEY_auth_jwt_keep_ms], *refresh = &build->met[KVW_KEY_auth_jwt_refresh_ms];
+	long long keep_ms = (long long)build->config->auth_jwt_keep_ms;
+	long long refresh_ms = (long long)build->config->auth_jwt_refresh_ms;
+
+	if (!keep->valid || !refresh->valid || keep_ms >= refresh_ms)
+		return;
+	kvw_report_mistake(build->walk.report, keep->given ? keep->place : refresh->place,
+		kvw_keys[keep->given ? KVW_KEY_auth_jwt_keep_ms : KVW_KEY_auth_jwt_refresh_ms].path,
+		"found %lld ms, expected %s than the %lld ms of `%s`: keys would end before they are fetched again",
+		keep->given ? keep_ms : refresh_ms, keep->given ? "no less" : "no more", keep->given ? refresh_ms : keep_ms,
+		kvw_keys[keep->given ? KVW_KEY_auth_jwt_refresh_ms : KVW_KEY_auth_jwt_keep_ms].path);
+}
+
 void kvw_rules_check_auth(struct kvw_build *build)
 {
 	bool url = is_set(build, KVW_KEY_auth_jwt_jwks_url), file = is_set(build, KVW_KEY_auth_jwt_jwks_file);
 	enum kvw_key_index by = url ? KVW_KEY_auth_jwt_jwks_url : KVW_KEY_auth_jwt_jwks_file;
 
-	if (url)
+	if (url) {
 		check_url(build);
+		check_keep(build);
+	}
 	if (url && file)
 		kvw_report_mistake(build->walk.report, build->met[KVW_KEY_auth_jwt_jwks_file].place,
 			kvw_keys[KVW_KEY_auth_jwt_jwks_file].path, "found together with `%s`; remove one",

@@ -27,6 +27,7 @@ struct key {
 struct kvw_jwks {
 	_Atomic size_t refs;
 	size_t count, skipped;
+	bool starved; /* a key could not be made for want of memory */
 	struct key keys[KVW_JWKS_MOST];
 };
 
@@ -48,14 +49,27 @@ static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, 
 	return len;
 }
 
-static EVP_PKEY *make(const char *type, OSSL_PARAM_BLD *build)
+/* Did OpenSSL fail for want of memory since its errors were cleared? Of a key that it refuses it says why. */
+static bool ran_out(void)
+{
+	unsigned long code;
+	bool out = ERR_peek_error() == 0;
+
+	while ((code = ERR_get_error()) != 0)
+		out = out || ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE;
+	return out;
+}
+
+static EVP_PKEY *make(const char *type, OSSL_PARAM_BLD *build, bool *starved)
 {
 	OSSL_PARAM *params = OSSL_PARAM_BLD_to_param(build);
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
 	EVP_PKEY *pkey = NULL;
 
-	if (params == NULL || ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
-		EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1) {
+	if (params == NULL || ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1) {
+		*starved = true;
+	} else if (EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1) {
+		*starved = ran_out();
 		EVP_PKEY_free(pkey);
 		pkey = NULL;
 	}
@@ -73,7 +87,7 @@ static bool good_rsa(const BIGNUM *n, const BIGNUM *e)
 	       BN_num_bits(e) >= 17 && BN_num_bits(e) <= 64;
 }
 
-static EVP_PKEY *rsa_of(const json_t *jwk)
+static EVP_PKEY *rsa_of(const json_t *jwk, bool *starved)
 {
 	unsigned char n_bytes[KVW_JWKS_RSA_MOST / 8 + 1], e_bytes[9];
 	size_t n_len = bytes_of(jwk, "n", n_bytes, sizeof(n_bytes));
@@ -82,51 +96,61 @@ static EVP_PKEY *rsa_of(const json_t *jwk)
 	OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
 	EVP_PKEY *pkey = NULL;
 
-	if (n != NULL && e != NULL && build != NULL && good_rsa(n, e) &&
-		OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_N, n) == 1 &&
-		OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_E, e) == 1)
-		pkey = make("RSA", build);
+	*starved = n == NULL || e == NULL || build == NULL;
+	if (!*starved && good_rsa(n, e)) {
+		*starved = OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_N, n) != 1 ||
+			   OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_E, e) != 1;
+		if (!*starved)
+			pkey = make("RSA", build, starved);
+	}
 	OSSL_PARAM_BLD_free(build);
 	BN_free(n);
 	BN_free(e);
 	return pkey;
 }
 
-static bool on_curve(EVP_PKEY *pkey)
+static bool on_curve(EVP_PKEY *pkey, bool *starved)
 {
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, pkey, NULL);
 	bool good = ctx != NULL && EVP_PKEY_public_check(ctx) == 1;
 
+	*starved = ctx == NULL || (!good && ran_out());
 	EVP_PKEY_CTX_free(ctx);
 	return good;
 }
 
-static EVP_PKEY *p256_of(const json_t *jwk)
+static EVP_PKEY *p256_of(const json_t *jwk, bool *starved)
 {
 	unsigned char point[1 + 2 * COORDINATE] = {4}; /* not compressed */
 	OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
 	EVP_PKEY *pkey = NULL;
 
-	if (build != NULL && bytes_of(jwk, "x", point + 1, COORDINATE) == COORDINATE &&
-		bytes_of(jwk, "y", point + 1 + COORDINATE, COORDINATE) == COORDINATE &&
-		OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) == 1 &&
-		OSSL_PARAM_BLD_push_octet_string(build, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) == 1)
-		pkey = make("EC", build);
+	*starved = build == NULL;
+	if (!*starved && bytes_of(jwk, "x", point + 1, COORDINATE) == COORDINATE &&
+		bytes_of(jwk, "y", point + 1 + COORDINATE, COORDINATE) == COORDINATE) {
+		*starved = OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) != 1 ||
+			   OSSL_PARAM_BLD_push_octet_string(build, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) != 1;
+		if (!*starved)
+			pkey = make("EC", build, starved);
+	}
 	OSSL_PARAM_BLD_free(build);
-	if (pkey != NULL && !on_curve(pkey)) {
+	if (pkey != NULL && !on_curve(pkey, starved)) {
 		EVP_PKEY_free(pkey);
 		pkey = NULL;
 	}
 	return pkey;
 }
 
-static EVP_PKEY *ed25519_of(const json_t *jwk)
+static EVP_PKEY *ed25519_of(const json_t *jwk, bool *starved)
 {
 	unsigned char bytes[COORDINATE];
+	EVP_PKEY *pkey;
 
 	if (bytes_of(jwk, "x", bytes, sizeof(bytes)) != sizeof(bytes))
 		return NULL;
-	return EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, sizeof(bytes));
+	pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, sizeof(bytes));
+	*starved = pkey == NULL; /* any such bytes are a key */
+	return pkey;
 }
 
 /* Absent is good. */
@@ -158,8 +182,8 @@ static bool is(const char *text, const char *word)
 	return text != NULL && strcmp(text, word) == 0;
 }
 
-/* The algorithm is what the key's type and curve are made for. */
-static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg)
+/* The algorithm is what the key's type and curve are made for. NULL: it is of no use, or, *starved, memory ran out. */
+static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg, bool *starved)
 {
 	const char *type = text_of(jwk, "kty"), *curve = text_of(jwk, "crv");
 
@@ -167,25 +191,25 @@ static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg)
 		return NULL;
 	if (is(type, "RSA") && says(jwk, "alg", "RS256", "RS256")) {
 		*alg = KVW_JWT_RS256;
-		return rsa_of(jwk);
+		return rsa_of(jwk, starved);
 	}
 	if (is(type, "EC") && is(curve, "P-256") && says(jwk, "alg", "ES256", "ES256")) {
 		*alg = KVW_JWT_ES256;
-		return p256_of(jwk);
+		return p256_of(jwk, starved);
 	}
 	if (is(type, "OKP") && is(curve, "Ed25519") && says(jwk, "alg", "EdDSA", "Ed25519")) {
 		*alg = KVW_JWT_EDDSA;
-		return ed25519_of(jwk);
+		return ed25519_of(jwk, starved);
 	}
 	return NULL;
 }
 
-/* False: it is left out. */
+/* False: it is left out; or there was no memory for it, and the set is starved. */
 static bool add(struct kvw_jwks *jwks, const json_t *jwk)
 {
 	struct key *key = &jwks->keys[jwks->count];
 	const json_t *kid = json_object_get(jwk, "kid");
-	bool known;
+	bool known, starved = false;
 
 	if (!json_is_object(jwk) || (kid != NULL && !json_is_string(kid)) ||
 		json_string_length(kid) > sizeof(key->kid))
@@ -193,7 +217,9 @@ static bool add(struct kvw_jwks *jwks, const json_t *jwk)
 	key->kid_len = json_string_length(kid);
 	if (key->kid_len > 0)
 		memcpy(key->kid, json_string_value(kid), key->kid_len);
-	key->pkey = pkey_of(jwk, &key->alg);
+	ERR_clear_error();
+	key->pkey = pkey_of(jwk, &key->alg, &starved);
+	jwks->starved = jwks->starved || starved;
 	if (key->pkey == NULL)
 		return false;
 	if (key->kid_len > 0 &&
@@ -223,6 +249,10 @@ enum kvw_err kvw_jwks_parse(const char *text, size_t len, char *why, size_t room
 		goto out;
 	}
 	root = json_loadb(len > 0 ? text : "", len, JSON_REJECT_DUPLICATES, &error);
+	if (root == NULL && json_error_code(&error) == json_error_out_of_memory) {
+		err = KVW_ENOMEM;
+		goto out;
+	}
 	keys = json_object_get(root, "keys");
 	if (!json_is_array(keys)) {
 		snprintf(why, room, "found %s, expected an object with a list `keys`",
@@ -236,6 +266,10 @@ enum kvw_err kvw_jwks_parse(const char *text, size_t len, char *why, size_t room
 	for (size_t i = 0; i < json_array_size(keys); i++)
 		jwks->skipped += !add(jwks, json_array_get(keys, i));
 	ERR_clear_error();
+	if (jwks->starved) { /* a key that is left out for that is none that the issuer has withdrawn */
+		err = KVW_ENOMEM;
+		goto out;
+	}
 	if (jwks->count == 0) {
 		snprintf(why, room, "found no key of use among %zu, expected RSA of %d bits or more, P-256 or Ed25519",
 			json_array_size(keys), KVW_JWKS_RSA_LEAST);

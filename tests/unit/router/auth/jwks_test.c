@@ -18,10 +18,10 @@ static size_t usable(const char *keys)
 {
 	char *text = make_text("{\"keys\":[%s]}", keys);
 	struct kvw_jwks *jwks = NULL;
-	size_t count = 0;
+	enum kvw_err err = parse(text, &jwks);
+	size_t count = err == KVW_OK ? kvw_jwks_count(jwks) : 0;
 
-	if (parse(text, &jwks) == KVW_OK)
-		count = kvw_jwks_count(jwks);
+	ck_assert_int_ne(err, KVW_ENOMEM);
 	kvw_jwks_unref(jwks);
 	free(text);
 	return count;
