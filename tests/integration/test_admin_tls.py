@@ -11,11 +11,13 @@ import time
 
 import pytest
 from rig import tls
-from rig.client import Closed, chat_body
+from rig.client import Client, chat_body
 from rig.router import PROGRAM
 from rig.tls import TlsClient
 from rig.wait import until, unused_port
+from rig.wire import Closed
 from test_admin_keys import address_of_this_host, bearer, check, entry, put
+from test_keys import is_sanitized, writable_memory
 
 KEY = "sk-canary-admin-0123456789"
 
@@ -144,6 +146,47 @@ def test_certificates_are_renewed(admin, trust, authority, local, tmp_path):
     until(lambda: name_shown() == "other", 15, "the new certificate")
     assert "certificates renewed use=admin" in router.log()
     assert metric(router, trust, 'kvway_tls_certificate_not_after_seconds{use="admin"') > time.time()
+
+
+@pytest.mark.parametrize("by_tls", [False, True], ids=["plain", "tls"])
+def test_no_key_stays_in_memory(workers, kvway, tmp_path, local, trust, by_tls):
+    """Of the admin address: nor of heads that cannot be read, are too large or never came whole, nor in TLS's buffers."""
+    put(tmp_path / "admin.yaml", [entry("ops", KEY)])
+    config = {"admin.keys_file": str(tmp_path / "admin.yaml")}
+    if by_tls:
+        config.update({"admin.tls.certificate": str(local[0]), "admin.tls.key": str(local[1])})
+    router = kvway(workers(1), config, up=False)
+
+    def connect():
+        return TlsClient(router.admin_port, trust) if by_tls else Client(router.admin_port)
+
+    def up():
+        assert router.alive(), router.log()
+        try:
+            with connect() as client:
+                return client.ask("GET", "/ready").status == 200
+        except OSError:
+            return False
+
+    until(up, 15, "kvway up")
+    if is_sanitized(router.pid):
+        pytest.skip("a sanitizer's memory")
+    marks = [f"sk-mark-{i}-0123456789" for i in range(5)]
+    head = "GET /workers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+    with connect() as client:
+        assert client.ask("GET", "/workers", bearer(KEY)).status == 200
+        assert client.ask("GET", "/workers", bearer(marks[0])).status == 401
+    for mark, more in ((marks[1], "bad field\r\n\r\n"), (marks[2], "X-Long: " + "x" * 20_000)):
+        with connect() as client:
+            client.send(f"{head}{mark}\r\n{more}".encode())
+            assert client.read("GET").status in (400, 431)
+    for mark in marks[3:]:  # never whole
+        with connect() as client:
+            client.send(f"{head}{mark}\r\n".encode())
+            time.sleep(0.3)
+    time.sleep(0.3)
+    found = [mark for _, memory in writable_memory(router.pid) for mark in [*marks, KEY] if mark.encode() in memory]
+    assert not found
 
 
 # --- client certificates ---

@@ -88,6 +88,7 @@ struct kvw_clients_options {
 	size_t conn_bytes;  /* size of the program's connection, whose first member is a kvw_conn */
 	const char *fields; /* whole field lines of every answer */
 	bool date;          /* answers have a Date */
+	bool wipe;          /* what clients sent is overwritten when its buffer is given back: heads with keys */
 };
 
 TAILQ_HEAD(kvw_conn_list, kvw_conn);

@@ -4,6 +4,7 @@
  * An input buffer is held only while it holds something.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/connection_parts.h"
 
@@ -27,6 +28,8 @@ void kvw_conn_drop_input(struct kvw_conn *conn)
 
 	if (conn->in == NULL)
 		return;
+	if (clients->options.wipe)
+		explicit_bzero(conn->in, KVW_CONN_HEAD_MOST);
 	if (clients->spare_in_count < sizeof(clients->spare_in) / sizeof(clients->spare_in[0]))
 		clients->spare_in[clients->spare_in_count++] = conn->in;
 	else

@@ -96,6 +96,7 @@ enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options,
 		return KVW_ENOMEM;
 	tls->only_1_3 = options->only_1_3;
 	tls->client_asked = options->client_asked;
+	tls->wipe = options->wipe;
 	complete = add_pair(tls, options->certificate, options->key) &&
 		   kvw_tls_watch(tls, options->client_ca, false, &tls->authorities) &&
 		   copy_text(options->ciphers, &tls->ciphers) &&

@@ -43,6 +43,7 @@ struct kvw_tls_server_options {
 				* none is asked for */
 	bool client_asked;     /* a client without a certificate is served, too */
 	bool only_1_3;         /* else 1.2 too */
+	bool wipe;             /* what was decrypted is overwritten once it was read: heads with keys */
 	const char *ciphers;      /* of TLS 1.2, as OpenSSL writes them; "" or NULL: KVW_TLS_CIPHERS */
 	const char *ciphersuites; /* of TLS 1.3; "" or NULL: OpenSSL's own */
 };

@@ -56,6 +56,7 @@ struct kvw_tls {
 	bool verify;                 /* client: the server's certificate is looked at */
 	bool only_1_3;
 	bool client_asked;           /* server: a client without a certificate is served, too */
+	bool wipe;                   /* server: OpenSSL overwrites what it has decrypted */
 	bool refused;                /* what the files hold is unfit and was reported */
 	struct kvw_tls_watched *files; /* [file_count], room for file_room */
 	size_t file_count, file_room;

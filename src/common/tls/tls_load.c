@@ -218,6 +218,8 @@ static enum kvw_err load_one(const struct kvw_tls *tls, const struct kvw_tls_pai
 
 	if (ctx == NULL)
 		return KVW_ENOMEM;
+	if (tls->wipe)
+		SSL_CTX_set_options(ctx, SSL_OP_CLEANSE_PLAINTEXT);
 	err = tls->server ? load_server(tls, pair, ctx, why, why_size)
 			  : load_client(tls, ctx, why, why_size);
 	if (err == KVW_OK)

@@ -286,6 +286,7 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 			.body_most = body_most},
 		.conn_bytes = sizeof(struct kvw_conn),
 		.date = true,
+		.wipe = true,
 	};
 	struct kvw_admin_http *http = calloc(1, sizeof(*http));
 	enum kvw_err err;

@@ -176,7 +176,7 @@ static enum kvw_err init_loops(struct kvw_proxy *proxy, const struct kvw_proxy_d
 	return err;
 }
 
-static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
+static enum kvw_err create_tls(struct kvw_proxy *proxy, bool keys, FILE *errors)
 {
 	const struct kvw_config *config = proxy->shared.config;
 	const struct kvw_tls_server_options options = {
@@ -186,6 +186,7 @@ static enum kvw_err create_tls(struct kvw_proxy *proxy, FILE *errors)
 		.more_count = config->tls_certificates.count,
 		.client_ca = config->tls_client_ca,
 		.client_asked = config->tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
+		.wipe = keys,
 		.only_1_3 = config->tls_min_version == KVW_TLS_1_3,
 		.ciphers = config->tls_ciphers,
 		.ciphersuites = config->tls_ciphersuites,
@@ -217,7 +218,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
 	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config) != KVW_OK)
 		goto fail;
-	err = create_tls(proxy, errors);
+	err = create_tls(proxy, deps->auth != NULL, errors);
 	if (err != KVW_OK)
 		goto fail;
 	share_descriptors(&proxy->shared);
