@@ -169,6 +169,8 @@ def parse(argv):
                         help="also HAProxy with tune.bufsize 32768; routers: also consistent_hash")
     parser.add_argument("--no-logs", action="store_true",
                         help="proxy: leave out the run with access logs on")
+    parser.add_argument("--keys", action="store_true",
+                        help="proxy: kvway with keys of clients against kvway without, and no peers")
     parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy, routers")
     parser.add_argument("--interval-us", type=int, default=20000,
                         help="stream: between two events of one stream")

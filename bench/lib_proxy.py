@@ -5,6 +5,7 @@ other within each round: nothing that changes from minute to minute meets only o
 that is not being loaded sleeps.
 """
 
+import hashlib
 import os
 import subprocess
 
@@ -129,8 +130,41 @@ def proxy_size(stage, proxies, body_kb, **more):
                         **more)
 
 
+def start_with_keys(stage):
+    """kvway that asks clients for keys; the load shows this one (load/bodies.c)."""
+    path = stage.shop.path("keys.yaml")
+    digest = hashlib.sha256(b"sk-bench-0123456789").hexdigest()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"keys:\n  - name: bench\n    sha256: {digest}\n")
+    proxy = stage.kvway("prefixaware", extra=f"auth:\n  keys_file: {path}\n")
+    proxy.strategy = "prefixaware, with keys"
+    return proxy
+
+
+def keys_size(stage, bare, keyed, body_kb):
+    """One body size, both in each round: measures, prints, emits."""
+    options = stage.options
+
+    def job(proxy):
+        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, connections=32,
+                              warmup_ms=300, duration_ms=int(options.seconds * 1000))
+
+    results = interleave(stage, [bare, keyed], job)
+    table(f"proxy with keys of clients, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of "
+          f"{options.seconds:g} s", ["", "CPU us/request", "spread", "of its core"],
+          cpu_rows(results, "cpu_us_per_request"))
+    emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[keyed],
+                {"kvway without keys": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, keys=True)
+
+
 def bench_proxy(options):
     """CPU per request and requests per second against HAProxy and nginx."""
+    if options.keys:
+        with Stage(options) as stage:
+            bare, keyed = stage.kvway("prefixaware"), start_with_keys(stage)
+            for body_kb in options.body_kb:
+                keys_size(stage, bare, keyed, body_kb)
+        return
     with Stage(options) as stage:
         proxies = stage.ours() + stage.peers()
         for body_kb in options.body_kb:
