@@ -30,6 +30,19 @@ static bool is_of_this_host(struct kvw_slice host)
 	       memcmp(named.bytes, loopback_v6.bytes, sizeof(named.bytes)) == 0;
 }
 
+/* A pattern for all paths, present and future, would take the keys away from an address that changes workers. */
+static void check_open(struct kvw_build *build)
+{
+	const struct kvw_met *open = &build->met[KVW_KEY_admin_open];
+	const struct kvw_strings *paths = &build->config->admin_open;
+
+	for (size_t i = 0; open->valid && i < paths->count; i++)
+		if (strcmp(paths->items[i], "/*") == 0)
+			kvw_report_mistake(build->walk.report, open->place, kvw_keys[KVW_KEY_admin_open].path,
+				"found `/*`, expected paths by name, such as `[/metrics]`: it would let everyone change "
+				"workers and the configuration");
+}
+
 void kvw_rules_check_admin(struct kvw_build *build)
 {
 	const struct kvw_config *config = build->config;
@@ -39,6 +52,7 @@ void kvw_rules_check_admin(struct kvw_build *build)
 	const struct kvw_met *authorities = &build->met[KVW_KEY_admin_tls_client_ca];
 	struct kvw_address address;
 
+	check_open(build);
 	if (keys->valid && build->met[KVW_KEY_auth_keys_file].valid && config->admin_keys_file[0] != '\0' &&
 		strcmp(config->admin_keys_file, config->auth_keys_file) == 0)
 		kvw_report_mistake(build->walk.report, keys->place, kvw_keys[KVW_KEY_admin_keys_file].path,

@@ -205,6 +205,22 @@ def test_off_loopback_only_with_keys_or_open_paths(tmp_path):
     assert "these are keys of a file, `-c FILE`" in flags.stderr
 
 
+def test_open_paths_that_change_something_are_warned_of(admin):
+    router = admin({"admin.open": ["/metrics", "/workers/*"]})
+    warned = "`admin.open` opens this path to all that reach the address path="
+    until(lambda: warned in router.log(), 15, "the warning")
+    assert f"{warned}/workers/a " in router.log()
+    assert router.log().count(warned) == 1
+    config = json.loads(router.config_path.read_text())
+    config["admin"]["open"] = ["/explain"]
+    router.config_path.write_text(json.dumps(config))
+    assert ask(router.admin_port, "POST", "/reload", bearer(KEY)).status == 200
+    until(lambda: f"{warned}/explain " in router.log(), 15, "the warning of the new file")
+    config["admin"]["open"] = ["/*"]
+    router.config_path.write_text(json.dumps(config))
+    assert ask(router.admin_port, "POST", "/reload", bearer(KEY)).status == 422
+
+
 def test_mistakes_in_keys_of_the_admin_address(tmp_path):
     put(tmp_path / "admin.yaml", ENTRIES)
     keys = f"  keys_file: {tmp_path}/admin.yaml\n"

@@ -133,9 +133,10 @@ static uint64_t body_limit(const struct kvw_config *config)
 }
 
 /* Of the configuration in force, which a reload has perhaps changed. */
-static void set_body_limit(struct kvw_admin *admin)
+static void follow_config(struct kvw_admin *admin)
 {
 	kvw_admin_http_set_body_most(admin->http, body_limit(admin->deps.fleet->config));
+	kvw_admin_permit_follow(&admin->permit, admin->deps.fleet->config);
 }
 
 /* Files that are read again with the configuration, whether it has changed or not. */
@@ -159,7 +160,7 @@ static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
 	}
 	reload_files(admin);
 	status = kvw_reload_run(admin->reload, "admin", &answer);
-	set_body_limit(admin);
+	follow_config(admin);
 	body = answer == NULL ? NULL : json_dumps(answer, JSON_INDENT(1));
 	json_decref(answer);
 	if (body == NULL) {
@@ -185,7 +186,7 @@ static void on_reload(evutil_socket_t fd, short what, void *arg)
 	reload_files(admin);
 	(void)kvw_reload_run(admin->reload, "SIGHUP", &answer);
 	kvw_notify("READY=1");
-	set_body_limit(admin);
+	follow_config(admin);
 	json_decref(answer);
 }
 
@@ -279,7 +280,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	kvw_tls_watch_look(&admin->deps.fleet->certificates, false, kvw_clock_ns());
 	if (admin->deps.state != NULL)
 		kvw_state_tick(admin->deps.state, kvw_clock_ns());
-	set_body_limit(admin); /* config.watch reloads, too */
+	follow_config(admin); /* config.watch reloads, too */
 }
 
 static void on_ask(evutil_socket_t fd, short what, void *arg)
@@ -334,6 +335,7 @@ static enum kvw_err create_tls(struct kvw_admin *admin, FILE *errors)
 		.more_count = config->admin_tls_certificates.count,
 		.client_ca = config->admin_tls_client_ca,
 		.client_asked = config->admin_tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
+		.wipe = true,
 		.only_1_3 = config->admin_tls_min_version == KVW_TLS_1_3,
 		.ciphers = config->admin_tls_ciphers,
 		.ciphersuites = config->admin_tls_ciphersuites,

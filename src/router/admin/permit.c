@@ -107,6 +107,20 @@ static bool is_open(const struct kvw_config *config, struct kvw_slice target)
 	       listed(target, (const char *const *)open->items, open->count);
 }
 
+void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_config *config)
+{
+	static const char *const paths[] = {
+		"/workers", "/workers/a", "/reload", "/broadcast/sleep", "/explain", "/lookup", "/clear"};
+
+	if (permit->followed == config || (permit->auth == NULL && !permit->off_host))
+		return; /* known, or open to this host anyway */
+	permit->followed = config;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (is_open(config, kvw_slice_of(paths[i])))
+			kvw_warn("admin", "`admin.open` opens this path to all that reach the address path=%s "
+					  "address=%s", paths[i], config->admin_listen);
+}
+
 /* --- keys --- */
 
 /* What is wrong with a request's key, for the client. NULL: nothing, and *name is the key's, borrowed from the ring. */

@@ -23,6 +23,7 @@ struct kvw_admin_permit {
 
 	struct kvw_keyring *ring; /* a reference; NULL: none yet */
 	uint64_t version;         /* of ring */
+	const struct kvw_config *followed; /* never looked into; NULL: none yet */
 	int64_t logged_ns;        /* when a refusal was logged last; 0: never */
 };
 
@@ -32,6 +33,10 @@ void kvw_admin_permit_finish(struct kvw_admin_permit *permit);
  * overwritten where it lies. config: in force. */
 bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *config, struct kvw_conn *conn)
 	KVW_MUST_CHECK;
+
+/* The configuration in force, again and again: warns once of paths in its `admin.open` that change workers, or show
+ * where prompts go. */
+void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_config *config);
 
 /* Can only this host reach the address at which the listening socket is bound? */
 bool kvw_admin_bound_to_host(int listen_fd);
