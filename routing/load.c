@@ -5,11 +5,14 @@
  * is free:
  *
  *     0 <= W - D <= U        U = sum of prefill_ns over leases without a first token
- *     idle_at = clock + W - D
+ *     idle_at = clock + W - D + peers
  *
  * Each lease adds to U once (take) and leaves it once (first token, or release without one). D
  * only grows and is cut off at W, so whatever order time, answers and releases come in, no work
  * is subtracted twice, and a worker without waiting leases has a queue of exactly 0.
+ *
+ * A worker with own work and peers' may compute either at any moment, so each loses its share of the
+ * time that passes; their sum falls by one each nanosecond like Q_w of a router alone.
  *
  * The clock of D never runs backwards: event loops read the time once a turn, so one loop's now_ns
  * may be a little behind another's. Cost: one lock and some ten instructions a change, one load
@@ -21,6 +24,11 @@
 
 #include "routing/prefetch.h"
 #include "routing/spin.h"
+
+#define CLAIM_NS   INT64_C(200000000) /* a shorter queue of peers proves nothing */
+#define TRUST_LOST 0.5f
+#define TRUST_WON  0.1f
+#define TRUST_LEAST (1.0f / 64)
 
 /* What readers see is asked for as well: it is written before the lock is given back. */
 static void lock(struct kvw_load *load)
@@ -37,7 +45,18 @@ static void advance(struct kvw_load *load, int64_t now_ns)
 
 	if (passed <= 0)
 		return;
-	load->done_ns += passed < ahead ? passed : ahead;
+	if (load->peers_ns == 0) {
+		load->done_ns += passed < ahead ? passed : ahead;
+	} else if (passed >= ahead + load->peers_ns) {
+		load->done_ns += ahead;
+		load->peers_ns = 0;
+	} else {
+		int64_t own = (int64_t)((double)passed * (double)ahead / (double)(ahead + load->peers_ns));
+		int64_t theirs = passed - own;
+
+		load->done_ns += own;
+		load->peers_ns -= theirs < load->peers_ns ? theirs : load->peers_ns;
+	}
 	load->clock_ns = now_ns;
 }
 
@@ -48,7 +67,7 @@ static void publish(struct kvw_load *load)
 		load->done_ns = load->added_ns - load->waiting_ns;
 	assert(load->waiting_ns >= 0 && load->done_ns <= load->added_ns);
 	atomic_store_explicit(&load->seen->idle_at_ns,
-		load->clock_ns + load->added_ns - load->done_ns, memory_order_relaxed);
+		load->clock_ns + load->added_ns - load->done_ns + load->peers_ns, memory_order_relaxed);
 }
 
 static void init(struct kvw_load *load, struct kvw_load_seen *seen)
@@ -61,6 +80,10 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen)
 	load->answered_ns = load->clock_ns;
 	load->sequences = load->unanswered = 0;
 	load->sent = 0;
+	load->peers_ns = load->peers_waiting_ns = 0;
+	load->peers_held = 0;
+	load->peers_sequences = load->peers_unanswered = 0;
+	load->trust = 1;
 	kvw_load_set_foreign(load, 0, 0, 0, load->clock_ns);
 	load->seen = seen;
 	atomic_init(&seen->idle_at_ns, load->clock_ns);
@@ -81,7 +104,8 @@ struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load)
 	struct kvw_load_sequences out;
 
 	kvw_spin_lock(&load->lock);
-	out = (struct kvw_load_sequences){load->sequences, load->unanswered, load->sent};
+	out = (struct kvw_load_sequences){load->sequences + load->peers_sequences,
+		load->unanswered + load->peers_unanswered, load->sent};
 	kvw_spin_unlock(&load->lock);
 	return out;
 }
@@ -111,13 +135,62 @@ static void count_held(struct kvw_load *load, uint64_t by)
 	atomic_store_explicit(&load->seen->held, held + by, memory_order_relaxed);
 }
 
+uint32_t kvw_load_own_inflight(struct kvw_load *load)
+{
+	uint64_t held;
+
+	kvw_spin_lock(&load->lock);
+	held = atomic_load_explicit(&load->seen->held, memory_order_relaxed) - load->peers_held;
+	kvw_spin_unlock(&load->lock);
+	return (uint32_t)held;
+}
+
+struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns)
+{
+	struct kvw_load_part out;
+	uint64_t held;
+
+	lock(load);
+	advance(load, now_ns);
+	held = atomic_load_explicit(&load->seen->held, memory_order_relaxed) - load->peers_held;
+	out = (struct kvw_load_part){.queue_ns = load->added_ns - load->done_ns,
+		.waiting_ns = load->waiting_ns,
+		.inflight = (uint32_t)held,
+		.context = (uint32_t)(held >> 32),
+		.sequences = load->sequences,
+		.unanswered = load->unanswered};
+	publish(load);
+	kvw_spin_unlock(&load->lock);
+	return out;
+}
+
+float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns)
+{
+	uint64_t held = kvw_load_held(peers->inflight, peers->context);
+	float trust;
+
+	lock(load);
+	advance(load, now_ns);
+	trust = load->trust;
+	load->peers_ns = (int64_t)((double)peers->queue_ns * (double)trust);
+	load->peers_waiting_ns = peers->waiting_ns;
+	count_held(load, held - load->peers_held);
+	load->peers_held = held;
+	load->peers_sequences = peers->sequences;
+	load->peers_unanswered = peers->unanswered;
+	publish(load);
+	kvw_spin_unlock(&load->lock);
+	return trust;
+}
+
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns)
 {
 	assert(lease->load == NULL && prefill_ns >= 0);
 	lock(load);
 	advance(load, now_ns);
-	lease->ahead_ns = load->waiting_ns;
+	lease->ahead_ns = load->waiting_ns + load->peers_waiting_ns;
+	lease->peers_ns = load->peers_ns;
 	load->added_ns += prefill_ns;
 	load->waiting_ns += prefill_ns;
 	lease->position_ns = load->added_ns;
@@ -174,6 +247,30 @@ void kvw_lease_widen(struct kvw_lease *lease, uint32_t more)
 	kvw_spin_unlock(&lease->load->lock);
 }
 
+/* Of a time in which the worker computed prompts: what it spent on ours, where peers' were there as well. Lock held. */
+static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lease, int64_t ns)
+{
+	double own = (double)load->waiting_ns, peers = (double)load->peers_waiting_ns;
+
+	if (peers <= 0 || lease->plain)
+		return ns;
+	return own > 0 ? (int64_t)((double)ns * own / (own + peers)) : 0;
+}
+
+/* A first token says whether the peers' work was there that was to delay it. Lock held. */
+static void judge_peers(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
+{
+	float trust = load->trust;
+
+	if (lease->plain || lease->peers_ns < CLAIM_NS)
+		return;
+	if (now_ns - lease->taken_ns < lease->peers_ns / 4)
+		trust *= TRUST_LOST;
+	else
+		trust += TRUST_WON;
+	load->trust = trust < TRUST_LEAST ? TRUST_LEAST : trust > 1 ? 1 : trust;
+}
+
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 {
 	struct kvw_load *load = lease->load;
@@ -184,16 +281,17 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	advance(load, now_ns);
 	if (load->done_ns < lease->position_ns)
 		load->done_ns = lease->position_ns;
-	load->waiting_ns -= lease->prefill_ns;
 	count_answered(lease);
+	judge_peers(load, lease, now_ns);
 	lease->behind_ns = load->added_ns - lease->position_ns;
 	if (!lease->plain) {
 		int64_t since = load->answered_ns;
 
 		since = since > lease->taken_ns ? since : lease->taken_ns;
-		lease->served_ns = now_ns > since ? now_ns - since : 0;
+		lease->served_ns = now_ns > since ? own_part(load, lease, now_ns - since) : 0;
 		load->answered_ns = now_ns;
 	}
+	load->waiting_ns -= lease->prefill_ns;
 	publish(load);
 	kvw_spin_unlock(&load->lock);
 	lease->answered = true;

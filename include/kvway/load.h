@@ -18,6 +18,11 @@
  * Besides Q_w it counts the requests in flight and the tokens of their prompts: what a worker reads
  * again for each token that it answers.
  *
+ * Where other routers send to the same workers, what they say of theirs (kvw_load_set_peers) counts as part of the
+ * queue and of what is in flight. A worker does the work of all, so its time is divided among own work and
+ * theirs in proportion. What they say is checked against first tokens: a request that was to wait for theirs
+ * and did not makes it count for half from then on (`trust`).
+ *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
  * clock of D and the time of the last first token, words that must change together; it is held for
  * some ten instructions. Readers do not take it: Q_w falls by one each nanosecond until it is 0, so
@@ -36,7 +41,7 @@
 
 /* What readers see of one worker's load; written together, so both lie in one cache line. */
 struct kvw_load_seen {
-	_Atomic int64_t idle_at_ns; /* clock + W - D: when the queue will be drained */
+	_Atomic int64_t idle_at_ns; /* clock + W - D + what peers have there: when the queue will be drained */
 	_Atomic uint64_t held;      /* as kvw_load_held() */
 };
 
@@ -65,12 +70,27 @@ struct kvw_load {
 	_Atomic int64_t foreign_until_ns; /* when those that waited will be computed, as expected */
 	_Atomic int64_t foreign_ns;       /* how long that takes */
 	_Atomic uint32_t foreign_waiting, foreign_running;
+	/* Of other routers; guarded by the lock. */
+	int64_t peers_ns;          /* of their prefill, still to be done at clock_ns */
+	int64_t peers_waiting_ns;  /* their U */
+	uint64_t peers_held;       /* as kvw_load_held(); part of seen->held */
+	uint32_t peers_sequences, peers_unanswered;
+	float trust;               /* in what they say of their queues: 0..1 */
 };
 
-/* Our own sequences on a worker. */
+/* Sequences on a worker: our own, and those that other routers say they have there. */
 struct kvw_load_sequences {
 	uint32_t all, unanswered;
-	uint64_t sent;
+	uint64_t sent; /* own */
+};
+
+/* One router's part of a worker's load, or several routers' together. */
+struct kvw_load_part {
+	int64_t queue_ns;   /* W - D: prefill still to be done, as predicted */
+	int64_t waiting_ns; /* U */
+	uint32_t inflight;
+	uint32_t context;   /* tokens of the prompts in flight */
+	uint32_t sequences, unanswered;
 };
 
 /* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
@@ -83,6 +103,7 @@ struct kvw_lease {
 	uint32_t sequences;    /* that the engine makes of it; 0: they are not counted yet */
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
 	int64_t behind_ns; /* work added after it and before its first token: it may have, too */
+	int64_t peers_ns;  /* of work that other routers were said to have before it */
 	int64_t served_ns; /* until its first token, from its taking or from the first token before
 	                          it on this worker: what the worker needed for it if it works in turn */
 	bool plain;        /* not a stream: its first byte says nothing of prefill */
@@ -96,7 +117,7 @@ void kvw_load_init(struct kvw_load *load);
 /* A load whose words lie on a board, which outlives it, under the worker's id. */
 void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint32_t worker);
 
-/* Q_w in nanoseconds, never negative. Takes no lock. */
+/* Q_w in nanoseconds, with what peers have there, never negative. Takes no lock. */
 static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
 {
 	int64_t idle_at = atomic_load_explicit(&load->seen->idle_at_ns, memory_order_relaxed);
@@ -149,6 +170,16 @@ void kvw_load_set_foreign(
 	struct kvw_load *load, uint32_t waiting, uint32_t running, int64_t foreign_ns, int64_t now_ns);
 
 struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load);
+
+/* Leases taken and not released, without what peers have. Takes the lock. */
+uint32_t kvw_load_own_inflight(struct kvw_load *load);
+
+/* The part of it that is ours. Takes the lock. */
+struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns);
+
+/* The part of all other routers, which replaces what was set before; all zeroes: they have nothing there. Returns the
+ * share of their queue_ns that counts: less than 1 where it was seen to be wrong. */
+float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns);
 
 /* Asks for the cache lines that a lease will write. Changes nothing. */
 void kvw_load_expect(struct kvw_load *load);

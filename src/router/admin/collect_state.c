@@ -28,7 +28,7 @@ static int64_t decoding_on(const struct kvw_metrics *metrics, size_t slot)
 /* Loads and leases are counted by different threads: a first token may be seen before its lease. */
 static int64_t prefill_on(const struct kvw_metrics *metrics, size_t slot, struct kvw_worker *worker)
 {
-	int64_t n = (int64_t)kvw_load_inflight(&worker->load) - decoding_on(metrics, slot);
+	int64_t n = (int64_t)kvw_load_own_inflight(&worker->load) - decoding_on(metrics, slot);
 
 	return n < 0 ? 0 : n;
 }
@@ -56,7 +56,7 @@ static double worker_value(
 {
 	switch ((enum kvw_collect_of)collect->arg) {
 	case KVW_OF_RUNNING:
-		return kvw_load_inflight(&worker->load);
+		return kvw_load_own_inflight(&worker->load);
 	case KVW_OF_PREFILL:
 		return (double)prefill_on(collect->metrics, slot, worker);
 	case KVW_OF_DECODING:

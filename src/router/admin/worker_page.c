@@ -98,7 +98,7 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 	json_object_set_new(object, "ejected",
 		json_boolean(kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN));
 	json_object_set_new(object, "models", models_json(fleet, worker));
-	json_object_set_new(object, "inflight", json_integer(kvw_load_inflight(&worker->load)));
+	json_object_set_new(object, "inflight", json_integer(kvw_load_own_inflight(&worker->load)));
 	json_object_set_new(object, "queue_seconds",
 		json_real((double)kvw_load_queue_ns(&worker->load, now_ns) / 1e9));
 	put_hits(object, metrics, worker);

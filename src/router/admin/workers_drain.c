@@ -81,7 +81,7 @@ static bool is_idle(const struct drain *drain, int64_t now_ns)
 
 	if (worker->use != drain->use || kvw_worker_life(worker) != KVW_WORKER_LIVE)
 		return true;
-	return kvw_load_inflight(&worker->load) == 0 &&
+	return kvw_load_own_inflight(&worker->load) == 0 &&
 	       (now_ns - drain->begun_ns >= LEAST_NS || now_ns >= drain->until_ns);
 }
 

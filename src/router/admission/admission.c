@@ -46,21 +46,26 @@ static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_n
 	double left = exp(-(double)dt_ns / FADE_NS);
 	int64_t done = atomic_exchange_explicit(&admission->done_ns, 0, memory_order_relaxed);
 	size_t busy = 0;
+	double own = 0;
 	double prior = PRIOR_NS * (double)(workers > 0 ? workers : 1);
 	double rate = 0;
 
 	if (dt_ns > LONG_NS)
 		return;
 	for (size_t w = 0; w < workers; w++)
-		busy += kvw_pace_busy(&admission->paces[w], now_ns);
+		if (kvw_pace_busy(&admission->paces[w], now_ns)) {
+			busy++;
+			own += kvw_pace_own_share(&admission->paces[w]);
+		}
 	admission->work_sum = admission->work_sum * left + (double)done;
 	admission->busy_sum = admission->busy_sum * left + (double)dt_ns * (double)busy;
+	admission->own_sum = admission->own_sum * left + (double)dt_ns * own;
 	admission->time_sum = admission->time_sum * left + (double)dt_ns * (double)workers;
 	if (admission->time_sum > 0)
 		atomic_store_explicit(&admission->busy_share,
 			(float)(admission->busy_sum / (admission->time_sum + IDLE_NS * (double)workers)),
 			memory_order_relaxed);
-	rate = (admission->work_sum + prior * (double)FIRST_RATE) / (admission->busy_sum + prior);
+	rate = (admission->work_sum + prior * (double)FIRST_RATE) / (admission->own_sum + prior);
 	rate = rate < LEAST_RATE ? LEAST_RATE : rate > MOST_RATE ? MOST_RATE : rate;
 	atomic_store_explicit(&admission->done_per_ns, (float)rate, memory_order_relaxed);
 }
@@ -78,6 +83,22 @@ void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t
 		atomic_store_explicit(&admission->looked_ns, now_ns, memory_order_relaxed);
 	}
 	atomic_store_explicit(&admission->looking, false, memory_order_release);
+}
+
+struct kvw_admission_work kvw_admission_own(const struct kvw_admission *admission)
+{
+	return (struct kvw_admission_work){
+		atomic_load_explicit(&admission->waiting_ns, memory_order_relaxed),
+		atomic_load_explicit(&admission->first_waiting_ns, memory_order_relaxed),
+		atomic_load_explicit(&admission->offered_per_s, memory_order_relaxed)};
+}
+
+void kvw_admission_set_peers(struct kvw_admission *admission, const struct kvw_admission_work *peers)
+{
+	atomic_store_explicit(&admission->peers_waiting_ns, peers->waiting_ns, memory_order_relaxed);
+	atomic_store_explicit(
+		&admission->peers_first_waiting_ns, peers->first_waiting_ns, memory_order_relaxed);
+	atomic_store_explicit(&admission->peers_offered_per_s, peers->offered_per_s, memory_order_relaxed);
 }
 
 int64_t kvw_admission_deadline_ns(struct kvw_slice text)
@@ -103,4 +124,5 @@ void kvw_admission_left(struct kvw_admission *admission, uint32_t worker)
 	atomic_store_explicit(&pace->answering, 0, memory_order_relaxed);
 	atomic_store_explicit(&pace->undone_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&pace->shown, 0, memory_order_relaxed);
+	kvw_pace_set_peers(pace, 0, 0, 0);
 }

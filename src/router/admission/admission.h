@@ -38,6 +38,7 @@ struct kvw_admission {
 	_Atomic int64_t looked_ns; /* when the sums below were continued */
 	_Atomic bool looking;      /* by one thread at a time; guards these two */
 	double work_sum, busy_sum, time_sum;
+	double own_sum; /* of busy_sum, what workers spent on this router's prompts */
 
 	/* Of the gates that planned and counted last, for an estimate. */
 	_Atomic int64_t planned_ns;         /* 0: none has */
@@ -48,6 +49,14 @@ struct kvw_admission {
 	_Atomic int64_t waiting_ns;
 	_Atomic int64_t first_waiting_ns; /* of the most important class */
 	_Atomic int64_t offered_per_s;
+	_Atomic uint64_t refused; /* requests, ever */
+	/* The same of other routers before the same workers; 0: there are none. */
+	_Atomic int64_t peers_waiting_ns, peers_first_waiting_ns, peers_offered_per_s;
+};
+
+/* Work that waits at routers, and what is offered to them of it. */
+struct kvw_admission_work {
+	int64_t waiting_ns, first_waiting_ns, offered_per_s;
 };
 
 /* programs: how many are remembered; 0: none. NULL: no memory. Aligned to cache lines. */
@@ -68,6 +77,10 @@ static inline bool kvw_admission_full(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->busy_share, memory_order_relaxed) > KVW_FULL_SHARE;
 }
+
+/* Of this router, and of all others, which replaces what was set before. */
+struct kvw_admission_work kvw_admission_own(const struct kvw_admission *admission);
+void kvw_admission_set_peers(struct kvw_admission *admission, const struct kvw_admission_work *peers);
 
 /* How long after it came a request is of no use any more, by its field x-kvway-deadline-ms; 0: it does not say. */
 int64_t kvw_admission_deadline_ns(struct kvw_slice text);

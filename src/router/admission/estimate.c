@@ -6,7 +6,8 @@
 /* How long the workers need for what waits in all gates. */
 static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
 {
-	int64_t waiting = atomic_load_explicit(&admission->waiting_ns, memory_order_relaxed);
+	int64_t waiting = atomic_load_explicit(&admission->waiting_ns, memory_order_relaxed) +
+			  atomic_load_explicit(&admission->peers_waiting_ns, memory_order_relaxed);
 
 	if (waiting <= 0)
 		return 0;

@@ -339,7 +339,8 @@ static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
  * that only seconds later, and the prices only when a minute of work has come. */
 static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
-	int64_t waiting = atomic_load_explicit(&gate->admission->first_waiting_ns, memory_order_relaxed);
+	int64_t waiting = atomic_load_explicit(&gate->admission->first_waiting_ns, memory_order_relaxed) +
+			  atomic_load_explicit(&gate->admission->peers_first_waiting_ns, memory_order_relaxed);
 	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
 
 	if (e->wait.waits)
@@ -471,9 +472,10 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *e)
 }
 
 /* This gate's part of what the workers do: of the waiting work, or of the offered. */
-static double part(int64_t mine, const _Atomic int64_t *all)
+static double part(int64_t mine, const _Atomic int64_t *all, const _Atomic int64_t *peers)
 {
-	int64_t sum = atomic_load_explicit(all, memory_order_relaxed);
+	int64_t sum = atomic_load_explicit(all, memory_order_relaxed) +
+		      atomic_load_explicit(peers, memory_order_relaxed);
 
 	return sum <= mine || mine <= 0 ? 1 : (double)mine / (double)sum;
 }
@@ -516,7 +518,8 @@ static void plan(struct kvw_gate *gate, int64_t now_ns)
 {
 	double each = kvw_admission_rate(gate->admission);
 	double rate = each * (double)(gate->usable > 0 ? gate->usable : 1);
-	double waiting_part = part(gate->told_waiting_ns, &gate->admission->waiting_ns);
+	double waiting_part = part(gate->told_waiting_ns, &gate->admission->waiting_ns,
+		&gate->admission->peers_waiting_ns);
 	int64_t pause_ns = (int64_t)gate->queue.count * PLAN_EACH_NS;
 
 	if (now_ns - gate->planned_ns < (pause_ns > PLAN_NS ? pause_ns : PLAN_NS))
@@ -525,7 +528,9 @@ static void plan(struct kvw_gate *gate, int64_t now_ns)
 	age(gate, now_ns);
 	tell_offered(gate, now_ns);
 	kvw_price_limits(&gate->price,
-		rate * part(gate->told_offered, &gate->admission->offered_per_s), now_ns);
+		rate * part(gate->told_offered, &gate->admission->offered_per_s,
+			       &gate->admission->peers_offered_per_s),
+		now_ns);
 	for (size_t class = 0; class < KVW_CLASSES; class++)
 		show(&gate->admission->limits[class], gate->price.limit[class]);
 	atomic_store_explicit(&gate->admission->planned_ns, now_ns, memory_order_relaxed);
@@ -536,7 +541,8 @@ static void plan(struct kvw_gate *gate, int64_t now_ns)
 int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate)
 {
 	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
-	double waiting = (double)atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed);
+	double waiting = (double)(atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed) +
+				  atomic_load_explicit(&gate->admission->peers_waiting_ns, memory_order_relaxed));
 	int64_t after = (int64_t)(waiting / rate);
 
 	return after < RETRY_LEAST_NS ? RETRY_LEAST_NS : after > RETRY_MOST_NS ? RETRY_MOST_NS : after;
@@ -642,6 +648,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		e->retry_after_ns = kvw_gate_crowds(gate, e) ? KVW_CROWDED_NS : kvw_gate_retry_after_ns(gate);
 		kvw_gate_leave(gate, e);
 		*out = e;
+		atomic_fetch_add_explicit(&gate->admission->refused, 1, memory_order_relaxed);
 		return KVW_REFUSE;
 	}
 	plan(gate, now_ns);

@@ -55,18 +55,43 @@ void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool 
 		leave_shown(pace, work_ns);
 }
 
+void kvw_pace_set_peers(struct kvw_pace *pace, int64_t work_ns, int64_t own_ns, int64_t now_ns)
+{
+	float share = work_ns > 0 ? (float)((double)work_ns / ((double)work_ns + (double)own_ns)) : 0;
+
+	atomic_store_explicit(&pace->peers, work_ns > 0, memory_order_relaxed);
+	atomic_store_explicit(&pace->peers_until_ns, now_ns + work_ns, memory_order_relaxed);
+	atomic_store_explicit(&pace->peers_share, share, memory_order_relaxed);
+}
+
+double kvw_pace_own_share(const struct kvw_pace *pace)
+{
+	return count(&pace->unanswered) > 0
+		       ? 1 - (double)atomic_load_explicit(&pace->peers_share, memory_order_relaxed)
+		       : count(&pace->peers) > 0 ? 0 : 1;
+}
+
+/* What is left of other routers' work. */
+static double peers_undone(const struct kvw_pace *pace, int64_t now_ns)
+{
+	int64_t until_ns = get(&pace->peers_until_ns);
+
+	return count(&pace->peers) > 0 && until_ns > now_ns ? (double)(until_ns - now_ns) : 0;
+}
+
 int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now_ns)
 {
 	int32_t requests = count(&pace->shown);
 	double undone = (double)get(&pace->undone_ns) / rate;
 	double since = (double)(now_ns - get(&pace->since_ns));
+	double theirs = peers_undone(pace, now_ns) / rate;
 	double one = 0;
 
 	if (requests <= 0 || undone <= 0)
-		return 0;
+		return (int64_t)theirs;
 	/* One of them is under way. */
 	one = undone / requests;
-	return (int64_t)(undone - (since < one ? since : one));
+	return (int64_t)(undone - (since < one ? since : one) + theirs);
 }
 
 void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, int64_t now_ns)
@@ -96,7 +121,7 @@ static int64_t behind(const struct kvw_pace *pace, int64_t now_ns)
 struct kvw_pace_seen kvw_pace_see(const struct kvw_pace *pace, int64_t now_ns)
 {
 	int64_t behind_ns = behind(pace, now_ns);
-	bool computes = count(&pace->unanswered) > 0;
+	bool computes = count(&pace->unanswered) > 0 || count(&pace->peers) > 0;
 
 	return (struct kvw_pace_seen){
 		.late_ns = behind_ns > 0 ? behind_ns / 2 : 0, /* tokens come about twice as fast as they must */
@@ -115,5 +140,5 @@ int64_t kvw_pace_wait_ns(
 
 bool kvw_pace_busy(const struct kvw_pace *pace, int64_t now_ns)
 {
-	return count(&pace->unanswered) > 0 || behind(pace, now_ns) > 0;
+	return count(&pace->unanswered) > 0 || count(&pace->peers) > 0 || behind(pace, now_ns) > 0;
 }

@@ -16,6 +16,8 @@
  * where its order and place can still change. It is sent when what the worker was given before will be
  * done within a moment (kvw_load_queue_ns).
  *
+ * Other routers' streams are not seen here; what they have a worker compute is (kvw_pace_set_peers).
+ *
  * Threads: any. Each worker's words lie in one cache line, changed by atomic operations alone.
  */
 #ifndef KVW_PACE_H
@@ -37,8 +39,11 @@ struct kvw_pace {
 	_Atomic int32_t unanswered;             /* requests sent that have no first token */
 	_Atomic int32_t answering;              /* streams that have two tokens */
 	_Atomic int32_t shown;                  /* of the unanswered ones those whose first token will show */
+	_Atomic int32_t peers;                  /* 1: other routers have prompts there that are not computed */
 	_Atomic int64_t undone_ns;              /* predicted prefill of these */
 	_Atomic int64_t since_ns;               /* the last of their first tokens, or the first of them after a rest */
+	_Atomic int64_t peers_until_ns;         /* other routers' prefill there will take until then, as predicted */
+	_Atomic float peers_share;              /* of the unanswered prefill there, theirs: 0..1 */
 };
 
 /* A request was sent to the worker. work_ns: its predicted prefill; 0: its first token will not show. */
@@ -50,6 +55,12 @@ void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns
 void kvw_pace_follows(struct kvw_pace *pace);
 /* It has ended. work_ns: as before; answered: kvw_pace_first_token was called; follows: kvw_pace_follows, too. */
 void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool follows);
+
+/* Other routers have unanswered prefill of so many ns there; 0: none. own_ns: ours. */
+void kvw_pace_set_peers(struct kvw_pace *pace, int64_t work_ns, int64_t own_ns, int64_t now_ns);
+
+/* The share of its time that a worker which is busy spends on our prompts. */
+double kvw_pace_own_share(const struct kvw_pace *pace);
 
 /* What the worker has to do before it can begin another prompt, by the requests whose first token will show,
  * whatever keeps it: prefill, or as many running requests as it takes. rate: predicted ns of prefill that a

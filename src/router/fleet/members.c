@@ -226,13 +226,13 @@ static void start_leaving(struct kvw_members *members, struct place *place, bool
 	place->next = members->leaving;
 	members->leaving = place;
 	kvw_info("fleet", "worker leaves url=%s inflight=%u limit_ms=%lld", place->worker->url,
-		kvw_load_inflight(&place->worker->load),
+		kvw_load_own_inflight(&place->worker->load),
 		(long long)((place->until_ns - now_ns) / KVW_NS_PER_MS));
 }
 
 static void remove_place(struct kvw_members *members, struct place *place)
 {
-	uint32_t inflight = kvw_load_inflight(&place->worker->load);
+	uint32_t inflight = kvw_load_own_inflight(&place->worker->load);
 
 	if (inflight > 0)
 		kvw_warn("fleet", "worker is removed while requests run on it: those that wait go elsewhere, "
@@ -252,7 +252,7 @@ static void let_leave(struct kvw_members *members)
 	size_t removed = 0;
 
 	while ((place = *link) != NULL && removed < GONE_PER_TICK) {
-		bool idle = kvw_load_inflight(&place->worker->load) == 0;
+		bool idle = kvw_load_own_inflight(&place->worker->load) == 0;
 
 		if (now_ns - place->leaves_ns < LEAST_LEAVE_NS || (!idle && now_ns < place->until_ns)) {
 			link = &place->next;

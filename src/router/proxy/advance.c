@@ -498,7 +498,8 @@ static bool any_waits_in_vain(const struct kvw_fleet *fleet)
 			(kvw_worker_life(worker) == KVW_WORKER_GONE || kvw_worker_fell_asleep(worker) ||
 				kvw_stall_state(&worker->stall) == KVW_STALL_FOUND ||
 				atomic_load_explicit(&worker->health, memory_order_relaxed) ==
-					KVW_HEALTH_DOWN))
+					KVW_HEALTH_DOWN) &&
+			kvw_load_own_inflight(&worker->load) > 0)
 			return true;
 	}
 	return false;

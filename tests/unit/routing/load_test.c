@@ -301,6 +301,59 @@ START_TEST(loops_share_a_worker)
 }
 END_TEST
 
+START_TEST(peers_work_counts_and_shares_the_time)
+{
+	const struct kvw_load_part peers = {300 * MS, 300 * MS, 3, 5000, 4, 2};
+
+	kvw_lease_take(&a, load, 100 * MS, 0);
+	kvw_lease_hold(&a, 1000);
+	ck_assert(kvw_load_set_peers(load, &peers, 0) == 1);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 0), 400 * MS);
+	ck_assert_uint_eq(kvw_load_inflight(load), 4);
+	ck_assert_uint_eq(kvw_load_own_inflight(load), 1);
+	ck_assert_uint_eq(kvw_load_context(load), 6000);
+	ck_assert_uint_eq(kvw_load_sequences(load).all, 5);
+	ck_assert_uint_eq(kvw_load_sequences(load).unanswered, 3);
+	/* The worker does both: a quarter of the time is ours. */
+	ck_assert_int_eq(kvw_load_queue_ns(load, 200 * MS), 200 * MS);
+	ck_assert_int_eq(kvw_load_own(load, 200 * MS).queue_ns, 50 * MS);
+	ck_assert_uint_eq(kvw_load_own(load, 200 * MS).inflight, 1);
+	ck_assert_uint_eq(kvw_load_own(load, 200 * MS).context, 1000);
+	/* Set again it is replaced, not added. */
+	(void)kvw_load_set_peers(load, &peers, 200 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 200 * MS), 350 * MS);
+	ck_assert_uint_eq(kvw_load_inflight(load), 4);
+	/* And all of it goes. */
+	kvw_lease_release(&a, 300 * MS);
+	(void)kvw_load_set_peers(load, &(const struct kvw_load_part){0}, 300 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 300 * MS), 0);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	ck_assert_uint_eq(kvw_load_context(load), 0);
+	ck_assert_uint_eq(kvw_load_sequences(load).all, 0);
+}
+END_TEST
+
+START_TEST(peers_whose_queue_is_not_there_count_less)
+{
+	const struct kvw_load_part peers = {.queue_ns = 8000 * MS, .waiting_ns = 8000 * MS, .inflight = 9};
+	float trust = 1;
+
+	for (int i = 0; i < 4; i++) {
+		ck_assert(kvw_load_set_peers(load, &peers, i * 1000 * MS) == trust);
+		kvw_lease_take(&a, load, 10 * MS, i * 1000 * MS);
+		kvw_lease_first_token(&a, (i * 1000 + 20) * MS); /* it waited for nothing */
+		kvw_lease_release(&a, (i * 1000 + 30) * MS);
+		trust /= 2;
+	}
+	(void)kvw_load_set_peers(load, &peers, 5000 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 5000 * MS), 500 * MS);
+	/* One that did wait raises it again. */
+	kvw_lease_take(&a, load, 10 * MS, 5000 * MS);
+	kvw_lease_first_token(&a, 5600 * MS);
+	ck_assert(kvw_load_set_peers(load, &peers, 5600 * MS) > trust);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("load");
@@ -316,6 +369,8 @@ int main(void)
 	tcase_add_test(tcase, prompts_in_flight_are_counted);
 	tcase_add_test(tcase, sequences_are_counted_until_they_end);
 	tcase_add_test(tcase, foreign_requests_delay_those_that_came_after_them);
+	tcase_add_test(tcase, peers_work_counts_and_shares_the_time);
+	tcase_add_test(tcase, peers_whose_queue_is_not_there_count_less);
 	tcase_add_test(tcase, empty_lease_does_nothing);
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);

@@ -1,0 +1,59 @@
+/*
+ * load_codec.h - what one replica of kvway says of its load, as bytes.
+ *
+ * Absolute values: a message that is lost or comes twice changes nothing that the next one does not put right. Its
+ * numbers stand for one process (origin, random) and grow with each message (sequence), so an older one that
+ * comes late is recognised without any clock. Workers without load are left out.
+ *
+ *	"kvL" version(1) | origin(8) | sequence | waiting_us | first_waiting_us | offered_us_per_s | count
+ *	  | count x { key(8) | queue_us | waiting_us | inflight | context | sequences | unanswered }
+ *	  | check(4): XXH3-64 of all before, its lower half
+ *
+ * Numbers with a width are little-endian, the others LEB128 of at most 9 bytes.
+ *
+ * Reading believes nothing: a message that does not fit is refused whole, and each value is cut to what one replica
+ * can reasonably have on one worker (KVW_LOAD_MOST_*), so that one that lies does limited harm.
+ *
+ * Pure functions.
+ */
+#ifndef KVW_LOAD_CODEC_H
+#define KVW_LOAD_CODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "admission/admission.h"
+#include "kvway/err.h"
+#include "kvway/load.h"
+
+/* Of one replica on one worker. */
+#define KVW_LOAD_MOST_QUEUE_NS INT64_C(30000000000)
+#define KVW_LOAD_MOST_INFLIGHT 4096u
+#define KVW_LOAD_MOST_CONTEXT  (1u << 26)
+/* Of one replica, waiting or offered. */
+#define KVW_LOAD_MOST_WORK_NS INT64_C(3600000000000)
+
+#define KVW_LOAD_BYTES (64 + KVW_MAX_WORKERS * 56) /* room for any message */
+
+/* Of one worker. */
+struct kvw_load_entry {
+	uint64_t key; /* hash of its URL, the same in all replicas */
+	struct kvw_load_part part;
+};
+
+/* A message. */
+struct kvw_load_news {
+	uint64_t origin;   /* which replica, != 0 */
+	uint64_t sequence; /* of its messages; > 0 */
+	struct kvw_admission_work work;
+	size_t count;
+	struct kvw_load_entry entries[KVW_MAX_WORKERS];
+};
+
+/* Bytes written to out, which has room for KVW_LOAD_BYTES. news->count <= KVW_MAX_WORKERS. */
+size_t kvw_load_write(const struct kvw_load_news *news, char *out);
+
+/* KVW_EPROTO: no such message; *out is undefined then. */
+enum kvw_err kvw_load_read(const char *data, size_t len, struct kvw_load_news *out) KVW_MUST_CHECK;
+
+#endif
