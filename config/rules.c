@@ -80,18 +80,34 @@ static void check_listeners(struct kvw_build *build)
 		shown == KVW_KEY_listen ? build->config->admin_listen : build->config->listen);
 }
 
-static void check_sharing(struct kvw_build *build)
+static void check_redis(struct kvw_build *build, enum kvw_key_index key, const char *text)
 {
-	const struct kvw_met *met = &build->met[KVW_KEY_rate_sharing_redis];
+	const struct kvw_met *met = &build->met[key];
 	struct kvw_redis_url url;
 	const char *expected;
 
-	if (!met->valid || build->config->rate_sharing_redis[0] == '\0')
+	if (!met->valid || text[0] == '\0')
 		return;
-	expected = kvw_redis_url_parse(build->config->rate_sharing_redis, &url);
+	expected = kvw_redis_url_parse(text, &url);
 	if (expected != NULL)
-		kvw_report_mistake(build->walk.report, met->place, kvw_keys[KVW_KEY_rate_sharing_redis].path,
+		kvw_report_mistake(build->walk.report, met->place, kvw_keys[key].path,
 			"found a value that is not printed here, expected %s", expected);
+}
+
+/* One message that is late must not make a replica forgotten. */
+static void check_life(struct kvw_build *build)
+{
+	const struct kvw_config *config = build->config;
+	enum kvw_key_index shown = build->met[KVW_KEY_replicas_life_ms].given ? KVW_KEY_replicas_life_ms
+									   : KVW_KEY_replicas_interval_ms;
+
+	if (!build->met[KVW_KEY_replicas_life_ms].valid || !build->met[KVW_KEY_replicas_interval_ms].valid ||
+		config->replicas_life_ms >= 3 * config->replicas_interval_ms)
+		return;
+	kvw_report_mistake(build->walk.report, build->met[shown].place, kvw_keys[shown].path,
+		"found a life of %" PRId64 " ms with an interval of %" PRId64
+		" ms, expected at least three intervals",
+		config->replicas_life_ms, config->replicas_interval_ms);
 }
 
 void kvw_rules_check(struct kvw_build *build)
@@ -99,7 +115,9 @@ void kvw_rules_check(struct kvw_build *build)
 	for (size_t i = 0; i < sizeof(order_rules) / sizeof(order_rules[0]); i++)
 		check_order(build, &order_rules[i]);
 	check_listeners(build);
-	check_sharing(build);
+	check_redis(build, KVW_KEY_rate_sharing_redis, build->config->rate_sharing_redis);
+	check_redis(build, KVW_KEY_replicas_redis, build->config->replicas_redis);
+	check_life(build);
 }
 
 void kvw_rules_check_worker(

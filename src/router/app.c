@@ -53,6 +53,7 @@ struct kvw_app {
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
+	struct kvw_sharing *load_sharing; /* of load; `sharing` itself if one does both; NULL: it is not shared */
 	struct kvw_auth *admin_auth;   /* the same of the admin address */
 	struct kvw_state *state; /* snapshots; NULL: there are none */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
@@ -219,6 +220,36 @@ static enum kvw_err recall_state(struct kvw_app *app)
 	return err;
 }
 
+/* One connection does for both, where it is the same Redis. */
+static enum kvw_err create_sharing(struct kvw_app *app)
+{
+	const struct kvw_config *config = app->config;
+	bool rates = config->rate_sharing_redis[0] != '\0', load = config->replicas_redis[0] != '\0';
+	bool both = rates && load && strcmp(config->rate_sharing_redis, config->replicas_redis) == 0;
+	enum kvw_err err = KVW_OK;
+
+	if (rates)
+		err = kvw_sharing_create(config, KVW_SHARED_RATES | (both ? KVW_SHARED_LOAD : 0), stderr, &app->sharing);
+	if (err == KVW_OK && both)
+		app->load_sharing = app->sharing;
+	else if (err == KVW_OK && load)
+		err = kvw_sharing_create(config, KVW_SHARED_LOAD, stderr, &app->load_sharing);
+	return err;
+}
+
+static enum kvw_err start_sharing(struct kvw_app *app)
+{
+	struct kvw_rate_table *rates = kvw_proxy_rates(app->proxy);
+	struct kvw_admission *admission = kvw_proxy_admission(app->proxy);
+	enum kvw_err err = KVW_OK;
+
+	if (app->sharing != NULL)
+		err = kvw_sharing_start(app->sharing, rates, app->fleet, admission);
+	if (err == KVW_OK && app->load_sharing != NULL && app->load_sharing != app->sharing)
+		err = kvw_sharing_start(app->load_sharing, NULL, app->fleet, admission);
+	return err;
+}
+
 /* All that does not accept clients of `listen`. */
 static enum kvw_err start_parts(struct kvw_app *app)
 {
@@ -236,11 +267,9 @@ static enum kvw_err start_parts(struct kvw_app *app)
 	err = start_auth(app);
 	if (err != KVW_OK)
 		return err;
-	if (config->rate_sharing_redis[0] != '\0') {
-		err = kvw_sharing_create(config, stderr, &app->sharing);
-		if (err != KVW_OK)
-			return err;
-	}
+	err = create_sharing(app);
+	if (err != KVW_OK)
+		return err;
 	if (config->admin_keys_file[0] != '\0') {
 		err = kvw_auth_start(config->admin_keys_file, stderr, &app->admin_auth);
 		if (err != KVW_OK)
@@ -283,6 +312,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.auth = app->auth,
 			.sharing = app->sharing,
 			.state = app->state,
+			.load_sharing = app->load_sharing,
 			.admin_auth = app->admin_auth,
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
@@ -328,7 +358,7 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 	err = app->state == NULL ? KVW_OK : kvw_state_start(app->state);
 	if (err != KVW_OK)
 		return err;
-	return app->sharing == NULL ? KVW_OK : kvw_sharing_start(app->sharing, kvw_proxy_rates(proxy));
+	return start_sharing(app);
 }
 
 static uint32_t usable_workers(void *arg)
@@ -453,6 +483,8 @@ static void stop(struct kvw_app *app)
 	if (app->proxy != NULL)
 		kvw_proxy_join(app->proxy); /* it was drained */
 	kvw_admin_stop(app->admin);
+	if (app->load_sharing != app->sharing)
+		kvw_sharing_stop(app->load_sharing);
 	kvw_sharing_stop(app->sharing);
 	kvw_state_stop(app->state); /* the last snapshot: all that is kept is still there */
 	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */

@@ -568,6 +568,7 @@ enum kvw_err kvw_admin_start(
 	sources.auth = deps->auth == NULL ? NULL : kvw_auth_state(deps->auth);
 	sources.state = deps->state == NULL ? NULL : kvw_state_status(deps->state);
 	sources.sharing = deps->sharing == NULL ? NULL : kvw_sharing_state(deps->sharing);
+	sources.load = deps->load_sharing == NULL ? NULL : kvw_sharing_load_state(deps->load_sharing);
 	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)
 		sources.jwt = kvw_jwt_gate_state(kvw_auth_jwt(deps->auth));
 	sources.takeover = deps->takeover;

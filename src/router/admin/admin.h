@@ -44,6 +44,7 @@ struct kvw_admin_deps {
 
 	struct kvw_state *state;     /* snapshots; NULL: there are none */
 	struct kvw_sharing *sharing; /* of limits; NULL: there is none */
+	struct kvw_sharing *load_sharing; /* of load; may be the same */
 	struct kvw_auth *auth; /* keys of clients; NULL: there are none */
 	struct kvw_auth *admin_auth; /* keys of the admin address; NULL: there are none */
 

@@ -16,6 +16,7 @@
 #include "takeover/state.h"
 #include "fleet/members.h"
 #include "fleet/wake/wakes.h"
+#include "sharing/sharing.h"
 #include "state/state.h"
 
 static const char json_type[] = "application/json";
@@ -133,6 +134,18 @@ static void put_state(struct kvw_page *text, const struct kvw_state *state)
 		kvw_page_string(text, ",\"last_snapshot\":\"failed\"");
 }
 
+/* Alone although it should not be. */
+static void put_replicas(struct kvw_page *text, const struct kvw_sharing *sharing)
+{
+	const struct kvw_load_state *load = sharing == NULL ? NULL : kvw_sharing_load_state(sharing);
+
+	if (load != NULL) {
+		put_field(text, "replicas", atomic_load(&load->peers));
+		if (atomic_load(&load->degraded))
+			kvw_page_string(text, ",\"shared_load\":\"degraded\"");
+	}
+}
+
 static int answer_health(
 	const struct kvw_answer_state *state, int64_t now_ns, struct kvw_page *text)
 {
@@ -148,6 +161,7 @@ static int answer_health(
 		put_token_keys(text, state->deps->auth, now_ns);
 		put_takeover(text, state->deps->takeover);
 		put_state(text, state->deps->state);
+		put_replicas(text, state->deps->load_sharing);
 		kvw_page_string(text, "}\n");
 		return 200;
 	}

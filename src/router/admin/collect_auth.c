@@ -101,6 +101,38 @@ void kvw_collect_rate_sharing(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "result", "failed", atomic_load(&state->failed));
 }
 
+void kvw_collect_replicas(struct kvw_collect *collect)
+{
+	const struct kvw_load_state *state = collect->metrics->sources.load;
+
+	if (state == NULL)
+		return;
+	switch ((enum kvw_collect_of)collect->arg) {
+	case KVW_OF_PEERS:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->peers));
+		break;
+	case KVW_OF_PEERS_AGE:
+		kvw_sample_double(&collect->out, NULL, 0, (double)atomic_load(&state->oldest_ns) / 1e9);
+		break;
+	case KVW_OF_PEERS_DEGRADED:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->degraded));
+		break;
+	case KVW_OF_PEERS_COMMANDS:
+		kvw_sample_named(&collect->out, "result", "ok", atomic_load(&state->ok));
+		kvw_sample_named(&collect->out, "result", "failed", atomic_load(&state->failed));
+		break;
+	case KVW_OF_PEERS_BYTES:
+		kvw_sample_named(&collect->out, "direction", "sent", atomic_load(&state->said_bytes));
+		kvw_sample_named(&collect->out, "direction", "received", atomic_load(&state->heard_bytes));
+		break;
+	default:
+		kvw_sample_named(&collect->out, "what", "new", atomic_load(&state->heard_new));
+		kvw_sample_named(&collect->out, "what", "old", atomic_load(&state->heard_old));
+		kvw_sample_named(&collect->out, "what", "bad", atomic_load(&state->heard_bad));
+		kvw_sample_named(&collect->out, "what", "full", atomic_load(&state->heard_full));
+	}
+}
+
 void kvw_collect_jwt_verified(struct kvw_collect *collect)
 {
 	const struct kvw_jwt_gate_state *state = collect->metrics->sources.jwt;

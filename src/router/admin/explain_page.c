@@ -104,6 +104,9 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_u64(text, "hit_tokens", hit_of(cost->hit_tokens));
 	put_tiers(text, cost);
 	put_ms(text, "queue_ms", cost->queue_ns);
+	put_ms(text, "peers_ms",
+		(double)(kvw_load_queue_ns(candidate->load, now_ns) -
+			 kvw_load_own(candidate->load, now_ns).queue_ns));
 	put_ms(text, "foreign_ms", (double)kvw_load_foreign_ns(candidate->load, now_ns, now_ns));
 	put_ms(text, "prefill_ms", cost->prefill_ns);
 	put_ms(text, "others_ms", cost->others_ns);

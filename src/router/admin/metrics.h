@@ -112,6 +112,7 @@ struct kvw_metrics_sources {
 	const struct kvw_state_status *state;    /* of snapshots; NULL: there are none */
 	const struct kvw_sharing_state *sharing; /* of limits; NULL: there is none */
 	const struct kvw_takeover_state *takeover; /* NULL: this process takes no part in any */
+	const struct kvw_load_state *load; /* shared with other replicas; NULL: it is not */
 	const struct kvw_jwt_gate_state *jwt; /* NULL: tokens are not asked for */
 	const struct kvw_reload_state *reload; /* NULL: there is none */
 	const struct kvw_broadcast_state *broadcasts;

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "rates/share.h"
 #include "redis/redis.h"
+#include "sharing/load_round.h"
 
 #define ORDERS      1024
 #define REPLY_NS    (500 * KVW_NS_PER_MS)
@@ -47,7 +48,8 @@ struct order {
 
 struct kvw_sharing {
 	struct kvw_redis *redis;
-	struct kvw_rate_table *table;
+	struct kvw_rate_table *table; /* NULL: no limits are shared */
+	struct kvw_load_round *load;  /* NULL: no load is */
 	int64_t interval_ns;
 	char prefix[PREFIX_MOST];
 	pthread_t thread;
@@ -176,10 +178,23 @@ static void take(void *arg, struct kvw_rate_subject *subject)
 	kvw_rate_share_news(subject, &now, &order->news);
 }
 
+/* Waits for Redis, at most until until_ns, and sees to the load when its time has come. */
+static void step(struct kvw_sharing *sharing, int64_t until_ns)
+{
+	int64_t now_ns = kvw_clock_ns(), next_ns = INT64_MAX;
+
+	if (sharing->load != NULL) {
+		int64_t load_ns = kvw_load_round_step(sharing->load, sharing->redis, now_ns);
+
+		until_ns = load_ns < until_ns ? load_ns : until_ns;
+	}
+	(void)kvw_redis_step(sharing->redis, until_ns > now_ns ? until_ns - now_ns : 0, &next_ns);
+}
+
 static void exchange(struct kvw_sharing *sharing)
 {
-	int64_t next_ns = INT64_MAX;
-
+	if (sharing->table == NULL)
+		return;
 	sharing->count = sharing->heard = 0;
 	kvw_rate_table_each(sharing->table, take, sharing);
 	if (sharing->count < ORDERS)
@@ -188,7 +203,7 @@ static void exchange(struct kvw_sharing *sharing)
 	for (size_t i = 0; i < sharing->count; i++)
 		submit(&sharing->orders[i]);
 	while (sharing->open > 0 && !atomic_load(&sharing->ending))
-		(void)kvw_redis_step(sharing->redis, 20 * KVW_NS_PER_MS, &next_ns);
+		step(sharing, kvw_clock_ns() + 20 * KVW_NS_PER_MS);
 	if (sharing->count == 0)
 		return;
 	atomic_fetch_add(&sharing->state.exchanged, sharing->heard);
@@ -205,11 +220,9 @@ static void *run(void *arg)
 
 		exchange(sharing);
 		while (!atomic_load(&sharing->ending) && left_ns > 0) {
-			int64_t next_ns = INT64_MAX;
-
 			left_ns = begun_ns + sharing->interval_ns - kvw_clock_ns();
 			if (left_ns > 0)
-				(void)kvw_redis_step(sharing->redis, left_ns, &next_ns);
+				step(sharing, begun_ns + sharing->interval_ns);
 		}
 	}
 	return NULL;
@@ -229,8 +242,11 @@ static void note(void *self, uint32_t level, const char *line)
 	kvw_log((enum kvw_log_level)level, "sharing", "%s", line);
 }
 
-enum kvw_err kvw_sharing_create(const struct kvw_config *config, FILE *errors, struct kvw_sharing **out)
+enum kvw_err kvw_sharing_create(
+	const struct kvw_config *config, unsigned parts, FILE *errors, struct kvw_sharing **out)
 {
+	const bool rates = (parts & KVW_SHARED_RATES) != 0;
+	const char *key = rates ? "rate_sharing.redis" : "replicas.redis";
 	struct kvw_sharing *sharing = calloc(1, sizeof(*sharing));
 	struct kvw_redis_url url;
 	struct kvw_redis_options options = {.url = &url,
@@ -238,21 +254,26 @@ enum kvw_err kvw_sharing_create(const struct kvw_config *config, FILE *errors, s
 		.inflight_bytes = (uint64_t)16 << 20,
 		.connect_ns = (uint64_t)CONNECT_NS,
 		.env = {.now_ns = clock_ns, .log = note}};
-	const char *expected = kvw_redis_url_parse(config->rate_sharing_redis, &url);
+	const char *expected = kvw_redis_url_parse(
+		rates ? config->rate_sharing_redis : config->replicas_redis, &url);
 	char why[KVW_REDIS_REASON] = "";
 	enum kvw_err err = sharing == NULL ? KVW_ENOMEM : KVW_OK;
 
 	if (err == KVW_OK && expected != NULL) {
-		fprintf(errors, "kvway: rate_sharing.redis: expected %s\n", expected);
+		fprintf(errors, "kvway: %s: expected %s\n", key, expected);
 		err = KVW_EINVAL;
 	}
 	if (err == KVW_OK) {
 		err = kvw_redis_create(&options, why, &sharing->redis);
 		if (err != KVW_OK && err != KVW_ENOMEM)
-			fprintf(errors, "kvway: rate_sharing.redis: %s\n", why);
+			fprintf(errors, "kvway: %s: %s\n", key, why);
 	}
 	explicit_bzero(&url, sizeof(url));
+	if (err == KVW_OK && (parts & KVW_SHARED_LOAD) != 0)
+		err = kvw_load_round_create(config, &sharing->load);
 	if (err != KVW_OK) {
+		if (sharing != NULL)
+			kvw_redis_destroy(sharing->redis);
 		free(sharing);
 		return err;
 	}
@@ -263,9 +284,12 @@ enum kvw_err kvw_sharing_create(const struct kvw_config *config, FILE *errors, s
 	return KVW_OK;
 }
 
-enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table)
+enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table,
+	struct kvw_fleet *fleet, struct kvw_admission *admission)
 {
 	sharing->table = table;
+	if (sharing->load != NULL)
+		kvw_load_round_begin(sharing->load, fleet, admission);
 	if (pthread_create(&sharing->thread, NULL, run, sharing) != 0)
 		return KVW_ENOMEM;
 	(void)pthread_setname_np(sharing->thread, "kvway-sharing");
@@ -282,11 +306,17 @@ void kvw_sharing_stop(struct kvw_sharing *sharing)
 		kvw_redis_wake(sharing->redis);
 		pthread_join(sharing->thread, NULL);
 	}
-	kvw_redis_destroy(sharing->redis);
+	kvw_redis_destroy(sharing->redis); /* ends what is under way */
+	kvw_load_round_destroy(sharing->load);
 	free(sharing);
 }
 
 const struct kvw_sharing_state *kvw_sharing_state(const struct kvw_sharing *sharing)
 {
 	return &sharing->state;
+}
+
+const struct kvw_load_state *kvw_sharing_load_state(const struct kvw_sharing *sharing)
+{
+	return sharing->load == NULL ? NULL : kvw_load_round_state(sharing->load);
 }

@@ -232,6 +232,14 @@ static const struct mistake mistakes[] = {
 	{"rate_sharing: {interval: 1m}\n" TEST_WORKER, 1, 26, "rate_sharing.interval",
 		{"expected a duration from 10ms to 1s"}},
 
+	/* replicas */
+	{"replicas: {redis: 'redis://u:secret@'}\n" TEST_WORKER, 1, 19, "replicas.redis",
+		{"found a value that is not printed here, expected"}},
+	{"replicas: {interval: 900ms}\n" TEST_WORKER, 1, 22, "replicas.interval",
+		{"found a life of 2000 ms with an interval of 900 ms, expected at least three intervals"}},
+	{"replicas: {life: 100ms}\n" TEST_WORKER, 1, 18, "replicas.life",
+		{"expected a duration from 500ms to 1m"}},
+
 	/* service_levels */
 	{"service_levls: []\n" TEST_WORKER, 1, 1, "service_levls",
 		{"unknown key", "did you mean `service_levels`?"}},

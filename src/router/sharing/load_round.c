@@ -1,0 +1,252 @@
+/* load_round.c - see load_round.h. */
+#include "sharing/load_round.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define REPLY_NS    (500 * KVW_NS_PER_MS)
+#define NAME_ROOM   600
+#define HEAD_ROOM   (NAME_ROOM * 2 + 1024)
+#define REPLY_BYTES (KVW_PEERS * KVW_LOAD_BYTES)
+
+static const char script[] =
+	"local t=redis.call('TIME') local n=t[1]*1000+math.floor(t[2]/1000) local life=tonumber(ARGV[3]) "
+	"redis.call('HSET',KEYS[1],ARGV[1],ARGV[2]) redis.call('ZADD',KEYS[2],n,ARGV[1]) "
+	"for _,o in ipairs(redis.call('ZRANGEBYSCORE',KEYS[2],'-inf',n-life)) do "
+	"redis.call('HDEL',KEYS[1],o) redis.call('ZREM',KEYS[2],o) end "
+	"redis.call('PEXPIRE',KEYS[1],life) redis.call('PEXPIRE',KEYS[2],life) "
+	"local r={} local a=redis.call('HGETALL',KEYS[1]) "
+	"for i=1,#a,2 do if a[i]~=ARGV[1] then r[#r+1]=a[i+1] end end return r";
+
+struct kvw_load_round {
+	struct kvw_replica *replica;
+	struct kvw_fleet *fleet;
+	struct kvw_admission *admission;
+	int64_t interval_ns, life_ns;
+	int64_t next_ns;
+	char load_name[NAME_ROOM], seen_name[NAME_ROOM], origin[24];
+	struct kvw_load_state state;
+	bool said_well; /* the log says that load is shared */
+	struct kvw_redis_command command;
+	bool open;                   /* the command is under way */
+	struct iovec parts[3];       /* its head, the message, its end */
+	char head[HEAD_ROOM], end[64];
+	char message[KVW_LOAD_BYTES];
+	struct kvw_replica_worker workers[KVW_MAX_WORKERS];
+	struct kvw_worker *held[KVW_MAX_WORKERS];
+	size_t count;
+};
+
+/* --- workers --- */
+
+static void hold_workers(struct kvw_load_round *round)
+{
+	size_t slots = atomic_load(&round->fleet->count);
+
+	round->count = 0;
+	for (size_t i = 0; i < slots; i++) {
+		struct kvw_worker *worker = round->fleet->workers[i];
+
+		if (!kvw_worker_hold(worker))
+			continue;
+		round->held[round->count] = worker;
+		round->workers[round->count++] =
+			(struct kvw_replica_worker){worker->key, &worker->load, worker->id};
+	}
+}
+
+static void let_go(struct kvw_load_round *round)
+{
+	for (size_t i = 0; i < round->count; i++)
+		kvw_worker_let_go(round->held[i]);
+	round->count = 0;
+}
+
+/* --- a reply --- */
+
+static void note_state(struct kvw_load_round *round, int64_t now_ns)
+{
+	struct kvw_load_state *state = &round->state;
+	struct kvw_replica_stats stats;
+	int64_t last_ns = atomic_load(&state->last_ok_ns);
+	bool well = last_ns != 0 && now_ns - last_ns < round->life_ns;
+
+	kvw_replica_stats(round->replica, now_ns, &stats);
+	atomic_store(&state->peers, (uint32_t)stats.peers);
+	atomic_store(&state->oldest_ns, stats.oldest_ns);
+	atomic_store(&state->degraded, !well);
+	if (well == round->said_well)
+		return;
+	round->said_well = well;
+	if (well)
+		kvw_info("sharing", "load is shared with other replicas peers=%zu", stats.peers);
+	else
+		kvw_warn("sharing", "load is not shared: redis does not answer; this replica counts its own alone");
+}
+
+static void hear(struct kvw_load_round *round, const struct kvw_redis_element *element, int64_t now_ns)
+{
+	struct kvw_load_state *state = &round->state;
+
+	if (element->data == NULL)
+		return;
+	atomic_fetch_add(&state->heard_bytes, element->len);
+	switch (kvw_replica_hear(round->replica, element->data, element->len, now_ns)) {
+	case KVW_HEARD_NEW:
+		atomic_fetch_add(&state->heard_new, 1);
+		break;
+	case KVW_HEARD_BAD:
+		atomic_fetch_add(&state->heard_bad, 1);
+		break;
+	case KVW_HEARD_FULL:
+		atomic_fetch_add(&state->heard_full, 1);
+		break;
+	case KVW_HEARD_OLD:
+	case KVW_HEARD_OWN:
+		atomic_fetch_add(&state->heard_old, 1);
+		break;
+	}
+}
+
+static void done(struct kvw_redis_command *command)
+{
+	struct kvw_load_round *round = command->user;
+	int64_t now_ns = kvw_clock_ns();
+
+	round->open = false;
+	if (command->status == KVW_OK && command->reply == KVW_REDIS_ARRAY) {
+		for (size_t i = 0; i < command->element_count; i++)
+			hear(round, &command->found[i], now_ns);
+		atomic_store(&round->state.last_ok_ns, now_ns);
+		atomic_fetch_add(&round->state.ok, 1);
+		hold_workers(round);
+		kvw_replica_apply(round->replica, round->workers, round->count, round->admission, now_ns);
+		let_go(round);
+	} else {
+		atomic_fetch_add(&round->state.failed, 1);
+		if (command->status == KVW_OK && command->reply == KVW_REDIS_ERROR)
+			kvw_debug("sharing", "redis says \"%s\"", command->text);
+	}
+	if (command->found != NULL)
+		kvw_redis_elements_free(command->found, command->element_count);
+	command->found = NULL;
+	note_state(round, now_ns);
+}
+
+/* --- a command --- */
+
+static char *put(char *at, const char *data, size_t len)
+{
+	at += sprintf(at, "$%zu\r\n", len);
+	memcpy(at, data, len);
+	memcpy(at + len, "\r\n", 2);
+	return at + len + 2;
+}
+
+static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns)
+{
+	struct kvw_redis_command *command = &round->command;
+	char *at = round->head, number[24];
+	size_t len;
+
+	hold_workers(round);
+	len = kvw_replica_write(round->replica, round->workers, round->count, round->admission, now_ns, round->message);
+	let_go(round);
+	at += sprintf(at, "*8\r\n");
+	at = put(at, "EVAL", 4);
+	at = put(at, script, sizeof(script) - 1);
+	at = put(at, "2", 1);
+	at = put(at, round->load_name, strlen(round->load_name));
+	at = put(at, round->seen_name, strlen(round->seen_name));
+	at = put(at, round->origin, strlen(round->origin));
+	at += sprintf(at, "$%zu\r\n", len);
+	round->parts[0] = (struct iovec){round->head, (size_t)(at - round->head)};
+	round->parts[1] = (struct iovec){round->message, len};
+	at = round->end;
+	memcpy(at, "\r\n", 2);
+	(void)snprintf(number, sizeof(number), "%lld", (long long)(round->life_ns / KVW_NS_PER_MS));
+	at = put(at + 2, number, strlen(number));
+	round->parts[2] = (struct iovec){round->end, (size_t)(at - round->end)};
+	*command = (struct kvw_redis_command){
+		.parts = round->parts,
+		.part_count = 3,
+		.slot = kvw_redis_slot(round->load_name, strlen(round->load_name)),
+		.elements = true,
+		.element_limit = REPLY_BYTES,
+		.deadline_ns = now_ns + REPLY_NS,
+		.done = done,
+		.user = round,
+	};
+	round->open = true;
+	atomic_fetch_add(&round->state.commands, 1);
+	atomic_fetch_add(&round->state.said_bytes,
+		round->parts[0].iov_len + round->parts[1].iov_len + round->parts[2].iov_len);
+	kvw_redis_submit(redis, command);
+}
+
+int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns)
+{
+	if (now_ns < round->next_ns)
+		return round->next_ns;
+	round->next_ns = now_ns + round->interval_ns;
+	/* Without replies what was heard grows old all the same. */
+	hold_workers(round);
+	kvw_replica_apply(round->replica, round->workers, round->count, round->admission, now_ns);
+	let_go(round);
+	note_state(round, now_ns);
+	if (!round->open)
+		submit(round, redis, now_ns);
+	return round->next_ns;
+}
+
+/* --- life --- */
+
+enum kvw_err kvw_load_round_create(const struct kvw_config *config, struct kvw_load_round **out)
+{
+	struct kvw_load_round *round = calloc(1, sizeof(*round));
+	uint64_t origin = 0;
+
+	if (round == NULL)
+		return KVW_ENOMEM;
+	while (origin == 0)
+		if (getrandom(&origin, sizeof(origin), 0) != (ssize_t)sizeof(origin))
+			origin = (uint64_t)kvw_clock_wall_ns();
+	round->interval_ns = config->replicas_interval_ms * KVW_NS_PER_MS;
+	round->life_ns = config->replicas_life_ms * KVW_NS_PER_MS;
+	round->replica = kvw_replica_create(origin, round->life_ns);
+	if (round->replica == NULL) {
+		free(round);
+		return KVW_ENOMEM;
+	}
+	(void)snprintf(round->origin, sizeof(round->origin), "%016llx", (unsigned long long)origin);
+	(void)snprintf(round->load_name, sizeof(round->load_name), "{%.250s:%.250s}:load", config->replicas_prefix,
+		config->replicas_group);
+	(void)snprintf(round->seen_name, sizeof(round->seen_name), "{%.250s:%.250s}:seen", config->replicas_prefix,
+		config->replicas_group);
+	atomic_store(&round->state.degraded, true);
+	*out = round;
+	return KVW_OK;
+}
+
+void kvw_load_round_destroy(struct kvw_load_round *round)
+{
+	if (round == NULL)
+		return;
+	kvw_replica_destroy(round->replica);
+	free(round);
+}
+
+void kvw_load_round_begin(struct kvw_load_round *round, struct kvw_fleet *fleet, struct kvw_admission *admission)
+{
+	round->fleet = fleet;
+	round->admission = admission;
+}
+
+struct kvw_load_state *kvw_load_round_state(struct kvw_load_round *round)
+{
+	return &round->state;
+}
