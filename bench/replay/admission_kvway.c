@@ -40,6 +40,11 @@ static void *create(const struct kvb_admission_env *env)
 	return g;
 }
 
+struct kvw_admission *kvb_admission_kvway_shared(void *self)
+{
+	return ((struct gate *)self)->admission;
+}
+
 static uint32_t job_of(const struct gate *g, const struct kvw_entrant *e)
 {
 	return (uint32_t)(e - g->entrants);

@@ -14,6 +14,7 @@
 
 #include "kvway/route.h"
 #include "bench/replay/replay_limit.h"
+#include "bench/replay/replay_routers.h"
 #include "bench/replay/replay_scenarios.h"
 
 static const char usage[] =
@@ -25,6 +26,7 @@ static const char usage[] =
 	"  --retry on|off   refused clients come back, five times at most (default: on where jobs "
 	"follow others)\n"
 	"  --scale X        arrivals X times as fast (default 1)\n"
+	"  --spread         of a trace: requests of one moment come evenly until the next one\n"
 	"  --workers N      (default 8)\n"
 	"  --seed K         of the disturbed rate (at most 0.8 %) and of ties; 0: undisturbed "
 	"(default 0)\n"
@@ -36,8 +38,16 @@ static const char usage[] =
 	"  --block-size N   of the engines, divides 512 (default 16)\n"
 	"  --max-seqs N     running at once on a worker (default 256)\n"
 	"  --max-batched-tokens N  of a step (default 8192)\n"
+	"  --routers N      replicas of kvway, each with its share of the requests (default 1)\n"
+	"  --sharing on|off|lost   they share their load; lost: only for the first 60 s (default on)\n"
+	"  --redis-delay MS until one hears what another has said (default 2)\n"
+	"  --sharing-interval MS  how often each speaks (default 100)\n"
+	"  --balance random|prefix  which router a request comes to (default random)\n"
+	"  --odd-peer stale|lying|biased  one more peer, which says what is not so\n"
 	"  -c, --config FILE       kvway's configuration (default: its defaults)\n"
 	"  --list           prints policies, admissions and scenarios\n";
+
+#define LOST_NS INT64_C(60000000000) /* Redis goes then, with --sharing lost */
 
 struct options {
 	const char *trace, *scenario, *policy, *admission, *config;
@@ -48,7 +58,8 @@ struct options {
 	struct kvb_fleet_options fleet;
 	struct kvb_profile profile; /* if one of its figures is changed */
 	double context_ns;          /* below 0: the profile's */
-	bool list;
+	struct kvb_routers routers;
+	bool list, spread;
 };
 
 enum {
@@ -68,6 +79,13 @@ enum {
 	OPT_SEQS,
 	OPT_BATCHED,
 	OPT_LIST,
+	OPT_ROUTERS,
+	OPT_SPREAD,
+	OPT_SHARING,
+	OPT_DELAY,
+	OPT_INTERVAL,
+	OPT_BALANCE,
+	OPT_ODD,
 };
 
 /* A number within low..high, or the program ends. */
@@ -84,8 +102,52 @@ static double number(const char *option, const char *text, double low, double hi
 	return value;
 }
 
+/* Which of the words it is, the last one being NULL; or the program ends. */
+static int word(const char *option, const char *text, const char *const *words)
+{
+	for (int i = 0; words[i] != NULL; i++)
+		if (strcmp(text, words[i]) == 0)
+			return i;
+	fprintf(stderr, "kvb-replay: %s: found %s\n%s", option, text, usage);
+	exit(2);
+}
+
+/* Options of several routers. False: it is another one. */
+static bool take_routers(struct kvb_routers *routers, int option, const char *text)
+{
+	static const char *const sharing[] = {"off", "on", "lost", NULL};
+	static const char *const balance[] = {"random", "prefix", NULL};
+	static const char *const odd[] = {"none", "stale", "lying", "biased", NULL};
+
+	switch (option) {
+	case OPT_ROUTERS:
+		routers->count = (uint32_t)number("--routers", text, 1, KVB_MOST_ROUTERS);
+		return true;
+	case OPT_SHARING:
+		routers->shared = word("--sharing", text, sharing) > 0;
+		routers->lost_ns = word("--sharing", text, sharing) == 2 ? LOST_NS : INT64_MAX;
+		return true;
+	case OPT_DELAY:
+		routers->delay_ns = (int64_t)(number("--redis-delay", text, 0, 1000) * 1e6);
+		return true;
+	case OPT_INTERVAL:
+		routers->interval_ns = (int64_t)(number("--sharing-interval", text, 20, 10000) * 1e6);
+		return true;
+	case OPT_BALANCE:
+		routers->sticky = word("--balance", text, balance) == 1;
+		return true;
+	case OPT_ODD:
+		routers->odd = (enum kvb_odd_peer)word("--odd-peer", text, odd);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void take(struct options *o, int option, const char *text)
 {
+	if (take_routers(&o->routers, option, text))
+		return;
 	switch (option) {
 	case OPT_TRACE:
 		o->trace = text;
@@ -133,6 +195,9 @@ static void take(struct options *o, int option, const char *text)
 		o->fleet.max_batched_tokens =
 			(uint32_t)number("--max-batched-tokens", text, 1, 1 << 30);
 		break;
+	case OPT_SPREAD:
+		o->spread = true;
+		break;
 	case OPT_LIST:
 		o->list = true;
 		break;
@@ -163,7 +228,14 @@ static struct options parse(int argc, char **argv)
 		{"block-size", required_argument, NULL, OPT_BLOCK},
 		{"max-seqs", required_argument, NULL, OPT_SEQS},
 		{"max-batched-tokens", required_argument, NULL, OPT_BATCHED},
+		{"spread", no_argument, NULL, OPT_SPREAD},
 		{"list", no_argument, NULL, OPT_LIST},
+		{"routers", required_argument, NULL, OPT_ROUTERS},
+		{"sharing", required_argument, NULL, OPT_SHARING},
+		{"redis-delay", required_argument, NULL, OPT_DELAY},
+		{"sharing-interval", required_argument, NULL, OPT_INTERVAL},
+		{"balance", required_argument, NULL, OPT_BALANCE},
+		{"odd-peer", required_argument, NULL, OPT_ODD},
 		{"config", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -171,6 +243,12 @@ static struct options parse(int argc, char **argv)
 	struct options o = {.policy = "kvway",
 		.scale = 1,
 		.context_ns = -1,
+		.routers = {.count = 1,
+			.shared = true,
+			.interval_ns = 100000000,
+			.life_ns = 2000000000,
+			.delay_ns = 2000000,
+			.lost_ns = INT64_MAX},
 		.fleet = {.workers = 8,
 			.profile = kvb_profile_find("reference-kv"),
 			.block_size = 16,
@@ -252,7 +330,8 @@ static json_t *pack_classes(const struct kvb_replay_result *r)
 
 static void print_result(const struct options *o, const struct kvb_replay_result *r)
 {
-	json_t *out = json_pack("{s:s, s:i, s:f, s:I, s:I, s:b}", "policy", o->policy, "workers",
+	json_t *out = json_pack("{s:s, s:i, s:i, s:f, s:I, s:I, s:b}", "policy", o->policy, "routers",
+		(int)o->routers.count, "workers",
 		(int)o->fleet.workers, "scale", o->scale, "seed", (json_int_t)o->seed, "requests",
 		(json_int_t)r->requests, "simulated", 1);
 
@@ -310,6 +389,8 @@ static void make_jobs(struct options *o, struct kvb_jobs *jobs)
 			exit(1);
 		kvb_jobs_from_trace(jobs, &trace, o->scale);
 		kvb_trace_finish(&trace);
+		if (o->spread)
+			kvb_jobs_spread(jobs);
 		return;
 	}
 	scenario = kvb_scenario_find(o->scenario);
@@ -320,6 +401,29 @@ static void make_jobs(struct options *o, struct kvb_jobs *jobs)
 	scenario->make(jobs, o->scale, o->fleet.workers, o->seed);
 	o->fleet.odd = scenario->odd;
 	o->fleet.resets = scenario->resets;
+}
+
+/* Several routers are a policy and an admission that stand for several of each. */
+static void take_several(struct options *o, const struct kvb_policy **policy,
+	const struct kvb_admission **admission)
+{
+	static const struct kvb_policy policies = {"routers", &kvb_routers_ops, false, 0, ""};
+	static const struct kvb_admission admissions = {"routers", &kvb_admission_routers_ops, false, 0, ""};
+
+	if (o->routers.count == 1 && o->routers.odd == KVB_PEER_NONE)
+		return;
+	if (*policy == NULL || (strcmp(o->policy, "kvway") != 0 && strcmp(o->policy, "kvaware") != 0) ||
+		(*admission != NULL && (*admission)->ops != NULL && strcmp(o->admission, "kvway") != 0)) {
+		fprintf(stderr, "kvb-replay: --routers and --odd-peer are for kvway's policies and admission\n");
+		exit(2);
+	}
+	o->routers.policy = *policy;
+	*policy = &policies;
+	if (*admission != NULL && (*admission)->ops != NULL) {
+		o->routers.admission = *admission;
+		*admission = &admissions;
+	}
+	o->fleet.routers = &o->routers;
 }
 
 int main(int argc, char **argv)
@@ -358,6 +462,7 @@ int main(int argc, char **argv)
 	if (o.context_ns >= 0)
 		o.profile.context_ns = o.context_ns;
 	o.fleet.profile = &o.profile;
+	take_several(&o, &policy, &admission);
 	config = load_config(o.config);
 	make_jobs(&o, &jobs);
 	jobs.retry = o.retry != NULL ? strcmp(o.retry, "on") == 0 : kvb_jobs_closed_loop(&jobs);

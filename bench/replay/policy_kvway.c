@@ -193,6 +193,14 @@ const struct kvw_decision *kvb_kvway_decision(void *self, uint32_t job)
 	return &((struct kvway *)self)->exchanges[job].decision;
 }
 
+struct kvw_load *kvb_kvway_load(void *self, uint32_t worker, uint64_t *key)
+{
+	const struct kvway *k = self;
+
+	*key = k->items[worker].key;
+	return k->items[worker].load;
+}
+
 struct kvw_turn kvb_kvway_turn(void *self, uint32_t job, struct kvw_programs *programs)
 {
 	struct kvw_route_request request = make_request(self, job, 0);

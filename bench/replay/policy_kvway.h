@@ -12,6 +12,12 @@ void kvb_kvway_force(void *self, uint32_t worker);
 struct kvw_candidates kvb_kvway_candidates(void *self);
 /* Of the job's last pick. */
 const struct kvw_decision *kvb_kvway_decision(void *self, uint32_t job);
+/* The load and the key of a worker. */
+struct kvw_load *kvb_kvway_load(void *self, uint32_t worker, uint64_t *key);
 /* What is known of its program. */
 struct kvw_turn kvb_kvway_turn(void *self, uint32_t job, struct kvw_programs *programs);
+
+struct kvw_admission;
+/* What the loops of admission kvway's router share. */
+struct kvw_admission *kvb_admission_kvway_shared(void *self);
 #endif

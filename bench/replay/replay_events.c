@@ -23,6 +23,7 @@ struct event {
 /* The user of one engine's watch. */
 struct watched {
 	struct kvb_events *events;
+	const struct watched *before; /* of another router, which gets it as well; NULL: none */
 	uint32_t worker;
 };
 
@@ -51,6 +52,8 @@ static void add(const struct watched *watched, enum what what, uint64_t hash)
 {
 	struct kvb_events *events = watched->events;
 
+	if (watched->before != NULL)
+		add(watched->before, what, hash);
 	if (events->end - events->first == events->capacity)
 		grow(events);
 	events->ring[events->end++ & (events->capacity - 1)] = (struct event){
@@ -88,7 +91,8 @@ struct kvb_events *kvb_events_create(
 		.capacity = 1024,
 		.watched = kvb_alloc(fleet->options.workers, sizeof(events->watched[0]))};
 	for (uint32_t w = 0; w < fleet->options.workers; w++) {
-		events->watched[w] = (struct watched){events, w};
+		events->watched[w] = (struct watched){
+			events, kvb_engine_watched(fleet->workers[w].engine, &watch), w};
 		kvb_engine_watch(fleet->workers[w].engine, &watch, &events->watched[w]);
 		kvw_exact_set_coverage(exact, w, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
 	}

@@ -33,6 +33,8 @@ struct kvb_resets {
 	int64_t every_ns; /* the next worker's; 0: never */
 };
 
+struct kvb_routers; /* replay_routers.h */
+
 struct kvb_fleet_options {
 	uint32_t workers;
 	const struct kvb_profile *profile; /* borrowed */
@@ -42,6 +44,7 @@ struct kvb_fleet_options {
 	uint32_t max_seqs;                 /* running at once on a worker */
 	struct kvb_oddity odd;             /* of worker 0 */
 	struct kvb_resets resets;
+	const struct kvb_routers *routers; /* of the policy `routers`; NULL: there is one */
 };
 
 /* What a router knows of one worker from its own traffic. */

@@ -78,6 +78,19 @@ void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, d
 	}
 }
 
+void kvb_jobs_spread(struct kvb_jobs *jobs)
+{
+	for (size_t first = 0, next; first < jobs->count; first = next) {
+		for (next = first; next < jobs->count && jobs->items[next].due_ns == jobs->items[first].due_ns; next++)
+			;
+		if (next == jobs->count)
+			return;
+		for (size_t i = first + 1; i < next; i++)
+			jobs->items[i].due_ns += (jobs->items[next].due_ns - jobs->items[i].due_ns) /
+						 (int64_t)(next - first) * (int64_t)(i - first);
+	}
+}
+
 void kvb_jobs_finish(struct kvb_jobs *jobs)
 {
 	for (size_t i = 0; i < jobs->count; i++)

@@ -50,6 +50,9 @@ bool kvb_jobs_closed_loop(const struct kvb_jobs *jobs);
 void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker);
 /* All requests of a trace, its clock running `scale` times as fast. */
 void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, double scale);
+/* Jobs of one moment come evenly until the next moment at which any comes: a recorded trace may have its times rounded to
+ * seconds, in which no router can hear of another's. No job follows another. */
+void kvb_jobs_spread(struct kvb_jobs *jobs);
 void kvb_jobs_finish(struct kvb_jobs *jobs);
 
 /* Chain hashes of the job's full blocks of `size` tokens, which divides KVB_ID_TOKENS. */

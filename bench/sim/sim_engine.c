@@ -100,6 +100,11 @@ void kvb_engine_watch(struct kvb_engine *engine, const struct kvb_engine_watch *
 	kvb_cache_on_evict(engine->cache, engine->watch->removed == NULL ? NULL : on_evict, engine);
 }
 
+void *kvb_engine_watched(const struct kvb_engine *engine, const struct kvb_engine_watch *watch)
+{
+	return engine->watch == watch ? engine->watch_user : NULL;
+}
+
 uint32_t kvb_engine_longest(const struct kvb_engine *engine)
 {
 	return kvb_cache_usable(engine->cache) * engine->config.block_size;

@@ -158,6 +158,8 @@ void kvb_seq_destroy(struct kvb_seq *seq); /* must not be queued; NULL is allowe
 
 /* The callbacks from now on; `watch` is borrowed and outlives the engine, NULL: none. */
 void kvb_engine_watch(struct kvb_engine *engine, const struct kvb_engine_watch *watch, void *user);
+/* The user of this watch, if it is the one that was set last; else NULL. */
+void *kvb_engine_watched(const struct kvb_engine *engine, const struct kvb_engine_watch *watch);
 
 /* Longest prompt and answer together that can ever run, in tokens. */
 uint32_t kvb_engine_longest(const struct kvb_engine *engine);
