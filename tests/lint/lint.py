@@ -304,7 +304,7 @@ def tests_listed():
             build = path.parent / "meson.build"
             listed = (ROOT / build).read_text() if (ROOT / build).exists() else ""
             short = path.stem.removeprefix("test_").removesuffix("_test")
-            if not re.search(rf"(?<![a-z])({re.escape(path.stem)}|{re.escape(short)})\b", listed):
+            if not re.search(rf"(?<![a-z_])({re.escape(path.stem)}|{re.escape(short)})\b", listed):
                 yield f"{path}: not listed in {build}"
 
 
