@@ -127,7 +127,7 @@ def test_what_is_left_is_shown_and_no_key(stage):
     assert key["requests_per_minute"]["remaining"] == 1 and 0 < key["requests_per_minute"]["reset_ms"] <= 30000
     assert (tenant["of"], tenant["name"], tenant["tokens_per_day"]["remaining"]) == ("tenant", "lab", 990)
     assert model["tokens_per_minute"]["remaining"] <= 10000
-    text = subprocess.run([PROGRAM, "explain", "--admin", f"127.0.0.1:{s.router.admin_port}", "--key", "alice"],
+    text = subprocess.run([PROGRAM, "explain", "--admin", f"127.0.0.1:{s.router.admin_port}", "--key-name", "alice"],
                           input=json.dumps(chat_body()).encode(), capture_output=True, check=True).stdout.decode()  # fmt: skip
     assert "Left of key alice; 1 of 2 requests a minute, all in " in text
     assert "Left of tenant lab; 990 of 1000 tokens a day" in text

@@ -62,7 +62,8 @@ def test_no_client_notices_upgrades_in_a_row(line):
         load.stop()
     assert not load.wrong, load.wrong[:20]
     assert load.requests > UPGRADES
-    assert drops() == lost
+    if LONG:  # the counters are the machine's: this run has it to itself
+        assert drops() == lost
     for process in upgrades.made:
         if process is not upgrades.current:
             process.wait(80)

@@ -16,7 +16,7 @@ enum option_id {
 static const struct option flags[] = {
 	KVW_ADMIN_FLAGS,
 	{"path", required_argument, NULL, OPTION_PATH},
-	{"key", required_argument, NULL, OPTION_KEY},
+	{"key-name", required_argument, NULL, OPTION_KEY},
 	{"header", required_argument, NULL, OPTION_HEADER},
 	{"cold", no_argument, NULL, OPTION_COLD},
 	{"help", no_argument, NULL, OPTION_HELP},
@@ -49,7 +49,7 @@ static void print_help(FILE *out)
 	      "                           its workers and strategy\n"
 	      "      --path PATH          path of the request; default: /v1/completions for a body with\n"
 	      "                           `prompt`, /v1/chat/completions for any other\n"
-	      "      --key NAME           as of the client whose key in auth.keys_file has this name, and\n"
+	      "      --key-name NAME      as of the client whose key in auth.keys_file has this name, and\n"
 	      "                           what it has left of its limits\n"
 	      "  -H, --header 'NAME: VALUE'\n"
 	      "                           a header that matters, such as x-session-id; may be repeated\n"
@@ -98,7 +98,7 @@ static void take_option(struct reader *r, int option, const char *argument)
 		take_path(r);
 		break;
 	case OPTION_KEY:
-		kvw_admin_line_text(&r->line, &r->options->key, "--key");
+		kvw_admin_line_text(&r->line, &r->options->key, "--key-name");
 		break;
 	case OPTION_HEADER:
 		take_header(r);
@@ -129,7 +129,7 @@ static void check_combination(struct reader *r, int argc, char **argv)
 	else if (options->cold && options->router.admin != NULL)
 		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --admin");
 	else if (options->cold && options->key != NULL)
-		kvw_admin_line_wrong(&r->line, "--cold asks no router, which alone knows keys; leave out --key");
+		kvw_admin_line_wrong(&r->line, "--cold asks no router, which alone knows keys; leave out --key-name");
 	else if (options->cold && options->router.key_file != NULL)
 		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --key-file");
 	else if (options->cold && options->router.https)
