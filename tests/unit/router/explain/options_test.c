@@ -66,7 +66,7 @@ END_TEST
 
 START_TEST(test_everything_given)
 {
-	struct called called = call("--admin,[::1]:9091,--path,/v1/completions,--key,alice,--json,-H,a: b,"
+	struct called called = call("--admin,[::1]:9091,--path,/v1/completions,--key-name,alice,--json,-H,a: b,"
 				    "--header=x-session-id:c");
 
 	ck_assert_msg(called.go_on, "%s", called.err);
@@ -97,7 +97,7 @@ static const struct {
 	{"--admin,a:1,-c,f", "kvway explain: give --admin ADDR or -c FILE, not both\n"},
 	{"--cold", "kvway explain: --cold needs -c FILE"},
 	{"--cold,-c,f,--admin,a:1", "kvway explain: --cold asks no router"},
-	{"--cold,-c,f,--key,a", "kvway explain: --cold asks no router"},
+	{"--cold,-c,f,--key-name,a", "kvway explain: --cold asks no router"},
 	{"--path,v1", "kvway explain: --path: found `v1`"},
 	{"--path,/a,--path,/b", "kvway explain: --path was given twice\n"},
 	{"-H,x", "kvway explain: --header: expected NAME: VALUE"},
