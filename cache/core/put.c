@@ -73,16 +73,22 @@ static bool goes_down(struct kvt *k)
 	return false;
 }
 
-/* A chain that is longer than L1 goes through the room of its last chunk, once that is stored below. */
+/* A chain that is longer than L1 goes through the room of its last chunk, once that is stored below. The ends of
+ * that chunk, which hang on it, leave before it. */
 static bool passes(struct kvt *k, const struct kvt_item *item)
 {
-	bool stored;
+	bool stored, ends_stored;
+	struct kvt_key ends;
 
 	if (item->parent == NULL)
 		return false;
+	kvt_key_ends(item->parent, &ends);
 	pthread_mutex_lock(&k->lock);
 	stored = kvt_stores_are_over(k, item->parent);
+	ends_stored = stored && kvt_stores_are_over(k, &ends);
 	pthread_mutex_unlock(&k->lock);
+	if (ends_stored)
+		(void)kvt_l1_pass_leaf(k->l1, &ends);
 	return stored && kvt_l1_pass_leaf(k->l1, item->parent);
 }
 

@@ -2,6 +2,7 @@
  * room_test.c - what it costs others that a chunk gets room in L1: nothing where it cannot fit, and no
  * more than the parts under way where a chain is longer than L1.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
@@ -175,6 +176,40 @@ START_TEST(a_put_chain_longer_than_l1_passes_through)
 }
 END_TEST
 
+/* Puts the ends of a chunk: a second object, of which the chunk is the parent. */
+static enum kvt_status put_ends(uint32_t index, uint64_t bytes)
+{
+	struct kvt_key chunk = key_of(1, index);
+	struct kvt_item item = {.size = sizeof(item), .parent = &chunk, .bytes = bytes};
+	uint8_t *data = calloc(1, bytes);
+	enum kvt_status status;
+
+	ck_assert_ptr_nonnull(data);
+	kvt_key_ends(&chunk, &item.key);
+	status = kvt_put(rig.k, &item, data);
+	free(data);
+	return status;
+}
+
+/* Ends hang on their chunk: they leave before it. */
+START_TEST(a_put_chain_with_ends_passes_through)
+{
+	const uint64_t unit = CHUNK / 3, chunk_bytes = (3 + (uint64_t)_i / 4) * unit;
+	const uint64_t ends_bytes = (1 + (uint64_t)_i % 4) * unit;
+
+	for (uint32_t i = 0; i < 2 * L1_CHUNKS; i++) {
+		struct kvt_key keys[2] = {key_of(1, i)};
+
+		ck_assert_msg(rig_put_bytes(&rig, 1, i, chunk_bytes) == KVT_OK, "chunk %u", i);
+		rig_settle(&rig);
+		ck_assert_msg(put_ends(i, ends_bytes) == KVT_OK, "ends %u", i);
+		rig_settle(&rig);
+		kvt_key_ends(&keys[0], &keys[1]);
+		ck_assert(fake_has(fake_tier(), &keys[0]) && fake_has(fake_tier(), &keys[1]));
+	}
+}
+END_TEST
+
 /* What is not stored yet is not given up for what comes after it; there is room once it is. */
 START_TEST(a_put_chain_waits_for_the_tier)
 {
@@ -248,6 +283,7 @@ int main(void)
 	tcase_add_test(tc, a_load_that_cannot_fit_evicts_nothing);
 	tcase_add_test(tc, a_chain_longer_than_l1_passes_through);
 	tcase_add_test(tc, a_put_chain_longer_than_l1_passes_through);
+	tcase_add_loop_test(tc, a_put_chain_with_ends_passes_through, 0, 16);
 	tcase_add_test(tc, a_put_chain_waits_for_the_tier);
 	tcase_add_test(tc, what_others_want_does_not_pass);
 	tcase_add_test(tc, a_prefetch_takes_an_eighth);
