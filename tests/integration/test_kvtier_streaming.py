@@ -169,3 +169,32 @@ def test_without_a_tier_the_beginning_of_a_long_prompt_stays(tmp_path):
     print(f"{there} of {PROMPT} chunks are there, {counts}")
     assert there >= MEMORY // CHUNK * 3 // 4 and counts["refused_chunks"] == PROMPT - there
     one.close()
+
+
+def test_a_store_that_waits_for_room_holds_nothing_up(tmp_path):
+    """Its request is preempted, the cache is reset, the engine ends: its blocks are free each time."""
+    one = rank_over(tmp_path, MEMORY)
+    one.ROOM_S, reserve = 3600, one.cache.reserve
+    one.cache.reserve = lambda items: (library.FULL, None, None)
+
+    def waits(number, epoch):
+        one.store([Store(f"r{number}", name(f"full {number}"), None, [0], 16, ticket=number, epoch=epoch)])
+        until(lambda: one.pausing, 10, "it waits for room")
+        assert one.stored({f"r{number}"}) == set()
+
+    waits(1, 0)
+    one.give_up({"r1"})
+    until(lambda: one.stored({"r1"}), 10, "its blocks are free")
+    waits(2, 0)
+    one.store([Store("news", name("news"), None, [0], 16, ticket=3, epoch=1)])
+    one.load(Load("get", [LoadChunk(name("news"), 1, 0, [0])], epoch=1))  # is news of the reset at once
+    until(lambda: one.stored({"r2"}), 10, "a store from before the reset is over")
+    assert one.stored({"news"}) == set()
+    one.cache.reserve = reserve
+    until(lambda: one.stored({"news"}), 10, "there is room again")
+    until(lambda: one.loads_open == 0, 10, "the load is over")
+    one.cache.reserve = lambda items: (library.FULL, None, None)
+    waits(4, 1)
+    assert one.take_counters()["stored_chunks"] == 1
+    one.close()
+    assert one.stored({"r4"}) == {"r4"} and sorted(one.take_copied()) == [1, 2, 3, 4]
