@@ -27,10 +27,11 @@ static void need(struct kvw_build *build, enum kvw_key_index given, enum kvw_key
 static void check_url(struct kvw_build *build)
 {
 	const char *url = text_of(build, KVW_KEY_auth_jwt_jwks_url);
-	size_t scheme = strlen("https://"), host = strcspn(url, "/") == 6 ? strcspn(url + scheme, "/?#") : 0;
+	size_t scheme = strlen("https://");
+	const char *host = strncmp(url, "https://", scheme) == 0 ? url + scheme : "";
 	char quoted[KVW_REPORT_QUOTE];
 
-	if (strncmp(url, "https://", scheme) == 0 && host > 0 && strpbrk(url, " @\"\\") == NULL)
+	if (host[0] != '\0' && strchr("/?#", host[0]) == NULL && strpbrk(url, " @\"\\") == NULL)
 		return;
 	kvw_report_mistake(build->walk.report, build->met[KVW_KEY_auth_jwt_jwks_url].place,
 		kvw_keys[KVW_KEY_auth_jwt_jwks_url].path,
