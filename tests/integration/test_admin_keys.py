@@ -7,7 +7,7 @@ import subprocess
 from urllib.parse import quote
 
 import pytest
-from rig.client import Client, ask, chat_body
+from rig.client import Client, ask, chat_body, crowd
 from rig.router import PROGRAM
 from rig.wait import until, unused_port
 
@@ -203,6 +203,26 @@ def test_off_loopback_only_with_keys_or_open_paths(tmp_path):
                            text=True, timeout=60)  # fmt: skip
     assert flags.returncode == 2 and "which other hosts reach" in flags.stderr
     assert "these are keys of a file, `-c FILE`" in flags.stderr
+
+
+def test_connections_have_a_limit(workers, kvway):
+    router = kvway(workers(1))
+
+    def metric(client, name):
+        lines = client.ask("GET", "/metrics").body.decode().splitlines()
+        return next(int(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+    with Client(router.admin_port) as kept:
+        before = metric(kept, "kvway_admin_connections")
+        with crowd(router.admin_port, 512 - before):
+            until(lambda: metric(kept, "kvway_admin_connections") == 512)
+            refused = metric(kept, "kvway_admin_connections_refused_total")
+            with Client(router.admin_port) as one_more:
+                assert one_more.closed_by_peer()
+            assert metric(kept, "kvway_admin_connections_refused_total") == refused + 1
+            assert metric(kept, "kvway_admin_connections") == 512
+        until(lambda: metric(kept, "kvway_admin_connections") == 1)
+    assert ask(router.admin_port, "GET", "/workers").status == 200
 
 
 def test_open_paths_that_change_something_are_warned_of(admin):

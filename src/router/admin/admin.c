@@ -572,6 +572,7 @@ enum kvw_err kvw_admin_start(
 	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)
 		sources.jwt = kvw_jwt_gate_state(kvw_auth_jwt(deps->auth));
 	sources.takeover = deps->takeover;
+	sources.admin = kvw_admin_http_state(admin->http);
 	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);
 	sources.discovery = admin->sources;

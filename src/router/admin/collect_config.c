@@ -3,6 +3,7 @@
 
 #include "admin/broadcast.h"
 #include "admin/collect.h"
+#include "admin/http.h"
 #include "admin/reload.h"
 #include "base/clock.h"
 #include "fleet/discovery/source.h"
@@ -49,6 +50,15 @@ void kvw_collect_takeover(struct kvw_collect *collect)
 		return;
 	}
 	kvw_sample_u64(&collect->out, NULL, 0, value);
+}
+
+void kvw_collect_admin(struct kvw_collect *collect)
+{
+	const struct kvw_admin_http_state *state = collect->metrics->sources.admin;
+
+	if (state != NULL)
+		kvw_sample_u64(&collect->out, NULL, 0,
+			collect->arg == KVW_OF_ADMIN_OPEN ? atomic_load(state->open) : atomic_load(&state->refused));
 }
 
 void kvw_collect_broadcasts(struct kvw_collect *collect)

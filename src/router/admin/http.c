@@ -18,6 +18,7 @@ struct kvw_admin_http {
 	struct kvw_clients clients; /* first */
 	struct kvw_server server;
 	struct kvw_tls *tls; /* borrowed; NULL: plain HTTP */
+	struct kvw_admin_http_state state;
 	kvw_admin_admit_fn admit;
 	kvw_admin_request_fn request;
 	void *arg;
@@ -224,8 +225,10 @@ static void refuse(
 
 static void turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
 {
-	(void)clients;
+	struct kvw_admin_http *http = (struct kvw_admin_http *)clients;
+
 	(void)why;
+	atomic_fetch_add_explicit(&http->state.refused, 1, memory_order_relaxed);
 	close(fd);
 }
 
@@ -296,7 +299,8 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 			close(listen_fd);
 		return KVW_ENOMEM;
 	}
-	http->server.most = UINT32_MAX;
+	http->server.most = KVW_ADMIN_CONNECTIONS_MOST;
+	http->state.open = &http->server.connections;
 	http->server.drain_ns = TIME_NS;
 	http->admit = admit;
 	http->request = request;
@@ -309,6 +313,11 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	else
 		kvw_admin_http_destroy(http);
 	return err;
+}
+
+const struct kvw_admin_http_state *kvw_admin_http_state(const struct kvw_admin_http *http)
+{
+	return &http->state;
 }
 
 enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_fd)

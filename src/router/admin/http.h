@@ -18,6 +18,15 @@ struct event_base;
 struct kvw_tls;
 struct kvw_admin_http;
 
+/* Open connections at most; a client beyond them is closed at once. Those that ask for nothing have 30 seconds. */
+#define KVW_ADMIN_CONNECTIONS_MOST 512
+
+/* For metrics. Any thread may read it. */
+struct kvw_admin_http_state {
+	const _Atomic uint32_t *open;
+	_Atomic uint64_t refused; /* since start */
+};
+
 /* Answers the request in conn->clients->head, at once or by kvw_conn_await; its body is kvw_conn_body. */
 typedef void (*kvw_admin_request_fn)(struct kvw_conn *conn, void *arg);
 
@@ -32,6 +41,7 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_fd) KVW_MUST_CHECK;
 /* Accepts no more, and lets go of clients without a request; the others have 30 seconds. */
 void kvw_admin_http_drain(struct kvw_admin_http *http);
+const struct kvw_admin_http_state *kvw_admin_http_state(const struct kvw_admin_http *http);
 /* Of requests whose head comes from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
 /* Clients speak TLS, which is borrowed until the server is destroyed. Before the base's first dispatch. */

@@ -115,6 +115,7 @@ struct kvw_metrics_sources {
 	const struct kvw_load_state *load; /* shared with other replicas; NULL: it is not */
 	const struct kvw_jwt_gate_state *jwt; /* NULL: tokens are not asked for */
 	const struct kvw_reload_state *reload; /* NULL: there is none */
+	const struct kvw_admin_http_state *admin;
 	const struct kvw_broadcast_state *broadcasts;
 	const struct kvw_member_listing *listings; /* by source; NULL: there are none */
 	struct kvw_source *const *discovery; /* [discovery_count], that run */
