@@ -225,17 +225,29 @@ def test_connections_have_a_limit(workers, kvway):
     assert ask(router.admin_port, "GET", "/workers").status == 200
 
 
+def test_changes_are_logged_with_the_name_of_the_key(admin):
+    router = admin()
+    for method, target in (("PATCH", "/groups"), ("DELETE", "/workers/none"), ("POST", "/reload")):
+        ask(router.admin_port, method, target, bearer(KEY), b"{}")
+        assert f'a change is asked for method={method} path="{target}" key="admin" certificate=""' in router.log()
+    # A name cannot add fields to the line.
+    ask(router.admin_port, "DELETE", '/workers/x"key="root', bearer(KEY))
+    assert "/workers/x" in router.log().splitlines()[-1] and '"key="root' not in router.log()
+
+
 def test_open_paths_that_change_something_are_warned_of(admin):
     router = admin({"admin.open": ["/metrics", "/workers/*"]})
     warned = "`admin.open` opens this path to all that reach the address path="
     until(lambda: warned in router.log(), 15, "the warning")
-    assert f"{warned}/workers/a " in router.log()
+    assert f"{warned}/workers/* " in router.log()
     assert router.log().count(warned) == 1
     config = json.loads(router.config_path.read_text())
-    config["admin"]["open"] = ["/explain"]
-    router.config_path.write_text(json.dumps(config))
-    assert ask(router.admin_port, "POST", "/reload", bearer(KEY)).status == 200
-    until(lambda: f"{warned}/explain " in router.log(), 15, "the warning of the new file")
+    for path in ("/explain", "/groups", "/workers/w1/drain", "/broadcast/wake_up"):
+        config["admin"]["open"] = ["/metrics", path]
+        router.config_path.write_text(json.dumps(config))
+        assert ask(router.admin_port, "POST", "/reload", bearer(KEY)).status == 200
+        until(lambda path=path: f"{warned}{path} " in router.log(), 15, "the warning of the new file")
+    assert router.log().count(warned) == 5
     config["admin"]["open"] = ["/*"]
     router.config_path.write_text(json.dumps(config))
     assert ask(router.admin_port, "POST", "/reload", bearer(KEY)).status == 422

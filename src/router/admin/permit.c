@@ -107,18 +107,28 @@ static bool is_open(const struct kvw_config *config, struct kvw_slice target)
 	       listed(target, (const char *const *)open->items, open->count);
 }
 
+/* Patterns of all paths, and those with dots, are no patterns (config/path_pattern.h, config/rules_admin.c). */
+static bool is_or_is_below(const char *pattern, const char *path)
+{
+	size_t len = strlen(path);
+
+	return strncmp(pattern, path, len) == 0 && (pattern[len] == '\0' || pattern[len] == '/');
+}
+
 void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_config *config)
 {
 	static const char *const paths[] = {
-		"/workers", "/workers/a", "/reload", "/broadcast/sleep", "/explain", "/lookup", "/clear"};
+		"/workers", "/reload", "/groups", "/broadcast", "/explain", "/lookup", "/clear", "/pin", "/move"};
+	const struct kvw_strings *open = &config->admin_open;
 
 	if (permit->followed == config || (permit->auth == NULL && !permit->off_host))
 		return; /* known, or open to this host anyway */
 	permit->followed = config;
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-		if (is_open(config, kvw_slice_of(paths[i])))
-			kvw_warn("admin", "`admin.open` opens this path to all that reach the address path=%s "
-					  "address=%s", paths[i], config->admin_listen);
+	for (size_t i = 0; i < open->count; i++)
+		for (size_t k = 0; k < sizeof(paths) / sizeof(paths[0]); k++)
+			if (is_or_is_below(open->items[i], paths[k]))
+				kvw_warn("admin", "`admin.open` opens this path to all that reach the address path=%s "
+						  "address=%s", open->items[i], config->admin_listen);
 }
 
 /* --- keys --- */
@@ -167,19 +177,30 @@ static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 	kvw_warn("admin", "a request was refused (at most one such line in 10 s) why=\"%s\"", why);
 }
 
+/* As a field of a log line: one with a quotation mark would add fields of its own. */
+static const char *plain(struct kvw_slice text, char *out, size_t room)
+{
+	size_t len = text.len < room - 1 ? text.len : room - 1;
+
+	for (size_t i = 0; i < len; i++)
+		out[i] = (char)(text.data[i] == '"' ? '?' : text.data[i]);
+	out[len] = '\0';
+	return out;
+}
+
 /* Logs requests that change workers, with the name of the key and the subject of the certificate. key: NULL: none. */
 static void log_change(const struct kvw_conn *conn, const char *key)
 {
-	static const char *const paths[] = {"/workers", "/workers/*", "/reload", "/broadcast/*"};
+	static const char *const paths[] = {"/workers", "/workers/*", "/reload", "/groups", "/broadcast/*"};
 	const struct kvw_head *head = &conn->clients->head;
-	char *subject;
+	char *subject, path[512];
 
 	if (head->get_method || head->head_method || !listed(head->target, paths, sizeof(paths) / sizeof(paths[0])))
 		return;
 	subject = kvw_tls_peer_subject(&conn->io);
 	if (key != NULL || subject != NULL)
-		kvw_info("admin", "a change is asked for method=%.*s path=\"%.*s\" key=\"%s\" certificate=\"%s\"",
-			(int)head->method.len, head->method.data, (int)kvw_admin_http_path(head).len, head->target.data,
+		kvw_info("admin", "a change is asked for method=%.*s path=\"%s\" key=\"%s\" certificate=\"%s\"",
+			(int)head->method.len, head->method.data, plain(kvw_admin_http_path(head), path, sizeof(path)),
 			key != NULL ? key : "", subject != NULL ? subject : "");
 	free(subject);
 }
