@@ -13,7 +13,7 @@ fi
 echo "== Helm into $venv" >&2
 rm -rf "$venv"
 if /usr/bin/python3 -m venv "$venv" >/dev/null &&
-	"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps 'helm-python-sdk==0.2.2' >&2; then
+	timeout 600 "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 15 --no-deps 'helm-python-sdk==0.2.2' >&2; then
 	exit 0
 fi
 rm -rf "$venv"

@@ -13,7 +13,8 @@ fi
 echo "== SDKs of OpenAI and Anthropic, client of Kubernetes into $venv" >&2
 rm -rf "$venv"
 if /usr/bin/python3 -m venv --system-site-packages "$venv" >/dev/null &&
-	"$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile openai anthropic 'kubernetes==33.1.0' >&2; then
+	timeout 600 "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 15 --no-compile \
+		openai anthropic 'kubernetes==33.1.0' >&2; then
 	exit 0
 fi
 rm -rf "$venv"
