@@ -66,10 +66,28 @@ static void mask(char *text, size_t len)
 	}
 }
 
+/* What is left of a text that was cut at len when the character that was cut in two goes. */
+static size_t whole(const char *text, size_t len)
+{
+	size_t begin = len;
+	unsigned char first;
+
+	while (begin > 0 && len - begin < 3 && ((unsigned char)text[begin - 1] & 0xc0) == 0x80)
+		begin--;
+	first = begin > 0 ? (unsigned char)text[begin - 1] : 0;
+	if (first < 0xc0)
+		return len;
+	return len - begin + 1 < (first < 0xe0 ? 2u : first < 0xf0 ? 3u : 4u) ? begin - 1 : len;
+}
+
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 {
-	if (vsnprintf(out, room, format, args) < 0)
+	int n = vsnprintf(out, room, format, args);
+
+	if (n < 0)
 		out[0] = '\0';
+	else if ((size_t)n >= room)
+		out[whole(out, room - 1)] = '\0';
 	mask(out, strlen(out));
 }
 
@@ -92,7 +110,8 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	n = vsnprintf(line + len, sizeof(line) - len - 1, format, args);
 	va_end(args);
 	if (n > 0) {
-		size_t added = (size_t)n < sizeof(line) - len - 1 ? (size_t)n : sizeof(line) - len - 2;
+		size_t most = sizeof(line) - len - 2;
+		size_t added = (size_t)n <= most ? (size_t)n : whole(line + len, most);
 
 		mask(line + len, added);
 		len += added;

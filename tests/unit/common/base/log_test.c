@@ -112,6 +112,27 @@ START_TEST(long_text_is_cut_and_still_one_line)
 }
 END_TEST
 
+START_TEST(long_text_ends_with_a_whole_character)
+{
+	FILE *file = capture();
+	char text[8192], word[3001];
+	int lines = 0;
+
+	for (size_t i = 0; i < 1000; i++)
+		memcpy(word + 3 * i, "\xe2\x82\xac", 4);
+	for (const char *before = "..."; *before != '\0'; before++) /* one of three lines would end between characters */
+		kvw_error("room", "%s%s", before, word);
+	read_back(file, text, sizeof(text));
+	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+		ck_assert_uint_gt(strlen(line), 1000);
+		ck_assert_str_eq(line + strlen(line) - 3, "\xe2\x82\xac");
+		lines++;
+	}
+	ck_assert_int_eq(lines, 3);
+	fclose(file);
+}
+END_TEST
+
 #define THREADS 4
 #define LINES   500
 
@@ -221,6 +242,7 @@ int main(void)
 	tcase_add_test(tcase, levels_below_the_least_are_silent);
 	tcase_add_test(tcase, texts_of_peers_make_no_lines_of_their_own);
 	tcase_add_test(tcase, long_text_is_cut_and_still_one_line);
+	tcase_add_test(tcase, long_text_ends_with_a_whole_character);
 	tcase_add_test(tcase, lines_of_threads_stay_whole);
 	tcase_add_test(tcase, line_that_cannot_be_written_is_counted);
 	tcase_add_test(tcase, line_for_another_log_is_cut_and_clean);
