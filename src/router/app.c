@@ -215,9 +215,11 @@ static enum kvw_err recall_state(struct kvw_app *app)
 	if (app->config->state_file[0] == '\0')
 		return KVW_OK;
 	err = kvw_state_create(app->config, app->fleet, &app->state);
-	if (err == KVW_OK)
-		kvw_state_recall(app->state);
-	return err;
+	if (err != KVW_OK)
+		return err;
+	kvw_state_rest(app->state, true); /* until this process is in charge */
+	kvw_state_recall(app->state);
+	return KVW_OK;
 }
 
 /* One connection does for both, where it is the same Redis. */
@@ -413,7 +415,7 @@ static void drop_sockets(struct kvw_app *app)
 	while ((socket = kvw_sockets_waiting(&app->sockets)) != NULL) {
 		kvw_warn("takeover", "not adopted: this configuration does not listen there use=%s address=%s",
 			kvw_socket_use_name(socket->use), socket->address);
-		if (socket->use == KVW_SOCKET_TAKEOVER && socket->address[0] == '/')
+		if (socket->use == KVW_SOCKET_TAKEOVER)
 			(void)unlink(socket->address);
 		kvw_sockets_drop(&app->sockets, socket);
 	}
@@ -470,10 +472,13 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 		err = finish_takeover(app);
 	if (err == KVW_OK)
 		drop_sockets(app);
-	if (err == KVW_OK)
+	if (err == KVW_OK) {
 		kvw_giver_begin(app->giver);
-	else if (app->proxy != NULL)
+		if (app->state != NULL)
+			kvw_state_rest(app->state, false);
+	} else if (app->proxy != NULL) {
 		kvw_proxy_drain(app->proxy, KVW_DRAIN_NOW);
+	}
 	return err;
 }
 
@@ -561,6 +566,8 @@ static void hand_over(struct watch *watch)
 	(void)snprintf(main_pid, sizeof(main_pid), "MAINPID=%lld", (long long)kvw_giver_heir(app->giver));
 	kvw_notify(main_pid);
 	kvw_info("takeover", "it is ready: accepting no more, finishing what runs");
+	if (app->state != NULL)
+		kvw_state_rest(app->state, true); /* the new one's snapshots know more from now on */
 	kvw_proxy_drain(app->proxy, KVW_DRAIN_HANDED);
 	kvw_admin_hand_over(app->admin);
 	kvw_giver_say_goodbye(app->giver);

@@ -326,3 +326,37 @@ def test_the_old_one_dies_first(line):
     one.current = new
     with contextlib.suppress(Closed):
         assert ask(one.port, "GET", "/health", timeout=10 * PATIENCE).status == 200
+
+
+def test_a_snapshot_is_the_new_ones_alone(line, tmp_path):
+    """The one before, which ends later and has learned nothing since, does not replace it."""
+    kept = tmp_path / "state"
+    one = line({"state.file": str(kept), "state.interval": "1h"})
+    assert one.upgrade().wait(20 * PATIENCE) == 0
+    assert not kept.exists()
+    one.current.signal(signal.SIGTERM)
+    assert one.current.wait(20) == 0
+    assert kept.exists()
+    one.first(takeover=False)
+
+
+def test_one_that_is_refused_at_the_end_writes_no_snapshot(line, tmp_path):
+    one, kept, path = line(), tmp_path / "state", str(tmp_path / "other.sock")
+    config = {"state.file": str(kept), "state.interval": "1h", "takeover.socket": None}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(path)
+        other.listen()
+        other.settimeout(30 * PATIENCE)
+        config.update({"listen": "127.0.0.1:0", "admin.listen": "127.0.0.1:0"})
+        new = one.start(config, takeover=False, argv=["--takeover", path])
+        channel, _ = other.accept()
+    with channel:
+        channel.settimeout(30 * PATIENCE)
+        assert b" hello\n" in channel.recv(4096)
+        channel.send(b"kvway-takeover 1 welcome\npid 1\nversion test\ncount 0\n")
+        channel.send(b"kvway-takeover 1 end\ncount 0\n")
+        assert b" ready\n" in channel.recv(4096)
+        channel.send(b"kvway-takeover 1 refused\nwhy it serves on\n")
+        assert new.wait(30 * PATIENCE) == 1
+    assert "the running kvway serves on: it serves on" in new.log()
+    assert not kept.exists()

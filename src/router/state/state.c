@@ -74,6 +74,7 @@ struct kvw_state {
 	struct kvw_state_writer *writer; /* owned; of the thread that writes */
 	uint64_t paused_at;              /* bytes written before the last pause */
 	_Atomic bool hurries;            /* at the end: without pauses */
+	_Atomic bool rests;              /* the file is another process's */
 };
 
 /* --- reading --- */
@@ -482,7 +483,7 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 		(void)kvw_fleet_expect_no_more(state->fleet);
 		state->expecting = false;
 	}
-	if (now_ns < state->next_ns || !state->started)
+	if (now_ns < state->next_ns || !state->started || state->rests)
 		return;
 	state->next_ns = now_ns + state->fleet->config->state_interval_ms * KVW_NS_PER_MS;
 	pthread_mutex_lock(&state->lock);
@@ -496,6 +497,21 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 	pthread_mutex_unlock(&state->lock);
 }
 
+void kvw_state_rest(struct kvw_state *state, bool rests)
+{
+	state->rests = rests;
+}
+
+static void write_last(struct kvw_state *state)
+{
+	if (state->gathered.settings == NULL)
+		gather_all(state, &state->gathered);
+	write_snapshot(state, &state->gathered);
+	kvw_info("state", "last snapshot file=%s result=%s bytes=%llu", state->path,
+		atomic_load(&state->status.last_failed) ? "failed" : "ok",
+		(unsigned long long)atomic_load(&state->status.bytes));
+}
+
 void kvw_state_stop(struct kvw_state *state)
 {
 	if (state == NULL)
@@ -507,12 +523,10 @@ void kvw_state_stop(struct kvw_state *state)
 		pthread_mutex_unlock(&state->lock);
 		state->hurries = true;
 		pthread_join(state->thread, NULL);
-		if (state->gathered.settings == NULL)
-			gather_all(state, &state->gathered);
-		write_snapshot(state, &state->gathered);
-		kvw_info("state", "last snapshot file=%s result=%s bytes=%llu", state->path,
-			atomic_load(&state->status.last_failed) ? "failed" : "ok",
-			(unsigned long long)atomic_load(&state->status.bytes));
+		if (state->rests && state->gathered.settings != NULL)
+			kvw_settings_unref(state->gathered.settings);
+		else if (!state->rests)
+			write_last(state);
 	}
 	close_reader(state);
 	pthread_mutex_destroy(&state->lock);

@@ -68,7 +68,9 @@ void kvw_state_recall_part(struct kvw_state *state, const struct kvw_state_part 
 enum kvw_err kvw_state_start(struct kvw_state *state) KVW_MUST_CHECK;
 /* The control thread, every second or so: begins a snapshot when it is time. */
 void kvw_state_tick(struct kvw_state *state, int64_t now_ns);
-/* Ends the thread. If it was started a last snapshot is written: no other thread may use the fleet any more, and
+/* While it rests no snapshot is begun, nor written at the end: another process has the file. Any thread. */
+void kvw_state_rest(struct kvw_state *state, bool rests);
+/* Ends the thread. If it was started, and does not rest, a last snapshot is written: no other thread may use the fleet any more, and
  * the part is there still. Frees all. NULL is allowed. */
 void kvw_state_stop(struct kvw_state *state);
 
