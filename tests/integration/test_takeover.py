@@ -360,3 +360,12 @@ def test_one_that_is_refused_at_the_end_writes_no_snapshot(line, tmp_path):
         assert new.wait(30 * PATIENCE) == 1
     assert "the running kvway serves on: it serves on" in new.log()
     assert not kept.exists()
+
+
+def test_a_path_relative_to_the_folder(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = line({"takeover.socket": "near.sock"})
+    one.socket = "near.sock"
+    one.upgrade()
+    one.upgrade({"takeover.socket": "other.sock"}).wait(20 * PATIENCE)
+    assert os.path.exists("other.sock") and not os.path.exists("near.sock")

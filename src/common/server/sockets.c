@@ -177,7 +177,7 @@ size_t kvw_sockets_adopt(
 	struct kvw_sockets *set, enum kvw_socket_use use, const char *address, int *fds, size_t most)
 {
 	struct sockaddr_storage wanted;
-	bool path = address[0] == '/';
+	bool path = use == KVW_SOCKET_TAKEOVER;
 	size_t count = 0;
 
 	if (kvw_sockets_waiting(set) == NULL || (!path && !resolve(address, &wanted)))

@@ -58,8 +58,8 @@ void kvw_sockets_finish(struct kvw_sockets *set);
 enum kvw_err kvw_sockets_offer_take(
 	struct kvw_sockets *set, enum kvw_socket_use use, int fd) KVW_MUST_CHECK;
 
-/* Those that wait and are bound to `address` (HOST:PORT, or the path of a Unix socket), up to `most`; fds
- * are the caller's. Returns how many; 0: none fits. Looks the host up, so it may block. */
+/* Those that wait and are bound to `address` (HOST:PORT, or for KVW_SOCKET_TAKEOVER the path of a Unix socket, as
+ * it was bound), up to `most`; fds are the caller's. Returns how many; 0: none fits. Looks the host up, so it may block. */
 size_t kvw_sockets_adopt(struct kvw_sockets *set, enum kvw_socket_use use, const char *address,
 	int *fds, size_t most);
 
