@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import stat
@@ -369,3 +370,26 @@ def test_a_path_relative_to_the_folder(line, tmp_path, monkeypatch):
     one.upgrade()
     one.upgrade({"takeover.socket": "other.sock"}).wait(20 * PATIENCE)
     assert os.path.exists("other.sock") and not os.path.exists("near.sock")
+
+
+def test_one_that_waits_while_no_descriptor_is_left_costs_no_cpu(line):
+    one = line()
+    pid = one.current.pid
+    _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    free = min(set(range(len(taken) + 1)) - taken)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, most))
+    peer = Peer(one.socket)
+    used = cpu_seconds(pid)
+    time.sleep(2)
+    used = cpu_seconds(pid) - used
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    assert peer.take()
+    peer.close()
+    assert used < 0.3 * PATIENCE
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

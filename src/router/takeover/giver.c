@@ -24,6 +24,7 @@
 
 #define HELLO_NS (5 * KVW_NS_PER_S)
 #define BACKLOG  16
+#define PAUSE_NS (100 * KVW_NS_PER_MS) /* without a descriptor for one that waits */
 
 /* A process that has connected. */
 struct peer {
@@ -36,6 +37,7 @@ struct peer {
 struct kvw_giver {
 	struct kvw_giver_deps deps;
 	int listen_fd;    /* -1: none, or closed */
+	int64_t pause_until_ns; /* accepting failed, and poll() would not wait */
 	bool bound;       /* deps.path is ours */
 	const char *shut; /* why no process may take over; NULL: one may */
 	struct peer peers[KVW_GIVER_PEERS];
@@ -203,12 +205,17 @@ void kvw_giver_serve_take(struct kvw_giver *giver, int channel, int64_t pid)
 
 static void accept_peers(struct kvw_giver *giver)
 {
-	while (giver->listen_fd >= 0 && free_place(giver) != NULL) {
+	int64_t now_ns = kvw_clock_ns();
+
+	while (giver->listen_fd >= 0 && now_ns >= giver->pause_until_ns && free_place(giver) != NULL) {
 		int fd = accept4(giver->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		int64_t pid = 0;
 
-		if (fd < 0)
+		if (fd < 0) {
+			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+				giver->pause_until_ns = now_ns + PAUSE_NS;
 			return;
+		}
 		if (kvw_takeover_peer(fd, &pid)) {
 			kvw_giver_serve_take(giver, fd, pid);
 			continue;
@@ -306,6 +313,14 @@ static bool read_peer(struct kvw_giver *giver, struct peer *peer)
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
+static void wait_at_most(int64_t left_ns, int *wait_ms)
+{
+	int64_t left_ms = left_ns < 0 ? 0 : left_ns / KVW_NS_PER_MS + 1;
+
+	if (*wait_ms < 0 || left_ms < *wait_ms)
+		*wait_ms = (int)left_ms;
+}
+
 size_t kvw_giver_poll(const struct kvw_giver *giver, struct pollfd *polls, int *wait_ms)
 {
 	int64_t now_ns = kvw_clock_ns();
@@ -313,17 +328,18 @@ size_t kvw_giver_poll(const struct kvw_giver *giver, struct pollfd *polls, int *
 
 	for (size_t i = 0; i < KVW_GIVER_PEERS; i++) {
 		const struct peer *peer = &giver->peers[i];
-		int64_t left_ms = (peer->deadline_ns - now_ns) / KVW_NS_PER_MS + 1;
 
 		free_places += peer->channel < 0;
 		if (peer->channel < 0)
 			continue;
 		polls[count++] = (struct pollfd){.fd = peer->channel, .events = POLLIN};
-		left_ms = left_ms < 0 ? 0 : left_ms;
-		if (*wait_ms < 0 || left_ms < *wait_ms)
-			*wait_ms = (int)left_ms;
+		wait_at_most(peer->deadline_ns - now_ns, wait_ms);
 	}
-	if (giver->listen_fd >= 0 && free_places > 0)
+	if (giver->listen_fd < 0 || free_places == 0)
+		return count;
+	if (now_ns < giver->pause_until_ns)
+		wait_at_most(giver->pause_until_ns - now_ns, wait_ms);
+	else
 		polls[count++] = (struct pollfd){.fd = giver->listen_fd, .events = POLLIN};
 	return count;
 }
