@@ -12,8 +12,10 @@ import time
 
 import pytest
 
+from rig import tls
 from rig.client import CHAT, Client, ask, chat_body
 from rig.takeover import Line, Load, Peer, drops, stream_of
+from rig.tls import TlsClient
 from rig.wait import PATIENCE, unused_port, until
 from rig.wire import Closed
 
@@ -327,6 +329,32 @@ def test_the_old_one_dies_first(line):
     one.current = new
     with contextlib.suppress(Closed):
         assert ask(one.port, "GET", "/health", timeout=10 * PATIENCE).status == 200
+
+
+def test_clients_and_the_admin_address_behind_tls(line, tmp_path):
+    """The admin address speaks plain HTTP before the first upgrade, TLS afterwards."""
+    authority = tls.Authority(tmp_path)
+    cert, key = map(str, authority.issue("local", "IP:127.0.0.1"))
+    trust = tls.client_context(authority)
+    one = line({"tls.certificate": cert, "tls.key": key}, script=stream_of(10, 0.05))
+
+    def ready():
+        try:
+            with TlsClient(one.admin_port, trust, timeout=10 * PATIENCE) as client:
+                return client.ask("GET", "/ready").status == 200
+        except (OSError, Closed):
+            return False  # the one before, which speaks plain HTTP, may accept it until it stops
+
+    load = Load(one.port, 2, 2, 0.05, 10, connect=lambda: TlsClient(one.port, trust, timeout=30 * PATIENCE))
+    try:
+        for _ in range(3):
+            one.upgrade({"admin.tls.certificate": cert, "admin.tls.key": key})
+            until(ready, 10, "the admin address of the new one")
+        until(lambda: load.streams >= 2, 30, "streams")
+    finally:
+        load.stop()
+    assert not load.wrong, load.wrong[:20]
+    assert "not adopted" not in one.current.log()
 
 
 def test_a_snapshot_is_the_new_ones_alone(line, tmp_path):
