@@ -85,6 +85,8 @@ void kvw_app_block_signals(void)
 	signal_set(&set);
 	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
+	/* Where it was ignored at the start nothing would tell that a successor has ended. */
+	(void)signal(SIGCHLD, SIG_DFL);
 }
 
 static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)

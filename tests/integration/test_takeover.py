@@ -293,6 +293,19 @@ def test_sigusr2_starts_the_installed_program(line):
     one.first(takeover=False)
 
 
+def test_sigusr2_works_again_where_sigchld_was_ignored_at_the_start(line):
+    one = line()
+    one.current.signal(signal.SIGTERM)
+    assert one.current.wait(20) == 0
+    first = one.first(takeover=False, before=["env", "--ignore-signal=CHLD"])
+    path = first.argv[first.argv.index("-c") + 1]
+    with open(path, "w") as file:
+        file.write("loops: many\n")
+    for times in (1, 2):
+        first.signal(signal.SIGUSR2)
+        until(lambda t=times: first.log().count("the new kvway has ended") == t, 20, "the broken one to end")
+
+
 def test_sockets_of_a_service_manager_are_adopted(line):
     """Clients that came before kvway did are served; a socket that no configuration names is closed."""
     one = line()
