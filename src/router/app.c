@@ -633,7 +633,7 @@ static void wait_for_signals(struct kvw_app *app)
 
 	signal_set(&set);
 	watch.signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	while (!watch.draining || !loops_ended(app)) {
+	while (!watch.draining || !loops_ended(app) || (watch.handed && !kvw_admin_handed_over(app->admin))) {
 		int got = next_signal(&watch);
 
 		if (!watch.handed)

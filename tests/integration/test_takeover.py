@@ -106,6 +106,17 @@ def test_idle_connections_live_on_until_their_next_request(line):
         assert before.wait(5) == 0
 
 
+def test_clients_of_the_admin_address_that_have_connected_are_answered(line):
+    one = line()
+    with Client(one.admin_port) as fresh, Client(one.admin_port) as idle:
+        before = one.upgrade()
+        got = fresh.ask("GET", "/metrics")
+        assert (got.status, got.headers.get("connection")) == (200, "close")
+        assert "kvway_takeover_" in got.body.decode()
+        assert before.wait(20 * PATIENCE) == 0  # after drain.settle
+        assert idle.closed_by_peer()
+
+
 def test_a_load_balancer_on_a_kept_connection_still_hears_ready(line):
     one = line()
     with Client(one.port) as kept:

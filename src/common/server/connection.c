@@ -196,7 +196,7 @@ void kvw_conn_advance(struct kvw_conn *conn)
 			if (take_head(conn)) {
 				requests++;
 			} else if (!kvw_conn_read(conn)) {
-				if (is_idle(conn) && conn->clients->loop.draining)
+				if (is_idle(conn) && conn->clients->loop.lets_go)
 					kvw_conn_part(conn);
 				return;
 			}

@@ -188,11 +188,14 @@ static void take_arrived(struct kvw_server_loop *loop)
 
 static void begin_drain(struct kvw_server_loop *loop)
 {
-	loop->draining = true;
-	loop->drain_deadline_ns = loop->now_ns + (int64_t)loop->server->drain_ns;
-	take_arrived(loop);
+	loop->settle_until_ns = loop->now_ns + (int64_t)loop->server->settle_ns;
+	loop->drain_deadline_ns = loop->settle_until_ns + (int64_t)loop->server->drain_ns;
+	if (loop->server->settle_ns == 0) {
+		loop->draining = true;
+		take_arrived(loop);
+	}
 	kvw_acceptor_stop(&loop->acceptor);
-	loop->ops->drain(loop);
+	loop->draining = true;
 }
 
 static void tick(struct kvw_server_loop *loop)
@@ -201,6 +204,10 @@ static void tick(struct kvw_server_loop *loop)
 	kvw_acceptor_tick(&loop->acceptor);
 	if (atomic_load(&loop->server->draining) && !loop->draining)
 		begin_drain(loop);
+	if (loop->draining && !loop->lets_go && loop->now_ns >= loop->settle_until_ns) {
+		loop->lets_go = true;
+		loop->ops->drain(loop);
+	}
 	if (loop->draining && loop->now_ns >= loop->drain_deadline_ns)
 		loop->ops->cut(loop);
 }

@@ -39,6 +39,9 @@ struct kvw_server {
 	uint32_t most; /* connections */
 	uint64_t drain_ns;
 	_Atomic uint32_t connections; /* now */
+	/* Another process accepts from the same socket: what waits there is its, and clients without a request
+	 * have so long to send one. 0: none does. Written before `draining`. */
+	uint64_t settle_ns;
 	_Atomic bool draining;        /* kvw_server_drain */
 };
 
@@ -65,7 +68,8 @@ struct kvw_server_loop {
 	struct kvw_timers timers;
 	int64_t now_ns; /* monotonic, of the event being handled */
 	size_t waits;   /* answers that are being made elsewhere: the loop does not end before */
-	bool draining;
+	_Atomic bool draining; /* it accepts no more */
+	bool lets_go;          /* draining, and clients without a request are let go */
 	bool ended; /* its thread is over */
 	_Atomic uint32_t conn_count;
 	_Atomic int64_t turn_ns; /* when it turned last; INT64_MAX: ended */
@@ -76,7 +80,7 @@ struct kvw_server_loop {
 	int wake_fd;
 	struct kvw_mail *_Atomic mail; /* newest first */
 	_Atomic uint32_t posting;      /* threads inside of kvw_server_loop_post */
-	int64_t tick_ns, drain_deadline_ns;
+	int64_t tick_ns, settle_until_ns, drain_deadline_ns;
 	pthread_t thread;
 	bool started;
 };

@@ -661,7 +661,12 @@ void kvw_admin_listen(struct kvw_admin *admin)
 
 void kvw_admin_hand_over(struct kvw_admin *admin)
 {
-	kvw_admin_http_drain(admin->http);
+	kvw_admin_http_drain(admin->http, admin->deps.config->drain_settle_ms * KVW_NS_PER_MS);
+}
+
+bool kvw_admin_handed_over(const struct kvw_admin *admin)
+{
+	return kvw_admin_http_is_done(admin->http);
 }
 
 void kvw_admin_stop(struct kvw_admin *admin)

@@ -83,6 +83,8 @@ bool kvw_admin_workers_known(const struct kvw_admin *admin) KVW_MUST_CHECK;
 void kvw_admin_listen(struct kvw_admin *admin);
 /* Another process serves the address from the same socket: nothing is accepted here any more. */
 void kvw_admin_hand_over(struct kvw_admin *admin);
+/* After that: no client is there any more. */
+bool kvw_admin_handed_over(const struct kvw_admin *admin) KVW_MUST_CHECK;
 
 /* The address really bound (port 0 is resolved), for logs and tests. Borrowed. */
 const char *kvw_admin_address(const struct kvw_admin *admin);

@@ -325,8 +325,16 @@ enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_
 	return kvw_server_loop_listen_take(&http->clients.loop, listen_fd);
 }
 
-void kvw_admin_http_drain(struct kvw_admin_http *http)
+bool kvw_admin_http_is_done(const struct kvw_admin_http *http)
 {
+	const struct kvw_server_loop *loop = &http->clients.loop;
+
+	return atomic_load(&loop->draining) && atomic_load(&loop->conn_count) == 0;
+}
+
+void kvw_admin_http_drain(struct kvw_admin_http *http, int64_t settle_ns)
+{
+	http->server.settle_ns = (uint64_t)settle_ns;
 	atomic_store(&http->server.draining, true);
 	kvw_server_loop_wake(&http->clients.loop);
 }

@@ -42,6 +42,10 @@ enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_
 /* Accepts no more, and lets go of clients without a request; the others have 30 seconds. */
 void kvw_admin_http_drain(struct kvw_admin_http *http);
 const struct kvw_admin_http_state *kvw_admin_http_state(const struct kvw_admin_http *http);
+/* Accepts no more; clients without a request have settle_ns to send one, the others 30 seconds more. */
+void kvw_admin_http_drain(struct kvw_admin_http *http, int64_t settle_ns);
+/* It drains, and all its clients are gone. Any thread. */
+bool kvw_admin_http_is_done(const struct kvw_admin_http *http);
 /* Of requests whose head comes from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
 /* Clients speak TLS, which is borrowed until the server is destroyed. Before the base's first dispatch. */
