@@ -2,6 +2,7 @@
 #include "sharing/peers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define PEERS_MOST_QUEUE_NS INT64_C(60000000000)
 #define PEERS_MOST_INFLIGHT (1u << 16)
@@ -18,6 +19,7 @@ struct kvw_peers {
 	int64_t life_ns;
 	struct kvw_load_news *read; /* scratch; changes places with a peer's */
 	struct peer items[KVW_PEERS];
+	uint8_t added[KVW_MAX_WORKERS]; /* scratch of the sum: whose entry was added last, of each worker */
 };
 
 struct kvw_peers *kvw_peers_create(uint64_t own_origin, int64_t life_ns)
@@ -51,10 +53,10 @@ static bool counts(const struct kvw_peers *peers, const struct peer *peer, int64
 	return peer->news != NULL && now_ns - peer->heard_ns < peers->life_ns;
 }
 
-/* The place of an origin, or a free one; NULL: there is none. Those that have aged out are freed. */
+/* The place of an origin, or a free one, or that of the oldest which counts no more; NULL: there is none. */
 static struct peer *place_of(struct kvw_peers *peers, uint64_t origin, int64_t now_ns)
 {
-	struct peer *empty = NULL;
+	struct peer *empty = NULL, *oldest = NULL;
 
 	for (size_t i = 0; i < KVW_PEERS; i++) {
 		struct peer *peer = &peers->items[i];
@@ -68,8 +70,15 @@ static struct peer *place_of(struct kvw_peers *peers, uint64_t origin, int64_t n
 		}
 		if (empty == NULL && peer->news == NULL)
 			empty = peer;
+		if (peer->news != NULL && !counts(peers, peer, now_ns) &&
+			(oldest == NULL || peer->heard_ns < oldest->heard_ns))
+			oldest = peer;
 	}
-	return empty;
+	if (empty != NULL || oldest == NULL)
+		return empty;
+	free(oldest->news);
+	oldest->news = NULL;
+	return oldest;
 }
 
 enum kvw_heard kvw_peers_hear(struct kvw_peers *peers, const char *data, size_t len, int64_t now_ns)
@@ -139,6 +148,7 @@ void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count, 
 {
 	for (size_t i = 0; i < count; i++)
 		parts[i] = (struct kvw_load_part){0};
+	memset(peers->added, 0, sizeof(peers->added));
 	*work = (struct kvw_admission_work){0};
 	for (size_t p = 0; p < KVW_PEERS; p++) {
 		const struct peer *peer = &peers->items[p];
@@ -151,8 +161,10 @@ void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count, 
 		for (size_t e = 0; e < peer->news->count; e++) {
 			size_t at = find(keys, count, peer->news->entries[e].key);
 
-			if (at < count)
-				add(&parts[at], &peer->news->entries[e].part, now_ns - peer->heard_ns);
+			if (at == count || peers->added[at] == p + 1) /* named twice by one: that is no more */
+				continue;
+			peers->added[at] = (uint8_t)(p + 1);
+			add(&parts[at], &peer->news->entries[e].part, now_ns - peer->heard_ns);
 		}
 	}
 }

@@ -161,6 +161,41 @@ START_TEST(a_peer_that_says_too_much_does_not_stop_all)
 }
 END_TEST
 
+/* As many replicas as there are places have come and gone: the next ones are heard all the same. */
+START_TEST(replicas_that_are_gone_keep_no_place)
+{
+	struct kvw_load_news *news = calloc(1, sizeof(*news));
+	int64_t now = 0;
+
+	ck_assert_ptr_nonnull(news);
+	news->sequence = 1;
+	for (news->origin = 100; news->origin < 100 + KVW_PEERS; news->origin++)
+		ck_assert_int_eq(kvw_replica_hear(two.replica, one.text, kvw_load_write(news, one.text), now), KVW_HEARD_NEW);
+	ck_assert_int_eq(kvw_replica_hear(two.replica, one.text, kvw_load_write(news, one.text), now), KVW_HEARD_FULL);
+	now = LIFE;
+	ck_assert_int_eq(kvw_replica_hear(two.replica, one.text, kvw_load_write(news, one.text), now), KVW_HEARD_NEW);
+	free(news);
+}
+END_TEST
+
+START_TEST(a_worker_that_a_message_names_twice_counts_once)
+{
+	struct kvw_load_news *news = calloc(1, sizeof(*news));
+
+	ck_assert_ptr_nonnull(news);
+	news->origin = 7;
+	news->sequence = 1;
+	news->count = 100;
+	for (size_t i = 0; i < news->count; i++)
+		news->entries[i] = (struct kvw_load_entry){two.workers[0].key, {300 * MS, 300 * MS, 2, 100, 2, 2}};
+	one.len = kvw_load_write(news, one.text);
+	hear(&two, &one, 0);
+	ck_assert_uint_eq(kvw_load_inflight(&two.loads[0]), 2);
+	ck_assert_int_eq(kvw_load_queue_ns(&two.loads[0], 0), 300 * MS);
+	free(news);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("replica");
@@ -169,6 +204,8 @@ int main(void)
 	tcase_add_test(tcase, a_worker_has_what_both_sent);
 	tcase_add_test(tcase, a_replica_that_fell_silent_is_forgotten);
 	tcase_add_test(tcase, what_waits_at_others_is_known);
+	tcase_add_test(tcase, replicas_that_are_gone_keep_no_place);
+	tcase_add_test(tcase, a_worker_that_a_message_names_twice_counts_once);
 	tcase_add_test(tcase, a_peer_that_says_too_much_does_not_stop_all);
 	return run_tcase("replica", tcase);
 }
