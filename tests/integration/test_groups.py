@@ -332,6 +332,77 @@ def test_explain_says_the_group_and_why(workers, kvway):
     assert "group" not in explain(body=chat_body("a", model=stable[0].mark)).json()
 
 
+def test_what_goes_on_with_a_response_goes_to_the_group_that_keeps_it(workers, kvway):
+    """The response is known to the worker that made it alone, whatever the group that the request would draw."""
+
+    def makes(ex):
+        body = ex.json()
+        ex.respond(200, body={"id": f"resp_{ex.worker.name}_{body['user']}", "model": body["model"]})
+
+    stable, canary = workers(2, script=makes), workers(2, models=["tiny-next"], script=makes)
+    router = start(kvway, stable, canary, {"groups.sticky": "request"}, stable=1, canary=1, to="tiny-next")
+    made = {}
+    for number in range(16):
+        body = {"model": "tiny", "input": f"say {number}", "user": str(number)}
+        answer = router.ask("POST", "/v1/responses", [("x-request-id", f"r{number}")], body)
+        assert answer.status == 200
+        made[answer.json()["id"]] = answer.json()["model"]
+    assert set(made.values()) == {"tiny", "tiny-next"}
+    assert groups_of(router, "PATCH", {"model": "tiny", "weights": {"stable": 1, "canary": 0}}).status == 200
+    for number, (name, model) in enumerate(made.items()):
+        body = {"model": "tiny", "input": "go on", "user": f"again{number}", "previous_response_id": name}
+        answer = router.ask("POST", "/v1/responses", [("x-request-id", f"s{number}")], body)
+        assert answer.status == 200 and answer.json()["model"] == model
+        assert answer.json()["id"].split("_")[1] == name.split("_")[1]
+        said = ask(router.admin_port, "POST", "/explain?path=/v1/responses", body=json.dumps(body).encode()).json()
+        assert (said["group"], said["group_by"]) == ({"tiny": "stable"}.get(model, "canary"), "worker")
+    assert chosen(router, "stable", "worker") + chosen(router, "canary", "worker") == 16
+
+
+def test_a_pinned_worker_is_found_in_any_group(workers, kvway):
+    stable, canary = workers(1), workers(1, models=["tiny-next"])
+    config = {"http.pin": True}
+    router = start(kvway, stable, canary, config, stable=1, canary=0, to="tiny-next")
+    pin = [("x-kvway-pin", canary[0].url)]
+    assert send(router, stable, canary, chat_body("a"), pin) == "canary"
+    assert canary[0].requests[-1].json()["model"] == "tiny-next"
+    assert send(router, stable, canary, chat_body("a")) == "stable"
+
+
+def test_a_body_without_a_model_goes_to_no_group_with_another_name(workers, kvway):
+    """There is no place for the name: the workers would take their own model for it."""
+    worker = workers(1, models=["tiny", "tiny-next"])
+    worker[0].base = "tiny"
+    entries = [
+        {"model": "tiny", "group": "stable", "weight": 1},
+        {"model": "tiny", "group": "canary", "weight": 1000, "to": "tiny-next", "shadow": 1},
+    ]
+    router = start(kvway, worker, [], entries=entries)
+    body = chat_body("a")
+    del body["model"]
+    for _ in range(5):
+        assert router.ask("POST", CHAT, body=json.dumps(body).encode()).status == 200
+    router.wait_idle()
+    assert router.metric("kvway_group_requests_total", group="canary") == 0
+    assert router.metric("kvway_group_requests_total", group="stable") == 5
+    assert router.metric("kvway_bodies_changed_total", reason="model") == 0
+    until(lambda: router.metric("kvway_group_shadow_total", group="canary", result="dropped") == 5)
+    assert len(worker[0].requests) == 5
+
+
+def test_a_name_that_no_worker_has_goes_nowhere_on_a_path_that_is_not_known(workers, kvway):
+    stable, canary = workers(1, models=["tiny-old"]), workers(1, models=["tiny-next"])
+    entries = [
+        {"model": "tiny", "group": "stable", "to": "tiny-old"},
+        {"model": "tiny", "group": "canary", "to": "tiny-next"},
+    ]
+    router = start(kvway, stable, canary, entries=entries)
+    answer = router.ask("POST", "/v1/else", [("content-type", "application/json")], b'{"model": "tiny", "a": 1}')
+    assert (answer.status, answer.json()["error"]["code"]) == (400, "model_group")
+    assert not stable[0].requests and not canary[0].requests
+    assert router.ask("POST", "/v1/else", [("content-type", "application/json")], b'{"model": "x"}').status == 200
+
+
 def command(router, *words, status=0):
     done = subprocess.run(
         [PROGRAM, *words, "--admin", f"127.0.0.1:{router.admin_port}"], capture_output=True, text=True, timeout=60

@@ -11,6 +11,7 @@
 
 #include "admin/explanation.h"
 #include "admin/metrics.h"
+#include "fleet/pin.h"
 #include "routing/group_choice.h"
 
 static bool in_group(const struct kvw_explanation *e, const struct kvw_model_group *group, uint32_t id)
@@ -58,6 +59,48 @@ static size_t order_of(struct kvw_explanation *e, struct kvw_model_groups groups
 	return kvw_group_order(shares, groups.count, opening != 0 ? opening : XXH3_64bits(text.data, text.len), order);
 }
 
+/* The worker that keeps the response which the request goes on with, or that it names, is the group's, and usable. */
+static bool has_wanted(struct kvw_explanation *e, const struct kvw_model_group *group, bool owned, uint32_t owner)
+{
+	struct kvw_model *model;
+	bool known;
+	size_t count = kvw_fleet_candidates(
+		e->source->fleet, kvw_slice_of(group->serves), e->items, &known, &model);
+	struct kvw_candidates set = {.items = e->items};
+	char why[320];
+	size_t pos;
+
+	for (size_t i = 0; known && i < count; i++)
+		if (in_group(e, group, e->items[i].id))
+			e->items[set.count++] = e->items[i];
+	if (e->query->pin.len > 0)
+		return kvw_pin_find(e->source->fleet, &set, e->query->pin, true, &pos, why, sizeof(why)) == KVW_OK;
+	for (size_t i = 0; owned && i < set.count; i++)
+		if (e->items[i].id == owner && e->items[i].usable)
+			return true;
+	return false;
+}
+
+/* As groups.c of the proxy has it. */
+static const struct kvw_model_group *of_wanted(
+	struct kvw_explanation *e, struct kvw_model_groups groups, const uint8_t *order, size_t count)
+{
+	struct kvw_slice id = e->path.response_id.len > 0 ? e->path.response_id : e->route.previous_id;
+	uint32_t owner = 0;
+	bool owned = id.len > 0 && e->source->owner_of != NULL &&
+		     e->source->owner_of(e->source->owner_arg, id, &owner);
+
+	if (!owned && e->query->pin.len == 0)
+		return NULL;
+	for (size_t i = 0; i < count + groups.count; i++) {
+		const struct kvw_model_group *group = &groups.items[i < count ? order[i] : i - count];
+
+		if ((e->whole || strcmp(group->serves, group->model) == 0) && has_wanted(e, group, owned, owner))
+			return group;
+	}
+	return NULL;
+}
+
 static void choose(struct kvw_explanation *e, struct kvw_model_groups groups)
 {
 	bool falls = e->source->config->groups_no_worker == KVW_GROUP_FALLBACK_OTHERS && !e->source->cold;
@@ -65,6 +108,9 @@ static void choose(struct kvw_explanation *e, struct kvw_model_groups groups)
 	size_t count = order_of(e, groups, order);
 	const struct kvw_model_group *first = NULL;
 
+	e->group = of_wanted(e, groups, order, count);
+	if (e->group != NULL)
+		e->group_by = kvw_group_by_name(KVW_GROUP_BY_WORKER);
 	for (size_t i = 0; i < count && e->group == NULL; i++) {
 		const struct kvw_model_group *group = &groups.items[order[i]];
 

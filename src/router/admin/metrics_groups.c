@@ -141,6 +141,7 @@ const char *kvw_group_by_name(enum kvw_group_by by)
 		[KVW_GROUP_BY_CONVERSATION] = "conversation",
 		[KVW_GROUP_BY_REQUEST] = "request",
 		[KVW_GROUP_BY_HEADER] = "header",
+		[KVW_GROUP_BY_WORKER] = "worker",
 		[KVW_GROUP_BY_FALLBACK] = "fallback",
 	};
 

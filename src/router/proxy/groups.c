@@ -13,6 +13,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "fleet/pin.h"
+#include "proxy/shared.h"
 #include "routing/group_choice.h"
 
 _Static_assert(KVW_MAX_MODEL_GROUPS <= KVW_GROUPS_MOST, "all may be one model's");
@@ -141,16 +143,62 @@ static const struct kvw_model_group *named(struct kvw_model_groups groups, struc
 	return NULL;
 }
 
-/* The first in that order with a worker; where none has one, or groups keep to themselves, the first. `writable`: the
+/* The worker that the request names, or that keeps the response which it goes on with, is the group's and can be sent
+ * it. */
+static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_group *group, bool owned, uint32_t owner)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+	struct kvw_candidates set;
+	char why[320];
+	size_t pos;
+
+	kvw_groups_read_of(x, group, table);
+	set = (struct kvw_candidates){.items = table->items, .count = table->count};
+	if (x->pin.len > 0)
+		return kvw_pin_find(x->loop->fleet, &set, x->pin, kvw_exchange_computes(x), &pos, why,
+			       sizeof(why)) == KVW_OK;
+	for (size_t i = 0; owned && i < table->count; i++)
+		if (table->items[i].id == owner)
+			return table->items[i].usable || kvw_worker_rests(x->loop->fleet->workers[owner]);
+	return false;
+}
+
+/* The group of that worker, whatever its weight; where several have it, the first in the order, if any of these. NULL:
+ * no worker is wanted, or it is none of theirs. */
+static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x, struct kvw_model_groups groups,
+	const uint8_t *order, size_t count, bool writable)
+{
+	struct kvw_slice id = x->path.response_id.len > 0 ? x->path.response_id : x->route.previous_id;
+	uint32_t owner = 0;
+	bool owned = id.len > 0 && kvw_owners_find(x->loop->shared->owners, id, &owner);
+
+	if (!owned && x->pin.len == 0)
+		return NULL;
+	for (size_t i = 0; i < count + groups.count; i++) {
+		const struct kvw_model_group *group = &groups.items[i < count ? order[i] : i - count];
+
+		if ((writable || !renames(group)) && has_wanted(x, group, owned, owner))
+			return group;
+	}
+	return NULL;
+}
+
+/* That of the worker which alone will do, else the first in that order with a worker; where none has one, or groups keep to themselves, the first. `writable`: the
  * body may get another name for the model. */
 static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
 	uint8_t order[KVW_GROUPS_MOST];
-	const struct kvw_model_group *first = NULL;
+	const struct kvw_model_group *first, *wanted;
 	size_t count;
 
 	find_key(x);
 	count = order_of(x, groups, order);
+	wanted = of_wanted(x, groups, order, count, writable);
+	if (wanted != NULL) {
+		x->group_by = KVW_GROUP_BY_WORKER;
+		return wanted;
+	}
+	first = NULL;
 	for (size_t i = 0; i < count; i++) {
 		const struct kvw_model_group *group = &groups.items[order[i]];
 
@@ -201,7 +249,8 @@ void kvw_groups_divide(struct kvw_exchange *x)
 	groups = kvw_config_groups(x->config, x->route.model);
 	if (groups.count == 0)
 		return;
-	take(x, groups, true);
+	/* A body without the member has no place for another name. */
+	take(x, groups, kvw_scan_model(x->scan).len > 0);
 	if (x->group == NULL)
 		return;
 	if (renames(x->group)) {
@@ -246,7 +295,7 @@ const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw
 		const struct kvw_model_group *group = &groups.items[order[i]];
 		bool writes = strcmp(group->serves, x->group->serves) != 0;
 
-		if (group != x->group && (!writes || (x->whole && x->scanned)) && has_worker(x, group, untried))
+		if (group != x->group && (!writes || (x->whole && x->scanned && !x->unnamed)) && has_worker(x, group, untried))
 			return group;
 	}
 	return NULL;

@@ -215,7 +215,8 @@ static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *gro
 		return plain;
 	kvw_request_scan_again(x);
 	if (x->scan == NULL || !x->scanned ||
-		kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(group->serves), &splice) != KVW_OK)
+		kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(group->serves), &splice) != KVW_OK ||
+		splice.count == 0)
 		goto fail;
 	text = malloc(room + (size_t)((int64_t)body + splice.growth) + 1);
 	if (text == NULL)
@@ -343,7 +344,7 @@ void kvw_shadow_offer(struct kvw_exchange *x)
 {
 	struct kvw_model_groups groups;
 
-	if (x->group == NULL || x->attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
+	if (x->group == NULL || x->attempt.link == NULL || x->attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
 		x->loop->draining)
 		return;
 	groups = kvw_config_groups(x->config, kvw_slice_of(x->group->model));

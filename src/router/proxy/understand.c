@@ -114,7 +114,7 @@ void kvw_request_keep_known_model(struct kvw_exchange *x)
 
 	if (found.len > 0)
 		kvw_fleet_read(loop->fleet, found, &loop->candidates, &known, &model);
-	if (known || kvw_config_alias(x->config, found) != NULL)
+	if (known || kvw_config_alias(x->config, found) != NULL || kvw_config_groups(x->config, found).count > 0)
 		keep_model(x);
 }
 

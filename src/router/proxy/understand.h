@@ -25,7 +25,7 @@ void kvw_request_read_query(struct kvw_exchange *x);
 void kvw_request_keep_model(struct kvw_exchange *x);
 
 /* The same on a path that is not known, where a member `model` may mean something else: it counts if a worker
- * serves that, or if it is an alias, which reaches no worker. */
+ * serves that, or if it is an alias, which reaches no worker, or divided (model_groups). */
 void kvw_request_keep_known_model(struct kvw_exchange *x);
 
 /* Before another pick: fills x->route again from the body that was kept. */

@@ -143,6 +143,7 @@ class Worker:
         self.name = name
         self.address = address
         self.models = list(models)
+        self.base = None  # of `models`: the others are its adapters
         self.read_body = read_body  # before the script is called
         self.healthy = True
         self.hang_probes = None  # an event: probes of its health are answered after it
@@ -265,7 +266,8 @@ class Worker:
                 self.hang_probes.wait(30)
             ex.respond(200 if self.healthy else 503, reason="OK" if self.healthy else "Down")
         elif ex.path == "/v1/models":
-            data = [{"id": m, "object": "model", "owned_by": "vllm"}
+            data = [{"id": m, "object": "model", "owned_by": "vllm",
+                     "parent": None if m == self.base else self.base}
                     for m in [*self.models, self.mark]]  # fmt: skip
             ex.respond(body={"object": "list", "data": data})
         else:
