@@ -115,6 +115,27 @@ def test_a_worker_that_breaks_is_not_noticed(workers, kvway, how):
     watched.failures.clear()
 
 
+def test_an_answer_that_is_cut_off_is_an_error(workers, kvway):
+    def cut(ex):
+        ex.start_stream()
+        ex.event({"x": "y"})
+        ex.close()
+
+    stable, watched, router = pair(workers, kvway, cut)
+    for number in range(3):
+        assert send(router, number)[0].status == 200
+    until(lambda: router.metric("kvway_shadow_requests") == 0 and len(watched.requests) == 3)
+    assert became(router, "error") == 3
+
+
+def test_a_worker_that_keeps_the_connection_open_is_not_waited_for(workers, kvway):
+    stable, watched, router = pair(workers, kvway, answer, {"groups.shadow_timeout": "1h"})
+    for number in range(4):
+        assert send(router, number, stream=number % 2 == 0)[0].status == 200
+    until(lambda: became(router, "ok") == 4)
+    until(lambda: router.metric("kvway_shadow_requests") == 0)
+
+
 def test_slow_copies_under_load(workers, kvway):
     def slow(ex):
         time.sleep(0.05)

@@ -1,8 +1,8 @@
 /*
  * shadow.c - see shadow.h.
  *
- * The copy asks its worker to close the connection with the answer, and so needs no reader of framing: what comes is
- * counted until the connection ends. The worker is drawn by the session, so that a session's copies meet its prefix.
+ * The copy has a connection of its own, which ends with the answer. Of that only the framing is read: one that was cut
+ * off counts as an error, and a worker that keeps the connection open holds no place. The worker is drawn by the session, so that a session's copies meet its prefix.
  */
 #include "proxy/shadow.h"
 
@@ -19,6 +19,7 @@
 #include "proxy/understand.h"
 
 #define IO_AT_ONCE 8
+#define HEAD_MOST 8192
 
 struct kvw_shadow {
 	TAILQ_ENTRY(kvw_shadow) entry; /* of the loop's, or of those that have ended */
@@ -34,9 +35,12 @@ struct kvw_shadow {
 	size_t len, sent;
 	uint64_t received, most;
 	int64_t begun_ns;
-	char start[12];  /* of the answer: "HTTP/1.1 200" */
 	uint8_t matched; /* bytes of the head's end that came last */
 	bool body;       /* behind it */
+	struct kvw_body answer; /* then */
+	int status;
+	size_t head_len;
+	char head[HEAD_MOST]; /* of the answer; head_len bytes of it */
 };
 
 /* --- the end --- */
@@ -101,23 +105,50 @@ static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
 	return i;
 }
 
-/* False: it is longer than an answer may be. */
-static bool take(struct kvw_shadow *s, const char *data, size_t len)
+/* The head is whole. */
+static bool begin_body(struct kvw_shadow *s)
 {
-	for (size_t i = 0; i < len && s->received + i < sizeof(s->start); i++)
-		s->start[s->received + i] = data[i];
+	struct kvw_head *head = &s->loop->response_head;
+	struct kvw_head_error error;
+
+	head->field_limit = (size_t)s->in_force->config->limits_headers;
+	if (kvw_head_parse_response(head, s->head, s->head_len, false, &error) != KVW_OK)
+		return false;
+	s->status = head->status;
+	kvw_body_begin(&s->answer, head->framing, head->content_length, 0);
+	s->body = true;
+	return true;
+}
+
+/* Bytes of the answer. KVW_ELIMIT: it is longer than one may be; KVW_EPROTO: it is none. */
+static enum kvw_err take(struct kvw_shadow *s, const char *data, size_t len)
+{
+	size_t head = s->body ? 0 : skip_head(s, data, len), used;
+	bool begun = s->body && s->answer.payload_bytes > 0;
+	enum kvw_err err;
+
 	s->received += len;
-	if (!s->body && skip_head(s, data, len) < len) {
-		s->body = true;
+	if (s->received > s->most)
+		return KVW_ELIMIT;
+	if (head > sizeof(s->head) - s->head_len)
+		return KVW_EPROTO;
+	memcpy(s->head + s->head_len, data, head);
+	s->head_len += head;
+	if (!s->body && s->matched < 4)
+		return KVW_OK;
+	if (!s->body && !begin_body(s))
+		return KVW_EPROTO;
+	err = kvw_body_feed(&s->answer, data + head, len - head, NULL, NULL, &used);
+	if (!begun && s->answer.payload_bytes > 0) {
 		kvw_lease_first_token(&s->lease, s->loop->now_ns);
 		kvw_metrics_group_shadow_answer(s->loop->metrics, s->label, s->loop->now_ns - s->begun_ns);
 	}
-	return s->received <= s->most;
+	return err;
 }
 
-static bool is_good(const struct kvw_shadow *s)
+static bool is_good(struct kvw_shadow *s)
 {
-	return s->matched == 4 && s->received >= sizeof(s->start) && s->start[9] == '2';
+	return s->body && s->status >= 200 && s->status < 300 && kvw_body_close(&s->answer);
 }
 
 static void send_rest(struct kvw_shadow *s)
@@ -148,6 +179,7 @@ static void receive(struct kvw_shadow *s)
 	for (int i = 0; i < IO_AT_ONCE && io->readable; i++) {
 		struct iovec iov = {s->loop->scratch, KVW_LOOP_SCRATCH};
 		ssize_t n = kvw_io_readv(io, &iov, 1, KVW_LOOP_SCRATCH);
+		enum kvw_err err;
 
 		if (n < 0 && errno == EAGAIN)
 			return;
@@ -155,8 +187,13 @@ static void receive(struct kvw_shadow *s)
 			end(s, n == 0 && is_good(s) ? KVW_SHADOW_OK : KVW_SHADOW_ERROR);
 			return;
 		}
-		if (!take(s, s->loop->scratch, (size_t)n)) {
-			end(s, KVW_SHADOW_LIMIT);
+		err = take(s, s->loop->scratch, (size_t)n);
+		if (err != KVW_OK) {
+			end(s, err == KVW_ELIMIT ? KVW_SHADOW_LIMIT : KVW_SHADOW_ERROR);
+			return;
+		}
+		if (s->body && s->answer.done) {
+			end(s, is_good(s) ? KVW_SHADOW_OK : KVW_SHADOW_ERROR);
 			return;
 		}
 	}
