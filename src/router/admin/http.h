@@ -39,8 +39,6 @@ enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint6
 	struct kvw_admin_http **out) KVW_MUST_CHECK;
 /* Accepts from this socket, which it takes, also when it fails; it had none. */
 enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_fd) KVW_MUST_CHECK;
-/* Accepts no more, and lets go of clients without a request; the others have 30 seconds. */
-void kvw_admin_http_drain(struct kvw_admin_http *http);
 const struct kvw_admin_http_state *kvw_admin_http_state(const struct kvw_admin_http *http);
 /* Accepts no more; clients without a request have settle_ns to send one, the others 30 seconds more. */
 void kvw_admin_http_drain(struct kvw_admin_http *http, int64_t settle_ns);
