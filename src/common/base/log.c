@@ -80,6 +80,33 @@ static size_t whole(const char *text, size_t len)
 	return len - begin + 1 < (first < 0xe0 ? 2u : first < 0xf0 ? 3u : 4u) ? begin - 1 : len;
 }
 
+static size_t count_quotes(const char *text)
+{
+	size_t count = 0;
+
+	for (; *text != '\0'; text++)
+		count += *text == '"';
+	return count;
+}
+
+/* The same text again, but quotation marks of its arguments are apostrophes: they would end a field, and what follows
+ * could pass for others. A control character that the text does not have stands for those of the format meanwhile. */
+static void format_again(char *out, size_t room, const char *format, va_list args)
+{
+	char marked[512], mark = 1;
+	size_t len = strlen(format);
+
+	while (mark < ' ' && strchr(out, mark) != NULL)
+		mark++;
+	if (mark < ' ' && len < sizeof(marked)) {
+		for (size_t i = 0; i <= len; i++)
+			marked[i] = (char)(format[i] == '"' ? mark : format[i]);
+		(void)vsnprintf(out, room, marked, args);
+	}
+	for (; *out != '\0'; out++)
+		*out = (char)(*out == '"' ? '\'' : *out == mark && mark < ' ' ? '"' : *out);
+}
+
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 {
 	int n = vsnprintf(out, room, format, args);
@@ -98,7 +125,7 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	int64_t now_ns = kvw_clock_wall_ns();
 	time_t seconds = now_ns / KVW_NS_PER_S;
 	struct tm utc;
-	va_list args;
+	va_list args, again;
 	size_t len;
 	int n;
 
@@ -107,15 +134,19 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	len += (size_t)snprintf(line + len, sizeof(line) - len,
 		".%03dZ %-5s %s: ", (int)(now_ns / KVW_NS_PER_MS % 1000), names[level], room);
 	va_start(args, format);
+	va_copy(again, args);
 	n = vsnprintf(line + len, sizeof(line) - len - 1, format, args);
 	va_end(args);
 	if (n > 0) {
 		size_t most = sizeof(line) - len - 2;
 		size_t added = (size_t)n <= most ? (size_t)n : whole(line + len, most);
 
+		if ((size_t)n > most || count_quotes(line + len) != count_quotes(format))
+			format_again(line + len, sizeof(line) - len - 1, format, again);
 		mask(line + len, added);
 		len += added;
 	}
+	va_end(again);
 	line[len++] = '\n';
 	if (!write_at_once(line, len))
 		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);

@@ -2,7 +2,8 @@
  * log.h - messages for the operator, one line each on standard error.
  *
  * Format: time, level, room, text, then key=value fields. Never prompts, keys or tokens of users.
- * What could be taken for the end of a line or for a terminal's command becomes '?': texts may come from outside.
+ * What could be taken for the end of a line or for a terminal's command becomes '?', and a quotation mark that is not
+ * the format's an apostrophe: texts may come from outside.
  * Each line is one write(2); a line that cannot be written, or not without waiting, is dropped and
  * counted. Thread-safe.
  */
@@ -22,7 +23,7 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	__attribute__((format(printf, 3, 4)));
 uint64_t kvw_log_dropped(void);
 
-/* A line for another log, cut to room and masked likewise. */
+/* A line for another log, cut to room and masked likewise, but for quotation marks. */
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
 

@@ -177,30 +177,19 @@ static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 	kvw_warn("admin", "a request was refused (at most one such line in 10 s) why=\"%s\"", why);
 }
 
-/* As a field of a log line: one with a quotation mark would add fields of its own. */
-static const char *plain(struct kvw_slice text, char *out, size_t room)
-{
-	size_t len = text.len < room - 1 ? text.len : room - 1;
-
-	for (size_t i = 0; i < len; i++)
-		out[i] = (char)(text.data[i] == '"' ? '?' : text.data[i]);
-	out[len] = '\0';
-	return out;
-}
-
 /* Logs requests that change workers, with the name of the key and the subject of the certificate. key: NULL: none. */
 static void log_change(const struct kvw_conn *conn, const char *key)
 {
 	static const char *const paths[] = {"/workers", "/workers/*", "/reload", "/groups", "/broadcast/*"};
 	const struct kvw_head *head = &conn->clients->head;
-	char *subject, path[512];
+	char *subject;
 
 	if (head->get_method || head->head_method || !listed(head->target, paths, sizeof(paths) / sizeof(paths[0])))
 		return;
 	subject = kvw_tls_peer_subject(&conn->io);
 	if (key != NULL || subject != NULL)
-		kvw_info("admin", "a change is asked for method=%.*s path=\"%s\" key=\"%s\" certificate=\"%s\"",
-			(int)head->method.len, head->method.data, plain(kvw_admin_http_path(head), path, sizeof(path)),
+		kvw_info("admin", "a change is asked for method=%.*s path=\"%.*s\" key=\"%s\" certificate=\"%s\"",
+			(int)head->method.len, head->method.data, (int)kvw_admin_http_path(head).len, head->target.data,
 			key != NULL ? key : "", subject != NULL ? subject : "");
 	free(subject);
 }

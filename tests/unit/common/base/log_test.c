@@ -112,6 +112,32 @@ START_TEST(long_text_is_cut_and_still_one_line)
 }
 END_TEST
 
+/* Quotation marks are the format's alone: one of a text would end its field. */
+START_TEST(texts_of_peers_make_no_fields_of_their_own)
+{
+	FILE *file = capture();
+	char text[8192], most[2048], all[64];
+	size_t n = 0;
+
+	memset(most, 'w', sizeof(most));
+	most[sizeof(most) - 1] = '\0';
+	memcpy(most, "x\" key=\"root\"", 13);
+	for (char c = 1; c < ' '; c++)
+		all[n++] = c;
+	memcpy(all + n, "x\" key=\"root", 13);
+	kvw_warn("room", "path=\"%s\" key=\"%s\" n=%d", "x\" key=\"root", "ops", 7);
+	kvw_warn("room", "path=\"%s\" key=\"%s\"", "\x01 key=\x01root\"", "ops");
+	kvw_warn("room", "path=\"%s\" key=\"%s\"", most, "ops"); /* cut, with as many marks as the format has */
+	kvw_warn("room", "path=\"%s\" key=\"%s\"", all, "ops");
+	read_back(file, text, sizeof(text));
+	ck_assert_ptr_null(strstr(text, "\"root"));
+	ck_assert_ptr_nonnull(strstr(text, "path=\"x' key='root\" key=\"ops\" n=7\n"));
+	ck_assert_ptr_nonnull(strstr(text, "path=\"? key=?root'\" key=\"ops\"\n"));
+	ck_assert_ptr_nonnull(strstr(text, "path=\"x' key='root'www"));
+	fclose(file);
+}
+END_TEST
+
 START_TEST(long_text_ends_with_a_whole_character)
 {
 	FILE *file = capture();
@@ -242,6 +268,7 @@ int main(void)
 	tcase_add_test(tcase, levels_below_the_least_are_silent);
 	tcase_add_test(tcase, texts_of_peers_make_no_lines_of_their_own);
 	tcase_add_test(tcase, long_text_is_cut_and_still_one_line);
+	tcase_add_test(tcase, texts_of_peers_make_no_fields_of_their_own);
 	tcase_add_test(tcase, long_text_ends_with_a_whole_character);
 	tcase_add_test(tcase, lines_of_threads_stay_whole);
 	tcase_add_test(tcase, line_that_cannot_be_written_is_counted);
