@@ -85,7 +85,7 @@ void kvw_app_block_signals(void)
 	signal_set(&set);
 	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	/* Where it was ignored at the start nothing would tell that a successor has ended. */
+	/* Where it was ignored at the start kvway would not learn that a successor has ended. */
 	(void)signal(SIGCHLD, SIG_DFL);
 }
 
