@@ -28,7 +28,9 @@
 #define CLAIM_NS   INT64_C(200000000) /* a shorter queue of peers proves nothing */
 #define TRUST_LOST 0.5f
 #define TRUST_WON  0.1f
-#define TRUST_LEAST (1.0f / 64)
+#define TRUST_LEAST (1.0f / 64) /* less is none */
+#define TRUST_BACK_NS INT64_C(10000000000) /* all of it comes back while no queue is claimed */
+#define DOUBT_NS      INT64_C(30000000000) /* a queue claimed for so long, with no request there, is not believed any more */
 
 /* What readers see is asked for as well: it is written before the lock is given back. */
 static void lock(struct kvw_load *load)
@@ -84,6 +86,8 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen)
 	load->peers_held = 0;
 	load->peers_sequences = load->peers_unanswered = 0;
 	load->trust = 1;
+	load->claim_ns = 0;
+	load->judged_ns = load->clock_ns;
 	kvw_load_set_foreign(load, 0, 0, 0, load->clock_ns);
 	load->seen = seen;
 	atomic_init(&seen->idle_at_ns, load->clock_ns);
@@ -164,20 +168,50 @@ struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns)
 	return out;
 }
 
+static float trust_of(float trust)
+{
+	return trust < TRUST_LEAST ? 0 : trust > 1 ? 1 : trust;
+}
+
+/* What time says of the last claim. Lock held. */
+static void doubt_peers(struct kvw_load *load, int64_t now_ns)
+{
+	int64_t since_ns = now_ns - load->judged_ns;
+
+	if (load->claim_ns < CLAIM_NS) {
+		if (since_ns > 0)
+			load->trust = trust_of(load->trust + (float)since_ns / (float)TRUST_BACK_NS);
+		load->judged_ns = now_ns;
+	} else if (load->waiting_ns > 0) {
+		load->judged_ns = now_ns; /* a first token will say more */
+	} else if ((float)since_ns >= load->trust * (float)DOUBT_NS) {
+		load->trust = 0;
+		load->judged_ns = now_ns;
+	}
+}
+
+static uint32_t trusted(uint32_t count, float trust)
+{
+	return (uint32_t)((double)count * (double)trust);
+}
+
 float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns)
 {
-	uint64_t held = kvw_load_held(peers->inflight, peers->context);
+	uint64_t held;
 	float trust;
 
 	lock(load);
 	advance(load, now_ns);
+	doubt_peers(load, now_ns);
 	trust = load->trust;
+	held = kvw_load_held(trusted(peers->inflight, trust), trusted(peers->context, trust));
+	load->claim_ns = peers->queue_ns;
 	load->peers_ns = (int64_t)((double)peers->queue_ns * (double)trust);
-	load->peers_waiting_ns = peers->waiting_ns;
+	load->peers_waiting_ns = (int64_t)((double)peers->waiting_ns * (double)trust);
 	count_held(load, held - load->peers_held);
 	load->peers_held = held;
-	load->peers_sequences = peers->sequences;
-	load->peers_unanswered = peers->unanswered;
+	load->peers_sequences = trusted(peers->sequences, trust);
+	load->peers_unanswered = trusted(peers->unanswered, trust);
 	publish(load);
 	kvw_spin_unlock(&load->lock);
 	return trust;
@@ -190,7 +224,7 @@ void kvw_lease_take(
 	lock(load);
 	advance(load, now_ns);
 	lease->ahead_ns = load->waiting_ns + load->peers_waiting_ns;
-	lease->peers_ns = load->peers_ns;
+	lease->claim_ns = load->claim_ns;
 	load->added_ns += prefill_ns;
 	load->waiting_ns += prefill_ns;
 	lease->position_ns = load->added_ns;
@@ -260,15 +294,12 @@ static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lea
 /* A first token says whether the peers' work was there that was to delay it. Lock held. */
 static void judge_peers(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
-	float trust = load->trust;
-
-	if (lease->plain || lease->peers_ns < CLAIM_NS)
+	if (lease->plain || lease->claim_ns < CLAIM_NS)
 		return;
-	if (now_ns - lease->taken_ns < lease->peers_ns / 4)
-		trust *= TRUST_LOST;
-	else
-		trust += TRUST_WON;
-	load->trust = trust < TRUST_LEAST ? TRUST_LEAST : trust > 1 ? 1 : trust;
+	load->trust = trust_of(now_ns - lease->taken_ns - lease->prefill_ns < lease->claim_ns / 4
+				       ? load->trust * TRUST_LOST
+				       : load->trust + TRUST_WON);
+	load->judged_ns = now_ns;
 }
 
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)

@@ -20,8 +20,10 @@
  *
  * Where other routers send to the same workers, what they say of theirs (kvw_load_set_peers) counts as part of the
  * queue and of what is in flight. A worker does the work of all, so its time is divided among own work and
- * theirs in proportion. What they say is checked against first tokens: a request that was to wait for theirs
- * and did not makes it count for half from then on (`trust`).
+ * theirs in proportion. What they say counts as far as it is trusted, worker by worker (`trust`). First tokens check it:
+ * a request that was to wait for their queue and did not makes it all count for half from then on. Where they claim a queue
+ * for half a minute without a break, and no request comes there to check it, it does not count any more (after less
+ * where some trust was lost before). Requests that do wait, and time without claims, win trust back.
  *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
  * clock of D and the time of the last first token, words that must change together; it is held for
@@ -70,12 +72,14 @@ struct kvw_load {
 	_Atomic int64_t foreign_until_ns; /* when those that waited will be computed, as expected */
 	_Atomic int64_t foreign_ns;       /* how long that takes */
 	_Atomic uint32_t foreign_waiting, foreign_running;
-	/* Of other routers; guarded by the lock. */
+	/* Of other routers, as far as they are trusted; guarded by the lock. */
 	int64_t peers_ns;          /* of their prefill, still to be done at clock_ns */
 	int64_t peers_waiting_ns;  /* their U */
 	uint64_t peers_held;       /* as kvw_load_held(); part of seen->held */
 	uint32_t peers_sequences, peers_unanswered;
-	float trust;               /* in what they say of their queues: 0..1 */
+	float trust;               /* 0..1 */
+	int64_t claim_ns;          /* their queue as they said last, trusted or not */
+	int64_t judged_ns;         /* what time says of their claims was taken into account until then */
 };
 
 /* Sequences on a worker: our own, and those that other routers say they have there. */
@@ -103,7 +107,7 @@ struct kvw_lease {
 	uint32_t sequences;    /* that the engine makes of it; 0: they are not counted yet */
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
 	int64_t behind_ns; /* work added after it and before its first token: it may have, too */
-	int64_t peers_ns;  /* of work that other routers were said to have before it */
+	int64_t claim_ns;  /* of work that other routers were said to have before it */
 	int64_t served_ns; /* until its first token, from its taking or from the first token before
 	                          it on this worker: what the worker needed for it if it works in turn */
 	bool plain;        /* not a stream: its first byte says nothing of prefill */
@@ -178,7 +182,7 @@ uint32_t kvw_load_own_inflight(struct kvw_load *load);
 struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns);
 
 /* The part of all other routers, which replaces what was set before; all zeroes: they have nothing there. Returns the
- * share of their queue_ns that counts: less than 1 where it was seen to be wrong. */
+ * share of it that counts: less than 1 where it was seen to be wrong. */
 float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns);
 
 /* Asks for the cache lines that a lease will write. Changes nothing. */

@@ -345,12 +345,54 @@ START_TEST(peers_whose_queue_is_not_there_count_less)
 		kvw_lease_release(&a, (i * 1000 + 30) * MS);
 		trust /= 2;
 	}
-	(void)kvw_load_set_peers(load, &peers, 5000 * MS);
-	ck_assert_int_eq(kvw_load_queue_ns(load, 5000 * MS), 500 * MS);
+	(void)kvw_load_set_peers(load, &peers, 4000 * MS);
+	ck_assert_int_eq(kvw_load_queue_ns(load, 4000 * MS), 500 * MS);
 	/* One that did wait raises it again. */
-	kvw_lease_take(&a, load, 10 * MS, 5000 * MS);
-	kvw_lease_first_token(&a, 5600 * MS);
-	ck_assert(kvw_load_set_peers(load, &peers, 5600 * MS) > trust);
+	kvw_lease_take(&a, load, 10 * MS, 4000 * MS);
+	kvw_lease_first_token(&a, 6600 * MS);
+	ck_assert(kvw_load_set_peers(load, &peers, 6600 * MS) > trust);
+}
+END_TEST
+
+/* It keeps all requests off a worker: no first token can show that nothing is there. */
+START_TEST(peers_that_claim_a_worker_for_ever_are_not_believed_for_ever)
+{
+	const struct kvw_load_part peers = {30000 * MS, 30000 * MS, 4096, 1 << 26, 4096, 4096};
+	const struct kvw_load_part none = {0};
+	int64_t now = 0;
+
+	for (; now < 30000 * MS; now += 100 * MS)
+		ck_assert(kvw_load_set_peers(load, &peers, now) == 1);
+	ck_assert(kvw_load_set_peers(load, &peers, now += 100 * MS) == 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, now), 0);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	ck_assert_uint_eq(kvw_load_context(load), 0);
+	ck_assert_uint_eq(kvw_load_sequences(load).unanswered, 0);
+	/* A long prompt that was its own reason to wait does not bear them out. */
+	kvw_lease_take(&a, load, 8000 * MS, now);
+	ck_assert(kvw_load_set_peers(load, &peers, now + 4000 * MS) == 0);
+	kvw_lease_first_token(&a, now += 8500 * MS);
+	kvw_lease_release(&a, now);
+	ck_assert(kvw_load_set_peers(load, &peers, now) == 0);
+	/* By their own word it is gone: they are believed again after a while. */
+	(void)kvw_load_set_peers(load, &none, now);
+	(void)kvw_load_set_peers(load, &none, now + 2500 * MS);
+	ck_assert(kvw_load_set_peers(load, &peers, now + 5000 * MS) > 0.4f);
+	ck_assert(kvw_load_set_peers(load, &none, now + 5100 * MS) < 0.6f);
+	ck_assert(kvw_load_set_peers(load, &none, now + 60000 * MS) == 1);
+}
+END_TEST
+
+/* Requests wait there: their first tokens are to tell, however long it takes. */
+START_TEST(peers_of_a_worker_where_requests_wait_are_believed)
+{
+	const struct kvw_load_part peers = {.queue_ns = 5000 * MS, .waiting_ns = 5000 * MS, .inflight = 9};
+
+	kvw_lease_take(&a, load, 10 * MS, 0);
+	for (int64_t now = 0; now < 100000 * MS; now += 100 * MS)
+		ck_assert(kvw_load_set_peers(load, &peers, now) == 1);
+	kvw_lease_first_token(&a, 100000 * MS);
+	ck_assert(kvw_load_set_peers(load, &peers, 100000 * MS) == 1);
 }
 END_TEST
 
@@ -371,6 +413,8 @@ int main(void)
 	tcase_add_test(tcase, foreign_requests_delay_those_that_came_after_them);
 	tcase_add_test(tcase, peers_work_counts_and_shares_the_time);
 	tcase_add_test(tcase, peers_whose_queue_is_not_there_count_less);
+	tcase_add_test(tcase, peers_that_claim_a_worker_for_ever_are_not_believed_for_ever);
+	tcase_add_test(tcase, peers_of_a_worker_where_requests_wait_are_believed);
 	tcase_add_test(tcase, empty_lease_does_nothing);
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);
