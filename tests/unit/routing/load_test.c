@@ -383,7 +383,7 @@ START_TEST(peers_that_claim_a_worker_for_ever_are_not_believed_for_ever)
 }
 END_TEST
 
-/* Requests wait there: their first tokens are to tell, however long it takes. */
+/* Requests wait there: their first tokens will show, however long that takes. */
 START_TEST(peers_of_a_worker_where_requests_wait_are_believed)
 {
 	const struct kvw_load_part peers = {.queue_ns = 5000 * MS, .waiting_ns = 5000 * MS, .inflight = 9};
