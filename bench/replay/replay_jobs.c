@@ -80,14 +80,16 @@ void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, d
 
 void kvb_jobs_spread(struct kvb_jobs *jobs)
 {
+	int64_t step_ns;
+
 	for (size_t first = 0, next; first < jobs->count; first = next) {
 		for (next = first; next < jobs->count && jobs->items[next].due_ns == jobs->items[first].due_ns; next++)
 			;
 		if (next == jobs->count)
 			return;
-		for (size_t i = first + 1; i < next; i++)
-			jobs->items[i].due_ns += (jobs->items[next].due_ns - jobs->items[i].due_ns) /
-						 (int64_t)(next - first) * (int64_t)(i - first);
+		step_ns = (jobs->items[next].due_ns - jobs->items[first].due_ns) / (int64_t)(next - first);
+		for (size_t i = 1; i < next - first; i++)
+			jobs->items[first + i].due_ns += step_ns * (int64_t)i;
 	}
 }
 
