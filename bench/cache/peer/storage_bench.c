@@ -254,7 +254,7 @@ static void run_round(struct bench *b, size_t round)
 
 static double median(const struct bench *b, enum op op, size_t member)
 {
-	double values[MAX_ROUNDS];
+	double values[MAX_ROUNDS] = {0};
 
 	for (size_t r = 0; r < b->rounds; r++) {
 		double value = ((const double *)&b->figures[op][r])[member];
