@@ -56,7 +56,7 @@ def recovered(drive, lossy=False):
             drive.ask("reopen")
         return got
 
-    return until(back, 15, "everything back")
+    return until(back, 40, "everything back")  # a tier that was left alone is tried again with growing pauses
 
 
 def test_an_honest_middle_changes_nothing(drive, liar):

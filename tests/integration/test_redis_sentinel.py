@@ -26,13 +26,21 @@ def test_master_killed_under_load(watched, drive):
     assert setup.replica.call("DBSIZE") > 0
 
 
+def follows(server):
+    """A master that becomes a replica closes its clients' connections."""
+    try:
+        return server.role() == "slave"
+    except ConnectionError:
+        return False
+
+
 def test_master_handed_over_under_load_fails_nothing(watched, drive):
     setup = watched()
     load = drive(setup.url(), deadline_ms=15000)
     load.wait_done(1000)
     setup.sentinels[1].call("SENTINEL", "FAILOVER", "redismaster")
     until(lambda: all_name(setup, setup.replica.port), 40, "Sentinels naming the replica")
-    until(lambda: setup.master.role() == "slave", 40, "the old master following")
+    until(lambda: follows(setup.master), 40, "the old master following")
     load.wait_well(1000, 30)
     said = load.stop()
     for what in ["timeouts", "unreachable", "refused", "other"]:
@@ -48,7 +56,7 @@ def test_paused_master_is_replaced_and_its_return_does_no_harm(watched, drive):
     until(lambda: all_name(setup, setup.replica.port), 40, "Sentinels naming the replica")
     load.wait_well(500, 30)
     setup.master.signal(signal.SIGCONT)
-    until(lambda: setup.master.role() == "slave", 40, "the old master following")
+    until(lambda: follows(setup.master), 40, "the old master following")
     load.wait_well(1000, 30)
     said = load.stop()
     assert said["refused"] == 0, said

@@ -153,11 +153,13 @@ def test_sessions_stay_with_their_workers(kvsim, routers):
         ]
 
     first = routers(fleet[:3], config)
+    until(lambda: first.metric("kvway_workers", state="usable") == 3, 10, "probes")
     placed = homes(first)
     wait_snapshot(first)
     first.kill()
     # More workers, so that places by hash would be others.
     second = routers(fleet, config)
+    until(lambda: second.metric("kvway_workers", state="usable") == 5, 10, "probes")
     assert homes(second) == placed
     assert second.metric("kvway_decisions_total", reason="session") == 40
 

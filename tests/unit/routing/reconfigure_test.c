@@ -370,12 +370,13 @@ END_TEST
 /* --- while others pick --- */
 
 #define PICKERS 2
-#define PICKS   3000
+#define PICKS   3000 /* at least */
+#define FEW     10   /* changes that the picks must have seen, however late they begin */
 
 struct picker {
 	struct kvw_strategy *strategy;
 	uint64_t dice;
-	_Atomic unsigned *running;
+	_Atomic unsigned *running, *changes;
 };
 
 static void *run_picker(void *arg)
@@ -383,7 +384,7 @@ static void *run_picker(void *arg)
 	struct picker *picker = arg;
 	struct kvw_strategy *of = picker->strategy;
 
-	for (unsigned i = 0; i < PICKS; i++) {
+	for (unsigned i = 0; i < PICKS || atomic_load(picker->changes) < FEW; i++) {
 		struct kvw_outcome outcome = {.status = 200,
 			.streamed = true,
 			.first_token = true,
@@ -413,19 +414,18 @@ START_TEST(options_change_while_others_pick)
 	struct kvw_strategy_options options = test_options();
 	struct picker pickers[PICKERS];
 	pthread_t threads[PICKERS];
-	_Atomic unsigned running = PICKERS;
-	unsigned changes = 0;
+	_Atomic unsigned running = PICKERS, changes = 0;
 
 	setup_strategy(kvw_strategies[_i]->name);
 	fleet_init(&fleet, 4);
 	fleet.items[1].share = 0.5f; /* picks count what it is sent */
 	for (unsigned i = 0; i < PICKERS; i++) {
-		pickers[i] = (struct picker){strategy, i + 1, &running};
+		pickers[i] = (struct picker){strategy, i + 1, &running, &changes};
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_picker, &pickers[i]), 0);
 	}
-	for (; atomic_load(&running) > 0; changes++) {
+	for (; atomic_load(&running) > 0; atomic_fetch_add(&changes, 1)) {
 		options = test_options();
-		if (changes % 2 == 0) {
+		if (atomic_load(&changes) % 2 == 0) {
 			options.own = own;
 			options.omega = 1;
 			options.context_ns_per_token = 10;
@@ -442,7 +442,7 @@ START_TEST(options_change_while_others_pick)
 	}
 	for (unsigned i = 0; i < PICKERS; i++)
 		pthread_join(threads[i], NULL);
-	ck_assert_uint_gt(changes, 0);
+	ck_assert_uint_ge(atomic_load(&changes), FEW);
 	teardown();
 }
 END_TEST
