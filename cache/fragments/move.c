@@ -153,9 +153,12 @@ INLINE void turn_block(const struct kvt_rope_turn *turn, float *x, size_t heads)
 		turn_pairs(turn, x, heads);
 }
 
-/* One block of heads: at most BLOCK values. */
-static void move_block(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
-	size_t heads)
+typedef void widen_fn(const uint16_t *from, float *to, size_t n);
+typedef void narrow_fn(const float *from, uint16_t *to, size_t n);
+
+/* One block of heads: at most BLOCK values. widen, narrow: of half precision. */
+INLINE void move_block_with(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
+	size_t heads, widen_fn *widen, narrow_fn *narrow)
 {
 	size_t n = heads * turn->head;
 	float x[BLOCK];
@@ -165,14 +168,20 @@ static void move_block(const struct kvt_rope_turn *turn, enum kvt_rope_values va
 	else if (values == KVT_ROPE_BF16)
 		widen_bf16(from, x, n);
 	else
-		widen_f16(from, x, n);
+		widen(from, x, n);
 	turn_block(turn, x, heads);
 	if (values == KVT_ROPE_F32)
 		memcpy(to, x, n * sizeof(float));
 	else if (values == KVT_ROPE_BF16)
 		narrow_bf16(x, to, n);
 	else
-		narrow_f16(x, to, n);
+		narrow(x, to, n);
+}
+
+static void move_block(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
+	size_t heads)
+{
+	move_block_with(turn, values, to, from, heads, widen_f16, narrow_f16);
 }
 
 #if WITH_AVX2
@@ -200,22 +209,7 @@ FOR_AVX2 static void narrow_f16_avx2(const float *from, uint16_t *to, size_t n)
 FOR_AVX2 static void move_block_avx2(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to,
 	const void *from, size_t heads)
 {
-	size_t n = heads * turn->head;
-	float x[BLOCK];
-
-	if (values == KVT_ROPE_F32)
-		memcpy(x, from, n * sizeof(float));
-	else if (values == KVT_ROPE_BF16)
-		widen_bf16(from, x, n);
-	else
-		widen_f16_avx2(from, x, n);
-	turn_block(turn, x, heads);
-	if (values == KVT_ROPE_F32)
-		memcpy(to, x, n * sizeof(float));
-	else if (values == KVT_ROPE_BF16)
-		narrow_bf16(x, to, n);
-	else
-		narrow_f16_avx2(x, to, n);
+	move_block_with(turn, values, to, from, heads, widen_f16_avx2, narrow_f16_avx2);
 }
 #endif
 
