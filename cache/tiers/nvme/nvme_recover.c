@@ -3,7 +3,8 @@
  *
  * No data is read. The log says which chunks there are; what it says is sorted by generation, so
  * that of two that claim the same units or the same key the later one stays, and is put into the
- * index oldest first. That a chunk is really there is found out when it is read.
+ * index oldest first. That a chunk is really there is found out when it is read: one whose erase was lost with
+ * the power may have been written over; then that read is a miss, the chunk leaves, and its next put is stored.
  *
  * A log that is missing or damaged at its beginning means an empty store: losing chunks is legal. A
  * format file that is of another major version, or is not ours, or does not prove itself, means

@@ -85,9 +85,11 @@ static void do_reopen(struct history *h)
 	oracle_excuse(&h->oracle, !h->p->faults);
 	for (uint32_t id = 0; crash && id < h->p->chains * h->p->depth; id++)
 		if (model_entry(h, id)->presence == GONE &&
-			model_entry(h, id)->oldest < model_entry(h, id)->generation)
+			model_entry(h, id)->oldest < model_entry(h, id)->generation) {
 			model_entry(h, id)->presence =
 				MAY; /* its erase was not known to be durable */
+			model_entry(h, id)->risen = true;
+		}
 	open_cache(h);
 	model_do_survey(h);
 }

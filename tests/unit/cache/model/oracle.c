@@ -124,8 +124,10 @@ void oracle_gone(struct oracle *oracle, uint32_t id, bool surely)
 
 	e->presence = GONE;
 	e->generation++;
-	if (surely)
+	if (surely) {
 		e->oldest = e->generation;
+		e->risen = false;
+	}
 }
 
 void oracle_age(struct oracle *oracle, int64_t now_ns)
@@ -151,7 +153,7 @@ void oracle_excuse(struct oracle *oracle, bool keep_drained)
 	for (uint32_t id = 0; id < oracle->chains * oracle->depth; id++) {
 		struct entry *e = &oracle->entries[id];
 
-		if (e->presence == MUST && !(keep_drained && e->drained))
+		if (e->presence == MUST && !(keep_drained && e->drained && !e->risen))
 			e->presence = MAY;
 	}
 }

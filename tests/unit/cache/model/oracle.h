@@ -29,6 +29,7 @@ struct entry {
 	int64_t put_ns;      /* when its time to live began, if it was not used since */
 	int64_t used_ns;     /* when something happened that may count as a use */
 	bool drained;        /* a drain has ended well since */
+	bool risen;          /* its erase was not durable when a crash came: see oracle_excuse */
 };
 
 struct oracle {
@@ -62,7 +63,11 @@ void oracle_gone(struct oracle *oracle, uint32_t id, bool surely);
 /* Time has passed: what is certainly expired is gone, what might be is excused. */
 void oracle_age(struct oracle *oracle, int64_t now_ns);
 
-/* What was certain is so no more; keep_drained: but for what is stored below. */
+/*
+ * What was certain is so no more; keep_drained: but for what is stored below. A chunk that a crash may have
+ * brought back is not: others may have been written over its room after its erase, which only its next read
+ * finds out, and a put of it in between is not written down a second time.
+ */
 void oracle_excuse(struct oracle *oracle, bool keep_drained);
 
 #endif
