@@ -72,6 +72,7 @@ static void close_cache(struct history *h)
 static void do_reopen(struct history *h)
 {
 	bool crash = h->p->crashes && model_random_below(h, 2) == 0;
+	bool lossy = crash || h->faulty; /* a disk that fails may refuse what close would make durable */
 
 	if (model_random_below(h, 2) == 0)
 		model_drain(h);
@@ -83,7 +84,7 @@ static void do_reopen(struct history *h)
 	files_go_on(h->files);
 	h->faulty = false;
 	oracle_excuse(&h->oracle, !h->p->faults);
-	for (uint32_t id = 0; crash && id < h->p->chains * h->p->depth; id++)
+	for (uint32_t id = 0; lossy && id < h->p->chains * h->p->depth; id++)
 		if (model_entry(h, id)->presence == GONE &&
 			model_entry(h, id)->oldest < model_entry(h, id)->generation) {
 			model_entry(h, id)->presence =
@@ -100,6 +101,7 @@ static void do_faults(struct history *h)
 		return;
 	h->faulty = !h->faulty;
 	files_faults(h->files, h->faulty);
+	model_trace(h, "%s", h->faulty ? "begin" : "end");
 	if (h->faulty)
 		oracle_excuse(&h->oracle, false);
 }

@@ -145,6 +145,14 @@ static uint64_t erase_limit(struct history *h)
 	return model_random_below(h, 3) == 0 ? 0 : 20 * SECOND;
 }
 
+/* May an erase count it? Also one that is gone by an erase that did not wait: the tier below may still have it. */
+static bool may_count(struct history *h, uint32_t id)
+{
+	const struct entry *e = model_entry(h, id);
+
+	return e->presence != GONE || e->filling > 0 || e->oldest < e->generation;
+}
+
 static void judge_erase(
 	struct history *h, enum kvt_status status, uint64_t limit, size_t erased, size_t there)
 {
@@ -164,8 +172,7 @@ void model_do_erase(struct history *h)
 	enum kvt_status status;
 
 	for (size_t i = 0; i < n; i++)
-		there += model_entry(h, first + (uint32_t)i)->presence != GONE ||
-			 model_entry(h, first + (uint32_t)i)->filling > 0;
+		there += may_count(h, first + (uint32_t)i);
 	status = kvt_erase(h->k, keys, n, limit, &erased);
 	model_trace(h, "chunks %u..%zu: %s, %zu", first, first + n - 1, kvt_status_text(status),
 		erased);
@@ -180,7 +187,7 @@ static void all_gone(struct history *h, uint32_t tenant, bool surely, size_t *th
 	for (uint32_t id = 0; id < h->p->chains * h->p->depth; id++) {
 		if (tenant != TENANTS && oracle_tenant_number(&h->oracle, id) != tenant)
 			continue;
-		*there += model_entry(h, id)->presence != GONE || model_entry(h, id)->filling > 0;
+		*there += may_count(h, id);
 		oracle_gone(&h->oracle, id, surely);
 	}
 }
