@@ -307,21 +307,25 @@ static size_t nvme_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns
 
 /* --- life -------------------------------------------------------------------------------------- */
 
-/* Lets what is under way end, and makes durable what was written. */
+/* Lets what is under way end, and makes durable what was written. A log that is bad is written once more, whenever that
+ * was due: without it what was erased would be there again. */
 static void wind_up(struct nvme *t)
 {
+	bool tried = false;
+
 	for (;;) {
-		bool bad = t->log.bad;
+		bool bad = t->log.bad, retry = bad && !tried && t->commit.phase == NVME_IDLE;
 
 		t->commit.wanted = t->commit.stored != NULL;
 		if (bad)
-			t->log.retry_ns = INT64_MAX;
+			t->log.retry_ns = retry ? INT64_MIN : INT64_MAX;
 		(void)nvme_reap(t, t->ops_under_way > 0 && !nvme_sums_due(t) ? 100000000 : 0);
 		(void)nvme_sums_step(t);
 		(void)do_others(t);
-		if (!nvme_commit_quiet(t) &&
-			!(bad && t->commit.phase == NVME_IDLE && t->commit.stored == NULL &&
-				t->commit.flushes == NULL)) {
+		if (retry || (!nvme_commit_quiet(t) &&
+				     !(bad && t->commit.phase == NVME_IDLE && t->commit.stored == NULL &&
+					     t->commit.flushes == NULL))) {
+			tried = tried || retry;
 			if (t->commit.phase == NVME_IDLE)
 				t->commit.wanted = true;
 			(void)nvme_commit_step(t, kvt_now(t->s));

@@ -239,6 +239,23 @@ START_TEST(a_log_that_fails)
 }
 END_TEST
 
+/* The disk works again, but the next try at a log is not due yet: an end does not wait for it. */
+START_TEST(what_was_erased_while_the_log_was_bad_stays_erased)
+{
+	for (uint64_t n = 1; n <= 5; n++)
+		ck_assert_int_eq(store_put(&s, n), KVT_OK);
+	ck_assert_int_eq(store_flush(&s), KVT_OK);
+	rule(KVT_FAULT_ERROR, KVT_ON_SYNC | KVT_ON_WRITE | KVT_ON_OPEN, "log", 0, EIO);
+	ck_assert_int_eq(store_erase(&s, 3), KVT_OK);
+	ck_assert_int_eq(store_flush(&s), KVT_EIO);
+	kvt_faults_clear(faults);
+	store_close(&s);
+	ck_assert_int_eq(store_open(&s), KVT_OK);
+	ck_assert_int_eq(store_get(&s, 3), KVT_MISS);
+	ck_assert_int_eq(store_get(&s, 4), KVT_OK);
+}
+END_TEST
+
 START_TEST(a_device_that_is_gone)
 {
 	for (uint64_t n = 1; n <= 20; n++)
@@ -342,6 +359,7 @@ int main(void)
 	tcase_add_test(tc, syncs_that_fail);
 	tcase_add_test(tc, a_data_file_that_cannot_be_looked_at_stays);
 	tcase_add_test(tc, a_log_that_fails);
+	tcase_add_test(tc, what_was_erased_while_the_log_was_bad_stays_erased);
 	tcase_add_test(tc, a_device_that_is_gone);
 	tcase_add_test(tc, closes_while_nothing_works);
 	tcase_add_test(tc, a_stall_holds_only_itself);
