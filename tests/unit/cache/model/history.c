@@ -85,10 +85,10 @@ static void do_reopen(struct history *h)
 	h->faulty = false;
 	oracle_excuse(&h->oracle, !h->p->faults);
 	for (uint32_t id = 0; lossy && id < h->p->chains * h->p->depth; id++)
-		if (model_entry(h, id)->presence == GONE &&
-			model_entry(h, id)->oldest < model_entry(h, id)->generation) {
-			model_entry(h, id)->presence =
-				MAY; /* its erase was not known to be durable */
+		if (model_entry(h, id)->oldest < model_entry(h, id)->generation) {
+			/* its erase was not known to be durable */
+			if (model_entry(h, id)->presence == GONE)
+				model_entry(h, id)->presence = MAY;
 			model_entry(h, id)->risen = true;
 		}
 	open_cache(h);

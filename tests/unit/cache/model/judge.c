@@ -100,6 +100,7 @@ void model_pass_time(struct history *h, int64_t ns)
 		ns -= step;
 	}
 	model_trace(h, "it is %.3f s", (double)model_now(h) / 1e9);
+	model_hear(h); /* what was stored meanwhile lives from then on */
 	oracle_age(&h->oracle, model_now(h));
 }
 
