@@ -5,7 +5,10 @@ import subprocess
 import pytest
 
 from rig import tls
+from rig.client import CHAT, chat_body
+from rig.router import BUILD
 from rig.tls import TlsClient
+from rig.wait import until
 
 AEAD = ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"]
 WEAK = ["ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384", "AES128-GCM-SHA256", "AES128-SHA", "NULL", "aNULL"]
@@ -82,6 +85,24 @@ def test_renegotiation_is_refused(front, s_client):
     assert status != 0
     assert router.metric("kvway_tls_handshakes_total") == before + 1
     assert "Secure Renegotiation IS supported" in output  # which is about the attack on its old form
+
+
+@pytest.mark.parametrize("kind", ["renegotiation", "keys"])
+def test_floods_of_handshakes_are_ended(front, authority, kind):
+    """Four clients ask for renegotiation (TLS 1.2) or for new keys (1.3) as fast as they can: each is ended soon, and
+    a fifth is served meanwhile. A few hundred are read in one piece before the end is noticed."""
+    router = front()
+    command = [BUILD / "tests/integration/tls-flood", str(router.port), kind, "100000"]
+    with TlsClient(router.port, tls.client_context(authority)) as other:
+        floods = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        while any(flood.poll() is None for flood in floods):
+            assert other.ask("POST", CHAT, body=chat_body()).status == 200
+    for flood in floods:
+        ended, sent, back = flood.communicate()[0].split()
+        assert ended == "ended", (sent, back)
+        assert int(back) < 64 << 10, "the router went on answering"
+    assert router.metric("kvway_tls_floods_total") == len(floods)
+    until(lambda: router.metric("kvway_client_connections") == 0, 5)
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])

@@ -132,6 +132,11 @@ struct kvw_tls_set *kvw_tls_set_ref(struct kvw_tls *tls)
 	return set;
 }
 
+uint64_t kvw_tls_floods(const struct kvw_tls *tls)
+{
+	return atomic_load_explicit(&tls->floods, memory_order_relaxed);
+}
+
 void kvw_tls_destroy(struct kvw_tls *tls)
 {
 	if (tls == NULL)

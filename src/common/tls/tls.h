@@ -97,6 +97,10 @@ void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns);
 /* The i-th of its files; NULL past the last. Any thread. */
 const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i);
 
+/* Connections that were ended since the peer asked for renegotiation (TLS 1.2) or for key updates (1.3) more than 32 times
+ * with a MiB of payload. Any thread. */
+uint64_t kvw_tls_floods(const struct kvw_tls *tls);
+
 /* Begins TLS on an open socket that has no ops yet; for a client it may still be connecting. host: the
  * DNS name or IP address that the certificate must name; borrowed during the call. On failure the
  * socket is as it was. */

@@ -5,6 +5,7 @@
  * useless: after EAGAIN, and after a read that came back short (see kvw_io_readv), so that a message
  * which fits into one buffer costs one system call.
  */
+#include <errno.h>
 #include <sys/socket.h>
 
 #include "tls/tls_internal.h"
@@ -16,6 +17,10 @@ static int raw_read(BIO *bio, char *data, int len)
 	ssize_t n;
 
 	BIO_clear_retry_flags(bio);
+	if (c->flooded) {
+		c->error = EPROTO;
+		return -1;
+	}
 	if (!c->raw_readable) {
 		BIO_set_retry_read(bio);
 		return -1;

@@ -65,6 +65,7 @@ struct kvw_tls {
 	const char *authorities;     /* path, of `files`; NULL: not given */
 	char *ciphers, *ciphersuites; /* owned; NULL: the default */
 	struct kvw_tls_tickets tickets; /* server */
+	_Atomic uint64_t floods;     /* connections that were ended for it; relaxed */
 	_Atomic int64_t next_log_ns; /* no line before; relaxed, a line more or less does no harm */
 };
 
@@ -108,7 +109,19 @@ struct kvw_tls_conn {
 	bool read_failed, write_failed; /* no more calls of this kind */
 	bool blocked;                   /* a record is half on its way */
 	bool finished;                  /* close_notify was sent, or can never be */
+	bool flooded;                   /* the peer sends messages without end: nothing more is read */
+	uint32_t messages;              /* that came after the handshake with the last `payload` bytes */
+	size_t payload;                 /* bytes, below KVW_TLS_MESSAGES_PER */
 };
+
+/* tls_flood.c: renegotiations, key updates and tickets that one connection may bring with so much payload. */
+#define KVW_TLS_MESSAGES     32
+#define KVW_TLS_MESSAGES_PER ((size_t)1 << 20)
+
+/* For SSL_CTX_set_msg_callback: OpenSSL calls it for each message, and for the parts of each record. Sets c->flooded.
+ * The connections have their kvw_tls_conn as app data. */
+void kvw_tls_on_message(int ours, int version, int type, const void *data, size_t len, SSL *ssl, void *arg);
+void kvw_tls_count_payload(struct kvw_tls_conn *c, size_t n); /* read or written */
 
 /* The BIO's data is the kvw_io. NULL: out of memory. */
 BIO_METHOD *kvw_tls_bio_method(void);

@@ -89,6 +89,8 @@ static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 	if (c->eof && (reason == NULL || (ERR_GET_LIB(code) == ERR_LIB_SSL &&
 		    ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING)))
 		reason = c->ready ? "closed without close_notify" : "closed during the handshake";
+	if (c->flooded)
+		reason = "too many renegotiations or key updates";
 	if (reason == NULL)
 		reason = strerror(c->error);
 	if (c->why == NULL) {
@@ -175,6 +177,7 @@ static ssize_t tls_readv(struct kvw_io *io, const struct iovec *iov, int count)
 			}
 			at += (size_t)n;
 			total += (size_t)n;
+			kvw_tls_count_payload(c, (size_t)n);
 		}
 	}
 	after_read(io, c);
@@ -281,6 +284,7 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 		}
 		c->blocked = false;
 		total += (size_t)n;
+		kvw_tls_count_payload(c, (size_t)n);
 		offer_skip(&offer, (size_t)n);
 	}
 	if (c->read_wants_write) {

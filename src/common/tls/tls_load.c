@@ -9,7 +9,8 @@
  *   - partial writes and moving buffers: a blocked write is reported as such, and its bytes may have been
  *     copied elsewhere before they are offered again
  *   - session tickets instead of a cache: resumption without a table that loops would share
- *   - no renegotiation (TLS 1.2): it lets a client make us work for nothing
+ *   - no renegotiation (TLS 1.2): it lets a client make us work for nothing; and a bound on how often the peer may
+ *     ask for it or for a key update (tls_flood.c)
  */
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -60,6 +61,7 @@ static SSL_CTX *new_ctx(const SSL_METHOD *method)
 	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 				      SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION);
+	SSL_CTX_set_msg_callback(ctx, kvw_tls_on_message);
 	SSL_CTX_set_read_ahead(ctx, 1);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	return ctx;

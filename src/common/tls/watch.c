@@ -52,6 +52,7 @@ void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls
 	pthread_mutex_lock(&watch->lock);
 	for (size_t i = 0; i < watch->count; i++)
 		if (watch->items[i].tls == tls) {
+			watch->floods_before += kvw_tls_floods(tls);
 			watch->items[i] = watch->items[--watch->count];
 			break;
 		}
@@ -86,6 +87,18 @@ void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_n
 		kvw_tls_rotate_tickets(watch->items[i].tls, now_ns);
 	}
 	pthread_mutex_unlock(&watch->lock);
+}
+
+uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch)
+{
+	uint64_t sum;
+
+	pthread_mutex_lock(&watch->lock);
+	sum = watch->floods_before;
+	for (size_t i = 0; i < watch->count; i++)
+		sum += kvw_tls_floods(watch->items[i].tls);
+	pthread_mutex_unlock(&watch->lock);
+	return sum;
 }
 
 /* When the first of a file's certificates ends by what this context has in force; 0: the file is not among its own. */

@@ -24,6 +24,7 @@ struct kvw_tls_watch {
 	} *items; /* owned, [count], room for `room` */
 	size_t count, room;
 	_Atomic uint64_t renewed, refused; /* contexts, since the start */
+	uint64_t floods_before; /* of contexts that were removed; locked */
 };
 
 void kvw_tls_watch_init(struct kvw_tls_watch *watch);
@@ -35,6 +36,9 @@ void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls
 
 /* kvw_tls_look for each, of which it logs and counts what came, and kvw_tls_rotate_tickets. now_ns: monotonic. */
 void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_ns);
+
+/* Connections, since the start, that were ended since the peer asked for renegotiation or key updates too often. */
+uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch);
 
 /* Calls fn for every file that holds certificates, once for each use; not_after_s: the first end, by any context that
  * has it in force. */

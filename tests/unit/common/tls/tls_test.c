@@ -487,6 +487,31 @@ START_TEST(test_renegotiation_is_refused)
 }
 END_TEST
 
+/* A peer may ask for new keys 32 times with a MiB of payload. */
+START_TEST(test_key_updates_without_end)
+{
+	SSL_CTX *ctx;
+	SSL *ssl;
+	char data[16];
+	int asked = 0;
+
+	open_link(0);
+	ssl = open_peer(&ctx, TLS1_3_VERSION);
+	for (; asked < 100 && !l.b.io.broken; asked++) {
+		ck_assert_int_eq(SSL_key_update(ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+		ck_assert_int_eq(SSL_do_handshake(ssl), 1);
+		kvw_io_set_dispatch(&l.set);
+		if (asked < 32)
+			ck_assert(!l.b.io.broken);
+	}
+	ck_assert_int_eq(asked, 33);
+	ck_assert_int_eq(read_some(&l.b, data, sizeof(data)), -1);
+	ck_assert_ptr_nonnull(strstr(kvw_tls_why(&l.b.io), "too many"));
+	ck_assert_uint_eq(kvw_tls_floods(server), 1);
+	close_peer(ssl, ctx);
+}
+END_TEST
+
 /* --- ends --- */
 
 START_TEST(test_clean_end)
@@ -675,6 +700,7 @@ int main(void)
 	tcase_add_test(bodies, test_empty_write);
 	tcase_add_test(bodies, test_key_update_while_blocked);
 	tcase_add_test(bodies, test_renegotiation_is_refused);
+	tcase_add_test(bodies, test_key_updates_without_end);
 	tcase_add_test(ends, test_clean_end);
 	tcase_add_test(ends, test_close_notify_alone);
 	tcase_add_test(ends, test_half_closed);
