@@ -16,6 +16,7 @@ import lib_fleet  # noqa: E402
 import lib_fleet_change  # noqa: E402
 import lib_fragments  # noqa: E402
 import lib_gpu  # noqa: E402
+import lib_keys  # noqa: E402
 import lib_l2  # noqa: E402
 import lib_overload  # noqa: E402
 import lib_pick  # noqa: E402
@@ -45,6 +46,7 @@ def bench_trace(options):
 BENCHES = {
     "proxy": (lib_proxy.bench_proxy, [LOAD]),
     "tls": (lib_tls.bench_tls, [LOAD]),
+    "keys": (lib_keys.bench_keys, lib_keys.TARGETS),
     "stream": (lib_proxy.bench_stream, [LOAD]),
     "scan": (lib_proxy.bench_scan, ["bench/micro/scan_bench"]),
     "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM, lib_pick.KVAWARE, lib_pick.ADMISSION]),
@@ -94,6 +96,8 @@ benchmarks:
            HAProxy, nginx, one thread each; every prompt differs, prefixes are shared
   tls      TLS 1.3: handshakes a second and CPU, full and resumed; CPU per request at 2, 32 and 256 KB over
            kept-alive connections: kvway, HAProxy, nginx, one thread and the same certificate each
+  keys     100,000 keys of clients: one found, their file read, requests lost while it is replaced three times under
+           load, their worst p99 against that without; fails if a request is lost
   stream   400 event streams: CPU per chunk, added delay
   scan     bytes/s of the body scan against jansson
   pick     decisions/s of prefixaware on a tree of 1M nodes (depth 64, 8 to 1,024 workers, one and
@@ -211,7 +215,7 @@ def parse(argv):
     parser.add_argument("--models-given", type=int, default=0, metavar="N",
                         help="fleet-change: each worker has N models in the file; 0: they are asked")
     parser.add_argument("--quick", action="store_true", help="engine: two rounds; overload: one "
-                        "seed, few rates; pick: one short round; trace --overload: 40 requests; to see that it works")
+                        "seed, few rates; pick: one short round; keys: 2,000; trace --overload: 40 requests; to see that it works")
     parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
     parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
     parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")

@@ -155,16 +155,21 @@ class Load:
             core=core, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         wait_ready(f"http://127.0.0.1:{first_port}/health", self.process)
 
-    def job(self, kind, **keys):
-        """Runs one job and returns its result; BenchError if any request failed."""
+    def attempt(self, kind, **keys):
+        """Runs one job and returns its result, which counts what failed."""
         words = " ".join(f"{key}={value}" for key, value in keys.items())
         self.process.stdin.write(f"{kind} {words}\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
             raise BenchError("kvb-load ended")
-        result = json.loads(line)
+        return json.loads(line)
+
+    def job(self, kind, **keys):
+        """As attempt; BenchError if any request failed."""
+        result = self.attempt(kind, **keys)
         if result["errors"]:
+            words = " ".join(f"{key}={value}" for key, value in keys.items())
             raise BenchError(f"{kind} {words}: {result['errors']} errors, the first: "
                              f"{result['first_error']}")
         return result

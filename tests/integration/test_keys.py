@@ -1,5 +1,6 @@
 """Keys of clients: which get in, to which paths and models, and that nothing of a key is left anywhere."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -7,8 +8,9 @@ import subprocess
 import threading
 
 import pytest
+from rig import tls
 from rig.client import CHAT, Client, ask, chat_body
-from rig.router import PROGRAM
+from rig.router import PROGRAM, SANITIZED
 from rig.wait import until, unused_port
 
 MESSAGES = "/v1/messages"
@@ -408,30 +410,50 @@ def test_a_bad_file_changes_nothing(keys):
     until(lambda: stage.router.metric("kvway_auth_last_reload_successful") == 1)
 
 
-def test_reloads_under_load_lose_nothing(keys):
-    stage = keys()
-    failures, stop = [], threading.Event()
+@contextlib.contextmanager
+def load_of(stage):
+    """Four clients that ask without a pause; what was not answered with 200 fails the test at the end."""
+    failures, served, stop = [], [0] * 4, threading.Event()
 
     def client(number):
         with Client(stage.router.port, timeout=20) as connection:
             while not stop.is_set():
                 answer = connection.ask("POST", CHAT, [("x-api-key", KEY)], chat_body(f"hello {number}"))
+                served[number] += 1
                 if answer.status != 200:
                     failures.append(answer)
 
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
+    threads = [tls.in_background(client, i) for i in range(len(served))]
     try:
-        for step in range(12):
-            stage.write(ENTRIES + [entry(f"more{i}", f"more-{step}-{i}") for i in range(step * 30)])
-            until(lambda: stage.router.metric("kvway_auth_keys") == len(ENTRIES) + step * 30)
+        yield served
     finally:
         stop.set()
         for thread in threads:
             thread.join()
-    assert not failures
+    assert not failures and min(served) > 0
     assert stage.router.metric("kvway_auth_reloads_total", result="refused") == 0
+
+
+def test_reloads_under_load_lose_nothing(keys):
+    stage = keys()
+    with load_of(stage):
+        for step in range(12):
+            stage.write(ENTRIES + [entry(f"more{i}", f"more-{step}-{i}") for i in range(step * 30)])
+            until(lambda: stage.router.metric("kvway_auth_keys") == len(ENTRIES) + step * 30)
+
+
+def test_many_keys_are_replaced_under_load(keys):
+    """100,000 of them, three times; the last of the file gets in, and one that was replaced does not."""
+    count = 5_000 if SANITIZED else 100_000
+    stage = keys()
+    with load_of(stage) as served:
+        for turn in range(3):
+            before = list(served)
+            stage.write(ENTRIES + [entry(f"many{i}", f"many-{turn}-{i}") for i in range(count + turn)])
+            until(lambda: stage.router.metric("kvway_auth_keys") == len(ENTRIES) + count + turn, 30, "they are in force")
+            assert all(now > then for now, then in zip(served, before)), "requests waited for the file"
+    assert stage.ask(f"many-2-{count + 1}").status == 200
+    assert stage.ask(f"many-1-{count}").status == 401
 
 
 def test_check_and_start_name_the_mistake(tmp_path, workers):
