@@ -7,8 +7,8 @@
 
 #include "tls/tls_internal.h"
 
-/* pairs: most own certificates. */
-static struct kvw_tls *new_tls(bool server, size_t pairs)
+/* pairs: most own certificates; more: files besides them and the authorities. */
+static struct kvw_tls *new_tls(bool server, size_t pairs, size_t more)
 {
 	struct kvw_tls *tls = calloc(1, sizeof(*tls));
 
@@ -17,7 +17,7 @@ static struct kvw_tls *new_tls(bool server, size_t pairs)
 	pthread_mutex_init(&tls->lock, NULL);
 	pthread_mutex_init(&tls->tickets.lock, NULL);
 	tls->server = server;
-	tls->file_room = 2 * pairs + 1;
+	tls->file_room = 2 * pairs + 1 + more;
 	tls->files = calloc(tls->file_room, sizeof(tls->files[0]));
 	tls->pairs = calloc(pairs, sizeof(tls->pairs[0]));
 	tls->method = kvw_tls_bio_method();
@@ -39,6 +39,10 @@ static enum kvw_err finish_create(
 		kvw_tls_note_files(tls);
 		err = kvw_tls_load(tls, why, why_size, &tls->set);
 	}
+	if (err == KVW_OK && tls->server)
+		err = kvw_tls_staple(tls, tls->set, NULL);
+	if (err == KVW_OK && tls->server)
+		kvw_tls_note_staples(tls);
 	if (err == KVW_OK)
 		*out = tls;
 	else
@@ -50,10 +54,10 @@ static bool add_pair(struct kvw_tls *tls, const char *certificate, const char *k
 {
 	struct kvw_tls_pair *pair = &tls->pairs[tls->pair_count++];
 
-	if (!kvw_tls_watch(tls, certificate, false, &pair->certificate))
+	if (!kvw_tls_watch(tls, certificate, KVW_TLS_FILE_CERTIFICATES, &pair->certificate))
 		return false;
 	pair->key = pair->certificate;
-	return key == NULL || kvw_tls_watch(tls, key, true, &pair->key);
+	return key == NULL || kvw_tls_watch(tls, key, KVW_TLS_FILE_KEY, &pair->key);
 }
 
 /* A file with both, or a folder as of a Kubernetes Secret. */
@@ -89,7 +93,8 @@ static bool copy_text(const char *text, char **out)
 enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options, char *why,
 	size_t why_size, struct kvw_tls **out)
 {
-	struct kvw_tls *tls = new_tls(true, 1 + options->more_count);
+	const char *watched;
+	struct kvw_tls *tls = new_tls(true, 1 + options->more_count, options->response_count);
 	bool complete;
 
 	if (tls == NULL)
@@ -98,24 +103,26 @@ enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options,
 	tls->client_asked = options->client_asked;
 	tls->wipe = options->wipe;
 	complete = add_pair(tls, options->certificate, options->key) &&
-		   kvw_tls_watch(tls, options->client_ca, false, &tls->authorities) &&
+		   kvw_tls_watch(tls, options->client_ca, KVW_TLS_FILE_CERTIFICATES, &tls->authorities) &&
 		   copy_text(options->ciphers, &tls->ciphers) &&
 		   copy_text(options->ciphersuites, &tls->ciphersuites);
 	for (size_t i = 0; complete && i < options->more_count; i++)
 		complete = add_certificate(tls, options->more[i]);
+	for (size_t i = 0; complete && i < options->response_count; i++)
+		complete = kvw_tls_watch(tls, options->responses[i], KVW_TLS_FILE_RESPONSE, &watched);
 	return finish_create(tls, complete, why, why_size, out);
 }
 
 enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options, char *why,
 	size_t why_size, struct kvw_tls **out)
 {
-	struct kvw_tls *tls = new_tls(false, 1);
+	struct kvw_tls *tls = new_tls(false, 1, 0);
 	bool complete;
 
 	if (tls == NULL)
 		return KVW_ENOMEM;
 	tls->verify = !options->insecure;
-	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, false, &tls->authorities);
+	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, KVW_TLS_FILE_CERTIFICATES, &tls->authorities);
 	if (complete && options->certificate != NULL && options->certificate[0] != '\0')
 		complete = add_pair(tls, options->certificate, options->key);
 	return finish_create(tls, complete, why, why_size, out);

@@ -41,7 +41,7 @@ static bool same(const struct kvw_tls_stamp *a, const struct kvw_tls_stamp *b)
 	       a->changed_ns == b->changed_ns && a->written_ns == b->written_ns;
 }
 
-bool kvw_tls_watch(struct kvw_tls *tls, const char *path, bool only_key, const char **out)
+bool kvw_tls_watch(struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind kind, const char **out)
 {
 	struct kvw_tls_watched *watched = &tls->files[tls->file_count];
 
@@ -50,7 +50,7 @@ bool kvw_tls_watch(struct kvw_tls *tls, const char *path, bool only_key, const c
 	watched->file.path = strdup(path);
 	if (watched->file.path == NULL)
 		return false;
-	watched->only_key = only_key;
+	watched->file.kind = kind;
 	*out = watched->file.path;
 	tls->file_count++;
 	return true;
@@ -64,7 +64,7 @@ void kvw_tls_forget_files(struct kvw_tls *tls)
 
 static void note_end(struct kvw_tls_watched *watched)
 {
-	if (!watched->only_key)
+	if (watched->file.kind == KVW_TLS_FILE_CERTIFICATES)
 		atomic_store_explicit(&watched->file.not_after_s, kvw_tls_not_after_s(watched->file.path),
 			memory_order_relaxed);
 }
@@ -138,7 +138,8 @@ static bool take_over(struct kvw_tls *tls, char *why, size_t why_size)
 			(void)snprintf(why, why_size, "out of memory");
 		return false;
 	}
-	if (has_ended(tls, set, why, why_size)) {
+	if (has_ended(tls, set, why, why_size) ||
+		(tls->server && kvw_tls_staple(tls, set, tls->set) != KVW_OK)) {
 		kvw_tls_set_unref(set);
 		return false;
 	}
@@ -154,6 +155,7 @@ enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, siz
 {
 	bool changed = false, settled = true, reported = tls->refused, taken;
 
+	kvw_tls_look_at_staples(tls);
 	for (size_t i = 0; i < tls->file_count; i++) {
 		struct kvw_tls_watched *watched = &tls->files[i];
 
@@ -179,6 +181,8 @@ enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, siz
 		watched->in_force = watched->now;
 		note_end(watched);
 	}
+	if (taken && tls->server)
+		kvw_tls_note_staples(tls);
 	if (taken)
 		return KVW_TLS_RENEWED;
 	return reported ? KVW_TLS_SAME : KVW_TLS_REFUSED;

@@ -15,7 +15,6 @@
 /* A file with what was seen of it; all zero: it could not be looked at. Owns its path. */
 struct kvw_tls_watched {
 	struct kvw_tls_file file; /* first */
-	bool only_key;            /* it holds no certificate */
 	struct kvw_tls_stamp {
 		uint64_t device, inode, size;
 		int64_t changed_ns, written_ns; /* ctime and mtime */
@@ -27,11 +26,20 @@ struct kvw_tls_pair {
 	const char *certificate, *key;
 };
 
+/* The OCSP response that is shown with a certificate; der is NULL: none. */
+struct kvw_tls_staple {
+	unsigned char *der; /* owned, [len] */
+	size_t len;
+	const char *path;   /* of `files` */
+	int64_t until_s;    /* seconds since 1970 */
+};
+
 /* What was loaded at one time. Never changed; connections hold references, as the context does. */
 struct kvw_tls_set {
 	_Atomic uint32_t refs; /* released by the last one: acq_rel */
 	SSL_CTX *ctx;          /* of the first pair; connections begin with it */
 	size_t count;
+	struct kvw_tls_staple *staples; /* server: [1 + count], of ctx and the others; owned */
 	SSL_CTX *others[];     /* [count], of the further pairs: for clients that ask for their names */
 };
 
@@ -64,6 +72,7 @@ struct kvw_tls {
 	size_t pair_count;
 	const char *authorities;     /* path, of `files`; NULL: not given */
 	char *ciphers, *ciphersuites; /* owned; NULL: the default */
+	char warning[384];           /* about an OCSP response, not reported yet */
 	struct kvw_tls_tickets tickets; /* server */
 	_Atomic uint64_t floods;     /* connections that were ended for it; relaxed */
 	_Atomic int64_t next_log_ns; /* no line before; relaxed, a line more or less does no harm */
@@ -82,10 +91,16 @@ struct kvw_tls_set *kvw_tls_set_ref(struct kvw_tls *tls);
 
 /* Adds a file to be watched, or nothing for a path that is NULL or empty; *out is the context's copy of the
  * path. There is room. False: out of memory. */
-bool kvw_tls_watch(struct kvw_tls *tls, const char *path, bool only_key, const char **out);
+bool kvw_tls_watch(struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind kind, const char **out);
 /* Notes what the files look like: before they are loaded. */
 void kvw_tls_note_files(struct kvw_tls *tls);
 void kvw_tls_forget_files(struct kvw_tls *tls);
+
+/* OCSP, server: reads the responses into a set that was just loaded; those of the set before (NULL: none) stay where there
+ * is no better. What is unfit is noted in tls->warning. */
+enum kvw_err kvw_tls_staple(struct kvw_tls *tls, struct kvw_tls_set *set, const struct kvw_tls_set *before) KVW_MUST_CHECK;
+void kvw_tls_note_staples(struct kvw_tls *tls);    /* of the set in force, in its files */
+void kvw_tls_look_at_staples(struct kvw_tls *tls); /* whether one has ended */
 
 /* Tickets: sets up the first key (false: no random numbers); makes an SSL_CTX use them, whose connections have
  * their kvw_tls_conn as app data. */
