@@ -227,7 +227,8 @@ def test_connections_have_a_limit(workers, kvway):
 
 def test_changes_are_logged_with_the_name_of_the_key(admin):
     router = admin()
-    for method, target in (("PATCH", "/groups"), ("DELETE", "/workers/none"), ("POST", "/reload")):
+    for method, target in (("PATCH", "/groups"), ("DELETE", "/workers/none"), ("POST", "/reload"), ("POST", "/clear"),
+                           ("POST", "/pin"), ("POST", "/move")):  # fmt: skip
         ask(router.admin_port, method, target, bearer(KEY), b"{}")
         assert f'a change is asked for method={method} path="{target}" key="admin" certificate=""' in router.log()
     # A name cannot add fields to the line.

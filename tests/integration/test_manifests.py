@@ -281,6 +281,8 @@ GOOD = {
                                      "client_certificate": "asked"}}},
         "serviceMonitor": {"enabled": True, "tlsConfig": {"serverName": "admin.example"}},
     },
+    "no admin": {"config": {"admin": None, "drain": None}},
+    "no TLS of admin": {"config": {"admin": {"tls": None, "open": None}}},
     "kvaware": {"strategy": "kvaware", "networkPolicy": {"enabled": True}},
     "kvaware of its own": {
         "networkPolicy": {"enabled": True},
@@ -373,6 +375,13 @@ def test_chart_asks_the_admin_address_as_it_speaks(helm, name, scheme):
     for monitor in (each for each in objects if each["kind"] == "ServiceMonitor"):
         assert monitor["spec"]["endpoints"][0]["scheme"] == "https"
         assert monitor["spec"]["endpoints"][0]["tlsConfig"] == {"serverName": "admin.example"}
+
+
+@pytest.mark.parametrize("name", ["no admin", "no TLS of admin"])
+def test_chart_takes_null_for_what_is_not_there(helm, name):
+    error, objects = helm(name)
+    assert error is None
+    assert objects == helm("defaults")[1]
 
 
 @pytest.mark.parametrize("word", BAD)

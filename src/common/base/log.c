@@ -107,15 +107,30 @@ static void format_again(char *out, size_t room, const char *format, va_list arg
 		*out = (char)(*out == '"' ? '\'' : *out == mark && mark < ' ' ? '"' : *out);
 }
 
+/* One text of at most room - 1 bytes, cut after a whole character, in which what the arguments hold makes neither lines
+ * nor fields. Returns its length. */
+static size_t format_clean(char *out, size_t room, const char *format, va_list args)
+{
+	va_list again;
+	size_t len = 0;
+	int n;
+
+	va_copy(again, args);
+	n = vsnprintf(out, room, format, args);
+	if (n > 0) {
+		len = (size_t)n < room ? (size_t)n : whole(out, room - 1);
+		if ((size_t)n >= room || count_quotes(out) != count_quotes(format))
+			format_again(out, room, format, again);
+		mask(out, len);
+	}
+	va_end(again);
+	out[len] = '\0';
+	return len;
+}
+
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 {
-	int n = vsnprintf(out, room, format, args);
-
-	if (n < 0)
-		out[0] = '\0';
-	else if ((size_t)n >= room)
-		out[whole(out, room - 1)] = '\0';
-	mask(out, strlen(out));
+	(void)format_clean(out, room, format, args);
 }
 
 void kvw_log_write(enum kvw_log_level level, const char *room, const char *format, ...)
@@ -125,28 +140,16 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	int64_t now_ns = kvw_clock_wall_ns();
 	time_t seconds = now_ns / KVW_NS_PER_S;
 	struct tm utc;
-	va_list args, again;
+	va_list args;
 	size_t len;
-	int n;
 
 	gmtime_r(&seconds, &utc);
 	len = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &utc);
 	len += (size_t)snprintf(line + len, sizeof(line) - len,
 		".%03dZ %-5s %s: ", (int)(now_ns / KVW_NS_PER_MS % 1000), names[level], room);
 	va_start(args, format);
-	va_copy(again, args);
-	n = vsnprintf(line + len, sizeof(line) - len - 1, format, args);
+	len += format_clean(line + len, sizeof(line) - len - 1, format, args);
 	va_end(args);
-	if (n > 0) {
-		size_t most = sizeof(line) - len - 2;
-		size_t added = (size_t)n <= most ? (size_t)n : whole(line + len, most);
-
-		if ((size_t)n > most || count_quotes(line + len) != count_quotes(format))
-			format_again(line + len, sizeof(line) - len - 1, format, again);
-		mask(line + len, added);
-		len += added;
-	}
-	va_end(again);
 	line[len++] = '\n';
 	if (!write_at_once(line, len))
 		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);

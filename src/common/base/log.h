@@ -23,7 +23,7 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	__attribute__((format(printf, 3, 4)));
 uint64_t kvw_log_dropped(void);
 
-/* A line for another log, cut to room and masked likewise, but for quotation marks. */
+/* A line for another log, cut to room and masked likewise. */
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
 

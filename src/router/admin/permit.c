@@ -177,10 +177,11 @@ static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 	kvw_warn("admin", "a request was refused (at most one such line in 10 s) why=\"%s\"", why);
 }
 
-/* Logs requests that change workers, with the name of the key and the subject of the certificate. key: NULL: none. */
+/* Logs requests that change workers or their caches, with the name of the key and the subject of the certificate. key: NULL: none. */
 static void log_change(const struct kvw_conn *conn, const char *key)
 {
-	static const char *const paths[] = {"/workers", "/workers/*", "/reload", "/groups", "/broadcast/*"};
+	static const char *const paths[] = {
+		"/workers", "/workers/*", "/reload", "/groups", "/broadcast/*", "/clear", "/pin", "/move"};
 	const struct kvw_head *head = &conn->clients->head;
 	char *subject;
 

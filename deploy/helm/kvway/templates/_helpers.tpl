@@ -24,7 +24,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- /* How the admin address is asked. The kubelet shows no certificate. */ -}}
 {{- define "kvway.adminScheme" -}}
-{{- $tls := dig "admin" "tls" dict .Values.config -}}
+{{- $tls := (.Values.config.admin | default dict).tls | default dict -}}
 {{- if and $tls.client_ca (ne (default "required" $tls.client_certificate) "asked") -}}
 {{- fail "config.admin.tls.client_ca: expected `client_certificate: asked` beside it, since the kubelet's probes show no certificate" -}}
 {{- end -}}
@@ -43,7 +43,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- with .Values.workers.dns }}{{ $_ := set $discovery "dns" . }}{{ end -}}
 {{- with .Values.workers.kubernetes }}{{ $_ := set $discovery "kubernetes" (dict "pools" .) }}{{ end -}}
 {{- if $discovery }}{{ $_ := set $config "discovery" $discovery }}{{ end -}}
-{{- toYaml (mustMergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- toYaml (mustMergeOverwrite $config (include "kvway.given" .Values.config | fromYaml)) -}}
+{{- end }}
+
+{{- /* A mapping without what is null, in its mappings too: what is null is as if it were not there. */ -}}
+{{- define "kvway.given" -}}
+{{- $given := dict -}}
+{{- range $name, $value := . -}}
+{{- if kindIs "map" $value }}{{ $_ := set $given $name (include "kvway.given" $value | fromYaml) }}
+{{- else if not (kindIs "invalid" $value) }}{{ $_ := set $given $name $value }}{{ end -}}
+{{- end -}}
+{{- toYaml $given -}}
 {{- end }}
 
 {{- define "kvway.cacheConfig" -}}

@@ -226,12 +226,16 @@ static void make_line(char *out, size_t room, const char *format, ...)
 
 START_TEST(line_for_another_log_is_cut_and_clean)
 {
-	char line[8];
+	char line[8], wide[64];
 
 	make_line(line, sizeof(line), "%s", "a\nb\177c\r");
 	ck_assert_str_eq(line, "a?b?c?");
 	make_line(line, sizeof(line), "%d and more", 42);
 	ck_assert_str_eq(line, "42 and ");
+	make_line(wide, sizeof(wide), "key=\"%s\"", "a\" by=\"root");
+	ck_assert_str_eq(wide, "key=\"a' by='root\"");
+	make_line(wide, sizeof(wide), "key=\"%s\"", "\xc3\xa9\xc2\x9b\"");
+	ck_assert_str_eq(wide, "key=\"\xc3\xa9?" "?'\"");
 }
 END_TEST
 
