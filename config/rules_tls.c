@@ -82,13 +82,6 @@ static void report_openssl(struct named file, const char *expected)
 	ERR_clear_error();
 }
 
-/* A server has no user to type it. */
-static int no_passphrase(char *out, int size, int writing, void *arg)
-{
-	(void)out, (void)size, (void)writing, (void)arg;
-	return -1;
-}
-
 /* Of the certificate that was loaded into ctx. */
 static void check_end(struct named file, const SSL_CTX *ctx)
 {
@@ -114,9 +107,8 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 	if (ctx == NULL)
 		return KVW_ENOMEM;
 	ERR_clear_error();
-	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
 	good = check_file(certificate, a_chain);
-	if (good && SSL_CTX_use_certificate_chain_file(ctx, certificate.path) != 1) {
+	if (good && !kvw_tls_use_chain(ctx, certificate.path)) {
 		report_openssl(certificate, a_chain);
 		good = false;
 	}
@@ -125,7 +117,7 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 	/* With a certificate loaded this fails for a key that is not the certificate's, too. */
 	(void)snprintf(its_key, sizeof(its_key), "the key of the certificate in `%s`", certificate.key);
 	if (check_file(key, a_key) &&
-		(SSL_CTX_use_PrivateKey_file(ctx, key.path, SSL_FILETYPE_PEM) != 1 ||
+		(!kvw_tls_use_key(ctx, key.path) ||
 			(good && SSL_CTX_check_private_key(ctx) != 1)))
 		report_openssl(key, ERR_GET_LIB(ERR_peek_error()) != ERR_LIB_X509 ? a_key : its_key);
 	SSL_CTX_free(ctx);

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 venv=build-venv
 packages='openai==3.57.0 anthropic==2.14.0 kubernetes==33.1.0'
 
-# What is there must be these versions: an environment of before is made anew.
+# What is there must be these versions: an environment of before is made again.
 if [ "$(cat "$venv/versions" 2>/dev/null)" = "$packages" ] &&
 	"$venv/bin/python" -c 'import openai, anthropic, pytest, kubernetes' 2>/dev/null; then
 	exit 0

@@ -11,6 +11,7 @@
 #include "render/command.h"
 #include "state/command.h"
 #include "takeover/successor.h"
+#include "tls/tls.h"
 #include "workers/command.h"
 
 int main(int argc, char **argv)
@@ -19,6 +20,7 @@ int main(int argc, char **argv)
 	struct kvw_cli cli;
 	int status;
 
+	(void)kvw_tls_undump(); /* too late only if a library has called OpenSSL already */
 	kvw_successor_init(&successor, argv);
 	switch (kvw_cli_parse(argc, argv, stdout, stderr, &cli)) {
 	case KVW_CLI_EXIT:

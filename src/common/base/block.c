@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/undumped.h"
+
 #define HUGE_PAGE ((size_t)2 << 20)
 
 /* Bytes of a slab, and of free blocks that are kept in addition. A sanitizer shall see every block come
@@ -33,6 +35,24 @@ static size_t stride(size_t total)
 	return total + total / 16 / 64 * 64 + 64;
 }
 
+/* Beyond the slab large blocks are pages, so that they go back to the system. */
+static struct kvw_block *alloc_block(size_t total)
+{
+	if (total == KVW_BLOCK_LARGE && kvw_undumped_real())
+		return kvw_undumped_map(total);
+	return kvw_undumped_real() ? kvw_undumped_alloc(total) : aligned_alloc(_Alignof(struct kvw_block), total);
+}
+
+static void free_block(struct kvw_block *block)
+{
+	size_t total = block->size + sizeof(*block);
+
+	if (total == KVW_BLOCK_LARGE && kvw_undumped_real())
+		kvw_undumped_unmap(block, total);
+	else
+		kvw_undumped_free(block);
+}
+
 /* A slab that begins with a huge page, if there is memory for one. Its pages come when touched. */
 static void open_slab(struct kvw_block_list *list)
 {
@@ -41,8 +61,8 @@ static void open_slab(struct kvw_block_list *list)
 
 	if (SLAB == 0)
 		return;
-	memory = mmap(NULL, SLAB + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
+	memory = kvw_undumped_map(SLAB + HUGE_PAGE); /* keys, prompts and answers */
+	if (memory == NULL)
 		return;
 	begin = ((uintptr_t)memory + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 	if (begin > (uintptr_t)memory)
@@ -52,7 +72,6 @@ static void open_slab(struct kvw_block_list *list)
 	list->slab = list->unused = (char *)begin;
 	list->end = list->slab + SLAB;
 	(void)madvise(list->slab, SLAB, MADV_HUGEPAGE); /* else small pages */
-	(void)madvise(list->slab, SLAB, MADV_DONTDUMP); /* keys, prompts and answers: in no core dump */
 }
 
 static bool in_slab(const struct kvw_block_list *list, const struct kvw_block *block)
@@ -70,7 +89,7 @@ static struct kvw_block *new_block(struct kvw_block_list *list, size_t total)
 		block = (struct kvw_block *)list->unused;
 		list->unused += stride(total);
 	} else {
-		block = aligned_alloc(_Alignof(struct kvw_block), total);
+		block = alloc_block(total);
 	}
 	if (block != NULL)
 		block->size = (uint32_t)(total - sizeof(*block));
@@ -105,7 +124,7 @@ void kvw_block_put(struct kvw_block_pool *pool, struct kvw_block *block)
 	list = block->size < KVW_BLOCK_SMALL ? &pool->small : &pool->large;
 	if (!in_slab(list, block)) {
 		if (list->kept * (block->size + sizeof(*block)) >= KEPT) {
-			free(block);
+			free_block(block);
 			return;
 		}
 		list->kept++;
@@ -121,7 +140,7 @@ static void finish_list(struct kvw_block_list *list)
 
 		list->free = block->next;
 		if (!in_slab(list, block))
-			free(block);
+			free_block(block);
 	}
 	if (list->slab != NULL)
 		(void)munmap(list->slab, SLAB);

@@ -102,6 +102,9 @@ enum kvw_err kvw_tls_staple(struct kvw_tls *tls, struct kvw_tls_set *set, const 
 void kvw_tls_note_staples(struct kvw_tls *tls);    /* of the set in force, in its files */
 void kvw_tls_look_at_staples(struct kvw_tls *tls); /* whether one has ended */
 
+/* A file as a BIO in memory, of at most 4 MiB, which is in no core dump (kvw_tls_undump). NULL: OpenSSL's errors say why. */
+BIO *kvw_tls_open(const char *path);
+
 /* Tickets: sets up the first key (false: no random numbers); makes an SSL_CTX use them, whose connections have
  * their kvw_tls_conn as app data. */
 bool kvw_tls_tickets_init(struct kvw_tls_tickets *tickets);

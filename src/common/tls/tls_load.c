@@ -67,22 +67,13 @@ static SSL_CTX *new_ctx(const SSL_METHOD *method)
 	return ctx;
 }
 
-/* A server has no terminal to ask for a passphrase. */
-static int no_passphrase(char *out, int size, int writing, void *arg)
-{
-	(void)out, (void)size, (void)writing, (void)arg;
-	return -1;
-}
-
 static enum kvw_err load_certificate(
 	SSL_CTX *ctx, const char *certificate, const char *key, char *why, size_t why_size)
 {
 	ERR_clear_error();
-	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
-	if (SSL_CTX_use_certificate_chain_file(ctx, certificate) != 1)
+	if (!kvw_tls_use_chain(ctx, certificate))
 		return complain(why, why_size, "certificate", certificate);
-	if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1 ||
-		SSL_CTX_check_private_key(ctx) != 1)
+	if (!kvw_tls_use_key(ctx, key) || SSL_CTX_check_private_key(ctx) != 1)
 		return complain(why, why_size, "key", key);
 	return KVW_OK;
 }

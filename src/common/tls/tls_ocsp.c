@@ -275,7 +275,7 @@ static X509 *read_certificate(const char *path)
 	if (stat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
 		asprintf(&inside, "%s/" KVW_TLS_FOLDER_CERTIFICATE, path) < 0)
 		return NULL;
-	file = BIO_new_file(inside != NULL ? inside : path, "r");
+	file = kvw_tls_open(inside != NULL ? inside : path);
 	if (file != NULL)
 		certificate = PEM_read_bio_X509(file, NULL, NULL, NULL);
 	BIO_free(file);

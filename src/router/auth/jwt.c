@@ -14,6 +14,7 @@
 
 #include "auth/keys_file.h"
 #include "base/base64.h"
+#include "base/undumped.h"
 #include "config/path_pattern.h"
 #include "config/schema.h"
 
@@ -438,7 +439,7 @@ static enum kvw_jwt_verdict read_payload(const struct kvw_config *config, struct
 	struct kvw_client_key **out)
 {
 	size_t room = part.len / 4 * 3 + 3, len;
-	unsigned char *text = malloc(room);
+	unsigned char *text = kvw_undumped_alloc(room);
 	struct kvw_client_key *key = calloc(1, sizeof(*key));
 	enum kvw_jwt_verdict verdict = text == NULL || key == NULL ? KVW_JWT_NO_MEMORY : KVW_JWT_MALFORMED;
 
@@ -447,8 +448,9 @@ static enum kvw_jwt_verdict read_payload(const struct kvw_config *config, struct
 
 		verdict = read_claims(config, claims, now_s, key);
 		json_decref(claims);
+		OPENSSL_cleanse(text, room);
 	}
-	free(text);
+	kvw_undumped_free(text);
 	if (verdict == KVW_JWT_GOOD)
 		*out = key;
 	else if (key != NULL)

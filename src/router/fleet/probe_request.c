@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tls/tls.h"
+
 #define LIST_ROOM ((size_t)KVW_ADDRESSES_MAX * (INET6_ADDRSTRLEN + 3))
 
 /* Is the host of its URL an address? Then *out is it, as a URL has it; a scope id's % is escaped as RFC 6874
@@ -103,6 +105,33 @@ static enum kvw_err make_headers(struct kvw_probe_request *request, const struct
 	return err;
 }
 
+/* libcurl would read the key by stdio, which leaves its text in a buffer that is freed as it is. Called before each
+ * handshake, so that renewed files count. */
+static CURLcode show_certificate(CURL *easy, void *ctx, void *arg)
+{
+	const struct kvw_probe_request *request = arg;
+
+	(void)easy;
+	return kvw_tls_use_chain(ctx, request->certificate) && kvw_tls_use_key(ctx, request->key)
+		       ? CURLE_OK
+		       : CURLE_SSL_CERTPROBLEM;
+}
+
+static bool set_certificate(struct kvw_probe_request *request, const struct kvw_config *config)
+{
+	CURL *easy = request->easy;
+
+	request->certificate = strdup(config->upstream_tls_certificate);
+	request->key = strdup(config->upstream_tls_key);
+	if (request->certificate == NULL || request->key == NULL)
+		return false;
+	if (curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, show_certificate) == CURLE_OK)
+		return curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, request) == CURLE_OK;
+	/* A libcurl without OpenSSL. */
+	return curl_easy_setopt(easy, CURLOPT_SSLCERT, request->certificate) == CURLE_OK &&
+	       curl_easy_setopt(easy, CURLOPT_SSLKEY, request->key) == CURLE_OK;
+}
+
 /* The rules of upstream.tls. */
 static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_config *config,
 	const struct kvw_worker *worker)
@@ -119,8 +148,7 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 		     curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
 	/* libcurl keeps authorities for a day by their path: a renewed file would not count. */
 	if (ok && config->upstream_tls_certificate[0] != '\0')
-		ok = curl_easy_setopt(easy, CURLOPT_SSLCERT, config->upstream_tls_certificate) == CURLE_OK &&
-		     curl_easy_setopt(easy, CURLOPT_SSLKEY, config->upstream_tls_key) == CURLE_OK;
+		ok = set_certificate(request, config);
 #if LIBCURL_VERSION_NUM >= 0x075700
 	(void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* not every TLS library of it can keep them */
 #endif
@@ -242,6 +270,8 @@ void kvw_probe_request_finish(struct kvw_probe_request *request)
 {
 	if (request->easy != NULL)
 		curl_easy_cleanup(request->easy);
+	free(request->certificate);
+	free(request->key);
 	curl_slist_free_all(request->headers);
 	curl_slist_free_all(request->resolve);
 	curl_slist_free_all(request->connect_to);

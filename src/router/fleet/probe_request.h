@@ -14,6 +14,7 @@ struct kvw_probe_request {
 	struct curl_slist *headers;
 	struct curl_slist *resolve; /* addresses of the URL's host; NULL: it is one */
 	struct curl_slist *connect_to; /* where, if the URL bears the certificate's name instead; else NULL */
+	char *certificate, *key; /* paths of what kvway shows; NULL: none */
 	bool lacking; /* no descriptor was left for it: its failure says nothing of the worker */
 };
 

@@ -5,6 +5,7 @@
  * off counts as an error, and a worker that keeps the connection open holds no place. The worker is drawn by the session, so that a session's copies meet its prefix.
  */
 #include "proxy/shadow.h"
+#include "base/undumped.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ void kvw_shadow_reap(struct kvw_loop *loop)
 		TAILQ_REMOVE(&loop->ended_shadows, s, entry);
 		kvw_links_unhold(&loop->links, s->worker);
 		kvw_in_force_release(loop, s->in_force);
-		free(s->text);
+		kvw_undumped_free(s->text);
 		free(s);
 	}
 }
@@ -243,7 +244,7 @@ static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *gro
 {
 	struct kvw_splice splice = {.count = 0};
 	size_t body = kvw_prepare_body_len(x), most = (size_t)x->config->groups_shadow_body;
-	char *plain = body > most ? NULL : malloc(room + body + 1), *text;
+	char *plain = body > most ? NULL : kvw_undumped_alloc(room + body + 1), *text;
 
 	if (plain == NULL || !kvw_prepare_copy_body(x, plain + room, body))
 		goto fail;
@@ -255,16 +256,16 @@ static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *gro
 		kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(group->serves), &splice) != KVW_OK ||
 		splice.count == 0)
 		goto fail;
-	text = malloc(room + (size_t)((int64_t)body + splice.growth) + 1);
+	text = kvw_undumped_alloc(room + (size_t)((int64_t)body + splice.growth) + 1);
 	if (text == NULL)
 		goto fail;
 	*len = kvw_splice_write(&splice, (struct kvw_slice){plain + room, body}, text + room);
-	free(plain);
+	kvw_undumped_free(plain);
 	kvw_request_scan_release(x);
 	return text;
 fail:
 	kvw_request_scan_release(x);
-	free(plain);
+	kvw_undumped_free(plain);
 	return NULL;
 }
 
@@ -365,7 +366,7 @@ static void copy(struct kvw_exchange *x, const struct kvw_model_group *group)
 	kvw_metrics_group_shadow(x->loop->metrics,
 		x->in_force->group_labels[group - x->config->model_groups], KVW_SHADOW_DROPPED);
 	if (s != NULL)
-		free(s->text);
+		kvw_undumped_free(s->text);
 	free(s);
 }
 
