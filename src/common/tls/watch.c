@@ -46,12 +46,12 @@ void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const c
 {
 	bool added;
 
+	say_warning(tls, use); /* before the thread that looks knows of it */
 	pthread_mutex_lock(&watch->lock);
 	added = make_room(watch);
 	if (added)
 		watch->items[watch->count++] = (struct kvw_tls_watch_item){tls, use};
 	pthread_mutex_unlock(&watch->lock);
-	say_warning(tls, use);
 	if (!added)
 		kvw_error("tls", "out of memory: certificates are not watched for new files use=%s", use);
 }
