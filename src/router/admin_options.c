@@ -57,8 +57,11 @@ static void take_tls(
 	options->https = true;
 }
 
-bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *options, int option)
+/* False: it is none of KVW_ADMIN_FLAGS. */
+static bool take_shared(struct kvw_admin_line *line, int option)
 {
+	struct kvw_admin_options *options = line->router;
+
 	switch (option) {
 	case KVW_FLAG_CONFIG:
 		kvw_admin_line_text(line, &options->config, "-c");
@@ -84,12 +87,17 @@ bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *
 	case KVW_FLAG_JSON:
 		options->json = true;
 		return true;
+	case KVW_FLAG_HELP:
+		line->help(line);
+		line->helped = true;
+		return true;
 	default:
 		return false;
 	}
 }
 
-void kvw_admin_line_unknown(struct kvw_admin_line *line, int option, const char *argument)
+/* An option that is none: ':' or '?', argument being what was read. */
+static void refuse_unknown(struct kvw_admin_line *line, int option, const char *argument)
 {
 	struct kvw_suggest near;
 	char name[KVW_SUGGEST_MAX + 1];
@@ -111,6 +119,22 @@ void kvw_admin_line_unknown(struct kvw_admin_line *line, int option, const char 
 		else
 			kvw_admin_line_wrong(line, "unknown flag %s", argument);
 	}
+}
+
+bool kvw_admin_line_read(struct kvw_admin_line *line, int argc, char **argv)
+{
+	int option;
+
+	opterr = 0;
+	optind = 0; /* glibc: start over, forget a former call */
+	while (!line->helped && !line->bad) {
+		option = getopt_long(argc, argv, line->letters, line->flags, NULL);
+		if (option == -1)
+			break;
+		if (!take_shared(line, option) && !line->take(line, option))
+			refuse_unknown(line, option, argv[optind - 1]);
+	}
+	return !line->helped && !line->bad;
 }
 
 void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_options *options)

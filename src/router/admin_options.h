@@ -1,6 +1,6 @@
 /*
- * admin_options.h - what the command lines of `kvway workers` and `kvway explain` have in common: which router to ask,
- * and what is said of a mistyped flag. After a mistake they print one line that names it and one that says where to
+ * admin_options.h - what the command lines of `kvway workers`, `groups`, `compare` and `explain` have in common: which
+ * router to ask, the walk over the flags, and what is said of a mistyped one. After a mistake they print one line that names it and one that says where to
  * read on.
  *
  * Called once, before any thread is started: getopt_long keeps its state in globals.
@@ -26,6 +26,7 @@ struct kvw_admin_options {
 /* What those flags are in getopt_long's table; a command's own are others. */
 enum kvw_admin_flag {
 	KVW_FLAG_CONFIG = 'c',
+	KVW_FLAG_HELP = 'h',
 	KVW_FLAG_ADMIN = 1024,
 	KVW_FLAG_JSON,
 	KVW_FLAG_KEY_FILE,
@@ -35,13 +36,16 @@ enum kvw_admin_flag {
 	KVW_FLAG_SERVER_NAME
 };
 #define KVW_ADMIN_FLAGS                                                                            \
-	{"config", required_argument, NULL, KVW_FLAG_CONFIG},                                      \
+	{"config", required_argument, NULL, KVW_FLAG_CONFIG}, {"help", no_argument, NULL, KVW_FLAG_HELP},                                      \
 	{"admin", required_argument, NULL, KVW_FLAG_ADMIN}, {"json", no_argument, NULL, KVW_FLAG_JSON},     \
 	{"key-file", required_argument, NULL, KVW_FLAG_KEY_FILE}, {"ca", required_argument, NULL, KVW_FLAG_CA},     \
 	{"cert", required_argument, NULL, KVW_FLAG_CERT}, {"key", required_argument, NULL, KVW_FLAG_CERT_KEY},    \
 	{"server-name", required_argument, NULL, KVW_FLAG_SERVER_NAME}
 
-/* Their lines of a command's help. */
+/* Their lines of a command's help: the first and the others. */
+#define KVW_ADMIN_ADDRESS_HELP                                                                     \
+	"      --admin ADDR         admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n" \
+	"  -c, --config FILE        configuration of the router: its admin.listen\n"
 #define KVW_ADMIN_FLAGS_HELP                                                                       \
 	"      --key-file FILE      the first line is a key of the router's admin.keys_file\n"        \
 	"      --ca FILE            authorities that may sign the certificate of an admin\n" \
@@ -54,10 +58,20 @@ enum kvw_admin_flag {
 /* A command line while it is read. */
 struct kvw_admin_line {
 	const char *command;        /* "workers" */
-	const struct option *flags; /* ends with a name of NULL */
-	FILE *err;
+	const struct option *flags; /* KVW_ADMIN_FLAGS and the command's own; ends with a name of NULL */
+	const char *letters;        /* as getopt_long has them: ":c:h" and the command's own */
+	FILE *out, *err;            /* for help, for complaints */
+	struct kvw_admin_options *router;
+	void *options; /* the command's own */
+	void (*help)(const struct kvw_admin_line *line);
+	bool (*take)(struct kvw_admin_line *line, int option); /* one of the command's own; false: it is none */
+	bool helped;                /* nothing more to do */
 	bool bad;                   /* all is said: wrong usage */
 };
+
+/* Reads the flags; what stands behind them is argv[optind] and so on. argv may be reordered. True: go on with the words
+ * and the combination. */
+bool kvw_admin_line_read(struct kvw_admin_line *line, int argc, char **argv);
 
 /* Says where to read on, after the mistake was named. */
 void kvw_admin_line_fail(struct kvw_admin_line *line);
@@ -68,12 +82,6 @@ __attribute__((format(printf, 2, 3))) void kvw_admin_line_wrong(
 
 /* optarg, which may be given once. */
 void kvw_admin_line_text(struct kvw_admin_line *line, const char **field, const char *flag);
-
-/* What getopt_long gave, argument being what it read. False: it is none of KVW_ADMIN_FLAGS. */
-bool kvw_admin_line_take(struct kvw_admin_line *line, struct kvw_admin_options *options, int option);
-
-/* An option that is none: ':' or '?'. */
-void kvw_admin_line_unknown(struct kvw_admin_line *line, int option, const char *argument);
 
 /* --admin and -c exclude each other; --key goes with --cert. */
 void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_options *options);

@@ -7,7 +7,6 @@
 
 enum option_id {
 	OPTION_HEADER = 'H',
-	OPTION_HELP = 'h',
 	OPTION_PATH = 256,
 	OPTION_KEY,
 	OPTION_COLD
@@ -19,19 +18,10 @@ static const struct option flags[] = {
 	{"key-name", required_argument, NULL, OPTION_KEY},
 	{"header", required_argument, NULL, OPTION_HEADER},
 	{"cold", no_argument, NULL, OPTION_COLD},
-	{"help", no_argument, NULL, OPTION_HELP},
 	{NULL, 0, NULL, 0},
 };
 
-/* What was read so far. */
-struct reader {
-	struct kvw_admin_line line;
-	FILE *out;
-	struct kvw_explain_options *options;
-	bool helped; /* nothing more to do */
-};
-
-static void print_help(FILE *out)
+static void print_help(const struct kvw_admin_line *line)
 {
 	fputs("kvway explain shows which worker a request would go to, and why not to the others.\n"
 	      "The request is not forwarded, and the router does not remember it.\n"
@@ -65,97 +55,89 @@ static void print_help(FILE *out)
 	      "\n"
 	      "Exit status: 0 explained, 1 an error, for example an unknown model, 2 wrong usage,\n"
 	      "3 no router answers.\n",
-		out);
+		line->out);
 }
 
-static void take_path(struct reader *r)
+static void take_path(struct kvw_admin_line *line)
 {
+	struct kvw_explain_options *options = line->options;
+
 	if (optarg[0] != '/') {
 		kvw_admin_line_wrong(
-			&r->line, "--path: found `%s`, expected a path such as /v1/completions", optarg);
+			line, "--path: found `%s`, expected a path such as /v1/completions", optarg);
 		return;
 	}
-	kvw_admin_line_text(&r->line, &r->options->path, "--path");
+	kvw_admin_line_text(line, &options->path, "--path");
 }
 
-static void take_header(struct reader *r)
+static void take_header(struct kvw_admin_line *line)
 {
+	struct kvw_explain_options *options = line->options;
 	const char *colon = strchr(optarg, ':');
 
 	if (colon == NULL || colon == optarg || strpbrk(optarg, "\r\n") != NULL) {
-		kvw_admin_line_wrong(&r->line, "--header: expected NAME: VALUE on one line");
-	} else if (r->options->header_count == KVW_EXPLAIN_HEADERS_MAX) {
-		kvw_admin_line_wrong(&r->line, "more than %d headers", KVW_EXPLAIN_HEADERS_MAX);
+		kvw_admin_line_wrong(line, "--header: expected NAME: VALUE on one line");
+	} else if (options->header_count == KVW_EXPLAIN_HEADERS_MAX) {
+		kvw_admin_line_wrong(line, "more than %d headers", KVW_EXPLAIN_HEADERS_MAX);
 	} else {
-		r->options->headers[r->options->header_count++] = optarg;
+		options->headers[options->header_count++] = optarg;
 	}
 }
 
-static void take_option(struct reader *r, int option, const char *argument)
+static bool take_option(struct kvw_admin_line *line, int option)
 {
+	struct kvw_explain_options *options = line->options;
+
 	switch (option) {
 	case OPTION_PATH:
-		take_path(r);
+		take_path(line);
 		break;
 	case OPTION_KEY:
-		kvw_admin_line_text(&r->line, &r->options->key, "--key-name");
+		kvw_admin_line_text(line, &options->key, "--key-name");
 		break;
 	case OPTION_HEADER:
-		take_header(r);
+		take_header(line);
 		break;
 	case OPTION_COLD:
-		r->options->cold = true;
-		break;
-	case OPTION_HELP:
-		print_help(r->out);
-		r->helped = true;
+		options->cold = true;
 		break;
 	default:
-		if (!kvw_admin_line_take(&r->line, &r->options->router, option))
-			kvw_admin_line_unknown(&r->line, option, argument);
+		return false;
 	}
+	return true;
 }
 
-static void check_combination(struct reader *r, int argc, char **argv)
+static void check_combination(struct kvw_admin_line *line, int argc, char **argv)
 {
-	const struct kvw_explain_options *options = r->options;
+	const struct kvw_explain_options *options = line->options;
 
 	if (optind < argc)
-		kvw_admin_line_wrong(&r->line,
+		kvw_admin_line_wrong(line,
 			"found `%s`; the request is read from standard input: kvway explain < %s",
 			argv[optind], argv[optind]);
 	else if (options->cold && options->router.config == NULL)
-		kvw_admin_line_wrong(&r->line, "--cold needs -c FILE, which lists the workers");
+		kvw_admin_line_wrong(line, "--cold needs -c FILE, which lists the workers");
 	else if (options->cold && options->router.admin != NULL)
-		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --admin");
+		kvw_admin_line_wrong(line, "--cold asks no router; leave out --admin");
 	else if (options->cold && options->key != NULL)
-		kvw_admin_line_wrong(&r->line, "--cold asks no router, which alone knows keys; leave out --key-name");
+		kvw_admin_line_wrong(line, "--cold asks no router, which alone knows keys; leave out --key-name");
 	else if (options->cold && options->router.key_file != NULL)
-		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --key-file");
+		kvw_admin_line_wrong(line, "--cold asks no router; leave out --key-file");
 	else if (options->cold && options->router.https)
-		kvw_admin_line_wrong(&r->line, "--cold asks no router; leave out --ca, --cert, --key and --server-name");
+		kvw_admin_line_wrong(line, "--cold asks no router; leave out --ca, --cert, --key and --server-name");
 	else
-		kvw_admin_line_check(&r->line, &options->router);
+		kvw_admin_line_check(line, &options->router);
 }
 
 bool kvw_explain_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_explain_options *options, enum kvw_explain_status *status)
 {
-	struct reader r = {
-		.line = {.command = "explain", .flags = flags, .err = err}, .out = out, .options = options};
-	int option;
+	struct kvw_admin_line line = {.command = "explain", .flags = flags, .letters = ":c:H:h", .out = out, .err = err,
+		.router = &options->router, .options = options, .help = print_help, .take = take_option};
 
 	*options = (struct kvw_explain_options){0};
-	opterr = 0;
-	optind = 0; /* glibc: start over, forget a former call */
-	while (!r.helped && !r.line.bad) {
-		option = getopt_long(argc, argv, ":c:H:h", flags, NULL);
-		if (option == -1)
-			break;
-		take_option(&r, option, argv[optind - 1]);
-	}
-	if (!r.helped && !r.line.bad)
-		check_combination(&r, argc, argv);
-	*status = r.line.bad ? KVW_EXPLAIN_USAGE : KVW_EXPLAIN_OK;
-	return !r.helped && !r.line.bad;
+	if (kvw_admin_line_read(&line, argc, argv))
+		check_combination(&line, argc, argv);
+	*status = line.bad ? KVW_EXPLAIN_USAGE : KVW_EXPLAIN_OK;
+	return !line.helped && !line.bad;
 }

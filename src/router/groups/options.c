@@ -8,22 +8,13 @@
 
 #include "settings/types.h"
 
-enum option_id { OPTION_HELP = 'h', OPTION_MODEL = 256, OPTION_INTERVAL };
+enum option_id { OPTION_MODEL = 256, OPTION_INTERVAL };
 
 static const struct option flags[] = {
 	KVW_ADMIN_FLAGS,
 	{"model", required_argument, NULL, OPTION_MODEL},
 	{"interval", required_argument, NULL, OPTION_INTERVAL},
-	{"help", no_argument, NULL, OPTION_HELP},
 	{NULL, 0, NULL, 0},
-};
-
-/* What was read so far. */
-struct reader {
-	struct kvw_admin_line line;
-	FILE *out;
-	struct kvw_groups_options *options;
-	bool helped; /* nothing more to do */
 };
 
 static void print_groups_help(FILE *out)
@@ -40,8 +31,7 @@ static void print_groups_help(FILE *out)
 	      "  kvway groups weight llama canary=0           no more requests for the canary\n"
 	      "  kvway groups --json | jq '.[] | select(.usable_workers == 0)'\n"
 	      "\n"
-	      "      --admin ADDR         admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n"
-	      "  -c, --config FILE        configuration of the router: its admin.listen\n"
+	      KVW_ADMIN_ADDRESS_HELP
 	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               what the router answers, as it is\n"
 	      "  -h, --help               this text\n"
@@ -68,8 +58,7 @@ static void print_compare_help(FILE *out)
 	      "      --model MODEL        whose groups they are, where several models have both\n"
 	      "      --interval TIME      requests that end within so long from now on, up to 24h; without it all since\n"
 	      "                           the router was started\n"
-	      "      --admin ADDR         admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n"
-	      "  -c, --config FILE        configuration of the router: its admin.listen\n"
+	      KVW_ADMIN_ADDRESS_HELP
 	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               numbers instead of a table\n"
 	      "  -h, --help               this text\n"
@@ -80,8 +69,16 @@ static void print_compare_help(FILE *out)
 		out);
 }
 
-static void take_interval(struct reader *r)
+static void print_help(const struct kvw_admin_line *line)
 {
+	const struct kvw_groups_options *options = line->options;
+
+	(options->verb == KVW_GROUPS_COMPARE ? print_compare_help : print_groups_help)(line->out);
+}
+
+static void take_interval(struct kvw_admin_line *line)
+{
+	struct kvw_groups_options *options = line->options;
 	const struct kvw_type *type = &kvw_type_DURATION;
 	struct kvw_fault fault = {0};
 	union kvw_value value;
@@ -89,30 +86,28 @@ static void take_interval(struct reader *r)
 	if (type->parse(type, kvw_slice_of(optarg), NULL, &value, &fault) != KVW_OK || value.integer <= 0 ||
 		value.integer > INT64_C(86400000)) {
 		kvw_admin_line_wrong(
-			&r->line, "--interval: found `%s`, expected a time up to 24h such as 60s", optarg);
+			line, "--interval: found `%s`, expected a time up to 24h such as 60s", optarg);
 		return;
 	}
-	r->options->interval_ms = value.integer;
-	kvw_admin_line_text(&r->line, &r->options->interval, "--interval");
+	options->interval_ms = value.integer;
+	kvw_admin_line_text(line, &options->interval, "--interval");
 }
 
-static void take_option(struct reader *r, int option, const char *argument)
+static bool take_option(struct kvw_admin_line *line, int option)
 {
+	struct kvw_groups_options *options = line->options;
+
 	switch (option) {
 	case OPTION_MODEL:
-		kvw_admin_line_text(&r->line, &r->options->model, "--model");
+		kvw_admin_line_text(line, &options->model, "--model");
 		break;
 	case OPTION_INTERVAL:
-		take_interval(r);
-		break;
-	case OPTION_HELP:
-		(r->options->verb == KVW_GROUPS_COMPARE ? print_compare_help : print_groups_help)(r->out);
-		r->helped = true;
+		take_interval(line);
 		break;
 	default:
-		if (!kvw_admin_line_take(&r->line, &r->options->router, option))
-			kvw_admin_line_unknown(&r->line, option, argument);
+		return false;
 	}
+	return true;
 }
 
 /* GROUP=NUMBER */
@@ -124,63 +119,55 @@ static bool is_weight(const char *word)
 	return mark != NULL && mark > word && strtod(mark + 1, &end) >= 0 && end != mark + 1 && *end == '\0';
 }
 
-static void read_weights(struct reader *r)
+static void read_weights(struct kvw_admin_line *line)
 {
-	struct kvw_groups_options *options = r->options;
+	struct kvw_groups_options *options = line->options;
 
 	options->verb = KVW_GROUPS_WEIGHT;
 	options->names++;
 	options->name_count--;
 	if (options->name_count < 2) {
-		kvw_admin_line_wrong(&r->line, "expected a model and weights: weight MODEL GROUP=NUMBER ...");
+		kvw_admin_line_wrong(line, "expected a model and weights: weight MODEL GROUP=NUMBER ...");
 		return;
 	}
-	for (size_t i = 1; i < options->name_count && !r->line.bad; i++)
+	for (size_t i = 1; i < options->name_count && !line->bad; i++)
 		if (!is_weight(options->names[i]))
 			kvw_admin_line_wrong(
-				&r->line, "found `%s`, expected a weight such as canary=10", options->names[i]);
+				line, "found `%s`, expected a weight such as canary=10", options->names[i]);
 }
 
-static void read_words(struct reader *r, int argc, char **argv)
+static void read_words(struct kvw_admin_line *line, int argc, char **argv)
 {
-	struct kvw_groups_options *options = r->options;
+	struct kvw_groups_options *options = line->options;
 
 	options->names = argv + optind;
 	options->name_count = (size_t)(argc - optind);
 	if (options->verb == KVW_GROUPS_COMPARE) {
 		if (options->name_count != 2)
-			kvw_admin_line_wrong(&r->line, "found %zu words, expected two groups", options->name_count);
+			kvw_admin_line_wrong(line, "found %zu words, expected two groups", options->name_count);
 		return;
 	}
 	if (options->model != NULL || options->interval != NULL)
 		kvw_admin_line_wrong(
-			&r->line, "%s belongs to `kvway compare`", options->model != NULL ? "--model" : "--interval");
+			line, "%s belongs to `kvway compare`", options->model != NULL ? "--model" : "--interval");
 	else if (options->name_count > 0 && strcmp(options->names[0], "weight") == 0)
-		read_weights(r);
+		read_weights(line);
 	else if (options->name_count > 1 || (options->name_count == 1 && strcmp(options->names[0], "list") != 0))
-		kvw_admin_line_wrong(&r->line, "found `%s`, expected list or weight", options->names[0]);
+		kvw_admin_line_wrong(line, "found `%s`, expected list or weight", options->names[0]);
 }
 
 bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err, struct kvw_groups_options *options,
 	enum kvw_groups_status *status)
 {
-	struct reader r = {.line = {.command = argv[0], .flags = flags, .err = err}, .out = out, .options = options};
-	int option;
+	struct kvw_admin_line line = {.command = argv[0], .flags = flags, .letters = ":c:h", .out = out, .err = err,
+		.router = &options->router, .options = options, .help = print_help, .take = take_option};
 
 	*options = (struct kvw_groups_options){.command = argv[0],
 		.verb = strcmp(argv[0], "compare") == 0 ? KVW_GROUPS_COMPARE : KVW_GROUPS_LIST};
-	opterr = 0;
-	optind = 0; /* glibc: start over, forget a former call */
-	while (!r.helped && !r.line.bad) {
-		option = getopt_long(argc, argv, ":c:h", flags, NULL);
-		if (option == -1)
-			break;
-		take_option(&r, option, argv[optind - 1]);
-	}
-	if (!r.helped && !r.line.bad)
-		read_words(&r, argc, argv);
-	if (!r.helped && !r.line.bad)
-		kvw_admin_line_check(&r.line, &options->router);
-	*status = r.line.bad ? KVW_GROUPS_USAGE : KVW_GROUPS_OK;
-	return !r.helped && !r.line.bad;
+	if (kvw_admin_line_read(&line, argc, argv))
+		read_words(&line, argc, argv);
+	if (!line.helped && !line.bad)
+		kvw_admin_line_check(&line, &options->router);
+	*status = line.bad ? KVW_GROUPS_USAGE : KVW_GROUPS_OK;
+	return !line.helped && !line.bad;
 }

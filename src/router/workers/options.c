@@ -10,7 +10,6 @@
 #include "settings/types.h"
 
 enum option_id {
-	OPTION_HELP = 'h',
 	OPTION_MODEL = 256,
 	OPTION_WAIT,
 	OPTION_NOW,
@@ -23,7 +22,6 @@ static const struct option flags[] = {
 	{"wait", required_argument, NULL, OPTION_WAIT},
 	{"now", no_argument, NULL, OPTION_NOW},
 	{"remove", no_argument, NULL, OPTION_REMOVE},
-	{"help", no_argument, NULL, OPTION_HELP},
 	{NULL, 0, NULL, 0},
 };
 
@@ -42,15 +40,7 @@ static const struct verb {
 
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
-/* What was read so far. */
-struct reader {
-	struct kvw_admin_line line;
-	FILE *out;
-	struct kvw_workers_options *options;
-	bool helped; /* nothing more to do */
-};
-
-static void print_help(FILE *out)
+static void print_help(const struct kvw_admin_line *line)
 {
 	fputs("kvway workers shows the workers of a running router, and changes which there are.\n"
 	      "Clients notice nothing: a worker that is drained or removed finishes its requests.\n"
@@ -72,8 +62,7 @@ static void print_help(FILE *out)
 	      "  kvway workers drain 10.0.0.7:8000 --wait 10m --remove\n"
 	      "  kvway workers --json | jq '.[] | select(.state != \"up\") | .url'\n"
 	      "\n"
-	      "      --admin ADDR         admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n"
-	      "  -c, --config FILE        configuration of the router: its admin.listen\n"
+	      KVW_ADMIN_ADDRESS_HELP
 	      "      --model NAME         of `add`: a model that it serves; may be repeated; without it the\n"
 	      "                           router asks the worker\n"
 	      "      --wait TIME          of `drain`: how long to wait for its last request, up to 1h\n"
@@ -89,11 +78,12 @@ static void print_help(FILE *out)
 	      "\n"
 	      "Exit status: 0 done, 1 the router refuses, or requests still run after --wait, 2 wrong usage,\n"
 	      "3 no router answers.\n",
-		out);
+		line->out);
 }
 
-static void take_wait(struct reader *r)
+static void take_wait(struct kvw_admin_line *line)
 {
+	struct kvw_workers_options *options = line->options;
 	const struct kvw_type *type = &kvw_type_DURATION;
 	struct kvw_fault fault = {0};
 	union kvw_value value;
@@ -101,53 +91,51 @@ static void take_wait(struct reader *r)
 	if (type->parse(type, kvw_slice_of(optarg), NULL, &value, &fault) != KVW_OK ||
 		value.integer < 0 || value.integer > INT64_C(3600000)) {
 		kvw_admin_line_wrong(
-			&r->line, "--wait: found `%s`, expected a time up to 1h such as 30s", optarg);
+			line, "--wait: found `%s`, expected a time up to 1h such as 30s", optarg);
 		return;
 	}
-	r->options->wait_ms = value.integer;
-	kvw_admin_line_text(&r->line, &r->options->wait, "--wait");
+	options->wait_ms = value.integer;
+	kvw_admin_line_text(line, &options->wait, "--wait");
 }
 
-static void take_model(struct reader *r)
+static void take_model(struct kvw_admin_line *line)
 {
-	struct kvw_workers_options *options = r->options;
+	struct kvw_workers_options *options = line->options;
 
 	if (options->model_count == KVW_WORKERS_MODELS_MAX) {
-		kvw_admin_line_wrong(&r->line, "more than %d models; give the worker as JSON: add -",
+		kvw_admin_line_wrong(line, "more than %d models; give the worker as JSON: add -",
 			KVW_WORKERS_MODELS_MAX);
 		return;
 	}
 	options->models[options->model_count++] = optarg;
 }
 
-static void take_option(struct reader *r, int option, const char *argument)
+static bool take_option(struct kvw_admin_line *line, int option)
 {
+	struct kvw_workers_options *options = line->options;
+
 	switch (option) {
 	case OPTION_WAIT:
-		take_wait(r);
+		take_wait(line);
 		break;
 	case OPTION_MODEL:
-		take_model(r);
+		take_model(line);
 		break;
 	case OPTION_NOW:
-		r->options->now = true;
+		options->now = true;
 		break;
 	case OPTION_REMOVE:
-		r->options->remove = true;
-		break;
-	case OPTION_HELP:
-		print_help(r->out);
-		r->helped = true;
+		options->remove = true;
 		break;
 	default:
-		if (!kvw_admin_line_take(&r->line, &r->options->router, option))
-			kvw_admin_line_unknown(&r->line, option, argument);
+		return false;
 	}
+	return true;
 }
 
-static void read_verb(struct reader *r, int argc, char **argv)
+static void read_verb(struct kvw_admin_line *line, int argc, char **argv)
 {
-	struct kvw_workers_options *options = r->options;
+	struct kvw_workers_options *options = line->options;
 	struct kvw_suggest near;
 	size_t verb = 0;
 
@@ -159,7 +147,7 @@ static void read_verb(struct reader *r, int argc, char **argv)
 		verb++;
 	}
 	if (verb == VERB_COUNT) {
-		kvw_admin_line_wrong(&r->line,
+		kvw_admin_line_wrong(line,
 			"found `%s`, expected list, add, drain, undrain, remove or weight%s%s%s",
 			argv[optind], near.best != NULL ? "; did you mean `" : "",
 			near.best != NULL ? near.best : "", near.best != NULL ? "`?" : "");
@@ -170,60 +158,53 @@ static void read_verb(struct reader *r, int argc, char **argv)
 	options->name_count = (size_t)(argc - optind - 1);
 	if (options->name_count >= verbs[verb].least && options->name_count <= verbs[verb].most)
 		return;
-	fprintf(r->line.err, "kvway workers %s: found %zu words behind it, expected %s\n", verbs[verb].name,
+	fprintf(line->err, "kvway workers %s: found %zu words behind it, expected %s\n", verbs[verb].name,
 		options->name_count, verbs[verb].words);
-	kvw_admin_line_fail(&r->line);
+	kvw_admin_line_fail(line);
 }
 
 /* A flag that belongs to another verb. */
-static bool is_astray(struct reader *r, bool given, const char *flag, enum kvw_workers_verb verb)
+static bool is_astray(struct kvw_admin_line *line, bool given, const char *flag, enum kvw_workers_verb verb)
 {
-	if (!given || r->options->verb == verb)
+	struct kvw_workers_options *options = line->options;
+
+	if (!given || options->verb == verb)
 		return false;
-	kvw_admin_line_wrong(&r->line, "%s belongs to `kvway workers %s`", flag, verbs[verb].name);
+	kvw_admin_line_wrong(line, "%s belongs to `kvway workers %s`", flag, verbs[verb].name);
 	return true;
 }
 
-static void check_combination(struct reader *r)
+static void check_combination(struct kvw_admin_line *line)
 {
-	const struct kvw_workers_options *options = r->options;
+	const struct kvw_workers_options *options = line->options;
 	char *end;
 
-	if (is_astray(r, options->wait != NULL, "--wait", KVW_WORKERS_DRAIN) ||
-		is_astray(r, options->remove, "--remove", KVW_WORKERS_DRAIN) ||
-		is_astray(r, options->now, "--now", KVW_WORKERS_REMOVE) ||
-		is_astray(r, options->model_count > 0, "--model", KVW_WORKERS_ADD))
+	if (is_astray(line, options->wait != NULL, "--wait", KVW_WORKERS_DRAIN) ||
+		is_astray(line, options->remove, "--remove", KVW_WORKERS_DRAIN) ||
+		is_astray(line, options->now, "--now", KVW_WORKERS_REMOVE) ||
+		is_astray(line, options->model_count > 0, "--model", KVW_WORKERS_ADD))
 		return;
 	if (options->verb == KVW_WORKERS_WEIGHT &&
 		(strtod(options->names[1], &end) < 0 || end == options->names[1] || *end != '\0')) {
-		fprintf(r->line.err, "kvway workers weight: found `%s`, expected a number such as 0.5\n",
+		fprintf(line->err, "kvway workers weight: found `%s`, expected a number such as 0.5\n",
 			options->names[1]);
-		kvw_admin_line_fail(&r->line);
+		kvw_admin_line_fail(line);
 	} else {
-		kvw_admin_line_check(&r->line, &options->router);
+		kvw_admin_line_check(line, &options->router);
 	}
 }
 
 bool kvw_workers_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_workers_options *options, enum kvw_workers_status *status)
 {
-	struct reader r = {
-		.line = {.command = "workers", .flags = flags, .err = err}, .out = out, .options = options};
-	int option;
+	struct kvw_admin_line line = {.command = "workers", .flags = flags, .letters = ":c:h", .out = out, .err = err,
+		.router = &options->router, .options = options, .help = print_help, .take = take_option};
 
 	*options = (struct kvw_workers_options){0};
-	opterr = 0;
-	optind = 0; /* glibc: start over, forget a former call */
-	while (!r.helped && !r.line.bad) {
-		option = getopt_long(argc, argv, ":c:h", flags, NULL);
-		if (option == -1)
-			break;
-		take_option(&r, option, argv[optind - 1]);
-	}
-	if (!r.helped && !r.line.bad)
-		read_verb(&r, argc, argv);
-	if (!r.helped && !r.line.bad)
-		check_combination(&r);
-	*status = r.line.bad ? KVW_WORKERS_USAGE : KVW_WORKERS_OK;
-	return !r.helped && !r.line.bad;
+	if (kvw_admin_line_read(&line, argc, argv))
+		read_verb(&line, argc, argv);
+	if (!line.helped && !line.bad)
+		check_combination(&line);
+	*status = line.bad ? KVW_WORKERS_USAGE : KVW_WORKERS_OK;
+	return !line.helped && !line.bad;
 }
