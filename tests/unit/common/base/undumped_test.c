@@ -47,7 +47,8 @@ START_TEST(test_every_size_has_room)
 		kvw_undumped_free(two.data);
 	}
 	kvw_undumped_free(NULL);
-	ck_assert_ptr_null(kvw_undumped_alloc(SIZE_MAX - 10));
+	if (kvw_undumped_real()) /* a sanitizer ends the program */
+		ck_assert_ptr_null(kvw_undumped_alloc(SIZE_MAX - 10));
 }
 END_TEST
 
