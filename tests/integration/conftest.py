@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from rig import tls
 from rig.redis import SERVER, RedisServer
 from rig.redis_cluster import Cluster, Drive, Watched
 from rig.router import PROGRAM, Router
@@ -18,6 +19,24 @@ def pytest_collection_modifyitems(items):
     if part:
         number, parts = map(int, part.split("/"))
         items[:] = items[number - 1 :: parts]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """Signs certificates."""
+    return tls.Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def local(authority):
+    """A certificate for this machine."""
+    return authority.issue("local", "IP:127.0.0.1,DNS:localhost")
+
+
+@pytest.fixture(scope="module")
+def trust(authority):
+    """What a client believes."""
+    return tls.client_context(authority)
 
 
 @pytest.fixture

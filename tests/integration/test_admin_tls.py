@@ -23,23 +23,8 @@ KEY = "sk-canary-admin-0123456789"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return tls.Authority(tmp_path_factory.mktemp("admin"))
-
-
-@pytest.fixture(scope="module")
-def local(authority):
-    return authority.issue("local", "IP:127.0.0.1,DNS:localhost")
-
-
-@pytest.fixture(scope="module")
 def operator(authority):
     return authority.issue("operator", "DNS:operator.example")
-
-
-@pytest.fixture(scope="module")
-def trust(authority):
-    return tls.client_context(authority)
 
 
 @pytest.fixture(scope="module")

@@ -21,22 +21,6 @@ from rig.worker import answer
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory):
-    return tls.Authority(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(scope="session")
-def local(authority):
-    """A certificate for this machine."""
-    return authority.issue("local", "IP:127.0.0.1,DNS:localhost")
-
-
-@pytest.fixture(scope="session")
-def trust(authority):
-    return tls.client_context(authority)
-
-
 @pytest.fixture
 def front(kvway, local):
     """front(workers, {key: value}): kvway that speaks TLS to clients."""

@@ -16,21 +16,6 @@ from rig.wire import Closed
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return tls.Authority(tmp_path_factory.mktemp("names"))
-
-
-@pytest.fixture(scope="module")
-def trust(authority):
-    return tls.client_context(authority)
-
-
-@pytest.fixture(scope="module")
-def local(authority):
-    return authority.issue("local", "IP:127.0.0.1,DNS:localhost")
-
-
-@pytest.fixture(scope="module")
 def more(authority, tmp_path_factory):
     """Of one.example in one file, of two.example and *.two.example in a folder as a Secret has it."""
     folder = tmp_path_factory.mktemp("more")

@@ -15,18 +15,8 @@ from rig.wait import until
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return tls.Authority(tmp_path_factory.mktemp("renewal"))
-
-
-@pytest.fixture(scope="module")
 def pairs(authority):
     return [authority.issue(name, "IP:127.0.0.1,DNS:localhost") for name in ("first", "second")]
-
-
-@pytest.fixture(scope="module")
-def trust(authority):
-    return tls.client_context(authority)
 
 
 class Mounted:

@@ -18,16 +18,6 @@ WEAK = ["ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384", "AES128-GCM-SHA25
 SUITES = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"]
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return tls.Authority(tmp_path_factory.mktemp("table"))
-
-
-@pytest.fixture(scope="module")
-def local(authority):
-    return authority.issue("local", "IP:127.0.0.1,DNS:localhost")
-
-
 @pytest.fixture
 def front(kvway, workers, local):
     def make(pair=local, config=None):
