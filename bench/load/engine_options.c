@@ -15,10 +15,12 @@ enum {
 	LDP = 16,
 	PSF = 32,
 	RP = 64,
-	ALL = 127,
+	RAG = 128,
+	ALL = 255,
 };
 
-static const char *const shuffles[] = {"random", "tile", NULL}; /* enum kvb_shuffle */
+static const char *const shuffles[] = {"random", "tile", NULL};  /* enum kvb_shuffle */
+static const char *const layouts[] = {"one", "messages", NULL}; /* enum kvb_rag_layout */
 
 static const struct kvb_option rows[] = {
 #define ROW(name, type, groups, field, min, max, value, text)                                      \
@@ -28,7 +30,7 @@ static const struct kvb_option rows[] = {
 	}
 	ROW("engine-url", KVB_TEXT, GENERAL, engine_url, 0, 0, "URL",
 		"the engine, http://HOST:PORT; OPENAI_API_KEY is sent if set"),
-	ROW("workload", KVB_TEXT, GENERAL, workload, 0, 0, "NAME", "one of the five below"),
+	ROW("workload", KVB_TEXT, GENERAL, workload, 0, 0, "NAME", "one of the six below"),
 	ROW("model", KVB_TEXT, GENERAL, model, 0, 0, "NAME",
 		"default: the first that /v1/models names"),
 	ROW("kv-cache-volume", KVB_NUMBER, GENERAL, kv_cache_volume_gb, 1e-9, 1e9, "GB",
@@ -98,6 +100,25 @@ static const struct kvb_option rows[] = {
 	ROW("rp-request-length", KVB_WHOLE, RP, rp.length, 1, 1e7, "N", "tokens of a request"),
 	ROW("rp-num-requests", KVB_WHOLE, RP, rp.requests, 1, 1e5, "N", "requests, all at once"),
 
+	ROW("rag-num-documents", KVB_WHOLE, RAG, rag.documents, 1, 1e5, "N", "documents"),
+	ROW("rag-document-length", KVB_WHOLE, RAG, rag.document_length, 1, 1e7, "N",
+		"tokens of each"),
+	ROW("rag-documents-per-request", KVB_WHOLE, RAG, rag.each, 1, 1e4, "N",
+		"of them in a request, in any order"),
+	ROW("rag-num-requests", KVB_WHOLE, RAG, rag.requests, 1, 1e6, "N", "requests"),
+	ROW("rag-num-inflight-requests", KVB_WHOLE, RAG, rag.inflight, 1, 1e5, "N",
+		"most requests under way"),
+	ROW("rag-question-length", KVB_WHOLE, RAG, rag.question, 1, 1e7, "N",
+		"tokens of a question"),
+	ROW("rag-system-prompt-length", KVB_WHOLE, RAG, rag.system_prompt, 0, 1e7, "N",
+		"tokens of the system prompt; 0: none"),
+	ROW("rag-max-output-length", KVB_WHOLE, RAG, rag.max_output, 1, 1e7, "N",
+		"tokens of an answer, at most"),
+	ROW("rag-separator", KVB_TEXT, RAG, rag.separator, 0, 0, "TEXT",
+		"between documents in one message"),
+	{"rag-layout", KVB_CHOICE, RAG, offsetof(struct kvb_engine_options, rag.layout), 0, 0,
+		"HOW", "one message for all documents, or messages: one each", layouts},
+
 	ROW("summary", KVB_TEXT, OWN, summary, 0, 0, "FILE",
 		"the JSON summary to this file; - is stdout"),
 	ROW("tokenizer", KVB_TEXT, OWN, tokenizer, 0, 0, "PATH",
@@ -135,6 +156,15 @@ static const struct kvb_engine_options defaults = {
 		.max_output = 128},
 	.psf = {.context_length = 8000, .prefix_ratio = 0.8, .thrash_gb = 20},
 	.rp = {.length = 10000, .requests = 50},
+	.rag = {.documents = 46,
+		.document_length = 10000,
+		.each = 4,
+		.requests = 100,
+		.inflight = 1,
+		.question = 50,
+		.system_prompt = 200,
+		.max_output = 128,
+		.separator = " # # "},
 	.timeout_s = 600,
 	.speed = 1,
 };
@@ -157,6 +187,7 @@ static const struct {
 		"a tier holds",
 		PSF},
 	{"random-prefill", "many long prompts at once, one token each", RP},
+	{"rag-qa", "questions on some of many documents, in any order (kvbench's own)", RAG},
 };
 
 void kvb_engine_options_help(FILE *out)
@@ -175,8 +206,8 @@ void kvb_engine_options_help(FILE *out)
 		out);
 	kvb_option_help(&table, GENERAL, out);
 	fputs("  (--tokens-per-gb-kvcache is needed where the volume counts: not for "
-	      "long-doc-permutator\n"
-	      "  and random-prefill)\n",
+	      "long-doc-permutator,\n"
+	      "  random-prefill and rag-qa)\n",
 		out);
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
 		fprintf(out, "\n%s: %s\n", groups[i].workload, groups[i].about);

@@ -1,8 +1,8 @@
 /*
  * engine_options.h - what `kvbench engine` was asked to do.
  *
- * Names, defaults and meanings are those of `lmcache bench engine` 0.5.6; the last group is
- * kvbench's own. A configuration file (--config) holds the same names with '_' for '-'; the command
+ * Names, defaults and meanings are those of `lmcache bench engine` 0.5.6; those of `rag-qa` and the
+ * last group are kvbench's own. A configuration file (--config) holds the same names with '_' for '-'; the command
  * line comes before it.
  */
 #ifndef KVB_ENGINE_OPTIONS_H
@@ -16,6 +16,7 @@
 #include "bench/load/option_table.h"
 
 enum kvb_shuffle { KVB_SHUFFLE_RANDOM, KVB_SHUFFLE_TILE };
+enum kvb_rag_layout { KVB_RAG_ONE, KVB_RAG_MESSAGES };
 
 /* Strings are borrowed, from argv or from `kept`. Lengths are in tokens. */
 struct kvb_engine_options {
@@ -48,6 +49,12 @@ struct kvb_engine_options {
 	struct {
 		int64_t length, requests;
 	} rp;
+	struct {
+		int64_t documents, document_length, each, requests, inflight, question,
+			system_prompt, max_output;
+		const char *separator;
+		int layout; /* enum kvb_rag_layout */
+	} rag;
 
 	const char *tokenizer; /* tokenizer.json or its folder; NULL: none */
 	const char *summary;   /* the JSON, to this file or "-"; NULL: only where json says so */

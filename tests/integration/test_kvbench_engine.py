@@ -36,6 +36,8 @@ WORKLOADS = {
                              "--ldp-max-output-length", 3], 6, 1, 3),
     "prefix-suffix-tuner": (["--psf-thrash", 1, "--tokens-per-gb-kvcache", 2000, "--psf-context-length", 700,
                              "--speed", 50], 3, 4, 1),
+    "rag-qa": (["--rag-num-documents", 5, "--rag-document-length", 40, "--rag-documents-per-request", 3,
+                "--rag-num-requests", 7, "--rag-max-output-length", 3], 7, 5, 3),
     "random-prefill": (["--rp-num-requests", 20, "--rp-request-length", 100], 20, 0, 1),
 }
 

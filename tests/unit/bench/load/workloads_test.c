@@ -423,6 +423,86 @@ START_TEST(tuner_sends_each_prefix_twice_with_ever_new_breakers)
 }
 END_TEST
 
+/* The texts between separators; how many. */
+static size_t cut(char *text, char *parts[], size_t most)
+{
+	size_t count = 0;
+
+	for (char *at = text; at != NULL && count < most; count++) {
+		char *next = strstr(at, " # # ");
+
+		parts[count] = at;
+		if (next != NULL) {
+			*next = '\0';
+			next += strlen(" # # ");
+		}
+		at = next;
+	}
+	return count;
+}
+
+START_TEST(retrieval_asks_some_documents_in_any_order)
+{
+	char *known[5], *parts[5], *texts[5];
+	size_t repeated = 0, moved = 0;
+	struct kvb_ask ask;
+
+	make("rag-qa --rag-num-documents 5 --rag-document-length 30 --rag-documents-per-request 3 "
+	     "--rag-num-requests 20 --rag-num-inflight-requests 20 --rag-system-prompt-length 0");
+	ck_assert_uint_eq(workload->warm_count, 5);
+	for (uint64_t i = 0; i < 5; i++) {
+		workload->ops->warm(workload, i, &ask);
+		ck_assert_int_eq(ask.max_tokens, 1);
+		texts[i] = only_text(&ask);
+		ck_assert_uint_eq(cut(texts[i], parts, 5), 2);
+		known[i] = parts[0];
+		ck_assert_uint_eq(strlen(known[i]), 30 * 4 - 1);
+		for (uint64_t k = 0; k < i; k++)
+			ck_assert_str_ne(known[k], known[i]);
+	}
+	for (int n = 0; n < 20; n++) {
+		unsigned seen = 0;
+		char *text;
+
+		asks(0, &ask);
+		text = only_text(&ask);
+		ck_assert_uint_eq(cut(text, parts, 5), 4); /* and the question */
+		for (size_t i = 0; i < 3; i++)
+			for (unsigned k = 0; k < 5; k++)
+				if (strcmp(parts[i], known[k]) == 0) {
+					repeated += (seen >> k) & 1;
+					moved += i > 0 && k == 0;
+					seen |= 1u << k;
+				}
+		ck_assert_int_eq(__builtin_popcount(seen), 3);
+		free(text);
+	}
+	ck_assert_uint_eq(repeated, 0);
+	ck_assert_uint_gt(moved, 0);
+	is_done(0);
+	for (uint64_t i = 0; i < 5; i++)
+		free(texts[i]);
+	unmake();
+}
+END_TEST
+
+START_TEST(retrieval_sends_each_document_as_a_message_if_asked)
+{
+	struct kvb_ask ask;
+	json_t *all;
+
+	make("rag-qa --rag-layout messages --rag-document-length 10 --rag-num-documents 4 "
+	     "--rag-documents-per-request 4");
+	asks(0, &ask);
+	all = messages_of(&ask);
+	ck_assert_uint_eq(json_array_size(all), 6); /* system, documents, question */
+	ck_assert_ptr_eq(strstr(content(all, 1), "#"), NULL);
+	ck_assert_ptr_ne(strstr(content(all, 5), "Question 0: "), NULL);
+	json_decref(all);
+	unmake();
+}
+END_TEST
+
 START_TEST(prefill_sends_all_at_once)
 {
 	struct kvb_ask ask;
@@ -556,6 +636,8 @@ int main(void)
 	tcase_add_test(tests, permutations_are_all_or_the_first);
 	tcase_add_test(tests, permuted_requests_share_their_system_prompt_alone);
 	tcase_add_test(tests, tuner_sends_each_prefix_twice_with_ever_new_breakers);
+	tcase_add_test(tests, retrieval_asks_some_documents_in_any_order);
+	tcase_add_test(tests, retrieval_sends_each_document_as_a_message_if_asked);
 	tcase_add_test(tests, prefill_sends_all_at_once);
 	tcase_add_test(tests, words_of_a_tokenizer_are_drawn_as_python_draws_them);
 	tcase_add_test(tests, tokenizers_that_will_not_do_are_refused);
