@@ -2,7 +2,7 @@
  * workload_rag_qa.c - questions on a few of many documents, in any order.
  *
  * What retrieval sends: a system prompt, some documents of a fixed set, and a question of the
- * request's own. Which documents and in which order is drawn anew for each request, so a cache of
+ * request's own. Which documents and in which order is drawn again for each request, so a cache of
  * prefixes finds the system prompt and at times the first document; a cache of fragments finds all of
  * them. The set's defaults, 46 documents of 10,000 tokens, are those of LMCache's published long-document
  * figures; the workload is kvbench's own.

@@ -7,7 +7,8 @@
  * - the running array keeps the order of admission, so its last entry is the youngest;
  * - blocks are published when the step that fills them is planned, as vLLM does: a twin admitted
  *   in the same step already hits them;
- * - a hit never covers the last token of a sequence, since something must be computed.
+ * - a hit never covers the last token of a sequence, since something must be computed;
+ * - no block at or behind a range (sim_ranges.h) is published: it is not what computing gives.
  *
  * A lower tier that answers later is asked when a sequence could be admitted. The sequence stays
  * where it is in the queue and others pass it, as vLLM's scheduler has it. Loaded sequences are
@@ -175,6 +176,8 @@ void kvb_seq_destroy(struct kvb_seq *seq)
 	free(seq->hashes);
 	free(seq->blocks);
 	free(seq->chunks);
+	free(seq->ranges);
+	free(seq->segments);
 	free(seq);
 }
 
@@ -313,34 +316,53 @@ static bool grow_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t
 	return true;
 }
 
+/* Tokens of the sequence whose KV is what computing it gives. */
+static uint32_t exact_len(const struct kvb_seq *seq)
+{
+	return seq->range_count == 0 ? UINT32_MAX : seq->ranges[0].from;
+}
+
+/* How many tokens a step of this budget takes on from the sequence's first `have`. *cost: work. */
+static uint32_t next_take(
+	const struct kvb_seq *seq, uint32_t have, uint32_t budget, uint32_t *cost)
+{
+	return kvb_ranges_take(
+		seq->ranges, seq->range_count, have, seq->total_len, budget, cost);
+}
+
 /* Puts the next `take` tokens of a sequence that has blocks for them into the step. */
 static void batch_add(
 	struct kvb_engine *engine, struct kvb_seq *seq, uint32_t take, struct kvb_step_load *load)
 {
 	uint32_t end = seq->computed + take, first = seq->published;
+	uint64_t before = load->prefill_tokens;
 	const struct kvb_engine_watch *watch = engine->watch;
 	bool decode = take == 1 && seq->total_len > seq->prompt_len && end == seq->total_len;
+	uint32_t exact;
 
-	load->pairs += ((double)end * end - (double)seq->computed * seq->computed) / 2;
 	if (decode) {
+		load->pairs += ((double)end * end - (double)seq->computed * seq->computed) / 2;
 		load->decodes++;
 		load->contexts += end;
 		engine->stats.decoded_tokens++;
 	} else {
-		load->prefill_tokens += take;
-		engine->stats.prefilled_tokens += take;
+		kvb_ranges_load(seq->ranges, seq->range_count, seq->computed, end, load);
+		engine->stats.prefilled_tokens += load->prefill_tokens - before;
 	}
 	seq->computed = end;
 	hash_blocks(engine, seq);
-	while ((seq->published + 1) * engine->config.block_size <= end) {
+	exact = exact_len(seq) < end ? exact_len(seq) : end;
+	while ((seq->published + 1) * engine->config.block_size <= exact) {
 		kvb_cache_publish(engine->cache, seq->blocks[seq->published],
 			seq->hashes[seq->published + 1]);
 		seq->published++;
 	}
 	if (watch->stored != NULL && seq->published > first)
 		watch->stored(engine->watch_user, seq, first, seq->published - first);
-	if (watch->computed != NULL)
+	if (watch->computed != NULL && exact == end)
 		watch->computed(engine->watch_user, seq);
+	if (watch->passed != NULL)
+		watch->passed(engine->watch_user, seq);
 	seq->batch_pos = engine->batch_count;
 	engine->batch[engine->batch_count++] = seq;
 }
@@ -362,9 +384,8 @@ static bool plan_running(struct kvb_engine *engine, uint32_t *budget, struct kvb
 
 	for (uint32_t i = 0; i<engine->running_count && * budget> 0; i++) {
 		struct kvb_seq *seq = engine->running[i];
-		uint32_t take = seq->total_len - seq->computed;
+		uint32_t cost, take = next_take(seq, seq->computed, *budget, &cost);
 
-		take = take < *budget ? take : *budget;
 		while (seq->state == SEQ_RUNNING &&
 			!grow_blocks(engine, seq, seq->computed + take)) {
 			preempt_youngest(engine);
@@ -373,7 +394,7 @@ static bool plan_running(struct kvb_engine *engine, uint32_t *budget, struct kvb
 		if (seq->state != SEQ_RUNNING)
 			break;
 		batch_add(engine, seq, take, load);
-		*budget -= take;
+		*budget -= cost;
 	}
 	return whole;
 }
@@ -412,16 +433,23 @@ static uint32_t device_hits(struct kvb_engine *engine, struct kvb_seq *seq)
 		(seq->total_len - 1) / engine->config.block_size, seq->blocks);
 }
 
+/* Ranges of a sequence that has its first `have` tokens. */
+static void find_ranges(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t have)
+{
+	if (engine->watch->blend != NULL)
+		engine->watch->blend(engine->watch_user, seq, have);
+}
+
 /* Looks the prompt up and takes blocks for its first chunk; false if the pool is too empty. */
 static bool admit_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t budget,
-	uint32_t *take, struct kvb_step_load *load)
+	uint32_t *take, uint32_t *cost, struct kvb_step_load *load)
 {
 	uint32_t size = engine->config.block_size, hits, need, have;
 
 	hits = device_hits(engine, seq);
 	have = find_behind(engine, seq, hits * size);
-	*take = seq->total_len - have;
-	*take = *take < budget ? *take : budget;
+	find_ranges(engine, seq, have);
+	*take = next_take(seq, have, budget, cost);
 	need = (have + *take + size - 1) / size;
 	if (!kvb_cache_take(engine->cache, seq->blocks, hits, need - hits, seq->blocks + hits))
 		return false;
@@ -433,7 +461,7 @@ static bool admit_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_
 
 /* The sequence has its blocks and joins the step with `take` tokens. */
 static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns, uint32_t take,
-	uint32_t *budget, struct kvb_step_load *load)
+	struct kvb_step_load *load)
 {
 	wait_unlink(engine, seq);
 	set_behind(engine, seq, BEHIND_UNKNOWN);
@@ -442,7 +470,12 @@ static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns
 	if (!seq->admitted) {
 		seq->admitted = true;
 		seq->admit_ns = now_ns;
-		seq->cached_len = seq->computed;
+		seq->blended_len = 0;
+		for (uint32_t i = 0; i < seq->range_count; i++)
+			seq->blended_len += seq->ranges[i].to - seq->ranges[i].from;
+		seq->cached_len = seq->computed + seq->blended_len;
+		engine->stats.blended_tokens += seq->blended_len;
+		engine->stats.external_tokens += seq->blended_len;
 		engine->stats.prompt_tokens += seq->prompt_len;
 		engine->stats.cached_tokens += seq->cached_len;
 		for (size_t i = 0; i < KVB_SEQ_TIERS; i++) {
@@ -451,7 +484,6 @@ static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns
 		}
 	}
 	batch_add(engine, seq, take, load);
-	*budget -= take;
 }
 
 /* True if the sequence waits for the lower tier, and others may pass. */
@@ -532,14 +564,16 @@ static void plan_fetched(
 		seq != NULL && engine->fetched > 0 && *budget > 0 &&
 		engine->running_count < engine->config.max_seqs;
 		seq = next) {
-		uint32_t take = seq->total_len - seq->computed;
+		uint32_t take, cost;
 
 		next = seq->next;
 		if (seq->behind != BEHIND_FETCHED)
 			continue;
-		take = take < *budget ? take : *budget;
+		find_ranges(engine, seq, seq->computed);
+		take = next_take(seq, seq->computed, *budget, &cost);
 		if (grow_blocks(engine, seq, seq->computed + take)) {
-			admit(engine, seq, now_ns, take, budget, load);
+			admit(engine, seq, now_ns, take, load);
+			*budget -= cost;
 		} else if (engine->running_count == 0) {
 			forget_behind(engine, seq);
 			seq->preemptions++;
@@ -557,7 +591,7 @@ static void plan_waiting(
 	for (struct kvb_seq *seq = engine->first;
 		seq != NULL && *budget > 0 && engine->running_count < engine->config.max_seqs;
 		seq = next) {
-		uint32_t take;
+		uint32_t take, cost;
 
 		next = seq->next;
 		if (seq->behind == BEHIND_FETCHED || waits_behind(engine, seq, now_ns))
@@ -566,9 +600,10 @@ static void plan_waiting(
 			break;
 		if (seq->behind == BEHIND_FETCHING)
 			continue;
-		if (!admit_blocks(engine, seq, *budget, &take, load))
+		if (!admit_blocks(engine, seq, *budget, &take, &cost, load))
 			break;
-		admit(engine, seq, now_ns, take, budget, load);
+		admit(engine, seq, now_ns, take, load);
+		*budget -= cost;
 	}
 }
 

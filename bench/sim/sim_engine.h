@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "bench/sim/sim_profile.h"
+#include "bench/sim/sim_ranges.h"
 
 /* Fixed for the engine's life. */
 struct kvb_engine_config {
@@ -35,6 +36,7 @@ struct kvb_engine_stats {
 	uint64_t cached_tokens;   /* of those, found in the cache or loaded from behind it */
 	uint64_t loaded_tokens;   /* of those, loaded; with what preemption made load again */
 	uint64_t external_tokens; /* of those, loaded; as they were admitted first */
+	uint64_t blended_tokens;  /* of those, taken from ranges; as they were admitted first */
 	uint64_t
 		prefilled_tokens; /* computed, not decoded; with what preemption made compute again */
 	uint64_t decoded_tokens;   /* computed one at a time */
@@ -59,7 +61,8 @@ struct kvb_seq {
 	uint32_t prompt_len;  /* tokens */
 	uint32_t total_len;   /* prompt and generated */
 	uint32_t max_new;     /* generates so many, at least 1 */
-	uint32_t cached_len;  /* prompt tokens found in the cache or loaded; valid once admitted */
+	uint32_t cached_len;  /* prompt tokens found in the cache, loaded or in ranges; valid once admitted */
+	uint32_t blended_len; /* of these, in ranges */
 	uint32_t preemptions; /* of this sequence */
 	bool admitted;        /* has run at least once */
 	int64_t submit_ns;    /* simulated; set by submit */
@@ -83,6 +86,11 @@ struct kvb_seq {
 		[KVB_SEQ_TIERS]; /* tokens that came from each of its tiers, at the last load */
 	uint32_t
 		first_loaded[KVB_SEQ_TIERS]; /* the engine's: the same when it was first admitted */
+	/* Of the store of fragments. */
+	struct kvb_range *ranges; /* of the prompt, from where it was admitted; owned, NULL: none */
+	uint32_t range_count;
+	void *segments; /* what it knows of the prompt; freed with the sequence */
+
 	uint8_t behind;         /* the engine's: how far asking and loading have come */
 	uint32_t behind_tokens; /* the engine's: the tier's answer */
 };
@@ -104,8 +112,15 @@ struct kvb_engine_watch {
 	uint32_t (*find)(void *user, struct kvb_seq *seq);
 	/* The sequence is about to load up to its first `tokens` from there. */
 	void (*load)(void *user, struct kvb_seq *seq, uint32_t tokens);
-	/* The KV of seq->computed tokens will be there when the step ends. */
+	/* The KV of seq->computed tokens will be there when the step ends. Not called once some of it comes
+	 * from ranges: it is not what computing gives. */
 	void (*computed)(void *user, struct kvb_seq *seq);
+
+	/* The sequence could be admitted, and has its first `from` tokens: sets its ranges, all beyond these
+	 * and before its last token. */
+	void (*blend)(void *user, struct kvb_seq *seq, uint32_t from);
+	/* As computed, and called in any case. */
+	void (*passed)(void *user, struct kvb_seq *seq);
 	int64_t load_ns; /* simulated time to load one token */
 
 	/*

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "bench/sim/sim_reporter.h"
 #include "bench/sim/sim_store.h"
 #include "bench/sim/sim_worker.h"
 
@@ -157,7 +158,7 @@ static void add_counters(
 	add_one(worker, out, "vllm:prefix_cache_hits_total", "counter",
 		"Prefix cache hits, in terms of number of cached tokens.",
 		(double)(stats->cached_tokens - stats->external_tokens));
-	if (worker->store != NULL) {
+	if (worker->store != NULL || worker->options->fragments.on) {
 		add_one(worker, out, "vllm:external_prefix_cache_queries_total", "counter",
 			"External prefix cache queries from KV connector cross-instance cache "
 			"sharing, in terms of number of queried tokens.",
@@ -265,6 +266,27 @@ static void add_tiers(struct kvb_worker *worker, struct kvb_buf *out)
 	kvt_text_free(text);
 }
 
+/* That the worker blends, by the name that kvway looks for; then kvsim's own. */
+static void add_fragments(struct kvb_worker *worker, struct kvb_buf *out)
+{
+	const struct kvb_fragments *fragments = kvb_reporter_fragments(worker->reporter);
+	struct kvb_fragments_stats s;
+
+	if (fragments == NULL)
+		return;
+	kvb_fragments_stats(fragments, &s);
+	add_one(worker, out, "kvtier:fragments_enabled", "gauge",
+		"1: cached text that is not a prefix is reused.", 1);
+	add_one(worker, out, "kvsim:fragments_looked_up_total", "counter",
+		"Segments of prompts behind their exact prefixes.", (double)s.segments);
+	add_one(worker, out, "kvsim:fragments_found_total", "counter",
+		"Of these, those that were stored.", (double)s.found);
+	add_one(worker, out, "kvsim:fragment_tokens_total", "counter",
+		"Tokens that were taken from fragments.", (double)s.reused_tokens);
+	add_one(worker, out, "kvsim:fragment_moved_bytes_total", "counter",
+		"Bytes of keys that were moved to their place.", (double)s.moved_bytes);
+}
+
 void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 {
 	const struct kvb_metrics *m = &worker->metrics;
@@ -288,4 +310,5 @@ void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 		"Histogram of time spent in WAITING phase for request.", &m->queue);
 	add_cache_config(worker, out);
 	add_tiers(worker, out);
+	add_fragments(worker, out);
 }

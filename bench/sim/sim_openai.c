@@ -398,7 +398,7 @@ uint32_t kvb_exchange_created_tokens(const struct kvb_exchange *x)
 
 	for (uint32_t i = 0; i < x->prompt_count; i++)
 		sum += x->choices[i * x->n].seq->prompt_len / size * size;
-	return sum - kvb_exchange_cached_tokens(x);
+	return sum > kvb_exchange_cached_tokens(x) ? sum - kvb_exchange_cached_tokens(x) : 0;
 }
 
 uint32_t kvb_exchange_completion_tokens(const struct kvb_exchange *x)

@@ -47,6 +47,7 @@ struct kvb_exchange {
 	char *model;     /* owned; as it is to be repeated */
 	int64_t created; /* seconds since 1970 */
 	bool stream, include_usage, continuous_usage, return_ids, echo, begun, lora;
+	bool exact; /* takes no fragment */
 	const char *tool; /* borrowed from body: the answer is a call of this tool; NULL: text */
 	uint32_t max_new;
 	bool natural_end; /* no limit was asked for: the answer ends by itself */

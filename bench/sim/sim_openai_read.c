@@ -108,6 +108,8 @@ struct kvb_tokens *kvb_exchange_add_prompts(struct kvb_exchange *x, uint32_t cou
 	x->prompts = calloc(count, sizeof(*x->prompts));
 	if (x->prompts != NULL)
 		x->prompt_count = count;
+	for (uint32_t i = 0; i < x->prompt_count; i++)
+		x->prompts[i].separator = kvb_worker_separator(x->worker);
 	return x->prompts;
 }
 
@@ -165,6 +167,14 @@ static bool read_salt(struct kvb_exchange *x, struct kvb_error *error)
 	return true;
 }
 
+/* A request may ask for what computing gives, and no fragment. */
+static void read_exact(struct kvb_exchange *x)
+{
+	json_t *params = json_object_get(x->body, "kv_transfer_params");
+
+	x->exact = json_is_false(json_object_get(params, "kvtier.fragments"));
+}
+
 bool kvb_read_common(struct kvb_exchange *x, struct kvb_error *error)
 {
 	json_t *options = json_object_get(x->body, "stream_options");
@@ -173,6 +183,7 @@ bool kvb_read_common(struct kvb_exchange *x, struct kvb_error *error)
 	x->include_usage = json_is_true(json_object_get(options, "include_usage"));
 	x->continuous_usage = x->include_usage &&
 			      json_is_true(json_object_get(options, "continuous_usage_stats"));
+	read_exact(x);
 	x->return_ids = json_is_true(json_object_get(x->body, "return_token_ids"));
 	return read_salt(x, error) && x->api->read(x, error) && read_temperature(x, error);
 }

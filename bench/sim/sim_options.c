@@ -109,6 +109,18 @@ static const char help_text[] =
 	"stream\n"
 	"  then says where its prompt was: x-sim-hits: gpu=0 l1=512 nvme=0 l2=256 (tokens).\n"
 	"\n"
+	"Fragments: cached text that is not a prefix (messages, and what lies between separators)\n"
+	"  --fragments SHARE             reuse it, and compute this share of its tokens again, 0 to 1\n"
+	"  --fragments-separator TEXT    one token, and a cut (default \" # # \"); \"\": none\n"
+	"  --fragments-min N             tokens; what is shorter is computed (default 256)\n"
+	"  --fragments-memory N          tokens that memory holds (default 524288)\n"
+	"  --fragments-disk N            tokens that a disk holds (default 0: there is none)\n"
+	"  --fragments-rotate N          bytes of keys moved to their place a second (default 8e9)\n"
+	"  --fragments-layers X          of all layers, those on which all tokens are computed to\n"
+	"                                choose the share (default 0.03125: 1 of 32)\n"
+	"  Loading takes what --link gpu and nvme say for --kv-bytes-per-token. A request with\n"
+	"  \"kv_transfer_params\": {\"kvtier.fragments\": false} takes none.\n"
+	"\n"
 	"LMCache: report the tiers to a controller; without tiers above, a simulated CPU tier\n"
 	"  --lmcache-controller pull=HOST:PORT,reply=HOST:PORT\n"
 	"  --lmcache-version V           0.5 (default), 0.4 or 0.3\n"
@@ -196,6 +208,13 @@ enum {
 	OPT_LMC_TIMEOUT,
 	OPT_LMC_PORT,
 	OPT_LMC_BATCH,
+	OPT_FRAGMENTS,
+	OPT_FRAG_SEPARATOR,
+	OPT_FRAG_MIN,
+	OPT_FRAG_MEMORY,
+	OPT_FRAG_DISK,
+	OPT_FRAG_ROTATE,
+	OPT_FRAG_LAYERS,
 	OPT_L1,
 	OPT_NVME,
 	OPT_L2,
@@ -252,6 +271,13 @@ static const struct option long_options[] = {
 	{"lmcache-timeout-s", required_argument, NULL, OPT_LMC_TIMEOUT},
 	{"lmcache-worker-port", required_argument, NULL, OPT_LMC_PORT},
 	{"lmcache-sync-batch", required_argument, NULL, OPT_LMC_BATCH},
+	{"fragments", required_argument, NULL, OPT_FRAGMENTS},
+	{"fragments-separator", required_argument, NULL, OPT_FRAG_SEPARATOR},
+	{"fragments-min", required_argument, NULL, OPT_FRAG_MIN},
+	{"fragments-memory", required_argument, NULL, OPT_FRAG_MEMORY},
+	{"fragments-disk", required_argument, NULL, OPT_FRAG_DISK},
+	{"fragments-rotate", required_argument, NULL, OPT_FRAG_ROTATE},
+	{"fragments-layers", required_argument, NULL, OPT_FRAG_LAYERS},
 	{"l1", required_argument, NULL, OPT_L1},
 	{"nvme", required_argument, NULL, OPT_NVME},
 	{"l2", required_argument, NULL, OPT_L2},
@@ -469,6 +495,52 @@ static bool parse_tier(int option, const char *text, struct kvb_tier_options *o)
 	}
 }
 
+static bool parse_share(const char *option, const char *text, double *out)
+{
+	return parse_real(option, text, 0, out) &&
+	       (*out <= 1 || wrong(option, text, "a share from 0 to 1"));
+}
+
+static bool parse_fragments(int option, const char *text, struct kvb_fragments_options *o)
+{
+	switch (option) {
+	case OPT_FRAGMENTS:
+		o->on = true;
+		return parse_share("--fragments", text, &o->share);
+	case OPT_FRAG_SEPARATOR:
+		o->separator = text;
+		return true;
+	case OPT_FRAG_MIN:
+		return parse_u32("--fragments-min", text, 1, 1 << 24, &o->min_tokens);
+	case OPT_FRAG_MEMORY:
+		return parse_u32(
+			"--fragments-memory", text, 1, UINT32_C(1) << 30, &o->memory_tokens);
+	case OPT_FRAG_DISK:
+		return parse_u32("--fragments-disk", text, 0, UINT32_C(1) << 30, &o->disk_tokens);
+	case OPT_FRAG_ROTATE:
+		o->rotate_bytes_per_s = strtod(text, NULL);
+		return (o->rotate_bytes_per_s >= 1e6 && o->rotate_bytes_per_s <= 1e15) ||
+		       wrong("--fragments-rotate", text, "bytes a second, 1e6 to 1e15");
+	case OPT_FRAG_LAYERS:
+		return parse_share("--fragments-layers", text, &o->first_layers);
+	default:
+		return false;
+	}
+}
+
+/* Loading goes by the tiers' links. */
+static void complete_fragments(struct kvb_options *o)
+{
+	const struct kvb_link *const *links = o->tier.links;
+	struct kvb_fragments_options *f = &o->fragments;
+
+	f->kv_bytes = o->tier.kv_bytes > 0 ? o->tier.kv_bytes : o->profile->kv_bytes;
+	f->memory = links[KVB_LINK_GPU] != NULL ? links[KVB_LINK_GPU]
+						: kvb_link_default(KVB_LINK_GPU);
+	f->disk = links[KVB_LINK_NVME] != NULL ? links[KVB_LINK_NVME]
+					       : kvb_link_default(KVB_LINK_NVME);
+}
+
 static bool parse_engine(int option, const char *text, struct kvb_options *o)
 {
 	switch (option) {
@@ -523,6 +595,8 @@ static bool parse_answers(int option, const char *text, struct kvb_options *o)
 	default:
 		if (option >= OPT_L1 && option <= OPT_LINK)
 			return parse_tier(option, text, &o->tier);
+		if (option >= OPT_FRAGMENTS && option <= OPT_FRAG_LAYERS)
+			return parse_fragments(option, text, &o->fragments);
 		if (option >= OPT_LMC_CONTROLLER && option <= OPT_LMC_BATCH)
 			return parse_lmcache(option, text, &o->lmcache);
 		if (option >= OPT_KV_EVENTS && option <= OPT_KV_REPLAY)
@@ -564,6 +638,7 @@ static bool complete(struct kvb_options *o)
 		o->max_model_len = (uint32_t)usable;
 	if (o->threads > o->workers)
 		o->threads = o->workers;
+	complete_fragments(o);
 	return kvb_lmcache_complete(&o->lmcache) && kvb_tier_complete(o);
 }
 
@@ -598,6 +673,7 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 			.timeout_s = 30,
 			.sync_batch = 2000}};
 	kvb_tier_options_init(&options->tier);
+	kvb_fragments_init(&options->fragments);
 	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
 		if (option == OPT_HELP || option == 'h') {
 			fputs(help_text, stdout);

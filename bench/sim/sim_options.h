@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/sim/sim_fragments.h"
 #include "bench/sim/sim_options_kv.h"
 #include "bench/sim/sim_options_tier.h"
 #include "bench/sim/sim_profile.h"
@@ -40,6 +41,7 @@ struct kvb_options {
 	struct kvb_events_options events;
 	struct kvb_lmcache_options lmcache;
 	struct kvb_tier_options tier;
+	struct kvb_fragments_options fragments;
 };
 
 enum kvb_options_result { KVB_OPTIONS_RUN, KVB_OPTIONS_DONE, KVB_OPTIONS_WRONG };

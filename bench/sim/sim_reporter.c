@@ -34,6 +34,7 @@ struct kvb_reporter {
 	char topic[KVB_ENDPOINT_MAX];
 	struct kvb_lmcache *lmcache; /* NULL: none */
 	struct kvb_store *store;     /* NULL: none; borrowed */
+	struct kvb_fragments *fragments; /* NULL: none */
 	struct event *ev_lower;      /* NULL: no store, or nothing is published */
 };
 
@@ -128,6 +129,19 @@ static void on_chunks(void *user, struct kvb_seq *seq)
 	kvb_store_computed(((struct kvb_reporter *)user)->store, seq,
 		json_string_value(json_object_get(x->body, "cache_salt")),
 		x->lora ? x->model : NULL);
+}
+
+static void on_blend(void *user, struct kvb_seq *seq, uint32_t from)
+{
+	const struct kvb_exchange *x = exchange_of(seq);
+
+	kvb_fragments_blend(
+		((struct kvb_reporter *)user)->fragments, seq, x->salt, from, x->exact);
+}
+
+static void on_passed(void *user, struct kvb_seq *seq)
+{
+	kvb_fragments_passed(((struct kvb_reporter *)user)->fragments, seq);
 }
 
 /* --- what the tiers below say ----------------------------------------------------------------- */
@@ -287,6 +301,19 @@ static bool start_tiers(struct kvb_reporter *reporter, struct event_base *base)
 	return reporter->ev_lower != NULL && event_add(reporter->ev_lower, &every) == 0;
 }
 
+static bool start_fragments(struct kvb_reporter *reporter)
+{
+	reporter->fragments = kvb_fragments_create(&reporter->options->fragments);
+	reporter->watch.blend = on_blend;
+	reporter->watch.passed = on_passed;
+	return reporter->fragments != NULL;
+}
+
+const struct kvb_fragments *kvb_reporter_fragments(const struct kvb_reporter *reporter)
+{
+	return reporter == NULL ? NULL : reporter->fragments;
+}
+
 void kvb_reporter_set_store(struct kvb_reporter *reporter, struct kvb_store *store)
 {
 	if (reporter != NULL)
@@ -299,7 +326,8 @@ bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_op
 	struct kvb_reporter *reporter;
 
 	*out = NULL;
-	if (!options->events.on && !options->lmcache.on && !options->tier.on)
+	if (!options->events.on && !options->lmcache.on && !options->tier.on &&
+		!options->fragments.on)
 		return true;
 	reporter = calloc(1, sizeof(*reporter));
 	if (reporter == NULL)
@@ -308,7 +336,8 @@ bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_op
 	if ((options->events.on && !start_events(reporter, base, zmq, index, http_port)) ||
 		(options->lmcache.on && !options->tier.on &&
 			!start_lmcache(reporter, base, zmq, index)) ||
-		(options->tier.on && !start_tiers(reporter, base))) {
+		(options->tier.on && !start_tiers(reporter, base)) ||
+		(options->fragments.on && !start_fragments(reporter))) {
 		kvb_reporter_destroy(reporter);
 		return false;
 	}
@@ -325,6 +354,7 @@ void kvb_reporter_destroy(struct kvb_reporter *reporter)
 	kvb_zmq_unwatch(&reporter->replay);
 	kvb_publisher_destroy(reporter->publisher);
 	kvb_lmcache_destroy(reporter->lmcache);
+	kvb_fragments_destroy(reporter->fragments);
 	kvb_buf_free(&reporter->events);
 	kvb_buf_free(&reporter->batch);
 	free(reporter);
@@ -357,6 +387,8 @@ void kvb_reporter_restart(struct kvb_reporter *reporter)
 		kvb_publisher_restart(reporter->publisher);
 	if (reporter->lmcache != NULL)
 		kvb_lmcache_restart(reporter->lmcache);
+	if (reporter->fragments != NULL)
+		kvb_fragments_restart(reporter->fragments);
 }
 
 void kvb_reporter_sources(const struct kvb_reporter *reporter, struct kvb_buf *out)
@@ -384,6 +416,23 @@ void kvb_reporter_sources(const struct kvb_reporter *reporter, struct kvb_buf *o
 	kvb_buf_text(out, "}}");
 }
 
+static void add_fragments(const struct kvb_reporter *reporter, struct kvb_buf *out)
+{
+	struct kvb_fragments_stats s;
+
+	if (reporter->fragments == NULL)
+		return;
+	kvb_fragments_stats(reporter->fragments, &s);
+	kvb_buf_printf(out,
+		",\"fragments\":{\"share\":%g,\"segments\":%llu,\"found\":%llu,"
+		"\"reused_tokens\":%llu,\"moved_bytes\":%llu,\"stored\":%llu,"
+		"\"memory_units\":%u,\"disk_units\":%u}",
+		reporter->options->fragments.share, (unsigned long long)s.segments,
+		(unsigned long long)s.found, (unsigned long long)s.reused_tokens,
+		(unsigned long long)s.moved_bytes, (unsigned long long)s.stored, s.memory_units,
+		s.disk_units);
+}
+
 void kvb_reporter_stats(const struct kvb_reporter *reporter, struct kvb_buf *out)
 {
 	struct kvb_lmcache_stats l;
@@ -394,6 +443,7 @@ void kvb_reporter_stats(const struct kvb_reporter *reporter, struct kvb_buf *out
 		kvb_buf_printf(out, ",\"kv_batches\":%llu,\"kv_replays\":%llu",
 			(unsigned long long)kvb_publisher_sent(reporter->publisher),
 			(unsigned long long)kvb_publisher_replays(reporter->publisher));
+	add_fragments(reporter, out);
 	if (reporter->lmcache == NULL)
 		return;
 	kvb_lmcache_stats(reporter->lmcache, &l);

@@ -14,11 +14,12 @@
 #include "bench/sim/sim_engine.h"
 
 struct event_base;
+struct kvb_fragments;
 struct kvb_options;
 struct kvb_store;
 struct kvb_reporter;
 
-/* Neither KV events nor LMCache nor tiers: *out is NULL and that is fine. False with a message on standard
+/* Neither KV events nor LMCache nor tiers nor fragments: *out is NULL and that is fine. False with a message on standard
  * error. `zmq` is a ZeroMQ context, which is not used in that case. */
 bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_options *options,
 	uint32_t index, uint16_t http_port, struct kvb_reporter **out);
@@ -30,6 +31,8 @@ void kvb_reporter_watch(
 /* The tiers below the device, or NULL: the engine's watch calls them, and what they report is
  * published with the device's events. Borrowed until another one is set. Before kvb_reporter_watch. */
 void kvb_reporter_set_store(struct kvb_reporter *reporter, struct kvb_store *store);
+/* The worker's store of fragments, which lives as long as this. NULL: none. */
+const struct kvb_fragments *kvb_reporter_fragments(const struct kvb_reporter *reporter);
 void kvb_reporter_step_ends(struct kvb_reporter *reporter);
 void kvb_reporter_restart(struct kvb_reporter *reporter); /* as a new process would */
 

@@ -197,7 +197,7 @@ static void post_tokenize(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
 	json_t *body = read_body(worker, conn, request);
-	struct kvb_tokens tokens = {0};
+	struct kvb_tokens tokens = {.separator = kvb_worker_separator(worker)};
 	struct kvb_buf out = {0};
 	struct kvb_error error;
 

@@ -54,7 +54,7 @@ static bool is_plain(unsigned char c)
 	return c > 0 && c < 0x80;
 }
 
-void kvb_tokens_text(struct kvb_tokens *tokens, const char *text, size_t len)
+static void add_plain(struct kvb_tokens *tokens, const char *text, size_t len)
 {
 	const unsigned char *s = (const unsigned char *)text;
 
@@ -69,6 +69,19 @@ void kvb_tokens_text(struct kvb_tokens *tokens, const char *text, size_t len)
 		kvb_tokens_add(tokens, id);
 		i += used;
 	}
+}
+
+void kvb_tokens_text(struct kvb_tokens *tokens, const char *text, size_t len)
+{
+	size_t size = tokens->separator == NULL ? 0 : strlen(tokens->separator);
+	const char *end = text + len, *at;
+
+	while (size > 0 && (at = memmem(text, (size_t)(end - text), tokens->separator, size)) != NULL) {
+		add_plain(tokens, text, (size_t)(at - text));
+		kvb_tokens_add(tokens, KVB_TOKEN_SEPARATOR);
+		text = at + size;
+	}
+	add_plain(tokens, text, (size_t)(end - text));
 }
 
 static void write_char(struct kvb_buf *buf, uint32_t code)

@@ -8,6 +8,8 @@
  *     0 .. 2^28-1            ASCII, seven bits a character, first character highest, no NUL
  *     2^28 + code point      one character that is not ASCII, or NUL
  *     KVB_TOKEN_SPECIAL + n  control tokens of the chat template; no text of their own
+ * A list of tokens may have a separator: a text that is one such token wherever it appears, and behind
+ * which the cut starts again, as a text has that a real tokenizer knows as one of its special tokens.
  */
 #ifndef KVB_SIM_TOKEN_H
 #define KVB_SIM_TOKEN_H
@@ -27,6 +29,7 @@ enum kvb_special {
 	KVB_TOKEN_HEADER_END,                /* the role ends, the content follows */
 	KVB_TOKEN_END,                       /* the message ends */
 	KVB_TOKEN_IMAGE,                     /* before the digest of an image or sound */
+	KVB_TOKEN_SEPARATOR,                 /* the list's separator */
 };
 
 /* A growing list of token ids; zero-initialised is empty. */
@@ -34,6 +37,7 @@ struct kvb_tokens {
 	uint32_t *ids; /* owned */
 	size_t count, cap;
 	bool failed; /* an allocation failed */
+	const char *separator; /* borrowed; NULL or "": none */
 };
 
 void kvb_tokens_free(struct kvb_tokens *tokens);

@@ -52,6 +52,11 @@ bool kvb_worker_serves(const struct kvb_worker *worker, const char *model, bool 
 	return *lora;
 }
 
+const char *kvb_worker_separator(const struct kvb_worker *worker)
+{
+	return worker->options->fragments.on ? worker->options->fragments.separator : NULL;
+}
+
 void kvb_worker_keep_response(
 	struct kvb_worker *worker, const char *id, const char *body, size_t len)
 {

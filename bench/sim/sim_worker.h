@@ -106,6 +106,8 @@ void kvb_worker_keep_response(
 	struct kvb_worker *worker, const char *id, const char *body, size_t len);
 /* The body of a remembered response, or NULL; the id with its prefix. */
 const struct kvb_buf *kvb_worker_response(const struct kvb_worker *worker, const char *id);
+/* The text that is one token; NULL: none. */
+const char *kvb_worker_separator(const struct kvb_worker *worker);
 /* Whether the model is served; *lora says whether it is an adapter. */
 bool kvb_worker_serves(const struct kvb_worker *worker, const char *model, bool *lora);
 

@@ -1,0 +1,68 @@
+/*
+ * sim_fragments.h - a simulated worker's store of cached text that is not a prefix.
+ *
+ * A prompt is cut into segments: the contents of messages, and within them the parts between
+ * separators (one token of the simulated tokenizer each). A segment that was computed, all of it and in
+ * whatever context, is stored under its tokens alone and the request's salt. A later prompt that has it
+ * anywhere behind its exact prefix takes it from there: its bytes are loaded, its keys moved to their
+ * new place, and a share of its tokens is computed again (CacheBlend).
+ *
+ * What a token of it costs, all simulated:
+ *     loading    KV bytes / rate of the GPU's link, and of the disk's link where it lies there alone
+ *     moving     half of these bytes (keys) / `rotate_bytes_per_s`
+ *     computing  share + (1 - share) * first layers of a computed token, if share > 0: on the first
+ *                layers all tokens are computed, to choose those that deviate most
+ * Loading and moving are added to the step: no overlap with computing is assumed.
+ *
+ * The store has room for tokens in memory and on disk, in units of 256 tokens each, least recently used
+ * out (sim_tier.h). Memory is lost by a restart, the disk is not. Belongs to one event loop.
+ */
+#ifndef KVB_SIM_FRAGMENTS_H
+#define KVB_SIM_FRAGMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench/sim/sim_engine.h"
+
+#define KVB_FRAGMENT_UNIT 256u /* tokens */
+
+struct kvb_link;
+
+struct kvb_fragments_options {
+	bool on;
+	const char *separator;                /* borrowed; "": cut at messages alone */
+	uint32_t min_tokens;                  /* shorter segments are computed */
+	uint32_t memory_tokens, disk_tokens;  /* room; disk 0: none */
+	double share;                         /* computed again, 0 to 1 */
+	double first_layers;                  /* of all, that choose these tokens */
+	double rotate_bytes_per_s;            /* keys moved */
+	uint32_t kv_bytes;                    /* of a token */
+	const struct kvb_link *memory, *disk; /* borrowed */
+};
+
+struct kvb_fragments_stats {
+	uint64_t segments, found;               /* looked up behind exact prefixes; of these, stored */
+	uint64_t reused_tokens, moved_bytes;    /* as they were planned, again after preemption */
+	uint64_t stored;                        /* segments */
+	uint32_t memory_units, disk_units;      /* held */
+};
+
+struct kvb_fragments;
+
+void kvb_fragments_init(struct kvb_fragments_options *options); /* the defaults, off */
+
+/* NULL without memory. `options` is borrowed. */
+struct kvb_fragments *kvb_fragments_create(const struct kvb_fragments_options *options);
+void kvb_fragments_destroy(struct kvb_fragments *fragments); /* NULL is allowed */
+void kvb_fragments_restart(struct kvb_fragments *fragments); /* as a new process would */
+
+/* Sets the ranges of a sequence that has its first `from` tokens; none if it is to be `exact`. */
+void kvb_fragments_blend(struct kvb_fragments *fragments, struct kvb_seq *seq, uint64_t salt,
+	uint32_t from, bool exact);
+/* Stores the segments that have been computed by now. After a kvb_fragments_blend. */
+void kvb_fragments_passed(struct kvb_fragments *fragments, struct kvb_seq *seq);
+
+void kvb_fragments_stats(const struct kvb_fragments *fragments, struct kvb_fragments_stats *out);
+
+#endif
