@@ -63,7 +63,7 @@ BENCHES = {
     "cache": (lib_cache.bench_cache, lib_cache.TARGETS),
     "l2": (lib_l2.bench_l2, lib_l2.TARGETS),
     "sim-agree": (lib_sim_agree.bench_sim_agree, lib_sim_agree.TARGETS),
-    "fragments": (lib_fragments.bench_fragments, [lib_fragments.PROGRAM]),
+    "fragments": (lib_fragments.bench_fragments, lib_fragments.TARGETS),
     "gpu": (lib_gpu.bench_gpu, [lib_gpu.PROGRAM]),
     "engine": (lib_engine.bench_engine, lib_engine.TARGETS),
     "crowd": (lib_crowd.bench_crowd, lib_crowd.TARGETS),
@@ -137,7 +137,8 @@ benchmarks:
            memory, files, Redis and kvtierd against computing, and the processor time that the connector adds
            when no prompt comes twice, with a gate; --only gain, --only cost, --quick to see that it works
   fragments  keys of cached text moved to other positions (RoPE), for each kind of value, against memcpy of the same
-           bytes, one thread
+           bytes, one thread; then time to first token, simulated, when documents come in any order: exact prefixes
+           only, and fragments with keys moved at that rate; --only kernel
   gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend against memcpy; where
            there is a GPU, against one contiguous pinned copy, each way and both at once
   tables   published figures of tiered caches and routing, run again on simulated workers with real tiers:
@@ -210,8 +211,8 @@ def parse(argv):
                         help="replay, evict: a made workload instead of a trace, or `all` of them")
     parser.add_argument("--only", choices=[*lib_cache.PARTS, *lib_l2.PARTS, *lib_engine.PARTS,
                                            *lib_fleet.PARTS, *lib_fleet_change.PARTS,
-                                           *lib_overload.PARTS],
-                        help="cache, l2, engine, fleet, fleet-change, overload: this part")
+                                           *lib_overload.PARTS, *lib_fragments.PARTS],
+                        help="cache, l2, engine, fleet, fleet-change, overload, fragments: this part")
     parser.add_argument("--models-given", type=int, default=0, metavar="N",
                         help="fleet-change: each worker has N models in the file; 0: they are asked")
     parser.add_argument("--quick", action="store_true", help="engine: two rounds; overload: one "
@@ -263,7 +264,8 @@ def main(argv):
                 return 2
         targets = {target for name in names for target in BENCHES[name][1]}
         if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["overload"], ["evict"],
-                                               ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
+                                               ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"],
+                                               ["fragments"]):
             targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))
         return 0
