@@ -195,14 +195,28 @@ static bool is_number(const char *text)
 	return errno == 0 && *end == '\0';
 }
 
+/* Bytes that a JSON string spells one way. */
+static bool is_separator(const char *text)
+{
+	size_t len = strlen(text);
+
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] >= 0x80)
+			return false;
+	return len <= 64;
+}
+
 void kvw_rules_check_kvaware(struct kvw_build *build)
 {
+	enum kvw_key_index separator = KVW_KEY_kvaware_fragments_separator;
 	enum kvw_key_index seed = KVW_KEY_kvaware_lmcache_seed;
 	enum kvw_key_index none = KVW_KEY_kvaware_lmcache_none_hash;
 	enum kvw_key_index bind = KVW_KEY_kvaware_events_bind;
 
 	check_endpoint(build, KVW_KEY_kvaware_events_endpoint);
 	check_endpoint(build, KVW_KEY_kvaware_events_replay);
+	if (is_set(build, separator) && !is_separator(text_of(build, separator)))
+		report(build, separator, "ASCII text of at most 64 bytes");
 	if (is_set(build, bind) && !is_endpoint(text_of(build, bind), false, 0))
 		report(build, bind, "`tcp://ADDRESS:PORT` of this machine");
 	check_lmcache_addresses(build);

@@ -29,6 +29,10 @@
  * The index knows which blocks of a worker come first, but of LMCache's only how many lie in each
  * tier. What the engine does not need of them is taken from the fastest tiers.
  *
+ * Where a worker blends, texts that it was sent lately count behind its hit, wherever they stand (fragments.h): what
+ * computing them would take, less the share that is computed again, less their loading and moving. Off by
+ * default: then there is no table, and a pick pays one branch.
+ *
  * Cost of a pick: that of prefixaware, and one walk of the index per way to name blocks, which are as
  * many as block sizes and hash recipes in the fleet. No allocation; 130 KiB of stack at most.
  */
@@ -38,6 +42,7 @@
 
 #include "routing/claims.h"
 #include "routing/exact.h"
+#include "routing/fragments.h"
 #include "routing/prefixaware.h"
 #include "routing/strategies.h"
 
@@ -51,6 +56,14 @@ struct kvaware {
 	/* Options: relaxed, they change while requests are routed. */
 	_Atomic double load_ns[KVW_TIER_COUNT]; /* per token */
 	_Atomic double eviction_weight;
+
+	/* Texts that are no prefix. */
+	struct kvw_fragments *fragments; /* NULL: off */
+	_Atomic uint64_t fragment_held;
+	_Atomic uint32_t fragment_min_tokens;
+	_Atomic double fragment_ns, fragment_share;
+	/* The generation of each worker's cache that the table knows. */
+	_Alignas(64) _Atomic uint32_t fragment_generations[KVW_MAX_WORKERS];
 };
 
 /* Whose reports count for a worker. */
@@ -63,6 +76,8 @@ enum word {
 
 #define NO_CHAIN KVW_EXACT_CHAINS
 
+enum { REASON_FRAGMENTS }; /* of its own */
+
 /* What the workers themselves hold of one prompt. Places are those of the candidates; of candidates
  * with WORD_TREE nothing else is set. */
 struct view {
@@ -71,6 +86,9 @@ struct view {
 	uint8_t chain[KVW_MAX_WORKERS]; /* that reaches furthest, of the first to be asked */
 	uint32_t held[KVW_MAX_WORKERS]; /* its blocks that are held or claimed */
 	double evict_ns[KVW_MAX_WORKERS];
+	bool blended; /* some worker is believed to hold texts of it; then the next two are set */
+	uint32_t fragment_tokens[KVW_MAX_WORKERS]; /* behind its hit */
+	double fragment_work[KVW_MAX_WORKERS];     /* that they save */
 	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT];
 	struct kvw_kvindex_hits hits; /* of the chain matched last */
 };
@@ -82,6 +100,7 @@ static void kvaware_destroy(struct kvw_strategy *self)
 	if (ka == NULL)
 		return;
 	kvw_exact_destroy(ka->exact);
+	kvw_fragments_destroy(ka->fragments);
 	kvw_prefixaware_finish(&ka->pa);
 	free(ka);
 }
@@ -94,6 +113,12 @@ static void take_options(struct kvaware *ka, const struct kvw_strategy_options *
 			&ka->load_ns[t], options->load_ns_per_token[t], memory_order_relaxed);
 	atomic_store_explicit(
 		&ka->eviction_weight, options->eviction_weight, memory_order_relaxed);
+	atomic_store_explicit(&ka->fragment_held, options->fragment_held, memory_order_relaxed);
+	atomic_store_explicit(
+		&ka->fragment_min_tokens, options->fragment_min_tokens, memory_order_relaxed);
+	atomic_store_explicit(
+		&ka->fragment_ns, options->fragment_ns_per_token, memory_order_relaxed);
+	atomic_store_explicit(&ka->fragment_share, options->fragment_share, memory_order_relaxed);
 }
 
 static void kvaware_reconfigure(
@@ -113,7 +138,9 @@ static enum kvw_err kvaware_create(
 	memset(ka, 0, sizeof(*ka));
 	take_options(ka, options);
 	if (kvw_prefixaware_init(&ka->pa, &kvw_kvaware_ops, options) != KVW_OK ||
-		kvw_exact_create(options, &ka->exact) != KVW_OK) {
+		kvw_exact_create(options, &ka->exact) != KVW_OK ||
+		(options->fragments &&
+			kvw_fragments_create(options->fragment_bytes, &ka->fragments) != KVW_OK)) {
 		kvaware_destroy(&ka->pa.base);
 		return KVW_ENOMEM;
 	}
@@ -289,6 +316,110 @@ static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c
 	return c->capacity_tokens == 0 || fresh <= room ? 0 : (double)(fresh - room);
 }
 
+/* --- texts that are no prefix --- */
+
+/* A worker of a newer generation than the table knows has lost what it held. */
+static void note_generation(struct kvaware *ka, const struct kvw_candidate *c)
+{
+	_Atomic uint32_t *generation = &ka->fragment_generations[c->id];
+	uint32_t known = atomic_load_explicit(generation, memory_order_relaxed);
+
+	while ((int32_t)(c->generation - known) > 0)
+		if (atomic_compare_exchange_weak_explicit(generation, &known, c->generation,
+			    memory_order_relaxed, memory_order_relaxed)) {
+			kvw_fragments_purge(ka->fragments, c->id);
+			break;
+		}
+}
+
+/* Does the worker blend, and is what the table knows of it true of its cache? */
+static bool may_blend(const struct kvaware *ka, const struct kvw_candidate *c)
+{
+	uint32_t known = atomic_load_explicit(&ka->fragment_generations[c->id], memory_order_relaxed);
+
+	return c->blends && (int32_t)(c->generation - known) <= 0;
+}
+
+/* Where a segment lies in the prompt, in tokens; false: it is too short to count. */
+static bool place_of(const struct kvaware *ka, const struct kvw_route_request *request,
+	const struct kvw_segment *segment, uint32_t *from, uint32_t *to)
+{
+	uint32_t least = atomic_load_explicit(&ka->fragment_min_tokens, memory_order_relaxed);
+
+	*from = (uint32_t)(segment->from * request->tokens_per_unit);
+	*to = (uint32_t)(segment->to * request->tokens_per_unit);
+	return *to > *from && *to - *from >= least;
+}
+
+/* A candidate is believed to hold the tokens [from, to). Those within its hit are not needed. */
+static void take_segment(const struct kvaware *ka, size_t i, uint32_t from, uint32_t to,
+	const struct kvw_weighing *w, struct view *view)
+{
+	uint32_t first = from > w->hits[i] ? from : w->hits[i];
+	double share = atomic_load_explicit(&ka->fragment_share, memory_order_relaxed);
+	double ns = atomic_load_explicit(&ka->fragment_ns, memory_order_relaxed);
+	double saved;
+
+	if (first >= to || !(w->x[i] > 0))
+		return;
+	saved = kvw_rates_work(w->pairs, to, first) * (1 - share) - (to - first) * ns / w->x[i];
+	if (saved <= 0)
+		return; /* it computes what takes longer to load */
+	view->fragment_tokens[i] += to - first;
+	view->fragment_work[i] += saved;
+	view->blended = true;
+}
+
+/* Takes off the costs what texts save that are no prefix. */
+static void weigh_fragments(struct kvaware *ka, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, struct kvw_weighing *w, struct view *view)
+{
+	uint64_t held = atomic_load_explicit(&ka->fragment_held, memory_order_relaxed);
+	uint32_t from, to;
+
+	for (size_t i = 0; i < set->count; i++) {
+		view->fragment_tokens[i] = 0;
+		view->fragment_work[i] = 0;
+		if (!w->look)
+			note_generation(ka, &set->items[i]);
+	}
+	for (uint32_t s = 0; s < request->segment_count; s++) {
+		uint32_t workers[KVW_FRAGMENT_HOLDERS], count = 0;
+
+		if (!place_of(ka, request, &request->segments[s], &from, &to))
+			continue;
+		count = kvw_fragments_find(ka->fragments, request->segments[s].hash, held, workers);
+		for (uint32_t k = 0; k < count; k++) {
+			size_t i = kvw_place_from(set, workers[k]);
+
+			if (i < set->count && set->items[i].id == workers[k] &&
+				may_blend(ka, &set->items[i]))
+				take_segment(ka, i, from, to, w, view);
+		}
+	}
+	if (!view->blended)
+		return;
+	for (size_t i = 0; i < set->count; i++)
+		w->costs[i] -= view->fragment_work[i] * kvw_weigh_each(w, i);
+	w->lowest = kvw_lowest(w->costs, set->count);
+	w->unhit = w->lowest;
+}
+
+/* The chosen worker will hold the prompt's texts. */
+static void teach_fragments(struct kvaware *ka, const struct kvw_route_request *request,
+	const struct kvw_candidate *chosen)
+{
+	uint64_t held = atomic_load_explicit(&ka->fragment_held, memory_order_relaxed);
+	uint32_t from, to;
+
+	for (uint32_t s = 0; s < request->segment_count && chosen->blends; s++)
+		if (place_of(ka, request, &request->segments[s], &from, &to))
+			kvw_fragments_teach(ka->fragments, request->segments[s].hash, to - from,
+				chosen->id, held);
+}
+
+/* --- the weighing --- */
+
 /* Fills w and the view. If no worker is usable, w->usable is 0. */
 static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
@@ -296,7 +427,7 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	double before = 0; /* work that the tree's hits were believed to save */
 	double eviction_weight = atomic_load_explicit(&ka->eviction_weight, memory_order_relaxed);
 
-	view->any = false;
+	view->any = view->blended = false;
 	kvw_weigh_hits(&ka->pa, request, set, now_ns, w);
 	if (w->usable == 0)
 		return;
@@ -322,6 +453,8 @@ static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 		w->lowest = kvw_lowest(w->costs, set->count);
 		w->unhit = w->lowest;
 	}
+	if (ka->fragments != NULL && w->chains == 1)
+		weigh_fragments(ka, request, set, w, view);
 }
 
 static bool is_exact(const struct view *view, size_t pos)
@@ -334,6 +467,12 @@ static void decide(const struct kvw_route_request *request, const struct kvw_can
 	const struct view *view, struct kvw_decision *out)
 {
 	kvw_prefixaware_decide(request, set, choice, now_ns, w, out);
+	if (view->blended && view->fragment_tokens[choice.pos] > 0) {
+		out->fragment_tokens = view->fragment_tokens[choice.pos];
+		out->prefill_ns -= (int64_t)(view->fragment_work[choice.pos] * w->x[choice.pos]);
+		if (out->reason == KVW_REASON_LOAD)
+			out->reason = KVW_OWN_REASON(kvaware, REASON_FRAGMENTS);
+	}
 	if (!is_exact(view, choice.pos))
 		return;
 	memcpy(out->hit_tokens, view->tokens[choice.pos], sizeof(out->hit_tokens));
@@ -395,6 +534,8 @@ static enum kvw_err kvaware_pick(struct kvw_strategy *self, const struct kvw_rou
 	decide(&exactly, set, choice, now_ns, &w, &view, out);
 	if (out->exact)
 		claim(ka, &exactly, &view, out, now_ns);
+	if (ka->fragments != NULL && exactly.teaches)
+		teach_fragments(ka, &exactly, &set->items[choice.pos]);
 	return KVW_OK;
 }
 
@@ -415,6 +556,11 @@ static enum kvw_err kvaware_explain(struct kvw_strategy *self,
 	choice = kvw_prefixaware_choose(&ka->pa, &exactly, set, &w);
 	kvw_prefixaware_report(&ka->pa, set, now_ns, choice.pos, &w, costs);
 	for (size_t i = 0; i < set->count; i++) {
+		if (view.blended && view.fragment_tokens[i] > 0) {
+			costs[i].fragment_tokens = view.fragment_tokens[i];
+			costs[i].prefill_ns -= view.fragment_work[i] * w.x[i];
+			costs[i].others_ns = costs[i].prefill_ns * w.omega * w.inflight[i];
+		}
 		if (!is_exact(&view, i))
 			continue;
 		memcpy(costs[i].hit_tokens, view.tokens[i], sizeof(costs[i].hit_tokens));
@@ -432,6 +578,8 @@ static void kvaware_purge(struct kvw_strategy *self, uint32_t worker_id)
 	kvw_prefixaware_forget(&ka->pa, worker_id);
 	kvw_exact_purge(ka->exact, worker_id);
 	kvw_claims_forget(kvw_exact_claims(ka->exact), worker_id);
+	if (ka->fragments != NULL)
+		kvw_fragments_purge(ka->fragments, worker_id);
 }
 
 static void kvaware_done(struct kvw_strategy *self, const struct kvw_decision *decision,
@@ -444,8 +592,13 @@ static void kvaware_done(struct kvw_strategy *self, const struct kvw_decision *d
 
 static void kvaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
 {
+	struct kvaware *ka = (struct kvaware *)self;
+
 	kvw_prefixaware_stats(self, out);
-	kvw_exact_stats(((struct kvaware *)self)->exact, out);
+	kvw_exact_stats(ka->exact, out);
+	if (ka->fragments != NULL)
+		kvw_fragments_stats(ka->fragments, &out->fragment_entries,
+			&out->fragment_entries_limit, &out->fragment_bytes);
 }
 
 static struct kvw_exact *kvaware_exact(struct kvw_strategy *self)
@@ -453,9 +606,16 @@ static struct kvw_exact *kvaware_exact(struct kvw_strategy *self)
 	return ((struct kvaware *)self)->exact;
 }
 
+static const struct kvw_reason_text reasons[] = {
+	[REASON_FRAGMENTS] = {"fragments",
+		"it costs least, and was sent texts of the prompt that are not its beginning"},
+	{NULL, NULL},
+};
+
 const struct kvw_strategy_ops kvw_kvaware_ops = {
 	.name = "kvaware",
 	.help = "as prefixaware, with hits by what workers themselves say they hold",
+	.reasons = reasons,
 	.prepare = KVW_PREPARE_TOKENS,
 	.create = kvaware_create,
 	.pick = kvaware_pick,

@@ -512,6 +512,7 @@ void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *
 		return;
 	/* What was loaded from behind the device took time that is not prefill. */
 	if (decision->chains == 1 && outcome->streamed && outcome->first_token &&
+		decision->fragment_tokens == 0 &&
 		predicted_hit(decision) == decision->hit_tokens[KVW_TIER_DEVICE])
 		learn_rate(pa, decision, outcome);
 	/* Of what a worker itself says, the tree's share of its capacity has nothing to learn. */

@@ -63,6 +63,7 @@ struct kvw_candidate {
 	float share;  /* of an even share of the load that it may have; < 1: slow start, or its weight */
 	bool usable;  /* healthy, not draining, serves the model */
 	bool kv_full; /* by its metrics: no KV blocks left, or it preempts requests */
+	bool blends;  /* by its metrics, or its configuration: it reuses texts that are no prefix */
 };
 
 /* Candidates for one request. Borrowed: valid only during pick(). */
@@ -84,6 +85,7 @@ struct kvw_decision {
 	uint32_t inflight;                   /* n_w of the chosen worker before this request */
 	uint32_t chains;    /* prompts that were looked up to predict the hit; 0: none was */
 	uint32_t worker_id; /* items[pos].id */
+	uint32_t fragment_tokens; /* predicted to be reused behind that hit: kvaware */
 	bool exact; /* hit_tokens follow from the prompt's tokens and the worker's own word */
 };
 
@@ -110,6 +112,7 @@ struct kvw_cost {
 	double evict_ns;                     /* what it would push out, computed again; kvaware */
 	double total_ns;                     /* the sum that was compared; 0: not weighed */
 	uint32_t inflight;                   /* n_w */
+	uint32_t fragment_tokens;            /* as in struct kvw_decision */
 	enum kvw_verdict verdict;
 	bool exact; /* as in struct kvw_decision */
 };
@@ -170,6 +173,14 @@ struct kvw_strategy_options {
 	uint64_t index_bytes; /* hard limit of the exact index; parked events have a 16th */
 	double load_ns_per_token[KVW_TIER_COUNT]; /* to fetch cached tokens of a tier; DEVICE: 0 */
 	double eviction_weight; /* of computing again what a prompt pushes out of a full cache, 4 */
+
+	/* kvaware: texts that are no prefix, of workers that blend */
+	bool fragments;               /* create() alone */
+	uint64_t fragment_bytes;      /* hard limit of the table; create() alone */
+	uint64_t fragment_held;       /* tokens that a worker is believed to hold */
+	uint32_t fragment_min_tokens; /* shorter texts do not count */
+	double fragment_ns_per_token; /* to load and move one */
+	double fragment_share;        /* of them that is computed again, 0 to 1 */
 };
 
 /* Gauges that a strategy can report; those that do not apply stay 0. */
@@ -178,6 +189,7 @@ struct kvw_strategy_stats {
 	uint64_t evicted_chunks, purges;            /* since start */
 	uint64_t sessions;
 	uint64_t exact_blocks, exact_holders, exact_bytes, exact_bytes_limit; /* kvaware's index */
+	uint64_t fragment_entries, fragment_entries_limit, fragment_bytes; /* kvaware's texts */
 	uint64_t exact_parked, exact_dropped, exact_parked_dropped, exact_unknown_removes;
 };
 

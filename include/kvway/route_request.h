@@ -37,6 +37,12 @@ struct kvw_chunk {
 	uint32_t reserved; /* 0 */
 };
 
+/* A text within a prompt, by its own bytes, model and salt. */
+struct kvw_segment {
+	uint64_t hash;
+	uint32_t from, to; /* units of the chain that it lies in */
+};
+
 /* Why a request goes without exact tokens: a label of metrics. */
 enum kvw_inexact {
 	KVW_INEXACT_NOT,         /* it has them */
@@ -73,6 +79,11 @@ struct kvw_route_request {
 	uint32_t chain_count;
 	uint64_t seed; /* h_0: format, model, LoRA, salt */
 	uint64_t tenant; /* whose sessions are apart from all others'; 0: none */
+
+	/* The texts of the one chain that workers may hold wherever they stand; none if the request wants no
+	 * such, or the strategy does not ask. */
+	const struct kvw_segment *segments;
+	uint32_t segment_count;
 
 	/* The prompt by its exact tokens, for a strategy that wants them. */
 	enum kvw_inexact inexact;           /* KVW_INEXACT_NOT, or why there are none */

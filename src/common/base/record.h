@@ -47,6 +47,7 @@ struct kvw_request_record {
 	bool stream;
 	uint32_t stream_chunks;          /* reads of a streamed answer that brought payload */
 	uint32_t predicted_prompt, predicted_cached; /* tokens, if reason is by content */
+	uint32_t predicted_fragments; /* of those cached, that are no prefix */
 	bool exact, exact_right; /* predicted from exact tokens; and it came true, within a block */
 	bool prompt_known, cached_known, completion_known;
 	uint32_t prompt_tokens, cached_tokens, completion_tokens; /* from usage */

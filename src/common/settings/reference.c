@@ -96,7 +96,7 @@ static void write_comment(FILE *out, size_t depth, const char *text)
 	}
 }
 
-/* A default as YAML. The FULL schemas write theirs so that no quotes are needed. */
+/* A default as YAML. The FULL schemas write theirs so that no quotes are needed, but where blanks are part of it. */
 static void write_default(FILE *out, const struct kvw_schema *schema, const struct kvw_key *key)
 {
 	struct kvw_key alone = *key;
@@ -106,7 +106,7 @@ static void write_default(FILE *out, const struct kvw_schema *schema, const stru
 
 	alone.offset = 0;
 	if (schema->wording == KVW_WORDING_FULL) {
-		fputs(key->def[0] != '\0' ? key->def : "\"\"", out);
+		fprintf(out, key->def[0] == '\0' || key->def[0] == ' ' ? "\"%s\"" : "%s", key->def);
 	} else if (kvw_key_parse(schema, key, kvw_slice_of(key->def), &value, &fault) == KVW_OK) {
 		kvw_key_print(&alone, &value, text);
 		fputs(text, out);

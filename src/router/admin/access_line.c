@@ -25,11 +25,11 @@ enum {
 	ROOM_TENANT = 80,
 	ROOM_CERTIFICATE = 256,
 	ROOM_METHOD = 32,
-	ROOM_TARGET = 1536,
+	ROOM_TARGET = 1472,
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
-	ROOM_REST = 1400, /* keys and numbers: 29 fields of at most 28 + 20 bytes */
+	ROOM_REST = 1450, /* keys and numbers: 29 fields of at most 28 + 20 bytes, one of 29 + 20 */
 };
 
 static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE + ROOM_METHOD +
@@ -137,6 +137,10 @@ static char *put_forwarded(char *at, const struct kvw_request_record *r)
 		at = put_u64(at, r->predicted_prompt);
 		at = PUT(at, ",\"predicted_cached_tokens\":");
 		at = put_u64(at, r->predicted_cached);
+		if (r->predicted_fragments > 0) {
+			at = PUT(at, ",\"predicted_fragment_tokens\":");
+			at = put_u64(at, r->predicted_fragments);
+		}
 	}
 	if (r->prompt_known) {
 		at = PUT(at, ",\"prompt_tokens\":");

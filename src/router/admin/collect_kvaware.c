@@ -125,6 +125,12 @@ uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collec
 		return stats->exact_parked_dropped;
 	case KVW_OF_EXACT_UNKNOWN:
 		return stats->exact_unknown_removes;
+	case KVW_OF_FRAGMENT_ENTRIES:
+		return stats->fragment_entries;
+	case KVW_OF_FRAGMENT_LIMIT:
+		return stats->fragment_entries_limit;
+	case KVW_OF_FRAGMENT_BYTES:
+		return stats->fragment_bytes;
 	default:
 		abort();
 	}

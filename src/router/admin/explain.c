@@ -66,6 +66,11 @@ static enum kvw_err scan_as(struct kvw_explanation *e, enum kvw_api api, bool fi
 	kvw_scan_reset(e->scan, api);
 	if (fields_only)
 		kvw_scan_fields_only(e->scan);
+	if (e->source->config->kvaware_fragments &&
+		e->source->strategy->ops->prepare == KVW_PREPARE_TOKENS &&
+		kvw_separator_make(e->source->config->kvaware_fragments_separator,
+			(uint32_t)e->source->config->kvaware_fragments_min, &e->separator))
+		kvw_scan_cut(e->scan, &e->separator);
 	kvw_scan_keep_ids(e->scan);
 	kvw_scan_feed(e->scan, e->query->body.data, e->query->body.len);
 	if (!rewrite(e, api))

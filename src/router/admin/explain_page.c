@@ -103,6 +103,7 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 {
 	put_u64(text, "hit_tokens", hit_of(cost->hit_tokens));
 	put_tiers(text, cost);
+	put_u64(text, "fragment_tokens", cost->fragment_tokens);
 	put_ms(text, "queue_ms", cost->queue_ns);
 	put_ms(text, "peers_ms",
 		(double)(kvw_load_queue_ns(candidate->load, now_ns) -
@@ -122,6 +123,7 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_key(text, "share");
 	kvw_page_double(text, (double)candidate->share);
 	put_bool(text, "kv_full", candidate->kv_full);
+	put_bool(text, "blends", candidate->blends);
 }
 
 /* What is known of the worker's cache by its own word, and what is wrong. */
@@ -246,7 +248,8 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 		put_u64(text, "exact_tokens", e->route.exact_tokens);
 	}
 	put_u64(text, "prompt_tokens", decision->prompt_tokens);
-	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens));
+	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens) + decision->fragment_tokens);
+	put_u64(text, "predicted_fragment_tokens", decision->fragment_tokens);
 	/* NULL: it was removed while this waited for tokens. */
 	put_text(text, "worker", kvw_slice_of(chosen == NULL ? NULL : chosen->url));
 	put_text(text, "reason", kvw_slice_of(kvw_reason_name(decision->reason)));

@@ -8,6 +8,7 @@
 #include "admin/explain.h"
 #include "feeds/kvspace.h"
 #include "base/page.h"
+#include "openai/cuts.h"
 #include "openai/scan.h"
 
 struct kvw_explanation {
@@ -18,6 +19,7 @@ struct kvw_explanation {
 	struct kvw_path_info path;
 	const struct kvw_model_alias *alias; /* that the body names; NULL: none */
 	struct kvw_scan *scan;          /* lends what route refers to */
+	struct kvw_separator separator; /* of its cuts */
 	struct kvw_route_request route;
 	struct kvw_kvchains chains;     /* what route.exact points into */
 	bool whole;                     /* the body is one that is read before a worker is picked */

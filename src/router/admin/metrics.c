@@ -312,6 +312,8 @@ static void record_tokens(struct kvw_metrics_shard *shard, struct kvw_worker_tal
 	if (predicted) {
 		kvw_bump(&shard->tallies[KVW_TALLY_PREDICTED_PROMPT], record->predicted_prompt);
 		kvw_bump(&shard->tallies[KVW_TALLY_PREDICTED_CACHED], record->predicted_cached);
+		kvw_bump(&shard->tallies[KVW_TALLY_PREDICTED_FRAGMENTS],
+			record->predicted_fragments);
 	}
 	if (record->completion_known)
 		kvw_bump(&shard->tallies[KVW_TALLY_COMPLETION], record->completion_tokens);

@@ -318,6 +318,7 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
 			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
 			.share = atomic_load_explicit(&worker->weight, memory_order_relaxed),
+			.blends = atomic_load_explicit(&worker->blends, memory_order_relaxed),
 			.usable = kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker) &&
 				kvw_stall_state(&worker->stall) == KVW_STALL_NONE,
 		};
@@ -568,6 +569,12 @@ void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t
 	atomic_store_explicit(&worker->capacity_tokens, tokens, memory_order_relaxed);
 	atomic_store_explicit(&worker->block_size, block_size, memory_order_relaxed);
 	kvw_fleet_changed(worker->changes);
+}
+
+void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends)
+{
+	if (atomic_exchange_explicit(&worker->blends, blends, memory_order_relaxed) != blends)
+		kvw_fleet_changed(worker->changes);
 }
 
 void kvw_fleet_set_kv_use(

@@ -286,6 +286,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	}
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
+	kvw_fleet_set_blends(target->worker, scrape.blends);
 	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,
 		target->preemptions < 0 ? 0 : scrape.preemptions - target->preemptions);
 	target->preemptions = scrape.preemptions;

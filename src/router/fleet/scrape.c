@@ -48,7 +48,7 @@ struct reading {
 	size_t engine_count;
 	bool overflow; /* more engines than that */
 	struct sum usage, usage_old, preemptions, progress, running, waiting;
-	struct sum prompts, prompt_tokens, first_tokens, queries, hits;
+	struct sum prompts, prompt_tokens, first_tokens, queries, hits, blends;
 };
 
 static void skip_blanks(struct cursor *c)
@@ -273,6 +273,8 @@ static void read_line(struct cursor line, struct reading *reading)
 		read_sample(&line, MAX_COUNTER, &reading->queries);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:prefix_cache_hits_total")))
 		read_sample(&line, MAX_COUNTER, &reading->hits);
+	else if (kvw_slice_equal(name, KVW_SLICE("kvtier:fragments_enabled")))
+		read_sample(&line, 1, &reading->blends);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:engine_sleep_state")))
 		read_sleep_state(&line, reading);
 }
@@ -328,7 +330,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.overflow = false;
 	reading.usage = reading.usage_old = reading.preemptions = reading.progress =
 		reading.running = reading.waiting = reading.prompts = reading.prompt_tokens =
-			reading.first_tokens = reading.queries = reading.hits = (struct sum){0};
+			reading.first_tokens = reading.queries = reading.hits = reading.blends =
+				(struct sum){0};
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 
@@ -354,6 +357,7 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.result.first_tokens = total_of(&reading.first_tokens);
 	reading.result.cache_queries = total_of(&reading.queries);
 	reading.result.cache_hits = total_of(&reading.hits);
+	reading.result.blends = reading.blends.total > 0;
 	*out = reading.result;
 }
 

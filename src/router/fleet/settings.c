@@ -25,6 +25,12 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 		.load_ns_per_token = {0, config->kvaware_host_ns, config->kvaware_disk_ns,
 			config->kvaware_remote_ns},
 		.eviction_weight = config->kvaware_eviction_weight,
+		.fragments = config->kvaware_fragments,
+		.fragment_bytes = config->kvaware_fragments_table,
+		.fragment_held = (uint64_t)config->kvaware_fragments_held,
+		.fragment_min_tokens = (uint32_t)config->kvaware_fragments_min,
+		.fragment_ns_per_token = config->kvaware_fragments_ns,
+		.fragment_share = config->kvaware_fragments_share,
 	};
 	*ops = kvw_strategy_find(config->routing_strategy);
 	if (*ops == NULL)

@@ -94,6 +94,7 @@ struct kvw_worker {
 	                                      INT64_MAX: a request that puts it to sleep is under way */
 	_Atomic uint32_t generation;       /* grows when its cache is known to be lost, and with use */
 	_Atomic uint32_t block_size;       /* 0: unknown */
+	_Atomic bool blends;               /* by its metrics: it reuses texts that are no prefix */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
 	_Atomic double started_s;          /* process_start_time_seconds, as its metrics said last, or as they
 	                                      did before kvway was restarted; 0: unknown. The control thread's */

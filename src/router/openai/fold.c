@@ -222,6 +222,8 @@ enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
 		result.chain_ends = scan->chain_ends;
 		result.chain_count = scan->chain_count;
 	}
+	if (scan->cutting && result.content_known)
+		cuts_segments(scan, kvw_mix(slot_hash(scan, SLOT_MODEL), slot_hash(scan, SLOT_SALT)), &result);
 	*out = result;
 	return KVW_OK;
 }

@@ -40,6 +40,7 @@ static const struct root_key root_keys[] = {
 	KEY("max_output_tokens", NODE_SKIP, SKIP_MOST, BIT(RESPONSES)),
 	KEY("stream", NODE_STREAM, 0, ALL),
 	KEY("stream_options", NODE_STREAM_OPTIONS, 0, ALL),
+	KEY("kv_transfer_params", NODE_KV_PARAMS, 0, ALL),
 	KEY("prompt", NODE_PROMPT, 0, PROMPTS),
 	KEY("input", NODE_PROMPT, 0, BIT(EMBEDDINGS)),
 	KEY("input", NODE_INPUT, 0, BIT(RESPONSES)),
@@ -161,6 +162,9 @@ void keys_value_of(struct kvw_scan *scan, const char *key, size_t len)
 		return;
 	case NODE_STREAM_OPTIONS:
 		frame->member = IS("include_usage") ? NODE_INCLUDE_USAGE : NODE_SKIP;
+		return;
+	case NODE_KV_PARAMS:
+		frame->member = IS("kvtier.fragments") ? NODE_FRAGMENTS : NODE_SKIP;
 		return;
 	case NODE_MESSAGE:
 		frame->member = message_key(key, len, &frame->argument);

@@ -46,6 +46,8 @@ static void release(struct kvw_scan *scan)
 	free(scan->members);
 	free(scan->chunks);
 	free(scan->text.pieces);
+	free(scan->cuts);
+	scan->cuts = NULL;
 	scan->scratch = scan->held = scan->ids = (struct buffer){NULL, 0, 0};
 	scan->messages = NULL;
 	scan->chain_ends = NULL;
@@ -72,7 +74,8 @@ size_t kvw_scan_memory(const struct kvw_scan *scan)
 	       scan->chain_capacity * sizeof(*scan->chain_ends) +
 	       scan->member_capacity * sizeof(*scan->members) +
 	       scan->chunk_capacity * sizeof(*scan->chunks) +
-	       scan->text.piece_capacity * sizeof(*scan->text.pieces);
+	       scan->text.piece_capacity * sizeof(*scan->text.pieces) +
+	       (scan->cuts == NULL ? 0 : sizeof(*scan->cuts));
 }
 
 void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
@@ -87,6 +90,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->scratch.len = scan->held.len = scan->ids.len = 0;
 	scan->form.state = FORM_NONE;
 	scan->no_memory = scan->stream = scan->include_usage = false;
+	scan->exact_only = scan->cutting = false;
 	scan->unknown = 0;
 	scan->choices = scan->most = scan->most_old = 0;
 	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;

@@ -16,6 +16,7 @@
 #ifndef KVW_SCAN_STATE_H
 #define KVW_SCAN_STATE_H
 
+#include "openai/cuts.h"
 #include "openai/scan.h"
 #include "openai/text.h"
 
@@ -41,6 +42,8 @@ enum node {
 	NODE_STREAM,
 	NODE_STREAM_OPTIONS,
 	NODE_INCLUDE_USAGE,
+	NODE_KV_PARAMS, /* kv_transfer_params */
+	NODE_FRAGMENTS, /* its kvtier.fragments */
 	NODE_SETTING,   /* changes what the template makes of the prompt; argument: which */
 	NODE_TOOLS,     /* list of tools */
 	NODE_FUNCTIONS, /* the same, as it was called before */
@@ -158,6 +161,16 @@ enum state {
 	STATE_FAILED
 };
 
+/* Where a body was cut, and what that gave: cuts.c. */
+struct cuts {
+	const struct kvw_separator *separator; /* borrowed until the next reset */
+	uint8_t matched;                       /* bytes of it, at the end of what was fed */
+	uint32_t count;
+	uint32_t at[KVW_CUTS_MOST]; /* ascending: a segment begins with this piece */
+	uint32_t segment_count;
+	struct kvw_segment segments[KVW_SEGMENTS_MOST];
+};
+
 /* A form instead of JSON: multipart.c. */
 struct form {
 	enum {
@@ -205,6 +218,9 @@ struct kvw_scan {
 	enum kvw_api api;
 	bool no_memory;
 	bool stream, include_usage;
+	bool exact_only; /* it wants no fragments */
+	bool cutting;    /* cuts is in use */
+	struct cuts *cuts; /* owned; NULL: never used */
 	uint8_t unknown; /* bits: prompts in a form that we do not understand */
 	uint32_t choices; /* the key n; 0: it is not there, or no number of answers */
 	uint32_t most, most_old; /* max_completion_tokens and the like, max_tokens; 0: not there, or no number */
@@ -308,6 +324,15 @@ bool value_is_media(const char *key, size_t len);
 /* The body begins with a hyphen: it is a form. */
 void form_begin(struct kvw_scan *scan);
 void form_feed(struct kvw_scan *scan, const char *p, const char *end);
+
+/* --- cuts.c --- */
+
+/* How many of these bytes to take before the body is to be cut; more than len: all, and no cut. */
+size_t cuts_next(struct kvw_scan *scan, const char *data, size_t len);
+/* A separator was taken: the text's next piece begins a segment. */
+void cuts_make(struct kvw_scan *scan);
+/* The segments of a request whose chain is known. seed: of all that they are apart by. */
+void cuts_segments(struct kvw_scan *scan, uint64_t seed, struct kvw_route_request *out);
 
 /* --- fold.c --- */
 

@@ -96,6 +96,8 @@ bool schema_string_begin(struct kvw_scan *scan)
 		scan->unknown |= (uint8_t)(1u << frame->argument);
 		__attribute__((fallthrough));
 	case NODE_SKIP:
+	case NODE_KV_PARAMS:
+	case NODE_FRAGMENTS:
 		kvw_text_begin(&scan->text, KVW_TEXT_NOTHING);
 		return true;
 	case NODE_SLOT:
@@ -126,7 +128,8 @@ bool schema_string_end(struct kvw_scan *scan)
 		slot->count = (uint32_t)scan->held.len - slot->first;
 		return true;
 	}
-	if (frame->member == NODE_SKIP || frame->member == NODE_UNKNOWN)
+	if (frame->member == NODE_SKIP || frame->member == NODE_UNKNOWN ||
+		frame->member == NODE_KV_PARAMS || frame->member == NODE_FRAGMENTS)
 		return true;
 	value.hash = kvw_text_end(&scan->text);
 	value.units = scan->text.units;
@@ -216,6 +219,9 @@ bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 			*scan_skipped(scan, frame->argument) =
 				number_of(text, len, frame->argument == SKIP_CHOICES ? 5 : 9);
 		return true;
+	case NODE_KV_PARAMS:
+	case NODE_FRAGMENTS:
+		return true;
 	case NODE_SLOT: /* a session field is a string or none */
 		scan->slots[frame->argument].first = UINT32_MAX;
 		return frame->argument >= SLOT_SESSION;
@@ -252,6 +258,10 @@ static bool take_null(struct kvw_scan *scan, struct frame *frame)
 	case NODE_STREAM_OPTIONS:
 	case NODE_INCLUDE_USAGE:
 		scan->include_usage = false;
+		return true;
+	case NODE_KV_PARAMS:
+	case NODE_FRAGMENTS:
+		scan->exact_only = false;
 		return true;
 	case NODE_SETTING:
 	case NODE_ROLE:
@@ -306,6 +316,11 @@ bool schema_literal(struct kvw_scan *scan, char first)
 	case NODE_INCLUDE_USAGE:
 		scan->include_usage = first == 't';
 		return true;
+	case NODE_FRAGMENTS:
+		scan->exact_only = first == 'f';
+		return true;
+	case NODE_KV_PARAMS:
+		return true; /* its worker may refuse it */
 	case NODE_VALUE:
 	case NODE_SETTING:
 		return value_done(
@@ -391,6 +406,11 @@ bool schema_open(struct kvw_scan *scan, bool list)
 	case NODE_SETTING:
 	case NODE_CALLS:
 		return push(scan, list, NODE_VALUE, NODE_VALUE);
+	case NODE_KV_PARAMS:
+		scan->exact_only = false;
+		return push(scan, list, list ? NODE_SKIP : NODE_KV_PARAMS, NODE_SKIP);
+	case NODE_FRAGMENTS:
+		return push(scan, list, NODE_SKIP, NODE_SKIP);
 	case NODE_STREAM_OPTIONS:
 		scan->include_usage = false;
 		return !list && push(scan, false, NODE_STREAM_OPTIONS, NODE_SKIP);

@@ -95,6 +95,13 @@ uint64_t kvw_text_end(struct kvw_text *text)
 	return kvw_mix(text->value, text->units);
 }
 
+void kvw_text_cut(struct kvw_text *text)
+{
+	if (text->fill > 0)
+		flush(text, text->fill, text->fill);
+	text->fill = 0;
+}
+
 void kvw_text_end_ids(struct kvw_text *text)
 {
 	if (text->fill > 0)

@@ -127,6 +127,9 @@ void kvw_text_put_id(struct kvw_text *text, uint32_t id);
 /* Hashes the tail of a string. For KVW_TEXT_VALUE, returns the hash of the whole string. */
 uint64_t kvw_text_end(struct kvw_text *text);
 
+/* Amid a string: what was taken so far ends a piece. KVW_TEXT_PIECES alone. */
+void kvw_text_cut(struct kvw_text *text);
+
 /* Hashes the tail of a list of token ids. */
 void kvw_text_end_ids(struct kvw_text *text);
 

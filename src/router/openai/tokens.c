@@ -451,7 +451,7 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 	}
 }
 
-void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len)
+static void feed(struct kvw_scan *scan, const char *data, size_t len)
 {
 	const char *p = data, *end = data + len;
 
@@ -467,4 +467,20 @@ void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len)
 	}
 	while (p < end && scan->state != STATE_FAILED)
 		p = take_token(scan, p, end);
+}
+
+void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len)
+{
+	while (scan->cutting && len > 0) {
+		size_t taken = cuts_next(scan, data, len);
+
+		if (taken > len)
+			break;
+		feed(scan, data, taken);
+		cuts_make(scan);
+		data += taken;
+		len -= taken;
+	}
+	if (len > 0)
+		feed(scan, data, len);
 }

@@ -211,6 +211,9 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		record.predicted_prompt = x->attempt.decision.prompt_tokens;
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 			record.predicted_cached += x->attempt.decision.hit_tokens[tier];
+		record.predicted_fragments =
+			share_of_real_prompt(x, x->attempt.decision.fragment_tokens);
+		record.predicted_cached += x->attempt.decision.fragment_tokens;
 		record.predicted_cached = share_of_real_prompt(x, record.predicted_cached);
 	}
 	if (x->attempt.decision.exact && loop->sources != NULL)

@@ -16,6 +16,9 @@ static struct kvw_in_force *make(struct kvw_settings *settings, const struct kvw
 	in_force->settings = settings;
 	in_force->config = config;
 	in_force->strategy = strategy;
+	in_force->cuts = config->kvaware_fragments && strategy->ops->prepare == KVW_PREPARE_TOKENS &&
+			 kvw_separator_make(config->kvaware_fragments_separator,
+				 (uint32_t)config->kvaware_fragments_min, &in_force->separator);
 	if (settings != NULL)
 		kvw_settings_ref(settings);
 	return in_force;

@@ -15,6 +15,7 @@
 #include "config/config.h"
 #include "kvway/err.h"
 #include "kvway/route.h"
+#include "openai/cuts.h"
 
 struct kvw_loop;
 struct kvw_settings;
@@ -26,6 +27,8 @@ struct kvw_in_force {
 	struct kvw_strategy *strategy;
 	uint8_t class_labels[KVW_CLASSES]; /* by class, for metrics */
 	uint8_t group_labels[KVW_MAX_MODEL_GROUPS]; /* by group, likewise */
+	struct kvw_separator separator; /* where cuts */
+	bool cuts; /* prompts are cut into the texts of kvaware.fragments */
 	uint32_t requests; /* that began with it and have not ended */
 	struct kvw_in_force *next;
 };

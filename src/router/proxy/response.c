@@ -221,12 +221,18 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 		return (struct kvw_slice){NULL, 0};
 	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 		predicted += x->attempt.decision.hit_tokens[tier];
+	predicted += x->attempt.decision.fragment_tokens;
 	kvw_write_field(&w, KVW_SLICE("x-kvway-worker"), kvw_slice_of(x->attempt.worker->url));
 	kvw_write_field(&w, KVW_SLICE("x-kvway-reason"),
 		kvw_slice_of(kvw_reason_name(x->attempt.decision.reason)));
 	kvw_write_literal(&w, "x-kvway-predicted-cached-tokens: ");
 	kvw_write_u64(&w, predicted);
 	kvw_write_literal(&w, "\r\n");
+	if (x->attempt.decision.fragment_tokens > 0) {
+		kvw_write_literal(&w, "x-kvway-predicted-fragment-tokens: ");
+		kvw_write_u64(&w, x->attempt.decision.fragment_tokens);
+		kvw_write_literal(&w, "\r\n");
+	}
 	return (struct kvw_slice){buf, w.overflow ? 0 : w.len};
 }
 

@@ -117,6 +117,16 @@ START_TEST(an_engine_that_sleeps)
 }
 END_TEST
 
+START_TEST(a_worker_that_blends_says_so)
+{
+	ck_assert(scrape("kvtier:fragments_enabled{engine=\"0\",model_name=\"m\"} 1.0\n").blends);
+	ck_assert(scrape("kvtier:fragments_enabled 0\nkvtier:fragments_enabled{a=\"b\"} 1\n").blends);
+	ck_assert(!scrape("kvtier:fragments_enabled 0\n").blends);
+	ck_assert(!scrape("kvtier:fragments_enabled -1\nkvtier:fragments_enabled nan\n").blends);
+	ck_assert(!scrape("kvtier:fragments_enabled_total 1\n").blends);
+}
+END_TEST
+
 START_TEST(kv_use_that_cannot_be_is_unknown)
 {
 	static const char *const texts[] = {"", "vllm:kv_cache_usage_perc\n",
@@ -418,6 +428,7 @@ int main(void)
 	tcase_add_test(tcase, kv_use_of_several_engines);
 	tcase_add_test(tcase, requests_of_all_engines);
 	tcase_add_test(tcase, an_engine_that_sleeps);
+	tcase_add_test(tcase, a_worker_that_blends_says_so);
 	tcase_add_test(tcase, kv_use_that_cannot_be_is_unknown);
 	tcase_add_test(tcase, ranks_add_up);
 	tcase_add_test(tcase, ranks_that_state_the_sum_are_not_counted_twice);
