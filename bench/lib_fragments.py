@@ -5,25 +5,39 @@ rag     questions on 4 of 46 documents of 10,000 tokens in any order, one reques
         token of a simulated worker with exact prefixes only (the peer `recompute`: what is no prefix is computed),
         and with fragments, by the share of their tokens that is computed again. The rate at which keys move is the
         kernel's of the same run, by one thread; all else is kvsim's profile and links (bench/sim/README.md).
+router  the same requests, four at a time, through kvway (kvaware) to four such workers, each of which has room for a
+        quarter of the documents: without kvaware.fragments (the peer `prefixes`) and with it, where a request's
+        documents are any, and where they are of one of eight topics; medians of rounds
 """
 
 import json
 import os
+import re
+import statistics
 import subprocess
+import time
+import urllib.request
 
-from lib_procs import BenchError, Workshop, free_ports, wait_ready
+from lib_peers import start_kvway
+from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
 from lib_report import emit, say, table
 from lib_sim_times import answers_of, cached_share, percentile, times_of, ttfts
+from lib_trace import KEYS as KEYS_DEF, rates, tier_rates
 
 PROGRAM = "bench/micro/rope_bench"
-TARGETS = [PROGRAM, "bench/sim/kvsim", "bench/load/kvbench"]
-PARTS = ("kernel", "rag")
+TARGETS = [PROGRAM, "bench/sim/kvsim", "bench/load/kvbench", "src/router/kvway"]
+PARTS = ("kernel", "rag", "router")
 
 PROFILE = "llama-8b-h100"
 SPEED = 50  # one request is under way at a time, and times are the worker's own
 DOCUMENTS = 46
 REQUESTS = 100
+LENGTH = 10000
 SHARES = (0, 0.05, 0.15, 0.3)
+SHARE = 0.15   # of the part `router`
+WORKERS = 4
+TOPICS = (1, 8)
+ROUNDS = 3
 KEYS = ("bf16", "halves")  # the kernel's line that the simulation goes by
 
 
@@ -88,8 +102,75 @@ def bench_rag(options, rate):
           rows)
 
 
+def fragment_rates(speed):
+    """Sections kvaware and health of lib_trace, and kvaware.fragments for workers so many times as fast."""
+    with open(KEYS_DEF, encoding="utf-8") as file:
+        (ns,) = re.findall(r'KVW_KEY\("kvaware\.fragments\.ns_per_token", RATIO, \w+, "(\d+)"', file.read())
+    return tier_rates(speed).replace(
+        "kvaware:\n", "kvaware:\n  fragments:\n    enabled: true\n"
+        f"    ns_per_token: {float(ns) / speed:.3f}\n    worker_tokens: {room()}\n", 1)
+
+
+def room():
+    """Tokens that a worker's store holds: its part of the documents, and a little more."""
+    return DOCUMENTS * LENGTH // WORKERS * 11 // 10
+
+
+def route(options, requests, rate, topics, counted):
+    """Answers of four workers behind kvway, which counts fragments or not."""
+    with Workshop() as shop:
+        raise_descriptor_limit()
+        ports = free_ports(WORKERS + 2)
+        worker = shop.start([os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(WORKERS), "--port",
+                             str(ports[0]), "--profile", PROFILE, "--speed", str(SPEED), "--fragments", str(SHARE),
+                             "--fragments-rotate", f"{rate:.0f}", "--fragments-memory", str(room())], log="kvsim.out")
+        wait_ready(f"http://127.0.0.1:{ports[WORKERS - 1]}/health", worker)
+        extra = fragment_rates(SPEED) if counted else tier_rates(SPEED)
+        proxy = start_kvway(shop, None, ports[WORKERS:], ports[:WORKERS], "kvaware", options.build,
+                            routing=rates(SPEED), extra=extra)
+        time.sleep(1)  # kvway has read the workers' metrics
+        done = subprocess.run([os.path.join(options.build, "bench/load/kvbench"), "rag-qa", "--engine-url",
+                               f"http://127.0.0.1:{proxy.port}", "--rag-num-documents", str(DOCUMENTS),
+                               "--rag-num-requests", str(requests), "--rag-num-inflight-requests", str(WORKERS),
+                               "--rag-num-topics", str(topics),
+                               "--rag-max-output-length", "1", "--speed", str(SPEED), "--quiet", "--no-csv"],
+                              check=False)
+        answers = [row for row in answers_of([times_of(port) for port in ports[:WORKERS]])
+                   if row["prompt_tokens"] > 2 * LENGTH]
+        if done.returncode != 0 or len(answers) != requests:
+            raise BenchError(f"kvbench ended with status {done.returncode}, {len(answers)} of {requests} answers")
+        with urllib.request.urlopen(f"http://127.0.0.1:{ports[WORKERS + 1]}/metrics", timeout=10) as page:
+            predicted = re.findall(r"^kvway_predicted_fragment_tokens_total (\S+)", page.read().decode(), re.M)
+        if counted and not float(predicted[0]) > 0:
+            raise BenchError("kvway counted no fragments")
+        return figures(answers)
+
+
+def bench_router(options, rate):
+    """A line for each number of topics, and a table."""
+    requests, rounds = (10, 1) if options.quick else (REQUESTS, ROUNDS)
+    rows = []
+    for topics in TOPICS:
+        say(f"router: {requests} requests to {WORKERS} workers, {topics} topics, {rounds} rounds, simulated ...")
+        runs = [[route(options, requests, rate, topics, counted) for counted in (False, True)]
+                for _ in range(rounds)]
+        ratios = sorted(ours["mean"] / theirs["mean"] for theirs, ours in runs)
+        theirs, ours = ({key: statistics.median(run[counted][key] for run in runs) for key in runs[0][0]}
+                        for counted in (0, 1))
+        rows += [[f"{topics} topics, kvaware {how} fragments", *one.values()]
+                 for how, one in (("without", theirs), ("with", ours))]
+        emit("fragments", "router_ttft_mean_s", ours["mean"], "s", peer="prefixes", ratio=statistics.median(ratios),
+             ratio_min=ratios[0], ratio_max=ratios[-1], peer_value=theirs["mean"], cached=ours["cached"],
+             peer_cached=theirs["cached"], topics=topics, workers=WORKERS, share=SHARE, rounds=rounds,
+             simulated=True, profile=PROFILE)
+    table("rag-qa through kvway, simulated: time to first token, seconds", ["", "mean", "p50", "p99",
+                                                                            "not all computed"], rows)
+
+
 def bench_fragments(options):
-    """Both parts; the second needs the first one's rate."""
+    """All parts; the simulations need the kernel's rate."""
     rate = measure_kernel(options)
-    if options.only != "kernel":
+    if options.only in (None, "rag"):
         bench_rag(options, rate)
+    if options.only in (None, "router"):
+        bench_router(options, rate)

@@ -138,7 +138,8 @@ benchmarks:
            when no prompt comes twice, with a gate; --only gain, --only cost, --quick to see that it works
   fragments  keys of cached text moved to other positions (RoPE), for each kind of value, against memcpy of the same
            bytes, one thread; then time to first token, simulated, when documents come in any order: exact prefixes
-           only, and fragments with keys moved at that rate; --only kernel
+           only, and fragments with keys moved at that rate; through kvway to four workers with kvaware.fragments and
+           without; --only kernel, rag, router
   gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend against memcpy; where
            there is a GPU, against one contiguous pinned copy, each way and both at once
   tables   published figures of tiered caches and routing, run again on simulated workers with real tiers:
@@ -264,8 +265,7 @@ def main(argv):
                 return 2
         targets = {target for name in names for target in BENCHES[name][1]}
         if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["overload"], ["evict"],
-                                               ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"],
-                                               ["fragments"]):
+                                               ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
             targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))
         return 0

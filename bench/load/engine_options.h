@@ -50,7 +50,7 @@ struct kvb_engine_options {
 		int64_t length, requests;
 	} rp;
 	struct {
-		int64_t documents, document_length, each, requests, inflight, question,
+		int64_t documents, document_length, topics, each, requests, inflight, question,
 			system_prompt, max_output;
 		const char *separator;
 		int layout; /* enum kvb_rag_layout */

@@ -8,7 +8,8 @@
  * figures; the workload is kvbench's own.
  *
  * Between the parts stands a separator, at which such caches cut (LMCache's blend_special_str), or each
- * document is a message of its own. The warm-up asks every document once, alone.
+ * document is a message of its own. Documents may be divided into topics, document d to topic d modulo their
+ * number: then a request's are of one topic, drawn with it. The warm-up asks every document once, alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct rag_qa {
 	struct kvb_buf *documents;    /* owned, `count` of them */
 	uint32_t *chosen;             /* of the request that is made; room for `count` */
 	uint32_t count, each;         /* documents; of a request */
+	uint32_t topics;
 	struct kvb_py_random random;  /* of choices and questions */
 };
 
@@ -72,11 +74,12 @@ static enum kvw_err create(
 			tokens, MAX_TOKENS);
 		return KVW_EINVAL;
 	}
-	if (options->rag.each > options->rag.documents) {
+	if (options->rag.each > options->rag.documents / options->rag.topics) {
 		fprintf(error,
 			"kvbench: --rag-documents-per-request is %lld, but there are %lld "
-			"documents\n",
-			(long long)options->rag.each, (long long)options->rag.documents);
+			"documents in %lld topics\n",
+			(long long)options->rag.each, (long long)options->rag.documents,
+			(long long)options->rag.topics);
 		return KVW_EINVAL;
 	}
 	rag = kvb_alloc(1, sizeof(*rag));
@@ -92,6 +95,7 @@ static enum kvw_err create(
 	rag->options = options;
 	rag->count = (uint32_t)options->rag.documents;
 	rag->each = (uint32_t)options->rag.each;
+	rag->topics = (uint32_t)options->rag.topics;
 	rag->documents = kvb_alloc(rag->count, sizeof(*rag->documents));
 	rag->chosen = kvb_alloc(rag->count, sizeof(*rag->chosen));
 	make_texts(rag);
@@ -152,6 +156,19 @@ static void warm(struct kvb_workload *workload, uint64_t n, struct kvb_ask *out)
 	kvb_buf_finish(&question);
 }
 
+/* The next request's documents, into rag->chosen. */
+static void choose(struct rag_qa *rag)
+{
+	uint32_t topic = 0;
+
+	if (rag->topics > 1)
+		topic = (uint32_t)kvb_py_randbelow(&rag->random, rag->topics);
+	kvb_py_sample(&rag->random, (rag->count - topic + rag->topics - 1) / rag->topics,
+		rag->chosen, rag->each);
+	for (uint32_t i = 0; i < rag->each; i++)
+		rag->chosen[i] = rag->chosen[i] * rag->topics + topic;
+}
+
 static enum kvb_turn next(
 	struct kvb_workload *workload, int64_t now_ns, struct kvb_ask *out, int64_t *wake_ns)
 {
@@ -165,7 +182,7 @@ static enum kvb_turn next(
 	*out = (struct kvb_ask){
 		.max_tokens = rag->options->rag.max_output, .session = n + 1, .due_ns = now_ns};
 	snprintf(out->id, sizeof(out->id), "rag%llu", n);
-	kvb_py_sample(&rag->random, rag->count, rag->chosen, rag->each);
+	choose(rag);
 	kvb_buf_printf(&question, "Question %llu: ", n);
 	kvb_word_pool_text(
 		&rag->pool, &rag->random, (uint64_t)rag->options->rag.question, &question);

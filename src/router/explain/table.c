@@ -73,6 +73,9 @@ static void put_worker(FILE *out, const json_t *worker, int width)
 	put_number(out, worker, "in_flight", 9, 0);
 	fputs("  ", out);
 	put_text(out, text_of(worker, "verdict"));
+	if (json_number_value(json_object_get(worker, "fragment_tokens")) > 0)
+		fprintf(out, "; %.0f tokens more in fragments",
+			json_number_value(json_object_get(worker, "fragment_tokens")));
 	fputc('\n', out);
 }
 
@@ -238,6 +241,7 @@ static void put_coverages(FILE *out, const json_t *root)
 static void put_decision(FILE *out, const json_t *root)
 {
 	double cached = json_number_value(json_object_get(root, "predicted_cached_tokens"));
+	double fragments = json_number_value(json_object_get(root, "predicted_fragment_tokens"));
 
 	fputc('\n', out);
 	put_text(out, text_of(root, "worker"));
@@ -247,6 +251,8 @@ static void put_decision(FILE *out, const json_t *root)
 	put_text(out, text_of(root, "why"));
 	if (cached > 0)
 		fprintf(out, "; %.0f tokens of it are expected to be cached", cached);
+	if (fragments > 0)
+		fprintf(out, ", %.0f of them in fragments", fragments);
 	fputs(".\n", out);
 }
 

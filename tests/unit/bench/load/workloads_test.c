@@ -486,6 +486,39 @@ START_TEST(retrieval_asks_some_documents_in_any_order)
 }
 END_TEST
 
+START_TEST(retrieval_keeps_to_a_topic)
+{
+	unsigned topics_seen = 0;
+
+	make("rag-qa --rag-num-documents 11 --rag-document-length 30 --rag-documents-per-request 3 "
+	     "--rag-num-topics 3 --rag-num-inflight-requests 40 --rag-num-requests 40 "
+	     "--rag-system-prompt-length 0");
+	for (int n = 0; n < 40; n++) {
+		char *parts[5], *text, *known;
+		unsigned topics = 0;
+		struct kvb_ask ask;
+
+		asks(0, &ask);
+		text = only_text(&ask);
+		ck_assert_uint_eq(cut(text, parts, 5), 4);
+		for (uint64_t d = 0; d < 11; d++) {
+			workload->ops->warm(workload, d, &ask);
+			known = only_text(&ask);
+			*strstr(known, " # # ") = '\0';
+			for (size_t i = 0; i < 3; i++)
+				if (strcmp(parts[i], known) == 0)
+					topics |= 1u << d % 3;
+			free(known);
+		}
+		ck_assert_int_eq(__builtin_popcount(topics), 1);
+		topics_seen |= topics;
+		free(text);
+	}
+	ck_assert_uint_eq(topics_seen, 7);
+	unmake();
+}
+END_TEST
+
 START_TEST(retrieval_sends_each_document_as_a_message_if_asked)
 {
 	struct kvb_ask ask;
@@ -637,6 +670,7 @@ int main(void)
 	tcase_add_test(tests, permuted_requests_share_their_system_prompt_alone);
 	tcase_add_test(tests, tuner_sends_each_prefix_twice_with_ever_new_breakers);
 	tcase_add_test(tests, retrieval_asks_some_documents_in_any_order);
+	tcase_add_test(tests, retrieval_keeps_to_a_topic);
 	tcase_add_test(tests, retrieval_sends_each_document_as_a_message_if_asked);
 	tcase_add_test(tests, prefill_sends_all_at_once);
 	tcase_add_test(tests, words_of_a_tokenizer_are_drawn_as_python_draws_them);
