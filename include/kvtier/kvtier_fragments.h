@@ -1,0 +1,220 @@
+/*
+ * kvtier_fragments.h - cached text that is not a prefix: fragments of prompts, found again wherever they stand.
+ *
+ * A fragment is a run of a prompt's tokens, such as a document, that is named by its tokens alone. Its keys and values
+ * were computed behind another text and at other positions. Put into a new prompt, its keys are turned to their new
+ * positions, but what its tokens saw before them stays another text's: answers differ from exact ones, by nature.
+ * Computing a share of its tokens again (kvt_blend_choose) brings them nearer. So this is off unless a caller asks for
+ * it, and nothing here can be mistaken for exact: names of fragments are a domain of their own, that no kvt_key_make
+ * reaches, and what was blended is refused by every put (KVT_ITEM_BLENDED, kvt_fragment_text.blended).
+ *
+ * In the cache a fragment is a chain of chunks like any other: all tiers, leases, checksums, encryption, limits and
+ * erases of tenants hold for it. Each chunk begins with a header that says for which model, layout and position it was
+ * computed, under the same checksum as the rest. Behind it lie, for each layer, the keys of all its tokens, [token][head][value],
+ * and then their values, whatever the layout of the engine that computed them.
+ *
+ * Threads, errors, ownership and growth as in kvtier.h. A struct kvt_fragments may be used by any number of threads.
+ */
+#ifndef KVTIER_FRAGMENTS_H
+#define KVTIER_FRAGMENTS_H
+
+#include "kvtier/kvtier.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- where fragments begin and end ------------------------------------------------------------ */
+
+enum kvt_cut_by {
+	KVT_CUT_SEPARATOR = 1, /* behind each run of the separator's tokens */
+	KVT_CUT_BOUNDS = 2,    /* where the caller says: messages, documents */
+	KVT_CUT_CONTENT = 3,   /* where a hash of the last tokens says: same text, same cuts, wherever it stands */
+};
+
+#define KVT_CUT_SEPARATOR_MOST 64      /* tokens */
+#define KVT_CUT_TOKENS_MOST    (1u << 24) /* tokens of a prompt */
+
+/* How to cut. Arrays are borrowed during the call. */
+struct kvt_cut {
+	uint32_t size; /* sizeof(struct kvt_cut) */
+	uint32_t by;   /* enum kvt_cut_by */
+	const uint32_t *separator; /* SEPARATOR: 1 to KVT_CUT_SEPARATOR_MOST tokens */
+	size_t separator_count;
+	const uint32_t *bounds; /* BOUNDS: first token of each segment but the first, ascending */
+	size_t bound_count;
+	uint32_t min_tokens;     /* CONTENT: 16 to average_tokens */
+	uint32_t average_tokens; /* CONTENT: to 65536 */
+	uint32_t max_tokens;     /* CONTENT: 2 * average_tokens to 2^20; else: longer fragments are cut; 0: none is */
+	uint32_t reserved;
+};
+
+/* Tokens [first, first + count) of a prompt. */
+struct kvt_fragment {
+	uint32_t first, count;
+};
+
+/*
+ * Cuts a prompt into fragments that follow each other and cover it; a separator is the end of the fragment before it.
+ * *found is how many there are, which may be more than `most`: the first `most` are in `out`. A fragment depends on the
+ * tokens of its own and, by CONTENT, until the first cut that the text itself makes, on where the text begins.
+ * KVT_EINVAL. Cost: some nanoseconds a token.
+ */
+KVT_API enum kvt_status kvt_fragments_cut(const struct kvt_cut *cut, const uint32_t *tokens, size_t count,
+	struct kvt_fragment *out, size_t most, size_t *found) KVT_MUST_CHECK;
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/*
+ * Chain id of a chunk of a fragment: SHA-256 over the domain "kvtier fragment chain 1", the id of the chunk before it in
+ * the fragment (NULL: first), a text that names the LoRA adapter by content (NULL: none), and the tokens.
+ */
+KVT_API void kvt_fragment_chain_id(const uint8_t parent[32], const void *lora, size_t lora_bytes,
+	const uint32_t *tokens, size_t count, uint8_t out[32]);
+
+/* Storage key of a chunk of a fragment: as kvt_key_make, over the domain "kvtier fragment key 1". */
+KVT_API enum kvt_status kvt_fragment_key(
+	const struct kvt_key_parts *parts, struct kvt_key *out) KVT_MUST_CHECK;
+
+/* --- a model's fragments ---------------------------------------------------------------------- */
+
+/* What a value of keys and values is. */
+enum kvt_fragment_values { KVT_FRAGMENT_F32 = 0, KVT_FRAGMENT_BF16 = 1, KVT_FRAGMENT_F16 = 2 };
+
+#define KVT_FRAGMENT_WHY 160 /* bytes that hold any reason of kvt_fragments_create, its NUL included */
+
+struct kvt_fragments_config {
+	uint32_t size;          /* sizeof(struct kvt_fragments_config), by kvt_fragments_config_init */
+	uint32_t values;        /* enum kvt_fragment_values */
+	const char *model;      /* the model's config.json */
+	size_t model_bytes;
+	uint32_t layers;        /* of this rank, 1 to 1024 */
+	uint32_t heads;         /* KV heads of this rank, 1 to 1024 */
+	uint32_t head;          /* values of a head's key; what config.json says */
+	uint32_t value_head;    /* values of a head's value */
+	uint32_t chunk_tokens;  /* 1 to 65536; 256 */
+	uint32_t rank;          /* as in struct kvt_key_parts */
+	struct kvt_fingerprint fingerprint; /* of model, weights and type; layout and positions are added here */
+	uint64_t lease_ns;      /* how long a load may wait for tiers; 5 s */
+};
+
+KVT_API void kvt_fragments_config_init(struct kvt_fragments_config *config, size_t size);
+
+struct kvt_fragments;
+
+/*
+ * KVT_ENOTSUP: keys of this model cannot be moved (no rotary positions, or such as depend on the text's length), or the
+ * model is not known; KVT_EINVAL; KVT_ENOMEM. why[KVT_FRAGMENT_WHY] (NULL is allowed) has a sentence then.
+ * *k is borrowed until destroy.
+ */
+KVT_API enum kvt_status kvt_fragments_create(struct kvt *k, const struct kvt_fragments_config *config,
+	struct kvt_fragments **out, char *why) KVT_MUST_CHECK;
+KVT_API void kvt_fragments_destroy(struct kvt_fragments *f); /* NULL is allowed */
+
+/* Bytes of a stored chunk of so many tokens, its header included. */
+KVT_API uint64_t kvt_fragments_chunk_bytes(const struct kvt_fragments *f, uint32_t tokens);
+
+/*
+ * Where keys, or values, lie: value i of head h of token t in block b of layer l is at
+ * layers[l] + b * block + t * token + h * head + i * value, all in bytes.
+ */
+struct kvt_fragment_plane {
+	void *const *layers; /* as many as the model has */
+	int64_t block, token, head, value;
+};
+
+/* An engine's paged cache in memory of this machine, and where in it the tokens of a text lie. */
+struct kvt_fragment_place {
+	uint32_t size; /* sizeof(struct kvt_fragment_place) */
+	uint32_t block_tokens;
+	struct kvt_fragment_plane keys, values;
+	uint64_t block_count;   /* ids are below it */
+	const int64_t *blocks;  /* ids, in the order of the text */
+	size_t blocks_listed;
+	uint64_t slot; /* of the fragment's first token: block blocks[slot / block_tokens], then the next */
+};
+
+/* A fragment: its tokens and who may find it. */
+struct kvt_fragment_text {
+	uint32_t size; /* sizeof(struct kvt_fragment_text) */
+	uint32_t blended; /* not 0: its keys and values are not exact for the text before it: refused by store */
+	const uint32_t *tokens;
+	size_t count;
+	const void *lora; /* what names the adapter by content; NULL: the model itself */
+	size_t lora_bytes;
+	struct kvt_tenant tenant;
+	uint64_t position; /* of its first token, in the text that it stands in */
+};
+
+/*
+ * Stores what of a fragment is not there yet. *stored (NULL is allowed): tokens now there from its beginning on. Copies
+ * out of `place` before it returns. KVT_EINVAL also: it is blended. KVT_FULL: no room for all of it.
+ */
+KVT_API enum kvt_status kvt_fragments_store(struct kvt_fragments *f, const struct kvt_fragment_text *text,
+	const struct kvt_fragment_place *place, size_t *stored) KVT_MUST_CHECK;
+
+/* How many tokens of a fragment, from its beginning on, are there; timeout_ns 0: shared tiers are not asked. */
+KVT_API enum kvt_status kvt_fragments_find(struct kvt_fragments *f, const struct kvt_fragment_text *text,
+	uint64_t timeout_ns, size_t *tokens) KVT_MUST_CHECK;
+
+/*
+ * Puts a fragment's keys and values into `place`, keys turned to text->position, from token number `from` of it on.
+ * *loaded: tokens from its beginning on that are in place (those before `from` count); fewer than there are where a
+ * chunk is missing, late or fails a check. KVT_MISS: none. Waits up to config.lease_ns.
+ */
+KVT_API enum kvt_status kvt_fragments_load(struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t from,
+	const struct kvt_fragment_place *place, size_t *loaded) KVT_MUST_CHECK;
+
+/* Why something was refused. */
+enum kvt_fragment_refusal {
+	KVT_FRAGMENT_BLENDED = 0, /* a store of what was blended */
+	KVT_FRAGMENT_HEADER = 1,  /* a chunk whose header is not one, or of another version */
+	KVT_FRAGMENT_MODEL = 2,   /* ... is of another model, layout, type or way of turning keys */
+	KVT_FRAGMENT_TOKENS = 3,  /* ... has another number of tokens, or stands elsewhere in its fragment */
+	KVT_FRAGMENT_FULL = 4,    /* no room */
+	KVT_FRAGMENT_REFUSALS = 5,
+};
+
+/* Counts since create; kvt_metrics has those of all of a cache's. */
+struct kvt_fragments_stats {
+	uint32_t size; /* set by the caller */
+	uint32_t reserved;
+	uint64_t stores, stored_chunks, stored_tokens, stored_bytes;
+	uint64_t loads, hit_tokens, missed_tokens, loaded_bytes;
+	uint64_t moved_bytes; /* of keys that were turned */
+	uint64_t refused[KVT_FRAGMENT_REFUSALS];
+};
+KVT_API enum kvt_status kvt_fragments_stats(
+	const struct kvt_fragments *f, struct kvt_fragments_stats *out) KVT_MUST_CHECK;
+
+/* --- which tokens to compute again ------------------------------------------------------------ */
+
+#define KVT_BLEND_SHARE_MOST 0.3
+
+struct kvt_blend {
+	uint32_t size;         /* sizeof(struct kvt_blend) */
+	uint32_t first_tokens; /* of each fragment, first of all */
+	double share;          /* of all tokens of the fragments, 0 to KVT_BLEND_SHARE_MOST, rounded down */
+};
+
+/*
+ * Adds to each token's deviation the squared distance between what was computed and what was loaded, `count` values of a
+ * layer's keys or values for each of `tokens` tokens, contiguous (CacheBlend's measure, arXiv 2405.16444).
+ */
+KVT_API enum kvt_status kvt_blend_deviation(uint32_t values, const void *computed, const void *loaded, size_t tokens,
+	size_t count, float *deviation) KVT_MUST_CHECK;
+
+/*
+ * Chooses the tokens of loaded fragments that are computed again: the first ones of each, the first of all fragments
+ * before the second of any, then those that deviate most (deviation[prompt_tokens], NULL: none; not a number counts as
+ * most), until the share is used up. chosen[prompt_tokens] becomes 1 or 0; *count (NULL is allowed): how many.
+ * Fragments ascend and do not overlap. KVT_EINVAL, KVT_ENOMEM.
+ */
+KVT_API enum kvt_status kvt_blend_choose(const struct kvt_blend *blend, const struct kvt_fragment *fragments, size_t n,
+	const float *deviation, size_t prompt_tokens, uint8_t *chosen, size_t *count) KVT_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
