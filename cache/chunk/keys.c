@@ -10,6 +10,8 @@
  *	ends    "kvtier ends 1" | key (32)
  *	chain   "kvtier chain 1" | parent (32, or absent) | tokens (4 each)
  *	tenant  "kvtier tenant 1" | salt
+ *	chain of a fragment  "kvtier fragment chain 1" | parent (32, or absent) | LoRA (or absent) | tokens (4 each)
+ *	key of a fragment    "kvtier fragment key 1", else as key
  *
  * OpenSSL's older SHA256_*() is used on purpose: EVP_DigestInit_ex() of 3.0 allocates a context for
  * every digest and can fail, and a tenant that could not be hashed must not become another one.
@@ -20,7 +22,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "kvtier/kvtier.h"
+#include "kvtier/kvtier_fragments.h"
 
 #define LEAST_CHAIN_ID 16
 #define MOST_CHAIN_ID  64
@@ -75,7 +77,7 @@ static bool size_fits(const struct kvt_key_parts *parts)
 	return true;
 }
 
-enum kvt_status kvt_key_make(const struct kvt_key_parts *parts, struct kvt_key *out)
+static enum kvt_status make_key(const char *domain, const struct kvt_key_parts *parts, struct kvt_key *out)
 {
 	uint8_t rank[4];
 	SHA256_CTX sha;
@@ -88,7 +90,7 @@ enum kvt_status kvt_key_make(const struct kvt_key_parts *parts, struct kvt_key *
 	if (parts->hash_recipe == NULL || parts->hash_recipe[0] == '\0')
 		return KVT_EINVAL;
 	store32(rank, parts->rank);
-	begin(&sha, "kvtier key 1");
+	begin(&sha, domain);
 	put_field(&sha, parts->chain_id, parts->chain_id_bytes);
 	put_text(&sha, parts->hash_recipe);
 	put_text(&sha, parts->hash_seed);
@@ -97,6 +99,16 @@ enum kvt_status kvt_key_make(const struct kvt_key_parts *parts, struct kvt_key *
 	put_field(&sha, parts->tenant.bytes, sizeof(parts->tenant.bytes));
 	(void)SHA256_Final(out->bytes, &sha);
 	return KVT_OK;
+}
+
+enum kvt_status kvt_key_make(const struct kvt_key_parts *parts, struct kvt_key *out)
+{
+	return make_key("kvtier key 1", parts, out);
+}
+
+enum kvt_status kvt_fragment_key(const struct kvt_key_parts *parts, struct kvt_key *out)
+{
+	return make_key("kvtier fragment key 1", parts, out);
 }
 
 void kvt_key_ends(const struct kvt_key *key, struct kvt_key *out)
@@ -110,21 +122,39 @@ void kvt_key_ends(const struct kvt_key *key, struct kvt_key *out)
 	*out = made;
 }
 
-void kvt_chain_id(const uint8_t parent[32], const uint32_t *tokens, size_t count, uint8_t out[32])
+static void put_tokens(SHA256_CTX *sha, const uint32_t *tokens, size_t count)
 {
 	uint8_t piece[256];
-	SHA256_CTX sha;
 
-	begin(&sha, "kvtier chain 1");
-	put_field(&sha, parent, 32);
-	put_length(&sha, (uint64_t)count * 4);
+	put_length(sha, (uint64_t)count * 4);
 	for (size_t at = 0; at < count;) {
 		size_t filled = 0;
 
 		for (; at < count && filled < sizeof(piece); at++, filled += 4)
 			store32(piece + filled, tokens[at]);
-		(void)SHA256_Update(&sha, piece, filled);
+		(void)SHA256_Update(sha, piece, filled);
 	}
+}
+
+void kvt_chain_id(const uint8_t parent[32], const uint32_t *tokens, size_t count, uint8_t out[32])
+{
+	SHA256_CTX sha;
+
+	begin(&sha, "kvtier chain 1");
+	put_field(&sha, parent, 32);
+	put_tokens(&sha, tokens, count);
+	(void)SHA256_Final(out, &sha);
+}
+
+void kvt_fragment_chain_id(const uint8_t parent[32], const void *lora, size_t lora_bytes, const uint32_t *tokens,
+	size_t count, uint8_t out[32])
+{
+	SHA256_CTX sha;
+
+	begin(&sha, "kvtier fragment chain 1");
+	put_field(&sha, parent, 32);
+	put_field(&sha, lora, lora_bytes);
+	put_tokens(&sha, tokens, count);
 	(void)SHA256_Final(out, &sha);
 }
 

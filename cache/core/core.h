@@ -31,6 +31,7 @@
 #include "core/lease.h"
 #include "core/meter.h"
 #include "tiers/tier.h"
+#include "kvtier/kvtier_fragments.h"
 
 #define KVT_NEVER INT64_MAX
 
@@ -105,6 +106,15 @@ struct kvt_lower {
 	_Atomic bool stop; /* the thread ends when nothing is under way */
 };
 
+/* Counters of kvt_fragments_stats. Relaxed, as those below. */
+struct kvt_fragment_counters {
+	_Atomic uint64_t stores, stored_chunks, stored_tokens, stored_bytes;
+	_Atomic uint64_t loads, hit_tokens, missed_tokens, loaded_bytes, moved_bytes;
+	_Atomic uint64_t refused[KVT_FRAGMENT_REFUSALS];
+};
+
+void kvt_fragment_counters_read(const struct kvt_fragment_counters *from, struct kvt_fragments_stats *out);
+
 /* Counters of kvt_stats that are the library's own. Relaxed: no reader needs two to agree. */
 struct kvt_counters {
 	_Atomic uint64_t lookups, lookup_chunks, lookup_hits;
@@ -113,6 +123,8 @@ struct kvt_counters {
 	_Atomic uint64_t stores_dropped, prefetches, promotions, joined_loads, not_worth;
 	_Atomic uint64_t finds, probes, probe_chunks, probe_hits;
 	_Atomic uint64_t lock_refusals;
+	_Atomic uint64_t put_blended;
+	struct kvt_fragment_counters fragments;
 };
 
 static inline void kvt_count(_Atomic uint64_t *counter, uint64_t by)

@@ -62,7 +62,7 @@ static bool item_read(const struct kvt_item *given, uint32_t size, struct whole 
 	}
 	out->item.size = sizeof(out->item);
 	out->item.blocks_size = sizeof(out->blocks);
-	return out->item.bytes != 0 && kvt_blocks_valid(out->item.blocks);
+	return out->item.bytes != 0 && out->item.flags == 0 && kvt_blocks_valid(out->item.blocks);
 }
 
 static bool goes_down(struct kvt *k)
@@ -99,8 +99,10 @@ static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, 
 	const struct kvt_item *item = &whole.item;
 	enum kvt_status status;
 
-	if (!item_read(given, size, &whole))
+	if (!item_read(given, size, &whole)) {
+		kvt_count(&k->counters.put_blended, (whole.item.flags & KVT_ITEM_BLENDED) != 0);
 		return KVT_EINVAL;
+	}
 	status = kvt_l1_reserve(k->l1, item, false, &put->entry);
 	if (status == KVT_FULL && passes(k, item))
 		status = kvt_l1_reserve(k->l1, item, false, &put->entry);

@@ -11,6 +11,21 @@ static uint64_t get(const _Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+void kvt_fragment_counters_read(const struct kvt_fragment_counters *c, struct kvt_fragments_stats *s)
+{
+	s->stores = get(&c->stores);
+	s->stored_chunks = get(&c->stored_chunks);
+	s->stored_tokens = get(&c->stored_tokens);
+	s->stored_bytes = get(&c->stored_bytes);
+	s->loads = get(&c->loads);
+	s->hit_tokens = get(&c->hit_tokens);
+	s->missed_tokens = get(&c->missed_tokens);
+	s->loaded_bytes = get(&c->loaded_bytes);
+	s->moved_bytes = get(&c->moved_bytes);
+	for (int i = 0; i < KVT_FRAGMENT_REFUSALS; i++)
+		s->refused[i] = get(&c->refused[i]);
+}
+
 static void copy_text(char *to, size_t room, const char *from)
 {
 	snprintf(to, room, "%s", from);
@@ -79,6 +94,7 @@ static void add_counters(const struct kvt_counters *c, struct kvt_stats *s)
 	s->probe_chunks = get(&c->probe_chunks);
 	s->probe_hits = get(&c->probe_hits);
 	s->lock_refusals = get(&c->lock_refusals);
+	s->put_blended = get(&c->put_blended);
 }
 
 enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out)

@@ -73,7 +73,7 @@ INLINE void narrow_bf16(const float *from, uint16_t *to, size_t n)
 }
 
 /* IEEE 754 half precision without the processor's help. */
-static float half_to_float(uint16_t half)
+float kvt_rope_half_to_float(uint16_t half)
 {
 	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, part = half & 0x3ff, bits;
 	float value;
@@ -108,7 +108,7 @@ static uint16_t float_to_half(float value)
 static void widen_f16(const uint16_t *from, float *to, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		to[i] = half_to_float(from[i]);
+		to[i] = kvt_rope_half_to_float(from[i]);
 }
 
 static void narrow_f16(const float *from, uint16_t *to, size_t n)

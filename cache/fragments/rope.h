@@ -73,4 +73,7 @@ void kvt_rope_move(const struct kvt_rope_turn *turn, enum kvt_rope_values values
 void kvt_rope_move_portable(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to,
 	const void *from, size_t heads);
 
+/* A number in half precision. */
+float kvt_rope_half_to_float(uint16_t half);
+
 #endif

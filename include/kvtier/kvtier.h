@@ -488,8 +488,12 @@ struct kvt_item {
 	const struct kvt_blocks *blocks; /* NULL: no events for it */
 	const char *alias; /* another name of the same bytes, kept with it; NULL: none */
 	uint32_t blocks_size; /* sizeof(struct kvt_blocks); 0: its members up to lora_name */
-	uint32_t reserved;
+	uint32_t flags; /* KVT_ITEM_* */
 };
+
+/* Its bytes are not exact for its key: fragments of other texts were blended into it (kvtier_fragments.h). Such an item
+ * is refused with KVT_EINVAL, so that what was blended is never found as exact. */
+#define KVT_ITEM_BLENDED 1u
 
 /* XXH3-128 of a chunk's bytes. */
 struct kvt_checksum {
@@ -697,6 +701,7 @@ struct kvt_stats {
 	uint64_t finds; /* kvt_find and kvt_find_begin; their chunks and hits count as lookups' */
 	uint64_t probes, probe_chunks, probe_hits; /* questions to shared tiers */
 	uint64_t lock_refusals; /* the store on NVMe was another process's; it is asked for again */
+	uint64_t put_blended;   /* puts that were refused: KVT_ITEM_BLENDED */
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

@@ -114,6 +114,13 @@ KVT_API void kvt_fragments_destroy(struct kvt_fragments *f); /* NULL is allowed 
 /* Bytes of a stored chunk of so many tokens, its header included. */
 KVT_API uint64_t kvt_fragments_chunk_bytes(const struct kvt_fragments *f, uint32_t tokens);
 
+struct kvt_fragment_text;
+
+/* Storage keys of a fragment's chunks in order, for kvt_erase, kvt_pin, kvt_prefetch and the like. *found is how many there
+ * are; the first `most` are in `out`. */
+KVT_API enum kvt_status kvt_fragments_keys(const struct kvt_fragments *f, const struct kvt_fragment_text *text,
+	struct kvt_key *out, size_t most, size_t *found) KVT_MUST_CHECK;
+
 /*
  * Where keys, or values, lie: value i of head h of token t in block b of layer l is at
  * layers[l] + b * block + t * token + h * head + i * value, all in bytes.

@@ -120,6 +120,7 @@ FUNCTIONS = {
     "kvt_fragments_create": [c_void_p, POINTER(Config), POINTER(c_void_p), c_char_p],
     "kvt_fragments_destroy": [c_void_p],
     "kvt_fragments_chunk_bytes": [c_void_p, c_uint32],
+    "kvt_fragments_keys": [c_void_p, POINTER(TextParts), POINTER(library.Key), c_size_t, POINTER(c_size_t)],
     "kvt_fragments_store": [c_void_p, POINTER(TextParts), POINTER(PlaceParts), POINTER(c_size_t)],
     "kvt_fragments_find": [c_void_p, POINTER(TextParts), c_uint64, POINTER(c_size_t)],
     "kvt_fragments_load": [c_void_p, POINTER(TextParts), c_size_t, POINTER(PlaceParts), POINTER(c_size_t)],
@@ -249,6 +250,13 @@ class Fragments:
 
     def chunk_bytes(self, tokens):
         return self.lib.kvt_fragments_chunk_bytes(self.handle, tokens)
+
+    def keys(self, text):
+        """Storage keys of its chunks, in order: to erase, pin or prefetch them."""
+        most = len(text.tokens)
+        out, found = (library.Key * most)(), c_size_t()
+        status = self.lib.kvt_fragments_keys(self.handle, byref(text.parts()), out, most, byref(found))
+        return [bytes(key.bytes) for key in out[: found.value]] if status == library.OK else []
 
     def store(self, text, place):
         """Tokens that are there now, from the fragment's beginning on. ValueError: it is blended, or not in place."""

@@ -109,7 +109,7 @@ class Item(Structure):
         ("blocks", POINTER(Blocks)),
         ("alias", c_char_p),
         ("blocks_size", c_uint32),
-        ("reserved", c_uint32),
+        ("flags", c_uint32),
     ]
 
 

@@ -1,0 +1,396 @@
+/*
+ * fragments.c - a model's fragments: chunks of the cache under names of their own.
+ *
+ * A fragment is a chain of chunks like any other, so that nothing of the cache knows of fragments but this file. Its keys
+ * are of another domain than those of exact chunks, over a fingerprint that has layout and rotary positions in it, too.
+ * What a chunk's header says is checked all the same: a fragment that is of another model, or stands elsewhere, would
+ * damage answers without a word. A chunk that fails that check is erased, and computed again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/lower.h"
+#include "fragments/value.h"
+
+#define LAYERS_MOST   1024u
+#define HEADS_MOST    1024u
+#define CHUNK_MOST    65536u
+#define FRAGMENT_MOST (1u << 20) /* tokens */
+#define LEASE_NS      5000000000u
+
+struct kvt_fragments {
+	struct kvt *k; /* borrowed */
+	struct kvt_rope rope;
+	struct kvt_fragment_shape shape;
+	uint32_t chunk_tokens, rank;
+	uint64_t lease_ns;
+	struct kvt_fragment_counters own; /* those of the cache are counted, too */
+};
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+void kvt_fragments_config_init(struct kvt_fragments_config *config, size_t size)
+{
+	struct kvt_fragments_config c = {.size = (uint32_t)size, .chunk_tokens = 256, .lease_ns = LEASE_NS};
+
+	memset(config, 0, size);
+	memcpy(config, &c, size < sizeof(c) ? size : sizeof(c));
+}
+
+static enum kvt_status refuse(char *why, enum kvt_status status, const char *text)
+{
+	if (why != NULL)
+		snprintf(why, KVT_FRAGMENT_WHY, "%s", text);
+	return status;
+}
+
+static bool within(uint32_t value, uint32_t most)
+{
+	return value > 0 && value <= most;
+}
+
+/* Hash of all that decides what a chunk's bytes mean. */
+static void name_model(struct kvt_fragments *f, const struct kvt_fingerprint *fingerprint)
+{
+	const struct kvt_fragment_shape *s = &f->shape;
+	const uint32_t numbers[] = {KVT_FRAGMENT_VERSION, s->values, s->layers, s->heads, s->head, s->value_head, f->rope.rotated,
+		(uint32_t)f->rope.layout, f->rank};
+
+	kvt_fragment_chain_id(fingerprint->bytes, f->rope.frequency, f->rope.rotated / 2 * sizeof(f->rope.frequency[0]), numbers,
+		sizeof(numbers) / sizeof(numbers[0]), f->shape.model);
+}
+
+static enum kvt_status set_up(struct kvt_fragments *f, struct kvt *k, const struct kvt_fragments_config *c, char *why)
+{
+	char reason[KVT_ROPE_TEXT] = "no memory";
+	enum kvt_status status;
+
+	if (!within(c->layers, LAYERS_MOST) || !within(c->heads, HEADS_MOST) || !within(c->value_head, KVT_ROPE_HEAD_MAX) ||
+		!within(c->chunk_tokens, CHUNK_MOST) || c->values > KVT_FRAGMENT_F16)
+		return refuse(why, KVT_EINVAL, "layers, heads, values of a head, tokens of a chunk or their type are out of range");
+	status = kvt_rope_read(c->model, c->model_bytes, &f->rope, reason);
+	if (status != KVT_OK)
+		return refuse(why, status, reason);
+	if (f->rope.head != c->head) {
+		snprintf(reason, sizeof(reason), "a head has %u values, by config.json %u", c->head, f->rope.head);
+		return refuse(why, KVT_EINVAL, reason);
+	}
+	f->k = k;
+	f->shape = (struct kvt_fragment_shape){
+		.values = c->values, .layers = c->layers, .heads = c->heads, .head = c->head, .value_head = c->value_head};
+	f->chunk_tokens = c->chunk_tokens;
+	f->rank = c->rank;
+	f->lease_ns = c->lease_ns;
+	name_model(f, &c->fingerprint);
+	if (kvt_fragment_value_bytes(&f->shape, f->chunk_tokens) == 0)
+		return refuse(why, KVT_EINVAL, "a chunk would have 4 GiB or more: take fewer tokens for one");
+	return KVT_OK;
+}
+
+enum kvt_status kvt_fragments_create(
+	struct kvt *k, const struct kvt_fragments_config *config, struct kvt_fragments **out, char *why)
+{
+	enum kvt_status status = kvt_usable(k);
+	struct kvt_fragments *f;
+
+	if (status != KVT_OK)
+		return refuse(why, status, kvt_status_text(status));
+	if (config == NULL || config->size < sizeof(*config) || config->model == NULL || out == NULL)
+		return refuse(why, KVT_EINVAL, "no configuration, or one of another version");
+	f = calloc(1, sizeof(*f));
+	if (f == NULL)
+		return refuse(why, KVT_ENOMEM, "no memory");
+	status = set_up(f, k, config, why);
+	if (status != KVT_OK)
+		free(f);
+	else
+		*out = f;
+	return status;
+}
+
+void kvt_fragments_destroy(struct kvt_fragments *f)
+{
+	free(f);
+}
+
+uint64_t kvt_fragments_chunk_bytes(const struct kvt_fragments *f, uint32_t tokens)
+{
+	return kvt_fragment_value_bytes(&f->shape, tokens);
+}
+
+/* --- counting --------------------------------------------------------------------------------- */
+
+#define COUNT(f, member, by)                                                                       \
+	(kvt_count(&(f)->own.member, (by)), kvt_count(&(f)->k->counters.fragments.member, (by)))
+
+enum kvt_status kvt_fragments_stats(const struct kvt_fragments *f, struct kvt_fragments_stats *out)
+{
+	struct kvt_fragments_stats s = {0};
+
+	if (f == NULL || out == NULL || out->size < offsetof(struct kvt_fragments_stats, refused))
+		return KVT_EINVAL;
+	kvt_fragment_counters_read(&f->own, &s);
+	s.size = out->size;
+	memcpy(out, &s, out->size < sizeof(s) ? out->size : sizeof(s));
+	return KVT_OK;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static bool text_fits(const struct kvt_fragments *f, const struct kvt_fragment_text *text)
+{
+	return f != NULL && text != NULL && text->size >= sizeof(*text) && text->tokens != NULL && text->count > 0 &&
+	       text->count <= FRAGMENT_MOST && text->position <= INT64_MAX - text->count &&
+	       (text->lora != NULL || text->lora_bytes == 0);
+}
+
+static size_t chunks_of(const struct kvt_fragments *f, size_t tokens)
+{
+	return (tokens + f->chunk_tokens - 1) / f->chunk_tokens;
+}
+
+static uint32_t tokens_of(const struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t chunk)
+{
+	size_t left = text->count - chunk * f->chunk_tokens;
+
+	return left < f->chunk_tokens ? (uint32_t)left : f->chunk_tokens;
+}
+
+/* Keys of all chunks, to be freed; NULL: no memory. */
+static struct kvt_key *name(const struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t n)
+{
+	struct kvt_key *keys = malloc(n * sizeof(*keys));
+	struct kvt_key_parts parts = {.size = sizeof(parts), .rank = f->rank, .hash_recipe = "tokens"};
+	uint8_t chain[32];
+
+	if (keys == NULL)
+		return NULL;
+	memcpy(parts.fingerprint.bytes, f->shape.model, sizeof(parts.fingerprint.bytes));
+	parts.tenant = text->tenant;
+	parts.chain_id = chain;
+	parts.chain_id_bytes = sizeof(chain);
+	for (size_t i = 0; i < n; i++) {
+		kvt_fragment_chain_id(i > 0 ? chain : NULL, text->lora, text->lora_bytes, text->tokens + i * f->chunk_tokens,
+			tokens_of(f, text, i), chain);
+		if (kvt_fragment_key(&parts, &keys[i]) != KVT_OK) {
+			free(keys);
+			return NULL;
+		}
+	}
+	return keys;
+}
+
+enum kvt_status kvt_fragments_keys(const struct kvt_fragments *f, const struct kvt_fragment_text *text,
+	struct kvt_key *out, size_t most, size_t *found)
+{
+	struct kvt_key *keys;
+	size_t n;
+
+	if (!text_fits(f, text) || (out == NULL && most > 0) || found == NULL)
+		return KVT_EINVAL;
+	n = chunks_of(f, text->count);
+	keys = name(f, text, n);
+	if (keys == NULL)
+		return KVT_ENOMEM;
+	if (most > 0)
+		memcpy(out, keys, (n < most ? n : most) * sizeof(*keys));
+	free(keys);
+	*found = n;
+	return KVT_OK;
+}
+
+/* --- store ------------------------------------------------------------------------------------ */
+
+static enum kvt_status store_one(struct kvt_fragments *f, const struct kvt_fragment_text *text,
+	const struct kvt_fragment_place *place, const struct kvt_key *keys, size_t i)
+{
+	uint64_t first = i * f->chunk_tokens;
+	struct kvt_item item = {
+		.size = sizeof(item),
+		.tokens = tokens_of(f, text, i),
+		.key = keys[i],
+		.parent = i > 0 ? &keys[i - 1] : NULL,
+		.bytes = kvt_fragment_value_bytes(&f->shape, tokens_of(f, text, i)),
+		.tenant = text->tenant,
+	};
+	struct kvt_fragment_bytes bytes;
+	struct kvt_reservation *reservation;
+	struct kvt_fragment_head head;
+	uint32_t count, each;
+	enum kvt_status status;
+
+	status = kvt_put_reserve(f->k, &item, 1, &reservation, &bytes.segments, &count, &each);
+	if (status != KVT_OK)
+		return status;
+	bytes.count = count;
+	kvt_fragment_head_make(&f->shape, item.tokens, first, text->position + first, &head);
+	kvt_fragment_pack(&f->shape, &head, place, first, &bytes);
+	status = kvt_put_commit(f->k, reservation, 1, NULL);
+	if (status == KVT_OK) {
+		COUNT(f, stored_chunks, 1);
+		COUNT(f, stored_tokens, item.tokens);
+		COUNT(f, stored_bytes, item.bytes);
+	}
+	return status;
+}
+
+enum kvt_status kvt_fragments_store(struct kvt_fragments *f, const struct kvt_fragment_text *text,
+	const struct kvt_fragment_place *place, size_t *stored)
+{
+	enum kvt_status status = KVT_OK;
+	size_t n, done = 0;
+	struct kvt_key *keys;
+
+	if (!text_fits(f, text) || !kvt_fragment_place_fits(place, &f->shape, text->count))
+		return KVT_EINVAL;
+	if (text->blended != 0) {
+		COUNT(f, refused[KVT_FRAGMENT_BLENDED], 1);
+		return KVT_EINVAL;
+	}
+	n = chunks_of(f, text->count);
+	keys = name(f, text, n);
+	if (keys == NULL)
+		return KVT_ENOMEM;
+	COUNT(f, stores, 1);
+	for (size_t i = 0; i < n; i++) {
+		status = store_one(f, text, place, keys, i);
+		if (status != KVT_OK && status != KVT_EXISTS)
+			break;
+		done += tokens_of(f, text, i);
+		status = KVT_OK;
+	}
+	COUNT(f, refused[KVT_FRAGMENT_FULL], status == KVT_FULL);
+	free(keys);
+	if (stored != NULL)
+		*stored = done;
+	return status;
+}
+
+/* --- find and load ---------------------------------------------------------------------------- */
+
+static size_t tokens_until(const struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t chunks)
+{
+	size_t tokens = chunks * f->chunk_tokens;
+
+	return tokens < text->count ? tokens : text->count;
+}
+
+enum kvt_status kvt_fragments_find(
+	struct kvt_fragments *f, const struct kvt_fragment_text *text, uint64_t timeout_ns, size_t *tokens)
+{
+	struct kvt_lookup plan;
+	struct kvt_key *keys;
+	enum kvt_status status;
+	size_t n;
+
+	if (!text_fits(f, text) || tokens == NULL)
+		return KVT_EINVAL;
+	n = chunks_of(f, text->count);
+	keys = name(f, text, n);
+	if (keys == NULL)
+		return KVT_ENOMEM;
+	status = timeout_ns == 0 ? kvt_lookup(f->k, keys, n, KVT_ALL_TIERS, NULL, &plan)
+				 : kvt_find(f->k, keys, n, KVT_ALL_TIERS, timeout_ns, NULL, &plan);
+	free(keys);
+	if (status == KVT_OK)
+		*tokens = tokens_until(f, text, plan.worth);
+	return status;
+}
+
+/* Why chunk i of a lease is not what it has to be, and its header; KVT_FRAGMENT_REFUSALS: it is. */
+static enum kvt_fragment_refusal check(const struct kvt_fragments *f, const struct kvt_fragment_text *text,
+	const struct kvt_lease *lease, size_t i, struct kvt_fragment_head *head)
+{
+	const struct kvt_view *view = &lease->views[i];
+	const struct kvt_segment *first = &lease->segments[view->first_segment];
+	uint32_t tokens = tokens_of(f, text, i);
+
+	if (view->bytes < sizeof(*head) || first->bytes < sizeof(*head))
+		return KVT_FRAGMENT_HEADER;
+	memcpy(head, first->base, sizeof(*head));
+	if (view->bytes != kvt_fragment_value_bytes(&f->shape, tokens))
+		return KVT_FRAGMENT_TOKENS;
+	return kvt_fragment_head_check(head, &f->shape, tokens, i * f->chunk_tokens);
+}
+
+/* One loading: where to, and the turn of the chunk before, which is most often the next one's, too. */
+struct loading {
+	const struct kvt_fragment_place *place;
+	size_t from; /* tokens before it are left alone */
+	bool has_turn;
+	int64_t distance;
+	struct kvt_rope_turn turn;
+};
+
+static void unpack(struct kvt_fragments *f, const struct kvt_fragment_text *text, struct loading *l,
+	const struct kvt_lease *lease, size_t i, const struct kvt_fragment_head *head)
+{
+	const struct kvt_view *view = &lease->views[i];
+	struct kvt_fragment_bytes bytes = {lease->segments + view->first_segment, view->segment_count};
+	uint64_t first = i * f->chunk_tokens;
+	int64_t distance = (int64_t)(text->position + first) - (int64_t)head->position;
+	uint32_t skip = l->from > first ? (uint32_t)(l->from - first) : 0;
+
+	if (skip >= head->tokens)
+		return;
+	if (distance != 0 && (!l->has_turn || l->distance != distance)) {
+		kvt_rope_turn_by(&f->rope, distance, &l->turn);
+		l->has_turn = true;
+		l->distance = distance;
+	}
+	COUNT(f, moved_bytes,
+		kvt_fragment_unpack(&f->shape, distance != 0 ? &l->turn : NULL, head->tokens, skip, l->place, first, &bytes));
+	COUNT(f, loaded_bytes, view->bytes);
+}
+
+/* Returns the chunks that are in place. */
+static size_t place_chunks(struct kvt_fragments *f, const struct kvt_fragment_text *text, struct loading *l,
+	const struct kvt_lease *lease, const struct kvt_key *keys)
+{
+	struct kvt_fragment_head head;
+	size_t erased;
+
+	for (size_t i = 0; i < lease->count; i++) {
+		enum kvt_fragment_refusal why = check(f, text, lease, i, &head);
+
+		if (why != KVT_FRAGMENT_REFUSALS) {
+			COUNT(f, refused[why], 1);
+			(void)!kvt_erase(f->k, &keys[i], 1, 0, &erased);
+			return i;
+		}
+		unpack(f, text, l, lease, i, &head);
+	}
+	return lease->count;
+}
+
+enum kvt_status kvt_fragments_load(struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t from,
+	const struct kvt_fragment_place *place, size_t *loaded)
+{
+	struct loading l = {.place = place, .from = from};
+	struct kvt_lease *lease;
+	struct kvt_key *keys;
+	enum kvt_status status;
+	size_t n, tokens = 0;
+
+	if (!text_fits(f, text) || !kvt_fragment_place_fits(place, &f->shape, text->count) || from > text->count ||
+		loaded == NULL)
+		return KVT_EINVAL;
+	n = chunks_of(f, text->count);
+	keys = name(f, text, n);
+	if (keys == NULL)
+		return KVT_ENOMEM;
+	COUNT(f, loads, 1);
+	status = kvt_get(f->k, keys, n, f->lease_ns, &lease);
+	if (status == KVT_OK) {
+		tokens = tokens_until(f, text, place_chunks(f, text, &l, lease, keys));
+		kvt_release(f->k, lease);
+		status = tokens > 0 ? KVT_OK : KVT_MISS;
+	}
+	free(keys);
+	COUNT(f, hit_tokens, tokens);
+	COUNT(f, missed_tokens, text->count - tokens);
+	if (status == KVT_OK)
+		*loaded = tokens;
+	return status;
+}
