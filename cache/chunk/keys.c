@@ -11,7 +11,7 @@
  *	chain   "kvtier chain 1" | parent (32, or absent) | tokens (4 each)
  *	tenant  "kvtier tenant 1" | salt
  *	chain of a fragment  "kvtier fragment chain 1" | parent (32, or absent) | LoRA (or absent) | tokens (4 each)
- *	key of a fragment    "kvtier fragment key 1", else as key
+ *	key of a fragment    "kvtier fragment key 1", else as key; then a mark in the last four bytes
  *
  * OpenSSL's older SHA256_*() is used on purpose: EVP_DigestInit_ex() of 3.0 allocates a context for
  * every digest and can fail, and a tenant that could not be hashed must not become another one.
@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "chunk/fragment_mark.h"
 #include "kvtier/kvtier_fragments.h"
 
 #define LEAST_CHAIN_ID 16
@@ -108,7 +109,11 @@ enum kvt_status kvt_key_make(const struct kvt_key_parts *parts, struct kvt_key *
 
 enum kvt_status kvt_fragment_key(const struct kvt_key_parts *parts, struct kvt_key *out)
 {
-	return make_key("kvtier fragment key 1", parts, out);
+	enum kvt_status status = make_key("kvtier fragment key 1", parts, out);
+
+	if (status == KVT_OK)
+		memcpy(out->bytes + sizeof(out->bytes) - KVT_MARK_BYTES, KVT_FRAGMENT_MARK, KVT_MARK_BYTES);
+	return status;
 }
 
 void kvt_key_ends(const struct kvt_key *key, struct kvt_key *out)

@@ -11,7 +11,7 @@
 #include "chunk/tenants.h"
 #include "lmcache/controller.h"
 #include "events/event_log.h"
-#include "kvtier/kvtier.h"
+#include "kvtier/kvtier_fragments.h"
 #include "core/latency.h"
 #include "metrics/exposition.h"
 
@@ -20,6 +20,7 @@ struct kvt_metrics_input {
 	const struct kvt_stats *stats;
 	const struct kvt_event_log_stats *events;
 	const struct kvt_controller_stats *controller;
+	const struct kvt_fragments_stats *fragments;
 	const struct kvt_latencies *latencies;
 	const struct kvt_tenant_list *const *tenants; /* of each tier, NULL for one that cannot count them */
 	uint32_t tokens_per_chunk; /* turns counts of chunks into tokens */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/lower.h"
+#include "core/settle.h"
 #include "fragments/value.h"
 
 #define LAYERS_MOST   1024u
@@ -117,6 +118,32 @@ void kvt_fragments_destroy(struct kvt_fragments *f)
 uint64_t kvt_fragments_chunk_bytes(const struct kvt_fragments *f, uint32_t tokens)
 {
 	return kvt_fragment_value_bytes(&f->shape, tokens);
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+enum kvt_status kvt_fragments_settings(const struct kvt_config *config, struct kvt_fragments_settings *out)
+{
+	struct kvt_fragments_settings s = {0};
+	struct kvt_config c;
+
+	if (config == NULL || out == NULL || out->size < sizeof(*out) || kvt_config_settle(config, &c) != KVT_OK)
+		return KVT_EINVAL;
+	s.size = out->size;
+	s.enabled = c.fragments_enabled;
+	s.by = strcmp(c.fragments_cut, "content") == 0 ? KVT_CUT_CONTENT : KVT_CUT_SEPARATOR;
+	s.min_tokens = c.fragments_min_tokens;
+	s.average_tokens = larger(c.fragments_average_tokens, s.min_tokens);
+	s.max_tokens = larger(c.fragments_max_tokens, s.by == KVT_CUT_CONTENT ? 2 * s.average_tokens : 0);
+	s.first_tokens = c.fragments_first_tokens;
+	s.check_layer = c.fragments_check_layer;
+	s.share = c.fragments_recompute_share;
+	s.separator = c.fragments_separator;
+	*out = s;
+	return KVT_OK;
 }
 
 /* --- counting --------------------------------------------------------------------------------- */

@@ -59,6 +59,26 @@ COLLECT(controller)
 	put_plain(out, kvw_number_at(in->controller, metric->arg));
 }
 
+COLLECT(fragments)
+{
+	put_plain(out, kvw_number_at(in->fragments, metric->arg));
+}
+
+COLLECT(refused_fragments)
+{
+	static const char *const reasons[KVT_FRAGMENT_REFUSALS] = {
+		[KVT_FRAGMENT_BLENDED] = "blended",
+		[KVT_FRAGMENT_HEADER] = "header",
+		[KVT_FRAGMENT_MODEL] = "model",
+		[KVT_FRAGMENT_TOKENS] = "tokens",
+		[KVT_FRAGMENT_FULL] = "full",
+	};
+
+	(void)metric;
+	for (int i = 0; i < KVT_FRAGMENT_REFUSALS; i++)
+		kvw_sample_named(out, "reason", reasons[i], in->fragments->refused[i]);
+}
+
 COLLECT(l1)
 {
 	put_plain(out, kvw_number_at(&in->stats->tiers[KVT_TIER_L1], metric->arg));
@@ -192,6 +212,7 @@ COLLECT(latency)
 #define IN_TIER(member)       offsetof(struct kvt_tier_stats, member)
 #define IN_TENANT(member)     offsetof(struct kvt_tenant_share, member)
 #define IN_CONTROLLER(member) offsetof(struct kvt_controller_stats, member)
+#define IN_FRAGMENTS(member)  offsetof(struct kvt_fragments_stats, member)
 #define IN_EVENTS(member)     offsetof(struct kvt_event_log_stats, member)
 
 static const struct metric metrics[] = {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chunk/fragment_mark.h"
 #include "core/lower.h"
 #include "core/stores.h"
 
@@ -62,7 +63,8 @@ static bool item_read(const struct kvt_item *given, uint32_t size, struct whole 
 	}
 	out->item.size = sizeof(out->item);
 	out->item.blocks_size = sizeof(out->blocks);
-	return out->item.bytes != 0 && out->item.flags == 0 && kvt_blocks_valid(out->item.blocks);
+	return out->item.bytes != 0 && out->item.flags == 0 && kvt_blocks_valid(out->item.blocks) &&
+	       (out->item.blocks == NULL || !kvt_key_is_fragments(&out->item.key));
 }
 
 static bool goes_down(struct kvt *k)

@@ -150,6 +150,7 @@ static void list_tenants(struct kvt *k, struct kvt_tenant_list lists[KVT_TIER_CO
 enum kvt_status kvt_metrics(struct kvt *k, char **text)
 {
 	struct kvt_stats stats = {.size = sizeof(stats)};
+	struct kvt_fragments_stats fragments = {.size = sizeof(fragments)};
 	struct kvt_controller_stats controller;
 	struct kvt_event_log_stats events;
 	struct kvt_metrics_input in;
@@ -165,7 +166,8 @@ enum kvt_status kvt_metrics(struct kvt *k, char **text)
 	list_tenants(k, lists, tenants);
 	kvt_event_log_stats(k->events, &events);
 	kvt_controller_stats(k->controller, &controller);
+	kvt_fragment_counters_read(&k->counters.fragments, &fragments);
 	in = (struct kvt_metrics_input){
-		&stats, &events, &controller, &k->latencies, tenants, k->config.tokens_per_chunk};
+		&stats, &events, &controller, &fragments, &k->latencies, tenants, k->config.tokens_per_chunk};
 	return kvt_metrics_render(&in, text);
 }

@@ -132,6 +132,7 @@ void kvt_lmcache_finish_reading(struct kvt_lmcache_reading *r); /* NULL is allow
 void kvt_lmcache_evaluate(struct kvt_lmcache_reading *r);
 /* What they become; the others: of remote_url, of the controller's keys. */
 void kvt_lmcache_settle(struct kvt_lmcache_reading *r);
+void kvt_lmcache_settle_blend(struct kvt_lmcache_reading *r);
 void kvt_lmcache_settle_remote(struct kvt_lmcache_reading *r);
 void kvt_lmcache_settle_controller(struct kvt_lmcache_reading *r);
 /* All three after each other. */

@@ -270,4 +270,5 @@ void kvt_lmcache_settle(struct kvt_lmcache_reading *r)
 	settle_disk(r);
 	kvt_lmcache_settle_remote(r);
 	kvt_lmcache_settle_controller(r);
+	kvt_lmcache_settle_blend(r);
 }

@@ -40,6 +40,7 @@
 	X(L2_URL, const char *)                                                                    \
 	X(L2_FORMAT, const char *)                                                                 \
 	X(NODE_SHARE, const char *)                                                                \
+	X(CUT, const char *)                                                                       \
 	X(ENDPOINT, const char *)                                                                  \
 	X(ADDRESS, const char *)                                                                   \
 	X(HOST, const char *)                                                                      \

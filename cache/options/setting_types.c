@@ -314,6 +314,8 @@ TEXT_TYPE(L2_FORMAT, "`native` or `lmcache`", NULL, kvw_word_parse,
 	WORDS({"native", 0}, {"lmcache", 0}));
 TEXT_TYPE(NODE_SHARE, "`never`, `auto` or `always`", NULL, kvw_word_parse,
 	WORDS({"never", 0}, {"auto", 0}, {"always", 0}));
+TEXT_TYPE(CUT, "`separator` or `content`", NULL, kvw_word_parse,
+	WORDS({"separator", 0}, {"content", 0}));
 TEXT_TYPE(ENDPOINT, "ZeroMQ address", "tcp://HOST:PORT or ipc://PATH, such as tcp://127.0.0.1:5557",
 	parse_endpoint, );
 TEXT_TYPE(ADDRESS, "HOST:PORT", NULL, parse_address, );

@@ -283,6 +283,18 @@ struct kvt_config {
 	const char *node_share;   /* "never", "auto" (where it answers at kvt_open), "always" */
 	const char *node_url;     /* "kvtierd://HOST:PORT" */
 	const char *node_segment; /* name of its shared memory */
+
+	/* fragments: cached text that is not a prefix (kvtier_fragments.h). The library itself needs none of these: engines'
+	 * connectors and runners read them by kvt_fragments_settings */
+	uint32_t fragments_enabled;
+	const char *fragments_cut;       /* "separator", "content" */
+	const char *fragments_separator; /* text whose tokens end a fragment */
+	uint32_t fragments_min_tokens;   /* shorter ones are computed */
+	uint32_t fragments_average_tokens; /* of a cut by content */
+	uint32_t fragments_max_tokens;     /* longer ones are cut */
+	double fragments_recompute_share;  /* of a fragment's tokens, 0 to 0.3 */
+	uint32_t fragments_first_tokens;   /* of each fragment, computed again first of all */
+	uint32_t fragments_check_layer;    /* whose keys and values say which tokens deviate */
 };
 
 /* Fills in defaults; `size` is sizeof(struct kvt_config) as the caller was compiled. */

@@ -63,6 +63,19 @@ struct kvt_fragment {
 KVT_API enum kvt_status kvt_fragments_cut(const struct kvt_cut *cut, const uint32_t *tokens, size_t count,
 	struct kvt_fragment *out, size_t most, size_t *found) KVT_MUST_CHECK;
 
+/* What the configuration's section `fragments` says. The text belongs to the configuration. */
+struct kvt_fragments_settings {
+	uint32_t size; /* set by the caller */
+	uint32_t enabled;
+	uint32_t by; /* enum kvt_cut_by */
+	uint32_t min_tokens, average_tokens, max_tokens; /* as struct kvt_cut takes them */
+	uint32_t first_tokens, check_layer;
+	double share;
+	const char *separator; /* to be encoded by the engine's tokenizer, without special tokens */
+};
+KVT_API enum kvt_status kvt_fragments_settings(
+	const struct kvt_config *config, struct kvt_fragments_settings *out) KVT_MUST_CHECK;
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 /*
@@ -72,7 +85,10 @@ KVT_API enum kvt_status kvt_fragments_cut(const struct kvt_cut *cut, const uint3
 KVT_API void kvt_fragment_chain_id(const uint8_t parent[32], const void *lora, size_t lora_bytes,
 	const uint32_t *tokens, size_t count, uint8_t out[32]);
 
-/* Storage key of a chunk of a fragment: as kvt_key_make, over the domain "kvtier fragment key 1". */
+/* Storage key of a chunk of a fragment: as kvt_key_make, over the domain "kvtier fragment key 1". Its last four bytes are
+ * "frag", so that tools tell them apart; a put under such a key that names an engine's blocks is refused, since nothing of
+ * a fragment is published as exact. */
+#define KVT_FRAGMENT_MARK "frag"
 KVT_API enum kvt_status kvt_fragment_key(
 	const struct kvt_key_parts *parts, struct kvt_key *out) KVT_MUST_CHECK;
 

@@ -436,6 +436,44 @@ START_TEST(what_was_blended_is_stored_nowhere)
 }
 END_TEST
 
+/* A fragment under an engine's names would be published as what that engine can use. */
+START_TEST(a_fragment_has_no_names_of_an_engine)
+{
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, model, 1);
+	struct kvt_fragment_text text = text_at(0);
+	struct kvt_blocks blocks = {.hashes = (const uint8_t *)"12345678", .hash_bytes = 8, .count = 1, .block_size = 16};
+	struct kvt_item item = {.size = sizeof(item), .key = key_in(f, &text), .bytes = CHUNK, .blocks = &blocks};
+	char *data = calloc(1, CHUNK);
+
+	ck_assert_int_eq(kvt_put(rig.k, &item, data), KVT_EINVAL);
+	item.key = key_of(1, 0);
+	ck_assert_int_eq(kvt_put(rig.k, &item, data), KVT_OK);
+	free(data);
+	kvt_fragments_destroy(f);
+}
+END_TEST
+
+START_TEST(the_configuration_says_how_to_cut)
+{
+	static const char yaml[] = "fragments: {enabled: true, cut: content, min_tokens: 2000, max_tokens: 64, recompute_share: 0.15}";
+	struct kvt_fragments_settings s = {.size = sizeof(s)};
+	struct kvt_config config;
+
+	kvt_config_init(&config, sizeof(config));
+	ck_assert_int_eq(kvt_fragments_settings(&config, &s), KVT_OK);
+	ck_assert_uint_eq(s.enabled, 0);
+	ck_assert_uint_eq(s.by, KVT_CUT_SEPARATOR);
+	ck_assert_str_eq(s.separator, " # # ");
+	ck_assert_double_eq(s.share, 0);
+	ck_assert_int_eq(kvt_config_read(&config, "t", yaml, strlen(yaml), NULL), KVT_OK);
+	ck_assert_int_eq(kvt_fragments_settings(&config, &s), KVT_OK);
+	ck_assert(s.enabled == 1 && s.by == KVT_CUT_CONTENT && s.min_tokens == 2000 && s.average_tokens == 2000);
+	ck_assert_uint_eq(s.max_tokens, 4000);
+	ck_assert_double_eq(s.share, 0.15);
+	kvt_config_finish(&config);
+}
+END_TEST
+
 /* A chunk under a fragment's key whose header is not the fragment's: refused, erased, and not a byte of it is used. */
 START_TEST(a_header_that_is_wrong_is_refused_and_erased)
 {
@@ -569,6 +607,8 @@ int main(void)
 	tcase_add_test(tcase, only_the_same_model_tenant_adapter_and_tokens_find_it);
 	tcase_add_test(tcase, exact_chunks_and_fragments_never_meet);
 	tcase_add_test(tcase, what_was_blended_is_stored_nowhere);
+	tcase_add_test(tcase, a_fragment_has_no_names_of_an_engine);
+	tcase_add_test(tcase, the_configuration_says_how_to_cut);
 	tcase_add_loop_test(tcase, a_header_that_is_wrong_is_refused_and_erased, 0, 9);
 	tcase_add_test(tcase, a_fragment_comes_from_below_or_is_a_miss);
 	tcase_add_test(tcase, no_mistake_is_taken);

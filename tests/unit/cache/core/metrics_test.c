@@ -13,6 +13,7 @@
 static struct kvt_stats stats;
 static struct kvt_event_log_stats events;
 static struct kvt_controller_stats controller;
+static struct kvt_fragments_stats fragments;
 static struct kvt_latencies latencies;
 static struct kvt_tenant_list tenants;
 static char *text;
@@ -22,6 +23,7 @@ static void setup(void)
 	memset(&stats, 0, sizeof(stats));
 	memset(&events, 0, sizeof(events));
 	memset(&controller, 0, sizeof(controller));
+	memset(&fragments, 0, sizeof(fragments));
 	memset(&latencies, 0, sizeof(latencies));
 	memset(&tenants, 0, sizeof(tenants));
 	kvt_latencies_init(&latencies);
@@ -39,7 +41,7 @@ static void render(void)
 {
 	const struct kvt_tenant_list *const lists[KVT_TIER_COUNT] = {
 		&tenants, [KVT_TIER_NVME] = &tenants};
-	struct kvt_metrics_input in = {&stats, &events, &controller, &latencies, lists, 256};
+	struct kvt_metrics_input in = {&stats, &events, &controller, &fragments, &latencies, lists, 256};
 
 	free(text);
 	text = NULL;
