@@ -184,23 +184,29 @@ static uint32_t tokens_of(const struct kvt_fragments *f, const struct kvt_fragme
 	return left < f->chunk_tokens ? (uint32_t)left : f->chunk_tokens;
 }
 
+enum kvt_status kvt_fragments_chunk_key(
+	const struct kvt_fragments *f, const struct kvt_tenant *tenant, const uint8_t chain[32], struct kvt_key *out)
+{
+	struct kvt_key_parts parts = {
+		.size = sizeof(parts), .rank = f->rank, .hash_recipe = "tokens", .chain_id = chain, .chain_id_bytes = 32};
+
+	memcpy(parts.fingerprint.bytes, f->shape.model, sizeof(parts.fingerprint.bytes));
+	parts.tenant = *tenant;
+	return kvt_fragment_key(&parts, out);
+}
+
 /* Keys of all chunks, to be freed; NULL: no memory. */
 static struct kvt_key *name(const struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t n)
 {
 	struct kvt_key *keys = malloc(n * sizeof(*keys));
-	struct kvt_key_parts parts = {.size = sizeof(parts), .rank = f->rank, .hash_recipe = "tokens"};
 	uint8_t chain[32];
 
 	if (keys == NULL)
 		return NULL;
-	memcpy(parts.fingerprint.bytes, f->shape.model, sizeof(parts.fingerprint.bytes));
-	parts.tenant = text->tenant;
-	parts.chain_id = chain;
-	parts.chain_id_bytes = sizeof(chain);
 	for (size_t i = 0; i < n; i++) {
 		kvt_fragment_chain_id(i > 0 ? chain : NULL, text->lora, text->lora_bytes, text->tokens + i * f->chunk_tokens,
 			tokens_of(f, text, i), chain);
-		if (kvt_fragment_key(&parts, &keys[i]) != KVT_OK) {
+		if (kvt_fragments_chunk_key(f, &text->tenant, chain, &keys[i]) != KVT_OK) {
 			free(keys);
 			return NULL;
 		}
@@ -367,7 +373,8 @@ static void unpack(struct kvt_fragments *f, const struct kvt_fragment_text *text
 		l->distance = distance;
 	}
 	COUNT(f, moved_bytes,
-		kvt_fragment_unpack(&f->shape, distance != 0 ? &l->turn : NULL, head->tokens, skip, l->place, first, &bytes));
+		kvt_fragment_unpack(&f->shape, distance != 0 ? &l->turn : NULL, head->tokens, skip, head->tokens, l->place, first,
+			&bytes));
 	COUNT(f, loaded_bytes, view->bytes);
 }
 
@@ -420,4 +427,63 @@ enum kvt_status kvt_fragments_load(struct kvt_fragments *f, const struct kvt_fra
 	if (status == KVT_OK)
 		*loaded = tokens;
 	return status;
+}
+
+/* --- a chunk at a time ------------------------------------------------------------------------ */
+
+static bool piece_fits(const struct kvt_fragments *f, const struct kvt_fragment_piece *piece,
+	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count, uint32_t end)
+{
+	uint64_t bytes = 0;
+
+	if (f == NULL || piece == NULL || piece->size < sizeof(*piece) || segments == NULL || end > piece->tokens ||
+		piece->position > INT64_MAX - FRAGMENT_MOST || !kvt_fragment_place_fits(place, &f->shape, end))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		bytes += segments[i].bytes;
+	return count > 0 && segments[0].bytes >= sizeof(struct kvt_fragment_head) && piece->tokens > 0 &&
+	       bytes == kvt_fragment_value_bytes(&f->shape, piece->tokens);
+}
+
+enum kvt_status kvt_fragments_pack(struct kvt_fragments *f, const struct kvt_fragment_piece *piece,
+	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count)
+{
+	struct kvt_fragment_bytes bytes = {segments, count};
+	struct kvt_fragment_head head;
+
+	if (!piece_fits(f, piece, place, segments, count, piece != NULL ? piece->tokens : 0))
+		return KVT_EINVAL;
+	kvt_fragment_head_make(&f->shape, piece->tokens, piece->first, piece->position, &head);
+	kvt_fragment_pack(&f->shape, &head, place, 0, &bytes);
+	COUNT(f, stored_chunks, 1);
+	COUNT(f, stored_tokens, piece->tokens);
+	COUNT(f, stored_bytes, kvt_fragment_value_bytes(&f->shape, piece->tokens));
+	return KVT_OK;
+}
+
+enum kvt_status kvt_fragments_unpack(struct kvt_fragments *f, const struct kvt_fragment_piece *piece,
+	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count)
+{
+	struct kvt_fragment_bytes bytes = {segments, count};
+	enum kvt_fragment_refusal why;
+	struct kvt_fragment_head head;
+	struct kvt_rope_turn turn;
+	int64_t distance;
+
+	if (!piece_fits(f, piece, place, segments, count, piece != NULL ? piece->end : 0) || piece->skip > piece->end)
+		return KVT_EINVAL;
+	memcpy(&head, segments[0].base, sizeof(head));
+	why = kvt_fragment_head_check(&head, &f->shape, piece->tokens, piece->first);
+	if (why != KVT_FRAGMENT_REFUSALS) {
+		COUNT(f, refused[why], 1);
+		return KVT_ECORRUPT;
+	}
+	distance = (int64_t)piece->position - (int64_t)head.position;
+	if (distance != 0)
+		kvt_rope_turn_by(&f->rope, distance, &turn);
+	COUNT(f, moved_bytes, kvt_fragment_unpack(&f->shape, distance != 0 ? &turn : NULL, piece->tokens, piece->skip,
+				      piece->end, place, 0, &bytes));
+	COUNT(f, hit_tokens, piece->end - piece->skip);
+	COUNT(f, loaded_bytes, kvt_fragment_value_bytes(&f->shape, piece->tokens));
+	return KVT_OK;
 }

@@ -280,7 +280,8 @@ void kvt_fragment_pack(const struct kvt_fragment_shape *shape, const struct kvt_
 }
 
 uint64_t kvt_fragment_unpack(const struct kvt_fragment_shape *shape, const struct kvt_rope_turn *turn, uint32_t tokens,
-	uint32_t skip, const struct kvt_fragment_place *place, uint64_t offset, const struct kvt_fragment_bytes *from)
+	uint32_t skip, uint32_t end, const struct kvt_fragment_place *place, uint64_t offset,
+	const struct kvt_fragment_bytes *from)
 {
 	struct cursor c = {from->segments, 0};
 	uint64_t turned = 0;
@@ -291,8 +292,9 @@ uint64_t kvt_fragment_unpack(const struct kvt_fragment_shape *shape, const struc
 			struct side s = side_of(shape, place, layer, keys != 0, turn);
 
 			go_on(&c, skip * s.heads * head_bytes(&s));
-			pass_side(&s, &c, place->slot + offset + skip, tokens - skip, true);
-			turned += s.turn != NULL ? (uint64_t)(tokens - skip) * s.heads * head_bytes(&s) : 0;
+			pass_side(&s, &c, place->slot + offset + skip, end - skip, true);
+			go_on(&c, (tokens - end) * s.heads * head_bytes(&s));
+			turned += s.turn != NULL ? (uint64_t)(end - skip) * s.heads * head_bytes(&s) : 0;
 		}
 	}
 	return turned;

@@ -56,9 +56,10 @@ struct kvt_fragment_bytes {
 void kvt_fragment_pack(const struct kvt_fragment_shape *shape, const struct kvt_fragment_head *head,
 	const struct kvt_fragment_place *place, uint64_t offset, const struct kvt_fragment_bytes *to);
 
-/* Puts a chunk's tokens from number `skip` on into `place`, where its first one is number `offset` behind slot. turn NULL:
- * keys stay as they are. Returns the bytes of keys that were turned. */
+/* Puts tokens [skip, end) of a chunk's `tokens` into `place`, where its first one is number `offset` behind slot. turn
+ * NULL: keys stay as they are. Returns the bytes of keys that were turned. */
 uint64_t kvt_fragment_unpack(const struct kvt_fragment_shape *shape, const struct kvt_rope_turn *turn, uint32_t tokens,
-	uint32_t skip, const struct kvt_fragment_place *place, uint64_t offset, const struct kvt_fragment_bytes *from);
+	uint32_t skip, uint32_t end, const struct kvt_fragment_place *place, uint64_t offset,
+	const struct kvt_fragment_bytes *from);
 
 #endif

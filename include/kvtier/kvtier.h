@@ -289,7 +289,7 @@ struct kvt_config {
 	uint32_t fragments_enabled;
 	const char *fragments_cut;       /* "separator", "content" */
 	const char *fragments_separator; /* text whose tokens end a fragment */
-	uint32_t fragments_min_tokens;   /* shorter ones are computed */
+	uint32_t fragments_min_tokens;   /* less is not blended into a prompt */
 	uint32_t fragments_average_tokens; /* of a cut by content */
 	uint32_t fragments_max_tokens;     /* longer ones are cut */
 	double fragments_recompute_share;  /* of a fragment's tokens, 0 to 0.3 */

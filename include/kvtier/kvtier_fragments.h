@@ -188,6 +188,28 @@ KVT_API enum kvt_status kvt_fragments_find(struct kvt_fragments *f, const struct
 KVT_API enum kvt_status kvt_fragments_load(struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t from,
 	const struct kvt_fragment_place *place, size_t *loaded) KVT_MUST_CHECK;
 
+/*
+ * The same for callers that reserve, get and release by themselves, such as connectors that wait for nothing: one chunk,
+ * its tokens [first, first + tokens) of a fragment, the first of which stands at `position` and at place->slot.
+ */
+struct kvt_fragment_piece {
+	uint32_t size; /* sizeof(struct kvt_fragment_piece) */
+	uint32_t tokens;
+	uint64_t first, position;
+	uint32_t skip; /* unpack: tokens before this number are left alone ... */
+	uint32_t end;  /* ... and from this number on, so that `place` need not hold them; at most `tokens` */
+};
+
+/* Storage key of a chunk, from its chain id (kvt_fragment_chain_id). */
+KVT_API enum kvt_status kvt_fragments_chunk_key(const struct kvt_fragments *f, const struct kvt_tenant *tenant,
+	const uint8_t chain[32], struct kvt_key *out) KVT_MUST_CHECK;
+/* Fills a reserved chunk from `place`; the caller commits it. */
+KVT_API enum kvt_status kvt_fragments_pack(struct kvt_fragments *f, const struct kvt_fragment_piece *piece,
+	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count) KVT_MUST_CHECK;
+/* Puts a chunk of a lease into `place`. KVT_ECORRUPT: it is not what it has to be; nothing was written, erase it. */
+KVT_API enum kvt_status kvt_fragments_unpack(struct kvt_fragments *f, const struct kvt_fragment_piece *piece,
+	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count) KVT_MUST_CHECK;
+
 /* Why something was refused. */
 enum kvt_fragment_refusal {
 	KVT_FRAGMENT_BLENDED = 0, /* a store of what was blended */
