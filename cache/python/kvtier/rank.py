@@ -29,16 +29,16 @@ import selectors
 import threading
 import time
 
-from . import events, library, work
+from . import blending, events, library, work
 from .ask import NO_TENANT, Listener
-from .groups import ENDS, end_keys
+from .groups import ENDS, WHOLE, end_keys
 from .tiers import TierCounts
 from .worth import Worth
 
 COUNTERS = (
     "loads", "loaded_chunks", "failed_loads", "failed_blocks", "stores", "stored_chunks", "existing_chunks",
     "refused_chunks", "declined_chunks", "lookups", "lookup_chunks", "hit_chunks", "resets", "events",
-    "lost_events",
+    "lost_events", "stored_fragment_chunks", "loaded_fragment_chunks", "blended_requests",
 )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ class Windows:
 def _flat(pieces):
     """Blocks of these pieces of a load, of all groups."""
     return [
-        block for piece in pieces for ids in (piece.block_ids if piece.part is not None else [piece.block_ids])
+        block for piece in pieces for ids in (piece.block_ids if piece.part in (WHOLE, ENDS) else [piece.block_ids])
         for block in ids
     ]  # fmt: skip
 
@@ -96,8 +96,9 @@ class Rank:
     ROOM_S = 0.2  # memory may be full of what a tier is still writing, before a store is refused
     ROOM_PAUSE_S = 0.004  # between two looks for room
 
-    def __init__(self, cache, paged, key_parts, path, load_timeout_s, log, fetch_when_slower=False):
-        """key_parts: a library.KeyParts without its chain id; path: of the socket."""
+    def __init__(self, cache, paged, key_parts, path, load_timeout_s, log, fetch_when_slower=False, fragments=None):
+        """key_parts: a library.KeyParts without its chain id; path: of the socket; fragments: blending.Copies or None."""
+        self.fragments = fragments
         self.cache = cache
         self.paged = paged
         self.parts = key_parts
@@ -303,6 +304,8 @@ class Rank:
             self._count(name, by)
 
     def _key(self, name, tenant=NO_TENANT, part=None):
+        if part == work.FRAGMENT:
+            return self.fragments.key(name, tenant)
         text = library.c_char_p(name)
         self.parts.chain_id = library.ctypes.cast(text, library.c_void_p)
         self.parts.chain_id_bytes = len(name)
@@ -324,7 +327,11 @@ class Rank:
     def _question(self, client, number, limit_ns, tenant, names, ends=0):
         self._count("lookups")
         self._count("lookup_chunks", len(names))
-        keys = [self._key(name, tenant) for name in names]
+        if ends == blending.ASK_FRAGMENTS:
+            keys = [self._key(name, tenant, work.FRAGMENT) for name in names] if self.fragments is not None else []
+            ends = 0
+        else:
+            keys = [self._key(name, tenant) for name in names]
         windows = Windows(ends, names, tenant, time.monotonic_ns() + limit_ns, self.epoch) if ends else None
         op = self._begin(self.cache.find_begin, keys, limit_ns, ("find", client, number, keys, windows))
         if op is None:
@@ -344,6 +351,8 @@ class Rank:
     def _reset(self, epoch):
         self.log.info("kvtier: cache reset, epoch %d: from now on nothing is shared with other engines", epoch)
         self.parts.fingerprint[:] = hashlib.sha256(self.fingerprint + os.urandom(32)).digest()
+        if self.fragments is not None:
+            self.fragments.renew(bytes(self.parts.fingerprint))
         self.cache.forget()
         self.epoch = epoch
         self._count("resets")
@@ -429,6 +438,8 @@ class Rank:
 
     def _part(self, one):
         """What copies this object: with several groups of KV caches one of two."""
+        if one.part == work.FRAGMENT:
+            return self.fragments.of(one)
         return self.paged if one.part is None else self.paged.parts[one.part]
 
     def _begin_loads(self):
@@ -439,7 +450,7 @@ class Rank:
                 load, after = self.loads.popleft()
                 loading = Loading(load, after, time.monotonic_ns() + self.load_timeout_ns)
                 self.not_over.add(loading)
-            if self._is_old(load.epoch):
+            if self._is_old(load.epoch) or (self.fragments is None and any(c.part == work.FRAGMENT for c in load.chunks)):
                 self._over(loading)
                 continue
             loading.keys = [self._key(chunk.name, load.tenant, chunk.part) for chunk in load.chunks]
@@ -552,7 +563,9 @@ class Rank:
             elif left:
                 self.failed_requests.add(load.request)
             self.counters["loads"] += 1
-            self.counters["loaded_chunks"] += filled
+            blended = bool(load.chunks) and load.chunks[0].part == work.FRAGMENT
+            self.counters["loaded_fragment_chunks" if blended else "loaded_chunks"] += filled
+            self.counters["blended_requests"] += blended and filled > 0
             self.counters["failed_blocks"] += len(missing)
             self.counters["failed_loads"] += bool(left)
 
@@ -638,7 +651,11 @@ class Rank:
 
     def _put(self, store, after):
         """False: there is no room yet."""
-        if store.parent in self.cut and not self.cache.lookup([self._key(store.parent, store.tenant)])[0]:
+        if store.part == work.FRAGMENT and self.fragments is None:
+            self._count("refused_chunks")
+            return True
+        fragment = work.FRAGMENT if store.part == work.FRAGMENT else None
+        if store.parent in self.cut and not self.cache.lookup([self._key(store.parent, store.tenant, fragment)])[0]:
             self._count("stores")
             self._cut_off(store)
             return True
@@ -646,7 +663,7 @@ class Rank:
         size = part.chunk_bytes(store.count or len(store.block_ids))
         if store.part == ENDS:
             self.ends_bytes = size
-        else:
+        elif not fragment:
             self.chunk_bytes = size
         item = work.item_of(store, self._key, size)
         status, reservation, rooms = self.cache.reserve([item])
@@ -671,7 +688,7 @@ class Rank:
         finally:
             if ready:
                 self.cache.commit(reservation, ready)
-                self._count("stored_chunks")
+                self._count("stored_fragment_chunks" if fragment else "stored_chunks")
                 if store.part != ENDS:
                     self.cut.pop(store.name, None)
             else:
@@ -708,5 +725,7 @@ class Rank:
             self.cache.forget()  # no later process could find any of it
         self.selector.close()
         os.close(self.wake_fd)
+        if self.fragments is not None:
+            self.fragments.close()
         self.paged.close()
         self.cache.close()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from . import chunks
 from .adapters import Adapters
 from .ask import NO_TENANT
+from .blending import ASK_FRAGMENTS
 from .groups import ENDS, WHOLE
 from .library import tenant_of
 from .work import Load, LoadChunk, Store
@@ -53,6 +54,7 @@ class Track:
     old: bool = False  # began before a reset
     refused: bool = False  # a load of it failed as a whole: it is computed
     names: list = field(default_factory=list)  # of its whole chunks, for LMCache's controller
+    asking: object = None  # blending.Asking: it has to do with fragments
 
     @property
     def mixed(self):
@@ -65,12 +67,13 @@ class Plan:
 
     def __init__(
         self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None,
-        adapters=None, groups=None,
+        adapters=None, groups=None, blender=None,
     ):  # fmt: skip
         """hashes_are_whole: the engine's block hashes have 32 bytes. report_tokens: stores carry token ids.
         local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
         controller.Namer or None. adapters: adapters.Adapters. groups: groups.Tables of an engine with several groups
-        of KV caches, else None."""
+        of KV caches, else None. blender: blending.Blender or None."""
+        self.blender = blender
         self.namer = namer
         self.asker = asker
         self.settings = settings
@@ -98,7 +101,14 @@ class Plan:
         """A request is new: asks about it, so that the answer is there when it is scheduled."""
         if not self.usable or self.stale:
             return
+        tenant = tenant_of(getattr(request, "cache_salt", None))
+        asking = self.blender.look(request) if self.blender is not None else None
         track = self._track(request)
+        if asking is not None:
+            track.asking, track.tenant = asking, tenant  # its own salt's, which its hashes may no longer be of
+            if asking.blended:
+                self._ask_fragments(track)
+                return
         computed = self.local_blocks(request) * self.block_size
         wanted = self._wanted(track, computed)
         if wanted:
@@ -109,6 +119,8 @@ class Plan:
         if not self.usable or self.stale:
             return 0, False
         track = self._track(request)
+        if track.asking is not None and track.asking.blended:
+            return self._matched_fragments(track, computed)
         wanted = self._wanted(track, computed) if not track.refused else []
         if not wanted:
             return 0, False
@@ -121,6 +133,54 @@ class Plan:
         last = wanted[count - 1]
         tokens = min(last.first + last.count, self._most(request)) * self.block_size - computed
         return (tokens, True) if tokens >= self._least() else (0, False)
+
+    def _ask_fragments(self, track):
+        asking = track.asking
+        if asking.question is not None:
+            self.asker.forget(asking.question)
+        asking.count = None
+        names = [piece.name for piece in asking.pieces]
+        asking.question = self.asker.ask(names, track.tenant, ASK_FRAGMENTS)
+        if asking.question is None:
+            asking.count = 0
+
+    def _matched_fragments(self, track, computed):
+        """As matched, of a request that is blended: a run of fragments, no exact chunks."""
+        asking = track.asking
+        if asking.count is None:
+            if asking.question is None:
+                self._ask_fragments(track)
+            answer = (0, 255) if asking.count == 0 else self._await(asking.question)
+            if answer is None:
+                return None, False
+            asking.question, asking.count, track.source = None, min(answer[0], len(asking.pieces)), answer[1]
+        if track.refused:
+            return 0, False
+        track.computed = computed
+        run = self.blender.run(asking, self._most(track.request) * self.block_size)
+        tokens = run - computed
+        return (tokens, True) if run >= self.blender.how.least and tokens >= self._least() else (0, False)
+
+    def _await(self, question):
+        """Its answer, waited for as long as this step may; None: not yet."""
+        began = time.monotonic()
+        answer = self.asker.answer(question, 0.0 if self.running else max(0.0, self.wait_left_s))
+        self.wait_left_s -= time.monotonic() - began
+        return answer
+
+    def _allocated_fragments(self, track, block_ids, tokens):
+        request, begin = track.request, track.computed
+        load = self.blender.load(
+            request.request_id, track.asking, begin, begin + tokens, list(block_ids), self.asker.epoch, track.tenant)
+        if load is None:
+            first = begin // self.block_size
+            nothing = self._nothing(block_ids[first : first + tokens // self.block_size])
+            load = Load(request.request_id, [nothing], self.asker.epoch)
+        else:
+            self.count("blended_tokens", tokens)
+        self.loads.append(load)
+        self.computed = True
+        track.block_ids, track.asking.cold, track.asking.count = list(block_ids), False, None
 
     def _most(self, request):
         """Blocks that may be loaded: the last token is always computed."""
@@ -229,6 +289,9 @@ class Plan:
         if tokens == 0:
             return
         lead = block_ids if self.groups is None else block_ids[self.lead]
+        if track is not None and track.asking is not None and track.asking.blended:
+            self._allocated_fragments(track, lead, tokens)
+            return
         if track is None or track.answer is None:
             begin = track.computed // self.block_size if track is not None else 0
             self.loads.append(Load(request.request_id, [self._nothing(lead[begin:])], self.asker.epoch))
@@ -278,6 +341,8 @@ class Plan:
             if track is not None:
                 track.block_ids = list(new.block_ids[self.lead])
                 track.old = track.old and new.num_computed_tokens > 0
+                if track.asking is not None and new.num_computed_tokens > 0:
+                    track.asking.cold = False
                 self._complete(track, new.num_computed_tokens, output, stores)
         self._go_on(output.scheduled_cached_reqs, output, stores)
         self._measure(output)
@@ -301,6 +366,8 @@ class Plan:
             track = self.tracks.get(request_id)
             if track is None:
                 continue
+            if track.asking is not None and resumed and request_id in resumed and computed > 0:
+                track.asking.cold = False
             if resumed and request_id in resumed:
                 track.block_ids = list(fresh[self.lead]) if fresh is not None else []
                 track.old = track.old and computed > 0
@@ -329,6 +396,10 @@ class Plan:
         tokens = computed + output.num_scheduled_tokens.get(request.request_id, 0) - drafts
         if not self.settings.save_decode_cache:
             tokens = min(tokens, request.num_prompt_tokens)
+        if track.asking is not None:
+            self._complete_fragments(track, tokens, stores)
+            if track.asking.blended:  # its blocks are never stored as exact
+                return
         blocks = min(tokens // self.block_size, len(track.block_ids), len(request.block_hashes))
         if blocks // self.per_chunk > track.stored:
             stores += self._stores(track, self._chunks(track, blocks, skip=track.stored))
@@ -342,6 +413,19 @@ class Plan:
         track.due = (track.stored + 1) * self.per_chunk * self.block_size
         if self.settings.save_unfull_chunk and not track.tail_stored:
             track.due = min(track.due, prompt * self.block_size)
+        if track.asking is not None and not track.asking.stored:
+            track.due = min(track.due, request.num_prompt_tokens)
+
+    def _complete_fragments(self, track, tokens, stores):
+        """Adds stores of a prompt's fragments once all of it is computed, and nothing of it was blended."""
+        asking, request = track.asking, track.request
+        track.due = request.num_prompt_tokens
+        if asking.stored or tokens < request.num_prompt_tokens:
+            return
+        asking.stored = True
+        if asking.cold or not asking.blended:
+            stores += self.blender.stores(
+                request.request_id, asking, track.block_ids, self.asker.epoch, track.tenant)  # fmt: skip
 
     def _stores(self, track, found):
         """Stores of these chunks, as far as the engine still has their blocks."""
@@ -404,8 +488,9 @@ class Plan:
         self.running.discard(request.request_id)
         if track is None:
             return False
-        if track.question is not None:
-            self.asker.forget(track.question)
+        for question in (track.question, track.asking and track.asking.question):
+            if question is not None:
+                self.asker.forget(question)
         return track.storing
 
     def _answered(self, request, computed, asked, found):
@@ -433,6 +518,8 @@ class Plan:
             track.question = track.answer = None
             track.asked = []
             track.old = bool(track.block_ids)
+            if track.asking is not None:
+                track.asking.question = track.asking.count = None
 
     def weights_changed(self):
         """Other weights compute from here on."""

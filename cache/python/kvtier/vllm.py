@@ -15,7 +15,7 @@ import json
 import secrets
 from dataclasses import dataclass, field
 
-from . import adapters, ask, changes, chunks, controller, events, fingerprint, groups, library, lmcache, loop
+from . import adapters, ask, blending, changes, chunks, controller, events, fingerprint, groups, library, lmcache, loop
 from . import settings, versions, weights
 from .vllm_metrics import KVTierPromMetrics, KVTierStats, kv_event
 from .layout import PagedCache, cpu_kernels
@@ -195,7 +195,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
                 self.groups, per_chunk, self.settings.save_unfull_chunk, lambda: self._kv_cache_manager, ranks
             )
         self.plan = Plan(
-            self.asker, self.settings, cache.block_size, True, listens, self._local_blocks, namer, loaded, tables
+            self.asker, self.settings, cache.block_size, True, listens, self._local_blocks, namer, loaded, tables,
+            self._blender()
         )  # fmt: skip
         self._watch(core, loaded)
         if listens:
@@ -235,6 +236,37 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
                 "block size %d: routers that expect %d find none of them; set chunk_size to a multiple",
                 self._chunk_tokens(), block_size, self.settings.chunk_tokens)  # fmt: skip
         return namer
+
+    def _blender(self):
+        """What blends fragments into requests that ask for it, or None."""
+        how = blending.settings(self.settings.yaml)
+        if not how.enabled:
+            return None
+        try:
+            if self.groups is not None:
+                raise ValueError("the model has several groups of KV caches")
+            if self._group_kind(self._kv_cache_config) != KEPT_WHOLE[0]:
+                raise ValueError("the model's attention is of another kind than full attention")
+            separator = self._separator(how) if how.by == blending.fragments.BY_SEPARATOR else None
+            made = blending.Blender(
+                how, separator, self.settings.chunk_tokens, self._vllm_config.cache_config.block_size, logger)
+        except Exception as error:
+            logger.warning("kvtier: fragments are off, every request is exact: %s", error)
+            return None
+        logger.info(
+            "kvtier: requests with %s in their kv_transfer_params are blended: their answers are not exact", blending.ASKS)
+        return made
+
+    def _separator(self, how):
+        from transformers import AutoTokenizer
+
+        model = self._vllm_config.model_config
+        tokenizer = AutoTokenizer.from_pretrained(
+            model.tokenizer, revision=model.tokenizer_revision, trust_remote_code=model.trust_remote_code)  # fmt: skip
+        found = tokenizer.encode(how.separator, add_special_tokens=False)
+        if not 0 < len(found) <= 64:
+            raise ValueError(f"fragments.separator is {len(found)} tokens, expected 1 to 64")
+        return found
 
     def give_up(self, error):
         """Something that should not happen did: nothing is looked up or stored any more."""
@@ -390,8 +422,22 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         parts.fingerprint[:] = bytes.fromhex(print_of)
         path = ask.socket_path(self._vllm_config.kv_transfer_config.engine_id, parallel.rank)
         return Rank(
-            cache, paged, parts, path, self.settings.load_timeout_s, logger, self.settings.fetch_when_slower
+            cache, paged, parts, path, self.settings.load_timeout_s, logger, self.settings.fetch_when_slower,
+            self._copies(cache, paged, print_of, parts.rank)
         )  # fmt: skip
+
+    def _copies(self, cache, paged, print_of, rank):
+        """What copies fragments, or None."""
+        model = self._vllm_config.model_config
+        if self.groups is not None or model.use_mla or not blending.settings(self.settings.yaml).enabled:
+            return None
+        try:
+            return blending.Copies(
+                cache, paged, blending.config_json(model.hf_text_config), str(paged.dtype).removeprefix("torch."),
+                model.get_head_size(), self.settings.chunk_tokens, bytes.fromhex(print_of), rank)  # fmt: skip
+        except Exception as error:
+            logger.warning("kvtier: fragments are off, every request is exact: %s", error)
+            return None
 
     def _paged(self, kv_caches):
         if self.groups is None:

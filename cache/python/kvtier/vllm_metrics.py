@@ -28,6 +28,11 @@ METRICS = {
     "events": ("kvtier:events", "KV events of the tiers that ranks reported."),
     "lost_events": ("kvtier:lost_events", "KV events of the tiers that were lost because too many came at once."),
     "resets": ("kvtier:resets", "Resets of the cache."),
+    "stored_fragment_chunks": ("kvtier:stored_fragment_chunks", "Chunks of fragments copied out of vLLM's cache."),
+    "loaded_fragment_chunks": (
+        "kvtier:loaded_fragment_chunks", "Chunks of fragments copied into vLLM's cache: what follows them is not exact."),
+    "blended_requests": ("kvtier:blended_requests", "Loads of fragments: answers to these requests are not exact."),
+    "blended_tokens": ("kvtier:blended_tokens", "Tokens of prompts that were taken from fragments."),
 }
 HIT_RATE = "lmcache:request_cache_hit_rate"
 HIT_RATE_BUCKETS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)

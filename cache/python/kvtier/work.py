@@ -7,6 +7,9 @@ from . import library
 from .ask import NO_TENANT
 
 
+FRAGMENT = 2  # a part, as groups.WHOLE and ENDS: a chunk of a fragment (blending.py)
+
+
 @dataclass
 class LoadChunk:
     """Blocks of a chunk that a request wants: from number `skip` on, into these blocks."""
@@ -55,7 +58,7 @@ def item_of(store, key_of, size):
     item.tenant.bytes[:] = store.tenant
     if store.parent is not None:
         parent = library.Key()
-        parent.bytes[:] = key_of(store.parent, store.tenant)
+        parent.bytes[:] = key_of(store.parent, store.tenant, FRAGMENT if store.part == FRAGMENT else None)
         item.parent = ctypes.pointer(parent)
     if not store.hashes:
         return item

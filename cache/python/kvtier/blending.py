@@ -1,0 +1,394 @@
+"""Fragments in vLLM: cached text that is not a prefix, taken as if it were one.
+
+vLLM lets a connector fill the beginning of a prompt and nothing else, so what is taken is a run of known fragments from a
+prompt's first token on, in any order; nothing of it is computed again. Answers then differ from exact ones. A request asks
+for it in its `kv_transfer_params`:
+
+	"kvtier.fragments": true      blended: takes fragments; those of a prompt of which nothing was cached are stored
+	"kvtier.fragments": "store"   exact: its fragments are stored for others to take
+	"kvtier.fragments": false     exact, as without
+
+and `"kvtier.fragment_bounds": [n, ...]`, first tokens of segments, says where its fragments begin.
+
+Where blended blocks may be seen. The engine's own prefix cache, its KV events and kvtier's exact chunks go by block hashes.
+A blended request gets a cache salt of its own domain, made of its own one, before the engine looks at it first: its hashes
+are no exact request's. Neither exact chunks nor, once anything was taken, fragments are stored from it.
+
+Scheduler: Blender, one a request's Asking. Rank: Copies, in the place of a PagedCache for chunks of fragments.
+"""
+
+import ctypes
+import hashlib
+import json
+from dataclasses import dataclass, field
+
+from . import fragments, library
+from .work import FRAGMENT, Load, LoadChunk, Store
+
+ASKS, BOUNDS = "kvtier.fragments", "kvtier.fragment_bounds"
+DOMAIN = "kvtier.fragments/1:"
+ASK_FRAGMENTS = 1 << 31  # in the place of a question's `ends`
+
+
+class Settings(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("enabled", ctypes.c_uint32),
+        ("by", ctypes.c_uint32),
+        ("min_tokens", ctypes.c_uint32),
+        ("average_tokens", ctypes.c_uint32),
+        ("max_tokens", ctypes.c_uint32),
+        ("first_tokens", ctypes.c_uint32),
+        ("check_layer", ctypes.c_uint32),
+        ("share", ctypes.c_double),
+        ("separator", ctypes.c_char_p),
+    ]
+
+
+@dataclass
+class How:
+    """What the configuration says about fragments."""
+
+    enabled: bool = False
+    by: int = fragments.BY_SEPARATOR
+    least: int = 256  # tokens that are worth blending
+    average: int = 1024
+    longest: int = 16384
+    share: float = 0.0
+    separator: str = ""
+
+
+def settings(yaml):
+    """How, of libkvtier's configuration; a library that knows no fragments has none."""
+    try:
+        lib = fragments.load_library()
+    except library.KvtierError:
+        return How()
+    config, data = ctypes.create_string_buffer(library.CONFIG_BYTES), yaml.encode()
+    lib.kvt_config_init(config, library.CONFIG_BYTES)
+    lib.kvt_config_read(config, b"cache", data, len(data), None)  # the ranks log the mistakes in it
+    out = Settings(size=ctypes.sizeof(Settings))
+    lib.kvt_fragments_settings.argtypes = [ctypes.c_void_p, ctypes.POINTER(Settings)]
+    found = How()
+    if lib.kvt_fragments_settings(config, ctypes.byref(out)) == library.OK:
+        found = How(
+            bool(out.enabled), out.by, out.min_tokens, out.average_tokens, out.max_tokens, out.share,
+            out.separator.decode(),
+        )  # fmt: skip
+    lib.kvt_config_finish(config)
+    return found
+
+
+@dataclass
+class Piece:
+    """One chunk of a fragment of a prompt."""
+
+    name: bytes  # chain id
+    parent: bytes | None
+    at: int  # first token of the prompt
+    first: int  # first token of the fragment
+    tokens: int
+
+    @property
+    def end(self):
+        return self.at + self.tokens
+
+
+def pieces_of(lib, cuts, tokens, chunk_tokens, lora=None):
+    """Chunks of fragments [(first, count)] of a prompt, one fragment's behind the other's."""
+    packed, found = fragments.ids(tokens), []
+    for begin, count in cuts:
+        parent = None
+        for at in range(begin, begin + count, chunk_tokens):
+            size = min(chunk_tokens, begin + count - at)
+            out = (ctypes.c_uint8 * 32)()
+            here = ctypes.byref(packed, 4 * at)
+            lib.kvt_fragment_chain_id(parent, lora, len(lora) if lora else 0, here, size, out)
+            found.append(Piece(bytes(out), parent, at, at - begin, size))
+            parent = found[-1].name
+    return found
+
+
+@dataclass
+class FragmentLoad(LoadChunk):
+    piece: Piece = None
+    blocks: list[int] = field(default_factory=list)  # from that of its first token on
+    slot: int = 0  # of its first token in them
+    end: int = 0  # tokens of it that are wanted; before them `skip` are not
+
+
+@dataclass
+class FragmentStore(Store):
+    piece: Piece = None
+    slot: int = 0
+
+
+@dataclass
+class Asking:
+    """A request that has to do with fragments."""
+
+    blended: bool  # takes fragments; else it is exact, and stores some
+    pieces: list[Piece]
+    question: int | None = None
+    count: int | None = None  # chunks that are there, from the first one on
+    cold: bool = True  # nothing of its prompt was cached
+    stored: bool = False
+
+
+class Blender:
+    """The scheduler's side."""
+
+    def __init__(self, how, separator, chunk_tokens, block_size, log, most_tokens=1 << 20):
+        """separator: its token ids, or None: prompts are cut by content, or by bounds that requests give."""
+        self.how, self.separator, self.log = how, separator, log
+        self.chunk_tokens, self.block_size, self.most_tokens = chunk_tokens, block_size, most_tokens
+        self.lib = fragments.load_library()
+        self.told = set()
+        if how.share > 0:
+            self._tell_once(
+                "share", "kvtier: fragments.recompute_share is %s: vLLM computes nothing again that a connector has "
+                "filled; the share is 0 here", how.share)  # fmt: skip
+
+    def _tell_once(self, what, *line):
+        if what not in self.told:
+            self.told.add(what)
+            self.log.warning(*line)
+
+    def look(self, request):
+        """An Asking, or None: the request is exact and stores no fragments. Called before the engine has looked for what
+        it has of the request itself."""
+        given = getattr(request, "kv_transfer_params", None)
+        asks = given.get(ASKS) if isinstance(given, dict) else None
+        if not asks:
+            return None
+        if asks is not True and asks != "store":
+            self._tell_once("asks", "kvtier: %s is %r in a request, expected true, false or \"store\": it is exact",
+                            ASKS, asks)  # fmt: skip
+            return None
+        why_not = self._why_not(request)
+        if why_not is not None:
+            self._tell_once(why_not, "kvtier: a request asks for %s and is exact: %s. This is logged once.", ASKS, why_not)
+            return None
+        cuts = self._cut(request, given.get(BOUNDS))
+        if not cuts:
+            return None
+        if asks is True and not self._into_domain(request):
+            return None
+        tokens = request.prompt_token_ids
+        return Asking(asks is True, pieces_of(self.lib, cuts, tokens, self.chunk_tokens))
+
+    def _why_not(self, request):
+        tokens = getattr(request, "prompt_token_ids", None)
+        if getattr(request, "mm_features", None) or getattr(request, "prompt_embeds", None) is not None or not tokens:
+            return "it has more than tokens in its prompt"
+        if getattr(request, "lora_request", None) is not None:
+            return "it has a LoRA adapter"
+        if len(tokens) > self.most_tokens:
+            return f"its prompt has more than {self.most_tokens} tokens"
+        return None
+
+    def _cut(self, request, bounds):
+        tokens = request.prompt_token_ids
+        try:
+            if bounds is not None:
+                return fragments.cut(tokens, bounds=bounds, max_tokens=self.how.longest)
+            if self.separator is not None:
+                return fragments.cut(tokens, separator=self.separator, max_tokens=self.how.longest)
+            return fragments.cut(tokens, content=(self.how.least, self.how.average, self.how.longest))
+        except (ValueError, TypeError, OverflowError):
+            self._tell_once("bounds", "kvtier: %s of a request are no ascending numbers of its tokens: it is exact", BOUNDS)
+            return None
+
+    def _into_domain(self, request):
+        """Gives a request that is to be blended a salt, and with it block hashes, that no exact one has."""
+        try:
+            salt, hashes = request.cache_salt, request.block_hashes
+            request.cache_salt = DOMAIN + (salt or "")
+            before = list(hashes)
+            hashes.clear()
+            request.update_block_hashes()
+            apart = len(hashes) == len(before) and not set(map(bytes, hashes)) & set(map(bytes, before))
+        except (AttributeError, TypeError):
+            apart = False
+        if not apart:
+            self._tell_once("domain", "kvtier: this engine's requests cannot be given other block hashes: no request is "
+                            "blended")  # fmt: skip
+            raise RuntimeError("a request's block hashes are in an unknown state")
+        return True
+
+    def run(self, asking, most):
+        """Tokens of the prompt, in whole blocks and at most `most`, that are there from the first one on."""
+        if not asking.count:
+            return 0
+        return min(asking.pieces[asking.count - 1].end, most) // self.block_size * self.block_size
+
+    def load(self, request_id, asking, begin, end, block_ids, epoch, tenant):
+        """A Load of tokens [begin, end) of a prompt; None: they are not all there."""
+        found, size, at = [], self.block_size, begin
+        for piece in asking.pieces[: asking.count or 0]:
+            low, high = max(piece.at, begin), min(piece.end, end)
+            if low >= high:
+                continue
+            first, last = piece.at // size, (high + size - 1) // size
+            found.append(FragmentLoad(
+                piece.name, 0, low - piece.at, block_ids[low // size : last], FRAGMENT, piece,
+                block_ids[first:last], piece.at % size, high - piece.at))  # fmt: skip
+            at = high
+        return Load(request_id, found, epoch, tenant) if at == end else None
+
+    def stores(self, request_id, asking, block_ids, epoch, tenant):
+        """Stores of all fragments of a prompt that was computed."""
+        size, found = self.block_size, []
+        for piece in asking.pieces:
+            first, last = piece.at // size, (piece.end + size - 1) // size
+            found.append(FragmentStore(
+                request_id, piece.name, piece.parent, block_ids[first:last], piece.tokens, epoch=epoch, tenant=tenant,
+                part=FRAGMENT, piece=piece, slot=piece.at % size))  # fmt: skip
+        return found
+
+
+# --- a rank's side --------------------------------------------------------------------------------
+
+
+class Place:
+    """Where keys and values lie in the paged cache of vLLM's attention on CPUs; ValueError: not where this can find
+    them."""
+
+    def __init__(self, paged, head):
+        import torch
+
+        first = paged.tensors[0]
+        if paged.device.type != "cpu":
+            raise ValueError("the KV cache lies on a device, and there is no kernel for it yet")
+        if first.dim() != 4 or first.shape[3] != 2 * head or not first.is_contiguous():
+            raise ValueError(f"the KV cache has the unknown shape {tuple(first.shape)}")
+        self.heads, self.block_tokens, self.head = first.shape[1], first.shape[2], head
+        size = first.element_size()
+        keys, values = self._strides(torch, first.dtype)
+        half = self.block_tokens * head * size
+
+        def plane(offset, strides):
+            layers = (ctypes.c_void_p * len(paged.tensors))(*(t.data_ptr() + offset for t in paged.tensors))
+            token, value = strides
+            return fragments.Plane(layers, first.stride(0) * size, token * size, first.stride(1) * size, value * size)
+
+        self.place = fragments.Place(plane(0, keys), plane(half, values), self.block_tokens, paged.block_count)
+
+    def _strides(self, torch, dtype):
+        """(token, value) strides of keys and of values: writes what tells them through the engine's own kernel."""
+        from vllm import _custom_ops as ops
+        from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
+
+        tokens, head = self.block_tokens, self.head
+        if max(tokens, head) > 256:
+            raise ValueError("blocks or heads of more than 256 tell no place apart")
+        isa = _get_attn_isa(dtype, tokens, head)
+
+        def written(numbers):
+            cache = torch.zeros(1, 1, tokens, 2 * head, dtype=dtype)
+            keys, values = cache.view(1, 1, 2 * tokens, head).chunk(2, dim=2)
+            rows = numbers.to(dtype).view(tokens, 1, head).contiguous()
+            ops.cpu_attn_reshape_and_cache(
+                rows, rows, keys, values, torch.arange(tokens), isa, k_scale=1.0, v_scale=1.0, kv_cache_dtype="auto")
+            return keys.flatten().long(), values.flatten().long()
+
+        which = torch.arange(tokens).view(-1, 1), torch.arange(head).view(1, -1)
+        by_token, by_value = (written(w.expand(tokens, head)) for w in which)
+        found = []
+        for token, value in zip(by_token, by_value, strict=True):
+            at = torch.full((tokens, head), -1)
+            at[token, value] = torch.arange(tokens * head)
+            strides = int(at[1, 0] - at[0, 0]), int(at[0, 1] - at[0, 0])
+            if not torch.equal(at, which[0] * strides[0] + which[1] * strides[1]):
+                raise ValueError(f"attention on this CPU ({isa}) packs keys")
+            found.append(strides)
+        return found
+
+
+class Part:
+    """What rank.py needs of a PagedCache, for one chunk of a fragment."""
+
+    def __init__(self, copies, one):
+        self.copies, self.one = copies, one
+
+    def chunk_bytes(self, count):
+        return self.copies.fragments.chunk_bytes(self.one.piece.tokens)
+
+    def gather(self, block_ids, room, after):
+        return self.copies.call("kvt_fragments_pack", self.one, block_ids, 0, self.one.piece.tokens, room) == library.OK
+
+    def scatter(self, block_ids, skip, count, room, after):
+        one = self.one
+        status = self.copies.call("kvt_fragments_unpack", one, one.blocks, skip, one.end, room)
+        return lambda: status == library.OK
+
+
+class PieceParts(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("tokens", ctypes.c_uint32),
+        ("first", ctypes.c_uint64),
+        ("position", ctypes.c_uint64),
+        ("skip", ctypes.c_uint32),
+        ("end", ctypes.c_uint32),
+    ]
+
+
+class Copies:
+    """Fragments of one rank. The rank's thread alone, but for its construction."""
+
+    def __init__(self, cache, paged, config_json, values, head, chunk_tokens, fingerprint, rank):
+        """ValueError: this model's fragments cannot be moved, or not be found in the paged cache."""
+        place = Place(paged, head)
+        self.place = place.place
+        self.make = lambda mark: fragments.Fragments(
+            cache, config_json, values, len(paged.tensors), place.heads, head, None, chunk_tokens,
+            hashlib.sha256(fingerprint + mark).digest(), rank)  # fmt: skip
+        self.fragments = self.make(b"")
+        self.lib = self.fragments.lib
+        segments = ctypes.POINTER(library.Segment)
+        for name in ("kvt_fragments_pack", "kvt_fragments_unpack"):
+            getattr(self.lib, name).argtypes = [
+                ctypes.c_void_p, ctypes.POINTER(PieceParts), ctypes.POINTER(fragments.PlaceParts), segments,
+                ctypes.c_size_t]  # fmt: skip
+        self.lib.kvt_fragments_chunk_key.argtypes = [
+            ctypes.c_void_p, ctypes.POINTER(library.Tenant), ctypes.c_char_p, ctypes.POINTER(library.Key)]  # fmt: skip
+
+    def renew(self, mark):
+        """Other weights: nothing that was stored before is found from now on."""
+        made = self.make(mark)
+        self.fragments.close()
+        self.fragments = made
+
+    def close(self):
+        self.fragments.close()
+
+    def key(self, name, tenant):
+        out = library.Key()
+        owner = library.Tenant((ctypes.c_uint8 * 16)(*tenant))
+        self.lib.kvt_fragments_chunk_key(self.fragments.handle, ctypes.byref(owner), name, ctypes.byref(out))
+        return bytes(out.bytes)
+
+    def of(self, one):
+        return Part(self, one)
+
+    def call(self, name, one, blocks, skip, end, room):
+        piece = one.piece
+        parts = PieceParts(ctypes.sizeof(PieceParts), piece.tokens, piece.first, piece.at, skip, end)
+        segments = (library.Segment * len(room))(*((base, size, 0) for base, size in room))
+        place = self.place.at(blocks, one.slot)
+        call = getattr(self.lib, name)
+        return call(self.fragments.handle, ctypes.byref(parts), ctypes.byref(place), segments, len(segments))
+
+
+def config_json(config):
+    """config.json of a model as the engine has it. config: its hf_text_config."""
+    return json.dumps({name: value for name, value in config.to_dict().items() if _plain(value)})
+
+
+def _plain(value):
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
