@@ -2,213 +2,14 @@
  * fragments_test.c - fragments stored at one position and loaded at another, for each layout and type; and that nothing
  * of them can be mistaken for exact chunks, another model's, or another tenant's.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fragments/value.h"
+#include "paged.h"
 #include "support.h"
 #include "tests/unit/suite.h"
 
-#define LAYERS 2u
-#define HEADS  3u
-#define HEAD   32u
-#define BLOCK  16u
-#define BLOCKS 64u
-#define TOKENS 150u /* two whole chunks and a shorter one */
-#define CHUNK_TOKENS 64u
-
-static const char model[] = "{\"model_type\": \"llama\", \"head_dim\": 32, \"rope_theta\": 10000.0}";
 static const char other_model[] = "{\"model_type\": \"llama\", \"head_dim\": 32, \"rope_theta\": 20000.0}";
-
-/* --- a paged cache ---------------------------------------------------------------------------- */
-
-/* How it lies: [block][token][head][value], [block][head][token][value], and keys as [block][head][value][token]. */
-enum { ROWS, HEADS_FIRST, TRANSPOSED, LAYOUTS };
-
-struct paged {
-	uint32_t values;
-	size_t bytes; /* of a value */
-	char *keys[LAYERS], *numbers[LAYERS];
-	void *key_layers[LAYERS], *number_layers[LAYERS];
-	struct kvt_fragment_place place;
-	int64_t ids[BLOCKS];
-};
-
-static struct kvt_fragment_plane plane(int layout, bool keys, int64_t value, void *const *layers)
-{
-	int64_t block = (int64_t)BLOCK * HEADS * HEAD * value;
-
-	if (layout == ROWS)
-		return (struct kvt_fragment_plane){layers, block, HEADS * HEAD * value, HEAD * value, value};
-	if (layout == HEADS_FIRST || !keys)
-		return (struct kvt_fragment_plane){layers, block, HEAD * value, BLOCK * HEAD * value, value};
-	return (struct kvt_fragment_plane){layers, block, value, BLOCK * HEAD * value, BLOCK * value};
-}
-
-static void paged_init(struct paged *p, int layout, uint32_t values)
-{
-	size_t all;
-
-	*p = (struct paged){.values = values, .bytes = values == KVT_FRAGMENT_F32 ? 4 : 2};
-	all = (size_t)BLOCKS * BLOCK * HEADS * HEAD * p->bytes;
-	for (uint32_t l = 0; l < LAYERS; l++) {
-		p->key_layers[l] = p->keys[l] = malloc(all);
-		p->number_layers[l] = p->numbers[l] = malloc(all);
-		memset(p->keys[l], 0x5a, all);
-		memset(p->numbers[l], 0x5a, all);
-	}
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		p->ids[i] = (i * 37 + 11) % BLOCKS; /* in no order */
-	p->place = (struct kvt_fragment_place){
-		.size = sizeof(p->place),
-		.block_tokens = BLOCK,
-		.keys = plane(layout, true, (int64_t)p->bytes, p->key_layers),
-		.values = plane(layout, false, (int64_t)p->bytes, p->number_layers),
-		.block_count = BLOCKS,
-		.blocks = p->ids,
-		.blocks_listed = BLOCKS,
-	};
-}
-
-static void paged_finish(struct paged *p)
-{
-	for (uint32_t l = 0; l < LAYERS; l++) {
-		free(p->keys[l]);
-		free(p->numbers[l]);
-	}
-}
-
-static char *at(const struct paged *p, bool keys, uint32_t layer, uint64_t slot, uint32_t head, uint32_t i)
-{
-	const struct kvt_fragment_plane *s = keys ? &p->place.keys : &p->place.values;
-
-	return (char *)s->layers[layer] + p->ids[slot / BLOCK] * s->block + (int64_t)(slot % BLOCK) * s->token +
-	       head * s->head + i * s->value;
-}
-
-static uint16_t to_bf16(float value)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* A half next to it. */
-static uint16_t to_half(float value)
-{
-	uint16_t low = 0, high = 0x7c00;
-
-	while (high - low > 1) {
-		uint16_t middle = (uint16_t)((low + high) / 2);
-
-		if (kvt_rope_half_to_float(middle) <= fabsf(value))
-			low = middle;
-		else
-			high = middle;
-	}
-	return (uint16_t)(low | (value < 0 ? 0x8000 : 0));
-}
-
-static float get(const struct paged *p, bool keys, uint32_t layer, uint64_t slot, uint32_t head, uint32_t i)
-{
-	const char *from = at(p, keys, layer, slot, head, i);
-	uint16_t narrow;
-	uint32_t bits;
-	float out;
-
-	if (p->values == KVT_FRAGMENT_F32) {
-		memcpy(&out, from, 4);
-		return out;
-	}
-	memcpy(&narrow, from, 2);
-	if (p->values == KVT_FRAGMENT_F16)
-		return kvt_rope_half_to_float(narrow);
-	bits = (uint32_t)narrow << 16;
-	memcpy(&out, &bits, 4);
-	return out;
-}
-
-static void set(const struct paged *p, bool keys, uint32_t layer, uint64_t slot, uint32_t head, uint32_t i, float value)
-{
-	uint16_t narrow;
-
-	if (p->values == KVT_FRAGMENT_F32) {
-		memcpy(at(p, keys, layer, slot, head, i), &value, 4);
-		return;
-	}
-	narrow = p->values == KVT_FRAGMENT_BF16 ? to_bf16(value) : to_half(value);
-	memcpy(at(p, keys, layer, slot, head, i), &narrow, 2);
-}
-
-/* What token t has before it is turned, from -1 to 1. */
-static float plain(bool keys, uint32_t layer, uint32_t t, uint32_t head, uint32_t i)
-{
-	uint32_t x = ((((keys ? 1u : 0u) * 7 + layer) * 1009 + t) * 13 + head) * 101 + i;
-
-	x = x * 2654435761u;
-	return (float)(x >> 8) / 8388608.0F - 1;
-}
-
-/* The key of token t at a position, as a model computes it. */
-static double turned(const struct kvt_rope *rope, uint32_t layer, uint32_t t, uint32_t head, uint32_t i, uint64_t position)
-{
-	uint32_t n = HEAD / 2;
-	double angle = (double)position * (double)rope->frequency[i % n];
-	double a = (double)plain(true, layer, t, head, i % n), b = (double)plain(true, layer, t, head, i % n + n);
-
-	return i < n ? a * cos(angle) - b * sin(angle) : b * cos(angle) + a * sin(angle);
-}
-
-static struct kvt_rope rope_of(const char *text)
-{
-	char why[KVT_ROPE_TEXT];
-	struct kvt_rope rope;
-
-	ck_assert_int_eq(kvt_rope_read(text, strlen(text), &rope, why), KVT_OK);
-	return rope;
-}
-
-/* A model computes a fragment at this position, behind this slot. */
-static void compute(struct paged *p, uint64_t slot, uint64_t position)
-{
-	struct kvt_rope rope = rope_of(model);
-
-	p->place.slot = slot;
-	for (uint32_t l = 0; l < LAYERS; l++)
-		for (uint32_t t = 0; t < TOKENS; t++)
-			for (uint32_t h = 0; h < HEADS; h++)
-				for (uint32_t i = 0; i < HEAD; i++) {
-					set(p, true, l, slot + t, h, i, (float)turned(&rope, l, t, h, i, position + t));
-					set(p, false, l, slot + t, h, i, plain(false, l, t, h, i));
-				}
-}
-
-/* Tokens [from, to) are as if they had been computed here; what is around them is as it was. */
-static void check_place(const struct paged *p, uint64_t slot, uint64_t position, uint32_t from, uint32_t to)
-{
-	static const double near[] = {1e-5, 0x1p-6, 0x1p-9};
-	struct kvt_rope rope = rope_of(model);
-	uint16_t untouched;
-
-	for (uint32_t l = 0; l < LAYERS; l++)
-		for (uint32_t h = 0; h < HEADS; h++)
-			for (uint32_t i = 0; i < HEAD; i++) {
-				for (uint32_t t = from; t < to; t++) {
-					ck_assert_double_eq_tol((double)get(p, true, l, slot + t, h, i),
-						turned(&rope, l, t, h, i, position + t), near[p->values]);
-					ck_assert_double_eq_tol((double)get(p, false, l, slot + t, h, i),
-						(double)plain(false, l, t, h, i), near[p->values]);
-				}
-				for (int keys = 0; keys < 2; keys++) {
-					memcpy(&untouched, at(p, keys != 0, l, slot + from - 1, h, i), 2);
-					ck_assert_uint_eq(untouched, 0x5a5a);
-					memcpy(&untouched, at(p, keys != 0, l, slot + to, h, i), 2);
-					ck_assert_uint_eq(untouched, 0x5a5a);
-				}
-			}
-}
 
 /* --- a cache and its fragments ---------------------------------------------------------------- */
 
@@ -265,7 +66,7 @@ static size_t found(struct kvt_fragments *f, const struct kvt_fragment_text *tex
 START_TEST(a_fragment_is_what_it_would_be_at_its_new_place)
 {
 	uint32_t values = (uint32_t)_i / LAYOUTS;
-	struct kvt_fragments *f = fragments_of(values, model, 1);
+	struct kvt_fragments *f = fragments_of(values, paged_model, 1);
 	struct kvt_fragment_text text = text_at(1000);
 	struct kvt_fragments_stats stats = {.size = sizeof(stats)};
 	struct paged from, to;
@@ -307,7 +108,7 @@ END_TEST
 /* A fragment whose position is the same has the same bytes, and so are values always. */
 START_TEST(without_a_move_not_a_bit_changes)
 {
-	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_BF16, model, 1);
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_BF16, paged_model, 1);
 	struct kvt_fragment_text text = text_at(64);
 	struct paged from, to;
 	size_t loaded;
@@ -340,10 +141,10 @@ static void store(struct kvt_fragments *f, const struct kvt_fragment_text *text)
 
 START_TEST(only_the_same_model_tenant_adapter_and_tokens_find_it)
 {
-	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, model, 1),
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, paged_model, 1),
 			     *turns = fragments_of(KVT_FRAGMENT_F32, other_model, 1),
-			     *weights = fragments_of(KVT_FRAGMENT_F32, model, 2),
-			     *type = fragments_of(KVT_FRAGMENT_BF16, model, 1);
+			     *weights = fragments_of(KVT_FRAGMENT_F32, paged_model, 2),
+			     *type = fragments_of(KVT_FRAGMENT_BF16, paged_model, 1);
 	struct kvt_fragment_text text = text_at(0), other;
 
 	store(f, &text);
@@ -408,7 +209,7 @@ END_TEST
 
 START_TEST(what_was_blended_is_stored_nowhere)
 {
-	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, model, 1);
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, paged_model, 1);
 	struct kvt_fragment_text text = text_at(0);
 	struct kvt_fragments_stats stats = {.size = sizeof(stats)};
 	struct kvt_item item = {.size = sizeof(item), .key = key_of(1, 0), .bytes = CHUNK, .flags = KVT_ITEM_BLENDED};
@@ -439,7 +240,7 @@ END_TEST
 /* A fragment under an engine's names would be published as what that engine can use. */
 START_TEST(a_fragment_has_no_names_of_an_engine)
 {
-	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, model, 1);
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, paged_model, 1);
 	struct kvt_fragment_text text = text_at(0);
 	struct kvt_blocks blocks = {.hashes = (const uint8_t *)"12345678", .hash_bytes = 8, .count = 1, .block_size = 16};
 	struct kvt_item item = {.size = sizeof(item), .key = key_in(f, &text), .bytes = CHUNK, .blocks = &blocks};
@@ -491,7 +292,7 @@ START_TEST(a_header_that_is_wrong_is_refused_and_erased)
 		{offsetof(struct kvt_fragment_head, layers), KVT_FRAGMENT_MODEL},
 		{offsetof(struct kvt_fragment_head, model) + 31, KVT_FRAGMENT_MODEL},
 	};
-	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, model, 1);
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, paged_model, 1);
 	struct kvt_fragment_text text = text_at(0);
 	struct kvt_key key = key_in(f, &text);
 	uint64_t bytes = kvt_fragments_chunk_bytes(f, CHUNK_TOKENS);
@@ -526,7 +327,7 @@ END_TEST
 
 START_TEST(a_fragment_comes_from_below_or_is_a_miss)
 {
-	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, model, 1);
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, paged_model, 1);
 	struct kvt_fragment_text text = text_at(0);
 	struct kvt_key key;
 	struct paged to;
@@ -552,7 +353,7 @@ END_TEST
 
 START_TEST(no_mistake_is_taken)
 {
-	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, model, 1), *none = NULL;
+	struct kvt_fragments *f = fragments_of(KVT_FRAGMENT_F32, paged_model, 1), *none = NULL;
 	struct kvt_fragment_text text = text_at(0);
 	struct kvt_fragments_config c;
 	char why[KVT_FRAGMENT_WHY] = "";
@@ -582,7 +383,7 @@ START_TEST(no_mistake_is_taken)
 	c.head = c.value_head = 32;
 	ck_assert_int_eq(kvt_fragments_create(rig.k, &c, &none, why), KVT_ENOTSUP);
 	ck_assert_ptr_nonnull(strstr(why, "bloom"));
-	c.model = model;
+	c.model = paged_model;
 	c.model_bytes = strlen(c.model);
 	c.head = 64;
 	ck_assert_int_eq(kvt_fragments_create(rig.k, &c, &none, why), KVT_EINVAL);
