@@ -11,6 +11,7 @@
 
 #include "admin/admin.h"
 #include "admin/admin_text.h"
+#include "chunk/fragment_mark.h"
 #include "command/command.h"
 #include "command/format.h"
 
@@ -68,6 +69,12 @@ static void count_chunk(
 	tenant->disk_bytes += c->disk_bytes;
 	s->tokens += c->tokens;
 	s->roots += !c->has_parent;
+	if (kvt_key_is_fragments(&c->key)) {
+		s->fragments += !c->has_parent;
+		s->fragment_chunks++;
+		s->fragment_tokens += c->tokens;
+		s->fragment_bytes += c->disk_bytes;
+	}
 	s->in_pieces += c->extents > 1;
 	if (s->smallest == 0 || c->bytes < s->smallest)
 		s->smallest = c->bytes;

@@ -28,7 +28,8 @@ struct kvt_stat {
 	struct kvt_tenant_share l1_others; /* of tenants beyond the KVT_TENANTS_LISTED that it named */
 	uint64_t tokens;
 	uint64_t smallest, largest;        /* bytes of a chunk; 0: no chunk */
-	uint64_t roots;                    /* chunks that begin a prompt */
+	uint64_t roots;                    /* chunks that begin a prompt, or a fragment */
+	uint64_t fragments, fragment_chunks, fragment_tokens, fragment_bytes; /* text that is no prefix; bytes: on disk */
 	uint64_t in_pieces;                /* chunks in more than one run */
 	uint64_t expired, mortal;          /* past their time; that have one at all */
 	double oldest_use_s, newest_use_s; /* seconds ago, of chunks with a TTL; -1: none has */
