@@ -23,10 +23,11 @@ import json
 from dataclasses import dataclass, field
 
 from . import fragments, library
+from .ask import NO_TENANT
 from .work import FRAGMENT, Load, LoadChunk, Store
 
 ASKS, BOUNDS = "kvtier.fragments", "kvtier.fragment_bounds"
-DOMAIN = "kvtier.fragments/1:"
+DOMAIN, OTHERS = "kvtier.fragments/1:", "kvtier.exact/1:"
 ASK_FRAGMENTS = 1 << 31  # in the place of a question's `ends`
 
 
@@ -115,6 +116,7 @@ class FragmentLoad(LoadChunk):
     blocks: list[int] = field(default_factory=list)  # from that of its first token on
     slot: int = 0  # of its first token in them
     end: int = 0  # tokens of it that are wanted; before them `skip` are not
+    tenant: bytes = NO_TENANT
 
 
 @dataclass
@@ -177,6 +179,13 @@ class Blender:
         tokens = request.prompt_token_ids
         return Asking(asks is True, pieces_of(self.lib, cuts, tokens, self.chunk_tokens))
 
+    def leave_domain(self, request):
+        """A request whose own salt is one of the blended domain, by chance or on purpose, gets another one."""
+        salt = getattr(request, "cache_salt", None)
+        if isinstance(salt, str) and salt.startswith(DOMAIN):
+            self._tell_once("salt", "kvtier: a request's cache_salt begins with %s, which is kvtier's: it gets another", DOMAIN)
+            self._give_salt(request, OTHERS + salt)
+
     def _why_not(self, request):
         tokens = getattr(request, "prompt_token_ids", None)
         if getattr(request, "mm_features", None) or getattr(request, "prompt_embeds", None) is not None or not tokens:
@@ -201,19 +210,17 @@ class Blender:
 
     def _into_domain(self, request):
         """Gives a request that is to be blended a salt, and with it block hashes, that no exact one has."""
-        try:
-            salt, hashes = request.cache_salt, request.block_hashes
-            request.cache_salt = DOMAIN + (salt or "")
-            before = list(hashes)
-            hashes.clear()
-            request.update_block_hashes()
-            apart = len(hashes) == len(before) and not set(map(bytes, hashes)) & set(map(bytes, before))
-        except (AttributeError, TypeError):
-            apart = False
-        if not apart:
-            self._tell_once("domain", "kvtier: this engine's requests cannot be given other block hashes: no request is "
-                            "blended")  # fmt: skip
-            raise RuntimeError("a request's block hashes are in an unknown state")
+        return self._give_salt(request, DOMAIN + (request.cache_salt or ""))
+
+    @staticmethod
+    def _give_salt(request, salt):
+        before = [bytes(one) for one in request.block_hashes]
+        request.cache_salt = salt
+        request.block_hashes.clear()
+        request.update_block_hashes()
+        after = [bytes(one) for one in request.block_hashes]
+        if len(after) != len(before) or set(after) & set(before):
+            raise RuntimeError("this engine's requests cannot be given other block hashes")
         return True
 
     def run(self, asking, most):
@@ -232,7 +239,7 @@ class Blender:
             first, last = piece.at // size, (high + size - 1) // size
             found.append(FragmentLoad(
                 piece.name, 0, low - piece.at, block_ids[low // size : last], FRAGMENT, piece,
-                block_ids[first:last], piece.at % size, high - piece.at))  # fmt: skip
+                block_ids[first:last], piece.at % size, high - piece.at, tenant))  # fmt: skip
             at = high
         return Load(request_id, found, epoch, tenant) if at == end else None
 
@@ -320,6 +327,8 @@ class Part:
     def scatter(self, block_ids, skip, count, room, after):
         one = self.one
         status = self.copies.call("kvt_fragments_unpack", one, one.blocks, skip, one.end, room)
+        if status == library.ECORRUPT:
+            self.copies.erase(one)
         return lambda: status == library.OK
 
 
@@ -337,12 +346,11 @@ class PieceParts(ctypes.Structure):
 class Copies:
     """Fragments of one rank. The rank's thread alone, but for its construction."""
 
-    def __init__(self, cache, paged, config_json, values, head, chunk_tokens, fingerprint, rank):
-        """ValueError: this model's fragments cannot be moved, or not be found in the paged cache."""
-        place = Place(paged, head)
-        self.place = place.place
+    def __init__(self, cache, place, heads, layers, config_json, values, head, chunk_tokens, fingerprint, rank):
+        """place: fragments.Place. ValueError: this model's fragments cannot be moved."""
+        self.place, self.cache = place, cache
         self.make = lambda mark: fragments.Fragments(
-            cache, config_json, values, len(paged.tensors), place.heads, head, None, chunk_tokens,
+            cache, config_json, values, layers, heads, head, None, chunk_tokens,
             hashlib.sha256(fingerprint + mark).digest(), rank)  # fmt: skip
         self.fragments = self.make(b"")
         self.lib = self.fragments.lib
@@ -371,6 +379,11 @@ class Copies:
 
     def of(self, one):
         return Part(self, one)
+
+    def erase(self, one):
+        """A chunk that is not what it has to be is found by nobody again."""
+        keys, erased = library.pack_keys([self.key(one.name, one.tenant)]), ctypes.c_size_t()
+        self.lib.kvt_erase(self.cache.handle, keys, 1, ctypes.c_uint64(0), ctypes.byref(erased))
 
     def call(self, name, one, blocks, skip, end, room):
         piece = one.piece

@@ -21,6 +21,7 @@ KEY_BYTES = 32
 CONFIG_BYTES = 8192  # room for struct kvt_config of this version and of later ones
 
 OK, MISS, EXISTS, FULL, BUSY, EINVAL = range(6)
+ECORRUPT = 8
 OP_GET, OP_ERASE, OP_DRAIN, OP_FIND = 1, 2, 3, 4
 TIER_NAMES = ("l1", "nvme", "l2")
 TIER_NONE = 255

@@ -99,6 +99,8 @@ class Plan:
 
     def arrived(self, request):
         """A request is new: asks about it, so that the answer is there when it is scheduled."""
+        if self.blender is not None:
+            self.blender.leave_domain(request)
         if not self.usable or self.stale:
             return
         tenant = tenant_of(getattr(request, "cache_salt", None))

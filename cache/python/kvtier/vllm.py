@@ -432,9 +432,12 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         if self.groups is not None or model.use_mla or not blending.settings(self.settings.yaml).enabled:
             return None
         try:
+            head = model.get_head_size()
+            found = blending.Place(paged, head)
             return blending.Copies(
-                cache, paged, blending.config_json(model.hf_text_config), str(paged.dtype).removeprefix("torch."),
-                model.get_head_size(), self.settings.chunk_tokens, bytes.fromhex(print_of), rank)  # fmt: skip
+                cache, found.place, found.heads, len(paged.tensors), blending.config_json(model.hf_text_config),
+                str(paged.dtype).removeprefix("torch."), head, self.settings.chunk_tokens, bytes.fromhex(print_of), rank,
+            )  # fmt: skip
         except Exception as error:
             logger.warning("kvtier: fragments are off, every request is exact: %s", error)
             return None

@@ -1,0 +1,208 @@
+"""Fragments in the connector, without an engine: who asks for them, what is taken and stored, and a rank that does it."""
+
+import array
+import contextlib
+import ctypes
+import hashlib
+import logging
+import time
+import types
+
+import pytest
+
+from rig.kvtier_plan import BLOCK, FakeAsker, output_of
+from rig.router import BUILD
+
+from kvtier import blending, fragments, library, settings  # noqa: E402
+from kvtier.rank import Rank  # noqa: E402
+from kvtier.scheduler import Plan  # noqa: E402
+
+CONFIG = '{"model_type": "llama", "head_dim": 32, "rope_theta": 10000.0}'
+CHUNK = 64
+
+
+@pytest.fixture(autouse=True)
+def the_library(monkeypatch):
+    monkeypatch.setenv("KVTIER_LIBRARY", str(BUILD / "cache" / "core" / "libkvtier.so.1"))
+
+
+class Asker(FakeAsker):
+    def ask(self, names, tenant=bytes(16), ends=0):
+        self.ends = ends
+        return super().ask(names, tenant)
+
+
+class Request:
+    """As vLLM's: hashes in a chain that begins with the salt."""
+
+    def __init__(self, tokens, asks=None, bounds=None, salt=None, request_id="r"):
+        self.prompt_token_ids = self.all_token_ids = list(tokens)
+        self.num_tokens = self.num_prompt_tokens = len(self.prompt_token_ids)
+        self.request_id, self.cache_salt, self.block_hashes = request_id, salt, []
+        self.kv_transfer_params = None if asks is None else {blending.ASKS: asks}
+        if bounds is not None:
+            self.kv_transfer_params[blending.BOUNDS] = bounds
+        self.update_block_hashes()
+
+    def update_block_hashes(self):
+        last = (self.cache_salt or "").encode()
+        for at in range(len(self.block_hashes) * BLOCK, len(self.prompt_token_ids) - BLOCK + 1, BLOCK):
+            last = hashlib.sha256(last + bytes(str(self.prompt_token_ids[at : at + BLOCK]), "ascii")).digest()
+            self.block_hashes.append(last)
+
+
+@pytest.fixture
+def plan():
+    blender = blending.Blender(blending.How(True, least=32), [3, 3], CHUNK, BLOCK, logging.getLogger("test"))
+    return Plan(Asker(), settings.Settings(chunk_tokens=CHUNK), BLOCK, True, blender=blender)
+
+
+A, B = list(range(100, 197)) + [3, 3], list(range(1000, 1100)) + [3, 3]
+
+
+def test_only_a_request_that_asks_leaves_the_exact_domain(plan):
+    exact = Request(A + B).block_hashes
+    for asks in (None, False, "store", "yes", 1, {}):
+        request = Request(A + B, asks)
+        plan.arrived(request)
+        assert request.block_hashes == exact and request.cache_salt is None, asks
+    request = Request(A + B, True, salt="me")
+    plan.arrived(request)
+    assert not set(request.block_hashes) & set(exact) and len(request.block_hashes) == len(exact)
+    assert not set(request.block_hashes) & set(Request(A + B, salt="me").block_hashes)
+    assert plan.asker.tenant == library.tenant_of("me") and plan.asker.ends == blending.ASK_FRAGMENTS
+    # a client that names the domain is not let into it
+    sly = Request(A + B, salt=request.cache_salt)
+    plan.arrived(sly)
+    assert not set(sly.block_hashes) & set(request.block_hashes)
+
+
+def test_a_request_with_more_than_tokens_is_exact(plan):
+    for more in ({"mm_features": [1]}, {"lora_request": types.SimpleNamespace(lora_name="x", lora_path="/x")}):
+        request = Request(A + B, True)
+        request.__dict__.update(more)
+        before = list(request.block_hashes)
+        plan.arrived(request)
+        assert request.block_hashes == before
+    for bounds in ([0], [50, 40], [10**9], ["x"], 5, [-1]):
+        request = Request(A + B, True, bounds)
+        before = list(request.block_hashes)
+        plan.arrived(request)
+        assert request.block_hashes == before, bounds
+
+
+def test_a_run_of_fragments_is_loaded_and_nothing_is_stored(plan):
+    request = Request(A + B + [9] * 20, True)
+    plan.arrived(request)
+    assert plan.matched(request, 0) == (None, False)
+    names = plan.asker.asked[-1]
+    assert len(names) == 2 + 2 + 1  # 99 and 102 tokens in chunks of 64, and what follows
+    plan.asker.replies[plan.asker.number] = (3, 0)
+    assert plan.matched(request, 0) == ((99 + 64) // BLOCK * BLOCK, True)  # A and the beginning of B
+    ids = list(range(50, 64))
+    plan.allocated(request, ids, 160)
+    (load,), _ = plan.step(output_of())
+    assert [(c.piece.at, c.skip, c.end, c.slot) for c in load.chunks] == [(0, 0, 64, 0), (64, 0, 35, 0), (99, 0, 61, 3)]
+    assert load.chunks[2].blocks == load.chunks[2].block_ids == [56, 57, 58, 59]
+    new = [("r", ids, 160)]
+    assert plan.step(output_of(new=new, scheduled={"r": len(A + B) + 20 - 160}))[1] == []  # it is not exact
+
+
+def test_a_cold_prompt_and_one_that_says_store_are_stored(plan):
+    for number, asks in enumerate((True, "store")):
+        request = Request(A + B + [9], asks, request_id=str(number))
+        plan.arrived(request)
+        plan.asker.replies[plan.asker.number] = (0, 255)
+        plan.matched(request, 0)
+        new = [(str(number), list(range(14)), 0)]
+        assert [s for s in plan.step(output_of(new=new, scheduled={str(number): 100}))[1] if s.part] == []
+        done = output_of(cached=[(str(number), None, 100)], scheduled={str(number): request.num_tokens - 100})
+        stores = plan.step(done)[1]
+        fragment = [s for s in stores if s.part == blending.FRAGMENT]
+        assert [(s.piece.at, s.tokens, s.slot, s.hashes) for s in fragment] == [
+            (0, 64, 0, []), (64, 35, 0, []), (99, 64, 3, []), (163, 38, 3, []), (201, 1, 9, [])]  # fmt: skip
+        assert [s.parent for s in fragment] == [None, fragment[0].name, None, fragment[2].name, None]
+        assert (asks == "store") == any(s.part is None for s in stores)  # a blended request stores nothing exact
+
+
+# --- a rank -----------------------------------------------------------------------------------------
+
+
+class Paged:
+    """Two layers of one head in memory of this process; keys are all of one number, values another."""
+
+    BLOCKS = 32
+
+    def __init__(self):
+        self.memory = [(ctypes.c_float * (self.BLOCKS * BLOCK * 32))() for _ in range(4)]
+        self.device = types.SimpleNamespace(type="cpu")
+
+    def place(self):
+        def plane(layers):
+            pointers = (ctypes.c_void_p * 2)(*(ctypes.addressof(m) for m in layers))
+            return fragments.Plane(pointers, BLOCK * 128, 128, 128, 4)
+
+        return fragments.Place(plane(self.memory[:2]), plane(self.memory[2:]), BLOCK, self.BLOCKS)
+
+    def new_stream(self):
+        return None
+
+    def on_stream(self, stream):
+        return contextlib.nullcontext()
+
+    def close(self):
+        pass
+
+    def values(self, slot, block_ids):
+        """Of the first layer's token in this slot."""
+        at = (block_ids[slot // BLOCK] * BLOCK + slot % BLOCK) * 32
+        return self.memory[2][at]
+
+
+def wait_for(condition):
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_rank_stores_and_loads_fragments_and_forgets_them(plan, tmp_path):
+    paged = Paged()
+    cache = library.Cache(['{"l1": {"capacity": "16MiB"}}'], "test")
+    parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
+    copies = blending.Copies(cache, paged.place(), 1, 2, CONFIG, "float32", 32, CHUNK, bytes(32), 0)
+    rank = Rank(cache, paged, parts, str(tmp_path / "rank.sock"), 5.0, logging.getLogger("test"), True, copies)
+    try:
+        paged.memory[2][:] = array.array("f", [float(i // 32) for i in range(len(paged.memory[2]))])
+        request = Request(B + [9], "store")
+        plan.arrived(request)
+        plan.matched(request, 0)
+        ids = [3, 1, 4, 2, 5, 9, 6]
+        stores = plan.step(output_of(new=[("r", ids, 0)], scheduled={"r": request.num_tokens}))[1]
+        rank.store([s for s in stores if s.part == blending.FRAGMENT])
+        wait_for(lambda: not rank.stores_open)
+        want = [paged.values(slot, ids) for slot in range(len(B))]
+        # behind nothing and at other places
+        other = Request(B + [7] * 30, True, request_id="other")
+        plan.arrived(other)
+        plan.asker.replies[plan.asker.number] = (2, 0)
+        tokens, _ = plan.matched(other, 0)
+        assert tokens == 96
+        there = [20, 11, 12, 23, 14, 15, 16, 17]
+        plan.allocated(other, there, tokens)
+        (load,), _ = plan.step(output_of())
+        rank.load(load)
+        wait_for(lambda: rank.loads_open == 0)
+        assert rank.take_received() == ({"other"}, set())
+        assert [paged.values(slot, there) for slot in range(96)] == want[:96]
+        assert paged.values(96, there) != want[96]  # not asked for
+        counts = rank.take_counters()
+        assert counts["blended_requests"] == 1 and counts["loaded_fragment_chunks"] == 2
+        assert counts["stored_fragment_chunks"] == 3 and "stored_chunks" not in counts
+        # other weights
+        load.epoch = 1
+        rank.load(load)
+        wait_for(lambda: rank.loads_open == 0)
+        assert rank.take_received() == ({"other"}, set(there[:6]))
+    finally:
+        rank.close()
