@@ -1,5 +1,5 @@
 /*
- * fragment_mark.h - keys of fragments, told from others by their last bytes.
+ * fragment_mark.h - keys of fragments, which differ from others in their last bytes.
  *
  * The mark is for tools and for refusals, never for safety: an exact key has it once in four billion.
  */

@@ -157,7 +157,7 @@ struct kvt_fragment_place {
 	uint64_t slot; /* of the fragment's first token: block blocks[slot / block_tokens], then the next */
 };
 
-/* A fragment: its tokens and who may find it. */
+/* A fragment: its tokens, tenant and adapter, and where it stands. */
 struct kvt_fragment_text {
 	uint32_t size; /* sizeof(struct kvt_fragment_text) */
 	uint32_t blended; /* not 0: its keys and values are not exact for the text before it: refused by store */

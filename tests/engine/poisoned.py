@@ -1,4 +1,4 @@
-"""The connector with a fault: what it stores of fragments is marked bytes. Whoever gets one of them answers otherwise."""
+"""The connector with a fault: what it stores of fragments is marked bytes, which change every answer that gets one."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""Fragments in the connector, without an engine: who asks for them, what is taken and stored, and a rank that does it."""
+"""Fragments in the connector, without an engine: which requests ask for them, what is taken and stored, and a rank that does it."""
 
 import array
 import contextlib

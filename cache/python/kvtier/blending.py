@@ -282,13 +282,14 @@ class Place:
         self.place = fragments.Place(plane(0, keys), plane(half, values), self.block_tokens, paged.block_count)
 
     def _strides(self, torch, dtype):
-        """(token, value) strides of keys and of values: writes what tells them through the engine's own kernel."""
+        """(token, value) strides of keys and of values: writes numbers through the engine's own kernel and looks where they
+        went."""
         from vllm import _custom_ops as ops
         from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
 
         tokens, head = self.block_tokens, self.head
         if max(tokens, head) > 256:
-            raise ValueError("blocks or heads of more than 256 tell no place apart")
+            raise ValueError("a block has more than 256 tokens, or a head more than 256 values")
         isa = _get_attn_isa(dtype, tokens, head)
 
         def written(numbers):
@@ -381,7 +382,7 @@ class Copies:
         return Part(self, one)
 
     def erase(self, one):
-        """A chunk that is not what it has to be is found by nobody again."""
+        """A chunk that is not what it has to be is not found again."""
         keys, erased = library.pack_keys([self.key(one.name, one.tenant)]), ctypes.c_size_t()
         self.lib.kvt_erase(self.cache.handle, keys, 1, ctypes.c_uint64(0), ctypes.byref(erased))
 

@@ -202,7 +202,7 @@ class Place:
 
 @dataclass
 class Text:
-    """A fragment: its tokens, and who may find it."""
+    """A fragment: its tokens, tenant and adapter, and where it stands."""
 
     tokens: object  # ids
     position: int  # of its first token
