@@ -4,6 +4,7 @@ import array
 import contextlib
 import ctypes
 import hashlib
+import json
 import logging
 import time
 import types
@@ -12,6 +13,7 @@ import pytest
 
 from rig.kvtier_plan import BLOCK, FakeAsker, output_of
 from rig.router import BUILD
+from test_kvtier import kvtier
 
 from kvtier import blending, fragments, library, settings  # noqa: E402
 from kvtier.rank import Rank  # noqa: E402
@@ -206,3 +208,20 @@ def test_a_rank_stores_and_loads_fragments_and_forgets_them(plan, tmp_path):
         assert rank.take_received() == ({"other"}, set(there[:6]))
     finally:
         rank.close()
+
+
+def test_stat_counts_fragments(tmp_path):
+    paged, store = Paged(), tmp_path / "store"
+    config = f'{{"l1": {{"capacity": "16MiB"}}, "nvme": {{"path": "{store}", "capacity": "32MiB"}}}}'
+    cache = library.Cache([config], "test")
+    found = fragments.Fragments(cache, CONFIG, "float32", 2, 1, 32, chunk_tokens=CHUNK)
+    place = paged.place().at(range(Paged.BLOCKS), 0)
+    assert [found.store(fragments.Text(text, 0), place) for text in (A, B)] == [len(A), len(B)]
+    assert cache.drain(20 * 10**9)
+    found.close()
+    cache.close()
+    told = kvtier("stat", store).stdout
+    assert "4 of them are of 2 fragments: 201 tokens" in told
+    (one,) = json.loads(kvtier("stat", "--json", store).stdout)
+    assert one["fragments"] == {"count": 2, "chunks": 4, "tokens": 201, "disk_bytes": one["disk_bytes"]}
+    assert kvtier("verify", store).returncode == 0

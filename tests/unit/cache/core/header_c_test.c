@@ -2,6 +2,7 @@
  * header_c_test.c - the public headers alone, as C11 without extensions; a program over libkvtier.so.
  */
 #include "kvtier/kvtier.h"
+#include "kvtier/kvtier_fragments.h"
 #include "kvtier/kvtier_io.h"
 
 #include <stdio.h>

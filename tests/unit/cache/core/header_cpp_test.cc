@@ -2,6 +2,7 @@
  * header_cpp_test.cc - the public headers alone, as C++17; a program over libkvtier.so.
  */
 #include "kvtier/kvtier.h"
+#include "kvtier/kvtier_fragments.h"
 #include "kvtier/kvtier_io.h"
 
 int main()
