@@ -79,6 +79,17 @@ def test_only_a_request_that_asks_leaves_the_exact_domain(plan):
     assert not set(sly.block_hashes) & set(request.block_hashes)
 
 
+def test_an_engine_that_keeps_no_requests_apart_blends_none(plan):
+    request = Request(A + B, True)
+    request.update_block_hashes = lambda: request.block_hashes.extend(Request(A + B).block_hashes)  # knows no salt
+    plan.arrived(request)
+    assert plan.tracks["r"].asking is None and plan.usable
+    other = Request(A + B, True, request_id="other")
+    before = list(other.block_hashes)
+    plan.arrived(other)
+    assert other.block_hashes == before and plan.tracks["other"].asking is None
+
+
 def test_a_request_with_more_than_tokens_is_exact(plan):
     for more in ({"mm_features": [1]}, {"lora_request": types.SimpleNamespace(lora_name="x", lora_path="/x")}):
         request = Request(A + B, True)

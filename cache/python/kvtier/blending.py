@@ -146,6 +146,7 @@ class Blender:
         self.chunk_tokens, self.block_size, self.most_tokens = chunk_tokens, block_size, most_tokens
         self.lib = fragments.load_library()
         self.told = set()
+        self.off = False  # the engine does not let requests be kept apart
         if how.share > 0:
             self._tell_once(
                 "share", "kvtier: fragments.recompute_share is %s: vLLM computes nothing again that a connector has "
@@ -167,7 +168,7 @@ class Blender:
             self._tell_once("asks", "kvtier: %s is %r in a request, expected true, false or \"store\": it is exact",
                             ASKS, asks)  # fmt: skip
             return None
-        why_not = self._why_not(request)
+        why_not = self._why_not(request) if not self.off else "this engine does not let it be kept apart"
         if why_not is not None:
             self._tell_once(why_not, "kvtier: a request asks for %s and is exact: %s. This is logged once.", ASKS, why_not)
             return None
@@ -210,18 +211,23 @@ class Blender:
 
     def _into_domain(self, request):
         """Gives a request that is to be blended a salt, and with it block hashes, that no exact one has."""
-        return self._give_salt(request, DOMAIN + (request.cache_salt or ""))
+        return self._give_salt(request, DOMAIN + (getattr(request, "cache_salt", None) or ""))
 
-    @staticmethod
-    def _give_salt(request, salt):
-        before = [bytes(one) for one in request.block_hashes]
-        request.cache_salt = salt
-        request.block_hashes.clear()
-        request.update_block_hashes()
-        after = [bytes(one) for one in request.block_hashes]
-        if len(after) != len(before) or set(after) & set(before):
-            raise RuntimeError("this engine's requests cannot be given other block hashes")
-        return True
+    def _give_salt(self, request, salt):
+        """False: the request is exact, as all are from now on; its hashes are what is computed exactly."""
+        try:
+            before = [bytes(one) for one in request.block_hashes]
+            request.cache_salt = salt
+            request.block_hashes.clear()
+            request.update_block_hashes()
+            after = [bytes(one) for one in request.block_hashes]
+            if len(after) == len(before) and not set(after) & set(before):
+                return True
+        except Exception as error:
+            self.log.warning("kvtier: a request cannot be given another cache salt: %r", error)
+        self.off = True
+        self._tell_once("domain", "kvtier: this engine's requests cannot be given other block hashes: none is blended")
+        return False
 
     def run(self, asking, most):
         """Tokens of the prompt, in whole blocks and at most `most`, that are there from the first one on."""

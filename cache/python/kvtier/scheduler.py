@@ -25,6 +25,7 @@ from .work import Load, LoadChunk, Store
 
 NO_CHUNK = bytes(32)
 ANSWER_HOLDS_S = 2.0  # a request that cannot be scheduled yet is not asked about again before
+NEVER = 1 << 62  # computed tokens
 PREFILL_TOKENS = 16  # of a step that says how fast the engine computes prompts, at least
 PREFILL_SHARE = 0.9  # of such a step's tokens that belong to prompts, at least
 
@@ -421,10 +422,10 @@ class Plan:
     def _complete_fragments(self, track, tokens, stores):
         """Adds stores of a prompt's fragments once all of it is computed, and nothing of it was blended."""
         asking, request = track.asking, track.request
-        track.due = request.num_prompt_tokens
+        track.due = request.num_prompt_tokens if not asking.stored else NEVER
         if asking.stored or tokens < request.num_prompt_tokens:
             return
-        asking.stored = True
+        asking.stored, track.due = True, NEVER
         if asking.cold or not asking.blended:
             stores += self.blender.stores(
                 request.request_id, asking, track.block_ids, self.asker.epoch, track.tenant)  # fmt: skip
