@@ -236,3 +236,42 @@ def test_stat_counts_fragments(tmp_path):
     (one,) = json.loads(kvtier("stat", "--json", store).stdout)
     assert one["fragments"] == {"count": 2, "chunks": 4, "tokens": 201, "disk_bytes": one["disk_bytes"]}
     assert kvtier("verify", store).returncode == 0
+
+
+def test_another_machine_has_them_from_redis_or_misses(redis):
+    """Whole values under another's name, and flipped bits, are misses."""
+    paged, there = Paged(), Paged()
+    paged.memory[2][:] = array.array("f", [float(i // 32) for i in range(len(paged.memory[2]))])
+    made = []
+
+    def one():
+        told = {"l1": {"capacity": "16MiB"}, "l2": {"url": redis.url, "deadline": "20s", "seen_time": "1ms"}}
+        cache = library.Cache([json.dumps({**told, "control": {"breaker_failures": 1000}})], "test")
+        made.append((cache, fragments.Fragments(cache, CONFIG, "float32", 2, 1, 32, chunk_tokens=CHUNK)))
+        return made[-1]
+
+    def loaded(text):
+        cache, found = one()
+        return found.load(fragments.Text(text, 500), there.place().at(range(Paged.BLOCKS), 3))
+
+    try:
+        cache, found = one()
+        for text in (A, B):
+            assert found.store(fragments.Text(text, 0), paged.place().at(range(Paged.BLOCKS), 0)) == len(text)
+        assert cache.drain(20 * 10**9)
+        assert loaded(A) == len(A)
+        ids = list(range(Paged.BLOCKS))
+        assert [there.values(3 + i, ids) for i in range(len(A))] == [paged.values(i, ids) for i in range(len(A))]
+        with redis.connect() as connection:
+            values = {key: connection.cmd("GET", key) for key in connection.keys()}
+            long = [key for key, value in values.items() if value is not None and len(value) > 16384]
+            assert len(long) >= 2
+            connection.cmd("SET", long[0], values[long[1]])
+            flipped = bytearray(values[long[1]])
+            flipped[len(flipped) // 2] ^= 4
+            connection.cmd("SET", long[1], bytes(flipped))
+        assert loaded(A) + loaded(B) < len(A) + len(B)
+    finally:
+        for cache, found in made:
+            found.close()
+            cache.close()
