@@ -22,7 +22,7 @@
 #define CHAIN_CHUNKS 1000
 #define BATCH        8 /* chunks of one get from disk */
 
-static double now_s(void)
+double kvt_bench_now(void)
 {
 	struct timespec t;
 
@@ -87,15 +87,15 @@ static struct kvt_config config_of(const struct kvt_bench *b, uint64_t l1, const
 static double measure_put(struct kvt_bench *b, struct kvt *k, uint64_t *last)
 {
 	uint64_t fill = b->l1 / b->chunk, done = 0;
-	double begun = now_s(), took = 0;
+	double begun = kvt_bench_now(), took = 0;
 
 	while (done < fill || took < b->seconds) {
 		if (put_chunk(b, k, ++*last, b->chunk, false) != KVT_OK)
 			return 0;
 		done++;
 		if (done == fill)
-			begun = now_s();
-		took = now_s() - begun;
+			begun = kvt_bench_now();
+		took = kvt_bench_now() - begun;
 	}
 	return (double)((done - fill) * b->chunk) / took;
 }
@@ -104,7 +104,7 @@ static double measure_put(struct kvt_bench *b, struct kvt *k, uint64_t *last)
 static double measure_get(struct kvt_bench *b, struct kvt *k, uint64_t last, bool verified)
 {
 	uint64_t resident = b->l1 / b->chunk / 2, done = 0;
-	double begun = now_s(), took = 0;
+	double begun = kvt_bench_now(), took = 0;
 
 	resident = resident < last ? resident : last;
 	while (resident > 0 && took < b->seconds) {
@@ -119,7 +119,7 @@ static double measure_get(struct kvt_bench *b, struct kvt *k, uint64_t last, boo
 		}
 		kvt_release(k, lease);
 		done++;
-		took = now_s() - begun;
+		took = kvt_bench_now() - begun;
 	}
 	return done > 0 ? took / (double)done : 0;
 }
@@ -140,12 +140,12 @@ static double measure_lookup(struct kvt_bench *b, struct kvt *k)
 		if (put_chunk(b, k, first + i, 4096, true) != KVT_OK)
 			goto out;
 	}
-	begun = now_s();
+	begun = kvt_bench_now();
 	while (took < b->seconds / 2) {
 		if (kvt_lookup(k, keys, CHAIN_CHUNKS, KVT_ALL_TIERS, NULL, &found) != KVT_OK)
 			goto out;
 		done++;
-		took = now_s() - begun;
+		took = kvt_bench_now() - begun;
 	}
 out:
 	free(keys);
@@ -159,6 +159,7 @@ static bool bench_memory(struct kvt_bench *b)
 	struct kvt *k = NULL;
 	enum kvt_status status = kvt_open(&config, &k);
 	uint64_t last = 0;
+	bool done;
 
 	if (status != KVT_OK) {
 		fprintf(stderr, "kvtier bench: memory: %s\n", kvt_status_text(status));
@@ -171,8 +172,9 @@ static bool bench_memory(struct kvt_bench *b)
 	b->lookup_s = measure_lookup(b, k);
 	if (kvt_stats(k, &stats) == KVT_OK)
 		snprintf(b->l1_mode, sizeof(b->l1_mode), "%s", stats.tiers[KVT_TIER_L1].mode);
+	done = !b->fragments || kvt_bench_fragments(b, k);
 	kvt_close(k);
-	return true;
+	return done;
 }
 
 /* --- disk ------------------------------------------------------------------------------------- */
@@ -181,7 +183,7 @@ static bool bench_memory(struct kvt_bench *b)
 static bool measure_write(struct kvt_bench *b, struct kvt *k)
 {
 	uint64_t chunks = b->disk_bytes / b->chunk;
-	double begun = now_s();
+	double begun = kvt_bench_now();
 
 	for (uint64_t i = 1; i <= chunks; i++) {
 		if (put_chunk(b, k, i, b->chunk, false) != KVT_OK)
@@ -191,7 +193,7 @@ static bool measure_write(struct kvt_bench *b, struct kvt *k)
 	}
 	if (kvt_drain(k, WAIT_NS) != KVT_OK)
 		return false;
-	b->write_rate = (double)(chunks * b->chunk) / (now_s() - begun);
+	b->write_rate = (double)(chunks * b->chunk) / (kvt_bench_now() - begun);
 	return true;
 }
 
@@ -199,7 +201,7 @@ static bool measure_write(struct kvt_bench *b, struct kvt *k)
 static bool measure_read(struct kvt_bench *b, struct kvt *k)
 {
 	uint64_t chunks = b->disk_bytes / b->chunk, got = 0;
-	double begun = now_s();
+	double begun = kvt_bench_now();
 
 	for (uint64_t i = 1; i + BATCH <= chunks; i += BATCH) {
 		struct kvt_key keys[BATCH];
@@ -212,7 +214,7 @@ static bool measure_read(struct kvt_bench *b, struct kvt *k)
 		got += lease->count;
 		kvt_release(k, lease);
 	}
-	b->read_rate = (double)(got * b->chunk) / (now_s() - begun);
+	b->read_rate = (double)(got * b->chunk) / (kvt_bench_now() - begun);
 	return got > 0;
 }
 
@@ -310,6 +312,7 @@ static bool take_arguments(int argc, char **argv, struct kvt_bench *b)
 		{"--keep", NULL, &b->keep},
 		{"--seconds", &seconds, NULL},
 		{"--json", NULL, &b->json},
+		{"--fragments", NULL, &b->fragments},
 		{0},
 	};
 

@@ -16,13 +16,20 @@ struct kvt_bench {
 	const char *keys;               /* file of master keys; NULL: plain */
 	bool keep;                      /* the store stays */
 	bool json;
+	bool fragments; /* those are measured, too */
 	uint8_t *buffer; /* one chunk; owned by the verb */
 
 	/* Rates in bytes per second; 0: not measured. */
 	double copy_rate, put_rate, write_rate, read_rate;
 	double get_s, verified_s, lookup_s; /* seconds of one; 0: not measured */
+	double fragment_store_rate, fragment_load_rate, fragment_turn_rate; /* load: where they stood; turn: elsewhere */
 	char l1_mode[32], nvme_mode[32], nvme_reason[KVT_REASON_BYTES];
 };
+
+double kvt_bench_now(void); /* seconds */
+
+/* Measures fragments in a cache in memory. False: it could not begin; stderr has why. */
+bool kvt_bench_fragments(struct kvt_bench *b, struct kvt *k);
 
 void kvt_bench_print(const struct kvt_bench *b, FILE *out);
 

@@ -39,6 +39,12 @@ void kvt_bench_print(const struct kvt_bench *b, FILE *out)
 	print_rate(b, "get, every byte checked",
 		b->verified_s > 0 ? (double)b->chunk / b->verified_s : 0, out);
 	print_time("lookup of a chain of 1,000", b->lookup_s, out);
+	if (b->fragments) {
+		fputs("fragments (bfloat16, heads of 128)\n", out);
+		print_rate(b, "store", b->fragment_store_rate, out);
+		print_rate(b, "load, where they stood", b->fragment_load_rate, out);
+		print_rate(b, "load elsewhere, keys turned", b->fragment_turn_rate, out);
+	}
 	if (b->path == NULL) {
 		fputs("nvme: --path FOLDER measures a disk\n", out);
 		return;
@@ -63,6 +69,11 @@ bool kvt_bench_print_json(const struct kvt_bench *b, FILE *out)
 					     "nvme_reason", b->nvme_reason,
 					     "nvme_write_bytes_per_second", b->write_rate,
 					     "nvme_read_bytes_per_second", b->read_rate)) == 0;
+	if (done && b->fragments)
+		done = json_object_update_new(root, json_pack("{s:f, s:f, s:f}", "fragment_store_bytes_per_second",
+							    b->fragment_store_rate, "fragment_load_bytes_per_second",
+							    b->fragment_load_rate, "fragment_turn_bytes_per_second",
+							    b->fragment_turn_rate)) == 0;
 	done = done && json_dumpf(root, out, JSON_INDENT(2)) == 0;
 	if (done)
 		fputc('\n', out);

@@ -114,6 +114,7 @@ const char kvt_help_bench[] =
 	"  --disk SIZE      how much to write to disk and read back, default 512MiB\n"
 	"  --keys FILE      encrypt chunks, with a file of master keys (protect.keys)\n"
 	"  --keep           keep the store on disk and print its path\n"
+	"  --fragments      measure fragments too: text that is no prefix, its keys turned\n"
 	"  --seconds S      time per memory measurement, default 0.5\n"
 	"  --json           print one JSON object\n\n"
 	"The time of a write ends when the data is durable. Reads come from the disk, not from memory,\n"
