@@ -65,6 +65,7 @@ static const struct kvw_schema table = {
 };
 
 #define SHARED_ALREADY "no such key: this is the store that engines share"
+#define BY_ENGINES     "no such key: engines cut and blend fragments themselves"
 
 /* Keys of the cache that the daemon sets itself: what to write instead. */
 static const struct taken {
@@ -104,6 +105,15 @@ static const struct taken {
 	{OWN_COUNT + KVT_SETTING_node_share, SHARED_ALREADY},
 	{OWN_COUNT + KVT_SETTING_node_url, SHARED_ALREADY},
 	{OWN_COUNT + KVT_SETTING_node_segment, SHARED_ALREADY},
+	{OWN_COUNT + KVT_SETTING_fragments_enabled, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_cut, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_separator, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_min_tokens, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_average_tokens, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_max_tokens, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_recompute_share, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_first_tokens, BY_ENGINES},
+	{OWN_COUNT + KVT_SETTING_fragments_check_layer, BY_ENGINES},
 #undef TOLD_BY_ENGINES
 };
 #define TAKEN (sizeof(taken) / sizeof(taken[0]))
