@@ -198,3 +198,26 @@ def test_a_store_that_waits_for_room_holds_nothing_up(tmp_path):
     assert one.take_counters()["stored_chunks"] == 1
     one.close()
     assert one.stored({"r4"}) == {"r4"} and sorted(one.take_copied()) == [1, 2, 3, 4]
+
+
+def test_a_refused_store_does_not_take_the_wait_from_all_later_ones(tmp_path):
+    """Memory that is full again an hour later was not waited for, unless a store had found room in between."""
+    one = rank_over(tmp_path, MEMORY)
+    one.ROOM_S, one.FULL_S, reserve = 0.02, 3600, one.cache.reserve
+    one.cache.reserve = lambda items: (library.FULL, None, None)
+
+    def refused(number):
+        one.store([Store(f"r{number}", name(f"full {number}"), None, [0], 16)])
+        until(lambda: one.stored({f"r{number}"}), 10, "it is refused")
+        return one.take_counters()["refused_chunks"] == 1
+
+    assert refused(1)
+    assert refused(2)  # at once: stores that come in a row do not wait one after the other
+    one.FULL_S, one.ROOM_S = 0, 3600
+    one.full_since -= 2 * 3600  # as if that was two hours ago
+    one.store([Store("late", name("late"), None, [0], 16)])
+    until(lambda: one.pausing, 10, "it waits for room")
+    one.cache.reserve = reserve
+    until(lambda: one.stored({"late"}), 10, "there is room")
+    assert one.take_counters()["stored_chunks"] == 1
+    one.close()

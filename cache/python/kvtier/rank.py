@@ -95,6 +95,7 @@ class Rank:
     LISTEN_S = 0.2  # events of the tiers come without a sign
     ROOM_S = 0.2  # memory may be full of what a tier is still writing, before a store is refused
     ROOM_PAUSE_S = 0.004  # between two looks for room
+    FULL_S = 1.0  # after a refusal stores that find no room are refused at once for so long; then one waits again
 
     def __init__(self, cache, paged, key_parts, path, load_timeout_s, log, fetch_when_slower=False, fragments=None):
         """key_parts: a library.KeyParts without its chain id; path: of the socket; fragments: blending.Copies or None."""
@@ -135,7 +136,7 @@ class Rank:
         self.paged_in_groups = hasattr(paged, "parts")
         self.most_copies = max(1, self.MOST_COPIES // paged.caches) if self.paged_in_groups else self.MOST_COPIES
         self.worth = Worth(fetch_when_slower)
-        self.full_since = None  # no store has found room since then
+        self.full_since = None  # the first of the stores that have found no room began to wait then
         self.pausing = False  # the first store waits for room
         self.cut = collections.OrderedDict()  # names of chunks that found no room: what follows them is not stored
         self.stream = paged.new_stream()
@@ -635,7 +636,7 @@ class Rank:
         now = time.monotonic()
         if status != library.FULL:
             return False
-        if self.full_since is None:
+        if self.full_since is None or now - self.full_since >= self.ROOM_S + self.FULL_S:
             self.full_since = now
         return now - self.full_since < self.ROOM_S
 
