@@ -264,11 +264,6 @@ size_t kvt_l1_pass(struct kvt_l1 *l1, const uint32_t *entries, size_t n)
 	return kvt_index_pass(l1->index, entries, n);
 }
 
-bool kvt_l1_pass_leaf(struct kvt_l1 *l1, const struct kvt_key *key)
-{
-	return kvt_index_pass_leaf(l1->index, key);
-}
-
 uint32_t kvt_l1_segments(struct kvt_l1 *l1, uint32_t entry, struct kvt_segment *out)
 {
 	struct kvt_entry_info info;
@@ -331,6 +326,15 @@ static void describe(struct kvt_l1 *l1, const struct kvt_item *item, struct kvt_
 					? INT64_MAX
 					: wall + (int64_t)info->ttl_ns;
 	info->cost_ns = (uint64_t)info->tokens * 1000; /* only its size among entries counts */
+}
+
+bool kvt_l1_pass_for(
+	struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, const struct kvt_item *item)
+{
+	struct kvt_entry_info info;
+
+	describe(l1, item, &info);
+	return kvt_index_pass_for(l1->index, keys, n, &info, l1->staging_units * KVT_ARENA_UNIT);
 }
 
 /* Is there little enough free that it being in too many runs is a reason to evict? */

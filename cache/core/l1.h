@@ -31,7 +31,9 @@ enum kvt_status kvt_l1_hold_one(
 void kvt_l1_release(struct kvt_l1 *l1, uint32_t entry);
 /* As kvt_index_pass: held chunks leave when their holder releases them, unless others want them. */
 size_t kvt_l1_pass(struct kvt_l1 *l1, const uint32_t *entries, size_t n);
-bool kvt_l1_pass_leaf(struct kvt_l1 *l1, const struct kvt_key *key); /* as kvt_index_pass_leaf */
+/* As kvt_index_pass_for: these chunks make room for a put of this one, or stay where it would not fit all the same. */
+bool kvt_l1_pass_for(
+	struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, const struct kvt_item *item);
 
 /* Of an entry that is held or being filled. Returns the number of segments (at most
  * KVT_MAX_EXTENTS). */

@@ -76,22 +76,21 @@ static bool goes_down(struct kvt *k)
 }
 
 /* A chain that is longer than L1 goes through the room of its last chunk, once that is stored below. The ends of
- * that chunk, which hang on it, leave before it. */
+ * that chunk, which hang on it, leave before it. What would not fit all the same pushes nothing out. */
 static bool passes(struct kvt *k, const struct kvt_item *item)
 {
+	struct kvt_key keys[2]; /* the ends, the chunk */
 	bool stored, ends_stored;
-	struct kvt_key ends;
 
 	if (item->parent == NULL)
 		return false;
-	kvt_key_ends(item->parent, &ends);
+	kvt_key_ends(item->parent, &keys[0]);
+	keys[1] = *item->parent;
 	pthread_mutex_lock(&k->lock);
-	stored = kvt_stores_are_over(k, item->parent);
-	ends_stored = stored && kvt_stores_are_over(k, &ends);
+	stored = kvt_stores_are_over(k, &keys[1]);
+	ends_stored = stored && kvt_stores_are_over(k, &keys[0]);
 	pthread_mutex_unlock(&k->lock);
-	if (ends_stored)
-		(void)kvt_l1_pass_leaf(k->l1, &ends);
-	return stored && kvt_l1_pass_leaf(k->l1, item->parent);
+	return stored && kvt_l1_pass_for(k->l1, &keys[!ends_stored], ends_stored ? 2 : 1, item);
 }
 
 static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, uint32_t size,

@@ -105,8 +105,11 @@ bool kvt_index_evict(struct kvt_index *x);
  * those that are pinned or that others hold too. Returns how many. */
 size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n);
 
-/* An entry without children that nothing holds leaves as if evicted. False: there is none, or it may not. */
-bool kvt_index_pass_leaf(struct kvt_index *x, const struct kvt_key *key);
+/* The entries of these keys, children before parents, leave as if evicted, and others where that is not enough, so that
+ * an entry like `info` has room and `spare` is unused besides. False: there would not be, or one of the entries may not
+ * leave (something holds it, it is pinned, it has children); then nothing does. */
+bool kvt_index_pass_for(struct kvt_index *x, const struct kvt_key *keys, size_t n,
+	const struct kvt_entry_info *info, uint64_t spare);
 
 /* Erasing: LIVE or FILLING -> GOING, at once invisible. Children stay (they are unreachable through
  * their chain until the parent comes back). Return how many. */
@@ -127,8 +130,8 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry);
 #define KVT_TENANT_LIMITS 4096 /* tenants that may have one of their own */
 /* A tenant's limit in place of options.tenant_limit, 0: none; from the next insert on. KVT_FULL: too
  * many tenants have one; KVT_ENOMEM. */
-enum kvt_status kvt_index_limit_tenant(struct kvt_index *x, const struct kvt_tenant *tenant,
-	uint64_t charge) KVT_MUST_CHECK;
+enum kvt_status kvt_index_limit_tenant(
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge) KVT_MUST_CHECK;
 
 size_t kvt_index_pin(struct kvt_index *x, const struct kvt_key *keys, size_t n, bool pin);
 

@@ -148,15 +148,14 @@ static uint32_t victim_of(struct kvt_index *x, uint32_t tenant)
 {
 	if (tenant == KVT_NO_ENTRY)
 		return x->policy->ops->victim(x->policy, may_go, x);
-	return kvt_entry_list_victim(
-		&kvt_tenant_at(x, tenant)->list, x->tenant_links, may_go, x);
+	return kvt_entry_list_victim(&kvt_tenant_at(x, tenant)->list, x->tenant_links, may_go, x);
 }
 
-/* One more that is to go. KVT_FULL: no other may. */
-static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
+/* This entry is to go, which may. KVT_ENOMEM. */
+static enum kvt_status choose_entry(struct kvt_index *x, uint32_t victim)
 {
 	struct kvt_choice *c = &x->choice;
-	uint32_t victim, *entries;
+	uint32_t *entries;
 	size_t room;
 
 	if (c->count == c->room) {
@@ -167,13 +166,46 @@ static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
 		c->entries = entries;
 		c->room = room;
 	}
-	victim = victim_of(x, tenant);
-	if (victim == KVT_NO_ENTRY)
-		return KVT_FULL;
 	c->entries[c->count++] = victim;
 	c->bits[victim / 64] |= 1ull << victim % 64;
 	c->charge += kvt_entry_charge(kvt_index_at(x, victim));
 	return KVT_OK;
+}
+
+/* One more that is to go. KVT_FULL: no other may; KVT_ENOMEM. */
+static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
+{
+	uint32_t victim = victim_of(x, tenant);
+
+	return victim == KVT_NO_ENTRY ? KVT_FULL : choose_entry(x, victim);
+}
+
+/* Those of these keys that are there are to go. KVT_FULL: one of them may not. */
+static enum kvt_status choose_keys(struct kvt_index *x, const struct kvt_key *keys, size_t n)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (size_t i = 0; status == KVT_OK && i < n; i++) {
+		uint32_t number = kvt_index_find(x, &keys[i]);
+
+		if (number != KVT_NO_ENTRY)
+			status = may_go(x, number) ? choose_entry(x, number) : KVT_FULL;
+	}
+	return status;
+}
+
+/* Of what is chosen, that of other tenants. */
+static uint64_t charge_of_others(const struct kvt_index *x, uint32_t tenant)
+{
+	const struct kvt_choice *c = &x->choice;
+	uint64_t charge = 0;
+
+	for (size_t i = 0; i < c->count; i++) {
+		const struct kvt_entry *e = kvt_index_at(x, c->entries[i]);
+
+		charge += e->tenant != tenant ? kvt_entry_charge(e) : 0;
+	}
+	return charge;
 }
 
 static void forget_choice(struct kvt_index *x)
@@ -192,6 +224,7 @@ static enum kvt_status choose_of_tenant(
 {
 	const uint64_t limit = kvt_tenant_limit_of(x, tenant);
 	enum kvt_status status = KVT_OK;
+	uint64_t others;
 	uint32_t number;
 
 	if (limit == 0)
@@ -199,28 +232,30 @@ static enum kvt_status choose_of_tenant(
 	if (charge > limit)
 		return KVT_FULL;
 	number = kvt_tenant_find(x, tenant);
+	others = charge_of_others(x, number);
 	while (status == KVT_OK && number != KVT_NO_ENTRY &&
-		kvt_tenant_at(x, number)->used - x->choice.charge > limit - charge)
+		kvt_tenant_at(x, number)->used + others - x->choice.charge > limit - charge)
 		status = choose(x, number);
 	return status;
 }
 
-/* Evicts what was chosen. false: a reader took a hold on one of them, which stays, and perhaps others. */
-static bool evict_chosen(struct kvt_index *x, size_t limited)
+/* Evicts what was chosen; entries [from, to) of it go for a tenant's limit. false: a reader took a hold on one of
+ * them, which stays, and perhaps others. */
+static bool evict_chosen(struct kvt_index *x, size_t from, size_t to)
 {
 	struct kvt_choice *c = &x->choice;
 	bool all = true;
 
 	for (size_t i = 0; all && i < c->count; i++)
-		all = kvt_index_leave(
-			x, c->entries[i], i < limited ? KVT_LEAVE_LIMITED : KVT_LEAVE_EVICTED);
+		all = kvt_index_leave(x, c->entries[i],
+			i >= from && i < to ? KVT_LEAVE_LIMITED : KVT_LEAVE_EVICTED);
 	forget_choice(x);
 	return all;
 }
 
-/* Looks first: nothing goes where all that may go would not be enough. */
-enum kvt_status kvt_index_make_room(
-	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare)
+/* Looks first: nothing goes where all that may go would not be enough. The n keys' entries go in any case then. */
+static enum kvt_status make_room(struct kvt_index *x, const struct kvt_key *keys, size_t n,
+	const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare)
 {
 	const struct kvt_choice *c = &x->choice;
 	const uint64_t most = x->options.capacity - spare - charge;
@@ -228,9 +263,12 @@ enum kvt_status kvt_index_make_room(
 	if (spare > x->options.capacity || charge > x->options.capacity - spare)
 		return KVT_FULL;
 	for (int race = 0; race < RACES_MOST; race++) {
-		enum kvt_status status = choose_of_tenant(x, tenant, charge);
-		size_t limited = c->count;
+		enum kvt_status status = choose_keys(x, keys, n);
+		size_t first = c->count, limited;
 
+		if (status == KVT_OK)
+			status = choose_of_tenant(x, tenant, charge);
+		limited = c->count;
 		while (status == KVT_OK && (x->counts.used - c->charge > most ||
 						   x->taken - c->count >= x->options.max_entries))
 			status = choose(x, KVT_NO_ENTRY);
@@ -238,10 +276,16 @@ enum kvt_status kvt_index_make_room(
 			forget_choice(x);
 			return status;
 		}
-		if (evict_chosen(x, limited))
+		if (evict_chosen(x, first, limited))
 			return KVT_OK;
 	}
 	return KVT_FULL;
+}
+
+enum kvt_status kvt_index_make_room(
+	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare)
+{
+	return make_room(x, NULL, 0, tenant, charge, spare);
 }
 
 /* Evicts one entry, of any tenant. */
@@ -279,17 +323,15 @@ size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n)
 	return count;
 }
 
-bool kvt_index_pass_leaf(struct kvt_index *x, const struct kvt_key *key)
+bool kvt_index_pass_for(struct kvt_index *x, const struct kvt_key *keys, size_t n,
+	const struct kvt_entry_info *info, uint64_t spare)
 {
-	uint32_t number;
-	bool left;
+	enum kvt_status status;
 
 	kvt_index_lock(x);
-	number = kvt_index_find(x, key);
-	left = number != KVT_NO_ENTRY && may_go(x, number) &&
-	       kvt_index_leave(x, number, KVT_LEAVE_EVICTED);
+	status = make_room(x, keys, n, &info->tenant, info->charge, spare);
 	kvt_index_unlock(x);
-	return left;
+	return status == KVT_OK;
 }
 
 /* --- erasing --- */

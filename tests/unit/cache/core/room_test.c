@@ -44,17 +44,22 @@ static void fill_with_hot(uint32_t leased, struct kvt_lease **leases)
 	rig_settle(&rig);
 }
 
+static size_t hits_in_l1(const struct kvt_key *key)
+{
+	struct kvt_lookup found;
+
+	ck_assert_int_eq(kvt_lookup(rig.k, key, 1, KVT_IN(KVT_TIER_L1), NULL, &found), KVT_OK);
+	return found.hits;
+}
+
 static size_t hot_in_l1(void)
 {
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < L1_CHUNKS; i++) {
 		struct kvt_key key = key_of(HOT + i, 0);
-		struct kvt_lookup found;
 
-		ck_assert_int_eq(
-			kvt_lookup(rig.k, &key, 1, KVT_IN(KVT_TIER_L1), NULL, &found), KVT_OK);
-		count += found.hits;
+		count += hits_in_l1(&key);
 	}
 	return count;
 }
@@ -176,6 +181,30 @@ START_TEST(a_put_chain_longer_than_l1_passes_through)
 }
 END_TEST
 
+/* A chunk that has no room beside its parent, nor in its place, was put again and again, and its parent went each time. */
+START_TEST(a_put_too_large_leaves_its_parent)
+{
+	struct kvt_key keys[2] = {key_of(1, 0), key_of(2, 0)};
+	struct kvt_lease *lease;
+	uint64_t before;
+
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+	rig_settle(&rig);
+	ck_assert(fake_has(fake_tier(), &keys[0]));
+	before = evictions();
+	ck_assert_int_eq(rig_put_bytes(&rig, 1, 1, 2 * L1_CHUNKS * CHUNK), KVT_FULL);
+	ck_assert_uint_eq(evictions(), before);
+	ck_assert_int_eq(rig_put_bytes(&rig, 2, 0, 40 * CHUNK), KVT_OK);
+	ck_assert_int_eq(kvt_get(rig.k, &keys[1], 1, 0, &lease), KVT_OK);
+	ck_assert_int_eq(rig_put_bytes(&rig, 1, 1, 30 * CHUNK), KVT_FULL); /* held by others */
+	ck_assert_uint_eq(evictions(), before);
+	ck_assert_uint_eq(hits_in_l1(&keys[0]), 1);
+	kvt_release(rig.k, lease);
+	rig_settle(&rig); /* what is being stored stays */
+	ck_assert_int_eq(rig_put_bytes(&rig, 1, 1, 30 * CHUNK), KVT_OK);
+}
+END_TEST
+
 /* Puts the ends of a chunk: a second object, of which the chunk is the parent. */
 static enum kvt_status put_ends(uint32_t index, uint64_t bytes)
 {
@@ -283,6 +312,7 @@ int main(void)
 	tcase_add_test(tc, a_load_that_cannot_fit_evicts_nothing);
 	tcase_add_test(tc, a_chain_longer_than_l1_passes_through);
 	tcase_add_test(tc, a_put_chain_longer_than_l1_passes_through);
+	tcase_add_test(tc, a_put_too_large_leaves_its_parent);
 	tcase_add_loop_test(tc, a_put_chain_with_ends_passes_through, 0, 16);
 	tcase_add_test(tc, a_put_chain_waits_for_the_tier);
 	tcase_add_test(tc, what_others_want_does_not_pass);
