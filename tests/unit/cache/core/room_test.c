@@ -181,7 +181,7 @@ START_TEST(a_put_chain_longer_than_l1_passes_through)
 }
 END_TEST
 
-/* A chunk that has no room beside its parent, nor in its place, was put again and again, and its parent went each time. */
+/* A chunk that fits nowhere was put again and again, and each try evicted its parent. */
 START_TEST(a_put_too_large_leaves_its_parent)
 {
 	struct kvt_key keys[2] = {key_of(1, 0), key_of(2, 0)};
