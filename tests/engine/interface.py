@@ -12,7 +12,7 @@ import time
 import types
 
 import torch
-from kvtier import changes, events, loop, settings, versions, weights
+from kvtier import changes, events, loop, media, settings, versions, weights
 from kvtier.groups import Groups
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
@@ -24,6 +24,8 @@ from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, SupportsHMA
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.multimodal.parse import MultiModalDataParser
+from vllm.multimodal.processing.inputs import ProcessorInputs
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
@@ -286,6 +288,22 @@ def look_at_media_of_requests_that_come_back():
     assert NewRequestData.from_request(request, ([0],)).mm_features[0].data == {}
 
 
+def look_at_names_of_media():
+    """Names that are hashes of the content have the mark, those that a client gives do not."""
+    images, name = [torch.zeros(3, 2, 2), torch.ones(3, 2, 2)], media.mark(["5f"], None)[0]
+
+    def names(uuids=None, kwargs=None):
+        items = MultiModalDataParser().parse_mm_data({"image": images})
+        inputs = ProcessorInputs([], items, uuids and {"image": uuids}, hf_processor_mm_kwargs=kwargs or {})
+        found = inputs.get_mm_hashes("model", "sha256")["image"]
+        features = [MultiModalFeatureSpec(None, "image", n, PlaceholderRange(offset=0, length=1)) for n in found]
+        return [media.is_named(feature) for feature in features]
+
+    versions.mark_media()  # once more is not twice
+    assert names() == names([None, None]) == names(kwargs={"size": 3}) == [True, True]
+    assert names(["a", None]) == names(["a", None], {"size": 3}) == names([name, None]) == [False, True]
+
+
 def names_of_members(kind):
     return {member.name for member in dataclasses.fields(kind)}
 
@@ -381,6 +399,7 @@ def look_at_a_step_that_fails():
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
     look_at_waking, look_at_changes, look_at_weights, look_at_media, look_at_media_of_requests_that_come_back,
+    look_at_names_of_media,
     look_at_hybrid_models, look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
 ):  # fmt: skip
     look()

@@ -35,9 +35,11 @@ def collapse(prompt, images, end=None):
     return ids + prompt[at:end], numbers
 
 
-def body(ids, numbers, tokens, **more):
-    """Of a request to /inference/v1/generate."""
+def body(ids, numbers, tokens, uuid=None, **more):
+    """Of a request to /inference/v1/generate. uuid: what the client calls the images."""
+    named = {"uuid": uuid} if uuid is not None else {}
     return {
-        "token_ids": ids, "content_parts": [{"type": "image_url", "url": url(number)} for number in numbers],
+        "token_ids": ids,
+        "content_parts": [{"type": "image_url", "url": url(number), **named} for number in numbers],
         "sampling_params": {"max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more},
     }  # fmt: skip

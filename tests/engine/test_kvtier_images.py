@@ -39,18 +39,20 @@ class Seeing(ConnectedEngine):
         how = ["--mm-processor-kwargs", json.dumps(self.processor)] if self.processor else []
         return [*super().options(), "--enable-scale-out", *how]
 
-    def see(self, images):
-        """[(tokens, cached tokens)] of all prompts, each with its image of these numbers."""
+    def see(self, images, named=False):
+        """[(tokens, cached tokens)] of all prompts, each with its image of these numbers. named: the client gives each
+        the name of its prompt, as long as those by content."""
 
         def one(asked):
-            (prompt, place), image = asked
-            body = pictures.body(*pictures.collapse(prompt, [(place, image)]), TOKENS)
+            ((prompt, place), image), number = asked
+            uuid = f"{number:064x}" if named else None
+            body = pictures.body(*pictures.collapse(prompt, [(place, image)]), TOKENS, uuid)
             answer = self.post("/inference/v1/generate", {"model": "tiny", **body})
             assert answer["usage"]["prompt_tokens"] == len(prompt)
             cached = answer["usage"]["prompt_tokens_details"] or {}
             return answer["choices"][0]["token_ids"], cached.get("cached_tokens") or 0
 
-        found = at_once(one, zip(ASKED, images, strict=True))
+        found = at_once(one, zip(zip(ASKED, images, strict=True), range(len(ASKED)), strict=True))
         return [tokens for tokens, _ in found], [cached for _, cached in found]
 
 
@@ -122,6 +124,30 @@ def test_images_that_are_processed_otherwise_are_others(directory, engine_of):
     other.forget_all()
     assert other.see(ONES)[0] == found
     assert sum(was != now for was, now in zip(before, found, strict=True)) > 0.9 * len(ASKED)
+
+
+def test_an_image_that_a_client_names_is_another_one_after_a_restart(directory, engine_of):
+    """The client gives another picture the same uuid: the first one's keys and values lay on NVMe."""
+    alone = engine_of(None)
+    ones, others = alone.see(ONES)[0], alone.see(OTHERS)[0]
+    alone.kill()
+    engine = engine_of(of_size(64, nvme={"path": str(directory / "named"), "capacity": "256MiB", "sync_time": "50ms"}))
+    assert engine.see(ONES, named=True)[0] == ones
+    engine.post("/reset_mm_cache")
+    engine.forget()  # its own cache alone: then it would compute the other pictures itself
+    found, cached = engine.see(OTHERS, named=True)
+    wrong = sum(answer != right for answer, right in zip(found, others, strict=True))
+    assert wrong == 0 and sum(cached) > 0
+    found, cached = engine.see(OTHERS, named=True)
+    assert found == others and sum(cached) > 0.8 * sum(len(prompt) for prompt, _ in ASKED)
+    engine.wait_stored("nvme")
+    engine.restart()
+    found, cached = engine.see(ONES, named=True)
+    wrong = sum(answer != right for answer, right in zip(found, ones, strict=True))
+    print(f"\n{wrong} of {len(ASKED)} answers are wrong after the restart, {sum(cached)} tokens cached")
+    assert wrong == 0
+    for (_, place), tokens in zip(ASKED, cached, strict=True):
+        assert whole_chunks(place) <= tokens <= place  # what is in front of the image
 
 
 def test_names_without_images_change_the_answers(engine_of):

@@ -7,7 +7,7 @@ import pytest
 
 from rig.kvtier_plan import BLOCK, FakeAsker, name, output_of, plan, request_of, store_all  # noqa: F401
 
-from kvtier import ask, library, settings, work  # noqa: E402
+from kvtier import ask, library, media, settings, work  # noqa: E402
 from kvtier.scheduler import Plan  # noqa: E402
 
 
@@ -280,7 +280,7 @@ def test_token_ids_go_with_stores_where_they_are_known_and_not_private():
     stores = store_all(plan, request_of(8), 8)
     assert [list(memoryview(s.token_ids).cast("I")) for s in stores] == [
         list(range(4 * BLOCK)), list(range(4 * BLOCK, 8 * BLOCK))]  # fmt: skip
-    for number, private in enumerate(({"cache_salt": "x"}, {"mm_features": [1]}, {"prompt_embeds": [1.0]})):
+    for number, private in enumerate(({"cache_salt": "x"}, {"mm_features": [image_at(0, "x")]}, {"prompt_embeds": [1.0]})):
         stores = store_all(plan, request_of(8, request_id=f"p{number}", **private), 8)
         assert len(stores) == 2 and all(s.token_ids is None for s in stores)
     quiet = Plan(FakeAsker(), settings.Settings(chunk_tokens=4 * BLOCK), BLOCK, True)
@@ -320,3 +320,63 @@ def test_steps_that_compute_prompts_say_how_fast_the_engine_is(plan):
     ):
         plan.step(output_of(scheduled=scheduled))
         assert (plan.prefill_tokens, plan.idle) == (tokens, idle), scheduled
+
+
+def image_at(token, identifier):
+    return types.SimpleNamespace(identifier=identifier, mm_position=types.SimpleNamespace(offset=token))
+
+
+def names_asked(plan, *images, request_id="r"):
+    """Of the three chunks of a prompt with these images."""
+    plan.arrived(request_of(12, request_id=request_id, mm_features=list(images)))
+    return plan.asker.asked[-1]
+
+
+def new_plan(**more):
+    return Plan(FakeAsker(), settings.Settings(chunk_tokens=4 * BLOCK), BLOCK, True, **more)
+
+
+def test_an_image_that_a_client_names_has_another_name_in_each_process():
+    """After a restart another picture of the same uuid was served the keys and values of the first."""
+    place, said = 6 * BLOCK + 3, []
+    (named,), (given,) = media.mark(["5f"], None), media.mark(["5f"], ["5f"])
+    first, second = new_plan(), new_plan(unnamed=lambda: said.append(1))
+    text = names_asked(first, request_id="text")
+    assert names_asked(first, image_at(place, named)) == names_asked(second, image_at(place, named)) == text
+    assert said == []
+    own, others = (names_asked(plan, image_at(place, given), request_id="given") for plan in (first, second))
+    assert said == [1]
+    assert own[0] == others[0] == text[0] and len({*text, *own, *others}) == 7
+    both = [image_at(place, named), image_at(10 * BLOCK, given)]
+    assert names_asked(first, *both, request_id="both") == [*text[:2], own[2]]
+    first.matched(request_of(12, request_id="given", mm_features=[image_at(place, given)]), 0)
+    new = [("given", list(range(12)), 0)]
+    stores = first.step(output_of(new=new, scheduled={"given": 12 * BLOCK + 1}))[1]
+    assert [s.name for s in stores] == own and [s.parent for s in stores] == [None, *own[:2]]
+
+
+def test_an_image_that_a_client_names_is_forgotten_with_the_engine_own_cache(plan):
+    """Then the engine itself would compute another picture of that name."""
+    given = image_at(3, "5f")
+    before = names_asked(plan, given)
+    assert names_asked(plan, given, request_id="again") == before
+    plan.engine_forgot()
+    assert not set(names_asked(plan, given, request_id="later")) & set(before)
+
+
+def test_images_that_come_while_a_request_runs_are_looked_at(plan):
+    text = names_asked(plan, request_id="text")
+    request = request_of(8, mm_features=[])
+    plan.arrived(request)
+    assert plan.asker.asked[-1] == text[:2]
+    request.mm_features.append(image_at(9 * BLOCK, "5f"))
+    request.block_hashes += [name(n) for n in range(8, 12)]
+    request.num_tokens += 4 * BLOCK
+    plan.matched(request, 0)
+    assert plan.asker.asked[-1][:2] == text[:2] and plan.asker.asked[-1][2] != text[2]
+
+
+def test_no_client_makes_the_mark_of_a_name_by_content():
+    named, *given = media.mark(["x"] * 3, [None, "x", "y"])
+    forged = media.mark([named], [named])
+    assert [media.is_named(image_at(0, i)) for i in (named, *given, *forged)] == [True, False, False, False]

@@ -2,7 +2,7 @@
 
 That hash covers everything before it (tokens, cache salt, LoRA, images), so that a chunk's name is also
 the name of the whole prefix that it ends. What it does not cover and yet changes the bytes (the files of a LoRA
-adapter behind the same name and path) is mixed in.
+adapter behind the same name and path; an image that has no name by content) is mixed in.
 """
 
 import hashlib
@@ -20,13 +20,16 @@ class Chunk:
     tokens: int
 
 
-def chunks_of(hashes, block_size, per_chunk, blocks, mixed=b"", tail=False, skip=0):
+def chunks_of(hashes, block_size, per_chunk, blocks, mixed=b"", tail=False, skip=0, own=(None, b"")):
     """Chunks of the first `blocks` blocks; hashes: the engine's, one per block. tail: with what is left behind the
-    last whole one, as a chunk of fewer blocks. skip: so many chunks are left out at the beginning."""
+    last whole one, as a chunk of fewer blocks. skip: so many chunks are left out at the beginning. own: (number of a
+    block or None, what is mixed into names from that block on as well)."""
 
     def name(block):
-        found = bytes(hashes[block])
-        return hashlib.sha256(found + mixed).digest() if mixed else found
+        found, more = bytes(hashes[block]), mixed
+        if own[0] is not None and block >= own[0]:
+            more += own[1]
+        return hashlib.sha256(found + more).digest() if more else found
 
     found = []
     blocks = min(blocks, len(hashes))

@@ -11,11 +11,12 @@ they start again. Weights may also change under blocks that the engine has cache
 those, nothing is stored or loaded, since what it computes after them is neither the old nor the new weights'.
 """
 
+import secrets
 import time
 from array import array
 from dataclasses import dataclass, field
 
-from . import chunks
+from . import chunks, media
 from .adapters import Adapters
 from .ask import NO_TENANT
 from .blending import ASK_FRAGMENTS
@@ -56,6 +57,8 @@ class Track:
     refused: bool = False  # a load of it failed as a whole: it is computed
     names: list = field(default_factory=list)  # of its whole chunks, for LMCache's controller
     asking: object = None  # blending.Asking: it has to do with fragments
+    images: int = 0  # that were looked at
+    own: tuple = (None, b"")  # (block from which on its chunks have names of this process, what makes them so)
 
     @property
     def mixed(self):
@@ -68,12 +71,13 @@ class Plan:
 
     def __init__(
         self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None,
-        adapters=None, groups=None, blender=None,
+        adapters=None, groups=None, blender=None, unnamed=lambda: None,
     ):  # fmt: skip
         """hashes_are_whole: the engine's block hashes have 32 bytes. report_tokens: stores carry token ids.
         local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
         controller.Namer or None. adapters: adapters.Adapters. groups: groups.Tables of an engine with several groups
-        of KV caches, else None. blender: blending.Blender or None."""
+        of KV caches, else None. blender: blending.Blender or None. unnamed(): a prompt has an image without a name by
+        content."""
         self.blender = blender
         self.namer = namer
         self.asker = asker
@@ -84,6 +88,8 @@ class Plan:
         self.report_tokens = report_tokens
         self.local_blocks = local_blocks or (lambda request: 0)
         self.adapters = adapters or Adapters()
+        self.unnamed = unnamed
+        self.own = secrets.token_bytes(32)  # mixed into names that no other process is to make
         self.groups = groups
         self.lead = groups.groups.lead if groups is not None else 0  # the group whose blocks are in Track.block_ids
         self.tracks = {}
@@ -209,8 +215,9 @@ class Plan:
         mixed = track.mixed  # another thread may take it away at any time
         if mixed is None:
             return []
+        self._look_at_images(track)
         return chunks.chunks_of(
-            track.request.block_hashes, self.block_size, self.per_chunk, blocks, mixed, tail, skip
+            track.request.block_hashes, self.block_size, self.per_chunk, blocks, mixed, tail, skip, track.own
         )  # fmt: skip
 
     def _track(self, request):
@@ -225,6 +232,17 @@ class Plan:
                 getattr(request, name, None) for name in ("cache_salt", "mm_features")
             ) or getattr(request, "prompt_embeds", None) is not None
         return track
+
+    def _look_at_images(self, track):
+        """Streams of input bring more images later."""
+        features = getattr(track.request, "mm_features", None) or ()
+        if len(features) == track.images:
+            return
+        track.images = len(features)
+        first = media.first_of(features, lambda feature: not media.is_named(feature))
+        if first is not None:
+            track.own = (first // self.block_size, track.own[1] or self.own)
+            self.unnamed()
 
     def _ask(self, track, wanted):
         if track.question is not None:
@@ -531,6 +549,7 @@ class Plan:
 
     def engine_forgot(self):
         """The engine's own cache is empty."""
+        self.own = secrets.token_bytes(32)  # clients may give names to other images from now on
         if self.stale:
             self.reset()  # what was computed since the weights changed
         self.stale = self.computed = False

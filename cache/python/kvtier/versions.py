@@ -5,6 +5,7 @@ run with, unsupported() says so, the connector does nothing, and the engine runs
 is made of (base class, metadata, role) must be there, or the engine itself could not make one.
 """
 
+import functools
 import importlib
 import importlib.metadata
 import json
@@ -16,6 +17,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorRole,
 )
 from vllm.logger import init_logger
+
+from .media import mark
 
 RUN_WITH = ("0.32.", "0.33.")  # versions of vLLM that this was run with; 0.33 on the kernels of 0.32, having no CPU build of its own
 VERSION = str(vllm.__version__)
@@ -92,6 +95,26 @@ def keep_media():
         output.strip_covered_mm_data = lambda mm_features, *_, **__: mm_features
 
 
+def mark_media():
+    """Has this process mark the names that it makes of the content of images (media.py). Where it cannot, no image
+    counts as named by content."""
+    try:
+        inputs = importlib.import_module("vllm.multimodal.processing.inputs").ProcessorInputs
+        inner = inputs.get_mm_hashes
+    except (ImportError, AttributeError):
+        return
+    if getattr(inner, "marks", False):
+        return
+
+    @functools.wraps(inner)
+    def get_mm_hashes(self, *args, **kwargs):
+        uuids = self.mm_uuid_items or {}
+        return {kind: mark(names, uuids.get(kind)) for kind, names in inner(self, *args, **kwargs).items()}
+
+    get_mm_hashes.marks = True
+    inputs.get_mm_hashes = get_mm_hashes
+
+
 def hash_block_size(cache_config, kv_cache_config):
     """Tokens of which one of a request's block hashes is made. Versions keep it in several places, and later ones call
     it prefix_match_unit."""
@@ -111,6 +134,6 @@ def hit_source(tier):
 __all__ = [
     "BlockRemoved", "BlockStored", "CacheHitSource", "EngineCoreRequestType", "KVConnectorBase_V1",
     "KVConnectorMetadata", "KVConnectorPromMetrics", "KVConnectorRole", "KVConnectorStats", "KVConnectorWorkerMetadata",
-    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "keep_media", "kind_of", "maybe_convert_block_hash", "media",
-    "missing", "unsupported",
+    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "keep_media", "kind_of",
+    "mark_media", "maybe_convert_block_hash", "media", "missing", "unsupported",
 ]  # fmt: skip

@@ -114,6 +114,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         self.lmcache_requests = lmcache.Requests(logger)
         self.plan = self.subscriber = None
         self.loop = None  # the engine's, once it is known
+        self.seen_unnamed = False  # an image that has no name by content
         self.groups = None  # groups.Groups, if the engine has several groups of KV caches
         many = kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1
         self.worker = Worker(parallel.pipeline_parallel_size, many)
@@ -196,7 +197,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             )
         self.plan = Plan(
             self.asker, self.settings, cache.block_size, True, listens, self._local_blocks, namer, loaded, tables,
-            self._blender()
+            self._blender(), self._unnamed_image,
         )  # fmt: skip
         self._watch(core, loaded)
         if listens:
@@ -221,6 +222,13 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         logger.info(
             "kvtier: %s may have changed weights: nothing that was cached before is used any more%s", what,
             ", nor anything cached until /reset_prefix_cache" if self.plan.stale else "")  # fmt: skip
+
+    def _unnamed_image(self):
+        if not self.seen_unnamed:
+            self.seen_unnamed = True
+            logger.info(
+                "kvtier: a prompt has an image that a client named (uuid), or that was hashed by a process without this "
+                "connector: what follows such images is cached for this engine alone, until it ends")  # fmt: skip
 
     def _chunk_tokens(self):
         """Tokens of a whole chunk."""
@@ -553,3 +561,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
     @classmethod
     def build_prom_metrics(cls, vllm_config, metric_types, labelnames, per_engine_labelvalues):
         return KVTierPromMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+
+
+if versions.unsupported() is None:
+    versions.mark_media()  # the engine's server takes this module for its metrics, before the first request
