@@ -29,6 +29,7 @@ from vllm.multimodal.processing.inputs import ProcessorInputs
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
+from vllm.v1.core.sched import output
 from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.llm_engine import LLMEngine
@@ -284,7 +285,14 @@ def look_at_media_of_requests_that_come_back():
     """Workers get the data of images within what is loaded: a request that is preempted may come back with less."""
     request = request_of(51, images=[(3, "x")])
     request.mm_features[0].data, request.num_computed_tokens = {}, 8 * BLOCK
-    scheduler_of(config_of(), caches_of())
+    strip = output.strip_covered_mm_data
+    try:
+        del output.strip_covered_mm_data
+        assert not scheduler_of(config_of(), caches_of()).plan.images
+        assert "strip_covered_mm_data" in versions.keep_media()
+    finally:
+        output.strip_covered_mm_data = strip
+    assert scheduler_of(config_of(), caches_of()).plan.images
     assert NewRequestData.from_request(request, ([0],)).mm_features[0].data == {}
 
 

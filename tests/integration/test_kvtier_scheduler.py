@@ -380,3 +380,11 @@ def test_no_client_makes_the_mark_of_a_name_by_content():
     named, *given = media.mark(["x"] * 3, [None, "x", "y"])
     forged = media.mark([named], [named])
     assert [media.is_named(image_at(0, i)) for i in (named, *given, *forged)] == [True, False, False, False]
+
+
+def test_prompts_are_computed_from_their_first_image_where_its_data_may_be_dropped():
+    plan = new_plan(images=False)
+    image = image_at(5 * BLOCK, media.mark(["5f"], None)[0])
+    assert names_asked(plan, image) == names_asked(new_plan(), request_id="text")[:1]
+    request = request_of(12, mm_features=[image])
+    assert len(store_all(plan, request, 12)) == 1

@@ -59,6 +59,7 @@ class Track:
     asking: object = None  # blending.Asking: it has to do with fragments
     images: int = 0  # that were looked at
     own: tuple = (None, b"")  # (block from which on its chunks have names of this process, what makes them so)
+    most: int | None = None  # blocks that may be cached; None: all
 
     @property
     def mixed(self):
@@ -71,13 +72,13 @@ class Plan:
 
     def __init__(
         self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None,
-        adapters=None, groups=None, blender=None, unnamed=lambda: None,
+        adapters=None, groups=None, blender=None, images=True, unnamed=lambda: None,
     ):  # fmt: skip
         """hashes_are_whole: the engine's block hashes have 32 bytes. report_tokens: stores carry token ids.
         local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
         controller.Namer or None. adapters: adapters.Adapters. groups: groups.Tables of an engine with several groups
-        of KV caches, else None. blender: blending.Blender or None. unnamed(): a prompt has an image without a name by
-        content."""
+        of KV caches, else None. blender: blending.Blender or None. images: from an image on prompts are cached, too.
+        unnamed(): a prompt has an image without a name by content."""
         self.blender = blender
         self.namer = namer
         self.asker = asker
@@ -88,7 +89,7 @@ class Plan:
         self.report_tokens = report_tokens
         self.local_blocks = local_blocks or (lambda request: 0)
         self.adapters = adapters or Adapters()
-        self.unnamed = unnamed
+        self.images, self.unnamed = images, unnamed
         self.own = secrets.token_bytes(32)  # mixed into names that no other process is to make
         self.groups = groups
         self.lead = groups.groups.lead if groups is not None else 0  # the group whose blocks are in Track.block_ids
@@ -216,6 +217,8 @@ class Plan:
         if mixed is None:
             return []
         self._look_at_images(track)
+        if track.most is not None and track.most < blocks:
+            blocks, tail = track.most, False
         return chunks.chunks_of(
             track.request.block_hashes, self.block_size, self.per_chunk, blocks, mixed, tail, skip, track.own
         )  # fmt: skip
@@ -239,6 +242,9 @@ class Plan:
         if len(features) == track.images:
             return
         track.images = len(features)
+        first = media.first_of(features)
+        if first is not None and not self.images:
+            track.most = first // self.block_size
         first = media.first_of(features, lambda feature: not media.is_named(feature))
         if first is not None:
             track.own = (first // self.block_size, track.own[1] or self.own)

@@ -86,13 +86,17 @@ def media(model_config):
 def keep_media():
     """Has workers get the data of all images of a request. 0.32 leaves out those that lie within the tokens that a
     request has when it is scheduled first, loaded ones too: if it is preempted and comes back with fewer, the worker has
-    nothing to compute such an image from ("Encoder cache miss"), and the engine ends."""
+    nothing to compute such an image from ("Encoder cache miss"), and the engine ends. Returns what this needs and this
+    version does not have, or None."""
+    name = "vllm.v1.core.sched.output"
     try:
-        output = importlib.import_module("vllm.v1.core.sched.output")
+        output = importlib.import_module(name)
     except ImportError:
-        return
-    if hasattr(output, "strip_covered_mm_data"):
-        output.strip_covered_mm_data = lambda mm_features, *_, **__: mm_features
+        return name
+    if not hasattr(output, "strip_covered_mm_data"):
+        return f"{name}.strip_covered_mm_data"
+    output.strip_covered_mm_data = lambda mm_features, *_, **__: mm_features
+    return None
 
 
 def mark_media():

@@ -180,7 +180,11 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             self.groups = None
             self.plan = Plan(self.asker, self.settings, 1, False)
             return
-        versions.keep_media()
+        lacking = versions.keep_media()
+        if lacking is not None:
+            logger.warning(
+                "kvtier: vLLM %s has no %s: prompts with images are computed from their first image on, since it may "
+                "drop the data of images within what was loaded", versions.VERSION, lacking)  # fmt: skip
         ranks = self._vllm_config.parallel_config.world_size
         paths = [ask.socket_path(transfer.engine_id, rank) for rank in range(ranks)]
         self.asker = ask.Asker(paths, self.settings.lookup_timeout_s)
@@ -197,7 +201,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             )
         self.plan = Plan(
             self.asker, self.settings, cache.block_size, True, listens, self._local_blocks, namer, loaded, tables,
-            self._blender(), self._unnamed_image,
+            self._blender(), lacking is None, self._unnamed_image,
         )  # fmt: skip
         self._watch(core, loaded)
         if listens:
