@@ -35,11 +35,12 @@ def collapse(prompt, images, end=None):
     return ids + prompt[at:end], numbers
 
 
-def body(ids, numbers, tokens, uuid=None, **more):
-    """Of a request to /inference/v1/generate. uuid: what the client calls the images."""
-    named = {"uuid": uuid} if uuid is not None else {}
+def body(ids, numbers, tokens, uuid_of=lambda number: None, **more):
+    """Of a request to /inference/v1/generate. uuid_of: what the client calls an image, if anything."""
     return {
         "token_ids": ids,
-        "content_parts": [{"type": "image_url", "url": url(number), **named} for number in numbers],
+        "content_parts": [
+            {"type": "image_url", "url": url(number), "uuid": uuid_of(number)} for number in numbers
+        ],
         "sampling_params": {"max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more},
     }  # fmt: skip

@@ -46,7 +46,7 @@ class Seeing(ConnectedEngine):
         def one(asked):
             ((prompt, place), image), number = asked
             uuid = f"{number:064x}" if named else None
-            body = pictures.body(*pictures.collapse(prompt, [(place, image)]), TOKENS, uuid)
+            body = pictures.body(*pictures.collapse(prompt, [(place, image)]), TOKENS, lambda _: uuid)
             answer = self.post("/inference/v1/generate", {"model": "tiny", **body})
             assert answer["usage"]["prompt_tokens"] == len(prompt)
             cached = answer["usage"]["prompt_tokens_details"] or {}
@@ -133,8 +133,9 @@ def test_an_image_that_a_client_names_is_another_one_after_a_restart(directory, 
     alone.kill()
     engine = engine_of(of_size(64, nvme={"path": str(directory / "named"), "capacity": "256MiB", "sync_time": "50ms"}))
     assert engine.see(ONES, named=True)[0] == ones
-    engine.post("/reset_mm_cache")
-    engine.forget()  # its own cache alone: then it would compute the other pictures itself
+    for own in ("/reset_mm_cache", "/reset_encoder_cache"):
+        engine.post(own)
+    engine.forget()  # then it would compute the other pictures itself
     found, cached = engine.see(OTHERS, named=True)
     wrong = sum(answer != right for answer, right in zip(found, others, strict=True))
     assert wrong == 0 and sum(cached) > 0
