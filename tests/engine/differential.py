@@ -60,6 +60,7 @@ NODE = (  # after a reset an engine shares nothing until it starts again
     "forget", "forget", "daemon", "forget", "kill -9", "forget", "adapter", "restart", "swap", "forget", "pause",
     "reset running", "sleep", "reload",
 )  # fmt: skip
+SHARED = tuple(event for event in NODE if event != "daemon")
 
 
 class Mode:
@@ -92,8 +93,8 @@ MODES = {
     "hybrid-async": Mode(STEPS, same=True, adapters=False, plugin="async_on_cpu", model=WINDOWS),
     "hybrid-tp": Mode([*STEPS, "--tensor-parallel-size", "2"], True, False, events=SOME, model=WINDOWS),
     "images": Mode(IMAGES, same=True, model=("--images",)),
-    "hybrid-redis": Mode(STEPS, True, False, "redis", model=WINDOWS),
-    "hybrid-kvtierd": Mode(STEPS, True, False, "kvtierd", model=WINDOWS),
+    "hybrid-redis": Mode(STEPS, True, False, "redis", SHARED, model=WINDOWS),
+    "hybrid-kvtierd": Mode(STEPS, True, False, "kvtierd", SHARED, model=WINDOWS),
     "redis": Mode(shared="redis"),
     "kvtierd": Mode(shared="kvtierd"),
     "node": Mode(shared="node", events=NODE),
