@@ -215,6 +215,22 @@ def test_blocks_of_windows_are_held_until_all_ranks_have_copied_them():
     assert len(manager.block_pool.free) == free + 4
 
 
+def test_an_engine_takes_steps_until_held_blocks_are_copied(monkeypatch):
+    """Ranks say so in steps alone: where no request was left, `/pause` and resets found blocks in use for ever."""
+    plan, tables, manager = made(((1, 3),))
+    plan.matched(request_of(5), 0)
+    assert not tables.wait()
+    ends = computed(plan, manager, 4)[1]
+    assert tables.wait()
+    now = groups.time.monotonic()
+    monkeypatch.setattr(groups.time, "monotonic", lambda: now + groups.COPY_S + 1)
+    assert not tables.wait()  # a rank that says nothing costs no steps for ever
+    monkeypatch.undo()
+    assert tables.wait()
+    tables.copied([ends.ticket])
+    assert not tables.wait()
+
+
 def test_a_step_that_fails_holds_no_blocks():
     plan, tables, manager = made()
     plan.matched(request_of(9), 0)

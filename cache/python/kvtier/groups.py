@@ -15,11 +15,13 @@ the scheduler holds it: one more reference in vLLM's own pool, given back when a
 What to store is read from the engine's block table in the step itself, so that a block that was given away is known.
 """
 
+import time
 from dataclasses import dataclass
 
 from .work import LoadChunk
 
 WHOLE, ENDS = 0, 1  # the objects of a chunk
+COPY_S = 10.0  # an idle engine takes steps so long for ranks to say that they have copied; they take no longer
 
 WHOLE_SPECS = ("FullAttentionSpec",)  # classes of vLLM, not those derived from them: these manage blocks otherwise
 WINDOW_SPECS = ("SlidingWindowSpec",)
@@ -93,6 +95,7 @@ class Tables:
         self.ends = groups.ends(per_chunk, tails)
         self.tickets = 0
         self.held = {}  # ticket -> [ranks that copy, blocks]
+        self.held_at = 0.0  # when the latest of them were
 
     def of(self, request_id):
         """The engine's blocks of a request, by group and position; its own lists, not to be kept."""
@@ -168,8 +171,13 @@ class Tables:
         blocks = [pool.blocks[block] for ids in block_ids for block in ids]
         pool.touch(blocks)
         self.tickets += 1
+        self.held_at = time.monotonic()
         self.held[self.tickets] = [self.ranks, blocks]
         return self.tickets
+
+    def wait(self):
+        """Are ranks about to say that they have copied? They say so in steps alone, also where no request is left."""
+        return bool(self.held) and time.monotonic() - self.held_at < COPY_S
 
     def copied(self, tickets):
         """A number once for each rank that is done with it."""

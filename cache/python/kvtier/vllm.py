@@ -378,7 +378,10 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def has_pending_push_work(self):
         """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
-        it. Its loop is remembered, as the one to be woken for more."""
+        it. Its loop is remembered, as the one to be woken for more. So it does while ranks copy blocks of windows: they
+        stay held until they say so in a step, and no reset of the engine's own cache succeeds before."""
+        if self.plan.groups is not None and self.plan.groups.wait():
+            return True
         if self.subscriber is None:
             return False
         if self.loop is None:
