@@ -98,13 +98,3 @@ def test_loads_that_fail_are_computed(engine_of):
     assert engine.counts()["kvtier:failed_loads_total"] > len(ASKED) // 3
     assert engine.post("/reset_prefix_cache")["success"]  # no block of theirs is in use
     assert texts(answers(engine, ASKED)) == right
-
-
-def test_a_pause_right_after_an_answer(engine_of):
-    """Blocks of windows that are copied stayed held until the next request's steps, and `/pause` answered 500."""
-    engine = engine_of(of_size(64))
-    for prompt in ASKED[:24]:
-        engine.complete(prompt, tokens=1)
-        engine.post("/pause?mode=keep")
-        engine.post("/resume")
-    assert engine.complete(ASKED[0], tokens=1)[1] == 0  # pauses have emptied its caches
