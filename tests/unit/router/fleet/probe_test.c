@@ -75,6 +75,12 @@ void kvw_fleet_set_adapters(
 			strcat(calls.adapters, names[i]);
 }
 
+void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends)
+{
+	(void)worker;
+	(void)blends;
+}
+
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)
 {
 	(void)worker;
