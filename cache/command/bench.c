@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "command/advice.h"
@@ -21,14 +20,6 @@
 #define WAIT_NS      (UINT64_C(20) * 1000000000)
 #define CHAIN_CHUNKS 1000
 #define BATCH        8 /* chunks of one get from disk */
-
-double kvt_bench_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* Warnings are worth seeing with the figures that they explain. */
 static void print_note(void *self, uint32_t level, const char *line)

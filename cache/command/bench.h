@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "kvtier/kvtier.h"
 
@@ -26,7 +27,14 @@ struct kvt_bench {
 	char l1_mode[32], nvme_mode[32], nvme_reason[KVT_REASON_BYTES];
 };
 
-double kvt_bench_now(void); /* seconds */
+/* Seconds. */
+static inline double kvt_bench_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 /* Measures fragments in a cache in memory. False: it could not begin; stderr has why. */
 bool kvt_bench_fragments(struct kvt_bench *b, struct kvt *k);
