@@ -39,6 +39,8 @@
 #include "takeover/taker.h"
 #include "feeds/vllm_feed.h"
 
+#define FEED_CLOSES_NS (500 * KVW_NS_PER_MS) /* at most, until engines are let go */
+
 /* All that a running router consists of, in the order in which it is made. */
 struct kvw_app {
 	const struct kvw_config *config; /* of the start */
@@ -130,6 +132,8 @@ static enum kvw_err start_exact(struct kvw_app *app)
 	deps.fleet = app->fleet;
 	deps.exact = ops->exact(strategy);
 	deps.spaces = app->spaces;
+	deps.sockets = &app->sockets;
+	deps.waits = app->taker != NULL;
 	err = kvw_feed_start(&deps, stderr, &app->feed);
 	if (err != KVW_OK)
 		return err;
@@ -379,8 +383,14 @@ static enum kvw_err refused(const char *why)
 	return KVW_EIO;
 }
 
+/* Workers have answered, and told what they hold. */
+static bool is_warm(const struct kvw_app *app)
+{
+	return kvw_admin_workers_known(app->admin) && (app->feed == NULL || kvw_feed_settled(app->feed));
+}
+
 /*
- * Until the workers are known, at most for half of takeover.timeout: the process before us gives up after
+ * Until the workers and what they hold are known, at most for half of takeover.timeout: the process before us gives up after
  * all of it. Workers that cannot be reached are no reason to fail, unless they all are and it reached some.
  */
 static enum kvw_err wait_for_workers(struct kvw_app *app)
@@ -393,7 +403,7 @@ static enum kvw_err wait_for_workers(struct kvw_app *app)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
-	while (!kvw_admin_workers_known(app->admin) && kvw_clock_ns() < until_ns) {
+	while (!is_warm(app) && kvw_clock_ns() < until_ns) {
 		if (sigtimedwait(&set, NULL, &pause) > 0) {
 			kvw_info("app", "ended by a signal before it was ready");
 			return KVW_ECLOSED;
@@ -401,6 +411,8 @@ static enum kvw_err wait_for_workers(struct kvw_app *app)
 		if (!kvw_taker_may_go_on(app->taker, why))
 			return refused(why);
 	}
+	if (app->feed != NULL && !kvw_feed_settled(app->feed))
+		kvw_warn("takeover", "goes on although not all workers have told what they hold");
 	if (usable_workers(app) > 0 || kvw_taker_usable_before(app->taker) == 0)
 		return KVW_OK;
 	fprintf(stderr, "kvway: --takeover: the running kvway serves on: no worker can be reached from here, and "
@@ -438,6 +450,8 @@ static enum kvw_err finish_takeover(struct kvw_app *app)
 	kvw_admin_listen(app->admin);
 	if (!kvw_taker_ready(app->taker, why))
 		return refused(why);
+	if (app->feed != NULL)
+		kvw_feed_listen(app->feed);
 	kvw_taker_destroy(app->taker);
 	app->taker = NULL;
 	kvw_info("takeover", "done pid=%lld ms=%lld", (long long)atomic_load(&app->takeover.forebear),
@@ -570,6 +584,8 @@ static void hand_over(struct watch *watch)
 	kvw_info("takeover", "it is ready: accepting no more, finishing what runs");
 	if (app->state != NULL)
 		kvw_state_rest(app->state, true); /* the new one's snapshots know more from now on */
+	if (app->feed != NULL)
+		kvw_feed_hand_over(app->feed, FEED_CLOSES_NS);
 	kvw_proxy_drain(app->proxy, KVW_DRAIN_HANDED);
 	kvw_admin_hand_over(app->admin);
 	kvw_giver_say_goodbye(app->giver);

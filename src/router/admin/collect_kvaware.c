@@ -188,6 +188,9 @@ void kvw_collect_feed(struct kvw_collect *collect)
 	case KVW_OF_FEED_SOCKETS:
 		value = stats.sockets;
 		break;
+	case KVW_OF_FEED_HANDOVER:
+		value = (double)stats.handover_ns / 1e9;
+		break;
 	default:
 		abort();
 	}

@@ -71,6 +71,10 @@ struct kvw_feed {
 	struct kvw_lag lag;
 	_Atomic uint64_t counts[KVW_FEED_COUNTERS]; /* POSTS_REFUSED: any thread */
 	_Atomic uint32_t sockets;
+	int64_t listens_ns;          /* since when, in another process's place; 0: not, or an engine was heard */
+	_Atomic int64_t handover_ns; /* see kvw_feed_stats */
+	_Atomic bool settled;
+	_Atomic bool handed_over;
 
 	pthread_mutex_t post_lock; /* guards what follows */
 	struct post posts[KVW_FEED_POSTS];
@@ -193,6 +197,7 @@ void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out)
 	*out = (struct kvw_feed_stats){.sockets = atomic_load(&feed->sockets)};
 	for (int i = 0; i < KVW_FEED_COUNTERS; i++)
 		out->counts[i] = atomic_load_explicit(&feed->counts[i], memory_order_relaxed);
+	out->handover_ns = atomic_load(&feed->handover_ns);
 	kvw_lag_read(&feed->lag, out);
 	if (pthread_getcpuclockid(feed->thread, &clock) == 0 && clock_gettime(clock, &cpu) == 0)
 		out->cpu_ns = (int64_t)cpu.tv_sec * KVW_NS_PER_S + cpu.tv_nsec;
@@ -364,6 +369,69 @@ static void run_posts(struct kvw_feed *feed)
 		wake(feed);
 }
 
+/* --- upgrades --- */
+
+static void listen_now(struct kvw_feed *feed, void *arg)
+{
+	(void)arg;
+	if (kvw_feed_stopped(feed))
+		return;
+	feed->listens_ns = feed->now_ns;
+	for (size_t i = 0; feed->deps.modules[i] != NULL; i++)
+		if (feed->states[i] != NULL && feed->deps.modules[i]->listen != NULL)
+			feed->deps.modules[i]->listen(feed->states[i]);
+}
+
+void kvw_feed_listen(struct kvw_feed *feed)
+{
+	if (kvw_feed_post(feed, listen_now, NULL) != KVW_OK)
+		kvw_error("feed", "engines cannot connect: too many calls wait");
+}
+
+static void hand_over(struct kvw_feed *feed, void *arg)
+{
+	(void)arg;
+	for (size_t i = 0; !kvw_feed_stopped(feed) && feed->deps.modules[i] != NULL; i++)
+		if (feed->states[i] != NULL && feed->deps.modules[i]->hand_over != NULL)
+			feed->deps.modules[i]->hand_over(feed->states[i]);
+	atomic_store(&feed->handed_over, true);
+}
+
+void kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns)
+{
+	const struct timespec pause = {.tv_nsec = KVW_NS_PER_MS};
+	int64_t until_ns = kvw_clock_ns() + wait_ns;
+
+	if (kvw_feed_post(feed, hand_over, NULL) != KVW_OK)
+		return;
+	while (!atomic_load(&feed->handed_over) && kvw_clock_ns() < until_ns)
+		(void)nanosleep(&pause, NULL);
+}
+
+bool kvw_feed_settled(const struct kvw_feed *feed)
+{
+	return atomic_load(&feed->settled);
+}
+
+void kvw_feed_heard_there(struct kvw_feed *feed)
+{
+	if (feed->listens_ns == 0)
+		return;
+	atomic_store(&feed->handover_ns, feed->now_ns - feed->listens_ns + 1);
+	kvw_info("feed", "engines have come over ms=%lld",
+		(long long)((feed->now_ns - feed->listens_ns) / KVW_NS_PER_MS));
+	feed->listens_ns = 0;
+}
+
+static bool all_settled(const struct kvw_feed *feed)
+{
+	for (size_t i = 0; feed->deps.modules[i] != NULL; i++)
+		if (feed->states[i] != NULL && feed->deps.modules[i]->settled != NULL &&
+			!feed->deps.modules[i]->settled(feed->states[i]))
+			return false;
+	return true;
+}
+
 /* --- timers --- */
 
 enum kvw_err kvw_feed_every(struct kvw_feed *feed, int64_t interval_ns, kvw_feed_fn *fn, void *ctx)
@@ -411,6 +479,7 @@ static void tick(struct kvw_feed *feed, void *ctx)
 	kvw_lag_tick(&feed->lag, feed->now_ns);
 	count = kvw_exact_tick(feed->deps.exact, feed->now_ns, purged, PURGE_CHUNK);
 	report_purged(feed, purged, count);
+	atomic_store(&feed->settled, all_settled(feed));
 }
 
 /* --- the thread --- */

@@ -17,6 +17,7 @@
 
 #include "fleet/fleet.h"
 #include "feeds/kvspace.h"
+#include "server/sockets.h"
 #include "kvway/exact.h"
 
 #define KVW_FEED_BURST   64
@@ -36,6 +37,13 @@ struct kvw_feed_module {
 	/* Optional, feed thread: these workers' caches were lost, and the index has forgotten them. */
 	void (*purged)(void *state, const uint32_t *workers, size_t count);
 
+	/* Optional, feed thread: engines may connect from now on, where deps->waits. */
+	void (*listen)(void *state);
+	/* Optional, feed thread: another process listens. Closes what engines connect to. */
+	void (*hand_over)(void *state);
+	/* Optional, feed thread: has every worker that can be reached told what it holds, or shown that it will not? */
+	bool (*settled)(void *state);
+
 	/* The thread has ended: closes its sockets. Only where start gave a state. */
 	void (*stop)(void *state);
 };
@@ -46,6 +54,8 @@ struct kvw_feed_deps {
 	struct kvw_fleet *fleet;
 	struct kvw_exact *exact;
 	struct kvw_kvspaces *spaces;
+	struct kvw_sockets *sockets; /* of kvw_feed_start alone; NULL: none is adopted or handed on */
+	bool waits; /* engines may connect only after kvw_feed_listen: another process still listens */
 	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1]; /* up to the first NULL */
 };
 
@@ -56,6 +66,13 @@ enum kvw_err kvw_feed_start(
 void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread */
 
 /* --- any thread --- */
+
+/* Ends deps.waits: the process before us listens no more. */
+void kvw_feed_listen(struct kvw_feed *feed);
+/* Engines connect to another process from now on. Waits until the sockets are closed, or wait_ns are over. */
+void kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns);
+/* As of the last tick: all workers have told what they hold, so that nothing more is to be waited for. */
+bool kvw_feed_settled(const struct kvw_feed *feed);
 
 /* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS wait already; KVW_ECLOSED:
  * the feed stops. What waits when kvw_feed_stop begins is called by it, with kvw_feed_stopped(feed)
@@ -100,6 +117,7 @@ struct kvw_feed_stats {
 	double lag_p50_ms, lag_p99_ms;
 	int64_t cpu_ns;                       /* of the feed's thread */
 	uint32_t sockets;                     /* watched */
+	int64_t handover_ns; /* from when we listened in another process's place until an engine was heard; 0: never */
 	uint32_t coverages[KVW_REPORTER_COUNT][3]; /* workers by enum kvw_coverage */
 };
 
@@ -136,6 +154,9 @@ void kvw_feed_unwatch(struct kvw_feed *feed, void *socket); /* also from within 
 /* fn is called about every interval until the feed stops. KVW_ENOMEM. */
 enum kvw_err kvw_feed_every(
 	struct kvw_feed *feed, int64_t interval_ns, kvw_feed_fn *fn, void *ctx) KVW_MUST_CHECK;
+
+/* A message came by a socket to which engines connect. */
+void kvw_feed_heard_there(struct kvw_feed *feed);
 
 void kvw_feed_count(struct kvw_feed *feed, enum kvw_feed_counter counter, uint64_t n);
 

@@ -11,9 +11,11 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "feeds/listener.h"
 #include "feeds/vllm_discover.h"
 #include "feeds/vllm_socket.h"
 #include "feeds/vllm_stream.h"
@@ -36,6 +38,7 @@ struct vllm_worker {
 	size_t count;
 	bool fixed; /* its endpoints are configured for it: it is not asked */
 	bool was_up;
+	bool told; /* it was asked, and has answered or failed to */
 	bool more;        /* it has more ranks than are listened to */
 	int64_t again_ns; /* to be asked again; INT64_MAX: when something happens */
 	char none[200];   /* why it has no stream; "" */
@@ -45,7 +48,8 @@ struct vllm_worker {
 struct bound {
 	struct vllm_feed *owner;
 	uint32_t rank;
-	void *sub;
+	void *sub;      /* NULL: engines may not connect yet, or not any more */
+	int fd;         /* owned; -1: libzmq has it, or will bind by itself */
 	char *endpoint; /* owned */
 };
 
@@ -272,6 +276,7 @@ static void found(void *ctx, uint32_t worker, long status, const char *body, siz
 	struct vllm_feed *f = ctx;
 	struct vllm_worker *w = &f->workers[worker];
 
+	w->told = true;
 	if (status == 200) {
 		take_sources(w, body, len);
 		return;
@@ -412,6 +417,7 @@ static bool read_bound(void *socket, void *ctx)
 
 	if (!kvw_vllm_receive(socket, &frames))
 		return false;
+	kvw_feed_heard_there(f->feed);
 	kvw_feed_count(f->feed, KVW_FEED_MESSAGES, 1);
 	kvw_feed_count(f->feed, KVW_FEED_BYTES, frames.bytes);
 	if (kvw_vllm_published(frames.slices, frames.count, &message) == KVW_OK) {
@@ -431,15 +437,22 @@ static bool read_bound(void *socket, void *ctx)
 	return true;
 }
 
+/* Engines may connect from now on. */
 static enum kvw_err bind_one(struct vllm_feed *f, struct bound *bound, FILE *errors)
 {
-	bound->sub = kvw_vllm_sub(
-		kvw_feed_context(f->feed), bound->endpoint, f->config->kvaware_events_topic, true);
-	if (bound->sub == NULL) {
+	void *sub = kvw_vllm_sub(kvw_feed_context(f->feed), NULL, f->config->kvaware_events_topic);
+	int fd = bound->fd;
+
+	if (sub != NULL)
+		bound->fd = -1;
+	if (sub == NULL || !kvw_listener_give(sub, bound->endpoint, fd)) {
 		fprintf(errors, "kvaware.events.bind: cannot listen at %s: %s\n", bound->endpoint,
 			zmq_strerror(zmq_errno()));
+		if (sub != NULL)
+			zmq_close(sub);
 		return KVW_EINVAL;
 	}
+	bound->sub = sub;
 	kvw_info("feed", "cache events: engines may connect endpoint=%s rank=%u", bound->endpoint,
 		bound->rank);
 	return kvw_feed_watch(f->feed, bound->sub, read_bound, bound);
@@ -447,6 +460,7 @@ static enum kvw_err bind_one(struct vllm_feed *f, struct bound *bound, FILE *err
 
 static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 {
+	const struct kvw_feed_deps *deps = kvw_feed_deps(f->feed);
 	const char *endpoint = f->config->kvaware_events_bind;
 	const char *any = strstr(endpoint, "0.0.0.0") != NULL ? "0.0.0.0" : "*";
 	struct kvw_vllm_endpoints list;
@@ -467,7 +481,9 @@ static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 		*bound = (struct bound){
 			.owner = f, .rank = list.items[i].rank, .endpoint = list.items[i].events};
 		list.items[i].events = NULL;
-		err = bind_one(f, bound, errors);
+		bound->fd = kvw_listener_open(deps->sockets, bound->endpoint, true);
+		if (!deps->waits || bound->fd < 0)
+			err = bind_one(f, bound, errors);
 	}
 	kvw_vllm_endpoints_finish(&list);
 	return err;
@@ -637,6 +653,48 @@ static void purged(void *state, const uint32_t *workers, size_t count)
 	}
 }
 
+static void listen_bound(void *state)
+{
+	struct vllm_feed *f = state;
+
+	for (size_t i = 0; i < f->bound_count; i++)
+		if (f->bound[i].sub == NULL && bind_one(f, &f->bound[i], stderr) != KVW_OK)
+			kvw_error("feed", "engines cannot connect endpoint=%s", f->bound[i].endpoint);
+}
+
+/* Engines notice it, and connect to the process that listens there now. */
+static void hand_over(void *state)
+{
+	struct vllm_feed *f = state;
+
+	for (size_t i = 0; i < f->bound_count; i++) {
+		if (f->bound[i].sub == NULL)
+			continue;
+		kvw_feed_unwatch(f->feed, f->bound[i].sub);
+		zmq_close(f->bound[i].sub);
+		f->bound[i].sub = NULL;
+	}
+}
+
+/* What a replay socket does not answer within its time is not waited for. */
+static bool settled(void *state)
+{
+	const struct vllm_feed *f = state;
+
+	for (size_t i = 0; i < f->worker_count; i++) {
+		const struct vllm_worker *w = &f->workers[i];
+
+		if (w->worker == NULL || !kvw_worker_is_up(w->worker))
+			continue;
+		if (!w->told && !w->fixed)
+			return false;
+		for (size_t k = 0; k < w->count; k++)
+			if (w->streams[k]->asking != KVW_VLLM_NOT_ASKING)
+				return false;
+	}
+	return true;
+}
+
 static void stop(void *state)
 {
 	struct vllm_feed *f = state;
@@ -646,6 +704,8 @@ static void stop(void *state)
 	for (size_t i = 0; i < f->bound_count; i++) {
 		if (f->bound[i].sub != NULL)
 			zmq_close(f->bound[i].sub);
+		if (f->bound[i].fd >= 0)
+			close(f->bound[i].fd);
 		free(f->bound[i].endpoint);
 	}
 	free_names(f);
@@ -698,4 +758,11 @@ static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
 }
 
 const struct kvw_feed_module kvw_vllm_feed = {
-	.name = "vllm", .start = start, .purged = purged, .stop = stop};
+	.name = "vllm",
+	.start = start,
+	.purged = purged,
+	.listen = listen_bound,
+	.hand_over = hand_over,
+	.settled = settled,
+	.stop = stop,
+};

@@ -48,15 +48,13 @@ static void *keep_if(void *socket, bool good)
 	return NULL;
 }
 
-void *kvw_vllm_sub(void *context, const char *endpoint, const char *topic, bool bind)
+void *kvw_vllm_sub(void *context, const char *endpoint, const char *topic)
 {
 	void *socket = zmq_socket(context, ZMQ_SUB);
 	bool good = socket != NULL && set_bounds(socket) &&
 		    zmq_setsockopt(socket, ZMQ_SUBSCRIBE, topic, strlen(topic)) == 0;
 
-	if (good)
-		good = (bind ? zmq_bind(socket, endpoint) : zmq_connect(socket, endpoint)) == 0;
-	return keep_if(socket, good);
+	return keep_if(socket, good && (endpoint == NULL || zmq_connect(socket, endpoint) == 0));
 }
 
 void *kvw_vllm_dealer(void *context, const char *endpoint)

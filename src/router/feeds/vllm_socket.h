@@ -12,8 +12,8 @@
 #include "kvway/err.h"
 #include "wire/vllm_frames.h"
 
-/* A SUB that connects, or binds. NULL: cannot be; errno is zmq_errno(). */
-void *kvw_vllm_sub(void *context, const char *endpoint, const char *topic, bool bind);
+/* A SUB that connects; endpoint NULL: to none yet. NULL: cannot be; errno is zmq_errno(). */
+void *kvw_vllm_sub(void *context, const char *endpoint, const char *topic);
 
 /* A DEALER that connects. NULL: as above. */
 void *kvw_vllm_dealer(void *context, const char *endpoint);

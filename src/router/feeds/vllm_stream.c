@@ -594,8 +594,7 @@ enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
 	snprintf(stream->wrong, sizeof(stream->wrong), "%s",
 		has_replay(stream) ? "nothing was heard yet" : no_replay);
 	if (listen) {
-		stream->sub = kvw_vllm_sub(
-			kvw_feed_context(deps->feed), stream->endpoint.events, deps->topic, false);
+		stream->sub = kvw_vllm_sub(kvw_feed_context(deps->feed), stream->endpoint.events, deps->topic);
 		if (stream->sub == NULL) {
 			kvw_warn("feed", "cannot subscribe url=%s endpoint=%s error=\"%s\"",
 				deps->url, stream->endpoint.events, zmq_strerror(zmq_errno()));

@@ -65,9 +65,19 @@ class Line:
         assert process.alive(), f"ended with {process.popen.poll()}:\n{process.log()}"
         return text in process.log()
 
-    def metric(self, name):
+    def ask(self, method, target, headers=(), body=None, timeout=10.0):
+        return ask(self.port, method, target, headers, body, timeout=timeout)
+
+    def metric(self, name, **labels):
         text = ask(self.admin_port, "GET", "/metrics").body.decode()
-        return sum(v for (sample, _), v in parse_metrics(text).items() if sample == name)
+        return sum(
+            value
+            for (sample, have), value in parse_metrics(text).items()
+            if sample == name and set(labels.items()) <= have
+        )
+
+    def log(self):
+        return self.current.log()
 
     def stop(self):
         try:

@@ -32,7 +32,11 @@ struct kvw_lmcache {
 	int64_t *up_ns; /* [KVW_MAX_WORKERS] when it was last not DOWN; 0: never */
 	bool *down;     /* [KVW_MAX_WORKERS] as seen last */
 
-	void *pull, *reply, *heartbeat; /* ZeroMQ sockets; NULL: not configured */
+	struct kvw_lmcache_listener {
+		void *socket; /* ZeroMQ's; NULL: not configured, not yet, or not any more */
+		char url[300];
+		int fd; /* owned; -1: libzmq has it, or will bind by itself */
+	} pull, reply, heartbeat;
 	struct kvw_lmc_reader reader;
 	uint8_t *out; /* owned, KVW_LMREG_REPLY_MAX */
 	int64_t ticked_ns;
@@ -54,6 +58,8 @@ void kvw_lmcache_heartbeat_url(
 
 /* Opens and binds what is configured. KVW_EINVAL: printed to errors (sockets.c). */
 enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors) KVW_MUST_CHECK;
+/* Where deps->waits: what kvw_lmcache_open has opened may be connected to from now on. */
+void kvw_lmcache_listen(struct kvw_lmcache *lmcache);
 void kvw_lmcache_close(struct kvw_lmcache *lmcache);
 
 /* Commands whose time is over (orchestrate.c). */

@@ -339,10 +339,23 @@ static void purged(void *state, const uint32_t *workers, size_t count)
 		kvw_lmreg_worker_purged(lmcache->reg, workers[i]);
 }
 
+static void listen_now(void *state)
+{
+	kvw_lmcache_listen(state);
+}
+
+/* Its workers connect to the process that listens there now, which asks them for all that they hold. */
+static void hand_over(void *state)
+{
+	kvw_lmcache_close(state);
+}
+
 const struct kvw_feed_module kvw_lmcache_module = {
 	.name = "lmcache",
 	.start = start,
 	.purged = purged,
+	.listen = listen_now,
+	.hand_over = hand_over,
 	.stop = stop,
 };
 

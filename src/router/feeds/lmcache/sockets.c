@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "feeds/listener.h"
 
 #define ENVELOPE    3    /* frames of a request */
 #define FRAMES_MAX  4096 /* of a multipart on the pull socket that are looked at */
@@ -183,16 +184,6 @@ static bool read_router(void *socket, struct kvw_lmcache *lmcache, const char *w
 	return count > 0;
 }
 
-static bool read_reply(void *socket, void *ctx)
-{
-	return read_router(socket, ctx, "reply");
-}
-
-static bool read_heartbeat(void *socket, void *ctx)
-{
-	return read_router(socket, ctx, "heartbeat");
-}
-
 /* --- addresses --- */
 
 /* "host:port" without a scheme. */
@@ -243,7 +234,7 @@ void kvw_lmcache_heartbeat_url(
 	char to[INET6_ADDRSTRLEN], own[INET6_ADDRSTRLEN];
 
 	text[0] = '\0';
-	if (lmcache->heartbeat == NULL || colon == NULL)
+	if (lmcache->deps->config->kvaware_lmcache_heartbeat[0] == '\0' || colon == NULL)
 		return;
 	if (config->kvaware_lmcache_advertise[0] != '\0') {
 		snprintf(text, size, "%s", without_scheme(config->kvaware_lmcache_advertise));
@@ -261,18 +252,49 @@ void kvw_lmcache_heartbeat_url(
 
 /* --- opening --- */
 
-static enum kvw_err open_socket(struct kvw_lmcache *lmcache, int type, const char *key,
-	const char *address, kvw_feed_read_fn *fn, FILE *errors, void **out)
+/* One of the three. */
+struct role {
+	int type;
+	const char *key;
+	kvw_feed_read_fn *fn;
+};
+
+static bool read_there(struct kvw_lmcache *lmcache, bool read)
+{
+	if (read)
+		kvw_feed_heard_there(lmcache->feed);
+	return read;
+}
+
+static bool on_pull(void *socket, void *ctx)
+{
+	return read_there(ctx, read_pull(socket, ctx));
+}
+
+static bool on_reply(void *socket, void *ctx)
+{
+	return read_there(ctx, read_router(socket, ctx, "reply"));
+}
+
+static bool on_heartbeat(void *socket, void *ctx)
+{
+	return read_there(ctx, read_router(socket, ctx, "heartbeat"));
+}
+
+static const struct role pull_role = {ZMQ_PULL, "pull", on_pull};
+static const struct role reply_role = {ZMQ_ROUTER, "reply", on_reply};
+static const struct role heartbeat_role = {ZMQ_ROUTER, "heartbeat", on_heartbeat};
+
+/* Workers may connect from now on. */
+static enum kvw_err listen_there(struct kvw_lmcache *lmcache, const struct role *role,
+	struct kvw_lmcache_listener *listener, FILE *errors)
 {
 	const int off = 0, on = 1;
 	const int64_t most = KVW_LMC_MESSAGE_MAX;
-	char url[300];
-	void *socket;
-	int failed;
+	const char *key = role->key, *address = listener->url + 6;
+	void *socket = zmq_socket(kvw_feed_context(lmcache->feed), role->type);
+	int failed, fd = listener->fd;
 
-	if (address[0] == '\0')
-		return KVW_OK;
-	socket = zmq_socket(kvw_feed_context(lmcache->feed), type);
 	if (socket == NULL) {
 		fprintf(errors, "kvaware.lmcache.%s: cannot open a socket: %s\n", key,
 			zmq_strerror(errno));
@@ -283,8 +305,8 @@ static enum kvw_err open_socket(struct kvw_lmcache *lmcache, int type, const cha
 	zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE, &on, sizeof(on));
 	if (strchr(address, '[') != NULL)
 		zmq_setsockopt(socket, ZMQ_IPV6, &on, sizeof(on));
-	snprintf(url, sizeof(url), "tcp://%s", without_scheme(address));
-	failed = zmq_bind(socket, url) != 0 ? errno : 0;
+	listener->fd = -1;
+	failed = kvw_listener_give(socket, listener->url, fd) ? 0 : zmq_errno();
 	if (failed != 0) {
 		fprintf(errors, "kvaware.lmcache.%s: cannot listen on %s: %s\n", key, address,
 			failed == EADDRINUSE ? "the port is already taken"
@@ -294,8 +316,21 @@ static enum kvw_err open_socket(struct kvw_lmcache *lmcache, int type, const cha
 		zmq_close(socket);
 		return KVW_EINVAL;
 	}
-	*out = socket;
-	return kvw_feed_watch(lmcache->feed, socket, fn, lmcache);
+	listener->socket = socket;
+	return kvw_feed_watch(lmcache->feed, socket, role->fn, lmcache);
+}
+
+static enum kvw_err open_socket(struct kvw_lmcache *lmcache, const struct role *role, const char *address,
+	FILE *errors, struct kvw_lmcache_listener *listener)
+{
+	listener->fd = -1;
+	if (address[0] == '\0')
+		return KVW_OK;
+	snprintf(listener->url, sizeof(listener->url), "tcp://%s", without_scheme(address));
+	listener->fd = kvw_listener_open(lmcache->deps->sockets, listener->url, strchr(address, '[') != NULL);
+	if (lmcache->deps->waits && listener->fd >= 0)
+		return KVW_OK;
+	return listen_there(lmcache, role, listener, errors);
 }
 
 enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors)
@@ -303,25 +338,40 @@ enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors)
 	const struct kvw_config *config = lmcache->deps->config;
 	enum kvw_err err;
 
-	err = open_socket(lmcache, ZMQ_PULL, "pull", config->kvaware_lmcache_pull, read_pull,
-		errors, &lmcache->pull);
+	lmcache->pull.fd = lmcache->reply.fd = lmcache->heartbeat.fd = -1;
+	err = open_socket(lmcache, &pull_role, config->kvaware_lmcache_pull, errors, &lmcache->pull);
 	if (err == KVW_OK)
-		err = open_socket(lmcache, ZMQ_ROUTER, "reply", config->kvaware_lmcache_reply,
-			read_reply, errors, &lmcache->reply);
+		err = open_socket(lmcache, &reply_role, config->kvaware_lmcache_reply, errors, &lmcache->reply);
 	if (err == KVW_OK)
-		err = open_socket(lmcache, ZMQ_ROUTER, "heartbeat",
-			config->kvaware_lmcache_heartbeat, read_heartbeat, errors,
+		err = open_socket(lmcache, &heartbeat_role, config->kvaware_lmcache_heartbeat, errors,
 			&lmcache->heartbeat);
 	return err;
 }
 
-static void close_socket(struct kvw_lmcache *lmcache, void **socket)
+static void listen_late(struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
 {
-	if (*socket == NULL)
-		return;
-	kvw_feed_unwatch(lmcache->feed, *socket);
-	zmq_close(*socket);
-	*socket = NULL;
+	if (listener->url[0] != '\0' && listener->socket == NULL &&
+		listen_there(lmcache, role, listener, stderr) != KVW_OK)
+		kvw_error("lmcache", "workers cannot connect socket=%s endpoint=%s", role->key, listener->url);
+}
+
+void kvw_lmcache_listen(struct kvw_lmcache *lmcache)
+{
+	listen_late(lmcache, &pull_role, &lmcache->pull);
+	listen_late(lmcache, &reply_role, &lmcache->reply);
+	listen_late(lmcache, &heartbeat_role, &lmcache->heartbeat);
+}
+
+static void close_socket(struct kvw_lmcache *lmcache, struct kvw_lmcache_listener *listener)
+{
+	if (listener->socket != NULL) {
+		kvw_feed_unwatch(lmcache->feed, listener->socket);
+		zmq_close(listener->socket);
+		listener->socket = NULL;
+	} else if (listener->url[0] != '\0' && listener->fd >= 0) {
+		close(listener->fd);
+		listener->fd = -1;
+	}
 }
 
 void kvw_lmcache_close(struct kvw_lmcache *lmcache)

@@ -1,0 +1,114 @@
+"""What a new kvway knows of the caches after it has taken over, and the addresses at which engines connect."""
+
+import json
+
+import pytest
+
+from rig.kvaware import SHOWN, complete, coverage, direct, ids, wait_coverage, wait_heard
+from rig.router import settle
+from rig.sim import Sim
+from rig.takeover import Line
+from rig.wait import Port, until
+
+CHUNK = 32
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """stage(config, *options, count=...): kvways that take over from each other, before workers with caches."""
+    made = []
+
+    def make(config, *options, count=2):
+        sim = Sim(tmp_path, count, "--port", 0, *options, name=f"sim{len(made)}")
+        made.append(sim)
+        line = Line(tmp_path, sim.workers, {"http.decision_headers": "always", **config})
+        made.append(line)
+        line.first()
+        return line, sim.workers
+
+    yield make
+    for one in reversed(made):
+        one.stop() if isinstance(one, Line) else one.kill()
+
+
+def events(**config):
+    return "--kv-events-config", json.dumps({"enable_kv_cache_events": True, "publisher": "zmq", **config})
+
+
+def predicted(line, seeds):
+    return sum(complete(line, ids(seed, 200) + [1] * 20).predicted for seed in seeds)
+
+
+def test_the_new_one_waits_until_feeds_have_replayed(stage):
+    """From its first request on it predicts as the one before."""
+    line, workers = stage(
+        SHOWN, *events(endpoint="tcp://*:0", replay_endpoint="tcp://*:0", topic="kv@tiny")
+    )
+    wait_coverage(line, workers, "engine")
+    for seed in range(20):
+        direct(workers[seed % 2], ids(seed, 200))
+    wait_heard(line, workers)
+    assert predicted(line, range(20)) == 20 * 192
+    before = predicted(line, range(20))
+    line.upgrade(wait=False)
+    assert predicted(line, range(20)) == before
+    assert all(coverage(line, worker, "engine") == 2 for worker in workers)
+
+
+def test_engines_that_connect_come_over(stage):
+    """None of them is refused; what they published meanwhile is made good by their replay sockets."""
+    held = Port()
+    bound = f"tcp://127.0.0.1:{held.number}"
+    line, workers = stage(
+        {**SHOWN, "kvaware.events.bind": bound},
+        *events(endpoint=bound, replay_endpoint="tcp://*:0", topic="kv@127.0.0.1:{port}@tiny"),
+    )
+    wait_coverage(line, workers, "engine")
+    settle(0.5)
+    for turn in range(3):
+        direct(workers[0], ids(turn, 200))
+        before = line.upgrade()
+        direct(workers[1], ids(100 + turn, 200))
+        assert "not adopted" not in line.log()
+        settle(1)
+        for i in range(2):  # shows a gap, if there is one
+            direct(workers[i], ids(1000 + 2 * turn + i, 200))
+        until(lambda: line.metric("kvway_kvaware_feed_handover_seconds") > 0, 10, "the gap is known")
+        wait_coverage(line, workers, "engine")
+        for at, seed in ((0, turn), (1, 100 + turn)):
+            until(lambda: right(line, seed, workers[at]), 10, f"what was published in turn {turn}")
+        assert before.wait(30) == 0
+    held.close()
+
+
+def right(line, seed, worker):
+    got = complete(line, ids(seed, 200) + [1] * 20)
+    return (got.worker, got.predicted, got.cached) == (worker.url, 192, 192)
+
+
+def test_lmcache_workers_come_over(stage):
+    ports = [Port() for _ in range(3)]
+    pull, reply, beat = (f"127.0.0.1:{port.number}" for port in ports)
+    config = {
+        **SHOWN,
+        "kvaware.lmcache.pull": pull,
+        "kvaware.lmcache.reply": reply,
+        "kvaware.lmcache.heartbeat": beat,
+        "kvaware.lmcache.chunk_size": CHUNK,
+        "kvaware.lmcache.detect": False,
+    }
+    options = ("--lmcache-controller", f"pull={pull},reply={reply}", "--lmcache-instance", "i0")
+    line, (worker,) = stage(
+        config, *options, "--lmcache-chunk-size", CHUNK, "--lmcache-heartbeat-s", 0.2, count=1
+    )
+    wait_coverage(line, [worker], "lmcache")
+    complete(line, ids(1, 300))
+    line.upgrade()
+    assert "not adopted" not in line.log()
+    wait_coverage(line, [worker], "lmcache", seconds=30)
+    assert line.metric("kvway_kvaware_feed_handover_seconds") > 0
+    worker.ask("POST", "/reset_prefix_cache")
+    got = complete(line, ids(1, 300))
+    assert (got.predicted, got.cached) == (288, 288)
+    for port in ports:
+        port.close()
