@@ -39,6 +39,7 @@
 #include "takeover/taker.h"
 #include "feeds/vllm_feed.h"
 
+#define SNAPSHOT_LOOK_MS 5 /* between two looks whether it is done */
 #define FEED_CLOSES_NS (500 * KVW_NS_PER_MS) /* at most, until engines are let go */
 
 /* All that a running router consists of, in the order in which it is made. */
@@ -57,7 +58,9 @@ struct kvw_app {
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
 	struct kvw_sharing *load_sharing; /* of load; `sharing` itself if one does both; NULL: it is not shared */
 	struct kvw_auth *admin_auth;   /* the same of the admin address */
-	struct kvw_state *state; /* snapshots; NULL: there are none */
+	struct kvw_state *state; /* snapshots */
+	int snapshot;            /* owned, of the process before us; -1: none */
+	int64_t recall_until_ns; /* 0: no limit */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
 	/* What the strategy kvaware needs; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
@@ -213,14 +216,13 @@ static void recall_rest(void *arg, struct kvw_proxy *proxy)
 		kvw_state_recall_part(app->state, &part);
 }
 
-/* The snapshot, before workers are asked and clients are served. */
+/* The snapshot, before workers are asked and clients are served. Without state.file there is one in upgrades. */
 static enum kvw_err recall_state(struct kvw_app *app)
 {
 	enum kvw_err err;
 
-	if (app->config->state_file[0] == '\0')
-		return KVW_OK;
-	err = kvw_state_create(app->config, app->fleet, &app->state);
+	err = kvw_state_create(app->config, app->fleet, app->snapshot, app->recall_until_ns, &app->state);
+	app->snapshot = -1;
 	if (err != KVW_OK)
 		return err;
 	kvw_state_rest(app->state, true); /* until this process is in charge */
@@ -459,6 +461,16 @@ static enum kvw_err finish_takeover(struct kvw_app *app)
 	return KVW_OK;
 }
 
+/* What the process before us knows now. A quarter of the time is for that, half for recalling it. */
+static enum kvw_err ask_for_snapshot(struct kvw_app *app)
+{
+	int64_t timeout_ns = app->config->takeover_timeout_ms * KVW_NS_PER_MS;
+	char why[256];
+
+	app->recall_until_ns = kvw_clock_ns() + timeout_ns / 2;
+	return kvw_taker_snapshot(app->taker, timeout_ns / 4, &app->snapshot, why) ? KVW_OK : refused(why);
+}
+
 static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 {
 	const struct kvw_config *config = app->config;
@@ -467,6 +479,8 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 	kvw_activation_take(&app->sockets);
 	if (takeover_from != NULL)
 		err = kvw_taker_create(takeover_from, &app->sockets, &app->takeover, stderr, &app->taker);
+	if (err == KVW_OK && app->taker != NULL)
+		err = ask_for_snapshot(app);
 	if (err == KVW_OK)
 		err = start_parts(app);
 	if (err == KVW_OK && app->taker != NULL)
@@ -480,6 +494,7 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 				.state = &app->takeover,
 				.usable = usable_workers,
 				.usable_arg = app,
+				.keeps = true,
 			},
 			stderr, &app->giver);
 	if (err == KVW_OK)
@@ -519,6 +534,8 @@ static void stop(struct kvw_app *app)
 	kvw_auth_stop(app->admin_auth);
 	kvw_auth_stop(app->auth);
 	kvw_giver_destroy(app->giver);
+	if (app->snapshot >= 0)
+		close(app->snapshot);
 	kvw_sockets_finish(&app->sockets);
 	free((void *)app->loop_turn_ns);
 }
@@ -553,6 +570,7 @@ struct watch {
 	bool draining;
 	bool handed; /* another process accepts */
 	bool warned; /* handed, and one signal to end has come */
+	bool writes; /* a snapshot for the process that takes over */
 };
 
 /* The next signal; 0: none yet. Returns, too, when a process that takes over has said something. */
@@ -565,10 +583,29 @@ static int next_signal(const struct watch *watch)
 
 	if (!watch->draining && watch->watchdog_ns > 0)
 		wait_ms = (int)(watch->watchdog_ns / 4 / KVW_NS_PER_MS) + 1;
+	if (watch->writes)
+		wait_ms = SNAPSHOT_LOOK_MS;
 	if (!watch->handed)
 		count += kvw_giver_poll(watch->app->giver, polls + 1, &wait_ms);
 	(void)poll(polls, count, wait_ms);
 	return read(watch->signals, &got, sizeof(got)) == (ssize_t)sizeof(got) ? (int)got.ssi_signo : 0;
+}
+
+/* Begins a snapshot when one is asked for, and gives it away when it is done. */
+static void give_snapshot(struct watch *watch)
+{
+	struct kvw_app *app = watch->app;
+	int fd;
+
+	if (!watch->writes && kvw_giver_owes_snapshot(app->giver)) {
+		watch->writes = true;
+		kvw_state_prepare(app->state);
+		kvw_admin_wake(app->admin);
+	}
+	if (watch->writes && kvw_state_prepared(app->state, &fd)) {
+		watch->writes = false;
+		kvw_giver_give_snapshot_take(app->giver, fd);
+	}
 }
 
 /* Another process is ready. Only now this one stops accepting; it is not reported as one that leaves: the
@@ -656,6 +693,8 @@ static void wait_for_signals(struct kvw_app *app)
 			feed_watchdog(app, watch.watchdog_ns, &watch.fed_ns);
 		if (!watch.handed && kvw_giver_turn(app->giver))
 			hand_over(&watch);
+		if (!watch.handed)
+			give_snapshot(&watch);
 		if (got == SIGHUP) {
 			kvw_access_log_reopen(app->access_log);
 			if (!watch.handed)
@@ -676,7 +715,7 @@ static void wait_for_signals(struct kvw_app *app)
 int kvw_app_run(const struct kvw_config *config, const char *config_path, const char *takeover_from,
 	const struct kvw_successor *successor)
 {
-	struct kvw_app app = {.config = config, .config_path = config_path, .successor = successor};
+	struct kvw_app app = {.config = config, .config_path = config_path, .successor = successor, .snapshot = -1};
 	enum kvw_err err;
 
 	kvw_log_set_level((enum kvw_log_level)config->log_level);

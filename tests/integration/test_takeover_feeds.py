@@ -55,6 +55,21 @@ def test_the_new_one_waits_until_feeds_have_replayed(stage):
     assert all(coverage(line, worker, "engine") == 2 for worker in workers)
 
 
+def test_what_the_old_one_has_learned_is_handed_over(stage):
+    """Also without state.file: the prefix tree, with all of the last moment."""
+    line, _ = stage({"routing.strategy": "prefixaware"})
+    seeds = range(30)
+    until(lambda: predicted(line, [1000]) > 0, 20, "workers that are known")
+    predicted(line, seeds)
+    before = predicted(line, seeds)
+    assert before > 0
+    old = line.upgrade()
+    assert "snapshot read file=handed-over" in line.log()
+    assert abs(predicted(line, seeds) - before) <= 0.02 * before
+    assert "snapshot for the process that takes over" in old.log()
+    assert line.metric("kvway_state_snapshots_total") == 0
+
+
 def test_engines_that_connect_come_over(stage):
     """None of them is refused; what they published meanwhile is made good by their replay sockets."""
     held = Port()

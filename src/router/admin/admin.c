@@ -290,6 +290,16 @@ static void on_ask(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	kvw_metrics_copy_renew(&admin->copy, admin->deps.metrics, kvw_clock_ns());
+	if (admin->deps.state != NULL)
+		kvw_state_tick(admin->deps.state, kvw_clock_ns());
+}
+
+void kvw_admin_wake(struct kvw_admin *admin)
+{
+	uint64_t one = 1;
+
+	if (write(admin->copy.ask_fd, &one, sizeof(one)) < 0)
+		kvw_error("admin", "cannot wake the control thread error=%s", strerror(errno));
 }
 
 struct kvw_metrics_text *kvw_admin_metrics(struct kvw_admin *admin, int64_t now_ns)
@@ -566,7 +576,7 @@ enum kvw_err kvw_admin_start(
 		goto out;
 	sources.reload = kvw_reload_state(admin->reload);
 	sources.auth = deps->auth == NULL ? NULL : kvw_auth_state(deps->auth);
-	sources.state = deps->state == NULL ? NULL : kvw_state_status(deps->state);
+	sources.state = deps->state == NULL || !kvw_state_has_file(deps->state) ? NULL : kvw_state_status(deps->state);
 	sources.sharing = deps->sharing == NULL ? NULL : kvw_sharing_state(deps->sharing);
 	sources.load = deps->load_sharing == NULL ? NULL : kvw_sharing_load_state(deps->load_sharing);
 	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)

@@ -72,6 +72,8 @@ void kvw_admin_set_admission(struct kvw_admin *admin, struct kvw_admission *admi
 void kvw_admin_set_rates(struct kvw_admin *admin, struct kvw_rate_table *rates);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);
+/* The control thread looks at once whether a snapshot is to be written. Any thread. */
+void kvw_admin_wake(struct kvw_admin *admin);
 /* Reads the configuration's file again, soon. Any thread. */
 void kvw_admin_reload(struct kvw_admin *admin);
 /* Ends the thread and frees everything. NULL is allowed. */

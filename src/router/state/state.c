@@ -7,11 +7,13 @@
 #include "state/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include "fleet/expected.h"
 #include "state/file.h"
 
+#define LOOK_EACH     1024                 /* records, between two looks at the clock */
 #define EXPECT_FOR_NS (600 * KVW_NS_PER_S) /* workers that have not come by then are not waited for */
 
 /* A worker; behind it its URL. */
@@ -46,9 +49,13 @@ struct gathered_head {
 	uint32_t kind, len;
 };
 
+/* How far the snapshot for the process that takes over is. */
+enum heir { HEIR_NONE, HEIR_ASKED, HEIR_WRITTEN, HEIR_READY };
+
 struct kvw_state {
 	struct kvw_fleet *fleet;
-	const char *path; /* of the configuration of the start */
+	const char *path; /* of the configuration of the start; "": there is no file */
+	const char *from; /* what is read: path, or a word */
 	struct kvw_state_part part;
 	struct kvw_state_status status;
 	int64_t begun_ns, next_ns; /* the control thread's */
@@ -62,19 +69,25 @@ struct kvw_state {
 	enum kvw_keep_kind held_kind;
 	const uint8_t *held_record;
 	size_t held_len;
+	int64_t until_ns; /* nothing is recalled any more; 0: no limit */
+	uint32_t recalled; /* records */
 
 	pthread_t thread;
 	_Atomic bool started;
-	pthread_mutex_t lock; /* guards the next four */
+	pthread_mutex_t lock; /* guards the next five */
 	pthread_cond_t changed;
 	bool ending;
 	bool wanted; /* a snapshot is to be written, or is being written */
+	bool for_heir; /* ... for the process that takes over */
 	struct gathered gathered;
 
 	struct kvw_state_writer *writer; /* owned; of the thread that writes */
 	uint64_t paused_at;              /* bytes written before the last pause */
 	_Atomic bool hurries;            /* at the end: without pauses */
 	_Atomic bool rests;              /* the file is another process's */
+
+	_Atomic int heir; /* enum heir */
+	int heir_fd;      /* HEIR_READY: of its snapshot, or -1 */
 };
 
 /* --- reading --- */
@@ -84,7 +97,7 @@ static void refuse(struct kvw_state *state, const char *why)
 	state->status.recalled = KVW_STATE_REFUSED;
 	if (why != state->status.why)
 		(void)snprintf(state->status.why, sizeof(state->status.why), "%s", why);
-	kvw_warn("state", "the snapshot is not used, kvway starts cold file=%s why=\"%s\"", state->path,
+	kvw_warn("state", "the snapshot is not used, kvway starts cold file=%s why=\"%s\"", state->from,
 		state->status.why);
 }
 
@@ -138,6 +151,12 @@ static bool next_of(struct kvw_state *state, enum kvw_keep_kind first, enum kvw_
 {
 	if (state->reader == NULL)
 		return false;
+	if (state->until_ns != 0 && ++state->recalled % LOOK_EACH == 0 && kvw_clock_ns() > state->until_ns) {
+		kvw_warn("state", "the rest of the snapshot is left out: recalling it takes too long records=%u",
+			state->recalled);
+		close_reader(state);
+		return false;
+	}
 	if (!state->held && kvw_state_read(state->reader, &state->held_kind, &state->held_record,
 				    &state->held_len) != KVW_OK) {
 		close_reader(state);
@@ -165,7 +184,7 @@ static void read_front(struct kvw_state *state)
 			expect_worker(state, record, len);
 		else
 			remember_model(state, record, len);
-	kvw_info("state", "snapshot read file=%s bytes=%llu age_s=%lld workers=%u", state->path,
+	kvw_info("state", "snapshot read file=%s bytes=%llu age_s=%lld workers=%u", state->from,
 		(unsigned long long)state->status.bytes,
 		(long long)(kvw_clock_wall_ns() / KVW_NS_PER_S - state->status.written_ms / 1000),
 		state->status.workers);
@@ -190,11 +209,36 @@ static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 	read_front(state);
 }
 
-static enum kvw_err open_snapshot(struct kvw_state *state, const struct kvw_config *config)
+/* It cannot change any more; the one before us has read and written it at the same place. */
+static enum kvw_err open_handed(struct kvw_state *state, const struct kvw_config *config, int fd)
+{
+	state->from = "handed-over";
+	state->reader = malloc(sizeof(*state->reader));
+	if (state->reader == NULL || lseek(fd, 0, SEEK_SET) != 0) {
+		close(fd);
+		free(state->reader);
+		state->reader = NULL;
+		return KVW_ENOMEM;
+	}
+	state->reader->fd = fd;
+	open_whole(state, fd, config->state_max_bytes);
+	state->barred = false;
+	return KVW_OK;
+}
+
+static enum kvw_err open_snapshot(struct kvw_state *state, const struct kvw_config *config, int handed)
 {
 	enum kvw_err err;
 	int fd;
 
+	if (handed >= 0) {
+		err = open_handed(state, config, handed);
+		if (err != KVW_OK || state->reader != NULL)
+			return err;
+	}
+	state->from = state->path;
+	if (state->path[0] == '\0')
+		return KVW_OK;
 	err = kvw_state_file_open(state->path, config->state_max_bytes, &fd, state->status.why);
 	if (err == KVW_ENOTFOUND) {
 		kvw_info("state", "no snapshot yet, kvway starts cold file=%s", state->path);
@@ -215,16 +259,21 @@ static enum kvw_err open_snapshot(struct kvw_state *state, const struct kvw_conf
 	return KVW_OK;
 }
 
-enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, struct kvw_state **out)
+enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, int handed, int64_t until_ns,
+	struct kvw_state **out)
 {
 	struct kvw_state *state = calloc(1, sizeof(*state));
 	char why[KVW_STATE_WHY];
 
 	if (state == NULL || (state->writer = malloc(sizeof(*state->writer))) == NULL) {
+		if (handed >= 0)
+			close(handed);
 		free(state);
 		return KVW_ENOMEM;
 	}
 	state->fleet = fleet;
+	state->until_ns = until_ns;
+	state->heir_fd = -1;
 	state->path = config->state_file;
 	state->begun_ns = kvw_clock_ns();
 	state->next_ns = state->begun_ns + config->state_interval_ms * KVW_NS_PER_MS;
@@ -232,7 +281,7 @@ enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet 
 		state->workers[i] = KVW_KEPT_GONE;
 	pthread_mutex_init(&state->lock, NULL);
 	pthread_cond_init(&state->changed, NULL);
-	if (open_snapshot(state, config) != KVW_OK) {
+	if (open_snapshot(state, config, handed) != KVW_OK) {
 		kvw_state_stop(state);
 		return KVW_ENOMEM;
 	}
@@ -240,7 +289,7 @@ enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet 
 	if (state->barred)
 		kvw_error("state", "what lies there is not kvway's, so no snapshot is written; remove it, or change "
 				   "state.file file=%s", state->path);
-	else if (!kvw_state_file_may_write(state->path, why)) {
+	else if (state->path[0] != '\0' && !kvw_state_file_may_write(state->path, why)) {
 		atomic_store(&state->status.last_failed, true);
 		kvw_error("state", "no snapshot can be written there, kvway would start cold file=%s why=\"%s\"",
 			state->path, why);
@@ -442,6 +491,35 @@ static void write_snapshot(struct kvw_state *state, struct gathered *all)
 	atomic_store(&status->last_failed, err != KVW_OK);
 }
 
+/* The same into memory, for the process that takes over, which may read it for as long as it likes. */
+static void write_for_heir(struct kvw_state *state, struct gathered *all)
+{
+	int fd = memfd_create("kvway-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int64_t begun_ns = kvw_clock_ns();
+	enum kvw_err err = KVW_EIO;
+
+	if (fd >= 0 && all->settings != NULL)
+		err = write_to(state, all, fd);
+	if (all->settings != NULL)
+		kvw_settings_unref(all->settings);
+	all->settings = NULL;
+	if (err == KVW_OK && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+		err = KVW_EIO;
+	if (err == KVW_OK) {
+		kvw_info("state", "snapshot for the process that takes over bytes=%llu ms=%lld",
+			(unsigned long long)state->writer->summary.bytes,
+			(long long)((kvw_clock_ns() - begun_ns) / KVW_NS_PER_MS));
+	} else {
+		kvw_warn("state", "no snapshot for the process that takes over: %s",
+			fd < 0 ? strerror(errno) : why_of(state->writer, err));
+		if (fd >= 0)
+			close(fd);
+		fd = -1;
+	}
+	state->heir_fd = fd;
+	atomic_store(&state->heir, HEIR_READY);
+}
+
 static void *write_all(void *arg)
 {
 	struct kvw_state *state = arg;
@@ -453,7 +531,11 @@ static void *write_all(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&state->lock);
-		write_snapshot(state, &state->gathered); /* this thread's while `wanted` */
+		/* `gathered` is this thread's while `wanted`. */
+		if (state->for_heir)
+			write_for_heir(state, &state->gathered);
+		else
+			write_snapshot(state, &state->gathered);
 		pthread_mutex_lock(&state->lock);
 		state->wanted = false;
 	}
@@ -477,24 +559,61 @@ enum kvw_err kvw_state_start(struct kvw_state *state)
 	return KVW_OK;
 }
 
+/* Begins one. False: one is being written. */
+static bool begin(struct kvw_state *state, bool for_heir)
+{
+	bool begun;
+
+	pthread_mutex_lock(&state->lock);
+	begun = !state->wanted;
+	if (begun) {
+		gather_all(state, &state->gathered);
+		state->wanted = true;
+		state->for_heir = for_heir;
+		pthread_cond_signal(&state->changed);
+	}
+	pthread_mutex_unlock(&state->lock);
+	return begun;
+}
+
 void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 {
+	int asked = HEIR_ASKED, written = HEIR_WRITTEN;
+
+	if (state->started && atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN) && !begin(state, true))
+		(void)atomic_compare_exchange_strong(&state->heir, &written, HEIR_ASKED); /* at the next tick */
 	if (state->expecting && now_ns - state->begun_ns > EXPECT_FOR_NS) {
 		(void)kvw_fleet_expect_no_more(state->fleet);
 		state->expecting = false;
 	}
-	if (now_ns < state->next_ns || !state->started || state->rests)
+	if (now_ns < state->next_ns || !state->started || state->rests || state->path[0] == '\0')
 		return;
 	state->next_ns = now_ns + state->fleet->config->state_interval_ms * KVW_NS_PER_MS;
-	pthread_mutex_lock(&state->lock);
-	if (state->wanted) {
+	if (!begin(state, false))
 		atomic_fetch_add(&state->status.skipped, 1);
-	} else {
-		gather_all(state, &state->gathered);
-		state->wanted = true;
-		pthread_cond_signal(&state->changed);
-	}
-	pthread_mutex_unlock(&state->lock);
+}
+
+bool kvw_state_has_file(const struct kvw_state *state)
+{
+	return state->path[0] != '\0';
+}
+
+void kvw_state_prepare(struct kvw_state *state)
+{
+	int none = HEIR_NONE;
+
+	/* One that is still written for a process that has failed meanwhile does as well. */
+	(void)atomic_compare_exchange_strong(&state->heir, &none, HEIR_ASKED);
+}
+
+bool kvw_state_prepared(struct kvw_state *state, int *fd)
+{
+	if (atomic_load(&state->heir) != HEIR_READY)
+		return false;
+	*fd = state->heir_fd;
+	state->heir_fd = -1;
+	atomic_store(&state->heir, HEIR_NONE);
+	return true;
 }
 
 void kvw_state_rest(struct kvw_state *state, bool rests)
@@ -523,11 +642,13 @@ void kvw_state_stop(struct kvw_state *state)
 		pthread_mutex_unlock(&state->lock);
 		state->hurries = true;
 		pthread_join(state->thread, NULL);
-		if (state->rests && state->gathered.settings != NULL)
-			kvw_settings_unref(state->gathered.settings);
-		else if (!state->rests)
+		if (!state->rests && state->path[0] != '\0')
 			write_last(state);
+		else if (state->gathered.settings != NULL)
+			kvw_settings_unref(state->gathered.settings);
 	}
+	if (state->heir_fd >= 0)
+		close(state->heir_fd);
 	close_reader(state);
 	pthread_mutex_destroy(&state->lock);
 	pthread_cond_destroy(&state->changed);

@@ -55,10 +55,11 @@ struct kvw_state_part {
 	void *arg;
 };
 
-/* Reads and checks the file of state.file, if there is one, and prepares the fleet for the workers in it. What is
- * wrong with it is no error. KVW_ENOMEM. */
-enum kvw_err kvw_state_create(
-	const struct kvw_config *config, struct kvw_fleet *fleet, struct kvw_state **out) KVW_MUST_CHECK;
+/* Reads and checks the snapshot that the kvway before has handed over (handed; -1: none), else the file of
+ * state.file, if there is one, and prepares the fleet for the workers in it. What is wrong with it is no error.
+ * Takes handed. Records that are not recalled at until_ns never are; 0: no limit. KVW_ENOMEM. */
+enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, int handed, int64_t until_ns,
+	struct kvw_state **out) KVW_MUST_CHECK;
 /* The strategy in force takes what is there for it. Before any other thread uses it. */
 void kvw_state_recall(struct kvw_state *state);
 /* The part takes the rest, and the file is closed. Before the loops serve. The part is what the snapshots to come
@@ -70,6 +71,14 @@ enum kvw_err kvw_state_start(struct kvw_state *state) KVW_MUST_CHECK;
 void kvw_state_tick(struct kvw_state *state, int64_t now_ns);
 /* While it rests no snapshot is begun, nor written at the end: another process has the file. Any thread. */
 void kvw_state_rest(struct kvw_state *state, bool rests);
+/* Is there a state.file? Without one the snapshot is handed over in an upgrade, and no more. */
+bool kvw_state_has_file(const struct kvw_state *state);
+
+/* A snapshot for the process that takes over, from the next kvw_state_tick on. The main thread. */
+void kvw_state_prepare(struct kvw_state *state);
+/* True: it is done; *fd is the caller's, of a sealed memory file, or -1: it failed. The main thread. */
+bool kvw_state_prepared(struct kvw_state *state, int *fd) KVW_MUST_CHECK;
+
 /* Ends the thread. If it was started, and does not rest, a last snapshot is written: no other thread may use the fleet any more, and
  * the part is there still. Frees all. NULL is allowed. */
 void kvw_state_stop(struct kvw_state *state);

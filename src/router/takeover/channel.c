@@ -81,6 +81,7 @@ enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 		.msg_controllen = sizeof(control.bytes)};
 	struct brought brought = {.count = 0};
 	enum kvw_err err = KVW_EPROTO;
+	bool carries;
 	ssize_t got;
 
 	do {
@@ -93,7 +94,8 @@ enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 		return KVW_ECLOSED;
 	if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && !brought.too_many)
 		err = kvw_takeover_parse(text, (size_t)got, out);
-	if (err == KVW_OK && (out->kind == KVW_TAKEOVER_SOCKET ? out->count : 0) != brought.count)
+	carries = err == KVW_OK && (out->kind == KVW_TAKEOVER_SOCKET || out->kind == KVW_TAKEOVER_SNAPSHOT);
+	if (err == KVW_OK && (carries ? out->count : 0) != brought.count)
 		err = KVW_EPROTO;
 	if (err != KVW_OK) {
 		while (brought.count > 0)

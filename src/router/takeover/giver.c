@@ -32,6 +32,7 @@ struct peer {
 	int64_t pid;
 	int64_t deadline_ns;
 	bool given; /* it has our sockets */
+	bool waits; /* ... and has asked for a snapshot */
 };
 
 struct kvw_giver {
@@ -263,7 +264,8 @@ static void greet(struct kvw_giver *giver, struct peer *peer, const struct kvw_t
 	struct kvw_takeover_message welcome = {.kind = KVW_TAKEOVER_WELCOME,
 		.pid = getpid(),
 		.version = KVW_VERSION,
-		.count = deps->usable(deps->usable_arg)};
+		.count = deps->usable(deps->usable_arg),
+		.snapshot = deps->keeps};
 	struct kvw_takeover_message end = {.kind = KVW_TAKEOVER_END};
 
 	if (giver->shut != NULL || who_has_sockets(giver) != NULL) {
@@ -304,6 +306,8 @@ static bool read_peer(struct kvw_giver *giver, struct peer *peer)
 		let_go(giver, peer, "this is no message of a takeover", true);
 	else if (message.kind == KVW_TAKEOVER_HELLO && !peer->given)
 		greet(giver, peer, &message);
+	else if (message.kind == KVW_TAKEOVER_SNAPSHOT && peer->given && giver->deps.keeps && !peer->waits)
+		peer->waits = true;
 	else if (message.kind == KVW_TAKEOVER_READY && peer->given && giver->heir == NULL)
 		giver->heir = peer;
 	else
@@ -360,6 +364,31 @@ bool kvw_giver_turn(struct kvw_giver *giver)
 			let_go(giver, peer, peer->given ? "it was not ready in time" : "it said nothing", true);
 	}
 	return giver->heir != NULL;
+}
+
+bool kvw_giver_owes_snapshot(const struct kvw_giver *giver)
+{
+	for (size_t i = 0; i < KVW_GIVER_PEERS; i++)
+		if (giver->peers[i].channel >= 0 && giver->peers[i].waits)
+			return true;
+	return false;
+}
+
+void kvw_giver_give_snapshot_take(struct kvw_giver *giver, int fd)
+{
+	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_SNAPSHOT, .count = fd >= 0};
+
+	for (size_t i = 0; i < KVW_GIVER_PEERS; i++) {
+		struct peer *peer = &giver->peers[i];
+
+		if (peer->channel < 0 || !peer->waits)
+			continue;
+		peer->waits = false;
+		if (kvw_takeover_send(peer->channel, &message, &fd, message.count) != KVW_OK)
+			kvw_debug("takeover", "a peer does not listen pid=%lld", (long long)peer->pid);
+	}
+	if (fd >= 0)
+		close(fd);
 }
 
 int64_t kvw_giver_heir(const struct kvw_giver *giver)

@@ -31,6 +31,7 @@ struct kvw_giver_deps {
 	/* How many workers can be chosen now; a new process that finds none of them is not whole. */
 	uint32_t (*usable)(void *arg);
 	void *usable_arg;
+	bool keeps; /* a snapshot can be asked for */
 };
 
 /* Adopts the socket at that path, or makes it with mode 0600, in place of one that a dead process left.
@@ -51,6 +52,10 @@ size_t kvw_giver_poll(const struct kvw_giver *giver, struct pollfd *polls, int *
 /* Reads what has come. True, once: the new process is ready, and this one is to accept no more. Then
  * kvw_giver_say_goodbye is due. */
 bool kvw_giver_turn(struct kvw_giver *giver) KVW_MUST_CHECK;
+/* The new process waits for a snapshot: kvw_giver_give_snapshot is due. */
+bool kvw_giver_owes_snapshot(const struct kvw_giver *giver);
+/* Takes fd, of a snapshot; -1: it could not be made. Without one that waits it is closed. */
+void kvw_giver_give_snapshot_take(struct kvw_giver *giver, int fd);
 /* Process id of the one that is ready. */
 int64_t kvw_giver_heir(const struct kvw_giver *giver);
 void kvw_giver_say_goodbye(struct kvw_giver *giver);

@@ -18,13 +18,14 @@ static const char *const kind_names[KVW_TAKEOVER_KINDS] = {
 	[KVW_TAKEOVER_WELCOME] = "welcome",
 	[KVW_TAKEOVER_SOCKET] = "socket",
 	[KVW_TAKEOVER_END] = "end",
+	[KVW_TAKEOVER_SNAPSHOT] = "snapshot",
 	[KVW_TAKEOVER_READY] = "ready",
 	[KVW_TAKEOVER_GOODBYE] = "goodbye",
 	[KVW_TAKEOVER_REFUSED] = "refused",
 };
 
 /* Fields of a message. */
-enum field { FIELD_USE, FIELD_COUNT, FIELD_PID, FIELD_VERSION, FIELD_ADDRESS, FIELD_WHY, FIELDS };
+enum field { FIELD_USE, FIELD_COUNT, FIELD_PID, FIELD_VERSION, FIELD_ADDRESS, FIELD_WHY, FIELD_SNAPSHOT, FIELDS };
 
 static const char *const field_names[FIELDS] = {
 	[FIELD_USE] = "use",
@@ -33,6 +34,7 @@ static const char *const field_names[FIELDS] = {
 	[FIELD_VERSION] = "version",
 	[FIELD_ADDRESS] = "address",
 	[FIELD_WHY] = "why",
+	[FIELD_SNAPSHOT] = "snapshot",
 };
 
 const char *kvw_takeover_kind_name(enum kvw_takeover_kind kind)
@@ -108,6 +110,8 @@ static bool take_value(
 		return copy(data, len, message->address, sizeof(message->address));
 	case FIELD_WHY:
 		return copy(data, len, message->why, sizeof(message->why));
+	case FIELD_SNAPSHOT:
+		return number(data, len, &message->snapshot);
 	case FIELDS:
 		break;
 	}
@@ -216,6 +220,8 @@ size_t kvw_takeover_format(const struct kvw_takeover_message *message, char text
 	(void)snprintf(count, sizeof(count), "%lld", (long long)message->pid);
 	if (message->pid > 0)
 		used = put(text, used, "pid", count);
+	if (message->snapshot > 0)
+		used = put(text, used, "snapshot", "1");
 	used = put(text, used, "version", message->version);
 	used = put(text, used, "address", message->address);
 	return put(text, used, "why", message->why);

@@ -26,9 +26,11 @@
 
 enum kvw_takeover_kind {
 	KVW_TAKEOVER_HELLO,   /* new: give me your sockets; version, pid */
-	KVW_TAKEOVER_WELCOME, /* old: they come; version, pid, count: workers that are usable */
+	KVW_TAKEOVER_WELCOME, /* old: they come; version, pid, count: workers that are usable, snapshot */
 	KVW_TAKEOVER_SOCKET,  /* old: use, address, and count descriptors */
 	KVW_TAKEOVER_END,     /* old: that was all; count: descriptors in all packets together */
+	/* New, if the old one can: write down what you know. Old: here it is, in one descriptor; without any: why not. */
+	KVW_TAKEOVER_SNAPSHOT,
 	KVW_TAKEOVER_READY,   /* new: I accept */
 	KVW_TAKEOVER_GOODBYE, /* old: then I do not any more */
 	KVW_TAKEOVER_REFUSED, /* old, instead of any answer: why; this one serves on */
@@ -39,6 +41,7 @@ struct kvw_takeover_message {
 	enum kvw_takeover_kind kind;
 	enum kvw_socket_use use; /* KVW_SOCKET_USES: a word that this version does not know */
 	uint32_t count;
+	uint32_t snapshot; /* WELCOME: 1: may be asked for */
 	int64_t pid;
 	char version[32];
 	char address[KVW_SOCKET_TEXT];

@@ -28,6 +28,7 @@ struct kvw_taker {
 	int channel; /* -1: the old process is gone */
 	int64_t asked_ns;
 	uint32_t usable_before;
+	bool keeps; /* it can be asked for a snapshot */
 };
 
 /* The next message, with its descriptors. KVW_ETIMEDOUT; else as kvw_takeover_receive. */
@@ -142,6 +143,7 @@ static enum kvw_err ask(struct kvw_taker *taker, struct kvw_sockets *sockets, co
 	if (err == KVW_OK && message.kind == KVW_TAKEOVER_WELCOME) {
 		atomic_store(&taker->state->forebear, message.pid);
 		taker->usable_before = message.count;
+		taker->keeps = message.snapshot > 0;
 		kvw_info("takeover", "taking over from pid=%lld version=%s", (long long)message.pid, message.version);
 		for (;;) {
 			err = hear(taker, ANSWER_NS, &message, fds, &count);
@@ -196,8 +198,8 @@ uint32_t kvw_taker_usable_before(const struct kvw_taker *taker)
 static bool goes_on(struct kvw_taker *taker, enum kvw_err err, const struct kvw_takeover_message *message,
 	char *why)
 {
-	if (err == KVW_OK && message->kind == KVW_TAKEOVER_GOODBYE)
-		return true;
+	if (err == KVW_OK && (message->kind == KVW_TAKEOVER_GOODBYE || message->kind == KVW_TAKEOVER_SNAPSHOT))
+		return true; /* a snapshot that comes too late is of no use */
 	if (err == KVW_OK && message->kind == KVW_TAKEOVER_REFUSED) {
 		(void)snprintf(why, sizeof(message->why), "%s", message->why);
 		return false;
@@ -206,6 +208,28 @@ static bool goes_on(struct kvw_taker *taker, enum kvw_err err, const struct kvw_
 	close(taker->channel);
 	taker->channel = -1;
 	return true;
+}
+
+bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char *why)
+{
+	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_SNAPSHOT};
+	int fds[KVW_TAKEOVER_FDS];
+	size_t count = 0;
+	enum kvw_err err;
+
+	*fd = -1;
+	if (taker->channel < 0 || !taker->keeps)
+		return true;
+	(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
+	err = hear(taker, wait_ns, &message, fds, &count);
+	if (err == KVW_OK && message.kind == KVW_TAKEOVER_SNAPSHOT && count == 1)
+		*fd = fds[--count];
+	while (count > 0)
+		close(fds[--count]);
+	/* Nothing that goes wrong with it is a reason to take the old process for dead: it serves. */
+	if (err == KVW_ETIMEDOUT || err == KVW_EPROTO)
+		kvw_warn("takeover", "no snapshot from the process before us: %s", failure(err, &message));
+	return err == KVW_ETIMEDOUT || err == KVW_EPROTO || goes_on(taker, err, &message, why);
 }
 
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)
@@ -233,9 +257,11 @@ bool kvw_taker_ready(struct kvw_taker *taker, char *why)
 	if (taker->channel >= 0) {
 		/* It may have refused and closed already: its word is read before the failure counts. */
 		(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
-		err = hear(taker, GOODBYE_NS, &message, fds, &count);
-		while (count > 0)
-			close(fds[--count]);
+		do {
+			err = hear(taker, GOODBYE_NS, &message, fds, &count);
+			while (count > 0)
+				close(fds[--count]);
+		} while (err == KVW_OK && message.kind == KVW_TAKEOVER_SNAPSHOT);
 		if (!goes_on(taker, err, &message, why))
 			return false;
 	}

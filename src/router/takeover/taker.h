@@ -26,6 +26,10 @@ void kvw_taker_destroy(struct kvw_taker *taker); /* NULL is allowed */
 /* How many workers the old process could choose. */
 uint32_t kvw_taker_usable_before(const struct kvw_taker *taker);
 
+/* Asks for what the old process knows, and waits for it. *fd is the caller's; -1: there is none, or it did not come
+ * in time. False: as kvw_taker_may_go_on. */
+bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char *why) KVW_MUST_CHECK;
+
 /* False: the old process has refused after all, and serves on; `why` of 256 bytes. While it says nothing, and
  * when it has ended without a word, we go on. Does not wait. */
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
