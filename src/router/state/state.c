@@ -336,10 +336,23 @@ void kvw_state_recall(struct kvw_state *state)
 		;
 }
 
+/* Since kvw_state_create another worker may have got a slot, or the same one has lost its cache. */
+static void drop_others(struct kvw_state *state)
+{
+	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
+		uint32_t slot = state->workers[i];
+
+		if (slot < KVW_MAX_WORKERS &&
+			atomic_load(&state->fleet->workers[slot]->generation) != state->generations[slot])
+			state->workers[i] = KVW_KEPT_GONE;
+	}
+}
+
 void kvw_state_recall_part(struct kvw_state *state, const struct kvw_state_part *part)
 {
 	struct kvw_keep_in in = keep_in(state);
 
+	drop_others(state);
 	in.next = next_of_rest;
 	state->part = *part;
 	part->recall(part->arg, &in);
