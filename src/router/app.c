@@ -712,6 +712,23 @@ static void wait_for_signals(struct kvw_app *app)
 		kvw_info("takeover", "finished what ran");
 }
 
+/* The service manager keeps what listens here, so that a crash refuses no client; it is given back by LISTEN_FDS. */
+static void store_sockets(struct kvw_app *app)
+{
+	static const enum kvw_socket_use uses[] = {
+		KVW_SOCKET_CLIENTS, KVW_SOCKET_ADMIN, KVW_SOCKET_TAKEOVER, KVW_SOCKET_EVENTS};
+	const struct kvw_socket *socket;
+	char forget[64];
+
+	/* What another process has stored under these names, and this configuration does not use. */
+	for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
+		(void)snprintf(forget, sizeof(forget), "FDSTOREREMOVE=1\nFDNAME=%s", kvw_socket_use_name(uses[i]));
+		kvw_notify(forget);
+	}
+	for (size_t n = 0; (socket = kvw_sockets_used(&app->sockets, n)) != NULL; n++)
+		kvw_notify_store(kvw_socket_use_name(socket->use), &socket->fd, 1);
+}
+
 int kvw_app_run(const struct kvw_config *config, const char *config_path, const char *takeover_from,
 	const struct kvw_successor *successor)
 {
@@ -727,6 +744,7 @@ int kvw_app_run(const struct kvw_config *config, const char *config_path, const 
 			KVW_VERSION, kvw_proxy_address(app.proxy), kvw_admin_address(app.admin),
 			config->routing_strategy, (size_t)app.fleet->live, app.loop_count);
 		kvw_notify("READY=1");
+		store_sockets(&app);
 		wait_for_signals(&app);
 		kvw_info("app", "drained, leaving");
 	}

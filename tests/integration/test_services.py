@@ -94,16 +94,16 @@ def analyze(*arguments):
 def units(tmp_path):
     """Copies whose programs are there."""
     programs = {"/usr/local/bin/kvway": PROGRAM, "/usr/local/bin/kvtierd": BUILD / "cache/daemon/kvtierd"}
-    for unit in UNITS.glob("*.service"):
+    for unit in [*UNITS.glob("*.service"), *UNITS.glob("*.socket")]:
         text = unit.read_text()
         for installed, built in programs.items():
             text = text.replace(installed + " ", f"{built} ")
         (tmp_path / unit.name).write_text(text)
-    return sorted(tmp_path.glob("*.service"))
+    return sorted([*tmp_path.glob("*.service"), *tmp_path.glob("*.socket")])
 
 
 def test_systemd_understands_every_line_of_the_units(units):
-    assert [unit.name for unit in units] == ["kvtierd.service", "kvway.service"]
+    assert [unit.name for unit in units] == ["kvtierd.service", "kvway.service", "kvway.socket"]
     for unit in units:
         done = analyze("verify", "--man=no", "--recursive-errors=no", unit)
         assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -337,6 +337,76 @@ def test_sockets_of_a_service_manager_are_adopted(line):
     one.upgrade()
 
 
+class Manager:
+    """A service manager that keeps descriptors; `kept` has its name for each."""
+
+    def __init__(self, path):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(path)
+        self.sock.settimeout(0.2)
+        self.kept, self.heard = [], []
+
+    def hear(self):
+        with contextlib.suppress(TimeoutError):
+            while True:
+                message, fds, _, _ = socket.recv_fds(self.sock, 4096, 16)
+                lines = dict(line.split("=", 1) for line in message.decode().splitlines())
+                name = lines.get("FDNAME")
+                if "FDSTORE" in lines:
+                    self.kept += [(name, fd) for fd in fds]
+                elif "FDSTOREREMOVE" in lines:
+                    for fd in [fd for had, fd in self.kept if had == name]:
+                        os.close(fd)
+                    self.kept = [(had, fd) for had, fd in self.kept if had != name]
+                self.heard.append(lines)
+        return self.heard
+
+    def wait(self, wanted):
+        until(lambda: [m for m in self.hear() if wanted in m], 10, wanted)
+        return self.heard[-1]
+
+    def names(self):
+        self.hear()
+        return {name for name, _ in self.kept}
+
+    def close(self):
+        self.sock.close()
+        for _, fd in self.kept:
+            os.close(fd)
+
+
+def test_a_service_manager_keeps_the_sockets_over_a_crash(line, tmp_path, monkeypatch):
+    """It hears which process is the main one. Clients that come after the crash are served by the next one."""
+    manager = Manager(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    one = line()
+    until(lambda: manager.names() == {"listen", "admin", "takeover"}, 10, "sockets to be stored")
+    manager.heard.clear()
+    before = one.upgrade()
+    manager.wait("MAINPID")
+    assert {"MAINPID": str(one.current.pid)} in manager.heard
+    until(lambda: manager.names() == {"listen", "admin", "takeover"}, 10, "sockets to be stored")
+    assert before.wait(20) == 0
+    count = len(manager.kept)
+    one.current.signal(signal.SIGKILL)
+    one.current.wait()
+    with Client(one.port, timeout=30) as early:
+        early.send_request("POST", CHAT, body=chat_body())
+        for _, fd in manager.kept:
+            os.set_inheritable(fd, True)
+        # From high numbers down to 3, 4, ...: none is in the way of another.
+        first = max(fd for _, fd in manager.kept) + 100
+        passed = " ".join(f"{first + i}<&{fd}" for i, (_, fd) in enumerate(manager.kept))
+        passed += "".join(f" {3 + i}<&{first + i} {first + i}<&-" for i in range(count))
+        names = ":".join(name for name, _ in manager.kept)
+        start = f'LISTEN_FDS={count} LISTEN_PID=$$ LISTEN_FDNAMES={names} exec "$0" "$@" {passed}'
+        one.first(takeover=False, before=["bash", "-c", start], close_fds=False)
+        assert early.read().status == 200
+        assert one.metric("kvway_takeover_adopted_sockets") == count
+        assert "not adopted" not in one.log()
+    manager.close()
+
+
 def newest(log):
     """Process id of the kvway that was started last."""
     return int(re.findall(r"started the new kvway .*pid=(\d+)", log)[-1])

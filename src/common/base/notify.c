@@ -11,8 +11,17 @@
 
 #include "base/clock.h"
 
-void kvw_notify(const char *state)
+#define STORE_MOST 64 /* descriptors of a message; the kernel takes 253 */
+
+/* One message, with descriptors. */
+static void notify_with(const char *state, const int *fds, size_t count)
 {
+	union {
+		struct cmsghdr head; /* for its alignment */
+		char bytes[CMSG_SPACE(STORE_MOST * sizeof(int))];
+	} control = {0};
+	struct iovec text = {(char *)(uintptr_t)state, strlen(state)};
+	struct msghdr message = {.msg_iov = &text, .msg_iovlen = 1};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const char *path = getenv("NOTIFY_SOCKET");
 	size_t len = path != NULL ? strlen(path) : 0;
@@ -27,9 +36,32 @@ void kvw_notify(const char *state)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	(void)!sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
-		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+	message.msg_name = &address;
+	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+	if (count > 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		control.head.cmsg_level = SOL_SOCKET;
+		control.head.cmsg_type = SCM_RIGHTS;
+		control.head.cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
+	}
+	(void)!sendmsg(fd, &message, MSG_NOSIGNAL);
 	close(fd);
+}
+
+void kvw_notify(const char *state)
+{
+	notify_with(state, NULL, 0);
+}
+
+void kvw_notify_store(const char *name, const int *fds, size_t count)
+{
+	char state[128];
+
+	(void)snprintf(state, sizeof(state), "FDSTORE=1\nFDNAME=%s", name);
+	for (size_t i = 0; i < count; i += STORE_MOST)
+		notify_with(state, fds + i, count - i < STORE_MOST ? count - i : STORE_MOST);
 }
 
 void kvw_notify_reloading(void)
