@@ -22,6 +22,7 @@ import lib_overload  # noqa: E402
 import lib_pick  # noqa: E402
 import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
+import lib_replicas  # noqa: E402
 import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
 import lib_state  # noqa: E402
@@ -58,6 +59,7 @@ BENCHES = {
     "routers": (lib_routers.bench_routers,
                 [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
     "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
+    "replicas": (lib_replicas.bench_replicas, lib_replicas.TARGETS),
     "overload": (lib_overload.bench_overload, lib_overload.TARGETS),
     "evict": (lib_evict.bench_evict, [lib_evict.PROGRAM]),
     "cache": (lib_cache.bench_cache, lib_cache.TARGETS),
@@ -84,6 +86,7 @@ DEFAULTS = {
     "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
     "replay": {"workers": [8], "seeds": 5},
     "overload": {"workers": [8], "seeds": 3},
+    "replicas": {"workers": lib_replicas.WORKERS, "seconds": 5.0},
     "tables": {"speed": 20.0},
     "fleet": {"speed": 12.0, "requests": 2000},
     "fleet-change": {"seconds": 4.0},
@@ -118,6 +121,8 @@ benchmarks:
            per request at 2, 32 and 256 KB; with TRACE=FILE the quality of their choices on 8 workers
   replay   the strategies prefixaware and kvaware, their peers' policies and a bound that no router can beat, in
            simulated time: on a trace (TRACE=FILE), or --scenario NAME without one
+  replicas  four kvways that share their load through Redis, before 8, 64 and 1,024 simulated workers: commands and
+           bytes of each, CPU, p99 of requests through one of them and through a kvway that shares nothing
   overload  what admission is worth: kvway's and its peers' as published, a trace (TRACE=FILE) at half to four
            times its rate, programs of agents whose clients come back, two classes, in simulated time; --only
            trace, programs, agents or classes; --quick for a look
@@ -191,7 +196,8 @@ def parse(argv):
     parser.add_argument("--requests", type=int,
                         help="trace, fleet (2000), routers (1000), sim-agree (300), replay, evict (all): the first N")
     parser.add_argument("--workers", type=int, nargs="+",
-                        help="trace: 4 8; events: 64; routers, replay, overload: 8, and the rate grows with them")
+                        help="trace: 4 8; events: 64; replicas: 8 64 1024; routers, replay, overload: 8, and the rate grows "
+                        "with them")
     parser.add_argument("--rate-scale", type=float,
                         help="trace (1), routers (2): density of arrivals on 8 workers; in "
                         "proportion on others")
