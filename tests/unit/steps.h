@@ -9,12 +9,22 @@
 
 #include <stdint.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+/* KVT_TEST_SEES_RACES: built with ThreadSanitizer. */
+#if defined(__SANITIZE_THREAD__)
+#define KVT_TEST_SEES_RACES 1
+#define KVT_TEST_SHARE      4
+#elif defined(__SANITIZE_ADDRESS__)
 #define KVT_TEST_SHARE 4
 #elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#if __has_feature(thread_sanitizer)
+#define KVT_TEST_SEES_RACES 1
+#define KVT_TEST_SHARE      4
+#elif __has_feature(address_sanitizer)
 #define KVT_TEST_SHARE 4
 #endif
+#endif
+#ifndef KVT_TEST_SEES_RACES
+#define KVT_TEST_SEES_RACES 0
 #endif
 #ifndef KVT_TEST_SHARE
 #define KVT_TEST_SHARE 1

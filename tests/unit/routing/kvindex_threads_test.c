@@ -11,6 +11,7 @@
 
 #include "routing/kvindex.h"
 #include "support.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define READERS 3
@@ -19,16 +20,7 @@
 #define BLOCK   16
 #define CHAINS  900 /* at most */
 
-#if defined(__SANITIZE_THREAD__)
-#define ROUNDS 30000
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ROUNDS 30000
-#endif
-#endif
-#ifndef ROUNDS
-#define ROUNDS 200000
-#endif
+#define ROUNDS (KVT_TEST_SEES_RACES ? 30000 : 200000)
 
 struct scene {
 	struct kvw_kvindex *index;

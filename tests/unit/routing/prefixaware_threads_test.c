@@ -14,22 +14,14 @@
 
 #include "routing/prefixaware.h"
 #include "support.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define PICKERS 3
 #define LEASES  8
 #define MS      INT64_C(1000000)
 
-#if defined(__SANITIZE_THREAD__)
-#define ROUNDS 3000
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ROUNDS 3000
-#endif
-#endif
-#ifndef ROUNDS
-#define ROUNDS 15000
-#endif
+#define ROUNDS (KVT_TEST_SEES_RACES ? 3000 : 15000)
 
 struct shared {
 	struct kvw_strategy *strategy;

@@ -12,6 +12,7 @@
 
 #include "routing/radix_table.h"
 #include "support.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define SHARD_BITS    2
@@ -22,16 +23,7 @@
 #define WRITERS       2
 #define READERS       2
 
-#if defined(__SANITIZE_THREAD__)
-#define ROUNDS 150
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ROUNDS 150
-#endif
-#endif
-#ifndef ROUNDS
-#define ROUNDS 2000
-#endif
+#define ROUNDS (KVT_TEST_SEES_RACES ? 150 : 2000)
 
 /* One group of a prompt and the place in it at which a node begins. */
 struct key {

@@ -11,22 +11,14 @@
 #include "routing/radix_node.h"
 #include "routing/spin.h"
 #include "support.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define THREADS 4
 #define WORKERS 24
 #define MS      INT64_C(1000000)
 
-#if defined(__SANITIZE_THREAD__)
-#define ROUNDS 15000
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ROUNDS 15000
-#endif
-#endif
-#ifndef ROUNDS
-#define ROUNDS 60000
-#endif
+#define ROUNDS (KVT_TEST_SEES_RACES ? 15000 : 60000)
 
 struct loop {
 	struct kvw_radix *tree;

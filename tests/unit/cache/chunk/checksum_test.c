@@ -9,16 +9,8 @@
 #include <xxhash.h>
 
 #include "chunk/checksum.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
-
-/* A test that has a race on purpose is not for the thread sanitizer. */
-#if defined(__SANITIZE_THREAD__)
-#define SEES_RACES
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SEES_RACES
-#endif
-#endif
 
 #define MOST_BYTES    ((size_t)3 << 20)
 #define MOST_SEGMENTS 16
@@ -155,7 +147,7 @@ static void check_take(struct scene *s)
 	ck_assert(kvt_checksum_equal(&got, &want));
 }
 
-#ifndef SEES_RACES
+#if !KVT_TEST_SEES_RACES /* this has a race on purpose */
 struct flicker {
 	uint64_t *words;
 	size_t count;
@@ -197,7 +189,7 @@ START_TEST(test_any_cut)
 	struct scene s;
 
 	scene_init(&s, 2);
-	for (int round = 0; round < 150; round++) {
+	for (int round = 0; round < (int)kvt_test_steps(150); round++) {
 		size_t most = round % 3 == 0 ? MOST_BYTES : round % 3 == 1 ? 200000 : 2000;
 		size_t bytes = random_next(&s.random) % (most + 1);
 
@@ -209,7 +201,7 @@ START_TEST(test_any_cut)
 }
 END_TEST
 
-#ifndef SEES_RACES
+#if !KVT_TEST_SEES_RACES
 /* A thread writes into the source all the time: the checksum is that of what arrived. */
 START_TEST(test_source_that_changes)
 {
@@ -299,7 +291,7 @@ static void *many_copies(void *self)
 {
 	struct scene *s = self;
 
-	for (int i = 0; i < 20; i++) {
+	for (uint64_t i = 0; i < kvt_test_steps(20); i++) {
 		scene_cut(s, 400000, 3);
 		check_cut(s);
 	}
@@ -331,7 +323,7 @@ int main(void)
 	tcase_add_test(tcase, test_threads);
 	tcase_add_test(tcase, test_sizes);
 	tcase_add_test(tcase, test_any_cut);
-#ifndef SEES_RACES
+#if !KVT_TEST_SEES_RACES
 	tcase_add_test(tcase, test_source_that_changes);
 #endif
 	tcase_add_test(tcase, test_room_to_spare);

@@ -2,6 +2,7 @@
  * keys_test.c - the life of tenants' keys: restart, rotation, erasure; several threads at once.
  */
 #include "chunk.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #include <pthread.h>
@@ -222,7 +223,7 @@ END_TEST
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-enum { THREADS = 4, ROUNDS = 120, STRESS_TENANTS = 3 };
+enum { THREADS = 4, ROUNDS = 120 / KVT_TEST_SHARE, STRESS_TENANTS = 3 };
 
 struct stress {
 	struct kvt_sealer *sealer;
