@@ -1,9 +1,12 @@
 """Several replicas of kvway that share their load through Redis."""
 
+import os
 import threading
+import time
 
 from rig.client import CHAT, Client, chat_body
 from rig.wait import until
+from rig.wire import Closed
 from rig.worker import answer
 
 SHARE = {"replicas.interval": "20ms", "replicas.life": "500ms"}
@@ -46,7 +49,7 @@ class Flood:
             while not self.ending.is_set():
                 try:
                     status = client.ask("POST", CHAT, (), chat_body()).status
-                except OSError as error:
+                except (OSError, Closed) as error:
                     with self.lock:
                         self.failures.append(error)
                     return
@@ -68,6 +71,22 @@ class Flood:
             thread.join(30)
         assert not self.failures, self.failures
         assert set(self.statuses) == {200}, self.statuses
+
+
+class Balanced(Flood):
+    """The same behind a load balancer: clients of a replica that is gone go on with the next one."""
+
+    def __init__(self, routers, clients=4):
+        self.routers, self.gone, self.moved = routers, [], 0
+        super().__init__(routers, clients)
+
+    def run(self, router):
+        super().run(router)
+        if router in self.gone:
+            with self.lock:
+                self.failures.pop()  # what was on its way when it died
+                self.moved += 1
+            self.run(next(r for r in self.routers if r not in self.gone))
 
 
 def test_replicas_hear_each_other_and_forget_the_dead(kvway, workers, redis):
@@ -143,6 +162,30 @@ def test_a_replica_is_killed_and_the_others_lose_no_request(kvway, workers, redi
     flood.more()
     killed(routers[2])
     settle(routers[:2], 1)
+    flood.more()
+    flood.stop()
+
+
+def test_redis_and_a_replica_die_before_simulated_workers(kvway, kvsim, redis):
+    """A minute of it with KVW_LONG: Redis dies again and again."""
+    routers = replicas(kvway, kvsim(8), redis, 4)
+    settle(routers)
+    flood = Balanced(routers, 2)
+    flood.more()
+    ends = time.monotonic() + (60 if os.environ.get("KVW_LONG") else 0)
+    while True:
+        redis.kill()
+        until(lambda: all(degraded(r) == 1 for r in routers), 20)
+        flood.more()
+        redis.start()
+        settle(routers)
+        flood.more()
+        if time.monotonic() >= ends:
+            break
+    flood.gone.append(routers[3])
+    killed(routers[3])
+    settle(routers[:3], 2)
+    until(lambda: flood.moved == 2, 20, "clients of the killed one going elsewhere")
     flood.more()
     flood.stop()
 
