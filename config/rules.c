@@ -110,6 +110,18 @@ static void check_life(struct kvw_build *build)
 		config->replicas_life_ms, config->replicas_interval_ms);
 }
 
+/* Names in Redis are {PREFIX:GROUP}:load and :seen, and must share a slot of a Cluster: braces of the prefix's own would
+ * say which one. */
+static void check_prefix(struct kvw_build *build)
+{
+	const struct kvw_met *met = &build->met[KVW_KEY_replicas_prefix];
+
+	if (met->valid && strpbrk(build->config->replicas_prefix, "{}") != NULL)
+		kvw_report_mistake(build->walk.report, met->place, kvw_keys[KVW_KEY_replicas_prefix].path,
+			"found `%.60s`, expected neither { nor }: kvway puts those around it, for Redis Cluster",
+			build->config->replicas_prefix);
+}
+
 void kvw_rules_check(struct kvw_build *build)
 {
 	for (size_t i = 0; i < sizeof(order_rules) / sizeof(order_rules[0]); i++)
@@ -118,6 +130,7 @@ void kvw_rules_check(struct kvw_build *build)
 	check_redis(build, KVW_KEY_rate_sharing_redis, build->config->rate_sharing_redis);
 	check_redis(build, KVW_KEY_replicas_redis, build->config->replicas_redis);
 	check_life(build);
+	check_prefix(build);
 }
 
 void kvw_rules_check_worker(

@@ -235,7 +235,8 @@ static enum kvw_err create_sharing(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
 	bool rates = config->rate_sharing_redis[0] != '\0', load = config->replicas_redis[0] != '\0';
-	bool both = rates && load && strcmp(config->rate_sharing_redis, config->replicas_redis) == 0;
+	bool both = rates && load && strcmp(config->rate_sharing_redis, config->replicas_redis) == 0 &&
+		    strcmp(config->rate_sharing_service, config->replicas_service) == 0;
 	enum kvw_err err = KVW_OK;
 
 	if (rates)

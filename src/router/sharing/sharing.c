@@ -250,6 +250,7 @@ enum kvw_err kvw_sharing_create(
 	struct kvw_sharing *sharing = calloc(1, sizeof(*sharing));
 	struct kvw_redis_url url;
 	struct kvw_redis_options options = {.url = &url,
+		.service = rates ? config->rate_sharing_service : config->replicas_service,
 		.connections = 1,
 		.inflight_bytes = (uint64_t)16 << 20,
 		.connect_ns = (uint64_t)CONNECT_NS,

@@ -239,6 +239,10 @@ static const struct mistake mistakes[] = {
 		{"found a life of 2000 ms with an interval of 900 ms, expected at least three intervals"}},
 	{"replicas: {life: 100ms}\n" TEST_WORKER, 1, 18, "replicas.life",
 		{"expected a duration from 500ms to 1m"}},
+	{"replicas: {prefix: '}kvway'}\n" TEST_WORKER, 1, 20, "replicas.prefix",
+		{"found `}kvway`, expected neither { nor }"}},
+	{"replicas: {prefix: 'a{b'}\n" TEST_WORKER, 1, 20, "replicas.prefix",
+		{"found `a{b`, expected neither { nor }"}},
 
 	/* service_levels */
 	{"service_levls: []\n" TEST_WORKER, 1, 1, "service_levls",
