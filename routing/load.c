@@ -217,6 +217,19 @@ float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peer
 	return trust;
 }
 
+void kvw_load_forget_peers(struct kvw_load *load)
+{
+	lock(load);
+	count_held(load, 0 - load->peers_held);
+	load->peers_ns = load->peers_waiting_ns = 0;
+	load->peers_held = 0;
+	load->peers_sequences = load->peers_unanswered = 0;
+	load->trust = 1;
+	load->claim_ns = 0;
+	publish(load);
+	kvw_spin_unlock(&load->lock);
+}
+
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns)
 {

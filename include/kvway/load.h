@@ -185,6 +185,9 @@ struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns);
  * share of it that counts: less than 1 where it was seen to be wrong. */
 float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns);
 
+/* As if no other router had ever said anything: the slot becomes another worker's. */
+void kvw_load_forget_peers(struct kvw_load *load);
+
 /* Asks for the cache lines that a lease will write. Changes nothing. */
 void kvw_load_expect(struct kvw_load *load);
 

@@ -138,6 +138,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->sleep_said_ns, 0);
 	kvw_stall_clear(&worker->stall);
 	kvw_load_set_foreign(&worker->load, 0, 0, 0, 0);
+	kvw_load_forget_peers(&worker->load);
 	atomic_store(&worker->barred, 0);
 	atomic_store(&worker->health, KVW_HEALTH_UNKNOWN);
 	atomic_store(&worker->models_known, false);

@@ -333,6 +333,30 @@ START_TEST(peers_work_counts_and_shares_the_time)
 }
 END_TEST
 
+START_TEST(peers_of_a_former_worker_are_forgotten_and_own_work_is_not)
+{
+	const struct kvw_load_part peers = {30000 * MS, 30000 * MS, 3, 5000, 4, 2};
+	int64_t now = 0;
+
+	while (kvw_load_set_peers(load, &peers, now) > 0 && now < 100000 * MS)
+		now += 100 * MS;
+	for (int i = 0; i < 2; i++, now += 2500 * MS) /* some trust comes back */
+		(void)kvw_load_set_peers(load, &(const struct kvw_load_part){.inflight = 7, .context = 70}, now);
+	ck_assert_uint_gt(kvw_load_inflight(load), 0);
+	kvw_lease_take(&b, load, 100 * MS, now);
+	kvw_load_forget_peers(load);
+	ck_assert_uint_eq(kvw_load_inflight(load), 1);
+	ck_assert_int_eq(kvw_load_queue_ns(load, now), 100 * MS);
+	/* And what is said of the next worker is believed. */
+	ck_assert(kvw_load_set_peers(load, &peers, now) == 1);
+	kvw_load_forget_peers(load);
+	kvw_lease_release(&b, now);
+	ck_assert_uint_eq(kvw_load_inflight(load), 0);
+	ck_assert_uint_eq(kvw_load_sequences(load).all, 0);
+	ck_assert_int_eq(kvw_load_queue_ns(load, now), 0);
+}
+END_TEST
+
 START_TEST(peers_whose_queue_is_not_there_count_less)
 {
 	const struct kvw_load_part peers = {.queue_ns = 8000 * MS, .waiting_ns = 8000 * MS, .inflight = 9};
@@ -412,6 +436,7 @@ int main(void)
 	tcase_add_test(tcase, sequences_are_counted_until_they_end);
 	tcase_add_test(tcase, foreign_requests_delay_those_that_came_after_them);
 	tcase_add_test(tcase, peers_work_counts_and_shares_the_time);
+	tcase_add_test(tcase, peers_of_a_former_worker_are_forgotten_and_own_work_is_not);
 	tcase_add_test(tcase, peers_whose_queue_is_not_there_count_less);
 	tcase_add_test(tcase, peers_that_claim_a_worker_for_ever_are_not_believed_for_ever);
 	tcase_add_test(tcase, peers_of_a_worker_where_requests_wait_are_believed);
