@@ -190,6 +190,16 @@ def test_redis_and_a_replica_die_before_simulated_workers(kvway, kvsim, redis):
     flood.stop()
 
 
+def test_a_replica_that_stops_leaves_nothing_in_redis(kvway, workers, redis):
+    one, two = replicas(kvway, workers(1), redis, 2, **{"replicas.life": "1m"})
+    settle([one, two])
+    one.stop()
+    one.stop = lambda: None
+    with redis.connect() as store:
+        assert store.cmd("HLEN", "{kvway:default}:load") == 1
+        assert store.cmd("ZCARD", "{kvway:default}:seen") == 1
+
+
 def test_foreign_words_in_redis_do_no_harm(kvway, workers, redis):
     (router,) = replicas(kvway, workers(1), redis, 1)
     settle([router])

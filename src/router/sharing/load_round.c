@@ -22,6 +22,8 @@ static const char script[] =
 	"local r={} local a=redis.call('HGETALL',KEYS[1]) "
 	"for i=1,#a,2 do if a[i]~=ARGV[1] then r[#r+1]=a[i+1] end end return r";
 
+static const char leave_script[] = "redis.call('ZREM',KEYS[2],ARGV[1]) return redis.call('HDEL',KEYS[1],ARGV[1])";
+
 struct kvw_load_round {
 	struct kvw_replica *replica;
 	struct kvw_fleet *fleet;
@@ -33,6 +35,9 @@ struct kvw_load_round {
 	bool said_well; /* the log says that load is shared */
 	struct kvw_redis_command command;
 	bool open;                   /* the command is under way */
+	struct kvw_redis_command leaving;
+	struct iovec leaving_part;
+	bool left;                   /* `leaving` is done */
 	struct iovec parts[3];       /* its head, the message, its end */
 	char head[HEAD_ROOM], end[64];
 	char message[KVW_LOAD_BYTES];
@@ -147,6 +152,18 @@ static char *put(char *at, const char *data, size_t len)
 	return at + len + 2;
 }
 
+/* A script, and its names and this replica's. */
+static char *put_eval(const struct kvw_load_round *round, char *at, int words, const char *text, size_t len)
+{
+	at += sprintf(at, "*%d\r\n", words);
+	at = put(at, "EVAL", 4);
+	at = put(at, text, len);
+	at = put(at, "2", 1);
+	at = put(at, round->load_name, strlen(round->load_name));
+	at = put(at, round->seen_name, strlen(round->seen_name));
+	return put(at, round->origin, strlen(round->origin));
+}
+
 static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns)
 {
 	struct kvw_redis_command *command = &round->command;
@@ -156,13 +173,7 @@ static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_
 	hold_workers(round);
 	len = kvw_replica_write(round->replica, round->workers, round->count, round->admission, now_ns, round->message);
 	let_go(round);
-	at += sprintf(at, "*8\r\n");
-	at = put(at, "EVAL", 4);
-	at = put(at, script, sizeof(script) - 1);
-	at = put(at, "2", 1);
-	at = put(at, round->load_name, strlen(round->load_name));
-	at = put(at, round->seen_name, strlen(round->seen_name));
-	at = put(at, round->origin, strlen(round->origin));
+	at = put_eval(round, at, 8, script, sizeof(script) - 1);
 	at += sprintf(at, "$%zu\r\n", len);
 	round->parts[0] = (struct iovec){round->head, (size_t)(at - round->head)};
 	round->parts[1] = (struct iovec){round->message, len};
@@ -201,6 +212,43 @@ int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redi
 	if (!round->open)
 		submit(round, redis, now_ns);
 	return round->next_ns;
+}
+
+/* --- the end --- */
+
+static void has_left(struct kvw_redis_command *command)
+{
+	struct kvw_load_round *round = command->user;
+
+	round->left = true;
+	if (command->found != NULL)
+		kvw_redis_elements_free(command->found, command->element_count);
+	command->found = NULL;
+}
+
+void kvw_load_round_leave(struct kvw_load_round *round, struct kvw_redis *redis, int64_t most_ns)
+{
+	int64_t now_ns = kvw_clock_ns(), until_ns = now_ns + most_ns, next_ns = INT64_MAX;
+	char text[HEAD_ROOM];
+
+	if (atomic_load(&round->state.degraded))
+		return;
+	round->leaving_part = (struct iovec){text,
+		(size_t)(put_eval(round, text, 6, leave_script, sizeof(leave_script) - 1) - text)};
+	round->leaving = (struct kvw_redis_command){
+		.parts = &round->leaving_part,
+		.part_count = 1,
+		.slot = kvw_redis_slot(round->load_name, strlen(round->load_name)),
+		.deadline_ns = until_ns,
+		.done = has_left,
+		.user = round,
+	};
+	/* On the one connection, so that it comes behind a command that is still under way. */
+	kvw_redis_submit(redis, &round->leaving);
+	while (!round->left) {
+		now_ns = kvw_clock_ns();
+		(void)kvw_redis_step(redis, until_ns > now_ns ? until_ns - now_ns : 0, &next_ns);
+	}
 }
 
 /* --- life --- */

@@ -30,6 +30,10 @@ void kvw_load_round_begin(
 /* Speaks and applies what was heard, if it is time. Returns when to be called again. */
 int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns);
 
+/* The process ends: takes what it said out of Redis, for at most `most_ns`, so that the others do not count it for
+ * `life` more. */
+void kvw_load_round_leave(struct kvw_load_round *round, struct kvw_redis *redis, int64_t most_ns);
+
 struct kvw_load_state *kvw_load_round_state(struct kvw_load_round *round);
 
 #endif

@@ -23,6 +23,7 @@
 #define ORDERS      1024
 #define REPLY_NS    (500 * KVW_NS_PER_MS)
 #define CONNECT_NS  (2 * KVW_NS_PER_S)
+#define LEAVE_NS    (200 * KVW_NS_PER_MS)
 #define KEPT_S      "172800"
 #define TEXT_ROOM   900
 #define PREFIX_MOST 256
@@ -225,6 +226,8 @@ static void *run(void *arg)
 				step(sharing, begun_ns + sharing->interval_ns);
 		}
 	}
+	if (sharing->load != NULL)
+		kvw_load_round_leave(sharing->load, sharing->redis, LEAVE_NS);
 	return NULL;
 }
 
