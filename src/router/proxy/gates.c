@@ -7,14 +7,18 @@
 #include <string.h>
 
 #include "proxy/exchange.h"
+#include "proxy/groups.h"
 #include "proxy/loop.h"
 
-/* Groups first, by their place in the configuration: one that is busy holds up no other one's requests. */
+#define GROUP_GATES ((size_t)UINT8_MAX + 1) /* labels; groups that have none of their own share one */
+
+/* Groups first, each by its label in metrics, which is its name's whatever a reload does to its place: one that is busy
+ * holds up no other one's requests. */
 static size_t index_of(const struct kvw_exchange *x)
 {
 	if (x->group != NULL)
-		return 1 + (size_t)(x->group - x->config->model_groups);
-	return x->model == NULL ? 0 : 1 + KVW_MAX_MODEL_GROUPS + (size_t)x->model->index;
+		return 1 + (size_t)kvw_groups_label(x);
+	return x->model == NULL ? 0 : 1 + GROUP_GATES + (size_t)x->model->index;
 }
 
 struct kvw_gate *kvw_gates_of(const struct kvw_exchange *x)
