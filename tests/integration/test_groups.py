@@ -231,6 +231,15 @@ def test_weights_change_by_a_reload(workers, kvway):
     file.refuse({"model_groups": groups(0, 0)})
 
 
+def test_limits_of_the_model_hold_under_its_groups_own_name(workers, kvway):
+    stable, canary = workers(1), workers(1, models=["tiny-next"])
+    limits = [{"model": "tiny", "requests_per_minute": 3, "burst": "1m"}]
+    router = start(kvway, stable, canary, {"rate_limits": limits}, to="tiny-next")
+    names = ["tiny-next", "tiny", "tiny-next", "tiny-next", "tiny"]
+    bodies = [json.dumps({**chat_body("hi"), "model": name}).encode() for name in names]
+    assert [router.ask("POST", CHAT, body=body).status for body in bodies] == [200, 200, 200, 429, 429]
+
+
 def test_prefixes_are_found_within_a_group(kvsim, kvway):
     sims = kvsim(4, profile="llama-8b-h100")
     model = sims[0].models[0]
