@@ -168,6 +168,32 @@ def test_bodies_that_are_too_large_are_not_copied(workers, kvway):
     assert became(router, "dropped") == 1 and not watched.requests
 
 
+def test_copies_hold_so_much_and_no_more(workers, kvway):
+    hung = threading.Event()
+    stable, watched, router = pair(
+        workers, kvway, lambda ex: hung.wait(20), {"groups.shadow_memory": "64KiB", "loops": 1, "groups.shadow_timeout": "3s"}
+    )
+    body = json.dumps(chat_body("a" * 30_000)).encode()
+    for _ in range(4):
+        assert router.ask("POST", CHAT, body=body).status == 200
+    until(lambda: router.metric("kvway_shadow_requests") == 2)
+    assert became(router, "dropped") == 2
+    assert 60_000 < router.metric("kvway_shadow_bytes") <= 64 << 10
+    until(lambda: became(router, "timeout") == 2)
+    assert router.metric("kvway_shadow_bytes") == 0
+    hung.set()
+
+
+def test_copies_of_what_names_its_group_go_to_every_worker(workers, kvway):
+    stable, watched = workers(1), workers(2, script=copied)
+    router = start(kvway, stable, watched, {"groups.header": "x-kvway-group"}, entries=entries())
+    for number in range(40):
+        headers = [("x-request-id", f"r{number}"), ("x-kvway-group", "stable")]
+        assert router.ask("POST", CHAT, headers, json.dumps(chat_body(f"hi {number}")).encode()).status == 200
+    until(lambda: became(router, "ok") + became(router, "dropped") == 40)
+    assert all(w.requests for w in watched), [len(w.requests) for w in watched]
+
+
 @pytest.mark.parametrize("end", ["stop", "reload", "remove"])
 def test_copies_end_with_kvway_and_their_worker(workers, kvway, end):
     hung = threading.Event()

@@ -223,6 +223,7 @@ static void take(struct kvw_exchange *x, struct kvw_model_groups groups, bool wr
 		x->group = choose(x, groups, writable);
 		return;
 	}
+	find_key(x); /* by which copies find their worker */
 	x->group = named(groups, x->group_wish);
 	x->group_by = KVW_GROUP_BY_HEADER;
 	if (x->group == NULL) {

@@ -34,6 +34,7 @@ struct kvw_shadow {
 	bool connected;
 	char *text; /* head and body; owned */
 	size_t len, sent;
+	size_t counted; /* of groups.shadow_memory */
 	uint64_t received, most;
 	int64_t begun_ns;
 	uint8_t matched; /* bytes of the head's end that came last */
@@ -43,6 +44,32 @@ struct kvw_shadow {
 	size_t head_len;
 	char head[HEAD_MOST]; /* of the answer; head_len bytes of it */
 };
+
+/* --- its memory --- */
+
+/* Counted before it is made, so that loops together keep to groups.shadow_memory. */
+static bool take_bytes(struct kvw_shadow *s, size_t bytes)
+{
+	int64_t most = s->in_force->config->groups_shadow_memory;
+	_Atomic int64_t *all = &s->loop->shared->shadow_bytes;
+
+	if (atomic_fetch_add_explicit(all, (int64_t)bytes, memory_order_relaxed) + (int64_t)bytes > most) {
+		atomic_fetch_sub_explicit(all, (int64_t)bytes, memory_order_relaxed);
+		return false;
+	}
+	s->counted += bytes;
+	kvw_metrics_gauge(s->loop->metrics, KVW_GAUGE_SHADOW_BYTES, (int64_t)bytes);
+	return true;
+}
+
+static void release_text(struct kvw_shadow *s)
+{
+	atomic_fetch_sub_explicit(&s->loop->shared->shadow_bytes, (int64_t)s->counted, memory_order_relaxed);
+	kvw_metrics_gauge(s->loop->metrics, KVW_GAUGE_SHADOW_BYTES, -(int64_t)s->counted);
+	s->counted = 0;
+	kvw_undumped_free(s->text);
+	s->text = NULL;
+}
 
 /* --- the end --- */
 
@@ -70,7 +97,7 @@ void kvw_shadow_reap(struct kvw_loop *loop)
 		TAILQ_REMOVE(&loop->ended_shadows, s, entry);
 		kvw_links_unhold(&loop->links, s->worker);
 		kvw_in_force_release(loop, s->in_force);
-		kvw_undumped_free(s->text);
+		release_text(s);
 		free(s);
 	}
 }
@@ -289,6 +316,8 @@ static bool make_text(struct kvw_exchange *x, const struct kvw_model_group *grou
 
 	if (loop->head_owner != x)
 		return false;
+	if (!take_bytes(s, room + kvw_prepare_body_len(x)))
+		return false;
 	s->text = copy_body(x, group, room, &body);
 	if (s->text == NULL)
 		return false;
@@ -327,6 +356,7 @@ static bool start(struct kvw_exchange *x, const struct kvw_model_group *group, s
 	uint32_t tokens = x->attempt.decision.prompt_tokens;
 
 	s->loop = loop;
+	s->in_force = x->in_force;
 	s->worker = choose(x, group);
 	if (s->worker == NULL || !make_text(x, group, s))
 		return false;
@@ -337,7 +367,6 @@ static bool start(struct kvw_exchange *x, const struct kvw_model_group *group, s
 	s->begun_ns = loop->now_ns;
 	s->connected = s->link->connected;
 	s->timer.fn = on_timer;
-	s->in_force = x->in_force;
 	s->in_force->requests++;
 	kvw_links_hold(&loop->links, s->worker);
 	kvw_lease_take(&s->lease, &s->worker->load,
@@ -365,8 +394,8 @@ static void copy(struct kvw_exchange *x, const struct kvw_model_group *group)
 	atomic_fetch_sub_explicit(shadows, 1, memory_order_relaxed);
 	kvw_metrics_group_shadow(x->loop->metrics,
 		x->in_force->group_labels[group - x->config->model_groups], KVW_SHADOW_DROPPED);
-	if (s != NULL)
-		kvw_undumped_free(s->text);
+	if (s != NULL && s->loop != NULL)
+		release_text(s);
 	free(s);
 }
 

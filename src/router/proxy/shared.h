@@ -44,6 +44,7 @@ struct kvw_shared {
 	_Atomic int64_t handshakes;               /* of these: TLS has begun and is not ready */
 	_Alignas(64) _Atomic uint64_t body_bytes; /* held of whole requests */
 	_Atomic int64_t shadows;                  /* copies under way */
+	_Atomic int64_t shadow_bytes;             /* that they hold */
 };
 
 enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config) KVW_MUST_CHECK;
