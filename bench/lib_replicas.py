@@ -79,7 +79,7 @@ def thread_seconds(pid, name):
 
 
 def hold(port, count, label):
-    """Streams that nobody reads: a worker each is busy with them until they are closed."""
+    """Streams that no client reads: a worker each is busy with them until they are closed."""
     held = []
     for number in range(count):
         body = json.dumps({"model": "slow", "stream": True, "max_tokens": 1000, "ignore_eos": True,
