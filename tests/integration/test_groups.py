@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import subprocess
+import threading
 import time
 
 import pytest
@@ -13,6 +15,7 @@ from rig.worker import answer
 from test_reload import File
 
 HEADER = "x-kvway-group"
+JSON = ("content-type", "application/json")
 
 
 def groups(stable=90, canary=10, **more):
@@ -57,6 +60,36 @@ def test_shares_are_those_of_the_weights(workers, kvway):
     router.wait_idle()
     assert router.metric("kvway_group_requests_total", group="canary", result="ok") == served(canary)
     assert router.metric("kvway_group_tokens_total", group="canary", kind="completion") == 3 * served(canary)
+
+
+def test_shares_and_sessions_of_many(kvsim, kvway):
+    """100,000 requests with KVW_LONG; each session has four, and stays."""
+    count, threads = (100_000 if os.environ.get("KVW_LONG") else 1000), 4
+    sims = kvsim(3)
+    router = start(kvway, sims[:2], sims[2:])
+    failed, body = [], json.dumps(chat_body("hi", max_tokens=1)).encode()
+
+    def ask_all(part):
+        with Client(router.port) as client:
+            for i in range(part, count // 4, threads):
+                for _ in range(4):
+                    if client.ask("POST", CHAT, [("x-session-id", f"s{i}"), JSON], body).status != 200:
+                        failed.append(i)
+
+    running = [threading.Thread(target=ask_all, args=(part,)) for part in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not failed
+    got = {group: chosen(router, group, "session") for group in ("stable", "canary")}
+    assert sum(got.values()) == count
+    assert all(n % 4 == 0 for n in got.values()), "a session was divided"
+    assert abs(got["canary"] / count - 0.10) < (0.005 if count >= 100_000 else 0.06), got
+
+
+def chosen_any(router, model, group):
+    return router.metric("kvway_group_chosen_total", model=model, group=group)
 
 
 def side(stable, canary, before):
@@ -240,11 +273,9 @@ def test_limits_of_the_model_hold_under_its_groups_own_name(workers, kvway):
     assert [router.ask("POST", CHAT, body=body).status for body in bodies] == [200, 200, 200, 429, 429]
 
 
-def test_prefixes_are_found_within_a_group(kvsim, kvway):
-    sims = kvsim(4, profile="llama-8b-h100")
-    model = sims[0].models[0]
-    entries = [{**g, "model": model} for g in groups(1, 1)]
-    router = start(kvway, sims[:2], sims[2:], entries=entries)
+def cached_of_talks(router, model):
+    """Of three turns of eight talks each: which share of the prompt its worker had."""
+    talks = []
     for number in range(8):
         turns = [{"role": "user", "content": f"{number} " + "once upon a time " * 400}]
         cached = []
@@ -255,7 +286,19 @@ def test_prefixes_are_found_within_a_group(kvsim, kvway):
             usage = answer.json()["usage"]
             cached.append((usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) / usage["prompt_tokens"])
             turns = [*turns, answer.json()["choices"][0]["message"], {"role": "user", "content": f"go on {turn}"}]
+        talks.append(cached)
+    return talks
+
+
+def test_prefixes_are_found_within_a_group_as_in_a_fleet_that_is_not_divided(kvsim, kvway):
+    sims, whole = kvsim(4, profile="llama-8b-h100"), kvsim(4, profile="llama-8b-h100")
+    model = sims[0].models[0]
+    router = start(kvway, sims[:2], sims[2:], entries=[{**g, "model": model} for g in groups(1, 1)])
+    divided = cached_of_talks(router, model)
+    assert chosen_any(router, model, "stable") and chosen_any(router, model, "canary")
+    for cached, other in zip(divided, cached_of_talks(kvway(whole), model)):
         assert cached[0] < 0.1 and min(cached[1:]) > 0.8, cached
+        assert all(abs(a - b) < 0.02 for a, b in zip(cached, other)), (cached, other)
 
 
 @pytest.mark.parametrize("stream", [False, True])
