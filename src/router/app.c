@@ -386,7 +386,7 @@ static enum kvw_err refused(const char *why)
 	return KVW_EIO;
 }
 
-/* Workers have answered, and told what they hold. */
+/* Workers have answered, and reported what they hold. */
 static bool is_warm(const struct kvw_app *app)
 {
 	return kvw_admin_workers_known(app->admin) && (app->feed == NULL || kvw_feed_settled(app->feed));
@@ -415,7 +415,7 @@ static enum kvw_err wait_for_workers(struct kvw_app *app)
 			return refused(why);
 	}
 	if (app->feed != NULL && !kvw_feed_settled(app->feed))
-		kvw_warn("takeover", "goes on although not all workers have told what they hold");
+		kvw_warn("takeover", "goes on although not all workers have reported what they hold");
 	if (usable_workers(app) > 0 || kvw_taker_usable_before(app->taker) == 0)
 		return KVW_OK;
 	fprintf(stderr, "kvway: --takeover: the running kvway serves on: no worker can be reached from here, and "

@@ -41,7 +41,7 @@ struct kvw_feed_module {
 	void (*listen)(void *state);
 	/* Optional, feed thread: another process listens. Closes what engines connect to. */
 	void (*hand_over)(void *state);
-	/* Optional, feed thread: has every worker that can be reached told what it holds, or shown that it will not? */
+	/* Optional, feed thread: has every worker that can be reached reported what it holds, or shown that it will not? */
 	bool (*settled)(void *state);
 
 	/* The thread has ended: closes its sockets. Only where start gave a state. */
@@ -71,7 +71,7 @@ void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread 
 void kvw_feed_listen(struct kvw_feed *feed);
 /* Engines connect to another process from now on. Waits until the sockets are closed, or wait_ns are over. */
 void kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns);
-/* As of the last tick: all workers have told what they hold, so that nothing more is to be waited for. */
+/* As of the last tick: all workers have reported what they hold, so that nothing more is to be waited for. */
 bool kvw_feed_settled(const struct kvw_feed *feed);
 
 /* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS wait already; KVW_ECLOSED:
