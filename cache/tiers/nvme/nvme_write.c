@@ -210,8 +210,9 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 		return true;
 	}
 	if (status == KVT_FULL && holds_room(t)) {
-		/* Chunks that wait for their records cannot leave: let them get those first. */
-		t->commit.wanted = true;
+		/* Chunks that wait for their records cannot leave: let them get those first. Those that are still being
+		 * written are waited for. */
+		t->commit.wanted = t->commit.wanted || t->commit.stored != NULL;
 		nvme_job_give(t, job);
 		pthread_mutex_lock(&t->lock);
 		nvme_queue_push(&t->writes, r);

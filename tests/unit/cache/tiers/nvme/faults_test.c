@@ -321,6 +321,37 @@ START_TEST(a_full_disk)
 }
 END_TEST
 
+/* Nothing can be done before a write ends: it is not tried again and again. */
+START_TEST(a_full_disk_rests_while_writes_are_under_way)
+{
+	const struct kvt_fault_rule late = {
+		.kind = KVT_FAULT_STALL, .on = KVT_ON_WRITE, .name = "data", .delay_ns = INT64_MAX};
+	struct wish *wishes[12];
+	unsigned rounds = 0;
+	int64_t next;
+
+	teardown();
+	make(8 << 20);
+	ck_assert_int_eq(store_open(&s), KVT_OK);
+	s.more_bytes = 900 << 10;
+	ck_assert_int_eq(kvt_faults_add(faults, &late), KVT_OK);
+	for (unsigned i = 0; i < 12; i++) {
+		wishes[i] = wish_new(&s, KVT_TIER_WRITE, i + 1, 0);
+		s.tier->ops->submit(s.tier, &wishes[i]->request);
+	}
+	while (s.tier->ops->step(s.tier, 0, &next) > 0)
+		ck_assert_uint_lt(++rounds, 1000);
+	kvt_faults_clear(faults);
+	for (unsigned i = 0; i < 12; i++) {
+		enum kvt_status status = wish_wait(&s, wishes[i]);
+
+		ck_assert(status == KVT_OK || status == KVT_FULL || status == KVT_EIO);
+		wish_free(wishes[i]);
+	}
+	s.more_bytes = 0;
+}
+END_TEST
+
 START_TEST(everything_at_once)
 {
 	for (unsigned round = 0; round < 6; round++) {
@@ -363,6 +394,7 @@ int main(void)
 	tcase_add_test(tc, a_device_that_is_gone);
 	tcase_add_test(tc, closes_while_nothing_works);
 	tcase_add_test(tc, a_stall_holds_only_itself);
+	tcase_add_test(tc, a_full_disk_rests_while_writes_are_under_way);
 	tcase_add_test(tc, everything_at_once);
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(full, NULL, teardown);
