@@ -91,7 +91,8 @@ def test_an_engine_that_keeps_no_requests_apart_blends_none(plan):
 
 
 def test_a_request_with_more_than_tokens_is_exact(plan):
-    for more in ({"mm_features": [1]}, {"lora_request": types.SimpleNamespace(lora_name="x", lora_path="/x")}):
+    image = types.SimpleNamespace(identifier="x.by-content", mm_position=types.SimpleNamespace(offset=3))
+    for more in ({"mm_features": [image]}, {"lora_request": types.SimpleNamespace(lora_name="x", lora_path="/x")}):
         request = Request(A + B, True)
         request.__dict__.update(more)
         before = list(request.block_hashes)
