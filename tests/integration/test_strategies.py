@@ -119,7 +119,7 @@ def test_different_prompts_spread(workers, kvway):
     router = kvway(fleet, {"routing.strategy": "prefixaware"})
     for i in range(80):
         send(router, fleet, chat_body(prose(f"unrelated {i}", 2000)))
-    assert min(counts(fleet)) >= 8, counts(fleet)
+    assert min(counts(fleet)) >= 5, counts(fleet)
 
 
 def test_shared_system_prompt_does_not_pin_all_load_to_one_worker(workers, kvway):
