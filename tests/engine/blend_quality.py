@@ -133,7 +133,7 @@ def plot(path, found, title):
 def main():
     """Trains and measures."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--steps", type=int, default=2600)
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--plot", metavar="FILE.svg")
     options = parser.parse_args()
