@@ -86,8 +86,8 @@ KVT_API void kvt_fragment_chain_id(const uint8_t parent[32], const void *lora, s
 	const uint32_t *tokens, size_t count, uint8_t out[32]);
 
 /* Storage key of a chunk of a fragment: as kvt_key_make, over the domain "kvtier fragment key 1". Its last four bytes are
- * "frag", so that tools tell them apart; a put under such a key that names an engine's blocks is refused, since nothing of
- * a fragment is published as exact. */
+ * "frag", by which `kvtier stat` counts them. kvt_put_reserve refuses such a key in an item that has an engine's block
+ * hashes: kvtier publishes no fragment as an exact block. */
 #define KVT_FRAGMENT_MARK "frag"
 KVT_API enum kvt_status kvt_fragment_key(
 	const struct kvt_key_parts *parts, struct kvt_key *out) KVT_MUST_CHECK;
