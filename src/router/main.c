@@ -1,10 +1,12 @@
 /*
  * main.c - the program kvway: read the command line, run the router or ask a running one.
  */
+#include <jansson.h>
 #include <stdlib.h>
 
 #include "app.h"
 #include "auth/command.h"
+#include "base/undumped.h"
 #include "cli.h"
 #include "explain/command.h"
 #include "groups/command.h"
@@ -20,7 +22,9 @@ int main(int argc, char **argv)
 	struct kvw_cli cli;
 	int status;
 
+	/* Tokens, keys and prompts that these libraries hold are in no core dump. */
 	(void)kvw_tls_undump(); /* too late only if a library has called OpenSSL already */
+	json_set_alloc_funcs(kvw_undumped_alloc, kvw_undumped_free);
 	kvw_successor_init(&successor, argv);
 	switch (kvw_cli_parse(argc, argv, stdout, stderr, &cli)) {
 	case KVW_CLI_EXIT:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer's memory")
 
 PROMPT = "canary of a prompt"
 ANSWER = "canary of an answer"
+CLAIM = "canary-of-a-claim-that-no-rule-names@nowhere"
 
 
 def dumped(pid):
@@ -89,10 +90,10 @@ def test_a_core_dump_holds_no_secret(kvway, workers, tmp_path, upstream):
               "upstream.tls.key": str(mutual[1])}  # fmt: skip
     try:
         router = tls.wait_up(kvway([worker], config, up=False), [worker])
-        token = signing.token()
+        token = signing.token(email="a-claim-that-nobody-asks-for-" + CLAIM)
         stranger = "sk-of-a-stranger-0123456789"
         secrets = {"prompt": PROMPT.encode(), "answer": ANSWER.encode(), "key": KEY.encode(), "token": token.encode(),
-                   "signature": token.split(".")[2].encode(), "stranger": stranger.encode(),
+                   "signature": token.split(".")[2].encode(), "stranger": stranger.encode(), "claim": CLAIM.encode(),
                    **secrets_of_key("listener's key", local[1]), **secrets_of_key("upstream's key", mutual[1])}  # fmt: skip
         trust = tls.client_context(authority)
 
