@@ -79,7 +79,7 @@ FLOOR = {
     "base": set(),
     "http": {"base"},
     "tls": {"base"},
-    "redis": {"base"},
+    "redis": {"base", "tls"},
     "metrics": {"base"},
     "server": {"base", "http", "settings"},
     "settings": {"base"},

@@ -21,6 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tls/tls.h"
+
 #define RECORD_BYTES  16384
 #define RECEIVE_BYTES 131072
 
@@ -95,13 +97,6 @@ static bool complain(char *why, const char *what, const char *path)
 	return false;
 }
 
-/* OpenSSL would ask at the terminal, which a daemon does not have. */
-static int no_passphrase(char *out, int size, int writing, void *self)
-{
-	(void)out, (void)size, (void)writing, (void)self;
-	return -1;
-}
-
 static bool load_files(
 	SSL_CTX *context, const struct kvw_redis_wire_tls_options *options, char *why)
 {
@@ -119,11 +114,9 @@ static bool load_files(
 		snprintf(why, KVW_REDIS_WIRE_WHY, "key %s: without a certificate", options->key);
 		return false;
 	}
-	SSL_CTX_set_default_passwd_cb(context, no_passphrase);
-	if (SSL_CTX_use_certificate_chain_file(context, options->certificate) != 1)
+	if (!kvw_tls_use_chain(context, options->certificate))
 		return complain(why, "certificate", options->certificate);
-	if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1 ||
-		SSL_CTX_check_private_key(context) != 1)
+	if (!kvw_tls_use_key(context, key) || SSL_CTX_check_private_key(context) != 1)
 		return complain(why, "key", key);
 	return true;
 }
