@@ -34,20 +34,24 @@ def lookups(options, count):
 
 
 class File:
-    """The file of keys; each time that it is written all but one are others."""
+    """The file of keys; each time that it is replaced all but one are others."""
 
     def __init__(self, path, count):
-        self.path, self.count, self.turn = path, count, 0
-        self.write()
+        self.path, self.turn = path, 0
+        for turn in range(1 + RELOADS):  # now: writing them takes as much of a processor as reading them
+            self.write(turn, count)
+        self.replace()
 
-    def write(self):
-        """By a rename, as Kubernetes and editors do."""
-        names = [SHOWN, *(f"sk-{self.turn}-{i}" for i in range(self.count - 1))]
-        with open(self.path + ".new", "w", encoding="utf-8") as file:
+    def write(self, turn, count):
+        names = [SHOWN, *(f"sk-{turn}-{i}" for i in range(count - 1))]
+        with open(f"{self.path}.{turn}", "w", encoding="utf-8") as file:
             file.write("keys:\n")
             for i, name in enumerate(names):
                 file.write(f"  - name: key{i}\n    sha256: {hashlib.sha256(name.encode()).hexdigest()}\n")
-        os.rename(self.path + ".new", self.path)
+
+    def replace(self):
+        """By a rename, as Kubernetes and editors do."""
+        os.rename(f"{self.path}.{self.turn}", self.path)
         self.turn += 1
 
 
@@ -65,7 +69,7 @@ def replace(file, port, seconds):
     try:
         for _ in range(RELOADS):
             before, deadline = reloads_done(port), time.monotonic() + 60
-            file.write()
+            file.replace()
             start = time.monotonic()
             while reloads_done(port) == before:
                 if time.monotonic() > deadline:
