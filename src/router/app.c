@@ -261,6 +261,21 @@ static enum kvw_err start_sharing(struct kvw_app *app)
 	return err;
 }
 
+/* The process before us has refused after all: it serves on, so we must not. */
+static enum kvw_err refused(const char *why)
+{
+	fprintf(stderr, "kvway: --takeover: the running kvway serves on: %s\n", why);
+	return KVW_EIO;
+}
+
+/* By which clients resume their sessions: before there is a context of TLS. */
+static enum kvw_err ask_for_tickets(struct kvw_app *app)
+{
+	char why[256];
+
+	return kvw_taker_tickets(app->taker, &app->fleet->certificates, why) ? KVW_OK : refused(why);
+}
+
 /* All that does not accept clients of `listen`. */
 static enum kvw_err start_parts(struct kvw_app *app)
 {
@@ -301,6 +316,8 @@ static enum kvw_err start_parts(struct kvw_app *app)
 	app->fleet->freed = forget_worker;
 	app->fleet->freed_arg = app;
 	err = recall_state(app);
+	if (err == KVW_OK && app->taker != NULL)
+		err = ask_for_tickets(app);
 	if (err != KVW_OK)
 		return err;
 	err = start_exact(app);
@@ -377,13 +394,6 @@ static uint32_t usable_workers(void *arg)
 	struct kvw_app *app = arg;
 
 	return (uint32_t)kvw_fleet_usable_count(app->fleet);
-}
-
-/* The process before us has refused after all: it serves on, so we must not. */
-static enum kvw_err refused(const char *why)
-{
-	fprintf(stderr, "kvway: --takeover: the running kvway serves on: %s\n", why);
-	return KVW_EIO;
 }
 
 /* Workers have answered, and reported what they hold. */
@@ -496,6 +506,7 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 				.usable = usable_workers,
 				.usable_arg = app,
 				.keeps = true,
+				.certificates = &app->fleet->certificates,
 			},
 			stderr, &app->giver);
 	if (err == KVW_OK)
@@ -504,6 +515,8 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 		err = finish_takeover(app);
 	if (err == KVW_OK)
 		drop_sockets(app);
+	if (app->fleet != NULL)
+		kvw_tls_watch_disinherit(&app->fleet->certificates);
 	if (err == KVW_OK) {
 		kvw_giver_begin(app->giver);
 		if (app->state != NULL)

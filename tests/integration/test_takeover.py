@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import socket
+import ssl
 import stat
 import time
 
@@ -14,10 +15,12 @@ import pytest
 
 from rig import tls
 from rig.client import CHAT, Client, ask, chat_body
+from rig.router import SANITIZED
 from rig.takeover import Line, Load, Peer, drops, stream_of
 from rig.tls import TlsClient
 from rig.wait import PATIENCE, unused_port, until
 from rig.wire import Closed
+from test_core_dump import found
 
 LONG = bool(os.environ.get("KVW_LONG"))
 UPGRADES = 200 if LONG else 10
@@ -515,3 +518,62 @@ def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_sessions_of_before_an_upgrade_are_resumed(line, tmp_path, version):
+    """By both processes while both accept, and a ticket of the new one by the next one. Addresses have keys of their own."""
+    authority = tls.Authority(tmp_path)
+    cert, key = map(str, authority.issue("local", "IP:127.0.0.1"))
+    trust = tls.client_context(authority)
+    trust.maximum_version = version
+    one = line({"tls.certificate": cert, "tls.key": key})
+    behind = {"admin.tls.certificate": cert, "admin.tls.key": key}
+
+    def session(port, old=None):
+        with TlsClient(port, trust, session=old, timeout=10 * PATIENCE) as client:
+            assert client.ask("GET", "/ready").status == 200
+            return client.sock.session, client.sock.session_reused
+
+    def ready():
+        try:
+            return session(one.admin_port)
+        except (OSError, Closed):
+            return None
+
+    clients, admin = session(one.port)[0], None
+    for _ in range(3):
+        assert one.upgrade(behind).wait(20 * PATIENCE) == 0
+        clients, resumed = session(one.port, clients)
+        assert resumed
+        old, (admin, resumed) = admin, until(ready, 10, "the admin address")
+        assert old is None or session(one.admin_port, old)[1]
+        assert not session(one.admin_port, clients)[1]
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer's memory")
+def test_keys_of_tls_tickets_are_in_no_core_dump(line, tmp_path):
+    """Of the process that gives them, and of the one that has got them."""
+    authority = tls.Authority(tmp_path)
+    cert, key = map(str, authority.issue("local", "IP:127.0.0.1"))
+    one = line({"tls.certificate": cert, "tls.key": key})
+    peer = Peer(one.socket)
+    peer.take()
+    peer.say("tickets")
+    kind, fields = peer.hear()
+    assert (kind, fields["use"], len(fields["keys"])) == ("tickets", "listen", 160)
+    assert peer.hear() == ("tickets", {"count": "0"})
+    peer.say("tickets")
+    assert peer.hear()[0] == "refused"
+    peer.close()
+    raw = bytes.fromhex(fields["keys"])
+    secrets = {"cipher": raw[16:48], "mac": raw[48:80], "text": fields["keys"][32:64].encode()}
+    until(lambda: one.metric("kvway_takeover_under_way") == 0, 10, "the peer to be let go")
+    assert found(one.current, secrets) == []
+    one.upgrade().wait(20 * PATIENCE)
+    assert found(one.current, secrets) == []
+    heir = Peer(one.socket)
+    heir.take()
+    heir.say("tickets")
+    assert heir.hear()[1]["keys"] == fields["keys"]
+    heir.close()

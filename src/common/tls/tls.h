@@ -115,6 +115,21 @@ enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, siz
  * keys have sealed are accepted as long. now_ns: monotonic. One thread at a time. */
 void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns);
 
+#define KVW_TLS_TICKETS_MOST 240 /* bytes of the keys of a context */
+
+/* Keys of session tickets on their way to the process that takes over. Its owner keeps them off disks and wipes them. */
+struct kvw_tls_passed {
+	unsigned char keys[KVW_TLS_TICKETS_MOST]; /* [len] */
+	size_t len;
+	uint32_t age_s; /* of the newest */
+};
+
+/* False: a client's context, which has none. The thread that rotates, or with it locked out (watch.h). */
+bool kvw_tls_pass_tickets(struct kvw_tls *tls, int64_t now_ns, struct kvw_tls_passed *out) KVW_MUST_CHECK;
+/* Before the context serves: these keys take the place of its own, and are replaced when they would have been. False: they
+ * are none. */
+bool kvw_tls_inherit_tickets(struct kvw_tls *tls, int64_t now_ns, const struct kvw_tls_passed *passed) KVW_MUST_CHECK;
+
 /* What is wrong with an OCSP response and was not reported yet: after create, and after a look. One thread at a time. */
 bool kvw_tls_warning(struct kvw_tls *tls, char *out, size_t room);
 

@@ -50,7 +50,7 @@ struct kvw_tls_tickets {
 	pthread_mutex_t lock;
 	struct kvw_tls_ticket_key {
 		unsigned char name[16], cipher[32], mac[32];
-	} keys[KVW_TLS_TICKET_KEYS]; /* [count], newest first */
+	} *keys; /* owned, in no core dump; [count], newest first, room for KVW_TLS_TICKET_KEYS; NULL for a client */
 	size_t count;
 	int64_t rotated_ns; /* monotonic; 0: not since the start */
 };

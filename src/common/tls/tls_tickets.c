@@ -3,8 +3,9 @@
  *
  * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume on any of
  * them and no table grows. With a key recorded connections of TLS 1.2 can be opened: so keys are made in
- * this process, never written, and replaced every hour. A ticket of an older key is accepted and replaced by a
- * new one. Renewed certificates leave the keys alone.
+ * this process, never written to a disk or into a core dump, and replaced every hour. A ticket of an older key is
+ * accepted and replaced by a new one. Renewed certificates leave the keys alone. The process that takes over gets them, and
+ * replaces them at the hour at which this one would.
  *
  * With TLS 1.3 each resumption brings a new ticket, since clients should use one only once (RFC 8446, C.4): else every
  * second connection of theirs would be a full handshake.
@@ -16,6 +17,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/undumped.h"
 #include "tls/tls_internal.h"
 
 #define PERIOD_NS  (3600 * KVW_NS_PER_S)
@@ -23,6 +25,7 @@
 
 _Static_assert((KVW_TLS_TICKET_KEYS - 1) * PERIOD_NS >= LIFETIME_S * KVW_NS_PER_S,
 	"a ticket's key lives as long as the ticket");
+_Static_assert(KVW_TLS_TICKETS_MOST == KVW_TLS_TICKET_KEYS * sizeof(struct kvw_tls_ticket_key), "all keys are passed on");
 
 static bool make_key(struct kvw_tls_ticket_key *key)
 {
@@ -33,7 +36,8 @@ static bool make_key(struct kvw_tls_ticket_key *key)
 
 bool kvw_tls_tickets_init(struct kvw_tls_tickets *tickets)
 {
-	if (!make_key(&tickets->keys[0]))
+	tickets->keys = kvw_undumped_alloc(KVW_TLS_TICKETS_MOST);
+	if (tickets->keys == NULL || !make_key(&tickets->keys[0]))
 		return false;
 	tickets->count = 1;
 	return true;
@@ -41,7 +45,9 @@ bool kvw_tls_tickets_init(struct kvw_tls_tickets *tickets)
 
 void kvw_tls_tickets_finish(struct kvw_tls_tickets *tickets)
 {
-	OPENSSL_cleanse(tickets->keys, sizeof(tickets->keys));
+	if (tickets->keys != NULL)
+		OPENSSL_cleanse(tickets->keys, KVW_TLS_TICKETS_MOST);
+	kvw_undumped_free(tickets->keys);
 	pthread_mutex_destroy(&tickets->lock);
 }
 
@@ -64,6 +70,36 @@ void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns)
 		tickets->count++;
 	pthread_mutex_unlock(&tickets->lock);
 	OPENSSL_cleanse(&key, sizeof(key));
+}
+
+bool kvw_tls_pass_tickets(struct kvw_tls *tls, int64_t now_ns, struct kvw_tls_passed *out)
+{
+	struct kvw_tls_tickets *tickets = &tls->tickets;
+
+	if (!tls->server)
+		return false;
+	pthread_mutex_lock(&tickets->lock);
+	out->len = tickets->count * sizeof(tickets->keys[0]);
+	memcpy(out->keys, tickets->keys, out->len);
+	pthread_mutex_unlock(&tickets->lock);
+	out->age_s = tickets->rotated_ns == 0 ? 0 : (uint32_t)((now_ns - tickets->rotated_ns) / KVW_NS_PER_S);
+	return true;
+}
+
+bool kvw_tls_inherit_tickets(struct kvw_tls *tls, int64_t now_ns, const struct kvw_tls_passed *passed)
+{
+	struct kvw_tls_tickets *tickets = &tls->tickets;
+	int64_t age_ns = passed->age_s * KVW_NS_PER_S;
+
+	if (!tls->server || passed->len == 0 || passed->len > KVW_TLS_TICKETS_MOST ||
+		passed->len % sizeof(tickets->keys[0]) != 0)
+		return false;
+	pthread_mutex_lock(&tickets->lock);
+	memcpy(tickets->keys, passed->keys, passed->len);
+	tickets->count = passed->len / sizeof(tickets->keys[0]);
+	pthread_mutex_unlock(&tickets->lock);
+	tickets->rotated_ns = now_ns - (age_ns < PERIOD_NS ? age_ns : PERIOD_NS);
+	return true;
 }
 
 /* The key of this name, or the newest for NULL. Returns its place; -1: there is none. */

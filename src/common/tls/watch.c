@@ -4,7 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/undumped.h"
+
+/* Keys that wait for a context. */
+struct kvw_tls_heirloom {
+	char use[16]; /* "": none wait here */
+	int64_t since_ns; /* when they came */
+	struct kvw_tls_passed passed;
+};
 
 void kvw_tls_watch_init(struct kvw_tls_watch *watch)
 {
@@ -14,6 +23,7 @@ void kvw_tls_watch_init(struct kvw_tls_watch *watch)
 
 void kvw_tls_watch_finish(struct kvw_tls_watch *watch)
 {
+	kvw_tls_watch_disinherit(watch);
 	free(watch->items);
 	pthread_mutex_destroy(&watch->lock);
 }
@@ -42,12 +52,73 @@ static void say_warning(struct kvw_tls *tls, const char *use)
 		kvw_warn("tls", "clients do not get a new OCSP response use=%s why=\"%s\"", use, why);
 }
 
+bool kvw_tls_watch_pass(struct kvw_tls_watch *watch, size_t n, int64_t now_ns, const char **use,
+	struct kvw_tls_passed *out)
+{
+	bool passed = false;
+
+	pthread_mutex_lock(&watch->lock);
+	for (size_t i = 0; !passed && i < watch->count; i++) {
+		passed = kvw_tls_pass_tickets(watch->items[i].tls, now_ns, out) && n-- == 0;
+		*use = watch->items[i].use;
+	}
+	pthread_mutex_unlock(&watch->lock);
+	return passed;
+}
+
+bool kvw_tls_watch_inherit(struct kvw_tls_watch *watch, const char *use, int64_t now_ns,
+	const struct kvw_tls_passed *passed)
+{
+	const size_t size = KVW_TLS_HEIRLOOMS * sizeof(watch->heirlooms[0]);
+	size_t i = 0;
+
+	pthread_mutex_lock(&watch->lock);
+	if (watch->heirlooms == NULL && (watch->heirlooms = kvw_undumped_alloc(size)) != NULL)
+		memset(watch->heirlooms, 0, size);
+	while (watch->heirlooms != NULL && i < KVW_TLS_HEIRLOOMS && watch->heirlooms[i].use[0] != '\0')
+		i++;
+	if (watch->heirlooms == NULL || strlen(use) >= sizeof(watch->heirlooms[i].use))
+		i = KVW_TLS_HEIRLOOMS;
+	if (i < KVW_TLS_HEIRLOOMS) {
+		(void)strcpy(watch->heirlooms[i].use, use);
+		watch->heirlooms[i].since_ns = now_ns;
+		watch->heirlooms[i].passed = *passed;
+	}
+	pthread_mutex_unlock(&watch->lock);
+	return i < KVW_TLS_HEIRLOOMS;
+}
+
+void kvw_tls_watch_disinherit(struct kvw_tls_watch *watch)
+{
+	pthread_mutex_lock(&watch->lock);
+	if (watch->heirlooms != NULL)
+		explicit_bzero(watch->heirlooms, KVW_TLS_HEIRLOOMS * sizeof(watch->heirlooms[0]));
+	kvw_undumped_free(watch->heirlooms);
+	watch->heirlooms = NULL;
+	pthread_mutex_unlock(&watch->lock);
+}
+
+/* Locked. */
+static void inherit(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use)
+{
+	for (size_t i = 0; watch->heirlooms != NULL && i < KVW_TLS_HEIRLOOMS; i++) {
+		struct kvw_tls_heirloom *heirloom = &watch->heirlooms[i];
+
+		if (strcmp(heirloom->use, use) != 0)
+			continue;
+		if (!kvw_tls_inherit_tickets(tls, heirloom->since_ns, &heirloom->passed))
+			kvw_warn("tls", "keys of session tickets that were handed over are none use=%s", use);
+		explicit_bzero(heirloom, sizeof(*heirloom));
+	}
+}
+
 void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use)
 {
 	bool added;
 
 	say_warning(tls, use); /* before the thread that looks knows of it */
 	pthread_mutex_lock(&watch->lock);
+	inherit(watch, tls, use);
 	added = make_room(watch);
 	if (added)
 		watch->items[watch->count++] = (struct kvw_tls_watch_item){tls, use};

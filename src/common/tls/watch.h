@@ -15,6 +15,8 @@
 
 #include "tls/tls.h"
 
+#define KVW_TLS_HEIRLOOMS 4 /* uses whose keys of tickets wait for their context */
+
 /* Zeroed and initialised by kvw_tls_watch_init. */
 struct kvw_tls_watch {
 	pthread_mutex_t lock; /* of items; held while one reads its files, for which new connections do not wait */
@@ -25,6 +27,7 @@ struct kvw_tls_watch {
 	size_t count, room;
 	_Atomic uint64_t renewed, refused; /* contexts, since the start */
 	uint64_t floods_before; /* of contexts that were removed; locked */
+	struct kvw_tls_heirloom *heirlooms; /* owned, in no core dump; NULL: none; locked */
 };
 
 void kvw_tls_watch_init(struct kvw_tls_watch *watch);
@@ -33,6 +36,15 @@ void kvw_tls_watch_finish(struct kvw_tls_watch *watch);
 /* Out of memory: it is not watched, which is logged as an error. */
 void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char *use);
 void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls); /* NULL is allowed */
+
+/* Keys of session tickets of the nth server's context, and what it is for. False: there are no more. Wipe *out. */
+bool kvw_tls_watch_pass(struct kvw_tls_watch *watch, size_t n, int64_t now_ns, const char **use,
+	struct kvw_tls_passed *out) KVW_MUST_CHECK;
+/* The next context that is added for this use begins with these keys. False: too many, or out of memory. */
+bool kvw_tls_watch_inherit(struct kvw_tls_watch *watch, const char *use, int64_t now_ns,
+	const struct kvw_tls_passed *passed) KVW_MUST_CHECK;
+/* Wipes what no context has asked for. */
+void kvw_tls_watch_disinherit(struct kvw_tls_watch *watch);
 
 /* kvw_tls_look for each, of which it logs and counts what came, and kvw_tls_rotate_tickets. now_ns: monotonic. */
 void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_ns);

@@ -43,6 +43,7 @@ enum kvw_err kvw_takeover_send(
 	do {
 		sent = sendmsg(channel, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
+	explicit_bzero(text, iov.iov_len);
 	if (sent >= 0)
 		return KVW_OK;
 	return errno == EAGAIN ? KVW_EAGAIN : KVW_ECLOSED;
@@ -94,6 +95,7 @@ enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 		return KVW_ECLOSED;
 	if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && !brought.too_many)
 		err = kvw_takeover_parse(text, (size_t)got, out);
+	explicit_bzero(text, sizeof(text));
 	carries = err == KVW_OK && (out->kind == KVW_TAKEOVER_SOCKET || out->kind == KVW_TAKEOVER_SNAPSHOT);
 	if (err == KVW_OK && (carries ? out->count : 0) != brought.count)
 		err = KVW_EPROTO;

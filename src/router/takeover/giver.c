@@ -6,6 +6,8 @@
  * mistakes: a program that is no kvway, one of another version, one that hangs. None of them changes what
  * this process does before `ready`: the descriptors are copies, and both may accept from one socket.
  *
+ * Keys of session tickets are asked for at the end, when the new process is about to make its contexts: so few are younger.
+ *
  * One new process at a time has the sockets. A peer has 5 s to say hello, then timeout_ns to be ready.
  */
 #include "takeover/giver.h"
@@ -33,6 +35,7 @@ struct peer {
 	int64_t deadline_ns;
 	bool given; /* it has our sockets */
 	bool waits; /* ... and has asked for a snapshot */
+	bool asked; /* ... and for the keys of session tickets */
 };
 
 struct kvw_giver {
@@ -157,6 +160,8 @@ void kvw_giver_destroy(struct kvw_giver *giver)
 
 /* --- peers ------------------------------------------------------------------------------------ */
 
+_Static_assert(KVW_TAKEOVER_KEYS >= KVW_TLS_TICKETS_MOST, "the keys of a context are one packet");
+
 static void say(struct peer *peer, const struct kvw_takeover_message *message)
 {
 	if (kvw_takeover_send(peer->channel, message, NULL, 0) != KVW_OK)
@@ -265,7 +270,8 @@ static void greet(struct kvw_giver *giver, struct peer *peer, const struct kvw_t
 		.pid = getpid(),
 		.version = KVW_VERSION,
 		.count = deps->usable(deps->usable_arg),
-		.snapshot = deps->keeps};
+		.snapshot = deps->keeps,
+		.tickets = deps->certificates != NULL};
 	struct kvw_takeover_message end = {.kind = KVW_TAKEOVER_END};
 
 	if (giver->shut != NULL || who_has_sockets(giver) != NULL) {
@@ -284,6 +290,33 @@ static void greet(struct kvw_giver *giver, struct peer *peer, const struct kvw_t
 	}
 	kvw_info("takeover", "asked for: sockets given, serving on until it is ready pid=%lld version=%s sockets=%u",
 		(long long)peer->pid, hello->version[0] != '\0' ? hello->version : "?", end.count);
+}
+
+/* Keys of session tickets, a packet for each use. */
+static void give_tickets(struct kvw_giver *giver, struct peer *peer)
+{
+	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_TICKETS};
+	enum kvw_err err = KVW_OK;
+	struct kvw_tls_passed passed;
+	const char *use;
+
+	for (size_t n = 0; err == KVW_OK && kvw_tls_watch_pass(giver->deps.certificates, n, kvw_clock_ns(), &use, &passed); n++) {
+		message.use = kvw_socket_use_of(use);
+		if (message.use == KVW_SOCKET_USES)
+			continue;
+		message.count = passed.age_s;
+		message.keys_len = passed.len;
+		memcpy(message.keys, passed.keys, passed.len);
+		err = kvw_takeover_send(peer->channel, &message, NULL, 0);
+	}
+	explicit_bzero(&passed, sizeof(passed));
+	explicit_bzero(message.keys, sizeof(message.keys));
+	message.keys_len = message.count = 0;
+	if (err == KVW_OK)
+		err = kvw_takeover_send(peer->channel, &message, NULL, 0);
+	peer->asked = true;
+	if (err != KVW_OK)
+		let_go(giver, peer, "it does not read", false);
 }
 
 /* One packet. True: there may be more. */
@@ -308,6 +341,8 @@ static bool read_peer(struct kvw_giver *giver, struct peer *peer)
 		greet(giver, peer, &message);
 	else if (message.kind == KVW_TAKEOVER_SNAPSHOT && peer->given && giver->deps.keeps && !peer->waits)
 		peer->waits = true;
+	else if (message.kind == KVW_TAKEOVER_TICKETS && peer->given && giver->deps.certificates != NULL && !peer->asked)
+		give_tickets(giver, peer);
 	else if (message.kind == KVW_TAKEOVER_READY && peer->given && giver->heir == NULL)
 		giver->heir = peer;
 	else

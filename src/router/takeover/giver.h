@@ -16,6 +16,7 @@
 
 #include "server/sockets.h"
 #include "takeover/state.h"
+#include "tls/watch.h"
 
 #define KVW_GIVER_PEERS 8                     /* at once; more wait in the kernel */
 #define KVW_GIVER_POLLS (KVW_GIVER_PEERS + 1) /* for kvw_giver_poll */
@@ -32,6 +33,7 @@ struct kvw_giver_deps {
 	uint32_t (*usable)(void *arg);
 	void *usable_arg;
 	bool keeps; /* a snapshot can be asked for */
+	struct kvw_tls_watch *certificates; /* whose keys of session tickets can be asked for; NULL: none */
 };
 
 /* Adopts the socket at that path, or makes it with mode 0600, in place of one that a dead process left.

@@ -19,13 +19,25 @@ static const char *const kind_names[KVW_TAKEOVER_KINDS] = {
 	[KVW_TAKEOVER_SOCKET] = "socket",
 	[KVW_TAKEOVER_END] = "end",
 	[KVW_TAKEOVER_SNAPSHOT] = "snapshot",
+	[KVW_TAKEOVER_TICKETS] = "tickets",
 	[KVW_TAKEOVER_READY] = "ready",
 	[KVW_TAKEOVER_GOODBYE] = "goodbye",
 	[KVW_TAKEOVER_REFUSED] = "refused",
 };
 
 /* Fields of a message. */
-enum field { FIELD_USE, FIELD_COUNT, FIELD_PID, FIELD_VERSION, FIELD_ADDRESS, FIELD_WHY, FIELD_SNAPSHOT, FIELDS };
+enum field {
+	FIELD_USE,
+	FIELD_COUNT,
+	FIELD_PID,
+	FIELD_VERSION,
+	FIELD_ADDRESS,
+	FIELD_WHY,
+	FIELD_SNAPSHOT,
+	FIELD_TICKETS,
+	FIELD_KEYS,
+	FIELDS
+};
 
 static const char *const field_names[FIELDS] = {
 	[FIELD_USE] = "use",
@@ -35,6 +47,8 @@ static const char *const field_names[FIELDS] = {
 	[FIELD_ADDRESS] = "address",
 	[FIELD_WHY] = "why",
 	[FIELD_SNAPSHOT] = "snapshot",
+	[FIELD_TICKETS] = "tickets",
+	[FIELD_KEYS] = "keys",
 };
 
 const char *kvw_takeover_kind_name(enum kvw_takeover_kind kind)
@@ -87,6 +101,29 @@ static bool number(const char *data, size_t len, uint32_t *out)
 	return value <= INT32_MAX;
 }
 
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Two digits of lower case for each byte. */
+static bool take_keys(struct kvw_takeover_message *message, const char *data, size_t len)
+{
+	if (len % 2 != 0 || len / 2 > sizeof(message->keys))
+		return false;
+	for (size_t i = 0; i < len; i += 2) {
+		int high = hex_value(data[i]), low = hex_value(data[i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		message->keys[i / 2] = (unsigned char)(high << 4 | low);
+	}
+	message->keys_len = len / 2;
+	return true;
+}
+
 static bool take_value(
 	struct kvw_takeover_message *message, enum field field, const char *data, size_t len)
 {
@@ -112,6 +149,10 @@ static bool take_value(
 		return copy(data, len, message->why, sizeof(message->why));
 	case FIELD_SNAPSHOT:
 		return number(data, len, &message->snapshot);
+	case FIELD_TICKETS:
+		return number(data, len, &message->tickets);
+	case FIELD_KEYS:
+		return take_keys(message, data, len);
 	case FIELDS:
 		break;
 	}
@@ -163,6 +204,8 @@ static bool is_whole(const struct kvw_takeover_message *message, unsigned seen)
 {
 	unsigned needs = message->kind == KVW_TAKEOVER_END ? 1U << FIELD_COUNT : 0;
 
+	if (message->keys_len > 0)
+		needs = 1U << FIELD_USE | 1U << FIELD_COUNT;
 	if (message->kind == KVW_TAKEOVER_SOCKET)
 		needs = 1U << FIELD_USE | 1U << FIELD_COUNT | 1U << FIELD_ADDRESS;
 	if ((seen & needs) != needs)
@@ -184,13 +227,15 @@ enum kvw_err kvw_takeover_parse(const char *text, size_t len, struct kvw_takeove
 	err = take_first(line, &message.kind);
 	if (err != KVW_OK)
 		return err;
-	while (at < end)
+	while (err == KVW_OK && at < end)
 		if (!next_line(&at, end, &line) || !take_field(&message, line, &seen))
-			return KVW_EPROTO;
-	if (!is_whole(&message, seen))
-		return KVW_EPROTO;
-	*out = message;
-	return KVW_OK;
+			err = KVW_EPROTO;
+	if (err == KVW_OK && !is_whole(&message, seen))
+		err = KVW_EPROTO;
+	if (err == KVW_OK)
+		*out = message;
+	explicit_bzero(message.keys, sizeof(message.keys));
+	return err;
 }
 
 static size_t put(char *text, size_t used, const char *name, const char *value)
@@ -207,13 +252,30 @@ static size_t put(char *text, size_t used, const char *name, const char *value)
 	return used;
 }
 
+/* In place: no other memory sees them. */
+static size_t put_keys(char *text, size_t used, const struct kvw_takeover_message *message)
+{
+	static const char hex[] = "0123456789abcdef";
+
+	if (message->keys_len == 0)
+		return used;
+	memcpy(text + used, "keys ", 5);
+	used += 5;
+	for (size_t i = 0; i < message->keys_len; i++) {
+		text[used++] = hex[message->keys[i] >> 4];
+		text[used++] = hex[message->keys[i] & 15];
+	}
+	text[used++] = '\n';
+	return used;
+}
+
 size_t kvw_takeover_format(const struct kvw_takeover_message *message, char text[KVW_TAKEOVER_BYTES])
 {
 	size_t used = (size_t)snprintf(
 		text, KVW_TAKEOVER_BYTES, PROTOCOL VERSION " %s\n", kind_names[message->kind]);
 	char count[16];
 
-	if (message->kind == KVW_TAKEOVER_SOCKET)
+	if (message->kind == KVW_TAKEOVER_SOCKET || message->keys_len > 0)
 		used = put(text, used, "use", kvw_socket_use_name(message->use));
 	(void)snprintf(count, sizeof(count), "%u", message->count);
 	used = put(text, used, "count", count);
@@ -222,6 +284,9 @@ size_t kvw_takeover_format(const struct kvw_takeover_message *message, char text
 		used = put(text, used, "pid", count);
 	if (message->snapshot > 0)
 		used = put(text, used, "snapshot", "1");
+	if (message->tickets > 0)
+		used = put(text, used, "tickets", "1");
+	used = put_keys(text, used, message);
 	used = put(text, used, "version", message->version);
 	used = put(text, used, "address", message->address);
 	return put(text, used, "why", message->why);

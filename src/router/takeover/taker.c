@@ -29,6 +29,7 @@ struct kvw_taker {
 	int64_t asked_ns;
 	uint32_t usable_before;
 	bool keeps; /* it can be asked for a snapshot */
+	bool seals; /* ... for keys of session tickets */
 };
 
 /* The next message, with its descriptors. KVW_ETIMEDOUT; else as kvw_takeover_receive. */
@@ -144,6 +145,7 @@ static enum kvw_err ask(struct kvw_taker *taker, struct kvw_sockets *sockets, co
 		atomic_store(&taker->state->forebear, message.pid);
 		taker->usable_before = message.count;
 		taker->keeps = message.snapshot > 0;
+		taker->seals = message.tickets > 0;
 		kvw_info("takeover", "taking over from pid=%lld version=%s", (long long)message.pid, message.version);
 		for (;;) {
 			err = hear(taker, ANSWER_NS, &message, fds, &count);
@@ -198,8 +200,9 @@ uint32_t kvw_taker_usable_before(const struct kvw_taker *taker)
 static bool goes_on(struct kvw_taker *taker, enum kvw_err err, const struct kvw_takeover_message *message,
 	char *why)
 {
-	if (err == KVW_OK && (message->kind == KVW_TAKEOVER_GOODBYE || message->kind == KVW_TAKEOVER_SNAPSHOT))
-		return true; /* a snapshot that comes too late is of no use */
+	if (err == KVW_OK && (message->kind == KVW_TAKEOVER_GOODBYE || message->kind == KVW_TAKEOVER_SNAPSHOT ||
+				     message->kind == KVW_TAKEOVER_TICKETS))
+		return true; /* what comes too late is of no use */
 	if (err == KVW_OK && message->kind == KVW_TAKEOVER_REFUSED) {
 		(void)snprintf(why, sizeof(message->why), "%s", message->why);
 		return false;
@@ -230,6 +233,50 @@ bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char 
 	if (err == KVW_ETIMEDOUT || err == KVW_EPROTO)
 		kvw_warn("takeover", "no snapshot from the process before us: %s", failure(err, &message));
 	return err == KVW_ETIMEDOUT || err == KVW_EPROTO || goes_on(taker, err, &message, why);
+}
+
+static void inherit(struct kvw_tls_watch *certificates, struct kvw_takeover_message *message)
+{
+	struct kvw_tls_passed passed = {.len = message->keys_len, .age_s = message->count};
+
+	if (message->use < KVW_SOCKET_USES && passed.len <= sizeof(passed.keys)) {
+		memcpy(passed.keys, message->keys, passed.len);
+		if (!kvw_tls_watch_inherit(certificates, kvw_socket_use_name(message->use), kvw_clock_ns(), &passed))
+			kvw_warn("takeover", "keys of session tickets are left out use=%s", kvw_socket_use_name(message->use));
+	}
+	explicit_bzero(&passed, sizeof(passed));
+	explicit_bzero(message->keys, sizeof(message->keys));
+}
+
+bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificates, char *why)
+{
+	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_TICKETS};
+	int fds[KVW_TAKEOVER_FDS];
+	size_t count = 0, uses = 0;
+	enum kvw_err err;
+
+	if (taker->channel < 0 || !taker->seals)
+		return true;
+	(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
+	for (;;) {
+		err = hear(taker, ANSWER_NS, &message, fds, &count);
+		while (count > 0)
+			close(fds[--count]); /* of a snapshot that comes too late */
+		if (err != KVW_OK || (message.kind != KVW_TAKEOVER_TICKETS && message.kind != KVW_TAKEOVER_SNAPSHOT))
+			break;
+		if (message.kind == KVW_TAKEOVER_SNAPSHOT)
+			continue;
+		if (message.keys_len == 0)
+			return true;
+		if (uses++ == KVW_TLS_HEIRLOOMS) {
+			err = KVW_EPROTO;
+			break;
+		}
+		inherit(certificates, &message);
+	}
+	if (err == KVW_ETIMEDOUT)
+		kvw_warn("takeover", "no keys of session tickets from the process before us: %s", failure(err, &message));
+	return err == KVW_ETIMEDOUT || goes_on(taker, err, &message, why);
 }
 
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)

@@ -13,6 +13,7 @@
 
 #include "server/sockets.h"
 #include "takeover/state.h"
+#include "tls/watch.h"
 
 struct kvw_taker;
 
@@ -29,6 +30,10 @@ uint32_t kvw_taker_usable_before(const struct kvw_taker *taker);
 /* Asks for what the old process knows, and waits for it. *fd is the caller's; -1: there is none, or it did not come
  * in time. False: as kvw_taker_may_go_on. */
 bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char *why) KVW_MUST_CHECK;
+
+/* Asks for the keys of session tickets, for contexts that are added to the list afterwards. Without them, clients begin
+ * new sessions. False: as kvw_taker_may_go_on. */
+bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificates, char *why) KVW_MUST_CHECK;
 
 /* False: the old process has refused after all, and serves on; `why` of 256 bytes. While it says nothing, and
  * when it has ended without a word, we go on. Does not wait. */

@@ -34,5 +34,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(first.kind == second.kind && first.count == second.count && first.pid == second.pid);
 	require(strcmp(first.address, second.address) == 0 && strcmp(first.why, second.why) == 0 &&
 		strcmp(first.version, second.version) == 0);
+	require(first.keys_len == second.keys_len && memcmp(first.keys, second.keys, first.keys_len) == 0);
 	return 0;
 }

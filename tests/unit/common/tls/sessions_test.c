@@ -123,6 +123,50 @@ START_TEST(test_keys_of_tickets_are_rotated)
 }
 END_TEST
 
+/* As after an upgrade: tickets of before are good for as long as they would have been. */
+START_TEST(test_keys_are_inherited_with_their_age)
+{
+	struct kvw_tls_passed passed;
+	struct kvw_tls *heir = make_server(NULL);
+
+	kvw_tls_rotate_tickets(server, 1);
+	kvw_tls_rotate_tickets(server, 1 + HOUR_NS);
+	(void)resumes(version_of(_i));
+	ck_assert(kvw_tls_pass_tickets(server, 1 + HOUR_NS + HOUR_NS / 2, &passed));
+	ck_assert_uint_eq(passed.age_s, 1800);
+	ck_assert(!kvw_tls_pass_tickets(client, 1, &passed));
+	ck_assert(kvw_tls_inherit_tickets(heir, 5 * HOUR_NS, &passed));
+	kvw_tls_destroy(server);
+	server = heir;
+	ck_assert(resumes(version_of(_i)));
+	kvw_tls_rotate_tickets(server, 5 * HOUR_NS + HOUR_NS / 2 - 1); /* too early */
+	ck_assert(kvw_tls_pass_tickets(server, 5 * HOUR_NS + HOUR_NS / 2 - 1, &passed));
+	ck_assert_uint_eq(passed.len, KVW_TLS_TICKETS_MOST / 3 * 2);
+	kvw_tls_rotate_tickets(server, 5 * HOUR_NS + HOUR_NS / 2);
+	ck_assert(kvw_tls_pass_tickets(server, 5 * HOUR_NS + HOUR_NS / 2, &passed));
+	ck_assert_uint_eq(passed.len, KVW_TLS_TICKETS_MOST);
+	ck_assert(resumes(version_of(_i)));
+	passed.len--;
+	ck_assert(!kvw_tls_inherit_tickets(server, 1, &passed));
+	passed.len = 0;
+	ck_assert(!kvw_tls_inherit_tickets(server, 1, &passed));
+}
+END_TEST
+
+/* An upgrade that begins to ask for certificates. */
+START_TEST(test_inherited_keys_are_no_way_round_new_authorities)
+{
+	struct kvw_tls_passed passed;
+
+	(void)resumes(version_of(_i));
+	ck_assert(kvw_tls_pass_tickets(server, 1, &passed));
+	kvw_tls_destroy(server);
+	server = make_server(files.ca);
+	ck_assert(kvw_tls_inherit_tickets(server, 1, &passed));
+	ck_assert(!resumes(version_of(_i)));
+}
+END_TEST
+
 /* Or a client that was believed by earlier authorities would go on without a certificate of the present ones. */
 START_TEST(test_other_authorities_end_sessions)
 {
@@ -191,6 +235,8 @@ int main(void)
 	tcase_add_test(tcase, test_a_resumption_brings_a_new_ticket);
 	tcase_add_loop_test(tcase, test_renewed_certificates_leave_sessions_alone, 0, 2);
 	tcase_add_loop_test(tcase, test_keys_of_tickets_are_rotated, 0, 2);
+	tcase_add_loop_test(tcase, test_keys_are_inherited_with_their_age, 0, 2);
+	tcase_add_loop_test(tcase, test_inherited_keys_are_no_way_round_new_authorities, 0, 2);
 	tcase_add_loop_test(tcase, test_other_authorities_end_sessions, 0, 2);
 	tcase_add_loop_test(tcase, test_an_ended_client_certificate_ends_sessions, 0, 2);
 	suite_add_tcase(suite, tcase);

@@ -39,6 +39,22 @@ START_TEST(what_is_written_is_read)
 }
 END_TEST
 
+START_TEST(keys_are_read_as_written)
+{
+	struct kvw_takeover_message said = {.kind = KVW_TAKEOVER_TICKETS, .use = KVW_SOCKET_CLIENTS, .count = 3599}, heard;
+	char text[KVW_TAKEOVER_BYTES];
+
+	said.keys_len = sizeof(said.keys);
+	for (size_t i = 0; i < said.keys_len; i++)
+		said.keys[i] = (unsigned char)(i * 7);
+	ck_assert_int_eq(kvw_takeover_parse(text, kvw_takeover_format(&said, text), &heard), KVW_OK);
+	ck_assert_int_eq(heard.use, KVW_SOCKET_CLIENTS);
+	ck_assert_uint_eq(heard.count, 3599);
+	ck_assert_uint_eq(heard.keys_len, said.keys_len);
+	ck_assert_mem_eq(heard.keys, said.keys, said.keys_len);
+}
+END_TEST
+
 START_TEST(the_longest_values_fit)
 {
 	struct kvw_takeover_message said = {.kind = KVW_TAKEOVER_SOCKET, .count = 1, .pid = INT32_MAX}, heard;
@@ -47,6 +63,8 @@ START_TEST(the_longest_values_fit)
 	memset(said.version, 'v', sizeof(said.version) - 1);
 	memset(said.address, 'a', sizeof(said.address) - 1);
 	memset(said.why, 'w', sizeof(said.why) - 1);
+	memset(said.keys, 'k', sizeof(said.keys));
+	said.keys_len = sizeof(said.keys);
 	ck_assert_int_eq(kvw_takeover_parse(text, kvw_takeover_format(&said, text), &heard), KVW_OK);
 	ck_assert_str_eq(heard.why, said.why);
 }
@@ -85,7 +103,10 @@ START_TEST(all_else_is_refused_and_changes_nothing)
 		"kvway-takeover 1 socket\n", "kvway-takeover 1 socket\nuse listen\naddress x\n",
 		"kvway-takeover 1 socket\nuse listen\naddress \ncount 1\n",
 		"kvway-takeover 1 socket\nuse listen\naddress x\ncount 0\n",
-		"kvway-takeover 1 socket\nuse listen\naddress x\ncount 17\n"};
+		"kvway-takeover 1 socket\nuse listen\naddress x\ncount 17\n",
+		"kvway-takeover 1 tickets\nuse listen\nkeys 00\n", "kvway-takeover 1 tickets\ncount 1\nkeys 00\n",
+		"kvway-takeover 1 tickets\nuse listen\ncount 1\nkeys 0\n",
+		"kvway-takeover 1 tickets\nuse listen\ncount 1\nkeys 0G\n"};
 	struct kvw_takeover_message heard, before;
 
 	memset(&heard, 7, sizeof(heard));
@@ -103,6 +124,7 @@ int main(void)
 
 	tcase_add_test(tcase, what_is_written_is_read);
 	tcase_add_test(tcase, the_longest_values_fit);
+	tcase_add_test(tcase, keys_are_read_as_written);
 	tcase_add_test(tcase, names_of_a_later_version_are_skipped);
 	tcase_add_test(tcase, another_version_is_told_from_garbage);
 	tcase_add_test(tcase, all_else_is_refused_and_changes_nothing);
