@@ -1,5 +1,6 @@
 """A new kvway takes the sockets of a running one over: no client notices."""
 
+import array
 import contextlib
 import os
 import random
@@ -466,26 +467,105 @@ def test_a_snapshot_is_the_new_ones_alone(line, tmp_path):
     one.first(takeover=False)
 
 
+class OldProcess:
+    """What a new process takes for the running kvway; it says what a test wants."""
+
+    def __init__(self, line, path, config=None):
+        self.path = str(path)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.bind(self.path)
+        self.sock.listen()
+        self.sock.settimeout(30 * PATIENCE)
+        apart = {"listen": "127.0.0.1:0", "admin.listen": "127.0.0.1:0", "takeover.socket": None}
+        self.new = line.start({**apart, **(config or {})}, takeover=False, argv=["--takeover", self.path])
+        self.channel = None
+
+    def hear(self, kind):
+        if self.channel is None:
+            self.channel, _ = self.sock.accept()
+            self.channel.settimeout(30 * PATIENCE)
+        assert self.channel.recv(4096).startswith(f"kvway-takeover 1 {kind}\n".encode())
+
+    def say(self, kind, *lines, fds=()):
+        self.send("\n".join([f"kvway-takeover 1 {kind}", *lines, ""]).encode(), fds)
+
+    def send(self, data, fds=()):
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        self.channel.sendmsg([data], rights)
+
+    def reach(self, step):
+        """Says all that comes before the answer of this step."""
+        self.hear("hello")
+        if step == "hello":
+            return
+        self.say("welcome", "pid 1", "version test", "count 0", *(["tickets 1"] if step == "tickets" else []))
+        if step == "sockets":
+            return
+        self.say("end", "count 0")
+        if step == "tickets":
+            self.hear("tickets")
+        elif step == "ready":
+            self.hear("ready")
+        elif step == "unasked":
+            until(lambda: "taking over from" in self.new.log(), 20, "the new one to wait for its workers")
+
+    def close(self):
+        self.sock.close()
+        if self.channel is not None:
+            self.channel.close()
+
+
+LISTENS = b"kvway-takeover 1 socket\nuse listen\naddress 1.2.3.4:5\ncount %d\n"
+BAD = {
+    "garbage": (b"\x00\xff", "is no message of a takeover"),
+    "empty": (b"", "is no message of a takeover"),
+    "cut": (b"kvway-takeover 1 goodb", "is no message of a takeover"),
+    "version": (b"kvway-takeover 2 goodbye\n", "is of another version of the takeover's protocol"),
+    "long": (b"kvway-takeover 1 goodbye\n" + b"a b\n" * 1000, "is longer than 2048 bytes"),
+    "kind": (b"kvway-takeover 1 hello\n", "is not to be expected: hello"),
+}
+ANSWERS = [(step, *BAD[kind], 0) for step in ("hello", "ready") for kind in BAD]
+ANSWERS += [(step, *BAD[kind], 0) for step in ("sockets", "tickets", "unasked") for kind in ("garbage", "version", "kind")]
+ANSWERS += [
+    ("unasked", b"kvway-takeover 1 goodbye\n", "what it says unasked is not to be expected: goodbye", 0),
+    ("sockets", b"kvway-takeover 1 end\ncount 2\n", "it has handed 0 sockets over and says that there were 2", 0),
+    ("sockets", LISTENS % 2, "its answer to hello does not bring the descriptors that it names", 1),
+    ("sockets", LISTENS % 1, "use=listen address=1.2.3.4:5 cannot be used as a listening socket", 1),
+    ("tickets", b"kvway-takeover 1 tickets\nuse listen\ncount 1\nkeys 0\n", "is no message of a takeover", 0),
+    ("ready", b"kvway-takeover 1 refused\nwhy it serves on\n", "it serves on", 0),
+]
+
+
+def test_an_answer_that_cannot_be_read_ends_the_new_process(line, tmp_path):
+    """The old one lives and serves: the new one says what was wrong, and does not serve as well."""
+    one = line()
+    slow = {"workers": [{"url": "http://192.0.2.1:80"}], "health.timeout": "20s"}
+    with open("/dev/null") as null:
+        for i in range(0, len(ANSWERS), 6):
+            some = ANSWERS[i : i + 6]
+            olds = [
+                OldProcess(one, tmp_path / f"old{i + n}.sock", slow if step == "unasked" else None)
+                for n, (step, *_) in enumerate(some)
+            ]
+            for old, (step, data, wanted, fds) in zip(olds, some, strict=True):
+                old.reach(step)
+                old.send(data, [null.fileno()] * fds)
+                assert old.new.wait(30 * PATIENCE) == 1, (step, data)
+                assert "the running kvway" in old.new.log() and wanted in old.new.log(), (step, data, old.new.log())
+                if step not in ("sockets", "unasked") and "answer" not in wanted and "serves on" not in wanted:
+                    assert f"its answer to {step} {wanted}" in old.new.log()
+                old.close()
+
+
 def test_one_that_is_refused_at_the_end_writes_no_snapshot(line, tmp_path):
-    one, kept, path = line(), tmp_path / "state", str(tmp_path / "other.sock")
-    config = {"state.file": str(kept), "state.interval": "1h", "takeover.socket": None}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
-        other.bind(path)
-        other.listen()
-        other.settimeout(30 * PATIENCE)
-        config.update({"listen": "127.0.0.1:0", "admin.listen": "127.0.0.1:0"})
-        new = one.start(config, takeover=False, argv=["--takeover", path])
-        channel, _ = other.accept()
-    with channel:
-        channel.settimeout(30 * PATIENCE)
-        assert b" hello\n" in channel.recv(4096)
-        channel.send(b"kvway-takeover 1 welcome\npid 1\nversion test\ncount 0\n")
-        channel.send(b"kvway-takeover 1 end\ncount 0\n")
-        assert b" ready\n" in channel.recv(4096)
-        channel.send(b"kvway-takeover 1 refused\nwhy it serves on\n")
-        assert new.wait(30 * PATIENCE) == 1
-    assert "the running kvway serves on: it serves on" in new.log()
+    one, kept = line(), tmp_path / "state"
+    old = OldProcess(one, tmp_path / "other.sock", {"state.file": str(kept), "state.interval": "1h"})
+    old.reach("ready")
+    old.say("refused", "why it serves on")
+    assert old.new.wait(30 * PATIENCE) == 1
+    assert "the running kvway serves on: it serves on" in old.new.log()
     assert not kept.exists()
+    old.close()
 
 
 def test_a_path_relative_to_the_folder(line, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@
 #include "takeover/channel.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -70,6 +71,14 @@ static void take_descriptors(struct msghdr *packet, struct brought *brought)
 	}
 }
 
+/* After a packet without bytes, which reads like the end. */
+static bool is_gone(int channel)
+{
+	struct pollfd end = {.fd = channel, .events = POLLRDHUP};
+
+	return poll(&end, 1, 0) == 1 && (end.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 	int fds[KVW_TAKEOVER_FDS], size_t *fd_count)
 {
@@ -81,7 +90,7 @@ enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes)};
 	struct brought brought = {.count = 0};
-	enum kvw_err err = KVW_EPROTO;
+	enum kvw_err err;
 	bool carries;
 	ssize_t got;
 
@@ -92,13 +101,13 @@ enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 		return errno == EAGAIN ? KVW_EAGAIN : KVW_ECLOSED;
 	take_descriptors(&packet, &brought);
 	if (got == 0 && brought.count == 0)
-		return KVW_ECLOSED;
-	if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && !brought.too_many)
-		err = kvw_takeover_parse(text, (size_t)got, out);
+		return is_gone(channel) ? KVW_ECLOSED : KVW_EPROTO;
+	err = (packet.msg_flags & MSG_TRUNC) != 0 ? KVW_ELIMIT : kvw_takeover_parse(text, (size_t)got, out);
 	explicit_bzero(text, sizeof(text));
 	carries = err == KVW_OK && (out->kind == KVW_TAKEOVER_SOCKET || out->kind == KVW_TAKEOVER_SNAPSHOT);
-	if (err == KVW_OK && (carries ? out->count : 0) != brought.count)
-		err = KVW_EPROTO;
+	if (err == KVW_OK && ((packet.msg_flags & MSG_CTRUNC) != 0 || brought.too_many ||
+				     (carries ? out->count : 0) != brought.count))
+		err = KVW_ENOTFOUND;
 	if (err != KVW_OK) {
 		while (brought.count > 0)
 			close(brought.fds[--brought.count]);

@@ -2,7 +2,8 @@
  * taker.c - see taker.h.
  *
  * An old process that ends in the middle is no reason to fail: its sockets are here, and no other
- * process serves them. Only one that says `refused` serves on, and then this process must not.
+ * process serves them. One that says `refused`, or anything that we cannot read or did not ask for, lives and serves on, and
+ * then this process must not.
  */
 #include "takeover/taker.h"
 
@@ -21,6 +22,7 @@
 #include "takeover/channel.h"
 
 #define ANSWER_NS  (5 * KVW_NS_PER_S)  /* for each of its answers */
+#define WHY_BYTES  256                 /* of an explanation */
 #define GOODBYE_NS (10 * KVW_NS_PER_S) /* after that it counts as dead */
 
 struct kvw_taker {
@@ -98,68 +100,101 @@ static int open_channel(const char *from, FILE *errors)
 	return -1;
 }
 
-/* Puts what a packet brought into the set. */
-static void take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_message *message,
-	const int *fds, size_t count)
+/* Puts what a packet brought into the set. False: it is not what it is said to be; none is left open. */
+static bool take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_message *message,
+	const int *fds, size_t count, char *why)
 {
+	bool good = true;
+
 	for (size_t i = 0; i < count; i++) {
-		if (message->use >= KVW_SOCKET_ANY) { /* of a later version */
+		if (!good || message->use >= KVW_SOCKET_ANY) { /* of a later version */
 			close(fds[i]);
 			continue;
 		}
-		if (kvw_sockets_offer_take(sockets, message->use, fds[i]) != KVW_OK)
-			kvw_warn("takeover", "a socket cannot be used use=%s address=%s",
+		good = kvw_sockets_offer_take(sockets, message->use, fds[i]) == KVW_OK;
+		if (!good)
+			(void)snprintf(why, WHY_BYTES, "what it hands over as use=%s address=%s cannot be used as a listening socket",
 				kvw_socket_use_name(message->use), message->address);
 	}
+	return good;
 }
 
-/* What went wrong, in words. */
-static const char *failure(enum kvw_err err, const struct kvw_takeover_message *message)
+/* What went wrong with the answer to `asked` (NULL: it was not asked), in words. */
+static void explain(char *why, enum kvw_err err, const struct kvw_takeover_message *message, const char *asked)
 {
-	switch (err) {
-	case KVW_OK:
-		return message->kind == KVW_TAKEOVER_REFUSED ? message->why : "it gives another answer than it should";
-	case KVW_ETIMEDOUT:
-		return "it does not answer";
-	case KVW_ECLOSED:
-		return "it has closed the connection";
-	case KVW_EINVAL:
-		return "it speaks another version of the takeover's protocol";
-	default:
-		return "its answer cannot be read";
-	}
+	char what[64] = "what it says unasked";
+
+	if (asked != NULL)
+		(void)snprintf(what, sizeof(what), "its answer to %s", asked);
+	if (err == KVW_OK && message->kind == KVW_TAKEOVER_REFUSED)
+		(void)snprintf(why, WHY_BYTES, "%s", message->why[0] != '\0' ? message->why : "it does not say why");
+	else if (err == KVW_OK)
+		(void)snprintf(why, WHY_BYTES, "%s is not to be expected: %s", what, kvw_takeover_kind_name(message->kind));
+	else if (err == KVW_ETIMEDOUT)
+		(void)snprintf(why, WHY_BYTES, "%s does not come", what);
+	else if (err == KVW_ECLOSED)
+		(void)snprintf(why, WHY_BYTES, "it has closed the connection");
+	else if (err == KVW_EINVAL)
+		(void)snprintf(why, WHY_BYTES, "%s is of another version of the takeover's protocol", what);
+	else if (err == KVW_ELIMIT)
+		(void)snprintf(why, WHY_BYTES, "%s is longer than %d bytes", what, KVW_TAKEOVER_BYTES);
+	else if (err == KVW_ENOTFOUND)
+		(void)snprintf(why, WHY_BYTES, "%s does not bring the descriptors that it names", what);
+	else
+		(void)snprintf(why, WHY_BYTES, "%s is no message of a takeover", what);
 }
 
-static enum kvw_err ask(struct kvw_taker *taker, struct kvw_sockets *sockets, const char *from, FILE *errors)
+/* False: why[]. */
+static bool hear_sockets(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
+{
+	struct kvw_takeover_message message;
+	int fds[KVW_TAKEOVER_FDS];
+	size_t count;
+	uint32_t got = 0;
+	enum kvw_err err;
+
+	for (;;) {
+		err = hear(taker, ANSWER_NS, &message, fds, &count);
+		if (err != KVW_OK || message.kind != KVW_TAKEOVER_SOCKET)
+			break;
+		if (!take_sockets(sockets, &message, fds, count, why))
+			return false;
+		got += (uint32_t)count;
+	}
+	if (err == KVW_OK && message.kind == KVW_TAKEOVER_END && message.count == got)
+		return true;
+	if (err == KVW_OK && message.kind == KVW_TAKEOVER_END)
+		(void)snprintf(why, WHY_BYTES, "it has handed %u sockets over and says that there were %u", got, message.count);
+	else
+		explain(why, err, &message, "hello");
+	while (count > 0)
+		close(fds[--count]);
+	return false;
+}
+
+static bool ask(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
 {
 	struct kvw_takeover_message message = {
 		.kind = KVW_TAKEOVER_HELLO, .pid = getpid(), .version = KVW_VERSION};
 	int fds[KVW_TAKEOVER_FDS];
 	size_t count = 0;
-	uint32_t got = 0;
-	enum kvw_err err = kvw_takeover_send(taker->channel, &message, NULL, 0);
+	enum kvw_err err;
 
-	if (err == KVW_OK)
-		err = hear(taker, ANSWER_NS, &message, fds, &count);
-	if (err == KVW_OK && message.kind == KVW_TAKEOVER_WELCOME) {
-		atomic_store(&taker->state->forebear, message.pid);
-		taker->usable_before = message.count;
-		taker->keeps = message.snapshot > 0;
-		taker->seals = message.tickets > 0;
-		kvw_info("takeover", "taking over from pid=%lld version=%s", (long long)message.pid, message.version);
-		for (;;) {
-			err = hear(taker, ANSWER_NS, &message, fds, &count);
-			if (err != KVW_OK || message.kind != KVW_TAKEOVER_SOCKET)
-				break;
-			take_sockets(sockets, &message, fds, count);
-			got += (uint32_t)count;
-		}
-		if (err == KVW_OK && message.kind == KVW_TAKEOVER_END && message.count == got)
-			return KVW_OK;
+	/* It may have refused and closed already: its word is read before the failure counts. */
+	(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
+	err = hear(taker, ANSWER_NS, &message, fds, &count);
+	while (count > 0)
+		close(fds[--count]);
+	if (err != KVW_OK || message.kind != KVW_TAKEOVER_WELCOME) {
+		explain(why, err, &message, "hello");
+		return false;
 	}
-	fprintf(errors, "kvway: --takeover %s: the running kvway does not hand over: %s\n", from,
-		failure(err, &message));
-	return KVW_EIO;
+	atomic_store(&taker->state->forebear, message.pid);
+	taker->usable_before = message.count;
+	taker->keeps = message.snapshot > 0;
+	taker->seals = message.tickets > 0;
+	kvw_info("takeover", "taking over from pid=%lld version=%s", (long long)message.pid, message.version);
+	return hear_sockets(taker, sockets, why);
 }
 
 enum kvw_err kvw_taker_create(const char *from, struct kvw_sockets *sockets,
@@ -167,14 +202,17 @@ enum kvw_err kvw_taker_create(const char *from, struct kvw_sockets *sockets,
 {
 	struct kvw_taker *taker = calloc(1, sizeof(*taker));
 	enum kvw_err err = KVW_EIO;
+	char why[WHY_BYTES];
 
 	if (taker == NULL)
 		return KVW_ENOMEM;
 	taker->state = state;
 	taker->asked_ns = kvw_clock_ns();
 	taker->channel = open_channel(from, errors);
-	if (taker->channel >= 0)
-		err = ask(taker, sockets, from, errors);
+	if (taker->channel >= 0 && ask(taker, sockets, why))
+		err = KVW_OK;
+	else if (taker->channel >= 0)
+		fprintf(errors, "kvway: --takeover %s: the running kvway does not hand over: %s\n", from, why);
 	if (err == KVW_OK)
 		*out = taker;
 	else
@@ -196,18 +234,19 @@ uint32_t kvw_taker_usable_before(const struct kvw_taker *taker)
 	return taker->usable_before;
 }
 
-/* Draws the conclusion from what was heard. */
-static bool goes_on(struct kvw_taker *taker, enum kvw_err err, const struct kvw_takeover_message *message,
+/* Draws the conclusion from what was heard after `asked` (NULL: nothing was). Only a process that is gone, or says nothing at
+ * all for long, counts as dead: one that says what we cannot read lives, and serves. */
+static bool goes_on(struct kvw_taker *taker, enum kvw_err err, struct kvw_takeover_message *message, const char *asked,
 	char *why)
 {
-	if (err == KVW_OK && (message->kind == KVW_TAKEOVER_GOODBYE || message->kind == KVW_TAKEOVER_SNAPSHOT ||
-				     message->kind == KVW_TAKEOVER_TICKETS))
+	if (err == KVW_OK)
+		explicit_bzero(message->keys, sizeof(message->keys));
+	if (err == KVW_OK && (message->kind == KVW_TAKEOVER_SNAPSHOT || message->kind == KVW_TAKEOVER_TICKETS))
 		return true; /* what comes too late is of no use */
-	if (err == KVW_OK && message->kind == KVW_TAKEOVER_REFUSED) {
-		(void)snprintf(why, sizeof(message->why), "%s", message->why);
+	explain(why, err, message, asked);
+	if (err != KVW_ECLOSED && err != KVW_ETIMEDOUT)
 		return false;
-	}
-	kvw_warn("takeover", "the process before us is gone: %s", failure(err, message));
+	kvw_warn("takeover", "the process before us is gone: %s", why);
 	close(taker->channel);
 	taker->channel = -1;
 	return true;
@@ -229,10 +268,12 @@ bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char 
 		*fd = fds[--count];
 	while (count > 0)
 		close(fds[--count]);
-	/* Nothing that goes wrong with it is a reason to take the old process for dead: it serves. */
-	if (err == KVW_ETIMEDOUT || err == KVW_EPROTO)
-		kvw_warn("takeover", "no snapshot from the process before us: %s", failure(err, &message));
-	return err == KVW_ETIMEDOUT || err == KVW_EPROTO || goes_on(taker, err, &message, why);
+	/* A snapshot costs warmth alone: without it we go on, and the old process is not taken for dead. */
+	if (err == KVW_OK || err == KVW_ECLOSED || err == KVW_EINVAL)
+		return goes_on(taker, err, &message, "snapshot", why);
+	explain(why, err, &message, "snapshot");
+	kvw_warn("takeover", "no snapshot from the process before us: %s", why);
+	return true;
 }
 
 static void inherit(struct kvw_tls_watch *certificates, struct kvw_takeover_message *message)
@@ -274,9 +315,10 @@ bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificat
 		}
 		inherit(certificates, &message);
 	}
-	if (err == KVW_ETIMEDOUT)
-		kvw_warn("takeover", "no keys of session tickets from the process before us: %s", failure(err, &message));
-	return err == KVW_ETIMEDOUT || goes_on(taker, err, &message, why);
+	if (err != KVW_ETIMEDOUT)
+		return goes_on(taker, err, &message, "tickets", why);
+	kvw_warn("takeover", "no keys of session tickets from the process before us: its answer does not come");
+	return true;
 }
 
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)
@@ -291,7 +333,7 @@ bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)
 	err = kvw_takeover_receive(taker->channel, &message, fds, &count);
 	while (count > 0)
 		close(fds[--count]);
-	return err == KVW_EAGAIN || goes_on(taker, err, &message, why);
+	return err == KVW_EAGAIN || goes_on(taker, err, &message, NULL, why);
 }
 
 bool kvw_taker_ready(struct kvw_taker *taker, char *why)
@@ -308,8 +350,8 @@ bool kvw_taker_ready(struct kvw_taker *taker, char *why)
 			err = hear(taker, GOODBYE_NS, &message, fds, &count);
 			while (count > 0)
 				close(fds[--count]);
-		} while (err == KVW_OK && message.kind == KVW_TAKEOVER_SNAPSHOT);
-		if (!goes_on(taker, err, &message, why))
+		} while (err == KVW_OK && (message.kind == KVW_TAKEOVER_SNAPSHOT || message.kind == KVW_TAKEOVER_TICKETS));
+		if ((err != KVW_OK || message.kind != KVW_TAKEOVER_GOODBYE) && !goes_on(taker, err, &message, "ready", why))
 			return false;
 	}
 	atomic_store(&taker->state->took_ns, kvw_clock_ns() - taker->asked_ns);

@@ -35,8 +35,8 @@ bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char 
  * new sessions. False: as kvw_taker_may_go_on. */
 bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificates, char *why) KVW_MUST_CHECK;
 
-/* False: the old process has refused after all, and serves on; `why` of 256 bytes. While it says nothing, and
- * when it has ended without a word, we go on. Does not wait. */
+/* False: the old process has refused after all, or says what cannot be read, and serves on; `why` of 256 bytes. While it says
+ * nothing, and when it has ended without a word, we go on. Does not wait. */
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
 
 /* We accept. Waits until the old process does not any more. False: as above. */
