@@ -2,7 +2,7 @@
  * groups_http.c - see groups_http.h.
  *
  *	GET /groups        a list, by model and name
- *	PATCH /groups      {"model": NAME, "weights": {GROUP: NUMBER, ...}}; null: the file's weight
+ *	PATCH /groups      new weights (groups_patch.h)
  *
  * Loops read a weight with each request that is divided, so that a change holds for the next one. It holds until the
  * next start, or until a reload reads other groups or weights of this model (config/model_groups.h).
@@ -10,12 +10,10 @@
 #include "admin/groups_http.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "admin/groups_patch.h"
 #include "admin/http.h"
-
-#define WEIGHT_MOST 1e6
 
 static json_t *text_json(const char *text)
 {
@@ -65,66 +63,18 @@ static void answer_list(const struct kvw_fleet *fleet, struct kvw_conn *conn, st
 	kvw_admin_http_json_take(conn, 200, "", pages);
 }
 
-/* What the body says of a group; false: nothing. *weight below 0: no weight. */
-static bool said_of(const json_t *weights, const struct kvw_model_group *group, double *weight)
-{
-	const json_t *value = json_object_get(weights, group->group);
-
-	if (value == NULL)
-		return false;
-	*weight = json_is_null(value) ? group->weight : json_is_number(value) ? json_number_value(value) : -1;
-	if (!(*weight >= 0 && *weight <= WEIGHT_MOST))
-		*weight = -1;
-	return true;
-}
-
-/* NULL: all is good, and weights has each group's. */
-static const char *check(
-	const json_t *weights, struct kvw_model_groups groups, double new[KVW_MAX_MODEL_GROUPS], char why[160])
-{
-	size_t said = 0;
-	double sum = 0;
-
-	if (!json_is_object(weights) || json_object_size(weights) == 0)
-		return "weights: expected a mapping from groups to numbers";
-	for (size_t i = 0; i < groups.count; i++) {
-		new[i] = atomic_load(groups.items[i].weight_now);
-		said += said_of(weights, &groups.items[i], &new[i]);
-		if (new[i] < 0) {
-			(void)snprintf(why, 160, "weights.%s: expected a number from 0 to 1000000, or null",
-				groups.items[i].group);
-			return why;
-		}
-		sum += new[i];
-	}
-	if (said != json_object_size(weights))
-		return "weights: found a group that the model does not have";
-	return sum > 0 ? NULL : "weights: found 0 for every group, expected one above 0";
-}
-
 static void change(const struct kvw_fleet *fleet, struct kvw_conn *conn)
 {
-	struct kvw_slice body = kvw_conn_body(conn);
-	json_t *root = json_loadb(body.data == NULL ? "" : body.data, body.len, JSON_REJECT_DUPLICATES, NULL);
-	const char *model = json_string_value(json_object_get(root, "model")), *wrong;
-	const json_t *weights = json_object_get(root, "weights");
-	struct kvw_model_groups groups = kvw_config_groups(fleet->config, kvw_slice_of(model));
-	double new[KVW_MAX_MODEL_GROUPS];
+	struct kvw_groups_patch patch;
 	char why[160];
+	int status = kvw_groups_patch_read(fleet->config, kvw_conn_body(conn), &patch, why);
 
-	if (model == NULL || weights == NULL || json_object_size(root) != 2) {
-		kvw_admin_http_error(
-			conn, 400, "", "expected {\"model\": NAME, \"weights\": {GROUP: NUMBER}}");
-	} else if (groups.count == 0) {
-		kvw_admin_http_error(conn, 404, "", "model: this one has no groups (model_groups)");
-	} else if ((wrong = check(weights, groups, new, why)) != NULL) {
-		kvw_admin_http_error(conn, 400, "", wrong);
-	} else {
-		for (size_t i = 0; i < groups.count; i++)
-			atomic_store(groups.items[i].weight_now, new[i]);
-		answer_list(fleet, conn, kvw_slice_of(model));
+	if (status != 200) {
+		kvw_admin_http_error(conn, status, "", why);
+		return;
 	}
-	json_decref(root);
+	kvw_groups_patch_apply(&patch);
+	answer_list(fleet, conn, kvw_slice_of(patch.groups.items[0].model));
 }
 
 bool kvw_groups_http(const struct kvw_fleet *fleet, struct kvw_conn *conn)

@@ -118,15 +118,28 @@ static void find_key(struct kvw_exchange *x)
 	x->group_key = opening != 0 ? opening : XXH3_64bits(text.data, text.len);
 }
 
-/* The groups in the order in which the request prefers them; returns how many get requests at all. */
-static size_t order_of(const struct kvw_exchange *x, struct kvw_model_groups groups, uint8_t order[KVW_GROUPS_MOST])
+static size_t order_by(const struct kvw_exchange *x, struct kvw_model_groups groups, bool file,
+	uint8_t order[KVW_GROUPS_MOST])
 {
 	struct kvw_group_share shares[KVW_GROUPS_MOST];
 
 	for (size_t i = 0; i < groups.count; i++)
 		shares[i] = (struct kvw_group_share){groups.items[i].hash,
-			atomic_load_explicit(groups.items[i].weight_now, memory_order_relaxed)};
+			file ? groups.items[i].weight
+			     : atomic_load_explicit(groups.items[i].weight_now, memory_order_acquire)};
 	return kvw_group_order(shares, groups.count, x->group_key, order);
+}
+
+/* The groups in the order in which the request prefers them; returns how many get requests at all, at least one. While
+ * the admin address changes several weights none may seem to be above 0: read again they are those of the change, and
+ * if that meets yet another one, the file's will do. */
+static size_t order_of(const struct kvw_exchange *x, struct kvw_model_groups groups, uint8_t order[KVW_GROUPS_MOST])
+{
+	size_t count = order_by(x, groups, false, order);
+
+	if (count == 0)
+		count = order_by(x, groups, false, order);
+	return count > 0 ? count : order_by(x, groups, true, order);
 }
 
 static bool renames(const struct kvw_model_group *group)
