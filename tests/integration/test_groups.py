@@ -12,6 +12,7 @@ from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
 from rig.router import PROGRAM
 from rig.wait import until
 from rig.worker import answer
+from test_admission import SLOW, Asked, Holding, refused, waiting
 from test_reload import File
 
 HEADER = "x-kvway-group"
@@ -271,6 +272,33 @@ def test_limits_of_the_model_hold_under_its_groups_own_name(workers, kvway):
     names = ["tiny-next", "tiny", "tiny-next", "tiny-next", "tiny"]
     bodies = [json.dumps({**chat_body("hi"), "model": name}).encode() for name in names]
     assert [router.ask("POST", CHAT, body=body).status for body in bodies] == [200, 200, 200, 429, 429]
+
+
+def test_a_group_whose_workers_are_busy_holds_up_no_other_one(workers, kvway):
+    """Requests wait with their group, by its name, whatever a reload does to the list."""
+    stable, canary, early = workers(1), workers(1), workers(1)
+    hold = Holding()
+    canary[0].script = hold
+    config = {**SLOW, "admission.max_queue": 1, "groups.header": HEADER}
+    router = start(kvway, stable, [*canary, *early], config, stable=1, canary=0)
+    file, listed = File(router), [{"url": w.url, "group": name} for w, name in
+        ((stable[0], "stable"), (canary[0], "canary"), (early[0], "early"))]
+    file.take(workers=listed)
+    asked = [Asked(router, "first", [(HEADER, "canary")])]
+    canary[0].wait_requests(1)
+    asked.append(Asked(router, "second", [(HEADER, "canary")]))
+    waiting(router, 1)
+    refused(Asked(router, "third", [(HEADER, "canary")]).end(), "queue_full")
+    assert Asked(router, "x").end().status == 200
+    # The list gets a group in front: canary has another place, and those that wait for it are still its own.
+    entry = {"model": "tiny", "group": "a", "weight": 0, "workers": ["early"]}
+    file.take({"model_groups": [entry, *groups(1, 0)]})
+    assert Asked(router, "y", [(HEADER, "a")]).end().status == 200
+    assert Asked(router, "z").end().status == 200
+    refused(Asked(router, "fourth", [(HEADER, "canary")]).end(), "queue_full")
+    hold.finish()
+    assert [thread.end().status for thread in asked] == [200, 200]
+    assert (served(stable), served(canary), served(early)) == (2, 2, 1)
 
 
 def cached_of_talks(router, model):
