@@ -230,6 +230,9 @@ void kvw_config_promise(const struct kvw_config *config, const char *model, size
 const struct kvw_rate_limit *kvw_config_tenant_rate(
 	const struct kvw_config *config, struct kvw_slice tenant);
 const struct kvw_rate_limit *kvw_config_model_rate(const struct kvw_config *config, struct kvw_slice model);
+/* The one that holds for requests of this name: the model's; where there is none, and the name is a group's own for a
+ * model, which clients may use as well, that model's. */
+const struct kvw_rate_limit *kvw_config_served_rate(const struct kvw_config *config, struct kvw_slice name);
 bool kvw_config_limits_models(const struct kvw_config *config); /* any */
 
 /* The entry of `models` of this name; NULL: it is no alias. */

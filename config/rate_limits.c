@@ -245,6 +245,16 @@ const struct kvw_rate_limit *kvw_config_model_rate(const struct kvw_config *conf
 	return model.len == 0 ? NULL : find(config, KVW_SLICE(""), model);
 }
 
+const struct kvw_rate_limit *kvw_config_served_rate(const struct kvw_config *config, struct kvw_slice name)
+{
+	const struct kvw_rate_limit *limit = kvw_config_model_rate(config, name);
+
+	for (size_t i = 0; limit == NULL && i < config->model_group_count; i++)
+		if (kvw_slice_equal(kvw_slice_of(config->model_groups[i].serves), name))
+			limit = kvw_config_model_rate(config, kvw_slice_of(config->model_groups[i].model));
+	return limit;
+}
+
 bool kvw_config_limits_models(const struct kvw_config *config)
 {
 	return config->rate_limit_count > 0 && config->rate_limits[0].tenant[0] == '\0'; /* those of tenants follow */

@@ -274,6 +274,34 @@ def test_limits_of_the_model_hold_under_its_groups_own_name(workers, kvway):
     assert [router.ask("POST", CHAT, body=body).status for body in bodies] == [200, 200, 200, 429, 429]
 
 
+def test_explain_shows_the_limits_that_hold_under_a_groups_own_name(workers, kvway):
+    stable, canary = workers(1), workers(1, models=["tiny-next"])
+    limits = [{"model": "tiny", "requests_per_minute": 5, "burst": "1m"}]
+    router = start(kvway, stable, canary, {"rate_limits": limits, "groups.header": HEADER}, to="tiny-next")
+    file = File(router)
+
+    def left(name, group):
+        answer = ask(router.admin_port, "POST", "/explain", [(HEADER, group)], {**chat_body("hi"), "model": name})
+        (limit,) = answer.json()["limits"]
+        return limit["name"], limit.get("served_as"), limit["requests_per_minute"]["remaining"]
+
+    assert left("tiny", "stable") == ("tiny", None, 5)
+    # The worker is sent another name; the limits are those of the one that clients use.
+    assert left("tiny", "canary") == ("tiny", "tiny-next", 5)
+    assert left("tiny-next", "") == ("tiny", "tiny-next", 5)
+    for count, name in enumerate(["tiny", "tiny-next"]):
+        assert router.ask("POST", CHAT, [(HEADER, "canary")], {**chat_body("hi"), "model": name}).status == 200
+        assert {left("tiny", "stable")[2], left("tiny", "canary")[2], left("tiny-next", "")[2]} == {4 - count}
+    text = explained(router, {**chat_body("hi"), "model": "tiny-next"})
+    assert "Left of model tiny (served as tiny-next); 3 of 5 requests a minute, all in " in text
+    # A name that has limits of its own has no others.
+    file.take({"rate_limits": [*limits, {"model": "tiny-next", "requests_per_minute": 7, "burst": "1m"}]})
+    assert left("tiny-next", "") == ("tiny-next", None, 7)
+    assert left("tiny", "canary") == ("tiny", "tiny-next", 3)
+    text = explained(router, {**chat_body("hi"), "model": "tiny-next"})
+    assert "Left of model tiny-next; 7 of 7 requests a minute.\n" in text
+
+
 def test_a_group_whose_workers_are_busy_holds_up_no_other_one(workers, kvway):
     """Requests wait with their group, by its name, whatever a reload does to the list."""
     stable, canary, early = workers(1), workers(1), workers(1)
@@ -481,6 +509,11 @@ def test_a_name_that_no_worker_has_goes_nowhere_on_a_path_that_is_not_known(work
     assert (answer.status, answer.json()["error"]["code"]) == (400, "model_group")
     assert not stable[0].requests and not canary[0].requests
     assert router.ask("POST", "/v1/else", [("content-type", "application/json")], b'{"model": "x"}').status == 200
+
+
+def explained(router, body):
+    words = [PROGRAM, "explain", "--admin", f"127.0.0.1:{router.admin_port}"]
+    return subprocess.run(words, input=json.dumps(body).encode(), capture_output=True, check=True).stdout.decode()
 
 
 def command(router, *words, status=0):

@@ -156,6 +156,11 @@ static void put_limits(FILE *out, const json_t *limits)
 		put_text(out, text_of(party, "of"));
 		fputs(" ", out);
 		put_text(out, text_of(party, "name"));
+		if (*text_of(party, "served_as") != '\0') {
+			fputs(" (served as ", out);
+			put_text(out, text_of(party, "served_as"));
+			fputs(")", out);
+		}
 		put_limit(out, party, "requests_per_minute", "requests a minute");
 		put_limit(out, party, "tokens_per_minute", "tokens a minute");
 		put_limit(out, party, "tokens_per_day", "tokens a day");

@@ -16,19 +16,6 @@ static void add_party(struct kvw_rate_party *parties, size_t *count, enum kvw_ra
 		parties[(*count)++] = (struct kvw_rate_party){kind, name, limits};
 }
 
-/* Of the model; of a group's own name for it, which clients may use as well, those of the model that they share, where
- * that name has none. */
-static const struct kvw_rate_limit *model_limit(const struct kvw_exchange *x)
-{
-	struct kvw_slice model = x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_groups_model(x);
-	const struct kvw_rate_limit *limit = kvw_config_model_rate(x->config, model);
-
-	for (size_t i = 0; limit == NULL && i < x->config->model_group_count; i++)
-		if (kvw_slice_equal(kvw_slice_of(x->config->model_groups[i].serves), model))
-			limit = kvw_config_model_rate(x->config, kvw_slice_of(x->config->model_groups[i].model));
-	return limit;
-}
-
 static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party parties[KVW_RATE_KINDS])
 {
 	const struct kvw_rate_limit *limit;
@@ -43,7 +30,8 @@ static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party par
 			add_party(parties, &count, KVW_RATE_TENANT, tenant, KVW_RATE_LIMITS_OF(limit));
 	}
 	/* What an alias stands for, the model of a group, or what a body without a name means: the guard saw to it. */
-	limit = model_limit(x);
+	limit = kvw_config_served_rate(
+		x->config, x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_groups_model(x));
 	if (limit != NULL)
 		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model), KVW_RATE_LIMITS_OF(limit));
 	return count;

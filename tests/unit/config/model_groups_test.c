@@ -151,6 +151,36 @@ START_TEST(test_changed_weights_are_kept)
 }
 END_TEST
 
+/* Which entry of rate_limits holds for requests of a name. */
+START_TEST(test_limits_hold_under_a_groups_own_name)
+{
+	static const struct {
+		const char *name, *model;
+	} cases[] = {{"llama", "llama"}, {"llama-next", "llama"}, {"another", "another"}, {"own", "own"}, {"other", NULL}, {"", NULL}};
+	struct loaded loaded = load_text(
+		"model_groups:\n"
+		"  - {model: llama, group: canary, workers: [a], to: llama-next}\n"
+		"  - {model: llama, group: third, workers: [b], to: own}\n"
+		"  - {model: unlimited, group: all, workers: [c], to: other}\n"
+		"rate_limits:\n"
+		"  - {model: llama, requests_per_minute: 1}\n"
+		"  - {model: another, requests_per_minute: 2}\n"
+		"  - {model: own, requests_per_minute: 3}\n" TEST_WORKER);
+
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct kvw_rate_limit *limit =
+			kvw_config_served_rate(loaded.config, kvw_slice_of(cases[i].name));
+
+		if (cases[i].model == NULL)
+			ck_assert_ptr_null(limit);
+		else
+			ck_assert_str_eq(limit->model, cases[i].model);
+	}
+	loaded_release(&loaded);
+}
+END_TEST
+
 START_TEST(test_differences_are_told)
 {
 	struct loaded before = load_text(TWO TEST_WORKER), after = load_text(TEST_WORKER);
@@ -177,6 +207,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_mistakes, 0, sizeof(mistakes) / sizeof(mistakes[0]));
 	tcase_add_test(tcase, test_most);
 	tcase_add_test(tcase, test_changed_weights_are_kept);
+	tcase_add_test(tcase, test_limits_hold_under_a_groups_own_name);
 	tcase_add_test(tcase, test_differences_are_told);
 	return run_tcase("model_groups", tcase);
 }
