@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "fragments/number.h"
 #include "fragments/rope.h"
 
 #define BLOCK 2048 /* values that are turned at a time: 8 KiB of floats, a part of the first cache */
@@ -54,67 +55,31 @@ void kvt_rope_turn_by(const struct kvt_rope *rope, int64_t distance, struct kvt_
 
 INLINE void widen_bf16(const uint16_t *from, float *to, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		uint32_t bits = (uint32_t)from[i] << 16;
-
-		memcpy(&to[i], &bits, sizeof(bits));
-	}
+	for (size_t i = 0; i < n; i++)
+		to[i] = kvt_bf16_to_float(from[i]);
 }
 
 INLINE void narrow_bf16(const float *from, uint16_t *to, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		uint32_t bits, rounded;
-
-		memcpy(&bits, &from[i], sizeof(bits));
-		rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-		to[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16 | 0x40) : rounded);
-	}
+	for (size_t i = 0; i < n; i++)
+		to[i] = kvt_float_to_bf16(from[i]);
 }
 
-/* IEEE 754 half precision without the processor's help. */
 float kvt_rope_half_to_float(uint16_t half)
 {
-	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, part = half & 0x3ff, bits;
-	float value;
-
-	if (exponent == 0) {
-		value = (float)part * 0x1p-24F;
-		return sign != 0 ? -value : value;
-	}
-	bits = exponent == 31 ? (sign | 0x7f800000 | part << 13 | (part != 0 ? 0x400000 : 0))
-			      : (sign | (exponent + 112) << 23 | part << 13);
-	memcpy(&value, &bits, sizeof(value));
-	return value;
-}
-
-static uint16_t float_to_half(float value)
-{
-	uint32_t bits, sign, size;
-
-	memcpy(&bits, &value, sizeof(bits));
-	sign = bits >> 16 & 0x8000;
-	size = bits & 0x7fffffff;
-	if (size > 0x7f800000)
-		return (uint16_t)(sign | 0x7e00 | (size >> 13 & 0x3ff));
-	if (size >= 0x477ff000) /* 65520 and more: infinite */
-		return (uint16_t)(sign | 0x7c00);
-	if (size < 0x38800000) /* below 2^-14 halves are whole numbers of 2^-24 */
-		return (uint16_t)(sign | (uint32_t)lrintf(fabsf(value) * 0x1p24F));
-	size += 0xfff + (size >> 13 & 1);
-	return (uint16_t)(sign | ((size - (112U << 23)) >> 13));
+	return kvt_half_to_float(half);
 }
 
 static void widen_f16(const uint16_t *from, float *to, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		to[i] = kvt_rope_half_to_float(from[i]);
+		to[i] = kvt_half_to_float(from[i]);
 }
 
 static void narrow_f16(const float *from, uint16_t *to, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		to[i] = float_to_half(from[i]);
+		to[i] = kvt_float_to_half(from[i]);
 }
 
 INLINE void turn_halves(const struct kvt_rope_turn *turn, float *x, size_t heads)

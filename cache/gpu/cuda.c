@@ -60,23 +60,33 @@ static void share_out(struct kvt_gpu_engine *e)
 	e->multiprocessors = e->grid * 2 * e->streams;
 }
 
-/* The kernel, if there is one for this device, and the layers' addresses where it finds them. */
+/* Puts a layout's addresses of layers where kernels find them. */
+static bool upload_layers(struct kvt_gpu_engine *e, struct kvt_cuda_target *target)
+{
+	uint64_t bytes = target->paged->shape.layers * sizeof(target->paged->layers[0]);
+	void *stream = e->lanes[0].streams[0];
+	struct kvt_cuda_driver *d = &e->driver;
+
+	return kvt_cuda_fine(e, d->memory_alloc(&target->layers, bytes), "memory of the device") &&
+		kvt_cuda_fine(e, d->copy_up(target->layers, target->paged->layers, bytes, stream),
+			"copying addresses") &&
+		kvt_cuda_fine(e, d->stream_synchronize(stream), "copying addresses");
+}
+
+/* The kernels, if there are some for this device, and the layers' addresses where they find them. */
 static bool load_kernel(struct kvt_gpu_engine *e)
 {
-	const struct kvt_gpu_paged *paged = e->setup.paged;
-	uint64_t bytes = paged->shape.layers * sizeof(paged->layers[0]);
-	void *stream = e->lanes[0].streams[0];
 	struct kvt_cuda_driver *d = &e->driver;
 
 	return kvt_cuda_image() != NULL &&
 		kvt_cuda_fine(e, d->module_load(&e->module, kvt_cuda_image()),
 			"loading the kernel") &&
-		kvt_cuda_fine(e, d->memory_alloc(&e->target.layers, bytes), "memory of the device") &&
-		kvt_cuda_fine(e, d->copy_up(e->target.layers, paged->layers, bytes, stream),
-			"copying addresses") &&
-		kvt_cuda_fine(e, d->stream_synchronize(stream), "copying addresses") &&
+		upload_layers(e, &e->targets[0]) &&
 		kvt_cuda_fine(e, d->module_function(&e->kernel, e->module, KVT_CUDA_KERNEL),
-			"finding the kernel");
+			"finding the kernel") &&
+		kvt_cuda_fine(e,
+			d->module_function(&e->turn_kernel, e->module, KVT_CUDA_TURN_KERNEL),
+			"finding the kernel that turns keys");
 }
 
 static bool make_streams(struct kvt_gpu_engine *e)
@@ -130,8 +140,10 @@ static void unmake(struct kvt_gpu_engine *e)
 				(void)kvt_cuda_fine(e, e->driver.stream_destroy(lane->streams[i]),
 					"ending a stream");
 		}
-	if (e->target.layers != 0)
-		(void)kvt_cuda_fine(e, e->driver.memory_free(e->target.layers), "freeing memory");
+	for (uint32_t i = 0; i < e->target_count; i++)
+		if (e->targets[i].layers != 0)
+			(void)kvt_cuda_fine(
+				e, e->driver.memory_free(e->targets[i].layers), "freeing memory");
 	if (e->module != NULL)
 		(void)kvt_cuda_fine(e, e->driver.module_unload(e->module), "unloading the kernel");
 }
@@ -152,7 +164,7 @@ static enum kvt_status make(struct kvt_gpu_engine *e)
 		status = KVT_EIO;
 	} else {
 		if (!load_kernel(e))
-			e->kernel = NULL;
+			e->kernel = e->turn_kernel = NULL;
 		e->can_stage = e->kernel != NULL && make_staging(e);
 		kvt_cuda_tune(e);
 	}
@@ -187,7 +199,8 @@ static enum kvt_status cuda_create(const struct kvt_gpu_setup *setup, struct kvt
 	if (e == NULL)
 		return KVT_ENOMEM;
 	e->setup = *setup;
-	e->target.paged = setup->paged;
+	e->targets[0].paged = setup->paged;
+	e->target_count = 1;
 	e->ops = calloc(setup->config->ops, sizeof(*e->ops));
 	if (e->ops == NULL || pthread_mutex_init(&e->lock, NULL) != 0)
 		goto out_memory;
@@ -222,6 +235,36 @@ static void cuda_destroy(struct kvt_gpu_engine *e)
 	pthread_mutex_destroy(&e->lock);
 	free(e->ops);
 	free(e);
+}
+
+static enum kvt_status add_target(struct kvt_gpu_engine *e, const struct kvt_gpu_paged *paged)
+{
+	struct kvt_cuda_target *target = &e->targets[e->target_count];
+
+	*target = (struct kvt_cuda_target){.paged = paged};
+	if (upload_layers(e, target)) {
+		e->target_count++;
+		return KVT_OK;
+	}
+	if (target->layers != 0)
+		(void)kvt_cuda_fine(e, e->driver.memory_free(target->layers), "freeing memory");
+	return KVT_EIO;
+}
+
+static enum kvt_status cuda_add_view(struct kvt_gpu_engine *e, const struct kvt_gpu_paged *paged)
+{
+	enum kvt_status status = KVT_EIO;
+	struct kvt_cuda_visit visit;
+
+	if (e->turn_kernel == NULL)
+		return KVT_ENOTSUP;
+	pthread_mutex_lock(&e->lock);
+	if (!e->lost && kvt_cuda_enter(e, &visit)) {
+		status = add_target(e, paged);
+		kvt_cuda_leave(e, &visit);
+	}
+	pthread_mutex_unlock(&e->lock);
+	return status;
 }
 
 static void cuda_stats(struct kvt_gpu_engine *e, struct kvt_gpu_stats *out)
@@ -285,6 +328,7 @@ static const struct kvt_gpu_backend backend = {
 	.name = "cuda",
 	.create = cuda_create,
 	.destroy = cuda_destroy,
+	.add_view = cuda_add_view,
 	.begin = kvt_cuda_begin,
 	.poll = kvt_cuda_poll,
 	.pin = kvt_cuda_pin,

@@ -79,17 +79,19 @@ struct kvt_gpu_engine {
 	int driver_version, capability; /* 13000; 90 */
 	void *context;
 	pthread_mutex_t lock;
-	/* under lock, but constant after create: streams, staging, kernel, grid, targets, choices */
+	/* under lock, but constant after create: streams, staging, kernels, grid, choices */
 	bool lost;       /* the context has ended */
 	uint64_t errors; /* of the driver, since create */
 	uint32_t streams;  /* of each lane */
 	uint32_t grid;     /* blocks of one launch */
 	uint32_t multiprocessors; /* that all launches may use */
 	void *module, *kernel;    /* NULL: none */
+	void *turn_kernel;        /* NULL: keys cannot be turned */
 	bool can_stage, can_pin;
 	bool batches; /* the driver takes many copies at once */
 	struct kvt_cuda_lane lanes[2]; /* gathers, scatters */
-	struct kvt_cuda_target target;
+	struct kvt_cuda_target targets[KVT_GPU_VIEWS + 1]; /* by the number of the view; 0: its own layout */
+	uint32_t target_count;
 	uint32_t choice[2][KVT_CUDA_CLASSES]; /* enum kvt_gpu_method */
 	/* bytes a second, one way alone and both ways at once; 0: not measured */
 	double rates[2][KVT_CUDA_CLASSES][KVT_GPU_STAGING + 1];

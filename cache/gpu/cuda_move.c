@@ -10,7 +10,7 @@
  * An operation is cut into windows that go to the direction's streams in turn: one's kernel
  * overlaps the other's copy. A stream does its windows in order, so that its staging memory is free
  * again when the next window's turn comes. Before its first window a stream waits for the caller's
- * event.
+ * event. Where keys are turned once they are in place, all goes to one stream, whose order that is.
  *
  * Nothing here waits. A call that fails ends the handing over; what was handed over still runs.
  */
@@ -35,13 +35,16 @@ static void *handle_of(const struct window *w)
 	return lane_of(w)->streams[w->stream];
 }
 
-/* Makes the lane's next stream the window's; at its first window it waits for what must come before. */
+/* Makes the lane's next stream the window's, or the same one again; at its first window it waits for what must come
+ * before. */
 static bool take_stream(struct window *w)
 {
 	struct kvt_cuda_lane *lane = lane_of(w);
 	const struct kvt_gpu_move *move = w->op->move;
 	void *before = move->order == KVT_GPU_AFTER_EVENT ? move->after : w->op->ready;
 
+	if (move->turn != NULL && w->op->used != 0)
+		return true;
 	w->stream = lane->next;
 	lane->next = (lane->next + 1) % w->e->streams;
 	if ((w->op->used & 1u << w->stream) != 0)
@@ -298,22 +301,54 @@ static bool submit_windows(struct window *w)
 	return true;
 }
 
+/* What moves: all bytes of the operation. */
+static bool submit_bytes(struct window *w, struct kvt_gpu_move *part)
+{
+	struct kvt_cuda_op *op = w->op;
+
+	if (op->method == KVT_GPU_COPIES)
+		return submit_copies(w);
+	for (uint32_t done = 0; done < op->move->blocks; done += part->blocks) {
+		part->ids = op->move->ids + done;
+		part->first = op->move->first + done;
+		part->blocks = less(op->move->blocks - done, KVT_GPU_LIST);
+		part->bytes = kvt_gpu_paged_chunk(op->target->paged, part->blocks);
+		if (!submit_windows(w))
+			return false;
+	}
+	return true;
+}
+
+/* --- keys that turn --- */
+
+/* Behind the bytes, in their stream. */
+static bool submit_turn(const struct window *w)
+{
+	struct kvt_gpu_turnings turnings;
+	struct kvt_gpu_turning t;
+	void *arguments[] = {&t};
+
+	kvt_gpu_turnings_init(&turnings, w->op->move, w->op->target->layers);
+	while (kvt_gpu_turnings_next(&turnings, &t)) {
+		uint32_t blocks = (t.count - 1) / (KVT_CUDA_THREADS * KVT_GPU_AT_ONCE) + 1;
+
+		if (!kvt_cuda_fine(w->e,
+			w->e->driver.launch(w->e->turn_kernel, less(blocks, w->e->grid), 1, 1,
+				KVT_CUDA_THREADS, 1, 1, 0, handle_of(w), arguments, NULL),
+			"starting the kernel that turns keys"))
+			return false;
+	}
+	return true;
+}
+
 bool kvt_cuda_submit(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
 {
 	struct kvt_gpu_move part = *op->move;
 	struct window w = {.e = e, .op = op, .move = &part};
 
-	if (op->method == KVT_GPU_COPIES)
-		return submit_copies(&w);
-	for (uint32_t done = 0; done < op->move->blocks; done += part.blocks) {
-		part.ids = op->move->ids + done;
-		part.first = op->move->first + done;
-		part.blocks = less(op->move->blocks - done, KVT_GPU_LIST);
-		part.bytes = kvt_gpu_paged_chunk(op->target->paged, part.blocks);
-		if (!submit_windows(&w))
-			return false;
-	}
-	return true;
+	if (!submit_bytes(&w, &part))
+		return false;
+	return op->move->turn == NULL || submit_turn(&w);
 }
 
 bool kvt_cuda_can(

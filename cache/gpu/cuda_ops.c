@@ -139,7 +139,7 @@ static void start_first(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 	const struct kvt_gpu_move *move = op->move;
 
 	op->method = method_of(e, move);
-	op->target = &e->target;
+	op->target = &e->targets[move->view];
 	e->stats.by_kernel += op->method == KVT_GPU_KERNEL;
 	e->stats.by_copies += op->method == KVT_GPU_COPIES;
 	e->stats.by_staging += op->method == KVT_GPU_STAGING;

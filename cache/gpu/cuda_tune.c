@@ -87,7 +87,7 @@ static enum kvt_status make_blocks(struct kvt_gpu_engine *e, struct rig *rig, ui
 			"memory of the device for a calibration"))
 		return KVT_FULL;
 	layer = (void *)(uintptr_t)rig->device;
-	status = kvt_gpu_paged_init(&rig->paged, &layout);
+	status = kvt_gpu_paged_init(&rig->paged, &layout, NULL);
 	if (status != KVT_OK)
 		return status;
 	rig->ids = calloc(n, sizeof(*rig->ids));
@@ -174,7 +174,7 @@ static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways
 		struct kvt_cuda_op *op = &rig->ops[started];
 		bool scatter = ways == BOTH ? started % 2 == 1 : ways == SCATTERS;
 
-		fine = kvt_gpu_move_make(&rig->paged, &rig->jobs[scatter], scatter, &op->move) ==
+		fine = kvt_gpu_move_make(&rig->paged, &rig->jobs[scatter], scatter, NULL, &op->move) ==
 			KVT_OK;
 		if (!fine)
 			break;

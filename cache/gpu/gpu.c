@@ -26,6 +26,9 @@ struct kvt_gpu {
 	struct kvt_gpu_config config; /* texts are borrowed during create only */
 	struct kvt_surroundings surroundings;
 	struct kvt_gpu_paged paged;
+	struct kvt_gpu_paged views[KVT_GPU_VIEWS]; /* number 1 is the first; constant once it is counted */
+	_Atomic uint32_t view_count;
+	pthread_mutex_t adding; /* a view */
 	struct kvt_gpu_setup setup;
 	const struct kvt_gpu_backend *backend;
 	struct kvt_gpu_engine *engine;
@@ -92,6 +95,16 @@ static enum kvt_status start(struct kvt_gpu *g)
 	return status;
 }
 
+/* What is the library's own. */
+static void give_back(struct kvt_gpu *g)
+{
+	kvt_gpu_paged_finish(&g->paged);
+	for (uint32_t i = 0; i < atomic_load(&g->view_count); i++)
+		kvt_gpu_paged_finish(&g->views[i]);
+	pthread_mutex_destroy(&g->adding);
+	free(g);
+}
+
 enum kvt_status kvt_gpu_create(const struct kvt_gpu_config *config,
 	const struct kvt_gpu_layout *layout, struct kvt_gpu **out)
 {
@@ -105,8 +118,12 @@ enum kvt_status kvt_gpu_create(const struct kvt_gpu_config *config,
 		return KVT_ENOMEM;
 	g->config = *config;
 	g->pid = getpid();
+	if (pthread_mutex_init(&g->adding, NULL) != 0) {
+		free(g);
+		return KVT_ENOMEM;
+	}
 	set_surroundings(g);
-	status = kvt_gpu_paged_init(&g->paged, layout);
+	status = kvt_gpu_paged_init(&g->paged, layout, NULL);
 	if (status == KVT_OK)
 		status = start(g);
 	g->config.library = g->config.driver = g->config.memo = NULL;
@@ -116,8 +133,7 @@ enum kvt_status kvt_gpu_create(const struct kvt_gpu_config *config,
 	}
 	if (g->library != NULL)
 		dlclose(g->library);
-	kvt_gpu_paged_finish(&g->paged);
-	free(g);
+	give_back(g);
 	return status;
 }
 
@@ -130,8 +146,7 @@ void kvt_gpu_destroy(struct kvt_gpu *g)
 		if (g->library != NULL)
 			dlclose(g->library);
 	}
-	kvt_gpu_paged_finish(&g->paged);
-	free(g);
+	give_back(g);
 }
 
 static enum kvt_status usable(const struct kvt_gpu *g)
@@ -168,19 +183,56 @@ enum kvt_status kvt_gpu_pin(struct kvt_gpu *g, void *base, uint64_t bytes)
 	return status;
 }
 
-static enum kvt_status begin(
-	struct kvt_gpu *g, const struct kvt_gpu_job *job, bool scatter, uint64_t *op)
+enum kvt_status kvt_gpu_view_add(struct kvt_gpu *g, const struct kvt_gpu_layout *layout,
+	const struct kvt_gpu_parts *parts, uint32_t *view)
 {
 	enum kvt_status status = usable(g);
+	uint32_t n;
+
+	if (status != KVT_OK)
+		return status;
+	pthread_mutex_lock(&g->adding);
+	n = atomic_load_explicit(&g->view_count, memory_order_relaxed);
+	status = n == KVT_GPU_VIEWS ? KVT_FULL : kvt_gpu_paged_init(&g->views[n], layout, parts);
+	if (status == KVT_OK) {
+		status = g->backend->add_view(g->engine, &g->views[n]);
+		if (status != KVT_OK)
+			kvt_gpu_paged_finish(&g->views[n]);
+	}
+	if (status == KVT_OK) {
+		*view = n + 1;
+		atomic_store_explicit(&g->view_count, n + 1, memory_order_release);
+	}
+	pthread_mutex_unlock(&g->adding);
+	return status;
+}
+
+const struct kvt_gpu_paged *kvt_gpu_view(struct kvt_gpu *g, uint32_t view)
+{
+	if (usable(g) != KVT_OK || view == 0 ||
+		view > atomic_load_explicit(&g->view_count, memory_order_acquire))
+		return NULL;
+	return &g->views[view - 1];
+}
+
+enum kvt_status kvt_gpu_view_begin(struct kvt_gpu *g, uint32_t view, const struct kvt_gpu_job *job,
+	bool scatter, const struct kvt_gpu_turn *turn, uint64_t *op)
+{
+	enum kvt_status status = usable(g);
+	const struct kvt_gpu_paged *paged = NULL;
 	struct kvt_gpu_move *move;
 	uint64_t bytes;
 
-	if (status == KVT_OK && (job == NULL || op == NULL || job->size < sizeof(*job)))
-		status = KVT_EINVAL;
+	if (status == KVT_OK) {
+		paged = view == 0 ? &g->paged : kvt_gpu_view(g, view);
+		if (paged == NULL || job == NULL || op == NULL || job->size < sizeof(*job))
+			status = KVT_EINVAL;
+	}
 	if (status == KVT_OK)
-		status = kvt_gpu_move_make(&g->paged, job, scatter, &move);
+		status = kvt_gpu_move_make(paged, job, scatter, turn, &move);
 	if (status != KVT_OK)
 		return status;
+	move->view = view;
 	bytes = move->bytes;
 	status = g->backend->begin(g->engine, move, op);
 	if (status != KVT_OK) {
@@ -196,13 +248,13 @@ static enum kvt_status begin(
 
 enum kvt_status kvt_gpu_gather_begin(struct kvt_gpu *g, const struct kvt_gpu_job *job, uint64_t *op)
 {
-	return begin(g, job, false, op);
+	return kvt_gpu_view_begin(g, 0, job, false, NULL, op);
 }
 
 enum kvt_status kvt_gpu_scatter_begin(
 	struct kvt_gpu *g, const struct kvt_gpu_job *job, uint64_t *op)
 {
-	return begin(g, job, true, op);
+	return kvt_gpu_view_begin(g, 0, job, true, NULL, op);
 }
 
 enum kvt_status kvt_gpu_poll(struct kvt_gpu *g, uint64_t op)

@@ -4,7 +4,7 @@
  * A backend gets jobs that were checked and says when they are over. The host backend (host.c) is part
  * of libkvtier; the CUDA backend (cuda.c) lies in libkvtier_cuda.so, which shows nothing but
  * kvt_gpu_cuda_backend, and is loaded by load.c. Both see the structs of this header: KVT_GPU_BACKEND
- * counts up when any of them, layout.h's or index.h's changes.
+ * counts up when any of them, layout.h's, index.h's or turn.h's changes.
  *
  * Every function of a backend but create and destroy may run in several threads at once.
  */
@@ -14,7 +14,8 @@
 #include "gpu/layout.h"
 #include "chunk/note.h"
 
-#define KVT_GPU_BACKEND 1u
+#define KVT_GPU_BACKEND 2u
+#define KVT_GPU_VIEWS   8u /* of an engine, besides its own layout */
 
 /* What a backend works with. Borrowed for the engine's life, unchanged. */
 struct kvt_gpu_setup {
@@ -34,6 +35,11 @@ struct kvt_gpu_backend {
 		const struct kvt_gpu_setup *setup, struct kvt_gpu_engine **out) KVT_MUST_CHECK;
 	void (*destroy)(struct kvt_gpu_engine *e);
 
+	/* Makes another layout of the same memory known: moves name it by `view`, 1 and up in the order of these calls, which
+	 * come one at a time. Borrowed for the engine's life. KVT_ENOTSUP: keys cannot be turned here; KVT_EIO. */
+	enum kvt_status (*add_view)(
+		struct kvt_gpu_engine *e, const struct kvt_gpu_paged *paged) KVT_MUST_CHECK;
+
 	/* Takes the move (free()) if it says KVT_OK. KVT_BUSY, KVT_EIO. */
 	enum kvt_status (*begin)(struct kvt_gpu_engine *e, struct kvt_gpu_move *move,
 		uint64_t *op) KVT_MUST_CHECK;
@@ -49,6 +55,19 @@ struct kvt_gpu_backend {
 };
 
 extern const struct kvt_gpu_backend kvt_gpu_host;
+
+/*
+ * More layouts of the memory that an engine has, for those parts of this library that copy other things than whole blocks
+ * of it (core/fragments.c). *view is a number of kvt_gpu_view_begin for as long as the engine lives. KVT_EINVAL;
+ * KVT_FULL: there are KVT_GPU_VIEWS; KVT_ENOTSUP: keys cannot be turned on this device; KVT_EIO, KVT_ENOMEM.
+ */
+enum kvt_status kvt_gpu_view_add(struct kvt_gpu *g, const struct kvt_gpu_layout *layout,
+	const struct kvt_gpu_parts *parts, uint32_t *view) KVT_MUST_CHECK;
+/* Its layout; NULL: there is none of this number. */
+const struct kvt_gpu_paged *kvt_gpu_view(struct kvt_gpu *g, uint32_t view);
+/* As kvt_gpu_gather_begin and kvt_gpu_scatter_begin; turn: NULL or of a scatter, copied. */
+enum kvt_status kvt_gpu_view_begin(struct kvt_gpu *g, uint32_t view, const struct kvt_gpu_job *job,
+	bool scatter, const struct kvt_gpu_turn *turn, uint64_t *op) KVT_MUST_CHECK;
 
 /* libkvtier_cuda.so's only symbol. NULL: it was built for another version than `version`. */
 #define KVT_GPU_SYMBOL "kvt_gpu_cuda_backend"

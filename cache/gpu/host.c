@@ -21,7 +21,7 @@
 #define LARGE ((uint64_t)256 * 1024) /* a job from here on goes past the cache */
 
 struct kvt_gpu_engine {
-	const struct kvt_gpu_paged *paged;
+	const struct kvt_gpu_paged *paged; /* its own */
 	_Atomic uint64_t begun; /* number of the last operation */
 };
 
@@ -70,14 +70,14 @@ static void copy_cut(const struct kvt_gpu_move *move, struct cursor *c, struct k
 	}
 }
 
-static void copy(const struct kvt_gpu_paged *paged, const struct kvt_gpu_move *move)
+static void copy(const struct kvt_gpu_move *move)
 {
 	bool past = move->bytes >= LARGE;
 	struct cursor cursor = {move->segments, 0};
 	struct kvt_gpu_walk walk;
 	struct kvt_gpu_strip s;
 
-	kvt_gpu_walk_init(&walk, paged, move);
+	kvt_gpu_walk_init(&walk, move->paged, move);
 	while (kvt_gpu_walk_next(&walk, &s)) {
 		uint64_t left;
 		char *flat = at_offset(&cursor, s.offset, &left);
@@ -92,6 +92,17 @@ static void copy(const struct kvt_gpu_paged *paged, const struct kvt_gpu_move *m
 	}
 	if (past)
 		kvt_stream_fence(); /* others may see the bytes from here on */
+}
+
+/* By what a device's kernel runs. */
+static void turn(const struct kvt_gpu_move *move)
+{
+	struct kvt_gpu_turnings turnings;
+	struct kvt_gpu_turning t;
+
+	kvt_gpu_turnings_init(&turnings, move, (uint64_t)(uintptr_t)move->paged->layers);
+	while (kvt_gpu_turnings_next(&turnings, &t))
+		kvt_gpu_turn_thread(&t, 0, 1);
 }
 
 static enum kvt_status host_create(const struct kvt_gpu_setup *setup, struct kvt_gpu_engine **out)
@@ -110,9 +121,17 @@ static void host_destroy(struct kvt_gpu_engine *e)
 	free(e);
 }
 
+static enum kvt_status host_add_view(struct kvt_gpu_engine *e, const struct kvt_gpu_paged *paged)
+{
+	(void)e;
+	(void)paged; /* moves name it */
+	return KVT_OK;
+}
+
 static enum kvt_status host_begin(struct kvt_gpu_engine *e, struct kvt_gpu_move *move, uint64_t *op)
 {
-	copy(e->paged, move);
+	copy(move);
+	turn(move);
 	free(move);
 	*op = atomic_fetch_add_explicit(&e->begun, 1, memory_order_relaxed) + 1;
 	return KVT_OK;
@@ -150,6 +169,7 @@ const struct kvt_gpu_backend kvt_gpu_host = {
 	.name = "host",
 	.create = host_create,
 	.destroy = host_destroy,
+	.add_view = host_add_view,
 	.begin = host_begin,
 	.poll = host_poll,
 	.pin = host_pin,

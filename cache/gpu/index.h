@@ -10,7 +10,7 @@
  *
  *	layer = j / (blocks * block_bytes), block = ..., byte `in` of the block
  *	chunk offset = (layer * whole + first + block) * block_bytes + in
- *	paged address = layers[layer] + id[block] * block_stride + kvt_gpu_inside(in)
+ *	paged address = layers[layer] + kvt_gpu_id_at(id[block]) + kvt_gpu_inside(in)
  *
  * Both grow with j, so that any part of a chunk's bytes is one range of j. All of it fits 32 bits,
  * since a chunk has less than 4 GiB: 64-bit divisions cost a device ten times as much.
@@ -49,6 +49,8 @@ KVT_GPU_BOTH uint32_t kvt_gpu_divide(uint32_t n, struct kvt_gpu_divisor d)
 /* How the bytes of one block of one layer lie. */
 struct kvt_gpu_shape {
 	uint64_t block_stride;
+	uint64_t part_stride;
+	struct kvt_gpu_divisor parts; /* of a block; 1: an id is a block's */
 	uint32_t layers;
 	uint32_t unit;  /* 16, 8, 4, 2, 1: divides run, strides and addresses of the paged cache */
 	uint32_t outer; /* axes around the runs, outermost first */
@@ -58,6 +60,15 @@ struct kvt_gpu_shape {
 	struct kvt_gpu_divisor counts[KVT_GPU_MOST_AXES];
 	uint64_t strides[KVT_GPU_MOST_AXES];
 };
+
+/* Where what an id names begins, from the layer's beginning. Ids of parts count through the blocks: such as each token,
+ * where one has to be copied without the others of its block. */
+KVT_GPU_BOTH uint64_t kvt_gpu_id_at(const struct kvt_gpu_shape *shape, uint32_t id)
+{
+	uint32_t block = kvt_gpu_divide(id, shape->parts);
+
+	return block * shape->block_stride + (id - block * shape->parts.by) * shape->part_stride;
+}
 
 /* Where byte `in` of a block's bytes in the chunk's order lies, from the block's beginning. */
 KVT_GPU_BOTH uint64_t kvt_gpu_inside(const struct kvt_gpu_shape *shape, uint32_t in)
@@ -104,7 +115,7 @@ KVT_GPU_BOTH struct kvt_gpu_pair kvt_gpu_place(const struct kvt_gpu_launch *l, u
 	uint32_t in = rest - block * l->shape.block.by;
 	struct kvt_gpu_pair pair;
 
-	pair.paged = layers[layer] + l->ids[block] * l->shape.block_stride +
+	pair.paged = layers[layer] + kvt_gpu_id_at(&l->shape, l->ids[block]) +
 		kvt_gpu_inside(&l->shape, in);
 	pair.flat = l->flat + (uint64_t)(layer * l->whole + l->first + block) * l->shape.block.by + in;
 	return pair;

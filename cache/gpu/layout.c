@@ -40,15 +40,17 @@ static int by_stride(const void *a, const void *b)
 }
 
 /* Do no two numbers of a layer share a byte, and does all of it fit an address space? */
-static bool apart(const struct kvt_gpu_layout *layout)
+static bool apart(const struct kvt_gpu_layout *layout, const struct kvt_gpu_parts *parts)
 {
-	struct kvt_gpu_axis axes[KVT_GPU_AXES + 1];
+	struct kvt_gpu_axis axes[KVT_GPU_AXES + 2];
 	uint64_t extent = layout->element_bytes, reach;
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < layout->axis_count; i++)
 		if (layout->axes[i].count > 1)
 			axes[n++] = layout->axes[i];
+	if (parts->count > 1)
+		axes[n++] = (struct kvt_gpu_axis){parts->count, parts->stride};
 	if (layout->block_count > 1)
 		axes[n++] = (struct kvt_gpu_axis){layout->block_count, layout->block_stride};
 	qsort(axes, n, sizeof(axes[0]), by_stride);
@@ -62,7 +64,7 @@ static bool apart(const struct kvt_gpu_layout *layout)
 	return true;
 }
 
-static bool sensible(const struct kvt_gpu_layout *layout)
+static bool sensible(const struct kvt_gpu_layout *layout, const struct kvt_gpu_parts *parts)
 {
 	uint64_t bytes = layout->element_bytes;
 
@@ -72,7 +74,8 @@ static bool sensible(const struct kvt_gpu_layout *layout)
 		return false;
 	if (bytes == 0 || bytes > 8 || (bytes & (bytes - 1)) != 0)
 		return false;
-	if (layout->block_count == 0 || layout->block_count > UINT32_MAX)
+	if (layout->block_count == 0 || parts->count == 0 || parts->count > UINT32_MAX ||
+		layout->block_count > UINT32_MAX / parts->count)
 		return false;
 	for (uint32_t i = 0; i < layout->axis_count; i++)
 		if (layout->axes[i].count == 0 ||
@@ -82,7 +85,7 @@ static bool sensible(const struct kvt_gpu_layout *layout)
 	for (uint32_t i = 0; i < layout->layer_count; i++)
 		if (layout->layers[i] == NULL)
 			return false;
-	return apart(layout);
+	return apart(layout, parts);
 }
 
 /* Axes of a block without those of one element, neighbours merged. Returns how many. */
@@ -106,18 +109,22 @@ static uint32_t merge_axes(const struct kvt_gpu_layout *layout, struct kvt_gpu_a
 	return n;
 }
 
-static void make_shape(const struct kvt_gpu_layout *layout, struct kvt_gpu_shape *shape)
+static void make_shape(const struct kvt_gpu_layout *layout, const struct kvt_gpu_parts *parts,
+	struct kvt_gpu_shape *shape)
 {
 	struct kvt_gpu_axis axes[KVT_GPU_AXES];
 	uint32_t n = merge_axes(layout, axes), run = layout->element_bytes, block;
 	uint64_t bits;
 
-	*shape = (struct kvt_gpu_shape){.layers = layout->layer_count};
+	*shape = (struct kvt_gpu_shape){
+		.layers = layout->layer_count, .parts = kvt_gpu_divisor_of((uint32_t)parts->count)};
 	if (layout->block_count > 1)
 		shape->block_stride = (uint64_t)layout->block_stride;
+	if (parts->count > 1)
+		shape->part_stride = (uint64_t)parts->stride;
 	if (n > 0 && axes[n - 1].stride == (int64_t)layout->element_bytes)
 		run *= (uint32_t)axes[--n].count;
-	bits = run | shape->block_stride;
+	bits = run | shape->block_stride | shape->part_stride;
 	block = run;
 	for (uint32_t i = 0; i < n; i++) {
 		shape->counts[i] = kvt_gpu_divisor_of((uint32_t)axes[i].count);
@@ -133,20 +140,25 @@ static void make_shape(const struct kvt_gpu_layout *layout, struct kvt_gpu_shape
 	shape->unit = kvt_gpu_unit_of(bits);
 }
 
-enum kvt_status kvt_gpu_paged_init(
-	struct kvt_gpu_paged *p, const struct kvt_gpu_layout *layout)
+enum kvt_status kvt_gpu_paged_init(struct kvt_gpu_paged *p, const struct kvt_gpu_layout *layout,
+	const struct kvt_gpu_parts *parts)
 {
+	static const struct kvt_gpu_parts none = {1, 0};
 	uint64_t *layers;
 
-	if (!sensible(layout))
+	if (parts == NULL)
+		parts = &none;
+	if (!sensible(layout, parts))
 		return KVT_EINVAL;
 	layers = calloc(layout->layer_count, sizeof(*layers));
 	if (layers == NULL)
 		return KVT_ENOMEM;
 	for (uint32_t i = 0; i < layout->layer_count; i++)
 		layers[i] = (uint64_t)(uintptr_t)layout->layers[i];
-	make_shape(layout, &p->shape);
-	p->block_count = layout->block_count;
+	make_shape(layout, parts, &p->shape);
+	p->id_count = layout->block_count * parts->count;
+	p->element = layout->element_bytes;
+	p->row = (uint32_t)layout->axes[layout->axis_count - 1].count * layout->element_bytes;
 	p->layers = layers;
 	return KVT_OK;
 }
@@ -185,13 +197,41 @@ static bool take_segments(struct kvt_gpu_move *move, const struct kvt_gpu_job *j
 	return bytes == 0;
 }
 
-enum kvt_status kvt_gpu_move_make(const struct kvt_gpu_paged *p, const struct kvt_gpu_job *job,
-	bool scatter, struct kvt_gpu_move **out)
+/* Can this turn be done to this layout's rows? */
+static bool turns(const struct kvt_gpu_paged *p, const struct kvt_gpu_turn *turn, bool scatter)
 {
-	uint64_t chunk = kvt_gpu_paged_chunk(p, job->count);
+	uint32_t bytes = turn->values == KVT_GPU_F32 ? 4 : 2;
+
+	return scatter && turn->values <= KVT_GPU_F16 && bytes == p->element && turn->pairs > 0 &&
+		turn->pairs <= p->row / bytes / 2 && turn->first_layer < p->shape.layers &&
+		turn->layer_step > 0 && turn->cosine != NULL && turn->sine != NULL;
+}
+
+/* A copy of a turn into memory that holds it and its table. */
+static const struct kvt_gpu_turn *keep_turn(void *memory, const struct kvt_gpu_turn *turn)
+{
+	struct kvt_gpu_turn *kept = memory;
+	float *numbers = (float *)(kept + 1);
+
+	memcpy(numbers, turn->cosine, turn->pairs * sizeof(*numbers));
+	memcpy(numbers + turn->pairs, turn->sine, turn->pairs * sizeof(*numbers));
+	*kept = *turn;
+	kept->cosine = numbers;
+	kept->sine = numbers + turn->pairs;
+	return kept;
+}
+
+enum kvt_status kvt_gpu_move_make(const struct kvt_gpu_paged *p, const struct kvt_gpu_job *job,
+	bool scatter, const struct kvt_gpu_turn *turn, struct kvt_gpu_move **out)
+{
+	uint64_t chunk = kvt_gpu_paged_chunk(p, job->count), turn_bytes = 0;
 	struct kvt_gpu_move *move;
 	uint32_t *ids;
 
+	if (turn != NULL && !turns(p, turn, scatter))
+		return KVT_EINVAL;
+	if (turn != NULL)
+		turn_bytes = sizeof(*turn) + turn->pairs * 2 * sizeof(*turn->cosine);
 	if (chunk == 0 || job->block_count == 0 || job->block_count > job->count ||
 		job->first > job->count - job->block_count || job->blocks == NULL ||
 		job->segments == NULL || job->segment_count > chunk ||
@@ -200,15 +240,18 @@ enum kvt_status kvt_gpu_move_make(const struct kvt_gpu_paged *p, const struct kv
 	if (job->order == KVT_GPU_AFTER_EVENT && job->after == NULL)
 		return KVT_EINVAL;
 	for (size_t i = 0; i < job->block_count; i++)
-		if (job->blocks[i] < 0 || (uint64_t)job->blocks[i] >= p->block_count)
+		if (job->blocks[i] < 0 || (uint64_t)job->blocks[i] >= p->id_count)
 			return KVT_EINVAL;
-	/* segments first: they need the greater alignment */
-	move = malloc(sizeof(*move) + job->segment_count * sizeof(*move->segments) +
+	/* segments and the turn first: they need the greater alignment */
+	move = malloc(sizeof(*move) + job->segment_count * sizeof(*move->segments) + turn_bytes +
 		job->block_count * sizeof(*ids));
 	if (move == NULL)
 		return KVT_ENOMEM;
 	move->segments = (struct kvt_segment *)(move + 1);
-	ids = (uint32_t *)(move->segments + job->segment_count);
+	ids = (uint32_t *)((char *)(move->segments + job->segment_count) + turn_bytes);
+	move->turn = turn != NULL ? keep_turn(move->segments + job->segment_count, turn) : NULL;
+	move->paged = p;
+	move->view = 0;
 	for (size_t i = 0; i < job->block_count; i++)
 		ids[i] = (uint32_t)job->blocks[i];
 	move->ids = ids;
@@ -273,7 +316,7 @@ bool kvt_gpu_walk_next(struct kvt_gpu_walk *w, struct kvt_gpu_strip *out)
 
 	if (w->layer >= shape->layers)
 		return false;
-	out->paged = w->paged->layers[w->layer] + move->ids[w->block] * shape->block_stride;
+	out->paged = w->paged->layers[w->layer] + kvt_gpu_id_at(shape, move->ids[w->block]);
 	for (uint32_t axis = 0; axis + 1 < shape->outer; axis++)
 		out->paged += w->index[axis] * shape->strides[axis];
 	out->offset = block * shape->block.by + w->in;
@@ -323,5 +366,52 @@ bool kvt_gpu_runs_next(struct kvt_gpu_runs *r, struct kvt_gpu_run *out)
 		return false;
 	*out = *held;
 	held->bytes = 0;
+	return true;
+}
+
+void kvt_gpu_turnings_init(struct kvt_gpu_turnings *t, const struct kvt_gpu_move *move, uint64_t layers)
+{
+	*t = (struct kvt_gpu_turnings){move, layers, 0, 0};
+}
+
+static uint32_t less(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+bool kvt_gpu_turnings_next(struct kvt_gpu_turnings *t, struct kvt_gpu_turning *out)
+{
+	const struct kvt_gpu_move *move = t->move;
+	const struct kvt_gpu_paged *p = move->paged;
+	const struct kvt_gpu_turn *turn = move->turn;
+	uint32_t blocks = less(move->blocks - t->block, KVT_GPU_LIST);
+	uint32_t pairs, rows = p->shape.block.by / p->row;
+	uint32_t layers;
+
+	if (turn == NULL || t->block == move->blocks)
+		return false;
+	pairs = less(turn->pairs - t->pair, KVT_GPU_PAIRS);
+	layers = (p->shape.layers - turn->first_layer - 1) / turn->layer_step + 1;
+	out->shape = p->shape;
+	out->layers = t->layers;
+	out->first_layer = turn->first_layer;
+	out->layer_step = turn->layer_step;
+	out->count = pairs * rows * blocks * layers; /* a chunk has less than 2^32 bytes */
+	out->values = turn->values;
+	out->row_bytes = p->row;
+	out->first_pair = t->pair;
+	out->all_pairs = turn->pairs;
+	out->neighbours = turn->neighbours;
+	out->pairs = kvt_gpu_divisor_of(pairs);
+	out->rows = kvt_gpu_divisor_of(rows);
+	out->blocks = kvt_gpu_divisor_of(blocks);
+	memcpy(out->ids, move->ids + t->block, blocks * sizeof(out->ids[0]));
+	memcpy(out->cosine, turn->cosine + t->pair, pairs * sizeof(out->cosine[0]));
+	memcpy(out->sine, turn->sine + t->pair, pairs * sizeof(out->sine[0]));
+	t->pair += pairs;
+	if (t->pair == turn->pairs) {
+		t->pair = 0;
+		t->block += blocks;
+	}
 	return true;
 }

@@ -6,19 +6,29 @@
 
 #include <stdbool.h>
 
-#include "gpu/index.h"
+#include "gpu/turn.h"
 #include "kvtier/kvtier_cuda.h"
 
 /* A paged cache. */
 struct kvt_gpu_paged {
 	struct kvt_gpu_shape shape;
-	uint64_t block_count;
+	uint64_t id_count; /* ids are below it */
+	uint32_t row;      /* bytes of the last axis in a chunk: the values of a head, where it is that */
+	uint32_t element;  /* bytes */
 	uint64_t *layers; /* shape.layers addresses, owned */
 };
 
-/* KVT_EINVAL: not a layout, or one that cannot be shown to be free of overlaps; KVT_ENOMEM. */
-enum kvt_status kvt_gpu_paged_init(
-	struct kvt_gpu_paged *p, const struct kvt_gpu_layout *layout) KVT_MUST_CHECK;
+/* Equal parts of a block, each with an id of its own: part i is part i % count of block i / count. The axes of the
+ * layout are then a part's. */
+struct kvt_gpu_parts {
+	uint64_t count;
+	int64_t stride; /* bytes from one to the next, > 0 unless there is one */
+};
+
+/* parts NULL: an id is a block's. KVT_EINVAL: not a layout, or one that cannot be shown to be free of overlaps;
+ * KVT_ENOMEM. */
+enum kvt_status kvt_gpu_paged_init(struct kvt_gpu_paged *p, const struct kvt_gpu_layout *layout,
+	const struct kvt_gpu_parts *parts) KVT_MUST_CHECK;
 void kvt_gpu_paged_finish(struct kvt_gpu_paged *p);
 
 /* Bytes of a chunk of so many blocks; 0: too many, or none. */
@@ -29,8 +39,20 @@ uint32_t kvt_gpu_unit_of(uint64_t bits);
 
 struct kvt_gpu_divisor kvt_gpu_divisor_of(uint32_t by);
 
-/* A job that was checked, with its arrays behind it in one allocation; ids are below block_count. */
+/* How keys turn (turn.h), for a layout whose last axis is the values of a head. */
+struct kvt_gpu_turn {
+	uint32_t values;     /* KVT_GPU_F32, ...: as many bytes as the layout's elements */
+	uint32_t pairs;      /* the first 2 * pairs values of each head are turned; > 0 */
+	uint32_t neighbours; /* 0: pairs are i and i + pairs; else 2 i and 2 i + 1 */
+	uint32_t first_layer, layer_step; /* that layer and each layer_step-th (> 0) behind it have keys */
+	const float *cosine, *sine;       /* [pairs] */
+};
+
+/* A job that was checked, with its arrays behind it in one allocation; ids are below id_count. */
 struct kvt_gpu_move {
+	const struct kvt_gpu_paged *paged; /* that it was made for */
+	uint32_t view;                     /* its number (gpu.h); 0: the engine's own */
+	const struct kvt_gpu_turn *turn;   /* of a scatter: once all is copied; NULL: none */
 	bool scatter;
 	uint32_t order;
 	void *after;
@@ -41,9 +63,18 @@ struct kvt_gpu_move {
 	size_t segment_count;
 };
 
-/* Caller frees *out with free(). KVT_EINVAL, KVT_ENOMEM. */
+/* turn: NULL or, for a scatter, a turn. Caller frees *out with free(). KVT_EINVAL, KVT_ENOMEM. */
 enum kvt_status kvt_gpu_move_make(const struct kvt_gpu_paged *p, const struct kvt_gpu_job *job,
-	bool scatter, struct kvt_gpu_move **out) KVT_MUST_CHECK;
+	bool scatter, const struct kvt_gpu_turn *turn, struct kvt_gpu_move **out) KVT_MUST_CHECK;
+
+/* Launches that turn all keys of a move, one after another. */
+struct kvt_gpu_turnings {
+	const struct kvt_gpu_move *move;
+	uint64_t layers; /* address of the layers' addresses, where the launch reads them */
+	uint32_t block, pair;
+};
+void kvt_gpu_turnings_init(struct kvt_gpu_turnings *t, const struct kvt_gpu_move *move, uint64_t layers);
+bool kvt_gpu_turnings_next(struct kvt_gpu_turnings *t, struct kvt_gpu_turning *out); /* false: that was all */
 
 /* Bytes of the job (index.h: j) that lie before an offset of the chunk. */
 uint32_t kvt_gpu_move_before(

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fake_cuda.h"
+#include "gpu/gpu.h"
 #include "paged_memory.h"
 #include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
@@ -422,6 +423,57 @@ START_TEST(a_driver_without_batches_copies_one_by_one)
 }
 END_TEST
 
+/* Tokens are scattered and turned by half a turn, which changes their signs; what comes out well is right. Returns whether
+ * it did. */
+static bool turn_once(struct kvt_gpu *g)
+{
+	static const float cosine[16] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, sine[16];
+	static const struct kvt_gpu_turn half = {
+		.values = KVT_GPU_BF16, .pairs = 16, .layer_step = 1, .cosine = cosine, .sine = sine};
+	struct kvt_gpu_parts parts = {counts[2], cache.layout.axes[1].stride};
+	struct kvt_gpu_layout tokens = cache.layout;
+	enum kvt_status status;
+	uint32_t view;
+	struct four f;
+
+	tokens.axis_count = 2;
+	tokens.axes[1] = cache.layout.axes[2];
+	fake->pause(true);
+	make_four(&f, g, 5);
+	for (size_t i = 0; i < f.segment.bytes; i++)
+		((char *)f.segment.base)[i] = (char)(i % 2 == 0 ? i * 31 >> 3 : 0x3f);
+	for (int k = 0; k < 4; k++) /* tokens 3, 10, 17, 24 of 512, 64 of them make as many bytes as four blocks */
+		f.ids[k] = 3 + 7 * k;
+	f.job.count = 64;
+	fake->pause(false);
+	status = kvt_gpu_view_add(g, &tokens, &parts, &view);
+	if (status != KVT_OK) {
+		ck_assert(status == KVT_ENOTSUP || status == KVT_EIO);
+		return false;
+	}
+	f.job.order = KVT_GPU_AFTER_STREAM;
+	f.job.after = place.stream;
+	status = kvt_gpu_view_begin(g, view, &f.job, true, &half, &f.op);
+	if (status == KVT_OK)
+		status = kvt_gpu_wait(g, f.op, LIMIT);
+	ck_assert(status == KVT_OK || status == KVT_EIO);
+	fake->pause(true);
+	for (uint32_t layer = 0; layer < 2 && status == KVT_OK; layer++)
+		for (uint32_t i = 0; i < 4 * 64; i++) { /* four tokens of two heads of 32 values */
+			uint32_t token = 3 + 7 * (i / 64), head = i / 32 % 2, value = i % 32;
+			char *at = (char *)cache.mirror_layers[layer] + token / counts[2] * (uint64_t)tokens.block_stride +
+				token % counts[2] * (uint64_t)parts.stride + head * (uint64_t)tokens.axes[0].stride + value * 2;
+
+			memcpy(at, (char *)f.segment.base + ((uint64_t)layer * 64 * 64 + i) * 2, 2);
+			at[1] ^= (char)0x80;
+		}
+	if (status != KVT_OK)
+		place_write(&place, cache.memory, cache.mirror, cache.bytes);
+	ck_assert(cache_is_mirrored(&cache));
+	fake->pause(false);
+	return status == KVT_OK;
+}
+
 /* Everything once, whatever fails: what comes out well is right, the rest is reported. Returns
  * whether all
  * came out well. */
@@ -460,6 +512,7 @@ static bool whole_life(const struct kvt_gpu_config *config)
 		}
 		fake->pause(false);
 	}
+	fine = turn_once(g) && fine;
 	kvt_gpu_destroy(g);
 	return fine;
 }

@@ -82,6 +82,11 @@ static uint64_t control_launches(void)
 	return fake.launches;
 }
 
+static uint64_t control_turns(void)
+{
+	return fake.turns;
+}
+
 static uint64_t control_batches(void)
 {
 	return fake.batches;
@@ -156,6 +161,7 @@ EXPORT const struct fake_control *fake_cuda_control(void)
 		.now = control_now,
 		.misuses = control_misuses,
 		.launches = control_launches,
+		.turns = control_turns,
 		.batches = control_batches,
 		.widest = control_widest,
 		.alive = control_alive,

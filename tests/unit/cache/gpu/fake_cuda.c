@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOVER  ((void *)2) /* kernels */
+#define TURNER ((void *)3)
+
 struct fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1, .streams[0].alive = true};
 
 static _Thread_local struct {
@@ -153,6 +156,34 @@ static void run_kernel(struct action *a)
 	free(a->launch);
 }
 
+/* Are all values that it turns the device's? */
+static bool turn_fine(const struct kvt_gpu_turning *t)
+{
+	uint32_t bytes = t->values == KVT_GPU_F32 ? 4 : 2;
+
+	for (uint32_t i = 0; i < t->count; i++) {
+		struct kvt_gpu_two two = kvt_gpu_two_at(t, i);
+
+		if (range_of(two.a, bytes, "d") == NULL || range_of(two.b, bytes, "d") == NULL ||
+			(two.a | two.b) % bytes != 0)
+			return false;
+	}
+	return t->count > 0;
+}
+
+static void run_turn(struct action *a)
+{
+	uint32_t threads = a->blocks * 512;
+
+	if (!turn_fine(a->turning))
+		fake.misuses++;
+	else
+		for (uint32_t i = 0; i < threads; i++)
+			kvt_gpu_turn_thread(a->turning, i, threads);
+	a->cost = FAKE_KERNEL_INSIDE;
+	free(a->turning);
+}
+
 static bool runnable(const struct stream *s)
 {
 	const struct action *a = s->first;
@@ -175,6 +206,9 @@ static void run_first(struct stream *s)
 		break;
 	case KERNEL:
 		run_kernel(a);
+		break;
+	case TURN:
+		run_turn(a);
 		break;
 	case RECORD:
 		if (a->event->done < a->number)
@@ -612,8 +646,8 @@ EXPORT int cuModuleGetFunction(void **function, void *module, const char *name);
 EXPORT int cuModuleGetFunction(void **function, void *module, const char *name)
 {
 	CALL("cuModuleGetFunction", true);
-	*function = (void *)2;
-	return leave(module != NULL && strcmp(name, "kvt_gpu_move") == 0 ? OK : 500);
+	*function = strcmp(name, "kvt_gpu_turn") == 0 ? TURNER : MOVER;
+	return leave(module != NULL && (*function == TURNER || strcmp(name, "kvt_gpu_move") == 0) ? OK : 500);
 }
 
 EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -626,13 +660,21 @@ EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
 	struct kvt_gpu_launch *l;
 
 	CALL("cuLaunchKernel", true);
-	fake.misuses += function != (void *)2 || grid_x == 0 || grid_y != 1 || grid_z != 1 ||
+	fake.misuses += (function != MOVER && function != TURNER) || grid_x == 0 || grid_y != 1 || grid_z != 1 ||
 		block_x != 512 || block_y != 1 || block_z != 1 || shared_bytes != 0 || extra != NULL;
+	if (grid_x > fake.widest)
+		fake.widest = grid_x;
+	if (function == TURNER) {
+		struct kvt_gpu_turning *t = malloc(sizeof(*t));
+
+		*t = *(struct kvt_gpu_turning *)arguments[0];
+		fake.turns++;
+		return leave(append(stream, (struct action){.kind = TURN, .turning = t, .blocks = grid_x,
+			.bytes = t->count * (t->values == KVT_GPU_F32 ? UINT64_C(8) : 4)}));
+	}
 	l = malloc(sizeof(*l));
 	*l = *(struct kvt_gpu_launch *)arguments[0];
 	fake.launches++;
-	if (grid_x > fake.widest)
-		fake.widest = grid_x;
 	return leave(append(
 		stream, (struct action){.kind = KERNEL, .launch = l, .blocks = grid_x,
 			.bytes = (uint64_t)l->units * l->unit}));

@@ -31,7 +31,8 @@ struct fake_control {
 	void (*cost)(enum fake_cost what, int64_t fixed_ns, int64_t kib_ns);
 	int64_t (*now)(void *self);
 	uint64_t (*misuses)(void); /* what a real device would not have forgiven */
-	uint64_t (*launches)(void);
+	uint64_t (*launches)(void); /* of kernels that copy */
+	uint64_t (*turns)(void);    /* ... that turn keys */
 	uint64_t (*batches)(void);
 	uint64_t (*widest)(void); /* most blocks of one launch */
 	uint64_t (*alive)(void);  /* streams, events, memory, registrations, modules, contexts */

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "fake_cuda.h"
-#include "gpu/index.h"
+#include "gpu/turn.h"
 
 #define EXPORT        __attribute__((visibility("default")))
 #define EVENTS        1024
@@ -28,7 +28,7 @@ struct event {
 	bool alive, kept;
 };
 
-enum kind { COPY, KERNEL, RECORD, WAIT, NOTHING };
+enum kind { COPY, KERNEL, TURN, RECORD, WAIT, NOTHING };
 
 struct action {
 	enum kind kind;
@@ -36,6 +36,7 @@ struct action {
 	char direction; /* 'u', 'd'; 0 */
 	uint64_t to, from, bytes;
 	struct kvt_gpu_launch *launch;
+	struct kvt_gpu_turning *turning;
 	uint32_t blocks;
 	struct event *event;
 	uint64_t number;
@@ -62,7 +63,7 @@ struct fake_state {
 	int persistent_error;
 	bool held, idle, paused, no_batches;
 	int64_t now, fixed[FAKE_COSTS], kib[FAKE_COSTS];
-	uint64_t misuses, launches, batches, widest, others, others_kept;
+	uint64_t misuses, launches, turns, batches, widest, others, others_kept;
 	struct stream streams[64]; /* 0: the default stream */
 	struct event events[EVENTS];
 	struct range ranges[MOST];
