@@ -13,6 +13,7 @@
 #include "core/lower.h"
 #include "core/settle.h"
 #include "fragments/value.h"
+#include "gpu/gpu.h"
 
 #define LAYERS_MOST   1024u
 #define HEADS_MOST    1024u
@@ -445,6 +446,37 @@ static bool piece_fits(const struct kvt_fragments *f, const struct kvt_fragment_
 	       bytes == kvt_fragment_value_bytes(&f->shape, piece->tokens);
 }
 
+static void count_packed(struct kvt_fragments *f, const struct kvt_fragment_piece *piece)
+{
+	COUNT(f, stored_chunks, 1);
+	COUNT(f, stored_tokens, piece->tokens);
+	COUNT(f, stored_bytes, kvt_fragment_value_bytes(&f->shape, piece->tokens));
+}
+
+static void count_unpacked(struct kvt_fragments *f, const struct kvt_fragment_piece *piece, uint64_t turned)
+{
+	COUNT(f, moved_bytes, turned);
+	COUNT(f, hit_tokens, piece->end - piece->skip);
+	COUNT(f, loaded_bytes, kvt_fragment_value_bytes(&f->shape, piece->tokens));
+}
+
+/* Checks a chunk's header; how far its keys have to move. */
+static bool piece_is_right(struct kvt_fragments *f, const struct kvt_fragment_piece *piece, const struct kvt_segment *segments,
+	int64_t *distance)
+{
+	enum kvt_fragment_refusal why;
+	struct kvt_fragment_head head;
+
+	memcpy(&head, segments[0].base, sizeof(head));
+	why = kvt_fragment_head_check(&head, &f->shape, piece->tokens, piece->first);
+	if (why != KVT_FRAGMENT_REFUSALS) {
+		COUNT(f, refused[why], 1);
+		return false;
+	}
+	*distance = (int64_t)piece->position - (int64_t)head.position;
+	return true;
+}
+
 enum kvt_status kvt_fragments_pack(struct kvt_fragments *f, const struct kvt_fragment_piece *piece,
 	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count)
 {
@@ -455,9 +487,7 @@ enum kvt_status kvt_fragments_pack(struct kvt_fragments *f, const struct kvt_fra
 		return KVT_EINVAL;
 	kvt_fragment_head_make(&f->shape, piece->tokens, piece->first, piece->position, &head);
 	kvt_fragment_pack(&f->shape, &head, place, 0, &bytes);
-	COUNT(f, stored_chunks, 1);
-	COUNT(f, stored_tokens, piece->tokens);
-	COUNT(f, stored_bytes, kvt_fragment_value_bytes(&f->shape, piece->tokens));
+	count_packed(f, piece);
 	return KVT_OK;
 }
 
@@ -465,25 +495,180 @@ enum kvt_status kvt_fragments_unpack(struct kvt_fragments *f, const struct kvt_f
 	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count)
 {
 	struct kvt_fragment_bytes bytes = {segments, count};
-	enum kvt_fragment_refusal why;
-	struct kvt_fragment_head head;
 	struct kvt_rope_turn turn;
 	int64_t distance;
 
 	if (!piece_fits(f, piece, place, segments, count, piece != NULL ? piece->end : 0) || piece->skip > piece->end)
 		return KVT_EINVAL;
-	memcpy(&head, segments[0].base, sizeof(head));
-	why = kvt_fragment_head_check(&head, &f->shape, piece->tokens, piece->first);
-	if (why != KVT_FRAGMENT_REFUSALS) {
-		COUNT(f, refused[why], 1);
+	if (!piece_is_right(f, piece, segments, &distance))
 		return KVT_ECORRUPT;
-	}
-	distance = (int64_t)piece->position - (int64_t)head.position;
 	if (distance != 0)
 		kvt_rope_turn_by(&f->rope, distance, &turn);
-	COUNT(f, moved_bytes, kvt_fragment_unpack(&f->shape, distance != 0 ? &turn : NULL, piece->tokens, piece->skip,
-				      piece->end, place, 0, &bytes));
-	COUNT(f, hit_tokens, piece->end - piece->skip);
-	COUNT(f, loaded_bytes, kvt_fragment_value_bytes(&f->shape, piece->tokens));
+	count_unpacked(f, piece, kvt_fragment_unpack(&f->shape, distance != 0 ? &turn : NULL, piece->tokens, piece->skip,
+					 piece->end, place, 0, &bytes));
 	return KVT_OK;
+}
+
+/* --- a chunk at a time, on a device ------------------------------------------------------------ */
+
+_Static_assert((uint32_t)KVT_FRAGMENT_F32 == KVT_GPU_F32 && (uint32_t)KVT_FRAGMENT_BF16 == KVT_GPU_BF16 &&
+	(uint32_t)KVT_FRAGMENT_F16 == KVT_GPU_F16, "both rooms number values alike");
+
+static bool same_strides(const struct kvt_fragment_plane *a, const struct kvt_fragment_plane *b)
+{
+	return a->block == b->block && a->token == b->token && a->head == b->head && a->value == b->value;
+}
+
+/*
+ * A chunk is, behind its header, what kvtier_cuda.h says of a layout whose blocks are tokens, and whose layers are the
+ * model's keys and values in turn.
+ */
+enum kvt_status kvt_fragments_view(
+	struct kvt_fragments *f, struct kvt_gpu *g, const struct kvt_fragment_place *place, uint32_t *view)
+{
+	struct kvt_gpu_layout layout = {.size = sizeof(layout), .axis_count = 2};
+	void *layers[2 * LAYERS_MOST];
+	struct kvt_fragment_place planes;
+	struct kvt_gpu_parts parts;
+	int64_t none = 0;
+
+	if (f == NULL || g == NULL || view == NULL || place == NULL || place->size < sizeof(*place))
+		return KVT_EINVAL;
+	planes = *place;
+	planes.blocks = &none;
+	planes.blocks_listed = 0;
+	planes.slot = 0;
+	if (!kvt_fragment_place_fits(&planes, &f->shape, 0))
+		return KVT_EINVAL;
+	if (f->shape.head != f->shape.value_head || !same_strides(&place->keys, &place->values))
+		return KVT_ENOTSUP;
+	for (uint32_t i = 0; i < f->shape.layers; i++) {
+		layers[2 * i] = place->keys.layers[i];
+		layers[2 * i + 1] = place->values.layers[i];
+	}
+	layout.element_bytes = f->shape.values == KVT_FRAGMENT_F32 ? 4 : 2;
+	layout.layer_count = 2 * f->shape.layers;
+	layout.layers = layers;
+	layout.axes[0] = (struct kvt_gpu_axis){f->shape.heads, place->keys.head};
+	layout.axes[1] = (struct kvt_gpu_axis){f->shape.head, place->keys.value};
+	layout.block_count = place->block_count;
+	layout.block_stride = place->keys.block;
+	parts = (struct kvt_gpu_parts){place->block_tokens, place->keys.token};
+	return kvt_gpu_view_add(g, &layout, &parts, view);
+}
+
+/* Is it this model's view, made with this place? */
+static bool view_fits(const struct kvt_fragments *f, const struct kvt_gpu_paged *view, const struct kvt_fragment_place *place)
+{
+	uint32_t bytes = f->shape.values == KVT_FRAGMENT_F32 ? 4 : 2;
+
+	if (view == NULL || view->shape.layers != 2 * f->shape.layers || view->element != bytes ||
+		view->row != f->shape.head * bytes || view->shape.block.by != f->shape.heads * view->row ||
+		f->shape.value_head != f->shape.head || view->shape.parts.by != place->block_tokens ||
+		place->block_count != view->id_count / view->shape.parts.by)
+		return false;
+	for (uint32_t i = 0; i < f->shape.layers; i++)
+		if (view->layers[2 * i] != (uint64_t)(uintptr_t)place->keys.layers[i] ||
+			view->layers[2 * i + 1] != (uint64_t)(uintptr_t)place->values.layers[i])
+			return false;
+	return true;
+}
+
+static bool copy_fits(const struct kvt_fragments *f, struct kvt_gpu *g, const struct kvt_fragment_copy *copy, uint64_t *op,
+	bool scatter)
+{
+	const struct kvt_fragment_piece *piece;
+
+	if (f == NULL || g == NULL || op == NULL || copy == NULL || copy->size < sizeof(*copy) || copy->piece == NULL)
+		return false;
+	piece = copy->piece;
+	return piece_fits(f, piece, copy->place, copy->segments, copy->segment_count, scatter ? piece->end : piece->tokens) &&
+	       (!scatter || piece->skip < piece->end) && view_fits(f, kvt_gpu_view(g, copy->view), copy->place);
+}
+
+/* Tokens [skip, end) of a chunk. */
+static enum kvt_status begin_copy(struct kvt_gpu *g, const struct kvt_fragment_copy *copy, uint32_t skip, uint32_t end,
+	bool scatter, const struct kvt_gpu_turn *turn, uint64_t *op)
+{
+	const struct kvt_fragment_place *place = copy->place;
+	struct kvt_segment *segments = malloc(copy->segment_count * sizeof(*segments));
+	int64_t *ids = malloc((end - skip) * sizeof(*ids));
+	struct kvt_gpu_job job = {
+		.size = sizeof(job),
+		.order = copy->order,
+		.after = copy->after,
+		.blocks = ids,
+		.block_count = end - skip,
+		.first = skip,
+		.count = copy->piece->tokens,
+		.segments = segments,
+		.segment_count = copy->segment_count,
+	};
+	enum kvt_status status = KVT_ENOMEM;
+
+	if (segments != NULL && ids != NULL) {
+		memcpy(segments, copy->segments, copy->segment_count * sizeof(*segments));
+		segments[0].base = (char *)segments[0].base + sizeof(struct kvt_fragment_head);
+		segments[0].bytes -= sizeof(struct kvt_fragment_head);
+		for (uint32_t i = skip; i < end; i++) {
+			uint64_t slot = place->slot + i;
+
+			ids[i - skip] = place->blocks[slot / place->block_tokens] * (int64_t)place->block_tokens +
+				(int64_t)(slot % place->block_tokens);
+		}
+		status = kvt_gpu_view_begin(g, copy->view, &job, scatter, turn, op);
+	}
+	free(segments);
+	free(ids);
+	return status;
+}
+
+enum kvt_status kvt_fragments_gather_begin(
+	struct kvt_fragments *f, struct kvt_gpu *g, const struct kvt_fragment_copy *copy, uint64_t *op)
+{
+	const struct kvt_fragment_piece *piece;
+	struct kvt_fragment_head head;
+	enum kvt_status status;
+
+	if (!copy_fits(f, g, copy, op, false))
+		return KVT_EINVAL;
+	piece = copy->piece;
+	kvt_fragment_head_make(&f->shape, piece->tokens, piece->first, piece->position, &head);
+	memcpy(copy->segments[0].base, &head, sizeof(head));
+	status = begin_copy(g, copy, 0, piece->tokens, false, NULL, op);
+	if (status == KVT_OK)
+		count_packed(f, piece);
+	return status;
+}
+
+enum kvt_status kvt_fragments_scatter_begin(
+	struct kvt_fragments *f, struct kvt_gpu *g, const struct kvt_fragment_copy *copy, uint64_t *op)
+{
+	const struct kvt_fragment_piece *piece;
+	struct kvt_rope_turn turn;
+	struct kvt_gpu_turn on_device;
+	enum kvt_status status;
+	int64_t distance;
+	uint64_t turned;
+
+	if (!copy_fits(f, g, copy, op, true))
+		return KVT_EINVAL;
+	piece = copy->piece;
+	if (!piece_is_right(f, piece, copy->segments, &distance))
+		return KVT_ECORRUPT;
+	if (distance != 0)
+		kvt_rope_turn_by(&f->rope, distance, &turn);
+	on_device = (struct kvt_gpu_turn){
+		.values = f->shape.values,
+		.pairs = f->rope.rotated / 2,
+		.neighbours = f->rope.layout == KVT_ROPE_PAIRS,
+		.layer_step = 2,
+		.cosine = turn.cosine,
+		.sine = turn.sine,
+	};
+	status = begin_copy(g, copy, piece->skip, piece->end, true, distance != 0 ? &on_device : NULL, op);
+	turned = (uint64_t)(piece->end - piece->skip) * f->shape.layers * f->shape.heads * f->shape.head;
+	if (status == KVT_OK)
+		count_unpacked(f, piece, distance != 0 ? turned * (f->shape.values == KVT_FRAGMENT_F32 ? 4 : 2) : 0);
+	return status;
 }

@@ -17,6 +17,9 @@
  * of any thread starts the queued ones. No CUDA context is created on a device other than the one that
  * is named, and each call leaves the calling thread's current context and capture mode as they were.
  *
+ * Fragments (kvtier_fragments.h) go through the same streams and pinned memory: tokens in the place of blocks, and keys
+ * that the device turns to other positions.
+ *
  * Errors: the driver's become ours and never stay behind (the runtime's "last error" of a thread is
  * not touched). An operation that fails is a miss: a gathered chunk is not to be committed, blocks of
  * a failed scatter are to be computed. A device that was lost fails every operation from then on.

@@ -210,6 +210,44 @@ KVT_API enum kvt_status kvt_fragments_pack(struct kvt_fragments *f, const struct
 KVT_API enum kvt_status kvt_fragments_unpack(struct kvt_fragments *f, const struct kvt_fragment_piece *piece,
 	const struct kvt_fragment_place *place, const struct kvt_segment *segments, size_t count) KVT_MUST_CHECK;
 
+/* --- a chunk at a time, on a device ------------------------------------------------------------ */
+
+struct kvt_gpu; /* kvtier_cuda.h */
+
+/*
+ * Makes the tokens of an engine's paged cache known to the `g` that copies its blocks: `place` says where keys and values
+ * lie in the memory of g's device; its blocks and slot are not read. *view names it below, for as long as g lives.
+ * KVT_ENOTSUP: keys cannot be turned on this device (libkvtier_cuda.so was built without nvcc), keys and values have
+ * different strides, or heads of different sizes. KVT_FULL: g has 8 views. KVT_EINVAL, KVT_EIO, KVT_ENOMEM.
+ */
+KVT_API enum kvt_status kvt_fragments_view(struct kvt_fragments *f, struct kvt_gpu *g,
+	const struct kvt_fragment_place *place, uint32_t *view) KVT_MUST_CHECK;
+
+/* One chunk between a device and memory of this machine. */
+struct kvt_fragment_copy {
+	uint32_t size;  /* sizeof(struct kvt_fragment_copy) */
+	uint32_t view;
+	uint32_t order; /* enum kvt_gpu_order: what it has to come after; */
+	uint32_t reserved;
+	void *after;    /* event or stream */
+	const struct kvt_fragment_piece *piece;
+	const struct kvt_fragment_place *place; /* as the view was made with; no block is listed twice for a scatter */
+	const struct kvt_segment *segments;
+	size_t segment_count;
+};
+
+/*
+ * As kvt_fragments_pack and kvt_fragments_unpack, begun: over when kvt_gpu_poll or kvt_gpu_wait of g says so for *op; until
+ * then the segments' memory and the event have to stay, all else is copied. Keys turn on the device, behind their bytes.
+ * What was gathered is committed if that says KVT_OK, and not else; blocks of a scatter that says KVT_EIO are computed.
+ * A scatter of no token (skip is end) is KVT_EINVAL. KVT_ECORRUPT of a scatter: as of unpack, and nothing was begun.
+ * KVT_BUSY, KVT_EIO as of kvt_gpu_scatter_begin; KVT_ENOMEM. Counts are made at the begin.
+ */
+KVT_API enum kvt_status kvt_fragments_gather_begin(struct kvt_fragments *f, struct kvt_gpu *g,
+	const struct kvt_fragment_copy *copy, uint64_t *op) KVT_MUST_CHECK;
+KVT_API enum kvt_status kvt_fragments_scatter_begin(struct kvt_fragments *f, struct kvt_gpu *g,
+	const struct kvt_fragment_copy *copy, uint64_t *op) KVT_MUST_CHECK;
+
 /* Why something was refused. */
 enum kvt_fragment_refusal {
 	KVT_FRAGMENT_BLENDED = 0, /* a store of what was blended */
