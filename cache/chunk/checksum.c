@@ -169,6 +169,33 @@ uint64_t kvt_checksum_take(const struct kvt_segment *to, size_t to_count,
 	return done;
 }
 
+void kvt_checksum_pieces(const struct kvt_segment *segments, size_t count, uint64_t bytes,
+	uint64_t piece, struct kvt_checksum *pieces, struct kvt_checksum *whole)
+{
+	struct cursor source = {.at = segments, .end = segments + count};
+	XXH3_state_t all, one;
+	uint64_t in_piece = 0; /* bytes of the piece that `one` has */
+	uint64_t n;
+
+	(void)XXH3_128bits_reset(&all);
+	(void)XXH3_128bits_reset(&one);
+	for (; bytes > 0 && (n = least(run_of(&source), bytes)) > 0; bytes -= n) {
+		const char *here;
+
+		n = least(least(n, PIECE), piece - in_piece);
+		here = move_on(&source, n);
+		(void)XXH3_128bits_update(&all, here, n);
+		(void)XXH3_128bits_update(&one, here, n); /* from the core's own cache */
+		in_piece += n;
+		if (in_piece < piece && bytes > n)
+			continue;
+		give(XXH3_128bits_digest(&one), pieces++);
+		(void)XXH3_128bits_reset(&one);
+		in_piece = 0;
+	}
+	give(XXH3_128bits_digest(&all), whole);
+}
+
 _Static_assert(sizeof(XXH3_state_t) <= sizeof(((struct kvt_checksum_stream *)NULL)->state) &&
 		       _Alignof(XXH3_state_t) <= _Alignof(struct kvt_checksum_stream),
 	"xxHash's state has outgrown its room");

@@ -29,6 +29,17 @@ uint64_t kvt_checksum_take(const struct kvt_segment *to, size_t to_count,
 	const struct kvt_segment *from, size_t from_count, uint64_t bytes,
 	struct kvt_checksum *out);
 
+/*
+ * The checksums of a chunk's pieces, `piece` bytes each and the rest of it last, each of its own bytes
+ * alone, and that of the whole: of one reading of memory. `pieces` has room for kvt_checksum_count().
+ */
+void kvt_checksum_pieces(const struct kvt_segment *segments, size_t count, uint64_t bytes,
+	uint64_t piece, struct kvt_checksum *pieces, struct kvt_checksum *whole);
+static inline uint64_t kvt_checksum_count(uint64_t bytes, uint64_t piece)
+{
+	return bytes / piece + (bytes % piece != 0);
+}
+
 /* Of bytes that come piece by piece. Pieces of 64 KiB or more cost what the functions above do;
  * smaller ones are right, but slower. */
 struct kvt_checksum_stream {

@@ -31,8 +31,9 @@ const char kvt_help_stat[] =
 const char kvt_help_verify[] =
 	"usage: kvtier verify [OPTION...] FOLDER\n\n"
 	"Reads every chunk of a store, or of all stores under FOLDER, and checks its header and its\n"
-	"bytes against the checksum from when it was stored. An encrypted chunk is checked in full\n"
-	"with --keys, else its header only. Repairs nothing: a cache that meets a damaged chunk drops\n"
+	"bytes against the checksums from when it was stored; of a chunk that has one for each 256 KiB\n"
+	"it says which of these pieces are wrong. An encrypted chunk is checked in full with --keys,\n"
+	"else its header only. Repairs nothing: a cache that meets a damaged chunk drops\n"
 	"it and treats it as a miss. Can run while a cache uses the store; chunks that the cache\n"
 	"removes meanwhile do not count as damage.\n\n"
 	"  --keys FILE   the file of master keys (protect.keys)\n"

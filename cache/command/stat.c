@@ -76,6 +76,7 @@ static void count_chunk(
 		s->fragment_bytes += c->disk_bytes;
 	}
 	s->in_pieces += c->extents > 1;
+	s->summed_by_pieces += c->has_pieces;
 	if (s->smallest == 0 || c->bytes < s->smallest)
 		s->smallest = c->bytes;
 	if (c->bytes > s->largest)

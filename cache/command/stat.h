@@ -31,6 +31,7 @@ struct kvt_stat {
 	uint64_t roots;                    /* chunks that begin a prompt, or a fragment */
 	uint64_t fragments, fragment_chunks, fragment_tokens, fragment_bytes; /* text that is no prefix; bytes: on disk */
 	uint64_t in_pieces;                /* chunks in more than one run */
+	uint64_t summed_by_pieces;         /* chunks whose pieces have checksums of their own */
 	uint64_t expired, mortal;          /* past their time; that have one at all */
 	double oldest_use_s, newest_use_s; /* seconds ago, of chunks with a TTL; -1: none has */
 	int64_t changed_wall_s;            /* the log's, since 1970; 0: unknown */

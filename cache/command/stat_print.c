@@ -71,6 +71,9 @@ static void print_chunks(const struct kvt_stat *s, FILE *out)
 		kvt_format_size(a, (double)s->smallest), kvt_format_size(b, (double)s->largest),
 		kvt_format_count((char[KVT_FORMAT_BYTES]){0}, (double)s->tokens), s->roots,
 		s->in_pieces);
+	if (s->summed_by_pieces > 0)
+		fprintf(out, "           %" PRIu64 " have a checksum for each %s (format 1.2)\n",
+			s->summed_by_pieces, kvt_format_size(a, (double)st->piece_bytes));
 	if (s->fragment_chunks > 0)
 		fprintf(out, "           %" PRIu64 " of them are of %" PRIu64 " fragments: %s tokens, %s on disk\n", s->fragment_chunks,
 			s->fragments, kvt_format_count(a, (double)s->fragment_tokens), kvt_format_size(b, (double)s->fragment_bytes));
@@ -150,7 +153,7 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 			(json_int_t)s->l1_others.bytes);
 	return json_pack(
 		"{s:s, s:b, s:I, s:[II], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*}",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*}",
 		"folder", s->folder, "owned", (int)s->owner.alive, "owner_pid",
 		(json_int_t)s->owner.pid, "format", (json_int_t)st->major, (json_int_t)st->minor,
 		"store_id", hex(id, st->store_id, 16), "fingerprint",
@@ -162,7 +165,7 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 		(json_int_t)st->payload_bytes, "disk_bytes", (json_int_t)st->disk_bytes, "tokens",
 		(json_int_t)s->tokens, "smallest_bytes", (json_int_t)s->smallest, "largest_bytes",
 		(json_int_t)s->largest, "roots", (json_int_t)s->roots, "in_pieces",
-		(json_int_t)s->in_pieces, "expired", (json_int_t)s->expired, "fragments", "count", (json_int_t)s->fragments, "chunks",
+		(json_int_t)s->in_pieces, "summed_by_pieces", (json_int_t)s->summed_by_pieces, "expired", (json_int_t)s->expired, "fragments", "count", (json_int_t)s->fragments, "chunks",
 		(json_int_t)s->fragment_chunks, "tokens", (json_int_t)s->fragment_tokens, "disk_bytes",
 		(json_int_t)s->fragment_bytes, "tenants",
 		tenants_json(s), "l1_others", others);

@@ -27,6 +27,7 @@ struct pass {
 	uint64_t total, total_bytes; /* chunks that the log names */
 	uint64_t done, bytes;        /* read so far */
 	uint64_t right, sealed, gone, damaged, failed;
+	uint64_t damaged_pieces; /* of damaged chunks whose header is right */
 	uint64_t log_damaged;
 	const char *keys; /* file of master keys; NULL: sealed payloads are not looked at */
 	uint64_t rate;    /* bytes a second at most; 0: as fast as it goes */
@@ -87,8 +88,23 @@ static void report_damage(struct pass *p, const struct kvt_inspect_chunk *c, con
 		fprintf(stderr, "%s: further ones are only counted\n", p->folder);
 }
 
-static void take_result(struct pass *p, const struct kvt_inspect_chunk *c, enum kvt_status status)
+/* Where a chunk is damaged, in words. */
+static const char *where(char out[96], const struct kvt_inspect_damage *d)
 {
+	if (d->header)
+		return "not what was stored: its header";
+	if (d->pieces <= 1 || d->bad == 0)
+		return "not what was stored";
+	(void)snprintf(out, 96, "not what was stored: %" PRIu32 " of %" PRIu32 " pieces, first piece %" PRIu32, d->bad,
+		d->pieces, d->first + 1);
+	return out;
+}
+
+static void take_result(struct pass *p, const struct kvt_inspect_chunk *c, enum kvt_status status,
+	const struct kvt_inspect_damage *damage)
+{
+	char words[96];
+
 	switch (status) {
 	case KVT_OK:
 		p->right++;
@@ -101,7 +117,8 @@ static void take_result(struct pass *p, const struct kvt_inspect_chunk *c, enum 
 		break;
 	case KVT_ECORRUPT:
 		p->damaged++;
-		report_damage(p, c, "not what was stored");
+		p->damaged_pieces += damage->bad;
+		report_damage(p, c, where(words, damage));
 		break;
 	default:
 		p->failed++;
@@ -120,10 +137,11 @@ static void run(struct kvt_inspect *x, struct pass *p, uint64_t patience_ns)
 	p->log_damaged = store.log_damaged;
 	p->begun = p->told = now_s();
 	for (size_t i = 0; i < p->total; i++) {
+		struct kvt_inspect_damage damage = {0};
 		struct kvt_inspect_chunk chunk;
 
 		kvt_inspect_chunk(x, i, &chunk);
-		take_result(p, &chunk, kvt_inspect_verify(x, i, patience_ns));
+		take_result(p, &chunk, kvt_inspect_verify(x, i, patience_ns, &damage), &damage);
 		p->done++;
 		p->bytes += chunk.bytes;
 		report_progress(p);
@@ -144,6 +162,8 @@ static void print_result(const struct pass *p)
 		kvt_format_rate(rate, took > 0 ? (double)p->bytes / took : 0));
 	printf("  %" PRIu64 " right, %" PRIu64 " damaged, %" PRIu64 " unreadable\n", p->right,
 		p->damaged, p->failed);
+	if (p->damaged_pieces > 0)
+		printf("  %" PRIu64 " pieces of the damaged ones are wrong\n", p->damaged_pieces);
 	if (p->sealed > 0)
 		printf("  %" PRIu64 " sealed: header right, payload not looked at: %s\n", p->sealed,
 			p->keys == NULL ? "--keys opens it" : "its key is not there");
@@ -156,10 +176,11 @@ static void print_result(const struct pass *p)
 
 static json_t *result_json(const struct pass *p)
 {
-	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", p->folder,
+	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", p->folder,
 		"damage", (int)(p->damaged + p->failed > 0), "chunks", (json_int_t)p->total,
 		"bytes", (json_int_t)p->bytes, "right", (json_int_t)p->right, "damaged",
-		(json_int_t)p->damaged, "unreadable", (json_int_t)p->failed, "sealed",
+		(json_int_t)p->damaged, "damaged_pieces", (json_int_t)p->damaged_pieces,
+		"unreadable", (json_int_t)p->failed, "sealed",
 		(json_int_t)p->sealed, "gone", (json_int_t)p->gone, "log_damaged",
 		(json_int_t)p->log_damaged);
 }

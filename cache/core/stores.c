@@ -258,6 +258,8 @@ static void write_done(struct kvt *k, struct kvt_job *job)
 	struct kvt_store *store = store_of(job);
 
 	store->lower->stores_under_way--;
+	if (job->request.status == KVT_ECORRUPT) /* the tier found that its bytes changed in memory */
+		kvt_l1_drop(k->l1, store->entry);
 	kvt_l1_release(k->l1, store->entry);
 	if (store->erased)
 		erase_lower(store); /* also while closing: a later open must not find it */

@@ -26,7 +26,7 @@
  * Order. A record of a chunk is written after its data was synced, a request that wants to announce
  * ends after its record was synced. Nothing depends on that order for safety: whatever the log
  * says, a chunk is only given out if the header at its place names its key, its generation and this
- * store, and if the payload proves its checksum.
+ * store, and if each piece of the payload proves its checksum.
  */
 #ifndef KVT_NVME_H
 #define KVT_NVME_H
@@ -44,7 +44,6 @@
 #define NVME_MAX_FILES  1024u
 #define NVME_MAX_PIECES 60u                /* segments of one request */
 #define NVME_OP_BYTES   (1u << 20) /* longest operation: a chunk alone keeps several under way */
-#define NVME_PIECE_BYTES (256u * 1024) /* what is summed at once, at least */
 
 struct nvme;
 struct nvme_sum; /* nvme_sums.c */
@@ -316,12 +315,14 @@ void nvme_sums_close(struct nvme *t); /* no read is active */
 void nvme_sum_free(struct nvme_sum *sum);
 /* Before a read's operations, when its image is known. KVT_ENOMEM. */
 enum kvt_status nvme_sum_begin(struct nvme *t, struct nvme_job *job) KVT_MUST_CHECK;
-/* An operation brought bytes [at, at + bytes) of the image. */
+/* An operation brought bytes [at, at + bytes) of the image: pieces that are whole now wait to be summed. */
 void nvme_sum_came(struct nvme *t, struct nvme_job *job, uint64_t at, uint64_t bytes);
 /* All operations of a read have ended. false: its `summed` will be called, by a step. */
 bool nvme_sum_ended(struct nvme *t, struct nvme_job *job);
-/* The payload's checksum as it came; false: it was not summed on its way. */
-bool nvme_sum_result(const struct nvme_job *job, struct kvt_checksum *out);
+/* Has what came the checksums that its header says? KVT_ECORRUPT: *bad is the first piece, from 0, of *of
+ * that has not. KVT_MISS: it was not summed on its way, or by other pieces than the header has. */
+enum kvt_status nvme_sum_judge(
+	const struct nvme_job *job, const struct nvme_chunk *chunk, uint32_t *bad, uint32_t *of);
 /* Sums some, settles reads; returns how much was done. */
 size_t nvme_sums_step(struct nvme *t);
 bool nvme_sums_due(struct nvme *t); /* a step would do something */

@@ -1,5 +1,5 @@
 /*
- * nvme_format.h - what the NVMe store writes on disk, byte by byte. Format 1.1.
+ * nvme_format.h - what the NVMe store writes on disk, byte by byte. Format 1.2.
  *
  * A store is a folder, PATH/FINGERPRINT/RANK, with these files:
  *
@@ -13,7 +13,10 @@
  * id of the store, so that pieces of other stores fail it.
  *
  * Versions. Another major: refused, nothing is touched. A newer minor of the same major may have
- * written into bytes that are reserved here: it is read, and what is reserved is ignored.
+ * written into bytes that are reserved here: it is read, and what is reserved is ignored. The minor
+ * in the format file is that of the version that made the store; each log and each chunk has the one
+ * that it was written by, so a store that was made by 1.1 holds chunks of 1.1 and of 1.2 next to each
+ * other. 1.1 reads chunks of 1.2, too: by their whole checksum.
  *
  * format (4096 bytes)
  *     0  "kvtstore"          8  u16 major, u16 minor    12 u32 unit bytes (65536)
@@ -60,8 +63,25 @@
  *   232  seal of the payload: u32 format, u32 key id, u64 tenant key, u8[16] salt, u64 nonce
  *   272  seal of the names, likewise
  *   312  u32 tags of the payload
- *   320  names (sealed like the payload, if that is), then the tag of the names (16), then the
- *        payload's tags (16 each)
+ *   316  u32 bytes of a piece: 262144, or 0: no checksums of pieces (since 1.2; 1.1 wrote 0)
+ *   320  names (sealed like the payload, if that is), then the tag of the names (16) and the
+ *        payload's tags (16 each) if it is sealed, then the checksums of pieces (16 each: XXH3-128,
+ *        low, high) if there are some
+ *
+ * Pieces. A plain payload of more than 262144 bytes has a checksum for each 262144 bytes of it, and
+ * one for the rest; piece i begins at payload byte 262144 i, so at a page of the disk. Each is of the
+ * piece's bytes alone, not of its place: the header, which its own checksum proves, says which belongs
+ * where. They prove the payload without the whole checksum, each as soon as its piece was read, in
+ * any order; the whole one at 216 is what memory and other tiers know the chunk by, and the writer
+ * makes both from one reading of the payload, and writes nothing where the whole one is not what the
+ * chunk was put with. A payload of at most 262144 bytes is one piece, whose checksum is the whole one. A sealed one has
+ * none: its tags prove 1 MiB each. Nor has one whose checksums and names do not fit a header (of
+ * several GiB): it is proven as a whole.
+ *
+ * What is not what was written. A header that does not prove itself, or is of another generation: the
+ * write did not reach the disk, or the room has another owner by now. A right header and a piece that
+ * is wrong: that piece was torn, or changed on the disk; the rest may still be right. Either way the
+ * chunk is a miss and leaves.
  *
  * names: what the engine calls the chunk's blocks
  *     0  u32 hash bytes, u32 count, u32 block size, u32 flags (1: parent, 2: tokens, 4: LoRA,
@@ -79,7 +99,7 @@
 #include "protect/seal.h"
 
 #define NVME_MAJOR 1
-#define NVME_MINOR 1
+#define NVME_MINOR 2
 
 #define NVME_PAGE         4096u
 #define NVME_UNIT         65536u
@@ -89,6 +109,8 @@
 #define NVME_HEADER_FIXED 320u
 #define NVME_MAX_HEADER   (256u * 1024)
 #define NVME_MAX_BYTES    ((uint64_t)UINT32_MAX * NVME_UNIT) /* of one chunk, for bounds */
+#define NVME_PIECE_BYTES  (256u * 1024)
+#define NVME_SUM_BYTES    16u /* of a piece's checksum */
 #define NVME_MAX_TOKENS   (1u << 24) /* of one chunk, for bounds of what is read */
 
 /* The format file. */
@@ -118,6 +140,7 @@ enum nvme_record_type {
 enum { /* flags of an ADD */
 	NVME_HAS_PARENT = 1,
 	NVME_HAS_NAMES = 2,
+	NVME_HAS_PIECES = 4, /* since 1.2; the chunk's header is what counts */
 };
 
 /* A record of the log, unpacked. */
@@ -167,6 +190,8 @@ struct nvme_chunk {
 	uint8_t *names_tag; /* KVT_SEAL_TAG_BYTES */
 	uint32_t tag_count;
 	uint8_t *tags;
+	uint32_t piece_count; /* checksums of pieces; 0: none */
+	uint8_t *piece_sums;
 };
 
 /* Each encode fills a whole block or record; each decode returns KVT_OK, KVT_EFORMAT (not ours, or
@@ -189,16 +214,23 @@ bool nvme_record_is_tombstone(const uint8_t record[NVME_RECORD]);
 enum kvt_status nvme_record_decode(const uint8_t in[NVME_RECORD], const uint8_t store_id[16],
 	uint64_t log, uint64_t i, struct nvme_record *out) KVT_MUST_CHECK;
 
-/* Bytes of a header with so many bytes of names and payload, in whole pages; more than
- * NVME_MAX_HEADER: does not fit. */
-uint64_t nvme_chunk_header_bytes(uint64_t names_bytes, uint64_t bytes, bool sealed);
-/* Sets the pointers of *c into `out` (header_bytes long, zeroed by this) by its lengths, so that the
- * caller fills names and tags in place; nvme_chunk_finish then writes the rest. */
+/* How many checksums of pieces a plain payload may have; 0: it is one piece. */
+uint64_t nvme_piece_count(uint64_t bytes);
+/* Bytes of a header with so many bytes of names and payload, and checksums of so many pieces, in
+ * whole pages; more than NVME_MAX_HEADER: does not fit. */
+uint64_t nvme_chunk_header_bytes(
+	uint64_t names_bytes, uint64_t bytes, bool sealed, uint64_t pieces);
+/* Sets the pointers of *c into `out` (header_bytes long, zeroed by this) by its lengths and
+ * piece_count, so that the caller fills names, tags and checksums in place; nvme_chunk_finish then
+ * writes the rest. */
 void nvme_chunk_layout(struct nvme_chunk *c, uint8_t *out);
 void nvme_chunk_finish(const struct nvme_chunk *c, const uint8_t store_id[16], uint8_t *out);
 /* `in` is writable since pointers go into it. len: at least header_bytes, else KVT_ECORRUPT. */
 enum kvt_status nvme_chunk_decode(
 	uint8_t *in, size_t len, const uint8_t store_id[16], struct nvme_chunk *out) KVT_MUST_CHECK;
+/* The checksum of piece i, below piece_count. */
+void nvme_piece_put(const struct nvme_chunk *c, uint32_t i, const struct kvt_checksum *sum);
+struct kvt_checksum nvme_piece_get(const struct nvme_chunk *c, uint32_t i);
 
 /* The engine's names as one piece of bytes. `alias` may be NULL. 0: there is nothing to keep. */
 uint64_t nvme_names_bytes(const struct kvt_blocks *blocks, const char *alias);

@@ -230,6 +230,7 @@ void kvt_inspect_store(const struct kvt_inspect *x, struct kvt_inspect_store *ou
 		.log_damaged = x->replay.damaged,
 		.chunks = x->count,
 		.tenants = count_tenants(x),
+		.piece_bytes = NVME_PIECE_BYTES,
 	};
 	memcpy(out->store_id, x->format.store_id, sizeof(out->store_id));
 	for (size_t i = 0; i < x->count; i++) {
@@ -261,6 +262,7 @@ void kvt_inspect_chunk(const struct kvt_inspect *x, size_t i, struct kvt_inspect
 		.extents = r.run_count,
 		.expires_wall_ns = r.expires_wall_ns,
 		.ttl_ns = r.ttl_ns,
+		.has_pieces = (r.flags & NVME_HAS_PIECES) != 0,
 	};
 }
 
@@ -339,33 +341,61 @@ static enum kvt_status check_sealed(
 	return status == KVT_MISS ? KVT_ENOTSUP : status;
 }
 
-static enum kvt_status check(struct kvt_inspect *x, const struct nvme_record *r)
+/* A plain payload by its pieces, and as a whole: a writer's defect would show there. */
+static enum kvt_status check_plain(
+	const struct nvme_chunk *chunk, uint8_t *payload, struct kvt_inspect_damage *damage)
+{
+	const struct kvt_segment whole = {.base = payload, .bytes = chunk->bytes};
+	struct kvt_checksum sum;
+
+	damage->pieces = chunk->piece_count > 0 ? chunk->piece_count : 1;
+	for (uint32_t i = 0; i < chunk->piece_count; i++) {
+		uint64_t from = (uint64_t)i * NVME_PIECE_BYTES, rest = chunk->bytes - from;
+		const struct kvt_segment piece = {.base = payload + from,
+			.bytes = rest < NVME_PIECE_BYTES ? rest : NVME_PIECE_BYTES};
+		struct kvt_checksum right = nvme_piece_get(chunk, i);
+
+		kvt_checksum_segments(&piece, 1, piece.bytes, &sum);
+		if (!kvt_checksum_equal(&sum, &right) && damage->bad++ == 0)
+			damage->first = i;
+	}
+	if (damage->bad > 0)
+		return KVT_ECORRUPT;
+	kvt_checksum_segments(&whole, 1, chunk->bytes, &sum);
+	return kvt_checksum_equal(&sum, &chunk->checksum) ? KVT_OK : KVT_ECORRUPT;
+}
+
+static bool is_of(
+	const struct kvt_inspect *x, const struct nvme_record *r, const struct nvme_chunk *chunk)
+{
+	return chunk->header_bytes == r->header_pages * NVME_PAGE && chunk->bytes == r->bytes &&
+	       chunk->generation == r->generation &&
+	       memcmp(&chunk->key, &r->keys[0], sizeof(chunk->key)) == 0 &&
+	       memcmp(&chunk->fingerprint, &x->format.fingerprint, sizeof(chunk->fingerprint)) == 0;
+}
+
+static enum kvt_status check(
+	struct kvt_inspect *x, const struct nvme_record *r, struct kvt_inspect_damage *damage)
 {
 	uint32_t head = r->header_pages * NVME_PAGE;
 	uint64_t total = head + (r->bytes + NVME_PAGE - 1) / NVME_PAGE * NVME_PAGE;
-	struct kvt_segment payload;
-	struct kvt_checksum sum;
 	struct nvme_chunk chunk;
 	enum kvt_status status;
 	void *p = NULL;
 
+	*damage = (struct kvt_inspect_damage){0};
 	if (posix_memalign(&p, NVME_PAGE, total) != 0)
 		return KVT_ENOMEM;
 	status = read_chunk(x, r, p, total);
 	if (status == KVT_OK && (nvme_chunk_decode(p, head, x->format.store_id, &chunk) != KVT_OK ||
-					chunk.header_bytes != head || chunk.bytes != r->bytes ||
-					chunk.generation != r->generation ||
-					memcmp(&chunk.key, &r->keys[0], sizeof(chunk.key)) != 0 ||
-					memcmp(&chunk.fingerprint, &x->format.fingerprint,
-						sizeof(chunk.fingerprint)) != 0))
+					!is_of(x, r, &chunk))) {
+		damage->header = true;
 		status = KVT_ECORRUPT;
-	if (status == KVT_OK && (chunk.flags & NVME_CHUNK_SEALED) != 0) {
+	} else if (status == KVT_OK && (chunk.flags & NVME_CHUNK_SEALED) != 0) {
 		status = check_sealed(x, &chunk, (uint8_t *)p + head);
+		damage->pieces = damage->bad = 1;
 	} else if (status == KVT_OK) {
-		payload = (struct kvt_segment){.base = (uint8_t *)p + head, .bytes = r->bytes};
-		kvt_checksum_segments(&payload, 1, r->bytes, &sum);
-		if (!kvt_checksum_equal(&sum, &chunk.checksum))
-			status = KVT_ECORRUPT;
+		status = check_plain(&chunk, (uint8_t *)p + head, damage);
 	}
 	free(p);
 	return status;
@@ -382,8 +412,10 @@ static bool still_there(struct kvt_inspect *x, uint64_t generation)
 	return there;
 }
 
-enum kvt_status kvt_inspect_verify(struct kvt_inspect *x, size_t i, uint64_t patience_ns)
+enum kvt_status kvt_inspect_verify(struct kvt_inspect *x, size_t i, uint64_t patience_ns,
+	struct kvt_inspect_damage *damage)
 {
+	struct kvt_inspect_damage unwanted;
 	struct timespec pause = {
 		.tv_sec = (time_t)(patience_ns / 1000000000),
 		.tv_nsec = (long)(patience_ns % 1000000000),
@@ -392,7 +424,7 @@ enum kvt_status kvt_inspect_verify(struct kvt_inspect *x, size_t i, uint64_t pat
 	enum kvt_status status;
 
 	record_of(x, i, &r);
-	status = check(x, &r);
+	status = check(x, &r, damage != NULL ? damage : &unwanted);
 	if (status != KVT_ECORRUPT)
 		return status;
 	if (!still_there(x, r.generation))

@@ -24,6 +24,7 @@ struct kvt_inspect_store {
 	uint64_t log_bytes, log_records, log_damaged;
 	uint64_t chunks, payload_bytes, disk_bytes; /* that are there by the log */
 	uint64_t tenants;                           /* different ones */
+	uint64_t piece_bytes; /* of payloads that have checksums of pieces */
 };
 
 /* One chunk. */
@@ -37,6 +38,14 @@ struct kvt_inspect_chunk {
 	uint32_t extents;
 	int64_t expires_wall_ns; /* INT64_MAX: never */
 	uint64_t ttl_ns;
+	bool has_pieces; /* by the log: each piece of its payload has a checksum */
+};
+
+/* What of a chunk is not what was stored. */
+struct kvt_inspect_damage {
+	bool header;         /* nothing else is known then */
+	uint32_t pieces;     /* of the payload, as its checksums cut it; a sealed one is one piece */
+	uint32_t bad, first; /* so many are wrong; the first of them, from 0 */
 };
 
 /*
@@ -66,9 +75,10 @@ void kvt_inspect_chunk(const struct kvt_inspect *x, size_t i, struct kvt_inspect
  * KVT_EIO; KVT_ENOTSUP: its header is right, its payload is sealed and so cannot be checked without
  * keys, or its key is gone. patience_ns: how long to give a live owner to write down that it has
  * gone, before what is there counts as damaged (nvme_sync_ns and some; 0: the folder has no owner).
+ * *damage is set with KVT_ECORRUPT; NULL: not wanted.
  */
-enum kvt_status kvt_inspect_verify(
-	struct kvt_inspect *x, size_t i, uint64_t patience_ns) KVT_MUST_CHECK;
+enum kvt_status kvt_inspect_verify(struct kvt_inspect *x, size_t i, uint64_t patience_ns,
+	struct kvt_inspect_damage *damage) KVT_MUST_CHECK;
 
 /* Calls each() with the folder of every store under nvme_path. KVT_MISS: no such folder. */
 enum kvt_status kvt_inspect_stores(const char *nvme_path,

@@ -3,9 +3,10 @@
  *
  * Header and payload are read together, the payload straight to where the caller wants it. The
  * header must prove itself and name the key, the generation and the sizes that the index has; then
- * the payload must have the header's checksum, or open under its key. The checksum is made while the
- * rest of the payload is on its way (nvme_sums.c). Anything else: the chunk is dropped, counted, and
- * the caller gets KVT_ECORRUPT.
+ * each piece of the payload must have the checksum that the header says, or all of it open under its
+ * key. The checksums are made while the rest of the payload is on its way (nvme_sums.c). Anything else:
+ * the chunk is dropped, counted, and the caller gets KVT_ECORRUPT; the chunks of its prompt that come
+ * before it are of use all the same.
  *
  * A chunk whose read is refused by the system twice in a row is dropped too, so that a bad block
  * does not cost every later prompt a failed read.
@@ -102,6 +103,39 @@ void nvme_read_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_reque
 	nvme_transfer_begin(t, job);
 }
 
+/* Says which piece of a plain payload is not what was written. */
+static void report_piece(struct nvme *t, const struct nvme_chunk *chunk, uint32_t bad, uint32_t of)
+{
+	const uint8_t *key = chunk->key.bytes;
+
+	if (of > 1)
+		kvt_note(t->s, KVT_LOG_WARN,
+			"nvme: %02x%02x%02x%02x: piece %u of %u (%u KiB each) is wrong", key[0],
+			key[1], key[2], key[3], bad + 1, of, NVME_PIECE_BYTES / 1024);
+}
+
+/* Did a plain payload come as it was written? By its pieces; as a whole where its header and the log do not
+ * agree on whether it has pieces. */
+static enum kvt_status prove(struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
+{
+	struct kvt_tier_request *r = job->request;
+	uint32_t bad, of = 0;
+	enum kvt_status status = nvme_sum_judge(job, chunk, &bad, &of);
+
+	if (chunk->piece_count > 0) /* the log of a version that knew no pieces does not say it */
+		t->side[job->entry].flags |= NVME_HAS_PIECES;
+	else
+		t->side[job->entry].flags &= (uint8_t)~NVME_HAS_PIECES;
+	r->checksum = chunk->checksum;
+	if (status == KVT_MISS) {
+		kvt_checksum_segments(r->segments, r->segment_count, job->bytes, &r->checksum);
+		status = kvt_checksum_equal(&r->checksum, &chunk->checksum) ? KVT_OK : KVT_ECORRUPT;
+	}
+	if (status == KVT_ECORRUPT)
+		report_piece(t, chunk, bad, of);
+	return status;
+}
+
 /* The payload into the request's segments, proven. */
 static enum kvt_status check_payload(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
@@ -121,10 +155,9 @@ static enum kvt_status check_payload(
 		memcpy((uint8_t *)last->base + last->bytes - rest, job->tail, rest);
 	if (status != KVT_OK)
 		return status;
-	if (!nvme_sum_result(job, &r->checksum))
-		kvt_checksum_segments(r->segments, r->segment_count, job->bytes, &r->checksum);
-	if (t->sealer == NULL && !kvt_checksum_equal(&r->checksum, &chunk->checksum))
-		return KVT_ECORRUPT;
+	if (t->sealer == NULL)
+		return prove(t, job, chunk);
+	kvt_checksum_segments(r->segments, r->segment_count, job->bytes, &r->checksum);
 	return KVT_OK;
 }
 

@@ -165,7 +165,7 @@ static enum kvt_status insert(struct nvme *t, const struct nvme_record *r)
 	t->side[entry] = (struct nvme_side){
 		.generation = r->generation,
 		.header_pages = r->header_pages,
-		.flags = r->flags & NVME_HAS_NAMES,
+		.flags = r->flags & (NVME_HAS_NAMES | NVME_HAS_PIECES),
 		.logged = true,
 	};
 	status = kvt_index_publish(t->index, entry);

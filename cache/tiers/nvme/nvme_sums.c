@@ -1,20 +1,22 @@
 /*
- * nvme_sums.c - the checksum of a chunk that is being read, made while the rest of it is on its way.
+ * nvme_sums.c - the checksums of a chunk that is being read, made while the rest of it is on its way.
  *
- *   operation ends -> what is here without a gap grows -> the read waits for a thread that sums
- *   -> after the last operation, and the last byte summed, the read is settled on the tier's thread
+ *   operation ends -> pieces that are whole now are ready -> threads sum them, in any order
+ *   -> after the last operation, and the last piece summed, the read is settled on the tier's thread
  *
- * A chunk has one checksum, of its bytes in order, so one thread at a time sums a chunk, from where
- * the last one stopped to the first byte that is not here yet; operations that end out of order wait
- * for those before them. So what is left to do when the last operation ends is the last piece, not
- * the chunk, and what is summed came a moment ago.
+ * A chunk's header has a checksum for each piece of its payload (nvme_format.h), so pieces are summed
+ * as they come, whichever comes first, and several threads may be at one chunk. What is left to do
+ * when the last operation ends is the last piece, not the chunk, and what is summed came a moment
+ * ago. What the pieces should have is looked up when all is here: their header came with the first
+ * operation, which need not be the first to end.
+ *
+ * A chunk without such checksums (1.1 wrote none) is one piece, summed when all of it is here, and so
+ * is one whose header says otherwise than the log. A sealed one is opened instead, when it is settled.
  *
  * The tier's thread sums by itself, AT_ONCE bytes between two looks at the disk. When more waits
- * than it gets to, which one slow disk does not bring about, helpers are woken, each for another
- * chunk, and started when there are none yet. Without threads of the library (KVT_THREADS_CALLER)
- * there are none, and one that could not be started is one less.
- *
- * A payload of at most one piece, and a sealed one, is checked as a whole when all of it is here.
+ * than it gets to, which one slow disk does not bring about, helpers are woken and started when there
+ * are none yet. Without threads of the library (KVT_THREADS_CALLER) there are none, and one that could
+ * not be started is one less.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -25,23 +27,30 @@
 #include "tiers/nvme/nvme.h"
 
 #define AT_ONCE    ((uint64_t)1 << 20)
+#define MOST       (AT_ONCE / NVME_PIECE_BYTES) /* pieces that a thread takes */
 #define HELP_BYTES ((uint64_t)8 << 20) /* that wait: one more helper */
 #define HELPERS    3u /* at most; no more than there are further processors */
-#define WORD_BITS  64u
 
-/* The checksum of one read. */
+/* A piece of one read. */
+struct piece {
+	struct kvt_checksum sum; /* of the thread that sums it, then of the tier's */
+	uint32_t pages; /* the tier's thread's: of it, not here yet */
+	uint32_t ready; /* sums' lock: of entry k: which piece was the k-th to be whole */
+};
+
+/* The checksums of one read. */
 struct nvme_sum {
-	struct kvt_checksum_stream stream; /* of the thread that sums */
 	struct nvme_job *job;
 	struct nvme_sum *next; /* sums' lock: of those that wait, or are done */
-	uint64_t summed;       /* bytes of the payload; sums' lock, written by the thread that sums */
-	uint64_t here;         /* sums' lock: bytes of the payload that came, without a gap */
-	enum { SUM_IDLE, SUM_WAITING, SUM_UNDER_WAY } state; /* sums' lock */
-	bool ended;        /* sums' lock: no operation of the read is under way any more */
-	bool wanted;       /* the tier's thread's, as all that follows: false: checked as a whole */
-	uint64_t page;     /* of the image: all before it are here */
-	uint64_t *pages;   /* bits: those that came before their time */
-	size_t page_words; /* room for so many words */
+	uint32_t ready;        /* sums' lock: pieces that are whole */
+	uint32_t taken;        /* sums' lock: of these, so many were taken by threads */
+	uint32_t working;      /* sums' lock: threads at it */
+	bool listed;           /* sums' lock: it waits for a thread */
+	bool ended;            /* sums' lock: no operation of the read is under way any more */
+	bool wanted;           /* the tier's thread's: false: the payload is sealed */
+	uint64_t piece_bytes;  /* of all pieces but the last; constant until it is settled */
+	uint32_t count, room;  /* pieces; room for so many */
+	struct piece *pieces;
 };
 
 /* The reads that wait for a thread that sums, and the threads that help. */
@@ -59,76 +68,97 @@ struct nvme_sums {
 	pthread_t threads[HELPERS];
 };
 
+/* What a thread took: pieces ready[from] to ready[to - 1] of a read. */
+struct share {
+	struct nvme_sum *sum;
+	uint32_t from, to;
+};
+
+static uint64_t piece_bytes(const struct nvme_sum *s, uint32_t i)
+{
+	uint64_t from = i * s->piece_bytes;
+
+	return s->job->bytes - from < s->piece_bytes ? s->job->bytes - from : s->piece_bytes;
+}
+
 /* --- reads that wait; under the sums' lock ----------------------------------------------------- */
 
-static void wait_last(struct nvme_sums *c, struct nvme_sum *s)
+/* One that was begun goes first: its chunk should be whole before others are. */
+static void wait_in_line(struct nvme_sums *c, struct nvme_sum *s)
 {
-	s->state = SUM_WAITING;
-	s->next = NULL;
-	if (c->last == NULL)
+	s->listed = true;
+	if (s->taken > 0 || c->first == NULL) {
+		s->next = c->first;
 		c->first = s;
-	else
-		c->last->next = s;
+		if (c->last == NULL)
+			c->last = s;
+		return;
+	}
+	s->next = NULL;
+	c->last->next = s;
 	c->last = s;
-	c->bytes += s->here - s->summed;
 }
 
-/* It was begun: its chunk should be whole before others are. */
-static void wait_first(struct nvme_sums *c, struct nvme_sum *s)
-{
-	s->state = SUM_WAITING;
-	s->next = c->first;
-	c->first = s;
-	if (c->last == NULL)
-		c->last = s;
-	c->bytes += s->here - s->summed;
-}
-
-static struct nvme_sum *take(struct nvme_sums *c)
+/* Some pieces of the first in line. */
+static bool take(struct nvme_sums *c, struct share *out)
 {
 	struct nvme_sum *s = c->first;
+	uint64_t bytes = 0;
 
 	if (s == NULL)
-		return NULL;
-	c->first = s->next;
-	if (c->first == NULL)
-		c->last = NULL;
-	c->bytes -= s->here - s->summed;
-	s->state = SUM_UNDER_WAY;
-	return s;
+		return false;
+	*out = (struct share){.sum = s, .from = s->taken, .to = s->taken};
+	while (out->to < s->ready && out->to - out->from < MOST)
+		bytes += piece_bytes(s, s->pieces[out->to++].ready);
+	s->taken = out->to;
+	s->working++;
+	c->bytes -= bytes;
+	if (s->taken == s->ready) {
+		s->listed = false;
+		c->first = s->next;
+		if (c->first == NULL)
+			c->last = NULL;
+	}
+	return true;
+}
+
+static bool is_idle(const struct nvme_sum *s)
+{
+	return s->working == 0 && s->taken == s->ready;
 }
 
 /* --- summing ---------------------------------------------------------------------------------- */
 
 /* Without a lock. */
-static void add_range(struct nvme_sum *s, uint64_t from, uint64_t to)
+static void sum_piece(const struct nvme_sum *s, uint32_t i)
 {
 	struct iovec runs[KVT_IO_MAX_PIECES];
-	uint32_t count =
-		nvme_transfer_slice(s->job, s->job->head_bytes + from, to - from, runs);
+	struct kvt_segment segments[KVT_IO_MAX_PIECES];
+	uint64_t bytes = piece_bytes(s, i);
+	uint32_t count = nvme_transfer_slice(
+		s->job, s->job->head_bytes + i * s->piece_bytes, bytes, runs);
 
-	for (uint32_t i = 0; i < count; i++)
-		kvt_checksum_update(&s->stream, runs[i].iov_base, runs[i].iov_len);
+	for (uint32_t k = 0; k < count; k++)
+		segments[k] = (struct kvt_segment){
+			.base = runs[k].iov_base, .bytes = runs[k].iov_len};
+	kvt_checksum_segments(segments, count, bytes, &s->pieces[i].sum);
 }
 
-/* Sums some of a read that was taken. Under the lock, which it lets go of meanwhile. true: the read
- * is to be settled. */
-static bool sum_some(struct nvme_sums *c, struct nvme_sum *s)
+/* Sums what was taken. Under the lock, which it lets go of meanwhile. true: the read is to be settled. */
+static bool sum_some(struct nvme_sums *c, const struct share *share)
 {
-	uint64_t from = s->summed, to = s->here;
+	struct nvme_sum *s = share->sum;
+	uint32_t numbers[MOST];
+	uint32_t count = share->to - share->from;
 
-	if (to - from > AT_ONCE)
-		to = from + AT_ONCE;
+	for (uint32_t k = 0; k < count; k++)
+		numbers[k] = s->pieces[share->from + k].ready;
 	pthread_mutex_unlock(&c->lock);
-	add_range(s, from, to);
+	for (uint32_t k = 0; k < count; k++)
+		sum_piece(s, numbers[k]);
 	pthread_mutex_lock(&c->lock);
-	s->summed = to;
-	if (s->here > to) {
-		wait_first(c, s);
-		return false;
-	}
-	s->state = SUM_IDLE;
-	if (!s->ended)
+	s->working--;
+	if (!s->ended || !is_idle(s))
 		return false;
 	s->next = c->done;
 	c->done = s;
@@ -141,12 +171,11 @@ static void *help(void *arg)
 {
 	struct nvme_sums *c = arg;
 	struct nvme *t = c->t;
+	struct share share;
 
 	pthread_mutex_lock(&c->lock);
 	while (true) {
-		struct nvme_sum *s = take(c);
-
-		if (s == NULL) {
+		if (!take(c, &share)) {
 			if (c->ending)
 				break;
 			c->idle++;
@@ -154,7 +183,7 @@ static void *help(void *arg)
 			c->idle--;
 			continue;
 		}
-		if (!sum_some(c, s))
+		if (!sum_some(c, &share))
 			continue;
 		pthread_mutex_unlock(&c->lock);
 		if (atomic_load(&t->asleep))
@@ -240,53 +269,54 @@ void nvme_sum_free(struct nvme_sum *sum)
 {
 	if (sum == NULL)
 		return;
-	free(sum->pages);
+	free(sum->pieces);
 	free(sum);
 }
 
 /* --- a read's way; the tier's thread ------------------------------------------------------------ */
 
-static enum kvt_status make_room(struct nvme_job *job)
+static enum kvt_status make_room(struct nvme_job *job, uint32_t count)
 {
-	size_t words = (size_t)(job->total / NVME_PAGE + WORD_BITS - 1) / WORD_BITS;
 	struct nvme_sum *s = job->sum;
 
 	if (s == NULL) {
-		s = aligned_alloc(_Alignof(struct nvme_sum), sizeof(*s));
+		s = calloc(1, sizeof(*s));
 		if (s == NULL)
 			return KVT_ENOMEM;
-		memset(s, 0, sizeof(*s));
 		s->job = job;
 		job->sum = s;
 	}
-	if (s->page_words < words) {
-		free(s->pages);
-		s->pages = calloc(words, sizeof(*s->pages));
-		s->page_words = s->pages != NULL ? words : 0;
-	} else {
-		memset(s->pages, 0, words * sizeof(*s->pages));
+	if (s->room < count) {
+		free(s->pieces);
+		s->pieces = calloc(count, sizeof(*s->pieces));
+		s->room = s->pieces != NULL ? count : 0;
 	}
-	return s->pages != NULL ? KVT_OK : KVT_ENOMEM;
+	return s->pieces != NULL ? KVT_OK : KVT_ENOMEM;
 }
 
 enum kvt_status nvme_sum_begin(struct nvme *t, struct nvme_job *job)
 {
-	bool wanted = t->sealer == NULL && job->bytes > NVME_PIECE_BYTES;
-	enum kvt_status status;
+	bool by_pieces = (t->side[job->entry].flags & NVME_HAS_PIECES) != 0 &&
+			 job->bytes > NVME_PIECE_BYTES;
+	uint32_t count = by_pieces ? (uint32_t)nvme_piece_count(job->bytes) : 1;
+	struct nvme_sum *s;
 
-	if (!wanted) {
+	if (t->sealer != NULL) {
 		if (job->sum != NULL)
 			job->sum->wanted = false;
 		return KVT_OK;
 	}
-	status = make_room(job);
-	if (status != KVT_OK)
-		return status;
-	kvt_checksum_begin(&job->sum->stream);
-	job->sum->summed = job->sum->here = job->sum->page = 0;
-	job->sum->state = SUM_IDLE;
-	job->sum->ended = false;
-	job->sum->wanted = true;
+	if (make_room(job, count) != KVT_OK)
+		return KVT_ENOMEM;
+	s = job->sum;
+	s->piece_bytes = by_pieces ? NVME_PIECE_BYTES : job->bytes;
+	s->count = count;
+	s->ready = s->taken = 0;
+	s->ended = false;
+	s->wanted = true;
+	for (uint32_t i = 0; i < count; i++)
+		s->pieces[i].pages =
+			(uint32_t)((piece_bytes(s, i) + NVME_PAGE - 1) / NVME_PAGE);
 	return KVT_OK;
 }
 
@@ -295,42 +325,44 @@ static bool wanted(const struct nvme_job *job)
 	return job->sum != NULL && job->sum->wanted;
 }
 
-/* Pages [page, end) of the image came: up to where it is here without a gap. */
-static void mark(struct nvme_sum *s, uint64_t page, uint64_t end)
+/* Pages [from, to) of the payload came. Writes down which pieces are whole by that, as the `ready` of the
+ * pieces from `ready` on; returns how many. */
+static uint32_t arrive(struct nvme_sum *s, uint64_t from, uint64_t to, uint64_t *bytes)
 {
-	const uint64_t pages = s->job->total / NVME_PAGE;
+	uint32_t n = 0;
 
-	if (page != s->page) {
-		for (; page < end; page++)
-			s->pages[page / WORD_BITS] |= UINT64_C(1) << page % WORD_BITS;
-		return;
+	while (from < to) {
+		uint32_t i = (uint32_t)(from * NVME_PAGE / s->piece_bytes);
+		uint64_t end = ((uint64_t)(i + 1) * s->piece_bytes + NVME_PAGE - 1) / NVME_PAGE;
+
+		if (i + 1 == s->count || end > to)
+			end = to;
+		s->pieces[i].pages -= (uint32_t)(end - from);
+		if (s->pieces[i].pages == 0) {
+			s->pieces[s->ready + n++].ready = i;
+			*bytes += piece_bytes(s, i);
+		}
+		from = end;
 	}
-	s->page = end;
-	while (s->page < pages &&
-		(s->pages[s->page / WORD_BITS] >> s->page % WORD_BITS & 1) != 0)
-		s->page++;
+	return n;
 }
 
 void nvme_sum_came(struct nvme *t, struct nvme_job *job, uint64_t at, uint64_t bytes)
 {
 	struct nvme_sums *c = t->sums;
 	struct nvme_sum *s = job->sum;
-	uint64_t here;
+	uint64_t head = job->head_bytes / NVME_PAGE, more = 0;
+	uint64_t from = at / NVME_PAGE, to = (at + bytes) / NVME_PAGE;
+	uint32_t n;
 
-	if (!wanted(job) || bytes == 0)
+	if (!wanted(job) || to <= head)
 		return;
-	mark(s, at / NVME_PAGE, (at + bytes) / NVME_PAGE);
-	here = s->page * NVME_PAGE;
-	here = here > job->head_bytes ? here - job->head_bytes : 0;
-	if (here > job->bytes)
-		here = job->bytes; /* the rest fills up the last page */
 	pthread_mutex_lock(&c->lock);
-	if (s->state == SUM_WAITING)
-		c->bytes += here - s->here;
-	s->here = here;
-	if (s->state == SUM_IDLE && here > s->summed &&
-		(here == job->bytes || here - s->summed >= NVME_PIECE_BYTES))
-		wait_last(c, s);
+	n = arrive(s, from > head ? from - head : 0, to - head, &more);
+	s->ready += n;
+	c->bytes += more;
+	if (n > 0 && !s->listed)
+		wait_in_line(c, s);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -342,33 +374,47 @@ bool nvme_sum_ended(struct nvme *t, struct nvme_job *job)
 		return true;
 	pthread_mutex_lock(&t->sums->lock);
 	job->sum->ended = true;
-	all = job->sum->state == SUM_IDLE;
+	all = is_idle(job->sum);
 	pthread_mutex_unlock(&t->sums->lock);
 	return all;
 }
 
-bool nvme_sum_result(const struct nvme_job *job, struct kvt_checksum *out)
+enum kvt_status nvme_sum_judge(
+	const struct nvme_job *job, const struct nvme_chunk *chunk, uint32_t *bad, uint32_t *of)
 {
-	if (!wanted(job) || job->sum->summed != job->bytes)
-		return false;
-	kvt_checksum_end(&job->sum->stream, out);
-	return true;
+	const struct nvme_sum *s = job->sum;
+
+	*bad = 0;
+	if (!wanted(job) || s->taken != s->count || (s->count > 1 && s->count != chunk->piece_count))
+		return KVT_MISS;
+	*of = s->count;
+	if (s->count == 1)
+		return kvt_checksum_equal(&s->pieces[0].sum, &chunk->checksum) ? KVT_OK : KVT_ECORRUPT;
+	for (; *bad < s->count; (*bad)++) {
+		struct kvt_checksum right = nvme_piece_get(chunk, *bad);
+
+		if (!kvt_checksum_equal(&s->pieces[*bad].sum, &right))
+			return KVT_ECORRUPT;
+	}
+	return KVT_OK;
 }
 
+/* Up to AT_ONCE bytes, and what is done. */
 size_t nvme_sums_step(struct nvme *t)
 {
 	struct nvme_sums *c = t->sums;
 	struct nvme_sum *s;
+	struct share share;
 	size_t n = 0;
 
 	if (t->reads_active == 0)
 		return 0;
 	pthread_mutex_lock(&c->lock);
 	call_help(c);
-	s = take(c);
-	if (s != NULL) {
-		(void)sum_some(c, s);
-		n++;
+	for (uint64_t bytes = 0; bytes < AT_ONCE && take(c, &share); n++) {
+		for (uint32_t k = share.from; k < share.to; k++)
+			bytes += piece_bytes(share.sum, share.sum->pieces[k].ready);
+		(void)sum_some(c, &share);
 	}
 	s = c->done;
 	c->done = NULL;

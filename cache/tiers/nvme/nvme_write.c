@@ -9,6 +9,9 @@
  * An erase may come at any moment. Before the insert it takes the request out of the queue or is
  * seen by its count; after, it makes the entry invisible, and publishing says so.
  *
+ * The payload is read once for the checksums of its pieces, and with them for that of the whole: a
+ * chunk that is not what its put said any more, because its memory changed, is not written.
+ *
  * What is written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with
  * thousands of tokens), 256 bytes of log each for coming and going, and when the log is rewritten,
  * which is when it has four times what it needs, a fourth of 256. Nothing is ever moved.
@@ -45,15 +48,28 @@ static void info_of(const struct nvme *t, const struct kvt_tier_request *r, uint
 	info->expires_wall_ns = expires_of(t, r->item, &info->ttl_ns);
 }
 
-/* Bytes of the header, 0: too many names. */
-static uint32_t head_bytes_of(
-	const struct nvme *t, const struct kvt_tier_request *r, uint64_t *names)
-{
-	uint64_t head;
+/* What a header has to hold besides what all have. */
+struct head_plan {
+	uint64_t names;  /* bytes */
+	uint64_t pieces; /* checksums */
+	uint32_t bytes;  /* of all; 0: too many names */
+};
 
-	*names = r->item == NULL ? 0 : nvme_names_bytes(r->item->blocks, r->item->alias);
-	head = nvme_chunk_header_bytes(*names, r->bytes, t->sealer != NULL);
-	return head > NVME_MAX_HEADER ? 0 : (uint32_t)head;
+static struct head_plan head_of(const struct nvme *t, const struct kvt_tier_request *r)
+{
+	bool sealed = t->sealer != NULL;
+	struct head_plan head = {.pieces = sealed ? 0 : nvme_piece_count(r->bytes)};
+	uint64_t bytes;
+
+	if (r->item != NULL)
+		head.names = nvme_names_bytes(r->item->blocks, r->item->alias);
+	bytes = nvme_chunk_header_bytes(head.names, r->bytes, sealed, head.pieces);
+	if (bytes > NVME_MAX_HEADER && head.pieces > 0) {
+		head.pieces = 0;
+		bytes = nvme_chunk_header_bytes(head.names, r->bytes, sealed, 0);
+	}
+	head.bytes = bytes > NVME_MAX_HEADER ? 0 : (uint32_t)bytes;
+	return head;
 }
 
 static bool request_is_good(const struct kvt_tier_request *r)
@@ -73,9 +89,28 @@ static bool request_is_good(const struct kvt_tier_request *r)
 			       NVME_MAX_TOKENS);
 }
 
+/* The checksums of the payload's pieces, made while the whole is compared with what the put said. */
+static enum kvt_status sum_pieces(
+	const struct kvt_tier_request *r, const struct nvme_chunk *chunk)
+{
+	struct kvt_checksum *sums, whole;
+
+	if (chunk->piece_count == 0)
+		return KVT_OK;
+	sums = calloc(chunk->piece_count, sizeof(*sums));
+	if (sums == NULL)
+		return KVT_ENOMEM;
+	kvt_checksum_pieces(
+		r->segments, r->segment_count, r->bytes, NVME_PIECE_BYTES, sums, &whole);
+	for (uint32_t i = 0; i < chunk->piece_count; i++)
+		nvme_piece_put(chunk, i, &sums[i]);
+	free(sums);
+	return kvt_checksum_equal(&whole, &r->checksum) ? KVT_OK : KVT_ECORRUPT;
+}
+
 /* The header; the payload's tags too, if it is sealed. */
 static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
-	const struct kvt_entry_info *info, uint64_t generation, uint64_t names_bytes)
+	const struct kvt_entry_info *info, uint64_t generation, const struct head_plan *head)
 {
 	struct kvt_tier_request *r = job->request;
 	struct nvme_chunk chunk = {
@@ -91,7 +126,8 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 		.expires_wall_ns = info->expires_wall_ns,
 		.ttl_ns = info->ttl_ns,
 		.written_wall_ns = kvt_wall(t->s),
-		.names_bytes = (uint32_t)names_bytes,
+		.names_bytes = (uint32_t)head->names,
+		.piece_count = (uint32_t)head->pieces,
 	};
 	enum kvt_status status = KVT_OK;
 
@@ -99,28 +135,32 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 		chunk.parent = *r->item->parent;
 		chunk.flags |= NVME_CHUNK_PARENT;
 	}
-	if (names_bytes > 0)
+	if (head->names > 0)
 		chunk.flags |= NVME_CHUNK_NAMES;
 	if (t->sealer == NULL)
 		chunk.checksum = r->checksum;
 	nvme_chunk_layout(&chunk, job->head);
-	if (names_bytes > 0)
+	if (head->names > 0)
 		nvme_names_encode(r->item->blocks, r->item->alias, chunk.names);
 	if (t->sealer != NULL)
 		status = nvme_seal_chunk(t, job, &chunk);
+	else
+		status = sum_pieces(r, &chunk);
 	if (status == KVT_OK)
 		nvme_chunk_finish(&chunk, t->format.store_id, job->head);
 	return status;
 }
 
 /* Fills what is kept for the entry. Returns its generation. */
-static uint64_t fill_side(struct nvme *t, uint32_t entry, uint32_t head_bytes, bool names)
+static uint64_t fill_side(struct nvme *t, uint32_t entry, const struct head_plan *head)
 {
 	struct nvme_side *side = &t->side[entry];
 
-	*side = (struct nvme_side){.header_pages = (uint16_t)(head_bytes / NVME_PAGE)};
-	if (names)
+	*side = (struct nvme_side){.header_pages = (uint16_t)(head->bytes / NVME_PAGE)};
+	if (head->names > 0)
 		side->flags |= NVME_HAS_NAMES;
+	if (head->pieces > 0)
+		side->flags |= NVME_HAS_PIECES;
 	pthread_mutex_lock(&t->lock);
 	side->generation = ++t->log.generation;
 	pthread_mutex_unlock(&t->lock);
@@ -152,16 +192,15 @@ static enum kvt_status prepare(struct nvme *t, struct nvme_job *job, uint64_t er
 {
 	struct kvt_tier_request *r = job->request;
 	struct kvt_entry_info info;
-	uint64_t names_bytes;
-	uint32_t head_bytes = head_bytes_of(t, r, &names_bytes);
+	struct head_plan head = head_of(t, r);
 	uint64_t place[4];
 	enum kvt_status status;
 
-	if (!request_is_good(r) || head_bytes == 0)
+	if (!request_is_good(r) || head.bytes == 0)
 		return KVT_EINVAL;
-	if (nvme_transfer_room(job, head_bytes) != KVT_OK)
+	if (nvme_transfer_room(job, head.bytes) != KVT_OK)
 		return KVT_ENOMEM;
-	info_of(t, r, head_bytes, &info);
+	info_of(t, r, head.bytes, &info);
 	if (info.charge > t->capacity)
 		return KVT_FULL;
 	status = insert(t, r, &info, erases, &job->entry);
@@ -176,8 +215,8 @@ static enum kvt_status prepare(struct nvme *t, struct nvme_job *job, uint64_t er
 	job->bytes = r->bytes;
 	status = nvme_transfer_prepare(t, job, r->segments, r->segment_count, t->sealer != NULL);
 	if (status == KVT_OK)
-		status = make_head(t, job, &info,
-			fill_side(t, job->entry, head_bytes, names_bytes > 0), names_bytes);
+		status = make_head(
+			t, job, &info, fill_side(t, job->entry, &head), &head);
 out:
 	if (status != KVT_OK)
 		kvt_index_discard(t->index, job->entry);

@@ -146,6 +146,39 @@ static void do_names(const uint8_t *p, size_t len)
 	free(again);
 }
 
+/* A header is written again with what it has, and is the same. */
+static void check_chunk(const struct nvme_chunk *c)
+{
+	struct nvme_chunk copy = *c, again;
+	uint8_t *p;
+	size_t len;
+
+	if ((c->flags & NVME_CHUNK_SEALED) != 0 && c->piece_count > 0)
+		return; /* never written so */
+	p = copy_of(NULL, 0, c->header_bytes, &len);
+	nvme_chunk_layout(&copy, p);
+	memcpy(copy.names, c->names, c->names_bytes);
+	if (c->tag_count > 0)
+		memcpy(copy.tags, c->tags, (size_t)c->tag_count * KVT_SEAL_TAG_BYTES);
+	for (uint32_t i = 0; i < c->piece_count; i++) {
+		struct kvt_checksum piece = nvme_piece_get(c, i);
+
+		nvme_piece_put(&copy, i, &piece);
+	}
+	nvme_chunk_finish(&copy, store_id, p);
+	MUST(nvme_chunk_decode(p, len, store_id, &again) == KVT_OK);
+	MUST(again.bytes == c->bytes && again.generation == c->generation);
+	MUST(again.names_bytes == c->names_bytes && again.tag_count == c->tag_count);
+	MUST(again.piece_count == c->piece_count);
+	MUST(memcmp(again.names, c->names, c->names_bytes) == 0);
+	for (uint32_t i = 0; i < c->piece_count; i++) {
+		struct kvt_checksum a = nvme_piece_get(c, i), b = nvme_piece_get(&again, i);
+
+		MUST(a.low == b.low && a.high == b.high);
+	}
+	free(p);
+}
+
 static void do_chunk(uint8_t *p, size_t len, bool right)
 {
 	uint32_t header = (uint32_t)(len / NVME_PAGE * NVME_PAGE);
@@ -161,9 +194,17 @@ static void do_chunk(uint8_t *p, size_t len, bool right)
 	if (nvme_chunk_decode(p, len, store_id, &c) != KVT_OK)
 		return;
 	MUST(c.header_bytes <= len);
+	check_chunk(&c);
 	for (uint32_t i = 0; i < c.tag_count * KVT_SEAL_TAG_BYTES; i++)
 		sum += c.tags[i];
-	MUST(sum != UINT64_MAX);
+	MUST(c.piece_count == 0 || c.piece_count == nvme_piece_count(c.bytes));
+	for (uint32_t i = 0; i < c.piece_count; i++) {
+		struct kvt_checksum piece = nvme_piece_get(&c, i);
+
+		sum += piece.low ^ piece.high;
+		nvme_piece_put(&c, i, &piece); /* as it was, within the header */
+	}
+	MUST(sum != UINT64_MAX || c.piece_count > 0);
 	do_names(c.names, c.names_bytes);
 }
 

@@ -102,6 +102,26 @@ static struct kvt_checksum expected(const void *bytes, size_t n)
 	return (struct kvt_checksum){.low = hash.low64, .high = hash.high64};
 }
 
+/* Each piece has the checksum of its own bytes, and all of them that of the whole. */
+static void check_pieces(struct scene *s, uint64_t piece)
+{
+	struct kvt_checksum want = expected(s->from, s->bytes), whole = {0};
+	uint64_t count = kvt_checksum_count(s->bytes, piece);
+	struct kvt_checksum *sums = calloc(count + 1, sizeof(*sums));
+
+	ck_assert_ptr_nonnull(sums);
+	kvt_checksum_pieces(s->segments, s->count, s->bytes, piece, sums, &whole);
+	ck_assert(kvt_checksum_equal(&whole, &want));
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t rest = s->bytes - i * piece;
+
+		want = expected(s->from + i * piece, rest < piece ? rest : piece);
+		ck_assert(kvt_checksum_equal(&sums[i], &want));
+	}
+	ck_assert(sums[count].low == 0 && sums[count].high == 0);
+	free(sums);
+}
+
 static void check_cut(struct scene *s)
 {
 	struct kvt_checksum want = expected(s->from, s->bytes), got = {0};
@@ -113,6 +133,8 @@ static void check_cut(struct scene *s)
 	memset(&got, 0, sizeof(got));
 	kvt_checksum_segments(s->segments, s->count, s->bytes, &got);
 	ck_assert(kvt_checksum_equal(&got, &want));
+	check_pieces(s, 256 * 1024);
+	check_pieces(s, 100000);
 	kvt_checksum_begin(&stream);
 	for (size_t at = 0; at < s->bytes;) {
 		size_t n = 1 + random_next(&s->random) % (s->bytes - at);

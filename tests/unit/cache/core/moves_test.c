@@ -89,6 +89,23 @@ START_TEST(what_is_put_goes_down)
 }
 END_TEST
 
+/* The tier found that a chunk in memory is not what was put: it is given to no one any more. */
+START_TEST(what_changed_in_memory_leaves_it)
+{
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_ECORRUPT, 1);
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 0);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, 0), 0);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L1].corrupt, 1);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L1].chunks, 0);
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+	rig_settle(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, 0), 1);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 1);
+}
+END_TEST
+
 START_TEST(a_drain_waits_for_stores)
 {
 	uint64_t op;
@@ -537,6 +554,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, open_rig, close_rig);
 	tcase_add_test(tc, what_is_put_goes_down);
+	tcase_add_test(tc, what_changed_in_memory_leaves_it);
 	tcase_add_test(tc, a_drain_waits_for_stores);
 	tcase_add_test(tc, the_oldest_store_is_dropped_first);
 	tcase_add_test(tc, a_store_whose_chunk_is_gone_is_dropped);

@@ -382,6 +382,8 @@ void history_run(const struct history_options *options, struct history_result *o
 	h->store.config.nvme_max_chunks = 40; /* the log wears out soon */
 	h->store.config.nvme_capacity = options->capacity;
 	h->store.config.protect_keys = options->keys;
+	if (options->seed % 3 == 0)
+		h->store.more_bytes = 250000; /* chunks of one to three pieces */
 	open_store(h, &h->store, &h->layer);
 	for (unsigned i = 0; i < options->steps; i++)
 		work(h);

@@ -61,7 +61,7 @@ START_TEST(lists_what_is_there)
 	ck_assert_uint_eq(chunk.tokens, 300);
 	ck_assert_uint_eq(chunk.bytes, bytes_of(1));
 	for (size_t i = 0; i < kvt_inspect_count(x); i++)
-		ck_assert_int_eq(kvt_inspect_verify(x, i, 0), KVT_OK);
+		ck_assert_int_eq(kvt_inspect_verify(x, i, 0, NULL), KVT_OK);
 	kvt_inspect_close(x);
 }
 END_TEST
@@ -81,6 +81,37 @@ static void flip(uint64_t at)
 	(void)close(fd);
 }
 
+START_TEST(says_which_pieces_are_damaged)
+{
+	struct kvt_inspect_damage damage;
+	struct kvt_inspect_chunk chunk;
+	struct kvt_inspect *x;
+
+	s.more_bytes = 500000; /* two pieces and some */
+	ck_assert_int_eq(store_put(&s, 1), KVT_OK);
+	ck_assert_int_eq(store_flush(&s), KVT_OK);
+	x = look();
+	kvt_inspect_chunk(x, 0, &chunk);
+	ck_assert(chunk.has_pieces);
+	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, &damage), KVT_OK);
+	flip(4096 + 262144); /* the second piece's first byte */
+	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, &damage), KVT_ECORRUPT);
+	ck_assert(!damage.header);
+	ck_assert_uint_eq(damage.pieces, (chunk.bytes + 262143) / 262144);
+	ck_assert_uint_eq(damage.bad, 1);
+	ck_assert_uint_eq(damage.first, 1);
+	flip(4096 + chunk.bytes - 1); /* the last one's last */
+	flip(4096 + 262143);          /* the first one's last */
+	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, &damage), KVT_ECORRUPT);
+	ck_assert_uint_eq(damage.bad, 3);
+	ck_assert_uint_eq(damage.first, 0);
+	flip(330); /* a checksum of a piece */
+	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, &damage), KVT_ECORRUPT);
+	ck_assert(damage.header);
+	kvt_inspect_close(x);
+}
+END_TEST
+
 START_TEST(says_what_is_damaged_and_what_has_gone)
 {
 	struct kvt_inspect *x;
@@ -90,12 +121,12 @@ START_TEST(says_what_is_damaged_and_what_has_gone)
 	ck_assert_int_eq(store_flush(&s), KVT_OK);
 	x = look();
 	flip(5000); /* the first chunk's payload */
-	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0), KVT_ECORRUPT);
-	ck_assert_int_eq(kvt_inspect_verify(x, 1, 0), KVT_OK);
+	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, NULL), KVT_ECORRUPT);
+	ck_assert_int_eq(kvt_inspect_verify(x, 1, 0, NULL), KVT_OK);
 	/* The owner erases it: then it is gone, not damaged. */
 	ck_assert_int_eq(store_erase(&s, 1), KVT_OK);
 	ck_assert_int_eq(store_flush(&s), KVT_OK);
-	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0), KVT_MISS);
+	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, NULL), KVT_MISS);
 	kvt_inspect_close(x);
 }
 END_TEST
@@ -135,6 +166,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, lists_what_is_there);
+	tcase_add_test(tc, says_which_pieces_are_damaged);
 	tcase_add_test(tc, says_what_is_damaged_and_what_has_gone);
 	tcase_add_test(tc, finds_stores);
 	suite_add_tcase(suite, tc);

@@ -175,6 +175,7 @@ static struct round_result run(unsigned rounds, uint64_t seed)
 
 	store_init(&s);
 	s.config.nvme_sync_ns = 20000000;
+	s.more_bytes = 400000; /* chunks of two or three pieces */
 	for (unsigned i = 0; i < rounds; i++)
 		one_round(&s, known, seed * 1000003 + i, &result);
 	store_finish(&s);

@@ -24,12 +24,23 @@ static struct kvt_disk *disk;
 static struct kvt_faults *faults;
 static struct kvt_io_layer layer;
 
+static char said[512]; /* of a piece, last */
+
+static void hear(void *self, uint32_t level, const char *line)
+{
+	(void)self;
+	(void)level;
+	if (strstr(line, "piece") != NULL)
+		(void)snprintf(said, sizeof(said), "%s", line);
+}
+
 /* --- on real files ------------------------------------------------------------------------------ */
 
 static void setup_files(void)
 {
 	store_init(&s);
 	s.more_bytes = MORE;
+	s.surroundings.log = hear;
 	s.config.nvme_capacity = UINT64_C(1) << 30; /* data files of 16 MiB: a chunk lies in one */
 	ck_assert_int_eq(store_open(&s), KVT_OK);
 }
@@ -68,11 +79,17 @@ static void flip(int fd, uint64_t at, unsigned bit)
 /* Puts chunk 1, flips a bit of its payload and reads it. */
 static void must_find(int fd, uint64_t at, unsigned bit)
 {
+	char words[64];
+
 	ck_assert_int_eq(store_put(&s, 1), KVT_OK);
 	flip(fd, newest_chunk(fd) + NVME_PAGE + at, bit);
 	ck_assert_msg(store_get(&s, 1) == KVT_ECORRUPT, "bit %u at %llu was not found", bit % 8,
 		(unsigned long long)at);
 	ck_assert_int_eq(store_get(&s, 1), KVT_MISS);
+	(void)snprintf(words, sizeof(words), "piece %llu of %llu",
+		(unsigned long long)(at / NVME_PIECE_BYTES + 1),
+		(unsigned long long)nvme_piece_count(bytes_of(1) + MORE));
+	ck_assert_msg(strstr(said, words) != NULL, "%s: said '%s'", words, said);
 }
 
 START_TEST(a_flipped_bit_is_found_in_any_piece)
@@ -123,6 +140,24 @@ START_TEST(pieces_that_changed_places_are_found)
 	ck_assert_int_eq(store_get(&s, 1), KVT_ECORRUPT);
 	free(a);
 	free(b);
+}
+END_TEST
+
+/* A chunk that is not what its put said any more does not get checksums that prove it. */
+START_TEST(what_changed_in_memory_is_not_written)
+{
+	for (uint64_t at = 0; at < bytes_of(1) + MORE; at += NVME_PIECE_BYTES - 1) {
+		struct wish *w = wish_new(&s, KVT_TIER_WRITE, 1, at % 3 * 4096);
+
+		w->bytes[at] ^= 4;
+		s.tier->ops->submit(s.tier, &w->request);
+		ck_assert_int_eq(wish_wait(&s, w), KVT_ECORRUPT);
+		wish_free(w);
+		ck_assert(!store_has(&s, 1));
+	}
+	ck_assert_uint_eq(store_stats(&s).used, 0);
+	ck_assert_int_eq(store_put(&s, 1), KVT_OK);
+	ck_assert_int_eq(store_get(&s, 1), KVT_OK);
 }
 END_TEST
 
@@ -359,6 +394,7 @@ int main(void)
 	tcase_set_timeout(files, 120);
 	tcase_add_test(files, a_flipped_bit_is_found_in_any_piece);
 	tcase_add_test(files, pieces_that_changed_places_are_found);
+	tcase_add_test(files, what_changed_in_memory_is_not_written);
 	tcase_add_test(files, any_length_and_any_cut);
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, operations_may_end_in_any_order);
