@@ -372,6 +372,7 @@ static void set_bounds(const struct kvb_tier_options *o, struct kvt_config *out)
 	out->l2_inflight = bound(o, out->l2_inflight);
 	out->l2_part_bytes = shrunk(out->l2_part_bytes, o->shrink, PART_LEAST);
 	out->tenant_l1_bytes = shrunk(out->tenant_l1_bytes, o->shrink, ARENA_UNIT);
+	out->tenant_l2_bytes = shrunk(out->tenant_l2_bytes, o->shrink, PART_LEAST);
 	out->tenant_nvme_bytes = shrunk(out->tenant_nvme_bytes, o->shrink, ARENA_UNIT);
 }
 

@@ -519,6 +519,15 @@ size_t kvt_l1_tend(struct kvt_l1 *l1, uint64_t bytes, uint64_t *checked)
 	return count;
 }
 
+void kvt_l1_limited(struct kvt_l1 *l1, uint64_t *evictions, uint64_t *refusals)
+{
+	struct kvt_index_stats s;
+
+	kvt_index_stats(l1->index, &s);
+	*evictions = s.limited;
+	*refusals = s.refused;
+}
+
 void kvt_l1_stats(struct kvt_l1 *l1, struct kvt_tier_stats *out)
 {
 	struct kvt_index_stats s;

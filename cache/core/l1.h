@@ -82,5 +82,7 @@ size_t kvt_l1_pin(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, bool 
 size_t kvt_l1_tend(struct kvt_l1 *l1, uint64_t bytes, uint64_t *checked);
 
 void kvt_l1_stats(struct kvt_l1 *l1, struct kvt_tier_stats *out);
+/* As `limited` of a tier. */
+void kvt_l1_limited(struct kvt_l1 *l1, uint64_t *evictions, uint64_t *refusals);
 
 #endif

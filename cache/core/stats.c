@@ -71,6 +71,19 @@ static void add_lower(struct kvt_lower *b, struct kvt_tier_stats *s)
 	s->breaker_trips = get(&b->breaker.trips);
 }
 
+static void add_limited(struct kvt *k, struct kvt_stats *s)
+{
+	kvt_l1_limited(k->l1, &s->tenant_evictions[KVT_TIER_L1], &s->tenant_refusals[KVT_TIER_L1]);
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
+		uint32_t id = k->lower[i].id;
+
+		if (tier != NULL && tier->ops->limited != NULL)
+			tier->ops->limited(
+				tier, &s->tenant_evictions[id], &s->tenant_refusals[id]);
+	}
+}
+
 static void add_counters(const struct kvt_counters *c, struct kvt_stats *s)
 {
 	s->lookups = get(&c->lookups);
@@ -111,6 +124,7 @@ enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out)
 	add_l1(k, &s.tiers[KVT_TIER_L1]);
 	for (size_t i = 0; i < k->lower_count; i++)
 		add_lower(&k->lower[i], &s.tiers[k->lower[i].id]);
+	add_limited(k, &s);
 	add_counters(&k->counters, &s);
 	kvt_event_log_stats(k->events, &events);
 	s.events = events.events;
@@ -140,7 +154,8 @@ static void list_tenants(struct kvt *k, struct kvt_tenant_list lists[KVT_TIER_CO
 		struct kvt_tier *tier = k->lower[i].tier;
 		uint32_t id = k->lower[i].id;
 
-		if (tier == NULL || tier->ops->tenants == NULL)
+		if (tier == NULL || tier->ops->tenants == NULL ||
+			(id == KVT_TIER_L2 && k->config.tenant_l2_bytes == 0))
 			continue;
 		tier->ops->tenants(tier, most, &lists[id]);
 		tenants[id] = &lists[id];

@@ -149,6 +149,8 @@ struct kvt_index_stats {
 	uint64_t metadata_bytes; /* slab, table, policy's own */
 	uint64_t ghost_bytes;
 	uint64_t dropped;
+	uint64_t limited; /* of the evictions, those for the limit of a tenant */
+	uint64_t refused; /* entries that it kept out */
 };
 void kvt_index_stats(struct kvt_index *x, struct kvt_index_stats *out);
 

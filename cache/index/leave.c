@@ -22,8 +22,10 @@
 static void count_leave(struct kvt_index *x, enum kvt_leave why)
 {
 	switch (why) {
-	case KVT_LEAVE_EVICTED:
 	case KVT_LEAVE_LIMITED:
+		x->counts.limited++;
+		/* fall through */
+	case KVT_LEAVE_EVICTED:
 	case KVT_LEAVE_PASSED:
 		x->counts.evictions++;
 		break;
@@ -266,8 +268,8 @@ static enum kvt_status make_room(struct kvt_index *x, const struct kvt_key *keys
 		enum kvt_status status = choose_keys(x, keys, n);
 		size_t first = c->count, limited;
 
-		if (status == KVT_OK)
-			status = choose_of_tenant(x, tenant, charge);
+		if (status == KVT_OK && (status = choose_of_tenant(x, tenant, charge)) == KVT_FULL)
+			x->counts.refused++;
 		limited = c->count;
 		while (status == KVT_OK && (x->counts.used - c->charge > most ||
 						   x->taken - c->count >= x->options.max_entries))

@@ -131,6 +131,8 @@ struct kvt_tier_ops {
 	/* As kvt_limit_tenant, of what is occupied here. NULL: a tier without such limits. */
 	enum kvt_status (*limit_tenant)(
 		struct kvt_tier *t, const struct kvt_tenant *tenant, uint64_t bytes);
+	/* Chunks that left for the limit of their tenant, and chunks that it kept out. NULL: not counted. */
+	void (*limited)(struct kvt_tier *t, uint64_t *evictions, uint64_t *refusals);
 	void (*stats)(struct kvt_tier *t, struct kvt_tier_stats *out); /* adds what it knows */
 	void (*wake)(struct kvt_tier *t);
 

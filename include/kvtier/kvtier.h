@@ -295,6 +295,9 @@ struct kvt_config {
 	double fragments_recompute_share;  /* of a fragment's tokens, 0 to 0.3 */
 	uint32_t fragments_first_tokens;   /* of each fragment, computed again first of all */
 	uint32_t fragments_check_layer;    /* whose keys and values say which tokens deviate */
+
+	/* protect, further: most that one tenant may hold in Redis; 0: all */
+	uint64_t tenant_l2_bytes;
 };
 
 /* Fills in defaults; `size` is sizeof(struct kvt_config) as the caller was compiled. */
@@ -714,6 +717,9 @@ struct kvt_stats {
 	uint64_t probes, probe_chunks, probe_hits; /* questions to shared tiers */
 	uint64_t lock_refusals; /* the store on NVMe was another process's; it is asked for again */
 	uint64_t put_blended;   /* puts that were refused: KVT_ITEM_BLENDED */
+	/* Of each tier, chunks that left for the limit of their tenant, and chunks that it kept out. Of L1, and of
+	 * L2 where it is Redis. */
+	uint64_t tenant_evictions[KVT_TIER_COUNT], tenant_refusals[KVT_TIER_COUNT];
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

@@ -112,6 +112,8 @@ void redis_job_end(struct redis_job *job, enum kvt_status status)
 	for (uint32_t i = 0; job->asks != NULL && i < job->parts; i++)
 		redis_ask_free(job->asks[i]);
 	free(job->asks);
+	free(job->victims);
+	free(job->admission);
 	free(job->bounce);
 	free(job->extra);
 	free(job->answers);

@@ -368,6 +368,7 @@ static void end_proven(struct redis_job *job)
 	}
 	find_names(job, &names);
 	redis_tell_there(job, job->request->keys, &known);
+	redis_quota_read(job->t, &job->footer);
 	redis_job_end(job, KVT_OK);
 }
 

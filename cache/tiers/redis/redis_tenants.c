@@ -186,6 +186,9 @@ static void learned(struct redis_tenant *e, uint64_t epoch, int64_t asked_ns)
 {
 	if (e->known && e->epoch != epoch) {
 		forget_key(e);
+		redis_shares_forget(e->t, e->kind == REDIS_TENANT ? &e->tenant : NULL);
+		if (epoch == 0 && e->t->quota.bytes != 0)
+			redis_clean_want(e->t); /* what was written under the lost one counts no more */
 		kvt_presence_forget_tenant(
 			e->t->presence, e->kind == REDIS_TENANT ? &e->tenant : NULL);
 	}
@@ -281,6 +284,7 @@ static void was_raised(struct redis_tenant *e, const struct redis_ask *ask, enum
 {
 	if (status == KVT_OK && ask->command.reply == KVW_REDIS_INTEGER) {
 		learned(e, (uint64_t)ask->command.integer, ask->sent_ns);
+		e->made = e->epoch;
 		if (e->t->sealer != NULL && e->kind == REDIS_TENANT)
 			send_epoch(e, TENANT_FORGETS, "UNLINK", 0);
 		else
@@ -355,8 +359,8 @@ static void advance(struct redis_tenant *e)
 			send_epoch(e, TENANT_RAISES, "INCRBY",
 				RAISED_FROM + kvw_random(&e->t->seed) % RAISED_FROM);
 	} else if (e->create && e->known && !e->failed && e->epoch == 0) {
-		send_epoch(e, TENANT_CREATES, "SET",
-			1 + kvw_random(&e->t->seed) % (RAISED_FROM - 1));
+		e->made = 1 + kvw_random(&e->t->seed) % (RAISED_FROM - 1);
+		send_epoch(e, TENANT_CREATES, "SET", e->made);
 	}
 }
 

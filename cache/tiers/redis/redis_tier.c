@@ -388,6 +388,22 @@ static void redis_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	out->io_errors += c.io_errors;
 	out->erased += c.erased;
 	out->unverified += c.unverified;
+	out->evictions += c.quota_evicted;
+}
+
+static void redis_limited(struct kvt_tier *base, uint64_t *evictions, uint64_t *refusals)
+{
+	struct redis_tier *t = tier_of(base);
+
+	pthread_mutex_lock(&t->lock);
+	*evictions = t->counters.quota_evicted;
+	*refusals = t->counters.quota_refused;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void redis_tenants(struct kvt_tier *base, size_t most, struct kvt_tenant_list *out)
+{
+	redis_shares_list(tier_of(base), most, out);
 }
 
 /* --- life -------------------------------------------------------------------------------------- */
@@ -396,6 +412,7 @@ static void free_parts(struct redis_tier *t)
 {
 	redis_erase_finish(t);
 	redis_tenants_finish(t);
+	redis_quota_finish(t);
 	redis_names_destroy(t->names);
 	kvt_presence_destroy(t->presence);
 	kvt_sealer_destroy(t->sealer);
@@ -506,6 +523,12 @@ static enum kvt_status choose_format(
 			"sealed");
 		return KVT_ENOTSUP;
 	}
+	if (config->tenant_l2_bytes != 0) {
+		(void)snprintf(why, KVT_REASON_BYTES,
+			"l2.format lmcache with protect.tenant_l2_bytes: LMCache's values name no "
+			"tenants");
+		return KVT_ENOTSUP;
+	}
 	expected = or_null(config->l2_layout) == NULL
 			   ? "dtype=..., format=... and shape=..., which l2.format lmcache needs"
 			   : lmcache_layout_parse(config->l2_layout, &t->layout);
@@ -583,6 +606,8 @@ static enum kvt_status redis_create(
 	redis_tenants_init(t);
 	status = choose_format(t, config, why);
 	if (status == KVT_OK)
+		status = redis_quota_init(t, config->tenant_l2_bytes);
+	if (status == KVT_OK)
 		status = make_sealer(t, config, why);
 	if (status == KVT_OK)
 		status = kvt_presence_create(
@@ -609,6 +634,8 @@ const struct kvt_tier_ops kvt_redis_ops = {
 	.pin = kvt_tier_pin_nothing,
 	.erase_tenant = redis_erase_tenant,
 	.erase_all = redis_erase_all,
+	.tenants = redis_tenants,
+	.limited = redis_limited,
 	.stats = redis_stats,
 	.wake = redis_wake,
 	.step = redis_step,

@@ -11,6 +11,7 @@
  *   redis_erase.c         keys that must not be read any more, until Redis has forgotten them
  *   redis_clean.c         values of former epochs leave Redis in the background
  *   redis_tenants.c       epochs, and keys of tenants
+ *   redis_quota.c         how many bytes each tenant may have   redis_shares.c  and has
  *   redis_value.c         native bytes         redis_lmcache.c   compatible bytes
  *   redis_names.c         other names of chunks
  *
@@ -119,6 +120,7 @@ struct redis_tenant {
 	enum redis_tenant_state state;
 	uint64_t epoch;   /* 0: Redis has none */
 	int64_t known_ns; /* when it was asked for */
+	uint64_t made;    /* the epoch that this handle made, or raised it to, last */
 	bool known;
 	bool create, create_key; /* a job waits to write */
 	bool raise;       /* erased, and Redis does not know it yet: nothing of it is readable */
@@ -216,6 +218,9 @@ struct redis_job {
 	uint32_t parts, part_bytes;
 	bool again; /* read: asked a second time, as the footer said */
 	bool key_again;
+	/* write: until its tenant has room; owned */
+	struct redis_admission *admission;
+	struct redis_account_entry *victims;
 	struct redis_footer footer; /* of the first part */
 	uint8_t *extra;             /* names and tags */
 	uint8_t *bounce;            /* sealed bytes */
@@ -328,12 +333,39 @@ struct redis_cleaning {
 void redis_clean_want(struct redis_tier *t);
 size_t redis_clean_step(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
 
+/* --- quotas: redis_quota.c, redis_shares.c ------------------------------------------------------ */
+
+struct redis_quota {
+	uint64_t bytes;              /* of each tenant; 0: none */
+	struct redis_recent *recent; /* owned; NULL without a quota */
+};
+
+/* A chunk in a tenant's account, by names that are the server's. */
+struct redis_account_entry {
+	char member[80]; /* the key's 32 bytes, then "BYTES:PARTS" */
+	size_t len;
+	char score[40]; /* when it was written or read, as Redis writes numbers */
+};
+
+enum kvt_status redis_quota_init(struct redis_tier *t, uint64_t bytes) KVT_MUST_CHECK;
+void redis_quota_finish(struct redis_tier *t);
+/* job->footer is made. Calls `admitted` when its tenant has room for it, or ends the job. */
+void redis_quota_admit(struct redis_job *job, void (*admitted)(struct redis_job *job));
+void redis_quota_read(struct redis_tier *t, const struct redis_footer *f); /* it was: it is young again */
+
+/* Any thread. A tenant has so much / (NULL: any) has nothing that is known. */
+void redis_shares_note(
+	struct redis_tier *t, const struct kvt_tenant *tenant, uint64_t bytes, uint64_t chunks);
+void redis_shares_forget(struct redis_tier *t, const struct kvt_tenant *tenant);
+void redis_shares_list(struct redis_tier *t, size_t most, struct kvt_tenant_list *out);
+
 /* --- the tier ---------------------------------------------------------------------------------- */
 
 struct redis_counters {
 	uint64_t hits, misses, corrupt, io_errors, erased;
 	uint64_t loads, load_bytes, stores, store_bytes;
 	uint64_t unverified; /* chunks read that had no mark */
+	uint64_t quota_evicted, quota_refused; /* chunks, for protect.tenant_l2_bytes */
 };
 
 struct redis_tier {
@@ -364,6 +396,7 @@ struct redis_tier {
 	struct redis_tenants tenants;
 	struct redis_erasing erasing;
 	struct redis_cleaning cleaning;
+	struct redis_quota quota;
 	bool closing;
 
 	/* any thread */
@@ -371,6 +404,7 @@ struct redis_tier {
 	struct kvt_tier_request *queue, **queue_end; /* lock */
 	struct redis_counters counters;              /* lock */
 	uint64_t erases;                             /* lock: of tenants or all, so far */
+	struct kvt_tenant_list shares;               /* lock: what tenants had */
 	struct kvt_tenant erasures[REDIS_ERASURES];  /* lock: for the next step */
 	uint32_t erasure_count;
 	bool erasure_all;

@@ -202,6 +202,15 @@ size_t redis_tenant_key_name(
 	return tenant_name(f, "tenantkey", tenant, out);
 }
 
+size_t redis_account_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
+	uint64_t epoch, char out[REDIS_KEY_ROOM])
+{
+	size_t len = tenant_name(f, "account", tenant, out);
+
+	return len + (size_t)snprintf(out + len, REDIS_KEY_ROOM - len, ":%llu",
+			     (unsigned long long)epoch);
+}
+
 static int digit_of(char c)
 {
 	if (c >= '0' && c <= '9')

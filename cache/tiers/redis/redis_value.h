@@ -10,6 +10,7 @@
  * by one command, while chunks spread over all slots. All begins with "kvt1:", for ACL patterns.
  *
  *	kvt1:FINGERPRINT:epoch    kvt1:FINGERPRINT:epoch:TENANT    kvt1:FINGERPRINT:tenantkey:TENANT
+ *	kvt1:FINGERPRINT:account:TENANT:EPOCH    with quotas: redis_quota.c
  *
  * A value is payload, names, tags, footer. The payload comes first and the footer last because the
  * reader of a chunk knows its length: GET puts the payload where it belongs and what is behind it
@@ -116,6 +117,9 @@ size_t redis_epoch_name(
 	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM]);
 size_t redis_tenant_key_name(
 	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM]);
+/* A tenant's account under one epoch: redis_quota.c. */
+size_t redis_account_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
+	uint64_t epoch, char out[REDIS_KEY_ROOM]);
 /* Is this the name of a chunk's first part under this fingerprint? Sets its key. */
 bool redis_chunk_parse(
 	const struct kvt_fingerprint *f, const char *name, size_t len, struct kvt_key *key);

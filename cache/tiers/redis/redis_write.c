@@ -271,7 +271,7 @@ static void go_on(struct redis_job *job)
 	if (status == KVT_BUSY)
 		return;
 	if (status == KVT_OK)
-		send_parts(job);
+		redis_quota_admit(job, send_parts);
 	else
 		redis_job_end(job, status);
 }

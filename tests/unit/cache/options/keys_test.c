@@ -93,7 +93,7 @@ START_TEST(what_is_printed_is_read)
 		" max_chunks: 1000, scrub_rate: 1000, staging_share: 0.125}\n"
 		"nvme: {path: \"/a b/\\\"c\\\\d: #e\", capacity: 1TiB, io: threads, depth: 8,"
 		" sync_bytes: 5MiB, sync_time: 1500ms, direct: false}\n"
-		"protect: {keys: /k, ttl: 90m, tenant_l1_bytes: 1, tenant_nvme_bytes: 2KiB}\n"
+		"protect: {keys: /k, ttl: 90m, tenant_l1_bytes: 1, tenant_nvme_bytes: 2KiB, tenant_l2_bytes: 3GiB}\n"
 		"control: {ops: 5, fetch_when_slower: true, prefill_tokens_per_second: 1234.5,"
 		" breaker_open: 2s, breaker_open_max: 2h}\n"
 		"events: {publish: \"tcp://[::1]:5557\", replay: \"ipc:///r\", topic: \"kv@a\"}\n";

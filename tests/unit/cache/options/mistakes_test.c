@@ -82,6 +82,12 @@ static const struct mistake mistakes[] = {
 	{"control: {breaker_open: 10m}\n", 1, 25, "control.breaker_open", {"shorter than"}},
 	{"control: {breaker_open_max: 1s}\n", 1, 29, "control.breaker_open_max", {"shorter than"}},
 	{"node: {url: \"redis://a:1\"}\n", 1, 13, "node.url", {"expected kvtierd://HOST:PORT"}},
+	{"protect: {tenant_l2_bytes: 1XiB}\n", 1, 28, "protect.tenant_l2_bytes", {"1XiB"}},
+	{"protect: {tenant_l2_bytes: -1}\n", 1, 28, "protect.tenant_l2_bytes", {"-1"}},
+	{"l2: {url: \"redis://a\", format: lmcache}\nprotect: {tenant_l2_bytes: 1GiB}\n", 2, 28,
+		"protect.tenant_l2_bytes", {"`l2.format: lmcache`, whose values name no tenants"}},
+	{"l2: {url: \"kvtierd://127.0.0.1:9200\"}\nprotect: {tenant_l2_bytes: 1GiB}\n", 2, 28,
+		"protect.tenant_l2_bytes", {"`cache.protect.tenant_l1_bytes`"}},
 	{"events: {replay: \"tcp://a:1\"}\n", 1, 18, "events.replay",
 		{"`events.publish` to be set too"}},
 

@@ -1,0 +1,63 @@
+/*
+ * redis_shares.c - what tenants had in Redis when this handle last heard of it, for metrics: as many as
+ * kvt_tenant_list has places, of more the largest.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/redis/redis_tier.h"
+
+void redis_shares_note(
+	struct redis_tier *t, const struct kvt_tenant *tenant, uint64_t bytes, uint64_t chunks)
+{
+	struct kvt_tenant_list *list = &t->shares;
+	size_t at = 0, least = 0;
+
+	pthread_mutex_lock(&t->lock);
+	while (at < list->count && memcmp(&list->at[at].tenant, tenant, sizeof(*tenant)) != 0)
+		at++;
+	if (at == KVT_TENANTS_LISTED) {
+		for (size_t i = 1; i < list->count; i++)
+			least = list->at[i].bytes < list->at[least].bytes ? i : least;
+		at = least;
+	} else if (at == list->count) {
+		list->count++;
+	}
+	list->at[at] = (struct kvt_tenant_share){*tenant, chunks, bytes};
+	pthread_mutex_unlock(&t->lock);
+}
+
+void redis_shares_forget(struct redis_tier *t, const struct kvt_tenant *tenant)
+{
+	struct kvt_tenant_list *list = &t->shares;
+	size_t kept = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i < list->count; i++) {
+		if (tenant != NULL && memcmp(&list->at[i].tenant, tenant, sizeof(*tenant)) != 0)
+			list->at[kept++] = list->at[i];
+	}
+	list->count = kept;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct kvt_tenant_share *x = a, *y = b;
+
+	return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
+}
+
+void redis_shares_list(struct redis_tier *t, size_t most, struct kvt_tenant_list *out)
+{
+	pthread_mutex_lock(&t->lock);
+	*out = t->shares;
+	pthread_mutex_unlock(&t->lock);
+	out->tenants = out->count;
+	qsort(out->at, out->count, sizeof(out->at[0]), by_bytes);
+	for (size_t i = most; i < out->count; i++) {
+		out->others.chunks += out->at[i].chunks;
+		out->others.bytes += out->at[i].bytes;
+	}
+	out->count = out->count < most ? out->count : most;
+}
