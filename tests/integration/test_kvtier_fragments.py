@@ -15,7 +15,7 @@ from rig.kvtier_plan import BLOCK, FakeAsker, output_of
 from rig.router import BUILD
 from test_kvtier import kvtier
 
-from kvtier import blending, fragments, library, settings  # noqa: E402
+from kvtier import blending, copier, fragments, library, settings  # noqa: E402
 from kvtier.rank import Rank  # noqa: E402
 from kvtier.scheduler import Plan  # noqa: E402
 
@@ -167,10 +167,69 @@ class Paged:
     def close(self):
         pass
 
+    def fill(self):
+        self.memory[2][:] = array.array("f", [float(i // 32) for i in range(len(self.memory[2]))])
+
     def values(self, slot, block_ids):
         """Of the first layer's token in this slot."""
         at = (block_ids[slot // BLOCK] * BLOCK + slot % BLOCK) * 32
         return self.memory[2][at]
+
+
+class Tensor:
+    """As much of torch's as the connector asks for, over memory of this process."""
+
+    def __init__(self, memory, shape, order):
+        """order: of the axes in memory, the outermost first."""
+        self.memory, self.shape, self.strides, size = memory, shape, {}, 1
+        for axis in reversed(order):
+            self.strides[axis], size = size, size * shape[axis]
+
+    def stride(self):
+        return tuple(self.strides[axis] for axis in range(len(self.shape)))
+
+    def element_size(self):
+        return 4
+
+    def data_ptr(self):
+        return ctypes.addressof(self.memory)
+
+
+class OnDevice(Paged):
+    """The same as vLLM's attention on GPUs keeps it, two heads of 32 values, through the GPU interface: over its backend for
+    this machine's memory."""
+
+    SHAPE = (Paged.BLOCKS, 2, BLOCK, 64)
+
+    def __init__(self, order):
+        self.memory = [(ctypes.c_float * (self.BLOCKS * 2 * BLOCK * 64))() for _ in range(2)]
+        self.tensors = [Tensor(memory, self.SHAPE, order) for memory in self.memory]
+        self.device, self.block_count = types.SimpleNamespace(type="cuda"), self.BLOCKS
+        strides = self.tensors[0].stride()
+        self.copier = copier.make([t.data_ptr() for t in self.tensors], self.SHAPE, strides, 4, -1)
+        self.found = blending.DevicePlace(self, 32, {"FLASH_ATTN"})
+        assert self.found.heads == 2
+
+    def place(self):
+        return self.found.place
+
+    def close(self):
+        self.copier.close()
+
+    def at(self, slot, block_ids, head, value):
+        strides = self.tensors[0].stride()
+        where = (block_ids[slot // BLOCK], head, slot % BLOCK, value)
+        return sum(stride * index for stride, index in zip(strides, where, strict=True))
+
+    def fill(self):
+        for memory in self.memory:
+            memory[:] = array.array("f", [float(i * 7919 % 1000 - 500) for i in range(len(memory))])
+
+    def values(self, slot, block_ids):
+        return [self.memory[0][self.at(slot, block_ids, head, 32 + i)] for head in range(2) for i in (0, 31)]
+
+    def keys(self, slot, block_ids):
+        return [self.memory[1][self.at(slot, block_ids, head, i)] for head in range(2) for i in range(32)]
 
 
 def wait_for(condition):
@@ -180,14 +239,20 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_rank_stores_and_loads_fragments_and_forgets_them(plan, tmp_path):
-    paged = Paged()
+ORDERS = {"heads outside": (0, 1, 2, 3), "tokens outside": (0, 2, 1, 3)}
+
+
+@pytest.mark.parametrize("order", [None, *ORDERS.values()], ids=["host", *ORDERS])
+def test_a_rank_stores_and_loads_fragments_and_forgets_them(plan, tmp_path, order):
+    paged = Paged() if order is None else OnDevice(order)
     cache = library.Cache(['{"l1": {"capacity": "16MiB"}}'], "test")
     parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), hash_recipe=b"sha256")
-    copies = blending.Copies(cache, paged.place(), 1, 2, CONFIG, "float32", 32, CHUNK, bytes(32), 0)
+    copies = blending.Copies(
+        cache, paged.place(), 1 if order is None else 2, 2, CONFIG, "float32", 32, CHUNK, bytes(32), 0,
+        None if order is None else paged.copier)  # fmt: skip
     rank = Rank(cache, paged, parts, str(tmp_path / "rank.sock"), 5.0, logging.getLogger("test"), True, copies)
     try:
-        paged.memory[2][:] = array.array("f", [float(i // 32) for i in range(len(paged.memory[2]))])
+        paged.fill()
         request = Request(B + [9], "store")
         plan.arrived(request)
         plan.matched(request, 0)
@@ -220,6 +285,60 @@ def test_a_rank_stores_and_loads_fragments_and_forgets_them(plan, tmp_path):
         assert rank.take_received() == ({"other"}, set(there[:6]))
     finally:
         rank.close()
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_a_device_turns_keys_as_the_host_does(order):
+    cache, paged, there, host = library.Cache(['{"l1": {"capacity": "16MiB"}}'], "test"), *(OnDevice(order) for _ in "abc")
+    paged.fill()
+
+    def copies(of, device):
+        return blending.Copies(
+            cache, of.place(), 2, 2, CONFIG, "float32", 32, CHUNK, bytes(32), 0, of.copier if device else None)  # fmt: skip
+
+    def one(at, blocks):
+        piece = blending.Piece(bytes(32), None, at, 0, 50)
+        return blending.FragmentLoad(bytes(32), 0, 3, [], blending.FRAGMENT, piece, blocks, at % BLOCK, 41)
+
+    made = [copies(paged, True), copies(there, True), copies(host, False)]
+    size = made[0].fragments.chunk_bytes(50)
+    chunk = ctypes.create_string_buffer(size + 64)
+    room = [(ctypes.addressof(chunk), 1000), (ctypes.addressof(chunk) + 1064, size - 1000)]
+    try:
+        source, target = [4, 9, 1, 30], [8, 3, 11, 7]
+        assert made[0].of(one(5, source)).gather(source, room, None)
+        assert made[1].of(one(1234, target)).scatter([], 3, 0, room, None)()
+        assert made[2].of(one(1234, target)).scatter([], 3, 0, room, None)()
+        for mine, theirs in zip(there.memory, host.memory, strict=True):
+            assert [pytest.approx(x, abs=1e-3) for x in mine] == list(theirs)
+        slot = 1234 % BLOCK
+        assert there.keys(slot + 3, target) != paged.keys(5 + 3, source) and any(there.keys(slot + 3, target))
+        assert there.values(slot + 3, target) == paged.values(5 + 3, source)
+        # one that is not what it has to be is a miss, and nothing of it is put anywhere
+        before = bytes(there.memory[0])
+        chunk.raw = bytes([chunk.raw[0] ^ 1]) + chunk.raw[1:]
+        assert not made[1].of(one(900, target)).scatter([], 3, 0, room, None)()
+        assert bytes(there.memory[0]) == before and made[1].fragments.stats()["refused"]["header"] == 1
+    finally:
+        for found in made:
+            found.close()
+        cache.close()
+        for one_paged in (paged, there, host):
+            one_paged.close()
+
+
+def test_a_device_whose_keys_lie_elsewhere_is_refused():
+    paged = OnDevice((0, 1, 2, 3))
+    with pytest.raises(ValueError, match="where attention by OTHER keeps keys is not known"):
+        blending.DevicePlace(paged, 32, {"FLASH_ATTN", "OTHER"})
+    with pytest.raises(ValueError, match="no name"):
+        blending.DevicePlace(paged, 32, set())
+    with pytest.raises(ValueError, match="unknown shape"):
+        blending.DevicePlace(paged, 64, {"FLASH_ATTN"})
+    paged.close()
+    paged.copier = None
+    with pytest.raises(ValueError, match="does not copy blocks"):
+        blending.DevicePlace(paged, 32, {"FLASHINFER"})
 
 
 def test_stat_counts_fragments(tmp_path):

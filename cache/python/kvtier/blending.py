@@ -14,7 +14,8 @@ Where blended blocks may be seen. The engine's own prefix cache, its KV events a
 A blended request gets a cache salt of its own domain, made of its own one, before the engine looks at it first: its hashes
 are no exact request's. Neither exact chunks nor, once anything was taken, fragments are stored from it.
 
-Scheduler: Blender, one a request's Asking. Rank: Copies, in the place of a PagedCache for chunks of fragments.
+Scheduler: Blender, one a request's Asking. Rank: Copies, in the place of a PagedCache for chunks of fragments. On a device the
+library copies them through what copies blocks (copier.py), in the order of the same streams, and keys turn there.
 """
 
 import ctypes
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 
 from . import fragments, library
 from .ask import NO_TENANT
+from .copier import AFTER_EVENT
 from .work import FRAGMENT, Load, LoadChunk, Store
 
 ASKS, BOUNDS = "kvtier.fragments", "kvtier.fragment_bounds"
@@ -263,16 +265,45 @@ class Blender:
 # --- a rank's side --------------------------------------------------------------------------------
 
 
+def place_of(paged, head, attention):
+    """Where keys and values lie in a layout.PagedCache. attention: names of its layers' backends. ValueError: not where
+    this can find them."""
+    return Place(paged, head) if paged.device.type == "cpu" else DevicePlace(paged, head, attention)
+
+
+class DevicePlace:
+    """In the paged cache of vLLM's attention on GPUs: [block, head, token, keys and then values], in any order of memory."""
+
+    KEYS_FIRST = {"FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION"}  # by their source, vLLM 0.32
+
+    def __init__(self, paged, head, attention):
+        first = paged.tensors[0]
+        shape, strides, size = tuple(first.shape), first.stride(), first.element_size()
+        if paged.copier is None:
+            raise ValueError("libkvtier does not copy blocks of this device")
+        unknown = attention - self.KEYS_FIRST
+        if unknown or not attention:
+            raise ValueError(f"where attention by {', '.join(sorted(unknown)) or 'no name'} keeps keys is not known")
+        if len(shape) != 4 or shape[3] != 2 * head:
+            raise ValueError(f"the KV cache has the unknown shape {shape}")
+        self.heads, self.block_tokens = shape[1], shape[2]
+
+        def plane(offset):
+            layers = (ctypes.c_void_p * len(paged.tensors))(*(t.data_ptr() + offset for t in paged.tensors))
+            block, head_stride, token, value = (stride * size for stride in strides)
+            return fragments.Plane(layers, block, token, head_stride, value)
+
+        halves = plane(0), plane(head * strides[3] * size)
+        self.place = fragments.Place(*halves, self.block_tokens, paged.block_count)
+
+
 class Place:
-    """Where keys and values lie in the paged cache of vLLM's attention on CPUs; ValueError: not where this can find
-    them."""
+    """In the paged cache of vLLM's attention on CPUs."""
 
     def __init__(self, paged, head):
         import torch
 
         first = paged.tensors[0]
-        if paged.device.type != "cpu":
-            raise ValueError("the KV cache lies on a device, and there is no kernel for it yet")
         if first.dim() != 4 or first.shape[3] != 2 * head or not first.is_contiguous():
             raise ValueError(f"the KV cache has the unknown shape {tuple(first.shape)}")
         self.heads, self.block_tokens, self.head = first.shape[1], first.shape[2], head
@@ -339,6 +370,22 @@ class Part:
         return lambda: status == library.OK
 
 
+class DevicePart(Part):
+    """The same on a device: the copy comes behind an event of it, and is waited for."""
+
+    def gather(self, block_ids, room, after):
+        one = self.one
+        _, wait = self.copies.begin("kvt_fragments_gather_begin", one, block_ids, 0, one.piece.tokens, room, after)
+        return wait()
+
+    def scatter(self, block_ids, skip, count, room, after):
+        one = self.one
+        status, wait = self.copies.begin("kvt_fragments_scatter_begin", one, one.blocks, skip, one.end, room, after)
+        if status == library.ECORRUPT:
+            self.copies.erase(one)
+        return wait
+
+
 class PieceParts(ctypes.Structure):
     _fields_ = [
         ("size", ctypes.c_uint32),
@@ -350,12 +397,29 @@ class PieceParts(ctypes.Structure):
     ]
 
 
+class CopyParts(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("view", ctypes.c_uint32),
+        ("order", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("after", ctypes.c_void_p),
+        ("piece", ctypes.POINTER(PieceParts)),
+        ("place", ctypes.POINTER(fragments.PlaceParts)),
+        ("segments", ctypes.POINTER(library.Segment)),
+        ("segment_count", ctypes.c_size_t),
+    ]
+
+
 class Copies:
     """Fragments of one rank. The rank's thread alone, but for its construction."""
 
-    def __init__(self, cache, place, heads, layers, config_json, values, head, chunk_tokens, fingerprint, rank):
-        """place: fragments.Place. ValueError: this model's fragments cannot be moved."""
-        self.place, self.cache = place, cache
+    def __init__(
+        self, cache, place, heads, layers, config_json, values, head, chunk_tokens, fingerprint, rank, copier=None,
+    ):  # fmt: skip
+        """place: fragments.Place. copier: of a KV cache on a device; None: it lies in this machine's memory. ValueError:
+        this model's fragments cannot be moved."""
+        self.place, self.cache, self.copier = place, cache, copier
         self.make = lambda mark: fragments.Fragments(
             cache, config_json, values, layers, heads, head, None, chunk_tokens,
             hashlib.sha256(fingerprint + mark).digest(), rank)  # fmt: skip
@@ -368,6 +432,29 @@ class Copies:
                 ctypes.c_size_t]  # fmt: skip
         self.lib.kvt_fragments_chunk_key.argtypes = [
             ctypes.c_void_p, ctypes.POINTER(library.Tenant), ctypes.c_char_p, ctypes.POINTER(library.Key)]  # fmt: skip
+        self.view = ctypes.c_uint32()
+        if copier is not None:
+            try:
+                self._make_view()
+            except BaseException:
+                self.fragments.close()
+                raise
+
+    def _make_view(self):
+        """The copier learns where tokens lie, once."""
+        void = ctypes.c_void_p
+        try:
+            make, *begins = (getattr(self.lib, f"kvt_fragments_{name}") for name in ("view", "gather_begin", "scatter_begin"))
+        except AttributeError as error:
+            raise ValueError("this libkvtier moves no fragments on a device") from error
+        make.argtypes = [void, void, ctypes.POINTER(fragments.PlaceParts), ctypes.POINTER(ctypes.c_uint32)]
+        for begin in begins:
+            begin.argtypes = [void, void, ctypes.POINTER(CopyParts), ctypes.POINTER(ctypes.c_uint64)]
+        where = self.place.at([], 0)
+        status = make(self.fragments.handle, self.copier.handle, ctypes.byref(where), ctypes.byref(self.view))
+        if status != library.OK:
+            raise ValueError("libkvtier_cuda.so turns no keys on this device: it was built without nvcc, or its kernel does "
+                             f"not run here (status {status})")  # fmt: skip
 
     def renew(self, mark):
         """Other weights: nothing that was stored before is found from now on."""
@@ -385,20 +472,35 @@ class Copies:
         return bytes(out.bytes)
 
     def of(self, one):
-        return Part(self, one)
+        return Part(self, one) if self.copier is None else DevicePart(self, one)
 
     def erase(self, one):
         """A chunk that is not what it has to be is not found again."""
         keys, erased = library.pack_keys([self.key(one.name, one.tenant)]), ctypes.c_size_t()
         self.lib.kvt_erase(self.cache.handle, keys, 1, ctypes.c_uint64(0), ctypes.byref(erased))
 
-    def call(self, name, one, blocks, skip, end, room):
+    def _parts(self, one, blocks, skip, end, room):
         piece = one.piece
         parts = PieceParts(ctypes.sizeof(PieceParts), piece.tokens, piece.first, piece.at, skip, end)
         segments = (library.Segment * len(room))(*((base, size, 0) for base, size in room))
-        place = self.place.at(blocks, one.slot)
+        return parts, self.place.at(blocks, one.slot), segments
+
+    def call(self, name, one, blocks, skip, end, room):
+        parts, place, segments = self._parts(one, blocks, skip, end, room)
         call = getattr(self.lib, name)
         return call(self.fragments.handle, ctypes.byref(parts), ctypes.byref(place), segments, len(segments))
+
+    def begin(self, name, one, blocks, skip, end, room, after):
+        """(status, a function that waits until the copy is over and says whether it came out well). after: a recorded event
+        (layout.py)."""
+        parts, place, segments = self._parts(one, blocks, skip, end, room)
+        copy = CopyParts(
+            ctypes.sizeof(CopyParts), self.view.value, 0 if after is None else AFTER_EVENT, 0, after and after.cuda_event,
+            ctypes.pointer(parts), ctypes.pointer(place), segments, len(segments))  # fmt: skip
+        op = ctypes.c_uint64()
+        status = getattr(self.lib, name)(
+            self.fragments.handle, self.copier.handle, ctypes.byref(copy), ctypes.byref(op))  # fmt: skip
+        return status, self.copier.waiting_for(op) if status == library.OK else lambda: False
 
 
 def config_json(config):

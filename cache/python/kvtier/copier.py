@@ -180,6 +180,10 @@ class Copier:
         op = c_uint64()
         if begin(self.handle, byref(job), byref(op)) != library.OK:
             return lambda: False
+        return self.waiting_for(op)
+
+    def waiting_for(self, op):
+        """A function that waits for this operation, to be called once."""
 
         def wait():
             while True:

@@ -448,14 +448,21 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             return None
         try:
             head = model.get_head_size()
-            found = blending.Place(paged, head)
+            on_device = paged.device.type != "cpu"
+            found = blending.place_of(paged, head, self._attention(paged) if on_device else None)
             return blending.Copies(
                 cache, found.place, found.heads, len(paged.tensors), blending.config_json(model.hf_text_config),
                 str(paged.dtype).removeprefix("torch."), head, self.settings.chunk_tokens, bytes.fromhex(print_of), rank,
+                paged.copier if on_device else None,
             )  # fmt: skip
         except Exception as error:
             logger.warning("kvtier: fragments are off, every request is exact: %s", error)
             return None
+
+    def _attention(self, paged):
+        """Names of the attention backends of these layers."""
+        layers = self._vllm_config.compilation_config.static_forward_context
+        return {layers[name].attn_backend.get_name() for name in paged.names}
 
     def _paged(self, kv_caches):
         if self.groups is None:
