@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh - the GPU tier on a real device: every copy test of tests/unit/cache/gpu, plainly and under
+# run.sh - the GPU tier on a real device: every copy and turn test of tests/unit/cache/gpu, plainly and under
 # compute-sanitizer, and the connector's loads and stores against a stream of an engine.
 #
 # Without a CUDA device nothing can be run here; a line says so, and the exit status is 0 as for any test that is
@@ -85,7 +85,7 @@ build_it() {
 			return 1
 		}
 	fi
-	ninja -C "$build" $here/cache_gpu_copy_test $here/cache_gpu_header_c cache/core/libkvtier.so.1.0.0 \
+	ninja -C "$build" $here/cache_gpu_copy_test $here/cache_gpu_turn_test $here/cache_gpu_header_c cache/core/libkvtier.so.1.0.0 \
 		cache/gpu/libkvtier_cuda.so.1.0.0 >"$build/gpu-build.log" 2>&1 || {
 		tail -n 40 "$build/gpu-build.log" >&2
 		return 1
@@ -93,12 +93,14 @@ build_it() {
 }
 if [ $make = yes ]; then build_it || exit 1; fi
 grep -q . "$build/cache/gpu/kernels.fatbin" 2>/dev/null ||
-	skip "kernel and staging" "no nvcc: this build has no kernel, and its tests run by copies"
+	skip "kernel, staging and keys that turn" "no nvcc: this build has no kernel, and its tests run by copies"
 
 export KVT_GPU_TEST_DEVICE=$device KVT_GPU_TEST_LIBRARY=$build/cache/gpu/libkvtier_cuda.so.1
 unset KVT_GPU_TEST_DRIVER
 test=$build/$here/cache_gpu_copy_test
+turn=$build/$here/cache_gpu_turn_test
 try "copies compared with the naive way" "$test"
+try "keys turned, compared with the naive way" "$turn"
 python=${GPU_PYTHON:-python3}
 export KVTIER_LIBRARY=$build/cache/core/libkvtier.so.1
 if "$python" -c 'import pytest, sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
@@ -111,6 +113,7 @@ if [ $quick = no ]; then
 	if [ -x "$sanitizer" ]; then
 		for tool in memcheck racecheck synccheck; do
 			try "compute-sanitizer $tool" "$sanitizer" --tool $tool --error-exitcode 9 "$test"
+			try "compute-sanitizer $tool, keys turned" "$sanitizer" --tool $tool --error-exitcode 9 "$turn"
 		done
 		# It does not know what cuMemcpyBatchAsync writes (2025.3): with chunks that need no such call.
 		KVT_GPU_TEST_WHOLE=1 try "compute-sanitizer initcheck" "$sanitizer" --tool initcheck --error-exitcode 9 "$test"

@@ -6,7 +6,7 @@ compute them have run. Each function here makes that stream late and then says w
 
 What it runs on is given: a device by torch (test_streams.py), or a model of one (rig/stream_model.py in
 tests/integration). It has
-	tensors             {layer: tensor}, BLOCKS blocks
+	tensors             {layer: tensor}, BLOCKS blocks of [head, token, keys and then values]
 	engine()            within, the current stream is the engine's
 	delay()             what the current stream gets from here on comes late
 	put(blocks, n)      the current stream fills these blocks with a number, in all layers
@@ -19,7 +19,7 @@ import json
 import logging
 import time
 
-from kvtier import library, work
+from kvtier import blending, library, work
 from kvtier.layout import PagedCache
 from kvtier.rank import Rank
 from kvtier.worker import Worker
@@ -51,7 +51,32 @@ class Engine:
             self.paged.copier.pinning.join()
         parts = library.KeyParts(size=ctypes.sizeof(library.KeyParts), rank=0, hash_recipe=b"sha256")
         self.worker = Worker()
-        self.worker.rank = Rank(cache, self.paged, parts, path, PATIENCE_S, logging.getLogger("rank"))
+        self.worker.rank = Rank(
+            cache, self.paged, parts, path, PATIENCE_S, logging.getLogger("rank"),
+            fragments=self._fragments(cache) if not by_torch else None)  # fmt: skip
+
+    def _fragments(self, cache):
+        head = self.paged.shape[2] // 2
+        found = blending.DevicePlace(self.paged, head, {"FLASH_ATTN"})
+        model = json.dumps({"model_type": "llama", "head_dim": head, "rope_theta": 10000.0})
+        kind = str(self.paged.dtype).removeprefix("torch.")
+        return blending.Copies(
+            cache, found.place, found.heads, len(self.paged.tensors), model, kind, head, 256, bytes(32), 0,
+            self.paged.copier)  # fmt: skip
+
+    def _piece(self, name, blocks):
+        return blending.Piece(hash_of(name), None, 0, 0, len(blocks) * TOKENS)
+
+    def store_fragment(self, name, blocks):
+        piece = self._piece(name, blocks)
+        self.worker.store([blending.FragmentStore(
+            name, piece.name, None, blocks, piece.tokens, part=work.FRAGMENT, piece=piece)])  # fmt: skip
+
+    def load_fragment(self, name, blocks):
+        piece = self._piece(name, blocks)
+        one = blending.FragmentLoad(
+            piece.name, 0, 0, blocks, work.FRAGMENT, piece, blocks, 0, piece.tokens)  # fmt: skip
+        self.worker.load([work.Load(f"load {name}", [one])])
 
     def store(self, name, blocks):
         """Called where the engine has begun to compute these blocks."""
@@ -64,14 +89,14 @@ class Engine:
         pieces = [work.LoadChunk(hash_of(name), len(blocks), 0, blocks) for name, blocks in chunks]
         self.worker.load([work.Load(f"load {request}", pieces)])
 
-    def wait_stored(self, name):
+    def wait_stored(self, name, counter="stored_chunks"):
         deadline = time.monotonic() + PATIENCE_S
         stored, _ = self.worker.finished({name})
         while not stored:
             assert time.monotonic() < deadline, f"{name} is not stored"
             time.sleep(0.001)
             stored, _ = self.worker.finished(set())
-        assert self.worker.take_counts().get("stored_chunks") == 1
+        assert self.worker.take_counts().get(counter) == 1
 
     def wait_loaded(self, name):
         deadline = time.monotonic() + PATIENCE_S
@@ -155,4 +180,35 @@ def store_behind_computing(engine):
     assert engine.numbers(TARGET) == {3}, "blocks were stored before they were computed"
 
 
+def fragment_behind_reads(engine):
+    """A fragment is loaded into blocks that kernels, begun before, still read."""
+    with engine.device.engine():
+        engine.device.put(SOURCE, 2)
+        engine.store_fragment("f", SOURCE)
+    engine.wait_stored("f", "stored_fragment_chunks")
+    engine.compute(TARGET, 1)
+    with engine.device.engine():
+        engine.device.delay()
+        seen = engine.device.look(TARGET)
+        engine.load_fragment("f", TARGET)
+    engine.wait_loaded("f")
+    assert seen() == {1}, "blocks were overwritten while the engine read them"
+    assert engine.numbers(TARGET) == {2}
+
+
+def fragment_behind_computing(engine):
+    """A fragment is stored before the kernels that compute it have run."""
+    engine.compute(SOURCE, 1)
+    with engine.device.engine():
+        engine.device.delay()
+        engine.device.put(SOURCE, 3)
+        engine.store_fragment("g", SOURCE)
+    engine.wait_stored("g", "stored_fragment_chunks")
+    with engine.device.engine():
+        engine.load_fragment("g", TARGET)
+    engine.wait_loaded("g")
+    assert engine.numbers(TARGET) == {3}, "blocks were stored before they were computed"
+
+
+FRAGMENTS = [fragment_behind_reads, fragment_behind_computing]  # libkvtier alone copies them
 SCENARIOS = [load_behind_reads, many_chunks_behind_reads, load_behind_writes, store_behind_computing]

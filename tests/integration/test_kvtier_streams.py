@@ -49,11 +49,12 @@ def engine(place, tmp_path):
     device.close()
 
 
-SCENARIOS = ["load_behind_reads", "many_chunks_behind_reads", "load_behind_writes", "store_behind_computing"]
+SCENARIOS = ["load_behind_reads", "many_chunks_behind_reads", "load_behind_writes", "store_behind_computing",
+             "fragment_behind_reads", "fragment_behind_computing"]  # fmt: skip
 
 
 def test_all_scenarios_are_run(place):
-    assert [scenario.__name__ for scenario in place[2].SCENARIOS] == SCENARIOS
+    assert [scenario.__name__ for scenario in place[2].SCENARIOS + place[2].FRAGMENTS] == SCENARIOS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

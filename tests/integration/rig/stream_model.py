@@ -9,6 +9,7 @@ import types
 from ctypes import byref, c_uint, c_uint64, c_void_p
 
 DELAY_STEPS = 20000
+TOKENS = 16
 PINNED = 3  # flags of memory that the device reads and writes by itself
 POOL_BYTES = 1 << 20
 
@@ -71,19 +72,20 @@ class Event:
 
 
 class Tensor:
-    """One layer: blocks of bytes."""
+    """One layer: blocks of one head, 16 tokens, keys and then values of half precision."""
 
-    dtype = "uint8"
+    dtype = "float16"
     device = types.SimpleNamespace(type="cuda", index=0)
 
     def __init__(self, driver, blocks, block_bytes):
-        self.shape, self.address = (blocks, block_bytes), driver.memory(blocks * block_bytes)
+        self.shape, self.address = (blocks, 1, TOKENS, block_bytes // TOKENS // 2), driver.memory(blocks * block_bytes)
 
     def stride(self):
-        return (self.shape[1], 1)
+        block, row = self.shape[2] * self.shape[3], self.shape[3]
+        return (block, block, row, 1)
 
     def element_size(self):
-        return 1
+        return 2
 
     def data_ptr(self):
         return self.address
