@@ -4,6 +4,8 @@
  * Ours: all chunks of a pass, as many begun as the backend takes, until the last is over. The peer: one
  * asynchronous copy of as many bytes between pinned memory and memory of the device, and for both ways two of
  * them on two streams. At the end, outside of the measured time, all blocks go out and back in and are compared.
+ *
+ * Fragments: the same chunks as tokens of keys and values in turn, scattered as they are and with all keys turned.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +13,15 @@
 #include <sys/mman.h>
 
 #include "gpu/cuda_driver.h"
+#include "gpu/gpu.h"
 #include "bench/cache/memory/figures.h"
 #include "bench/cache/gpu/gpu_bench.h"
 
 #define MOST_BYTES ((uint64_t)256 << 20)
 #define UNDER_WAY  32u
+#define TOKENS     16u  /* of a block */
+#define HEADS      8u
+#define HEAD       128u /* values of a key: 256 bytes */
 #define PATIENCE   ((uint64_t)10 * 1000000000)
 
 struct bench {
@@ -24,7 +30,9 @@ struct bench {
 	uint64_t device;      /* 2 * bytes of its memory */
 	char *host;           /* 2 * bytes, pinned */
 	uint64_t bytes;
-	int64_t *ids;
+	int64_t *ids;         /* of blocks, or of tokens where a view is set */
+	uint32_t view, parts; /* 0, 1: whole blocks */
+	const struct kvt_gpu_turn *turn; /* of scatters */
 	struct kvt_gpu *gpu;
 };
 
@@ -48,12 +56,13 @@ static double our_rate(struct bench *b, bool gathers, bool scatters)
 			struct kvt_segment segment = {
 				b->host + (scatter ? b->bytes : 0) + i * KVB_CHUNK, KVB_CHUNK, 0};
 			struct kvt_gpu_job job = {.size = sizeof(job),
-				.blocks = b->ids + i * KVB_BLOCKS, .block_count = KVB_BLOCKS,
-				.count = KVB_BLOCKS, .segments = &segment, .segment_count = 1};
+				.blocks = b->ids + i * KVB_BLOCKS * b->parts,
+				.block_count = KVB_BLOCKS * b->parts, .count = KVB_BLOCKS * b->parts,
+				.segments = &segment, .segment_count = 1};
 			uint64_t *op = &ops[begun % UNDER_WAY];
 
-			if ((scatter ? kvt_gpu_scatter_begin(b->gpu, &job, op)
-				: kvt_gpu_gather_begin(b->gpu, &job, op)) != KVT_OK)
+			if (kvt_gpu_view_begin(b->gpu, b->view, &job, scatter, scatter ? b->turn : NULL, op) !=
+				KVT_OK)
 				kvb_fail("a copy was refused");
 			begun++;
 		} else {
@@ -199,6 +208,87 @@ static void measure(struct bench *b, const struct kvb_gpu_options *options,
 		print_series(&series[what], metrics[what], geometry->name, &used[what]);
 }
 
+/* Keys and values as vLLM's attention keeps them, heads outside: 256 bytes of a key, then its value. */
+static enum kvt_status add_view(struct bench *b, void *const *layers, uint64_t blocks)
+{
+	const struct kvt_gpu_parts parts = {TOKENS, 4 * HEAD};
+	void *halves[2 * KVB_LAYERS];
+	struct kvt_gpu_layout layout = {.size = sizeof(layout),
+		.element_bytes = 2,
+		.axis_count = 2,
+		.layer_count = 2 * KVB_LAYERS,
+		.axes = {{HEADS, TOKENS * 4 * HEAD}, {HEAD, 2}},
+		.block_count = blocks,
+		.block_stride = (int64_t)KVB_BLOCK,
+		.layers = halves};
+
+	for (unsigned i = 0; i < 2 * KVB_LAYERS; i++)
+		halves[i] = (char *)layers[i / 2] + i % 2 * 2 * HEAD;
+	return kvt_gpu_view_add(b->gpu, &layout, &parts, &b->view);
+}
+
+static void measure_both_kinds(struct bench *b, const struct kvb_gpu_options *options)
+{
+	static const char *const metrics[] = {"gpu_scatter_tokens_bytes_per_second", "gpu_scatter_turned_bytes_per_second"};
+	struct kvt_gpu_turn turn = {.values = KVT_GPU_BF16, .pairs = HEAD / 2, .layer_step = 2};
+	struct kvb_series series[2] = {0};
+	float cosine[HEAD / 2], sine[HEAD / 2];
+	struct kvt_gpu_stats used[2] = {0};
+
+	for (unsigned i = 0; i < HEAD / 2; i++) { /* 3, 4, 5: no need of a library */
+		cosine[i] = i % 2 == 0 ? 0.6F : 0.8F;
+		sine[i] = i % 2 == 0 ? 0.8F : 0.6F;
+	}
+	turn.cosine = cosine;
+	turn.sine = sine;
+	for (unsigned round = 0; round < options->rounds; round++)
+		for (int what = 0; what < 2; what++) {
+			double peer = peer_rate(b, false, true);
+			struct kvt_gpu_stats before = stats_of(b->gpu), after;
+
+			b->turn = what == 1 ? &turn : NULL;
+			kvb_series_add(&series[what], our_rate(b, false, true), peer);
+			after = stats_of(b->gpu);
+			used[what].by_kernel += after.by_kernel - before.by_kernel;
+			used[what].by_copies += after.by_copies - before.by_copies;
+			used[what].by_staging += after.by_staging - before.by_staging;
+			used[what].multiprocessors = after.multiprocessors;
+		}
+	b->turn = NULL;
+	for (int what = 0; what < 2; what++)
+		print_series(&series[what], metrics[what], "fragments", &used[what]);
+}
+
+static void measure_fragments(struct bench *b, const struct kvb_gpu_options *options)
+{
+	int64_t *blocks = b->ids, *tokens = calloc(b->bytes / KVB_LAYERS / KVB_BLOCK * TOKENS, sizeof(*tokens));
+	struct kvt_gpu_config config;
+	struct kvt_gpu_layout layout;
+	void *layers[KVB_LAYERS];
+
+	if (tokens == NULL)
+		kvb_fail("no memory");
+	configure(&config, options);
+	kvb_gpu_layout(&kvb_gpu_geometries[0], (char *)(uintptr_t)b->device, b->bytes, layers, &layout);
+	if (kvt_gpu_create(&config, &layout, &b->gpu) != KVT_OK ||
+		kvt_gpu_pin(b->gpu, b->host, 2 * b->bytes) != KVT_OK)
+		kvb_fail("the CUDA backend is refused");
+	for (uint64_t i = 0; i < layout.block_count * TOKENS; i++)
+		tokens[i] = blocks[i / TOKENS] * TOKENS + (int64_t)(i % TOKENS);
+	if (add_view(b, layers, layout.block_count) == KVT_OK) {
+		b->ids = tokens;
+		b->parts = TOKENS;
+		measure_both_kinds(b, options);
+	} else {
+		fprintf(stderr, "\nfragments on the GPU: SKIPPED, this build has no kernel that turns keys.\n");
+	}
+	b->view = 0;
+	b->parts = 1;
+	b->ids = blocks;
+	kvt_gpu_destroy(b->gpu);
+	free(tokens);
+}
+
 /* false: there is none. */
 static bool find_device(struct bench *b, const struct kvb_gpu_options *options)
 {
@@ -227,10 +317,10 @@ static bool find_device(struct bench *b, const struct kvb_gpu_options *options)
 
 void kvb_gpu_device(const struct kvb_gpu_options *options)
 {
-	struct bench b = {.bytes = options->bytes < MOST_BYTES ? options->bytes : MOST_BYTES};
+	struct bench b = {.bytes = options->bytes < MOST_BYTES ? options->bytes : MOST_BYTES, .parts = 1};
 
 	if (!find_device(&b, options)) {
-		fprintf(stderr, "\nGPU: SKIPPED, this machine has no usable CUDA device.\n");
+		fprintf(stderr, "\nGPU, fragments too: SKIPPED, this machine has no usable CUDA device.\n");
 		return;
 	}
 	b.host = mmap(NULL, 2 * b.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -241,6 +331,7 @@ void kvb_gpu_device(const struct kvb_gpu_options *options)
 	b.ids = kvb_gpu_ids(b.bytes);
 	for (unsigned i = 0; i < kvb_gpu_geometry_count; i++)
 		measure(&b, options, &kvb_gpu_geometries[i]);
+	measure_fragments(&b, options);
 	free(b.ids);
 	must(b.d.memory_free(b.device), "freeing memory");
 	for (int i = 0; i < 2; i++)
