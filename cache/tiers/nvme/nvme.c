@@ -34,6 +34,7 @@
 #define MAX_ENTRIES     (8u << 20)
 #define MIN_CAPACITY    (1ull << 20)
 #define COMMIT_OPS      4u /* operations beyond the depth, for commits */
+#define BEGUN_AT_ONCE   NVME_OP_BYTES /* of writes, whose bytes are summed or sealed, between two looks at reads */
 
 static struct nvme *nvme_of(struct kvt_tier *base)
 {
@@ -209,9 +210,10 @@ static size_t begin_reads(struct nvme *t)
 static size_t begin_writes(struct nvme *t)
 {
 	uint32_t most = t->depth - t->depth / 4;
+	uint64_t bytes = 0;
 	size_t n = 0;
 
-	for (; t->free_jobs != NULL && t->writes_active < most; n++) {
+	for (; t->free_jobs != NULL && t->writes_active < most && bytes < BEGUN_AT_ONCE; n++) {
 		struct kvt_tier_request *r;
 		struct nvme_job *job;
 		uint64_t erases;
@@ -224,6 +226,7 @@ static size_t begin_writes(struct nvme *t)
 			break;
 		job = nvme_job_take(t);
 		job->erases = erases;
+		bytes += r->bytes;
 		if (!nvme_write_begin(t, job, r))
 			break;
 	}

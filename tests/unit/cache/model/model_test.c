@@ -65,6 +65,16 @@ static const struct profile disk_profiles[] = {
 		.ttl_ns = MINUTE,
 		.faults = true,
 		.crashes = true},
+	{.name = "large chunks on a disk that fails and loses power", /* checked by pieces */
+		.chains = 20,
+		.depth = 8,
+		.least = 100,
+		.most = 900 * KIB,
+		.l1_capacity = 16 * MIB,
+		.nvme_capacity = 64 * MIB,
+		.faults = true,
+		.crashes = true,
+		.operations = 1000},
 };
 
 static uint64_t number(const char *name, uint64_t otherwise)
