@@ -627,6 +627,7 @@ const struct kvw_strategy_ops kvw_kvaware_ops = {
 	.learned = kvw_prefixaware_learned,
 	.keep = kvw_prefixaware_keep,
 	.recall = kvw_prefixaware_recall,
+	.recall_aside = kvw_prefixaware_recall_aside,
 	.exact = kvaware_exact,
 	.destroy = kvaware_destroy,
 };

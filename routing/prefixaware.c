@@ -43,7 +43,8 @@ static void release(struct kvw_prefix_knowledge *known)
 	if (known == NULL ||
 		atomic_fetch_sub_explicit(&known->users, 1, memory_order_acq_rel) > 1)
 		return;
-	kvw_radix_destroy(known->tree);
+	kvw_radix_destroy(known->own);
+	kvw_radix_destroy(known->interim);
 	kvw_rates_finish(&known->rates);
 	free(known);
 }
@@ -60,9 +61,13 @@ static struct kvw_prefix_knowledge *make_knowledge(
 	memset(known, 0, sizeof(*known));
 	atomic_init(&known->users, 1);
 	kvw_capacity_share_init(&known->capacity_share);
+	known->own_bytes = tree.bytes;
+	known->seed = tree.seed;
 	if (kvw_rates_init(&known->rates, prior) == KVW_OK &&
-		kvw_radix_create(&tree, &known->tree) == KVW_OK)
+		kvw_radix_create(&tree, &known->own) == KVW_OK) {
+		atomic_init(&known->tree, known->own);
 		return known;
+	}
 	release(known);
 	return NULL;
 }
@@ -123,7 +128,6 @@ enum kvw_err kvw_prefixaware_init(struct kvw_prefixaware *pa, const struct kvw_s
 		pa->known = make_knowledge(options, &prior);
 	if (pa->known == NULL)
 		return KVW_ENOMEM;
-	pa->tree = pa->known->tree;
 	return KVW_OK;
 }
 
@@ -316,13 +320,13 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 	};
 	uint32_t begin = 0;
 
-	kvw_radix_expect(pa->tree, chosen->id);
+	kvw_radix_expect(w->tree, chosen->id);
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
 
 		if (request->chain_count > 1)
-			kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w->path);
-		kvw_radix_insert(pa->tree, request->chunks + begin, end - begin, &use, &w->path);
+			kvw_radix_find(w->tree, request->chunks + begin, end - begin, &w->path);
+		kvw_radix_insert(w->tree, request->chunks + begin, end - begin, &use, &w->path);
 		begin = end;
 	}
 	/* For the lease. No sooner: other loops read these lines all the time, and would take them back. */
@@ -493,7 +497,7 @@ static void unteach(struct kvw_prefixaware *pa, const struct kvw_decision *decis
 		const struct kvw_chunk *chunks = request->chunks + begin;
 
 		if (end > begin)
-			kvw_radix_retract(pa->tree, chunks, end - begin,
+			kvw_radix_retract(kvw_prefixaware_tree(pa), chunks, end - begin,
 				chunks_of_hit(chunks, end - begin, hit, decision->prompt_tokens),
 				decision->worker_id, &path);
 		begin = end;
@@ -531,7 +535,7 @@ void kvw_prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats 
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
 
 	*out = (struct kvw_strategy_stats){0};
-	kvw_radix_stats(pa->tree, out);
+	kvw_radix_stats(kvw_prefixaware_tree(pa), out);
 }
 
 void kvw_prefixaware_learned(
@@ -559,5 +563,6 @@ const struct kvw_strategy_ops kvw_prefixaware_ops = {
 	.learned = kvw_prefixaware_learned,
 	.keep = kvw_prefixaware_keep,
 	.recall = kvw_prefixaware_recall,
+	.recall_aside = kvw_prefixaware_recall_aside,
 	.destroy = prefixaware_destroy,
 };

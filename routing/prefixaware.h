@@ -21,8 +21,10 @@
  * it; the last to end frees it. */
 struct kvw_prefix_knowledge {
 	_Atomic uint32_t users; /* instances */
-	struct kvw_radix *tree;
-	struct kvw_rates rates;
+	struct kvw_radix *_Atomic tree; /* in use: `own`, or `interim` while that is recalled */
+	struct kvw_radix *own, *interim; /* owned; interim: NULL if there never was one, else kept, since a pick may read it yet */
+	uint64_t own_bytes, seed;       /* that `own` was made of */
+	_Alignas(64) struct kvw_rates rates; /* written all the time, the tree's pointer is not */
 	struct kvw_capacity_share capacity_share;
 
 	/* The generation of each worker's cache that the tree knows. */
@@ -33,7 +35,6 @@ struct kvw_prefix_knowledge {
 struct kvw_prefixaware {
 	struct kvw_strategy base;
 	struct kvw_prefix_knowledge *known;
-	struct kvw_radix *tree; /* known->tree */
 	const struct kvw_weigh_kernel *kernel;
 
 	/* Options, as are the guards': relaxed, they change while requests are routed. */
@@ -51,9 +52,16 @@ struct kvw_prefixaware {
 	_Alignas(64) _Atomic uint64_t plain[KVW_PLAIN_SETS];
 };
 
+/* The tree in use. A pick loads it once: what it has found there means nothing in another one. */
+static inline struct kvw_radix *kvw_prefixaware_tree(const struct kvw_prefixaware *pa)
+{
+	return atomic_load_explicit(&pa->known->tree, memory_order_acquire);
+}
+
 /* What one pick gathers. Places of the arrays are those of the candidates. Work is in tokens, as
  * in rates.h. */
 struct kvw_weighing {
+	struct kvw_radix *tree;            /* in use when the pick began */
 	struct kvw_radix_path path;        /* of the last chain walked */
 	struct kvw_radix_reach reach;      /* of the last chain walked */
 	double costs[KVW_MAX_WORKERS];     /* cost(w), ns */
@@ -146,6 +154,7 @@ void kvw_prefixaware_learned(
 enum kvw_err kvw_prefixaware_keep(
 	struct kvw_strategy *self, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in *in);
+enum kvw_err kvw_prefixaware_recall_aside(struct kvw_strategy *self) KVW_MUST_CHECK;
 
 /* The worker's cache is lost. */
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker);

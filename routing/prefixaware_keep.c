@@ -2,12 +2,19 @@
  * prefixaware_keep.c - what requests and answers have taught, over a restart: the prefix tree, and the share of
  * each worker's cache that predictions count on.
  *
+ * Large trees are recalled while requests are served (kvw_prefixaware_recall_aside): into the tree that is to be in use, which no other
+ * thread has yet, while they use a small one. At the end they get the large one, in one store. A pick loads the tree
+ * once, and may go on to use the small one, which so lives as long as the other.
+ *
  * Prefill rates are not kept: some eight streams teach them again, and the machine behind a URL may be another.
  */
 #include <string.h>
 
 #include "routing/prefixaware.h"
 #include "routing/radix_keep.h"
+
+#define INTERIM_SHARE 16                     /* the tree in use meanwhile has so small a part of the bytes */
+#define INTERIM_MOST  (UINT64_C(64) << 20) /* bytes */
 
 struct share_record {
 	uint32_t worker;
@@ -33,7 +40,7 @@ static enum kvw_err keep_shares(struct kvw_prefixaware *pa, const struct kvw_kee
 enum kvw_err kvw_prefixaware_keep(struct kvw_strategy *self, const struct kvw_keep_out *out)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
-	enum kvw_err err = kvw_radix_keep(pa->tree, out);
+	enum kvw_err err = kvw_radix_keep(kvw_prefixaware_tree(pa), out);
 
 	return err != KVW_OK ? err : keep_shares(pa, out);
 }
@@ -52,6 +59,59 @@ static void recall_share(struct kvw_prefixaware *pa, const struct kvw_keep_in *i
 		memory_order_relaxed);
 }
 
+enum kvw_err kvw_prefixaware_recall_aside(struct kvw_strategy *self)
+{
+	struct kvw_prefix_knowledge *known = ((struct kvw_prefixaware *)self)->known;
+	uint64_t bytes = known->own_bytes / INTERIM_SHARE;
+	const struct kvw_radix_options options = {
+		.bytes = bytes < INTERIM_MOST ? bytes : INTERIM_MOST, .seed = known->seed};
+	enum kvw_err err = KVW_OK;
+
+	if (known->interim == NULL)
+		err = kvw_radix_create(&options, &known->interim);
+	if (err != KVW_OK)
+		return KVW_ENOMEM;
+	atomic_store_explicit(&known->tree, known->interim, memory_order_release);
+	return KVW_OK;
+}
+
+/* Where another thread has noted a newer one already, that stays. */
+static void know_generations(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
+{
+	for (uint32_t i = 0; i < KVW_MAX_WORKERS; i++) {
+		uint32_t id = in->workers[i], before;
+
+		if (id >= KVW_MAX_WORKERS)
+			continue;
+		before = atomic_load(&known->generations[id]);
+		while ((int32_t)(in->generations[id] - before) > 0 &&
+			!atomic_compare_exchange_weak(&known->generations[id], &before, in->generations[id]))
+			;
+	}
+}
+
+/* What workers that have lost their caches meanwhile held. */
+static void purge_newer(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
+{
+	for (uint32_t i = 0; i < KVW_MAX_WORKERS; i++) {
+		uint32_t id = in->workers[i];
+
+		if (id < KVW_MAX_WORKERS && atomic_load(&known->generations[id]) != in->generations[id])
+			kvw_radix_purge(known->own, id);
+	}
+}
+
+/* From now on requests use what was recalled. A worker whose cache is gone is noted in `generations` before its part of the tree
+ * in use is purged: so it is seen here, before the exchange or after it, or its purge is of the new tree. */
+static void use_own(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
+{
+	if (atomic_load(&known->tree) == known->own)
+		return;
+	purge_newer(known, in);
+	atomic_store(&known->tree, known->own);
+	purge_newer(known, in);
+}
+
 void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in *in)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
@@ -60,17 +120,11 @@ void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in 
 	enum kvw_keep_kind kind;
 	size_t len;
 
-	for (uint32_t i = 0; i < KVW_MAX_WORKERS; i++) {
-		uint32_t id = in->workers[i];
-
-		if (id < KVW_MAX_WORKERS)
-			atomic_store_explicit(&pa->known->generations[id], in->generations[id],
-				memory_order_relaxed);
-	}
+	know_generations(pa->known, in);
 	while (in->next(in->arg, &kind, &bytes, &len)) {
 		if (kind == KVW_KEPT_TREE && tree == NULL)
 			/* What is not for this tree is left out. */
-			(void)!kvw_radix_recall_begin(pa->tree, in, bytes, len, &tree);
+			(void)!kvw_radix_recall_begin(pa->known->own, in, bytes, len, &tree);
 		else if (kind == KVW_KEPT_NODE && tree != NULL)
 			kvw_radix_recall_node(tree, bytes, len);
 		else if (kind == KVW_KEPT_VIEW && tree != NULL)
@@ -79,4 +133,5 @@ void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in 
 			recall_share(pa, in, bytes, len);
 	}
 	kvw_radix_recall_end(tree);
+	use_own(pa->known, in);
 }

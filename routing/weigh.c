@@ -19,7 +19,8 @@
 
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
-	kvw_radix_purge(pa->tree, worker);
+	/* In order with what has noted the loss: a tree that comes into use meanwhile is looked through (prefixaware_keep.c). */
+	kvw_radix_purge(atomic_load(&pa->known->tree), worker);
 	kvw_rates_restart(&pa->known->rates, worker);
 	kvw_capacity_share_restart(&pa->known->capacity_share, worker);
 }
@@ -41,7 +42,7 @@ static void note_generation(struct kvw_prefixaware *pa, const struct kvw_candida
 
 	while ((int32_t)(c->generation - known) > 0)
 		if (atomic_compare_exchange_weak_explicit(generation, &known, c->generation,
-			    memory_order_relaxed, memory_order_relaxed)) {
+			    memory_order_seq_cst, memory_order_relaxed)) {
 			kvw_prefixaware_forget(pa, c->id);
 			break;
 		}
@@ -278,7 +279,7 @@ static void weigh_chain(struct kvw_prefixaware *pa, const struct kvw_route_reque
 	uint32_t tokens = kvw_chain_tokens(request, begin, end);
 	uint32_t furthest = 0;
 
-	kvw_radix_reach(pa->tree, chunks, end - begin, &w->path, &w->reach);
+	kvw_radix_reach(w->tree, chunks, end - begin, &w->path, &w->reach);
 	furthest = w->block_size > 0 ? take_alike(pa, chunks, tokens, request->tokens_per_unit, w)
 				     : take_each(pa, request, set, begin, tokens, w);
 	if (end > begin)
@@ -319,7 +320,7 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	for (uint32_t c = 0; c < w->chains; c++) {
 		uint32_t end = request->chain_ends[c];
 
-		kvw_radix_find(pa->tree, request->chunks + begin, end - begin, &w->path);
+		kvw_radix_find(w->tree, request->chunks + begin, end - begin, &w->path);
 		if (c == 0) { /* while nodes arrive */
 			measure(request, w);
 			weigh_load(pa, set, now_ns, w);
@@ -356,6 +357,7 @@ void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w)
 {
 	assert(set->count <= KVW_MAX_WORKERS);
+	w->tree = kvw_prefixaware_tree(pa);
 	if (is_understood(request))
 		weigh_prompt(pa, request, set, now_ns, w);
 	else

@@ -351,8 +351,8 @@ static void insert(struct kvb_pick_thread *thread, const struct kvw_route_reques
 		.now_ns = now_ns,
 	};
 
-	kvw_radix_find(pa->tree, request->chunks, request->chunk_count, &path);
-	kvw_radix_insert(pa->tree, request->chunks, request->chunk_count, &use, &path);
+	kvw_radix_find(kvw_prefixaware_tree(pa), request->chunks, request->chunk_count, &path);
+	kvw_radix_insert(kvw_prefixaware_tree(pa), request->chunks, request->chunk_count, &use, &path);
 }
 
 /* Prompts that are ready. */

@@ -4,7 +4,8 @@
  * The tree has -n nodes, two for each prompt, held by 64 workers. A thread asks it 5,000 times a second as a
  * request does (find, reach, insert; one prompt in ten is new) and takes the time of each by the clock: for some
  * seconds alone, then while another thread writes the snapshot to a file and syncs it, as kvway does with its
- * pauses. Then the file is checked and recalled into a tree of the same size.
+ * pauses. Then the file is checked and recalled into a tree of the same size. With -o FILE the snapshot stays there, for a kvway
+ * whose workers are http://127.0.1.0:1 to http://127.0.1.63:1.
  *
  * One JSON line on stdout.
  */
@@ -13,6 +14,7 @@
 #include <getopt.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +140,23 @@ static enum kvw_err put(void *arg, enum kvw_keep_kind kind, const void *record, 
 	return kvw_state_write(&keeper->writer, kind, record, len);
 }
 
+/* As state.c writes them. */
+static void put_workers(struct keeper *keeper)
+{
+	struct {
+		double started_s;
+		uint32_t id, unused;
+		char url[32];
+	} record = {.started_s = 1};
+
+	for (uint32_t i = 0; i < WORKERS; i++) {
+		record.id = i;
+		(void)snprintf(record.url, sizeof(record.url), "http://127.0.1.%u:1", i);
+		if (put(keeper, KVW_KEPT_WORKER, &record, offsetof(__typeof__(record), url) + strlen(record.url)) != KVW_OK)
+			die("writing");
+	}
+}
+
 /* Returns the bytes. */
 static uint64_t write_snapshot(struct kvw_radix *tree, int fd)
 {
@@ -145,8 +164,10 @@ static uint64_t write_snapshot(struct kvw_radix *tree, int fd)
 	const struct kvw_keep_out out = {.put = put, .arg = keeper, .now_ns = clock_now(CLOCK_MONOTONIC)};
 	uint64_t bytes;
 
-	if (keeper == NULL || kvw_state_write_begin(&keeper->writer, fd, MOST, 1, 1) != KVW_OK ||
-		kvw_radix_keep(tree, &out) != KVW_OK || kvw_state_write_end(&keeper->writer) != KVW_OK ||
+	if (keeper == NULL || kvw_state_write_begin(&keeper->writer, fd, MOST, 1, 1) != KVW_OK)
+		die("writing");
+	put_workers(keeper);
+	if (kvw_radix_keep(tree, &out) != KVW_OK || kvw_state_write_end(&keeper->writer) != KVW_OK ||
 		fsync(fd) != 0)
 		die("writing");
 	bytes = keeper->writer.summary.bytes;
@@ -257,22 +278,26 @@ int main(int argc, char **argv)
 {
 	struct asker *asker = calloc(1, sizeof(*asker));
 	char path[] = "/var/tmp/kvway-state-bench-XXXXXX";
+	const char *kept = NULL;
 	uint64_t nodes = 10000000;
 	double seconds = 5;
 	int option, fd;
 
-	while ((option = getopt(argc, argv, "n:s:")) != -1) {
+	while ((option = getopt(argc, argv, "n:s:o:")) != -1) {
 		if (option == 'n')
 			nodes = strtoull(optarg, NULL, 10);
 		else if (option == 's')
 			seconds = strtod(optarg, NULL);
+		else if (option == 'o')
+			kept = optarg;
 		else
 			return 2;
 	}
-	fd = mkostemp(path, O_CLOEXEC);
+	fd = kept != NULL ? open(kept, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : mkostemp(path, O_CLOEXEC);
 	if (fd < 0 || asker == NULL || nodes < 100)
-		die(path);
-	(void)unlink(path);
+		die(kept != NULL ? kept : path);
+	if (kept == NULL)
+		(void)unlink(path);
 	asker->took_ns = malloc(SAMPLES * sizeof(asker->took_ns[0]));
 	if (asker->took_ns == NULL)
 		die("memory");

@@ -273,6 +273,9 @@ struct kvw_strategy_ops {
 
 	/* Optional. Takes what a strategy of any kind gave away, as far as it is of use. Before the first pick. */
 	void (*recall)(struct kvw_strategy *self, const struct kvw_keep_in *in);
+	/* Optional. Called before recall(), and before any other thread uses the strategy: then recall() may run while others pick. They
+	 * get what was recalled at its end, and what they have taught until then may be lost. KVW_ENOMEM: it may not. */
+	enum kvw_err (*recall_aside)(struct kvw_strategy *self) KVW_MUST_CHECK;
 
 	/* Optional. The view that feeds are to fill; the strategy's own. */
 	struct kvw_exact *(*exact)(struct kvw_strategy *self);

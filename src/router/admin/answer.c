@@ -130,6 +130,8 @@ static void put_state(struct kvw_page *text, const struct kvw_state *state)
 		kvw_page_string(text, ",\"state_refused\":");
 		kvw_page_json(text, kvw_slice_of(status->why));
 	}
+	if (atomic_load(&status->recalling))
+		kvw_page_string(text, ",\"state\":\"recalling\"");
 	if (atomic_load(&status->last_failed))
 		kvw_page_string(text, ",\"last_snapshot\":\"failed\"");
 }

@@ -125,6 +125,9 @@ void kvw_collect_state(struct kvw_collect *collect)
 		kvw_sample_named(&collect->out, "result", "none", status->recalled == KVW_STATE_NONE);
 		kvw_sample_named(&collect->out, "result", "refused", status->recalled == KVW_STATE_REFUSED);
 		break;
+	case KVW_OF_STATE_RECALLING:
+		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&status->recalling));
+		break;
 	case KVW_OF_STATE_WORKERS:
 		kvw_sample_u64(&collect->out, NULL, 0, status->workers);
 		break;

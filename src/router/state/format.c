@@ -269,6 +269,7 @@ static enum kvw_err take_end(struct kvw_state_reader *reader, uint64_t bytes_bef
 static enum kvw_err read_frame(struct kvw_state_reader *reader)
 {
 	uint64_t before = reader->summary.bytes;
+	const struct kvw_state_place place = {before, reader->chain, reader->frames, reader->records};
 	struct kvw_state_section *section;
 	struct frame head;
 	enum kvw_err err;
@@ -292,6 +293,7 @@ static enum kvw_err read_frame(struct kvw_state_reader *reader)
 	if (head.kind == KVW_KEPT_END)
 		return head.length == sizeof(struct end) ? take_end(reader, before)
 							 : refuse_frame(reader, "a damaged end");
+	reader->place = place;
 	reader->chain = head.sum;
 	reader->kind = (enum kvw_keep_kind)head.kind;
 	reader->length = head.length;
@@ -334,6 +336,21 @@ enum kvw_err kvw_state_read(
 	*kind = reader->kind;
 	*record = at + sizeof(size);
 	*len = size;
+	return KVW_OK;
+}
+
+enum kvw_err kvw_state_read_at(struct kvw_state_reader *reader, const struct kvw_state_place *place)
+{
+	if (lseek(reader->fd, (off_t)place->bytes, SEEK_SET) < 0) {
+		(void)snprintf(reader->why, sizeof(reader->why), "cannot seek: %s", strerror(errno));
+		return KVW_EIO;
+	}
+	reader->summary.bytes = place->bytes;
+	reader->chain = place->chain;
+	reader->frames = place->frames;
+	reader->records = place->records;
+	reader->left = reader->at = reader->length = 0;
+	reader->ended = false;
 	return KVW_OK;
 }
 

@@ -62,6 +62,11 @@ enum kvw_err kvw_state_write(
 /* Writes END. The descriptor is the caller's to sync and close. */
 enum kvw_err kvw_state_write_end(struct kvw_state_writer *writer) KVW_MUST_CHECK;
 
+/* The beginning of a frame, at which reading can go on. */
+struct kvw_state_place {
+	uint64_t bytes, chain, frames, records; /* before it; bytes 0: no place */
+};
+
 struct kvw_state_reader {
 	int fd;
 	uint64_t most;
@@ -72,6 +77,7 @@ struct kvw_state_reader {
 	enum kvw_keep_kind kind;
 	uint32_t length, at; /* of the frame that is being read */
 	uint32_t left;       /* records in it */
+	struct kvw_state_place place; /* where it begins */
 	struct kvw_state_summary summary;
 	char why[KVW_STATE_WHY];
 	uint8_t frame[24 + KVW_STATE_FRAME];
@@ -84,6 +90,9 @@ enum kvw_err kvw_state_read_begin(struct kvw_state_reader *reader, int fd, uint6
  * errors as above. */
 enum kvw_err kvw_state_read(struct kvw_state_reader *reader, enum kvw_keep_kind *kind, const uint8_t **record,
 	size_t *len) KVW_MUST_CHECK;
+
+/* Goes on at a place that this reader has passed, of a descriptor that can seek. Counts of sections go on. KVW_EIO. */
+enum kvw_err kvw_state_read_at(struct kvw_state_reader *reader, const struct kvw_state_place *place) KVW_MUST_CHECK;
 
 /* Reads to the end. KVW_OK: all is whole; reader->summary says what there is. */
 enum kvw_err kvw_state_read_all(struct kvw_state_reader *reader, int fd, uint64_t most) KVW_MUST_CHECK;

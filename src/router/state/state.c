@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,243 +20,9 @@
 #include "base/log.h"
 #include "fleet/expected.h"
 #include "state/file.h"
+#include "state/state_internal.h"
 
-#define LOOK_EACH     1024                 /* records, between two looks at the clock */
 #define EXPECT_FOR_NS (600 * KVW_NS_PER_S) /* workers that have not come by then are not waited for */
-
-/* A worker; behind it its URL. */
-struct worker_record {
-	double started_s;
-	uint32_t id;
-	uint32_t unused;
-};
-
-/* A model; behind it its name. */
-struct model_record {
-	uint32_t units_per_token_q16;
-};
-
-/* What the control thread gives the writing thread: records, each behind its kind and length. */
-struct gathered {
-	struct kvw_settings *settings; /* a reference; NULL: there is none */
-	uint8_t *bytes;
-	size_t len, room;
-	bool failed; /* out of memory */
-};
-
-struct gathered_head {
-	uint32_t kind, len;
-};
-
-/* How far the snapshot for the process that takes over is. */
-enum heir { HEIR_NONE, HEIR_ASKED, HEIR_WRITTEN, HEIR_READY };
-
-struct kvw_state {
-	struct kvw_fleet *fleet;
-	const char *path; /* of the configuration of the start; "": there is no file */
-	const char *from; /* what is read: path, or a word */
-	struct kvw_state_part part;
-	struct kvw_state_status status;
-	int64_t begun_ns, next_ns; /* the control thread's */
-	bool expecting;            /* likewise */
-	bool barred;               /* the file is none of kvway's: never written */
-
-	/* While it is read; NULL: there is nothing to read. */
-	struct kvw_state_reader *reader;
-	uint32_t workers[KVW_MAX_WORKERS], generations[KVW_MAX_WORKERS];
-	bool held; /* a record was read that was not for the part that asked */
-	enum kvw_keep_kind held_kind;
-	const uint8_t *held_record;
-	size_t held_len;
-	int64_t until_ns; /* nothing is recalled any more; 0: no limit */
-	uint32_t recalled; /* records */
-
-	pthread_t thread;
-	_Atomic bool started;
-	pthread_mutex_t lock; /* guards the next five */
-	pthread_cond_t changed;
-	bool ending;
-	bool wanted; /* a snapshot is to be written, or is being written */
-	bool for_heir; /* ... for the process that takes over */
-	struct gathered gathered;
-
-	struct kvw_state_writer *writer; /* owned; of the thread that writes */
-	uint64_t paused_at;              /* bytes written before the last pause */
-	_Atomic bool hurries;            /* at the end: without pauses */
-	_Atomic bool rests;              /* the file is another process's */
-
-	_Atomic int heir; /* enum heir */
-	int heir_fd;      /* HEIR_READY: of its snapshot, or -1 */
-};
-
-/* --- reading --- */
-
-static void refuse(struct kvw_state *state, const char *why)
-{
-	state->status.recalled = KVW_STATE_REFUSED;
-	if (why != state->status.why)
-		(void)snprintf(state->status.why, sizeof(state->status.why), "%s", why);
-	kvw_warn("state", "the snapshot is not used, kvway starts cold file=%s why=\"%s\"", state->from,
-		state->status.why);
-}
-
-static void close_reader(struct kvw_state *state)
-{
-	if (state->reader != NULL)
-		close(state->reader->fd);
-	free(state->reader);
-	state->reader = NULL;
-	state->held = false;
-}
-
-static void expect_worker(struct kvw_state *state, const uint8_t *bytes, size_t len)
-{
-	struct worker_record record;
-	uint32_t slot, generation;
-	char *url;
-
-	if (len <= sizeof(record))
-		return;
-	memcpy(&record, bytes, sizeof(record));
-	if (record.id >= KVW_MAX_WORKERS || state->workers[record.id] != KVW_KEPT_GONE ||
-		!isfinite(record.started_s) || record.started_s <= 0)
-		return;
-	url = strndup((const char *)bytes + sizeof(record), len - sizeof(record));
-	if (url == NULL || kvw_fleet_expect(state->fleet, url, record.started_s, &slot, &generation) != KVW_OK) {
-		free(url);
-		return;
-	}
-	free(url);
-	state->workers[record.id] = slot;
-	state->generations[slot] = generation;
-	state->status.workers++;
-}
-
-static void remember_model(struct kvw_state *state, const uint8_t *bytes, size_t len)
-{
-	struct model_record record;
-
-	if (len <= sizeof(record))
-		return;
-	memcpy(&record, bytes, sizeof(record));
-	kvw_fleet_remember_model(state->fleet,
-		(struct kvw_slice){(const char *)bytes + sizeof(record), len - sizeof(record)},
-		record.units_per_token_q16);
-}
-
-/* The next record that this part of the reading wants: of a kind from first to last. */
-static bool next_of(struct kvw_state *state, enum kvw_keep_kind first, enum kvw_keep_kind last,
-	enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
-{
-	if (state->reader == NULL)
-		return false;
-	if (state->until_ns != 0 && ++state->recalled % LOOK_EACH == 0 && kvw_clock_ns() > state->until_ns) {
-		kvw_warn("state", "the rest of the snapshot is left out: recalling it takes too long records=%u",
-			state->recalled);
-		close_reader(state);
-		return false;
-	}
-	if (!state->held && kvw_state_read(state->reader, &state->held_kind, &state->held_record,
-				    &state->held_len) != KVW_OK) {
-		close_reader(state);
-		return false;
-	}
-	state->held = true;
-	if (state->held_kind < first || state->held_kind > last)
-		return false;
-	state->held = false;
-	*kind = state->held_kind;
-	*record = state->held_record;
-	*len = state->held_len;
-	return true;
-}
-
-/* Workers and models stand at the front. */
-static void read_front(struct kvw_state *state)
-{
-	enum kvw_keep_kind kind;
-	const uint8_t *record;
-	size_t len;
-
-	while (next_of(state, KVW_KEPT_WORKER, KVW_KEPT_MODEL, &kind, &record, &len))
-		if (kind == KVW_KEPT_WORKER)
-			expect_worker(state, record, len);
-		else
-			remember_model(state, record, len);
-	kvw_info("state", "snapshot read file=%s bytes=%llu age_s=%lld workers=%u", state->from,
-		(unsigned long long)state->status.bytes,
-		(long long)(kvw_clock_wall_ns() / KVW_NS_PER_S - state->status.written_ms / 1000),
-		state->status.workers);
-}
-
-/* All of it is whole; then it is read from its beginning again. */
-static void open_whole(struct kvw_state *state, int fd, uint64_t most)
-{
-	enum kvw_err err = kvw_state_read_all(state->reader, fd, most);
-
-	/* Something else lies there: it is not replaced. */
-	state->barred = err == KVW_EPROTO && !state->reader->ours && state->reader->summary.bytes > 0;
-	if (err == KVW_OK && lseek(fd, 0, SEEK_SET) == 0)
-		err = kvw_state_read_begin(state->reader, fd, most);
-	if (err != KVW_OK) {
-		refuse(state, state->reader->why);
-		close_reader(state);
-		return;
-	}
-	state->status.recalled = KVW_STATE_OK;
-	state->status.written_ms = state->reader->summary.written_ms;
-	read_front(state);
-}
-
-/* It cannot change any more; the one before us has read and written it at the same place. */
-static enum kvw_err open_handed(struct kvw_state *state, const struct kvw_config *config, int fd)
-{
-	state->from = "handed-over";
-	state->reader = malloc(sizeof(*state->reader));
-	if (state->reader == NULL || lseek(fd, 0, SEEK_SET) != 0) {
-		close(fd);
-		free(state->reader);
-		state->reader = NULL;
-		return KVW_ENOMEM;
-	}
-	state->reader->fd = fd;
-	open_whole(state, fd, config->state_max_bytes);
-	state->barred = false;
-	return KVW_OK;
-}
-
-static enum kvw_err open_snapshot(struct kvw_state *state, const struct kvw_config *config, int handed)
-{
-	enum kvw_err err;
-	int fd;
-
-	if (handed >= 0) {
-		err = open_handed(state, config, handed);
-		if (err != KVW_OK || state->reader != NULL)
-			return err;
-	}
-	state->from = state->path;
-	if (state->path[0] == '\0')
-		return KVW_OK;
-	err = kvw_state_file_open(state->path, config->state_max_bytes, &fd, state->status.why);
-	if (err == KVW_ENOTFOUND) {
-		kvw_info("state", "no snapshot yet, kvway starts cold file=%s", state->path);
-		return KVW_OK;
-	}
-	if (err != KVW_OK) {
-		state->barred = err == KVW_EINVAL;
-		refuse(state, state->status.why);
-		return KVW_OK;
-	}
-	state->reader = malloc(sizeof(*state->reader));
-	if (state->reader == NULL) {
-		close(fd);
-		return KVW_ENOMEM;
-	}
-	state->reader->fd = fd;
-	open_whole(state, fd, config->state_max_bytes);
-	return KVW_OK;
-}
 
 enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, int handed, int64_t until_ns,
 	struct kvw_state **out)
@@ -281,7 +46,7 @@ enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet 
 		state->workers[i] = KVW_KEPT_GONE;
 	pthread_mutex_init(&state->lock, NULL);
 	pthread_cond_init(&state->changed, NULL);
-	if (open_snapshot(state, config, handed) != KVW_OK) {
+	if (kvw_state_open(state, config, handed) != KVW_OK) {
 		kvw_state_stop(state);
 		return KVW_ENOMEM;
 	}
@@ -296,67 +61,6 @@ enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet 
 	}
 	*out = state;
 	return KVW_OK;
-}
-
-static bool next_of_strategy(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
-{
-	return next_of(arg, KVW_KEPT_FIRST_OF_STRATEGY, KVW_KEPT_LAST_OF_STRATEGY, kind, record, len);
-}
-
-static bool next_of_rest(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
-{
-	return next_of(arg, KVW_KEPT_WORKER, KVW_KEPT_KINDS, kind, record, len);
-}
-
-static struct kvw_keep_in keep_in(struct kvw_state *state)
-{
-	int64_t passed_ns = kvw_clock_wall_ns() - state->status.written_ms * KVW_NS_PER_MS;
-
-	return (struct kvw_keep_in){.arg = state,
-		.workers = state->workers,
-		.generations = state->generations,
-		.now_ns = kvw_clock_ns(),
-		.passed_ns = passed_ns > 0 ? passed_ns : 0};
-}
-
-void kvw_state_recall(struct kvw_state *state)
-{
-	struct kvw_strategy *strategy = state->fleet->strategy;
-	const struct kvw_strategy_ops *ops = strategy->ops;
-	struct kvw_keep_in in = keep_in(state);
-	enum kvw_keep_kind kind;
-	const uint8_t *record;
-	size_t len;
-
-	in.next = next_of_strategy;
-	if (ops->recall != NULL)
-		ops->recall(strategy, &in);
-	/* What it did not want. */
-	while (next_of_strategy(state, &kind, &record, &len))
-		;
-}
-
-/* Since kvw_state_create another worker may have got a slot, or the same one has lost its cache. */
-static void drop_others(struct kvw_state *state)
-{
-	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {
-		uint32_t slot = state->workers[i];
-
-		if (slot < KVW_MAX_WORKERS &&
-			atomic_load(&state->fleet->workers[slot]->generation) != state->generations[slot])
-			state->workers[i] = KVW_KEPT_GONE;
-	}
-}
-
-void kvw_state_recall_part(struct kvw_state *state, const struct kvw_state_part *part)
-{
-	struct kvw_keep_in in = keep_in(state);
-
-	drop_others(state);
-	in.next = next_of_rest;
-	state->part = *part;
-	part->recall(part->arg, &in);
-	close_reader(state);
 }
 
 /* --- writing --- */
@@ -556,17 +260,22 @@ static void *write_all(void *arg)
 	return NULL;
 }
 
-enum kvw_err kvw_state_start(struct kvw_state *state)
+/* Signals are for the main thread. */
+bool kvw_state_start_thread(pthread_t *thread, void *(*run)(void *), struct kvw_state *state)
 {
 	sigset_t all, before;
 	int failed;
 
-	/* Signals are for the main thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&state->thread, NULL, write_all, state);
+	failed = pthread_create(thread, NULL, run, state);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failed != 0)
+	return failed == 0;
+}
+
+enum kvw_err kvw_state_start(struct kvw_state *state)
+{
+	if (!kvw_state_start_thread(&state->thread, write_all, state))
 		return KVW_ENOMEM;
 	state->started = true;
 	return KVW_OK;
@@ -593,6 +302,12 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 {
 	int asked = HEIR_ASKED, written = HEIR_WRITTEN;
 
+	/* What is there now is less than what is in the file. */
+	if (atomic_load(&state->status.recalling)) {
+		if (atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN))
+			atomic_store(&state->heir, HEIR_READY);
+		return;
+	}
 	if (state->started && atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN) && !begin(state, true))
 		(void)atomic_compare_exchange_strong(&state->heir, &written, HEIR_ASKED); /* at the next tick */
 	if (state->expecting && now_ns - state->begun_ns > EXPECT_FOR_NS) {
@@ -646,8 +361,12 @@ static void write_last(struct kvw_state *state)
 
 void kvw_state_stop(struct kvw_state *state)
 {
+	bool unread;
+
 	if (state == NULL)
 		return;
+	unread = atomic_load(&state->status.recalling); /* then the file has more than there is here */
+	kvw_state_recall_no_more(state);
 	if (state->started) {
 		pthread_mutex_lock(&state->lock);
 		state->ending = true;
@@ -655,14 +374,14 @@ void kvw_state_stop(struct kvw_state *state)
 		pthread_mutex_unlock(&state->lock);
 		state->hurries = true;
 		pthread_join(state->thread, NULL);
-		if (!state->rests && state->path[0] != '\0')
+		if (!state->rests && !unread && state->path[0] != '\0')
 			write_last(state);
 		else if (state->gathered.settings != NULL)
 			kvw_settings_unref(state->gathered.settings);
 	}
 	if (state->heir_fd >= 0)
 		close(state->heir_fd);
-	close_reader(state);
+	kvw_state_close_reader(state);
 	pthread_mutex_destroy(&state->lock);
 	pthread_cond_destroy(&state->changed);
 	free(state->gathered.bytes);

@@ -5,6 +5,9 @@
  * strategy gives away, what the proxy does. A worker without a known start is left out: that it is the same
  * process could not be proved. Reading checks the whole snapshot before it uses any of it.
  *
+ * A large prefix tree is recalled by a thread of its own while requests are served already, which until then find what was learned
+ * since the start (kvw_strategy_ops.recall_aside). Until it is there no snapshot is written: that would have less than the file.
+ *
  * A thread of its own writes. The control thread gives it what only that thread may read, and a reference on the
  * settings in force, so that the strategy lives as long as it is read; all else is read as loops read it.
  *
@@ -25,6 +28,9 @@
 #define KVW_STATE_PAUSE_BYTES (UINT64_C(1) << 20)
 #define KVW_STATE_PAUSE_NS    500000
 
+/* A snapshot with more nodes of the tree than this is recalled while requests are served. */
+#define KVW_STATE_AT_ONCE 100000
+
 struct kvw_state;
 
 enum kvw_state_recalled {
@@ -41,6 +47,7 @@ struct kvw_state_status {
 	int64_t written_ms;      /* OK: when it was written, since 1970 */
 	uint32_t workers;        /* OK: those whose knowledge was recalled */
 
+	_Atomic bool recalling;       /* the rest of the snapshot, while requests are served */
 	_Atomic uint64_t written, failed, skipped; /* snapshots since start; skipped: the one before was not done */
 	_Atomic bool last_failed;
 	_Atomic uint64_t bytes;       /* of the last one written */
@@ -62,7 +69,7 @@ enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet 
 	struct kvw_state **out) KVW_MUST_CHECK;
 /* The strategy in force takes what is there for it. Before any other thread uses it. */
 void kvw_state_recall(struct kvw_state *state);
-/* The part takes the rest, and the file is closed. Before the loops serve. The part is what the snapshots to come
+/* The part takes the rest, and the file is closed, or a thread begins to recall what is large. Before the loops serve. The part is what the snapshots to come
  * have; borrowed until kvw_state_stop. */
 void kvw_state_recall_part(struct kvw_state *state, const struct kvw_state_part *part);
 /* Starts the thread that writes. */

@@ -193,7 +193,7 @@ START_TEST(guards_and_capacity_change)
 		(void)pick_prompt(strategy, &p);
 	}
 	for (uint32_t w = 0; w < 4; w++)
-		ck_assert_uint_le(kvw_radix_view_tokens(pa->tree, w), 100 * CHUNK_UNITS);
+		ck_assert_uint_le(kvw_radix_view_tokens(kvw_prefixaware_tree(pa), w), 100 * CHUNK_UNITS);
 	teardown();
 }
 END_TEST

@@ -1,0 +1,95 @@
+/*
+ * state_internal.h - what the files of src/router/state share: a running router's snapshot, read by recall.c, written by state.c.
+ */
+#ifndef KVW_STATE_INTERNAL_H
+#define KVW_STATE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "state/state.h"
+
+/* A worker; behind it its URL. */
+struct worker_record {
+	double started_s;
+	uint32_t id;
+	uint32_t unused;
+};
+
+/* A model; behind it its name. */
+struct model_record {
+	uint32_t units_per_token_q16;
+};
+
+/* What the control thread gives the writing thread: records, each behind its kind and length. */
+struct gathered {
+	struct kvw_settings *settings; /* a reference; NULL: there is none */
+	uint8_t *bytes;
+	size_t len, room;
+	bool failed; /* out of memory */
+};
+
+struct gathered_head {
+	uint32_t kind, len;
+};
+
+/* How far the snapshot for the process that takes over is. */
+enum heir { HEIR_NONE, HEIR_ASKED, HEIR_WRITTEN, HEIR_READY };
+
+struct kvw_state {
+	struct kvw_fleet *fleet;
+	const char *path; /* of the configuration of the start; "": there is no file */
+	const char *from; /* what is read: path, or a word */
+	struct kvw_state_part part;
+	struct kvw_state_status status;
+	int64_t begun_ns, next_ns; /* the control thread's */
+	bool expecting;            /* likewise */
+	bool barred;               /* the file is none of kvway's: never written */
+
+	/* While it is read; NULL: there is nothing to read. */
+	struct kvw_state_reader *reader;
+	uint32_t workers[KVW_MAX_WORKERS], generations[KVW_MAX_WORKERS];
+	bool held; /* a record was read that was not for the part that asked */
+	enum kvw_keep_kind held_kind;
+	const uint8_t *held_record;
+	size_t held_len;
+	int64_t until_ns; /* nothing is recalled any more; 0: no limit */
+	uint32_t recalled; /* records */
+	struct kvw_state_place of_strategy, of_rest; /* where these records begin */
+	uint64_t nodes;                              /* of the prefix tree */
+
+	/* The strategy's records, while requests are served. */
+	bool aside;                     /* they are left for that */
+	bool over;                      /* nothing more is to be read from here */
+	pthread_t reads;
+	bool reads_started;
+	struct kvw_settings *read_for;  /* a reference: the strategy lives until they are read */
+	_Atomic bool read_no_more;
+	uint64_t read_paused_at;        /* bytes read before the last pause */
+
+	pthread_t thread;
+	_Atomic bool started;
+	pthread_mutex_t lock; /* guards the next five */
+	pthread_cond_t changed;
+	bool ending;
+	bool wanted; /* a snapshot is to be written, or is being written */
+	bool for_heir; /* ... for the process that takes over */
+	struct gathered gathered;
+
+	struct kvw_state_writer *writer; /* owned; of the thread that writes */
+	uint64_t paused_at;              /* bytes written before the last pause */
+	_Atomic bool hurries;            /* at the end: without pauses */
+	_Atomic bool rests;              /* the file is another process's */
+
+	_Atomic int heir; /* enum heir */
+	int heir_fd;      /* HEIR_READY: of its snapshot, or -1 */
+};
+
+/* Reads and checks what there is: the snapshot that was handed over (taken; -1: none), else the file. KVW_ENOMEM. */
+enum kvw_err kvw_state_open(struct kvw_state *state, const struct kvw_config *config, int handed) KVW_MUST_CHECK;
+void kvw_state_close_reader(struct kvw_state *state);
+/* Ends a thread that recalls. */
+void kvw_state_recall_no_more(struct kvw_state *state);
+/* With no signals, which are for the main thread. */
+bool kvw_state_start_thread(pthread_t *thread, void *(*run)(void *), struct kvw_state *state) KVW_MUST_CHECK;
+
+#endif
