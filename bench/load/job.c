@@ -37,6 +37,7 @@ static const struct key {
 	{"rate", offsetof(struct kvb_job, rate), 0, 10000000,
 		"requests per second; 0: as fast as answers come"},
 	{"tls", offsetof(struct kvb_job, tls), 0, 1, "requests: 1: by TLS 1.3"},
+	{"unique", offsetof(struct kvb_job, unique), 0, 1, "requests: 1: no two bodies share a prefix"},
 	{"resume", offsetof(struct kvb_job, resume), 0, 1, "handshakes: 1: all of one session"},
 };
 

@@ -37,6 +37,7 @@ struct kvb_job {
 	int64_t duration_ms; /* of what is counted */
 	int64_t rate;        /* requests per second; 0: as fast as answers come */
 	int64_t tls;         /* requests: 1: by TLS */
+	int64_t unique;      /* requests: 1: no two share a prefix */
 	int64_t resume;      /* handshakes: 1: of one session */
 };
 

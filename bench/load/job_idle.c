@@ -187,7 +187,7 @@ enum kvw_err kvb_job_idle(struct kvb_load *load, const struct kvb_job *job, FILE
 	if (job->pid == 0)
 		return KVW_EINVAL;
 	raise_descriptor_limit(counted + warm + 4096);
-	kvb_bodies_init(&run.bodies, job->host, (size_t)job->body, 0);
+	kvb_bodies_init(&run.bodies, job->host, (size_t)job->body, 0, 0);
 	run.clients = kvb_alloc(counted + warm, sizeof(*run.clients));
 	open_until(&run, warm);
 	rest(&run);

@@ -380,7 +380,7 @@ enum kvw_err kvb_job_requests(struct kvb_load *load, const struct kvb_job *job, 
 	struct edge from, to;
 	enum kvw_err err;
 
-	kvb_bodies_init(&run.bodies, job->host, (size_t)job->body, 0);
+	kvb_bodies_init(&run.bodies, job->host, (size_t)job->body, 0, job->unique != 0);
 	run.bodies.next = (uint64_t)kvw_clock_ns(); /* no number is used by two jobs */
 	run.ctx = job->tls ? kvb_tls_ctx() : NULL;
 	run.clients = kvb_alloc((size_t)job->connections, sizeof(struct client *));

@@ -190,7 +190,7 @@ static bool open_all(struct run *run)
 	int64_t end_ns = kvw_clock_ns() + 5 * KVW_NS_PER_S;
 	struct kvb_bodies bodies;
 
-	kvb_bodies_init(&bodies, run->job->host, 600, 1);
+	kvb_bodies_init(&bodies, run->job->host, 600, 1, 0);
 	for (size_t i = 0; i < (size_t)run->job->streams; i++) {
 		open_stream(run, i, &bodies);
 		kvb_reactor_turn(&run->load->reactor, 0);

@@ -163,7 +163,7 @@ START_TEST(bodies_differ_and_share_prefixes)
 		json_t *kept[200];
 		size_t shared = 0;
 
-		kvb_bodies_init(&bodies, "127.0.0.1", sizes[s], 0);
+		kvb_bodies_init(&bodies, "127.0.0.1", sizes[s], 0, 0);
 		for (size_t i = 0; i < 200; i++) {
 			kept[i] = next_body(&bodies, sizes[s]);
 			for (size_t j = 0; j < i; j++) {
@@ -174,6 +174,28 @@ START_TEST(bodies_differ_and_share_prefixes)
 		/* 64 groups: each body shares its prefix with about three earlier ones. */
 		ck_assert_uint_gt(shared, 150);
 		for (size_t i = 0; i < 200; i++)
+			json_decref(kept[i]);
+		kvb_bodies_finish(&bodies);
+	}
+}
+END_TEST
+
+/* So a router that remembers prompts learns all of each. */
+START_TEST(unique_bodies_share_no_prefix)
+{
+	static const size_t sizes[] = {512, 8192};
+
+	for (size_t s = 0; s < 2; s++) {
+		struct kvb_bodies bodies;
+		json_t *kept[100];
+
+		kvb_bodies_init(&bodies, "127.0.0.1", sizes[s], 0, 1);
+		for (size_t i = 0; i < 100; i++) {
+			kept[i] = next_body(&bodies, sizes[s]);
+			for (size_t j = 0; j < i; j++)
+				ck_assert_int_ne(strncmp(message(kept[i], 0), message(kept[j], 0), 16), 0);
+		}
+		for (size_t i = 0; i < 100; i++)
 			json_decref(kept[i]);
 		kvb_bodies_finish(&bodies);
 	}
@@ -192,5 +214,6 @@ int main(void)
 	tcase_add_test(tests, length_holds_whatever_the_ids);
 	tcase_add_test(tests, strings_are_escaped_as_json);
 	tcase_add_test(tests, bodies_differ_and_share_prefixes);
+	tcase_add_test(tests, unique_bodies_share_no_prefix);
 	return run_tcase("load text", tests);
 }
