@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "state/file.h"
 #include "state/state_internal.h"
 
+#define NICE          10                   /* of the thread that recalls: loops come first */
 #define LOOK_EACH     1024                 /* records, between two looks at the clock */
 
 static void refuse(struct kvw_state *state, const char *why)
@@ -283,6 +285,7 @@ static void *recall_aside(void *arg)
 	struct kvw_keep_in in = keep_in(state);
 	int64_t begun_ns = kvw_clock_ns();
 
+	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
 	in.next = next_aside;
 	strategy->ops->recall(strategy, &in);
 	kvw_state_close_reader(state);

@@ -182,7 +182,7 @@ static void race(size_t workers, uint64_t capacity)
 		ck_assert_uint_eq(kvw_load_inflight(&shared->fleet.loads[i]), 0);
 		ck_assert_int_eq(kvw_load_queue_ns(&shared->fleet.loads[i], ROUNDS * MS), 0);
 	}
-	tree_check(((struct kvw_prefixaware *)shared->strategy)->tree);
+	tree_check(kvw_prefixaware_tree((struct kvw_prefixaware *)shared->strategy));
 	shared->strategy->ops->stats(shared->strategy, &stats);
 	ck_assert_uint_gt(stats.evicted_chunks, ROUNDS);
 	ck_assert_uint_gt(stats.purges, ROUNDS / 64);
