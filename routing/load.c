@@ -26,6 +26,7 @@
 #include "routing/spin.h"
 
 #define CLAIM_NS   INT64_C(200000000) /* a shorter queue of peers proves nothing */
+#define CLAIM_ALONE_NS INT64_C(2000000000) /* the same of one of them */
 #define TRUST_LOST 0.5f
 #define TRUST_WON  0.1f
 #define TRUST_LEAST (1.0f / 64) /* less is none */
@@ -88,6 +89,8 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen)
 	load->trust = 1;
 	load->claim_ns = 0;
 	load->judged_ns = load->clock_ns;
+	load->claim = (struct kvw_load_claim){0};
+	load->verdict = (struct kvw_load_verdict){0};
 	kvw_load_set_foreign(load, 0, 0, 0, load->clock_ns);
 	load->seen = seen;
 	atomic_init(&seen->idle_at_ns, load->clock_ns);
@@ -217,6 +220,18 @@ float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peer
 	return trust;
 }
 
+struct kvw_load_verdict kvw_load_set_claim(struct kvw_load *load, const struct kvw_load_claim *claim)
+{
+	struct kvw_load_verdict verdict;
+
+	kvw_spin_lock(&load->lock);
+	verdict = load->verdict;
+	load->verdict = (struct kvw_load_verdict){0};
+	load->claim = *claim;
+	kvw_spin_unlock(&load->lock);
+	return verdict;
+}
+
 void kvw_load_forget_peers(struct kvw_load *load)
 {
 	lock(load);
@@ -226,6 +241,8 @@ void kvw_load_forget_peers(struct kvw_load *load)
 	load->peers_sequences = load->peers_unanswered = 0;
 	load->trust = 1;
 	load->claim_ns = 0;
+	load->claim = (struct kvw_load_claim){0};
+	load->verdict = (struct kvw_load_verdict){0};
 	publish(load);
 	kvw_spin_unlock(&load->lock);
 }
@@ -238,6 +255,7 @@ void kvw_lease_take(
 	advance(load, now_ns);
 	lease->ahead_ns = load->waiting_ns + load->peers_waiting_ns;
 	lease->claim_ns = load->claim_ns;
+	lease->claim = load->claim;
 	load->added_ns += prefill_ns;
 	load->waiting_ns += prefill_ns;
 	lease->position_ns = load->added_ns;
@@ -304,12 +322,30 @@ static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lea
 	return own > 0 ? (int64_t)((double)ns * own / (own + peers)) : 0;
 }
 
+/* The same of the one whose claim was the largest: what it alone had there was to be computed before this. Lock held. */
+static void judge_claim(struct kvw_load *load, const struct kvw_load_claim *claim, int64_t waited_ns)
+{
+	struct kvw_load_verdict *verdict = &load->verdict;
+
+	if (claim->of == 0 || claim->queue_ns < CLAIM_ALONE_NS)
+		return;
+	if (verdict->of != claim->of)
+		*verdict = (struct kvw_load_verdict){.of = claim->of};
+	verdict->wrong += waited_ns < claim->queue_ns / 4;
+	verdict->right += waited_ns >= claim->queue_ns / 2;
+}
+
 /* A first token says whether the peers' work was there that was to delay it. Lock held. */
 static void judge_peers(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
-	if (lease->plain || lease->claim_ns < CLAIM_NS)
+	int64_t waited_ns = now_ns - lease->taken_ns - lease->prefill_ns;
+
+	if (lease->plain)
 		return;
-	load->trust = trust_of(now_ns - lease->taken_ns - lease->prefill_ns < lease->claim_ns / 4
+	judge_claim(load, &lease->claim, waited_ns);
+	if (lease->claim_ns < CLAIM_NS)
+		return;
+	load->trust = trust_of(waited_ns < lease->claim_ns / 4
 				       ? load->trust * TRUST_LOST
 				       : load->trust + TRUST_WON);
 	load->judged_ns = now_ns;

@@ -23,7 +23,8 @@
  * theirs in proportion. What they say counts as far as it is trusted, worker by worker (`trust`). First tokens check it:
  * a request that was to wait for their queue and did not makes it all count for half from then on. Where they claim a queue
  * for half a minute without a break, and no request comes there to check it, it does not count any more (after less
- * where some trust was lost before). Requests that do wait, and time without claims, win trust back.
+ * where some trust was lost before). Requests that do wait, and time without claims, win trust back. What first tokens say
+ * of the one router that claims most is collected apart (kvw_load_set_claim), so that a liar can be found among them.
  *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
  * clock of D and the time of the last first token, words that must change together; it is held for
@@ -40,6 +41,19 @@
 #include <stdint.h>
 
 #define KVW_MAX_WORKERS 1024
+
+/* The other router whose queue on a worker counts most. */
+struct kvw_load_claim {
+	uint32_t of;      /* which one, as the caller counts them; 0: none */
+	int64_t queue_ns; /* as it says, trusted or not */
+};
+
+/* What first tokens said of such claims: requests that did not wait as long as that router alone has work there, and
+ * those that did. */
+struct kvw_load_verdict {
+	uint32_t of; /* 0: nothing was said */
+	uint32_t wrong, right;
+};
 
 /* What readers see of one worker's load; written together, so both lie in one cache line. */
 struct kvw_load_seen {
@@ -80,6 +94,8 @@ struct kvw_load {
 	float trust;               /* 0..1 */
 	int64_t claim_ns;          /* their queue as they said last, trusted or not */
 	int64_t judged_ns;         /* what time says of their claims was taken into account until then */
+	struct kvw_load_claim claim; /* of one of them */
+	struct kvw_load_verdict verdict;
 };
 
 /* Sequences on a worker: our own, and those that other routers say they have there. */
@@ -108,6 +124,7 @@ struct kvw_lease {
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
 	int64_t behind_ns; /* work added after it and before its first token: it may have, too */
 	int64_t claim_ns;  /* of work that other routers were said to have before it */
+	struct kvw_load_claim claim; /* of this, the one that says the most */
 	int64_t served_ns; /* until its first token, from its taking or from the first token before
 	                          it on this worker: what the worker needed for it if it works in turn */
 	bool plain;        /* not a stream: its first byte says nothing of prefill */
@@ -184,6 +201,9 @@ struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns);
 /* The part of all other routers, which replaces what was set before; all zeroes: they have nothing there. Returns the
  * share of it that counts: less than 1 where it was seen to be wrong. */
 float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns);
+
+/* Which of them claims most there, from now on. Returns what first tokens said since the last call, of one of them. */
+struct kvw_load_verdict kvw_load_set_claim(struct kvw_load *load, const struct kvw_load_claim *claim);
 
 /* As if no other router had ever said anything: the slot becomes another worker's. */
 void kvw_load_forget_peers(struct kvw_load *load);

@@ -114,6 +114,9 @@ void kvw_collect_replicas(struct kvw_collect *collect)
 	case KVW_OF_PEERS_AGE:
 		kvw_sample_double(&collect->out, NULL, 0, (double)atomic_load(&state->oldest_ns) / 1e9);
 		break;
+	case KVW_OF_PEERS_TRUST:
+		kvw_sample_double(&collect->out, NULL, 0, (double)atomic_load(&state->trust));
+		break;
 	case KVW_OF_PEERS_DEGRADED:
 		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->degraded));
 		break;

@@ -83,6 +83,7 @@ static void note_state(struct kvw_load_round *round, int64_t now_ns)
 	kvw_replica_stats(round->replica, now_ns, &stats);
 	atomic_store(&state->peers, (uint32_t)stats.peers);
 	atomic_store(&state->oldest_ns, stats.oldest_ns);
+	atomic_store(&state->trust, stats.trust);
 	atomic_store(&state->degraded, !well);
 	if (well == round->said_well)
 		return;
@@ -276,6 +277,7 @@ enum kvw_err kvw_load_round_create(const struct kvw_config *config, struct kvw_l
 	(void)snprintf(round->seen_name, sizeof(round->seen_name), "{%.250s:%.250s}:seen", config->replicas_prefix,
 		config->replicas_group);
 	atomic_store(&round->state.degraded, true);
+	atomic_store(&round->state.trust, 1);
 	*out = round;
 	return KVW_OK;
 }

@@ -8,18 +8,30 @@
 #define PEERS_MOST_INFLIGHT (1u << 16)
 #define PEERS_MOST_CONTEXT  (1u << 30)
 
+#define TRUST_LOST     0.5f
+#define TRUST_WON      0.1f
+#define TRUST_LEAST    (1.0f / 64) /* less is none */
+#define TRUST_LOOKED   (1.0f / 16) /* one that is trusted less is looked at as if it were so much */
+#define TRUST_BACK_NS  INT64_C(10000000000) /* all of it comes back in that time ... */
+#define TRUST_QUIET_NS INT64_C(30000000000) /* ... that begins so long after it was last wrong */
+
 /* The last message of one replica. */
 struct peer {
 	struct kvw_load_news *news; /* owned; NULL: the place is free */
 	int64_t heard_ns;
+	uint32_t id;        /* in claims and verdicts; never used again */
+	float trust;        /* 0..1 */
+	int64_t trusted_ns; /* since when time gives trust back */
 };
 
 struct kvw_peers {
 	uint64_t own;
 	int64_t life_ns;
+	uint32_t last_id;
 	struct kvw_load_news *read; /* scratch; changes places with a peer's */
 	struct peer items[KVW_PEERS];
 	uint8_t added[KVW_MAX_WORKERS]; /* scratch of the sum: whose entry was added last, of each worker */
+	int64_t weights_ns[KVW_MAX_WORKERS]; /* likewise: of the claim that counts most */
 };
 
 struct kvw_peers *kvw_peers_create(uint64_t own_origin, int64_t life_ns)
@@ -100,6 +112,10 @@ enum kvw_heard kvw_peers_hear(struct kvw_peers *peers, const char *data, size_t 
 		before = malloc(sizeof(*before));
 		if (before == NULL)
 			return KVW_HEARD_FULL;
+		peers->last_id = peers->last_id == UINT32_MAX ? 1 : peers->last_id + 1;
+		peer->id = peers->last_id;
+		peer->trust = 1;
+		peer->trusted_ns = now_ns;
 	}
 	peer->news = news;
 	peer->heard_ns = now_ns;
@@ -117,15 +133,65 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static void add(struct kvw_load_part *to, const struct kvw_load_part *part, int64_t age_ns)
+static int64_t share(int64_t of, float trust)
 {
-	to->queue_ns = least(to->queue_ns + left(part->queue_ns, age_ns), PEERS_MOST_QUEUE_NS);
-	to->waiting_ns = least(to->waiting_ns + left(part->waiting_ns, age_ns), PEERS_MOST_QUEUE_NS);
-	to->inflight = (uint32_t)least(to->inflight + part->inflight, PEERS_MOST_INFLIGHT);
-	to->context = (uint32_t)least(to->context + part->context, PEERS_MOST_CONTEXT);
-	to->sequences = (uint32_t)least(to->sequences + part->sequences, PEERS_MOST_INFLIGHT);
-	to->unanswered = (uint32_t)least(to->unanswered + part->unanswered, PEERS_MOST_INFLIGHT);
+	return trust >= 1 ? of : (int64_t)((double)of * (double)trust);
 }
+
+static void add(struct kvw_load_part *to, const struct kvw_load_part *part, int64_t age_ns, float trust)
+{
+	to->queue_ns = least(to->queue_ns + share(left(part->queue_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
+	to->waiting_ns = least(to->waiting_ns + share(left(part->waiting_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
+	to->inflight = (uint32_t)least(to->inflight + share(part->inflight, trust), PEERS_MOST_INFLIGHT);
+	to->context = (uint32_t)least(to->context + share(part->context, trust), PEERS_MOST_CONTEXT);
+	to->sequences = (uint32_t)least(to->sequences + share(part->sequences, trust), PEERS_MOST_INFLIGHT);
+	to->unanswered = (uint32_t)least(to->unanswered + share(part->unanswered, trust), PEERS_MOST_INFLIGHT);
+}
+
+/* --- trust --- */
+
+static float trust_of(float trust)
+{
+	return trust < TRUST_LEAST ? 0 : trust > 1 ? 1 : trust;
+}
+
+/* Some of it comes back with time. */
+static void forgive(struct peer *peer, int64_t now_ns)
+{
+	if (now_ns <= peer->trusted_ns)
+		return;
+	peer->trust += (float)(now_ns - peer->trusted_ns) / (float)TRUST_BACK_NS;
+	peer->trust = peer->trust > 1 ? 1 : peer->trust;
+	peer->trusted_ns = now_ns;
+}
+
+void kvw_peers_judge(struct kvw_peers *peers, const struct kvw_load_verdict *verdict, int64_t now_ns)
+{
+	for (size_t i = 0; verdict->of != 0 && i < KVW_PEERS; i++) {
+		struct peer *peer = &peers->items[i];
+
+		if (peer->news == NULL || peer->id != verdict->of)
+			continue;
+		peer->trust = trust_of(peer->trust + (float)verdict->right * TRUST_WON);
+		for (uint32_t n = 0; n < verdict->wrong && peer->trust > 0; n++)
+			peer->trust = trust_of(peer->trust * TRUST_LOST);
+		if (verdict->wrong > 0)
+			peer->trusted_ns = now_ns + TRUST_QUIET_NS;
+	}
+}
+
+/* The largest is judged; of one that is hardly trusted a little is, so that others' come to be judged, too. */
+static void claim(const struct peer *peer, int64_t queue_ns, struct kvw_load_claim *most, int64_t *weight_ns)
+{
+	int64_t weighs_ns = share(queue_ns, peer->trust > TRUST_LOOKED ? peer->trust : TRUST_LOOKED);
+
+	if (weighs_ns <= *weight_ns)
+		return;
+	*weight_ns = weighs_ns;
+	*most = (struct kvw_load_claim){peer->id, queue_ns};
+}
+
+/* --- all together --- */
 
 /* count: not there. */
 static size_t find(const uint64_t *keys, size_t count, uint64_t key)
@@ -144,40 +210,49 @@ static size_t find(const uint64_t *keys, size_t count, uint64_t key)
 }
 
 void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count, struct kvw_load_part *parts,
-	struct kvw_admission_work *work, int64_t now_ns)
+	struct kvw_load_claim *claims, struct kvw_admission_work *work, int64_t now_ns)
 {
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		parts[i] = (struct kvw_load_part){0};
+		claims[i] = (struct kvw_load_claim){0};
+		peers->weights_ns[i] = 0;
+	}
 	memset(peers->added, 0, sizeof(peers->added));
 	*work = (struct kvw_admission_work){0};
 	for (size_t p = 0; p < KVW_PEERS; p++) {
-		const struct peer *peer = &peers->items[p];
+		struct peer *peer = &peers->items[p];
+		int64_t age_ns = now_ns - peer->heard_ns;
 
 		if (!counts(peers, peer, now_ns))
 			continue;
-		work->waiting_ns += peer->news->work.waiting_ns;
-		work->first_waiting_ns += peer->news->work.first_waiting_ns;
-		work->offered_per_s += peer->news->work.offered_per_s;
+		forgive(peer, now_ns);
+		work->waiting_ns += share(peer->news->work.waiting_ns, peer->trust);
+		work->first_waiting_ns += share(peer->news->work.first_waiting_ns, peer->trust);
+		work->offered_per_s += share(peer->news->work.offered_per_s, peer->trust);
 		for (size_t e = 0; e < peer->news->count; e++) {
 			size_t at = find(keys, count, peer->news->entries[e].key);
 
 			if (at == count || peers->added[at] == p + 1) /* named twice by one: that is no more */
 				continue;
 			peers->added[at] = (uint8_t)(p + 1);
-			add(&parts[at], &peer->news->entries[e].part, now_ns - peer->heard_ns);
+			add(&parts[at], &peer->news->entries[e].part, age_ns, peer->trust);
+			claim(peer, left(peer->news->entries[e].part.queue_ns, age_ns), &claims[at], &peers->weights_ns[at]);
 		}
 	}
 }
 
-size_t kvw_peers_count(const struct kvw_peers *peers, int64_t now_ns, int64_t *oldest_ns)
+size_t kvw_peers_count(const struct kvw_peers *peers, int64_t now_ns, int64_t *oldest_ns, float *trust)
 {
 	size_t count = 0;
 
 	*oldest_ns = 0;
+	*trust = 1;
 	for (size_t i = 0; i < KVW_PEERS; i++) {
 		if (!counts(peers, &peers->items[i], now_ns))
 			continue;
 		count++;
+		if (peers->items[i].trust < *trust)
+			*trust = peers->items[i].trust;
 		if (now_ns - peers->items[i].heard_ns > *oldest_ns)
 			*oldest_ns = now_ns - peers->items[i].heard_ns;
 	}

@@ -17,6 +17,7 @@ struct kvw_replica {
 	struct kvw_replica_worker sorted[KVW_MAX_WORKERS];
 	uint64_t keys[KVW_MAX_WORKERS];
 	struct kvw_load_part parts[KVW_MAX_WORKERS];
+	struct kvw_load_claim claims[KVW_MAX_WORKERS];
 };
 
 struct kvw_replica *kvw_replica_create(uint64_t origin, int64_t life_ns)
@@ -96,10 +97,13 @@ static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worke
 }
 
 static void set(struct kvw_replica *replica, const struct kvw_replica_worker *worker,
-	const struct kvw_load_part *part, struct kvw_admission *admission, bool stuck, int64_t now_ns)
+	const struct kvw_load_part *part, const struct kvw_load_claim *claim, struct kvw_admission *admission, bool stuck,
+	int64_t now_ns)
 {
 	struct kvw_load_part cut = *part;
-	bool loaded = part->inflight > 0 || part->sequences > 0 || part->queue_ns > 0 || part->waiting_ns > 0;
+	struct kvw_load_verdict verdict;
+	bool loaded = part->inflight > 0 || part->sequences > 0 || part->queue_ns > 0 || part->waiting_ns > 0 ||
+		      claim->of != 0;
 	float trust;
 
 	if (stuck) {
@@ -109,6 +113,8 @@ static void set(struct kvw_replica *replica, const struct kvw_replica_worker *wo
 	if (!loaded && !replica->loaded[worker->id])
 		return;
 	replica->loaded[worker->id] = loaded;
+	verdict = kvw_load_set_claim(worker->load, claim);
+	kvw_peers_judge(replica->peers, &verdict, now_ns);
 	trust = kvw_load_set_peers(worker->load, &cut, now_ns);
 	if (admission != NULL)
 		kvw_pace_set_peers(&admission->paces[worker->id], (int64_t)((double)cut.waiting_ns * (double)trust),
@@ -132,14 +138,15 @@ void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_wor
 		replica->keys[different] = replica->sorted[i].key;
 		replica->sorted[different++] = replica->sorted[i];
 	}
-	kvw_peers_sum(replica->peers, replica->keys, different, replica->parts, &work, now_ns);
+	kvw_peers_sum(replica->peers, replica->keys, different, replica->parts, replica->claims, &work,
+		now_ns);
 	for (size_t i = 0; i < different; i++)
-		set(replica, &replica->sorted[i], &replica->parts[i], admission, stuck, now_ns);
+		set(replica, &replica->sorted[i], &replica->parts[i], &replica->claims[i], admission, stuck, now_ns);
 	if (admission != NULL)
 		kvw_admission_set_peers(admission, &work);
 }
 
 void kvw_replica_stats(const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out)
 {
-	out->peers = kvw_peers_count(replica->peers, now_ns, &out->oldest_ns);
+	out->peers = kvw_peers_count(replica->peers, now_ns, &out->oldest_ns, &out->trust);
 }

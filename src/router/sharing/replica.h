@@ -9,8 +9,9 @@
  * A worker's load then contains what the others have there (kvw_load_set_peers), and the admission knows what else the
  * worker has to compute and what waits at others (kvw_pace_set_peers, kvw_admission_set_peers).
  *
- * Harm that a peer can do which says too much is limited: its values are cut (load_codec.h, peers.h), it counts for less
- * where first tokens come although its queue says that they cannot (kvway/load.h), and where this replica refuses or keeps
+ * Harm that a peer can do which says too much is limited: its values are cut (load_codec.h, peers.h), it counts for less,
+ * on every worker, once first tokens have come although its queue said that they cannot, and all peers do on a worker where
+ * that happens (peers.h, kvway/load.h), and where this replica refuses or keeps
  * waiting all that comes for KVW_REPLICA_STUCK_NS, all queues of peers count little until it has sent something, whose
  * first token shows.
  *
@@ -47,6 +48,7 @@ void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_wor
 struct kvw_replica_stats {
 	size_t peers;      /* whose messages count */
 	int64_t oldest_ns; /* the oldest of these; 0: none */
+	float trust;       /* what counts of the one that is trusted least; 1: there is none */
 };
 void kvw_replica_stats(const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out);
 

@@ -36,6 +36,7 @@ struct kvw_load_state {
 	_Atomic uint64_t heard_new, heard_old, heard_bad, heard_full; /* messages, by what became of them */
 	_Atomic uint32_t peers;     /* replicas whose load counts */
 	_Atomic int64_t oldest_ns;  /* age of the oldest message that counts */
+	_Atomic float trust;        /* of the one that is trusted least, 0..1; 1: there is none */
 	_Atomic int64_t last_ok_ns; /* 0: never */
 	_Atomic bool degraded;      /* no exchange has worked for replicas.life: own load alone counts */
 };

@@ -420,6 +420,45 @@ START_TEST(peers_of_a_worker_where_requests_wait_are_believed)
 }
 END_TEST
 
+/* One request that waits for so long, behind a claim of 8 s by router 3. */
+static void wait_for(int64_t ms, int64_t now)
+{
+	kvw_lease_take(&a, load, 10 * MS, now);
+	kvw_lease_first_token(&a, now + (10 + ms) * MS);
+	kvw_lease_release(&a, now + (10 + ms) * MS);
+}
+
+START_TEST(first_tokens_judge_the_router_that_claims_most)
+{
+	const struct kvw_load_claim claim = {3, 8000 * MS}, small = {4, 1900 * MS}, none = {0};
+	struct kvw_load_verdict verdict = kvw_load_set_claim(load, &claim);
+
+	ck_assert_uint_eq(verdict.of, 0);
+	wait_for(0, 0);
+	wait_for(1999, 10000 * MS);
+	wait_for(2500, 20000 * MS); /* neither here nor there */
+	wait_for(4000, 30000 * MS);
+	verdict = kvw_load_set_claim(load, &small);
+	ck_assert_uint_eq(verdict.of, 3);
+	ck_assert_uint_eq(verdict.wrong, 2);
+	ck_assert_uint_eq(verdict.right, 1);
+	wait_for(0, 40000 * MS); /* what is as short may have ended since it was said */
+	ck_assert_uint_eq(kvw_load_set_claim(load, &claim).of, 0);
+	/* The verdict is of the router that claimed most when the request was sent. */
+	kvw_lease_take(&a, load, 10 * MS, 50000 * MS);
+	(void)kvw_load_set_claim(load, &small);
+	kvw_lease_first_token(&a, 50020 * MS);
+	kvw_lease_release(&a, 50020 * MS);
+	verdict = kvw_load_set_claim(load, &claim);
+	ck_assert(verdict.of == 3 && verdict.wrong == 1 && verdict.right == 0);
+	/* Another worker has the slot. */
+	wait_for(0, 60000 * MS);
+	kvw_load_forget_peers(load);
+	wait_for(0, 70000 * MS);
+	ck_assert_uint_eq(kvw_load_set_claim(load, &none).of, 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("load");
@@ -440,6 +479,7 @@ int main(void)
 	tcase_add_test(tcase, peers_whose_queue_is_not_there_count_less);
 	tcase_add_test(tcase, peers_that_claim_a_worker_for_ever_are_not_believed_for_ever);
 	tcase_add_test(tcase, peers_of_a_worker_where_requests_wait_are_believed);
+	tcase_add_test(tcase, first_tokens_judge_the_router_that_claims_most);
 	tcase_add_test(tcase, empty_lease_does_nothing);
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);

@@ -161,6 +161,36 @@ START_TEST(a_peer_that_says_too_much_does_not_stop_all)
 }
 END_TEST
 
+/* Found out by first tokens on one worker, a peer counts on none, and an honest one counts on. */
+START_TEST(a_peer_found_wrong_on_one_worker_counts_on_none)
+{
+	struct kvw_load_news *news = calloc(1, sizeof(*news));
+	int64_t now = 0;
+
+	ck_assert_ptr_nonnull(news);
+	kvw_lease_take(&one.leases[1], &one.loads[1], 300 * MS, 0);
+	news->origin = 7;
+	news->count = WORKERS;
+	for (size_t w = 0; w < WORKERS; w++)
+		news->entries[w] = (struct kvw_load_entry){two.workers[w].key, {30000 * MS, 30000 * MS, 4000, 9000, 4000, 4000}};
+	for (size_t i = 0; i < 10; i++, now += 20 * MS) {
+		char text[KVW_LOAD_BYTES];
+
+		news->sequence = i + 1;
+		(void)kvw_replica_hear(two.replica, text, kvw_load_write(news, text), now);
+		speak(&one, now);
+		hear(&two, &one, now);
+		kvw_lease_take(&two.leases[0], &two.loads[0], 1 * MS, now);
+		kvw_lease_first_token(&two.leases[0], now + 10 * MS);
+		kvw_lease_release(&two.leases[0], now + 10 * MS);
+	}
+	ck_assert_int_eq(kvw_load_queue_ns(&two.loads[2], now), 0);
+	ck_assert_uint_eq(kvw_load_inflight(&two.loads[2]), 0);
+	ck_assert_uint_eq(kvw_load_inflight(&two.loads[1]), 1); /* the same URL as one's */
+	free(news);
+}
+END_TEST
+
 /* As many replicas as there are places have come and gone: the next ones are heard all the same. */
 START_TEST(replicas_that_are_gone_keep_no_place)
 {
@@ -204,6 +234,7 @@ int main(void)
 	tcase_add_test(tcase, a_worker_has_what_both_sent);
 	tcase_add_test(tcase, a_replica_that_fell_silent_is_forgotten);
 	tcase_add_test(tcase, what_waits_at_others_is_known);
+	tcase_add_test(tcase, a_peer_found_wrong_on_one_worker_counts_on_none);
 	tcase_add_test(tcase, replicas_that_are_gone_keep_no_place);
 	tcase_add_test(tcase, a_worker_that_a_message_names_twice_counts_once);
 	tcase_add_test(tcase, a_peer_that_says_too_much_does_not_stop_all);
