@@ -8,6 +8,9 @@ rag     questions on 4 of 46 documents of 10,000 tokens in any order, one reques
 router  the same requests, four at a time, through kvway (kvaware) to four such workers, each of which has room for a
         quarter of the documents: without kvaware.fragments (the peer `prefixes`) and with it, where a request's
         documents are any, and where they are of one of eight topics; medians of rounds
+quality what the answers of a small model lose, by the share of its tokens that is computed again: trained and asked in
+        about eight minutes on two cores, and only where it is asked for by name. KVW_ENGINE_VENV names the Python
+        environment, which needs torch (tests/engine/blend_quality.py; --plot FILE.svg draws it)
 """
 
 import json
@@ -26,7 +29,7 @@ from lib_trace import KEYS as KEYS_DEF, rates, tier_rates
 
 PROGRAM = "bench/micro/rope_bench"
 TARGETS = [PROGRAM, "bench/sim/kvsim", "bench/load/kvbench", "src/router/kvway"]
-PARTS = ("kernel", "rag", "router")
+PARTS = ("kernel", "rag", "router", "quality")
 
 PROFILE = "llama-8b-h100"
 SPEED = 50  # one request is under way at a time, and times are the worker's own
@@ -167,8 +170,45 @@ def bench_router(options, rate):
                                                                             "not all computed"], rows)
 
 
+def find_torch():
+    """The Python of the engine's environment, if it has torch."""
+    folder = os.environ.get("KVW_ENGINE_VENV", "")
+    python = os.path.join(folder, "bin", "python3")
+    if not folder or not os.path.exists(python):
+        raise BenchError("quality trains a small model: KVW_ENGINE_VENV has to name a Python environment with torch; "
+                         f"it is {folder!r}, without bin/python3 (tests/engine/run.sh --install makes one)")
+    found = subprocess.run([python, "-c", "import torch"], check=False, capture_output=True, text=True)
+    if found.returncode != 0:
+        raise BenchError(f"quality trains a small model, and {python} has no torch: "
+                         f"{(found.stderr.strip().splitlines() or ['no reason'])[-1]}")
+    return python
+
+
+def bench_quality(options):
+    """Passes on the lines of blend_quality.py, and a table."""
+    python = find_torch()
+    script = os.path.join(os.path.dirname(__file__), "..", "tests", "engine", "blend_quality.py")
+    command = [python, script, *(["--steps", "10", "--texts", "2"] if options.quick else [])]
+    if options.plot:
+        command += ["--plot", os.path.abspath(options.plot)]
+    say("quality: training a small model, then asking it; about eight minutes on two cores ...")
+    rows = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        for line in running.stdout:
+            print(line, end="", flush=True)
+            found = json.loads(line)
+            name = "exact" if found["share"] is None else f"{found['chosen']}, {found['share']:g}"
+            rows.append([name + ("" if found["moved"] else ", keys not moved"), found["value"], found["kl_nats"]])
+    if running.returncode != 0 or not rows:
+        raise BenchError(f"{script} ended with status {running.returncode}, after {len(rows)} lines")
+    table(f"quality: {found['model']}, {found['texts']} texts", ["tokens computed again", "accuracy", "KL, nats"], rows)
+
+
 def bench_fragments(options):
-    """All parts; the simulations need the kernel's rate."""
+    """All parts but quality, which is asked for by name; the simulations need the kernel's rate."""
+    if options.only == "quality":
+        bench_quality(options)
+        return
     rate = measure_kernel(options)
     if options.only in (None, "rag"):
         bench_rag(options, rate)

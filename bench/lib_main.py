@@ -144,7 +144,8 @@ benchmarks:
   fragments  keys of cached text moved to other positions (RoPE), for each kind of value, against memcpy of the same
            bytes, one thread; then time to first token, simulated, when documents come in any order: exact prefixes
            only, and fragments with keys moved at that rate; through kvway to four workers with kvaware.fragments and
-           without; --only kernel, rag, router
+           without; --only kernel, rag, router; --only quality: what answers of a small model lose, eight minutes,
+           by the torch of KVW_ENGINE_VENV
   gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend against memcpy; where
            there is a GPU, against one contiguous pinned copy, each way and both at once
   tables   published figures of tiered caches and routing, run again on simulated workers with real tiers:
@@ -263,12 +264,14 @@ def main(argv):
     options = parse(argv)
     names = selected(options)
     if options.targets:
-        if options.name == "engine":
-            try:
-                lib_engine.find_vllm()  # before anything is built
-            except BenchError as error:
-                print(f"engine: {error}", file=sys.stderr)
-                return 2
+        try:  # before anything is built
+            if options.name == "engine":
+                lib_engine.find_vllm()
+            elif options.only == "quality":
+                lib_fragments.find_torch()
+        except BenchError as error:
+            print(f"{options.name}: {error}", file=sys.stderr)
+            return 2
         targets = {target for name in names for target in BENCHES[name][1]}
         if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["overload"], ["evict"],
                                                ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
