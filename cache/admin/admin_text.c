@@ -221,3 +221,35 @@ bool kvt_admin_read_listed(const char *answer, struct kvt_tenant_list *out)
 	}
 	return whole;
 }
+
+/* --- fragments -------------------------------------------------------------------------------- */
+
+void kvt_admin_write_reused(const struct kvt_fragments_stats *s, char *out, size_t room)
+{
+	size_t at = (size_t)snprintf(out, room,
+		KVT_ADMIN_FRAGMENTS " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, s->loads, s->hit_tokens,
+		s->missed_tokens, s->loaded_bytes, s->moved_bytes);
+
+	for (int i = 0; i < KVT_FRAGMENT_REFUSALS && at < room; i++)
+		at += (size_t)snprintf(out + at, room - at, " %" PRIu64, s->refused[i]);
+}
+
+bool kvt_admin_read_reused(const char *answer, struct kvt_fragments_stats *out)
+{
+	struct kvt_fragments_stats s = {.size = sizeof(s)};
+	uint64_t *const numbers[] = {&s.loads, &s.hit_tokens, &s.missed_tokens, &s.loaded_bytes, &s.moved_bytes};
+	const char *at = answer + strlen(KVT_ADMIN_FRAGMENTS);
+
+	if (strncmp(answer, KVT_ADMIN_FRAGMENTS " ", strlen(KVT_ADMIN_FRAGMENTS " ")) != 0)
+		return false;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) + KVT_FRAGMENT_REFUSALS; i++) {
+		uint64_t *to = i < 5 ? numbers[i] : &s.refused[i - 5];
+
+		at = next(at);
+		if (at == NULL || *at < '0' || *at > '9')
+			return false;
+		*to = strtoull(at, NULL, 10);
+	}
+	*out = s;
+	return true;
+}

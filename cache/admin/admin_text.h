@@ -11,6 +11,11 @@
  * The second is about memory (L1): how many tenants there are, then what those that are not named have
  * together, then those with the most bytes.
  *
+ *	request  fragments 1
+ *	answer   fragments 1 LOADS HIT_TOKENS MISSED_TOKENS LOADED_BYTES MOVED_BYTES REFUSED...
+ *
+ * What was reused of fragments since the owner began; refused by reason, in the order of enum kvt_fragment_refusal.
+ *
  * TENANT, FINGERPRINT and KEY in hex digits, the first two of an erase "-" for any; three numbers for each tier
  * in the order of enum kvt_tier_id.
  */
@@ -20,6 +25,7 @@
 #include <stdbool.h>
 
 #include "chunk/tenants.h"
+#include "kvtier/kvtier_fragments.h"
 
 #define KVT_ADMIN_KEYS 128 /* of one request */
 
@@ -54,5 +60,11 @@ bool kvt_admin_read_tenants(const char *request, size_t *most);
 void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_t room);
 /* False: another answer. */
 bool kvt_admin_read_listed(const char *answer, struct kvt_tenant_list *out);
+
+#define KVT_ADMIN_FRAGMENTS "fragments 1" /* the request */
+
+void kvt_admin_write_reused(const struct kvt_fragments_stats *stats, char *out, size_t room);
+/* What it names; the rest is 0. False: another answer. */
+bool kvt_admin_read_reused(const char *answer, struct kvt_fragments_stats *out);
 
 #endif

@@ -165,7 +165,7 @@ static int64_t changed_at(const char *folder)
 		       : 0;
 }
 
-/* What lies in the memory of a store's owner, where it can say that. */
+/* What lies in the memory of a store's owner, and what it reused of fragments, where it can say that. */
 static void ask_owner(struct kvt_stat *s)
 {
 	char request[64], *answer = malloc(KVT_ADMIN_LINE);
@@ -175,6 +175,8 @@ static void ask_owner(struct kvt_stat *s)
 	if (answer != NULL && kvt_admin_ask(s->folder, request, ANSWER_NS, answer) == KVT_OK &&
 		kvt_admin_read_listed(answer, &list))
 		(void)kvt_stat_add_l1(s, &list);
+	if (answer != NULL && kvt_admin_ask(s->folder, KVT_ADMIN_FRAGMENTS, ANSWER_NS, answer) == KVT_OK)
+		s->has_reuse = kvt_admin_read_reused(answer, &s->reuse);
 	free(answer);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "chunk/tenants.h"
+#include "kvtier/kvtier_fragments.h"
 #include "tiers/nvme/nvme_inspect.h"
 #include "command/store.h"
 
@@ -26,6 +27,8 @@ struct kvt_stat {
 	size_t tenant_count;
 	bool has_l1;                       /* the owner said what is in its memory */
 	struct kvt_tenant_share l1_others; /* of tenants beyond the KVT_TENANTS_LISTED that it named */
+	bool has_reuse;                    /* the owner said what it reused of fragments */
+	struct kvt_fragments_stats reuse;  /* since it began */
 	uint64_t tokens;
 	uint64_t smallest, largest;        /* bytes of a chunk; 0: no chunk */
 	uint64_t roots;                    /* chunks that begin a prompt, or a fragment */

@@ -86,6 +86,51 @@ static void print_chunks(const struct kvt_stat *s, FILE *out)
 			kvt_format_age(a, s->newest_use_s), kvt_format_age(b, s->oldest_use_s));
 }
 
+static const char *const reasons[KVT_FRAGMENT_REFUSALS] = {
+	[KVT_FRAGMENT_BLENDED] = "blended",
+	[KVT_FRAGMENT_HEADER] = "header",
+	[KVT_FRAGMENT_MODEL] = "model",
+	[KVT_FRAGMENT_TOKENS] = "tokens",
+	[KVT_FRAGMENT_FULL] = "full",
+};
+
+/* What the owner reused of fragments; nothing where it has to do with none. */
+static void print_reuse(const struct kvt_stat *s, FILE *out)
+{
+	const struct kvt_fragments_stats *r = &s->reuse;
+	char a[KVT_FORMAT_BYTES], b[KVT_FORMAT_BYTES];
+	const char *before = ", refused ";
+
+	if (!s->has_reuse || (s->fragment_chunks == 0 && r->hit_tokens + r->missed_tokens == 0))
+		return;
+	fprintf(out, "  reuse    of fragments, since its owner began: %s tokens put into prompts, %s missed\n",
+		kvt_format_count(a, (double)r->hit_tokens), kvt_format_count(b, (double)r->missed_tokens));
+	fprintf(out, "           %s read, %s of keys moved", kvt_format_size(a, (double)r->loaded_bytes),
+		kvt_format_size(b, (double)r->moved_bytes));
+	for (int i = 0; i < KVT_FRAGMENT_REFUSALS; i++)
+		if (r->refused[i] > 0) {
+			fprintf(out, "%s%s: %" PRIu64, before, reasons[i], r->refused[i]);
+			before = ", ";
+		}
+	fputc('\n', out);
+}
+
+/* NULL: no owner said. */
+static json_t *reuse_json(const struct kvt_stat *s)
+{
+	const struct kvt_fragments_stats *r = &s->reuse;
+	json_t *refused;
+
+	if (!s->has_reuse)
+		return NULL;
+	refused = json_object();
+	for (int i = 0; i < KVT_FRAGMENT_REFUSALS; i++)
+		json_object_set_new(refused, reasons[i], json_integer((json_int_t)r->refused[i]));
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "loads", (json_int_t)r->loads, "hit_tokens",
+		(json_int_t)r->hit_tokens, "missed_tokens", (json_int_t)r->missed_tokens, "loaded_bytes",
+		(json_int_t)r->loaded_bytes, "moved_bytes", (json_int_t)r->moved_bytes, "refused", refused);
+}
+
 static void print_tenants(const struct kvt_stat *s, size_t most, FILE *out)
 {
 	static const struct kvt_tenant nobody;
@@ -117,6 +162,7 @@ void kvt_stat_print(const struct kvt_stat *s, size_t most, int64_t wall_s, FILE 
 	print_owner(s, wall_s, out);
 	print_store(s, out);
 	print_chunks(s, out);
+	print_reuse(s, out);
 	print_tenants(s, most, out);
 }
 
@@ -153,7 +199,7 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 			(json_int_t)s->l1_others.bytes);
 	return json_pack(
 		"{s:s, s:b, s:I, s:[II], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:o, s:o*}",
+		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:o*}, s:o, s:o*}",
 		"folder", s->folder, "owned", (int)s->owner.alive, "owner_pid",
 		(json_int_t)s->owner.pid, "format", (json_int_t)st->major, (json_int_t)st->minor,
 		"store_id", hex(id, st->store_id, 16), "fingerprint",
@@ -167,6 +213,6 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 		(json_int_t)s->largest, "roots", (json_int_t)s->roots, "in_pieces",
 		(json_int_t)s->in_pieces, "summed_by_pieces", (json_int_t)s->summed_by_pieces, "expired", (json_int_t)s->expired, "fragments", "count", (json_int_t)s->fragments, "chunks",
 		(json_int_t)s->fragment_chunks, "tokens", (json_int_t)s->fragment_tokens, "disk_bytes",
-		(json_int_t)s->fragment_bytes, "tenants",
+		(json_int_t)s->fragment_bytes, "reuse", reuse_json(s), "tenants",
 		tenants_json(s), "l1_others", others);
 }

@@ -4,6 +4,7 @@
 #include "core/asked.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "admin/admin_text.h"
 #include "core/ops.h"
@@ -15,6 +16,14 @@ static void list_tenants(struct kvt *k, size_t most, char *out)
 
 	kvt_l1_tenants(k->l1, most, &list);
 	kvt_admin_write_listed(&list, out, KVT_ADMIN_LINE);
+}
+
+static void tell_reused(const struct kvt *k, char *out)
+{
+	struct kvt_fragments_stats stats = {.size = sizeof(stats)};
+
+	kvt_fragment_counters_read(&k->counters.fragments, &stats);
+	kvt_admin_write_reused(&stats, out, KVT_ADMIN_LINE);
 }
 
 static void erase_asked(struct kvt *k, const struct kvt_admin_erase *erase, char *out)
@@ -42,6 +51,8 @@ static void answer(void *self, const char *request, char *out)
 		erase_asked(k, &erase, out);
 	else if (kvt_admin_read_tenants(request, &most))
 		list_tenants(k, most, out);
+	else if (strcmp(request, KVT_ADMIN_FRAGMENTS) == 0)
+		tell_reused(k, out);
 	else
 		(void)snprintf(out, KVT_ADMIN_LINE, "refused kvtier %s knows no such request",
 			kvt_version());

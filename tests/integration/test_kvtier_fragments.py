@@ -349,9 +349,21 @@ def test_stat_counts_fragments(tmp_path):
     place = paged.place().at(range(Paged.BLOCKS), 0)
     assert [found.store(fragments.Text(text, 0), place) for text in (A, B)] == [len(A), len(B)]
     assert cache.drain(20 * 10**9)
+    assert found.load(fragments.Text(A, 500), place) == len(A)
+    with pytest.raises(ValueError, match="is blended"):
+        found.store(fragments.Text(A, 0, blended=True), place)
+    told = kvtier("stat", store).stdout  # its owner runs
+    assert "reuse    of fragments, since its owner began: 99 tokens put into prompts, 0 missed" in told, told
+    assert "24.8 KiB of keys moved, refused blended: 1" in told, told
+    (one,) = json.loads(kvtier("stat", "--json", store).stdout)
+    assert one["fragments"]["reuse"] == {
+        "loads": 1, "hit_tokens": 99, "missed_tokens": 0, "loaded_bytes": found.stats()["loaded_bytes"],
+        "moved_bytes": 99 * 2 * 128, "refused": {"blended": 1, "header": 0, "model": 0, "tokens": 0, "full": 0},
+    }  # fmt: skip
     found.close()
     cache.close()
     told = kvtier("stat", store).stdout
+    assert "reuse" not in told
     assert "4 of them are of 2 fragments: 201 tokens" in told
     (one,) = json.loads(kvtier("stat", "--json", store).stdout)
     assert one["fragments"] == {"count": 2, "chunks": 4, "tokens": 201, "disk_bytes": one["disk_bytes"]}

@@ -137,6 +137,24 @@ START_TEST(tenants_are_read_as_they_were_written)
 }
 END_TEST
 
+START_TEST(reuse_of_fragments_is_read_as_it_was_written)
+{
+	struct kvt_fragments_stats stats = {.size = sizeof(stats), .loads = 1, .hit_tokens = 2, .missed_tokens = 3,
+		.loaded_bytes = UINT64_MAX, .moved_bytes = 5, .refused = {6, 7, 8, 9, 10}}, read;
+	char line[KVT_ADMIN_LINE], *blank;
+
+	kvt_admin_write_reused(&stats, line, sizeof(line));
+	ck_assert(kvt_admin_read_reused(line, &read));
+	ck_assert_mem_eq(&stats, &read, sizeof(read));
+	while ((blank = strrchr(line, ' ')) != NULL) { /* each number is asked for */
+		*blank = '\0';
+		ck_assert(!kvt_admin_read_reused(line, &read));
+	}
+	ck_assert(!kvt_admin_read_reused("refused kvtier 1 knows no such request", &read));
+	ck_assert(!kvt_admin_read_reused("fragments 1 a b c d e f g h i j", &read));
+}
+END_TEST
+
 /* --- socket ----------------------------------------------------------------------------------- */
 
 static void echo(void *self, const char *request, char *out)
@@ -287,6 +305,7 @@ int main(void)
 
 	tcase_add_checked_fixture(cases, make_folder, remove_folder);
 	tcase_add_test(cases, a_request_is_read_as_it_was_written);
+	tcase_add_test(cases, reuse_of_fragments_is_read_as_it_was_written);
 	tcase_add_test(cases, what_is_no_request_is_refused);
 	tcase_add_test(cases, an_answer_is_read_as_it_was_written);
 	tcase_add_test(cases, tenants_are_read_as_they_were_written);
