@@ -83,3 +83,10 @@ struct kvt_cargo *kvt_cargo_make(const struct kvt_item *item)
 		cargo->item.alias = memcpy(room + blocks, item->alias, alias);
 	return cargo;
 }
+
+void kvt_cargo_free(struct kvt_cargo *cargo)
+{
+	if (cargo != NULL)
+		free(cargo->pieces);
+	free(cargo);
+}

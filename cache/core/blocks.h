@@ -29,8 +29,11 @@ struct kvt_cargo {
 	struct kvt_key parent;
 	struct kvt_blocks blocks;
 	uint32_t users; /* under the core's lock */
+	/* Of the bytes that were put, where a tier below can use it; else NULL. */
+	struct kvt_checksum *pieces, whole;
 };
 
 struct kvt_cargo *kvt_cargo_make(const struct kvt_item *item);
+void kvt_cargo_free(struct kvt_cargo *cargo); /* NULL is allowed */
 
 #endif

@@ -198,7 +198,7 @@ static void drop(struct kvt *k, struct put *put)
 	if (put->entry == KVT_NO_ENTRY)
 		return;
 	kvt_l1_discard(k->l1, put->entry);
-	free(put->cargo); /* no other thread has seen it */
+	kvt_cargo_free(put->cargo); /* no other thread has seen it */
 }
 
 static void send_down(struct kvt *k, struct kvt_cargo *cargo, bool published)
@@ -213,6 +213,38 @@ static void send_down(struct kvt *k, struct kvt_cargo *cargo, bool published)
 	pthread_mutex_unlock(&k->lock);
 }
 
+/* Of how many bytes a tier below wants the checksums of a chunk's pieces; 0: none does. */
+static uint64_t pieces_wanted(struct kvt *k, const struct put *put)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; put->cargo != NULL && i < k->lower_count; i++) {
+		struct kvt_tier *tier = atomic_load(&k->lower[i].tier);
+
+		if (tier != NULL && tier->piece_bytes > most)
+			most = tier->piece_bytes;
+	}
+	return put->bytes > most ? most : 0;
+}
+
+/* The checksum of a chunk as it lies in memory, and those of its pieces, in one reading of it: the tier that wants
+ * them, later, would have to bring it into the processor's cache again. */
+static void sum_it(struct kvt *k, struct put *put, struct kvt_checksum *out)
+{
+	uint64_t piece = pieces_wanted(k, put);
+	struct kvt_checksum *pieces = NULL;
+
+	if (piece > 0)
+		pieces = calloc(kvt_checksum_count(put->bytes, piece), sizeof(*pieces));
+	if (pieces == NULL) { /* or no memory: the tier makes them */
+		kvt_checksum_segments(put->segments, put->segment_count, put->bytes, out);
+		return;
+	}
+	kvt_checksum_pieces(put->segments, put->segment_count, put->bytes, piece, pieces, out);
+	put->cargo->pieces = pieces;
+	put->cargo->whole = *out;
+}
+
 static void commit_one(struct kvt *k, struct put *put, const struct kvt_checksum *given)
 {
 	const struct kvt_blocks *names = put->cargo != NULL ? put->cargo->item.blocks : NULL;
@@ -224,7 +256,7 @@ static void commit_one(struct kvt *k, struct put *put, const struct kvt_checksum
 	if (given != NULL)
 		sum = *given;
 	else
-		kvt_checksum_segments(put->segments, put->segment_count, put->bytes, &sum);
+		sum_it(k, put, &sum);
 	status = kvt_l1_publish(k->l1, put->entry, &sum, names);
 	if (status == KVT_OK) {
 		kvt_count(&k->counters.puts, 1);

@@ -56,7 +56,7 @@ static struct kvt_store *store_of(struct kvt_job *job)
 void kvt_cargo_leave(struct kvt_cargo *cargo)
 {
 	if (cargo != NULL && --cargo->users == 0)
-		free(cargo);
+		kvt_cargo_free(cargo);
 }
 
 /* --- the line --------------------------------------------------------------------------------- */
@@ -297,6 +297,9 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.item = item,
 		.announce = item->blocks != NULL,
 	};
+	/* Another chunk may have taken the place and the length of the one that was put. */
+	if (kvt_checksum_equal(&store->cargo->whole, &store->job.request.checksum))
+		store->job.request.pieces = store->cargo->pieces;
 	kvt_lower_submit(store->lower, &store->job, write_done);
 }
 

@@ -47,6 +47,9 @@ struct kvt_tier_request {
 	/* PROBE: result, how many keys from the first on are there; KVT_OK also for none of them. */
 	size_t found;
 	struct kvt_checksum checksum; /* WRITE: given; READ: result, already verified */
+	/* WRITE: those of the chunk's pieces, piece_bytes of the tier each, of the same reading of memory
+	 * as `checksum`; borrowed until done. NULL: not known. */
+	const struct kvt_checksum *pieces;
 	const struct kvt_item
 		*item; /* WRITE: parent, tenant, ttl, blocks, alias; borrowed until done */
 	bool announce; /* WRITE: the chunk's record must be durable before done (event follows) */
@@ -147,6 +150,7 @@ struct kvt_tier_ops {
 
 struct kvt_tier {
 	const struct kvt_tier_ops *ops;
+	uint64_t piece_bytes; /* it can use checksums of such pieces with a WRITE; 0: it cannot. Constant */
 };
 
 /* `pin` of a tier whose server decides what is evicted. */

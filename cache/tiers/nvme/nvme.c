@@ -527,6 +527,7 @@ static enum kvt_status nvme_create(
 		free_parts(t);
 		return status;
 	}
+	t->base.piece_bytes = t->sealer == NULL ? NVME_PIECE_BYTES : 0;
 	set_state(t);
 	*out = &t->base;
 	return KVT_OK;

@@ -72,9 +72,9 @@
  * one for the rest; piece i begins at payload byte 262144 i, so at a page of the disk. Each is of the
  * piece's bytes alone, not of its place: the header, which its own checksum proves, says which belongs
  * where. They prove the payload without the whole checksum, each as soon as its piece was read, in
- * any order; the whole one at 216 is what memory and other tiers know the chunk by, and the writer
- * makes both from one reading of the payload, and writes nothing where the whole one is not what the
- * chunk was put with. A payload of at most 262144 bytes is one piece, whose checksum is the whole one. A sealed one has
+ * any order. The whole one at 216 is what memory and other tiers know the chunk by; both are made from
+ * one reading of the payload, when it was put, or when it is written: then nothing is written where the
+ * whole one is not what the chunk was put with. A payload of at most 262144 bytes is one piece, whose checksum is the whole one. A sealed one has
  * none: its tags prove 1 MiB each. Nor has one whose checksums and names do not fit a header (of
  * several GiB): it is proven as a whole.
  *

@@ -9,8 +9,9 @@
  * An erase may come at any moment. Before the insert it takes the request out of the queue or is
  * seen by its count; after, it makes the entry invisible, and publishing says so.
  *
- * The payload is read once for the checksums of its pieces, and with them for that of the whole: a
- * chunk that is not what its put said any more, because its memory changed, is not written.
+ * The checksums of the payload's pieces came with the request, from the reading of memory that made the
+ * checksum of the whole when the chunk was put. Where they did not, the payload is read once for both, and
+ * a chunk that is not what its put said any more, because its memory changed, is not written.
  *
  * What is written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with
  * thousands of tokens), 256 bytes of log each for coming and going, and when the log is rewritten,
@@ -89,13 +90,16 @@ static bool request_is_good(const struct kvt_tier_request *r)
 			       NVME_MAX_TOKENS);
 }
 
-/* The checksums of the payload's pieces, made while the whole is compared with what the put said. */
+/* The checksums of the payload's pieces: those that the put made, else made here while the whole is compared
+ * with what the put said. */
 static enum kvt_status sum_pieces(
 	const struct kvt_tier_request *r, const struct nvme_chunk *chunk)
 {
 	struct kvt_checksum *sums, whole;
 
-	if (chunk->piece_count == 0)
+	for (uint32_t i = 0; r->pieces != NULL && i < chunk->piece_count; i++)
+		nvme_piece_put(chunk, i, &r->pieces[i]);
+	if (chunk->piece_count == 0 || r->pieces != NULL)
 		return KVT_OK;
 	sums = calloc(chunk->piece_count, sizeof(*sums));
 	if (sums == NULL)

@@ -183,6 +183,7 @@ static enum kvt_status make(const struct kvt_tier_ops *ops,
 	if (t == NULL)
 		return KVT_ENOMEM;
 	t->base.ops = ops;
+	t->base.piece_bytes = FAKE_PIECE;
 	t->remote = ops->unsure != NULL;
 	t->watch = options->watch;
 	t->chunks = beginning;
@@ -313,6 +314,25 @@ static uint32_t do_read(struct fake_tier *t, struct kvt_tier_request *r)
 	return KVT_ECORRUPT;
 }
 
+/* Checksums of pieces are those of the bytes that are written, with the whole one that comes with them. */
+static void check_pieces(struct fake_tier *t, const struct kvt_tier_request *r)
+{
+	uint64_t count = kvt_checksum_count(r->bytes, FAKE_PIECE);
+	struct kvt_checksum *want, whole;
+
+	if (r->pieces == NULL)
+		return;
+	want = malloc(count * sizeof(*want));
+	if (want == NULL)
+		abort();
+	kvt_checksum_pieces(r->segments, r->segment_count, r->bytes, FAKE_PIECE, want, &whole);
+	if (!kvt_checksum_equal(&whole, &r->checksum) ||
+		memcmp(want, r->pieces, count * sizeof(*want)) != 0)
+		abort();
+	free(want);
+	t->with_pieces++;
+}
+
 static uint32_t do_write(struct fake_tier *t, struct kvt_tier_request *r)
 {
 	struct fake_chunk *c;
@@ -332,6 +352,7 @@ static uint32_t do_write(struct fake_tier *t, struct kvt_tier_request *r)
 	c->ttl_ns = r->item->ttl_ns;
 	c->bytes = r->bytes;
 	c->checksum = r->checksum;
+	check_pieces(t, r);
 	for (uint32_t i = 0; i < r->segment_count; i++) {
 		memcpy(c->data + at, r->segments[i].base, r->segments[i].bytes);
 		at += r->segments[i].bytes;

@@ -15,6 +15,8 @@
 #define FAKE_VERBS   5
 #define FAKE_MISSING 64
 
+#define FAKE_PIECE 50000u /* of whose checksums it can use some */
+
 struct fake_chunk;
 
 struct fake_tier {
@@ -23,6 +25,7 @@ struct fake_tier {
 	pthread_cond_t wake;
 	struct kvt_tier_request *inbox, *inbox_last;
 	struct fake_chunk *chunks;
+	size_t with_pieces; /* writes that came with checksums of pieces */
 	struct kvt_tier_watch watch;
 	bool woken, remote;
 	struct kvt_key missing[FAKE_MISSING]; /* asked for, and not there */

@@ -89,6 +89,29 @@ START_TEST(what_is_put_goes_down)
 }
 END_TEST
 
+/* A commit that makes the checksum makes those of pieces for the tier, which checks them. */
+START_TEST(checksums_of_pieces_go_down)
+{
+	static const uint64_t bytes[] = {FAKE_PIECE, FAKE_PIECE + 1, CHUNK};
+	const struct kvt_segment *segments;
+	struct kvt_reservation *r;
+	uint32_t count, status;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		struct kvt_item item = {.size = sizeof(item), .key = key_of(1, i), .bytes = bytes[i]};
+
+		ck_assert_int_eq(
+			kvt_put_reserve(rig.k, &item, 1, &r, &segments, &count, &status), KVT_OK);
+		for (uint32_t k = 0; k < count; k++)
+			memset(segments[k].base, (int)(1 + i + k), segments[k].bytes);
+		ck_assert_int_eq(kvt_put_commit(rig.k, r, 1, NULL), KVT_OK);
+		rig_settle(&rig);
+		ck_assert_uint_eq(fake_chunks(fake_tier()), i + 1);
+		ck_assert_uint_eq(fake_tier()->with_pieces, i);
+	}
+}
+END_TEST
+
 /* The tier found that a chunk in memory is not what was put: it is given to no one any more. */
 START_TEST(what_changed_in_memory_leaves_it)
 {
@@ -554,6 +577,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, open_rig, close_rig);
 	tcase_add_test(tc, what_is_put_goes_down);
+	tcase_add_test(tc, checksums_of_pieces_go_down);
 	tcase_add_test(tc, what_changed_in_memory_leaves_it);
 	tcase_add_test(tc, a_drain_waits_for_stores);
 	tcase_add_test(tc, the_oldest_store_is_dropped_first);

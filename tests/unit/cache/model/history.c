@@ -160,7 +160,7 @@ static void check_the_end(struct history *h)
 	model_unpin_all(h);
 	if (h->faulty)
 		do_faults(h);
-	model_step_until_idle(h);
+	model_pass_time(h, 4 * SECOND); /* a get that left early may have loads under way on a slow disk */
 	model_do_reset(h);
 	model_step_until_idle(h);
 	model_hear(h);

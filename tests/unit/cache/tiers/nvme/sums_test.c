@@ -161,6 +161,34 @@ START_TEST(what_changed_in_memory_is_not_written)
 }
 END_TEST
 
+/* Checksums of pieces that a put made are written as they are: what has changed since is found when it is read. */
+START_TEST(checksums_of_a_put_are_written)
+{
+	uint64_t count = nvme_piece_count(bytes_of(1) + MORE);
+	struct kvt_checksum *sums = calloc(count, sizeof(*sums)), whole;
+
+	ck_assert_ptr_nonnull(sums);
+	for (unsigned round = 0; round < 3; round++) {
+		struct wish *w = wish_new(&s, KVT_TIER_WRITE, 1, 300001);
+
+		kvt_checksum_pieces(w->segments, w->request.segment_count, w->room, NVME_PIECE_BYTES,
+			sums, &whole);
+		w->request.pieces = sums;
+		if (round == 1)
+			sums[count - 1].high ^= 1;
+		if (round == 2)
+			w->bytes[5 * NVME_PIECE_BYTES] ^= 1;
+		s.tier->ops->submit(s.tier, &w->request);
+		ck_assert_int_eq(wish_wait(&s, w), KVT_OK);
+		wish_free(w);
+		ck_assert_int_eq(store_get(&s, 1), round == 0 ? KVT_OK : KVT_ECORRUPT);
+		ck_assert_int_eq(store_erase(&s, 1), KVT_OK);
+	}
+	ck_assert(strstr(said, "piece 6 of") != NULL);
+	free(sums);
+}
+END_TEST
+
 static enum kvt_status ask(enum kvt_tier_verb verb, uint64_t n, uint64_t cut)
 {
 	struct wish *w = wish_new(&s, verb, n, cut);
@@ -395,6 +423,7 @@ int main(void)
 	tcase_add_test(files, a_flipped_bit_is_found_in_any_piece);
 	tcase_add_test(files, pieces_that_changed_places_are_found);
 	tcase_add_test(files, what_changed_in_memory_is_not_written);
+	tcase_add_test(files, checksums_of_a_put_are_written);
 	tcase_add_test(files, any_length_and_any_cut);
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, operations_may_end_in_any_order);
