@@ -125,7 +125,7 @@ static bool create_objects(struct daemon *d)
 		.object_max_bytes = config->object_bytes,
 		.limits = config->buckets,
 		.limit_count = config->bucket_count};
-	char why[KVT_REASON_BYTES] = "", catalog[PATH_BYTES + 32];
+	char why[KVT_REASON_BYTES] = "", catalog[PATH_BYTES + 32], roster[PATH_BYTES + 32];
 
 	if (nvme != NULL && nvme[0] != '\0') {
 		if (!make_folder(nvme)) {
@@ -134,6 +134,8 @@ static bool create_objects(struct daemon *d)
 		}
 		snprintf(catalog, sizeof(catalog), "%s/kvtierd-catalog", nvme);
 		options.catalog_path = catalog;
+		snprintf(roster, sizeof(roster), "%s/kvtierd-tenants", nvme);
+		options.roster_path = roster;
 	}
 	if (kvt_objects_create(&options, why, &d->objects) == KVT_OK)
 		return true;

@@ -375,7 +375,9 @@ void kvt_daemon_reference(FILE *out)
 	      "`10m`, `1h`.\n\n"
 	      "## buckets\n\n"
 	      "A list: limits of single buckets in place of `cache.protect.tenant_l1_bytes` and\n"
-	      "`cache.protect.tenant_nvme_bytes`.\n\n"
+	      "`cache.protect.tenant_nvme_bytes`, which hold for each tenant that a client names (engines\n"
+	      "of libkvtier name their cache salts), else for each bucket. A bucket in this list is one\n"
+	      "tenant, whatever its clients name.\n\n"
 	      "    buckets:\n"
 	      "      - {name: lmcache, memory: 10GiB, nvme: 100GiB}\n\n"
 	      "| Key | Type | What it does |\n|---|---|---|\n",

@@ -67,6 +67,7 @@ static void *keep(void *self)
 		for (int i = 0; i < NAMES_STEPS && kvt_catalog_step(o->catalog); i++)
 			;
 		kvt_names_sweep(o);
+		kvt_roster_sync(o->roster);
 		wait_until(o, INT64_MAX, -1);
 	}
 	return NULL;
@@ -143,11 +144,15 @@ static enum kvt_status set_limits(
 {
 	enum kvt_status status = kvt_limit_tenant(o->cache, &o->staging, 0, 0);
 
+	o->limited = calloc(options->limit_count + 1, sizeof(*o->limited));
+	if (o->limited == NULL)
+		return KVT_ENOMEM;
 	for (size_t i = 0; i < options->limit_count && status == KVT_OK; i++) {
 		const struct kvt_bucket_limit *limit = &options->limits[i];
 		struct kvt_tenant tenant;
 
 		kvt_tenant_of(limit->bucket, strlen(limit->bucket), &tenant);
+		o->limited[o->limited_count++] = tenant;
 		status =
 			kvt_limit_tenant(o->cache, &tenant, limit->memory_bytes, limit->nvme_bytes);
 	}
@@ -227,6 +232,8 @@ static enum kvt_status create_parts(
 	if (status == KVT_OK)
 		status = open_catalog(o, options, why);
 	if (status == KVT_OK)
+		status = kvt_roster_create(options->roster_path, o->surroundings, why, &o->roster);
+	if (status == KVT_OK)
 		status = start(o);
 	return status;
 }
@@ -277,6 +284,8 @@ void kvt_objects_destroy(struct kvt_objects *o)
 		kvt_close(o->cache);
 	}
 	kvt_catalog_destroy(o->catalog);
+	kvt_roster_destroy(o->roster);
+	free(o->limited);
 	kvt_doomed_destroy(o->doomed);
 	free(o->swept);
 	kvt_lease_table_destroy(o->leases);
@@ -322,6 +331,7 @@ void kvt_objects_stats(struct kvt_objects *o, struct kvt_objects_stats *out)
 		.objects = names.names,
 		.buckets = names.buckets,
 		.unlisted = names.unlisted,
+		.tenants = kvt_roster_count(o->roster),
 		.quiet_until_wall_ns = kvt_segment_quiet_until(o->segment),
 	};
 }

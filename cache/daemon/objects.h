@@ -3,8 +3,10 @@
  *
  * An object is a run of bytes under a bucket and a key, both as a client gave them, decoded. It is
  * kept as a chunk of libkvtier, whose L1 lies in the daemon's segment; below L1 are the tiers that
- * the configuration names. Its storage key is SHA-256 over a domain, bucket and key; its tenant is
- * the bucket. Objects have no parents.
+ * the configuration names. Its storage key is SHA-256 over a domain, bucket and key. Its tenant, whose
+ * limits count for it, is the one that its client names; the bucket where it names none, where the bucket
+ * has limits of its own, and above a shared tier, where others put what an erase has to reach. Objects
+ * have no parents.
  *
  * Leases: offsets of an object's bytes in the segment, which stay as they are until the lease is
  * released or its time and a grace are over. Bytes are checked before a lease is granted, since
@@ -40,6 +42,7 @@ struct kvt_objects_options {
 	uint32_t leases_max;       /* at once */
 	uint64_t object_max_bytes;
 	const char *catalog_path; /* names of objects, for lists after a restart; NULL: none */
+	const char *roster_path;  /* tenants of buckets, with a store on disk; NULL: none */
 	const struct kvt_bucket_limit *limits;
 	size_t limit_count;
 };
@@ -57,9 +60,10 @@ struct kvt_object_name {
 struct kvt_object_put; /* room in the segment that is being filled */
 
 /* KVT_FULL: no room; KVT_BUSY: the segment must not be written yet (after a restart) or too many are
- * under way; KVT_EINVAL: name or size. Segments are borrowed until end or abort. */
+ * under way; KVT_EINVAL: name or size. tenant: as the client named it; NULL: it did
+ * not. Segments are borrowed until end or abort. */
 enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_object_name *name,
-	uint64_t bytes, struct kvt_object_put **out, const struct kvt_segment **segments,
+	const struct kvt_tenant *tenant, uint64_t bytes, struct kvt_object_put **out, const struct kvt_segment **segments,
 	uint32_t *count) KVT_MUST_CHECK;
 
 enum kvt_put_outcome { KVT_PUT_STORED, KVT_PUT_REPLACED, KVT_PUT_SAME };
@@ -98,8 +102,10 @@ enum kvt_status kvt_object_release(struct kvt_objects *o, struct kvw_slice id) K
  * not known to be durable by then. */
 enum kvt_status kvt_object_erase(
 	struct kvt_objects *o, const struct kvt_object_name *name) KVT_MUST_CHECK;
-enum kvt_status kvt_bucket_erase(
-	struct kvt_objects *o, struct kvw_slice bucket, size_t *erased) KVT_MUST_CHECK;
+/* tenant NULL: all that is in the bucket, whose tenants lose what they have in other buckets, too. Else
+ * what the tenant has, wherever. */
+enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
+	const struct kvt_tenant *tenant, size_t *erased) KVT_MUST_CHECK;
 
 struct kvt_object_entry {
 	const char *bucket, *key; /* as text; borrowed during the call */
@@ -129,6 +135,7 @@ struct kvt_objects_stats {
 	uint64_t corrupt;            /* found wrong when a lease was asked for */
 	uint64_t objects, buckets;   /* as lists know them */
 	uint64_t unlisted;           /* puts whose name found no room there */
+	uint64_t tenants;            /* that clients named */
 	int64_t quiet_until_wall_ns; /* 0: writes are allowed */
 };
 void kvt_objects_stats(struct kvt_objects *o, struct kvt_objects_stats *out);

@@ -42,18 +42,40 @@ enum kvt_status kvt_object_erase(struct kvt_objects *o, const struct kvt_object_
 	return status == KVT_OK && erased == 0 ? KVT_MISS : status;
 }
 
-enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket, size_t *erased)
+/* What is known under a tenant; *erased grows. */
+static enum kvt_status erase_tenant(
+	struct kvt_objects *o, const struct kvt_tenant *tenant, size_t *erased)
 {
-	struct kvt_tenant tenant;
 	enum kvt_status status;
+	size_t count = 0;
+
+	kvt_puts_usurp_tenant(o, tenant);
+	status = kvt_erase_tenant(o->cache, tenant, WAIT_NS, &count);
+	*erased += count;
+	return status == KVT_MISS ? KVT_BUSY : status;
+}
+
+enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
+	const struct kvt_tenant *tenant, size_t *erased)
+{
+	struct kvt_tenant own, its;
+	enum kvt_status status, worst;
+	uint32_t at = 0;
 
 	if (bucket.len == 0 || bucket.len > KVT_BUCKET_MOST)
 		return KVT_EINVAL;
-	kvt_tenant_of(bucket.data, bucket.len, &tenant);
-	kvt_puts_usurp_bucket(o, bucket);
+	*erased = 0;
+	if (tenant != NULL)
+		return erase_tenant(o, tenant, erased); /* a sweep forgets the names */
+	kvt_tenant_of(bucket.data, bucket.len, &own);
+	kvt_puts_usurp_tenant(o, &own);
 	kvt_catalog_forget_bucket(o->catalog, bucket);
-	status = kvt_erase_tenant(o->cache, &tenant, WAIT_NS, erased);
-	return status == KVT_MISS ? KVT_BUSY : status;
+	worst = erase_tenant(o, &own, erased);
+	while (kvt_roster_next(o->roster, &own, &at, &its)) {
+		status = erase_tenant(o, &its, erased);
+		worst = worst == KVT_OK ? status : worst;
+	}
+	return worst;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */

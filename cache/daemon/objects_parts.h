@@ -15,6 +15,7 @@
 #include "daemon/doomed.h"
 #include "daemon/lease_table.h"
 #include "daemon/objects.h"
+#include "daemon/roster.h"
 
 #define KVT_STRIPES         64
 #define KVT_OBJECTS_THREADS 2 /* one grants, one keeps */
@@ -63,6 +64,9 @@ struct kvt_objects {
 	bool settling;     /* of the granting thread: a drain for places that are kept */
 	int64_t settle_ns; /* ... and when to look again */
 	struct kvt_catalog *catalog;
+	struct kvt_roster *roster;
+	struct kvt_tenant *limited; /* buckets with limits of their own; owned */
+	size_t limited_count;
 	struct kvt_catalog_item *swept; /* of the keeping thread: the last name looked at */
 	int64_t sweep_ns;               /* ... and when to begin again */
 
@@ -95,10 +99,10 @@ bool kvt_object_tiers_work(struct kvt_objects *o);
 
 /* --- objects_put.c --- */
 
-/* Puts that fill this key (NULL: any of the bucket) go on, but what they filled will be taken for
+/* Puts that fill this key, or that are of this bucket or tenant, go on, but what they filled will be taken for
  * staged: what they would publish is erased now. The first one with the stripe's lock. */
 void kvt_puts_usurp(struct kvt_stripe *stripe, const struct kvt_key *key);
-void kvt_puts_usurp_bucket(struct kvt_objects *o, struct kvw_slice bucket);
+void kvt_puts_usurp_tenant(struct kvt_objects *o, const struct kvt_tenant *tenant);
 
 /* Of objects that were replaced: an erase, or a drain of kvt_replaced_tend, has ended. The granting thread. */
 void kvt_replaced_done(struct kvt_objects *o, const struct kvt_completion *done);

@@ -29,7 +29,7 @@
 struct kvt_object_put {
 	struct kvt_object_put *next, *prev; /* of the stripe, while direct */
 	struct kvt_key key;
-	struct kvt_tenant tenant;
+	struct kvt_tenant bucket, tenant; /* tenant: whose limits count; may be the bucket */
 	uint64_t bytes;
 	struct kvt_reservation *reservation;
 	const struct kvt_segment *segments; /* the reservation's */
@@ -66,17 +66,15 @@ void kvt_puts_usurp(struct kvt_stripe *stripe, const struct kvt_key *key)
 			put->usurped = true;
 }
 
-void kvt_puts_usurp_bucket(struct kvt_objects *o, struct kvw_slice bucket)
+void kvt_puts_usurp_tenant(struct kvt_objects *o, const struct kvt_tenant *tenant)
 {
-	struct kvt_tenant tenant;
-
-	kvt_tenant_of(bucket.data, bucket.len, &tenant);
 	for (size_t i = 0; i < KVT_STRIPES; i++) {
 		struct kvt_stripe *stripe = &o->stripes[i];
 
 		pthread_mutex_lock(&stripe->lock);
 		for (struct kvt_object_put *put = stripe->direct; put != NULL; put = put->next)
-			if (memcmp(&put->tenant, &tenant, sizeof(tenant)) == 0)
+			if (memcmp(&put->tenant, tenant, sizeof(*tenant)) == 0 ||
+				memcmp(&put->bucket, tenant, sizeof(*tenant)) == 0)
 				put->usurped = true;
 		pthread_mutex_unlock(&stripe->lock);
 	}
@@ -147,8 +145,24 @@ static void leave(struct kvt_objects *o, struct kvt_object_put *put)
 	free(put);
 }
 
+/* Whose limits count: the bucket's, unless the client names a tenant that can be kept apart. */
+static void choose_tenant(
+	struct kvt_objects *o, struct kvt_object_put *put, const struct kvt_tenant *named)
+{
+	static const struct kvt_tenant none;
+
+	put->tenant = put->bucket;
+	if (named == NULL || o->shared || memcmp(named, &none, sizeof(none)) == 0)
+		return;
+	for (size_t i = 0; i < o->limited_count; i++)
+		if (memcmp(&o->limited[i], &put->bucket, sizeof(put->bucket)) == 0)
+			return;
+	if (kvt_roster_enter(o->roster, &put->bucket, named))
+		put->tenant = *named;
+}
+
 static enum kvt_status begin(struct kvt_objects *o, const struct kvt_object_name *name,
-	uint64_t bytes, struct kvt_object_put **out)
+	const struct kvt_tenant *tenant, uint64_t bytes, struct kvt_object_put **out)
 {
 	struct kvt_object_put *put;
 	enum kvt_status status;
@@ -166,7 +180,8 @@ static enum kvt_status begin(struct kvt_objects *o, const struct kvt_object_name
 	put->bytes = bytes;
 	put->name = kvt_object_name_copy(name, put->text);
 	kvt_object_key(name, &put->key);
-	kvt_tenant_of(name->bucket.data, name->bucket.len, &put->tenant);
+	kvt_tenant_of(name->bucket.data, name->bucket.len, &put->bucket);
+	choose_tenant(o, put, tenant);
 	status = find_room(o, put);
 	if (status != KVT_OK)
 		leave(o, put);
@@ -176,10 +191,10 @@ static enum kvt_status begin(struct kvt_objects *o, const struct kvt_object_name
 }
 
 enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_object_name *name,
-	uint64_t bytes, struct kvt_object_put **out, const struct kvt_segment **segments,
-	uint32_t *count)
+	const struct kvt_tenant *tenant, uint64_t bytes, struct kvt_object_put **out,
+	const struct kvt_segment **segments, uint32_t *count)
 {
-	enum kvt_status status = begin(o, name, bytes, out);
+	enum kvt_status status = begin(o, name, tenant, bytes, out);
 
 	kvt_objects_count(&o->counters.puts, 1);
 	if (status != KVT_OK) {

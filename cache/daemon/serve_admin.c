@@ -91,7 +91,9 @@ struct erase_job {
 	struct kvt_job job; /* first */
 	enum kvt_status status;
 	size_t erased;
-	size_t bucket_len, key_len; /* key_len 0: the whole bucket */
+	size_t bucket_len, key_len; /* key_len 0: the whole bucket, or a tenant */
+	bool has_tenant;
+	struct kvt_tenant tenant;
 	char text[KVT_BUCKET_MOST + KVT_OBJECT_KEY_MOST];
 };
 
@@ -102,7 +104,8 @@ static void run_erase(struct kvt_job *job, struct kvt_objects *objects)
 		{erase->text + erase->bucket_len, erase->key_len}};
 
 	if (erase->key_len == 0) {
-		erase->status = kvt_bucket_erase(objects, name.bucket, &erase->erased);
+		erase->status = kvt_bucket_erase(objects, name.bucket,
+			erase->has_tenant ? &erase->tenant : NULL, &erase->erased);
 	} else {
 		erase->status = kvt_object_erase(objects, &name);
 		erase->erased = erase->status == KVT_OK;
@@ -152,6 +155,8 @@ void kvt_serve_erase(struct kvt_conn *conn)
 	erase->job.run = run_erase;
 	erase->bucket_len = loop->target.bucket.len;
 	erase->key_len = loop->target.key.len;
+	erase->has_tenant = loop->target.has_tenant;
+	erase->tenant = loop->target.tenant;
 	memcpy(erase->text, loop->target.bucket.data, erase->bucket_len);
 	if (erase->key_len > 0)
 		memcpy(erase->text + erase->bucket_len, loop->target.key.data, erase->key_len);

@@ -245,14 +245,29 @@ static struct kvt_put_stream *make_stream(struct kvt_server *server)
 	return stream;
 }
 
+/* The hash of a cache salt, as engines of libkvtier know it. False: refused. */
+static bool take_tenant(struct kvt_conn *conn, struct kvt_tenant *tenant, bool *named)
+{
+	const struct kvw_field *field = kvw_head_find(
+		&kvt_conn_loop(conn)->base.head, kvw_slice_of(KVT_TENANT_HEADER));
+
+	*named = field != NULL;
+	if (field == NULL || kvt_tenant_parse(field->value, tenant))
+		return true;
+	kvt_conn_refuse(conn, 400, NULL, KVT_TENANT_HEADER ": expected 32 hex digits");
+	return false;
+}
+
 void kvt_serve_put(struct kvt_conn *conn)
 {
 	struct kvt_loop *loop = kvt_conn_loop(conn);
 	struct kvt_object_name name = {loop->target.bucket, loop->target.key};
 	struct kvt_put_stream *stream;
+	struct kvt_tenant tenant;
 	enum kvt_status status;
+	bool named;
 
-	if (!may_begin(conn))
+	if (!may_begin(conn) || !take_tenant(conn, &tenant, &named))
 		return;
 	stream = make_stream(loop->server);
 	if (stream == NULL) {
@@ -260,8 +275,8 @@ void kvt_serve_put(struct kvt_conn *conn)
 		kvt_conn_refuse(conn, 503, KVT_SOON, "too many PUTs are under way (limits.puts)");
 		return;
 	}
-	status = kvt_object_put_begin(loop->server->objects, &name, conn->base.body_left, &stream->put,
-		&stream->segments, &stream->count);
+	status = kvt_object_put_begin(loop->server->objects, &name, named ? &tenant : NULL,
+		conn->base.body_left, &stream->put, &stream->segments, &stream->count);
 	conn->put = stream;
 	if (status != KVT_OK) {
 		drop_stream(conn);

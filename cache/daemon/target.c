@@ -239,6 +239,32 @@ static bool take_lease_value(struct kvt_target *out, struct kvw_slice name, stru
 	return true;
 }
 
+static int digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out)
+{
+	struct kvt_tenant tenant;
+
+	if (text.len != 2 * sizeof(tenant.bytes))
+		return false;
+	for (size_t i = 0; i < sizeof(tenant.bytes); i++) {
+		int high = digit_of(text.data[2 * i]), low = digit_of(text.data[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		tenant.bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	*out = tenant;
+	return true;
+}
+
 static bool take_list_value(struct kvt_target *out, struct kvw_slice name, struct kvw_slice value,
 	struct kvt_refusal *refusal)
 {
@@ -254,6 +280,11 @@ static bool take_list_value(struct kvt_target *out, struct kvw_slice name, struc
 		if (!whole_number(value, KVT_LIST_MOST, &limit) || limit == 0)
 			return refuse(refusal, 400, "limit: expected 1 to 1000");
 		out->limit = limit;
+	}
+	if (is(name, "tenant")) {
+		if (out->has_tenant || !kvt_tenant_parse(value, &out->tenant))
+			return refuse(refusal, 400, "tenant: expected 32 hex digits, once");
+		out->has_tenant = true;
 	}
 	return true;
 }

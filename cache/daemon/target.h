@@ -24,6 +24,8 @@ enum kvt_path {
 	KVT_PATH_RELEASE, /* /v1/leases/{id}/release */
 };
 
+#define KVT_TENANT_HEADER "X-Kvtier-Tenant" /* of a PUT */
+
 #define KVT_LIST_MOST     1000 /* objects that one answer lists */
 #define KVT_QUERY_MS_MOST UINT64_C(1000000000)
 
@@ -39,6 +41,8 @@ struct kvt_target {
 	uint64_t timeout_ns, ttl_ns; /* KVT_PATH_LEASES */
 	struct kvw_slice after;      /* KVT_PATH_BUCKET */
 	size_t limit;
+	bool has_tenant;
+	struct kvt_tenant tenant; /* KVT_PATH_BUCKET: of an erase */
 
 	size_t used;
 	char text[KVT_BUCKET_MOST + 2 * KVT_OBJECT_KEY_MOST]; /* decoded */
@@ -53,5 +57,8 @@ struct kvt_refusal {
 /* `target` (of a request head: it begins with '/') is borrowed; id points into it. */
 bool kvt_target_parse(struct kvw_slice target, struct kvt_target *out,
 	struct kvt_refusal *refusal) KVT_MUST_CHECK;
+
+/* 32 hex digits. */
+bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out) KVT_MUST_CHECK;
 
 #endif

@@ -310,7 +310,7 @@ static void make(struct kvtierd_epoch *e)
 	e->x->tail_bytes = sizeof(e->mark);
 	e->x->once = true;
 	name_of(e, name);
-	kvtierd_ask_put(&t->place, name, e->x);
+	kvtierd_ask_put(&t->place, name, NULL, e->x);
 	e->x->done = put_done;
 	kvtierd_http_submit(t->http, e->x);
 }

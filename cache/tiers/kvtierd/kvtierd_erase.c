@@ -122,7 +122,7 @@ static void overwrite(struct ask *a)
 	a->x.tail = a->mark;
 	a->x.tail_bytes = sizeof(a->mark);
 	kvtierd_chunk_name(&t->fingerprint, key, name);
-	kvtierd_ask_put(&t->place, name, &a->x);
+	kvtierd_ask_put(&t->place, name, NULL, &a->x);
 	a->x.deadline_ns = kvt_now(t->s) + 2 * (int64_t)t->deadline_ns;
 	a->x.done = marked;
 	kvtierd_http_submit(t->http, &a->x);

@@ -98,7 +98,7 @@ enum kvt_status kvtierd_place_init(
 
 /* Room was measured for the longest names there are: KVTIERD_REQUEST_ROOM. */
 static void write_head(const struct kvtierd_place *p, const char *method, const char *target,
-	uint64_t length, struct kvtierd_exchange *x)
+	uint64_t length, const char *more, struct kvtierd_exchange *x)
 {
 	int n = snprintf(x->head, sizeof(x->head),
 		"%s %s HTTP/1.1\r\n"
@@ -106,8 +106,8 @@ static void write_head(const struct kvtierd_place *p, const char *method, const 
 		"User-Agent: kvtier/%s\r\n"
 		"Accept: */*\r\n"
 		"Content-Length: %" PRIu64 "\r\n"
-		"Content-Type: application/octet-stream\r\n\r\n",
-		method, target, p->host, kvt_version(), length);
+		"Content-Type: application/octet-stream\r\n%s\r\n",
+		method, target, p->host, kvt_version(), length, more);
 
 	x->head_len = (size_t)n;
 }
@@ -123,7 +123,7 @@ void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t
 		p->bucket, name, timeout_ns / 1000000, ttl_ns / 1000000000,
 		ttl_ns / 1000000 % 1000);
 	x->kind = KVTIERD_LEASE;
-	write_head(p, "POST", target, 0, x);
+	write_head(p, "POST", target, 0, "", x);
 }
 
 void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x)
@@ -132,16 +132,22 @@ void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct k
 
 	(void)snprintf(target, sizeof(target), "/v1/leases/%s/release", id);
 	x->kind = KVTIERD_SHORT;
-	write_head(p, "POST", target, 0, x);
+	write_head(p, "POST", target, 0, "", x);
 }
 
-void kvtierd_ask_put(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x)
+void kvtierd_ask_put(const struct kvtierd_place *p, const char *name,
+	const struct kvt_tenant *tenant, struct kvtierd_exchange *x)
 {
-	char target[640];
+	static const struct kvt_tenant none;
+	char target[640], more[64] = "", hex[2 * sizeof(tenant->bytes) + 1];
 
+	if (tenant != NULL && memcmp(tenant, &none, sizeof(none)) != 0) {
+		(void)kvt_bytes_put_hex(hex, tenant->bytes, sizeof(tenant->bytes));
+		(void)snprintf(more, sizeof(more), "X-Kvtier-Tenant: %s\r\n", hex);
+	}
 	(void)snprintf(target, sizeof(target), "/v1/kv/%s/%s", p->bucket, name);
 	x->kind = KVTIERD_PUT;
-	write_head(p, "PUT", target, x->segment_bytes + x->tail_bytes, x);
+	write_head(p, "PUT", target, x->segment_bytes + x->tail_bytes, more, x);
 }
 
 void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x)
@@ -150,5 +156,5 @@ void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct 
 
 	(void)snprintf(target, sizeof(target), "/v1/kv/%s/%s", p->bucket, name);
 	x->kind = KVTIERD_SHORT;
-	write_head(p, "DELETE", target, 0, x);
+	write_head(p, "DELETE", target, 0, "", x);
 }

@@ -61,8 +61,10 @@ enum kvt_status kvtierd_place_init(
 void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
 	uint64_t ttl_ns, struct kvtierd_exchange *x);
 void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x);
-/* segments and tail are set already. */
-void kvtierd_ask_put(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x);
+/* segments and tail are set already. tenant: whose limits count, where the daemon keeps such; all zero or
+ * NULL: none. */
+void kvtierd_ask_put(const struct kvtierd_place *p, const char *name,
+	const struct kvt_tenant *tenant, struct kvtierd_exchange *x);
 void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x);
 
 #endif

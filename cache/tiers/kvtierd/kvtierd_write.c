@@ -135,7 +135,7 @@ static void stamp(struct kvtierd_job *job)
 	job->x.tail = job->tail;
 	job->x.tail_bytes = job->tail_bytes;
 	kvtierd_chunk_name(&t->fingerprint, &r->keys[0], name);
-	kvtierd_ask_put(&t->place, name, &job->x);
+	kvtierd_ask_put(&t->place, name, &f->tenant, &job->x);
 	job->x.deadline_ns = job->deadline_ns;
 	job->x.done = put_done;
 	job->x.user = job;

@@ -42,11 +42,11 @@ def store(library, cache, key, data, parent=None, tenant=None):
     return library.OK
 
 
-def store_chain(library, cache, keys, before=0):
+def store_chain(library, cache, keys, before=0, tenant=None):
     """Those from number `before` on that are missing, up to one that is refused. How many were stored."""
     count = 0
     for index in range(before, len(keys)):
-        status = store(library, cache, keys[index], data_of(keys[index]), keys[index - 1] if index else None)
+        status = store(library, cache, keys[index], data_of(keys[index]), keys[index - 1] if index else None, tenant)
         if status not in (library.OK, library.EXISTS):
             break
         count += status == library.OK

@@ -5,6 +5,8 @@
 CONFIG is JSON. Says "ready", then answers each line by one of JSON:
 	put PROMPT...     stores what is missing of these prompts and waits until the tiers have it: {"put": N, "drained": B}
 	get PROMPT...     {"got": N, "wrong": N} of the chunks of these prompts; tier by tier in "tiers"
+	owner SALT         whose the prompts are that are put from now on: {}
+	hash SALT         {"hash": HEX}, as stat and metrics show it
 	forget            empties what is this engine's alone
 	state             {TIER: [STATE, REASON]} of what is configured
 	metric NAME       the sum of its samples
@@ -34,9 +36,10 @@ class Engine:
         self.cache = library.Cache([config])
         assert not self.cache.mistakes, self.cache.mistakes
         self.waits = Waits(library, self.cache)
+        self.tenant = None
 
     def put_one(self, prompt):
-        return store_chain(self.library, self.cache, keys_of(prompt))
+        return store_chain(self.library, self.cache, keys_of(prompt), tenant=self.tenant)
 
     def get_one(self, prompt, count):
         keys = keys_of(prompt)
@@ -69,6 +72,13 @@ class Engine:
             count["puts"] += self.put_one(prompt)
             time.sleep(0.002)
         return count
+
+    def hash(self, salt):
+        return {"hash": bytes(self.library.tenant_of(salt)).hex()}
+
+    def owner(self, salt):
+        self.tenant = self.library.tenant_of(salt)
+        return {}
 
     def forget(self):
         return {"forgot": self.cache.forget()}

@@ -37,6 +37,7 @@ void bed_init(struct bed *bed, uint64_t bytes)
 	snprintf(bed->side, sizeof(bed->side), "%s/side", bed->folder);
 	snprintf(bed->store, sizeof(bed->store), "%s/store", bed->folder);
 	snprintf(bed->catalog, sizeof(bed->catalog), "%s/names", bed->folder);
+	snprintf(bed->roster, sizeof(bed->roster), "%s/tenants", bed->folder);
 	bed->options = (struct kvt_objects_options){
 		.cache = &bed->cache,
 		.surroundings = &bed->surroundings,
@@ -133,7 +134,7 @@ enum kvt_status put_begin(struct bed *bed, const char *bucket, const char *key, 
 	enum kvt_status status;
 	uint32_t count;
 
-	status = kvt_object_put_begin(bed->objects, &name, bytes, put, &segments, &count);
+	status = kvt_object_put_begin(bed->objects, &name, bed->tenant, bytes, put, &segments, &count);
 	if (status != KVT_OK)
 		return status;
 	fill(segments, count, seed, bytes);

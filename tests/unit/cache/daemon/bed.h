@@ -22,10 +22,11 @@ struct bed {
 	struct kvt_surroundings surroundings;
 	struct kvt_config cache;
 	struct kvt_objects_options options;
-	char name[64], folder[64], side[96], store[96], catalog[96];
+	char name[64], folder[64], side[96], store[96], catalog[96], roster[96];
 	uint64_t bytes; /* of the segment */
 	struct kvt_segment_file *segment;
 	struct kvt_objects *objects;
+	const struct kvt_tenant *tenant; /* that clients name when they put; NULL: none */
 	const uint8_t *view; /* a client's mapping, read-only; by name, made once */
 };
 

@@ -105,12 +105,14 @@ static struct fake_object *find(struct kvt_objects *o, const char *bucket, const
 /* --- put --- */
 
 enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_object_name *name,
-	uint64_t bytes, struct kvt_object_put **out, const struct kvt_segment **segments,
-	uint32_t *count)
+	const struct kvt_tenant *tenant, uint64_t bytes, struct kvt_object_put **out,
+	const struct kvt_segment **segments, uint32_t *count)
 {
 	struct kvt_object_put *put;
 	uint64_t at = 0;
 
+	o->last_named = tenant != NULL;
+	o->last_tenant = tenant != NULL ? *tenant : (struct kvt_tenant){{0}};
 	if (atomic_load(&o->begin_status) != 0)
 		return (enum kvt_status)atomic_load(&o->begin_status);
 	put = calloc(1, sizeof(*put));
@@ -293,9 +295,12 @@ enum kvt_status kvt_object_erase(struct kvt_objects *o, const struct kvt_object_
 	return object != NULL ? KVT_OK : KVT_MISS;
 }
 
-enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket, size_t *erased)
+enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
+	const struct kvt_tenant *tenant, size_t *erased)
 {
 	pthread_mutex_lock(&o->lock);
+	o->last_named = tenant != NULL;
+	o->last_tenant = tenant != NULL ? *tenant : (struct kvt_tenant){{0}};
 	*erased = 0;
 	for (size_t i = 0; i < FAKE_OBJECTS; i++)
 		if (o->objects[i].pieces != NULL &&

@@ -36,6 +36,8 @@ struct kvt_objects {
 	struct kvt_objects_stats stats;
 
 	/* What a test wants. */
+	bool last_named; /* of the last put or erase of a bucket, and its tenant */
+	struct kvt_tenant last_tenant;
 	_Atomic int begin_status, end_status, lease_status; /* enum kvt_status; 0: as it is */
 	_Atomic uint64_t lease_delay_ns; /* answered so much later, by another thread */
 	_Atomic int64_t quiet_until;

@@ -210,7 +210,7 @@ START_TEST(an_erase_concerns_what_was_there_before)
 	ck_assert_int_eq(get(&bed, "b", "k", 2), KVT_OK);
 	ck_assert_int_eq(put_begin(&bed, "b", "other", 3, MIB, &p, &sum), KVT_OK);
 	ck_assert_int_eq(put(&bed, "c", "k", 4, MIB, NULL), KVT_OK);
-	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), &erased), KVT_OK);
+	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), NULL, &erased), KVT_OK);
 	ck_assert_uint_ge(erased, 1);
 	ck_assert_int_eq(get(&bed, "b", "k", 2), KVT_MISS);
 	ck_assert_int_eq(get(&bed, "c", "k", 4), KVT_OK);
@@ -450,6 +450,91 @@ START_TEST(a_bucket_has_its_quota)
 }
 END_TEST
 
+static int left_of(const char *bucket, const char *prefix, int count)
+{
+	char key[32];
+	int left = 0;
+
+	for (int i = 0; i < count; i++) {
+		snprintf(key, sizeof(key), "%s%d", prefix, i);
+		left += get(&bed, bucket, key, (uint64_t)i) == KVT_OK;
+	}
+	return left;
+}
+
+static void put_many(const char *bucket, const char *prefix, int count)
+{
+	char key[32];
+
+	for (int i = 0; i < count; i++) {
+		snprintf(key, sizeof(key), "%s%d", prefix, i);
+		ck_assert_int_eq(put(&bed, bucket, key, (uint64_t)i, MIB, NULL), KVT_OK);
+	}
+}
+
+/* One tenant floods: it loses its own oldest, neither another's nor what names no tenant. */
+START_TEST(a_tenant_has_its_quota)
+{
+	struct kvt_tenant flood, quiet;
+	size_t erased;
+
+	kvt_tenant_of("flood", 5, &flood);
+	kvt_tenant_of("quiet", 5, &quiet);
+	bed_init(&bed, 16 * MIB);
+	bed.cache.tenant_l1_bytes = 3 * MIB;
+	bed_open(&bed);
+	bed_attach(&bed);
+	bed.tenant = &quiet;
+	put_many("b", "q", 3);
+	bed.tenant = NULL;
+	put_many("b", "n", 2);
+	bed.tenant = &flood;
+	put_many("b", "f", 20);
+	put_many("c", "f", 1);
+	ck_assert_int_eq(left_of("b", "q", 3), 3);
+	ck_assert_int_eq(left_of("b", "n", 2), 2);
+	ck_assert_int_eq(left_of("b", "f", 20), 2);
+	ck_assert_int_eq(get(&bed, "b", "f19", 19), KVT_OK);
+	ck_assert_int_eq(put(&bed, "b", "large", 1, 4 * MIB, NULL), KVT_FULL);
+	ck_assert_int_eq(left_of("c", "f", 1), 1);
+	ck_assert_uint_eq(stats_of(&bed).tenants, 3); /* of one bucket each */
+	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), &flood, &erased), KVT_OK);
+	ck_assert_uint_eq(erased, 3);
+	put_many("b", "f", 3); /* all of its room is free */
+	ck_assert_int_eq(left_of("b", "f", 3), 3);
+	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), NULL, &erased), KVT_OK);
+	ck_assert_uint_eq(erased, 8); /* of whichever tenant */
+	ck_assert_int_eq(left_of("b", "q", 3) + left_of("b", "n", 2) + left_of("b", "f", 3), 0);
+	finish();
+}
+END_TEST
+
+/* A bucket with limits of its own is one tenant, whatever its clients name. */
+START_TEST(a_limited_bucket_is_one_tenant)
+{
+	static const struct kvt_bucket_limit limits[] = {{"small", 2 * MIB, 0}};
+	struct kvt_tenant tenant;
+
+	bed_init(&bed, 16 * MIB);
+	bed.options.limits = limits;
+	bed.options.limit_count = 1;
+	bed_open(&bed);
+	bed_attach(&bed);
+	for (int i = 0; i < 4; i++) {
+		char prefix[8];
+
+		snprintf(prefix, sizeof(prefix), "t%d.", i);
+		kvt_tenant_of(prefix, 3, &tenant);
+		bed.tenant = &tenant;
+		put_many("small", prefix, 2);
+	}
+	ck_assert_int_eq(left_of("small", "t3.", 2), 2);
+	ck_assert_int_eq(left_of("small", "t2.", 2), 0);
+	ck_assert_uint_eq(stats_of(&bed).tenants, 0);
+	finish();
+}
+END_TEST
+
 START_TEST(while_the_name_means_another_file_nothing_is_leased)
 {
 	struct lease l;
@@ -495,6 +580,8 @@ int main(void)
 	tcase_add_test(cases, objects_are_listed_in_order_and_in_pages);
 	tcase_add_test(cases, what_was_evicted_is_not_listed_and_forgotten);
 	tcase_add_test(cases, a_bucket_has_its_quota);
+	tcase_add_test(cases, a_tenant_has_its_quota);
+	tcase_add_test(cases, a_limited_bucket_is_one_tenant);
 	tcase_add_test(cases, while_the_name_means_another_file_nothing_is_leased);
 	return run_tcase("cache/daemon/objects", cases);
 }

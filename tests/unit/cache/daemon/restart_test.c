@@ -25,6 +25,7 @@ static void use_store(struct bed *b)
 	b->cache.nvme_path = b->store;
 	b->cache.nvme_capacity = 256 * MIB;
 	b->options.catalog_path = b->catalog;
+	b->options.roster_path = b->roster;
 }
 
 static int64_t now(void)
@@ -99,6 +100,59 @@ START_TEST(a_bucket_has_its_quota_on_disk)
 		left += get(&bed, "small", key, i) == KVT_OK;
 	}
 	ck_assert_int_eq(left, 2);
+	bed_close(&bed);
+	bed_clear(&bed);
+}
+END_TEST
+
+static int left_of(const char *prefix, int count)
+{
+	char key[16];
+	int left = 0;
+
+	for (int i = 0; i < count; i++) {
+		snprintf(key, sizeof(key), "%s%d", prefix, i);
+		left += get(&bed, "b", key, (uint64_t)i) == KVT_OK;
+	}
+	return left;
+}
+
+/* On disk, over restarts of the daemon; and an erase of the bucket still knows its tenants. */
+START_TEST(a_tenant_has_its_quota_on_disk)
+{
+	struct kvt_tenant tenants[2];
+	char key[16];
+	size_t erased;
+
+	kvt_tenant_of("flood", 5, &tenants[0]);
+	kvt_tenant_of("quiet", 5, &tenants[1]);
+	bed_init(&bed, 32 * MIB);
+	use_store(&bed);
+	bed.cache.tenant_nvme_bytes = 2 * MIB + MIB / 2;
+	bed_open(&bed);
+	bed_attach(&bed);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 4; i++) {
+			bed.tenant = &tenants[0];
+			snprintf(key, sizeof(key), "f%d", 4 * round + i);
+			ck_assert_int_eq(
+				put(&bed, "b", key, (uint64_t)(4 * round + i), MIB, NULL), KVT_OK);
+		}
+		bed.tenant = &tenants[1];
+		snprintf(key, sizeof(key), "q%d", round);
+		if (round < 2)
+			ck_assert_int_eq(put(&bed, "b", key, (uint64_t)round, MIB, NULL), KVT_OK);
+		bed_close(&bed);
+		bed_open(&bed);
+	}
+	ck_assert_uint_eq(stats_of(&bed).tenants, 2);
+	ck_assert_int_eq(left_of("q", 2), 2);
+	ck_assert_int_eq(left_of("f", 12), 2);
+	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), NULL, &erased), KVT_OK);
+	ck_assert_int_eq(left_of("q", 2) + left_of("f", 12), 0);
+	bed_close(&bed);
+	bed_open(&bed);
+	ck_assert_int_eq(left_of("q", 2) + left_of("f", 12), 0);
 	bed_close(&bed);
 	bed_clear(&bed);
 }
@@ -450,6 +504,7 @@ int main(void)
 	tcase_set_timeout(cases, 280);
 	tcase_add_test(cases, after_a_clean_end_all_is_there_at_once);
 	tcase_add_test(cases, a_bucket_has_its_quota_on_disk);
+	tcase_add_test(cases, a_tenant_has_its_quota_on_disk);
 	tcase_add_test(cases, leases_that_are_out_keep_the_next_daemon_quiet);
 	tcase_add_test(cases, killed_again_and_again_under_clients_that_read);
 	tcase_add_test(cases, what_was_replaced_does_not_come_back);

@@ -67,6 +67,33 @@ START_TEST(both_spellings_are_one_key)
 }
 END_TEST
 
+START_TEST(a_client_names_a_tenant)
+{
+	static const char request[] = "PUT /v1/kv/b/k HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n"
+				      "x-kvtier-tenant: 000102030405060708090a0B0C0d0e0f\r\n\r\nx";
+	struct scene s;
+	int fd;
+
+	scene_init(&s, "{}");
+	fd = dial(kvt_server_listen(s.server));
+	say(fd, request);
+	EXPECT(fd, "200", "");
+	ck_assert(s.objects->last_named);
+	for (uint8_t i = 0; i < 16; i++)
+		ck_assert_uint_eq(s.objects->last_tenant.bytes[i], i);
+	put(fd, "/v1/kv/b/other", "x", 1);
+	EXPECT(fd, "200", "");
+	ck_assert(!s.objects->last_named);
+	close(fd);
+	fd = dial(kvt_server_admin(s.server));
+	ask(fd, "DELETE", "/v1/kv/b?tenant=ff0102030405060708090a0b0c0d0e0f");
+	EXPECT(fd, "200", "");
+	ck_assert_uint_eq(s.objects->last_tenant.bytes[0], 0xff);
+	close(fd);
+	scene_finish(&s);
+}
+END_TEST
+
 START_TEST(wishes_are_cut)
 {
 	struct scene s;
@@ -115,6 +142,8 @@ static const struct {
 	{"DELETE /v1/kv/b/k HTTP/1.1\r\nHost: h\r\n\r\n", "403", "client_erase", false},
 	{"DELETE /v1/kv/b HTTP/1.1\r\nHost: h\r\n\r\n", "403", "client_erase", false},
 	{"PUT /v1/kv/b/k HTTP/1.1\r\nHost: h\r\n\r\n", "411", "expected Content-Length", false},
+	{"PUT /v1/kv/b/k HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nX-Kvtier-Tenant: me\r\n\r\nx",
+		"400", "X-Kvtier-Tenant: expected 32 hex digits", false},
 	{"PUT /v1/kv/b/k HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
 	 "0\r\n\r\n",
 		"411", "chunked", true},
@@ -452,6 +481,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, put_lease_release);
 	tcase_add_test(tcase, both_spellings_are_one_key);
+	tcase_add_test(tcase, a_client_names_a_tenant);
 	tcase_add_test(tcase, wishes_are_cut);
 	tcase_add_loop_test(tcase, a_refusal_says_why, 0, sizeof(refusals) / sizeof(refusals[0]));
 	tcase_add_test(tcase, a_head_request_gets_no_body);

@@ -141,7 +141,7 @@ static void do_other(uint64_t *dice)
 
 	switch (draw(dice, 40)) {
 	case 0:
-		EXPECT(kvt_bucket_erase(bed.objects, name.bucket, &erased) == KVT_OK);
+		EXPECT(kvt_bucket_erase(bed.objects, name.bucket, NULL, &erased) == KVT_OK);
 		break;
 	case 1:
 		snprintf(path, sizeof(path), "/dev/shm/%s", bed.name);

@@ -1,0 +1,146 @@
+"""One tenant floods the shared tier: it loses its own chunks, never another's; kvtierd and Redis, over restarts."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+from rig.kvtier_share import CHUNKS
+from rig.kvtierd import Kvtierd
+from rig.redis import SERVER
+from rig.router import BUILD
+from rig.sharing import Engine
+from rig.wait import until
+
+KVTIER = BUILD / "cache/command/kvtier"
+MODEL = "cd" * 32
+QUIET = [f"quiet {n}" for n in range(4)]
+FLOOD = [f"flood {n}" for n in range(40)]  # 160 chunks of 33 KiB on average
+QUOTA = 2 << 20
+PAGES = 64 << 10  # a chunk's room on disk comes in these
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """engine(**sections): a process over a memory of its own that is too small for anything to be found there."""
+    made = []
+
+    def make(**sections):
+        shared = {"missing_time": "0s", "seen_time": "10ms", "deadline": "2s", "lease_time": "1s"}
+        shared |= sections.pop("l2")
+        made.append(Engine(tmp_path, f"engine{len(made)}", {"l1": {"capacity": "1MiB"}, "l2": shared, **sections}))
+        return made[-1].ready()
+
+    yield make
+    for one in made:
+        one.kill()
+
+
+def put(engine, salt, prompts, daemon=None):
+    """One at a time: what waits for the daemon's disk cannot make room for its tenant."""
+    engine.ask("owner", salt)
+    for prompt in prompts:
+        assert engine.ask("put", prompt)["drained"]
+        if daemon is not None:
+            until(lambda: daemon.metric("kvtier_tier_leased_chunks", tier="l1") == 0, 20, "all on disk")
+
+
+def check(engine):
+    """Another engine finds all that the quiet one has, and of the flood the latest."""
+    assert engine.get(*QUIET) == CHUNKS * len(QUIET)
+    assert engine.get(*FLOOD[-4:]) == CHUNKS * 4
+    assert engine.get(*FLOOD) < CHUNKS * len(FLOOD) / 2
+
+
+def kvtier(*arguments):
+    run = subprocess.run([KVTIER, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def tenants_of(path):
+    """What each tenant has, of a store that the daemon owns."""
+    (one,) = json.loads(kvtier("stat", "--json", path))
+    return {tenant["tenant"]: tenant for tenant in one["tenants"]}
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    daemon = Kvtierd(tmp_path, {
+        "segment.size": "16MiB", "lease.ttl_max": "1s",
+        "cache.nvme.path": str(tmp_path / "shared"), "cache.nvme.capacity": "64MiB", "cache.nvme.sync_time": "20ms",
+        "cache.protect.tenant_l1_bytes": QUOTA, "cache.protect.tenant_nvme_bytes": 2 * QUOTA,
+    })  # fmt: skip
+    try:
+        yield daemon.wait_up()
+        daemon.stop()
+    finally:
+        daemon.remove()
+
+
+def test_a_flood_in_kvtierd(daemon, engine, tmp_path):
+    shared = {"l2": {"url": daemon.url, "segment": daemon.segment_name}}
+    one = engine(**shared)
+    put(one, "quiet", QUIET, daemon)
+    put(one, "flood", FLOOD, daemon)
+    check(engine(**shared))
+    assert daemon.metric("kvtier_tenant_evictions_total", tier="l1") > 0
+    until(lambda: len(tenants_of(tmp_path / "shared")) >= 2, 10, "both on disk")
+    hash_of = {salt: one.ask("hash", salt)["hash"] for salt in ("quiet", "flood")}
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        found = tenants_of(tmp_path / "shared")
+        assert found[hash_of["flood"]]["disk_bytes"] <= 2 * QUOTA, found
+        assert found[hash_of["quiet"]]["chunks"] == CHUNKS * len(QUIET), found
+        daemon.popen.send_signal(how)
+        daemon.popen.wait()
+        daemon.start()
+        daemon.wait_up()
+        other = engine(**shared)
+        until(lambda: other.get(*QUIET) == CHUNKS * len(QUIET), 20, "the quiet one's chunks from disk")
+    put(other, "flood", FLOOD, daemon)
+    check(engine(**shared))
+    kvtier("erase", "--tenant", "flood", "--yes", tmp_path / "shared")
+    assert hash_of["flood"] not in tenants_of(tmp_path / "shared")
+    other = engine(**shared)
+    assert other.get(*FLOOD) == 0 and other.get(*QUIET) == CHUNKS * len(QUIET)
+
+
+@pytest.mark.skipif(SERVER is None, reason="no redis-server")
+def test_a_flood_in_redis(redis, engine, tmp_path):
+    shared = {"l2": {"url": redis.url}, "protect": {"tenant_l2_bytes": QUOTA, "tenant_metrics": 2}}
+    one = engine(**shared)
+    put(one, "quiet", QUIET)
+    put(one, "flood", FLOOD)
+    check(engine(**shared))
+    assert one.ask("metric", "kvtier_tenant_evictions_total") > 0
+    assert QUOTA / 2 < one.ask("metric", f'kvtier_tenant_used_bytes{{tier="l2",tenant="{one.ask("hash", "flood")["hash"]}"}}') <= QUOTA  # fmt: skip
+    with redis.connect() as connection:
+        values = [key for key in connection.keys() if b"{" in key]
+        flood = sum(connection.cmd("STRLEN", key) for key in values)
+    assert flood <= QUOTA + CHUNKS * len(QUIET) * PAGES
+    config = tmp_path / "cache.yaml"
+    config.write_text(json.dumps({"fingerprint": MODEL, **shared}))
+    kvtier("erase", "--config", config, "--tenant", "flood", "--yes")
+    other = engine(**shared)
+    assert other.get(*FLOOD) == 0 and other.get(*QUIET) == CHUNKS * len(QUIET)
+    before = other.ask("metric", "kvtier_tenant_evictions_total")
+    put(other, "flood", FLOOD[:8])  # all of its room is free again
+    assert other.ask("metric", "kvtier_tenant_evictions_total") == before
+    assert other.get(*FLOOD[:8]) == CHUNKS * 8
+
+
+@pytest.mark.parametrize(
+    "key, value, says",
+    [
+        ("tenant_l2_bytes", "much", "cache.yaml:1:{at}: protect.tenant_l2_bytes: found"),
+        ("tenant_l2_bytes", "9999TiB", "protect.tenant_l2_bytes: found"),
+        ("tenant_l2_bytes", "1GiB", "in the configuration of kvtierd"),
+    ],
+)
+def test_bad_values_are_refused(tmp_path, key, value, says):
+    config = tmp_path / "cache.yaml"
+    text = f"{{l2: {{url: 'kvtierd://127.0.0.1:9200'}}, protect: {{{key}: {value}}}}}\n"
+    config.write_text(text)
+    run = subprocess.run([KVTIER, "check", config], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert says.format(at=text.index(value) + 1) in run.stderr + run.stdout, run.stderr + run.stdout
