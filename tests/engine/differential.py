@@ -176,6 +176,8 @@ class Lab(ConnectedEngine):
         return {
             **base, "PYTHONPATH": f"{base['PYTHONPATH']}:{self.directory}", "MODEL": str(self.model), "CORE": "nobind",
             "MAXLEN": "2048", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+            # A killed compiler leaves half a file, on which every later engine would fail.
+            "TORCHINDUCTOR_CACHE_DIR": f"{self.directory}/inductor",
         }  # fmt: skip
 
     def options(self):
