@@ -267,7 +267,7 @@ static uint32_t count_holders(struct kvw_radix *tree, struct kvw_slot *slot)
 
 void kvb_pick_count(struct kvb_pick *pick, struct kvb_census *census)
 {
-	struct kvw_radix *tree = ((struct kvw_prefixaware *)pick->strategy)->tree;
+	struct kvw_radix *tree = kvw_prefixaware_tree((struct kvw_prefixaware *)pick->strategy);
 	struct kvw_strategy_stats stats = {0};
 	uint64_t holders = 0;
 
