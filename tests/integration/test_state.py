@@ -261,3 +261,14 @@ def test_no_prompt_and_no_key_is_in_it(kvsim, routers, tmp_path):
     wait_snapshot(router)
     data = (tmp_path / "state").read_bytes()
     assert b"swordfish" not in data and b"very-secret" not in data
+
+
+def test_a_shorter_interval_holds_at_once(workers, routers, tmp_path):
+    """It was waited for after the next snapshot, which was to come in an hour."""
+    router = routers(workers(1), {"state.interval": "1h"})
+    config = tmp_path / "kvway0.yaml"
+    text = config.read_text()
+    assert "1h" in text
+    config.write_text(text.replace("1h", "1s"))
+    assert ask(router.admin_port, "POST", "/reload").status == 200
+    wait_snapshot(router)

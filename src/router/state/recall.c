@@ -18,7 +18,7 @@
 #include "state/file.h"
 #include "state/state_internal.h"
 
-#define NICE          10                   /* of the thread that recalls: loops come first */
+#define NICE          5                    /* of the thread that recalls: loops come first */
 #define LOOK_EACH     1024                 /* records, between two looks at the clock */
 
 static void refuse(struct kvw_state *state, const char *why)

@@ -40,8 +40,7 @@ enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet 
 	state->until_ns = until_ns;
 	state->heir_fd = -1;
 	state->path = config->state_file;
-	state->begun_ns = kvw_clock_ns();
-	state->next_ns = state->begun_ns + config->state_interval_ms * KVW_NS_PER_MS;
+	state->begun_ns = state->last_ns = kvw_clock_ns();
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++)
 		state->workers[i] = KVW_KEPT_GONE;
 	pthread_mutex_init(&state->lock, NULL);
@@ -314,9 +313,9 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 		(void)kvw_fleet_expect_no_more(state->fleet);
 		state->expecting = false;
 	}
-	if (now_ns < state->next_ns || !state->started || state->rests || state->path[0] == '\0')
+	if (now_ns - state->last_ns < state->fleet->config->state_interval_ms * KVW_NS_PER_MS || !state->started || state->rests || state->path[0] == '\0')
 		return;
-	state->next_ns = now_ns + state->fleet->config->state_interval_ms * KVW_NS_PER_MS;
+	state->last_ns = now_ns;
 	if (!begin(state, false))
 		atomic_fetch_add(&state->status.skipped, 1);
 }

@@ -41,7 +41,7 @@ struct kvw_state {
 	const char *from; /* what is read: path, or a word */
 	struct kvw_state_part part;
 	struct kvw_state_status status;
-	int64_t begun_ns, next_ns; /* the control thread's */
+	int64_t begun_ns, last_ns; /* the control thread's; last_ns: when a snapshot was begun last, or we were */
 	bool expecting;            /* likewise */
 	bool barred;               /* the file is none of kvway's: never written */
 
