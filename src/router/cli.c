@@ -13,6 +13,7 @@
 #include "cli_diff.h"
 
 #include <getopt.h>
+#include <net/if.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -495,12 +496,40 @@ static void check_responses(struct reader *r, const struct kvw_config *config)
 	}
 }
 
+/* Addresses for engines that an upgrade cannot hand on, since libzmq alone understands them (feeds/listener.h): no mistake. */
+static void check_listeners(struct reader *r, const struct kvw_config *config)
+{
+	const struct {
+		const char *key, *address;
+	} items[] = {{"kvaware.events.bind", config->kvaware_events_bind},
+		{"kvaware.lmcache.pull", config->kvaware_lmcache_pull},
+		{"kvaware.lmcache.reply", config->kvaware_lmcache_reply},
+		{"kvaware.lmcache.heartbeat", config->kvaware_lmcache_heartbeat}};
+
+	for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
+		const char *host = items[i].address;
+		char name[IF_NAMESIZE];
+		size_t len;
+
+		host += strncmp(host, "tcp://", 6) == 0 ? 6 : 0;
+		len = strcspn(host, ":");
+		if (len == 0 || len >= sizeof(name))
+			continue;
+		memcpy(name, host, len);
+		name[len] = '\0';
+		if (if_nametoindex(name) != 0)
+			fprintf(r->err, "kvway: warning: %s: %s is the name of an interface: an upgrade cannot take this address over, and fails; "
+					"write the interface's address\n", items[i].key, name);
+	}
+}
+
 static void check(struct reader *r, const struct kvw_config *config)
 {
 	if (!check_state(r, config) || !check_tenants(r, config) || !check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
 		!check_token_keys(r, config))
 		return;
 	check_responses(r, config);
+	check_listeners(r, config);
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
 		r->cli->config_path != NULL ? r->cli->config_path : "flags", config->worker_count,
 		config->worker_count == 1 ? "" : "s", config->routing_strategy);

@@ -141,3 +141,15 @@ def test_routing_spec_of_a_manifest_is_understood(tmp_path):
     assert done.returncode == 1
     assert f"{path}:8:13: routing.strategy: found `roundrobin`, expected `session`" in done.stderr
     assert "in line 1" in done.stderr
+
+
+def test_addresses_that_an_upgrade_cannot_hand_on_are_named(tmp_path):
+    path = tmp_path / "kvway.yaml"
+    kvaware = "routing: {strategy: kvaware}\nkvaware: {events: {bind: 'tcp://HOST:5557'}, lmcache: {pull: 'HOST:9000', reply: 'HOST:9001'}}\n"
+    path.write_text(kvaware.replace("HOST", "lo") + WORKERS)
+    done = run("check", "-c", path)
+    assert done.returncode == 0 and ": ok," in done.stdout
+    for key in ("events.bind", "lmcache.pull", "lmcache.reply"):
+        assert f"warning: kvaware.{key}: lo is the name of an interface: an upgrade cannot take this address over" in done.stderr
+    path.write_text(kvaware.replace("HOST", "127.0.0.1") + WORKERS)
+    assert run("check", "-c", path).stderr == ""
