@@ -206,12 +206,38 @@ def test_foreign_words_in_redis_do_no_harm(kvway, workers, redis):
     with redis.connect() as store:
 
         def bad():
+            store.cmd("ZADD", "{kvway:default}:seen", 9e15, "liar")
             store.cmd("HSET", "{kvway:default}:load", "liar", b"kvL\x01" + b"\xff" * 400)
             return router.metric("kvway_replicas_messages_total", what="bad")
 
         until(lambda: bad() > 0, 20)
     assert router.ask("POST", CHAT, (), chat_body()).status == 200
     assert peers(router) == 0
+
+
+def test_what_another_program_wrote_is_taken_away(kvway, workers, redis):
+    """More than fits into a reply, with and without a date of its own."""
+    routers = replicas(kvway, workers(1), redis, 2)
+    settle(routers)
+    load, seen, much = "{kvway:default}:load", "{kvway:default}:seen", b"x" * (5 << 20)
+    with redis.connect() as store:
+        store.cmd("HSET", load, "undated", b"x", "long", much)
+        until(lambda: store.cmd("HLEN", load) == 2, 20, "fields that no replica wrote are gone")
+        store.cmd("ZADD", seen, 9e15, "dated")
+        store.cmd("HSET", load, "dated", much)
+        until(lambda: store.cmd("HLEN", load) == 2, 20, "a message that is none is gone")
+    settle(routers)
+
+
+def test_a_key_of_another_type_is_named_in_the_log(kvway, workers, redis):
+    with redis.connect() as store:
+        store.cmd("SET", "{kvway:default}:load", "another program's")
+        (router,) = replicas(kvway, workers(1), redis, 1)
+        until(lambda: "WRONGTYPE" in router.log(), 20, "the reason in the log")
+        assert degraded(router) == 1 and router.log().count("redis refuses it") == 1
+        assert router.ask("POST", CHAT, (), chat_body()).status == 200
+        store.cmd("DEL", "{kvway:default}:load")
+        settle([router])
 
 
 def test_one_connection_for_rates_and_load(kvway, workers, redis):

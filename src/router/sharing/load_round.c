@@ -10,19 +10,27 @@
 
 #define REPLY_NS    (500 * KVW_NS_PER_MS)
 #define NAME_ROOM   600
-#define HEAD_ROOM   (NAME_ROOM * 2 + 1024)
+#define HEAD_ROOM   (NAME_ROOM * 2 + 2048)
 #define REPLY_BYTES (KVW_PEERS * KVW_LOAD_BYTES)
 
+#define WARN_NS     (60 * KVW_NS_PER_S) /* between two lines of the log that say what Redis refuses */
+
+/* Writes the own field, drops what has not been written for `life` or is in the hash alone, and returns the others'
+ * messages, without any that is too long for one: a field that another program wrote would fill every reply. */
 static const char script[] =
 	"local t=redis.call('TIME') local n=t[1]*1000+math.floor(t[2]/1000) local life=tonumber(ARGV[3]) "
 	"redis.call('HSET',KEYS[1],ARGV[1],ARGV[2]) redis.call('ZADD',KEYS[2],n,ARGV[1]) "
 	"for _,o in ipairs(redis.call('ZRANGEBYSCORE',KEYS[2],'-inf',n-life)) do "
 	"redis.call('HDEL',KEYS[1],o) redis.call('ZREM',KEYS[2],o) end "
 	"redis.call('PEXPIRE',KEYS[1],life) redis.call('PEXPIRE',KEYS[2],life) "
+	"local s={} for _,o in ipairs(redis.call('ZRANGEBYSCORE',KEYS[2],'-inf','+inf')) do s[o]=1 end "
 	"local r={} local a=redis.call('HGETALL',KEYS[1]) "
-	"for i=1,#a,2 do if a[i]~=ARGV[1] then r[#r+1]=a[i+1] end end return r";
+	"for i=1,#a,2 do if not s[a[i]] or #a[i+1]>tonumber(ARGV[4]) then redis.call('HDEL',KEYS[1],a[i]) "
+	"elseif a[i]~=ARGV[1] then r[#r+1]=a[i+1] end end return r";
 
 static const char leave_script[] = "redis.call('ZREM',KEYS[2],ARGV[1]) return redis.call('HDEL',KEYS[1],ARGV[1])";
+
+_Static_assert(sizeof(script) + 2 * NAME_ROOM + 128 < HEAD_ROOM, "head and end have room for their words");
 
 struct kvw_load_round {
 	struct kvw_replica *replica;
@@ -33,6 +41,7 @@ struct kvw_load_round {
 	char load_name[NAME_ROOM], seen_name[NAME_ROOM], origin[24];
 	struct kvw_load_state state;
 	bool said_well; /* the log says that load is shared */
+	int64_t warned_ns; /* when it said what Redis refuses; 0: never */
 	struct kvw_redis_command command;
 	bool open;                   /* the command is under way */
 	struct kvw_redis_command leaving;
@@ -118,6 +127,16 @@ static void hear(struct kvw_load_round *round, const struct kvw_redis_element *e
 	}
 }
 
+/* It answers, but not with messages: a key of another type, a right that the user lacks. */
+static void note_refusal(struct kvw_load_round *round, const struct kvw_redis_command *command, int64_t now_ns)
+{
+	if (command->status != KVW_OK || (round->warned_ns != 0 && now_ns - round->warned_ns < WARN_NS))
+		return;
+	round->warned_ns = now_ns;
+	kvw_warn("sharing", "load is not shared: redis refuses it key=%s why=\"%s\"", round->load_name,
+		command->reply == KVW_REDIS_ERROR ? command->text : "another reply than messages");
+}
+
 static void done(struct kvw_redis_command *command)
 {
 	struct kvw_load_round *round = command->user;
@@ -134,8 +153,7 @@ static void done(struct kvw_redis_command *command)
 		let_go(round);
 	} else {
 		atomic_fetch_add(&round->state.failed, 1);
-		if (command->status == KVW_OK && command->reply == KVW_REDIS_ERROR)
-			kvw_debug("sharing", "redis says \"%s\"", command->text);
+		note_refusal(round, command, now_ns);
 	}
 	if (command->found != NULL)
 		kvw_redis_elements_free(command->found, command->element_count);
@@ -174,7 +192,7 @@ static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_
 	hold_workers(round);
 	len = kvw_replica_write(round->replica, round->workers, round->count, round->admission, now_ns, round->message);
 	let_go(round);
-	at = put_eval(round, at, 8, script, sizeof(script) - 1);
+	at = put_eval(round, at, 9, script, sizeof(script) - 1);
 	at += sprintf(at, "$%zu\r\n", len);
 	round->parts[0] = (struct iovec){round->head, (size_t)(at - round->head)};
 	round->parts[1] = (struct iovec){round->message, len};
@@ -182,6 +200,8 @@ static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_
 	memcpy(at, "\r\n", 2);
 	(void)snprintf(number, sizeof(number), "%lld", (long long)(round->life_ns / KVW_NS_PER_MS));
 	at = put(at + 2, number, strlen(number));
+	(void)snprintf(number, sizeof(number), "%d", KVW_LOAD_BYTES);
+	at = put(at, number, strlen(number));
 	round->parts[2] = (struct iovec){round->end, (size_t)(at - round->end)};
 	*command = (struct kvw_redis_command){
 		.parts = round->parts,
