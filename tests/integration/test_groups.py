@@ -467,6 +467,23 @@ def test_what_goes_on_with_a_response_goes_to_the_group_that_keeps_it(workers, k
     assert chosen(router, "stable", "worker") + chosen(router, "canary", "worker") == 16
 
 
+def test_the_only_worker_of_a_group_rests_and_goes_on_with_its_responses(workers, kvway):
+    def makes(ex):
+        ex.respond(200, body={"id": "resp_1", "model": ex.json()["model"]})
+
+    stable, canary = workers(1), workers(1, models=["tiny-next"], script=makes)
+    router = start(kvway, stable, canary, {"groups.header": HEADER}, stable=1, canary=0, to="tiny-next")
+    body = {"model": "tiny", "input": "say"}
+    assert router.ask("POST", "/v1/responses", [(HEADER, "canary")], body).status == 200
+    id = canary[0].url.removeprefix("http://")
+    assert ask(router.admin_port, "POST", f"/workers/{id}/drain").status == 200
+    body = {"model": "tiny", "input": "go on", "previous_response_id": "resp_1"}
+    said = ask(router.admin_port, "POST", "/explain?path=/v1/responses", body=body).json()
+    assert router.ask("POST", "/v1/responses", (), body).status == 200
+    assert (served(canary), served(stable)) == (2, 0)
+    assert (said["group"], said["group_by"], said["worker"]) == ("canary", "worker", canary[0].url)
+
+
 def test_a_pinned_worker_is_found_in_any_group(workers, kvway):
     stable, canary = workers(1), workers(1, models=["tiny-next"])
     config = {"http.pin": True}

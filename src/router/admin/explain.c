@@ -309,8 +309,8 @@ static enum kvw_err take_pin(struct kvw_explanation *e)
 	return KVW_OK;
 }
 
-/* A request about a response that a worker keeps goes to that worker. */
-static void prefer_owner(struct kvw_explanation *e)
+/* A request about a response that a worker keeps goes to that worker, also where it rests. False: none keeps it. */
+static bool prefer_owner(struct kvw_explanation *e)
 {
 	struct kvw_slice id =
 		e->path.response_id.len > 0 ? e->path.response_id : e->route.previous_id;
@@ -318,13 +318,15 @@ static void prefer_owner(struct kvw_explanation *e)
 
 	if (id.len == 0 || e->source->owner_of == NULL ||
 		!e->source->owner_of(e->source->owner_arg, id, &owner))
-		return;
+		return false;
 	for (size_t i = 0; i < e->set.count; i++) {
-		if (e->items[i].id != owner || !e->items[i].usable)
+		if (e->items[i].id != owner ||
+			!(e->items[i].usable || kvw_worker_rests(e->source->fleet->workers[owner])))
 			continue;
 		choose(e, i, KVW_REASON_OWNER);
-		return;
+		return true;
 	}
+	return false;
 }
 
 static enum kvw_err decide(struct kvw_explanation *e, int64_t now_ns)
@@ -337,16 +339,14 @@ static enum kvw_err decide(struct kvw_explanation *e, int64_t now_ns)
 			strategy->ops->name);
 	err = strategy->ops->explain(
 		strategy, &e->route, &e->set, now_ns, e->costs, &e->decision);
-	if (err == KVW_ENOWORKER && e->query->pin.len > 0) /* it may rest */
+	if (err == KVW_ENOWORKER) /* the one that is named or wanted may rest */
 		for (size_t i = 0; i < e->set.count; i++)
 			e->costs[i] = (struct kvw_cost){.verdict = KVW_VERDICT_UNUSABLE};
 	if ((err == KVW_OK || err == KVW_ENOWORKER) && e->query->pin.len > 0)
 		return take_pin(e);
-	if (err == KVW_ENOWORKER)
-		return no_worker(e);
-	if (err == KVW_OK)
-		prefer_owner(e);
-	return err;
+	if ((err == KVW_OK || err == KVW_ENOWORKER) && prefer_owner(e))
+		return KVW_OK;
+	return err == KVW_ENOWORKER ? no_worker(e) : err;
 }
 
 /* --- the answer --- */

@@ -59,7 +59,8 @@ static size_t order_of(struct kvw_explanation *e, struct kvw_model_groups groups
 	return kvw_group_order(shares, groups.count, opening != 0 ? opening : XXH3_64bits(text.data, text.len), order);
 }
 
-/* The worker that keeps the response which the request goes on with, or that it names, is the group's, and usable. */
+/* The worker that keeps the response which the request goes on with, or that it names, is the group's, and can be
+ * sent it. */
 static bool has_wanted(struct kvw_explanation *e, const struct kvw_model_group *group, bool owned, uint32_t owner)
 {
 	struct kvw_model *model;
@@ -76,8 +77,8 @@ static bool has_wanted(struct kvw_explanation *e, const struct kvw_model_group *
 	if (e->query->pin.len > 0)
 		return kvw_pin_find(e->source->fleet, &set, e->query->pin, true, &pos, why, sizeof(why)) == KVW_OK;
 	for (size_t i = 0; owned && i < set.count; i++)
-		if (e->items[i].id == owner && e->items[i].usable)
-			return true;
+		if (e->items[i].id == owner)
+			return e->items[i].usable || kvw_worker_rests(e->source->fleet->workers[owner]);
 	return false;
 }
 

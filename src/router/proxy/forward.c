@@ -297,23 +297,29 @@ static bool find_owner(const struct kvw_exchange *x, uint32_t *owner)
 	return id.len > 0 && kvw_owners_find(x->loop->shared->owners, id, owner);
 }
 
-/* A request about a response that a worker keeps goes to that worker. */
-static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
+/* The worker that keeps the response is among these, and can be sent the request: it may rest. */
+static bool has_owner(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count, size_t *pos)
 {
 	uint32_t owner;
 
 	if (!find_owner(x, &owner))
 		return false;
-	for (size_t i = 0; i < set->count; i++) {
-		if (set->items[i].id != owner ||
-			!(set->items[i].usable ||
-				kvw_worker_rests(x->loop->fleet->workers[owner])))
-			continue;
-		x->attempt.decision = (struct kvw_decision){
-			.pos = i, .reason = KVW_REASON_OWNER, .worker_id = owner};
-		return true;
-	}
+	for (*pos = 0; *pos < count; ++*pos)
+		if (items[*pos].id == owner)
+			return items[*pos].usable || kvw_worker_rests(x->loop->fleet->workers[owner]);
 	return false;
+}
+
+/* A request about a response that a worker keeps goes to that worker. */
+static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
+	size_t pos;
+
+	if (!has_owner(x, set->items, set->count, &pos))
+		return false;
+	x->attempt.decision = (struct kvw_decision){
+		.pos = pos, .reason = KVW_REASON_OWNER, .worker_id = set->items[pos].id};
+	return true;
 }
 
 /* An ejected worker whose time is over gets one request, whatever it costs there, if that request can go
@@ -388,6 +394,7 @@ static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_ca
 bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 {
 	struct kvw_loop *loop = x->loop;
+	size_t pos;
 	bool known;
 
 	kvw_request_scan_again(x);
@@ -395,6 +402,7 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 	if (known)
 		drop_tried(x, &loop->candidates);
 	if (x->group != NULL && (!known || !kvw_fleet_any_usable(&loop->candidates)) &&
+		!(known && has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) &&
 		kvw_regroup(x, drop_tried)) {
 		kvw_groups_read(x, &loop->candidates, &known, &x->model);
 		drop_tried(x, &loop->candidates);
