@@ -92,7 +92,8 @@ def test_an_engine_that_keeps_no_requests_apart_blends_none(plan):
 
 def test_a_request_with_more_than_tokens_is_exact(plan):
     image = types.SimpleNamespace(identifier="x.by-content", mm_position=types.SimpleNamespace(offset=3))
-    for more in ({"mm_features": [image]}, {"lora_request": types.SimpleNamespace(lora_name="x", lora_path="/x")}):
+    adapter = types.SimpleNamespace(lora_name="x", lora_path="/nonexistent")  # has no name by content
+    for more in ({"mm_features": [image]}, {"lora_request": adapter}):
         request = Request(A + B, True)
         request.__dict__.update(more)
         before = list(request.block_hashes)
@@ -103,6 +104,42 @@ def test_a_request_with_more_than_tokens_is_exact(plan):
         before = list(request.block_hashes)
         plan.arrived(request)
         assert request.block_hashes == before, bounds
+
+
+def test_an_adapters_fragments_are_its_own(plan):
+    """They are found by requests with an adapter of the same content alone, and not once it was replaced."""
+    known = types.SimpleNamespace(digest=b"a" * 32)
+    plan.adapters = types.SimpleNamespace(of=lambda lora: known)
+
+    def arrived(asks, request_id):
+        request = Request(A + B + [9] * 20, asks, request_id=request_id)
+        request.lora_request = types.SimpleNamespace(lora_name="x")
+        plan.arrived(request)
+        return request, plan.tracks[request_id].asking
+
+    plain = Request(A + B + [9] * 20, True, request_id="plain")
+    plan.arrived(plain)
+    theirs = {piece.name for piece in plan.tracks["plain"].asking.pieces}
+    request, asking = arrived(True, "one")
+    names = {piece.name for piece in asking.pieces}
+    assert asking.blended and not names & theirs
+    plan.asker.replies[plan.asker.number] = (4, 0)
+    tokens, _ = plan.matched(request, 0)
+    assert tokens == 192
+    known.digest = b"b" * 32  # another content
+    _, other = arrived(True, "two")
+    assert not {piece.name for piece in other.pieces} & (names | theirs)
+    assert plan.matched(request, 0) == (0, False)
+    plan.allocated(request, list(range(20)), tokens)  # it was matched before
+    ((load,), _) = plan.step(output_of())
+    assert not any(chunk.part == blending.FRAGMENT for chunk in load.chunks)
+    for name, digest in (("three", b"c" * 32), ("four", None), ("five", b"d" * 32)):
+        known.digest = b"c" * 32
+        store, _ = arrived("store", name)
+        plan.matched(store, 0)
+        known.digest = digest
+        stores = plan.step(output_of(new=[(name, list(range(14)), 0)], scheduled={name: store.num_tokens}))[1]
+        assert any(one.part == blending.FRAGMENT for one in stores) == (digest == b"c" * 32), name
 
 
 def test_a_run_of_fragments_is_loaded_and_nothing_is_stored(plan):

@@ -137,6 +137,13 @@ class Asking:
     count: int | None = None  # chunks that are there, from the first one on
     cold: bool = True  # nothing of its prompt was cached
     stored: bool = False
+    adapter: object = None  # adapters.Adapter; None: the model itself
+    digest: bytes | None = None  # the adapter's content, which is in the pieces' names
+
+    @property
+    def named(self):
+        """Do its pieces' names still say which weights compute them? Not once the adapter was replaced."""
+        return self.adapter is None or self.adapter.digest == self.digest
 
 
 class Blender:
@@ -159,9 +166,10 @@ class Blender:
             self.told.add(what)
             self.log.warning(*line)
 
-    def look(self, request):
+    def look(self, request, adapter=None):
         """An Asking, or None: the request is exact and stores no fragments. Called before the engine has looked for what
-        it has of the request itself."""
+        it has of the request itself. adapter: adapters.Adapter of its LoRA adapter."""
+        digest = adapter.digest if adapter is not None else None  # another thread may take it away at any time
         given = getattr(request, "kv_transfer_params", None)
         asks = given.get(ASKS) if isinstance(given, dict) else None
         if not asks:
@@ -170,7 +178,7 @@ class Blender:
             self._tell_once("asks", "kvtier: %s is %r in a request, expected true, false or \"store\": it is exact",
                             ASKS, asks)  # fmt: skip
             return None
-        why_not = self._why_not(request) if not self.off else "this engine does not let it be kept apart"
+        why_not = self._why_not(request, adapter, digest) if not self.off else "this engine does not let it be kept apart"
         if why_not is not None:
             self._tell_once(why_not, "kvtier: a request asks for %s and is exact: %s. This is logged once.", ASKS, why_not)
             return None
@@ -180,7 +188,8 @@ class Blender:
         if asks is True and not self._into_domain(request):
             return None
         tokens = request.prompt_token_ids
-        return Asking(asks is True, pieces_of(self.lib, cuts, tokens, self.chunk_tokens))
+        pieces = pieces_of(self.lib, cuts, tokens, self.chunk_tokens, digest)
+        return Asking(asks is True, pieces, adapter=adapter, digest=digest)
 
     def leave_domain(self, request):
         """A request whose own salt is one of the blended domain, by chance or on purpose, gets another one."""
@@ -189,12 +198,12 @@ class Blender:
             self._tell_once("salt", "kvtier: a request's cache_salt begins with %s, which is kvtier's: it gets another", DOMAIN)
             self._give_salt(request, OTHERS + salt)
 
-    def _why_not(self, request):
+    def _why_not(self, request, adapter, digest):
         tokens = getattr(request, "prompt_token_ids", None)
         if getattr(request, "mm_features", None) or getattr(request, "prompt_embeds", None) is not None or not tokens:
             return "it has more than tokens in its prompt"
-        if getattr(request, "lora_request", None) is not None:
-            return "it has a LoRA adapter"
+        if getattr(request, "lora_request", None) is not None and (adapter is None or digest is None):
+            return "its LoRA adapter has no name by content, or not yet"
         if len(tokens) > self.most_tokens:
             return f"its prompt has more than {self.most_tokens} tokens"
         return None
@@ -233,7 +242,7 @@ class Blender:
 
     def run(self, asking, most):
         """Tokens of the prompt, in whole blocks and at most `most`, that are there from the first one on."""
-        if not asking.count:
+        if not asking.count or not asking.named:
             return 0
         return min(asking.pieces[asking.count - 1].end, most) // self.block_size * self.block_size
 
@@ -249,12 +258,12 @@ class Blender:
                 piece.name, 0, low - piece.at, block_ids[low // size : last], FRAGMENT, piece,
                 block_ids[first:last], piece.at % size, high - piece.at, tenant))  # fmt: skip
             at = high
-        return Load(request_id, found, epoch, tenant) if at == end else None
+        return Load(request_id, found, epoch, tenant) if at == end and asking.named else None
 
     def stores(self, request_id, asking, block_ids, epoch, tenant):
         """Stores of all fragments of a prompt that was computed."""
         size, found = self.block_size, []
-        for piece in asking.pieces:
+        for piece in asking.pieces if asking.named else ():
             first, last = piece.at // size, (piece.end + size - 1) // size
             found.append(FragmentStore(
                 request_id, piece.name, piece.parent, block_ids[first:last], piece.tokens, epoch=epoch, tenant=tenant,

@@ -112,7 +112,7 @@ class Plan:
         if not self.usable or self.stale:
             return
         tenant = tenant_of(getattr(request, "cache_salt", None))
-        asking = self.blender.look(request) if self.blender is not None else None
+        asking = self.blender.look(request, self._adapter(request)) if self.blender is not None else None
         track = self._track(request)
         if asking is not None:
             track.asking, track.tenant = asking, tenant  # its own salt's, which its hashes may no longer be of
@@ -227,14 +227,16 @@ class Plan:
         track = self.tracks.get(request.request_id)
         if track is None:
             track = self.tracks[request.request_id] = Track(request)
-            lora = getattr(request, "lora_request", None)
-            if lora is not None:
-                track.adapter = self.adapters.of(lora)
+            track.adapter = self._adapter(request)
             track.tenant = tenant_of(getattr(request, "cache_salt", None))
             track.private = any(
                 getattr(request, name, None) for name in ("cache_salt", "mm_features")
             ) or getattr(request, "prompt_embeds", None) is not None
         return track
+
+    def _adapter(self, request):
+        lora = getattr(request, "lora_request", None)
+        return self.adapters.of(lora) if lora is not None else None
 
     def _look_at_images(self, track):
         """Streams of input bring more images later."""
