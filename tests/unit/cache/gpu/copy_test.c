@@ -312,15 +312,7 @@ END_TEST
 int main(void)
 {
 	TCase *one = tcase_create("copy");
-	Suite *suite = suite_create("cache/gpu/copy");
-	SRunner *runner = srunner_create(suite);
-	struct place probe;
-	int failed;
 
-	place_init(&probe); /* exits where there is nothing to run on */
-	if (probe.device >= 0)
-		srunner_set_fork_status(runner, CK_NOFORK); /* a device does not survive a fork */
-	place_finish(&probe);
 	tcase_add_checked_fixture(one, setup, teardown);
 	tcase_set_timeout(one, 300);
 	tcase_add_test(one, kernel_is_naive);
@@ -330,9 +322,5 @@ int main(void)
 	tcase_add_test(one, layouts_of_engines);
 	tcase_add_test(one, keys_and_values_apart);
 	tcase_add_test(one, many_at_once);
-	suite_add_tcase(suite, one);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return place_run("cache/gpu/copy", one);
 }

@@ -59,6 +59,24 @@ void place_finish(struct place *p)
 	kvt_cuda_driver_close(&p->driver);
 }
 
+int place_run(const char *suite, struct TCase *tests)
+{
+	Suite *made = suite_create(suite);
+	SRunner *runner = srunner_create(made);
+	struct place probe;
+	int failed;
+
+	place_init(&probe); /* exits where there is nothing to run on */
+	if (probe.device >= 0)
+		srunner_set_fork_status(runner, CK_NOFORK); /* a device does not survive a fork */
+	place_finish(&probe);
+	suite_add_tcase(made, tests);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
+
 void *place_alloc(struct place *p, size_t bytes)
 {
 	uint64_t at = 0;

@@ -14,6 +14,8 @@
 #include "gpu/cuda_driver.h"
 #include "kvtier/kvtier_cuda.h"
 
+struct TCase;
+
 /* Where the paged cache lies. */
 struct place {
 	int device; /* -1: here */
@@ -25,6 +27,8 @@ struct place {
 
 /* By the environment; exits with 77 where there is no such device. */
 void place_init(struct place *p);
+/* Runs tests over a place; a program's exit status. */
+int place_run(const char *suite, struct TCase *tests);
 void place_finish(struct place *p);
 
 void *place_alloc(struct place *p, size_t bytes);

@@ -440,24 +440,12 @@ END_TEST
 int main(void)
 {
 	TCase *one = tcase_create("turn");
-	Suite *suite = suite_create("cache/gpu/turn");
-	SRunner *runner = srunner_create(suite);
-	struct place probe;
-	int failed;
 
-	place_init(&probe); /* exits where there is nothing to run on */
-	if (probe.device >= 0)
-		srunner_set_fork_status(runner, CK_NOFORK); /* a device does not survive a fork */
-	place_finish(&probe);
 	tcase_add_checked_fixture(one, setup, teardown);
 	tcase_set_timeout(one, 300);
 	tcase_add_loop_test(one, tokens_and_turns_are_naive, KVT_GPU_KERNEL, KVT_GPU_STAGING + 1);
 	tcase_add_test(one, a_turn_comes_behind_all_windows);
 	tcase_add_test(one, a_turn_is_that_of_the_host);
 	tcase_add_test(one, what_cannot_turn_is_refused);
-	suite_add_tcase(suite, one);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return place_run("cache/gpu/turn", one);
 }
