@@ -31,6 +31,7 @@ struct kvt_cargo {
 	uint32_t users; /* under the core's lock */
 	/* Of the bytes that were put, where a tier below can use it; else NULL. */
 	struct kvt_checksum *pieces, whole;
+	uint64_t piece_bytes; /* of each of `pieces` but the last */
 };
 
 struct kvt_cargo *kvt_cargo_make(const struct kvt_item *item);

@@ -243,6 +243,7 @@ static void sum_it(struct kvt *k, struct put *put, struct kvt_checksum *out)
 	kvt_checksum_pieces(put->segments, put->segment_count, put->bytes, piece, pieces, out);
 	put->cargo->pieces = pieces;
 	put->cargo->whole = *out;
+	put->cargo->piece_bytes = piece;
 }
 
 static void commit_one(struct kvt *k, struct put *put, const struct kvt_checksum *given)

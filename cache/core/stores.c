@@ -298,7 +298,8 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.announce = item->blocks != NULL,
 	};
 	/* Another chunk may have taken the place and the length of the one that was put. */
-	if (kvt_checksum_equal(&store->cargo->whole, &store->job.request.checksum))
+	if (store->lower->tier->piece_bytes == store->cargo->piece_bytes &&
+		kvt_checksum_equal(&store->cargo->whole, &store->job.request.checksum))
 		store->job.request.pieces = store->cargo->pieces;
 	kvt_lower_submit(store->lower, &store->job, write_done);
 }
