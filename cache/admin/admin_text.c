@@ -10,7 +10,8 @@
 
 #define HEAD "erase 1 "
 #define DONE "erased 1 "
-#define LIST "tenants 1 " /* request and answer */
+#define LIST   "tenants 1 " /* request and answer */
+#define SHARED "shared 1 "  /* request; answered as the other */
 
 #define TIMEOUT_MOST 60000 /* ms */
 
@@ -160,14 +161,29 @@ void kvt_admin_write_tenants(size_t most, char *out, size_t room)
 	(void)snprintf(out, room, LIST "%zu", most);
 }
 
-bool kvt_admin_read_tenants(const char *request, size_t *most)
+void kvt_admin_write_shared(size_t most, char *out, size_t room)
 {
-	const char *at = request + strlen(LIST);
+	(void)snprintf(out, room, SHARED "%zu", most);
+}
 
-	if (strncmp(request, LIST, strlen(LIST)) != 0 || *at < '0' || *at > '9')
+static bool read_most(const char *request, const char *what, size_t *most)
+{
+	const char *at = request + strlen(what);
+
+	if (strncmp(request, what, strlen(what)) != 0 || *at < '0' || *at > '9')
 		return false;
 	*most = strtoul(at, NULL, 10);
 	return true;
+}
+
+bool kvt_admin_read_tenants(const char *request, size_t *most)
+{
+	return read_most(request, LIST, most);
+}
+
+bool kvt_admin_read_shared(const char *request, size_t *most)
+{
+	return read_most(request, SHARED, most);
 }
 
 void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_t room)

@@ -54,7 +54,10 @@ bool kvt_admin_read_erased(const char *answer, enum kvt_status *status, struct k
 
 void kvt_admin_write_tenants(size_t most, char *out, size_t room);
 /* False: not such a request. */
-bool kvt_admin_read_tenants(const char *request, size_t *most);
+bool kvt_admin_read_tenants(const char *request, size_t *most) KVT_MUST_CHECK;
+/* The same of the shared tier, as far as the owner knows it; answered likewise. */
+void kvt_admin_write_shared(size_t most, char *out, size_t room);
+bool kvt_admin_read_shared(const char *request, size_t *most);
 
 /* `room`: KVT_ADMIN_LINE has enough for KVT_TENANTS_LISTED. */
 void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_t room);

@@ -120,26 +120,48 @@ bool kvt_stat_collect(const struct kvt_inspect *x, int64_t wall_ns, struct kvt_s
 	return true;
 }
 
+/* The tenant's place; NULL: no memory. */
+static struct kvt_stat_tenant *place_of(struct kvt_stat *s, const struct kvt_tenant *tenant)
+{
+	struct kvt_stat_tenant *larger;
+	size_t at = 0;
+
+	while (at < s->tenant_count &&
+		memcmp(&s->tenants[at].tenant, tenant, sizeof(*tenant)) != 0)
+		at++;
+	if (at < s->tenant_count)
+		return &s->tenants[at];
+	larger = reallocarray(s->tenants, at + 1, sizeof(*larger));
+	if (larger == NULL)
+		return NULL;
+	s->tenants = larger;
+	s->tenants[s->tenant_count++] = (struct kvt_stat_tenant){.tenant = *tenant};
+	return &s->tenants[at];
+}
+
+bool kvt_stat_add_l2(struct kvt_stat *s, const struct kvt_tenant_list *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct kvt_stat_tenant *tenant = place_of(s, &list->at[i].tenant);
+
+		if (tenant == NULL)
+			return false;
+		tenant->l2_chunks = list->at[i].chunks;
+		tenant->l2_bytes = list->at[i].bytes;
+	}
+	s->has_l2 = list->count > 0;
+	return true;
+}
+
 bool kvt_stat_add_l1(struct kvt_stat *s, const struct kvt_tenant_list *list)
 {
-	size_t room = s->tenant_count + list->count;
-	struct kvt_stat_tenant *larger = reallocarray(s->tenants, room + 1, sizeof(*larger));
-
-	if (larger == NULL)
-		return false;
-	s->tenants = larger;
 	for (size_t i = 0; i < list->count; i++) {
-		const struct kvt_tenant_share *share = &list->at[i];
-		size_t at = 0;
+		struct kvt_stat_tenant *tenant = place_of(s, &list->at[i].tenant);
 
-		while (at < s->tenant_count && memcmp(&s->tenants[at].tenant, &share->tenant,
-						       sizeof(share->tenant)) != 0)
-			at++;
-		if (at == s->tenant_count)
-			s->tenants[s->tenant_count++] =
-				(struct kvt_stat_tenant){.tenant = share->tenant};
-		s->tenants[at].l1_chunks = share->chunks;
-		s->tenants[at].l1_bytes = share->bytes;
+		if (tenant == NULL)
+			return false;
+		tenant->l1_chunks = list->at[i].chunks;
+		tenant->l1_bytes = list->at[i].bytes;
 	}
 	s->has_l1 = true;
 	s->l1_others = list->others;
@@ -165,7 +187,7 @@ static int64_t changed_at(const char *folder)
 		       : 0;
 }
 
-/* What lies in the memory of a store's owner, and what it reused of fragments, where it can say that. */
+/* What lies in the memory of a store's owner and in its shared tier, and what it reused of fragments, where it can say that. */
 static void ask_owner(struct kvt_stat *s)
 {
 	char request[64], *answer = malloc(KVT_ADMIN_LINE);
@@ -175,6 +197,10 @@ static void ask_owner(struct kvt_stat *s)
 	if (answer != NULL && kvt_admin_ask(s->folder, request, ANSWER_NS, answer) == KVT_OK &&
 		kvt_admin_read_listed(answer, &list))
 		(void)kvt_stat_add_l1(s, &list);
+	kvt_admin_write_shared(KVT_TENANTS_LISTED, request, sizeof(request));
+	if (answer != NULL && s->has_l1 && kvt_admin_ask(s->folder, request, ANSWER_NS, answer) == KVT_OK &&
+		kvt_admin_read_listed(answer, &list))
+		(void)kvt_stat_add_l2(s, &list);
 	if (answer != NULL && kvt_admin_ask(s->folder, KVT_ADMIN_FRAGMENTS, ANSWER_NS, answer) == KVT_OK)
 		s->has_reuse = kvt_admin_read_reused(answer, &s->reuse);
 	free(answer);

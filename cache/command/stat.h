@@ -17,6 +17,7 @@ struct kvt_stat_tenant {
 	struct kvt_tenant tenant;
 	uint64_t chunks, bytes, disk_bytes;
 	uint64_t l1_chunks, l1_bytes; /* in its owner's memory; the latter as occupied there */
+	uint64_t l2_chunks, l2_bytes; /* in the shared tier, as its limit counts them */
 };
 
 struct kvt_stat {
@@ -26,6 +27,7 @@ struct kvt_stat {
 	struct kvt_stat_tenant *tenants; /* owned; most bytes on disk first */
 	size_t tenant_count;
 	bool has_l1;                       /* the owner said what is in its memory */
+	bool has_l2;                       /* and what tenants have in the shared tier */
 	struct kvt_tenant_share l1_others; /* of tenants beyond the KVT_TENANTS_LISTED that it named */
 	bool has_reuse;                    /* the owner said what it reused of fragments */
 	struct kvt_fragments_stats reuse;  /* since it began */
@@ -46,6 +48,8 @@ void kvt_stat_finish(struct kvt_stat *s);
 
 /* Adds what the store's owner has in memory. False: no memory. */
 bool kvt_stat_add_l1(struct kvt_stat *s, const struct kvt_tenant_list *list);
+/* ... and in its shared tier. */
+bool kvt_stat_add_l2(struct kvt_stat *s, const struct kvt_tenant_list *list);
 
 /* `most` tenants are listed. */
 void kvt_stat_print(const struct kvt_stat *s, size_t most, int64_t wall_s, FILE *out);

@@ -147,6 +147,9 @@ static void print_tenants(const struct kvt_stat *s, size_t most, FILE *out)
 		if (s->has_l1)
 			fprintf(out, ", %8" PRIu64 " chunks %10s in memory", t->l1_chunks,
 				kvt_format_size(a, (double)t->l1_bytes));
+		if (s->has_l2)
+			fprintf(out, ", %8" PRIu64 " chunks %10s shared", t->l2_chunks,
+				kvt_format_size(a, (double)t->l2_bytes));
 		fputc('\n', out);
 	}
 	if (s->l1_others.chunks > 0)
@@ -182,6 +185,10 @@ static json_t *tenants_json(const struct kvt_stat *s)
 		if (s->has_l1) {
 			json_object_set_new(one, "l1_chunks", json_integer((json_int_t)t->l1_chunks));
 			json_object_set_new(one, "l1_bytes", json_integer((json_int_t)t->l1_bytes));
+		}
+		if (s->has_l2) {
+			json_object_set_new(one, "l2_chunks", json_integer((json_int_t)t->l2_chunks));
+			json_object_set_new(one, "l2_bytes", json_integer((json_int_t)t->l2_bytes));
 		}
 		json_array_append_new(tenants, one);
 	}

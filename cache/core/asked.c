@@ -26,6 +26,20 @@ static void tell_reused(const struct kvt *k, char *out)
 	kvt_admin_write_reused(&stats, out, KVT_ADMIN_LINE);
 }
 
+/* Of the shared tier, where tenants have a limit there. */
+static void list_shared(struct kvt *k, size_t most, char *out)
+{
+	struct kvt_tenant_list list = {.count = 0};
+
+	for (size_t i = 0; i < k->lower_count && k->config.tenant_l2_bytes != 0; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
+
+		if (k->lower[i].id == KVT_TIER_L2 && tier != NULL && tier->ops->tenants != NULL)
+			tier->ops->tenants(tier, most, &list);
+	}
+	kvt_admin_write_listed(&list, out, KVT_ADMIN_LINE);
+}
+
 static void erase_asked(struct kvt *k, const struct kvt_admin_erase *erase, char *out)
 {
 	struct kvt_erased erased = {.size = sizeof(erased)};
@@ -53,6 +67,8 @@ static void answer(void *self, const char *request, char *out)
 		list_tenants(k, most, out);
 	else if (strcmp(request, KVT_ADMIN_FRAGMENTS) == 0)
 		tell_reused(k, out);
+	else if (kvt_admin_read_shared(request, &most))
+		list_shared(k, most, out);
 	else
 		(void)snprintf(out, KVT_ADMIN_LINE, "refused kvtier %s knows no such request",
 			kvt_version());

@@ -109,8 +109,12 @@ def test_a_flood_in_kvtierd(daemon, engine, tmp_path):
 def test_a_flood_in_redis(redis, engine, tmp_path):
     shared = {"l2": {"url": redis.url}, "protect": {"tenant_l2_bytes": QUOTA, "tenant_metrics": 2}}
     one = engine(**shared)
+    seen = engine(**shared, nvme={"path": str(tmp_path / "own"), "capacity": "16MiB"})
     put(one, "quiet", QUIET)
-    put(one, "flood", FLOOD)
+    put(one, "flood", FLOOD[:-1])
+    put(seen, "flood", FLOOD[-1:])
+    of = tenants_of(tmp_path / "own")[one.ask("hash", "flood")["hash"]]
+    assert QUOTA / 2 < of["l2_bytes"] <= QUOTA and of["l2_chunks"] > CHUNKS == of["l1_chunks"]
     check(engine(**shared))
     assert one.ask("metric", "kvtier_tenant_evictions_total") > 0
     assert QUOTA / 2 < one.ask("metric", f'kvtier_tenant_used_bytes{{tier="l2",tenant="{one.ask("hash", "flood")["hash"]}"}}') <= QUOTA  # fmt: skip

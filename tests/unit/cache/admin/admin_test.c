@@ -114,6 +114,12 @@ START_TEST(tenants_are_read_as_they_were_written)
 	kvt_admin_write_tenants(7, line, KVT_ADMIN_LINE);
 	ck_assert(kvt_admin_read_tenants(line, &most));
 	ck_assert_uint_eq(most, 7);
+	ck_assert(!kvt_admin_read_shared(line, &most));
+	kvt_admin_write_shared(9, line, KVT_ADMIN_LINE);
+	ck_assert(kvt_admin_read_shared(line, &most));
+	ck_assert_uint_eq(most, 9);
+	ck_assert(!kvt_admin_read_tenants(line, &most));
+	ck_assert(!kvt_admin_read_shared("shared 1 ", &most));
 	ck_assert(!kvt_admin_read_tenants("tenants 1 x", &most));
 	ck_assert(!kvt_admin_read_tenants("tenants 2 1", &most));
 	kvt_admin_write_listed(list, line, KVT_ADMIN_LINE);
