@@ -90,7 +90,7 @@ def test_a_core_dump_holds_no_secret(kvway, workers, tmp_path, upstream):
               "upstream.tls.key": str(mutual[1])}  # fmt: skip
     try:
         router = tls.wait_up(kvway([worker], config, up=False), [worker])
-        token = signing.token(email="a-claim-that-nobody-asks-for-" + CLAIM)
+        token = signing.token(email="a-claim-that-no-rule-asks-for-" + CLAIM)
         stranger = "sk-of-a-stranger-0123456789"
         secrets = {"prompt": PROMPT.encode(), "answer": ANSWER.encode(), "key": KEY.encode(), "token": token.encode(),
                    "signature": token.split(".")[2].encode(), "stranger": stranger.encode(), "claim": CLAIM.encode(),
