@@ -98,7 +98,8 @@ benchmarks:
   proxy    CPU per request and requests/s at 2, 32 and 256 KB: kvway roundrobin and prefixaware,
            HAProxy, nginx, one thread each; every prompt differs, prefixes are shared
   tls      TLS 1.3: handshakes a second and CPU, full and resumed; CPU per request at 2, 32 and 256 KB over
-           kept-alive connections: kvway, HAProxy, nginx, one thread and the same certificate each
+           kept-alive connections: kvway, HAProxy, nginx, one thread and the same certificate each. --to-workers,
+           instead of these: requests that kvway sends to workers in clear, by TLS, and by TLS of the kernel
   keys     100,000 keys of clients: one found, their file read, requests lost while it is replaced three times under
            load, their worst p99 against that without; fails if a request is lost
   stream   400 event streams: CPU per chunk, added delay
@@ -181,6 +182,8 @@ def parse(argv):
                         help="also HAProxy with tune.bufsize 32768; routers: also consistent_hash")
     parser.add_argument("--no-logs", action="store_true",
                         help="proxy: leave out the run with access logs on")
+    parser.add_argument("--to-workers", action="store_true",
+                        help="tls: requests that go to workers by TLS, against those in clear, and no peers")
     parser.add_argument("--keys", action="store_true",
                         help="proxy: kvway with keys of clients against kvway without, and no peers")
     parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy, routers")

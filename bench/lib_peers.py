@@ -96,11 +96,11 @@ def start_nginx(shop, core, port, workers, limit, logs=False, tls=None):
 
 
 def start_kvway(shop, core, ports, workers, strategy, build, loops=1, logs=False, extra="",
-                routing="", tls=None):
+                routing="", tls=None, scheme="http"):
     """kvway; ports are its own two: for clients and for administration. `extra` is more YAML,
     `routing` more of the section routing."""
     name = f"kvway-{strategy}{'-log' if logs else ''}-{ports[0]}"
-    urls = "".join(f"  - url: http://127.0.0.1:{port}\n" for port in workers)
+    urls = "".join(f"  - url: {scheme}://127.0.0.1:{port}\n" for port in workers)
     access = shop.path(f"{name}.access") if logs else "off"
     path = write(shop, f"{name}.yaml", f"""listen: 127.0.0.1:{ports[0]}
 loops: {loops}

@@ -96,8 +96,51 @@ def kept_alive(stage, proxies, body_kb):
                     body_kb=body_kb, threads=1)
 
 
+def to_workers(stage, proxies, body_kb):
+    """One body size that goes to a worker in clear, by TLS, and by TLS of the kernel: measures, prints, emits."""
+    options = stage.options
+
+    def job(proxy):
+        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024,
+                              connections=16 if body_kb >= 256 else 32, warmup_ms=300,
+                              duration_ms=int(options.seconds * 1000))
+
+    results = interleave(stage, proxies, job)
+    table(f"to workers by TLS 1.3, {body_kb} KB bodies, {options.rounds} rounds of {options.seconds:g} s",
+          ["", "CPU us/request", "spread", "of its core"], cpu_rows(results, "cpu_us_per_request"))
+    openssl = results[proxies[1]]
+    for proxy in [proxies[0], *proxies[2:]]:
+        emit_ratios("tls", "cpu_us_per_request", "cpu_us_per_request", "us", results[proxy],
+                    {proxies[1].strategy: openssl}, strategy=proxy.strategy, body_kb=body_kb, threads=1, upstream=True)
+
+
+def bench_to_workers(options):
+    """What TLS to workers costs: of what a kernel with kTLS could save, and saves where it is one. The worker is kvway,
+    too, which takes TLS off in front of the backends; only the one in front of it counts."""
+    with Stage(options) as stage:
+        pem = make_certificate(stage.shop)
+        secure = stage.kvway(STRATEGY, core=stage.load_core, tls=pem)
+        plain = stage.kvway(STRATEGY, core=stage.load_core)
+        proxies = []
+        kinds = [("clear", plain, ""), ("OpenSSL", secure, f"upstream: {{tls: {{ca_file: {pem}}}}}\n")]
+        if kernel_has_tls():
+            kinds.append(("the kernel", secure, f"upstream: {{tls: {{ca_file: {pem}, kernel: auto}}}}\n"))
+        for name, worker, extra in kinds:
+            proxy = start_kvway(stage.shop, stage.proxy_core, stage.take_ports(2), [worker.port], STRATEGY,
+                                options.build, extra=extra, scheme="https" if extra else "http")
+            proxy.strategy = f"to workers, {name}"
+            proxies.append(proxy)
+        for body_kb in options.body_kb:
+            to_workers(stage, proxies, body_kb)
+        if len(proxies) < 3:
+            say("kTLS: this kernel does not have it")
+
+
 def bench_tls(options):
     """Handshakes a second and CPU, CPU per request at 2, 32 and 256 KB."""
+    if options.to_workers:
+        bench_to_workers(options)
+        return
     with Stage(options) as stage:
         pem = make_certificate(stage.shop)
         proxies = [
