@@ -51,7 +51,7 @@ BENCHES = {
     "stream": (lib_proxy.bench_stream, [LOAD]),
     "scan": (lib_proxy.bench_scan, ["bench/micro/scan_bench"]),
     "pick": (lib_pick.bench_pick, [lib_pick.PROGRAM, lib_pick.KVAWARE, lib_pick.ADMISSION]),
-    "state": (lib_state.bench_state, [lib_state.PROGRAM, lib_state.ROUTER]),
+    "state": (lib_state.bench_state, [lib_state.PROGRAM, lib_state.ROUTER, lib_state.LOAD]),
     "events": (lib_events.bench_events, [lib_events.PROGRAM, "bench/sim/kvsim"]),
     "idle": (lib_proxy.bench_idle, [LOAD]),
     "loops": (lib_proxy.bench_loops, [LOAD]),

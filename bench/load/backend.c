@@ -35,6 +35,7 @@ struct kvb_backend {
 	struct kvb_backend_conn *conns; /* all open ones */
 	const struct kvb_stream_hook *hook;
 	uint64_t served;
+	unsigned blocks; /* that the metrics say */
 	char *answer; /* head and body of the answer to a POST, owned */
 	size_t answer_len;
 };
@@ -97,20 +98,21 @@ static enum kvw_err answer_get(struct kvb_backend_conn *conn)
 		"\"max_model_len\":262144}]}";
 	static const char metrics[] =
 		"# TYPE vllm:cache_config_info gauge\n"
-		"vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"65536\"} "
+		"vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"%u\"} "
 		"1.0\n"
 		"# TYPE vllm:num_requests_running gauge\n"
 		"vllm:num_requests_running{engine=\"0\",model_name=\"bench\"} 0.0\n"
 		"# TYPE process_start_time_seconds gauge\n"
 		"process_start_time_seconds 1.7e+09\n";
 	const char *body = "", *type = "application/json";
-	char text[2048];
+	char text[2048], page[sizeof(metrics) + 16];
 	int len;
 
 	if (strncmp(conn->head, "GET /v1/models", 14) == 0)
 		body = models;
 	else if (strncmp(conn->head, "GET /metrics", 12) == 0) {
-		body = metrics;
+		(void)snprintf(page, sizeof(page), metrics, conn->backend->blocks);
+		body = page;
 		type = "text/plain; version=0.0.4; charset=utf-8";
 	}
 	len = snprintf(text, sizeof(text),
@@ -286,6 +288,7 @@ enum kvw_err kvb_backend_create(struct kvb_reactor *reactor, const char *host, u
 {
 	struct kvb_backend *backend = kvb_alloc(1, sizeof(*backend));
 
+	backend->blocks = 65536;
 	backend->reactor = reactor;
 	backend->ports = kvb_alloc(count, sizeof(*backend->ports));
 	make_answer(backend);
@@ -307,6 +310,11 @@ enum kvw_err kvb_backend_create(struct kvb_reactor *reactor, const char *host, u
 fail:
 	kvb_backend_destroy(backend);
 	return KVW_EIO;
+}
+
+void kvb_backend_set_blocks(struct kvb_backend *backend, unsigned blocks)
+{
+	backend->blocks = blocks;
 }
 
 uint16_t kvb_backend_port(const struct kvb_backend *backend, unsigned i)
