@@ -239,15 +239,6 @@ static bool take_lease_value(struct kvt_target *out, struct kvw_slice name, stru
 	return true;
 }
 
-static int digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out)
 {
 	struct kvt_tenant tenant;
@@ -255,7 +246,7 @@ bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out)
 	if (text.len != 2 * sizeof(tenant.bytes))
 		return false;
 	for (size_t i = 0; i < sizeof(tenant.bytes); i++) {
-		int high = digit_of(text.data[2 * i]), low = digit_of(text.data[2 * i + 1]);
+		int high = hex_of(text.data[2 * i]), low = hex_of(text.data[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return false;
