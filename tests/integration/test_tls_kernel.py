@@ -1,6 +1,5 @@
 """TLS records that the kernel makes (tls.kernel): the same bytes and ends as OpenSSL's; without such a kernel, too."""
 
-import hashlib
 import random
 import select
 import socket
@@ -85,30 +84,18 @@ def test_both_sides(front, local, authority, trust, suite):
 
 
 @needs_kernel
-@pytest.mark.parametrize("end", ["length", "close"])
-def test_the_end_arrives_however_slowly_it_is_read(front, workers, trust, end):
-    """The answer is out and the connection closed while some of it waits in the kernel: behind TCP's full buffer there
-    may be a record that was taken but not sent."""
-    body = random.Random(4).randbytes(1 * MIB)
-
-    def script(ex):
-        if end == "length":
-            ex.respond(body=body)
-            return
-        ex.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body)
-        ex.close()
-
+def test_the_end_arrives_however_late_it_is_read(front, workers, trust):
+    """The answer is out and the connection closed while its end waits in the kernel: where TCP's buffer was full there may
+    be a record that was taken and not sent. Small buffers (net.ipv4.tcp_wmem) make that likely."""
+    body = random.Random(4).randbytes(100000)
     (worker,) = workers(1)
-    worker.script = script
+    worker.script = lambda ex: ex.respond(body=body[: int(ex.headers.get("x-n"))])
     router = front([worker])
-    for pause in (0.0, 0.05, 0.3):
-        for cut in (0, 5000, 100000):
-            with TlsClient(router.port, trust, receive_buffer=16384, timeout=60) as client:
-                whole = len(body) - cut
-                client.send_head("GET", "/opaque", [("Connection", "close")])
-                time.sleep(pause)
-                reply = client.read("GET")
-                assert hashlib.sha256(reply.body).digest() == hashlib.sha256(body).digest(), (pause, whole)
+    for size in range(14000, len(body), 2000):
+        with TlsClient(router.port, trust, receive_buffer=8192, timeout=60) as client:
+            client.send_head("GET", "/opaque", [("Connection", "close"), ("x-n", str(size))])
+            time.sleep(0.1)
+            assert client.read("GET").body == body[:size], size
     router.wait_idle()
 
 
