@@ -2,11 +2,12 @@
  * main.c - the program kvway: read the command line, run the router or ask a running one.
  */
 #include <jansson.h>
+#include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "app.h"
 #include "auth/command.h"
-#include "base/undumped.h"
 #include "cli.h"
 #include "explain/command.h"
 #include "groups/command.h"
@@ -16,15 +17,22 @@
 #include "tls/tls.h"
 #include "workers/command.h"
 
+/* Claims of tokens are JSON: a core dump shows none that was freed. */
+static void wipe_and_free(void *memory)
+{
+	if (memory != NULL)
+		explicit_bzero(memory, malloc_usable_size(memory));
+	free(memory);
+}
+
 int main(int argc, char **argv)
 {
 	struct kvw_successor successor;
 	struct kvw_cli cli;
 	int status;
 
-	/* Tokens, keys and prompts that these libraries hold are in no core dump. */
 	(void)kvw_tls_undump(); /* too late only if a library has called OpenSSL already */
-	json_set_alloc_funcs(kvw_undumped_alloc, kvw_undumped_free);
+	json_set_alloc_funcs(malloc, wipe_and_free); /* malloc's: json_dumps gives texts that callers free */
 	kvw_successor_init(&successor, argv);
 	switch (kvw_cli_parse(argc, argv, stdout, stderr, &cli)) {
 	case KVW_CLI_EXIT:
