@@ -24,7 +24,8 @@ static void count_leave(struct kvt_index *x, enum kvt_leave why)
 	switch (why) {
 	case KVT_LEAVE_LIMITED:
 		x->counts.limited++;
-		/* fall through */
+		x->counts.evictions++;
+		break;
 	case KVT_LEAVE_EVICTED:
 	case KVT_LEAVE_PASSED:
 		x->counts.evictions++;
