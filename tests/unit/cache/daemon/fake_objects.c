@@ -111,8 +111,10 @@ enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_obj
 	struct kvt_object_put *put;
 	uint64_t at = 0;
 
+	pthread_mutex_lock(&o->lock);
 	o->last_named = tenant != NULL;
 	o->last_tenant = tenant != NULL ? *tenant : (struct kvt_tenant){{0}};
+	pthread_mutex_unlock(&o->lock);
 	if (atomic_load(&o->begin_status) != 0)
 		return (enum kvt_status)atomic_load(&o->begin_status);
 	put = calloc(1, sizeof(*put));
