@@ -187,8 +187,11 @@ static void learned(struct redis_tenant *e, uint64_t epoch, int64_t asked_ns)
 	if (e->known && e->epoch != epoch) {
 		forget_key(e);
 		redis_shares_forget(e->t, e->kind == REDIS_TENANT ? &e->tenant : NULL);
-		if (epoch == 0 && e->t->quota.bytes != 0)
-			redis_clean_want(e->t); /* what was written under the lost one counts no more */
+		e->left_over = e->left_over || e->epoch != 0;
+		if (epoch != 0 && e->left_over && e->t->quota.bytes != 0) {
+			e->left_over = false;
+			redis_clean_want(e->t); /* only now: until there is another epoch no value is over */
+		}
 		kvt_presence_forget_tenant(
 			e->t->presence, e->kind == REDIS_TENANT ? &e->tenant : NULL);
 	}

@@ -122,6 +122,7 @@ struct redis_tenant {
 	int64_t known_ns; /* when it was asked for */
 	uint64_t made;    /* the epoch that this handle made, or raised it to, last */
 	bool known;
+	bool left_over;   /* values of an epoch that was lost or is over may lie in Redis, and count nowhere */
 	bool create, create_key; /* a job waits to write */
 	bool raise;       /* erased, and Redis does not know it yet: nothing of it is readable */
 	bool raise_again; /* erased once more while the raise was under way */
