@@ -59,6 +59,12 @@ def explain(router, text, **more):
     return answer.json()
 
 
+def rest(router, workers, verb):
+    for worker in workers:
+        path = f"/workers/{worker.url.removeprefix('http://')}/{verb}"
+        assert ask(router.admin_port, "POST", path).status == 200
+
+
 def wait_blending(router, workers):
     def all_blend():
         page = explain(router, "x")
@@ -72,8 +78,11 @@ def test_documents_in_another_order_reach_the_worker_that_holds_them(start, kvwa
     router = kvway(workers, ON)
     wait_blending(router, workers)
     homes = {}
-    for first in range(0, 12, 3):  # four sets of three documents, by chance all on one worker
+    for home, first in zip(workers, range(0, 12, 3), strict=True):  # three documents each, while the others rest
+        rest(router, [worker for worker in workers if worker is not home], "drain")
         homes[first] = send(router, first, first + 1, first + 2).worker
+        rest(router, [worker for worker in workers if worker is not home], "undrain")
+    assert list(homes.values()) == [worker.url for worker in workers]
     for turn in range(3):
         for first, home in homes.items():
             order = [first + 2, first, first + 1][turn:] + [first + 2, first, first + 1][:turn]
