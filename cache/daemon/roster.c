@@ -181,8 +181,11 @@ void kvt_roster_sync(struct kvt_roster *r)
 	dirty = r->dirty;
 	r->dirty = false;
 	pthread_mutex_unlock(&r->lock);
-	if (dirty && r->fd >= 0)
-		(void)fdatasync(r->fd);
+	if (!dirty || r->fd < 0 || fdatasync(r->fd) == 0)
+		return;
+	pthread_mutex_lock(&r->lock);
+	r->dirty = true; /* tried again */
+	pthread_mutex_unlock(&r->lock);
 }
 
 uint32_t kvt_roster_count(struct kvt_roster *r)

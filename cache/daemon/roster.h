@@ -3,7 +3,9 @@
  *
  * Clients may name the tenant of what they put (X-Kvtier-Tenant); libkvtier then knows the object under
  * that tenant, not under its bucket. A tenant of a bucket is entered before its first object is put, and
- * stays. The file is appended to; the system writes it, and the keeping thread syncs it each turn.
+ * stays. The file is appended to; the system writes it, and the keeping thread syncs it each turn. A power loss may take
+ * what was entered since, while an object is durable: an erase of the bucket then does not reach that, until its tenant puts
+ * again.
  *
  * Threads: any.
  */
