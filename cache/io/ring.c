@@ -31,6 +31,7 @@
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -291,12 +292,18 @@ static void ring_wake(struct kvt_engine *engine)
 
 /* --- life --------------------------------------------------------------------------------------- */
 
+/* The kernel may give a ring the addresses of one that another thread's engine had. liburing unmaps and maps without the
+ * C library, so only this says to ThreadSanitizer that all use of the old one was before. */
+static _Atomic unsigned rings_gone;
+
 static void ring_destroy(struct kvt_engine *engine)
 {
 	struct ring *r = (struct ring *)engine;
 
-	if (r->uring_open)
+	if (r->uring_open) {
+		(void)atomic_fetch_add_explicit(&rings_gone, 1, memory_order_release);
 		io_uring_queue_exit(&r->uring);
+	}
 	if (r->wake_fd >= 0)
 		(void)close(r->wake_fd);
 	free(r->free);
@@ -393,6 +400,7 @@ static int open_ring(struct ring *r)
 		params = (struct io_uring_params){0};
 		rc = io_uring_queue_init_params(r->depth + 2, &r->uring, &params);
 	}
+	(void)atomic_load_explicit(&rings_gone, memory_order_acquire);
 	r->uring_open = rc == 0;
 	return rc == 0 ? try_ring(r) : -rc;
 }
