@@ -14,7 +14,7 @@ def main(bench, build):
     """The program."""
     done = subprocess.run(
         [sys.executable, os.path.join(bench, "lib_main.py"), "--build", build, "pick",
-         "--line", "14", "--rounds", "1", "--seconds", "0.05"],
+         "--line", "14", "--rounds", "1", "--seconds", "0.2"],
         capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
