@@ -83,37 +83,91 @@ static void copy_past_cache(char *to, const char *from, size_t n)
 	memcpy(to + head + lines, from + head + lines, n - head - lines);
 }
 
+/* The checksum of a whole, and those of its pieces where they are asked for, of one reading of memory. */
+struct sums {
+	XXH3_state_t all, one;
+	uint64_t piece; /* bytes of each; 0: of the whole alone */
+	uint64_t in_piece; /* bytes of the piece that `one` has */
+	struct kvt_checksum *next; /* where the piece's goes */
+};
+
+static void sums_begin(struct sums *s, uint64_t piece, struct kvt_checksum *pieces)
+{
+	s->piece = piece;
+	s->in_piece = 0;
+	s->next = pieces;
+	(void)XXH3_128bits_reset(&s->all); /* none of these fails with a state that is there */
+	if (piece > 0)
+		(void)XXH3_128bits_reset(&s->one);
+}
+
+/* How much of `most` bytes may be added at once. */
+static uint64_t sums_room(const struct sums *s, uint64_t most)
+{
+	most = least(most, PIECE);
+	return s->piece > 0 ? least(most, s->piece - s->in_piece) : most;
+}
+
+static void end_piece(struct sums *s)
+{
+	give(XXH3_128bits_digest(&s->one), s->next++);
+	(void)XXH3_128bits_reset(&s->one);
+	s->in_piece = 0;
+}
+
+static void sums_add(struct sums *s, const void *here, uint64_t n)
+{
+	(void)XXH3_128bits_update(&s->all, here, n);
+	if (s->piece == 0)
+		return;
+	(void)XXH3_128bits_update(&s->one, here, n); /* from the core's own cache */
+	s->in_piece += n;
+	if (s->in_piece == s->piece)
+		end_piece(s);
+}
+
+static void sums_end(struct sums *s, struct kvt_checksum *whole)
+{
+	if (s->in_piece > 0)
+		end_piece(s);
+	give(XXH3_128bits_digest(&s->all), whole);
+}
+
 /* `bytes` of a segment and their counterpart in one run; `large`: the whole that they are a part of
  * does not fit the core's cache. */
-static void copy_piece(XXH3_state_t *state, void *to, const void *from, uint64_t bytes, bool large)
+static void copy_run(struct sums *sums, char *to, const char *from, uint64_t bytes, bool large)
 {
-	for (uint64_t at = 0; at < bytes; at += PIECE) {
-		uint64_t n = least(bytes - at, PIECE);
-		const char *piece = (const char *)from + at;
-
-		(void)XXH3_128bits_update(state, piece, n);
+	for (uint64_t at = 0, n; at < bytes; at += n) {
+		n = sums_room(sums, bytes - at);
+		sums_add(sums, from + at, n);
 		if (large)
-			copy_past_cache((char *)to + at, piece, n);
+			copy_past_cache(to + at, from + at, n);
 		else
-			memcpy((char *)to + at, piece, n);
+			memcpy(to + at, from + at, n);
 	}
+}
+
+void kvt_checksum_copy_pieces(const struct kvt_segment *to, size_t count, const void *from, uint64_t bytes,
+	uint64_t piece, struct kvt_checksum *pieces, struct kvt_checksum *whole)
+{
+	struct sums sums;
+	uint64_t at = 0;
+
+	sums_begin(&sums, piece, pieces);
+	for (size_t i = 0; i < count && at < bytes; i++) {
+		uint64_t here = least(to[i].bytes, bytes - at);
+
+		copy_run(&sums, to[i].base, (const char *)from + at, here, bytes >= LARGE);
+		at += here;
+	}
+	kvt_stream_fence();
+	sums_end(&sums, whole);
 }
 
 void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *from, uint64_t bytes,
 	struct kvt_checksum *out)
 {
-	XXH3_state_t state;
-	uint64_t at = 0;
-
-	(void)XXH3_128bits_reset(&state);
-	for (size_t i = 0; i < count && at < bytes; i++) {
-		uint64_t here = least(to[i].bytes, bytes - at);
-
-		copy_piece(&state, to[i].base, (const char *)from + at, here, bytes >= LARGE);
-		at += here;
-	}
-	kvt_stream_fence();
-	give(XXH3_128bits_digest(&state), out);
+	kvt_checksum_copy_pieces(to, count, from, bytes, 0, NULL, out);
 }
 
 /* A place in a list of segments, moved on by what was used of it. */
@@ -173,27 +227,15 @@ void kvt_checksum_pieces(const struct kvt_segment *segments, size_t count, uint6
 	uint64_t piece, struct kvt_checksum *pieces, struct kvt_checksum *whole)
 {
 	struct cursor source = {.at = segments, .end = segments + count};
-	XXH3_state_t all, one;
-	uint64_t in_piece = 0; /* bytes of the piece that `one` has */
+	struct sums sums;
 	uint64_t n;
 
-	(void)XXH3_128bits_reset(&all);
-	(void)XXH3_128bits_reset(&one);
+	sums_begin(&sums, piece, pieces);
 	for (; bytes > 0 && (n = least(run_of(&source), bytes)) > 0; bytes -= n) {
-		const char *here;
-
-		n = least(least(n, PIECE), piece - in_piece);
-		here = move_on(&source, n);
-		(void)XXH3_128bits_update(&all, here, n);
-		(void)XXH3_128bits_update(&one, here, n); /* from the core's own cache */
-		in_piece += n;
-		if (in_piece < piece && bytes > n)
-			continue;
-		give(XXH3_128bits_digest(&one), pieces++);
-		(void)XXH3_128bits_reset(&one);
-		in_piece = 0;
+		n = sums_room(&sums, n);
+		sums_add(&sums, move_on(&source, n), n);
 	}
-	give(XXH3_128bits_digest(&all), whole);
+	sums_end(&sums, whole);
 }
 
 _Static_assert(sizeof(XXH3_state_t) <= sizeof(((struct kvt_checksum_stream *)NULL)->state) &&

@@ -40,6 +40,10 @@ static inline uint64_t kvt_checksum_count(uint64_t bytes, uint64_t piece)
 	return bytes / piece + (bytes % piece != 0);
 }
 
+/* Both: copies, and makes the checksums of pieces and whole. piece 0: the whole's alone, pieces may be NULL. */
+void kvt_checksum_copy_pieces(const struct kvt_segment *to, size_t count, const void *from, uint64_t bytes,
+	uint64_t piece, struct kvt_checksum *pieces, struct kvt_checksum *whole);
+
 /* Of bytes that come piece by piece. Pieces of 64 KiB or more cost what the functions above do;
  * smaller ones are right, but slower. */
 struct kvt_checksum_stream {

@@ -227,20 +227,26 @@ static uint64_t pieces_wanted(struct kvt *k, const struct put *put)
 	return put->bytes > most ? most : 0;
 }
 
-/* The checksum of a chunk as it lies in memory, and those of its pieces, in one reading of it: the tier that wants
- * them, later, would have to bring it into the processor's cache again. */
-static void sum_it(struct kvt *k, struct put *put, struct kvt_checksum *out)
+/* The checksum of a chunk, and those of its pieces, in one reading: the tier that wants them, later, would have
+ * to bring it into the processor's cache again. from NULL: of the chunk as it lies in memory; else it is copied
+ * from there. */
+static void sum_it(struct kvt *k, struct put *put, const void *from, struct kvt_checksum *out)
 {
 	uint64_t piece = pieces_wanted(k, put);
 	struct kvt_checksum *pieces = NULL;
 
 	if (piece > 0)
 		pieces = calloc(kvt_checksum_count(put->bytes, piece), sizeof(*pieces));
-	if (pieces == NULL) { /* or no memory: the tier makes them */
+	if (pieces == NULL)
+		piece = 0; /* or no memory: the tier makes them */
+	if (from != NULL)
+		kvt_checksum_copy_pieces(put->segments, put->segment_count, from, put->bytes, piece, pieces, out);
+	else if (pieces != NULL)
+		kvt_checksum_pieces(put->segments, put->segment_count, put->bytes, piece, pieces, out);
+	else
 		kvt_checksum_segments(put->segments, put->segment_count, put->bytes, out);
+	if (pieces == NULL)
 		return;
-	}
-	kvt_checksum_pieces(put->segments, put->segment_count, put->bytes, piece, pieces, out);
 	put->cargo->pieces = pieces;
 	put->cargo->whole = *out;
 	put->cargo->piece_bytes = piece;
@@ -257,7 +263,7 @@ static void commit_one(struct kvt *k, struct put *put, const struct kvt_checksum
 	if (given != NULL)
 		sum = *given;
 	else
-		sum_it(k, put, &sum);
+		sum_it(k, put, NULL, &sum);
 	status = kvt_l1_publish(k->l1, put->entry, &sum, names);
 	if (status == KVT_OK) {
 		kvt_count(&k->counters.puts, 1);
@@ -315,6 +321,6 @@ enum kvt_status kvt_put(struct kvt *k, const struct kvt_item *item, const void *
 	status = kvt_put_reserve(k, item, 1, &r, &segments, &count, &each);
 	if (status != KVT_OK)
 		return status;
-	kvt_fill(segments, count, bytes, item->bytes, &sum);
+	sum_it(k, &r->puts[0], bytes, &sum);
 	return kvt_put_commit(k, r, 1, &sum);
 }

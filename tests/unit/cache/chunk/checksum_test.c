@@ -102,15 +102,22 @@ static struct kvt_checksum expected(const void *bytes, size_t n)
 	return (struct kvt_checksum){.low = hash.low64, .high = hash.high64};
 }
 
-/* Each piece has the checksum of its own bytes, and all of them that of the whole. */
-static void check_pieces(struct scene *s, uint64_t piece)
+/* Each piece has the checksum of its own bytes, and all of them that of the whole: of bytes where they
+ * lie, or while they are copied there. */
+static void check_pieces(struct scene *s, uint64_t piece, bool copied)
 {
 	struct kvt_checksum want = expected(s->from, s->bytes), whole = {0};
 	uint64_t count = kvt_checksum_count(s->bytes, piece);
 	struct kvt_checksum *sums = calloc(count + 1, sizeof(*sums));
 
 	ck_assert_ptr_nonnull(sums);
-	kvt_checksum_pieces(s->segments, s->count, s->bytes, piece, sums, &whole);
+	if (copied) {
+		memset(s->room, 0xa5, s->room_bytes);
+		kvt_checksum_copy_pieces(s->segments, s->count, s->from, s->bytes, piece, sums, &whole);
+		scene_check(s);
+	} else {
+		kvt_checksum_pieces(s->segments, s->count, s->bytes, piece, sums, &whole);
+	}
 	ck_assert(kvt_checksum_equal(&whole, &want));
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t rest = s->bytes - i * piece;
@@ -133,8 +140,10 @@ static void check_cut(struct scene *s)
 	memset(&got, 0, sizeof(got));
 	kvt_checksum_segments(s->segments, s->count, s->bytes, &got);
 	ck_assert(kvt_checksum_equal(&got, &want));
-	check_pieces(s, 256 * 1024);
-	check_pieces(s, 100000);
+	for (int copied = 0; copied < 2; copied++) {
+		check_pieces(s, 256 * 1024, copied == 1);
+		check_pieces(s, 100000, copied == 1);
+	}
 	kvt_checksum_begin(&stream);
 	for (size_t at = 0; at < s->bytes;) {
 		size_t n = 1 + random_next(&s->random) % (s->bytes - at);

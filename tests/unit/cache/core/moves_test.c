@@ -112,6 +112,24 @@ START_TEST(checksums_of_pieces_go_down)
 }
 END_TEST
 
+/* So does a put of bytes that lie elsewhere, while it copies them. */
+START_TEST(a_copied_chunk_s_pieces_go_down)
+{
+	static char bytes[CHUNK];
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct kvt_item item = {.size = sizeof(item), .key = key_of(1, i), .bytes = i == 0 ? FAKE_PIECE : CHUNK};
+
+		for (size_t at = 0; at < sizeof(bytes); at++)
+			bytes[at] = (char)(i + at % 251);
+		ck_assert_int_eq(kvt_put(rig.k, &item, bytes), KVT_OK);
+		rig_settle(&rig);
+		ck_assert_uint_eq(fake_chunks(fake_tier()), i + 1);
+		ck_assert_uint_eq(fake_tier()->with_pieces, i);
+	}
+}
+END_TEST
+
 /* The tier found that a chunk in memory is not what was put: it is given to no one any more. */
 START_TEST(what_changed_in_memory_leaves_it)
 {
@@ -578,6 +596,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, open_rig, close_rig);
 	tcase_add_test(tc, what_is_put_goes_down);
 	tcase_add_test(tc, checksums_of_pieces_go_down);
+	tcase_add_test(tc, a_copied_chunk_s_pieces_go_down);
 	tcase_add_test(tc, what_changed_in_memory_leaves_it);
 	tcase_add_test(tc, a_drain_waits_for_stores);
 	tcase_add_test(tc, the_oldest_store_is_dropped_first);
