@@ -5,7 +5,7 @@ import subprocess
 
 import lib_cache_lmcache
 import lib_cache_nvme
-from lib_procs import BenchError
+from lib_procs import BenchError, wanted
 
 MEMORY = "bench/cache/memory/memory_bench"
 ROUNDS = 9
@@ -34,7 +34,7 @@ def bench_cache(options):
         return
     faults = []
     for name, part in PARTS.items():
-        if options.only in (None, name):
+        if wanted(options, name):
             try:
                 part(options)
             except BenchError as error:

@@ -14,7 +14,7 @@ from lib_engine_gain import bench_gain
 from lib_engine_plot import write_plot
 from lib_engine_serve import SIZES, find_model, find_vllm
 from lib_l2_daemon import DAEMON, Daemon
-from lib_procs import BenchError, Workshop
+from lib_procs import BenchError, Workshop, wanted
 
 TARGETS = [DAEMON, "cache/core/libkvtier.so.1.0.0"]
 PARTS = ("gain", "cost")
@@ -39,10 +39,10 @@ def bench_engine(options):
     setup = (venv, find_model(venv, folder), options.build)
     lines, notes, held = {}, [], True
     with Workshop() as shop, contextlib.ExitStack() as stack:
-        if options.only in (None, "gain"):
+        if wanted(options, "gain"):
             daemon = stack.enter_context(Daemon(options, shop, SEGMENT))
             lines = bench_gain(options, shop, setup, daemon)
-        if options.only in (None, "cost"):
+        if wanted(options, "cost"):
             notes, held = bench_cost(options, shop, setup)
     if options.plot and lines:
         layers, hidden = SIZES["layers"], SIZES["hidden"]

@@ -24,7 +24,7 @@ import urllib.request
 from lib_fleet_plot import write_plot
 from lib_fleet_redis import sentinels
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
+from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready, wanted
 from lib_report import emit, say, table
 from lib_sim_times import answers_of, cached_share, e2e_mean, percentile, times_of, ttfts
 from lib_tables_daemon import SharedTier, kvtierd, redis
@@ -359,7 +359,7 @@ def bench_fleet(options):
     if not trace:
         raise BenchError(WHERE)
     raise_descriptor_limit()
-    if options.only in (None, "value"):
+    if wanted(options, "value"):
         measure_value(options, trace)
-    if options.only in (None, "faults"):
+    if wanted(options, "faults"):
         measure_faults(options, trace)

@@ -15,7 +15,7 @@ import threading
 import time
 
 import lib_report as report
-from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready
+from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready, wanted
 
 TARGETS = ["bench/sim/kvsim"]
 PARTS = ("reload", "join", "admin")
@@ -348,7 +348,7 @@ def bench_fleet_change(options):
     raise_descriptor_limit()
     with Bench(options) as bench:
         for part, run in zip(PARTS, (bench_reload, bench_join, bench_admin)):
-            if options.only in (None, part):
+            if wanted(options, part):
                 run(bench)
         if bench.kvway.poll() is not None:
             raise BenchError(f"kvway ended\n{bench.shop.log_tail('kvway.out')}")

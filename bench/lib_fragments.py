@@ -22,7 +22,7 @@ import time
 import urllib.request
 
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
+from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready, wanted
 from lib_report import emit, say, table
 from lib_sim_times import answers_of, cached_share, percentile, times_of, ttfts
 from lib_trace import KEYS as KEYS_DEF, rates, tier_rates
@@ -206,11 +206,12 @@ def bench_quality(options):
 
 def bench_fragments(options):
     """All parts but quality, which is asked for by name; the simulations need the kernel's rate."""
-    if options.only == "quality":
+    if "quality" in (options.only or []):
         bench_quality(options)
-        return
+        if options.only == ["quality"]:
+            return
     rate = measure_kernel(options)
-    if options.only in (None, "rag"):
+    if wanted(options, "rag"):
         bench_rag(options, rate)
-    if options.only in (None, "router"):
+    if wanted(options, "router"):
         bench_router(options, rate)

@@ -9,7 +9,7 @@ import lib_l2_daemon
 import lib_l2_redis
 import lib_l2_stall
 import lib_report as report
-from lib_procs import BenchError, cores
+from lib_procs import BenchError, cores, wanted
 
 # --only NAME: one of these.
 PARTS = {
@@ -28,7 +28,7 @@ def bench_l2(options):
     report.say(f"servers on core {server}, clients on core {client}")
     faults = []
     for name, part in PARTS.items():
-        if options.only in (None, name):
+        if wanted(options, name):
             try:
                 part(options)
             except BenchError as error:

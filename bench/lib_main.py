@@ -166,6 +166,10 @@ Absolute figures only describe this machine; compare ratios of one run.
 """
 
 
+PARTS = {"cache": lib_cache.PARTS, "l2": lib_l2.PARTS, "engine": lib_engine.PARTS, "fleet": lib_fleet.PARTS,
+         "fleet-change": lib_fleet_change.PARTS, "overload": lib_overload.PARTS, "fragments": lib_fragments.PARTS}
+
+
 def parse(argv):
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -220,10 +224,8 @@ def parse(argv):
     parser.add_argument("--policies", metavar="NAME[,NAME]", help="replay, overload, evict: only these")
     parser.add_argument("--scenario", metavar="NAME",
                         help="replay, evict: a made workload instead of a trace, or `all` of them")
-    parser.add_argument("--only", choices=[*lib_cache.PARTS, *lib_l2.PARTS, *lib_engine.PARTS,
-                                           *lib_fleet.PARTS, *lib_fleet_change.PARTS,
-                                           *lib_overload.PARTS, *lib_fragments.PARTS],
-                        help="cache, l2, engine, fleet, fleet-change, overload, fragments: this part")
+    parser.add_argument("--only", type=lambda text: text.split(","), metavar="PART[,PART]",
+                        help="; ".join(f"{name}: {', '.join(parts)}" for name, parts in PARTS.items()))
     parser.add_argument("--models-given", type=int, default=0, metavar="N",
                         help="fleet-change: each worker has N models in the file; 0: they are asked")
     parser.add_argument("--quick", action="store_true", help="engine: two rounds; overload: one "
@@ -239,7 +241,12 @@ def parse(argv):
     parser.add_argument("--plot", metavar="FILE",
                         help="as SVG, replay, overload: goodput against load, evict: hit rate against room, "
                         "engine: seconds to first token")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    known = PARTS.get(options.name, ()) if options.name != "all" else [part for parts in PARTS.values() for part in parts]
+    for part in options.only or []:
+        if part not in known:
+            parser.error(f"--only {part}: {options.name} has {', '.join(known) or 'no parts'}")
+    return options
 
 
 def with_defaults(name, options):
@@ -270,7 +277,7 @@ def main(argv):
         try:  # before anything is built
             if options.name == "engine":
                 lib_engine.find_vllm()
-            elif options.only == "quality":
+            elif "quality" in (options.only or []):
                 lib_fragments.find_torch()
         except BenchError as error:
             print(f"{options.name}: {error}", file=sys.stderr)

@@ -21,6 +21,11 @@ class BenchError(Exception):
     """The measurement cannot be made; the message says why."""
 
 
+def wanted(options, part):
+    """Is this part of a benchmark asked for (`--only`)?"""
+    return options.only is None or part in options.only
+
+
 def raise_descriptor_limit():
     """As high as it goes; returns what was reached."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
