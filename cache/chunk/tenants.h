@@ -12,6 +12,7 @@ struct kvt_tenant_share {
 	struct kvt_tenant tenant; /* all zero: chunks without a salt */
 	uint64_t chunks;
 	uint64_t bytes; /* occupied, as the tenant's limit counts them */
+	uint64_t refused; /* chunks that the limit kept out, since the tenant has had any here */
 };
 
 struct kvt_tenant_list {

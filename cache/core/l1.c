@@ -482,6 +482,22 @@ enum kvt_status kvt_l1_limit_tenant(
 	return kvt_index_limit_tenant(l1->index, tenant, bytes);
 }
 
+bool kvt_l1_is_limited(struct kvt_l1 *l1, const struct kvt_item *item)
+{
+	struct kvt_entry_info info;
+
+	describe(l1, item, &info);
+	return kvt_index_is_limited(l1->index, &info);
+}
+
+void kvt_l1_count_limited(struct kvt_l1 *l1, const struct kvt_item *item)
+{
+	struct kvt_entry_info info;
+
+	describe(l1, item, &info);
+	(void)kvt_index_count_limited(l1->index, &info);
+}
+
 size_t kvt_l1_pin(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, bool pin)
 {
 	return kvt_index_pin(l1->index, keys, n, pin);

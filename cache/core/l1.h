@@ -74,6 +74,10 @@ enum kvt_status kvt_l1_known(
 /* As kvt_index_limit_tenant. */
 enum kvt_status kvt_l1_limit_tenant(
 	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t bytes) KVT_MUST_CHECK;
+/* As kvt_index_is_limited, of a put of this chunk. */
+bool kvt_l1_is_limited(struct kvt_l1 *l1, const struct kvt_item *item);
+/* As kvt_index_count_limited, of a chunk that found no room. */
+void kvt_l1_count_limited(struct kvt_l1 *l1, const struct kvt_item *item);
 size_t kvt_l1_pin(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, bool pin);
 
 /* Background: expiry, and checking up to `bytes` bytes of what lies there (at least one chunk if

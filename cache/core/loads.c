@@ -160,10 +160,10 @@ enum kvt_status kvt_load_want(struct kvt *k, const struct kvt_key *key, struct k
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static enum kvt_status make_room(struct kvt *k, struct kvt_load *load)
+static struct kvt_item item_of(struct kvt_load *load)
 {
-	struct kvt_item item = {
-		.size = sizeof(item),
+	return (struct kvt_item){
+		.size = sizeof(struct kvt_item),
 		.tokens = load->known.tokens,
 		.key = load->keyed.key,
 		.parent = load->known.has_parent ? &load->known.parent : NULL,
@@ -171,8 +171,6 @@ static enum kvt_status make_room(struct kvt *k, struct kvt_load *load)
 		.tenant = load->known.tenant,
 		.ttl_ns = load->known.ttl_ns,
 	};
-
-	return kvt_l1_reserve(k->l1, &item, true, &load->entry);
 }
 
 static void load_done(struct kvt *k, struct kvt_job *job)
@@ -228,19 +226,22 @@ static bool advance(struct kvt *k, struct kvt_load *load)
 {
 	struct kvt_loads *loads = &k->loads;
 	bool refused = load->erased || !kvt_lower_shows(load->lower);
+	const struct kvt_item item = item_of(load);
 	enum kvt_status status = KVT_MISS;
 
 	if (!refused && loads->reading != 0 &&
 		loads->reading_bytes + load->known.bytes > loads->limit_bytes)
 		return false;
 	if (!refused)
-		status = make_room(k, load);
+		status = kvt_l1_reserve(k->l1, &item, true, &load->entry);
 	if (status == KVT_FULL && loads->reading != 0)
 		return false; /* what is being read may be evicted afterwards */
 	if (status == KVT_OK) {
 		begin_reading(k, load);
 		return true;
 	}
+	if (status == KVT_FULL)
+		kvt_l1_count_limited(k->l1, &item);
 	leave_line(loads, load);
 	finish(k, load, status == KVT_EXISTS); /* a caller put it meanwhile */
 	return true;

@@ -97,14 +97,13 @@ COLLECT(tier)
 				kvw_number_at(&in->stats->tiers[t], metric->arg));
 }
 
-/* Of tiers that count it. */
 COLLECT(limited)
 {
 	const uint64_t *of = metric->arg == 0 ? in->stats->tenant_evictions : in->stats->tenant_refusals;
 
-	kvw_sample_named(out, "tier", tier_names[KVT_TIER_L1], of[KVT_TIER_L1]);
-	if (in->stats->tiers[KVT_TIER_L2].state != KVT_TIER_ABSENT)
-		kvw_sample_named(out, "tier", tier_names[KVT_TIER_L2], of[KVT_TIER_L2]);
+	for (int t = 0; t < KVT_TIER_COUNT; t++)
+		if (in->stats->tiers[t].state != KVT_TIER_ABSENT)
+			kvw_sample_named(out, "tier", tier_names[t], of[t]);
 }
 
 COLLECT(tenants)

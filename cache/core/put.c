@@ -111,6 +111,8 @@ static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, 
 		put->entry = KVT_NO_ENTRY;
 		kvt_count(&k->counters.put_exists, status == KVT_EXISTS);
 		kvt_count(&k->counters.put_full, status == KVT_FULL);
+		if (status == KVT_FULL)
+			kvt_l1_count_limited(k->l1, item);
 		return status;
 	}
 	if (item->blocks != NULL || goes_down(k)) {

@@ -133,6 +133,11 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry);
 enum kvt_status kvt_index_limit_tenant(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge) KVT_MUST_CHECK;
 
+/* Is it its tenant's limit that keeps an entry like `info` out now, however much room there is? */
+bool kvt_index_is_limited(struct kvt_index *x, const struct kvt_entry_info *info);
+/* The same of an entry that is given up: if so, it counts as refused, in all and for its tenant. */
+bool kvt_index_count_limited(struct kvt_index *x, const struct kvt_entry_info *info);
+
 size_t kvt_index_pin(struct kvt_index *x, const struct kvt_key *keys, size_t n, bool pin);
 
 /* Removes what has expired, at most `most` entries a call; returns how many. */
@@ -150,7 +155,7 @@ struct kvt_index_stats {
 	uint64_t ghost_bytes;
 	uint64_t dropped;
 	uint64_t limited; /* of the evictions, those for the limit of a tenant */
-	uint64_t refused; /* entries that it kept out */
+	uint64_t refused; /* entries that it kept out: kvt_index_count_limited */
 };
 void kvt_index_stats(struct kvt_index *x, struct kvt_index_stats *out);
 

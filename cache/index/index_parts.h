@@ -37,6 +37,7 @@ struct kvt_tenant_record {
 	uint32_t entries;           /* record goes with the last */
 	struct kvt_entry_list list; /* LIVE ones by use; only if there is a limit */
 	uint64_t used;              /* charges */
+	uint64_t refused;           /* entries that its limit kept out */
 };
 
 /* A limit of one tenant's own. Records stay: they are as many as were asked for. */

@@ -242,6 +242,40 @@ static enum kvt_status choose_of_tenant(
 	return status;
 }
 
+/* With the mutex. */
+static bool is_limited(struct kvt_index *x, const struct kvt_entry_info *info)
+{
+	bool is = choose_of_tenant(x, &info->tenant, info->charge) == KVT_FULL;
+
+	forget_choice(x);
+	return is;
+}
+
+bool kvt_index_is_limited(struct kvt_index *x, const struct kvt_entry_info *info)
+{
+	bool is;
+
+	kvt_index_lock(x);
+	is = is_limited(x, info);
+	kvt_index_unlock(x);
+	return is;
+}
+
+bool kvt_index_count_limited(struct kvt_index *x, const struct kvt_entry_info *info)
+{
+	uint32_t number;
+	bool is;
+
+	kvt_index_lock(x);
+	is = is_limited(x, info);
+	number = is ? kvt_tenant_find(x, &info->tenant) : KVT_NO_ENTRY;
+	x->counts.refused += is;
+	if (number != KVT_NO_ENTRY)
+		kvt_tenant_at(x, number)->refused++;
+	kvt_index_unlock(x);
+	return is;
+}
+
 /* Evicts what was chosen; entries [from, to) of it go for a tenant's limit. false: a reader took a hold on one of
  * them, which stays, and perhaps others. */
 static bool evict_chosen(struct kvt_index *x, size_t from, size_t to)
@@ -269,8 +303,8 @@ static enum kvt_status make_room(struct kvt_index *x, const struct kvt_key *keys
 		enum kvt_status status = choose_keys(x, keys, n);
 		size_t first = c->count, limited;
 
-		if (status == KVT_OK && (status = choose_of_tenant(x, tenant, charge)) == KVT_FULL)
-			x->counts.refused++;
+		if (status == KVT_OK)
+			status = choose_of_tenant(x, tenant, charge);
 		limited = c->count;
 		while (status == KVT_OK && (x->counts.used - c->charge > most ||
 						   x->taken - c->count >= x->options.max_entries))

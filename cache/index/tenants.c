@@ -83,6 +83,7 @@ static void add_share(struct kvt_tenant_list *list, size_t most, struct kvt_tena
 	}
 	list->others.chunks += share.chunks;
 	list->others.bytes += share.bytes;
+	list->others.refused += share.refused;
 }
 
 void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list *out)
@@ -94,7 +95,7 @@ void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list 
 	for (uint32_t i = 0; i < x->tenants.fresh; i++) {
 		const struct kvt_tenant_record *record = kvt_tenant_at(x, i);
 		const struct kvt_tenant_share share = {
-			record->tenant, record->entries, record->used};
+			record->tenant, record->entries, record->used, record->refused};
 
 		if (record->entries > 0)
 			add_share(out, most, share);

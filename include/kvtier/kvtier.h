@@ -717,8 +717,8 @@ struct kvt_stats {
 	uint64_t probes, probe_chunks, probe_hits; /* questions to shared tiers */
 	uint64_t lock_refusals; /* the store on NVMe was another process's; it is asked for again */
 	uint64_t put_blended;   /* puts that were refused: KVT_ITEM_BLENDED */
-	/* Of each tier, chunks that left for the limit of their tenant, and chunks that it kept out. Of L1, and of
-	 * L2 where it is Redis. */
+	/* Of each tier, chunks that left for the limit of their tenant, and chunks that it kept out. Where L2 is kvtierd,
+	 * which has the limits itself: refusals only, of what this handle sent. */
 	uint64_t tenant_evictions[KVT_TIER_COUNT], tenant_refusals[KVT_TIER_COUNT];
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;

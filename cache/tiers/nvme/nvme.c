@@ -544,6 +544,16 @@ static void nvme_tenants(struct kvt_tier *base, size_t most, struct kvt_tenant_l
 	kvt_index_tenants(nvme_of(base)->index, most, out);
 }
 
+static void nvme_limited(struct kvt_tier *base, uint64_t *evictions, uint64_t *refusals)
+{
+	struct nvme *t = nvme_of(base);
+	struct kvt_index_stats x;
+
+	kvt_index_stats(t->index, &x);
+	*evictions = x.limited;
+	*refusals = x.refused;
+}
+
 static enum kvt_status nvme_limit_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, uint64_t bytes)
 {
@@ -563,6 +573,7 @@ const struct kvt_tier_ops kvt_nvme_ops = {
 	.tally = nvme_tally,
 	.tenants = nvme_tenants,
 	.limit_tenant = nvme_limit_tenant,
+	.limited = nvme_limited,
 	.stats = nvme_stats,
 	.wake = nvme_wake,
 	.step = nvme_step,

@@ -227,17 +227,19 @@ out:
 	return status;
 }
 
-/* May there be room later, without further action? */
-static bool holds_room(const struct nvme *t)
+/* May there be room later, without further action? A tenant that is at its limit does not wait for reads, which may
+ * be others' and never end: it would hold up all writes behind it. */
+static bool holds_room(const struct nvme *t, bool limited)
 {
 	return t->commit.stored != NULL || t->commit.group != NULL || t->writes_active > 0 ||
-	       t->reads_active > 0;
+	       (t->reads_active > 0 && !limited);
 }
 
 bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r)
 {
 	enum kvt_status status = KVT_ENOMEM;
 	uint64_t erases = job->erases;
+	struct kvt_entry_info info = {.bytes = 0};
 
 	job->kind = NVME_JOB_WRITE;
 	job->lost_syncs = t->commit.lost_syncs;
@@ -252,7 +254,9 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 		nvme_transfer_begin(t, job);
 		return true;
 	}
-	if (status == KVT_FULL && holds_room(t)) {
+	if (status == KVT_FULL)
+		info_of(t, r, job->head_bytes, &info);
+	if (status == KVT_FULL && holds_room(t, kvt_index_is_limited(t->index, &info))) {
 		/* Chunks that wait for their records cannot leave: let them get those first. Those that are still being
 		 * written are waited for. */
 		t->commit.wanted = t->commit.wanted || t->commit.stored != NULL;
@@ -262,6 +266,8 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 		pthread_mutex_unlock(&t->lock);
 		return false;
 	}
+	if (status == KVT_FULL)
+		(void)kvt_index_count_limited(t->index, &info);
 	nvme_job_give(t, job);
 	nvme_finish(r, status);
 	return true;

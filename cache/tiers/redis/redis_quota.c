@@ -256,7 +256,7 @@ static void end_admission(struct redis_job *job)
 /* The tenant has no room for it. */
 static void refuse(struct redis_job *job, const char *why)
 {
-	REDIS_COUNT(job->t, quota_refused, 1);
+	redis_shares_refused(job->t, &job->footer.tenant);
 	redis_refused(job->t, why);
 	redis_job_end(job, KVT_FULL);
 }

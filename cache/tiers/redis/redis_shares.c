@@ -21,9 +21,24 @@ void redis_shares_note(
 			least = list->at[i].bytes < list->at[least].bytes ? i : least;
 		at = least;
 	} else if (at == list->count) {
-		list->count++;
+		list->at[list->count++] = (struct kvt_tenant_share){.tenant = *tenant};
 	}
-	list->at[at] = (struct kvt_tenant_share){*tenant, chunks, bytes};
+	if (memcmp(&list->at[at].tenant, tenant, sizeof(*tenant)) != 0)
+		list->at[at] = (struct kvt_tenant_share){.tenant = *tenant};
+	list->at[at].chunks = chunks;
+	list->at[at].bytes = bytes;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void redis_shares_refused(struct redis_tier *t, const struct kvt_tenant *tenant)
+{
+	struct kvt_tenant_list *list = &t->shares;
+
+	pthread_mutex_lock(&t->lock);
+	t->counters.quota_refused++;
+	for (size_t i = 0; i < list->count; i++)
+		if (memcmp(&list->at[i].tenant, tenant, sizeof(*tenant)) == 0)
+			list->at[i].refused++;
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -58,6 +73,7 @@ void redis_shares_list(struct redis_tier *t, size_t most, struct kvt_tenant_list
 	for (size_t i = most; i < out->count; i++) {
 		out->others.chunks += out->at[i].chunks;
 		out->others.bytes += out->at[i].bytes;
+		out->others.refused += out->at[i].refused;
 	}
 	out->count = out->count < most ? out->count : most;
 }

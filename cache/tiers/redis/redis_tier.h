@@ -357,6 +357,7 @@ void redis_quota_read(struct redis_tier *t, const struct redis_footer *f); /* it
 /* Any thread. A tenant has so much / (NULL: any) has nothing that is known. */
 void redis_shares_note(
 	struct redis_tier *t, const struct kvt_tenant *tenant, uint64_t bytes, uint64_t chunks);
+void redis_shares_refused(struct redis_tier *t, const struct kvt_tenant *tenant); /* counts one chunk */
 void redis_shares_forget(struct redis_tier *t, const struct kvt_tenant *tenant);
 void redis_shares_list(struct redis_tier *t, size_t most, struct kvt_tenant_list *out);
 

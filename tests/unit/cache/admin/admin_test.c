@@ -126,10 +126,10 @@ START_TEST(tenants_are_read_as_they_were_written)
 	ck_assert(kvt_admin_read_listed(line, read));
 	ck_assert_mem_eq(read, list, sizeof(*list));
 	list->tenants = UINT64_MAX;
-	list->others = (struct kvt_tenant_share){{{0}}, UINT64_MAX, UINT64_MAX};
+	list->others = (struct kvt_tenant_share){{{0}}, UINT64_MAX, UINT64_MAX, 0};
 	for (; list->count < KVT_TENANTS_LISTED; list->count++)
 		list->at[list->count] =
-			(struct kvt_tenant_share){{{(uint8_t)list->count}}, UINT64_MAX, UINT64_MAX};
+			(struct kvt_tenant_share){{{(uint8_t)list->count}}, UINT64_MAX, UINT64_MAX, 0};
 	kvt_admin_write_listed(list, line, KVT_ADMIN_LINE);
 	ck_assert(kvt_admin_read_listed(line, read));
 	ck_assert_mem_eq(read, list, sizeof(*list));

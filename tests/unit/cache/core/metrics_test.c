@@ -163,10 +163,10 @@ END_TEST
 
 START_TEST(tenants_are_named_by_their_hash)
 {
-	tenants.at[0] = (struct kvt_tenant_share){{{0xab, 1}}, 3, 700};
-	tenants.at[1] = (struct kvt_tenant_share){{{0}}, 2, 600};
+	tenants.at[0] = (struct kvt_tenant_share){{{0xab, 1}}, 3, 700, 0};
+	tenants.at[1] = (struct kvt_tenant_share){{{0}}, 2, 600, 11};
 	tenants.count = 2;
-	tenants.others = (struct kvt_tenant_share){{{0}}, 5, 50};
+	tenants.others = (struct kvt_tenant_share){{{0}}, 5, 50, 0};
 	tenants.tenants = 9;
 	render();
 	ck_assert_double_eq(value("kvtier_tenants{tier=\"nvme\"}"), 9);
@@ -174,8 +174,15 @@ START_TEST(tenants_are_named_by_their_hash)
 				  "\"ab010000000000000000000000000000\"}"),
 		700);
 	ck_assert_double_eq(value("kvtier_tenant_chunks{tier=\"l1\",tenant=\"none\"}"), 2);
+	ck_assert_double_eq(value("kvtier_tenant_refused_chunks{tier=\"l1\",tenant=\"none\"}"), 11);
 	ck_assert_double_eq(value("kvtier_tenant_chunks{tier=\"l1\",tenant=\"other\"}"), 5);
 	ck_assert(isnan(value("kvtier_tenants{tier=\"l2\"}")));
+	stats.tenant_evictions[KVT_TIER_NVME] = 7;
+	stats.tenant_refusals[KVT_TIER_NVME] = 8;
+	render();
+	ck_assert_double_eq(value("kvtier_tenant_evictions_total{tier=\"nvme\"}"), 7);
+	ck_assert_double_eq(value("kvtier_tenant_refusals_total{tier=\"nvme\"}"), 8);
+	ck_assert(isnan(value("kvtier_tenant_refusals_total{tier=\"l2\"}"))); /* it is absent */
 }
 END_TEST
 

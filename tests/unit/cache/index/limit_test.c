@@ -57,6 +57,7 @@ END_TEST
 
 START_TEST(one_tenant_is_limited_and_others_are_not)
 {
+	struct kvt_index_stats stats;
 	struct bed bed;
 
 	bed_open(&bed, &(struct bed_options){.max_entries = 64, .capacity = 1000});
@@ -71,6 +72,14 @@ START_TEST(one_tenant_is_limited_and_others_are_not)
 		ck_assert(bed_has(&bed, 200 + i));
 	ck_assert_int_eq(put(&bed, 105, 1, 31), KVT_FULL);
 	ck_assert(bed_has(&bed, 104)); /* nothing was given up for what cannot be */
+	ck_assert(kvt_index_is_limited(bed.index, (struct kvt_entry_info[]){info_for(1, 31)}));
+	ck_assert(!kvt_index_is_limited(bed.index, (struct kvt_entry_info[]){info_for(1, 30)}));
+	ck_assert(kvt_index_count_limited(bed.index, (struct kvt_entry_info[]){info_for(1, 31)}));
+	ck_assert(!kvt_index_count_limited(bed.index, (struct kvt_entry_info[]){info_for(2, 31)}));
+	kvt_index_stats(bed.index, &stats);
+	ck_assert_uint_eq(stats.refused, 1);
+	ck_assert(!kvt_index_is_limited(bed.index, (struct kvt_entry_info[]){info_for(2, 2000)}));
+	ck_assert(bed_has(&bed, 102) && bed_has(&bed, 104)); /* a question changes nothing */
 	bed_close(&bed);
 }
 END_TEST

@@ -97,6 +97,51 @@ START_TEST(evicts_within_capacity)
 }
 END_TEST
 
+static void limited(uint64_t *evictions, uint64_t *refusals)
+{
+	s.tier->ops->limited(s.tier, evictions, refusals);
+}
+
+/* A tenant at its limit: its own oldest leave, and a chunk that they make no room for counts as refused once, however
+ * often it was tried. Others go on. */
+START_TEST(a_limited_tenants_chunks_are_counted)
+{
+	struct kvt_item flood = {.size = sizeof(flood), .tokens = 256, .tenant = {{7}}};
+	struct kvt_item other = {.size = sizeof(other), .tokens = 256, .tenant = {{8}}};
+	uint64_t evictions, refusals, used = 0;
+	struct kvt_tenant_list list;
+	struct kvt_key key;
+
+	ck_assert_int_eq(s.tier->ops->limit_tenant(s.tier, &flood.tenant, 8 * NVME_UNIT), KVT_OK);
+	ck_assert_int_eq(store_put_item(&s, 1, &other, false), KVT_OK);
+	for (uint64_t n = 2; n <= 60; n++)
+		ck_assert_int_eq(store_put_item(&s, n, &flood, false), KVT_OK);
+	s.tier->ops->tenants(s.tier, 8, &list);
+	for (size_t i = 0; i < list.count; i++)
+		used += list.at[i].tenant.bytes[0] == 7 ? list.at[i].bytes : 0;
+	ck_assert(used > 0 && used <= 8 * NVME_UNIT);
+	limited(&evictions, &refusals);
+	ck_assert_uint_eq(refusals, 0);
+	ck_assert_uint_eq(evictions, store_stats(&s).evictions);
+	ck_assert_uint_gt(evictions, 20);
+	for (uint64_t n = 2, full = 0; full < 2; n++) { /* nothing of it may leave, until there is no room */
+		if (n > 60)
+			full += store_put_item(&s, n, &flood, n % 2 == 0) == KVT_FULL;
+		key = key_of(n);
+		(void)s.tier->ops->pin(s.tier, &key, 1, true);
+	}
+	ck_assert_int_eq(store_put_item(&s, 1000, &other, false), KVT_OK);
+	used = evictions;
+	limited(&evictions, &refusals);
+	ck_assert_uint_eq(refusals, 2);
+	s.tier->ops->tenants(s.tier, 8, &list);
+	for (size_t i = 0; i < list.count; i++)
+		ck_assert_uint_eq(list.at[i].refused, list.at[i].tenant.bytes[0] == 7 ? 2 : 0);
+	ck_assert_uint_eq(evictions, used);
+	ck_assert_uint_eq(store_stats(&s).state, KVT_TIER_WORKS);
+}
+END_TEST
+
 START_TEST(erased_stays_away)
 {
 	struct kvt_tenant tenant = {{7}};
@@ -400,6 +445,7 @@ int main(void)
 	tcase_add_test(tc, segments_need_not_be_aligned);
 	tcase_add_test(tc, comes_back_after_reopen);
 	tcase_add_test(tc, evicts_within_capacity);
+	tcase_add_test(tc, a_limited_tenants_chunks_are_counted);
 	tcase_add_test(tc, erased_stays_away);
 	tcase_add_test(tc, an_erase_overtakes_a_queued_write);
 	tcase_add_test(tc, a_flipped_bit_is_a_miss);
