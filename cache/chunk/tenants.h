@@ -8,6 +8,10 @@
 
 #define KVT_TENANTS_LISTED 128
 
+/* Field of a 507 by kvtierd: not room, but the limit of one tenant refused this chunk. */
+#define KVT_REFUSED_HEADER "X-Kvtier-Refused"
+#define KVT_REFUSED_QUOTA  "quota"
+
 struct kvt_tenant_share {
 	struct kvt_tenant tenant; /* all zero: chunks without a salt */
 	uint64_t chunks;

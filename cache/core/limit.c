@@ -4,7 +4,13 @@
  * Each tier's index has its own limits. A shared tier has none: what it holds is not this handle's
  * alone.
  */
+#include "core/limit.h"
 #include "core/refused.h"
+
+bool kvt_put_is_limited(struct kvt *k, const struct kvt_item *item)
+{
+	return kvt_usable(k) == KVT_OK && kvt_l1_is_limited(k->l1, item);
+}
 
 enum kvt_status kvt_limit_tenant(
 	struct kvt *k, const struct kvt_tenant *tenant, uint64_t l1_bytes, uint64_t nvme_bytes)

@@ -66,10 +66,19 @@ enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_obj
 	const struct kvt_tenant *tenant, uint64_t bytes, struct kvt_object_put **out, const struct kvt_segment **segments,
 	uint32_t *count) KVT_MUST_CHECK;
 
-enum kvt_put_outcome { KVT_PUT_STORED, KVT_PUT_REPLACED, KVT_PUT_SAME };
+/* After KVT_FULL of begin: is it the limit of its tenant that keeps such an object out, and not the segment? */
+bool kvt_object_is_limited(struct kvt_objects *o, const struct kvt_object_name *name,
+	const struct kvt_tenant *tenant, uint64_t bytes);
+
+enum kvt_put_outcome {
+	KVT_PUT_STORED,
+	KVT_PUT_REPLACED,
+	KVT_PUT_SAME,
+	KVT_PUT_LIMITED, /* with KVT_FULL: the limit of its tenant kept it out */
+};
 
 /* All bytes are in place; sum is theirs (kvt_checksum_*, made while they came in). Takes the put.
- * KVT_FULL, KVT_BUSY: not stored. */
+ * KVT_FULL, KVT_BUSY: not stored. *outcome is set with KVT_OK, and with KVT_FULL as said above. */
 enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put *put,
 	const struct kvt_checksum *sum, enum kvt_put_outcome *outcome) KVT_MUST_CHECK;
 void kvt_object_put_abort(struct kvt_objects *o, struct kvt_object_put *put);
@@ -84,7 +93,8 @@ struct kvt_grant {
 	uint64_t bytes;
 };
 
-/* status KVT_OK: granted; KVT_MISS: not there, or not within timeout_ns; KVT_BUSY: too many leases. */
+/* status KVT_OK: granted; KVT_MISS: not there; KVT_ECANCELED: not now, it may be there (it did not come within timeout_ns,
+ * there is no room to bring it up, or the segment must not be written yet); KVT_BUSY: too many leases. */
 typedef void (*kvt_lease_done_fn)(
 	void *user, enum kvt_status status, const struct kvt_grant *grant);
 

@@ -24,8 +24,9 @@
 static void refuse(
 	struct kvt_objects *o, kvt_lease_done_fn done, void *user, enum kvt_status status)
 {
-	kvt_objects_count(
-		status == KVT_MISS ? &o->counters.lease_misses : &o->counters.lease_refused, 1);
+	bool miss = status == KVT_MISS || status == KVT_ECANCELED;
+
+	kvt_objects_count(miss ? &o->counters.lease_misses : &o->counters.lease_refused, 1);
 	done(user, status, NULL);
 }
 
@@ -131,7 +132,8 @@ static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lea
 		grant(o, &p->key, hold, p->ttl_ns, p->done, p->user);
 	} else {
 		kvt_lease_table_unreserve(o->leases);
-		refuse(o, p->done, p->user, KVT_MISS);
+		refuse(o, p->done, p->user,
+			kvt_object_tier(o, &p->key) == KVT_TIER_NONE ? KVT_MISS : KVT_ECANCELED);
 	}
 	free(p);
 }
@@ -177,7 +179,7 @@ void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
 	if (!kvt_object_name_valid(name))
 		status = KVT_EINVAL;
 	else if (kvt_segment_is_quiet(o->segment) || !kvt_segment_is_ours(o->segment))
-		status = KVT_MISS;
+		status = KVT_ECANCELED;
 	else if (!kvt_lease_table_reserve(o->leases))
 		status = KVT_BUSY;
 	if (status != KVT_OK) {
@@ -237,7 +239,7 @@ void kvt_leases_end(struct kvt_objects *o)
 
 		remove_pending(o, p);
 		kvt_lease_table_unreserve(o->leases);
-		refuse(o, p->done, p->user, KVT_MISS);
+		refuse(o, p->done, p->user, KVT_ECANCELED);
 		free(p);
 	}
 }

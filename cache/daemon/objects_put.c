@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/limit.h"
 #include "daemon/objects_parts.h"
 
 #define PUTS_MOST 1024 /* under way */
@@ -154,11 +155,26 @@ static void choose_tenant(
 	put->tenant = put->bucket;
 	if (named == NULL || o->shared || memcmp(named, &none, sizeof(none)) == 0)
 		return;
-	for (size_t i = 0; i < o->limited_count; i++)
-		if (memcmp(&o->limited[i], &put->bucket, sizeof(put->bucket)) == 0)
-			return;
 	if (kvt_roster_enter(o->roster, &put->bucket, named))
 		put->tenant = *named;
+}
+
+static bool is_limited(struct kvt_objects *o, const struct kvt_object_put *put)
+{
+	struct kvt_item item = {
+		.size = sizeof(item), .key = put->key, .bytes = put->bytes, .tenant = put->tenant};
+
+	return kvt_put_is_limited(o->cache, &item);
+}
+
+bool kvt_object_is_limited(struct kvt_objects *o, const struct kvt_object_name *name,
+	const struct kvt_tenant *tenant, uint64_t bytes)
+{
+	struct kvt_object_put put = {.bytes = bytes};
+
+	kvt_tenant_of(name->bucket.data, name->bucket.len, &put.bucket);
+	choose_tenant(o, &put, tenant);
+	return is_limited(o, &put);
 }
 
 static enum kvt_status begin(struct kvt_objects *o, const struct kvt_object_name *name,
@@ -414,6 +430,8 @@ enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put 
 		kvt_objects_count(&c->put_bytes, put->bytes);
 	} else {
 		kvt_objects_count(&c->put_refused, 1);
+		if (status == KVT_FULL && is_limited(o, put))
+			*outcome = KVT_PUT_LIMITED;
 	}
 	leave(o, put);
 	return status;

@@ -97,10 +97,11 @@ static void answer_miss(struct kvt_conn *conn, const struct lease_wait *w)
 			KVT_OBJECT_KEY_MOST);
 		return;
 	case KVT_MISS:
-	case KVT_ECORRUPT: /* found wrong, and dropped */
-	case KVT_FULL:     /* below memory, and no room to bring it up */
+	case KVT_ECANCELED: /* engines must not take this for its absence, and be sure of no epoch */
 		if (w->timeout_ns > 0 && waited >= (int64_t)w->timeout_ns)
-			kvt_conn_refuse(conn, 504, NULL, "not within timeout_ms");
+			kvt_conn_refuse(conn, 504, KVT_SOON, "not within timeout_ms");
+		else if (w->status == KVT_ECANCELED)
+			kvt_conn_refuse(conn, 404, KVT_SOON, "not found now; it may be there later");
 		else
 			kvt_conn_refuse(conn, 404, NULL, "not found");
 		return;

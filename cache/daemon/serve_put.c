@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chunk/tenants.h"
 #include "daemon/server_parts.h"
 
 #define PIECE      ((uint64_t)256 << 10) /* received at once, then hashed */
@@ -44,7 +45,8 @@ static unsigned quiet_left(const struct kvt_server *server)
 	return left <= 0 ? 0 : (unsigned)(left / KVW_NS_PER_S) + 1;
 }
 
-static void refuse_put(struct kvt_conn *conn, enum kvt_status status)
+/* limited: KVT_FULL by the limit of its tenant. Engines must not take this for a full daemon. */
+static void refuse_put(struct kvt_conn *conn, enum kvt_status status, bool limited)
 {
 	struct kvt_meters *meters = &kvt_conn_loop(conn)->meters;
 	unsigned quiet = status == KVT_BUSY ? quiet_left(kvt_conn_loop(conn)->server) : 0;
@@ -52,10 +54,13 @@ static void refuse_put(struct kvt_conn *conn, enum kvt_status status)
 
 	switch (status) {
 	case KVT_FULL:
-		kvt_meter_add(meters, KVT_COUNT_REFUSED_ROOM, 1);
-		kvt_conn_refuse(conn, 507, NULL,
-			"no room: the segment is full of objects that are held by leases or "
-			"limits");
+		kvt_meter_add(meters, limited ? KVT_COUNT_REFUSED_QUOTA : KVT_COUNT_REFUSED_ROOM, 1);
+		kvt_conn_refuse(conn, 507,
+			limited ? KVT_REFUSED_HEADER ": " KVT_REFUSED_QUOTA "\r\n" : NULL, "%s",
+			limited ? "no room: its tenant is at its limit, and what it has is leased, on "
+				  "its way to disk, or smaller than this"
+				: "no room: the segment is full of objects that are leased or on "
+				  "their way to disk");
 		return;
 	case KVT_BUSY:
 		kvt_meter_add(
@@ -91,7 +96,7 @@ static void finish_put(struct kvt_conn *conn)
 		kvw_conn_answer(&conn->base,
 			&(struct kvw_http_answer){.status = outcome == KVT_PUT_SAME ? 409 : 200});
 	else
-		refuse_put(conn, status);
+		refuse_put(conn, status, outcome == KVT_PUT_LIMITED);
 }
 
 /* --- the body --------------------------------------------------------------------------------- */
@@ -280,7 +285,9 @@ void kvt_serve_put(struct kvt_conn *conn)
 	conn->put = stream;
 	if (status != KVT_OK) {
 		drop_stream(conn);
-		refuse_put(conn, status);
+		refuse_put(conn, status,
+			status == KVT_FULL && kvt_object_is_limited(loop->server->objects, &name,
+						      named ? &tenant : NULL, conn->base.body_left));
 		return;
 	}
 	stream->at = 0;

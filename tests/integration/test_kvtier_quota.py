@@ -5,6 +5,7 @@ import signal
 import subprocess
 
 import pytest
+from rig.client import Client
 from rig.kvtier_share import CHUNKS
 from rig.kvtierd import Kvtierd
 from rig.redis import SERVER
@@ -65,11 +66,12 @@ def tenants_of(path):
 
 
 @pytest.fixture
-def daemon(tmp_path):
+def daemon(tmp_path, request):
     daemon = Kvtierd(tmp_path, {
         "segment.size": "16MiB", "lease.ttl_max": "1s",
         "cache.nvme.path": str(tmp_path / "shared"), "cache.nvme.capacity": "64MiB", "cache.nvme.sync_time": "20ms",
         "cache.protect.tenant_l1_bytes": QUOTA, "cache.protect.tenant_nvme_bytes": 2 * QUOTA,
+        "cache.protect.tenant_metrics": 8, **getattr(request, "param", {}),
     })  # fmt: skip
     try:
         yield daemon.wait_up()

@@ -25,6 +25,7 @@
 #define PRESENCE_ENTRIES 65536u
 #define GOODBYE_NS       500000000 /* for releases, when the tier ends */
 #define GOODBYE_STEPS    8192u
+#define FULL_TOLD_NS     60000000000
 
 static struct kvtierd *kvtierd_of(struct kvt_tier *base)
 {
@@ -42,7 +43,39 @@ void kvtierd_say(struct kvtierd *t, const char *what)
 {
 	pthread_mutex_lock(&t->lock);
 	(void)snprintf(t->reason, sizeof(t->reason), "%s", what);
+	t->faulty = true;
 	pthread_mutex_unlock(&t->lock);
+}
+
+void kvtierd_works(struct kvtierd *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->reason[0] = '\0';
+	t->faulty = false;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* It is there and well, but full or busy: that is no fault of it, and hides none. */
+static void say_unwilling(struct kvtierd *t, const char *what)
+{
+	pthread_mutex_lock(&t->lock);
+	if (!t->faulty)
+		(void)snprintf(t->reason, sizeof(t->reason), "%s", what);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Once in a while: a full daemon refuses each chunk. */
+static void tell_full(struct kvtierd *t, int status)
+{
+	int64_t now_ns = kvt_now(t->s);
+
+	t->full_refused++;
+	if (t->full_told_ns != 0 && now_ns - t->full_told_ns < FULL_TOLD_NS)
+		return;
+	t->full_told_ns = now_ns;
+	kvt_note(t->s, KVT_LOG_WARN,
+		"kvtierd: %llu chunks found no room in the daemon so far (status %d)",
+		(unsigned long long)t->full_refused, status);
 }
 
 /* --- how requests end ------------------------------------------------------------------------- */
@@ -61,18 +94,24 @@ enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange
 	char text[64];
 
 	(void)snprintf(text, sizeof(text), "the daemon answered with status %d", status);
-	kvtierd_say(t, text);
 	switch (status) {
-	case 413:
 	case 507:
+		if (x->answer->quota)
+			return KVT_FULL; /* one tenant's matter */
+		/* fallthrough */
+	case 413:
+		say_unwilling(t, text);
+		tell_full(t, status);
 		return KVT_FULL;
 	case 408:
 	case 429:
-	case 503: /* it is there, and has no room or no time now */
+	case 503: /* it is there, and has no time now */
+		say_unwilling(t, text);
 		return KVT_BUSY;
 	default:
 		break;
 	}
+	kvtierd_say(t, text);
 	if (status < 500)
 		return KVT_MISS;
 	kvtierd_count(t, &t->counts.io_errors, 1);
@@ -225,7 +264,7 @@ static void kvtierd_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	pthread_mutex_lock(&t->lock);
 	(void)snprintf(
 		out->reason, sizeof(out->reason), "%s", http.why[0] != '\0' ? http.why : t->reason);
-	out->state = out->reason[0] != '\0' ? KVT_TIER_BROKEN : KVT_TIER_WORKS;
+	out->state = http.why[0] != '\0' || t->faulty ? KVT_TIER_BROKEN : KVT_TIER_WORKS;
 	out->hits += t->counts.hits;
 	out->misses += t->counts.misses;
 	out->loads += t->counts.loads;
@@ -237,6 +276,17 @@ static void kvtierd_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	out->io_errors += t->counts.io_errors;
 	out->queued_read_bytes += t->counts.queued_read_bytes;
 	out->queued_write_bytes += t->counts.queued_write_bytes;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Limits are the daemon's, and so is what leaves for them. */
+static void kvtierd_limited(struct kvt_tier *base, uint64_t *evictions, uint64_t *refusals)
+{
+	struct kvtierd *t = kvtierd_of(base);
+
+	*evictions = 0;
+	pthread_mutex_lock(&t->lock);
+	*refusals = t->counts.quota_refused;
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -638,6 +688,7 @@ const struct kvt_tier_ops kvt_kvtierd_ops = {
 	.pin = kvt_tier_pin_nothing,
 	.erase_tenant = kvtierd_erase_tenant,
 	.erase_all = kvtierd_erase_all,
+	.limited = kvtierd_limited,
 	.stats = kvtierd_stats,
 	.wake = kvtierd_wake,
 	.step = kvtierd_step,

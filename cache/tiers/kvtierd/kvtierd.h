@@ -132,7 +132,7 @@ struct kvtierd_doubt {
 
 struct kvtierd_counts {
 	uint64_t hits, misses, loads, load_bytes, stores, store_bytes, erased, corrupt, io_errors;
-	uint64_t expired_leases, kept_used, releases_lost;
+	uint64_t expired_leases, kept_used, releases_lost, quota_refused;
 	uint64_t queued_read_bytes, queued_write_bytes;
 };
 
@@ -155,7 +155,8 @@ struct kvtierd {
 	uint64_t numbers;
 	struct kvtierd_epochs epochs;
 	struct kvtierd_counts counts;
-	char reason[KVT_REASON_BYTES]; /* of the last failure that is not the connections' */
+	char reason[KVT_REASON_BYTES]; /* of the last failure that is not the connections', or refusal */
+	bool faulty;                   /* it is a failure */
 	_Atomic bool asleep;
 	/* --- the tier's thread --- */
 	struct kvtierd_list active;
@@ -175,13 +176,16 @@ struct kvtierd {
 	int64_t delete_again_ns; /* it was seen not to: not asked before */
 	enum { KVTIERD_MISSES_UNKNOWN, KVTIERD_MISSES_AT_ONCE, KVTIERD_MISSES_WAIT } misses;
 	bool said_segment; /* the log has it */
+	uint64_t full_refused; /* chunks, by a full daemon */
+	int64_t full_told_ns;  /* when the log had that; 0: never */
 	bool ending;
 };
 
 /* --- kvtierd.c --- */
 void kvtierd_job_done(struct kvtierd_job *job, enum kvt_status status); /* frees it */
 void kvtierd_count(struct kvtierd *t, uint64_t *counter, uint64_t n);
-void kvtierd_say(struct kvtierd *t, const char *what); /* the reason in stats */
+void kvtierd_say(struct kvtierd *t, const char *what); /* the reason in stats, of a failure */
+void kvtierd_works(struct kvtierd *t);                 /* there is none any more */
 /* How an exchange that brought no answer ends a request. */
 enum kvt_status kvtierd_failed(struct kvtierd *t, const struct kvtierd_exchange *x);
 /* What any daemon's status means for a request that is not OK by it. */

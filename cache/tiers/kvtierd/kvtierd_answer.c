@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chunk/tenants.h"
+
 #define MAX_FIELDS 100
 
 /* --- HTTP ------------------------------------------------------------------------------------- */
@@ -93,6 +95,9 @@ static enum kvt_status take_head(struct kvtierd_reader *r, size_t len)
 	r->status = r->head.status;
 	r->json = value_begins(type, "application/json");
 	r->kvtierd = value_begins(kvw_head_find(&r->head, KVW_SLICE("server")), "kvtierd");
+	r->quota = value_begins(
+		kvw_head_find(&r->head, KVW_SLICE(KVT_REFUSED_HEADER)), KVT_REFUSED_QUOTA);
+	r->later = kvw_head_find(&r->head, KVW_SLICE("retry-after")) != NULL;
 	r->keep_alive = r->head.keep_alive && r->head.framing != KVW_FRAME_CLOSE;
 	kvw_body_begin(&r->body, r->head.framing, r->head.content_length, KVTIERD_BODY_MOST);
 	r->in_body = true;

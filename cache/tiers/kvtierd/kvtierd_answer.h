@@ -37,6 +37,8 @@ struct kvtierd_reader {
 	bool keep_alive;
 	bool json;         /* a Content-Type that says so; none does not */
 	bool kvtierd;      /* its Server field says that it is one */
+	bool quota;        /* a tenant's limit refused it, not the daemon */
+	bool later;        /* to be asked again: it says nothing of what is there */
 	const char *error; /* after KVT_ECORRUPT: what was wrong, static */
 };
 

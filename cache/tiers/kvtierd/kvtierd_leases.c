@@ -156,8 +156,8 @@ enum kvt_status kvtierd_lease_answer(
 	case 200:
 		return read_lease(t, x, held);
 	case 404:
-	case 504: /* a stock daemon's word for it */
-		*sure = true;
+	case 504: /* a stock daemon's word for it, and kvtierd's for what did not come in time */
+		*sure = !x->answer->later && (x->answer->status == 404 || !x->answer->kvtierd);
 		return KVT_MISS;
 	default:
 		return kvtierd_refused(t, x);

@@ -100,8 +100,8 @@ static void end(struct kvtierd_job *job, enum kvt_status status)
 		t->counts.hits++;
 		t->counts.loads++;
 		t->counts.load_bytes += r->bytes;
-		t->reason[0] = '\0';
 		pthread_mutex_unlock(&t->lock);
+		kvtierd_works(t);
 	} else if (status == KVT_MISS || status == KVT_ECORRUPT) {
 		kvtierd_count(t, &t->counts.misses, 1);
 	}

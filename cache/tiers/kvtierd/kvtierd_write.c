@@ -4,8 +4,9 @@
  * The footer is stamped with the epochs of the moment when the PUT is begun. An erase that comes
  * later changes them, so that a PUT which arrives after the erase is of no use to any reader.
  *
- * A PUT that ends without an answer may have been stored, or may be stored later; an erase of that
- * key within the next minute therefore does not rely on deleting (kvtierd_erase.c).
+ * A PUT that ends without an answer, or with a failure (5xx but for refusals), may have been stored, or
+ * may be stored later; an erase of that key within the next minute therefore does not rely on deleting
+ * (kvtierd_erase.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,8 @@ static void stored(struct kvtierd_job *job)
 	pthread_mutex_lock(&t->lock);
 	t->counts.stores++;
 	t->counts.store_bytes += r->bytes;
-	t->reason[0] = '\0';
 	pthread_mutex_unlock(&t->lock);
+	kvtierd_works(t);
 	if (r->announce && r->item->blocks != NULL && t->watch.stored != NULL)
 		t->watch.stored(t->watch.self, KVT_TIER_L2, &r->keys[0], r->item->blocks);
 	kvtierd_job_done(job, KVT_OK);
@@ -89,7 +90,9 @@ static void put_done(struct kvtierd_exchange *x)
 		stored(job);
 		return;
 	}
-	if (x->sent_ns != 0)
+	if (status == KVT_FULL && x->answer->quota)
+		kvtierd_count(t, &t->counts.quota_refused, 1);
+	if (x->sent_ns != 0 && (x->status != KVT_OK || status == KVT_EIO))
 		kvtierd_doubt(t, &job->request->keys[0], &job->footer.tenant);
 	kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
 }

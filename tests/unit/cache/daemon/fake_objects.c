@@ -145,6 +145,15 @@ enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_obj
 	return KVT_OK;
 }
 
+bool kvt_object_is_limited(struct kvt_objects *o, const struct kvt_object_name *name,
+	const struct kvt_tenant *tenant, uint64_t bytes)
+{
+	(void)name;
+	(void)tenant;
+	(void)bytes;
+	return atomic_load(&o->limited);
+}
+
 void kvt_object_put_abort(struct kvt_objects *o, struct kvt_object_put *put)
 {
 	pthread_mutex_lock(&o->lock);
@@ -166,6 +175,8 @@ enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put 
 		abort(); /* the server's checksum is not that of the bytes */
 	if (atomic_load(&o->end_status) != 0) {
 		kvt_object_put_abort(o, put);
+		if (atomic_load(&o->limited))
+			*outcome = KVT_PUT_LIMITED;
 		return (enum kvt_status)atomic_load(&o->end_status);
 	}
 	put->object.sum = *sum;

@@ -476,6 +476,7 @@ static void put_many(const char *bucket, const char *prefix, int count)
 START_TEST(a_tenant_has_its_quota)
 {
 	struct kvt_tenant flood, quiet;
+	struct kvt_object_name name;
 	size_t erased;
 
 	kvt_tenant_of("flood", 5, &flood);
@@ -496,6 +497,10 @@ START_TEST(a_tenant_has_its_quota)
 	ck_assert_int_eq(left_of("b", "f", 20), 2);
 	ck_assert_int_eq(get(&bed, "b", "f19", 19), KVT_OK);
 	ck_assert_int_eq(put(&bed, "b", "large", 1, 4 * MIB, NULL), KVT_FULL);
+	name = name_of("b", "large");
+	ck_assert(kvt_object_is_limited(bed.objects, &name, &flood, 4 * MIB));
+	ck_assert(!kvt_object_is_limited(bed.objects, &name, &flood, 3 * MIB)); /* others leave for it */
+	ck_assert(!kvt_object_is_limited(bed.objects, &name, NULL, 1 * MIB));
 	ck_assert_int_eq(left_of("c", "f", 1), 1);
 	ck_assert_uint_eq(stats_of(&bed).tenants, 3); /* of one bucket each */
 	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), &flood, &erased), KVT_OK);
@@ -549,7 +554,7 @@ START_TEST(while_the_name_means_another_file_nothing_is_leased)
 	ck_assert_int_ge(fd, 0);
 	/* the own thread may have been faster and given the name back: then this file is not there */
 	if (!kvt_segment_is_ours(bed.segment))
-		ck_assert_int_eq(lease(&bed, "b", "k", SECOND, SECOND, &l), KVT_MISS);
+		ck_assert_int_eq(lease(&bed, "b", "k", SECOND, SECOND, &l), KVT_ECANCELED);
 	close(fd);
 	if (!kvt_segment_is_ours(bed.segment))
 		ck_assert_int_eq(unlink(path), 0);

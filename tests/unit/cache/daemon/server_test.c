@@ -250,8 +250,12 @@ START_TEST(unwilling_objects)
 	static const struct {
 		int status;
 		const char *code, *part;
-	} cases[] = {{KVT_FULL, "507", "no room"}, {KVT_BUSY, "503", "Retry-After: 1\r\n"},
-		{KVT_EINVAL, "400", "expected a bucket"}, {KVT_ENOMEM, "503", "not stored"}};
+		bool limited;
+	} cases[] = {{KVT_FULL, "507", "no room: the segment", false},
+		{KVT_FULL, "507", "X-Kvtier-Refused: quota\r\n", true},
+		{KVT_BUSY, "503", "Retry-After: 1\r\n", false},
+		{KVT_EINVAL, "400", "expected a bucket", false},
+		{KVT_ENOMEM, "503", "not stored", false}};
 	char *bytes = pattern(3000000, 5);
 	struct scene s;
 	int fd;
@@ -264,11 +268,13 @@ START_TEST(unwilling_objects)
 
 			atomic_store(&s.objects->begin_status, at_end ? 0 : cases[i].status);
 			atomic_store(&s.objects->end_status, at_end ? cases[i].status : 0);
+			atomic_store(&s.objects->limited, cases[i].limited);
 			put(fd, "/v1/kv/b/k", bytes, 3000000);
 			heard = hear(fd);
 			ck_assert_msg(strncmp(heard + 9, cases[i].code, 3) == 0 &&
 					      strstr(heard, cases[i].part) != NULL,
 				"%s", heard);
+			ck_assert_int_eq(strstr(heard, "X-Kvtier-Refused") != NULL, cases[i].limited);
 			free(heard);
 		}
 	}
@@ -283,6 +289,9 @@ START_TEST(unwilling_objects)
 	atomic_store(&s.objects->lease_status, KVT_BUSY);
 	ask(fd, "POST", "/v1/kv/b/k/leases");
 	EXPECT(fd, "503", "limits.leases");
+	atomic_store(&s.objects->lease_status, KVT_ECANCELED); /* it may be there */
+	ask(fd, "POST", "/v1/kv/b/k/leases?timeout_ms=60000");
+	EXPECT(fd, "404", "Retry-After: 1\r\n");
 	close(fd);
 	free(bytes);
 	scene_finish(&s);

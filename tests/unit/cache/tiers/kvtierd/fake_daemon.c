@@ -205,8 +205,10 @@ static bool answer(struct connection *c, int status, const char *type, const cha
 	int n;
 
 	must(text != NULL);
-	n = snprintf(text, room, "HTTP/1.1 %d X\r\n%s%s%s%s", status,
+	n = snprintf(text, room, "HTTP/1.1 %d X\r\n%s%s%s%s%s%s", status,
 		atomic_load(&f->server) ? "Server: kvtierd/1.0\r\n" : "",
+		status >= 400 && atomic_load(&f->quota) ? "X-Kvtier-Refused: quota\r\n" : "",
+		status >= 400 && atomic_load(&f->later) ? "Retry-After: 1\r\n" : "",
 		type[0] != '\0' ? "Content-Type: " : "", type, type[0] != '\0' ? "\r\n" : "");
 	if (chunked)
 		n += snprintf(text + n, room - (size_t)n,

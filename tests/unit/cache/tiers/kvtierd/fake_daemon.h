@@ -41,6 +41,8 @@ struct fake_faults {
 	_Atomic int chunked;       /* leases are answered in chunked coding */
 	_Atomic int garbage;       /* so many answers are not HTTP */
 	_Atomic int server;        /* says that it is kvtierd */
+	_Atomic int quota;         /* refusals say that a tenant's limit is the cause */
+	_Atomic int later;         /* refusals say when to ask again */
 	_Atomic int early_refusal; /* so many PUTs are answered 507 before their body */
 	_Atomic int number_ids;    /* ids are integers */
 };

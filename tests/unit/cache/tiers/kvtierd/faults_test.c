@@ -276,6 +276,86 @@ START_TEST(test_statuses)
 }
 END_TEST
 
+static enum kvt_status put_answered(struct scene *s, uint64_t n, int status)
+{
+	atomic_store(&faults->status, status);
+	atomic_store(&faults->status_verb, 'P');
+	atomic_store(&faults->status_times, 1);
+	return scene_put(s, n);
+}
+
+/* What a tenant's limit refuses is no fault of the tier: it works, counts, and others lose nothing when such a chunk is
+ * erased. */
+START_TEST(test_quota_is_no_fault)
+{
+	uint64_t evictions, refusals;
+	struct scene s;
+
+	open_scene(&s, 10000 * MS);
+	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
+	atomic_store(&faults->quota, 1);
+	for (uint64_t n = 0; n < 300; n++) /* more than there is room for doubts */
+		ck_assert_int_eq(put_answered(&s, 2 + n % 7, 507), KVT_FULL);
+	ck_assert_uint_eq(scene_stats(&s).state, KVT_TIER_WORKS);
+	ck_assert_str_eq(scene_stats(&s).reason, "");
+	ck_assert_uint_eq(scene_stats(&s).io_errors, 0);
+	s.tier->ops->limited(s.tier, &evictions, &refusals);
+	ck_assert_uint_eq(refusals, 300);
+	ck_assert_uint_eq(evictions, 0);
+	atomic_store(&faults->can_delete, 1);
+	for (uint64_t n = 2; n < 5; n++)
+		ck_assert_int_eq(scene_erase(&s, n), KVT_OK);
+	ck_assert_int_eq(scene_flush(&s), KVT_OK);
+	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
+	end_scene(&s);
+}
+END_TEST
+
+/* A daemon that is full or busy works, and the reason says what it refuses; a fault is not hidden by that. */
+START_TEST(test_full_is_no_fault)
+{
+	uint64_t evictions, refusals;
+	struct scene s;
+
+	open_scene(&s, 10000 * MS);
+	ck_assert_int_eq(put_answered(&s, 1, 503), KVT_BUSY);
+	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
+	ck_assert_int_eq(put_answered(&s, 2, 507), KVT_FULL);
+	ck_assert_uint_eq(scene_stats(&s).state, KVT_TIER_WORKS);
+	ck_assert(strstr(scene_stats(&s).reason, "507") != NULL);
+	ck_assert_int_eq(put_answered(&s, 2, 500), KVT_EIO);
+	ck_assert_uint_eq(scene_stats(&s).state, KVT_TIER_BROKEN);
+	ck_assert_int_eq(put_answered(&s, 2, 507), KVT_FULL);
+	ck_assert_uint_eq(scene_stats(&s).state, KVT_TIER_BROKEN);
+	ck_assert(strstr(scene_stats(&s).reason, "500") != NULL);
+	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
+	ck_assert_uint_eq(scene_stats(&s).state, KVT_TIER_WORKS);
+	ck_assert_str_eq(scene_stats(&s).reason, "");
+	s.tier->ops->limited(s.tier, &evictions, &refusals);
+	ck_assert_uint_eq(refusals, 0);
+	end_scene(&s);
+}
+END_TEST
+
+/* A daemon that cannot say yet what it has (just begun, a slow disk) must not make all that is there unreadable: no new
+ * epoch takes the place of one that may be there. */
+START_TEST(test_unsure_misses_make_no_epoch)
+{
+	struct scene s;
+
+	open_scene(&s, 10000 * MS);
+	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
+	scene_close(&s);
+	scene_open(&s); /* it knows no epoch */
+	atomic_store(&faults->server, 1);
+	atomic_store(&faults->later, _i);
+	ck_assert_int_eq(put_answered(&s, 2, _i == 1 ? 404 : 504), KVT_BUSY);
+	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
+	ck_assert_int_eq(scene_put(&s, 2), KVT_OK);
+	end_scene(&s);
+}
+END_TEST
+
 /* --- lies ------------------------------------------------------------------------------------- */
 
 START_TEST(test_lies)
@@ -590,6 +670,9 @@ int main(void)
 	tcase_add_test(all, test_broken_answers);
 	tcase_add_test(all, test_broken_puts);
 	tcase_add_test(all, test_statuses);
+	tcase_add_test(all, test_quota_is_no_fault);
+	tcase_add_test(all, test_full_is_no_fault);
+	tcase_add_loop_test(all, test_unsure_misses_make_no_epoch, 0, 2);
 	tcase_add_test(all, test_lies);
 	tcase_add_test(all, test_changed_bytes);
 	tcase_add_test(all, test_wrong_object);
