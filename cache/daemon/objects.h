@@ -25,6 +25,8 @@
 #define KVT_LEASE_ID_BYTES  33 /* URL-safe text with its NUL; cannot be guessed */
 #define KVT_BUCKET_MOST     128
 #define KVT_OBJECT_KEY_MOST 1024
+#define KVT_MODEL_TEXT      33 /* with its NUL */
+#define KVT_CHUNK_TEXT      98 /* name of an engine's chunk: 64 hex digits, '-', its model; with its NUL */
 
 struct kvt_objects;
 
@@ -116,6 +118,19 @@ enum kvt_status kvt_object_erase(
  * what the tenant has, wherever. */
 enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	const struct kvt_tenant *tenant, size_t *erased) KVT_MUST_CHECK;
+
+/* An engine of libkvtier says that nothing can read some of its chunks any more: what it erased by an epoch. */
+struct kvt_forget {
+	struct kvw_slice bucket, after;  /* names behind `after` (empty: all) */
+	char model[KVT_MODEL_TEXT];      /* with which names of its chunks end: 32 hex digits, lower case */
+	const struct kvt_tenant *tenant; /* NULL: all; all zero: what names no tenant */
+	size_t erased;                   /* result */
+	char next[KVT_CHUNK_TEXT];       /* result: `after` of the rest; "": that was all */
+};
+/* They leave memory, disk and accounts at once (leased ones with their lease), and soon for good. Takes about a fifth of
+ * a second at most, then there may be a rest. Nothing leaves whose tenant is not kept apart (buckets with limits of their
+ * own, a shared tier), nor what lists do not know. */
+enum kvt_status kvt_chunks_forget(struct kvt_objects *o, struct kvt_forget *f) KVT_MUST_CHECK;
 
 struct kvt_object_entry {
 	const char *bucket, *key; /* as text; borrowed during the call */

@@ -104,6 +104,9 @@ bool kvt_object_tiers_work(struct kvt_objects *o);
 void kvt_puts_usurp(struct kvt_stripe *stripe, const struct kvt_key *key);
 void kvt_puts_usurp_tenant(struct kvt_objects *o, const struct kvt_tenant *tenant);
 
+/* Are the tenants of this bucket kept apart, as far as their clients name them? */
+bool kvt_bucket_has_tenants(const struct kvt_objects *o, const struct kvt_tenant *bucket);
+
 /* Of objects that were replaced: an erase, or a drain of kvt_replaced_tend, has ended. The granting thread. */
 void kvt_replaced_done(struct kvt_objects *o, const struct kvt_completion *done);
 void kvt_replaced_tend(struct kvt_objects *o);

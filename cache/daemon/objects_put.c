@@ -146,6 +146,14 @@ static void leave(struct kvt_objects *o, struct kvt_object_put *put)
 	free(put);
 }
 
+bool kvt_bucket_has_tenants(const struct kvt_objects *o, const struct kvt_tenant *bucket)
+{
+	for (size_t i = 0; i < o->limited_count; i++)
+		if (memcmp(&o->limited[i], bucket, sizeof(*bucket)) == 0)
+			return false;
+	return !o->shared;
+}
+
 /* Whose limits count: the bucket's, unless the client names a tenant that can be kept apart. */
 static void choose_tenant(
 	struct kvt_objects *o, struct kvt_object_put *put, const struct kvt_tenant *named)
@@ -153,7 +161,8 @@ static void choose_tenant(
 	static const struct kvt_tenant none;
 
 	put->tenant = put->bucket;
-	if (named == NULL || o->shared || memcmp(named, &none, sizeof(none)) == 0)
+	if (named == NULL || memcmp(named, &none, sizeof(none)) == 0 ||
+		!kvt_bucket_has_tenants(o, &put->bucket))
 		return;
 	if (kvt_roster_enter(o->roster, &put->bucket, named))
 		put->tenant = *named;

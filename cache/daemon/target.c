@@ -256,6 +256,20 @@ bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out)
 	return true;
 }
 
+/* Hex digits, made lower case: as names of chunks have them. */
+static bool take_model(struct kvw_slice text, char out[KVT_MODEL_TEXT])
+{
+	if (text.len != KVT_MODEL_TEXT - 1)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		if (hex_of(text.data[i]) < 0)
+			return false;
+		out[i] = (char)(text.data[i] | 0x20);
+	}
+	out[text.len] = '\0';
+	return true;
+}
+
 static bool take_list_value(struct kvt_target *out, struct kvw_slice name, struct kvw_slice value,
 	struct kvt_refusal *refusal)
 {
@@ -271,6 +285,10 @@ static bool take_list_value(struct kvt_target *out, struct kvw_slice name, struc
 		if (!whole_number(value, KVT_LIST_MOST, &limit) || limit == 0)
 			return refuse(refusal, 400, "limit: expected 1 to 1000");
 		out->limit = limit;
+	}
+	if (is(name, "model")) {
+		if (out->model[0] != '\0' || !take_model(value, out->model))
+			return refuse(refusal, 400, "model: expected 32 hex digits, once");
 	}
 	if (is(name, "tenant")) {
 		if (out->has_tenant || !kvt_tenant_parse(value, &out->tenant))

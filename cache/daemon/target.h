@@ -43,6 +43,7 @@ struct kvt_target {
 	size_t limit;
 	bool has_tenant;
 	struct kvt_tenant tenant; /* KVT_PATH_BUCKET: of an erase */
+	char model[KVT_MODEL_TEXT]; /* likewise; lower case; "": none */
 
 	size_t used;
 	char text[KVT_BUCKET_MOST + 2 * KVT_OBJECT_KEY_MOST]; /* decoded */

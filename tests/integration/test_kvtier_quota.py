@@ -107,6 +107,65 @@ def test_a_flood_in_kvtierd(daemon, engine, tmp_path):
     assert other.get(*FLOOD) == 0 and other.get(*QUIET) == CHUNKS * len(QUIET)
 
 
+def account(daemon, tenant):
+    """Chunks that count for a tenant, by tier."""
+    return {
+        dict(labels)["tier"]: int(value)
+        for (name, labels), value in daemon.metrics().items()
+        if name == "kvtier_tenant_chunks" and dict(labels)["tenant"] == tenant
+    }
+
+
+def test_what_an_engine_erases_leaves_the_account(daemon, engine, tmp_path):
+    """Also over a kill; other tenants and other models keep what they have."""
+    shared = {"l2": {"url": daemon.url, "segment": daemon.segment_name}}
+    one, other_model = engine(**shared), engine(**shared, fingerprint="ef" * 32)
+    flood, quiet = (one.ask("hash", salt)["hash"] for salt in ("flood", "quiet"))
+    put(one, "quiet", QUIET, daemon)
+    put(one, "flood", FLOOD[:12], daemon)
+    put(other_model, "flood", FLOOD[-1:], daemon)
+    assert min(account(daemon, flood).values()) > 2 * CHUNKS
+    config = tmp_path / "cache.yaml"
+    config.write_text(json.dumps({"fingerprint": MODEL, **shared}))
+    kvtier("erase", "--config", config, "--tenant", "flood", "--yes")
+    until(lambda: account(daemon, flood) == {"l1": CHUNKS, "nvme": CHUNKS}, 10, "the other model's alone")
+    assert daemon.metric("kvtierd_forgotten_chunks_total") > 2 * CHUNKS
+    assert account(daemon, quiet) == {"l1": CHUNKS * len(QUIET), "nvme": CHUNKS * len(QUIET)}
+    daemon.restart(kill=True)
+    other = engine(**shared)
+    until(lambda: other.get(*QUIET) == CHUNKS * len(QUIET), 20, "the quiet one's chunks from disk")
+    assert other.get(*FLOOD[:12]) == 0 and other_model.get(FLOOD[-1]) == CHUNKS
+    assert account(daemon, flood) == {"nvme": CHUNKS}
+    before = daemon.metric("kvtier_tenant_evictions_total")
+    put(other, "flood", FLOOD[:4], daemon)  # all of its room is free again
+    assert daemon.metric("kvtier_tenant_evictions_total") == before
+    assert engine(**shared).get(*FLOOD[:4]) == CHUNKS * 4
+
+
+@pytest.mark.parametrize("daemon", [{"lease.ttl_max": "60s"}], indirect=True)
+def test_a_tenant_at_its_quota_is_no_fault_of_the_tier(daemon, engine):
+    """All that it has is leased, so what it puts is refused: its matter alone."""
+    one = engine(l2={"url": daemon.url, "segment": daemon.segment_name})
+    put(one, "flood", FLOOD[:20], daemon)
+    admin = Client(daemon.admin_port, 10)
+    (bucket,) = json.loads(admin.ask("GET", "/v1/buckets").body)["buckets"]
+    path = f"/v1/kv/{bucket['bucket']}"
+    names = [one["key"] for one in json.loads(admin.ask("GET", path).body)["objects"] if one["tier"] == "memory"]
+    client = daemon.client()
+    leased = [client.ask("POST", f"{path}/{name}/leases?timeout_ms=0&ttl_s=60").status for name in names]
+    assert leased.count(200) > 8
+    for prompt in FLOOD[20:]:
+        one.ask("put", prompt)
+    assert daemon.metric("kvtierd_refused_total", reason="quota") > 10
+    assert daemon.metric("kvtierd_refused_total", reason="room") == 0
+    assert one.ask("metric", "kvtier_tenant_refusals_total") > 10
+    assert one.state("l2") == [1, ""]
+    assert one.ask("metric", "kvtier_tier_breaker_trips_total") == 0
+    assert one.ask("metric", "lmcache:lmcache_is_healthy") == 1
+    put(one, "quiet", QUIET)
+    assert engine(l2={"url": daemon.url, "segment": daemon.segment_name}).get(*QUIET) == CHUNKS * len(QUIET)
+
+
 @pytest.mark.skipif(SERVER is None, reason="no redis-server")
 def test_a_flood_in_redis(redis, engine, tmp_path):
     shared = {"l2": {"url": redis.url}, "protect": {"tenant_l2_bytes": QUOTA, "tenant_metrics": 2}}

@@ -74,6 +74,7 @@ struct kvtierd_epoch {
 	bool made;            /* in this round */
 	uint64_t new_value;   /* that was made */
 	uint64_t new_erases;  /* `erases` when the round was begun */
+	uint32_t forgets;     /* requests of this round that let the daemon forget what was erased */
 	enum kvt_status last; /* how the last round ended */
 	int64_t again_ns;     /* dirty: the next round */
 	struct kvtierd_waiter *waiters;
@@ -174,6 +175,7 @@ struct kvtierd {
 	uint64_t
 		deletes_in; /* generation of the segment whose daemon was seen to delete; 0: none */
 	int64_t delete_again_ns; /* it was seen not to: not asked before */
+	int64_t forget_again_ns; /* likewise, of what was erased by an epoch */
 	enum { KVTIERD_MISSES_UNKNOWN, KVTIERD_MISSES_AT_ONCE, KVTIERD_MISSES_WAIT } misses;
 	bool said_segment; /* the log has it */
 	uint64_t full_refused; /* chunks, by a full daemon */

@@ -258,6 +258,19 @@ enum kvt_status kvtierd_lease_parse(const char *text, size_t len, struct kvtierd
 	return status;
 }
 
+void kvtierd_next_parse(const char *text, size_t len, char out[KVTIERD_NEXT_BYTES])
+{
+	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+	const json_t *next = json_object_get(root, "next");
+	size_t bytes = json_string_length(next);
+
+	out[0] = '\0';
+	if (json_is_string(next) && bytes < KVTIERD_NEXT_BYTES &&
+		id_is_good(json_string_value(next), bytes))
+		memcpy(out, json_string_value(next), bytes + 1);
+	json_decref(root);
+}
+
 void kvtierd_lease_finish(struct kvtierd_lease *lease)
 {
 	free(lease->pieces);

@@ -18,6 +18,7 @@
 	(128u * 1024)                 /* kept of a body; a longer one is read to its end, and cut */
 #define KVTIERD_BODY_MOST  (16u << 20) /* more is no answer to anything that is asked here */
 #define KVTIERD_ID_BYTES   129u        /* of a lease, with its NUL */
+#define KVTIERD_NEXT_BYTES 98u         /* a chunk's name, with its NUL */
 #define KVTIERD_MAX_PIECES 2048u       /* fragments of one object */
 
 /* One answer after another from one connection. */
@@ -75,6 +76,8 @@ struct kvtierd_lease {
  */
 enum kvt_status kvtierd_lease_parse(
 	const char *text, size_t len, struct kvtierd_lease *out) KVT_MUST_CHECK;
+/* Reads {"next": NAME}, of what is to be forgotten: where to go on. "": nowhere, or no such text. */
+void kvtierd_next_parse(const char *text, size_t len, char out[KVTIERD_NEXT_BYTES]);
 void kvtierd_lease_finish(struct kvtierd_lease *lease); /* zeroed is allowed */
 
 /* Do all pieces lie within so many bytes? */

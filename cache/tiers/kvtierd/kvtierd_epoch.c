@@ -12,6 +12,9 @@
  * lost, which is allowed, and nothing comes back. For the same reason a number is never sent twice.
  * Processes that replace it at the same moment look afterwards whose number it became.
  *
+ * Values of an erase would stay in the daemon until they are pushed out, and count for their tenant's quota. So kvtierd is
+ * told first, which drops them; another daemon, or one that does not answer, keeps them, unreadable.
+ *
  * Numbers are looked at again after the time for which answers are believed (l2.seen_time), half of
  * it in advance while they are used, so that reads do not wait for it. Within that time another
  * process may still read what was erased here; this one cannot.
@@ -27,8 +30,12 @@
 #define AGAIN_NS 1000000000 /* after a failure, while an erase waits for it */
 #define WAIT_NS  200000000  /* that a daemon may take to find a mark in its lower tiers */
 
+#define FORGET_AGAIN_NS 60000000000
+#define FORGETS_MOST    256 /* of a round */
+
 static void ask(struct kvtierd_epoch *e);
 static void make(struct kvtierd_epoch *e);
+static void forget(struct kvtierd_epoch *e, const char *after);
 
 /* --- the table -------------------------------------------------------------------------------- */
 
@@ -127,8 +134,9 @@ static void begin_round(struct kvtierd_epoch *e)
 	e->new_erases = e->erases;
 	pthread_mutex_unlock(&e->t->lock);
 	e->made = false;
+	e->forgets = 0;
 	if (dirty)
-		make(e);
+		forget(e, "");
 	else
 		ask(e);
 }
@@ -256,6 +264,49 @@ static void ask(struct kvtierd_epoch *e)
 	kvtierd_ask_lease(&e->t->place, name, WAIT_NS, e->t->lease_ns, e->x);
 	e->x->done = asked;
 	kvtierd_http_submit(e->t->http, e->x);
+}
+
+/* --- forgetting ------------------------------------------------------------------------------- */
+
+/* Whatever came of it, the number is made: it is what the erase rests on. */
+static void forgotten(struct kvtierd_exchange *x)
+{
+	struct kvtierd_epoch *e = x->user;
+	struct kvtierd *t = e->t;
+	const struct kvtierd_reader *a = x->answer;
+	char next[KVTIERD_NEXT_BYTES] = "";
+
+	if (x->status == KVT_ECANCELED) {
+		end_round(e, KVT_ECANCELED);
+		return;
+	}
+	if (x->status == KVT_OK && a->status == 200 && !a->cut)
+		kvtierd_next_parse(a->text, a->text_len, next);
+	else if (x->status == KVT_OK && (a->status < 500 || a->status == 501))
+		t->forget_again_ns = kvt_now(t->s) + FORGET_AGAIN_NS; /* another daemon */
+	if (next[0] != '\0' && e->forgets < FORGETS_MOST)
+		forget(e, next);
+	else
+		make(e);
+}
+
+/* The daemon may drop what this erase is of. Before there is another number, so that nothing that is written under that
+ * one is lost with it. */
+static void forget(struct kvtierd_epoch *e, const char *after)
+{
+	struct kvtierd *t = e->t;
+
+	if (kvt_now(t->s) < t->forget_again_ns || !has_exchange(e)) {
+		make(e);
+		return;
+	}
+	e->state = KVTIERD_EPOCH_MAKING;
+	e->forgets++;
+	e->x->tail_bytes = 0;
+	e->x->once = false;
+	kvtierd_ask_forget(&t->place, &t->fingerprint, e->all ? NULL : &e->tenant, after, e->x);
+	e->x->done = forgotten;
+	kvtierd_http_submit(t->http, e->x);
 }
 
 /* --- making ----------------------------------------------------------------------------------- */

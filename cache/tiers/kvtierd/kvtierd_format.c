@@ -158,3 +158,17 @@ void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct 
 	x->kind = KVTIERD_SHORT;
 	write_head(p, "DELETE", target, 0, "", x);
 }
+
+void kvtierd_ask_forget(const struct kvtierd_place *p, const struct kvt_fingerprint *f,
+	const struct kvt_tenant *tenant, const char *after, struct kvtierd_exchange *x)
+{
+	char target[704], model[33], hex[2 * sizeof(tenant->bytes) + 1] = "";
+
+	(void)kvt_bytes_put_hex(model, f->bytes, 16);
+	if (tenant != NULL)
+		(void)kvt_bytes_put_hex(hex, tenant->bytes, sizeof(tenant->bytes));
+	(void)snprintf(target, sizeof(target), "/v1/kv/%s?model=%s%s%s%s%s", p->bucket, model,
+		tenant != NULL ? "&tenant=" : "", hex, after[0] != '\0' ? "&after=" : "", after);
+	x->kind = KVTIERD_SHORT;
+	write_head(p, "POST", target, 0, "", x);
+}

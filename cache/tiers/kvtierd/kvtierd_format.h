@@ -66,5 +66,8 @@ void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct k
 void kvtierd_ask_put(const struct kvtierd_place *p, const char *name,
 	const struct kvt_tenant *tenant, struct kvtierd_exchange *x);
 void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x);
+/* kvtierd only: nothing can read these chunks any more. tenant NULL: all of the model's. after "": from the first name. */
+void kvtierd_ask_forget(const struct kvtierd_place *p, const struct kvt_fingerprint *f,
+	const struct kvt_tenant *tenant, const char *after, struct kvtierd_exchange *x);
 
 #endif

@@ -326,6 +326,20 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	return KVT_OK;
 }
 
+enum kvt_status kvt_chunks_forget(struct kvt_objects *o, struct kvt_forget *f)
+{
+	pthread_mutex_lock(&o->lock);
+	o->last_named = f->tenant != NULL;
+	o->last_tenant = f->tenant != NULL ? *f->tenant : (struct kvt_tenant){{0}};
+	snprintf(o->last_model, sizeof(o->last_model), "%s", f->model);
+	snprintf(o->last_after, sizeof(o->last_after), "%.*s", (int)f->after.len,
+		f->after.len > 0 ? f->after.data : "");
+	f->erased = 7;
+	snprintf(f->next, sizeof(f->next), "%s", f->after.len == 0 ? "ab-cd" : "");
+	pthread_mutex_unlock(&o->lock);
+	return KVT_OK;
+}
+
 size_t kvt_objects_list(struct kvt_objects *o, struct kvw_slice bucket, struct kvw_slice after,
 	size_t most, void (*visit)(void *user, const struct kvt_object_entry *entry), void *user,
 	bool *more)

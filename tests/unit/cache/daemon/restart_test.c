@@ -117,6 +117,114 @@ static int left_of(const char *prefix, int count)
 	return left;
 }
 
+#define MODEL "0123456789abcdef0123456789abcdef"
+#define OTHER "1123456789abcdef0123456789abcdef"
+
+/* Name of an engine's chunk. */
+static const char *chunk(int n, const char *model)
+{
+	static char name[KVT_CHUNK_TEXT];
+
+	snprintf(name, sizeof(name), "%064x-%s", (unsigned)n, model);
+	return name;
+}
+
+static void put_chunks(const struct kvt_tenant *tenant, const char *model, int first, int count)
+{
+	bed.tenant = tenant;
+	for (int n = first; n < first + count; n++)
+		ck_assert_int_eq(put(&bed, "b", chunk(n, model), (uint64_t)n, MIB / 2, NULL), KVT_OK);
+}
+
+static int chunks_left(const char *model, int first, int count)
+{
+	int left = 0;
+
+	for (int n = first; n < first + count; n++)
+		left += get(&bed, "b", chunk(n, model), (uint64_t)n) == KVT_OK;
+	return left;
+}
+
+/* Bytes of a tenant's account in a tier. */
+static double account_of(const struct kvt_tenant *tenant, const char *tier)
+{
+	char sample[128], *text, *at;
+	int n = snprintf(sample, sizeof(sample), "kvtier_tenant_used_bytes{tier=\"%s\",tenant=\"", tier);
+	double bytes = 0;
+
+	for (size_t i = 0; i < sizeof(tenant->bytes); i++)
+		n += snprintf(sample + n, sizeof(sample) - (size_t)n, "%02x", tenant->bytes[i]);
+	ck_assert_int_eq(kvt_metrics(kvt_objects_cache(bed.objects), &text), KVT_OK);
+	at = strstr(text, sample);
+	if (at != NULL)
+		bytes = strtod(at + n + 3, NULL);
+	kvt_text_free(text);
+	return bytes;
+}
+
+static size_t forget(const char *model, const struct kvt_tenant *tenant)
+{
+	struct kvt_forget f = {.bucket = KVW_SLICE("b"), .after = KVW_SLICE(""), .tenant = tenant};
+
+	memcpy(f.model, model, sizeof(f.model));
+	ck_assert_int_eq(kvt_chunks_forget(bed.objects, &f), KVT_OK);
+	ck_assert_str_eq(f.next, "");
+	return f.erased;
+}
+
+/* What an engine has erased leaves the account of its tenant at once, in memory and on disk, and only that: neither other
+ * tenants', nor other models', nor epochs. A leased one counts until its lease ends, and then leaves once. */
+START_TEST(what_engines_erased_leaves_the_account)
+{
+	struct kvt_tenant flood, quiet, none = {{0}};
+	struct lease l;
+
+	kvt_tenant_of("flood", 5, &flood);
+	kvt_tenant_of("quiet", 5, &quiet);
+	bed_init(&bed, 32 * MIB);
+	use_store(&bed);
+	bed.cache.tenant_l1_bytes = 4 * MIB;
+	bed.cache.tenant_nvme_bytes = 8 * MIB;
+	bed.cache.tenant_metrics = 8;
+	bed_open(&bed);
+	bed_attach(&bed);
+	put_chunks(&quiet, MODEL, 0, 4);
+	put_chunks(NULL, MODEL, 10, 4);
+	ck_assert_int_eq(put(&bed, "b", "epoch-" MODEL, 99, 128, NULL), KVT_OK);
+	put_chunks(&flood, OTHER, 20, 2);
+	put_chunks(&flood, MODEL, 30, 6);
+	ck_assert_int_eq(kvt_drain(kvt_objects_cache(bed.objects), 10 * SECOND), KVT_OK);
+	ck_assert_double_ge(account_of(&flood, "l1"), 8 * MIB / 2.0);
+	ck_assert_double_ge(account_of(&flood, "nvme"), 8 * MIB / 2.0);
+	ck_assert_int_eq(lease(&bed, "b", chunk(35, MODEL), SECOND, 60 * SECOND, &l), KVT_OK);
+	ck_assert_uint_eq(forget(MODEL, &flood), 6);
+	ck_assert_uint_eq(forget(MODEL, &flood), 0);
+	while (account_of(&flood, "nvme") >= 3 * MIB / 2.0) /* a thread of its own */
+		usleep(1000);
+	ck_assert_double_lt(account_of(&flood, "l1"), 4 * MIB / 2.0); /* two of the other model, one leased */
+	ck_assert_double_ge(account_of(&flood, "l1"), 3 * MIB / 2.0);
+	ck_assert(reads(&bed, &l, 35));
+	ck_assert_int_eq(release(&bed, &l), KVT_OK);
+	ck_assert_double_lt(account_of(&flood, "l1"), 3 * MIB / 2.0);
+	put_chunks(&flood, MODEL, 30, 6); /* all of its room is free: nothing leaves for them */
+	ck_assert_int_eq(chunks_left(OTHER, 20, 2) + chunks_left(MODEL, 30, 6), 8);
+	ck_assert_uint_eq(forget(MODEL, &flood), 6);
+	bed_close(&bed);
+	bed_open(&bed);
+	ck_assert_int_eq(chunks_left(MODEL, 30, 6), 0);
+	ck_assert_double_lt(account_of(&flood, "nvme"), 3 * MIB / 2.0);
+	ck_assert_int_eq(chunks_left(MODEL, 0, 4) + chunks_left(MODEL, 10, 4), 8);
+	ck_assert_uint_eq(forget(MODEL, &none), 4); /* those without a tenant */
+	ck_assert_int_eq(chunks_left(MODEL, 10, 4), 0);
+	ck_assert_uint_eq(forget(MODEL, NULL), 4);
+	ck_assert_int_eq(chunks_left(MODEL, 0, 4), 0);
+	ck_assert_int_eq(get(&bed, "b", "epoch-" MODEL, 99), KVT_OK);
+	ck_assert_int_eq(chunks_left(OTHER, 20, 2), 2);
+	bed_close(&bed);
+	bed_clear(&bed);
+}
+END_TEST
+
 /* On disk, over restarts of the daemon; and an erase of the bucket still knows its tenants. */
 START_TEST(a_tenant_has_its_quota_on_disk)
 {
@@ -505,6 +613,7 @@ int main(void)
 	tcase_add_test(cases, after_a_clean_end_all_is_there_at_once);
 	tcase_add_test(cases, a_bucket_has_its_quota_on_disk);
 	tcase_add_test(cases, a_tenant_has_its_quota_on_disk);
+	tcase_add_test(cases, what_engines_erased_leaves_the_account);
 	tcase_add_test(cases, leases_that_are_out_keep_the_next_daemon_quiet);
 	tcase_add_test(cases, killed_again_and_again_under_clients_that_read);
 	tcase_add_test(cases, what_was_replaced_does_not_come_back);

@@ -110,6 +110,41 @@ START_TEST(a_client_names_a_tenant)
 }
 END_TEST
 
+/* At `listen`: engines say what nothing can read any more. */
+START_TEST(an_engine_lets_chunks_be_forgotten)
+{
+	static const char model[] = "AA0102030405060708090a0b0c0d0e0f", low[] = "aa0102030405060708090a0b0c0d0e0f";
+	struct kvt_tenant tenant;
+	char target[160];
+	struct scene s;
+	bool named;
+	int fd;
+
+	scene_init(&s, "{}");
+	fd = dial(kvt_server_listen(s.server));
+	snprintf(target, sizeof(target), "/v1/kv/b?model=%s&tenant=ff0102030405060708090a0b0c0d0e0f", model);
+	ask(fd, "POST", target);
+	EXPECT(fd, "200", "{\"erased\":7,\"next\":\"ab-cd\"}");
+	tenant = last_tenant(s.objects, &named);
+	ck_assert(named && tenant.bytes[0] == 0xff);
+	ck_assert_str_eq(s.objects->last_model, low);
+	snprintf(target, sizeof(target), "/v1/kv/b?model=%s&after=ab-cd", model);
+	ask(fd, "POST", target);
+	EXPECT(fd, "200", "{\"erased\":7}");
+	(void)last_tenant(s.objects, &named);
+	ck_assert(!named);
+	ck_assert_str_eq(s.objects->last_after, "ab-cd");
+	ask(fd, "POST", "/v1/kv/b");
+	EXPECT(fd, "400", "expected model=");
+	ask(fd, "POST", "/v1/kv/b?model=12");
+	EXPECT(fd, "400", "model: expected 32 hex digits");
+	ask(fd, "GET", "/metrics");
+	EXPECT(fd, "200", "kvtierd_forgotten_chunks_total 14\n");
+	close(fd);
+	scene_finish(&s);
+}
+END_TEST
+
 START_TEST(wishes_are_cut)
 {
 	struct scene s;
@@ -507,6 +542,7 @@ int main(void)
 	tcase_add_test(tcase, put_lease_release);
 	tcase_add_test(tcase, both_spellings_are_one_key);
 	tcase_add_test(tcase, a_client_names_a_tenant);
+	tcase_add_test(tcase, an_engine_lets_chunks_be_forgotten);
 	tcase_add_test(tcase, wishes_are_cut);
 	tcase_add_loop_test(tcase, a_refusal_says_why, 0, sizeof(refusals) / sizeof(refusals[0]));
 	tcase_add_test(tcase, a_head_request_gets_no_body);

@@ -177,6 +177,7 @@ static int put(struct fake_daemon *d, const char *name, const char *body, size_t
 	for (size_t i = 0; i < o->pieces; at += o->lengths[i++])
 		memcpy(d->map + o->offsets[i], body + at, o->lengths[i]);
 	pthread_mutex_unlock(&d->lock);
+	d->forgets_before_put = atomic_load(&d->forgets);
 	d->puts++;
 	return 200;
 }
@@ -350,6 +351,23 @@ static bool answer_delete(struct connection *c, const struct request *r)
 	return answer(c, o != NULL ? 200 : 404, "", "");
 }
 
+static bool answer_forget(struct connection *c, const struct request *r)
+{
+	static const char next[] = "0123-abcd";
+	struct fake_daemon *d = c->d;
+	int most = atomic_load(&d->faults.can_forget), n = ++d->forgets;
+	char body[64];
+
+	pthread_mutex_lock(&d->lock);
+	(void)snprintf(d->forgot, sizeof(d->forgot), "%s", r->target);
+	pthread_mutex_unlock(&d->lock);
+	if (most == 0)
+		return answer(c, 405, "", "");
+	(void)snprintf(body, sizeof(body), "{\"erased\":1%s%s%s}", n % most != 0 ? ",\"next\":\"" : "",
+		n % most != 0 ? next : "", n % most != 0 ? "\"" : "");
+	return answer(c, 200, "application/json", body);
+}
+
 /* --- requests --------------------------------------------------------------------------------- */
 
 /* Reads a head; what is behind it stays in the buffer. */
@@ -477,6 +495,8 @@ static bool serve(struct connection *c)
 		go_on = answer_release(c, &r);
 	} else if (r.is_lease) {
 		go_on = answer_lease(c, &r);
+	} else if (strcmp(r.method, "POST") == 0) {
+		go_on = answer_forget(c, &r);
 	} else if (strcmp(r.method, "PUT") == 0) {
 		go_on = answer_put(c, &r);
 	} else {

@@ -38,6 +38,7 @@ struct fake_faults {
 	_Atomic int status_verb;   /* of requests that begin with this letter; 0: any */
 	_Atomic int fragments;     /* objects are cut into so many pieces */
 	_Atomic int can_delete;    /* 1: 200 and 404; 0: 405; 2: 404 for any DELETE */
+	_Atomic int can_forget;    /* 0: 405; n: takes n requests of each walk */
 	_Atomic int chunked;       /* leases are answered in chunked coding */
 	_Atomic int garbage;       /* so many answers are not HTTP */
 	_Atomic int server;        /* says that it is kvtierd */
@@ -68,6 +69,7 @@ struct fake_daemon {
 	uint16_t port;
 	/* what tests look at */
 	_Atomic int leases, misses, releases, unknown_releases, puts, same, deletes, connections;
+	_Atomic int forgets, forgets_before_put; /* so far; and when the latest object was put */
 	_Atomic int live;   /* leases now */
 	_Atomic int late;   /* requests whose answers are late, so far */
 	_Atomic int waited; /* ms, before misses were answered */
@@ -78,6 +80,7 @@ struct fake_daemon {
 	char *map;
 	size_t size, used;
 	uint64_t next_id;
+	char forgot[1024]; /* target of the last request to forget */
 	char ids[4096][24]; /* leases that live; "": none */
 	int listener, fd;
 	pthread_t thread;

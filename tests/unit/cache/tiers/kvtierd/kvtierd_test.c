@@ -214,6 +214,51 @@ START_TEST(test_erase_all)
 }
 END_TEST
 
+static bool forgot(const char *text)
+{
+	bool has;
+
+	pthread_mutex_lock(&the_daemon.lock);
+	has = strstr(the_daemon.forgot, text) != NULL;
+	pthread_mutex_unlock(&the_daemon.lock);
+	return has;
+}
+
+/* What an erase makes unreadable the daemon may drop, before there is another epoch; a daemon that cannot is not asked
+ * again for a while. */
+START_TEST(test_the_daemon_forgets_what_is_erased)
+{
+	struct kvt_tenant a = {.bytes = {0xa1, 2}};
+	struct scene s;
+	size_t erased;
+
+	open_scene(&s);
+	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
+	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
+	ck_assert_int_eq(scene_flush(&s), KVT_OK);
+	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
+	ck_assert_int_eq(scene_flush(&s), KVT_OK);
+	ck_assert_int_eq(the_daemon.forgets, 1); /* it said 405 */
+	s.ahead_ns += 61000000000;
+	the_daemon.forgets = 0;
+	atomic_store(&the_daemon.faults.can_forget, 3);
+	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
+	ck_assert_int_eq(scene_flush(&s), KVT_OK);
+	ck_assert_int_eq(the_daemon.forgets, 3);
+	ck_assert_int_eq(the_daemon.forgets_before_put, 3);
+	ck_assert(forgot("&tenant=a102000000000000"));
+	ck_assert(forgot("&after=0123-abcd"));
+	ck_assert_int_eq(s.tier->ops->erase_all(s.tier, &erased), KVT_OK);
+	ck_assert_int_eq(scene_flush(&s), KVT_OK);
+	ck_assert_int_eq(the_daemon.forgets, 6);
+	ck_assert(forgot("?model=") && !forgot("tenant="));
+	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
+	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
+	ck_assert_int_eq(the_daemon.forgets, 6); /* only for erases */
+	end_scene(&s);
+}
+END_TEST
+
 /* The daemon evicts the mark of an erase: what was erased does not come back. */
 START_TEST(test_lost_epoch)
 {
@@ -406,6 +451,7 @@ int main(void)
 	tcase_add_test(all, test_erase);
 	tcase_add_test(all, test_erase_tenant);
 	tcase_add_test(all, test_erase_all);
+	tcase_add_test(all, test_the_daemon_forgets_what_is_erased);
 	tcase_add_test(all, test_lost_epoch);
 	tcase_add_test(all, test_two_begin);
 	tcase_add_test(all, test_ttl);
