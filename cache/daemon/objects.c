@@ -21,12 +21,15 @@
 #include <openssl/sha.h>
 
 #include "daemon/objects_parts.h"
+#include "memory/arena.h"
 
 #define TURN_NS     100000000 /* each thread looks around this often */
 #define PATH_BYTES  512
 #define NAMES_MOST  (1u << 20)
 #define NAMES_BYTES ((uint64_t)256 << 20)
 #define NAMES_STEPS 64         /* of writing a new file of names, in a turn */
+#define KEPT_SHARE 64      /* a segment's part that kept objects may take: 1/64 */
+#define KEPT_MOST  (1u << 16)
 #define DRAIN_NS    5000000000 /* what was put goes down before the end, for this long at most */
 
 /* --- own threads ------------------------------------------------------------------------------ */
@@ -139,6 +142,17 @@ static enum kvt_status open_cache(
 	return status;
 }
 
+static enum kvt_status make_kept(struct kvt_objects *o)
+{
+	struct kvt_segment_stats segment;
+	uint64_t most;
+
+	kvt_segment_stats(o->segment, &segment);
+	most = segment.bytes / KEPT_SHARE / KVT_ARENA_UNIT;
+	most = most < KEPT_MOST ? most : KEPT_MOST;
+	return kvt_kept_create(o->cache, most > 0 ? (uint32_t)most : 1, &o->kept);
+}
+
 static enum kvt_status set_limits(
 	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
 {
@@ -226,6 +240,8 @@ static enum kvt_status create_parts(
 	if (status == KVT_OK)
 		status = open_cache(o, options, why);
 	if (status == KVT_OK)
+		status = make_kept(o);
+	if (status == KVT_OK)
 		status = set_limits(o, options, why);
 	if (status == KVT_OK)
 		status = end_replacing(o, why);
@@ -287,6 +303,7 @@ void kvt_objects_destroy(struct kvt_objects *o)
 	kvt_roster_destroy(o->roster);
 	free(o->limited);
 	kvt_doomed_destroy(o->doomed);
+	kvt_kept_destroy(o->kept);
 	free(o->swept);
 	kvt_lease_table_destroy(o->leases);
 	for (size_t i = 0; i < KVT_STRIPES; i++)

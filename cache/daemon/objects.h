@@ -100,10 +100,16 @@ struct kvt_grant {
 typedef void (*kvt_lease_done_fn)(
 	void *user, enum kvt_status status, const struct kvt_grant *grant);
 
-/* Calls done exactly once. checked: reads all bytes first and grants only what is right; false: for a
- * client that proves them itself after it has copied them. */
+struct kvt_lease_wish {
+	uint64_t timeout_ns; /* that a tier below may take to bring it */
+	uint64_t ttl_ns;
+	bool unchecked; /* the client proves the bytes itself after it has copied them; else all are read first */
+	bool keep;      /* it is not evicted from now on, as far as the share for such objects goes (kept.h) */
+};
+
+/* Calls done exactly once. */
 void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
-	uint64_t timeout_ns, uint64_t ttl_ns, bool checked, kvt_lease_done_fn done, void *user);
+	const struct kvt_lease_wish *wish, kvt_lease_done_fn done, void *user);
 
 /* KVT_MISS: no such lease (any more). */
 enum kvt_status kvt_object_release(struct kvt_objects *o, struct kvw_slice id) KVT_MUST_CHECK;

@@ -96,7 +96,7 @@ static void remove_pending(struct kvt_objects *o, struct kvt_pending *p)
 
 /* Takes the reservation. */
 static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
-	const struct kvt_key *key, uint64_t timeout_ns, uint64_t ttl_ns, kvt_lease_done_fn done,
+	const struct kvt_key *key, const struct kvt_lease_wish *wish, kvt_lease_done_fn done,
 	void *user)
 {
 	struct kvt_pending *p = calloc(1, sizeof(*p) + name->bucket.len + name->key.len);
@@ -106,13 +106,14 @@ static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
 	if (p != NULL) {
 		p->key = *key;
 		p->name = kvt_object_name_copy(name, (char *)(p + 1));
-		p->ttl_ns = ttl_ns;
+		p->ttl_ns = wish->ttl_ns;
+		p->keep = wish->keep;
 		p->done = done;
 		p->user = user;
 		add_pending(o, p);
 		status = kvt_get_begin(o->cache, key, 1,
-			timeout_ns < WAIT_MOST ? timeout_ns : WAIT_MOST, (uint64_t)(uintptr_t)p,
-			&op);
+			wish->timeout_ns < WAIT_MOST ? wish->timeout_ns : WAIT_MOST,
+			(uint64_t)(uintptr_t)p, &op);
 	}
 	if (status == KVT_OK)
 		return; /* the granting thread owns p */
@@ -129,6 +130,8 @@ static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lea
 	remove_pending(o, p);
 	if (hold != NULL && check(o, hold)) {
 		kvt_catalog_note(o->catalog, &p->name, hold->views[0].bytes);
+		if (p->keep)
+			kvt_kept_ask(o->kept, &p->key);
 		grant(o, &p->key, hold, p->ttl_ns, p->done, p->user);
 	} else {
 		kvt_lease_table_unreserve(o->leases);
@@ -169,8 +172,9 @@ static struct kvt_lease *at_hand(struct kvt_objects *o, const struct kvt_key *ke
 }
 
 void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
-	uint64_t timeout_ns, uint64_t ttl_ns, bool checked, kvt_lease_done_fn done, void *user)
+	const struct kvt_lease_wish *wish, kvt_lease_done_fn done, void *user)
 {
+	struct kvt_lease_wish cut = *wish;
 	enum kvt_status status = KVT_OK;
 	struct kvt_lease *hold;
 	struct kvt_key key;
@@ -186,14 +190,16 @@ void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
 		refuse(o, done, user, status);
 		return;
 	}
-	if (ttl_ns > o->ttl_max_ns)
-		ttl_ns = o->ttl_max_ns;
+	if (cut.ttl_ns > o->ttl_max_ns)
+		cut.ttl_ns = o->ttl_max_ns;
 	kvt_object_key(name, &key);
-	hold = at_hand(o, &key, checked);
+	hold = at_hand(o, &key, !cut.unchecked);
 	if (hold != NULL) {
-		grant(o, &key, hold, ttl_ns, done, user);
+		if (cut.keep)
+			kvt_kept_ask(o->kept, &key);
+		grant(o, &key, hold, cut.ttl_ns, done, user);
 	} else if (o->shared || kvt_object_tier(o, &key) != KVT_TIER_NONE) {
-		fetch(o, name, &key, timeout_ns, ttl_ns, done, user);
+		fetch(o, name, &key, &cut, done, user);
 	} else {
 		kvt_lease_table_unreserve(o->leases);
 		refuse(o, done, user, KVT_MISS);

@@ -13,6 +13,7 @@
 
 #include "daemon/catalog.h"
 #include "daemon/doomed.h"
+#include "daemon/kept.h"
 #include "daemon/lease_table.h"
 #include "daemon/objects.h"
 #include "daemon/roster.h"
@@ -33,6 +34,7 @@ struct kvt_pending {
 	void *user;
 	struct kvt_key key;
 	uint64_t ttl_ns;
+	bool keep;
 	struct kvt_object_name name; /* its bytes follow */
 };
 
@@ -60,6 +62,7 @@ struct kvt_objects {
 	pthread_mutex_t pending_lock;
 	struct kvt_pending *pending;
 
+	struct kvt_kept *kept;
 	struct kvt_doomed *doomed;
 	bool settling;     /* of the granting thread: a drain for places that are kept */
 	int64_t settle_ns; /* ... and when to look again */

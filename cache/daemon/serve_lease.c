@@ -178,7 +178,7 @@ void kvt_serve_lease(struct kvt_conn *conn)
 	const struct kvt_target *target = &loop->target;
 	struct lease_wait *w = malloc(sizeof(*w));
 	struct kvt_object_name name = {target->bucket, target->key};
-	uint64_t ttl_ns;
+	struct kvt_lease_wish wish;
 
 	if (w == NULL) {
 		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
@@ -192,11 +192,15 @@ void kvt_serve_lease(struct kvt_conn *conn)
 	w->asked_ns = conn->base.begun_ns;
 	w->timeout_ns = cut(target->has_timeout, target->timeout_ns, config->lease_wait_ns,
 		config->lease_wait_max_ns);
-	ttl_ns = cut(
-		target->has_ttl, target->ttl_ns, config->lease_ttl_ns, config->lease_ttl_max_ns);
+	wish = (struct kvt_lease_wish){
+		.timeout_ns = w->timeout_ns,
+		.ttl_ns = cut(target->has_ttl, target->ttl_ns, config->lease_ttl_ns,
+			config->lease_ttl_max_ns),
+		.unchecked = target->unchecked,
+		.keep = target->keep,
+	};
 	kvw_conn_await(&conn->base, &w->wait); /* before: it may be answered by another thread at once */
-	kvt_object_lease(loop->server->objects, &name, w->timeout_ns, ttl_ns,
-		!target->unchecked, granted, w);
+	kvt_object_lease(loop->server->objects, &name, &wish, granted, w);
 	w->inside = false;
 	if (!w->early)
 		return;

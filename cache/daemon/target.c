@@ -232,9 +232,13 @@ static bool take_lease_value(struct kvt_target *out, struct kvw_slice name, stru
 				"ttl_s: expected one number of seconds greater than 0");
 		out->has_ttl = true;
 	} else if (is(name, "check")) {
-		if (value.len != 1 || (value.data[0] != '0' && value.data[0] != '1'))
+		if (!is(value, "0") && !is(value, "1"))
 			return refuse(refusal, 400, "check: expected 0 or 1");
-		out->unchecked = value.data[0] == '0';
+		out->unchecked = is(value, "0");
+	} else if (is(name, "keep")) {
+		if (!is(value, "0") && !is(value, "1"))
+			return refuse(refusal, 400, "keep: expected 0 or 1");
+		out->keep = is(value, "1");
 	}
 	return true;
 }

@@ -38,6 +38,7 @@ struct kvt_target {
 	/* Of the query; names that are not known are passed over, as is all of it on other paths. */
 	bool has_timeout, has_ttl;
 	bool unchecked; /* check=0: the client proves the bytes itself */
+	bool keep;      /* keep=1: the object is not to be evicted */
 	uint64_t timeout_ns, ttl_ns; /* KVT_PATH_LEASES */
 	struct kvw_slice after;      /* KVT_PATH_BUCKET */
 	size_t limit;

@@ -10,7 +10,8 @@
  * is lost would begin again, and values from before the erase would come back. A random number that
  * is lost is replaced by another one, and everything written before is a miss: cached chunks are
  * lost, which is allowed, and nothing comes back. For the same reason a number is never sent twice.
- * Processes that replace it at the same moment look afterwards whose number it became.
+ * Processes that replace it at the same moment look afterwards whose number it became. So that numbers
+ * are not lost while chunks are there, a look asks kvtierd not to evict them (keep=1).
  *
  * Values of an erase would stay in the daemon until they are pushed out, and count for their tenant's quota. So kvtierd is
  * told first, which drops them; another daemon, or one that does not answer, keeps them, unreadable.
@@ -161,8 +162,13 @@ static void adopt(struct kvtierd_epoch *e, uint64_t value)
 		begin_round(e);
 		return;
 	}
-	if (before != 0 && before != value)
+	if (before != 0 && before != value) {
 		kvt_presence_forget_tenant(t->presence, e->all ? NULL : &e->tenant);
+		kvt_note(t->s, KVT_LOG_INFO,
+			"kvtierd: what %s stored until now is a miss: another process erased it, or the "
+			"daemon lost its mark",
+			e->all ? "all" : "a tenant");
+	}
 	end_round(e, KVT_OK);
 }
 
@@ -261,7 +267,7 @@ static void ask(struct kvtierd_epoch *e)
 	e->x->tail_bytes = 0;
 	e->x->once = false;
 	name_of(e, name);
-	kvtierd_ask_lease(&e->t->place, name, WAIT_NS, e->t->lease_ns, e->x);
+	kvtierd_ask_mark_lease(&e->t->place, name, WAIT_NS, e->t->lease_ns, e->x);
 	e->x->done = asked;
 	kvtierd_http_submit(e->t->http, e->x);
 }

@@ -112,18 +112,30 @@ static void write_head(const struct kvtierd_place *p, const char *method, const 
 	x->head_len = (size_t)n;
 }
 
-void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
-	uint64_t ttl_ns, struct kvtierd_exchange *x)
+static void ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
+	uint64_t ttl_ns, const char *more, struct kvtierd_exchange *x)
 {
 	char target[640];
 
 	(void)snprintf(target, sizeof(target),
 		"/v1/kv/%s/%s/leases?timeout_ms=%" PRIu64 "&ttl_s=%" PRIu64 ".%03" PRIu64
-		"&check=0", /* the bytes are proven after the copy; other daemons do not know it */
+		"&check=0%s", /* the bytes are proven after the copy; other daemons do not know it */
 		p->bucket, name, timeout_ns / 1000000, ttl_ns / 1000000000,
-		ttl_ns / 1000000 % 1000);
+		ttl_ns / 1000000 % 1000, more);
 	x->kind = KVTIERD_LEASE;
 	write_head(p, "POST", target, 0, "", x);
+}
+
+void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
+	uint64_t ttl_ns, struct kvtierd_exchange *x)
+{
+	ask_lease(p, name, timeout_ns, ttl_ns, "", x);
+}
+
+void kvtierd_ask_mark_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
+	uint64_t ttl_ns, struct kvtierd_exchange *x)
+{
+	ask_lease(p, name, timeout_ns, ttl_ns, "&keep=1", x); /* nor this */
 }
 
 void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x)

@@ -60,6 +60,9 @@ enum kvt_status kvtierd_place_init(
 /* Each makes the head of an exchange. */
 void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
 	uint64_t ttl_ns, struct kvtierd_exchange *x);
+/* The same; the daemon is not to evict what it leases. */
+void kvtierd_ask_mark_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
+	uint64_t ttl_ns, struct kvtierd_exchange *x);
 void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x);
 /* segments and tail are set already. tenant: whose limits count, where the daemon keeps such; all zero or
  * NULL: none. */

@@ -194,9 +194,11 @@ enum kvt_status lease(struct bed *bed, const char *bucket, const char *key, uint
 {
 	struct answer a = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, out};
 	struct kvt_object_name name = name_of(bucket, key);
+	struct kvt_lease_wish wish = {
+		.timeout_ns = timeout_ns, .ttl_ns = ttl_ns, .keep = bed->keep};
 
 	memset(out, 0, sizeof(*out));
-	kvt_object_lease(bed->objects, &name, timeout_ns, ttl_ns, true, answered, &a);
+	kvt_object_lease(bed->objects, &name, &wish, answered, &a);
 	pthread_mutex_lock(&a.lock);
 	while (!a.there)
 		pthread_cond_wait(&a.came, &a.lock);

@@ -250,14 +250,13 @@ static void *answer_later(void *arg)
 }
 
 void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
-	uint64_t timeout_ns, uint64_t ttl_ns, bool check, kvt_lease_done_fn done, void *user)
+	const struct kvt_lease_wish *wish, kvt_lease_done_fn done, void *user)
 {
 	struct later *later = calloc(1, sizeof(*later));
 	pthread_t thread;
 
-	(void)check;
-	atomic_store(&o->last_timeout_ns, timeout_ns);
-	atomic_store(&o->last_ttl_ns, ttl_ns);
+	atomic_store(&o->last_timeout_ns, wish->timeout_ns);
+	atomic_store(&o->last_ttl_ns, wish->ttl_ns);
 	take_name(&later->name, name);
 	later->delay_ns = atomic_load(&o->lease_delay_ns);
 	if (later->delay_ns == 0) {

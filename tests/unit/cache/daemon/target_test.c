@@ -173,7 +173,11 @@ START_TEST(wishes_of_a_lease)
 	ck_assert(!t.unchecked);
 	ck_assert(kvt_target_parse(KVW_SLICE("/v1/kv/b/k/leases?check=0"), &t, &why));
 	ck_assert(t.unchecked);
+	ck_assert(!t.keep);
 	ck_assert(!kvt_target_parse(KVW_SLICE("/v1/kv/b/k/leases?check=no"), &t, &why));
+	ck_assert(kvt_target_parse(KVW_SLICE("/v1/kv/b/k/leases?check=0&keep=1"), &t, &why));
+	ck_assert(t.unchecked && t.keep);
+	ck_assert(!kvt_target_parse(KVW_SLICE("/v1/kv/b/k/leases?keep=yes"), &t, &why));
 	ck_assert(kvt_target_parse(KVW_SLICE("/v1/kv/b?after=a%2Fb&limit=7"), &t, &why));
 	ck_assert(equal(t.after, "a/b"));
 	ck_assert_uint_eq(t.limit, 7);

@@ -268,6 +268,16 @@ static void grant(struct fake_daemon *d, char id[24])
 	d->live++;
 }
 
+static void count_keep(struct fake_daemon *d, const struct request *r)
+{
+	bool mark = strstr(r->name, "/epoch-") != NULL, keep = strstr(r->target, "&keep=1") != NULL;
+
+	if (mark)
+		++*(keep ? &d->to_keep : &d->not_to_keep);
+	else
+		d->chunks_to_keep += keep;
+}
+
 static bool answer_lease(struct connection *c, const struct request *r)
 {
 	struct fake_daemon *d = c->d;
@@ -280,6 +290,7 @@ static bool answer_lease(struct connection *c, const struct request *r)
 	bool good;
 
 	be_late(d, &f->late_ms);
+	count_keep(d, r);
 	pthread_mutex_lock(&d->lock);
 	o = find(d, r->name);
 	if (o != NULL) {

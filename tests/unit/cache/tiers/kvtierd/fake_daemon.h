@@ -71,6 +71,8 @@ struct fake_daemon {
 	_Atomic int leases, misses, releases, unknown_releases, puts, same, deletes, connections;
 	_Atomic int forgets, forgets_before_put; /* so far; and when the latest object was put */
 	_Atomic int live;   /* leases now */
+	_Atomic int to_keep, not_to_keep; /* leases asked for, by whether they said keep=1, of marks */
+	_Atomic int chunks_to_keep;       /* ... of what is no mark */
 	_Atomic int late;   /* requests whose answers are late, so far */
 	_Atomic int waited; /* ms, before misses were answered */
 	_Atomic int live_connections, most_connections;

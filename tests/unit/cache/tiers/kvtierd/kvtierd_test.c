@@ -282,6 +282,24 @@ START_TEST(test_lost_epoch)
 }
 END_TEST
 
+/* A mark that is lost loses all that was stored under it: the daemon is asked not to evict marks, and only marks. */
+START_TEST(test_marks_are_to_be_kept)
+{
+	struct kvt_tenant a = {.bytes = {1}};
+	struct scene s;
+
+	open_scene(&s);
+	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
+	ck_assert_int_eq(scene_put_of(&s, 2, &a), KVT_OK);
+	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
+	ck_assert_int_eq(scene_get(&s, 2), KVT_OK);
+	ck_assert_int_ge(the_daemon.to_keep, 3); /* of all, of those without a tenant, of the tenant */
+	ck_assert_int_eq(the_daemon.not_to_keep, 0);
+	ck_assert_int_eq(the_daemon.chunks_to_keep, 0);
+	end_scene(&s);
+}
+END_TEST
+
 /* Two that begin at the same time agree on the epochs and read what the other wrote. */
 START_TEST(test_two_begin)
 {
@@ -453,6 +471,7 @@ int main(void)
 	tcase_add_test(all, test_erase_all);
 	tcase_add_test(all, test_the_daemon_forgets_what_is_erased);
 	tcase_add_test(all, test_lost_epoch);
+	tcase_add_test(all, test_marks_are_to_be_kept);
 	tcase_add_test(all, test_two_begin);
 	tcase_add_test(all, test_ttl);
 	tcase_add_test(all, test_other_length);
