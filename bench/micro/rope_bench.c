@@ -29,6 +29,7 @@ struct kind {
 #define LLAMA "{\"model_type\": \"llama\", \"head_dim\": 128}"
 #define GLM   "{\"model_type\": \"glm4\", \"head_dim\": 128}"
 #define GPTJ  "{\"model_type\": \"gptj\", \"head_dim\": 128, \"rotary_dim\": 128}"
+#define DEEPSEEK "{\"model_type\": \"deepseek_v3\", \"kv_lora_rank\": 512, \"qk_rope_head_dim\": 64}"
 
 static const struct kind kinds[] = {
 	{"bf16", "halves", KVT_ROPE_BF16, 2, LLAMA},
@@ -36,6 +37,7 @@ static const struct kind kinds[] = {
 	{"f32", "halves", KVT_ROPE_F32, 4, LLAMA},
 	{"bf16", "pairs", KVT_ROPE_BF16, 2, GPTJ},
 	{"bf16", "pairs, half of a head", KVT_ROPE_BF16, 2, GLM},
+	{"bf16", "latent keys", KVT_ROPE_BF16, 2, DEEPSEEK},
 };
 
 static double used_s(void)

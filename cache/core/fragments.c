@@ -57,23 +57,29 @@ static void name_model(struct kvt_fragments *f, const struct kvt_fingerprint *fi
 {
 	const struct kvt_fragment_shape *s = &f->shape;
 	const uint32_t numbers[] = {KVT_FRAGMENT_VERSION, s->values, s->layers, s->heads, s->head, s->value_head, f->rope.rotated,
-		(uint32_t)f->rope.layout, f->rank};
+		(uint32_t)f->rope.layout, f->rank, f->rope.offset};
+	size_t all = sizeof(numbers) / sizeof(numbers[0]);
 
 	kvt_fragment_chain_id(fingerprint->bytes, f->rope.frequency, f->rope.rotated / 2 * sizeof(f->rope.frequency[0]), numbers,
-		sizeof(numbers) / sizeof(numbers[0]), f->shape.model);
+		f->rope.latent ? all : all - 1, f->shape.model);
 }
 
 static enum kvt_status set_up(struct kvt_fragments *f, struct kvt *k, const struct kvt_fragments_config *c, char *why)
 {
+	static const char out_of_range[] = "layers, heads, values of a head, tokens of a chunk or their type are out of range";
 	char reason[KVT_ROPE_TEXT] = "no memory";
 	enum kvt_status status;
 
-	if (!within(c->layers, LAYERS_MOST) || !within(c->heads, HEADS_MOST) || !within(c->value_head, KVT_ROPE_HEAD_MAX) ||
+	if (!within(c->layers, LAYERS_MOST) || !within(c->heads, HEADS_MOST) || c->value_head > KVT_ROPE_HEAD_MAX ||
 		!within(c->chunk_tokens, CHUNK_MOST) || c->values > KVT_FRAGMENT_F16)
-		return refuse(why, KVT_EINVAL, "layers, heads, values of a head, tokens of a chunk or their type are out of range");
+		return refuse(why, KVT_EINVAL, out_of_range);
 	status = kvt_rope_read(c->model, c->model_bytes, &f->rope, reason);
 	if (status != KVT_OK)
 		return refuse(why, status, reason);
+	if (f->rope.latent && (c->heads != 1 || c->value_head != 0))
+		return refuse(why, KVT_EINVAL, "latent keys (kv_lora_rank): expected one head, and no values (value_head 0)");
+	if (!f->rope.latent && c->value_head == 0)
+		return refuse(why, KVT_EINVAL, out_of_range);
 	if (f->rope.head != c->head) {
 		snprintf(reason, sizeof(reason), "a head has %u values, by config.json %u", c->head, f->rope.head);
 		return refuse(why, KVT_EINVAL, reason);
@@ -519,9 +525,15 @@ static bool same_strides(const struct kvt_fragment_plane *a, const struct kvt_fr
 	return a->block == b->block && a->token == b->token && a->head == b->head && a->value == b->value;
 }
 
+/* Planes of a layer of the model: keys and values, or latent keys alone. */
+static uint32_t planes_of(const struct kvt_fragments *f)
+{
+	return f->rope.latent ? 1 : 2;
+}
+
 /*
  * A chunk is, behind its header, what kvtier_cuda.h says of a layout whose blocks are tokens, and whose layers are the
- * model's keys and values in turn.
+ * model's keys and values in turn, or its latent keys.
  */
 enum kvt_status kvt_fragments_view(
 	struct kvt_fragments *f, struct kvt_gpu *g, const struct kvt_fragment_place *place, uint32_t *view)
@@ -530,6 +542,7 @@ enum kvt_status kvt_fragments_view(
 	void *layers[2 * LAYERS_MOST];
 	struct kvt_fragment_place planes;
 	struct kvt_gpu_parts parts;
+	uint32_t each;
 	int64_t none = 0;
 
 	if (f == NULL || g == NULL || view == NULL || place == NULL || place->size < sizeof(*place))
@@ -540,14 +553,16 @@ enum kvt_status kvt_fragments_view(
 	planes.slot = 0;
 	if (!kvt_fragment_place_fits(&planes, &f->shape, 0))
 		return KVT_EINVAL;
-	if (f->shape.head != f->shape.value_head || !same_strides(&place->keys, &place->values))
+	each = planes_of(f);
+	if (each == 2 && (f->shape.head != f->shape.value_head || !same_strides(&place->keys, &place->values)))
 		return KVT_ENOTSUP;
 	for (uint32_t i = 0; i < f->shape.layers; i++) {
-		layers[2 * i] = place->keys.layers[i];
-		layers[2 * i + 1] = place->values.layers[i];
+		layers[each * i] = place->keys.layers[i];
+		if (each == 2)
+			layers[2 * i + 1] = place->values.layers[i];
 	}
 	layout.element_bytes = f->shape.values == KVT_FRAGMENT_F32 ? 4 : 2;
-	layout.layer_count = 2 * f->shape.layers;
+	layout.layer_count = each * f->shape.layers;
 	layout.layers = layers;
 	layout.axes[0] = (struct kvt_gpu_axis){f->shape.heads, place->keys.head};
 	layout.axes[1] = (struct kvt_gpu_axis){f->shape.head, place->keys.value};
@@ -560,16 +575,16 @@ enum kvt_status kvt_fragments_view(
 /* Is it this model's view, made with this place? */
 static bool view_fits(const struct kvt_fragments *f, const struct kvt_gpu_paged *view, const struct kvt_fragment_place *place)
 {
-	uint32_t bytes = f->shape.values == KVT_FRAGMENT_F32 ? 4 : 2;
+	uint32_t bytes = f->shape.values == KVT_FRAGMENT_F32 ? 4 : 2, each = planes_of(f);
 
-	if (view == NULL || view->shape.layers != 2 * f->shape.layers || view->element != bytes ||
+	if (view == NULL || view->shape.layers != each * f->shape.layers || view->element != bytes ||
 		view->row != f->shape.head * bytes || view->shape.block.by != f->shape.heads * view->row ||
-		f->shape.value_head != f->shape.head || view->shape.parts.by != place->block_tokens ||
+		(each == 2 && f->shape.value_head != f->shape.head) || view->shape.parts.by != place->block_tokens ||
 		place->block_count != view->id_count / view->shape.parts.by)
 		return false;
 	for (uint32_t i = 0; i < f->shape.layers; i++)
-		if (view->layers[2 * i] != (uint64_t)(uintptr_t)place->keys.layers[i] ||
-			view->layers[2 * i + 1] != (uint64_t)(uintptr_t)place->values.layers[i])
+		if (view->layers[each * i] != (uint64_t)(uintptr_t)place->keys.layers[i] ||
+			(each == 2 && view->layers[2 * i + 1] != (uint64_t)(uintptr_t)place->values.layers[i]))
 			return false;
 	return true;
 }
@@ -660,9 +675,10 @@ enum kvt_status kvt_fragments_scatter_begin(
 		kvt_rope_turn_by(&f->rope, distance, &turn);
 	on_device = (struct kvt_gpu_turn){
 		.values = f->shape.values,
+		.first_value = f->rope.offset,
 		.pairs = f->rope.rotated / 2,
 		.neighbours = f->rope.layout == KVT_ROPE_PAIRS,
-		.layer_step = 2,
+		.layer_step = planes_of(f),
 		.cosine = turn.cosine,
 		.sine = turn.sine,
 	};

@@ -4,8 +4,8 @@
  * Every token of a fragment moves by the same distance, so cosine and sine of each pair are computed once a fragment,
  * in double from an angle that is reduced there, and a head costs six operations a pair. Heads are turned in blocks:
  * widened to float, turned, rounded back, in three loops over a few KiB that the compiler makes into vectors; the
- * same body is compiled with AVX2, taken where the machine has it, and without. Its share of memcpy:
- * `bench/run.sh fragments`.
+ * same body is compiled with AVX2, taken where the machine has it, and without. Where only a part of a head turns, all of
+ * it is copied, and that part alone taken through these loops. Its share of memcpy: `bench/run.sh fragments`.
  */
 #include <math.h>
 #include <string.h>
@@ -42,6 +42,7 @@ static bool has_vectors(void)
 void kvt_rope_turn_by(const struct kvt_rope *rope, int64_t distance, struct kvt_rope_turn *out)
 {
 	out->head = rope->head;
+	out->offset = rope->offset;
 	out->rotated = rope->rotated;
 	out->layout = rope->layout;
 	out->vectors = has_vectors();
@@ -82,11 +83,12 @@ static void narrow_f16(const float *from, uint16_t *to, size_t n)
 		to[i] = kvt_float_to_half(from[i]);
 }
 
+/* Of x, what turns of each head, one behind the other. */
 INLINE void turn_halves(const struct kvt_rope_turn *turn, float *x, size_t heads)
 {
 	uint32_t n = turn->rotated / 2;
 
-	for (; heads > 0; heads--, x += turn->head) {
+	for (; heads > 0; heads--, x += turn->rotated) {
 		for (uint32_t i = 0; i < n; i++) {
 			float a = x[i], b = x[i + n];
 
@@ -100,7 +102,7 @@ INLINE void turn_pairs(const struct kvt_rope_turn *turn, float *x, size_t heads)
 {
 	uint32_t n = turn->rotated / 2;
 
-	for (; heads > 0; heads--, x += turn->head) {
+	for (; heads > 0; heads--, x += turn->rotated) {
 		for (uint32_t i = 0; i < n; i++) {
 			float a = x[2 * i], b = x[2 * i + 1];
 
@@ -118,29 +120,50 @@ INLINE void turn_block(const struct kvt_rope_turn *turn, float *x, size_t heads)
 		turn_pairs(turn, x, heads);
 }
 
+static size_t value_bytes(enum kvt_rope_values values)
+{
+	return values == KVT_ROPE_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
 typedef void widen_fn(const uint16_t *from, float *to, size_t n);
 typedef void narrow_fn(const float *from, uint16_t *to, size_t n);
 
-/* One block of heads: at most BLOCK values. widen, narrow: of half precision. */
-INLINE void move_block_with(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
-	size_t heads, widen_fn *widen, narrow_fn *narrow)
+INLINE void load(enum kvt_rope_values values, float *x, const void *from, size_t n, widen_fn *widen)
 {
-	size_t n = heads * turn->head;
-	float x[BLOCK];
-
 	if (values == KVT_ROPE_F32)
 		memcpy(x, from, n * sizeof(float));
 	else if (values == KVT_ROPE_BF16)
 		widen_bf16(from, x, n);
 	else
 		widen(from, x, n);
-	turn_block(turn, x, heads);
+}
+
+INLINE void save(enum kvt_rope_values values, void *to, const float *x, size_t n, narrow_fn *narrow)
+{
 	if (values == KVT_ROPE_F32)
 		memcpy(to, x, n * sizeof(float));
 	else if (values == KVT_ROPE_BF16)
 		narrow_bf16(x, to, n);
 	else
 		narrow(x, to, n);
+}
+
+/* One block of heads: at most BLOCK values. widen, narrow: of half precision. */
+INLINE void move_block_with(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
+	size_t heads, widen_fn *widen, narrow_fn *narrow)
+{
+	size_t value = value_bytes(values), step = turn->head * value, first = turn->offset * value;
+	bool whole = turn->rotated == turn->head;
+	size_t rows = whole ? 1 : heads, n = whole ? heads * turn->head : turn->rotated; /* of values that turn */
+	float x[BLOCK];
+
+	if (!whole && to != from)
+		memcpy(to, from, heads * step);
+	for (size_t i = 0; i < rows; i++)
+		load(values, x + i * n, (const char *)from + first + i * step, n, widen);
+	turn_block(turn, x, heads);
+	for (size_t i = 0; i < rows; i++)
+		save(values, (char *)to + first + i * step, x + i * n, n, narrow);
 }
 
 static void move_block(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
@@ -182,7 +205,7 @@ static void move_with(void (*block)(const struct kvt_rope_turn *, enum kvt_rope_
 	const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from, size_t heads)
 {
 	size_t most = BLOCK / turn->head;
-	size_t bytes = most * turn->head * (values == KVT_ROPE_F32 ? sizeof(float) : sizeof(uint16_t));
+	size_t bytes = most * turn->head * value_bytes(values);
 
 	while (heads > 0) {
 		size_t n = heads < most ? heads : most;

@@ -39,14 +39,16 @@ enum kvt_rope_values {
 /* How a model turns a head. A plain value: no ownership. */
 struct kvt_rope {
 	uint32_t head;    /* values of a head, 2 to KVT_ROPE_HEAD_MAX */
-	uint32_t rotated; /* of these the first so many have positions: even, 2 to head */
+	uint32_t offset;  /* the first of them that has a position: 0 unless latent */
+	uint32_t rotated; /* from there on so many have positions: even, 2 to head - offset */
+	bool latent;      /* a token has one vector of no position, a rotary key behind it, and no values (MLA) */
 	enum kvt_rope_layout layout;
 	float frequency[KVT_ROPE_HEAD_MAX / 2]; /* [rotated / 2], radians a position */
 };
 
 /* A turn by one distance, the same for every token of a fragment. A plain value. */
 struct kvt_rope_turn {
-	uint32_t head, rotated; /* of the rope */
+	uint32_t head, offset, rotated; /* of the rope */
 	enum kvt_rope_layout layout;
 	bool vectors; /* this machine has AVX2, FMA and F16C */
 	float cosine[KVT_ROPE_HEAD_MAX / 2], sine[KVT_ROPE_HEAD_MAX / 2]; /* [rotated / 2] */
@@ -64,7 +66,7 @@ void kvt_rope_turn_by(const struct kvt_rope *rope, int64_t distance, struct kvt_
 
 /*
  * Turns `heads` heads that follow each other. `to` may be `from`; otherwise they do not overlap. Both are aligned to
- * the size of a value. Rounds to nearest, ties to even; NaN stays NaN.
+ * the size of a value. Rounds to nearest, ties to even; NaN stays NaN. Values without a position are copied bit by bit.
  */
 void kvt_rope_move(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
 	size_t heads);

@@ -19,12 +19,15 @@ struct model {
 	const char *name;
 	enum kvt_rope_layout layout;
 	double theta, part;
+	bool latent;
 };
 
 static const struct model models[] = {
-#define KVT_ROPE_MODEL(name, layout, theta, part) {name, KVT_ROPE_##layout, theta, part},
+#define KVT_ROPE_MODEL(name, layout, theta, part) {name, KVT_ROPE_##layout, theta, part, false},
+#define KVT_ROPE_LATENT(name, layout, theta)      {name, KVT_ROPE_##layout, theta, 1, true},
 #include "fragments/models.def"
 #undef KVT_ROPE_MODEL
+#undef KVT_ROPE_LATENT
 };
 
 /* The file while it is read. */
@@ -90,34 +93,74 @@ static enum kvt_status find_model(struct reading *r)
 	return refuse(r, KVT_ENOTSUP, "model_type %.40s: not among the models whose keys can be moved", name);
 }
 
-/* Keys that make angles depend on something else than position * frequency. */
-static enum kvt_status refuse_others(struct reading *r)
+/* Names that end with NULL. */
+static enum kvt_status refuse_set(struct reading *r, const char *const *names)
 {
-	static const char *const of_model[] = {"dual_chunk_attention_config", "rope_local_base_freq", "no_rope_layers",
-		"no_rope_layer_interval", "global_rope_theta", "local_rope_theta", "alibi", "q_lora_rank", "kv_lora_rank"};
-	static const char *const of_turns[] = {"mrope_section", "use_fope", "full_attention", "sliding_attention",
-		"chunked_attention", "linear_attention", "short_factor", "mixed_b"};
-
-	for (size_t i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++) {
-		const json_t *value = json_object_get(r->text, of_model[i]);
+	for (; *names != NULL; names++) {
+		const json_t *value = json_object_get(r->text, *names);
 
 		if (value != NULL && !json_is_null(value) && !json_is_false(value))
-			return refuse(r, KVT_ENOTSUP, "%s: keys of such a model are not moved", of_model[i]);
-	}
-	for (size_t i = 0; i < sizeof(of_turns) / sizeof(of_turns[0]); i++) {
-		if (json_object_get(r->turns, of_turns[i]) != NULL)
-			return refuse(r, KVT_ENOTSUP, "%s: keys of such a model are not moved", of_turns[i]);
+			return refuse(r, KVT_ENOTSUP, "%s: keys of such a model are not moved", *names);
 	}
 	return KVT_OK;
 }
 
+static enum kvt_status refuse_turns(struct reading *r, const char *const *names)
+{
+	for (; *names != NULL; names++)
+		if (json_object_get(r->turns, *names) != NULL)
+			return refuse(r, KVT_ENOTSUP, "%s: keys of such a model are not moved", *names);
+	return KVT_OK;
+}
+
+/*
+ * Of latent keys: vLLM turns neighbours whatever rope_interleave says, and truncates YaRN's ramp whatever truncate says,
+ * so that a model which says otherwise is not computed as it was trained, or not by vLLM. An indexer (index_topk) has keys
+ * of its own, which have positions, too.
+ */
+static enum kvt_status refuse_of_latent(struct reading *r)
+{
+	static const char *const of_model[] = {"index_topk", "index_n_heads", "index_head_dim", "compress_ratios",
+		"llama_4_scaling", "rotary_dim", "rotary_pct", NULL};
+	static const char *const of_turns[] = {"rope_dim", "is_deepseek_v4", NULL};
+	const json_t *interleave = json_object_get(r->text, "rope_interleave");
+	enum kvt_status status = refuse_set(r, of_model);
+
+	if (status == KVT_OK)
+		status = refuse_turns(r, of_turns);
+	if (status == KVT_OK && interleave != NULL && !json_is_true(interleave))
+		status = refuse(r, KVT_ENOTSUP, "rope_interleave: keys of such a model are not moved");
+	if (status == KVT_OK && json_is_false(json_object_get(r->turns, "truncate")))
+		status = refuse(r, KVT_ENOTSUP, "truncate: keys of such a model are not moved");
+	return status;
+}
+
+/* Keys that make angles depend on something else than position * frequency. */
+static enum kvt_status refuse_others(struct reading *r)
+{
+	static const char *const of_model[] = {"dual_chunk_attention_config", "rope_local_base_freq", "no_rope_layers",
+		"no_rope_layer_interval", "global_rope_theta", "local_rope_theta", "alibi", NULL};
+	static const char *const latent[] = {"q_lora_rank", "kv_lora_rank", NULL}; /* for models that are not listed as such */
+	static const char *const of_turns[] = {"mrope_section", "use_fope", "full_attention", "sliding_attention",
+		"chunked_attention", "linear_attention", "short_factor", "mixed_b", NULL};
+	enum kvt_status status = refuse_set(r, of_model);
+
+	if (status == KVT_OK)
+		status = r->model->latent ? refuse_of_latent(r) : refuse_set(r, latent);
+	return status == KVT_OK ? refuse_turns(r, of_turns) : status;
+}
+
 static enum kvt_status read_scheme(struct reading *r)
 {
+	enum { OTHERS = 1, LATENT = 2 };
 	static const struct {
 		const char *name;
 		enum kvt_rope_scheme scheme;
-	} schemes[] = {{"default", KVT_ROPE_PLAIN}, {"linear", KVT_ROPE_LINEAR}, {"ntk", KVT_ROPE_NTK},
-		{"yarn", KVT_ROPE_YARN}, {"llama3", KVT_ROPE_LLAMA3}};
+		int models;
+	} schemes[] = {{"default", KVT_ROPE_PLAIN, OTHERS | LATENT}, {"linear", KVT_ROPE_LINEAR, OTHERS},
+		{"ntk", KVT_ROPE_NTK, OTHERS}, {"yarn", KVT_ROPE_YARN, OTHERS | LATENT}, {"llama3", KVT_ROPE_LLAMA3, OTHERS},
+		{"deepseek_yarn", KVT_ROPE_YARN, LATENT}}; /* vLLM's name, once it has read the model */
+	int mine = r->model->latent ? LATENT : OTHERS;
 	const json_t *value = json_object_get(r->turns, "rope_type");
 	const char *name;
 
@@ -129,7 +172,7 @@ static enum kvt_status read_scheme(struct reading *r)
 	if (name == NULL)
 		return refuse(r, KVT_EINVAL, "rope_type: expected a name");
 	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
-		if (strcmp(schemes[i].name, name) == 0) {
+		if ((schemes[i].models & mine) != 0 && strcmp(schemes[i].name, name) == 0) {
 			r->scale.scheme = schemes[i].scheme;
 			return KVT_OK;
 		}
@@ -181,6 +224,32 @@ static enum kvt_status read_theta(struct reading *r)
 	if (status == KVT_OK && r->scale.theta == 0)
 		status = refuse(r, KVT_EINVAL, "rope_theta is missing");
 	return status;
+}
+
+/* A latent vector, all of which has no position, and a rotary key, all of which turns. */
+static enum kvt_status read_latent(struct reading *r)
+{
+	double latent = 0, key = 0, part = 1;
+	enum kvt_status status = needed(r, r->text, "kv_lora_rank", 1, KVT_ROPE_HEAD_MAX, &latent);
+
+	if (status == KVT_OK)
+		status = needed(r, r->text, "qk_rope_head_dim", 2, KVT_ROPE_HEAD_MAX, &key);
+	if (status == KVT_OK)
+		status = number(r, r->text, "partial_rotary_factor", 1e-3, 1, &part);
+	if (status == KVT_OK)
+		status = number(r, r->turns, "partial_rotary_factor", 1e-3, part, &part);
+	if (status != KVT_OK)
+		return status;
+	if (part < 1)
+		return refuse(r, KVT_ENOTSUP, "partial_rotary_factor: keys of such a model are not moved");
+	if (latent != floor(latent) || fmod(key, 2) != 0 || latent + key > KVT_ROPE_HEAD_MAX)
+		return refuse(r, KVT_EINVAL, "kv_lora_rank %g and qk_rope_head_dim %g: expected whole numbers, an even second one, and "
+			"at most %d together", latent, key, KVT_ROPE_HEAD_MAX);
+	r->rope.head = (uint32_t)(latent + key);
+	r->rope.offset = (uint32_t)latent;
+	r->rope.rotated = (uint32_t)key;
+	r->rope.latent = true;
+	return KVT_OK;
 }
 
 /* Values of a head, and how many of them turn. */
@@ -244,7 +313,7 @@ static enum kvt_status read_all(struct reading *r, json_t *root)
 	if (status == KVT_OK)
 		status = read_theta(r);
 	if (status == KVT_OK)
-		status = read_head(r);
+		status = r->model->latent ? read_latent(r) : read_head(r);
 	return status;
 }
 

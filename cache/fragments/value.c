@@ -68,7 +68,8 @@ static bool plane_fits(const struct kvt_fragment_plane *plane, uint32_t layers)
 bool kvt_fragment_place_fits(const struct kvt_fragment_place *place, const struct kvt_fragment_shape *shape, size_t tokens)
 {
 	if (place == NULL || place->size < sizeof(*place) || place->block_tokens == 0 || place->blocks == NULL ||
-		!plane_fits(&place->keys, shape->layers) || !plane_fits(&place->values, shape->layers))
+		!plane_fits(&place->keys, shape->layers) ||
+		(shape->value_head > 0 && !plane_fits(&place->values, shape->layers)))
 		return false;
 	if (place->blocks_listed > UINT64_MAX / place->block_tokens || place->slot > UINT64_MAX - tokens ||
 		place->slot + tokens > place->blocks_listed * (uint64_t)place->block_tokens)
@@ -246,6 +247,12 @@ static void pass_side(const struct side *s, struct cursor *c, uint64_t slot, uin
 	}
 }
 
+/* Sides of a layer are 1, keys, and 0, values; latent keys have no values behind them. */
+static int last_side(const struct kvt_fragment_shape *shape)
+{
+	return shape->value_head > 0 ? 0 : 1;
+}
+
 static struct side side_of(const struct kvt_fragment_shape *shape, const struct kvt_fragment_place *place, uint32_t layer,
 	bool keys, const struct kvt_rope_turn *turn)
 {
@@ -271,7 +278,7 @@ void kvt_fragment_pack(const struct kvt_fragment_shape *shape, const struct kvt_
 
 	carry(&c, &copy, sizeof(copy), false);
 	for (uint32_t layer = 0; layer < shape->layers; layer++) {
-		for (int keys = 1; keys >= 0; keys--) {
+		for (int keys = 1; keys >= last_side(shape); keys--) {
 			struct side s = side_of(shape, place, layer, keys != 0, NULL);
 
 			pass_side(&s, &c, place->slot + offset, head->tokens, false);
@@ -288,7 +295,7 @@ uint64_t kvt_fragment_unpack(const struct kvt_fragment_shape *shape, const struc
 
 	go_on(&c, sizeof(struct kvt_fragment_head));
 	for (uint32_t layer = 0; layer < shape->layers; layer++) {
-		for (int keys = 1; keys >= 0; keys--) {
+		for (int keys = 1; keys >= last_side(shape); keys--) {
 			struct side s = side_of(shape, place, layer, keys != 0, turn);
 
 			go_on(&c, skip * s.heads * head_bytes(&s));

@@ -16,7 +16,7 @@
 /* What a model's keys and values are. A plain value. */
 struct kvt_fragment_shape {
 	uint32_t values; /* enum kvt_fragment_values */
-	uint32_t layers, heads, head, value_head;
+	uint32_t layers, heads, head, value_head; /* value_head 0: latent keys, no values */
 	uint8_t model[32]; /* hash of all that decides what the bytes mean, and of how keys turn */
 };
 

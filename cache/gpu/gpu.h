@@ -14,7 +14,7 @@
 #include "gpu/layout.h"
 #include "chunk/note.h"
 
-#define KVT_GPU_BACKEND 2u
+#define KVT_GPU_BACKEND 3u
 #define KVT_GPU_VIEWS   8u /* of an engine, besides its own layout */
 
 /* What a backend works with. Borrowed for the engine's life, unchanged. */

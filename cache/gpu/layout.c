@@ -203,7 +203,7 @@ static bool turns(const struct kvt_gpu_paged *p, const struct kvt_gpu_turn *turn
 	uint32_t bytes = turn->values == KVT_GPU_F32 ? 4 : 2;
 
 	return scatter && turn->values <= KVT_GPU_F16 && bytes == p->element && turn->pairs > 0 &&
-		turn->pairs <= p->row / bytes / 2 && turn->first_layer < p->shape.layers &&
+		turn->first_value <= p->row / bytes && turn->pairs <= (p->row / bytes - turn->first_value) / 2 && turn->first_layer < p->shape.layers &&
 		turn->layer_step > 0 && turn->cosine != NULL && turn->sine != NULL;
 }
 
@@ -399,6 +399,7 @@ bool kvt_gpu_turnings_next(struct kvt_gpu_turnings *t, struct kvt_gpu_turning *o
 	out->count = pairs * rows * blocks * layers; /* a chunk has less than 2^32 bytes */
 	out->values = turn->values;
 	out->row_bytes = p->row;
+	out->first_value = turn->first_value;
 	out->first_pair = t->pair;
 	out->all_pairs = turn->pairs;
 	out->neighbours = turn->neighbours;

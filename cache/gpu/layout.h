@@ -42,8 +42,9 @@ struct kvt_gpu_divisor kvt_gpu_divisor_of(uint32_t by);
 /* How keys turn (turn.h), for a layout whose last axis is the values of a head. */
 struct kvt_gpu_turn {
 	uint32_t values;     /* KVT_GPU_F32, ...: as many bytes as the layout's elements */
-	uint32_t pairs;      /* the first 2 * pairs values of each head are turned; > 0 */
-	uint32_t neighbours; /* 0: pairs are i and i + pairs; else 2 i and 2 i + 1 */
+	uint32_t first_value; /* of each head: those before it have no position */
+	uint32_t pairs;      /* the 2 * pairs values from there on are turned; > 0 */
+	uint32_t neighbours; /* 0: pairs are i and i + pairs; else 2 i and 2 i + 1; from first_value on */
 	uint32_t first_layer, layer_step; /* that layer and each layer_step-th (> 0) behind it have keys */
 	const float *cosine, *sine;       /* [pairs] */
 };

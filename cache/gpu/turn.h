@@ -6,7 +6,7 @@
  * one function, which a machine without a device runs, too: the backend for this machine's memory and the tests.
  *
  * The last axis of the layout is the values of a head; a row is what all other axes of a block leave. Of each row the
- * first 2 * n values are n pairs: i and i + n, or 2 i and 2 i + 1. Pair i becomes
+ * 2 * n values from one of them on (0 but for latent keys) are n pairs: i and i + n, or 2 i and 2 i + 1. Pair i becomes
  *
  *	(a cosine[i] - b sine[i], b cosine[i] + a sine[i])
  *
@@ -35,6 +35,7 @@ struct kvt_gpu_turning {
 	uint32_t count;       /* pairs of all rows, blocks and layers */
 	uint32_t values;      /* KVT_GPU_F32, ... */
 	uint32_t row_bytes;   /* of all values of a head */
+	uint32_t first_value; /* of a row */
 	uint32_t first_pair;
 	uint32_t all_pairs;   /* n */
 	uint32_t neighbours;  /* 0: i and i + n; else 2 i and 2 i + 1 */
@@ -56,7 +57,7 @@ KVT_GPU_BOTH struct kvt_gpu_two kvt_gpu_two_at(const struct kvt_gpu_turning *t, 
 	uint32_t block = kvt_gpu_divide(row, t->rows), layer = kvt_gpu_divide(block, t->blocks);
 	uint32_t i = t->first_pair + pair, bytes = t->values == KVT_GPU_F32 ? 4 : 2;
 	uint32_t in = (row - block * t->rows.by) * t->row_bytes;
-	uint32_t one = t->neighbours ? 2 * i : i, other = t->neighbours ? one + 1 : i + t->all_pairs;
+	uint32_t one = t->first_value + (t->neighbours ? 2 * i : i), other = one + (t->neighbours ? 1 : t->all_pairs);
 	uint64_t base = layers[t->first_layer + layer * t->layer_step] +
 		kvt_gpu_id_at(&t->shape, t->ids[block - layer * t->blocks.by]);
 	struct kvt_gpu_two two;

@@ -11,7 +11,8 @@
  * In the cache a fragment is a chain of chunks like any other: all tiers, leases, checksums, encryption, limits and
  * erases of tenants hold for it. Each chunk begins with a header that says for which model, layout and position it was
  * computed, under the same checksum as the rest. Behind it lie, for each layer, the keys of all its tokens, [token][head][value],
- * and then their values, whatever the layout of the engine that computed them.
+ * and then their values, whatever the layout of the engine that computed them. Of a model with latent keys (MLA,
+ * kv_lora_rank) a token has one vector, of no position but for the rotary key at its end, and no values.
  *
  * Threads, errors, ownership and growth as in kvtier.h. A struct kvt_fragments may be used by any number of threads.
  */
@@ -105,9 +106,9 @@ struct kvt_fragments_config {
 	const char *model;      /* the model's config.json */
 	size_t model_bytes;
 	uint32_t layers;        /* of this rank, 1 to 1024 */
-	uint32_t heads;         /* KV heads of this rank, 1 to 1024 */
-	uint32_t head;          /* values of a head's key; what config.json says */
-	uint32_t value_head;    /* values of a head's value */
+	uint32_t heads;         /* KV heads of this rank, 1 to 1024; latent keys: 1 */
+	uint32_t head;          /* values of a head's key; what config.json says; latent: kv_lora_rank + qk_rope_head_dim */
+	uint32_t value_head;    /* values of a head's value; latent: 0 */
 	uint32_t chunk_tokens;  /* 1 to 65536; 256 */
 	uint32_t rank;          /* as in struct kvt_key_parts */
 	struct kvt_fingerprint fingerprint; /* of model, weights and type; layout and positions are added here */
@@ -150,7 +151,7 @@ struct kvt_fragment_plane {
 struct kvt_fragment_place {
 	uint32_t size; /* sizeof(struct kvt_fragment_place) */
 	uint32_t block_tokens;
-	struct kvt_fragment_plane keys, values;
+	struct kvt_fragment_plane keys, values; /* values: not read where there are none (latent keys) */
 	uint64_t block_count;   /* ids are below it */
 	const int64_t *blocks;  /* ids, in the order of the text */
 	size_t blocks_listed;

@@ -2,7 +2,8 @@
 """rope_reference.py - writes tests/unit/cache/fragments/rope_reference.h from vLLM's own rotary embeddings.
 
 To be run by the Python of an environment that has vLLM. Each case is a config.json with a key of one head as vLLM
-turns it at two positions; the unit test moves the first to the place of the second.
+turns it at two positions; the unit test moves the first to the place of the second. Of latent keys (MLA) it is the vector
+that vLLM caches: as models/deepseek_v2.py makes its rotary embedding, and concat_and_cache_mla puts the key at the end.
 """
 
 import json
@@ -15,6 +16,13 @@ from vllm.model_executor.layers.rotary_embedding import get_rope
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8192}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+# factors of cosine and sine are not 1: a moved key must not get them twice
+DEEPSEEK = {"factor": 40.0, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0,
+            "mscale_all_dim": 0.0}
+KIMI = {"factor": 32.0, "original_max_position_embeddings": 4096, "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 0.707,
+        "mscale_all_dim": 1.0}
+LATENT = {"q_lora_rank": 24, "kv_lora_rank": 24, "qk_rope_head_dim": 32, "qk_nope_head_dim": 16, "v_head_dim": 16,
+          "hidden_size": 128, "num_attention_heads": 2}
 # name: (config.json, head, vLLM's rope_parameters, halves)
 CASES = {
     "plain": ({"model_type": "llama", "hidden_size": 128, "num_attention_heads": 2}, 64, {}, True),
@@ -38,6 +46,13 @@ CASES = {
     "partial pairs": ({"model_type": "glm4", "head_dim": 32, "partial_rotary_factor": 0.5, "rope_theta": 10000.0}, 32,
                       {"partial_rotary_factor": 0.5}, False),
     "gptj": ({"model_type": "gptj", "n_embd": 64, "n_head": 2, "rotary_dim": 16}, 32, {"rope_dim": 16}, False),
+    "latent": ({"model_type": "deepseek_v3", "rope_theta": 10000, "rope_interleave": True,
+                "rope_scaling": {"type": "yarn", **DEEPSEEK}, **LATENT}, 56, {"rope_type": "deepseek_yarn", **DEEPSEEK},
+               False),
+    "latent, as the engine has it": (
+        {"model_type": "kimi_k2", "rope_parameters": {"rope_type": "deepseek_yarn", "rope_theta": 50000.0, **KIMI}, **LATENT},
+        56, {"rope_type": "deepseek_yarn", "rope_theta": 50000.0, **KIMI}, False),
+    "latent, plain": ({"model_type": "deepseek_v2", **LATENT, "q_lora_rank": None}, 56, {}, False),
 }
 POSITIONS = (37, 1529)
 MAX = 8192
@@ -57,13 +72,14 @@ def main():
     parts = []
     with set_current_vllm_config(VllmConfig()):
         for name, (config, head, parameters, halves) in CASES.items():
-            rope = get_rope(head, MAX, halves, {"rope_theta": 10000, "rope_type": "default", **parameters},
+            key, latent = torch.randn(1, head), config.get("kv_lora_rank", 0)
+            rope = get_rope(head - latent, MAX, halves, {"rope_theta": 10000, "rope_type": "default", **parameters},
                             dtype=torch.float32)
-            key = torch.randn(1, head)
             turned = []
             for position in POSITIONS:
-                _, at = rope.forward_native(torch.tensor([position]), torch.zeros(1, head), key.clone())
-                turned.append(at.flatten().tolist())
+                _, at = rope.forward_native(
+                    torch.tensor([position]), torch.zeros(1, head - latent), key[:, latent:].clone())
+                turned.append(torch.cat([key[0, :latent], at.flatten()]).tolist())
             text = json.dumps(config).replace('"', '\\"')
             parts.append(f'\t{{"{name}", "{text}", {head},\n\t\t{{{numbers(turned[0])}}},\n'
                          f'\t\t{{{numbers(turned[1])}}}}},\n')

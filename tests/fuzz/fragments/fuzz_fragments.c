@@ -71,10 +71,12 @@ static void cut(const uint8_t *data, size_t size)
 
 static void unpack(const uint8_t *data, size_t size)
 {
-	struct kvt_fragment_shape shape = {.values = data[0] % 3u, .layers = 1, .heads = 1u + data[1] % 2u, .head = 4, .value_head = 4};
+	bool latent = data[1] % 4u == 0;
+	struct kvt_fragment_shape shape = {
+		.values = data[0] % 3u, .layers = 1, .heads = 1u + data[1] % 2u, .head = 4, .value_head = latent ? 0 : 4};
 	uint32_t tokens = 1u + data[2] % 8u;
 	uint64_t bytes = kvt_fragment_value_bytes(&shape, tokens);
-	static const struct kvt_rope rope = {.head = 4, .rotated = 4, .frequency = {1, 0.5F}};
+	const struct kvt_rope rope = {.head = 4, .offset = latent ? 2 : 0, .rotated = latent ? 2 : 4, .frequency = {1, 0.5F}};
 	uint64_t cut = (data[3] * 8u) % bytes;
 	char *chunk = malloc(bytes), *paged = calloc(1, 2u * 16 * 2 * 4 * 4);
 	struct kvt_segment segments[2] = {{chunk, cut, 0}, {chunk + cut, bytes - cut, 0}};
@@ -88,7 +90,7 @@ static void unpack(const uint8_t *data, size_t size)
 
 	require(chunk != NULL && paged != NULL);
 	keys[0] = paged;
-	values[0] = paged + 512;
+	values[0] = latent ? NULL : paged + 512;
 	kvt_fragment_head_make(&shape, tokens, 0, 5, &head);
 	memset(chunk, data[6], bytes);
 	memcpy(chunk, &head, sizeof(head));

@@ -28,6 +28,7 @@ static void check(const struct kvt_rope *rope)
 
 	require(rope->head >= 2 && rope->head <= KVT_ROPE_HEAD_MAX);
 	require(rope->rotated >= 2 && rope->rotated <= rope->head && rope->rotated % 2 == 0);
+	require(rope->offset <= rope->head - rope->rotated && rope->latent == (rope->offset > 0));
 	for (uint32_t i = 0; i < rope->rotated / 2; i++)
 		require(isfinite(rope->frequency[i]) && rope->frequency[i] >= 0 && rope->frequency[i] <= 1);
 	for (uint32_t i = 0; i < rope->head; i++)

@@ -1,5 +1,6 @@
 /* rope_test.c - what a config.json says about positions, and which are refused, by name. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ START_TEST(a_key_moves_to_where_vllm_puts_it)
 		longest = moved > longest ? moved : longest;
 	}
 	ck_assert_float_gt(longest, 0.5F); /* or the case shows nothing */
+	ck_assert_mem_eq(key, reference[_i].from, rope.offset * sizeof(float)); /* a latent vector */
 	/* And back. */
 	kvt_rope_turn_by(&rope, REFERENCE_FROM - REFERENCE_TO, &turn);
 	kvt_rope_move(&turn, KVT_ROPE_F32, key, key, 1);
@@ -37,6 +39,8 @@ START_TEST(a_key_moves_to_where_vllm_puts_it)
 		ck_assert_float_eq_tol(key[i], reference[_i].from[i], 1e-5F);
 }
 END_TEST
+
+#define LATENT "\"model_type\": \"deepseek_v3\", \"kv_lora_rank\": 512, "
 
 static const struct {
 	const char *config, *why;
@@ -46,7 +50,26 @@ static const struct {
 	{"[]", "expected an object", KVT_EINVAL},
 	{"{}", "model_type", KVT_EINVAL},
 	{"{\"model_type\": \"bloom\"}", "bloom", KVT_ENOTSUP},
-	{"{\"model_type\": \"deepseek_v3\"}", "deepseek_v3", KVT_ENOTSUP},
+	{"{\"model_type\": \"deepseek_v32\"}", "deepseek_v32", KVT_ENOTSUP},
+	{"{\"model_type\": \"deepseek_v3\"}", "kv_lora_rank is missing", KVT_EINVAL},
+	{"{" LATENT "\"qk_rope_head_dim\": null}", "qk_rope_head_dim is missing", KVT_EINVAL},
+	{"{" LATENT "\"qk_rope_head_dim\": 63}", "qk_rope_head_dim 63", KVT_EINVAL},
+	{"{" LATENT "\"qk_rope_head_dim\": 64}", "", KVT_OK},
+	{"{" LATENT "\"qk_rope_head_dim\": 514}", "at most 1024", KVT_EINVAL},
+	{"{" LATENT "\"qk_rope_head_dim\": 64, \"index_topk\": 2048}", "index_topk", KVT_ENOTSUP},
+	{"{" LATENT "\"qk_rope_head_dim\": 64, \"rope_interleave\": false}", "rope_interleave", KVT_ENOTSUP},
+	{"{" LATENT "\"qk_rope_head_dim\": 64, \"rope_interleave\": null}", "rope_interleave", KVT_ENOTSUP},
+	{"{" LATENT "\"qk_rope_head_dim\": 64, \"partial_rotary_factor\": 0.5}", "partial_rotary_factor", KVT_ENOTSUP},
+	{"{" LATENT "\"qk_rope_head_dim\": 64, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "linear",
+		KVT_ENOTSUP},
+	{"{" LATENT "\"qk_rope_head_dim\": 64, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, "
+	 "\"original_max_position_embeddings\": 4096, \"truncate\": false}}", "truncate", KVT_ENOTSUP},
+	{"{" LATENT "\"qk_rope_head_dim\": 64, \"rope_parameters\": {\"rope_type\": \"default\", "
+	 "\"is_deepseek_v4\": true}}", "is_deepseek_v4", KVT_ENOTSUP},
+	{"{\"model_type\": \"kimi_k2\", \"kv_lora_rank\": 512, \"qk_rope_head_dim\": 64}", "rope_theta is missing", KVT_EINVAL},
+	{"{\"model_type\": \"llama\", \"head_dim\": 64, \"kv_lora_rank\": 512}", "kv_lora_rank", KVT_ENOTSUP},
+	{"{\"model_type\": \"llama\", \"head_dim\": 64, \"rope_scaling\": {\"type\": \"deepseek_yarn\", \"factor\": 2}}",
+		"deepseek_yarn", KVT_ENOTSUP},
 	{"{\"model_type\": \"llama\"}", "hidden_size is missing", KVT_EINVAL},
 	{"{\"model_type\": \"llama\", \"hidden_size\": 64}", "num_attention_heads is missing", KVT_EINVAL},
 	{"{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_attention_heads\": 0}", "num_attention_heads", KVT_EINVAL},
@@ -98,6 +121,24 @@ START_TEST(what_cannot_be_moved_is_refused_by_name)
 }
 END_TEST
 
+/* DeepSeek's sizes: 512 values without a position, and a rotary key of 64 behind them; head_dim is not asked. */
+START_TEST(a_latent_key_turns_at_its_end)
+{
+	static const char *const models[] = {"deepseek_v2", "deepseek_v3", "kimi_k2"};
+	char why[KVT_ROPE_TEXT] = "", config[300];
+	struct kvt_rope rope;
+
+	snprintf(config, sizeof(config), "{\"model_type\": \"%s\", \"head_dim\": 64, \"kv_lora_rank\": 512, \"q_lora_rank\": 1536, "
+		"\"qk_rope_head_dim\": 64, \"rope_theta\": 50000}", models[_i]);
+	ck_assert_msg(kvt_rope_read(config, strlen(config), &rope, why) == KVT_OK, "%s", why);
+	ck_assert(rope.latent);
+	ck_assert_uint_eq(rope.head, 576);
+	ck_assert_uint_eq(rope.offset, 512);
+	ck_assert_uint_eq(rope.rotated, 64);
+	ck_assert_int_eq(rope.layout, KVT_ROPE_PAIRS);
+}
+END_TEST
+
 START_TEST(a_language_model_inside_another_is_found)
 {
 	static const char config[] = "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", \"head_dim\": 8, "
@@ -108,6 +149,8 @@ START_TEST(a_language_model_inside_another_is_found)
 	ck_assert_msg(kvt_rope_read(config, strlen(config), &rope, why) == KVT_OK, "%s", why);
 	ck_assert_uint_eq(rope.head, 8);
 	ck_assert_uint_eq(rope.rotated, 4);
+	ck_assert_uint_eq(rope.offset, 0);
+	ck_assert(!rope.latent);
 	ck_assert_float_eq(rope.frequency[0], 1.0F);
 	ck_assert_float_eq_tol(rope.frequency[1], 0.01F, 1e-8F);
 }
@@ -119,6 +162,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, a_key_moves_to_where_vllm_puts_it, 0, (int)(sizeof(reference) / sizeof(reference[0])));
 	tcase_add_loop_test(tcase, what_cannot_be_moved_is_refused_by_name, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
+	tcase_add_loop_test(tcase, a_latent_key_turns_at_its_end, 0, 3);
 	tcase_add_test(tcase, a_language_model_inside_another_is_found);
 	return run_tcase("rope", tcase);
 }

@@ -82,6 +82,7 @@ static void make_turn(struct scene *s, struct random *r, uint64_t head)
 		.cosine = s->cosine,
 		.sine = s->sine,
 	};
+	s->turn.first_value = (uint32_t)(random_below(r, 2) * random_below(r, head - 2 * s->turn.pairs + 1));
 	s->turn.values = s->cache.layout.element_bytes == 4 ? KVT_GPU_F32
 		: random_below(r, 2) ? KVT_GPU_BF16 : KVT_GPU_F16;
 	s->turn.first_layer = (uint32_t)random_below(r, s->cache.layout.layer_count);
@@ -171,8 +172,9 @@ static void turn_naively(struct scene *s, uint32_t layer, int64_t id, uint64_t h
 	const struct kvt_gpu_turn *t = &s->turn;
 
 	for (uint32_t i = 0; i < t->pairs; i++) {
-		char *a = mirrored(s, layer, id, head, t->neighbours ? 2 * i : i);
-		char *b = mirrored(s, layer, id, head, t->neighbours ? 2 * i + 1 : i + t->pairs);
+		uint32_t one = t->first_value + (t->neighbours ? 2 * i : i);
+		char *a = mirrored(s, layer, id, head, one);
+		char *b = mirrored(s, layer, id, head, t->neighbours ? one + 1 : one + t->pairs);
 		float x = load(t->values, a), y = load(t->values, b);
 
 		store(t->values, a, x * t->cosine[i] - y * t->sine[i]);
@@ -354,7 +356,7 @@ END_TEST
 START_TEST(a_turn_is_that_of_the_host)
 {
 	static const double steps[] = {0x1p-22, 0x1p-7, 0x1p-10};
-	struct kvt_rope rope = {.head = 64, .rotated = 48};
+	struct kvt_rope rope = {.head = 64, .rotated = 48, .offset = (uint32_t)_i * 16}; /* latent keys turn at their end */
 	struct kvt_rope_turn turn;
 	struct random r = {3};
 
@@ -379,6 +381,7 @@ START_TEST(a_turn_is_that_of_the_host)
 			t.count = 24 * 50;
 			t.values = values;
 			t.row_bytes = (uint32_t)(64 * bytes);
+			t.first_value = rope.offset;
 			t.all_pairs = 24;
 			t.neighbours = neighbours;
 			t.pairs = kvt_gpu_divisor_of(24);
@@ -412,8 +415,9 @@ START_TEST(what_cannot_turn_is_refused)
 	make_job(&m, &s, &r);
 	ck_assert_int_eq(kvt_gpu_view_begin(s.g, s.view, &m.job, false, &s.turn, &op), KVT_EINVAL); /* of a gather */
 	ck_assert_int_eq(kvt_gpu_view_begin(s.g, 2, &m.job, true, &s.turn, &op), KVT_EINVAL);
-	for (int i = 0; i < 7; i++) {
+	for (int i = 0; i < 9; i++) {
 		wrong = s.turn;
+		wrong.first_value = i == 7 ? (uint32_t)s.tokens.axes[1].count - 2 * wrong.pairs + 1 : i == 8 ? UINT32_MAX : 0;
 		wrong.pairs = i == 0 ? 0 : i == 1 ? (uint32_t)s.tokens.axes[1].count / 2 + 1 : wrong.pairs;
 		wrong.layer_step = i == 2 ? 0 : wrong.layer_step;
 		wrong.first_layer = i == 3 ? s.tokens.layer_count : wrong.first_layer;
@@ -445,7 +449,7 @@ int main(void)
 	tcase_set_timeout(one, 300);
 	tcase_add_loop_test(one, tokens_and_turns_are_naive, KVT_GPU_KERNEL, KVT_GPU_STAGING + 1);
 	tcase_add_test(one, a_turn_comes_behind_all_windows);
-	tcase_add_test(one, a_turn_is_that_of_the_host);
+	tcase_add_loop_test(one, a_turn_is_that_of_the_host, 0, 2);
 	tcase_add_test(one, what_cannot_turn_is_refused);
 	return place_run("cache/gpu/turn", one);
 }
