@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import json
 import logging
+import math
 import time
 import types
 
@@ -216,6 +217,8 @@ class Paged:
 class Tensor:
     """As much of torch's as the connector asks for, over memory of this process."""
 
+    dtype = "torch.float32"
+
     def __init__(self, memory, shape, order):
         """order: of the axes in memory, the outermost first."""
         self.memory, self.shape, self.strides, size = memory, shape, {}, 1
@@ -267,6 +270,116 @@ class OnDevice(Paged):
 
     def keys(self, slot, block_ids):
         return [self.memory[1][self.at(slot, block_ids, head, i)] for head in range(2) for i in range(32)]
+
+
+LATENT, ROTARY = 512, 64
+LATENT_CONFIG = json.dumps({
+    "model_type": "deepseek_v3", "kv_lora_rank": LATENT, "q_lora_rank": 1536, "qk_rope_head_dim": ROTARY, "rope_theta": 10000,
+    "rope_parameters": {  # as vLLM leaves it in the model's configuration
+        "rope_type": "deepseek_yarn", "rope_theta": 10000, "factor": 40, "original_max_position_embeddings": 4096,
+        "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0},
+})  # fmt: skip
+
+
+class Latent(Paged):
+    """Latent keys of two layers as vLLM's attention over them keeps them: [block, token, value], or a head more."""
+
+    HEAD = LATENT + ROTARY
+
+    def __init__(self, axes, device):
+        self.memory = [(ctypes.c_float * (self.BLOCKS * BLOCK * self.HEAD))() for _ in range(2)]
+        shape = (self.BLOCKS, BLOCK, self.HEAD) if axes == 3 else (self.BLOCKS, 1, BLOCK, self.HEAD)
+        self.tensors = [Tensor(memory, shape, range(axes)) for memory in self.memory]
+        self.device, self.block_count = types.SimpleNamespace(type=device), self.BLOCKS
+        strides, addresses = self.tensors[0].stride(), [t.data_ptr() for t in self.tensors]
+        self.copier = copier.make(addresses, shape, strides, 4, -1) if device != "cpu" else None
+
+    def close(self):
+        if self.copier is not None:
+            self.copier.close()
+
+    def fill(self):
+        for memory in self.memory:
+            memory[:] = array.array("f", [float(i * 7919 % 1000 - 500) / 500 for i in range(len(memory))])
+
+    def vector(self, layer, slot, block_ids):
+        at = (block_ids[slot // BLOCK] * BLOCK + slot % BLOCK) * self.HEAD
+        return self.memory[layer][at : at + self.HEAD]
+
+
+def yarn(pair):
+    """Frequency of a pair of LATENT_CONFIG's rotary keys (arXiv 2309.00071)."""
+    low, high = (ROTARY * math.log(4096 / (turns * 2 * math.pi)) / (2 * math.log(10000)) for turns in (32, 1))
+    low, high, plain = max(math.floor(low), 0), min(math.ceil(high), ROTARY - 1), 10000 ** (-2 * pair / ROTARY)
+    ramp = min(max((pair - low) / (high - low), 0), 1)
+    return plain / 40 * ramp + plain * (1 - ramp)
+
+
+@pytest.mark.parametrize("axes", [3, 4])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_latent_keys_turn_at_their_end(axes, device):
+    paged, there = (Latent(axes, device) for _ in "ab")
+    paged.fill()
+    cache = library.Cache(['{"l1": {"capacity": "16MiB"}}'], "test")
+    made = []
+
+    def copies(of):
+        found = blending.place_of(of, Latent.HEAD, {"CPU_MLA" if device == "cpu" else "FLASHMLA"}, latent=True)
+        assert (found.heads, found.block_tokens) == (1, BLOCK)
+        made.append(blending.Copies(
+            cache, found.place, found.heads, 2, LATENT_CONFIG, "float32", Latent.HEAD, CHUNK, bytes(32), 0, of.copier,
+            found.value_head))  # fmt: skip
+        return made[-1]
+
+    def one(at, blocks):
+        piece = blending.Piece(bytes(32), None, at, 0, 50)
+        return blending.FragmentLoad(bytes(32), 0, 3, [], blending.FRAGMENT, piece, blocks, at % BLOCK, 41)
+
+    try:
+        source, target, begin, end = [4, 9, 1, 30], [8, 3, 11, 7], 5, 1234
+        store, load = copies(paged), copies(there)
+        size = store.fragments.chunk_bytes(50)
+        assert size == 128 + 2 * 50 * Latent.HEAD * 4
+        chunk = ctypes.create_string_buffer(size + 64)
+        room = [(ctypes.addressof(chunk), 1000), (ctypes.addressof(chunk) + 1064, size - 1000)]
+        assert store.of(one(begin, source)).gather(source, room, None)
+        assert load.of(one(end, target)).scatter([], 3, 0, room, None)()
+        for layer in range(2):
+            for token in range(50):
+                old = paged.vector(layer, begin + token, source)
+                new = there.vector(layer, end % BLOCK + token, target)
+                if not 3 <= token < 41:  # not asked for
+                    assert not any(new)
+                    continue
+                assert new[:LATENT] == old[:LATENT]
+                for pair in range(ROTARY // 2):
+                    turn = (end - begin) * yarn(pair)
+                    a, b = old[LATENT + 2 * pair : LATENT + 2 * pair + 2]
+                    want = a * math.cos(turn) - b * math.sin(turn), b * math.cos(turn) + a * math.sin(turn)
+                    assert new[LATENT + 2 * pair : LATENT + 2 * pair + 2] == pytest.approx(want, abs=1e-3)
+    finally:
+        for found in made:
+            found.close()
+        cache.close()
+        paged.close()
+        there.close()
+
+
+def test_latent_keys_that_lie_elsewhere_are_refused():
+    paged = Latent(3, "cpu")
+    known = {"TRITON_MLA"}
+    for attention, named in (({"FLASHMLA_SPARSE"}, "FLASHMLA_SPARSE"), ({"AMX_MLA", *known}, "AMX_MLA"), (set(), "no name")):
+        with pytest.raises(ValueError, match=f"where attention by {named} keeps keys is not known"):
+            blending.place_of(paged, Latent.HEAD, attention, latent=True)
+    with pytest.raises(ValueError, match="unknown shape"):
+        blending.place_of(paged, Latent.HEAD + 8, known, latent=True)
+    paged.tensors[0].dtype = "torch.uint8"
+    with pytest.raises(ValueError, match="type uint8 .*fp8_ds_mla"):
+        blending.place_of(paged, Latent.HEAD, known, latent=True)
+    paged.device.type = "cuda"
+    paged.tensors[0].dtype = "torch.float32"
+    with pytest.raises(ValueError, match="does not copy blocks"):
+        blending.place_of(paged, Latent.HEAD, known, latent=True)
 
 
 def wait_for(condition):

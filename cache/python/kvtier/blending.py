@@ -274,25 +274,60 @@ class Blender:
 # --- a rank's side --------------------------------------------------------------------------------
 
 
-def place_of(paged, head, attention):
-    """Where keys and values lie in a layout.PagedCache. attention: names of its layers' backends. ValueError: not where
-    this can find them."""
+def place_of(paged, head, attention, latent=False):
+    """Where keys and values lie in a layout.PagedCache. attention: names of its layers' backends; latent: they keep latent
+    keys (MLA). ValueError: not where this can find them."""
+    if latent:
+        return LatentPlace(paged, head, attention)
     return Place(paged, head) if paged.device.type == "cpu" else DevicePlace(paged, head, attention)
+
+
+def _check_known(attention, known):
+    unknown = attention - known
+    if unknown or not attention:
+        raise ValueError(f"where attention by {', '.join(sorted(unknown)) or 'no name'} keeps keys is not known")
+
+
+class LatentPlace:
+    """In the paged cache of vLLM's attention over latent keys (MLA): [block, token, value], or one head more behind the block.
+    A token has one vector, at whose end is its rotary key, and no values."""
+
+    # By their source, vLLM 0.32: what concat_and_cache_mla writes. Others pack numbers, or have an indexer's keys besides.
+    KEY_AT_END = {"CPU_MLA", "CUTLASS_MLA", "FLASHINFER_MLA", "FLASHMLA", "FLASH_ATTN_MLA", "TRITON_MLA"}
+    value_head = 0
+
+    def __init__(self, paged, head, attention):
+        first = paged.tensors[0]
+        shape, strides, size = tuple(first.shape), first.stride(), first.element_size()
+        numbers = str(first.dtype).removeprefix("torch.")
+        if numbers not in fragments.VALUES:  # scales lie among the numbers (fp8_ds_mla), or elsewhere
+            raise ValueError(f"latent keys of type {numbers} (kv_cache_dtype fp8, fp8_ds_mla and the like) are not moved")
+        if paged.device.type != "cpu" and paged.copier is None:
+            raise ValueError("libkvtier does not copy blocks of this device")
+        _check_known(attention, self.KEY_AT_END)
+        if len(shape) == 4 and shape[1] == 1:
+            shape, strides = (shape[0], *shape[2:]), (strides[0], *strides[2:])
+        if len(shape) != 3 or shape[2] != head:
+            raise ValueError(f"the KV cache of latent keys has the unknown shape {tuple(first.shape)}")
+        self.heads, self.block_tokens = 1, shape[1]
+        layers = (ctypes.c_void_p * len(paged.tensors))(*(tensor.data_ptr() for tensor in paged.tensors))
+        block, token, value = (stride * size for stride in strides)
+        keys = fragments.Plane(layers, block, token, head * size, value)
+        self.place = fragments.Place(keys, None, self.block_tokens, paged.block_count)
 
 
 class DevicePlace:
     """In the paged cache of vLLM's attention on GPUs: [block, head, token, keys and then values], in any order of memory."""
 
     KEYS_FIRST = {"FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION"}  # by their source, vLLM 0.32
+    value_head = None  # as the key's
 
     def __init__(self, paged, head, attention):
         first = paged.tensors[0]
         shape, strides, size = tuple(first.shape), first.stride(), first.element_size()
         if paged.copier is None:
             raise ValueError("libkvtier does not copy blocks of this device")
-        unknown = attention - self.KEYS_FIRST
-        if unknown or not attention:
-            raise ValueError(f"where attention by {', '.join(sorted(unknown)) or 'no name'} keeps keys is not known")
+        _check_known(attention, self.KEYS_FIRST)
         if len(shape) != 4 or shape[3] != 2 * head:
             raise ValueError(f"the KV cache has the unknown shape {shape}")
         self.heads, self.block_tokens = shape[1], shape[2]
@@ -308,6 +343,8 @@ class DevicePlace:
 
 class Place:
     """In the paged cache of vLLM's attention on CPUs."""
+
+    value_head = None
 
     def __init__(self, paged, head):
         import torch
@@ -425,12 +462,13 @@ class Copies:
 
     def __init__(
         self, cache, place, heads, layers, config_json, values, head, chunk_tokens, fingerprint, rank, copier=None,
+        value_head=None,
     ):  # fmt: skip
-        """place: fragments.Place. copier: of a KV cache on a device; None: it lies in this machine's memory. ValueError:
-        this model's fragments cannot be moved."""
+        """place: fragments.Place. copier: of a KV cache on a device; None: it lies in this machine's memory. value_head: as
+        fragments.Fragments has it. ValueError: this model's fragments cannot be moved."""
         self.place, self.cache, self.copier = place, cache, copier
         self.make = lambda mark: fragments.Fragments(
-            cache, config_json, values, layers, heads, head, None, chunk_tokens,
+            cache, config_json, values, layers, heads, head, value_head, chunk_tokens,
             hashlib.sha256(fingerprint + mark).digest(), rank)  # fmt: skip
         self.fragments = self.make(b"")
         self.lib = self.fragments.lib

@@ -187,8 +187,8 @@ class Place:
     """An engine's paged cache in memory of this machine."""
 
     def __init__(self, keys, values, block_tokens, block_count):
-        """keys, values: plane(); their tensors have to stay."""
-        self.keys, self.values = keys, values
+        """keys, values: plane(); their tensors have to stay. values None: of latent keys, which have none."""
+        self.keys, self.values = keys, values if values is not None else Plane()
         self.block_tokens, self.block_count = block_tokens, block_count
 
     def at(self, block_ids, slot):
@@ -225,8 +225,9 @@ class Fragments:
         self, cache, model, values, layers, heads, head, value_head=None, chunk_tokens=256, fingerprint=bytes(32), rank=0,
         load_timeout_s=5.0,
     ):  # fmt: skip
-        """model: text of config.json. values: name of the type. ValueError: keys of this model cannot be moved, with the
-        reason; library.KvtierError: the library knows no fragments."""
+        """model: text of config.json. values: name of the type. value_head None: as head; 0: latent keys, which have no
+        values. ValueError: keys of this model cannot be moved, with the reason; library.KvtierError: the library knows no
+        fragments."""
         self.lib = load_library()
         self.cache, self.handle = cache, c_void_p()
         if values not in VALUES:
@@ -236,7 +237,8 @@ class Fragments:
         self.lib.kvt_fragments_config_init(byref(config), ctypes.sizeof(Config))
         config.values, config.model, config.model_bytes = VALUES[values], text, len(text)
         config.layers, config.heads, config.head = layers, heads, head
-        config.value_head, config.chunk_tokens, config.rank = value_head or head, chunk_tokens, rank
+        config.value_head = head if value_head is None else value_head
+        config.chunk_tokens, config.rank = chunk_tokens, rank
         config.fingerprint[:] = fingerprint
         config.lease_ns = int(load_timeout_s * 1e9)
         why = ctypes.create_string_buffer(WHY_BYTES)

@@ -35,6 +35,7 @@ WHOLE_IN_BLOCKS = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2",
 DECIDING = ("quantization_config", "model_class_overrides", "code_revision")
 # Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
 KEPT_WHOLE = ("full_attention", "mla_attention", "sink_full_attention")
+BLENDED = KEPT_WHOLE[:2]  # that fragments are moved for
 
 
 def sources_of(config):
@@ -257,7 +258,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         try:
             if self.groups is not None:
                 raise ValueError("the model has several groups of KV caches")
-            if self._group_kind(self._kv_cache_config) != KEPT_WHOLE[0]:
+            if self._group_kind(self._kv_cache_config) not in BLENDED:
                 raise ValueError("the model's attention is of another kind than full attention")
             separator = self._separator(how) if how.by == blending.fragments.BY_SEPARATOR else None
             made = blending.Blender(
@@ -444,16 +445,17 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
     def _copies(self, cache, paged, print_of, rank):
         """What copies fragments, or None."""
         model = self._vllm_config.model_config
-        if self.groups is not None or model.use_mla or not blending.settings(self.settings.yaml).enabled:
+        if self.groups is not None or not blending.settings(self.settings.yaml).enabled:
             return None
         try:
             head = model.get_head_size()
             on_device = paged.device.type != "cpu"
-            found = blending.place_of(paged, head, self._attention(paged) if on_device else None)
+            named = self._attention(paged) if on_device or model.use_mla else None
+            found = blending.place_of(paged, head, named, model.use_mla)
             return blending.Copies(
                 cache, found.place, found.heads, len(paged.tensors), blending.config_json(model.hf_text_config),
                 str(paged.dtype).removeprefix("torch."), head, self.settings.chunk_tokens, bytes.fromhex(print_of), rank,
-                paged.copier if on_device else None,
+                paged.copier if on_device else None, found.value_head,
             )  # fmt: skip
         except Exception as error:
             logger.warning("kvtier: fragments are off, every request is exact: %s", error)
