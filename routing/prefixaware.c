@@ -533,9 +533,11 @@ static void prefixaware_purge(struct kvw_strategy *self, uint32_t worker_id)
 void kvw_prefixaware_stats(struct kvw_strategy *self, struct kvw_strategy_stats *out)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
+	struct kvw_radix *tree = kvw_prefixaware_tree(pa);
 
 	*out = (struct kvw_strategy_stats){0};
-	kvw_radix_stats(kvw_prefixaware_tree(pa), out);
+	kvw_radix_stats(tree, out);
+	kvw_prefixaware_add_other(pa, tree, out);
 }
 
 void kvw_prefixaware_learned(

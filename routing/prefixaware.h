@@ -155,6 +155,9 @@ enum kvw_err kvw_prefixaware_keep(
 	struct kvw_strategy *self, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in *in);
 enum kvw_err kvw_prefixaware_recall_aside(struct kvw_strategy *self) KVW_MUST_CHECK;
+/* What the other tree than this one has counted since the start: counters never go back. */
+void kvw_prefixaware_add_other(
+	const struct kvw_prefixaware *pa, const struct kvw_radix *tree, struct kvw_strategy_stats *stats);
 
 /* The worker's cache is lost. */
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker);

@@ -112,6 +112,20 @@ static void use_own(struct kvw_prefix_knowledge *known, const struct kvw_keep_in
 	purge_newer(known, in);
 }
 
+void kvw_prefixaware_add_other(
+	const struct kvw_prefixaware *pa, const struct kvw_radix *tree, struct kvw_strategy_stats *stats)
+{
+	const struct kvw_prefix_knowledge *known = pa->known;
+	struct kvw_radix *other = tree == known->own ? known->interim : known->own;
+	struct kvw_strategy_stats more = {0};
+
+	if (other == NULL)
+		return;
+	kvw_radix_stats(other, &more);
+	stats->evicted_chunks += more.evicted_chunks;
+	stats->purges += more.purges;
+}
+
 void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in *in)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;

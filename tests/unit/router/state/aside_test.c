@@ -168,20 +168,26 @@ START_TEST(an_end_meanwhile_leaves_the_file)
 }
 END_TEST
 
-/* A worker whose cache is lost meanwhile has nothing in what comes into use. */
+/* A worker whose cache is lost meanwhile has nothing in what comes into use. Counters go on. */
 START_TEST(what_is_lost_meanwhile_does_not_come_back)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
+	struct kvw_strategy_stats before, after;
 	const struct kvw_state_status *status;
 	struct router router;
 
 	start(&router);
 	status = kvw_state_status(router.state);
 	ck_assert(atomic_load(&status->recalling));
-	atomic_fetch_add(&kvw_fleet_worker(router.fleet, 0)->generation, 1);
+	for (unsigned i = 0; i < 5; i++)
+		kvw_fleet_cache_lost(router.fleet, kvw_fleet_worker(router.fleet, 0), "test");
 	(void)ask(&router, PROMPTS);
+	router.fleet->strategy->ops->stats(router.fleet->strategy, &before);
+	ck_assert_uint_ge(before.purges, 5);
 	while (atomic_load(&status->recalling))
 		(void)nanosleep(&pause, NULL);
+	router.fleet->strategy->ops->stats(router.fleet->strategy, &after);
+	ck_assert_uint_ge(after.purges, before.purges);
 	for (uint64_t i = 0; i < PROMPTS; i += 1000)
 		ck_assert_uint_eq(ask(&router, i), 0);
 	stop(&router);
