@@ -80,6 +80,7 @@ def test_killed_and_started_it_predicts_what_it_did(kvsim, routers, tmp_path):
     assert min(before) > 500
     wait_snapshot(first)
     first.kill()
+    size = os.stat(tmp_path / "state").st_size
     second = routers(fleet)
     after, now = ask_all(second)
     assert sum(after) >= 0.95 * sum(before)
@@ -87,7 +88,7 @@ def test_killed_and_started_it_predicts_what_it_did(kvsim, routers, tmp_path):
     assert sum(a == b for a, b in zip(now, homes, strict=True)) >= 0.95 * CONVERSATIONS, (now, homes)
     assert second.metric("kvway_state_recalled", result="ok") == 1
     assert second.metric("kvway_state_recalled_workers") == 4
-    assert "snapshot read" in second.log()
+    assert f"snapshot read file={tmp_path / 'state'} bytes={size} " in second.log()
     shown = show(tmp_path / "state")
     assert shown.returncode == 0, shown
     assert "prefix tree: nodes" in shown.stdout and shown.stdout.endswith("whole\n")

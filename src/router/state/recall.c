@@ -106,7 +106,7 @@ static bool next_of(struct kvw_state *state, enum kvw_keep_kind first, enum kvw_
 }
 
 /* Workers and models stand at the front. */
-static void read_front(struct kvw_state *state)
+static void read_front(struct kvw_state *state, uint64_t bytes)
 {
 	enum kvw_keep_kind kind;
 	const uint8_t *record;
@@ -118,7 +118,7 @@ static void read_front(struct kvw_state *state)
 		else
 			remember_model(state, record, len);
 	kvw_info("state", "snapshot read file=%s bytes=%llu age_s=%lld workers=%u", state->from,
-		(unsigned long long)state->status.bytes,
+		(unsigned long long)bytes,
 		(long long)(kvw_clock_wall_ns() / KVW_NS_PER_S - state->status.written_ms / 1000),
 		state->status.workers);
 }
@@ -154,6 +154,7 @@ static enum kvw_err check_all(struct kvw_state *state, int fd, uint64_t most)
 static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 {
 	enum kvw_err err = check_all(state, fd, most);
+	uint64_t bytes = state->reader->summary.bytes;
 
 	/* Something else lies there: it is not replaced. */
 	state->barred = err == KVW_EPROTO && !state->reader->ours && state->reader->summary.bytes > 0;
@@ -166,7 +167,7 @@ static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 	}
 	state->status.recalled = KVW_STATE_OK;
 	state->status.written_ms = state->reader->summary.written_ms;
-	read_front(state);
+	read_front(state, bytes);
 }
 
 /* It cannot change any more; the one before us has read and written it at the same place. */
