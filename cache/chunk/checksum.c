@@ -69,6 +69,15 @@ void kvt_checksum_segments(
 	give(XXH3_128bits_digest(&state), out);
 }
 
+bool kvt_checksum_holds(const struct kvt_segment *segments, size_t count, uint64_t bytes,
+	const struct kvt_checksum *sum)
+{
+	struct kvt_checksum found;
+
+	kvt_checksum_segments(segments, count, bytes, &found);
+	return kvt_checksum_equal(&found, sum);
+}
+
 /*
  * Copies without bringing the target into the cache: `to` is written whole lines at a time past it.
  * Others may see the bytes only after the fence that ends it.

@@ -15,6 +15,10 @@
 void kvt_checksum_segments(
 	const struct kvt_segment *segments, size_t count, uint64_t bytes, struct kvt_checksum *out);
 
+/* Do these bytes have this checksum? */
+bool kvt_checksum_holds(const struct kvt_segment *segments, size_t count, uint64_t bytes,
+	const struct kvt_checksum *sum) KVT_MUST_CHECK;
+
 /* Copy and checksum at once; kvt_fill is this. */
 void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *from, uint64_t bytes,
 	struct kvt_checksum *out);

@@ -37,7 +37,8 @@ enum kvt_tier_verb {
 /* What to do. Filled by the caller; `status` by the tier. */
 struct kvt_tier_request {
 	enum kvt_tier_verb verb;
-	uint32_t status;            /* enum kvt_status, set before done */
+	/* enum kvt_status, set before done. WRITE: KVT_ECORRUPT if the bytes do not have `checksum` any more. */
+	uint32_t status;
 	const struct kvt_key *keys; /* READ, WRITE: one; ERASE, PROBE: key_count */
 	size_t key_count;
 	/* READ: room for the chunk; WRITE: its bytes. Borrowed until done. */

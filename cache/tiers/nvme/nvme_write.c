@@ -11,7 +11,8 @@
  *
  * The checksums of the payload's pieces came with the request, from the reading of memory that made the
  * checksum of the whole when the chunk was put. Where they did not, the payload is read once for both, and
- * a chunk that is not what its put said any more, because its memory changed, is not written.
+ * a chunk that is not what its put said any more, because its memory changed, is not written; nor is one
+ * that is to be sealed.
  *
  * What is written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with
  * thousands of tokens), 256 bytes of log each for coming and going, and when the log is rewritten,
@@ -112,6 +113,19 @@ static enum kvt_status sum_pieces(
 	return kvt_checksum_equal(&whole, &r->checksum) ? KVT_OK : KVT_ECORRUPT;
 }
 
+/* A sealed chunk keeps no checksum of its put, and its tags prove whatever was sealed: so what its put said is
+ * compared now, behind the sealing, which read the same bytes. */
+static enum kvt_status seal(struct nvme *t, struct nvme_job *job, struct nvme_chunk *chunk)
+{
+	const struct kvt_tier_request *r = job->request;
+	enum kvt_status status = nvme_seal_chunk(t, job, chunk);
+
+	if (status == KVT_OK &&
+		!kvt_checksum_holds(r->segments, r->segment_count, r->bytes, &r->checksum))
+		status = KVT_ECORRUPT;
+	return status;
+}
+
 /* The header; the payload's tags too, if it is sealed. */
 static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 	const struct kvt_entry_info *info, uint64_t generation, const struct head_plan *head)
@@ -147,7 +161,7 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 	if (head->names > 0)
 		nvme_names_encode(r->item->blocks, r->item->alias, chunk.names);
 	if (t->sealer != NULL)
-		status = nvme_seal_chunk(t, job, &chunk);
+		status = seal(t, job, &chunk);
 	else
 		status = sum_pieces(r, &chunk);
 	if (status == KVT_OK)

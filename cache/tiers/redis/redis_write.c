@@ -7,7 +7,8 @@
  * Writes beyond what keeps any network busy wait for their turn here, without a deadline that runs:
  * in the client's line they would time out behind each other and look like a server that fails.
  *
- * Bytes go from the request's segments to the socket as they are; the checksum is the caller's.
+ * Bytes go from the request's segments to the socket as they are; the checksum is the caller's. A sealed
+ * value has none, so what is sealed is compared with it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,11 @@ static enum kvt_status make_extra(struct redis_job *job)
 		place = redis_place(t, f, KVT_TIER_L2, r->bytes);
 		status = kvt_seal(t->sealer, &place, r->segments, r->segment_count, job->bounce,
 			&f->seal, job->extra + f->names_bytes);
+		/* Its tags prove whatever was sealed, also bytes that changed in memory since they were put. */
+		if (status == KVT_OK &&
+			!kvt_checksum_holds(
+				r->segments, r->segment_count, r->bytes, &r->checksum))
+			status = KVT_ECORRUPT;
 	}
 	f->extra_sum = redis_extra_sum(job->extra, redis_footer_extra(f));
 	return status;

@@ -105,6 +105,24 @@ START_TEST(sealed_and_opened)
 }
 END_TEST
 
+/* Its tags would prove bytes that no put ever said. */
+START_TEST(what_changed_in_memory_is_not_sealed)
+{
+	for (uint64_t n = 1; n <= 4; n++) {
+		struct wish *w = wish_new(&s, KVT_TIER_WRITE, n, 4096);
+
+		w->bytes[n == 1 ? 0 : n == 2 ? w->room - 1 : w->room / 2] ^= 1;
+		s.tier->ops->submit(s.tier, &w->request);
+		ck_assert_int_eq(wish_wait(&s, w), KVT_ECORRUPT);
+		wish_free(w);
+		ck_assert(!store_has(&s, n));
+	}
+	ck_assert_uint_eq(store_stats(&s).used, 0);
+	ck_assert_int_eq(store_put(&s, 1), KVT_OK);
+	ck_assert_int_eq(store_get(&s, 1), KVT_OK);
+}
+END_TEST
+
 START_TEST(an_erased_tenant_loses_its_key)
 {
 	uint8_t zero[4096] = {0}, block[4096];
@@ -193,6 +211,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, sealed_and_opened);
+	tcase_add_test(tc, what_changed_in_memory_is_not_sealed);
 	tcase_add_test(tc, an_erased_tenant_loses_its_key);
 	tcase_add_test(tc, keys_rotate);
 	tcase_add_test(tc, without_its_key_nothing_opens);

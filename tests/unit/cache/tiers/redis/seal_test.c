@@ -93,6 +93,33 @@ START_TEST(sealed_and_opened)
 }
 END_TEST
 
+/* Its tags would prove bytes that no put ever said. */
+START_TEST(what_changed_in_memory_is_not_sealed)
+{
+	static uint8_t bytes[3000];
+	struct kvt_key key = rig_key(1);
+	struct kvt_segment all = {.base = bytes, .bytes = sizeof(bytes)};
+	struct kvt_item item = {.size = sizeof(item), .key = key, .bytes = sizeof(bytes), .tenant = {{5}}};
+	struct kvt_tier_request write = {.verb = KVT_TIER_WRITE,
+		.keys = &key,
+		.key_count = 1,
+		.segments = &all,
+		.segment_count = 1,
+		.bytes = sizeof(bytes),
+		.item = &item};
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = rig_byte(1, i);
+	kvt_checksum_segments(&all, 1, sizeof(bytes), &write.checksum);
+	bytes[1234] ^= 1;
+	ck_assert_int_eq(rig_run(&rig, 0, &write), KVT_ECORRUPT);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, sizeof(bytes)), KVT_MISS);
+	bytes[1234] ^= 1;
+	ck_assert_int_eq(rig_run(&rig, 0, &write), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, sizeof(bytes)), KVT_OK);
+}
+END_TEST
+
 START_TEST(both_write_for_a_tenant)
 {
 	ck_assert_int_eq(put_for(0, 1, 5, 100), KVT_OK);
@@ -208,11 +235,13 @@ START_TEST(sealed_copies_are_bounded)
 	static uint8_t bytes[600000];
 	struct kvt_segment segment = {.base = bytes, .bytes = sizeof(bytes)};
 	struct kvt_tier_request writes[6];
+	struct kvt_checksum sum;
 	struct kvt_key names[6];
 
 	rig_close(&rig, 0);
 	rig.config.l2_inflight = 1u << 20;
 	ck_assert_int_eq(rig_open(&rig, 0), KVT_OK);
+	kvt_checksum_segments(&segment, 1, sizeof(bytes), &sum);
 	for (int i = 0; i < 6; i++) {
 		names[i] = rig_key(100 + (uint64_t)i);
 		writes[i] = (struct kvt_tier_request){.verb = KVT_TIER_WRITE,
@@ -221,6 +250,7 @@ START_TEST(sealed_copies_are_bounded)
 			.bytes = sizeof(bytes),
 			.segments = &segment,
 			.segment_count = 1,
+			.checksum = sum,
 			.done = count_done};
 		rig.tiers[0]->ops->submit(rig.tiers[0], &writes[i]);
 	}
@@ -240,6 +270,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, sealed_and_opened);
+	tcase_add_test(tcase, what_changed_in_memory_is_not_sealed);
 	tcase_add_test(tcase, both_write_for_a_tenant);
 	tcase_add_test(tcase, flipped_bits);
 	tcase_add_test(tcase, an_erased_tenant_loses_its_key);
