@@ -361,8 +361,10 @@ static enum kvt_status check_plain(
 	}
 	if (damage->bad > 0)
 		return KVT_ECORRUPT;
-	kvt_checksum_segments(&whole, 1, chunk->bytes, &sum);
-	return kvt_checksum_equal(&sum, &chunk->checksum) ? KVT_OK : KVT_ECORRUPT;
+	if (kvt_checksum_holds(&whole, 1, chunk->bytes, &chunk->checksum))
+		return KVT_OK;
+	damage->bad = chunk->piece_count == 0; /* the whole is the piece */
+	return KVT_ECORRUPT;
 }
 
 static bool is_of(

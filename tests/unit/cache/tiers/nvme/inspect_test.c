@@ -114,6 +114,7 @@ END_TEST
 
 START_TEST(says_what_is_damaged_and_what_has_gone)
 {
+	struct kvt_inspect_damage damage;
 	struct kvt_inspect *x;
 
 	for (uint64_t n = 1; n <= 3; n++)
@@ -121,7 +122,10 @@ START_TEST(says_what_is_damaged_and_what_has_gone)
 	ck_assert_int_eq(store_flush(&s), KVT_OK);
 	x = look();
 	flip(5000); /* the first chunk's payload */
-	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, NULL), KVT_ECORRUPT);
+	ck_assert_int_eq(kvt_inspect_verify(x, 0, 0, &damage), KVT_ECORRUPT);
+	ck_assert(!damage.header);
+	ck_assert_uint_eq(damage.pieces, 1);
+	ck_assert_uint_eq(damage.bad, 1);
 	ck_assert_int_eq(kvt_inspect_verify(x, 1, 0, NULL), KVT_OK);
 	/* The owner erases it: then it is gone, not damaged. */
 	ck_assert_int_eq(store_erase(&s, 1), KVT_OK);
