@@ -91,6 +91,26 @@ def test_an_engine_that_keeps_no_requests_apart_blends_none(plan):
     assert other.block_hashes == before and plan.tracks["other"].asking is None
 
 
+def test_a_request_that_fails_half_way_is_as_it_was(plan):
+    """Exact, it must not find what others blended: not by a few of its blocks either."""
+    blended = Request(A + B, True, salt="me", request_id="blended")
+    plan.arrived(blended)
+    request = Request(A + B, True, salt="me")
+    before, update = list(request.block_hashes), request.update_block_hashes
+
+    def fail():
+        update()
+        del request.block_hashes[5:]
+        raise RuntimeError("no memory")
+
+    request.update_block_hashes = fail
+    plan.arrived(request)
+    assert plan.tracks["blended"].asking.blended and plan.tracks["r"].asking is None
+    assert not set(request.block_hashes) & set(blended.block_hashes)
+    assert request.block_hashes == before and request.cache_salt == "me"
+    assert plan.tracks["r"].tenant == library.tenant_of("me")
+
+
 def test_a_request_with_more_than_tokens_is_exact(plan):
     image = types.SimpleNamespace(identifier="x.by-content", mm_position=types.SimpleNamespace(offset=3))
     adapter = types.SimpleNamespace(lora_name="x", lora_path="/nonexistent")  # has no name by content

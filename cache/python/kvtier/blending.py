@@ -18,6 +18,7 @@ Scheduler: Blender, one a request's Asking. Rank: Copies, in the place of a Page
 library copies them through what copies blocks (copier.py), in the order of the same streams, and keys turn there.
 """
 
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -221,8 +222,15 @@ class Blender:
             return None
 
     def _into_domain(self, request):
-        """Gives a request that is to be blended a salt, and with it block hashes, that no exact one has."""
-        return self._give_salt(request, DOMAIN + (getattr(request, "cache_salt", None) or ""))
+        """Gives a request that is to be blended a salt, and with it block hashes, that no exact one has. False: it is as it
+        was."""
+        salt, hashes = getattr(request, "cache_salt", None), list(getattr(request, "block_hashes", ()))
+        if self._give_salt(request, DOMAIN + (salt or "")):
+            return True
+        with contextlib.suppress(Exception):  # exact, it must not find what others blended
+            request.cache_salt = salt
+            request.block_hashes[:] = hashes
+        return False
 
     def _give_salt(self, request, salt):
         """False: the request is exact, as all are from now on; its hashes are what is computed exactly."""
