@@ -28,6 +28,11 @@ enum kvw_keep_kind {
 	KVW_KEPT_MODEL = 2,   /* bytes per token of a model */
 	KVW_KEPT_RATE = 3,    /* what a key, a tenant or a model with limits has used */
 	KVW_KEPT_OWNER = 4,   /* the worker that made a response */
+	/* Only in what a process hands to the one that takes over, never in the file: LMCache's registry. */
+	KVW_KEPT_INSTANCE = 5, /* an instance, and whose it is */
+	KVW_KEPT_RANK = 6,     /* of the instance before */
+	KVW_KEPT_LOCATION = 7, /* of one of its ranks, with the sequence number to come */
+	KVW_KEPT_KEYS = 8,     /* that the location before holds */
 	KVW_KEPT_TREE = 16,   /* the prefix tree: what its nodes have in common */
 	KVW_KEPT_NODE = 17,   /* a node with its holders */
 	KVW_KEPT_VIEW = 18,   /* the window of a worker's view */

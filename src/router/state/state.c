@@ -7,12 +7,10 @@
 #include "state/state.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "base/log.h"
 #include "fleet/expected.h"
 #include "state/file.h"
+#include "state/memory.h"
 #include "state/state_internal.h"
 
 #define EXPECT_FOR_NS (600 * KVW_NS_PER_S) /* workers that have not come by then are not waited for */
@@ -210,7 +209,7 @@ static void write_snapshot(struct kvw_state *state, struct gathered *all)
 /* The same into memory, for the process that takes over, which may read it for as long as it likes. */
 static void write_for_heir(struct kvw_state *state, struct gathered *all)
 {
-	int fd = memfd_create("kvway-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = kvw_state_memory_open("kvway-state");
 	int64_t begun_ns = kvw_clock_ns();
 	enum kvw_err err = KVW_EIO;
 
@@ -219,7 +218,7 @@ static void write_for_heir(struct kvw_state *state, struct gathered *all)
 	if (all->settings != NULL)
 		kvw_settings_unref(all->settings);
 	all->settings = NULL;
-	if (err == KVW_OK && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+	if (err == KVW_OK && !kvw_state_memory_seal(fd))
 		err = KVW_EIO;
 	if (err == KVW_OK) {
 		kvw_info("state", "snapshot for the process that takes over bytes=%llu ms=%lld",
