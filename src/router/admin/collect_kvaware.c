@@ -241,7 +241,7 @@ void kvw_collect_lmcache_since(struct kvw_collect *collect)
 	static const struct member members[] = {MEMBER(admits), MEMBER(evicts),
 		MEMBER(unknown_evicts), MEMBER(dropped), MEMBER(gaps), MEMBER(restarts),
 		MEMBER(registered), MEMBER(deregistered), MEMBER(timeouts), MEMBER(lost),
-		MEMBER(syncs_asked), MEMBER(syncs_done), MEMBER(syncs_failed), MEMBER(routed),
+		MEMBER(recalled), MEMBER(syncs_asked), MEMBER(syncs_done), MEMBER(syncs_failed), MEMBER(routed),
 		MEMBER(matched), MEMBER(unmatched), MEMBER(learned), MEMBER(detected),
 		MEMBER(commands), MEMBER(command_failures)};
 

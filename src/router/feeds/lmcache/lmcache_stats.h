@@ -46,6 +46,7 @@ struct kvw_lmcache_stats {
 	uint64_t registered, deregistered;
 	uint64_t timeouts; /* ranks whose heartbeats ended */
 	uint64_t lost;     /* instances forgotten because their worker refuses connections */
+	uint64_t recalled; /* keys that the process before handed over, with their locations */
 	uint64_t syncs_asked, syncs_done, syncs_failed;
 	uint64_t p2p_hits;
 	uint64_t routed;                     /* prompts that were looked for among admits */

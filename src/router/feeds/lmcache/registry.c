@@ -40,6 +40,7 @@ enum kvw_err kvw_lmreg_create(const struct kvw_lmreg_options *options, struct kv
 	if (reg == NULL)
 		return KVW_ENOMEM;
 	reg->options = *options;
+	reg->recalled.rank = KVW_LMREG_NONE;
 	reg->by_worker = calloc(options->worker_count + 1, sizeof(reg->by_worker[0]));
 	reg->missing = calloc(KVW_LMREG_MISSING, sizeof(reg->missing[0]));
 	if (reg->by_worker == NULL || reg->missing == NULL) {
@@ -85,13 +86,15 @@ void kvw_lmreg_destroy(struct kvw_lmreg *reg)
 
 /* --- instances --- */
 
-static void forget_instance(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
+void kvw_lmreg_forget_instance(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance)
 {
 	size_t at = 0;
 
 	while (reg->instances[at] != instance)
 		at++;
 	kvw_info("lmcache", "forgotten instance=%s", instance->id);
+	if (reg->recalled.instance == instance)
+		reg->recalled.instance = NULL;
 	kvw_lmreg_unmap(reg, instance);
 	for (uint32_t i = 0; i < instance->rank_count; i++)
 		reg->stats.keys -= kvw_lmreg_key_count(&instance->ranks[i]);
@@ -109,11 +112,11 @@ static bool make_room(struct kvw_lmreg *reg)
 			(oldest == NULL || reg->instances[i]->heard_ns < oldest->heard_ns))
 			oldest = reg->instances[i];
 	if (oldest != NULL)
-		forget_instance(reg, oldest);
+		kvw_lmreg_forget_instance(reg, oldest);
 	return oldest != NULL;
 }
 
-static struct kvw_lmreg_instance *add_instance(struct kvw_lmreg *reg, struct kvw_slice id)
+struct kvw_lmreg_instance *kvw_lmreg_add_instance(struct kvw_lmreg *reg, struct kvw_slice id)
 {
 	struct kvw_lmreg_instance *instance;
 
@@ -153,7 +156,7 @@ static struct kvw_lmreg_rank *find_rank(struct kvw_lmreg_instance *instance, uin
 	return NULL;
 }
 
-static struct kvw_lmreg_rank *add_rank(
+struct kvw_lmreg_rank *kvw_lmreg_add_rank(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t id)
 {
 	struct kvw_lmreg_rank *rank;
@@ -209,7 +212,7 @@ static bool lose_rank(
 	rank->want = NULL;
 	rank->asked_ns = 0;
 	if (!alive(instance)) {
-		forget_instance(reg, instance);
+		kvw_lmreg_forget_instance(reg, instance);
 		return true;
 	}
 	kvw_lmreg_update_coverage(reg, instance);
@@ -417,11 +420,11 @@ void kvw_lmreg_message(
 	instance = kvw_lmreg_find(reg, message->instance_id);
 	created = instance == NULL && introduces(message->type);
 	if (created)
-		instance = add_instance(reg, message->instance_id);
+		instance = kvw_lmreg_add_instance(reg, message->instance_id);
 	if (instance != NULL)
 		rank = find_rank(instance, message->worker_id);
 	if (instance != NULL && rank == NULL && introduces(message->type))
-		rank = add_rank(reg, instance, message->worker_id);
+		rank = kvw_lmreg_add_rank(reg, instance, message->worker_id);
 	if (rank == NULL) {
 		if (introduces(message->type)) {
 			reg->stats.refused[KVW_LMCACHE_NO_ROOM]++;
@@ -430,7 +433,7 @@ void kvw_lmreg_message(
 			reg->stats.refused[KVW_LMCACHE_STALE]++;
 		}
 		if (created && instance != NULL)
-			forget_instance(reg, instance);
+			kvw_lmreg_forget_instance(reg, instance);
 		return;
 	}
 	if (message->type != KVW_LMC_DEREGISTER)

@@ -26,6 +26,7 @@
 
 #include "routing/kvindex.h"
 #include "kvway/exact.h"
+#include "kvway/keep.h"
 #include "feeds/lmcache/keyset.h"
 #include "feeds/lmcache/lmcache_stats.h"
 #include "wire/lmcache_wire.h"
@@ -42,6 +43,9 @@
 
 #define KVW_LMREG_SYNC_AGAIN_NS   (INT64_C(60) * 1000000000) /* a full sync freezes stores */
 #define KVW_LMREG_SYNC_SILENCE_NS (INT64_C(60) * 1000000000)
+#define KVW_LMREG_PROVE_NS        (INT64_C(120) * 1000000000) /* to hear of what was handed over, before it is asked for */
+
+struct kvw_kvspaces; /* feeds/kvspace.h */
 
 /* What one rank holds in one location. */
 struct kvw_lmreg_place {
@@ -50,6 +54,7 @@ struct kvw_lmreg_place {
 	struct kvw_keyset keys;
 	bool expects;  /* `next` is known */
 	bool heard;    /* something was said of it */
+	bool unproved; /* the process before us said so, and no number has come since */
 	uint64_t next; /* sequence number */
 };
 
@@ -78,6 +83,9 @@ struct kvw_lmreg_rank {
 	int64_t registered_ns, heard_ns, beat_ns;
 	int64_t registered_wall_ns;
 	int64_t asked_ns; /* for a full sync; 0: never */
+	int64_t recalled_ns; /* when the process before us handed it over; 0: it did not, or it was asked since */
+	bool recalled;       /* it is being read; was_whole is what it becomes */
+	bool was_whole;
 	const char *want; /* why a full sync is wanted, static text; NULL: it is not */
 	struct kvw_lmreg_place places[KVW_LMREG_PLACES];
 	uint32_t place_count;
@@ -106,6 +114,7 @@ struct kvw_lmreg_instance {
 	uint32_t rank_count;
 	enum kvw_coverage coverage; /* as reported to the strategy */
 	const char *wrong;    /* as reported; static text, NULL: nothing was reported yet */
+	bool recalled;        /* it is being read from what the process before us has handed over */
 	int64_t heard_ns;
 	uint64_t gaps, restarts; /* of its sequences */
 
@@ -131,6 +140,9 @@ typedef void kvw_lmreg_coverage_fn(
 
 /* All borrowed until destroy. */
 struct kvw_lmreg_options {
+	struct kvw_kvspaces *spaces; /* recipes that are handed over; NULL: none is */
+	/* By which the next process finds a worker; NULL: it does not. */
+	const char *(*worker_url)(void *ctx, uint32_t worker);
 	struct kvw_kvindex *index;
 	kvw_lmreg_coverage_fn *coverage;
 	void *ctx;
@@ -142,8 +154,16 @@ struct kvw_lmreg_options {
 	uint64_t seed;
 };
 
+/* How far what was handed over is read. */
+struct kvw_lmreg_recalled {
+	struct kvw_lmreg_instance *instance; /* NULL: none, or it is forgotten */
+	uint32_t rank, place;                /* whose keys come; NONE: no one's */
+	uint64_t refused;                    /* records that make no sense */
+};
+
 struct kvw_lmreg {
 	struct kvw_lmreg_options options;
+	struct kvw_lmreg_recalled recalled;
 	struct kvw_lmreg_instance **instances; /* owned, [count] */
 	size_t count, room;
 	struct kvw_lmreg_instance **by_worker; /* owned, [worker_count]; NULL: none */
@@ -177,6 +197,17 @@ void kvw_lmreg_worker_down(struct kvw_lmreg *reg, uint32_t worker, int64_t up_ns
 
 /* The index was purged of the worker: writes again what is known here. */
 void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker);
+
+/* --- for the process that takes over (registry_keep.c) --- */
+
+/* Gives all that is known away. Errors are those of out->put. */
+enum kvw_err kvw_lmreg_keep(const struct kvw_lmreg *reg, const struct kvw_keep_out *out) KVW_MUST_CHECK;
+
+/* One record of those; kinds of others are passed over. No message may come before kvw_lmreg_recall_end, until which no
+ * instance is believed. Time may pass. */
+void kvw_lmreg_recall(
+	struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint8_t *record, size_t len, int64_t now_ns);
+void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns);
 
 /* --- look at it (registry_find.c) --- */
 
@@ -239,6 +270,12 @@ void kvw_lmreg_update_coverage(struct kvw_lmreg *reg, struct kvw_lmreg_instance 
 /* The sources that a chunk needs together are these ranks' (registry_map.c). */
 void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance);
 
+/* registry.c. NULL: there is no room. */
+struct kvw_lmreg_instance *kvw_lmreg_add_instance(struct kvw_lmreg *reg, struct kvw_slice id);
+struct kvw_lmreg_rank *kvw_lmreg_add_rank(
+	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t id);
+void kvw_lmreg_forget_instance(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
+
 /* Forgets what a place, or all places of a rank, hold (registry_keys.c). */
 void kvw_lmreg_clear_place(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place);
@@ -252,6 +289,9 @@ void kvw_lmreg_index_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance
 /* One admit or evict of a place, as a set: what is there already is not counted twice. */
 void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
+/* Many admits; uses `keys` as it likes. */
+void kvw_lmreg_admit_all(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t *keys, size_t count);
 void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
 

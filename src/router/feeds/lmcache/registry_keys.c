@@ -107,6 +107,7 @@ void kvw_lmreg_clear_place(struct kvw_lmreg *reg, const struct kvw_lmreg_instanc
 			reg->options.index, instance->worker, rank->source, place->tier);
 	reg->stats.keys -= place->keys.count;
 	kvw_keyset_clear(&place->keys);
+	place->unproved = false;
 }
 
 void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
@@ -117,23 +118,34 @@ void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance
 		kvw_lmreg_clear_place(reg, instance, rank, &rank->places[i]);
 		rank->places[i].expects = rank->places[i].heard = false;
 	}
+	rank->recalled = false; /* what is still to be read is void, too */
+	rank->recalled_ns = 0;
+}
+
+void kvw_lmreg_admit_all(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t *keys, size_t count)
+{
+	size_t added = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		enum kvw_err err = KVW_ELIMIT;
+
+		if (reg->stats.keys < reg->options.key_limit)
+			err = kvw_keyset_add(&place->keys, keys[i]);
+		else if (kvw_keyset_has(&place->keys, keys[i]))
+			err = KVW_EAGAIN;
+		reg->stats.keys += err == KVW_OK;
+		reg->stats.dropped += err != KVW_OK && err != KVW_EAGAIN;
+		if (err == KVW_OK)
+			keys[added++] = keys[i];
+	}
+	report_keys(reg, instance, rank, place->tier, keys, added, true);
 }
 
 void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key)
 {
-	enum kvw_err err = KVW_ELIMIT;
-
-	if (reg->stats.keys < reg->options.key_limit)
-		err = kvw_keyset_add(&place->keys, key);
-	else if (kvw_keyset_has(&place->keys, key))
-		err = KVW_EAGAIN;
-	if (err == KVW_OK) {
-		reg->stats.keys++;
-		report_keys(reg, instance, rank, place->tier, &key, 1, true);
-	} else if (err != KVW_EAGAIN) {
-		reg->stats.dropped++;
-	}
+	kvw_lmreg_admit_all(reg, instance, rank, place, &key, 1);
 }
 
 void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
@@ -216,6 +228,7 @@ static void check_number(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 		kvw_lmreg_want_sync(rank, "controller_restart");
 	}
 	place->expects = place->heard = true;
+	place->unproved = false;
 	place->next = number + 1;
 }
 

@@ -34,6 +34,8 @@ static const char *what_is_wrong(const struct kvw_lmreg_instance *instance)
 				    ? "no routed prompt is found among what it stores: see the log"
 				    : "";
 
+	if (instance->recalled)
+		return "what it holds is being read from the process before";
 	for (uint32_t i = 0; i < instance->rank_count; i++) {
 		const struct kvw_lmreg_rank *rank = &instance->ranks[i];
 

@@ -36,16 +36,31 @@ void kvw_lmreg_want_sync(struct kvw_lmreg_rank *rank, const char *why)
 		rank->want = why;
 }
 
+/* Has nothing been heard, since it was handed over, of a location that a full sync covers? */
+static bool is_unproved(const struct kvw_lmreg_rank *rank)
+{
+	for (uint32_t i = 0; i < rank->place_count; i++)
+		if (rank->places[i].unproved && rank->places[i].tier == KVW_TIER_HOST)
+			return true;
+	return false;
+}
+
 const char *kvw_lmreg_sync_reason(
 	struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank, int64_t now_ns)
 {
-	if (rank->want == NULL || rank->sync.active)
+	const char *reason = rank->want;
+
+	if (rank->sync.active || (rank->asked_ns != 0 && now_ns - rank->asked_ns < KVW_LMREG_SYNC_AGAIN_NS))
 		return NULL;
-	if (rank->asked_ns != 0 && now_ns - rank->asked_ns < KVW_LMREG_SYNC_AGAIN_NS)
+	if (reason == NULL && rank->recalled_ns != 0 && now_ns - rank->recalled_ns >= KVW_LMREG_PROVE_NS) {
+		reason = is_unproved(rank) ? "controller_restart" : NULL;
+		rank->recalled_ns = 0; /* once */
+	}
+	if (reason == NULL)
 		return NULL;
 	rank->asked_ns = now_ns;
 	reg->stats.syncs_asked++;
-	return rank->want;
+	return reason;
 }
 
 static void complete(struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank)

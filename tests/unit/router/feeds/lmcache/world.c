@@ -16,12 +16,21 @@ static void note_coverage(
 	snprintf(world->wrong[worker], sizeof(world->wrong[worker]), "%s", wrong);
 }
 
+static const char *url_of(void *ctx, uint32_t worker)
+{
+	static const char *const urls[WORLD_WORKERS] = {"http://a", "http://b", "http://c", "http://d"};
+
+	(void)ctx;
+	return urls[worker];
+}
+
 void world_open(struct world *world, const struct kvw_lmreg_worker *workers, size_t count)
 {
 	struct kvw_kvindex_options index = {.bytes = 4 << 20, .seed = 7};
 	struct kvw_lmreg_options options = {
 		.coverage = note_coverage,
 		.ctx = world,
+		.worker_url = url_of,
 		.workers = workers,
 		.worker_count = count,
 		.timeout_ns = 30 * SECOND,
