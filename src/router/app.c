@@ -40,7 +40,7 @@
 #include "feeds/vllm_feed.h"
 
 #define SNAPSHOT_LOOK_MS 5 /* between two looks whether it is done */
-#define FEED_CLOSES_NS (500 * KVW_NS_PER_MS) /* at most, until engines are let go */
+#define FEED_CLOSES_NS (2 * KVW_NS_PER_S) /* at most, until engines are let go and what they reported is written */
 
 /* All that a running router consists of, in the order in which it is made. */
 struct kvw_app {
@@ -459,12 +459,15 @@ static void drop_sockets(struct kvw_app *app)
 static enum kvw_err finish_takeover(struct kvw_app *app)
 {
 	char why[256];
+	int caches;
 
 	kvw_admin_listen(app->admin);
-	if (!kvw_taker_ready(app->taker, why))
+	if (!kvw_taker_ready(app->taker, &caches, why))
 		return refused(why);
 	if (app->feed != NULL)
-		kvw_feed_listen(app->feed);
+		kvw_feed_listen(app->feed, caches);
+	else if (caches >= 0)
+		close(caches);
 	kvw_taker_destroy(app->taker);
 	app->taker = NULL;
 	kvw_info("takeover", "done pid=%lld ms=%lld", (long long)atomic_load(&app->takeover.forebear),
@@ -628,6 +631,7 @@ static void hand_over(struct watch *watch)
 {
 	struct kvw_app *app = watch->app;
 	char main_pid[32];
+	int caches = -1;
 
 	watch->draining = watch->handed = true;
 	(void)snprintf(main_pid, sizeof(main_pid), "MAINPID=%lld", (long long)kvw_giver_heir(app->giver));
@@ -636,9 +640,11 @@ static void hand_over(struct watch *watch)
 	if (app->state != NULL)
 		kvw_state_rest(app->state, true); /* the new one's snapshots know more from now on */
 	if (app->feed != NULL)
-		kvw_feed_hand_over(app->feed, FEED_CLOSES_NS);
+		caches = kvw_feed_hand_over(app->feed, FEED_CLOSES_NS, kvw_giver_heir_reads_caches(app->giver));
 	kvw_proxy_drain(app->proxy, KVW_DRAIN_HANDED);
 	kvw_admin_hand_over(app->admin);
+	if (caches >= 0)
+		kvw_giver_give_caches_take(app->giver, caches);
 	kvw_giver_say_goodbye(app->giver);
 }
 

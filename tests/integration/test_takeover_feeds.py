@@ -23,6 +23,7 @@ def stage(tmp_path):
         made.append(sim)
         line = Line(tmp_path, sim.workers, {"http.decision_headers": "always", **config})
         made.append(line)
+        line.sim = sim
         line.first()
         return line, sim.workers
 
@@ -101,7 +102,9 @@ def right(line, seed, worker):
     return (got.worker, got.predicted, got.cached) == (worker.url, 192, 192)
 
 
-def test_lmcache_workers_come_over(stage):
+@pytest.fixture
+def lmcache(stage):
+    """A line of kvways that are LMCache's controller, and its one worker."""
     ports = [Port() for _ in range(3)]
     pull, reply, beat = (f"127.0.0.1:{port.number}" for port in ports)
     config = {
@@ -117,13 +120,46 @@ def test_lmcache_workers_come_over(stage):
         config, *options, "--lmcache-chunk-size", CHUNK, "--lmcache-heartbeat-s", 0.2, count=1
     )
     wait_coverage(line, [worker], "lmcache")
-    complete(line, ids(1, 300))
-    line.upgrade()
-    assert "not adopted" not in line.log()
-    wait_coverage(line, [worker], "lmcache", seconds=30)
-    assert line.metric("kvway_kvaware_feed_handover_seconds") > 0
-    worker.ask("POST", "/reset_prefix_cache")
-    got = complete(line, ids(1, 300))
-    assert (got.predicted, got.cached) == (288, 288)
+    yield line, worker
     for port in ports:
         port.close()
+
+
+def wait_known(line, worker, prompts):
+    """Until the worker has stored so many of 300 tokens, and the newest kvway knows it."""
+
+    def counts():
+        return line.metric("kvway_kvaware_lmcache", what="keys"), worker.stats()["lmcache"]["chunks"]
+
+    until(lambda: counts() == (9 * prompts, 9 * prompts), 10, "all chunks to be known")
+
+
+def test_lmcache_workers_come_over(lmcache):
+    """Upgrades follow each other, and none asks for a full sync, which a worker would refuse the second time."""
+    line, worker = lmcache
+    complete(line, ids(1, 300))
+    for turn in range(2):
+        wait_known(line, worker, turn + 1)
+        line.upgrade()
+        assert "not adopted" not in line.log()
+        until(lambda: line.metric("kvway_kvaware_feed_handover_seconds") > 0, 10, "the gap is known")
+        wait_coverage(line, [worker], "lmcache", seconds=2)
+        complete(line, ids(100 + turn, 300))  # what follows is heard as well
+    wait_known(line, worker, 3)
+    assert worker.stats()["lmcache"]["syncs"] == 0
+    assert line.metric("kvway_kvaware_lmcache_total", what="recalled") == 2 * 9
+    assert line.metric("kvway_kvaware_feed_total", what="gaps") == 0
+    worker.ask("POST", "/reset_prefix_cache")
+    for seed in (1, 100, 101):
+        got = complete(line, ids(seed, 300))
+        assert (got.predicted, got.cached) == (288, 288)
+
+
+def test_a_worker_that_went_in_an_upgrade_is_forgotten(lmcache):
+    """What the one before has handed over is not believed of a process that is no more."""
+    line, worker = lmcache
+    complete(line, ids(1, 300))
+    wait_known(line, worker, 1)
+    line.upgrade(wait=False)
+    line.sim.kill()
+    until(lambda: line.metric("kvway_kvaware_lmcache", what="keys") == 0, 20, "it to be forgotten")

@@ -62,7 +62,7 @@ MAY_INCLUDE = {
     "routing": {"include", "src/common/base", "routing"},
     "src/router/openai": COMMON | {"src/router/openai"},
     "src/router/fleet": ROUTER | {"src/router/fleet"},
-    "src/router/feeds": FEEDS,
+    "src/router/feeds": FEEDS | {"src/router/state"},
     "src/router/admin": FEEDS | {"src/router/auth", "src/router/sharing", "src/router/state", "src/router/takeover", "src/router/rates", "src/router/openai", "src/router/admission", "src/router/admin"},
     "src/router/auth": COMMON | {"config", "src/router/auth"},
     "src/router/admission": {"include", "src/common/base", "routing", "src/router/admission"},

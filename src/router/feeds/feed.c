@@ -28,11 +28,13 @@
 #include "base/clock.h"
 #include "feeds/lag.h"
 #include "base/log.h"
+#include "state/memory.h"
 
 #define TICK_NS      (100 * KVW_NS_PER_MS)
 #define PURGE_CHUNK  64    /* purged workers reported at a time */
 #define SOCKETS_MAX  65000 /* below what ZeroMQ allows; 64 workers need 128 */
 #define SOCKETS_FREE 64    /* in addition to two for each rank of each worker */
+#define RECALL_NS    (2 * KVW_NS_PER_MS) /* for records of the process before us, in a turn */
 
 struct watch {
 	void *socket; /* NULL: ended */
@@ -74,7 +76,13 @@ struct kvw_feed {
 	int64_t listens_ns;          /* since when, in another process's place; 0: not, or an engine was heard */
 	_Atomic int64_t handover_ns; /* see kvw_feed_stats */
 	_Atomic bool settled;
+	bool reads;              /* fixed before hand_over: the next process reads our records */
+	_Atomic int kept;        /* a memory file of them; -1: none, or given away */
 	_Atomic bool handed_over;
+	int handed;                        /* fixed before listen_now: what the process before us gave; -1: nothing */
+	struct kvw_state_reader *recalls;  /* NULL: nothing is read */
+	uint64_t recalled;                 /* records */
+	int64_t recall_begun_ns;
 
 	pthread_mutex_t post_lock; /* guards what follows */
 	struct post posts[KVW_FEED_POSTS];
@@ -349,7 +357,7 @@ static bool take_post(struct kvw_feed *feed, struct post *post)
 	return taken;
 }
 
-/* At most as many as can wait, so that posts that post do not keep the sockets waiting. */
+/* Those that wait now, so that posts that post do not keep the sockets waiting. */
 static void run_posts(struct kvw_feed *feed)
 {
 	struct post post;
@@ -360,32 +368,128 @@ static void run_posts(struct kvw_feed *feed)
 	if (read(feed->wake, &times, sizeof(times)) < 0 && errno != EAGAIN)
 		kvw_warn("feed", "cannot read from its own descriptor error=\"%s\"",
 			strerror(errno));
-	for (int i = 0; i < KVW_FEED_POSTS && take_post(feed, &post); i++)
-		post.fn(feed, post.arg);
 	pthread_mutex_lock(&feed->post_lock);
 	times = feed->post_count;
 	pthread_mutex_unlock(&feed->post_lock);
-	if (times > 0)
-		wake(feed);
+	while (times-- > 0 && take_post(feed, &post))
+		post.fn(feed, post.arg);
 }
 
 /* --- upgrades --- */
 
-static void listen_now(struct kvw_feed *feed, void *arg)
+static void listen_there(struct kvw_feed *feed)
 {
-	(void)arg;
-	if (kvw_feed_stopped(feed))
-		return;
 	feed->listens_ns = feed->now_ns;
 	for (size_t i = 0; feed->deps.modules[i] != NULL; i++)
 		if (feed->states[i] != NULL && feed->deps.modules[i]->listen != NULL)
 			feed->deps.modules[i]->listen(feed->states[i]);
 }
 
-void kvw_feed_listen(struct kvw_feed *feed)
+static void recall_one(struct kvw_feed *feed, enum kvw_keep_kind kind, const uint8_t *record, size_t len)
 {
+	for (size_t i = 0; feed->deps.modules[i] != NULL; i++)
+		if (feed->states[i] != NULL && feed->deps.modules[i]->recall != NULL)
+			feed->deps.modules[i]->recall(feed->states[i], kind, record, len);
+}
+
+static void end_recall(struct kvw_feed *feed, bool all_came)
+{
+	kvw_info("feed", "what workers reported to the process before us is taken over records=%llu bytes=%llu ms=%lld",
+		(unsigned long long)feed->recalled, (unsigned long long)feed->recalls->summary.bytes,
+		(long long)((kvw_clock_ns() - feed->recall_begun_ns) / KVW_NS_PER_MS));
+	kvw_state_memory_close(feed->recalls);
+	feed->recalls = NULL;
+	for (size_t i = 0; feed->deps.modules[i] != NULL; i++)
+		if (feed->states[i] != NULL && feed->deps.modules[i]->recalled != NULL)
+			feed->deps.modules[i]->recalled(feed->states[i], all_came);
+}
+
+/* A little in each turn, so that engines' events do not wait. Until all is read no engine may connect: a message would be
+ * taken for one that follows. */
+static void recall_some(struct kvw_feed *feed, void *arg)
+{
+	int64_t until_ns = kvw_clock_ns() + RECALL_NS;
+	enum kvw_keep_kind kind;
+	const uint8_t *record;
+	enum kvw_err err;
+	size_t len;
+
+	(void)arg;
+	if (kvw_feed_stopped(feed) || feed->recalls == NULL)
+		return;
+	while ((err = kvw_state_read(feed->recalls, &kind, &record, &len)) == KVW_OK) {
+		recall_one(feed, kind, record, len);
+		feed->recalled++;
+		if (kvw_clock_ns() >= until_ns && kvw_feed_post(feed, recall_some, NULL) == KVW_OK)
+			return;
+	}
+	end_recall(feed, err == KVW_ECLOSED);
+	listen_there(feed);
+}
+
+static void listen_now(struct kvw_feed *feed, void *arg)
+{
+	char why[KVW_STATE_WHY];
+
+	(void)arg;
+	if (kvw_feed_stopped(feed))
+		return;
+	if (feed->handed >= 0) {
+		int fd = feed->handed;
+
+		feed->handed = -1;
+		feed->recall_begun_ns = kvw_clock_ns();
+		if (kvw_state_memory_read_take(fd, feed->deps.config->state_max_bytes, &feed->recalls, why) == KVW_OK) {
+			recall_some(feed, NULL);
+			return;
+		}
+		kvw_warn("feed", "what workers reported to the process before us is not used, they are asked again why=\"%s\"", why);
+	}
+	listen_there(feed);
+}
+
+void kvw_feed_listen(struct kvw_feed *feed, int handed)
+{
+	feed->handed = handed;
 	if (kvw_feed_post(feed, listen_now, NULL) != KVW_OK)
 		kvw_error("feed", "engines cannot connect: too many calls wait");
+}
+
+static enum kvw_err keep_all(void *arg, const struct kvw_keep_out *out)
+{
+	struct kvw_feed *feed = arg;
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; err == KVW_OK && feed->deps.modules[i] != NULL; i++)
+		if (feed->states[i] != NULL && feed->deps.modules[i]->keep != NULL)
+			err = feed->deps.modules[i]->keep(feed->states[i], out);
+	return err;
+}
+
+static void write_kept(struct kvw_feed *feed)
+{
+	int64_t begun_ns = kvw_clock_ns();
+	char why[KVW_STATE_WHY];
+	int fd;
+
+	if (kvw_state_memory_write("kvway-caches", keep_all, feed, feed->deps.config->state_max_bytes, &fd, why) != KVW_OK) {
+		kvw_warn("feed", "what workers have reported is not handed over, they will be asked again why=\"%s\"", why);
+		return;
+	}
+	kvw_info("feed", "what workers have reported is written for the process that takes over ms=%lld",
+		(long long)((kvw_clock_ns() - begun_ns) / KVW_NS_PER_MS));
+	atomic_store(&feed->kept, fd);
+}
+
+/* No engine has connected here, so what the process before us gave is still all that is true: the next one gets that. */
+static void pass_on(struct kvw_feed *feed)
+{
+	if (feed->reads) {
+		atomic_store(&feed->kept, feed->recalls->fd);
+		feed->recalls->fd = -1;
+	}
+	kvw_state_memory_close(feed->recalls);
+	feed->recalls = NULL;
 }
 
 static void hand_over(struct kvw_feed *feed, void *arg)
@@ -394,18 +498,25 @@ static void hand_over(struct kvw_feed *feed, void *arg)
 	for (size_t i = 0; !kvw_feed_stopped(feed) && feed->deps.modules[i] != NULL; i++)
 		if (feed->states[i] != NULL && feed->deps.modules[i]->hand_over != NULL)
 			feed->deps.modules[i]->hand_over(feed->states[i]);
+	if (feed->recalls != NULL)
+		pass_on(feed);
+	else if (feed->reads && !kvw_feed_stopped(feed))
+		write_kept(feed);
 	atomic_store(&feed->handed_over, true);
 }
 
-void kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns)
+int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads)
 {
 	const struct timespec pause = {.tv_nsec = KVW_NS_PER_MS};
 	int64_t until_ns = kvw_clock_ns() + wait_ns;
 
+	feed->reads = reads;
+	atomic_store(&feed->handed_over, false);
 	if (kvw_feed_post(feed, hand_over, NULL) != KVW_OK)
-		return;
+		return -1;
 	while (!atomic_load(&feed->handed_over) && kvw_clock_ns() < until_ns)
 		(void)nanosleep(&pause, NULL);
+	return atomic_exchange(&feed->kept, -1);
 }
 
 bool kvw_feed_settled(const struct kvw_feed *feed)
@@ -554,6 +665,7 @@ enum kvw_err kvw_feed_start(const struct kvw_feed_deps *deps, FILE *errors, stru
 		return KVW_ENOMEM;
 	feed->deps = *deps;
 	feed->wake = -1;
+	feed->kept = feed->handed = -1;
 	feed->now_ns = kvw_clock_ns();
 	pthread_mutex_init(&feed->post_lock, NULL);
 	pthread_mutex_init(&feed->status_lock, NULL);
@@ -592,6 +704,11 @@ void kvw_feed_stop(struct kvw_feed *feed)
 	}
 	while (take_post(feed, &post))
 		post.fn(feed, post.arg);
+	kvw_state_memory_close(feed->recalls);
+	if (feed->handed >= 0)
+		close(feed->handed);
+	if (feed->kept >= 0)
+		close(feed->kept);
 	for (size_t i = KVW_FEED_MODULES; i-- > 0;)
 		if (feed->states[i] != NULL)
 			feed->deps.modules[i]->stop(feed->states[i]);

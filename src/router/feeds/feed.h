@@ -19,6 +19,7 @@
 #include "feeds/kvspace.h"
 #include "server/sockets.h"
 #include "kvway/exact.h"
+#include "kvway/keep.h"
 
 #define KVW_FEED_BURST   64
 #define KVW_FEED_POSTS   1024 /* posted calls that wait at once */
@@ -41,6 +42,12 @@ struct kvw_feed_module {
 	void (*listen)(void *state);
 	/* Optional, feed thread: another process listens. Closes what engines connect to. */
 	void (*hand_over)(void *state);
+	/* Optional, feed thread, after hand_over: gives away what the next process needs to go on without asking again. */
+	enum kvw_err (*keep)(void *state, const struct kvw_keep_out *out);
+	/* Optional, feed thread, before listen: one record of those that the process before has given away, of any module;
+	 * then, after the last, recalled; all_came: none is missing. */
+	void (*recall)(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len);
+	void (*recalled)(void *state, bool all_came);
 	/* Optional, feed thread: has every worker that can be reached reported what it holds, or shown that it will not? */
 	bool (*settled)(void *state);
 
@@ -67,10 +74,12 @@ void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread 
 
 /* --- any thread --- */
 
-/* Ends deps.waits: the process before us listens no more. */
-void kvw_feed_listen(struct kvw_feed *feed);
-/* Engines connect to another process from now on. Waits until the sockets are closed, or wait_ns are over. */
-void kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns);
+/* Ends deps.waits: the process before us listens no more. Takes handed, a memory file of what its modules have given away; -1:
+ * there is none. What is wrong with it is logged, and costs warmth. */
+void kvw_feed_listen(struct kvw_feed *feed, int handed);
+/* Engines connect to another process from now on. Waits until the sockets are closed and, where it reads them, the modules'
+ * records are written, or wait_ns are over. Returns a memory file of them, the caller's; -1: there is none. */
+int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads);
 /* As of the last tick: all workers have reported what they hold, so that nothing more is to be waited for. */
 bool kvw_feed_settled(const struct kvw_feed *feed);
 

@@ -104,7 +104,8 @@ enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 		return is_gone(channel) ? KVW_ECLOSED : KVW_EPROTO;
 	err = (packet.msg_flags & MSG_TRUNC) != 0 ? KVW_ELIMIT : kvw_takeover_parse(text, (size_t)got, out);
 	explicit_bzero(text, sizeof(text));
-	carries = err == KVW_OK && (out->kind == KVW_TAKEOVER_SOCKET || out->kind == KVW_TAKEOVER_SNAPSHOT);
+	carries = err == KVW_OK && (out->kind == KVW_TAKEOVER_SOCKET || out->kind == KVW_TAKEOVER_SNAPSHOT ||
+					   out->kind == KVW_TAKEOVER_CACHES);
 	if (err == KVW_OK && ((packet.msg_flags & MSG_CTRUNC) != 0 || brought.too_many ||
 				     (carries ? out->count : 0) != brought.count))
 		err = KVW_ENOTFOUND;

@@ -36,6 +36,7 @@ struct peer {
 	bool given; /* it has our sockets */
 	bool waits; /* ... and has asked for a snapshot */
 	bool asked; /* ... and for the keys of session tickets */
+	bool reads_caches; /* it is ready, and takes what workers have reported to us */
 };
 
 struct kvw_giver {
@@ -343,9 +344,10 @@ static bool read_peer(struct kvw_giver *giver, struct peer *peer)
 		peer->waits = true;
 	else if (message.kind == KVW_TAKEOVER_TICKETS && peer->given && giver->deps.certificates != NULL && !peer->asked)
 		give_tickets(giver, peer);
-	else if (message.kind == KVW_TAKEOVER_READY && peer->given && giver->heir == NULL)
+	else if (message.kind == KVW_TAKEOVER_READY && peer->given && giver->heir == NULL) {
 		giver->heir = peer;
-	else
+		peer->reads_caches = message.caches > 0;
+	} else
 		let_go(giver, peer, "this message is not expected now", true);
 	return peer->channel >= 0 && giver->heir != peer;
 }
@@ -429,6 +431,20 @@ void kvw_giver_give_snapshot_take(struct kvw_giver *giver, int fd)
 int64_t kvw_giver_heir(const struct kvw_giver *giver)
 {
 	return giver->heir->pid;
+}
+
+bool kvw_giver_heir_reads_caches(const struct kvw_giver *giver)
+{
+	return giver->heir->reads_caches;
+}
+
+void kvw_giver_give_caches_take(struct kvw_giver *giver, int fd)
+{
+	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_CACHES, .count = 1};
+
+	if (kvw_takeover_send(giver->heir->channel, &message, &fd, 1) != KVW_OK)
+		kvw_debug("takeover", "a peer does not listen pid=%lld", (long long)giver->heir->pid);
+	close(fd);
 }
 
 void kvw_giver_say_goodbye(struct kvw_giver *giver)

@@ -60,6 +60,10 @@ bool kvw_giver_owes_snapshot(const struct kvw_giver *giver);
 void kvw_giver_give_snapshot_take(struct kvw_giver *giver, int fd);
 /* Process id of the one that is ready. */
 int64_t kvw_giver_heir(const struct kvw_giver *giver);
+/* It reads what workers have reported to this process of their caches: kvw_giver_give_caches_take may come before goodbye. */
+bool kvw_giver_heir_reads_caches(const struct kvw_giver *giver);
+/* Takes fd, of a memory file. Where it does not arrive, workers are asked again. */
+void kvw_giver_give_caches_take(struct kvw_giver *giver, int fd);
 void kvw_giver_say_goodbye(struct kvw_giver *giver);
 
 /* From now on each process that asks, or has asked, is refused with this reason. */

@@ -21,6 +21,7 @@ static const char *const kind_names[KVW_TAKEOVER_KINDS] = {
 	[KVW_TAKEOVER_SNAPSHOT] = "snapshot",
 	[KVW_TAKEOVER_TICKETS] = "tickets",
 	[KVW_TAKEOVER_READY] = "ready",
+	[KVW_TAKEOVER_CACHES] = "caches",
 	[KVW_TAKEOVER_GOODBYE] = "goodbye",
 	[KVW_TAKEOVER_REFUSED] = "refused",
 };
@@ -35,6 +36,7 @@ enum field {
 	FIELD_WHY,
 	FIELD_SNAPSHOT,
 	FIELD_TICKETS,
+	FIELD_CACHES,
 	FIELD_KEYS,
 	FIELDS
 };
@@ -48,6 +50,7 @@ static const char *const field_names[FIELDS] = {
 	[FIELD_WHY] = "why",
 	[FIELD_SNAPSHOT] = "snapshot",
 	[FIELD_TICKETS] = "tickets",
+	[FIELD_CACHES] = "caches",
 	[FIELD_KEYS] = "keys",
 };
 
@@ -151,6 +154,8 @@ static bool take_value(
 		return number(data, len, &message->snapshot);
 	case FIELD_TICKETS:
 		return number(data, len, &message->tickets);
+	case FIELD_CACHES:
+		return number(data, len, &message->caches);
 	case FIELD_KEYS:
 		return take_keys(message, data, len);
 	case FIELDS:
@@ -286,6 +291,8 @@ size_t kvw_takeover_format(const struct kvw_takeover_message *message, char text
 		used = put(text, used, "snapshot", "1");
 	if (message->tickets > 0)
 		used = put(text, used, "tickets", "1");
+	if (message->caches > 0)
+		used = put(text, used, "caches", "1");
 	used = put_keys(text, used, message);
 	used = put(text, used, "version", message->version);
 	used = put(text, used, "address", message->address);

@@ -38,7 +38,9 @@ enum kvw_takeover_kind {
 	/* New, if the old one can: which keys have your session tickets? Old: those of one use, and the seconds for which the newest
 	 * has served as count; without keys: that was all. */
 	KVW_TAKEOVER_TICKETS,
-	KVW_TAKEOVER_READY,   /* new: I accept */
+	KVW_TAKEOVER_READY,   /* new: I accept; caches */
+	/* Old, before GOODBYE, where READY allows it: what workers have reported of their caches, in one descriptor. */
+	KVW_TAKEOVER_CACHES,
 	KVW_TAKEOVER_GOODBYE, /* old: then I do not any more */
 	KVW_TAKEOVER_REFUSED, /* old, instead of any answer: why; this one serves on */
 	KVW_TAKEOVER_KINDS
@@ -49,6 +51,7 @@ struct kvw_takeover_message {
 	enum kvw_socket_use use; /* KVW_SOCKET_USES: a word that this version does not know */
 	uint32_t count;
 	uint32_t snapshot, tickets; /* WELCOME: 1: may be asked for */
+	uint32_t caches;            /* READY: 1: CACHES may come */
 	int64_t pid;
 	char version[32];
 	char address[KVW_SOCKET_TEXT];

@@ -336,23 +336,47 @@ bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)
 	return err == KVW_EAGAIN || goes_on(taker, err, &message, NULL, why);
 }
 
-bool kvw_taker_ready(struct kvw_taker *taker, char *why)
+/* The next message on the way to goodbye; keeps the descriptor of what workers have reported to the old process. */
+static enum kvw_err hear_end(struct kvw_taker *taker, struct kvw_takeover_message *message, int *caches)
 {
-	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_READY, .pid = getpid()};
 	int fds[KVW_TAKEOVER_FDS];
 	size_t count = 0;
+	enum kvw_err err = hear(taker, GOODBYE_NS, message, fds, &count);
+
+	if (err == KVW_OK && message->kind == KVW_TAKEOVER_CACHES && count == 1 && *caches < 0)
+		*caches = fds[--count];
+	while (count > 0)
+		close(fds[--count]);
+	return err;
+}
+
+static bool comes_before_goodbye(enum kvw_takeover_kind kind)
+{
+	return kind == KVW_TAKEOVER_SNAPSHOT || kind == KVW_TAKEOVER_TICKETS || kind == KVW_TAKEOVER_CACHES;
+}
+
+bool kvw_taker_ready(struct kvw_taker *taker, int *caches, char *why)
+{
+	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_READY, .pid = getpid(), .caches = 1};
+	bool lost = false, first_loss;
 	enum kvw_err err;
 
+	*caches = -1;
 	if (taker->channel >= 0) {
 		/* It may have refused and closed already: its word is read before the failure counts. */
 		(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
 		do {
-			err = hear(taker, GOODBYE_NS, &message, fds, &count);
-			while (count > 0)
-				close(fds[--count]);
-		} while (err == KVW_OK && (message.kind == KVW_TAKEOVER_SNAPSHOT || message.kind == KVW_TAKEOVER_TICKETS));
-		if ((err != KVW_OK || message.kind != KVW_TAKEOVER_GOODBYE) && !goes_on(taker, err, &message, "ready", why))
+			err = hear_end(taker, &message, caches);
+			/* A descriptor for which there is no room costs warmth: the old process says goodbye all the same. */
+			first_loss = err == KVW_ENOTFOUND && !lost;
+			lost = lost || first_loss;
+		} while (first_loss || (err == KVW_OK && comes_before_goodbye(message.kind)));
+		if ((err != KVW_OK || message.kind != KVW_TAKEOVER_GOODBYE) && !goes_on(taker, err, &message, "ready", why)) {
+			if (*caches >= 0)
+				close(*caches);
+			*caches = -1;
 			return false;
+		}
 	}
 	atomic_store(&taker->state->took_ns, kvw_clock_ns() - taker->asked_ns);
 	return true;

@@ -39,7 +39,8 @@ bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificat
  * nothing, and when it has ended without a word, we go on. Does not wait. */
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
 
-/* We accept. Waits until the old process does not any more. False: as above. */
-bool kvw_taker_ready(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
+/* We accept. Waits until the old process does not any more. *caches is the caller's: a memory file with what workers have
+ * reported to it of their caches; -1: there is none, or it did not arrive. False: as above, and there is none. */
+bool kvw_taker_ready(struct kvw_taker *taker, int *caches, char *why) KVW_MUST_CHECK;
 
 #endif

@@ -61,6 +61,8 @@ enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors) KVW_MUS
 /* Where deps->waits: what kvw_lmcache_open has opened may be connected to from now on. */
 void kvw_lmcache_listen(struct kvw_lmcache *lmcache);
 void kvw_lmcache_close(struct kvw_lmcache *lmcache);
+/* The same where another process listens now: what has arrived is read first, and answers still leave. */
+void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache);
 
 /* Commands whose time is over (orchestrate.c). */
 void kvw_lmcache_jobs_tick(struct kvw_lmcache *lmcache, int64_t now_ns);

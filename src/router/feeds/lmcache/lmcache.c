@@ -262,6 +262,13 @@ static void stop(void *state)
 	free(lmcache);
 }
 
+static const char *url_of(void *ctx, uint32_t worker)
+{
+	const struct kvw_lmcache *lmcache = ctx;
+
+	return lmcache->followed[worker].worker == NULL ? "" : lmcache->followed[worker].worker->url;
+}
+
 /* The registry and what looks into it. */
 static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
 {
@@ -270,6 +277,8 @@ static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
 		.index = kvw_exact_index(lmcache->deps->exact),
 		.coverage = set_coverage,
 		.ctx = lmcache,
+		.spaces = lmcache->deps->spaces,
+		.worker_url = url_of,
 		.workers = lmcache->workers,
 		.worker_count = KVW_MAX_WORKERS,
 		.timeout_ns = config->kvaware_lmcache_timeout_ms * KVW_NS_PER_MS,
@@ -344,10 +353,40 @@ static void listen_now(void *state)
 	kvw_lmcache_listen(state);
 }
 
-/* Its workers connect to the process that listens there now, which asks them for all that they hold. */
+/* Its workers connect to the process that listens there now, which goes on with what they have reported to this one. */
 static void hand_over(void *state)
 {
-	kvw_lmcache_close(state);
+	kvw_lmcache_hand_over(state);
+}
+
+static enum kvw_err keep(void *state, const struct kvw_keep_out *out)
+{
+	const struct kvw_lmcache *lmcache = state;
+
+	return kvw_lmreg_keep(lmcache->reg, out);
+}
+
+static void recall(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len)
+{
+	struct kvw_lmcache *lmcache = state;
+
+	kvw_lmreg_recall(lmcache->reg, kind, record, len, kvw_feed_now(lmcache->feed));
+}
+
+/* A worker that is down by now may have gone while no process watched: the next tick forgets what is known of it. */
+static void recalled(void *state, bool all_came)
+{
+	struct kvw_lmcache *lmcache = state;
+	int64_t now_ns = kvw_feed_now(lmcache->feed);
+
+	kvw_lmreg_recall_end(lmcache->reg, all_came, now_ns);
+	for (uint32_t w = 0; w < lmcache->worker_count; w++) {
+		if (lmcache->followed[w].worker == NULL)
+			continue;
+		lmcache->up_ns[w] = now_ns;
+		lmcache->down[w] = false;
+	}
+	publish(lmcache);
 }
 
 const struct kvw_feed_module kvw_lmcache_module = {
@@ -356,6 +395,9 @@ const struct kvw_feed_module kvw_lmcache_module = {
 	.purged = purged,
 	.listen = listen_now,
 	.hand_over = hand_over,
+	.keep = keep,
+	.recall = recall,
+	.recalled = recalled,
 	.stop = stop,
 };
 

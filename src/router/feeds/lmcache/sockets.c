@@ -23,6 +23,8 @@
 #define ENVELOPE    3    /* frames of a request */
 #define FRAMES_MAX  4096 /* of a multipart on the pull socket that are looked at */
 #define COMPLAIN_NS (10 * KVW_NS_PER_S)
+#define DRAIN_NS    (50 * KVW_NS_PER_MS) /* for what has arrived at a socket that is handed over */
+#define LINGER_MS   1000                 /* for its answers */
 
 /* --- messages --- */
 
@@ -379,4 +381,27 @@ void kvw_lmcache_close(struct kvw_lmcache *lmcache)
 	close_socket(lmcache, &lmcache->pull);
 	close_socket(lmcache, &lmcache->reply);
 	close_socket(lmcache, &lmcache->heartbeat);
+}
+
+/* What is not read here is lost: a worker takes what it has written to its connection for heard. */
+static void drain(struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
+{
+	const int linger_ms = LINGER_MS;
+	int64_t until_ns = kvw_clock_ns() + DRAIN_NS;
+
+	if (listener->socket == NULL)
+		return;
+	zmq_setsockopt(listener->socket, ZMQ_LINGER, &linger_ms, sizeof(linger_ms));
+	while (role->fn(listener->socket, lmcache) && kvw_clock_ns() < until_ns)
+		;
+	close_socket(lmcache, listener);
+}
+
+void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache)
+{
+	/* A registration before what the rank reports after it. */
+	drain(lmcache, &reply_role, &lmcache->reply);
+	drain(lmcache, &heartbeat_role, &lmcache->heartbeat);
+	drain(lmcache, &pull_role, &lmcache->pull);
+	kvw_lmcache_close(lmcache);
 }

@@ -21,6 +21,7 @@ START_TEST(what_is_written_is_read)
 			.pid = 4711,
 			.version = "1.2.3",
 			.address = "[::1]:80",
+			.caches = 1,
 			.why = "no \x1b reason"};
 		struct kvw_takeover_message heard;
 		char text[KVW_TAKEOVER_BYTES];
@@ -30,6 +31,7 @@ START_TEST(what_is_written_is_read)
 		ck_assert_int_eq(heard.kind, kind);
 		ck_assert_uint_eq(heard.count, KVW_TAKEOVER_FDS);
 		ck_assert_int_eq(heard.pid, 4711);
+		ck_assert_uint_eq(heard.caches, 1);
 		ck_assert_str_eq(heard.version, "1.2.3");
 		ck_assert_str_eq(heard.address, "[::1]:80");
 		ck_assert_str_eq(heard.why, "no ? reason");
