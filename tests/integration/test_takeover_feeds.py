@@ -18,14 +18,20 @@ def stage(tmp_path):
     """stage(config, *options, count=...): kvways that take over from each other, before workers with caches."""
     made = []
 
-    def make(config, *options, count=2):
-        sim = Sim(tmp_path, count, "--port", 0, *options, name=f"sim{len(made)}")
-        made.append(sim)
-        line = Line(tmp_path, sim.workers, {"http.decision_headers": "always", **config})
+    def make(config, *options, count=2, plain=0, instance=""):
+        sims = [Sim(tmp_path, count, "--port", 0, *options, name=f"sim{len(made)}")]
+        if plain > 0:
+            sims.append(Sim(tmp_path, plain, "--port", 0, name="plain"))
+        made.extend(sims)
+        workers = [worker for sim in sims for worker in sim.workers]
+        rows = [{"url": worker.url} for worker in workers]
+        if instance:  # of the first one: an address that several share does not show it
+            rows[0]["lmcache_instance"] = instance
+        line = Line(tmp_path, workers, {"http.decision_headers": "always", "workers": rows, **config})
         made.append(line)
-        line.sim = sim
+        line.sims = sims
         line.first()
-        return line, sim.workers
+        return line, workers
 
     yield make
     for one in reversed(made):
@@ -104,23 +110,25 @@ def right(line, seed, worker):
 
 @pytest.fixture
 def lmcache(stage):
-    """A line of kvways that are LMCache's controller, and its one worker."""
+    """lmcache(config): kvways that are LMCache's controller, its one worker, and another worker."""
     ports = [Port() for _ in range(3)]
     pull, reply, beat = (f"127.0.0.1:{port.number}" for port in ports)
-    config = {
-        **SHOWN,
-        "kvaware.lmcache.pull": pull,
-        "kvaware.lmcache.reply": reply,
-        "kvaware.lmcache.heartbeat": beat,
-        "kvaware.lmcache.chunk_size": CHUNK,
-        "kvaware.lmcache.detect": False,
-    }
+    at = {"kvaware.lmcache.pull": pull, "kvaware.lmcache.reply": reply, "kvaware.lmcache.heartbeat": beat}
+    fixed = {**SHOWN, **at, "kvaware.lmcache.chunk_size": CHUNK, "kvaware.lmcache.detect": False}
     options = ("--lmcache-controller", f"pull={pull},reply={reply}", "--lmcache-instance", "i0")
-    line, (worker,) = stage(
-        config, *options, "--lmcache-chunk-size", CHUNK, "--lmcache-heartbeat-s", 0.2, count=1
-    )
-    wait_coverage(line, [worker], "lmcache")
-    yield line, worker
+
+    def make(config=None, plain=0):
+        line, workers = stage(
+            {**fixed, **(config or {})},
+            *(*options, "--lmcache-chunk-size", CHUNK, "--lmcache-heartbeat-s", 0.2),
+            count=1,
+            plain=plain,
+            instance="i0" if plain > 0 else "",
+        )
+        wait_coverage(line, workers[:1], "lmcache")
+        return line, workers[0]
+
+    yield make
     for port in ports:
         port.close()
 
@@ -136,7 +144,7 @@ def wait_known(line, worker, prompts):
 
 def test_lmcache_workers_come_over(lmcache):
     """Upgrades follow each other, and none asks for a full sync, which a worker would refuse the second time."""
-    line, worker = lmcache
+    line, worker = lmcache()
     complete(line, ids(1, 300))
     for turn in range(2):
         wait_known(line, worker, turn + 1)
@@ -155,11 +163,12 @@ def test_lmcache_workers_come_over(lmcache):
         assert (got.predicted, got.cached) == (288, 288)
 
 
-def test_a_worker_that_went_in_an_upgrade_is_forgotten(lmcache):
-    """What the one before has handed over is not believed of a process that is no more."""
-    line, worker = lmcache
-    complete(line, ids(1, 300))
+def test_a_worker_that_goes_before_an_upgrade_is_forgotten(lmcache):
+    """The old process has not noticed it; the new one finds it down, and does not believe what was handed over."""
+    line, worker = lmcache({"health.interval": "1h", "kvaware.lmcache.heartbeat_timeout": "1h"}, plain=1)
+    direct(worker, ids(1, 300))
     wait_known(line, worker, 1)
-    line.upgrade(wait=False)
-    line.sim.kill()
-    until(lambda: line.metric("kvway_kvaware_lmcache", what="keys") == 0, 20, "it to be forgotten")
+    line.sims[0].kill()
+    line.upgrade({"health.interval": "200ms", "takeover.timeout": "10s"})
+    until(lambda: line.metric("kvway_kvaware_lmcache_total", what="recalled") == 9, 10, "what came over")
+    until(lambda: line.metric("kvway_kvaware_lmcache", what="keys") == 0, 10, "it to be forgotten")
