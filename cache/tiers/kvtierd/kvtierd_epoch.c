@@ -13,8 +13,9 @@
  * Processes that replace it at the same moment look afterwards whose number it became. So that numbers
  * are not lost while chunks are there, a look asks kvtierd not to evict them (keep=1).
  *
- * Values of an erase would stay in the daemon until they are pushed out, and count for their tenant's quota. So kvtierd is
- * told first, which drops them; another daemon, or one that does not answer, keeps them, unreadable.
+ * Values of an erase would stay in the daemon until they are pushed out, and count for their tenant's
+ * quota. So the tier first names them to kvtierd, which drops them; another daemon, or one that does
+ * not answer, keeps them, unreadable.
  *
  * Numbers are looked at again after the time for which answers are believed (l2.seen_time), half of
  * it in advance while they are used, so that reads do not wait for it. Within that time another
