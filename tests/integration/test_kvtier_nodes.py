@@ -5,7 +5,7 @@ every get is checked. Two engines are never killed: what they find must not depe
 
 	KVW_ENGINES=8 KVW_KILLS=500 KVW_KILL_EVERY=0.3 KVW_BASE=60 pytest -s -k engines tests/integration/test_kvtier_nodes.py
 
-KVW_BASE: seconds without kills that the rest is compared with, before it and after it, after as many to warm up.
+KVW_BASE: seconds without kills that the rest is compared with, before it, after as many to warm up; and as many after it.
 """
 
 import json
@@ -35,6 +35,7 @@ EVERY = float(os.environ.get("KVW_KILL_EVERY", "0.1"))
 BASE = float(os.environ.get("KVW_BASE", "0.7"))
 SPARED = 2
 PROMPTS = 150
+MARKS = 2  # that engines keep in the daemon: of all chunks, and of those without a tenant
 
 
 class Engine:
@@ -169,6 +170,7 @@ def test_engines_that_are_killed_cost_others_nothing(daemon, engines):
     killed = settled(spared, begin, 0)
     begin = [engine.now() for engine in spared]
     after = settled(spared, begin, BASE)
+    kept = daemon.metric("kvtier_tier_pinned_chunks", tier="l1")
     for engine in engines:
         engine.end()
     totals = {}
@@ -182,11 +184,13 @@ def test_engines_that_are_killed_cost_others_nothing(daemon, engines):
         for name, value in engine.past.items():
             totals[name] = totals.get(name, 0) + value
     assert totals["wrong"] == 0 and totals.get("own_lost", 0) == 0, totals
-    # The shared tier's share sinks for minutes, with kills or without: the time under kills lies between two without.
-    difference = round(killed["hits"] - (base["hits"] + after["hits"]) / 2, 4)
+    # Prompts are drawn from one distribution, so once the tiers are full shares stay, whatever is killed: kills change
+    # nothing while they last, nor afterwards. Without the shared tier hits would be .55 instead of .70.
+    difference = round(min(killed["hits"], after["hits"]) - base["hits"], 4)
     print(json.dumps({"engines": ENGINES, "kills": KILLS, "difference by kills": difference, "spared, without kills": base,
                       "spared, with kills": killed, "spared, without kills after them": after, "all": totals}))  # fmt: skip
-    assert difference > (-0.25 if BASE < 10 else -0.05), (base, killed, after)
+    assert difference > (-0.25 if BASE < 10 else -0.04), (base, killed, after)
+    assert kept == MARKS  # or all that was stored would have been lost again and again
     nothing_leaked(daemon, engines)
 
 
