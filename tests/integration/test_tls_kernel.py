@@ -1,7 +1,9 @@
 """TLS records that the kernel makes (tls.kernel): the same bytes and ends as OpenSSL's; without such a kernel, too."""
 
+import contextlib
 import random
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -13,6 +15,7 @@ from rig.client import CHAT, chat_body
 from rig.router import PROGRAM, write_config
 from rig.tls import TlsClient, TlsWorker
 from rig.wait import PATIENCE, until
+from rig.wire import Closed
 
 MIB = 1 << 20
 TCP_ULP = 31
@@ -97,6 +100,34 @@ def test_the_end_arrives_however_late_it_is_read(front, workers, trust):
             time.sleep(0.1)
             assert client.read("GET").body == body[:size], size
     router.wait_idle()
+
+
+@needs_kernel
+def test_the_end_arrives_though_the_process_ends(front, workers, trust):
+    """What the kernel has yet to seal would end with its process, unlike what waits in TCP: with small buffers
+    (net.ipv4.tcp_wmem), some answers."""
+    body = random.Random(5).randbytes(100000)
+    (worker,) = workers(1)
+    worker.script = lambda ex: ex.respond(body=body[: int(ex.headers.get("x-n"))])
+    router = front([worker], {"drain.settle": "0s", "drain.timeout": "100ms"})
+    clients = {}
+    for size in range(14000, 50000, 800):
+        clients[size] = TlsClient(router.port, trust, receive_buffer=8192, timeout=60)
+        clients[size].send_head("GET", "/opaque", [("Connection", "close"), ("x-n", str(size))])
+    time.sleep(0.5)
+    running = router.metric("kvway_client_connections")  # these answers are not yet the kernel's, and will be cut
+    router.signal(signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        router.wait(1)
+    cut = []
+    for size, client in clients.items():
+        with client:
+            try:
+                assert client.read("GET").body == body[:size], size
+            except (OSError, Closed):
+                cut.append(size)
+    assert len(cut) <= running < len(clients), cut
+    assert router.wait() == 0
 
 
 class Talk:

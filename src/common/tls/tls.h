@@ -162,6 +162,9 @@ bool kvw_tls_kernel_missing(const struct kvw_tls *tls);
  * a second. One thread at a time. now_ns: monotonic. */
 void kvw_tls_kernel_sweep(struct kvw_tls *tls, int64_t now_ns);
 
+/* How many such connections there are; the context's end, and the process's, cuts them. Any thread. */
+uint64_t kvw_tls_kernel_parked(const struct kvw_tls *tls);
+
 /* Connections whose records the kernel makes, since the start. Any thread. */
 uint64_t kvw_tls_kernel_sends(const struct kvw_tls *tls);
 

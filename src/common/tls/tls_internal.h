@@ -86,7 +86,7 @@ struct kvw_tls {
 		bool idle;             /* TCP had nothing to send when it was looked at last */
 		int64_t since_ns;      /* monotonic */
 	} parked[KVW_TLS_PARKED];      /* [parked_count], oldest first; locked */
-	size_t parked_count;
+	_Atomic size_t parked_count;   /* written with the lock */
 	_Atomic uint64_t kernel_sends; /* connections whose records the kernel makes, since the start; relaxed */
 	_Atomic int64_t next_log_ns; /* no line before; relaxed, a line more or less does no harm */
 };

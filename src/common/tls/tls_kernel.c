@@ -61,6 +61,11 @@ uint64_t kvw_tls_kernel_sends(const struct kvw_tls *tls)
 	return atomic_load_explicit(&tls->kernel_sends, memory_order_relaxed);
 }
 
+uint64_t kvw_tls_kernel_parked(const struct kvw_tls *tls)
+{
+	return atomic_load(&tls->parked_count);
+}
+
 void kvw_tls_kernel_offer(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (setsockopt(io->fd, IPPROTO_TCP, TCP_ULP, ulp, sizeof(ulp)) != 0)

@@ -197,6 +197,13 @@ uint64_t kvw_tls_watch_kernel_sends(struct kvw_tls_watch *watch)
 	return sum_of(watch, &watch->kernel_sends_before, kvw_tls_kernel_sends);
 }
 
+uint64_t kvw_tls_watch_kernel_parked(struct kvw_tls_watch *watch)
+{
+	const uint64_t none = 0;
+
+	return sum_of(watch, &none, kvw_tls_kernel_parked);
+}
+
 /* When the first of a file's certificates ends by what this context has in force; 0: the file is not among its own. */
 static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, const char *path)
 {

@@ -55,6 +55,9 @@ uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch);
 /* Connections, since the start, whose records the kernel makes. */
 uint64_t kvw_tls_watch_kernel_sends(struct kvw_tls_watch *watch);
 
+/* Connections that are closed here, whose last bytes the kernel has yet to send, now. */
+uint64_t kvw_tls_watch_kernel_parked(struct kvw_tls_watch *watch);
+
 /* Calls fn for every file that holds certificates, once for each use; not_after_s: the first end, by any context that
  * has it in force. */
 typedef void (*kvw_tls_watch_fn)(void *arg, const char *use, const char *path, int64_t not_after_s);
