@@ -4,6 +4,7 @@
  */
 #include "feeds/lmcache/keyset.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 #define FIRST_ROOM 64
@@ -27,11 +28,11 @@ static size_t find(const struct kvw_keyset *set, uint64_t key)
 	return at;
 }
 
-static bool grow(struct kvw_keyset *set)
+static bool widen(struct kvw_keyset *set, size_t room)
 {
 	struct kvw_keyset wider = *set;
 
-	wider.room = set->room == 0 ? FIRST_ROOM : set->room * 2;
+	wider.room = room;
 	wider.slots = calloc(wider.room, sizeof(wider.slots[0]));
 	if (wider.slots == NULL)
 		return false;
@@ -41,6 +42,20 @@ static bool grow(struct kvw_keyset *set)
 	free(set->slots);
 	*set = wider;
 	return true;
+}
+
+static size_t next_room(size_t room)
+{
+	return room == 0 ? FIRST_ROOM : room * 2;
+}
+
+enum kvw_err kvw_keyset_reserve(struct kvw_keyset *set, size_t count)
+{
+	size_t room = set->room;
+
+	while (count > room / 4 * 3 && room <= SIZE_MAX / 4)
+		room = next_room(room);
+	return room == set->room || widen(set, room) ? KVW_OK : KVW_ENOMEM;
 }
 
 enum kvw_err kvw_keyset_add(struct kvw_keyset *set, uint64_t key)
@@ -54,7 +69,7 @@ enum kvw_err kvw_keyset_add(struct kvw_keyset *set, uint64_t key)
 		set->count++;
 		return KVW_OK;
 	}
-	if (set->count + 1 > set->room / 4 * 3 && !grow(set))
+	if (set->count + 1 > set->room / 4 * 3 && !widen(set, next_room(set->room)))
 		return KVW_ENOMEM;
 	at = find(set, key);
 	set->slots[at] = key;

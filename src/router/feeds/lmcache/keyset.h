@@ -29,6 +29,9 @@ struct kvw_keyset {
 /* KVW_OK: it was not there and is now. KVW_EAGAIN: it was. KVW_ENOMEM. */
 enum kvw_err kvw_keyset_add(struct kvw_keyset *set, uint64_t key) KVW_MUST_CHECK;
 
+/* Makes room for so many keys, so that adding them does not move what is there. KVW_ENOMEM: they may still be added. */
+enum kvw_err kvw_keyset_reserve(struct kvw_keyset *set, size_t count) KVW_MUST_CHECK;
+
 /* True: it was there. */
 bool kvw_keyset_remove(struct kvw_keyset *set, uint64_t key);
 

@@ -55,13 +55,14 @@ struct rank_record {
 /* Behind it the name. */
 struct location_record {
 	uint64_t next;
+	uint64_t keys; /* how many follow */
 	uint32_t rank; /* in the instance's ranks */
 	uint8_t expects, heard;
 	uint16_t name_len;
 };
 
 _Static_assert(sizeof(struct instance_record) == 48 && sizeof(struct rank_record) == 56 &&
-		       sizeof(struct location_record) == 16,
+		       sizeof(struct location_record) == 24,
 	"no gaps");
 
 static const char *const wants[] = {NULL, "controller_restart", "sequence_gap", "sync_failed_retry"};
@@ -160,7 +161,11 @@ static enum kvw_err keep_location(
 	const struct kvw_lmreg_place *place, uint32_t rank, const struct kvw_keep_out *out)
 {
 	struct location_record head = {
-		.next = place->next, .rank = rank, .expects = place->expects, .heard = place->heard};
+		.next = place->next,
+		.keys = place->keys.count,
+		.rank = rank,
+		.expects = place->expects,
+		.heard = place->heard};
 	struct draft draft = {.len = sizeof(head)};
 	uint64_t keys[LISTED];
 	size_t at = 0, count;
@@ -354,6 +359,15 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 	return true;
 }
 
+/* At once: to move millions of keys while more come takes long. */
+static void make_room(const struct kvw_lmreg *reg, struct kvw_lmreg_place *place, uint64_t keys)
+{
+	uint64_t most = reg->options.key_limit > reg->stats.keys ? reg->options.key_limit - reg->stats.keys : 0;
+
+	if (kvw_keyset_reserve(&place->keys, keys < most ? keys : most) != KVW_OK)
+		kvw_debug("lmcache", "no memory for keys at once location=%s", place->name);
+}
+
 static bool recall_location(struct kvw_lmreg *reg, struct rest rest)
 {
 	struct kvw_lmreg_instance *instance = reg->recalled.instance;
@@ -375,6 +389,7 @@ static bool recall_location(struct kvw_lmreg *reg, struct rest rest)
 	place->expects = head.expects != 0;
 	place->heard = head.heard != 0;
 	place->next = head.next;
+	make_room(reg, place, head.keys);
 	reg->recalled.rank = head.rank;
 	reg->recalled.place = (uint32_t)(place - rank->places);
 	return true;

@@ -77,11 +77,30 @@ START_TEST(against_a_list)
 }
 END_TEST
 
+START_TEST(room_is_made_once)
+{
+	struct kvw_keyset set = {.seed = 5};
+	size_t room;
+
+	ck_assert_int_eq(kvw_keyset_add(&set, 7), KVW_OK);
+	ck_assert_int_eq(kvw_keyset_reserve(&set, KEYS), KVW_OK);
+	room = set.room;
+	ck_assert(kvw_keyset_has(&set, 7));
+	for (uint64_t i = 0; i < KEYS; i++)
+		ck_assert_int_ne(kvw_keyset_add(&set, key_of(i)), KVW_ENOMEM);
+	ck_assert_uint_eq(set.room, room);
+	ck_assert_int_eq(kvw_keyset_reserve(&set, 1), KVW_OK);
+	ck_assert_uint_eq(set.room, room);
+	kvw_keyset_clear(&set);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("keyset");
 
 	tcase_add_loop_test(tc, against_a_list, 0, 5);
+	tcase_add_test(tc, room_is_made_once);
 	tcase_set_timeout(tc, 60);
 	return run_tcase("lmcache keyset", tc);
 }
