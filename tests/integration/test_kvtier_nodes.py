@@ -5,7 +5,7 @@ every get is checked. Two engines are never killed: what they find must not depe
 
 	KVW_ENGINES=8 KVW_KILLS=500 KVW_KILL_EVERY=0.3 KVW_BASE=60 pytest -s -k engines tests/integration/test_kvtier_nodes.py
 
-KVW_BASE: seconds without kills that the rest is compared with, before it, after as many to warm up; and as many after it.
+KVW_BASE: seconds without kills that the rest is compared with, after as many to warm up; and as many after the kills.
 """
 
 import json
