@@ -318,7 +318,7 @@ static uint32_t do_read(struct fake_tier *t, struct kvt_tier_request *r)
 static void check_pieces(struct fake_tier *t, const struct kvt_tier_request *r)
 {
 	uint64_t count = kvt_checksum_count(r->bytes, FAKE_PIECE);
-	struct kvt_checksum want[64], whole;
+	struct kvt_checksum want[1024], whole;
 
 	if (r->pieces == NULL)
 		return;
