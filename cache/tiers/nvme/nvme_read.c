@@ -143,22 +143,16 @@ static enum kvt_status check_payload(
 	struct kvt_tier_request *r = job->request;
 	const struct kvt_segment *last = &r->segments[r->segment_count - 1];
 	uint64_t rest = job->bytes % NVME_PAGE;
-	enum kvt_status status = KVT_OK;
 
 	if (((chunk->flags & NVME_CHUNK_SEALED) != 0) != (t->sealer != NULL))
 		return KVT_ECORRUPT;
 	if (t->sealer != NULL)
-		status = nvme_open_chunk(t, job, chunk);
-	else if (job->bounce != NULL)
+		return nvme_open_chunk(t, job, chunk);
+	if (job->bounce != NULL)
 		nvme_copy_out(job->bounce, r->segments, r->segment_count, job->bytes);
 	else if (rest > 0)
 		memcpy((uint8_t *)last->base + last->bytes - rest, job->tail, rest);
-	if (status != KVT_OK)
-		return status;
-	if (t->sealer == NULL)
-		return prove(t, job, chunk);
-	kvt_checksum_segments(r->segments, r->segment_count, job->bytes, &r->checksum);
-	return KVT_OK;
+	return prove(t, job, chunk);
 }
 
 /* The chunk leaves: it is not what it should be. */

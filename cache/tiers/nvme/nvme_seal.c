@@ -415,13 +415,20 @@ enum kvt_status nvme_seal_chunk(struct nvme *t, struct nvme_job *job, struct nvm
 	return status == KVT_OK ? seal_names(t, chunk) : status;
 }
 
+/* Where it ends up others may write (a segment that clients of kvtierd have mapped). So it is opened here, and its
+ * checksum is made of the bytes that go there, not of those that are there by then. */
 enum kvt_status nvme_open_chunk(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
 {
 	struct kvt_seal_place place = place_of(t, chunk, KVT_TIER_NVME, chunk->bytes);
+	struct kvt_segment here = {.base = job->bounce, .bytes = chunk->bytes};
+	struct kvt_tier_request *r = job->request;
+	enum kvt_status status =
+		kvt_open_sealed(t->sealer, &place, &chunk->seal, chunk->tags, job->bounce, &here, 1);
 
-	return kvt_open_sealed(t->sealer, &place, &chunk->seal, chunk->tags, job->bounce,
-		job->request->segments, job->request->segment_count);
+	if (status == KVT_OK)
+		kvt_checksum_copy(r->segments, r->segment_count, job->bounce, chunk->bytes, &r->checksum);
+	return status;
 }
 
 enum kvt_status nvme_open_names(struct nvme *t, struct nvme_chunk *chunk)

@@ -335,26 +335,33 @@ static void find_names(struct redis_job *job, struct kvt_blocks *names)
 		job->request->names = names;
 }
 
-/* The bytes into the request's segments, proven. */
-static enum kvt_status open_payload(struct redis_job *job)
+/* Opens a sealed value where it came, and copies it into the request's segments, where others may write (a
+ * segment that clients of kvtierd have mapped): the checksum is of the bytes that go there, not of those that
+ * are there by then. */
+static enum kvt_status open_sealed(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
 	struct kvt_tier_request *r = job->request;
 	const struct redis_footer *f = &job->footer;
-	enum kvt_status status = KVT_OK;
+	struct kvt_seal_place place = redis_place(t, f, KVT_TIER_L2, f->bytes);
+	struct kvt_segment here = {.base = job->bounce, .bytes = f->bytes};
+	enum kvt_status status = kvt_open_sealed(
+		t->sealer, &place, &f->seal, job->extra + f->names_bytes, job->bounce, &here, 1);
 
-	if (t->sealer != NULL) {
-		struct kvt_seal_place place = redis_place(t, f, KVT_TIER_L2, f->bytes);
+	if (status == KVT_OK)
+		kvt_checksum_copy(r->segments, r->segment_count, job->bounce, f->bytes, &r->checksum);
+	return status;
+}
 
-		status = kvt_open_sealed(t->sealer, &place, &f->seal, job->extra + f->names_bytes,
-			job->bounce, r->segments, r->segment_count);
-	}
-	if (status != KVT_OK)
-		return status;
+/* The bytes into the request's segments, proven. */
+static enum kvt_status open_payload(struct redis_job *job)
+{
+	struct kvt_tier_request *r = job->request;
+
+	if (job->t->sealer != NULL)
+		return open_sealed(job);
 	kvt_checksum_segments(r->segments, r->segment_count, r->bytes, &r->checksum);
-	if (t->sealer == NULL && !kvt_checksum_equal(&r->checksum, &f->checksum))
-		return KVT_ECORRUPT;
-	return KVT_OK;
+	return kvt_checksum_equal(&r->checksum, &job->footer.checksum) ? KVT_OK : KVT_ECORRUPT;
 }
 
 static void end_proven(struct redis_job *job)

@@ -123,6 +123,35 @@ START_TEST(what_changed_in_memory_is_not_sealed)
 }
 END_TEST
 
+static void on_opened(struct kvt_tier_request *r)
+{
+	((struct wish *)r->user)->done = true;
+}
+
+/* Segments may be written by others as soon as the bytes are there, here by the chunk's own other half: the
+ * checksum is that of what was opened. */
+START_TEST(a_checksum_is_of_what_was_opened)
+{
+	struct wish *w = wish_new(&s, KVT_TIER_WRITE, 1, 0);
+	struct kvt_checksum written = w->request.checksum, there;
+
+	s.tier->ops->submit(s.tier, &w->request);
+	ck_assert_int_eq(wish_wait(&s, w), KVT_OK);
+	wish_free(w);
+	w = wish_new(&s, KVT_TIER_READ, 1, 0);
+	w->segments[0].bytes = w->room / 2;
+	w->segments[1] = (struct kvt_segment){.base = w->bytes, .bytes = w->room - w->room / 2};
+	w->request.segment_count = 2;
+	w->request.done = on_opened;
+	s.tier->ops->submit(s.tier, &w->request);
+	ck_assert_int_eq(wish_wait(&s, w), KVT_OK);
+	kvt_checksum_segments(w->segments, 2, w->room, &there);
+	ck_assert(!kvt_checksum_equal(&there, &written));
+	ck_assert(kvt_checksum_equal(&w->request.checksum, &written));
+	wish_free(w);
+}
+END_TEST
+
 START_TEST(an_erased_tenant_loses_its_key)
 {
 	uint8_t zero[4096] = {0}, block[4096];
@@ -212,6 +241,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, sealed_and_opened);
 	tcase_add_test(tc, what_changed_in_memory_is_not_sealed);
+	tcase_add_test(tc, a_checksum_is_of_what_was_opened);
 	tcase_add_test(tc, an_erased_tenant_loses_its_key);
 	tcase_add_test(tc, keys_rotate);
 	tcase_add_test(tc, without_its_key_nothing_opens);

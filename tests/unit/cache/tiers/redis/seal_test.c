@@ -120,6 +120,33 @@ START_TEST(what_changed_in_memory_is_not_sealed)
 }
 END_TEST
 
+/* Segments may be written by others as soon as the bytes are there, here by the value's own other half: the
+ * checksum is that of what was opened. */
+START_TEST(a_checksum_is_of_what_was_opened)
+{
+	static uint8_t bytes[3000];
+	struct kvt_key key = rig_key(1);
+	struct kvt_segment all = {.base = bytes, .bytes = sizeof(bytes)};
+	struct kvt_segment halves[2] = {{.base = bytes, .bytes = 1500}, {.base = bytes, .bytes = 1500}};
+	struct kvt_tier_request read = {.verb = KVT_TIER_READ,
+		.keys = &key,
+		.key_count = 1,
+		.segments = halves,
+		.segment_count = 2,
+		.bytes = sizeof(bytes),
+		.deadline_ns = KVT_TIER_NEVER};
+	struct kvt_checksum written;
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = rig_byte(1, i);
+	kvt_checksum_segments(&all, 1, sizeof(bytes), &written);
+	ck_assert_int_eq(rig_put(&rig, 0, 1, sizeof(bytes)), KVT_OK);
+	memset(bytes, 0, sizeof(bytes));
+	ck_assert_int_eq(rig_run(&rig, 0, &read), KVT_OK);
+	ck_assert(kvt_checksum_equal(&read.checksum, &written));
+}
+END_TEST
+
 START_TEST(both_write_for_a_tenant)
 {
 	ck_assert_int_eq(put_for(0, 1, 5, 100), KVT_OK);
@@ -271,6 +298,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, sealed_and_opened);
 	tcase_add_test(tcase, what_changed_in_memory_is_not_sealed);
+	tcase_add_test(tcase, a_checksum_is_of_what_was_opened);
 	tcase_add_test(tcase, both_write_for_a_tenant);
 	tcase_add_test(tcase, flipped_bits);
 	tcase_add_test(tcase, an_erased_tenant_loses_its_key);
