@@ -94,11 +94,10 @@ enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange
 	char text[64];
 
 	(void)snprintf(text, sizeof(text), "the daemon answered with status %d", status);
+	if (status == 507 && x->answer->quota)
+		return KVT_FULL; /* one tenant's matter */
 	switch (status) {
 	case 507:
-		if (x->answer->quota)
-			return KVT_FULL; /* one tenant's matter */
-		/* fallthrough */
 	case 413:
 		say_unwilling(t, text);
 		tell_full(t, status);
