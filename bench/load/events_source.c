@@ -35,7 +35,9 @@ struct kvb_source {
 	struct kvb_buf events, batch;
 	pthread_t thread;
 	bool started;
-	atomic_bool on, over;
+	pthread_mutex_t step; /* held over each batch; guards `on` */
+	bool on;
+	atomic_bool over;
 	atomic_uint_fast64_t batches, blocks;
 	atomic_uint_fast64_t chains; /* that every engine has stored whole */
 	atomic_int_fast64_t late_ns;
@@ -108,6 +110,33 @@ static void sleep_until(int64_t due_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
+/* False: none is wanted any more. */
+static bool publish_one(struct kvb_source *s, uint32_t engine)
+{
+	bool on;
+
+	pthread_mutex_lock(&s->step);
+	on = s->on;
+	if (on) {
+		make_batch(s, engine);
+		if (!s->batch.failed)
+			kvb_publisher_send(s->publishers[engine], s->batch.data, s->batch.len);
+		atomic_fetch_add_explicit(&s->batches, 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&s->step);
+	return on;
+}
+
+static bool is_on(struct kvb_source *s)
+{
+	bool on;
+
+	pthread_mutex_lock(&s->step);
+	on = s->on;
+	pthread_mutex_unlock(&s->step);
+	return on;
+}
+
 /* Publishes what is due; returns when the next batch is. */
 static int64_t publish_due(struct kvb_source *s, uint64_t *next, int64_t begun_ns)
 {
@@ -119,10 +148,8 @@ static int64_t publish_due(struct kvb_source *s, uint64_t *next, int64_t begun_n
 
 		if (now_ns - due_ns > atomic_load_explicit(&s->late_ns, memory_order_relaxed))
 			atomic_store_explicit(&s->late_ns, now_ns - due_ns, memory_order_relaxed);
-		make_batch(s, engine);
-		if (!s->batch.failed)
-			kvb_publisher_send(s->publishers[engine], s->batch.data, s->batch.len);
-		atomic_fetch_add_explicit(&s->batches, 1, memory_order_relaxed);
+		if (!publish_one(s, engine))
+			break;
 		(*next)++;
 		if (*next % 64 == 0)
 			now_ns = kvw_clock_ns();
@@ -142,7 +169,7 @@ static void *run(void *arg)
 
 	setpriority(PRIO_PROCESS, 0, NICE); /* of this thread alone, on Linux */
 	while (!atomic_load(&s->over)) {
-		bool on = atomic_load(&s->on);
+		bool on = is_on(s);
 
 		for (uint32_t i = 0; i < s->config.engines; i++)
 			while (kvb_publisher_serve(s->publishers[i]))
@@ -195,6 +222,7 @@ struct kvb_source *kvb_source_create(const struct kvb_source_config *config)
 	if (s == NULL)
 		return NULL;
 	s->config = *config;
+	pthread_mutex_init(&s->step, NULL);
 	s->publishers = calloc(config->engines, sizeof(struct kvb_publisher *));
 	s->pieces = calloc(config->engines, sizeof(*s->pieces));
 	s->zmq = zmq_ctx_new();
@@ -225,6 +253,7 @@ void kvb_source_destroy(struct kvb_source *s)
 		zmq_ctx_term(s->zmq);
 	kvb_buf_free(&s->events);
 	kvb_buf_free(&s->batch);
+	pthread_mutex_destroy(&s->step);
 	free(s->publishers);
 	free(s->pieces);
 	free(s);
@@ -232,7 +261,9 @@ void kvb_source_destroy(struct kvb_source *s)
 
 void kvb_source_run(struct kvb_source *s, bool on)
 {
-	atomic_store(&s->on, on);
+	pthread_mutex_lock(&s->step);
+	s->on = on;
+	pthread_mutex_unlock(&s->step);
 }
 
 void kvb_source_stats(struct kvb_source *s, struct kvb_source_stats *out)

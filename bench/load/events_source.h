@@ -32,7 +32,7 @@ struct kvb_source;
 struct kvb_source *kvb_source_create(const struct kvb_source_config *config);
 void kvb_source_destroy(struct kvb_source *source); /* stops its thread; NULL is allowed */
 
-/* From now on batches are published, or none are. */
+/* From its return on batches are published, or none are: kvb_source_stats has them all then. */
 void kvb_source_run(struct kvb_source *source, bool on);
 
 struct kvb_source_stats {

@@ -232,8 +232,8 @@ static bool run_phase(struct task *task, const char *phase, double seconds)
 	for (int i = 0; i < CLIENTS; i++)
 		if (task->clients[i].started)
 			pthread_join(task->clients[i].thread, NULL);
-	tell(task, phase, (double)(kvw_clock_ns() - begin_ns) / 1e9, &before);
 	kvb_source_run(task->engines, false);
+	tell(task, phase, (double)(kvw_clock_ns() - begin_ns) / 1e9, &before);
 	return good;
 }
 
