@@ -16,6 +16,8 @@
 #define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
 #define STALL_TIMES 8          /* but not before this many times what its queue should take */
 
+#define MISSING_LEAST_NS 100000000u /* what is believed for less may be forgotten before anyone looks */
+
 /* --- life ------------------------------------------------------------------------------------- */
 
 enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct kvt_tier_ops *ops)
@@ -75,6 +77,35 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
 		return kvt_tomb_covers(k, key, locked) ? NULL : b;
 	}
 	return NULL;
+}
+
+static bool may_have(struct kvt_lower *b, const struct kvt_key *key)
+{
+	struct kvt *k = b->k;
+	struct kvt_tier *tier = b->tier;
+	struct kvt_tier_known known = {.bytes = 0};
+	bool may;
+
+	if (tier == NULL) {
+		pthread_mutex_lock(&k->lock);
+		may = kvt_refused_may_have(b);
+		pthread_mutex_unlock(&k->lock);
+		return may;
+	}
+	if (tier->ops->known(tier, key, &known) == KVT_OK)
+		return true;
+	if (tier->ops->unsure == NULL)
+		return false;
+	return atomic_load_explicit(&b->breaker.state, memory_order_relaxed) != KVT_BREAKER_CLOSED ||
+	       (k->config.l2_missing_ns >= MISSING_LEAST_NS && tier->ops->unsure(tier, key));
+}
+
+bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key)
+{
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (may_have(&k->lower[i], key))
+			return !kvt_tomb_covers(k, key, false);
+	return false;
 }
 
 /* --- requests --------------------------------------------------------------------------------- */

@@ -28,6 +28,11 @@ static inline bool kvt_lower_shows(struct kvt_lower *b)
 struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,
 	bool locked, struct kvt_tier_known *known);
 
+/* May a tier have this chunk, though kvt_lower_holding does not find it there? A local tier that is left alone, by
+ * its index; a shared one that is left alone, or that was not asked or did not answer; for a minute, a store that
+ * another process owns. False: it is nowhere. Any thread, without `lock`. */
+bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key);
+
 /* Hands a request over; `done` gets it back, once, from kvt_moves_step. Under lock. */
 void kvt_lower_submit(
 	struct kvt_lower *b, struct kvt_job *job, void (*done)(struct kvt *k, struct kvt_job *job));

@@ -12,6 +12,7 @@
 #include "options/settings.h"
 
 #define PAUSE_MOST_NS 30000000000 /* an owner that ends is noticed within this */
+#define STAYS_NS      60000000000 /* an owner that does not end within this is taken to stay */
 #define KEYS_MOST     65536u      /* erased meanwhile; beyond, all of the store is emptied */
 #define TENANTS_MOST  4096u
 
@@ -32,6 +33,7 @@ struct owed {
 struct kvt_refused {
 	struct kvt_config config; /* with texts of its own */
 	struct kvt_tier_options options;
+	int64_t begun_ns;
 	int64_t again_ns; /* of the thread that asks, as is pause_ns */
 	uint64_t pause_ns;
 	struct owed owed; /* under lock */
@@ -85,7 +87,8 @@ enum kvt_status kvt_refused_begin(struct kvt_lower *b)
 	r->pause_ns = k->config.breaker_open_ns;
 	if (r->pause_ns > longest_pause(k))
 		r->pause_ns = longest_pause(k);
-	r->again_ns = kvt_clock(k) + (int64_t)r->pause_ns;
+	r->begun_ns = kvt_clock(k);
+	r->again_ns = r->begun_ns + (int64_t)r->pause_ns;
 	b->refused = r;
 	kvt_count(&k->counters.lock_refusals, 1);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR,
@@ -93,6 +96,11 @@ enum kvt_status kvt_refused_begin(struct kvt_lower *b)
 		"less often",
 		b->ops->name, b->reason, (unsigned long long)(r->pause_ns / 1000000));
 	return KVT_OK;
+}
+
+bool kvt_refused_may_have(const struct kvt_lower *b)
+{
+	return b->refused != NULL && kvt_clock(b->k) - b->refused->begun_ns < STAYS_NS;
 }
 
 /* --- what is owed; under lock ----------------------------------------------------------------- */

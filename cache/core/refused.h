@@ -17,6 +17,10 @@ void kvt_refused_destroy(struct kvt_refused *r); /* NULL is allowed */
  * to call again. Returns 1 if the tier is there now, else 0. */
 size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns);
 
+/* Is its store asked for, and not for so long that its owner seems to stay? Then what it holds may be there soon.
+ * Under lock. */
+bool kvt_refused_may_have(const struct kvt_lower *b);
+
 /*
  * What a caller erases or limits meanwhile, for when the store comes: it may have such chunks of the
  * process that owns it now, and this handle must not read them. Under lock; nothing happens where

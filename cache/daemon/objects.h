@@ -96,7 +96,8 @@ struct kvt_grant {
 };
 
 /* status KVT_OK: granted; KVT_MISS: not there; KVT_ECANCELED: not now, it may be there (it did not come within timeout_ns,
- * there is no room to bring it up, or the segment must not be written yet); KVT_BUSY: too many leases. */
+ * there is no room to bring it up, the tier that may have it is left alone for a while or did not answer, or the segment
+ * must not be written yet); KVT_BUSY: too many leases. */
 typedef void (*kvt_lease_done_fn)(
 	void *user, enum kvt_status status, const struct kvt_grant *grant);
 

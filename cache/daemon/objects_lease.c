@@ -136,7 +136,7 @@ static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lea
 	} else {
 		kvt_lease_table_unreserve(o->leases);
 		refuse(o, p->done, p->user,
-			kvt_object_tier(o, &p->key) == KVT_TIER_NONE ? KVT_MISS : KVT_ECANCELED);
+			kvt_object_is_nowhere(o, &p->key) ? KVT_MISS : KVT_ECANCELED);
 	}
 	free(p);
 }
@@ -202,7 +202,8 @@ void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
 		fetch(o, name, &key, &cut, done, user);
 	} else {
 		kvt_lease_table_unreserve(o->leases);
-		refuse(o, done, user, KVT_MISS);
+		refuse(o, done, user,
+			kvt_object_is_nowhere(o, &key) ? KVT_MISS : KVT_ECANCELED);
 	}
 }
 

@@ -6,6 +6,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
+#include "core/lower.h"
 #include "daemon/objects_parts.h"
 
 static bool text_valid(struct kvw_slice text, size_t most)
@@ -64,6 +65,11 @@ uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key)
 	if (kvt_lookup(o->cache, key, 1, KVT_ALL_TIERS, &tier, &found) != KVT_OK)
 		return KVT_TIER_NONE;
 	return tier;
+}
+
+bool kvt_object_is_nowhere(struct kvt_objects *o, const struct kvt_key *key)
+{
+	return kvt_object_tier(o, key) == KVT_TIER_NONE && !kvt_lower_may_have(o->cache, key);
 }
 
 bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state)

@@ -95,6 +95,10 @@ struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key
 /* The fastest tier that is known to have it or KVT_TIER_NONE. */
 uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key);
 
+/* No tier has it, or may have it without showing it: one that is left alone for a while, a shared one that did not
+ * answer. Engines of libkvtier rest on it: of what is nowhere they make another one. */
+bool kvt_object_is_nowhere(struct kvt_objects *o, const struct kvt_key *key);
+
 /* No tier below memory is in this state (enum kvt_tier_state). */
 bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state);
 /* Whether what they hold is known: one that is left alone for a while shows nothing. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "bed.h"
+#include "core/breaker.h"
 #include "tests/unit/suite.h"
 
 #define KEYS  24
@@ -66,6 +67,92 @@ START_TEST(after_a_clean_end_all_is_there_at_once)
 		snprintf(key, sizeof(key), "k%d", (int)i);
 		ck_assert_int_eq(get(&bed, "b", key, i), KVT_OK);
 	}
+	bed_close(&bed);
+	bed_clear(&bed);
+}
+END_TEST
+
+/* As requests do that fail one after another. */
+static void trip_store(struct bed *b)
+{
+	struct kvt *k = kvt_objects_cache(b->objects);
+	struct kvt_breaker *breaker = &k->lower[0].breaker;
+	struct kvt_job job = {.probe = false};
+
+	pthread_mutex_lock(&k->lock);
+	for (uint32_t i = 0; breaker->state == KVT_BREAKER_CLOSED && i < 100; i++) {
+		job.round = breaker->round;
+		(void)kvt_breaker_end(breaker, &job, KVT_OUTCOME_BAD, kvt_clock(k));
+	}
+	ck_assert_int_eq(breaker->state, KVT_BREAKER_OPEN);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* An engine that heard for sure that its mark is gone would make another one, and lose all that it stored. */
+START_TEST(what_a_paused_store_has_is_not_missing_for_sure)
+{
+	struct lease l;
+
+	bed_init(&bed, 8 * MIB);
+	use_store(&bed);
+	bed.cache.breaker_open_ns = SECOND;
+	bed_open(&bed);
+	ck_assert_int_eq(put(&bed, "b", "mark", 1, 128, NULL), KVT_OK);
+	ck_assert_int_eq(put(&bed, "b", "mark 2", 2, 128, NULL), KVT_OK);
+	bed_close(&bed);
+	bed_open(&bed);
+	bed_attach(&bed);
+	trip_store(&bed);
+	ck_assert_int_eq(lease(&bed, "b", "mark", 5 * SECOND, SECOND, &l), KVT_ECANCELED);
+	ck_assert_int_eq(lease(&bed, "b", "mark", 0, SECOND, &l), KVT_ECANCELED);
+	ck_assert_int_eq(lease(&bed, "b", "none", 5 * SECOND, SECOND, &l), KVT_MISS);
+	ck_assert_uint_eq(stats_of(&bed).lease_misses, 3);
+	for (int64_t until = now() + 60 * (int64_t)SECOND; now() < until; usleep(10000))
+		if (get(&bed, "b", "mark", 1) == KVT_OK)
+			break;
+	ck_assert_int_eq(get(&bed, "b", "mark 2", 2), KVT_OK);
+	bed_close(&bed);
+	bed_clear(&bed);
+}
+END_TEST
+
+START_TEST(what_a_store_of_another_process_may_have_is_not_missing_for_sure)
+{
+	static struct bed owner;
+	struct lease l;
+
+	bed_init(&owner, 4 * MIB);
+	use_store(&owner);
+	bed_init(&bed, 4 * MIB);
+	bed.cache = owner.cache;
+	bed.cache.nvme_lock_wait_ns = 0;
+	bed.cache.breaker_open_ns = SECOND / 50;
+	bed_open(&owner);
+	ck_assert_int_eq(put(&owner, "b", "mark", 1, 128, NULL), KVT_OK);
+	bed_open(&bed);
+	bed_attach(&bed);
+	ck_assert_int_eq(lease(&bed, "b", "mark", SECOND, SECOND, &l), KVT_ECANCELED);
+	bed_close(&owner);
+	for (int64_t until = now() + 60 * (int64_t)SECOND; now() < until; usleep(10000))
+		if (get(&bed, "b", "mark", 1) == KVT_OK)
+			break;
+	ck_assert_int_eq(get(&bed, "b", "mark", 1), KVT_OK);
+	ck_assert_int_eq(lease(&bed, "b", "none", SECOND, SECOND, &l), KVT_MISS);
+	bed_close(&bed);
+	bed_clear(&owner);
+	bed_clear(&bed);
+}
+END_TEST
+
+START_TEST(what_a_silent_shared_tier_may_have_is_not_missing_for_sure)
+{
+	struct lease l;
+
+	bed_init(&bed, 4 * MIB);
+	bed.cache.l2_url = "redis://127.0.0.1:1"; /* nothing listens there */
+	bed_open(&bed);
+	for (int i = 0; i < 10; i++) /* first it does not answer, then it is left alone */
+		ck_assert_int_eq(lease(&bed, "b", "mark", SECOND, SECOND, &l), KVT_ECANCELED);
 	bed_close(&bed);
 	bed_clear(&bed);
 }
@@ -611,6 +698,9 @@ int main(void)
 
 	tcase_set_timeout(cases, 280);
 	tcase_add_test(cases, after_a_clean_end_all_is_there_at_once);
+	tcase_add_test(cases, what_a_paused_store_has_is_not_missing_for_sure);
+	tcase_add_test(cases, what_a_store_of_another_process_may_have_is_not_missing_for_sure);
+	tcase_add_test(cases, what_a_silent_shared_tier_may_have_is_not_missing_for_sure);
 	tcase_add_test(cases, a_bucket_has_its_quota_on_disk);
 	tcase_add_test(cases, a_tenant_has_its_quota_on_disk);
 	tcase_add_test(cases, what_engines_erased_leaves_the_account);
