@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/core.h"
 #include "daemon/kept.h"
 
 #define WAYS 8u
@@ -64,16 +65,30 @@ static struct place *place_for(struct kvt_kept *kept, const struct kvt_key *key)
 	return best;
 }
 
+/* Is there one, and no larger than the share reckons with? */
+static bool is_small(struct kvt_kept *kept, const struct kvt_key *key)
+{
+	struct kvt_entry_info info;
+
+	return kvt_l1_known(kept->cache->l1, key, &info) == KVT_OK && info.bytes <= KVT_ARENA_UNIT;
+}
+
 void kvt_kept_ask(struct kvt_kept *kept, const struct kvt_key *key)
 {
 	struct place *place;
 
 	pthread_mutex_lock(&kept->lock);
+	if (!is_small(kept, key)) {
+		pthread_mutex_unlock(&kept->lock);
+		return;
+	}
 	place = place_for(kept, key);
 	if (place->touched != 0 && memcmp(&place->key, key, sizeof(*key)) != 0)
 		(void)!kvt_unpin(kept->cache, &place->key, 1, NULL);
 	place->key = *key;
 	place->touched = ++kept->touches;
 	(void)!kvt_pin(kept->cache, key, 1, NULL);
+	if (!is_small(kept, key)) /* a large one took its place just now */
+		(void)!kvt_unpin(kept->cache, key, 1, NULL);
 	pthread_mutex_unlock(&kept->lock);
 }

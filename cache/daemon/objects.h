@@ -105,7 +105,7 @@ struct kvt_lease_wish {
 	uint64_t timeout_ns; /* that a tier below may take to bring it */
 	uint64_t ttl_ns;
 	bool unchecked; /* the client proves the bytes itself after it has copied them; else all are read first */
-	bool keep;      /* it is not evicted from now on, as far as the share for such objects goes (kept.h) */
+	bool keep;      /* it is not evicted from now on, if it is small and as far as the share for such objects goes (kept.h) */
 };
 
 /* Calls done exactly once. */
