@@ -3,10 +3,11 @@
  *
  * A lease is a hold of libkvtier's under an id. What lies in memory is granted on the caller's
  * thread; what a tier below has is fetched first, and granted on an own thread. Before a grant all
- * of an object's bytes are read and checked, because clients can write where they lie (unless the
- * client does that itself, after its copy); what is found wrong is dropped, and a tier below is asked
- * for it. Nothing is fetched while the segment must not
- * be written, nor granted while clients may have a foreign segment open.
+ * of an object's bytes are read and checked, because clients can write where they lie; what is found
+ * wrong is dropped, and a tier below is asked for it. This holds for what was fetched, too: its tier
+ * has proven it there, but it may have waited for the granting thread since. For a client that checks
+ * its own copy nothing is read here. Nothing is fetched while the segment must not be written, nor
+ * granted while clients may have a foreign segment open.
  *
  * A hold is released in one place: by the thread that took the lease out of the table, or, if it
  * was never granted, by the one that had the hold.
@@ -107,6 +108,7 @@ static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
 		p->key = *key;
 		p->name = kvt_object_name_copy(name, (char *)(p + 1));
 		p->ttl_ns = wish->ttl_ns;
+		p->unchecked = wish->unchecked;
 		p->keep = wish->keep;
 		p->done = done;
 		p->user = user;
@@ -128,7 +130,7 @@ static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
 static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lease *hold)
 {
 	remove_pending(o, p);
-	if (hold != NULL && check(o, hold)) {
+	if (hold != NULL && (p->unchecked || check(o, hold))) {
 		kvt_catalog_note(o->catalog, &p->name, hold->views[0].bytes);
 		if (p->keep)
 			kvt_kept_ask(o->kept, &p->key);

@@ -34,7 +34,7 @@ struct kvt_pending {
 	void *user;
 	struct kvt_key key;
 	uint64_t ttl_ns;
-	bool keep;
+	bool unchecked, keep; /* as wished */
 	struct kvt_object_name name; /* its bytes follow */
 };
 

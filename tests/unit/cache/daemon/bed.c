@@ -48,6 +48,14 @@ void bed_init(struct bed *bed, uint64_t bytes)
 	};
 }
 
+void bed_use_store(struct bed *bed)
+{
+	bed->cache.nvme_path = bed->store;
+	bed->cache.nvme_capacity = 256 * MIB;
+	bed->options.catalog_path = bed->catalog;
+	bed->options.roster_path = bed->roster;
+}
+
 void bed_open(struct bed *bed)
 {
 	struct kvt_segment_options options = {.name = bed->name,
@@ -194,8 +202,10 @@ enum kvt_status lease(struct bed *bed, const char *bucket, const char *key, uint
 {
 	struct answer a = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, out};
 	struct kvt_object_name name = name_of(bucket, key);
-	struct kvt_lease_wish wish = {
-		.timeout_ns = timeout_ns, .ttl_ns = ttl_ns, .keep = bed->keep};
+	struct kvt_lease_wish wish = {.timeout_ns = timeout_ns,
+		.ttl_ns = ttl_ns,
+		.unchecked = bed->unchecked,
+		.keep = bed->keep};
 
 	memset(out, 0, sizeof(*out));
 	kvt_object_lease(bed->objects, &name, &wish, answered, &a);

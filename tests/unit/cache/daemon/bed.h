@@ -27,12 +27,13 @@ struct bed {
 	struct kvt_segment_file *segment;
 	struct kvt_objects *objects;
 	const struct kvt_tenant *tenant; /* that clients name when they put; NULL: none */
-	bool keep; /* that clients wish of what they lease */
+	bool keep, unchecked; /* that clients wish of what they lease */
 	const uint8_t *view; /* a client's mapping, read-only; by name, made once */
 };
 
 /* Names, folder and options; change these before bed_open. */
 void bed_init(struct bed *bed, uint64_t bytes);
+void bed_use_store(struct bed *bed); /* NVMe, names and tenants in its folder */
 void bed_open(struct bed *bed);
 void bed_close(struct bed *bed); /* as a daemon ends; may be opened again */
 void bed_clear(struct bed *bed); /* closed: removes all */

@@ -21,14 +21,6 @@
 
 static struct bed bed;
 
-static void use_store(struct bed *b)
-{
-	b->cache.nvme_path = b->store;
-	b->cache.nvme_capacity = 256 * MIB;
-	b->options.catalog_path = b->catalog;
-	b->options.roster_path = b->roster;
-}
-
 static int64_t now(void)
 {
 	struct timespec t;
@@ -50,7 +42,7 @@ START_TEST(after_a_clean_end_all_is_there_at_once)
 	bool more;
 
 	bed_init(&bed, 16 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed_open(&bed);
 	for (uint64_t i = 0; i < 12; i++) {
 		snprintf(key, sizeof(key), "k%d", (int)i);
@@ -94,7 +86,7 @@ START_TEST(what_a_paused_store_has_is_not_missing_for_sure)
 	struct lease l;
 
 	bed_init(&bed, 8 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.cache.breaker_open_ns = SECOND;
 	bed_open(&bed);
 	ck_assert_int_eq(put(&bed, "b", "mark", 1, 128, NULL), KVT_OK);
@@ -122,7 +114,7 @@ START_TEST(what_a_store_of_another_process_may_have_is_not_missing_for_sure)
 	struct lease l;
 
 	bed_init(&owner, 4 * MIB);
-	use_store(&owner);
+	bed_use_store(&owner);
 	bed_init(&bed, 4 * MIB);
 	bed.cache = owner.cache;
 	bed.cache.nvme_lock_wait_ns = 0;
@@ -165,7 +157,7 @@ START_TEST(a_bucket_has_its_quota_on_disk)
 	int left = 0;
 
 	bed_init(&bed, 16 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.options.limits = limits;
 	bed.options.limit_count = 1;
 	bed_open(&bed);
@@ -269,7 +261,7 @@ START_TEST(what_engines_erased_leaves_the_account)
 	kvt_tenant_of("flood", 5, &flood);
 	kvt_tenant_of("quiet", 5, &quiet);
 	bed_init(&bed, 32 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.cache.tenant_l1_bytes = 4 * MIB;
 	bed.cache.tenant_nvme_bytes = 8 * MIB;
 	bed.cache.tenant_metrics = 8;
@@ -322,7 +314,7 @@ START_TEST(a_tenant_has_its_quota_on_disk)
 	kvt_tenant_of("flood", 5, &tenants[0]);
 	kvt_tenant_of("quiet", 5, &tenants[1]);
 	bed_init(&bed, 32 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.cache.tenant_nvme_bytes = 2 * MIB + MIB / 2;
 	bed_open(&bed);
 	bed_attach(&bed);
@@ -359,7 +351,7 @@ START_TEST(leases_that_are_out_keep_the_next_daemon_quiet)
 	int64_t begun_ns;
 
 	bed_init(&bed, 8 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.options.lease_grace_ns = SECOND / 5;
 	bed_open(&bed);
 	bed_attach(&bed);
@@ -521,7 +513,7 @@ START_TEST(killed_again_and_again_under_clients_that_read)
 
 	ck_assert_ptr_ne(d, MAP_FAILED);
 	bed_init(&bed, 4 * MIB); /* less than all objects need */
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.options.leases_max = 100000;
 	bed.options.lease_ttl_max_ns = SECOND / 2;
 	bed.options.lease_grace_ns = SECOND / 20;
@@ -555,7 +547,7 @@ START_TEST(what_was_replaced_does_not_come_back)
 	struct lease l;
 
 	bed_init(&bed, 4 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.options.lease_ttl_max_ns = SECOND / 100;
 	bed.options.lease_grace_ns = SECOND / 100;
 	bed_open(&bed);
@@ -600,7 +592,7 @@ START_TEST(what_was_being_replaced_is_kept_in_mind_until_the_store_is_free)
 	pid_t child;
 
 	bed_init(&bed, 4 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.cache.nvme_lock_wait_ns = 0;
 	bed.options.lease_ttl_max_ns = SECOND / 100;
 	bed.options.lease_grace_ns = SECOND / 100;
@@ -659,7 +651,7 @@ START_TEST(places_of_replaced_objects_are_bounded_and_free_again)
 	enum kvt_status status;
 
 	bed_init(&bed, 32 * MIB);
-	use_store(&bed);
+	bed_use_store(&bed);
 	bed.cache.nvme_lock_wait_ns = 0;
 	bed.cache.breaker_open_ns = SECOND / 50;
 	bed_init(&owner, 4 * MIB);
