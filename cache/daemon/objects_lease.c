@@ -155,6 +155,8 @@ void kvt_leases_poll(struct kvt_objects *o)
 			kvt_replaced_done(o, &done[i]);
 			continue;
 		}
+		if (o->refused_all)
+			continue; /* its pending is no more */
 		if (done[i].status != KVT_OK || kvt_get_take(o->cache, done[i].op, &hold) != KVT_OK)
 			hold = NULL;
 		fetched(o, (struct kvt_pending *)(uintptr_t)done[i].user, hold);
@@ -243,6 +245,7 @@ void kvt_leases_end(struct kvt_objects *o)
 	while ((n = kvt_lease_table_drain(o->leases, holds, AT_A_TIME)) != 0)
 		for (size_t i = 0; i < n; i++)
 			kvt_release(o->cache, holds[i]);
+	o->refused_all = true;
 	while (o->pending != NULL) {
 		struct kvt_pending *p = o->pending;
 

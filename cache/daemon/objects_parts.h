@@ -61,6 +61,7 @@ struct kvt_objects {
 
 	pthread_mutex_t pending_lock;
 	struct kvt_pending *pending;
+	bool refused_all; /* by kvt_leases_end; the own threads are gone */
 
 	struct kvt_kept *kept;
 	struct kvt_doomed *doomed;

@@ -1,6 +1,8 @@
 /*
- * fetched_test.c - leases of what a tier below brings: whether their bytes are checked.
+ * fetched_test.c - leases of what a tier below brings: whether their bytes are checked, and what becomes of
+ * those that still wait at the end.
  */
+#include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
 
@@ -116,11 +118,44 @@ START_TEST(what_was_fetched_is_checked_unless_its_client_does)
 }
 END_TEST
 
+static void *post_soon(void *go)
+{
+	usleep(200000);
+	EXPECT(sem_post(go) == 0);
+	return NULL;
+}
+
+/* The end comes while the granting thread is at another lease: what came meanwhile is nobody's. */
+START_TEST(leases_that_wait_at_the_end_are_answered_once)
+{
+	static const char *const keys[] = {"first", "1", "2", "3"};
+	static struct asked asked[4];
+	pthread_t thread;
+	sem_t go;
+
+	begin(keys, 4);
+	ck_assert_int_eq(sem_init(&go, 0, 0), 0);
+	ask(&asked[0], keys[0], false, &go);
+	settle(&asked[0], KVT_OK);
+	for (int i = 1; i < 4; i++) {
+		ask(&asked[i], keys[i], false, NULL);
+		(void)wait_for(keys[i]);
+	}
+	ck_assert_int_eq(pthread_create(&thread, NULL, post_soon, &go), 0);
+	bed_close(&bed);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(asked[i].answers, 1);
+	bed_clear(&bed);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *cases = tcase_create("fetched");
 
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, what_was_fetched_is_checked_unless_its_client_does);
+	tcase_add_test(cases, leases_that_wait_at_the_end_are_answered_once);
 	return run_tcase("cache/daemon/fetched", cases);
 }
