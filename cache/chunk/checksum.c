@@ -124,12 +124,15 @@ static void end_piece(struct sums *s)
 	s->in_piece = 0;
 }
 
+/* The piece's first: where another process writes over bytes meanwhile, the whole's, which is read behind it from the
+ * core's own cache, has the newer ones. So if the whole's is that of the bytes of before, so are the pieces'. */
 static void sums_add(struct sums *s, const void *here, uint64_t n)
 {
+	if (s->piece > 0)
+		(void)XXH3_128bits_update(&s->one, here, n);
 	(void)XXH3_128bits_update(&s->all, here, n);
 	if (s->piece == 0)
 		return;
-	(void)XXH3_128bits_update(&s->one, here, n); /* from the core's own cache */
 	s->in_piece += n;
 	if (s->in_piece == s->piece)
 		end_piece(s);

@@ -35,7 +35,8 @@ uint64_t kvt_checksum_take(const struct kvt_segment *to, size_t to_count,
 
 /*
  * The checksums of a chunk's pieces, `piece` bytes each and the rest of it last, each of its own bytes
- * alone, and that of the whole: of one reading of memory. `pieces` has room for kvt_checksum_count().
+ * alone, and that of the whole: of one reading of memory. `pieces` has room for kvt_checksum_count(). Where another
+ * process writes there meanwhile, and writes nothing back: if the whole's is that of before, so are the pieces'.
  */
 void kvt_checksum_pieces(const struct kvt_segment *segments, size_t count, uint64_t bytes,
 	uint64_t piece, struct kvt_checksum *pieces, struct kvt_checksum *whole);

@@ -4,8 +4,11 @@
  */
 #include <check.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "chunk/checksum.h"
@@ -346,6 +349,41 @@ START_TEST(test_threads)
 }
 END_TEST
 
+static uint8_t *shared;
+
+/* The first reading has come to the 16th page: now the first one changes, which it has read. */
+static void change_the_first(int number)
+{
+	(void)number;
+	if (mprotect(shared, (size_t)1 << 20, PROT_READ | PROT_WRITE) != 0)
+		_exit(99);
+	shared[99] ^= 1;
+}
+
+/* Another process writes between two readings of one stretch, and nothing back. */
+START_TEST(test_pieces_of_a_source_that_changes)
+{
+	enum { BYTES = 1 << 20, PIECE = 256 << 10, PAGE = 4096 };
+	struct kvt_checksum before, first, sums[BYTES / PIECE], whole;
+	struct sigaction act = {.sa_handler = change_the_first}, old;
+	struct kvt_segment segment;
+
+	shared = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(shared, MAP_FAILED);
+	before = expected(shared, BYTES);
+	first = expected(shared, PIECE);
+	segment = (struct kvt_segment){.base = shared, .bytes = BYTES};
+	ck_assert_int_eq(sigaction(SIGSEGV, &act, &old), 0);
+	ck_assert_int_eq(mprotect(shared + 15 * PAGE, PAGE, PROT_NONE), 0);
+	kvt_checksum_pieces(&segment, 1, BYTES, PIECE, sums, &whole);
+	ck_assert_int_eq(sigaction(SIGSEGV, &old, NULL), 0);
+	ck_assert_uint_eq(shared[99], 1); /* it did change */
+	ck_assert(kvt_checksum_equal(&sums[0], &first));
+	ck_assert(!kvt_checksum_equal(&whole, &before)); /* so it is noticed */
+	munmap(shared, BYTES);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("all");
@@ -357,6 +395,7 @@ int main(void)
 #if !KVT_TEST_SEES_RACES
 	tcase_add_test(tcase, test_source_that_changes);
 #endif
+	tcase_add_test(tcase, test_pieces_of_a_source_that_changes);
 	tcase_add_test(tcase, test_room_to_spare);
 	tcase_add_test(tcase, test_known_value);
 	tcase_add_test(tcase, test_one_bit);
