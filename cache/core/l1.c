@@ -9,8 +9,8 @@
  * Room. The index makes room by charges, which are whole units of the arena, and looks first whether
  * all that may go is enough: what cannot fit evicts nothing. Then the arena has the units, but perhaps
  * in too many runs: entries are evicted one by one until it has a place, as long as what is free is
- * less than SCATTERED times what is needed. A put leaves the staging share free, a load does not, so
- * that chunks held by leases and puts never keep loads from below out.
+ * less than SCATTERED times what is needed. A put needs the staging share to be free besides its size,
+ * a load does not, so that chunks held by leases and puts never keep loads from below out.
  *
  * Events. A chunk with names is reported to the watch as stored when it is published and as removed
  * when its room is given back; the two cannot change places, since the filler's hold lies between.

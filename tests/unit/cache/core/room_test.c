@@ -86,6 +86,49 @@ START_TEST(a_put_that_cannot_fit_evicts_nothing)
 }
 END_TEST
 
+#define UNITS (L1_CHUNKS * 3) /* of L1, a third of a chunk each */
+
+/* Uses the objects that lie in every second unit, the first one in unit `from`, in the order of their places. */
+static void use_every_second(const struct kvt_key of[UNITS], uint32_t from)
+{
+	struct kvt_lease *lease;
+
+	for (uint32_t i = from; i < UNITS; i += 2) {
+		ck_assert_int_eq(kvt_get(rig.k, &of[i], 1, 0, &lease), KVT_OK);
+		kvt_release(rig.k, lease);
+	}
+}
+
+/* Room for it and the staging share is free soon, but in single units; then there is a place. */
+START_TEST(a_put_makes_a_place_in_scattered_memory)
+{
+	const uint64_t unit = CHUNK / 3, needed = 17 + UNITS / 10;
+	struct kvt_key of[UNITS], key;
+	struct kvt_lease *lease;
+
+	rig_close(&rig);
+	rig_init(&rig);
+	rig.config.l1_staging_share = 0.1;
+	rig_open(&rig);
+	for (uint32_t i = 0; i < UNITS; i++) {
+		ck_assert_int_eq(rig_put_bytes(&rig, HOT + i, 0, unit), KVT_OK);
+		rig_settle(&rig);
+	}
+	for (uint32_t i = 0; i < UNITS; i++) /* loads fill the staging share, too */
+		ck_assert_uint_eq(rig_get(&rig, HOT + i, 1, LONG), 1);
+	for (uint32_t i = 0; i < UNITS; i++) {
+		key = key_of(HOT + i, 0);
+		ck_assert_int_eq(kvt_get(rig.k, &key, 1, 0, &lease), KVT_OK);
+		of[lease->segments[0].arena_offset / unit] = key;
+		kvt_release(rig.k, lease);
+	}
+	use_every_second(of, 1);
+	use_every_second(of, 0);
+	ck_assert_int_eq(rig_put_bytes(&rig, 1, 0, 17 * unit), KVT_OK);
+	ck_assert_uint_gt(rig_stats(&rig).tiers[KVT_TIER_L1].used, (UNITS - 4 * needed) * unit);
+}
+END_TEST
+
 /* A child is chosen before its parent, so a chain goes as a whole where it has to. */
 START_TEST(a_chain_makes_room_from_its_end)
 {
@@ -308,6 +351,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, open_rig, close_rig);
 	tcase_add_test(tc, a_put_that_cannot_fit_evicts_nothing);
+	tcase_add_test(tc, a_put_makes_a_place_in_scattered_memory);
 	tcase_add_test(tc, a_chain_makes_room_from_its_end);
 	tcase_add_test(tc, a_load_that_cannot_fit_evicts_nothing);
 	tcase_add_test(tc, a_chain_longer_than_l1_passes_through);
