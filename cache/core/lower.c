@@ -16,7 +16,7 @@
 #define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
 #define STALL_TIMES 8          /* but not before this many times what its queue should take */
 
-#define MISSING_LEAST_NS 100000000u /* what is believed for less may be forgotten before anyone looks */
+#define MISSING_LEAST_NS 100000000u /* what is believed for less may be forgotten before the caller looks */
 
 /* --- life ------------------------------------------------------------------------------------- */
 

@@ -125,7 +125,7 @@ static void *post_soon(void *go)
 	return NULL;
 }
 
-/* The end comes while the granting thread is at another lease: what came meanwhile is nobody's. */
+/* The end comes while the granting thread is at another lease: what came meanwhile is left alone. */
 START_TEST(leases_that_wait_at_the_end_are_answered_once)
 {
 	static const char *const keys[] = {"first", "1", "2", "3"};
