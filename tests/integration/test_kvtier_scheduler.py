@@ -159,9 +159,14 @@ def test_a_preempted_request_starts_again(plan):
     assert plan.matched(request, 0) == (0, False)
     _, stores = plan.step(output_of(new=[("r", list(range(8)), 0)], scheduled={"r": 8 * BLOCK}))
     assert len(stores) == 2
+    plan.tracks["r"].answer = None
+    plan.asker.replies[2] = (0, 255)
+    assert plan.matched(request, 0) == (0, False)
     again = output_of(cached=[("r", list(range(20, 28)), 0)], scheduled={"r": 4 * BLOCK}, resumed=["r"])
-    _, stores = plan.step(again)
-    assert stores == [] and plan.tracks["r"].block_ids == list(range(20, 28))
+    _, stores = plan.step(again)  # what waited when it was preempted was not stored
+    assert [s.block_ids for s in stores] == [[20, 21, 22, 23]] and plan.tracks["r"].block_ids == list(range(20, 28))
+    _, stores = plan.step(output_of(cached=[("r", None, 4 * BLOCK)], scheduled={"r": 4 * BLOCK}))
+    assert [s.block_ids for s in stores] == [[24, 25, 26, 27]]
 
 
 def test_generated_tokens_are_stored_unless_switched_off(plan):

@@ -51,7 +51,8 @@ class Track:
     stored: int = 0  # whole chunks before it are cached or on their way
     tail_stored: bool = False
     due: int = 0  # computed tokens from which on there may be something to store
-    storing: bool = False  # a store of its blocks went to the ranks
+    storing: bool = False  # a store of its blocks went to the ranks, since it began or began anew
+    loading: bool = False  # ranks copy into its blocks, and the engine has not heard of all that they are done
     source: int = 255
     old: bool = False  # began before a reset
     refused: bool = False  # a load of it failed as a whole: it is computed
@@ -102,6 +103,8 @@ class Plan:
         self.computed = False  # or loaded: something, since the engine's own cache was empty
         self.stale = False  # the weights changed since
         self.running = set()  # requests of the last step that have not finished
+        self.ended = set()  # requests that ended, whose blocks the engine keeps until all ranks have copied them
+        self.taken = set()  # requests that ended, whose blocks others get although ranks may be copying them
 
     # --- lookup ---
 
@@ -126,6 +129,7 @@ class Plan:
 
     def matched(self, request, computed):
         """(tokens beyond `computed` that can be loaded, or None: ask again; whether there are any)."""
+        self._begin_anew(self.tracks.get(request.request_id))
         if not self.usable or self.stale:
             return 0, False
         track = self._track(request)
@@ -143,6 +147,16 @@ class Plan:
         last = wanted[count - 1]
         tokens = min(last.first + last.count, self._most(request)) * self.block_size - computed
         return (tokens, True) if tokens >= self._least() else (0, False)
+
+    @staticmethod
+    def _begin_anew(track):
+        """The engine asks about requests that have no block. One that had some has lost them: ranks hear of that no
+        later than in this step, and drop the stores of it that wait. So it stores all of its chunks again."""
+        if track is not None:
+            track.storing = track.tail_stored = False
+            track.stored = track.due = 0
+            if track.asking is not None:
+                track.asking.stored = False
 
     def _ask_fragments(self, track):
         asking = track.asking
@@ -317,6 +331,8 @@ class Plan:
         track = self.tracks.get(request.request_id)
         if tokens == 0:
             return
+        if track is not None:
+            track.loading = True
         lead = block_ids if self.groups is None else block_ids[self.lead]
         if track is not None and track.asking is not None and track.asking.blended:
             self._allocated_fragments(track, lead, tokens)
@@ -368,7 +384,7 @@ class Plan:
         for new in output.scheduled_new_reqs:
             track = self.tracks.get(new.req_id)
             if track is not None:
-                track.block_ids = list(new.block_ids[self.lead])
+                track.block_ids, track.loading = list(new.block_ids[self.lead]), False
                 track.old = track.old and new.num_computed_tokens > 0
                 if track.asking is not None and new.num_computed_tokens > 0:
                     track.asking.cold = False
@@ -398,7 +414,7 @@ class Plan:
             if track.asking is not None and resumed and request_id in resumed and computed > 0:
                 track.asking.cold = False
             if resumed and request_id in resumed:
-                track.block_ids = list(fresh[self.lead]) if fresh is not None else []
+                track.block_ids, track.loading = list(fresh[self.lead]) if fresh is not None else [], False
                 track.old = track.old and computed > 0
             elif fresh is not None:
                 track.block_ids += fresh[self.lead]
@@ -511,8 +527,20 @@ class Plan:
                 track.stored = track.due = 0
                 track.block_ids, track.found = [], []
 
+    def loaded(self, requests):
+        """The engine has heard of all ranks that they are done with loads of these."""
+        for request_id in requests:
+            track = self.tracks.get(request_id)
+            if track is not None:
+                track.loading = False
+
     def finished(self, request):
-        """A request ends. True: ranks may still be copying its blocks, and will say when not."""
+        """A request ends. True: ranks may still be copying from its blocks. They hear of it (take_ended) and say when
+        not.
+
+        The engine keeps the blocks until a load is over by itself, and gives them away at the first end that it hears
+        of, of a load or of stores: one of them may be reported and no other. While a load is under way there are no
+        stores to wait for, since a request is loaded before it stores (_begin_anew)."""
         track = self.tracks.pop(request.request_id, None)
         self.running.discard(request.request_id)
         if track is None:
@@ -520,7 +548,16 @@ class Plan:
         for question in (track.question, track.asking and track.asking.question):
             if question is not None:
                 self.asker.forget(question)
-        return track.storing
+        waits = track.storing and not track.loading
+        if waits:
+            self.ended.add(request.request_id)
+        return waits
+
+    def take_ended(self):
+        """(requests for which finished() said True, requests whose blocks are given away) since the last call."""
+        ended, taken = self.ended, self.taken
+        self.ended, self.taken = set(), set()
+        return ended, taken
 
     def _answered(self, request, computed, asked, found):
         chunk_tokens = self.per_chunk * self.block_size

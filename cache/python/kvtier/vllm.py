@@ -62,6 +62,7 @@ class KVTierMetadata(KVConnectorMetadata):
     loads: list = field(default_factory=list)
     stores: list = field(default_factory=list)
     preempted: set = field(default_factory=set)
+    ended: set = field(default_factory=set)  # requests whose blocks are kept until no store copies from them
     prefill_tokens: int = 0  # of a step that computes little else
     wait_s: float = 0.0  # a step that computes nothing may wait so long for loads
 
@@ -324,8 +325,11 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             self.plan.allocated(request, ids if self.plan.groups is not None else ids[0], num_external_tokens)
 
     def build_connector_meta(self, scheduler_output):
-        """Whatever fails here, workers hear of blocks that were taken away, and of loads that requests wait for."""
-        meta = KVTierMetadata(preempted=set(getattr(scheduler_output, "preempted_req_ids", None) or ()))
+        """Whatever fails here, workers hear of blocks that were taken away, of loads that requests wait for, and of
+        blocks that the engine keeps until they say so."""
+        preempted = set(getattr(scheduler_output, "preempted_req_ids", None) or ())
+        ended, taken = self.plan.take_ended()
+        meta = KVTierMetadata(preempted=preempted | taken, ended=ended)
         try:
             meta.loads, meta.stores = self.plan.step(scheduler_output)
             meta.prefill_tokens = self.plan.prefill_tokens
@@ -337,6 +341,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded(lambda: None)
     def update_connector_output(self, connector_output):
+        self.plan.loaded(connector_output.finished_recving or ())
         if self.plan.groups is not None:
             copied = connector_output.kv_connector_worker_meta
             self.plan.groups.copied(copied.tickets if copied is not None else [])
@@ -529,17 +534,19 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded(lambda: None)
     def wait_for_save(self):
-        stores = self._get_connector_metadata().stores
-        self.worker.expect(stores)
         self.worker.computed()
-        self.worker.store(stores)
+        self.worker.store(self._get_connector_metadata().stores)
 
     def handle_preemptions(self, kv_connector_metadata):
         self.worker.give_up(kv_connector_metadata.preempted)
 
     def get_finished(self, finished_req_ids):
-        wait_s = self._get_connector_metadata().wait_s if self.has_connector_metadata() else 0.0
-        return self.worker.finished(finished_req_ids, wait_s)
+        """Not guarded, as what is asked next to it: requests would wait without end for what is not reported. Of those
+        that finished, the scheduler waits for some alone, which the metadata names."""
+        if not self.has_connector_metadata():
+            return self.worker.finished(set())
+        meta = self._get_connector_metadata()
+        return self.worker.finished(meta.ended, meta.wait_s)
 
     def get_transfer_results(self, finished_req_ids):
         results = super().get_transfer_results(finished_req_ids)

@@ -19,8 +19,7 @@ class Worker:
         engine has several groups of KV caches, and hears of requests whose loads failed, not of blocks."""
         self.stages, self.grouped = stages, grouped
         self.rank = None  # rank.Rank, once the paged cache is known
-        self.seen = set()  # requests of which something was handed over to be stored
-        self.ending = set()  # of these, those that ended
+        self.ending = set()  # requests that ended, whose blocks the engine keeps until no store copies from them
         self.received, self.failed = set(), set()
         self.failed_requests = set()
         self.copied = []  # tickets of stores that never reached a rank
@@ -40,12 +39,7 @@ class Worker:
             else:
                 self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)
 
-    def expect(self, stores):
-        """The scheduler keeps these requests' blocks until finished() names them, whatever happens to the stores."""
-        self.seen.update(store.request for store in stores)
-
     def store(self, stores):
-        self.expect(stores)
         if not stores:
             return
         tickets = [store.ticket for store in stores if store.ticket]
@@ -92,10 +86,10 @@ class Worker:
 
     def finished(self, ended, wait_s=0.0):
         """(requests that ended and from which no store copies any more; requests that are loaded). Call take_failed
-        next: it returns the blocks that were not filled. wait_s: how long to wait for both; in a step that computes
-        nothing the engine only polls, and would poll again at once."""
-        self.ending |= ended & self.seen
-        self.seen -= ended
+        next: it returns the blocks that were not filled. ended: requests whose blocks the scheduler keeps until they
+        are named here, whatever became of their stores; the engine asserts that it waits for each that is named. wait_s:
+        how long to wait for both; in a step that computes nothing the engine only polls, and would poll again at once."""
+        self.ending |= ended
         if self.rank is not None and wait_s > 0:
             self.rank.wait_quiet(self.ending, wait_s)
         done = self.rank.stored(self.ending) if self.rank is not None else set(self.ending)
