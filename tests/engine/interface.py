@@ -17,7 +17,7 @@ from kvtier.groups import Groups
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
 from kvtier.vllm import KVTierConnector, KVTierMetadata, sources_of
-from kvtier.work import Load, LoadChunk
+from kvtier.work import Load, LoadChunk, Store
 from vllm.config import KVTransferConfig, LoadConfig, ModelConfig
 from vllm.config.multimodal import MultiModalConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
@@ -404,11 +404,50 @@ def look_at_a_step_that_fails():
     assert one.request_finished(request, []) == (False, None)
 
 
+class Fails:
+    """Anything that is asked of it."""
+
+    def __getattr__(self, name):
+        raise MemoryError(name)
+
+
+def look_at_calls_that_fail():
+    """Requests wait for loads and for the end of stores: whatever fails, these are reported, and the engine computes."""
+    one, worker = [KVTierConnector(config_of(), role, caches_of()) for role in (
+        KVConnectorRole.SCHEDULER, KVConnectorRole.WORKER)]  # fmt: skip
+    request, blocks = request_of(63), types.SimpleNamespace(get_block_ids=lambda: (list(range(8)),))
+    one.plan._track(request).computed = 2 * BLOCK
+    one.plan._pieces, one.plan.tracks[request.request_id].answer = None, (2, 0)
+    one.update_state_after_alloc(request, blocks, 6 * BLOCK)
+    other = request_of(64)
+    one.plan._track(other).question, one.plan.asker = 1, Fails()
+    assert one.request_finished(other, []) == (False, None)
+    one.plan.asker = Asker()
+    meta = one.build_connector_meta(SchedulerOutput.make_empty())
+    assert [load.chunks[0].block_ids for load in meta.loads] == [list(range(2, 8))] and meta.preempted == {"r64"}
+
+    worker.worker.rank = Fails()
+    worker.handle_preemptions(KVTierMetadata(preempted={"x"}))
+    meta.stores, meta.prefill_tokens = [Store("x", bytes(32), None, [[9]], BLOCK, ticket=5)], 100
+    worker.bind_connector_metadata(meta)
+    worker.start_load_kv(None)
+    worker.worker.began = (100, 0, None)
+    worker.wait_for_save()
+    worker.worker.rank = None
+    meta.ended = {"x"}
+    results = worker.get_transfer_results({"x", "r64"})
+    assert (results.finished_recving, results.finished_sending) == ({"r63"}, {"x"})
+    assert worker.get_block_ids_with_load_errors() == set(range(2, 8))
+    assert worker.build_connector_worker_meta().tickets == [5]
+    one.shutdown(), worker.shutdown()
+
+
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
     look_at_waking, look_at_changes, look_at_weights, look_at_media, look_at_media_of_requests_that_come_back,
     look_at_names_of_media,
     look_at_hybrid_models, look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
+    look_at_calls_that_fail,
 ):  # fmt: skip
     look()
     print(look.__name__)

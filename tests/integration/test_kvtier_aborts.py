@@ -7,7 +7,9 @@ import random
 
 import pytest
 
-from rig.kvtier_vllm import BLOCK, FINISHED, LOADING, RUNNING, Vllm  # noqa: F401
+from rig.kvtier_vllm import LOADING, Vllm
+
+from kvtier.work import Load, LoadChunk, Store
 
 HISTORIES = 2000 if os.environ.get("KVW_LONG") else 60
 TICKS = 250
@@ -71,5 +73,38 @@ def test_histories():
         except AssertionError as error:
             raise AssertionError(f"history {seed}") from error
     print("\n  " + ", ".join(f"{what} {count}" for what, count in sorted(seen.items())))
-    assert seen["aborted while loading anew"] >= HISTORIES // 2 and seen["kept for stores"] > HISTORIES
+    assert seen["aborted while loading again"] >= HISTORIES // 2 and seen["kept for stores"] > HISTORIES
     assert seen["failed loads"] > HISTORIES and seen["preempted"] > HISTORIES
+
+
+def mark_fails(timing=False):
+    raise RuntimeError("the device is gone")
+
+
+def test_a_load_that_cannot_begin_fails():
+    """The request waits for a load's end, whatever becomes of it."""
+    engine = Vllm(random.Random(1), ranks=1)
+    worker = engine.workers[0]
+    worker.rank.paged.mark = mark_fails
+    with pytest.raises(RuntimeError):
+        worker.load([Load(one, [LoadChunk(bytes(32), 2, 0, [block, block + 1])]) for one, block in (("a", 1), ("b", 3))])
+    assert worker.finished(set()) == (None, {"a", "b"}) and worker.take_failed() == {1, 2, 3, 4}
+
+
+def test_stores_that_cannot_be_handed_over_are_over():
+    engine = Vllm(random.Random(1), ranks=1)
+    worker = engine.workers[0]
+    worker.rank.paged.mark = mark_fails
+    with pytest.raises(RuntimeError):
+        worker.store([Store("a", bytes(32), None, [1], 16, ticket=7)])
+    assert worker.take_copied() == [7] and worker.finished({"a"}) == ({"a"}, None)
+
+
+def test_a_rank_that_cannot_drop_stores_commits_none():
+    """Blocks that were taken from a request have another's bytes."""
+    engine = Vllm(random.Random(1), ranks=1)
+    worker, rank = engine.workers[0], engine.ranks[0]
+    rank.stores = None
+    with pytest.raises(TypeError):
+        worker.give_up({"a"})
+    assert rank.stores_nothing

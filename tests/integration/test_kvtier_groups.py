@@ -241,6 +241,38 @@ def test_a_step_that_fails_holds_no_blocks():
                                    (manager.block_pool.blocks[i] for i in ids))  # fmt: skip
 
 
+def test_a_hold_that_fails_leaves_nothing_held(monkeypatch):
+    """No rank hears of the others of that step."""
+    plan, tables, manager = made()
+    plan.matched(request_of(9), 0)
+    pool, touched = manager.block_pool, []
+
+    def touch(blocks):
+        if touched:
+            raise MemoryError
+        touched.append(blocks)
+        type(pool).touch(pool, blocks)
+
+    monkeypatch.setattr(pool, "touch", touch, raising=False)
+    with pytest.raises(MemoryError):
+        computed(plan, manager, 9)
+    assert touched and not tables.held and all(pool.blocks[i].ref_cnt == 1 for ids in manager.get_block_ids("r") for i in ids)
+
+
+def test_a_ticket_that_is_lost_is_waited_for_once(monkeypatch):
+    """Those that come later are not: the engine would never preempt again."""
+    plan, tables, manager = made(((1, 3),))
+    now = [groups.time.monotonic()]
+    monkeypatch.setattr(groups.time, "monotonic", lambda: now[0])
+    plan.matched(request_of(9), 0)
+    computed(plan, manager, 4)
+    now[0] += groups.COPY_S + 1
+    later = tables.hold([manager.get_block_ids("r")[1][:1]])
+    assert tables.wait()
+    tables.copied([later])
+    assert tables.held and not tables.wait()
+
+
 # --- which engines are served ---
 
 

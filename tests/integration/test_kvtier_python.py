@@ -563,7 +563,8 @@ def load_at_once(one, count, chunks_of_each):
     until(lambda: one.loads_open == 0, 15, "all loads are over")
 
 
-@pytest.mark.parametrize("what", ["scatter", "_key"])
+@pytest.mark.parametrize("what", ["scatter", "_key", "close"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_fault_in_one_load_leaves_none_without_an_end(tmp_path, monkeypatch, what):
     """A request waits for its load for ever, if nothing is heard of it."""
     monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
@@ -578,7 +579,9 @@ def test_a_fault_in_one_load_leaves_none_without_an_end(tmp_path, monkeypatch, w
             return key(first, *rest)
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(paged if what == "scatter" else one, what, broken)
+    if what == "close":  # and one more while the thread ends
+        monkeypatch.setattr(one.listener, "close", broken)
+    monkeypatch.setattr(one if what == "_key" else paged, "scatter" if what == "close" else what, broken)
     load_at_once(one, 5, 2)
     assert one.take_received() == ({f"get{n}" for n in range(5)}, {0, 1})
     one.close()

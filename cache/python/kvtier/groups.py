@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from .work import LoadChunk
 
 WHOLE, ENDS = 0, 1  # the objects of a chunk
-COPY_S = 10.0  # an idle engine takes steps so long for ranks to say that they have copied; they take no longer
+COPY_S = 10.0  # the engine waits so long for ranks to say that they have copied; they take no longer
 
 WHOLE_SPECS = ("FullAttentionSpec",)  # classes of vLLM, not those derived from them: these manage blocks otherwise
 WINDOW_SPECS = ("SlidingWindowSpec",)
@@ -94,8 +94,7 @@ class Tables:
         self.groups, self.per_chunk, self.manager, self.ranks = groups, per_chunk, manager, ranks
         self.ends = groups.ends(per_chunk, tails)
         self.tickets = 0
-        self.held = {}  # ticket -> [ranks that copy, blocks]
-        self.held_at = 0.0  # when the latest of them were
+        self.held = {}  # ticket -> [ranks that copy, blocks, since when], in the order of time
 
     def of(self, request_id):
         """The engine's blocks of a request, by group and position; its own lists, not to be kept."""
@@ -171,13 +170,28 @@ class Tables:
         blocks = [pool.blocks[block] for ids in block_ids for block in ids]
         pool.touch(blocks)
         self.tickets += 1
-        self.held_at = time.monotonic()
-        self.held[self.tickets] = [self.ranks, blocks]
+        self.held[self.tickets] = [self.ranks, blocks, time.monotonic()]
         return self.tickets
 
+    def hold_all(self, stores):
+        """Holds the blocks of these stores; where that fails for one, of none: no rank will hear of any."""
+        done = []
+        try:
+            for store in stores:
+                store.ticket = self.hold(store.block_ids)
+                done.append(store.ticket)
+        except BaseException:
+            for ticket in done:
+                self._let_go(ticket)
+            raise
+
     def wait(self):
-        """Are ranks about to say that they have copied? They say so in steps alone, also where no request is left."""
-        return bool(self.held) and time.monotonic() - self.held_at < COPY_S
+        """Are ranks about to say that they have copied? They say so in steps alone, also where no request is left. What
+        is held for longer is not waited for, whatever became of it: the engine would preempt nothing any more."""
+        if not self.held:
+            return False
+        latest = self.held[next(reversed(self.held))]
+        return time.monotonic() - latest[2] < COPY_S
 
     def copied(self, tickets):
         """A number once for each rank that is done with it."""
@@ -187,5 +201,7 @@ class Tables:
                 continue
             entry[0] -= 1
             if entry[0] <= 0:
-                del self.held[ticket]
-                self.manager().block_pool.free_blocks(reversed(entry[1]))
+                self._let_go(ticket)
+
+    def _let_go(self, ticket):
+        self.manager().block_pool.free_blocks(reversed(self.held.pop(ticket)[1]))

@@ -113,6 +113,7 @@ class Rank:
         self.stores_open = collections.Counter()  # by request
         self.copying = None  # request whose blocks are being read
         self.spoiled = False  # while they were given to another
+        self.stores_nothing = False  # from now on: it is not known whose blocks are which
         self.received, self.failed = set(), set()
         self.failed_requests = set()  # of engines with several groups of KV caches, which count no blocks
         self.copied = []  # tickets of stores that are over
@@ -684,7 +685,7 @@ class Rank:
             with self.paged.on_stream(self.stream):
                 copied = part.gather(store.block_ids, rooms[0], after)
             with self.lock:
-                ready = 1 if copied and not self.spoiled else 0
+                ready = 1 if copied and not self.spoiled and not self.stores_nothing else 0
                 self.counters["refused_chunks"] += not ready
         finally:
             if ready:
@@ -699,6 +700,20 @@ class Rank:
     # end
 
     def _end(self):
+        try:
+            self._end_operations()
+        finally:  # the engine waits for what is not reported
+            self._end_all()
+        if self.epoch > 0:
+            self.cache.forget()  # no later process could find any of it
+        self.selector.close()
+        os.close(self.wake_fd)
+        if self.fragments is not None:
+            self.fragments.close()
+        self.paged.close()
+        self.cache.close()
+
+    def _end_operations(self):
         deadline = time.monotonic() + 5
         self.listener.close()
         while self.under_way and time.monotonic() < deadline:
@@ -711,6 +726,8 @@ class Rank:
                 if what is not None and what[0] == "load":
                     self._give_up_parts(what[1])
             time.sleep(0.01)
+
+    def _end_all(self):
         for loading in list(self.not_over):
             self._give_up_parts(loading)
         with self.lock:
@@ -722,11 +739,3 @@ class Rank:
             self.reported.notify_all()
         for load, _ in waiting:
             self._report(load, 0)
-        if self.epoch > 0:
-            self.cache.forget()  # no later process could find any of it
-        self.selector.close()
-        os.close(self.wake_fd)
-        if self.fragments is not None:
-            self.fragments.close()
-        self.paged.close()
-        self.cache.close()

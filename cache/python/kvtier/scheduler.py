@@ -51,7 +51,7 @@ class Track:
     stored: int = 0  # whole chunks before it are cached or on their way
     tail_stored: bool = False
     due: int = 0  # computed tokens from which on there may be something to store
-    storing: bool = False  # a store of its blocks went to the ranks, since it began or began anew
+    storing: bool = False  # a store of its blocks went to the ranks, since it began or began again
     loading: bool = False  # ranks copy into its blocks, and the engine has not heard of all that they are done
     source: int = 255
     old: bool = False  # began before a reset
@@ -129,7 +129,7 @@ class Plan:
 
     def matched(self, request, computed):
         """(tokens beyond `computed` that can be loaded, or None: ask again; whether there are any)."""
-        self._begin_anew(self.tracks.get(request.request_id))
+        self._begin_again(self.tracks.get(request.request_id))
         if not self.usable or self.stale:
             return 0, False
         track = self._track(request)
@@ -149,7 +149,7 @@ class Plan:
         return (tokens, True) if tokens >= self._least() else (0, False)
 
     @staticmethod
-    def _begin_anew(track):
+    def _begin_again(track):
         """The engine asks about requests that have no block. One that had some has lost them: ranks hear of that no
         later than in this step, and drop the stores of it that wait. So it stores all of its chunks again."""
         if track is not None:
@@ -338,8 +338,7 @@ class Plan:
             self._allocated_fragments(track, lead, tokens)
             return
         if track is None or track.answer is None:
-            begin = track.computed // self.block_size if track is not None else 0
-            self.loads.append(Load(request.request_id, [self._nothing(lead[begin:])], self.asker.epoch))
+            self.load_nothing(request, block_ids)
             return
         begin = track.computed // self.block_size
         end = begin + tokens // self.block_size
@@ -357,6 +356,15 @@ class Plan:
         if whole:
             track.stored = whole[-1].first // self.per_chunk + 1
         track.answer, track.asked = None, []
+
+    def load_nothing(self, request, block_ids):
+        """As allocated(), which failed."""
+        request_id = request.request_id
+        lead = block_ids if self.groups is None else block_ids[self.lead]
+        track = self.tracks.get(request_id)
+        begin = track.computed // self.block_size if track is not None else 0
+        self.loads = [load for load in self.loads if load.request != request_id]
+        self.loads.append(Load(request_id, [self._nothing(lead[begin:])], self.asker.epoch))
 
     @staticmethod
     def _pieces(found, begin, end, block_ids):
@@ -394,8 +402,8 @@ class Plan:
         self.wait_left_s = self.settings.step_wait_s
         for store in stores:  # no earlier: it is waited for that the ranks have copied these
             self.tracks[store.request].storing = True
-            if store.part == ENDS:
-                store.ticket = self.groups.hold(store.block_ids)
+        if self.groups is not None:
+            self.groups.hold_all(store for store in stores if store.part == ENDS)
         return self.take_loads(), stores
 
     def take_loads(self):
@@ -540,7 +548,7 @@ class Plan:
 
         The engine keeps the blocks until a load is over by itself, and gives them away at the first end that it hears
         of, of a load or of stores: one of them may be reported and no other. While a load is under way there are no
-        stores to wait for, since a request is loaded before it stores (_begin_anew)."""
+        stores to wait for, since a request is loaded before it stores (_begin_again)."""
         track = self.tracks.pop(request.request_id, None)
         self.running.discard(request.request_id)
         if track is None:

@@ -320,9 +320,16 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return {versions.hit_source(tier): num_external_tokens}
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
-        if num_external_tokens > 0:
-            ids = blocks.get_block_ids()
-            self.plan.allocated(request, ids if self.plan.groups is not None else ids[0], num_external_tokens)
+        """Whatever fails here, a load goes out: the request waits for one."""
+        if num_external_tokens <= 0:
+            return
+        ids = blocks.get_block_ids()
+        ids = ids if self.plan.groups is not None else ids[0]
+        try:
+            self.plan.allocated(request, ids, num_external_tokens)
+        except Exception as error:
+            self.give_up(error)
+            self.plan.load_nothing(request, ids)
 
     def build_connector_meta(self, scheduler_output):
         """Whatever fails here, workers hear of blocks that were taken away, of loads that requests wait for, and of
@@ -350,9 +357,14 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         if failed:
             self.plan.failed(failed)
 
-    @guarded(lambda: (False, None))
     def request_finished(self, request, block_ids):
-        return self.plan.finished(request), None
+        try:
+            return self.plan.finished(request), None
+        except Exception as error:
+            self.give_up(error)
+            self.plan.ended.discard(request.request_id)
+            self.plan.taken.add(request.request_id)  # the engine does not wait for stores of its blocks
+            return False, None
 
     def request_finished_all_groups(self, request, block_ids):
         """As request_finished, for engines that keep several groups of KV caches."""
@@ -380,7 +392,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def has_pending_block_frees(self):
         """Blocks of windows that are held while ranks copy them: no request need be preempted for them."""
-        return self.plan.groups is not None and bool(self.plan.groups.held)
+        return self.plan.groups is not None and self.plan.groups.wait()
 
     def has_pending_push_work(self):
         """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
@@ -521,8 +533,13 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def bind_connector_metadata(self, connector_metadata):
         super().bind_connector_metadata(connector_metadata)
-        self.worker.begin(connector_metadata.prefill_tokens)
+        self._begin_step(connector_metadata.prefill_tokens)
 
+    @guarded(lambda: None)
+    def _begin_step(self, prefill_tokens):
+        self.worker.begin(prefill_tokens)
+
+    @guarded(lambda: None)
     def start_load_kv(self, forward_context, **kwargs):
         self.worker.load(self._get_connector_metadata().loads)
 
@@ -534,9 +551,12 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded(lambda: None)
     def wait_for_save(self):
-        self.worker.computed()
-        self.worker.store(self._get_connector_metadata().stores)
+        try:
+            self.worker.computed()
+        finally:  # the scheduler holds blocks until these are over
+            self.worker.store(self._get_connector_metadata().stores)
 
+    @guarded(lambda: None)
     def handle_preemptions(self, kv_connector_metadata):
         self.worker.give_up(kv_connector_metadata.preempted)
 

@@ -27,17 +27,22 @@ class Worker:
         self.timings = []  # (tokens, event, event) of steps that the device has not finished
 
     def load(self, loads):
-        """Before the step's own work is begun: what the engine began until now may still use the blocks."""
-        after = self.rank.paged.mark() if loads and self.rank is not None else None
-        for load in loads:
-            if self.rank is not None:
-                self.rank.load(load, after)
-                continue
-            self.received.add(load.request)
-            if self.grouped:
-                self.failed_requests.add(load.request)
-            else:
-                self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)
+        """Once what the engine began until now, which may still use the blocks, is on its way to the device. Whatever
+        fails, each of these is reported, as one that failed: requests wait for it."""
+        after, left = None, list(loads)
+        try:
+            if loads and self.rank is not None:
+                after = self.rank.paged.mark()
+                while left:
+                    self.rank.load(left[0], after)
+                    left.pop(0)
+        finally:
+            for load in left:
+                self.received.add(load.request)
+                if self.grouped:
+                    self.failed_requests.add(load.request)
+                else:
+                    self.failed.update(block for chunk in load.chunks for block in chunk.block_ids)
 
     def store(self, stores):
         if not stores:
@@ -55,8 +60,13 @@ class Worker:
 
     def give_up(self, requests):
         """Blocks were taken from these requests: nothing is copied out of them after this."""
-        if self.rank is not None and requests:
+        if self.rank is None or not requests:
+            return
+        try:
             self.rank.give_up(requests)
+        except BaseException:
+            self.rank.stores_nothing = True  # or others' blocks would be stored under these requests' names
+            raise
 
     def leave_memory(self):
         """The engine sleeps after this, and its memory goes."""

@@ -140,7 +140,7 @@ class Aggregator:
 
 
 class Pool:
-    """Blocks with counts of who has them; what was freed keeps its hash until another takes it."""
+    """Blocks with counts of their users; what was freed keeps its hash until another takes it."""
 
     def __init__(self, count):
         self.users, self.free = [0] * count, collections.deque(range(count))
@@ -174,7 +174,7 @@ class Pool:
             self.cached.setdefault(digest, block)
 
     def give_back(self, blocks):
-        """Blocks that nobody has any more."""
+        """Blocks that no request has any more."""
         for block in blocks:
             self.users[block] -= 1
             assert self.users[block] >= 0
@@ -183,7 +183,7 @@ class Pool:
         return gone
 
     def lose(self):
-        """What nobody has, as if others had taken it."""
+        """What no request has, as if others had taken it."""
         for block in self.free:
             if self.cached.get(self.hashes.pop(block, b"")) == block:
                 self.cached = {digest: other for digest, other in self.cached.items() if other != block}
@@ -244,7 +244,7 @@ class Vllm:
                 self.recved.discard(request.request_id)
                 self.failed.discard(request.request_id)
                 self.seen["aborted while loading"] += delay
-                self.seen["aborted while loading anew"] += delay and request.preemptions > 0
+                self.seen["aborted while loading again"] += delay and request.preemptions > 0
             self._free_request(request, delay)
 
     def reset(self, running=True):
@@ -319,13 +319,13 @@ class Vllm:
             for request in list(self.waiting):
                 if not self._admit(request):
                     continue
-                anew = request.status == PREEMPTED
+                again = request.status == PREEMPTED
                 self.waiting.remove(request)
                 self.running.append(request)
                 request.status = RUNNING
                 done = request.computed
                 self._run(request, min(self.rng.randint(1, 3), len(request.block_hashes) - done), scheduled)
-                (resumed if anew else new).append((request, list(request.blocks), done))
+                (resumed if again else new).append((request, list(request.blocks), done))
         output = output_of(
             [(r.request_id, ids, done * BLOCK) for r, ids, done in new],
             [(r.request_id, fresh, done * BLOCK) for r, (fresh, done) in cached] +
@@ -414,7 +414,7 @@ class Vllm:
                 self._free_request(request)
         self.plan.loaded(recving)  # as KVTierConnector.update_connector_output
         self.plan.failed(invalid)
-        for one in recving:
+        for one in sorted(recving):
             assert one in self.requests
             request = self.requests[one]
             if request.status == LOADING:
@@ -422,6 +422,6 @@ class Vllm:
             else:
                 assert request.status == FINISHED
                 self._free_blocks(request)
-        for one in sending:
+        for one in sorted(sending):
             assert one in self.requests
             self._free_blocks(self.requests[one])
