@@ -186,7 +186,8 @@ def history(config, seed):
     engine = Engine(config, rng, rng.randint(1, 2), rng.randint(0, 1), rng.randint(16, 32))
     requests = engine.scheduler.requests
     for _ in range(TICKS):
-        free = [f"r{n}" for n in range(8) if f"r{n}" not in requests]
+        under_way = {one for output, _ in engine.outputs for one in output.num_scheduled_tokens}
+        free = [one for one in (f"r{n}" for n in range(8)) if one not in requests and one not in under_way]
         if free and rng.random() < 0.3:
             base, length = rng.randrange(3), rng.randrange(10, 12 * BLOCK)
             common = rng.randrange(length)

@@ -152,6 +152,22 @@ def test_a_failed_chunk_is_stored_when_it_was_computed(plan):
     assert [s.name for s in stores] == [name(7)]
 
 
+def test_a_load_of_which_nothing_came_is_not_tried_again(plan):
+    """vLLM 0.32 admitted no second one while others that were loaded waited behind it, for ever."""
+    first, second = request_of(8, request_id="first"), request_of(8, request_id="second")
+    for number, request in enumerate((first, second)):
+        plan.matched(request, 0)
+        plan.asker.replies[number + 1] = (2, 0)
+        assert plan.matched(request, 0) == (8 * BLOCK, True)
+        plan.allocated(request, list(range(number * 8, number * 8 + 8)), 8 * BLOCK)
+    plan.step(output_of())
+    plan.failed({*range(8), 14, 15})
+    assert plan.matched(first, 0) == (0, False)
+    plan.matched(second, 0)
+    plan.asker.replies[3] = (2, 0)
+    assert plan.matched(second, 0) == (8 * BLOCK, True)
+
+
 def test_a_preempted_request_starts_again(plan):
     request = request_of(8)
     plan.matched(request, 0)

@@ -362,7 +362,9 @@ class Plan:
         request_id = request.request_id
         lead = block_ids if self.groups is None else block_ids[self.lead]
         track = self.tracks.get(request_id)
-        begin = track.computed // self.block_size if track is not None else 0
+        begin = 0
+        if track is not None:
+            begin, track.block_ids = track.computed // self.block_size, list(lead)
         self.loads = [load for load in self.loads if load.request != request_id]
         self.loads.append(Load(request_id, [self._nothing(lead[begin:])], self.asker.epoch))
 
@@ -516,10 +518,15 @@ class Plan:
         )  # fmt: skip
 
     def failed(self, blocks):
-        """These blocks were not filled: their chunks will be computed, and may be stored again."""
+        """These blocks were not filled: their chunks will be computed, and may be stored again. To be called before
+        loaded().
+
+        The engine asks again about a request that has no block filled, and could not admit another load of it, nor what
+        waits behind it, before others that it has loaded make room; these wait behind it. So it is computed."""
         for track in self.tracks.values():
             for index, block in enumerate(track.block_ids):
                 if block in blocks:
+                    track.refused = track.refused or (track.loading and index == 0)
                     track.stored = min(track.stored, index // self.per_chunk)
                     track.tail_stored = False
                     track.due = 0

@@ -348,7 +348,6 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded(lambda: None)
     def update_connector_output(self, connector_output):
-        self.plan.loaded(connector_output.finished_recving or ())
         if self.plan.groups is not None:
             copied = connector_output.kv_connector_worker_meta
             self.plan.groups.copied(copied.tickets if copied is not None else [])
@@ -356,6 +355,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         failed = getattr(connector_output, "invalid_block_ids", None)
         if failed:
             self.plan.failed(failed)
+        self.plan.loaded(connector_output.finished_recving or ())
 
     def request_finished(self, request, block_ids):
         try:

@@ -312,8 +312,8 @@ class Vllm:
             if done and self.rng.random() < 0.3:
                 self.running.remove(request)
                 self._free_request(request)
-        self.plan.loaded(recving)  # as KVTierConnector.update_connector_output
-        self.plan.failed(invalid)
+        self.plan.failed(invalid)  # as KVTierConnector.update_connector_output
+        self.plan.loaded(recving)
         for one in sorted(recving):
             assert one in self.requests
             request = self.requests[one]
