@@ -12,7 +12,7 @@ import time
 import types
 
 import torch
-from kvtier import changes, events, loop, media, settings, versions, weights
+from kvtier import apart, changes, events, loop, media, settings, versions, weights
 from kvtier.groups import Groups
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
@@ -28,6 +28,7 @@ from vllm.multimodal.parse import MultiModalDataParser
 from vllm.multimodal.processing.inputs import ProcessorInputs
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
+from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
 from vllm.v1.core.sched import output
 from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
@@ -102,7 +103,7 @@ def look_at_names():
     folder = tempfile.mkdtemp()
     pathlib.Path(folder, "adapter_model.safetensors").write_bytes(b"weights")
     time.sleep(0.02)  # they are loaded later
-    loras = [LoRARequest("a", 1, folder), LoRARequest("b", 2, folder), LoRARequest("a", 1, folder + "/.")]
+    loras = [LoRARequest("a", 1, folder), LoRARequest("b", 2, folder), LoRARequest("a", 3, folder + "/.")]
     requests = [
         request_of(0), request_of(1, salt="one"), request_of(2, salt="two"), *(request_of(3 + n, lora) for n, lora in
         enumerate(loras)), request_of(6, images=[(3, "x")]), request_of(7, images=[(3, "y")]),
@@ -251,6 +252,34 @@ def look_at_changes():
     for name in ("update_weights", "reload_weights", "start_weight_update", "finish_weight_update", "reset_weights"):
         assert callable(getattr(Worker, name)) and name not in changes.HARMLESS
     assert changes.find_core() is None
+
+
+def look_at_a_replaced_adapter():
+    """No later request finds blocks of a request of the old one, which keeps them; nor those that it fills from then on."""
+    lora, pool = LoRARequest("a", 1, "/a"), BlockPool(20, True, BLOCK)
+    running, later = request_of(70, lora), request_of(71, lora)
+    assert running.block_hashes == later.block_hashes
+
+    def fill(request, blocks, first, end):
+        pool.cache_full_blocks(request, blocks, first, end, BLOCK, 0)
+
+    def found():
+        return [n for n, one in enumerate(later.block_hashes) if pool.get_cached_block(one, [0]) is not None]
+
+    blocks = pool.get_new_blocks(8)
+    fill(running, blocks, 0, 4)
+    assert found() == [0, 1, 2, 3]
+    manager = types.SimpleNamespace(block_pool=pool)
+    scheduler = types.SimpleNamespace(requests={"r": running}, kv_cache_manager=manager)
+    engine = changes.Engine(types.SimpleNamespace(scheduler=scheduler))
+    assert engine.requests() == [running]
+    apart.mark_outdated(running)
+    engine.drop_blocks()
+    assert found() == [] and {block.ref_cnt for block in blocks} == {1}
+    fill(running, blocks, 4, 8)
+    running.append_output_token_ids(list(range(BLOCK)))
+    assert found() == [] and len(running.block_hashes) == 9
+    assert apart.is_outdated(running) and not apart.is_outdated(later)
 
 
 def look_at_weights():
@@ -444,8 +473,8 @@ def look_at_calls_that_fail():
 
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
-    look_at_waking, look_at_changes, look_at_weights, look_at_media, look_at_media_of_requests_that_come_back,
-    look_at_names_of_media,
+    look_at_waking, look_at_changes, look_at_a_replaced_adapter, look_at_weights, look_at_media,
+    look_at_media_of_requests_that_come_back, look_at_names_of_media,
     look_at_hybrid_models, look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
     look_at_calls_that_fail,
 ):  # fmt: skip

@@ -129,8 +129,8 @@ def test_a_request_with_more_than_tokens_is_exact(plan):
 
 def test_an_adapters_fragments_are_its_own(plan):
     """They are found by requests with an adapter of the same content alone, and not once it was replaced."""
-    known = types.SimpleNamespace(digest=b"a" * 32)
-    plan.adapters = types.SimpleNamespace(of=lambda lora: known)
+    known = types.SimpleNamespace(digest=b"a" * 32, place=("folder", b"print"))
+    plan.adapters = types.SimpleNamespace(of=lambda lora: known, ended=lambda request_id: None)
 
     def arrived(asks, request_id):
         request = Request(A + B + [9] * 20, asks, request_id=request_id)

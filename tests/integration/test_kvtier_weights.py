@@ -1,6 +1,7 @@
 """Weights and LoRA adapters, named by content; and weights that are updated in place."""
 
 import enum
+import hashlib
 import json
 import socket
 import threading
@@ -174,6 +175,44 @@ def asked_for(plan, request_id, lora):
     return plan.asker.asked[-1] if plan.asker.number > before else []
 
 
+class FakeEngine:
+    """As changes.Engine."""
+
+    def __init__(self, keeps=False):
+        self.live, self.drops, self.keeps = [], 0, keeps
+
+    def requests(self):
+        return self.live
+
+    def drop_blocks(self):
+        if self.keeps:
+            raise RuntimeError("no")
+        self.drops += 1
+
+
+def hashed(request_id, lora, **more):
+    """A request whose hashes its cache salt changes."""
+    made = request_of(8, request_id=request_id, lora_request=lora, cache_salt=None, **more)
+
+    def update():
+        salt = (made.cache_salt or "").encode()
+        made.block_hashes += [hashlib.sha256(name(n) + salt).digest() for n in range(8)]
+
+    made.block_hashes, made.update_block_hashes = [], update
+    update()
+    return made
+
+
+def in_place(lora, **more):
+    return types.SimpleNamespace(**{**vars(lora), "load_inplace": True, **more})
+
+
+def load(plan, lora):
+    plan.adapters.loaded(lora)
+    digested(plan.adapters)
+    return lora
+
+
 def test_names_differ_by_what_an_adapter_is(plan, tmp_path):
     """The engine's hash has its name and path; another adapter at the same path is another one."""
     big = bytes(1 << 20)
@@ -186,6 +225,7 @@ def test_names_differ_by_what_an_adapter_is(plan, tmp_path):
     names = {s.name for s in stores}
     assert len(names) == 2 and not names & {name(3), name(7)}
     assert set(asked_for(plan, "r2", lora)) == names  # what is stored is asked for
+    plan.adapters.engine = FakeEngine()
     changed = adapter(tmp_path / "a", big[:700_000] + b"\1" * (len(big) - 700_000), number=2)
     plan.adapters.loaded(changed)
     digested(plan.adapters)
@@ -215,6 +255,7 @@ def test_an_adapter_is_digested_when_it_is_loaded_not_by_requests(plan, tmp_path
 def test_files_that_changed_after_an_adapter_was_loaded(plan, tmp_path, monkeypatch):
     """The engine has the old ones: neither their names nor those of the new ones fit what it computes."""
     monkeypatch.setattr(adapters.Adapters, "LOOK_S", 0.02)
+    plan.adapters.engine = FakeEngine()
     lora = adapter(tmp_path / "a", b"old")
     plan.adapters.loaded(lora)
     adapter(tmp_path / "a", b"new")  # perhaps before they are read
@@ -232,6 +273,121 @@ def test_files_that_changed_after_an_adapter_was_loaded(plan, tmp_path, monkeypa
     assert len(asked_for(plan, "later", replaced)) == 2
     plan.adapters.unloaded(1)
     assert plan.adapters.known == {}
+
+
+def test_blocks_of_an_adapter_that_was_replaced_go_with_it(plan, tmp_path):
+    """The engine would find its own blocks of the old files under the same hashes, and compute after them."""
+    plan.adapters.engine = engine = FakeEngine()
+    lora = load(plan, adapter(tmp_path / "a", b"old"))
+    old = {s.name for s in store_all(plan, hashed("r0", lora), 8)}
+    running, stranger = hashed("running", lora), hashed("stranger", None)
+    engine.live = [running, stranger]
+    plan.matched(running, 0)
+    plan.step(output_of(new=[("running", list(range(8)), 0)], scheduled={"running": BLOCK}))
+    adapter(tmp_path / "a", b"new")
+    changed = load(plan, in_place(lora))
+    assert engine.drops == 1
+    assert running.block_hashes != stranger.block_hashes == hashed("like it", None).block_hashes
+    later = output_of(cached=[("running", None, BLOCK)], scheduled={"running": 7 * BLOCK})
+    assert plan.step(later)[1] == []
+    new = {s.name for s in store_all(plan, hashed("r1", changed), 8)}
+    assert len(old) == len(new) == 2 and not old & new
+    load(plan, in_place(changed))  # the same files
+    assert engine.drops == 1 and len(asked_for(plan, "r2", changed)) == 2
+
+
+def test_an_adapter_whose_old_blocks_the_engine_keeps_is_not_cached_before_it_is_emptied(plan, tmp_path):
+    plan.adapters.engine = engine = FakeEngine(keeps=True)
+    lora = load(plan, adapter(tmp_path / "a", b"old"))
+    assert len(store_all(plan, hashed("r0", lora), 8)) == 2
+    adapter(tmp_path / "a", b"new")
+    changed = load(plan, types.SimpleNamespace(**{**vars(lora), "lora_int_id": 2}))
+    assert asked_for(plan, "r1", changed) == [] and store_all(plan, hashed("r2", changed), 8) == []
+    load(plan, in_place(changed))  # it is the same, and the old blocks are there still
+    assert store_all(plan, hashed("r3", changed), 8) == []
+    late = hashed("late", lora)  # another server has the old one still
+    plan.adapters.keep_apart(late)
+    assert late.block_hashes != hashed("like it", lora).block_hashes and store_all(plan, late, 8) == []
+    plan.engine_forgot()
+    digested(plan.adapters)
+    assert engine.drops == 0 and len(store_all(plan, hashed("r4", changed), 8)) == 2
+
+
+def test_an_adapter_that_comes_from_another_folder_under_the_same_name(plan, tmp_path):
+    """It keeps its id, under which the engine may load the old one again for a request that has not ended."""
+    plan.adapters.engine = engine = FakeEngine()
+    lora = load(plan, adapter(tmp_path / "a", b"old"))
+    engine.live = [hashed("waiting", lora)]
+    assert len(asked_for(plan, "waiting", lora)) == 2
+    moved = load(plan, in_place(lora, lora_path=adapter(tmp_path / "b", b"new").lora_path))
+    assert asked_for(plan, "r0", lora) == []  # whatever computes it
+    engine.live.append(mixed := hashed("mixed", moved))
+    plan.matched(mixed, 0)
+    assert store_all(plan, mixed, 8) == [] and engine.drops == 0
+    plan.finished(engine.live[0])  # the engine has it still
+    digested(plan.adapters)
+    assert engine.drops == 1 and mixed.block_hashes != hashed("like it", moved).block_hashes
+    assert plan.step(output_of(cached=[("mixed", None, 8 * BLOCK)], scheduled={"mixed": 1}))[1] == []
+    engine.live = []
+    assert len(store_all(plan, hashed("r1", moved), 8)) == 2
+    late = hashed("late", lora)
+    engine.live = [late]
+    plan.adapters.keep_apart(late)
+    assert asked_for(plan, "r2", moved) == []
+    plan.finished(late)
+    digested(plan.adapters)
+    assert len(asked_for(plan, "r3", moved)) == 2 and engine.drops == 2
+
+
+def test_an_adapter_that_could_not_be_loaded(plan, tmp_path):
+    """The engine goes on with what it has."""
+    core = Core()
+    changes.watch(core, lambda what: None, plan.engine_forgot, plan.adapters)
+    plan.adapters.engine = FakeEngine()
+    lora = adapter(tmp_path / "a", b"old")
+    core.add_lora(lora)
+    digested(plan.adapters)
+    assert len(store_all(plan, hashed("r0", lora), 8)) == 2
+    adapter(tmp_path / "a", b"broken")
+    core.fails = True
+    with pytest.raises(RuntimeError, match="no adapter"):
+        core.add_lora(in_place(lora))
+    digested(plan.adapters)
+    assert store_all(plan, hashed("r1", lora), 8) == []
+    with pytest.raises(RuntimeError, match="no adapter"):
+        core.add_lora(types.SimpleNamespace(**{**vars(lora), "lora_name": "b", "lora_int_id": 2}))
+    assert len(plan.adapters.known) == 1
+
+
+def test_files_are_looked_at_while_adapters_come(tmp_path, monkeypatch):
+    monkeypatch.setattr(adapters.Adapters, "LOOK_S", 0.05)
+    known = adapters.Adapters()
+    one = known.of(adapter(tmp_path / "a", b"old"))
+    digested(known)
+    many = [adapter(tmp_path / f"m{n}", b"m", number=2 + n) for n in range(3)]
+    assert one.digest is not None
+    adapter(tmp_path / "a", b"new")
+
+    def asked():
+        for lora in many:
+            known.unloaded(lora.lora_int_id)
+            known.of(lora)  # before the thread has nothing to do for so long
+        time.sleep(0.01)
+        return one.digest is None
+
+    until(asked, 10, "a look")
+
+
+def test_a_chunk_is_dropped_whose_adapter_may_have_been_read_again(tmp_path):
+    """The engine read other files since, perhaps before it computed this."""
+    folder = adapter(tmp_path / "v1", b"old").lora_path
+    (tmp_path / "a").symlink_to("v1")
+    files = str(tmp_path / "a"), adapters.print_of(tmp_path / "a")
+    assert adapters.are_there(files) and adapters.are_there((folder, adapters.print_of(folder)))
+    (tmp_path / "a").unlink()
+    (tmp_path / "a").symlink_to("v1")
+    assert not adapters.are_there(files)  # it may have pointed elsewhere meanwhile
+    assert not adapters.are_there((str(tmp_path / "none"), files[1]))
 
 
 def test_chunks_are_stored_once_their_adapter_has_a_name(plan, tmp_path):
@@ -269,7 +425,11 @@ class Core:
             raise RuntimeError("broken")
         return [method]
 
+    fails = False
+
     def add_lora(self, lora):
+        if self.fails:
+            raise RuntimeError("no adapter")
         return lora
 
     def remove_lora(self, lora_id):
@@ -406,11 +566,14 @@ class Busy:
         return True
 
 
+CALLS = types.SimpleNamespace(loaded=print, unloaded=print, failed=print)  # of adapters
+
+
 def test_a_reset_of_all_waits_for_loads_and_stores(monkeypatch):
     """Without a connector /pause and a reset of running requests never fail, and with this one no more often."""
     forgot = []
     core = Busy(loading=3, storing=2)
-    changes.watch(core, print, lambda: forgot.append(1), types.SimpleNamespace(loaded=print, unloaded=print))
+    changes.watch(core, print, lambda: forgot.append(1), CALLS)
     assert core.reset_prefix_cache() is False and core.steps == []  # as ever: the caller asks again
     assert core.reset_prefix_cache(True, reset_connector=True) is True
     assert core.steps == [Pause.PAUSED_NEW] * 5  # no other request began, and blocks were not held for long
@@ -418,14 +581,14 @@ def test_a_reset_of_all_waits_for_loads_and_stores(monkeypatch):
 
     monkeypatch.setattr(changes, "SETTLE_S", 0.01)
     stuck = Busy(loading=0, storing=1 << 40)
-    changes.watch(stuck, print, lambda: forgot.append(2), types.SimpleNamespace(loaded=print, unloaded=print))
+    changes.watch(stuck, print, lambda: forgot.append(2), CALLS)
     with pytest.raises(RuntimeError, match="Failed to reset"):
         stuck.reset_prefix_cache(True)
     assert stuck.pause_state is Pause.PAUSED_ALL and forgot == [1]
 
     in_step = Busy(loading=1, storing=0)
     in_step.dp_group = object()  # its ranks compute together
-    changes.watch(in_step, print, lambda: forgot.append(3), types.SimpleNamespace(loaded=print, unloaded=print))
+    changes.watch(in_step, print, lambda: forgot.append(3), CALLS)
     with pytest.raises(RuntimeError, match="Failed to reset"):
         in_step.reset_prefix_cache(True)
     assert in_step.steps == [] and forgot == [1]

@@ -6,60 +6,148 @@ there, and if there is none, prompts with the adapter are computed and not store
 
 There is none for an adapter that is not a folder on this machine, and for one whose files changed after the engine
 began to load it: what it holds cannot be known then. Files that were digested are looked at each second; an adapter
-whose files change has no digest any more until the engine loads it again.
+whose files change has no digest any more until the engine loads it again. The engine may read them again at any time
+(one that it had no room for), so a rank looks once more at the files of an adapter when a chunk has been copied, and
+drops it if they are not the digested ones (rank.py).
 
-`loaded`, `unloaded` and `of` are called by the engine core's thread alone.
+The engine goes on with blocks that it has cached itself when other files come under the same name and path. What is
+computed after them belongs to neither, so they go with the load: the engine's own prefix cache is emptied, and requests
+that began before get a cache salt of their own. Where this cannot be done, prompts with the adapter are computed and not
+stored until /reset_prefix_cache.
+
+All but the thread's own is called by the engine core's thread alone.
 """
 
 import hashlib
 import json
 import os
+import pathlib
 import queue
 import threading
 import time
 
-from . import weights
+from . import apart, weights
+
+UNKNOWN = ()  # in the place of an Adapter's made
+FORGET = "call /reset_prefix_cache to have them cached"
+
+
+def print_of(path):
+    """Which files lie in an adapter's folder: another value once one of them, or a link on the way, was replaced or
+    written to. OSError."""
+    folder = pathlib.Path(os.path.abspath(path))
+    seen = []
+    for at in (*weights.links_to(folder), *weights.files_of(folder)):
+        for s in (os.lstat(at), os.stat(at)):
+            seen.append([str(at), s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns])
+    return hashlib.sha256(json.dumps(seen).encode()).digest()
+
+
+def are_there(files):
+    """Do these, (path, print_of), lie there still?"""
+    try:
+        return print_of(files[0]) == files[1]
+    except OSError:
+        return False
 
 
 class Adapter:
     """One adapter as it was loaded once."""
 
     def __init__(self, path, since_ns):
-        self.path, self.since_ns = path, since_ns
-        self.content = None  # digest, by the thread
+        self.path, self.since_ns = path, since_ns  # 0: what the engine has is not known
+        self.files = self.content = None  # print and digest of its files, by the thread
+        self.over = threading.Event()  # the thread is done with it
+        self.changed = False  # its files, or what else it may have computed with is not known
         self.gone = False  # replaced, or its files changed; never taken back
+        self.outdated = False  # the engine has another in its place: requests with it are kept apart
+        self.used = False  # by a request
+        self.after = None  # made of the one that computed what the engine may have cached under its name; None: nothing
+        self.foreign = set()  # requests that may have the engine load another under its id, until they end
+
+    @property
+    def made(self):
+        """What distinguishes it from others of its name and path."""
+        return UNKNOWN if self.content is None or self.changed else (self.content, self.files)
+
+    @property
+    def is_mixed(self):
+        """May there be blocks of other files?"""
+        return bool(self.foreign) or (self.after is not None and (self.after == UNKNOWN or self.after != self.made))
 
     @property
     def digest(self):
         """32 bytes, or None: not known yet, or not any more."""
-        return None if self.gone else self.content
+        content = self.content
+        return None if self.gone or content is None or self.is_mixed else content
+
+    @property
+    def place(self):
+        """Of stores of what it computed: work.Store.files."""
+        return self.path, self.files
+
+    @property
+    def left(self):
+        """made of what computed blocks under its name and path; None: nothing did."""
+        if not self.used:
+            return self.after
+        return UNKNOWN if self.is_mixed else self.made
+
+
+OUTDATED = Adapter("", 0)  # of requests that are kept apart
+OUTDATED.gone = True
 
 
 class Adapters:
     LOOK_S = 1.0
+    SAME_S = 0.1  # a load waits so long for the digest, which files that were read before have at once
+    MOST = 16384  # loads under an id each; what comes beyond is not cached
 
     def __init__(self, log=None, sees_loads=True):
         """sees_loads: `loaded` is called before each load; else an adapter that was not there when this process began
         may have been loaded at any time."""
         self.log = log
+        self.engine = None  # changes.Engine
         self.busy = False
         self.known = {}  # (id, name, path) -> Adapter
+        self.latest = {}  # (name, path) -> Adapter
+        self.waiting = {}  # key -> Adapter that has foreign requests
         self.asked = queue.SimpleQueue()
         self.thread = None
-        self.watched = {}  # of the thread: Adapter -> state of its files
+        self.watched = {}  # of the thread: Adapter -> print of its files
         self.since_ns = None if sees_loads else weights.started_ns()
         self.digests = weights.Digests()
 
     def loaded(self, lora):
         """The engine is about to load this adapter, perhaps once more."""
-        old = self.known.pop(self._key(lora), None)
-        if old is not None and (getattr(lora, "load_inplace", False) or old.digest is None):
-            old.gone = True  # chunks of requests that began before have no name from now on
-            old = None
-        if old is None:
-            self._begin(lora)
-        else:
-            self.known[self._key(lora)] = old  # the engine has it, or reads files that are watched
+        key, in_place = self._key(lora), getattr(lora, "load_inplace", False)
+        if key in self.known and not in_place:
+            return  # the engine has it, or reads files that are watched
+        others = [(k, a) for k, a in self.known.items() if k[0] == key[0] or k[1:] == key[1:]]
+        after = self._left(key)
+        made = self._begin(key, after)
+        if after:
+            made.over.wait(self.SAME_S)
+        same = after is not None and not made.is_mixed
+        for k, other in others:
+            other.gone = True  # chunks of requests that began before have no name from now on
+            other.outdated = not same or k[1:] != key[1:]
+            if k[0] == key[0] and not in_place:
+                self._lose(made)  # it has one of this id, perhaps
+        if any(other.outdated for _, other in others):
+            self._make_way(key, made)
+
+    def failed(self, lora):
+        """The engine could not load it. It may have the one from before."""
+        key = self._key(lora)
+        made = self.known.get(key)
+        if made is None:
+            return
+        self._lose(made)
+        if not made.used and not getattr(lora, "load_inplace", False):
+            del self.known[key]
+            if made.after is None and self.latest.get(key[1:]) is made:
+                del self.latest[key[1:]]
 
     def unloaded(self, lora_id):
         """The engine removed an adapter."""
@@ -68,8 +156,48 @@ class Adapters:
 
     def of(self, lora):
         """The Adapter of a request; its digest may be missing still."""
-        found = self.known.get(self._key(lora))
-        return found if found is not None else self._begin(lora)
+        key = self._key(lora)
+        found = self.known.get(key)
+        if found is None:
+            others = [other for k, other in self.known.items() if k[0] == key[0]]
+            found = self._begin(key, self._left(key))
+            if found.after is not None:
+                self._say(found, "if its files are others than before: " + FORGET)
+            for other in (*others, found) if others else ():  # which of them does the engine have?
+                self._lose(other)
+        found.used = True
+        return found
+
+    def keep_apart(self, request):
+        """A request has come, and the engine has not looked yet what it has of it."""
+        lora = getattr(request, "lora_request", None)
+        if lora is None or self.engine is None or not self.of(lora).outdated:
+            return
+        key = self._key(lora)
+        latest = self.latest[key[1:]]
+        try:
+            apart.mark_outdated(request)
+        except Exception as error:
+            self._lose(latest)
+            self._say(latest, f"a request with the one before it cannot be kept apart ({error!r})")
+        for k, current in self.known.items():
+            if k[0] == key[0] and k[1:] != key[1:] and not current.outdated:
+                self._wait_for(k, current, [request.request_id])
+
+    def ended(self, request_id):
+        """A request has ended."""
+        for key, made in list(self.waiting.items()):
+            made.foreign.discard(request_id)
+            if not made.foreign:
+                del self.waiting[key]
+                if self.known.get(key) is made:
+                    self._again(key, made, UNKNOWN, request_id)
+
+    def forgot(self):
+        """The engine's own cache is empty."""
+        for key, made in list(self.known.items()):
+            if made.is_mixed and not made.outdated:
+                self._again(key, made, None)
 
     def quiet(self):
         """Nothing waits to be digested."""
@@ -79,31 +207,88 @@ class Adapters:
     def _key(lora):
         return getattr(lora, "lora_int_id", 0), lora.lora_name, lora.lora_path
 
-    def _begin(self, lora):
-        made = Adapter(lora.lora_path, self.since_ns if self.since_ns is not None else time.time_ns())
-        self.known[self._key(lora)] = made
+    def _left(self, key):
+        latest = self.latest.get(key[1:])
+        return latest.left if latest is not None else None
+
+    @staticmethod
+    def _lose(adapter):
+        """What the engine has of it is not known any more, until it loads it again in place."""
+        adapter.since_ns, adapter.gone, adapter.changed = 0, True, True
+
+    def _begin(self, key, after, since_ns=None):
+        since_ns = since_ns if since_ns is not None else self.since_ns
+        made = Adapter(key[2], since_ns if since_ns is not None else time.time_ns())
+        made.after = after
+        if key not in self.known and len(self.known) >= self.MOST:
+            self._lose(made)
+            return made
+        self.known[key] = self.latest[key[1:]] = made
         if self.thread is None:
             self.thread = threading.Thread(target=self._main, name="kvtier-adapters", daemon=True)
             self.thread.start()
         self.asked.put(made)
         return made
 
+    def _again(self, key, old, after, ended=None):
+        """Another Adapter of what was loaded: requests that began until now store nothing."""
+        old.gone = True
+        self._make_way(key, self._begin(key, after, old.since_ns), ended)
+
+    def _make_way(self, key, made, ended=None):
+        """Nothing that requests with others of its id, or of its name and path, have computed or will compute is found
+        by requests that come from now on. ended: a request that the engine still has."""
+        foreign = []
+        try:
+            for request in self.engine.requests():
+                lora = getattr(request, "lora_request", None)
+                k = self._key(lora) if lora is not None else (None, None, None)
+                if k[0] == key[0] or k[1:] == key[1:]:
+                    apart.mark_outdated(request)
+                    if k[1:] != key[1:] and request.request_id != ended:
+                        foreign.append(request.request_id)
+            if made.after is not None:
+                self.engine.drop_blocks()
+                made.after = None
+                if self.log is not None:
+                    self.log.info(
+                        "kvtier: the engine's own prefix cache was emptied, since it had blocks of the LoRA adapter %s as "
+                        "it was before", made.path)  # fmt: skip
+        except Exception as error:
+            made.after = UNKNOWN
+            for other in self.known.values():
+                other.changed = other.changed or other.outdated
+            self._say(made, f"the engine has blocks of it as it was before, and keeps them ({error!r}); " + FORGET)
+        if foreign:
+            self._wait_for(key, made, foreign)
+
+    def _wait_for(self, key, made, requests):
+        """These may have the engine load their adapter under the same id, in the place of this one."""
+        made.foreign |= set(requests)
+        self.waiting[key] = made
+
     # --- its own thread ---
 
     def _main(self):
+        look_at = time.monotonic() + self.LOOK_S
         while True:
             try:
-                adapter = self.asked.get(timeout=self.LOOK_S)
+                self._next(self.asked.get(timeout=max(0.0, look_at - time.monotonic())))
             except queue.Empty:
+                pass
+            if time.monotonic() >= look_at:
                 self._look()
-                continue
-            self.busy = True
-            try:
-                self._digest(adapter)
-            except Exception as error:
-                self._say(adapter, error)
-            finally:
-                self.busy = False
+                look_at = time.monotonic() + self.LOOK_S
+
+    def _next(self, adapter):
+        self.busy = True
+        try:
+            self._digest(adapter)
+        except Exception as error:
+            self._say(adapter, error)
+        finally:
+            self.busy = False
+            adapter.over.set()
 
     def _say(self, adapter, why):
         if self.log is not None:
@@ -112,31 +297,19 @@ class Adapters:
     def _digest(self, adapter):
         if not os.path.isdir(adapter.path):
             raise weights.Unnamed("it is not a folder on this machine")
-        state = self._state(adapter.path)
+        files = print_of(adapter.path)
         parts = weights.describe_folder(adapter.path, self.digests, adapter.since_ns)
-        if self._state(adapter.path) != state:
+        if print_of(adapter.path) != files:
             raise weights.Unnamed("its files changed while they were read")
         text = json.dumps(parts, sort_keys=True)
-        self.watched[adapter] = state
+        self.watched[adapter] = adapter.files = files
         adapter.content = hashlib.sha256(text.encode()).digest()
 
-    @staticmethod
-    def _state(path):
-        def times(file):
-            s = os.stat(file)
-            return file, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns
-
-        return [times(file) for file in weights.files_of(path)]
-
     def _look(self):
-        for adapter, state in list(self.watched.items()):
-            if adapter.digest is not None:
-                try:
-                    same = self._state(adapter.path) == state
-                except OSError:
-                    same = False
-                if same:
+        for adapter, files in list(self.watched.items()):
+            if not adapter.gone:
+                if are_there((adapter.path, files)):
                     continue
-                adapter.gone = True
+                adapter.changed = adapter.gone = True
                 self._say(adapter, "its files changed; load it again to have it cached")
             del self.watched[adapter]

@@ -24,7 +24,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 
-from . import fragments, library
+from . import apart, fragments, library
 from .ask import NO_TENANT
 from .copier import AFTER_EVENT
 from .work import FRAGMENT, Load, LoadChunk, Store
@@ -235,13 +235,10 @@ class Blender:
     def _give_salt(self, request, salt):
         """False: the request is exact, as all are from now on; its hashes are what is computed exactly."""
         try:
-            before = [bytes(one) for one in request.block_hashes]
-            request.cache_salt = salt
-            request.block_hashes.clear()
-            request.update_block_hashes()
-            after = [bytes(one) for one in request.block_hashes]
-            if len(after) == len(before) and not set(after) & set(before):
-                return True
+            apart.give_salt(request, salt)
+            return True
+        except ValueError:
+            pass
         except Exception as error:
             self.log.warning("kvtier: a request cannot be given another cache salt: %r", error)
         self.off = True

@@ -34,17 +34,40 @@ def find_core():
     return None
 
 
-def _before(core, name, say):
-    """Has say() called with the arguments of a method of this object before it runs."""
+def _around(core, name, say, failed=None):
+    """Has say() called with the arguments of a method of this object before it runs, and failed() if it raises."""
     inner = getattr(core, name)
 
     @functools.wraps(inner)
     def method(*args, **kwargs):
         with contextlib.suppress(Exception):  # no thread, say: the adapter stays without a name
             say(*args, **kwargs)
-        return inner(*args, **kwargs)
+        try:
+            return inner(*args, **kwargs)
+        except BaseException:
+            if failed is not None:
+                failed(*args, **kwargs)
+            raise
 
     setattr(core, name, method)
+
+
+class Engine:
+    """What adapters.Adapters has the engine do when an adapter is replaced."""
+
+    def __init__(self, core):
+        self.core = core
+
+    def requests(self):
+        """All that have not ended."""
+        return list(self.core.scheduler.requests.values())
+
+    def drop_blocks(self):
+        """No later request finds what the engine has cached itself; requests that run keep their blocks."""
+        pool = self.core.scheduler.kv_cache_manager.block_pool
+        pool.evict_blocks({block.block_id for block in pool.blocks if block.block_hash is not None})
+        if len(pool.cached_block_hash_to_block) > 0:
+            raise RuntimeError("some of its blocks stay cached")
 
 
 SETTLE_S = 10.0  # loads and stores that are under way take no longer
@@ -99,5 +122,6 @@ def watch(core, weights_changed, engine_forgot, adapters):
         return done
 
     core.collective_rpc, core.reset_prefix_cache = collective_rpc, reset_prefix_cache
-    _before(core, "add_lora", adapters.loaded)
-    _before(core, "remove_lora", adapters.unloaded)
+    adapters.engine = Engine(core)
+    _around(core, "add_lora", adapters.loaded, adapters.failed)
+    _around(core, "remove_lora", adapters.unloaded)

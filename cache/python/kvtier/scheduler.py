@@ -16,8 +16,8 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
-from . import chunks, media
-from .adapters import Adapters
+from . import apart, chunks, media
+from .adapters import OUTDATED, Adapters
 from .ask import NO_TENANT
 from .blending import ASK_FRAGMENTS
 from .groups import ENDS, WHOLE
@@ -250,7 +250,9 @@ class Plan:
 
     def _adapter(self, request):
         lora = getattr(request, "lora_request", None)
-        return self.adapters.of(lora) if lora is not None else None
+        if lora is None:
+            return None
+        return self.adapters.of(lora) if not apart.is_outdated(request) else OUTDATED
 
     def _look_at_images(self, track):
         """Streams of input bring more images later."""
@@ -557,6 +559,7 @@ class Plan:
         of, of a load or of stores: one of them may be reported and no other. While a load is under way there are no
         stores to wait for, since a request is loaded before it stores (_begin_again)."""
         track = self.tracks.pop(request.request_id, None)
+        self.adapters.ended(request.request_id)
         self.running.discard(request.request_id)
         if track is None:
             return False
@@ -610,6 +613,7 @@ class Plan:
     def engine_forgot(self):
         """The engine's own cache is empty."""
         self.own = secrets.token_bytes(32)  # clients may give names to other images from now on
+        self.adapters.forgot()
         if self.stale:
             self.reset()  # what was computed since the weights changed
         self.stale = self.computed = False

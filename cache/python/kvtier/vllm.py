@@ -303,6 +303,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded(lambda: None)
     def on_new_request(self, request):
+        self.plan.adapters.keep_apart(request)
         if not request.skip_reading_prefix_cache:
             self.plan.arrived(request)
 

@@ -154,7 +154,7 @@ def started_ns():
     return time.time_ns() - ago_ns
 
 
-def _links_to(path):
+def links_to(path):
     """Links on the way to a path, and on the ways to what they point to."""
     todo, seen = [path], set()
     while todo:
@@ -168,7 +168,7 @@ def _links_to(path):
 
 def _must_be_older(path, since_ns):
     """What changed since the engine began to load may be something else than it loaded. Links on the way count."""
-    for at in _links_to(path):
+    for at in links_to(path):
         if os.lstat(at).st_ctime_ns > since_ns:
             raise Unnamed(f"{at} changed after the engine started to load it")
     if os.stat(path).st_ctime_ns > since_ns:
