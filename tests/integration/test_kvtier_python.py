@@ -22,7 +22,7 @@ from rig.wait import until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
 
-from kvtier import ask, chunks, events, fingerprint, library, lmcache, settings, tiers, worth  # noqa: E402
+from kvtier import adapters, ask, chunks, events, fingerprint, library, lmcache, settings, tiers, worth  # noqa: E402
 from kvtier.rank import Rank  # noqa: E402
 from kvtier.work import Load, LoadChunk, Store  # noqa: E402
 from kvtier.worker import Worker  # noqa: E402
@@ -432,6 +432,27 @@ def test_blocks_that_are_taken_away_while_they_are_copied_hold_nothing_up(tmp_pa
     until(lambda: one.stored({"taken"}), 10, "the copy ended")
     counts = one.take_counters()
     assert (counts["refused_chunks"], counts.get("stored_chunks", 0)) == (2, 0)
+    one.close()
+
+
+def test_what_an_adapter_computed_is_dropped_if_its_files_changed_before_it_was_copied(tmp_path, monkeypatch):
+    """The engine may have read them again at any time before."""
+    monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))
+    paged, folder = LatePaged(), tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(b"old")
+    files = str(folder), adapters.print_of(folder)
+    one = rank_over(paged, tmp_path)
+    one.store([Store("a", name(1), None, [1], 16, files=files)])
+    assert paged.begun.wait(10)
+    (folder / "adapter_model.safetensors").write_bytes(b"new")
+    paged.go.set()
+    until(lambda: one.stored({"a"}), 10, "the copy ended")
+    counts = one.take_counters()
+    assert (counts["refused_chunks"], counts.get("stored_chunks", 0)) == (1, 0)
+    one.store([Store("a", name(1), None, [1], 16, files=(str(folder), adapters.print_of(folder)))])
+    until(lambda: one.stored({"a"}), 10, "the copy ended")
+    assert one.take_counters()["stored_chunks"] == 1
     one.close()
 
 

@@ -29,7 +29,7 @@ import selectors
 import threading
 import time
 
-from . import blending, events, library, work
+from . import adapters, blending, events, library, work
 from .ask import NO_TENANT, Listener
 from .groups import ENDS, WHOLE, end_keys
 from .tiers import TierCounts
@@ -684,6 +684,7 @@ class Rank:
         try:
             with self.paged.on_stream(self.stream):
                 copied = part.gather(store.block_ids, rooms[0], after)
+            copied = copied and (store.files is None or adapters.are_there(store.files))
             with self.lock:
                 ready = 1 if copied and not self.spoiled and not self.stores_nothing else 0
                 self.counters["refused_chunks"] += not ready

@@ -481,8 +481,11 @@ class Plan:
             return
         asking.stored, track.due = True, NEVER
         if asking.cold or not asking.blended:
-            stores += self.blender.stores(
+            made = self.blender.stores(
                 request.request_id, asking, track.block_ids, self.asker.epoch, track.tenant)  # fmt: skip
+            for store in made:
+                store.files = track.adapter and track.adapter.place
+            stores += made
 
     def _stores(self, track, found):
         """Stores of these chunks, as far as the engine still has their blocks."""
@@ -499,7 +502,7 @@ class Plan:
             if ends is not None:
                 stores.append(Store(
                     store.request, chunk.name, chunk.name, ends, chunk.tokens, epoch=store.epoch,
-                    tenant=store.tenant, part=ENDS, count=chunk.count))  # fmt: skip
+                    tenant=store.tenant, part=ENDS, count=chunk.count, files=store.files))  # fmt: skip
         return stores
 
     def _store(self, track, chunk):
@@ -517,6 +520,7 @@ class Plan:
             bytes(hashes[first - 1]) if first > 0 else None,
             ids, lora.lora_name if lora is not None else None, self.asker.epoch,
             self.namer and self.namer.name(request, track.names, chunk, self.per_chunk), track.tenant,
+            files=track.adapter and track.adapter.place,
         )  # fmt: skip
 
     def failed(self, blocks):

@@ -47,6 +47,7 @@ class Store:
     tenant: bytes = NO_TENANT  # whose limits it counts against
     part: int | None = None  # groups.WHOLE or ENDS, and block_ids are a list of lists; None: there is one group
     count: int = 0  # blocks of the chunk, where there are several groups
+    files: tuple | None = None  # (path, adapters.print_of) that must lie there still once it was copied
     ticket: int = 0  # reported when no rank copies it any more; 0: nothing waits for that
 
 
