@@ -401,6 +401,9 @@ def test_no_client_makes_the_mark_of_a_name_by_content():
     named, *given = media.mark(["x"] * 3, [None, "x", "y"])
     forged = media.mark([named], [named])
     assert [media.is_named(image_at(0, i)) for i in (named, *given, *forged)] == [True, False, False, False]
+    by_adapter = image_at(0, f"adapter:{named}")  # of which vLLM keeps what another adapter of the name made of it
+    by_adapter.mm_hash = named
+    assert not media.is_named(by_adapter)
 
 
 def test_prompts_are_computed_from_their_first_image_where_its_data_may_be_dropped():

@@ -11,8 +11,11 @@ MARK = ".by-content"
 
 
 def is_named(feature):
-    """Is this image of a request (vLLM's MultiModalFeatureSpec) named by its content?"""
-    return str(feature.identifier).endswith(MARK)
+    """Is this image of a request (vLLM's MultiModalFeatureSpec) named by all that decides what the model sees of it? With
+    LoRA in what reads images (`enable_tower_connector_lora`) vLLM names it by the adapter's name as well, not by its files,
+    and keeps what it made of the image when other files come."""
+    base = getattr(feature, "mm_hash", None)
+    return str(feature.identifier).endswith(MARK) and base in (None, feature.identifier)
 
 
 def mark(hashes, uuids):
