@@ -35,7 +35,7 @@ from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.llm_engine import LLMEngine
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, MambaSpec, RSWASpec, SlidingWindowSpec
-from vllm.v1.request import Request
+from vllm.v1.request import Request, RequestStatus
 from vllm.v1.worker.gpu_worker import Worker
 
 BLOCK = 16
@@ -270,7 +270,9 @@ def look_at_a_replaced_adapter():
     fill(running, blocks, 0, 4)
     assert found() == [0, 1, 2, 3]
     manager = types.SimpleNamespace(block_pool=pool)
-    scheduler = types.SimpleNamespace(requests={"r": running}, kv_cache_manager=manager)
+    ended = request_of(72, lora)
+    ended.status = RequestStatus.FINISHED_ABORTED
+    scheduler = types.SimpleNamespace(requests={"r": running, "ended": ended}, kv_cache_manager=manager)
     engine = changes.Engine(types.SimpleNamespace(scheduler=scheduler))
     assert engine.requests() == [running]
     apart.mark_outdated(running)

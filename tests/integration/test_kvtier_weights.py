@@ -324,7 +324,7 @@ def test_an_adapter_that_comes_from_another_folder_under_the_same_name(plan, tmp
     engine.live.append(mixed := hashed("mixed", moved))
     plan.matched(mixed, 0)
     assert store_all(plan, mixed, 8) == [] and engine.drops == 0
-    plan.finished(engine.live[0])  # the engine has it still
+    plan.finished(engine.live.pop(0))
     digested(plan.adapters)
     assert engine.drops == 1 and mixed.block_hashes != hashed("like it", moved).block_hashes
     assert plan.step(output_of(cached=[("mixed", None, 8 * BLOCK)], scheduled={"mixed": 1}))[1] == []
@@ -334,7 +334,7 @@ def test_an_adapter_that_comes_from_another_folder_under_the_same_name(plan, tmp
     engine.live = [late]
     plan.adapters.keep_apart(late)
     assert asked_for(plan, "r2", moved) == []
-    plan.finished(late)
+    plan.finished(engine.live.pop())
     digested(plan.adapters)
     assert len(asked_for(plan, "r3", moved)) == 2 and engine.drops == 2
 

@@ -191,7 +191,7 @@ class Adapters:
             if not made.foreign:
                 del self.waiting[key]
                 if self.known.get(key) is made:
-                    self._again(key, made, UNKNOWN, request_id)
+                    self._again(key, made, UNKNOWN)
 
     def forgot(self):
         """The engine's own cache is empty."""
@@ -230,14 +230,14 @@ class Adapters:
         self.asked.put(made)
         return made
 
-    def _again(self, key, old, after, ended=None):
+    def _again(self, key, old, after):
         """Another Adapter of what was loaded: requests that began until now store nothing."""
         old.gone = True
-        self._make_way(key, self._begin(key, after, old.since_ns), ended)
+        self._make_way(key, self._begin(key, after, old.since_ns))
 
-    def _make_way(self, key, made, ended=None):
+    def _make_way(self, key, made):
         """Nothing that requests with others of its id, or of its name and path, have computed or will compute is found
-        by requests that come from now on. ended: a request that the engine still has."""
+        by requests that come from now on."""
         foreign = []
         try:
             for request in self.engine.requests():
@@ -245,7 +245,7 @@ class Adapters:
                 k = self._key(lora) if lora is not None else (None, None, None)
                 if k[0] == key[0] or k[1:] == key[1:]:
                     apart.mark_outdated(request)
-                    if k[1:] != key[1:] and request.request_id != ended:
+                    if k[1:] != key[1:]:
                         foreign.append(request.request_id)
             if made.after is not None:
                 self.engine.drop_blocks()

@@ -59,8 +59,8 @@ class Engine:
         self.core = core
 
     def requests(self):
-        """All that have not ended."""
-        return list(self.core.scheduler.requests.values())
+        """All that have not ended; it keeps others while their blocks are copied."""
+        return [request for request in self.core.scheduler.requests.values() if not request.is_finished()]
 
     def drop_blocks(self):
         """No later request finds what the engine has cached itself; requests that run keep their blocks."""
