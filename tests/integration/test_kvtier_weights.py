@@ -357,6 +357,14 @@ def test_an_adapter_that_could_not_be_loaded(plan, tmp_path):
     with pytest.raises(RuntimeError, match="no adapter"):
         core.add_lora(types.SimpleNamespace(**{**vars(lora), "lora_name": "b", "lora_int_id": 2}))
     assert len(plan.adapters.known) == 1
+    core.fails = False
+    unused = types.SimpleNamespace(**{**vars(lora), "lora_name": "c", "lora_int_id": 3})
+    core.add_lora(unused)
+    core.fails = True
+    with pytest.raises(RuntimeError, match="no adapter"):
+        core.add_lora(types.SimpleNamespace(**{**vars(unused), "lora_int_id": 4}))
+    plan.adapters.keep_apart(late := hashed("late", unused))
+    assert store_all(plan, late, 8) == []
 
 
 def test_files_are_looked_at_while_adapters_come(tmp_path, monkeypatch):

@@ -171,10 +171,10 @@ class Adapters:
     def keep_apart(self, request):
         """A request has come, and the engine has not looked yet what it has of it."""
         lora = getattr(request, "lora_request", None)
-        if lora is None or self.engine is None or not self.of(lora).outdated:
+        if lora is None or self.engine is None or not (found := self.of(lora)).outdated:
             return
         key = self._key(lora)
-        latest = self.latest[key[1:]]
+        latest = self.latest.get(key[1:], found)
         try:
             apart.mark_outdated(request)
         except Exception as error:
