@@ -63,18 +63,29 @@ void kvt_lower_finish(struct kvt_lower *b)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
+static bool is_known(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known)
+{
+	*known = (struct kvt_tier_known){.bytes = 0};
+	return b->tier->ops->known(b->tier, key, known) == KVT_OK;
+}
+
 struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,
 	bool locked, struct kvt_tier_known *known)
 {
+	bool tombs = atomic_load(&k->tombs.count) > 0;
+
 	for (size_t i = 0; i < k->lower_count; i++) {
 		struct kvt_lower *b = &k->lower[i];
 
 		if (tier_mask != KVT_ALL_TIERS && (tier_mask & KVT_IN(b->id)) == 0)
 			continue;
-		*known = (struct kvt_tier_known){.bytes = 0};
-		if (!kvt_lower_shows(b) || b->tier->ops->known(b->tier, key, known) != KVT_OK)
+		if (!kvt_lower_shows(b) || !is_known(b, key, known))
 			continue;
-		return kvt_tomb_covers(k, key, locked) ? NULL : b;
+		if (kvt_tomb_covers(k, key, locked))
+			return NULL;
+		/* It may have been erased since the tier was asked, and its tomb removed. */
+		if (!tombs || is_known(b, key, known))
+			return b;
 	}
 	return NULL;
 }
@@ -83,7 +94,7 @@ static bool may_have(struct kvt_lower *b, const struct kvt_key *key)
 {
 	struct kvt *k = b->k;
 	struct kvt_tier *tier = b->tier;
-	struct kvt_tier_known known = {.bytes = 0};
+	struct kvt_tier_known known;
 	bool may;
 
 	if (tier == NULL) {
@@ -92,7 +103,7 @@ static bool may_have(struct kvt_lower *b, const struct kvt_key *key)
 		pthread_mutex_unlock(&k->lock);
 		return may;
 	}
-	if (tier->ops->known(tier, key, &known) == KVT_OK)
+	if (is_known(b, key, &known))
 		return true;
 	if (tier->ops->unsure == NULL)
 		return false;
