@@ -2,7 +2,7 @@
 
     PYTHONPATH=cache/python:tests/integration ~/vllm/bin/python tests/engine/histories.py MODEL [HISTORIES [SEED]]
 
-Requests are added, stored, preempted, loaded and aborted in any order, caches are reset, loads fail; one rank or two, with
+Of every third the model has windows, too. Requests are added, stored, preempted, loaded and aborted in any order, caches are reset, loads fail; one rank or two, with
 steps one by one or overlapping. Ranks copy when a history says so (rig/kvtier_slow.py). A history fails by an assertion of
 vLLM's, by a block that is freed while a rank uses it, by wrong bytes, and by blocks that are never freed.
 """
@@ -24,12 +24,12 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
-BLOCK, TICKS = 32, 250
+BLOCK, TICKS, WINDOW = 32, 250, 80
 
 
 def config_of(model):
@@ -47,23 +47,27 @@ def config_of(model):
 class Engine:
     """An engine core's step, with workers that keep blocks' hashes instead of keys and values."""
 
-    def __init__(self, config, rng, ranks, late, blocks):
-        self.config, self.rng, self.late = config, rng, late
-        spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=2, head_size=32, dtype=torch.float32)
-        caches = KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["l"], spec)])
+    def __init__(self, config, rng, ranks, late, blocks, windows):
+        self.config, self.rng, self.late, self.windows = config, rng, late, windows
+        sizes = {"block_size": BLOCK, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32}
+        specs = [FullAttentionSpec(**sizes)] + [SlidingWindowSpec(**sizes, sliding_window=WINDOW)] * windows
+        groups = [KVCacheGroupSpec([str(number)], spec) for number, spec in enumerate(specs)]
+        caches = KVCacheConfig(num_blocks=blocks * len(groups), kv_cache_tensors=[], kv_cache_groups=groups)
         config.scheduler_config.async_scheduling = late > 0
         made = AsyncScheduler if late else Scheduler
         self.scheduler = made(
             vllm_config=config, kv_cache_config=caches, structured_output_manager=StructuredOutputManager(config),
             block_size=BLOCK, hash_block_size=BLOCK)  # fmt: skip
         self.workers = [KVTierConnector(config, KVConnectorRole.WORKER, caches) for _ in range(ranks)]
-        self.ranks = [SlowRank(rng, 0.1) for _ in range(ranks)]
+        self.ranks = [SlowRank(rng, 0.1, windows) for _ in range(ranks)]
         for worker, rank in zip(self.workers, self.ranks, strict=True):
             worker.worker.rank = rank
         connector = self.scheduler.connector
         assert connector.why_not is None, connector.why_not
         connector.asker = connector.plan.asker = Asker(self.ranks, rng)
         connector.settings.step_wait_s = 0.0
+        if windows:
+            connector.plan.groups.ranks = ranks
         self.aggregator = KVOutputAggregator(ranks)
         self.tables, self.outputs, self.seen = {}, collections.deque(), collections.Counter()
         self._watch_blocks()
@@ -124,30 +128,35 @@ class Engine:
     def _execute(self, output):
         written, known, sampled = [], [], []
         for new in output.scheduled_new_reqs:
-            self.tables[new.req_id] = list(new.block_ids[0])
+            self.tables[new.req_id] = [list(ids) for ids in new.block_ids]
             known.append((new.req_id, new.num_computed_tokens))
         cached = output.scheduled_cached_reqs
         for one, fresh, done in zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True):
             if one in cached.resumed_req_ids:
-                self.tables[one] = []
-            self.tables[one] += fresh[0] if fresh is not None else []
+                self.tables[one] = [[] for _ in fresh]
+            for table, ids in zip(self.tables[one], fresh or (), strict=False):
+                table += ids
             known.append((one, done))
         for one, done in known:
             request, end = self.scheduler.requests[one], done + output.num_scheduled_tokens[one]
             whole = min(end, request.num_prompt_tokens) // BLOCK
-            hashes, table = request.block_hashes[:whole], self.tables[one]
-            written.append((one, table[:whole], list(hashes), done // BLOCK, table[whole : -(-end // BLOCK)]))
+            for group, table in enumerate(self.tables[one]):
+                hashes = [digest if group == 0 else (group, digest) for digest in request.block_hashes[:whole]]
+                seen = max(0, done - WINDOW + 1) // BLOCK if group else 0
+                rest = table[whole : -(-end // BLOCK)]
+                written.append((one, table[:whole], hashes, done // BLOCK, rest, seen))
             sampled.append([] if request.is_prefill_chunk else [self.rng.randrange(1000, 2000)])
         outputs = []
         for worker, rank in zip(self.workers, self.ranks, strict=True):
             meta = output.kv_connector_metadata
+            self.seen["loads of windows" if self.windows else "loads"] += len(meta.loads)
             worker.handle_preemptions(meta)
             worker.bind_connector_metadata(meta)
-            for _, blocks, hashes, first, rest in written:
+            for _, blocks, hashes, first, rest, _ in written:
                 rank.memory.update(zip(blocks[first:], hashes[first:], strict=True))
                 rank.memory.update((block, GARBAGE) for block in rest)
-            for one, blocks, hashes, _, _ in written:
-                assert [rank.memory.get(block) for block in blocks] == hashes, f"{one} reads another's bytes"
+            for one, blocks, hashes, _, _, seen in written:
+                assert [rank.memory.get(b) for b in blocks[seen:]] == hashes[seen:], f"{one} reads another's bytes"
             worker.start_load_kv(None)
             worker.wait_for_save()
             results = worker.get_transfer_results(output.finished_req_ids)
@@ -155,7 +164,7 @@ class Engine:
                 finished_sending=results.finished_sending, finished_recving=results.finished_recving,
                 failed_recving=results.failed_recving, invalid_block_ids=worker.get_block_ids_with_load_errors(),
                 kv_connector_worker_meta=worker.build_connector_worker_meta())  # fmt: skip
-            self.seen["loads that failed"] += bool(ended.invalid_block_ids)
+            self.seen["loads that failed"] += bool(ended.invalid_block_ids) + len(ended.failed_recving)
             self.seen["ends of stores"] += len(ended.finished_sending)
             worker.clear_connector_metadata()
             ids = [one for one, _ in known]
@@ -178,12 +187,13 @@ class Engine:
         assert not self.scheduler.requests, "requests that never end"
         assert all(block.ref_cnt == 0 for block in pool.blocks if not block.is_null), "blocks that are never freed"
         plan = self.scheduler.connector.plan
-        assert plan.usable and not plan.tracks and not any(worker.worker.ending for worker in self.workers)
+        assert plan.usable and not plan.tracks and not (plan.groups and plan.groups.held)
+        assert not any(worker.worker.ending for worker in self.workers)
 
 
 def history(config, seed):
     rng = random.Random(seed)
-    engine = Engine(config, rng, rng.randint(1, 2), rng.randint(0, 1), rng.randint(16, 32))
+    engine = Engine(config, rng, rng.randint(1, 2), rng.randint(0, 1), rng.randint(16, 32), seed % 3 == 2)
     requests = engine.scheduler.requests
     for _ in range(TICKS):
         under_way = {one for output, _ in engine.outputs for one in output.num_scheduled_tokens}
