@@ -57,8 +57,8 @@ IMAGES = ("--enable-scale-out", "--limit-mm-per-prompt", '{"image": 4}')  # toke
 SOME = ("forget", "kill -9", "forget", "reset running")  # for engines of several processes, which start slowly
 REPLICAS = ("--data-parallel-size", "2", "--api-server-count", "1")
 NODE = (  # after a reset an engine shares nothing until it starts again
-    "forget", "forget", "daemon", "forget", "kill -9", "forget", "adapter", "restart", "swap", "forget", "pause",
-    "reset running", "sleep", "reload",
+    "forget", "forget", "daemon", "forget", "kill -9", "forget", "adapter", "restart", "swap", "forget", "adapter", "forget",
+    "pause", "reset running", "sleep", "reload",
 )  # fmt: skip
 SHARED = tuple(event for event in NODE if event != "daemon")
 
@@ -481,7 +481,7 @@ class Run:
 
     def _event(self, one):
         {
-            "forget": self._forget, "kill -9": self._kill, "pause": self._pause, "adapter": self._adapter,
+            "forget": self._forget, "kill -9": self._kill, "pause": self._pause, "adapter": lambda files: self._adapter(files, one.probes),
             "daemon": self._daemon, "restart": self._restart, "reset running": self._reset_running,
             "sleep": self._sleep, "reload": self._reload, "swap": self._swap,
         }[one.event](one.files)  # fmt: skip
@@ -550,14 +550,29 @@ class Run:
         for engine in self.engines:
             engine.ready()
 
-    def _adapter(self, versions):
+    def _adapter(self, versions, probes):
+        """Other files behind an adapter's name. Mostly nothing empties the engine's own prefix cache then: what it has of
+        the old files has to go with them. Half of the loads are in place, half are of one that was unloaded. The same is
+        asked just before it, after it, and every other time once more when only kvtier has it."""
+        for before, _ in probes:
+            self._ask(self.engines[0], before)
         for name in ADAPTERS[:1]:
             self.files.put(name, versions[name])
+            unload, reset = self.rng.random() < 0.5, self.rng.random() < 0.2
             for engine in self.engines:
-                body = {"lora_name": name, "lora_path": str(self.files.at[name]), "load_inplace": True}
-                answer = ask(engine.port, "POST", "/v1/load_lora_adapter", body=body, timeout=60)
-                assert answer.status == 200, answer.body
-                engine.reset()
+                load = {"lora_name": name, "lora_path": str(self.files.at[name]), "load_inplace": not unload}
+                for what, body in (("unload", {"lora_name": name}), ("load", load)) if unload else (("load", load),):
+                    answer = ask(engine.port, "POST", f"/v1/{what}_lora_adapter", body=body, timeout=60)
+                    assert answer.status == 200, answer.body
+                if reset:
+                    engine.reset()
+        for engine in self.engines:
+            for _, after in probes:
+                self._ask(engine, after)
+        if versions[ADAPTERS[0]] == 1:  # else the next requests come without a reset
+            self._forget(versions)
+            for _, after in probes:
+                self._ask(self.engines[-1], after)
 
     # --- what was found ---
 
@@ -586,6 +601,9 @@ class Run:
         for a, error in self.failed[:8]:
             print(f"    {a.kind} {a.number} failed: {error}")
         self._report_images()
+        if self.mixture.probes:
+            others = sum(self.reference.of(a) != self.reference.of(b) for a, b in self.mixture.probes)
+            print(f"    {others} of {len(self.mixture.probes)} prompts have another answer with an adapter's other files")
         used = from_kvtier > 0.05 / self.mode.stores * self.tokens  # what is asked again may go to the other one
         if not used:
             print("    kvtier was hardly used")

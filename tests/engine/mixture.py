@@ -1,7 +1,7 @@
 """Requests of mixed kinds and what happens to the engine meanwhile, all from one seed, for differential.py."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pictures
 
@@ -14,7 +14,7 @@ KINDS = {  # share of each
 }  # fmt: skip
 OTHER = "other image"  # of mixtures with images: the tokens of a prompt from before, and not all of its images
 EVENTS = (  # of one cycle, each after or within a round of requests
-    "forget", "kill -9", "pause", "adapter", "forget", "restart", "reset running", "sleep", "reload", "swap",
+    "forget", "kill -9", "pause", "adapter", "forget", "restart", "reset running", "adapter", "sleep", "reload", "swap",
 )  # fmt: skip
 
 
@@ -43,6 +43,7 @@ class Round:
     requests: list
     event: str
     files: dict = field(default_factory=dict)  # versions behind the names after the event
+    probes: list = field(default_factory=list)  # (request just before the event, the same of the files after it)
 
 
 class Mixture:
@@ -51,7 +52,8 @@ class Mixture:
     def __init__(self, count, seed, most, cycles=1, adapters=True, events=EVENTS, images=False):
         self.rng, self.most, self.adapters, self.images = random.Random(seed), most, adapters, images
         self.kinds = {**KINDS, OTHER: 15} if images else KINDS
-        self.made = []
+        self.made, self.replaced = [], False  # the first adapter was, after the round before
+        self.probes, self.probe_rng = [], random.Random(seed)
         self.systems = [self._new(self.rng.randrange(100, most // 2)) for _ in range(5)]
         self.versions = {"model": 0, **dict.fromkeys(ADAPTERS, 0)}
         self.rounds = []
@@ -59,15 +61,19 @@ class Mixture:
         for index, event in enumerate(steps):
             size = count * (index + 1) // len(steps) - count * index // len(steps)
             requests = [self._request() for _ in range(size)]
+            self.replaced = event == "adapter"
             if event in ("reload", "swap"):
                 self.versions["model"] ^= 1
             elif event == "adapter":
+                before = [self._probe() for _ in range(3)]
                 self.versions[ADAPTERS[0]] ^= 1
-            self.rounds.append(Round(requests, event, dict(self.versions)))
+                probes = [(a, replace(a, adapter_version=self.versions[ADAPTERS[0]])) for a in before]
+                self.probes += probes
+            self.rounds.append(Round(requests, event, dict(self.versions), probes if event == "adapter" else []))
 
     @property
     def requests(self):
-        return self.made
+        return self.made + [a for pair in self.probes for a in pair]
 
     def _tokens(self, count):
         return [self.rng.randrange(LEAST_TOKEN, END_TOKEN) for _ in range(count)]
@@ -90,6 +96,12 @@ class Mixture:
         cut = [place for place, _ in old.images if place < end < place + pictures.TOKENS]
         return old.prompt[: cut[0] if cut else end], whole
 
+    def _probe(self):
+        """Few tokens, so that the engine has its blocks still when the files have changed."""
+        prompt = [self.probe_rng.randrange(LEAST_TOKEN, END_TOKEN) for _ in range(400)]
+        version = self.versions[ADAPTERS[0]]
+        return Asked(-1, "probe", self.versions["model"], prompt, 24, adapter=ADAPTERS[0], adapter_version=version)
+
     def _request(self):
         rng = self.rng
         kind = rng.choices(list(self.kinds), self.kinds.values())[0]
@@ -98,6 +110,9 @@ class Mixture:
         one.tokens = 40 if rng.random() < 0.15 else 8
         if self.adapters and rng.random() < 0.3:
             one.adapter = rng.choice(ADAPTERS)
+        if self.adapters and self.replaced and rng.random() < 0.7:  # mostly what the old one was asked
+            one.adapter = ADAPTERS[0]
+        if one.adapter is not None:
             one.adapter_version = self.versions[one.adapter]
         self._fill(one)
         self.made.append(one)
@@ -105,7 +120,7 @@ class Mixture:
 
     def _fill(self, one):
         rng, kind = self.rng, one.kind
-        old = self._old(same=kind in ("talk", OTHER))
+        old = self._old(kind in ("talk", OTHER), one.adapter if self.replaced else None)
         length = min(int(self.most * rng.random()) + 1, self.most - 120)
         if rng.random() < 0.25:
             length = max(32, length // 32 * 32)
@@ -143,12 +158,13 @@ class Mixture:
         elif kind == "new salt":
             one.salt = f"new{one.number}"
 
-    def _old(self, same):
-        """A request from before, of the same files if its answer is to be used."""
+    def _old(self, same, adapter=None):
+        """A request from before, of the same files if its answer is to be used, and of this adapter if there is one."""
         some = [
             a for a in self.made[-400:] if a.kind not in ("leaves", "talk") and len(a.prompt) < self.most - 300
             and (not same or self._is_current(a))
         ]  # fmt: skip
+        some = [a for a in some if adapter is not None and a.adapter == adapter] or some
         return self.rng.choice(some) if some else None
 
     def _is_current(self, a):
