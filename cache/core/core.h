@@ -101,6 +101,7 @@ struct kvt_lower {
 	size_t stores_under_way;
 	_Atomic(struct kvt_job *) finished;
 	_Atomic uint64_t hits, misses, loads, load_bytes, stores, store_bytes, io_errors, corrupt;
+	_Atomic uint64_t erased_elsewhere; /* tenants, and alls, that others erased there */
 	pthread_t thread;
 	bool has_thread;
 	_Atomic bool stop; /* the thread ends when nothing is under way */
@@ -221,6 +222,7 @@ struct kvt {
 	pthread_t control;
 	bool has_control;
 	int64_t tended_ns;   /* of the thread that steps the control part */
+	int64_t told_ns;     /* likewise: when shared tiers were told what this handle holds */
 	double scrub_credit; /* bytes that may be checked now, likewise; negative: owed */
 };
 

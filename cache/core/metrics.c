@@ -106,6 +106,14 @@ COLLECT(limited)
 			kvw_sample_named(out, "tier", tier_names[t], of[t]);
 }
 
+COLLECT(elsewhere)
+{
+	(void)metric;
+	if (in->stats->tiers[KVT_TIER_L2].state != KVT_TIER_ABSENT)
+		kvw_sample_named(out, "tier", tier_names[KVT_TIER_L2],
+			in->stats->erased_elsewhere[KVT_TIER_L2]);
+}
+
 COLLECT(tenants)
 {
 	(void)metric;

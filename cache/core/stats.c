@@ -78,6 +78,7 @@ static void add_limited(struct kvt *k, struct kvt_stats *s)
 		struct kvt_tier *tier = k->lower[i].tier;
 		uint32_t id = k->lower[i].id;
 
+		s->erased_elsewhere[id] = get(&k->lower[i].erased_elsewhere);
 		if (tier != NULL && tier->ops->limited != NULL)
 			tier->ops->limited(
 				tier, &s->tenant_evictions[id], &s->tenant_refusals[id]);

@@ -296,6 +296,7 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.checksum = kvt_l1_checksum(k->l1, store->entry),
 		.item = item,
 		.announce = item->blocks != NULL,
+		.wanted_ns = store->wanted_ns,
 	};
 	/* Another chunk may have taken the place and the length of the one that was put. */
 	if (store->lower->tier->piece_bytes == store->cargo->piece_bytes &&

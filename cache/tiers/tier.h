@@ -18,9 +18,12 @@
 #ifndef KVT_TIER_H
 #define KVT_TIER_H
 
+#include <stdatomic.h>
+
 #include "chunk/checksum.h"
 #include "chunk/note.h"
 #include "chunk/tenants.h"
+#include "tiers/elsewhere.h"
 
 struct kvt_tier;
 
@@ -54,6 +57,7 @@ struct kvt_tier_request {
 	const struct kvt_item
 		*item; /* WRITE: parent, tenant, ttl, blocks, alias; borrowed until done */
 	bool announce; /* WRITE: the chunk's record must be durable before done (event follows) */
+	int64_t wanted_ns; /* WRITE: when it was put */
 	int64_t begun_ns;
 	/* When its caller stops waiting; KVT_TIER_NEVER: never. A remote tier ends the request by
 	 * then or a moment later (a read: KVT_MISS), so that its buffers come back. */
@@ -126,6 +130,16 @@ struct kvt_tier_ops {
 	enum kvt_status (*erase_tenant)(
 		struct kvt_tier *t, const struct kvt_tenant *tenant, size_t *erased);
 	enum kvt_status (*erase_all)(struct kvt_tier *t, size_t *erased);
+	/*
+	 * Remote tiers: other processes erase there, too. Once the tier has seen that, `elsewhere` of struct
+	 * kvt_tier is true, and it writes nothing of these tenants that came before the next call of this, which
+	 * hands the list out: the caller erases them in the same turn, so that nothing of before the erase is
+	 * ever written as of after it. NULL: a local tier.
+	 */
+	void (*take_elsewhere)(struct kvt_tier *t, struct kvt_elsewhere *out);
+	/* Remote tiers: this handle holds chunks of these tenants now. The tier looks for erases of them, and
+	 * of all, also while nobody asks it for anything; said again and again. NULL: a local tier. */
+	void (*holds)(struct kvt_tier *t, const struct kvt_tenant *tenants, size_t n);
 	/* Chunks of a tenant, or (NULL) all, and their payload. NULL: a tier that cannot count them,
 	 * since others store there, too. */
 	void (*tally)(struct kvt_tier *t, const struct kvt_tenant *tenant, uint64_t *chunks,
@@ -152,6 +166,7 @@ struct kvt_tier_ops {
 struct kvt_tier {
 	const struct kvt_tier_ops *ops;
 	uint64_t piece_bytes; /* it can use checksums of such pieces with a WRITE; 0: it cannot. Constant */
+	atomic_bool elsewhere; /* take_elsewhere has something */
 };
 
 /* `pin` of a tier whose server decides what is evicted. */

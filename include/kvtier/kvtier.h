@@ -720,6 +720,8 @@ struct kvt_stats {
 	/* Of each tier, chunks that left for the limit of their tenant, and chunks that it kept out. Where L2 is kvtierd,
 	 * which has the limits itself: refusals only, of what this handle sent. */
 	uint64_t tenant_evictions[KVT_TIER_COUNT], tenant_refusals[KVT_TIER_COUNT];
+	/* Of shared tiers: tenants (and all at once, as one) that other processes erased there, and this handle then, too. */
+	uint64_t erased_elsewhere[KVT_TIER_COUNT];
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

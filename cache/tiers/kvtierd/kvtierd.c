@@ -232,7 +232,7 @@ static enum kvt_status kvtierd_erase_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
 {
 	struct kvtierd *t = kvtierd_of(base);
-	enum kvt_status status = kvtierd_epochs_erase(t, tenant);
+	enum kvt_status status = kvtierd_epochs_erase(t, tenant, true);
 
 	*erased = 0; /* they cannot be counted */
 	kvtierd_http_wake(t->http);
@@ -242,11 +242,21 @@ static enum kvt_status kvtierd_erase_tenant(
 static enum kvt_status kvtierd_erase_all(struct kvt_tier *base, size_t *erased)
 {
 	struct kvtierd *t = kvtierd_of(base);
-	enum kvt_status status = kvtierd_epochs_erase(t, NULL);
+	enum kvt_status status = kvtierd_epochs_erase(t, NULL, true);
 
 	*erased = 0;
 	kvtierd_http_wake(t->http);
 	return status;
+}
+
+static void kvtierd_take_elsewhere(struct kvt_tier *base, struct kvt_elsewhere *out)
+{
+	kvtierd_epochs_take(kvtierd_of(base), out);
+}
+
+static void kvtierd_holds(struct kvt_tier *base, const struct kvt_tenant *tenants, size_t n)
+{
+	kvtierd_epochs_holds(kvtierd_of(base), tenants, n);
 }
 
 static void kvtierd_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
@@ -687,6 +697,8 @@ const struct kvt_tier_ops kvt_kvtierd_ops = {
 	.pin = kvt_tier_pin_nothing,
 	.erase_tenant = kvtierd_erase_tenant,
 	.erase_all = kvtierd_erase_all,
+	.take_elsewhere = kvtierd_take_elsewhere,
+	.holds = kvtierd_holds,
 	.limited = kvtierd_limited,
 	.stats = kvtierd_stats,
 	.wake = kvtierd_wake,

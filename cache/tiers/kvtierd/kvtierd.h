@@ -40,6 +40,7 @@
 #define KVTIERD_EPOCHS       4096u      /* tenants whose epoch is remembered */
 #define KVTIERD_RETIRED      4u         /* epochs that we ended ourselves, remembered */
 #define KVTIERD_DOUBTS       256u
+#define KVTIERD_LOOKS        16u /* by the clock, at once */
 
 struct kvtierd;
 
@@ -68,15 +69,25 @@ struct kvtierd_epoch {
 	uint64_t erases; /* counts them: what was begun before one of them is of no use */
 	uint64_t retired[KVTIERD_RETIRED]; /* ended by us */
 	uint32_t retired_count;
+	/* The last erase that is known, by whomever; and the one before our own: its mark may still be read. */
+	uint64_t erase, erase_before;
+	int64_t erased_wall_ns;
+	bool looked;            /* at the mark, or at its place */
+	uint64_t late_up_to;    /* WRITEs numbered up to this are of before another's erase: not written */
+	int64_t held_ns;        /* when this handle was last said to hold chunks of it */
 	/* the tier's thread's */
 	enum { KVTIERD_EPOCH_IDLE, KVTIERD_EPOCH_ASKING, KVTIERD_EPOCH_MAKING } state;
 	int64_t checked_ns;
 	bool made;            /* in this round */
+	bool news;            /* likewise: another process erased */
 	uint64_t new_value;   /* that was made */
 	uint64_t new_erases;  /* `erases` when the round was begun */
 	uint32_t forgets;     /* requests of this round that let the daemon forget what was erased */
 	enum kvt_status last; /* how the last round ended */
 	int64_t again_ns;     /* dirty: the next round */
+	bool by_clock;        /* this round: nobody waits for it */
+	int64_t round_ns;     /* when the last one began */
+	int64_t forget_until_ns;
 	struct kvtierd_waiter *waiters;
 	struct kvtierd_exchange *x; /* owned; NULL in IDLE */
 	uint8_t mark[KVTIERD_MARK];
@@ -87,6 +98,13 @@ struct kvtierd_epochs {
 	struct kvtierd_epoch *buckets[256]; /* by tenant; owned */
 	uint32_t count;                    /* in them */
 	bool unsettled; /* some may be dirty or waited for: to be looked at in each step */
+	struct kvt_elsewhere elsewhere; /* erased by others, for the caller to take */
+	bool held;      /* some are held: looked at by the clock */
+	int64_t created_wall_ns;
+	/* the tier's thread's */
+	uint32_t looks;  /* rounds by the clock under way */
+	bool look_failed; /* the last one that ended */
+	int64_t look_ns; /* when to look for more of them */
 };
 
 /* What a write of a chunk is stamped with, or a value has to say. */
@@ -239,8 +257,15 @@ enum kvt_status kvtierd_epochs_now(struct kvtierd *t, const struct kvt_tenant *t
 /* Does a value's stamp still hold? KVT_MISS: no. KVT_BUSY, KVT_FULL: as above. */
 enum kvt_status kvtierd_epochs_hold(
 	struct kvtierd *t, const struct redis_footer *footer, struct kvtierd_waiter *w);
-/* Any thread. tenant NULL: all. What was written before is unreadable when it returns. */
-enum kvt_status kvtierd_epochs_erase(struct kvtierd *t, const struct kvt_tenant *tenant);
+/* Any thread. tenant NULL: all. What was written before is unreadable when it returns. for_others: all that
+ * there is of it is to go, wherever; else no other process need erase in its own memory. */
+enum kvt_status kvtierd_epochs_erase(
+	struct kvtierd *t, const struct kvt_tenant *tenant, bool for_others);
+/* May this WRITE no longer be written, since another process erased after it was put? Its epochs are known. */
+bool kvtierd_epochs_late(struct kvtierd *t, const struct kvtierd_job *job);
+/* Any thread: as take_elsewhere and holds of tier.h. */
+void kvtierd_epochs_take(struct kvtierd *t, struct kvt_elsewhere *out);
+void kvtierd_epochs_holds(struct kvtierd *t, const struct kvt_tenant *tenants, size_t n);
 /* What failed is tried again at once. */
 void kvtierd_epochs_hurry(struct kvtierd *t);
 /* Begins what erases asked for, and ends waits that are over. */

@@ -15,11 +15,23 @@
  *
  * Values of an erase would stay in the daemon until they are pushed out, and count for their tenant's
  * quota. So the tier first names them to kvtierd, which drops them; another daemon, or one that does
- * not answer, keeps them, unreadable.
+ * not answer, keeps them, unreadable. For a short time only (FORGET_NS): until the new number is there, others may
+ * read. Not after it, or what was written under that one would be lost, too.
  *
  * Numbers are looked at again after the time for which answers are believed (l2.seen_time), half of
  * it in advance while they are used, so that reads do not wait for it. Within that time another
- * process may still read what was erased here; this one cannot.
+ * process may still read what was erased here; this one cannot. Numbers that nobody uses are looked at by the
+ * clock while this handle holds chunks under them, in its memory or on its disk: it could serve those for ever.
+ *
+ * Was it an erase, or did the daemon lose the number? After an erase this handle erases the same in itself, which
+ * after a loss would make each restart of a daemon a cold start for all. So a mark also names the last erase that its
+ * writer knew of, by a random number and its time. One that replaces a lost mark names the erase that it knew. Who
+ * finds another erase than it knows takes it for a new one; who looks for the first time takes it for one if it is
+ * younger than this handle, by the wall clock that both share, being on one machine. A mark that is lost
+ * before a process has looked at it takes its erase with it, unless another process that has seen it replaces it.
+ *
+ * What was put before such an erase must not be stored after it, or it would be stamped as young. So no WRITE of
+ * these tenants begins that was submitted before the caller has taken the erase (late_up_to).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +46,11 @@
 
 #define FORGET_AGAIN_NS 60000000000
 #define FORGETS_MOST    256 /* of a round */
+#define FORGET_NS       2000000000 /* ... and how long before the number is made all the same */
+
+#define LOOK_EVERY_NS 100000000  /* between searches for what is to be looked at by the clock */
+#define LOOK_LEAST_NS 500000000  /* between two looks at one by the clock */
+#define HELD_NS       3000000000 /* how long it counts that a tenant's chunks are held here */
 
 static void ask(struct kvtierd_epoch *e);
 static void make(struct kvtierd_epoch *e);
@@ -48,7 +65,8 @@ static struct kvtierd_epoch **bucket_of(struct kvtierd *t, const struct kvt_tena
 
 static bool may_go(const struct kvtierd_epoch *e)
 {
-	return e->state == KVTIERD_EPOCH_IDLE && e->waiters == NULL && !e->dirty;
+	return e->state == KVTIERD_EPOCH_IDLE && e->waiters == NULL && !e->dirty &&
+	       !e->by_clock && e->late_up_to != UINT64_MAX;
 }
 
 /* Forgets the tenant that was looked at the longest ago. Under lock, on the tier's thread. */
@@ -118,6 +136,11 @@ static void end_round(struct kvtierd_epoch *e, enum kvt_status status)
 {
 	struct kvtierd_waiter *waiters = e->waiters;
 
+	if (e->by_clock) {
+		e->by_clock = false;
+		e->t->epochs.looks--;
+		e->t->epochs.look_failed = status != KVT_OK;
+	}
 	e->waiters = NULL;
 	e->state = KVTIERD_EPOCH_IDLE;
 	e->last = status;
@@ -135,8 +158,10 @@ static void begin_round(struct kvtierd_epoch *e)
 	dirty = e->dirty;
 	e->new_erases = e->erases;
 	pthread_mutex_unlock(&e->t->lock);
-	e->made = false;
+	e->made = e->news = false;
 	e->forgets = 0;
+	e->round_ns = kvt_now(e->t->s);
+	e->forget_until_ns = e->round_ns + FORGET_NS;
 	if (dirty)
 		forget(e, "");
 	else
@@ -165,10 +190,10 @@ static void adopt(struct kvtierd_epoch *e, uint64_t value)
 	}
 	if (before != 0 && before != value) {
 		kvt_presence_forget_tenant(t->presence, e->all ? NULL : &e->tenant);
-		kvt_note(t->s, KVT_LOG_INFO,
-			"kvtierd: what %s stored until now is a miss: another process erased it, or the "
-			"daemon lost its mark",
-			e->all ? "all" : "a tenant");
+		if (!e->news)
+			kvt_note(t->s, KVT_LOG_INFO,
+				"kvtierd: what %s stored until now is a miss: the daemon lost its mark",
+				e->all ? "all" : "a tenant");
 	}
 	end_round(e, KVT_OK);
 }
@@ -187,6 +212,66 @@ static bool is_retired(struct kvtierd_epoch *e, uint64_t value)
 static void name_of(const struct kvtierd_epoch *e, char out[KVTIERD_NAME_ROOM])
 {
 	kvtierd_epoch_name(&e->t->fingerprint, e->all ? NULL : &e->tenant, out);
+}
+
+/* --- what others erased ------------------------------------------------------------------------ */
+
+/* Under lock. The mark before our own erase may be read after it. */
+static bool is_anothers(const struct kvtierd_epoch *e, const struct kvtierd_mark *mark)
+{
+	if (mark->erase == 0 || mark->erase == e->erase || mark->erase == e->erase_before)
+		return false;
+	return e->looked || mark->erased_wall_ns >= e->t->epochs.created_wall_ns;
+}
+
+/* mark NULL: there is none. */
+static void heed(struct kvtierd_epoch *e, const struct kvtierd_mark *mark)
+{
+	struct kvtierd *t = e->t;
+
+	pthread_mutex_lock(&t->lock);
+	if (mark != NULL && is_anothers(e, mark)) {
+		e->news = true;
+		e->late_up_to = UINT64_MAX;
+		kvt_elsewhere_note(&t->epochs.elsewhere, e->all ? NULL : &e->tenant,
+			KVT_ELSEWHERE_ALL);
+		atomic_store(&t->base.elsewhere, true);
+	}
+	if (mark != NULL && mark->erase != 0 && mark->erase != e->erase_before && !e->dirty) {
+		e->erase = mark->erase;
+		e->erased_wall_ns = mark->erased_wall_ns;
+	}
+	e->looked = true;
+	pthread_mutex_unlock(&t->lock);
+}
+
+bool kvtierd_epochs_late(struct kvtierd *t, const struct kvtierd_job *job)
+{
+	const struct kvtierd_epoch *own;
+	bool late;
+
+	pthread_mutex_lock(&t->lock);
+	own = find(t, &job->footer.tenant, true);
+	late = own == NULL || job->number <= own->late_up_to ||
+	       job->number <= t->epochs.all.late_up_to;
+	pthread_mutex_unlock(&t->lock);
+	return late;
+}
+
+void kvtierd_epochs_take(struct kvtierd *t, struct kvt_elsewhere *out)
+{
+	pthread_mutex_lock(&t->lock);
+	*out = t->epochs.elsewhere;
+	t->epochs.elsewhere = (struct kvt_elsewhere){.count = 0};
+	atomic_store(&t->base.elsewhere, false);
+	for (size_t i = 0; i <= 256; i++) {
+		struct kvtierd_epoch *e = i == 256 ? &t->epochs.all : t->epochs.buckets[i];
+
+		for (; e != NULL; e = e->next)
+			if (e->late_up_to == UINT64_MAX)
+				e->late_up_to = t->numbers;
+	}
+	pthread_mutex_unlock(&t->lock);
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
@@ -215,6 +300,7 @@ static enum kvt_status read_mark(
 		mark.kind != (e->all ? KVTIERD_EPOCH_ALL : KVTIERD_EPOCH_TENANT) ||
 		(!e->all && memcmp(&mark.tenant, &e->tenant, sizeof(mark.tenant)) != 0))
 		return KVT_OK;
+	heed(e, &mark);
 	if (!is_retired(e, mark.value))
 		*value = mark.value;
 	return KVT_OK;
@@ -233,6 +319,7 @@ static void asked(struct kvtierd_exchange *x)
 		status = read_mark(e, &held, &value);
 		kvtierd_release(t, &held);
 	} else if (status == KVT_MISS && sure) {
+		heed(e, NULL);
 		status = KVT_OK;
 	}
 	if (status != KVT_OK)
@@ -241,6 +328,8 @@ static void asked(struct kvtierd_exchange *x)
 		adopt(e, value);
 	else if (e->made)
 		adopt(e, e->new_value); /* the daemon did not keep it: no process has another */
+	else if (e->by_clock && e->waiters == NULL)
+		end_round(e, KVT_OK); /* whoever uses it next makes one */
 	else
 		make(e);
 }
@@ -291,7 +380,7 @@ static void forgotten(struct kvtierd_exchange *x)
 		kvtierd_next_parse(a->text, a->text_len, next);
 	else if (x->status == KVT_OK && (a->status < 500 || a->status == 501))
 		t->forget_again_ns = kvt_now(t->s) + FORGET_AGAIN_NS; /* another daemon */
-	if (next[0] != '\0' && e->forgets < FORGETS_MOST)
+	if (next[0] != '\0' && e->forgets < FORGETS_MOST && kvt_now(t->s) < e->forget_until_ns)
 		forget(e, next);
 	else
 		make(e);
@@ -362,6 +451,10 @@ static void make(struct kvtierd_epoch *e)
 		}
 	} while (e->new_value == 0);
 	mark.value = e->new_value;
+	pthread_mutex_lock(&t->lock);
+	mark.erase = e->erase;
+	mark.erased_wall_ns = e->erased_wall_ns;
+	pthread_mutex_unlock(&t->lock);
 	kvtierd_mark_encode(&mark, e->mark);
 	e->state = KVTIERD_EPOCH_MAKING;
 	e->x->tail = e->mark;
@@ -430,9 +523,15 @@ enum kvt_status kvtierd_epochs_hold(
 	return now.all == footer->epoch && now.tenant == footer->tenant_epoch ? KVT_OK : KVT_MISS;
 }
 
-enum kvt_status kvtierd_epochs_erase(struct kvtierd *t, const struct kvt_tenant *tenant)
+enum kvt_status kvtierd_epochs_erase(
+	struct kvtierd *t, const struct kvt_tenant *tenant, bool for_others)
 {
+	int64_t wall_ns = kvt_wall(t->s);
 	struct kvtierd_epoch *e;
+	uint64_t erase = 0;
+
+	if (for_others && (getrandom(&erase, sizeof(erase), 0) != (ssize_t)sizeof(erase) || erase == 0))
+		erase = (uint64_t)wall_ns | 1;
 
 	pthread_mutex_lock(&t->lock);
 	e = find(t, tenant, false);
@@ -440,6 +539,11 @@ enum kvt_status kvtierd_epochs_erase(struct kvtierd *t, const struct kvt_tenant 
 		if (e->value != 0)
 			e->retired[e->retired_count++ % KVTIERD_RETIRED] = e->value;
 		e->value = 0;
+		if (for_others) {
+			e->erase_before = e->erase;
+			e->erase = erase;
+			e->erased_wall_ns = wall_ns;
+		}
 		e->dirty = true;
 		e->erases++;
 		t->epochs.unsettled = true;
@@ -491,6 +595,73 @@ static void look_at(struct kvtierd_epoch *e, int64_t now_ns, struct found *f)
 		f->next_ns = e->again_ns;
 }
 
+/* --- by the clock --- */
+
+void kvtierd_epochs_holds(struct kvtierd *t, const struct kvt_tenant *tenants, size_t n)
+{
+	int64_t now_ns = kvt_now(t->s);
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i < n; i++) {
+		struct kvtierd_epoch *e = find(t, &tenants[i], false);
+
+		if (e != NULL)
+			e->held_ns = now_ns;
+	}
+	t->epochs.all.held_ns = now_ns;
+	t->epochs.held = n > 0;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Under lock. */
+static bool is_held(const struct kvtierd_epoch *e, int64_t now_ns)
+{
+	return e->held_ns != 0 && now_ns - e->held_ns < HELD_NS;
+}
+
+/* Under lock. It is held, and was not looked at for a while. */
+static bool is_due(const struct kvtierd_epoch *e, int64_t now_ns)
+{
+	int64_t since_ns = now_ns - (e->round_ns > e->checked_ns ? e->round_ns : e->checked_ns);
+	int64_t pause_ns = believed_ns(e->t) / 4 * 3;
+
+	return is_held(e, now_ns) && e->state == KVTIERD_EPOCH_IDLE && !e->dirty &&
+	       since_ns >= (pause_ns > LOOK_LEAST_NS ? pause_ns : LOOK_LEAST_NS);
+}
+
+/* A few at a time, and one a second while the daemon does not answer. */
+static size_t look_by_clock(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
+{
+	struct kvtierd_epochs *all = &t->epochs;
+	struct kvtierd_epoch *due[KVTIERD_LOOKS];
+	uint32_t most = all->look_failed ? 1 : KVTIERD_LOOKS, n = 0;
+	bool held = false;
+
+	pthread_mutex_lock(&t->lock);
+	if (all->held && now_ns >= all->look_ns) {
+		all->look_ns = now_ns + (all->look_failed ? AGAIN_NS : LOOK_EVERY_NS);
+		for (size_t i = 0; i <= 256; i++) {
+			struct kvtierd_epoch *e = i == 0 ? &all->all : all->buckets[i - 1];
+
+			for (; e != NULL; e = e->next) {
+				held = held || is_held(e, now_ns);
+				if (all->looks >= most || !is_due(e, now_ns))
+					continue;
+				e->by_clock = true;
+				all->looks++;
+				due[n++] = e;
+			}
+		}
+		all->held = held;
+	}
+	if (all->held && all->look_ns < *next_ns)
+		*next_ns = all->look_ns;
+	pthread_mutex_unlock(&t->lock);
+	for (uint32_t i = 0; i < n; i++)
+		begin_round(due[i]);
+	return n;
+}
+
 size_t kvtierd_epochs_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 {
 	struct found f = {.next_ns = INT64_MAX};
@@ -510,7 +681,7 @@ size_t kvtierd_epochs_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 		begin_round(f.due); /* one in each step, which is called again */
 	if (f.over != NULL)
 		call(f.over, kvtierd_http_stalled(t->http) ? KVT_EIO : KVT_MISS);
-	return (f.due != NULL) + (f.over != NULL);
+	return (f.due != NULL) + (f.over != NULL) + look_by_clock(t, now_ns, next_ns);
 }
 
 enum kvt_status kvtierd_epochs_settled(struct kvtierd *t)
@@ -552,6 +723,7 @@ void kvtierd_epochs_hurry(struct kvtierd *t)
 
 void kvtierd_epochs_init(struct kvtierd *t)
 {
+	t->epochs.created_wall_ns = kvt_wall(t->s);
 	t->epochs.all.t = t;
 	t->epochs.all.all = true;
 }

@@ -73,10 +73,10 @@ static enum kvt_status erase_doubts(struct kvtierd *t, const struct kvt_key *key
 	if (kvt_now(t->s) < t->doubt_all_until_ns) {
 		t->doubt_all_until_ns = 0;
 		memset(t->doubts, 0, sizeof(t->doubts));
-		return kvtierd_epochs_erase(t, NULL);
+		return kvtierd_epochs_erase(t, NULL, false);
 	}
 	while (status == KVT_OK && kvtierd_doubt_take(t, key, &tenant))
-		status = kvtierd_epochs_erase(t, &tenant);
+		status = kvtierd_epochs_erase(t, &tenant, false);
 	return status;
 }
 

@@ -25,6 +25,8 @@ void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK]
 		memcpy(out + 64, m->tenant.bytes, sizeof(m->tenant.bytes));
 	kvt_put64(out + 96, m->value);
 	kvt_put64(out + 104, (uint64_t)m->written_wall_ns);
+	kvt_put64(out + 112, m->erase);
+	kvt_put64(out + 120, (uint64_t)m->erased_wall_ns);
 	kvt_bytes_stamp(out, KVTIERD_MARK, 0);
 }
 
@@ -43,6 +45,8 @@ enum kvt_status kvtierd_mark_decode(const uint8_t in[KVTIERD_MARK], struct kvtie
 		memcpy(out->tenant.bytes, in + 64, sizeof(out->tenant.bytes));
 	out->value = kvt_get64(in + 96);
 	out->written_wall_ns = (int64_t)kvt_get64(in + 104);
+	out->erase = kvt_get64(in + 112);
+	out->erased_wall_ns = (int64_t)kvt_get64(in + 120);
 	return KVT_OK;
 }
 

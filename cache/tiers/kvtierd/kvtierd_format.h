@@ -10,7 +10,8 @@
  * Epochs and erased chunks are marks of KVTIERD_MARK bytes (little-endian):
  *     0  "kvtmark1"           8  u32 kind, u32 zero      16 XXH3-128 with these 16 bytes zero
  *    32  u8[32] fingerprint  64  u8[32] key, or tenant and zeros
- *    96  u64 value           104 i64 written (wall clock, ns)      112 u8[16] zero
+ *    96  u64 value           104 i64 written (wall clock, ns)
+ *   112  u64 erase           120 i64 erased (wall clock, ns): the last erase that the writer knows of; 0: none
  *
  * Requests are those of the protocol, as stock clients write them. Pure functions.
  */
@@ -34,6 +35,8 @@ struct kvtierd_mark {
 	struct kvt_tenant tenant; /* KVTIERD_EPOCH_TENANT */
 	uint64_t value;           /* random; what it says of an epoch is: this one */
 	int64_t written_wall_ns;
+	uint64_t erase; /* random: which one */
+	int64_t erased_wall_ns;
 };
 
 void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK]);

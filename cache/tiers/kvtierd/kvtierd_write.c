@@ -2,7 +2,8 @@
  * kvtierd_write.c - a chunk goes: PUT of its bytes from where they lie, names and footer behind them.
  *
  * The footer is stamped with the epochs of the moment when the PUT is begun. An erase that comes
- * later changes them, so that a PUT which arrives after the erase is of no use to any reader.
+ * later changes them, so that a PUT which arrives after the erase is of no use to any reader. One that was to
+ * be written before another process' erase was seen here is not begun after it: it would be stamped as of after it.
  *
  * A PUT that ends without an answer, or with a failure (5xx but for refusals), may have been stored, or
  * may be stored later; an erase of that key within the next minute therefore does not rely on deleting
@@ -121,11 +122,13 @@ static void stamp(struct kvtierd_job *job)
 
 	if (status == KVT_BUSY)
 		return;
+	if (status == KVT_OK && kvtierd_epochs_late(t, job))
+		status = KVT_MISS; /* the epochs are of after an erase, the chunk is not */
 	if (status == KVT_OK &&
 		getrandom(&f->writer, sizeof(f->writer), 0) != (ssize_t)sizeof(f->writer))
 		status = KVT_EIO;
 	if (status != KVT_OK) {
-		kvtierd_job_done(job, status);
+		kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
 		return;
 	}
 	f->epoch = job->stamp.all;

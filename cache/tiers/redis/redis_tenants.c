@@ -15,9 +15,9 @@
  * A number of 2^36 and more so shows that something was erased: the compatible format asks that of
  * the epoch `unverified` before it reads what has no mark, since its tenant is unknown.
  *
- * An erase through this handle counts at once; other handles learn of it with their next probe, or
- * within a second (REDIS_FRESH_NS) of reading. Until Redis has confirmed it, nothing of the tenant
- * is read or written here, the raising is tried again each second, and flushes fail. A process that
+ * An erase through this handle counts at once; other handles learn of it with their next probe,
+ * within a second (REDIS_FRESH_NS) of reading, or by the clock (l2.seen_time, 10 s at most) while they hold chunks of
+ * the tenant (redis_elsewhere.c). Until Redis has confirmed it, nothing of the tenant is read or written here, the raising is tried again each second, and flushes fail. A process that
  * ends before that has not erased.
  *
  * Wrapped keys (sealed stores): GET; where there is none, SET NX, then GET again, so that all use
@@ -30,7 +30,6 @@
 
 #include "tiers/redis/redis_tier.h"
 
-#define RAISED_FROM  (1ull << 36)
 #define RECENT_NS    10000000000 /* a probe asks for the epochs of tenants that were used since */
 #define RECENT_MOST  16
 #define ANSWER_BYTES 32
@@ -67,7 +66,7 @@ static struct redis_tenant **bucket_of(struct redis_tier *t, const struct kvt_te
 static bool is_idle(const struct redis_tier *t, const struct redis_tenant *e)
 {
 	if (e->state != TENANT_IDLE || e->raise || e->key_state == KEY_ASKS ||
-		e->key_state == KEY_SETS)
+		e->key_state == KEY_SETS || e->late_up_to == UINT64_MAX)
 		return false;
 	return redis_parked_on(t, e) == NULL;
 }
@@ -163,6 +162,8 @@ static void send_epoch(
 	size_t count = number == 0 ? 2 : state == TENANT_CREATES ? 4 : 3;
 
 	e->state = state;
+	if (state == TENANT_RAISES)
+		e->raise_by = number;
 	if (!send(e, words, count, epoch_answered)) {
 		e->state = TENANT_IDLE;
 		e->failed = true;
@@ -256,6 +257,7 @@ static void asked(struct redis_tenant *e, const struct redis_ask *ask, enum kvt_
 	if (status == KVT_OK && ask->command.reply == KVW_REDIS_BULK) {
 		number = number_of(ask);
 		if (number != 0) {
+			redis_heed(e, number, ask->sent_ns);
 			learned(e, number, ask->sent_ns);
 			return;
 		}
@@ -286,6 +288,7 @@ static bool must_be_removed(const struct redis_ask *ask, enum kvt_status status)
 static void was_raised(struct redis_tenant *e, const struct redis_ask *ask, enum kvt_status status)
 {
 	if (status == KVT_OK && ask->command.reply == KVW_REDIS_INTEGER) {
+		redis_heed_raised(e, (uint64_t)ask->command.integer);
 		learned(e, (uint64_t)ask->command.integer, ask->sent_ns);
 		e->made = e->epoch;
 		if (e->t->sealer != NULL && e->kind == REDIS_TENANT)
@@ -321,6 +324,11 @@ static void epoch_answered(struct redis_ask *ask)
 	enum kvt_status status = redis_ask_status(ask);
 
 	e->state = TENANT_IDLE;
+	if (e->by_clock) {
+		e->by_clock = false;
+		e->t->tenants.looks--;
+		e->t->tenants.look_failed = status != KVT_OK;
+	}
 	switch (was) {
 	case TENANT_ASKS:
 		asked(e, ask, status);
@@ -352,6 +360,11 @@ static void epoch_answered(struct redis_ask *ask)
 	redis_resume(e->t, e);
 }
 
+void redis_tenant_ask(struct redis_tenant *e)
+{
+	send_epoch(e, TENANT_ASKS, "GET", 0);
+}
+
 /* What is done without being asked again: raising, and making an epoch for a writer. */
 static void advance(struct redis_tenant *e)
 {
@@ -360,9 +373,9 @@ static void advance(struct redis_tenant *e)
 	if (e->raise) {
 		if (!e->raise_failed || kvt_now(e->t->s) >= e->again_ns)
 			send_epoch(e, TENANT_RAISES, "INCRBY",
-				RAISED_FROM + kvw_random(&e->t->seed) % RAISED_FROM);
+				REDIS_RAISED_FROM + kvw_random(&e->t->seed) % REDIS_RAISED_FROM);
 	} else if (e->create && e->known && !e->failed && e->epoch == 0) {
-		e->made = 1 + kvw_random(&e->t->seed) % (RAISED_FROM - 1);
+		e->made = 1 + kvw_random(&e->t->seed) % (REDIS_RAISED_FROM - 1);
 		send_epoch(e, TENANT_CREATES, "SET", e->made);
 	}
 }
@@ -432,10 +445,12 @@ enum kvt_status redis_epochs_get(struct redis_job *job, const struct kvt_tenant 
 			redis_job_park(job, list[i], job->resume);
 		return status[i];
 	}
+	if (create && tenant != NULL && (redis_is_late(job, list[0]) || redis_is_late(job, list[1])))
+		return KVT_MISS; /* erased elsewhere since it was put */
 	epochs->all = list[0]->epoch;
 	epochs->tenant = tenant != NULL ? list[1]->epoch : 0;
 	epochs->unverified =
-		tenant == NULL && list[0]->epoch < RAISED_FROM && list[1]->epoch < RAISED_FROM;
+		tenant == NULL && list[0]->epoch < REDIS_RAISED_FROM && list[1]->epoch < REDIS_RAISED_FROM;
 	return KVT_OK;
 }
 

@@ -31,6 +31,8 @@
 #define DEADLINE_NS      1000000000
 #define DEADLINE_MOST    3600000000001u
 #define PASSWORD_ROOM    1024
+#define LOOK_LEAST_NS    1000000000 /* at a tenant's epoch by the clock: l2.seen_time within these */
+#define LOOK_MOST_NS     10000000000
 
 static const uint8_t store_id[16] = "kvtier redis 1";
 
@@ -101,6 +103,7 @@ static void take(struct redis_tier *t, struct kvt_tier_request *request)
 	job->t = t;
 	job->request = request;
 	job->number = ++t->next_number;
+	job->submitted = t->taken;
 	job->begun_ns = now;
 	job->fresh_ns = now - REDIS_FRESH_NS;
 	job->deadline_ns = now + (int64_t)t->deadline_ns * (moves ? REDIS_PATIENCE : 1);
@@ -132,6 +135,7 @@ static size_t take_requests(struct redis_tier *t)
 		if (request == NULL)
 			return n;
 		request->next = NULL;
+		t->taken++;
 		if (t->closing) {
 			request->status = KVT_ECANCELED;
 			request->done(request);
@@ -264,6 +268,7 @@ static size_t one_round(struct redis_tier *t, int64_t *due)
 	n += kvw_redis_step(t->redis, 0, due);
 	n += end_late(t, now, due);
 	n += redis_tenants_step(t, now, due);
+	n += redis_tenants_look(t, now, due);
 	n += redis_erase_step(t, now, due);
 	n += redis_clean_step(t, now, due);
 	n += end_flushes(t);
@@ -350,9 +355,20 @@ static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request
 	pthread_mutex_lock(&t->lock);
 	*t->queue_end = request;
 	t->queue_end = &request->next;
+	t->submitted++;
 	pthread_mutex_unlock(&t->lock);
 	if (atomic_load(&t->asleep))
 		kvw_redis_wake(t->redis);
+}
+
+static void redis_take_elsewhere(struct kvt_tier *base, struct kvt_elsewhere *out)
+{
+	redis_tenants_take(tier_of(base), out);
+}
+
+static void redis_holds(struct kvt_tier *base, const struct kvt_tenant *tenants, size_t n)
+{
+	redis_tenants_hold(tier_of(base), tenants, n);
 }
 
 static void redis_wake(struct kvt_tier *base)
@@ -564,6 +580,10 @@ static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 				 ? config->l2_deadline_ns
 				 : DEADLINE_NS;
 	t->ttl_ns = config->l2_ttl_ns;
+	t->look_every_ns = LOOK_MOST_NS;
+	if (config->l2_seen_ns < LOOK_MOST_NS)
+		t->look_every_ns = config->l2_seen_ns < LOOK_LEAST_NS ? LOOK_LEAST_NS
+								      : (int64_t)config->l2_seen_ns;
 	t->chunk_ttl_ns = config->ttl_ns;
 	t->bounce_limit = config->l2_inflight;
 	t->fingerprint = config->fingerprint;
@@ -634,6 +654,8 @@ const struct kvt_tier_ops kvt_redis_ops = {
 	.pin = kvt_tier_pin_nothing,
 	.erase_tenant = redis_erase_tenant,
 	.erase_all = redis_erase_all,
+	.take_elsewhere = redis_take_elsewhere,
+	.holds = redis_holds,
 	.tenants = redis_tenants,
 	.limited = redis_limited,
 	.stats = redis_stats,

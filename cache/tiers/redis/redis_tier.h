@@ -11,6 +11,7 @@
  *   redis_erase.c         keys that must not be read any more, until Redis has forgotten them
  *   redis_clean.c         values of former epochs leave Redis in the background
  *   redis_tenants.c       epochs, and keys of tenants
+ *   redis_elsewhere.c     what other handles erased
  *   redis_quota.c         how many bytes each tenant may have   redis_shares.c  and has
  *   redis_value.c         native bytes         redis_lmcache.c   compatible bytes
  *   redis_names.c         other names of chunks
@@ -48,6 +49,8 @@
 #define REDIS_SEGMENTS  (KVW_REDIS_MAX_PARTS - 4) /* of one request */
 #define REDIS_AT_ONCE   (32u << 20) /* bytes each way: enough for any network to be busy */
 #define REDIS_PATIENCE  4           /* deadlines that a chunk may wait for its turn */
+#define REDIS_RAISED_FROM (1ull << 36) /* epochs from this on were raised by an erase */
+#define REDIS_LOOKS     16u /* by the clock, at once */
 #define REDIS_ERASURES  64u /* tenants whose erase waits for the next step; more: all are erased */
 
 struct redis_tier;
@@ -121,6 +124,9 @@ struct redis_tenant {
 	uint64_t epoch;   /* 0: Redis has none */
 	int64_t known_ns; /* when it was asked for */
 	uint64_t made;    /* the epoch that this handle made, or raised it to, last */
+	uint64_t heeded;  /* the last epoch known that an erase made, of this handle or another; 0: none */
+	uint64_t raise_by;
+	uint64_t late_up_to; /* WRITEs submitted up to this are of before another's erase: not written */
 	bool known;
 	bool left_over;   /* values of an epoch that was lost or is over may lie in Redis, and count nowhere */
 	bool create, create_key; /* a job waits to write */
@@ -135,6 +141,9 @@ struct redis_tenant {
 	int64_t key_failed_ns;
 	enum kvt_status key_failure;
 	int64_t used_ns;
+	int64_t held_ns; /* when this handle was last said to hold chunks of it; 0: never */
+	bool by_clock;   /* TENANT_ASKS: nobody waits for it */
+	int64_t look_ns; /* when it was last asked for by the clock */
 };
 
 #define REDIS_BUCKETS 1024u
@@ -145,6 +154,9 @@ struct redis_tenants {
 	struct redis_tenant *buckets[REDIS_BUCKETS];
 	uint32_t count;
 	uint32_t owing; /* erases that Redis does not know yet */
+	uint32_t looks; /* by the clock, under way */
+	bool look_failed; /* the last one that ended */
+	int64_t look_ns;  /* when to look for more that are due */
 };
 
 void redis_tenants_init(struct redis_tier *t);
@@ -178,6 +190,18 @@ enum kvt_status redis_epochs_doubt(struct redis_job *job) KVT_MUST_CHECK;
 enum kvt_status redis_tenant_key(struct redis_job *job, const struct kvt_tenant *tenant,
 	bool create, bool again) KVT_MUST_CHECK;
 
+/* --- erases by others: redis_elsewhere.c -------------------------------------------------------- */
+
+void redis_tenant_ask(struct redis_tenant *e); /* redis_tenants.c: for its epoch; it is idle */
+/* Before it is learned: an epoch that Redis has / that this handle raised it to. */
+void redis_heed(struct redis_tenant *e, uint64_t epoch, int64_t asked_ns);
+void redis_heed_raised(struct redis_tenant *e, uint64_t epoch);
+/* As take_elsewhere and holds of tier.h; the second from any thread. */
+void redis_tenants_take(struct redis_tier *t, struct kvt_elsewhere *out);
+void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, size_t n);
+/* Asks for epochs of what this handle holds chunks of, if nobody has for a while. */
+size_t redis_tenants_look(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
+
 /* --- jobs -------------------------------------------------------------------------------------- */
 
 enum redis_answer_state {
@@ -205,6 +229,7 @@ struct redis_job {
 	struct redis_tier *t;
 	struct kvt_tier_request *request;
 	uint64_t number; /* by arrival */
+	uint64_t submitted; /* in the order of submit */
 	uint64_t erases; /* of the tier when it began */
 	int64_t begun_ns, deadline_ns;
 	int64_t fresh_ns;   /* epochs that were asked for earlier are too old for it */
@@ -239,6 +264,11 @@ struct redis_job {
 
 TAILQ_HEAD(redis_jobs, redis_job);
 
+/* Was this erased by others after the job was submitted? */
+static inline bool redis_is_late(const struct redis_job *job, const struct redis_tenant *e)
+{
+	return job->submitted <= e->late_up_to;
+}
 bool redis_is_change(const struct redis_job *job); /* what a flush waits for */
 void redis_job_park(struct redis_job *job, const void *on, void (*resume)(struct redis_job *job));
 struct redis_job *redis_parked_on(const struct redis_tier *t, const void *on); /* NULL: none */
@@ -383,12 +413,14 @@ struct redis_tier {
 	bool cluster;
 	uint32_t part_bytes, tokens_per_chunk;
 	uint64_t deadline_ns, ttl_ns, chunk_ttl_ns, bounce_limit;
+	int64_t look_every_ns; /* by the clock, at a tenant */
 	uint64_t seed;      /* of random numbers that are no secrets */
 	uint64_t hash_seed; /* of the table of tenants */
 
 	/* the tier's thread */
 	struct redis_jobs active, parked, flushes;
-	uint64_t next_number;
+	uint64_t next_number, taken;
+	struct kvt_elsewhere elsewhere; /* erased by others, for the caller to take */
 	size_t changes; /* writes and erases that have not ended */
 	uint64_t bounce_used;
 	uint64_t moving[2]; /* bytes of reads, and of writes, that have begun */
@@ -404,6 +436,9 @@ struct redis_tier {
 	/* any thread */
 	pthread_mutex_t lock;
 	struct kvt_tier_request *queue, **queue_end; /* lock */
+	uint64_t submitted;                          /* lock: requests, so far */
+	struct kvt_tenant held[2 * KVT_TENANTS_LISTED]; /* lock: said to be held, for the next step */
+	uint32_t held_count;
 	struct redis_counters counters;              /* lock */
 	uint64_t erases;                             /* lock: of tenants or all, so far */
 	struct kvt_tenant_list shares;               /* lock: what tenants had */

@@ -309,6 +309,7 @@ START_TEST(reads_under_way)
 	for (int round = 0; round < 3; round++) {
 		ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
 		ck_assert_int_eq(rig_get(&rig, 0, 1, 100), KVT_OK);
+		(void)rig_probe(&rig, 1, 1, 1); /* what was erased a round ago is not written */
 		ck_assert_int_eq(put_for(1, 2, 7), KVT_OK); /* it knows the epochs, too */
 		fake.stall_verb = "GET";
 		read.user = &read;
@@ -356,6 +357,216 @@ START_TEST(erased_values_leave)
 }
 END_TEST
 
+/* --- what another handle erased ---------------------------------------------------------------- */
+
+static enum kvt_elsewhere_depth depth_of(uint8_t number)
+{
+	for (size_t i = 0; i < rig.elsewhere.count; i++)
+		if (rig.elsewhere.tenants[i].bytes[0] == number)
+			return rig.elsewhere.depths[i];
+	return KVT_ELSEWHERE_NOTHING;
+}
+
+/* Both handles know the tenants, then the first erases one. */
+static void erase_by_another(void)
+{
+	ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+	ck_assert_int_eq(put_for(0, 2, 8), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
+	erase_tenant(0, 7);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	ck_assert_uint_eq(rig.taken, 0);
+}
+
+START_TEST(an_erase_by_another_is_handed_out_once)
+{
+	erase_by_another();
+	rig.now_ns += 1000 * MS;
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK); /* another tenant's: nothing is known of 7 */
+	ck_assert_uint_eq(rig.taken, 0);
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	ck_assert_uint_eq(rig.taken, 1);
+	ck_assert_uint_eq(rig.elsewhere.all, KVT_ELSEWHERE_NOTHING);
+	ck_assert_uint_eq(rig.elsewhere.count, 1);
+	ck_assert_uint_eq(depth_of(7), KVT_ELSEWHERE_ALL);
+	any_answer_is_old();
+	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
+	(void)rig_probe(&rig, 0, 1, 2);
+	(void)rig_probe(&rig, 1, 1, 2);
+	ck_assert_uint_eq(rig.taken, 1); /* the one that erased is told of nothing */
+	erase_all(0);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	(void)rig_probe(&rig, 1, 1, 2);
+	ck_assert_uint_eq(rig.taken, 2);
+	ck_assert_uint_eq(rig.elsewhere.all, KVT_ELSEWHERE_ALL);
+}
+END_TEST
+
+static void written(struct kvt_tier_request *request)
+{
+	request->user = NULL;
+}
+
+/* A chunk that waits to be written when another erases its tenant would be stamped as younger than the erase. */
+START_TEST(what_was_put_before_is_not_stored_after)
+{
+	struct kvt_key keys[2] = {rig_key(3), rig_key(4)};
+	uint8_t bytes[100] = {0};
+	struct kvt_segment segment = {.base = bytes, .bytes = sizeof(bytes)};
+	struct kvt_item items[2];
+	struct kvt_tier_request writes[2];
+	int64_t next;
+
+	erase_by_another();
+	rig.now_ns += 1000 * MS;
+	rig.leave_elsewhere = true;
+	for (int i = 0; i < 2; i++) {
+		items[i] = (struct kvt_item){
+			.size = sizeof(items[i]), .bytes = 100, .key = keys[i], .tenant = {{7}}};
+		writes[i] = (struct kvt_tier_request){.verb = KVT_TIER_WRITE,
+			.keys = &keys[i],
+			.key_count = 1,
+			.bytes = 100,
+			.segments = &segment,
+			.segment_count = 1,
+			.item = &items[i],
+			.wanted_ns = rig.now_ns,
+			.done = written,
+			.user = &writes[i]};
+		kvt_checksum_segments(&segment, 1, 100, &writes[i].checksum);
+	}
+	rig.tiers[1]->ops->submit(rig.tiers[1], &writes[0]);
+	for (int i = 0; i < 100 && writes[0].user != NULL; i++)
+		rig_steps(&rig, 1, 1);
+	ck_assert_ptr_null(writes[0].user);
+	ck_assert_uint_eq(writes[0].status, KVT_MISS);
+	/* Nor what comes before the caller has heard of it, though the tier knows the new epoch. */
+	rig.tiers[1]->ops->submit(rig.tiers[1], &writes[1]);
+	rig.leave_elsewhere = false;
+	rig.tiers[1]->ops->take_elsewhere(rig.tiers[1], &rig.elsewhere);
+	ck_assert_uint_eq(depth_of(7), KVT_ELSEWHERE_ALL);
+	while (writes[1].user != NULL)
+		(void)rig.tiers[1]->ops->step(rig.tiers[1], 0, &next);
+	ck_assert_uint_eq(writes[1].status, KVT_MISS);
+	ck_assert_uint_eq(fake_count("{"), 2);
+	ck_assert_int_eq(rig_get(&rig, 0, 3, 100), KVT_MISS);
+	ck_assert_int_eq(put_for(1, 3, 7), KVT_OK); /* it was put after it */
+	ck_assert_int_eq(rig_get(&rig, 0, 3, 100), KVT_OK);
+}
+END_TEST
+
+/* Redis lost the epoch: what was stored there is a miss, and no handle empties its memory for that. */
+START_TEST(a_lost_epoch_is_no_erase)
+{
+	char name[REDIS_KEY_ROOM];
+	struct kvt_tenant tenant = {{7}};
+
+	for (int round = 0; round < 2; round++) {
+		ck_assert_int_eq(put_for(0, 1, 7), KVT_OK);
+		ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_OK);
+		(void)redis_epoch_name(&rig.config.fingerprint, round == 0 ? &tenant : NULL, name);
+		ck_assert_uint_ge(fake_count(name), 1);
+		fake_remove(name);
+		any_answer_is_old();
+		ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+		ck_assert_int_eq(put_for(1, 2, 7), KVT_OK);
+		any_answer_is_old();
+		ck_assert_int_eq(rig_get(&rig, 0, 2, 100), KVT_OK);
+	}
+	ck_assert_uint_eq(rig.taken, 0);
+}
+END_TEST
+
+/* A new handle cannot tell when an epoch was raised: what its caller has in memory may be older. */
+START_TEST(the_first_look)
+{
+	struct kvt_item item = {.size = sizeof(item), .bytes = 100, .tenant = {{7}}};
+
+	erase_by_another();
+	rig_close(&rig, 1);
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+	ck_assert_int_eq(rig_put_item(&rig, 1, 3, &item), KVT_OK); /* put a moment ago */
+	ck_assert_uint_eq(rig.taken, 0);
+	rig_close(&rig, 1);
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+	ck_assert_int_eq(rig_get(&rig, 1, 3, 100), KVT_OK);
+	ck_assert_uint_eq(rig.taken, 1);
+	ck_assert_uint_eq(depth_of(7), KVT_ELSEWHERE_MEMORY);
+	ck_assert_uint_eq(depth_of(8), KVT_ELSEWHERE_NOTHING);
+	ck_assert_int_eq(rig_put_item(&rig, 1, 4, &item), KVT_OK);
+	/* It waited in the caller's line. */
+	rig_close(&rig, 1);
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+	rig.waited_ns = 1000 * MS;
+	ck_assert_int_eq(rig_put_item(&rig, 1, 5, &item), KVT_MISS);
+	ck_assert_uint_eq(rig.taken, 2);
+	ck_assert_uint_eq(depth_of(7), KVT_ELSEWHERE_MEMORY);
+	ck_assert_int_eq(rig_put_item(&rig, 1, 5, &item), KVT_OK);
+}
+END_TEST
+
+/* Nobody asks for anything: the tier looks by the clock at what its caller holds, and at nothing else. */
+START_TEST(a_look_by_the_clock)
+{
+	struct kvt_tenant held = {{7}};
+	uint64_t before;
+	int seconds = 0;
+
+	erase_by_another();
+	for (int i = 0; i < 30; i++) { /* nothing is held */
+		before = fake.gets;
+		rig.now_ns += 1000 * MS;
+		rig_steps(&rig, 1, 3);
+		ck_assert_uint_eq(fake.gets, before);
+	}
+	ck_assert_uint_eq(rig.taken, 0);
+	before = fake.gets;
+	for (; seconds < 10 && rig.taken == 0; seconds++) {
+		rig.tiers[1]->ops->holds(rig.tiers[1], &held, 1);
+		rig.now_ns += 1000 * MS;
+		rig_steps(&rig, 1, 3);
+	}
+	ck_assert_uint_eq(depth_of(7), KVT_ELSEWHERE_ALL);
+	ck_assert_int_lt(seconds, 10);
+	for (int i = 0; i < 50; i++) {
+		rig.tiers[1]->ops->holds(rig.tiers[1], &held, 1);
+		rig.now_ns += 100 * MS;
+		rig_steps(&rig, 1, 3);
+	}
+	ck_assert_uint_le(fake.gets - before, 8); /* two names, not once for each second */
+	fake.down = true;
+	before = fake.commands;
+	for (int i = 0; i < 200; i++) {
+		rig.tiers[1]->ops->holds(rig.tiers[1], &held, 1);
+		rig.now_ns += 100 * MS;
+		rig_steps(&rig, 1, 3);
+	}
+	ck_assert_uint_le(fake.commands - before, 22);
+	ck_assert_uint_eq(rig.taken, 1);
+}
+END_TEST
+
+/* More tenants than are listed one by one: all. */
+START_TEST(an_overflow_is_all)
+{
+	rig.leave_elsewhere = true;
+	for (uint8_t i = 1; i <= 100; i++) {
+		ck_assert_int_eq(put_for(0, i, i), KVT_OK);
+		ck_assert_int_eq(rig_get(&rig, 1, i, 100), KVT_OK);
+	}
+	for (uint8_t i = 1; i <= 100; i++)
+		erase_tenant(0, i);
+	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	rig.now_ns += 1000 * MS;
+	for (uint8_t i = 1; i <= 100; i++)
+		ck_assert_int_eq(rig_get(&rig, 1, i, 100), KVT_MISS);
+	rig.tiers[1]->ops->take_elsewhere(rig.tiers[1], &rig.elsewhere);
+	ck_assert_uint_eq(rig.elsewhere.all, KVT_ELSEWHERE_ALL);
+	ck_assert(!atomic_load(&rig.tiers[1]->elsewhere));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("redis erase");
@@ -378,6 +589,12 @@ int main(void)
 	tcase_add_test(tcase, a_full_server_still_erases);
 	tcase_add_test(tcase, reads_under_way);
 	tcase_add_test(tcase, erased_values_leave);
+	tcase_add_test(tcase, an_erase_by_another_is_handed_out_once);
+	tcase_add_test(tcase, what_was_put_before_is_not_stored_after);
+	tcase_add_test(tcase, a_lost_epoch_is_no_erase);
+	tcase_add_test(tcase, the_first_look);
+	tcase_add_test(tcase, a_look_by_the_clock);
+	tcase_add_test(tcase, an_overflow_is_all);
 	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);

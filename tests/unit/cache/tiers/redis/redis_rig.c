@@ -110,6 +110,18 @@ static void request_done(struct kvt_tier_request *request)
 	request->user = NULL;
 }
 
+/* As the caller does, after each step. */
+static void rig_take(struct redis_rig *r, int handle)
+{
+	struct kvt_tier *t = r->tiers[handle];
+
+	if (!atomic_load(&t->elsewhere) || r->leave_elsewhere)
+		return;
+	t->ops->take_elsewhere(t, &r->elsewhere);
+	ck_assert(r->elsewhere.all != KVT_ELSEWHERE_NOTHING || r->elsewhere.count > 0);
+	r->taken++;
+}
+
 void rig_steps(struct redis_rig *r, int handle, unsigned count)
 {
 	int64_t next;
@@ -118,6 +130,7 @@ void rig_steps(struct redis_rig *r, int handle, unsigned count)
 		(void)r->tiers[handle]->ops->step(
 			r->tiers[handle], r->real != 0 ? 1000000 : 0, &next);
 		r->now_ns += STEP_NS;
+		rig_take(r, handle);
 	}
 }
 
@@ -126,6 +139,7 @@ enum kvt_status rig_run(struct redis_rig *r, int handle, struct kvt_tier_request
 	request->done = request_done;
 	request->user = r;
 	request->begun_ns = now_of(r);
+	request->wanted_ns = request->begun_ns - r->waited_ns;
 	r->tiers[handle]->ops->submit(r->tiers[handle], request);
 	for (unsigned i = 0; request->user != NULL; i++) {
 		if (i == STEPS_MOST)

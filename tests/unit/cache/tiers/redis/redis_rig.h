@@ -26,6 +26,10 @@ struct redis_rig {
 	unsigned warnings;
 	bool had_names; /* the last read brought names */
 	struct kvt_checksum checksum;
+	struct kvt_elsewhere elsewhere; /* what was taken last */
+	unsigned taken;
+	bool leave_elsewhere; /* it is not taken */
+	int64_t waited_ns;    /* since a chunk was put, before it is written */
 };
 
 void rig_init(struct redis_rig *r);

@@ -190,6 +190,7 @@ START_TEST(an_erased_tenant_loses_its_key)
 	ck_assert_int_eq(rig_get(&rig, 0, 2, 100), KVT_OK);
 	/* The other handle writes on: by a key that all can have. */
 	rig.now_ns += 1100000000;
+	(void)rig_probe(&rig, 1, 1, 1); /* it looks: what it is to write until then is lost */
 	ck_assert_int_eq(put_for(1, 3, 5, 100), KVT_OK);
 	ck_assert_int_eq(rig_get(&rig, 0, 3, 100), KVT_OK);
 	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
