@@ -97,21 +97,15 @@ COLLECT(tier)
 				kvw_number_at(&in->stats->tiers[t], metric->arg));
 }
 
-COLLECT(limited)
+COLLECT(each)
 {
-	const uint64_t *of = metric->arg == 0 ? in->stats->tenant_evictions : in->stats->tenant_refusals;
+	const uint64_t *const all[] = {in->stats->tenant_evictions, in->stats->tenant_refusals,
+		in->stats->erased_elsewhere};
+	const uint64_t *of = all[metric->arg];
 
 	for (int t = 0; t < KVT_TIER_COUNT; t++)
 		if (in->stats->tiers[t].state != KVT_TIER_ABSENT)
 			kvw_sample_named(out, "tier", tier_names[t], of[t]);
-}
-
-COLLECT(elsewhere)
-{
-	(void)metric;
-	if (in->stats->tiers[KVT_TIER_L2].state != KVT_TIER_ABSENT)
-		kvw_sample_named(out, "tier", tier_names[KVT_TIER_L2],
-			in->stats->erased_elsewhere[KVT_TIER_L2]);
 }
 
 COLLECT(tenants)

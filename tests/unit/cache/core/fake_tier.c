@@ -19,7 +19,7 @@ struct fake_chunk {
 	uint8_t data[];
 };
 
-static struct fake_tier *last;
+static struct fake_tier *last, *last_remote;
 static enum kvt_status refusal;
 static uint32_t erase_all_fails;
 static struct fake_chunk *beginning;
@@ -27,6 +27,11 @@ static struct fake_chunk *beginning;
 struct fake_tier *fake_tier(void)
 {
 	return last;
+}
+
+struct fake_tier *fake_remote(void)
+{
+	return last_remote;
 }
 
 void fake_tier_refuse(enum kvt_status status)
@@ -52,6 +57,9 @@ static struct fake_chunk **find(struct fake_tier *t, const struct kvt_key *key)
 		at = &(*at)->next;
 	return at;
 }
+
+static enum kvt_status erase_some(
+	struct fake_tier *t, const struct kvt_tenant *tenant, size_t *erased);
 
 /* --- what a test does ------------------------------------------------------------------------- */
 
@@ -166,6 +174,17 @@ void fake_forget(struct fake_tier *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
+void fake_erased_elsewhere(struct fake_tier *t, const struct kvt_tenant *tenant, enum kvt_elsewhere_depth depth)
+{
+	size_t erased;
+
+	(void)erase_some(t, tenant, &erased);
+	pthread_mutex_lock(&t->lock);
+	kvt_elsewhere_note(&t->elsewhere, tenant, depth);
+	atomic_store(&t->base.elsewhere, true);
+	pthread_mutex_unlock(&t->lock);
+}
+
 /* --- the contract ----------------------------------------------------------------------------- */
 
 static enum kvt_status make(const struct kvt_tier_ops *ops,
@@ -191,6 +210,8 @@ static enum kvt_status make(const struct kvt_tier_ops *ops,
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->wake, NULL);
 	last = t;
+	if (t->remote)
+		last_remote = t;
 	*out = &t->base;
 	return KVT_OK;
 }
@@ -530,6 +551,27 @@ static enum kvt_status fake_limit_tenant(
 	return KVT_OK;
 }
 
+static void fake_take_elsewhere(struct kvt_tier *base, struct kvt_elsewhere *out)
+{
+	struct fake_tier *t = fake(base);
+
+	pthread_mutex_lock(&t->lock);
+	*out = t->elsewhere;
+	t->elsewhere = (struct kvt_elsewhere){.count = 0};
+	atomic_store(&base->elsewhere, false);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void fake_holds(struct kvt_tier *base, const struct kvt_tenant *tenants, size_t n)
+{
+	struct fake_tier *t = fake(base);
+
+	(void)tenants;
+	pthread_mutex_lock(&t->lock);
+	t->told += n;
+	pthread_mutex_unlock(&t->lock);
+}
+
 static void fake_stats(struct kvt_tier *t, struct kvt_tier_stats *out)
 {
 	out->chunks = fake_chunks(fake(t));
@@ -589,6 +631,8 @@ const struct kvt_tier_ops fake_remote_ops = {
 	.pin = fake_pin,
 	.erase_tenant = fake_erase_tenant,
 	.erase_all = fake_erase_all,
+	.take_elsewhere = fake_take_elsewhere,
+	.holds = fake_holds,
 	.stats = fake_stats,
 	.wake = fake_wake,
 	.step = fake_step,
