@@ -11,6 +11,8 @@ import time
 
 import pytest
 from rig import kvtier_owner
+from rig.kvtierd import Kvtierd
+from rig.redis import SERVER, RedisServer
 from rig.router import BUILD
 from rig.wait import until
 
@@ -44,9 +46,9 @@ def chunks_of(path):
 
 
 class Owner:
-    def __init__(self, path, *tenants, l2=""):
+    def __init__(self, path, *tenants, l2="", **shared):
         config = {"fingerprint": MODEL, "l1": {"capacity": "32MiB"}, "nvme": {"path": str(path), "capacity": "64MiB"},
-                  "l2": {"url": l2}}  # fmt: skip
+                  "l2": {"url": l2, **shared}}  # fmt: skip
         env = {**os.environ, "KVTIER_LIBRARY": str(BUILD / "cache/core/libkvtier.so.1")}
         self.process = subprocess.Popen(
             [sys.executable, kvtier_owner.__file__, ROOT / "cache/python", json.dumps(config), *tenants],
@@ -72,8 +74,8 @@ class Owner:
 def owner(tmp_path):
     owners = []
 
-    def start(*tenants, **options):
-        owners.append(Owner(tmp_path / "stores", *tenants, **options))
+    def start(*tenants, store="stores", **options):
+        owners.append(Owner(tmp_path / store, *tenants, **options))
         return owners[-1]
 
     yield start
@@ -174,6 +176,53 @@ def test_a_shared_tier_is_erased_for_all_of_its_readers(owner, path, redis, tmp_
     redis.kill()
     text = kvtier("erase", "--config", config, "--tenant", "bob", status=3).stdout
     assert "erased, also after a crash" not in text
+
+
+@pytest.fixture(params=["kvtierd", "redis"])
+def shared(request, tmp_path):
+    """A shared tier's settings."""
+    if request.param == "redis":
+        if SERVER is None:
+            pytest.skip("redis-server is not installed")
+        server = RedisServer(tmp_path)
+        yield {"url": server.url}
+        server.stop()
+        return
+    daemon = Kvtierd(tmp_path)
+    try:
+        daemon.wait_up()
+        yield {"url": daemon.url, "segment": daemon.segment_name}
+        daemon.stop()
+    finally:
+        daemon.remove()
+
+
+def test_engines_of_a_shared_tier_erase_in_themselves(owner, shared, tmp_path):
+    """What they have in memory and on their own disks, though they find all there and never ask the shared tier."""
+
+    def start(store, *tenants):
+        rest = {name: value for name, value in shared.items() if name != "url"}
+        return owner(*tenants, store=store, l2=shared["url"], seen_time="1s", lease_time="1s", **rest)
+
+    def have(engine):
+        return engine.ask("hits alice"), engine.ask("hits bob")
+
+    engines = [start(store, "alice", "bob") for store in ("one", "two")]
+    assert [have(engine) for engine in engines] == [(str(CHUNKS),) * 2] * 2
+    assert engines[1].ask("lease alice") == str(CHUNKS)
+    config = tmp_path / "kvtier.yaml"
+    config.write_text(json.dumps({"l2": shared, "fingerprint": MODEL}))
+    kvtier("erase", "--config", config, "--tenant", "alice")
+    gone = ("0", str(CHUNKS))
+    until(lambda: all(have(engine) == gone for engine in engines), 30, "erased in all engines")
+    assert engines[1].ask("check") == "right"  # a reader keeps its chunks until it is done
+    time.sleep(1)  # for the disk: nobody waits for these engines
+    engines[1].process.send_signal(signal.SIGKILL)
+    engines[1].kill()
+    again = start("two")
+    assert have(again) == gone
+    kvtier("erase", "--config", config, "--model", MODEL)
+    until(lambda: have(engines[0]) == ("0", "0"), 30, "all is erased")
 
 
 def test_what_cannot_be_done_is_said(owner, path, tmp_path):
