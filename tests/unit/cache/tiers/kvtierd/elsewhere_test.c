@@ -148,6 +148,35 @@ START_TEST(a_lost_mark_is_no_erase)
 }
 END_TEST
 
+/* The mark of an erase is lost before the other has looked; one that knows of the erase replaces it. */
+START_TEST(a_lost_erase_is_told_by_who_knows_it)
+{
+	know();
+	erase(&ours, &alice);
+	fake_forget(&the_daemon, "epoch-");
+	ours.ahead_ns += SEEN_OVER;
+	ck_assert_int_eq(scene_put_of(&ours, 3, &alice), KVT_OK);
+	other.ahead_ns += SEEN_OVER;
+	ck_assert_int_eq(scene_get(&other, 1), KVT_MISS);
+	ck_assert_uint_eq(other.taken, 1);
+	ck_assert(heard_of(&other, &alice));
+}
+END_TEST
+
+/* ... or one that knows of none: that says nothing. */
+START_TEST(a_mark_without_an_erase_says_nothing)
+{
+	ck_assert_int_eq(scene_put_of(&ours, 1, &alice), KVT_OK);
+	erase(&ours, &alice);
+	erase(&ours, &alice);
+	fake_forget(&the_daemon, "epoch-");
+	ck_assert_int_eq(scene_put_of(&other, 3, &alice), KVT_OK);
+	ours.ahead_ns += SEEN_OVER;
+	ck_assert_int_eq(scene_get(&ours, 3), KVT_OK);
+	ck_assert_uint_eq(ours.taken, 0);
+}
+END_TEST
+
 /* Who looks for the first time: what was erased before it began is no matter of its own. */
 START_TEST(the_first_look)
 {
@@ -275,6 +304,8 @@ int main(void)
 	tcase_add_test(both, an_erase_is_heard_of_once);
 	tcase_add_test(both, what_was_put_before_is_not_stored_after);
 	tcase_add_loop_test(both, a_lost_mark_is_no_erase, 0, 2);
+	tcase_add_test(both, a_lost_erase_is_told_by_who_knows_it);
+	tcase_add_test(both, a_mark_without_an_erase_says_nothing);
 	tcase_add_test(both, the_first_look);
 	tcase_add_test(both, a_look_by_the_clock);
 	tcase_add_test(both, looks_at_a_daemon_that_is_away);
