@@ -61,8 +61,9 @@ const char kvt_help_erase[] =
 	"  --json              print a list of JSON objects\n\n"
 	"When it says `erased`, neither a restart nor a crash brings chunks back. In Redis and\n"
 	"kvtierd a tenant or model is erased by an epoch: unreadable at once for the process that erases,\n"
-	"for others when they next look, and not counted. Memory of other processes than the store's owner\n"
-	"is not reached: run it for each machine and store. A chunk whose tenant no tier knows is not\n"
+	"and not counted. Others that run and use the same shared tier look within l2.seen_time (10 s at\n"
+	"most), and erase it in their memory and on their own disks, too. By --key their memory is not\n"
+	"reached, nor stores without a running owner: run it for each. A chunk whose tenant no tier knows is not\n"
 	"erased by --key and --tenant together. Bytes of an encrypted store are destroyed with the\n"
 	"tenant's key only by an owner or a --config that has protect.keys.\n\n"
 	"Exit status 3: not all was done, or it is not known to outlive a crash; run it again.\n";

@@ -104,7 +104,8 @@ struct kvtierd_epochs {
 	/* the tier's thread's */
 	uint32_t looks;  /* rounds by the clock under way */
 	bool look_failed; /* the last one that ended */
-	int64_t look_ns; /* when to look for more of them */
+	int64_t look_ns; /* when to look for more of them, and at which place of the table */
+	uint32_t look_at;
 };
 
 /* What a write of a chunk is stamped with, or a value has to say. */

@@ -48,7 +48,7 @@
 #define FORGETS_MOST    256 /* of a round */
 #define FORGET_NS       2000000000 /* ... and how long before the number is made all the same */
 
-#define LOOK_EVERY_NS 100000000  /* between searches for what is to be looked at by the clock */
+#define LOOK_EVERY_NS 50000000   /* between searches for what is to be looked at by the clock */
 #define LOOK_LEAST_NS 500000000  /* between two looks at one by the clock */
 #define HELD_NS       3000000000 /* how long it counts that a tenant's chunks are held here */
 
@@ -629,19 +629,23 @@ static bool is_due(const struct kvtierd_epoch *e, int64_t now_ns)
 	       since_ns >= (pause_ns > LOOK_LEAST_NS ? pause_ns : LOOK_LEAST_NS);
 }
 
-/* A few at a time, and one a second while the daemon does not answer. */
+/* A few at a time, so that connections are left for others, and one a second while the daemon does not answer. */
 static size_t look_by_clock(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 {
 	struct kvtierd_epochs *all = &t->epochs;
 	struct kvtierd_epoch *due[KVTIERD_LOOKS];
-	uint32_t most = all->look_failed ? 1 : KVTIERD_LOOKS, n = 0;
+	uint32_t most = t->connections / 2 < KVTIERD_LOOKS ? t->connections / 2 : KVTIERD_LOOKS, n = 0;
+	uint32_t from = all->look_at;
 	bool held = false;
 
+	if (all->look_failed || most == 0)
+		most = 1;
 	pthread_mutex_lock(&t->lock);
 	if (all->held && now_ns >= all->look_ns) {
 		all->look_ns = now_ns + (all->look_failed ? AGAIN_NS : LOOK_EVERY_NS);
 		for (size_t i = 0; i <= 256; i++) {
-			struct kvtierd_epoch *e = i == 0 ? &all->all : all->buckets[i - 1];
+			uint32_t at = (from + (uint32_t)i) % 257; /* each has its turn */
+			struct kvtierd_epoch *e = at == 0 ? &all->all : all->buckets[at - 1];
 
 			for (; e != NULL; e = e->next) {
 				held = held || is_held(e, now_ns);
@@ -649,6 +653,7 @@ static size_t look_by_clock(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 					continue;
 				e->by_clock = true;
 				all->looks++;
+				all->look_at = at + 1;
 				due[n++] = e;
 			}
 		}
