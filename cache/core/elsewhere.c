@@ -9,8 +9,8 @@
  * list is taken and the chunks go under one `lock`, which is also what lets stores begin. The tier writes none of
  * those that came before.
  *
- * A process that finds all that it wants in memory would never ask the shared tier for anything. So it tells the
- * tier whose chunks it holds, and the tier looks for erases of these tenants by the clock.
+ * A process that finds all that it wants in memory would never ask the shared tier for anything. So it gives the
+ * tier a list of the tenants whose chunks it holds, and the tier looks for erases of these tenants by the clock.
  */
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@
 #include "core/refused.h"
 #include "core/stores.h"
 
-#define TELL_NS 1000000000
+#define LIST_NS 1000000000
 
 /* --- heeding ---------------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static void flushed(struct kvt *k, struct kvt_job *job)
 	free(job);
 }
 
-/* What was erased there is to stay so after a crash. Nobody waits for it; the tier itself says if it cannot. */
+/* What was erased there is to stay so after a crash. No caller waits for it; the tier itself says if it cannot. */
 static void make_durable(struct kvt_lower *own)
 {
 	struct kvt_job *job = calloc(1, sizeof(*job));
@@ -110,9 +110,9 @@ size_t kvt_elsewhere_heed(struct kvt_lower *b)
 	return 1;
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- what is held ------------------------------------------------------------------------------ */
 
-static void tell(struct kvt_lower *b, const struct kvt_tenant_list *list)
+static void pass_on(struct kvt_lower *b, const struct kvt_tenant_list *list)
 {
 	struct kvt_tenant tenants[KVT_TENANTS_LISTED];
 
@@ -127,15 +127,15 @@ static bool listens(struct kvt_lower *b)
 	return kvt_lower_shows(b) && b->tier->ops->holds != NULL;
 }
 
-void kvt_elsewhere_tell(struct kvt *k, int64_t now_ns, int64_t *next_ns)
+void kvt_elsewhere_list(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 {
 	struct kvt_tenant_list list;
 	bool any = false;
 
 	for (size_t i = 0; i < k->lower_count; i++)
 		any = any || listens(&k->lower[i]);
-	if (any && now_ns >= k->told_ns + TELL_NS) {
-		k->told_ns = now_ns;
+	if (any && now_ns >= k->held_ns + LIST_NS) {
+		k->held_ns = now_ns;
 		for (size_t from = 0; from <= k->lower_count; from++) {
 			struct kvt_tier *tier = from > 0 ? k->lower[from - 1].tier : NULL;
 
@@ -148,9 +148,9 @@ void kvt_elsewhere_tell(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 				tier->ops->tenants(tier, KVT_TENANTS_LISTED, &list);
 			for (size_t i = 0; i < k->lower_count; i++)
 				if (listens(&k->lower[i]))
-					tell(&k->lower[i], &list);
+					pass_on(&k->lower[i], &list);
 		}
 	}
-	if (any && k->told_ns + TELL_NS < *next_ns)
-		*next_ns = k->told_ns + TELL_NS;
+	if (any && k->held_ns + LIST_NS < *next_ns)
+		*next_ns = k->held_ns + LIST_NS;
 }

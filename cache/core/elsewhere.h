@@ -10,8 +10,8 @@
  * what follows from the requests that it ended; without lock. Returns what was done. */
 size_t kvt_elsewhere_heed(struct kvt_lower *b);
 
-/* Tells shared tiers, each second, of which tenants this handle holds chunks. Without lock, by the thread of the
+/* Lists for shared tiers, each second, the tenants of which this handle holds chunks. Without lock, by the thread of the
  * control part. *next_ns: lowered to when to call again. */
-void kvt_elsewhere_tell(struct kvt *k, int64_t now_ns, int64_t *next_ns);
+void kvt_elsewhere_list(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 
 #endif

@@ -138,7 +138,7 @@ struct kvt_tier_ops {
 	 */
 	void (*take_elsewhere)(struct kvt_tier *t, struct kvt_elsewhere *out);
 	/* Remote tiers: this handle holds chunks of these tenants now. The tier looks for erases of them, and
-	 * of all, also while nobody asks it for anything; said again and again. NULL: a local tier. */
+	 * of all, also while no request comes; said again and again. NULL: a local tier. */
 	void (*holds)(struct kvt_tier *t, const struct kvt_tenant *tenants, size_t n);
 	/* Chunks of a tenant, or (NULL) all, and their payload. NULL: a tier that cannot count them,
 	 * since others store there, too. */

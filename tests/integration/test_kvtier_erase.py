@@ -216,7 +216,7 @@ def test_engines_of_a_shared_tier_erase_in_themselves(owner, shared, tmp_path):
     gone = ("0", str(CHUNKS))
     until(lambda: all(have(engine) == gone for engine in engines), 30, "erased in all engines")
     assert engines[1].ask("check") == "right"  # a reader keeps its chunks until it is done
-    time.sleep(1)  # for the disk: nobody waits for these engines
+    time.sleep(1)  # for the disk: no call of these engines waits for it
     engines[1].process.send_signal(signal.SIGKILL)
     engines[1].kill()
     again = start("two")

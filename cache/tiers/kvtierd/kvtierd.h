@@ -85,7 +85,7 @@ struct kvtierd_epoch {
 	uint32_t forgets;     /* requests of this round that let the daemon forget what was erased */
 	enum kvt_status last; /* how the last round ended */
 	int64_t again_ns;     /* dirty: the next round */
-	bool by_clock;        /* this round: nobody waits for it */
+	bool by_clock;        /* this round: no request needs it */
 	int64_t round_ns;     /* when the last one began */
 	int64_t forget_until_ns;
 	struct kvtierd_waiter *waiters;

@@ -20,13 +20,13 @@
  *
  * Numbers are looked at again after the time for which answers are believed (l2.seen_time), half of
  * it in advance while they are used, so that reads do not wait for it. Within that time another
- * process may still read what was erased here; this one cannot. Numbers that nobody uses are looked at by the
+ * process may still read what was erased here; this one cannot. Numbers that no request needs are looked at by the
  * clock while this handle holds chunks under them, in its memory or on its disk: it could serve those for ever.
  *
  * Was it an erase, or did the daemon lose the number? After an erase this handle erases the same in itself, which
  * after a loss would make each restart of a daemon a cold start for all. So a mark also names the last erase that its
- * writer knew of, by a random number and its time. One that replaces a lost mark names the erase that it knew. Who
- * finds another erase than it knows takes it for a new one; who looks for the first time takes it for one if it is
+ * writer knew of, by a random number and its time. A process that replaces a lost mark names the erase that it knew. One that
+ * finds another erase than it knows takes it for new; one that looks for the first time takes it for new if it is
  * younger than this handle, by the wall clock that both share, being on one machine. A mark that is lost
  * before a process has looked at it takes its erase with it, unless another process that has seen it replaces it.
  *
@@ -329,7 +329,7 @@ static void asked(struct kvtierd_exchange *x)
 	else if (e->made)
 		adopt(e, e->new_value); /* the daemon did not keep it: no process has another */
 	else if (e->by_clock && e->waiters == NULL)
-		end_round(e, KVT_OK); /* whoever uses it next makes one */
+		end_round(e, KVT_OK); /* the next request that needs it makes one */
 	else
 		make(e);
 }

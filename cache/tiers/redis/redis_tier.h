@@ -12,6 +12,7 @@
  *   redis_clean.c         values of former epochs leave Redis in the background
  *   redis_tenants.c       epochs, and keys of tenants
  *   redis_elsewhere.c     what other handles erased
+ *   redis_looks.c         epochs are asked for by the clock
  *   redis_quota.c         how many bytes each tenant may have   redis_shares.c  and has
  *   redis_value.c         native bytes         redis_lmcache.c   compatible bytes
  *   redis_names.c         other names of chunks
@@ -142,7 +143,7 @@ struct redis_tenant {
 	enum kvt_status key_failure;
 	int64_t used_ns;
 	int64_t held_ns; /* when this handle was last said to hold chunks of it; 0: never */
-	bool by_clock;   /* TENANT_ASKS: nobody waits for it */
+	bool by_clock;   /* TENANT_ASKS: no job needs it */
 	int64_t look_ns; /* when it was last asked for by the clock */
 };
 
@@ -190,7 +191,7 @@ enum kvt_status redis_epochs_doubt(struct redis_job *job) KVT_MUST_CHECK;
 enum kvt_status redis_tenant_key(struct redis_job *job, const struct kvt_tenant *tenant,
 	bool create, bool again) KVT_MUST_CHECK;
 
-/* --- erases by others: redis_elsewhere.c -------------------------------------------------------- */
+/* --- erases by others: redis_elsewhere.c, redis_looks.c ----------------------------------------- */
 
 void redis_tenant_ask(struct redis_tenant *e); /* redis_tenants.c: for its epoch; it is idle */
 /* Before it is learned: an epoch that Redis has / that this handle raised it to. */
@@ -199,7 +200,7 @@ void redis_heed_raised(struct redis_tenant *e, uint64_t epoch);
 /* As take_elsewhere and holds of tier.h; the second from any thread. */
 void redis_tenants_take(struct redis_tier *t, struct kvt_elsewhere *out);
 void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, size_t n);
-/* Asks for epochs of what this handle holds chunks of, if nobody has for a while. */
+/* Asks for epochs of what this handle holds chunks of, if that was not done for a while. */
 size_t redis_tenants_look(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
 
 /* --- jobs -------------------------------------------------------------------------------------- */

@@ -156,7 +156,7 @@ START_TEST(a_reader_keeps_what_it_has)
 }
 END_TEST
 
-/* Each second the shared tier is told whose chunks lie in memory and on disk, and nothing while it is left alone. */
+/* Each second the shared tier gets a list of whose chunks lie in memory and on disk, and nothing while it is left alone. */
 START_TEST(the_tier_is_told_what_is_held)
 {
 	size_t told;

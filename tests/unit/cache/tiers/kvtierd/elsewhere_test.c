@@ -119,7 +119,7 @@ START_TEST(what_was_put_before_is_not_stored_after)
 }
 END_TEST
 
-/* The daemon lost its marks: nobody erases for that, also where something was erased before. */
+/* The daemon lost its marks: no process erases for that, also where something was erased before. */
 START_TEST(a_lost_mark_is_no_erase)
 {
 	know();
@@ -177,7 +177,7 @@ START_TEST(a_mark_without_an_erase_says_nothing)
 }
 END_TEST
 
-/* Who looks for the first time: what was erased before it began is no matter of its own. */
+/* A process that looks for the first time: what was erased before it began is no matter of its own. */
 START_TEST(the_first_look)
 {
 	ck_assert_int_eq(scene_put_of(&ours, 1, &alice), KVT_OK);
@@ -204,7 +204,7 @@ static void hold_for(struct scene *s, int tenths)
 	}
 }
 
-/* Nobody asks for anything: the tier looks by the clock at what its caller holds, and at nothing else. */
+/* No request comes: the tier looks by the clock at what its caller holds, and at nothing else. */
 START_TEST(a_look_by_the_clock)
 {
 	int before;

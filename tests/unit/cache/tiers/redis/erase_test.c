@@ -394,7 +394,7 @@ START_TEST(an_erase_by_another_is_handed_out_once)
 	ck_assert_int_eq(rig_get(&rig, 1, 2, 100), KVT_OK);
 	(void)rig_probe(&rig, 0, 1, 2);
 	(void)rig_probe(&rig, 1, 1, 2);
-	ck_assert_uint_eq(rig.taken, 1); /* the one that erased is told of nothing */
+	ck_assert_uint_eq(rig.taken, 1); /* the one that erased gets nothing */
 	erase_all(0);
 	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
 	(void)rig_probe(&rig, 1, 1, 2);
@@ -478,7 +478,7 @@ START_TEST(a_lost_epoch_is_no_erase)
 }
 END_TEST
 
-/* A new handle cannot tell when an epoch was raised: what its caller has in memory may be older. */
+/* A new handle does not know when an epoch was raised: what its caller has in memory may be older. */
 START_TEST(the_first_look)
 {
 	struct kvt_item item = {.size = sizeof(item), .bytes = 100, .tenant = {{7}}};
@@ -506,7 +506,7 @@ START_TEST(the_first_look)
 }
 END_TEST
 
-/* Nobody asks for anything: the tier looks by the clock at what its caller holds, and at nothing else. */
+/* No request comes: the tier looks by the clock at what its caller holds, and at nothing else. */
 START_TEST(a_look_by_the_clock)
 {
 	struct kvt_tenant held = {{7}};
