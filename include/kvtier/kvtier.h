@@ -561,7 +561,9 @@ KVT_API enum kvt_status kvt_unpin(
 /* Once an erase returns KVT_OK, nothing of it can be read any more, also after a crash; leases
  * that are held go on until their release. Waits for a durable record, up to timeout_ns:
  * KVT_MISS: unreadable now, but not yet known to be durable. So it is at once while another process
- * owns the store: it is erased in it once this handle has it, unless this handle closes before. */
+ * owns the store: it is erased in it once this handle has it, unless this handle closes before. Of a tenant or
+ * version, handles of other processes that use the same shared tier erase it in themselves, too, when they next look
+ * (l2.seen_time, 10 s at most); an erase by key leaves what they have in memory. */
 KVT_API enum kvt_status kvt_erase(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant *tenant,
