@@ -12,7 +12,7 @@ import time
 import types
 
 import torch
-from kvtier import apart, changes, events, loop, media, settings, versions, weights
+from kvtier import apart, changes, events, fingerprint, loop, media, settings, versions, weights
 from kvtier.groups import Groups
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
@@ -28,6 +28,8 @@ from vllm.multimodal.parse import MultiModalDataParser
 from vllm.multimodal.processing.inputs import ProcessorInputs
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
+from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+from vllm.v1.attention.backends.mla.cpu_mla import CPUMLABackend
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, maybe_convert_block_hash
 from vllm.v1.core.sched import output
@@ -297,6 +299,16 @@ def look_at_weights():
     assert found.why_not is None and "model.safetensors" in found.parts[0][1]
 
 
+def look_at_packing():
+    """CPU attention is known to pack as layout.cpu_kernels() says; what decides on devices has its place."""
+    own = [CPUAttentionBackend, CPUMLABackend]
+    assert fingerprint.packing("cpu", own, "x86_64", {}) == {}
+    switches = versions.packing_switches()
+    assert {"VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT", "fp8"} <= switches.keys()
+    told = fingerprint.packing("cuda", own, "x86_64", switches)["packing"]
+    assert told[0][0][:2] == ["CPU_ATTN", "vllm.v1.attention.backends.cpu_attn.CPUAttentionBackend"] and told[1] == switches
+
+
 def look_at_media():
     """How images are processed has a name, limits and caches have none; members that are new count."""
     assert names_of_members(MultiModalConfig) >= set(versions.OF_NO_MEDIUM)
@@ -475,7 +487,7 @@ def look_at_calls_that_fail():
 
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
-    look_at_waking, look_at_changes, look_at_a_replaced_adapter, look_at_weights, look_at_media,
+    look_at_waking, look_at_changes, look_at_a_replaced_adapter, look_at_weights, look_at_packing, look_at_media,
     look_at_media_of_requests_that_come_back, look_at_names_of_media,
     look_at_hybrid_models, look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
     look_at_calls_that_fail,

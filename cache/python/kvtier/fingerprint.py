@@ -1,8 +1,8 @@
 """The fingerprint: SHA-256 over all that decides what a chunk's bytes mean.
 
 Two engines with the same fingerprint may read each other's chunks; so it must change with the model, its
-weights (weights.py), the type and layout of the KV cache, block and chunk size, parallel sizes, and, on a CPU, the
-packing of its kernels.
+weights (weights.py), the type and layout of the KV cache, block and chunk size, parallel sizes, and how the engine's
+attention packs numbers within a block.
 """
 
 import hashlib
@@ -15,6 +15,31 @@ def make(parts):
     """Hex digits of the fingerprint over a dictionary of JSON values."""
     text = json.dumps({"kvtier": FORMAT, **parts}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+ON_CPU = ("CPU_ATTN", "CPU_MLA")  # vLLM's own attention there: layout.cpu_kernels() says how it packs
+X86 = ("x86_64", "AMD64")
+
+
+def backend_name(backend):
+    """Name of a class of vLLM's attention: what it calls itself, and the classes that it is made of."""
+    made_of = [f"{one.__module__}.{one.__qualname__}" for one in backend.__mro__]
+    return [backend.get_name(), *(one for one in made_of if not one.startswith(("abc.", "builtins.")))]
+
+
+def packing(device, backends, machine, switches):
+    """What decides, besides a block's shape and type, where its numbers lie, as JSON values; nothing where the packing of
+    CPU kernels says it all. Two backends may give the same shape and yet another order (ROCM_ATTN, and AITER's with its
+    shuffled layout). device: its type; backends: the layers' classes of attention in their order; machine: the CPU's
+    architecture; switches: {name: text} of the engine's that its backends look at."""
+    names = [backend_name(backend) for backend in backends]
+    if device == "cpu":
+        plain = all(name[0] in ON_CPU and name[1].startswith("vllm.") for name in names)
+        if plain and machine in X86:
+            return {}
+        switches = {"machine": machine}
+    same = all(name == names[0] for name in names)
+    return {"packing": [names[:1] if same else names, switches]}
 
 
 def key_rank(rank, tensor_parallel, heads):

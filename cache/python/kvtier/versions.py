@@ -83,6 +83,30 @@ def media(model_config):
     return json.dumps([importlib.metadata.version("transformers"), told], sort_keys=True, default=repr)
 
 
+def attention_of(config, names):
+    """The classes of attention of these layers. ValueError: one is not known, nor, then, how it packs a block."""
+    layers, found = config.compilation_config.static_forward_context, []
+    for name in names:
+        layer = layers.get(name)
+        backend = getattr(layer, "attn_backend", None)
+        if backend is None and hasattr(layer, "get_attn_backend"):
+            backend = layer.get_attn_backend()
+        if backend is None:
+            raise ValueError(f"layer {name} names no attention backend, and how it packs a block of its KV cache is not known")
+        found.append(backend)
+    return found
+
+
+def packing_switches():
+    """{name: text} of what attention on a device looks at to pack a block."""
+    envs, platforms = importlib.import_module("vllm.envs"), importlib.import_module("vllm.platforms")
+    known = [name for name in envs.environment_variables if "SHUFFLE" in name]
+    return {
+        **{name: repr(getattr(envs, name)) for name in known},
+        "fp8": str(platforms.current_platform.fp8_dtype()),  # bytes of one kind of fp8 are other numbers in another
+    }
+
+
 def keep_media():
     """Has workers get the data of all images of a request. 0.32 leaves out those that lie within the tokens that a
     request has when it is scheduled first, loaded ones too: if it is preempted and comes back with fewer, the worker has
@@ -138,6 +162,6 @@ def hit_source(tier):
 __all__ = [
     "BlockRemoved", "BlockStored", "CacheHitSource", "EngineCoreRequestType", "KVConnectorBase_V1",
     "KVConnectorMetadata", "KVConnectorPromMetrics", "KVConnectorRole", "KVConnectorStats", "KVConnectorWorkerMetadata",
-    "RUN_WITH", "SupportsHMA", "VERSION", "hash_block_size", "hit_source", "init_logger", "keep_media", "kind_of",
-    "mark_media", "maybe_convert_block_hash", "media", "missing", "unsupported",
+    "RUN_WITH", "SupportsHMA", "VERSION", "attention_of", "hash_block_size", "hit_source", "init_logger", "keep_media",
+    "kind_of", "mark_media", "maybe_convert_block_hash", "media", "missing", "packing_switches", "unsupported",
 ]  # fmt: skip

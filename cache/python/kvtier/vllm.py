@@ -12,6 +12,7 @@ so once.
 
 import functools
 import json
+import platform
 import secrets
 from dataclasses import dataclass, field
 
@@ -430,7 +431,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         parallel = self._vllm_config.parallel_config
         paged = self._paged(kv_caches)
         content = self._content()
-        print_of = self._fingerprint(paged, content)
+        print_of = self._fingerprint(paged, content, list(kv_caches))
         control = {"tokens_per_chunk": self._chunk_tokens()}
         if self.settings.fetch_when_slower:
             control["fetch_when_slower"] = True
@@ -509,13 +510,16 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
                 "(%s). Set model_version to a text that changes with the weights to open them.", found.why_not)  # fmt: skip
         return found.parts
 
-    def _fingerprint(self, paged, content):
+    def _fingerprint(self, paged, content, layers):
         config = self._vllm_config
         model, parallel = config.model_config, config.parallel_config
         more = fingerprint.by_length(model.max_model_len, getattr(model, "hf_text_config", None))
         more |= {name: repr(value) for name in DECIDING if (value := getattr(model, name, None))}
         if media := versions.media(model):
             more["media"] = media
+        device = paged.device.type
+        switches = versions.packing_switches() if device != "cpu" else {}
+        more |= fingerprint.packing(device, versions.attention_of(config, layers), platform.machine(), switches)
         return fingerprint.make({
             **more,
             "engine": versions.VERSION,
@@ -529,7 +533,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             "chunk": self.settings.chunk_tokens,
             "tensor_parallel": parallel.tensor_parallel_size,
             "pipeline_parallel": parallel.pipeline_parallel_size,
-            "kernels": cpu_kernels() if paged.device.type == "cpu" else "",
+            "kernels": cpu_kernels() if device == "cpu" else "",
         })  # fmt: skip
 
     def bind_connector_metadata(self, connector_metadata):
