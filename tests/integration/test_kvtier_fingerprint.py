@@ -1,4 +1,5 @@
-"""What a worker of the connector names its store by, over stand-ins of vLLM: how attention packs blocks."""
+"""What a worker of the connector names its store by, over stand-ins of vLLM: how attention packs blocks, and what it may
+open where nothing names the weights."""
 
 import platform
 import types
@@ -75,3 +76,18 @@ def test_switches_of_the_layout_are_read(engine_of, monkeypatch):
 def test_a_plugins_attention_on_a_cpu_has_a_name_of_its_own():
     own, other = (called("CPU_ATTN", "CPU", module) for module in ("vllm.v1.attention.backends.cpu_attn", "plugin.cpu"))
     assert fingerprint.packing("cpu", [own], "x86_64", {}) == {} != fingerprint.packing("cpu", [other], "x86_64", {})
+
+
+# --- weights without a name by content -----------------------------------------------------------
+
+
+def test_a_worker_whose_weights_have_no_name_opens_memory_alone(engine_of, tmp_path, caplog):
+    """What the user configured besides stays closed, and nobody finds what it stores in memory."""
+    nvme = {"path": str(tmp_path), "capacity": "64MiB"}
+    engine = engine_of({**MEMORY, "nvme": nvme})
+    engine.model.model = "s3://bucket/m"
+    cache, first = engine.start()
+    assert "its weights come from s3://bucket/m" in caplog.text and "Set model_version" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+    assert cache.mistakes == "" and engine.start()[1] != first
+    assert named(engine) and [len(folder.name) for folder in tmp_path.iterdir()] == [64]  # the setting opens it
