@@ -12,11 +12,11 @@ import time
 import types
 
 import torch
-from kvtier import apart, changes, events, fingerprint, loop, media, settings, versions, weights
+from kvtier import apart, changes, events, fingerprint, loop, media, settings, sources, versions, weights
 from kvtier.groups import Groups
 from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
-from kvtier.vllm import KVTierConnector, KVTierMetadata, sources_of
+from kvtier.vllm import KVTierConnector, KVTierMetadata
 from kvtier.work import Load, LoadChunk, Store
 from vllm.config import KVTransferConfig, LoadConfig, ModelConfig
 from vllm.config.multimodal import MultiModalConfig
@@ -293,7 +293,7 @@ def look_at_weights():
         return
     config = types.SimpleNamespace(
         model_config=ModelConfig(model=folder), load_config=LoadConfig(), speculative_config=None)  # fmt: skip
-    source = sources_of(config)[0]
+    source = sources.of(config)[0]
     assert (source.model, source.load_format, source.stored_at) == (folder, "auto", "")
     found = weights.identify([source], weights.Digests(), time.time_ns())
     assert found.why_not is None and "model.safetensors" in found.parts[0][1]

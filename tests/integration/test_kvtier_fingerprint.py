@@ -91,3 +91,12 @@ def test_a_worker_whose_weights_have_no_name_opens_memory_alone(engine_of, tmp_p
     assert list(tmp_path.iterdir()) == []
     assert cache.mistakes == "" and engine.start()[1] != first
     assert named(engine) and [len(folder.name) for folder in tmp_path.iterdir()] == [64]  # the setting opens it
+
+
+@pytest.mark.parametrize("how, known", [("mp", True), ("uni", True), (None, True), ("ray", False), (object, False)])
+def test_executors_that_do_not_say_when_the_configuration_was_read(engine_of, how, known):
+    engine = engine_of(MEMORY)
+    engine.parallel.distributed_executor_backend = how
+    assert (engine.module.sources.began_ns(engine.config) is not None) == known
+    engine.parallel.data_parallel_backend = "ray"
+    assert engine.module.sources.began_ns(engine.config) is None

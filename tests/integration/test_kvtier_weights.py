@@ -3,7 +3,10 @@
 import enum
 import hashlib
 import json
+import pathlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 import types
@@ -113,6 +116,81 @@ def test_files_that_changed_after_the_engine_began_to_load_them(tmp_path):
     (folder / "model.safetensors").write_bytes(b"new")
     assert "model.safetensors changed after the engine started" in identify(folder, began).why_not
     assert "has no weights" in identify(tmp_path, began).why_not
+
+
+def test_another_folder_or_file_that_was_renamed_to_the_models_name(tmp_path):
+    """Neither files nor links change by it: the folder on the way does, and the folder that it lies in."""
+    for name in ("m", "m.new"):
+        model_in(tmp_path / name / "deep" / "er", name.encode())
+        (tmp_path / name / "w.gguf").write_bytes(name.encode())
+    paths = tmp_path / "m" / "deep" / "er", tmp_path / "m" / "w.gguf"
+    began = later()
+    model_in(tmp_path / "another")  # the folder of folders changes all the time
+    assert all(identify(path, began).why_not is None for path in paths)
+    (tmp_path / "m" / "notes").write_text("")
+    (tmp_path / "m").rename(tmp_path / "m.old")
+    (tmp_path / "m.new").rename(tmp_path / "m")
+    for path in paths:
+        assert f"{tmp_path / 'm'} changed after the engine started" in identify(path, began).why_not
+    assert identify(tmp_path / "another" / ".." / "m" / "w.gguf", time.time_ns()).why_not is None
+
+
+def later():
+    """A time that all before this call is older than, and what follows it younger, to files as well."""
+    time.sleep(0.02)
+    now = time.time_ns()
+    time.sleep(0.02)
+    return now
+
+
+def test_links_are_followed_as_the_kernel_does(tmp_path):
+    real = model_in(tmp_path / "real" / "m")
+    (tmp_path / "at" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "at" / "deep")
+    began = later()
+    (tmp_path / "at" / "m").symlink_to("../real/m")
+    way = [entry for _, entry in weights._way_to(tmp_path / "link" / ".." / "m")]
+    assert way[-1] == str(real) and str(tmp_path / "at" / "m") in way
+    assert "at/m changed after the engine started" in identify(tmp_path / "link" / ".." / "m", began).why_not
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(OSError, match="round"):
+        list(weights._way_to(tmp_path / "round"))
+
+
+def test_a_time_that_is_not_known_names_no_files(tmp_path):
+    found = weights.identify([weights.Source(str(model_in(tmp_path)))], weights.Digests(), None, {})
+    assert found.parts is None and "when the engine read its configuration is not known" in found.why_not
+
+
+CHAIN = """
+import multiprocessing, sys, time
+sys.path.insert(0, {path!r})
+from kvtier import weights
+def worker(out):
+    out.send((weights.began_ns(), weights.started_ns()))
+def core(out, how):
+    time.sleep(0.3)
+    one = multiprocessing.get_context(how).Process(target=worker, args=(out,))
+    one.start(), one.join()
+if __name__ == "__main__":
+    time.sleep(0.3)
+    mine, out = multiprocessing.Pipe()
+    one = multiprocessing.get_context(sys.argv[1]).Process(target=core, args=(out, sys.argv[1]))
+    one.start(), one.join()
+    began, started = mine.recv()
+    print(began - weights.started_ns(), started - began, began - weights.began_ns())
+"""
+
+
+@pytest.mark.parametrize("how", ["spawn", "fork"])
+def test_the_server_that_read_the_configuration_began_before_its_workers(how, tmp_path):
+    """What it read may be of other weights than those that were there when the worker began."""
+    program = tmp_path / "engine.py"
+    program.write_text(CHAIN.format(path=str(pathlib.Path(weights.__file__).parents[1])))
+    run = subprocess.run([sys.executable, program, how], capture_output=True, text=True, timeout=60, check=True)
+    server, worker, itself = (int(number) for number in run.stdout.split())
+    assert abs(server) < 50_000_000 and abs(itself) < 50_000_000  # not when this process began
+    assert worker > 500_000_000
 
 
 def test_digests_are_made_once_for_all_processes(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from . import adapters, ask, blending, changes, chunks, controller, events, fingerprint, groups, library, lmcache, loop
-from . import settings, versions, weights
+from . import settings, sources, versions, weights
 from .vllm_metrics import KVTierPromMetrics, KVTierStats, kv_event
 from .layout import PagedCache, cpu_kernels
 from .parts import GroupedCache
@@ -37,23 +37,6 @@ DECIDING = ("quantization_config", "model_class_overrides", "code_revision")
 # Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
 KEPT_WHOLE = ("full_attention", "mla_attention", "sink_full_attention")
 BLENDED = KEPT_WHOLE[:2]  # that fragments are moved for
-
-
-def sources_of(config):
-    """Where the weights of an engine come from: those of its model, and of a draft model if there is one."""
-
-    def source(model, load):
-        return weights.Source(
-            model.model, model.revision, str(load.load_format), load.download_dir,
-            getattr(model, "model_weights", None) or "", getattr(model, "hf_config_path", None) or "",
-            getattr(model.hf_config, "_commit_hash", None),
-        )  # fmt: skip
-
-    found, draft = [source(config.model_config, config.load_config)], config.speculative_config
-    if draft is not None and getattr(draft, "draft_model_config", None) is not None:
-        load = getattr(draft, "draft_load_config", None) or config.load_config
-        found.append(source(draft.draft_model_config, load))
-    return found
 
 
 @dataclass
@@ -503,7 +486,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         if not settings.outlives(self.settings.yaml):
             return None
         digests = weights.Digests(weights.cache_folder(), logger)
-        found = weights.identify(sources_of(self._vllm_config), digests, weights.started_ns())
+        found = weights.identify(sources.of(self._vllm_config), digests, sources.began_ns(self._vllm_config))
         if found.why_not is not None:
             logger.warning(
                 "kvtier: NVMe and the shared tier stay closed, memory is used: the weights have no name by content "

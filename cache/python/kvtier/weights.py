@@ -12,12 +12,15 @@ inode, times and size of each file, so that it happens once on a machine.
 
 import concurrent.futures
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
+import multiprocessing
 import os
 import pathlib
 import re
+import stat
 import time
 from dataclasses import dataclass
 
@@ -146,31 +149,88 @@ class Digests:
             os.replace(part, self.folder / "digests.json")
 
 
+def _process(pid):
+    """(start in ns as files' times are, its parent's id, its command line, its program). OSError."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+        command = file.read()
+    ago_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return time.time_ns() - ago_ns, int(fields[1]), command, os.readlink(f"/proc/{pid}/exe")
+
+
 def started_ns():
     """When this process began, as files' times are."""
-    with open("/proc/self/stat", encoding="ascii") as file:
-        ticks = int(file.read().rpartition(")")[2].split()[19])
-    ago_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    return time.time_ns() - ago_ns
+    return _process("self")[0]
+
+
+def _is_made(command, parents_command):
+    """Whether a Python process was made by its parent's multiprocessing, by its command line: as vLLM titles it, as
+    multiprocessing starts it, or its parent's, if it is a fork."""
+    title = os.environ.get("VLLM_PROCESS_NAME_PREFIX", "VLLM") + "::"
+    made = command.startswith((title + "EngineCore", title + "Worker")) or "multiprocessing" in command
+    return made or command == parents_command
+
+
+def began_ns():
+    """When the first of the processes began that this one comes from by multiprocessing: a worker's engine core, and the
+    server that read the model's configuration before both. None: it is not there any more."""
+    began, parent, command, program = _process("self")
+    made = multiprocessing.parent_process() is not None
+    try:
+        while parent > 0:
+            older, grandparent, parents_command, parents_program = _process(parent)
+            if program != parents_program or not (made or _is_made(command, parents_command)):
+                break
+            began, parent, command, made = min(began, older), grandparent, parents_command, False
+    except OSError:
+        pass
+    return None if made else began
+
+
+MOST_LINKS = 40  # as Linux's own limit
+
+
+def _way_to(path):
+    """(folder, entry) of each entry that is looked up on the way to a path, those that links lead to as well."""
+    at, todo, links = "/", [*reversed(os.path.join(os.getcwd(), path).split("/"))], 0
+    while todo:
+        name = todo.pop()
+        if name == "..":
+            at = os.path.dirname(at)
+        elif name not in ("", "."):
+            entry = os.path.join(at, name)
+            yield at, entry
+            if not os.path.islink(entry):
+                at = entry
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = os.readlink(entry)
+            at = "/" if target.startswith("/") else at
+            todo += reversed(target.split("/"))
 
 
 def links_to(path):
     """Links on the way to a path, and on the ways to what they point to."""
-    todo, seen = [path], set()
-    while todo:
-        at = todo.pop()
-        for part in (at, *at.parents):
-            if part not in seen and part.is_symlink():
-                todo.append(pathlib.Path(os.path.normpath(part.parent / os.readlink(part))))
-                yield part
-            seen.add(part)
+    return [entry for _, entry in _way_to(path) if os.path.islink(entry)]
 
 
 def _must_be_older(path, since_ns):
-    """What changed since the engine began to load may be something else than it loaded. Links on the way count."""
-    for at in links_to(path):
-        if os.lstat(at).st_ctime_ns > since_ns:
-            raise Unnamed(f"{at} changed after the engine started to load it")
+    """What changed since the engine began to load may be something else than it loaded: a file, a folder's entries, a
+    link on the way, or a folder on the way that another was renamed to. A rename is seen by the times of what is
+    renamed and of the folder that it happens in; each of them alone changes with other files, too."""
+    if since_ns is None:
+        raise Unnamed("when the engine read its configuration is not known")
+    for folder, entry in _way_to(path):
+        state = os.lstat(entry)
+        if state.st_ctime_ns <= since_ns:
+            continue
+        if stat.S_ISLNK(state.st_mode):
+            raise Unnamed(f"{entry} changed after the engine started to load it")
+        if os.stat(folder).st_ctime_ns > since_ns:
+            raise Unnamed(f"{entry} changed after the engine started to load {path}, and may be another than before")
     if os.stat(path).st_ctime_ns > since_ns:
         raise Unnamed(f"{path} changed after the engine started to load it")
 
@@ -186,7 +246,7 @@ def files_of(folder):
 def describe_folder(folder, digests, since_ns):
     """{name: [size, SHA-256]} of the files that lie in a folder. OSError; Unnamed: one of them is newer than since_ns,
     or there are no weights."""
-    folder = pathlib.Path(os.path.abspath(folder))
+    folder = pathlib.Path.cwd() / folder
     files = files_of(folder)
     if not any(f.suffix in WEIGHTS for f in files):
         raise Unnamed(f"{folder} has no weights that are known ({', '.join(WEIGHTS)})")
@@ -252,7 +312,7 @@ def _describe(source, digests, since_ns, environ):
         raise Unnamed(f"its weights come from {source.stored_at}")
     if source.load_format not in FROM_FOLDER:
         raise Unnamed(f"load_format {source.load_format} does not read the model's own files")
-    path = pathlib.Path(os.path.abspath(source.model))
+    path = pathlib.Path.cwd() / source.model  # ".." stays: it leads elsewhere behind a link
     if source.config_path and source.config_path != source.model:
         raise Unnamed(f"its configuration comes from {source.config_path}")
     if path.is_dir():
