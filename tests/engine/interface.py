@@ -18,11 +18,13 @@ from kvtier.vllm_metrics import kv_event
 from kvtier.scheduler import Plan
 from kvtier.vllm import KVTierConnector, KVTierMetadata
 from kvtier.work import Load, LoadChunk, Store
+from transformers import AutoConfig
 from vllm.config import KVTransferConfig, LoadConfig, ModelConfig
 from vllm.config.multimodal import MultiModalConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, SupportsHMA
 from vllm.lora.request import LoRARequest
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.multimodal.parse import MultiModalDataParser
 from vllm.multimodal.processing.inputs import ProcessorInputs
@@ -38,6 +40,8 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.llm_engine import LLMEngine
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, MambaSpec, RSWASpec, SlidingWindowSpec
 from vllm.v1.request import Request, RequestStatus
+from vllm.v1.worker.gpu.model_runner import GPUModelRunner as RunnerV2
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 from vllm.v1.worker.gpu_worker import Worker
 
 BLOCK = 16
@@ -299,6 +303,29 @@ def look_at_weights():
     assert found.why_not is None and "model.safetensors" in found.parts[0][1]
 
 
+def look_at_weights_besides():
+    """What a model's class loads besides has a name, by the snapshot that its configuration was read from."""
+    for runner in (GPUModelRunner, RunnerV2):
+        assert callable(runner.get_model) and callable(runner.get_draft_model)
+    names = {member.name for member in dataclasses.fields(DefaultModelLoader.Source)}
+    assert names >= {"model_or_path", "revision", "subfolder", "allow_patterns_overrides"}
+    folder, commit = os.environ.get("KVW_ENGINE_MODEL"), "c" * 40
+    if not folder:
+        return
+    home = pathlib.Path(tempfile.mkdtemp())
+    hub = home / "models--org--lm"
+    (hub / "refs").mkdir(parents=True)
+    (hub / "refs" / "main").write_text(commit)
+    (hub / "snapshots").mkdir()
+    (hub / "snapshots" / commit).symlink_to(pathlib.Path(folder).resolve())
+    text = AutoConfig.from_pretrained("org/lm", cache_dir=home, local_files_only=True)
+    config, load = types.SimpleNamespace(hf_config=types.SimpleNamespace(text=text)), LoadConfig(download_dir=str(home))
+    loaded = types.SimpleNamespace(secondary_weights=[DefaultModelLoader.Source("org/lm", None)])
+    found = sources._besides(loaded, config, load)
+    assert found[0].config_commit in (commit, None)  # a version of transformers says it, or not
+    assert weights.identify(found, weights.Digests(), time.time_ns()).parts == [["auto", {"commit": commit, "files": ".safetensors"}]]
+
+
 def look_at_packing():
     """CPU attention is known to pack as layout.cpu_kernels() says; what decides on devices has its place."""
     own = [CPUAttentionBackend, CPUMLABackend]
@@ -487,8 +514,8 @@ def look_at_calls_that_fail():
 
 for look in (
     look_at_the_interface, look_at_names, look_at_what_is_declined, look_at_a_start_without_ranks, look_at_events,
-    look_at_waking, look_at_changes, look_at_a_replaced_adapter, look_at_weights, look_at_packing, look_at_media,
-    look_at_media_of_requests_that_come_back, look_at_names_of_media,
+    look_at_waking, look_at_changes, look_at_a_replaced_adapter, look_at_weights, look_at_weights_besides,
+    look_at_packing, look_at_media, look_at_media_of_requests_that_come_back, look_at_names_of_media,
     look_at_hybrid_models, look_at_blocks_that_kernels_split, look_at_other_versions, look_at_a_step_that_fails,
     look_at_calls_that_fail,
 ):  # fmt: skip

@@ -1,7 +1,10 @@
 """What a worker of the connector names its store by, over stand-ins of vLLM: how attention packs blocks, and what it may
 open where nothing names the weights."""
 
+import hashlib
+import itertools
 import platform
+import time
 import types
 
 import pytest
@@ -100,3 +103,120 @@ def test_executors_that_do_not_say_when_the_configuration_was_read(engine_of, ho
     assert (engine.module.sources.began_ns(engine.config) is not None) == known
     engine.parallel.data_parallel_backend = "ray"
     assert engine.module.sources.began_ns(engine.config) is None
+
+
+# --- weights that a model's class loads besides --------------------------------------------------
+
+
+def hub_of(home, model, content, ref="main"):
+    """A snapshot of a model in the hub's cache, its commit by its content."""
+    folder, commit = home / "hub" / ("models--" + model.replace("/", "--")), hashlib.sha1(content).hexdigest()
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / ref).write_text(commit)
+    snapshot = folder / "snapshots" / commit
+    snapshot.mkdir(parents=True, exist_ok=True)
+    (snapshot / "model.safetensors").write_bytes(content)
+    return commit
+
+
+def local(folder, content):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(content)
+    time.sleep(0.02)
+    return folder
+
+
+def secondary(place, revision=None, **more):
+    return types.SimpleNamespace(model_or_path=str(place), revision=revision, **more)
+
+
+@pytest.fixture
+def ultravox(engine_of, tmp_path, monkeypatch):
+    """ultravox(): fingerprint and why_not of an engine whose model takes its language model from org/lm."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    number = itertools.count()
+
+    def start(source, text=None, began=None, name="org/m"):
+        nvme = {"path": str(tmp_path / f"nvme{next(number)}"), "capacity": "64MiB"}  # one process owns it
+        engine = engine_of({**MEMORY, "nvme": nvme})
+        engine.model.model = name
+        engine.model.hf_config = types.SimpleNamespace(_name_or_path=name, _commit_hash=None, wrapped=text)
+        if name == "org/m":
+            engine.model.hf_config._commit_hash = hub_of(tmp_path, name, b"audio")
+        engine.loaded = types.SimpleNamespace(modules=lambda: [types.SimpleNamespace(), engine.model, engine.loaded])
+        engine.loaded.secondary_weights = [source]
+        monkeypatch.setattr(engine.module.weights, "began_ns", lambda: began or time.time_ns())
+        found = engine.module.sources.identify
+        why = []
+
+        def identify(*args):
+            one = found(*args)
+            why.append(one.why_not)
+            return one
+
+        monkeypatch.setattr(engine.module.sources, "identify", identify)
+        return engine.start()[1], why[0]
+
+    return start
+
+
+def test_weights_that_a_models_class_takes_from_another_id(ultravox, tmp_path):
+    """New ones under that id read what the old ones had stored."""
+    names = set()
+    for content in (b"one", b"two"):
+        commit = hub_of(tmp_path, "org/lm", content)
+        config = types.SimpleNamespace(_name_or_path="org/lm", _commit_hash=commit)
+        name, why_not = ultravox(secondary("org/lm"), config)
+        assert why_not is None and ultravox(secondary("org/lm"), config)[0] == name
+        names.add(name)
+        assert ultravox(secondary("org/lm", commit)) == ultravox(secondary("org/lm", commit))
+        assert "its configuration was loaded from" in ultravox(
+            secondary("org/lm"), types.SimpleNamespace(_name_or_path="org/lm", _commit_hash="a" * 40))[1]
+    assert len(names) == 2
+
+
+def test_a_commit_that_no_configuration_names_is_that_of_a_reference_that_has_not_moved(ultravox, tmp_path):
+    hub_of(tmp_path, "org/lm", b"one")
+    time.sleep(0.02)
+    began = time.time_ns()
+    assert ultravox(secondary("org/lm"), began=began)[1] is None
+    hub_of(tmp_path, "org/lm", b"two")
+    assert "refs/main changed after the engine started" in ultravox(secondary("org/lm"), began=began)[1]
+    assert "no snapshot of org/other is in" in ultravox(secondary("org/other"))[1]
+
+
+def test_weights_that_a_models_class_takes_from_a_folder(ultravox, tmp_path):
+    own, names = local(tmp_path / "own", b"w"), []
+    for content in (b"one", b"two"):
+        (own / "tower").mkdir(exist_ok=True)
+        (own / "tower" / "head.data").write_bytes(content)
+        for source in (
+            secondary(local(tmp_path / "lm", b"lm" + content)),
+            secondary(local(own / "whisper", content).parent, subfolder="whisper"),
+            secondary(own, subfolder="tower", allow_patterns_overrides=["*.data"]),
+        ):  # fmt: skip
+            name, why_not = ultravox(source, name=str(own))
+            assert why_not is None
+            names.append(name)
+    local(own / "audio_tokenizer", b"one")
+    names.append(ultravox(secondary(own, subfolder="whisper"), name=str(own))[0])
+    assert len(set(names)) == 7
+
+
+def test_a_model_that_loads_from_who_knows_where(engine_of, ultravox):
+    assert "loads weights from" in ultravox(types.SimpleNamespace(url="s3://x"))[1]
+    engine = engine_of(MEMORY)
+    found = engine.module.sources.identify(engine.config, None)  # not called by a runner
+    assert "org/m: the models that the engine loaded are not among the callers" in found.why_not
+
+
+def test_what_the_configuration_has_an_engine_load_besides(engine_of, tmp_path):
+    engine = engine_of(MEMORY)
+    (tmp_path / "scales.json").write_text("{}")
+    engine.model.multimodal_config = types.SimpleNamespace(mm_encoder_fp8_scale_path=str(tmp_path / "scales.json"))
+    engine.config.speculative_config = types.SimpleNamespace(method="custom_class", model="x.Y", draft_model_config=engine.model)
+    found = engine.module.sources.of(engine.config)
+    assert [one.model for one in found] == ["org/m", "x.Y", str(tmp_path / "scales.json")]
+    weights = engine.module.weights
+    assert "a proposer of the user's, x.Y" in weights.identify(found[1:2], weights.Digests(), time.time_ns()).why_not

@@ -81,11 +81,14 @@ def test_a_hub_model_is_named_by_the_commit_of_its_snapshot(tmp_path):
     environ = hub_with(tmp_path, old)
     one = identify("org/m", environ=environ, config_commit=old)
     assert old in json.dumps(one.parts)
+    assert identify("org/m", environ=environ, since_ns=0).parts == one.parts  # the engine downloaded it: no other is there
+    before = later()
     hub_with(tmp_path, new)  # the same name has other weights from now on
     two = identify("org/m", environ=environ, config_commit=new)
     assert two.parts is not None and two.parts != one.parts
     assert identify("org/m", environ=environ, config_commit=old).why_not  # it moved while the engine started
-    assert identify("org/m", environ=environ).why_not  # nothing says which commit was loaded
+    assert "refs/main changed after" in identify("org/m", before, environ=environ).why_not  # nothing says what was loaded
+    assert identify("org/m", later(), environ=environ).parts == two.parts  # it was this one all the time
     assert identify("org/m", environ=environ, revision=old).parts == one.parts
     assert identify("org/m", download_dir=str(tmp_path / "hub"), revision=new).parts == two.parts
 

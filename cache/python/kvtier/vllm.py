@@ -486,7 +486,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         if not settings.outlives(self.settings.yaml):
             return None
         digests = weights.Digests(weights.cache_folder(), logger)
-        found = weights.identify(sources.of(self._vllm_config), digests, sources.began_ns(self._vllm_config))
+        found = sources.identify(self._vllm_config, digests)
         if found.why_not is not None:
             logger.warning(
                 "kvtier: NVMe and the shared tier stay closed, memory is used: the weights have no name by content "

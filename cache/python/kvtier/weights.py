@@ -30,6 +30,7 @@ NOT_READ = (  # they do not decide what tokens compute to
     "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "chat_template.json",
 )  # fmt: skip
+READ_BELOW = ("audio_tokenizer",)  # folders in a model's that its class reads (MiMo Audio)
 # Values of load_format that read weights from the model's own folder.
 FROM_FOLDER = (
     "auto", "hf", "safetensors", "pt", "npcache", "gguf", "mistral", "bitsandbytes", "fastsafetensors",
@@ -243,17 +244,26 @@ def files_of(folder):
     ]  # fmt: skip
 
 
-def describe_folder(folder, digests, since_ns):
-    """{name: [size, SHA-256]} of the files that lie in a folder. OSError; Unnamed: one of them is newer than since_ns,
-    or there are no weights."""
+def describe_folder(folder, digests, since_ns, patterns=()):
+    """{name: [size, SHA-256]} of the files that lie in a folder, and fit patterns if they are not named like weights.
+    OSError; Unnamed: one of them is newer than since_ns, or there are no weights."""
     folder = pathlib.Path.cwd() / folder
-    files = files_of(folder)
-    if not any(f.suffix in WEIGHTS for f in files):
+    files = sorted({*files_of(folder), *(f for pattern in patterns for f in folder.glob(pattern))})
+    if not patterns and not any(f.suffix in WEIGHTS for f in files):
         raise Unnamed(f"{folder} has no weights that are known ({', '.join(WEIGHTS)})")
     found = digests.of(files)
     for path in (folder, *files):  # after they were read: what changed meanwhile is newer, too
         _must_be_older(path, since_ns)
     return {f.name: [os.stat(f).st_size, found[f]] for f in files}
+
+
+def describe_model(folder, digests, since_ns, patterns=()):
+    """As describe_folder, with the folders in it that classes of models read without saying so."""
+    found = describe_folder(folder, digests, since_ns, patterns)
+    for name in READ_BELOW:
+        if (folder / name).is_dir():
+            found[name] = describe_folder(folder / name, digests, since_ns)
+    return found
 
 
 # --- the Hugging Face hub's cache ----------------------------------------------------------------
@@ -269,22 +279,35 @@ def hub_folder(environ=os.environ):
     return pathlib.Path(home).expanduser() / "hub"
 
 
-def _snapshot(model, revision, config_commit, hub):
+def _commit(source, folder, since_ns):
+    """Commit of the snapshot that the engine loaded."""
+    commit = source.revision or "main"
+    if COMMIT.fullmatch(commit):
+        return commit
+    ref = folder / "refs" / commit
+    try:
+        commit = ref.read_text().strip()
+    except OSError:
+        raise Unnamed(f"no snapshot of {source.model} is in {folder.parent}") from None
+    # The reference may have moved since the engine read it. Its configuration says what it was then, in some versions of
+    # transformers; or it is older than the engine, or there is one snapshot that it can have loaded.
+    if source.config_commit is not None and commit != source.config_commit:
+        raise Unnamed(
+            f"{source.model} is at commit {commit} in {folder.parent}, its configuration was loaded from "
+            f"{source.config_commit}"
+        )
+    if source.config_commit is None and [one.name for one in (folder / "snapshots").iterdir()] != [commit]:
+        _must_be_older(ref, since_ns)
+    return commit
+
+
+def _snapshot(source, hub, since_ns):
     """{commit, kind of files} of a model in the hub's cache."""
-    folder = hub / ("models--" + model.replace("/", "--"))
-    commit = revision or "main"
-    if not COMMIT.fullmatch(commit):
-        try:
-            commit = (folder / "refs" / commit).read_text().strip()
-        except OSError:
-            raise Unnamed(f"no snapshot of {model} is in {hub}") from None
-        # The reference may have moved since the engine read it; its configuration says what it was then.
-        if commit != config_commit:
-            raise Unnamed(
-                f"{model} is at commit {commit} in {hub}, its configuration was loaded from {config_commit}"
-            )
+    folder = hub / ("models--" + source.model.replace("/", "--"))
+    commit = _commit(source, folder, since_ns)
     snapshot = folder / "snapshots" / commit
-    names = {f.suffix for f in snapshot.iterdir()} if COMMIT.fullmatch(commit) and snapshot.is_dir() else set()
+    lies_in = snapshot / source.subfolder
+    names = {f.suffix for f in lies_in.iterdir()} if COMMIT.fullmatch(commit) and lies_in.is_dir() else set()
     kind = next((suffix for suffix in WEIGHTS if suffix in names), None)
     if kind is None:
         raise Unnamed(f"{snapshot} has no weights")
@@ -305,6 +328,8 @@ class Source:
     stored_at: str = ""  # model_weights: an address that files are read from while the engine loads
     config_path: str = ""  # hf_config_path: where the configuration comes from, if not from the model
     config_commit: str | None = None  # of the hub's snapshot that the configuration came from
+    subfolder: str = ""
+    patterns: tuple = ()  # of files that are weights, whatever their names end in
 
 
 def _describe(source, digests, since_ns, environ):
@@ -316,7 +341,7 @@ def _describe(source, digests, since_ns, environ):
     if source.config_path and source.config_path != source.model:
         raise Unnamed(f"its configuration comes from {source.config_path}")
     if path.is_dir():
-        return describe_folder(path, digests, since_ns)
+        return describe_model(path / source.subfolder, digests, since_ns, source.patterns)
     if path.is_file():
         found = digests.of([path])
         _must_be_older(path, since_ns)
@@ -326,7 +351,7 @@ def _describe(source, digests, since_ns, environ):
     if environ.get("VLLM_USE_MODELSCOPE", "").lower() in ("1", "true"):
         raise Unnamed(f"{source.model} comes from ModelScope")
     hub = pathlib.Path(source.download_dir) if source.download_dir else hub_folder(environ)
-    return _snapshot(source.model, source.revision, source.config_commit, hub)
+    return _snapshot(source, hub, since_ns)
 
 
 def identify(sources, digests, since_ns, environ=os.environ):

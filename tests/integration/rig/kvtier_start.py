@@ -58,6 +58,7 @@ class Engine:
 
     def __init__(self, module, cache):
         self.module, self.paged, self.kinds = module, Paged, {"l0": CPU_ATTENTION, "l1": CPU_ATTENTION}
+        self.loaded = types.SimpleNamespace()  # the object of the model's class
         self.one = object.__new__(module.KVTierConnector)
         self.one.settings = module.settings.read({"cache": cache})
         self.one.groups = self.one._kv_cache_config = None
@@ -74,6 +75,13 @@ class Engine:
             cache_config=plain(block_size=32, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
             kv_transfer_config=plain(engine_id="e"),
         )  # fmt: skip
+
+    def get_model(self):
+        """As the engine's runner, which calls a worker's connector."""
+        return self.loaded
+
+    def get_draft_model(self):
+        return None
 
     def start(self):
         """(cache, fingerprint) that the worker makes at its start."""
