@@ -85,7 +85,7 @@ def test_a_plugins_attention_on_a_cpu_has_a_name_of_its_own():
 
 
 def test_a_worker_whose_weights_have_no_name_opens_memory_alone(engine_of, tmp_path, caplog):
-    """What the user configured besides stays closed, and nobody finds what it stores in memory."""
+    """What the user configured besides stays closed, and no other start finds what it stores in memory."""
     nvme = {"path": str(tmp_path), "capacity": "64MiB"}
     engine = engine_of({**MEMORY, "nvme": nvme})
     engine.model.model = "s3://bucket/m"

@@ -93,6 +93,49 @@ def test_a_hub_model_is_named_by_the_commit_of_its_snapshot(tmp_path):
     assert identify("org/m", download_dir=str(tmp_path / "hub"), revision=new).parts == two.parts
 
 
+def linked(home, commit, **files):
+    """A snapshot as the hub's client makes it: links to blobs that are named by their content."""
+    environ = hub_with(home, commit)
+    snapshot = next((home / "hub").glob(f"*/snapshots/{commit}"))
+    blobs = snapshot.parents[1] / "blobs"
+    blobs.mkdir(exist_ok=True)
+    for name, content in {"config.json": b"{}", "model.safetensors": b"w" * 1000, **files}.items():
+        git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        blob = blobs / (git if name.endswith(".json") else hashlib.sha256(content).hexdigest())
+        blob.write_bytes(content)
+        (snapshot / name).unlink(missing_ok=True)
+        (snapshot / name).symlink_to(pathlib.Path("../../blobs") / blob.name)
+    return environ, snapshot
+
+
+def test_files_that_a_user_changed_in_a_snapshot_of_the_hub(tmp_path, monkeypatch):
+    """Its commit says nothing of them."""
+    commit, read = "a" * 40, []
+    environ, snapshot = linked(tmp_path, commit)
+    whole = weights.digest_of
+    monkeypatch.setattr(weights, "digest_of", lambda path: read.append(path) or whole(path))
+
+    def name(since_ns=None):
+        return identify("org/m", since_ns or later(), environ=environ, config_commit=commit)
+
+    plain = ["auto", {"commit": commit, "files": ".safetensors"}]
+    assert name(1).parts == [plain] and read == []  # downloaded by the engine; large files are not read
+    for file, content in (("config.json", b"{ }"), ("model.safetensors", b"v" * 1000)):  # in place: the blob is another
+        before = later()
+        (snapshot / file).write_bytes(content)
+        found = name()
+        assert found.parts[0][1]["edited"][file] == [len(content), hashlib.sha256(content).hexdigest()]
+        assert f"{file} changed after the engine started" in name(before).why_not
+        linked(tmp_path, commit)
+        assert name(1).parts == [plain]
+    (snapshot / "model.safetensors").write_bytes(b"w" * 1000)  # the same once more, as a download that is forced
+    read.clear()
+    assert name(1).parts == [plain] and len(read) == 1
+    (snapshot / "config.json").unlink()  # as editors save: a file in place of the link
+    (snapshot / "config.json").write_text("{}")
+    assert list(name().parts[0][1]["edited"]) == ["config.json"]
+
+
 @pytest.mark.parametrize(
     "model, more, says",
     [

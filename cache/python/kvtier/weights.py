@@ -39,6 +39,7 @@ FROM_FOLDER = (
 COMMIT = re.compile("[0-9a-f]{40}")
 PIECE_BYTES = 16 << 20
 MOST_DIGESTS = 4096  # kept in the file
+MOST_READ = 16 << 20  # of files in a hub's snapshot that describe a model, at each start
 SETTLED_NS = 2_000_000_000  # a file that changed later than this before it was read may change unseen
 
 
@@ -301,8 +302,44 @@ def _commit(source, folder, since_ns):
     return commit
 
 
-def _snapshot(source, hub, since_ns):
-    """{commit, kind of files} of a model in the hub's cache."""
+def _is_as_named(path, blob, digests):
+    """Whether a file is what its blob's name says: its SHA-256, Git's digest, or (mirrors) SHA-1; True for names of other
+    kinds."""
+    if re.fullmatch("[0-9a-f]{64}", blob):
+        return digests.of([path])[path] == blob
+    if COMMIT.fullmatch(blob):
+        both = hashlib.sha1(b"blob %d\0" % os.stat(path).st_size), hashlib.sha1()
+        with open(path, "rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                for sha in both:
+                    sha.update(piece)
+        return blob in [sha.hexdigest() for sha in both]
+    return True
+
+
+def _edited(snapshot, digests, since_ns):
+    """{name: [size, SHA-256]} of files in a snapshot that are others than its commit's: a commit does not name them. Small
+    ones are read; weights if they were written after the link to them was made, which a download makes last."""
+    files = [f for f in sorted(snapshot.rglob("*")) if f.suffix in (*WEIGHTS, *DESCRIBING) and f.is_file()]
+    if not any(f.is_symlink() for f in files):
+        return {}  # a file system without links: no blob says what they were
+    found = {}
+    for file in files:
+        now, link = os.stat(file), os.lstat(file)
+        large = file.suffix in WEIGHTS or now.st_size > MOST_READ
+        if file.is_symlink():
+            if large and now.st_mtime_ns <= link.st_mtime_ns:
+                continue
+            if _is_as_named(file, os.path.basename(os.path.realpath(file)), digests):
+                continue
+        name = str(file.relative_to(snapshot))
+        found[name] = [now.st_size, digests.of([file])[file]]
+        _must_be_older(file, since_ns)
+    return found
+
+
+def _snapshot(source, hub, digests, since_ns):
+    """{commit, kind of files} of a model in the hub's cache, and files in it that a user changed."""
     folder = hub / ("models--" + source.model.replace("/", "--"))
     commit = _commit(source, folder, since_ns)
     snapshot = folder / "snapshots" / commit
@@ -311,7 +348,8 @@ def _snapshot(source, hub, since_ns):
     kind = next((suffix for suffix in WEIGHTS if suffix in names), None)
     if kind is None:
         raise Unnamed(f"{snapshot} has no weights")
-    return {"commit": commit, "files": kind}
+    edited = _edited(snapshot, digests, since_ns)
+    return {"commit": commit, "files": kind} | ({"edited": edited} if edited else {})
 
 
 # --- a model -------------------------------------------------------------------------------------
@@ -351,7 +389,7 @@ def _describe(source, digests, since_ns, environ):
     if environ.get("VLLM_USE_MODELSCOPE", "").lower() in ("1", "true"):
         raise Unnamed(f"{source.model} comes from ModelScope")
     hub = pathlib.Path(source.download_dir) if source.download_dir else hub_folder(environ)
-    return _snapshot(source, hub, since_ns)
+    return _snapshot(source, hub, digests, since_ns)
 
 
 def identify(sources, digests, since_ns, environ=os.environ):
