@@ -3,7 +3,9 @@ open where nothing names the weights."""
 
 import hashlib
 import itertools
+import pathlib
 import platform
+import sys
 import time
 import types
 
@@ -166,13 +168,13 @@ def test_weights_that_a_models_class_takes_from_another_id(ultravox, tmp_path):
     names = set()
     for content in (b"one", b"two"):
         commit = hub_of(tmp_path, "org/lm", content)
-        config = types.SimpleNamespace(_name_or_path="org/lm", _commit_hash=commit)
+        config = types.SimpleNamespace(_name_or_path="org/lm", _commit_hash=commit, model_type="lm")
         name, why_not = ultravox(secondary("org/lm"), config)
         assert why_not is None and ultravox(secondary("org/lm"), config)[0] == name
         names.add(name)
         assert ultravox(secondary("org/lm", commit)) == ultravox(secondary("org/lm", commit))
         assert "its configuration was loaded from" in ultravox(
-            secondary("org/lm"), types.SimpleNamespace(_name_or_path="org/lm", _commit_hash="a" * 40))[1]
+            secondary("org/lm"), types.SimpleNamespace(_name_or_path="org/lm", _commit_hash="a" * 40, model_type="lm"))[1]
     assert len(names) == 2
 
 
@@ -209,6 +211,28 @@ def test_a_model_that_loads_from_who_knows_where(engine_of, ultravox):
     engine = engine_of(MEMORY)
     found = engine.module.sources.identify(engine.config, None)  # not called by a runner
     assert "org/m: the models that the engine loaded are not among the callers" in found.why_not
+
+
+def test_code_that_a_model_takes_from_another_id(ultravox, tmp_path, monkeypatch):
+    """Its commit is in no file of the model's."""
+    hub_of(tmp_path, "org/lm", b"one")
+    mapped, names = types.SimpleNamespace(auto_map={}, model_type="lm"), []
+
+    def name():
+        names.append(ultravox(secondary("org/lm"), mapped)[0])
+
+    name()
+    for content in ("one", "two"):
+        module = types.ModuleType("transformers_modules.org.other.modeling")
+        module.__file__ = str(tmp_path / f"{content}.py")
+        pathlib.Path(module.__file__).write_text(content)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        name()
+    mapped.auto_map = {"AutoModel": "org/other--modeling.Model", "AutoTokenizer": ["org/other--t.T", None]}
+    name()
+    (tmp_path / "two.py").write_text("three")
+    name()
+    assert names[0] == names[1] == names[2] and len(set(names)) == 3
 
 
 def test_what_the_configuration_has_an_engine_load_besides(engine_of, tmp_path):

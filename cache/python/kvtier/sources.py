@@ -49,7 +49,7 @@ def _configs(config, depth=4):
     """Configurations within a model's, which say what they were loaded from."""
     yield config
     for one in list(getattr(config, "__dict__", {}).values()) if depth > 0 else ():
-        if hasattr(one, "_commit_hash"):
+        if hasattr(one, "model_type"):  # as all of transformers' have
             yield from _configs(one, depth - 1)
 
 
@@ -101,13 +101,34 @@ def besides(config):
     return found
 
 
+REMOTE = "transformers_modules."  # modules of code that comes with models, in transformers
+
+
+def _code(config, digests):
+    """{module: SHA-256} of code that this engine runs, where its configuration takes some from another id ("org/other--
+    file.Class"): neither its files nor its commit name that. OSError, Unnamed."""
+    maps = [getattr(one, "auto_map", None) or {} for one in _configs(config.model_config.hf_config)]
+    if not any("--" in str(place) for one in maps for place in one.values()):
+        return {}
+    files = {
+        name: module.__file__
+        for name, module in sorted(sys.modules.items())
+        if name.startswith(REMOTE) and getattr(module, "__file__", None)
+    }
+    found = digests.of(list(files.values()))
+    return {name.removeprefix(REMOTE): found[file] for name, file in files.items()}
+
+
 def identify(config, digests):
     """weights.Identity of what the engine loaded."""
     try:
-        more = besides(config)
-    except weights.Unnamed as error:
+        more, code = besides(config), _code(config, digests)
+    except (OSError, weights.Unnamed) as error:
         return weights.Identity(None, f"{config.model_config.model}: {error}")
-    return weights.identify(of(config) + more, digests, began_ns(config))
+    found = weights.identify(of(config) + more, digests, began_ns(config))
+    if code and found.parts is not None:
+        found.parts.append(["code", code])
+    return found
 
 
 def began_ns(config):
