@@ -183,6 +183,7 @@ def test_a_commit_that_no_configuration_names_is_that_of_a_reference_that_has_no
     time.sleep(0.02)
     began = time.time_ns()
     assert ultravox(secondary("org/lm"), began=began)[1] is None
+    time.sleep(0.02)
     hub_of(tmp_path, "org/lm", b"two")
     assert "refs/main changed after the engine started" in ultravox(secondary("org/lm"), began=began)[1]
     assert "no snapshot of org/other is in" in ultravox(secondary("org/other"))[1]

@@ -298,7 +298,9 @@ def _commit(source, folder, since_ns):
             f"{source.config_commit}"
         )
     if source.config_commit is None and [one.name for one in (folder / "snapshots").iterdir()] != [commit]:
-        _must_be_older(ref, since_ns)
+        for at in (folder, ref):
+            if since_ns is None or os.stat(at).st_ctime_ns > since_ns:
+                raise Unnamed(f"{at} changed after the engine started to load it, or nothing says when that was")
     return commit
 
 
