@@ -41,13 +41,18 @@ static void take_held(struct redis_tier *t, int64_t now_ns)
 	}
 }
 
+bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns)
+{
+	return e->held_ns != 0 && now_ns - e->held_ns < HELD_NS;
+}
+
 /* True: it was asked for. */
 static bool look_if_due(struct redis_tenant *e, int64_t now_ns)
 {
 	int64_t last_ns = e->look_ns > e->known_ns ? e->look_ns : e->known_ns;
 
-	if (e->held_ns == 0 || now_ns - e->held_ns >= HELD_NS || e->state != TENANT_IDLE ||
-		e->raise || now_ns - last_ns < e->t->look_every_ns / 4 * 3)
+	if (!redis_tenant_is_held(e, now_ns) || e->state != TENANT_IDLE || e->raise ||
+		now_ns - last_ns < e->t->look_every_ns / 4 * 3)
 		return false;
 	e->look_ns = now_ns;
 	e->by_clock = true;
@@ -67,16 +72,18 @@ size_t redis_tenants_look(struct redis_tier *t, int64_t now_ns, int64_t *next_ns
 	size_t n = 0;
 
 	take_held(t, now_ns);
-	if (all->all.held_ns == 0 || now_ns - all->all.held_ns >= HELD_NS)
+	if (!redis_tenant_is_held(&all->all, now_ns))
 		return 0;
 	if (now_ns >= all->look_ns) {
 		all->look_ns = now_ns + (all->look_failed ? LOOK_AGAIN_NS : LOOK_EVERY_NS);
 		n = look_if_due(&all->all, now_ns);
 		for (size_t i = 0; i < REDIS_BUCKETS && all->looks < most; i++) {
-			struct redis_tenant *e = all->buckets[i];
+			struct redis_tenant *e = all->buckets[all->look_at];
 
 			for (; e != NULL && all->looks < most; e = e->next)
 				n += look_if_due(e, now_ns);
+			if (all->looks < most)
+				all->look_at = (all->look_at + 1) % REDIS_BUCKETS;
 		}
 	}
 	if (all->look_ns < *next_ns)

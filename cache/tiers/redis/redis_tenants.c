@@ -81,8 +81,8 @@ static void make_room(struct redis_tier *t)
 			struct redis_tenant **at = &t->tenants.buckets[i], *e;
 
 			while ((e = *at) != NULL) {
-				if ((round == 0 && now - e->used_ns < RECENT_NS) ||
-					!is_idle(t, e)) {
+				if ((round == 0 && now - e->used_ns < RECENT_NS) || !is_idle(t, e) ||
+					redis_tenant_is_held(e, now)) {
 					at = &e->next;
 					continue;
 				}

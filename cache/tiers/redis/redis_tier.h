@@ -158,6 +158,7 @@ struct redis_tenants {
 	uint32_t looks; /* by the clock, under way */
 	bool look_failed; /* the last one that ended */
 	int64_t look_ns;  /* when to look for more that are due */
+	uint32_t look_at; /* from which bucket on: each in turn */
 };
 
 void redis_tenants_init(struct redis_tier *t);
@@ -201,6 +202,8 @@ void redis_heed_raised(struct redis_tenant *e, uint64_t epoch);
 void redis_tenants_take(struct redis_tier *t, struct kvt_elsewhere *out);
 void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, size_t n);
 /* Asks for epochs of what this handle holds chunks of, if that was not done for a while. */
+/* Does this handle hold chunks of it? */
+bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns);
 size_t redis_tenants_look(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
 
 /* --- jobs -------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 
 #include "fake_redis.h"
 #include "redis_rig.h"
+#include "tiers/redis/redis_tier.h"
 #include "tiers/redis/redis_value.h"
 
 #define MS 1000000ll
@@ -547,6 +548,57 @@ START_TEST(a_look_by_the_clock)
 }
 END_TEST
 
+/* More are due all the time than Redis is asked for at once: each has its turn. */
+START_TEST(looks_take_turns)
+{
+	struct kvt_tenant held[250];
+
+	rig_close(&rig, 1);
+	rig.config.l2_seen_ns = 1000 * MS;
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+	for (uint8_t i = 0; i < 250; i++) {
+		held[i] = (struct kvt_tenant){{i + 1}};
+		ck_assert_int_eq(put_for(1, i, i + 1), KVT_OK);
+	}
+	for (unsigned erased = 1; erased <= 250; erased += 83) {
+		erase_tenant(0, (uint8_t)erased);
+		ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+		rig.elsewhere = (struct kvt_elsewhere){.count = 0};
+		for (int i = 0; i < 40 && depth_of(erased) == KVT_ELSEWHERE_NOTHING; i++) {
+			rig.tiers[1]->ops->holds(rig.tiers[1], held, 250);
+			rig.now_ns += 100 * MS;
+			rig_steps(&rig, 1, 3);
+		}
+		ck_assert_uint_eq(depth_of(erased), KVT_ELSEWHERE_ALL);
+	}
+}
+END_TEST
+
+/* A table that is full of others forgets none whose chunks this handle holds: it would not know what was erased. */
+START_TEST(what_is_held_is_not_forgotten)
+{
+	struct kvt_tenant held = {{7}}, other = {{8}};
+
+	erase_by_another();
+	rig.now_ns += 1000 * MS;
+	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+	ck_assert_uint_eq(rig.taken, 1);
+	for (uint32_t i = 0; i < 2 * REDIS_TENANTS; i += 100) {
+		struct kvt_tenant many[100];
+
+		for (uint32_t j = 0; j < 100; j++) {
+			many[j] = other;
+			memcpy(many[j].bytes + 4, &(uint32_t){i + j}, sizeof(i));
+		}
+		rig.tiers[1]->ops->holds(rig.tiers[1], &held, 1);
+		rig.tiers[1]->ops->holds(rig.tiers[1], many, 100);
+		rig.now_ns += 300 * MS;
+		rig_steps(&rig, 1, 3);
+	}
+	ck_assert_uint_eq(rig.taken, 1);
+}
+END_TEST
+
 /* More tenants than are listed one by one: all. */
 START_TEST(an_overflow_is_all)
 {
@@ -594,6 +646,8 @@ int main(void)
 	tcase_add_test(tcase, a_lost_epoch_is_no_erase);
 	tcase_add_test(tcase, the_first_look);
 	tcase_add_test(tcase, a_look_by_the_clock);
+	tcase_add_test(tcase, looks_take_turns);
+	tcase_add_test(tcase, what_is_held_is_not_forgotten);
 	tcase_add_test(tcase, an_overflow_is_all);
 	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);
