@@ -64,12 +64,23 @@ void kvt_tenant_discharge(struct kvt_index *x, uint32_t number, uint64_t charge)
 
 /* --- shares --- */
 
+static void add_to_others(struct kvt_tenant_list *list, const struct kvt_tenant_share *share)
+{
+	list->others.chunks += share->chunks;
+	list->others.bytes += share->bytes;
+	list->others.refused += share->refused;
+}
+
 /* What falls out of the list goes to the others. */
 static void add_share(struct kvt_tenant_list *list, size_t most, struct kvt_tenant_share share)
 {
 	struct kvt_tenant_share swap;
 
 	list->tenants++;
+	if (list->count == most && most > 0 && list->at[most - 1].bytes >= share.bytes) {
+		add_to_others(list, &share); /* as most do, where there are many */
+		return;
+	}
 	for (size_t i = 0; i < list->count; i++) {
 		if (list->at[i].bytes >= share.bytes)
 			continue;
@@ -81,9 +92,7 @@ static void add_share(struct kvt_tenant_list *list, size_t most, struct kvt_tena
 		list->at[list->count++] = share;
 		return;
 	}
-	list->others.chunks += share.chunks;
-	list->others.bytes += share.bytes;
-	list->others.refused += share.refused;
+	add_to_others(list, &share);
 }
 
 void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list *out)
