@@ -181,6 +181,19 @@ def test_another_folder_or_file_that_was_renamed_to_the_models_name(tmp_path):
     assert identify(tmp_path / "another" / ".." / "m" / "w.gguf", time.time_ns()).why_not is None
 
 
+def test_files_that_come_and_go_beside_the_way_to_a_model(tmp_path):
+    """As in a new container: the engine, and this library, make folders in ~/.cache and in ~ at their start."""
+    folder = model_in(tmp_path / "home" / ".cache" / "huggingface" / "hub" / "models--org--m" / "snapshots" / "sha")
+    began = later()
+    for name in (".cache/huggingface/modules", ".cache/kvtier", ".config", ".triton"):
+        (tmp_path / "home" / name).mkdir()
+    (tmp_path / "logs").write_text("")
+    assert identify(folder, began).why_not is None
+    (tmp_path / "home" / ".cache").rename(tmp_path / "home" / "old")
+    (tmp_path / "home" / "old").rename(tmp_path / "home" / ".cache")
+    assert "home/.cache changed after the engine started" in identify(folder, began).why_not
+
+
 def later():
     """A time that all before this call is older than, and what follows it younger, to files as well."""
     time.sleep(0.02)
@@ -461,6 +474,31 @@ def test_an_adapter_that_comes_from_another_folder_under_the_same_name(plan, tmp
     plan.finished(engine.live.pop())
     digested(plan.adapters)
     assert len(asked_for(plan, "r3", moved)) == 2 and engine.drops == 2
+
+
+def test_an_adapter_that_was_removed_and_comes_again_with_other_files(plan, tmp_path):
+    """The engine has its own blocks of the old files still, though no adapter."""
+    plan.adapters.engine = engine = FakeEngine()
+    lora = load(plan, adapter(tmp_path / "a", b"old"))
+    old = {s.name for s in store_all(plan, hashed("r0", lora), 8)}
+    plan.adapters.unloaded(1)
+    adapter(tmp_path / "a", b"new")
+    changed = load(plan, types.SimpleNamespace(**{**vars(lora), "lora_int_id": 2}))
+    assert engine.drops == 1
+    new = {s.name for s in store_all(plan, hashed("r1", changed), 8)}
+    assert len(old) == len(new) == 2 and not old & new
+
+
+def test_an_adapter_under_the_id_of_one_that_was_removed_while_a_request_needs_it(plan, tmp_path):
+    """The engine loads the old one again for that request, and then does not read what comes under the id."""
+    plan.adapters.engine = engine = FakeEngine()
+    lora = load(plan, adapter(tmp_path / "a", b"old"))
+    engine.live = [hashed("running", lora)]
+    plan.adapters.unloaded(1)
+    other = load(plan, adapter(tmp_path / "b", b"other"))
+    assert store_all(plan, hashed("r0", other), 8) == []
+    engine.live = []
+    assert len(store_all(plan, hashed("r1", load(plan, in_place(other))), 8)) == 2
 
 
 def test_an_adapter_that_could_not_be_loaded(plan, tmp_path):

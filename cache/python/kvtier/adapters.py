@@ -132,10 +132,15 @@ class Adapters:
         for k, other in others:
             other.gone = True  # chunks of requests that began before have no name from now on
             other.outdated = not same or k[1:] != key[1:]
-            if k[0] == key[0] and not in_place:
-                self._lose(made)  # it has one of this id, perhaps
-        if any(other.outdated for _, other in others):
+        if not in_place and (any(k[0] == key[0] for k, _ in others) or self._is_taken(key)):
+            self._lose(made)  # it has one of this id, perhaps
+        if any(other.outdated for _, other in others) or (after is not None and not same):
             self._make_way(key, made)
+
+    def _is_taken(self, key):
+        """Do requests live that have the engine load another one under this id, although it was removed?"""
+        loras = [getattr(request, "lora_request", None) for request in self.engine.requests()] if self.engine else ()
+        return any(k[0] == key[0] and k[1:] != key[1:] for k in map(self._key, filter(None, loras)))
 
     def failed(self, lora):
         """The engine could not load it. It may have the one from before."""

@@ -122,10 +122,10 @@ def _code(config, digests):
 def identify(config, digests):
     """weights.Identity of what the engine loaded."""
     try:
-        more, code = besides(config), _code(config, digests)
+        more, code, began = besides(config), _code(config, digests), began_ns(config)
     except (OSError, weights.Unnamed) as error:
         return weights.Identity(None, f"{config.model_config.model}: {error}")
-    found = weights.identify(of(config) + more, digests, began_ns(config))
+    found = weights.identify(of(config) + more, digests, began)
     if code and found.parts is not None:
         found.parts.append(["code", code])
     return found

@@ -219,10 +219,18 @@ def links_to(path):
     return [entry for _, entry in _way_to(path) if os.path.islink(entry)]
 
 
+def _may_be_renamed(folder, state, since_ns):
+    """Of a folder on the way that changed: may another one have stood there before? A rename is seen by the times of what
+    is renamed and of the folder that it happens in. Files that come and go in a folder change its times, too: both of
+    them, to the same, and a rename leaves the time of contents alone."""
+    if state.st_mtime_ns == state.st_ctime_ns:
+        return False
+    return os.stat(folder).st_ctime_ns > since_ns
+
+
 def _must_be_older(path, since_ns):
     """What changed since the engine began to load may be something else than it loaded: a file, a folder's entries, a
-    link on the way, or a folder on the way that another was renamed to. A rename is seen by the times of what is
-    renamed and of the folder that it happens in; each of them alone changes with other files, too."""
+    link on the way, or a folder on the way that another was renamed to."""
     if since_ns is None:
         raise Unnamed("when the engine read its configuration is not known")
     for folder, entry in _way_to(path):
@@ -231,7 +239,7 @@ def _must_be_older(path, since_ns):
             continue
         if stat.S_ISLNK(state.st_mode):
             raise Unnamed(f"{entry} changed after the engine started to load it")
-        if os.stat(folder).st_ctime_ns > since_ns:
+        if _may_be_renamed(folder, state, since_ns):
             raise Unnamed(f"{entry} changed after the engine started to load {path}, and may be another than before")
     if os.stat(path).st_ctime_ns > since_ns:
         raise Unnamed(f"{path} changed after the engine started to load it")
