@@ -12,6 +12,7 @@
 #define LOOK_EVERY_NS 100000000  /* between searches for what is due */
 #define LOOK_AGAIN_NS 1000000000 /* after one that failed */
 #define HELD_NS       3000000000 /* how long it counts that a tenant's chunks are held here */
+#define FIRST_NS      2000000000 /* what was put a moment ago asks for the epoch itself, and is not taken for old then */
 
 void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, size_t n)
 {
@@ -19,6 +20,18 @@ void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, 
 	for (size_t i = 0; i < n && t->held_count < sizeof(t->held) / sizeof(t->held[0]); i++)
 		t->held[t->held_count++] = tenants[i];
 	pthread_mutex_unlock(&t->lock);
+}
+
+bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns)
+{
+	return e->held_ns != 0 && now_ns - e->held_ns < HELD_NS;
+}
+
+static void hold(struct redis_tenant *e, int64_t now_ns)
+{
+	if (!redis_tenant_is_held(e, now_ns))
+		e->first_held_ns = now_ns;
+	e->held_ns = now_ns;
 }
 
 /* What the caller said since the last step. */
@@ -36,14 +49,9 @@ static void take_held(struct redis_tier *t, int64_t now_ns)
 		struct redis_tenant *e = redis_tenant_get(t, &list[i]);
 
 		if (e != NULL)
-			e->held_ns = now_ns;
-		t->tenants.all.held_ns = now_ns;
+			hold(e, now_ns);
+		hold(&t->tenants.all, now_ns);
 	}
-}
-
-bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns)
-{
-	return e->held_ns != 0 && now_ns - e->held_ns < HELD_NS;
 }
 
 /* True: it was asked for. */
@@ -52,7 +60,8 @@ static bool look_if_due(struct redis_tenant *e, int64_t now_ns)
 	int64_t last_ns = e->look_ns > e->known_ns ? e->look_ns : e->known_ns;
 
 	if (!redis_tenant_is_held(e, now_ns) || e->state != TENANT_IDLE || e->raise ||
-		now_ns - last_ns < e->t->look_every_ns / 4 * 3)
+		now_ns - last_ns < e->t->look_every_ns / 4 * 3 ||
+		(!e->known && now_ns - e->first_held_ns < FIRST_NS))
 		return false;
 	e->look_ns = now_ns;
 	e->by_clock = true;

@@ -143,6 +143,7 @@ struct redis_tenant {
 	enum kvt_status key_failure;
 	int64_t used_ns;
 	int64_t held_ns; /* when this handle was last said to hold chunks of it; 0: never */
+	int64_t first_held_ns; /* the first time of those without a gap */
 	bool by_clock;   /* TENANT_ASKS: no job needs it */
 	int64_t look_ns; /* when it was last asked for by the clock */
 };

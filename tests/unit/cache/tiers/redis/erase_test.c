@@ -548,6 +548,30 @@ START_TEST(a_look_by_the_clock)
 }
 END_TEST
 
+/* The first look at what was put a moment ago is that of its store, which knows that it is younger than the erase. */
+START_TEST(the_clock_leaves_the_first_look_to_stores)
+{
+	struct kvt_tenant held = {{7}};
+
+	erase_by_another();
+	rig_close(&rig, 1);
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+	rig.tiers[1]->ops->holds(rig.tiers[1], &held, 1);
+	rig.now_ns += 10000 * MS; /* no look was ever */
+	rig_steps(&rig, 1, 200);
+	ck_assert_int_eq(put_for(1, 3, 7), KVT_OK);
+	ck_assert_uint_eq(rig.taken, 0);
+	rig_close(&rig, 1);
+	ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+	for (int i = 0; i < 4; i++) { /* and nothing is stored */
+		rig.tiers[1]->ops->holds(rig.tiers[1], &held, 1);
+		rig.now_ns += 1000 * MS;
+		rig_steps(&rig, 1, 3);
+	}
+	ck_assert_uint_eq(depth_of(7), KVT_ELSEWHERE_MEMORY);
+}
+END_TEST
+
 /* More are due all the time than Redis is asked for at once: each has its turn. */
 START_TEST(looks_take_turns)
 {
@@ -646,6 +670,7 @@ int main(void)
 	tcase_add_test(tcase, a_lost_epoch_is_no_erase);
 	tcase_add_test(tcase, the_first_look);
 	tcase_add_test(tcase, a_look_by_the_clock);
+	tcase_add_test(tcase, the_clock_leaves_the_first_look_to_stores);
 	tcase_add_test(tcase, looks_take_turns);
 	tcase_add_test(tcase, what_is_held_is_not_forgotten);
 	tcase_add_test(tcase, an_overflow_is_all);
