@@ -522,16 +522,18 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 {
 	struct fleet *self = (struct fleet *)fleet;
 	bool was_known = atomic_exchange(&worker->models_known, true);
-	enum kvw_err err;
+	enum kvw_err err = KVW_OK;
 
-	atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_relaxed);
 	kvw_epochs_reclaim(fleet->epochs);
-	if (was_known && list_equals(&self->lists[worker->id], names, count))
-		return KVW_OK;
-	err = kvw_model_list_copy(&self->lists[worker->id], names, count);
-	if (err != KVW_OK)
-		return err;
-	return kvw_fleet_publish(self);
+	if (!was_known || !list_equals(&self->lists[worker->id], names, count)) {
+		err = kvw_model_list_copy(&self->lists[worker->id], names, count);
+		if (err == KVW_OK)
+			err = kvw_fleet_publish(self);
+	}
+	/* Last: who sees this time sees the list. */
+	if (err == KVW_OK)
+		atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_release);
+	return err;
 }
 
 enum kvw_err kvw_fleet_change(

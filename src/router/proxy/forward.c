@@ -128,7 +128,7 @@ static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 		const struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
 
 		if (worker != NULL && !worker->models_given && kvw_worker_usable(worker) &&
-			atomic_load_explicit(&worker->models_read_ns, memory_order_relaxed) <= since_ns)
+			atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) <= since_ns)
 			return false;
 	}
 	return true;
@@ -171,12 +171,13 @@ static void unknown_model(struct kvw_exchange *x)
 		model_not_found(x);
 }
 
-/* It has just joined: it has not been asked for its models yet, or its name is still looked up. */
+/* It has just joined: requests cannot see yet which models it has, or its name is still looked up. */
 static bool is_newcomer(const struct kvw_worker *worker)
 {
 	unsigned barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);
 
-	return !atomic_load_explicit(&worker->models_known, memory_order_relaxed) &&
+	return !worker->models_given &&
+	       atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) == 0 &&
 	       kvw_worker_is_up(worker) && (barred & ~(unsigned)KVW_BARRED_NO_ADDRESS) == 0;
 }
 
@@ -223,13 +224,13 @@ void kvw_request_park_over(struct kvw_exchange *x)
 bool kvw_request_unpark(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
+	bool known, newer = lists_are_newer(loop, x->parked_ns); /* before what they say is read */
 	struct kvw_model *model;
-	bool known;
 
 	kvw_groups_read(x, &loop->candidates, &known, &model);
 	if (known && kvw_fleet_any_usable(&loop->candidates))
 		leave_parked(x);
-	else if (lists_are_newer(loop, x->parked_ns))
+	else if (newer)
 		kvw_request_park_over(x);
 	else
 		return false;
