@@ -7,6 +7,7 @@
  *   kvtierd_write.c    a chunk goes
  *   kvtierd_erase.c    what must not come back
  *   kvtierd_epoch.c    epochs: what an erase of many chunks leaves behind
+ *   kvtierd_tenants.c  the table of tenants' epochs
  *   kvtierd_leases.c   leases that are kept for a moment, releases that are owed
  *   kvtierd_format.c   names, marks, request heads
  *   kvtierd_segment.c  the shared memory
@@ -29,6 +30,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
+#include "chunk/tenants.h"
 #include "tiers/presence.h"
 #include "tiers/redis/redis_value.h"
 #include "tiers/kvtierd/kvtierd_format.h"
@@ -39,6 +41,7 @@
 #define KVTIERD_KEPT_NS      1000000000 /* ... so long at most */
 #define KVTIERD_EPOCHS       4096u      /* tenants whose epoch is remembered */
 #define KVTIERD_RETIRED      4u         /* epochs that we ended ourselves, remembered */
+#define KVTIERD_ERASES       8u         /* the last that are known of a tenant: they are no news */
 #define KVTIERD_DOUBTS       256u
 #define KVTIERD_LOOKS        16u /* by the clock, at once */
 
@@ -69,10 +72,12 @@ struct kvtierd_epoch {
 	uint64_t erases; /* counts them: what was begun before one of them is of no use */
 	uint64_t retired[KVTIERD_RETIRED]; /* ended by us */
 	uint32_t retired_count;
-	/* The last erase that is known, by whomever; and the one before our own: its mark may still be read. */
-	uint64_t erase, erase_before;
+	/* The last erase that is known, by whomever: what our marks name. And those before, whose marks may still be read. */
+	uint64_t erase, known[KVTIERD_ERASES];
+	uint32_t known_count;
 	int64_t erased_wall_ns;
-	bool looked;            /* at the mark, or at its place */
+	bool own_erase;         /* it is ours, and not in the daemon yet: none that we read is younger */
+	bool looked;            /* at a mark, or made the one that counts */
 	uint64_t late_up_to;    /* WRITEs numbered up to this are of before another's erase: not written */
 	int64_t held_ns;        /* when this handle was last said to hold chunks of it */
 	/* the tier's thread's */
@@ -100,6 +105,8 @@ struct kvtierd_epochs {
 	bool unsettled; /* some may be dirty or waited for: to be looked at in each step */
 	struct kvt_elsewhere elsewhere; /* erased by others, for the caller to take */
 	bool held;      /* some are held: looked at by the clock */
+	struct kvt_tenant holds[2 * KVT_TENANTS_LISTED]; /* said to be held, for the next step */
+	uint32_t hold_count;
 	int64_t created_wall_ns;
 	/* the tier's thread's */
 	uint32_t looks;  /* rounds by the clock under way */
@@ -264,14 +271,24 @@ enum kvt_status kvtierd_epochs_erase(
 	struct kvtierd *t, const struct kvt_tenant *tenant, bool for_others);
 /* May this WRITE no longer be written, since another process erased after it was put? Its epochs are known. */
 bool kvtierd_epochs_late(struct kvtierd *t, const struct kvtierd_job *job);
-/* Any thread: as take_elsewhere and holds of tier.h. */
+/* Any thread: as take_elsewhere of tier.h. */
 void kvtierd_epochs_take(struct kvtierd *t, struct kvt_elsewhere *out);
-void kvtierd_epochs_holds(struct kvtierd *t, const struct kvt_tenant *tenants, size_t n);
 /* What failed is tried again at once. */
 void kvtierd_epochs_hurry(struct kvtierd *t);
 /* Begins what erases asked for, and ends waits that are over. */
 size_t kvtierd_epochs_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns);
 /* Is every erase's epoch in the daemon? KVT_OK; KVT_BUSY: not yet; KVT_EIO: it failed. */
 enum kvt_status kvtierd_epochs_settled(struct kvtierd *t);
+
+/* --- kvtierd_tenants.c --- */
+/* Under lock. tenant NULL: of all. NULL: not there, and no room or no memory for it. Only the tier's thread may let one
+ * be forgotten for it. */
+struct kvtierd_epoch *kvtierd_epoch_find(
+	struct kvtierd *t, const struct kvt_tenant *tenant, bool may_forget);
+bool kvtierd_epoch_is_held(const struct kvtierd_epoch *e, int64_t now_ns); /* under lock */
+/* Any thread: as holds of tier.h. */
+void kvtierd_epochs_holds(struct kvtierd *t, const struct kvt_tenant *tenants, size_t n);
+/* Under lock, on the tier's thread: what was said of that since the last step. */
+void kvtierd_epochs_take_holds(struct kvtierd *t, int64_t now_ns);
 
 #endif

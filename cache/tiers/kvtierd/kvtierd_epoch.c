@@ -26,9 +26,10 @@
  * Was it an erase, or did the daemon lose the number? After an erase this handle erases the same in itself, which
  * after a loss would make each restart of a daemon a cold start for all. So a mark also names the last erase that its
  * writer knew of, by a random number and its time. A process that replaces a lost mark names the erase that it knew. One that
- * finds another erase than it knows takes it for new; one that looks for the first time takes it for new if it is
- * younger than this handle, by the wall clock that both share, being on one machine. A mark that is lost
- * before a process has looked at it takes its erase with it, unless another process that has seen it replaces it.
+ * finds another erase than the last ones that it knows takes it for new; one that sees a mark for the first time takes it
+ * for new if it is younger than this handle, by the wall clock that both share, being on one machine. A mark that is lost
+ * before a process has looked at it takes its erase with it, unless another process that has seen it replaces it. So
+ * a process that erases looks first at the mark that its own replaces; one that comes in that round trip is not seen.
  *
  * What was put before such an erase must not be stored after it, or it would be stamped as young. So no WRITE of
  * these tenants begins that was submitted before the caller has taken the erase (late_up_to).
@@ -42,6 +43,7 @@
 #define LEAST_NS 100000000 /* between two looks */
 #define MOST_NS  10000000000
 #define AGAIN_NS 1000000000 /* after a failure, while an erase waits for it */
+#define HEAR_NS  1000000000 /* that an erase waits for the mark that it replaces */
 #define WAIT_NS  200000000  /* that a daemon may take to find a mark in its lower tiers */
 
 #define FORGET_AGAIN_NS 60000000000
@@ -50,68 +52,10 @@
 
 #define LOOK_EVERY_NS 50000000   /* between searches for what is to be looked at by the clock */
 #define LOOK_LEAST_NS 500000000  /* between two looks at one by the clock */
-#define HELD_NS       3000000000 /* how long it counts that a tenant's chunks are held here */
 
 static void ask(struct kvtierd_epoch *e);
 static void make(struct kvtierd_epoch *e);
 static void forget(struct kvtierd_epoch *e, const char *after);
-
-/* --- the table -------------------------------------------------------------------------------- */
-
-static struct kvtierd_epoch **bucket_of(struct kvtierd *t, const struct kvt_tenant *tenant)
-{
-	return &t->epochs.buckets[tenant->bytes[0]]; /* a hash, or all zero */
-}
-
-static bool may_go(const struct kvtierd_epoch *e)
-{
-	return e->state == KVTIERD_EPOCH_IDLE && e->waiters == NULL && !e->dirty &&
-	       !e->by_clock && e->late_up_to != UINT64_MAX;
-}
-
-/* Forgets the tenant that was looked at the longest ago. Under lock, on the tier's thread. */
-static bool forget_one(struct kvtierd *t)
-{
-	struct kvtierd_epoch **oldest = NULL, *e;
-
-	for (size_t i = 0; i < 256; i++)
-		for (struct kvtierd_epoch **at = &t->epochs.buckets[i]; *at != NULL;
-			at = &(*at)->next)
-			if (may_go(*at) &&
-				(oldest == NULL || (*at)->checked_ns < (*oldest)->checked_ns))
-				oldest = at;
-	if (oldest == NULL)
-		return false;
-	e = *oldest;
-	*oldest = e->next;
-	t->epochs.count--;
-	free(e);
-	return true;
-}
-
-/* Under lock. NULL: not there, and no room or no memory for it. Only the tier's thread forgets. */
-static struct kvtierd_epoch *find(struct kvtierd *t, const struct kvt_tenant *tenant, bool may_forget)
-{
-	struct kvtierd_epoch **bucket, *e;
-
-	if (tenant == NULL)
-		return &t->epochs.all;
-	bucket = bucket_of(t, tenant);
-	for (e = *bucket; e != NULL; e = e->next)
-		if (memcmp(&e->tenant, tenant, sizeof(*tenant)) == 0)
-			return e;
-	if (t->epochs.count >= KVTIERD_EPOCHS && (!may_forget || !forget_one(t)))
-		return NULL;
-	e = calloc(1, sizeof(*e));
-	if (e == NULL)
-		return NULL;
-	e->t = t;
-	e->tenant = *tenant;
-	e->next = *bucket;
-	*bucket = e;
-	t->epochs.count++;
-	return e;
-}
 
 static int64_t believed_ns(const struct kvtierd *t)
 {
@@ -180,7 +124,8 @@ static void adopt(struct kvtierd_epoch *e, uint64_t value)
 	before = e->value;
 	if (holds) {
 		e->value = value;
-		e->dirty = false;
+		e->dirty = e->own_erase = false;
+		e->looked = true;
 		e->checked_ns = kvt_now(t->s);
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -216,30 +161,40 @@ static void name_of(const struct kvtierd_epoch *e, char out[KVTIERD_NAME_ROOM])
 
 /* --- what others erased ------------------------------------------------------------------------ */
 
-/* Under lock. The mark before our own erase may be read after it. */
-static bool is_anothers(const struct kvtierd_epoch *e, const struct kvtierd_mark *mark)
+/* Under lock. */
+static bool is_known(const struct kvtierd_epoch *e, uint64_t erase)
 {
-	if (mark->erase == 0 || mark->erase == e->erase || mark->erase == e->erase_before)
-		return false;
-	return e->looked || mark->erased_wall_ns >= e->t->epochs.created_wall_ns;
+	for (uint32_t i = 0; i < KVTIERD_ERASES; i++)
+		if (e->known[i] == erase)
+			return true;
+	return erase == e->erase;
 }
 
-/* mark NULL: there is none. */
+/* Under lock. */
+static void know(struct kvtierd_epoch *e, uint64_t erase)
+{
+	e->known[e->known_count++ % KVTIERD_ERASES] = erase;
+}
+
+/* What a mark names. Of those known, the last one stays: a mark may be from before it, or of a process that missed it. */
 static void heed(struct kvtierd_epoch *e, const struct kvtierd_mark *mark)
 {
 	struct kvtierd *t = e->t;
 
 	pthread_mutex_lock(&t->lock);
-	if (mark != NULL && is_anothers(e, mark)) {
-		e->news = true;
-		e->late_up_to = UINT64_MAX;
-		kvt_elsewhere_note(&t->epochs.elsewhere, e->all ? NULL : &e->tenant,
-			KVT_ELSEWHERE_ALL);
-		atomic_store(&t->base.elsewhere, true);
-	}
-	if (mark != NULL && mark->erase != 0 && mark->erase != e->erase_before && !e->dirty) {
-		e->erase = mark->erase;
-		e->erased_wall_ns = mark->erased_wall_ns;
+	if (mark->erase != 0 && !is_known(e, mark->erase)) {
+		know(e, mark->erase);
+		if (e->looked || mark->erased_wall_ns >= t->epochs.created_wall_ns) {
+			e->news = true;
+			e->late_up_to = UINT64_MAX;
+			kvt_elsewhere_note(&t->epochs.elsewhere, e->all ? NULL : &e->tenant,
+				KVT_ELSEWHERE_ALL);
+			atomic_store(&t->base.elsewhere, true);
+		}
+		if (!e->own_erase) {
+			e->erase = mark->erase;
+			e->erased_wall_ns = mark->erased_wall_ns;
+		}
 	}
 	e->looked = true;
 	pthread_mutex_unlock(&t->lock);
@@ -251,7 +206,7 @@ bool kvtierd_epochs_late(struct kvtierd *t, const struct kvtierd_job *job)
 	bool late;
 
 	pthread_mutex_lock(&t->lock);
-	own = find(t, &job->footer.tenant, true);
+	own = kvtierd_epoch_find(t, &job->footer.tenant, true);
 	late = own == NULL || job->number <= own->late_up_to ||
 	       job->number <= t->epochs.all.late_up_to;
 	pthread_mutex_unlock(&t->lock);
@@ -319,7 +274,6 @@ static void asked(struct kvtierd_exchange *x)
 		status = read_mark(e, &held, &value);
 		kvtierd_release(t, &held);
 	} else if (status == KVT_MISS && sure) {
-		heed(e, NULL);
 		status = KVT_OK;
 	}
 	if (status != KVT_OK)
@@ -345,21 +299,58 @@ static bool has_exchange(struct kvtierd_epoch *e)
 	return true;
 }
 
-static void ask(struct kvtierd_epoch *e)
+static void send_ask(struct kvtierd_epoch *e, void (*done)(struct kvtierd_exchange *x))
 {
 	char name[KVTIERD_NAME_ROOM];
 
-	if (!has_exchange(e)) {
-		end_round(e, KVT_ENOMEM);
-		return;
-	}
 	e->state = KVTIERD_EPOCH_ASKING;
 	e->x->tail_bytes = 0;
 	e->x->once = false;
 	name_of(e, name);
 	kvtierd_ask_mark_lease(&e->t->place, name, WAIT_NS, e->t->lease_ns, e->x);
-	e->x->done = asked;
+	e->x->done = done;
 	kvtierd_http_submit(e->t->http, e->x);
+}
+
+static void ask(struct kvtierd_epoch *e)
+{
+	if (has_exchange(e))
+		send_ask(e, asked);
+	else
+		end_round(e, KVT_ENOMEM);
+}
+
+/* The mark's number no longer counts, whichever it is; and without an answer the erase takes place all the same. */
+static void heard(struct kvtierd_exchange *x)
+{
+	struct kvtierd_epoch *e = x->user;
+	struct kvtierd_held held;
+	uint64_t value;
+	bool sure;
+
+	if (x->status == KVT_ECANCELED) {
+		end_round(e, KVT_ECANCELED);
+		return;
+	}
+	if (kvtierd_lease_answer(e->t, x, &held, &sure) == KVT_OK) {
+		(void)read_mark(e, &held, &value);
+		kvtierd_release(e->t, &held);
+	}
+	make(e);
+}
+
+/* Our own erase takes a mark's place: what that one names is heard of before. */
+static void hear(struct kvtierd_epoch *e)
+{
+	int64_t until_ns = kvt_now(e->t->s) + HEAR_NS;
+
+	if (!has_exchange(e)) {
+		end_round(e, KVT_ENOMEM);
+		return;
+	}
+	if (until_ns < e->x->deadline_ns)
+		e->x->deadline_ns = until_ns;
+	send_ask(e, heard);
 }
 
 /* --- forgetting ------------------------------------------------------------------------------- */
@@ -383,7 +374,7 @@ static void forgotten(struct kvtierd_exchange *x)
 	if (next[0] != '\0' && e->forgets < FORGETS_MOST && kvt_now(t->s) < e->forget_until_ns)
 		forget(e, next);
 	else
-		make(e);
+		hear(e);
 }
 
 /* The daemon may drop what this erase is of. Before there is another number, so that nothing that is written under that
@@ -393,7 +384,7 @@ static void forget(struct kvtierd_epoch *e, const char *after)
 	struct kvtierd *t = e->t;
 
 	if (kvt_now(t->s) < t->forget_again_ns || !has_exchange(e)) {
-		make(e);
+		hear(e);
 		return;
 	}
 	e->state = KVTIERD_EPOCH_MAKING;
@@ -488,7 +479,7 @@ enum kvt_status kvtierd_epochs_now(struct kvtierd *t, const struct kvt_tenant *t
 	int64_t now_ns = kvt_now(t->s);
 
 	pthread_mutex_lock(&t->lock);
-	own = find(t, tenant, true);
+	own = kvtierd_epoch_find(t, tenant, true);
 	if (own != NULL && usable(t, &t->epochs.all, now_ns, &wait, &early) &&
 		usable(t, own, now_ns, &wait, &early))
 		*out = (struct kvtierd_stamp){.all = t->epochs.all.value, .tenant = own->value};
@@ -534,13 +525,14 @@ enum kvt_status kvtierd_epochs_erase(
 		erase = (uint64_t)wall_ns | 1;
 
 	pthread_mutex_lock(&t->lock);
-	e = find(t, tenant, false);
+	e = kvtierd_epoch_find(t, tenant, false);
 	if (e != NULL) {
 		if (e->value != 0)
 			e->retired[e->retired_count++ % KVTIERD_RETIRED] = e->value;
 		e->value = 0;
 		if (for_others) {
-			e->erase_before = e->erase;
+			know(e, erase);
+			e->own_erase = true;
 			e->erase = erase;
 			e->erased_wall_ns = wall_ns;
 		}
@@ -597,35 +589,13 @@ static void look_at(struct kvtierd_epoch *e, int64_t now_ns, struct found *f)
 
 /* --- by the clock --- */
 
-void kvtierd_epochs_holds(struct kvtierd *t, const struct kvt_tenant *tenants, size_t n)
-{
-	int64_t now_ns = kvt_now(t->s);
-
-	pthread_mutex_lock(&t->lock);
-	for (size_t i = 0; i < n; i++) {
-		struct kvtierd_epoch *e = find(t, &tenants[i], false);
-
-		if (e != NULL)
-			e->held_ns = now_ns;
-	}
-	t->epochs.all.held_ns = now_ns;
-	t->epochs.held = n > 0;
-	pthread_mutex_unlock(&t->lock);
-}
-
-/* Under lock. */
-static bool is_held(const struct kvtierd_epoch *e, int64_t now_ns)
-{
-	return e->held_ns != 0 && now_ns - e->held_ns < HELD_NS;
-}
-
 /* Under lock. It is held, and was not looked at for a while. */
 static bool is_due(const struct kvtierd_epoch *e, int64_t now_ns)
 {
 	int64_t since_ns = now_ns - (e->round_ns > e->checked_ns ? e->round_ns : e->checked_ns);
 	int64_t pause_ns = believed_ns(e->t) / 4 * 3;
 
-	return is_held(e, now_ns) && e->state == KVTIERD_EPOCH_IDLE && !e->dirty &&
+	return kvtierd_epoch_is_held(e, now_ns) && e->state == KVTIERD_EPOCH_IDLE && !e->dirty &&
 	       since_ns >= (pause_ns > LOOK_LEAST_NS ? pause_ns : LOOK_LEAST_NS);
 }
 
@@ -641,6 +611,7 @@ static size_t look_by_clock(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 	if (all->look_failed || most == 0)
 		most = 1;
 	pthread_mutex_lock(&t->lock);
+	kvtierd_epochs_take_holds(t, now_ns);
 	if (all->held && now_ns >= all->look_ns) {
 		all->look_ns = now_ns + (all->look_failed ? AGAIN_NS : LOOK_EVERY_NS);
 		for (size_t i = 0; i <= 256; i++) {
@@ -648,7 +619,7 @@ static size_t look_by_clock(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 			struct kvtierd_epoch *e = at == 0 ? &all->all : all->buckets[at - 1];
 
 			for (; e != NULL; e = e->next) {
-				held = held || is_held(e, now_ns);
+				held = held || kvtierd_epoch_is_held(e, now_ns);
 				if (all->looks >= most || !is_due(e, now_ns))
 					continue;
 				e->by_clock = true;
