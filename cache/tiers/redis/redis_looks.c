@@ -11,7 +11,6 @@
 
 #define LOOK_EVERY_NS 100000000  /* between searches for what is due */
 #define LOOK_AGAIN_NS 1000000000 /* after one that failed */
-#define HELD_NS       3000000000 /* how long it counts that a tenant's chunks are held here */
 #define FIRST_NS      2000000000 /* what was put a moment ago asks for the epoch itself, and is not taken for old then */
 
 void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, size_t n)
@@ -20,11 +19,6 @@ void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, 
 	for (size_t i = 0; i < n && t->held_count < sizeof(t->held) / sizeof(t->held[0]); i++)
 		t->held[t->held_count++] = tenants[i];
 	pthread_mutex_unlock(&t->lock);
-}
-
-bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns)
-{
-	return e->held_ns != 0 && now_ns - e->held_ns < HELD_NS;
 }
 
 static void hold(struct redis_tenant *e, int64_t now_ns)

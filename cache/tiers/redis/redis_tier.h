@@ -52,6 +52,7 @@
 #define REDIS_PATIENCE  4           /* deadlines that a chunk may wait for its turn */
 #define REDIS_RAISED_FROM (1ull << 36) /* epochs from this on were raised by an erase */
 #define REDIS_LOOKS     16u /* by the clock, at once */
+#define REDIS_HELD_NS   3000000000 /* how long it counts that a tenant's chunks are held here */
 #define REDIS_ERASURES  64u /* tenants whose erase waits for the next step; more: all are erased */
 
 struct redis_tier;
@@ -204,7 +205,11 @@ void redis_tenants_take(struct redis_tier *t, struct kvt_elsewhere *out);
 void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, size_t n);
 /* Asks for epochs of what this handle holds chunks of, if that was not done for a while. */
 /* Does this handle hold chunks of it? */
-bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns);
+static inline bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns)
+{
+	return e->held_ns != 0 && now_ns - e->held_ns < REDIS_HELD_NS;
+}
+
 size_t redis_tenants_look(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
 
 /* --- jobs -------------------------------------------------------------------------------------- */

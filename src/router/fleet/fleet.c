@@ -530,7 +530,7 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 		if (err == KVW_OK)
 			err = kvw_fleet_publish(self);
 	}
-	/* Last: who sees this time sees the list. */
+	/* Last: a thread that reads this time reads the published list. */
 	if (err == KVW_OK)
 		atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_release);
 	return err;
