@@ -15,10 +15,10 @@
  * A number of 2^36 and more so shows that something was erased: the compatible format asks that of
  * the epoch `unverified` before it reads what has no mark, since its tenant is unknown.
  *
- * An erase through this handle counts at once; other handles learn of it with their next probe,
- * within a second (REDIS_FRESH_NS) of reading, or by the clock (l2.seen_time, 10 s at most) while they hold chunks of
- * the tenant (redis_elsewhere.c). Until Redis has confirmed it, nothing of the tenant is read or written here, the raising is tried again each second, and flushes fail. A process that
- * ends before that has not erased.
+ * An erase through this handle counts at once; other handles learn of it with their next probe, within a
+ * second (REDIS_FRESH_NS) of reading, or by the clock (l2.seen_time, 10 s at most) while they hold chunks of
+ * the tenant (redis_looks.c). Until Redis has confirmed it, nothing of the tenant is read or written here,
+ * the raising is tried again each second, and flushes fail. A process that ends before that has not erased.
  *
  * Wrapped keys (sealed stores): GET; where there is none, SET NX, then GET again, so that all use
  * the key of the first writer. An erased tenant's is unlinked after its epoch was raised.
