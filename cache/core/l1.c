@@ -450,6 +450,11 @@ void kvt_l1_tenants(struct kvt_l1 *l1, size_t most, struct kvt_tenant_list *out)
 	kvt_index_tenants(l1->index, most, out);
 }
 
+int64_t kvt_l1_since(struct kvt_l1 *l1, const struct kvt_tenant *tenant)
+{
+	return kvt_index_since(l1->index, tenant);
+}
+
 enum kvt_status kvt_l1_known(
 	struct kvt_l1 *l1, const struct kvt_key *key, struct kvt_entry_info *out)
 {

@@ -68,6 +68,8 @@ void kvt_l1_tally(
 	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes);
 /* As kvt_index_tenants. */
 void kvt_l1_tenants(struct kvt_l1 *l1, size_t most, struct kvt_tenant_list *out);
+/* As kvt_index_since. */
+int64_t kvt_l1_since(struct kvt_l1 *l1, const struct kvt_tenant *tenant);
 /* What a chunk is, without a use of it. KVT_MISS. */
 enum kvt_status kvt_l1_known(
 	struct kvt_l1 *l1, const struct kvt_key *key, struct kvt_entry_info *out) KVT_MUST_CHECK;

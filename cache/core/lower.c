@@ -20,12 +20,21 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+static int64_t held_since(void *self, const struct kvt_tenant *tenant)
+{
+	struct kvt *k = self;
+
+	return kvt_l1_since(k->l1, tenant);
+}
+
 enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct kvt_tier_ops *ops)
 {
 	struct kvt_tier_options options = {
 		.config = &k->config,
 		.surroundings = &k->surroundings,
 		.watch = k->watch,
+		.held_since = held_since,
+		.self = k,
 		.arena = kvt_arena_base(kvt_l1_arena(k->l1)),
 		.arena_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)),
 	};

@@ -124,6 +124,9 @@ void kvt_index_tally(
 /* The tenants that have entries, those with the most bytes by name, `most` at most (of KVT_TENANTS_LISTED).
  * Walks all tenants. */
 void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list *out);
+/* When the first entry of a tenant came, or (NULL, walks all tenants) of any, since there was none; monotonic.
+ * INT64_MAX: there is none. */
+int64_t kvt_index_since(struct kvt_index *x, const struct kvt_tenant *tenant);
 /* An entry that was found to be wrong. */
 void kvt_index_drop(struct kvt_index *x, uint32_t entry);
 

@@ -98,6 +98,10 @@ struct kvt_tier_options {
 	const struct kvt_config *config;             /* borrowed during create */
 	const struct kvt_surroundings *surroundings; /* borrowed until destroy */
 	struct kvt_tier_watch watch;
+	/* When the first chunk of a tenant, or (NULL) of any, came into the caller's memory since it had none;
+	 * monotonic, INT64_MAX: it has none. NULL: the caller does not say. From any thread, never waits. */
+	int64_t (*held_since)(void *self, const struct kvt_tenant *tenant);
+	void *self; /* of held_since */
 	void *arena; /* where segments lie, for registered buffers */
 	uint64_t arena_bytes;
 	bool again; /* create was refused with KVT_ELOCKED before: it is not to wait for the lock */

@@ -191,8 +191,6 @@ def test_a_flood_in_redis(redis, engine, tmp_path):
     before = other.ask("metric", "kvtier_tenant_evictions_total")
     put(other, "flood", FLOOD[:8])  # all of its room is free again
     assert other.ask("metric", "kvtier_tenant_evictions_total") == before
-    if other.get(*FLOOD[:8]) < CHUNKS * 8:  # it heard of the erase after it had put these, on a busy machine: once
-        put(other, "flood", FLOOD[:8])
     assert other.get(*FLOOD[:8]) == CHUNKS * 8
 
 

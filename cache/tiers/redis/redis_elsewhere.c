@@ -6,8 +6,9 @@
  * server, which only unlinks an epoch, shows other handles no erase.
  *
  * A handle that asks for the first time does not know when an epoch was raised. What it has in memory may be older, so
- * that goes, but where the writes that wait for the answer were put within the last second: whether the erase was
- * before or after these is not known. What is on its disk it leaves, which would be empty after each restart else.
+ * that goes. It stays if the oldest write that waits for the answer, or with none the oldest chunk in memory, was put at
+ * most a second before the question, or after it: an answer may be late. Whether the erase was before or after these is
+ * not known. What is on its disk it leaves, which would be empty after each restart else.
  *
  * No WRITE of what was erased elsewhere begins that was submitted before the caller has taken the erase (late_up_to):
  * it would be stamped as younger than the erase.
@@ -30,10 +31,11 @@ static void note(struct redis_tenant *e, enum kvt_elsewhere_depth depth)
 	atomic_store(&e->t->base.elsewhere, true);
 }
 
-/* Writes of this tenant wait, and the first of them, the oldest, was put a moment before its epoch was asked for. */
-static bool is_prompt(const struct redis_tenant *e, int64_t asked_ns)
+/* When the oldest of the writes of this tenant that wait was put; INT64_MAX: none waits. */
+static int64_t oldest_write(const struct redis_tenant *e)
 {
-	const struct redis_job *job, *oldest = NULL;
+	const struct redis_job *job;
+	int64_t oldest_ns = INT64_MAX;
 
 	TAILQ_FOREACH(job, &e->t->parked, entry) {
 		const struct kvt_item *item = job->request->item;
@@ -42,10 +44,22 @@ static bool is_prompt(const struct redis_tenant *e, int64_t asked_ns)
 			(e->kind == REDIS_TENANT &&
 				memcmp(&item->tenant, &e->tenant, sizeof(e->tenant)) != 0))
 			continue;
-		if (oldest == NULL || job->request->wanted_ns < oldest->request->wanted_ns)
-			oldest = job;
+		if (job->request->wanted_ns < oldest_ns)
+			oldest_ns = job->request->wanted_ns;
 	}
-	return oldest != NULL && asked_ns - oldest->request->wanted_ns < REDIS_FRESH_NS;
+	return oldest_ns;
+}
+
+/* What this handle has of the tenant was put later than a moment before its epoch was asked for. */
+static bool is_prompt(const struct redis_tenant *e, int64_t asked_ns)
+{
+	int64_t oldest_ns = oldest_write(e);
+
+	if (oldest_ns == INT64_MAX && e->t->held_since != NULL)
+		oldest_ns = e->t->held_since(e->t->caller, name_of(e));
+	else if (oldest_ns == INT64_MAX)
+		return false;
+	return oldest_ns > asked_ns - REDIS_FRESH_NS;
 }
 
 void redis_heed(struct redis_tenant *e, uint64_t epoch, int64_t asked_ns)

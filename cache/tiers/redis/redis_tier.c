@@ -620,6 +620,8 @@ static enum kvt_status redis_create(
 		return KVT_ENOMEM;
 	t->base.ops = &kvt_redis_ops;
 	t->s = options->surroundings;
+	t->held_since = options->held_since;
+	t->caller = options->self;
 	t->cluster = url.at.kind == KVW_REDIS_CLUSTER;
 	(void)pthread_mutex_init(&t->lock, NULL);
 	set_limits(t, config);

@@ -413,6 +413,8 @@ struct redis_counters {
 struct redis_tier {
 	struct kvt_tier base;
 	const struct kvt_surroundings *s;
+	int64_t (*held_since)(void *self, const struct kvt_tenant *tenant); /* as in struct kvt_tier_options */
+	void *caller;
 	struct kvw_redis *redis;
 	struct kvt_presence *presence;
 	struct kvt_sealer *sealer; /* NULL: plain */

@@ -174,6 +174,11 @@ void fake_forget(struct fake_tier *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
+int64_t fake_held_since(struct fake_tier *t, const struct kvt_tenant *tenant)
+{
+	return t->held_since(t->self, tenant);
+}
+
 void fake_erased_elsewhere(struct fake_tier *t, const struct kvt_tenant *tenant, enum kvt_elsewhere_depth depth)
 {
 	size_t erased;
@@ -205,6 +210,8 @@ static enum kvt_status make(const struct kvt_tier_ops *ops,
 	t->base.piece_bytes = FAKE_PIECE;
 	t->remote = ops->unsure != NULL;
 	t->watch = options->watch;
+	t->held_since = options->held_since;
+	t->self = options->self;
 	t->chunks = beginning;
 	beginning = NULL;
 	pthread_mutex_init(&t->lock, NULL);

@@ -27,6 +27,8 @@ struct fake_tier {
 	struct fake_chunk *chunks;
 	size_t with_pieces; /* writes that came with checksums of pieces */
 	struct kvt_tier_watch watch;
+	int64_t (*held_since)(void *self, const struct kvt_tenant *tenant); /* of its options */
+	void *self;                                                         /* of held_since */
 	bool woken, remote;
 	struct kvt_key missing[FAKE_MISSING]; /* asked for, and not there */
 	size_t missing_count;
@@ -49,6 +51,7 @@ extern const struct kvt_tier_ops fake_tier_ops, fake_remote_ops;
 
 struct fake_tier *fake_tier(void);
 struct fake_tier *fake_remote(void); /* likewise, of the shared ones */
+int64_t fake_held_since(struct fake_tier *t, const struct kvt_tenant *tenant); /* what the handle says */
 /* Another process erased there; tenant NULL: all. */
 void fake_erased_elsewhere(struct fake_tier *t, const struct kvt_tenant *tenant, enum kvt_elsewhere_depth depth);
 

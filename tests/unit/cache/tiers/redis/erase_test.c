@@ -507,6 +507,20 @@ START_TEST(the_first_look)
 }
 END_TEST
 
+/* The answer is late: it comes when chunks have been put that are not being written yet. */
+START_TEST(a_first_look_with_a_late_answer)
+{
+	erase_by_another();
+	for (unsigned old = 0; old < 2; old++) {
+		rig_close(&rig, 1);
+		ck_assert_int_eq(rig_open(&rig, 1), KVT_OK);
+		rig.since_ns = rig.now_ns + (old ? -1000 * MS : 100 * MS);
+		ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_MISS);
+		ck_assert_uint_eq(rig.taken, old);
+	}
+}
+END_TEST
+
 /* No request comes: the tier looks by the clock at what its caller holds, and at nothing else. */
 START_TEST(a_look_by_the_clock)
 {
@@ -669,6 +683,7 @@ int main(void)
 	tcase_add_test(tcase, what_was_put_before_is_not_stored_after);
 	tcase_add_test(tcase, a_lost_epoch_is_no_erase);
 	tcase_add_test(tcase, the_first_look);
+	tcase_add_test(tcase, a_first_look_with_a_late_answer);
 	tcase_add_test(tcase, a_look_by_the_clock);
 	tcase_add_test(tcase, the_clock_leaves_the_first_look_to_stores);
 	tcase_add_test(tcase, looks_take_turns);

@@ -53,11 +53,19 @@ void rig_init(struct redis_rig *r)
 	memset(r->config.fingerprint.bytes, 0xf1, sizeof(r->config.fingerprint.bytes));
 }
 
+static int64_t since_of(void *self, const struct kvt_tenant *tenant)
+{
+	(void)tenant;
+	return ((struct redis_rig *)self)->since_ns;
+}
+
 enum kvt_status rig_open(struct redis_rig *r, int handle)
 {
 	struct kvt_tier_options options = {
 		.config = &r->config,
 		.surroundings = &r->surroundings,
+		.held_since = since_of,
+		.self = r,
 	};
 
 	r->why[0] = '\0';

@@ -30,6 +30,7 @@ struct redis_rig {
 	unsigned taken;
 	bool leave_elsewhere; /* it is not taken */
 	int64_t waited_ns;    /* since a chunk was put, before it is written */
+	int64_t since_ns;     /* since when the caller's memory has had chunks */
 };
 
 void rig_init(struct redis_rig *r);
