@@ -55,7 +55,7 @@ enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct 
 	if (b->reason[0] == '\0')
 		snprintf(b->reason, sizeof(b->reason), "%s", kvt_status_text(status));
 	if (status == KVT_ELOCKED)
-		return kvt_refused_begin(b);
+		return kvt_refused_begin(b, &options);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: left out: %s", ops->name, b->reason);
 	return status == KVT_ENOMEM ? KVT_ENOMEM : KVT_OK;
 }

@@ -65,7 +65,7 @@ void kvt_refused_destroy(struct kvt_refused *r)
 	free(r);
 }
 
-enum kvt_status kvt_refused_begin(struct kvt_lower *b)
+enum kvt_status kvt_refused_begin(struct kvt_lower *b, const struct kvt_tier_options *options)
 {
 	struct kvt *k = b->k;
 	struct kvt_refused *r = calloc(1, sizeof(*r));
@@ -76,14 +76,9 @@ enum kvt_status kvt_refused_begin(struct kvt_lower *b)
 		free(r);
 		return KVT_ENOMEM;
 	}
-	r->options = (struct kvt_tier_options){
-		.config = &r->config,
-		.surroundings = &k->surroundings,
-		.watch = k->watch,
-		.arena = kvt_arena_base(kvt_l1_arena(k->l1)),
-		.arena_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)),
-		.again = true,
-	};
+	r->options = *options;
+	r->options.config = &r->config;
+	r->options.again = true;
 	r->pause_ns = k->config.breaker_open_ns;
 	if (r->pause_ns > longest_pause(k))
 		r->pause_ns = longest_pause(k);

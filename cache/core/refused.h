@@ -9,8 +9,9 @@
 
 #include "core/core.h"
 
-/* The tier's create has just said KVT_ELOCKED; the configuration still has its texts. KVT_ENOMEM. */
-enum kvt_status kvt_refused_begin(struct kvt_lower *b) KVT_MUST_CHECK;
+/* The tier's create has just said KVT_ELOCKED to these options; the configuration still has its texts. KVT_ENOMEM. */
+enum kvt_status kvt_refused_begin(
+	struct kvt_lower *b, const struct kvt_tier_options *options) KVT_MUST_CHECK;
 void kvt_refused_destroy(struct kvt_refused *r); /* NULL is allowed */
 
 /* Asks again if the pause is over. By the thread that will step the tier. *next_ns: lowered to when
