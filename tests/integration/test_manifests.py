@@ -16,6 +16,8 @@ from rig.router import PROGRAM as KVWAY
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUSTOMIZE = ROOT / "deploy/kustomize"
 CHART = ROOT / "deploy/helm/kvway"
+RULES = ROOT / "deploy/prometheus/rules.yaml"
+RENDERED = ROOT / "tests/integration/data/render/s3_tiered.golden.yaml"
 HELM = ROOT / "build-helm/bin/python"
 WORKLOADS = ("Deployment", "DaemonSet")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -91,7 +93,7 @@ def check_monitor(monitor, objects):
 
 def test_rules_are_those_of_a_prometheus_rule_too():
     """An operator takes them as the spec of a PrometheusRule."""
-    spec = yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml").read_text())
+    spec = yaml.safe_load(RULES.read_text())
     rule = {"apiVersion": custom.OPERATOR, "kind": "PrometheusRule", "metadata": {"name": "kvway"}, "spec": spec}
     assert custom.faults([rule]) == []
 
@@ -382,6 +384,27 @@ def test_chart_takes_null_for_what_is_not_there(helm, name):
     error, objects = helm(name)
     assert error is None
     assert objects == helm("defaults")[1]
+
+
+def jobs_of(objects):
+    """The names that monitors give to `job`; without a relabeling the operator gives a Service's or a PodMonitor's."""
+    specs = [each["spec"] for each in objects if each["kind"] in ("ServiceMonitor", "PodMonitor")]
+    ends = [end for spec in specs for end in spec.get("endpoints") or spec["podMetricsEndpoints"]]
+    relabelings = [rule for end in ends for rule in end.get("relabelings", ())]
+    return {rule["replacement"] for rule in relabelings if rule["targetLabel"] == "job" and "sourceLabels" not in rule}
+
+
+@pytest.mark.parametrize("source", ["kustomize", "helm", "kvway render"])
+def test_monitors_name_the_jobs_that_rules_ask_for(source, request):
+    """KvwayDown and KvtierdDown ask for `up` of a job: with another name they never fire."""
+    if source == "helm":
+        error, objects = request.getfixturevalue("helm")("all")
+        assert error is None
+    else:
+        path = KUSTOMIZE / "overlays/production/servicemonitor.yaml" if source == "kustomize" else RENDERED
+        objects = objects_of(path.read_text())
+    asked = set(re.findall(r'\bjob="([^"]*)"', RULES.read_text()))
+    assert asked and asked <= jobs_of(objects)
 
 
 @pytest.mark.parametrize("word", BAD)

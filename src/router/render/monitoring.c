@@ -4,8 +4,9 @@
 #include "render/objects.h"
 #include "render/yaml.h"
 
+/* Rules know kvway and kvtierd by `job`; the operator would take the Service's name. job NULL: it does. */
 static void monitor(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name,
-	const char *port, const char *path)
+	const char *job, const char *port, const char *path)
 {
 	bool tls = component == KVW_COMPONENT_ROUTER && plan->tls;
 
@@ -18,6 +19,11 @@ static void monitor(FILE *out, const struct kvw_plan *plan, enum kvw_component c
 	kvw_yaml_line(out, 1, "- port: %s", port);
 	kvw_yaml_pair(out, 2, "path", path);
 	kvw_yaml_line(out, 2, "interval: %ds", plan->interval);
+	if (job != NULL) {
+		kvw_yaml_line(out, 2, "relabelings:");
+		kvw_yaml_line(out, 2, "- targetLabel: job");
+		kvw_yaml_line(out, 3, "replacement: %s", job);
+	}
 	if (!tls)
 		return;
 	kvw_yaml_line(out, 2, "scheme: https");
@@ -33,8 +39,8 @@ void kvw_render_monitoring(FILE *out, const struct kvw_plan *plan)
 {
 	if (!plan->metrics)
 		return;
-	monitor(out, plan, KVW_COMPONENT_WORKER, "-workers", "http", plan->metrics_path);
-	monitor(out, plan, KVW_COMPONENT_ROUTER, "-kvway", plan->tls ? "https" : "http", "/metrics");
+	monitor(out, plan, KVW_COMPONENT_WORKER, "-workers", NULL, "http", plan->metrics_path);
+	monitor(out, plan, KVW_COMPONENT_ROUTER, "-kvway", "kvway", plan->tls ? "https" : "http", "/metrics");
 	if (plan->own_kvtierd)
-		monitor(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", "cache", "/metrics");
+		monitor(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd", "cache", "/metrics");
 }
