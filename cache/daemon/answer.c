@@ -52,3 +52,9 @@ void kvt_conn_refuse(struct kvt_conn *conn, int status, const char *extra, const
 					     .body = {body, used + 2},
 					     .extra = kvw_slice_of(extra)});
 }
+
+void kvt_conn_fail(struct kvt_conn *conn, const char *what, const char *why)
+{
+	kvt_meter_add(&kvt_conn_loop(conn)->meters, KVT_COUNT_REFUSED_ERROR, 1);
+	kvt_conn_refuse(conn, 503, KVT_SOON, "%s%s", what, why);
+}

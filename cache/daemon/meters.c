@@ -128,7 +128,7 @@ COLLECT(outcomes)
 COLLECT(refused)
 {
 	static const char *const reasons[] = {
-		"connections", "descriptors", "puts", "quiet", "room", "quota", "size", "leases", "jobs"};
+		"connections", "descriptors", "puts", "quiet", "room", "quota", "size", "leases", "jobs", "error"};
 
 	(void)metric;
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)

@@ -23,7 +23,7 @@ enum kvt_route {
 /* Statuses that the server answers, and one for all others. */
 #define KVT_STATUSES(X)                                                                            \
 	X(200)                                                                                     \
-	X(400) X(403) X(404) X(405) X(408) X(409) X(411) X(413) X(500) X(501) X(503) X(504) X(507)
+	X(400) X(403) X(404) X(405) X(408) X(409) X(411) X(413) X(501) X(503) X(504) X(507)
 enum kvt_status_slot {
 #define KVT_STATUS_SLOT(code) KVT_SLOT_##code,
 	KVT_STATUSES(KVT_STATUS_SLOT)
@@ -47,6 +47,7 @@ enum kvt_count {
 	KVT_COUNT_REFUSED_SIZE,
 	KVT_COUNT_REFUSED_LEASES,
 	KVT_COUNT_REFUSED_JOBS,
+	KVT_COUNT_REFUSED_ERROR,
 	KVT_COUNT_TIMEOUT_IDLE,
 	KVT_COUNT_TIMEOUT_HEAD,
 	KVT_COUNT_TIMEOUT_BODY,

@@ -195,6 +195,6 @@ void kvt_serve_metrics(struct kvt_conn *conn)
 					      .type = "text/plain; version=0.0.4",
 					      .body = {text, len}});
 	else
-		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
+		kvt_conn_fail(conn, "", "out of memory");
 	free(text);
 }

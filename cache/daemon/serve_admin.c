@@ -35,7 +35,7 @@ static void answer_text(struct kvt_conn *conn, FILE *out, char **text, const siz
 	if (out != NULL && fclose(out) == 0)
 		kvt_conn_answer_json(conn, 200, *text, *len);
 	else
-		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
+		kvt_conn_fail(conn, "", "out of memory");
 	free(*text);
 }
 
@@ -128,10 +128,10 @@ static void answer_erase(struct kvt_conn *conn, const struct erase_job *erase)
 		kvt_meter_add(&kvt_conn_loop(conn)->meters, KVT_COUNT_FORGOTTEN, erase->erased);
 	if (erase->status == KVT_MISS) {
 		kvt_conn_refuse(conn, 404, NULL, "not found");
+	} else if (erase->status == KVT_EINVAL) {
+		kvt_conn_refuse(conn, 400, NULL, "not erased: %s", kvt_status_text(erase->status));
 	} else if (erase->status != KVT_OK) {
-		kvt_conn_refuse(conn, erase->status == KVT_EINVAL ? 400 : 503,
-			erase->status == KVT_EINVAL ? NULL : KVT_SOON, "not erased: %s",
-			kvt_status_text(erase->status));
+		kvt_conn_fail(conn, "not erased: ", kvt_status_text(erase->status));
 	} else {
 		n = snprintf(text, sizeof(text), "{\"erased\":%zu%s%s%s}\n", erase->erased,
 			erase->forget.next[0] != '\0' ? ",\"next\":\"" : "", erase->forget.next,
@@ -160,7 +160,7 @@ static void begin_erase(struct kvt_conn *conn, struct kvw_slice key, const char 
 	struct erase_job *erase = calloc(1, sizeof(*erase));
 
 	if (erase == NULL) {
-		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
+		kvt_conn_fail(conn, "", "out of memory");
 		return;
 	}
 	erase->job.wait = (struct kvw_wait){.mail.deliver = erased};

@@ -106,8 +106,7 @@ static void answer_miss(struct kvt_conn *conn, const struct lease_wait *w)
 			kvt_conn_refuse(conn, 404, NULL, "not found");
 		return;
 	default:
-		kvt_conn_refuse(
-			conn, 503, KVT_SOON, "no lease now: %s", kvt_status_text(w->status));
+		kvt_conn_fail(conn, "no lease now: ", kvt_status_text(w->status));
 	}
 }
 
@@ -181,7 +180,7 @@ void kvt_serve_lease(struct kvt_conn *conn)
 	struct kvt_lease_wish wish;
 
 	if (w == NULL) {
-		kvt_conn_refuse(conn, 503, KVT_SOON, "out of memory");
+		kvt_conn_fail(conn, "", "out of memory");
 		return;
 	}
 	memset(w, 0, offsetof(struct lease_wait, small));

@@ -77,7 +77,7 @@ static void refuse_put(struct kvt_conn *conn, enum kvt_status status, bool limit
 			KVT_OBJECT_KEY_MOST);
 		return;
 	default:
-		kvt_conn_refuse(conn, 503, KVT_SOON, "not stored: %s", kvt_status_text(status));
+		kvt_conn_fail(conn, "not stored: ", kvt_status_text(status));
 	}
 }
 

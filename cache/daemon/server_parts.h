@@ -86,6 +86,9 @@ void kvt_conn_answer_json(struct kvt_conn *conn, int status, const char *text, s
 /* {"error":"..."}; extra: whole field lines, NULL: none. */
 void kvt_conn_refuse(struct kvt_conn *conn, int status, const char *extra, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+/* What the client is not to blame for, such as EIO or want of memory: 503, counted as reason `error`. The text is
+ * what and why. */
+void kvt_conn_fail(struct kvt_conn *conn, const char *what, const char *why);
 
 /* Writes text as a JSON string with its quotes. */
 void kvt_json_text(FILE *out, const char *text, size_t len);

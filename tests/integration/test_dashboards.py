@@ -15,6 +15,7 @@ import xml.etree.ElementTree
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from rig.client import CHAT, ask
 from rig.kvtierd import Kvtierd, take
@@ -199,6 +200,33 @@ def test_each_alert_has_a_case_and_a_section():
     titles = {panel["title"] for path in DASHBOARDS for panel in load(path)["panels"]}
     named = {" ".join(title.split()) for title in re.findall(r"panel\s+\*([^*]+)\*", guide)}
     assert named and named <= titles
+
+
+# Whose sources have the values of labels as text, by the beginning of the metric's name.
+SOURCES = {"kvtierd_": "cache/daemon", "kvtier_": "cache", "kvway_": "src/router", "vllm:": "src/router"}
+
+
+@functools.cache
+def source(folder):
+    return "".join(path.read_text() for kind in ("c", "h", "def") for path in sorted((ROOT / folder).rglob(f"*.{kind}")))
+
+
+def impossible(expr):
+    """Values of labels that an expression asks for and that no program writes."""
+    for name, matchers in SELECTOR.findall(expr):
+        folder = next((its for start, its in SOURCES.items() if name.startswith(start)), None)
+        for label, values in re.findall(r'(\w+)\s*[=!]~?\s*"([^"]*)"', matchers if folder else ""):
+            for value in values.split("|") if label not in TARGET else ():
+                if re.fullmatch(r"\w+", value) and f'"{value}"' not in source(folder):
+                    yield f'{name} has no {label}="{value}"'
+
+
+def test_rules_and_dashboards_ask_for_values_that_are_written():
+    assert list(impossible('sum(rate(kvtierd_requests_total{code="500"}[5m]))'))
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    exprs = [rule["expr"] for group in groups for rule in group["rules"]]
+    exprs += [target["expr"] for path in DASHBOARDS for _, target in queries(path)]
+    assert not [fault for expr in exprs for fault in impossible(expr)]
 
 
 # --- live ---------------------------------------------------------------------------------------

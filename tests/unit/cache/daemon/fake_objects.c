@@ -304,6 +304,8 @@ enum kvt_status kvt_object_erase(struct kvt_objects *o, const struct kvt_object_
 		object->pieces = NULL;
 	}
 	pthread_mutex_unlock(&o->lock);
+	if (atomic_load(&o->erase_status) != 0)
+		return (enum kvt_status)atomic_load(&o->erase_status);
 	return object != NULL ? KVT_OK : KVT_MISS;
 }
 

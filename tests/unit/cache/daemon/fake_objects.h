@@ -39,7 +39,7 @@ struct kvt_objects {
 	bool last_named; /* of the last put or erase of a bucket, and its tenant */
 	struct kvt_tenant last_tenant;
 	char last_model[KVT_MODEL_TEXT], last_after[KVT_CHUNK_TEXT]; /* of what was to be forgotten */
-	_Atomic int begin_status, end_status, lease_status; /* enum kvt_status; 0: as it is */
+	_Atomic int begin_status, end_status, lease_status, erase_status; /* enum kvt_status; 0: as it is */
 	_Atomic bool limited; /* what is refused with KVT_FULL is so for its tenant's limit */
 	_Atomic uint64_t lease_delay_ns; /* answered so much later, by another thread */
 	_Atomic int64_t quiet_until;

@@ -333,6 +333,44 @@ START_TEST(unwilling_objects)
 }
 END_TEST
 
+/* What neither the client nor a limit is the cause of: alerts look at it by its reason. */
+START_TEST(failures_are_counted_as_errors)
+{
+	struct scene s;
+	int fd, admin;
+
+	scene_init(&s, NULL);
+	fd = dial(kvt_server_listen(s.server));
+	admin = dial(kvt_server_admin(s.server));
+	atomic_store(&s.objects->begin_status, KVT_EIO);
+	put(fd, "/v1/kv/b/k", "hello", 5);
+	EXPECT(fd, "503", "not stored: ");
+	atomic_store(&s.objects->begin_status, 0);
+	atomic_store(&s.objects->end_status, KVT_ENOMEM);
+	put(fd, "/v1/kv/b/k", "hello", 5);
+	EXPECT(fd, "503", "not stored: ");
+	atomic_store(&s.objects->lease_status, KVT_EIO);
+	ask(fd, "POST", "/v1/kv/b/k/leases");
+	EXPECT(fd, "503", "no lease now: ");
+	atomic_store(&s.objects->erase_status, KVT_EIO);
+	ask(admin, "DELETE", "/v1/kv/b/k");
+	EXPECT(admin, "503", "not erased: ");
+	ask(fd, "GET", "/metrics");
+	EXPECT(fd, "200", "\nkvtierd_refused_total{reason=\"error\"} 4\n");
+	atomic_store(&s.objects->end_status, KVT_FULL); /* a limit is none */
+	put(fd, "/v1/kv/b/k", "hello", 5);
+	EXPECT(fd, "507", "no room");
+	atomic_store(&s.objects->erase_status, KVT_EINVAL);
+	ask(admin, "DELETE", "/v1/kv/b/k");
+	EXPECT(admin, "400", "not erased: ");
+	ask(fd, "GET", "/metrics");
+	EXPECT(fd, "200", "\nkvtierd_refused_total{reason=\"error\"} 4\n");
+	close(fd);
+	close(admin);
+	scene_finish(&s);
+}
+END_TEST
+
 /* --- order, and bytes that come as they like -------------------------------------------------- */
 
 START_TEST(pipelined_requests_are_answered_in_order)
@@ -547,6 +585,7 @@ int main(void)
 	tcase_add_loop_test(tcase, a_refusal_says_why, 0, sizeof(refusals) / sizeof(refusals[0]));
 	tcase_add_test(tcase, a_head_request_gets_no_body);
 	tcase_add_test(tcase, unwilling_objects);
+	tcase_add_test(tcase, failures_are_counted_as_errors);
 	tcase_add_test(tcase, pipelined_requests_are_answered_in_order);
 	tcase_add_test(tcase, a_client_that_only_stops_sending_is_answered);
 	tcase_add_test(tcase, one_byte_at_a_time);
