@@ -6,6 +6,8 @@
 
 #include "daemon/server_parts.h"
 
+#define EXTRA_HEAD_NS ((uint64_t)KVW_NS_PER_S)
+
 static struct kvt_conn *conn_of(struct kvw_conn *base)
 {
 	return (struct kvt_conn *)base; /* its first member */
@@ -16,11 +18,24 @@ static struct kvt_meters *meters_of(struct kvw_conn *base)
 	return &kvt_conn_loop(conn_of(base))->meters;
 }
 
+static bool opened(struct kvw_conn *base)
+{
+	struct kvt_conn *conn = conn_of(base);
+	struct kvt_loop *loop = kvt_conn_loop(conn);
+
+	conn->extra = loop->takes_extra;
+	loop->takes_extra = false;
+	if (conn->extra)
+		kvw_conn_head_within(base, EXTRA_HEAD_NS);
+	return true;
+}
+
 static void request(struct kvw_conn *base)
 {
 	struct kvt_conn *conn = conn_of(base);
 
 	conn->route = KVT_ROUTE_other;
+	base->close_after = base->close_after || conn->extra;
 	kvt_serve(conn);
 }
 
@@ -33,6 +48,10 @@ static void refuse(
 		conn->route = KVT_ROUTE_other;
 	switch (what) {
 	case KVW_CONN_LATE_HEAD:
+		if (conn->extra) {
+			kvt_conn_turn_away(conn);
+			return;
+		}
 		message = "the request's head did not come within limits.head_time";
 		break;
 	case KVW_CONN_LATE_BODY:
@@ -78,6 +97,8 @@ static void closed(struct kvw_conn *base)
 {
 	struct kvt_conn *conn = conn_of(base);
 
+	if (conn->extra)
+		atomic_fetch_sub(&kvt_conn_loop(conn)->server->extra, 1);
 	if (conn->put != NULL)
 		kvt_meter_add(meters_of(base), KVT_COUNT_CUT_PUTS, 1);
 	kvt_conn_abort_put(conn);
@@ -93,6 +114,7 @@ static const struct kvw_clients_ops ops = {
 	.refuse = refuse,
 	.turn_away_take = kvt_loop_turn_away_take,
 	.accepted = kvt_loop_accepted,
+	.opened = opened,
 	.answered = answered,
 	.sent = sent,
 	.timed_out = timed_out,

@@ -91,6 +91,10 @@ void kvt_serve(struct kvt_conn *conn)
 		if (!is_open(conn, &routes[i]))
 			continue;
 		conn->route = (enum kvt_route)i;
+		if (conn->extra && routes[i].where != BOTH) {
+			kvt_conn_turn_away(conn);
+			return;
+		}
 		if (i != KVT_ROUTE_put && (conn->base.body_left > KVT_OTHER_BODY || conn->base.expects ||
 						  loop->base.head.framing == KVW_FRAME_CHUNKED)) {
 			conn->base.body_unread = true;

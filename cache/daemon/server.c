@@ -1,5 +1,5 @@
 /*
- * server.c - see server.h. Here: its life, and what its loops do with clients.
+ * server.c - see server.h. Here: its life.
  *
  * One loop accepts for all: engines keep a few connections for their whole life, and a port shared by
  * hash would often put most of them on one loop.
@@ -10,52 +10,9 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
-#include "base/log.h"
 #include "daemon/server_parts.h"
 
 #define AUTO_LOOPS_MOST 4
-#define LOG_NS          (10 * KVW_NS_PER_S)
-
-/* --- what its loops do ------------------------------------------------------------------------ */
-
-void kvt_loop_accepted(struct kvw_clients *clients, bool served)
-{
-	struct kvt_meters *meters = &((struct kvt_loop *)clients)->meters;
-
-	kvt_meter_add(meters, KVT_COUNT_ACCEPTED, 1);
-	if (!served)
-		kvt_meter_add(meters, KVT_COUNT_REFUSED_DESCRIPTORS, 1);
-}
-
-/* Once in a while: a crowd of clients is not to fill the log. */
-static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
-{
-	if (loop->told_ns != 0 && loop->base.loop.now_ns - loop->told_ns < LOG_NS)
-		return;
-	loop->told_ns = loop->base.loop.now_ns;
-	kvw_warn("server", "clients are refused why=\"%s\" connections=%u",
-		why == KVW_REFUSED_LIMIT ? "limits.connections is reached"
-					 : "no descriptor is left",
-		atomic_load(&loop->server->base.connections));
-}
-
-/* One try to answer: no thread waits for a client that is refused. */
-void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
-{
-	static const char answer[] =
-		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-		"Retry-After: 1\r\nConnection: close\r\nContent-Length: 71\r\n\r\n"
-		"{\"error\":\"too many connections (limits.connections); try again later\"}\n";
-	struct kvt_loop *loop = (struct kvt_loop *)clients;
-
-	(void)!send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-	close(fd);
-	kvt_meter_add(&loop->meters,
-		why == KVW_REFUSED_LIMIT ? KVT_COUNT_REFUSED_CONNECTIONS
-					 : KVT_COUNT_REFUSED_DESCRIPTORS,
-		1);
-	log_refused(loop, why);
-}
 
 enum kvt_status kvt_loop_init(struct kvt_loop *loop, struct kvt_server *server, int listen_fd)
 {

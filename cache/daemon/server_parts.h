@@ -26,6 +26,7 @@ struct kvt_loop {
 	struct kvw_clients base; /* first */
 	struct kvt_server *server;
 	bool admin; /* serves `admin` */
+	bool takes_extra; /* the connection that is made now is one beyond limits.connections */
 	struct kvt_target target; /* of base.head */
 	int64_t told_ns;          /* when refused clients were last logged */
 	struct kvt_meters meters;
@@ -35,7 +36,7 @@ struct kvt_loop {
  * after all loops and jobs are joined. */
 enum kvt_status kvt_loop_init(
 	struct kvt_loop *loop, struct kvt_server *server, int listen_fd) KVT_MUST_CHECK;
-/* Operations of its clients. */
+/* Operations of its clients (crowd.c). */
 void kvt_loop_accepted(struct kvw_clients *clients, bool served);
 void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why);
 
@@ -49,6 +50,7 @@ struct kvt_server {
 	struct kvt_loop *loops; /* [all_loops] */
 	struct kvt_jobs *jobs;
 	_Atomic uint32_t puts; /* now */
+	_Atomic uint32_t extra; /* connections beyond limits.connections, now */
 	char listen_name[KVW_LISTEN_TEXT], admin_name[KVW_LISTEN_TEXT];
 };
 
@@ -67,6 +69,7 @@ struct kvt_put_stream {
 struct kvt_conn {
 	struct kvw_conn base; /* first */
 	enum kvt_route route;
+	bool extra; /* beyond limits.connections: one request, and only what probes and Prometheus ask */
 	struct kvt_put_stream *put;        /* owned */
 	char lease_id[KVT_LEASE_ID_BYTES]; /* granted by an answer that may not arrive (until_read) */
 };
@@ -75,6 +78,9 @@ static inline struct kvt_loop *kvt_conn_loop(const struct kvt_conn *conn)
 {
 	return (struct kvt_loop *)conn->base.clients; /* its first member */
 }
+
+/* A request of an extra connection that is not for such: answers and closes (crowd.c). */
+void kvt_conn_turn_away(struct kvt_conn *conn);
 
 /* How clients are served (connection.c). */
 struct kvw_clients_options kvt_conn_options(const struct kvt_daemon_config *config);

@@ -56,11 +56,6 @@ ROOMS = {
     "cache/core": [],
     "cache/daemon": [
         (
-            {"connection", "server"},
-            "server.c makes loops that serve clients as connection.c says, which asks it what a loop has "
-            "accepted and may still accept",
-        ),
-        (
             {"catalog", "catalog_file"},
             "each change of the names is recorded in the file, and reading the file makes the same "
             "changes again",

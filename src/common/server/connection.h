@@ -52,7 +52,7 @@ struct kvw_clients_ops {
 	/* The request in clients->head. Calls kvw_conn_answer, kvw_conn_await or kvw_conn_receive, then or
 	 * after it kvw_conn_close if it must. */
 	void (*request)(struct kvw_conn *conn);
-	/* Calls kvw_conn_answer. The connection ends with that answer. */
+	/* Calls kvw_conn_answer. The connection ends with that answer; kvw_conn_close after it: at once. */
 	void (*refuse)(struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message);
 
 	/* A client that is not served: answers if it can without waiting. Takes fd. */
@@ -181,6 +181,9 @@ struct kvw_http_answer {
  * kvw_conn_advance, which goes on with what the client sends next. */
 void kvw_conn_answer(struct kvw_conn *conn, const struct kvw_http_answer *answer);
 void kvw_conn_advance(struct kvw_conn *conn);
+
+/* From opened(): the connection's first head has so long to come, whatever the limits say. */
+void kvw_conn_head_within(struct kvw_conn *conn, uint64_t ns);
 
 /* The body as collected, until the request is answered. */
 struct kvw_slice kvw_conn_body(const struct kvw_conn *conn);

@@ -79,6 +79,11 @@ void kvw_conn_rest(struct kvw_conn *conn)
 	kvw_conn_timer(conn, KVW_CONN_TIMER_IDLE, kvw_conn_limits(conn)->idle_ns);
 }
 
+void kvw_conn_head_within(struct kvw_conn *conn, uint64_t ns)
+{
+	kvw_conn_timer(conn, KVW_CONN_TIMER_HEAD, ns);
+}
+
 void kvw_conn_drop_whole(struct kvw_conn *conn)
 {
 	if (conn->whole == NULL)

@@ -86,6 +86,12 @@ static struct kvw_server_loop *loop_of(struct kvw_acceptor *acceptor)
 	return (struct kvw_server_loop *)((char *)acceptor - offsetof(struct kvw_server_loop, acceptor));
 }
 
+void kvw_server_loop_gained(struct kvw_server_loop *loop)
+{
+	atomic_fetch_add(&loop->conn_count, 1);
+	atomic_fetch_add(&loop->server->connections, 1);
+}
+
 void kvw_server_loop_lost(struct kvw_server_loop *loop)
 {
 	atomic_fetch_sub(&loop->conn_count, 1);

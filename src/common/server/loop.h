@@ -108,6 +108,8 @@ void kvw_server_loop_post(struct kvw_server_loop *loop, struct kvw_mail *mail);
 /* The next tick comes at once. Any thread. */
 void kvw_server_loop_wake(struct kvw_server_loop *loop);
 
+/* One more client than the limit allows is this loop's, until kvw_server_loop_lost. */
+void kvw_server_loop_gained(struct kvw_server_loop *loop);
 /* A client that serve_take got is gone. */
 void kvw_server_loop_lost(struct kvw_server_loop *loop);
 

@@ -171,6 +171,53 @@ START_TEST(connections_and_puts_are_bounded)
 }
 END_TEST
 
+/* A daemon that is full works: probes that took it for dead would have it killed. */
+START_TEST(probes_are_answered_beyond_the_limit)
+{
+	static const char *const paths[] = {"/health", "/ready", "/metrics"};
+	struct scene s;
+	int held[2], silent[20], fd;
+
+	scene_init(&s, "limits: {connections: 2}");
+	for (size_t i = 0; i < 2; i++) {
+		held[i] = dial(kvt_server_listen(s.server));
+		ask(held[i], "GET", "/health");
+		EXPECT(held[i], "200", "ok");
+	}
+	for (size_t i = 0; i < 40; i++) { /* more than are heard at once: each gives its place back */
+		fd = dial(i % 2 == 0 ? kvt_server_listen(s.server) : kvt_server_admin(s.server));
+		ask(fd, "GET", paths[i % 3]);
+		EXPECT(fd, "200", "Connection: close");
+		expect_close(fd);
+	}
+	fd = dial(kvt_server_listen(s.server));
+	ask(fd, "POST", "/v1/kv/b/k/leases");
+	EXPECT(fd, "503", "limits.connections");
+	expect_close(fd);
+	fd = dial(kvt_server_admin(s.server));
+	ask(fd, "DELETE", "/v1/kv/b");
+	EXPECT(fd, "503", "limits.connections");
+	expect_close(fd);
+	ask(held[0], "GET", "/metrics");
+	EXPECT(held[0], "200", "\nkvtierd_refused_total{reason=\"connections\"} 2\n");
+	for (size_t i = 0; i < 20; i++)
+		silent[i] = dial(kvt_server_listen(s.server));
+	for (size_t i = 0; i < 20; i++) {
+		EXPECT(silent[i], "503", "try again later\"}");
+		close(silent[i]);
+	}
+	fd = dial(kvt_server_listen(s.server));
+	ask(fd, "GET", "/health");
+	EXPECT(fd, "200", "ok");
+	close(fd);
+	put(held[1], "/v1/kv/b/k", "hello", 5);
+	EXPECT(held[1], "200", "");
+	close(held[0]);
+	close(held[1]);
+	scene_finish(&s);
+}
+END_TEST
+
 START_TEST(a_head_has_a_limit)
 {
 	char long_head[20000] = "GET /health HTTP/1.1\r\nHost: h\r\nX: ";
@@ -272,6 +319,7 @@ int main(void)
 	tcase_add_test(tcase, slow_clients_are_given_up);
 	tcase_add_test(tcase, a_body_that_comes_in_lumps_is_in_time);
 	tcase_add_test(tcase, connections_and_puts_are_bounded);
+	tcase_add_test(tcase, probes_are_answered_beyond_the_limit);
 	tcase_add_test(tcase, a_head_has_a_limit);
 	tcase_add_test(tcase, a_drain_lets_requests_end);
 	tcase_add_test(tcase, a_drain_ends);

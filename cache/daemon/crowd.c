@@ -1,0 +1,82 @@
+/*
+ * crowd.c - clients for which there is no room.
+ *
+ * A few of them are heard: /health, /ready and /metrics are answered, all else is refused. A daemon that is full
+ * works; to a probe that it refused it would look dead, and be killed with all that is in memory. Each has a
+ * second for its request, and its connection ends with the answer.
+ */
+#include "base/log.h"
+#include "daemon/server_parts.h"
+
+#define LOG_NS     (10 * KVW_NS_PER_S)
+#define TOO_MANY   "too many connections (limits.connections); try again later"
+#define EXTRA_MOST 16 /* connections beyond limits.connections */
+
+void kvt_loop_accepted(struct kvw_clients *clients, bool served)
+{
+	struct kvt_meters *meters = &((struct kvt_loop *)clients)->meters;
+
+	kvt_meter_add(meters, KVT_COUNT_ACCEPTED, 1);
+	if (!served)
+		kvt_meter_add(meters, KVT_COUNT_REFUSED_DESCRIPTORS, 1);
+}
+
+/* Once in a while: a crowd of clients is not to fill the log. */
+static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
+{
+	if (loop->told_ns != 0 && loop->base.loop.now_ns - loop->told_ns < LOG_NS)
+		return;
+	loop->told_ns = loop->base.loop.now_ns;
+	kvw_warn("server", "clients are refused why=\"%s\" connections=%u",
+		why == KVW_REFUSED_LIMIT ? "limits.connections is reached"
+					 : "no descriptor is left",
+		atomic_load(&loop->server->base.connections));
+}
+
+/* False: there are too many of these, too. Else it takes fd. */
+static bool take_extra(struct kvt_loop *loop, int fd)
+{
+	struct kvt_server *server = loop->server;
+
+	if (atomic_fetch_add(&server->extra, 1) >= EXTRA_MOST) {
+		atomic_fetch_sub(&server->extra, 1);
+		return false;
+	}
+	loop->takes_extra = true;
+	kvw_server_loop_gained(&loop->base.loop);
+	kvw_clients_take(&loop->base, fd);
+	if (loop->takes_extra) /* no memory: there is no connection that would give it back */
+		atomic_fetch_sub(&server->extra, 1);
+	loop->takes_extra = false;
+	return true;
+}
+
+void kvt_conn_turn_away(struct kvt_conn *conn)
+{
+	struct kvt_loop *loop = kvt_conn_loop(conn);
+
+	kvt_meter_add(&loop->meters, KVT_COUNT_REFUSED_CONNECTIONS, 1);
+	log_refused(loop, KVW_REFUSED_LIMIT);
+	kvt_conn_refuse(conn, 503, KVT_SOON, TOO_MANY);
+	kvw_conn_close(&conn->base, false); /* no waiting for what it still sends: the next may be a probe */
+}
+
+/* One try to answer: no thread waits for a client that is refused. */
+void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
+{
+	static const char answer[] =
+		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+		"Retry-After: 1\r\nConnection: close\r\nContent-Length: 71\r\n\r\n"
+		"{\"error\":\"" TOO_MANY "\"}\n";
+	struct kvt_loop *loop = (struct kvt_loop *)clients;
+
+	if (why == KVW_REFUSED_LIMIT && take_extra(loop, fd))
+		return;
+	(void)!send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	close(fd);
+	kvt_meter_add(&loop->meters,
+		why == KVW_REFUSED_LIMIT ? KVT_COUNT_REFUSED_CONNECTIONS
+					 : KVT_COUNT_REFUSED_DESCRIPTORS,
+		1);
+	log_refused(loop, why);
+}
