@@ -17,6 +17,7 @@
 #include "admin/admin.h"
 #include "admin/admin_text.h"
 #include "command/command.h"
+#include "command/output.h"
 #include "tiers/nvme/nvme_inspect.h"
 
 #define VERB        "erase"
@@ -272,11 +273,13 @@ static bool is_meant(const struct wish *w, const struct kvt_fingerprint *f)
 
 static int report(const struct wish *w, const struct kvt_erase_result *r, json_t *list)
 {
+	int result = KVT_EXIT_OK;
+
 	if (w->json)
-		json_array_append_new(list, kvt_erase_json(r));
+		result = kvt_json_add_take(VERB, list, kvt_erase_json(r));
 	else
 		kvt_erase_print(r, stdout);
-	return kvt_erase_done(r) ? KVT_EXIT_OK : KVT_EXIT_FAILED;
+	return kvt_erase_done(r) ? result : KVT_EXIT_FAILED;
 }
 
 /* *met: it was of the model that is meant. */
@@ -368,8 +371,8 @@ static int run(struct wish *w, const char *path)
 		result = KVT_EXIT_FAILED;
 	else
 		result = path != NULL ? erase_all(w, path, list) : erase_shared(w, list);
-	if (w->json && result != KVT_EXIT_USAGE && json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
-		putchar('\n');
+	if (w->json && result != KVT_EXIT_USAGE)
+		return kvt_json_print_take(VERB, list, result);
 	json_decref(list);
 	return result;
 }

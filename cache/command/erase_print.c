@@ -6,6 +6,7 @@
 
 #include "command/erase.h"
 #include "command/format.h"
+#include "command/output.h"
 
 static const char *const tiers[KVT_TIER_COUNT] = {
 	[KVT_TIER_L1] = "l1", [KVT_TIER_NVME] = "nvme", [KVT_TIER_L2] = "l2"};
@@ -50,10 +51,10 @@ static json_t *tier_json(const struct kvt_erase_result *r, size_t i)
 {
 	const uint32_t kind = r->erased.tiers[i].counted;
 
-	return json_pack("{s:s, s:s, s:I, s:I, s:s}", "tier", tiers[i], "counted",
+	return json_pack("{s:s, s:s, s:I, s:I, s:o}", "tier", tiers[i], "counted",
 		counted[kind <= KVT_COUNTED_UNKNOWN ? kind : KVT_COUNTED_NO_TIER], "chunks",
 		(json_int_t)r->erased.tiers[i].chunks, "bytes",
-		(json_int_t)r->erased.tiers[i].bytes, "not_reached", r->why[i]);
+		(json_int_t)r->erased.tiers[i].bytes, "not_reached", kvt_json_any_text(r->why[i]));
 }
 
 struct json_t *kvt_erase_json(const struct kvt_erase_result *r)
@@ -62,8 +63,8 @@ struct json_t *kvt_erase_json(const struct kvt_erase_result *r)
 
 	for (size_t i = 0; i < KVT_TIER_COUNT; i++)
 		json_array_append_new(list, tier_json(r, i));
-	return json_pack("{s:s, s:b, s:I, s:b, s:b, s:s, s:o}", "folder",
-		r->folder != NULL ? r->folder : "", "owned", (int)r->owner.alive, "owner_pid",
+	return json_pack("{s:o, s:b, s:I, s:b, s:b, s:s, s:o}", "folder",
+		kvt_json_any_text(r->folder != NULL ? r->folder : ""), "owned", (int)r->owner.alive, "owner_pid",
 		(json_int_t)r->owner.pid, "dry_run", (int)r->dry_run, "done",
 		(int)kvt_erase_done(r), "status", kvt_status_text(r->status), "tiers", list);
 }

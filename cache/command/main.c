@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "base/standard_out.h"
 #include "command/command.h"
 #include "command/help.h"
 
@@ -41,7 +42,7 @@ static bool is_help(const char *word)
 	return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const struct kvt_command *command;
 
@@ -69,4 +70,12 @@ int main(int argc, char **argv)
 		if (is_help(argv[i]))
 			return print_command_help(command);
 	return command->run(argc - 1, argv + 1);
+}
+
+/* What was cut must not look whole. */
+int main(int argc, char **argv)
+{
+	int status = run(argc, argv);
+
+	return !kvw_standard_out_whole("kvtier") && status == KVT_EXIT_OK ? KVT_EXIT_FAILED : status;
 }

@@ -14,6 +14,7 @@
 #include "chunk/fragment_mark.h"
 #include "command/command.h"
 #include "command/format.h"
+#include "command/output.h"
 
 #define TENANTS_SHOWN 10
 #define ANSWER_NS     3000000000u /* an owner's, which may be busy with an erase */
@@ -213,6 +214,7 @@ static int show(const char *folder, const struct kvt_surroundings *s, size_t mos
 	struct kvt_inspect *x = NULL;
 	enum kvt_status status = kvt_inspect_open(folder, NULL, s, why, &x);
 	struct kvt_stat stat = {0};
+	int result;
 
 	if (status != KVT_OK) {
 		fprintf(stderr, "kvtier stat: %s: %s%s%s\n", folder, kvt_status_text(status),
@@ -229,13 +231,12 @@ static int show(const char *folder, const struct kvt_surroundings *s, size_t mos
 	kvt_store_owner(folder, &stat.owner);
 	if (stat.owner.alive)
 		ask_owner(&stat);
-	if (list != NULL)
-		json_array_append_new(list, kvt_stat_json(&stat));
-	else
+	if (list == NULL)
 		kvt_stat_print(&stat, most, kvt_wall(s) / 1000000000, stdout);
+	result = list != NULL ? kvt_json_add_take("stat", list, kvt_stat_json(&stat)) : KVT_EXIT_OK;
 	kvt_stat_finish(&stat);
 	kvt_inspect_close(x);
-	return KVT_EXIT_OK;
+	return result;
 }
 
 int kvt_command_stat(int argc, char **argv)
@@ -261,9 +262,6 @@ int kvt_command_stat(int argc, char **argv)
 
 		result = one > result ? one : result;
 	}
-	if (list != NULL && json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
-		putchar('\n');
-	json_decref(list);
 	kvt_stores_finish(&stores);
-	return result;
+	return list != NULL ? kvt_json_print_take("stat", list, result) : result;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "command/format.h"
+#include "command/output.h"
 #include "command/stat.h"
 
 static const char *hex(char *out, const uint8_t *bytes, size_t count)
@@ -205,9 +206,9 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 		others = json_pack("{s:I, s:I}", "chunks", (json_int_t)s->l1_others.chunks, "bytes",
 			(json_int_t)s->l1_others.bytes);
 	return json_pack(
-		"{s:s, s:b, s:I, s:[II], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+		"{s:o, s:b, s:I, s:[II], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 		"s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:o*}, s:o, s:o*}",
-		"folder", s->folder, "owned", (int)s->owner.alive, "owner_pid",
+		"folder", kvt_json_any_text(s->folder), "owned", (int)s->owner.alive, "owner_pid",
 		(json_int_t)s->owner.pid, "format", (json_int_t)st->major, (json_int_t)st->minor,
 		"store_id", hex(id, st->store_id, 16), "fingerprint",
 		hex(fingerprint, st->fingerprint.bytes, 32), "rank", (json_int_t)st->rank,

@@ -14,6 +14,7 @@
 
 #include "command/command.h"
 #include "command/format.h"
+#include "command/output.h"
 #include "tiers/nvme/nvme_inspect.h"
 #include "command/store.h"
 
@@ -176,7 +177,7 @@ static void print_result(const struct pass *p)
 
 static json_t *result_json(const struct pass *p)
 {
-	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", p->folder,
+	return json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", kvt_json_any_text(p->folder),
 		"damage", (int)(p->damaged + p->failed > 0), "chunks", (json_int_t)p->total,
 		"bytes", (json_int_t)p->bytes, "right", (json_int_t)p->right, "damaged",
 		(json_int_t)p->damaged, "damaged_pieces", (json_int_t)p->damaged_pieces,
@@ -192,6 +193,7 @@ static int verify(const struct kvt_surroundings *s, struct pass *p, json_t *list
 	char why[KVT_REASON_BYTES] = "";
 	struct kvt_inspect *x = NULL;
 	struct kvt_owner owner;
+	int result;
 	enum kvt_status status = kvt_inspect_open(p->folder, NULL, s, why, &x);
 
 	if (status == KVT_OK && p->keys != NULL) {
@@ -207,11 +209,10 @@ static int verify(const struct kvt_surroundings *s, struct pass *p, json_t *list
 	kvt_store_owner(p->folder, &owner);
 	run(x, p, owner.alive ? PATIENCE_NS : 0);
 	kvt_inspect_close(x);
-	if (list != NULL)
-		json_array_append_new(list, result_json(p));
-	else
+	if (list == NULL)
 		print_result(p);
-	return p->damaged + p->failed > 0 ? KVT_EXIT_DAMAGE : KVT_EXIT_OK;
+	result = list != NULL ? kvt_json_add_take("verify", list, result_json(p)) : KVT_EXIT_OK;
+	return p->damaged + p->failed > 0 ? KVT_EXIT_DAMAGE : result;
 }
 
 /* Damage is what the caller asked about: it outweighs a store that could not be opened. */
@@ -251,9 +252,6 @@ int kvt_command_verify(int argc, char **argv)
 
 		result = worse(result, verify(&surroundings, &p, list));
 	}
-	if (list != NULL && json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
-		putchar('\n');
-	json_decref(list);
 	kvt_stores_finish(&stores);
-	return result;
+	return list != NULL ? kvt_json_print_take("verify", list, result) : result;
 }

@@ -8,6 +8,7 @@
 #include "daemon/daemon.h"
 #include "daemon/meters.h"
 #include "base/read_file.h"
+#include "base/standard_out.h"
 
 enum exit_status { EXIT_FINE, EXIT_MISTAKES, EXIT_USAGE, EXIT_CANNOT };
 
@@ -115,7 +116,7 @@ static int reference(int argc, char **argv)
 	return EXIT_FINE;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "";
 
@@ -137,4 +138,12 @@ int main(int argc, char **argv)
 		return reference(argc, argv);
 	fprintf(stderr, "kvtierd: no verb or option `%s`; try `kvtierd --help`\n", verb);
 	return EXIT_USAGE;
+}
+
+/* What was cut must not look whole. */
+int main(int argc, char **argv)
+{
+	int status = run(argc, argv);
+
+	return !kvw_standard_out_whole("kvtierd") && status == EXIT_FINE ? EXIT_CANNOT : status;
 }

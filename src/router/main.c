@@ -8,6 +8,7 @@
 
 #include "app.h"
 #include "auth/command.h"
+#include "base/standard_out.h"
 #include "cli.h"
 #include "explain/command.h"
 #include "groups/command.h"
@@ -25,6 +26,12 @@ static void wipe_and_free(void *memory)
 	free(memory);
 }
 
+/* The end of a command. What was cut must not look whole. */
+static int leave(int status)
+{
+	return !kvw_standard_out_whole("kvway") && status == KVW_CLI_OK ? KVW_CLI_FAILED : status;
+}
+
 int main(int argc, char **argv)
 {
 	struct kvw_successor successor;
@@ -36,19 +43,19 @@ int main(int argc, char **argv)
 	kvw_successor_init(&successor, argv);
 	switch (kvw_cli_parse(argc, argv, stdout, stderr, &cli)) {
 	case KVW_CLI_EXIT:
-		return (int)cli.status;
+		return leave((int)cli.status);
 	case KVW_CLI_EXPLAIN:
-		return kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr);
+		return leave(kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_GROUPS:
-		return kvw_groups_command(argc - 1, argv + 1, stdout, stderr);
+		return leave(kvw_groups_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_WORKERS:
-		return kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr);
+		return leave(kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_KEY:
-		return kvw_key_command(argc - 1, argv + 1, stdin, stdout, stderr);
+		return leave(kvw_key_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_STATE:
-		return kvw_state_command(argc - 1, argv + 1, stdout, stderr);
+		return leave(kvw_state_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_MANIFEST:
-		return kvw_render_command(argc - 1, argv + 1, stdin, stdout, stderr);
+		return leave(kvw_render_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_RUN:
 		break;
 	}

@@ -38,6 +38,16 @@ def test_check_shows_what_a_reload_would_change(tmp_path):
     assert "hunter" not in done.stdout + done.stderr
 
 
+def test_a_result_that_is_lost_is_no_success(tmp_path):
+    path = tmp_path / "kvway.yaml"
+    path.write_text(WORKERS)
+    for argv in (["check", "-c", path, "--diff", path], ["render", "-c", path], ["--help"], ["state", "--help"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([str(PROGRAM), *map(str, argv)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20 * PATIENCE)
+        assert done.returncode == 1, (argv, done)
+        assert "what was printed is not whole: No space left on device" in done.stderr
+
+
 def test_check_says_by_its_status_that_a_restart_is_needed(tmp_path):
     running, new = tmp_path / "running.yaml", tmp_path / "new.yaml"
     running.write_text(WORKERS)

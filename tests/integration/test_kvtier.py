@@ -57,6 +57,15 @@ def test_help_lists_every_verb_and_each_explains_itself():
     assert kvtier("--version").stdout.startswith("kvtier ")
 
 
+@pytest.mark.parametrize("arguments", [["reference"], ["--help"], ["check", "-"], ["size", "MODEL"]])
+def test_a_result_that_is_lost_is_no_success(arguments, model):
+    arguments = [str(model()) if each == "MODEL" else each for each in arguments]
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([PROGRAM, *arguments], input="", stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert run.returncode == 3, run
+    assert "kvtier: what was printed is not whole: No space left on device" in run.stderr
+
+
 @pytest.mark.parametrize(
     "arguments, says",
     [
@@ -266,6 +275,19 @@ def test_verify_finds_a_flipped_bit(store):
     assert data.read_bytes() == before  # nothing is repaired
     (told,) = json.loads(kvtier("verify", "--json", folder, status=1).stdout)
     assert told["damage"] and told["damaged"] == 1
+
+
+def test_a_store_whose_path_is_no_utf8_is_in_the_list(store):
+    folder = store()
+    other = os.fsencode(folder.parent) + b"/caf\xe9"
+    os.rename(folder, other)
+    for verb, what in (("stat", "chunks"), ("verify", "right"), ("erase", "done")):
+        more = [b"--dry-run", b"--tenant", b"x"] if verb == "erase" else []
+        argv = [os.fsencode(PROGRAM), verb.encode(), *more, b"--json", other]
+        run = subprocess.run(argv, capture_output=True, timeout=120)
+        assert run.returncode == 0, run
+        (told,) = json.loads(run.stdout)
+        assert "/caf\ufffd/" in told["folder"] and told[what]
 
 
 def test_a_damaged_log_is_reported(store):

@@ -65,6 +65,14 @@ def test_help_teaches_and_mistakes_point_to_it():
         assert "try `kvtierd --help`" in run(*wrong, status=2).stderr
 
 
+@pytest.mark.parametrize("arguments", [["check", "-"], ["reference", "--metrics"], ["--help"]])
+def test_a_result_that_is_lost_is_no_success(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, *arguments], input="", stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 3, done
+    assert "kvtierd: what was printed is not whole: No space left on device" in done.stderr
+
+
 def test_check_reports_every_mistake_with_its_place(tmp_path):
     good = run("check", "-", text="segment: {name: no-such, size: 4MiB}\ncache: {l1: {policy: lru}}\n")
     assert good.stderr == "" and "segment.size: 4MiB\n" in good.stdout
