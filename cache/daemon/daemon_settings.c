@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "settings/address.h"
 #include "options/reader.h"
@@ -253,6 +254,21 @@ static void check_order(struct kvt_reader *r, size_t less, size_t more, uint64_t
 	kvt_setting_set_default(&settings[more], r->walk.values);
 }
 
+/* Not rounded: the size has to be that of a segment that is there. */
+static void check_segment(struct kvt_reader *r, struct kvt_daemon_config *now)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), rest = now->segment_bytes % page;
+	char text[160];
+
+	if (rest == 0)
+		return;
+	snprintf(text, sizeof(text), "found %llu bytes, expected whole pages of %llu bytes, such as %llu",
+		(unsigned long long)now->segment_bytes, (unsigned long long)page,
+		(unsigned long long)(now->segment_bytes - rest + page));
+	mistake(r, OWN_segment_bytes, text);
+	kvt_setting_set_default(&settings[OWN_segment_bytes], now);
+}
+
 static void check_taken(struct kvt_reader *r)
 {
 	for (size_t i = 0; i < TAKEN; i++) {
@@ -273,6 +289,7 @@ static void check_all(struct kvt_reader *r)
 
 	check_taken(r);
 	check_addresses(r, now);
+	check_segment(r, now);
 	check_order(r, OWN_lease_ttl_ns, OWN_lease_ttl_max_ns, now->lease_ttl_ns,
 		now->lease_ttl_max_ns);
 	check_order(r, OWN_lease_wait_ns, OWN_lease_wait_max_ns, now->lease_wait_ns,

@@ -160,6 +160,8 @@ static const struct {
 	{"a: 1\nadmin: 10.0.0.1:9201", "t:2:8: admin: found an address that other machines may"},
 	{"segmnt: {}", "did you mean `segment`?"},
 	{"segment: {size: 4k}", "t:1:17: segment.size: found `4k`, expected auto, or a size"},
+	{"segment: {size: 1500000}",
+		"t:1:17: segment.size: found 1500000 bytes, expected whole pages of "},
 	{"segment: {name: a/b}", "segment.name: found `a/b`, expected a name of letters"},
 	{"segment: {name: ..}", "segment.name: found `..`"},
 	{"segment: {size: 1MiB}\nlimits: {object: 2MiB}", "t:2:18: limits.object: found more"},
