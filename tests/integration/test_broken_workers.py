@@ -508,3 +508,34 @@ def test_what_the_api_server_answers_alone_says_nothing_of_the_engine(workers, k
     for i in range(10):
         assert router.ask("POST", "/tokenize", body={"model": "tiny", "prompt": str(i)}).status == 200
     assert router.metric("kvway_worker_ejected", worker=url) == 1
+
+
+def test_a_preflight_brings_no_broken_worker_back(workers, kvway):
+    """A browser asks by OPTIONS first, and vLLM's API server says "OK" without its engine."""
+
+    def dead(ex):
+        if ex.method == "OPTIONS":
+            ex.respond(body=b"OK")
+        else:
+            ex.respond(500, body={"error": {"message": "EngineCore died", "code": 500}})
+
+    fleet = workers(2)
+    fleet[0].script = dead
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "ejection.time": "300ms"})
+    url = fleet[0].url
+
+    def ejected():
+        return router.metric("kvway_worker_ejected", worker=url) == 1
+
+    def post():
+        assert router.ask("POST", CHAT, body=chat_body("hi")).status == 200
+        return ejected()
+
+    until(post, 10, "it is left out")
+    time.sleep(1)
+    before = len(fleet[0].requests)
+    for _ in range(10):
+        assert router.ask("OPTIONS", CHAT).status == 200
+    assert ejected() and len(fleet[0].requests) > before
+    fleet[0].script = answer
+    until(lambda: not post(), 10, "a POST brings it back")

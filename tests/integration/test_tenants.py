@@ -190,6 +190,9 @@ def test_what_cannot_be_kept_apart_is_refused(stage):
             assert error["code"] == "tenant_not_isolated"
     assert not list(s.fleet[0].requests)
     assert s.router.metric("kvway_auth_refused_total", reason="tenant") == len(REFUSED)
+    for target in ("/v1/completions", "/v1/messages/count_tokens"):  # what a worker makes of a PUT is not known
+        answer = s.router.ask("PUT", target, [("x-api-key", "bob"), JSON], b'{"model": "a", "prompt": "hi"}')
+        assert answer.status == 403 and "by this method" in answer.body.decode()
     assert s.router.ask("POST", "/v1/responses/resp_1/cancel", [("x-api-key", "bob"), JSON], b"{}").status == 200
     assert s.router.ask("GET", "/v1/responses/resp_1", [("x-api-key", "bob")]).status == 200
 

@@ -16,11 +16,11 @@ enum kvw_path_kind {
 
 struct kvw_path_info {
 	enum kvw_path_kind kind;
-	enum kvw_api api; /* by path alone; the caller checks the method */
+	enum kvw_api api; /* by path alone, as all of this: the caller checks the method */
 	bool prompt;      /* a POST here carries a prompt: read whole, routed by content */
 	bool unsalted;    /* ... and workers take no cache_salt here */
-	bool repeatable;  /* inference: may be repeated until its first token */
-	bool empties_cache; /* a worker that does it may have lost its prefix cache */
+	bool repeatable;  /* a POST here is inference: may be repeated until its first token */
+	bool empties_cache; /* a worker that does a POST here may have lost its prefix cache */
 	bool sleeps, wakes; /* a POST here puts the engine to sleep, or ends that */
 	struct kvw_slice response_id; /* /v1/responses/{id}[/...]: the id; else len 0 */
 };

@@ -366,7 +366,8 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 		return false;
 	if (x->path.unsalted || !x->path.prompt)
 		refuse(x, 403, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
-			"this API key's tenant shares no cache with others, and workers cannot keep it apart on this path");
+			"this API key's tenant shares no cache with others, and workers cannot keep it apart by this method on "
+			"this path");
 	else if (too_large(x)) {
 		(void)snprintf(message, sizeof(message),
 			"this API key's tenant shares no cache with others: a body can be no larger than %llu bytes",

@@ -86,6 +86,17 @@ static struct kvw_slice head_pin(const struct kvw_exchange *x)
 	return field != NULL ? field->value : (struct kvw_slice){NULL, 0};
 }
 
+/* A POST alone carries a prompt or empties a cache. What else comes to such a path (a browser's preflight, a HEAD of some
+ * monitor) is answered by the API server alone: its answer says nothing of the engine. */
+static struct kvw_path_info path_of(const struct kvw_head *head)
+{
+	struct kvw_path_info path = kvw_path_classify(head->target);
+
+	if (!head->post_method)
+		path.prompt = path.repeatable = path.empties_cache = false;
+	return path;
+}
+
 /* Copies what the exchange needs of the parsed head. */
 static void note_head(struct kvw_exchange *x)
 {
@@ -100,7 +111,7 @@ static void note_head(struct kvw_exchange *x)
 	x->client_minor = head->minor;
 	x->framing = head->framing;
 	x->content_length = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
-	x->path = kvw_path_classify(head->target);
+	x->path = path_of(head);
 	x->idempotent = head->get_method || head->head_method || is_method(x, "PUT") ||
 		is_method(x, "DELETE") || is_method(x, "OPTIONS");
 	if (id != NULL && id->value.len > 0)
