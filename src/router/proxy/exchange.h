@@ -72,6 +72,7 @@ enum kvw_group_fault {
 	KVW_GROUP_GOOD,
 	KVW_GROUP_UNKNOWN,   /* it wishes for one that its model does not have */
 	KVW_GROUP_UNWRITTEN, /* the group's name for the model cannot be written into its body */
+	KVW_GROUP_NO_MEMORY, /* nor could it in full now: the body may be changed in part, and goes nowhere */
 };
 
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */

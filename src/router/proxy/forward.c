@@ -392,6 +392,30 @@ static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_ca
 	return err;
 }
 
+/* Into the loop's candidates. False: the model is not known. */
+static bool read_candidates(struct kvw_exchange *x)
+{
+	bool known;
+
+	kvw_groups_read(x, &x->loop->candidates, &known, &x->model);
+	if (known)
+		drop_tried(x, &x->loop->candidates);
+	return known;
+}
+
+/* To another group, if there is one that can have it; the candidates are to be read again. False: it must be refused,
+ * which the guard does. One whose own group has failed it goes on as if there were no other: its answer names what was tried. */
+static bool try_other_group(struct kvw_exchange *x)
+{
+	enum kvw_err err = kvw_regroup(x, drop_tried);
+
+	if (err == KVW_ENOMEM)
+		x->group_fault = KVW_GROUP_NO_MEMORY;
+	else if (err == KVW_EINVAL && x->tried_count == 0)
+		x->group_fault = KVW_GROUP_UNWRITTEN;
+	return x->group_fault == KVW_GROUP_GOOD;
+}
+
 bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 {
 	struct kvw_loop *loop = x->loop;
@@ -399,15 +423,10 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 	bool known;
 
 	kvw_request_scan_again(x);
-	kvw_groups_read(x, &loop->candidates, &known, &x->model);
-	if (known)
-		drop_tried(x, &loop->candidates);
+	known = read_candidates(x);
 	if (x->group != NULL && (!known || !kvw_fleet_any_usable(&loop->candidates)) &&
-		!(known && has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) &&
-		kvw_regroup(x, drop_tried)) {
-		kvw_groups_read(x, &loop->candidates, &known, &x->model);
-		drop_tried(x, &loop->candidates);
-	}
+		!(known && has_owner(x, loop->candidates.items, loop->candidates.count, &pos)))
+		known = try_other_group(x) && read_candidates(x);
 	if (!known)
 		return false;
 	*set = (struct kvw_candidates){
@@ -505,7 +524,8 @@ static bool pick(struct kvw_exchange *x)
 	if (!find_owner(x, &owner) && kvw_waking_queue(x))
 		return false;
 	if (!kvw_request_candidates(x, &set)) {
-		unknown_model(x);
+		if (x->group_fault == KVW_GROUP_GOOD)
+			unknown_model(x);
 		return false;
 	}
 	kvw_admit_enter(x);
@@ -514,7 +534,7 @@ static bool pick(struct kvw_exchange *x)
 			return false;
 	} else if (!pick_sleeper(x, &set) && !pick_owner(x, &set) && !pick_trial(x, &set) &&
 		   !pick_by_admission(x, &set, &none)) {
-		if (none && !await_newcomers(x))
+		if (none && x->group_fault == KVW_GROUP_GOOD && !await_newcomers(x))
 			no_worker(x);
 		return false;
 	}

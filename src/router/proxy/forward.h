@@ -7,11 +7,11 @@
 #include "proxy/exchange.h"
 
 /* Begins an attempt: picks a worker, books its load, writes the head for it. False: not now, the
- * exchange is PARKED, or there is none, which was answered. */
+ * exchange is PARKED, there is none, which was answered, or the guard has to refuse it (group_fault). */
 bool kvw_request_pick(struct kvw_exchange *x);
 
 /* Reads the candidates once more, and makes the request ready for a strategy to look at it. Borrowed until the loop's next
- * look. False: its model is not known any more. */
+ * look. False: its model is not known any more, or, with a group_fault, the guard has to refuse it. */
 bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set);
 
 /* Returns whether a usable worker is left besides the present one and those already tried. */

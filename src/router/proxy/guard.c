@@ -318,7 +318,7 @@ static bool refuse_alias(struct kvw_exchange *x)
 	return true;
 }
 
-/* A tester's group that there is not, or a body into which no group's name for the model can be written. */
+/* A tester's group that there is not, or a body into which the group's name for the model cannot be written. */
 static bool refuse_group(struct kvw_exchange *x)
 {
 	struct kvw_slice wish = x->group_wish;
@@ -333,8 +333,12 @@ static bool refuse_group(struct kvw_exchange *x)
 		kvw_reply_error_code(x, 400, type_of(x, 400), "model_group", NULL, message);
 		return true;
 	}
+	if (x->group_fault == KVW_GROUP_NO_MEMORY) {
+		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "out of memory");
+		return true;
+	}
 	(void)snprintf(message, sizeof(message),
-		"the groups of this model have other names for it: it must stand in a body that can be read, on a path of "
+		"the groups of this model have other names for it: it must stand once in a body that can be read, on a path of "
 		"inference, no larger than %llu bytes, not in the URL",
 		(unsigned long long)x->config->routing_scan_limit);
 	status = too_large(x) ? 413 : 400;

@@ -43,19 +43,21 @@ static void forget_tokens(struct kvw_exchange *x)
 		x->inexact = KVW_INEXACT_NO_TOKENS;
 }
 
-bool kvw_regroup(struct kvw_exchange *x, kvw_groups_untried_fn *untried)
+enum kvw_err kvw_regroup(struct kvw_exchange *x, kvw_groups_untried_fn *untried)
 {
 	const struct kvw_model_group *group = kvw_groups_other(x, untried);
 
 	if (group == NULL)
-		return false;
+		return KVW_ENOWORKER;
 	if (strcmp(group->serves, x->group->serves) != 0) {
-		if (write_model(x, group->serves) != KVW_OK)
-			return false;
+		enum kvw_err err = write_model(x, group->serves);
+
+		if (err != KVW_OK)
+			return err;
 		forget_tokens(x);
 	}
 	x->group = group;
 	x->group_by = KVW_GROUP_BY_FALLBACK;
 	kvw_groups_count(x);
-	return true;
+	return KVW_OK;
 }

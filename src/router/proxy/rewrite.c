@@ -116,8 +116,10 @@ enum kvw_err kvw_rewrite_apply(struct kvw_exchange *x, const struct kvw_splice *
 		err = kvw_chain_replace(
 			&x->in, &x->loop->blocks, &cursor, (size_t)edit->removed, edit->text);
 	}
-	x->content_length = (uint64_t)((int64_t)x->content_length + splice->growth);
-	x->body_received = x->content_length;
+	if (err == KVW_OK) {
+		x->content_length = (uint64_t)((int64_t)x->content_length + splice->growth);
+		x->body_received = x->content_length;
+	}
 	x->feed = (struct kvw_cursor){x->in.last, x->in.last->end};
 	return err;
 }

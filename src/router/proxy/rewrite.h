@@ -17,7 +17,7 @@ void kvw_rewrite_scan(struct kvw_exchange *x);
 /* After it, of a whole request: changes the body. KVW_ENOMEM. */
 enum kvw_err kvw_rewrite_body(struct kvw_exchange *x) KVW_MUST_CHECK;
 
-/* Changes the body as the plan for it says. KVW_ENOMEM. */
+/* Changes the body as the plan for it says. KVW_ENOMEM: it may be changed in part, and must not be sent. */
 enum kvw_err kvw_rewrite_apply(struct kvw_exchange *x, const struct kvw_splice *splice) KVW_MUST_CHECK;
 
 /* The tenant whose requests are kept apart; len 0: it has none. */

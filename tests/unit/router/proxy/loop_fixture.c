@@ -2,6 +2,7 @@
  * loop_fixture.c - see loop_fixture.h.
  */
 #include "loop_fixture.h"
+#include "fleet/fleet_internal.h"
 #include "proxy/receive.h"
 
 #include <arpa/inet.h>
@@ -25,15 +26,15 @@ static int listen_on_loopback(uint16_t *port)
 	return fd;
 }
 
-static struct kvw_config *make_config(uint16_t port)
+static struct kvw_config *make_config(const char *workers)
 {
 	struct kvw_config *config = NULL;
-	char text[512];
+	char text[1024];
 	int len = snprintf(text, sizeof(text),
 		"routing: {strategy: roundrobin}\n"
 		"log: {access: \"off\"}\n"
-		"workers: [{url: \"http://127.0.0.1:%u\", models: [tiny]}]\n",
-		port);
+		"%s\n",
+		workers);
 
 	EXPECT(kvw_config_parse("test", text, (size_t)len, kvw_strategies, stderr, &config) == KVW_OK);
 	return config;
@@ -55,21 +56,54 @@ enum kvw_err loop_fixture_loop(struct loop_fixture *f)
 	return kvw_loop_init(&f->loop, &f->shared, 0, &deps, &fd, 1);
 }
 
-void loop_fixture_init(struct loop_fixture *f)
+static void begin(struct loop_fixture *f, const char *workers)
 {
 	const struct kvw_strategy_ops *ops = kvw_strategy_find("roundrobin");
 	struct kvw_strategy_options options = {.seed = 1};
-	uint16_t port;
 
-	memset(f, 0, sizeof(*f));
-	f->listener = listen_on_loopback(&port);
-	f->config = make_config(port);
+	f->config = make_config(workers);
 	ck_assert_int_eq(ops->create(&options, &f->strategy), KVW_OK);
 	ck_assert_int_eq(kvw_fleet_create(f->config, 1, stderr, &f->fleet), KVW_OK);
 	ck_assert_int_eq(kvw_metrics_create(1, f->fleet, &f->metrics), KVW_OK);
 	ck_assert_int_eq(kvw_access_log_create("off", 1, 4096, stderr, &f->access_log), KVW_OK);
 	ck_assert_int_eq(kvw_shared_init(&f->shared, f->config), KVW_OK);
 	ck_assert_int_eq(loop_fixture_loop(f), KVW_OK);
+}
+
+void loop_fixture_init(struct loop_fixture *f)
+{
+	char workers[128];
+	uint16_t port;
+
+	memset(f, 0, sizeof(*f));
+	f->listener = listen_on_loopback(&port);
+	(void)snprintf(workers, sizeof(workers), "workers: [{url: \"http://127.0.0.1:%u\", models: [tiny]}]", port);
+	begin(f, workers);
+}
+
+void loop_fixture_init_divided(struct loop_fixture *f)
+{
+	char workers[512];
+	uint16_t port, second;
+
+	memset(f, 0, sizeof(*f));
+	f->listener = listen_on_loopback(&port);
+	f->second = listen_on_loopback(&second);
+	(void)snprintf(workers, sizeof(workers),
+		"workers:\n"
+		"  - {url: \"http://127.0.0.1:%u\", group: a, models: [tiny]}\n"
+		"  - {url: \"http://127.0.0.1:%u\", group: b, models: [tiny-next]}\n"
+		"model_groups:\n"
+		"  - {model: tiny, group: a, workers: [a]}\n"
+		"  - {model: tiny, group: b, workers: [b], to: tiny-next}",
+		port, second);
+	begin(f, workers);
+}
+
+void loop_fixture_bar(struct loop_fixture *f, size_t worker, bool barred)
+{
+	atomic_store(&f->fleet->workers[worker]->barred, barred ? KVW_BARRED_DRAINING : 0);
+	kvw_fleet_changed(&f->fleet->changes);
 }
 
 void loop_fixture_finish(struct loop_fixture *f)
@@ -82,6 +116,8 @@ void loop_fixture_finish(struct loop_fixture *f)
 	f->strategy->ops->destroy(f->strategy);
 	kvw_config_destroy(f->config);
 	close(f->listener);
+	if (f->second > 0)
+		close(f->second);
 }
 
 void loop_fixture_offer(struct loop_fixture *f, int *peer)

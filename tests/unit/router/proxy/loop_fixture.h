@@ -29,9 +29,12 @@ struct loop_fixture {
 	struct kvw_loop loop;
 	_Atomic int64_t turn_ns;
 	int listener; /* of the worker */
+	int second;   /* of the second one; 0: there is none */
 };
 
 void loop_fixture_init(struct loop_fixture *f);
+/* The model tiny is divided between a group of the worker and one of a second worker, which calls it tiny-next. */
+void loop_fixture_init_divided(struct loop_fixture *f);
 void loop_fixture_finish(struct loop_fixture *f);
 
 /* Makes the loop alone, where there is none (loop_fixture_init makes one). */
@@ -41,6 +44,9 @@ enum kvw_err loop_fixture_loop(struct loop_fixture *f);
 struct kvw_client *loop_fixture_client(struct loop_fixture *f, int *peer);
 /* The same where the loop may be unable to take it. */
 void loop_fixture_offer(struct loop_fixture *f, int *peer);
+
+/* The worker of that index gets no new requests, or does again. */
+void loop_fixture_bar(struct loop_fixture *f, size_t worker, bool barred);
 
 /* Looks at the sockets until nothing more is to be done, and frees what ended. */
 void loop_fixture_turn(struct loop_fixture *f);
