@@ -562,6 +562,13 @@ static void end_early(
 
 void kvw_exchange_shut_down(struct kvw_exchange *x)
 {
+	/* The answer is whole, but its client has not taken it: what is left goes with the connection, now. Once all of it
+	 * was sent a reset would destroy what the kernel still has of it. */
+	if (x->response_state == KVW_RESPONSE_DONE) {
+		kvw_client_lose(x->client, x->pass == KVW_PASS_PAYLOAD);
+		kvw_exchange_end(x, KVW_END_SHUTDOWN);
+		return;
+	}
 	end_early(x, KVW_END_SHUTDOWN, 503, "retry-after: 1\r\n", "kvway is shutting down");
 }
 
@@ -571,6 +578,8 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, deadline));
 
 	x->loop->now_ns = now_ns;
+	if (x->response_state == KVW_RESPONSE_DONE)
+		return; /* nothing but its client is waited for, which timeouts.client_write watches */
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_TIMEOUT_REQUEST, 1);
 	x->end = KVW_END_TIMEOUT;
 	end_early(x, KVW_END_TIMEOUT, 504, "x-should-retry: false\r\n",
