@@ -295,6 +295,28 @@ static bool exchange_bytes(struct kvw_exchange *x)
 		x->client->state == KVW_CLIENT_LOST;
 }
 
+/* Where it waits for something that is not a socket, it does so no longer. result: of waiting for a model to wake. */
+static void stop_waiting(struct kvw_exchange *x, enum kvw_wake_result result)
+{
+	if (x->request_state == KVW_REQUEST_PARKED) {
+		TAILQ_REMOVE(&x->loop->parked, x, entry);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_WAKING) {
+		kvw_held_remove(x, result);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_METRICS) {
+		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_QUEUED) {
+		kvw_gates_leave(x);
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	} else if (x->request_state == KVW_REQUEST_TOKENS) {
+		kvw_token_job_forget(x->token_job);
+		x->token_job = NULL;
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	}
+}
+
 /* One step. False: it has to wait, or has ended. */
 static bool step(struct kvw_exchange *x)
 {
@@ -303,6 +325,7 @@ static bool step(struct kvw_exchange *x)
 	if (take_noted(x))
 		return true;
 	if (x->response_state == KVW_RESPONSE_DONE) {
+		stop_waiting(x, KVW_WAKE_LEFT); /* its body was refused meanwhile: that is its answer */
 		if (x->client->out.bytes == 0)
 			kvw_exchange_end(x, x->end);
 		return false;
@@ -525,28 +548,6 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 	}
 }
 
-/* Where it waits for something that is not a socket, it does so no longer. */
-static void stop_waiting(struct kvw_exchange *x)
-{
-	if (x->request_state == KVW_REQUEST_PARKED) {
-		TAILQ_REMOVE(&x->loop->parked, x, entry);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_WAKING) {
-		kvw_held_remove(x, x->end == KVW_END_TIMEOUT ? KVW_WAKE_EXPIRED : KVW_WAKE_LEFT);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_METRICS) {
-		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_QUEUED) {
-		kvw_gates_leave(x);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_TOKENS) {
-		kvw_token_job_forget(x->token_job);
-		x->token_job = NULL;
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	}
-}
-
 /* Cuts the answer, with that end; where there is none, answers with that error. */
 static void end_early(
 	struct kvw_exchange *x, enum kvw_end end, int status, const char *fields, const char *message)
@@ -555,7 +556,7 @@ static void end_early(
 		kvw_exchange_cut(x, end);
 		return;
 	}
-	stop_waiting(x);
+	stop_waiting(x, x->end == KVW_END_TIMEOUT ? KVW_WAKE_EXPIRED : KVW_WAKE_LEFT);
 	kvw_reply_error_as(x, status, NULL, NULL, fields, message);
 	kvw_exchange_advance(x);
 }

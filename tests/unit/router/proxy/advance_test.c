@@ -97,6 +97,33 @@ START_TEST(an_answer_that_a_client_has_not_taken_is_cut_at_once_when_kvway_ends)
 }
 END_TEST
 
+START_TEST(a_refused_body_is_answered_once_whatever_its_request_waits_for)
+{
+	/* A fault in a body whose model was looked for got its 400; then the look ended, with an answer of its own. */
+	struct kvw_worker *worker = f.fleet->workers[0];
+	char text[512];
+
+	atomic_store(&worker->models_given, false); /* it may have more */
+	f.config->routing_scan_limit = 100;
+	(void)snprintf(text, sizeof(text), "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+		"c8\r\n{\"model\":\"other\",\"prompt\":\"%0173d\r\n", 0);
+	say(peer, text);
+	ck_assert_ptr_nonnull(client->exchange);
+	ck_assert_int_eq(client->exchange->request_state, KVW_REQUEST_PARKED);
+	loop_fixture_tap(&client->io, &taps);
+	say(peer, "zz\r\n");
+	ck_assert_ptr_nonnull(client->exchange);
+	ck_assert_int_eq(client->exchange->response_state, KVW_RESPONSE_DONE);
+	atomic_store(&worker->models_read_ns, f.loop.now_ns + KVW_NS_PER_S); /* the worker's list came, without it */
+	kvw_exchange_unpark(&f.loop);
+	ck_assert_uint_eq(kvw_metrics_counter_sum(f.metrics, KVW_COUNT_INTERNAL_ERRORS), 0);
+	take(all, 1);
+	ck_assert_ptr_nonnull(strstr(taps.data, "HTTP/1.1 400 "));
+	ck_assert_ptr_null(strstr(taps.data + 8, "HTTP/1.1"));
+	loop_fixture_check_idle(&f);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("advance");
@@ -105,5 +132,6 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_whole_answer_outlives_the_time_of_its_request);
 	tcase_add_test(tcase, an_answer_that_a_client_has_not_taken_is_cut_at_once_when_kvway_ends);
+	tcase_add_test(tcase, a_refused_body_is_answered_once_whatever_its_request_waits_for);
 	return run_tcase("advance", tcase);
 }
