@@ -136,6 +136,20 @@ def test_a_worker_that_keeps_the_connection_open_is_not_waited_for(workers, kvwa
     until(lambda: router.metric("kvway_shadow_requests") == 0)
 
 
+def test_an_interim_answer_is_not_the_answer(workers, kvway):
+    def hints(ex):
+        ex.send(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n")
+        time.sleep(0.02)
+        ex.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        copied(ex)
+
+    stable, watched, router = pair(workers, kvway, hints)
+    for number in range(2):
+        assert send(router, number)[0].status == 200
+    until(lambda: router.metric("kvway_shadow_requests") == 0 and len(watched.requests) == 2)
+    assert became(router, "ok") == 2
+
+
 def test_slow_copies_under_load(workers, kvway):
     def slow(ex):
         time.sleep(0.05)

@@ -133,8 +133,8 @@ static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
 	return i;
 }
 
-/* The head is whole. */
-static bool begin_body(struct kvw_shadow *s)
+/* A head is whole. Behind an interim one (100, 102, 103) comes another, else the body. */
+static bool take_head(struct kvw_shadow *s)
 {
 	struct kvw_head *head = &s->loop->response_head;
 	struct kvw_head_error error;
@@ -142,31 +142,40 @@ static bool begin_body(struct kvw_shadow *s)
 	head->field_limit = (size_t)s->in_force->config->limits_headers;
 	if (kvw_head_parse_response(head, s->head, s->head_len, false, &error) != KVW_OK)
 		return false;
+	s->matched = 0;
+	s->head_len = 0;
 	s->status = head->status;
-	kvw_body_begin(&s->answer, head->framing, head->content_length, 0);
-	s->body = true;
+	s->body = head->status >= 200 || head->status == 101;
+	if (s->body)
+		kvw_body_begin(&s->answer, head->framing, head->content_length, 0);
 	return true;
 }
 
 /* Bytes of the answer. KVW_ELIMIT: it is longer than one may be; KVW_EPROTO: it is none. */
 static enum kvw_err take(struct kvw_shadow *s, const char *data, size_t len)
 {
-	size_t head = s->body ? 0 : skip_head(s, data, len), used;
 	bool begun = s->body && s->answer.payload_bytes > 0;
 	enum kvw_err err;
+	size_t used;
 
 	s->received += len;
 	if (s->received > s->most)
 		return KVW_ELIMIT;
-	if (head > sizeof(s->head) - s->head_len)
-		return KVW_EPROTO;
-	memcpy(s->head + s->head_len, data, head);
-	s->head_len += head;
-	if (!s->body && s->matched < 4)
-		return KVW_OK;
-	if (!s->body && !begin_body(s))
-		return KVW_EPROTO;
-	err = kvw_body_feed(&s->answer, data + head, len - head, NULL, NULL, &used);
+	while (!s->body) {
+		size_t head = skip_head(s, data, len);
+
+		if (head > sizeof(s->head) - s->head_len)
+			return KVW_EPROTO;
+		memcpy(s->head + s->head_len, data, head);
+		s->head_len += head;
+		data += head;
+		len -= head;
+		if (s->matched < 4)
+			return KVW_OK;
+		if (!take_head(s))
+			return KVW_EPROTO;
+	}
+	err = kvw_body_feed(&s->answer, data, len, NULL, NULL, &used);
 	if (!begun && s->answer.payload_bytes > 0) {
 		kvw_lease_first_token(&s->lease, s->loop->now_ns);
 		kvw_metrics_group_shadow_answer(s->loop->metrics, s->label, s->loop->now_ns - s->begun_ns);
