@@ -12,6 +12,8 @@
  * last one is right in either file, because a name is copied as it is when its turn comes, and a
  * later change is recorded later. Then the new file takes the old one's name.
  *
+ * A rewrite that fails leaves the old file as it was and is begun again after a second.
+ *
  * Nothing is synced: a list that lacks names after the machine went down is a short list.
  */
 #include <errno.h>
@@ -33,6 +35,7 @@
 #define SLACK_BYTES ((uint64_t)64 << 10)
 #define STEP_NAMES  64
 #define READ_BYTES  ((size_t)1 << 16)
+#define RETRY_NS    1000000000 /* until a rewrite that failed is tried again */
 
 /* --- records ---------------------------------------------------------------------------------- */
 
@@ -215,6 +218,13 @@ enum kvt_status kvt_catalog_file_open(struct kvt_catalog *c, const char *path, c
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
+static void log_once(struct kvt_catalog *c)
+{
+	if (!c->failed)
+		kvt_note(c->surroundings, KVT_LOG_ERROR, "names: %s: %s", c->path, strerror(errno));
+	c->failed = true;
+}
+
 static bool write_all(struct kvt_catalog *c, int fd, const void *from, size_t len, uint64_t at)
 {
 	const char *bytes = from;
@@ -225,10 +235,7 @@ static bool write_all(struct kvt_catalog *c, int fd, const void *from, size_t le
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			if (!c->failed)
-				kvt_note(c->surroundings, KVT_LOG_ERROR, "names: %s: %s", c->path,
-					strerror(errno));
-			c->failed = true;
+			log_once(c);
 			return false;
 		}
 		bytes += n;
@@ -247,13 +254,23 @@ static void drop_new(struct kvt_catalog *c)
 	unlink(c->new_path);
 }
 
+/* The rewrite failed: what the file lacks it still lacks, and another one is tried later. */
+static void fail_new(struct kvt_catalog *c)
+{
+	drop_new(c);
+	c->again_ns = kvt_now(c->surroundings) + RETRY_NS;
+	pthread_mutex_lock(&c->lock);
+	c->incomplete = true;
+	pthread_mutex_unlock(&c->lock);
+}
+
 /* A lock on the new file before it has the name: another process that opens it finds it locked. */
 static void begin_new(struct kvt_catalog *c)
 {
 	c->new_fd = open(c->new_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (c->new_fd < 0 || flock(c->new_fd, LOCK_EX | LOCK_NB) != 0 ||
 		!write_all(c, c->new_fd, MAGIC, MAGIC_BYTES, 0)) {
-		drop_new(c);
+		fail_new(c);
 		return;
 	}
 	c->new_bytes = MAGIC_BYTES;
@@ -263,7 +280,8 @@ static void begin_new(struct kvt_catalog *c)
 static void end_new(struct kvt_catalog *c)
 {
 	if (rename(c->new_path, c->path) != 0) {
-		drop_new(c);
+		log_once(c);
+		fail_new(c);
 		return;
 	}
 	close(c->fd);
@@ -298,7 +316,7 @@ static bool copy_some(struct kvt_catalog *c)
 	free(batch.at);
 	free(items);
 	if (!good)
-		drop_new(c);
+		fail_new(c);
 	else if (n == 0)
 		end_new(c);
 	return good && n != 0;
@@ -323,15 +341,15 @@ static void write_tail(struct kvt_catalog *c, bool *again)
 		if (write_all(c, c->new_fd, tail.at, tail.len, c->new_bytes))
 			c->new_bytes += tail.len;
 		else
-			drop_new(c);
+			fail_new(c);
 	}
 	pthread_mutex_lock(&c->lock);
 	if (good && at != 0)
 		c->file_bytes = at + tail.len;
 	if (!good)
 		c->incomplete = true;
-	*again =
-		c->new_fd < 0 && (c->incomplete || c->file_bytes > 2 * c->live_bytes + SLACK_BYTES);
+	*again = c->new_fd < 0 && kvt_now(c->surroundings) >= c->again_ns &&
+		 (c->incomplete || c->file_bytes > 2 * c->live_bytes + SLACK_BYTES);
 	if (*again)
 		c->incomplete = false;
 	pthread_mutex_unlock(&c->lock);
@@ -345,20 +363,14 @@ bool kvt_catalog_step(struct kvt_catalog *c)
 	if (c->path == NULL)
 		return false;
 	write_tail(c, &again);
-	if (again) {
+	if (again)
 		begin_new(c);
-		if (c->new_fd < 0) {
-			pthread_mutex_lock(&c->lock);
-			c->incomplete = true; /* another time */
-			pthread_mutex_unlock(&c->lock);
-			return false;
-		}
-	}
 	return c->new_fd >= 0 && copy_some(c);
 }
 
 void kvt_catalog_file_close(struct kvt_catalog *c)
 {
+	c->again_ns = INT64_MIN; /* once more, if the last rewrite failed */
 	while (c->fd >= 0 && kvt_catalog_step(c))
 		;
 	drop_new(c);

@@ -52,6 +52,7 @@ struct kvt_catalog {
 	uint64_t file_bytes, new_bytes;
 	struct kvt_catalog_item *cursor; /* last name in the new file; key empty: none yet */
 	bool failed;                     /* logged once */
+	int64_t again_ns;                /* no rewrite begins before, since the last one failed */
 };
 
 enum kvt_catalog_kind { KVT_NAME_THERE = 1, KVT_NAME_GONE = 2, KVT_NAME_BUCKET_GONE = 3 };

@@ -297,6 +297,49 @@ START_TEST(what_is_no_list_of_names_is_left_alone)
 }
 END_TEST
 
+static size_t names_in_file(void)
+{
+	struct kvt_catalog_stats stats;
+	struct kvt_catalog *c = opened();
+
+	kvt_catalog_stats(c, &stats);
+	kvt_catalog_destroy(c);
+	return (size_t)stats.names;
+}
+
+START_TEST(a_rewrite_that_failed_is_done_later)
+{
+	struct kvt_catalog *c;
+
+	setup();
+	c = opened();
+	note(c, "b", "one", 1);
+	unlink(path);
+	ck_assert_int_eq(mkdir(path, 0700), 0); /* the new file cannot take the name */
+	settle(c);
+	note(c, "b", "two", 2);
+	settle(c);
+	ck_assert_int_eq(rmdir(path), 0);
+	for (int i = 0; i < 1000 && file_size() == 0; i++) { /* a second later */
+		settle(c);
+		usleep(10000);
+	}
+	note(c, "b", "three", 3);
+	kvt_catalog_destroy(c);
+	ck_assert_uint_eq(names_in_file(), 3);
+	c = opened();
+	unlink(path);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	for (uint64_t i = 0; i < 10000; i++) /* it has grown enough for another one */
+		note(c, "b", "one", i + 2);
+	settle(c);
+	ck_assert_int_eq(rmdir(path), 0);
+	kvt_catalog_destroy(c); /* the end waits for no second */
+	ck_assert_uint_eq(names_in_file(), 3);
+	teardown();
+}
+END_TEST
+
 START_TEST(bounds_hold)
 {
 	struct kvt_catalog_options options = {
@@ -367,6 +410,7 @@ int main(void)
 	tcase_add_test(cases, a_torn_end_loses_the_last_name_only);
 	tcase_add_test(cases, flipped_bits_are_noticed);
 	tcase_add_test(cases, what_is_no_list_of_names_is_left_alone);
+	tcase_add_test(cases, a_rewrite_that_failed_is_done_later);
 	tcase_add_test(cases, bounds_hold);
 	tcase_add_test(cases, an_item_is_forgotten_unless_it_was_noted_again);
 	return run_tcase("cache/daemon/catalog", cases);
