@@ -5,12 +5,14 @@
  * were being written when it came; a drain for all stores that were under way. Then it has every
  * tier FLUSH, then it is over, and the operation, if its caller still waits, is done. The
  * operation may end earlier, at its deadline; the barrier goes on, since its tombs must stay until
- * the tiers have answered. A tier that refuses to erase is asked again each second.
+ * the tiers have answered. A tier that refuses to erase is asked again each second; a shared one, once the
+ * operation is over, gets the keys when it is used again (outdated.c), so that barriers do not pile up while it is away.
  */
 #include <stdlib.h>
 
 #include "core/barrier.h"
 #include "core/lower.h"
+#include "core/outdated.h"
 #include "core/refused.h"
 #include "core/tombs.h"
 
@@ -35,7 +37,7 @@ struct kvt_barrier {
 	struct kvt_job jobs[KVT_TIER_COUNT]; /* one per tier, of k->lower */
 	struct kvt_key *keys;                /* behind the tombs */
 	size_t n;
-	struct kvt_tomb tombs[]; /* one per key; all of them stand, or none */
+	struct kvt_tomb tombs[]; /* one per key; all of them stand, or none, and of the same tiers */
 };
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -134,6 +136,28 @@ static void flush_done(struct kvt *k, struct kvt_job *job)
 		end(k, b);
 }
 
+/* The tier has erased the keys, or will before it shows or takes them again. */
+static void unhide(struct kvt *k, struct kvt_barrier *b, size_t i)
+{
+	for (size_t j = 0; j < b->n; j++)
+		b->tombs[j].tiers &= ~kvt_tomb_of(&k->lower[i]);
+}
+
+/* A shared tier that may be away for long is no reason to keep a barrier that no caller waits for. */
+static bool hand_over(struct kvt *k, struct kvt_barrier *b, size_t i)
+{
+	struct kvt_lower *lower = &k->lower[i];
+
+	if (b->op != NULL || lower->tier->ops->unsure == NULL)
+		return false;
+	unhide(k, b, i);
+	if (kvt_outdated_add(lower, b->keys, b->n))
+		return true;
+	for (size_t j = 0; j < b->n; j++)
+		b->tombs[j].tiers |= kvt_tomb_of(lower);
+	return false;
+}
+
 static bool is_asked_again(const struct kvt_barrier *b)
 {
 	for (size_t i = 0; i < KVT_TIER_COUNT; i++)
@@ -167,8 +191,9 @@ static void erase_done(struct kvt *k, struct kvt_job *job)
 		b->again[job - b->jobs] = true;
 		b->again_ns = kvt_clock(k) + RETRY_NS;
 		kvt_kick(k);
-	} else if (refused(job)) {
-		b->bad = true;
+	} else {
+		b->bad |= refused(job);
+		unhide(k, b, (size_t)(job - b->jobs));
 	}
 	advance(k, b);
 }
@@ -184,24 +209,51 @@ static void erase_in(struct kvt *k, struct kvt_barrier *b, size_t i)
 	submit(k, b, i, &erase, erase_done);
 }
 
+/* May free it. */
+static void ask_again(struct kvt *k, struct kvt_barrier *b)
+{
+	for (size_t i = 0; i < KVT_TIER_COUNT; i++) {
+		if (!b->again[i])
+			continue;
+		b->again[i] = false;
+		if (hand_over(k, b, i))
+			b->bad = true;
+		else
+			erase_in(k, b, i);
+	}
+	advance(k, b);
+}
+
 size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 {
+	struct kvt_barrier *b = k->barriers.first, *next;
 	size_t done = 0;
 
-	for (struct kvt_barrier *b = k->barriers.first; b != NULL; b = b->next) {
+	for (; b != NULL; b = next) {
+		next = b->next;
 		if (!is_asked_again(b))
 			continue;
-		for (size_t i = 0; i < KVT_TIER_COUNT && now_ns >= b->again_ns; i++) {
-			if (!b->again[i])
-				continue;
-			b->again[i] = false;
-			erase_in(k, b, i);
+		if (now_ns >= b->again_ns) {
+			ask_again(k, b);
 			done++;
-		}
-		if (is_asked_again(b) && b->again_ns < *next_ns)
+		} else if (b->again_ns < *next_ns) {
 			*next_ns = b->again_ns;
+		}
 	}
 	return done;
+}
+
+bool kvt_barriers_owe(struct kvt *k)
+{
+	bool owe = false;
+
+	pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->lower_count; i++)
+		owe |= k->lower[i].outdated.count != 0;
+	for (struct kvt_barrier *b = k->barriers.first; b != NULL; b = b->next)
+		owe |= b->n != 0 && b->op == NULL;
+	pthread_mutex_unlock(&k->lock);
+	return owe;
 }
 
 /* Each of these may free the barrier that it looks at. */
@@ -258,8 +310,10 @@ void kvt_barrier_await_stores(struct kvt *k, struct kvt_barrier *b)
 
 void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b)
 {
-	for (size_t i = 0; i < b->n; i++)
+	for (size_t i = 0; i < b->n; i++) {
+		b->tombs[i].tiers = KVT_TOMB_ALL;
 		kvt_tomb_add(k, &b->tombs[i]);
+	}
 }
 
 bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
@@ -267,10 +321,12 @@ bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
 	bool bad = false;
 
 	for (size_t i = 0; i < k->lower_count; i++) {
-		if (k->lower[i].tier != NULL)
+		if (k->lower[i].tier != NULL) {
 			erase_in(k, b, i);
-		else if (kvt_refused_erase(&k->lower[i], b->keys, b->n))
-			bad = true;
+			continue;
+		}
+		bad |= kvt_refused_erase(&k->lower[i], b->keys, b->n);
+		unhide(k, b, i); /* a store that comes has erased them before it is shown */
 	}
 	return bad;
 }

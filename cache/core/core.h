@@ -80,6 +80,15 @@ struct kvt_store_line {
 	struct kvt_store *first, *last;
 };
 
+/* Keys that a shared tier is to erase once it is used again, oldest first. Under lock. */
+struct kvt_outdated_key;
+struct kvt_outdated {
+	struct kvt_outdated_key *first, *last; /* but for those under way */
+	size_t count;                          /* with them */
+	bool under_way;
+	int64_t again_ns; /* the tier refused */
+};
+
 /* A tier below L1. */
 struct kvt_refused;
 struct kvt_lower {
@@ -98,6 +107,7 @@ struct kvt_lower {
 	struct kvt_job *oldest, *newest; /* under way */
 	size_t under_way;
 	struct kvt_store_line line;
+	struct kvt_outdated outdated;
 	size_t stores_under_way;
 	_Atomic(struct kvt_job *) finished;
 	_Atomic uint64_t hits, misses, loads, load_bytes, stores, store_bytes, io_errors, corrupt;

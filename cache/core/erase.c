@@ -56,8 +56,10 @@ static void erase_keys(struct kvt *k, struct kvt_barrier *b, const struct kvt_ke
 }
 
 /* Chunks that a tier still has, although they are erased: its answer to an ERASE is to come. */
-static size_t count_hidden(struct kvt *k, struct kvt_tier *tier, const struct kvt_tenant *tenant)
+static size_t count_hidden(struct kvt_lower *b, const struct kvt_tenant *tenant)
 {
+	struct kvt *k = b->k;
+	struct kvt_tier *tier = b->tier;
 	struct kvt_tier_known known;
 	size_t count = 0;
 
@@ -65,7 +67,8 @@ static size_t count_hidden(struct kvt *k, struct kvt_tier *tier, const struct kv
 		struct kvt_keyed *at = k->tombs.by_key.lists[i];
 
 		for (; at != NULL; at = at->next) {
-			bool first = kvt_keyed_find(&k->tombs.by_key, &at->key) == at;
+			bool first = kvt_keyed_find(&k->tombs.by_key, &at->key) == at &&
+				     kvt_tomb_covers(b, &at->key, true);
 
 			known = (struct kvt_tier_known){.bytes = 0};
 			if (first && tier->ops->known(tier, &at->key, &known) == KVT_OK)
@@ -96,7 +99,7 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victim
 			bad |= kvt_refused_erase_tenant(&k->lower[i], tenant);
 		if (tier == NULL || (of->local && tier->ops->unsure != NULL))
 			continue;
-		hidden = count_hidden(k, tier, tenant);
+		hidden = count_hidden(&k->lower[i], tenant);
 		status = tenant != NULL ? tier->ops->erase_tenant(tier, tenant, &count)
 					: tier->ops->erase_all(tier, &count);
 		if (status != KVT_OK)
@@ -267,12 +270,12 @@ static enum kvt_status pin(
 		return status != KVT_OK ? status : KVT_EINVAL;
 	for (size_t i = 0; i < n; i++) {
 		size_t there = kvt_l1_pin(k->l1, &keys[i], 1, on);
-		bool erased = kvt_tomb_covers(k, &keys[i], false); /* what tiers have of it is going */
 
 		for (size_t j = 0; j < k->lower_count; j++) {
 			struct kvt_tier *tier = k->lower[j].tier;
 
-			if (tier != NULL && !erased)
+			/* What is erased in a tier is going. */
+			if (tier != NULL && !kvt_tomb_covers(&k->lower[j], &keys[i], false))
 				there += tier->ops->pin(tier, &keys[i], 1, on);
 		}
 		count += there != 0;

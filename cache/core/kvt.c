@@ -20,6 +20,7 @@
 #include "core/loads.h"
 #include "core/node.h"
 #include "core/ops.h"
+#include "core/outdated.h"
 #include "core/settle.h"
 #include "core/step.h"
 #include "core/stores.h"
@@ -76,8 +77,10 @@ static void report_removed(
 
 static void destroy(struct kvt *k)
 {
-	for (size_t i = 0; i < k->lower_count; i++)
+	for (size_t i = 0; i < k->lower_count; i++) {
+		kvt_outdated_finish(&k->lower[i]);
 		kvt_lower_finish(&k->lower[i]);
+	}
 	if (k->ops.eventfd >= 0)
 		kvt_ops_finish(k);
 	kvt_barriers_finish(k);

@@ -90,8 +90,8 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
 			continue;
 		if (!kvt_lower_shows(b) || !is_known(b, key, known))
 			continue;
-		if (kvt_tomb_covers(k, key, locked))
-			return NULL;
+		if (kvt_tomb_covers(b, key, locked))
+			continue;
 		/* It may have been erased since the tier was asked, and its tomb removed. */
 		if (!tombs || is_known(b, key, known))
 			return b;
@@ -123,9 +123,40 @@ static bool may_have(struct kvt_lower *b, const struct kvt_key *key)
 bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key)
 {
 	for (size_t i = 0; i < k->lower_count; i++)
-		if (may_have(&k->lower[i], key))
-			return !kvt_tomb_covers(k, key, false);
+		if (may_have(&k->lower[i], key) && !kvt_tomb_covers(&k->lower[i], key, false))
+			return true;
 	return false;
+}
+
+static enum kvt_unseen unseen(struct kvt_lower *b, const struct kvt_key *key)
+{
+	struct kvt_tier_known known;
+	enum kvt_unseen what;
+
+	if (b->tier == NULL) {
+		pthread_mutex_lock(&b->k->lock);
+		what = b->refused != NULL ? KVT_UNSEEN_OWNED : KVT_UNSEEN_NOT;
+		pthread_mutex_unlock(&b->k->lock);
+		return what;
+	}
+	if (kvt_breaker_shows(&b->breaker))
+		return KVT_UNSEEN_NOT;
+	what = b->tier->ops->unsure != NULL ? KVT_UNSEEN_SHARED : KVT_UNSEEN_THERE;
+	if (what == KVT_UNSEEN_THERE && !is_known(b, key, &known))
+		return KVT_UNSEEN_NOT;
+	return kvt_tomb_covers(b, key, false) ? KVT_UNSEEN_NOT : what;
+}
+
+enum kvt_unseen kvt_lower_unseen(struct kvt *k, const struct kvt_key *key)
+{
+	enum kvt_unseen most = KVT_UNSEEN_NOT;
+
+	for (size_t i = 0; i < k->lower_count; i++) {
+		enum kvt_unseen what = unseen(&k->lower[i], key);
+
+		most = what > most ? what : most;
+	}
+	return most;
 }
 
 /* --- requests --------------------------------------------------------------------------------- */

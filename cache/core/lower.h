@@ -33,6 +33,16 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
  * another process owns. False: it is nowhere. Any thread, without `lock`. */
 bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key);
 
+/* Which tier may have a chunk that kvt_lower_holding does not find? Of several the last one here. */
+enum kvt_unseen {
+	KVT_UNSEEN_NOT,
+	KVT_UNSEEN_SHARED, /* a shared one that is left alone */
+	KVT_UNSEEN_OWNED,  /* one whose store another process owns */
+	KVT_UNSEEN_THERE,  /* a local one that is left alone: its index has it */
+};
+/* As kvt_lower_may_have, for a caller that stores under the key; a shared tier that works counts as asked. */
+enum kvt_unseen kvt_lower_unseen(struct kvt *k, const struct kvt_key *key);
+
 /* Hands a request over; `done` gets it back, once, from kvt_moves_step. Under lock. */
 void kvt_lower_submit(
 	struct kvt_lower *b, struct kvt_job *job, void (*done)(struct kvt *k, struct kvt_job *job));

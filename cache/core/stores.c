@@ -153,9 +153,9 @@ static void add(struct kvt *k, struct kvt_lower *lower, struct kvt_cargo *cargo)
 }
 
 /* What a tomb covers is on its way out. */
-static bool has_it(struct kvt *k, struct kvt_lower *b, const struct kvt_key *key)
+static bool has_it(struct kvt_lower *b, const struct kvt_key *key)
 {
-	return b->tier->ops->match(b->tier, key, 1) == 1 && !kvt_tomb_covers(k, key, true);
+	return b->tier->ops->match(b->tier, key, 1) == 1 && !kvt_tomb_covers(b, key, true);
 }
 
 void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
@@ -163,7 +163,7 @@ void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
 	for (size_t i = 0; i < k->lower_count && !k->closing; i++) {
 		struct kvt_lower *b = &k->lower[i];
 
-		if (b->tier != NULL && !has_it(k, b, &cargo->item.key))
+		if (b->tier != NULL && !has_it(b, &cargo->item.key))
 			add(k, b, cargo);
 	}
 }
@@ -173,7 +173,7 @@ bool kvt_stores_are_over(struct kvt *k, const struct kvt_key *key)
 	if (kvt_keyed_find(&k->stores.by_key, key) != NULL)
 		return false;
 	for (size_t i = 0; i < k->lower_count; i++)
-		if (k->lower[i].tier != NULL && has_it(k, &k->lower[i], key))
+		if (k->lower[i].tier != NULL && has_it(&k->lower[i], key))
 			return true;
 	return false;
 }
@@ -308,9 +308,9 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 /* Its turn has come, unless an erased chunk of its name is still on its way out. */
 static void advance(struct kvt *k, struct kvt_store *store)
 {
-	if (kvt_tomb_covers(k, &store->keyed.key, true))
+	if (kvt_tomb_covers(store->lower, &store->keyed.key, true))
 		return;
-	if (has_it(k, store->lower, &store->keyed.key)) {
+	if (has_it(store->lower, &store->keyed.key)) {
 		leave_line(store);
 		finish(k, store, true);
 	} else if (kvt_l1_hold_one(k->l1, &store->keyed.key, false, &store->entry) != KVT_OK) {
@@ -346,6 +346,7 @@ static void erase_one(struct kvt *k, struct kvt_store *store)
 		store->erased_by = k->barriers.begun;
 		k->stores.erased++;
 		store->tomb.keyed.key = store->keyed.key;
+		store->tomb.tiers = kvt_tomb_of(store->lower);
 		kvt_tomb_add(k, &store->tomb);
 	}
 }

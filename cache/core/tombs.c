@@ -15,16 +15,19 @@ void kvt_tomb_remove(struct kvt *k, struct kvt_tomb *tomb)
 	atomic_fetch_sub(&k->tombs.count, 1);
 }
 
-bool kvt_tomb_covers(struct kvt *k, const struct kvt_key *key, bool locked)
+bool kvt_tomb_covers(const struct kvt_lower *b, const struct kvt_key *key, bool locked)
 {
-	bool found;
+	struct kvt *k = b->k;
+	struct kvt_keyed *at;
 
 	if (atomic_load(&k->tombs.count) == 0)
 		return false;
 	if (!locked)
 		pthread_mutex_lock(&k->lock);
-	found = kvt_keyed_find(&k->tombs.by_key, key) != NULL;
+	at = kvt_keyed_find(&k->tombs.by_key, key);
+	while (at != NULL && (((struct kvt_tomb *)at)->tiers & kvt_tomb_of(b)) == 0)
+		at = kvt_keyed_from(at->next, key);
 	if (!locked)
 		pthread_mutex_unlock(&k->lock);
-	return found;
+	return at != NULL;
 }

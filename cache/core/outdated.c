@@ -1,0 +1,229 @@
+/*
+ * outdated.c - keys under which a tier that cannot be asked now may have what must not be read any more.
+ *
+ * Each key has a tomb of its tier alone, so that all other tiers show and take what is put under it. A
+ * tier that is used again gets the keys in requests of some hundred, one after another; the first one is
+ * the probe that decides whether it is used. A store to that tier waits for the tomb (stores.c), so that
+ * the old chunk is erased before the new one is written.
+ *
+ * A key that a tomb covers there already needs none here: whatever has the tomb has it erased.
+ *
+ * The number of keys is bounded. Beyond, the tier erases all that it has, as its own lists of erased
+ * keys do: to lose chunks is allowed, to read old ones is not.
+ */
+#include <stdlib.h>
+
+#include "core/lower.h"
+#include "core/outdated.h"
+#include "core/refused.h"
+#include "core/tombs.h"
+
+#define KEYS_MOST 65536u /* in a tier; some 64 bytes each */
+#define AT_ONCE   512u   /* in one request */
+#define RETRY_NS  1000000000
+
+struct kvt_outdated_key {
+	struct kvt_tomb tomb; /* first */
+	struct kvt_outdated_key *next;
+};
+
+/* Keys that the tier is erasing. */
+struct batch {
+	struct kvt_job job; /* first */
+	struct kvt_outdated_key *first, *last;
+	size_t n;
+	struct kvt_key keys[];
+};
+
+static bool is_shared(const struct kvt_tier *tier)
+{
+	return tier->ops->unsure != NULL;
+}
+
+/* --- the list; under lock --------------------------------------------------------------------- */
+
+/* Frees this key and those after it: nothing has to be hidden any more. */
+static void drop_all(struct kvt_lower *b, struct kvt_outdated_key *at)
+{
+	struct kvt_outdated_key *next;
+
+	for (; at != NULL; at = next) {
+		next = at->next;
+		kvt_tomb_remove(b->k, &at->tomb);
+		b->outdated.count--;
+		free(at);
+	}
+}
+
+/* All that the tier has is erased, and with it what the list names. */
+static bool erase_all(struct kvt_lower *b)
+{
+	size_t erased;
+
+	if (b->tier->ops->erase_all(b->tier, &erased) != KVT_OK)
+		return false;
+	kvt_note(&b->k->surroundings, KVT_LOG_WARN,
+		"%s: more than %u objects were stored while it was left alone: all that it has is erased, since "
+		"some of it may be older than they are",
+		b->tier->ops->name, KEYS_MOST);
+	drop_all(b, b->outdated.first);
+	b->outdated.first = b->outdated.last = NULL;
+	return true;
+}
+
+static bool add(struct kvt_lower *b, const struct kvt_key *key)
+{
+	struct kvt_outdated *o = &b->outdated;
+	struct kvt_outdated_key *at;
+
+	if (kvt_tomb_covers(b, key, true))
+		return true;
+	if (o->count >= KEYS_MOST)
+		return erase_all(b);
+	at = calloc(1, sizeof(*at));
+	if (at == NULL)
+		return false;
+	at->tomb.keyed.key = *key;
+	at->tomb.tiers = kvt_tomb_of(b);
+	kvt_tomb_add(b->k, &at->tomb);
+	*(o->last != NULL ? &o->last->next : &o->first) = at;
+	o->last = at;
+	o->count++;
+	return true;
+}
+
+bool kvt_outdated_add(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < n && good; i++)
+		good = add(b, &keys[i]);
+	return good;
+}
+
+void kvt_outdated_finish(struct kvt_lower *b)
+{
+	drop_all(b, b->outdated.first);
+	b->outdated = (struct kvt_outdated){.first = NULL};
+}
+
+/* --- the tier is used again; under lock --------------------------------------------------------- */
+
+static void erased(struct kvt *k, struct kvt_job *job);
+
+static struct batch *take_some(struct kvt_outdated *o)
+{
+	size_t n = o->count < AT_ONCE ? o->count : AT_ONCE;
+	struct batch *batch = calloc(1, sizeof(*batch) + n * sizeof(batch->keys[0]));
+
+	if (batch == NULL)
+		return NULL;
+	batch->first = o->first;
+	while (o->first != NULL && batch->n < n) {
+		batch->last = o->first;
+		batch->keys[batch->n++] = o->first->tomb.keyed.key;
+		o->first = o->first->next;
+	}
+	batch->last->next = NULL;
+	if (o->first == NULL)
+		o->last = NULL;
+	return batch;
+}
+
+static void give_back(struct kvt_outdated *o, struct batch *batch)
+{
+	batch->last->next = o->first;
+	o->first = batch->first;
+	if (o->last == NULL)
+		o->last = batch->last;
+}
+
+/* Returns 1 if a request is under way from now on. */
+static size_t erase_some(struct kvt_lower *b)
+{
+	struct kvt_outdated *o = &b->outdated;
+	struct batch *batch = take_some(o);
+
+	if (batch == NULL) {
+		o->again_ns = kvt_clock(b->k) + RETRY_NS;
+		return 0;
+	}
+	o->under_way = true;
+	batch->job.request = (struct kvt_tier_request){
+		.verb = KVT_TIER_ERASE,
+		.keys = batch->keys,
+		.key_count = batch->n,
+	};
+	kvt_lower_submit(b, &batch->job, erased);
+	return 1;
+}
+
+static void erased(struct kvt *k, struct kvt_job *job)
+{
+	struct batch *batch = (struct batch *)job;
+	struct kvt_lower *b = job->lower;
+	struct kvt_outdated *o = &b->outdated;
+
+	o->under_way = false;
+	if (job->request.status == KVT_OK || job->request.status == KVT_MISS) {
+		drop_all(b, batch->first);
+	} else {
+		give_back(o, batch);
+		o->again_ns = kvt_clock(k) + RETRY_NS;
+	}
+	free(batch);
+	kvt_kick(k); /* for the rest */
+}
+
+size_t kvt_outdated_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
+{
+	struct kvt_outdated *o = &b->outdated;
+
+	if (o->first == NULL || o->under_way || b->k->closing || !kvt_lower_shows(b))
+		return 0;
+	if (now_ns >= o->again_ns && erase_some(b) != 0)
+		return 1;
+	if (o->again_ns < *next_ns)
+		*next_ns = o->again_ns;
+	return 0;
+}
+
+/* --- without lock ------------------------------------------------------------------------------- */
+
+/* Under lock. */
+static enum kvt_status outdate_in(struct kvt_lower *b, const struct kvt_key *key)
+{
+	struct kvt_tier_known known = {.bytes = 0};
+
+	if (b->tier == NULL) {
+		(void)!kvt_refused_erase(b, key, 1);
+		return KVT_OK;
+	}
+	if (is_shared(b->tier))
+		return kvt_lower_shows(b) || kvt_outdated_add(b, key, 1) ? KVT_OK : KVT_ENOMEM;
+	return b->tier->ops->known(b->tier, key, &known) == KVT_OK && !kvt_tomb_covers(b, key, true)
+		       ? KVT_EXISTS
+		       : KVT_OK;
+}
+
+enum kvt_status kvt_outdate(struct kvt *k, const struct kvt_key *key)
+{
+	enum kvt_status status = KVT_OK;
+
+	pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->lower_count && status == KVT_OK; i++)
+		status = outdate_in(&k->lower[i], key);
+	pthread_mutex_unlock(&k->lock);
+	return status;
+}
+
+size_t kvt_outdated_count(struct kvt *k)
+{
+	size_t count = 0;
+
+	pthread_mutex_lock(&k->lock);
+	for (size_t i = 0; i < k->lower_count; i++)
+		count += k->lower[i].outdated.count;
+	pthread_mutex_unlock(&k->lock);
+	return count;
+}
