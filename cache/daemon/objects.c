@@ -189,13 +189,14 @@ static enum kvt_status open_catalog(
 	return o->swept != NULL ? kvt_catalog_create(&names, why, &o->catalog) : KVT_ENOMEM;
 }
 
-/* Erases what the former process was replacing when it ended. */
+/* Erases what the former process was replacing when it ended. What no tier can make durable now is no
+ * reason not to start. */
 static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
 {
 	const struct kvt_key *keys;
 	enum kvt_status status;
 	char path[PATH_BYTES];
-	bool broken;
+	bool kept;
 	size_t n;
 
 	if (!kvt_segment_beside(o->segment, "replaced", path, sizeof(path)))
@@ -206,11 +207,14 @@ static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
 	keys = kvt_doomed_left(o->doomed, &n);
 	if (n == 0)
 		return KVT_OK;
-	broken = !kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
+	kept = !kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
 	status = kvt_erase(o->cache, keys, n, DRAIN_NS, NULL);
-	if (status == KVT_MISS && broken)
-		status = KVT_OK; /* another process owns the store */
-	if (status == KVT_OK && (broken || !kvt_object_no_tier_is(o, KVT_TIER_BROKEN))) {
+	kept = kept || !kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
+	if (status == KVT_MISS) { /* a tier is slow or away: it hides them until it has erased them */
+		kept = true;
+		status = KVT_OK;
+	}
+	if (status == KVT_OK && kept) {
 		kvt_doomed_keep_left(o->doomed);
 		kvt_note(o->surroundings, KVT_LOG_WARN,
 			"objects: what was being replaced is kept in mind until all tiers are "
