@@ -20,6 +20,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
+#include "core/outdated.h"
 #include "daemon/objects_parts.h"
 #include "memory/arena.h"
 
@@ -352,6 +353,7 @@ void kvt_objects_stats(struct kvt_objects *o, struct kvt_objects_stats *out)
 		.objects = names.names,
 		.buckets = names.buckets,
 		.unlisted = names.unlisted,
+		.outdated = kvt_outdated_count(o->cache),
 		.tenants = kvt_roster_count(o->roster),
 		.quiet_until_wall_ns = kvt_segment_quiet_until(o->segment),
 	};

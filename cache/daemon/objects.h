@@ -167,6 +167,7 @@ struct kvt_objects_stats {
 	uint64_t corrupt;            /* found wrong when a lease was asked for */
 	uint64_t objects, buckets;   /* as lists know them */
 	uint64_t unlisted;           /* puts whose name found no room there */
+	uint64_t outdated;           /* keys that a shared tier is to erase once it is used again */
 	uint64_t tenants;            /* that clients named */
 	int64_t quiet_until_wall_ns; /* 0: writes are allowed */
 };

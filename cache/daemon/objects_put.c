@@ -8,6 +8,10 @@
  * to a new place under the key. What only a tier below has is not fetched to be compared, but
  * replaced; that is rare, since clients ask for an object before they put it.
  *
+ * What tiers that cannot be asked now may have under the key is older than what is put: a shared tier that is
+ * left alone erases it before it takes the new object, a store that another process owns before it is
+ * shown (core/outdated.h). A local tier that is left alone knows what it has, and that is replaced.
+ *
  * The put that ends last wins. A put that comes to its end while another one is still filling the
  * key, and an erase, take the key away from that one (it is usurped): what it fills is then treated
  * as staged.
@@ -18,12 +22,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/barrier.h"
 #include "core/limit.h"
+#include "core/lower.h"
+#include "core/outdated.h"
 #include "daemon/objects_parts.h"
 
 #define PUTS_MOST 1024 /* under way */
 #define TRIES     8    /* to get hold of a key that others fill */
 
+#define ERASE_NS       2000000000u  /* that an erase may take, before its place is kept instead */
 #define SETTLE_NS      1000000000u  /* between two looks at places that are kept */
 #define SETTLE_WAIT_NS 30000000000u /* for a drain */
 
@@ -36,8 +44,8 @@ struct kvt_object_put {
 	const struct kvt_segment *segments; /* the reservation's */
 	uint32_t count;
 	bool direct;  /* fills the very key */
-	bool unsure;  /* a tier may have one that it does not show */
 	bool usurped; /* what it fills was erased: staged */
+	enum kvt_unseen unseen; /* what tiers may have under the key that they do not show; at its end */
 	struct kvt_object_name name;
 	char text[]; /* of name */
 };
@@ -111,8 +119,8 @@ static enum kvt_status find_room(struct kvt_objects *o, struct kvt_object_put *p
 	struct kvt_key staged;
 
 	pthread_mutex_lock(&stripe->lock);
-	put->unsure = !kvt_object_tiers_work(o);
-	if (!put->unsure && kvt_object_tier(o, &put->key) == KVT_TIER_NONE)
+	if (kvt_lower_unseen(o->cache, &put->key) != KVT_UNSEEN_THERE &&
+		kvt_object_tier(o, &put->key) == KVT_TIER_NONE)
 		status = reserve(o, &put->key, &put->tenant, put->bytes, &put->reservation,
 			&put->segments, &put->count);
 	put->direct = status == KVT_OK;
@@ -322,14 +330,24 @@ static enum kvt_status clear_key(
 	if (status != KVT_OK)
 		return status;
 	kvt_puts_usurp(stripe, key);
-	status = kvt_erase_begin(o->cache, key, 1, UINT64_MAX, slot, &op);
+	status = kvt_erase_begin(o->cache, key, 1, ERASE_NS, slot, &op);
 	if (status != KVT_OK)
 		kvt_doomed_drop(o->doomed, slot);
 	return status;
 }
 
+/* What tiers that cannot be asked now may have under the key is not read from now on; its place in memory is the
+ * caller's. KVT_EXISTS: such a tier came just now and has it. */
+static enum kvt_status outdate(
+	struct kvt_objects *o, const struct kvt_key *key, enum kvt_unseen unseen)
+{
+	if (unseen == KVT_UNSEEN_NOT)
+		return KVT_OK;
+	return kvt_outdate(o->cache, key);
+}
+
 /* The granting thread. Places that were kept because an erase was not durable are free once all tiers are
- * there and have been drained. */
+ * there, have erased what they had to, and have been drained. */
 void kvt_replaced_tend(struct kvt_objects *o)
 {
 	int64_t now_ns = kvt_now(o->surroundings);
@@ -338,7 +356,7 @@ void kvt_replaced_tend(struct kvt_objects *o)
 	if (kept == 0 || o->settling || now_ns < o->settle_ns)
 		return;
 	o->settle_ns = now_ns + SETTLE_NS;
-	if (kvt_object_no_tier_is(o, KVT_TIER_BROKEN))
+	if (kvt_object_no_tier_is(o, KVT_TIER_BROKEN) && !kvt_barriers_owe(o->cache))
 		o->settling = kvt_drain_begin(o->cache, SETTLE_WAIT_NS, kept, &op) == KVT_OK;
 }
 
@@ -357,21 +375,32 @@ void kvt_replaced_done(struct kvt_objects *o, const struct kvt_completion *done)
 	}
 }
 
-/* A place under the key; usurps the put that has it. */
+/* A place under the key, of which nothing older is read any more; usurps the put that has it. */
 static enum kvt_status take_key(struct kvt_objects *o, struct kvt_stripe *stripe,
 	const struct kvt_object_put *put, bool there, struct kvt_reservation **out,
 	const struct kvt_segment **segments, uint32_t *count)
 {
 	enum kvt_status status = there ? KVT_EXISTS : KVT_OK;
+	bool cleared = false;
 
 	for (int i = 0; i < TRIES; i++) {
-		if (status == KVT_EXISTS)
+		if (status == KVT_EXISTS) {
 			status = clear_key(o, stripe, &put->key);
+			cleared = true;
+		}
 		if (status != KVT_OK)
 			return status;
 		status = reserve(o, &put->key, &put->tenant, put->bytes, out, segments, count);
-		if (status != KVT_EXISTS)
+		if (status != KVT_OK && status != KVT_EXISTS)
 			return status;
+		if (status == KVT_OK && cleared)
+			return status; /* of all tiers */
+		if (status == KVT_OK) {
+			status = outdate(o, &put->key, put->unseen);
+			if (status == KVT_OK)
+				return status;
+			kvt_put_abort(o->cache, *out);
+		}
 	}
 	return KVT_BUSY;
 }
@@ -391,8 +420,9 @@ static enum kvt_status settle(struct kvt_objects *o, struct kvt_stripe *stripe,
 		*outcome = KVT_PUT_SAME;
 		return KVT_OK;
 	}
-	status = take_key(o, stripe, put, tier != KVT_TIER_NONE || put->usurped || put->unsure,
-		&place, &segments, &count);
+	status = take_key(o, stripe, put,
+		tier != KVT_TIER_NONE || put->usurped || put->unseen == KVT_UNSEEN_THERE, &place,
+		&segments, &count);
 	if (status != KVT_OK)
 		return status;
 	bytes_copy(segments, put->segments, put->bytes);
@@ -400,20 +430,33 @@ static enum kvt_status settle(struct kvt_objects *o, struct kvt_stripe *stripe,
 	return kvt_put_commit(o->cache, place, 1, sum);
 }
 
+/* A direct one: is there nothing under the key that is to be replaced, as far as can be known? KVT_EXISTS: there is. */
+static enum kvt_status find_nothing(struct kvt_objects *o, const struct kvt_object_put *put)
+{
+	if (put->usurped || put->unseen == KVT_UNSEEN_THERE ||
+		kvt_object_tier(o, &put->key) != KVT_TIER_NONE)
+		return KVT_EXISTS; /* a shared tier turned out to have one */
+	return outdate(o, &put->key, put->unseen);
+}
+
 static enum kvt_status end(struct kvt_objects *o, struct kvt_object_put *put,
 	const struct kvt_checksum *sum, enum kvt_put_outcome *outcome)
 {
 	struct kvt_stripe *stripe = kvt_object_stripe(o, &put->key);
-	enum kvt_status status;
+	enum kvt_status status = KVT_EXISTS;
 
 	pthread_mutex_lock(&stripe->lock);
-	if (put->direct)
+	put->unseen = kvt_lower_unseen(o->cache, &put->key); /* first: a tier that comes now is looked at below */
+	if (put->direct) {
 		delist(stripe, put);
-	if (put->direct && kvt_object_tier(o, &put->key) != KVT_TIER_NONE)
-		put->usurped = true; /* a shared tier turned out to have one */
-	if (put->direct && !put->usurped) {
+		status = find_nothing(o, put);
+		put->usurped = status == KVT_EXISTS;
+	}
+	if (status == KVT_OK) {
 		*outcome = KVT_PUT_STORED;
 		status = kvt_put_commit(o->cache, put->reservation, 1, sum);
+	} else if (status != KVT_EXISTS) {
+		kvt_put_abort(o->cache, put->reservation);
 	} else {
 		status = settle(o, stripe, put, sum, outcome);
 		kvt_put_abort(o->cache, put->reservation);
