@@ -171,36 +171,60 @@ static void stop_keeping(struct kvt_doomed *d, uint32_t slot)
 	d->uses[slot].kept = 0;
 }
 
+/* A place that is kept, from now on. */
+static void keep(struct kvt_doomed *d, uint32_t slot)
+{
+	d->kept_count += d->uses[slot].kept == 0;
+	d->uses[slot].kept = ++d->keepings;
+}
+
 /* --- places ----------------------------------------------------------------------------------- */
+
+/* A free place gets the key, for one erase. With the lock. */
+static enum kvt_status take_place(struct kvt_doomed *d, const struct kvt_key *key, uint32_t *slot)
+{
+	struct place place = {.key = *key};
+	uint32_t mine = d->free[--d->free_count];
+
+	d->uses[mine] = (struct use){.key = *key, .erases = 1};
+	place.sum = sum_of(&place.key);
+	*slot = mine;
+	if (d->fd < 0 || write_place(d, mine, &place))
+		return KVT_OK;
+	kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s", strerror(errno));
+	d->uses[mine].erases = 0;
+	let_go(d, mine);
+	return KVT_EIO;
+}
 
 enum kvt_status kvt_doomed_add(struct kvt_doomed *d, const struct kvt_key *key, uint32_t *slot)
 {
-	struct place place = {.key = *key};
 	enum kvt_status status = KVT_OK;
 	uint32_t mine;
 
 	pthread_mutex_lock(&d->lock);
 	mine = find_kept(d, key);
-	if (mine != KVT_DOOMED_MOST) {
+	if (mine != KVT_DOOMED_MOST)
 		d->uses[mine].erases++; /* the key is in the file */
-	} else if (d->free_count == 0) {
-		status = KVT_BUSY;
-	} else {
-		mine = d->free[--d->free_count];
-		d->uses[mine] = (struct use){.key = *key, .erases = 1};
-		place.sum = sum_of(&place.key);
-		if (d->fd >= 0 && !write_place(d, mine, &place)) {
-			kvt_note(d->surroundings, KVT_LOG_ERROR, "replaced objects: %s",
-				strerror(errno));
-			d->uses[mine].erases = 0;
-			let_go(d, mine);
-			status = KVT_EIO;
-		}
-	}
+	else
+		status = d->free_count == 0 ? KVT_BUSY : take_place(d, key, &mine);
 	pthread_mutex_unlock(&d->lock);
 	if (status == KVT_OK)
 		*slot = mine;
 	return status;
+}
+
+void kvt_doomed_remember(struct kvt_doomed *d, const struct kvt_key *key)
+{
+	uint32_t slot;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->free_count > KVT_DOOMED_MOST / 2 && find_kept(d, key) == KVT_DOOMED_MOST &&
+		take_place(d, key, &slot) == KVT_OK) {
+		d->uses[slot].erases = 0;
+		keep(d, slot);
+	}
+	pthread_mutex_unlock(&d->lock);
 }
 
 void kvt_doomed_drop(struct kvt_doomed *d, uint32_t slot)
@@ -231,8 +255,7 @@ void kvt_doomed_keep(struct kvt_doomed *d, uint32_t slot)
 		let_go(d, other);
 	}
 	d->uses[slot].erases--;
-	d->kept_count += d->uses[slot].kept == 0;
-	d->uses[slot].kept = ++d->keepings;
+	keep(d, slot);
 	pthread_mutex_unlock(&d->lock);
 }
 

@@ -43,6 +43,10 @@ void kvt_doomed_remove(struct kvt_doomed *d, uint32_t slot);
 /* The erase is over and not durable: the place stays taken, for the next process. */
 void kvt_doomed_keep(struct kvt_doomed *d, uint32_t slot);
 
+/* The key's old bytes, if a tier that is not there yet has any, must not come back with the next process: its place is
+ * kept at once. Nothing happens where half of the places are taken, which are for what is replaced for sure. */
+void kvt_doomed_remember(struct kvt_doomed *d, const struct kvt_key *key);
+
 /* A number that grows with each place that is kept; 0: none is kept now. */
 uint64_t kvt_doomed_kept(struct kvt_doomed *d);
 /* All erases up to the number `until` of kvt_doomed_kept() are durable: their places are free. */

@@ -343,6 +343,8 @@ static enum kvt_status outdate(
 {
 	if (unseen == KVT_UNSEEN_NOT)
 		return KVT_OK;
+	if (unseen == KVT_UNSEEN_OWNED)
+		kvt_doomed_remember(o->doomed, key);
 	return kvt_outdate(o->cache, key);
 }
 

@@ -121,15 +121,22 @@ START_TEST(what_a_store_of_another_process_may_have_is_not_missing_for_sure)
 	bed.cache.breaker_open_ns = SECOND / 50;
 	bed_open(&owner);
 	ck_assert_int_eq(put(&owner, "b", "mark", 1, 128, NULL), KVT_OK);
+	ck_assert_int_eq(put(&owner, "b", "put here", 1, 128, NULL), KVT_OK);
 	bed_open(&bed);
 	bed_attach(&bed);
 	ck_assert_int_eq(lease(&bed, "b", "mark", SECOND, SECOND, &l), KVT_ECANCELED);
+	ck_assert_int_eq(put(&bed, "b", "put here", 9, 128, NULL), KVT_OK);
 	bed_close(&owner);
 	for (int64_t until = now() + 60 * (int64_t)SECOND; now() < until; usleep(10000))
 		if (get(&bed, "b", "mark", 1) == KVT_OK)
 			break;
 	ck_assert_int_eq(get(&bed, "b", "mark", 1), KVT_OK);
 	ck_assert_int_eq(lease(&bed, "b", "none", SECOND, SECOND, &l), KVT_MISS);
+	ck_assert_int_eq(get(&bed, "b", "put here", 9), KVT_OK);
+	bed_close(&bed);
+	bed_open(&bed); /* the store has what its former owner put, or had it */
+	if (lease(&bed, "b", "put here", SECOND, SECOND, &l) == KVT_OK)
+		ck_assert(reads(&bed, &l, 9));
 	bed_close(&bed);
 	bed_clear(&owner);
 	bed_clear(&bed);
