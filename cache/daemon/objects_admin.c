@@ -6,8 +6,8 @@
  * may leave a name too many, but never lacks its own.
  *
  * The catalog names what was put; whether it is there is asked of libkvtier, when a list is made and
- * in a slow sweep. A name is forgotten only while all tiers work: one that is left alone for a while
- * has its objects still.
+ * in a slow sweep. A name is forgotten only while all tiers work: one that is left alone for a while, or
+ * whose store another process owns, has its objects still.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -82,5 +82,5 @@ bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state)
 
 bool kvt_object_tiers_work(struct kvt_objects *o)
 {
-	return kvt_object_no_tier_is(o, KVT_TIER_PAUSED);
+	return kvt_object_no_tier_is(o, KVT_TIER_PAUSED) && kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
 }

@@ -102,7 +102,8 @@ bool kvt_object_is_nowhere(struct kvt_objects *o, const struct kvt_key *key);
 
 /* No tier below memory is in this state (enum kvt_tier_state). */
 bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state);
-/* Whether what they hold is known: one that is left alone for a while shows nothing. */
+/* Whether what they hold is known: one that is left alone for a while, or that could not be opened (another
+ * process owns its store), shows nothing. */
 bool kvt_object_tiers_work(struct kvt_objects *o);
 
 /* --- objects_put.c --- */

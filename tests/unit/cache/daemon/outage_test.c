@@ -99,6 +99,49 @@ START_TEST(a_daemon_comes_again_while_a_shared_tier_is_away)
 }
 END_TEST
 
+static void show(void *user, const struct kvt_object_entry *entry)
+{
+	(void)entry;
+	++*(size_t *)user;
+}
+
+static size_t listed(void)
+{
+	size_t count = 0;
+	bool more;
+
+	(void)kvt_objects_list(bed.objects, KVW_SLICE("b"), KVW_SLICE(""), 100, show, &count, &more);
+	return count;
+}
+
+START_TEST(names_of_a_store_of_another_process_are_not_forgotten)
+{
+	static struct bed owner;
+
+	bed_init(&bed, 4 * MIB);
+	bed_use_store(&bed);
+	bed.cache.nvme_lock_wait_ns = 0;
+	bed.cache.breaker_open_ns = SECOND / 50;
+	bed_init(&owner, 4 * MIB);
+	owner.cache = bed.cache;
+	bed_open(&bed);
+	ck_assert_int_eq(put(&bed, "b", "one", 1, 128, NULL), KVT_OK);
+	ck_assert_int_eq(put(&bed, "b", "two", 2, 128, NULL), KVT_OK);
+	bed_close(&bed);
+	bed_open(&owner);
+	bed_open(&bed);
+	usleep(300000); /* a sweep looks at all names */
+	ck_assert_uint_eq(listed(), 0);
+	bed_close(&owner);
+	for (int64_t until = now() + 60 * (int64_t)SECOND; listed() != 2 && now() < until;)
+		usleep(10000);
+	ck_assert_uint_eq(listed(), 2);
+	bed_close(&bed);
+	bed_clear(&owner);
+	bed_clear(&bed);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *cases = tcase_create("outage");
@@ -106,5 +149,6 @@ int main(void)
 	tcase_set_timeout(cases, 280);
 	tcase_add_test(cases, new_objects_are_stored_while_a_shared_tier_is_away);
 	tcase_add_test(cases, a_daemon_comes_again_while_a_shared_tier_is_away);
+	tcase_add_test(cases, names_of_a_store_of_another_process_are_not_forgotten);
 	return run_tcase("cache/daemon/outage", cases);
 }
