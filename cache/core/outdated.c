@@ -8,8 +8,9 @@
  *
  * A key that a tomb covers there already needs none here: whatever has the tomb has it erased.
  *
- * The number of keys is bounded. Beyond, the tier erases all that it has, as its own lists of erased
- * keys do: to lose chunks is allowed, to read old ones is not.
+ * The number of keys is bounded. Beyond, a put is refused: to empty a tier that others share, because this handle stores
+ * much while it cannot reach it, would cost all of them more. What a caller erases is not refused: the tier erases
+ * all that it has, as its own lists of erased keys do. To lose chunks is allowed, to read old ones is not.
  */
 #include <stdlib.h>
 
@@ -63,42 +64,42 @@ static bool erase_all(struct kvt_lower *b)
 	if (b->tier->ops->erase_all(b->tier, &erased) != KVT_OK)
 		return false;
 	kvt_note(&b->k->surroundings, KVT_LOG_WARN,
-		"%s: more than %u objects were stored while it was left alone: all that it has is erased, since "
-		"some of it may be older than they are",
+		"%s: more than %u keys are to be erased there once it is used again: all that it has is erased",
 		b->tier->ops->name, KEYS_MOST);
 	drop_all(b, b->outdated.first);
 	b->outdated.first = b->outdated.last = NULL;
 	return true;
 }
 
-static bool add(struct kvt_lower *b, const struct kvt_key *key)
+/* KVT_BUSY: there are too many. */
+static enum kvt_status add(struct kvt_lower *b, const struct kvt_key *key)
 {
 	struct kvt_outdated *o = &b->outdated;
 	struct kvt_outdated_key *at;
 
 	if (kvt_tomb_covers(b, key, true))
-		return true;
+		return KVT_OK;
 	if (o->count >= KEYS_MOST)
-		return erase_all(b);
+		return KVT_BUSY;
 	at = calloc(1, sizeof(*at));
 	if (at == NULL)
-		return false;
+		return KVT_ENOMEM;
 	at->tomb.keyed.key = *key;
 	at->tomb.tiers = kvt_tomb_of(b);
 	kvt_tomb_add(b->k, &at->tomb);
 	*(o->last != NULL ? &o->last->next : &o->first) = at;
 	o->last = at;
 	o->count++;
-	return true;
+	return KVT_OK;
 }
 
 bool kvt_outdated_add(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
 {
-	bool good = true;
+	enum kvt_status status = KVT_OK;
 
-	for (size_t i = 0; i < n && good; i++)
-		good = add(b, &keys[i]);
-	return good;
+	for (size_t i = 0; i < n && status == KVT_OK; i++)
+		status = add(b, &keys[i]);
+	return status == KVT_OK || (status == KVT_BUSY && erase_all(b));
 }
 
 void kvt_outdated_finish(struct kvt_lower *b)
@@ -200,7 +201,7 @@ static enum kvt_status outdate_in(struct kvt_lower *b, const struct kvt_key *key
 		return KVT_OK;
 	}
 	if (is_shared(b->tier))
-		return kvt_lower_shows(b) || kvt_outdated_add(b, key, 1) ? KVT_OK : KVT_ENOMEM;
+		return kvt_lower_shows(b) ? KVT_OK : add(b, key);
 	return b->tier->ops->known(b->tier, key, &known) == KVT_OK && !kvt_tomb_covers(b, key, true)
 		       ? KVT_EXISTS
 		       : KVT_OK;

@@ -14,7 +14,7 @@
 /* What tiers that cannot be asked now may have under this key is not read from now on: of shared ones that are left
  * alone, and of stores that another process owns (refused.h). The caller has the key's place in L1
  * (kvt_put_reserve), so that no load of it is under way, and publishes afterwards. KVT_EXISTS: a local
- * tier has it, which is to be erased instead; KVT_ENOMEM. Without lock. */
+ * tier has it, which is to be erased instead; KVT_BUSY: too many keys wait for a shared tier; KVT_ENOMEM. Without lock. */
 enum kvt_status kvt_outdate(struct kvt *k, const struct kvt_key *key) KVT_MUST_CHECK;
 
 /* How many keys wait for their tier. Without lock. */

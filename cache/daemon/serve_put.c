@@ -69,7 +69,7 @@ static void refuse_put(struct kvt_conn *conn, enum kvt_status status, bool limit
 		kvt_conn_refuse(conn, 503, retry, "%s",
 			quiet > 0 ? "leases of the daemon before its restart may still be read"
 				  : "too many PUTs are under way, or too many replaced "
-				    "objects wait until their erase is durable");
+				    "objects wait until their erase is durable, or for a shared tier that is away");
 		return;
 	case KVT_EINVAL:
 		kvt_conn_refuse(conn, 400, NULL,

@@ -139,18 +139,27 @@ START_TEST(a_local_tier_that_has_it_is_to_erase_it)
 }
 END_TEST
 
-START_TEST(beyond_the_bound_all_of_the_tier_is_erased)
+START_TEST(beyond_the_bound_puts_are_refused)
 {
+	struct kvt_key more = key_of(3, 0);
+
 	plant(&keys[0]);
 	leave_alone();
 	for (uint32_t i = 0; i < MOST; i++) {
 		struct kvt_key key = key_of(2, i);
 
 		outdate(&key);
+		if (i == 0)
+			outdate(&key); /* it is there already */
 	}
 	ck_assert_uint_eq(kvt_outdated_count(rig.k), MOST);
+	ck_assert_int_eq(kvt_outdate(rig.k, &more), KVT_BUSY);
+	ck_assert_uint_eq(kvt_outdated_count(rig.k), MOST);
 	ck_assert(fake_has(shared, &keys[0]));
-	outdate(&keys[0]);
+	/* What a caller erases has its effect all the same. */
+	pthread_mutex_lock(&rig.k->lock);
+	ck_assert(kvt_outdated_add(&rig.k->lower[1], &more, 1));
+	pthread_mutex_unlock(&rig.k->lock);
 	ck_assert_uint_eq(kvt_outdated_count(rig.k), 0);
 	ck_assert(!fake_has(shared, &keys[0]));
 	ck_assert_uint_eq(rig.k->tombs.count, 0);
@@ -190,7 +199,7 @@ int main(void)
 	tcase_add_test(cases, what_was_put_meanwhile_replaces_what_is_there);
 	tcase_add_test(cases, what_left_memory_meanwhile_does_not_come_back_older);
 	tcase_add_test(cases, a_local_tier_that_has_it_is_to_erase_it);
-	tcase_add_test(cases, beyond_the_bound_all_of_the_tier_is_erased);
+	tcase_add_test(cases, beyond_the_bound_puts_are_refused);
 	tcase_add_test(cases, erases_of_a_tier_that_is_away_do_not_pile_up);
 	return run_tcase("cache/core/outdated", cases);
 }
