@@ -5,6 +5,7 @@
  * MODEL_ONLY=NAME one kind; MODEL_TRACE=1 prints what happens.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,10 +110,24 @@ START_TEST(memory_and_disk)
 }
 END_TEST
 
+static bool names(const struct profile *profiles, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(profiles[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 int main(void)
 {
+	const char *only = getenv("MODEL_ONLY");
 	TCase *tc = tcase_create("model");
 
+	if (only != NULL && !names(memory_profiles, sizeof(memory_profiles) / sizeof(memory_profiles[0]), only) &&
+		!names(disk_profiles, sizeof(disk_profiles) / sizeof(disk_profiles[0]), only)) {
+		fprintf(stderr, "MODEL_ONLY=%s: no such kind\n", only);
+		return 2;
+	}
 	tcase_set_timeout(tc, 3600);
 	tcase_add_loop_test(
 		tc, memory, 0, (int)(sizeof(memory_profiles) / sizeof(memory_profiles[0])));
