@@ -29,6 +29,12 @@ static inline bool kvt_breaker_shows(struct kvt_breaker *b)
 	return state == KVT_BREAKER_CLOSED || state == KVT_BREAKER_HALF;
 }
 
+/* Did it work when it was used last? Then what it said is the newest that is known. Any thread. */
+static inline bool kvt_breaker_works(struct kvt_breaker *b)
+{
+	return atomic_load_explicit(&b->state, memory_order_relaxed) == KVT_BREAKER_CLOSED;
+}
+
 /* A request is begun: records what decides later whether its result counts. */
 void kvt_breaker_begin(struct kvt_breaker *b, struct kvt_job *job);
 /* Its result. True: the tier is left alone from now on. */

@@ -86,7 +86,9 @@ struct kvt_outdated {
 	struct kvt_outdated_key *first, *last; /* but for those under way */
 	size_t count;                          /* with them */
 	bool under_way;
-	int64_t again_ns; /* the tier refused */
+	size_t at_once;   /* keys in the next request; 0: as many as ever */
+	uint64_t round;   /* of the breaker, in which its probe was left to others */
+	int64_t again_ns; /* not before: the tier refused, or another request may be its probe */
 };
 
 /* A tier below L1. */
@@ -228,7 +230,8 @@ struct kvt {
 	struct kvt_barriers barriers;
 	size_t probes_under_way;
 	bool closing;
-	bool kicked; /* `due` was signalled */
+	bool outdates; /* chunks are replaced by others under their keys (kvt_outdate) */
+	bool kicked;   /* `due` was signalled */
 	pthread_t control;
 	bool has_control;
 	int64_t tended_ns;   /* of the thread that steps the control part */

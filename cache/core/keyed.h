@@ -2,7 +2,7 @@
  * keyed.h - things under way, found by their chunk's key.
  *
  * A table of a fixed number of lists, intrusive: nothing is allocated, nothing can fail. There are
- * as many entries as operations are under way, some thousands at most (tombs: 65,536 more while a shared tier is
+ * as many entries as operations are under way, some thousands at most (tombs: 131,072 more while a shared tier is
  * left alone). Two may have the same key.
  * Keys are hashes, so that some of their bytes are as good a place as any; a caller that makes keys
  * collide slows down only itself. Not thread-safe: the owner has a lock.

@@ -14,6 +14,7 @@
 #include "core/barrier.h"
 #include "core/lower.h"
 #include "core/loads.h"
+#include "core/tombs.h"
 
 struct kvt_load {
 	struct kvt_keyed keyed; /* first */
@@ -225,7 +226,8 @@ static void begin_reading(struct kvt *k, struct kvt_load *load)
 static bool advance(struct kvt *k, struct kvt_load *load)
 {
 	struct kvt_loads *loads = &k->loads;
-	bool refused = load->erased || !kvt_lower_shows(load->lower);
+	bool refused = load->erased || !kvt_lower_shows(load->lower) ||
+		       kvt_tomb_covers(load->lower, &load->keyed.key, true);
 	const struct kvt_item item = item_of(load);
 	enum kvt_status status = KVT_MISS;
 

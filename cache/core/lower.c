@@ -139,9 +139,9 @@ static enum kvt_unseen unseen(struct kvt_lower *b, const struct kvt_key *key)
 		pthread_mutex_unlock(&b->k->lock);
 		return what;
 	}
-	if (kvt_breaker_shows(&b->breaker))
-		return KVT_UNSEEN_NOT;
 	what = b->tier->ops->unsure != NULL ? KVT_UNSEEN_SHARED : KVT_UNSEEN_THERE;
+	if (what == KVT_UNSEEN_SHARED ? kvt_breaker_works(&b->breaker) : kvt_breaker_shows(&b->breaker))
+		return KVT_UNSEEN_NOT;
 	if (what == KVT_UNSEEN_THERE && !is_known(b, key, &known))
 		return KVT_UNSEEN_NOT;
 	return kvt_tomb_covers(b, key, false) ? KVT_UNSEEN_NOT : what;

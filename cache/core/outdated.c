@@ -2,9 +2,12 @@
  * outdated.c - keys under which a tier that cannot be asked now may have what must not be read any more.
  *
  * Each key has a tomb of its tier alone, so that all other tiers show and take what is put under it. A
- * tier that is used again gets the keys in requests of some hundred, one after another; the first one is
- * the probe that decides whether it is used. A store to that tier waits for the tomb (stores.c), so that
- * the old chunk is erased before the new one is written.
+ * tier that is used again gets the keys in requests of some hundred, one after another. A store to that tier
+ * waits for the tomb (stores.c), so that the old chunk is erased before the new one is written.
+ *
+ * A server may answer reads and refuse to erase, or have lost only some of its nodes. So the probe that decides whether
+ * the tier is used is left to other requests, if one comes within a second; and keys that were refused go to the
+ * end, and are tried in smaller numbers.
  *
  * A key that a tomb covers there already needs none here: whatever has the tomb has it erased.
  *
@@ -19,9 +22,11 @@
 #include "core/refused.h"
 #include "core/tombs.h"
 
-#define KEYS_MOST 65536u /* in a tier; some 64 bytes each */
-#define AT_ONCE   512u   /* in one request */
+#define PUTS_MOST 65536u          /* in a tier; some 64 bytes each */
+#define KEYS_MOST (2 * PUTS_MOST) /* with what callers erase */
+#define AT_ONCE   512u            /* in one request */
 #define RETRY_NS  1000000000
+#define PROBE_NS  1000000000 /* that others have to be the probe */
 
 struct kvt_outdated_key {
 	struct kvt_tomb tomb; /* first */
@@ -72,14 +77,14 @@ static bool erase_all(struct kvt_lower *b)
 }
 
 /* KVT_BUSY: there are too many. */
-static enum kvt_status add(struct kvt_lower *b, const struct kvt_key *key)
+static enum kvt_status add(struct kvt_lower *b, const struct kvt_key *key, size_t most)
 {
 	struct kvt_outdated *o = &b->outdated;
 	struct kvt_outdated_key *at;
 
 	if (kvt_tomb_covers(b, key, true))
 		return KVT_OK;
-	if (o->count >= KEYS_MOST)
+	if (o->count >= most)
 		return KVT_BUSY;
 	at = calloc(1, sizeof(*at));
 	if (at == NULL)
@@ -98,8 +103,15 @@ bool kvt_outdated_add(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
 	enum kvt_status status = KVT_OK;
 
 	for (size_t i = 0; i < n && status == KVT_OK; i++)
-		status = add(b, &keys[i]);
+		status = add(b, &keys[i], KEYS_MOST);
 	return status == KVT_OK || (status == KVT_BUSY && erase_all(b));
+}
+
+void kvt_outdated_unwritten(struct kvt_lower *b, const struct kvt_key *key, bool refused)
+{
+	if (!b->k->outdates || !is_shared(b->tier) || (!refused && kvt_breaker_works(&b->breaker)))
+		return;
+	(void)!add(b, key, PUTS_MOST); /* as with what came before the handle knew that the tier fails */
 }
 
 void kvt_outdated_finish(struct kvt_lower *b)
@@ -114,7 +126,7 @@ static void erased(struct kvt *k, struct kvt_job *job);
 
 static struct batch *take_some(struct kvt_outdated *o)
 {
-	size_t n = o->count < AT_ONCE ? o->count : AT_ONCE;
+	size_t most = o->at_once != 0 ? o->at_once : AT_ONCE, n = o->count < most ? o->count : most;
 	struct batch *batch = calloc(1, sizeof(*batch) + n * sizeof(batch->keys[0]));
 
 	if (batch == NULL)
@@ -133,10 +145,9 @@ static struct batch *take_some(struct kvt_outdated *o)
 
 static void give_back(struct kvt_outdated *o, struct batch *batch)
 {
-	batch->last->next = o->first;
-	o->first = batch->first;
-	if (o->last == NULL)
-		o->last = batch->last;
+	*(o->last != NULL ? &o->last->next : &o->first) = batch->first;
+	o->last = batch->last;
+	o->at_once = batch->n > 1 ? batch->n / 2 : 1;
 }
 
 /* Returns 1 if a request is under way from now on. */
@@ -168,6 +179,7 @@ static void erased(struct kvt *k, struct kvt_job *job)
 	o->under_way = false;
 	if (job->request.status == KVT_OK || job->request.status == KVT_MISS) {
 		drop_all(b, batch->first);
+		o->at_once = o->at_once < AT_ONCE / 2 ? 2 * o->at_once : 0;
 	} else {
 		give_back(o, batch);
 		o->again_ns = kvt_clock(k) + RETRY_NS;
@@ -176,12 +188,25 @@ static void erased(struct kvt *k, struct kvt_job *job)
 	kvt_kick(k); /* for the rest */
 }
 
+/* Until when another request may be the probe of a tier whose pause is over. */
+static void leave_probe(struct kvt_lower *b, int64_t now_ns)
+{
+	struct kvt_outdated *o = &b->outdated;
+
+	if (kvt_breaker_works(&b->breaker) || o->round == b->breaker.round)
+		return;
+	o->round = b->breaker.round;
+	if (o->again_ns < now_ns + PROBE_NS)
+		o->again_ns = now_ns + PROBE_NS;
+}
+
 size_t kvt_outdated_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 {
 	struct kvt_outdated *o = &b->outdated;
 
 	if (o->first == NULL || o->under_way || b->k->closing || !kvt_lower_shows(b))
 		return 0;
+	leave_probe(b, now_ns);
 	if (now_ns >= o->again_ns && erase_some(b) != 0)
 		return 1;
 	if (o->again_ns < *next_ns)
@@ -191,17 +216,13 @@ size_t kvt_outdated_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 
 /* --- without lock ------------------------------------------------------------------------------- */
 
-/* Under lock. */
+/* In a tier that is there. Under lock. */
 static enum kvt_status outdate_in(struct kvt_lower *b, const struct kvt_key *key)
 {
 	struct kvt_tier_known known = {.bytes = 0};
 
-	if (b->tier == NULL) {
-		(void)!kvt_refused_erase(b, key, 1);
-		return KVT_OK;
-	}
 	if (is_shared(b->tier))
-		return kvt_lower_shows(b) ? KVT_OK : add(b, key);
+		return kvt_breaker_works(&b->breaker) ? KVT_OK : add(b, key, PUTS_MOST);
 	return b->tier->ops->known(b->tier, key, &known) == KVT_OK && !kvt_tomb_covers(b, key, true)
 		       ? KVT_EXISTS
 		       : KVT_OK;
@@ -212,8 +233,13 @@ enum kvt_status kvt_outdate(struct kvt *k, const struct kvt_key *key)
 	enum kvt_status status = KVT_OK;
 
 	pthread_mutex_lock(&k->lock);
+	k->outdates = true;
 	for (size_t i = 0; i < k->lower_count && status == KVT_OK; i++)
-		status = outdate_in(&k->lower[i], key);
+		if (k->lower[i].tier != NULL)
+			status = outdate_in(&k->lower[i], key);
+	for (size_t i = 0; i < k->lower_count && status == KVT_OK; i++) /* last: a refused put owes it nothing */
+		if (k->lower[i].tier == NULL)
+			(void)!kvt_refused_erase(&k->lower[i], key, 1);
 	pthread_mutex_unlock(&k->lock);
 	return status;
 }

@@ -25,6 +25,9 @@ size_t kvt_outdated_count(struct kvt *k);
 /* The tier is to erase these keys once it is used again, and does not show them until it has. Where they
  * would be too many it erases all that it has instead. False: not now. */
 bool kvt_outdated_add(struct kvt_lower *b, const struct kvt_key *keys, size_t n) KVT_MUST_CHECK;
+/* A store of this key to this tier ended without being written: refused by the tier, or dropped. If this handle replaces
+ * chunks (kvt_outdate), and the tier fails, what it has of the key may be older. */
+void kvt_outdated_unwritten(struct kvt_lower *b, const struct kvt_key *key, bool refused);
 /* Has the tier erase them, if it is used again. *next_ns as kvt_lower_tick. */
 size_t kvt_outdated_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns);
 void kvt_outdated_finish(struct kvt_lower *b); /* nothing is under way any more */

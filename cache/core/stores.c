@@ -22,6 +22,7 @@
 
 #include "core/barrier.h"
 #include "core/lower.h"
+#include "core/outdated.h"
 #include "core/stores.h"
 #include "core/tombs.h"
 
@@ -111,6 +112,8 @@ static void finish(struct kvt *k, struct kvt_store *store, bool stored)
 static void drop(struct kvt *k, struct kvt_store *store)
 {
 	leave_line(store);
+	if (!k->closing)
+		kvt_outdated_unwritten(store->lower, &store->keyed.key, false);
 	finish(k, store, false);
 }
 
@@ -249,6 +252,9 @@ static void end_written(struct kvt *k, struct kvt_store *store, bool stored)
 		kvt_took(k, KVT_LATENCY_STORE, store->wanted_ns);
 		kvt_count(&store->lower->stores, 1);
 		kvt_count(&store->lower->store_bytes, store->cargo->item.bytes);
+	} else if (!k->closing) {
+		kvt_outdated_unwritten(
+			store->lower, &store->keyed.key, store->job.request.status == KVT_EIO);
 	}
 	finish(k, store, stored);
 }

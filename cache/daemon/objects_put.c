@@ -31,7 +31,7 @@
 #define PUTS_MOST 1024 /* under way */
 #define TRIES     8    /* to get hold of a key that others fill */
 
-#define ERASE_NS       2000000000u  /* that an erase may take, before its place is kept instead */
+#define ERASE_NS       5000000000u  /* that an erase may take, before its place is kept instead */
 #define SETTLE_NS      1000000000u  /* between two looks at places that are kept */
 #define SETTLE_WAIT_NS 30000000000u /* for a drain */
 
@@ -337,12 +337,10 @@ static enum kvt_status clear_key(
 }
 
 /* What tiers that cannot be asked now may have under the key is not read from now on; its place in memory is the
- * caller's. KVT_EXISTS: such a tier came just now and has it. */
+ * caller's. Asked in any case: a tier may have failed since `unseen` was looked at. KVT_EXISTS: a local one has it. */
 static enum kvt_status outdate(
 	struct kvt_objects *o, const struct kvt_key *key, enum kvt_unseen unseen)
 {
-	if (unseen == KVT_UNSEEN_NOT)
-		return KVT_OK;
 	if (unseen == KVT_UNSEEN_OWNED)
 		kvt_doomed_remember(o->doomed, key);
 	return kvt_outdate(o->cache, key);

@@ -48,6 +48,18 @@ static void leave_alone(void)
 	ck_assert_int_eq(breaker->state, KVT_BREAKER_OPEN);
 }
 
+/* The pause is over, and no other request is the probe. */
+static void ask_again(void)
+{
+	size_t begun = fake_begun(shared, KVT_TIER_ERASE);
+
+	rig_advance(&rig, 600 * SECOND);
+	ck_assert_int_eq(rig.k->lower[1].breaker.state, KVT_BREAKER_HALF);
+	ck_assert_uint_eq(fake_begun(shared, KVT_TIER_ERASE), begun);
+	rig_advance(&rig, 1 * SECOND);
+	ck_assert_uint_gt(fake_begun(shared, KVT_TIER_ERASE), begun);
+}
+
 /* Another process has something under this key. */
 static void plant(const struct kvt_key *key)
 {
@@ -98,11 +110,11 @@ START_TEST(what_was_put_meanwhile_replaces_what_is_there)
 	ck_assert(fake_has(local, &keys[0])); /* it waits for no other tier */
 	ck_assert_uint_eq(fake_begun(shared, KVT_TIER_ERASE), 0);
 	fake_answer(shared, KVT_TIER_ERASE, KVT_EIO, 1);
-	rig_advance(&rig, 600 * SECOND); /* it is asked, and still away */
+	ask_again(); /* and it is still away */
 	ck_assert_uint_eq(fake_begun(shared, KVT_TIER_ERASE), 1);
 	ck_assert_uint_eq(kvt_outdated_count(rig.k), 1);
 	ck_assert_uint_eq(fake_begun(shared, KVT_TIER_WRITE), 0);
-	rig_advance(&rig, 600 * SECOND);
+	ask_again();
 	ck_assert_uint_eq(fake_begun(shared, KVT_TIER_ERASE), 2);
 	ck_assert_uint_eq(kvt_outdated_count(rig.k), 0);
 	ck_assert_uint_eq(fake_begun(shared, KVT_TIER_WRITE), 1); /* not as long as the older one was there */
@@ -120,8 +132,7 @@ START_TEST(what_left_memory_meanwhile_does_not_come_back_older)
 	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
 	rig_settle(&rig);
 	ck_assert_int_eq(kvt_forget(rig.k, 0), KVT_MISS); /* it leaves memory and disk */
-	rig_advance(&rig, 600 * SECOND);
-	rig_advance(&rig, 600 * SECOND);
+	ask_again();
 	ck_assert_int_eq(rig.k->lower[1].breaker.state, KVT_BREAKER_CLOSED);
 	ck_assert_int_eq(kvt_find(rig.k, keys, 1, KVT_ALL_TIERS, LONG, NULL, &out), KVT_OK);
 	ck_assert_uint_eq(out.hits, 0);
@@ -136,6 +147,56 @@ START_TEST(a_local_tier_that_has_it_is_to_erase_it)
 	ck_assert_int_eq(kvt_outdate(rig.k, &keys[0]), KVT_EXISTS);
 	outdate(&keys[1]);
 	ck_assert_uint_eq(kvt_outdated_count(rig.k), 0); /* the shared tier works */
+}
+END_TEST
+
+/* Its pause is over, but nothing has worked yet. */
+START_TEST(what_is_put_before_it_has_worked_again)
+{
+	plant(&keys[0]);
+	leave_alone();
+	rig_advance(&rig, 600 * SECOND);
+	ck_assert_int_eq(rig.k->lower[1].breaker.state, KVT_BREAKER_HALF);
+	ck_assert_int_eq(kvt_lower_unseen(rig.k, &keys[0]), KVT_UNSEEN_SHARED);
+	outdate(&keys[0]);
+	ck_assert_uint_eq(kvt_outdated_count(rig.k), 1);
+}
+END_TEST
+
+/* Put while it was thought to work. */
+START_TEST(what_a_failing_tier_does_not_store_is_older_there)
+{
+	plant(&keys[0]);
+	fake_answer(shared, KVT_TIER_WRITE, KVT_EIO, 1);
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+	rig_settle(&rig);
+	ck_assert(fake_has(shared, &keys[0])); /* a cache that never replaces what it has stored */
+	outdate(&keys[1]);
+	fake_answer(shared, KVT_TIER_WRITE, KVT_EIO, 1);
+	plant(&keys[2]);
+	ck_assert_int_eq(rig_put(&rig, 1, 2), KVT_OK);
+	rig_settle(&rig);
+	ck_assert(!fake_has(shared, &keys[2]));
+	ck_assert_uint_eq(kvt_outdated_count(rig.k), 0);
+}
+END_TEST
+
+/* One key that is not to be erased holds up no other for long. */
+START_TEST(keys_that_are_refused_go_to_the_end)
+{
+	for (int i = 0; i < 8; i++)
+		plant(&keys[i]);
+	leave_alone();
+	for (int i = 0; i < 8; i++)
+		outdate(&keys[i]);
+	fake_answer(shared, KVT_TIER_ERASE, KVT_EIO, 1);
+	ask_again();
+	ck_assert_uint_eq(kvt_outdated_count(rig.k), 8);
+	ask_again(); /* the first half, then the other */
+	ck_assert_uint_eq(fake_begun(shared, KVT_TIER_ERASE), 3);
+	ck_assert_uint_eq(kvt_outdated_count(rig.k), 0);
+	for (int i = 0; i < 8; i++)
+		ck_assert(!fake_has(shared, &keys[i]));
 }
 END_TEST
 
@@ -156,10 +217,14 @@ START_TEST(beyond_the_bound_puts_are_refused)
 	ck_assert_int_eq(kvt_outdate(rig.k, &more), KVT_BUSY);
 	ck_assert_uint_eq(kvt_outdated_count(rig.k), MOST);
 	ck_assert(fake_has(shared, &keys[0]));
-	/* What a caller erases has its effect all the same. */
-	pthread_mutex_lock(&rig.k->lock);
-	ck_assert(kvt_outdated_add(&rig.k->lower[1], &more, 1));
-	pthread_mutex_unlock(&rig.k->lock);
+	/* What callers erase has its effect all the same. */
+	for (uint32_t i = 0; i <= MOST; i++) {
+		more = key_of(3, i);
+		ck_assert_uint_eq(kvt_outdated_count(rig.k), MOST + i);
+		pthread_mutex_lock(&rig.k->lock);
+		ck_assert(kvt_outdated_add(&rig.k->lower[1], &more, 1));
+		pthread_mutex_unlock(&rig.k->lock);
+	}
 	ck_assert_uint_eq(kvt_outdated_count(rig.k), 0);
 	ck_assert(!fake_has(shared, &keys[0]));
 	ck_assert_uint_eq(rig.k->tombs.count, 0);
@@ -199,6 +264,9 @@ int main(void)
 	tcase_add_test(cases, what_was_put_meanwhile_replaces_what_is_there);
 	tcase_add_test(cases, what_left_memory_meanwhile_does_not_come_back_older);
 	tcase_add_test(cases, a_local_tier_that_has_it_is_to_erase_it);
+	tcase_add_test(cases, what_is_put_before_it_has_worked_again);
+	tcase_add_test(cases, what_a_failing_tier_does_not_store_is_older_there);
+	tcase_add_test(cases, keys_that_are_refused_go_to_the_end);
 	tcase_add_test(cases, beyond_the_bound_puts_are_refused);
 	tcase_add_test(cases, erases_of_a_tier_that_is_away_do_not_pile_up);
 	return run_tcase("cache/core/outdated", cases);
