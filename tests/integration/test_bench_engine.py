@@ -66,26 +66,33 @@ def test_an_answer_from_elsewhere_does_not_count(monkeypatch):
     from lib_procs import BenchError
 
     class Engine:
-        """Answers from memory twice, then from files."""
+        """Memory holds the last two prompts, and files hold all."""
 
-        asked = 0
+        def __init__(self, *held):
+            self.memory, self.asked, self.tokens = list(held), [], {"host": 0.0, "disk": 0.0}
 
         def forget(self):
             pass
 
-        def ask(self, _prompt, _tokens):
-            self.asked += 1
-            return float(self.asked), 0.0
+        def count(self, _metric):
+            return 0.0
+
+        def ask(self, prompt, _tokens):
+            self.tokens["host" if prompt in self.memory else "disk"] += 768.0
+            self.memory = [*self.memory, prompt][-2:]
+            self.asked.append(prompt)
+            return float(len(self.asked)), 0.0
 
         def cached(self):
-            return {"host": 768.0 * min(self.asked, 2), "disk": 768.0 * max(0, self.asked - 2)}
+            return dict(self.tokens)
 
     monkeypatch.setattr(gain, "SETTLE_S", 0)
-    subject = gain.Subject("nvme", "disk", Engine())
-    assert gain.warm(subject, 1000, []) == 3.0
-    assert subject.wrong == 2
+    subject = gain.Subject("nvme", "disk", Engine("wanted"))
+    assert gain.warm(subject, 1000, {1000: "wanted"}, [{1000: "second"}, {1000: "third"}]) == 4.0
+    assert subject.engine.asked == ["wanted", "second", "third", "wanted"]
+    assert subject.wrong == 1
     with pytest.raises(BenchError, match="elsewhere"):
-        gain.warm(gain.Subject("redis", "external_unspecified", Engine()), 1000, [])
+        gain.warm(gain.Subject("redis", "external_unspecified", Engine()), 1000, {1000: "wanted"}, [])
 
 
 def test_children_of_a_process_are_counted():
