@@ -36,7 +36,7 @@ bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key);
 /* Which tier may have a chunk that kvt_lower_holding does not find? Of several the last one here. */
 enum kvt_unseen {
 	KVT_UNSEEN_NOT,
-	KVT_UNSEEN_SHARED, /* a shared one that is left alone */
+	KVT_UNSEEN_SHARED, /* a shared one that has not worked since it was left alone */
 	KVT_UNSEEN_OWNED,  /* one whose store another process owns */
 	KVT_UNSEEN_THERE,  /* a local one that is left alone: its index has it */
 };

@@ -1,8 +1,8 @@
 /*
  * outdated.h - keys under which a tier that cannot be asked now may have what must not be read any more.
  *
- * Of a shared tier that is left alone this handle does not know whether it has something under a key that is
- * put meanwhile. If it has, that is older, and must not come back when what was put has left memory and
+ * Of a shared tier that is left alone, or refuses a store, this handle does not know whether it has something under
+ * a key that is put meanwhile. If it has, that is older, and must not come back when what was put has left memory and
  * disk. So the key is hidden in that tier, and erased there before anything is stored there under it, as
  * soon as the tier is used again; other tiers are not held up. That is kept in memory only.
  */
