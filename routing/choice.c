@@ -195,7 +195,7 @@ size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kv
 
 		costs[i] = KVW_NO_COST;
 		if (set->items[i].usable)
-			costs[i] = (double)kvw_load_queue_ns(load, now_ns) +
+			costs[i] = kvw_load_delay_ns(load, KVW_UNKNOWN_TOKENS, now_ns) +
 				   omega * unknown * (kvw_load_inflight(load) + 1);
 	}
 	shares = kvw_share_sum(set, &limited);

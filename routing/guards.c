@@ -18,8 +18,6 @@ enum kvw_reason kvw_guards_bar(
 	double bound = atomic_load_explicit(&guards->bound, memory_order_relaxed);
 	double gap = atomic_load_explicit(&guards->gap, memory_order_relaxed);
 
-	if (candidate->kv_full)
-		return KVW_REASON_KV_FULL;
 	if (candidate->share < 1 && inflight > candidate->share * mean)
 		return KVW_REASON_SLOW_START;
 	if (bound > 0 && inflight > bound * mean + gap)

@@ -7,8 +7,7 @@
  * no queue and would be sent everything at once: slow start gives it a growing share of the mean. The weight of
  * a worker is such a share that stays; what of the requests a share is, where there is little in flight,
  * prefixaware.c counts.
- * A worker without free KV blocks makes new requests wait or preempts others: it is passed over while
- * its metrics show that. If the guards bar every worker, they are ignored.
+ * If the guards bar every worker, they are ignored.
  *
  * The bound is wide on purpose. Half as many again as the mean is ordinary for a worker that holds a
  * popular prefix, and the third term of the cost already weighs requests in flight; a narrow bound
@@ -29,7 +28,7 @@ struct kvw_guards {
 
 void kvw_guards_set(struct kvw_guards *guards, const struct kvw_strategy_options *options);
 
-/* What bars a candidate: KVW_REASON_BOUND, _SLOW_START or _KV_FULL; KVW_REASON_COUNT: nothing.
+/* What bars a candidate: KVW_REASON_BOUND or _SLOW_START; KVW_REASON_COUNT: nothing.
  * mean: of the requests in flight of the usable candidates. */
 enum kvw_reason kvw_guards_bar(
 	const struct kvw_guards *guards, const struct kvw_candidate *candidate, double mean);

@@ -21,6 +21,7 @@
 #include "kvway/load.h"
 
 #include <assert.h>
+#include <math.h>
 
 #include "routing/prefetch.h"
 #include "routing/spin.h"
@@ -31,6 +32,7 @@
 #define TRUST_WON  0.1f
 #define TRUST_LEAST (1.0f / 64) /* less is none */
 #define TRUST_BACK_NS INT64_C(10000000000) /* all of it comes back while no queue is claimed */
+#define KEPT_DECAY (63.0 / 64) /* of what ended requests say of the next ones, with each that ends */
 #define DOUBT_NS      INT64_C(30000000000) /* a queue claimed for so long, with no request there, is not believed any more */
 
 /* What readers see is asked for as well: it is written before the lock is given back. */
@@ -73,7 +75,33 @@ static void publish(struct kvw_load *load)
 		load->clock_ns + load->added_ns - load->done_ns + load->peers_ns, memory_order_relaxed);
 }
 
-static void init(struct kvw_load *load, struct kvw_load_seen *seen)
+static void set_room(struct kvw_load *load, double tokens)
+{
+	double each = load->kept_tokens > 0 && tokens < INFINITY
+			      ? load->kept_ns / load->kept_tokens / tokens
+			      : 0;
+
+	atomic_store_explicit(&load->room->tokens, (float)tokens, memory_order_relaxed);
+	atomic_store_explicit(&load->room->ns_per_token, (float)each, memory_order_relaxed);
+}
+
+void kvw_load_set_room(struct kvw_load *load, double tokens)
+{
+	assert(tokens > 0);
+	kvw_spin_lock(&load->lock);
+	set_room(load, tokens);
+	kvw_spin_unlock(&load->lock);
+}
+
+void kvw_load_forget_room(struct kvw_load *load)
+{
+	kvw_spin_lock(&load->lock);
+	load->kept_tokens = load->kept_ns = 0;
+	set_room(load, INFINITY);
+	kvw_spin_unlock(&load->lock);
+}
+
+static void init(struct kvw_load *load, struct kvw_load_seen *seen, struct kvw_load_room *room)
 {
 	atomic_init(&load->lock, false);
 	load->added_ns = 0;
@@ -93,6 +121,9 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen)
 	load->verdict = (struct kvw_load_verdict){0};
 	kvw_load_set_foreign(load, 0, 0, 0, load->clock_ns);
 	load->seen = seen;
+	load->room = room;
+	load->kept_tokens = load->kept_ns = 0;
+	set_room(load, INFINITY);
 	atomic_init(&seen->idle_at_ns, load->clock_ns);
 	atomic_init(&seen->held, 0);
 }
@@ -119,13 +150,13 @@ struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load)
 
 void kvw_load_init(struct kvw_load *load)
 {
-	init(load, &load->own);
+	init(load, &load->own, &load->own_room);
 }
 
 void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint32_t worker)
 {
 	assert(worker < KVW_MAX_WORKERS);
-	init(load, &board->workers[worker]);
+	init(load, &board->workers[worker], &board->rooms[worker]);
 }
 
 void kvw_load_expect(struct kvw_load *load)
@@ -375,6 +406,7 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	publish(load);
 	kvw_spin_unlock(&load->lock);
 	lease->answered = true;
+	lease->first_ns = now_ns;
 }
 
 /* A lease ends unanswered: the part of its work that was not reached yet will not be done. Lock held. */
@@ -392,6 +424,28 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 	publish(load);
 }
 
+/* How long it had its part of the KV memory: since its prefill began. A plain answer does not show when that was: by
+ * Little's law as large a part of its time as fits the room of what is in flight. Lock held. */
+static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
+{
+	double tokens = (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed);
+	double context = (double)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
+
+	if (!lease->plain)
+		return (double)(now_ns - lease->first_ns + lease->prefill_ns);
+	return (double)(now_ns - lease->taken_ns) * (context > tokens ? tokens / context : 1);
+}
+
+/* It gives its part of the KV memory back. Lock held. */
+static void learn_kept(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
+{
+	double ns = kept_ns(load, lease, now_ns);
+
+	load->kept_ns = KEPT_DECAY * load->kept_ns + (ns > 0 ? ns : 0) * lease->context;
+	load->kept_tokens = KEPT_DECAY * load->kept_tokens + lease->context;
+	set_room(load, (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed));
+}
+
 void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 {
 	if (lease->load == NULL)
@@ -399,6 +453,8 @@ void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns)
 	lock(lease->load);
 	if (!lease->answered)
 		skip_rest(lease->load, lease, now_ns);
+	else
+		learn_kept(lease->load, lease, now_ns);
 	count_answered(lease);
 	lease->load->sequences -= lease->sequences;
 	count_held(lease->load, -kvw_load_held(1, lease->context));

@@ -1,9 +1,10 @@
 /*
  * prefixaware.c - the worker on which this prompt costs everybody the least time.
  *
- *     cost(w) = Q_w + p_w + omega * p_w * n_w + c * T_w          all in nanoseconds
+ *     cost(w) = max(Q_w, K_w) + p_w + omega * p_w * n_w + c * T_w          all in nanoseconds
  *
- * Q_w: prefill that w was given and has not done (its load). p_w: prefill of what w lacks of this
+ * Q_w: prefill that w was given and has not done (its load). K_w: time until requests in flight there have given back
+ * the KV memory that this prompt needs; 0 while it fits. p_w: prefill of what w lacks of this
  * prompt, by the prefix tree. n_w: its requests in flight, each of which p_w delays. The first two
  * terms are this request's time to first token, the third what it costs the others. T_w: tokens of
  * the prompts in flight there. For each token that it answers an engine reads all of them, so they
@@ -291,7 +292,7 @@ void kvw_prefixaware_decide(const struct kvw_route_request *request,
 		.reason = choice.reason,
 		.prompt_tokens = w->tokens,
 		.hit_tokens[KVW_TIER_DEVICE] = w->hits[pos],
-		.queue_ns = kvw_load_queue_ns(c->load, now_ns),
+		.queue_ns = (int64_t)kvw_load_delay_ns(c->load, w->tokens, now_ns),
 		.inflight = (uint32_t)w->inflight[pos],
 		.chains = w->chains,
 		.worker_id = c->id,
@@ -359,8 +360,6 @@ static enum kvw_verdict verdict_of_bar(enum kvw_reason bar)
 		return KVW_VERDICT_BOUND;
 	case KVW_REASON_SLOW_START:
 		return KVW_VERDICT_SLOW_START;
-	case KVW_REASON_KV_FULL:
-		return KVW_VERDICT_KV_FULL;
 	default:
 		return KVW_VERDICT_TIE;
 	}
@@ -381,7 +380,8 @@ void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_c
 		*cost = (struct kvw_cost){.verdict = KVW_VERDICT_UNUSABLE};
 		cost->inflight = (uint32_t)w->inflight[i];
 		cost->hit_tokens[KVW_TIER_DEVICE] = w->hits[i];
-		cost->queue_ns = (double)kvw_load_queue_ns(c->load, now_ns);
+		cost->queue_ns = kvw_load_delay_ns(c->load, w->tokens, now_ns);
+		cost->room_ns = kvw_load_room_wait_ns(c->load, w->tokens);
 		cost->context_ns = context_ns * kvw_load_context(c->load);
 		cost->prefill_ns = (w->miss - kvw_weigh_saved(w, i)) * w->x[i];
 		cost->others_ns = cost->prefill_ns * w->omega * w->inflight[i];

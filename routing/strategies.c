@@ -27,8 +27,6 @@ static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
 	[KVW_REASON_BOUND] = {"bound", "a cheaper worker has too many requests in flight"},
 	[KVW_REASON_SLOW_START] = {"slow_start",
 		"a cheaper worker is new, has just returned, or has a small weight"},
-	[KVW_REASON_KV_FULL] = {"kv_full",
-		"a cheaper worker's KV cache is full, or it preempts requests"},
 	[KVW_REASON_KVAWARE] = {"kvaware",
 		"it costs least, and holds the prompt's beginning by its own word"},
 	[KVW_REASON_TRIAL] = {"trial", "it was ejected after bad answers and is tried again"},
@@ -41,7 +39,6 @@ static const char *const verdict_names[KVW_VERDICT_COUNT] = {
 	[KVW_VERDICT_TIE] = "tie",
 	[KVW_VERDICT_BOUND] = "bound",
 	[KVW_VERDICT_SLOW_START] = "slow_start",
-	[KVW_VERDICT_KV_FULL] = "kv_full",
 	[KVW_VERDICT_UNUSABLE] = "unusable",
 	[KVW_VERDICT_NOT_ITS_TURN] = "not_its_turn",
 };

@@ -94,7 +94,7 @@ static struct kvw_cost_terms terms_of(
 	const struct kvw_prefixaware *pa, int64_t now_ns, const struct kvw_weighing *w)
 {
 	return (struct kvw_cost_terms){now_ns,
-		atomic_load_explicit(&pa->context_ns, memory_order_relaxed), w->miss, w->omega};
+		atomic_load_explicit(&pa->context_ns, memory_order_relaxed), w->miss, w->tokens, w->omega};
 }
 
 /* Loads of a dense set. Returns the requests in flight. */
@@ -123,7 +123,7 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 		inflight += n;
 		w->inflight[i] = (int32_t)n;
 		w->x[i] = kvw_rates_x(&pa->known->rates, c->id);
-		w->costs[i] = (double)kvw_load_queue_ns(c->load, now_ns) +
+		w->costs[i] = kvw_load_delay_ns(c->load, w->tokens, now_ns) +
 			      context_ns * kvw_load_context(c->load) +
 			      w->miss * kvw_weigh_each(w, i);
 		w->lowest = w->costs[i] < w->lowest ? w->costs[i] : w->lowest;

@@ -21,6 +21,7 @@ struct kvw_cost_terms {
 	int64_t now_ns;
 	double context_ns; /* c */
 	double miss;       /* work of the prompt where nothing is cached */
+	double tokens;     /* of the prompt */
 	float omega;
 };
 
@@ -47,7 +48,7 @@ struct kvw_weights {
 };
 
 struct kvw_weigh_kernel {
-	/* costs[i] = Q_w + c T_w + miss x[i] (1 + omega inflight[i]) in ns, x[i] = rates[i],
+	/* costs[i] = max(Q_w, K_w) + c T_w + miss x[i] (1 + omega inflight[i]) in ns, x[i] = rates[i],
 	 * inflight[i] = n_w of the board's first `count` workers. *lowest: of the costs. Returns the
 	 * sum of n_w. */
 	uint64_t (*loads)(const struct kvw_load_board *board, const _Atomic float *rates,

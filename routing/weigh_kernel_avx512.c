@@ -14,6 +14,8 @@
 
 _Static_assert(sizeof(struct kvw_chunk) == 16, "twice what a gather can step");
 
+_Static_assert(sizeof(struct kvw_load_room) == 8, "both are loaded as one word");
+
 static inline __mmask8 lanes_of(size_t left)
 {
 	return (__mmask8)(left < LANES ? (1u << left) - 1 : 0xff);
@@ -22,6 +24,7 @@ static inline __mmask8 lanes_of(size_t left)
 /* What one step reads of, and gives for, some of eight workers; the others are idle. */
 struct step {
 	const struct kvw_load_seen *seen;
+	const struct kvw_load_room *rooms;
 	const _Atomic float *rates;
 	double *costs;
 	float *x;
@@ -47,15 +50,22 @@ static inline struct sums load_step(
 	__m512i held =
 		_mm512_permutex2var_epi64(low, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), high);
 	__m512i queue = _mm512_sub_epi64(_mm512_max_epi64(idle_at, now), now);
-	__m512d read = _mm512_mul_pd(
-		_mm512_set1_pd(terms->context_ns), _mm512_cvtepu64_pd(_mm512_srli_epi64(held, 32)));
+	__m512d context = _mm512_cvtepu64_pd(_mm512_srli_epi64(held, 32));
+	__m512d read = _mm512_mul_pd(_mm512_set1_pd(terms->context_ns), context);
+	__m512i room = _mm512_maskz_loadu_epi64(m, at.rooms);
+	__m512d fits = _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_cvtepi64_epi32(room)));
+	__m512d each = _mm512_cvtps_pd(
+		_mm256_castsi256_ps(_mm512_cvtepi64_epi32(_mm512_srli_epi64(room, 32))));
+	__m512d over = _mm512_sub_pd(_mm512_add_pd(context, _mm512_set1_pd(terms->tokens)), fits);
+	__m512d wait = _mm512_mul_pd(_mm512_max_pd(over, _mm512_setzero_pd()), each);
 	__m256i n = _mm512_cvtepi64_epi32(held);
 	__m256 x = _mm256_maskz_loadu_ps(m, (const void *)at.rates);
 	__m256 others = _mm256_add_ps(_mm256_set1_ps(1),
 		_mm256_mul_ps(_mm256_set1_ps(terms->omega), _mm256_cvtepi32_ps(n)));
 	__m512d prefill = _mm512_mul_pd(
 		_mm512_set1_pd(terms->miss), _mm512_cvtps_pd(_mm256_mul_ps(x, others)));
-	__m512d cost = _mm512_add_pd(_mm512_add_pd(_mm512_cvtepi64_pd(queue), read), prefill);
+	__m512d begin = _mm512_max_pd(_mm512_cvtepi64_pd(queue), wait);
+	__m512d cost = _mm512_add_pd(_mm512_add_pd(begin, read), prefill);
 
 	_mm512_mask_storeu_pd(at.costs, m, cost);
 	_mm256_mask_storeu_epi32(at.inflight, m, n);
@@ -68,13 +78,13 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 	const struct kvw_cost_terms *terms, double *costs, float *x, int32_t *inflight,
 	double *lowest)
 {
-	struct step at = {board->workers, rates, costs, x, inflight};
+	struct step at = {board->workers, board->rooms, rates, costs, x, inflight};
 	struct sums sums = {_mm512_setzero_si512(), _mm512_set1_pd(INFINITY)};
 
 	/* Most fleets are a few whole steps: without masks. */
 	for (; count >= LANES; count -= LANES) {
 		sums = load_step(at, LANES, terms, sums);
-		at = (struct step){at.seen + LANES, at.rates + LANES, at.costs + LANES,
+		at = (struct step){at.seen + LANES, at.rooms + LANES, at.rates + LANES, at.costs + LANES,
 			at.x + LANES, at.inflight + LANES};
 	}
 	if (count > 0)

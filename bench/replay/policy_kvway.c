@@ -5,8 +5,8 @@
  * milliseconds late. Through kvway/route.h: candidates with leases on their loads, the prompt as a chain
  * of chunks of 256 bytes, first_token, done with the engine's usage. A token is four bytes of text,
  * which is what kvway assumes until it has learned better. All settings are the configuration's
- * defaults; of a worker it knows what the proxy reads from /metrics, KV capacity and block size. For
- * kvaware the prompt's blocks carry the engines' names, which stand for its tokens.
+ * defaults; of a worker it knows what the proxy reads from /metrics as often: KV capacity, its use, and how many requests
+ * run and wait; block size. For kvaware the prompt's blocks carry the engines' names, which stand for its tokens.
  */
 #include "bench/load/mem.h"
 #include "bench/replay/replay_events.h"
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "bench/replay/policy_kvway.h"
+#include "fleet/room.h"
 
 #define TOKEN_BYTES  4u
 #define CHUNK_TOKENS 64u /* 256 bytes */
@@ -35,6 +36,8 @@ struct kvway {
 	struct kvw_chunk *chunks;   /* of the prompt that is picked for */
 	uint64_t *keys;             /* of its blocks; kvaware alone */
 	struct kvb_events *events;  /* NULL: none */
+	struct kvw_room *rooms;     /* what the workers' metrics have shown of their KV memory */
+	int64_t scrape_ns, scrape_interval_ns; /* when the metrics are read next, and how often */
 	uint32_t forced;            /* the worker that the next pick takes; KVB_ROUTED: any */
 	struct kvw_exact_chain chain;
 	uint32_t count;
@@ -61,12 +64,32 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 	};
 }
 
+/* The workers' metrics, as often as the router reads them. */
+static void scrape(struct kvway *k, int64_t now_ns)
+{
+	if (now_ns < k->scrape_ns)
+		return;
+	k->scrape_ns = now_ns + k->scrape_interval_ns;
+	for (uint32_t w = 0; w < k->fleet->options.workers; w++) {
+		struct kvb_engine_stats stats;
+		struct kvw_room_page page = {.capacity_tokens = k->fleet->options.kv_tokens,
+			.context = kvw_load_context(&k->loads[w])};
+
+		kvb_engine_stats(k->fleet->workers[w].engine, &stats);
+		page.usage = (double)stats.blocks_used / stats.blocks_usable;
+		page.running = stats.running;
+		page.waiting = stats.waiting;
+		kvw_load_set_room(&k->loads[w], kvw_room_read(&k->rooms[w], &page));
+	}
+}
+
 static void make_candidates(struct kvway *k)
 {
 	uint32_t workers = k->fleet->options.workers;
 
 	k->loads = aligned_alloc(64, workers * sizeof(k->loads[0]));
 	k->items = kvb_alloc(workers, sizeof(k->items[0]));
+	k->rooms = kvb_alloc(workers, sizeof(k->rooms[0]));
 	k->board = aligned_alloc(64, sizeof(*k->board));
 	if (k->loads == NULL || k->board == NULL)
 		abort();
@@ -91,6 +114,7 @@ static void *create(const struct kvb_policy_env *env)
 
 	k->fleet = env->fleet;
 	k->forced = KVB_ROUTED;
+	k->scrape_interval_ns = env->config->health_metrics_interval_ms * 1000000;
 	if (kvw_strategy_find(env->param > 0 ? "kvaware" : "prefixaware")
 			->create(&options, &k->strategy) != KVW_OK)
 		abort();
@@ -221,6 +245,7 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 	struct exchange *exchange = &k->exchanges[job];
 	struct kvw_route_request request = make_request(k, job, now_ns);
 
+	scrape(k, now_ns);
 	if (k->forced != KVB_ROUTED)
 		only(k, false);
 	if (k->strategy->ops->pick(k->strategy, &request, &set, now_ns, &exchange->decision) !=
@@ -288,6 +313,7 @@ static void destroy(void *self)
 	free(k->loads);
 	free(k->board);
 	free(k->items);
+	free(k->rooms);
 	free(k->exchanges);
 	free(k->chunks);
 	free(k->keys);

@@ -239,10 +239,10 @@ ROUTER = [
     ("Health", [
         panel("Workers by state", "none", (now("kvway_workers", by="state"), "{{state}}")),
         panel("Workers that cannot be chosen", "none", (f"1 - {worst('kvway_worker_usable', WORKER, by='worker')}", BY_WORKER), top=1),
-        panel("Ejected, standing still or full", "none",
+        panel("Ejected or standing still", "none",
             (worst("kvway_worker_ejected", WORKER, by="worker"), "{{worker}} ejected"),
-            (worst("kvway_worker_stall", WORKER, by="worker"), "{{worker}} stall"),
-            (worst("kvway_worker_kv_full", WORKER, by="worker"), "{{worker}} KV cache full")),
+            (worst("kvway_worker_stall", WORKER, by="worker"), "{{worker}} stall")),
+        panel("Wait for KV memory by worker", "s", (worst("kvway_worker_kv_wait_seconds", WORKER, by="worker"), BY_WORKER)),
         panel("Workers by source", "none", (worst("kvway_discovery_workers", by="instance, source"), "{{instance}} {{source}}")),
         panel("Configuration", "none", (worst("kvway_config_last_reload_successful"), "{{instance}} last reload successful"),
             (worst("kvway_config_keys_need_restart"), "{{instance}} keys that need a restart"),

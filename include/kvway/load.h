@@ -16,7 +16,13 @@
  * within U, the work of the leases that still wait for their first token.
  *
  * Besides Q_w it counts the requests in flight and the tokens of their prompts: what a worker reads
- * again for each token that it answers.
+ * again for each token that it answers, and what fills its KV memory.
+ *
+ * An engine begins a prompt only when its KV memory has room for it. What is in flight beyond that room (struct
+ * kvw_load_room) waits until requests before it end, however little prefill there is to do. A worker gives back all of
+ * its room in the mean time that a request keeps its part, which each release of a lease shows; so every token beyond
+ * the room waits that time divided by the room (kvw_load_room_wait_ns). The room itself comes from the worker's metrics
+ * (fleet/room.h); everything else is what kvway sends and sees end, so that the wait is right between two scrapes.
  *
  * Where other routers send to the same workers, what they say of theirs (kvw_load_set_peers) counts as part of the
  * queue and of what is in flight. A worker does the work of all, so its time is divided among own work and
@@ -61,12 +67,19 @@ struct kvw_load_seen {
 	_Atomic uint64_t held;      /* as kvw_load_held() */
 };
 
+/* KV memory of one worker, in prompt tokens in flight. Both are written under the lock of its load. */
+struct kvw_load_room {
+	_Atomic float tokens;       /* that fit; INFINITY: unknown */
+	_Atomic float ns_per_token; /* that each token more has to wait; 0 with unknown room */
+};
+
 /*
  * The same numbers of a whole fleet in one array: a pick reads all of them, four in a cache line.
  * Index: the worker's id. Written through each worker's kvw_load.
  */
 struct kvw_load_board {
 	_Alignas(64) struct kvw_load_seen workers[KVW_MAX_WORKERS];
+	_Alignas(64) struct kvw_load_room rooms[KVW_MAX_WORKERS];
 };
 
 /* One worker's load. What only writers need has a cache line: loops write it for every request. */
@@ -80,8 +93,12 @@ struct kvw_load {
 	uint32_t sequences;            /* that the engine has of leases: a prompt, and each answer to it, is one */
 	uint32_t unanswered;           /* of these, of streams without a first token */
 	uint64_t sent;                 /* sequences ever */
+	double kept_tokens;            /* prompt tokens of requests that have ended, the later the more they count ... */
+	double kept_ns;                /* ... and of these, times the time that each kept its part of the KV memory */
 	_Alignas(64) struct kvw_load_seen *seen; /* own, or on a board */
+	struct kvw_load_room *room;              /* likewise */
 	struct kvw_load_seen own;
+	struct kvw_load_room own_room;
 	/* Requests that are not ours, by the worker's metrics; written by one thread. */
 	_Atomic int64_t foreign_until_ns; /* when those that waited will be computed, as expected */
 	_Atomic int64_t foreign_ns;       /* how long that takes */
@@ -119,6 +136,7 @@ struct kvw_lease {
 	int64_t prefill_ns;    /* what this request added to W */
 	int64_t position_ns;   /* W just after it was added */
 	int64_t taken_ns;      /* when */
+	int64_t first_ns;      /* when its first token came, if it was */
 	uint32_t context;      /* tokens of its prompt */
 	uint32_t sequences;    /* that the engine makes of it; 0: they are not counted yet */
 	int64_t ahead_ns;      /* U when it was taken: work that may have delayed its first token */
@@ -164,6 +182,28 @@ static inline uint32_t kvw_load_context(struct kvw_load *load)
 	return (uint32_t)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
 }
 
+/* How long a prompt of so many tokens waits there for KV memory that requests in flight give back; 0: it fits, or
+ * nothing is known. Takes no lock. */
+static inline double kvw_load_room_wait_ns(struct kvw_load *load, double tokens)
+{
+	double over = (double)kvw_load_context(load) + tokens -
+		      (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed);
+
+	return over > 0 ? over * (double)atomic_load_explicit(
+					 &load->room->ns_per_token, memory_order_relaxed)
+			: 0;
+}
+
+/* What keeps the worker from beginning a prompt of so many tokens: prefill before it, or missing KV memory. The second
+ * passes while it does the first. */
+static inline double kvw_load_delay_ns(struct kvw_load *load, double tokens, int64_t now_ns)
+{
+	double queue = (double)kvw_load_queue_ns(load, now_ns);
+	double room = kvw_load_room_wait_ns(load, tokens);
+
+	return queue > room ? queue : room;
+}
+
 /* How long the foreign requests keep the worker from one that came at came_ns; 0: not.
  * Those that have come after it are not before it: what waits at the worker now is an upper bound of what it
  * found there. Takes no lock. */
@@ -189,6 +229,12 @@ static inline uint32_t kvw_load_foreign_running(struct kvw_load *load)
 /* So many wait and run there, and those that wait will take foreign_ns. One thread at a time. */
 void kvw_load_set_foreign(
 	struct kvw_load *load, uint32_t waiting, uint32_t running, int64_t foreign_ns, int64_t now_ns);
+
+/* Prompts of so many tokens in flight fit its KV memory; INFINITY: unknown. */
+void kvw_load_set_room(struct kvw_load *load, double tokens);
+
+/* Nor is it known any more how long requests keep their parts: the slot becomes another worker's. */
+void kvw_load_forget_room(struct kvw_load *load);
 
 struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load);
 

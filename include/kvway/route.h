@@ -38,7 +38,6 @@ enum kvw_reason {
 	KVW_REASON_OWNER,      /* the worker that holds the state this request names */
 	KVW_REASON_BOUND,      /* a cheaper worker had too many requests in flight */
 	KVW_REASON_SLOW_START, /* a cheaper worker is new, just returned or has a small weight */
-	KVW_REASON_KV_FULL,    /* a cheaper worker's KV cache is full, or it preempts */
 	KVW_REASON_KVAWARE,    /* lowest cost, and by its own word it holds a prefix */
 	KVW_REASON_TRIAL,      /* ejected after bad answers, and its time is over: one request tries it */
 	KVW_REASON_PINNED,     /* the request names it: x-kvway-pin */
@@ -62,7 +61,6 @@ struct kvw_candidate {
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
 	float share;  /* of an even share of the load that it may have; < 1: slow start, or its weight */
 	bool usable;  /* healthy, not draining, serves the model */
-	bool kv_full; /* by its metrics: no KV blocks left, or it preempts requests */
 	bool blends;  /* by its metrics, or its configuration: it reuses texts that are no prefix */
 };
 
@@ -81,7 +79,7 @@ struct kvw_decision {
 	uint32_t prompt_tokens;              /* predicted length of the prompt; 0: unknown */
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted hit, tokens by tier */
 	int64_t prefill_ns;                  /* p_w of the chosen worker: the lease's work */
-	int64_t queue_ns;                    /* Q_w of the chosen worker before this request */
+	int64_t queue_ns;                    /* until the chosen worker can begin it, as in struct kvw_cost */
 	uint32_t inflight;                   /* n_w of the chosen worker before this request */
 	uint32_t chains;    /* prompts that were looked up to predict the hit; 0: none was */
 	uint32_t worker_id; /* items[pos].id */
@@ -96,7 +94,6 @@ enum kvw_verdict {
 	KVW_VERDICT_TIE,          /* as cheap as the chosen one; the tie went by hash */
 	KVW_VERDICT_BOUND,        /* cheap enough, but over its bound of requests in flight */
 	KVW_VERDICT_SLOW_START,   /* cheap enough, but new, just returned or of a small weight */
-	KVW_VERDICT_KV_FULL,      /* cheap enough, but its KV cache is full or it preempts */
 	KVW_VERDICT_UNUSABLE,     /* down, or draining */
 	KVW_VERDICT_NOT_ITS_TURN, /* by a strategy that does not weigh cost */
 	KVW_VERDICT_COUNT
@@ -105,7 +102,8 @@ enum kvw_verdict {
 /* What one candidate would have cost: explain()'s answer. Times in nanoseconds. */
 struct kvw_cost {
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted, as vLLM would count them */
-	double queue_ns;                     /* Q_w */
+	double queue_ns;                     /* until it can begin the prompt: Q_w, or K_w if that is longer */
+	double room_ns;                      /* K_w: until it has KV memory for the prompt */
 	double prefill_ns;                   /* p_w, with what loading from lower tiers takes */
 	double others_ns;                    /* omega * p_w * n_w */
 	double context_ns;                   /* reading the contexts of its requests in flight */

@@ -156,29 +156,31 @@ def test_a_killed_worker_is_left_out_and_eased_in_when_it_returns(process, kvway
     router.wait_idle()
 
 
-def test_a_full_kv_cache_is_avoided(process, kvway):
-    """A worker whose blocks are all in use would make its next request wait, cached or not."""
+def test_kv_memory_is_a_price_and_bars_nothing(process, kvway):
+    """Twice as much in flight as the engines' KV memory holds: it shows as seconds, and every request is answered."""
     fleet = [process("--kv-tokens", 8192, "--speed", 4, profile="reference") for _ in range(2)]
-    router = kvway([sim.workers[0] for sim in fleet], {"routing.kv_full": 0.6})
-    shared = text("shared", 5000)
-    send(router, shared + " first")
-    home = max(fleet, key=prefilled)
-    holder = threading.Thread(target=send, args=(router, shared + " long", 1000))
-    holder.start()
+    urls = [sim.workers[0].url for sim in fleet]
+    router = kvway([sim.workers[0] for sim in fleet], {"health.metrics_interval": "100ms"})
+    longest = {url: 0 for url in urls}
+    done = threading.Event()
 
-    def full():
-        return router.metric("kvway_worker_kv_full", worker=home.workers[0].url) == 1
+    def watch():
+        while not done.is_set():
+            for url in urls:
+                wait = router.metric("kvway_worker_kv_wait_seconds", worker=url)
+                longest[url] = max(longest[url], wait)
 
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     try:
-        until(full, 10, "the worker's KV cache is full")
-        before = prefilled(home)
-        send(router, shared + " second")
-        assert prefilled(home) == before
-        until(lambda: router.metric("kvway_decisions_total", reason="kv_full") == 1)
+        load(router, 24, [text(f"prompt {i}", 1500) for i in range(72)], 100)
     finally:
-        holder.join(60)
-    until(lambda: not full(), 10, "its blocks are free again")
+        done.set()
+        watcher.join()
+    assert all(0 < wait < 60 for wait in longest.values()), longest
+    assert all(0 < router.metric("kvway_worker_kv_room_tokens", worker=url) < 16384 for url in urls)
     router.wait_idle()
+    assert all(router.metric("kvway_worker_kv_wait_seconds", worker=url) == 0 for url in urls)
 
 
 def test_a_hot_prefix_is_replicated(process, kvway):

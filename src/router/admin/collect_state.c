@@ -4,6 +4,7 @@
  * Nothing here sleeps or asks the kernel for more than a few small files: a scrape on the main port
  * runs on an event loop.
  */
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -51,6 +52,14 @@ static double mean_latency_on(const struct kvw_metrics *metrics, size_t slot, in
 	return (double)delta.latency_ns / 1e9 / (double)delta.finished;
 }
 
+/* 0: not known. */
+static double room_of(const struct kvw_load *load)
+{
+	double tokens = (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed);
+
+	return isinf(tokens) ? 0 : tokens;
+}
+
 static double worker_value(
 	const struct kvw_collect *collect, size_t slot, struct kvw_worker *worker)
 {
@@ -90,9 +99,10 @@ static double worker_value(
 		return (double)atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed);
 	case KVW_OF_BLOCK:
 		return atomic_load_explicit(&worker->block_size, memory_order_relaxed);
-	case KVW_OF_KV_FULL:
-		return atomic_load_explicit(&worker->kv_full_until_ns, memory_order_relaxed) >
-		       collect->now_ns;
+	case KVW_OF_KV_ROOM:
+		return room_of(&worker->load);
+	case KVW_OF_KV_WAIT:
+		return kvw_load_room_wait_ns(&worker->load, 0) / 1e9;
 	case KVW_OF_FOREIGN_WAITING:
 		return atomic_load_explicit(&worker->load.foreign_waiting, memory_order_relaxed);
 	case KVW_OF_FOREIGN_RUNNING:

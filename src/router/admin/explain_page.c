@@ -105,6 +105,7 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_tiers(text, cost);
 	put_u64(text, "fragment_tokens", cost->fragment_tokens);
 	put_ms(text, "queue_ms", cost->queue_ns);
+	put_ms(text, "room_ms", cost->room_ns);
 	put_ms(text, "peers_ms",
 		(double)(kvw_load_queue_ns(candidate->load, now_ns) -
 			 kvw_load_own(candidate->load, now_ns).queue_ns));
@@ -122,7 +123,6 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_u64(text, "in_flight", cost->inflight);
 	put_key(text, "share");
 	kvw_page_double(text, (double)candidate->share);
-	put_bool(text, "kv_full", candidate->kv_full);
 	put_bool(text, "blends", candidate->blends);
 }
 

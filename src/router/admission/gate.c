@@ -15,7 +15,6 @@
 #define MORE_MOST_NS    5e9                 /* of a first token after what was predicted */
 #define LATE_NS         INT64_C(1000000000) /* in which overdue requests are sent; further ones are refused */
 #define LATE_OVER_NS    INT64_C(2000000000) /* without an overdue one, after which that begins again */
-#define FULL_NS      INT64_C(200000000) /* after which a worker whose KV cache is full is looked at again */
 #define SHORT_TOKENS 3                    /* promised times of a token: prefill that streams which are behind can bear */
 #define SHORT_TOKENS_EASY 7               /* the same while the workers have time left */
 #define TOKEN_NS     1e8                  /* that time without such a promise */
@@ -115,13 +114,6 @@ static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate 
 	return longer(predicted, kvw_pace_undone_ns(&gate->admission->paces[c->id], rate, now_ns));
 }
 
-/* Its engine says that no KV block is left, or pushes out requests that it had begun: one more would push out
- * another. Only what kvway sent it can make room, so one with none of that is not waited for. */
-static int64_t room_wait(const struct kvw_candidate *c)
-{
-	return c->kv_full && kvw_load_inflight(c->load) > 0 ? FULL_NS : 0;
-}
-
 /* foreign_ns: what it has to compute for others that ask it directly. */
 static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t foreign_ns,
 	int64_t ahead_ns, int64_t now_ns)
@@ -129,7 +121,7 @@ static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *
 	int64_t wait = kvw_pace_wait_ns(&gate->admission->paces[c->id], queue_of(gate, c, now_ns),
 		ahead_ns - foreign_ns, now_ns);
 
-	return longer(longer(wait, foreign_ns - ahead_ns), room_wait(c));
+	return longer(wait, foreign_ns - ahead_ns);
 }
 
 static bool is_promised(const struct kvw_entrant *e)
@@ -170,7 +162,7 @@ static bool is_idle(const struct kvw_gate *gate, uint32_t worker, int64_t now_ns
 static bool is_barred(const struct kvw_cost *cost)
 {
 	return cost->verdict == KVW_VERDICT_UNUSABLE || cost->verdict == KVW_VERDICT_BOUND ||
-	       cost->verdict == KVW_VERDICT_SLOW_START || cost->verdict == KVW_VERDICT_KV_FULL;
+	       cost->verdict == KVW_VERDICT_SLOW_START;
 }
 
 /* What a long prompt costs the streams that a worker answers. What the strategy charges for ours, those of others
@@ -231,15 +223,15 @@ static void forget(struct kvw_gate *gate, uint32_t worker)
 }
 
 /* Until the worker can take this prompt; 0: now. Less than short_ns: although answers are behind. */
-static inline int64_t wait_seen(const struct kvw_outlook *o, const struct kvw_candidate *c,
-	int64_t foreign_ns, double work_ns, int64_t ahead_ns, double short_ns)
+static inline int64_t wait_seen(
+	const struct kvw_outlook *o, int64_t foreign_ns, double work_ns, int64_t ahead_ns, double short_ns)
 {
 	int64_t left_ns = ahead_ns - foreign_ns;
 	int64_t wait = work_ns < short_ns
 			       ? o->queue_ns - left_ns
 			       : kvw_pace_seen_wait_ns(&o->pace, o->queue_ns, left_ns);
 
-	return longer(longer(wait, -left_ns), room_wait(c));
+	return longer(longer(wait, -left_ns), 0);
 }
 
 /* When its first token is due; INT64_MAX: no such promise. */
@@ -280,7 +272,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		if (o->epoch != epoch)
 			o = look(gate, c, now_ns);
 		foreign_ns = foreign_of(o, c, e, now_ns);
-		wait = wait_seen(o, c, foreign_ns, costs[i].prefill_ns, ahead_ns, short_ns);
+		wait = wait_seen(o, foreign_ns, costs[i].prefill_ns, ahead_ns, short_ns);
 		usable++;
 		open += wait == 0;
 		idle += !o->pace.busy && foreign_ns == 0;
@@ -313,7 +305,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		const struct kvw_candidate *c = &set->items[pos];
 		const struct kvw_outlook *o = look(gate, c, now_ns);
 
-		e->wait_ns = wait_seen(o, c, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, short_ns);
+		e->wait_ns = wait_seen(o, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, short_ns);
 	}
 	return pos;
 }

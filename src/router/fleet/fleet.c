@@ -204,16 +204,13 @@ static bool note_passing_state(
 {
 	int64_t slow_since =
 		atomic_load_explicit(&worker->slow_since_ns, memory_order_relaxed);
-	int64_t full_until =
-		atomic_load_explicit(&worker->kv_full_until_ns, memory_order_relaxed);
 	bool ejected = kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN;
 	int64_t now_ns;
 
-	if (slow_since == 0 && full_until == 0 && !ejected)
+	if (slow_since == 0 && !ejected)
 		return false;
 	now_ns = kvw_clock_ns();
 	item->usable = item->usable && kvw_ejection_allows(&worker->ejection, now_ns);
-	item->kv_full = now_ns < full_until;
 	if (slow_since != 0) {
 		double ms = (double)(now_ns - slow_since) / (double)KVW_NS_PER_MS;
 		double share = ms / (double)fleet->config->routing_slow_start_ms;
@@ -224,8 +221,6 @@ static bool note_passing_state(
 		else if ((float)share < item->share)
 			item->share = (float)share;
 	}
-	if (full_until != 0 && !item->kv_full)
-		(void)atomic_compare_exchange_strong(&worker->kv_full_until_ns, &full_until, 0);
 	return true;
 }
 
@@ -577,19 +572,6 @@ void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends)
 {
 	if (atomic_exchange_explicit(&worker->blends, blends, memory_order_relaxed) != blends)
 		kvw_fleet_changed(worker->changes);
-}
-
-void kvw_fleet_set_kv_use(
-	struct kvw_fleet *fleet, struct kvw_worker *worker, double usage, double preemptions)
-{
-	const struct kvw_config *config = fleet->config;
-	int64_t until = 0;
-
-	if (config->routing_kv_full > 0 && (usage >= config->routing_kv_full || preemptions > 0))
-		until = kvw_clock_ns() +
-			2 * config->health_metrics_interval_ms * KVW_NS_PER_MS;
-	if (atomic_exchange_explicit(&worker->kv_full_until_ns, until, memory_order_relaxed) != until)
-		kvw_fleet_changed(&fleet->changes);
 }
 
 /* What the prefill of one takes, as the strategy would predict it. */

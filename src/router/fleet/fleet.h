@@ -212,10 +212,6 @@ void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
 /* From kvtier:fragments_enabled. */
 void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends);
-/* From vllm:kv_cache_usage_perc (0 to 1) and the growth of vllm:num_preemptions_total since the
- * page before. Counts until the next page, or until that is overdue. */
-void kvw_fleet_set_kv_use(struct kvw_fleet *fleet, struct kvw_worker *worker, double usage,
-	double preemptions);
 /* Requests of others, by its metrics. */
 void kvw_fleet_set_foreign(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found);

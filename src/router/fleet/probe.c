@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "fleet/probe_request.h"
+#include "fleet/room.h"
 #include "fleet/scrape.h"
 
 #define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
@@ -66,7 +67,7 @@ struct target {
 	bool first_done; /* a health probe has ended */
 	bool failing;    /* the last health probe failed */
 	bool unproven;          /* when it was started is known from a former kvway alone */
-	double preemptions;     /* vllm:num_preemptions_total as last read; -1: not yet */
+	struct kvw_room room;   /* what its metrics have shown of its KV memory */
 	struct kvw_foreign foreign; /* what its metrics say of requests that are not ours */
 	int64_t foreign_ns;     /* when that was; 0: there are none */
 	bool asleep;            /* by its metrics; it has lost its cache with that */
@@ -223,6 +224,22 @@ static void take_foreign(struct target *target, const struct kvw_scrape *scrape)
 	set_foreign(target, &found);
 }
 
+static void take_room(struct target *target, const struct kvw_scrape *scrape)
+{
+	struct kvw_load *load = &target->worker->load;
+	struct kvw_room_page page = {
+		.capacity_tokens = atomic_load(&target->worker->capacity_tokens),
+		.usage = scrape->kv_usage,
+		.running = scrape->requests_running,
+		.waiting = scrape->requests_waiting,
+		.foreign_running = kvw_load_foreign_running(load),
+		.foreign_waiting = atomic_load(&load->foreign_waiting),
+		.context = kvw_load_context(load),
+	};
+
+	kvw_load_set_room(load, kvw_room_read(&target->room, &page));
+}
+
 /* While others ask the worker, too, its metrics are read more often: what they say is soon past. */
 static void look_for_foreign(struct target *target, int64_t now_ns)
 {
@@ -287,10 +304,8 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 	kvw_fleet_set_blends(target->worker, scrape.blends);
-	kvw_fleet_set_kv_use(target->prober->fleet, target->worker, scrape.kv_usage,
-		target->preemptions < 0 ? 0 : scrape.preemptions - target->preemptions);
-	target->preemptions = scrape.preemptions;
 	take_foreign(target, &scrape);
+	take_room(target, &scrape);
 }
 
 /* Is it our fault that it failed? A worker is judged by what it answers. */
@@ -554,7 +569,6 @@ enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker
 	target->prober = prober;
 	target->worker = worker;
 	target->unproven = atomic_load(&worker->started_s) != 0;
-	target->preemptions = -1;
 	for (int kind = 0; kind < ASK_COUNT; kind++) {
 		struct ask *ask = &target->asks[kind];
 

@@ -47,7 +47,7 @@ struct reading {
 	struct engine engines[KVW_SCRAPE_MAX_ENGINES];
 	size_t engine_count;
 	bool overflow; /* more engines than that */
-	struct sum usage, usage_old, preemptions, progress, running, waiting;
+	struct sum usage, usage_old, progress, running, waiting;
 	struct sum prompts, prompt_tokens, first_tokens, queries, hits, blends;
 };
 
@@ -253,8 +253,6 @@ static void read_line(struct cursor line, struct reading *reading)
 		read_sample(&line, 1, &reading->usage);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:gpu_cache_usage_perc")))
 		read_sample(&line, 1, &reading->usage_old);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_preemptions_total")))
-		read_sample(&line, MAX_COUNTER, &reading->preemptions);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:iteration_tokens_total_count")) ||
 		kvw_slice_equal(name, KVW_SLICE("vllm:prompt_tokens_total")) ||
 		kvw_slice_equal(name, KVW_SLICE("vllm:generation_tokens_total")))
@@ -328,8 +326,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.result = (struct kvw_scrape){0};
 	reading.engine_count = 0;
 	reading.overflow = false;
-	reading.usage = reading.usage_old = reading.preemptions = reading.progress =
-		reading.running = reading.waiting = reading.prompts = reading.prompt_tokens =
+	reading.usage = reading.usage_old = reading.progress = reading.running =
+		 reading.waiting = reading.prompts = reading.prompt_tokens =
 			reading.first_tokens = reading.queries = reading.hits = reading.blends =
 				(struct sum){0};
 	while (at < end) {
@@ -346,7 +344,6 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 		reading.usage = reading.usage_old; /* its name before vLLM 0.10 */
 	if (reading.usage.count > 0)
 		reading.result.kv_usage = reading.usage.total / reading.usage.count;
-	reading.result.preemptions = total_of(&reading.preemptions);
 	reading.result.progress_known = reading.progress.count > 0;
 	reading.result.progress = reading.progress.total;
 	reading.result.running = reading.running.total > 0;

@@ -27,7 +27,6 @@ struct kvw_scrape {
 	uint64_t capacity_tokens; /* usable, all engines together */
 	uint32_t block_size;      /* tokens; the largest where engines differ */
 	double kv_usage;    /* vllm:kv_cache_usage_perc, 0 to 1, mean of the engines; -1: unknown */
-	double preemptions; /* vllm:num_preemptions_total, all engines; -1: unknown */
 	bool progress_known;
 	double progress;    /* iterations, prompt and generated tokens since its start, all engines */
 	bool running;       /* an engine says that it has requests */

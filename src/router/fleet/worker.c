@@ -139,6 +139,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	kvw_stall_clear(&worker->stall);
 	kvw_load_set_foreign(&worker->load, 0, 0, 0, 0);
 	kvw_load_forget_peers(&worker->load);
+	kvw_load_forget_room(&worker->load);
 	atomic_store(&worker->barred, 0);
 	atomic_store(&worker->health, KVW_HEALTH_UNKNOWN);
 	atomic_store(&worker->models_known, false);
@@ -147,7 +148,6 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->started_s, 0);
 	atomic_store(&worker->probes_failed, 0);
 	atomic_store(&worker->slow_since_ns, 0);
-	atomic_store(&worker->kv_full_until_ns, 0);
 	atomic_store(&worker->blends, false);
 	atomic_store(&worker->models_read_ns, 0);
 	atomic_store(&worker->models_wanted, false);

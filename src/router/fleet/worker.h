@@ -100,7 +100,6 @@ struct kvw_worker {
 	                                      did before kvway was restarted; 0: unknown. The control thread's */
 	_Atomic uint64_t probes_failed;    /* since start */
 	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
-	_Atomic int64_t kv_full_until_ns;  /* its KV cache counts as full until then; 0: it is not */
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
 	_Atomic uint64_t *changes;         /* the fleet's */

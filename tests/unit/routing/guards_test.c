@@ -119,20 +119,39 @@ START_TEST(a_worker_that_swallows_requests_is_bounded)
 }
 END_TEST
 
-START_TEST(a_full_kv_cache_moves_the_choice)
+/* A prompt is worth a wait for KV memory as long as computing it elsewhere takes. */
+START_TEST(kv_memory_is_a_price_and_bars_nothing)
 {
+	struct kvw_cost costs[WORKERS];
+	struct kvw_route_request request;
+	struct kvw_lease kept = {0};
 	struct kvw_decision d;
 	struct prompt p;
 	size_t home = make_home(&p);
+	struct kvw_load *load = fleet.items[home].load;
 
-	fleet.items[home].kv_full = true;
-	ck_assert_int_eq(verdict(&p, home), KVW_VERDICT_KV_FULL);
-	d = pick(&p);
+	request = request_of(&p);
+	kvw_lease_take(&kept, load, 0, 0);
+	kvw_lease_hold(&kept, 100000);
+	kvw_lease_first_token(&kept, 0);
+	kvw_lease_release(&kept, 200000000);
+	kvw_lease_take(&leases[lease_count++], load, 0, 0);
+	kvw_lease_hold(&leases[0], 100000);
+	kvw_load_set_room(load, 100000);
+	EXPECT(strategy->ops->explain(strategy, &request, &fleet.set, 0, costs, &d) == KVW_OK);
+	ck_assert_double_gt(costs[home].room_ns, 0);
+	ck_assert_double_eq_tol(costs[home].queue_ns, costs[home].room_ns, 1);
+	ck_assert_int_eq(d.queue_ns, (int64_t)costs[home].room_ns);
+	ck_assert_uint_eq(d.pos, home); /* some milliseconds */
+	ck_assert_uint_eq(pick(&p).pos, home);
+	kvw_load_set_room(load, 10000); /* so large a part of it waits that ten times as much has to end */
+	EXPECT(strategy->ops->explain(strategy, &request, &fleet.set, 0, costs, &d) == KVW_OK);
+	ck_assert_double_gt(costs[home].room_ns, 1.8e9);
 	ck_assert_uint_ne(d.pos, home);
-	ck_assert_int_eq(d.reason, KVW_REASON_KV_FULL);
-	fleet.items[home].kv_full = false;
-	d = pick(&p); /* two of them hold it now */
-	ck_assert_int_eq(d.reason, KVW_REASON_PREFIX);
+	ck_assert_int_eq(costs[home].verdict, KVW_VERDICT_COSTS_MORE);
+	for (size_t w = 0; w < WORKERS; w++)
+		fleet.items[w].usable = w == home;
+	ck_assert_uint_eq(pick(&p).pos, home); /* it is barred from nothing */
 }
 END_TEST
 
@@ -172,15 +191,17 @@ START_TEST(guards_that_bar_all_are_ignored)
 	size_t home = make_home(&p);
 	struct kvw_decision d;
 
-	for (size_t w = 0; w < WORKERS; w++)
-		fleet.items[w].kv_full = true;
+	for (size_t w = 0; w < WORKERS; w++) {
+		burden(w, 4);
+		fleet.items[w].share = 0;
+	}
 	d = pick(&p);
 	ck_assert_uint_eq(d.pos, home);
 	ck_assert_int_eq(d.reason, KVW_REASON_PREFIX);
 	for (size_t w = 0; w < WORKERS; w++)
-		ck_assert_int_ne(verdict(&p, w), KVW_VERDICT_KV_FULL);
+		ck_assert_int_ne(verdict(&p, w), KVW_VERDICT_SLOW_START);
 	fleet.items[home].usable = false; /* nor does one that is out help */
-	fleet.items[home].kv_full = false;
+	fleet.items[home].share = 1;
 	d = pick(&p);
 	ck_assert_uint_ne(d.pos, home);
 	ck_assert_int_eq(d.reason, KVW_REASON_LOAD);
@@ -194,9 +215,10 @@ START_TEST(guards_elsewhere_do_not_count)
 	size_t home = make_home(&p);
 	struct kvw_decision d;
 
-	for (size_t w = 0; w < WORKERS; w++)
-		if (w != home)
-			fleet.items[w].kv_full = true;
+	for (size_t w = 0; w < WORKERS; w++) {
+		burden(w, 4);
+		fleet.items[w].share = w == home ? 1 : 0;
+	}
 	d = pick(&p);
 	ck_assert_uint_eq(d.pos, home);
 	ck_assert_int_eq(d.reason, KVW_REASON_PREFIX);
@@ -214,7 +236,7 @@ START_TEST(the_only_usable_worker_is_never_barred)
 	make(&p, 1);
 	for (size_t w = 1; w < WORKERS; w++)
 		fleet.items[w].usable = false;
-	fleet.items[0].kv_full = true;
+	fleet.items[0].share = 0;
 	burden(0, 100);
 	d = pick(&p);
 	ck_assert_uint_eq(d.pos, 0);
@@ -227,13 +249,15 @@ START_TEST(prompts_that_are_not_understood_are_guarded_too)
 	struct kvw_route_request request = {0};
 	unsigned passed_over = 0;
 
-	fleet.items[2].kv_full = true;
+	for (size_t w = 0; w < WORKERS; w++)
+		burden(w, 4);
+	fleet.items[2].share = 0;
 	for (unsigned i = 0; i < 100; i++) {
 		struct kvw_decision d = {0};
 
 		EXPECT(strategy->ops->pick(strategy, &request, &fleet.set, 0, &d) == KVW_OK);
 		ck_assert_uint_ne(d.pos, 2);
-		passed_over += d.reason == KVW_REASON_KV_FULL;
+		passed_over += d.reason == KVW_REASON_SLOW_START;
 	}
 	ck_assert_uint_gt(passed_over, 5);
 	ck_assert_uint_lt(passed_over, 60);
@@ -256,7 +280,6 @@ START_TEST(choices_respect_guards)
 
 		make(&p, test_random(&dice) % 20);
 		for (size_t w = 0; w < WORKERS; w++) {
-			fleet.items[w].kv_full = test_random(&dice) % 4 == 0;
 			fleet.items[w].share = test_random(&dice) % 4 == 0 ? 0.4f : 1;
 			fleet.items[w].usable = w == 0 || test_random(&dice) % 5 != 0;
 		}
@@ -291,7 +314,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, too_many_in_flight_move_the_choice);
 	tcase_add_test(tcase, a_worker_that_swallows_requests_is_bounded);
-	tcase_add_test(tcase, a_full_kv_cache_moves_the_choice);
+	tcase_add_test(tcase, kv_memory_is_a_price_and_bars_nothing);
 	tcase_add_test(tcase, slow_start_limits_to_a_share_of_the_mean);
 	tcase_add_test(tcase, slow_start_does_not_bar_an_idle_worker);
 	tcase_add_test(tcase, guards_that_bar_all_are_ignored);

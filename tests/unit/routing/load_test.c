@@ -459,6 +459,78 @@ START_TEST(first_tokens_judge_the_router_that_claims_most)
 }
 END_TEST
 
+/* A request that keeps `tokens` of the KV memory from its prefill at `from` until `to`. */
+static void keep(uint32_t tokens, int64_t from, int64_t to)
+{
+	kvw_lease_take(&c, load, 0, from);
+	kvw_lease_hold(&c, tokens);
+	kvw_lease_first_token(&c, from);
+	kvw_lease_release(&c, to);
+}
+
+START_TEST(what_does_not_fit_waits_until_as_much_was_given_back)
+{
+	kvw_lease_take(&a, load, 0, 0);
+	kvw_lease_hold(&a, 8000);
+	ck_assert_double_eq(kvw_load_room_wait_ns(load, 1e9), 0); /* no size is known */
+	kvw_load_set_room(load, 10000);
+	ck_assert_double_eq(kvw_load_room_wait_ns(load, 4000), 0); /* nor how long requests keep it */
+	keep(1000, 0, 1000 * MS);
+	ck_assert_double_eq(kvw_load_room_wait_ns(load, 2000), 0);
+	/* 10,000 tokens come back in a second. */
+	ck_assert_double_eq_tol(kvw_load_room_wait_ns(load, 4000), 200e6, 1e3);
+	ck_assert_double_eq_tol(kvw_load_delay_ns(load, 4000, 0), 200e6, 1e3);
+	/* Prefill passes meanwhile: the longer one counts. */
+	kvw_lease_take(&b, load, 500 * MS, 0);
+	ck_assert_double_eq_tol(kvw_load_delay_ns(load, 4000, 0), 500e6, 1e3);
+	kvw_lease_release(&b, 0);
+	/* By what ends there it is known without another page of metrics. */
+	kvw_lease_release(&a, 0);
+	ck_assert_double_eq(kvw_load_room_wait_ns(load, 4000), 0);
+	kvw_load_forget_room(load);
+	ck_assert_double_eq(kvw_load_room_wait_ns(load, 1e9), 0);
+}
+END_TEST
+
+START_TEST(long_prompts_say_more_of_how_long_memory_is_kept)
+{
+	kvw_load_set_room(load, 1000);
+	for (int i = 0; i < 1000; i++) {
+		keep(3000, 0, 1000 * MS);
+		keep(1000, 0, 5000 * MS);
+	}
+	/* (3 x 1 + 1 x 5) / 4 s for 1,000 tokens */
+	ck_assert_double_eq_tol(kvw_load_room_wait_ns(load, 2000), 2000e6, 50e6);
+}
+END_TEST
+
+/* Its only byte comes at its end: of two seconds of a worker that is full twice over it kept memory for one. */
+START_TEST(plain_answers_kept_memory_for_a_part_of_their_time)
+{
+	kvw_load_set_room(load, 1000);
+	kvw_lease_take(&a, load, 0, 0);
+	kvw_lease_hold(&a, 1000);
+	kvw_lease_take(&b, load, 0, 0);
+	b.plain = true;
+	kvw_lease_hold(&b, 1000);
+	kvw_lease_first_token(&b, 2000 * MS);
+	kvw_lease_release(&b, 2000 * MS);
+	ck_assert_double_eq_tol(kvw_load_room_wait_ns(load, 1000), 1000e6, 1e3);
+	kvw_lease_release(&a, 2000 * MS);
+}
+END_TEST
+
+/* Nothing was computed for it. */
+START_TEST(a_request_without_a_first_token_says_nothing_of_kv_memory)
+{
+	kvw_load_set_room(load, 1000);
+	kvw_lease_take(&a, load, 0, 0);
+	kvw_lease_hold(&a, 1000);
+	kvw_lease_release(&a, 9000 * MS);
+	ck_assert_double_eq(kvw_load_room_wait_ns(load, 5000), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("load");
@@ -480,6 +552,10 @@ int main(void)
 	tcase_add_test(tcase, peers_that_claim_a_worker_for_ever_are_not_believed_for_ever);
 	tcase_add_test(tcase, peers_of_a_worker_where_requests_wait_are_believed);
 	tcase_add_test(tcase, first_tokens_judge_the_router_that_claims_most);
+	tcase_add_test(tcase, what_does_not_fit_waits_until_as_much_was_given_back);
+	tcase_add_test(tcase, long_prompts_say_more_of_how_long_memory_is_kept);
+	tcase_add_test(tcase, plain_answers_kept_memory_for_a_part_of_their_time);
+	tcase_add_test(tcase, a_request_without_a_first_token_says_nothing_of_kv_memory);
 	tcase_add_test(tcase, empty_lease_does_nothing);
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);

@@ -162,7 +162,8 @@ START_TEST(only_usable_workers_are_picked)
 			fleet.items[w].usable = test_random(&dice) % 4 == 0;
 			usable += fleet.items[w].usable;
 			fleet.items[w].generation += test_random(&dice) % 500 == 0;
-			fleet.items[w].kv_full = test_random(&dice) % 8 == 0;
+			if (test_random(&dice) % 8 == 0)
+				kvw_load_set_room(fleet.items[w].load, 1 + (double)(test_random(&dice) % 4096));
 			fleet.items[w].share = test_random(&dice) % 8 == 0 ? 0.5f : 1;
 		}
 		kvw_lease_release(lease, (int64_t)i);

@@ -48,7 +48,7 @@ static struct kvw_chunk chunks[CHUNKS];
 static uint32_t workers[MOST]; /* those that are reached, and how far; both in two chains */
 static uint32_t held[2][MOST];
 
-static const struct kvw_cost_terms cost_terms = {1000000000, 0.37, 40000.25, 0.07f};
+static const struct kvw_cost_terms cost_terms = {1000000000, 0.37, 40000.25, 12000.5, 0.07f};
 static struct kvw_reached reached;
 
 static void fill(void)
@@ -61,6 +61,8 @@ static void fill(void)
 		atomic_store(&board.workers[i].held,
 			kvw_load_held(
 				dice(300), dice(3) == 0 ? UINT32_MAX - dice(9) : dice(1 << 20)));
+		atomic_store(&board.rooms[i].tokens, dice(2) == 0 ? INFINITY : (float)(1 + dice(1 << 20)));
+		atomic_store(&board.rooms[i].ns_per_token, dice(3) == 0 ? 0 : (float)dice(1 << 20) / 3);
 		atomic_store(&rates[i], (float)(1 + dice(1000000)) / 7);
 		workers[i] = (uint32_t)i;
 		held[0][i] = 1 + dice(CHUNKS);
@@ -130,7 +132,9 @@ static void check_costs(const struct arrays *a, size_t count)
 		int64_t queue = board.workers[i].idle_at_ns - 1000000000;
 		uint32_t inflight = (uint32_t)board.workers[i].held;
 		double context = (double)(board.workers[i].held >> 32);
-		double cost = (double)(queue > 0 ? queue : 0) + 0.37 * context;
+		double over = context + 12000.5 - (double)board.rooms[i].tokens;
+		double wait = over > 0 ? over * (double)board.rooms[i].ns_per_token : 0;
+		double cost = fmax(queue > 0 ? (double)queue : 0, wait) + 0.37 * context;
 
 		cost += 40000.25 * rates[i] * (1 + 0.07 * inflight);
 		total += inflight;

@@ -92,6 +92,7 @@ static enum kvw_err last_explain(struct kvw_strategy *self, const struct kvw_rou
 		costs[i] = (struct kvw_cost){
 			.hit_tokens = {[KVW_TIER_DEVICE] = 32, [KVW_TIER_DISK] = 16},
 			.queue_ns = 1.5e6,
+			.room_ns = 0.5e6,
 			.prefill_ns = 2e6,
 			.others_ns = 250,
 			.total_ns = 3500250,
@@ -217,7 +218,7 @@ START_TEST(an_explanation_tells_all)
 	ck_assert_int_eq(json_integer_value(json_object_get(first, "hit_tokens")), 48);
 	ck_assert_int_eq(json_integer_value(json_object_get(first, "in_flight")), 7);
 	ck_assert_double_eq_tol(json_number_value(json_object_get(first, "share")), 1, 1e-9);
-	ck_assert(json_is_false(json_object_get(first, "kv_full")));
+	ck_assert_double_eq_tol(json_real_value(json_object_get(first, "room_ms")), 0.5, 1e-9);
 	ck_assert_double_eq_tol(json_real_value(json_object_get(first, "queue_ms")), 1.5, 1e-9);
 	ck_assert_double_eq_tol(json_real_value(json_object_get(first, "prefill_ms")), 2, 1e-9);
 	ck_assert_double_eq_tol(json_real_value(json_object_get(first, "others_ms")), 0.00025, 1e-9);

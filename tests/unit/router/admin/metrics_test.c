@@ -503,7 +503,8 @@ START_TEST(what_a_strategy_learned_is_shown)
 	ck_assert_double_eq(prom_get(prom, WORKER_0("observed_prefill_tokens_per_second")), 2000);
 	ck_assert_double_eq(prom_get(prom, WORKER_0("prefill_samples")), 3);
 	ck_assert_double_eq(prom_get(prom, WORKER_0("capacity_share")), 0.5);
-	ck_assert_double_eq(prom_get(prom, WORKER_0("kv_full")), 0);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("kv_room_tokens")), 0);
+	ck_assert_double_eq(prom_get(prom, WORKER_0("kv_wait_seconds")), 0);
 	prom_free(prom);
 	fixture.fleet->strategy = NULL;
 }

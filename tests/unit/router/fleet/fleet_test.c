@@ -466,32 +466,6 @@ START_TEST(slow_start_ends)
 }
 END_TEST
 
-START_TEST(a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals)
-{
-	struct kvw_worker *worker = fleet->workers[0];
-
-	config->routing_kv_full = 0.9;
-	config->health_metrics_interval_ms = 3600 * 1000;
-	kvw_fleet_set_kv_use(fleet, worker, 0.89, 0);
-	ck_assert(!candidate(0).kv_full);
-	kvw_fleet_set_kv_use(fleet, worker, 0.9, 0);
-	ck_assert(candidate(0).kv_full && !candidate(1).kv_full);
-	kvw_fleet_set_kv_use(fleet, worker, 0.5, 0);
-	ck_assert(!candidate(0).kv_full);
-	kvw_fleet_set_kv_use(fleet, worker, 0.5, 1);
-	ck_assert(candidate(0).kv_full);
-	kvw_fleet_set_kv_use(fleet, worker, -1, -5); /* unknown; counters began at 0 again */
-	ck_assert(!candidate(0).kv_full);
-	config->health_metrics_interval_ms = 20;
-	kvw_fleet_set_kv_use(fleet, worker, 1, 0);
-	sleep_ms(60);
-	ck_assert(!candidate(0).kv_full);
-	config->routing_kv_full = 0;
-	kvw_fleet_set_kv_use(fleet, worker, 1, 1);
-	ck_assert(!candidate(0).kv_full);
-}
-END_TEST
-
 START_TEST(requests_of_others_are_work_before_ours)
 {
 	struct kvw_load *load = &fleet->workers[0]->load;
@@ -600,17 +574,6 @@ START_TEST(a_table_is_filled_again_while_time_changes_it)
 	sleep_ms(5);
 	ck_assert(is_filled(&table, NULL)); /* it is over from here on */
 	ck_assert(is_filled(&table, NULL) && items[1].share == 1);
-	ck_assert(!is_filled(&table, NULL));
-
-	config->routing_kv_full = 0.9;
-	config->health_metrics_interval_ms = 20;
-	kvw_fleet_set_kv_use(fleet, fleet->workers[2], 0.5, 0);
-	ck_assert(!is_filled(&table, NULL));
-	kvw_fleet_set_kv_use(fleet, fleet->workers[2], 1, 0);
-	ck_assert(is_filled(&table, NULL) && items[2].kv_full);
-	sleep_ms(60);
-	ck_assert(is_filled(&table, NULL) && !items[2].kv_full);
-	ck_assert(is_filled(&table, NULL));
 	ck_assert(!is_filled(&table, NULL));
 
 	kvw_fleet_read(fleet, KVW_SLICE("unknown"), &table, &known, &entry);
@@ -777,7 +740,6 @@ int main(void)
 	tcase_add_test(tcase, units_per_token_withstand_strange_prompts);
 	tcase_add_test(tcase, a_worker_that_comes_back_starts_slowly);
 	tcase_add_test(tcase, slow_start_ends);
-	tcase_add_test(tcase, a_full_kv_cache_counts_until_the_next_page_or_for_two_intervals);
 	tcase_add_test(tcase, requests_of_others_are_work_before_ours);
 	tcase_add_test(tcase, views_are_replaced_under_readers);
 	return run_tcase("fleet", tcase);

@@ -22,8 +22,7 @@
 /* --- the fleet as a recorder --- */
 
 static struct {
-	size_t good, bad, model_calls, capacity_calls, lost, use_calls, slow_starts;
-	double usage, preemptions; /* the last, all */
+	size_t good, bad, model_calls, capacity_calls, lost, slow_starts;
 	size_t foreign_calls;
 	struct kvw_foreign_found foreign; /* the last */
 	char why[256], models[256], adapters[256];
@@ -97,16 +96,6 @@ void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, co
 	calls.lost++;
 }
 
-void kvw_fleet_set_kv_use(
-	struct kvw_fleet *fleet, struct kvw_worker *worker, double usage, double preemptions)
-{
-	(void)fleet;
-	(void)worker;
-	calls.usage = usage;
-	calls.preemptions += preemptions;
-	calls.use_calls++;
-}
-
 void kvw_fleet_set_foreign(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found)
 {
@@ -141,7 +130,7 @@ static struct {
 	int health_status;
 	bool hang, huge, garbage, asleep;
 	double started_s;
-	unsigned preemptions, waiting;
+	unsigned waiting;
 	int64_t models_asked_ns; /* the last time */
 	char authorization[64], host[64];
 	struct evhttp_request *held;
@@ -199,11 +188,10 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 		"process_start_time_seconds %.3f\nvllm:cache_config_info{block_size=\"16\","
 		"num_gpu_blocks=\"101\",engine=\"0\"} 1.0\n"
 		"vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"
-		"vllm:num_preemptions_total{engine=\"0\"} %u.0\n"
 		"vllm:num_requests_waiting{engine=\"0\"} %u.0\n"
 		"vllm:num_requests_running{engine=\"0\"} 2.0\n"
 		"vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d.0\n",
-		server.started_s, server.preemptions, server.waiting, !server.asleep);
+		server.started_s, server.waiting, !server.asleep);
 	evhttp_send_reply(request, 200, NULL, NULL);
 }
 
@@ -250,6 +238,7 @@ static void setup(void)
 	struct sockaddr_in *addr = (struct sockaddr_in *)&worker.addresses.items[0];
 
 	setenv("http_proxy", "http://127.0.0.1:1", 1); /* must not be used */
+	kvw_load_init(&worker.load);
 	server.base = event_base_new();
 	server.health_status = 200;
 	server.started_s = 1000.5;
@@ -476,17 +465,24 @@ START_TEST(a_new_start_time_means_a_lost_cache)
 }
 END_TEST
 
-/* What counts is how many there were since the page before; the first page is only a start. */
-START_TEST(preemptions_are_reported_as_they_grow)
+/* Half of 1,600 tokens are in use by two requests of 200 tokens each. */
+START_TEST(use_of_kv_memory_shows_how_many_prompts_fit)
 {
-	server.preemptions = 7;
+	struct kvw_lease leases[2] = {0};
+	float tokens = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		kvw_lease_take(&leases[i], &worker.load, 0, 0);
+		kvw_lease_hold(&leases[i], 200);
+	}
+	atomic_store(&worker.capacity_tokens, 1600);
 	start();
-	await(&calls.use_calls, 2);
-	ck_assert_double_eq(calls.usage, 0.5);
-	ck_assert_double_eq(calls.preemptions, 0);
-	server.preemptions = 9;
-	await(&calls.use_calls, calls.use_calls + 4);
-	ck_assert_double_eq(calls.preemptions, 2);
+	await(&calls.foreign_calls, 1);
+	await(&calls.foreign_calls, calls.foreign_calls + 1);
+	tokens = atomic_load(&worker.load.room->tokens);
+	for (size_t i = 0; i < 2; i++)
+		kvw_lease_release(&leases[i], 0);
+	ck_assert_float_eq(tokens, 800);
 }
 END_TEST
 
@@ -568,7 +564,7 @@ int main(void)
 	tcase_add_test(tcase, while_others_wait_the_metrics_are_read_each_second);
 	tcase_add_test(tcase, a_worker_that_falls_asleep_loses_its_cache);
 	tcase_add_test(tcase, a_new_start_time_means_a_lost_cache);
-	tcase_add_test(tcase, preemptions_are_reported_as_they_grow);
+	tcase_add_test(tcase, use_of_kv_memory_shows_how_many_prompts_fit);
 	tcase_add_test(tcase, configured_models_are_not_asked);
 	tcase_add_test(tcase, a_wanted_refresh_comes_once_a_second);
 	tcase_add_test(tcase, pages_beyond_the_limit_and_garbage_change_nothing);

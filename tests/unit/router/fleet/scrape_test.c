@@ -52,7 +52,6 @@ START_TEST(metrics_of_a_real_vllm)
 	ck_assert(out.started_known);
 	ck_assert_double_eq(out.started_s, 1.79524212883e+09);
 	ck_assert_double_eq(out.kv_usage, 0);
-	ck_assert_double_eq(out.preemptions, 0);
 	ck_assert_double_eq(out.requests_waiting, 0);
 	ck_assert_double_eq(out.requests_running, 0);
 	ck_assert_double_eq(out.prompts, 164);
@@ -68,12 +67,9 @@ END_TEST
 START_TEST(kv_use_of_several_engines)
 {
 	struct kvw_scrape out = scrape("vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n"
-				       "vllm:kv_cache_usage_perc{engine=\"1\"} 1.0\n"
-				       "vllm:num_preemptions_total{engine=\"0\"} 3.0\n"
-				       "vllm:num_preemptions_total{engine=\"1\"} 4.0\n");
+				       "vllm:kv_cache_usage_perc{engine=\"1\"} 1.0\n");
 
 	ck_assert_double_eq(out.kv_usage, 0.75);
-	ck_assert_double_eq(out.preemptions, 7);
 	ck_assert_double_eq(scrape("vllm:gpu_cache_usage_perc 0.25\n").kv_usage, 0.25);
 	ck_assert(!out.progress_known && !out.running);
 	out = scrape("vllm:iteration_tokens_total_count{engine=\"0\"} 16.0\n"
@@ -133,13 +129,13 @@ START_TEST(kv_use_that_cannot_be_is_unknown)
 		"vllm:kv_cache_usage_perc 1.5\n", "vllm:kv_cache_usage_perc -0.1\n",
 		"vllm:kv_cache_usage_perc NaN\n", "vllm:kv_cache_usage_perc{a=\"b\" 0.5\n",
 		"vllm:kv_cache_usage_perc{a=\"b} 0.5\n", "vllm:kv_cache_usage_percent 0.5\n",
-		"vllm:num_preemptions_total -1\n", "vllm:num_preemptions_total +Inf\n",
-		"vllm:num_preemptions_total x\n"};
+		"vllm:num_requests_waiting -1\n", "vllm:num_requests_waiting +Inf\n",
+		"vllm:num_requests_waiting x\n"};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct kvw_scrape out = scrape(texts[i]);
 
-		ck_assert_msg(out.kv_usage == -1 && out.preemptions == -1, "%s", texts[i]);
+		ck_assert_msg(out.kv_usage == -1 && out.requests_waiting == -1, "%s", texts[i]);
 	}
 }
 END_TEST
@@ -380,7 +376,7 @@ static void read_metrics(const char *text, size_t len)
 	ck_assert(out.capacity_known || out.capacity_tokens == 0);
 	ck_assert(!out.capacity_known || out.block_size > 0);
 	ck_assert(out.kv_usage == -1 || (out.kv_usage >= 0 && out.kv_usage <= 1));
-	ck_assert(out.preemptions == -1 || out.preemptions >= 0);
+	ck_assert(out.requests_waiting == -1 || out.requests_waiting >= 0);
 }
 
 static void read_models(const char *text, size_t len)
