@@ -22,7 +22,7 @@
 #define PATIENT      1.5                  /* of one that needs longer than promised: that often */
 #define HEAVY_NS     5e9                  /* prefill that holds streams up noticeably */
 #define HEAVY_WEIGHT 0.6
-#define TOO_LATE_NS  1e15                 /* cost of a promise that is broken */
+#define TOO_LATE_NS  1e15                 /* cost of a promise that is broken, or of more waiting when that is nearly over */
 #define FOREIGN_WEIGHT 0.07               /* of prefill, for each stream of others that it delays */
 #define SURE         0.8                  /* share of turns that another one follows */
 #define LEARN        (1 / 128.0)
@@ -241,7 +241,9 @@ static int64_t first_due_of(const struct kvw_entrant *e)
 }
 
 /* The lowest cost, with the time until the worker can take a prompt. While the workers have time left, one where the
- * promise will be kept goes before one where it will not, however many streams the prompt holds up there. Sums up what
+ * promise will be kept goes before one where it will not, however many streams the prompt holds up there. A request that
+ * was promised nothing and has waited for most of the time that it can goes wherever it can go now, so that it is not
+ * refused for the sake of a worker that suits it better. Sums up what
  * it sees of all; with a thousand workers that is what admission costs. */
 static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
@@ -250,6 +252,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	int64_t ahead_ns = ahead_of(gate, e);
 	double short_ns = short_of(e, now_ns);
 	int64_t due_ns = e->wait.late == KVW_LATE_NEVER ? INT64_MAX : first_due_of(e);
+	bool hurries = e->wait.pressed && !is_promised(e);
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
@@ -287,6 +290,8 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 			continue;
 		cost += hold_up_ns(&costs[i], o->foreign_running);
 		if ((double)(due_ns - now_ns - longer(wait, o->queue_ns)) < gate->lag * costs[i].prefill_ns)
+			cost += TOO_LATE_NS;
+		if (hurries && wait > 0)
 			cost += TOO_LATE_NS;
 		if (cost < best) {
 			best = cost;
