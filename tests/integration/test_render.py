@@ -17,6 +17,7 @@ import yaml
 from rig import custom
 from rig.client import CHAT, ask, chat_body
 from rig.kubernetes import Api, pod_of, slice_of
+from rig.kvtierd import PROGRAM as KVTIERD
 from rig.router import PROGRAM, Process
 from rig.tls import Authority
 from rig.wait import PATIENCE, Port, until, unused_port
@@ -55,8 +56,13 @@ def objects(text):
 
 
 def config_of(found):
-    (its,) = [d for d in found.values() if "kvway.yaml" in d.get("data", {})]
-    return its["data"]["kvway.yaml"]
+    return file_of(found, "kvway.yaml")
+
+
+def file_of(found, name):
+    """What the one ConfigMap or Secret has that carries the file."""
+    (text,) = [files[name] for d in found.values() if name in (files := d.get("data") or d.get("stringData") or {})]
+    return text
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -98,6 +104,7 @@ VARIANTS = {
     "own file": [put(CACHE, {"cacheConfigFile": "/opt/ml/model/lmcache.yaml", "enableL2Cache": True})],
     "redis": [put(CACHE + ".l2CacheSpec", {"l2CacheBackend": "redis"})],
     "a cluster": [put(CACHE + ".l2CacheSpec", {"l2CacheBackend": "REDIS", "l2CacheLocalUrl": "rediss-cluster://a:1,b:2"})],
+    "nodes by a given Redis": [put(CACHE + ".l2CacheSpec.l2CacheLocalUrl", "rediss://u:hunter2@redis.example:6380/3")],
     "the node's daemon": [put(CACHE + ".l2CacheSpec.l2CacheLocalUrl", "sagemaker-hyperpod://127.0.0.1:9200")],
     "kvaware": [put(ROUTING + ".routingStrategy", "kvaware")],
     "session": [put(ROUTING + ".routingStrategy", "session")],
@@ -191,6 +198,11 @@ def test_variants_keep_their_shape(tmp_path):
         text = render(manifest)
         found = check_shape(text)
         check_config(config_of(found), tmp_path)
+        if ("DaemonSet", f"{manifest['metadata']['name']}-kvtierd") in found:
+            path = tmp_path / "kvtierd.yaml"
+            path.write_text(file_of(found, path.name))
+            done = subprocess.run([KVTIERD, "check", path], capture_output=True, text=True, timeout=20 * PATIENCE)
+            assert done.returncode == 0, done.stderr
         router = found["Deployment", f"{manifest['metadata']['name']}-kvway"]["spec"]["template"]["spec"]
         drain = load(config_of(found))[0]["drain"]
         assert router["terminationGracePeriodSeconds"] > int(drain["settle"][:-1]) + int(drain["timeout"][:-1])
@@ -346,7 +358,9 @@ BAD = [
     ("l2CacheBackend: tieredstorage", "l2CacheBackend: memcached", "memcached", "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend", "expected redis, tieredstorage"),
     ("l2CacheBackend: tieredstorage", "l2CacheLocalUrl: redis://a:1", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend", "it is required"),
     ("l2CacheBackend: tieredstorage", "l2CacheBackend: redis\n      l2CacheLocalUrl: redis:host:6379", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl", "redis://HOST:6379"),
-    ("l2CacheBackend: tieredstorage", "l2CacheBackend: tieredstorage\n      l2CacheLocalUrl: redis://a:1", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl", "sagemaker-hyperpod://HOST:9200"),
+    ("l2CacheBackend: tieredstorage", "l2CacheBackend: tieredstorage\n      l2CacheLocalUrl: http://a:1", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl", "sagemaker-hyperpod://HOST:9200"),
+    ("l2CacheBackend: tieredstorage", "l2CacheBackend: tieredstorage\n      l2CacheLocalUrl: unix:///run/redis", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl", "a server that every node reaches"),
+    ("l2CacheBackend: tieredstorage", "l2CacheBackend: tieredstorage\n      l2CacheLocalUrl: redis://a:x", "l2CacheLocalUrl", "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl", "expected HOST:PORT"),
     ("    l2CacheSpec:\n      l2CacheBackend: tieredstorage\n", "", "enableL2Cache", "spec.kvCacheSpec.enableL2Cache", "without `l2CacheSpec`"),
     ("routingStrategy: prefixaware", "routingStrategy: prefix-aware", "prefix-aware", "spec.intelligentRoutingSpec.routingStrategy", "did you mean `prefixaware`?"),
     ("      port: 8000", "      port: 8001", "port: 8001", "spec.metrics.modelMetrics.port", "expected 8000 as the workers' port"),

@@ -4,7 +4,8 @@
  *
  * The settings are LMCache's file, which kvtier reads as well. kvtierd is reached by a Service that stays on
  * its node, and its segment by the node's /dev/shm; its name has the endpoint's, since one node may have
- * several. Neither has a password: only the workers' pods may connect.
+ * several, and so has its folder on the node's disk. Several kvtierds share through a Redis, which is rendered unless the
+ * manifest names one. Neither has a password: a policy says which pods may connect.
  */
 #include <inttypes.h>
 
@@ -12,6 +13,9 @@
 #include "render/yaml.h"
 
 #define MIB (UINT64_C(1) << 20)
+
+/* MiB of memory for the names of what lies on disk: a name is 300 bytes, there is one for 512 KiB, and at most 8M. */
+#define NAMES(disk_mib) ((disk_mib) / 1536 < 2816 ? (disk_mib) / 1536 : 2816)
 
 static void settings_text(FILE *out, const struct kvw_plan *plan)
 {
@@ -40,6 +44,20 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 		kvw_yaml_line(out, 0, "- %d", KVW_PORT_COMMANDS + rank);
 }
 
+/* kvtierd reads its file once. What changes there changes its pods, too. */
+static void tiers(FILE *out, const struct kvw_plan *plan)
+{
+	char text[1200];
+	int used = snprintf(text, sizeof(text), "segment %" PRIu64 "MiB", plan->options->l2_size / MIB);
+
+	if (plan->nvme[0] != '\0')
+		used += snprintf(text + used, sizeof(text) - (size_t)used, ", nvme %" PRIu64 "MiB", plan->options->nvme_size / MIB);
+	if (plan->joined)
+		snprintf(text + used, sizeof(text) - (size_t)used, ", %s", plan->redis_shown);
+	kvw_yaml_line(out, 3, "annotations:");
+	kvw_yaml_pair(out, 4, "kvway/tiers", text);
+}
+
 static void pod(FILE *out, const struct kvw_plan *plan, enum kvw_component component, int user)
 {
 	kvw_yaml_line(out, 1, "selector:");
@@ -49,6 +67,8 @@ static void pod(FILE *out, const struct kvw_plan *plan, enum kvw_component compo
 	kvw_yaml_line(out, 2, "metadata:");
 	kvw_yaml_line(out, 3, "labels:");
 	kvw_object_labels(out, 4, plan, component);
+	if (component == KVW_COMPONENT_KVTIERD)
+		tiers(out, plan);
 	kvw_yaml_line(out, 2, "spec:");
 	kvw_yaml_line(out, 3, "automountServiceAccountToken: false");
 	kvw_yaml_line(out, 3, "enableServiceLinks: false");
@@ -113,7 +133,8 @@ static void redis(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 5, "periodSeconds: 10");
 	kvw_object_unprivileged(out, 4);
 	service(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS);
-	kvw_object_policy(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS, false);
+	kvw_object_policy(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS,
+		1u << (plan->joined ? KVW_COMPONENT_KVTIERD : KVW_COMPONENT_WORKER), false);
 }
 
 static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
@@ -123,6 +144,17 @@ static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 1, "name: \"kvway-%s-%s\"", plan->namespace, plan->name);
 	kvw_yaml_line(out, 1, "size: %" PRIu64 "MiB", plan->options->l2_size / MIB);
 	kvw_yaml_line(out, 1, "access: all"); /* the workers' user is the image's affair */
+	if (plan->nvme[0] != '\0' || plan->joined)
+		kvw_yaml_line(out, 0, "cache:");
+	if (plan->nvme[0] != '\0') {
+		kvw_yaml_line(out, 1, "nvme:");
+		kvw_yaml_line(out, 2, "path: /var/lib/kvtierd");
+		kvw_yaml_line(out, 2, "capacity: %" PRIu64 "MiB", plan->options->nvme_size / MIB);
+	}
+	if (plan->joined) {
+		kvw_yaml_line(out, 1, "l2:");
+		kvw_yaml_pair(out, 2, "url", plan->redis_url);
+	}
 }
 
 static void kvtierd_probe(FILE *out, const char *name, const char *path, int period, int failures)
@@ -130,14 +162,60 @@ static void kvtierd_probe(FILE *out, const char *name, const char *path, int per
 	kvw_object_probe(out, &(struct kvw_probe){name, path, "cache", false, period, 5, failures});
 }
 
+static void store_mount(FILE *out, const struct kvw_plan *plan)
+{
+	kvw_yaml_line(out, 4, "- name: store");
+	kvw_yaml_line(out, 5, "mountPath: /var/lib/kvtierd");
+	kvw_yaml_line(out, 5, "subPath: kvway/%s-%s", plan->namespace, plan->name);
+}
+
+/* The node's folder belongs to root at first. */
+static void own_folder(FILE *out, const struct kvw_plan *plan)
+{
+	kvw_yaml_line(out, 3, "initContainers:");
+	kvw_yaml_line(out, 3, "- name: own-folder");
+	kvw_yaml_pair(out, 4, "image", plan->options->kvtierd_image);
+	kvw_yaml_line(out, 4, "command:");
+	kvw_yaml_line(out, 4, "- chown");
+	kvw_yaml_line(out, 4, "- \"65532:65532\"");
+	kvw_yaml_line(out, 4, "- /var/lib/kvtierd");
+	kvw_object_unprivileged(out, 4);
+	kvw_yaml_line(out, 6, "add:");
+	kvw_yaml_line(out, 6, "- CHOWN");
+	kvw_yaml_line(out, 5, "runAsNonRoot: false");
+	kvw_yaml_line(out, 5, "runAsUser: 0");
+	kvw_yaml_line(out, 4, "volumeMounts:");
+	store_mount(out, plan);
+}
+
+static void kvtierd_volumes(FILE *out, const struct kvw_plan *plan)
+{
+	kvw_yaml_line(out, 3, "volumes:");
+	kvw_yaml_line(out, 3, "- name: config");
+	kvw_yaml_line(out, 4, plan->redis_secret ? "secret:" : "configMap:");
+	kvw_yaml_line(out, 5, "%s: %s-kvtierd", plan->redis_secret ? "secretName" : "name", plan->name);
+	kvw_yaml_line(out, 3, "- name: shm");
+	kvw_yaml_line(out, 4, "hostPath:");
+	kvw_yaml_line(out, 5, "path: /dev/shm");
+	kvw_yaml_line(out, 5, "type: Directory");
+	if (plan->nvme[0] == '\0')
+		return;
+	kvw_yaml_line(out, 3, "- name: store");
+	kvw_yaml_line(out, 4, "hostPath:");
+	kvw_yaml_pair(out, 5, "path", plan->nvme);
+	kvw_yaml_line(out, 5, "type: Directory"); /* not made where no disk is mounted: it would fill the system's */
+}
+
 static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 {
-	if (!kvw_object_file(out, plan, "ConfigMap", KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd.yaml", kvtierd_text))
+	if (!kvw_object_file(out, plan, plan->redis_secret ? "Secret" : "ConfigMap", KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd.yaml", kvtierd_text))
 		return false;
 	kvw_object_begin(out, plan, "apps/v1", "DaemonSet", KVW_COMPONENT_KVTIERD, "-kvtierd");
 	kvw_yaml_line(out, 0, "spec:");
 	pod(out, plan, KVW_COMPONENT_KVTIERD, 65532);
 	kvw_render_placing(out, plan);
+	if (plan->nvme[0] != '\0')
+		own_folder(out, plan);
 	kvw_yaml_line(out, 3, "containers:");
 	kvw_yaml_line(out, 3, "- name: kvtierd");
 	kvw_yaml_pair(out, 4, "image", plan->options->kvtierd_image);
@@ -149,7 +227,7 @@ static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 4, "ports:");
 	kvw_yaml_line(out, 4, "- name: cache");
 	kvw_yaml_line(out, 5, "containerPort: %d", KVW_PORT_KVTIERD);
-	memory(out, plan->options->l2_size / MIB + 1024);
+	memory(out, plan->options->l2_size / MIB + 1024 + (plan->nvme[0] != '\0' ? NAMES(plan->options->nvme_size / MIB) : 0));
 	kvtierd_probe(out, "startupProbe", "/health", 2, 300); /* a large segment takes a while to get */
 	kvtierd_probe(out, "readinessProbe", "/ready", 10, 3);
 	kvtierd_probe(out, "livenessProbe", "/health", 10, 3);
@@ -160,16 +238,11 @@ static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 5, "readOnly: true");
 	kvw_yaml_line(out, 4, "- name: shm");
 	kvw_yaml_line(out, 5, "mountPath: /dev/shm");
-	kvw_yaml_line(out, 3, "volumes:");
-	kvw_yaml_line(out, 3, "- name: config");
-	kvw_yaml_line(out, 4, "configMap:");
-	kvw_yaml_line(out, 5, "name: %s-kvtierd", plan->name);
-	kvw_yaml_line(out, 3, "- name: shm");
-	kvw_yaml_line(out, 4, "hostPath:");
-	kvw_yaml_line(out, 5, "path: /dev/shm");
-	kvw_yaml_line(out, 5, "type: Directory");
+	if (plan->nvme[0] != '\0')
+		store_mount(out, plan);
+	kvtierd_volumes(out, plan);
 	service(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD);
-	kvw_object_policy(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD, plan->metrics);
+	kvw_object_policy(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD, 1u << KVW_COMPONENT_WORKER, plan->metrics);
 	return true;
 }
 

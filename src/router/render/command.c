@@ -65,7 +65,7 @@ static bool write_plan(const struct kvw_plan *plan, FILE *out, FILE *err)
 bool kvw_render_text(const struct kvw_render_options *options, const char *name, const char *text, size_t len,
 	FILE *out, FILE *err)
 {
-	struct kvw_report mistakes, notes;
+	struct kvw_report mistakes, notes, remarks;
 	struct kvw_manifest manifest;
 	struct kvw_plan plan;
 	bool written = false;
@@ -73,10 +73,11 @@ bool kvw_render_text(const struct kvw_render_options *options, const char *name,
 
 	kvw_report_start(&mistakes, name, err);
 	kvw_report_start(&notes, name, err);
+	kvw_report_start(&remarks, name, err);
 	parsed = kvw_manifest_parse(text, len, &mistakes, &notes, &manifest);
 	if (parsed == KVW_OK) {
 		if (mistakes.mistakes == 0)
-			kvw_plan_make(&manifest, options, &mistakes, &notes, &plan);
+			kvw_plan_make(&manifest, options, &mistakes, &notes, &remarks, &plan);
 		written = mistakes.mistakes == 0 && !(options->strict && notes.mistakes > 0) &&
 			  write_plan(&plan, out, err);
 		kvw_manifest_finish(&manifest);
@@ -85,6 +86,7 @@ bool kvw_render_text(const struct kvw_render_options *options, const char *name,
 	}
 	kvw_report_finish(&mistakes);
 	kvw_report_finish(&notes);
+	kvw_report_finish(&remarks);
 	return written;
 }
 

@@ -14,7 +14,7 @@
 void kvw_render_discovery(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_yaml_line(out, 0, "discovery:");
-	if (plan->watches) {
+	if (plan->several) {
 		kvw_yaml_line(out, 1, "kubernetes:");
 		kvw_yaml_line(out, 2, "pools:");
 		kvw_yaml_line(out, 2, "- service: %s-workers", plan->name);
@@ -29,7 +29,7 @@ void kvw_render_discovery(FILE *out, const struct kvw_plan *plan)
 
 void kvw_render_rights(FILE *out, const struct kvw_plan *plan)
 {
-	if (!plan->watches)
+	if (!plan->several)
 		return;
 	kvw_object_begin(out, plan, "rbac.authorization.k8s.io/v1", "Role", KVW_COMPONENT_ROUTER, "-kvway");
 	kvw_yaml_line(out, 0, "rules:");

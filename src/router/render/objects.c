@@ -129,7 +129,7 @@ void kvw_object_account(FILE *out, const struct kvw_plan *plan, enum kvw_compone
 }
 
 void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name, int port,
-	bool metrics)
+	unsigned from, bool metrics)
 {
 	kvw_object_begin(out, plan, "networking.k8s.io/v1", "NetworkPolicy", component, name);
 	kvw_yaml_line(out, 0, "spec:");
@@ -140,9 +140,13 @@ void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_componen
 	kvw_yaml_line(out, 1, "- Ingress");
 	kvw_yaml_line(out, 1, "ingress:");
 	kvw_yaml_line(out, 1, "- from:");
-	kvw_yaml_line(out, 2, "- podSelector:");
-	kvw_yaml_line(out, 4, "matchLabels:");
-	kvw_object_selector(out, 5, plan, KVW_COMPONENT_WORKER);
+	for (size_t i = 0; i < sizeof(components) / sizeof(components[0]); i++) {
+		if ((from & 1u << i) == 0)
+			continue;
+		kvw_yaml_line(out, 2, "- podSelector:");
+		kvw_yaml_line(out, 4, "matchLabels:");
+		kvw_object_selector(out, 5, plan, (enum kvw_component)i);
+	}
 	if (metrics) { /* Prometheus, in a namespace of its own */
 		kvw_yaml_line(out, 2, "- namespaceSelector: {}");
 		kvw_yaml_line(out, 3, "podSelector:");

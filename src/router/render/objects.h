@@ -50,9 +50,10 @@ void kvw_object_unprivileged_pod(FILE *out, int depth, int user);
 /* An account without rights in the cluster; a pod of it gets a token only where it asks for one. */
 void kvw_object_account(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name);
 
-/* Only the workers' pods may connect to these pods: what listens there has no password. */
+/* Only pods of these components (bits) and, with metrics, Prometheus may connect to a component's pods: what listens there
+ * has no password. */
 void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name, int port,
-	bool metrics);
+	unsigned from, bool metrics);
 
 void kvw_render_workers(FILE *out, const struct kvw_plan *plan);
 void kvw_render_volumes(FILE *out, const struct kvw_plan *plan); /* PersistentVolume and its claim */

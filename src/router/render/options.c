@@ -32,6 +32,8 @@ enum option_id {
 	OPTION_GPUS,
 	OPTION_L1,
 	OPTION_L2,
+	OPTION_NVME_PATH,
+	OPTION_NVME,
 	OPTION_ONLY,
 	OPTION_FIELDS
 };
@@ -51,6 +53,8 @@ static const struct option flags[] = {
 	{"cache", required_argument, NULL, OPTION_CACHE},
 	{"l1-size", required_argument, NULL, OPTION_L1},
 	{"l2-size", required_argument, NULL, OPTION_L2},
+	{"nvme-path", required_argument, NULL, OPTION_NVME_PATH},
+	{"nvme-size", required_argument, NULL, OPTION_NVME},
 	{"only", required_argument, NULL, OPTION_ONLY},
 	{"strict", no_argument, NULL, OPTION_STRICT},
 	{"fields", no_argument, NULL, OPTION_FIELDS},
@@ -105,6 +109,9 @@ static void print_help(FILE *out)
 	      "      --cache NAME         lmcache or kvtier (default lmcache); it must be in the workers' image\n"
 	      "      --l1-size SIZE       memory for the cache of each rank (default 5GiB)\n"
 	      "      --l2-size SIZE       memory of a Redis or of each kvtierd that is rendered (default 32GiB)\n"
+	      "      --nvme-path FOLDER   of the nodes, for each kvtierd that is rendered (default /opt/dlami/nvme where\n"
+	      "                           kvway knows the instance types, else none)\n"
+	      "      --nvme-size SIZE     what kvtierd may use there (default 200GiB)\n"
 	      "      --cluster-domain X   of the cluster's names (default cluster.local)\n"
 	      "      --only PART          kvway-config, workers, router, cache or monitoring\n"
 	      "      --strict             a field that kvway has no use for is a mistake\n"
@@ -203,6 +210,8 @@ static const char **text_of(struct kvw_render_options *options, int option)
 		return &options->model_source;
 	case OPTION_DOMAIN:
 		return &options->cluster_domain;
+	case OPTION_NVME_PATH:
+		return &options->nvme_path;
 	default:
 		return NULL;
 	}
@@ -231,6 +240,9 @@ static void take_flag(struct reader *r, int option)
 		break;
 	case OPTION_L2:
 		take_size(r, "l2-size", &options->l2_size);
+		break;
+	case OPTION_NVME:
+		take_size(r, "nvme-size", &options->nvme_size);
 		break;
 	case OPTION_CACHE:
 		take_cache(r);
@@ -262,6 +274,7 @@ static void check_texts(struct reader *r)
 	} texts[] = {
 		{"namespace", options->namespace, "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", 63},
 		{"cluster-domain", options->cluster_domain, KVW_DNS_NAME, 128},
+		{"nvme-path", options->nvme_path, "^(none|(/[A-Za-z0-9._-]+)+)$", 256},
 		{"image", options->image, image, 512},
 		{"kvway-image", options->kvway_image, image, 512},
 		{"kvtierd-image", options->kvtierd_image, image, 512},
@@ -313,6 +326,7 @@ enum kvw_options_result kvw_render_options_parse(
 		.cluster_domain = "cluster.local",
 		.l1_size = 5 * GIB,
 		.l2_size = 32 * GIB,
+		.nvme_size = 200 * GIB,
 		.part = KVW_PART_OBJECTS};
 	opterr = 0;
 	optind = 0; /* glibc: start over */

@@ -29,12 +29,14 @@ struct kvw_render_options {
 	const char *redis_image;
 	const char *model_source; /* NULL: the manifest's */
 	const char *cluster_domain;
+	const char *nvme_path;    /* of the nodes, for kvtierd; "none"; NULL: by their instance types */
 	bool kvtier;              /* kvtier in the workers, else LMCache */
 	bool strict;              /* fields without effect are mistakes */
 	int kvway_replicas;       /* 0: as many as fit the manifest */
 	int gpus;                 /* of a worker of a JumpStartModel; 0: by its instance type */
 	uint64_t l1_size;         /* bytes, of each rank */
 	uint64_t l2_size;         /* bytes, of Redis or of each node's kvtierd */
+	uint64_t nvme_size;       /* bytes, of each node's kvtierd */
 	enum kvw_render_part part;
 };
 

@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "render/plan_model.h"
+#include "render/plan_share.h"
 
 #define REDIS_URL  "^((redis|rediss|valkey|valkeys)(-cluster|-sentinel)?://[^/]|unix:///)"
 #define TIERED_URL "^sagemaker-hyperpod://[^/]"
@@ -185,6 +186,7 @@ static void take_engine(struct maker *m)
 	plan->args = manifest->nodes[KVW_F_args];
 	plan->env = manifest->nodes[env];
 	plan->replicas = (int)kvw_manifest_int(manifest, KVW_F_replicas);
+	plan->several = given(m, KVW_F_scaling) || plan->replicas > 1;
 	plan->port = given(m, KVW_F_containerPort) ? (int)kvw_manifest_int(manifest, KVW_F_containerPort) : 8000;
 	plan->model_path = kvw_manifest_text(manifest, KVW_F_mountPath);
 	plan->image = plan->options->image != NULL ? plan->options->image : kvw_manifest_text(manifest, KVW_F_image);
@@ -222,22 +224,23 @@ static void take_l2(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 	bool redis = strcasecmp(kvw_manifest_text(manifest, KVW_F_l2Backend), "redis") == 0;
 	const char *url = kvw_manifest_text(manifest, KVW_F_l2Url);
+	bool fits = strlen(url) < sizeof(plan->l2_url), between = !redis && fits && kvw_manifest_fits(url, REDIS_URL);
 
 	if (!given(m, KVW_F_l2Backend)) {
 		kvw_report_mistake(m->mistakes, manifest->nodes[KVW_F_l2]->place, kvw_fields[KVW_F_l2].path,
 			"found true without `l2CacheSpec`, expected `l2CacheSpec: {l2CacheBackend: redis}` or tieredstorage below kvCacheSpec");
 		return;
 	}
-	if (url[0] == '\0') {
+	if (url[0] == '\0' || between) { /* between: through it the nodes' kvtierds share */
 		plan->own_redis = redis;
 		plan->own_kvtierd = !redis;
 		snprintf(plan->l2_url, sizeof(plan->l2_url), redis ? "redis://%s-redis.%s.svc.%s:%d" : "sagemaker-hyperpod://%s-kvtierd.%s.svc.%s:%d",
 			plan->name, plan->namespace, plan->options->cluster_domain, redis ? KVW_PORT_REDIS : KVW_PORT_KVTIERD);
 		return;
 	}
-	if (!kvw_manifest_fits(url, redis ? REDIS_URL : TIERED_URL) || strlen(url) >= sizeof(plan->l2_url))
+	if (!fits || !kvw_manifest_fits(url, redis ? REDIS_URL : TIERED_URL))
 		mistake(m, KVW_F_l2Url, redis ? "found no URL of a Redis, expected such as redis://HOST:6379 (rediss, valkey, redis-cluster, redis-sentinel)"
-					      : "found no URL of tiered storage, expected such as sagemaker-hyperpod://HOST:9200, or nothing");
+					      : "found no URL of tiered storage, expected such as sagemaker-hyperpod://HOST:9200, the URL of a Redis through which the nodes share, or nothing");
 	snprintf(plan->l2_url, sizeof(plan->l2_url), "%s", url);
 	plan->l2_secret = strchr(url, '@') != NULL;
 }
@@ -324,7 +327,6 @@ static void take_scaling(struct maker *m)
 		if (given(m, KVW_F_replicas))
 			unused(m, KVW_F_replicas, "the autoscaler says how many workers there are, from `minReplicaCount` on");
 	}
-	plan->watches = plan->scaling.on || plan->replicas > 1;
 	if (!given(m, KVW_F_routingScaling))
 		return;
 	if (plan->controller)
@@ -385,19 +387,22 @@ static void check_placing(struct maker *m)
 }
 
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
-	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_plan *out)
+	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks, struct kvw_plan *out)
 {
 	struct maker m = {.manifest = manifest, .mistakes = mistakes, .notes = notes, .plan = out};
 
-	*out = (struct kvw_plan){.manifest = manifest, .options = options, .cache_file = "", .gpu_resource = "nvidia.com/gpu"};
+	*out = (struct kvw_plan){.manifest = manifest, .options = options, .cache_file = "", .nvme = "", .gpu_resource = "nvidia.com/gpu"};
 	take_names(&m);
 	take_engine(&m);
 	check_gpus(&m);
 	kvw_plan_model(manifest, mistakes, notes, out);
 	take_cache(&m);
+	kvw_plan_share(manifest, mistakes, out);
 	take_routing(&m);
 	take_scaling(&m);
 	take_metrics(&m);
 	take_front(&m);
 	check_placing(&m);
+	if (mistakes->mistakes == 0)
+		kvw_plan_share_remarks(manifest, remarks, out);
 }

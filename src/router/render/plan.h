@@ -70,7 +70,7 @@ struct kvw_plan {
 
 	int replicas, kvway_replicas;
 	struct kvw_scaling scaling, kvway_scaling;
-	bool watches; /* kvway finds the workers by the API of Kubernetes, else by DNS */
+	bool several; /* workers, or as many as an autoscaler makes: kvway finds them by the API of Kubernetes, one by DNS */
 	int port;
 	int ranks; /* of one worker: tensor parallel times pipeline parallel */
 	int gpus;  /* of a JumpStartModel's worker */
@@ -87,8 +87,14 @@ struct kvw_plan {
 	bool connector;           /* some cache is attached to vLLM */
 	const char *cache_file;   /* the user's own configuration of it */
 	bool own_redis, own_kvtierd;
-	char l2_url[1024];
-	bool l2_secret; /* the URL has a password */
+	char l2_url[1024]; /* the workers' */
+	bool l2_secret;    /* the URL has a password */
+	const char *nvme;  /* folder of the nodes, for kvtierd; "": none */
+
+	bool joined;            /* the nodes' kvtierds share through redis_url */
+	char redis_url[1024];   /* of the Redis that kvtierds use; "": none */
+	char redis_shown[1024]; /* the same, without user and password */
+	bool redis_secret;      /* it has one */
 
 	bool metrics;
 	int interval;
@@ -99,9 +105,10 @@ struct kvw_plan {
 	int deploy_s;
 };
 
-/* Reports what does not fit. The plan borrows from both; nothing to finish. */
+/* Reports what does not fit (mistakes), what has no effect (notes) and what was decided (remarks). The plan borrows from
+ * both; nothing to finish. */
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
-	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_plan *out);
+	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks, struct kvw_plan *out);
 
 /* Whether the workers' arguments have this flag of vLLM (without its dashes), or its short form; its value, "" if it has
  * none, in *value, which is borrowed, if that is not NULL. */

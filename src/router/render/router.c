@@ -63,7 +63,7 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_object_labels(out, 4, plan, KVW_COMPONENT_ROUTER);
 	kvw_yaml_line(out, 2, "spec:");
 	kvw_yaml_line(out, 3, "serviceAccountName: %s-kvway", plan->name);
-	kvw_yaml_line(out, 3, "automountServiceAccountToken: %s", plan->watches ? "true" : "false");
+	kvw_yaml_line(out, 3, "automountServiceAccountToken: %s", plan->several ? "true" : "false");
 	kvw_yaml_line(out, 3, "enableServiceLinks: false");
 	kvw_yaml_line(out, 3, "terminationGracePeriodSeconds: %d", KVW_KVWAY_GRACE_S);
 	kvw_object_unprivileged_pod(out, 3, 65532);

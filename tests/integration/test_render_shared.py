@@ -1,0 +1,120 @@
+"""kvway render -f: what nodes share, by the rendered files with addresses of this machine in place of the cluster's."""
+
+import json
+import os
+
+import pytest
+from rig.kvtierd import Kvtierd, take
+from rig.wait import until
+from test_render import CACHE, DATA, SPEC, base, file_of, load, objects, put, run
+
+URL = CACHE + ".l2CacheSpec.l2CacheLocalUrl"
+OWN = "redis://assistant-redis.team-a.svc.cluster.local:6379"
+GIVEN = "rediss://u:hunter2@redis.example:6380/3"
+
+
+def shown(*changes, flags=()):
+    """Objects and standard error of a manifest with two workers and tiered storage, changed; --strict has nothing against it."""
+    manifest = base()
+    del manifest["spec"]["endpointName"]
+    del manifest["spec"]["tlsConfig"]
+    for change in changes:
+        change(manifest)
+    done = run("render", "-f", "-", "--strict", *flags, stdin=json.dumps(manifest))
+    assert done.returncode == 0, done.stderr
+    return objects(done.stdout), done.stderr
+
+
+def allowed(found, name):
+    """Components that a policy lets in."""
+    (rule,) = found["NetworkPolicy", name]["spec"]["ingress"]
+    return {end["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for end in rule["from"]}
+
+
+def flat(value, path=""):
+    if not isinstance(value, dict):
+        return {path: value}
+    return {k: v for name, member in value.items() for k, v in flat(member, f"{path}.{name}".lstrip(".")).items()}
+
+
+def test_what_one_node_stores_another_leases(redis, tmp_path):
+    """The page: "KV cache entries are accessible cluster-wide (L2)". Each node has its own disk."""
+    found, _ = shown()
+    config = flat(load(file_of(found, "kvtierd.yaml"))[0])
+    assert config["cache.l2.url"] == OWN and config["cache.nvme.path"] == "/var/lib/kvtierd"
+    for key in ("listen", "segment.name", "segment.size"):  # two daemons on one machine
+        del config[key]
+    nodes, segments = [], []
+    try:
+        for name in ("a", "b"):
+            disk = {"cache.nvme.path": str(tmp_path / f"disk-{name}"), "cache.nvme.capacity": "64MiB"}
+            nodes.append(Kvtierd(tmp_path, {**config, **disk, "cache.l2.url": redis.url}, name))
+        first, second = (node.wait_up() for node in nodes)
+        segments.append(second.segment())
+        path, data = "/v1/kv/assistant/chunk%400", os.urandom(3 << 20)
+        assert first.ask("PUT", path, body=data).status == 200
+        with second.client() as client:
+            got = []
+            until(lambda: got.append(take(client, segments[0], path, timeout_ms=5000)) or got[-1] is not None, 20, "a lease at B")
+        assert got[-1] == data
+    finally:
+        for segment in segments:
+            segment.close()
+        for node in nodes:
+            node.remove()
+
+
+def test_nodes_share_through_a_redis_where_there_are_several():
+    found, said = shown()
+    assert "shares what it stores with the others through a Redis, which is rendered; below its memory are 200 GiB in /opt/dlami/nvme" in said
+    assert allowed(found, "assistant-redis") == {"kvtierd"} and allowed(found, "assistant-kvtierd") >= {"vllm"}
+    pod = found["DaemonSet", "assistant-kvtierd"]["spec"]["template"]
+    assert OWN in pod["metadata"]["annotations"]["kvway/tiers"]
+    (store,) = [v for v in pod["spec"]["volumes"] if v["name"] == "store"]
+    assert store["hostPath"] == {"path": "/opt/dlami/nvme", "type": "Directory"}
+    (container,), (owner,) = pod["spec"]["containers"], pod["spec"]["initContainers"]
+    (mount,) = [m for m in container["volumeMounts"] if m["name"] == "store"]
+    assert mount["mountPath"] == load(file_of(found, "kvtierd.yaml"))[0]["cache"]["nvme"]["path"]
+    assert [mount] == owner["volumeMounts"] and mount["subPath"] == "kvway/team-a-assistant"
+    assert owner["securityContext"]["runAsNonRoot"] is False and owner["securityContext"]["capabilities"]["add"] == ["CHOWN"]
+
+
+def test_one_node_shares_with_none():
+    found, said = shown(put(SPEC + "replicas", 1))
+    assert "one worker, whose node's kvtierd shares with none" in said
+    assert "l2" not in load(file_of(found, "kvtierd.yaml"))[0]["cache"] and ("Deployment", "assistant-redis") not in found
+
+
+def test_a_given_redis_is_shared_and_its_password_kept():
+    found, said = shown(put(URL, GIVEN))
+    assert "through the Redis of `l2CacheLocalUrl`" in said and "hunter2" not in said
+    assert ("Deployment", "assistant-redis") not in found
+    assert load(file_of(found, "kvtierd.yaml"))[0]["cache"]["l2"]["url"] == GIVEN
+    assert {key for key, d in found.items() if "hunter2" in json.dumps(d)} == {("Secret", "assistant-kvtierd")}
+    pod = found["DaemonSet", "assistant-kvtierd"]["spec"]["template"]
+    assert {"secretName": "assistant-kvtierd"} in [v.get("secret") for v in pod["spec"]["volumes"]]
+    assert "rediss://redis.example:6380/3" in pod["metadata"]["annotations"]["kvway/tiers"]
+
+
+@pytest.mark.parametrize(
+    "changes, flags, path",
+    [
+        ([put(SPEC + "instanceType", "ml.x9.huge")], [], None),
+        ([put(SPEC + "instanceType", None)], [], None),
+        ([put(SPEC + "instanceType", None), put(SPEC + "instanceTypes", ["ml.g5.xlarge", "ml.x9.huge"])], [], None),
+        ([put(SPEC + "instanceType", None), put(SPEC + "instanceTypes", ["ml.g5.xlarge", "ml.p5.48xlarge"])], [], "/opt/dlami/nvme"),
+        ([], ["--nvme-path", "none"], None),
+        ([put(SPEC + "instanceType", None)], ["--nvme-path", "/mnt/disk-0", "--nvme-size", "1TiB"], "/mnt/disk-0"),
+    ],
+)
+def test_a_disk_is_used_where_the_nodes_have_one(changes, flags, path):
+    found, said = shown(*changes, flags=flags)
+    pod = found["DaemonSet", "assistant-kvtierd"]["spec"]["template"]["spec"]
+    assert [v["hostPath"]["path"] for v in pod["volumes"] if v["name"] == "store"] == ([path] if path else [])
+    assert ("initContainers" in pod) == bool(path) == ("nvme" in load(file_of(found, "kvtierd.yaml"))[0]["cache"])
+    assert (f"GiB in {path} of the node" if path else "without a disk below") in said
+
+
+def test_a_folder_that_is_none_is_refused():
+    done = run("render", "-f", DATA / "s3_tiered.yaml", "--nvme-path", "disk")
+    assert done.returncode == 2 and "--nvme-path: found `disk`" in done.stderr
