@@ -255,6 +255,7 @@ def test_autoscalers_are_what_the_manifest_asks_for():
     said = [line.split(": ", 2)[1:] for line in done.stderr.splitlines()]
     assert [field for field, _ in said] == [
         "spec.autoScalingSpec.pollingInterval", "spec.autoScalingSpec.prometheusTrigger", "spec.replicas",
+        "spec.intelligentRoutingSpec.autoScalingSpec",
     ]  # fmt: skip
     assert "requests that wait at kvway" in said[1][1]
     fixed = run("render", "-f", DATA / "autoscaled.yaml", "--kvway-replicas", 2)

@@ -1,12 +1,14 @@
-"""kvway render -f: what nodes share, by the rendered files with addresses of this machine in place of the cluster's."""
+"""kvway render -f: what nodes and routers share, by the rendered files with addresses of this machine in place of the cluster's."""
 
 import json
 import os
 
 import pytest
+from rig.client import ask
 from rig.kvtierd import Kvtierd, take
+from rig.router import parse_metrics
 from rig.wait import until
-from test_render import CACHE, DATA, SPEC, base, file_of, load, objects, put, run
+from test_render import CACHE, DATA, SPEC, base, config_of, file_of, load, objects, put, rendered_router, run, varied
 
 URL = CACHE + ".l2CacheSpec.l2CacheLocalUrl"
 OWN = "redis://assistant-redis.team-a.svc.cluster.local:6379"
@@ -64,10 +66,32 @@ def test_what_one_node_stores_another_leases(redis, tmp_path):
             node.remove()
 
 
+def test_rendered_routers_know_each_others_load(redis, kvsim, tmp_path):
+    manifest = varied("redis")
+    put(SPEC + "replicas", 1)(manifest)
+    del manifest["spec"]["tlsConfig"]
+    workers = kvsim(1)
+    changes = {OWN: redis.url, "http://assistant-workers.team-a.svc.cluster.local:8000": f"http://127.0.0.1:{workers[0].port}"}
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    with rendered_router(manifest, changes, workers, folders[0]) as (one, found):
+        with rendered_router(manifest, changes, workers, folders[1]) as (other, _):
+
+            def peers(port):
+                metrics = parse_metrics(ask(port, "GET", "/metrics").body.decode())
+                return sum(value for (name, _), value in metrics.items() if name == "kvway_replicas_peers")
+
+            until(lambda: peers(one) == 1 and peers(other) == 1, 15, "each knows the other")
+    assert found["Deployment", "assistant-kvway"]["spec"]["replicas"] == 2
+    assert allowed(found, "assistant-redis") == {"vllm", "kvway"}
+
+
 def test_nodes_share_through_a_redis_where_there_are_several():
     found, said = shown()
     assert "shares what it stores with the others through a Redis, which is rendered; below its memory are 200 GiB in /opt/dlami/nvme" in said
-    assert allowed(found, "assistant-redis") == {"kvtierd"} and allowed(found, "assistant-kvtierd") >= {"vllm"}
+    assert allowed(found, "assistant-redis") == {"kvtierd", "kvway"} and allowed(found, "assistant-kvtierd") >= {"vllm"}
+    assert load(config_of(found))[0]["replicas"] == {"redis": OWN, "group": "team-a.assistant"}
     pod = found["DaemonSet", "assistant-kvtierd"]["spec"]["template"]
     assert OWN in pod["metadata"]["annotations"]["kvway/tiers"]
     (store,) = [v for v in pod["spec"]["volumes"] if v["name"] == "store"]
@@ -79,10 +103,16 @@ def test_nodes_share_through_a_redis_where_there_are_several():
     assert owner["securityContext"]["runAsNonRoot"] is False and owner["securityContext"]["capabilities"]["add"] == ["CHOWN"]
 
 
-def test_one_node_shares_with_none():
+def test_one_node_shares_with_none_and_one_router_needs_none():
     found, said = shown(put(SPEC + "replicas", 1))
-    assert "one worker, whose node's kvtierd shares with none" in said
+    assert "one worker, whose node's kvtierd shares with none" in said and "one kvway is rendered" in said
     assert "l2" not in load(file_of(found, "kvtierd.yaml"))[0]["cache"] and ("Deployment", "assistant-redis") not in found
+    router = found["Deployment", "assistant-kvway"]["spec"]
+    assert router["replicas"] == 1 and router["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert "replicas" not in load(config_of(found))[0] and ("PodDisruptionBudget", "assistant-kvway") not in found
+    found, said = shown(put(CACHE, None), flags=["--kvway-replicas", 2])
+    assert found["Deployment", "assistant-kvway"]["spec"]["replicas"] == 2
+    assert said.startswith("--kvway-replicas: without a Redis each kvway knows its own load alone")
 
 
 def test_a_given_redis_is_shared_and_its_password_kept():
@@ -90,10 +120,12 @@ def test_a_given_redis_is_shared_and_its_password_kept():
     assert "through the Redis of `l2CacheLocalUrl`" in said and "hunter2" not in said
     assert ("Deployment", "assistant-redis") not in found
     assert load(file_of(found, "kvtierd.yaml"))[0]["cache"]["l2"]["url"] == GIVEN
-    assert {key for key, d in found.items() if "hunter2" in json.dumps(d)} == {("Secret", "assistant-kvtierd")}
-    pod = found["DaemonSet", "assistant-kvtierd"]["spec"]["template"]
-    assert {"secretName": "assistant-kvtierd"} in [v.get("secret") for v in pod["spec"]["volumes"]]
-    assert "rediss://redis.example:6380/3" in pod["metadata"]["annotations"]["kvway/tiers"]
+    assert load(config_of(found))[0]["replicas"]["redis"] == GIVEN
+    assert {key for key, d in found.items() if "hunter2" in json.dumps(d)} == {("Secret", "assistant-kvtierd"), ("Secret", "assistant-kvway")}
+    for kind, name in (("DaemonSet", "assistant-kvtierd"), ("Deployment", "assistant-kvway")):
+        pod = found[kind, name]["spec"]["template"]
+        assert {"secretName": name} in [v.get("secret") for v in pod["spec"]["volumes"]]
+        assert any("rediss://redis.example:6380/3" in text for text in pod["metadata"]["annotations"].values())
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ static void redis(FILE *out, const struct kvw_plan *plan)
 	kvw_object_unprivileged(out, 4);
 	service(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS);
 	kvw_object_policy(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS,
-		1u << (plan->joined ? KVW_COMPONENT_KVTIERD : KVW_COMPONENT_WORKER), false);
+		1u << (plan->joined ? KVW_COMPONENT_KVTIERD : KVW_COMPONENT_WORKER) | 1u << KVW_COMPONENT_ROUTER, false);
 }
 
 static void kvtierd_text(FILE *out, const struct kvw_plan *plan)

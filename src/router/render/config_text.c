@@ -35,6 +35,11 @@ void kvw_render_config(FILE *out, const struct kvw_plan *plan)
 	}
 	kvw_yaml_line(out, 0, "routing:");
 	kvw_yaml_line(out, 1, "strategy: %s", plan->strategy);
+	if (plan->redis_url[0] != '\0') {
+		kvw_yaml_line(out, 0, "replicas:");
+		kvw_yaml_pair(out, 1, "redis", plan->redis_url);
+		kvw_yaml_line(out, 1, "group: \"%s.%s\"", plan->namespace, plan->name);
+	}
 	kvw_render_discovery(out, plan);
 	if (plan->events)
 		kvaware(out, plan);

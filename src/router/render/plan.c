@@ -282,7 +282,7 @@ static void take_routing(struct maker *m)
 	plan->events = strcmp(plan->strategy, "kvaware") == 0;
 	reports = plan->events && plan->l1 && !options->kvtier;
 	plan->controller = reports && options->kvway_replicas <= 1;
-	plan->kvway_replicas = options->kvway_replicas > 0 ? options->kvway_replicas : plan->controller ? 1 : 2;
+	plan->kvway_replicas = options->kvway_replicas > 0 ? options->kvway_replicas : plan->controller || plan->redis_url[0] == '\0' ? 1 : 2;
 	if (reports && !plan->controller)
 		kvw_report_mistake(m->notes, m->manifest->nodes[KVW_F_strategy]->place, kvw_fields[KVW_F_strategy].path,
 			"with %d kvways LMCache's workers report to none, since they know one controller only: what vLLM's own "

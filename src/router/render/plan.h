@@ -92,7 +92,7 @@ struct kvw_plan {
 	const char *nvme;  /* folder of the nodes, for kvtierd; "": none */
 
 	bool joined;            /* the nodes' kvtierds share through redis_url */
-	char redis_url[1024];   /* of the Redis that kvtierds use; "": none */
+	char redis_url[1024];   /* of the Redis that kvtierds and kvways use; "": none */
 	char redis_shown[1024]; /* the same, without user and password */
 	bool redis_secret;      /* it has one */
 

@@ -1,7 +1,8 @@
 /*
  * plan_share.c - see plan_share.h.
  *
- * kvtierds of several nodes share through a Redis: the manifest's, else one that is rendered. Below a kvtierd's memory is the node's own disk, where the instance type has one.
+ * kvtierds of several nodes share through a Redis: the manifest's, else one that is rendered. kvways use the same one to
+ * know each other's load. Below a kvtierd's memory is the node's own disk, where the instance type has one.
  */
 #include "render/plan_share.h"
 
@@ -49,22 +50,22 @@ static void take_nvme(const struct kvw_manifest *manifest, struct kvw_plan *plan
 		plan->nvme = asked;
 }
 
-/* Through which kvtierds share. */
+/* The manifest's Redis, for kvtierds and kvways. Workers alone may use one that is only on their machine. */
 static void take_redis(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
 {
-	const char *expected;
+	const char *url = plan->joined ? kvw_manifest_text(manifest, KVW_F_l2Url) : plan->l2_url, *expected;
 	struct kvw_redis_url at;
 
 	if (plan->own_redis)
 		snprintf(plan->redis_url, sizeof(plan->redis_url), "redis://%s-redis.%s.svc.%s:%d", plan->name, plan->namespace,
 			plan->options->cluster_domain, KVW_PORT_REDIS);
 	else
-		snprintf(plan->redis_url, sizeof(plan->redis_url), "%s", kvw_manifest_text(manifest, KVW_F_l2Url));
+		snprintf(plan->redis_url, sizeof(plan->redis_url), "%s", url);
 	expected = kvw_redis_url_parse(plan->redis_url, &at);
 	if (expected == NULL && at.kind == KVW_REDIS_UNIX)
 		expected = "a server that every node reaches";
 	if (expected != NULL) {
-		if (!plan->own_redis)
+		if (plan->joined && !plan->own_redis)
 			kvw_report_mistake(mistakes, manifest->nodes[KVW_F_l2Url]->place, kvw_fields[KVW_F_l2Url].path,
 				"found a value that is not printed here, expected %s", expected);
 		plan->redis_url[0] = '\0';
@@ -100,12 +101,31 @@ void kvw_plan_share(const struct kvw_manifest *manifest, struct kvw_report *mist
 		plan->own_redis = plan->joined && !named;
 		take_nvme(manifest, plan);
 	}
-	if (plan->joined)
+	if (plan->own_redis || plan->joined || kvw_redis_scheme_of(plan->l2_url) != NULL)
 		take_redis(manifest, mistakes, plan);
+}
+
+static void say_routers(const struct kvw_manifest *manifest, struct kvw_report *remarks, const struct kvw_plan *plan)
+{
+	static const struct kvw_place on_line = {.flag = "--kvway-replicas"};
+	const char *alone = "without a Redis each kvway knows its own load alone, and first tokens take half as long again "
+			    "(simulated, deploy/README.md)";
+
+	if (plan->redis_url[0] != '\0' || plan->controller)
+		return;
+	if (plan->kvway_scaling.on)
+		kvw_report_mistake(remarks, manifest->nodes[KVW_F_routingScaling]->key->place, kvw_fields[KVW_F_routingScaling].path,
+			"%s", alone);
+	else if (plan->kvway_replicas > 1)
+		kvw_report_mistake(remarks, on_line, NULL, "%s", alone);
+	else if (plan->options->kvway_replicas == 0)
+		kvw_report_mistake(remarks, manifest->nodes[KVW_F_spec]->key->place, kvw_fields[KVW_F_spec].path,
+			"one kvway is rendered: two need a Redis to know each other's load (`--kvway-replicas 2`: without)");
 }
 
 void kvw_plan_share_remarks(const struct kvw_manifest *manifest, struct kvw_report *remarks, const struct kvw_plan *plan)
 {
 	if (plan->own_kvtierd)
 		say_kvtierd(manifest, remarks, plan);
+	say_routers(manifest, remarks, plan);
 }

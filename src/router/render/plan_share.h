@@ -1,5 +1,5 @@
 /*
- * plan_share.h - parts of plan.h: what the nodes' kvtierds share.
+ * plan_share.h - parts of plan.h: what the nodes' kvtierds and the kvways share, and what it costs where they do not.
  *
  * Remarks say what was decided. They are no faults of the manifest: --strict takes it all the same.
  */

@@ -61,6 +61,10 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "metadata:");
 	kvw_yaml_line(out, 3, "labels:");
 	kvw_object_labels(out, 4, plan, KVW_COMPONENT_ROUTER);
+	if (plan->redis_url[0] != '\0') { /* the running kvway would not take another one over */
+		kvw_yaml_line(out, 3, "annotations:");
+		kvw_yaml_pair(out, 4, "kvway/replicas", plan->redis_shown);
+	}
 	kvw_yaml_line(out, 2, "spec:");
 	kvw_yaml_line(out, 3, "serviceAccountName: %s-kvway", plan->name);
 	kvw_yaml_line(out, 3, "automountServiceAccountToken: %s", plan->several ? "true" : "false");
@@ -77,8 +81,8 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	container(out, plan);
 	kvw_yaml_line(out, 3, "volumes:");
 	kvw_yaml_line(out, 3, "- name: config");
-	kvw_yaml_line(out, 4, "configMap:");
-	kvw_yaml_line(out, 5, "name: %s-kvway", plan->name);
+	kvw_yaml_line(out, 4, plan->redis_secret ? "secret:" : "configMap:");
+	kvw_yaml_line(out, 5, "%s: %s-kvway", plan->redis_secret ? "secretName" : "name", plan->name);
 	if (plan->tls) {
 		kvw_yaml_line(out, 3, "- name: tls");
 		kvw_yaml_line(out, 4, "secret:");
@@ -181,13 +185,13 @@ bool kvw_render_router(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_object_account(out, plan, KVW_COMPONENT_ROUTER, "-kvway");
 	kvw_render_rights(out, plan);
-	if (!kvw_object_file(out, plan, "ConfigMap", KVW_COMPONENT_ROUTER, "-kvway", "kvway.yaml", kvw_render_config))
+	if (!kvw_object_file(out, plan, plan->redis_secret ? "Secret" : "ConfigMap", KVW_COMPONENT_ROUTER, "-kvway", "kvway.yaml", kvw_render_config))
 		return false;
 	deployment(out, plan);
 	service(out, plan);
 	if (plan->controller)
 		controller(out, plan);
-	if (plan->kvway_replicas > 1)
+	if (plan->kvway_replicas > 1 || plan->kvway_scaling.on)
 		budget(out, plan);
 	kvw_render_scaling_router(out, plan);
 	if (plan->ingress)
