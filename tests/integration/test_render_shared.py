@@ -8,7 +8,7 @@ from rig.client import ask
 from rig.kvtierd import Kvtierd, take
 from rig.router import parse_metrics
 from rig.wait import until
-from test_render import CACHE, DATA, SPEC, base, config_of, file_of, load, objects, put, rendered_router, run, varied
+from test_render import CACHE, DATA, SPEC, WORKER, base, config_of, file_of, load, objects, put, rendered_router, run, varied
 
 URL = CACHE + ".l2CacheSpec.l2CacheLocalUrl"
 OWN = "redis://assistant-redis.team-a.svc.cluster.local:6379"
@@ -145,6 +145,28 @@ def test_a_disk_is_used_where_the_nodes_have_one(changes, flags, path):
     assert [v["hostPath"]["path"] for v in pod["volumes"] if v["name"] == "store"] == ([path] if path else [])
     assert ("initContainers" in pod) == bool(path) == ("nvme" in load(file_of(found, "kvtierd.yaml"))[0]["cache"])
     assert (f"GiB in {path} of the node" if path else "without a disk below") in said
+
+
+def bucket(*changes, flags=()):
+    found, _ = shown(*changes, flags=flags)
+    return load(file_of(found, "lmcache_config.yaml"))[0]["extra_config"]["sagemaker_hyperpod_bucket"]
+
+
+def test_another_model_at_the_same_path_finds_nothing_of_the_one_before():
+    first = bucket()
+    assert first.startswith("team-a.assistant.")
+    for change in (put(SPEC + "replicas", 7), put(WORKER + "resources.requests", {"cpu": "1"}), put(SPEC + "loadBalancer", None)):
+        assert bucket(change) == first
+    others = {
+        bucket(put(SPEC + "modelSourceConfig.modelLocation", "llama/70b-next")),
+        bucket(put(SPEC + "modelVersion", "3.2")),
+        bucket(put(WORKER + "args", ["--kv-cache-dtype", "fp8"])),
+        bucket(put(WORKER + "args", ["--kv-cache-dtypefp8"])),
+        bucket(put(WORKER + "environmentVariables", [{"name": "VLLM_KV_CACHE_LAYOUT", "value": "HND"}])),
+        bucket(flags=["--image", "registry.example/vllm:9"]),
+        bucket(flags=["-n", "team-b"]),
+    }
+    assert len(others | {first}) == 8
 
 
 def test_a_folder_that_is_none_is_refused():

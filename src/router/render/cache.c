@@ -17,6 +17,39 @@
 /* MiB of memory for the names of what lies on disk: a name is 300 bytes, there is one for 512 KiB, and at most 8M. */
 #define NAMES(disk_mib) ((disk_mib) / 1536 < 2816 ? (disk_mib) / 1536 : 2816)
 
+/* FNV-1a, with the NUL. */
+static uint64_t mix(uint64_t hash, const char *text)
+{
+	do
+		hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+	while (*text++ != '\0');
+	return hash;
+}
+
+static uint64_t mix_node(uint64_t hash, const struct kvw_node *node)
+{
+	if (node == NULL)
+		return mix(hash, "");
+	if (node->kind == KVW_NODE_SCALAR)
+		return mix(hash, node->text);
+	for (const struct kvw_node *child = node->first; child != NULL; child = child->next)
+		hash = mix_node(child->key != NULL ? mix(hash, child->key->text) : hash, child);
+	return mix(hash, ".");
+}
+
+/* What decides the values of a chunk. LMCache's keys know a model by its path alone, which is the same for most. */
+static uint64_t model_hash(const struct kvw_plan *plan)
+{
+	static const enum kvw_field_id fields[] = {KVW_F_source, KVW_F_volumes, KVW_F_modelId, KVW_F_command};
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	hash = mix(hash, plan->options->model_source != NULL ? plan->options->model_source : "");
+	hash = mix(mix(mix(hash, plan->model_path), plan->model_version), plan->image);
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		hash = mix_node(hash, plan->manifest->nodes[fields[i]]);
+	return mix_node(mix_node(hash, plan->args), plan->env);
+}
+
 static void settings_text(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_yaml_line(out, 0, "chunk_size: 256");
@@ -28,7 +61,8 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 	}
 	if (plan->own_kvtierd) {
 		kvw_yaml_line(out, 0, "extra_config:");
-		kvw_yaml_line(out, 1, "sagemaker_hyperpod_bucket: \"%s\"", plan->name);
+		kvw_yaml_line(out, 1, "sagemaker_hyperpod_bucket: \"%s.%s.%016" PRIx64 "\"", plan->namespace, plan->name,
+			model_hash(plan));
 		kvw_yaml_line(out, 1, "sagemaker_hyperpod_shared_memory_name: \"kvway-%s-%s\"", plan->namespace, plan->name);
 	}
 	if (!plan->controller)
