@@ -1,0 +1,200 @@
+/*
+ * plan_engine.c - see plan_engine.h.
+ */
+#include "render/plan_engine.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "render/plan_model.h"
+
+/* What is put together. */
+struct maker {
+	const struct kvw_manifest *manifest;
+	struct kvw_report *mistakes;
+	struct kvw_plan *plan;
+};
+
+static bool given(const struct maker *m, enum kvw_field_id id)
+{
+	return m->manifest->nodes[id] != NULL;
+}
+
+static void mistake(struct maker *m, enum kvw_field_id id, const char *text)
+{
+	kvw_report_mistake(m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
+}
+
+/* vLLM's short form of a flag, which has one dash; NULL: kvway needs none. */
+static const char *short_form(const char *name)
+{
+	return strcmp(name, "tensor-parallel-size") == 0     ? "tp"
+	       : strcmp(name, "pipeline-parallel-size") == 0 ? "pp"
+							     : NULL;
+}
+
+bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value)
+{
+	if (plan->args == NULL)
+		return false;
+	for (const struct kvw_node *node = plan->args->first; node != NULL; node = node->next) {
+		const char *text = node->text, *form;
+		size_t i = 0;
+
+		if (node->kind != KVW_NODE_SCALAR || text[0] != '-')
+			continue;
+		form = text[1] == '-' ? name : short_form(name);
+		if (form == NULL)
+			continue;
+		text += text[1] == '-' ? 2 : 1;
+		while (form[i] != '\0' && (text[i] == form[i] || (form[i] == '-' && text[i] == '_')))
+			i++;
+		if (form[i] != '\0' || (text[i] != '\0' && text[i] != '='))
+			continue;
+		if (value != NULL)
+			*value = text[i] == '=' ? text + i + 1
+				 : node->next != NULL && node->next->kind == KVW_NODE_SCALAR ? node->next->text
+											     : "";
+		return true;
+	}
+	return false;
+}
+
+bool kvw_plan_env(const struct kvw_plan *plan, const char *name)
+{
+	if (plan->env == NULL)
+		return false;
+	for (const struct kvw_node *node = plan->env->first; node != NULL; node = node->next) {
+		const struct kvw_node *its = kvw_manifest_member(node, "name");
+
+		if (its != NULL && its->kind == KVW_NODE_SCALAR && strcmp(its->text, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A number among the arguments, which must be positive to count. */
+static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwise)
+{
+	const char *value;
+	long number;
+
+	if (!kvw_plan_flag(plan, flag, &value))
+		return otherwise;
+	number = strtol(value, NULL, 10);
+	return number > 0 && number <= 65535 ? (int)number : otherwise;
+}
+
+/* Of one worker, by its arguments. */
+static int take_ranks(struct maker *m)
+{
+	int64_t ranks = (int64_t)arg_number(m->plan, "tensor-parallel-size", 1) *
+			arg_number(m->plan, "pipeline-parallel-size", 1);
+	char text[160];
+
+	if (ranks <= 65535)
+		return (int)ranks;
+	snprintf(text, sizeof(text), "found %" PRId64 " ranks as tensor times pipeline parallel, expected at most 65535", ranks);
+	mistake(m, KVW_F_args, text);
+	return 1;
+}
+
+/* sh -c: what is put behind its arguments is none of vLLM's. */
+static bool is_shell(const struct kvw_node *command)
+{
+	const char *name;
+
+	if (command == NULL || command->first == NULL || command->first->kind != KVW_NODE_SCALAR)
+		return false;
+	name = strrchr(command->first->text, '/');
+	name = name != NULL ? name + 1 : command->first->text;
+	return strcmp(name, "sh") == 0 || strcmp(name, "bash") == 0;
+}
+
+static bool has_options(const struct kvw_plan *plan)
+{
+	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL; node != NULL; node = node->next) {
+		const struct kvw_node *name = kvw_manifest_member(node, "name");
+
+		if (name != NULL && name->kind == KVW_NODE_SCALAR && strncmp(name->text, "OPTION_", 7) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void check_env(struct maker *m, enum kvw_field_id id)
+{
+	char path[128];
+	size_t index = 0;
+
+	for (const struct kvw_node *node = m->plan->env != NULL ? m->plan->env->first : NULL; node != NULL;
+		node = node->next, index++) {
+		const struct kvw_node *name = kvw_manifest_member(node, "name");
+
+		snprintf(path, sizeof(path), "%s[%zu]", kvw_fields[id].path, index);
+		if (kvw_manifest_member(node, "value") != NULL && kvw_manifest_member(node, "valueFrom") != NULL)
+			kvw_report_mistake(m->mistakes, node->place, path, "found `value` and `valueFrom`, expected one of them");
+		for (const struct kvw_node *other = m->plan->env->first; other != node && name != NULL; other = other->next) {
+			const struct kvw_node *its = kvw_manifest_member(other, "name");
+
+			if (its == NULL || its->kind != KVW_NODE_SCALAR || name->kind != KVW_NODE_SCALAR ||
+				strcmp(its->text, name->text) != 0)
+				continue;
+			kvw_report_mistake(m->mistakes, name->place, path, "found a variable that is set in line %zu already, expected it once",
+				its->place.line);
+			break;
+		}
+	}
+}
+
+static void take_engine(struct maker *m)
+{
+	const struct kvw_manifest *manifest = m->manifest;
+	struct kvw_plan *plan = m->plan;
+	bool jumpstart = manifest->kind == KVW_KIND_JUMPSTART;
+	enum kvw_field_id env = jumpstart ? KVW_F_jsEnv : KVW_F_env;
+	char text[160];
+
+	plan->args = manifest->nodes[KVW_F_args];
+	plan->env = manifest->nodes[env];
+	plan->replicas = (int)kvw_manifest_int(manifest, KVW_F_replicas);
+	plan->several = given(m, KVW_F_scaling) || plan->replicas > 1;
+	plan->port = given(m, KVW_F_containerPort) ? (int)kvw_manifest_int(manifest, KVW_F_containerPort) : 8000;
+	plan->model_path = kvw_manifest_text(manifest, KVW_F_mountPath);
+	plan->image = plan->options->image != NULL ? plan->options->image : kvw_manifest_text(manifest, KVW_F_image);
+	check_env(m, env);
+	if (is_shell(manifest->nodes[KVW_F_command]))
+		plan->engine_flags = KVW_BY_NONE;
+	else if (plan->args == NULL && has_options(plan) && !jumpstart)
+		plan->engine_flags = KVW_BY_ENV;
+	if (jumpstart)
+		kvw_plan_gpus(manifest, m->mistakes, plan);
+	plan->ranks = jumpstart ? plan->gpus : take_ranks(m);
+	if (arg_number(plan, "port", plan->port) != plan->port) {
+		snprintf(text, sizeof(text), "found %d and `--port %d` in `spec.worker.args`, expected the same", plan->port,
+			arg_number(plan, "port", 0));
+		mistake(m, KVW_F_containerPort, text);
+	}
+}
+
+/* vLLM does not start with fewer GPUs than ranks. */
+static void check_gpus(struct maker *m)
+{
+	const struct kvw_node *gpus = kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
+	char text[160];
+
+	if (gpus == NULL || gpus->kind != KVW_NODE_SCALAR || strtol(gpus->text, NULL, 10) >= m->plan->ranks)
+		return;
+	snprintf(text, sizeof(text), "found %.20s GPUs, expected at least %d: `spec.worker.args` asks for so many ranks", gpus->text,
+		m->plan->ranks);
+	kvw_report_mistake(m->mistakes, gpus->place, "spec.worker.resources.limits.nvidia.com/gpu", "%s", text);
+}
+
+void kvw_plan_engine(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
+{
+	struct maker m = {.manifest = manifest, .mistakes = mistakes, .plan = plan};
+
+	take_engine(&m);
+	check_gpus(&m);
+}
