@@ -9,9 +9,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "openai/api_path.h"
 #include "render/plan_engine.h"
 #include "render/plan_model.h"
 #include "render/plan_share.h"
+#include "settings/suggest.h"
 
 #define REDIS_URL  "^((redis|rediss|valkey|valkeys)(-cluster|-sentinel)?://[^/]|unix:///)"
 #define TIERED_URL "^sagemaker-hyperpod://[^/]"
@@ -19,7 +21,7 @@
 /* What is put together. */
 struct maker {
 	const struct kvw_manifest *manifest;
-	struct kvw_report *mistakes, *notes;
+	struct kvw_report *mistakes, *notes, *remarks;
 	struct kvw_plan *plan;
 };
 
@@ -188,11 +190,48 @@ static void take_metrics(struct maker *m)
 	}
 }
 
+static bool is_served(const char *path)
+{
+	for (size_t i = 0; i < kvw_inference_path_count; i++)
+		if (strcmp(path, kvw_inference_paths[i]) == 0)
+			return kvw_path_classify(kvw_slice_of(path)).prompt;
+	return strcmp(path, "/invocations") == 0; /* its body says which API it is */
+}
+
+/* A path that vLLM serves. Pages of HyperPod write some without the /v1 before it. */
+static void take_invocation(struct maker *m)
+{
+	const char *found = kvw_manifest_text(m->manifest, KVW_F_invocationEndpoint), *path = found + (found[0] == '/');
+	char *served = m->plan->invocation, text[256], quoted[KVW_REPORT_QUOTE];
+	const size_t room = sizeof(m->plan->invocation);
+	struct kvw_suggest near;
+
+	snprintf(served, room, "/%s", path);
+	if (is_served(served))
+		return;
+	kvw_suggest_start(&near, served);
+	for (size_t i = 0; i < kvw_inference_path_count; i++)
+		if (is_served(kvw_inference_paths[i]))
+			kvw_suggest_offer(&near, kvw_inference_paths[i], kvw_inference_paths[i]);
+	kvw_report_quote(quoted, found, strlen(found));
+	snprintf(served, room, "/v1/%s", path);
+	if (is_served(served)) {
+		kvw_report_mistake(m->remarks, m->manifest->nodes[KVW_F_invocationEndpoint]->place,
+			kvw_fields[KVW_F_invocationEndpoint].path, "found %s, shown as `%s`: vLLM serves it there", quoted, served);
+		return;
+	}
+	snprintf(text, sizeof(text), "found %s, expected a path that vLLM serves, %s%s%s", quoted,
+		near.best != NULL ? "did you mean `" : "such as `", near.best != NULL ? near.best : "/v1/chat/completions",
+		near.best != NULL ? "`?" : "`");
+	mistake(m, KVW_F_invocationEndpoint, text);
+}
+
 static void take_front(struct maker *m)
 {
 	const struct kvw_manifest *manifest = m->manifest;
 	struct kvw_plan *plan = m->plan;
 
+	take_invocation(m);
 	plan->health_path = given(m, KVW_F_balancer) ? kvw_manifest_text(manifest, KVW_F_healthPath) : "/health";
 	plan->tls = given(m, KVW_F_tls);
 	plan->acm = kvw_manifest_text(manifest, KVW_F_acmArn);
@@ -223,7 +262,7 @@ static void check_placing(struct maker *m)
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
 	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks, struct kvw_plan *out)
 {
-	struct maker m = {.manifest = manifest, .mistakes = mistakes, .notes = notes, .plan = out};
+	struct maker m = {.manifest = manifest, .mistakes = mistakes, .notes = notes, .remarks = remarks, .plan = out};
 
 	*out = (struct kvw_plan){.manifest = manifest, .options = options, .cache_file = "", .nvme = "", .gpu_resource = "nvidia.com/gpu"};
 	take_names(&m);

@@ -100,6 +100,7 @@ struct kvw_plan {
 	int interval;
 	const char *metrics_path;
 	const char *health_path; /* of workers */
+	char invocation[64];     /* the path of vLLM that clients are shown */
 	bool tls, ingress;
 	const char *acm, *domain;
 	int deploy_s;

@@ -92,14 +92,10 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 
 static void service(FILE *out, const struct kvw_plan *plan)
 {
-	const char *path = kvw_manifest_text(plan->manifest, KVW_F_invocationEndpoint);
-	char shown[4200];
-
 	kvw_object_begin(out, plan, "v1", "Service", KVW_COMPONENT_ROUTER, "");
 	if (plan->manifest->kind == KVW_KIND_ENDPOINT) {
-		snprintf(shown, sizeof(shown), "%s%s", path[0] == '/' ? "" : "/", path);
 		kvw_yaml_line(out, 1, "annotations:");
-		kvw_yaml_pair(out, 2, "kvway/invocation-endpoint", shown);
+		kvw_yaml_pair(out, 2, "kvway/invocation-endpoint", plan->invocation);
 	}
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "selector:");
