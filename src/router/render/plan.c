@@ -15,8 +15,10 @@
 #include "render/plan_share.h"
 #include "settings/suggest.h"
 
+#define REDIS      "redis://"
 #define REDIS_URL  "^((redis|rediss|valkey|valkeys)(-cluster|-sentinel)?://[^/]|unix:///)"
 #define TIERED_URL "^sagemaker-hyperpod://[^/]"
+#define HOST_PORT  "^([A-Za-z0-9][A-Za-z0-9.-]*|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$"
 
 /* What is put together. */
 struct maker {
@@ -59,8 +61,8 @@ static void take_l2(struct maker *m)
 	const struct kvw_manifest *manifest = m->manifest;
 	struct kvw_plan *plan = m->plan;
 	bool redis = strcasecmp(kvw_manifest_text(manifest, KVW_F_l2Backend), "redis") == 0;
-	const char *url = kvw_manifest_text(manifest, KVW_F_l2Url);
-	bool fits = strlen(url) < sizeof(plan->l2_url), between = !redis && fits && kvw_manifest_fits(url, REDIS_URL);
+	const char *url = kvw_manifest_text(manifest, KVW_F_l2Url), *scheme = "";
+	bool fits = strlen(REDIS) + strlen(url) < sizeof(plan->l2_url), between = !redis && fits && kvw_manifest_fits(url, REDIS_URL);
 
 	if (!given(m, KVW_F_l2Backend)) {
 		kvw_report_mistake(m->mistakes, manifest->nodes[KVW_F_l2]->place, kvw_fields[KVW_F_l2].path,
@@ -74,10 +76,15 @@ static void take_l2(struct maker *m)
 			plan->name, plan->namespace, plan->options->cluster_domain, redis ? KVW_PORT_REDIS : KVW_PORT_KVTIERD);
 		return;
 	}
-	if (!fits || !kvw_manifest_fits(url, redis ? REDIS_URL : TIERED_URL))
-		mistake(m, KVW_F_l2Url, redis ? "found no URL of a Redis, expected such as redis://HOST:6379 (rediss, valkey, redis-cluster, redis-sentinel)"
+	if (redis && fits && kvw_manifest_fits(url, HOST_PORT)) {
+		scheme = REDIS;
+		kvw_report_mistake(m->remarks, manifest->nodes[KVW_F_l2Url]->place, kvw_fields[KVW_F_l2Url].path,
+			"found no scheme, taken for a Redis without TLS: `" REDIS "` is put before it");
+	} else if (!fits || !kvw_manifest_fits(url, redis ? REDIS_URL : TIERED_URL)) {
+		mistake(m, KVW_F_l2Url, redis ? "found no URL of a Redis, expected such as redis://redis.default.svc.cluster.local:6379 (rediss, valkey, redis-cluster, redis-sentinel)"
 					      : "found no URL of tiered storage, expected such as sagemaker-hyperpod://HOST:9200, the URL of a Redis through which the nodes share, or nothing");
-	snprintf(plan->l2_url, sizeof(plan->l2_url), "%s", url);
+	}
+	snprintf(plan->l2_url, sizeof(plan->l2_url), "%s%s", scheme, url);
 	plan->l2_secret = strchr(url, '@') != NULL;
 }
 
