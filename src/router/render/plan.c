@@ -115,6 +115,24 @@ static void take_cache(struct maker *m)
 	}
 }
 
+/* Asked to size a cache that a file describes, the Large Model Inference container ends with an error. */
+static void check_auto_config(struct maker *m)
+{
+	static const char name[] = "OPTION_LMCACHE_AUTO_CONFIG";
+	const struct kvw_plan *plan = m->plan;
+	const char *on = kvw_plan_env_text(plan, name);
+
+	if (on == NULL || strcasecmp(on, "true") != 0)
+		return;
+	if (kvw_plan_env_text(plan, "OPTION_LMCACHE_CONFIG_FILE") != NULL)
+		kvw_plan_env_report(plan, name, m->mistakes,
+			"found together with `OPTION_LMCACHE_CONFIG_FILE`, expected one of them: the container refuses both");
+	else if (plan->connector && plan->engine_flags == KVW_BY_ENV)
+		kvw_plan_env_report(plan, name, m->mistakes,
+			"found together with `spec.kvCacheSpec`, for which kvway sets `OPTION_LMCACHE_CONFIG_FILE`, "
+			"expected one of them: the container refuses both");
+}
+
 static void take_routing(struct maker *m)
 {
 	struct kvw_plan *plan = m->plan;
@@ -276,6 +294,7 @@ void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_
 	kvw_plan_engine(manifest, mistakes, out);
 	kvw_plan_model(manifest, mistakes, notes, out);
 	take_cache(&m);
+	check_auto_config(&m);
 	kvw_plan_share(manifest, mistakes, out);
 	take_routing(&m);
 	take_scaling(&m);

@@ -73,6 +73,7 @@ struct kvw_plan {
 	bool several; /* workers, or as many as an autoscaler makes: kvway finds them by the API of Kubernetes, one by DNS */
 	int port;
 	int ranks; /* of one worker: tensor parallel times pipeline parallel */
+	int tensor_parallel;
 	int gpus;  /* of a JumpStartModel's worker */
 	const char *gpu_resource;
 	char partition[80]; /* what gpu_resource is, if it is a part of a GPU */
@@ -115,7 +116,13 @@ void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_
  * none, in *value, which is borrowed, if that is not NULL. */
 bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value);
 
-/* Whether the user sets this variable of the workers. */
-bool kvw_plan_env(const struct kvw_plan *plan, const char *name);
+/* The user's entry of this variable of the workers; NULL: there is none. */
+const struct kvw_node *kvw_plan_env(const struct kvw_plan *plan, const char *name);
+
+/* Its value; NULL: it is not set, empty, or not in the manifest (`valueFrom`). */
+const char *kvw_plan_env_text(const struct kvw_plan *plan, const char *name);
+
+/* Reports about that entry, which must be there. */
+void kvw_plan_env_report(const struct kvw_plan *plan, const char *name, struct kvw_report *report, const char *text);
 
 #endif

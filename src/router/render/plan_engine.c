@@ -61,17 +61,35 @@ bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **v
 	return false;
 }
 
-bool kvw_plan_env(const struct kvw_plan *plan, const char *name)
+const struct kvw_node *kvw_plan_env(const struct kvw_plan *plan, const char *name)
 {
-	if (plan->env == NULL)
-		return false;
-	for (const struct kvw_node *node = plan->env->first; node != NULL; node = node->next) {
+	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL; node != NULL; node = node->next) {
 		const struct kvw_node *its = kvw_manifest_member(node, "name");
 
 		if (its != NULL && its->kind == KVW_NODE_SCALAR && strcmp(its->text, name) == 0)
-			return true;
+			return node;
 	}
-	return false;
+	return NULL;
+}
+
+const char *kvw_plan_env_text(const struct kvw_plan *plan, const char *name)
+{
+	const struct kvw_node *value = kvw_manifest_member(kvw_plan_env(plan, name), "value");
+
+	return value != NULL && value->text[0] != '\0' ? value->text : NULL;
+}
+
+void kvw_plan_env_report(const struct kvw_plan *plan, const char *name, struct kvw_report *report, const char *text)
+{
+	const struct kvw_node *entry = kvw_plan_env(plan, name);
+	enum kvw_field_id id = plan->manifest->kind == KVW_KIND_JUMPSTART ? KVW_F_jsEnv : KVW_F_env;
+	char path[128];
+	size_t index = 0;
+
+	for (const struct kvw_node *node = plan->env->first; node != entry; node = node->next)
+		index++;
+	snprintf(path, sizeof(path), "%s[%zu]", kvw_fields[id].path, index);
+	kvw_report_mistake(report, entry->place, path, "%s: %s", name, text);
 }
 
 /* A number among the arguments, which must be positive to count. */
@@ -86,13 +104,63 @@ static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwi
 	return number > 0 && number <= 65535 ? (int)number : otherwise;
 }
 
-/* Of one worker, by its arguments. */
+/* Of one worker; 0: the manifest does not say. */
+static int count_gpus(const struct maker *m)
+{
+	const struct kvw_node *limit = kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
+	long number;
+
+	if (m->manifest->kind == KVW_KIND_JUMPSTART)
+		return m->plan->gpus;
+	number = limit != NULL && limit->kind == KVW_NODE_SCALAR ? strtol(limit->text, NULL, 10) : 0;
+	return number > 0 && number < 10000 ? (int)number : 0;
+}
+
+/* A variable of the Large Model Inference container, as that reads it: `max` is every GPU. 0: it is no such word. */
+static int degree_of(const char *text, int every)
+{
+	if (strcmp(text, "max") == 0)
+		return every;
+	return kvw_manifest_fits(text, "^[1-9][0-9]{0,3}$") ? atoi(text) : 0;
+}
+
+/* By variables or arguments, which must agree; where neither says it, that container and a JumpStartModel take every
+ * GPU, vLLM itself one. */
+static int take_tensor_parallel(struct maker *m, int pipeline)
+{
+	const struct kvw_plan *plan = m->plan;
+	bool lmi = plan->engine_flags == KVW_BY_ENV;
+	const char *name = "OPTION_TENSOR_PARALLEL_DEGREE", *text;
+	int gpus = count_gpus(m), every = gpus > pipeline ? gpus / pipeline : gpus > 0;
+	int in_args = arg_number(plan, "tensor-parallel-size", 0), degree;
+	char why[160];
+
+	if (lmi && kvw_plan_env(plan, name) == NULL)
+		name = "TENSOR_PARALLEL_DEGREE";
+	text = kvw_plan_env_text(plan, name);
+	if (text == NULL)
+		return in_args > 0 ? in_args : every > 0 && (lmi || m->manifest->kind == KVW_KIND_JUMPSTART) ? every : 1;
+	degree = degree_of(text, lmi && every == 0 ? 1 : every);
+	if (degree == 0) {
+		kvw_plan_env_report(plan, name, m->mistakes,
+			strcmp(text, "max") == 0 ? "found `max` without GPUs in `spec.worker.resources.limits`, expected a number"
+						 : "found no degree, expected `max` or a number from 1 to 9999");
+	} else if (in_args > 0 && in_args != degree) {
+		snprintf(why, sizeof(why), "found %d and `--tensor-parallel-size %d` in `spec.worker.args`, expected the same",
+			degree, in_args);
+		kvw_plan_env_report(plan, name, m->mistakes, why);
+	}
+	return degree > 0 ? degree : 1;
+}
+
 static int take_ranks(struct maker *m)
 {
-	int64_t ranks = (int64_t)arg_number(m->plan, "tensor-parallel-size", 1) *
-			arg_number(m->plan, "pipeline-parallel-size", 1);
+	int pipeline = arg_number(m->plan, "pipeline-parallel-size", 1);
+	int tensor = take_tensor_parallel(m, pipeline);
+	int64_t ranks = (int64_t)tensor * pipeline;
 	char text[160];
 
+	m->plan->tensor_parallel = tensor;
 	if (ranks <= 65535)
 		return (int)ranks;
 	snprintf(text, sizeof(text), "found %" PRId64 " ranks as tensor times pipeline parallel, expected at most 65535", ranks);
@@ -170,7 +238,7 @@ static void take_engine(struct maker *m)
 		plan->engine_flags = KVW_BY_ENV;
 	if (jumpstart)
 		kvw_plan_gpus(manifest, m->mistakes, plan);
-	plan->ranks = jumpstart ? plan->gpus : take_ranks(m);
+	plan->ranks = take_ranks(m);
 	if (arg_number(plan, "port", plan->port) != plan->port) {
 		snprintf(text, sizeof(text), "found %d and `--port %d` in `spec.worker.args`, expected the same", plan->port,
 			arg_number(plan, "port", 0));
@@ -186,7 +254,7 @@ static void check_gpus(struct maker *m)
 
 	if (gpus == NULL || gpus->kind != KVW_NODE_SCALAR || strtol(gpus->text, NULL, 10) >= m->plan->ranks)
 		return;
-	snprintf(text, sizeof(text), "found %.20s GPUs, expected at least %d: `spec.worker.args` asks for so many ranks", gpus->text,
+	snprintf(text, sizeof(text), "found %.20s GPUs, expected at least %d: the engine has so many ranks", gpus->text,
 		m->plan->ranks);
 	kvw_report_mistake(m->mistakes, gpus->place, "spec.worker.resources.limits.nvidia.com/gpu", "%s", text);
 }

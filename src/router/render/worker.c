@@ -53,8 +53,8 @@ static void args(FILE *out, const struct kvw_plan *plan)
 		return;
 	if (plan->args == NULL)
 		flag(out, plan, "model", plan->model_path);
-	if (plan->manifest->kind == KVW_KIND_JUMPSTART && plan->gpus > 1) {
-		snprintf(number, sizeof(number), "%d", plan->gpus);
+	if (plan->tensor_parallel > 1) {
+		snprintf(number, sizeof(number), "%d", plan->tensor_parallel);
 		flag(out, plan, "tensor-parallel-size", number);
 	}
 	if (plan->port != 8000) {
