@@ -6,6 +6,7 @@
  */
 #include "render/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -133,6 +134,28 @@ static void check_auto_config(struct maker *m)
 			"expected one of them: the container refuses both");
 }
 
+/* Python's own rule, and what kvway needs of it: with the number it computes the hashes that LMCache's workers report. */
+static void take_seed(struct maker *m)
+{
+	static const char name[] = "PYTHONHASHSEED";
+	struct kvw_plan *plan = m->plan;
+	const char *text = kvw_plan_env_text(plan, name);
+	const struct kvw_node *entry = kvw_plan_env(plan, name);
+	bool number = text != NULL && kvw_manifest_fits(text, "^[0-9]{1,10}$") && strtoull(text, NULL, 10) <= UINT32_MAX;
+
+	plan->hash_seed = entry == NULL ? "0" : number ? text : "";
+	if (text != NULL && !number && strcmp(text, "random") != 0)
+		kvw_plan_env_report(plan, name, m->mistakes, "found no seed of Python, expected a number from 0 to 4294967295");
+	if (!plan->controller || plan->hash_seed[0] != '\0')
+		return;
+	if (kvw_manifest_member(entry, "valueFrom") != NULL)
+		kvw_plan_env_report(plan, name, m->remarks,
+			"not in the manifest: kvway tries 0, and then what fits the workers' hashes (`kvaware.lmcache`)");
+	else
+		kvw_plan_env_report(plan, name, m->mistakes,
+			"found no number, expected one with `kvaware`: no other worker and no router computes hashes of a random seed");
+}
+
 static void take_routing(struct maker *m)
 {
 	struct kvw_plan *plan = m->plan;
@@ -149,6 +172,7 @@ static void take_routing(struct maker *m)
 			"with %d kvways LMCache's workers report to none, since they know one controller only: what vLLM's own "
 			"cache holds is known",
 			plan->kvway_replicas);
+	take_seed(m);
 }
 
 static void unused(struct maker *m, enum kvw_field_id id, const char *why)

@@ -111,7 +111,7 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 		variable(out, plan, "OPTION_KV_EVENTS_CONFIG", kvw_render_events(plan));
 	}
 	if (plan->connector) /* hashes that all workers, and kvway, agree on */
-		variable(out, plan, "PYTHONHASHSEED", "0");
+		variable(out, plan, "PYTHONHASHSEED", plan->hash_seed);
 }
 
 static void resources(FILE *out, const struct kvw_plan *plan)
