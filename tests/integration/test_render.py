@@ -385,6 +385,7 @@ BAD = [
     ("  replicas: 2", "  autoScalingSpec:\n    maxReplicaCont: 4", "maxReplicaCont", "spec.autoScalingSpec.maxReplicaCont", "did you mean `maxReplicaCount`?"),
     ("  replicas: 2", "  autoScalingSpec: [4]", "autoScaling", "spec.autoScalingSpec", "found a list"),
     ("invocationEndpoint: v1", "invocationEndpoint: v2", "v2/chat", "spec.invocationEndpoint", "did you mean `/v1/chat/completions`?"),
+    ("name: SOME_KEY", "name: SESSION_KEY\n        value: a b\n      - name: SOME_KEY", "- name: SESSION", "spec.worker.environmentVariables[1]", "SESSION_KEY: found no name"),
     ("routingStrategy: prefixaware", "autoScalingSpec:\n      scaleDownStabilizationTime: 2h", "2h", "spec.intelligentRoutingSpec.autoScalingSpec.scaleDownStabilizationTime", "from 0 to 3600"),
     ("spec:\n", "spec\n", "spec\n", "", ""),
 ]  # fmt: skip

@@ -37,6 +37,13 @@ void kvw_render_config(FILE *out, const struct kvw_plan *plan)
 	}
 	kvw_yaml_line(out, 0, "routing:");
 	kvw_yaml_line(out, 1, "strategy: %s", plan->strategy);
+	if (plan->session_key[0] != '\0') {
+		kvw_yaml_line(out, 1, "session:");
+		kvw_yaml_line(out, 2, "headers:");
+		kvw_yaml_item(out, 2, plan->session_key);
+		kvw_yaml_line(out, 2, "body_fields:");
+		kvw_yaml_item(out, 2, plan->session_key);
+	}
 	if (plan->redis_url[0] != '\0') {
 		kvw_yaml_line(out, 0, "replicas:");
 		kvw_yaml_pair(out, 1, "redis", plan->redis_url);

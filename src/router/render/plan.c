@@ -156,6 +156,25 @@ static void take_seed(struct maker *m)
 			"found no number, expected one with `kvaware`: no other worker and no router computes hashes of a random seed");
 }
 
+/* As the operator's router takes it: a header field of that name, or else a member of the body. */
+static void take_session_key(struct maker *m)
+{
+	static const char name[] = "SESSION_KEY";
+	struct kvw_plan *plan = m->plan;
+	const char *text = kvw_plan_env_text(plan, name);
+	char why[160];
+
+	plan->session_key = text != NULL ? text : "";
+	if (text != NULL && !kvw_manifest_fits(text, "^[A-Za-z0-9._-]{1,128}$"))
+		kvw_plan_env_report(plan, name, m->mistakes, "found no name, expected one of letters, digits and `._-`");
+	if (text == NULL && kvw_plan_env(plan, name) != NULL)
+		kvw_plan_env_report(plan, name, m->notes, "not used: its value is not in the manifest");
+	if (text == NULL || strcmp(plan->strategy, "session") == 0)
+		return;
+	snprintf(why, sizeof(why), "not used by `%s`: `routingStrategy: session` keeps a session with its worker", plan->strategy);
+	kvw_plan_env_report(plan, name, m->notes, why);
+}
+
 static void take_routing(struct maker *m)
 {
 	struct kvw_plan *plan = m->plan;
@@ -173,6 +192,7 @@ static void take_routing(struct maker *m)
 			"cache holds is known",
 			plan->kvway_replicas);
 	take_seed(m);
+	take_session_key(m);
 }
 
 static void unused(struct maker *m, enum kvw_field_id id, const char *why)

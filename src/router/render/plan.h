@@ -81,6 +81,7 @@ struct kvw_plan {
 	enum kvw_engine_flags engine_flags;
 
 	const char *strategy;
+	const char *session_key;   /* a header field, or else a member of the body */
 	const char *hash_seed;     /* the workers' PYTHONHASHSEED; "": only they know it */
 	bool events;     /* workers publish KV events, kvway reads them */
 	bool controller; /* LMCache's workers report to kvway */
