@@ -27,6 +27,7 @@ DATA = ROOT / "tests/integration/data/render"
 VERSIONS = ("1.29", "1.33", "1.37")
 IMAGE = "registry.example/vllm:1"
 JUMPSTART = ["--image", IMAGE, "--model-source", "s3://models/deepseek?region=us-west-2", "--cache", "kvtier"]
+PAGES = sorted((DATA / "pages").glob("*.yaml"))  # test_render_pages.py
 CASES = {"s3_tiered": [], "redis_kvaware": [], "fsx_plain": [], "lmi_redis": [], "autoscaled": [], "jumpstart": JUMPSTART}
 
 
@@ -279,6 +280,7 @@ def test_texts_arrive_as_they_were(tmp_path):
 def test_kubernetes_knows_the_objects(tmp_path):
     texts = [render(varied(name)) for name in VARIANTS]
     texts += [(DATA / f"{name}.golden.yaml").read_text() for name in CASES]
+    texts += [run("render", "-f", path).stdout for path in PAGES]
     wrong = texts[0].replace("readinessProbe:", "readynessProbe:", 1)
     program = """
 import json, sys, yaml, kubernetes_validate
@@ -310,6 +312,7 @@ for text in json.load(sys.stdin):
 def test_operators_know_their_objects():
     documents = [d for name in VARIANTS for d in load(render(varied(name)))]
     documents += [d for name in CASES for d in load((DATA / f"{name}.golden.yaml").read_text())]
+    documents += [d for path in PAGES for d in load(run("render", "-f", path).stdout)]
     assert {d["kind"] for d in documents if custom.is_custom(d)} == {"ServiceMonitor", "Issuer", "Certificate"}
     assert custom.faults(documents) == []
 
