@@ -340,6 +340,17 @@ static void post_chat(
 	kvb_openai_request(worker, conn, request, &kvb_api_chat);
 }
 
+/* SageMaker's: the body says what it is. */
+static void post_invocations(
+	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
+{
+	json_t *body = json_loadb(request->body, request->body_len, 0, NULL);
+	bool chat = json_object_get(body, "messages") != NULL;
+
+	json_decref(body);
+	(chat ? post_chat : post_completions)(worker, conn, request);
+}
+
 static void post_messages(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
@@ -377,6 +388,7 @@ static const struct {
 } routes[] = {
 	{"/v1/completions", "POST", post_completions},
 	{"/v1/chat/completions", "POST", post_chat},
+	{"/invocations", "POST", post_invocations},
 	{"/v1/messages", "POST", post_messages},
 	{"/v1/messages/count_tokens", "POST", kvb_count_tokens},
 	{"/v1/responses", "POST", post_responses},

@@ -27,6 +27,7 @@ enum kvw_api {
 	KVW_API_RERANK, /* rerank, score, pooling, classify: model only */
 	KVW_API_TOKENIZE,
 	KVW_API_AUDIO, /* multipart transcription and translation: model only */
+	KVW_API_INVOCATIONS, /* SageMaker's /invocations, whose body says which of the above it is: not read yet */
 	KVW_API_COUNT
 };
 

@@ -134,6 +134,8 @@ def test_a_conversation_is_predicted_to_the_block(fleet):
         (COMPLETIONS, {"prompt": list(range(7, 400)), "max_tokens": 2}),
         (COMPLETIONS, {"prompt": [list(range(9, 400))], "max_tokens": 2}),
         (COMPLETIONS, {"prompt": text(5), "max_tokens": 2, "cache_salt": "a b"}),
+        ("/invocations", {"prompt": text(3), "max_tokens": 2}),
+        ("/invocations", {"max_tokens": 2, "messages": [{"role": "user", "content": text(9)}]}),
         ("/v1/responses", {"input": text(6), "max_output_tokens": 2}),
         ("/v1/responses", {"input": text(7), "instructions": text(8, 30), "max_output_tokens": 2}),
         ("/v1/messages", {"messages": [{"role": "user", "content": text(9)}], "max_tokens": 2}),

@@ -15,7 +15,8 @@ from rig.worker import MARK
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 JSON = ("content-type", "application/json")
-SALTED = [CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/rerank", "/score", "/pooling"]
+SALTED = [CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/rerank", "/score", "/pooling",
+          "/invocations"]  # fmt: skip
 HELLO = '"messages": [{"role": "user", "content": "hello"}]'
 LONG = "All that was said before, in many words. " * 100
 

@@ -137,6 +137,7 @@ static enum kvw_err understand(struct kvw_explanation *e)
 				(int)(e->target.len < 128 ? e->target.len : 128), e->target.data);
 		if (err != KVW_OK)
 			return err;
+		e->path.api = e->route.api; /* /invocations stands for another path */
 	}
 	if (!e->whole && e->path.prompt) {
 		kvw_scan_reset(e->scan, e->path.api);

@@ -102,8 +102,10 @@ static const struct known_path known_paths[] = {
 	PROMPT("/generative_scoring", RERANK),
 	UNSALTED("/v1/audio/transcriptions", AUDIO),
 	UNSALTED("/v1/audio/translations", AUDIO),
+	PROMPT("/invocations", INVOCATIONS),
 	LOCAL("/health"),
 	LOCAL("/ready"),
+	LOCAL("/ping"),
 	LOCAL("/metrics"),
 	LOCAL("/v1/models"),
 	SLEEPS("/sleep"),
@@ -273,7 +275,7 @@ const char *const kvw_inference_paths[] = {"/v1/chat/completions", "/v1/chat/com
 	"/v1/completions", "/v1/completions/render", "/v1/responses", "/v1/responses/*", "/v1/messages",
 	"/v1/messages/count_tokens", "/v1/messages/render", "/v1/embeddings", "/v2/embed", "/tokenize",
 	"/detokenize", "/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/pooling", "/classify",
-	"/generative_scoring", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/models"};
+	"/generative_scoring", "/v1/audio/transcriptions", "/v1/audio/translations", "/invocations", "/v1/models"};
 const size_t kvw_inference_path_count = sizeof(kvw_inference_paths) / sizeof(kvw_inference_paths[0]);
 
 bool kvw_path_straight(struct kvw_slice target)
@@ -370,6 +372,7 @@ const char *kvw_api_name(enum kvw_api api)
 		[KVW_API_RERANK] = "rerank",
 		[KVW_API_TOKENIZE] = "tokenize",
 		[KVW_API_AUDIO] = "audio",
+		[KVW_API_INVOCATIONS] = "invocations",
 	};
 
 	return (unsigned)api < KVW_API_COUNT ? names[api] : "other";

@@ -9,14 +9,15 @@
 /* What kvway itself does with a path before routing. */
 enum kvw_path_kind {
 	KVW_PATH_FORWARD,        /* goes to a worker */
-	KVW_PATH_LOCAL,          /* answered here: /health /ready /metrics /v1/models */
+	KVW_PATH_LOCAL,          /* answered here: /health /ready /ping /metrics /v1/models */
 	KVW_PATH_ENGINE_CONTROL, /* /sleep ...: 403 unless expose.engine_control */
 	KVW_PATH_LORA            /* LoRA loading: 403 unless expose.lora */
 };
 
 struct kvw_path_info {
 	enum kvw_path_kind kind;
-	enum kvw_api api; /* by path alone, as all of this: the caller checks the method */
+	enum kvw_api api; /* by path alone, as all of this: the caller checks the method; of /invocations the scan
+	                   * of its body says which it is */
 	bool prompt;      /* a POST here carries a prompt: read whole, routed by content */
 	bool unsalted;    /* ... and workers take no cache_salt here */
 	bool repeatable;  /* a POST here is inference: may be repeated until its first token */

@@ -212,10 +212,10 @@ enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
 			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
 	/* What came before a previous response is on its worker, not in this body. */
 	result.content_known = !scan->text.fields_only &&
-			       scan->has_prompt != scan->has_messages && scan->unknown == 0 &&
+			       (scan->prompts != 0) != scan->has_messages && scan->unknown == 0 &&
 			       scan->slots[SLOT_PREVIOUS].first == UINT32_MAX;
 	if (result.content_known) {
-		err = scan->has_prompt ? fold_prompts(scan, &result) : fold_talk(scan, &result);
+		err = scan->prompts != 0 ? fold_prompts(scan, &result) : fold_talk(scan, &result);
 		if (err != KVW_OK)
 			return err;
 		result.chunks = scan->chunks;

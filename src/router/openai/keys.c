@@ -13,8 +13,10 @@
 #define BIT(api) (1u << KVW_API_##api)
 #define TALKS                                                                                      \
 	(BIT(CHAT) | BIT(RESPONSES) | BIT(MESSAGES) | BIT(COUNT_TOKENS) | BIT(TOKENIZE) |          \
-		BIT(EMBEDDINGS))
-#define PROMPTS (BIT(COMPLETIONS) | BIT(TOKENIZE))
+		BIT(EMBEDDINGS) | BIT(INVOCATIONS))
+#define CHATS   (BIT(CHAT) | BIT(INVOCATIONS))
+#define TEXTS   (BIT(COMPLETIONS) | BIT(INVOCATIONS))
+#define PROMPTS (TEXTS | BIT(TOKENIZE))
 #define ALL     UINT16_MAX
 
 struct root_key {
@@ -34,23 +36,25 @@ struct root_key {
 static const struct root_key root_keys[] = {
 	KEY("model", NODE_SLOT, SLOT_MODEL, ALL),
 	KEY("messages", NODE_MESSAGES, 0, TALKS & ~BIT(RESPONSES)),
-	KEY("n", NODE_SKIP, SKIP_CHOICES, BIT(CHAT) | BIT(COMPLETIONS)),
-	KEY("max_tokens", NODE_SKIP, SKIP_MOST_OLD, BIT(CHAT) | BIT(COMPLETIONS) | BIT(MESSAGES)),
-	KEY("max_completion_tokens", NODE_SKIP, SKIP_MOST, BIT(CHAT)),
+	KEY("n", NODE_SKIP, SKIP_CHOICES, CHATS | TEXTS),
+	KEY("max_tokens", NODE_SKIP, SKIP_MOST_OLD, CHATS | TEXTS | BIT(MESSAGES)),
+	KEY("max_completion_tokens", NODE_SKIP, SKIP_MOST, CHATS),
 	KEY("max_output_tokens", NODE_SKIP, SKIP_MOST, BIT(RESPONSES)),
 	KEY("stream", NODE_STREAM, 0, ALL),
 	KEY("stream_options", NODE_STREAM_OPTIONS, 0, ALL),
 	KEY("kv_transfer_params", NODE_KV_PARAMS, 0, ALL),
-	KEY("prompt", NODE_PROMPT, 0, PROMPTS),
-	KEY("input", NODE_PROMPT, 0, BIT(EMBEDDINGS)),
+	KEY("prompt", NODE_PROMPT, PROMPT_OWN, PROMPTS),
+	KEY("inputs", NODE_PROMPT, PROMPT_INPUTS, BIT(INVOCATIONS)), /* of LMI, for a completion */
+	KEY("input", NODE_PROMPT, PROMPT_INPUT, BIT(INVOCATIONS)),
+	KEY("input", NODE_PROMPT, PROMPT_OWN, BIT(EMBEDDINGS)),
 	KEY("input", NODE_INPUT, 0, BIT(RESPONSES)),
 	KEY("system", NODE_SYSTEM, 0, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
 	KEY("instructions", NODE_SYSTEM, 0, BIT(RESPONSES)),
 	KEY("tools", NODE_TOOLS, 0, TALKS),
-	KEY("functions", NODE_FUNCTIONS, 0, BIT(CHAT)),
+	KEY("functions", NODE_FUNCTIONS, 0, CHATS),
 	KEY("cache_salt", NODE_SLOT, SLOT_SALT, ALL),
 	KEY("previous_response_id", NODE_SLOT, SLOT_PREVIOUS, BIT(RESPONSES)),
-	KEY("prompt_embeds", NODE_UNKNOWN, 0, BIT(COMPLETIONS)),
+	KEY("prompt_embeds", NODE_UNKNOWN, 0, TEXTS),
 	KEY("conversation", NODE_UNKNOWN, 1, BIT(RESPONSES)),
 	KEY("previous_input_messages", NODE_UNKNOWN, 2, BIT(RESPONSES)),
 	KEY("chat_template", NODE_SETTING, SETTING_CHAT_TEMPLATE, TALKS),
@@ -67,7 +71,7 @@ static const struct root_key root_keys[] = {
 	KEY("thinking", NODE_SETTING, SETTING_THINKING, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
 	KEY("output_config", NODE_SETTING, SETTING_REASONING, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
 	KEY("prompt", NODE_SETTING, SETTING_PROMPT_TEMPLATE, BIT(RESPONSES)),
-	KEY("suffix", NODE_SETTING, SETTING_SUFFIX, BIT(COMPLETIONS)),
+	KEY("suffix", NODE_SETTING, SETTING_SUFFIX, TEXTS),
 };
 
 static inline bool is(const char *key, size_t len, const char *name, size_t name_len)
@@ -119,6 +123,39 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 		frame->argument = (uint8_t)(SLOT_SESSION + i);
 		return;
 	}
+}
+
+/* As vLLM looks at such bodies: a chat before all else, then what an engine completes. */
+static enum kvw_api kind_of(const struct kvw_scan *scan)
+{
+	if (scan->has_messages)
+		return KVW_API_CHAT;
+	if ((scan->prompts & (1u << PROMPT_OWN | 1u << PROMPT_INPUTS)) != 0 || scan->unknown != 0)
+		return KVW_API_COMPLETIONS;
+	return scan->prompts != 0 ? KVW_API_EMBEDDINGS : KVW_API_RERANK;
+}
+
+void keys_settle(struct kvw_scan *scan)
+{
+	if (scan->api != KVW_API_INVOCATIONS)
+		return;
+	scan->api = kind_of(scan);
+	for (size_t i = 0; i < sizeof(root_keys) / sizeof(root_keys[0]); i++) {
+		const struct root_key *key = &root_keys[i];
+
+		if ((key->apis >> scan->api & 1) != 0 || (key->apis & BIT(INVOCATIONS)) == 0)
+			continue;
+		if (key->node == NODE_SETTING)
+			scan->settings[key->argument] = 0;
+		else if (key->node == NODE_UNKNOWN)
+			scan->unknown = 0;
+		else if (key->node == NODE_SKIP)
+			*scan_skipped(scan, key->argument) = 0;
+	}
+	if (scan->api == KVW_API_CHAT)
+		scan->prompts = 0;
+	else if ((scan->prompts & (scan->prompts - 1)) != 0)
+		scan->unknown = 1; /* which of them the worker reads is not ours to guess */
 }
 
 /* Keys of a message that are not just some member of it. */

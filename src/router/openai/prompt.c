@@ -17,7 +17,7 @@
 
 void prompt_begin(struct kvw_scan *scan)
 {
-	scan->has_prompt = true;
+	scan->prompts |= (uint8_t)(1u << scan->frames[0].argument);
 	scan->prompt_ids = false;
 	scan->prompt_first = (uint32_t)scan->text.piece_count;
 	scan->chain_count = 0;

@@ -93,7 +93,8 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->exact_only = scan->cutting = false;
 	scan->unknown = 0;
 	scan->choices = scan->most = scan->most_old = 0;
-	scan->has_messages = scan->has_prompt = scan->has_system = scan->prompt_ids = false;
+	scan->has_messages = scan->has_system = scan->prompt_ids = false;
+	scan->prompts = 0;
 	scan->keep_ids = scan->other_parts = false;
 	scan->prompt_kind = PROMPT_NONE;
 	for (int i = 0; i < SLOT_COUNT; i++)
@@ -183,6 +184,8 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
 		return err;
 	if (scan->form.state == FORM_NONE ? scan->state != STATE_END : scan->form.state != FORM_END)
 		return err;
+	keys_settle(scan);
+	out->api = scan->api;
 	err = fold_chain(scan, out);
 	if (err != KVW_OK)
 		return err;
@@ -269,7 +272,7 @@ static bool has_setting(const struct kvw_scan *scan, enum setting setting)
 
 static enum kvw_prompt_form prompt_form(const struct kvw_scan *scan)
 {
-	if (scan->chain_count != 1 || has_setting(scan, SETTING_SUFFIX))
+	if (scan->chain_count != 1 || has_setting(scan, SETTING_SUFFIX) || scan->prompts != 1u << PROMPT_OWN)
 		return KVW_FORM_NONE;
 	if (scan->prompt_ids)
 		return scan->keep_ids ? KVW_FORM_IDS : KVW_FORM_NONE;
@@ -297,11 +300,11 @@ void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out)
 
 	*out = (struct kvw_scan_exact){.cache_salt = slot_text(scan, SLOT_SALT)};
 	/* A prompt that was shortened is not what /tokenize would say. */
-	if (!generates || scan->has_prompt == scan->has_messages || scan->unknown != 0 ||
+	if (!generates || (scan->prompts != 0) == scan->has_messages || scan->unknown != 0 ||
 		scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
 		has_setting(scan, SETTING_TRUNCATE_PROMPT_TOKENS))
 		return;
-	out->form = scan->has_prompt ? prompt_form(scan) : talk_form(scan);
+	out->form = scan->prompts != 0 ? prompt_form(scan) : talk_form(scan);
 	if (out->form != KVW_FORM_IDS)
 		return;
 	out->ids = (const uint32_t *)(const void *)scan->ids.data;

@@ -14,6 +14,11 @@
  *
  * On KVW_API_AUDIO a body may also be a form (multipart/form-data).
  *
+ * On KVW_API_INVOCATIONS the body says what it is: with `messages` a chat, with `prompt`, or LMI's `inputs`, a
+ * completion, with `input` one for embeddings, else one of KVW_API_RERANK. Members come in any order, so all are
+ * read until the end; its chain is then the one that it would have on that path. out->api of kvw_scan_finish
+ * says which it was, and stays as it is if that failed.
+ *
  * Threads: a scan belongs to one thread. Memory: a scan keeps its arrays over kvw_scan_reset(), up
  * to 1 MiB, so that one per loop slot serves many requests without allocating; bounded by the body's
  * length (64 bytes per 256 bytes of prompt, more for very short pieces, see scan_state.h).

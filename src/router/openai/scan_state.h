@@ -80,6 +80,9 @@ enum slot {
 /* A member of the top level that is NODE_SKIP: does a number in it count? */
 enum skip { SKIP_ALL, SKIP_CHOICES, SKIP_MOST, SKIP_MOST_OLD };
 
+/* Top-level members that hold a prompt, of /invocations: bits of kvw_scan.prompts. Elsewhere there is one, the first. */
+enum prompt_member { PROMPT_OWN, PROMPT_INPUTS, PROMPT_INPUT };
+
 /* Kinds of list in NODE_PROMPT. */
 enum prompt_kind { PROMPT_NONE, PROMPT_STRINGS, PROMPT_IDS, PROMPT_LISTS };
 
@@ -224,7 +227,8 @@ struct kvw_scan {
 	uint8_t unknown; /* bits: prompts in a form that we do not understand */
 	uint32_t choices; /* the key n; 0: it is not there, or no number of answers */
 	uint32_t most, most_old; /* max_completion_tokens and the like, max_tokens; 0: not there, or no number */
-	bool has_messages, has_prompt;
+	bool has_messages;
+	uint8_t prompts; /* bits: enum prompt_member; 0: no prompt */
 	bool prompt_ids;
 	bool keep_ids;
 	bool other_parts; /* some part of some content is not plain text */
@@ -277,6 +281,8 @@ void places_end(struct kvw_scan *scan, unsigned slot, uint64_t at);
 
 /* Builds the index of the top-level keys. */
 void keys_index(struct kvw_scan *scan);
+/* At the end: what the body of /invocations is, and nothing of it counts that its API does not know. */
+void keys_settle(struct kvw_scan *scan);
 /* A key of the innermost object: sets what the value to come means. */
 void keys_value_of(struct kvw_scan *scan, const char *key, size_t len);
 

@@ -291,7 +291,7 @@ static bool take_null(struct kvw_scan *scan, struct frame *frame)
 		prompt_part_text(scan);
 		return true;
 	case NODE_PROMPT:
-		scan->has_prompt = false;
+		scan->prompts &= (uint8_t) ~(1u << frame->argument);
 		return true;
 	case NODE_UNKNOWN:
 		scan->unknown &= (uint8_t) ~(1u << frame->argument);

@@ -128,6 +128,9 @@ struct kvw_exchange {
 	uint64_t rate_prompt;             /* tokens of the prompt, predicted */
 	uint64_t rate_answers;            /* that an engine writes; 0: none */
 	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
+	bool invocation;               /* POST /invocations; path.api is another one once its body was read */
+	struct kvw_slice adapter;      /* of its head, in the raw head: the model, before the body's word; len 0: none */
+	struct kvw_slice kept_session; /* likewise: of a session that a worker keeps (sagemaker.h); len 0: none */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
 	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
@@ -225,6 +228,14 @@ static inline bool kvw_exchange_computes(const struct kvw_exchange *x)
 {
 	return x->path.prompt && x->path.api != KVW_API_TOKENIZE &&
 	       x->path.api != KVW_API_COUNT_TOKENS;
+}
+
+/* Names what a worker keeps and this goes on with: a response, or a session of SageMaker's; len 0: nothing. */
+static inline struct kvw_slice kvw_exchange_kept(const struct kvw_exchange *x)
+{
+	if (x->path.response_id.len > 0)
+		return x->path.response_id;
+	return x->route.previous_id.len > 0 ? x->route.previous_id : x->kept_session;
 }
 
 /* The client has got a part of the answer: no other can take its place. */

@@ -19,6 +19,7 @@
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "proxy/retry.h"
+#include "proxy/sagemaker.h"
 #include "proxy/understand.h"
 #include "proxy/waking.h"
 
@@ -289,16 +290,15 @@ bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 	       kvw_attempt_pay_repeat(x);
 }
 
-/* Is it about a response that a worker keeps? */
+/* Is it about a response, or of a session, that a worker keeps? */
 static bool find_owner(const struct kvw_exchange *x, uint32_t *owner)
 {
-	struct kvw_slice id =
-		x->path.response_id.len > 0 ? x->path.response_id : x->route.previous_id;
+	struct kvw_slice id = kvw_exchange_kept(x);
 
 	return id.len > 0 && kvw_owners_find(x->loop->shared->owners, id, owner);
 }
 
-/* The worker that keeps the response is among these, and can be sent the request: it may rest. */
+/* The worker that keeps the response or session is among these, and can be sent the request: it may rest. */
 static bool has_owner(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count, size_t *pos)
 {
 	uint32_t owner;
@@ -311,7 +311,7 @@ static bool has_owner(const struct kvw_exchange *x, const struct kvw_candidate *
 	return false;
 }
 
-/* A request about a response that a worker keeps goes to that worker. */
+/* A request about what a worker keeps goes to that worker. */
 static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
 	size_t pos;
@@ -612,11 +612,9 @@ static bool build_head(struct kvw_exchange *x)
 		.framing = x->framing,
 		.content_length = x->content_length,
 		.bearer = kvw_slice_of(loop->auth != NULL ? a->worker->api_key : NULL),
-		/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
-		.extra = x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n")
-					      : KVW_SLICE("Via: 1.1 kvway\r\n"),
 	};
-	struct kvw_writer w;
+	char extra[KVW_SAGEMAKER_ROOM + 32];
+	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
 		return false;
@@ -628,6 +626,10 @@ static bool build_head(struct kvw_exchange *x)
 		kvw_front_hide(&loop->request_head);
 	if (loop->auth != NULL)
 		kvw_credential_hide(&loop->request_head);
+	/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
+	kvw_write(&w, x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n") : KVW_SLICE("Via: 1.1 kvway\r\n"));
+	kvw_sagemaker_name_model(x, &loop->request_head, &w);
+	options.extra = (struct kvw_slice){w.data, w.len};
 	a->head = kvw_block_get(
 		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*a->head));
 	if (a->head == NULL)

@@ -156,8 +156,8 @@ static const struct kvw_model_group *named(struct kvw_model_groups groups, struc
 	return NULL;
 }
 
-/* The worker that the request names, or that keeps the response which it goes on with, is the group's and can be sent
- * it. */
+/* The worker that the request names, or that keeps the response or session which it goes on with, is the group's and
+ * can be sent it. */
 static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_group *group, bool owned, uint32_t owner)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
@@ -181,7 +181,7 @@ static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_grou
 static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x, struct kvw_model_groups groups,
 	const uint8_t *order, size_t count, bool writable)
 {
-	struct kvw_slice id = x->path.response_id.len > 0 ? x->path.response_id : x->route.previous_id;
+	struct kvw_slice id = kvw_exchange_kept(x);
 	uint32_t owner = 0;
 	bool owned = id.len > 0 && kvw_owners_find(x->loop->shared->owners, id, &owner);
 

@@ -228,9 +228,10 @@ static bool refuse_path(struct kvw_exchange *x)
 /* Probes of load balancers: no key, whatever is exposed. */
 static bool is_open(const struct kvw_exchange *x)
 {
-	static const char *const open[] = {"/health", "/ready"};
+	static const char *const open[] = {"/health", "/ready", "/ping"};
 
-	return x->path.kind == KVW_PATH_LOCAL && kvw_path_listed(x->target, open, 2);
+	return x->path.kind == KVW_PATH_LOCAL &&
+	       kvw_path_listed(x->target, open, sizeof(open) / sizeof(open[0]));
 }
 
 bool kvw_guard_head(struct kvw_exchange *x)

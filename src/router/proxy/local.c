@@ -3,6 +3,7 @@
  *
  * All but /metrics are made of a few atomics, on the spot. /metrics is the control thread's text
  * (admin/metrics_copy.h): where there is none that is new enough, the exchange waits for the next tick.
+ * SageMaker's /ping asks whether requests can be served, and is answered as /ready.
  */
 #include "proxy/local.h"
 
@@ -61,22 +62,27 @@ bool kvw_local_answers(struct kvw_exchange *x)
 {
 	struct kvw_slice path = x->target;
 	const char *mark = memchr(path.data, '?', path.len);
+	const struct kvw_head *head = &x->loop->request_head;
 	struct kvw_local_answer answer;
 	enum kvw_err err;
+	bool ping;
 
 	if (x->path.kind != KVW_PATH_LOCAL)
 		return false;
-	if (!x->head_request && !x->loop->request_head.get_method) {
-		kvw_reply_error_as(x, 405, NULL, NULL, "allow: GET, HEAD\r\n",
-			"this path answers GET and HEAD");
-		return true;
-	}
 	if (mark != NULL)
 		path.len = (size_t)(mark - path.data);
+	ping = kvw_slice_equal(path, KVW_SLICE("/ping"));
+	if (!x->head_request && !head->get_method && !(ping && head->post_method)) {
+		kvw_reply_error_as(x, 405, NULL, NULL, ping ? "allow: GET, HEAD, POST\r\n" : "allow: GET, HEAD\r\n",
+			ping ? "this path answers GET, HEAD and POST" : "this path answers GET and HEAD");
+		return true;
+	}
 	if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {
 		begin_metrics(x);
 		return true;
 	}
+	if (ping)
+		path = KVW_SLICE("/ready");
 	err = kvw_admin_answer(x->loop->admin, path, x->key, x->loop->now_ns, &answer);
 	if (err == KVW_ENOTFOUND) { /* another spelling of one of them */
 		kvw_reply_error_as(x, 404, "NotFoundError", NULL, NULL, "not found");

@@ -1,5 +1,5 @@
 /*
- * local.h - what kvway answers itself: /health, /ready, /v1/models, /metrics.
+ * local.h - what kvway answers itself: /health, /ready, /ping, /v1/models, /metrics.
  */
 #ifndef KVW_LOCAL_H
 #define KVW_LOCAL_H

@@ -1,10 +1,10 @@
 /*
- * owners.h - which worker made which response of /v1/responses.
+ * owners.h - which worker made which response of /v1/responses, or which session of /invocations.
  *
- * A worker keeps the responses that it made; a request that names one (previous_response_id, or GET
- * and cancel by id) can be served by no other. The table is bounded: the oldest entry goes.
+ * A worker keeps what it made; a request that names it (previous_response_id, GET and cancel by id; a session in the
+ * head, sagemaker.h) can be served by no other. The table is bounded: the oldest entry goes.
  *
- * Threads: any; a mutex guards the table (only paths of /v1/responses come here).
+ * Threads: any; a mutex guards the table (only such requests come here).
  */
 #ifndef KVW_OWNERS_H
 #define KVW_OWNERS_H
@@ -29,7 +29,7 @@ bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *w
 
 /* An entry, over a restart. */
 struct kvw_owner {
-	uint64_t id; /* hash of a response's id */
+	uint64_t id; /* hash of a response's or session's */
 	uint32_t worker;
 };
 

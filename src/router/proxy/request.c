@@ -15,6 +15,7 @@
 #include "fleet/pin.h"
 #include "proxy/reply.h"
 #include "proxy/rewrite.h"
+#include "proxy/sagemaker.h"
 #include "proxy/understand.h"
 
 static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -63,7 +64,7 @@ static struct kvw_slice head_session(const struct kvw_exchange *x)
 		const struct kvw_field *field = kvw_head_find(
 			&loop->request_head, kvw_slice_of(config->session_headers.items[i]));
 
-		if (field != NULL && field->value.len > 0)
+		if (field != NULL && field->value.len > 0 && !kvw_sagemaker_no_session(field->value))
 			return x->key != NULL && kvw_credential_field(field) ? kvw_slice_of(x->key->name)
 									     : field->value;
 	}
@@ -123,6 +124,7 @@ static void note_head(struct kvw_exchange *x)
 	x->route.api = x->path.api;
 	x->pin = head_pin(x);
 	x->group_wish = kvw_groups_wish(x, head);
+	kvw_sagemaker_note(x, head);
 	if (x->path.kind == KVW_PATH_FORWARD)
 		kvw_request_read_query(x);
 	x->watch_usage = x->path.prompt;

@@ -16,6 +16,7 @@
 #include "proxy/forward.h"
 #include "proxy/groups.h"
 #include "proxy/rate.h"
+#include "proxy/sagemaker.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
@@ -370,6 +371,7 @@ static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
 		return false;
 	}
 	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
+	kvw_sagemaker_answered(x, head);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_note_sleep(x);
 	return true;

@@ -43,6 +43,10 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 {
 	struct kvw_slice tenant = kvw_rewrite_tenant(x);
 
+	/* Without memory the scan has failed. */
+	if (x->adapter.len > 0 &&
+		!kvw_scan_set_model(x->scan, x->renamed ? kvw_slice_of(x->rename_to) : x->adapter))
+		return;
 	if (x->salted || x->renamed || !x->whole)
 		return; /* it has them, or will have none */
 	x->alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));

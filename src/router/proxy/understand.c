@@ -70,13 +70,21 @@ void kvw_request_read_query(struct kvw_exchange *x)
 	x->route.model = x->model_name;
 }
 
+/* The model that the body names, or before it the head. */
+static struct kvw_slice named_model(const struct kvw_exchange *x)
+{
+	if (x->adapter.len > 0)
+		return x->adapter;
+	return x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
+}
+
 /* A body that names no model is for the one that its engine is named after: which limits and which keys count must not
  * depend on what a client leaves out. */
 static void note_meant(struct kvw_exchange *x)
 {
 	if (x->scan == NULL || !x->path.prompt)
 		return;
-	x->unnamed = kvw_scan_model(x->scan).len == 0;
+	x->unnamed = named_model(x).len == 0;
 	if (x->unnamed && x->meant == NULL)
 		x->meant = kvw_fleet_meant_model(x->loop->fleet);
 }
@@ -91,7 +99,7 @@ static struct kvw_slice asked_model(const struct kvw_exchange *x)
 
 static void keep_model(struct kvw_exchange *x)
 {
-	struct kvw_slice found = x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
+	struct kvw_slice found = named_model(x);
 	char *copy = found.len == 0 ? NULL : malloc(found.len);
 
 	if (copy == NULL)
@@ -141,6 +149,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 		return;
 	kvw_rewrite_scan(x);
 	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
+	x->path.api = x->route.api; /* /invocations stands for another path from now on */
 	if (!x->scanned)
 		keep_model(x);
 	note_meant(x);

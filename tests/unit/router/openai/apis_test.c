@@ -225,6 +225,56 @@ START_TEST(body_is_understood)
 }
 END_TEST
 
+/* A body on /invocations, and the path that it stands for. */
+static const struct {
+	const char *body;
+	enum kvw_api api;
+	const char *there; /* the same on that path; NULL: it is `body` itself */
+	bool known;
+} invocations[] = {
+	{"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"functions\":[{\"name\":\"f\"}],\"n\":2,"
+	 "\"max_completion_tokens\":4,\"documents\":[1],\"model\":\"m\",\"cache_salt\":\"s\"}",
+		KVW_API_CHAT, NULL, true},
+	{"{\"max_completion_tokens\":4,\"documents\":[1],\"functions\":[{\"name\":\"f\"}],\"suffix\":\"s\","
+	 "\"max_tokens\":7,\"tools\":[{\"x\":1}],\"prompt\":[\"a\",\"b\"],\"n\":2,\"model\":\"m\"}",
+		KVW_API_COMPLETIONS, NULL, true},
+	{"{\"prompt\":[[1,2],[3]],\"input\":null,\"messages\":null}", KVW_API_COMPLETIONS, NULL, true},
+	{"{\"prompt_embeds\":\"AAAA\"}", KVW_API_COMPLETIONS, NULL, false},
+	{"{\"input\":[\"a\",\"b\"],\"suffix\":\"s\",\"n\":3,\"max_tokens\":5,\"reasoning_effort\":\"low\"}",
+		KVW_API_EMBEDDINGS, NULL, true},
+	{"{\"query\":\"q\",\"documents\":[\"a\"],\"model\":\"m\"}", KVW_API_RERANK, NULL, false},
+	{"{\"requestType\":\"NEW_SESSION\"}", KVW_API_RERANK, NULL, false},
+	{"{\"inputs\":\"hi\",\"parameters\":{\"max_new_tokens\":4}}", KVW_API_COMPLETIONS,
+		"{\"prompt\":\"hi\"}", true},
+	/* what the worker makes of two: a chat before all else; of the others it is not guessed at */
+	{"{\"prompt\":\"a\",\"prompt_embeds\":\"AAAA\",\"suffix\":\"s\",\"input\":[1],\"messages\":"
+	 "[{\"role\":\"user\",\"content\":\"hi\"}]}",
+		KVW_API_CHAT, NULL, true},
+	{"{\"input\":\"a\",\"prompt\":\"b\"}", KVW_API_COMPLETIONS, NULL, false},
+	{"{\"prompt\":\"b\",\"input\":\"a\"}", KVW_API_COMPLETIONS, NULL, false},
+	{"{\"prompt\":\"b\",\"input\":\"a\",\"prompt\":null}", KVW_API_EMBEDDINGS, "{\"input\":\"a\"}", true},
+	{"{\"input\":\"a\",\"prompt\":\"b\",\"input\":null}", KVW_API_COMPLETIONS, "{\"prompt\":\"b\"}", true},
+};
+
+START_TEST(invocation_is_what_its_body_is)
+{
+	const char *body = invocations[_i].body, *there = invocations[_i].there;
+	struct seen *here = see(KVW_API_INVOCATIONS, body, strlen(body), 3);
+	struct seen *other = see_text(invocations[_i].api, there == NULL ? body : there);
+
+	ck_assert_int_eq(here->err, KVW_OK);
+	ck_assert_int_eq(here->request.api, invocations[_i].api);
+	ck_assert_int_eq(here->request.content_known, invocations[_i].known);
+	ck_assert_int_eq(here->request.teaches, other->request.teaches);
+	ck_assert_uint_eq(here->request.choices, other->request.choices);
+	ck_assert_uint_eq(here->request.answer_most, other->request.answer_most);
+	if (invocations[_i].known)
+		ck_assert(seen_same_prompt(here, other));
+	seen_free(here);
+	seen_free(other);
+}
+END_TEST
+
 /* Types that the path does not promise. */
 static const struct {
 	enum kvw_api api;
@@ -277,6 +327,8 @@ static const struct {
 	{KVW_API_MESSAGES, "{\"messages\":[],\"system\":1}"},
 	{KVW_API_MESSAGES, "{\"messages\":[],\"system\":{}}"},
 	{KVW_API_EMBEDDINGS, "{\"input\":{}}"},
+	{KVW_API_INVOCATIONS, "{\"input\":{}}"},
+	{KVW_API_INVOCATIONS, "{\"messages\":\"a\"}"},
 };
 
 START_TEST(wrong_type)
@@ -401,6 +453,7 @@ int main(void)
 
 	tcase_add_loop_test(tc, body_is_understood, 0, COUNT(bodies));
 	tcase_add_loop_test(tc, wrong_type, 0, COUNT(wrong));
+	tcase_add_loop_test(tc, invocation_is_what_its_body_is, 0, COUNT(invocations));
 	tcase_add_test(tc, units_are_bytes_or_ids);
 	tcase_add_test(tc, chains_are_independent);
 	tcase_add_test(tc, reset_forgets);

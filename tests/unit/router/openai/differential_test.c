@@ -281,7 +281,7 @@ static void member(struct maker *maker, enum kvw_api api)
 		"stream_options", "tools", "system", "instructions", "cache_salt", "user",
 		"session_id", "temperature", "functions", "chat_template_kwargs", "documents",
 		"add_generation_prompt", "add_special_tokens", "previous_response_id", "thinking",
-		"reasoning", "metadata", "n", "continue_final_message", "prompt_embeds", "suffix"};
+		"reasoning", "metadata", "n", "continue_final_message", "prompt_embeds", "suffix", "inputs"};
 	const char *name = names[pick(maker, sizeof(names) / sizeof(names[0]))];
 
 	if (pick(maker, 3) == 0)
@@ -294,7 +294,7 @@ static void member(struct maker *maker, enum kvw_api api)
 	else if (strcmp(name, "messages") == 0 ||
 		 (strcmp(name, "input") == 0 && api == KVW_API_RESPONSES && pick(maker, 2) == 0))
 		list(maker, 1, message);
-	else if (strcmp(name, "prompt") == 0 || strcmp(name, "input") == 0)
+	else if (strcmp(name, "prompt") == 0 || strcmp(name, "input") == 0 || strcmp(name, "inputs") == 0)
 		prompt(maker);
 	else if (strcmp(name, "stream") == 0)
 		raw(maker, pick(maker, 2) == 0 ? "true" : "false");

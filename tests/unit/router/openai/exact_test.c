@@ -48,6 +48,11 @@ static const struct form_case cases[] = {
 	{KVW_API_MESSAGES, KVW_FORM_NONE, "{" TALK ",\"tools\":[{\"name\":\"f\"}]}"},
 	{KVW_API_EMBEDDINGS, KVW_FORM_NONE, "{\"input\":\"hi\"}"},
 	{KVW_API_TOKENIZE, KVW_FORM_NONE, "{\"prompt\":\"hi\"}"},
+	{KVW_API_INVOCATIONS, KVW_FORM_PLAIN, "{\"suffix\":\"not of a chat\"," TALK "}"},
+	{KVW_API_INVOCATIONS, KVW_FORM_PLAIN, "{\"documents\":[],\"prompt\":\"hi\"}"},
+	{KVW_API_INVOCATIONS, KVW_FORM_IDS, "{\"prompt\":[1,2]}"},
+	{KVW_API_INVOCATIONS, KVW_FORM_NONE, "{\"inputs\":\"no /tokenize takes it\"}"},
+	{KVW_API_INVOCATIONS, KVW_FORM_NONE, "{\"input\":\"hi\"}"},
 };
 
 static void scan_in_pieces(

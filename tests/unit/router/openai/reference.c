@@ -577,14 +577,45 @@ static void check_types(struct fold *fold, const json_t *root, const json_t *pro
 	fold->seen->request = kept;
 }
 
-enum verdict reference_see(enum kvw_api api, const char *body, size_t len, struct seen **out)
+/* Of a body on /invocations. */
+static enum kvw_api kind_of(const json_t *root)
 {
+	if (get(root, "messages") != NULL)
+		return KVW_API_CHAT;
+	if (get(root, "prompt") != NULL || get(root, "inputs") != NULL || get(root, "prompt_embeds") != NULL)
+		return KVW_API_COMPLETIONS;
+	return get(root, "input") != NULL ? KVW_API_EMBEDDINGS : KVW_API_RERANK;
+}
+
+/* /invocations: all that could be a prompt is of a type that a prompt has. Returns how many are there. */
+static unsigned check_invocation(struct fold *fold, const json_t *root)
+{
+	static const char *const names[] = {"prompt", "inputs", "input"};
+	struct kvw_route_request kept = fold->seen->request;
+	unsigned count = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const json_t *prompt = get(root, names[i]);
+
+		count += prompt != NULL;
+		if (prompt != NULL)
+			emit_prompt(fold, prompt);
+	}
+	fold->seen->request.api = KVW_API_CHAT;
+	fold_talk(fold, root, get_list(fold, root, "messages"));
+	fold->seen->request = kept;
+	return count;
+}
+
+enum verdict reference_see(enum kvw_api asked, const char *body, size_t len, struct seen **out)
+{
+	enum kvw_api api = asked;
 	json_t *root = json_loadb(body, len, JSON_ALLOW_NUL, NULL);
 	struct seen *seen = calloc(1, sizeof(*seen));
 	struct fold fold = {.seen = seen};
 	struct kvw_route_request *request = &seen->request;
 	const json_t *prompt = NULL, *messages = NULL;
-	bool talks = TALKS >> api & 1, talk;
+	bool talks, talk, twice = false;
 	uint64_t hash;
 
 	if (seen == NULL)
@@ -594,6 +625,9 @@ enum verdict reference_see(enum kvw_api api, const char *body, size_t len, struc
 		free(seen);
 		return VERDICT_NOT_JSON;
 	}
+	if (asked == KVW_API_INVOCATIONS)
+		api = kind_of(root);
+	talks = TALKS >> api & 1;
 	seen->chunks = calloc(MAX_CHUNKS, sizeof(*seen->chunks));
 	request->api = api;
 	request->chunks = seen->chunks;
@@ -603,6 +637,8 @@ enum verdict reference_see(enum kvw_api api, const char *body, size_t len, struc
 		prompt = get(root, "prompt");
 	else if (api == KVW_API_EMBEDDINGS)
 		prompt = get(root, "input");
+	if (asked == KVW_API_INVOCATIONS && api == KVW_API_COMPLETIONS && prompt == NULL)
+		prompt = get(root, "inputs");
 	if (api == KVW_API_RESPONSES) {
 		messages = get(root, "input");
 		fold.wrong = fold.wrong || (messages != NULL && !json_is_string(messages) &&
@@ -619,9 +655,11 @@ enum verdict reference_see(enum kvw_api api, const char *body, size_t len, struc
 	request->teaches = api == KVW_API_COMPLETIONS || api == KVW_API_CHAT ||
 			   api == KVW_API_RESPONSES || api == KVW_API_MESSAGES;
 	check_types(&fold, root, prompt, messages, talks);
+	if (asked == KVW_API_INVOCATIONS)
+		twice = check_invocation(&fold, root) > 1 && api != KVW_API_CHAT;
 	fold.hash = request->seed;
 	fold.units = 0;
-	request->content_known = (prompt != NULL) != (messages != NULL);
+	request->content_known = (prompt != NULL) != (messages != NULL) && !twice;
 	if (api == KVW_API_COMPLETIONS && get(root, "prompt_embeds") != NULL)
 		request->content_known = false;
 	if (api == KVW_API_RESPONSES &&

@@ -1,0 +1,72 @@
+/*
+ * sagemaker.c - see sagemaker.h.
+ */
+#include "proxy/sagemaker.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "proxy/shared.h"
+
+#define ADAPTER_FIELD     KVW_SLICE("X-Amzn-SageMaker-Adapter-Identifier")
+#define SESSION_FIELD     KVW_SLICE("X-Amzn-SageMaker-Session-Id")
+#define NEW_SESSION_FIELD KVW_SLICE("X-Amzn-SageMaker-New-Session-Id")
+
+static struct kvw_slice value_of(const struct kvw_head *head, struct kvw_slice name)
+{
+	const struct kvw_field *field = kvw_head_find(head, name);
+
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
+void kvw_sagemaker_note(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	x->invocation = x->path.api == KVW_API_INVOCATIONS && x->path.prompt;
+	if (!x->invocation)
+		return;
+	x->adapter = value_of(head, ADAPTER_FIELD);
+	x->kept_session = value_of(head, SESSION_FIELD);
+	if (kvw_sagemaker_no_session(x->kept_session))
+		x->kept_session.len = 0;
+}
+
+/* A worker's word for its models may hold anything. */
+static bool fits_a_field(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+			return false;
+	return len > 0 && len <= KVW_SAGEMAKER_MODEL;
+}
+
+void kvw_sagemaker_name_model(const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w)
+{
+	const struct kvw_model *model = x->model;
+
+	if (!x->invocation || model == NULL || !fits_a_field(model->name) ||
+		(x->adapter.len == 0 && !atomic_load_explicit(&model->adapter, memory_order_relaxed)))
+		return;
+	for (size_t i = 0; i < head->field_count; i++)
+		if (kvw_slice_equal_nocase(head->fields[i].name, ADAPTER_FIELD))
+			head->fields[i].hop_by_hop = true;
+	kvw_write_field(w, ADAPTER_FIELD, kvw_slice_of(model->name));
+}
+
+/* The id stands before its expiry: `ID; Expires=TIME`. */
+void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head *head)
+{
+	struct kvw_slice id = {NULL, 0};
+	const char *end;
+
+	if (x->invocation && head->status == 200)
+		id = value_of(head, NEW_SESSION_FIELD);
+	end = id.len == 0 ? NULL : memchr(id.data, ';', id.len);
+	if (end != NULL)
+		id.len = (size_t)(end - id.data);
+	while (id.len > 0 && (id.data[id.len - 1] == ' ' || id.data[id.len - 1] == '\t'))
+		id.len--;
+	if (id.len > 0)
+		kvw_owners_set(x->loop->shared->owners, id, x->attempt.worker->id);
+}
