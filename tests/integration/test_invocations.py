@@ -178,3 +178,22 @@ def test_a_session_stays_with_the_worker_that_made_it(workers, kvway, strategy):
             assert router.ask("POST", INVOCATIONS, [(SESSION, session)], body).status == 200, (turn, session)
     strange = router.ask("POST", INVOCATIONS, [(SESSION, "strange")], chat_body())
     assert strange.status == 400 and "strange" in strange.json()["detail"]  # its worker's word
+
+
+def test_users_of_hyperpod_have_their_sessions_by_default(workers, kvway):
+    fleet = workers(4)
+    router = kvway(fleet, {"routing.strategy": "session"})
+    homes = set()
+    for user in range(12):
+        before = [len(w.requests) for w in fleet]
+        for turn in range(3):
+            body = {**chat_body(f"{turn}"), "user_id": f"user-{user}"}
+            assert router.ask("POST", (CHAT, INVOCATIONS)[turn % 2], body=body).status == 200
+        grown = [i for i, w in enumerate(fleet) if len(w.requests) > before[i]]
+        assert len(grown) == 1
+        homes.update(grown)
+    assert len(homes) > 1
+    before = [len(w.requests) for w in fleet]
+    for turn in range(3):
+        assert router.ask("POST", CHAT, [(SESSION, "s")], chat_body(f"{turn}")).status == 200
+    assert sorted(len(w.requests) - n for w, n in zip(fleet, before)) == [0, 0, 0, 3]

@@ -36,11 +36,13 @@ START_TEST(test_defaults)
 	ck_assert_int_eq(c->log_level, KVW_LOG_INFO);
 	ck_assert_int_eq(c->decision_headers, KVW_DECISION_HEADERS_OFF);
 	ck_assert(!c->expose_lora);
-	ck_assert_uint_eq(c->session_headers.count, 1);
+	ck_assert_uint_eq(c->session_headers.count, 2);
 	ck_assert_str_eq(c->session_headers.items[0], "x-session-id");
+	ck_assert_str_eq(c->session_headers.items[1], "x-amzn-sagemaker-session-id");
 	ck_assert_uint_eq(c->session_cookies.count, 0);
-	ck_assert_uint_eq(c->session_body_fields.count, 3);
+	ck_assert_uint_eq(c->session_body_fields.count, 4);
 	ck_assert_str_eq(c->session_body_fields.items[2], "user");
+	ck_assert_str_eq(c->session_body_fields.items[3], "user_id");
 	ck_assert_str_eq(c->log_access, "off");
 	ck_assert_uint_eq(c->worker_count, 1);
 	ck_assert_str_eq(c->workers[0].url, "http://127.0.0.1:8001");
