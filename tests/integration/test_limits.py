@@ -71,6 +71,27 @@ def test_body_above_scan_limit_streams_through(pair):
     assert worker.requests[-1].body == body
 
 
+def test_two_million_tokens_go_where_their_beginning_is(workers, kvway):
+    """With default limits, as text and as token ids; in time and memory that grow as the prompt does."""
+    fleet = workers(2)
+    for worker in fleet:
+        worker.metrics = 'vllm:cache_config_info{block_size="16",num_gpu_blocks="300000"} 1\n'
+    router = kvway(fleet, {"http.decision_headers": "always"})
+    words = " ".join(f"{i % 8191} of these" for i in range(640_000))
+    prompts = [words[:9_500_000], [i * 7919 % 128_000 for i in range(2_000_000)]]
+    before = router.cpu_seconds(), router.rss()
+    for prompt in prompts:
+        body = json.dumps({"model": "tiny", "prompt": prompt}).encode()
+        seen = []
+        for _ in range(2):
+            got = router.ask("POST", COMPLETIONS, [("Content-Type", "application/json")], body, timeout=60)
+            assert got.status == 200
+            seen.append((got.headers.get("x-kvway-worker"), int(got.headers.get("x-kvway-predicted-cached-tokens"))))
+        assert seen[0][0] == seen[1][0] and seen[0][1] == 0 and seen[1][1] > 1_900_000
+    assert router.cpu_seconds() - before[0] < 2  # 0.1 s, of which most is the copy of 50 MB
+    assert router.rss() - before[1] < 128 << 20
+
+
 def test_announced_bodies_hold_no_memory(pair):
     """What a head promised was charged at once: a few clients that sent nothing shut all others out."""
     # Prompts as long as these would wait for each other at kvway.

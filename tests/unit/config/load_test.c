@@ -25,7 +25,7 @@ START_TEST(test_defaults)
 	ck_assert_str_eq(c->admin_listen, "127.0.0.1:9090");
 	ck_assert_int_eq(c->loops, 0);
 	ck_assert_str_eq(c->routing_strategy, "prefixaware");
-	ck_assert_uint_eq(c->routing_scan_limit, 8u << 20);
+	ck_assert_uint_eq(c->routing_scan_limit, 32u << 20);
 	ck_assert(c->routing_omega > 0.0699 && c->routing_omega < 0.0701);
 	ck_assert_uint_eq(c->limits_body, 64u << 20);
 	ck_assert_uint_eq(c->limits_body_memory, 1u << 30);
