@@ -6,7 +6,9 @@ The workers are kvsim, which publish events and tokenize; what they cache is wha
 import json
 import random
 import signal
+import subprocess
 import threading
+import time
 
 import pytest
 
@@ -387,7 +389,6 @@ def test_lmcaches_users_find_their_lines(kvsim, kvway):
         [],
         {
             "routing.strategy": "kvaware",
-            "log.level": "debug",
             "http.decision_headers": "always",
             "kvaware.lmcache.chunk_size": 64,
             **config,
@@ -413,3 +414,36 @@ def test_lmcaches_users_find_their_lines(kvsim, kvway):
         return f"Routing request to lm_{i} found by kvaware router" in router.log()
 
     until(found, 10, "the instance's name is known to the loops")
+
+
+def grep(router, pattern):
+    """The lines of its log, as the documentation of SageMaker HyperPod looks for them."""
+    done = subprocess.run(["grep", "-i", pattern, router.log_path], stdout=subprocess.PIPE, text=True)
+    return done.stdout.splitlines()
+
+
+def test_their_lines_are_there_without_lmcache(fleet):
+    """As `kvway render` configures it: at log level info, by vLLM's events."""
+    workers, router = fleet()
+    for worker in workers:
+        assert [line for line in grep(router, "register") if f"Worker registered: {worker.url}" in line]
+    body = chat(text(81))
+    first = send(router, CHAT, body)
+    (none,) = grep(router, r"kvaware router\|Matched instance\|Lookup")
+    assert " info " in none and "Matched instance url None" in none
+    tokens, _ = usage(first)
+    told(router, CHAT, body, tokens)
+    worker = send(router, CHAT, body).headers.get("x-kvway-worker")
+    (found,) = grep(router, "kvaware router")
+    assert " info " in found and f"Routing request to {worker} found by kvaware router" in found
+
+
+def test_their_lines_are_few(fleet):
+    """A line for each request would cost more than the request."""
+    workers, router = fleet()
+    began = time.monotonic()
+    for i in range(60):
+        send(router, CHAT, chat(text(82)))
+        send(router, CHAT, chat(text(900 + i)))
+    most = time.monotonic() - began + 2
+    assert len(grep(router, "kvaware router")) <= most and len(grep(router, "Matched instance")) <= most

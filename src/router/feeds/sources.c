@@ -1,19 +1,22 @@
 /*
  * sources.c - see sources.h.
  *
- * LMCache's users look for the line "Routing request to INSTANCE found by kvaware router" at info. One a
- * second and loop is written there, the rest at debug: a line for each request would cost more than the
- * request.
+ * LMCache's users look for the lines "Routing request to INSTANCE found by kvaware router" and "Matched instance url
+ * None". Of each, one a second is written at info, the rest at debug: a line for each request would cost more
+ * than the request.
  */
 #include "feeds/sources.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "feeds/lmcache/lmcache.h"
+#include "routing/exact.h"
 
 #define INSTANCE_MAX  256
+#define LOG_NS        KVW_NS_PER_S
 #define BLOCK_ASSUMED 16 /* tokens, where the worker does not report its block size */
 
 enum kvw_err kvw_sources_create(const struct kvw_sources_deps *deps, struct kvw_sources **out)
@@ -67,35 +70,68 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources)
 	return stats.instances > 0;
 }
 
-/* Did LMCache's reports decide? Then *instance is its name for the worker. */
-static bool found_by_lmcache(const struct kvw_sources *sources, const struct kvw_decision *decision,
-	char *instance, size_t size)
+/* Was the worker chosen by what it is reported to hold? Then *name is LMCache's name of it, or its URL where the engine
+ * alone reports that. What was sent there lately and not reported yet (routing/claims.h) is no report. */
+static bool found_by_reports(const struct kvw_sources *sources, const struct kvw_route_request *route,
+	const struct kvw_worker *worker, char *name, size_t size)
 {
-	uint32_t worker = decision->worker_id;
+	struct kvw_kvindex_hits hits; /* filled as far as there are workers */
+	bool found = false;
 
-	return decision->exact && decision->reason == KVW_REASON_KVAWARE &&
-	       kvw_exact_coverage(sources->exact, worker, KVW_REPORTER_LMCACHE) == KVW_COVERAGE_FULL &&
-	       kvw_lmcache_instance_of(sources->lmcache, worker, instance, size) > 0;
+	for (uint32_t i = 0; i < route->exact_count; i++) {
+		const struct kvw_exact_chain *chain = &route->exact[i];
+
+		if (chain->count == 0 ||
+			kvw_exact_coverage(sources->exact, worker->id, chain->reporter) != KVW_COVERAGE_FULL)
+			continue;
+		kvw_exact_match(sources->exact, chain, &hits);
+		if (hits.blocks[worker->id] == 0)
+			continue;
+		if (chain->reporter == KVW_REPORTER_LMCACHE && sources->lmcache != NULL &&
+			kvw_lmcache_instance_of(sources->lmcache, worker->id, name, size) > 0)
+			return true;
+		(void)snprintf(name, size, "%s", worker->url);
+		found = true;
+	}
+	return found;
 }
 
-void kvw_sources_routed(const struct kvw_sources *sources, const struct kvw_decision *decision,
-	const struct kvw_kvprompt *prompt, int64_t now_ns, int64_t *logged_ns)
+static bool is_due(_Atomic int64_t *logged_ns, int64_t now_ns)
 {
-	char instance[INSTANCE_MAX];
+	int64_t last = atomic_load_explicit(logged_ns, memory_order_relaxed);
 
-	if (sources->lmcache == NULL)
+	return now_ns - last >= LOG_NS &&
+	       atomic_compare_exchange_strong_explicit(
+		       logged_ns, &last, now_ns, memory_order_relaxed, memory_order_relaxed);
+}
+
+static void log_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
+	const struct kvw_decision *decision, const struct kvw_worker *worker, int64_t now_ns)
+{
+	bool found = decision->exact && decision->reason == KVW_REASON_KVAWARE;
+	_Atomic int64_t *logged_ns = found ? &sources->found_ns : &sources->none_ns;
+	enum kvw_log_level level;
+	char name[INSTANCE_MAX];
+
+	if (!kvw_log_enabled(KVW_LOG_DEBUG) &&
+		now_ns - atomic_load_explicit(logged_ns, memory_order_relaxed) < LOG_NS)
 		return;
-	if (prompt != NULL)
-		kvw_lmcache_routed(
-			sources->lmcache, decision->worker_id, prompt->tokens, prompt->count, now_ns);
-	if (!found_by_lmcache(sources, decision, instance, sizeof(instance))) {
-		kvw_debug("proxy", "Matched instance url None");
-	} else if (now_ns - *logged_ns < KVW_NS_PER_S) {
-		kvw_debug("proxy", "Routing request to %s found by kvaware router", instance);
-	} else {
-		*logged_ns = now_ns;
-		kvw_info("proxy", "Routing request to %s found by kvaware router", instance);
-	}
+	found = found && found_by_reports(sources, route, worker, name, sizeof(name));
+	level = is_due(found ? &sources->found_ns : &sources->none_ns, now_ns) ? KVW_LOG_INFO : KVW_LOG_DEBUG;
+	if (found)
+		kvw_log(level, "proxy", "Routing request to %s found by kvaware router", name);
+	else
+		kvw_log(level, "proxy", "Matched instance url None url=%s reason=%s", worker->url,
+			kvw_reason_name(decision->reason));
+}
+
+void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
+	const struct kvw_decision *decision, const struct kvw_worker *worker, const struct kvw_kvprompt *prompt,
+	int64_t now_ns)
+{
+	if (sources->lmcache != NULL && prompt != NULL)
+		kvw_lmcache_routed(sources->lmcache, worker->id, prompt->tokens, prompt->count, now_ns);
+	log_routed(sources, route, decision, worker, now_ns);
 }
 
 /* A right prediction may be off by this many tokens: one block of its source. LMCache does not report

@@ -19,7 +19,7 @@
 
 struct kvw_lmcache;
 
-/* Read-only after creation, but for the checks, which are atomics. What it points to is borrowed. */
+/* Read-only after creation, but for atomics and the checks, which are some. What it points to is borrowed. */
 struct kvw_sources {
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
@@ -28,6 +28,7 @@ struct kvw_sources {
 	_Atomic int64_t tokens_timeout_ms; /* a prompt's tokens are waited for no longer */
 	uint32_t lmcache_chunk;      /* tokens */
 	struct kvw_prediction_check *checks; /* [KVW_MAX_WORKERS] */
+	_Atomic int64_t found_ns, none_ns; /* when a line of kvw_sources_routed was last written at info */
 };
 
 /* All borrowed until kvw_sources_destroy. */
@@ -52,10 +53,11 @@ void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
 /* Does any source have workers that we may not have mapped yet? Routed prompts reveal them. */
 bool kvw_sources_unmapped(const struct kvw_sources *sources);
 
-/* The prompt goes to decision->worker_id. prompt NULL: its tokens are not known. Writes the log lines
- * that LMCache's users look for, at info at most one a second of *logged_ns, which the caller keeps. */
-void kvw_sources_routed(const struct kvw_sources *sources, const struct kvw_decision *decision,
-	const struct kvw_kvprompt *prompt, int64_t now_ns, int64_t *logged_ns);
+/* The request goes to this worker. prompt NULL: its tokens are not known. Writes the log lines that LMCache's users
+ * look for: by which worker's reports it was sent there, or that none decided. */
+void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
+	const struct kvw_decision *decision, const struct kvw_worker *worker, const struct kvw_kvprompt *prompt,
+	int64_t now_ns);
 
 /* An exact prediction for the worker and what its answer says was cached, in tokens. Returns whether
  * the prediction was right; when most of a worker's were wrong, the log says so. */

@@ -39,6 +39,7 @@ struct vllm_worker {
 	bool fixed; /* its endpoints are configured for it: it is not asked */
 	bool was_up;
 	bool told; /* it was asked, and has answered or failed to */
+	bool registered; /* the log has said that its reports are known */
 	bool more;        /* it has more ranks than are listened to */
 	int64_t again_ns; /* to be asked again; INT64_MAX: when something happens */
 	char none[200];   /* why it has no stream; "" */
@@ -96,6 +97,10 @@ static void report_coverage(struct vllm_worker *w)
 	}
 	kvw_feed_set_coverage(
 		w->owner->feed, w->worker->id, KVW_REPORTER_ENGINE, coverage, (uint32_t)w->count, wrong);
+	/* As LMCache's instances: users look for this line. */
+	if (coverage == KVW_COVERAGE_FULL && !w->registered)
+		kvw_info("feed", "Worker registered: %s reports=\"vLLM's KV events\"", w->worker->url);
+	w->registered = coverage == KVW_COVERAGE_FULL || (w->registered && w->count > 0);
 }
 
 static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)

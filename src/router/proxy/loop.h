@@ -76,11 +76,10 @@ struct kvw_loop {
 	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
 
 	/* Of a strategy that asks for exact tokens; sources NULL: it does not. */
-	const struct kvw_sources *sources;
+	struct kvw_sources *sources;
 	struct kvw_tokens_box *token_box;
 	struct kvw_io token_io;
 	struct kvw_kvchains chains; /* of the prompt routed last */
-	int64_t sources_logged_ns;  /* of kvw_sources_routed */
 
 	struct kvw_io_set sockets; /* of clients and workers, and these two */
 	struct kvw_listener *listeners; /* owned; listener_count */

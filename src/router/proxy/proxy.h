@@ -37,7 +37,7 @@ struct kvw_proxy_deps {
 	struct kvw_auth *auth; /* keys of clients; NULL: none are asked for */
 
 	/* For a strategy that asks for exact tokens; NULL otherwise. */
-	const struct kvw_sources *sources;
+	struct kvw_sources *sources;
 
 	/* Asked for sockets of `listen` that another process had; during kvw_proxy_start only. */
 	struct kvw_sockets *sockets;

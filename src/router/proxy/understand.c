@@ -263,6 +263,6 @@ void kvw_request_report_pick(struct kvw_exchange *x)
 	struct kvw_kvprompt prompt;
 	bool known = find_tokens(x, &prompt);
 
-	kvw_sources_routed(loop->sources, &x->attempt.decision, known ? &prompt : NULL, loop->now_ns,
-		&loop->sources_logged_ns);
+	kvw_sources_routed(loop->sources, &x->route, &x->attempt.decision, x->attempt.worker,
+		known ? &prompt : NULL, loop->now_ns);
 }
