@@ -283,7 +283,11 @@ def test_a_wrong_setting_is_reported_and_requests_keep_flowing(stage, what):
 
     until(told, 60, "a statement")
     line = wait_log(router, "kvaware never matches instance=i")
-    assert " warn " in line and "kvaware.lmcache.hash_seed" in line and "chunk_size" in line
+    assert " warn " in line and "none of 5 prompts" in line
+    assert "hash_seed: '0'" in line and "Set kvaware.lmcache.hash_seed to the engines' PYTHONHASHSEED" in line
+    # What was only just sent there is no word of the controller's.
+    assert "found by kvaware router" not in router.log()
+    assert "Matched instance url None" in router.log()
     first = complete(router, ids(1000, 300))
     again = complete(router, ids(1000, 300))  # by text, as with prefixaware
     assert again.worker == first.worker and again.cached == 288
@@ -292,12 +296,10 @@ def test_a_wrong_setting_is_reported_and_requests_keep_flowing(stage, what):
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_setting_is_found_out(stage, what):
     options, _ = WRONG[what]
-    if what == "seed":
-        options = ["--lmcache-seed", "0", "--lmcache-hash", "xxhash_cbor"]
     made = stage(2, *options)
     router = made.router({"kvaware.lmcache.detect": True})
     wait_right(made, router, 300, 64 if what == "chunk size" else CHUNK)
-    key = {"seed": "hash", "chunk size": "chunk_size", "hash": "hash"}[what]
+    key = {"seed": "hash_seed: '123'", "chunk size": "chunk_size: 64", "hash": "hash: sha256_cbor"}[what]
     wait_log(router, "names its chunks in another way", "set in kvaware.lmcache:", key)
 
 

@@ -67,28 +67,50 @@ static bool guess_of(const struct kvw_lmcache_recipe *configured, size_t number,
 	return guess->siphash == configured->siphash;
 }
 
+/* What PYTHONHASHSEED is set to where it is not 0. */
+static const char *const usual_seeds[] = {"1", "2", "3", "5", "7", "8", "10", "12", "13", "16", "17",
+	"21", "32", "42", "64", "99", "100", "101", "111", "123", "128", "256", "314", "420", "512", "666",
+	"777", "888", "999", "1000", "1024", "1111", "1234", "1337", "2024", "2025", "2026", "2048", "3407",
+	"4096", "4242", "9999", "10000", "12345", "31337", "65535", "65536", "123456", "314159", "1234567",
+	"12345678", "123456789", "4294967295"};
+
+/* KVW_ENOTFOUND: the prompt's first key by this recipe is not known. */
+static enum kvw_err try_recipe(const struct kvw_lmcache_recipe *guess, const uint32_t *tokens, size_t count,
+	kvw_lmcache_known_fn *known, void *context)
+{
+	uint64_t state, key;
+	size_t keys = 0;
+	enum kvw_err err = kvw_lmcache_begin(guess, &state);
+
+	if (err == KVW_OK)
+		err = kvw_lmcache_hash(guess, &state, tokens, count, &key, 1, &keys);
+	if (err == KVW_OK && (keys != 1 || !known(context, key)))
+		err = KVW_ENOTFOUND;
+	return err;
+}
+
 enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *configured, const uint32_t *tokens,
 	size_t count, kvw_lmcache_known_fn *known, void *context, struct kvw_lmcache_recipe *found)
 {
-	for (size_t i = 0; i < GUESSES; i++) {
-		struct kvw_lmcache_recipe guess;
-		uint64_t state, key;
-		size_t keys = 0;
-		enum kvw_err err;
+	const size_t seeds = sizeof(usual_seeds) / sizeof(usual_seeds[0]);
+	enum kvw_err err = KVW_ENOTFOUND;
 
-		if (!guess_of(configured, i, &guess) || kvw_lmcache_recipe_fault(&guess) != NULL)
+	for (size_t i = 0; i < GUESSES + seeds && err == KVW_ENOTFOUND; i++) {
+		struct kvw_lmcache_recipe guess = *configured;
+
+		if (i >= GUESSES) {
+			guess.root = KVW_LMCACHE_ROOT_SEED;
+			guess.seed = usual_seeds[i - GUESSES];
+		} else if (!guess_of(configured, i, &guess)) {
 			continue;
-		err = kvw_lmcache_begin(&guess, &state);
-		if (err == KVW_OK)
-			err = kvw_lmcache_hash(&guess, &state, tokens, count, &key, 1, &keys);
-		if (err != KVW_OK)
-			return err;
-		if (keys == 1 && known(context, key)) {
-			*found = guess;
-			return KVW_OK;
 		}
+		if (kvw_lmcache_recipe_fault(&guess) != NULL)
+			continue;
+		err = try_recipe(&guess, tokens, count, known, context);
+		if (err == KVW_OK)
+			*found = guess;
 	}
-	return KVW_ENOTFOUND;
+	return err;
 }
 
 /* A text that grows within its room. */

@@ -2,8 +2,8 @@
  * diagnose.c - see diagnose.h.
  *
  * Absence proves little: the engine may have had the prompt in its own cache, or the store failed. So
- * nothing is concluded from one prompt that is missing, and a recipe is believed only when it makes a
- * prompt's key appear: 64 bits do not agree by chance.
+ * nothing is concluded from one prompt that is missing, nor from any that was followed by no store, and a recipe is
+ * believed only when it makes a prompt's key appear: 64 bits do not agree by chance.
  *
  * A prompt that was sent to two workers cannot show which of them an instance belongs to, and is not
  * used for that.
@@ -214,8 +214,15 @@ static bool search(struct kvw_lmdiag *diag, struct prompt *prompt,
 
 /* --- one prompt --- */
 
-static void warn_missing(const struct kvw_lmreg_instance *instance)
+static void warn_missing(const struct kvw_lmdiag *diag, const struct kvw_lmreg_instance *instance)
 {
+	const struct kvw_lmcache_recipe *used = recipe_of(diag, instance->space);
+	char root[64];
+
+	if (used->root == KVW_LMCACHE_ROOT_NUMBER)
+		(void)snprintf(root, sizeof(root), "none_hash: %" PRIi64, (int64_t)used->none_hash);
+	else
+		(void)snprintf(root, sizeof(root), "hash_seed: '%.32s'", used->seed == NULL ? "unset" : used->seed);
 	if (instance->recent_count == 0)
 		kvw_warn("lmcache",
 			"instance=%s has registered but never stored anything, although "
@@ -226,14 +233,13 @@ static void warn_missing(const struct kvw_lmreg_instance *instance)
 			instance->id);
 	else
 		kvw_warn("lmcache",
-			"kvaware never matches instance=%s: no prompt sent to it is among "
-			"what it stores under any recipe that is known. Check PYTHONHASHSEED of "
-			"the "
-			"engines (kvaware.lmcache.hash_seed, or none_hash with the NONE_HASH that "
-			"they log), pre_caching_hash_algorithm (hash), chunk_size, "
-			"save_unfull_chunk (partial_chunk), and that the instance belongs to this "
-			"worker (lmcache_instance)",
-			instance->id);
+			"kvaware never matches instance=%s: none of %u prompts sent to it is among "
+			"what it stores, which is looked for by `kvaware.lmcache: {hash: %s, %s, chunk_size: %u}`. Set "
+			"kvaware.lmcache.hash_seed to the engines' PYTHONHASHSEED (or none_hash to the NONE_HASH that "
+			"they log), hash to their pre_caching_hash_algorithm, chunk_size and partial_chunk to their "
+			"chunk_size and save_unfull_chunk; or the instance belongs to another worker (lmcache_instance)",
+			instance->id, instance->missed, kvw_lmcache_algorithm_name(used->algorithm), root,
+			used->chunk_size);
 }
 
 /* Of a worker with an instance. True: done with it. */
@@ -259,13 +265,15 @@ static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 		return true;
 	if (age_ns <= KVW_LMDIAG_WAIT_NS)
 		return false;
+	if (instance->recent_count > 0 && !kvw_lmreg_active_since(instance, prompt->routed_ns))
+		return true; /* nothing was stored since: it was there before, or not stored at all */
 	reg->stats.unmatched++;
 	instance->missed++;
 	if (instance->matched == 0 && instance->missed >= KVW_LMDIAG_MISSES) {
 		instance->doubted = true;
 		kvw_lmreg_update_coverage(reg, instance);
 		if (!instance->warned)
-			warn_missing(instance);
+			warn_missing(diag, instance);
 		instance->warned = true;
 	}
 	return true;

@@ -17,7 +17,7 @@
 #define KVW_LMDIAG_PROMPT   2048u /* tokens */
 #define KVW_LMDIAG_PENDING  32    /* prompts that wait to be found */
 #define KVW_LMDIAG_ENOUGH   3     /* found prompts after which no more are looked for */
-#define KVW_LMDIAG_MISSES   20    /* prompts not found, none found: something is wrong */
+#define KVW_LMDIAG_MISSES   5     /* prompts not found, none found: something is wrong */
 #define KVW_LMDIAG_HINTS    2     /* prompts that map an instance */
 #define KVW_LMDIAG_STORE_NS (INT64_C(1) * 1000000000)  /* after that other recipes are tried */
 #define KVW_LMDIAG_WAIT_NS  (INT64_C(15) * 1000000000) /* after that it counts as missed */

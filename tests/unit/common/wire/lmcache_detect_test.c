@@ -78,6 +78,7 @@ static const struct {
 		"hash algorithm xxhash (configured: builtin), chunk size 512 (configured: 256)"},
 	{{.root = KVW_LMCACHE_ROOT_NUMBER, .chunk_size = 32},
 		"NONE_HASH 0 (configured: PYTHONHASHSEED 0), chunk size 32 (configured: 256)"},
+	{{.seed = "123", .chunk_size = 256}, "PYTHONHASHSEED 123 (configured: PYTHONHASHSEED 0)"},
 };
 
 START_TEST(another_recipe_is_found_and_told)
@@ -129,7 +130,7 @@ START_TEST(an_unknown_seed_is_not_found)
 	struct admitted admitted = {.count = 0};
 	struct kvw_lmcache_recipe other = usual, found = {.chunk_size = 1234};
 
-	other.seed = "5";
+	other.seed = "8675309";
 	admit(&admitted, &other);
 	ck_assert_int_eq(kvw_lmcache_detect(&usual, tokens, TOKENS, is_admitted, &admitted, &found),
 		KVW_ENOTFOUND);

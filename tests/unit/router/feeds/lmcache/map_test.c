@@ -284,6 +284,7 @@ START_TEST(another_recipe_is_found)
 		{.algorithm = KVW_LMCACHE_SHA256_CBOR, .chunk_size = 32},
 		{.siphash = KVW_SIPHASH_24, .chunk_size = CHUNK, .seed = "0"},
 		{.root = KVW_LMCACHE_ROOT_NUMBER, .chunk_size = CHUNK},
+		{.chunk_size = CHUNK, .seed = "123"},
 	};
 	const struct kvw_lmcache_recipe *other = &others[_i];
 	uint32_t space;
@@ -324,8 +325,9 @@ END_TEST
 
 START_TEST(never_understood_is_blind)
 {
-	const struct kvw_lmcache_recipe odd = {.chunk_size = CHUNK, .seed = "31337"};
+	const struct kvw_lmcache_recipe odd = {.chunk_size = CHUNK, .seed = "8675309"};
 
+	ck_assert_uint_le(KVW_LMDIAG_MISSES, 5);
 	world_register(&world, "i0", 0, NULL);
 	wait_s(2);
 	for (uint32_t i = 0; i < KVW_LMDIAG_MISSES; i++) {
@@ -340,6 +342,22 @@ START_TEST(never_understood_is_blind)
 	route(0, 77);
 	wait_s(1);
 	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
+}
+END_TEST
+
+/* The engine had them, so nothing was stored: no sign of another recipe. */
+START_TEST(what_stores_nothing_is_no_miss)
+{
+	world_register(&world, "i0", 0, NULL);
+	wait_s(2);
+	store("i0", 1000, &configured);
+	wait_s(1);
+	for (uint32_t i = 0; i < 2 * KVW_LMDIAG_MISSES; i++) {
+		route(0, 2000);
+		wait_s(16);
+	}
+	ck_assert_int_eq(world.coverages[0], KVW_COVERAGE_FULL);
+	ck_assert_uint_eq(world.reg->stats.unmatched, 0);
 }
 END_TEST
 
@@ -452,9 +470,10 @@ int main(void)
 	tcase_add_test(alone, same_port_takes_the_place);
 	tcase_add_test(alone, bounded);
 	tcase_add_test(alone, understood);
-	tcase_add_loop_test(alone, another_recipe_is_found, 0, 5);
+	tcase_add_loop_test(alone, another_recipe_is_found, 0, 6);
 	tcase_add_test(alone, keys_move_with_the_recipe);
 	tcase_add_test(alone, never_understood_is_blind);
+	tcase_add_test(alone, what_stores_nothing_is_no_miss);
 	tcase_add_test(alone, too_many_prompts);
 	tcase_add_test(alone, held);
 	tcase_add_test(alone, p2p_lookup);
