@@ -264,7 +264,7 @@ static bool is_served(const char *path)
 	for (size_t i = 0; i < kvw_inference_path_count; i++)
 		if (strcmp(path, kvw_inference_paths[i]) == 0)
 			return kvw_path_classify(kvw_slice_of(path)).prompt;
-	return strcmp(path, "/invocations") == 0; /* its body says which API it is */
+	return false;
 }
 
 /* A path that vLLM serves. Pages of HyperPod write some without the /v1 before it. */
