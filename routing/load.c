@@ -33,6 +33,7 @@
 #define TRUST_LEAST (1.0f / 64) /* less is none */
 #define TRUST_BACK_NS INT64_C(10000000000) /* all of it comes back while no queue is claimed */
 #define KEPT_DECAY (63.0 / 64) /* of what ended requests say of the next ones, with each that ends */
+#define ROOM_STEP  (1.0 / 64)  /* a smaller change of what is known of the room is not written */
 #define DOUBT_NS      INT64_C(30000000000) /* a queue claimed for so long, with no request there, is not believed any more */
 
 /* What readers see is asked for as well: it is written before the lock is given back. */
@@ -75,14 +76,23 @@ static void publish(struct kvw_load *load)
 		load->clock_ns + load->added_ns - load->done_ns + load->peers_ns, memory_order_relaxed);
 }
 
+/* Every pick reads these: they are written only when they have changed by enough to matter. */
+static void show(_Atomic float *shown, double value)
+{
+	double was = (double)atomic_load_explicit(shown, memory_order_relaxed);
+
+	if (value != was && (isinf(was) || !(fabs(value - was) <= ROOM_STEP * was)))
+		atomic_store_explicit(shown, (float)value, memory_order_relaxed);
+}
+
 static void set_room(struct kvw_load *load, double tokens)
 {
 	double each = load->kept_tokens > 0 && tokens < INFINITY
 			      ? load->kept_ns / load->kept_tokens / tokens
 			      : 0;
 
-	atomic_store_explicit(&load->room->tokens, (float)tokens, memory_order_relaxed);
-	atomic_store_explicit(&load->room->ns_per_token, (float)each, memory_order_relaxed);
+	show(&load->room->tokens, tokens);
+	show(&load->room->ns_per_token, each);
 }
 
 void kvw_load_set_room(struct kvw_load *load, double tokens)
