@@ -37,6 +37,7 @@ static const struct root_key root_keys[] = {
 	KEY("model", NODE_SLOT, SLOT_MODEL, ALL),
 	KEY("messages", NODE_MESSAGES, 0, TALKS & ~BIT(RESPONSES)),
 	KEY("n", NODE_SKIP, SKIP_CHOICES, CHATS | TEXTS),
+	KEY("temperature", NODE_SKIP, SKIP_TEMPERATURE, CHATS | TEXTS),
 	KEY("max_tokens", NODE_SKIP, SKIP_MOST_OLD, CHATS | TEXTS | BIT(MESSAGES)),
 	KEY("max_completion_tokens", NODE_SKIP, SKIP_MOST, CHATS),
 	KEY("max_output_tokens", NODE_SKIP, SKIP_MOST, BIT(RESPONSES)),

@@ -92,7 +92,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->no_memory = scan->stream = scan->include_usage = false;
 	scan->exact_only = scan->cutting = false;
 	scan->unknown = 0;
-	scan->choices = scan->most = scan->most_old = 0;
+	scan->choices = scan->greedy = scan->most = scan->most_old = 0;
 	scan->has_messages = scan->has_system = scan->prompt_ids = false;
 	scan->prompts = 0;
 	scan->keep_ids = scan->other_parts = false;
@@ -197,6 +197,11 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
 	out->choices = scan->choices;
 	out->answer_most = scan->most > 0 ? scan->most : scan->most_old;
 	return KVW_OK;
+}
+
+bool kvw_scan_greedy(const struct kvw_scan *scan)
+{
+	return scan->greedy != 0;
 }
 
 struct kvw_slice kvw_scan_model(const struct kvw_scan *scan)

@@ -69,6 +69,9 @@ enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *ou
  * 0: it has none, or it was not read. Every later turn of the conversation has the same. */
 uint64_t kvw_scan_opening(const struct kvw_scan *scan);
 
+/* After the same: temperature is 0, so that the likeliest token is taken each time. Of chat and completions alone. */
+bool kvw_scan_greedy(const struct kvw_scan *scan);
+
 /* The model's name, once all of it was fed, even if the rest of the body is missing or broken; len 0: not
  * found yet. Borrowed until more is fed. */
 struct kvw_slice kvw_scan_model(const struct kvw_scan *scan);

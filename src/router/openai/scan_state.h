@@ -78,7 +78,7 @@ enum slot {
 };
 
 /* A member of the top level that is NODE_SKIP: does a number in it count? */
-enum skip { SKIP_ALL, SKIP_CHOICES, SKIP_MOST, SKIP_MOST_OLD };
+enum skip { SKIP_ALL, SKIP_CHOICES, SKIP_MOST, SKIP_MOST_OLD, SKIP_TEMPERATURE };
 
 /* Top-level members that hold a prompt, of /invocations: bits of kvw_scan.prompts. Elsewhere there is one, the first. */
 enum prompt_member { PROMPT_OWN, PROMPT_INPUTS, PROMPT_INPUT };
@@ -226,6 +226,7 @@ struct kvw_scan {
 	struct cuts *cuts; /* owned; NULL: never used */
 	uint8_t unknown; /* bits: prompts in a form that we do not understand */
 	uint32_t choices; /* the key n; 0: it is not there, or no number of answers */
+	uint32_t greedy; /* 1: temperature is 0 */
 	uint32_t most, most_old; /* max_completion_tokens and the like, max_tokens; 0: not there, or no number */
 	bool has_messages;
 	uint8_t prompts; /* bits: enum prompt_member; 0: no prompt */
@@ -268,7 +269,10 @@ static inline struct frame *scan_top(struct kvw_scan *scan)
 /* Where the number behind a key of enum skip goes, but SKIP_ALL. */
 static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
 {
-	return what == SKIP_CHOICES ? &scan->choices : what == SKIP_MOST ? &scan->most : &scan->most_old;
+	return what == SKIP_CHOICES	? &scan->choices
+		: what == SKIP_TEMPERATURE ? &scan->greedy
+		: what == SKIP_MOST	? &scan->most
+					: &scan->most_old;
 }
 
 /* --- scan.c: where the body can be changed --- */

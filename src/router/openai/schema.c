@@ -7,6 +7,7 @@
  *
  * Of duplicate keys the last counts, at every level, as in the workers' own parser.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "openai/scan_state.h"
@@ -206,6 +207,18 @@ static uint32_t number_of(const char *text, size_t len, size_t most_digits)
 	return n;
 }
 
+/* A temperature with which vLLM takes the likeliest token: below its smallest, 1e-5. */
+static bool is_greedy(const char *text, size_t len)
+{
+	char copy[32];
+
+	if (len >= sizeof(copy))
+		return false;
+	memcpy(copy, text, len);
+	copy[len] = '\0';
+	return strtod(copy, NULL) < 1e-5;
+}
+
 bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 {
 	struct frame *frame = scan_top(scan);
@@ -215,7 +228,9 @@ bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 		scan->unknown |= (uint8_t)(1u << frame->argument);
 		return true;
 	case NODE_SKIP:
-		if (frame->node == NODE_ROOT && frame->argument != SKIP_ALL)
+		if (frame->node == NODE_ROOT && frame->argument == SKIP_TEMPERATURE)
+			scan->greedy = is_greedy(text, len);
+		else if (frame->node == NODE_ROOT && frame->argument != SKIP_ALL)
 			*scan_skipped(scan, frame->argument) =
 				number_of(text, len, frame->argument == SKIP_CHOICES ? 5 : 9);
 		return true;

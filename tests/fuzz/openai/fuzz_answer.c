@@ -1,13 +1,14 @@
 /*
  * fuzz_answer.c - answers, paths and messages of any bytes.
  *
- * Usage counts must not depend on how the answer was cut; a path must mean the same with another
+ * Usage counts and the model's text must not depend on how the answer was cut; a path must mean the same with another
  * slash in front; an error must be valid JSON whatever its message.
  */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "openai/answer_text.h"
 #include "openai/api_path.h"
 #include "openai/error_body.h"
 #include "openai/usage.h"
@@ -37,6 +38,35 @@ static void check_usage(const char *data, size_t size, size_t piece)
 		whole.cached_tokens != cut.cached_tokens ||
 		whole.completion_tokens != cut.completion_tokens ||
 		whole.cached_tokens > whole.prompt_tokens)
+		abort();
+}
+
+/* Folds the text, and checks that no piece is empty. */
+static void fold_text(void *user, const char *text, size_t len)
+{
+	uint64_t *hash = user;
+
+	if (len == 0)
+		abort();
+	for (size_t i = 0; i < len; i++)
+		*hash = (*hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+}
+
+static void check_text(const char *data, size_t size, size_t piece)
+{
+	struct kvw_answer_text whole = {0}, cut = {0};
+	uint64_t all = 1, pieces = 1;
+
+	kvw_answer_text_feed(&whole, data, size, fold_text, &all);
+	for (size_t at = 0; at < size; at += piece) {
+		size_t len = size - at < piece ? size - at : piece;
+		char *copy = malloc(len);
+
+		memcpy(copy, data + at, len);
+		kvw_answer_text_feed(&cut, copy, len, fold_text, &pieces);
+		free(copy);
+	}
+	if (all != pieces || whole.failed != cut.failed || whole.several != cut.several)
 		abort();
 }
 
@@ -77,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 1)
 		return 0;
 	check_usage(text, size - 1, data[0] % 40 + 1u);
+	check_text(text, size - 1, data[0] % 40 + 1u);
 	check_path(text, size - 1);
 	check_error(text, size - 1, data[0]);
 	return 0;

@@ -114,6 +114,35 @@ START_TEST(test_reset_ends_the_restriction)
 }
 END_TEST
 
+START_TEST(test_temperature)
+{
+	static const struct {
+		const char *text;
+		bool greedy;
+	} bodies[] = {
+		{"{\"prompt\":\"a\",\"temperature\":0}", true},
+		{"{\"prompt\":\"a\",\"temperature\": 0.0 }", true},
+		{"{\"temperature\":1e-6,\"prompt\":\"a\"}", true},
+		{"{\"temperature\":0,\"prompt\":\"a\",\"temperature\":0.7}", false},
+		{"{\"temperature\":0,\"prompt\":\"a\",\"temperature\":null}", false},
+		{"{\"prompt\":\"a\",\"temperature\":0.00001}", false},
+		{"{\"prompt\":\"a\",\"temperature\":\"0\"}", false},
+		{"{\"prompt\":\"a\",\"x\":{\"temperature\":0}}", false},
+		{"{\"prompt\":\"a\"}", false},
+	};
+	struct kvw_scan *scan = make();
+	struct kvw_route_request request;
+
+	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++)
+		for (size_t piece = 1; piece < 40; piece++) {
+			ck_assert_int_eq(
+				scan_text(scan, KVW_API_COMPLETIONS, bodies[i].text, piece, i % 2, &request), KVW_OK);
+			ck_assert_msg(kvw_scan_greedy(scan) == bodies[i].greedy, "%s", bodies[i].text);
+		}
+	kvw_scan_destroy(scan);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("all");
@@ -122,5 +151,6 @@ int main(void)
 	tcase_add_test(tcase, test_bad_bodies_are_refused_alike);
 	tcase_add_test(tcase, test_nothing_hides_in_a_large_step);
 	tcase_add_test(tcase, test_reset_ends_the_restriction);
+	tcase_add_test(tcase, test_temperature);
 	return run_tcase("fields", tcase);
 }
