@@ -619,9 +619,23 @@ bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *l
 	if (engine->batch_count == 0)
 		return false;
 	*length_ns = kvb_step_length_ns(engine->config.profile, &load);
+	if (load.prefill_tokens == 0 && load.load_ns == 0) /* in the mean: tokens come one by one all the same */
+		*length_ns = (int64_t)((double)*length_ns /
+			(1 + engine->config.draft_tokens * engine->config.draft_share));
 	engine->stats.steps++;
 	engine->stats.busy_ns += *length_ns;
 	return true;
+}
+
+/* The answer's next token. One that drifts is another answer from somewhere in its first 32 tokens on. */
+static uint32_t generate(const struct kvb_engine *engine, struct kvb_seq *seq)
+{
+	uint32_t position = seq->total_len - seq->prompt_len;
+	uint64_t state = seq->text_state, drawn = XXH3_64bits(&state, sizeof(state));
+
+	if ((double)(drawn >> 11) * 0x1p-53 < engine->config.drift && position >= (drawn & 31))
+		state = ~state;
+	return kvb_token_generate(&state, position);
 }
 
 void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user)
@@ -638,8 +652,7 @@ void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user
 			continue; /* its prompt is not through yet */
 		token = 0;
 		if (seq->tokens != NULL)
-			token = seq->tokens[seq->total_len] = kvb_token_generate(
-				&seq->text_state, seq->total_len - seq->prompt_len);
+			token = seq->tokens[seq->total_len] = generate(engine, seq);
 		seq->total_len++;
 		engine->stats.generated_tokens++;
 		last = seq->total_len - seq->prompt_len == seq->max_new;

@@ -27,6 +27,9 @@ struct kvb_engine_config {
 	uint32_t block_count;              /* with the null block; at least 2 */
 	uint32_t max_batched_tokens;       /* per step */
 	uint32_t max_seqs;                 /* running at once */
+	uint32_t draft_tokens;             /* of speculative decoding, for each that is decoded; 0: none */
+	double draft_share;                /* of these, accepted */
+	double drift;                      /* share of prompts that are answered otherwise than elsewhere */
 };
 
 /* What has happened since the engine was made, and what it holds now. */

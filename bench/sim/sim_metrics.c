@@ -186,6 +186,18 @@ static void add_counters(
 		"Number of cached prompt tokens (local + external).", (double)stats->cached_tokens);
 	add_one(worker, out, "vllm:generation_tokens_total", "counter",
 		"Number of generation tokens processed.", (double)stats->generated_tokens);
+	if (worker->options->draft_tokens > 0) {
+		double drafts = floor((double)stats->decoded_tokens /
+			(1 + worker->options->draft_tokens * worker->options->draft_share));
+
+		add_one(worker, out, "vllm:spec_decode_num_drafts_total", "counter", "Number of spec decoding drafts.",
+			drafts);
+		drafts *= worker->options->draft_tokens;
+		add_one(worker, out, "vllm:spec_decode_num_draft_tokens_total", "counter", "Number of draft tokens.",
+			drafts);
+		add_one(worker, out, "vllm:spec_decode_num_accepted_tokens_total", "counter",
+			"Number of accepted tokens.", floor(drafts * worker->options->draft_share));
+	}
 	add_head(out, "vllm:request_success_total", "counter",
 		"Count of successfully processed requests.");
 	add_sample(worker, out, "vllm:request_success_total", "finished_reason=\"stop\",", "",

@@ -56,6 +56,9 @@ static const char help_text[] =
 	"cache)\n"
 	"  --default-tokens N      length of a chat answer without max_tokens (default 128)\n"
 	"  --seed S                of answer ids (default: the clock)\n"
+	"  --drafts N:SHARE        speculative decoding: N tokens are drafted with each, SHARE of them accepted;\n"
+	"                          a step that only decodes takes 1 / (1 + N * SHARE) of its time\n"
+	"  --drift SHARE           of prompts whose answers differ from those of workers without it\n"
 	"\n"
 	"Answers\n"
 	"  --request-id-headers          repeat or make x-request-id, as vLLM's flag does\n"
@@ -185,6 +188,8 @@ enum {
 	OPT_LEN,
 	OPT_DEFAULT_TOKENS,
 	OPT_SEED,
+	OPT_DRAFTS,
+	OPT_DRIFT,
 	OPT_REQUEST_ID,
 	OPT_DETAILS,
 	OPT_SCALE_OUT,
@@ -248,6 +253,8 @@ static const struct option long_options[] = {
 	{"max-model-len", required_argument, NULL, OPT_LEN},
 	{"default-tokens", required_argument, NULL, OPT_DEFAULT_TOKENS},
 	{"seed", required_argument, NULL, OPT_SEED},
+	{"drafts", required_argument, NULL, OPT_DRAFTS},
+	{"drift", required_argument, NULL, OPT_DRIFT},
 	{"request-id-headers", no_argument, NULL, OPT_REQUEST_ID},
 	{"prompt-tokens-details", required_argument, NULL, OPT_DETAILS},
 	{"enable-scale-out", no_argument, NULL, OPT_SCALE_OUT},
@@ -501,6 +508,16 @@ static bool parse_share(const char *option, const char *text, double *out)
 	       (*out <= 1 || wrong(option, text, "a share from 0 to 1"));
 }
 
+static bool parse_drafts(const char *text, struct kvb_options *o)
+{
+	int used = 0;
+
+	return (sscanf(text, "%u:%lf%n", &o->draft_tokens, &o->draft_share, &used) == 2 && text[used] == '\0' &&
+		       o->draft_tokens >= 1 && o->draft_tokens <= 64 && o->draft_share >= 0 &&
+		       o->draft_share <= 1) ||
+	       wrong("--drafts", text, "tokens and a share, such as 3:0.6");
+}
+
 static bool parse_fragments(int option, const char *text, struct kvb_fragments_options *o)
 {
 	switch (option) {
@@ -566,6 +583,10 @@ static bool parse_engine(int option, const char *text, struct kvb_options *o)
 		return parse_u32("--default-tokens", text, 1, 1 << 24, &o->default_tokens);
 	case OPT_SEED:
 		return parse_whole("--seed", text, 0, UINT64_MAX, &o->seed);
+	case OPT_DRAFTS:
+		return parse_drafts(text, o);
+	case OPT_DRIFT:
+		return parse_share("--drift", text, &o->drift);
 	default:
 		return parse_server(option, text, o);
 	}

@@ -31,6 +31,8 @@ struct kvb_options {
 	uint32_t kv_tokens, block_size, max_batched_tokens, max_seqs, max_model_len;
 	uint32_t default_tokens; /* of a chat answer whose request sets no limit */
 	uint64_t seed;           /* of ids */
+	uint32_t draft_tokens;   /* as struct kvb_engine_config has these */
+	double draft_share, drift;
 	double keepalive_s;
 	bool request_id_headers, prompt_tokens_details;
 	bool scale_out; /* the render endpoints answer */

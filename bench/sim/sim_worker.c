@@ -308,7 +308,10 @@ static struct kvb_engine *make_engine(const struct kvb_options *options)
 		.block_size = options->block_size,
 		.block_count = options->kv_tokens / options->block_size,
 		.max_batched_tokens = options->max_batched_tokens,
-		.max_seqs = options->max_seqs};
+		.max_seqs = options->max_seqs,
+		.draft_tokens = options->draft_tokens,
+		.draft_share = options->draft_share,
+		.drift = options->drift};
 
 	return kvb_engine_create(&config);
 }

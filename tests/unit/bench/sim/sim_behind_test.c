@@ -99,7 +99,7 @@ static const struct kvb_engine_watch watch = {
 
 static void make(struct tier *tier, uint32_t blocks, uint32_t max_seqs)
 {
-	struct kvb_engine_config config = {&profile, BLOCK, blocks, 64, max_seqs};
+	struct kvb_engine_config config = {&profile, BLOCK, blocks, 64, max_seqs, 0, 0, 0};
 
 	memset(tier, 0, sizeof(*tier));
 	tier->engine = kvb_engine_create(&config);

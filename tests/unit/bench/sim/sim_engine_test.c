@@ -58,7 +58,7 @@ static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
 
 static void begin(uint32_t block_size, uint32_t blocks, uint32_t budget, uint32_t max_seqs)
 {
-	struct kvb_engine_config config = {&profile, block_size, blocks, budget, max_seqs};
+	struct kvb_engine_config config = {&profile, block_size, blocks, budget, max_seqs, 0, 0, 0};
 
 	b = (struct bench){.engine = kvb_engine_create(&config)};
 	ck_assert_ptr_nonnull(b.engine);

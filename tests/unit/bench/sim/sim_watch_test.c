@@ -101,7 +101,7 @@ static const struct kvb_engine_watch watch = {.stored = on_stored,
 
 static struct kvb_engine *make(struct listener *l, uint32_t blocks)
 {
-	struct kvb_engine_config config = {&profile, BLOCK, blocks, 64, 8};
+	struct kvb_engine_config config = {&profile, BLOCK, blocks, 64, 8, 0, 0, 0};
 	struct kvb_engine *engine = kvb_engine_create(&config);
 
 	ck_assert_ptr_nonnull(engine);
