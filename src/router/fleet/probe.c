@@ -68,6 +68,7 @@ struct target {
 	bool failing;    /* the last health probe failed */
 	bool unproven;          /* when it was started is known from a former kvway alone */
 	struct kvw_room room;   /* what its metrics have shown of its KV memory */
+	double draft_tokens, draft_accepted; /* its counters as last read; -1: not yet */
 	struct kvw_foreign foreign; /* what its metrics say of requests that are not ours */
 	int64_t foreign_ns;     /* when that was; 0: there are none */
 	bool asleep;            /* by its metrics; it has lost its cache with that */
@@ -263,6 +264,14 @@ static void look_for_foreign(struct target *target, int64_t now_ns)
 		start(ask);
 }
 
+/* By how much a counter of the worker's has grown; one that fell began again. */
+static void take_growth(double now, double *before, _Atomic uint64_t *sum)
+{
+	if (now >= 0 && *before >= 0)
+		atomic_fetch_add(sum, (uint64_t)(now >= *before ? now - *before : now));
+	*before = now >= 0 ? now : *before;
+}
+
 static void take_metrics(struct target *target, const struct ask *ask)
 {
 	struct kvw_scrape scrape;
@@ -304,6 +313,8 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 	kvw_fleet_set_blends(target->worker, scrape.blends);
+	take_growth(scrape.draft_tokens, &target->draft_tokens, &target->worker->draft_tokens);
+	take_growth(scrape.draft_accepted, &target->draft_accepted, &target->worker->draft_accepted);
 	take_foreign(target, &scrape);
 	take_room(target, &scrape);
 }
@@ -569,6 +580,7 @@ enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker
 	target->prober = prober;
 	target->worker = worker;
 	target->unproven = atomic_load(&worker->started_s) != 0;
+	target->draft_tokens = target->draft_accepted = -1;
 	for (int kind = 0; kind < ASK_COUNT; kind++) {
 		struct ask *ask = &target->asks[kind];
 

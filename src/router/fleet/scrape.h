@@ -35,6 +35,7 @@ struct kvw_scrape {
 	double requests_running; /* vllm:num_requests_running */
 	double prompts, prompt_tokens; /* vllm:request_prompt_tokens: prompts of requests that have ended */
 	double first_tokens; /* vllm:time_to_first_token_seconds: how many */
+	double draft_tokens, draft_accepted; /* vllm:spec_decode_num_draft_tokens_total, _accepted_tokens_total */
 	double cache_queries, cache_hits; /* tokens, vllm:prefix_cache_queries_total and _hits_total */
 	bool blends;        /* kvtier:fragments_enabled: it reuses texts that are no prefix */
 	bool asleep;        /* vllm:engine_sleep_state: an engine is not awake */

@@ -147,6 +147,8 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->capacity_tokens, 0);
 	atomic_store(&worker->started_s, 0);
 	atomic_store(&worker->probes_failed, 0);
+	atomic_store(&worker->draft_tokens, 0);
+	atomic_store(&worker->draft_accepted, 0);
 	atomic_store(&worker->slow_since_ns, 0);
 	atomic_store(&worker->blends, false);
 	atomic_store(&worker->models_read_ns, 0);

@@ -99,6 +99,8 @@ struct kvw_worker {
 	_Atomic double started_s;          /* process_start_time_seconds, as its metrics said last, or as they
 	                                      did before kvway was restarted; 0: unknown. The control thread's */
 	_Atomic uint64_t probes_failed;    /* since start */
+	_Atomic uint64_t draft_tokens;     /* by speculative decoding, while kvway read its metrics */
+	_Atomic uint64_t draft_accepted;   /* of these */
 	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */

@@ -123,6 +123,23 @@ START_TEST(a_worker_that_blends_says_so)
 }
 END_TEST
 
+START_TEST(drafts_of_several_engines)
+{
+	struct kvw_scrape out = scrape("vllm:spec_decode_num_drafts_total{engine=\"0\"} 20\n"
+				       "vllm:spec_decode_num_draft_tokens_total{engine=\"0\"} 60\n"
+				       "vllm:spec_decode_num_draft_tokens_total{engine=\"1\"} 30\n"
+				       "vllm:spec_decode_num_accepted_tokens_total{engine=\"0\"} 40\n"
+				       "vllm:spec_decode_num_accepted_tokens_total{engine=\"1\"} 10\n"
+				       "vllm:spec_decode_num_accepted_tokens_per_pos_total{position=\"0\"} 15\n"
+				       "vllm:spec_decode_num_draft_tokens_created 1.79e9\n");
+
+	ck_assert_double_eq(out.draft_tokens, 90);
+	ck_assert_double_eq(out.draft_accepted, 50);
+	out = scrape("");
+	ck_assert(out.draft_tokens == -1 && out.draft_accepted == -1);
+}
+END_TEST
+
 START_TEST(kv_use_that_cannot_be_is_unknown)
 {
 	static const char *const texts[] = {"", "vllm:kv_cache_usage_perc\n",
@@ -426,6 +443,7 @@ int main(void)
 	tcase_add_test(tcase, an_engine_that_sleeps);
 	tcase_add_test(tcase, a_worker_that_blends_says_so);
 	tcase_add_test(tcase, kv_use_that_cannot_be_is_unknown);
+	tcase_add_test(tcase, drafts_of_several_engines);
 	tcase_add_test(tcase, ranks_add_up);
 	tcase_add_test(tcase, ranks_that_state_the_sum_are_not_counted_twice);
 	tcase_add_test(tcase, capacity_that_is_not_told_is_unknown);
