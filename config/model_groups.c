@@ -284,6 +284,12 @@ static const char *common_worker(const struct kvw_model_group *a, const struct k
 	return NULL;
 }
 
+/* No client's requests go there, only copies: how far a group differs from itself can be seen. */
+static bool is_only_watched(const struct kvw_model_group *group)
+{
+	return group->weight == 0 && group->shadow > 0;
+}
+
 static void check_pair(struct kvw_build *build, size_t first, size_t second)
 {
 	const struct kvw_model_group *a = &build->config->model_groups[first];
@@ -291,7 +297,8 @@ static void check_pair(struct kvw_build *build, size_t first, size_t second)
 	const char *common = common_worker(a, b);
 	char shown[48], quoted[KVW_REPORT_QUOTE];
 
-	if (strcmp(a->serves, b->serves) != 0 || strcmp(a->group, b->group) == 0)
+	if (strcmp(a->serves, b->serves) != 0 || strcmp(a->group, b->group) == 0 || is_only_watched(a) ||
+		is_only_watched(b))
 		return;
 	snprintf(shown, sizeof(shown), KVW_MODEL_GROUPS "[%zu]", build->group_indexes[second]);
 	if (a->workers.count == 0 || b->workers.count == 0)

@@ -55,6 +55,18 @@ START_TEST(test_workers_by_name_and_url)
 }
 END_TEST
 
+START_TEST(test_a_group_that_is_only_watched_shares_workers)
+{
+	struct loaded loaded = load_text("model_groups:\n"
+					 "  - {model: m, group: a, workers: [x]}\n"
+					 "  - {model: m, group: b, workers: [x, y], weight: 0, shadow: 0.1}\n"
+					 "  - {model: m, group: c, weight: 0, shadow: 1}\n" TEST_WORKER);
+
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	loaded_release(&loaded);
+}
+END_TEST
+
 static const struct {
 	const char *text, *said;
 } mistakes[] = {
@@ -72,6 +84,8 @@ static const struct {
 		"t.yaml:1:52: model_groups[1]: found the same workers as those of group `a`"},
 	{"model_groups: [{model: m, group: b, workers: [y, x]}, {model: m, group: a, workers: [x]}]\n",
 		"t.yaml:1:16: model_groups[0]: found `x` in `workers`, expected other workers than those of group `a`"},
+	{"model_groups: [{model: m, group: b, workers: [y, x], weight: 0}, {model: m, group: a, workers: [x]}]\n",
+		"model_groups[0]: found `x` in `workers`, expected other workers than those of group `a`"},
 	{"model_groups: [{model: m, group: a, weight: 0}]\n",
 		"model_groups[0]: found no group with a `weight` above 0"},
 	{"models: {x: {to: m}}\nmodel_groups: [{model: x, group: a}]\n",
@@ -204,6 +218,7 @@ int main(void)
 
 	tcase_add_test(tcase, test_groups_of_a_model);
 	tcase_add_test(tcase, test_workers_by_name_and_url);
+	tcase_add_test(tcase, test_a_group_that_is_only_watched_shares_workers);
 	tcase_add_loop_test(tcase, test_mistakes, 0, sizeof(mistakes) / sizeof(mistakes[0]));
 	tcase_add_test(tcase, test_most);
 	tcase_add_test(tcase, test_changed_weights_are_kept);
