@@ -105,15 +105,126 @@ void kvw_collect_group_shadow(struct kvw_collect *collect)
 	by_name(collect, offsetof(struct kvw_group_cell, shadows), "result", names, KVW_SHADOW_RESULTS);
 }
 
+/* What one loop has of a pair; NULL: nothing. */
+static const struct kvw_pair_cell *pair(const struct kvw_metrics *metrics, size_t loop, size_t group, size_t of)
+{
+	const struct kvw_group_cell *at = cell(metrics, loop, group);
+	const struct kvw_pair_cell *found =
+		at == NULL ? NULL : atomic_load_explicit(&at->pairs, memory_order_acquire);
+
+	while (found != NULL && found->of != of)
+		found = atomic_load_explicit(&found->next, memory_order_acquire);
+	return found;
+}
+
+/* For each pair of groups of which copies were compared. */
+static void each_pair(struct kvw_collect *collect,
+	void (*write)(struct kvw_collect *collect, const struct kvw_pair_cell *sum, struct kvw_label labels[4]))
+{
+	const struct kvw_metrics *metrics = collect->metrics;
+	struct kvw_label labels[4], other[2];
+
+	for (size_t i = 0; i < (KVW_GROUP_OTHER + 1) * (KVW_GROUP_OTHER + 1); i++) {
+		size_t group = i / (KVW_GROUP_OTHER + 1), of = i % (KVW_GROUP_OTHER + 1);
+		struct kvw_pair_cell sum = {.of = (uint8_t)of};
+		bool any = false;
+
+		if (!label(metrics, group, labels) || !label(metrics, of, other))
+			continue;
+		for (size_t k = 0; k < metrics->loops; k++) {
+			const struct kvw_pair_cell *at = pair(metrics, k, group, of);
+
+			if (at == NULL)
+				continue;
+			any = true;
+			for (size_t n = 0; n < KVW_FIDELITY_RESULTS; n++)
+				sum.results[n] += kvw_counted(&at->results[n]);
+			for (size_t n = 0; n < 2; n++)
+				sum.characters[n] += kvw_counted(&at->characters[n]);
+			for (size_t n = 0; n <= KVW_BOUNDS_MAX; n++)
+				sum.difference.buckets[n] += kvw_counted(&at->difference.buckets[n]);
+			sum.difference.sum_ns += kvw_counted(&at->difference.sum_ns);
+		}
+		labels[2] = (struct kvw_label){"of", other[1].value};
+		if (any)
+			write(collect, &sum, labels);
+	}
+}
+
+static void write_results(struct kvw_collect *collect, const struct kvw_pair_cell *sum, struct kvw_label labels[4])
+{
+	static const char *const names[KVW_FIDELITY_RESULTS] = {
+		[KVW_FIDELITY_EQUAL] = "equal",
+		[KVW_FIDELITY_DIFFERENT] = "different",
+		[KVW_FIDELITY_UNFINISHED] = "unfinished",
+		[KVW_FIDELITY_UNREAD] = "unread",
+	};
+
+	for (size_t i = 0; i < KVW_FIDELITY_RESULTS; i++) {
+		labels[3] = (struct kvw_label){"result", kvw_slice_of(names[i])};
+		kvw_sample_u64(&collect->out, labels, 4, kvw_counted(&sum->results[i]));
+	}
+}
+
+static void write_characters(
+	struct kvw_collect *collect, const struct kvw_pair_cell *sum, struct kvw_label labels[4])
+{
+	static const char *const names[2] = {"client", "copy"};
+
+	for (size_t i = 0; i < 2; i++) {
+		labels[3] = (struct kvw_label){"answer", kvw_slice_of(names[i])};
+		kvw_sample_u64(&collect->out, labels, 4, kvw_counted(&sum->characters[i]));
+	}
+}
+
+static void write_difference(
+	struct kvw_collect *collect, const struct kvw_pair_cell *sum, struct kvw_label labels[4])
+{
+	const struct kvw_bounds *bounds = &collect->metrics->bounds.difference;
+	struct kvw_histogram_sum counts = {0};
+	double characters[KVW_BOUNDS_MAX];
+
+	kvw_histogram_collect(&sum->difference, &counts);
+	for (size_t i = 0; i < bounds->count; i++)
+		characters[i] = (double)bounds->ns[i];
+	if (counts.count > 0)
+		kvw_sample_buckets(&collect->out, labels, 3, characters, bounds->count, counts.buckets,
+			(double)counts.sum_ns);
+}
+
+void kvw_collect_group_fidelity(struct kvw_collect *collect)
+{
+	each_pair(collect, write_results);
+}
+
+void kvw_collect_group_characters(struct kvw_collect *collect)
+{
+	each_pair(collect, write_characters);
+}
+
+void kvw_collect_group_difference(struct kvw_collect *collect)
+{
+	each_pair(collect, write_difference);
+}
+
 static const struct kvw_histogram *histogram_of(const struct kvw_group_cell *cell, int of)
 {
-	return of == KVW_OF_GAP ? &cell->gap : of == KVW_OF_SHADOW ? &cell->shadow_answer : &cell->first_token;
+	switch (of) {
+	case KVW_OF_GAP:
+		return &cell->gap;
+	case KVW_OF_PER_TOKEN:
+		return &cell->per_token;
+	case KVW_OF_SHADOW:
+		return &cell->shadow_answer;
+	default:
+		return &cell->first_token;
+	}
 }
 
 void kvw_collect_group_histogram(struct kvw_collect *collect)
 {
 	const struct kvw_metrics *metrics = collect->metrics;
-	bool gap = collect->arg == KVW_OF_GAP;
+	bool gap = collect->arg == KVW_OF_GAP || collect->arg == KVW_OF_PER_TOKEN;
 	struct kvw_label labels[2];
 
 	for (size_t group = 0; group <= KVW_GROUP_OTHER; group++) {
@@ -145,5 +256,38 @@ void kvw_collect_group_weight(struct kvw_collect *collect)
 
 		kvw_sample_double(&collect->out, labels, 2,
 			atomic_load_explicit(group->weight_now, memory_order_relaxed));
+	}
+}
+
+/* Likewise. No samples of a group that has drafted nothing. */
+void kvw_collect_group_drafts(struct kvw_collect *collect)
+{
+	const struct kvw_fleet *fleet = collect->metrics->fleet;
+	const struct kvw_config *config = atomic_load(&fleet->config);
+	struct kvw_candidate items[KVW_MAX_WORKERS];
+	struct kvw_model *model;
+	bool known;
+
+	for (size_t i = 0; config != NULL && i < config->model_group_count; i++) {
+		const struct kvw_model_group *group = &config->model_groups[i];
+		struct kvw_label labels[3] = {
+			{"model", kvw_slice_of(group->model)}, {"group", kvw_slice_of(group->group)}};
+		size_t count = kvw_fleet_candidates(fleet, kvw_slice_of(group->serves), items, &known, &model);
+		uint64_t drafted = 0, accepted = 0;
+
+		for (size_t k = 0; known && k < count; k++) {
+			const struct kvw_worker *worker = fleet->workers[items[k].id];
+
+			if (!kvw_group_has(group, worker->group_key, worker->url_key))
+				continue;
+			drafted += atomic_load(&worker->draft_tokens);
+			accepted += atomic_load(&worker->draft_accepted);
+		}
+		if (drafted == 0)
+			continue;
+		labels[2] = (struct kvw_label){"kind", KVW_SLICE("drafted")};
+		kvw_sample_u64(&collect->out, labels, 3, drafted);
+		labels[2].value = KVW_SLICE("accepted");
+		kvw_sample_u64(&collect->out, labels, 3, accepted);
 	}
 }

@@ -99,6 +99,21 @@ enum kvw_shadow_result {
 	KVW_SHADOW_RESULTS
 };
 
+/* What came of comparing a copy's answer with the client's. Label `result` of kvway_group_fidelity_total. */
+enum kvw_fidelity_result {
+	KVW_FIDELITY_EQUAL,
+	KVW_FIDELITY_DIFFERENT,
+	KVW_FIDELITY_UNFINISHED, /* one of them failed, was cut off, or its client left */
+	KVW_FIDELITY_UNREAD,     /* no text was found, or several; or one was too far ahead of the other */
+	KVW_FIDELITY_RESULTS
+};
+
+/* In characters. */
+struct kvw_fidelity_lengths {
+	uint64_t same; /* of the beginning that both have */
+	uint64_t client, copy;
+};
+
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
@@ -153,6 +168,10 @@ void kvw_metrics_group_shadow(struct kvw_metrics_shard *shard, uint8_t group, en
 /* A copy's first byte of the answer's body came so long after it was sent. */
 void kvw_metrics_group_shadow_answer(struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns);
 /* Label text. */
+/* The copy was `group`'s, the client's answer `of`'s. */
+void kvw_metrics_group_fidelity(struct kvw_metrics_shard *shard, uint8_t group, uint8_t of,
+	enum kvw_fidelity_result result, const struct kvw_fidelity_lengths *lengths);
+
 const char *kvw_group_by_name(enum kvw_group_by by);
 /* From the moment at which a request was sent; predicted_ns, actual_ns >= 0. */
 void kvw_metrics_first_token(

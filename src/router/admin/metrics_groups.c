@@ -102,6 +102,53 @@ void kvw_metrics_group_shadow_answer(struct kvw_metrics_shard *shard, uint8_t gr
 		kvw_histogram_observe(&cell->shadow_answer, &shard->bounds->token, after_ns);
 }
 
+static struct kvw_pair_cell *pair_of(struct kvw_group_cell *cell, uint8_t of)
+{
+	struct kvw_pair_cell *_Atomic *place = &cell->pairs;
+	struct kvw_pair_cell *pair;
+
+	while ((pair = atomic_load_explicit(place, memory_order_relaxed)) != NULL && pair->of != of)
+		place = &pair->next;
+	if (pair != NULL)
+		return pair;
+	pair = calloc(1, sizeof(*pair));
+	if (pair != NULL) {
+		pair->of = of;
+		atomic_store_explicit(place, pair, memory_order_release);
+	}
+	return pair;
+}
+
+void kvw_metrics_group_fidelity(struct kvw_metrics_shard *shard, uint8_t group, uint8_t of,
+	enum kvw_fidelity_result result, const struct kvw_fidelity_lengths *lengths)
+{
+	struct kvw_group_cell *cell = cell_of(shard, group);
+	struct kvw_pair_cell *pair = cell == NULL ? NULL : pair_of(cell, of);
+
+	if (pair == NULL)
+		return;
+	kvw_bump(&pair->results[result], 1);
+	if (result != KVW_FIDELITY_EQUAL && result != KVW_FIDELITY_DIFFERENT)
+		return;
+	kvw_bump(&pair->characters[0], lengths->client);
+	kvw_bump(&pair->characters[1], lengths->copy);
+	if (result == KVW_FIDELITY_DIFFERENT)
+		kvw_histogram_observe(&pair->difference, &shard->bounds->difference, (int64_t)lengths->same);
+}
+
+void kvw_group_cell_destroy(struct kvw_group_cell *cell)
+{
+	struct kvw_pair_cell *pair, *next;
+
+	if (cell == NULL)
+		return;
+	for (pair = atomic_load_explicit(&cell->pairs, memory_order_relaxed); pair != NULL; pair = next) {
+		next = atomic_load_explicit(&pair->next, memory_order_relaxed);
+		free(pair);
+	}
+	free(cell);
+}
+
 static enum kvw_group_result result_of(const struct kvw_request_record *record, bool failed)
 {
 	if (record->end == KVW_END_CLIENT_GONE)
@@ -124,8 +171,12 @@ void kvw_metrics_group_record(struct kvw_metrics_shard *shard, const struct kvw_
 		kvw_bump(&cell->tokens[KVW_GROUP_CACHED], record->cached_tokens);
 	if (record->completion_known)
 		kvw_bump(&cell->tokens[KVW_GROUP_COMPLETION], record->completion_tokens);
-	if (record->stream && record->first_token_ns > 0)
-		kvw_histogram_observe(&cell->first_token, &shard->bounds->token, record->first_token_ns);
+	if (!record->stream || record->first_token_ns <= 0)
+		return;
+	kvw_histogram_observe(&cell->first_token, &shard->bounds->token, record->first_token_ns);
+	if (record->end == KVW_END_COMPLETE && record->completion_known && record->completion_tokens > 1)
+		kvw_histogram_observe(&cell->per_token, &shard->bounds->gap,
+			(record->total_ns - record->first_token_ns) / (record->completion_tokens - 1));
 }
 
 void kvw_metric_groups_finish(struct kvw_metric_groups *groups)

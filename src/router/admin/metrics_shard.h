@@ -97,6 +97,7 @@ struct kvw_metric_bounds {
 	struct kvw_bounds token;   /* total and first token: vLLM's own for TTFT */
 	struct kvw_bounds gap;     /* between tokens: vLLM's own and three below */
 	struct kvw_bounds added;
+	struct kvw_bounds difference; /* characters in the place of ns */
 };
 
 /* Label values of `class`: names of admission.classes in the order in which they came, the last is "other". */
@@ -118,6 +119,15 @@ void kvw_metric_classes_finish(struct kvw_metric_classes *classes);
 enum kvw_group_result { KVW_GROUP_OK, KVW_GROUP_ERROR, KVW_GROUP_REFUSED, KVW_GROUP_LEFT, KVW_GROUP_RESULTS };
 enum kvw_group_tokens { KVW_GROUP_PROMPT, KVW_GROUP_CACHED, KVW_GROUP_COMPLETION, KVW_GROUP_TOKENS };
 
+/* Copies for one group, compared with what clients got of another. */
+struct kvw_pair_cell {
+	struct kvw_pair_cell *_Atomic next; /* of the same group; owned */
+	uint8_t of; /* label of the other */
+	_Atomic uint64_t results[KVW_FIDELITY_RESULTS];
+	_Atomic uint64_t characters[2];  /* equal and different ones: the client's, the copy's */
+	struct kvw_histogram difference; /* different ones: characters before the first difference */
+};
+
 /* Requests of one group. */
 struct kvw_group_cell {
 	_Atomic uint64_t chosen[KVW_GROUP_BY_COUNT];
@@ -125,7 +135,8 @@ struct kvw_group_cell {
 	_Atomic uint64_t kept[KVW_KEPT_COUNT];
 	_Atomic uint64_t tokens[KVW_GROUP_TOKENS];
 	_Atomic uint64_t shadows[KVW_SHADOW_RESULTS];
-	struct kvw_histogram first_token, gap, shadow_answer;
+	struct kvw_histogram first_token, gap, per_token, shadow_answer;
+	struct kvw_pair_cell *_Atomic pairs; /* owned */
 };
 
 struct kvw_metric_groups {
@@ -133,6 +144,7 @@ struct kvw_metric_groups {
 };
 
 void kvw_metric_groups_finish(struct kvw_metric_groups *groups);
+void kvw_group_cell_destroy(struct kvw_group_cell *cell); /* NULL is allowed */
 void kvw_metrics_group_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record, bool failed);
 
 struct kvw_metrics_shard {

@@ -179,6 +179,8 @@ static enum kvw_groups_status look(
 		status = find_model(router, text, model);
 	for (size_t i = 0; status == KVW_GROUPS_OK && i < 2; i++)
 		kvw_samples_read(text, model, comparison->names[i], &comparison->groups[i]);
+	if (status == KVW_GROUPS_OK)
+		kvw_samples_fidelity(text, model, comparison->names, &comparison->fidelity);
 	free(reply.body);
 	return status;
 }
@@ -201,12 +203,13 @@ static enum kvw_groups_status look_twice(
 		return status;
 	pause_ms(router->options->interval_ms);
 	status = look(router, model, comparison);
-	for (size_t i = 0; status == KVW_GROUPS_OK && i < 2; i++)
-		if (!kvw_samples_subtract(&comparison->groups[i], &before.groups[i])) {
-			fputs("kvway compare: the router was restarted meanwhile\n", router->err);
-			return KVW_GROUPS_FAILED;
-		}
-	return status;
+	if (status != KVW_GROUPS_OK ||
+		(kvw_samples_subtract(&comparison->groups[0], &before.groups[0]) &&
+			kvw_samples_subtract(&comparison->groups[1], &before.groups[1]) &&
+			kvw_samples_subtract_fidelity(&comparison->fidelity, &before.fidelity)))
+		return status;
+	fputs("kvway compare: the router was restarted meanwhile\n", router->err);
+	return KVW_GROUPS_FAILED;
 }
 
 static enum kvw_groups_status compare(const struct router *router)

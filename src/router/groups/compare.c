@@ -82,7 +82,7 @@ enum kvw_beyond kvw_estimates_differ(const struct kvw_estimate *a, const struct 
 
 /* --- rows --- */
 
-enum row { ROW_REQUESTS, ROW_ERRORS, ROW_REFUSED, ROW_FIRST, ROW_GAP, ROW_KEPT, ROW_CACHED, ROW_TOKENS, ROW_COUNT };
+enum row { ROW_REQUESTS, ROW_ERRORS, ROW_REFUSED, ROW_FIRST, ROW_PER_TOKEN, ROW_GAP, ROW_KEPT, ROW_CACHED, ROW_TOKENS, ROW_DRAFTS, ROW_COUNT };
 
 static const struct {
 	const char *name, *key, *unit;
@@ -92,10 +92,12 @@ static const struct {
 	[ROW_ERRORS] = {"errors", "error_share", "%", 100},
 	[ROW_REFUSED] = {"refused (4xx)", "refused_share", "%", 100},
 	[ROW_FIRST] = {"time to first token", "first_token_seconds", "ms", 1000},
-	[ROW_GAP] = {"between tokens", "inter_token_seconds", "ms", 1000},
+	[ROW_PER_TOKEN] = {"per further token", "output_token_seconds", "ms", 1000},
+	[ROW_GAP] = {"between reads", "inter_token_seconds", "ms", 1000},
 	[ROW_KEPT] = {"promises kept", "promise_kept_share", "%", 100},
 	[ROW_CACHED] = {"of prompts cached", "cached_share", "%", 100},
 	[ROW_TOKENS] = {"tokens per answer", "completion_tokens_per_answer", "", 1},
+	[ROW_DRAFTS] = {"draft tokens accepted", "draft_acceptance", "%", 100},
 };
 
 static struct kvw_estimate plain(double value, bool known)
@@ -116,12 +118,16 @@ static struct kvw_estimate estimate(const struct kvw_group_samples *g, enum row 
 		return kvw_estimate_share(g->refused, ended);
 	case ROW_FIRST:
 		return kvw_estimate_mean(&g->first_token, g->first_token.count);
+	case ROW_PER_TOKEN:
+		return kvw_estimate_mean(&g->per_token, g->per_token.count);
 	case ROW_GAP:
 		return kvw_estimate_mean(&g->gap, g->first_token.count);
 	case ROW_KEPT:
 		return kvw_estimate_share(g->kept, g->kept + g->broken);
 	case ROW_CACHED:
 		return plain(g->prompt > 0 ? g->cached / g->prompt : 0, g->prompt > 0);
+	case ROW_DRAFTS:
+		return plain(g->drafted > 0 ? g->accepted / g->drafted : 0, g->drafted > 0);
 	default:
 		return plain(g->ok > 0 ? g->completion / g->ok : 0, g->ok > 0 && g->completion > 0);
 	}
@@ -155,6 +161,39 @@ static void put_name(FILE *out, const char *text)
 		fputc(iscntrl((unsigned char)*text) ? '?' : *text, out);
 }
 
+/* --- fidelity --- */
+
+static double compared(const struct kvw_fidelity_samples *f)
+{
+	return f->equal + f->different;
+}
+
+static struct kvw_estimate difference_of(const struct kvw_fidelity_samples *f)
+{
+	return kvw_estimate_mean(&f->difference, f->difference.count);
+}
+
+static void print_fidelity(const struct kvw_comparison *c, FILE *out)
+{
+	const struct kvw_fidelity_samples *f = &c->fidelity;
+	struct kvw_estimate equal = kvw_estimate_share(f->equal, compared(f)), difference = difference_of(f);
+
+	if (compared(f) + f->unfinished + f->unread == 0)
+		return;
+	fprintf(out, "\nFidelity, of requests of temperature 0 that both answered (shadow):\n\n%-26s  %28.0f\n%-26s",
+		"answers compared", compared(f), "equal answers, %");
+	put_estimate(out, &equal, 100);
+	fprintf(out, "\n%-26s", "first difference after");
+	put_estimate(out, &difference, 1);
+	fputs(difference.known ? "  characters\n" : "\n", out);
+	if (compared(f) > 0)
+		fprintf(out, "%-26s  %28.1f  %28.1f\n", "characters per answer", f->characters[0] / compared(f),
+			f->characters[1] / compared(f));
+	if (f->unfinished + f->unread > 0)
+		fprintf(out, "%-26s  %28.0f  unfinished %.0f, unread %.0f\n", "not compared", f->unfinished + f->unread,
+			f->unfinished, f->unread);
+}
+
 void kvw_comparison_print(const struct kvw_comparison *c, FILE *out)
 {
 	fputs("Model ", out);
@@ -175,6 +214,7 @@ void kvw_comparison_print(const struct kvw_comparison *c, FILE *out)
 		put_estimate(out, &b, rows[i].factor);
 		fprintf(out, "  %s\n", verdict(kvw_estimates_differ(&a, &b)));
 	}
+	print_fidelity(c, out);
 	fputs("\nIn parentheses: 95 % intervals. No verdict: fewer than 30 samples in a group, or none is computed.\n", out);
 }
 
@@ -187,6 +227,18 @@ static json_t *estimate_json(const struct kvw_estimate *e)
 	if (e->low == e->high)
 		return json_pack("{s:f}", "value", e->value);
 	return json_pack("{s:f, s:f, s:f, s:f}", "value", e->value, "low", e->low, "high", e->high, "samples", e->samples);
+}
+
+static json_t *fidelity_json(const struct kvw_fidelity_samples *f)
+{
+	struct kvw_estimate equal = kvw_estimate_share(f->equal, compared(f)), difference = difference_of(f);
+	double all = compared(f) > 0 ? compared(f) : 1;
+
+	if (compared(f) + f->unfinished + f->unread == 0)
+		return json_null();
+	return json_pack("{s:f, s:f, s:f, s:o, s:o, s:[f,f]}", "compared", compared(f), "unfinished", f->unfinished,
+		"unread", f->unread, "equal_share", estimate_json(&equal), "first_difference_characters",
+		estimate_json(&difference), "characters_per_answer", f->characters[0] / all, f->characters[1] / all);
 }
 
 enum kvw_err kvw_comparison_json(const struct kvw_comparison *c, FILE *out)
@@ -205,6 +257,7 @@ enum kvw_err kvw_comparison_json(const struct kvw_comparison *c, FILE *out)
 	}
 	json_object_set_new(root, "seconds", c->seconds > 0 ? json_real(c->seconds) : json_null());
 	json_object_set_new(root, "rows", rows_json);
+	json_object_set_new(root, "fidelity", fidelity_json(&c->fidelity));
 	if (root != NULL && json_dumpf(root, out, JSON_INDENT(1)) == 0) {
 		fputc('\n', out);
 		err = KVW_OK;

@@ -36,6 +36,7 @@ struct kvw_comparison {
 	const char *model, *names[2];
 	double seconds;
 	struct kvw_group_samples groups[2];
+	struct kvw_fidelity_samples fidelity;
 };
 
 void kvw_comparison_print(const struct kvw_comparison *comparison, FILE *out);

@@ -46,7 +46,8 @@ static void print_compare_help(FILE *out)
 {
 	fputs("kvway compare says how two groups of a model's workers (model_groups) differ in a running router:\n"
 	      "errors, time to first token, time between tokens, promises kept; with 95 % intervals, and whether a\n"
-	      "difference is beyond noise.\n"
+	      "difference is beyond noise. Where one gets copies of the other's requests (shadow), also whether both\n"
+	      "write the same.\n"
 	      "\n"
 	      "Usage:\n"
 	      "  kvway compare GROUP GROUP [--model MODEL] [--interval 60s]\n"

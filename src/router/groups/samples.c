@@ -12,7 +12,8 @@
 /* One line of the text. */
 struct sample {
 	char name[64]; /* behind PREFIX */
-	char model[KVW_SAMPLES_NAME], group[KVW_SAMPLES_NAME], third[64]; /* third: what label there is besides */
+	char model[KVW_SAMPLES_NAME], group[KVW_SAMPLES_NAME], of[KVW_SAMPLES_NAME];
+	char third[64]; /* what label there is besides these */
 	double value;
 };
 
@@ -39,12 +40,15 @@ static const char *take_labels(const char *at, struct sample *sample)
 {
 	while (*at == '{' || *at == ',') {
 		size_t len = strcspn(++at, "=\n");
-		bool model = len == 5 && memcmp(at, "model", 5) == 0, group = len == 5 && memcmp(at, "group", 5) == 0;
+		char *names = len == 5 && memcmp(at, "model", 5) == 0   ? sample->model
+			      : len == 5 && memcmp(at, "group", 5) == 0 ? sample->group
+			      : len == 2 && memcmp(at, "of", 2) == 0    ? sample->of
+									: NULL;
 
 		if (at[len] != '=' || at[len + 1] != '"')
 			return NULL;
-		at = take_value(at + len + 2, model ? sample->model : group ? sample->group : sample->third,
-			model || group ? sizeof(sample->model) : sizeof(sample->third));
+		at = take_value(at + len + 2, names != NULL ? names : sample->third,
+			names != NULL ? KVW_SAMPLES_NAME : sizeof(sample->third));
 		if (at == NULL)
 			return NULL;
 	}
@@ -112,6 +116,8 @@ static double *counter_of(const struct sample *s, struct kvw_group_samples *out)
 		{"tokens_total", "prompt", &out->prompt},
 		{"tokens_total", "cached", &out->cached},
 		{"tokens_total", "completion", &out->completion},
+		{"draft_tokens_total", "drafted", &out->drafted},
+		{"draft_tokens_total", "accepted", &out->accepted},
 	};
 
 	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
@@ -130,6 +136,8 @@ static void take(const struct sample *sample, struct kvw_group_samples *out)
 		*counter += sample->value;
 	else if (begins(sample->name, "time_to_first_token_seconds", &part))
 		take_time(sample, part, &out->first_token);
+	else if (begins(sample->name, "time_per_output_token_seconds", &part))
+		take_time(sample, part, &out->per_token);
 	else if (begins(sample->name, "inter_token_seconds", &part))
 		take_time(sample, part, &out->gap);
 }
@@ -149,6 +157,56 @@ void kvw_samples_read(struct kvw_slice text, const char *model, const char *grou
 	for (const char *at = text.data; at < text.data + text.len && *at != '\0'; at = next_line(at))
 		if (read_line(at, &sample) && strcmp(sample.model, model) == 0 && strcmp(sample.group, group) == 0)
 			take(&sample, out);
+}
+
+/* --- two groups --- */
+
+static void take_fidelity(const struct sample *s, size_t copy, struct kvw_fidelity_samples *out)
+{
+	const char *part;
+
+	if (strcmp(s->name, "fidelity_total") == 0) {
+		double *to = strcmp(s->third, "equal") == 0	   ? &out->equal
+			     : strcmp(s->third, "different") == 0  ? &out->different
+			     : strcmp(s->third, "unfinished") == 0 ? &out->unfinished
+								   : &out->unread;
+
+		*to += s->value;
+	} else if (strcmp(s->name, "fidelity_characters_total") == 0) {
+		out->characters[strcmp(s->third, "copy") == 0 ? copy : 1 - copy] += s->value;
+	} else if (begins(s->name, "fidelity_first_difference_characters", &part)) {
+		take_time(s, part, &out->difference);
+	}
+}
+
+static void add_times(struct kvw_samples_times *sum, const struct kvw_samples_times *more)
+{
+	if (sum->buckets == 0)
+		*sum = *more;
+	else if (more->buckets == sum->buckets) {
+		for (size_t i = 0; i < sum->buckets; i++)
+			sum->counts[i] += more->counts[i];
+		sum->sum += more->sum;
+		sum->count += more->count;
+	}
+}
+
+void kvw_samples_fidelity(struct kvw_slice text, const char *model, const char *const groups[2],
+	struct kvw_fidelity_samples *out)
+{
+	struct kvw_samples_times other;
+	struct sample sample;
+
+	*out = (struct kvw_fidelity_samples){0};
+	for (size_t copy = 0; copy < 2; copy++) {
+		other = out->difference;
+		out->difference = (struct kvw_samples_times){0};
+		for (const char *at = text.data; at < text.data + text.len && *at != '\0'; at = next_line(at))
+			if (read_line(at, &sample) && strcmp(sample.model, model) == 0 &&
+				strcmp(sample.group, groups[copy]) == 0 && strcmp(sample.of, groups[1 - copy]) == 0)
+				take_fidelity(&sample, copy, out);
+		add_times(&out->difference, &other);
+	}
 }
 
 /* --- differences --- */
@@ -177,8 +235,10 @@ static bool subtract_times(struct kvw_samples_times *later, const struct kvw_sam
 bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_group_samples *earlier)
 {
 	bool good = subtract_times(&later->first_token, &earlier->first_token) &&
-		    subtract_times(&later->gap, &earlier->gap);
+		    subtract_times(&later->gap, &earlier->gap) && subtract_times(&later->per_token, &earlier->per_token);
 
+	if (!subtract(&later->drafted, earlier->drafted) || !subtract(&later->accepted, earlier->accepted))
+		later->drafted = later->accepted = 0; /* a worker left */
 	good = subtract(&later->ok, earlier->ok) && good;
 	good = subtract(&later->error, earlier->error) && good;
 	good = subtract(&later->refused, earlier->refused) && good;
@@ -188,6 +248,18 @@ bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_grou
 	good = subtract(&later->prompt, earlier->prompt) && good;
 	good = subtract(&later->cached, earlier->cached) && good;
 	return subtract(&later->completion, earlier->completion) && good;
+}
+
+bool kvw_samples_subtract_fidelity(struct kvw_fidelity_samples *later, const struct kvw_fidelity_samples *earlier)
+{
+	bool good = subtract_times(&later->difference, &earlier->difference);
+
+	good = subtract(&later->equal, earlier->equal) && good;
+	good = subtract(&later->different, earlier->different) && good;
+	good = subtract(&later->unfinished, earlier->unfinished) && good;
+	good = subtract(&later->unread, earlier->unread) && good;
+	good = subtract(&later->characters[0], earlier->characters[0]) && good;
+	return subtract(&later->characters[1], earlier->characters[1]) && good;
 }
 
 /* --- models --- */

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "proxy/attempt.h"
+#include "proxy/fidelity.h"
 #include "proxy/groups.h"
 #include "proxy/held.h"
 #include "proxy/kept.h"
@@ -269,6 +270,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (x->request_state == KVW_REQUEST_QUEUED)
 		kvw_gates_leave(x);
 	learn_ratio(x);
+	if (x->fidelity != NULL)
+		kvw_fidelity_client_end(x, end);
 	kvw_rate_end(x, end);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);

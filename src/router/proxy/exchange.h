@@ -133,6 +133,7 @@ struct kvw_exchange {
 	struct kvw_slice kept_session; /* likewise: of a session that a worker keeps (sagemaker.h); len 0: none */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
+	bool greedy;              /* it asks for the likeliest tokens (temperature 0), of chat or completions */
 	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
 	uint64_t tenant;          /* as struct kvw_route_request has it */
 	bool salted, renamed;     /* the body has its tenant's salt, another model (rewrite.h) */
@@ -176,6 +177,7 @@ struct kvw_exchange {
 	uint32_t suspicions;      /* workers that this request may have broken */
 
 	/* --- response --- */
+	struct kvw_fidelity *fidelity; /* compares it with the answers to copies; NULL: nothing does */
 	int status;
 	struct kvw_block *answer_head; /* head for the client, built, not sent */
 	enum kvw_pass pass;

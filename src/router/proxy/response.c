@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "proxy/fidelity.h"
 #include "proxy/forward.h"
 #include "proxy/groups.h"
 #include "proxy/rate.h"
@@ -203,6 +204,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 		look_for_token(x, data, len);
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
+	if (x->fidelity != NULL)
+		kvw_fidelity_client(x, data, len);
 	if (x->watch_owner && x->status == 200)
 		look_for_id(x, data, len);
 	if (x->pass == KVW_PASS_PAYLOAD)

@@ -1,8 +1,9 @@
 /*
  * shadow.c - see shadow.h.
  *
- * The copy has a connection of its own, which ends with the answer. Of that only the framing is read: one that was cut
- * off counts as an error, and a worker that keeps the connection open holds no place. The worker is drawn by the session, so that a session's copies meet its prefix.
+ * The copy has a connection of its own, which ends with the answer. Of that the framing is read, and what the model
+ * wrote, if it is compared (fidelity.h): one that was cut off counts as an error, and a worker that keeps the connection
+ * open holds no place. The worker is drawn by the session, so that a session's copies meet its prefix.
  */
 #include "proxy/shadow.h"
 #include "base/undumped.h"
@@ -14,6 +15,7 @@
 #include <xxhash.h>
 
 #include "openai/splice.h"
+#include "proxy/fidelity.h"
 #include "proxy/groups.h"
 #include "proxy/prepare.h"
 #include "proxy/request.h"
@@ -36,6 +38,7 @@ struct kvw_shadow {
 	size_t len, sent;
 	size_t counted; /* of groups.shadow_memory */
 	uint64_t received, most;
+	struct kvw_fidelity *fidelity; /* compares its answer with the client's; NULL: nothing does */
 	int64_t begun_ns;
 	uint8_t matched; /* bytes of the head's end that came last */
 	bool body;       /* behind it */
@@ -47,16 +50,10 @@ struct kvw_shadow {
 
 /* --- its memory --- */
 
-/* Counted before it is made, so that loops together keep to groups.shadow_memory. */
 static bool take_bytes(struct kvw_shadow *s, size_t bytes)
 {
-	int64_t most = s->in_force->config->groups_shadow_memory;
-	_Atomic int64_t *all = &s->loop->shared->shadow_bytes;
-
-	if (atomic_fetch_add_explicit(all, (int64_t)bytes, memory_order_relaxed) + (int64_t)bytes > most) {
-		atomic_fetch_sub_explicit(all, (int64_t)bytes, memory_order_relaxed);
+	if (!kvw_shared_shadow_take(s->loop->shared, s->in_force->config->groups_shadow_memory, bytes))
 		return false;
-	}
 	s->counted += bytes;
 	kvw_metrics_gauge(s->loop->metrics, KVW_GAUGE_SHADOW_BYTES, (int64_t)bytes);
 	return true;
@@ -64,7 +61,7 @@ static bool take_bytes(struct kvw_shadow *s, size_t bytes)
 
 static void release_text(struct kvw_shadow *s)
 {
-	atomic_fetch_sub_explicit(&s->loop->shared->shadow_bytes, (int64_t)s->counted, memory_order_relaxed);
+	kvw_shared_shadow_release(s->loop->shared, s->counted);
 	kvw_metrics_gauge(s->loop->metrics, KVW_GAUGE_SHADOW_BYTES, -(int64_t)s->counted);
 	s->counted = 0;
 	kvw_undumped_free(s->text);
@@ -82,6 +79,8 @@ static void end(struct kvw_shadow *s, enum kvw_shadow_result result)
 		kvw_link_close(s->link);
 	s->link = NULL;
 	kvw_lease_release(&s->lease, loop->now_ns);
+	if (s->fidelity != NULL)
+		kvw_fidelity_copy_end(s->fidelity, result == KVW_SHADOW_OK && s->status == 200);
 	kvw_metrics_group_shadow(loop->metrics, s->label, result);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_SHADOWS, -1);
 	atomic_fetch_sub_explicit(&loop->shared->shadows, 1, memory_order_relaxed);
@@ -151,6 +150,14 @@ static bool take_head(struct kvw_shadow *s)
 	return true;
 }
 
+static void take_payload(void *arg, const char *data, size_t len)
+{
+	struct kvw_shadow *s = arg;
+
+	if (s->fidelity != NULL)
+		kvw_fidelity_copy(s->fidelity, data, len);
+}
+
 /* Bytes of the answer. KVW_ELIMIT: it is longer than one may be; KVW_EPROTO: it is none. */
 static enum kvw_err take(struct kvw_shadow *s, const char *data, size_t len)
 {
@@ -175,7 +182,7 @@ static enum kvw_err take(struct kvw_shadow *s, const char *data, size_t len)
 		if (!take_head(s))
 			return KVW_EPROTO;
 	}
-	err = kvw_body_feed(&s->answer, data, len, NULL, NULL, &used);
+	err = kvw_body_feed(&s->answer, data, len, take_payload, s, &used);
 	if (!begun && s->answer.payload_bytes > 0) {
 		kvw_lease_first_token(&s->lease, s->loop->now_ns);
 		kvw_metrics_group_shadow_answer(s->loop->metrics, s->label, s->loop->now_ns - s->begun_ns);
@@ -385,6 +392,7 @@ static bool start(struct kvw_exchange *x, const struct kvw_model_group *group, s
 	kvw_loop_timer(loop, &s->timer, KVW_TIMER_SHADOW, x->config->groups_shadow_timeout_ms);
 	TAILQ_INSERT_TAIL(&loop->shadows, s, entry);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_SHADOWS, 1);
+	s->fidelity = kvw_fidelity_begin(x, s->label);
 	if (s->connected)
 		kvw_io_again(&s->link->io);
 	return true;

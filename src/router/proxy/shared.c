@@ -119,3 +119,19 @@ void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes)
 {
 	atomic_fetch_sub_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
 }
+
+/* Counted before it is taken, so that loops together keep to it. */
+bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes)
+{
+	int64_t before = atomic_fetch_add_explicit(&shared->shadow_bytes, (int64_t)bytes, memory_order_relaxed);
+
+	if (before + (int64_t)bytes <= most)
+		return true;
+	kvw_shared_shadow_release(shared, bytes);
+	return false;
+}
+
+void kvw_shared_shadow_release(struct kvw_shared *shared, size_t bytes)
+{
+	atomic_fetch_sub_explicit(&shared->shadow_bytes, (int64_t)bytes, memory_order_relaxed);
+}

@@ -69,6 +69,10 @@ bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes);
 bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes) KVW_MUST_CHECK;
 void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes);
 
+/* Bytes for copies of requests, within `most` (groups.shadow_memory). False: refused, nothing was taken. */
+bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes) KVW_MUST_CHECK;
+void kvw_shared_shadow_release(struct kvw_shared *shared, size_t bytes);
+
 struct kvw_proxy;
 struct kvw_shared *kvw_proxy_shared(struct kvw_proxy *proxy); /* proxy.c */
 

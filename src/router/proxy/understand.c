@@ -150,6 +150,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	kvw_rewrite_scan(x);
 	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
 	x->path.api = x->route.api; /* /invocations stands for another path from now on */
+	x->greedy = x->scanned && kvw_scan_greedy(x->scan);
 	if (!x->scanned)
 		keep_model(x);
 	note_meant(x);

@@ -26,6 +26,27 @@ static const char text[] =
 	"kvway_group_time_to_first_token_seconds_bucket{model=\"m\",group=\"a\",le=\"+Inf\"} 100\n"
 	"kvway_group_time_to_first_token_seconds_sum{model=\"m\",group=\"a\"} 15\n"
 	"kvway_group_time_to_first_token_seconds_count{model=\"m\",group=\"a\"} 100\n"
+	"kvway_group_draft_tokens_total{model=\"m\",group=\"b\",kind=\"drafted\"} 50\n"
+	"kvway_group_draft_tokens_total{model=\"m\",group=\"b\",kind=\"accepted\"} 30\n"
+	"kvway_group_fidelity_total{model=\"m\",group=\"b\",of=\"a\",result=\"equal\"} 8\n"
+	"kvway_group_fidelity_total{model=\"m\",group=\"b\",of=\"a\",result=\"different\"} 2\n"
+	"kvway_group_fidelity_total{model=\"m\",group=\"b\",of=\"a\",result=\"unfinished\"} 1\n"
+	"kvway_group_fidelity_total{model=\"m\",group=\"a\",of=\"b\",result=\"equal\"} 4\n"
+	"kvway_group_fidelity_total{model=\"m\",group=\"a\",of=\"b\",result=\"different\"} 1\n"
+	"kvway_group_fidelity_total{model=\"m\",group=\"e\",of=\"a\",result=\"equal\"} 99\n"
+	"kvway_group_fidelity_total{model=\"n\",group=\"b\",of=\"a\",result=\"equal\"} 99\n"
+	"kvway_group_fidelity_first_difference_characters_bucket{model=\"m\",group=\"b\",of=\"a\",le=\"8\"} 1\n"
+	"kvway_group_fidelity_first_difference_characters_bucket{model=\"m\",group=\"b\",of=\"a\",le=\"+Inf\"} 2\n"
+	"kvway_group_fidelity_first_difference_characters_sum{model=\"m\",group=\"b\",of=\"a\"} 14\n"
+	"kvway_group_fidelity_first_difference_characters_count{model=\"m\",group=\"b\",of=\"a\"} 2\n"
+	"kvway_group_fidelity_first_difference_characters_bucket{model=\"m\",group=\"a\",of=\"b\",le=\"8\"} 1\n"
+	"kvway_group_fidelity_first_difference_characters_bucket{model=\"m\",group=\"a\",of=\"b\",le=\"+Inf\"} 1\n"
+	"kvway_group_fidelity_first_difference_characters_sum{model=\"m\",group=\"a\",of=\"b\"} 7\n"
+	"kvway_group_fidelity_first_difference_characters_count{model=\"m\",group=\"a\",of=\"b\"} 1\n"
+	"kvway_group_fidelity_characters_total{model=\"m\",group=\"b\",of=\"a\",answer=\"client\"} 100\n"
+	"kvway_group_fidelity_characters_total{model=\"m\",group=\"b\",of=\"a\",answer=\"copy\"} 110\n"
+	"kvway_group_fidelity_characters_total{model=\"m\",group=\"a\",of=\"b\",answer=\"client\"} 50\n"
+	"kvway_group_fidelity_characters_total{model=\"m\",group=\"a\",of=\"b\",answer=\"copy\"} 40\n"
 	"kvway_group_broken{model=\"m\n"
 	"kvway_group_broken{\n"
 	"kvway_group_broken{model=";
@@ -47,6 +68,42 @@ START_TEST(test_samples_are_read)
 	ck_assert(read_group("m", "b").error == 7);
 	ck_assert(read_group("x \"\\", "a").found);
 	ck_assert(!read_group("m", "c").found && !read_group("x", "a").found);
+}
+END_TEST
+
+/* Copies go both ways: each group's answers are counted as its own. */
+START_TEST(test_fidelity_of_two_groups)
+{
+	static const char *const ab[2] = {"a", "b"}, *const ba[2] = {"b", "a"}, *const ad[2] = {"a", "d"};
+	struct kvw_slice all = {text, sizeof(text) - 1};
+	struct kvw_fidelity_samples f, earlier;
+
+	kvw_samples_fidelity(all, "m", ab, &f);
+	ck_assert(f.equal == 12 && f.different == 3 && f.unfinished == 1 && f.unread == 0);
+	ck_assert(f.characters[0] == 140 && f.characters[1] == 160);
+	ck_assert(f.difference.count == 3 && f.difference.sum == 21 && f.difference.counts[0] == 2);
+	ck_assert(f.difference.buckets == 2 && f.difference.counts[1] == 3);
+	kvw_samples_fidelity(all, "m", ba, &earlier);
+	ck_assert(earlier.equal == 12 && earlier.characters[0] == 160);
+	kvw_samples_fidelity(all, "m", ab, &earlier);
+	earlier.equal = 2;
+	ck_assert(kvw_samples_subtract_fidelity(&f, &earlier) && f.equal == 10 && f.different == 0);
+	ck_assert(!kvw_samples_subtract_fidelity(&f, &earlier));
+	kvw_samples_fidelity(all, "m", ad, &f);
+	ck_assert(f.equal == 0 && f.difference.buckets == 0);
+}
+END_TEST
+
+/* Counters of workers fall when one leaves, which is no restart of the router. */
+START_TEST(test_drafts)
+{
+	struct kvw_group_samples later = read_group("m", "b"), before = later;
+
+	ck_assert(later.drafted == 50 && later.accepted == 30);
+	before.drafted = 20;
+	before.accepted = 10;
+	ck_assert(kvw_samples_subtract(&later, &before) && later.drafted == 30 && later.accepted == 20);
+	ck_assert(kvw_samples_subtract(&later, &(struct kvw_group_samples){.drafted = 60}) && later.drafted == 0);
 }
 END_TEST
 
@@ -127,6 +184,8 @@ int main(void)
 	TCase *tcase = tcase_create("compare");
 
 	tcase_add_test(tcase, test_samples_are_read);
+	tcase_add_test(tcase, test_fidelity_of_two_groups);
+	tcase_add_test(tcase, test_drafts);
 	tcase_add_test(tcase, test_the_model_that_has_both);
 	tcase_add_test(tcase, test_differences_of_two_looks);
 	tcase_add_test(tcase, test_shares);
