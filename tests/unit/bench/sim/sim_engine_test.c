@@ -154,6 +154,26 @@ START_TEST(a_long_prompt_goes_through_in_chunks_and_costs_no_less)
 }
 END_TEST
 
+START_TEST(drafts_shorten_steps_that_only_decode)
+{
+	struct kvb_engine_config config = {&profile, 16, 1024, 8192, 8, 3, 0.5, 0};
+	int64_t first_ns, decode_ns;
+
+	begin(16, 1024, 8192, 8);
+	submit(0, 1, 4000, 2);
+	run();
+	first_ns = b.first_ns[0];
+	decode_ns = b.end_ns[0] - first_ns;
+	finish();
+	b = (struct bench){.engine = kvb_engine_create(&config)};
+	ck_assert_ptr_nonnull(b.engine);
+	submit(0, 1, 4000, 2);
+	run();
+	ck_assert_int_eq(b.first_ns[0], first_ns);
+	ck_assert_double_le(fabs((double)(b.end_ns[0] - b.first_ns[0]) - (double)decode_ns / 2.5), 2);
+}
+END_TEST
+
 START_TEST(decodes_share_a_step_and_its_base)
 {
 	int64_t alone, together;
@@ -511,6 +531,7 @@ int main(void)
 	const TTest *const all[] = {
 		first_token_takes_what_the_formula_says,
 		a_long_prompt_goes_through_in_chunks_and_costs_no_less,
+		drafts_shorten_steps_that_only_decode,
 		decodes_share_a_step_and_its_base,
 		a_prefill_slows_those_that_decode,
 		a_hit_leaves_the_last_token,
