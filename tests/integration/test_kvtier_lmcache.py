@@ -12,6 +12,7 @@ import types
 
 import pytest
 
+from rig.kvtier_start import engine_of  # noqa: F401
 from rig.lmcache_files import CPU, NVME
 from rig.router import BUILD
 
@@ -373,3 +374,36 @@ def test_check_knows_whose_file_it_is(tmp_path):
     assert "expected one of fingerprint" in check(named).stderr
     assert "that LMCache does not have" in check("--lmcache", named).stderr
     assert check("--ranks", "0", named).returncode == 2
+
+
+def test_the_log_says_in_lmcaches_words_whether_the_cache_works(engine_of, caplog):  # noqa: F811
+    """HyperPod's page has its readers grep for "LMCache" and shows these two lines."""
+    caplog.set_level("INFO")
+
+    def said():
+        (line,) = (record.getMessage() for record in caplog.records if "kvtier" in record.getMessage())
+        caplog.clear()
+        return line
+
+    def registered(capacity):
+        engine = engine_of({"l1": {"capacity": capacity}})
+        engine.one.why_not, engine.one.worker = None, types.SimpleNamespace()
+        caplog.clear()
+        engine.one.register_kv_caches(engine.layers())
+        return said()
+
+    begins, ends = "Failed to initialize LMCacheManager components: ", ". System will operate in degraded mode (recompute)."
+    assert registered("1MiB").startswith("LMCacheManager initialized successfully (kvtier ")
+    for failed in (registered("60TiB"), unfit(engine_of({}), said)):
+        assert failed.startswith(begins) and failed.endswith(ends) and len(failed) > len(begins + ends) + 30
+    engine = engine_of({})
+    engine.one.plan = None
+    engine.one.give_up(ValueError("a surprise"))
+    later = said()
+    assert "LMCache" in later and "a surprise" in later and later.endswith(ends)
+
+
+def unfit(engine, said):
+    """What a connector says of a vLLM that lacks what it needs, as these stand-ins do."""
+    engine.module.KVTierConnector(engine.config, "worker", None)
+    return said()

@@ -37,6 +37,10 @@ DECIDING = ("quantization_config", "model_class_overrides", "code_revision")
 # Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
 KEPT_WHOLE = ("full_attention", "mla_attention", "sink_full_attention")
 BLENDED = KEPT_WHOLE[:2]  # that fragments are moved for
+# Log lines that begin and end as LMCache's own: readers and alerts look for its name, and for these words.
+STARTED = "LMCacheManager initialized successfully (kvtier %s, in LMCache's place)"
+STOPPED = "kvtier, in LMCache's place: %s. System will operate in degraded mode (recompute)."
+FAILED = "Failed to initialize LMCacheManager components: " + STOPPED
 
 
 @dataclass
@@ -111,7 +115,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         if role == KVConnectorRole.SCHEDULER:
             self._start_scheduler(transfer)
         if self.why_not:
-            logger.error("kvtier: %s. System will operate in degraded mode (recompute).", self.why_not)
+            logger.error(FAILED, self.why_not)
 
     def _unfit(self, kv_cache_config):
         """Why this engine cannot be served, or None."""
@@ -268,7 +272,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def give_up(self, error):
         """Something that should not happen did: nothing is looked up or stored any more."""
-        logger.exception("kvtier: %s. System will operate in degraded mode (recompute).", error)
+        logger.exception(STOPPED, error)
         if self.plan is not None:
             self.plan.usable = False
 
@@ -402,13 +406,9 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             return
         try:
             self.worker.rank = self._start_rank(kv_caches)
-            version = self.worker.rank.cache.version()
-            logger.info("LMCacheManager initialized successfully (kvtier %s)", version)
+            logger.info(STARTED, self.worker.rank.cache.version())
         except Exception as error:
-            logger.exception(
-                "Failed to initialize kvtier: %s. System will operate in degraded mode (recompute).",
-                error,
-            )
+            logger.exception(FAILED, error)
 
     def _start_rank(self, kv_caches):
         parallel = self._vllm_config.parallel_config

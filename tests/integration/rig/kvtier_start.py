@@ -68,12 +68,12 @@ class Engine:
             quantization=None, hf_overrides={}, use_mla=False, get_total_num_kv_heads=lambda: 2, trust_remote_code=False,
         )  # fmt: skip
         self.load = plain(load_format="auto", download_dir=None)
-        self.parallel = plain(rank=0, world_size=1, tensor_parallel_size=1, pipeline_parallel_size=1,
+        self.parallel = plain(rank=0, world_size=1, local_world_size=1, tensor_parallel_size=1, pipeline_parallel_size=1,
                               distributed_executor_backend="mp")  # fmt: skip
         self.one._vllm_config = self.config = plain(
             model_config=self.model, load_config=self.load, parallel_config=self.parallel, speculative_config=None,
             cache_config=plain(block_size=32, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
-            kv_transfer_config=plain(engine_id="e"),
+            kv_transfer_config=plain(engine_id="e", kv_connector_extra_config={"cache": cache}),
         )  # fmt: skip
 
     def get_model(self):
@@ -83,12 +83,16 @@ class Engine:
     def get_draft_model(self):
         return None
 
-    def start(self):
-        """(cache, fingerprint) that the worker makes at its start."""
+    def layers(self):
+        """What the engine registers: a KV cache for each of its layers."""
         layers = {name: types.SimpleNamespace(attn_backend=kind) for name, kind in self.kinds.items()}
         self.config.compilation_config = types.SimpleNamespace(static_forward_context=layers)
         self.one.paged_cache = self.paged
-        made = self.one._start_rank(dict.fromkeys(self.kinds))
+        return dict.fromkeys(self.kinds)
+
+    def start(self):
+        """(cache, fingerprint) that the worker makes at its start."""
+        made = self.one._start_rank(self.layers())
         return made.cache, bytes(made.parts.fingerprint).hex()
 
 
@@ -101,7 +105,9 @@ def engine_of(monkeypatch):
     for name in ("vllm.distributed", BASE.rpartition(".")[0], "torch"):
         _module(monkeypatch, name)
     _module(monkeypatch, "vllm", __version__="0.32.0")
-    _module(monkeypatch, BASE, KVConnectorBase_V1=type("Base", (), {}), KVConnectorMetadata=object, KVConnectorRole=object)
+    base = type("Base", (), {"__init__": lambda self, config, role, caches: setattr(self, "_vllm_config", config)})
+    role = types.SimpleNamespace(SCHEDULER="scheduler", WORKER="worker")
+    _module(monkeypatch, BASE, KVConnectorBase_V1=base, KVConnectorMetadata=object, KVConnectorRole=role)
     _module(monkeypatch, "vllm.logger", init_logger=__import__("logging").getLogger)
     module, caches = importlib.import_module("kvtier.vllm"), []
 
