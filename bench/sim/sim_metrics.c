@@ -20,6 +20,10 @@ static const double request_bounds[] = {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15
 static const double token_bounds[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000,
 	20000, 50000, 100000, 200000, 500000, 1000000};
 
+static const double step_bounds[] = {
+	1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+static const double rate_bounds[] = {0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1};
+
 static void histogram_init(struct kvb_histogram *histogram, const double *bounds, size_t count)
 {
 	*histogram = (struct kvb_histogram){.bounds = bounds, .count = count};
@@ -39,6 +43,10 @@ void kvb_metrics_init(struct kvb_metrics *metrics, uint32_t max_model_len)
 	HISTOGRAM_INIT(&metrics->itl, itl_bounds);
 	HISTOGRAM_INIT(&metrics->e2e, request_bounds);
 	HISTOGRAM_INIT(&metrics->queue, request_bounds);
+	HISTOGRAM_INIT(&metrics->prefill, request_bounds);
+	HISTOGRAM_INIT(&metrics->decode, request_bounds);
+	HISTOGRAM_INIT(&metrics->step_tokens, step_bounds);
+	HISTOGRAM_INIT(&metrics->hit_rate, rate_bounds);
 	histogram_init(&metrics->prompt_tokens, token_bounds, bounds);
 	histogram_init(&metrics->generation_tokens, token_bounds, bounds);
 }
@@ -237,9 +245,10 @@ static void add_by_tier(struct kvb_worker *worker, struct kvb_buf *out, const ch
 		add_sample(worker, out, name, "", tiers[i], (double)values[i]);
 }
 
-/* What is kvsim's own about the tiers, then what libkvtier says of itself, in its own units: bytes are
- * shrunk ones. */
-static void add_tiers(struct kvb_worker *worker, struct kvb_buf *out)
+/* What is kvsim's own about the tiers, what a worker's connector counts besides, then what libkvtier says
+ * of itself, in its own units: bytes are shrunk ones. */
+static void add_tiers(
+	struct kvb_worker *worker, struct kvb_buf *out, const struct kvb_engine_stats *engine)
 {
 	const struct kvb_tier_options *o = &worker->options->tier;
 	struct kvb_store_stats s;
@@ -273,6 +282,11 @@ static void add_tiers(struct kvb_worker *worker, struct kvb_buf *out)
 		"Times that simulated time stood still for a tier.", (double)s.waits);
 	add_one(worker, out, "kvsim:tier_late_total", "counter",
 		"Loads and questions that were not waited for any longer.", (double)s.given_up);
+	add_one(worker, out, "lmcache:num_vllm_hit_tokens_total", "counter",
+		"Tokens found in the device's cache before the tiers were asked.",
+		(double)(engine->cached_tokens - engine->external_tokens));
+	add_histogram(worker, out, "lmcache:request_cache_hit_rate",
+		"Share of a request's prompt that some cache had.", &worker->metrics.hit_rate);
 	if (kvt_metrics(kvb_store_cache(worker->store), &text) == KVT_OK)
 		kvb_buf_text(out, text);
 	kvt_text_free(text);
@@ -320,7 +334,13 @@ void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 		"Histogram of e2e request latency in seconds.", &m->e2e);
 	add_histogram(worker, out, "vllm:request_queue_time_seconds",
 		"Histogram of time spent in WAITING phase for request.", &m->queue);
+	add_histogram(worker, out, "vllm:request_prefill_time_seconds",
+		"Histogram of time spent in PREFILL phase for request.", &m->prefill);
+	add_histogram(worker, out, "vllm:request_decode_time_seconds",
+		"Histogram of time spent in DECODE phase for request.", &m->decode);
+	add_histogram(worker, out, "vllm:iteration_tokens_total",
+		"Histogram of number of tokens per engine_step.", &m->step_tokens);
 	add_cache_config(worker, out);
-	add_tiers(worker, out);
+	add_tiers(worker, out, &stats);
 	add_fragments(worker, out);
 }

@@ -25,7 +25,9 @@ struct kvb_histogram {
 };
 
 struct kvb_metrics {
-	struct kvb_histogram ttft, itl, e2e, queue, prompt_tokens, generation_tokens;
+	struct kvb_histogram ttft, itl, e2e, queue, prefill, decode;
+	struct kvb_histogram prompt_tokens, generation_tokens, step_tokens;
+	struct kvb_histogram hit_rate; /* of requests, by all tiers */
 	uint64_t finished_stop, finished_length;
 };
 

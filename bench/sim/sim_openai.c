@@ -226,6 +226,8 @@ static void count_token(struct kvb_choice *choice, bool last)
 	if (choice->last_ns == 0) {
 		kvb_histogram_add(&m->ttft, (double)(now_ns - seq->submit_ns) / second);
 		kvb_histogram_add(&m->queue, (double)(seq->admit_ns - seq->submit_ns) / second);
+		kvb_histogram_add(&m->prefill, (double)(now_ns - seq->admit_ns) / second);
+		kvb_histogram_add(&m->hit_rate, (double)seq->cached_len / seq->prompt_len);
 		kvb_histogram_add(&m->prompt_tokens, seq->prompt_len);
 		choice->first_ns = now_ns;
 	} else {
@@ -235,6 +237,7 @@ static void count_token(struct kvb_choice *choice, bool last)
 	if (!last)
 		return;
 	kvb_histogram_add(&m->e2e, (double)(now_ns - seq->submit_ns) / second);
+	kvb_histogram_add(&m->decode, (double)(now_ns - choice->first_ns) / second);
 	kvb_histogram_add(&m->generation_tokens, seq->total_len - seq->prompt_len);
 	worker->times[worker->times_count++ % KVB_TIMES_KEPT] =
 		(struct kvb_time){seq->submit_ns, choice->first_ns, now_ns, seq->prompt_len,

@@ -224,14 +224,17 @@ static void on_next(struct kvb_worker *worker)
 static void end_step(struct kvb_worker *worker)
 {
 	struct kvb_engine_stats stats;
+	uint64_t prefilled, decoded;
 
-	if (worker->store != NULL) {
-		kvb_engine_stats(worker->engine, &stats);
-		kvb_store_step_ends(worker->store, worker->step_end_ns,
-			stats.prefilled_tokens - worker->prefilled,
+	kvb_engine_stats(worker->engine, &stats);
+	prefilled = stats.prefilled_tokens - worker->prefilled;
+	decoded = stats.decoded_tokens - worker->decoded;
+	worker->prefilled = stats.prefilled_tokens;
+	worker->decoded = stats.decoded_tokens;
+	kvb_histogram_add(&worker->metrics.step_tokens, (double)(prefilled + decoded));
+	if (worker->store != NULL)
+		kvb_store_step_ends(worker->store, worker->step_end_ns, prefilled,
 			worker->step_end_ns - worker->step_begin_ns);
-		worker->prefilled = stats.prefilled_tokens;
-	}
 	kvb_reporter_step_ends(worker->reporter);
 	kvb_engine_end_step(worker->engine, kvb_openai_token, worker);
 	worker->step_running = false;

@@ -58,7 +58,7 @@ struct kvb_worker {
 	bool held;       /* the next step waits for a tier; ev_timer ends the patience with it */
 	int64_t held_ns; /* simulated; when that step begins */
 	int64_t step_begin_ns, step_end_ns; /* simulated; of the last step that was planned */
-	uint64_t prefilled;                 /* tokens, up to that step */
+	uint64_t prefilled, decoded;        /* tokens, up to that step */
 	int64_t latest_ns;                  /* real time by which a step ended too late, at worst */
 	double late_sum_ns;                 /* the sum over all timers */
 	uint64_t timers;                    /* steps that ended by timer */

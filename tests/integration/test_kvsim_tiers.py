@@ -114,6 +114,22 @@ def test_what_the_device_forgot_is_loaded_from_memory(sim):
     assert metric(worker, "vllm:external_prefix_cache_hits_total") == 10 * CHUNK
 
 
+def test_the_metrics_that_confirm_cache_hits(sim):
+    """The six of HyperPod's page, as a worker with LMCache or kvtier has them."""
+    worker = sim("--l1", "8GiB")
+    Asked(worker, ids(1, PROMPT))
+    again = Asked(worker, ids(1, PROMPT))
+    forget_device(worker)
+    Asked(worker, ids(1, PROMPT))
+    assert metric(worker, "vllm:prefix_cache_hits_total") == again.cached
+    assert metric(worker, "vllm:prefix_cache_queries_total") == 3 * PROMPT
+    assert metric(worker, "lmcache:num_vllm_hit_tokens_total") == again.cached
+    assert 10 * CHUNK <= metric(worker, "lmcache:num_lookup_hits_total")
+    assert metric(worker, "lmcache:num_lookup_hits_total") < metric(worker, "lmcache:num_lookup_tokens_total")
+    assert metric(worker, "lmcache:request_cache_hit_rate_count") == 3
+    assert metric(worker, "lmcache:request_cache_hit_rate_sum") == pytest.approx((again.cached + 10 * CHUNK) / PROMPT)
+
+
 def test_generated_tokens_are_stored_too(sim):
     worker = sim("--l1", "8GiB")
     prompt = ids(2, CHUNK)
