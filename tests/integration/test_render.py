@@ -244,6 +244,23 @@ def check_scaling(found):
     return scaled
 
 
+def test_lmcaches_metrics_are_on_the_workers_page():
+    """vLLM shows what LMCache counts in the engine's processes if all of them write it to one folder."""
+    manifest = base()
+
+    def folder(*flags):
+        (workers,) = [d for (kind, name), d in objects(render(manifest, *flags)).items() if (kind, name[-7:]) == ("Deployment", "-worker")]
+        env = {entry["name"]: entry.get("value") for entry in workers["spec"]["template"]["spec"]["containers"][0]["env"]}
+        return env.get("PROMETHEUS_MULTIPROC_DIR")
+
+    assert folder() == "/var/tmp" and folder("--cache", "kvtier") is None
+    manifest["spec"]["worker"]["args"] += ["--kv-transfer-config", '{"kv_connector":"Other","kv_role":"kv_both"}']
+    assert folder() is None
+    manifest = base()
+    manifest["spec"]["metrics"]["enabled"] = False
+    assert folder() is None
+
+
 def test_autoscalers_are_what_the_manifest_asks_for():
     found = objects(render(base("autoscaled")))
     workers, routers = (check_scaling(found)[name] for name in ("bursts-worker", "bursts-kvway"))

@@ -112,6 +112,10 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 	}
 	if (plan->connector) /* hashes that all workers, and kvway, agree on */
 		variable(out, plan, "PYTHONHASHSEED", plan->hash_seed);
+	/* So vLLM's /metrics has what LMCache counts in the engine's processes. The folder must exist, and be
+	 * emptied when the container restarts. */
+	if (plan->metrics && !lmi && !plan->options->kvtier && kvw_render_connector(plan) != NULL)
+		variable(out, plan, "PROMETHEUS_MULTIPROC_DIR", "/var/tmp");
 }
 
 static void resources(FILE *out, const struct kvw_plan *plan)
