@@ -2,8 +2,8 @@
 """dashboards.py [--check] - writes router.json and cache.json, the dashboards for Grafana.
 
 What they show stands below as tables: a row of the dashboard is a title and its panels, a panel is a
-title, a unit and its queries with the text of their legends. --check writes nothing and fails if a file
-is not what this script would write.
+title, a unit and its queries with the text of their legends. Panels whose source may not be there say so
+in place of "No data". --check writes nothing and fails if a file is not what this script would write.
 """
 
 import json
@@ -46,6 +46,13 @@ def panel(title, unit, *targets, text="", kind="timeseries", width=8, top=None):
 
 def stat(title, unit, expr, text=""):
     return panel(title, unit, (expr, ""), text=text, kind="stat", width=4)
+
+
+def wanting(source, panels):
+    """Panels that are empty without this source, and say so."""
+    for one in panels:
+        one["fieldConfig"]["defaults"]["noValue"] = f"No data: needs {source}"
+    return panels
 
 
 def placed(rows):
@@ -118,13 +125,17 @@ def dashboard(uid, title, rows, *variables):
 # --- queries ------------------------------------------------------------------------------------
 
 
-def rate(metric, *matchers, at='instance=~"$instance"'):
+HERE_ONLY = 'instance=~"$instance"'
+ENGINE = 'instance=~"$engine"'  # workers: their own /metrics
+
+
+def rate(metric, *matchers, at=HERE_ONLY):
     return f"rate({metric}{{{', '.join((at, *matchers))}}}[$__rate_interval])"
 
 
-def total(metric, *matchers, by=""):
+def total(metric, *matchers, by="", at=HERE_ONLY):
     """Per second, summed up."""
-    return f"sum{f' by ({by})' if by else ''} ({rate(metric, *matchers)})"
+    return f"sum{f' by ({by})' if by else ''} ({rate(metric, *matchers, at=at)})"
 
 
 def now(metric, *matchers, by=""):
@@ -136,18 +147,43 @@ def worst(metric, *matchers, by="instance"):
     return f"max by ({by}) ({metric}{{{', '.join((HERE_ONLY, *matchers))}}})"
 
 
-def quantiles(metric, *matchers):
-    """Targets for the median, 95 % and 99 % of a histogram."""
-    buckets = total(f"{metric}_bucket", *matchers, by="le")
-    return [(f"histogram_quantile({q}, {buckets})", name) for q, name in ((0.5, "50 %"), (0.95, "95 %"), (0.99, "99 %"))]
+def quantiles(metric, *matchers, at=HERE_ONLY, of=(0.5, 0.95, 0.99)):
+    """Targets for these quantiles of a histogram: the median, 95 % and 99 %."""
+    buckets = total(f"{metric}_bucket", *matchers, by="le", at=at)
+    return [(f"histogram_quantile({q}, {buckets})", f"{q:.0%}".replace("%", " %")) for q in of]
 
 
-HERE_ONLY = 'instance=~"$instance"'
+def engines(metric, *matchers, by="instance"):
+    """Per second and worker."""
+    return total(metric, *matchers, by=by, at=ENGINE)
+
+
+def mean(histogram, *matchers, by=""):
+    """Of what a histogram of the workers got."""
+    return f"{engines(f'{histogram}_sum', *matchers, by=by)} / {engines(f'{histogram}_count', *matchers, by=by)}"
+
+
+BY_ENGINE = "{{instance}}"
 WORKER = 'worker=~"$worker"'
 SERVER = 'server=~"$worker"'
 MODEL = 'model=~"$model"'
 SERVED = 'route!="other"'
 BY_WORKER = "{{worker}}"
+
+DCGM, VLLM = "NVIDIA's DCGM exporter", "the workers' /metrics"
+PROFILING = "the profiling fields of DCGM's exporter"
+DCGM_AND_VLLM = f"{DCGM} and {VLLM}"
+
+
+def gpus(field):
+    """A field of DCGM's for each GPU, averaged over time."""
+    return f'max by (Hostname, gpu) (avg_over_time(DCGM_FI_{field}{{Hostname=~"$gpu_node"}}[$__rate_interval]))'
+
+
+GPU_BUSY = f"{gpus('DEV_GPU_UTIL')} / 100"
+ANSWERED = total("vllm:request_success_total", at=ENGINE)
+# kvway has a metric of this name, too, without this label.
+WORKERS_BUSY = f'sum (avg_over_time((vllm:num_requests_running{{{ENGINE}, model_name!=""}} > bool 0)[$__rate_interval:]))'
 
 REQUESTS = total("kvway_requests_total", SERVED)
 FAILURES = " or ".join(
@@ -265,15 +301,54 @@ ROUTER = [
         panel("Block index", "bytes", (now("kvway_kvaware_index_bytes", by="instance"), "{{instance}}"),
             (now("kvway_kvaware_index_bytes_limit", by="instance"), "{{instance}} limit")),
     ]),
+    ("GPUs and time per request", [
+        *wanting(DCGM, [
+            panel("GPU use", "percentunit", (GPU_BUSY, "{{Hostname}} GPU {{gpu}}"), top=1,
+                text="Share of the time in which the GPU computed anything."),
+        ]),
+        *wanting(PROFILING, [
+            panel("What the GPUs do", "percentunit", (f"avg ({gpus('PROF_GR_ENGINE_ACTIVE')})", "anything"),
+                (f"avg ({gpus('PROF_PIPE_TENSOR_ACTIVE')})", "tensor cores"), (f"avg ({gpus('PROF_DRAM_ACTIVE')})", "memory"), top=1,
+                text="Mean of all: prefill is bound by the tensor cores, decoding by memory."),
+        ]),
+        *wanting(DCGM_AND_VLLM, [
+            panel("GPU seconds per request", "s", (f"sum ({GPU_BUSY}) / {ANSWERED}", "busy"),
+                (f"count ({GPU_BUSY}) / {ANSWERED}", "busy or idle"),
+                text="Of the GPUs of $gpu_node, by the requests that the workers of $engine ended: choose those that belong together."),
+            panel("GPU seconds per 1,000 generated tokens", "s",
+                (f"sum ({GPU_BUSY}) / {total('vllm:generation_tokens_total', at=ENGINE)} * 1000", "busy"),
+                (f"count ({GPU_BUSY}) / {total('vllm:generation_tokens_total', at=ENGINE)} * 1000", "busy or idle")),
+        ]),
+        *wanting(VLLM, [
+            panel("Worker seconds per request", "s", (f"{WORKERS_BUSY} / {ANSWERED}", "busy"),
+                text="A worker is busy while it has a request, by its own metrics alone: without DCGM, how long a request has one."),
+            panel("Mean time of a request", "s", (mean("vllm:request_queue_time_seconds"), "waits in vLLM"),
+                (mean("vllm:request_prefill_time_seconds"), "prefill"), (mean("vllm:request_decode_time_seconds"), "decoding")),
+            panel("KV cache in use", "percentunit", (f"max by (instance) (vllm:kv_cache_usage_perc{{{ENGINE}}})", BY_ENGINE), top=1),
+            panel("Tokens per engine step", "short", (mean("vllm:iteration_tokens_total", by="instance"), BY_ENGINE),
+                text="Prefilled and generated: how full the batches are."),
+            panel("Engine steps", "short", (engines("vllm:iteration_tokens_total_count"), BY_ENGINE), text="Steps a second."),
+        ]),
+    ]),
 ]  # fmt: skip
 
 TIER = 'tier=~"$tier"'
 PLACE = "{{instance}} {{tier}}"
-ENGINE = 'instance=~"$engine"'
+LMCACHES = 'worker_id!=""'  # LMCache's own series have this label
+OURS = 'worker_id=""'
+KVTIER, KVTIERD = "kvtierd or libkvtier", "kvtierd"
+KVTIER_ENGINE = "vLLM with kvtier's connector"
+LMCACHE = "vLLM with LMCache, and PROMETHEUS_MULTIPROC_DIR"
+CONNECTOR = "vLLM with LMCache (and PROMETHEUS_MULTIPROC_DIR) or kvtier"
 
 
-def engines(metric, by="instance"):
-    return f"sum by ({by}) ({rate(metric, at=ENGINE)})"
+def of_prompts(metric, *matchers):
+    """Tokens a second of each worker. With LMCache each rank counts all of them."""
+    return f"max by (instance) ({engines(metric, *matchers, by='instance, worker_id')})"
+
+
+def lmcache_now(metric):
+    return f"sum by (instance) ({metric}{{{ENGINE}, {LMCACHES}}})"
 
 
 def by_tier(metric):
@@ -286,16 +361,66 @@ def tier_now(metric):
 
 HITS = f"{total('kvtier_get_hit_chunks_total')} / {total('kvtier_get_chunks_total')}"
 
+LOOKUP_HITS = f"{engines('lmcache:num_lookup_hits_total')} / {engines('lmcache:num_lookup_tokens_total')}"
+
 CACHE = [
-    ("Overview", [
+    ("Hits at the workers", [
+        *wanting(VLLM, [
+            panel("GPU prefix cache hit rate", "percentunit",
+                (f"{engines('vllm:prefix_cache_hits_total')} / {engines('vllm:prefix_cache_queries_total')}", BY_ENGINE), top=1,
+                text="vllm:prefix_cache_hits_total / vllm:prefix_cache_queries_total: prompt tokens that vLLM's own cache had."),
+        ]),
+        *wanting(CONNECTOR, [
+            panel("Lookup hit rate", "percentunit", (f"{LOOKUP_HITS} and on (instance) vllm:prefix_cache_queries_total", BY_ENGINE), top=1,
+                text="lmcache:num_lookup_hits_total / lmcache:num_lookup_tokens_total: of the tokens that LMCache, or kvtier, was asked for, those it found."),
+            panel("Hit rate of requests", "percentunit", (mean("lmcache:request_cache_hit_rate"), "mean"),
+                *quantiles("lmcache:request_cache_hit_rate", at=ENGINE, of=(0.1, 0.5, 0.9)), top=1,
+                text="lmcache:request_cache_hit_rate: share of a request's prompt that was cached. 10 %: a tenth of the requests had less."),
+            panel("vLLM hit tokens", "short", (of_prompts("lmcache:num_vllm_hit_tokens_total"), BY_ENGINE),
+                text="lmcache:num_vllm_hit_tokens_total: tokens that vLLM's own cache had when LMCache, or kvtier, was asked. "
+                "HyperPod's page reads it as tokens served from LMCache; these are \"Tokens loaded into vLLM\"."),
+        ]),
+        *wanting(VLLM, [
+            panel("Tokens loaded into vLLM", "short", (engines("vllm:external_prefix_cache_hits_total"), BY_ENGINE),
+                text="vllm:external_prefix_cache_hits_total: tokens that vLLM's own cache had not, and LMCache or kvtier had."),
+            panel("Prompt tokens by source", "short", (engines("vllm:prompt_tokens_by_source_total", by="source"), "{{source}}")),
+        ]),
+    ]),
+    ("Workers with LMCache", wanting(LMCACHE, [
+        panel("Tokens stored and asked for", "short", (of_prompts("lmcache:num_stored_tokens_total", LMCACHES), "{{instance}} stored"),
+            (of_prompts("lmcache:num_requested_tokens_total", LMCACHES), "{{instance}} asked for"),
+            (of_prompts("lmcache:num_hit_tokens_total", LMCACHES), "{{instance}} handed out")),
+        panel("Occupied", "bytes", (lmcache_now("lmcache:local_cache_usage"), "{{instance}} memory"),
+            (lmcache_now("lmcache:local_storage_usage"), "{{instance}} disk"), (lmcache_now("lmcache:remote_cache_usage"), "{{instance}} remote")),
+        panel("Remote", "Bps", (engines("lmcache:num_remote_read_bytes_total", LMCACHES), "{{instance}} read"),
+            (engines("lmcache:num_remote_write_bytes_total", LMCACHES), "{{instance}} written")),
+        panel("Retrieve", "s", *quantiles("lmcache:time_to_retrieve", LMCACHES, at=ENGINE)),
+        panel("Store", "s", *quantiles("lmcache:time_to_store", LMCACHES, at=ENGINE)),
+        panel("Lookup", "s", *quantiles("lmcache:time_to_lookup", LMCACHES, at=ENGINE)),
+        panel("Evictions", "short", (engines("lmcache:local_cpu_evict_keys_count_total", LMCACHES), BY_ENGINE), text="Chunks a second, of memory."),
+        panel("Lookups that found nothing", "percentunit", (
+            f"{engines('lmcache:lookup_0_hit_requests_total', LMCACHES)} / {engines('lmcache:num_lookup_requests_total', LMCACHES)}", BY_ENGINE), top=1),
+        panel("Trouble", "short", (engines("lmcache:local_cpu_evict_failed_count_total", LMCACHES), "{{instance}} no room"),
+            (engines("lmcache:num_slow_retrieval_by_time_total", LMCACHES), "{{instance}} slow loads"),
+            (engines("lmcache:remote_ping_errors_total", LMCACHES), "{{instance}} remote unreachable")),
+    ])),
+    ("Workers with kvtier", wanting(KVTIER_ENGINE, [
+        panel("Chunks of engines", "short", (engines("kvtier:loaded_chunks_total"), "{{instance}} loaded"),
+            (engines("kvtier:stored_chunks_total"), "{{instance}} stored"), (engines("kvtier:declined_chunks_total"), "{{instance}} faster to compute")),
+        panel("Hits by tier in engines", "short", (engines("kvtier:tier_hits_total", by="instance, tier"), PLACE)),
+        panel("Failures in engines", "short", (engines("kvtier:failed_loads_total"), "{{instance}} failed loads"),
+            (engines("kvtier:refused_chunks_total"), "{{instance}} chunks without room"),
+            (engines("kvtier:tier_io_errors_total", by="instance, tier"), PLACE + " errors")),
+    ])),
+    ("kvtier: overview", wanting(KVTIER, [
         stat("Hits", "percentunit", HITS, "Chunks that gets handed out, of those they asked for."),
-        stat("Gets", "reqps", total("lmcache:num_retrieve_requests_total")),
+        stat("Gets", "reqps", total("lmcache:num_retrieve_requests_total", OURS)),
         stat("Chunks in memory", "short", now("kvtier_tier_chunks", 'tier="l1"')),
         stat("Chunks on NVMe", "short", now("kvtier_tier_chunks", 'tier="nvme"')),
         stat("Tiers paused or broken", "none", f"count(kvtier_tier_state{{{HERE_ONLY}}} >= 2) or vector(0)"),
         stat("Failed checks", "none", total("kvtier_tier_corrupt_total"), "Chunks a second that were dropped."),
-    ]),
-    ("Hits", [
+    ])),
+    ("kvtier: hits", wanting(KVTIER, [
         panel("Hits of gets and lookups", "percentunit", (HITS, "gets"),
             (f"{total('kvtier_lookup_hit_chunks_total')} / {total('kvtier_lookup_chunks_total')}", "lookups"), top=1),
         panel("Hits by tier", "short", (by_tier("kvtier_tier_hits_total"), PLACE), text="Chunks a second."),
@@ -303,10 +428,10 @@ CACHE = [
         panel("Loads avoided", "short", (total("kvtier_joined_loads_total"), "joined another load"),
             (total("kvtier_not_worth_fetching_chunks_total"), "faster to compute"), (total("kvtier_prefetches_total"), "prefetched")),
         panel("Brought up from lower tiers", "short", (total("kvtier_promotions_total", by="instance"), "{{instance}}")),
-        panel("Tokens stored and asked for", "short", (total("lmcache:num_stored_tokens_total"), "stored"),
-            (total("lmcache:num_requested_tokens_total"), "asked for"), (total("lmcache:num_hit_tokens_total"), "handed out")),
-    ]),
-    ("Tiers", [
+        panel("Tokens stored and asked for", "short", (total("lmcache:num_stored_tokens_total", OURS), "stored"),
+            (total("lmcache:num_requested_tokens_total", OURS), "asked for"), (total("lmcache:num_hit_tokens_total", OURS), "handed out")),
+    ])),
+    ("kvtier: tiers", wanting(KVTIER, [
         panel("Occupied", "percentunit", (f"{tier_now('kvtier_tier_used_bytes')} / {tier_now('kvtier_tier_capacity_bytes')}", PLACE), top=1),
         panel("Chunks", "short", (tier_now("kvtier_tier_chunks"), PLACE)),
         panel("Evictions", "short", (by_tier("kvtier_tier_evictions_total"), PLACE), text="Chunks a second."),
@@ -319,23 +444,23 @@ CACHE = [
         panel("Oldest lease", "s", (tier_now("kvtier_tier_oldest_lease_seconds"), PLACE)),
         panel("Learned bandwidth", "Bps", (tier_now("kvtier_tier_read_bytes_per_second"), PLACE + " read"),
             (tier_now("kvtier_tier_write_bytes_per_second"), PLACE + " write")),
-    ]),
-    ("Times", [
-        panel("Get", "s", *quantiles("lmcache:time_to_retrieve")),
-        panel("Put", "s", *quantiles("lmcache:time_to_store")),
-        panel("Lookup", "s", *quantiles("lmcache:time_to_lookup")),
+    ])),
+    ("kvtier: times", wanting(KVTIER, [
+        panel("Get", "s", *quantiles("lmcache:time_to_retrieve", OURS)),
+        panel("Put", "s", *quantiles("lmcache:time_to_store", OURS)),
+        panel("Lookup", "s", *quantiles("lmcache:time_to_lookup", OURS)),
         panel("Load from a lower tier", "s", *quantiles("kvtier_load_seconds")),
         panel("Store in a lower tier", "s", *quantiles("kvtier_store_seconds")),
         panel("Question to a shared tier", "s", *quantiles("kvtier_probe_seconds")),
-    ]),
-    ("Errors and health", [
+    ])),
+    ("kvtier: errors and health", wanting(KVTIER, [
         panel("State of tiers", "none", (tier_now("kvtier_tier_state"), PLACE), text="0: absent, 1: works, 2: paused, 3: broken."),
         panel("Errors of tiers", "short", (by_tier("kvtier_tier_io_errors_total"), PLACE + " refused"),
             (by_tier("kvtier_tier_corrupt_total"), PLACE + " failed check"), (by_tier("kvtier_tier_breaker_trips_total"), PLACE + " paused")),
         panel("Without room or time", "short", (total("kvtier_put_full_total"), "puts without room"),
             (total("kvtier_stores_dropped_total"), "stores dropped"), (total("kvtier_get_timeouts_total"), "gets out of time")),
-    ]),
-    ("kvtierd", [
+    ])),
+    ("kvtierd", wanting(KVTIERD, [
         panel("Requests", "reqps", (total("kvtierd_requests_total", by="route, code"), "{{route}} {{code}}")),
         panel("Duration", "s", *quantiles("kvtierd_request_seconds")),
         panel("Received and sent", "Bps", (total("kvtierd_received_bytes_total"), "received"), (total("kvtierd_sent_bytes_total"), "sent")),
@@ -345,22 +470,14 @@ CACHE = [
             (total("kvtierd_timeouts_total", by="kind"), "timeout {{kind}}"), (total("kvtierd_puts_cut_total"), "PUTs broken off")),
         panel("Objects and clients", "short", (now("kvtierd_objects", by="instance"), "{{instance}} objects"),
             (now("kvtierd_connections", by="instance"), "{{instance}} connections"), (now("kvtierd_leases", by="instance"), "{{instance}} leases")),
-    ]),
-    ("Events", [
+    ])),
+    ("kvtier: events", wanting(KVTIER, [
         panel("Events", "short", (total("kvtier_events_total", by="instance"), "{{instance}}")),
         panel("Lost events", "short", (total("kvtier_events_lost_total"), "overwritten"),
             (total("kvtier_events_publish_lost_total"), "published too late"), (total("kvtier_events_slow_subscribers_total"), "slow subscribers")),
         panel("Controller", "short", (now("kvtier_controller_registered", by="instance"), "{{instance}} registered"),
             (now("kvtier_controller_chunks", by="instance"), "{{instance}} chunks")),
-    ]),
-    ("vLLM engines with kvtier", [
-        panel("Chunks of engines", "short", (engines("kvtier:loaded_chunks_total"), "{{instance}} loaded"),
-            (engines("kvtier:stored_chunks_total"), "{{instance}} stored"), (engines("kvtier:declined_chunks_total"), "{{instance}} faster to compute")),
-        panel("Hits by tier in engines", "short", (engines("kvtier:tier_hits_total", by="instance, tier"), PLACE)),
-        panel("Failures in engines", "short", (engines("kvtier:failed_loads_total"), "{{instance}} failed loads"),
-            (engines("kvtier:refused_chunks_total"), "{{instance}} chunks without room"),
-            (engines("kvtier:tier_io_errors_total", by="instance, tier"), PLACE + " errors")),
-    ]),
+    ])),
 ]  # fmt: skip
 
 DASHBOARDS = {
@@ -369,12 +486,14 @@ DASHBOARDS = {
         variable("instance", "Router", "label_values(kvway_build_info, instance)"),
         variable("worker", "Worker", 'label_values(kvway_worker_usable{instance=~"$instance"}, worker)'),
         variable("model", "Model", 'label_values(vllm:num_incoming_requests_total{instance=~"$instance"}, model)'),
+        variable("engine", "vLLM", "label_values(vllm:prefix_cache_queries_total, instance)"),
+        variable("gpu_node", "Node with GPUs", "label_values(DCGM_FI_DEV_GPU_UTIL, Hostname)"),
     ),
     "cache.json": dashboard(
         "kvway-cache", "kvway: KV cache", CACHE,
         variable("instance", "Cache", "label_values(kvtier_build_info, instance)"),
         variable("tier", "Tier", 'label_values(kvtier_tier_state{instance=~"$instance"}, tier)'),
-        variable("engine", "vLLM", "label_values(kvtier:stored_chunks_total, instance)"),
+        variable("engine", "vLLM", "label_values(vllm:prefix_cache_queries_total, instance)"),
     ),
 }  # fmt: skip
 

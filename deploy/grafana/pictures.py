@@ -85,12 +85,21 @@ class Frame:
         )
 
 
+def nothing(frame, words="no data"):
+    """In place of data."""
+    while 5 * len(words) > frame.width - 12 and " " in words:  # as much as there is room for
+        words = words.rpartition(" ")[0]
+    return text(frame.x + frame.width / 2, frame.y + frame.height / 2 + 4, words, 10, "middle", "#999")
+
+
 def stat_of(panel, frame, server, end):
+    """The drawing; nothing without numbers, None without any result. As lines_of."""
     found = ask(server, "query", query=concrete(panel["targets"][0]["expr"], 15), time=end)
     values = [value for sample in found for _, value in numbers([sample["value"]])]
-    words = written(values[0], panel["fieldConfig"]["defaults"]["unit"]) if values else "no data"
-    middle = frame.x + frame.width / 2
-    return [text(middle, frame.y + frame.height * 0.68, words, 24 if values else 14, "middle", "#111")]
+    if not values:
+        return [] if found else None
+    words = written(values[0], panel["fieldConfig"]["defaults"]["unit"])
+    return [text(frame.x + frame.width / 2, frame.y + frame.height * 0.68, words, 24, "middle", "#111")]
 
 
 def path_of(places):
@@ -106,15 +115,15 @@ def path_of(places):
 
 def lines_of(panel, frame, server, start, end):
     step, unit = max(1.0, (end - start) / POINTS), panel["fieldConfig"]["defaults"]["unit"]
-    series = []
+    series, results = [], 0
     for target in panel["targets"]:
         parameters = {"query": concrete(target["expr"], step), "start": start, "end": end, "step": step}
-        for one in ask(server, "query_range", **parameters):
+        for results, one in enumerate(ask(server, "query_range", **parameters), results + 1):
             points = numbers(one["values"])
             if points:
                 series.append((legend_of(target["legendFormat"], one["metric"]), points))
     if not series:
-        return [text(frame.x + frame.width / 2, frame.y + frame.height / 2, "no data", 14, "middle", "#999")]
+        return [] if results else None
     left, right = frame.x + 58, frame.x + frame.width - 8
     top, bottom = frame.y + 28, frame.y + frame.height - 36
     highest = panel["fieldConfig"]["defaults"].get("max") or max(v for _, points in series for _, v in points) or 1
@@ -148,8 +157,10 @@ def draw(board, server, start, end):
             parts.append(text(frame.x, frame.y + 17, panel["title"], 14, weight="bold"))
             continue
         how = stat_of(panel, frame, server, end) if panel["type"] == "stat" else lines_of(panel, frame, server, start, end)
-        if any(">no data<" in part for part in how):
+        if not how:
             empty.append(panel["title"])
+            lacking = panel["fieldConfig"]["defaults"].get("noValue") if how is None else None
+            how = [nothing(frame, lacking or "no data")]
         parts += [frame.box(), text(frame.x + 8, frame.y + 17, panel["title"], 12, weight="bold"), *how]
     grids = [panel["gridPos"] for panel in board["panels"]]
     width, height = 24 * CELL + GAP, max(grid["y"] + grid["h"] for grid in grids) * UNIT + GAP

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import pytest
 import yaml
 
 from rig.client import CHAT, ask
+from rig.exporter import Exporter, labels_of
 from rig.kvtierd import Kvtierd, take
 from rig.router import Process
 from rig.wait import Port, until
@@ -28,6 +30,7 @@ CASES = ROOT / "deploy/prometheus/rules_test.yaml"
 EXAMPLE = ROOT / "deploy/prometheus/prometheus.yaml"
 GUIDE = ROOT / "deploy/README.md"
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
+DATA = ROOT / "tests/integration/data"
 JSON = [("Content-Type", "application/json")]
 # What a sample gets from the scrape.
 TARGET = {"job", "instance"}
@@ -51,9 +54,22 @@ def promtool(*arguments):
 # --- what the programs export -------------------------------------------------------------------
 
 
+def pages():
+    """What a vLLM with stock LMCache shows, and a node's DCGM exporter."""
+    vllm = (DATA / "vllm/metrics.resp").read_text().partition("\n\n")[2]
+    return vllm + (DATA / "lmcache/metrics.prom").read_text(), (DATA / "dcgm/metrics.prom").read_text()
+
+
+def connector():
+    """{name of a sample} of kvtier's connector in vLLM."""
+    text = (ROOT / "cache/python/kvtier/vllm_metrics.py").read_text()
+    names = {f"{name}_total" for name in re.findall(r'\("((?:kvtier|lmcache):\w+)", "', text)}
+    return names | {f"lmcache:request_cache_hit_rate_{part}" for part in ("bucket", "sum", "count")}
+
+
 @functools.cache
 def exported():
-    """{name of a sample: its labels} of kvway, kvtierd, kvtier and its connector in vLLM."""
+    """{name of a sample: its labels} of kvway, kvtierd, kvtier and its connector in vLLM; of vLLM, LMCache and DCGM."""
     row = re.compile(r"^\| `([\w:]+)` \| (\w+) \| (?:`([\w,]+)`)? \|", re.M)
     known = {"up": set()}
     for page in ("src/router/admin/METRICS.md", "cache/METRICS.md", "cache/daemon/METRICS.md"):
@@ -66,10 +82,11 @@ def exported():
             else:
                 known[name] = own
     engine = {"model_name", "engine"}
-    connector = (ROOT / "cache/python/kvtier/vllm_metrics.py").read_text()
-    known |= {f"{name}_total": engine for name in re.findall(r'\("(kvtier:\w+)", "', connector)}
+    more = [(name, engine) for name in connector()]
     tiers = (ROOT / "cache/python/kvtier/tiers.py").read_text()
-    known |= {f"kvtier:tier_{name}_total": engine | {"tier"} for name in re.findall(r'^    "(\w+)": "', tiers, re.M)}
+    more += [(f"kvtier:tier_{name}_total", engine | {"tier"}) for name in re.findall(r'^    "(\w+)": "', tiers, re.M)]
+    for name, labels in (*more, *(item for page in pages() for item in labels_of(page).items())):
+        known[name] = known.get(name, set()) | labels
     return known
 
 
@@ -174,6 +191,37 @@ def test_a_dashboard_names_what_is_exported(path):
     wrong = [(p["title"], fault) for p, t in queries(path) for fault in faults(t["expr"], known)]
     wrong += [(name, fault) for name, expr in choices(path) for fault in faults(expr, known)]
     assert not wrong
+
+
+# Those of the table in HyperPod's page on KV-aware routing.
+CONFIRM_HITS = {
+    "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "lmcache:num_vllm_hit_tokens_total",
+    "lmcache:num_lookup_hits_total", "lmcache:num_lookup_tokens_total", "lmcache:request_cache_hit_rate_bucket",
+}  # fmt: skip
+
+
+def test_the_metrics_that_confirm_cache_hits_are_shown():
+    """For workers with stock LMCache and for those with kvtier."""
+    exprs = " ".join(target["expr"] for _, target in queries(ROOT / "deploy/grafana/cache.json"))
+    assert CONFIRM_HITS <= set(NAME.findall(re.sub(r"\{[^}]*\}", "", exprs)))
+    assert CONFIRM_HITS <= set(labels_of(pages()[0]))
+    assert {name for name in CONFIRM_HITS if name.startswith("lmcache:")} <= connector()
+
+
+def test_panels_without_their_source_say_what_they_need(monkeypatch):
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "deploy/grafana/pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    monkeypatch.setattr(pictures, "ask", lambda *_, **__: [])
+    for path in DASHBOARDS:
+        board = load(path)
+        picture, empty = pictures.draw(board, "", 0, 60)
+        assert len(empty) == sum("targets" in panel for panel in board["panels"])
+        for panel, target in queries(path):
+            words = panel["fieldConfig"]["defaults"].get("noValue", "")
+            for metric, source in {"DCGM_": "DCGM", 'worker_id!=""': "LMCache", "kvtier:": "kvtier", "kvtierd_": "kvtierd"}.items():
+                assert metric not in target["expr"] or words.startswith("No data: needs ") and source in words, panel["title"]
+            assert words.split(" ")[-1] in picture
 
 
 # --- rules --------------------------------------------------------------------------------------
@@ -363,15 +411,27 @@ def draws_every_panel(prometheus, directory):
                 assert all(may_lack_data(panel, target) for target in panel["targets"]), panel["title"]
 
 
+def shows_stock_lmcache(prometheus, instance):
+    """What two ranks count, both of all tokens, stands once in the panels; nothing of it is kvtierd's."""
+    exprs = {panel["title"]: concrete(target["expr"]) for panel, target in queries(ROOT / "deploy/grafana/cache.json")}
+    rates = prometheus.query(exprs["Lookup hit rate"])
+    assert [value for labels, value in rates if labels == {"instance": instance}] == [pytest.approx(2304 / 4096)]
+    one_rank = f'sum by (instance) (rate(lmcache:num_vllm_hit_tokens_total{{instance="{instance}", worker_id="0"}}[20s]))'
+    assert prometheus.query(f"({exprs['vLLM hit tokens']}) / {one_rank}") == [({"instance": instance}, pytest.approx(1))]
+    assert not [labels for labels, _ in prometheus.query(exprs["Gets"].replace("sum ", "sum by (job) ")) if labels["job"] == "vllm"]
+
+
 def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtierd, tmp_path):
     workers = kvsim(2)
     router = kvway(workers, {"admission.enabled": True})
+    stock, dcgm = (Exporter(page) for page in pages())
     prometheus = Prometheus(
         tmp_path,
         {
             "router.example.com:9090": f'"127.0.0.1:{router.admin_port}"',
             "node-1.example.com:9200": f'"127.0.0.1:{kvtierd.port}"',
-            "node-1.example.com:8000": ", ".join(f'"127.0.0.1:{w.port}"' for w in workers),
+            "node-1.example.com:8000": ", ".join(f'"127.0.0.1:{w.port}"' for w in (*workers, stock)),
+            "node-1.example.com:9400": f'"127.0.0.1:{dcgm.port}"',
         },
     )
     done = threading.Event()
@@ -379,7 +439,7 @@ def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtier
     try:
         until(prometheus.ready, 20, "Prometheus ready")
         clients.start()
-        until(lambda: len(prometheus.query("up == 1")) == 4, 20, "all targets scraped")
+        until(lambda: len(prometheus.query("up == 1")) == 6, 20, "all targets scraped")
 
         for rule in until(lambda: evaluated(prometheus), 20, "all rules evaluated").values():
             assert rule["health"] == "ok" and not rule.get("lastError"), rule
@@ -401,8 +461,10 @@ def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtier
             until(complete, 15, "every panel has data")
         assert not [(p["title"], t["expr"]) for p, t in missing if not may_lack_data(p, t)]
         offered = {name: prometheus.query(concrete(expr)) for path in DASHBOARDS for name, expr in choices(path)}
-        assert [name for name, values in offered.items() if not values] == ["engine"]
-        assert len(offered["worker"]) == 2 and len(offered["model"]) == 1
+        assert {name: len(values) for name, values in offered.items() if name not in ("instance", "tier")} == {
+            "worker": 2, "model": 1, "engine": 3, "gpu_node": 1}  # fmt: skip
+        assert offered["instance"] and offered["tier"]
+        shows_stock_lmcache(prometheus, f"127.0.0.1:{stock.port}")
 
         draws_every_panel(prometheus, tmp_path)
         router.config_path.write_text("nonsense: 1\n")
@@ -413,6 +475,8 @@ def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtier
         if clients.is_alive():
             clients.join()
         prometheus.stop()
+        stock.close()
+        dcgm.close()
 
 
 def evaluated(prometheus):
