@@ -30,6 +30,7 @@
 #include "core/latency.h"
 #include "core/lease.h"
 #include "core/meter.h"
+#include "memory/neighbours.h"
 #include "tiers/tier.h"
 #include "kvtier/kvtier_fragments.h"
 
@@ -200,6 +201,8 @@ struct kvt_barriers {
 struct kvt {
 	struct kvt_config config; /* settled: no 0 that means a default; without its texts */
 	struct kvt_surroundings surroundings;
+	struct kvt_neighbours neighbours;
+	int64_t touched_ns;      /* when they last got to know how much of L1 is in memory */
 	char *nvme_path;         /* NULL: none */
 	_Atomic uint32_t *alive; /* 1; a forked child reads 0 there */
 	_Atomic bool opened;     /* all parts are there: the controller may command */

@@ -85,6 +85,7 @@ static void destroy(struct kvt *k)
 		kvt_ops_finish(k);
 	kvt_barriers_finish(k);
 	kvt_l1_destroy(k->l1);
+	kvt_neighbours_leave(&k->neighbours);
 	kvt_controller_destroy(k->controller);
 	kvt_event_log_destroy(k->events);
 	kvt_leases_finish(&k->leases);
@@ -228,11 +229,13 @@ enum kvt_status kvt_open_with(
 	k = calloc(1, sizeof(*k));
 	if (k == NULL)
 		return KVT_ENOMEM;
+	k->neighbours.fd = -1;
 	status = kvt_config_settle(config, &k->config);
 	kvt_surroundings_init(&k->surroundings, &k->config);
 	if (status == KVT_OK)
 		kvt_config_settle_sizes(&k->config,
-			kvt_node_settle(&k->config, &k->surroundings) ? KVT_NODE_L1_PART : 1);
+			kvt_node_settle(&k->config, &k->surroundings) ? KVT_NODE_L1_PART : 1,
+			&k->neighbours, &k->surroundings);
 	init_plain(k);
 	if (status == KVT_OK)
 		status = open_parts(k, config, tiers);

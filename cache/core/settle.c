@@ -22,20 +22,29 @@ static uint64_t stores_in_full(const struct kvt_config *c)
 }
 
 /* A store knows its disk, and what it has there already; memory is asked for here. */
-static void settle_memory(struct kvt_config *c, unsigned part)
+static void settle_memory(struct kvt_config *c, unsigned part, struct kvt_neighbours *neighbours,
+	const struct kvt_surroundings *s)
 {
 	char why[KVT_REASON_BYTES];
-	struct kvt_machine machine;
+	struct kvt_machine machine = {0};
 
-	if (c->l1_capacity != 0)
+	if (c->l1_capacity != 0 && c->l1_capacity < KVT_NEIGHBOURS_LEAST)
 		return;
-	kvt_machine_read("", NULL, &machine);
-	c->l1_capacity = kvt_size_l1(&machine, c->l1_backing, why) / part;
+	if (c->l1_capacity == 0)
+		kvt_machine_read("", NULL, &machine);
+	kvt_neighbours_look(neighbours, NULL, c->node_ranks, &machine);
+	if (c->l1_capacity == 0) {
+		c->l1_capacity = kvt_size_l1(&machine, c->l1_backing, why) / part;
+		kvt_note(s, KVT_LOG_INFO, "l1: %llu MiB: %s",
+			(unsigned long long)(c->l1_capacity >> 20), why);
+	}
+	kvt_neighbours_enter(neighbours, c->node_ranks, c->l1_capacity);
 }
 
-void kvt_config_settle_sizes(struct kvt_config *config, unsigned l1_part)
+void kvt_config_settle_sizes(struct kvt_config *config, unsigned l1_part,
+	struct kvt_neighbours *neighbours, const struct kvt_surroundings *s)
 {
-	settle_memory(config, l1_part);
+	settle_memory(config, l1_part, neighbours, s);
 	if (config->store_inflight == 0)
 		config->store_inflight = stores_in_full(config);
 }

@@ -18,6 +18,7 @@
 #include "core/step.h"
 
 #define TEND_NS       100000000   /* between looks at L1 */
+#define TOUCHED_NS    200000000   /* between looks at how much of L1 is in memory, until all of it is */
 #define TIER_WAIT_NS  100000000   /* a tier's longest wait in one step */
 #define SCRUB_MOST    (16u << 20) /* bytes in one look */
 #define SLICE_NS      1000000 /* how long a wait looks away from a clock that it cannot sleep by */
@@ -50,6 +51,12 @@ static size_t tend(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 	}
 	elapsed_ns = (uint64_t)(now_ns - k->tended_ns);
 	k->tended_ns = now_ns;
+	if (k->neighbours.fd >= 0 && now_ns >= k->touched_ns + TOUCHED_NS &&
+		k->neighbours.touched < kvt_arena_capacity(kvt_l1_arena(k->l1))) {
+		k->touched_ns = now_ns;
+		kvt_neighbours_touch(
+			&k->neighbours, kvt_arena_resident(kvt_l1_arena(k->l1)));
+	}
 	if (elapsed_ns > 1000000000)
 		elapsed_ns = 1000000000;
 	k->scrub_credit += scrub_rate(k) * (double)elapsed_ns / 1e9;

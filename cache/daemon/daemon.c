@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/notify.h"
 #include "daemon/server.h"
-#include "memory/sizing.h"
+#include "memory/neighbours.h"
 
 #define TEND_NS     (50 * KVW_NS_PER_MS)
 #define PATH_BYTES  4096
@@ -49,6 +49,7 @@ static void log_line(void *self, uint32_t level, const char *line)
 
 uint64_t kvt_daemon_segment_bytes(const struct kvt_daemon_config *config, char *why)
 {
+	struct kvt_neighbours neighbours;
 	struct kvt_machine machine;
 	char text[300];
 	struct stat there;
@@ -63,6 +64,8 @@ uint64_t kvt_daemon_segment_bytes(const struct kvt_daemon_config *config, char *
 		return (uint64_t)there.st_size;
 	}
 	kvt_machine_read("", NULL, &machine);
+	kvt_neighbours_look(&neighbours, NULL, 1, &machine);
+	kvt_neighbours_leave(&neighbours);
 	snprintf(text, sizeof(text), "shm:%s", config->segment_name);
 	return kvt_size_l1(&machine, text, why);
 }

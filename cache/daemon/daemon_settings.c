@@ -106,6 +106,7 @@ static const struct taken {
 	{OWN_COUNT + KVT_SETTING_node_share, SHARED_ALREADY},
 	{OWN_COUNT + KVT_SETTING_node_url, SHARED_ALREADY},
 	{OWN_COUNT + KVT_SETTING_node_segment, SHARED_ALREADY},
+	{OWN_COUNT + KVT_SETTING_node_ranks, SHARED_ALREADY},
 	{OWN_COUNT + KVT_SETTING_fragments_enabled, BY_ENGINES},
 	{OWN_COUNT + KVT_SETTING_fragments_cut, BY_ENGINES},
 	{OWN_COUNT + KVT_SETTING_fragments_separator, BY_ENGINES},

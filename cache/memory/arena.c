@@ -10,8 +10,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "memory/arena_map.h"
+
+#define SAMPLES 256 /* pages that say how much of it is in memory */
 
 struct kvt_arena {
 	struct kvt_arena_map map;
@@ -124,6 +128,21 @@ uint64_t kvt_arena_capacity(const struct kvt_arena *a)
 uint64_t kvt_arena_used(const struct kvt_arena *a)
 {
 	return atomic_load_explicit(&a->used, memory_order_relaxed);
+}
+
+uint64_t kvt_arena_resident(const struct kvt_arena *a)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), step = a->map.bytes / SAMPLES;
+	uint64_t found = 0;
+
+	for (uint64_t i = 0; i < SAMPLES; i++) {
+		unsigned char there = 0;
+		char *at = (char *)a->map.base + i * step / page * page;
+
+		if (mincore(at, page, &there) == 0)
+			found += there & 1;
+	}
+	return found == SAMPLES ? a->map.bytes : found * step;
 }
 
 const char *kvt_arena_mode(const struct kvt_arena *a)

@@ -6,6 +6,11 @@
  * says could be handed out without swapping, or the room under the cgroup's limit, whichever is less:
  * in a container the first of them is the whole host's.
  *
+ * Ranks. R ranks of an engine that open one after another take 1/(2R) of what the first found: the one that
+ * comes after S others finds (2R - S)/(2R) of that, and takes 1/(2R - S) of what it finds. Of another share
+ * than half, likewise. Engines that come later take half of what is left in the same way, so that all
+ * together never have more than there was.
+ *
  * A store that is opened again finds its own files on the disk. What they take counts as free, or
  * its size would shrink with every restart.
  */
@@ -16,6 +21,7 @@
 
 #define MIB     ((uint64_t)1 << 20)
 #define UNKNOWN (256 * MIB) /* where nothing can be found out */
+#define LEAST   (256 * MIB) /* that neighbours leave of what is available, for an engine */
 
 /* Whole MiB, so that any page size divides it. */
 static uint64_t whole(uint64_t bytes)
@@ -28,10 +34,37 @@ static double gib(uint64_t bytes)
 	return (double)bytes / (double)(1024 * MIB);
 }
 
-/* "half of 12.5 GiB that ..." */
-static void tell(char why[KVT_REASON_BYTES], const char *share, uint64_t of, const char *what)
+static uint32_t ranks_of(const struct kvt_machine *m)
 {
-	snprintf(why, KVT_REASON_BYTES, "%s of %.1f GiB %s", share, gib(of), what);
+	return m->ranks > 1 ? m->ranks : 1;
+}
+
+/* Siblings that took their parts already. */
+static uint32_t served(const struct kvt_machine *m)
+{
+	return m->siblings < ranks_of(m) ? m->siblings : ranks_of(m) - 1;
+}
+
+/* "half of 12.5 GiB of memory available, for 4 ranks; 2 other caches are open" */
+static void tell(const struct kvt_machine *m, char why[KVT_REASON_BYTES], const char *share,
+	uint64_t of, const char *what)
+{
+	size_t n = (size_t)snprintf(why, KVT_REASON_BYTES, "%s of %.1f GiB %s", share, gib(of), what);
+
+	if (ranks_of(m) > 1 && n < KVT_REASON_BYTES)
+		n += (size_t)snprintf(why + n, KVT_REASON_BYTES - n, ", for %u ranks", ranks_of(m));
+	if (m->others > 0 && n < KVT_REASON_BYTES)
+		snprintf(why + n, KVT_REASON_BYTES - n, "; %u other cache%s open here", m->others,
+			m->others == 1 ? " is" : "s are");
+}
+
+/* One rank's part of `share` of what `available` was before its siblings took theirs. *all: that. */
+static uint64_t part_of(const struct kvt_machine *m, uint64_t available, double share, uint64_t *all)
+{
+	double part = (double)available * share / (ranks_of(m) - share * served(m));
+
+	*all = (uint64_t)(part * ranks_of(m) / share + 0.5);
+	return (uint64_t)(part + 0.5);
 }
 
 static uint64_t size_of_memory(const struct kvt_machine *m, char why[KVT_REASON_BYTES])
@@ -39,37 +72,39 @@ static uint64_t size_of_memory(const struct kvt_machine *m, char why[KVT_REASON_
 	uint64_t room = m->cgroup_limit > m->cgroup_used ? m->cgroup_limit - m->cgroup_used : 0;
 	bool by_cgroup =
 		m->cgroup_limit > 0 && (m->memory_available == 0 || room < m->memory_available);
-	uint64_t available = by_cgroup ? room : m->memory_available;
+	uint64_t available = by_cgroup ? room : m->memory_available, left, all, part;
+	uint64_t least = (available / 2 < LEAST ? available / 2 : LEAST) / ranks_of(m);
 
 	if (m->cgroup_limit == 0 && m->memory_total == 0 && m->memory_available == 0) {
 		snprintf(why, KVT_REASON_BYTES, "the machine's memory could not be read");
 		return UNKNOWN;
 	}
-	if (by_cgroup)
-		tell(why, "half", available, "left under the cgroup's memory limit");
-	else
-		tell(why, "half", available, "of memory available");
-	return whole(available / 2);
+	left = available > m->untouched ? available - m->untouched : 0;
+	part = part_of(m, left, 0.5, &all);
+	tell(m, why, "half", all,
+		by_cgroup ? "left under the cgroup's memory limit" : "of memory available");
+	return whole(part > least ? part : least);
 }
 
 uint64_t kvt_size_l1(const struct kvt_machine *m, const char *backing, char why[KVT_REASON_BYTES])
 {
-	uint64_t bytes, shared;
+	uint64_t bytes, shared, all;
 
 	if (strcmp(backing, "hugetlb") == 0 && m->hugetlb_free > 0) {
-		tell(why, "all", m->hugetlb_free, "of free huge pages");
-		return whole(m->hugetlb_free);
+		bytes = whole(part_of(m, m->hugetlb_free, 1, &all));
+		tell(m, why, "all", all, "of free huge pages");
+		return bytes;
 	}
 	bytes = size_of_memory(m, why);
 	if (strncmp(backing, "shm:", 4) != 0)
 		return bytes;
-	shared = whole(m->shm_free / 10 * 9);
+	shared = whole(part_of(m, m->shm_free, 0.9, &all));
 	if (m->shm_total == 0) {
 		snprintf(why, KVT_REASON_BYTES, "there is no /dev/shm");
 		return 0;
 	}
 	if (shared < bytes) {
-		tell(why, "nine tenths", m->shm_free, "free in /dev/shm");
+		tell(m, why, "nine tenths", all, "free in /dev/shm");
 		bytes = shared;
 	}
 	return bytes;
@@ -89,6 +124,6 @@ uint64_t kvt_size_nvme(const struct kvt_machine *m, char why[KVT_REASON_BYTES])
 			"%.1f GiB free or ours on the disk, less its last twentieth", gib(room));
 		return whole(rest);
 	}
-	tell(why, "eight tenths", room, "free or ours on the disk");
+	snprintf(why, KVT_REASON_BYTES, "eight tenths of %.1f GiB free or ours on the disk", gib(room));
 	return whole(share);
 }

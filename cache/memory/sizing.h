@@ -21,17 +21,26 @@ struct kvt_machine {
 	uint64_t hugetlb_free;          /* bytes of free huge pages */
 	uint32_t numa_nodes;
 	uint64_t disk_ours; /* bytes of files in the folder already: a store that is opened again */
+	uint32_t ranks;     /* caches of one engine that share all this; 0 and 1: one */
+	uint32_t siblings;  /* of these, how many are open already */
+	uint32_t others;    /* caches that are open on this machine, siblings among them */
+	uint64_t untouched; /* memory that these have for chunks and do not occupy yet */
 };
 
 /* `root` stands before /proc, /sys and /dev ("" on a real machine); folder may be NULL. */
 void kvt_machine_read(const char *root, const char *folder, struct kvt_machine *out);
 
+/* Bytes of the files under a folder. */
+uint64_t kvt_folder_bytes(const char *folder);
+
 /*
  * Bytes for L1, whole MiB: half of what is available, in the machine or under the cgroup's limit, and
  * of shared memory no more than nine tenths of what /dev/shm has free; with hugetlb, the free huge
- * pages. Bytes for NVMe: eight tenths of what is free together with what the store has already, and
- * never the disk's last twentieth. `why` gets a sentence that names what bound it. 0: nothing to be
- * had, and `why` says so.
+ * pages. What open caches have not touched yet is not available. The ranks of an engine have equal parts of
+ * it, whichever of them opens when.
+ * Bytes for NVMe: eight tenths of what is free together with what the store has already, and
+ * never the disk's last twentieth; of all stores together. `why` gets a sentence that names what bound it.
+ * 0: nothing to be had, and `why` says so.
  */
 uint64_t kvt_size_l1(const struct kvt_machine *m, const char *backing, char why[KVT_REASON_BYTES]);
 uint64_t kvt_size_nvme(const struct kvt_machine *m, char why[KVT_REASON_BYTES]);

@@ -229,15 +229,21 @@ static uint64_t blocks_under(const char *folder, int depth, uint32_t *files)
 	return bytes;
 }
 
+uint64_t kvt_folder_bytes(const char *folder)
+{
+	uint32_t files = 0;
+
+	return blocks_under(folder, 0, &files);
+}
+
 /* A folder that is not there yet lies on its nearest parent's disk. */
 static void read_disk(const char *folder, struct kvt_machine *m)
 {
 	char path[PATH_BYTES];
-	uint32_t files = 0;
 
 	if (!join(path, folder, "", ""))
 		return;
-	m->disk_ours = blocks_under(folder, 0, &files);
+	m->disk_ours = kvt_folder_bytes(folder);
 	while (m->disk_total == 0) {
 		char *slash = strrchr(path, '/');
 

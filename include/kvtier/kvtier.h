@@ -298,6 +298,9 @@ struct kvt_config {
 
 	/* protect, further: most that one tenant may hold in Redis; 0: all */
 	uint64_t tenant_l2_bytes;
+
+	/* node, further: caches of one engine on this machine, which have equal parts of automatic sizes */
+	uint32_t node_ranks;
 };
 
 /* Fills in defaults; `size` is sizeof(struct kvt_config) as the caller was compiled. */

@@ -117,6 +117,22 @@ START_TEST(test_anon)
 }
 END_TEST
 
+/* Memory is taken as it is touched; a lock touches all of it. */
+START_TEST(test_what_is_in_memory)
+{
+	struct kvt_arena *a;
+
+	ck_assert_int_eq(create("anon", 64 * MIB, &a), KVT_OK);
+	ck_assert_uint_eq(kvt_arena_resident(a), 0);
+	memset(kvt_arena_base(a), 1, 32 * MIB);
+	ck_assert_uint_ge(kvt_arena_resident(a), 31 * MIB);
+	ck_assert_uint_le(kvt_arena_resident(a), 35 * MIB);
+	memset(kvt_arena_base(a), 1, 64 * MIB);
+	ck_assert_uint_eq(kvt_arena_resident(a), 64 * MIB);
+	kvt_arena_destroy(a);
+}
+END_TEST
+
 START_TEST(test_wrong_options)
 {
 	struct kvt_arena *a = NULL;
@@ -504,6 +520,7 @@ int main(void)
 	tcase_add_test(tcase, test_shm_larger_than_it_can_be);
 	tcase_add_test(tcase, test_shm_full);
 	tcase_add_test(tcase, test_fork);
+	tcase_add_test(tcase, test_what_is_in_memory);
 	tcase_add_test(tcase, test_take_and_give);
 	tcase_add_test(tcase, test_segments_of_several_runs);
 	tcase_add_test(tcase, test_threads);

@@ -283,6 +283,59 @@ START_TEST(test_size_of_disk)
 }
 END_TEST
 
+/* Four of each took half of what was free each, as if it were alone. */
+START_TEST(test_ranks_have_equal_parts)
+{
+	struct kvt_machine m = {.memory_total = 64 * GIB,
+		.memory_available = 40 * GIB,
+		.hugetlb_free = 8 * GIB,
+		.shm_total = 64 * GIB,
+		.shm_free = 10 * GIB,
+		.ranks = 4};
+	char why[KVT_REASON_BYTES];
+
+	/* In whichever order they open, and however much those before have touched: an eighth. */
+	for (uint32_t i = 0; i < 4; i++) {
+		m.siblings = m.others = i;
+		m.untouched = i / 2 * 5 * GIB;
+		m.memory_available = 40 * GIB - (i - i / 2) * 5 * GIB;
+		ck_assert_uint_eq(kvt_size_l1(&m, "anon", why), 5 * GIB);
+		ck_assert_ptr_nonnull(strstr(why, "half of 40.0 GiB of memory available, for 4 ranks"));
+		m.shm_free = (40 - i * 9) * GIB / 4;
+		ck_assert_uint_eq(kvt_size_l1(&m, "shm:x", why), 9 * GIB / 4);
+		m.hugetlb_free = (8 - 2 * i) * GIB; /* taken when it is mapped */
+		ck_assert_uint_eq(kvt_size_l1(&m, "hugetlb", why), 2 * GIB);
+	}
+	ck_assert_ptr_nonnull(strstr(why, "3 other caches are open here"));
+}
+END_TEST
+
+/* However many engines of however many ranks come: together they never have more than was free. */
+START_TEST(test_engines_that_come_later_take_of_what_is_left)
+{
+	for (uint32_t ranks = 1; ranks <= 8; ranks++) {
+		struct kvt_machine m = {.memory_total = 100 * GIB,
+			.cgroup_limit = 64 * GIB,
+			.memory_available = 90 * GIB,
+			.ranks = ranks};
+		char why[KVT_REASON_BYTES];
+		uint64_t all = 0;
+
+		for (m.others = 0; m.others < 64; m.others++) {
+			uint64_t bytes = kvt_size_l1(&m, "anon", why), least = 256 * MIB / ranks;
+
+			m.siblings = m.others;
+			if (bytes <= least + MIB)
+				break; /* what an engine has in any case */
+			all += bytes;
+			m.untouched = all;
+		}
+		ck_assert_uint_le(all, 64 * GIB);
+		ck_assert_uint_gt(m.others, ranks);
+	}
+}
+END_TEST
+
 /* Whatever the machine: no more than it has, whole MiB, and a reason. */
 START_TEST(test_any_machine)
 {
@@ -300,8 +353,18 @@ START_TEST(test_any_machine)
 			if (random >> 33 & 1)
 				values[k] = 0;
 		}
-		m = (struct kvt_machine){values[0], values[1], values[2], values[3], values[4],
-			values[5], values[6], values[7], values[8], 1, 0};
+		m = (struct kvt_machine){.memory_total = values[0],
+			.memory_available = values[1],
+			.cgroup_limit = values[2],
+			.cgroup_used = values[3],
+			.shm_total = values[4],
+			.shm_free = values[5],
+			.disk_total = values[6],
+			.disk_free = values[7],
+			.hugetlb_free = values[8],
+			.ranks = (uint32_t)(random >> 40) % 9,
+			.siblings = (uint32_t)(random >> 44) % 9,
+			.untouched = random >> 30};
 		bytes = kvt_size_l1(&m, i % 2 == 0 ? "anon" : "shm:x", why);
 		ck_assert_uint_eq(bytes % MIB, 0);
 		ck_assert(why[0] != '\0');
@@ -348,6 +411,8 @@ int main(void)
 	tcase_add_test(sizes, test_size_of_memory);
 	tcase_add_test(sizes, test_size_of_shared_memory);
 	tcase_add_test(sizes, test_size_of_disk);
+	tcase_add_test(sizes, test_ranks_have_equal_parts);
+	tcase_add_test(sizes, test_engines_that_come_later_take_of_what_is_left);
 	tcase_add_test(sizes, test_any_machine);
 	tcase_add_test(sizes, test_here);
 	suite_add_tcase(suite, sizes);
