@@ -20,7 +20,8 @@
 #include "lmcache/lmcache.h"
 #include "base/read_file.h"
 #include "options/settings.h"
-#include "memory/sizing.h"
+#include "memory/neighbours.h"
+#include "tiers/nvme/nvme_share.h"
 
 #define CONFIG_MOST (1u << 20)
 #define RANKS_MOST  1024
@@ -52,9 +53,13 @@ static bool is_set(const char *text)
 static void check_memory(struct check *c)
 {
 	char room[KVT_FORMAT_BYTES], asked[KVT_FORMAT_BYTES], text[200];
-	uint64_t automatic = kvt_size_l1(&c->machine, c->config.l1_backing, c->l1_why), all;
+	struct kvt_neighbours neighbours;
+	uint64_t automatic, all;
 	struct rlimit lock;
 
+	kvt_neighbours_look(&neighbours, NULL, c->ranks, &c->machine);
+	kvt_neighbours_leave(&neighbours);
+	automatic = kvt_size_l1(&c->machine, c->config.l1_backing, c->l1_why);
 	c->l1 = c->config.l1_capacity != 0 ? c->config.l1_capacity : automatic;
 	if (c->config.l1_capacity != 0)
 		snprintf(c->l1_why, sizeof(c->l1_why), "as configured");
@@ -108,7 +113,7 @@ static bool existing_part(const char *path, char *out, size_t room)
 static void check_folder(struct check *c)
 {
 	char part[4096], text[300], room[KVT_FORMAT_BYTES];
-	uint64_t automatic;
+	struct kvt_nvme_share share;
 
 	if (!is_set(c->config.nvme_path))
 		return;
@@ -119,9 +124,9 @@ static void check_folder(struct check *c)
 		warn(c, "nvme.path", text);
 		return;
 	}
-	kvt_machine_read("", part, &c->machine);
-	automatic = kvt_size_nvme(&c->machine, c->nvme_why);
-	c->nvme = c->config.nvme_capacity != 0 ? c->config.nvme_capacity : automatic;
+	kvt_machine_read("", c->config.nvme_path, &c->machine);
+	kvt_nvme_share(&c->machine, c->config.nvme_path, NULL, c->ranks, &share, c->nvme_why);
+	c->nvme = c->config.nvme_capacity != 0 ? c->config.nvme_capacity : share.part;
 	if (c->config.nvme_capacity != 0)
 		snprintf(c->nvme_why, sizeof(c->nvme_why), "as configured");
 	if (c->config.nvme_capacity * c->ranks > c->machine.disk_free &&
@@ -260,6 +265,9 @@ int kvt_command_check(int argc, char **argv)
 	kvt_config_init(&c.config, sizeof(c.config));
 	kvt_machine_read("", NULL, &c.machine);
 	if (read_config(&c, files[0], lmcache)) {
+		if (ranks == NULL)
+			c.ranks = c.config.node_ranks;
+		c.config.node_ranks = c.ranks;
 		check_memory(&c);
 		check_folder(&c);
 		check_keys(&c);

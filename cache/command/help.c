@@ -102,7 +102,9 @@ const char kvt_help_check[] =
 	"LMCache key that is set it prints whether the key is honoured, mapped, ignored or refused, and\n"
 	"what it becomes.\n\n"
 	"  --lmcache   read FILE as LMCache's, whatever its keys are\n"
-	"  --ranks N   number of ranks on this node; sizes are those of one rank\n\n"
+	"  --ranks N   number of ranks on this node (default: node.ranks); sizes are those of one rank, and\n"
+	"              what all of them take together is printed, too. Automatic sizes are divided by it, and\n"
+	"              by the stores and caches that are in use here now\n\n"
 	"Exit status 1: there are mistakes; a cache would ignore them and use the rest.\n";
 
 const char kvt_help_bench[] =

@@ -8,7 +8,8 @@
 #include "command/advice.h"
 #include "command/command.h"
 #include "command/format.h"
-#include "memory/sizing.h"
+#include "memory/neighbours.h"
+#include "tiers/nvme/nvme_share.h"
 
 /* What the command line said, as text. */
 struct arguments {
@@ -108,18 +109,24 @@ static bool take_numbers(const struct arguments *a, struct kvt_size *s)
 static void look_at_machine(const struct arguments *a, struct kvt_size *s)
 {
 	struct kvt_size_tier *l1 = &s->tiers[0], *nvme = &s->tiers[1];
+	struct kvt_neighbours neighbours;
+	struct kvt_nvme_share share;
 	struct kvt_machine machine;
 
 	kvt_machine_read("", a->path, &machine);
+	kvt_neighbours_look(&neighbours, NULL, s->tensor, &machine);
+	kvt_neighbours_leave(&neighbours);
 	l1->name = "l1";
 	l1->bytes = kvt_size_l1(&machine, "anon", l1->why);
 	l1->where = "given";
 	nvme->name = "nvme";
 	nvme->where = "given";
-	if (a->path != NULL)
-		nvme->bytes = kvt_size_nvme(&machine, nvme->why);
-	else
+	if (a->path != NULL) {
+		kvt_nvme_share(&machine, a->path, NULL, s->tensor, &share, nvme->why);
+		nvme->bytes = share.part;
+	} else {
 		snprintf(nvme->why, sizeof(nvme->why), "--path FOLDER says where it would lie");
+	}
 	if (l1->rate <= 0) {
 		l1->rate = kvt_measure_copy();
 		l1->where = "one thread's copy, measured here";

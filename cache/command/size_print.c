@@ -78,7 +78,10 @@ static void print_room(const struct kvt_size *s, FILE *out)
 	uint64_t context = kvt_model_context_bytes(&s->model, s->context, s->tensor);
 	char a[KVT_FORMAT_BYTES], b[KVT_FORMAT_BYTES];
 
-	fputs("\nRoom on this machine\n", out);
+	fputs("\nRoom on this machine", out);
+	if (s->tensor > 1)
+		fprintf(out, ", of each of %u ranks", s->tensor);
+	fputc('\n', out);
 	for (int i = 0; i < 2; i++) {
 		const struct kvt_size_tier *t = &s->tiers[i];
 

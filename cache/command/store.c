@@ -5,13 +5,10 @@
  */
 #include "command/store.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tiers/nvme/nvme_inspect.h"
 
@@ -20,27 +17,6 @@ static bool join(char out[4096], const char *folder, const char *name)
 	int n = snprintf(out, 4096, "%s/%s", folder, name);
 
 	return n > 0 && n < 4096;
-}
-
-void kvt_store_owner(const char *folder, struct kvt_owner *out)
-{
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	char path[4096], text[32] = "";
-	ssize_t n;
-	int fd;
-
-	*out = (struct kvt_owner){0};
-	if (!join(path, folder, "lock"))
-		return;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return;
-	/* the lock belongs to an open file, not to a process, so the pid stands in the file */
-	out->alive = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-	n = pread(fd, text, sizeof(text) - 1, 0);
-	if (out->alive && n > 0)
-		out->pid = strtoll(text, NULL, 10);
-	close(fd);
 }
 
 static void add(void *self, const char *folder)

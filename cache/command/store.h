@@ -8,14 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A store's owner. */
-struct kvt_owner {
-	bool alive;
-	int64_t pid; /* 0: unknown */
-};
-
-/* Looks at the lock without taking it. */
-void kvt_store_owner(const char *folder, struct kvt_owner *out);
+#include "tiers/nvme/nvme_share.h" /* kvt_store_owner */
 
 /* Folders of stores, sorted; each is the caller's with the list. */
 struct kvt_stores {

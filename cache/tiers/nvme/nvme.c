@@ -28,6 +28,7 @@
 #define EXPIRE_NS       1000000000 /* how often expired chunks are looked for */
 #define EXPIRE_AT_ONCE  256
 #define BROKEN_AFTER    8 /* refused operations in a row */
+#define SHARE_NS        2000000000 /* how often an automatic size is looked at again */
 #define LOCK_AGAIN_NS   50000000
 #define BYTES_PER_ENTRY (512u * 1024) /* where the number of chunks is derived from the capacity */
 #define MIN_ENTRIES     4096u
@@ -139,6 +140,8 @@ static void nvme_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	out->pinned = x.pinned;
 	(void)snprintf(out->mode, sizeof(out->mode), "%s", mode->name);
 	pthread_mutex_lock(&t->lock);
+	if (t->space.allowed < t->space.max_files)
+		out->capacity = (uint64_t)t->space.allowed * t->format.file_bytes;
 	out->state = t->state;
 	(void)snprintf(out->reason, sizeof(out->reason), "%s",
 		t->state == KVT_TIER_WORKS ? mode->reason : t->reason);
@@ -245,6 +248,24 @@ static size_t expire(struct nvme *t, int64_t now)
 	return n;
 }
 
+/* Engines come and go: what this store may take of the disk. */
+static void look_at_share(struct nvme *t, int64_t now)
+{
+	uint32_t before = t->share.stores;
+	char why[KVT_REASON_BYTES] = "";
+	struct kvt_machine machine;
+
+	if (before == 0 || now < t->share_ns)
+		return;
+	t->share_ns = now + SHARE_NS;
+	kvt_machine_read("", t->path, &machine);
+	kvt_nvme_share(&machine, t->path, t->folder, t->engine_ranks, &t->share, why);
+	nvme_space_allow(t);
+	if (t->share.stores != before)
+		kvt_note(t->s, KVT_LOG_INFO, "nvme: %llu MiB from now on: %s",
+			(unsigned long long)(t->share.part >> 20), why);
+}
+
 static bool has_requests(struct nvme *t)
 {
 	bool has;
@@ -282,6 +303,7 @@ static size_t one_round(struct nvme *t)
 	n += begin_reads(t);
 	n += begin_writes(t);
 	n += expire(t, kvt_now(t->s));
+	look_at_share(t, kvt_now(t->s));
 	n += nvme_commit_step(t, kvt_now(t->s));
 	n += nvme_announce_step(t);
 	n += nvme_transfer_issue(t);
@@ -300,7 +322,7 @@ static size_t nvme_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns
 	if (t->commit.phase == NVME_IDLE)
 		due = nvme_commit_due(t, kvt_now(t->s));
 	if (due > t->expire_ns)
-		due = t->expire_ns;
+		due = t->expire_ns; /* and the look at the share, soon enough */
 	if (n == 0 && wait_ns > 0)
 		n = sleep_until(t, wait_ns, due);
 	*next_ns = t->ops_under_way > 0 || t->reads_active > 0 || has_requests(t) ? kvt_now(t->s)
@@ -366,6 +388,8 @@ static void free_parts(struct nvme *t)
 	free(t->log.pending.bytes);
 	free(t->log.writing.bytes);
 	nvme_seal_close(t);
+	free(t->path);
+	free(t->folder);
 	if (t->io != NULL)
 		t->io->ops->destroy(t->io);
 	(void)pthread_mutex_destroy(&t->lock);
@@ -401,19 +425,28 @@ static enum kvt_status make_parts(struct nvme *t)
 	return nvme_sums_open(t);
 }
 
-static void set_limits(struct nvme *t, const struct kvt_config *config, bool again)
+/* What the store is made for does not depend on the other stores that are there now; what it may take does. */
+static void set_automatic(struct nvme *t, bool again)
 {
 	char why[KVT_REASON_BYTES] = "";
 	struct kvt_machine machine;
-	uint64_t entries;
+
+	kvt_machine_read("", t->path, &machine);
+	kvt_nvme_share(&machine, t->path, t->folder, t->engine_ranks, &t->share, why);
+	t->capacity = t->share.whole / t->engine_ranks;
+	t->share_ns = kvt_now(t->s) + SHARE_NS;
+	if (!again)
+		kvt_note(t->s, KVT_LOG_INFO, "nvme: %llu MiB: %s",
+			(unsigned long long)(t->share.part >> 20), why);
+}
+
+static void set_limits(struct nvme *t, const struct kvt_config *config, bool again)
+{
+	uint64_t entries, most;
 
 	t->capacity = config->nvme_capacity;
-	if (t->capacity == 0) {
-		kvt_machine_read("", config->nvme_path, &machine);
-		t->capacity = kvt_size_nvme(&machine, why);
-		if (!again)
-			kvt_note(t->s, KVT_LOG_INFO, "nvme: %s", why);
-	}
+	if (t->capacity == 0)
+		set_automatic(t, again);
 	if (t->capacity < MIN_CAPACITY)
 		t->capacity = MIN_CAPACITY;
 	entries = config->nvme_max_chunks;
@@ -425,8 +458,9 @@ static void set_limits(struct nvme *t, const struct kvt_config *config, bool aga
 	t->ttl_ns = config->ttl_ns;
 	/* What waits for its records cannot be evicted: it must leave room for others. */
 	t->sync_bytes = config->nvme_sync_bytes;
-	if (t->sync_bytes > t->capacity / 8)
-		t->sync_bytes = t->capacity / 8;
+	most = t->share.stores > 1 ? t->share.part : t->capacity;
+	if (t->sync_bytes > most / 8)
+		t->sync_bytes = most / 8;
 	t->sync_ns = config->nvme_sync_ns > INT64_MAX / 4 ? INT64_MAX / 4
 							  : (int64_t)config->nvme_sync_ns;
 	t->depth = config->nvme_depth < 4      ? 4
@@ -513,6 +547,13 @@ static enum kvt_status nvme_create(
 	t->issuing_end = &t->issuing;
 	t->removed_end = &t->removed;
 	nvme_commit_init(t);
+	t->path = strdup(config->nvme_path);
+	t->folder = strdup(folder);
+	t->engine_ranks = config->node_ranks > 0 ? config->node_ranks : 1;
+	if (t->path == NULL || t->folder == NULL) {
+		free_parts(t);
+		return KVT_ENOMEM;
+	}
 	set_limits(t, config, options->again);
 	status = make_parts(t);
 	if (status == KVT_OK)

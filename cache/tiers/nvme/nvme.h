@@ -38,6 +38,7 @@
 #include "memory/extents.h"
 #include "kvtier/kvtier_io.h"
 #include "tiers/nvme/nvme_format.h"
+#include "tiers/nvme/nvme_share.h"
 #include "protect/seal.h"
 #include "tiers/tier.h"
 
@@ -120,6 +121,7 @@ struct nvme_space {
 	struct kvt_extents *extents; /* lock */
 	struct nvme_file *files;     /* max_files of them */
 	uint32_t file_count, max_files, units_per_file;
+	uint32_t allowed; /* files that may be made now, at most max_files; lock */
 	uint32_t alignment;
 	int64_t grow_after_ns; /* no new file before, after one was refused */
 	bool full_told;
@@ -216,7 +218,11 @@ struct nvme {
 	struct nvme_tenants *tenants;
 	struct nvme_sums *sums;
 	struct nvme_format format;
-	uint64_t capacity;
+	uint64_t capacity; /* as if this engine were alone on its disk: what everything here has room for */
+	struct kvt_nvme_share share; /* stores 0: the capacity is configured */
+	char *path, *folder;         /* nvme_path; the store's own below it */
+	uint32_t engine_ranks;
+	int64_t share_ns; /* next look at the share */
 	uint32_t max_entries;
 	uint64_t ttl_ns;
 	uint64_t sync_bytes;
@@ -278,6 +284,8 @@ void nvme_io_worked(struct nvme *t);
 /* --- nvme_space.c --- */
 enum kvt_status nvme_space_open(struct nvme *t);
 void nvme_space_close(struct nvme *t);
+/* The store's part of the disk has changed. */
+void nvme_space_allow(struct nvme *t);
 /* Units for a chunk; makes a file or evicts for it. KVT_FULL. */
 enum kvt_status nvme_space_take(
 	struct nvme *t, uint32_t units, struct kvt_extent *runs, uint32_t *count);

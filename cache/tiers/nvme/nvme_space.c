@@ -91,7 +91,7 @@ static void look(void *self, const char *name)
 	nvme_data_name(n, again);
 	if (strcmp(again, name) != 0)
 		return;
-	if (n < f->t->space.max_files) {
+	if (n < f->t->space.allowed) {
 		if (n + 1 > f->files)
 			f->files = n + 1;
 	} else if (f->surplus_count < 64) {
@@ -116,6 +116,21 @@ static void remove_surplus(struct nvme *t, struct found *f)
 	} while (t->io->ops->list(t->io, look, f) == KVT_OK);
 }
 
+/* A store's part may be less than what it has by now: files are not taken away while they are in use. */
+void nvme_space_allow(struct nvme *t)
+{
+	struct nvme_space *s = &t->space;
+	uint64_t files = s->max_files;
+
+	if (t->share.stores > 1)
+		files = t->share.part / t->format.file_bytes;
+	if (files < s->file_count || files == 0)
+		files = s->file_count > 0 ? s->file_count : 1;
+	pthread_mutex_lock(&t->lock);
+	s->allowed = files < s->max_files ? (uint32_t)files : s->max_files;
+	pthread_mutex_unlock(&t->lock);
+}
+
 enum kvt_status nvme_space_open(struct nvme *t)
 {
 	struct nvme_space *s = &t->space;
@@ -133,6 +148,7 @@ enum kvt_status nvme_space_open(struct nvme *t)
 			(unsigned long long)(files * t->format.file_bytes >> 30));
 	}
 	s->max_files = (uint32_t)files;
+	nvme_space_allow(t);
 	s->units_per_file = (uint32_t)(t->format.file_bytes / NVME_UNIT);
 	s->alignment = 1;
 	s->files = calloc(s->max_files, sizeof(s->files[0]));
@@ -173,7 +189,7 @@ static enum kvt_status grow(struct nvme *t)
 	int64_t now = kvt_now(t->s);
 	enum kvt_status status;
 
-	if (s->file_count == s->max_files || now < s->grow_after_ns)
+	if (s->file_count >= s->allowed || now < s->grow_after_ns)
 		return KVT_FULL;
 	status = open_file(t, s->file_count, &s->files[s->file_count]);
 	if (status == KVT_OK) {

@@ -1,0 +1,109 @@
+/*
+ * nvme_share.c - see the header.
+ *
+ * A store lies in PATH/FINGERPRINT/RANK, and its owner has a lock on a file there. Stores of one fingerprint
+ * are the ranks of an engine: those that have not opened yet count as well. Those of others count if
+ * they have an owner. The files of stores without one are of the room that is divided, as ever: their owner
+ * may come back, and is then one of those that share.
+ */
+#include "tiers/nvme/nvme_share.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/machine.h"
+#include "tiers/nvme/nvme_inspect.h"
+
+#define MIB       ((uint64_t)1 << 20)
+#define MOST_LIVE 256 /* stores whose files are looked at */
+
+void kvt_store_owner(const char *folder, struct kvt_owner *out)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char path[4096], text[32] = "";
+	int fd, n = snprintf(path, sizeof(path), "%s/%s", folder, KVT_IO_LOCK_NAME);
+
+	*out = (struct kvt_owner){0};
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	/* the lock belongs to an open file, not to a process, so the pid stands in the file */
+	out->alive = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+	if (out->alive && pread(fd, text, sizeof(text) - 1, 0) > 0)
+		out->pid = strtoll(text, NULL, 10);
+	(void)close(fd);
+}
+
+/* Stores that other processes own. */
+struct live {
+	const char *folder; /* the caller's */
+	size_t engine;      /* bytes of it that name its fingerprint's folder */
+	uint32_t siblings, others;
+	uint64_t bytes[MOST_LIVE]; /* of their files */
+};
+
+static void look(void *self, const char *folder)
+{
+	struct live *live = self;
+	uint32_t count = live->siblings + live->others;
+	struct kvt_owner owner;
+
+	if (live->folder != NULL && strcmp(folder, live->folder) == 0)
+		return;
+	kvt_store_owner(folder, &owner);
+	if (!owner.alive || count == MOST_LIVE)
+		return;
+	live->bytes[count] = kvt_folder_bytes(folder);
+	if (live->folder != NULL && strncmp(folder, live->folder, live->engine) == 0)
+		live->siblings++;
+	else
+		live->others++;
+}
+
+/* What each of those that have no more than their part gets, where others have more. */
+static uint64_t part_beside(const struct live *live, uint64_t room, uint64_t part, uint32_t stores)
+{
+	uint64_t beyond = 0;
+
+	for (uint32_t i = 0; i < live->siblings + live->others; i++)
+		if (live->bytes[i] > part && stores > 1) {
+			beyond += live->bytes[i];
+			stores--;
+		}
+	if (beyond == 0)
+		return part;
+	room = room > beyond ? (room - beyond) / stores : 0;
+	return room < part ? room : part;
+}
+
+void kvt_nvme_share(const struct kvt_machine *m, const char *path, const char *folder, uint32_t ranks,
+	struct kvt_nvme_share *out, char why[KVT_REASON_BYTES])
+{
+	uint64_t keep = m->disk_total / 20, room = m->disk_free + m->disk_ours, part, own = 0, left;
+	uint64_t whole = kvt_size_nvme(m, why);
+	struct live live = {.folder = folder};
+	uint32_t stores = ranks;
+	size_t n = strlen(why);
+
+	if (folder != NULL)
+		live.engine = (size_t)(strrchr(folder, '/') - folder) + 1;
+	(void)!kvt_inspect_stores(path, look, &live);
+	if (live.siblings + 1 > stores)
+		stores = live.siblings + 1;
+	stores += live.others;
+	part = whole / stores;
+	if (stores > 1) {
+		own = folder != NULL ? kvt_folder_bytes(folder) : 0;
+		left = own + (m->disk_free > keep ? m->disk_free - keep : 0);
+		part = part_beside(&live, room > keep ? room - keep : 0, part, stores);
+		part = (part < left ? part : left) / MIB * MIB;
+		(void)snprintf(why + n, KVT_REASON_BYTES - n, ", for %u stores (%u in use by others)",
+			stores, live.siblings + live.others);
+	}
+	*out = (struct kvt_nvme_share){stores, whole, part};
+}
