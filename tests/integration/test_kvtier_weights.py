@@ -682,6 +682,16 @@ def test_data_parallel_replicas_have_a_store_each(tmp_path, monkeypatch):
             cache.close()
 
 
+def test_an_engine_knows_how_many_caches_it_opens_on_its_node():
+    """Each of its ranks took as much as if it were alone."""
+    parallel = types.SimpleNamespace(local_world_size=4)
+    assert fingerprint.node_ranks(parallel) == 4
+    parallel.data_parallel_size_local = 2  # a mixture of experts
+    assert fingerprint.node_ranks(parallel) == 8
+    parallel.data_parallel_size_local = 0  # vLLM: data parallelism is set from outside
+    assert fingerprint.node_ranks(parallel) == 4
+
+
 def test_a_replicas_workers_have_the_numbers_and_ports_of_their_engine(monkeypatch, capfd):
     """The controller heard of worker 1 of an engine of one rank, at any port."""
     with socket.socket() as free:

@@ -92,6 +92,12 @@ def store_rank(rank, ranks, replica):
     return replica * ranks + rank
 
 
+def node_ranks(parallel):
+    """Caches that this engine opens on this node, as far as its workers know: of all replicas of a mixture of
+    experts. Workers of a dense model do not know of its other data-parallel replicas."""
+    return max(1, parallel.local_world_size) * max(1, getattr(parallel, "data_parallel_size_local", 1) or 1)
+
+
 def numbers(rank, ranks, replica):
     """Settings of a rank's cache: its store's number, and its own as a worker of its engine's at LMCache's controller."""
     return {"rank": store_rank(rank, ranks, replica), "controller": {"worker": rank}}

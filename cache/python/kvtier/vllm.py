@@ -425,7 +425,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         texts = controller.texts(self.settings.yaml, self._chunk_tokens(), engine)
         if content is None:
             own |= settings.MEMORY_ONLY
-        cache = library.Cache([*texts, json.dumps(own)], "kv_connector_extra_config.cache")
+        shared = json.dumps({"node": {"ranks": fingerprint.node_ranks(parallel)}})  # a user's own goes over it
+        cache = library.Cache([shared, *texts, json.dumps(own)], "kv_connector_extra_config.cache")
         for line in cache.mistakes.splitlines():
             logger.warning("kvtier: %s", line)
         paged.pin(cache)
