@@ -84,6 +84,37 @@ bool kvt_parse_number(const char *text, double *out)
 	return true;
 }
 
+bool kvt_parse_bytes(const char *text, uint64_t *out)
+{
+	static const char letters[] = "kMGTP";
+	char number[KVT_FORMAT_BYTES];
+	size_t n = strlen(text);
+	const char *letter;
+	double value;
+	bool binary;
+
+	if (n >= sizeof(number))
+		return false;
+	for (n = 0; *text != '\0'; text++)
+		if (*text != ' ')
+			number[n++] = *text;
+	number[n] = '\0';
+	binary = n > 3 && strcmp(number + n - 2, "iB") == 0;
+	if (binary)
+		number[n - 2] = '\0';
+	else if (n > 1 && number[n - 1] == 'B')
+		number[n - 1] = '\0';
+	if (!kvt_parse_number(number, &value) || value >= 1e18)
+		return false;
+	letter = strchr(letters, number[strlen(number) - 1]);
+	if (binary && letter == NULL)
+		return false;
+	if (binary)
+		value *= pow(1.024, (double)(letter - letters + 1));
+	*out = (uint64_t)(value + 0.5);
+	return true;
+}
+
 bool kvt_parse_size(const char *text, uint64_t *out)
 {
 	struct kvw_fault fault = {0};

@@ -24,6 +24,9 @@ const char *kvt_format_age(char out[KVT_FORMAT_BYTES], double seconds);
 /* A decimal number greater than 0 with an optional k, M, G, T, P (thousands). False: it is none. */
 bool kvt_parse_number(const char *text, double *out);
 
+/* Bytes as people and vendors write them: "80GB" and "1.1T" by thousands, "80GiB" by 1024. */
+bool kvt_parse_bytes(const char *text, uint64_t *out);
+
 /* A size as in the configuration. */
 bool kvt_parse_size(const char *text, uint64_t *out);
 

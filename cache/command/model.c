@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "command/layers.h"
+#include "command/weights.h"
 #include "base/read_file.h"
 
 #define FILE_MOST (16u << 20)
@@ -176,7 +177,10 @@ static bool read_root(
 		return fail(
 			why, "found an encoder-decoder model: its cache is not one of prefixes");
 	take_name(m, root);
-	return choose_type(m, root, text, dtype, why) && kvt_layers_read(text, m, why);
+	if (!choose_type(m, root, text, dtype, why) || !kvt_layers_read(text, m, why))
+		return false;
+	kvt_weights_read(root, text, m);
+	return true;
 }
 
 /* Python writes Infinity and NaN, which are not JSON: as numbers they say nothing here. */

@@ -46,6 +46,11 @@ struct kvt_model {
 	char dtype[24];   /* of keys and values */
 	bool assumed;     /* the dtype is what an engine would choose, not what the file says */
 	uint64_t context; /* tokens, max_position_embeddings; 0: not said */
+	/* By weights.h. 0: the file says too little. */
+	double parameters;   /* of all experts */
+	double active;       /* that a token meets */
+	double weight_bytes; /* of one parameter */
+	double pair_flops;   /* of attention in full layers: times the square of a prompt's tokens */
 };
 
 /*

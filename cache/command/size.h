@@ -8,6 +8,7 @@
 
 #include "kvtier/kvtier.h"
 #include "command/model.h"
+#include "command/offload.h"
 
 /* A tier's room and rate. */
 struct kvt_size_tier {
@@ -27,9 +28,14 @@ struct kvt_size {
 	double flops, utilisation, parameters; /* what prefill was made of; 0: it was given */
 	struct kvt_size_tier tiers[2];
 	uint64_t full_bytes, window_bytes; /* per token, of one rank */
+	struct kvt_offload offload;
 };
 
 void kvt_size_print(const struct kvt_size *s, FILE *out);
+
+/* Of offload: what fits the GPUs, the table, and times. */
+void kvt_offload_print(const struct kvt_size *s, FILE *out);
+json_t *kvt_offload_json(const struct kvt_size *s); /* NULL: no memory */
 
 /* One object. False: no memory. */
 bool kvt_size_print_json(const struct kvt_size *s, FILE *out);

@@ -196,7 +196,10 @@ void kvt_size_print(const struct kvt_size *s, FILE *out)
 			out);
 		return;
 	}
-	print_room(s, out);
+	if (s->offload.count > 0)
+		kvt_offload_print(s, out);
+	else
+		print_room(s, out);
 	print_break_even(s, out);
 	if (s->prefill > 0)
 		print_retention(s, out);
@@ -270,7 +273,10 @@ bool kvt_size_print_json(const struct kvt_size *s, FILE *out)
 		(json_int_t)kvt_model_context_bytes(m, s->context, s->tensor),
 		"prefill_tokens_per_second", s->prefill, "break_even_bytes_per_second", break_even,
 		"tiers", tiers_json(s, break_even));
-	bool done = root != NULL && json_dumpf(root, out, JSON_INDENT(2)) == 0;
+	bool done = root != NULL &&
+		    (s->offload.count == 0 ||
+			    json_object_set_new(root, "offload", kvt_offload_json(s)) == 0) &&
+		    json_dumpf(root, out, JSON_INDENT(2)) == 0;
 
 	if (done)
 		fputc('\n', out);

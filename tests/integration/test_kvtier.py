@@ -137,6 +137,82 @@ def test_room_on_this_machine(model, tmp_path):
         assert tier["bytes"] > 0 and tier["tokens"] == tier["bytes"] // 57344 and tier["why"]
 
 
+# The published recommendation for a p4de.24xlarge (8 x A100 80 GB, 1.1 TB), and what its text says of two models.
+P4DE = ["--gpu", "8 x A100 80GB", "--ram", "1.1TB"]
+SHAPES = {
+    "1.5B": {"num_hidden_layers": 28, "num_key_value_heads": 2, "hidden_size": 1536, "num_attention_heads": 12,
+             "intermediate_size": 8960, "vocab_size": 151936, "tie_word_embeddings": True},
+    "7B": {"num_hidden_layers": 28, "num_key_value_heads": 4, "hidden_size": 3584, "num_attention_heads": 28,
+           "intermediate_size": 18944, "vocab_size": 152064},
+    "8B": {"num_hidden_layers": 32, "num_key_value_heads": 8, "hidden_size": 4096, "num_attention_heads": 32,
+           "intermediate_size": 14336, "vocab_size": 128256},
+    "72B": {"num_hidden_layers": 80, "num_key_value_heads": 8, "hidden_size": 8192, "num_attention_heads": 64,
+            "intermediate_size": 29568, "vocab_size": 152064},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, gpus, fits, memory, published",
+    [
+        ("1.5B", 1, 2.59e6, 34.5e6, {"fits": 2.5e6}),  # the table says 2M, the text 2.5M; 30M in memory
+        ("7B", 1, 1.08e6, 17.3e6, {}),  # 250K and 8M
+        ("8B", 1, 467e3, 7.55e6, {"memory": 8e6}),  # 250K and 8M
+        ("72B", 4, 500e3, 3.02e6, {"fits": 500e3, "memory": 3e6}),  # the table says 250K, the text 500K
+    ],
+)
+def test_when_to_offload_next_to_what_is_published(model, name, gpus, fits, memory, published):
+    path = model(**SHAPES[name])
+    told = json.loads(kvtier("size", "--json", *P4DE, "--model", path).stdout)["offload"]
+    assert told["chosen"]["gpus"] == gpus
+    ours = {"fits": told["chosen"]["tokens"], "memory": told["memory_tokens"]}
+    assert ours == pytest.approx({"fits": fits, "memory": memory}, rel=0.01)
+    for cell, tokens in published.items():  # those that the formula gives; cache/command/README.md has all of them
+        assert ours[cell] == pytest.approx(tokens, rel=0.15)
+    assert [row["recommendation"] for row in told["table"]] == [
+        "No offloading needed", "Consider CPU offloading", "Consider Disk offloading"]  # fmt: skip
+    assert [row["to"] for row in told["table"]] == [ours["fits"], ours["memory"], None]
+
+
+def test_when_to_offload_for_people(model, tmp_path):
+    path = model(**SHAPES["72B"])
+    text = kvtier("size", *P4DE, "--disk", "8TB", "--nvme-rate", "6G", path).stdout
+    assert "|Model Size|Context Length|Recommendation|" in text
+    assert "|72.7B|< 500k|No offloading needed|" in text
+    assert "||500k - 3.0M|Consider CPU offloading|" in text
+    assert "||3.0M - 22M|Consider Disk offloading|" in text
+    assert "(4 x 80 GiB x 0.9 - 135 GiB) / (4 x 81920 bytes) = 500k" in text
+    assert "on    1: the weights do not fit" in text
+    assert "25.00 GB/s (of such a GPU)" in text
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 1000)
+    assert "1000 bytes (its files)" in kvtier("size", *P4DE, tmp_path).stdout
+
+
+def test_gpus_by_name_and_by_size(model):
+    def offload(gpu, *more):
+        told = json.loads(kvtier("size", "--json", "--gpu", gpu, "--ram", "1TB", *more, model()).stdout)
+        return told["offload"], told
+
+    names = [line.split("  ")[0] for line in kvtier("size", "--gpu", "list").stdout.splitlines()[1:]]
+    assert "A100 80GB" in names and "H200 141GB" in names
+    for name in names:
+        assert offload(f"2 x {name}")[0]["gpu"] == name
+    for name in ("4xh200", "4 * NVIDIA H200", "4 x H200-141GB"):
+        assert (offload(name)[0]["gpu"], offload(name)[0]["gpus"]) == ("H200 141GB", 4)
+    own, told = offload("8 x 96GB", "--flops", "400T", "--l1-rate", "50G", "--weights", "20GB")
+    assert own["gpu_bytes"] == 96e9 and own["weight_bytes"] == 20e9
+    assert own["chosen"]["tokens"] == pytest.approx((96e9 * 0.9 - 20e9) / 57344, rel=1e-6)
+    assert told["break_even_bytes_per_second"] > 0 and own["contexts"][0]["memory_s"] > 0
+    wide = offload("8 x A100 80GB", "--tensor-parallel", "8", "--gpu-share", "0.5")[0]["chosen"]
+    assert wide["gpus"] == 8 and wide["copies"] == 1
+    assert "A100 40GB, A100 80GB" in kvtier("size", "--gpu", "A100", model(), status=2).stderr
+    assert "--gpu list" in kvtier("size", "--gpu", "8 x B52", model(), status=2).stderr
+    assert "go with --gpu" in kvtier("size", "--ram", "1TB", model(), status=2).stderr
+    assert "--ram: found `much`" in kvtier("size", "--gpu", "H200", "--ram", "much", model(), status=2).stderr
+    assert "do not fit" in kvtier("size", "--gpu", "2 x L4", "--weights", "80GB", model(), status=3).stderr
+    assert "more than there are GPUs" in kvtier(
+        "size", "--gpu", "2 x L4", "--tensor-parallel", 4, model(), status=3).stderr  # fmt: skip
+
+
 def test_what_is_no_model(model, tmp_path):
     assert "No such file" in kvtier("size", tmp_path / "none.json", status=3).stderr
     assert "num_attention_heads" in kvtier("size", model(num_attention_heads=None), status=3).stderr
