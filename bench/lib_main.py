@@ -27,6 +27,7 @@ import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
 import lib_state  # noqa: E402
 import lib_tables  # noqa: E402
+import lib_tables_thresholds  # noqa: E402
 import lib_tls  # noqa: E402
 import lib_trace  # noqa: E402
 import lib_trace_overload  # noqa: E402
@@ -69,7 +70,7 @@ BENCHES = {
     "gpu": (lib_gpu.bench_gpu, [lib_gpu.PROGRAM]),
     "engine": (lib_engine.bench_engine, lib_engine.TARGETS),
     "crowd": (lib_crowd.bench_crowd, lib_crowd.TARGETS),
-    "tables": (lib_tables.bench_tables, lib_tables.TARGETS),
+    "tables": (lib_tables.bench_tables, [*lib_tables.TARGETS, lib_tables_thresholds.PROGRAM]),
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
     "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
 }

@@ -1,17 +1,21 @@
 """The table `thresholds` of the benchmark `tables`: from how many tokens on offloading is of use, by formula.
 
 The publication recommends thresholds for one machine by size of model, and one sentence of its text names other
-values for two of the models; it does not say over how many GPUs one copy of the model is spread. So the formula is
-computed for each number of GPUs:
+values for two of the models; it does not say over how many GPUs one copy of the model is spread. The formula is that of
+`kvtier size --gpu`, which is asked for each model, and answers for each number of GPUs:
 
-    GPU    tokens = (GPUs x 80 GB x SHARE - parameters x 2 bytes) / bytes a token
-    memory tokens = 1.1 TB x SHARE / bytes a token        (it keeps what the GPUs hold as well)
-    bytes a token = 2 x layers x KV heads x head size x 2 bytes
+    GPU    tokens = (GPUs x 80 GiB x 0.9 - weights) / bytes a token in these GPUs
+    memory tokens = 1.1 TB x 0.9 / bytes a token        (it keeps what the GPUs hold as well)
 
-Nothing is run and nothing is measured here, and nothing is fitted.
+Nothing is run on GPUs and nothing is measured here, and nothing is fitted.
 """
 
+import functools
+import json
 import math
+import os
+import subprocess
+import tempfile
 from dataclasses import dataclass
 
 from lib_replay_plot import COLOURS, text
@@ -19,10 +23,23 @@ from lib_report import emit, say, table
 
 NAME = "thresholds"
 SOURCE = "LMI documentation, \"LMCache performance benefits\", for a p4de.24xlarge"
-GPU_BYTES, MEMORY_BYTES = 80e9, 1.1e12
-SHARE = 0.9  # vLLM's own share of a GPU; of the memory as well
+PROGRAM = "cache/command/kvtier"
+MACHINE = ("--gpu", "8 x A100 80GB", "--ram", "1.1TB")
 SPREAD = (1, 2, 4, 8)  # GPUs of one copy
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.environ.get("KVW_BUILD") or os.environ.get("BENCH_BUILD") or os.path.join(ROOT, "build-release")
 M = 10**6
+
+
+@functools.cache
+def ask(build, config):
+    """What `kvtier size` says of a model on that machine."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        file.write(config)
+        file.flush()
+        run = subprocess.run([os.path.join(build, PROGRAM), "size", "--json", *MACHINE, file.name],
+                             capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
 
 
 @dataclass(frozen=True)
@@ -30,32 +47,43 @@ class Model:
     """From its own configuration; what is published of its size."""
 
     name: str
-    parameters: float
+    hidden: int
+    heads: int
     layers: int
     kv_heads: int
-    head: int
+    inner: int
+    vocabulary: int
+    tied: bool  # embeddings in and out are one matrix
     offload: tuple  # ((where it says so, tokens that still need none), ...)
     memory: tuple  # (tokens from which a disk may be considered, tokens up to which memory may be)
 
     @property
+    def sizes(self):
+        return ask(BUILD, json.dumps({
+            "hidden_size": self.hidden, "num_attention_heads": self.heads, "num_hidden_layers": self.layers,
+            "num_key_value_heads": self.kv_heads, "intermediate_size": self.inner, "vocab_size": self.vocabulary,
+            "tie_word_embeddings": self.tied, "torch_dtype": "bfloat16",
+        }))  # fmt: skip
+
+    @property
     def token_bytes(self):
-        return 2 * self.layers * self.kv_heads * self.head * 2
+        return self.sizes["bytes_per_token"] * self.sizes["tensor_parallel"]
 
     def gpu_tokens(self, gpus):
         """That the GPUs of one copy hold; 0 where the weights do not fit."""
-        return max(0.0, (gpus * GPU_BYTES * SHARE - self.parameters * 2) / self.token_bytes)
+        return next(spread["tokens"] for spread in self.sizes["offload"]["spreads"] if spread["gpus"] == gpus)
 
     @property
     def memory_tokens(self):
-        return MEMORY_BYTES * SHARE / self.token_bytes
+        return self.sizes["offload"]["memory_tokens"]
 
 
 SMALL, LARGE = (6 * M, 8 * M), (2.5 * M, 3 * M)
 MODELS = (
-    Model("Qwen2.5-1.5B", 1.54e9, 28, 2, 128, (("table", 2 * M), ("text", 2.5 * M)), (25 * M, 30 * M)),
-    Model("Qwen2.5-7B", 7.62e9, 28, 4, 128, (("table", 0.25 * M),), SMALL),
-    Model("Llama-3.1-8B", 8.03e9, 32, 8, 128, (("table", 0.25 * M),), SMALL),
-    Model("Qwen2.5-72B", 72.7e9, 80, 8, 128, (("table", 0.25 * M), ("text", 0.5 * M)), LARGE),
+    Model("Qwen2.5-1.5B", 1536, 12, 28, 2, 8960, 151936, True, (("table", 2 * M), ("text", 2.5 * M)), (25 * M, 30 * M)),
+    Model("Qwen2.5-7B", 3584, 28, 28, 4, 18944, 152064, False, (("table", 0.25 * M),), SMALL),
+    Model("Llama-3.1-8B", 4096, 32, 32, 8, 14336, 128256, False, (("table", 0.25 * M),), SMALL),
+    Model("Qwen2.5-72B", 8192, 64, 80, 8, 29568, 152064, False, (("table", 0.25 * M), ("text", 0.5 * M)), LARGE),
 )
 
 
@@ -90,7 +118,8 @@ def sentence(model, tolerance):
 def show(tolerance):
     """Prints assumptions, the formula's values next to both published ones, and sentences."""
     say(f"\n== When offloading is of use, by formula  [computed, nothing is run]\n   published by {SOURCE}")
-    say(f"   assumed: {SHARE:.0%} of a GPU's 80 GB and of 1.1 TB are for weights and KV; 2 bytes a parameter and value;")
+    say(f"   by kvtier size {' '.join(MACHINE)}: 90% of a GPU's 80 GiB and of 1.1 TB are for weights and KV;")
+    say("   assumed: 2 bytes a parameter and value, parameters by the model's shapes;")
     say("   assumed: one copy of the model is spread over 1, 2, 4 or 8 GPUs (tensor parallelism is not published);")
     say("   assumed: memory keeps a copy of what the GPUs hold, so that it alone counts")
     rows = []

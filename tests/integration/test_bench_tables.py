@@ -80,7 +80,8 @@ def test_a_small_table(tables, tmp_path, capsys):
     assert (tmp_path / "documents-cpu.svg").read_text().startswith("<svg")
 
 
-def test_thresholds_are_the_formulas_and_both_published_values_are_shown(tables, tmp_path, capsys):
+def test_thresholds_are_the_commands_and_both_published_values_are_shown(tables, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tables.thresholds, "BUILD", str(BUILD))
     tables.bench_tables(argparse.Namespace(build=str(BUILD), speed=1.0, small=True, table=["thresholds"],
                                            plots=str(tmp_path)))
     out, err = capsys.readouterr()
@@ -88,8 +89,8 @@ def test_thresholds_are_the_formulas_and_both_published_values_are_shown(tables,
     large = [line for line in told if line["model"] == "Qwen2.5-72B"]
     assert [(line["said_in"], line["peer_value"], line["gpus"]) for line in large if line["gpus"]] == [
         ("table", 250_000, 4), ("text", 500_000, 4)]
-    # 4 x 80 GB x 0.9 - 145.4 GB of weights, 327,680 bytes a token
-    assert large[0]["value"] == pytest.approx((288e9 - 145.4e9) / 327_680, rel=1e-3)
+    # 4 x 80 GiB x 0.9 - 145.4 GB of weights, 327,680 bytes a token
+    assert large[0]["value"] == pytest.approx((288 * 2**30 - 145.4e9) / 327_680, rel=1e-3)
     assert [line["reproduced"] for line in large] == [False, True, False, True]
     assert "does not fit" in err
     assert (tmp_path / "thresholds.svg").read_text().startswith("<svg")
