@@ -10,6 +10,7 @@
 
 #include "bench/sim/sim_fail.h"
 #include "bench/sim/sim_options.h"
+#include "bench/sim/sim_size.h"
 
 static const char help_text[] =
 	"kvsim - simulated vLLM workers\n"
@@ -69,7 +70,7 @@ static const char help_text[] =
 	"                                flag does; else 403\n"
 	"  --keepalive-s X               close idle connections after X seconds (default 5; 0 "
 	"never)\n"
-	"  --max-body BYTES              longest request body (default 1 GiB)\n"
+	"  --max-body SIZE               longest request body (default 1GiB)\n"
 	"\n"
 	"KV cache events, as vLLM publishes them (endpoints and their defaults are vLLM's)\n"
 	"  --kv-events-config JSON       {\"enable_kv_cache_events\":true,\"endpoint\":"
@@ -86,7 +87,8 @@ static const char help_text[] =
 	"  --kv-events-replay R          new (default) or old, the replies of vLLM before 0.25\n"
 	"\n"
 	"Tiers below the device: libkvtier in each worker, as in a real one\n"
-	"  --l1 SIZE                     CPU memory of each worker, such as 64GiB (the default)\n"
+	"  --l1 SIZE                     CPU memory of each worker, such as 20GB; 64GiB (the "
+	"default)\n"
 	"  --nvme FOLDER:SIZE            files of each worker, in FOLDER/worker-I; they outlive "
 	"it\n"
 	"  --l2 URL                      shared by workers: redis://HOST:PORT or whatever l2.url "
@@ -96,7 +98,7 @@ static const char help_text[] =
 	"  --l2-segment NAME             of the daemon's shared memory (default shared_memory)\n"
 	"  --tier-config FILE|YAML       any of libkvtier's settings "
 	"(cache/options/REFERENCE.md)\n"
-	"  --kv-bytes-per-token N        of the model (default: the profile's)\n"
+	"  --kv-bytes-per-token SIZE     of the model (default: the profile's)\n"
 	"  --shrink N                    payloads and capacities are 1/N of what is said (default "
 	"1024;\n"
 	"                                1: in full). Sizes above are always said in full\n"
@@ -144,7 +146,7 @@ static const char help_text[] =
 	"  --lmcache-sync-batch N        keys in a message of a full sync (default 2000)\n"
 	"\n"
 	"Backends for measuring proxies (POSTs only; their bodies are read and thrown away)\n"
-	"  --fixed-response BYTES        every POST is answered at once with a fixed body of that "
+	"  --fixed-response SIZE         every POST is answered at once with a fixed body of that "
 	"size\n"
 	"  --fixed-stream N:MS:BYTES     every POST is answered with N events of BYTES bytes, one "
 	"per\n"
@@ -324,6 +326,17 @@ static bool parse_whole(
 	return true;
 }
 
+static bool parse_size(
+	const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+	uint64_t value;
+
+	if (!kvb_parse_size(text, &value) || value < least || value > most)
+		return wrong(option, text, KVB_SIZE_EXPECTED);
+	*out = value;
+	return true;
+}
+
 static bool parse_u32(
 	const char *option, const char *text, uint32_t least, uint32_t most, uint32_t *out)
 {
@@ -385,12 +398,12 @@ static bool parse_server(int option, const char *text, struct kvb_options *o)
 	case OPT_KEEPALIVE:
 		return parse_real("--keepalive-s", text, 0, &o->keepalive_s);
 	case OPT_MAX_BODY:
-		if (!parse_whole("--max-body", text, 1, UINT64_C(1) << 40, &value))
+		if (!parse_size("--max-body", text, 1, UINT64_C(1) << 40, &value))
 			return false;
 		o->max_body = (size_t)value;
 		return true;
 	case OPT_FIXED:
-		if (!parse_whole("--fixed-response", text, 2, 1 << 28, &value))
+		if (!parse_size("--fixed-response", text, 2, 1 << 28, &value))
 			return false;
 		o->fixed_response = (size_t)value;
 		return true;
@@ -476,6 +489,8 @@ static bool parse_lmcache(int option, const char *text, struct kvb_lmcache_optio
 
 static bool parse_tier(int option, const char *text, struct kvb_tier_options *o)
 {
+	uint64_t bytes;
+
 	switch (option) {
 	case OPT_L1:
 		return kvb_tier_parse_l1(text, o);
@@ -488,7 +503,10 @@ static bool parse_tier(int option, const char *text, struct kvb_tier_options *o)
 	case OPT_TIER_CONFIG:
 		return kvb_tier_parse_config(text, o);
 	case OPT_KV_BYTES:
-		return parse_u32("--kv-bytes-per-token", text, 1, 1 << 24, &o->kv_bytes);
+		if (!parse_size("--kv-bytes-per-token", text, 1, 1 << 24, &bytes))
+			return false;
+		o->kv_bytes = (uint32_t)bytes;
+		return true;
 	case OPT_SHRINK:
 		return parse_u32("--shrink", text, 1, KVB_SHRINK_MOST, &o->shrink);
 	case OPT_RECOMPUTE:

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "bench/sim/sim_options.h"
+#include "bench/sim/sim_size.h"
 
 #define FILE_MOST     (1u << 20)
 #define L1_DEFAULT    (UINT64_C(64) << 30) /* in full; not without shrinking */
@@ -107,20 +108,38 @@ static bool read_values(const char *option, const char *format, const char *firs
 	return read_yaml(option, yaml, strlen(yaml), o);
 }
 
+/* A size as libkvtier reads it: bytes, or "auto". */
+static bool plain_size(const char *option, const char *text, char plain[24])
+{
+	uint64_t bytes;
+
+	if (kvb_parse_size(text, &bytes))
+		snprintf(plain, 24, "%llu", (unsigned long long)bytes);
+	else if (strcmp(text, "auto") == 0)
+		strcpy(plain, text);
+	else
+		return complain(option, "expected " KVB_SIZE_EXPECTED);
+	return true;
+}
+
 bool kvb_tier_parse_l1(const char *text, struct kvb_tier_options *o)
 {
-	return read_values("--l1", "l1: {capacity: %s%s}", text, "", o);
+	char plain[24];
+
+	return plain_size("--l1", text, plain) &&
+	       read_values("--l1", "l1: {capacity: %s%s}", plain, "", o);
 }
 
 bool kvb_tier_parse_nvme(const char *text, struct kvb_tier_options *o)
 {
 	const char *colon = strrchr(text, ':');
-	char path[512];
+	char path[512], plain[24];
 
 	if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof(path))
 		return complain("--nvme", "expected FOLDER:SIZE, such as /var/tmp/kv:1TiB");
 	snprintf(path, sizeof(path), "%.*s", (int)(colon - text), text);
-	return read_values("--nvme", "nvme: {path: \"%s\", capacity: %s}", path, colon + 1, o);
+	return plain_size("--nvme", colon + 1, plain) &&
+	       read_values("--nvme", "nvme: {path: \"%s\", capacity: %s}", path, plain, o);
 }
 
 bool kvb_tier_parse_l2(const char *text, struct kvb_tier_options *o)

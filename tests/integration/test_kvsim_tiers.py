@@ -461,7 +461,8 @@ def test_what_computes_faster_is_not_fetched(sim, redis, mode, link, fetched):
 @pytest.mark.parametrize(
     "options, complaint",
     [
-        (["--l1", "much"], "--l1"),
+        (["--l1", "much"], "--l1: expected a size such as 64GiB, 20GB"),
+        (["--nvme", "/var/tmp/kv:20G"], "--nvme: expected a size"),
         (["--nvme", "/var/tmp/kv"], "FOLDER:SIZE"),
         (["--l2", "http://x"], "--l2"),
         (["--tier-config", "no such file"], "neither a file nor YAML"),
@@ -474,6 +475,12 @@ def test_what_computes_faster_is_not_fetched(sim, redis, mode, link, fetched):
 def test_mistakes_are_reported(options, complaint):
     done = subprocess.run([PROGRAM, *options], capture_output=True, text=True, timeout=20)
     assert done.returncode == 2 and complaint in done.stderr
+
+
+def test_sizes_are_taken_as_publications_write_them(sim):
+    worker = sim("--l1", "20 GB", "--kv-bytes-per-token", "320KiB", "--shrink", "8192")
+    # 953 chunks of 64 x 320 KiB, of which each takes 64 KiB of shrunk memory
+    assert f"L1 of {20 * 10**9 // (CHUNK * 320 * 1024) * 65536 / 2**20:.0f} MiB a worker" in worker.process.log()
 
 
 def test_links_have_sources():
