@@ -25,15 +25,15 @@ void kvb_profile_list(FILE *out)
 {
 	fprintf(out,
 		"Simulated, every one of them: figures say what a worker is pretended to cost.\n\n"
-		"%-17s %10s %9s %8s %10s %8s %10s %8s %9s\n",
+		"%-18s %10s %9s %8s %10s %8s %10s %8s %9s\n",
 		"profile", "prefill", "attention", "base", "decode", "KV read", "KV cache",
 		"context", "KV");
-	fprintf(out, "%-17s %10s %9s %8s %10s %8s %10s %8s %9s\n", "", "tokens/s", "ns/pair",
+	fprintf(out, "%-18s %10s %9s %8s %10s %8s %10s %8s %9s\n", "", "tokens/s", "ns/pair",
 		"ms/step", "ms/seq", "ns/token", "tokens", "tokens", "bytes/tok");
 	for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++) {
 		const struct kvb_profile *p = &profiles[i];
 
-		fprintf(out, "%-17s %10.0f %9.2f %8.1f %10.4f %8.1f %10u %8u %9u\n", p->name,
+		fprintf(out, "%-18s %10.0f %9.2f %8.1f %10.4f %8.1f %10u %8u %9u\n", p->name,
 			p->prefill_tps, p->attention_ns, p->base_ms, p->decode_ms, p->context_ns,
 			p->kv_tokens, p->max_model_len, p->kv_bytes);
 	}
