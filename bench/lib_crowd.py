@@ -19,7 +19,8 @@ import urllib.request
 from lib_peers import start_kvway
 from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit
 from lib_report import emit, say, table
-from lib_trace import rates, start_workers
+from lib_sim_speed import rates
+from lib_trace import start_workers
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "bench/replay/kvb-replay"]
 PROFILE = "reference-kv"

@@ -26,9 +26,10 @@ from lib_fleet_redis import sentinels
 from lib_peers import start_kvway
 from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready, wanted
 from lib_report import emit, say, table
+from lib_sim_speed import limits, rates
 from lib_sim_times import answers_of, cached_share, e2e_mean, percentile, times_of, ttfts
 from lib_tables_daemon import SharedTier, kvtierd, redis
-from lib_trace import EVENTS, WHERE, check_times, rates, sim_stats, tier_rates
+from lib_trace import EVENTS, WHERE, check_times, sim_stats
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "cache/daemon/kvtierd"]
 PARTS = ("value", "faults")
@@ -39,6 +40,8 @@ SHRINK = 16384
 CHUNK = 512  # tokens, as the trace has them
 CHUNKS = 30  # of a request of the trace, in the mean, and no fewer
 LOADS = (1.0, 2.0)
+# Runs compare what the same requests take, so none is to be refused however long a strategy lets them wait.
+NOT_REFUSED = {"admission.max_wait": "1h"}
 SAMPLE_S = 0.5
 DOWN_S = 3.0  # real seconds until the killed worker is started again
 RECOVERED = 0.8  # of the hit rate before
@@ -118,7 +121,7 @@ class Fleet:
                 worker.ready()
             self.proxy = start_kvway(self.shop, None, ports[WORKERS:], ports[:WORKERS], self.strategy,
                                      self.options.build, routing=rates(self.options.speed),
-                                     extra=tier_rates(self.options.speed))
+                                     extra=limits(self.options.speed, NOT_REFUSED))
             self.stack = stack.pop_all()
         return self
 

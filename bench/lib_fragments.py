@@ -24,8 +24,8 @@ import urllib.request
 from lib_peers import start_kvway
 from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready, wanted
 from lib_report import emit, say, table
+from lib_sim_speed import defaults, limits, rates
 from lib_sim_times import answers_of, cached_share, percentile, times_of, ttfts
-from lib_trace import KEYS as KEYS_DEF, rates, tier_rates
 
 PROGRAM = "bench/micro/rope_bench"
 TARGETS = [PROGRAM, "bench/sim/kvsim", "bench/load/kvbench", "src/router/kvway"]
@@ -106,12 +106,10 @@ def bench_rag(options, rate):
 
 
 def fragment_rates(speed):
-    """Sections kvaware and health of lib_trace, and kvaware.fragments for workers so many times as fast."""
-    with open(KEYS_DEF, encoding="utf-8") as file:
-        (ns,) = re.findall(r'KVW_KEY\("kvaware\.fragments\.ns_per_token", RATIO, \w+, "(\d+)"', file.read())
-    return tier_rates(speed).replace(
-        "kvaware:\n", "kvaware:\n  fragments:\n    enabled: true\n"
-        f"    ns_per_token: {float(ns) / speed:.3f}\n    worker_tokens: {room()}\n", 1)
+    """Limits, and kvaware.fragments for workers so many times as fast."""
+    ns = float(defaults()["kvaware.fragments.ns_per_token"][0]) / speed
+    return limits(speed, {"kvaware.fragments":
+                          f"{{enabled: true, ns_per_token: {ns:.3f}, worker_tokens: {room()}}}"})
 
 
 def room():
@@ -128,7 +126,7 @@ def route(options, requests, rate, topics, counted):
                              str(ports[0]), "--profile", PROFILE, "--speed", str(SPEED), "--fragments", str(SHARE),
                              "--fragments-rotate", f"{rate:.0f}", "--fragments-memory", str(room())], log="kvsim.out")
         wait_ready(f"http://127.0.0.1:{ports[WORKERS - 1]}/health", worker)
-        extra = fragment_rates(SPEED) if counted else tier_rates(SPEED)
+        extra = fragment_rates(SPEED) if counted else limits(SPEED)
         proxy = start_kvway(shop, None, ports[WORKERS:], ports[:WORKERS], "kvaware", options.build,
                             routing=rates(SPEED), extra=extra)
         time.sleep(1)  # kvway has read the workers' metrics

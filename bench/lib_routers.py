@@ -23,7 +23,8 @@ from lib_peers import PEERS, Proxy, start_kvway
 from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready
 from lib_proxy import Stage, cpu_rows, split
 from lib_report import best_peer, emit, median_of, ratio_of, say, table
-from lib_trace import LATE_MS, WHERE, rates, sim_stats
+from lib_sim_speed import rates
+from lib_trace import LATE_MS, WHERE, sim_stats
 
 # Arguments beyond those that both have. Everything not named here is the router's default.
 ARGUMENTS = {

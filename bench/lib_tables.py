@@ -20,11 +20,12 @@ import lib_tables_thresholds as thresholds
 from lib_peers import start_kvway
 from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
 from lib_report import emit, say, table
+from lib_sim_speed import limits, rates
 from lib_sim_times import answers_of, percentile, times_of, ttfts
 from lib_tables_daemon import kvtierd, redis
 from lib_tables_facts import tables
 from lib_tables_plot import short, write_plot
-from lib_trace import EVENTS, LATE_MS, rates, sim_stats, tier_rates
+from lib_trace import EVENTS, LATE_MS, sim_stats
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "cache/daemon/kvtierd"]
 TOLERANCE = 0.15  # of a published ratio
@@ -128,7 +129,7 @@ def run_arm(fleet, workload, options):
         except BenchError as error:
             raise BenchError(f"kvsim: {error}\n{shop.log_tail('kvsim.out')}") from error
         proxy = start_kvway(shop, None, ports[fleet.workers:], ports[:fleet.workers], fleet.strategy,
-                            options.build, routing=rates(options.speed), extra=tier_rates(options.speed))
+                            options.build, routing=rates(options.speed), extra=limits(options.speed))
         done = subprocess.run(bench_command(workload, options, proxy.port, shop.folder), check=False,
                               capture_output=True, text=True)
         if done.returncode != 0:

@@ -8,13 +8,13 @@ default profile.
 import argparse
 import json
 import os
-import re
 import subprocess
 import urllib.request
 
 from lib_peers import start_kvway
 from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
 from lib_report import emit, say, table
+from lib_sim_speed import rates
 
 STRATEGIES = ("roundrobin", "session", "prefixaware")
 WHERE = ("TRACE=FILE is needed: requests in Mooncake's format. The public originals are at\n"
@@ -32,31 +32,6 @@ LATE_MS = 50
 # Each worker publishes on free ports; /kv_event_sources names them.
 EVENTS = json.dumps({"enable_kv_cache_events": True, "endpoint": "tcp://*:0",
                      "replay_endpoint": "tcp://*:0"})
-# What kvway assumes of a worker's speed is in real seconds.
-KEYS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../config/keys.def")
-
-
-def rates(speed):
-    """Lines of the section routing: the defaults, for workers so many times as fast."""
-    with open(KEYS, encoding="utf-8") as file:
-        keys = dict(re.findall(r'KVW_KEY\("([\w.]+)", RATIO, \w+, "([\d.]+)"', file.read()))
-    prefill = float(keys["routing.prefill_tokens_per_second"]) * speed
-    attention = float(keys["routing.attention_ns_per_pair"]) / speed
-    context = float(keys["routing.context_ns_per_token"]) / speed
-    return (f"  prefill_tokens_per_second: {prefill:.6f}\n"
-            f"  attention_ns_per_pair: {attention:.6f}\n"
-            f"  context_ns_per_token: {context:.6f}\n")
-
-
-def tier_rates(speed):
-    """Sections kvaware and health: the defaults of what fetching a token takes and of how often workers are looked
-    at, for workers so many times as fast."""
-    with open(KEYS, encoding="utf-8") as file:
-        keys = dict(re.findall(r'KVW_KEY\("kvaware\.(\w+_ns_per_token)", RATIO, \w+, "([\d.]+)"', file.read()))
-    looked_ms = {name: max(100, round(seconds * 1000 / speed))
-                 for name, seconds in (("interval", 5), ("metrics_interval", 10))}
-    return ("kvaware:\n" + "".join(f"  {name}: {float(value) / speed:.6f}\n" for name, value in keys.items())
-            + "health:\n" + "".join(f"  {name}: {ms}ms\n" for name, ms in looked_ms.items()))
 
 
 def start_workers(shop, options, ports, more=()):

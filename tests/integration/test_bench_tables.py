@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from rig.router import BUILD
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -38,6 +39,18 @@ def test_figures_of_a_run_are_simulated_and_leave_the_warm_up_out(tables):
 def test_a_run_without_an_answer_is_an_error(tables):
     with pytest.raises(tables.BenchError, match="no request"):
         tables.figures_of(["\n".join(TIMES.splitlines()[:2])])
+
+
+def test_time_limits_of_kvway_are_simulated_too(tables):
+    import lib_sim_speed as scale
+    assert set(scale.LIMITS) | set(scale.COSTS) | set(scale.SPEEDS) <= set(scale.defaults())
+    sections = yaml.safe_load(scale.limits(20, {"admission.enabled": "false"}))
+    assert sections["admission"] == {"max_wait": "1500ms", "worker_queue": "50ms", "enabled": False}
+    assert sections["timeouts"] == {"first_token": "30000ms", "stream_idle": "6000ms"}  # what is off stays off
+    assert sections["health"]["interval"] == "100ms"  # never below its least value
+    assert "slow_start: 500ms" in scale.rates(20) and "prefill_tokens_per_second: 160000" in scale.rates(20)
+    # At the clock's speed kvway's configuration is its defaults.
+    assert scale.rates(1) == "" and scale.limits(1) == ""
 
 
 def test_points_vary_one_assumption_at_a_time_in_both_arms(tables):
