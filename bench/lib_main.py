@@ -88,7 +88,7 @@ DEFAULTS = {
     "replay": {"workers": [8], "seeds": 5},
     "overload": {"workers": [8], "seeds": 3},
     "replicas": {"workers": lib_replicas.WORKERS, "seconds": 5.0},
-    "tables": {"speed": 20.0},
+    "tables": {"rounds": 1},
     "fleet": {"speed": 12.0, "requests": 2000},
     "fleet-change": {"seconds": 4.0},
     "sim-agree": {"speed": 8.0},
@@ -151,7 +151,9 @@ benchmarks:
   gpu      gathers and scatters of 16-token blocks into chunks of 4 MiB: the host backend against memcpy; where
            there is a GPU, against one contiguous pinned copy, each way and both at once
   tables   published figures of tiered caches and routing, run again on simulated workers with real tiers:
-           lists every assumption and varies one at a time, a plot of each table; --table NAME for one
+           lists every assumption and varies one at a time, a plot of each table; --table NAME for one. --table
+           printed: a publication's command word for word (by kvbench, with --peer lmcache also by lmcache), through
+           kvway with its defaults against round robin without admission, at the clock's speed
   fleet    a trace (TRACE=FILE) through kvway to 8 simulated workers with real tiers: what routing, tiers and
            both are worth; a worker and the Redis master killed in the middle; --only value, --only faults
   fleet-change  64 streaming clients while the fleet changes: reloads twice a second, 1,000 workers that join by one
@@ -179,7 +181,7 @@ def parse(argv):
     parser.add_argument("name", choices=[*BENCHES, "all"], metavar="NAME")
     parser.add_argument("--build", default="build-release", help=argparse.SUPPRESS)
     parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=5, help="at least 5 for a figure to quote")
+    parser.add_argument("--rounds", type=int, help="at least 5 for a figure to quote (5; tables --table printed: 1)")
     parser.add_argument("--seconds", "-s", type=float,
                         help="counted per round and proxy (1.5); events: of all phases with events (60)")
     parser.add_argument("--peers-only", action="store_true", help="measure the peers alone")
@@ -211,8 +213,8 @@ def parse(argv):
                         help="trace (1), routers (2): density of arrivals on 8 workers; in "
                         "proportion on others")
     parser.add_argument("--speed", type=float,
-                        help="trace, tables (20), fleet (12), sim-agree (8), routers (2): how much faster than the clock "
-                        "the workers run")
+                        help="trace (20), tables (5; the table printed 1), fleet (12), sim-agree (8), routers (2): how much "
+                        "faster than the clock the workers run")
     parser.add_argument("--trace-rounds", type=int, default=3, help="routers: of the replay")
     parser.add_argument("--overload", action="store_true", help="trace: admission against none and HAProxy's bound")
     parser.add_argument("--retries", type=int, default=5, metavar="N",
@@ -234,9 +236,14 @@ def parse(argv):
     parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
     parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
     parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")
+    parser.add_argument("--duration", type=float, metavar="S", help="tables --table printed: of the load (180)")
+    parser.add_argument("--tiers", nargs="+", metavar="TIERS", help="tables --table printed: l1, l1+l2 (both)")
+    parser.add_argument("--kv-tokens", type=int, nargs="+", metavar="N",
+                        help="tables --table printed: KV cache of a server's GPUs (200000 400000 1000000)")
     parser.add_argument("--plots", metavar="FOLDER", help="tables, fleet: where plots go (tables in the build directory)")
     parser.add_argument("--peer", choices=["lmcache"],
-                        help="cache: compare with this; LMCACHE_PYTHON names a Python that has it")
+                        help="cache: compare with this; tables --table printed: let it ask as well; LMCACHE_PYTHON names a "
+                        "Python that has it")
     parser.add_argument("--folder", help="cache: where files are written; engine: where its model is kept (the "
                         "build directory)")
     parser.add_argument("--plot", metavar="FILE",
@@ -254,7 +261,7 @@ def with_defaults(name, options):
     """The options as one benchmark sees them."""
     own = argparse.Namespace(**vars(options))
     given = DEFAULTS.get(f"{name} --overload" if name == "trace" and options.overload else name, {})
-    for key, value in {"seconds": 1.5, **given}.items():
+    for key, value in {"seconds": 1.5, "rounds": 5, **given}.items():
         if getattr(own, key) is None:
             setattr(own, key, value)
     return own

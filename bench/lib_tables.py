@@ -2,149 +2,46 @@
 
 Each table of lib_tables_facts.py is run at its middle point and along its sweeps, both arms at each point,
 through kvway, with the workloads of `lmcache bench engine` as kvbench has them. A figure's gain is ours /
-base; it reproduces the published one where it lies within TOLERANCE of it. Every figure is a simulated one:
-the GPU and the transfers are models (kvsim --list-profiles, --list-links), the caches and the router are
-real, payloads are shrunk, and time runs --speed times as fast.
+base; it reproduces the published one where it lies within TOLERANCE of it. Times are the client's
+(lib_tables_client.py). Every figure is a simulated one: the GPU and the transfers are models (kvsim
+--list-profiles, --list-links), the caches and the router are real, payloads are shrunk, and time runs --speed
+times as fast, kvway's time limits with it (lib_sim_speed.py). The table `printed` is in lib_tables_printed.py.
 """
 
 import argparse
 import concurrent.futures
-import contextlib
 import copy
 import json
 import os
-import statistics
-import subprocess
 
+import lib_tables_printed as printed
 import lib_tables_thresholds as thresholds
-from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
+from lib_procs import BenchError, raise_descriptor_limit
 from lib_report import emit, say, table
-from lib_sim_speed import limits, rates
-from lib_sim_times import answers_of, percentile, times_of, ttfts
-from lib_tables_daemon import kvtierd, redis
 from lib_tables_facts import tables
 from lib_tables_plot import short, write_plot
-from lib_trace import EVENTS, LATE_MS, sim_stats
+from lib_tables_run import TARGETS, run_arm
 
-TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "cache/daemon/kvtierd"]
+__all__ = ["TARGETS", "bench_tables"]
+SPEED = 5.0  # where none is said; `printed` has 1
 TOLERANCE = 0.15  # of a published ratio
+SHARE_TOLERANCE = 0.01  # of a share that both arms have, as published
+SHARES = ("success",)
 AT_ONCE = 2  # runs at the same time
-SHRINK = 8192  # payloads; what a chunk counts and how long it travels is that of its full size
-CHUNK = 256  # tokens
-SPARE = 1.3  # of the shared tier's room: for what is replaced, and for reading in
-TEMPLATE = 20  # tokens that a round of a talk has besides
-# kvsim cuts ASCII text every four characters; the filler words of these workloads have five or three,
-# the space included. Lengths are stretched so that prompts have the tokens that are asked for.
-STRETCH = {"mrc-shared-prompt-length": 4 / 5, "mrc-chat-history-length": 4 / 3,
-           "mrc-user-input-length": 4 / 5, "ldqa-document-length": 4 / 3}
-
-LENGTHS = ("mrc-shared-prompt-length", "mrc-chat-history-length", "ldqa-document-length")
-
-
-def figures_of(workers):
-    """Figures from the workers' /sim/times. The warm-up's answers have one token."""
-    rows = [row for row in answers_of(workers) if row["generated_tokens"] > 1]
-    if not rows:
-        raise BenchError("no request was answered")
-    ttft = ttfts(rows)
-    itl = [(row["end_ns"] - row["first_ns"]) / 1e9 / (row["generated_tokens"] - 1) for row in rows]
-    elapsed = (max(row["end_ns"] for row in rows) - min(row["submit_ns"] for row in rows)) / 1e9
-    return {
-        "requests": len(rows), "elapsed": elapsed, "ttft_mean": statistics.mean(ttft),
-        "ttft_p50": percentile(ttft, 50), "ttft_p90": percentile(ttft, 90),
-        "itl_p50": percentile(itl, 50), "itl_p90": percentile(itl, 90),
-        "output_tokens_per_s": sum(row["generated_tokens"] for row in rows) / elapsed,
-    }
-
-
-def sim_arguments(fleet, ports, options, shop, l2):
-    """kvsim's command line for a fleet."""
-    args = [os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(fleet.workers), "--port",
-            str(ports[0]), "--profile", fleet.profile, "--kv-tokens", str(fleet.kv_tokens), "--speed",
-            f"{options.speed:g}"]
-    if fleet.prefill_rate:
-        args += ["--prefill-rate", f"{fleet.prefill_rate:g}"]
-    if fleet.l1_bytes:
-        args += ["--l1", str(fleet.l1_bytes), "--shrink", str(SHRINK)]
-    if fleet.nvme_bytes:
-        args += ["--nvme", f"{shop.path('nvme')}:{fleet.nvme_bytes}"]
-    if l2:
-        args += ["--l2", l2.url]
-        if l2.segment:
-            args += ["--l2-segment", l2.segment]
-    if fleet.strategy == "kvaware":
-        args += ["--kv-events-config", EVENTS]
-    if fleet.l2 and fleet.l2_bytes_per_s:
-        args += ["--link", f"l2={fleet.l2_bytes_per_s:g}"]
-    return args
-
-
-def chunks_of(workload):
-    """That all talks have at their ends, at most."""
-    said = workload.options
-    rounds = said["mrc-qps"] * said["mrc-duration"] / workload.count + 2
-    tokens = (said["mrc-shared-prompt-length"] + said["mrc-chat-history-length"]
-              + rounds * (said["mrc-user-input-length"] + said["mrc-output-length"] + TEMPLATE))
-    return int(workload.count * (int(tokens / CHUNK) + 1) * SPARE)
-
-
-def shared_tier(shop, fleet, workload, options):
-    """The shared tier as a context; its value is None where there is none."""
-    if fleet.l2 == "kvtierd":
-        return kvtierd(shop, options, chunks_of(workload))
-    if fleet.l2 == "redis":
-        return redis(shop)
-    return contextlib.nullcontext()
-
-
-def bench_command(workload, options, port, folder):
-    """kvbench's command line."""
-    args = [os.path.join(options.build, "bench/load/kvbench"), workload.name, "--engine-url",
-            f"http://127.0.0.1:{port}", "--output-dir", folder, "--ignore-eos", "--quiet",
-            "--session-header", "x-user-id", "--speed", f"{options.speed:g}"]
-    said = {name: round(value * STRETCH[name]) if name in STRETCH else value
-            for name, value in workload.options.items()}
-    # How many there are is the volume divided by the length of one.
-    length = sum(said.get(name, 0) for name in LENGTHS)
-    said["tokens-per-gb-kvcache"] = -(-workload.count * length // said["kv-cache-volume"])
-    return args + [word for name, value in said.items() for word in (f"--{name}", f"{value}")]
-
-
-def check_late(fleet, ports, options):
-    """Says where the machine was too busy for this speed."""
-    late = sim_stats(ports)["late_mean_ms"] * options.speed
-    if late > LATE_MS:
-        say(f"tables: {fleet.strategy}, {fleet.workers} workers: steps ended {late:.0f} simulated ms late: the "
-            "machine is too busy for this speed")
-
-
-def run_arm(fleet, workload, options):
-    """One run; its figures."""
-    with Workshop() as shop, shared_tier(shop, fleet, workload, options) as l2:
-        ports = free_ports(fleet.workers + 2)
-        sim = shop.start(sim_arguments(fleet, ports, options, shop, l2), log="kvsim.out")
-        try:
-            wait_ready(f"http://127.0.0.1:{ports[fleet.workers - 1]}/health", sim, 60)
-        except BenchError as error:
-            raise BenchError(f"kvsim: {error}\n{shop.log_tail('kvsim.out')}") from error
-        proxy = start_kvway(shop, None, ports[fleet.workers:], ports[:fleet.workers], fleet.strategy,
-                            options.build, routing=rates(options.speed), extra=limits(options.speed))
-        done = subprocess.run(bench_command(workload, options, proxy.port, shop.folder), check=False,
-                              capture_output=True, text=True)
-        if done.returncode != 0:
-            raise BenchError(f"{workload.name}: kvbench: {done.stderr.strip()[-300:]}")
-        check_late(fleet, ports[:fleet.workers], options)
-        if l2:
-            l2.check()
-        return figures_of([times_of(port) for port in ports[:fleet.workers]])
+# Besides the published figures: what else the client sees, and what the workers say of the same requests.
+MORE = ("success", "sent", "requests", "refused", "ttft_p50", "ttft_p90", "worker_ttft_p50", "worker_ttft_p90", "itl_p50",
+        "output_tokens_per_s", "cost", "cached_share")
+# What `ours` is compared with others by, and which way is better.
+LESS, MOST = ("ttft_p50", "ttft_p90", "cost"), ("output_tokens_per_s",)
 
 
 def key_of(fleet, workload):
     """The same run is made once: an arm without the tier that is swept does not change."""
     fleet = copy.deepcopy(fleet)
-    if not fleet.l2:
-        fleet.l2_bytes_per_s = 0
+    for there, rate in ((fleet.l1_bytes, "gpu_bytes_per_s"), (fleet.nvme_bytes, "nvme_bytes_per_s"),
+                        (fleet.l2, "l2_bytes_per_s")):
+        if not there:
+            setattr(fleet, rate, 0)
     return json.dumps([vars(fleet), vars(workload)], sort_keys=True)
 
 
@@ -161,14 +58,16 @@ def points_of(spec):
 
 
 def run_points(spec, options):
-    """[(sweep, value, figures of base, figures of ours)]."""
-    points = points_of(spec)
+    """[(sweep, value, figures of base, figures of ours)], and {name: figures} of the other arms."""
+    points, others = points_of(spec), spec.others
     if options.small:
-        points = points[:1]
+        points, others = points[:1], {}
     jobs = {}
     for _, _, base, ours, workload in points:
         for fleet in (base, ours):
             jobs.setdefault(key_of(fleet, workload), (fleet, workload))
+    for fleet in others.values():
+        jobs.setdefault(key_of(fleet, spec.workload), (fleet, spec.workload))
     done, results = 0, {}
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         futures = {pool.submit(run_arm, fleet, workload, options): key
@@ -177,8 +76,9 @@ def run_points(spec, options):
             results[futures[future]] = future.result()
             done += 1
             say(f"tables: {spec.name}: {done} of {len(jobs)} runs")
-    return [(sweep, value, results[key_of(base, workload)], results[key_of(ours, workload)])
-            for sweep, value, base, ours, workload in points]
+    return ([(sweep, value, results[key_of(base, workload)], results[key_of(ours, workload)])
+             for sweep, value, base, ours, workload in points],
+            {name: results[key_of(fleet, spec.workload)] for name, fleet in others.items()})
 
 
 def gain(base, ours, figure):
@@ -191,10 +91,17 @@ def label_of(sweep, value):
     return "middle" if sweep is None else f"{sweep.name} {short(value)} {sweep.unit}".strip()
 
 
+def reproduces(spec, base, ours, name):
+    """Whether this point has one published figure: the gain, or of a share what both arms have."""
+    if name in SHARES:
+        return all(abs(arm[name] - wanted) <= SHARE_TOLERANCE
+                   for arm, wanted in zip((base, ours), spec.published[name]))
+    return abs(gain(base, ours, name) / spec.ratios[name] - 1) <= TOLERANCE
+
+
 def hits(spec, base, ours):
     """Published figures that this point reproduces."""
-    return [name for name, wanted in spec.ratios.items()
-            if abs(gain(base, ours, name) / wanted - 1) <= TOLERANCE]
+    return [name for name in spec.ratios if reproduces(spec, base, ours, name)]
 
 
 def sentence(spec, measured):
@@ -210,8 +117,8 @@ def sentence(spec, measured):
     text = (f"No point has all {len(spec.ratios)} published gains; the nearest, {label_of(*best[:2])}, has "
             f"{count} and misses {', '.join(missed)}.")
     if never:
-        text += (f" No point of the sweep has that of {', '.join(never)}: the published facts do not suffice "
-                 "to reproduce it.")
+        text += (f" Not reproducible, since no point of the sweep has it: {', '.join(never)}. The published facts do "
+                 "not suffice.")
     return text
 
 
@@ -226,33 +133,90 @@ def show(spec, measured, options):
     for name, wanted in spec.ratios.items():
         published = spec.published.get(name, ("-", "-"))
         rows.append([name, published[0], published[1], wanted, base[name], ours[name], gain(base, ours, name)])
-    table(f"{spec.name}: the middle point, simulated",
-          ["", "published base", "published ours", "gain", "base", "ours", "gain"], rows)
+    for name in MORE:
+        if name in base and name in ours and name not in spec.ratios:
+            rows.append([name, "-", "-", "-", base[name], ours[name], gain(base, ours, name)])
+    table(f"{spec.name}: the middle point at the client (worker_: at the workers, without what waits at kvway), "
+          "simulated", ["", "published base", "published ours", "gain", "base", "ours", "gain"], rows)
     rows = [[label_of(sweep, value)] + [gain(base, ours, name) for name in spec.ratios]
             for sweep, value, base, ours in measured]
     rows.append(["published", *spec.ratios.values()])
     table(f"{spec.name}: gains (ours / base) along the sweeps, simulated", ["", *spec.ratios], rows)
     say(f"   a real millisecond is {options.speed:g} simulated ones: times to first token of a few hundredths of a "
-        "second differ by that")
+        "second differ by that; kvway's time limits are divided by the speed, but for constants of its admission of "
+        "0.1 to 2 s that no key names")
     say(f"   {sentence(spec, measured)}")
+
+
+def nearest(spec, measured, name):
+    """The point whose gain comes nearest to the published one."""
+    return min(measured, key=lambda p: abs(gain(p[2], p[3], name) / spec.ratios[name] - 1))
+
+
+def pair_of(base, ours):
+    """Two figures, for a page."""
+    return f"{base:.3g}, {ours:.3g}"
+
+
+def page_rows(spec, measured):
+    """Rows of bench/tables/README.md: absolute figures where both arms' are published, gains, what is reproduced."""
+    for name, wanted in spec.ratios.items():
+        sweep, value, base, ours = nearest(spec, measured, name)
+        middle = measured[0][2:]
+        reached = any(reproduces(spec, *point[2:], name) for point in measured)
+        yield (f"| {spec.name} | {name} | {pair_of(*spec.published[name]) if name in spec.published else '-'} | "
+               f"{pair_of(*(arm[name] for arm in middle))} | {wanted:.3g} | {gain(*middle, name):.3g} | "
+               f"{gain(base, ours, name):.3g}: {label_of(sweep, value)} | {'reproduced' if reached else 'not reproducible'} |")
 
 
 def emit_json(spec, measured, options):
     """JSON lines: of each published figure the point that comes nearest."""
     for name, wanted in spec.ratios.items():
-        sweep, value, base, ours = min(
-            measured, key=lambda p: abs(gain(p[2], p[3], name) / wanted - 1))
+        sweep, value, base, ours = nearest(spec, measured, name)
         found = gain(base, ours, name)
         emit("tables", "gain", found, "ratio", peer="published", ratio=found / wanted, peer_value=wanted,
              table=spec.name, figure=name, point=label_of(sweep, value),
-             reproduced=abs(found / wanted - 1) <= TOLERANCE, simulated=True, speed=options.speed)
+             reproduced=any(reproduces(spec, *point[2:], name) for point in measured), base=base[name],
+             ours=ours[name], simulated=True, speed=options.speed)
 
 
-def with_speed(spec, asked):
+def show_others(spec, ours, others):
+    """`ours` against other arms of the middle point, and whether the published order holds."""
+    if not others:
+        return
+    names = [name for name in MORE if name in ours]
+    table(f"{spec.name}: {spec.ours.l2} against others in its place, the middle point at the client, simulated",
+          ["", *names], [[name, *(figures[key] for key in names)]
+                         for name, figures in {spec.ours.l2: ours, **others}.items()])
+    say(f"   published: {spec.claim}")
+    for name, figures in others.items():
+        better = [key for key in LESS if ours[key] < figures[key]] + [key for key in MOST if ours[key] > figures[key]]
+        worse = [key for key in (*LESS, *MOST) if key not in better]
+        say(f"   {spec.ours.l2} against {name}: better in {', '.join(better) or 'nothing'}"
+            + (f", not in {', '.join(worse)}" if worse else "; the published order holds"))
+        for key in (*LESS, *MOST):
+            emit("tables", "against_other", ours[key], "1", peer=name, ratio=gain(figures, ours, key),
+                 peer_value=figures[key], table=spec.name, figure=key, simulated=True)
+
+
+def with_speed(most, asked):
     """The options, at the speed that a table allows."""
     options = argparse.Namespace(**vars(asked))
-    options.speed = min(asked.speed, spec.most_speed)
+    options.speed = min(asked.speed or SPEED, most)
     return options
+
+
+def wanted(asked, name):
+    """Is this table asked for? `printed`, which takes an hour at the clock's speed, only by its name."""
+    return name in asked.table if asked.table else name != printed.NAME
+
+
+def check_names(names):
+    """BenchError for a table that there is not."""
+    known = [printed.NAME, *(spec.name for spec in tables()), thresholds.NAME]
+    for name in names or []:
+        if name not in known:
+            raise BenchError(f"--table {name}: there are {', '.join(known)}")
 
 
 def bench_tables(asked):
@@ -260,18 +224,23 @@ def bench_tables(asked):
     raise_descriptor_limit()
     folder = asked.plots or os.path.join(asked.build, "tables")
     os.makedirs(folder, exist_ok=True)
+    check_names(asked.table)
+    if wanted(asked, printed.NAME):
+        printed.bench_printed(asked)
     for spec in tables():
-        if asked.table and spec.name not in asked.table:
+        if not wanted(asked, spec.name):
             continue
-        options = with_speed(spec, asked)
-        measured = run_points(spec, options)
+        options = with_speed(spec.most_speed, asked)
+        measured, others = run_points(spec, options)
         show(spec, measured, options)
         emit_json(spec, measured, options)
+        show_others(spec, measured[0][3], others)
+        say("\n".join(f"   {row}" for row in page_rows(spec, measured)))
         path = os.path.join(folder, f"{spec.name}.svg")
         write_plot(path, spec, [(sweep, value, {name: gain(base, ours, name) for name in spec.ratios})
                                 for sweep, value, base, ours in measured])
         say(f"   {path}")
-    if not asked.table or thresholds.NAME in asked.table:
+    if wanted(asked, thresholds.NAME):
         thresholds.show(TOLERANCE)
         thresholds.emit_json(TOLERANCE)
         path = os.path.join(folder, f"{thresholds.NAME}.svg")

@@ -21,7 +21,7 @@ if [ "${BENCH_NO_BUILD:-0}" = 1 ]; then
 fi
 targets=$("$python" "$root/bench/lib_main.py" --targets "$@") || exit 2
 case "$name $*" in
-proxy\ * | tls\ * | stream\ * | idle\ * | routers\ * | cache\ * | l2\ * | engine\ * | replicas\ * | all\ * | trace\ *--overload*) groups='build peers' ;;
+proxy\ * | tls\ * | stream\ * | idle\ * | routers\ * | cache\ * | l2\ * | engine\ * | tables\ * | fleet\ * | replicas\ * | all\ * | trace\ *--overload*) groups='build peers' ;;
 *) groups=build ;;
 esac
 # shellcheck disable=SC2086 # group and target names are words
