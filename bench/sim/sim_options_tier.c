@@ -31,6 +31,8 @@
 #define NVME_LEAST    (UINT64_C(16) << 20)
 #define BOUND_LEAST   (UINT64_C(1) << 20)
 #define PART_LEAST    65536u
+#define ENTRIES_LEAST 4096u /* of libkvtier */
+#define ENTRIES_MOST  1000000000u
 
 static bool complain(const char *option, const char *text)
 {
@@ -229,6 +231,14 @@ static bool choose_timing(struct kvb_options *options)
 	return true;
 }
 
+/* libkvtier's index is made for as many chunks as its capacity has on the average; of shrunk ones far more
+ * fit, so their number is said. */
+static void make_entries(uint64_t chunks, uint32_t *max_chunks)
+{
+	if (*max_chunks == 0 && chunks > ENTRIES_LEAST)
+		*max_chunks = chunks < ENTRIES_MOST ? (uint32_t)chunks : ENTRIES_MOST;
+}
+
 static bool choose_sizes(struct kvb_options *options)
 {
 	struct kvb_tier_options *o = &options->tier;
@@ -256,6 +266,8 @@ static bool choose_sizes(struct kvb_options *options)
 	if (o->shrink > 1) {
 		o->l1_bytes = at_least(l1 / o->chunk_bytes * in_memory, L1_LEAST);
 		o->nvme_bytes = at_least(c->nvme_capacity / o->chunk_bytes * on_disk, NVME_LEAST);
+		make_entries(l1 / o->chunk_bytes, &o->config.l1_max_chunks);
+		make_entries(c->nvme_capacity / o->chunk_bytes, &o->config.nvme_max_chunks);
 	}
 	return true;
 }

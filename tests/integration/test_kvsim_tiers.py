@@ -141,6 +141,13 @@ def test_generated_tokens_are_stored_too(sim):
     assert Asked(worker, whole).hits["l1"] == 3 * CHUNK
 
 
+def test_shrunk_memory_holds_as_many_chunks_as_the_full_one_would(sim):
+    worker = sim("--tier-config", "control: {tokens_per_chunk: 16}", "--l1", "16GiB")  # 8192 chunks of 2 MiB
+    Asked(worker, ids(5, 5000 * 16 + 1))
+    until(lambda: metric(worker, "kvtier_tier_chunks", tier="l1") == 5000, 20, "5000 chunks in memory")
+    assert metric(worker, "kvtier_tier_evictions_total", tier="l1") == 0
+
+
 def test_a_salt_and_an_adapter_keep_chunks_apart(sim):
     worker = sim("--l1", "8GiB", "--lora", "other")
     prompt = ids(3, PROMPT)
