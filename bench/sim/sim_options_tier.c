@@ -6,7 +6,7 @@
  *
  * Shrinking. Payloads are the model's bytes divided by the factor. Capacities are turned into
  * numbers of chunks first, and those into the room that so many shrunk chunks take with libkvtier's
- * rounding (64 KiB in memory, 4 KiB and a header on disk), which is little next to a full chunk but
+ * rounding (64 KiB in memory, 64 KiB and a header on disk), which is little next to a full chunk but
  * much next to a shrunk one. Bounds on bytes under way are divided, down to what libkvtier needs to
  * work.
  *
@@ -26,7 +26,8 @@
 #define L1_DEFAULT    (UINT64_C(64) << 30) /* in full; not without shrinking */
 #define PAYLOAD_LEAST 256u
 #define ARENA_UNIT    65536u /* libkvtier's, in memory */
-#define DISK_UNIT     4096u  /* libkvtier's, on disk, and the least header */
+#define DISK_UNIT     65536u /* libkvtier's, on disk */
+#define DISK_HEADER   4096u  /* of a chunk there, at most */
 #define L1_LEAST      (UINT64_C(1) << 20)
 #define NVME_LEAST    (UINT64_C(16) << 20)
 #define BOUND_LEAST   (UINT64_C(1) << 20)
@@ -260,7 +261,7 @@ static bool choose_sizes(struct kvb_options *options)
 	if (has(c->nvme_path) && c->nvme_capacity == 0 && o->shrink > 1)
 		return complain("--nvme", "a size is needed");
 	in_memory = round_up(o->payload_bytes, ARENA_UNIT);
-	on_disk = round_up(o->payload_bytes, DISK_UNIT) + DISK_UNIT;
+	on_disk = round_up(o->payload_bytes + DISK_HEADER, DISK_UNIT);
 	o->l1_bytes = l1;
 	o->nvme_bytes = c->nvme_capacity;
 	if (o->shrink > 1) {

@@ -148,6 +148,13 @@ def test_shrunk_memory_holds_as_many_chunks_as_the_full_one_would(sim):
     assert metric(worker, "kvtier_tier_evictions_total", tier="l1") == 0
 
 
+def test_shrunk_files_hold_as_many_chunks_as_full_ones_would(sim, tmp_path):
+    worker = sim("--l1", "8GiB", "--nvme", f"{tmp_path}/files:8GiB")  # 1024 chunks of 8 MiB
+    Asked(worker, ids(6, 600 * CHUNK + 1))
+    until(lambda: metric(worker, "kvtier_tier_chunks", tier="nvme") == 600, 20, "600 chunks in files")
+    assert metric(worker, "kvtier_tier_evictions_total", tier="nvme") == 0
+
+
 def test_a_salt_and_an_adapter_keep_chunks_apart(sim):
     worker = sim("--l1", "8GiB", "--lora", "other")
     prompt = ids(3, PROMPT)
