@@ -234,7 +234,7 @@ def parse(argv):
     parser.add_argument("--quick", action="store_true", help="engine: two rounds; overload: one "
                         "seed, few rates; pick: one short round; keys: 2,000; trace --overload: 40 requests; to see that it works")
     parser.add_argument("--tokens", type=int, nargs="+", help="engine: lengths of prompts (1000 4000 8000)")
-    parser.add_argument("--small", action="store_true", help="l2, tables, fleet: next to nothing, to see that it works")
+    parser.add_argument("--small", action="store_true", help="l2, fleet: next to nothing, to see that it works; tables: no sweeps")
     parser.add_argument("--table", action="append", metavar="NAME", help="tables: only this one; may be repeated")
     parser.add_argument("--duration", type=float, metavar="S", help="tables --table printed: of the load (180)")
     parser.add_argument("--tiers", nargs="+", metavar="TIERS", help="tables --table printed: l1, l1+l2 (both)")

@@ -62,13 +62,15 @@ def say(text=""):
     print(text, file=sys.stderr, flush=True)
 
 
+def cell(item, digits=4):
+    """A number or a text of a table for people."""
+    if isinstance(item, float):
+        return f"{item:.{digits}g}" if abs(item) < 10 ** (digits - 1) else f"{item:.0f}"
+    return str(item)
+
+
 def table(title, columns, rows):
     """A table for people: rows are lists of texts and numbers."""
-    def cell(item):
-        if isinstance(item, float):
-            return f"{item:.4g}" if abs(item) < 1000 else f"{item:.0f}"
-        return str(item)
-
     texts = [columns] + [[cell(item) for item in row] for row in rows]
     widths = [max(len(row[i]) for row in texts) for i in range(len(columns))]
     say()

@@ -20,6 +20,7 @@ import urllib.request
 from lib_procs import BenchError, Workshop, free_ports, wait_ready
 from lib_report import emit, say, table
 from lib_sim_times import answers_of, cached_share, e2e_mean, percentile, times_of, ttfts
+from lib_trace import stats_of
 
 TARGETS = ["bench/sim/kvsim"]
 MOST = 0.05  # that a figure may differ by
@@ -44,12 +45,6 @@ FIGURES = {
 # depends on real time; and the median lies between answers from memory and those from files, so that a
 # few of them move it.
 SHOWN = ("loaded_l1", "ttft_p50_s")
-
-
-def stats_of(port):
-    """A worker's statistics."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
-        return json.load(answer)
 
 
 def made_requests(count):

@@ -17,7 +17,7 @@ import os
 import lib_tables_printed as printed
 import lib_tables_thresholds as thresholds
 from lib_procs import BenchError, raise_descriptor_limit
-from lib_report import emit, say, table
+from lib_report import cell, emit, say, table
 from lib_tables_facts import tables
 from lib_tables_plot import short, write_plot
 from lib_tables_run import TARGETS, run_arm
@@ -30,9 +30,9 @@ SHARES = ("success",)
 AT_ONCE = 2  # runs at the same time
 # Besides the published figures: what else the client sees, and what the workers say of the same requests.
 MORE = ("success", "sent", "requests", "refused", "ttft_p50", "ttft_p90", "worker_ttft_p50", "worker_ttft_p90", "itl_p50",
-        "output_tokens_per_s", "cost", "cached_share")
-# What `ours` is compared with others by, and which way is better.
-LESS, MOST = ("ttft_p50", "ttft_p90", "cost"), ("output_tokens_per_s",)
+        "output_tokens_per_s", "cost", "cached_share", "loaded_l2")
+# What shared tiers are compared by, which way is better, and the share by which two runs of one differ.
+LESS, MOST, NOISE = ("ttft_p50", "ttft_p90"), ("output_tokens_per_s",), 0.02
 
 
 def key_of(fleet, workload):
@@ -58,15 +58,15 @@ def points_of(spec):
 
 
 def run_points(spec, options):
-    """[(sweep, value, figures of base, figures of ours)], and {name: figures} of the other arms."""
-    points, others = points_of(spec), spec.others
+    """[(sweep, value, figures of base, figures of ours)], and {where: {name: figures}} of the other arms."""
+    points = points_of(spec)
     if options.small:
-        points, others = points[:1], {}
+        points = points[:1]
     jobs = {}
     for _, _, base, ours, workload in points:
         for fleet in (base, ours):
             jobs.setdefault(key_of(fleet, workload), (fleet, workload))
-    for fleet in others.values():
+    for fleet in (fleet for arms in spec.others.values() for fleet in arms.values()):
         jobs.setdefault(key_of(fleet, spec.workload), (fleet, spec.workload))
     done, results = 0, {}
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
@@ -78,7 +78,8 @@ def run_points(spec, options):
             say(f"tables: {spec.name}: {done} of {len(jobs)} runs")
     return ([(sweep, value, results[key_of(base, workload)], results[key_of(ours, workload)])
              for sweep, value, base, ours, workload in points],
-            {name: results[key_of(fleet, spec.workload)] for name, fleet in others.items()})
+            {where: {name: results[key_of(fleet, spec.workload)] for name, fleet in arms.items()}
+             for where, arms in spec.others.items()})
 
 
 def gain(base, ours, figure):
@@ -155,7 +156,7 @@ def nearest(spec, measured, name):
 
 def pair_of(base, ours):
     """Two figures, for a page."""
-    return f"{base:.3g}, {ours:.3g}"
+    return f"{cell(base, 3)}, {cell(ours, 3)}"
 
 
 def page_rows(spec, measured):
@@ -180,23 +181,33 @@ def emit_json(spec, measured, options):
              ours=ours[name], simulated=True, speed=options.speed)
 
 
-def show_others(spec, ours, others):
-    """`ours` against other arms of the middle point, and whether the published order holds."""
-    if not others:
-        return
-    names = [name for name in MORE if name in ours]
-    table(f"{spec.name}: {spec.ours.l2} against others in its place, the middle point at the client, simulated",
-          ["", *names], [[name, *(figures[key] for key in names)]
-                         for name, figures in {spec.ours.l2: ours, **others}.items()])
-    say(f"   published: {spec.claim}")
-    for name, figures in others.items():
-        better = [key for key in LESS if ours[key] < figures[key]] + [key for key in MOST if ours[key] > figures[key]]
-        worse = [key for key in (*LESS, *MOST) if key not in better]
-        say(f"   {spec.ours.l2} against {name}: better in {', '.join(better) or 'nothing'}"
-            + (f", not in {', '.join(worse)}" if worse else "; the published order holds"))
-        for key in (*LESS, *MOST):
-            emit("tables", "against_other", ours[key], "1", peer=name, ratio=gain(figures, ours, key),
-                 peer_value=figures[key], table=spec.name, figure=key, simulated=True)
+def order_of(first, other, key):
+    """1 where the first is better, -1 where it is worse, 0 within the noise."""
+    ratio = gain(other, first, key)
+    if abs(ratio - 1) <= NOISE:
+        return 0
+    return 1 if (ratio < 1) == (key in LESS) else -1
+
+
+def show_others(spec, others):
+    """Arms that differ in the shared tier alone, and whether the published order holds."""
+    for where, arms in others.items():
+        (first, ours), *rest = arms.items()
+        names = [name for name in MORE if name in ours]
+        table(f"{spec.name}: {where}, at the client, simulated", ["", *names],
+              [[name, *(figures[key] for key in names)] for name, figures in arms.items()])
+        for name, figures in rest:
+            orders = {key: order_of(ours, figures, key) for key in (*LESS, *MOST)}
+            words = [f"{word} in {', '.join(found)}" for word, sign in (("better", 1), ("alike", 0), ("worse", -1))
+                     if (found := [key for key, order in orders.items() if order == sign])]
+            read = "" if ours["loaded_l2"] else "; the shared tier was not read at all, so that this says nothing of it"
+            say(f"   {first} against {name}: {'; '.join(words)}{read}")
+            for key in orders:
+                emit("tables", "against_other", ours[key], "1", peer=name, ratio=gain(figures, ours, key),
+                     peer_value=figures[key], table=spec.name, where=where, figure=key, loaded_l2=ours["loaded_l2"],
+                     simulated=True)
+    if others:
+        say(f"   published: {spec.claim}")
 
 
 def with_speed(most, asked):
@@ -234,7 +245,7 @@ def bench_tables(asked):
         measured, others = run_points(spec, options)
         show(spec, measured, options)
         emit_json(spec, measured, options)
-        show_others(spec, measured[0][3], others)
+        show_others(spec, others)
         say("\n".join(f"   {row}" for row in page_rows(spec, measured)))
         path = os.path.join(folder, f"{spec.name}.svg")
         write_plot(path, spec, [(sweep, value, {name: gain(base, ours, name) for name in spec.ratios})

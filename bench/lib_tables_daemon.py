@@ -45,7 +45,7 @@ def kvtierd(shop, options, chunks):
                    f"cache:\n  l1:\n    max_chunks: {2 * chunks}\n")
     process = shop.start([os.path.join(options.build, DAEMON), "-c", path], log="kvtierd.log")
     try:
-        wait_ready(f"http://127.0.0.1:{admin}/health", process)
+        wait_ready(f"http://127.0.0.1:{admin}/health", process, 60)
         yield SharedTier(f"sagemaker-hyperpod://127.0.0.1:{port}", name, f"http://127.0.0.1:{admin}")
     except BenchError as error:
         raise BenchError(f"{error}: {shop.log_tail('kvtierd.log')}") from error

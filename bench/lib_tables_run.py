@@ -9,7 +9,7 @@ from lib_report import say
 from lib_sim_speed import limits, rates
 from lib_tables_client import Kvbench, ask, cost, figures_of, refused, worker_figures
 from lib_tables_daemon import kvtierd, redis
-from lib_trace import EVENTS, LATE_MS, sim_stats
+from lib_trace import EVENTS, LATE_MS, sim_stats, stats_of
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "cache/daemon/kvtierd"]
 SHRINK = 8192  # payloads; what a chunk counts and how long it travels is that of its full size
@@ -105,5 +105,6 @@ def run_arm(fleet, workload, options, client=None):
         late = check_late(fleet, ports[:fleet.workers], options)
         if l2:
             l2.check()
+        loaded = sum(stats_of(port)["tiers"]["loaded_l2"] for port in ports[:fleet.workers]) if l2 else 0
         return {**figures, **worker_figures(ports[:fleet.workers]), "refused": refused(ports[-1]),
-                "cost": cost(figures, fleet.workers), "late_ms": late}
+                "cost": cost(figures, fleet.workers), "late_ms": late, "loaded_l2": loaded}

@@ -45,12 +45,17 @@ def start_workers(shop, options, ports, more=()):
         raise BenchError(f"kvsim: {error}\n{shop.log_tail('kvsim.out')}") from error
 
 
+def stats_of(port):
+    """/sim/stats of a worker."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
+        return json.load(answer)
+
+
 def sim_stats(ports):
     """Sums of the workers' counts of requests that were sent early."""
     total = {"early": 0, "missed": 0, "late_mean_ms": 0}
     for port in ports:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
-            one = json.load(answer)
+        one = stats_of(port)
         for key in total:
             total[key] = max(total[key], one[key]) if key == "late_mean_ms" else total[key] + one[key]
     return total
