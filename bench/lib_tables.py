@@ -252,6 +252,7 @@ def bench_tables(asked):
                                 for sweep, value, base, ours in measured])
         say(f"   {path}")
     if wanted(asked, thresholds.NAME):
+        thresholds.BUILD = asked.build
         thresholds.show(TOLERANCE)
         thresholds.emit_json(TOLERANCE)
         path = os.path.join(folder, f"{thresholds.NAME}.svg")

@@ -26,8 +26,7 @@ SOURCE = "LMI documentation, \"LMCache performance benefits\", for a p4de.24xlar
 PROGRAM = "cache/command/kvtier"
 MACHINE = ("--gpu", "8 x A100 80GB", "--ram", "1.1TB")
 SPREAD = (1, 2, 4, 8)  # GPUs of one copy
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.environ.get("KVW_BUILD") or os.environ.get("BENCH_BUILD") or os.path.join(ROOT, "build-release")
+BUILD = None  # folder of the build that is measured; set before anything is asked
 M = 10**6
 
 

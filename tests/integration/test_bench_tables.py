@@ -176,8 +176,7 @@ def test_a_table_that_there_is_not_is_named(tables):
         tables.bench_tables(options(table=["l1"], plots="."))
 
 
-def test_thresholds_are_the_commands_and_both_published_values_are_shown(tables, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(tables.thresholds, "BUILD", str(BUILD))
+def test_thresholds_are_the_commands_and_both_published_values_are_shown(tables, tmp_path, capsys):
     tables.bench_tables(options(table=["thresholds"], plots=str(tmp_path)))
     out, err = capsys.readouterr()
     told = [json.loads(line) for line in out.splitlines()]
