@@ -51,7 +51,8 @@ class Admin:
     def call(self, method, path, body=None, expect=(200,)):
         """(milliseconds, the answer's text)."""
         start = time.monotonic()
-        self.connection.request(method, path, body=None if body is None else json.dumps(body))
+        headers = {"Content-Type": "application/json"}
+        self.connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
         answer = self.connection.getresponse()
         text = answer.read().decode()
         spent = (time.monotonic() - start) * 1e3

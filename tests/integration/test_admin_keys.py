@@ -125,6 +125,64 @@ def test_open_paths_and_new_keys(admin):
     assert ask(router.admin_port, "GET", "/metrics").status == 401
 
 
+EVIL = ("Origin", "http://evil.example")
+JSON = ("Content-Type", "application/json")
+TEXT = ("Content-Type", "text/plain")
+FORM = ("Content-Type", "application/x-www-form-urlencoded")
+WISHED = ("X-Requested-With", "curl")
+CHANGES = [("POST", "/workers"), ("POST", "/reload"), ("POST", "/broadcast/sleep"), ("POST", "/workers/a:1/drain"),
+           ("POST", "/explain"), ("POST", "/clear"), ("PATCH", "/groups"), ("DELETE", "/workers/a:1")]  # fmt: skip
+
+
+def test_what_web_pages_send_is_refused(workers, kvway):
+    router = kvway(workers(1))
+    port, body = router.admin_port, b'{"url": "http://127.0.0.1:2"}'
+    before = ask(port, "GET", "/workers").body
+
+    def tried(method, path, *headers):
+        return ask(port, method, path, list(headers), body).status
+
+    for method, path in CHANGES:
+        for page in (EVIL, ("Origin", "null"), ("Origin", f"http://127.0.0.1:{port + 1}"), ("Origin", "http://test.evil.example")):
+            assert tried(method, path, page, JSON) == 403, (path, page)
+        for host in (f"evil.example:{port}", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example.", "1.2.3.4.5"):
+            assert tried(method, path, ("Host", host), ("Origin", f"http://{host}"), JSON) == 403, (path, host)
+        for kind in (TEXT, FORM, ("Content-Type", "text/plain; a=application/json"), ("Content-Type", "multipart/form-data")):
+            assert tried(method, path, kind) == (415 if method == "POST" else tried(method, path, JSON)), (path, kind)
+    assert ask(port, "OPTIONS", "/workers", [EVIL, ("Access-Control-Request-Method", "POST")]).status == 403
+    assert ask(port, "OPTIONS", "/workers").status == 405
+    assert ask(port, "GET", "/workers", [("Host", "evil.example:9000")]).status == 403  # its name leads here: it may read
+    assert ask(port, "GET", "/metrics", [EVIL]).status == 403
+    assert ask(port, "GET", "/ready", [("Host", "kvway.example")]).status == 200
+    assert ask(port, "GET", "/workers").body == before
+    log = router.log()
+    assert "a web page of another address asks" in log and "a change is asked for" not in log
+
+
+def test_people_and_their_tools_are_served(workers, kvway):
+    router = kvway(workers(1))
+    port, body = router.admin_port, b'{"url": "http://127.0.0.1:2"}'
+    for number, headers in enumerate(([JSON], [WISHED], [TEXT, WISHED], [("Content-Type", "application/json; charset=utf-8")],
+                                      [JSON, ("Host", f"127.0.0.1:{port}"), ("Origin", f"http://127.0.0.1:{port}")],
+                                      [JSON, ("Host", f"LOCALHOST.:{port}"), ("Origin", f"http://localhost.:{port}")],
+                                      [JSON, ("Host", f"[::1]:{port}")], [JSON, ("Host", "kvway.localhost")],
+                                      [JSON, ("Host", socket.gethostname())])):  # fmt: skip
+        assert ask(port, "POST", "/workers", headers, body.replace(b":2", b":%d" % (number + 2))).status == 201, headers
+        assert ask(port, "DELETE", f"/workers/127.0.0.1:{number + 2}?now=true").status == 200
+    assert ask(port, "POST", "/reload", [WISHED]).status == 200
+
+
+def test_a_key_or_an_open_path_says_who_asks(admin):
+    router = admin({"admin.open": ["/metrics", "/broadcast/*"]})
+    port = router.admin_port
+    assert ask(port, "POST", "/reload", bearer(KEY) + [TEXT, ("Host", "kvway.example:9090")]).status == 200
+    assert ask(port, "GET", "/metrics", [("Host", "kvway.monitoring.svc.example:9090")]).status == 200
+    assert ask(port, "POST", "/broadcast/reset_prefix_cache", [TEXT], b"").status == 415
+    assert ask(port, "POST", "/broadcast/reset_prefix_cache", [EVIL, WISHED]).status == 403
+    assert ask(port, "POST", "/broadcast/reset_prefix_cache", [WISHED]).status in (200, 207)
+    assert ask(port, "POST", "/broadcast/reset_prefix_cache", bearer(KEY) + [TEXT]).status in (200, 207)
+
+
 def test_commands_show_a_key(admin, tmp_path):
     router = admin()
     (tmp_path / "key").write_text(KEY + "\n")

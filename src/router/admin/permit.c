@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "admin/http.h"
+#include "admin/origin.h"
 #include "auth/credential.h"
 #include "base/log.h"
 #include "openai/api_path.h"
@@ -98,13 +99,18 @@ static bool listed(struct kvw_slice target, const char *const *patterns, size_t 
 
 /* --- what is open --- */
 
-static bool is_open(const struct kvw_config *config, struct kvw_slice target)
+static bool is_probe(struct kvw_slice target)
 {
 	static const char *const probes[] = {"/health", "/ready"};
+
+	return kvw_path_listed(target, probes, 2);
+}
+
+static bool is_open(const struct kvw_config *config, struct kvw_slice target)
+{
 	const struct kvw_strings *open = &config->admin_open;
 
-	return kvw_path_listed(target, probes, 2) ||
-	       listed(target, (const char *const *)open->items, open->count);
+	return listed(target, (const char *const *)open->items, open->count);
 }
 
 /* Patterns of all paths, and those with dots, are no patterns (config/path_pattern.h, config/rules_admin.c). */
@@ -201,23 +207,28 @@ bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *
 	enum kvw_credential shown = KVW_CREDENTIAL_MISSING;
 	struct kvw_digest digest;
 	const char *fault = NULL, *name = NULL;
+	bool open = is_open(config, head->target), https = config->admin_tls_certificate[0] != '\0';
 	int status = 403;
 
 	if (permit->auth != NULL) {
 		kvw_head_remember_none(&conn->clients->head);
 		shown = kvw_credential_take(head, &digest);
 	}
-	if (is_open(config, head->target))
+	if (is_probe(head->target))
 		return true;
-	if (permit->auth != NULL)
+	if (permit->auth != NULL && !open)
 		fault = fault_of(permit, shown, &digest, head->target, &status, &name);
-	else if (permit->off_host)
+	else if (permit->off_host && !open)
 		fault = from_this_host(conn->io.fd) || kvw_tls_peer_verified(&conn->io)
 				? NULL
 				: "other hosts may use /health, /ready and what `admin.open` lists; ask from this host, or "
 				  "set `admin.keys_file` or `admin.tls.client_ca`";
+	/* No page knows a key. */
+	if (fault == NULL && shown != KVW_CREDENTIAL_FOUND)
+		fault = kvw_admin_origin_fault(head, config->admin_listen, !open && !https, &status);
 	if (fault == NULL) {
-		log_change(conn, name);
+		if (!open)
+			log_change(conn, name);
 		return true;
 	}
 	log_refusal(permit, fault);

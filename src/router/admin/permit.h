@@ -6,7 +6,8 @@
  *
  *   - `/health`, `/ready` and the paths of `admin.open` are for all;
  *   - with `admin.keys_file` everything else needs a key of it, from wherever it is asked;
- *   - without it everything else is for this host, and for clients with a certificate (`admin.tls.client_ca`).
+ *   - without it everything else is for this host, and for clients with a certificate (`admin.tls.client_ca`);
+ *   - where no key is asked for, it must not come from a web page (origin.h).
  *
  * Threads: the control thread's.
  */

@@ -1,11 +1,15 @@
 """An HTTP client on a raw socket: sends exactly what it is given, shows exactly what came."""
 
 import json
+import re
 import socket
 from contextlib import contextmanager
 
 from rig.wait import PATIENCE
 from rig.wire import Closed, Reader, encode_chunks, encode_head, parse_head, reset
+
+# Paths of kvway's admin address that are POSTed to.
+ADMIN = re.compile("/(reload|workers|broadcast|groups|explain|lookup|clear|pin|query_|move|compress|decompress|check_f)")
 
 
 class Response:
@@ -73,6 +77,8 @@ class Client:
         if isinstance(body, (dict, list)):
             body = json.dumps(body).encode()
             headers.append(("Content-Type", "application/json"))
+        elif method == "POST" and ADMIN.match(target) and "content-type" not in {name.lower() for name, _ in headers}:
+            headers.append(("X-Requested-With", "tests"))  # the admin address refuses what a web page could send
         if chunks is not None:
             headers.append(("Transfer-Encoding", "chunked"))
             tail = encode_chunks(chunks)
