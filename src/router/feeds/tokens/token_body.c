@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BILLING "x-anthropic-billing-header" /* vLLM drops blocks that begin so */
@@ -166,20 +167,6 @@ static json_t *part_text(const json_t *part)
 	return NULL;
 }
 
-/* Appends the text to *joined, a string or NULL; takes and replaces it. */
-static bool join(struct work *w, json_t **joined, const json_t *text)
-{
-	const char *a = *joined == NULL ? "" : json_string_value(*joined);
-	size_t a_len = *joined == NULL ? 0 : json_string_length(*joined);
-	json_t *longer = json_sprintf("%.*s%.*s", (int)a_len, a, (int)json_string_length(text),
-		json_string_value(text));
-
-	json_decref(*joined);
-	*joined = longer;
-	w->no_memory = w->no_memory || longer == NULL;
-	return longer != NULL;
-}
-
 /* Parts as a chat has them; one alone is a string there. NULL: not only text. */
 static json_t *chat_parts(struct work *w, const json_t *content, bool one_is_string)
 {
@@ -210,35 +197,50 @@ static json_t *chat_parts(struct work *w, const json_t *content, bool one_is_str
 
 /* --- /v1/messages --- */
 
-/* The top-level system prompt: blocks are joined without anything between. */
+/* The blocks' texts in one, without anything between; NULL: not only text, or no memory. */
+static json_t *join_blocks(struct work *w, const json_t *blocks)
+{
+	size_t i, len = 0;
+	json_t *block, *text, *joined;
+	char *all;
+
+	json_array_foreach (blocks, i, block) {
+		text = part_text(block);
+		if (text == NULL || strlen(json_string_value(text)) != json_string_length(text))
+			return NULL;
+		len += json_string_length(text);
+	}
+	all = malloc(len + 1);
+	len = 0;
+	json_array_foreach (blocks, i, block) {
+		text = part_text(block);
+		if (all == NULL || strncmp(json_string_value(text), BILLING, sizeof(BILLING) - 1) == 0)
+			continue;
+		memcpy(all + len, json_string_value(text), json_string_length(text));
+		len += json_string_length(text);
+	}
+	joined = all == NULL ? NULL : json_stringn_nocheck(all, len); /* UTF-8, as its parts are */
+	free(all);
+	w->no_memory = w->no_memory || joined == NULL;
+	return joined;
+}
+
+/* The top-level system prompt. */
 static bool add_system(struct work *w)
 {
-	json_t *system = json_object_get(w->from, "system"), *block, *joined = NULL;
-	size_t i;
+	json_t *system = json_object_get(w->from, "system"), *joined;
 
 	if (is_absent(system) || (is_text(system) && json_string_length(system) == 0))
 		return true;
 	if (is_text(system))
 		return add_message(w, "system", json_incref(system));
-	if (!json_is_array(system))
+	joined = json_is_array(system) ? join_blocks(w, system) : NULL;
+	if (joined == NULL)
 		return false;
-	json_array_foreach (system, i, block) {
-		json_t *text = part_text(block);
-
-		if (text == NULL || strlen(json_string_value(text)) != json_string_length(text)) {
-			json_decref(joined);
-			return false;
-		}
-		if (strncmp(json_string_value(text), BILLING, sizeof(BILLING) - 1) == 0)
-			continue;
-		if (!join(w, &joined, text))
-			return false;
-	}
-	if (joined == NULL || json_string_length(joined) == 0) {
-		json_decref(joined);
-		return true;
-	}
-	return add_message(w, "system", joined);
+	if (json_string_length(joined) > 0)
+		return add_message(w, "system", joined);
+	json_decref(joined);
+	return true;
 }
 
 static bool add_anthropic(struct work *w, const json_t *message)

@@ -357,10 +357,23 @@ uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate
 
 /* --- life --- */
 
+/* NULL: there is none, or the thread stops, and what is left is aborted then. */
+static struct kvw_token_job *next_submitted(struct kvw_tokens *tokens, bool *stopping)
+{
+	struct kvw_token_job *job;
+
+	pthread_mutex_lock(&tokens->lock);
+	*stopping = tokens->stopping;
+	job = *stopping ? NULL : STAILQ_FIRST(&tokens->submitted);
+	if (job != NULL)
+		STAILQ_REMOVE_HEAD(&tokens->submitted, entry);
+	pthread_mutex_unlock(&tokens->lock);
+	return job;
+}
+
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_tokens *tokens = arg;
-	struct kvw_token_jobs jobs = STAILQ_HEAD_INITIALIZER(jobs);
 	struct kvw_token_job *job;
 	uint64_t count;
 	bool stopping;
@@ -368,14 +381,8 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	(void)!read(tokens->wake_fd, &count, sizeof(count));
-	pthread_mutex_lock(&tokens->lock);
-	STAILQ_CONCAT(&jobs, &tokens->submitted);
-	stopping = tokens->stopping;
-	pthread_mutex_unlock(&tokens->lock);
-	while ((job = STAILQ_FIRST(&jobs)) != NULL) {
-		STAILQ_REMOVE_HEAD(&jobs, entry);
+	while ((job = next_submitted(tokens, &stopping)) != NULL)
 		kvw_token_job_begin(job);
-	}
 	if (stopping)
 		event_base_loopbreak(tokens->base);
 }
