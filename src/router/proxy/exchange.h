@@ -118,6 +118,7 @@ struct kvw_exchange {
 	int64_t rate_from_ns;     /* since when limits.body_rate counts */
 	uint64_t rate_from_bytes; /* of body_received then */
 	uint64_t body_memory;     /* of it charged to limits.body_memory */
+	uint64_t scan_memory;     /* charged there, too: of `scan` */
 	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
 	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
 	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */

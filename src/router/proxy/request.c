@@ -209,10 +209,10 @@ static bool take_body_memory(struct kvw_exchange *x)
 	return true;
 }
 
-/* Charges what has arrived of a whole request. False: refused, an answer was sent. */
+/* Charges what has arrived of a whole request, and what it was read into. False: refused, an answer was sent. */
 static bool charge_body(struct kvw_exchange *x)
 {
-	if (more_than_body_memory(x, x->body_received))
+	if (more_than_body_memory(x, x->body_received + x->scan_memory))
 		return false;
 	if (take_body_memory(x))
 		return true;
@@ -278,6 +278,8 @@ static void body_complete(struct kvw_exchange *x)
 static void whole_complete(struct kvw_exchange *x)
 {
 	kvw_request_scan_finish(x);
+	if (kvw_request_scan_charge(x) && !charge_body(x))
+		return;
 	if (x->scan != NULL && !x->scanned)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_SCAN_REJECTED, 1);
 	if (kvw_rewrite_body(x) != KVW_OK) {
@@ -401,7 +403,7 @@ void kvw_request_body(struct kvw_exchange *x)
 		kvw_cursor_advance(&x->feed, used);
 		x->body_received += used;
 	}
-	if (x->whole && x->body_received > x->body_memory && !charge_body(x))
+	if ((kvw_request_scan_charge(x) || x->body_received > x->body_memory) && x->whole && !charge_body(x))
 		return;
 	if (x->body.done)
 		body_complete(x);

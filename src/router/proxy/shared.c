@@ -115,6 +115,11 @@ bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes)
 	return false;
 }
 
+void kvw_shared_body_add(struct kvw_shared *shared, uint64_t bytes)
+{
+	atomic_fetch_add_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
+}
+
 void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes)
 {
 	atomic_fetch_sub_explicit(&shared->body_bytes, bytes, memory_order_relaxed);

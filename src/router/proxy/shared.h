@@ -42,7 +42,7 @@ struct kvw_shared {
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */
 	_Atomic int64_t handshakes;               /* of these: TLS has begun and is not ready */
-	_Alignas(64) _Atomic uint64_t body_bytes; /* held of whole requests */
+	_Alignas(64) _Atomic uint64_t body_bytes; /* held of requests and of their scans */
 	_Atomic int64_t shadows;                  /* copies under way */
 	_Atomic int64_t shadow_bytes;             /* that they hold */
 };
@@ -67,6 +67,8 @@ void kvw_shared_set_body_most(struct kvw_shared *shared, uint64_t bytes);
 bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes);
 /* Bytes of a request's body that have arrived, within limits.body_memory. False: refused, nothing was taken. */
 bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes) KVW_MUST_CHECK;
+/* The same whatever the limit: what is held already. The next kvw_shared_body_take sees it. */
+void kvw_shared_body_add(struct kvw_shared *shared, uint64_t bytes);
 void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes);
 
 /* Bytes for copies of requests, within `most` (groups.shadow_memory). False: refused, nothing was taken. */

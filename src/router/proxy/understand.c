@@ -50,6 +50,21 @@ static void give_back(const struct kvw_exchange *x, struct kvw_scan *scan)
 		loop->scans[loop->scan_count++] = scan;
 }
 
+bool kvw_request_scan_charge(struct kvw_exchange *x)
+{
+	uint64_t now = x->scan == NULL ? 0 : kvw_scan_memory(x->scan), before = x->scan_memory;
+
+	if (now == before)
+		return false;
+	if (now > before)
+		kvw_shared_body_add(x->loop->shared, now - before);
+	else
+		kvw_shared_body_release(x->loop->shared, before - now);
+	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)(now - before));
+	x->scan_memory = now;
+	return now > before;
+}
+
 void kvw_request_scan_begin(struct kvw_exchange *x)
 {
 	x->scan = take_scan(x);
@@ -182,6 +197,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 		return;
 	give_back(x, x->scan);
 	x->scan = NULL;
+	(void)kvw_request_scan_charge(x);
 	/* What the scan lent. */
 	x->route = (struct kvw_route_request){.api = x->path.api,
 		.session = x->head_session,
@@ -218,6 +234,7 @@ void kvw_request_scan_again(struct kvw_exchange *x)
 		}
 	}
 	kvw_request_scan_finish(x);
+	(void)kvw_request_scan_charge(x);
 }
 
 /* --- exact tokens, for a strategy that wants them --- */

@@ -8,6 +8,10 @@
 
 void kvw_request_scan_begin(struct kvw_exchange *x);
 
+/* Charges what the scan holds now to limits.body_memory: some bodies are read into many times their size. True: it
+ * holds more than before. */
+bool kvw_request_scan_charge(struct kvw_exchange *x);
+
 /* The whole body was fed: fills x->route. */
 void kvw_request_scan_finish(struct kvw_exchange *x);
 
