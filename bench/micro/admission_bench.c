@@ -73,6 +73,7 @@ struct bench {
 	uint64_t dice;
 	struct kvw_admission *admission;
 	struct kvw_gate gate;
+	struct kvw_outlooks outlooks;
 	struct kvw_load *loads;
 	struct kvw_load_board *board;
 	struct kvw_candidate *items;
@@ -170,7 +171,7 @@ static void bench_init(struct bench *b, const struct shape *shape, double rate)
 		.dice = 99,
 	};
 	b->admission = must(kvw_admission_create(PROGRAMS));
-	kvw_gate_init(&b->gate, b->admission);
+	kvw_gate_init(&b->gate, b->admission, &b->outlooks);
 	b->gate.terms = (struct kvw_gate_terms){INT64_C(30000000000), INT64_C(1000000000)};
 	make_fleet(b);
 }

@@ -19,6 +19,7 @@ struct gate {
 	void *policy;
 	struct kvw_admission *admission;
 	struct kvw_gate gate;
+	struct kvw_outlooks outlooks;
 	struct kvw_entrant *entrants; /* by job */
 	struct kvw_cost *costs;
 	int64_t looked_ns;
@@ -33,7 +34,7 @@ static void *create(const struct kvb_admission_env *env)
 	g->admission = kvw_admission_create(65536);
 	if (g->admission == NULL)
 		abort();
-	kvw_gate_init(&g->gate, g->admission);
+	kvw_gate_init(&g->gate, g->admission, &g->outlooks);
 	g->gate.terms = (struct kvw_gate_terms){INT64_C(30000000000), INT64_C(1000000000)};
 	g->entrants = kvb_alloc(env->fleet->jobs->count, sizeof(g->entrants[0]));
 	g->costs = kvb_alloc(env->fleet->options.workers, sizeof(g->costs[0]));

@@ -37,12 +37,13 @@ static void judge_wait(const struct kvw_waiter *w, bool may_not_wait, int64_t no
 }
 
 /* A gate as the loops' are, by what they show. */
-static void init_like_others(struct kvw_gate *gate, struct kvw_admission *admission, int64_t now_ns)
+static void init_like_others(
+	struct kvw_gate *gate, struct kvw_admission *admission, struct kvw_outlooks *outlooks, int64_t now_ns)
 {
 	int64_t planned_ns = atomic_load_explicit(&admission->planned_ns, memory_order_relaxed);
 	float lag = atomic_load_explicit(&admission->lag, memory_order_relaxed);
 
-	kvw_gate_init(gate, admission);
+	kvw_gate_init(gate, admission, outlooks);
 	gate->mean_ns = atomic_load_explicit(&admission->mean_ns, memory_order_relaxed);
 	if (lag > 0)
 		gate->lag = lag;
@@ -68,10 +69,11 @@ struct kvw_estimate kvw_estimate(struct kvw_admission *admission, const struct k
 		.tokens = ask->tokens,
 		.deadline_ns = ask->deadline_ns > 0 ? now_ns + ask->deadline_ns : 0,
 		.wait = {.came_ns = now_ns, .value = 1, .class = ask->class}};
+	struct kvw_outlooks outlooks = {0};
 	struct kvw_gate gate;
 	int64_t others_ns = 0;
 
-	init_like_others(&gate, admission, now_ns);
+	init_like_others(&gate, admission, &outlooks, now_ns);
 	gate.terms = ask->terms;
 	if (!kvw_gate_judge(&gate, &e, set, costs, wish, now_ns))
 		return out;

@@ -34,10 +34,11 @@
 #define RETRY_LEAST_NS INT64_C(1000000000)
 #define RETRY_MOST_NS  INT64_C(60000000000)
 
-void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission)
+void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission, struct kvw_outlooks *outlooks)
 {
 	memset(gate, 0, sizeof(*gate));
 	gate->admission = admission;
+	gate->outlooks = outlooks;
 	gate->lag = LAG_FIRST;
 	gate->more_ns = SAFE_NS;
 	kvw_price_init(&gate->price);
@@ -189,19 +190,20 @@ static uint64_t hit_of(const uint32_t *hit_tokens)
 static uint64_t epoch_of(struct kvw_gate *gate, int64_t now_ns)
 {
 	double rate = kvw_admission_rate(gate->admission);
+	struct kvw_outlooks *outlooks = gate->outlooks;
 
-	if (gate->epoch == 0 || gate->seen_ns != now_ns || gate->seen_rate != rate)
-		gate->epoch++;
-	gate->seen_ns = now_ns;
-	gate->seen_rate = rate;
-	return gate->epoch;
+	if (outlooks->epoch == 0 || outlooks->seen_ns != now_ns || outlooks->seen_rate != rate)
+		outlooks->epoch++;
+	outlooks->seen_ns = now_ns;
+	outlooks->seen_rate = rate;
+	return outlooks->epoch;
 }
 
 static struct kvw_outlook *look(struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
 {
-	struct kvw_outlook *o = &gate->workers[c->id];
+	struct kvw_outlook *o = &gate->outlooks->workers[c->id];
 
-	o->epoch = gate->epoch;
+	o->epoch = gate->outlooks->epoch;
 	o->queue_ns = queue_of(gate, c, now_ns);
 	o->pace = kvw_pace_see(&gate->admission->paces[c->id], now_ns);
 	o->foreign = kvw_load_foreign_ns(c->load, now_ns, now_ns) > 0;
@@ -219,7 +221,7 @@ static inline int64_t foreign_of(const struct kvw_outlook *o, const struct kvw_c
 /* This worker is looked at again. */
 static void forget(struct kvw_gate *gate, uint32_t worker)
 {
-	gate->workers[worker].epoch = 0;
+	gate->outlooks->workers[worker].epoch = 0;
 }
 
 /* Until the worker can take this prompt; 0: now. Less than short_ns: although answers are behind. */
@@ -264,7 +266,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 
 	for (size_t i = 0; i < set->count; i++) {
 		const struct kvw_candidate *c = &set->items[i];
-		const struct kvw_outlook *o = &gate->workers[c->id];
+		const struct kvw_outlook *o = &gate->outlooks->workers[c->id];
 		double cost = 0;
 		int64_t wait = 0;
 		int64_t foreign_ns = 0;

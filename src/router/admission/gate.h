@@ -84,18 +84,28 @@ typedef bool kvw_gate_judge_fn(void *user, struct kvw_entrant *entrant, int64_t 
 
 #define KVW_OPEN_NS INT64_C(500000)
 
-/* A worker as the gate has seen it. It looks once at a time of its calls, and again when it has learned something of
+/* A worker as a gate has seen it. It looks once at a time of its calls, and again when it has learned something of
  * the worker; where a request would go it looks in any case. */
 struct kvw_outlook {
-	uint64_t epoch;   /* of the gate when it looked */
+	uint64_t epoch;   /* of the outlooks when it looked */
 	int64_t queue_ns; /* what it has to compute, in the time that it will really take */
 	struct kvw_pace_seen pace;
 	uint32_t foreign_running; /* requests of others that it answers */
 	bool foreign;             /* others that ask it directly wait there */
 };
 
+/* Of all workers, for all gates of a loop: 50 KB. Zeroed at first. */
+struct kvw_outlooks {
+	int64_t seen_ns; /* the time and rate of `epoch` */
+	double seen_rate;
+	uint64_t epoch;  /* another time: workers are looked at again */
+	struct kvw_outlook workers[KVW_MAX_WORKERS]; /* by id */
+};
+
+/* One for each model that was asked for lately, so it is small. */
 struct kvw_gate {
 	struct kvw_admission *admission;
+	struct kvw_outlooks *outlooks; /* of the loop; borrowed */
 	struct kvw_gate_terms terms;
 	struct kvw_queue queue;
 	struct kvw_price price;
@@ -114,13 +124,11 @@ struct kvw_gate {
 	int64_t late_since_ns, late_ns; /* requests have been overdue from then on; the last one was then */
 	int64_t told_waiting_ns, told_first_ns, told_offered; /* what admission has of this gate */
 	int64_t told_ns;     /* the latter: since when */
-	int64_t seen_ns;     /* the time and rate of `epoch` */
-	double seen_rate;
-	uint64_t epoch;      /* another time: workers are looked at again */
-	struct kvw_outlook workers[KVW_MAX_WORKERS]; /* by id */
+	uint32_t users;      /* the owner's: requests that came to it and have not ended */
+	int64_t used_ns;     /* the owner's: when the last of these came */
 };
 
-void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission);
+void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission, struct kvw_outlooks *outlooks);
 void kvw_gate_finish(struct kvw_gate *gate); /* nothing waits */
 
 static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)

@@ -168,8 +168,7 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 		x->admitted = false;
 		return KVW_ADMIT_ONE;
 	}
-	x->gate = kvw_gates_of(x);
-	if (x->gate == NULL)
+	if (!kvw_gates_enter(x))
 		return KVW_ADMIT_ANY;
 	kvw_admit_enter(x);
 	set_terms(x);

@@ -75,6 +75,7 @@ static void fade(struct kvw_loop *loop)
 	for (size_t i = 0; i < gates->room; i++)
 		if (gates->items[i] != NULL && kvw_gate_waiting(gates->items[i]) == 0)
 			(void)kvw_gate_next(gates->items[i], loop->now_ns, NULL, NULL, &none);
+	kvw_gates_shed(loop);
 }
 
 /* For its metric; queues are not in the order in which requests came. */

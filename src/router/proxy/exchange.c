@@ -10,6 +10,7 @@
 #include "proxy/attempt.h"
 #include "proxy/fidelity.h"
 #include "proxy/groups.h"
+#include "proxy/gates.h"
 #include "proxy/held.h"
 #include "proxy/kept.h"
 #include "proxy/rate.h"
@@ -275,6 +276,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_rate_end(x, end);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
+	kvw_gates_exit(x);
 	report(x, end);
 	if (x->attempt.worker != NULL)
 		kvw_links_unhold(&loop->links, x->attempt.worker);

@@ -21,7 +21,7 @@ static size_t index_of(const struct kvw_exchange *x)
 	return x->model == NULL ? 0 : 1 + GROUP_GATES + (size_t)x->model->index;
 }
 
-struct kvw_gate *kvw_gates_of(const struct kvw_exchange *x)
+static struct kvw_gate *gate_of(const struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_gates *gates = &loop->gates;
@@ -29,7 +29,9 @@ struct kvw_gate *kvw_gates_of(const struct kvw_exchange *x)
 
 	if (gates->costs == NULL)
 		gates->costs = calloc(KVW_MAX_WORKERS, sizeof(gates->costs[0]));
-	if (gates->costs == NULL)
+	if (gates->outlooks == NULL)
+		gates->outlooks = calloc(1, sizeof(*gates->outlooks));
+	if (gates->costs == NULL || gates->outlooks == NULL)
 		return NULL;
 	if (index >= gates->room) {
 		struct kvw_gate **items = realloc(gates->items, (index + 1) * sizeof(items[0]));
@@ -43,20 +45,58 @@ struct kvw_gate *kvw_gates_of(const struct kvw_exchange *x)
 	if (gates->items[index] == NULL) {
 		gates->items[index] = malloc(sizeof(*gates->items[index]));
 		if (gates->items[index] != NULL)
-			kvw_gate_init(gates->items[index], loop->shared->admission);
+			kvw_gate_init(gates->items[index], loop->shared->admission, gates->outlooks);
 	}
 	return gates->items[index];
 }
 
+bool kvw_gates_enter(struct kvw_exchange *x)
+{
+	struct kvw_gate *gate = gate_of(x);
+
+	if (gate != x->gate) {
+		kvw_gates_exit(x);
+		if (gate != NULL)
+			gate->users++;
+		x->gate = gate;
+	}
+	if (gate != NULL)
+		gate->used_ns = x->loop->now_ns;
+	return gate != NULL;
+}
+
+void kvw_gates_exit(struct kvw_exchange *x)
+{
+	if (x->gate != NULL)
+		x->gate->users--;
+	x->gate = NULL;
+}
+
+static void free_gate(struct kvw_gate **gate)
+{
+	if (*gate != NULL)
+		kvw_gate_finish(*gate);
+	free(*gate);
+	*gate = NULL;
+}
+
+void kvw_gates_shed(struct kvw_loop *loop)
+{
+	for (size_t i = 0; i < loop->gates.room; i++) {
+		struct kvw_gate **gate = &loop->gates.items[i];
+
+		if (*gate != NULL && (*gate)->users == 0 && loop->now_ns - (*gate)->used_ns > KVW_GATES_IDLE_NS)
+			free_gate(gate);
+	}
+}
+
 void kvw_gates_finish(struct kvw_gates *gates)
 {
-	for (size_t i = 0; i < gates->room; i++) {
-		if (gates->items[i] != NULL)
-			kvw_gate_finish(gates->items[i]);
-		free(gates->items[i]);
-	}
+	for (size_t i = 0; i < gates->room; i++)
+		free_gate(&gates->items[i]);
 	free(gates->items);
 	free(gates->costs);
+	free(gates->outlooks);
 	*gates = (struct kvw_gates){0};
 }
 

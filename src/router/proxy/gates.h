@@ -7,6 +7,7 @@
 #define KVW_GATES_H
 
 #include "admission/gate.h"
+#include "base/clock.h"
 
 struct kvw_exchange;
 struct kvw_loop;
@@ -22,10 +23,16 @@ struct kvw_gates {
 	int64_t counted_ns;      /* when programs were counted */
 	int64_t aged_ns;         /* when the oldest that waits was looked for */
 	struct kvw_cost *costs;  /* of explain; [KVW_MAX_WORKERS] */
+	struct kvw_outlooks *outlooks; /* of all items */
 };
 
-/* The gate of the exchange's group or, without one, its model. NULL: no memory. */
-struct kvw_gate *kvw_gates_of(const struct kvw_exchange *x);
+/* Sets x->gate to that of the exchange's group or, without one, its model. False: no memory. */
+bool kvw_gates_enter(struct kvw_exchange *x) KVW_MUST_CHECK;
+/* The exchange ends. */
+void kvw_gates_exit(struct kvw_exchange *x);
+/* Frees gates that nothing has come to for KVW_GATES_IDLE_NS, with what they have learned. */
+#define KVW_GATES_IDLE_NS (600 * KVW_NS_PER_S)
+void kvw_gates_shed(struct kvw_loop *loop);
 void kvw_gates_finish(struct kvw_gates *gates); /* nothing waits */
 
 /* Does such a request wait at all? */

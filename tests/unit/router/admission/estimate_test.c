@@ -169,6 +169,8 @@ static bool never(void *user, struct kvw_entrant *entrant, int64_t now_ns)
 	return false;
 }
 
+static struct kvw_outlooks outlooks;
+
 /* A gate of some loop has a limit, found when it planned. */
 static void plan_with_much_to_do(struct kvw_gate *gate, uint8_t class)
 {
@@ -177,7 +179,7 @@ static void plan_with_much_to_do(struct kvw_gate *gate, uint8_t class)
 	struct kvw_waiter dear = {.class = class, .work_ns = 100 * SECOND, .value = 1};
 	struct kvw_entrant *out = NULL;
 
-	kvw_gate_init(gate, admission);
+	kvw_gate_init(gate, admission, &outlooks);
 	for (int i = 0; i < 20; i++)
 		kvw_price_offer(&gate->price, &dear, BEGIN);
 	ck_assert_int_eq(kvw_gate_wait(gate, &waits, BEGIN), KVW_OK);

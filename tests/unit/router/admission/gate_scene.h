@@ -27,6 +27,7 @@ struct request {
 
 static struct kvw_admission *admission;
 static struct kvw_gate gate;
+static struct kvw_outlooks outlooks;
 static struct kvw_load loads[WORKERS];
 static struct kvw_candidate items[WORKERS];
 static struct kvw_candidates set;
@@ -36,7 +37,7 @@ static void setup(void)
 {
 	admission = kvw_admission_create(64);
 	ck_assert_ptr_nonnull(admission);
-	kvw_gate_init(&gate, admission);
+	kvw_gate_init(&gate, admission, &outlooks);
 	gate.terms = (struct kvw_gate_terms){30 * SECOND, SECOND};
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		kvw_load_init(&loads[i]);
