@@ -38,23 +38,42 @@ static uint32_t remembered_units(const struct kvw_fleet *fleet, const char *name
 	return 0;
 }
 
-static struct kvw_model *model_get(struct kvw_fleet *fleet, const char *name)
+static int compare_model(const void *key, const void *items, size_t at)
 {
-	struct kvw_model **grown, *model;
+	return strcmp(key, ((struct kvw_model *const *)items)[at]->name);
+}
 
-	for (size_t i = 0; i < fleet->model_total; i++)
-		if (strcmp(fleet->models[i]->name, name) == 0)
-			return fleet->models[i];
+/* Room for one model more in both lists. */
+static bool grow_models(struct fleet *self)
+{
+	size_t bytes = (self->base.model_total + 1) * sizeof(struct kvw_model *);
+	struct kvw_model **models = realloc(self->base.models, bytes), **by_name = realloc(self->by_name, bytes);
+
+	if (models != NULL)
+		self->base.models = models;
+	if (by_name != NULL)
+		self->by_name = by_name;
+	return models != NULL && by_name != NULL;
+}
+
+static struct kvw_model *model_get(struct fleet *self, const char *name)
+{
+	struct kvw_fleet *fleet = &self->base;
+	struct kvw_model *model;
+	bool there;
+	size_t at = kvw_search(name, self->by_name, fleet->model_total, compare_model, &there);
+
+	if (there)
+		return self->by_name[at];
 	model = calloc(1, sizeof(*model));
-	grown = realloc(fleet->models, (fleet->model_total + 1) * sizeof(*grown));
-	if (grown != NULL)
-		fleet->models = grown;
-	if (model == NULL || grown == NULL || (model->name = strdup(name)) == NULL) {
+	if (model == NULL || !grow_models(self) || (model->name = strdup(name)) == NULL) {
 		free(model);
 		return NULL;
 	}
 	model->index = (uint32_t)fleet->model_total;
 	model->units_per_token_q16 = remembered_units(fleet, name);
+	memmove(self->by_name + at + 1, self->by_name + at, (fleet->model_total - at) * sizeof(struct kvw_model *));
+	self->by_name[at] = model;
 	fleet->models[fleet->model_total++] = model;
 	kvw_wakes_served(fleet->wakes, name);
 	return model;
@@ -67,13 +86,13 @@ static int compare_entries(const void *a, const void *b)
 }
 
 /* The models of a list; false: out of memory. */
-static bool find_models(struct kvw_fleet *fleet, struct kvw_model_list *list)
+static bool find_models(struct fleet *self, struct kvw_model_list *list)
 {
 	if (list->models != NULL || list->count == 0)
 		return true;
 	list->models = calloc(list->count, sizeof(struct kvw_model *));
 	for (size_t i = 0; list->models != NULL && i < list->count; i++) {
-		list->models[i] = model_get(fleet, list->names[i]);
+		list->models[i] = model_get(self, list->names[i]);
 		if (list->models[i] != NULL)
 			continue;
 		free(list->models);
@@ -89,7 +108,7 @@ static enum kvw_err fill_entries(struct fleet *self, struct kvw_fleet_view *view
 	size_t kept = 0;
 
 	for (size_t w = 0; w < fleet->count; w++)
-		if (kvw_fleet_worker(fleet, w) != NULL && !find_models(fleet, &self->lists[w]))
+		if (kvw_fleet_worker(fleet, w) != NULL && !find_models(self, &self->lists[w]))
 			return KVW_ENOMEM;
 	view->models = calloc(fleet->model_total + 1, sizeof(view->models[0]));
 	if (view->models == NULL)

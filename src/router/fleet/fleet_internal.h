@@ -23,6 +23,7 @@ struct fleet {
 	struct kvw_model_list lists[KVW_MAX_WORKERS];
 	uint64_t good_in_row[KVW_MAX_WORKERS]; /* probes */
 	uint64_t bad_in_row[KVW_MAX_WORKERS];
+	struct kvw_model **by_name;            /* base.models, ascending; owned */
 	struct kvw_expected *expected; /* workers that may come, each with a FREE slot; owned */
 };
 

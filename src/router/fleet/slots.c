@@ -132,6 +132,7 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		free(fleet->remembered[i].name);
 	free(fleet->remembered);
 	free(fleet->models);
+	free(self->by_name);
 	free(fleet->loads);
 	free(self);
 }
