@@ -352,14 +352,16 @@ static void targets_known(struct name *name)
 	name_found(name, list, kvw_dns_order(list, used));
 }
 
-/* The address that a target had before, if its name cannot be asked for. */
-static void keep_address(struct target *target)
+/* The address that a target had before, if its name cannot be asked for; or if addresses of that kind alone cannot
+ * (answer, else NULL): with another address it would be another worker. */
+static void keep_address(struct target *target, const struct kvw_dns_answer *answer)
 {
 	const struct name *name = target->name;
 
 	for (size_t i = 0; i < name->before_count; i++)
 		if (strcasecmp(name->before[i].to.host, target->to.host) == 0 &&
-			name->before[i].to.port == target->to.port)
+			name->before[i].to.port == target->to.port &&
+			(answer == NULL || !has_family(answer, name->before[i].address.ss_family)))
 			target->address = name->before[i].address;
 	if (target->address.ss_family == AF_UNSPEC)
 		kvw_warn(ROOM, "%s: target %s cannot be resolved", name->text, target->to.host);
@@ -378,9 +380,9 @@ static void on_target(void *arg, const struct kvw_dns_answer *answer)
 		target->address = answer->addresses[0];
 		if (answer->ttl_s < name->ttl_s)
 			name->ttl_s = answer->ttl_s;
-	} else if (answer->verdict == KVW_DNS_FAILED) {
-		keep_address(target);
 	}
+	if (answer->verdict == KVW_DNS_FAILED || answer->half)
+		keep_address(target, answer->half ? answer : NULL);
 	ask_targets(name);
 }
 
@@ -393,7 +395,7 @@ static void ask_targets(struct name *name)
 			    target, &target->question) == KVW_OK)
 			name->open++;
 		else
-			keep_address(target);
+			keep_address(target, NULL);
 	}
 	if (name->open == 0)
 		targets_known(name);

@@ -87,6 +87,26 @@ START_TEST(each_srv_target_is_a_worker_at_its_port)
 }
 END_TEST
 
+START_TEST(a_target_of_which_one_kind_of_address_is_lost_stays_the_same_worker)
+{
+	fake_dns_add(fake, "_http._tcp.w.example", FAKE_DNS_SRV, 60, "8001 a.w.example");
+	fake_dns_add(fake, "a.w.example", FAKE_DNS_AAAA, 60, "fd00::a");
+	fake_dns_add(fake, "a.w.example", FAKE_DNS_A, 60, "10.0.0.1");
+	begin("'srv://_http._tcp.w.example'");
+	turn_until(base, &got.lists, 1);
+	ck_assert_str_eq(got.urls, "http://10.0.0.1:8001");
+	fake_dns_rule(fake, "a.w.example", FAKE_DNS_A, FAKE_DNS_SERVFAIL);
+	turn_for(base, 900);
+	ck_assert_uint_eq(got.lists, 1);
+	fake_dns_clear(fake); /* the kind that answers may change meanwhile */
+	fake_dns_add(fake, "_http._tcp.w.example", FAKE_DNS_SRV, 60, "8001 a.w.example");
+	fake_dns_add(fake, "a.w.example", FAKE_DNS_A, 60, "10.0.0.9");
+	fake_dns_rule(fake, "a.w.example", FAKE_DNS_AAAA, FAKE_DNS_SERVFAIL);
+	turn_until(base, &got.lists, 2);
+	ck_assert_str_eq(got.urls, "http://10.0.0.9:8001");
+}
+END_TEST
+
 START_TEST(many_targets_come_by_tcp_and_all_are_asked_for)
 {
 	char name[32], text[64];
@@ -212,6 +232,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, each_address_is_a_worker);
 	tcase_add_test(tcase, each_srv_target_is_a_worker_at_its_port);
+	tcase_add_test(tcase, a_target_of_which_one_kind_of_address_is_lost_stays_the_same_worker);
 	tcase_add_test(tcase, many_targets_come_by_tcp_and_all_are_asked_for);
 	tcase_add_test(tcase, workers_are_gone_when_a_server_says_so_twice);
 	tcase_add_loop_test(tcase, an_outage_of_the_dns_empties_nothing, 0,
