@@ -451,6 +451,8 @@ static const struct mistake mistakes[] = {
 	{"loops: \"1\n", 2, 1, NULL, {"not valid YAML", "quoted scalar"}},
 	{"loops: 1\n  listen: a:1\n", 2, 9, NULL, {"not valid YAML"}},
 	{"# \xC3\xA4\xFF\n" TEST_WORKER, 1, 4, NULL, {"0xFF", "UTF-8"}},
+	{TEST_WORKER "# \xC3", 3, 3, NULL, {"the byte 0xC3 (incomplete"}},
+	{"# \xED\xA0\x80\n" TEST_WORKER, 1, 3, NULL, {"the byte 0xED (invalid Unicode"}},
 	{"loops: 1\n# \x01\n", 2, 3, NULL, {"control character 0x01"}},
 	{"loops: 1 # \xED\xA0\x80\n", 1, 12, NULL, {"UTF-8"}},
 	{"a: [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]\n", 1, 19,
