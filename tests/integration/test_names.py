@@ -43,6 +43,16 @@ def test_localhost_on_one_address_only(workers, kvway, address):
     assert len(worker.requests) == 5
 
 
+def test_a_final_dot_is_for_the_dns_alone(workers, kvway):
+    (worker,) = workers(1)
+    url = f"http://localhost.:{worker.port}"
+    router = kvway([url], {"routing.strategy": "roundrobin"})
+    until(lambda: listed(router, url)["health"] == "up" and "tiny" in listed(router, url)["models"])
+    until(lambda: {"/health", "/v1/models", "/metrics"} <= set(worker.probes))
+    assert router.ask("POST", CHAT, body=chat_body()).status == 200
+    assert worker.requests[0].headers.get("host") == f"localhost:{worker.port}"
+
+
 @pytest.fixture
 def hosts(tmp_path, monkeypatch):
     """A hosts file of kvway's own, and a name server that does not answer: a mount namespace has both."""

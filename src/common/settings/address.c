@@ -33,13 +33,16 @@ static bool is_ip(int family, struct kvw_slice host)
 	return inet_pton(family, text, binary) == 1;
 }
 
-/* Labels of 1 to 63 characters between dots; the last one not all digits. */
+/* Labels of 1 to 63 characters between dots; the last one not all digits. A final dot (RFC 1034: not relative to a search
+ * domain) is one. */
 static bool is_name(struct kvw_slice host)
 {
 	size_t label = 0;
 	bool digits = true;
 
-	if (host.len == 0 || host.len > KVW_ADDRESS_MAX_HOST)
+	if (host.len > 1 && host.data[host.len - 1] == '.')
+		host.len--;
+	if (host.len == 0 || host.len >= KVW_ADDRESS_MAX_HOST)
 		return false;
 	for (size_t i = 0; i < host.len; i++) {
 		char c = host.data[i];

@@ -13,10 +13,10 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_ADDRESS_MAX_HOST 253 /* RFC 1035, without the final dot */
+#define KVW_ADDRESS_MAX_HOST 254 /* RFC 1035, with a final dot */
 
 struct kvw_address {
-	struct kvw_slice host; /* name, IPv4 or IPv6 without its brackets */
+	struct kvw_slice host; /* name, perhaps with a final dot, IPv4 or IPv6 without its brackets */
 	bool v6;               /* host is an IPv6 address */
 	uint16_t port;         /* 0 is allowed: the kernel chooses (listening only) */
 };

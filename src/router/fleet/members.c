@@ -201,7 +201,7 @@ static struct place *place_create(struct kvw_members *members, struct kvw_worker
 	place->worker = worker;
 	if ((atomic_load(&worker->barred) & KVW_BARRED_NO_ADDRESS) == 0 || members->resolver == NULL)
 		return place;
-	if (kvw_resolver_watch(members->resolver, worker->host, worker->port, on_addresses, place,
+	if (kvw_resolver_watch(members->resolver, worker->dns_name, worker->port, on_addresses, place,
 		    &place->watch) != KVW_OK)
 		kvw_error("fleet", "out of memory: worker's name is not looked up url=%s", worker->url);
 	return place;

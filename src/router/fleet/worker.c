@@ -31,10 +31,11 @@ enum kvw_err kvw_worker_create(uint32_t id, _Atomic uint64_t *changes, struct kv
 static void release_texts(struct kvw_worker *worker)
 {
 	kvw_worker_config_release(&worker->config);
+	free(worker->dns_name);
 	free(worker->host);
 	free(worker->authority);
 	free(worker->path_prefix);
-	worker->host = worker->authority = worker->path_prefix = NULL;
+	worker->dns_name = worker->host = worker->authority = worker->path_prefix = NULL;
 	worker->url = worker->api_key = NULL;
 }
 
@@ -72,6 +73,13 @@ static char *copy_slice(struct kvw_slice slice)
 	return strndup(slice.len == 0 ? "" : slice.data, slice.len);
 }
 
+/* The final dot of a name is for the DNS alone: certificates and servers have names without (RFC 6066). */
+static void drop_final_dot(char *text, size_t name_len)
+{
+	if (name_len > 0 && text[name_len - 1] == '.')
+		memmove(text + name_len - 1, text + name_len, strlen(text + name_len) + 1);
+}
+
 enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_config *config)
 {
 	struct kvw_url url;
@@ -81,13 +89,16 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 		return KVW_EINVAL;
 	if (kvw_worker_config_copy(config, &worker->config) != KVW_OK)
 		return KVW_ENOMEM;
+	worker->dns_name = copy_slice(url.address.host);
 	worker->host = copy_slice(url.address.host);
 	worker->authority = copy_slice(url.authority);
 	worker->path_prefix = copy_slice(url.prefix);
-	if (worker->host == NULL || worker->authority == NULL || worker->path_prefix == NULL) {
+	if (worker->dns_name == NULL || worker->host == NULL || worker->authority == NULL || worker->path_prefix == NULL) {
 		release_texts(worker);
 		return KVW_ENOMEM;
 	}
+	drop_final_dot(worker->host, url.address.host.len);
+	drop_final_dot(worker->authority, url.address.host.len);
 	len = strlen(worker->config.url);
 	while (len > 0 && worker->config.url[len - 1] == '/')
 		worker->config.url[--len] = '\0';

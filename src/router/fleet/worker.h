@@ -67,6 +67,7 @@ struct kvw_worker {
 	struct kvw_tls *trust; /* https: by which it is believed; the fleet's. NULL: the fleet is offline */
 	const char *tls_name;  /* that its certificate must bear; config's, or host */
 	uint16_t port;
+	char *dns_name;        /* of host, as the DNS is asked for it: perhaps with a final dot; owned */
 	char *host;            /* name or address without brackets; owned */
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */

@@ -24,6 +24,7 @@ START_TEST(test_addresses_that_are_right)
 		{"localhost:80", "localhost", false, 80},
 		{"vllm_0.svc.cluster.local:8000", "vllm_0.svc.cluster.local", false, 8000},
 		{"1a:2", "1a", false, 2},
+		{"vllm.svc.cluster.local.:80", "vllm.svc.cluster.local.", false, 80},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -60,7 +61,9 @@ START_TEST(test_addresses_that_are_wrong)
 		{"[127.0.0.1]:80", KVW_ADDRESS_BAD_HOST},
 		{"127.1:80", KVW_ADDRESS_BAD_HOST},
 		{"1.2.3.4.5:80", KVW_ADDRESS_BAD_HOST},
-		{"a.:80", KVW_ADDRESS_BAD_HOST},
+		{"a..:80", KVW_ADDRESS_BAD_HOST},
+		{".:80", KVW_ADDRESS_BAD_HOST},
+		{"1.2.3.4.:80", KVW_ADDRESS_BAD_HOST},
 		{".a:80", KVW_ADDRESS_BAD_HOST},
 		{"a-:80", KVW_ADDRESS_BAD_HOST},
 		{"a b:80", KVW_ADDRESS_BAD_HOST},
