@@ -267,9 +267,8 @@ static bool write_page(FILE *out, const struct kvw_own_keys *own, const char *mi
 	      "shows a typical use,\n`examples/overload.yaml` what waits and what is refused under "
 	      "overload.\nA dot in a key stands for a section: `routing.strategy` is "
 	      "`strategy:` indented below `routing:`.\n"
-	      "*Change by* says what a new value needs: `restart` of the process, or `reload` "
-	      "where "
-	      "the running\nprocess may take it over. This version reads its file at start only.\n",
+	      "*Change by* says what a new value needs: a `restart` of the process, or a `reload`, by which the running\n"
+	      "process takes it over: SIGHUP, `POST /reload` of the admin address, or `config.watch`.\n",
 		out);
 	write_strategies(out);
 	write_workers(out);
