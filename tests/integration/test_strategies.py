@@ -253,6 +253,23 @@ SESSION_KEYS = {
 }
 
 
+AGENTS = ["X-Session-ID", "x-claude-code-session-id", "session-id", "session_id", "x-session-affinity", "x-dynamo-session-id"]
+
+
+@pytest.mark.parametrize("header", AGENTS)
+def test_sessions_of_agents_are_known_by_default(workers, kvway, header):
+    fleet = workers(4)
+    router = kvway(fleet, {"routing.strategy": "session"})
+    homes = {}
+    for turn in range(3):
+        for number in range(8):
+            before = [len(worker.requests) for worker in fleet]
+            assert router.ask("POST", CHAT, [(header, f"s{number}")], chat_body(f"{turn}")).status == 200
+            (home,) = (i for i, worker in enumerate(fleet) if len(worker.requests) > before[i])
+            homes.setdefault(number, set()).add(home)
+    assert all(len(home) == 1 for home in homes.values())
+
+
 def as_header(name):
     return [("X-Session-Id", name)], {}
 

@@ -80,7 +80,9 @@ START_TEST(test_keys)
 	expect_change(&k[1], "loops", "0", "3", false);
 	expect_change(&k[2], "routing.strategy", "prefixaware", "session", true);
 	expect_change(&k[3], "routing.omega", "0.07", "0.25", true);
-	expect_change(&k[4], "routing.session.headers", "[x-session-id, x-amzn-sagemaker-session-id]",
+	expect_change(&k[4], "routing.session.headers",
+		"[x-session-id, x-claude-code-session-id, session-id, session_id, x-session-affinity, "
+		"x-dynamo-session-id, x-amzn-sagemaker-session-id]",
 		"[x-a, X-B]", true);
 	expect_change(&k[5], "routing.session.body_fields", "[session_id, prompt_cache_key, user, user_id]",
 		"[\"a, b\", \"q\\\"\"]", true);

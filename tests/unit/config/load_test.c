@@ -36,9 +36,10 @@ START_TEST(test_defaults)
 	ck_assert_int_eq(c->log_level, KVW_LOG_INFO);
 	ck_assert_int_eq(c->decision_headers, KVW_DECISION_HEADERS_OFF);
 	ck_assert(!c->expose_lora);
-	ck_assert_uint_eq(c->session_headers.count, 2);
+	ck_assert_uint_eq(c->session_headers.count, 7);
 	ck_assert_str_eq(c->session_headers.items[0], "x-session-id");
-	ck_assert_str_eq(c->session_headers.items[1], "x-amzn-sagemaker-session-id");
+	ck_assert_str_eq(c->session_headers.items[1], "x-claude-code-session-id");
+	ck_assert_str_eq(c->session_headers.items[6], "x-amzn-sagemaker-session-id");
 	ck_assert_uint_eq(c->session_cookies.count, 0);
 	ck_assert_uint_eq(c->session_body_fields.count, 4);
 	ck_assert_str_eq(c->session_body_fields.items[2], "user");
@@ -141,6 +142,7 @@ START_TEST(test_admission)
 	ck_assert_str_eq(c->admission_default_class, "");
 	ck_assert_str_eq(c->admission_class_header, "");
 	ck_assert_str_eq(c->admission_program_headers.items[0], "x-kvway-program");
+	ck_assert_str_eq(c->admission_program_headers.items[1], "x-claude-code-session-id");
 	ck_assert_int_eq(c->admission_programs, 65536);
 	ck_assert_uint_eq(c->service_level_count, 0);
 	ck_assert_ptr_null(c->service_levels);
