@@ -6,21 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 static struct kvw_wake_model *first_of(const struct kvw_wakes *wakes)
 {
 	return atomic_load_explicit(&wakes->first, memory_order_acquire);
 }
 
+static size_t bucket_of(struct kvw_slice name)
+{
+	return XXH3_64bits(name.len == 0 ? "" : name.data, name.len) % KVW_WAKE_BUCKETS;
+}
+
 static struct kvw_wake_model *look_up(const struct kvw_wakes *wakes, struct kvw_slice name)
 {
-	struct kvw_wake_model *model = first_of(wakes);
+	struct kvw_wake_model *model =
+		atomic_load_explicit(&wakes->buckets[bucket_of(name)], memory_order_acquire);
 
 	while (model != NULL && !kvw_slice_equal(kvw_slice_of(model->name), name))
-		model = model->next;
+		model = model->below;
 	return model;
 }
 
-/* The entry of that name, made if there is none. NULL: out of memory. */
+/* The entry of that name, made if there is none. NULL: out of memory, or there are too many. */
 static struct kvw_wake_model *get(struct kvw_wakes *wakes, struct kvw_slice name)
 {
 	struct kvw_wake_model *model = look_up(wakes, name);
@@ -29,7 +37,9 @@ static struct kvw_wake_model *get(struct kvw_wakes *wakes, struct kvw_slice name
 		return model;
 	pthread_mutex_lock(&wakes->lock);
 	model = look_up(wakes, name);
-	if (model == NULL) {
+	if (model == NULL && wakes->count < KVW_WAKE_MODELS_MOST) {
+		size_t bucket = bucket_of(name);
+
 		model = calloc(1, sizeof(*model));
 		if (model != NULL)
 			model->name = strndup(name.data, name.len);
@@ -39,7 +49,10 @@ static struct kvw_wake_model *get(struct kvw_wakes *wakes, struct kvw_slice name
 		}
 		if (model != NULL) {
 			model->next = first_of(wakes);
+			model->below = atomic_load_explicit(&wakes->buckets[bucket], memory_order_relaxed);
+			atomic_store_explicit(&wakes->buckets[bucket], model, memory_order_release);
 			atomic_store_explicit(&wakes->first, model, memory_order_release);
+			wakes->count++;
 		}
 	}
 	pthread_mutex_unlock(&wakes->lock);

@@ -28,7 +28,8 @@ enum kvw_wake_result {
 };
 
 struct kvw_wake_model {
-	struct kvw_wake_model *next;  /* fixed */
+	struct kvw_wake_model *next;  /* of all; fixed */
+	struct kvw_wake_model *below; /* of the same bucket; fixed */
 	char *name;                   /* fixed */
 	_Atomic bool served;          /* a worker has served it */
 	_Atomic bool wanted;          /* a request came, whether it waits or not; until a call is made for it */
@@ -38,9 +39,14 @@ struct kvw_wake_model {
 	_Atomic int64_t asleep_ns;    /* since when it is being woken (kvw_clock_ns); 0: it is not */
 };
 
+#define KVW_WAKE_BUCKETS 4096
+#define KVW_WAKE_MODELS_MOST 65536 /* further ones that workers serve are not remembered, and not woken */
+
 struct kvw_wakes {
 	struct kvw_wake_model *_Atomic first;
-	pthread_mutex_t lock;      /* of adding to the list */
+	struct kvw_wake_model *_Atomic buckets[KVW_WAKE_BUCKETS]; /* by a hash of the name */
+	pthread_mutex_t lock;      /* of adding to the lists; and of count */
+	uint32_t count;
 	_Atomic uint64_t calls;    /* of webhooks and to the API server */
 	_Atomic uint64_t failures; /* of these */
 	_Atomic uint64_t held_ns;  /* of requests that wait no longer */

@@ -2,6 +2,7 @@
  * wakes_test.c - which models may be woken, and how many requests wait for each.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,21 @@ START_TEST(known_is_what_is_named_or_was_served)
 	kvw_wakes_served(wakes, "c");
 	ck_assert_ptr_eq(find(&none, "c"), model);
 	ck_assert_ptr_null(find(&none, "d"));
+}
+END_TEST
+
+START_TEST(no_more_are_remembered_than_there_is_room_for)
+{
+	const struct kvw_config none = {0};
+	char name[32];
+
+	for (int i = 0; i <= KVW_WAKE_MODELS_MOST; i++) {
+		snprintf(name, sizeof(name), "adapter-%d", i);
+		kvw_wakes_served(wakes, name);
+		ck_assert((find(&none, name) != NULL) == (i < KVW_WAKE_MODELS_MOST));
+	}
+	ck_assert_str_eq(find(&none, "adapter-0")->name, "adapter-0");
+	ck_assert_str_eq(find(&none, "adapter-65535")->name, "adapter-65535");
 }
 END_TEST
 
@@ -94,6 +110,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, known_is_what_is_named_or_was_served);
+	tcase_add_test(tests, no_more_are_remembered_than_there_is_room_for);
 	tcase_add_test(tests, pools_of_a_model_are_those_that_name_it_or_else_those_that_name_none);
 	tcase_add_test(tests, what_waits_is_counted);
 	return run_tcase("wakes", tests);
