@@ -16,6 +16,7 @@
 #include "proxy/fidelity.h"
 #include "proxy/forward.h"
 #include "proxy/groups.h"
+#include "proxy/location.h"
 #include "proxy/rate.h"
 #include "proxy/sagemaker.h"
 
@@ -240,14 +241,15 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 	return (struct kvw_slice){buf, w.overflow ? 0 : w.len};
 }
 
-/* Fields of kvway's own in the answer's head. */
-static struct kvw_slice own_fields(const struct kvw_exchange *x, char *buf, size_t size)
+/* Fields of kvway's own in the answer's head, and those of the worker's that it writes again. */
+static struct kvw_slice own_fields(struct kvw_exchange *x, struct kvw_head *head, char *buf, size_t size)
 {
-	struct kvw_slice fields = decision_fields(x, buf, size - KVW_RATE_ROOM);
+	size_t len = kvw_location_fields(x, head, buf);
 
+	len += decision_fields(x, buf + len, size - len - KVW_RATE_ROOM).len;
 	if (kvw_rate_holds(x))
-		fields = (struct kvw_slice){buf, fields.len + kvw_rate_fields(x, buf + fields.len)};
-	return fields;
+		len += kvw_rate_fields(x, buf + len);
+	return (struct kvw_slice){buf, len};
 }
 
 /* How the client gets the body, and whether its connection can go on. */
@@ -267,16 +269,16 @@ static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_hea
 }
 
 /* Writes the head for the client into x->answer_head. False: too large. */
-static bool build_answer_head(struct kvw_exchange *x, const struct kvw_head *head)
+static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	struct kvw_loop *loop = x->loop;
-	char extra[2048 + KVW_RATE_ROOM]; /* a worker's URL may be long */
+	char extra[KVW_LOCATION_ROOM + 2048 + KVW_RATE_ROOM]; /* a worker's URL may be long */
 	struct kvw_response_head_options options = {
 		.framing = choose_pass(x, head),
 		.content_length = head->content_length,
 		.request_id = x->request_id,
 		.date = kvw_date(&loop->date, kvw_clock_wall_ns()),
-		.extra = own_fields(x, extra, sizeof(extra)),
+		.extra = own_fields(x, head, extra, sizeof(extra)),
 	};
 	struct kvw_writer w;
 
@@ -356,7 +358,7 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 }
 
 /* The final head, in data[0..len). False: the exchange took another turn. */
-static bool take_head(struct kvw_exchange *x, const struct kvw_head *head)
+static bool take_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	if (head->status == 101) {
 		kvw_attempt_failed(&x->attempt, "it switched protocols unasked");
