@@ -53,7 +53,7 @@ def test_unknown_model_is_404_in_anthropic_shape(pair):
     got = router.ask("POST", MESSAGES, body={**request_of(MESSAGES), "model": "no-such"})
     assert got.status == 404
     assert got.json()["type"] == "error"
-    assert got.json()["error"]["type"] in ("not_found_error", "NotFoundError")  # as vLLM spells it
+    assert got.json()["error"]["type"] == "not_found_error"
     assert "no-such" in got.json()["error"]["message"]
     assert worker.requests == []
 

@@ -121,6 +121,30 @@ static const char *type_of(int status)
 	}
 }
 
+/* As Anthropic's API and vLLM since 0.33 name them. Of other 4xx it says so itself: the request was wrong. */
+static const char *anthropic_type_of(int status)
+{
+	switch (status) {
+	case 401:
+		return "authentication_error";
+	case 403:
+		return "permission_error";
+	case 404:
+		return "not_found_error";
+	case 413:
+		return "request_too_large";
+	case 429:
+		return "rate_limit_error";
+	case 503:
+	case 529:
+		return "overloaded_error";
+	case 504:
+		return "timeout_error";
+	default:
+		return status < 500 ? "invalid_request_error" : "api_error";
+	}
+}
+
 static bool write_anthropic(struct out *out, const char *type, const char *message)
 {
 	if (!out_text(out, "{\"type\":\"error\",\"error\":{\"type\":\""))
@@ -174,14 +198,12 @@ size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status,
 
 	if (size == 0)
 		return 0;
-	if (type == NULL)
-		type = type_of(status);
 	if (message == NULL)
 		message = "";
 	if (kvw_api_anthropic(api))
-		done = write_anthropic(&out, type, message);
+		done = write_anthropic(&out, anthropic_type_of(status), message);
 	else
-		done = write_openai(&out, status, type, param, code, message);
+		done = write_openai(&out, status, type == NULL ? type_of(status) : type, param, code, message);
 	if (!done)
 		out.len = 0; /* not even the frame fits */
 	buf[out.len] = '\0';

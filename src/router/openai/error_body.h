@@ -12,7 +12,8 @@
 /*
  * Writes the JSON body for `status` into buf and returns its length (always < size, cut at a whole
  * message character if it must be). type and param may be NULL: type then follows from status as
- * vLLM names it (BadRequestError, NotFoundError, ServiceUnavailableError, ...), param is null.
+ * vLLM names it (BadRequestError, NotFoundError, ServiceUnavailableError, ...), param is null. On Anthropic's paths
+ * the type follows from status alone and is one of Anthropic's (invalid_request_error, overloaded_error, ...).
  * message, type and param are escaped here; bytes that are not UTF-8 become `?`. buf is terminated
  * with NUL. Returns 0 if not even the frame fits: 256 bytes are always enough.
  */

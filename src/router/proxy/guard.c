@@ -23,23 +23,11 @@
 #include "proxy/rewrite.h"
 #include "proxy/understand.h"
 
-/* Errors' types as Anthropic's clients know them; NULL: as vLLM has them, which follows from the status. */
-static const char *type_of(const struct kvw_exchange *x, int status)
-{
-	if (!kvw_api_anthropic(x->path.api))
-		return NULL;
-	return status == 400   ? "invalid_request_error"
-	       : status == 401 ? "authentication_error"
-	       : status == 403 ? "permission_error"
-	       : status == 413 ? "request_too_large"
-			       : "not_found_error";
-}
-
 static void refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
 	const char *message)
 {
 	kvw_metrics_add(x->loop->metrics, counter, 1);
-	kvw_reply_error_code(x, status, type_of(x, status), code,
+	kvw_reply_error_code(x, status, NULL, code,
 		status == 401 ? "www-authenticate: Bearer\r\n" : NULL, message);
 }
 
@@ -122,7 +110,7 @@ static void refuse_token(struct kvw_exchange *x, enum kvw_jwt_verdict verdict)
 	else
 		(void)snprintf(extra, sizeof(extra),
 			"www-authenticate: Bearer error=\"invalid_token\", error_description=\"%s\"\r\n", text);
-	kvw_reply_error_code(x, later ? 503 : 401, later ? NULL : type_of(x, 401),
+	kvw_reply_error_code(x, later ? 503 : 401, NULL,
 		later ? "token_keys_unavailable" : verdict == KVW_JWT_EXPIRED ? "expired_token" : "invalid_token",
 		extra, text);
 }
@@ -288,7 +276,7 @@ static bool refuse_unnamed(struct kvw_exchange *x)
 	(void)snprintf(message, sizeof(message),
 		"the body must name a `model` in its first %llu bytes: workers serve several here, and some have limits",
 		(unsigned long long)x->config->routing_scan_limit);
-	kvw_reply_error_code(x, 400, type_of(x, 400), "model_not_named", NULL, message);
+	kvw_reply_error_code(x, 400, NULL, "model_not_named", NULL, message);
 	return true;
 }
 
@@ -315,7 +303,7 @@ static bool refuse_alias(struct kvw_exchange *x)
 		"than %llu bytes, not in the URL",
 		alias->name, (unsigned long long)x->config->routing_scan_limit);
 	status = too_large(x) ? 413 : 400;
-	kvw_reply_error_code(x, status, type_of(x, status), "model_alias", NULL, message);
+	kvw_reply_error_code(x, status, NULL, "model_alias", NULL, message);
 	return true;
 }
 
@@ -331,7 +319,7 @@ static bool refuse_group(struct kvw_exchange *x)
 	if (x->group_fault == KVW_GROUP_UNKNOWN) {
 		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`", x->config->groups_header,
 			(int)(wish.len < 128 ? wish.len : 128), wish.data);
-		kvw_reply_error_code(x, 400, type_of(x, 400), "model_group", NULL, message);
+		kvw_reply_error_code(x, 400, NULL, "model_group", NULL, message);
 		return true;
 	}
 	if (x->group_fault == KVW_GROUP_NO_MEMORY) {
@@ -343,7 +331,7 @@ static bool refuse_group(struct kvw_exchange *x)
 		"inference, no larger than %llu bytes, not in the URL",
 		(unsigned long long)x->config->routing_scan_limit);
 	status = too_large(x) ? 413 : 400;
-	kvw_reply_error_code(x, status, type_of(x, status), "model_group", NULL, message);
+	kvw_reply_error_code(x, status, NULL, "model_group", NULL, message);
 	return true;
 }
 

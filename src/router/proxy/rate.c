@@ -86,11 +86,9 @@ static const enum kvw_counter counters[KVW_RATE_LIMITED_COUNT] = {
 	[KVW_RATE_CONCURRENT] = KVW_COUNT_RATE_CONCURRENT,
 };
 
-/* Errors' types as the path's clients know them. */
-static const char *type_of(const struct kvw_exchange *x, enum kvw_rate_limited limit)
+/* Errors' types as OpenAI's clients know them. */
+static const char *type_of(enum kvw_rate_limited limit)
 {
-	if (kvw_api_anthropic(x->path.api))
-		return "rate_limit_error";
 	return limit == KVW_RATE_TOKENS || limit == KVW_RATE_DAY ? "tokens" : "requests";
 }
 
@@ -109,7 +107,7 @@ static void refuse(struct kvw_exchange *x, const struct kvw_rate_refusal *refusa
 	kvw_rates_drop(&x->rate);
 	kvw_metrics_add(x->loop->metrics, counters[refusal->limit], 1);
 	kvw_reply_error_code(
-		x, 429, type_of(x, refusal->limit), "rate_limit_exceeded", fields, message);
+		x, 429, type_of(refusal->limit), "rate_limit_exceeded", fields, message);
 }
 
 bool kvw_rate_refuses(struct kvw_exchange *x)

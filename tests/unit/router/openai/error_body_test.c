@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "openai/api_path.h"
 #include "openai/error_body.h"
 #include "support.h"
 #include "tests/unit/suite.h"
@@ -18,8 +19,6 @@ static const struct {
 	const char *type, *param, *message;
 } recorded[] = {
 	{"error_model_chat.resp", KVW_API_CHAT, 404, NULL, "model",
-		"The model `nobody` does not exist. Valid aliases: tiny."},
-	{"error_model_messages.resp", KVW_API_MESSAGES, 404, NULL, "model",
 		"The model `nobody` does not exist. Valid aliases: tiny."},
 	{"error_bad_value.resp", KVW_API_COMPLETIONS, 400, NULL, "temperature",
 		"temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0)"},
@@ -52,6 +51,33 @@ static char *error_text(const char *buf, size_t len, const char *name)
 	return copy;
 }
 
+static const struct {
+	int status;
+	const char *type;
+} anthropic[] = {
+	{400, "invalid_request_error"}, {401, "authentication_error"}, {403, "permission_error"},
+	{404, "not_found_error"}, {405, "invalid_request_error"}, {413, "request_too_large"},
+	{429, "rate_limit_error"}, {500, "api_error"}, {502, "api_error"}, {503, "overloaded_error"},
+	{504, "timeout_error"},
+};
+
+/* Whatever type the caller has for OpenAI's clients. */
+START_TEST(types_of_anthropic)
+{
+	static const char *const given[] = {NULL, "NotFoundError", "overloaded"};
+	char buf[512], expected[512];
+
+	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+		(void)snprintf(expected, sizeof(expected),
+			"{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"so\"}}", anthropic[_i].type);
+		kvw_error_body(buf, sizeof(buf), KVW_API_MESSAGES, anthropic[_i].status, given[i], "model", "so");
+		ck_assert_str_eq(buf, expected);
+		kvw_error_body(buf, sizeof(buf), KVW_API_COUNT_TOKENS, anthropic[_i].status, given[i], NULL, "so");
+		ck_assert_str_eq(buf, expected);
+	}
+}
+END_TEST
+
 START_TEST(message_is_escaped)
 {
 	static const char message[] =
@@ -65,7 +91,8 @@ START_TEST(message_is_escaped)
 		char *text = error_text(buf, len, "message"), *type = error_text(buf, len, "type");
 
 		ck_assert_str_eq(text, meant);
-		ck_assert_str_eq(type, "ServiceUnavailableError");
+		ck_assert_str_eq(type, kvw_api_anthropic((enum kvw_api)api) ? "overloaded_error"
+									   : "ServiceUnavailableError");
 		free(text);
 		free(type);
 	}
@@ -129,6 +156,7 @@ int main(void)
 	TCase *tc = tcase_create("errors");
 
 	tcase_add_loop_test(tc, as_recorded, 0, COUNT(recorded));
+	tcase_add_loop_test(tc, types_of_anthropic, 0, COUNT(anthropic));
 	tcase_add_test(tc, message_is_escaped);
 	tcase_add_test(tc, any_size);
 	tcase_add_test(tc, long_names);
