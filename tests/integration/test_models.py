@@ -7,7 +7,10 @@ import pytest
 from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
 from rig.router import settle
 from rig.wait import until
+from rig.worker import MARK
 
+ACME = {"created": 1788974814, "owned_by": "acme", "root": "/models/base", "max_model_len": 262144}
+SQL = {"created": 1788974815, "owned_by": "acme", "root": "/lora/sql", "parent": "base"}
 AUDIO = "/v1/audio/transcriptions"
 JSON = ("Content-Type", "application/json")
 FORM = ("Content-Type", "multipart/form-data; boundary=XbX")
@@ -271,3 +274,39 @@ def test_explain_says_the_same(workers, kvway):
         assert said.json()["worker"] == two.url, said.body
     assert json.loads(ask(router.admin_port, "POST", f"/explain?path={COMPLETIONS}", [JSON],
                           json_first(b"three")).body)["error"]
+
+
+def listed(router):
+    data = router.ask("GET", "/v1/models").json()["data"]
+    return {m["id"]: m for m in data if not m["id"].startswith(MARK)}
+
+
+def test_the_list_says_of_a_model_what_its_worker_says(workers, kvway):
+    one, two = workers(1, models=["base", "sql"])[0], workers(1, models=["plain"])[0]
+    one.cards = {"base": ACME, "sql": SQL}
+    found = listed(kvway([one, two]))
+    one_says = {"object": "model", "parent": None, "max_model_len": None}
+    assert found["base"] == {"id": "base", **one_says, **ACME}
+    assert found["sql"] == {"id": "sql", **one_says, **SQL}
+    assert (found["plain"]["root"], found["plain"]["owned_by"], found["plain"]["max_model_len"]) == ("plain", "vllm", None)
+
+
+def test_of_several_lengths_the_list_has_the_smallest(workers, kvway):
+    fleet = workers(3, models=["base"])
+    for worker, most in zip(fleet, (8192, 4096, None)):
+        worker.cards = {"base": {**ACME, "max_model_len": most}}
+    router = kvway(fleet, {"health.models_interval": "1s", "models": {"gpt": {"to": "base"}}})
+    assert {name: m["max_model_len"] for name, m in listed(router).items()} == {"base": 4096, "gpt": 4096}
+    fleet[1].cards = {"base": {**ACME, "max_model_len": 16384}}
+    until(lambda: listed(router)["base"]["max_model_len"] == 8192, 8, "the new length is listed")
+
+
+def test_a_time_of_creation_that_changes_with_each_reading_is_kept(workers, kvway):
+    """vLLM's is the time of the request."""
+    (worker,) = workers(1, models=["base"])
+    worker.cards = {"base": ACME}
+    router = kvway([worker], {"health.models_interval": "1s"})
+    worker.cards = {"base": {**ACME, "created": 1799999999}}
+    read = worker.probes.count("/v1/models")
+    until(lambda: worker.probes.count("/v1/models") > read + 1, 10, "the list is read again")
+    assert listed(router)["base"]["created"] == ACME["created"]

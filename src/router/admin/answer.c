@@ -233,24 +233,44 @@ static bool may_use(const struct kvw_client_key *key, const char *name)
 	return key == NULL || kvw_client_key_may_use(key, kvw_slice_of(name));
 }
 
-static void put_model(struct kvw_page *text, int64_t created_s, const char *name, const char *root, bool *first)
+static void put_text(struct kvw_page *text, const char *name, const char *value)
 {
-	kvw_page_string(text, *first ? "{\"id\":" : ",{\"id\":");
-	kvw_page_json(text, kvw_slice_of(name));
+	kvw_page_string(text, name);
+	if (value == NULL)
+		kvw_page_string(text, "null");
+	else
+		kvw_page_json(text, kvw_slice_of(value));
+}
+
+/* card: what workers say of it; NULL: nothing. */
+static void put_model(struct kvw_page *text, int64_t created_s, const char *name, const char *root,
+	const struct kvw_model_card *card, bool *first)
+{
+	static const struct kvw_model_card none = {0};
+
+	card = card == NULL ? &none : card;
+	put_text(text, *first ? "{\"id\":" : ",{\"id\":", name);
 	kvw_page_string(text, ",\"object\":\"model\",\"created\":");
-	kvw_page_i64(text, created_s);
-	kvw_page_string(text, ",\"owned_by\":\"vllm\",\"root\":");
-	kvw_page_json(text, kvw_slice_of(root));
-	kvw_page_string(text, ",\"parent\":null}");
+	kvw_page_i64(text, card->created_s > 0 ? card->created_s : created_s);
+	put_text(text, ",\"owned_by\":", card->owned_by == NULL ? "vllm" : card->owned_by);
+	put_text(text, ",\"root\":", root);
+	put_text(text, ",\"parent\":", card->parent);
+	kvw_page_string(text, ",\"max_model_len\":");
+	if (card->max_model_len > 0)
+		kvw_page_u64(text, card->max_model_len);
+	else
+		kvw_page_string(text, "null");
+	kvw_page_string(text, "}");
 	*first = false;
 }
 
-static bool serves(const struct kvw_fleet_view *view, const char *name)
+/* NULL: no worker serves it. */
+static const struct kvw_model_card *card_of(const struct kvw_fleet_view *view, const char *name)
 {
 	for (size_t i = 0; i < view->model_count; i++)
 		if (strcmp(view->models[i].model->name, name) == 0)
-			return served(&view->models[i]);
-	return false;
+			return served(&view->models[i]) ? &view->models[i].card : NULL;
+	return NULL;
 }
 
 /* A name that only workers of a group have is not shown. */
@@ -266,6 +286,25 @@ static bool is_inner(const struct kvw_config *config, const char *name)
 	return inner;
 }
 
+/* What workers say of a model that clients name so, with those of its groups that have it under another name. An
+ * alias of a model whose groups alone serve it is one of what is served, too. False: no worker serves it. */
+static bool collect_card(const struct kvw_fleet_view *view, const struct kvw_config *config, const char *name,
+	struct kvw_model_card *card)
+{
+	struct kvw_model_groups groups = kvw_config_groups(config, kvw_slice_of(name));
+	const struct kvw_model_card *own = card_of(view, name);
+
+	*card = own == NULL ? (struct kvw_model_card){0} : *own;
+	for (size_t i = 0; i < groups.count; i++) {
+		const struct kvw_model_card *group = card_of(view, groups.items[i].serves);
+
+		if (group != NULL)
+			kvw_model_card_add(card, group);
+		own = own == NULL ? group : own;
+	}
+	return own != NULL;
+}
+
 /* Divided models of which no worker has the name that clients use, but a group has another one. */
 static void put_groups(const struct kvw_answer_state *state, const struct kvw_fleet_view *view,
 	const struct kvw_config *config, const struct kvw_client_key *key, struct kvw_page *text, bool *first)
@@ -274,24 +313,15 @@ static void put_groups(const struct kvw_answer_state *state, const struct kvw_fl
 
 	for (size_t i = 0; view != NULL && i < config->model_group_count; i++) {
 		const struct kvw_model_group *group = &config->model_groups[i];
+		struct kvw_model_card card;
 
 		if ((shown != NULL && strcmp(shown, group->model) == 0) || !may_use(key, group->model) ||
-			serves(view, group->model) || !serves(view, group->serves))
+			card_of(view, group->model) != NULL || card_of(view, group->serves) == NULL)
 			continue;
 		shown = group->model;
-		put_model(text, state->created_s, group->model, group->serves, first);
+		(void)collect_card(view, config, group->model, &card);
+		put_model(text, state->created_s, group->model, group->serves, &card, first);
 	}
-}
-
-/* An alias of a model whose groups alone serve it is one of what is served, too. */
-static bool serves_any(const struct kvw_fleet_view *view, const struct kvw_config *config, const char *name)
-{
-	struct kvw_model_groups groups = kvw_config_groups(config, kvw_slice_of(name));
-	bool found = serves(view, name);
-
-	for (size_t i = 0; i < groups.count && !found; i++)
-		found = serves(view, groups.items[i].serves);
-	return found;
 }
 
 /* The view's models are ascending by name and each is there once; those that groups have under other names and
@@ -307,17 +337,21 @@ static int answer_models(
 	kvw_page_string(text, "{\"object\":\"list\",\"data\":[");
 	for (size_t i = 0; view != NULL && i < view->model_count; i++) {
 		const char *name = view->models[i].model->name;
+		struct kvw_model_card card;
 
-		if (served(&view->models[i]) && may_use(key, name) &&
-			kvw_config_alias(config, kvw_slice_of(name)) == NULL && !is_inner(config, name))
-			put_model(text, state->created_s, name, name, &first);
+		if (!served(&view->models[i]) || !may_use(key, name) ||
+			kvw_config_alias(config, kvw_slice_of(name)) != NULL || is_inner(config, name))
+			continue;
+		(void)collect_card(view, config, name, &card);
+		put_model(text, state->created_s, name, card.root == NULL ? name : card.root, &card, &first);
 	}
 	put_groups(state, view, config, key, text, &first);
 	for (size_t i = 0; view != NULL && i < config->model_alias_count; i++) {
 		const struct kvw_model_alias *alias = &config->model_aliases[i];
+		struct kvw_model_card card;
 
-		if (may_use(key, alias->name) && serves_any(view, config, alias->target))
-			put_model(text, state->created_s, alias->name, alias->target, &first);
+		if (may_use(key, alias->name) && collect_card(view, config, alias->target, &card))
+			put_model(text, state->created_s, alias->name, alias->target, &card, &first);
 	}
 	kvw_page_string(text, "]}");
 	return 200;

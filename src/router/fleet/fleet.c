@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "fleet/epoch.h"
+#include "fleet/scrape.h"
 #include "base/log.h"
 #include "base/search.h"
 #include "fleet/wake/wakes.h"
@@ -25,6 +26,8 @@ void kvw_fleet_view_free(void *object)
 
 	if (view == NULL)
 		return;
+	for (size_t i = 0; i < view->model_count; i++)
+		kvw_model_card_finish(&view->models[i].card);
 	free(view->models);
 	free(view);
 }
@@ -101,6 +104,18 @@ static bool find_models(struct fleet *self, struct kvw_model_list *list)
 	return list->models != NULL;
 }
 
+/* Cards that borrow from the lists become the view's own, and with them the entries count. */
+static enum kvw_err own_cards(struct kvw_fleet_view *view, size_t count)
+{
+	for (; view->model_count < count; view->model_count++) {
+		struct kvw_model_card borrowed = view->models[view->model_count].card;
+
+		if (kvw_model_card_copy(&view->models[view->model_count].card, &borrowed) != KVW_OK)
+			return KVW_ENOMEM;
+	}
+	return KVW_OK;
+}
+
 /* Of each model that some worker has said it serves: workers that do now, in the order of indices. */
 static enum kvw_err fill_entries(struct fleet *self, struct kvw_fleet_view *view)
 {
@@ -123,13 +138,14 @@ static enum kvw_err fill_entries(struct fleet *self, struct kvw_fleet_view *view
 
 			entry->model = list->models[i];
 			entry->workers[w / 64] |= UINT64_C(1) << (w % 64);
+			if (list->cards != NULL)
+				kvw_model_card_add(&entry->card, &list->cards[i]);
 		}
 	}
 	for (size_t i = 0; i < fleet->model_total; i++)
 		if (view->models[i].model != NULL)
 			view->models[kept++] = view->models[i];
-	view->model_count = kept;
-	return KVW_OK;
+	return own_cards(view, kept);
 }
 
 enum kvw_err kvw_fleet_publish(struct fleet *self)
@@ -164,9 +180,13 @@ enum kvw_err kvw_fleet_publish(struct fleet *self)
 
 void kvw_model_list_clear(struct kvw_model_list *list)
 {
-	for (size_t i = 0; i < list->count; i++)
+	for (size_t i = 0; i < list->count; i++) {
 		free(list->names[i]);
+		if (list->cards != NULL)
+			kvw_model_card_finish(&list->cards[i]);
+	}
 	free(list->names);
+	free(list->cards);
 	free(list->models);
 	*list = (struct kvw_model_list){0};
 }
@@ -531,6 +551,23 @@ static bool list_equals(const struct kvw_model_list *list, const char *const *na
 	return true;
 }
 
+static bool cards_equal(const struct kvw_model_list *list, const struct kvw_model_names *listed)
+{
+	if (list->cards == NULL || !list_equals(list, (const char *const *)listed->items, listed->count))
+		return false;
+	for (size_t i = 0; i < listed->count; i++)
+		if (!kvw_model_card_equal(&list->cards[i], &listed->cards[i]))
+			return false;
+	return true;
+}
+
+/* The list is in the view. */
+static void list_is_read(struct kvw_worker *worker)
+{
+	/* Last: a thread that reads this time reads the published list. */
+	atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_release);
+}
+
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count)
 {
@@ -544,10 +581,59 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 		if (err == KVW_OK)
 			err = kvw_fleet_publish(self);
 	}
-	/* Last: a thread that reads this time reads the published list. */
 	if (err == KVW_OK)
-		atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_release);
+		list_is_read(worker);
 	return err;
+}
+
+/* By what the workers said last of each: has it a parent? */
+static void note_adapters(const struct kvw_fleet *fleet, const struct kvw_model_list *list)
+{
+	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+
+	for (size_t i = 0; i < list->count; i++) {
+		const struct kvw_model_entry *entry = find_model(view, kvw_slice_of(list->names[i]));
+
+		if (entry != NULL)
+			atomic_store_explicit(&entry->model->adapter, list->cards[i].parent != NULL,
+				memory_order_relaxed);
+	}
+}
+
+static uint32_t least_len(const struct kvw_model_list *list)
+{
+	uint32_t least = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		least = kvw_model_len_least(least, list->cards[i].max_model_len);
+	return least;
+}
+
+enum kvw_err kvw_fleet_take_listed(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed)
+{
+	struct fleet *self = (struct fleet *)fleet;
+	struct kvw_model_list *list = &self->lists[worker->id];
+	bool was_known = atomic_exchange(&worker->models_known, true);
+	enum kvw_err err = KVW_OK;
+
+	kvw_epochs_reclaim(fleet->epochs);
+	if (!was_known || !cards_equal(list, listed)) {
+		kvw_model_list_clear(list);
+		*list = (struct kvw_model_list){
+			.names = listed->items, .cards = listed->cards, .count = listed->count};
+		*listed = (struct kvw_model_names){NULL, NULL, 0};
+		err = kvw_fleet_publish(self);
+	}
+	kvw_model_names_finish(listed);
+	if (err != KVW_OK) {
+		kvw_model_list_clear(list); /* it differs next time, and is published then */
+		return err;
+	}
+	note_adapters(fleet, list);
+	atomic_store_explicit(&worker->max_model_len, least_len(list), memory_order_relaxed);
+	list_is_read(worker);
+	return KVW_OK;
 }
 
 enum kvw_err kvw_fleet_change(
@@ -561,20 +647,6 @@ enum kvw_err kvw_fleet_change(
 		return err; /* until it has been asked, what it was said to serve holds */
 	return kvw_fleet_set_models(
 		fleet, worker, (const char *const *)models->items, models->count);
-}
-
-void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
-	const bool *adapters, size_t count)
-{
-	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
-
-	for (size_t i = 0; i < count; i++) {
-		const struct kvw_model_entry *entry = find_model(view, kvw_slice_of(names[i]));
-
-		if (entry != NULL)
-			atomic_store_explicit(
-				&entry->model->adapter, adapters[i], memory_order_relaxed);
-	}
 }
 
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size)

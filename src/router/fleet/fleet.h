@@ -22,12 +22,14 @@
 #include "config/config.h"
 #include "kvway/route.h"
 #include "fleet/foreign.h"
+#include "fleet/model_card.h"
 #include "fleet/ratio.h"
 #include "fleet/settings.h"
 #include "fleet/worker.h"
 #include "tls/watch.h"
 
-struct kvw_wakes; /* wake/wakes.h */
+struct kvw_model_names; /* scrape.h */
+struct kvw_wakes;       /* wake/wakes.h */
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
@@ -42,6 +44,7 @@ struct kvw_model {
 struct kvw_model_entry {
 	struct kvw_model *model;
 	uint64_t workers[KVW_MODEL_WORDS]; /* bit = worker id */
+	struct kvw_model_card card; /* of all these workers together; its texts are the view's */
 };
 
 /* Immutable. Borrowed by a loop until its next quiet point. */
@@ -198,16 +201,17 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
  * more, and what makes no sense, are left out. Before there is a control thread, or on it. */
 #define KVW_REMEMBERED_MOST 1024
 void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
-/* The worker's list from /v1/models (LoRA names too). Copies. */
+/* The worker's list from /v1/models (LoRA names too), with what it says of each model. Takes it, and leaves it
+ * empty. */
+enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	struct kvw_model_names *listed) KVW_MUST_CHECK;
+/* Names alone, as a configuration has them. Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;
 /* Other models (none: it is to be asked from now on) and another weight than it came with; the rest of
  * config is as it was. Copies. */
 enum kvw_err kvw_fleet_change(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* Which of these names, that the worker was just said to serve, are LoRA adapters. */
-void kvw_fleet_set_adapters(struct kvw_fleet *fleet, const char *const *names,
-	const bool *adapters, size_t count);
 /* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
 /* From kvtier:fragments_enabled. */

@@ -12,6 +12,7 @@ struct kvw_expected; /* expected.c */
 /* What one worker serves, as the control thread remembers it to rebuild views. */
 struct kvw_model_list {
 	char **names;
+	struct kvw_model_card *cards; /* [count]; NULL: the worker's own list was not read */
 	struct kvw_model **models; /* [count] of these names, once a view has needed them; NULL before */
 	size_t count;
 };

@@ -169,16 +169,11 @@ static void take_models(struct target *target, const struct ask *ask)
 					    : "not a list of models");
 		return;
 	}
-	err = kvw_fleet_set_models(target->prober->fleet, target->worker,
-		(const char *const *)names.items, names.count);
-	if (err == KVW_OK)
-		kvw_fleet_set_adapters(target->prober->fleet, (const char *const *)names.items,
-			names.adapters, names.count);
+	err = kvw_fleet_take_listed(target->prober->fleet, target->worker, &names);
 	if (err != KVW_OK)
 		complain(target, "/v1/models", "out of memory");
 	else
 		target->scrape_complained = false;
-	kvw_model_names_finish(&names);
 }
 
 static void take_sleep(struct target *target, bool asleep)

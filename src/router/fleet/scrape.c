@@ -366,8 +366,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 
 /* One entry of the list. */
 struct listed {
-	const char *name; /* borrowed from the tree */
-	bool adapter;
+	const char *name;           /* borrowed from the tree */
+	struct kvw_model_card card; /* likewise */
 };
 
 static int compare_listed(const void *a, const void *b)
@@ -385,17 +385,40 @@ static enum kvw_err copy_sorted(struct listed *listed, size_t count, struct kvw_
 		names->items[names->count] = strdup(listed[i].name);
 		if (names->items[names->count] == NULL)
 			return KVW_ENOMEM;
-		names->adapters[names->count++] = listed[i].adapter;
+		if (kvw_model_card_copy(&names->cards[names->count++], &listed[i].card) != KVW_OK)
+			return KVW_ENOMEM;
 	}
 	return KVW_OK;
 }
 
+/* NULL: none, or one that is too long to be shown. */
+static char *card_text(const json_t *entry, const char *key)
+{
+	const json_t *text = json_object_get(entry, key);
+
+	return json_string_length(text) > KVW_SCRAPE_MAX_CARD_TEXT ? NULL : (char *)json_string_value(text);
+}
+
+static struct kvw_model_card read_card(const json_t *entry)
+{
+	json_int_t created = json_integer_value(json_object_get(entry, "created"));
+	json_int_t most = json_integer_value(json_object_get(entry, "max_model_len"));
+
+	return (struct kvw_model_card){
+		.root = card_text(entry, "root"),
+		.parent = card_text(entry, "parent"),
+		.owned_by = card_text(entry, "owned_by"),
+		.created_s = created > 0 ? created : 0,
+		.max_model_len = most > 0 && most <= UINT32_MAX ? (uint32_t)most : 0,
+	};
+}
+
 static enum kvw_err read_entry(const json_t *entry, struct listed *listed)
 {
-	const json_t *id = json_object_get(entry, "id"), *parent = json_object_get(entry, "parent");
+	const json_t *id = json_object_get(entry, "id");
 
 	listed->name = json_string_value(id);
-	listed->adapter = json_is_string(parent);
+	listed->card = read_card(entry);
 	if (listed->name == NULL || listed->name[0] == '\0')
 		return KVW_EPROTO;
 	return json_string_length(id) > KVW_SCRAPE_MAX_MODEL_NAME ? KVW_ELIMIT : KVW_OK;
@@ -413,9 +436,9 @@ static enum kvw_err collect_names(const json_t *root, struct kvw_model_names *na
 	if (count > KVW_SCRAPE_MAX_MODELS)
 		return KVW_ELIMIT;
 	names->items = calloc(count + 1, sizeof(names->items[0]));
-	names->adapters = calloc(count + 1, sizeof(names->adapters[0]));
+	names->cards = calloc(count + 1, sizeof(names->cards[0]));
 	listed = calloc(count + 1, sizeof(listed[0]));
-	if (names->items == NULL || names->adapters == NULL || listed == NULL)
+	if (names->items == NULL || names->cards == NULL || listed == NULL)
 		err = KVW_ENOMEM;
 	for (size_t i = 0; i < count && err == KVW_OK; i++)
 		err = read_entry(json_array_get(data, i), &listed[i]);
@@ -442,9 +465,11 @@ enum kvw_err kvw_scrape_models(const char *text, size_t len, struct kvw_model_na
 
 void kvw_model_names_finish(struct kvw_model_names *names)
 {
-	for (size_t i = 0; i < names->count; i++)
+	for (size_t i = 0; i < names->count; i++) {
 		free(names->items[i]);
+		kvw_model_card_finish(&names->cards[i]);
+	}
 	free(names->items);
-	free(names->adapters);
+	free(names->cards);
 	*names = (struct kvw_model_names){NULL, NULL, 0};
 }

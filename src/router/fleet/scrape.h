@@ -13,11 +13,13 @@
 
 #include "kvway/err.h"
 #include "kvway/slice.h"
+#include "fleet/model_card.h"
 
 /* Most engines (data parallel ranks) summed up, most models of one worker, longest model name. */
 #define KVW_SCRAPE_MAX_ENGINES    256
 #define KVW_SCRAPE_MAX_MODELS     4096
 #define KVW_SCRAPE_MAX_MODEL_NAME 512
+#define KVW_SCRAPE_MAX_CARD_TEXT  1024 /* of root, parent, owned_by; a longer one is passed over */
 
 /* What the router wants to know from /metrics. */
 struct kvw_scrape {
@@ -47,7 +49,7 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
 /* Names of models, ascending, each once. */
 struct kvw_model_names {
 	char **items; /* owned */
-	bool *adapters; /* [count] owned: the name is that of a LoRA adapter (its entry has a parent) */
+	struct kvw_model_card *cards; /* [count] owned. With a parent the name is that of a LoRA adapter */
 	size_t count;
 };
 

@@ -164,6 +164,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->blends, false);
 	atomic_store(&worker->models_read_ns, 0);
 	atomic_store(&worker->models_wanted, false);
+	atomic_store(&worker->max_model_len, 0);
 	atomic_store(&worker->life, KVW_WORKER_FREE);
 }
 

@@ -105,6 +105,7 @@ struct kvw_worker {
 	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
+	_Atomic uint32_t max_model_len;    /* tokens, the smallest that its list states; 0: unknown */
 	_Atomic uint64_t *changes;         /* the fleet's */
 };
 

@@ -144,6 +144,9 @@ class Worker:
         self.address = address
         self.models = list(models)
         self.base = None  # of `models`: the others are its adapters
+        self.cards = {}  # name: what the list says of it besides
+        self.models_status = 200  # of /v1/models
+        self.hold_models = None  # an event: /v1/models is answered after it, with the models of before
         self.read_body = read_body  # before the script is called
         self.healthy = True
         self.hang_probes = None  # an event: probes of its health are answered after it
@@ -267,8 +270,10 @@ class Worker:
             ex.respond(200 if self.healthy else 503, reason="OK" if self.healthy else "Down")
         elif ex.path == "/v1/models":
             data = [{"id": m, "object": "model", "owned_by": "vllm",
-                     "parent": None if m == self.base else self.base}
+                     "parent": None if m == self.base else self.base, **self.cards.get(m, {})}
                     for m in [*self.models, self.mark]]  # fmt: skip
-            ex.respond(body={"object": "list", "data": data})
+            if self.hold_models is not None:
+                self.hold_models.wait(30)
+            ex.respond(self.models_status, body={"object": "list", "data": data})
         else:
             ex.respond(headers=[("content-type", "text/plain")], body=self.metrics.encode())

@@ -50,28 +50,21 @@ void kvw_fleet_bar(
 	atomic_store(&barred->barred, set ? KVW_BARRED_ASLEEP : 0);
 }
 
-enum kvw_err kvw_fleet_set_models(
-	struct kvw_fleet *fleet, struct kvw_worker *worker, const char *const *names, size_t count)
+enum kvw_err kvw_fleet_take_listed(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed)
 {
 	(void)fleet;
 	(void)worker;
 	calls.model_calls++;
-	calls.models[0] = '\0';
-	for (size_t i = 0; i < count; i++) {
-		strcat(calls.models, names[i]);
+	calls.models[0] = calls.adapters[0] = '\0';
+	for (size_t i = 0; i < listed->count; i++) {
+		strcat(calls.models, listed->items[i]);
 		strcat(calls.models, " ");
+		if (listed->cards[i].parent != NULL)
+			strcat(calls.adapters, listed->items[i]);
 	}
+	kvw_model_names_finish(listed);
 	return KVW_OK;
-}
-
-void kvw_fleet_set_adapters(
-	struct kvw_fleet *fleet, const char *const *names, const bool *adapters, size_t count)
-{
-	(void)fleet;
-	calls.adapters[0] = '\0';
-	for (size_t i = 0; i < count; i++)
-		if (adapters[i])
-			strcat(calls.adapters, names[i]);
 }
 
 void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends)

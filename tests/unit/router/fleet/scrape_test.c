@@ -292,6 +292,11 @@ START_TEST(models_of_a_real_vllm)
 	ck_assert_int_eq(kvw_scrape_models(body.data, body.len, &names), KVW_OK);
 	ck_assert_uint_eq(names.count, 1);
 	ck_assert_str_eq(names.items[0], "tiny");
+	ck_assert_str_eq(names.cards[0].root, "tiny");
+	ck_assert_ptr_null(names.cards[0].parent);
+	ck_assert_str_eq(names.cards[0].owned_by, "vllm");
+	ck_assert_int_eq(names.cards[0].created_s, 1795242761);
+	ck_assert_uint_eq(names.cards[0].max_model_len, 16384);
 	kvw_model_names_finish(&names);
 	free(file);
 }
@@ -315,10 +320,37 @@ START_TEST(models_are_sorted_and_unique)
 	ck_assert_str_eq(names.items[0], "base");
 	ck_assert_str_eq(names.items[1], "lora-a");
 	ck_assert_str_eq(names.items[2], "lora-b");
-	ck_assert(!names.adapters[0] && names.adapters[1] && !names.adapters[2]);
+	ck_assert_ptr_null(names.cards[0].parent);
+	ck_assert_str_eq(names.cards[1].parent, "base");
+	ck_assert_ptr_null(names.cards[2].parent);
 	kvw_model_names_finish(&names);
 	ck_assert_int_eq(models("{\"data\":[]}", &names), KVW_OK);
 	ck_assert_uint_eq(names.count, 0);
+	kvw_model_names_finish(&names);
+}
+END_TEST
+
+/* What a list says besides names is passed over where it makes no sense; the names count all the same. */
+START_TEST(cards_are_read_without_trust)
+{
+	static const char *const texts[] = {"{\"id\":\"a\"}", "{\"id\":\"a\",\"root\":1,\"parent\":[],\"max_model_len\":\"9\"}",
+		"{\"id\":\"a\",\"owned_by\":{},\"created\":-1,\"max_model_len\":-5}",
+		"{\"id\":\"a\",\"created\":1.5,\"max_model_len\":99999999999}"};
+	struct kvw_model_names names;
+	char text[2048], root[1200];
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		(void)snprintf(text, sizeof(text), "{\"data\":[%s]}", texts[i]);
+		ck_assert_int_eq(models(text, &names), KVW_OK);
+		ck_assert(kvw_model_card_equal(&names.cards[0], &(struct kvw_model_card){0}));
+		ck_assert_int_eq(names.cards[0].created_s, 0);
+		kvw_model_names_finish(&names);
+	}
+	memset(root, 'r', sizeof(root) - 1);
+	root[sizeof(root) - 1] = '\0';
+	(void)snprintf(text, sizeof(text), "{\"data\":[{\"id\":\"a\",\"root\":\"%s\"}]}", root);
+	ck_assert_int_eq(models(text, &names), KVW_OK);
+	ck_assert_ptr_null(names.cards[0].root);
 	kvw_model_names_finish(&names);
 }
 END_TEST
@@ -452,6 +484,7 @@ int main(void)
 	tcase_add_test(tcase, more_engines_than_the_limit_are_unknown);
 	tcase_add_test(tcase, models_of_a_real_vllm);
 	tcase_add_test(tcase, models_are_sorted_and_unique);
+	tcase_add_test(tcase, cards_are_read_without_trust);
 	tcase_add_test(tcase, what_is_no_list_of_models_is_refused);
 	tcase_add_test(tcase, model_limits);
 	tcase_add_test(tcase, mangled_pages);
