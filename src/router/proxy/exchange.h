@@ -102,9 +102,11 @@ struct kvw_exchange {
 	size_t head_len;          /* raw head: at in.first->data + head_offset */
 	uint32_t head_offset;
 	struct kvw_slice method, target, request_id; /* in the raw head or id_text */
+	struct kvw_slice origin;  /* of the web page that sends it, in the raw head (cors.h); len 0: of none */
 	char id_text[40];
 	char via[KVW_CLIENT_ADDRESS]; /* the client that a trusted proxy names; "": the connection's own */
 	bool head_request;        /* method HEAD */
+	bool preflight;           /* a browser asks whether a page may send the request that follows */
 	bool idempotent;
 	bool keep_alive;          /* of the client */
 	uint8_t client_minor;     /* HTTP/1.minor */
@@ -217,7 +219,7 @@ static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 /* May errors for clients name workers? */
 static inline bool kvw_exchange_names_workers(const struct kvw_exchange *x)
 {
-	return x->config->decision_headers != KVW_DECISION_HEADERS_OFF &&
+	return x->config->decision_headers != KVW_DECISION_HEADERS_OFF && !x->preflight &&
 	       (x->key == NULL || x->key->trusted);
 }
 

@@ -582,8 +582,9 @@ static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 		field->hop_by_hop = true;
 		wished = wished || kvw_slice_equal(field->value, KVW_SLICE("1"));
 	}
-	return (wished && kvw_guard_trusts(x)) ||
-	       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS;
+	return !x->preflight &&
+	       ((wished && kvw_guard_trusts(x)) ||
+		       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS);
 }
 
 /* x-kvway-pin ends here, whether it counts or not. */

@@ -31,6 +31,36 @@ static void refuse(struct kvw_exchange *x, int status, enum kvw_counter counter,
 		status == 401 ? "www-authenticate: Bearer\r\n" : NULL, message);
 }
 
+/* --- what a path is --- */
+
+static bool listed(const struct kvw_exchange *x, const struct kvw_strings *paths)
+{
+	return kvw_path_listed(x->target, (const char *const *)paths->items, paths->count);
+}
+
+static bool is_guarded(const struct kvw_exchange *x)
+{
+	return x->path.kind == KVW_PATH_ENGINE_CONTROL || x->path.kind == KVW_PATH_LORA;
+}
+
+static bool is_exposed(const struct kvw_exchange *x)
+{
+	const struct kvw_strings *paths = &x->config->expose_paths;
+
+	if (is_guarded(x)) /* by keys of their own */
+		return true;
+	if (paths->count > 0)
+		return listed(x, paths);
+	return x->loop->auth == NULL ||
+	       kvw_path_listed(x->target, kvw_inference_paths, kvw_inference_path_count);
+}
+
+/* A preflight that a worker may answer for a stranger: it shows the paths of inference alone. */
+static bool is_open_preflight(const struct kvw_exchange *x)
+{
+	return x->preflight && kvw_path_straight(x->target) && !is_guarded(x) && is_exposed(x);
+}
+
 /* --- the key --- */
 
 static void look_for_keys(struct kvw_loop *loop)
@@ -136,8 +166,14 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	struct token token = {.gate = kvw_auth_jwt(loop->auth), .now_s = x->wall_ns / KVW_NS_PER_S};
 	const struct kvw_client_key *key;
 	struct kvw_digest digest;
+	enum kvw_credential shown = kvw_credential_take_seen(&loop->request_head, &digest, look_at_token, &token);
 
-	if (refuse_credential(x, kvw_credential_take_seen(&loop->request_head, &digest, look_at_token, &token)))
+	/* Browsers send none with it, and vLLM asks for none. */
+	if (shown == KVW_CREDENTIAL_MISSING && is_open_preflight(x)) {
+		x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
+		return false;
+	}
+	if (refuse_credential(x, shown))
 		return true;
 	if (token.shown)
 		return refuse_bearer(x, &token, &digest);
@@ -161,16 +197,6 @@ static bool refuse_stranger(struct kvw_exchange *x)
 
 /* --- the path --- */
 
-static bool listed(const struct kvw_exchange *x, const struct kvw_strings *paths)
-{
-	return kvw_path_listed(x->target, (const char *const *)paths->items, paths->count);
-}
-
-static bool is_guarded(const struct kvw_exchange *x)
-{
-	return x->path.kind == KVW_PATH_ENGINE_CONTROL || x->path.kind == KVW_PATH_LORA;
-}
-
 /* A pattern of a whole folder does not speak of what is guarded: that must be named. */
 static bool key_lists(const struct kvw_exchange *x)
 {
@@ -187,18 +213,6 @@ static bool key_lists(const struct kvw_exchange *x)
 			return true;
 	}
 	return false;
-}
-
-static bool is_exposed(const struct kvw_exchange *x)
-{
-	const struct kvw_strings *paths = &x->config->expose_paths;
-
-	if (is_guarded(x)) /* by keys of their own */
-		return true;
-	if (paths->count > 0)
-		return listed(x, paths);
-	return x->loop->auth == NULL ||
-	       kvw_path_listed(x->target, kvw_inference_paths, kvw_inference_path_count);
 }
 
 static bool refuse_path(struct kvw_exchange *x)

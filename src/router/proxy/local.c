@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "admin/metrics_copy.h"
+#include "proxy/cors.h"
 #include "proxy/reply.h"
 
+#define TEXT_TYPE       "text/plain; charset=utf-8"
 #define METRICS_WAIT_NS KVW_NS_PER_S /* until the control thread is taken for stuck */
 
 static void reply_metrics(struct kvw_exchange *x, struct kvw_metrics_text *text)
@@ -55,6 +57,19 @@ bool kvw_local_metrics(struct kvw_exchange *x)
 	else
 		kvw_reply_error_as(
 			x, 503, NULL, NULL, "retry-after: 1\r\n", "the metrics were not written in time");
+	return true;
+}
+
+bool kvw_local_preflight(struct kvw_exchange *x)
+{
+	char fields[KVW_CORS_ROOM];
+
+	if (!kvw_cors_own_preflight(x))
+		return false;
+	if (kvw_cors_preflight(x, &x->loop->request_head, fields))
+		kvw_reply(x, 200, TEXT_TYPE, fields, "OK", 2);
+	else
+		kvw_reply(x, 400, TEXT_TYPE, NULL, "Disallowed CORS origin", 22);
 	return true;
 }
 

@@ -10,6 +10,9 @@
  * head was parsed last. */
 bool kvw_local_answers(struct kvw_exchange *x);
 
+/* If it is a browser's preflight that kvway answers itself: answers. The same. */
+bool kvw_local_preflight(struct kvw_exchange *x);
+
 /* Answers an exchange in METRICS, whose metrics may be there now. False: not yet. */
 bool kvw_local_metrics(struct kvw_exchange *x);
 

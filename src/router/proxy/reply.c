@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "openai/error_body.h"
+#include "proxy/cors.h"
 
-#define HEAD_ROOM 1024
+#define HEAD_ROOM 2048
 
 static void write_common(struct kvw_writer *w, struct kvw_loop *loop, int status, size_t len,
 	const char *content_type)
@@ -37,6 +38,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	write_common(&w, x->loop, status, len, content_type);
 	if (x->request_id.len > 0 && x->request_id.len < 256)
 		kvw_write_field(&w, KVW_SLICE("x-request-id"), x->request_id);
+	kvw_cors_write(x, &w);
 	kvw_write(&w, kvw_slice_of(extra));
 	if (x->close_client)
 		kvw_write_literal(&w, "connection: close\r\n");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "auth/credential.h"
+#include "proxy/cors.h"
 #include "proxy/front.h"
 #include "proxy/groups.h"
 #include "proxy/guard.h"
@@ -113,6 +114,7 @@ static void note_head(struct kvw_exchange *x)
 	x->framing = head->framing;
 	x->content_length = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
 	x->path = path_of(head);
+	kvw_cors_note(x, head);
 	x->idempotent = head->get_method || head->head_method || is_method(x, "PUT") ||
 		is_method(x, "DELETE") || is_method(x, "OPTIONS");
 	if (id != NULL && id->value.len > 0)
@@ -323,7 +325,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	kvw_body_begin(&x->body, x->framing, x->content_length, loop->config->limits_body);
 	if (x->body.done)
 		body_complete(x);
-	if (refuse_head(x) || kvw_local_answers(x))
+	if (kvw_local_preflight(x) || refuse_head(x) || kvw_local_answers(x))
 		return;
 	x->head_session = x->route.session = head_session(x); /* behind the guard, which knows the key */
 	kvw_rewrite_session(x);

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "proxy/cors.h"
 #include "proxy/fidelity.h"
 #include "proxy/forward.h"
 #include "proxy/groups.h"
@@ -245,7 +246,10 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 static struct kvw_slice own_fields(struct kvw_exchange *x, struct kvw_head *head, char *buf, size_t size)
 {
 	size_t len = kvw_location_fields(x, head, buf);
+	struct kvw_writer w = KVW_WRITER(buf + len, KVW_CORS_ROOM);
 
+	kvw_cors_answered(x, head, &w);
+	len += w.len;
 	len += decision_fields(x, buf + len, size - len - KVW_RATE_ROOM).len;
 	if (kvw_rate_holds(x))
 		len += kvw_rate_fields(x, buf + len);
@@ -272,7 +276,7 @@ static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_hea
 static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	struct kvw_loop *loop = x->loop;
-	char extra[KVW_LOCATION_ROOM + 2048 + KVW_RATE_ROOM]; /* a worker's URL may be long */
+	char extra[KVW_LOCATION_ROOM + KVW_CORS_ROOM + 2048 + KVW_RATE_ROOM]; /* a worker's URL may be long */
 	struct kvw_response_head_options options = {
 		.framing = choose_pass(x, head),
 		.content_length = head->content_length,

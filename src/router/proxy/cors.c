@@ -1,0 +1,96 @@
+/*
+ * cors.c - see cors.h.
+ *
+ * A browser asks by a preflight, which never carries a key, whether a page may send a request, and shows the page
+ * only answers that name its origin. vLLM allows none by default, before 0.32 all (--allowed-origins).
+ *
+ * http.allowed_origins empty, workers decide: their preflights reach them without a key, on paths that inference has,
+ * and their answers pass as they are. kvway's own answers (errors, /v1/models) are for pages of any origin if the last
+ * answer of a worker to a page was. With origins in it, kvway decides: it answers every preflight, and adds
+ * its fields to answers that have none. All paths have the same preflight's answer, so that a stranger learns nothing
+ * of what is exposed. Cookies are no part of it: Access-Control-Allow-Credentials is never sent.
+ */
+#include "proxy/cors.h"
+
+#include <string.h>
+
+#define ORIGIN_MOST  256
+#define HEADERS_MOST 512 /* of the names that a preflight asks for */
+
+static struct kvw_slice value_of(const struct kvw_head *head, const char *name)
+{
+	const struct kvw_field *field = kvw_head_find(head, kvw_slice_of(name));
+
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
+void kvw_cors_note(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	x->origin = value_of(head, "origin");
+	if (x->origin.len > ORIGIN_MOST)
+		x->origin.len = 0;
+	x->preflight = x->origin.len > 0 && kvw_slice_equal(head->method, KVW_SLICE("OPTIONS")) &&
+		       value_of(head, "access-control-request-method").len > 0 &&
+		       (head->framing == KVW_FRAME_NONE ||
+			       (head->framing == KVW_FRAME_LENGTH && head->content_length == 0));
+}
+
+/* May pages of the request's origin read it? *any: as those of all others. */
+static bool allows(const struct kvw_exchange *x, bool *any)
+{
+	const struct kvw_strings *list = &x->config->http_allowed_origins;
+
+	*any = list->count == 0 && atomic_load_explicit(&x->loop->shared->any_origin, memory_order_relaxed);
+	for (size_t i = 0; i < list->count && !*any; i++) {
+		*any = strcmp(list->items[i], "*") == 0;
+		if (kvw_slice_equal_nocase(kvw_slice_of(list->items[i]), x->origin))
+			return true;
+	}
+	return *any;
+}
+
+void kvw_cors_write(const struct kvw_exchange *x, struct kvw_writer *w)
+{
+	bool any;
+
+	if (x->origin.len == 0 || !allows(x, &any))
+		return;
+	kvw_write_field(w, KVW_SLICE("access-control-allow-origin"), any ? KVW_SLICE("*") : x->origin);
+	if (!any)
+		kvw_write_literal(w, "vary: Origin\r\n");
+}
+
+bool kvw_cors_own_preflight(const struct kvw_exchange *x)
+{
+	return x->preflight && (x->config->http_allowed_origins.count > 0 || x->path.kind == KVW_PATH_LOCAL);
+}
+
+bool kvw_cors_preflight(const struct kvw_exchange *x, const struct kvw_head *head, char *buf)
+{
+	struct kvw_slice wanted = value_of(head, "access-control-request-headers");
+	struct kvw_writer w = KVW_WRITER(buf, KVW_CORS_ROOM - 1);
+	bool any;
+
+	if (wanted.len > HEADERS_MOST || !allows(x, &any))
+		return false;
+	kvw_write_literal(&w, "access-control-allow-methods: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
+			      "access-control-max-age: 600\r\n");
+	if (wanted.len > 0)
+		kvw_write_field(&w, KVW_SLICE("access-control-allow-headers"), wanted);
+	buf[w.len] = '\0';
+	return true;
+}
+
+void kvw_cors_answered(const struct kvw_exchange *x, const struct kvw_head *answer, struct kvw_writer *w)
+{
+	struct kvw_slice said;
+
+	if (x->origin.len == 0)
+		return;
+	said = value_of(answer, "access-control-allow-origin");
+	if (x->config->http_allowed_origins.count == 0)
+		atomic_store_explicit(
+			&x->loop->shared->any_origin, kvw_slice_equal(said, KVW_SLICE("*")), memory_order_relaxed);
+	else if (said.len == 0)
+		kvw_cors_write(x, w);
+}
