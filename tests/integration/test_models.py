@@ -1,11 +1,13 @@
 """A model that is known is obeyed: only workers that serve it get the request, however it says so."""
 
 import json
+import subprocess
+import threading
 
 import pytest
 
 from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
-from rig.router import settle
+from rig.router import PROGRAM, settle
 from rig.wait import until
 from rig.worker import MARK
 
@@ -310,3 +312,113 @@ def test_a_time_of_creation_that_changes_with_each_reading_is_kept(workers, kvwa
     read = worker.probes.count("/v1/models")
     until(lambda: worker.probes.count("/v1/models") > read + 1, 10, "the list is read again")
     assert listed(router)["base"]["created"] == ACME["created"]
+
+
+def serving(worker):
+    """A script as vLLM's API server: 404 for what it does not have, adapters come and go."""
+
+    def script(ex):
+        asked = ex.json()
+        if ex.path == "/v1/load_lora_adapter":
+            worker.models.append(asked["lora_name"])
+            ex.respond(200, body=b"Success")
+        elif asked["model"] in worker.models:
+            ex.respond(body={"choices": [], "worker": worker.name})
+        else:
+            message = {"message": "The model `x` does not exist.", "type": "NotFoundError", "param": "model", "code": 404}
+            ex.respond(404, body={"error": message}, reason="Not Found")
+
+    return script
+
+
+def fleet_of(workers, count, models):
+    fleet = workers(count, models=models)
+    for worker in fleet:
+        worker.script = serving(worker)
+    return fleet
+
+
+def complete(router, model):
+    return router.ask("POST", COMPLETIONS, body={"model": model, "prompt": "x"})
+
+
+def test_an_adapter_that_a_broadcast_loaded_is_there_for_the_next_request(workers, kvway):
+    router = kvway(fleet_of(workers, 2, ["base"]))
+    for n in range(6):  # lists were read a moment ago each time
+        body = {"lora_name": f"l{n}", "lora_path": "/x"}
+        assert ask(router.admin_port, "POST", "/broadcast/load_lora_adapter", body=body).status == 200
+        assert complete(router, f"l{n}").status == 200
+
+
+def test_a_list_that_was_asked_for_before_the_adapter_came_does_not_count(workers, kvway):
+    (worker,) = fleet_of(workers, 1, ["base"])
+    router = kvway([worker], {"health.models_interval": "1s"})
+    worker.hold_models = threading.Event()
+    asked = worker.probes.count("/v1/models")
+    until(lambda: worker.probes.count("/v1/models") > asked, 10, "a list is on its way")
+    body = {"lora_name": "late", "lora_path": "/x"}
+    assert ask(router.admin_port, "POST", "/broadcast/load_lora_adapter", body=body).status == 200
+    with Client(router.port) as client:
+        client.send_request("POST", COMPLETIONS, body={"model": "late", "prompt": "x"})
+        worker.hold_models, held = None, worker.hold_models
+        held.set()
+        assert client.read().status == 200
+
+
+def test_while_a_changed_list_cannot_be_read_no_model_is_said_not_to_exist(workers, kvway):
+    (worker,) = fleet_of(workers, 1, ["base"])
+    router = kvway([worker])
+    worker.models_status = 500
+    body = {"lora_name": "late", "lora_path": "/x"}
+    assert ask(router.admin_port, "POST", "/broadcast/load_lora_adapter", body=body).status == 200
+    answer = complete(router, "late")
+    assert (answer.status, answer.headers.get("retry-after")) == (503, "1")
+    assert "/v1/models of 1 (status 500)" in answer.json()["error"]["message"]
+    assert complete(router, "base").status == 200
+
+
+def test_an_adapter_that_a_client_loaded_is_there_for_the_next_request(workers, kvway):
+    router = kvway(fleet_of(workers, 2, ["base"]), {"expose.lora": "true"})
+    for n in range(3):
+        body = {"lora_name": f"l{n}", "lora_path": "/x"}
+        assert router.ask("POST", "/v1/load_lora_adapter", body=body).status == 200
+        assert complete(router, f"l{n}").status == 200
+
+
+def test_a_404_for_a_model_that_is_listed_is_heard_at_once(workers, kvway):
+    """One worker has lost its adapter without kvway's knowing: its requests go to the other one from then on."""
+    one, two = fleet_of(workers, 2, ["base", "lora"])
+    router = kvway([one, two], {"health.models_interval": "1h", "routing.strategy": "roundrobin"})
+    one.models.remove("lora")
+    assert [complete(router, "lora").status for _ in range(6)] == [200] * 6
+    id_ = one.url.removeprefix("http://")
+    until(lambda: "lora" not in ask(router.admin_port, "GET", f"/workers/{id_}").json()["models"], 10, "its list is read")
+    asked = len(one.requests)
+    assert [complete(router, "lora").status for _ in range(4)] == [200] * 4
+    assert len(one.requests) == asked
+    two.models.remove("lora")
+    assert [complete(router, "lora").status for _ in range(2)] == [404, 404]
+    assert router.metric("kvway_worker_ejections_total") == 0
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_refused_list_is_said(workers, kvway, status):
+    (worker,) = workers(1, models=["base"])
+    worker.models_status = status
+    router = kvway([worker], {"http.decision_headers": "on_request"}, up=False)
+    router.wait_up()
+    id_ = worker.url.removeprefix("http://")
+    what = f"status {status}"
+    until(lambda: ask(router.admin_port, "GET", f"/workers/{id_}").json()["models_error"] == what)
+    answer = complete(router, "base")
+    assert answer.status == 503
+    assert f"/v1/models of {worker.url} ({what})" in answer.json()["error"]["message"]
+    warned = [line for line in router.log().splitlines() if "cannot read /v1/models" in line]
+    assert len(warned) == 1 and " warn " in warned[0]
+    assert f"url={worker.url}" in warned[0] and what in warned[0]
+    table = subprocess.run([PROGRAM, "workers", "--admin", f"127.0.0.1:{router.admin_port}"], capture_output=True,
+                           text=True, check=True).stdout  # fmt: skip
+    assert f"up, /v1/models: {what}" in table
+    worker.models_status = 200
+    until(lambda: complete(router, "base").status == 200)
+    assert ask(router.admin_port, "GET", f"/workers/{id_}").json()["models_error"] is None

@@ -7,7 +7,8 @@
  * some of them. At most KVW_BROADCAST_AT_ONCE workers are asked at a time.
  *
  * What kvway knows of a worker follows: one that is put to sleep gets no more requests from before it is asked
- * to; one that has lost its cache is taken to hold nothing; one with other adapters is asked for its models.
+ * to; one that has lost its cache is taken to hold nothing; one with other adapters is asked for its models, and a request for
+ * an unknown one waits for its answer.
  *
  * Threads: the control thread.
  */

@@ -109,6 +109,8 @@ static void take_effect(struct kvw_call *call, const struct kvw_broadcast_ask *a
 		kvw_fleet_cache_lost(fleet, call->worker, "a broadcast that empties it");
 	if ((effects & KVW_WAKES) != 0 && done && !kvw_target_wakes_parts(kvw_slice_of(ask->target)))
 		kvw_fleet_said_sleep(fleet, call->worker, false, kvw_clock_ns());
+	if ((effects & KVW_OTHER_MODELS) != 0) /* before the broadcast is answered: the next request is to find them */
+		kvw_worker_models_changed(call->worker, kvw_clock_ns());
 	if ((effects & (KVW_WAKES | KVW_OTHER_MODELS)) != 0 && prober != NULL)
 		kvw_prober_hurry(prober, call->worker);
 }

@@ -93,11 +93,15 @@ static void put_settings(json_t *object, const struct kvw_worker *worker)
 static void put_worker(json_t *object, struct kvw_worker *worker, const struct kvw_fleet *fleet,
 	const struct kvw_metrics *metrics, int64_t now_ns)
 {
+	char fault[KVW_MODELS_FAULT_ROOM];
+
 	json_object_set_new(object, "health", json_string(health_name(worker)));
 	json_object_set_new(object, "usable", json_boolean(kvw_worker_usable(worker)));
 	json_object_set_new(object, "ejected",
 		json_boolean(kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN));
 	json_object_set_new(object, "models", models_json(fleet, worker));
+	json_object_set_new(object, "models_error",
+		kvw_worker_models_fault(worker, fault) ? json_string(fault) : json_null());
 	json_object_set_new(object, "inflight", json_integer(kvw_load_own_inflight(&worker->load)));
 	json_object_set_new(object, "queue_seconds",
 		json_real((double)kvw_load_queue_ns(&worker->load, now_ns) / 1e9));

@@ -610,7 +610,7 @@ static uint32_t least_len(const struct kvw_model_list *list)
 }
 
 enum kvw_err kvw_fleet_take_listed(
-	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed)
+	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed, int64_t asked_ns)
 {
 	struct fleet *self = (struct fleet *)fleet;
 	struct kvw_model_list *list = &self->lists[worker->id];
@@ -632,6 +632,7 @@ enum kvw_err kvw_fleet_take_listed(
 	}
 	note_adapters(fleet, list);
 	atomic_store_explicit(&worker->max_model_len, least_len(list), memory_order_relaxed);
+	atomic_store_explicit(&worker->models_asked_ns, asked_ns, memory_order_release);
 	list_is_read(worker);
 	return KVW_OK;
 }

@@ -201,10 +201,10 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
  * more, and what makes no sense, are left out. Before there is a control thread, or on it. */
 #define KVW_REMEMBERED_MOST 1024
 void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
-/* The worker's list from /v1/models (LoRA names too), with what it says of each model. Takes it, and leaves it
- * empty. */
+/* The worker's list from /v1/models (LoRA names too), asked for at asked_ns, with what it says of each model. Takes it,
+ * and leaves it empty. */
 enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,
-	struct kvw_model_names *listed) KVW_MUST_CHECK;
+	struct kvw_model_names *listed, int64_t asked_ns) KVW_MUST_CHECK;
 /* Names alone, as a configuration has them. Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;

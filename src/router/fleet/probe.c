@@ -74,7 +74,6 @@ struct target {
 	bool asleep;            /* by its metrics; it has lost its cache with that */
 	bool start_missed;      /* its metrics do not say when it was started; logged once */
 	bool files_complained;  /* unfit files of upstream.tls were logged; cleared by a good probe */
-	bool scrape_complained; /* an unreadable list was logged; cleared by a good one */
 };
 
 struct kvw_prober {
@@ -149,12 +148,13 @@ static void take_health(struct target *target, bool ok, const char *why)
 			set_timer(target->asks[kind].timer, 0);
 }
 
-static void complain(struct target *target, const char *what, const char *why)
+/* Its list cannot be read, for another reason than before: a fault of struct kvw_worker. */
+static void complain(struct target *target, unsigned fault, const char *why)
 {
-	if (!target->scrape_complained)
-		kvw_warn("probe", "cannot read %s url=%s error=\"%s\"", what, target->worker->url,
-			why);
-	target->scrape_complained = true;
+	if (atomic_exchange(&target->worker->models_fault, (uint16_t)fault) != fault)
+		kvw_warn("probe", "cannot read /v1/models, so its models are not known url=%s error=\"%s%s\"",
+			target->worker->url, why,
+			fault == 401 || fault == 403 ? ": its api_key in kvway's configuration is missing or wrong" : "");
 }
 
 static void take_models(struct target *target, const struct ask *ask)
@@ -163,17 +163,26 @@ static void take_models(struct target *target, const struct ask *ask)
 	enum kvw_err err = kvw_scrape_models(ask->body == NULL ? "" : ask->body, ask->len, &names);
 
 	if (err != KVW_OK) {
-		complain(target, "/v1/models",
+		complain(target, KVW_MODELS_UNREADABLE,
 			err == KVW_ENOMEM   ? "out of memory"
 			: err == KVW_ELIMIT ? "too many or too long names"
 					    : "not a list of models");
 		return;
 	}
-	err = kvw_fleet_take_listed(target->prober->fleet, target->worker, &names);
+	err = kvw_fleet_take_listed(target->prober->fleet, target->worker, &names, ask->started_ns);
 	if (err != KVW_OK)
-		complain(target, "/v1/models", "out of memory");
+		complain(target, KVW_MODELS_UNREADABLE, "out of memory");
 	else
-		target->scrape_complained = false;
+		atomic_store(&target->worker->models_fault, 0);
+}
+
+/* Silence is no news of a worker whose health probes fail, too. */
+static void refuse_models(struct target *target, long status, const char *why)
+{
+	if (status != 0)
+		complain(target, (unsigned)status, why);
+	else if (target->first_done && !target->failing && kvw_worker_is_up(target->worker))
+		complain(target, KVW_MODELS_UNREADABLE, why);
 }
 
 static void take_sleep(struct target *target, bool asleep)
@@ -334,7 +343,8 @@ static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 	return true;
 }
 
-static void take(struct ask *ask, bool ok, const char *why)
+/* status: 0, if there is none. */
+static void take(struct ask *ask, bool ok, long status, const char *why)
 {
 	struct target *target = ask->target;
 
@@ -342,6 +352,8 @@ static void take(struct ask *ask, bool ok, const char *why)
 		take_health(target, ok, why);
 	else if (ask->kind == ASK_SLEEP)
 		take_is_sleeping(target, ask, ok);
+	else if (!ok && ask->kind == ASK_MODELS)
+		refuse_models(target, status, why);
 	else if (!ok)
 		kvw_debug("probe", "no answer kind=%s url=%s error=\"%s\"", ask_names[ask->kind],
 			target->worker->url, why);
@@ -373,7 +385,7 @@ static void finish(void *user, CURLcode code)
 	if (ok)
 		target->files_complained = false;
 	if (ok || !is_ours(ask, code, why))
-		take(ask, ok, why);
+		take(ask, ok, code == CURLE_OK ? status : 0, why);
 	free(ask->body);
 	ask->body = NULL;
 	ask->len = ask->capacity = 0;
@@ -533,7 +545,8 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 			atomic_store_explicit(wanted, false, memory_order_relaxed);
 			continue; /* its list is configured */
 		}
-		if (ask->running || now_ns - ask->started_ns < WANTED_PAUSE_NS)
+		if (ask->running || (now_ns - ask->started_ns < WANTED_PAUSE_NS &&
+					    ask->started_ns > atomic_load(&target->worker->models_changed_ns)))
 			continue;
 		atomic_store_explicit(wanted, false, memory_order_relaxed);
 		start(ask);

@@ -165,6 +165,9 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->models_read_ns, 0);
 	atomic_store(&worker->models_wanted, false);
 	atomic_store(&worker->max_model_len, 0);
+	atomic_store(&worker->models_asked_ns, 0);
+	atomic_store(&worker->models_changed_ns, 0);
+	atomic_store(&worker->models_fault, 0);
 	atomic_store(&worker->life, KVW_WORKER_FREE);
 }
 
@@ -202,6 +205,19 @@ bool kvw_worker_usable(const struct kvw_worker *worker)
 	return kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker) &&
 	       kvw_stall_state(&worker->stall) == KVW_STALL_NONE &&
 	       kvw_ejection_state(&worker->ejection) == KVW_EJECTION_IN;
+}
+
+bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODELS_FAULT_ROOM])
+{
+	unsigned fault = atomic_load_explicit(&worker->models_fault, memory_order_relaxed);
+
+	if (fault == 0 || atomic_load_explicit(&worker->models_given, memory_order_relaxed))
+		return false;
+	if (fault == KVW_MODELS_UNREADABLE)
+		(void)snprintf(text, KVW_MODELS_FAULT_ROOM, "no list that can be read");
+	else
+		(void)snprintf(text, KVW_MODELS_FAULT_ROOM, "status %u", fault);
+	return true;
 }
 
 const char *kvw_worker_state_name(const struct kvw_worker *worker)

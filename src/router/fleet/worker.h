@@ -41,6 +41,8 @@ enum kvw_barred {
 	KVW_BARRED_NO_ADDRESS = 4, /* its name does not resolve */
 };
 
+#define KVW_MODELS_UNREADABLE 1 /* what it answers is no list, or nothing comes */
+
 #define KVW_ADDRESSES_MAX 16 /* of one worker's name */
 
 /* Where a worker listens: all addresses of its name. */
@@ -105,6 +107,10 @@ struct kvw_worker {
 	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
+	_Atomic int64_t models_asked_ns;   /* when it was asked for the list that is in force; 0: never */
+	_Atomic int64_t models_changed_ns; /* when an answer showed that the list is another one; 0: none has */
+	_Atomic uint16_t models_fault;     /* why its list cannot be read: a status, or KVW_MODELS_UNREADABLE; 0: it
+	                                      can, or it was not asked */
 	_Atomic uint32_t max_model_len;    /* tokens, the smallest that its list states; 0: unknown */
 	_Atomic uint64_t *changes;         /* the fleet's */
 };
@@ -181,6 +187,26 @@ static inline bool kvw_worker_fell_asleep(const struct kvw_worker *worker)
 	return kvw_worker_sleeps(worker) &&
 	       atomic_load_explicit(&worker->sleep_said_ns, memory_order_relaxed) != INT64_MAX;
 }
+
+/* An answer of the worker, seen at now_ns, shows that its list is not what kvway read: it is read again at once. */
+static inline void kvw_worker_models_changed(struct kvw_worker *worker, int64_t now_ns)
+{
+	atomic_store_explicit(&worker->models_changed_ns, now_ns, memory_order_release);
+	atomic_store_explicit(&worker->models_wanted, true, memory_order_release);
+}
+
+/* The list that is in force was asked for before that. */
+static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
+{
+	int64_t changed_ns = atomic_load_explicit(&worker->models_changed_ns, memory_order_acquire);
+
+	return changed_ns != 0 && !atomic_load_explicit(&worker->models_given, memory_order_relaxed) &&
+	       atomic_load_explicit(&worker->models_asked_ns, memory_order_acquire) <= changed_ns;
+}
+
+#define KVW_MODELS_FAULT_ROOM 48
+/* Why its list cannot be read: "status 401". False: it can, or it was not asked. */
+bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODELS_FAULT_ROOM]);
 
 /* Nothing speaks against it. */
 bool kvw_worker_usable(const struct kvw_worker *worker);

@@ -37,7 +37,11 @@ static void no_model(struct kvw_exchange *x)
 
 static const char *why_not(const struct kvw_worker *worker)
 {
-	return kvw_worker_usable(worker) ? "up, without this model" : kvw_worker_state_name(worker);
+	char fault[KVW_MODELS_FAULT_ROOM];
+
+	if (!kvw_worker_usable(worker))
+		return kvw_worker_state_name(worker);
+	return kvw_worker_models_fault(worker, fault) ? "up, but does not list its models" : "up, without this model";
 }
 
 /* "URL is STATE" of each. */
@@ -129,15 +133,67 @@ static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 		const struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
 
 		if (worker != NULL && !worker->models_given && kvw_worker_usable(worker) &&
-			atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) <= since_ns)
+			(kvw_worker_models_stale(worker) ||
+				atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) <= since_ns))
 			return false;
 	}
 	return true;
 }
 
+/* Is it certain what they serve? */
 static bool all_models_known(const struct kvw_loop *loop)
 {
+	for (size_t i = 0; i < loop->fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
+
+		if (worker != NULL && kvw_worker_usable(worker) && kvw_worker_models_stale(worker))
+			return false;
+	}
 	return atomic_load_explicit(&loop->fleet->view, memory_order_acquire)->all_known;
+}
+
+/* "URL (status 401)" of each worker whose list cannot be read, or how many they are, and why the first. */
+static void put_unlisted(const struct kvw_exchange *x, struct kvw_page *text)
+{
+	char fault[KVW_MODELS_FAULT_ROOM], first[KVW_MODELS_FAULT_ROOM] = "";
+	const struct kvw_fleet *fleet = x->loop->fleet;
+	bool named = kvw_exchange_names_workers(x);
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL || !kvw_worker_models_fault(worker, fault))
+			continue;
+		if (count++ == 0)
+			memcpy(first, fault, sizeof(first));
+		if (!named)
+			continue;
+		kvw_page_string(text, count == 1 ? ": /v1/models of " : ", ");
+		kvw_page_string(text, worker->url);
+		kvw_page_string(text, " (");
+		kvw_page_string(text, fault);
+		kvw_page_string(text, ")");
+	}
+	if (count == 0 || named)
+		return;
+	kvw_page_string(text, ": /v1/models of ");
+	kvw_page_u64(text, count);
+	kvw_page_string(text, " (");
+	kvw_page_string(text, first);
+	kvw_page_string(text, ")");
+}
+
+static void models_unknown(struct kvw_exchange *x)
+{
+	struct kvw_page text = {0};
+	char message[768];
+
+	put_unlisted(x, &text);
+	(void)snprintf(message, sizeof(message), "the models of some workers are not known yet%.*s", (int)text.len,
+		text.len > 0 ? text.data : "");
+	free(text.data);
+	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", message);
 }
 
 static void model_not_found(struct kvw_exchange *x)
@@ -147,8 +203,7 @@ static void model_not_found(struct kvw_exchange *x)
 	if (all_models_known(x->loop))
 		no_model(x);
 	else
-		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
-			"the models of some workers are not known yet");
+		models_unknown(x);
 }
 
 static void park(struct kvw_exchange *x)

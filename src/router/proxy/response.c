@@ -346,12 +346,32 @@ static const char *bad_status(int status)
 	}
 }
 
+/* The worker may not have what its list names, as after an adapter was taken from it directly, or it was started
+ * with other models. That list is read again at once, and another worker may have it meanwhile. A 404 may have other
+ * reasons: where the list still names the model, the next look is a second later. */
+static bool denies_model(struct kvw_exchange *x)
+{
+	struct kvw_worker *worker = x->attempt.worker;
+	int64_t now_ns = kvw_clock_ns();
+
+	if (!x->path.prompt || x->model == NULL || kvw_exchange_kept(x).len > 0 || worker->models_given)
+		return false;
+	if (kvw_worker_models_stale(worker))
+		return true;
+	if (now_ns - atomic_load_explicit(&worker->models_changed_ns, memory_order_relaxed) < KVW_NS_PER_S)
+		return false;
+	kvw_worker_models_changed(worker, now_ns);
+	return true;
+}
+
 /* A bad status counts against the worker. A good one says nothing of its engine: the first token does.
  * False: another worker is asked. */
 static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	enum kvw_excuse excuse = KVW_EXCUSE_NONE;
 
+	if (head->status == 404 && denies_model(x))
+		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "it answered 404");
 	if (head->status < 500 || head->status == 501)
 		return true;
 	if (head->status == 503 && kvw_head_find(head, KVW_SLICE("retry-after")) != NULL)
@@ -383,6 +403,8 @@ static bool take_head(struct kvw_exchange *x, struct kvw_head *head)
 	kvw_sagemaker_answered(x, head);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_note_sleep(x);
+	if (x->path.kind == KVW_PATH_LORA && head->status / 100 == 2)
+		kvw_worker_models_changed(x->attempt.worker, kvw_clock_ns());
 	return true;
 }
 

@@ -51,8 +51,9 @@ void kvw_fleet_bar(
 }
 
 enum kvw_err kvw_fleet_take_listed(
-	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed)
+	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed, int64_t asked_ns)
 {
+	(void)asked_ns;
 	(void)fleet;
 	(void)worker;
 	calls.model_calls++;
