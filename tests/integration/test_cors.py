@@ -6,6 +6,7 @@ import json
 import pytest
 
 from rig.client import CHAT, chat_body
+from rig.wait import until
 from rig.worker import answer as plain
 
 PAGE = "https://chat.example"
@@ -39,7 +40,9 @@ def stage(request, pair, tmp_path):
     def make(script, config=None):
         keys = tmp_path / "keys.yaml"
         keys.write_text("keys: []\n")
-        more = {"auth.keys_file": str(keys)} if request.param == "keys" else {}
+        more = {"health.models_interval": "1h"}  # which says by itself that no page may read
+        if request.param == "keys":
+            more["auth.keys_file"] = str(keys)
         worker, router = pair(script, {**more, **(config or {})})
         return worker, router, request.param == "keys"
 
@@ -67,6 +70,16 @@ def test_own_answers_are_for_the_pages_that_those_of_workers_are_for(stage):
         assert (answer.status == 401) == (keys and path != "/health")
         assert ALLOW not in router.ask(method, path, body=body).headers  # no page sends it
     assert len(worker.requests) == 1
+
+
+def test_own_answers_are_for_them_before_a_page_has_asked_a_worker(pair):
+    """A page's first request is GET /v1/models, which needs no preflight."""
+    worker, router = pair(config={"health.models_interval": "1s"})
+    assert ALLOW not in router.ask("GET", "/v1/models", ORIGIN).headers
+    worker.any_origin = True
+    until(lambda: router.ask("GET", "/v1/models", ORIGIN).headers.get(ALLOW) == "*", 10, "heard from its list")
+    worker.any_origin = False
+    until(lambda: ALLOW not in router.ask("GET", "/v1/models", ORIGIN).headers, 10, "heard from its list")
 
 
 def test_workers_that_allow_none_close_own_answers_too(stage):

@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/queue.h>
 
 #include <event2/event.h>
@@ -55,6 +56,7 @@ struct ask {
 	int64_t started_ns; /* last start */
 	char *body;         /* owned; of the running transfer */
 	size_t len, capacity;
+	bool any_origin;    /* pages of all origins may read the answer */
 	char error[CURL_ERROR_SIZE];
 };
 
@@ -174,6 +176,7 @@ static void take_models(struct target *target, const struct ask *ask)
 		complain(target, KVW_MODELS_UNREADABLE, "out of memory");
 	else
 		atomic_store(&target->worker->models_fault, 0);
+	atomic_store_explicit(&target->worker->any_origin, ask->any_origin, memory_order_relaxed);
 }
 
 /* Silence is no news of a worker whose health probes fail, too. */
@@ -424,6 +427,31 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return len;
 }
 
+/* A field of the answer to ASK_MODELS. */
+static size_t on_field(char *line, size_t size, size_t count, void *arg)
+{
+	static const char name[] = "access-control-allow-origin:";
+	struct ask *ask = arg;
+	size_t len = size * count, at = sizeof(name) - 1;
+
+	if (len < at || strncasecmp(line, name, at) != 0)
+		return len;
+	while (at < len && line[at] == ' ')
+		at++;
+	ask->any_origin = at < len && line[at] == '*';
+	return len;
+}
+
+/* The worker is asked as by a page of an origin that no list has, for what it says to all. */
+static bool ask_as_page(struct ask *ask)
+{
+	struct curl_slist *headers = curl_slist_append(ask->request.headers, "Origin: null");
+
+	return headers != NULL && /* the head of the list stays */
+	       curl_easy_setopt(ask->request.easy, CURLOPT_HEADERFUNCTION, on_field) == CURLE_OK &&
+	       curl_easy_setopt(ask->request.easy, CURLOPT_HEADERDATA, ask) == CURLE_OK;
+}
+
 /* The handle, to the addresses that the worker has now, with the path in force. KVW_ENOTFOUND: it has none. */
 static enum kvw_err prepare(struct ask *ask)
 {
@@ -450,7 +478,8 @@ static enum kvw_err prepare(struct ask *ask)
 	if (curl_easy_setopt(ask->request.easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK ||
 		curl_easy_setopt(ask->request.easy, CURLOPT_WRITEDATA, ask) != CURLE_OK ||
 		curl_easy_setopt(ask->request.easy, CURLOPT_ERRORBUFFER, ask->error) != CURLE_OK ||
-		curl_easy_setopt(ask->request.easy, CURLOPT_PRIVATE, ask) != CURLE_OK)
+		curl_easy_setopt(ask->request.easy, CURLOPT_PRIVATE, ask) != CURLE_OK ||
+		(ask->kind == ASK_MODELS && !ask_as_page(ask)))
 		return KVW_ENOMEM;
 	ask->easy = ask->request.easy;
 	ask->address_version = version;
@@ -471,6 +500,7 @@ static void start(struct ask *ask)
 	}
 	ask->error[0] = '\0';
 	ask->request.lacking = false;
+	ask->any_origin = false;
 	ask->started_ns = kvw_clock_ns();
 	if (ask->kind == ASK_METRICS) {
 		const struct kvw_load_sequences own = kvw_load_sequences(&target->worker->load);

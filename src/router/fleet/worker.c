@@ -165,6 +165,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->models_read_ns, 0);
 	atomic_store(&worker->models_wanted, false);
 	atomic_store(&worker->max_model_len, 0);
+	atomic_store(&worker->any_origin, false);
 	atomic_store(&worker->models_asked_ns, 0);
 	atomic_store(&worker->models_changed_ns, 0);
 	atomic_store(&worker->models_fault, 0);

@@ -111,6 +111,7 @@ struct kvw_worker {
 	_Atomic int64_t models_changed_ns; /* when an answer showed that the list is another one; 0: none has */
 	_Atomic uint16_t models_fault;     /* why its list cannot be read: a status, or KVW_MODELS_UNREADABLE; 0: it
 	                                      can, or it was not asked */
+	_Atomic bool any_origin;           /* pages of all origins may read its answers, as its last one to a page said */
 	_Atomic uint32_t max_model_len;    /* tokens, the smallest that its list states; 0: unknown */
 	_Atomic uint64_t *changes;         /* the fleet's */
 };

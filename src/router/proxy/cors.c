@@ -5,8 +5,8 @@
  * only answers that name its origin. vLLM allows none by default, before 0.32 all (--allowed-origins).
  *
  * http.allowed_origins empty, workers decide: their preflights reach them without a key, on paths that inference has,
- * and their answers pass as they are. kvway's own answers (errors, /v1/models) are for pages of any origin if the last
- * answer of a worker to a page was. With origins in it, kvway decides: it answers every preflight, and adds
+ * and their answers pass as they are. kvway's own answers (errors, /v1/models) are for pages of any origin if a worker's
+ * are: kvway hears that from answers to pages, and asks for /v1/models as a page would, so that it knows at once. With origins in it, kvway decides: it answers every preflight, and adds
  * its fields to answers that have none. All paths have the same preflight's answer, so that a stranger learns nothing
  * of what is exposed. Cookies are no part of it: Access-Control-Allow-Credentials is never sent.
  */
@@ -35,12 +35,24 @@ void kvw_cors_note(struct kvw_exchange *x, const struct kvw_head *head)
 			       (head->framing == KVW_FRAME_LENGTH && head->content_length == 0));
 }
 
+/* May all pages read what workers answer, by the last that one of them said? */
+static bool workers_allow_any(const struct kvw_fleet *fleet)
+{
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker != NULL && atomic_load_explicit(&worker->any_origin, memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
 /* May pages of the request's origin read it? *any: as those of all others. */
 static bool allows(const struct kvw_exchange *x, bool *any)
 {
 	const struct kvw_strings *list = &x->config->http_allowed_origins;
 
-	*any = list->count == 0 && atomic_load_explicit(&x->loop->shared->any_origin, memory_order_relaxed);
+	*any = list->count == 0 && workers_allow_any(x->loop->fleet);
 	for (size_t i = 0; i < list->count && !*any; i++) {
 		*any = strcmp(list->items[i], "*") == 0;
 		if (kvw_slice_equal_nocase(kvw_slice_of(list->items[i]), x->origin))
@@ -89,8 +101,8 @@ void kvw_cors_answered(const struct kvw_exchange *x, const struct kvw_head *answ
 		return;
 	said = value_of(answer, "access-control-allow-origin");
 	if (x->config->http_allowed_origins.count == 0)
-		atomic_store_explicit(
-			&x->loop->shared->any_origin, kvw_slice_equal(said, KVW_SLICE("*")), memory_order_relaxed);
+		atomic_store_explicit(&x->attempt.worker->any_origin, kvw_slice_equal(said, KVW_SLICE("*")),
+			memory_order_relaxed);
 	else if (said.len == 0)
 		kvw_cors_write(x, w);
 }

@@ -36,7 +36,6 @@ struct kvw_shared {
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	enum kvw_drain drain; /* how; written before draining */
 	_Atomic bool draining;
-	_Atomic bool any_origin;           /* pages of all origins may read what workers answer (cors.h) */
 	int64_t connections_most;          /* limits.connections, or fewer where descriptors are few */
 	struct kvw_reserve reserve;        /* of all loops' acceptors */
 	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */

@@ -145,6 +145,7 @@ class Worker:
         self.models = list(models)
         self.base = None  # of `models`: the others are its adapters
         self.cards = {}  # name: what the list says of it besides
+        self.any_origin = False  # all pages may read /v1/models
         self.models_status = 200  # of /v1/models
         self.hold_models = None  # an event: /v1/models is answered after it, with the models of before
         self.read_body = read_body  # before the script is called
@@ -274,6 +275,7 @@ class Worker:
                     for m in [*self.models, self.mark]]  # fmt: skip
             if self.hold_models is not None:
                 self.hold_models.wait(30)
-            ex.respond(self.models_status, body={"object": "list", "data": data})
+            headers = [("access-control-allow-origin", "*")] if self.any_origin and "origin" in ex.headers else []
+            ex.respond(self.models_status, headers, {"object": "list", "data": data})
         else:
             ex.respond(headers=[("content-type", "text/plain")], body=self.metrics.encode())
