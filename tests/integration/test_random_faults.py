@@ -132,8 +132,19 @@ def garbage(ex, rng):
     ex.close()
 
 
+def redirect(ex, rng):
+    ex.read_body()
+    where = rng.choice([ex.worker.url, "//" + ex.headers.get("host"), "http://[", "https://else.example", ""])
+    ex.respond(rng.choice([201, 307]), headers=[("location", where + "/v1/x" * rng.choice([1, 1, 2000]))])
+
+
+def denied(ex, rng):
+    ex.read_body()
+    ex.respond(404, headers=[("access-control-allow-origin", "*")] * rng.randrange(3), body=b"no such model")
+
+
 FAULTS = [vanish, break_off, half_head, head_only, broken_stream, bad_chunk, stall, late, interim,
-          early_refusal, until_close, too_short, one_too_many, drip, well, empty, garbage]  # fmt: skip
+          early_refusal, until_close, too_short, one_too_many, drip, well, empty, garbage, redirect, denied]  # fmt: skip
 
 
 # --- clients ---
@@ -149,6 +160,11 @@ def some_request(rng):
         head.append(("Connection", rng.choice(["close", "keep-alive"])))
     if rng.random() < 0.1:
         head.append(("Expect", "100-continue"))
+    if rng.random() < 0.2:
+        head.append(("Origin", "https://chat.example"))
+    if rng.random() < 0.05:
+        asks = [("Origin", "null"), ("Access-Control-Request-Method", "POST")]
+        return encode_head(f"OPTIONS {rng.choice([path, '/v1/models'])} {version}", [*head, *asks])
     kind = rng.randrange(10)
     if kind == 0:
         return encode_head(f"GET {rng.choice(['/health', '/metrics', '/v1/x'])} {version}", head)
