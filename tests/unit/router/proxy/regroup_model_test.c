@@ -258,9 +258,11 @@ static size_t first_of(size_t model, bool up_only, size_t without)
 
 static void check_gate(struct entry *entry, size_t model, size_t group)
 {
-	const struct kvw_gate *gate = kvw_gates_of(&x);
+	const struct kvw_gate *gate;
 
-	ck_assert_ptr_nonnull(gate);
+	ck_assert(kvw_gates_enter(&x));
+	gate = x.gate;
+	kvw_gates_exit(&x);
 	if (entry->gate == NULL) {
 		for (size_t m = 0; m < MODELS; m++)
 			for (size_t i = 0; i < GROUPS; i++)
