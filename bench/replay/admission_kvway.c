@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "admission/gate.h"
+#include "base/clock.h"
 #include "bench/load/mem.h"
 #include "bench/replay/policy_kvway.h"
 #include "bench/replay/replay_admission.h"
@@ -35,7 +36,10 @@ static void *create(const struct kvb_admission_env *env)
 	if (g->admission == NULL)
 		abort();
 	kvw_gate_init(&g->gate, g->admission, &g->outlooks);
-	g->gate.terms = (struct kvw_gate_terms){INT64_C(30000000000), INT64_C(1000000000)};
+	g->gate.terms = (struct kvw_gate_terms){
+		.max_wait_ns = env->config->admission_max_wait_ms * KVW_NS_PER_MS,
+		.ahead_ns = env->config->admission_worker_queue_ms * KVW_NS_PER_MS,
+	};
 	g->entrants = kvb_alloc(env->fleet->jobs->count, sizeof(g->entrants[0]));
 	g->costs = kvb_alloc(env->fleet->options.workers, sizeof(g->costs[0]));
 	return g;

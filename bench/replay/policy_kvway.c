@@ -1,9 +1,9 @@
 /*
  * policy_kvway.c - the router's own strategies, called as the proxy calls them.
  *
- * prefixaware, or, with a parameter, kvaware, which learns of the caches by events that arrive so many
- * milliseconds late. Through kvway/route.h: candidates with leases on their loads, the prompt as a chain
- * of chunks of 256 bytes, first_token, done with the engine's usage. A token is four bytes of text,
+ * The strategy that the configuration names, or, with a parameter, kvaware, which learns of the caches by events
+ * that arrive so many milliseconds late. Through kvway/route.h: candidates with leases on their loads, the prompt
+ * as a chain of chunks of 256 bytes, first_token, done with the engine's usage. A token is four bytes of text,
  * which is what kvway assumes until it has learned better. All settings are the configuration's
  * defaults; of a worker it knows what the proxy reads from /metrics as often: KV capacity, its use, and how many requests
  * run and wait; block size. For kvaware the prompt's blocks carry the engines' names, which stand for its tokens.
@@ -115,7 +115,7 @@ static void *create(const struct kvb_policy_env *env)
 	k->fleet = env->fleet;
 	k->forced = KVB_ROUTED;
 	k->scrape_interval_ns = env->config->health_metrics_interval_ms * 1000000;
-	if (kvw_strategy_find(env->param > 0 ? "kvaware" : "prefixaware")
+	if (kvw_strategy_find(env->param > 0 ? "kvaware" : env->config->routing_strategy)
 			->create(&options, &k->strategy) != KVW_OK)
 		abort();
 	if (k->strategy->ops->exact != NULL)

@@ -21,18 +21,23 @@ static void setup(void)
 	s = (struct scene){0};
 }
 
-/* Jobs must have been added before. */
-static void open_scene(const char *policy, uint32_t workers)
+/* Jobs must have been added before. strategy: of kvway; NULL: its default. */
+static void open_scene_of(const char *policy, const char *strategy, uint32_t workers)
 {
 	struct kvb_fleet_options options = test_fleet_options(workers);
 	struct kvb_policy_env env;
 
 	s.fleet = kvb_fleet_create(&options, &s.jobs);
-	s.config = test_config();
+	s.config = test_config_of(strategy);
 	s.policy = kvb_policy_find(policy);
 	ck_assert_ptr_nonnull(s.policy);
 	env = (struct kvb_policy_env){s.fleet, s.config, 1, s.policy->param};
 	s.state = s.policy->ops->create(&env);
+}
+
+static void open_scene(const char *policy, uint32_t workers)
+{
+	open_scene_of(policy, NULL, workers);
 }
 
 static uint32_t pick(uint32_t job)
@@ -274,6 +279,21 @@ START_TEST(test_kvway_goes_back_to_the_prefix)
 }
 END_TEST
 
+START_TEST(test_kvway_takes_the_configured_strategy)
+{
+	uint32_t home;
+
+	for (uint32_t i = 0; i < 6; i++)
+		test_add(&s.jobs, 0, 1, 8, 4096 + 100 * i, 1);
+	open_scene_of("kvway", "roundrobin", 3);
+	home = route(0);
+	for (uint32_t i = 1; i < 6; i++) {
+		drain();
+		ck_assert_uint_eq(route(i), (home + i) % 3);
+	}
+}
+END_TEST
+
 START_TEST(test_lowest_breaks_ties_evenly)
 {
 	double costs[4] = {2, 1, 1, 1};
@@ -305,6 +325,7 @@ int main(void)
 	tcase_add_test(tcase, test_lmetric_multiplies);
 	tcase_add_test(tcase, test_cost_goes_where_it_takes_least_time);
 	tcase_add_test(tcase, test_kvway_goes_back_to_the_prefix);
+	tcase_add_test(tcase, test_kvway_takes_the_configured_strategy);
 	tcase_add_test(tcase, test_lowest_breaks_ties_evenly);
 	return run_tcase("replay_policies", tcase);
 }

@@ -8,15 +8,21 @@
 #include "kvway/route.h"
 #include "bench/replay/replay_run.h"
 
-static inline struct kvw_config *test_config(void)
+/* NULL: the default strategy. */
+static inline struct kvw_config *test_config_of(const char *strategy)
 {
 	static const char *const workers[] = {"http://127.0.0.1:1"};
-	struct kvw_config_flags flags = {.workers = workers, .worker_count = 1};
+	struct kvw_config_flags flags = {.workers = workers, .worker_count = 1, .strategy = strategy};
 	struct kvw_config *config = NULL;
 
 	if (kvw_config_from_flags(&flags, kvw_strategies, stderr, &config) != KVW_OK)
 		abort();
 	return config;
+}
+
+static inline struct kvw_config *test_config(void)
+{
+	return test_config_of(NULL);
 }
 
 static inline struct kvb_fleet_options test_fleet_options(uint32_t workers)
