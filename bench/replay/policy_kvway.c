@@ -20,6 +20,12 @@
 #define TOKEN_BYTES  4u
 #define CHUNK_TOKENS 64u /* 256 bytes */
 
+/* What a worker's metrics have shown of its KV memory, and when they are read next. */
+struct reading {
+	struct kvw_room room;
+	int64_t next_ns;
+};
+
 /* One request as the proxy's exchange has it. */
 struct exchange {
 	struct kvw_decision decision;
@@ -36,8 +42,8 @@ struct kvway {
 	struct kvw_chunk *chunks;   /* of the prompt that is picked for */
 	uint64_t *keys;             /* of its blocks; kvaware alone */
 	struct kvb_events *events;  /* NULL: none */
-	struct kvw_room *rooms;     /* what the workers' metrics have shown of their KV memory */
-	int64_t scrape_ns, scrape_interval_ns; /* when the metrics are read next, and how often */
+	struct reading *readings;   /* by worker */
+	int64_t scrape_interval_ns; /* how often the metrics are read */
 	uint32_t forced;            /* the worker that the next pick takes; KVB_ROUTED: any */
 	struct kvw_exact_chain chain;
 	uint32_t count;
@@ -64,22 +70,40 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 	};
 }
 
-/* The workers' metrics, as often as the router reads them. */
+/* The worker's metrics as they are. */
+static void read_metrics(struct kvway *k, uint32_t w)
+{
+	struct kvb_engine_stats stats;
+	struct kvw_room_page page = {.capacity_tokens = k->fleet->options.kv_tokens,
+		.context = kvw_load_context(&k->loads[w])};
+
+	kvb_engine_stats(k->fleet->workers[w].engine, &stats);
+	page.usage = (double)stats.blocks_used / stats.blocks_usable;
+	page.running = stats.running;
+	page.waiting = stats.waiting;
+	kvw_load_set_room(&k->loads[w], kvw_room_read(&k->readings[w].room, &page));
+}
+
+/*
+ * Reads the workers' metrics as often as the router does, each worker's at a moment of its own: the first time at
+ * once, then after a part of the interval. Called whenever a request comes, has its first token or ends: read at
+ * arrivals alone, which a recorded trace has in bursts, metrics would always show workers that are through with the
+ * burst before.
+ */
 static void scrape(struct kvway *k, int64_t now_ns)
 {
-	if (now_ns < k->scrape_ns)
-		return;
-	k->scrape_ns = now_ns + k->scrape_interval_ns;
-	for (uint32_t w = 0; w < k->fleet->options.workers; w++) {
-		struct kvb_engine_stats stats;
-		struct kvw_room_page page = {.capacity_tokens = k->fleet->options.kv_tokens,
-			.context = kvw_load_context(&k->loads[w])};
+	uint32_t workers = k->fleet->options.workers;
 
-		kvb_engine_stats(k->fleet->workers[w].engine, &stats);
-		page.usage = (double)stats.blocks_used / stats.blocks_usable;
-		page.running = stats.running;
-		page.waiting = stats.waiting;
-		kvw_load_set_room(&k->loads[w], kvw_room_read(&k->rooms[w], &page));
+	for (uint32_t w = 0; w < workers; w++) {
+		struct reading *reading = &k->readings[w];
+		bool first = reading->next_ns == 0;
+
+		if (now_ns < reading->next_ns)
+			continue;
+		read_metrics(k, w);
+		reading->next_ns = 1 + now_ns + k->scrape_interval_ns;
+		if (first)
+			reading->next_ns -= k->scrape_interval_ns * w / workers / 2;
 	}
 }
 
@@ -89,7 +113,7 @@ static void make_candidates(struct kvway *k)
 
 	k->loads = aligned_alloc(64, workers * sizeof(k->loads[0]));
 	k->items = kvb_alloc(workers, sizeof(k->items[0]));
-	k->rooms = kvb_alloc(workers, sizeof(k->rooms[0]));
+	k->readings = kvb_alloc(workers, sizeof(k->readings[0]));
 	k->board = aligned_alloc(64, sizeof(*k->board));
 	if (k->loads == NULL || k->board == NULL)
 		abort();
@@ -265,6 +289,7 @@ static void first_token(void *self, uint32_t job, int64_t now_ns)
 	struct kvway *k = self;
 	struct exchange *exchange = &k->exchanges[job];
 
+	scrape(k, now_ns);
 	kvw_lease_first_token(&exchange->lease, now_ns);
 	if (k->strategy->ops->first_token != NULL)
 		k->strategy->ops->first_token(
@@ -290,6 +315,7 @@ static void done(void *self, uint32_t job, int64_t now_ns)
 		.served_ns = exchange->lease.served_ns};
 
 	kvw_lease_release(&exchange->lease, now_ns);
+	scrape(k, now_ns);
 	if (k->strategy->ops->done != NULL)
 		k->strategy->ops->done(k->strategy, &exchange->decision, &outcome, now_ns);
 }
@@ -313,7 +339,7 @@ static void destroy(void *self)
 	free(k->loads);
 	free(k->board);
 	free(k->items);
-	free(k->rooms);
+	free(k->readings);
 	free(k->exchanges);
 	free(k->chunks);
 	free(k->keys);

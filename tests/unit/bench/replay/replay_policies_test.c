@@ -3,6 +3,7 @@
  */
 #include <check.h>
 
+#include "bench/replay/policy_kvway.h"
 #include "replay_support.h"
 #include "tests/unit/suite.h"
 
@@ -294,6 +295,25 @@ START_TEST(test_kvway_takes_the_configured_strategy)
 }
 END_TEST
 
+/* Three prompts that share most of their memory: the metrics that are read while they run show it, though no further
+ * request comes. */
+START_TEST(test_kvway_reads_metrics_between_arrivals)
+{
+	struct kvw_load *load = NULL;
+	uint64_t key = 0;
+
+	for (uint32_t i = 0; i < 3; i++)
+		test_add(&s.jobs, 0, 1, 300, 153700, 600 + 200 * i);
+	open_scene("kvway", 1);
+	for (uint32_t i = 0; i < 3; i++)
+		route(i);
+	load = kvb_kvway_load(s.state, 0, &key);
+	ck_assert_float_eq(atomic_load(&load->room->tokens), 1000000);
+	drain();
+	ck_assert_float_gt(atomic_load(&load->room->tokens), 1050000);
+}
+END_TEST
+
 START_TEST(test_lowest_breaks_ties_evenly)
 {
 	double costs[4] = {2, 1, 1, 1};
@@ -326,6 +346,7 @@ int main(void)
 	tcase_add_test(tcase, test_cost_goes_where_it_takes_least_time);
 	tcase_add_test(tcase, test_kvway_goes_back_to_the_prefix);
 	tcase_add_test(tcase, test_kvway_takes_the_configured_strategy);
+	tcase_add_test(tcase, test_kvway_reads_metrics_between_arrivals);
 	tcase_add_test(tcase, test_lowest_breaks_ties_evenly);
 	return run_tcase("replay_policies", tcase);
 }
