@@ -24,6 +24,8 @@ struct gate {
 	struct kvw_entrant *entrants; /* by job */
 	struct kvw_cost *costs;
 	int64_t looked_ns;
+	uint32_t at_once; /* job that need not wait, to be sent next; KVB_NO_JOB: none */
+	bool placed;      /* to the worker where it was judged to go, not where the strategy wishes */
 };
 
 static void *create(const struct kvb_admission_env *env)
@@ -42,6 +44,7 @@ static void *create(const struct kvb_admission_env *env)
 	};
 	g->entrants = kvb_alloc(env->fleet->jobs->count, sizeof(g->entrants[0]));
 	g->costs = kvb_alloc(env->fleet->options.workers, sizeof(g->costs[0]));
+	g->at_once = KVB_NO_JOB;
 	return g;
 }
 
@@ -65,10 +68,13 @@ static bool judge(void *user, struct kvw_entrant *e, int64_t now_ns)
 	return kvw_gate_judge(&g->gate, e, &set, g->costs, &wish, now_ns);
 }
 
+/* As src/router/proxy/admit.c: the request goes on at once, where the strategy wishes or where it was judged to go,
+ * or it waits. */
 static void arrive(void *self, uint32_t job, int64_t now_ns)
 {
 	struct gate *g = self;
 	struct kvw_entrant *e = &g->entrants[job];
+	struct kvw_candidates set = kvb_kvway_candidates(g->policy);
 
 	*e = (struct kvw_entrant){
 		.wait.came_ns = now_ns,
@@ -80,7 +86,17 @@ static void arrive(void *self, uint32_t job, int64_t now_ns)
 		.shows = true,
 	};
 	e->turn = kvb_kvway_turn(g->policy, job, g->admission->programs);
-	if (!judge(g, e, now_ns) || kvw_gate_wait(&g->gate, e, now_ns) != KVW_OK)
+	g->at_once = job;
+	g->placed = false;
+	if (kvw_gate_waiting(&g->gate) == 0 && kvw_gate_open(&g->gate, e, &set, now_ns))
+		return;
+	if (!judge(g, e, now_ns))
+		abort();
+	g->placed = true;
+	if (kvw_gate_waiting(&g->gate) == 0 && e->wait_ns == 0)
+		return;
+	g->at_once = KVB_NO_JOB;
+	if (kvw_gate_wait(&g->gate, e, now_ns) != KVW_OK)
 		abort();
 }
 
@@ -100,6 +116,13 @@ static enum kvb_word next(void *self, int64_t now_ns, struct kvb_admission_answe
 	enum kvw_next word = KVW_NOTHING;
 
 	look(g, now_ns);
+	if (g->at_once != KVB_NO_JOB) {
+		out->job = g->at_once;
+		if (g->placed)
+			kvb_kvway_force(g->policy, g->entrants[out->job].wait.worker);
+		g->at_once = KVB_NO_JOB;
+		return KVB_SEND;
+	}
 	word = kvw_gate_next(&g->gate, now_ns, judge, g, &e);
 	if (word == KVW_NOTHING)
 		return KVB_NOTHING;

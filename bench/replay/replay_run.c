@@ -116,22 +116,6 @@ static uint32_t pick(struct run *run, uint32_t job)
 	return worker == KVB_ROUTED ? run->policy->ops->pick(run->state, job, run->now_ns) : worker;
 }
 
-static void arrive(struct run *run, uint32_t job)
-{
-	struct kvb_course *course = &run->fleet->courses[job];
-
-	if (!course->came)
-		course->due_ns = run->now_ns;
-	course->came = true;
-	course->asked_ns = run->now_ns;
-	if (run->gate == NULL || run->jobs->items[job].direct != KVB_ROUTED) {
-		kvb_fleet_send(run->fleet, job, pick(run, job), run->now_ns);
-		return;
-	}
-	course->waiting = true;
-	run->admission->ops->arrive(run->gate, job, run->now_ns);
-}
-
 /*
  * How long a refused client waits before it comes back: what it is asked to, or else twice as long
  * each time, half a second first and eight at most, as the OpenAI client does. By at most half of
@@ -199,6 +183,24 @@ static void admit(struct run *run)
 			refuse(run, &answer);
 		answer = (struct kvb_admission_answer){0};
 	}
+}
+
+static void arrive(struct run *run, uint32_t job)
+{
+	struct kvb_course *course = &run->fleet->courses[job];
+
+	if (!course->came)
+		course->due_ns = run->now_ns;
+	course->came = true;
+	course->asked_ns = run->now_ns;
+	if (run->gate == NULL || run->jobs->items[job].direct != KVB_ROUTED) {
+		kvb_fleet_send(run->fleet, job, pick(run, job), run->now_ns);
+		return;
+	}
+	course->waiting = true;
+	run->admission->ops->arrive(run->gate, job, run->now_ns);
+	/* Requests of one moment come one after the other. */
+	admit(run);
 }
 
 /* The next moment at which something happens; INT64_MAX: nothing will. */

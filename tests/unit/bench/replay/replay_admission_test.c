@@ -22,6 +22,7 @@ static struct watcher {
 	int64_t came_ns[MAX_JOBS][8], picked_ns[MAX_JOBS], last_ns[MAX_JOBS];
 	uint32_t sent[MAX_JOBS], decoded;
 	bool waits[MAX_JOBS];
+	bool crowded; /* one came while another waited */
 	uint32_t count;
 } w;
 
@@ -54,6 +55,8 @@ static void arrive(void *self, uint32_t job, int64_t now_ns)
 	(void)self;
 	ck_assert(!w.waits[job]);
 	ck_assert_uint_lt(w.came[job], 8);
+	for (uint32_t j = 0; j < w.count; j++)
+		w.crowded = w.crowded || w.waits[j];
 	w.waits[job] = true;
 	w.came_ns[job][w.came[job]++] = now_ns;
 }
@@ -186,6 +189,36 @@ START_TEST(test_each_request_is_sent_or_refused_once)
 	ck_assert_uint_eq(r.requests, 40);
 	ck_assert_double_eq_tol(r.refused_share, 0.2, 1e-9);
 	ck_assert_double_eq_tol(r.share[0] + r.share[1], 0.8, 1e-9);
+}
+END_TEST
+
+/* As through a router: each finds what became of the one before it. */
+START_TEST(test_requests_of_one_moment_come_one_after_the_other)
+{
+	for (uint32_t j = 0; j < 4; j++)
+		test_add(&jobs, 1, j, 0, 600, 1);
+	watch();
+	for (uint32_t j = 0; j < 4; j++)
+		ck_assert_int_eq(w.picked_ns[j], SECOND);
+	ck_assert(!w.crowded);
+}
+END_TEST
+
+/* Where all workers can take a prompt the strategy's choice stands. */
+START_TEST(test_kvway_admission_of_idle_workers_changes_nothing)
+{
+	struct kvb_fleet_options options = test_fleet_options(4);
+	struct kvw_config *config = test_config();
+	const struct kvb_policy *policy = kvb_policy_find("kvway");
+	struct kvb_replay_result none;
+
+	jobs = test_jobs(60, 1);
+	none = kvb_replay_run(&options, &jobs, 1, policy, NULL, config, 1);
+	r = kvb_replay_run(&options, &jobs, 1, policy, kvb_admission_find("kvway"), config, 1);
+	ck_assert_double_eq(r.ttft_mean, none.ttft_mean);
+	ck_assert_double_eq(r.e2e_mean, none.e2e_mean);
+	kvb_replay_result_finish(&none);
+	kvw_config_destroy(config);
 }
 END_TEST
 
@@ -378,6 +411,8 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, test_each_request_is_sent_or_refused_once);
+	tcase_add_test(tcase, test_requests_of_one_moment_come_one_after_the_other);
+	tcase_add_test(tcase, test_kvway_admission_of_idle_workers_changes_nothing);
 	tcase_add_test(tcase, test_waiting_counts_in_the_time_to_first_token);
 	tcase_add_test(tcase, test_refusals_are_late_or_slow_by_the_promise);
 	tcase_add_test(tcase, test_what_goes_past_the_router_is_not_asked_for);
