@@ -22,6 +22,7 @@ import lib_overload  # noqa: E402
 import lib_pick  # noqa: E402
 import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
+import lib_replay_agree  # noqa: E402
 import lib_replicas  # noqa: E402
 import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
@@ -60,6 +61,7 @@ BENCHES = {
     "routers": (lib_routers.bench_routers,
                 [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
     "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
+    "replay-agree": (lib_replay_agree.bench_replay_agree, lib_replay_agree.TARGETS),
     "replicas": (lib_replicas.bench_replicas, lib_replicas.TARGETS),
     "overload": (lib_overload.bench_overload, lib_overload.TARGETS),
     "evict": (lib_evict.bench_evict, [lib_evict.PROGRAM]),
@@ -74,7 +76,7 @@ BENCHES = {
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
     "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
 }
-NEED_TRACE = ("trace", "replay", "overload", "routers", "evict", "fleet")
+NEED_TRACE = ("trace", "replay", "replay-agree", "overload", "routers", "evict", "fleet")
 NEED_ENGINE = ("engine",)
 # What an option is where it was not given and it differs between benchmarks.
 DEFAULTS = {
@@ -86,6 +88,7 @@ DEFAULTS = {
     "trace --overload": {"workers": [8], "requests": 700, "rate_scale": 3.0, "speed": 1.0},
     "routers": {"workers": [8], "requests": 1000, "rate_scale": 2.0, "speed": 2.0},
     "replay": {"workers": [8], "seeds": 5},
+    "replay-agree": {"workers": [8], "seeds": 10, "requests": 1000, "speed": 1.0},
     "overload": {"workers": [8], "seeds": 3},
     "replicas": {"workers": lib_replicas.WORKERS, "seconds": 5.0},
     "tables": {"rounds": 1},
@@ -123,6 +126,9 @@ benchmarks:
            per request at 2, 32 and 256 KB; with TRACE=FILE the quality of their choices on 8 workers
   replay   the strategies prefixaware and kvaware, their peers' policies and a bound that no router can beat, in
            simulated time: on a trace (TRACE=FILE), or --scenario NAME without one
+  replay-agree  the first 1,000 requests of a trace (TRACE=FILE) by the replay, and over HTTP through kvway to the same
+           engines at the clock's speed: two strategies, with admission and without, three sizes of KV memory; fails
+           where times or the cached share differ by more than 5 % and more than by chance; half an hour
   replicas  four kvways that share their load through Redis, before 8, 64 and 1,024 simulated workers: commands and
            bytes of each, CPU, p99 of requests through one of them and through a kvway that shares nothing
   overload  what admission is worth: kvway's and its peers' as published, a trace (TRACE=FILE) at half to four
@@ -159,7 +165,7 @@ benchmarks:
   fleet-change  64 streaming clients while the fleet changes: reloads twice a second, 1,000 workers that join by one
            reload and leave again, 100 changes a second by /workers; fails if a request is dropped; --only
            reload, join or admin
-  all      all of them (trace, routers, replay, overload, evict and fleet only if TRACE is set, engine if
+  all      all of them (trace, routers, replay, replay-agree, overload, evict and fleet only if TRACE is set, engine if
            KVW_ENGINE_VENV is)
 
 Two cores are needed: one for the proxy, one for load and backends. The table goes to standard
@@ -198,14 +204,17 @@ def parse(argv):
                         help="stream: between two events of one stream")
     parser.add_argument("--clients", type=int, help="idle (8000; kvway takes no more than half of its descriptors as "
                         "clients), crowd (2000)")
-    parser.add_argument("--times", type=int, default=2, help="crowd: each load through one kvway (2)")
+    parser.add_argument("--times", type=int, default=2, help="crowd: each load through one kvway (2); "
+                        "replay-agree: each line over HTTP (2)")
     parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200), "
                         "pick --admission (20000, simulated)")
     parser.add_argument("--admission", action="store_true", help="pick: what admission takes, alone")
     parser.add_argument("--line", type=int, metavar="N", help="pick: only this line of its table, from 0")
-    parser.add_argument("--trace", help="trace, routers, replay, overload, evict: the file (or TRACE in the environment)")
+    parser.add_argument("--trace", help="trace, routers, replay, replay-agree, overload, evict: the file (or TRACE in "
+                        "the environment)")
     parser.add_argument("--requests", type=int,
-                        help="trace, fleet (2000), routers (1000), sim-agree (300), replay, evict (all): the first N")
+                        help="trace, fleet (2000), routers, replay-agree (1000), sim-agree (300), replay, evict (all): "
+                        "the first N")
     parser.add_argument("--workers", type=int, nargs="+",
                         help="trace: 4 8; events: 64; replicas: 8 64 1024; routers, replay, overload: 8, and the rate grows "
                         "with them")
@@ -213,7 +222,7 @@ def parse(argv):
                         help="trace (1), routers (2): density of arrivals on 8 workers; in "
                         "proportion on others")
     parser.add_argument("--speed", type=float,
-                        help="trace (20), tables (5; the table printed 1), fleet (12), sim-agree (8), routers (2): how much "
+                        help="trace (20), tables (5; the table printed 1), fleet (12), sim-agree (8), routers (2), replay-agree (1): how much "
                         "faster than the clock the workers run")
     parser.add_argument("--trace-rounds", type=int, default=3, help="routers: of the replay")
     parser.add_argument("--overload", action="store_true", help="trace: admission against none and HAProxy's bound")
@@ -222,8 +231,9 @@ def parse(argv):
     parser.add_argument("--agree", type=int, default=40, metavar="N",
                         help="trace: first show on N requests that speed 1 gives the same; 0: do not")
     parser.add_argument("--scale", action="append", metavar="X[,X]",
-                        help="replay (1.5,2), overload: rate of arrivals on 8 workers, times the trace's")
-    parser.add_argument("--seeds", type=int, help="replay (5), overload (3): runs of each line")
+                        help="replay (1.5,2), replay-agree (1,1.5), overload: rate of arrivals on 8 workers, times the "
+                        "trace's")
+    parser.add_argument("--seeds", type=int, help="replay (5), replay-agree (10), overload (3): runs of each line")
     parser.add_argument("--policies", metavar="NAME[,NAME]", help="replay, overload, evict: only these")
     parser.add_argument("--scenario", metavar="NAME",
                         help="replay, evict: a made workload instead of a trace, or `all` of them")
