@@ -81,7 +81,7 @@ static void arrive(void *self, uint32_t job, int64_t now_ns)
 		.promise = {(int64_t)(kvb_replay_slo.ttft_s * 1e9),
 			(int64_t)(1e12 / kvb_replay_slo.tokens_per_s),
 			(int64_t)(kvb_replay_slo.tpot_s * 1e9)},
-		.tokens = g->fleet->jobs->items[job].input,
+		.tokens = kvb_kvway_tokens(g->policy, job),
 		.wait.class = g->fleet->jobs->items[job].class,
 		.shows = true,
 	};

@@ -16,6 +16,7 @@
 
 #include "bench/replay/policy_kvway.h"
 #include "fleet/room.h"
+#include "routing/choice.h"
 
 #define TOKEN_BYTES  4u
 #define CHUNK_TOKENS 64u /* 256 bytes */
@@ -188,20 +189,22 @@ static struct kvw_exact_chain make_chain(const struct kvway *k, const struct kvb
 static struct kvw_route_request make_request(struct kvway *k, uint32_t job, int64_t now_ns)
 {
 	const struct kvb_job *j = &k->fleet->jobs->items[job];
-	struct kvw_route_request request;
-
-	k->count = make_chunks(j, k->chunks);
-	request = (struct kvw_route_request){.api = KVW_API_CHAT,
+	struct kvw_route_request request = {.api = KVW_API_CHAT,
 		.stream = true,
 		.include_usage = true,
-		.content_known = true,
 		.teaches = true,
 		.tokens_per_unit = 1.0f / TOKEN_BYTES,
-		.chunks = k->chunks,
-		.chunk_count = k->count,
-		.chain_ends = &k->count,
-		.chain_count = 1,
 		.seed = 1};
+
+	/* For a strategy that asks for no more the proxy does not read the prompt. */
+	if (k->strategy->ops->prepare >= KVW_PREPARE_CONTENT) {
+		k->count = make_chunks(j, k->chunks);
+		request.content_known = true;
+		request.chunks = k->chunks;
+		request.chunk_count = k->count;
+		request.chain_ends = &k->count;
+		request.chain_count = 1;
+	}
 	if (k->events != NULL) {
 		if (now_ns > 0)
 			kvb_events_deliver(k->events, now_ns);
@@ -254,6 +257,13 @@ struct kvw_turn kvb_kvway_turn(void *self, uint32_t job, struct kvw_programs *pr
 	struct kvw_route_request request = make_request(self, job, 0);
 
 	return kvw_programs_find(programs, &request, 0);
+}
+
+uint32_t kvb_kvway_tokens(void *self, uint32_t job)
+{
+	struct kvw_route_request request = make_request(self, job, 0);
+
+	return kvw_request_tokens(&request);
 }
 
 static void only(struct kvway *k, bool usable)

@@ -16,6 +16,8 @@ const struct kvw_decision *kvb_kvway_decision(void *self, uint32_t job);
 struct kvw_load *kvb_kvway_load(void *self, uint32_t worker, uint64_t *key);
 /* What is known of its program. */
 struct kvw_turn kvb_kvway_turn(void *self, uint32_t job, struct kvw_programs *programs);
+/* Tokens of its prompt, as far as the router knows them: 0 for a strategy that does not ask for prompts. */
+uint32_t kvb_kvway_tokens(void *self, uint32_t job);
 
 struct kvw_admission;
 /* What the loops of admission kvway's router share. */

@@ -295,6 +295,18 @@ START_TEST(test_kvway_takes_the_configured_strategy)
 }
 END_TEST
 
+/* The proxy reads no prompt for a strategy that does not ask for it, and admission does not know it either. */
+START_TEST(test_kvway_hands_over_what_the_strategy_asks_for)
+{
+	uint64_t key = 0;
+
+	test_add(&s.jobs, 0, 1, 8, 4096, 1);
+	open_scene_of("kvway", "roundrobin", 2);
+	ck_assert_uint_eq(kvb_kvway_tokens(s.state, 0), 0);
+	ck_assert_int_eq(kvw_load_queue_ns(kvb_kvway_load(s.state, route(0), &key), s.now_ns), 0);
+}
+END_TEST
+
 /* Three prompts that share most of their memory: the metrics that are read while they run show it, though no further
  * request comes. */
 START_TEST(test_kvway_reads_metrics_between_arrivals)
@@ -346,6 +358,7 @@ int main(void)
 	tcase_add_test(tcase, test_cost_goes_where_it_takes_least_time);
 	tcase_add_test(tcase, test_kvway_goes_back_to_the_prefix);
 	tcase_add_test(tcase, test_kvway_takes_the_configured_strategy);
+	tcase_add_test(tcase, test_kvway_hands_over_what_the_strategy_asks_for);
 	tcase_add_test(tcase, test_kvway_reads_metrics_between_arrivals);
 	tcase_add_test(tcase, test_lowest_breaks_ties_evenly);
 	return run_tcase("replay_policies", tcase);
