@@ -26,7 +26,7 @@ from lib_peers import start_kvway, write
 from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit
 from lib_replay import parse_scales, run_one
 from lib_report import emit, say, table
-from lib_trace import IN_ORDER, rates, sim_stats, start_workers, trace_of
+from lib_trace import rates, sim_stats, start_workers, trace_of
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "bench/replay/kvb-replay"]
 PROFILE = "reference-kv"
@@ -34,8 +34,12 @@ STRATEGIES = ("prefixaware", "roundrobin")
 KV_TOKENS = (1000000, 300000, 200000)
 MOST = 0.05
 AT_ONCE = 12   # arms: half of a core
-LATE_MS = 5    # mean delay of a step's end, simulated, from which a run is made again ...
+LATE_MS = 10   # mean delay of a step's end, simulated, from which a run is made again ...
 TRIES = 3      # ... so often at most
+# Between two requests, in real time, so that they reach the router in the trace's order: round robin gives each the
+# worker that its number says. The replay has the same pause.
+PAUSE_MS = 10
+LEAD_MS = 200  # covers the pauses of a burst
 # Simulated milliseconds; kvway's keys at their defaults but for the promise, which is the replay's (replay_slo.h).
 TIMES_MS = {"health": {"interval": 2000, "metrics_interval": 10000},
             "admission": {"max_wait": 30000, "worker_queue": 1000},
@@ -101,7 +105,7 @@ def run_replay(options, arm, trace, seed):
                      f"routing:\n  strategy: {arm.strategy}\n{routing}{more}")
         return run_one(options, ["--trace", trace], "kvway", arm.scale, options.workers[0], seed,
                        ("--admission", "kvway" if arm.admission else "none", "--kv-tokens", str(arm.kv_tokens),
-                        "--config", path))
+                        "--config", path, "--pause-ms", f"{PAUSE_MS * options.speed:g}"))
 
 
 def preemptions(ports):
@@ -127,7 +131,8 @@ def play(options, arm, trace):
         subprocess.run(
             [os.path.join(options.build, "bench/load/kvbench"), "trace", "--url", f"http://127.0.0.1:{router.port}",
              "--trace", trace, "--requests", str(options.requests), "--rate-scale", f"{arm.scale * count / 8:g}",
-             "--speed", f"{options.speed:g}", *IN_ORDER, "--label", arm.label(), "--json", result],
+             "--speed", f"{options.speed:g}", "--lead-ms", str(LEAD_MS), "--pause-ms", str(PAUSE_MS),
+             "--label", arm.label(), "--json", result],
             check=False, stdout=subprocess.DEVNULL)
         try:
             with open(result, encoding="utf-8") as file:

@@ -27,6 +27,7 @@ static const char usage[] =
 	"follow others)\n"
 	"  --scale X        arrivals X times as fast (default 1)\n"
 	"  --spread         of a trace: requests of one moment come evenly until the next one\n"
+	"  --pause-ms MS    of a trace: at least so long between two requests (default 0)\n"
 	"  --workers N      (default 8)\n"
 	"  --seed K         of the disturbed rate (at most 0.8 %) and of ties; 0: undisturbed "
 	"(default 0)\n"
@@ -60,6 +61,7 @@ struct options {
 	double context_ns;          /* below 0: the profile's */
 	struct kvb_routers routers;
 	bool list, spread;
+	int64_t pause_ns;
 };
 
 enum {
@@ -81,6 +83,7 @@ enum {
 	OPT_LIST,
 	OPT_ROUTERS,
 	OPT_SPREAD,
+	OPT_PAUSE,
 	OPT_SHARING,
 	OPT_DELAY,
 	OPT_INTERVAL,
@@ -198,6 +201,9 @@ static void take(struct options *o, int option, const char *text)
 	case OPT_SPREAD:
 		o->spread = true;
 		break;
+	case OPT_PAUSE:
+		o->pause_ns = (int64_t)(number("--pause-ms", text, 0, 1e4) * 1e6);
+		break;
 	case OPT_LIST:
 		o->list = true;
 		break;
@@ -229,6 +235,7 @@ static struct options parse(int argc, char **argv)
 		{"max-seqs", required_argument, NULL, OPT_SEQS},
 		{"max-batched-tokens", required_argument, NULL, OPT_BATCHED},
 		{"spread", no_argument, NULL, OPT_SPREAD},
+		{"pause-ms", required_argument, NULL, OPT_PAUSE},
 		{"list", no_argument, NULL, OPT_LIST},
 		{"routers", required_argument, NULL, OPT_ROUTERS},
 		{"sharing", required_argument, NULL, OPT_SHARING},
@@ -391,6 +398,7 @@ static void make_jobs(struct options *o, struct kvb_jobs *jobs)
 		kvb_trace_finish(&trace);
 		if (o->spread)
 			kvb_jobs_spread(jobs);
+		kvb_jobs_pause(jobs, o->pause_ns);
 		return;
 	}
 	scenario = kvb_scenario_find(o->scenario);

@@ -93,6 +93,16 @@ void kvb_jobs_spread(struct kvb_jobs *jobs)
 	}
 }
 
+void kvb_jobs_pause(struct kvb_jobs *jobs, int64_t pause_ns)
+{
+	for (size_t i = 1; i < jobs->count; i++) {
+		int64_t first_ns = jobs->items[i - 1].due_ns + pause_ns;
+
+		if (jobs->items[i].due_ns < first_ns)
+			jobs->items[i].due_ns = first_ns;
+	}
+}
+
 void kvb_jobs_finish(struct kvb_jobs *jobs)
 {
 	for (size_t i = 0; i < jobs->count; i++)

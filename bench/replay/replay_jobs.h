@@ -53,6 +53,8 @@ void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, d
 /* Jobs of one moment come evenly until the next moment at which any comes: a recorded trace may have its times rounded to
  * seconds, in which no router can hear of another's. No job follows another. */
 void kvb_jobs_spread(struct kvb_jobs *jobs);
+/* Of a trace: at least so long between two requests, as kvbench's --pause-ms. */
+void kvb_jobs_pause(struct kvb_jobs *jobs, int64_t pause_ns);
 void kvb_jobs_finish(struct kvb_jobs *jobs);
 
 /* Chain hashes of the job's full blocks of `size` tokens, which divides KVB_ID_TOKENS. */

@@ -148,6 +148,22 @@ START_TEST(test_a_follower_comes_after_the_end_and_its_gap)
 }
 END_TEST
 
+START_TEST(test_requests_of_one_moment_may_be_apart)
+{
+	struct kvb_jobs apart = {0};
+
+	for (uint32_t i = 0; i < 3; i++)
+		test_add(&apart, 1, i, 0, 600, 1);
+	test_add(&apart, 1.025, 3, 0, 600, 1);
+	test_add(&apart, 2, 4, 0, 600, 1);
+	kvb_jobs_pause(&apart, 10000000);
+	ck_assert_int_eq(apart.items[2].due_ns, 1020000000);
+	ck_assert_int_eq(apart.items[3].due_ns, 1030000000);
+	ck_assert_int_eq(apart.items[4].due_ns, 2000000000);
+	kvb_jobs_finish(&apart);
+}
+END_TEST
+
 START_TEST(test_slow_and_stalled_worker)
 {
 	struct kvb_fleet_options options = test_fleet_options(2);
@@ -361,6 +377,7 @@ int main(void)
 	tcase_add_test(tcase, test_same_prompt_again_is_cached_but_for_its_last_block);
 	tcase_add_test(tcase, test_each_request_is_reported_once_and_in_order);
 	tcase_add_test(tcase, test_a_follower_comes_after_the_end_and_its_gap);
+	tcase_add_test(tcase, test_requests_of_one_moment_may_be_apart);
 	tcase_add_test(tcase, test_slow_and_stalled_worker);
 	tcase_add_test(tcase, test_what_goes_past_the_router_is_not_counted);
 	tcase_add_test(tcase, test_reset_caches_are_empty);
