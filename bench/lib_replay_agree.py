@@ -79,6 +79,7 @@ class Arm:
             if section == "admission":
                 lines.append(f"  enabled: {json.dumps(self.admission)}\n")
             text += f"{section}:\n" + "".join(lines)
+        text += "upstream:\n  stall: 0s\n"  # the replay looks for no stopped engine
         return rates(speed) + f"  slow_start: {round(10000 / speed)}ms\n", text
 
     def difference(self, metric):
