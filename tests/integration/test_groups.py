@@ -63,6 +63,24 @@ def test_shares_are_those_of_the_weights(workers, kvway):
     assert router.metric("kvway_group_tokens_total", group="canary", kind="completion") == 3 * served(canary)
 
 
+def test_a_query_is_not_the_model_of_a_key(tmp_path, workers, kvway):
+    """An engine does not read it: a body without a name is for the engine's own model."""
+    one, other = workers(1, models=("big", "small")), workers(1, models=("other",))
+    one[0].base = "big"
+    keys = tmp_path / "keys.yaml"
+    key = {"name": "bob", "sha256": hashlib.sha256(b"sk-bob").hexdigest(), "models": ["small"]}
+    keys.write_text(json.dumps({"keys": [key]}))
+    divided = [{"model": "small", "group": "a", "weight": 1}]
+    router = start(kvway, one, other, {"auth.keys_file": str(keys)}, entries=divided)
+    bearer = ("Authorization", "Bearer sk-bob")
+    for target, body in ((CHAT, {}), (COMPLETIONS, {"prompt": "hi"})):
+        body = {"messages": [], **body}
+        answer = router.ask("POST", target + "?model=small", [bearer], body)
+        assert (answer.status, answer.json()["error"]["code"]) == (403, "model_not_allowed")
+        assert router.ask("POST", target, [bearer], {**body, "model": "small"}).status == 200
+    assert served(one) == 2
+
+
 def test_shares_and_sessions_of_many(kvsim, kvway):
     """100,000 requests with KVW_LONG; each session has four, and stays."""
     count, threads = (100_000 if os.environ.get("KVW_LONG") else 1000), 4

@@ -188,7 +188,8 @@ struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 		return kvw_slice_of(x->alias->name);
 	if (x->meant != NULL)
 		return kvw_slice_of(x->meant->name);
-	return x->group != NULL ? kvw_slice_of(x->group->model) : kvw_scan_model(x->scan);
+	/* A query chooses a group, but workers do not read it: a body without a name is not for the group's model. */
+	return x->group != NULL && !x->unnamed ? kvw_slice_of(x->group->model) : kvw_scan_model(x->scan);
 }
 
 void kvw_request_scan_release(struct kvw_exchange *x)
