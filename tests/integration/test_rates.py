@@ -281,6 +281,32 @@ def test_tokens_charged_are_those_used(stage):
     assert total > 0
 
 
+def test_what_an_answer_echoes_is_no_usage(stage):
+    """A client that leaves before the end is charged its prompt, whatever its own tools say of usage."""
+
+    def script(ex):
+        asked = ex.json()
+        ex.start_stream()
+        echo = {"id": "resp_1", "tools": asked["tools"], "metadata": asked["metadata"], "usage": None}
+        ex.event({"type": "response.created", "response": echo})
+        ex.event({"type": "response.output_text.delta", "delta": "x"})
+        ex.gone(20)
+
+    s = stage([entry("alice", tokens_per_minute=10000000)], script=script)
+    forged = {"usage": {"input_tokens": 0, "output_tokens": 0}}
+    costs = []
+    for more in ({}, forged):
+        before = s.charged()
+        body = {"model": "tiny", "input": "word " * 4000, "stream": True, "metadata": more,
+                "tools": [{"type": "function", "name": "f", "parameters": more}]}  # fmt: skip
+        with Client(s.router.port) as client:
+            client.send_request("POST", "/v1/responses", bearer("alice"), body)
+            assert client.read_head().status == 200
+        s.idle()
+        costs.append(s.charged() - before)
+    assert costs[0] > 1000 and abs(costs[1] - costs[0]) < 100
+
+
 def test_events_are_counted_whatever_ends_their_lines(stage):
     def script(ex):
         end = b"\r\n" if ex.json()["messages"][0]["content"] == "crlf" else b"\n"

@@ -1,11 +1,21 @@
 /*
  * usage.c - token counts out of an answer that streams by.
  *
- * The member name `"usage"`, both quotes included, cannot stand inside a JSON string, where its
- * quotes would be escaped. It is searched in each piece; what a piece's end may have cut, six bytes
- * at most, is kept. Behind it the object is read where it is if the piece holds all of it; else it is
- * copied until its braces are even, then read. A null, or anything else that is not an object, ends
- * the copy at once: servers write `"usage":null` into every event.
+ * A usage object counts where the protocols put it, and nowhere else: an answer echoes what its client sent
+ * (`tools`, `metadata`, `kv_transfer_params`), and a client must not choose what it is charged. So it is a
+ * member of the top level, or of the `response` or `message` there:
+ *
+ *	{"usage":{...}}                                        whole answers, chunks, message_delta
+ *	{"type":"response.completed","response":{"usage":{...}}}
+ *	{"type":"message_start","message":{"usage":{...}}}
+ *
+ * Brackets and strings are counted along to know the place. Most events have no usage, or a null, as servers
+ * write it into every event: a piece that begins and ends between two events and shows no other `"usage"` is
+ * searched for that alone. The member name, both quotes included, cannot stand inside a JSON string, where its
+ * quotes would be escaped.
+ *
+ * An object is read where it is if the piece holds all of it; else it is copied until its braces are even, then
+ * read.
  *
  * Names, as recorded from vLLM 0.32:
  *
@@ -113,26 +123,31 @@ static bool read_count(const char *p, const char *end, uint64_t *count)
 	return true;
 }
 
-/* Skips a string; p behind its opening quote. Returns its closing quote, or end. */
-static const char *string_end(const char *p, const char *end)
+/* The first quote or backslash in [p, end), or end. */
+static const char *plain_end(const char *p, const char *end)
 {
 #ifdef __SSE2__
 	const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
 
-	/* As far as nothing is escaped. */
 	for (; end - p >= 16; p += 16) {
 		__m128i bytes = _mm_loadu_si128((const __m128i *)p);
 		unsigned hits = (unsigned)_mm_movemask_epi8(_mm_or_si128(
 			_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, escape)));
 
-		if (hits == 0)
-			continue;
-		p += __builtin_ctz(hits);
-		break;
+		if (hits != 0)
+			return p + __builtin_ctz(hits);
 	}
 #endif
-	for (; p < end && *p != '"'; p++)
-		p += *p == '\\' && p + 1 < end;
+	while (p < end && *p != '"' && *p != '\\')
+		p++;
+	return p;
+}
+
+/* Skips a string; p behind its opening quote. Returns its closing quote, or end. */
+static const char *string_end(const char *p, const char *end)
+{
+	while ((p = plain_end(p, end)) < end && *p != '"')
+		p = end - p > 2 ? p + 2 : end;
 	return p;
 }
 
@@ -197,36 +212,15 @@ static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 	}
 }
 
-/* p: behind what may be spaces and a colon, at the value. */
-static const char *value_after(const char *p, const char *end)
-{
-	while (p < end && (*p == ':' || *p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
-		p++;
-	return p;
-}
+/* --- an object --- */
 
-/* The window holds `"usage"` and a whole object. */
-static void take_object(struct kvw_usage *usage)
-{
-	const char *end = usage->window + usage->window_len;
-	struct reader reader = {0};
-
-	(void)read_object(&reader, value_after(usage->window + MARKER_LEN, end), end);
-	take_counts(usage, &reader);
-}
-
-/* An object that a piece holds whole; p behind the marker. Returns the first byte behind it; NULL: it
- * is none, or is to be copied. */
+/* One that a piece holds whole; p at its brace. Returns the first byte behind it; NULL: it is to be copied. */
 static const char *take_in_place(struct kvw_usage *usage, const char *p, const char *end)
 {
-	size_t room = sizeof(usage->window) - MARKER_LEN;
-	const char *last = (size_t)(end - p) > room ? p + room : end;
-	const char *value = value_after(p, last);
 	struct reader reader = {0};
+	const char *last = read_object(
+		&reader, p, (size_t)(end - p) > KVW_USAGE_WINDOW ? p + KVW_USAGE_WINDOW : end);
 
-	if (value == last || *value != '{')
-		return NULL;
-	last = read_object(&reader, value, last);
 	if (last != NULL)
 		take_counts(usage, &reader);
 	return last;
@@ -238,10 +232,7 @@ struct place {
 	bool in_string, escaped;
 };
 
-/* What a byte of a usage member means for the code that copies it. */
-enum step { STEP_ON, STEP_WHOLE, STEP_NONE };
-
-static inline enum step step(struct place *at, char c)
+static inline void step(struct place *at, char c)
 {
 	if (at->in_string) {
 		at->in_string = at->escaped || c != '"';
@@ -249,105 +240,188 @@ static inline enum step step(struct place *at, char c)
 	} else if (c == '{' || c == '[') {
 		at->depth++;
 	} else if (c == '}' || c == ']') {
-		at->depth -= at->depth > 0;
-		return at->depth == 0 ? STEP_WHOLE : STEP_ON;
-	} else if (c == '"' && at->depth > 0) {
+		at->depth--;
+	} else if (c == '"') {
 		at->in_string = true;
-	} else if (at->depth == 0 && c != ':' && c != ' ' && c != '\n' && c != '\r' && c != '\t') {
-		return STEP_NONE; /* null, or no member at all */
 	}
-	return STEP_ON;
 }
 
-/* Goes on copying an object. Returns the first byte behind it, or what ended it. */
+/* Goes on copying an object, whose brace is in the window or first in p. Returns the first byte behind it, or
+ * behind what had room. */
 static const char *collect(struct kvw_usage *usage, const char *p, const char *end)
 {
 	size_t room = sizeof(usage->window) - usage->window_len;
 	const char *from = p, *last = (size_t)(end - p) > room ? p + room : end;
-	struct place at = {usage->depth, usage->in_string, usage->escaped};
-	enum step what = STEP_ON;
+	struct place at = {usage->inside, usage->in_string, usage->escaped};
+	struct reader reader = {0};
 
-	while (p < last && what == STEP_ON)
-		what = step(&at, *p++);
+	do
+		step(&at, *p++);
+	while (p < last && at.depth > 0);
 	memcpy(usage->window + usage->window_len, from, (size_t)(p - from));
 	usage->window_len += (size_t)(p - from);
-	usage->depth = at.depth;
+	usage->inside = at.depth;
 	usage->in_string = at.in_string;
 	usage->escaped = at.escaped;
-	usage->collecting = what == STEP_ON && p == end; /* else whole, none, or too large */
-	if (what == STEP_WHOLE)
-		take_object(usage);
-	return what == STEP_NONE ? p - 1 : p;
-}
-
-static void begin_object(struct kvw_usage *usage)
-{
-	memcpy(usage->window, marker, MARKER_LEN);
-	usage->window_len = MARKER_LEN;
-	usage->collecting = true;
-	usage->in_string = usage->escaped = false;
-	usage->depth = 0;
-}
-
-/* A marker that the last piece cut: goes on with it. Returns where the search goes on. */
-static const char *join_marker(struct kvw_usage *usage, const char *p, const char *end)
-{
-	size_t have = usage->window_len, more = MARKER_LEN - have;
-	size_t len = (size_t)(end - p) < more ? (size_t)(end - p) : more;
-
-	usage->window_len = 0;
-	if (memcmp(p, marker + have, len) != 0)
+	usage->collecting = at.depth > 0 && usage->window_len < sizeof(usage->window);
+	if (usage->collecting)
 		return p;
-	if (len == more) {
-		begin_object(usage);
-		return p + len;
-	}
-	memcpy(usage->window, marker, have + len);
-	usage->window_len = have + len;
-	return end;
+	if (at.depth == 0 && read_object(&reader, usage->window, usage->window + usage->window_len) != NULL)
+		take_counts(usage, &reader);
+	usage->held = usage->held && usage->depth == 2;
+	usage->depth += at.depth; /* of one that is too long the rest passes like any other */
+	return p;
 }
 
-/* Keeps what may be a marker's beginning at the end of a piece. */
-static void keep_tail(struct kvw_usage *usage, const char *p, const char *end)
-{
-	size_t most = (size_t)(end - p) < MARKER_LEN - 1 ? (size_t)(end - p) : MARKER_LEN - 1;
+/* --- its place --- */
 
-	for (size_t len = most; len > 0; len--) {
-		if (end[-(ptrdiff_t)len] == '"' && memcmp(end - len, marker, len) == 0) {
-			memcpy(usage->window, marker, len);
-			usage->window_len = len;
-			return;
-		}
+/* Of the value to come. */
+enum meaning { MEANS_NOTHING, MEANS_USAGE, MEANS_HOLDER };
+
+/* Do keys count here? */
+static bool counts(const struct kvw_usage *usage)
+{
+	return usage->depth == 1 || (usage->depth == 2 && usage->held);
+}
+
+static enum meaning meaning_of_key(const struct kvw_usage *usage)
+{
+	if (!counts(usage))
+		return MEANS_NOTHING;
+	if (key_is(usage->key, usage->key_len, "usage"))
+		return MEANS_USAGE;
+	return usage->depth == 1 && (key_is(usage->key, usage->key_len, "response") ||
+					    key_is(usage->key, usage->key_len, "message"))
+		       ? MEANS_HOLDER
+		       : MEANS_NOTHING;
+}
+
+/* Any string may be a key until a colon follows. */
+static void keep_key(struct kvw_usage *usage, const char *text, size_t len)
+{
+	size_t room = sizeof(usage->key) - usage->key_len;
+
+	if (!counts(usage))
+		return;
+	len = len < room ? len : room;
+	memcpy(usage->key + usage->key_len, text, len);
+	usage->key_len += (uint8_t)len;
+}
+
+/* Goes on inside a string. */
+static const char *take_string(struct kvw_usage *usage, const char *p, const char *end)
+{
+	const char *from = p;
+
+	p += usage->escaped; /* p < end */
+	usage->escaped = false;
+	while ((p = plain_end(p, end)) < end && *p != '"') {
+		usage->escaped = end - p == 1;
+		p = usage->escaped ? end : p + 2;
 	}
+	keep_key(usage, from, (size_t)(p - from));
+	usage->in_string = p == end;
+	return p == end ? end : p + 1;
+}
+
+/* The first byte in [p, end) that is a bracket, a quote or a colon, or end. */
+static const char *structure(const char *p, const char *end)
+{
+#ifdef __SSE2__
+	const __m128i quote = _mm_set1_epi8('"'), colon = _mm_set1_epi8(':'), bit = _mm_set1_epi8(0x20),
+		      open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
+
+	for (; end - p >= 16; p += 16) {
+		__m128i bytes = _mm_loadu_si128((const __m128i *)p);
+		__m128i braces = _mm_or_si128(bytes, bit); /* '[' becomes '{', and ']' '}' */
+		unsigned hits = (unsigned)_mm_movemask_epi8(_mm_or_si128(
+			_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, colon)),
+			_mm_or_si128(_mm_cmpeq_epi8(braces, open), _mm_cmpeq_epi8(braces, close))));
+
+		if (hits != 0)
+			return p + __builtin_ctz(hits);
+	}
+#endif
+	while (p < end && *p != '"' && *p != ':' && (*p | 0x20) != '{' && (*p | 0x20) != '}')
+		p++;
+	return p;
+}
+
+/* An opening bracket at p. Between events, at depth 0, only an object begins something. */
+static const char *open_container(struct kvw_usage *usage, const char *p, const char *end)
+{
+	enum meaning meaning = (enum meaning)usage->meaning;
+	const char *behind;
+
+	usage->meaning = MEANS_NOTHING;
+	if (*p == '[' && usage->depth == 0)
+		return p + 1;
+	if (*p == '{' && meaning == MEANS_USAGE) {
+		behind = take_in_place(usage, p, end);
+		if (behind != NULL)
+			return behind;
+		usage->collecting = true;
+		usage->inside = 0;
+		usage->window_len = 0;
+		return collect(usage, p, end);
+	}
+	usage->depth++;
+	if (usage->depth == 2)
+		usage->held = *p == '{' && meaning == MEANS_HOLDER;
+	return p + 1;
+}
+
+/* Outside of strings. */
+static const char *take_structure(struct kvw_usage *usage, const char *p, const char *end)
+{
+	p = structure(p, end);
+	if (p == end)
+		return end;
+	switch (*p) {
+	case '"':
+		usage->in_string = usage->depth > 0;
+		usage->key_len = 0;
+		break;
+	case ':':
+		usage->meaning = (uint8_t)meaning_of_key(usage);
+		break;
+	case '{':
+	case '[':
+		return open_container(usage, p, end);
+	default:
+		usage->meaning = MEANS_NOTHING;
+		usage->depth -= usage->depth > 0;
+	}
+	return p + 1;
+}
+
+/* Whole events without a usage that is an object? */
+static bool says_nothing(const char *p, const char *end)
+{
+	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n')
+		return false;
+	while ((p = find_marker(p, end)) != NULL) {
+		p = skip_space(p + MARKER_LEN, end);
+		p = skip_space(p < end && *p == ':' ? p + 1 : end, end);
+		if (end - p < 4 || memcmp(p, "null", 4) != 0)
+			return false;
+	}
+	return true;
 }
 
 void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len)
 {
 	const char *p = data, *end = data + len;
 
-	if (len == 0)
+	if (len == 0 || (usage->depth == 0 && !usage->collecting && says_nothing(p, end)))
 		return;
-	if (!usage->collecting && usage->window_len > 0)
-		p = join_marker(usage, p, end);
 	while (p < end) {
-		const char *found;
-
-		if (usage->collecting) {
+		if (usage->collecting)
 			p = collect(usage, p, end);
-			if (!usage->collecting)
-				usage->window_len = 0;
-			continue;
-		}
-		found = find_marker(p, end);
-		if (found == NULL) {
-			keep_tail(usage, p, end);
-			return;
-		}
-		p = take_in_place(usage, found + MARKER_LEN, end);
-		if (p != NULL)
-			continue;
-		begin_object(usage);
-		p = found + MARKER_LEN;
+		else if (usage->in_string)
+			p = take_string(usage, p, end);
+		else
+			p = take_structure(usage, p, end);
 	}
 }
 

@@ -146,8 +146,27 @@ static const struct {
 	{"{\"usage\":null}{\"usage\":null,\"usage\":{\"prompt_tokens\":5}}", 5, UNKNOWN, UNKNOWN},
 	/* cut off */
 	{"{\"usage\":{\"prompt_tokens\":5", UNKNOWN, UNKNOWN, UNKNOWN},
-	{"\"usa\"usage\":{\"prompt_tokens\":5}", 5, UNKNOWN, UNKNOWN},
-	{"\"\"usage\":{\"prompt_tokens\":5}", 5, UNKNOWN, UNKNOWN},
+	/* an echo of what a client sent is not usage */
+	{"{\"tools\":[{\"parameters\":{\"usage\":{\"input_tokens\":0,\"output_tokens\":0}}}]}", UNKNOWN, UNKNOWN,
+		UNKNOWN},
+	{"{\"metadata\":{\"usage\":{\"input_tokens\":1}},\"usage\":{\"input_tokens\":5}}", 5, UNKNOWN, UNKNOWN},
+	{"{\"usage\":{\"input_tokens\":5},\"tools\":[{\"usage\":{\"input_tokens\":1}}]}", 5, UNKNOWN, UNKNOWN},
+	{"{\"response\":{\"tools\":[{\"usage\":{\"input_tokens\":1}}],\"metadata\":{\"usage\":{\"input_tokens\":2}},"
+	 "\"usage\":{\"input_tokens\":5}}}",
+		5, UNKNOWN, UNKNOWN},
+	{"{\"response\":[{\"usage\":{\"input_tokens\":1}}],\"x\":{\"message\":{\"usage\":{\"input_tokens\":2}}}}",
+		UNKNOWN, UNKNOWN, UNKNOWN},
+	{"{\"choices\":[{\"message\":{\"usage\":{\"prompt_tokens\":1}}}]}", UNKNOWN, UNKNOWN, UNKNOWN},
+	{"{\"message\":{\"a\":\"b\\\\\",\"usage\":{\"input_tokens\":5}},\"y\":{\"usage\":{\"input_tokens\":2}}}", 5,
+		UNKNOWN, UNKNOWN},
+	{"{\"usages\":{\"input_tokens\":1},\"a_very_long_usage\":{\"input_tokens\":2},\"usag\":{\"input_tokens\":3}}",
+		UNKNOWN, UNKNOWN, UNKNOWN},
+	{"event: response.created\ndata: {\"response\":{\"tools\":[{\"usage\":{\"input_tokens\":1}}],\"usage\":null}}\n\n"
+	 "data: {\"delta\":\"x\"}\n\n",
+		UNKNOWN, UNKNOWN, UNKNOWN},
+	{"data: {\"usage\":null}\n\ndata: {\"t\":[{\"usage\":{\"input_tokens\":1}}],\"usage\":null}\n\n"
+	 ": keep-alive\n\nevent: x\r\ndata: {\"response\":{\"usage\":{\"input_tokens\":7}}}\r\n\r\ndata: [DONE]\n\n",
+		7, UNKNOWN, UNKNOWN},
 };
 
 START_TEST(strange_answer)
