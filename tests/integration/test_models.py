@@ -1,5 +1,6 @@
 """A model that is known is obeyed: only workers that serve it get the request, however it says so."""
 
+import gzip
 import json
 import subprocess
 import threading
@@ -38,6 +39,10 @@ def json_later(model):
     return b'{"prompt": "%s", "model": "%s", "user": "%s"}' % (LONG[:40_000], model, LONG)
 
 
+def json_last(model):
+    return b'{"prompt": "%s", "model": "%s"}' % (LONG, model)
+
+
 def broken_json(model):
     return b'{"model": "%s", "prompt": oops}' % model
 
@@ -54,6 +59,10 @@ def form_first(model):
     return field(b"model", model) + field(b"file", LONG) + b"--XbX--\r\n"
 
 
+def form_last(model):
+    return field(b"file", LONG) + field(b"model", model) + b"--XbX--\r\n"
+
+
 def small_form(model):
     return field(b"file", b"RIFF") + field(b"model", model) + b"--XbX--\r\n"
 
@@ -66,11 +75,13 @@ def cut_form(model):
 SHAPES = {
     "above the limit": (COMPLETIONS, JSON, json_first),
     "above the limit, the model behind the prompt": (COMPLETIONS, JSON, json_later),
+    "above the limit, the model behind it": (COMPLETIONS, JSON, json_last),
     "broken behind the model": (COMPLETIONS, JSON, broken_json),
     "cut behind the model": (COMPLETIONS, JSON, cut_json),
     "deeper than is followed": (COMPLETIONS, JSON, deep_json),
     "a small form": (AUDIO, FORM, small_form),
     "a form above the limit": (AUDIO, FORM, form_first),
+    "a form above the limit, the model behind the file": (AUDIO, FORM, form_last),
     "a form without its end": (AUDIO, FORM, cut_form),
     "the query of a path that is unknown": ("/v1/else?a=b&model={}", JSON, lambda model: b"{}"),
     "the query where the body has none": (COMPLETIONS + "?model={}", JSON, lambda model: b'{"prompt": "x"}'),
@@ -133,13 +144,67 @@ def test_an_unknown_one_waits_for_the_lists(workers, kvway):
     assert answer.status == 200 and two.requests and not one.requests
 
 
-def test_a_name_behind_the_limit_is_not_known(workers, kvway):
-    """Nothing is read further for its sake: the worker says what it does not serve."""
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("kind, body", [
+    ("application/json", b'{"prompt": oops'), ("application/json", '{"model": "two"}'.encode("utf-16")),
+    ("text/plain", b'{"model": "two"}'), ("application/json", b'["two"]'), ("application/json", b'{"model": 2}'),
+], ids=["broken", "UTF-16", "plain text", "a list", "a number"])  # fmt: skip
+def test_a_body_that_cannot_be_read_goes_to_no_worker_by_chance(workers, kvway, kind, body, chunked):
     one, two, router = pair_of(workers, kvway)
-    body = b'{"prompt": "%s", "model": "two"}' % LONG
-    for _ in range(4):
-        assert router.ask("POST", COMPLETIONS, [JSON], body).status == 200
-    assert len(one.requests) == len(two.requests) == 2
+    how = {"chunks": [body]} if chunked else {"body": body}
+    for target, type_ in ((COMPLETIONS, "BadRequestError"), ("/v1/messages", "invalid_request_error")):
+        with Client(router.port) as client:
+            answer = client.ask("POST", target, [("Content-Type", kind)], **how)
+        error = answer.json()["error"]
+        assert (answer.status, error["type"]) == (400, type_)
+        assert "does not show" in error["message"]
+    assert not one.requests and not two.requests
+    assert router.metric("kvway_models_unread_total") == 2
+    assert router.log().count("does not show its model: answered 400") + router.log().count("not what its path takes") == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "deflate, br", "x-unknown"])
+def test_an_encoded_request_is_answered_415(workers, kvway, encoding):
+    one, two, router = pair_of(workers, kvway)
+    body, field = gzip.compress(b'{"model": "two", "prompt": "hi"}'), ("Content-Encoding", encoding)
+    for target, type_ in ((COMPLETIONS, None), ("/v1/messages", "invalid_request_error"), ("/v1/else", None)):
+        answer = router.ask("POST", target, [JSON, field], body)
+        error = answer.json()["error"]
+        assert answer.status == 415 and encoding in error["message"]
+        assert answer.headers.get("accept-encoding") == "identity"
+        assert type_ in (None, error["type"])
+    assert not one.requests and not two.requests
+    assert router.metric("kvway_encoded_requests_total") == 3
+    plain = [JSON, ("Content-Encoding", "identity")]
+    assert router.ask("POST", COMPLETIONS, plain, b'{"model": "two", "prompt": "hi"}').status == 200
+    assert len(two.requests) == 1
+
+
+def test_answers_to_prompts_are_asked_for_plain(workers, kvway):
+    """Else what stands before an engine compresses them if a client would take that, and nothing sees their usage."""
+    one, two, router = pair_of(workers, kvway)
+    field = ("Accept-Encoding", "gzip, deflate")
+    assert router.ask("POST", COMPLETIONS, [JSON, field], {"model": "one", "prompt": "hi"}).status == 200
+    assert one.requests[-1].headers.all("accept-encoding") == ["identity"]
+    assert router.ask("POST", COMPLETIONS, [JSON], {"model": "one", "prompt": "hi"}).status == 200
+    assert one.requests[-1].headers.get("accept-encoding") is None
+    assert router.ask("GET", "/v1/else?model=one", [field]).status == 200
+    assert one.requests[-1].headers.all("accept-encoding") == ["gzip, deflate"]
+    assert router.metric("kvway_encoded_answers_total") == 0
+    one.script = lambda ex: ex.respond(headers=[("content-encoding", "gzip")], body=gzip.compress(b"{}"))
+    assert router.ask("POST", COMPLETIONS, [JSON, field], {"model": "one", "prompt": "hi"}).status == 200
+    until(lambda: router.metric("kvway_encoded_answers_total") == 1)
+
+
+def test_a_name_behind_the_limit_is_not_looked_for_where_all_serve_one(workers, kvway):
+    fleet = workers(2, read_body=False)
+    router = kvway(fleet, SMALL)
+    with Client(router.port) as client:
+        client.send_head("POST", COMPLETIONS, [JSON, ("Content-Length", str(len(LONG) + 200))])
+        client.send(b'{"prompt": "%s' % LONG)
+        until(lambda: sum(len(w.requests) for w in fleet) == 1)
+
+
 
 
 def test_a_long_body_goes_on_as_soon_as_its_model_is_known(workers, kvway):
@@ -164,9 +229,10 @@ def test_one_that_waits_for_its_model_holds_its_memory_and_no_more(workers, kvwa
             client.send_head("POST", COMPLETIONS, [JSON, ("Content-Length", str(4 << 20))])
             client.send(b'{"prompt": "' + b"x" * 399_988)
         until(lambda: router.metric("kvway_body_bytes") == 800_000)
-        # a third finds no room: it is not refused, its model is not looked for any longer
+        # a third finds no room
         body = b'{"prompt": "%s", "model": "two"}' % (b"x" * 600_000)
-        assert router.ask("POST", COMPLETIONS, [JSON], body).status == 200
+        answer = router.ask("POST", COMPLETIONS, [JSON], body)
+        assert (answer.status, answer.headers.get("retry-after")) == (503, "1")
     until(lambda: router.metric("kvway_body_bytes") == 0)
 
 

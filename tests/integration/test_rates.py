@@ -153,12 +153,14 @@ def test_who_names_no_model_where_there_are_several(workers, kvway):
     config = {"rate_limits": [{"model": "big", "requests_per_minute": 1, "burst": "1m"}], "routing.scan_limit": "64KiB"}
     router = kvway(fleet, config)
     late = b'{"messages": [], "x": "' + b"x" * 400000 + b'", "model": "big"}'
-    for target, body in ((CHAT, UNNAMED), (CHAT + "?model=tiny", UNNAMED), (CHAT, late), (CHAT, b'{"model": null}')):
+    for target, body in ((CHAT, UNNAMED), (CHAT + "?model=tiny", UNNAMED), (CHAT, b'{"model": null}')):
         answer = router.ask("POST", target, [JSON], body)
         assert (answer.status, answer.json()["error"]["code"]) == (400, "model_not_named")
     answer = router.ask("POST", MESSAGES, [JSON], UNNAMED)
     assert (answer.status, answer.json()["error"]["type"]) == (400, "invalid_request_error")
     assert not [ex for worker in fleet for ex in worker.requests]
+    assert [router.ask("POST", CHAT, [JSON], late).status for _ in range(2)] == [200, 429]  # read to its end, and counted
+    assert not fleet[0].requests and len(fleet[1].requests) == 1
     assert router.ask("POST", CHAT, [JSON], chat_body()).status == 200
     assert router.ask("POST", "/tokenize", [JSON], UNNAMED).status == 200
     # Without limits of models each worker may say what it takes such a body for.

@@ -284,6 +284,21 @@ struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet)
 	return only_base(atomic_load_explicit(&fleet->view, memory_order_acquire));
 }
 
+bool kvw_fleet_divided(const struct kvw_fleet *fleet)
+{
+	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+	uint64_t any[KVW_MODEL_WORDS] = {0};
+
+	for (size_t i = 0; i < view->model_count; i++)
+		for (size_t w = 0; w < KVW_MODEL_WORDS; w++)
+			any[w] |= view->models[i].workers[w];
+	for (size_t i = 0; i < view->model_count; i++)
+		if (!atomic_load_explicit(&view->models[i].model->adapter, memory_order_relaxed) &&
+			memcmp(view->models[i].workers, any, sizeof(any)) == 0)
+			return false;
+	return view->model_count > 0;
+}
+
 /* The workers that serve a model. */
 struct service {
 	const struct kvw_model_entry *serves; /* NULL: any worker */

@@ -136,6 +136,8 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 /* The model that a request means which names none: the only one that is no adapter of another. NULL: there are
  * several, or none is known. */
 struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
+/* Is there no model that all workers serve whose models are known? Adapters aside. */
+bool kvw_fleet_divided(const struct kvw_fleet *fleet);
 
 /* None of them is usable: those that are ejected or suspected, and not down, become it. */
 void kvw_fleet_use_ejected(

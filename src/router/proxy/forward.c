@@ -21,6 +21,7 @@
 #include "proxy/retry.h"
 #include "proxy/sagemaker.h"
 #include "proxy/understand.h"
+#include "proxy/unread.h"
 #include "proxy/waking.h"
 
 #define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
@@ -669,7 +670,7 @@ static bool build_head(struct kvw_exchange *x)
 		.content_length = x->content_length,
 		.bearer = kvw_slice_of(loop->auth != NULL ? a->worker->api_key : NULL),
 	};
-	char extra[KVW_SAGEMAKER_ROOM + 32];
+	char extra[KVW_SAGEMAKER_ROOM + 64];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
@@ -684,6 +685,7 @@ static bool build_head(struct kvw_exchange *x)
 		kvw_credential_hide(&loop->request_head);
 	/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
 	kvw_write(&w, x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n") : KVW_SLICE("Via: 1.1 kvway\r\n"));
+	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
 	options.extra = (struct kvw_slice){w.data, w.len};
 	a->head = kvw_block_get(

@@ -22,6 +22,7 @@
 #include "proxy/reply.h"
 #include "proxy/rewrite.h"
 #include "proxy/understand.h"
+#include "proxy/unread.h"
 
 static void refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
 	const char *message)
@@ -391,6 +392,8 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 bool kvw_guard_body(struct kvw_exchange *x)
 {
 	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x)))
+		return true;
+	if (kvw_unread_refuses_model(x))
 		return true;
 	if (kvw_config_limits_models(x->config) && refuse_unnamed(x))
 		return true;

@@ -18,6 +18,7 @@
 #include "proxy/rewrite.h"
 #include "proxy/sagemaker.h"
 #include "proxy/understand.h"
+#include "proxy/unread.h"
 
 static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -283,7 +284,7 @@ static void whole_complete(struct kvw_exchange *x)
 	if (kvw_request_scan_charge(x) && !charge_body(x))
 		return;
 	if (x->scan != NULL && !x->scanned)
-		kvw_metrics_add(x->loop->metrics, KVW_COUNT_SCAN_REJECTED, 1);
+		kvw_unread_body(x);
 	if (kvw_rewrite_body(x) != KVW_OK) {
 		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "out of memory");
 		return;
@@ -330,7 +331,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	x->head_session = x->route.session = head_session(x); /* behind the guard, which knows the key */
 	kvw_rewrite_session(x);
 	choose_mode(x);
-	if (x->whole && refuse_length(x))
+	if (kvw_unread_refuses_encoded(x) || (x->whole && refuse_length(x)))
 		return;
 	if (!x->body.done) {
 		if (loop->request_head.expect_continue && arrived == 0)
@@ -364,11 +365,20 @@ static void stream_after_all(struct kvw_exchange *x)
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
-/* Is the model's name to be looked for in more of the body? */
+/* Is the model's name to be looked for in more of the body? Behind the limit, too, where a prompt would else reach
+ * another model's worker. */
 static bool looks_on(struct kvw_exchange *x)
 {
-	return !x->body.done && x->scan != NULL && kvw_scan_model(x->scan).len == 0 && kvw_scan_goes_on(x->scan) &&
-	       x->body_received <= x->config->routing_scan_limit && take_body_memory(x);
+	bool needed = x->path.prompt && kvw_fleet_divided(x->loop->fleet);
+
+	if (x->body.done || x->scan == NULL || kvw_scan_model(x->scan).len > 0 || !kvw_scan_goes_on(x->scan) ||
+		(x->body_received > x->config->routing_scan_limit && !needed))
+		return false;
+	if (take_body_memory(x))
+		return true;
+	if (needed)
+		no_body_memory(x);
+	return needed;
 }
 
 static void body_refused(struct kvw_exchange *x, enum kvw_err err)
@@ -416,7 +426,10 @@ void kvw_request_body(struct kvw_exchange *x)
 		if (x->whole)
 			whole_complete(x);
 	} else if (x->whole && x->body_received > x->config->routing_scan_limit) {
-		stream_after_all(x);
+		x->whole = false;
+		x->looking = true;
+		if (!looks_on(x))
+			stream_after_all(x);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include "proxy/location.h"
 #include "proxy/rate.h"
 #include "proxy/sagemaker.h"
+#include "proxy/unread.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
@@ -401,6 +402,7 @@ static bool take_head(struct kvw_exchange *x, struct kvw_head *head)
 	}
 	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
 	kvw_sagemaker_answered(x, head);
+	kvw_unread_answer(x, head);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_note_sleep(x);
 	if (x->path.kind == KVW_PATH_LORA && head->status / 100 == 2)

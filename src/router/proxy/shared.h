@@ -39,6 +39,7 @@ struct kvw_shared {
 	int64_t connections_most;          /* limits.connections, or fewer where descriptors are few */
 	struct kvw_reserve reserve;        /* of all loops' acceptors */
 	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
+	_Atomic int64_t unread_logged_ns;  /* of unread.c */
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */
 	_Atomic int64_t handshakes;               /* of these: TLS has begun and is not ready */

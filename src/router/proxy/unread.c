@@ -1,0 +1,113 @@
+/*
+ * unread.c - see unread.h.
+ *
+ * A prompt that is compressed shows its model to its reader alone: routed unread it would reach any worker, of its
+ * model or of another. vLLM and SGLang read no such body either, so its client is asked for a plain one (RFC 9110
+ * section 15.5.16). Likewise a body that breaks the rules of JSON, or has another media type: where all workers
+ * serve one model its worker answers it; where they do not, chance would choose the worker, so kvway answers.
+ *
+ * An answer to a prompt is read as it passes: for its usage, which limits charge, its errors and ids. No engine
+ * compresses it, but what stands before one may (a sidecar, an ingress) if the client allows that. So a worker is
+ * asked for a plain one, whatever the client would take.
+ *
+ * What is not understood is counted each time, and logged once a minute.
+ */
+#include "proxy/unread.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "proxy/reply.h"
+
+#define LOG_NS (60 * KVW_NS_PER_S)
+
+static void note(const struct kvw_exchange *x, enum kvw_counter counter, const char *what)
+{
+	_Atomic int64_t *logged_ns = &x->loop->shared->unread_logged_ns;
+	int64_t last = atomic_load_explicit(logged_ns, memory_order_relaxed), now_ns = x->loop->now_ns;
+	size_t len = 0;
+
+	kvw_metrics_add(x->loop->metrics, counter, 1);
+	if (now_ns - last < LOG_NS || !atomic_compare_exchange_strong(logged_ns, &last, now_ns))
+		return;
+	while (len < x->target.len && x->target.data[len] != '?')
+		len++;
+	kvw_warn("proxy", "%s (counted each time, logged once a minute) path=%.*s client=%s", what,
+		(int)(len < 128 ? len : 128), x->target.data, x->client->address);
+}
+
+/* Its Content-Encoding. NULL: it is plain. */
+static const struct kvw_field *encoding(const struct kvw_head *head)
+{
+	for (size_t i = 0; i < head->field_count; i++) {
+		const struct kvw_field *field = &head->fields[i];
+
+		if (kvw_slice_equal_nocase(field->name, KVW_SLICE("content-encoding")) && field->value.len > 0 &&
+			!kvw_slice_equal_nocase(field->value, KVW_SLICE("identity")))
+			return field;
+	}
+	return NULL;
+}
+
+static const char *type_of(const struct kvw_exchange *x)
+{
+	return kvw_api_anthropic(x->path.api) ? "invalid_request_error" : NULL;
+}
+
+bool kvw_unread_refuses_encoded(struct kvw_exchange *x)
+{
+	const struct kvw_field *field =
+		x->path.prompt || x->looking ? encoding(&x->loop->request_head) : NULL;
+	char message[192];
+
+	if (field == NULL)
+		return false;
+	(void)snprintf(message, sizeof(message),
+		"the body has Content-Encoding: %.*s, which engines do not read: switch off the compression of requests",
+		(int)(field->value.len < 32 ? field->value.len : 32), field->value.data);
+	note(x, KVW_COUNT_ENCODED_REQUESTS, "a request's body has a Content-Encoding: answered 415");
+	kvw_reply_error_as(x, 415, type_of(x), NULL, "accept-encoding: identity\r\n", message);
+	return true;
+}
+
+void kvw_unread_body(struct kvw_exchange *x)
+{
+	note(x, KVW_COUNT_SCAN_REJECTED, "a request's body is not what its path takes");
+}
+
+bool kvw_unread_refuses_model(struct kvw_exchange *x)
+{
+	bool empty = x->framing == KVW_FRAME_NONE || (x->body.done && x->body.payload_bytes == 0);
+
+	if (!x->path.prompt || empty || x->scanned || x->model_name.len > 0 || x->meant != NULL ||
+		!kvw_fleet_divided(x->loop->fleet))
+		return false;
+	note(x, KVW_COUNT_MODELS_UNREAD, "a request's body does not show its model: answered 400");
+	kvw_reply_error_code(x, 400, type_of(x), "model_not_read", NULL,
+		"workers serve different models here, and this body does not show which one it is for: it must be JSON "
+		"in UTF-8 as this path takes it, sent as application/json, or a form that this path takes");
+	return true;
+}
+
+void kvw_unread_ask_plain(const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w)
+{
+	bool found = false;
+
+	if (!x->watch_usage)
+		return;
+	for (size_t i = 0; i < head->field_count; i++) {
+		if (!kvw_slice_equal_nocase(head->fields[i].name, KVW_SLICE("accept-encoding")))
+			continue;
+		head->fields[i].hop_by_hop = true;
+		found = true;
+	}
+	if (found)
+		kvw_write_literal(w, "Accept-Encoding: identity\r\n");
+}
+
+void kvw_unread_answer(const struct kvw_exchange *x, const struct kvw_head *head)
+{
+	if (x->watch_usage && head->status == 200 && encoding(head) != NULL)
+		note(x, KVW_COUNT_ENCODED_ANSWERS, "an answer to a prompt has a Content-Encoding: its usage is not seen");
+}
