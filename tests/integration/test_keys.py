@@ -286,6 +286,41 @@ def test_who_names_no_model_may_use_the_one_there_is(keys, workers):
     assert stage.ask(OTHER, body=b"{", headers=kind).status == 403
 
 
+# --- what bodies may say to the engine ---
+
+ENGINE = {"priority": -9, "kv_transfer_params": {"remote_host": "h"}, "vllm_xargs": {"kv_transfer_params": 1}}
+
+
+def test_a_key_directs_no_engine_unless_it_may(keys, workers):
+    """Whose turn is next, and whose KV is fetched from where, is not every client's to say."""
+    entries = [entry("alice", KEY), entry("bob", OTHER, engine_fields=["priority"]), entry("op", OPERATOR, trusted=True)]
+    (worker,) = fleet = workers(1)
+    stage = keys({}, fleet, entries=entries)
+    nothing = {"priority": 0, "kv_transfer_params": None, "vllm_xargs": None}
+    for key, seen in ((KEY, nothing), (OTHER, {**nothing, "priority": -9}), (OPERATOR, ENGINE)):
+        for target in (CHAT, MESSAGES):
+            assert stage.ask(key, target, chat_body(**ENGINE)).status == 200
+            assert worker.requests[-1].json() == chat_body(**seen)
+    assert stage.router.metric("kvway_bodies_changed_total", reason="engine_fields") == 4
+    count, kind = len(worker.requests), [("content-type", "application/json")]
+    for body in (b'{"priority": -9, "stream": "yes"}', b'{"priority": -9'):  # what was not read goes nowhere
+        answer = stage.ask(KEY, body=body, headers=kind)
+        assert (answer.status, answer.json()["error"]["code"]) == (400, "body_not_read")
+    assert len(worker.requests) == count
+    assert stage.ask(OPERATOR, body=b'{"priority": -9, "stream": "yes"}', headers=kind).status == 200
+
+
+def test_a_body_too_large_to_be_read_is_none_of_a_keys(keys, workers):
+    (worker,) = fleet = workers(1)
+    entries = [entry("alice", KEY), entry("op", OPERATOR, trusted=True)]
+    stage = keys({"routing.scan_limit": "64KiB"}, fleet, entries=entries)
+    body = chat_body("x" * 100_000)
+    answer = stage.ask(KEY, body=body)
+    assert (answer.status, answer.json()["error"]["code"]) == (413, "body_not_read")
+    assert stage.ask(OPERATOR, body=body).status == 200
+    assert len(worker.requests) == 1
+
+
 # --- what headers may say ---
 
 

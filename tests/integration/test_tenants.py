@@ -168,7 +168,7 @@ REFUSED = [
     (400, CHAT, f"{{{HELLO}}} ", [("content-type", "text/plain")]),
     (400, CHAT, f"{{{HELLO}}}".encode("utf-16"), []),
     (400, CHAT, b"\xef\xbb\xbf" + f"{{{HELLO}}}".encode(), []),
-    (400, CHAT, "{" + ", ".join(['"cache_salt": "x"'] * 9) + "}", []),
+    (400, CHAT, "{" + ", ".join(['"cache_salt": "x"'] * 17) + "}", []),
     (400, "/v1/messages", '{"messages": 1}', []),
     (413, CHAT, f'{{{HELLO}, "x": "{NOTES}"}}', []),
     (403, "/v2/embed", '{"model": "a"}', []),

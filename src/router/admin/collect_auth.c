@@ -37,6 +37,8 @@ void kvw_collect_bodies_changed(struct kvw_collect *collect)
 		kvw_metrics_counter_sum(collect->metrics, KVW_COUNT_BODY_SALTED));
 	kvw_sample_named(&collect->out, "reason", "model",
 		kvw_metrics_counter_sum(collect->metrics, KVW_COUNT_BODY_RENAMED));
+	kvw_sample_named(&collect->out, "reason", "engine_fields",
+		kvw_metrics_counter_sum(collect->metrics, KVW_COUNT_BODY_STRIPPED));
 }
 
 void kvw_collect_auth_reloads(struct kvw_collect *collect)

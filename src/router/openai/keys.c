@@ -106,6 +106,8 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 	scan->places.empty = false;
 	frame->member = NODE_SKIP;
 	frame->argument = SKIP_ALL;
+	frame->field = places_field(scan, key, len);
+	frame->holds = scan->watched != 0 && IS("sampling_params");
 	for (unsigned i = scan->root_first[root_bucket(key, len)]; i != 0; i = scan->root_next[i]) {
 		const struct root_key *known = &root_keys[i - 1];
 
@@ -213,8 +215,12 @@ void keys_value_of(struct kvw_scan *scan, const char *key, size_t len)
 	case NODE_TOOL:
 		frame->member = IS("cache_control") ? NODE_SKIP : NODE_VALUE;
 		break;
+	case NODE_SKIP:
+		frame->member = NODE_SKIP;
+		frame->field = frame->holds ? places_field(scan, key, len) : 0;
+		return;
 	default:
-		frame->member = frame->node == NODE_SKIP ? NODE_SKIP : NODE_VALUE;
+		frame->member = NODE_VALUE;
 		break;
 	}
 	if (frame->member == NODE_VALUE) {

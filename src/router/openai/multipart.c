@@ -47,8 +47,8 @@ static struct kvw_slice field_name(struct kvw_slice line)
 	return (struct kvw_slice){NULL, 0};
 }
 
-/* The slot that the part whose head is in scratch belongs to, or SLOT_COUNT. */
-static unsigned slot_of_head(const struct kvw_scan *scan)
+/* The slot that the part whose head is in scratch belongs to, or SLOT_COUNT. Sets form.field. */
+static unsigned slot_of_head(struct kvw_scan *scan)
 {
 	static const char disposition[] = "content-disposition:";
 	const char *line = scan->scratch.data, *end = line + scan->scratch.len;
@@ -62,6 +62,7 @@ static unsigned slot_of_head(const struct kvw_scan *scan)
 			strncasecmp(text.data, disposition, sizeof(disposition) - 1) != 0)
 			continue;
 		name = field_name(text);
+		scan->form.field = places_field(scan, name.data, name.len);
 		if (kvw_slice_equal(name, KVW_SLICE("model")))
 			return SLOT_MODEL;
 		if (kvw_slice_equal(name, KVW_SLICE("stream")))
@@ -141,7 +142,10 @@ static const char *take_head(struct kvw_scan *scan, const char *p, const char *e
 		/* An empty line ends it, be it the first one. */
 		if ((head->len >= 4 && memcmp(head->data + head->len - 4, "\r\n\r\n", 4) == 0) ||
 			(head->len == 2 && head->data[0] == '\r')) {
+			form->field = 0;
 			form->slot = slot_of_head(scan);
+			if (form->field != 0)
+				places_begin(scan, form->field - 1u, scan->fed_bytes - (uint64_t)(end - p));
 			if (form->slot != SLOT_COUNT)
 				scan->slots[form->slot] =
 					(struct range){(uint32_t)scan->held.len, 0};
@@ -173,7 +177,7 @@ static const char *take_part(struct kvw_scan *scan, const char *p, const char *e
 		if (*p == form->delimiter[form->matched]) {
 			p++;
 			if (++form->matched == form->len) {
-				places_end(scan, form->slot,
+				places_end(scan, form->field != 0 ? form->field - 1u : form->slot,
 					scan->fed_bytes - (uint64_t)(end - p) - form->len);
 				end_value(scan);
 				form->matched = 0;

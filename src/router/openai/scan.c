@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "openai/engine_fields.h"
 #include "openai/scan_state.h"
 
 enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_scan **out)
@@ -105,7 +106,8 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->message_count = scan->chain_count = scan->member_count = 0;
 	scan->prompt_first = 0;
 	scan->fed_bytes = 0;
-	scan->places.form = scan->places.too_many = false;
+	scan->places.form = scan->places.too_many = scan->places.fields = false;
+	scan->watched = 0;
 	scan->places.empty = true;
 	scan->places.count = 0;
 	scan->text.piece_count = 0;
@@ -220,23 +222,50 @@ bool kvw_scan_goes_on(const struct kvw_scan *scan)
 
 /* --- changing a body --- */
 
-void places_begin(struct kvw_scan *scan, unsigned slot, uint64_t at)
+_Static_assert(SLOT_MODEL == (int)KVW_PLACE_MODEL && SLOT_SALT == (int)KVW_PLACE_SALT &&
+		       SLOT_COUNT <= (int)KVW_PLACE_FIELD,
+	"slots and places share numbers");
+
+static bool is_place(unsigned kind)
+{
+	return kind == SLOT_MODEL || kind == SLOT_SALT || kind >= KVW_PLACE_FIELD;
+}
+
+void places_begin(struct kvw_scan *scan, unsigned kind, uint64_t at)
 {
 	struct kvw_scan_places *places = &scan->places;
 
-	if (slot != SLOT_MODEL && slot != SLOT_SALT)
+	if (!is_place(kind))
 		return;
 	if (places->count == KVW_SCAN_PLACES) {
 		places->too_many = true;
 		return;
 	}
-	places->items[places->count++] = (struct kvw_scan_place){at, at, slot == SLOT_SALT};
+	places->fields = places->fields || kind >= KVW_PLACE_FIELD;
+	places->items[places->count++] = (struct kvw_scan_place){at, at, (uint8_t)kind};
 }
 
-void places_end(struct kvw_scan *scan, unsigned slot, uint64_t at)
+void places_end(struct kvw_scan *scan, unsigned kind, uint64_t at)
 {
-	if ((slot == SLOT_MODEL || slot == SLOT_SALT) && !scan->places.too_many)
+	if (is_place(kind) && !scan->places.too_many)
 		scan->places.items[scan->places.count - 1].end = at;
+}
+
+uint8_t places_field(const struct kvw_scan *scan, const char *name, size_t len)
+{
+	uint32_t field = scan->watched == 0 ? UINT32_MAX : kvw_engine_field(name, len);
+
+	return field == UINT32_MAX || (scan->watched >> field & 1) == 0 ? 0 : (uint8_t)(1 + KVW_PLACE_FIELD + field);
+}
+
+void kvw_scan_watch_fields(struct kvw_scan *scan, uint32_t fields)
+{
+	scan->watched = fields;
+}
+
+bool kvw_scan_exact_only(const struct kvw_scan *scan)
+{
+	return scan->exact_only;
 }
 
 const struct kvw_scan_places *kvw_scan_places(const struct kvw_scan *scan)

@@ -54,6 +54,9 @@ void kvw_scan_fields_only(struct kvw_scan *scan);
  * are kept, four bytes each. */
 void kvw_scan_keep_ids(struct kvw_scan *scan);
 
+/* After reset: the places of these members are noted that direct the engine (bits, by engine_fields.h). */
+void kvw_scan_watch_fields(struct kvw_scan *scan, uint32_t fields);
+
 /* Takes the next bytes, cut anywhere. They are not kept: the caller may reuse the buffer. */
 void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
 
@@ -99,12 +102,16 @@ void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out);
 
 /* --- changing a body (splice.h) --- */
 
-#define KVW_SCAN_PLACES 8 /* duplicates and all */
+#define KVW_SCAN_PLACES 16 /* duplicates and all */
 
-/* The value of a top-level `model` or `cache_salt`, quotes and all, or of a form's `model`: bytes of what was fed. */
+/* What a place is; from KVW_PLACE_FIELD on a member that directs the engine (engine_fields.h). */
+enum kvw_place_kind { KVW_PLACE_MODEL, KVW_PLACE_SALT, KVW_PLACE_FIELD = 32 };
+
+/* The value of a top-level `model` or `cache_salt`, quotes and all, or of a form's `model`: bytes of what was fed.
+ * Likewise of members that direct the engine, if these are watched; white space behind it may belong to it. */
 struct kvw_scan_place {
 	uint64_t begin, end;
-	bool salt;
+	uint8_t kind;
 };
 
 /* Where a body can be changed. */
@@ -112,6 +119,7 @@ struct kvw_scan_places {
 	bool form;     /* else JSON */
 	bool empty;    /* the object has no member */
 	bool too_many; /* there are more than these */
+	bool fields;   /* some are of KVW_PLACE_FIELD */
 	uint64_t open; /* behind the object's opening brace */
 	uint32_t count;
 	struct kvw_scan_place items[KVW_SCAN_PLACES]; /* ascending */
@@ -125,6 +133,9 @@ struct kvw_slice kvw_scan_salt(const struct kvw_scan *scan, bool *there);
  * gone. False: out of memory. */
 bool kvw_scan_set_salt(struct kvw_scan *scan, struct kvw_slice salt) KVW_MUST_CHECK;
 bool kvw_scan_set_model(struct kvw_scan *scan, struct kvw_slice model) KVW_MUST_CHECK;
+
+/* Does its `kv_transfer_params` refuse fragments? That has to stand when the rest of them goes. */
+bool kvw_scan_exact_only(const struct kvw_scan *scan);
 
 /* Bytes that the scan holds now, for the gauge of request memory. */
 size_t kvw_scan_memory(const struct kvw_scan *scan);

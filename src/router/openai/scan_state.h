@@ -115,6 +115,8 @@ struct frame {
 	uint8_t member;   /* enum node: what the value to come means */
 	uint8_t argument; /* of `member`: enum slot, setting, skip, or an index */
 	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
+	uint8_t field;    /* of the member read last: 1 + enum kvw_place_kind, if its place is noted; else 0 */
+	bool holds;       /* sampling_params: members of its own direct the engine */
 	bool list;
 	bool media; /* the member read last holds an image, audio or a file */
 };
@@ -189,6 +191,7 @@ struct form {
 	uint8_t len;                    /* of delimiter */
 	uint8_t matched;                /* bytes of delimiter, or of what follows it */
 	char last;                      /* the first byte behind the delimiter */
+	uint8_t field;                  /* of the open part, as in struct frame */
 	unsigned slot;                  /* of the open part; SLOT_COUNT: not asked for */
 };
 
@@ -257,6 +260,7 @@ struct kvw_scan {
 	uint32_t depth;
 	uint64_t fed_bytes;
 	struct kvw_scan_places places;
+	uint32_t watched; /* bits of members that direct the engine */
 	struct kvw_text text;
 	struct frame frames[SCAN_DEPTH];
 };
@@ -277,9 +281,12 @@ static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
 
 /* --- scan.c: where the body can be changed --- */
 
-/* The value of a slot begins, ends; `at` in bytes of what was fed. */
-void places_begin(struct kvw_scan *scan, unsigned slot, uint64_t at);
-void places_end(struct kvw_scan *scan, unsigned slot, uint64_t at);
+/* The value of a slot (the first two are kinds of places) or of a place of KVW_PLACE_FIELD begins, ends; `at` in
+ * bytes of what was fed. */
+void places_begin(struct kvw_scan *scan, unsigned kind, uint64_t at);
+void places_end(struct kvw_scan *scan, unsigned kind, uint64_t at);
+/* Of a member that directs the engine, if it is watched: 1 + enum kvw_place_kind; else 0. */
+uint8_t places_field(const struct kvw_scan *scan, const char *name, size_t len);
 
 /* --- keys.c: what values mean --- */
 

@@ -416,7 +416,9 @@ bool schema_open(struct kvw_scan *scan, bool list)
 		scan->slots[frame->argument].first = UINT32_MAX;
 		return frame->argument >= SLOT_SESSION && push(scan, list, NODE_SKIP, NODE_SKIP);
 	case NODE_SKIP:
-		return push(scan, list, NODE_SKIP, NODE_SKIP);
+		(void)push(scan, list, NODE_SKIP, NODE_SKIP);
+		scan_top(scan)->holds = frame->node == NODE_ROOT && frame->holds;
+		return true;
 	case NODE_VALUE:
 	case NODE_SETTING:
 	case NODE_CALLS:

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "openai/engine_fields.h"
+
 /* Texts, one after another. */
 struct texts {
 	char *at;
@@ -65,9 +67,17 @@ static struct kvw_slice salt_member(struct texts *texts, struct kvw_slice salt, 
 static bool has_salt(const struct kvw_scan_places *places)
 {
 	for (uint32_t i = 0; i < places->count; i++)
-		if (places->items[i].salt)
+		if (places->items[i].kind == KVW_PLACE_SALT)
 			return true;
 	return false;
+}
+
+/* What stands instead of a member that directs the engine. */
+static struct kvw_slice default_of(const struct kvw_scan *scan, uint32_t field)
+{
+	if (kvw_scan_exact_only(scan) && field == kvw_engine_field("kv_transfer_params", 18))
+		return KVW_SLICE("{\"kvtier.fragments\":false}");
+	return kvw_engine_field_default(field);
 }
 
 enum kvw_err kvw_splice_plan(
@@ -97,7 +107,10 @@ enum kvw_err kvw_splice_plan(
 	}
 	for (uint32_t i = 0; i < places->count; i++) {
 		const struct kvw_scan_place *place = &places->items[i];
-		struct kvw_slice text = place->salt ? salt_text : model_text;
+		struct kvw_slice text = place->kind >= KVW_PLACE_FIELD
+			? default_of(scan, place->kind - (uint32_t)KVW_PLACE_FIELD)
+			: place->kind == KVW_PLACE_SALT ? salt_text
+							: model_text;
 
 		if (text.len > 0)
 			add(out, place->begin, place->end - place->begin, text);

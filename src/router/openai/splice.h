@@ -15,7 +15,7 @@
 struct kvw_splice_edit {
 	uint64_t at; /* bytes of the body before it */
 	uint64_t removed;
-	struct kvw_slice text; /* instead; in the splice's own text */
+	struct kvw_slice text; /* instead; in the splice's own text, or static */
 };
 
 /* Not to be copied: edits point into it. */
@@ -27,7 +27,8 @@ struct kvw_splice {
 };
 
 /*
- * After a kvw_scan_finish that said KVW_OK. Either may be empty: it stays. The salt has no character that JSON
+ * After a kvw_scan_finish that said KVW_OK. Either may be empty: it stays. Watched members that direct the engine
+ * get the value that says nothing. The salt has no character that JSON
  * escapes. KVW_EINVAL: this body cannot be changed so: a form has no salt, one member stands too often, or a text is
  * too long.
  */

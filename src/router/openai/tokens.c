@@ -347,6 +347,8 @@ static const char *begin_string(struct kvw_scan *scan, const char *p, const char
 /* p at the first byte of a value. */
 static const char *begin_value(struct kvw_scan *scan, const char *p, const char *end)
 {
+	if (scan->depth > 0 && scan_top(scan)->field != 0)
+		places_begin(scan, scan_top(scan)->field - 1u, place_of(scan, p, end));
 	switch (*p) {
 	case '"':
 		return begin_string(scan, p + 1, end);
@@ -400,6 +402,10 @@ static const char *take_value(struct kvw_scan *scan, const char *p, const char *
 /* Behind a value. Goes on with the next key where that follows at once, see after_key(). */
 static const char *after_value(struct kvw_scan *scan, const char *p, const char *end)
 {
+	if (scan_top(scan)->field != 0) {
+		places_end(scan, scan_top(scan)->field - 1u, place_of(scan, p, end));
+		scan_top(scan)->field = 0;
+	}
 	if (*p != ',')
 		return *p == '}' || *p == ']' ? close_container(scan, p, end) : fail(scan, end);
 	p++;

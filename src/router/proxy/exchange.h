@@ -140,6 +140,7 @@ struct kvw_exchange {
 	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
 	uint64_t tenant;          /* as struct kvw_route_request has it */
 	bool salted, renamed;     /* the body has its tenant's salt, another model (rewrite.h) */
+	bool stripped;            /* it was read, and has no member left that its key may not send */
 	const char *rename_to;    /* if renamed: that model; config's */
 	const struct kvw_model_group *group; /* of config: its workers alone serve it; NULL: any that have its model */
 	enum kvw_group_by group_by;          /* why that one */

@@ -389,9 +389,25 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 	return true;
 }
 
+/* What its key may not send is taken out of a body that was read, so no other goes to an engine. */
+static bool refuse_unstripped(struct kvw_exchange *x)
+{
+	char message[256];
+	int status = too_large(x) ? 413 : 400;
+
+	if (x->stripped || !has_body(x) || kvw_rewrite_fields(x) == 0)
+		return false;
+	(void)snprintf(message, sizeof(message),
+		"this API key may not direct the engine (`engine_fields`), so its bodies are read: each must be as this path "
+		"takes it, sent as application/json or as a form, and no larger than %llu bytes",
+		(unsigned long long)x->config->routing_scan_limit);
+	kvw_reply_error_code(x, status, type_of(x, status), "body_not_read", NULL, message);
+	return true;
+}
+
 bool kvw_guard_body(struct kvw_exchange *x)
 {
-	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x)))
+	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x) || refuse_unstripped(x)))
 		return true;
 	if (kvw_unread_refuses_model(x))
 		return true;

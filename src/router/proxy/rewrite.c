@@ -10,12 +10,29 @@
 #include <string.h>
 
 #include "auth/auth.h"
+#include "openai/engine_fields.h"
 
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x)
 {
 	if (x->key == NULL || kvw_auth_tenants(x->loop->auth) == NULL)
 		return (struct kvw_slice){NULL, 0};
 	return kvw_slice_of(x->key->tenant);
+}
+
+uint32_t kvw_rewrite_fields(const struct kvw_exchange *x)
+{
+	uint32_t fields = KVW_ENGINE_FIELDS_ALL;
+
+	if (x->key == NULL || x->key->trusted || !kvw_exchange_computes(x))
+		return 0;
+	for (size_t i = 0; i < x->key->engine_fields.count; i++) {
+		const char *name = x->key->engine_fields.items[i];
+		uint32_t field = kvw_engine_field(name, strlen(name));
+
+		if (field != UINT32_MAX)
+			fields &= ~(UINT32_C(1) << field);
+	}
+	return fields;
 }
 
 void kvw_rewrite_session(struct kvw_exchange *x)
@@ -134,6 +151,8 @@ static void count(const struct kvw_exchange *x)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_SALTED, 1);
 	if (x->renamed)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_RENAMED, 1);
+	if (kvw_scan_places(x->scan)->fields)
+		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_STRIPPED, 1);
 }
 
 enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
@@ -143,7 +162,8 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	bool there;
 	enum kvw_err err = KVW_EINVAL;
 
-	if (!x->salted && !x->renamed)
+	x->stripped = x->scanned;
+	if (!x->salted && !x->renamed && (x->scan == NULL || !kvw_scan_places(x->scan)->fields))
 		return KVW_OK;
 	if (x->salted)
 		salt = kvw_scan_salt(x->scan, &there);
@@ -156,7 +176,7 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	if (err == KVW_OK)
 		count(x);
 	else
-		x->salted = x->renamed = false;
+		x->salted = x->renamed = x->stripped = false;
 	if (err != KVW_OK && x->group != NULL && strcmp(x->group->serves, x->group->model) != 0)
 		x->group_fault = KVW_GROUP_UNWRITTEN;
 	return err == KVW_ENOMEM ? err : KVW_OK; /* what cannot be changed is refused before it is routed */

@@ -1,5 +1,6 @@
 /*
- * rewrite.h - what kvway changes in a request's body: the salt of its tenant, the model that an alias stands for, or its group's.
+ * rewrite.h - what kvway changes in a request's body: the salt of its tenant, the model that an alias stands for, or its group's,
+ * and members that direct the engine, which keys may not send unless they say so.
  *
  * Only a whole request is changed, once, where it lies, before it is routed: the rest of it, tokens, repeats and scans,
  * knows the changed body alone. What cannot be changed and would have to be is refused by the guard.
@@ -22,6 +23,10 @@ enum kvw_err kvw_rewrite_apply(struct kvw_exchange *x, const struct kvw_splice *
 
 /* The tenant whose requests are kept apart; len 0: it has none. */
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x);
+
+/* Members that direct the engine and that the request's key may not send, as bits (openai/engine_fields.h): they lose
+ * their values. */
+uint32_t kvw_rewrite_fields(const struct kvw_exchange *x);
 
 /* Once the key is known: which tenant's its session is. */
 void kvw_rewrite_session(struct kvw_exchange *x);

@@ -73,6 +73,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_RERANK : x->path.api);
 	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT && x->config->model_group_count == 0) || x->looking)
 		kvw_scan_fields_only(x->scan);
+	kvw_scan_watch_fields(x->scan, kvw_rewrite_fields(x));
 	if (x->in_force->cuts && !x->looking)
 		kvw_scan_cut(x->scan, &x->in_force->separator);
 	if (x->loop->sources != NULL && !x->looking)

@@ -86,7 +86,7 @@ static const char *look_again(struct kvw_scan *scan, enum kvw_api api, struct kv
 			return "a place is none";
 		if (*at != '"' || at[place->end - place->begin - 1] != '"')
 			return "a value was left";
-		if (place->salt && (place->end - place->begin != sizeof(salt) + 1 ||
+		if (place->kind == KVW_PLACE_SALT && (place->end - place->begin != sizeof(salt) + 1 ||
 					   memcmp(at + 1, salt, sizeof(salt) - 1) != 0))
 			return "a salt was left";
 	}

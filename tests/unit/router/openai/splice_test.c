@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "openai/engine_fields.h"
 #include "openai/splice.h"
 #include "splice_check.h"
 #include "support.h"
@@ -66,6 +67,56 @@ START_TEST(test_a_model_is_replaced_wherever_it_counts)
 	expect("{\"model\":\"a\",\"cache_salt\":\"x\"}", "s", "b", "{\"model\":\"b\",\"cache_salt\":\"s\"}");
 	expect("{\"cache_salt\":\"x\",\"model\":\"a\"}", "s", "longer", "{\"cache_salt\":\"s\",\"model\":\"longer\"}");
 	expect("{\"model\":\"a\"}", "s", "b", "{\"cache_salt\":\"s\",\"model\":\"b\"}");
+}
+END_TEST
+
+/* With these members watched that direct the engine. */
+static void expect_stripped(enum kvw_api api, uint32_t fields, const char *body, const char *after)
+{
+	struct kvw_route_request request;
+	struct kvw_splice splice;
+	struct kvw_scan *scan;
+	char out[1024];
+
+	for (size_t piece = 1; piece <= strlen(body); piece++) {
+		ck_assert_int_eq(kvw_scan_create(&test_options, &scan), KVW_OK);
+		kvw_scan_reset(scan, api);
+		kvw_scan_watch_fields(scan, fields);
+		for (size_t i = 0; i < strlen(body); i += piece)
+			kvw_scan_feed(scan, body + i, strlen(body) - i < piece ? strlen(body) - i : piece);
+		ck_assert_int_eq(kvw_scan_finish(scan, &request), KVW_OK);
+		ck_assert_int_eq(kvw_splice_plan(scan, kvw_slice_of(""), kvw_slice_of(""), &splice), KVW_OK);
+		ck_assert(kvw_scan_places(scan)->fields == (splice.count > 0));
+		out[kvw_splice_write(&splice, kvw_slice_of(body), out)] = '\0';
+		ck_assert_str_eq(out, after);
+		kvw_scan_destroy(scan);
+	}
+}
+
+START_TEST(test_what_directs_the_engine_says_nothing)
+{
+	uint32_t all = KVW_ENGINE_FIELDS_ALL, priority = kvw_engine_field("priority", 8);
+
+	expect_stripped(KVW_API_CHAT, all, "{\"priority\":-5,\"model\":\"a\",\"priority\" : \"x\" }",
+		"{\"priority\":0,\"model\":\"a\",\"priority\" : 0}");
+	expect_stripped(KVW_API_CHAT, all,
+		"{\"kv_transfer_params\":{\"remote_host\":\"h\",\"x\":[{\"priority\":1}]},\"v\\u006clm_xargs\":{\"a\":{}}}",
+		"{\"kv_transfer_params\":null,\"v\\u006clm_xargs\":null}");
+	expect_stripped(KVW_API_CHAT, all, "{\"kv_transfer_params\":{\"kvtier.fragments\":false,\"remote_host\":\"h\"}}",
+		"{\"kv_transfer_params\":{\"kvtier.fragments\":false}}");
+	expect_stripped(KVW_API_COMPLETIONS, all,
+		"{\"sampling_params\":{\"extra_args\":{\"kv_transfer_params\":{}},\"n\":1,\"x\":{\"extra_args\":1}},\"extra_args\":true}",
+		"{\"sampling_params\":{\"extra_args\":null,\"n\":1,\"x\":{\"extra_args\":1}},\"extra_args\":null}");
+	expect_stripped(KVW_API_CHAT, all, "{\"metadata\":{\"priority\":1,\"vllm_xargs\":2},\"user\":\"priority\"}",
+		"{\"metadata\":{\"priority\":1,\"vllm_xargs\":2},\"user\":\"priority\"}");
+	expect_stripped(KVW_API_CHAT, all & ~(UINT32_C(1) << priority), "{\"priority\":7,\"lora_path\":\"x\"}",
+		"{\"priority\":7,\"lora_path\":null}");
+	expect_stripped(KVW_API_CHAT, 0, "{\"priority\":7,\"vllm_xargs\":{}}", "{\"priority\":7,\"vllm_xargs\":{}}");
+	expect_stripped(KVW_API_AUDIO, all,
+		"--B\r\nContent-Disposition: form-data; name=\"vllm_xargs\"\r\n\r\n{\"a\":1}\r\n"
+		"--B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--B--\r\n",
+		"--B\r\nContent-Disposition: form-data; name=\"vllm_xargs\"\r\n\r\nnull\r\n"
+		"--B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--B--\r\n");
 }
 END_TEST
 
@@ -196,6 +247,7 @@ int main(void)
 
 	tcase_add_test(tc, test_a_salt_is_added_once);
 	tcase_add_test(tc, test_a_model_is_replaced_wherever_it_counts);
+	tcase_add_test(tc, test_what_directs_the_engine_says_nothing);
 	tcase_add_test(tc, test_a_form_gets_a_model_but_no_salt);
 	tcase_add_test(tc, test_what_stands_too_often_is_not_changed);
 	tcase_add_test(tc, test_any_body);
