@@ -90,6 +90,7 @@ def test_a_tenants_bodies_get_its_salt_and_change_in_nothing_else(stage):
         ("alice", f'{{"cache_salt":null,{HELLO}}}', f'{{"cache_salt":"{red}",{HELLO}}}'),
         ("alice", f'{{"cache_salt": "mine", {HELLO}, "cache\\u005fsalt": "mine"}}',
          f'{{"cache_salt": "{own}", {HELLO}, "cache\\u005fsalt": "{own}"}}'),
+        ("alice", f'\ufeff{{{HELLO}, "x": NaN}}', f'\ufeff{{"cache_salt":"{red}",{HELLO}, "x": NaN}}'),
         ("carol", f'{{"cache_salt": "{red}", {HELLO}}}', f'{{"cache_salt": "{red}", {HELLO}}}'),
     ]  # fmt: skip
     for key, body, expected in cases:
@@ -164,10 +165,9 @@ REFUSED = [
     (400, CHAT, "[]", []),
     (400, CHAT, f'{{{HELLO}, "cache_salt": 7}}', []),
     (400, CHAT, f'{{{HELLO}, "cache_salt": {{}}}}', []),
-    (400, CHAT, f'{{{HELLO}, "x": NaN}}', []),
+    (400, CHAT, f'{{{HELLO}, "x": nan}}', []),
     (400, CHAT, f"{{{HELLO}}} ", [("content-type", "text/plain")]),
     (400, CHAT, f"{{{HELLO}}}".encode("utf-16"), []),
-    (400, CHAT, b"\xef\xbb\xbf" + f"{{{HELLO}}}".encode(), []),
     (400, CHAT, "{" + ", ".join(['"cache_salt": "x"'] * 17) + "}", []),
     (400, "/v1/messages", '{"messages": 1}', []),
     (413, CHAT, f'{{{HELLO}, "x": "{NOTES}"}}', []),

@@ -86,7 +86,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->state = STATE_ROOT;
 	scan->api = api;
 	scan->depth = 0;
-	scan->escape_len = 0;
+	scan->escape_len = scan->marked = 0;
 	scan->high = 0;
 	scan->scratch.len = scan->held.len = scan->ids.len = 0;
 	scan->form.state = FORM_NONE;

@@ -213,7 +213,9 @@ struct kvw_scan {
 	uint8_t escape_len;
 	uint32_t high;         /* a high surrogate that waits for its other half; 0: none */
 	const char *literal;   /* what has to follow */
+	const char *number;    /* it is one, spelt so: NaN, ...; NULL: */
 	char literal_first;    /* t, f or n */
+	uint8_t marked;        /* bytes of a byte order mark in front */
 	bool matching;         /* the string may begin with SCAN_BILLING, and has so far */
 	uint8_t matched;       /* bytes of it */
 	struct buffer scratch; /* a key or number that was cut */

@@ -5,8 +5,9 @@
  * one piece is handed on where it lies; one that is cut (a key, a number, an escape) is collected
  * first. Strings of prompt text go to text.c in whole spans.
  *
- * Strict: RFC 8259 and an object at the top, nothing around it but white space. Not checked: UTF-8
- * (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and
+ * Strict: RFC 8259 and an object at the top, nothing around it but white space; and what Python's json,
+ * by which vLLM and SGLang read, takes besides: NaN, Infinity, -Infinity, and a byte order mark of UTF-8
+ * in front. What it takes in UTF-16 or -32 is refused here. Not checked: UTF-8 (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and
  * no recursion.
  */
 #include <stdlib.h>
@@ -272,6 +273,43 @@ static bool is_number(const char *p, size_t len)
 	return p == end;
 }
 
+/* The null that ends here may stand for a salt. */
+static void note_null(struct kvw_scan *scan, uint64_t at)
+{
+	const struct frame *frame = scan_top(scan);
+
+	if (frame->member != NODE_SLOT || scan->number != NULL || scan->literal_first != 'n')
+		return;
+	places_begin(scan, frame->argument, at - 4);
+	places_end(scan, frame->argument, at);
+}
+
+static const char *take_literal(struct kvw_scan *scan, const char *p, const char *end)
+{
+	while (p < end && *scan->literal != '\0') {
+		if (*p++ != *scan->literal++)
+			return fail(scan, end);
+	}
+	if (*scan->literal == '\0') {
+		note_null(scan, place_of(scan, p, end));
+		if (scan->number != NULL ? !schema_number(scan, scan->number, strlen(scan->number))
+					 : !schema_literal(scan, scan->literal_first))
+			return fail(scan, end);
+		scan->state = STATE_AFTER;
+	}
+	return p;
+}
+
+/* number: the literal is one, so spelt. NULL: true, false or null, after its first letter. p at what is to come. */
+static const char *begin_literal(
+	struct kvw_scan *scan, const char *literal, const char *number, const char *p, const char *end)
+{
+	scan->literal = literal;
+	scan->number = number;
+	scan->state = STATE_LITERAL;
+	return take_literal(scan, p, end);
+}
+
 /* Goes on with, or begins, a number. It ends where something else begins. */
 static const char *take_number(struct kvw_scan *scan, const char *p, const char *end)
 {
@@ -291,36 +329,12 @@ static const char *take_number(struct kvw_scan *scan, const char *p, const char 
 		text = scan->scratch.data;
 		len = scan->scratch.len;
 	}
+	if (*q == 'I' && len == 1 && *text == '-')
+		return begin_literal(scan, "Infinity", "-Infinity", q, end);
 	if (!is_number(text, len) || !schema_number(scan, text, len))
 		return fail(scan, end);
 	scan->state = STATE_AFTER;
 	return q;
-}
-
-/* The null that ends here may stand for a salt. */
-static void note_null(struct kvw_scan *scan, uint64_t at)
-{
-	const struct frame *frame = scan_top(scan);
-
-	if (frame->member != NODE_SLOT || scan->literal_first != 'n')
-		return;
-	places_begin(scan, frame->argument, at - 4);
-	places_end(scan, frame->argument, at);
-}
-
-static const char *take_literal(struct kvw_scan *scan, const char *p, const char *end)
-{
-	while (p < end && *scan->literal != '\0') {
-		if (*p++ != *scan->literal++)
-			return fail(scan, end);
-	}
-	if (*scan->literal == '\0') {
-		note_null(scan, place_of(scan, p, end));
-		if (!schema_literal(scan, scan->literal_first))
-			return fail(scan, end);
-		scan->state = STATE_AFTER;
-	}
-	return p;
 }
 
 /* A string value: p behind its opening quote. Short names are hashed here, at once. */
@@ -363,10 +377,13 @@ static const char *begin_value(struct kvw_scan *scan, const char *p, const char 
 	case 't':
 	case 'f':
 	case 'n':
-		scan->literal = *p == 't' ? "rue" : *p == 'f' ? "alse" : "ull";
 		scan->literal_first = *p;
-		scan->state = STATE_LITERAL;
-		return take_literal(scan, p + 1, end);
+		return begin_literal(
+			scan, *p == 't' ? "rue" : *p == 'f' ? "alse" : "ull", NULL, p + 1, end);
+	case 'N':
+		return begin_literal(scan, "NaN", "NaN", p, end);
+	case 'I':
+		return begin_literal(scan, "Infinity", "Infinity", p, end);
 	default:
 		scan->scratch.len = 0;
 		return take_number(scan, p, end);
@@ -457,6 +474,20 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 	}
 }
 
+/* A byte order mark, from the body's first byte on. */
+static const char *take_mark(struct kvw_scan *scan, const char *p, const char *end)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+
+	if (place_of(scan, p, end) != scan->marked)
+		return p; /* there is none */
+	while (p < end && scan->marked < 3 && *p == mark[scan->marked]) {
+		scan->marked++;
+		p++;
+	}
+	return p < end && scan->marked > 0 && scan->marked < 3 ? fail(scan, end) : p;
+}
+
 static void feed(struct kvw_scan *scan, const char *data, size_t len)
 {
 	const char *p = data, *end = data + len;
@@ -471,6 +502,8 @@ static void feed(struct kvw_scan *scan, const char *data, size_t len)
 		form_feed(scan, p, end);
 		return;
 	}
+	if (scan->fed_bytes - len < 3 && scan->state == STATE_ROOT)
+		p = take_mark(scan, p, end);
 	while (p < end && scan->state != STATE_FAILED)
 		p = take_token(scan, p, end);
 }

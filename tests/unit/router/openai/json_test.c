@@ -21,7 +21,7 @@ static const char *const good_values[] = {"0", "-0", "1", "-1.5e+10", "1E5", "0.
 	"false", "null", "\"\"", "\"\\u0000\"", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "[]", "{}", "[ ]",
 	"{ }", "[1]", "[1,2]", "[[],[[]],{}]", "{\"a\":{\"b\":[{}]}}", "\"\\ud83d\\ude00\"",
 	"\"\\uD800\"", "\"\x7f\"", " 1 ", "\t\r\n1\t\r\n", "[1 , 2]", "{\"a\" : 1 , \"b\" : 2}",
-	"123456789012345678901234567890", "1e999"};
+	"123456789012345678901234567890", "1e999", "NaN", "Infinity", "-Infinity", "[-Infinity,NaN , Infinity]"};
 
 START_TEST(good_value)
 {
@@ -34,7 +34,7 @@ START_TEST(good_value)
 END_TEST
 
 static const char *const bad_values[] = {"", "01", "-", "+1", "1.", ".5", "1e", "1e+", "0x10",
-	"--1", "1-", "NaN", "Infinity", "-Infinity", "nul", "nulll", "True", "tru", "'a'", "\"a",
+	"--1", "1-", "-NaN", "--Infinity", "+Infinity", "-Infinit", "1Infinity", "Nan", "nan", "NaN1", "inf", "nul", "nulll", "True", "tru", "'a'", "\"a",
 	"\"\\x\"", "\"\\u12\"", "\"\\u123g\"", "\"\\ud83d\\u12\"", "\"\t\"", "\"\n\"", "\"\x1f\"",
 	"\"\\", "[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1}", "{", "{\"a\"",
 	"{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{\"a\" 1}", "{a:1}", "{1:2}",
@@ -55,7 +55,8 @@ START_TEST(bad_value)
 END_TEST
 
 static const char *const bad_bodies[] = {"", " ", "[]", "1", "null", "\"a\"", "{}{}", "{} x", "{}]",
-	"\xef\xbb\xbf{}", "{", "}", "\0{}", "{\"model\":\"m\"", "{\"model\":\"m\"}}",
+	"\xef\xbb\xbf", "\xef\xbb{}", "\xef{}", " \xef\xbb\xbf{}", "\xef\xbb\xbf\xef\xbb\xbf{}", "\xbb\xbf{}", "{}\xef\xbb\xbf",
+	"\xff\xfe{", "{", "}", "\0{}", "{\"model\":\"m\"", "{\"model\":\"m\"}}",
 	"--boundary\r\n", "model=m"};
 
 START_TEST(bad_body)
@@ -73,6 +74,16 @@ START_TEST(white_space_around_the_body)
 
 	ck_assert_int_eq(seen->err, KVW_OK);
 	ck_assert(!seen->request.content_known);
+	seen_free(seen);
+}
+END_TEST
+
+START_TEST(mark_in_front)
+{
+	struct seen *seen = see_text(KVW_API_CHAT, "\xef\xbb\xbf {\"model\":\"m\",\"messages\":[]}");
+
+	ck_assert_int_eq(seen->err, KVW_OK);
+	ck_assert(kvw_slice_equal(seen->request.model, KVW_SLICE("m")));
 	seen_free(seen);
 }
 END_TEST
@@ -207,6 +218,7 @@ int main(void)
 	tcase_add_loop_test(tc, bad_value, 0, COUNT(bad_values));
 	tcase_add_loop_test(tc, bad_body, 0, COUNT(bad_bodies));
 	tcase_add_test(tc, white_space_around_the_body);
+	tcase_add_test(tc, mark_in_front);
 	tcase_add_loop_test(tc, cut_anywhere, 0, COUNT(samples));
 	tcase_add_loop_test(tc, incomplete_bodies, 0, COUNT(samples));
 	tcase_add_test(tc, every_alignment);
