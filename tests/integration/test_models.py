@@ -256,6 +256,21 @@ def test_json_of_a_path_that_is_unknown(workers, kvway, chunked, length):
     router.wait_idle()
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("make", [small_form, form_first], ids=["behind the file", "before a large file"])
+def test_a_form_of_a_path_that_is_unknown(workers, kvway, make, chunked):
+    """As engines for images take them."""
+    one, two, router = pair_of(workers, kvway)
+    body = make(b"two")
+    with Client(router.port) as client:
+        for _ in range(4):
+            how = {"chunks": [body[i : i + 20_000] for i in range(0, len(body), 20_000)]} if chunked else {"body": body}
+            assert client.ask("POST", "/v1/images/edits", [FORM], **how).status == 200
+            assert two.requests[-1].body == body
+    assert not one.requests
+    router.wait_idle()
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"a": 1}', b'[{"model": "two"}]', b"oops", b'{"a": oops, "model": "two"}',
                                   b'{"model": 2}', b'{"inner": {"model": "two"}}'], ids=range(8))
 @pytest.mark.parametrize("chunked", [False, True])

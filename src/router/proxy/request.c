@@ -223,6 +223,16 @@ static bool charge_body(struct kvw_exchange *x)
 	return false;
 }
 
+/* A form on a path that is not known: images, video. Where all workers serve one model it is not looked at. */
+static bool is_form(const struct kvw_exchange *x, const struct kvw_head *head)
+{
+	const struct kvw_field *type = kvw_head_field(head, KVW_FIELD_CONTENT_TYPE);
+	struct kvw_slice form = KVW_SLICE("multipart/form-data");
+
+	return type != NULL && type->value.len >= form.len &&
+	       strncasecmp(type->value.data, form.data, form.len) == 0 && kvw_fleet_divided(x->loop->fleet);
+}
+
 static void choose_mode(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
@@ -230,9 +240,10 @@ static void choose_mode(struct kvw_exchange *x)
 	bool prompt = x->path.prompt && head->post_method &&
 		      (head->json || x->path.api == KVW_API_AUDIO) && x->framing != KVW_FRAME_NONE;
 
-	/* A path that is not known may all the same be one of an engine that names its model. */
+	/* A path that is not known may all the same be one of an engine that names its model, in JSON or a form. */
 	bool unknown = x->path.kind == KVW_PATH_FORWARD && x->path.api == KVW_API_OTHER &&
-		       x->path.response_id.len == 0 && head->post_method && head->json && !x->body.done;
+		       x->path.response_id.len == 0 && head->post_method && !x->body.done &&
+		       (head->json || is_form(x, head));
 
 	x->whole = prompt && x->content_length <= x->config->routing_scan_limit;
 	x->looking = unknown || (prompt && !x->whole);

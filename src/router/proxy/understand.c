@@ -70,7 +70,8 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	x->scan = take_scan(x);
 	if (x->scan == NULL)
 		return;
-	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_RERANK : x->path.api);
+	/* Of a path that is not known: JSON or a form, whose model is looked for. */
+	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_AUDIO : x->path.api);
 	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT && x->config->model_group_count == 0) || x->looking)
 		kvw_scan_fields_only(x->scan);
 	kvw_scan_watch_fields(x->scan, kvw_rewrite_fields(x));
