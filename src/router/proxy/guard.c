@@ -401,7 +401,7 @@ static bool refuse_unstripped(struct kvw_exchange *x)
 		"this API key may not direct the engine (`engine_fields`), so its bodies are read: each must be as this path "
 		"takes it, sent as application/json or as a form, and no larger than %llu bytes",
 		(unsigned long long)x->config->routing_scan_limit);
-	kvw_reply_error_code(x, status, type_of(x, status), "body_not_read", NULL, message);
+	kvw_reply_error_code(x, status, NULL, "body_not_read", NULL, message);
 	return true;
 }
 
