@@ -147,4 +147,5 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	a->partial = NULL;
 	kvw_block_put(&loop->blocks, x->answer_head);
 	x->answer_head = NULL;
+	kvw_chain_clear(&x->early, &loop->blocks);
 }

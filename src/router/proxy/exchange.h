@@ -30,6 +30,7 @@
 #include "proxy/client.h"
 #include "proxy/owners.h"
 #include "feeds/tokens/tokens.h"
+#include "openai/preamble.h"
 #include "openai/usage.h"
 #include "rates/rates.h"
 
@@ -52,7 +53,7 @@ enum kvw_request_state {
 enum kvw_response_state {
 	KVW_RESPONSE_NONE,
 	KVW_RESPONSE_WAITING,   /* a worker has the request or is getting it */
-	KVW_RESPONSE_HELD,      /* head received, kept back until the first body byte */
+	KVW_RESPONSE_HELD,      /* head received, kept back until the first token or body byte */
 	KVW_RESPONSE_STREAMING, /* the client has been sent a byte of it */
 	KVW_RESPONSE_PAUSED,    /* the same, and not reading from the worker: the client is slow */
 	KVW_RESPONSE_DONE,      /* whole; some of it may wait to be sent */
@@ -192,7 +193,10 @@ struct kvw_exchange {
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool said_all;                 /* the stream's last event was passed on */
 	bool watch_owner;              /* the id of a new response is still to be found */
+	bool line_ended;               /* the last piece of the stream ended a line */
 	uint8_t beginning_len;
+	struct kvw_preamble preamble;  /* of the stream, until a token */
+	struct kvw_chain early;        /* held back behind answer_head: it has no room for it */
 	size_t owner_len;
 
 	/* --- times, monotonic ns --- */
@@ -205,7 +209,7 @@ struct kvw_exchange {
 	struct kvw_usage usage;
 	struct kvw_rate_ticket rate; /* if rated */
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
-	char beginning[48];                /* the first of a stream's; beginning_len of them */
+	char beginning[48];                /* the first of a stream's behind its preamble; beginning_len of them */
 	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */
 	uint32_t tried_use[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
 	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while tried_count is 0 */

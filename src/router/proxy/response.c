@@ -6,8 +6,9 @@
  * copied. Chunked answers pass with their framing untouched (checked, not rewritten), so an SSE event
  * leaves as it came.
  *
- * The head of an inference answer is held until the first body byte. Until then the client has seen
- * nothing and the request can still go to another worker.
+ * The head of an inference answer is held until the first body byte, that of a stream until its first token: what
+ * comes before that (preamble.h) says nothing of the engine, is held with it, and starts or stops no clock. Until then
+ * the client has seen nothing and the request can still go to another worker.
  */
 #include "proxy/response.h"
 
@@ -20,10 +21,12 @@
 #include "proxy/location.h"
 #include "proxy/rate.h"
 #include "proxy/sagemaker.h"
+#include "proxy/send.h"
 #include "proxy/unread.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
+#define EARLY_MOST    ((size_t)256 << 10) /* bytes held: a longer preamble is passed on, and ties the request */
 
 /* What one read brings the client. Lives on the stack for that read. */
 struct outgoing {
@@ -32,7 +35,7 @@ struct outgoing {
 	int count;
 	char lines[CHUNK_LINES];
 	size_t lines_len;
-	size_t payload;
+	size_t payload;  /* bytes of the body that are more than preamble */
 };
 
 /* Sends what there is to make room. From then on the answer has begun for the client. */
@@ -164,6 +167,11 @@ static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
 	if (x->response_state == KVW_RESPONSE_HELD &&
 		(x->beginning_len == 0 ||
 			look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN)) {
+		if (x->beginning_len == 0) { /* of a line that could have been preamble */
+			memcpy(x->beginning, x->preamble.text, x->preamble.len);
+			x->beginning_len = x->preamble.len;
+			room -= x->preamble.len;
+		}
 		room = len < room ? len : room;
 		memcpy(x->beginning + x->beginning_len, data, room);
 		x->beginning_len += (uint8_t)room;
@@ -178,12 +186,12 @@ static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
 	}
 }
 
-/* While the client has seen nothing of it: has the answer a token? */
+/* Until one was found: has the answer a token? */
 static void look_for_token(struct kvw_exchange *x, const char *data, size_t len)
 {
 	struct kvw_attempt *a = &x->attempt;
 
-	if (x->response_state != KVW_RESPONSE_HELD || a->tokens >= KVW_TOKENS_SOME || !kvw_exchange_computes(x))
+	if (a->tokens >= KVW_TOKENS_SOME || !kvw_exchange_computes(x))
 		return;
 	if (x->event_stream)
 		a->tokens = kvw_tokens_in_piece(a->tokens, data, len);
@@ -191,20 +199,54 @@ static void look_for_token(struct kvw_exchange *x, const char *data, size_t len)
 		a->tokens = kvw_tokens_aborted(data, len) ? KVW_TOKENS_NONE : KVW_TOKENS_SOME;
 }
 
+/* Is this a stream in which only a token says that its engine works? */
+static bool has_preamble(const struct kvw_exchange *x)
+{
+	return x->event_stream && x->status == 200 && kvw_exchange_computes(x);
+}
+
+/* How many bytes at the front of a stream's next piece no engine has computed. Behind the first token these are pieces
+ * that are comments or pings as a whole, as servers send them. */
+static size_t preamble_of(struct kvw_exchange *x, const char *data, size_t len)
+{
+	struct kvw_attempt *a = &x->attempt;
+	bool at_event = x->line_ended;
+	size_t skipped;
+
+	x->line_ended = data[len - 1] == '\n';
+	if (a->tokens >= KVW_TOKENS_SOME)
+		return at_event && (data[0] == ':' || data[0] == 'e') && kvw_preamble_only(data, len) ? len : 0;
+	skipped = kvw_preamble_skip(&x->preamble, data, len);
+	if (x->preamble.opened)
+		a->tokens = KVW_TOKENS_OPENED;
+	return skipped;
+}
+
+/* What the engine has computed, or its error. */
+static void take_computed(struct kvw_exchange *x, const char *data, size_t len)
+{
+	if (x->event_stream && kvw_rate_holds(x))
+		kvw_rate_watch(x, data, len);
+	if (x->status != 200)
+		return;
+	if (x->event_stream) {
+		look_for_error(x, data, len);
+		x->said_all = x->said_all || is_last_event(data, len);
+	}
+	look_for_token(x, data, len);
+	if (x->attempt.tokens == KVW_TOKENS_OPENED) /* the event that names the role: comments may follow it */
+		x->preamble = (struct kvw_preamble){0};
+}
+
 static void answer_payload(void *arg, const char *data, size_t len)
 {
 	struct outgoing *out = arg;
 	struct kvw_exchange *x = out->x;
+	size_t skipped = has_preamble(x) && len > 0 ? preamble_of(x, data, len) : 0;
 
-	out->payload += len;
-	if (x->event_stream && kvw_rate_holds(x))
-		kvw_rate_watch(x, data, len);
-	if (x->event_stream && x->status == 200) {
-		look_for_error(x, data, len);
-		x->said_all = x->said_all || is_last_event(data, len);
-	}
-	if (x->status == 200)
-		look_for_token(x, data, len);
+	out->payload += len - skipped;
+	if (len > skipped)
+		take_computed(x, data + skipped, len - skipped);
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->fidelity != NULL)
@@ -400,6 +442,8 @@ static bool take_head(struct kvw_exchange *x, struct kvw_head *head)
 		kvw_attempt_failed(&x->attempt, "its answer's head is too large");
 		return false;
 	}
+	x->preamble = (struct kvw_preamble){0};
+	x->line_ended = true;
 	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
 	kvw_sagemaker_answered(x, head);
 	kvw_unread_answer(x, head);
@@ -538,6 +582,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 	if (beginning) {
 		kvw_block_put(&x->loop->blocks, x->answer_head);
 		x->answer_head = NULL;
+		kvw_chain_clear(&x->early, &x->loop->blocks);
 		x->added_ns += kvw_clock_ns() - x->answer_ns;
 	}
 	/* Of an answer without tokens, what routing learned of the prompt is undone: kvw_attempt_end. */
@@ -546,16 +591,20 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_exchange_drop_request(x);
 }
 
+/* Has the stream brought nothing that is a token, or may be one? */
+static bool waits_for_token(const struct kvw_exchange *x)
+{
+	return x->attempt.tokens <= KVW_TOKENS_OPENED ||
+	       look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN;
+}
+
 /* Is there nothing yet by which the answer could be judged, so that the head waits? */
 static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
 	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done || !x->path.prompt ||
 		x->status != 200)
 		return false;
-	return out->payload == 0 ||
-	       (x->pass == KVW_PASS_RAW && x->event_stream &&
-		       (x->attempt.tokens == KVW_TOKENS_OPENED ||
-			       look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN));
+	return (out->payload == 0 && x->beginning_len == 0) || (has_preamble(x) && waits_for_token(x));
 }
 
 /* The answer to a prompt is about to be sent. False: it is bad, and another worker is asked. */
@@ -563,7 +612,7 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 {
 	if (x->response_state != KVW_RESPONSE_HELD || !x->path.prompt || x->status != 200)
 		return true;
-	if (out->payload == 0 && x->beginning_len == 0)
+	if (x->attempt.answer.done && out->payload == 0 && x->beginning_len == 0)
 		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
 	if (x->attempt.tokens == KVW_TOKENS_NONE)
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "its engine aborted it before the first token");
@@ -571,16 +620,42 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
 
-/* Framing bytes that came before any payload stay with the held head. */
-static bool keep_with_head(struct kvw_exchange *x, const char *data, size_t len)
+/* What came before the first token stays with the held head: behind it in its block, while that has room. */
+static bool keep_early(struct kvw_exchange *x, const char *data, size_t len)
 {
-	if (x->pass != KVW_PASS_RAW || len == 0)
+	struct kvw_block *head = x->answer_head;
+
+	if (x->early.bytes == 0 && len <= kvw_block_room(head)) {
+		memcpy(head->data + head->end, data, len);
+		head->end += (uint32_t)len;
 		return true;
-	if (len > kvw_block_room(x->answer_head))
+	}
+	return kvw_chain_append(&x->early, &x->loop->blocks, data, len) == KVW_OK;
+}
+
+/* Keeps what a read brought: what was gathered behind what is held already, and raw bytes. False: it is too much, or
+ * there is no memory; what was not kept is to be sent. */
+static bool keep(struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
+{
+	size_t len = x->pass == KVW_PASS_RAW ? used : 0;
+
+	for (int i = held; i < out->count; i++)
+		len += out->iov[i].iov_len;
+	if (x->early.bytes + len > EARLY_MOST)
 		return false;
-	memcpy(x->answer_head->data + x->answer_head->end, data, len);
-	x->answer_head->end += (uint32_t)len;
-	return true;
+	for (int i = held; i < out->count; i++)
+		if (!keep_early(x, out->iov[i].iov_base, out->iov[i].iov_len))
+			return false;
+	return x->pass != KVW_PASS_RAW || keep_early(x, data, used);
+}
+
+/* Gathers what is held. */
+static void push_held(struct outgoing *out)
+{
+	struct kvw_exchange *x = out->x;
+
+	push(out, x->answer_head->data, x->answer_head->end);
+	out->count += kvw_chain_iov(&x->early, out->iov + out->count, KVW_LOOP_IOV - out->count);
 }
 
 static void pause_if_slow(struct kvw_exchange *x)
@@ -598,12 +673,14 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	struct outgoing out;
 	size_t used = 0;
 	enum kvw_err err;
+	int held;
 
 	out.x = x;
 	out.count = 0;
 	out.lines_len = out.payload = 0;
 	if (x->response_state == KVW_RESPONSE_HELD)
-		push(&out, x->answer_head->data, x->answer_head->end);
+		push_held(&out);
+	held = out.count;
 	err = x->attempt.answer.done
 		? KVW_OK
 		: kvw_body_feed(&x->attempt.answer, data, len, answer_payload, &out, &used);
@@ -613,7 +690,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		kvw_attempt_failed(&x->attempt, x->attempt.answer.error);
 		return;
 	}
-	if (hold(x, &out) && keep_with_head(x, data, used))
+	if (hold(x, &out) && keep(x, &out, held, data, used))
 		return;
 	if (!begins_well(x, &out))
 		return;
@@ -633,8 +710,9 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		answer_complete(x, used < len);
 		return;
 	}
-	kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
-		x->config->timeout_stream_idle_ms);
+	if (out.payload > 0 || !has_preamble(x)) /* else it goes on waiting: comments are no progress */
+		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
+			x->config->timeout_stream_idle_ms);
 	pause_if_slow(x);
 }
 
@@ -706,6 +784,10 @@ void kvw_response_resume(struct kvw_exchange *x)
 	kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
 	kvw_attempt_await(x, x->request_state == KVW_REQUEST_SENT);
 	x->last_data_ns = x->loop->now_ns;
-	kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
-		x->config->timeout_stream_idle_ms); /* stopped by the pause */
+	/* stopped by the pause */
+	if (has_preamble(x) && x->first_token_ns == 0)
+		kvw_request_await_token(x, 0);
+	else
+		kvw_loop_timer(
+			x->loop, &x->timer, KVW_TIMER_STREAM_IDLE, x->config->timeout_stream_idle_ms);
 }

@@ -31,8 +31,6 @@ enum kvw_token_sign kvw_tokens_in_piece(enum kvw_token_sign so_far, const char *
 		return KVW_TOKENS_NONE;
 	if (!is_event(data, len))
 		return KVW_TOKENS_SOME;
-	if (begins_with(data, len, KVW_SLICE("event: message_start")))
-		return first ? KVW_TOKENS_OPENED : KVW_TOKENS_SOME;
 	if (begins_with(data, len, KVW_SLICE("event: message_delta")))
 		return first ? KVW_TOKENS_SOME : KVW_TOKENS_NONE;
 	if (!begins_with(data, len, KVW_SLICE("data: {")))

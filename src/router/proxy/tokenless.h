@@ -27,7 +27,8 @@ enum kvw_token_sign {
 	KVW_TOKENS_NONE,    /* or one that came with the abort, which no client has seen */
 };
 
-/* After the next piece of a stream; so_far: UNKNOWN or OPENED. A piece that is not one whole event is taken
+/* After the next piece of a stream, without its preamble (openai/preamble.h), of which message_start opens it too;
+ * so_far: UNKNOWN or OPENED. A piece that is not one whole event is taken
  * to have a token. */
 enum kvw_token_sign kvw_tokens_in_piece(enum kvw_token_sign so_far, const char *data, size_t len);
 

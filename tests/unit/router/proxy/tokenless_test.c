@@ -16,7 +16,6 @@
 #define ABORT "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"abort\"}]}\n\n"
 /* What a model says of it is in quotes. */
 #define QUOTE "data: {\"choices\":[{\"index\":0,\"text\":\"\\\"finish_reason\\\":\\\"abort\\\"\"}]}\n\n"
-#define START "event: message_start\ndata: {\"type\":\"message_start\"}\n\n"
 #define DELTA "event: message_delta\ndata: {\"type\":\"message_delta\"}\n\n"
 #define BLOCK "event: content_block_start\ndata: {}\n\n"
 
@@ -38,7 +37,6 @@ START_TEST(pieces_of_streams)
 		{TOKEN, KVW_TOKENS_SOME, KVW_TOKENS_SOME},
 		{LAST, KVW_TOKENS_SOME, KVW_TOKENS_SOME},
 		{QUOTE, KVW_TOKENS_SOME, KVW_TOKENS_SOME},
-		{START, KVW_TOKENS_OPENED, KVW_TOKENS_SOME},
 		{DELTA, KVW_TOKENS_SOME, KVW_TOKENS_NONE},
 		{BLOCK, KVW_TOKENS_SOME, KVW_TOKENS_SOME},
 		{OPENS TOKEN, KVW_TOKENS_SOME, KVW_TOKENS_SOME},
