@@ -42,6 +42,11 @@ TOKENS = {
 PATHS = sorted(BODIES)
 
 
+def plain(body):
+    """Without comments, which may come while the rest is held."""
+    return body.replace(KEEP_ALIVE, b"")
+
+
 def serves(path, pause=0.0):
     def script(ex):
         ex.read_body()
@@ -91,7 +96,7 @@ def test_an_engine_that_fails_behind_its_opening_is_left(workers, kvway, path):
         for _ in range(2):
             got = router.ask("POST", path, body=BODIES[path])
             assert got.status == 200, end
-            assert got.body == b"".join([*OPENINGS[path], TOKENS[path]]), end
+            assert plain(got.body) == plain(b"".join([*OPENINGS[path], TOKENS[path]])), end
     assert router.metric("kvway_retries_total") == len(fleet[0].requests) >= len(ENDS)
 
 
@@ -215,7 +220,8 @@ def test_a_stream_of_a_stopped_engine_is_cut_behind_comments(workers, kvway, rel
 def test_the_time_for_a_first_token_runs_on_behind_comments(workers, kvway, release):
     (worker,) = workers(1, script=comments_until(release, OPENINGS[RESPONSES]))
     router = kvway([worker], {"timeouts.first_token": "500ms"})
-    assert router.ask("POST", RESPONSES, body=BODIES[RESPONSES]).status == 504
+    got = router.ask("POST", RESPONSES, body=BODIES[RESPONSES])
+    assert b"did not answer in time" in got.body
     assert router.metric("kvway_timeouts_total", kind="first_token") == 1
     router.wait_idle()
 

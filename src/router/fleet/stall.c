@@ -9,6 +9,7 @@ void kvw_stall_clear(struct kvw_stall *stall)
 	atomic_store_explicit(&stall->heard_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&stall->longest_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&stall->state, KVW_STALL_NONE, memory_order_relaxed);
+	atomic_store_explicit(&stall->moved_ns, 0, memory_order_relaxed);
 	stall->progress = 0;
 	stall->still_ns = stall->read_ns = 0;
 	stall->running = false;
@@ -35,6 +36,8 @@ void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int6
 
 	if (stall->read_ns == 0 || progress != stall->progress || heard_ns > stall->still_ns)
 		stall->still_ns = now_ns;
+	if (stall->read_ns != 0 && progress > stall->progress)
+		atomic_store_explicit(&stall->moved_ns, now_ns, memory_order_relaxed);
 	stall->progress = progress;
 	stall->running = running;
 	stall->read_ns = now_ns;

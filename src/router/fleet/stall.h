@@ -28,6 +28,7 @@ struct kvw_stall {
 	_Atomic int64_t heard_ns;   /* an answer went on, or the first of those was sent */
 	_Atomic int64_t longest_ns; /* prefill predicted of one of them */
 	_Atomic uint8_t state;      /* enum kvw_stall_state; the control thread's */
+	_Atomic int64_t moved_ns;   /* when the counters were last seen to have moved; the control thread's. 0: never */
 	/* The control thread's: */
 	double progress;            /* sum of the counters as last read */
 	int64_t still_ns;           /* since when they are known to be that, after what was last heard */
@@ -57,6 +58,12 @@ void kvw_stall_left(struct kvw_stall *stall);
 
 /* The worker's counters were read. */
 void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int64_t now_ns);
+
+/* When its counters were last seen to have moved; 0: never. */
+static inline int64_t kvw_stall_moved_ns(const struct kvw_stall *stall)
+{
+	return atomic_load_explicit(&stall->moved_ns, memory_order_relaxed);
+}
 
 /* How long it has been silent while requests wait; 0: it has not. */
 int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, int64_t now_ns);

@@ -209,3 +209,35 @@ size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status,
 	buf[out.len] = '\0';
 	return out.len;
 }
+
+/* White space between JSON's tokens would end the event's line. */
+static bool out_line(struct out *out, const char *data, size_t len)
+{
+	size_t from = out->len;
+
+	if (!out_raw(out, data, len))
+		return false;
+	for (; from < out->len; from++)
+		if (out->data[from] == '\n' || out->data[from] == '\r')
+			out->data[from] = ' ';
+	return true;
+}
+
+size_t kvw_error_event(char *buf, size_t size, enum kvw_api api, const char *body, size_t len)
+{
+	struct out out = {buf, 0, size};
+	const char *begin = "data: {", *end = "\n\ndata: [DONE]\n\n";
+
+	if (size == 0 || len < 2 || body[0] != '{')
+		return 0;
+	if (kvw_api_anthropic(api)) {
+		begin = "event: error\ndata: {";
+		end = "\n\n";
+	} else if (api == KVW_API_RESPONSES) {
+		begin = "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,";
+		end = "\n\n";
+	}
+	if (!out_text(&out, begin) || !out_line(&out, body + 1, len - 1) || !out_text(&out, end))
+		return 0;
+	return out.len;
+}

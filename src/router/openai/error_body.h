@@ -23,4 +23,10 @@ size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status,
 size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, const char *type,
 	const char *param, const char *message);
 
+/*
+ * Writes a JSON error body, of kvway's or a worker's, as the event that ends a stream of that API: an SDK raises it as
+ * it would have raised the body. Returns its length; 0: it is no JSON object, or has no room.
+ */
+size_t kvw_error_event(char *buf, size_t size, enum kvw_api api, const char *body, size_t len);
+
 #endif

@@ -32,6 +32,7 @@
 #include "proxy/retry.h"
 #include "proxy/send.h"
 #include "proxy/shadow.h"
+#include "proxy/silence.h"
 #include "proxy/waking.h"
 
 /* --- a connection to the worker --- */
@@ -169,6 +170,14 @@ static void forget_answer(struct kvw_exchange *x)
 	kvw_usage_init(&x->usage);
 }
 
+/* A timer cuts an answer: its client sees a connection that ends, and would not know why. */
+static void note_cut(const struct kvw_exchange *x, const char *why)
+{
+	kvw_warn("proxy", "answer cut: %s url=%s request_id=%.*s", why,
+		x->attempt.worker == NULL ? "" : x->attempt.worker->url, (int)x->request_id.len,
+		x->request_id.data);
+}
+
 /* Before the first token the request goes elsewhere or is answered 502 or 504; after it the answer is
  * cut. */
 static void worker_failed(struct kvw_exchange *x)
@@ -197,6 +206,8 @@ static void worker_failed(struct kvw_exchange *x)
 	if (retry != KVW_RETRY_FRESH)
 		kvw_attempt_grade(x, grade_of_failure(a), why);
 	if (facts.first_token) {
+		if (timed_out)
+			note_cut(x, why);
 		kvw_exchange_cut(x, timed_out ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
 		return;
 	}
@@ -251,6 +262,7 @@ static bool route(struct kvw_exchange *x)
 {
 	if (kvw_guard_body(x))
 		return true;
+	kvw_silence_await(x);
 	if (x->loop->sources != NULL && !kvw_prepare_tokens(x, on_tokens))
 		return true;
 	if (kvw_request_pick(x)) {
@@ -359,6 +371,22 @@ void kvw_exchange_advance(struct kvw_exchange *x)
 
 /* --- events --- */
 
+/* A stream has paused for timeouts.stream_idle. True: its engine's counters have moved since, and it is waited for until
+ * they stand still for as long. */
+static bool computes_on(struct kvw_exchange *x)
+{
+	int64_t until_ns;
+
+	if (x->response_state != KVW_RESPONSE_STREAMING || !kvw_exchange_computes(x))
+		return false;
+	until_ns = kvw_stall_moved_ns(&x->attempt.worker->stall) +
+		   x->config->timeout_stream_idle_ms * KVW_NS_PER_MS;
+	if (until_ns <= x->loop->now_ns)
+		return false;
+	kvw_timer_set(&x->loop->timers, &x->timer, KVW_TIMER_STREAM_IDLE, until_ns);
+	return true;
+}
+
 static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_exchange *x =
@@ -401,6 +429,8 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 		kvw_attempt_failed(a, "timeouts.first_token passed");
 		break;
 	default:
+		if (computes_on(x))
+			return;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_STREAM_IDLE, 1);
 		a->timed_out = true;
 		kvw_attempt_failed(a, "timeouts.stream_idle passed");
@@ -553,6 +583,8 @@ static void end_early(
 	struct kvw_exchange *x, enum kvw_end end, int status, const char *fields, const char *message)
 {
 	if (kvw_exchange_answering(x)) {
+		if (end == KVW_END_TIMEOUT)
+			note_cut(x, message);
 		kvw_exchange_cut(x, end);
 		return;
 	}
@@ -588,6 +620,17 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 					     : "timeouts.request passed");
 }
 
+static void on_silence(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_exchange *x =
+		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, silence));
+
+	x->loop->now_ns = now_ns;
+	kvw_silence_comment(x);
+	kvw_silence_await(x);
+	kvw_exchange_advance(x);
+}
+
 enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 {
 	struct kvw_exchange *x = kvw_exchange_create(client, on_timer);
@@ -597,6 +640,7 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 		return KVW_ENOMEM;
 	x->head_len = head_len;
 	x->deadline.fn = on_deadline;
+	x->silence.fn = on_silence;
 	if (x->config->timeout_request_ms > 0)
 		kvw_timer_set(&loop->timers, &x->deadline, KVW_TIMER_REQUEST,
 			x->start_ns + x->config->timeout_request_ms * KVW_NS_PER_MS);

@@ -259,6 +259,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_exchange_response_state(x, KVW_RESPONSE_ENDED);
 	kvw_timer_clear(&loop->timers, &x->timer);
 	kvw_timer_clear(&loop->timers, &x->deadline);
+	kvw_timer_clear(&loop->timers, &x->silence);
 	if (x->token_job != NULL)
 		kvw_token_job_forget(x->token_job);
 	x->token_job = NULL;

@@ -66,6 +66,7 @@ enum kvw_pass {
 	KVW_PASS_RAW,     /* framing bytes and all */
 	KVW_PASS_PAYLOAD, /* payload alone: the client's framing is by length or close */
 	KVW_PASS_REFRAME, /* payload in chunks of our own: the worker ends its answer by closing */
+	KVW_PASS_EVENT,   /* it is no stream, and the client was sent the head of one: an event of all of it */
 };
 
 /* Why a request can have no group of its model. */
@@ -137,6 +138,7 @@ struct kvw_exchange {
 	struct kvw_slice kept_session; /* likewise: of a session that a worker keeps (sagemaker.h); len 0: none */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
+	bool streams;             /* and asks for a stream */
 	bool greedy;              /* it asks for the likeliest tokens (temperature 0), of chat or completions */
 	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
 	uint64_t tenant;          /* as struct kvw_route_request has it */
@@ -157,6 +159,7 @@ struct kvw_exchange {
 	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
 	struct kvw_timer timer;   /* connect, attempt, first token, stream idle, park, tokens */
 	struct kvw_timer deadline; /* timeouts.request */
+	struct kvw_timer silence;  /* http.keep_alive_comments (silence.h) */
 
 	/* --- exact tokens, for a strategy that wants them --- */
 	bool tokens_seen;          /* `inexact` says what came of them */
@@ -185,6 +188,8 @@ struct kvw_exchange {
 	struct kvw_fidelity *fidelity; /* compares it with the answers to copies; NULL: nothing does */
 	int status;
 	struct kvw_block *answer_head; /* head for the client, built, not sent */
+	uint32_t held_head;            /* of answer_head, the bytes that are a head */
+	bool opened;                   /* the client was sent a head of status 200 and comments (silence.h) */
 	enum kvw_pass pass;
 	bool event_stream;
 	bool close_client;             /* no further request on this connection */

@@ -48,6 +48,7 @@ enum kvw_timer_kind {
 	KVW_TIMER_WAKE,       /* waiting for a worker of its model */
 	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */
 	KVW_TIMER_SHADOW,     /* all of a copy */
+	KVW_TIMER_SILENCE,    /* http.keep_alive_comments */
 };
 
 #define KVW_LOOP_SPARES  3               /* large blocks offered to one read besides the tail */

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/log.h"
 #include "proxy/advance.h"
 #include "proxy/front.h"
 #include "proxy/reply.h"
@@ -161,6 +162,7 @@ static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns)
 
 	client->loop->now_ns = now_ns;
 	kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_CLIENT_WRITE, 1);
+	kvw_info("proxy", "answer cut: timeouts.client_write passed client=%s", client->address);
 	kvw_receive_drop(client, true);
 }
 

@@ -8,6 +8,7 @@
 
 #include "openai/error_body.h"
 #include "proxy/cors.h"
+#include "proxy/silence.h"
 
 #define HEAD_ROOM 2048
 
@@ -20,6 +21,15 @@ static void write_common(struct kvw_writer *w, struct kvw_loop *loop, int status
 	kvw_write_u64(w, len);
 	kvw_write_literal(w, "\r\n");
 	kvw_write_field(w, KVW_SLICE("content-type"), kvw_slice_of(content_type));
+}
+
+static void done(struct kvw_exchange *x)
+{
+	if (x->end == KVW_END_COMPLETE)
+		x->end = KVW_END_LOCAL;
+	kvw_timer_clear(&x->loop->timers, &x->timer);
+	kvw_timer_clear(&x->loop->timers, &x->client->timer);
+	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
 }
 
 void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
@@ -35,6 +45,11 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	if (!x->keep_alive || x->loop->draining)
 		x->close_client = true;
 	x->status = status;
+	if (x->opened) {
+		done(x);
+		kvw_silence_error(x, status, body, len);
+		return;
+	}
 	write_common(&w, x->loop, status, len, content_type);
 	if (x->request_id.len > 0 && x->request_id.len < 256)
 		kvw_write_field(&w, KVW_SLICE("x-request-id"), x->request_id);
@@ -47,11 +62,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	kvw_write_literal(&w, "\r\n");
 	iov[0] = (struct iovec){head, w.len};
 	iov[1] = (struct iovec){(char *)body, x->head_request ? 0 : len};
-	if (x->end == KVW_END_COMPLETE)
-		x->end = KVW_END_LOCAL;
-	kvw_timer_clear(&x->loop->timers, &x->timer);
-	kvw_timer_clear(&x->loop->timers, &x->client->timer);
-	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
+	done(x);
 	kvw_client_send(x->client, iov, iov[1].iov_len > 0 ? 2 : 1);
 }
 

@@ -22,6 +22,7 @@
 #include "proxy/rate.h"
 #include "proxy/sagemaker.h"
 #include "proxy/send.h"
+#include "proxy/silence.h"
 #include "proxy/unread.h"
 
 #define READS_AT_ONCE 8
@@ -257,6 +258,9 @@ static void answer_payload(void *arg, const char *data, size_t len)
 		push(out, data, len);
 	else if (x->pass == KVW_PASS_REFRAME)
 		push_chunk(out, data, len);
+	else if (x->pass == KVW_PASS_EVENT && x->early.bytes + len <= EARLY_MOST &&
+		 kvw_chain_append(&x->early, &x->loop->blocks, data, len) != KVW_OK)
+		kvw_attempt_failed(&x->attempt, "no memory for its answer");
 }
 
 /* --- head --- */
@@ -302,6 +306,10 @@ static struct kvw_slice own_fields(struct kvw_exchange *x, struct kvw_head *head
 /* How the client gets the body, and whether its connection can go on. */
 static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_head *head)
 {
+	if (x->opened) {
+		x->pass = kvw_silence_pass(x, head);
+		return head->framing;
+	}
 	x->pass = KVW_PASS_RAW;
 	if (head->framing == KVW_FRAME_NONE || head->framing == KVW_FRAME_LENGTH)
 		return head->framing;
@@ -340,7 +348,9 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 	if (x->answer_head == NULL)
 		return false;
 	w = KVW_WRITER(x->answer_head->data, x->answer_head->size);
-	x->answer_head->end = (uint32_t)kvw_head_write_response(&w, head, &options);
+	if (x->opened) /* the client has had one */
+		return true;
+	x->answer_head->end = x->held_head = (uint32_t)kvw_head_write_response(&w, head, &options);
 	return x->answer_head->end > 0;
 }
 
@@ -352,7 +362,7 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 	struct kvw_writer w = KVW_WRITER(buf, sizeof(buf));
 	struct iovec iov;
 
-	if (head->status == 100 || x->client_minor == 0 ||
+	if (head->status == 100 || x->client_minor == 0 || x->opened ||
 		kvw_head_write_response(&w, head, &options) == 0)
 		return true;
 	iov = (struct iovec){buf, w.len};
@@ -601,9 +611,10 @@ static bool waits_for_token(const struct kvw_exchange *x)
 /* Is there nothing yet by which the answer could be judged, so that the head waits? */
 static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
-	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done || !x->path.prompt ||
-		x->status != 200)
+	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done || !x->path.prompt)
 		return false;
+	if (x->status != 200 || x->pass == KVW_PASS_EVENT)
+		return x->pass == KVW_PASS_EVENT;
 	return (out->payload == 0 && x->beginning_len == 0) || (has_preamble(x) && waits_for_token(x));
 }
 
@@ -639,6 +650,8 @@ static bool keep(struct kvw_exchange *x, struct outgoing *out, int held, const c
 {
 	size_t len = x->pass == KVW_PASS_RAW ? used : 0;
 
+	if (x->pass == KVW_PASS_EVENT)
+		return true; /* it is there already */
 	for (int i = held; i < out->count; i++)
 		len += out->iov[i].iov_len;
 	if (x->early.bytes + len > EARLY_MOST)
@@ -654,7 +667,7 @@ static void push_held(struct outgoing *out)
 {
 	struct kvw_exchange *x = out->x;
 
-	push(out, x->answer_head->data, x->answer_head->end);
+	push(out, x->answer_head->data + x->answer_head->begin, kvw_block_used(x->answer_head));
 	out->count += kvw_chain_iov(&x->early, out->iov + out->count, KVW_LOOP_IOV - out->count);
 }
 
@@ -690,8 +703,12 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		kvw_attempt_failed(&x->attempt, x->attempt.answer.error);
 		return;
 	}
-	if (hold(x, &out) && keep(x, &out, held, data, used))
+	if (hold(x, &out) && keep(x, &out, held, data, used)) {
+		if (x->preamble.commented)
+			kvw_silence_comment(x);
+		x->preamble.commented = false;
 		return;
+	}
 	if (!begins_well(x, &out))
 		return;
 	/* Heads and errors are the API server's, and come from it when the engine has stopped. */
@@ -701,6 +718,12 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		count_payload(x);
 	if (x->pass == KVW_PASS_RAW && used > 0)
 		push(&out, data, used);
+	if (x->pass == KVW_PASS_EVENT) {
+		kvw_silence_held(x);
+		if (kvw_client_alive(x->client))
+			answer_complete(x, used < len);
+		return;
+	}
 	if (x->attempt.answer.done && x->pass == KVW_PASS_REFRAME)
 		push(&out, KVW_CHUNK_LAST, sizeof(KVW_CHUNK_LAST) - 1);
 	send_gathered(x, &out);

@@ -166,6 +166,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 		return;
 	kvw_rewrite_scan(x);
 	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
+	x->streams = x->scanned && x->route.stream;
 	x->path.api = x->route.api; /* /invocations stands for another path from now on */
 	x->greedy = x->scanned && kvw_scan_greedy(x->scan);
 	if (!x->scanned)

@@ -126,11 +126,26 @@ START_TEST(one_that_says_it_has_nothing_gets_twice_the_time)
 }
 END_TEST
 
+START_TEST(notes_when_the_counters_moved)
+{
+	kvw_stall_read(&stall, 5, true, S(1));
+	ck_assert_int_eq(kvw_stall_moved_ns(&stall), 0); /* since when they are 5 is not known */
+	kvw_stall_read(&stall, 5, true, S(2));
+	ck_assert_int_eq(kvw_stall_moved_ns(&stall), 0);
+	kvw_stall_read(&stall, 6, true, S(3));
+	kvw_stall_read(&stall, 6, true, S(4));
+	ck_assert_int_eq(kvw_stall_moved_ns(&stall), S(3));
+	kvw_stall_read(&stall, 1, true, S(5)); /* of another process, which has none of these streams */
+	ck_assert_int_eq(kvw_stall_moved_ns(&stall), S(3));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("stall");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, notes_when_the_counters_moved);
 	tcase_add_test(tc, silence_and_still_counters_together);
 	tcase_add_test(tc, what_keeps_an_engine_from_being_suspected);
 	tcase_add_test(tc, a_worker_without_counters_is_never_suspected);

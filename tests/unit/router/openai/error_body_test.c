@@ -151,12 +151,49 @@ END_TEST
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
+static const char *event_of(enum kvw_api api, const char *body)
+{
+	static char buf[256];
+	size_t len = kvw_error_event(buf, sizeof(buf), api, body, strlen(body));
+
+	buf[len] = '\0';
+	return buf;
+}
+
+START_TEST(errors_as_the_events_of_a_stream)
+{
+	ck_assert_str_eq(event_of(KVW_API_CHAT, "{\"error\":{}}"),
+		"data: {\"error\":{}}\n\ndata: [DONE]\n\n");
+	ck_assert_str_eq(event_of(KVW_API_MESSAGES, "{\"type\":\"error\",\r\n \"error\":{}}"),
+		"event: error\ndata: {\"type\":\"error\",   \"error\":{}}\n\n");
+	ck_assert_str_eq(event_of(KVW_API_RESPONSES, "{\"error\":{}}"),
+		"event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"error\":{}}\n\n");
+	ck_assert_str_eq(event_of(KVW_API_CHAT, "<html>"), "");
+	ck_assert_str_eq(event_of(KVW_API_CHAT, ""), "");
+}
+END_TEST
+
+START_TEST(an_event_that_has_no_room_is_none)
+{
+	static const char body[] = "{\"error\":{}}";
+	char buf[64];
+
+	for (size_t size = 0; size <= sizeof(buf); size++) {
+		size_t len = kvw_error_event(buf, size, KVW_API_CHAT, body, sizeof(body) - 1);
+
+		ck_assert(len == 0 || (len < size && memcmp(buf + len - 2, "\n\n", 2) == 0));
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("errors");
 
 	tcase_add_loop_test(tc, as_recorded, 0, COUNT(recorded));
 	tcase_add_loop_test(tc, types_of_anthropic, 0, COUNT(anthropic));
+	tcase_add_test(tc, errors_as_the_events_of_a_stream);
+	tcase_add_test(tc, an_event_that_has_no_room_is_none);
 	tcase_add_test(tc, message_is_escaped);
 	tcase_add_test(tc, any_size);
 	tcase_add_test(tc, long_names);
