@@ -41,6 +41,8 @@ static void exchange_destroy(struct kvb_exchange *x)
 	free(x->prompts);
 	free(x->choices);
 	free(x->model);
+	if (x->silence != NULL)
+		event_free(x->silence);
 	free(x);
 }
 
@@ -168,6 +170,35 @@ void kvb_exchange_submit(struct kvb_exchange *x)
 		kvb_engine_submit(x->worker->engine, x->choices[i].seq, x->arrival_ns);
 }
 
+static void await_silence(struct kvb_exchange *x)
+{
+	double s = x->worker->options->keep_alive_s;
+	struct timeval tv = {(time_t)s, (suseconds_t)((s - (double)(time_t)s) * 1e6)};
+
+	if (x->silence != NULL)
+		evtimer_add(x->silence, &tv);
+}
+
+static void on_silence(evutil_socket_t fd, short what, void *arg)
+{
+	static const char comment[] = ": keep-alive\n\n";
+	struct kvb_exchange *x = arg;
+
+	(void)fd;
+	(void)what;
+	kvb_http_stream_chunk(x->conn, comment, sizeof(comment) - 1, false);
+	await_silence(x);
+}
+
+/* vLLM 0.32 sends them on these two paths. */
+static void begin_comments(struct kvb_exchange *x)
+{
+	if (x->worker->options->keep_alive_s > 0 &&
+		(x->api == &kvb_api_chat || x->api == &kvb_api_completions))
+		x->silence = evtimer_new(x->worker->base, on_silence, x);
+	await_silence(x);
+}
+
 void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api)
 {
@@ -197,6 +228,7 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 		kvb_exchange_submit(x);
 	if (x->stream) {
 		kvb_http_stream_begin(conn, "text/event-stream; charset=utf-8");
+		begin_comments(x);
 		if (api->accepted != NULL)
 			api->accepted(x);
 	}
@@ -211,6 +243,7 @@ void kvb_openai_gone(struct kvb_exchange *x)
 
 void kvb_exchange_event(struct kvb_exchange *x, bool content)
 {
+	await_silence(x);
 	kvb_http_stream_chunk(x->conn, x->out.data, x->out.len, content);
 	kvb_buf_clear(&x->out);
 }

@@ -8,6 +8,7 @@
 #ifndef KVB_SIM_OPENAI_H
 #define KVB_SIM_OPENAI_H
 
+#include <event2/event.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,6 +61,7 @@ struct kvb_exchange {
 	uint32_t choice_count, done_count;
 	uint32_t events;   /* tokens sent in a stream */
 	uint32_t sequence; /* for APIs that number their events */
+	struct event *silence; /* owned; NULL: no comments */
 	struct kvb_buf out;
 };
 

@@ -56,6 +56,8 @@ static const char help_text[] =
 	"  --max-model-len N       longest context (default: the profile's, at most what fits the "
 	"cache)\n"
 	"  --default-tokens N      length of a chat answer without max_tokens (default 128)\n"
+	"  --sse-keep-alive-interval S  a comment in streams of chat and completions that are silent for S\n"
+	"                          seconds, as vLLM's option of that name (0: none)\n"
 	"  --seed S                of answer ids (default: the clock)\n"
 	"  --drafts N:SHARE        speculative decoding: N tokens are drafted with each, SHARE of them accepted;\n"
 	"                          a step that only decodes takes 1 / (1 + N * SHARE) of its time\n"
@@ -189,6 +191,7 @@ enum {
 	OPT_SEQS,
 	OPT_LEN,
 	OPT_DEFAULT_TOKENS,
+	OPT_SSE_KEEP_ALIVE,
 	OPT_SEED,
 	OPT_DRAFTS,
 	OPT_DRIFT,
@@ -254,6 +257,7 @@ static const struct option long_options[] = {
 	{"max-seqs", required_argument, NULL, OPT_SEQS},
 	{"max-model-len", required_argument, NULL, OPT_LEN},
 	{"default-tokens", required_argument, NULL, OPT_DEFAULT_TOKENS},
+	{"sse-keep-alive-interval", required_argument, NULL, OPT_SSE_KEEP_ALIVE},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"drafts", required_argument, NULL, OPT_DRAFTS},
 	{"drift", required_argument, NULL, OPT_DRIFT},
@@ -597,6 +601,8 @@ static bool parse_engine(int option, const char *text, struct kvb_options *o)
 		return parse_u32("--max-seqs", text, 1, 1 << 20, &o->max_seqs);
 	case OPT_LEN:
 		return parse_u32("--max-model-len", text, 2, UINT32_C(1) << 28, &o->max_model_len);
+	case OPT_SSE_KEEP_ALIVE:
+		return parse_real("--sse-keep-alive-interval", text, 0, &o->keep_alive_s);
 	case OPT_DEFAULT_TOKENS:
 		return parse_u32("--default-tokens", text, 1, 1 << 24, &o->default_tokens);
 	case OPT_SEED:

@@ -29,6 +29,7 @@ struct kvb_options {
 	double prefill_rate;            /* tokens a second; 0: the profile's */
 	double speed;                   /* simulated seconds per second */
 	uint32_t kv_tokens, block_size, max_batched_tokens, max_seqs, max_model_len;
+	double keep_alive_s;     /* comments in streams that are silent for so long, real time; 0: none */
 	uint32_t default_tokens; /* of a chat answer whose request sets no limit */
 	uint64_t seed;           /* of ids */
 	uint32_t draft_tokens;   /* as struct kvb_engine_config has these */

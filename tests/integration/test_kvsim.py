@@ -573,3 +573,17 @@ def test_workers_share_a_process_but_nothing_else(tmp_path):
     finally:
         sim.signal(2)
         assert sim.wait() == 0
+
+
+def test_a_silent_stream_gets_comments(tmp_path):
+    """As vLLM's --sse-keep-alive-interval."""
+    sim = Sim(tmp_path, 1, "--prefill-rate", 1000, "--sse-keep-alive-interval", "0.05", profile="llama-8b-h100")
+    try:
+        worker = sim.workers[0]
+        body = chat_body("a b c d " * 150, stream=True, max_tokens=3)
+        got = worker.ask("POST", "/v1/chat/completions", body=body).body
+        assert got.startswith(b": keep-alive\n\n") and b"[DONE]" in got
+        said = {"model": "tiny", "stream": True, "max_output_tokens": 3, "input": "a b c d " * 100}
+        assert b"keep-alive" not in worker.ask("POST", "/v1/responses", body=said).body
+    finally:
+        sim.kill()
