@@ -239,3 +239,18 @@ def test_prefill_is_learned_of_responses_from_their_tokens(tmp_path, kvway):
         assert 1000 < router.metric("kvway_worker_prefill_tokens_per_second") < 6000
     finally:
         sim.kill()
+
+
+def test_chat_with_comments_teaches_the_prefill_of_its_tokens(tmp_path, kvway):
+    """kvsim's comments, as vLLM's --sse-keep-alive-interval."""
+    sim = Sim(tmp_path, 1, "--prefill-rate", 4000, "--sse-keep-alive-interval", "0.02", profile="llama-8b-h100")
+    try:
+        router = kvway(sim.workers)
+        for i in range(12):
+            text = " ".join(f"{i} {n} word" for n in range(150))
+            got = router.ask("POST", CHAT, body=chat_body(text, stream=True, max_tokens=2))
+            assert KEEP_ALIVE in got.body
+        router.wait_idle()
+        assert 1000 < router.metric("kvway_worker_prefill_tokens_per_second") < 6000
+    finally:
+        sim.kill()
