@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "proxy/cors.h"
+#include "proxy/early.h"
 #include "proxy/fidelity.h"
 #include "proxy/forward.h"
 #include "proxy/groups.h"
@@ -200,29 +201,6 @@ static void look_for_token(struct kvw_exchange *x, const char *data, size_t len)
 		a->tokens = kvw_tokens_aborted(data, len) ? KVW_TOKENS_NONE : KVW_TOKENS_SOME;
 }
 
-/* Is this a stream in which only a token says that its engine works? */
-static bool has_preamble(const struct kvw_exchange *x)
-{
-	return x->event_stream && x->status == 200 && kvw_exchange_computes(x);
-}
-
-/* How many bytes at the front of a stream's next piece no engine has computed. Behind the first token these are pieces
- * that are comments or pings as a whole, as servers send them. */
-static size_t preamble_of(struct kvw_exchange *x, const char *data, size_t len)
-{
-	struct kvw_attempt *a = &x->attempt;
-	bool at_event = x->line_ended;
-	size_t skipped;
-
-	x->line_ended = data[len - 1] == '\n';
-	if (a->tokens >= KVW_TOKENS_SOME)
-		return at_event && (data[0] == ':' || data[0] == 'e') && kvw_preamble_only(data, len) ? len : 0;
-	skipped = kvw_preamble_skip(&x->preamble, data, len);
-	if (x->preamble.opened)
-		a->tokens = KVW_TOKENS_OPENED;
-	return skipped;
-}
-
 /* What the engine has computed, or its error. */
 static void take_computed(struct kvw_exchange *x, const char *data, size_t len)
 {
@@ -243,7 +221,7 @@ static void answer_payload(void *arg, const char *data, size_t len)
 {
 	struct outgoing *out = arg;
 	struct kvw_exchange *x = out->x;
-	size_t skipped = has_preamble(x) && len > 0 ? preamble_of(x, data, len) : 0;
+	size_t skipped = kvw_early_possible(x) && len > 0 ? kvw_early_bytes(x, data, len) : 0;
 
 	out->payload += len - skipped;
 	if (len > skipped)
@@ -615,7 +593,7 @@ static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 		return false;
 	if (x->status != 200 || x->pass == KVW_PASS_EVENT)
 		return x->pass == KVW_PASS_EVENT;
-	return (out->payload == 0 && x->beginning_len == 0) || (has_preamble(x) && waits_for_token(x));
+	return (out->payload == 0 && x->beginning_len == 0) || (kvw_early_possible(x) && waits_for_token(x));
 }
 
 /* The answer to a prompt is about to be sent. False: it is bad, and another worker is asked. */
@@ -631,19 +609,6 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
 
-/* What came before the first token stays with the held head: behind it in its block, while that has room. */
-static bool keep_early(struct kvw_exchange *x, const char *data, size_t len)
-{
-	struct kvw_block *head = x->answer_head;
-
-	if (x->early.bytes == 0 && len <= kvw_block_room(head)) {
-		memcpy(head->data + head->end, data, len);
-		head->end += (uint32_t)len;
-		return true;
-	}
-	return kvw_chain_append(&x->early, &x->loop->blocks, data, len) == KVW_OK;
-}
-
 /* Keeps what a read brought: what was gathered behind what is held already, and raw bytes. False: it is too much, or
  * there is no memory; what was not kept is to be sent. */
 static bool keep(struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
@@ -657,9 +622,9 @@ static bool keep(struct kvw_exchange *x, struct outgoing *out, int held, const c
 	if (x->early.bytes + len > EARLY_MOST)
 		return false;
 	for (int i = held; i < out->count; i++)
-		if (!keep_early(x, out->iov[i].iov_base, out->iov[i].iov_len))
+		if (!kvw_early_keep(x, out->iov[i].iov_base, out->iov[i].iov_len))
 			return false;
-	return x->pass != KVW_PASS_RAW || keep_early(x, data, used);
+	return x->pass != KVW_PASS_RAW || kvw_early_keep(x, data, used);
 }
 
 /* Gathers what is held. */
@@ -733,7 +698,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		answer_complete(x, used < len);
 		return;
 	}
-	if (out.payload > 0 || !has_preamble(x)) /* else it goes on waiting: comments are no progress */
+	if (out.payload > 0 || !kvw_early_possible(x)) /* else it goes on waiting: comments are no progress */
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 	pause_if_slow(x);
@@ -808,7 +773,7 @@ void kvw_response_resume(struct kvw_exchange *x)
 	kvw_attempt_await(x, x->request_state == KVW_REQUEST_SENT);
 	x->last_data_ns = x->loop->now_ns;
 	/* stopped by the pause */
-	if (has_preamble(x) && x->first_token_ns == 0)
+	if (kvw_early_possible(x) && x->first_token_ns == 0)
 		kvw_request_await_token(x, 0);
 	else
 		kvw_loop_timer(
