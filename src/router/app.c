@@ -95,9 +95,9 @@ void kvw_app_block_signals(void)
 	(void)signal(SIGCHLD, SIG_DFL);
 }
 
-static bool owner_of(void *proxy, struct kvw_slice id, uint32_t *worker)
+static bool owner_of(void *proxy, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker)
 {
-	return kvw_proxy_owner_of(proxy, id, worker);
+	return kvw_proxy_owner_of(proxy, id, tenant, worker);
 }
 
 /* Protocols by which workers report their caches. */

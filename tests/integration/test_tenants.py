@@ -194,6 +194,8 @@ def test_what_cannot_be_kept_apart_is_refused(stage):
     for target in ("/v1/completions", "/v1/messages/count_tokens"):  # what a worker makes of a PUT is not known
         answer = s.router.ask("PUT", target, [("x-api-key", "bob"), JSON], b'{"model": "a", "prompt": "hi"}')
         assert answer.status == 403 and "by this method" in answer.body.decode()
+    s.fleet[0].script = lambda ex: ex.respond(200, body={"id": "resp_1"})
+    assert s.router.ask("POST", "/v1/responses", [("x-api-key", "bob"), JSON], b'{"input": "hi"}').status == 200
     assert s.router.ask("POST", "/v1/responses/resp_1/cancel", [("x-api-key", "bob"), JSON], b"{}").status == 200
     assert s.router.ask("GET", "/v1/responses/resp_1", [("x-api-key", "bob")]).status == 200
 

@@ -26,7 +26,7 @@ struct kvw_sources;
 struct kvw_tokens;
 
 /* Which worker keeps the response with this id of /v1/responses. False: none is known. Any thread. */
-typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, uint32_t *worker);
+typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker);
 
 struct kvw_sockets;
 struct kvw_takeover_state;

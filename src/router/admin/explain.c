@@ -314,11 +314,11 @@ static enum kvw_err take_pin(struct kvw_explanation *e)
 static bool prefer_owner(struct kvw_explanation *e)
 {
 	struct kvw_slice id =
-		e->path.response_id.len > 0 ? e->path.response_id : e->route.previous_id;
+		e->path.made_id.len > 0 ? e->path.made_id : e->route.previous_id;
 	uint32_t owner;
 
 	if (id.len == 0 || e->source->owner_of == NULL ||
-		!e->source->owner_of(e->source->owner_arg, id, &owner))
+		!e->source->owner_of(e->source->owner_arg, id, e->query->tenant, &owner))
 		return false;
 	for (size_t i = 0; i < e->set.count; i++) {
 		if (e->items[i].id != owner ||

@@ -86,10 +86,10 @@ static bool has_wanted(struct kvw_explanation *e, const struct kvw_model_group *
 static const struct kvw_model_group *of_wanted(
 	struct kvw_explanation *e, struct kvw_model_groups groups, const uint8_t *order, size_t count)
 {
-	struct kvw_slice id = e->path.response_id.len > 0 ? e->path.response_id : e->route.previous_id;
+	struct kvw_slice id = e->path.made_id.len > 0 ? e->path.made_id : e->route.previous_id;
 	uint32_t owner = 0;
 	bool owned = id.len > 0 && e->source->owner_of != NULL &&
-		     e->source->owner_of(e->source->owner_arg, id, &owner);
+		     e->source->owner_of(e->source->owner_arg, id, e->query->tenant, &owner);
 
 	if (!owned && e->query->pin.len == 0)
 		return NULL;

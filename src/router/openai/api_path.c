@@ -223,23 +223,42 @@ static void fold_path(struct folded *folded, struct kvw_slice path)
 	fold_segment(folded, segment, len);
 }
 
-/* The id in /v1/responses/{id}[/...], as it was received. */
-static struct kvw_slice response_id(struct kvw_slice path)
+static bool begins(struct kvw_slice text, struct kvw_slice with)
 {
-	static const char prefix[] = "/v1/responses/";
-	struct kvw_slice id = {NULL, 0};
-	const char *end;
+	return text.len >= with.len && memcmp(text.data, with.data, with.len) == 0;
+}
 
-	if (path.len < sizeof(prefix) || memcmp(path.data, prefix, sizeof(prefix) - 1) != 0)
+/* The id in /v1/KIND/{id}[/...], as it was received. */
+static struct kvw_slice made_id(struct kvw_slice path)
+{
+	static const char prefix[] = "/v1/";
+	const char *end = path.data + path.len, *slash;
+	struct kvw_slice id = {NULL, 0};
+
+	if (!begins(path, KVW_SLICE(prefix)))
 		return id;
-	id.data = path.data + sizeof(prefix) - 1;
-	id.len = path.len - (sizeof(prefix) - 1);
-	end = memchr(id.data, '/', id.len);
-	if (end != NULL)
-		id.len = (size_t)(end - id.data);
+	path.data += sizeof(prefix) - 1;
+	slash = memchr(path.data, '/', (size_t)(end - path.data));
+	if (slash == NULL || slash == path.data)
+		return id;
+	id = (struct kvw_slice){slash + 1, (size_t)(end - slash - 1)};
+	slash = memchr(id.data, '/', id.len);
+	if (slash != NULL)
+		id.len = (size_t)(slash - id.data);
 	if (id.len == 0)
 		id.data = NULL;
 	return id;
+}
+
+bool kvw_path_cancels(struct kvw_slice target, struct kvw_slice id)
+{
+	struct kvw_slice end = KVW_SLICE("/cancel"), rest;
+
+	if (id.len == 0)
+		return false;
+	rest.data = id.data + id.len;
+	rest.len = (size_t)(target.data + target.len - rest.data);
+	return begins(rest, end) && (rest.len == end.len || rest.data[end.len] == '?');
 }
 
 struct kvw_path_info kvw_path_classify(struct kvw_slice target)
@@ -267,7 +286,14 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			return info;
 		}
 	}
-	info.response_id = response_id(path);
+	if (folded.count > 2 && begins((struct kvw_slice){folded.text, folded.len}, KVW_SLICE("/v1/models/"))) {
+		info.kind = KVW_PATH_LOCAL;
+		info.model_card = true;
+		return info;
+	}
+	if (!folded.winding)
+		info.made_id = made_id(path);
+	info.response = info.made_id.len > 0 && begins(path, KVW_SLICE("/v1/responses/"));
 	return info;
 }
 
@@ -305,8 +331,8 @@ bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_
 	return false;
 }
 
-/* Percent-escapes and plus signs, as forms write them; an escape that is none stays. */
-static size_t decode(char *out, struct kvw_slice text)
+/* Percent-escapes; an escape that is none stays. Of a form, plus signs are spaces. */
+static size_t decode(char *out, struct kvw_slice text, bool form)
 {
 	size_t len = 0;
 
@@ -317,7 +343,7 @@ static size_t decode(char *out, struct kvw_slice text)
 			hex_value(text.data[i + 2]) >= 0) {
 			c = (char)(hex_value(text.data[i + 1]) << 4 | hex_value(text.data[i + 2]));
 			i += 2;
-		} else if (c == '+') {
+		} else if (form && c == '+') {
 			c = ' ';
 		}
 		out[len++] = c;
@@ -351,7 +377,17 @@ struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice 
 	struct kvw_slice coded = find_parameter(target, name);
 	char *text = coded.len == 0 ? NULL : malloc(coded.len);
 
-	return (struct kvw_slice){text, text == NULL ? 0 : decode(text, coded)};
+	return (struct kvw_slice){text, text == NULL ? 0 : decode(text, coded, true)};
+}
+
+size_t kvw_path_model(struct kvw_slice path, char *out, size_t room)
+{
+	const struct kvw_slice before = KVW_SLICE("/v1/models/");
+
+	path = path_of(path);
+	if (!begins(path, before) || path.len - before.len > room)
+		return 0;
+	return decode(out, (struct kvw_slice){path.data + before.len, path.len - before.len}, false);
 }
 
 bool kvw_target_wakes_parts(struct kvw_slice target)

@@ -9,7 +9,7 @@
 /* What kvway itself does with a path before routing. */
 enum kvw_path_kind {
 	KVW_PATH_FORWARD,        /* goes to a worker */
-	KVW_PATH_LOCAL,          /* answered here: /health /ready /ping /metrics /v1/models */
+	KVW_PATH_LOCAL,          /* answered here: /health /ready /ping /metrics /v1/models[/{id}] */
 	KVW_PATH_ENGINE_CONTROL, /* /sleep ...: 403 unless expose.engine_control */
 	KVW_PATH_LORA            /* LoRA loading: 403 unless expose.lora */
 };
@@ -23,12 +23,17 @@ struct kvw_path_info {
 	bool repeatable;  /* a POST here is inference: may be repeated until its first token */
 	bool empties_cache; /* a worker that does a POST here may have lost its prefix cache */
 	bool sleeps, wakes; /* a POST here puts the engine to sleep, or ends that */
-	struct kvw_slice response_id; /* /v1/responses/{id}[/...]: the id; else len 0 */
+	bool response;      /* /v1/responses/{id}[/...] */
+	bool model_card;    /* /v1/models/{id} */
+	struct kvw_slice made_id; /* of a path that is not known: the id in /v1/KIND/{id}[/...]; else len 0 */
 };
 
 /* target: the request target as received (origin or absolute form; query ignored). Percent-escapes
  * and repeated or trailing slashes cannot be used to slip past a guard: they are folded first. */
 struct kvw_path_info kvw_path_classify(struct kvw_slice target);
+
+/* Does the target's path end with /cancel right behind the id, of kvw_path_info? */
+bool kvw_path_cancels(struct kvw_slice target, struct kvw_slice id);
 
 /* Has the target's path no segment "." or "..", and no slash but plain ones, percent-escapes decoded? Of any
  * other, servers that resolve these and servers that do not make different paths. */
@@ -40,6 +45,10 @@ bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_
 /* The paths of vLLM that serve inference, and /v1/models, as patterns. */
 extern const char *const kvw_inference_paths[];
 extern const size_t kvw_inference_path_count;
+
+/* The model in a path /v1/models/{id} without query, decoded into `out`. Returns its length; 0: there is none, or none
+ * as short as `room`. */
+size_t kvw_path_model(struct kvw_slice path, char *out, size_t room);
 
 /* The query's first parameter of that name, decoded into memory that the caller frees. Data NULL: there is
  * none, it is empty, or there is no memory. */

@@ -178,6 +178,15 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 		x->request_id.data);
 }
 
+/* What it asks for may be on the next worker: that is no retry. */
+static void leave_without(struct kvw_exchange *x)
+{
+	kvw_timer_clear(&x->loop->timers, &x->timer);
+	kvw_exchange_response_state(x, KVW_RESPONSE_NONE);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	kvw_attempt_end(x, false);
+}
+
 /* Before the first token the request goes elsewhere or is answered 502 or 504; after it the answer is
  * cut. */
 static void worker_failed(struct kvw_exchange *x)
@@ -244,6 +253,8 @@ static bool take_noted(struct kvw_exchange *x)
 		kvw_exchange_end(x, KVW_END_CLIENT_GONE);
 	} else if (x->faulty) {
 		kvw_client_lose(x->client, true);
+	} else if (x->attempt.failure != NULL && x->attempt.excuse == KVW_EXCUSE_LACKS) {
+		leave_without(x);
 	} else if (x->attempt.failure != NULL) {
 		worker_failed(x);
 	} else {

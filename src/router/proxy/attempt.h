@@ -22,6 +22,7 @@ enum kvw_excuse {
 	KVW_EXCUSE_NONE,
 	KVW_EXCUSE_REFUSED, /* it said that it cannot serve: the request has broken nothing */
 	KVW_EXCUSE_BUSY,    /* it has too much to do and said when to come back: no fault at all */
+	KVW_EXCUSE_LACKS,   /* it has not what is asked for, which another may have: no fault at all */
 	KVW_EXCUSE_DOWN,    /* its probes found that out: the answer itself says nothing */
 };
 

@@ -177,6 +177,12 @@ struct kvw_exchange {
 	enum kvw_reason wish;     /* why the strategy would have sent it ... */
 	uint32_t wished;          /* ... to this worker */
 
+	/* --- what one worker alone keeps (asked.h) --- */
+	bool continues;            /* the body goes on with a response */
+	bool asking;               /* which worker that is is not known: one is asked after the other */
+	uint32_t asked_first;      /* the first of them ... */
+	uint32_t asked_to;         /* ... and then those with lower numbers than this */
+
 	/* --- what a worker is asked --- */
 	struct kvw_attempt attempt; /* the present one; between two, what the log needs of the last */
 	struct kvw_model *model;
@@ -197,7 +203,7 @@ struct kvw_exchange {
 	bool watch_usage;
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool said_all;                 /* the stream's last event was passed on */
-	bool watch_owner;              /* the id of a new response is still to be found */
+	bool watch_owner;              /* the id of what is made is still to be found (whose.h) */
 	bool line_ended;               /* the last piece of the stream ended a line */
 	uint8_t beginning_len;
 	struct kvw_preamble preamble;  /* of the stream, until a token */
@@ -248,8 +254,8 @@ static inline bool kvw_exchange_computes(const struct kvw_exchange *x)
 /* Names what a worker keeps and this goes on with: a response, or a session of SageMaker's; len 0: nothing. */
 static inline struct kvw_slice kvw_exchange_kept(const struct kvw_exchange *x)
 {
-	if (x->path.response_id.len > 0)
-		return x->path.response_id;
+	if (x->path.made_id.len > 0)
+		return x->path.made_id;
 	return x->route.previous_id.len > 0 ? x->route.previous_id : x->kept_session;
 }
 

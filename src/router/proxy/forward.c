@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "auth/credential.h"
 #include "proxy/admit.h"
+#include "proxy/asked.h"
 #include "proxy/front.h"
 #include "fleet/pin.h"
 #include "proxy/groups.h"
@@ -20,9 +21,11 @@
 #include "proxy/request.h"
 #include "proxy/retry.h"
 #include "proxy/sagemaker.h"
+#include "proxy/tried.h"
 #include "proxy/understand.h"
 #include "proxy/unread.h"
 #include "proxy/waking.h"
+#include "proxy/whose.h"
 
 #define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
 
@@ -294,48 +297,17 @@ bool kvw_request_unpark(struct kvw_exchange *x)
 	return true;
 }
 
-/* Leaves out workers that this request has tried. */
-static void drop_tried(const struct kvw_exchange *x, struct kvw_fleet_table *table)
-{
-	struct kvw_candidate *items = table->items;
-	size_t count = table->count;
-	bool usable = false;
-
-	if (x->tried_count == 0)
-		return;
-	table->version = 0;
-	table->count = 0;
-	for (size_t i = 0; i < count; i++) {
-		bool tried = false;
-
-		for (uint32_t t = 0; t < x->tried_count && !tried; t++)
-			tried = x->tried[t] == items[i].id &&
-				x->tried_use[t] == x->loop->fleet->workers[items[i].id]->use;
-		if (tried)
-			continue;
-		usable = usable || items[i].usable;
-		items[table->count++] = items[i];
-	}
-	if (!usable)
-		kvw_fleet_use_ejected(x->loop->fleet, items, table->count);
-}
-
 bool kvw_request_has_choice(const struct kvw_exchange *x)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
-	struct kvw_model *model;
-	bool known;
 
 	if (x->pin.len > 0)
 		return false;
-	kvw_fleet_read(x->loop->fleet,
-		kvw_slice_of(x->model == NULL ? NULL : x->model->name), table, &known, &model);
-	kvw_groups_keep(x, table);
-	drop_tried(x, table);
+	kvw_tried_read_others(x, table);
 	for (size_t i = 0; i < table->count; i++)
 		if (table->items[i].usable && table->items[i].id != x->attempt.worker->id)
 			return true;
-	return x->group != NULL && kvw_groups_other(x, drop_tried) != NULL;
+	return x->group != NULL && kvw_groups_other(x, kvw_tried_drop) != NULL;
 }
 
 bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
@@ -346,20 +318,12 @@ bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 	       kvw_attempt_pay_repeat(x);
 }
 
-/* Is it about a response, or of a session, that a worker keeps? */
-static bool find_owner(const struct kvw_exchange *x, uint32_t *owner)
-{
-	struct kvw_slice id = kvw_exchange_kept(x);
-
-	return id.len > 0 && kvw_owners_find(x->loop->shared->owners, id, owner);
-}
-
 /* The worker that keeps the response or session is among these, and can be sent the request: it may rest. */
 static bool has_owner(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count, size_t *pos)
 {
 	uint32_t owner;
 
-	if (!find_owner(x, &owner))
+	if (!kvw_whose_worker(x, &owner))
 		return false;
 	for (*pos = 0; *pos < count; ++*pos)
 		if (items[*pos].id == owner)
@@ -455,7 +419,7 @@ static bool read_candidates(struct kvw_exchange *x)
 
 	kvw_groups_read(x, &x->loop->candidates, &known, &x->model);
 	if (known)
-		drop_tried(x, &x->loop->candidates);
+		kvw_tried_drop(x, &x->loop->candidates);
 	return known;
 }
 
@@ -463,7 +427,7 @@ static bool read_candidates(struct kvw_exchange *x)
  * which the guard does. One whose own group has failed it goes on as if there were no other: its answer names what was tried. */
 static bool try_other_group(struct kvw_exchange *x)
 {
-	enum kvw_err err = kvw_regroup(x, drop_tried);
+	enum kvw_err err = kvw_regroup(x, kvw_tried_drop);
 
 	if (err == KVW_ENOMEM)
 		x->group_fault = KVW_GROUP_NO_MEMORY;
@@ -577,7 +541,7 @@ static bool pick(struct kvw_exchange *x)
 	if (kvw_rate_refuses(x))
 		return false;
 	/* Where its owner rests, one that has an owner need not wait with the others. */
-	if (!find_owner(x, &owner) && kvw_waking_queue(x))
+	if (!kvw_whose_worker(x, &owner) && kvw_waking_queue(x))
 		return false;
 	if (!kvw_request_candidates(x, &set)) {
 		if (x->group_fault == KVW_GROUP_GOOD)
@@ -588,7 +552,7 @@ static bool pick(struct kvw_exchange *x)
 	if (x->pin.len > 0) {
 		if (!pick_pinned(x, &set))
 			return false;
-	} else if (!pick_sleeper(x, &set) && !pick_owner(x, &set) && !pick_trial(x, &set) &&
+	} else if (!pick_sleeper(x, &set) && !pick_owner(x, &set) && !kvw_asked_pick(x, &set) && !pick_trial(x, &set) &&
 		   !pick_by_admission(x, &set, &none)) {
 		if (none && x->group_fault == KVW_GROUP_GOOD && !await_newcomers(x))
 			no_worker(x);

@@ -15,6 +15,7 @@
 
 #include "fleet/pin.h"
 #include "proxy/shared.h"
+#include "proxy/whose.h"
 #include "routing/group_choice.h"
 
 _Static_assert(KVW_MAX_MODEL_GROUPS <= KVW_GROUPS_MOST, "all may be one model's");
@@ -181,9 +182,8 @@ static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_grou
 static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x, struct kvw_model_groups groups,
 	const uint8_t *order, size_t count, bool writable)
 {
-	struct kvw_slice id = kvw_exchange_kept(x);
 	uint32_t owner = 0;
-	bool owned = id.len > 0 && kvw_owners_find(x->loop->shared->owners, id, &owner);
+	bool owned = kvw_whose_worker(x, &owner);
 
 	if (!owned && x->pin.len == 0)
 		return NULL;

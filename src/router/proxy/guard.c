@@ -23,6 +23,7 @@
 #include "proxy/rewrite.h"
 #include "proxy/understand.h"
 #include "proxy/unread.h"
+#include "proxy/whose.h"
 
 static void refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
 	const char *message)
@@ -34,9 +35,15 @@ static void refuse(struct kvw_exchange *x, int status, enum kvw_counter counter,
 
 /* --- what a path is --- */
 
+/* Where the list of models may be seen, each of its entries may. */
+static struct kvw_slice asked_path(const struct kvw_exchange *x)
+{
+	return x->path.model_card ? KVW_SLICE("/v1/models") : x->target;
+}
+
 static bool listed(const struct kvw_exchange *x, const struct kvw_strings *paths)
 {
-	return kvw_path_listed(x->target, (const char *const *)paths->items, paths->count);
+	return kvw_path_listed(asked_path(x), (const char *const *)paths->items, paths->count);
 }
 
 static bool is_guarded(const struct kvw_exchange *x)
@@ -53,13 +60,13 @@ static bool is_exposed(const struct kvw_exchange *x)
 	if (paths->count > 0)
 		return listed(x, paths);
 	return x->loop->auth == NULL ||
-	       kvw_path_listed(x->target, kvw_inference_paths, kvw_inference_path_count);
+	       kvw_path_listed(asked_path(x), kvw_inference_paths, kvw_inference_path_count);
 }
 
 /* A preflight that a worker may answer for a stranger: it shows the paths of inference alone. */
 static bool is_open_preflight(const struct kvw_exchange *x)
 {
-	return x->preflight && kvw_path_straight(x->target) && !is_guarded(x) && is_exposed(x);
+	return x->preflight && kvw_path_straight(asked_path(x)) && !is_guarded(x) && is_exposed(x);
 }
 
 /* --- the key --- */
@@ -218,7 +225,7 @@ static bool key_lists(const struct kvw_exchange *x)
 
 static bool refuse_path(struct kvw_exchange *x)
 {
-	if (!kvw_path_straight(x->target) || !is_exposed(x)) {
+	if (!kvw_path_straight(asked_path(x)) || !is_exposed(x)) {
 		refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
 		return true;
 	}
@@ -350,27 +357,13 @@ static bool refuse_group(struct kvw_exchange *x)
 	return true;
 }
 
-/* Of a response that was made: nothing is computed. */
-static bool cancels(const struct kvw_exchange *x)
-{
-	struct kvw_slice path = x->path.response_id, end = KVW_SLICE("/cancel");
-	const char *rest;
-
-	if (path.len == 0)
-		return false;
-	rest = path.data + path.len;
-	return (size_t)(x->target.data + x->target.len - rest) >= end.len &&
-	       memcmp(rest, end.data, end.len) == 0 &&
-	       (rest + end.len == x->target.data + x->target.len || rest[end.len] == '?');
-}
-
 /* Nothing of a tenant's is computed without its salt. What no engine computes for needs none. */
 static bool refuse_unsalted(struct kvw_exchange *x)
 {
 	char message[256];
 
 	if (kvw_rewrite_tenant(x).len == 0 || x->salted || x->path.kind != KVW_PATH_FORWARD || !has_body(x) ||
-		(x->path.prompt && !kvw_exchange_computes(x)) || cancels(x))
+		(x->path.prompt && !kvw_exchange_computes(x)) || kvw_path_cancels(x->target, x->path.made_id))
 		return false;
 	if (x->path.unsalted || !x->path.prompt)
 		refuse(x, 403, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
@@ -405,9 +398,47 @@ static bool refuse_unstripped(struct kvw_exchange *x)
 	return true;
 }
 
+/* --- what one worker keeps for one tenant --- */
+
+/* A body that goes on with a response, for all that is known of it. */
+static bool refuse_unread(struct kvw_exchange *x)
+{
+	char message[256];
+
+	if (x->path.api != KVW_API_RESPONSES || x->scanned || x->framing == KVW_FRAME_NONE || !kvw_whose_tenants(x))
+		return false;
+	(void)snprintf(message, sizeof(message),
+		"keys have tenants here: the body must be a JSON object no larger than %llu bytes, sent as application/json",
+		(unsigned long long)x->config->routing_scan_limit);
+	refuse(x, 400, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated", message);
+	return true;
+}
+
+/* Another tenant's response, or one that may be, is none that there is. */
+static bool refuse_foreign(struct kvw_exchange *x)
+{
+	struct kvw_slice id = kvw_exchange_kept(x);
+	enum kvw_owned owned;
+	bool response = kvw_whose_response(x);
+	char message[320];
+	uint32_t worker;
+
+	if (id.len == 0)
+		return refuse_unread(x);
+	owned = kvw_whose(x, &worker);
+	if (owned == KVW_OWNED_KNOWN || (owned == KVW_OWNED_UNKNOWN && (!response || !kvw_whose_tenants(x))))
+		return false;
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_AUTH_TENANT, 1);
+	(void)snprintf(message, sizeof(message), "%s with id '%.*s' not found.", response ? "Response" : "Object",
+		(int)(id.len < 256 ? id.len : 256), id.data);
+	kvw_reply_error_as(x, 404, "invalid_request_error", response ? "response_id" : NULL, NULL, message);
+	return true;
+}
+
 bool kvw_guard_body(struct kvw_exchange *x)
 {
-	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x) || refuse_unstripped(x)))
+	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x) || refuse_unstripped(x) ||
+				      refuse_foreign(x)))
 		return true;
 	if (kvw_unread_refuses_model(x))
 		return true;

@@ -18,7 +18,10 @@ struct owner_record {
 	uint64_t id; /* hash of the response's id */
 	uint32_t worker;
 	uint32_t unused;
+	uint64_t tenant; /* records of former versions end before it: of none */
 };
+
+#define OWNER_BYTES_BEFORE offsetof(struct owner_record, tenant)
 
 /* Behind it the name. */
 struct rate_record {
@@ -29,7 +32,7 @@ struct rate_record {
 	uint32_t kind;
 };
 
-_Static_assert(sizeof(struct owner_record) == 16 && sizeof(struct rate_record) == 40, "records have no gaps");
+_Static_assert(sizeof(struct owner_record) == 24 && sizeof(struct rate_record) == 40, "records have no gaps");
 
 #define CHAIN_BYTES 65536 /* of the records of one chain of the table: far more than it has */
 #define MOST_NAME   1024
@@ -41,7 +44,7 @@ static enum kvw_err keep_owners(struct kvw_owners *owners, const struct kvw_keep
 
 	while ((count = kvw_owners_copy(owners, &at, some, sizeof(some) / sizeof(some[0]))) > 0)
 		for (size_t i = 0; i < count; i++) {
-			const struct owner_record record = {some[i].id, some[i].worker, 0};
+			const struct owner_record record = {some[i].id, some[i].worker, 0, some[i].tenant};
 			enum kvw_err err = out->put(out->arg, KVW_KEPT_OWNER, &record, sizeof(record));
 
 			if (err != KVW_OK)
@@ -118,13 +121,14 @@ enum kvw_err kvw_proxy_keep(struct kvw_proxy *proxy, const struct kvw_keep_out *
 static void recall_owner(
 	struct kvw_owners *owners, const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
 {
-	struct owner_record record;
+	struct owner_record record = {0};
 
-	if (len != sizeof(record))
+	if (len != sizeof(record) && len != OWNER_BYTES_BEFORE)
 		return;
-	memcpy(&record, bytes, sizeof(record));
+	memcpy(&record, bytes, len);
 	if (record.worker < KVW_MAX_WORKERS && in->workers[record.worker] < KVW_MAX_WORKERS)
-		kvw_owners_recall(owners, &(struct kvw_owner){record.id, in->workers[record.worker]});
+		kvw_owners_recall(
+			owners, &(struct kvw_owner){record.id, record.tenant, in->workers[record.worker]});
 }
 
 /* What is left of a debt, in reason: a bucket owes an hour at most after a restart. */

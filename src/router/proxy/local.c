@@ -12,6 +12,7 @@
 
 #include "admin/metrics_copy.h"
 #include "proxy/cors.h"
+#include "proxy/one_model.h"
 #include "proxy/reply.h"
 
 #define TEXT_TYPE       "text/plain; charset=utf-8"
@@ -94,6 +95,10 @@ bool kvw_local_answers(struct kvw_exchange *x)
 	}
 	if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {
 		begin_metrics(x);
+		return true;
+	}
+	if (x->path.model_card) {
+		kvw_one_model_answer(x, path);
 		return true;
 	}
 	if (ping)

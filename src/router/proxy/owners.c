@@ -15,6 +15,7 @@
 
 struct entry {
 	uint64_t hash;
+	uint64_t tenant;
 	uint32_t worker;
 	uint32_t next; /* in its bucket; NO_ENTRY: last */
 };
@@ -97,30 +98,38 @@ static uint32_t evict(struct kvw_owners *owners)
 	return place;
 }
 
-static void set(struct kvw_owners *owners, uint64_t hash, uint32_t worker)
+static void set(struct kvw_owners *owners, uint64_t hash, uint64_t tenant, uint32_t worker)
 {
 	struct entry *known;
 
 	pthread_mutex_lock(&owners->lock);
 	known = find(owners, hash);
 	if (known != NULL) {
-		known->worker = worker;
+		if (known->tenant == tenant || known->worker == NO_ENTRY) {
+			known->tenant = tenant;
+			known->worker = worker;
+		}
 	} else if (allocate(owners)) {
 		uint32_t place = owners->count < owners->limit
 			? (uint32_t)((owners->oldest + owners->count) % owners->limit)
 			: evict(owners);
 		uint32_t *bucket = bucket_of(owners, hash);
 
-		owners->entries[place] = (struct entry){hash, worker, *bucket};
+		owners->entries[place] = (struct entry){hash, tenant, worker, *bucket};
 		*bucket = place;
 		owners->count++;
 	}
 	pthread_mutex_unlock(&owners->lock);
 }
 
-void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint32_t worker)
+uint64_t kvw_owners_tenant(struct kvw_slice tenant)
 {
-	set(owners, XXH3_64bits(id.data, id.len), worker);
+	return tenant.len == 0 ? 0 : XXH3_64bits(tenant.data, tenant.len) | 1;
+}
+
+void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t worker)
+{
+	set(owners, XXH3_64bits(id.data, id.len), tenant, worker);
 }
 
 size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *out, size_t room)
@@ -132,7 +141,7 @@ size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *
 		const struct entry *entry = &owners->entries[(owners->oldest + *at) % owners->limit];
 
 		if (entry->worker != NO_ENTRY)
-			out[count++] = (struct kvw_owner){entry->hash, entry->worker};
+			out[count++] = (struct kvw_owner){entry->hash, entry->tenant, entry->worker};
 	}
 	pthread_mutex_unlock(&owners->lock);
 	return count;
@@ -140,21 +149,22 @@ size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *
 
 void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner)
 {
-	set(owners, owner->id, owner->worker);
+	set(owners, owner->id, owner->tenant, owner->worker);
 }
 
-bool kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint32_t *worker)
+enum kvw_owned kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t *worker)
 {
+	enum kvw_owned owned = KVW_OWNED_UNKNOWN;
 	const struct entry *entry;
-	bool found;
 
 	pthread_mutex_lock(&owners->lock);
 	entry = find(owners, XXH3_64bits(id.data, id.len));
-	found = entry != NULL && entry->worker != NO_ENTRY;
-	if (found)
+	if (entry != NULL && entry->worker != NO_ENTRY) {
+		owned = entry->tenant == tenant ? KVW_OWNED_KNOWN : KVW_OWNED_FOREIGN;
 		*worker = entry->worker;
+	}
 	pthread_mutex_unlock(&owners->lock);
-	return found;
+	return owned;
 }
 
 /* Their places stay until they are the oldest; no id has the worker NO_ENTRY. */
@@ -170,7 +180,7 @@ void kvw_owners_forget(struct kvw_owners *owners, uint32_t worker)
 	pthread_mutex_unlock(&owners->lock);
 }
 
-struct kvw_slice kvw_owners_id_in(const char *data, size_t len)
+struct kvw_slice kvw_owners_id_in(const char *data, size_t len, struct kvw_slice begins)
 {
 	static const char name[] = "\"id\"";
 	const char *at = data, *end = data + len, *close;
@@ -179,7 +189,7 @@ struct kvw_slice kvw_owners_id_in(const char *data, size_t len)
 		at += sizeof(name) - 1;
 		while (at < end && (*at == ' ' || *at == ':'))
 			at++;
-		if (end - at < 5 || memcmp(at, "\"resp", 5) != 0)
+		if ((size_t)(end - at) < begins.len + 1 || *at != '"' || memcmp(at + 1, begins.data, begins.len) != 0)
 			continue;
 		close = memchr(at + 1, '"', (size_t)(end - at - 1));
 		if (close == NULL)

@@ -19,6 +19,7 @@
 #include "proxy/sagemaker.h"
 #include "proxy/understand.h"
 #include "proxy/unread.h"
+#include "proxy/whose.h"
 
 static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -97,6 +98,9 @@ static struct kvw_path_info path_of(const struct kvw_head *head)
 
 	if (!head->post_method)
 		path.prompt = path.repeatable = path.empties_cache = false;
+	/* `generations` of a POST to /v1/images/generations is no id. */
+	else if (!path.response && !kvw_path_cancels(head->target, path.made_id))
+		path.made_id.len = 0;
 	return path;
 }
 
@@ -131,8 +135,7 @@ static void note_head(struct kvw_exchange *x)
 	if (x->path.kind == KVW_PATH_FORWARD)
 		kvw_request_read_query(x);
 	x->watch_usage = x->path.prompt;
-	x->watch_owner = x->path.api == KVW_API_RESPONSES && head->post_method &&
-		x->path.response_id.len == 0;
+	x->watch_owner = kvw_whose_makes(x, head);
 }
 
 static void too_large(struct kvw_exchange *x)
@@ -242,7 +245,7 @@ static void choose_mode(struct kvw_exchange *x)
 
 	/* A path that is not known may all the same be one of an engine that names its model, in JSON or a form. */
 	bool unknown = x->path.kind == KVW_PATH_FORWARD && x->path.api == KVW_API_OTHER &&
-		       x->path.response_id.len == 0 && head->post_method && !x->body.done &&
+		       x->path.made_id.len == 0 && head->post_method && !x->body.done &&
 		       (head->json || is_form(x, head));
 
 	x->whole = prompt && x->content_length <= x->config->routing_scan_limit;

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "proxy/asked.h"
 #include "proxy/cors.h"
 #include "proxy/early.h"
 #include "proxy/fidelity.h"
@@ -25,6 +26,7 @@
 #include "proxy/send.h"
 #include "proxy/silence.h"
 #include "proxy/unread.h"
+#include "proxy/whose.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
@@ -88,22 +90,6 @@ static void first_token(struct kvw_exchange *x)
 	if (x->strategy->ops->first_token != NULL)
 		x->strategy->ops->first_token(x->strategy, &a->decision, &a->lease, loop->now_ns);
 	kvw_gates_first_token(x);
-}
-
-/* Remembers which worker made a response, by the id at the beginning of the answer. */
-static void look_for_id(struct kvw_exchange *x, const char *data, size_t len)
-{
-	size_t room = sizeof(x->owner_text) - x->owner_len;
-	struct kvw_slice id;
-
-	if (len > room)
-		len = room;
-	memcpy(x->owner_text + x->owner_len, data, len);
-	x->owner_len += len;
-	id = kvw_owners_id_in(x->owner_text, x->owner_len);
-	if (id.len > 0)
-		kvw_owners_set(x->loop->shared->owners, id, x->attempt.worker->id);
-	x->watch_owner = id.len == 0 && x->owner_len < sizeof(x->owner_text);
 }
 
 /* How vLLM's streams say that the engine failed: of completions and chat, of /v1/messages, and of old
@@ -231,7 +217,7 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	if (x->fidelity != NULL)
 		kvw_fidelity_client(x, data, len);
 	if (x->watch_owner && x->status == 200)
-		look_for_id(x, data, len);
+		kvw_whose_note(x, data, len);
 	if (x->pass == KVW_PASS_PAYLOAD)
 		push(out, data, len);
 	else if (x->pass == KVW_PASS_REFRAME)
@@ -419,7 +405,7 @@ static bool take_head(struct kvw_exchange *x, struct kvw_head *head)
 		kvw_attempt_failed(&x->attempt, "it switched protocols unasked");
 		return false;
 	}
-	if (!take_status(x, head))
+	if (kvw_asked_leaves(x, head) || !take_status(x, head))
 		return false;
 	x->status = head->status;
 	x->event_stream = head->event_stream;

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "proxy/shared.h"
+#include "proxy/whose.h"
 
 #define ADAPTER_FIELD     KVW_SLICE("X-Amzn-SageMaker-Adapter-Identifier")
 #define SESSION_FIELD     KVW_SLICE("X-Amzn-SageMaker-Session-Id")
@@ -68,5 +68,5 @@ void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head 
 	while (id.len > 0 && (id.data[id.len - 1] == ' ' || id.data[id.len - 1] == '\t'))
 		id.len--;
 	if (id.len > 0)
-		kvw_owners_set(x->loop->shared->owners, id, x->attempt.worker->id);
+		kvw_whose_take(x, id);
 }

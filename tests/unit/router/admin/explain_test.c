@@ -363,10 +363,10 @@ START_TEST(no_usable_worker)
 }
 END_TEST
 
-static bool owner_of(void *arg, struct kvw_slice id, uint32_t *worker)
+static bool owner_of(void *arg, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker)
 {
 	*worker = *(uint32_t *)arg;
-	return kvw_slice_equal(id, KVW_SLICE("resp_1"));
+	return tenant.len == 0 && kvw_slice_equal(id, KVW_SLICE("resp_1"));
 }
 
 #define FOLLOW_UP(id) "{\"model\":\"tiny\",\"input\":\"x\",\"previous_response_id\":\"" id "\"}"

@@ -39,7 +39,10 @@ static const struct {
 	{"/ping", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
 	{"/metrics?x", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
 	{"/v1/models", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
-	{"/v1/models/llama", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/v1/models/llama", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
+	{"/v1/models/org%2fllama", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
+	{"/v1/models/..", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
+	{"/v1/models/../../sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
 	{"/sleep", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
 	{"/sleep?level=1", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
 	{"/collective_rpc", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
@@ -80,7 +83,7 @@ START_TEST(path)
 	ck_assert_msg(info.api == paths[_i].api, "%s", paths[_i].target);
 	ck_assert_msg(info.prompt == paths[_i].prompt, "%s", paths[_i].target);
 	ck_assert_msg(info.repeatable == paths[_i].repeatable, "%s", paths[_i].target);
-	ck_assert_uint_eq(info.response_id.len, 0);
+	ck_assert(!info.response);
 }
 END_TEST
 
@@ -110,15 +113,39 @@ static const struct {
 	{"http://h/v1/responses/resp_12", "resp_12"},
 	{"/v1/responses/", NULL},
 	{"/v1/responses//cancel", NULL},
-	{"/v1/response/resp_12", NULL},
+	{"/v1/response", NULL},
+	{"/v1//resp_12", NULL},
+	{"/v2/responses/resp_12", NULL},
+	{"/v1/videos/v_1", "v_1"},
+	{"/v1/videos/v_1/content", "v_1"},
 };
 
 START_TEST(id_of_a_response)
 {
 	struct kvw_path_info info = kvw_path_classify(kvw_slice_of(ids[_i].target));
 
-	ck_assert(kvw_slice_equal(info.response_id, kvw_slice_of(ids[_i].id)));
+	ck_assert(kvw_slice_equal(info.made_id, kvw_slice_of(ids[_i].id)));
 	ck_assert_int_eq(info.kind, KVW_PATH_FORWARD);
+	ck_assert(info.response == (info.made_id.len > 0 && strstr(ids[_i].target, "/v1/responses/") != NULL));
+	ck_assert(kvw_path_cancels(kvw_slice_of(ids[_i].target), info.made_id) ==
+		(strstr(ids[_i].target, "/cancel") != NULL && info.made_id.len > 0));
+}
+END_TEST
+
+START_TEST(model_of_a_path)
+{
+	static const struct {
+		const char *path, *model;
+	} cards[] = {{"/v1/models/a", "a"}, {"/v1/models/org/base", "org/base"}, {"/v1/models/org%2fbase", "org/base"},
+		{"http://h/v1/models/a+b%", "a+b%"}, {"/v1/models/", ""}, {"/v1/models", ""}, {"//v1/models/a", ""},
+		{"/v1/models/0123456789abc", ""}};
+	char model[12];
+
+	for (size_t i = 0; i < sizeof(cards) / sizeof(cards[0]); i++) {
+		size_t len = kvw_path_model(kvw_slice_of(cards[i].path), model, sizeof(model));
+
+		ck_assert(kvw_slice_equal((struct kvw_slice){model, len}, kvw_slice_of(cards[i].model)));
+	}
 }
 END_TEST
 
@@ -247,7 +274,7 @@ START_TEST(paths_of_inference_are_those_with_prompts)
 	for (size_t i = 0; i < kvw_inference_path_count; i++) {
 		struct kvw_path_info info = kvw_path_classify(kvw_slice_of(kvw_inference_paths[i]));
 
-		ck_assert(info.prompt || info.response_id.len > 0 || info.kind == KVW_PATH_LOCAL);
+		ck_assert(info.prompt || info.made_id.len > 0 || info.kind == KVW_PATH_LOCAL);
 	}
 }
 END_TEST
@@ -259,6 +286,7 @@ int main(void)
 	tcase_add_loop_test(tc, path, 0, COUNT(paths));
 	tcase_add_test(tc, paths_that_empty_the_cache);
 	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
+	tcase_add_test(tc, model_of_a_path);
 	tcase_add_test(tc, paths_of_sleep);
 	tcase_add_loop_test(tc, parameter_of_a_query, 0, COUNT(queries));
 	tcase_add_test(tc, every_api_has_a_name);

@@ -1,0 +1,72 @@
+/*
+ * asked.c - see asked.h.
+ *
+ * Workers are asked in the order of their numbers, but for the first, which the strategy chose. The last one's 404
+ * is what the client gets. A 404 is no fault of a worker: it is neither a retry nor graded.
+ */
+#include "proxy/asked.h"
+
+#include "proxy/tried.h"
+#include "proxy/whose.h"
+
+/* May the request be asked of any worker, once more? */
+static bool askable(const struct kvw_exchange *x)
+{
+	if (x->path.made_id.len > 0)
+		return (x->idempotent || kvw_path_cancels(x->target, x->path.made_id)) &&
+		       (x->whole || x->attempt.body_sent == 0);
+	return x->continues && x->whole;
+}
+
+/* The next to be asked. SIZE_MAX: all were. */
+static size_t next_of(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count)
+{
+	size_t next = SIZE_MAX;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t id = items[i].id;
+
+		if (id < x->asked_to || id == x->asked_first ||
+			!(items[i].usable || kvw_worker_rests(x->loop->fleet->workers[id])))
+			continue;
+		if (next == SIZE_MAX || id < items[next].id)
+			next = i;
+	}
+	return next;
+}
+
+bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+	uint32_t worker = x->attempt.worker->id;
+
+	if (head->status != 404) {
+		if (x->asking && head->status < 300 && x->path.made_id.len > 0)
+			kvw_whose_take(x, x->path.made_id);
+		return false;
+	}
+	if (x->pin.len > 0 || !askable(x) || (!x->asking && x->attempt.decision.reason == KVW_REASON_OWNER))
+		return false;
+	if (!x->asking)
+		x->asked_first = worker;
+	kvw_tried_read_others(x, table);
+	if (next_of(x, table->items, table->count) == SIZE_MAX)
+		return false;
+	x->asking = true;
+	x->attempt.excuse = KVW_EXCUSE_LACKS;
+	kvw_attempt_failed(&x->attempt, "it does not have what is asked for");
+	return true;
+}
+
+bool kvw_asked_pick(struct kvw_exchange *x, const struct kvw_candidates *set)
+{
+	size_t next = x->asking ? next_of(x, set->items, set->count) : SIZE_MAX;
+
+	x->continues = x->route.previous_id.len > 0;
+	if (next == SIZE_MAX)
+		return false;
+	x->asked_to = set->items[next].id + 1;
+	x->attempt.decision = (struct kvw_decision){
+		.pos = next, .reason = KVW_REASON_OWNER, .worker_id = set->items[next].id};
+	return true;
+}
