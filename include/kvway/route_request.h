@@ -28,6 +28,8 @@ enum kvw_api {
 	KVW_API_TOKENIZE,
 	KVW_API_AUDIO, /* multipart transcription and translation: model only */
 	KVW_API_INVOCATIONS, /* SageMaker's /invocations, whose body says which of the above it is: not read yet */
+	KVW_API_GENERATE,    /* a completion under other names (token_ids, input_ids, text): not read yet */
+	KVW_API_CHAT_BATCH,  /* several chats in one body: not read yet */
 	KVW_API_COUNT
 };
 

@@ -149,30 +149,46 @@ static enum kvw_err fold_prompts(struct kvw_scan *scan, struct kvw_route_request
 	return KVW_OK;
 }
 
-static enum kvw_err fold_talk(struct kvw_scan *scan, struct kvw_route_request *out)
+/* The messages [from, end), behind what stands before all. */
+static void fold_one_talk(const struct kvw_scan *scan, struct fold *fold, uint32_t from, uint32_t end)
+{
+	fold_tools(scan, fold, KVW_TAG_TOOLS, scan->tools);
+	fold_tools(scan, fold, KVW_TAG_FUNCTIONS, scan->functions);
+	if (scan->has_system)
+		fold_message(scan, fold, &scan->system);
+	for (uint32_t i = from; i < end; i++)
+		fold_message(scan, fold, &scan->messages[i]);
+}
+
+static enum kvw_err fold_talks(struct kvw_scan *scan, struct kvw_route_request *out)
 {
 	uint32_t room = scan->tools.count + scan->functions.count +
 			(scan->has_system ? scan->system.content.count + 3 : 0);
-	struct fold fold = {.hash = out->seed};
+	struct kvw_chunk *next;
+	uint32_t from = 0;
 	enum kvw_err err;
 
+	if (!scan->batch)
+		scan->chain_count = 0;
+	else if (room > 0)
+		return KVW_EPROTO; /* workers take no tools there, and each chat would repeat them */
+	if (scan->chain_count == 0 && !prompt_talk_end(scan))
+		return KVW_ENOMEM;
 	for (uint32_t i = 0; i < scan->message_count; i++)
 		room += scan->messages[i].content.count + 3;
 	err = reserve(scan, room);
 	if (err != KVW_OK)
 		return err;
-	fold.next = scan->chunks;
-	fold_tools(scan, &fold, KVW_TAG_TOOLS, scan->tools);
-	fold_tools(scan, &fold, KVW_TAG_FUNCTIONS, scan->functions);
-	if (scan->has_system)
-		fold_message(scan, &fold, &scan->system);
-	for (uint32_t i = 0; i < scan->message_count; i++)
-		fold_message(scan, &fold, &scan->messages[i]);
-	out->chunk_count = (uint32_t)(fold.next - scan->chunks);
-	scan->chain_count = 0;
-	if (!prompt_chain_end(scan))
-		return KVW_ENOMEM;
-	scan->chain_ends[0] = out->chunk_count;
+	next = scan->chunks;
+	for (uint32_t c = 0; c < scan->chain_count; c++) {
+		struct fold fold = {out->seed, 0, next};
+
+		fold_one_talk(scan, &fold, from, scan->chain_ends[c]);
+		from = scan->chain_ends[c];
+		next = fold.next;
+		scan->chain_ends[c] = (uint32_t)(next - scan->chunks);
+	}
+	out->chunk_count = (uint32_t)(next - scan->chunks);
 	return KVW_OK;
 }
 
@@ -215,7 +231,7 @@ enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
 			       (scan->prompts != 0) != scan->has_messages && scan->unknown == 0 &&
 			       scan->slots[SLOT_PREVIOUS].first == UINT32_MAX;
 	if (result.content_known) {
-		err = scan->prompts != 0 ? fold_prompts(scan, &result) : fold_talk(scan, &result);
+		err = scan->prompts != 0 ? fold_prompts(scan, &result) : fold_talks(scan, &result);
 		if (err != KVW_OK)
 			return err;
 		result.chunks = scan->chunks;

@@ -13,8 +13,8 @@
 #define BIT(api) (1u << KVW_API_##api)
 #define TALKS                                                                                      \
 	(BIT(CHAT) | BIT(RESPONSES) | BIT(MESSAGES) | BIT(COUNT_TOKENS) | BIT(TOKENIZE) |          \
-		BIT(EMBEDDINGS) | BIT(INVOCATIONS))
-#define CHATS   (BIT(CHAT) | BIT(INVOCATIONS))
+		BIT(EMBEDDINGS) | BIT(INVOCATIONS) | BIT(CHAT_BATCH))
+#define CHATS   (BIT(CHAT) | BIT(INVOCATIONS) | BIT(CHAT_BATCH))
 #define TEXTS   (BIT(COMPLETIONS) | BIT(INVOCATIONS))
 #define PROMPTS (TEXTS | BIT(TOKENIZE))
 #define ALL     UINT16_MAX
@@ -48,6 +48,11 @@ static const struct root_key root_keys[] = {
 	KEY("inputs", NODE_PROMPT, PROMPT_INPUTS, BIT(INVOCATIONS)), /* of LMI, for a completion */
 	KEY("input", NODE_PROMPT, PROMPT_INPUT, BIT(INVOCATIONS)),
 	KEY("input", NODE_PROMPT, PROMPT_OWN, BIT(EMBEDDINGS)),
+	KEY("token_ids", NODE_PROMPT, PROMPT_OWN, BIT(GENERATE)), /* of vLLM; of SGLang: */
+	KEY("input_ids", NODE_PROMPT, PROMPT_INPUTS, BIT(GENERATE)),
+	KEY("text", NODE_PROMPT, PROMPT_INPUT, BIT(GENERATE)),
+	KEY("input_embeds", NODE_UNKNOWN, 0, BIT(GENERATE)),
+	KEY("sampling_params", NODE_SAMPLING, 0, BIT(GENERATE)),
 	KEY("input", NODE_INPUT, 0, BIT(RESPONSES)),
 	KEY("system", NODE_SYSTEM, 0, BIT(MESSAGES) | BIT(COUNT_TOKENS)),
 	KEY("instructions", NODE_SYSTEM, 0, BIT(RESPONSES)),
@@ -117,6 +122,8 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 		frame->argument = known->argument;
 		if (known->node == NODE_SKIP)
 			*scan_skipped(scan, known->argument) = 0; /* of two the last counts */
+		else if (known->node == NODE_SAMPLING)
+			scan->choices = scan->greedy = scan->most = scan->most_old = 0;
 		return;
 	}
 	for (uint32_t i = 0; i < scan->session_count; i++) {
@@ -126,6 +133,19 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 		frame->argument = (uint8_t)(SLOT_SESSION + i);
 		return;
 	}
+}
+
+/* A member of sampling_params, of vLLM or of SGLang. */
+static void sampling_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
+{
+	frame->member = NODE_SKIP;
+	frame->argument = IS("n")              ? SKIP_CHOICES
+			  : IS("max_tokens")     ? SKIP_MOST
+			  : IS("max_new_tokens") ? SKIP_MOST_OLD
+			  : IS("temperature")    ? SKIP_TEMPERATURE
+						 : SKIP_ALL;
+	if (frame->argument != SKIP_ALL)
+		*scan_skipped(scan, frame->argument) = 0;
 }
 
 /* As vLLM looks at such bodies: a chat before all else, then what an engine completes. */
@@ -138,10 +158,8 @@ static enum kvw_api kind_of(const struct kvw_scan *scan)
 	return scan->prompts != 0 ? KVW_API_EMBEDDINGS : KVW_API_RERANK;
 }
 
-void keys_settle(struct kvw_scan *scan)
+static void settle_invocation(struct kvw_scan *scan)
 {
-	if (scan->api != KVW_API_INVOCATIONS)
-		return;
 	scan->api = kind_of(scan);
 	for (size_t i = 0; i < sizeof(root_keys) / sizeof(root_keys[0]); i++) {
 		const struct root_key *key = &root_keys[i];
@@ -157,7 +175,18 @@ void keys_settle(struct kvw_scan *scan)
 	}
 	if (scan->api == KVW_API_CHAT)
 		scan->prompts = 0;
-	else if ((scan->prompts & (scan->prompts - 1)) != 0)
+}
+
+void keys_settle(struct kvw_scan *scan)
+{
+	scan->batch = scan->api == KVW_API_CHAT_BATCH;
+	if (scan->api == KVW_API_INVOCATIONS)
+		settle_invocation(scan);
+	else if (scan->api == KVW_API_GENERATE)
+		scan->api = KVW_API_COMPLETIONS;
+	else if (scan->batch)
+		scan->api = KVW_API_CHAT;
+	if ((scan->prompts & (scan->prompts - 1)) != 0)
 		scan->unknown = 1; /* which of them the worker reads is not ours to guess */
 }
 
@@ -202,6 +231,9 @@ void keys_value_of(struct kvw_scan *scan, const char *key, size_t len)
 		return;
 	case NODE_STREAM_OPTIONS:
 		frame->member = IS("include_usage") ? NODE_INCLUDE_USAGE : NODE_SKIP;
+		return;
+	case NODE_SAMPLING:
+		sampling_key(scan, frame, key, len);
 		return;
 	case NODE_KV_PARAMS:
 		frame->member = IS("kvtier.fragments") ? NODE_FRAGMENTS : NODE_SKIP;

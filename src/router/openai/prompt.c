@@ -25,7 +25,7 @@ void prompt_begin(struct kvw_scan *scan)
 	scan->ids.len = 0;
 }
 
-bool prompt_chain_end(struct kvw_scan *scan)
+static bool add_end(struct kvw_scan *scan, uint32_t end)
 {
 	if (scan->chain_count == scan->chain_capacity) {
 		uint32_t capacity = scan->chain_capacity == 0 ? 16 : scan->chain_capacity * 2;
@@ -41,15 +41,24 @@ bool prompt_chain_end(struct kvw_scan *scan)
 		scan->chain_ends = ends;
 		scan->chain_capacity = capacity;
 	}
-	scan->chain_ends[scan->chain_count++] =
-		(uint32_t)scan->text.piece_count - scan->prompt_first;
+	scan->chain_ends[scan->chain_count++] = end;
 	return true;
+}
+
+bool prompt_chain_end(struct kvw_scan *scan)
+{
+	return add_end(scan, (uint32_t)scan->text.piece_count - scan->prompt_first);
+}
+
+bool prompt_talk_end(struct kvw_scan *scan)
+{
+	return add_end(scan, scan->message_count);
 }
 
 void prompt_messages_begin(struct kvw_scan *scan)
 {
 	scan->has_messages = true;
-	scan->message_count = 0;
+	scan->message_count = scan->chain_count = 0;
 }
 
 bool prompt_message_open(struct kvw_scan *scan, uint64_t role)

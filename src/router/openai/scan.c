@@ -91,7 +91,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->scratch.len = scan->held.len = scan->ids.len = 0;
 	scan->form.state = FORM_NONE;
 	scan->no_memory = scan->stream = scan->include_usage = false;
-	scan->exact_only = scan->cutting = false;
+	scan->exact_only = scan->cutting = scan->batch = false;
 	scan->unknown = 0;
 	scan->choices = scan->greedy = scan->most = scan->most_old = 0;
 	scan->has_messages = scan->has_system = scan->prompt_ids = false;
@@ -334,7 +334,7 @@ void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out)
 
 	*out = (struct kvw_scan_exact){.cache_salt = slot_text(scan, SLOT_SALT)};
 	/* A prompt that was shortened is not what /tokenize would say. */
-	if (!generates || (scan->prompts != 0) == scan->has_messages || scan->unknown != 0 ||
+	if (!generates || scan->batch || (scan->prompts != 0) == scan->has_messages || scan->unknown != 0 ||
 		scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
 		has_setting(scan, SETTING_TRUNCATE_PROMPT_TOKENS))
 		return;

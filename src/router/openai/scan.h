@@ -19,6 +19,9 @@
  * read until the end; its chain is then the one that it would have on that path. out->api of kvw_scan_finish
  * says which it was, and stays as it is if that failed.
  *
+ * Of KVW_API_GENERATE and KVW_API_CHAT_BATCH, likewise, out->api is KVW_API_COMPLETIONS and KVW_API_CHAT: these are
+ * such requests in another form, with the chains that they would have there.
+ *
  * Threads: a scan belongs to one thread. Memory: a scan keeps its arrays over kvw_scan_reset(), up
  * to 1 MiB, so that one per loop slot serves many requests without allocating; bounded by the body's
  * length (64 bytes per 256 bytes of prompt, more for very short pieces, see scan_state.h).

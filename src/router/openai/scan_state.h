@@ -44,13 +44,15 @@ enum node {
 	NODE_INCLUDE_USAGE,
 	NODE_KV_PARAMS, /* kv_transfer_params */
 	NODE_FRAGMENTS, /* its kvtier.fragments */
+	NODE_SAMPLING,  /* sampling_params */
 	NODE_SETTING,   /* changes what the template makes of the prompt; argument: which */
 	NODE_TOOLS,     /* list of tools */
 	NODE_FUNCTIONS, /* the same, as it was called before */
 	NODE_TOOL,
 	NODE_SYSTEM,   /* content of a message whose role is system */
 	NODE_INPUT,    /* /v1/responses: a string, or messages */
-	NODE_MESSAGES, /* list of messages */
+	NODE_MESSAGES, /* list of messages, or of lists of them */
+	NODE_TALK,     /* one of these lists */
 	NODE_MESSAGE,
 	NODE_ROLE,
 	NODE_ITEM_TYPE,
@@ -77,10 +79,10 @@ enum slot {
 	SLOT_COUNT = SLOT_SESSION + KVW_SCAN_MAX_SESSION_FIELDS
 };
 
-/* A member of the top level that is NODE_SKIP: does a number in it count? */
+/* A member of the top level, or of sampling_params, that is NODE_SKIP: does a number in it count? */
 enum skip { SKIP_ALL, SKIP_CHOICES, SKIP_MOST, SKIP_MOST_OLD, SKIP_TEMPERATURE };
 
-/* Top-level members that hold a prompt, of /invocations: bits of kvw_scan.prompts. Elsewhere there is one, the first. */
+/* Top-level members that hold a prompt, of /invocations and of /generate: bits of kvw_scan.prompts. Elsewhere there is one, the first. */
 enum prompt_member { PROMPT_OWN, PROMPT_INPUTS, PROMPT_INPUT };
 
 /* Kinds of list in NODE_PROMPT. */
@@ -254,6 +256,7 @@ struct kvw_scan {
 	uint64_t part_type;
 	uint32_t *chain_ends; /* owned; in pieces, counted from prompt_first */
 	uint32_t chain_count, chain_capacity;
+	bool batch; /* several chats: chain_ends counts messages until they are folded */
 	uint32_t prompt_first;
 	struct member *members; /* owned; a stack */
 	uint32_t member_count, member_capacity;
@@ -294,7 +297,7 @@ uint8_t places_field(const struct kvw_scan *scan, const char *name, size_t len);
 
 /* Builds the index of the top-level keys. */
 void keys_index(struct kvw_scan *scan);
-/* At the end: what the body of /invocations is, and nothing of it counts that its API does not know. */
+/* At the end: what the body of a path that stands for others is, and nothing of it counts that its API does not know. */
 void keys_settle(struct kvw_scan *scan);
 /* A key of the innermost object: sets what the value to come means. */
 void keys_value_of(struct kvw_scan *scan, const char *key, size_t len);
@@ -319,6 +322,7 @@ bool schema_close(struct kvw_scan *scan) KVW_MUST_CHECK;
 void prompt_begin(struct kvw_scan *scan);
 bool prompt_chain_end(struct kvw_scan *scan) KVW_MUST_CHECK;
 void prompt_messages_begin(struct kvw_scan *scan);
+bool prompt_talk_end(struct kvw_scan *scan) KVW_MUST_CHECK; /* one of several chats */
 bool prompt_message_open(struct kvw_scan *scan, uint64_t role) KVW_MUST_CHECK;
 void prompt_system_open(struct kvw_scan *scan);
 void prompt_content_begin(struct kvw_scan *scan);

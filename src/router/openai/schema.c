@@ -97,6 +97,7 @@ bool schema_string_begin(struct kvw_scan *scan)
 		scan->unknown |= (uint8_t)(1u << frame->argument);
 		__attribute__((fallthrough));
 	case NODE_SKIP:
+	case NODE_SAMPLING:
 	case NODE_KV_PARAMS:
 	case NODE_FRAGMENTS:
 		kvw_text_begin(&scan->text, KVW_TEXT_NOTHING);
@@ -130,7 +131,7 @@ bool schema_string_end(struct kvw_scan *scan)
 		return true;
 	}
 	if (frame->member == NODE_SKIP || frame->member == NODE_UNKNOWN ||
-		frame->member == NODE_KV_PARAMS || frame->member == NODE_FRAGMENTS)
+		frame->member == NODE_SAMPLING || frame->member == NODE_KV_PARAMS || frame->member == NODE_FRAGMENTS)
 		return true;
 	value.hash = kvw_text_end(&scan->text);
 	value.units = scan->text.units;
@@ -228,12 +229,15 @@ bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 		scan->unknown |= (uint8_t)(1u << frame->argument);
 		return true;
 	case NODE_SKIP:
-		if (frame->node == NODE_ROOT && frame->argument == SKIP_TEMPERATURE)
+		if (frame->node != NODE_ROOT && frame->node != NODE_SAMPLING)
+			return true;
+		if (frame->argument == SKIP_TEMPERATURE)
 			scan->greedy = is_greedy(text, len);
-		else if (frame->node == NODE_ROOT && frame->argument != SKIP_ALL)
+		else if (frame->argument != SKIP_ALL)
 			*scan_skipped(scan, frame->argument) =
 				number_of(text, len, frame->argument == SKIP_CHOICES ? 5 : 9);
 		return true;
+	case NODE_SAMPLING:
 	case NODE_KV_PARAMS:
 	case NODE_FRAGMENTS:
 		return true;
@@ -311,6 +315,7 @@ static bool take_null(struct kvw_scan *scan, struct frame *frame)
 	case NODE_UNKNOWN:
 		scan->unknown &= (uint8_t) ~(1u << frame->argument);
 		return true;
+	case NODE_SAMPLING:
 	case NODE_SKIP:
 		return true;
 	default:
@@ -334,6 +339,7 @@ bool schema_literal(struct kvw_scan *scan, char first)
 	case NODE_FRAGMENTS:
 		scan->exact_only = first == 'f';
 		return true;
+	case NODE_SAMPLING:
 	case NODE_KV_PARAMS:
 		return true; /* its worker may refuse it */
 	case NODE_VALUE:
@@ -428,12 +434,16 @@ bool schema_open(struct kvw_scan *scan, bool list)
 		return push(scan, list, list ? NODE_SKIP : NODE_KV_PARAMS, NODE_SKIP);
 	case NODE_FRAGMENTS:
 		return push(scan, list, NODE_SKIP, NODE_SKIP);
+	case NODE_SAMPLING:
+		return push(scan, list, list ? NODE_SKIP : NODE_SAMPLING, NODE_SKIP);
 	case NODE_STREAM_OPTIONS:
 		scan->include_usage = false;
 		return !list && push(scan, false, NODE_STREAM_OPTIONS, NODE_SKIP);
 	case NODE_TOOL:
 		return !list && push(scan, false, NODE_TOOL, NODE_VALUE);
 	case NODE_MESSAGE:
+		if (scan->api == KVW_API_CHAT_BATCH && frame->node != NODE_TALK)
+			return list && push(scan, true, NODE_TALK, NODE_MESSAGE);
 		return !list && prompt_message_open(scan, 0) &&
 		       push(scan, false, NODE_MESSAGE, NODE_VALUE);
 	case NODE_PART:
@@ -481,6 +491,8 @@ bool schema_close(struct kvw_scan *scan)
 	case NODE_MESSAGE:
 		scan->message->extra = value_take_members(scan, frame);
 		return true;
+	case NODE_TALK:
+		return prompt_talk_end(scan);
 	case NODE_CONTENT:
 		prompt_content_end(scan);
 		return true;

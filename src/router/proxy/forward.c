@@ -516,10 +516,11 @@ static uint32_t sequences_of(const struct kvw_exchange *x)
 	if (!x->scanned)
 		return SEQUENCES_UNKNOWN;
 	switch (x->route.api) {
-	case KVW_API_CHAT:
 	case KVW_API_RESPONSES:
 	case KVW_API_MESSAGES:
 		return choices;
+	case KVW_API_CHAT: /* a batch of them, too */
+		return x->route.chain_count > 1 ? x->route.chain_count * choices : choices;
 	case KVW_API_COMPLETIONS:
 	case KVW_API_EMBEDDINGS:
 		if (x->route.content_known && x->route.chain_count < SEQUENCES_UNKNOWN / choices)

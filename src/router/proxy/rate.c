@@ -59,11 +59,13 @@ static uint64_t answers_of(const struct kvw_exchange *x)
 
 	switch (x->path.api) {
 	case KVW_API_COMPLETIONS:
+	case KVW_API_CHAT: /* a batch of them, too */
 		return x->route.chain_count > 1 ? choices * x->route.chain_count : choices;
-	case KVW_API_CHAT:
 	case KVW_API_RESPONSES:
 	case KVW_API_MESSAGES:
 	case KVW_API_AUDIO:
+	case KVW_API_GENERATE:
+	case KVW_API_CHAT_BATCH:
 	case KVW_API_INVOCATIONS: /* it was not read: what generates, too, comes there */
 		return choices;
 	default:

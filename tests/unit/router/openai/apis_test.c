@@ -188,6 +188,42 @@ static const struct expected bodies[] = {
 	{.api = KVW_API_RERANK,
 		.body = "{\"model\":\"r\",\"query\":\"q\",\"documents\":[\"a\"]}",
 		.model = "r"},
+	{.api = KVW_API_GENERATE,
+		.body = "{\"model\":\"m\",\"token_ids\":[1,2,3],\"max_tokens\":9,\"n\":8,\"sampling_params\":{\"n\":2,"
+			"\"max_tokens\":7,\"temperature\":0,\"x\":{\"n\":3}},\"stream\":true}",
+		.model = "m",
+		.stream = true,
+		.known = true,
+		.teaches = true,
+		.ids = true,
+		.chains = 1,
+		.chunks = 1,
+		.choices = 2,
+		.most = 7},
+	{.api = KVW_API_GENERATE,
+		.body = "{\"text\":[\"a\",\"b\"],\"sampling_params\":[{\"n\":2}],\"prompt\":5}",
+		.known = true,
+		.teaches = true,
+		.chains = 2,
+		.chunks = 2},
+	{.api = KVW_API_GENERATE,
+		.body = "{\"input_ids\":[[1],[2]],\"sampling_params\":{\"max_new_tokens\":4}}",
+		.known = true,
+		.teaches = true,
+		.ids = true,
+		.chains = 2,
+		.chunks = 2,
+		.most = 4},
+	{.api = KVW_API_GENERATE, .body = "{\"text\":\"a\",\"input_ids\":[1]}", .teaches = true},
+	{.api = KVW_API_CHAT_BATCH,
+		.body = "{\"messages\":[[{\"role\":\"user\",\"content\":\"a\"}],[{\"role\":\"user\",\"content\":\"a\"},"
+			"{\"role\":\"user\",\"content\":\"b\"}]],\"model\":\"m\",\"max_tokens\":5}",
+		.model = "m",
+		.known = true,
+		.teaches = true,
+		.chains = 2,
+		.chunks = 3,
+		.most = 5},
 	{.api = KVW_API_OTHER,
 		.body = "{\"model\":\"o\",\"messages\":1,\"prompt\":{},\"user\":\"u\"}",
 		.model = "o",
@@ -206,7 +242,10 @@ START_TEST(body_is_understood)
 	const struct kvw_route_request *request = &seen->request;
 
 	ck_assert_int_eq(seen->err, KVW_OK);
-	ck_assert_int_eq(request->api, expected->api);
+	ck_assert_int_eq(request->api,
+		expected->api == KVW_API_GENERATE           ? KVW_API_COMPLETIONS
+			: expected->api == KVW_API_CHAT_BATCH ? KVW_API_CHAT
+							      : expected->api);
 	ck_assert(text_is(request->model, expected->model));
 	ck_assert(text_is(request->session, expected->session));
 	ck_assert(text_is(request->previous_id, expected->previous));

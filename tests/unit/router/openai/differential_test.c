@@ -274,6 +274,19 @@ static void tool(struct maker *maker, unsigned depth)
 	object(maker, depth);
 }
 
+static void conversation(struct maker *maker, unsigned depth)
+{
+	list(maker, depth, message);
+}
+
+static void sampling(struct maker *maker)
+{
+	static const char *const texts[] = {"{\"n\": 3, \"max_tokens\": 7}", "{\"max_new_tokens\":9,\"n\":2,\"n\":null}",
+		"{\"x\":{\"n\":4},\"max_tokens\":\"8\"}", "[{\"n\":5}]", "{}", "null"};
+
+	raw(maker, texts[pick(maker, sizeof(texts) / sizeof(texts[0]))]);
+}
+
 /* One member at the top, of the kind its key asks for nearly always. */
 static void member(struct maker *maker, enum kvw_api api)
 {
@@ -281,20 +294,27 @@ static void member(struct maker *maker, enum kvw_api api)
 		"stream_options", "tools", "system", "instructions", "cache_salt", "user",
 		"session_id", "temperature", "functions", "chat_template_kwargs", "documents",
 		"add_generation_prompt", "add_special_tokens", "previous_response_id", "thinking",
-		"reasoning", "metadata", "n", "continue_final_message", "prompt_embeds", "suffix", "inputs"};
+		"reasoning", "metadata", "n", "continue_final_message", "prompt_embeds", "suffix", "inputs",
+		"token_ids", "input_ids", "text", "input_embeds", "sampling_params", "max_tokens"};
 	const char *name = names[pick(maker, sizeof(names) / sizeof(names[0]))];
 
 	if (pick(maker, 3) == 0)
 		name = api == KVW_API_COMPLETIONS                              ? "prompt"
+		       : api == KVW_API_GENERATE                               ? "token_ids"
 		       : api == KVW_API_RESPONSES || api == KVW_API_EMBEDDINGS ? "input"
 									       : "messages";
 	key(maker, name);
 	if (pick(maker, 60) == 0)
 		value(maker, 1);
+	else if (strcmp(name, "messages") == 0 && api == KVW_API_CHAT_BATCH && pick(maker, 8) > 0)
+		list(maker, 1, conversation);
+	else if (strcmp(name, "sampling_params") == 0)
+		sampling(maker);
 	else if (strcmp(name, "messages") == 0 ||
 		 (strcmp(name, "input") == 0 && api == KVW_API_RESPONSES && pick(maker, 2) == 0))
 		list(maker, 1, message);
-	else if (strcmp(name, "prompt") == 0 || strcmp(name, "input") == 0 || strcmp(name, "inputs") == 0)
+	else if (strcmp(name, "prompt") == 0 || strcmp(name, "input") == 0 || strcmp(name, "inputs") == 0 ||
+		 strcmp(name, "token_ids") == 0 || strcmp(name, "input_ids") == 0 || strcmp(name, "text") == 0)
 		prompt(maker);
 	else if (strcmp(name, "stream") == 0)
 		raw(maker, pick(maker, 2) == 0 ? "true" : "false");

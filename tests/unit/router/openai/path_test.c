@@ -2,6 +2,7 @@
  * path_test.c - what paths mean, and that no spelling slips past a guard.
  */
 #include <check.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,13 @@ static const struct {
 	{"/v2/rerank", KVW_PATH_FORWARD, KVW_API_RERANK, true, true},
 	{"/v1/audio/transcriptions", KVW_PATH_FORWARD, KVW_API_AUDIO, true, true},
 	{"/invocations", KVW_PATH_FORWARD, KVW_API_INVOCATIONS, true, true},
+	{"/inference/v1/generate", KVW_PATH_FORWARD, KVW_API_GENERATE, true, true},
+	{"/generate", KVW_PATH_FORWARD, KVW_API_GENERATE, true, true},
+	{"/v1/chat/completions/batch", KVW_PATH_FORWARD, KVW_API_CHAT_BATCH, true, true},
+	{"/cohere/v2/chat", KVW_PATH_FORWARD, KVW_API_CHAT, true, true},
+	{"/v1/responses/render", KVW_PATH_FORWARD, KVW_API_TOKENIZE, true, true},
+	{"/flush_cache", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
+	{"/init_weights_send_group_for_remote_instance", KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false},
 	{"http://host:80/v1/chat/completions", KVW_PATH_FORWARD, KVW_API_CHAT, true, true},
 	{"/", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
 	{"", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
@@ -279,6 +287,40 @@ START_TEST(paths_of_inference_are_those_with_prompts)
 }
 END_TEST
 
+/*
+ * Every path of the engines that takes a body is known: data/paths.json, for vLLM as GET /openapi.json has them
+ * (jq '.paths | map_values(keys)') with all tasks and development paths on. One that is new there fails here.
+ */
+START_TEST(paths_of_engines_are_known)
+{
+	/* These hold a session of a client's, and no prompt. */
+	static const char *const plain[] = {"/open_session", "/close_session"};
+	json_t *engines = json_load_file(TEST_DATA "/paths.json", 0, NULL), *all, *methods;
+	const char *engine, *name;
+
+	ck_assert(json_object_size(engines) == 4);
+	json_object_foreach(engines, engine, all) {
+		json_object_foreach(all, name, methods) {
+			struct kvw_slice target = kvw_slice_of(name);
+			struct kvw_path_info info = kvw_path_classify(target);
+			bool known = info.prompt || info.response || info.kind != KVW_PATH_FORWARD, posts = false;
+			json_t *method;
+			size_t i;
+
+			json_array_foreach(methods, i, method)
+				posts = posts || strcmp(json_string_value(method), "GET") != 0;
+			for (i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+				known = known || strcmp(name, plain[i]) == 0;
+			ck_assert_msg(!posts || known, "%s of %s is not known", name, engine);
+			ck_assert_msg(!info.prompt ||
+					kvw_path_listed(target, kvw_inference_paths, kvw_inference_path_count),
+				"%s of %s is not a path of inference", name, engine);
+		}
+	}
+	json_decref(engines);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("paths");
@@ -288,6 +330,7 @@ int main(void)
 	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
 	tcase_add_test(tc, model_of_a_path);
 	tcase_add_test(tc, paths_of_sleep);
+	tcase_add_test(tc, paths_of_engines_are_known);
 	tcase_add_loop_test(tc, parameter_of_a_query, 0, COUNT(queries));
 	tcase_add_test(tc, every_api_has_a_name);
 	tcase_add_test(tc, lists_of_paths_are_compared_as_a_careless_server_reads);

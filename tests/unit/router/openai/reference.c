@@ -508,8 +508,9 @@ static void fold_most(struct kvw_route_request *request, const json_t *root)
 }
 
 /* Fields that are not content. */
-static void read_fields(struct fold *fold, const json_t *root)
+static void read_fields(struct fold *fold, const json_t *root, enum kvw_api asked)
 {
+	const json_t *from = root;
 	struct kvw_route_request *request = &fold->seen->request;
 	const json_t *stream = get(root, "stream"), *options = get(root, "stream_options"), *usage;
 	bool responses = request->api == KVW_API_RESPONSES;
@@ -530,13 +531,21 @@ static void read_fields(struct fold *fold, const json_t *root)
 	usage = json_is_object(options) ? get(options, "include_usage") : NULL;
 	fold->wrong = fold->wrong || (usage != NULL && !json_is_boolean(usage));
 	request->include_usage = json_is_true(usage);
-	if (request->api == KVW_API_CHAT || request->api == KVW_API_COMPLETIONS) {
-		const json_t *n = get(root, "n");
+	if (asked == KVW_API_GENERATE)
+		from = json_is_object(get(root, "sampling_params")) ? get(root, "sampling_params") : NULL;
+	if (from != NULL && (request->api == KVW_API_CHAT || request->api == KVW_API_COMPLETIONS)) {
+		const json_t *n = get(from, "n");
 
 		if (json_is_integer(n) && json_integer_value(n) >= 0 && json_integer_value(n) < 100000)
 			request->choices = (uint32_t)json_integer_value(n);
 	}
-	fold_most(request, root);
+	if (asked != KVW_API_GENERATE) {
+		fold_most(request, root);
+	} else if (from != NULL) {
+		request->answer_most = tokens_of(from, "max_tokens");
+		if (request->answer_most == 0)
+			request->answer_most = tokens_of(from, "max_new_tokens");
+	}
 }
 
 static void fold_talk(struct fold *fold, const json_t *root, const json_t *messages)
@@ -564,16 +573,39 @@ static void fold_talk(struct fold *fold, const json_t *root, const json_t *messa
 	end_chain(fold);
 }
 
+/* Each of the lists is a chat of its own. */
+static void fold_batch(struct fold *fold, const json_t *root, const json_t *messages)
+{
+	struct kvw_route_request *request = &fold->seen->request;
+	json_t *none = json_array();
+
+	if (json_array_size(get(root, "tools")) > 0 || json_array_size(get(root, "functions")) > 0)
+		fold->wrong = fold->wrong || messages != NULL;
+	if (messages != NULL && json_array_size(messages) == 0)
+		fold_talk(fold, root, none);
+	for (size_t i = 0; i < json_array_size(messages); i++) {
+		const json_t *talk = json_array_get(messages, i);
+
+		fold->hash = request->seed;
+		fold->units = 0;
+		fold->wrong = fold->wrong || !json_is_array(talk);
+		fold_talk(fold, root, json_is_array(talk) ? talk : none);
+	}
+	json_decref(none);
+}
+
 /* Types are checked by folding even what is not used in the end. */
 static void check_types(struct fold *fold, const json_t *root, const json_t *prompt,
-	const json_t *messages, bool talks)
+	const json_t *messages, bool talks, bool batch)
 {
 	struct kvw_route_request kept = fold->seen->request;
 
 	if (prompt != NULL)
 		emit_prompt(fold, prompt);
+	if (talks && batch)
+		fold_batch(fold, root, messages);
 	if (talks)
-		fold_talk(fold, root, messages);
+		fold_talk(fold, root, batch ? NULL : messages);
 	fold->seen->request = kept;
 }
 
@@ -607,6 +639,26 @@ static unsigned check_invocation(struct fold *fold, const json_t *root)
 	return count;
 }
 
+/* The prompt of a body on /generate, under whichever name; *twice: under several. Their types are checked. */
+static const json_t *generated(struct fold *fold, const json_t *root, bool *twice)
+{
+	static const char *const names[] = {"token_ids", "input_ids", "text"};
+	struct kvw_route_request kept = fold->seen->request;
+	const json_t *found = NULL;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const json_t *prompt = get(root, names[i]);
+
+		if (prompt == NULL)
+			continue;
+		*twice = found != NULL;
+		found = prompt;
+		emit_prompt(fold, prompt);
+	}
+	fold->seen->request = kept;
+	return found;
+}
+
 enum verdict reference_see(enum kvw_api asked, const char *body, size_t len, struct seen **out)
 {
 	enum kvw_api api = asked;
@@ -627,13 +679,19 @@ enum verdict reference_see(enum kvw_api asked, const char *body, size_t len, str
 	}
 	if (asked == KVW_API_INVOCATIONS)
 		api = kind_of(root);
+	else if (asked == KVW_API_GENERATE)
+		api = KVW_API_COMPLETIONS;
+	else if (asked == KVW_API_CHAT_BATCH)
+		api = KVW_API_CHAT;
 	talks = TALKS >> api & 1;
 	seen->chunks = calloc(MAX_CHUNKS, sizeof(*seen->chunks));
 	request->api = api;
 	request->chunks = seen->chunks;
 	request->chain_ends = seen->chain_ends;
-	read_fields(&fold, root);
-	if (api == KVW_API_COMPLETIONS || api == KVW_API_TOKENIZE)
+	read_fields(&fold, root, asked);
+	if (asked == KVW_API_GENERATE)
+		prompt = generated(&fold, root, &twice);
+	else if (api == KVW_API_COMPLETIONS || api == KVW_API_TOKENIZE)
 		prompt = get(root, "prompt");
 	else if (api == KVW_API_EMBEDDINGS)
 		prompt = get(root, "input");
@@ -651,16 +709,17 @@ enum verdict reference_see(enum kvw_api asked, const char *body, size_t len, str
 	hash = kvw_mix(hash, talk ? KVW_TAG_TALK : KVW_TAG_TEXT);
 	hash = kvw_mix(hash, text_hash(get_string(&fold, root, "model")));
 	hash = kvw_mix(hash, text_hash(get_string(&fold, root, "cache_salt")));
-	request->seed = fold.hash = fold_settings(hash, api, root, talk);
+	request->seed = fold.hash = fold_settings(hash, asked == KVW_API_GENERATE ? asked : api, root, talk);
 	request->teaches = api == KVW_API_COMPLETIONS || api == KVW_API_CHAT ||
 			   api == KVW_API_RESPONSES || api == KVW_API_MESSAGES;
-	check_types(&fold, root, prompt, messages, talks);
+	check_types(&fold, root, prompt, messages, talks, asked == KVW_API_CHAT_BATCH);
 	if (asked == KVW_API_INVOCATIONS)
 		twice = check_invocation(&fold, root) > 1 && api != KVW_API_CHAT;
 	fold.hash = request->seed;
 	fold.units = 0;
 	request->content_known = (prompt != NULL) != (messages != NULL) && !twice;
-	if (api == KVW_API_COMPLETIONS && get(root, "prompt_embeds") != NULL)
+	if (api == KVW_API_COMPLETIONS &&
+		get(root, asked == KVW_API_GENERATE ? "input_embeds" : "prompt_embeds") != NULL)
 		request->content_known = false;
 	if (api == KVW_API_RESPONSES &&
 		(get(root, "previous_response_id") != NULL || get(root, "conversation") != NULL ||
@@ -668,6 +727,8 @@ enum verdict reference_see(enum kvw_api asked, const char *body, size_t len, str
 		request->content_known = false;
 	if (request->content_known && prompt != NULL)
 		emit_prompt(&fold, prompt);
+	else if (request->content_known && asked == KVW_API_CHAT_BATCH)
+		fold_batch(&fold, root, messages);
 	else if (request->content_known)
 		fold_talk(&fold, root, messages);
 	json_decref(root);
@@ -677,116 +738,4 @@ enum verdict reference_see(enum kvw_api asked, const char *body, size_t len, str
 	}
 	*out = seen;
 	return VERDICT_OK;
-}
-
-/*
- * Why the scan may accept what jansson refuses. Each is read from jansson's own message.
- *
- *	invalid UTF-8      hashed as it is, see text.h
- *	lone surrogates    three bytes each; Python's parser takes them too
- *	too large numbers  nothing overflows here
- *	NUL in a key       it is a byte like others
- */
-static bool is_listed(const char *message)
-{
-	static const char *const reasons[] = {
-		"unable to decode", "invalid Unicode", "too big", "overflow", "NUL byte"};
-
-	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
-		if (strstr(message, reasons[i]) != NULL)
-			return true;
-	}
-	return false;
-}
-
-/* How deep containers lie in one another; strings are skipped. */
-static unsigned depth_of(const char *body, size_t len)
-{
-	unsigned depth = 0, most = 0;
-	bool in_string = false;
-
-	for (size_t i = 0; i < len; i++) {
-		if (in_string) {
-			if (body[i] == '\\')
-				i++;
-			else
-				in_string = body[i] != '"';
-		} else if (body[i] == '"') {
-			in_string = true;
-		} else if (body[i] == '{' || body[i] == '[') {
-			most = ++depth > most ? depth : most;
-		} else if (body[i] == '}' || body[i] == ']') {
-			depth -= depth > 0;
-		}
-	}
-	return most;
-}
-
-/* A number whose value the tree does not keep as it was spelt: more than 512 bytes. */
-static bool has_long_number(const char *body, size_t len)
-{
-	size_t run = 0;
-
-	for (size_t i = 0; i < len; i++) {
-		run = memchr("0123456789+-.eE", body[i], 15) != NULL ? run + 1 : 0;
-		if (run > 512)
-			return true;
-	}
-	return false;
-}
-
-static bool has_duplicates(const char *body, size_t len)
-{
-	json_error_t error;
-	json_t *root = json_loadb(body, len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
-
-	json_decref(root);
-	return root == NULL;
-}
-
-/* May it hold what Python's json reads and jansson does not? */
-static bool is_pythons(const char *body, size_t len)
-{
-	return memmem(body, len, "NaN", 3) != NULL || memmem(body, len, "Infinity", 8) != NULL ||
-	       (len > 3 && memcmp(body, "\xef\xbb\xbf", 3) == 0);
-}
-
-/*
- * Why the scan may refuse what the reference accepts:
- *
- *	depth       more than 128 containers inside one another
- *	duplicates  a wrong type in a value that is replaced later ends the scan at once
- *	NUL         jansson overlooks a NUL byte behind a number
- */
-static const char *check_refusal(enum verdict verdict, const char *body, size_t len)
-{
-	if (verdict != VERDICT_OK || depth_of(body, len) > 128 || has_duplicates(body, len) ||
-		memchr(body, '\0', len) != NULL)
-		return NULL;
-	return "the scan refuses what the reference accepts";
-}
-
-const char *reference_compare(enum kvw_api api, const char *body, size_t len, size_t piece)
-{
-	struct seen *ours = see(api, body, len, piece), *expected = NULL;
-	enum verdict verdict = reference_see(api, body, len, &expected);
-	const char *problem = NULL;
-	json_error_t error = {.text = ""};
-
-	if (ours->err != KVW_OK) {
-		problem = check_refusal(verdict, body, len);
-	} else if (api == KVW_API_AUDIO && len > 0 && body[0] == '-') {
-		problem = NULL; /* a form */
-	} else if (verdict == VERDICT_NOT_JSON) {
-		json_decref(json_loadb(body, len, JSON_ALLOW_NUL, &error));
-		if (!is_listed(error.text) && !is_pythons(body, len))
-			problem = "the scan accepts what jansson refuses";
-	} else if (verdict == VERDICT_WRONG) {
-		problem = has_duplicates(body, len) ? NULL : "the scan overlooks a wrong type";
-	} else if (!seen_equal(ours, expected) && !has_long_number(body, len)) {
-		problem = "the scan and the reference understand different things";
-	}
-	seen_free(ours);
-	seen_free(expected);
-	return problem;
 }
