@@ -199,6 +199,41 @@ static void begin_comments(struct kvb_exchange *x)
 	await_silence(x);
 }
 
+static const char full_text[] =
+	"The engine is currently busy and cannot accept new requests. Please try again later or on a different instance.";
+
+/* The engine has as many requests as it may. Of a plain answer there is no first event. */
+static bool is_full(struct kvb_worker *worker, struct kvb_error *error)
+{
+	const struct kvb_options *options = worker->options;
+	struct kvb_engine_stats stats;
+
+	if (options->max_queued == 0)
+		return false;
+	kvb_engine_stats(worker->engine, &stats);
+	if (stats.running + stats.waiting < options->max_queued)
+		return false;
+	if (options->full_as == KVB_FULL_429)
+		kvb_error_set(error, 429, "overloaded", "", "Model is overloaded");
+	else
+		kvb_error_set(error, 503, "Service Unavailable", "", "%s", full_text);
+	return true;
+}
+
+static void refuse_in_stream(struct kvb_conn *conn)
+{
+	struct kvb_buf event = {0};
+
+	kvb_buf_printf(&event,
+		"data: {\"error\": {\"message\": \"%s\", \"type\": \"Service Unavailable\", \"param\": null, "
+		"\"code\": 503}}\n\ndata: [DONE]\n\n",
+		full_text);
+	kvb_http_stream_begin(conn, "text/event-stream; charset=utf-8");
+	kvb_http_stream_chunk(conn, event.data, event.len, false);
+	kvb_http_stream_end(conn);
+	kvb_buf_free(&event);
+}
+
 void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api)
 {
@@ -210,6 +245,16 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 				 !read_leave(worker, request, &error))) {
 		exchange_destroy(x);
 		x = NULL;
+	}
+	if (x != NULL && is_full(worker, &error)) {
+		bool stream = x->stream && worker->options->full_as == KVB_FULL_EVENT;
+
+		exchange_destroy(x);
+		x = NULL;
+		if (stream) {
+			refuse_in_stream(conn);
+			return;
+		}
 	}
 	if (x == NULL) {
 		kvb_error_send(conn, &error, api->anthropic_errors && error.status == 404);

@@ -53,6 +53,8 @@ static const char help_text[] =
 	"  --block-size N          tokens a block (default 16)\n"
 	"  --max-batched-tokens N  token budget of a step (default 8192)\n"
 	"  --max-seqs N            sequences running at once (default 256)\n"
+	"  --max-queued N          refuse requests while it has so many, as by vLLM's --max-num-queued-reqs (default: never)\n"
+	"  --full-as KIND          how: 503 (without Retry-After, default), event (first of a stream), 429\n"
 	"  --max-model-len N       longest context (default: the profile's, at most what fits the "
 	"cache)\n"
 	"  --default-tokens N      length of a chat answer without max_tokens (default 128)\n"
@@ -189,6 +191,8 @@ enum {
 	OPT_BLOCK,
 	OPT_BATCHED,
 	OPT_SEQS,
+	OPT_QUEUED,
+	OPT_FULL_AS,
 	OPT_LEN,
 	OPT_DEFAULT_TOKENS,
 	OPT_SSE_KEEP_ALIVE,
@@ -255,6 +259,8 @@ static const struct option long_options[] = {
 	{"block-size", required_argument, NULL, OPT_BLOCK},
 	{"max-batched-tokens", required_argument, NULL, OPT_BATCHED},
 	{"max-seqs", required_argument, NULL, OPT_SEQS},
+	{"max-queued", required_argument, NULL, OPT_QUEUED},
+	{"full-as", required_argument, NULL, OPT_FULL_AS},
 	{"max-model-len", required_argument, NULL, OPT_LEN},
 	{"default-tokens", required_argument, NULL, OPT_DEFAULT_TOKENS},
 	{"sse-keep-alive-interval", required_argument, NULL, OPT_SSE_KEEP_ALIVE},
@@ -580,6 +586,18 @@ static void complete_fragments(struct kvb_options *o)
 					       : kvb_link_default(KVB_LINK_NVME);
 }
 
+static bool parse_full_as(const char *text, struct kvb_options *o)
+{
+	static const char *const names[] = {"503", "event", "429"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		o->full_as = (enum kvb_full_as)i;
+		if (strcmp(text, names[i]) == 0)
+			return true;
+	}
+	return wrong("--full-as", text, "503, event or 429");
+}
+
 static bool parse_engine(int option, const char *text, struct kvb_options *o)
 {
 	switch (option) {
@@ -599,6 +617,10 @@ static bool parse_engine(int option, const char *text, struct kvb_options *o)
 			"--max-batched-tokens", text, 1, UINT32_C(1) << 30, &o->max_batched_tokens);
 	case OPT_SEQS:
 		return parse_u32("--max-seqs", text, 1, 1 << 20, &o->max_seqs);
+	case OPT_QUEUED:
+		return parse_u32("--max-queued", text, 1, 1 << 20, &o->max_queued);
+	case OPT_FULL_AS:
+		return parse_full_as(text, o);
 	case OPT_LEN:
 		return parse_u32("--max-model-len", text, 2, UINT32_C(1) << 28, &o->max_model_len);
 	case OPT_SSE_KEEP_ALIVE:

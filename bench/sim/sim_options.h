@@ -15,6 +15,13 @@
 
 #define KVB_LORA_MOST 16
 
+/* How an engine says that it is full. */
+enum kvb_full_as {
+	KVB_FULL_503,   /* vLLM */
+	KVB_FULL_EVENT, /* vLLM, of a stream that came with others: 200, and an event */
+	KVB_FULL_429,   /* TGI */
+};
+
 /* Strings are borrowed from argv. Read-only once parsed, so all loops share it. */
 struct kvb_options {
 	uint32_t workers, threads;
@@ -33,6 +40,8 @@ struct kvb_options {
 	uint32_t default_tokens; /* of a chat answer whose request sets no limit */
 	uint64_t seed;           /* of ids */
 	uint32_t draft_tokens;   /* as struct kvb_engine_config has these */
+	uint32_t max_queued; /* requests that it may have, running or waiting; 0: any number */
+	enum kvb_full_as full_as;
 	double draft_share, drift;
 	double keepalive_s;
 	bool request_id_headers, prompt_tokens_details;
