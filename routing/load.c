@@ -111,6 +111,19 @@ void kvw_load_forget_room(struct kvw_load *load)
 	kvw_spin_unlock(&load->lock);
 }
 
+void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns)
+{
+	uint32_t inflight = kvw_load_inflight(load);
+
+	atomic_store_explicit(&load->full_at, inflight > 0 ? inflight - 1 : 0, memory_order_relaxed);
+	atomic_store_explicit(&load->full_since_ns, now_ns + pause_ns, memory_order_relaxed);
+}
+
+void kvw_load_forget_refusals(struct kvw_load *load)
+{
+	atomic_store_explicit(&load->full_since_ns, 0, memory_order_relaxed);
+}
+
 static void init(struct kvw_load *load, struct kvw_load_seen *seen, struct kvw_load_room *room)
 {
 	atomic_init(&load->lock, false);
@@ -130,6 +143,7 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen, struct kvw_l
 	load->claim = (struct kvw_load_claim){0};
 	load->verdict = (struct kvw_load_verdict){0};
 	kvw_load_set_foreign(load, 0, 0, 0, load->clock_ns);
+	kvw_load_forget_refusals(load);
 	load->seen = seen;
 	load->room = room;
 	load->kept_tokens = load->kept_ns = 0;

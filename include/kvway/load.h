@@ -32,6 +32,10 @@
  * where some trust was lost before). Requests that do wait, and time without claims, win trust back. What first tokens say
  * of the one router that claims most is collected apart (kvw_load_set_claim), so that a liar can be found among them.
  *
+ * An engine with a limit of its own refuses what comes beyond it (vLLM's --max-num-queued-reqs, TGI's
+ * --max-concurrent-requests). What was in flight when it did is taken for its limit (kvw_load_refused), which grows with
+ * time until the engine refuses again: what fits depends on how long the prompts are.
+ *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
  * clock of D and the time of the last first token, words that must change together; it is held for
  * some ten instructions. Readers do not take it: Q_w falls by one each nanosecond until it is 0, so
@@ -103,6 +107,9 @@ struct kvw_load {
 	_Atomic int64_t foreign_until_ns; /* when those that waited will be computed, as expected */
 	_Atomic int64_t foreign_ns;       /* how long that takes */
 	_Atomic uint32_t foreign_waiting, foreign_running;
+	/* The limit of its engine, as learned; each is written alone, and a mixture of two refusals does no harm. */
+	_Atomic uint32_t full_at;      /* requests in flight when it took no further one */
+	_Atomic int64_t full_since_ns; /* from then on the limit grows; 0: it never refused one */
 	/* Of other routers, as far as they are trusted; guarded by the lock. */
 	int64_t peers_ns;          /* of their prefill, still to be done at clock_ns */
 	int64_t peers_waiting_ns;  /* their U */
@@ -224,6 +231,46 @@ static inline int64_t kvw_load_foreign_ns(struct kvw_load *load, int64_t came_ns
 static inline uint32_t kvw_load_foreign_running(struct kvw_load *load)
 {
 	return atomic_load_explicit(&load->foreign_running, memory_order_relaxed);
+}
+
+#define KVW_LOAD_GROW_NS   INT64_C(1000000000)  /* how often a learned limit grows, by one and an eighth */
+#define KVW_LOAD_FORGET_NS INT64_C(60000000000) /* after which it is none any more */
+
+/* Its engine refused a request because it has enough; leases that are held now, that one's too, say how much that is.
+ * It wants none for pause_ns. */
+void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns);
+
+/* As if it had refused none: the slot becomes another worker's. */
+void kvw_load_forget_refusals(struct kvw_load *load);
+
+/* Would its engine refuse a further request, by what is learned of its limit? Takes no lock. */
+static inline bool kvw_load_is_full(struct kvw_load *load, int64_t now_ns)
+{
+	int64_t since = atomic_load_explicit(&load->full_since_ns, memory_order_relaxed);
+	uint64_t limit = 0;
+
+	if (since == 0 || now_ns - since >= KVW_LOAD_FORGET_NS)
+		return false;
+	limit = atomic_load_explicit(&load->full_at, memory_order_relaxed);
+	if (now_ns > since)
+		limit += (uint64_t)((now_ns - since) / KVW_LOAD_GROW_NS) * (1 + limit / 8);
+	return kvw_load_inflight(load) >= limit;
+}
+
+/* The same, and one that ends makes room there. */
+static inline bool kvw_load_will_have_room(struct kvw_load *load, int64_t now_ns)
+{
+	return kvw_load_is_full(load, now_ns) && kvw_load_inflight(load) > 0;
+}
+
+#define KVW_LOAD_FULL_NS INT64_C(3600000000000) /* when one ends is not known: longer than anything is waited for */
+
+/* How long requests before one that came at came_ns keep the worker from it, foreign ones or those that fill it; 0: they
+ * do not. */
+static inline int64_t kvw_load_before_ns(struct kvw_load *load, int64_t came_ns, int64_t now_ns)
+{
+	return kvw_load_will_have_room(load, now_ns) ? KVW_LOAD_FULL_NS
+						     : kvw_load_foreign_ns(load, came_ns, now_ns);
 }
 
 /* So many wait and run there, and those that wait will take foreign_ns. One thread at a time. */

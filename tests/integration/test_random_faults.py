@@ -143,8 +143,28 @@ def denied(ex, rng):
     ex.respond(404, headers=[("access-control-allow-origin", "*")] * rng.randrange(3), body=b"no such model")
 
 
+def full(ex, rng):
+    """As engines say it that take no more requests, whole or in pieces."""
+    text = b'{"error": {"message": "The engine is currently busy and cannot accept new requests.", "code": 503}}'
+    if rng.random() < 0.5:
+        ex.read_body()
+    if rng.random() < 0.3:
+        ex.respond(rng.choice([429, 503]), [("retry-after", rng.choice(["1", "x"]))], body=text)
+    elif rng.random() < 0.5:
+        ex.start_stream()
+        ex.chunk(b"data: " + text + b"\n\n")
+        ex.end_stream()
+    else:
+        at = rng.randrange(len(text))
+        ex.head(503, rng.choice([[("content-length", str(len(text)))], [("connection", "close")]]))
+        ex.send(text[:at])
+        time.sleep(0.01)
+        ex.send(text[at:])
+        ex.close()
+
+
 FAULTS = [vanish, break_off, half_head, head_only, broken_stream, bad_chunk, stall, late, interim,
-          early_refusal, until_close, too_short, one_too_many, drip, well, empty, garbage, redirect, denied]  # fmt: skip
+          early_refusal, until_close, too_short, one_too_many, drip, well, empty, garbage, redirect, denied, full]  # fmt: skip
 
 
 # --- clients ---

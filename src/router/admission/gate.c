@@ -146,7 +146,7 @@ bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *e,
 	for (size_t i = 0; i < set->count; i++)
 		if (set->items[i].usable &&
 			wait_of(gate, &set->items[i],
-				kvw_load_foreign_ns(set->items[i].load, e->wait.came_ns, now_ns), ahead_ns,
+				kvw_load_before_ns(set->items[i].load, e->wait.came_ns, now_ns), ahead_ns,
 				now_ns) > 0)
 			return false;
 	gate->open_ahead_ns = ahead_ns;
@@ -206,16 +206,16 @@ static struct kvw_outlook *look(struct kvw_gate *gate, const struct kvw_candidat
 	o->epoch = gate->outlooks->epoch;
 	o->queue_ns = queue_of(gate, c, now_ns);
 	o->pace = kvw_pace_see(&gate->admission->paces[c->id], now_ns);
-	o->foreign = kvw_load_foreign_ns(c->load, now_ns, now_ns) > 0;
+	o->foreign = kvw_load_before_ns(c->load, now_ns, now_ns) > 0;
 	o->foreign_running = kvw_load_foreign_running(c->load);
 	return o;
 }
 
-/* What a worker has to compute before this request for others that ask it directly. */
+/* What a worker has to compute before this request for others that ask it directly, or until it has room. */
 static inline int64_t foreign_of(const struct kvw_outlook *o, const struct kvw_candidate *c,
 	const struct kvw_entrant *e, int64_t now_ns)
 {
-	return o->foreign ? kvw_load_foreign_ns(c->load, e->wait.came_ns, now_ns) : 0;
+	return o->foreign ? kvw_load_before_ns(c->load, e->wait.came_ns, now_ns) : 0;
 }
 
 /* This worker is looked at again. */
@@ -282,7 +282,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		open += wait == 0;
 		idle += !o->pace.busy && foreign_ns == 0;
 		foreign += foreign_ns > ahead_ns;
-		ahead_sum_ns += wait;
+		ahead_sum_ns += foreign_ns < KVW_LOAD_FULL_NS ? wait : longer(o->queue_ns - ahead_ns, 0);
 		whole_ns = costs[i].prefill_ns > whole_ns ? costs[i].prefill_ns : whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
 		held = hit > held ? hit : held;

@@ -91,7 +91,7 @@ struct kvw_outlook {
 	int64_t queue_ns; /* what it has to compute, in the time that it will really take */
 	struct kvw_pace_seen pace;
 	uint32_t foreign_running; /* requests of others that it answers */
-	bool foreign;             /* others that ask it directly wait there */
+	bool foreign;             /* others that ask it directly wait there, or it is full */
 };
 
 /* Of all workers, for all gates of a loop: 50 KB. Zeroed at first. */
@@ -115,7 +115,7 @@ struct kvw_gate {
 	size_t usable;       /* workers among the candidates of the last judgement */
 	bool any_open;       /* one of them can take a prompt */
 	bool any_idle;       /* one of them has nothing to do */
-	bool all_foreign;    /* others that ask them directly keep a prompt out of all of them */
+	bool all_foreign;    /* others that ask them directly, or their own limits, keep a prompt out of all of them */
 	double ahead_sum_ns; /* until they can, in sum */
 	int64_t open_until_ns; /* all workers count as open */
 	int64_t open_ahead_ns; /* for a request that may have so much before it */

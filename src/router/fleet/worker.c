@@ -151,6 +151,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	kvw_load_set_foreign(&worker->load, 0, 0, 0, 0);
 	kvw_load_forget_peers(&worker->load);
 	kvw_load_forget_room(&worker->load);
+	kvw_load_forget_refusals(&worker->load);
 	atomic_store(&worker->barred, 0);
 	atomic_store(&worker->health, KVW_HEALTH_UNKNOWN);
 	atomic_store(&worker->models_known, false);

@@ -6,7 +6,8 @@
  * asks its gates which may go on (admit_turn.h).
  *
  * Only whole requests for which an engine computes wait. Those that name their worker (a pin, a stored
- * response), try an ejected one, or come back from a worker that failed go on at once.
+ * response), try an ejected one, or come back from a worker that failed go on at once. One that comes back from a worker
+ * that was full waits like a new one.
  *
  * Threads: an event loop's own.
  */

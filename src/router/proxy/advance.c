@@ -21,7 +21,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "proxy/busy.h"
 #include "proxy/forward.h"
+#include "proxy/gates.h"
 #include "proxy/held.h"
 #include "proxy/local.h"
 #include "proxy/guard.h"
@@ -112,6 +114,11 @@ static void give_up(struct kvw_exchange *x, bool timed_out)
 	const char *fields = x->suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
 	char message[512];
 
+	if (x->refused) {
+		kvw_reply_error_as(x, 503, NULL, NULL, KVW_BUSY_RETRY_AFTER,
+			"every worker that could answer has as many requests as it takes");
+		return;
+	}
 	if (timed_out) {
 		x->end = KVW_END_TIMEOUT;
 		(void)snprintf(message, sizeof(message), "the worker did not answer in time; tried %s",
@@ -150,11 +157,12 @@ static bool note_suspect(struct kvw_attempt *a)
 	return a->suspect;
 }
 
-/* A busy worker is not at fault; one that was found down or standing still counts by that, but for a
+/* A busy or full worker is not at fault; one that was found down or standing still counts by that, but for a
  * trial, which it has failed. */
 static enum kvw_grade grade_of_failure(const struct kvw_attempt *a)
 {
-	bool excused = a->excuse == KVW_EXCUSE_BUSY || (a->excuse == KVW_EXCUSE_DOWN && !a->trial);
+	bool excused = a->excuse == KVW_EXCUSE_BUSY || a->excuse == KVW_EXCUSE_FULL ||
+		       (a->excuse == KVW_EXCUSE_DOWN && !a->trial);
 
 	return excused ? KVW_GRADE_NONE : KVW_GRADE_BAD;
 }
@@ -187,7 +195,15 @@ static void leave_without(struct kvw_exchange *x)
 	kvw_attempt_end(x, false);
 }
 
-/* Before the first token the request goes elsewhere or is answered 502 or 504; after it the answer is
+/* May it go out again? Whether a worker is full costs it nothing to say: that is neither counted nor paid for. */
+static enum kvw_retry decide(struct kvw_exchange *x, const struct kvw_retry_facts *facts)
+{
+	if (x->refused && !facts->first_token)
+		return kvw_request_may_find_room(x) ? KVW_RETRY_OTHER : KVW_RETRY_NO;
+	return kvw_retry_decide(facts);
+}
+
+/* Before the first token the request goes elsewhere or is answered 502, 503 or 504; after it the answer is
  * cut. */
 static void worker_failed(struct kvw_exchange *x)
 {
@@ -209,8 +225,10 @@ static void worker_failed(struct kvw_exchange *x)
 		.retries = x->tried_count,
 		.retry_limit = (uint32_t)x->config->retry_attempts,
 	};
-	enum kvw_retry retry = kvw_retry_decide(&facts);
+	enum kvw_retry retry;
 
+	x->refused = a->excuse == KVW_EXCUSE_FULL;
+	retry = decide(x, &facts);
 	kvw_timer_clear(&loop->timers, &x->timer);
 	if (retry != KVW_RETRY_FRESH)
 		kvw_attempt_grade(x, grade_of_failure(a), why);
@@ -229,16 +247,17 @@ static void worker_failed(struct kvw_exchange *x)
 		return;
 	}
 	x->suspicions = facts.suspicions;
-	note_tried(x, why);
-	if (retry == KVW_RETRY_OTHER && !kvw_attempt_pay_repeat(x))
+	if (!x->refused || !kvw_gates_want(x)) /* one that may wait may come back to it */
+		note_tried(x, why);
+	if (retry == KVW_RETRY_OTHER && !x->refused && !kvw_attempt_pay_repeat(x))
 		retry = KVW_RETRY_NO;
 	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", a->worker->url, why,
 		(int)x->request_id.len, x->request_id.data);
 	kvw_attempt_end(x, false);
-	if (retry == KVW_RETRY_OTHER)
-		kvw_metrics_add(loop->metrics, KVW_COUNT_RETRIES, 1);
-	else
+	if (retry != KVW_RETRY_OTHER)
 		give_up(x, timed_out);
+	else if (!x->refused)
+		kvw_metrics_add(loop->metrics, KVW_COUNT_RETRIES, 1);
 }
 
 /* --- steps --- */

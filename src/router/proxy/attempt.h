@@ -21,7 +21,8 @@ struct kvw_exchange;
 enum kvw_excuse {
 	KVW_EXCUSE_NONE,
 	KVW_EXCUSE_REFUSED, /* it said that it cannot serve: the request has broken nothing */
-	KVW_EXCUSE_BUSY,    /* it has too much to do and said when to come back: no fault at all */
+	KVW_EXCUSE_BUSY,    /* it computes nothing now: no fault at all */
+	KVW_EXCUSE_FULL,    /* it takes no more requests now (busy.h): no fault either */
 	KVW_EXCUSE_LACKS,   /* it has not what is asked for, which another may have: no fault at all */
 	KVW_EXCUSE_DOWN,    /* its probes found that out: the answer itself says nothing */
 };
@@ -54,6 +55,8 @@ struct kvw_attempt {
 	struct kvw_block *partial;    /* the answer's head so far, if it came in pieces */
 	size_t partial_from;          /* where the search for its end goes on */
 	struct kvw_body answer;       /* reader of the answer's body */
+	bool doubtful;                /* an answer of 503, which its body explains: is it full, or broken? */
+	bool full;                    /* it says that its engine is full */
 	bool error_event;             /* its stream brought an error that is not the client's fault */
 	enum kvw_token_sign tokens;       /* of a 200, as far as its beginning shows */
 

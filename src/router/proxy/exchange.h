@@ -188,6 +188,7 @@ struct kvw_exchange {
 	struct kvw_model *model;
 	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
 	uint32_t tried_count, attempts, stale_retries;
+	bool refused;             /* its last worker was full: it may wait for one with room */
 	uint32_t suspicions;      /* workers that this request may have broken */
 
 	/* --- response --- */

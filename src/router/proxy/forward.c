@@ -10,6 +10,7 @@
 #include "auth/credential.h"
 #include "proxy/admit.h"
 #include "proxy/asked.h"
+#include "proxy/busy.h"
 #include "proxy/front.h"
 #include "fleet/pin.h"
 #include "proxy/groups.h"
@@ -111,7 +112,7 @@ static void no_worker(struct kvw_exchange *x)
 			(int)text.len, text.len > 0 ? text.data : "");
 		free(text.data);
 	}
-	kvw_reply_error_as(x, x->tried_count > 0 ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
+	kvw_reply_error_as(x, x->tried_count > 0 && !x->refused ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
 }
 
 /* Asks workers for their lists; true if any has to be asked. */
@@ -318,6 +319,16 @@ bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 	       kvw_attempt_pay_repeat(x);
 }
 
+bool kvw_request_may_find_room(struct kvw_exchange *x)
+{
+	if (!(x->path.repeatable || x->idempotent) || !x->whole || x->tried_count == KVW_TRIED_MAX ||
+		x->pin.len > 0 || x->attempt.decision.reason == KVW_REASON_OWNER)
+		return false;
+	if (kvw_request_has_choice(x) && kvw_busy_other_has_room(x, &x->loop->candidates))
+		return true;
+	return kvw_gates_want(x) && kvw_busy_any_will_have_room(x, &x->loop->candidates);
+}
+
 /* The worker that keeps the response or session is among these, and can be sent the request: it may rest. */
 static bool has_owner(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count, size_t *pos)
 {
@@ -459,6 +470,11 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
 	if (loop->sources != NULL)
 		kvw_request_add_tokens(x);
+	if (x->pin.len == 0 && !has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) {
+		if (kvw_busy_any(x))
+			kvw_busy_avoid(x, &loop->candidates);
+	}
+	set->version = loop->candidates.version;
 	return true;
 }
 
@@ -561,7 +577,7 @@ static bool pick(struct kvw_exchange *x)
 	}
 	a->decided = true;
 	a->picked_ns = loop->now_ns;
-	a->suspect = a->error_event = a->paid = x->said_all = false;
+	a->suspect = a->error_event = a->paid = x->said_all = a->doubtful = a->full = false;
 	a->graded = KVW_GRADE_NONE;
 	a->tokens = KVW_TOKENS_UNKNOWN;
 	x->beginning_len = 0;

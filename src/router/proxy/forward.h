@@ -21,6 +21,10 @@ bool kvw_request_has_choice(const struct kvw_exchange *x);
  * suspicions: of the request, this worker counted. */
 bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions);
 
+/* Whether the request, which its worker did not take for it is full, may go to another one that has room, or wait until
+ * any has. */
+bool kvw_request_may_find_room(struct kvw_exchange *x);
+
 /* Looks whether newer model lists know the model of x, which is PARKED: back to ROUTING if so; answers
  * that there is no such model if all lists are new. Returns whether either happened. */
 bool kvw_request_unpark(struct kvw_exchange *x);

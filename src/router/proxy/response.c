@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "proxy/asked.h"
+#include "proxy/busy.h"
 #include "proxy/cors.h"
 #include "proxy/early.h"
 #include "proxy/fidelity.h"
@@ -166,10 +167,14 @@ static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
 		x->attempt.error_event =
 			look_at_beginning(x->beginning, x->beginning_len) == BEGINS_WITH_ERROR &&
 			!blames_client(data, len);
+		x->attempt.full = x->attempt.error_event && kvw_busy_says(data, len);
 	} else if (!x->attempt.error_event && len > 0 && (data[0] == 'd' || data[0] == 'e') &&
 		   look_at_beginning(data, len) == BEGINS_WITH_ERROR && !blames_client(data, len)) {
 		x->attempt.error_event = true;
-		if (x->response_state != KVW_RESPONSE_HELD)
+		x->attempt.full = kvw_busy_says(data, len);
+		if (x->response_state != KVW_RESPONSE_HELD && x->attempt.full)
+			kvw_busy_note(x, 0);
+		else if (x->response_state != KVW_RESPONSE_HELD)
 			kvw_attempt_grade(x, KVW_GRADE_BAD, "its stream brought an error");
 	}
 }
@@ -212,6 +217,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	out->payload += len - skipped;
 	if (len > skipped)
 		take_computed(x, data + skipped, len - skipped);
+	if (x->attempt.doubtful && !x->attempt.full)
+		x->attempt.full = kvw_busy_says(data, len);
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->fidelity != NULL)
@@ -256,14 +263,19 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 /* Fields of kvway's own in the answer's head, and those of the worker's that it writes again. */
 static struct kvw_slice own_fields(struct kvw_exchange *x, struct kvw_head *head, char *buf, size_t size)
 {
+	static const struct kvw_slice later = KVW_SLICE(KVW_BUSY_RETRY_AFTER);
 	size_t len = kvw_location_fields(x, head, buf);
 	struct kvw_writer w = KVW_WRITER(buf + len, KVW_CORS_ROOM);
 
 	kvw_cors_answered(x, head, &w);
 	len += w.len;
-	len += decision_fields(x, buf + len, size - len - KVW_RATE_ROOM).len;
+	len += decision_fields(x, buf + len, size - len - KVW_RATE_ROOM - later.len).len;
 	if (kvw_rate_holds(x))
 		len += kvw_rate_fields(x, buf + len);
+	if (kvw_busy_lacks_time(head)) {
+		memcpy(buf + len, later.data, later.len);
+		len += later.len;
+	}
 	return (struct kvw_slice){buf, len};
 }
 
@@ -350,6 +362,8 @@ static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const c
 static const char *bad_status(int status)
 {
 	switch (status) {
+	case 429:
+		return "it answered 429";
 	case 500:
 		return "it answered 500";
 	case 502:
@@ -381,21 +395,44 @@ static bool denies_model(struct kvw_exchange *x)
 	return true;
 }
 
+/* It is full. True: noted as a failure, since another worker has room, or will have it and the request waits for that;
+ * else this answer is all there is, and the client gets it. */
+static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
+{
+	kvw_busy_note(x, pause_ns);
+	if (kvw_request_may_find_room(x)) {
+		x->attempt.excuse = KVW_EXCUSE_FULL;
+		kvw_attempt_failed(&x->attempt, why);
+		return true;
+	}
+	kvw_attempt_grade(x, KVW_GRADE_NONE, why);
+	return false;
+}
+
+/* It says in an answer that was held that it is full: kvway takes its word, and where the request can go nowhere answers
+ * in its own. */
+static void found_full(struct kvw_exchange *x)
+{
+	kvw_busy_note(x, 0);
+	x->attempt.excuse = KVW_EXCUSE_FULL;
+	kvw_attempt_failed(&x->attempt, "it is full");
+}
+
 /* A bad status counts against the worker. A good one says nothing of its engine: the first token does.
  * False: another worker is asked. */
 static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 {
-	enum kvw_excuse excuse = KVW_EXCUSE_NONE;
+	int64_t pause_ns = 0;
 
 	if (head->status == 404 && denies_model(x))
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "it answered 404");
-	if (head->status < 500 || head->status == 501)
+	if (kvw_busy_by_head(head, &pause_ns))
+		return !find_room(x, pause_ns, bad_status(head->status));
+	x->attempt.doubtful = head->status == 503; /* until its body was seen */
+	if (x->attempt.doubtful || head->status < 500 || head->status == 501)
 		return true;
-	if (head->status == 503 && kvw_head_find(head, KVW_SLICE("retry-after")) != NULL)
-		excuse = KVW_EXCUSE_BUSY;
-	else if (head->status == 502 || head->status == 503)
-		excuse = KVW_EXCUSE_REFUSED;
-	return !go_elsewhere(x, excuse, bad_status(head->status));
+	return !go_elsewhere(x, head->status == 502 ? KVW_EXCUSE_REFUSED : KVW_EXCUSE_NONE,
+		bad_status(head->status));
 }
 
 /* The final head, in data[0..len). False: the exchange took another turn. */
@@ -575,7 +612,11 @@ static bool waits_for_token(const struct kvw_exchange *x)
 /* Is there nothing yet by which the answer could be judged, so that the head waits? */
 static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
-	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done || !x->path.prompt)
+	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done)
+		return false;
+	if (x->attempt.doubtful)
+		return !x->attempt.full;
+	if (!x->path.prompt)
 		return false;
 	if (x->status != 200 || x->pass == KVW_PASS_EVENT)
 		return x->pass == KVW_PASS_EVENT;
@@ -585,12 +626,25 @@ static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 /* The answer to a prompt is about to be sent. False: it is bad, and another worker is asked. */
 static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 {
-	if (x->response_state != KVW_RESPONSE_HELD || !x->path.prompt || x->status != 200)
+	if (x->response_state != KVW_RESPONSE_HELD)
+		return true;
+	if (x->attempt.doubtful) {
+		x->attempt.doubtful = false;
+		if (!x->attempt.full)
+			return !go_elsewhere(x, KVW_EXCUSE_REFUSED, bad_status(x->status));
+		found_full(x);
+		return false;
+	}
+	if (!x->path.prompt || x->status != 200)
 		return true;
 	if (x->attempt.answer.done && out->payload == 0 && x->beginning_len == 0)
 		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
 	if (x->attempt.tokens == KVW_TOKENS_NONE)
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "its engine aborted it before the first token");
+	if (x->attempt.full) {
+		found_full(x);
+		return false;
+	}
 	return !x->attempt.error_event ||
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }

@@ -183,6 +183,34 @@ START_TEST(sequences_are_counted_until_they_end)
 }
 END_TEST
 
+START_TEST(a_refusal_teaches_a_limit_for_a_while)
+{
+	int64_t grown = 10 * MS + KVW_LOAD_GROW_NS;
+
+	ck_assert(!kvw_load_is_full(load, 0));
+	kvw_lease_take(&a, load, 0, 0);
+	kvw_lease_hold(&a, 1);
+	kvw_lease_take(&b, load, 0, 0);
+	kvw_lease_hold(&b, 1);
+	kvw_load_refused(load, 0, 10 * MS); /* b was too many */
+	kvw_lease_release(&b, 10 * MS);
+	ck_assert(kvw_load_is_full(load, 10 * MS) && kvw_load_will_have_room(load, 10 * MS));
+	ck_assert_int_eq(kvw_load_before_ns(load, 0, 10 * MS), KVW_LOAD_FULL_NS);
+	ck_assert(!kvw_load_is_full(load, grown)); /* two may be there now */
+	kvw_lease_release(&a, 20 * MS);
+	ck_assert(!kvw_load_is_full(load, 20 * MS));
+	/* One that refuses although it has nothing: it may be asked, but others come first, for as long as it says. */
+	kvw_load_refused(load, 5 * KVW_LOAD_GROW_NS, 20 * MS);
+	ck_assert(kvw_load_is_full(load, 20 * MS + 5 * KVW_LOAD_GROW_NS));
+	ck_assert(!kvw_load_will_have_room(load, 20 * MS));
+	ck_assert_int_eq(kvw_load_before_ns(load, 0, 20 * MS), 0);
+	ck_assert(!kvw_load_is_full(load, 20 * MS + 6 * KVW_LOAD_GROW_NS));
+	kvw_load_refused(load, 0, 20 * MS);
+	kvw_load_forget_refusals(load);
+	ck_assert(!kvw_load_is_full(load, 20 * MS));
+}
+END_TEST
+
 START_TEST(foreign_requests_delay_those_that_came_after_them)
 {
 	ck_assert_int_eq(kvw_load_foreign_ns(load, 0, 0), 0);
@@ -556,6 +584,7 @@ int main(void)
 	tcase_add_test(tcase, long_prompts_say_more_of_how_long_memory_is_kept);
 	tcase_add_test(tcase, plain_answers_kept_memory_for_a_part_of_their_time);
 	tcase_add_test(tcase, a_request_without_a_first_token_says_nothing_of_kv_memory);
+	tcase_add_test(tcase, a_refusal_teaches_a_limit_for_a_while);
 	tcase_add_test(tcase, empty_lease_does_nothing);
 	tcase_add_loop_test(tcase, queue_stays_within_what_waits, 0, 5);
 	tcase_add_test(tcase, loops_share_a_worker);

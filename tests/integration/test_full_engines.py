@@ -1,0 +1,211 @@
+"""An engine that is full is not broken: its requests go elsewhere or wait, and it is never ejected for saying so."""
+
+import collections
+import threading
+import time
+
+import pytest
+
+from rig.client import CHAT, MESSAGES, chat_body
+from rig.wait import PATIENCE
+from rig.worker import answer
+
+# As vLLM 0.32 answered with --max-num-queued-reqs and --max-num-queued-tokens, SGLang and TGI with their limits.
+BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
+BACKLOG = "The engine has reached its prefill token backlog limit. Please try again later or on a different instance."
+VLLM = {"error": {"message": BUSY, "type": "Service Unavailable", "param": None, "code": 503}}
+MISREAD = (
+    b'event: error\ndata: {"type":"error","error":{"type":"internal_error","message":"2 validation errors for '
+    b"ChatCompletionStreamResponse\\nmodel\\n  Field required [type=missing, input_value={'error': "
+    b"{'message': 'Th...am': None, 'code': 503}}, input_type=dict]\"}}\n\n"
+)
+
+
+def busy(ex):
+    ex.respond(503, body=VLLM)
+
+
+def backlog(ex):
+    ex.respond(503, body={"error": {**VLLM["error"], "message": BACKLOG}})
+
+
+def later(ex):
+    ex.respond(503, [("retry-after", "1")], body=b"no")
+
+
+def too_many(ex):
+    ex.respond(429, body={"error": "Model is overloaded", "error_type": "overloaded"})
+
+
+def queue_is_full(ex):
+    ex.respond(503, body={"object": "error", "message": "The request queue is full.", "code": 503})
+
+
+def in_pieces(ex):
+    text = b'{"error":{"message":"' + BUSY.encode() + b'","type":"Service Unavailable","param":null,"code":503}}'
+    ex.head(503, [("content-length", str(len(text)))])
+    for i in range(0, len(text), 100):
+        ex.send(text[i : i + 100])
+        time.sleep(0.01)
+
+
+def first_event(ex):
+    ex.start_stream()
+    ex.event(VLLM)
+    ex.event("[DONE]")
+    ex.end_stream()
+
+
+def misread(ex):
+    ex.start_stream()
+    ex.chunk(MISREAD)
+    ex.end_stream()
+
+
+class Limited:
+    """A script of an engine that takes `most` requests at once, 0.1 s each, and refuses more by `refuse`."""
+
+    def __init__(self, refuse, most=2):
+        self.refuse, self.most = refuse, most
+        self.lock, self.now, self.refused = threading.Lock(), 0, 0
+
+    def __call__(self, ex):
+        ex.read_body()
+        with self.lock:
+            full = self.now >= self.most
+            self.now += not full
+            self.refused += full
+        if full:
+            self.refuse(ex)
+            return
+        time.sleep(0.1)
+        with self.lock:
+            self.now -= 1
+        answer(ex)
+
+
+def limited_fleet(workers, refuse, count=3):
+    fleet = workers(count)
+    for worker in fleet:
+        worker.script = Limited(refuse)
+    return fleet
+
+
+def talk(router, users=10, turns=4, path=CHAT, stream=False):
+    """Each user's turns at the same time. Answers by status, and those with an error in their stream as 0."""
+    got, lock = collections.Counter(), threading.Lock()
+    answers = []
+
+    def user(number):
+        for turn in range(turns):
+            body = chat_body(f"user {number} turn {turn} " * 50, stream=stream, max_tokens=1)
+            one = router.ask("POST", path, body=body)
+            with lock:
+                got[0 if one.status == 200 and b"error" in one.body else one.status] += 1
+                answers.append(one)
+
+    threads = [threading.Thread(target=user, args=(i,)) for i in range(users)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60 * PATIENCE)
+    return got, answers
+
+
+def not_at_fault(router, fleet):
+    for worker in fleet:
+        assert router.metric("kvway_worker_bad_answers_total", worker=worker.url) == 0
+        assert router.metric("kvway_worker_ejections_total", worker=worker.url) == 0
+
+
+@pytest.mark.parametrize(
+    "refuse,path,stream",
+    [
+        (busy, CHAT, False),
+        (backlog, CHAT, True),
+        (later, CHAT, False),
+        (too_many, CHAT, False),
+        (queue_is_full, CHAT, False),
+        (in_pieces, CHAT, False),
+        (first_event, CHAT, True),
+        (misread, MESSAGES, True),
+    ],
+)
+def test_what_full_engines_refuse_waits_at_kvway(workers, kvway, refuse, path, stream):
+    """More come than the engines take: all are answered, none is refused, and no engine is ejected."""
+    fleet = limited_fleet(workers, refuse)
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    got, _ = talk(router, path=path, stream=stream)
+    assert got == {200: 40}
+    assert sum(w.script.refused for w in fleet) == router.metric("kvway_full_answers_total") > 0
+    not_at_fault(router, fleet)
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("refuse,stream", [(busy, False), (too_many, False), (first_event, True)])
+def test_without_admission_clients_hear_when_to_come_again(workers, kvway, refuse, stream):
+    fleet = limited_fleet(workers, refuse, 2)
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "admission.enabled": False})
+    got, answers = talk(router, stream=stream)
+    assert set(got) <= {200, 429, 503} and got[200] > 0 and got[429] + got[503] > 0, got
+    assert all(a.headers.get("retry-after") == "1" for a in answers if a.status != 200)
+    not_at_fault(router, fleet)
+    router.wait_idle()
+
+
+def test_a_limit_is_learned_and_not_asked_for_with_each_request(workers, kvway):
+    """The other worker gets them; a refusal by each request would cost each one a way there and back."""
+    fleet = workers(2)
+    fleet[0].script = Limited(busy, most=0)
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    started = time.monotonic()
+    for i in range(60):
+        assert router.ask("POST", CHAT, body=chat_body(str(i))).status == 200
+    assert 1 <= fleet[0].script.refused <= 1 + (time.monotonic() - started)
+    not_at_fault(router, fleet)
+
+
+def test_a_503_that_does_not_say_so_is_a_fault(workers, kvway):
+    fleet = workers(2)
+    fleet[0].script = lambda ex: ex.respond(503, body=b"upstream connect error")
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "health.passive_failures": 1000, "ejection.max_share": 0})
+    for i in range(6):
+        assert router.ask("POST", CHAT, body=chat_body(str(i))).status == 200
+    assert router.metric("kvway_worker_bad_answers_total", worker=fleet[0].url) > 0
+    assert router.metric("kvway_full_answers_total") == 0
+
+
+def test_an_engine_without_work_of_ours_that_refuses_is_not_waited_for(workers, kvway):
+    """Others may fill it, or a limit of another kind: only the engine knows when to come again."""
+    fleet = workers(1, script=busy)
+    router = kvway(fleet)
+    started = time.monotonic()
+    for i in range(5):
+        got = router.ask("POST", CHAT, body=chat_body(str(i)))
+        assert (got.status, got.headers.get("retry-after")) == (503, "1"), got
+    assert time.monotonic() - started < 5 * PATIENCE
+    not_at_fault(router, fleet)
+
+
+@pytest.mark.parametrize("kind,stream", [("503", False), ("event", True), ("429", False)])
+def test_the_queue_of_simulated_engines_is_never_asked_for_more_for_long(kvsim, kvway, kind, stream):
+    """The limit is learned: of many requests only a few are refused, and none is lost."""
+    fleet = kvsim(2, "--max-seqs", "2", "--max-queued", "4", "--full-as", kind, "--speed", "20")
+    router = kvway(fleet)
+    got, lock = collections.Counter(), threading.Lock()
+
+    def user(number):
+        for turn in range(6):
+            text = f"user {number} turn {turn} "
+            one = router.ask("POST", CHAT, body=chat_body(text, stream=stream, max_tokens=20))
+            with lock:
+                got[0 if b"error" in one.body else one.status] += 1
+
+    threads = [threading.Thread(target=user, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60 * PATIENCE)
+    assert got == {200: 120}
+    assert router.metric("kvway_full_answers_total") > 0
+    not_at_fault(router, fleet)
