@@ -209,3 +209,26 @@ def test_the_queue_of_simulated_engines_is_never_asked_for_more_for_long(kvsim, 
     assert got == {200: 120}
     assert router.metric("kvway_full_answers_total") > 0
     not_at_fault(router, fleet)
+
+
+# --- what else is known of workers ---
+
+
+def test_long_prompts_go_where_they_fit(kvsim, kvway):
+    """By max_model_len of each worker's own list: the same model may be served with different ones."""
+    (short,) = kvsim(1, "--max-model-len", "1000")
+    (long,) = kvsim(1, "--max-model-len", "8000")
+    router = kvway([short, long])
+    statuses = collections.Counter()
+    for i in range(8):
+        body = chat_body(f"{i} " + "word " * 2500, max_tokens=4)
+        statuses[router.ask("POST", CHAT, body=body).status] += 1
+        body = chat_body(f"{i} hello", max_tokens=4)
+        statuses[router.ask("POST", CHAT, body=body).status] += 1
+        body = chat_body(f"{i} hello", max_tokens=2000)
+        statuses[router.ask("POST", CHAT, body=body).status] += 1
+    assert statuses == {200: 24}
+    assert router.metric("kvway_requests_total", worker=long.url) >= 16
+    body = chat_body("word " * 20000, max_tokens=4)
+    answer_of_the_longest = router.ask("POST", CHAT, body=body)
+    assert answer_of_the_longest.status == 400 and b"8000" in answer_of_the_longest.body

@@ -624,6 +624,22 @@ static uint32_t least_len(const struct kvw_model_list *list)
 	return least;
 }
 
+/* And what all workers take. */
+static void set_len(struct kvw_fleet *fleet, struct kvw_worker *worker, uint32_t tokens)
+{
+	uint32_t shortest = 0;
+
+	if (atomic_exchange_explicit(&worker->max_model_len, tokens, memory_order_relaxed) == tokens)
+		return;
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *other = kvw_fleet_worker(fleet, i);
+		uint32_t len = other == NULL ? 0 : atomic_load_explicit(&other->max_model_len, memory_order_relaxed);
+
+		shortest = len > 0 && (shortest == 0 || len < shortest) ? len : shortest;
+	}
+	atomic_store_explicit(&fleet->shortest_len, shortest, memory_order_relaxed);
+}
+
 enum kvw_err kvw_fleet_take_listed(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed, int64_t asked_ns)
 {
@@ -646,7 +662,7 @@ enum kvw_err kvw_fleet_take_listed(
 		return err;
 	}
 	note_adapters(fleet, list);
-	atomic_store_explicit(&worker->max_model_len, least_len(list), memory_order_relaxed);
+	set_len(fleet, worker, least_len(list));
 	atomic_store_explicit(&worker->models_asked_ns, asked_ns, memory_order_release);
 	list_is_read(worker);
 	return KVW_OK;

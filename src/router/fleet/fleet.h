@@ -95,6 +95,7 @@ struct kvw_fleet {
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
 	_Atomic uint32_t down;           /* workers whose health is DOWN, that stand still or sleep; each
 	                                    counts once for each of these */
+	_Atomic uint32_t shortest_len;   /* the least max_model_len of a worker; 0: none is known */
 	_Atomic int64_t refused_until_ns; /* until then what is learned of some worker's limit may hold; 0: of none */
 	_Atomic uint64_t changes;        /* grows after whatever candidates show has changed; > 0 */
 };

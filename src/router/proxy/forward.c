@@ -11,6 +11,7 @@
 #include "proxy/admit.h"
 #include "proxy/asked.h"
 #include "proxy/busy.h"
+#include "proxy/fits.h"
 #include "proxy/front.h"
 #include "fleet/pin.h"
 #include "proxy/groups.h"
@@ -471,6 +472,7 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 	if (loop->sources != NULL)
 		kvw_request_add_tokens(x);
 	if (x->pin.len == 0 && !has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) {
+		kvw_fits_keep(x, &loop->candidates);
 		if (kvw_busy_any(x))
 			kvw_busy_avoid(x, &loop->candidates);
 	}
