@@ -7,7 +7,7 @@ import time
 import pytest
 
 from rig.client import CHAT, MESSAGES, chat_body
-from rig.wait import PATIENCE
+from rig.wait import PATIENCE, until
 from rig.worker import answer
 
 # As vLLM 0.32 answered with --max-num-queued-reqs and --max-num-queued-tokens, SGLang and TGI with their limits.
@@ -232,3 +232,40 @@ def test_long_prompts_go_where_they_fit(kvsim, kvway):
     body = chat_body("word " * 20000, max_tokens=4)
     answer_of_the_longest = router.ask("POST", CHAT, body=body)
     assert answer_of_the_longest.status == 400 and b"8000" in answer_of_the_longest.body
+
+
+def test_a_fleet_that_is_late_with_its_probes_is_asked_all_the_same(workers, kvway):
+    """Its API server may be busy with the very requests that it answers: to refuse all helps no client."""
+    release, begun, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(ex):
+        ex.read_body()
+        begun.set()
+        go_on.wait(30)
+        answer(ex)
+
+    fleet = workers(1, script=slow)
+    router = kvway(fleet, {"health.interval": "100ms", "health.timeout": "200ms", "health.fall": 1})
+    got = []
+    first = threading.Thread(target=lambda: got.append(router.ask("POST", CHAT, body=chat_body("first"))))
+    first.start()
+    assert begun.wait(10)
+    fleet[0].hang_probes = release
+    until(lambda: router.metric("kvway_worker_health", worker=fleet[0].url) == 2, what="worker is down")
+    fleet[0].script = answer
+    assert router.ask("POST", CHAT, body=chat_body("second")).status == 200
+    assert router.metric("kvway_panic_requests_total") == 1
+    time.sleep(0.5)
+    go_on.set()
+    first.join(10)
+    assert got[0].status == 200, "it was not taken from the worker, for there is none other"
+    release.set()
+
+
+def test_a_fleet_that_is_down_otherwise_is_not_asked(workers, kvway):
+    fleet = workers(1)
+    router = kvway(fleet, {"health.interval": "100ms", "health.fall": 1})
+    fleet[0].healthy = False
+    until(lambda: router.metric("kvway_worker_health", worker=fleet[0].url) == 2, what="worker is down")
+    assert router.ask("POST", CHAT, body=chat_body()).status == 503
+    assert fleet[0].requests == [] and router.metric("kvway_panic_requests_total") == 0

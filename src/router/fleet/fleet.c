@@ -337,10 +337,18 @@ static struct service find_service(const struct kvw_fleet *fleet, struct kvw_sli
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count)
 {
+	bool usable = false;
+
 	for (size_t i = 0; i < count; i++) {
 		const struct kvw_worker *worker = fleet->workers[items[i].id];
 
 		items[i].usable = kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker);
+		usable = usable || items[i].usable;
+	}
+	for (size_t i = 0; i < count && !usable; i++) {
+		const struct kvw_worker *worker = fleet->workers[items[i].id];
+
+		items[i].usable = kvw_worker_is_late(worker) && !kvw_worker_is_barred(worker);
 	}
 }
 
@@ -554,6 +562,12 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 	kvw_fleet_changed(&fleet->changes);
 	kvw_warn("fleet", "worker is out after %llu failed probes url=%s why=\"%s\"",
 		(unsigned long long)self->bad_in_row[worker->id], worker->url, why);
+}
+
+void kvw_fleet_set_late(struct kvw_fleet *fleet, struct kvw_worker *worker, bool late)
+{
+	if (atomic_exchange_explicit(&worker->late, late, memory_order_relaxed) != late)
+		kvw_fleet_changed(&fleet->changes);
 }
 
 static bool list_equals(const struct kvw_model_list *list, const char *const *names, size_t count)

@@ -130,8 +130,8 @@ size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 /* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for fleet->count
  * (which may grow: KVW_MAX_WORKERS). Sets *known: some worker
  * lists the model, or none was asked for. Only workers that serve it are included. *entry (may be
- * NULL on return): its model. If all that serve it are down or ejected, the ejected ones are usable: an
- * answer that may be bad is better than none. */
+ * NULL on return): its model. If all that serve it are down or ejected, the ejected ones are usable, and if all are
+ * down, those that are late: an answer that may be bad is better than none. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
@@ -141,7 +141,8 @@ struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
 /* Is there no model that all workers serve whose models are known? Adapters aside. */
 bool kvw_fleet_divided(const struct kvw_fleet *fleet);
 
-/* None of them is usable: those that are ejected or suspected, and not down, become it. */
+/* None of them is usable: those that are ejected or suspected, and not down, become it; if there are none, those that are
+ * down only because they are late with their probes. */
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count);
 
@@ -205,6 +206,8 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
  * more, and what makes no sense, are left out. Before there is a control thread, or on it. */
 #define KVW_REMEMBERED_MOST 1024
 void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
+/* Its last probe failed: only for want of time, or otherwise? Before kvw_fleet_set_probe. */
+void kvw_fleet_set_late(struct kvw_fleet *fleet, struct kvw_worker *worker, bool late);
 /* The worker's list from /v1/models (LoRA names too), asked for at asked_ns, with what it says of each model. Takes it,
  * and leaves it empty. */
 enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,

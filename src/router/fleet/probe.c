@@ -346,6 +346,17 @@ static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 	return true;
 }
 
+/* What its failed probe says of a worker beyond that: was it only slow? */
+static void note_late(struct ask *ask, CURLcode code)
+{
+	struct target *target = ask->target;
+	curl_off_t connected_us = 0;
+
+	curl_easy_getinfo(ask->easy, CURLINFO_CONNECT_TIME_T, &connected_us);
+	kvw_fleet_set_late(
+		target->prober->fleet, target->worker, code == CURLE_OPERATION_TIMEDOUT && connected_us > 0);
+}
+
 /* status: 0, if there is none. */
 static void take(struct ask *ask, bool ok, long status, const char *why)
 {
@@ -387,6 +398,8 @@ static void finish(void *user, CURLcode code)
 		kvw_probe_request_connected(&ask->request, target->worker);
 	if (ok)
 		target->files_complained = false;
+	if (!ok && ask->kind == ASK_HEALTH)
+		note_late(ask, code);
 	if (ok || !is_ours(ask, code, why))
 		take(ask, ok, code == CURLE_OK ? status : 0, why);
 	free(ask->body);

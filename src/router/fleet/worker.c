@@ -154,6 +154,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	kvw_load_forget_refusals(&worker->load);
 	atomic_store(&worker->barred, 0);
 	atomic_store(&worker->health, KVW_HEALTH_UNKNOWN);
+	atomic_store(&worker->late, false);
 	atomic_store(&worker->models_known, false);
 	atomic_store(&worker->block_size, 0);
 	atomic_store(&worker->capacity_tokens, 0);

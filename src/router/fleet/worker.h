@@ -89,6 +89,7 @@ struct kvw_worker {
 	_Atomic uint32_t address_version;  /* grows with each new list */
 
 	_Atomic uint8_t health;            /* enum kvw_health */
+	_Atomic bool late;                 /* its last probe failed for want of time alone: it took the connection */
 	_Atomic bool models_given;         /* the configuration lists its models: do not ask */
 	_Atomic bool models_known;         /* its list was given or read at least once */
 	struct kvw_ejection ejection;      /* by its answers */
@@ -160,6 +161,12 @@ static inline const char *kvw_worker_ca_file(
 static inline bool kvw_worker_is_up(const struct kvw_worker *worker)
 {
 	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
+}
+
+/* Its probes failed, but only for want of time: it may be too busy to answer them. */
+static inline bool kvw_worker_is_late(const struct kvw_worker *worker)
+{
+	return !kvw_worker_is_up(worker) && atomic_load_explicit(&worker->late, memory_order_relaxed);
 }
 
 static inline bool kvw_worker_is_barred(const struct kvw_worker *worker)

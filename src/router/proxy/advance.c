@@ -543,6 +543,21 @@ static bool waits_for_sleeper(const struct kvw_exchange *x)
 	       !kvw_exchange_answering(x) && x->loop->now_ns - x->attempt.picked_ns > patience_ns;
 }
 
+/* Its worker is late with its probes, and none that is up could take its place: it may be busy with this very request. */
+static bool is_only_late(const struct kvw_exchange *x)
+{
+	const struct kvw_fleet_table *table = &x->loop->candidates;
+
+	if (!kvw_worker_is_late(x->attempt.worker))
+		return false;
+	if (!kvw_request_has_choice(x))
+		return true;
+	for (size_t i = 0; i < table->count; i++)
+		if (table->items[i].usable && kvw_worker_is_up(x->loop->fleet->workers[table->items[i].id]))
+			return false;
+	return true;
+}
+
 /* Why the exchange waits in vain: its worker is gone, down, asleep or stands still. NULL: it does not. One whose
  * answer still flows does not, nor one whose client is what it waits for, nor one that could not go elsewhere
  * while its worker may go on. */
@@ -565,6 +580,8 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 	if (!down && ((!still && !sleeps) || !x->attempt.awaited || !kvw_request_has_choice(x)))
 		return NULL;
 	if (kvw_exchange_answering(x) && x->loop->now_ns - x->last_data_ns <= patience_ns)
+		return NULL;
+	if (down && !still && !sleeps && !kvw_exchange_answering(x) && is_only_late(x))
 		return NULL;
 	if (down)
 		return "its health probes fail";

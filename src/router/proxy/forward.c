@@ -592,6 +592,8 @@ static bool pick(struct kvw_exchange *x)
 			loop->now_ns);
 		loop->unpaid = 0;
 	}
+	if (!kvw_worker_is_up(a->worker))
+		kvw_metrics_add(loop->metrics, KVW_COUNT_PANICS, 1);
 	kvw_attempt_puts_to_sleep(x);
 	a->trial = a->trial || (kvw_exchange_computes(x) &&
 				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));

@@ -24,6 +24,7 @@
 static struct {
 	size_t good, bad, model_calls, capacity_calls, lost, slow_starts;
 	size_t foreign_calls;
+	bool late;
 	struct kvw_foreign_found foreign; /* the last */
 	char why[256], models[256], adapters[256];
 	uint64_t tokens;
@@ -40,6 +41,13 @@ void kvw_fleet_set_probe(
 	else
 		calls.bad++;
 	snprintf(calls.why, sizeof(calls.why), "%s", why);
+}
+
+void kvw_fleet_set_late(struct kvw_fleet *fleet, struct kvw_worker *worker, bool late)
+{
+	(void)fleet;
+	(void)worker;
+	calls.late = late;
 }
 
 void kvw_fleet_bar(
@@ -368,6 +376,7 @@ START_TEST(a_worker_that_hangs_times_out)
 	await(&calls.bad, 1);
 	ck_assert_uint_eq(calls.good, 0);
 	ck_assert_msg(strstr(calls.why, "timed out") != NULL, "%s", calls.why);
+	ck_assert(calls.late);
 }
 END_TEST
 
@@ -383,6 +392,7 @@ START_TEST(a_worker_that_comes_back_is_read_at_once)
 	await(&calls.capacity_calls, 1);
 	server_close();
 	await(&calls.bad, 2);
+	ck_assert(!calls.late); /* it does not even take connections */
 	models = calls.model_calls;
 	server.started_s = 2000;
 	server_open();
