@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "openai/event.h"
 #include "proxy/asked.h"
 #include "proxy/busy.h"
 #include "proxy/cors.h"
@@ -93,60 +94,6 @@ static void first_token(struct kvw_exchange *x)
 	kvw_gates_first_token(x);
 }
 
-/* How vLLM's streams say that the engine failed: of completions and chat, of /v1/messages, and of old
- * versions. */
-static const struct kvw_slice error_events[] = {
-	KVW_SLICE("data: {\"error\""),
-	KVW_SLICE("event: error"),
-	KVW_SLICE("data: {\"object\":\"error\""),
-	KVW_SLICE("data: {\"object\": \"error\""),
-};
-
-enum beginning { BEGINS_WELL, BEGINS_WITH_ERROR, BEGINNING_UNKNOWN };
-
-static enum beginning look_at_beginning(const char *data, size_t len)
-{
-	enum beginning so_far = BEGINS_WELL;
-
-	for (size_t i = 0; i < sizeof(error_events) / sizeof(error_events[0]); i++) {
-		struct kvw_slice event = error_events[i];
-
-		if (memcmp(data, event.data, len < event.len ? len : event.len) != 0)
-			continue;
-		if (len >= event.len)
-			return BEGINS_WITH_ERROR;
-		so_far = BEGINNING_UNKNOWN;
-	}
-	return so_far;
-}
-
-/* An error of the 400s is the client's fault: "code" stands in the error, which comes in one piece. */
-static bool blames_client(const char *data, size_t len)
-{
-	static const char key[] = "\"code\":";
-	const char *end = data + len, *code = memmem(data, len, key, sizeof(key) - 1);
-
-	if (code == NULL)
-		return false;
-	code += sizeof(key) - 1;
-	while (code < end && *code == ' ')
-		code++;
-	return code < end && *code == '4';
-}
-
-/* The event after which a client may close without waiting for the last chunk, as OpenAI's SDK does. */
-static bool is_last_event(const char *data, size_t len)
-{
-	static const char done[] = "[DONE]\n\n", stop[] = "event: message_stop",
-			  completed[] = "event: response.completed";
-
-	if (len >= sizeof(done) - 1 &&
-		memcmp(data + len - (sizeof(done) - 1), done, sizeof(done) - 1) == 0)
-		return true;
-	return (len >= sizeof(stop) - 1 && memcmp(data, stop, sizeof(stop) - 1) == 0) ||
-	       (len >= sizeof(completed) - 1 && memcmp(data, completed, sizeof(completed) - 1) == 0);
-}
-
 /* A stream's beginning is kept until it can be judged; after that an event is looked at where a piece
  * begins with one, as vLLM's do. */
 static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
@@ -155,7 +102,7 @@ static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
 
 	if (x->response_state == KVW_RESPONSE_HELD &&
 		(x->beginning_len == 0 ||
-			look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN)) {
+			kvw_event_beginning(x->beginning, x->beginning_len) == KVW_BEGINNING_UNKNOWN)) {
 		if (x->beginning_len == 0) { /* of a line that could have been preamble */
 			memcpy(x->beginning, x->preamble.text, x->preamble.len);
 			x->beginning_len = x->preamble.len;
@@ -165,11 +112,11 @@ static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
 		memcpy(x->beginning + x->beginning_len, data, room);
 		x->beginning_len += (uint8_t)room;
 		x->attempt.error_event =
-			look_at_beginning(x->beginning, x->beginning_len) == BEGINS_WITH_ERROR &&
-			!blames_client(data, len);
+			kvw_event_beginning(x->beginning, x->beginning_len) == KVW_BEGINS_WITH_ERROR &&
+			!kvw_event_blames_client(data, len);
 		x->attempt.full = x->attempt.error_event && kvw_busy_says(data, len);
 	} else if (!x->attempt.error_event && len > 0 && (data[0] == 'd' || data[0] == 'e') &&
-		   look_at_beginning(data, len) == BEGINS_WITH_ERROR && !blames_client(data, len)) {
+		   kvw_event_beginning(data, len) == KVW_BEGINS_WITH_ERROR && !kvw_event_blames_client(data, len)) {
 		x->attempt.error_event = true;
 		x->attempt.full = kvw_busy_says(data, len);
 		if (x->response_state != KVW_RESPONSE_HELD && x->attempt.full)
@@ -201,7 +148,7 @@ static void take_computed(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	if (x->event_stream) {
 		look_for_error(x, data, len);
-		x->said_all = x->said_all || is_last_event(data, len);
+		x->said_all = x->said_all || kvw_event_is_last(data, len);
 	}
 	look_for_token(x, data, len);
 	if (x->attempt.tokens == KVW_TOKENS_OPENED) /* the event that names the role: comments may follow it */
@@ -606,7 +553,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 static bool waits_for_token(const struct kvw_exchange *x)
 {
 	return x->attempt.tokens <= KVW_TOKENS_OPENED ||
-	       look_at_beginning(x->beginning, x->beginning_len) == BEGINNING_UNKNOWN;
+	       kvw_event_beginning(x->beginning, x->beginning_len) == KVW_BEGINNING_UNKNOWN;
 }
 
 /* Is there nothing yet by which the answer could be judged, so that the head waits? */

@@ -14,7 +14,7 @@
 #define NAME "\"model\":\"tiny\""
 #define THREE NAME "," NAME "," NAME
 
-static const char *const often = "{" THREE "," THREE "," THREE ",\"prompt\":\"a\"}"; /* to be rewritten: too often */
+static const char *const often = "{" THREE "," THREE "," THREE "," THREE "," THREE "," THREE ",\"prompt\":\"a\"}"; /* to be rewritten: too often */
 
 static struct loop_fixture f;
 static struct kvw_exchange *x;
