@@ -1,5 +1,6 @@
 """Everything that can go wrong on both sides at once: the router stays, and nothing stays counted."""
 
+import json
 import random
 import socket
 import threading
@@ -163,8 +164,33 @@ def full(ex, rng):
         ex.close()
 
 
+OPENED = [b": keep-alive\n\n", b'event: response.created\ndata: {"type":"response.created"}\n\n',
+          b'event: response.in_progress\ndata: {"type":"response.in_progress"}\n\n', b"event: ping\ndata: {}\n\n"]  # fmt: skip
+
+
+def opened(ex, rng):
+    """What servers send before an engine has computed anything, in pieces of any size; then a token, an error or nothing."""
+    text = b"".join(rng.choice(OPENED) for _ in range(rng.choice([1, 3, 3, 4000])))
+    text += rng.choice([b"", b"event: error\ndata: {}\n\n", b'data: {"error": {"code": 500}}\n\n',
+                        b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n'])  # fmt: skip
+    ex.read_body()
+    ex.start_stream()
+    while text:
+        size = rng.choice([1, 30, 5000, len(text)])
+        ex.chunk(text[:size])
+        text = text[size:]
+        if rng.random() < 0.02:
+            time.sleep(rng.random())
+    rng.choice([ex.end_stream, ex.close, ex.reset])()
+
+
+def encoded(ex, rng):
+    ex.read_body()
+    ex.respond(headers=[("content-encoding", rng.choice(["gzip", "zstd", "identity"]))], body=bytes(rng.randrange(9000)))
+
+
 FAULTS = [vanish, break_off, half_head, head_only, broken_stream, bad_chunk, stall, late, interim,
-          early_refusal, until_close, too_short, one_too_many, drip, well, empty, garbage, redirect, denied, full]  # fmt: skip
+          early_refusal, until_close, too_short, one_too_many, drip, well, empty, garbage, redirect, denied, full, opened, encoded]  # fmt: skip
 
 
 # --- clients ---
@@ -174,7 +200,7 @@ def some_request(rng):
     version = rng.choice(["HTTP/1.1"] * 6 + ["HTTP/1.0"])
     path = rng.choice([CHAT, CHAT, "/v1/files", "/v1/responses"])
     size = rng.choice([1, 100, 9000, 70000, 1500000])
-    body = repr(chat_body("y" * size)).replace("'", '"').encode()
+    body = json.dumps(chat_body("y" * size, stream=rng.random() < 0.5)).encode()
     head = [("Host", "x")]
     if rng.random() < 0.1:
         head.append(("Connection", rng.choice(["close", "keep-alive"])))
@@ -182,6 +208,8 @@ def some_request(rng):
         head.append(("Expect", "100-continue"))
     if rng.random() < 0.2:
         head.append(("Origin", "https://chat.example"))
+    if rng.random() < 0.1:
+        head.append((rng.choice(["Content-Encoding", "Accept-Encoding"]), rng.choice(["gzip", "zstd", "identity"])))
     if rng.random() < 0.05:
         asks = [("Origin", "null"), ("Access-Control-Request-Method", "POST")]
         return encode_head(f"OPTIONS {rng.choice([path, '/v1/models'])} {version}", [*head, *asks])
