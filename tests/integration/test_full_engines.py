@@ -190,7 +190,7 @@ def test_an_engine_without_work_of_ours_that_refuses_is_not_waited_for(workers, 
 @pytest.mark.parametrize("kind,stream", [("503", False), ("event", True), ("429", False)])
 def test_the_queue_of_simulated_engines_is_never_asked_for_more_for_long(kvsim, kvway, kind, stream):
     """The limit is learned: of many requests only a few are refused, and none is lost."""
-    fleet = kvsim(2, "--max-seqs", "2", "--max-queued", "4", "--full-as", kind, "--speed", "20")
+    fleet = kvsim(2, "--max-seqs", "2", "--max-queued", "4", "--full-as", kind, "--speed", "5", profile="reference")
     router = kvway(fleet)
     got, lock = collections.Counter(), threading.Lock()
 

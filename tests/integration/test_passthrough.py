@@ -11,7 +11,6 @@ PATHS = [
     "/v1/something/new",
     "/pooling",
     "/invocations",
-    "/v1/models/tiny",
     "/v2/rerank",
     "/a%20b/c%2Fd?x=1&y=%00&z=%C3%A9",
     "/tokenizer_info?verbose",
