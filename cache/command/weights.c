@@ -63,7 +63,7 @@ static double value_dim(const json_t *text)
 	return dim > 0 ? dim : query_dim(text);
 }
 
-/* Of one layer. */
+/* Weights of one layer. */
 static double attention(const json_t *text, const struct kvt_model *m)
 {
 	double hidden = hidden_of(text), heads = heads_of(text), query = query_dim(text);

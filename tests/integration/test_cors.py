@@ -14,7 +14,7 @@ ORIGIN = [("Origin", PAGE)]
 ASKS = [*ORIGIN, ("Access-Control-Request-Method", "POST"),
         ("Access-Control-Request-Headers", "authorization,content-type")]  # fmt: skip
 ALLOW = "access-control-allow-origin"
-NOBODY = {"model": "nosuch", "messages": []}
+UNKNOWN_MODEL = {"model": "nosuch", "messages": []}
 
 
 def any_page(ex):
@@ -64,7 +64,7 @@ def test_own_answers_are_for_the_pages_that_those_of_workers_are_for(stage):
     assert (answer.status, answer.headers.get(ALLOW)) == (200, "*")
     assert answer.headers.get("access-control-allow-headers") == "authorization,content-type"
     assert "POST" in answer.headers.get("access-control-allow-methods")
-    for method, path, body in (("GET", "/v1/models", None), ("GET", "/health", None), ("POST", CHAT, NOBODY)):
+    for method, path, body in (("GET", "/v1/models", None), ("GET", "/health", None), ("POST", CHAT, UNKNOWN_MODEL)):
         answer = router.ask(method, path, ORIGIN, body=body)
         assert answer.headers.get(ALLOW) == "*", answer
         assert (answer.status == 401) == (keys and path != "/health")

@@ -110,9 +110,9 @@ def test_whichever_is_ahead(workers, kvway, first, longer):
     def wait(ex):
         assert through.wait(10)
 
-    texts = {who: SAME + ("more" if who == longer else "") for who in ("client", "copy")}
+    texts = {side: SAME + ("more" if side == longer else "") for side in ("client", "copy")}
     scripts = {
-        who: writes(lambda body, who=who: texts[who], amid=None if who == first else wait) for who in texts
+        side: writes(lambda body, side=side: texts[side], amid=None if side == first else wait) for side in texts
     }
     router = pair(workers, kvway, scripts["client"], scripts["copy"])
     got = []

@@ -22,7 +22,7 @@
 
 #include <stdint.h>
 
-/* What is learned of one worker; zeroed: nothing. */
+/* What kvway has learned of one worker; zeroed: nothing. */
 struct kvw_room {
 	double each; /* q; 0: no page has shown it yet */
 };

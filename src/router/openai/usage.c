@@ -214,7 +214,8 @@ static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 
 /* --- an object --- */
 
-/* One that a piece holds whole; p at its brace. Returns the first byte behind it; NULL: it is to be copied. */
+/* Reads a usage object that lies whole in this piece, from its brace at p. Returns the first byte behind it; NULL: it
+ * does not lie whole, and the caller has to copy it. */
 static const char *take_in_place(struct kvw_usage *usage, const char *p, const char *end)
 {
 	struct reader reader = {0};

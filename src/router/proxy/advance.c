@@ -186,7 +186,7 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 		x->request_id.data);
 }
 
-/* What it asks for may be on the next worker: that is no retry. */
+/* The next worker may have what the request asks for: asking it is no retry. */
 static void leave_without(struct kvw_exchange *x)
 {
 	kvw_timer_clear(&x->loop->timers, &x->timer);

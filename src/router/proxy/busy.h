@@ -38,7 +38,7 @@ void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns);
 
 /* Could the exchange meet a worker that is full? */
 bool kvw_busy_any(const struct kvw_exchange *x);
-/* Those that are full are not usable, if any other is. */
+/* Marks full workers as not usable, if any other worker is usable. */
 void kvw_busy_avoid(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 /* Is one usable that has room, besides the exchange's present one? */
 bool kvw_busy_other_has_room(const struct kvw_exchange *x, const struct kvw_fleet_table *table);

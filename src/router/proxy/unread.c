@@ -10,7 +10,7 @@
  * compresses it, but what stands before one may (a sidecar, an ingress) if the client allows that. So a worker is
  * asked for a plain one, whatever the client would take.
  *
- * What is not understood is counted each time, and logged once a minute.
+ * kvway counts each body that it does not understand, and logs one a minute.
  */
 #include "proxy/unread.h"
 
@@ -50,11 +50,6 @@ static const struct kvw_field *encoding(const struct kvw_head *head)
 	return NULL;
 }
 
-static const char *type_of(const struct kvw_exchange *x)
-{
-	return kvw_api_anthropic(x->path.api) ? "invalid_request_error" : NULL;
-}
-
 bool kvw_unread_refuses_encoded(struct kvw_exchange *x)
 {
 	const struct kvw_field *field =
@@ -67,7 +62,7 @@ bool kvw_unread_refuses_encoded(struct kvw_exchange *x)
 		"the body has Content-Encoding: %.*s, which engines do not read: switch off the compression of requests",
 		(int)(field->value.len < 32 ? field->value.len : 32), field->value.data);
 	note(x, KVW_COUNT_ENCODED_REQUESTS, "a request's body has a Content-Encoding: answered 415");
-	kvw_reply_error_as(x, 415, type_of(x), NULL, "accept-encoding: identity\r\n", message);
+	kvw_reply_error_as(x, 415, NULL, NULL, "accept-encoding: identity\r\n", message);
 	return true;
 }
 
@@ -84,7 +79,7 @@ bool kvw_unread_refuses_model(struct kvw_exchange *x)
 		!kvw_fleet_divided(x->loop->fleet))
 		return false;
 	note(x, KVW_COUNT_MODELS_UNREAD, "a request's body does not show its model: answered 400");
-	kvw_reply_error_code(x, 400, type_of(x), "model_not_read", NULL,
+	kvw_reply_error_code(x, 400, NULL, "model_not_read", NULL,
 		"workers serve different models here, and this body does not show which one it is for: it must be JSON "
 		"in UTF-8 as this path takes it, sent as application/json, or a form that this path takes");
 	return true;

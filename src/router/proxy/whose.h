@@ -20,7 +20,7 @@ void kvw_whose_note(struct kvw_exchange *x, const char *data, size_t len);
 /* The worker that answers keeps what has this id. */
 void kvw_whose_take(const struct kvw_exchange *x, struct kvw_slice id);
 
-/* Of what the request names: the worker that keeps it, if that is known. */
+/* The worker that keeps what the request names, if kvway knows it. */
 bool kvw_whose_worker(const struct kvw_exchange *x, uint32_t *worker);
 
 /* The same, for requests with keys: and if it is another tenant's. */
