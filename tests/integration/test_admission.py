@@ -173,8 +173,22 @@ def test_a_deadline_ends_waiting(pair, hold):
     assert names(worker) == ["first", "nonsense"]
 
 
-def test_the_longest_wait_ends_waiting(pair, hold):
+def test_what_was_promised_nothing_is_sent_after_the_longest_wait(pair, hold):
+    """The engine queues it, as it would without kvway."""
     worker, router = pair(hold, {**SLOW, "admission.max_wait": "500ms"})
+    first = busy(router, worker)
+    late = Asked(router, "late")
+    worker.wait_requests(2)
+    waiting(router, 0)
+    hold.finish()
+    assert first.end().status == late.end().status == 200
+    assert names(worker) == ["first", "late"]
+    assert router.metric("kvway_refused_deadline_total") == 0
+
+
+def test_what_was_promised_something_is_refused_after_the_longest_wait(pair, hold):
+    levels = {"service_level.ttft": "10m", "admission.max_wait": "500ms"}
+    worker, router = pair(hold, {**SLOW, **levels})
     first = busy(router, worker)
     refused(Asked(router, "late").end(), "deadline")
     waiting(router, 0)

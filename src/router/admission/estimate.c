@@ -16,8 +16,9 @@ static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
 }
 
 /* Of one that would wait so long. */
-static void judge_wait(const struct kvw_waiter *w, bool may_not_wait, int64_t now_ns, struct kvw_estimate *out)
+static void judge_wait(const struct kvw_entrant *e, bool may_not_wait, int64_t now_ns, struct kvw_estimate *out)
 {
+	const struct kvw_waiter *w = &e->wait;
 	int64_t sent_ns = now_ns + out->wait_ns;
 
 	if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_SENT && !may_not_wait) {
@@ -30,10 +31,12 @@ static void judge_wait(const struct kvw_waiter *w, bool may_not_wait, int64_t no
 		out->refusal = KVW_REFUSED_QUEUE_FULL;
 	else if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_NEVER && w->start_ns < w->until_ns)
 		out->refusal = KVW_REFUSED_SERVICE_LEVEL;
-	else if (sent_ns >= w->until_ns)
+	else if (sent_ns >= w->until_ns && (w->promised || !kvw_gate_sends_late(e, w->until_ns)))
 		out->refusal = KVW_REFUSED_DEADLINE;
 	else
 		out->verdict = KVW_WOULD_WAIT;
+	if (out->verdict == KVW_WOULD_WAIT && sent_ns > w->until_ns)
+		out->wait_ns = w->until_ns - now_ns;
 }
 
 /* A gate as the loops' are, by what they show. */
@@ -90,6 +93,6 @@ struct kvw_estimate kvw_estimate(struct kvw_admission *admission, const struct k
 		out.why = KVW_WHY_PRICE;
 		out.wait_ns = e.wait.until_ns - now_ns;
 	}
-	judge_wait(&e.wait, ask->impatient || kvw_gate_is_full(ask->waiting, 1, ask->most), now_ns, &out);
+	judge_wait(&e, ask->impatient || kvw_gate_is_full(ask->waiting, 1, ask->most), now_ns, &out);
 	return out;
 }

@@ -554,6 +554,16 @@ static void note_late(struct kvw_gate *gate, int64_t now_ns)
 	gate->late_ns = now_ns;
 }
 
+/* Does a request go on to a worker although that has much to do before it? With a promise, while a late answer is worth
+ * more than none. Without one, at the end of its wait: its engine queues it, as it would have without kvway. One that its
+ * client has given up, or that every engine would refuse, does not. */
+bool kvw_gate_sends_late(const struct kvw_entrant *e, int64_t now_ns)
+{
+	if (e->wait.promised)
+		return e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns;
+	return (e->deadline_ns == 0 || now_ns < e->deadline_ns) && e->wait_ns < KVW_LOAD_FULL_NS / 2;
+}
+
 /* One that waits in vain. */
 static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 {
@@ -632,9 +642,8 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 	e = overdue(gate, now_ns);
 	if (e != NULL && is_first(&e->wait) && e->refusal == KVW_REFUSED_SERVICE_LEVEL)
 		note_late(gate, now_ns);
-	if (e != NULL && e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns &&
-		judge(user, e, now_ns)) {
-		if (e->wait.late == KVW_LATE_SENT) {
+	if (e != NULL && (!e->wait.promised || kvw_gate_sends_late(e, now_ns)) && judge(user, e, now_ns)) {
+		if (kvw_gate_sends_late(e, now_ns)) {
 			kvw_gate_leave(gate, e);
 			*out = e;
 			return KVW_SEND;

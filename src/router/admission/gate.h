@@ -13,7 +13,7 @@
  * weigh costs, its choice stands.
  *
  * Without a promise of a time to first token nothing is refused by prediction: what waits is in order of
- * arrival, for max_wait at most.
+ * arrival, for max_wait at most; then it goes on to the worker that costs least, whose engine queues it.
  *
  * A request that could not keep its promise on an idle worker is not refused for that: its limit is
  * what it needs there, and half of that again.
@@ -50,7 +50,8 @@ struct kvw_gate_terms {
 enum kvw_refused {
 	KVW_REFUSED_NONE,
 	KVW_REFUSED_SERVICE_LEVEL, /* its promise cannot be kept */
-	KVW_REFUSED_DEADLINE,      /* it waited for max_wait, or for as long as it allows */
+	KVW_REFUSED_DEADLINE,      /* it waited for max_wait, with a promise or for engines that are full, or for as long
+	                              as it allows */
 	KVW_REFUSED_QUEUE_FULL,    /* too many wait, or it does not want to */
 	KVW_REFUSED_COUNT
 };
@@ -168,6 +169,9 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *entrant);
  * both cases it waits no longer. To be called until it says NOTHING. */
 enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judge_fn *judge,
 	void *user, struct kvw_entrant **out);
+
+/* Is a judged request whose wait is over sent all the same? Else it is refused. */
+bool kvw_gate_sends_late(const struct kvw_entrant *entrant, int64_t now_ns);
 
 /* When a request that is refused now may come back, by what waits and what the workers do. */
 int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate);

@@ -130,6 +130,10 @@ START_TEST(refused_at_the_longest_wait)
 {
 	occupy(0, 60 * SECOND);
 	occupy(1, 60 * SECOND);
+	/* Without a promise it would be sent then. */
+	ck_assert_int_eq(estimate(SECOND).verdict, KVW_WOULD_WAIT);
+	ck_assert_int_eq(estimate(SECOND).wait_ns, 30 * SECOND);
+	ask.promise.ttft_ns = 40 * SECOND;
 	ck_assert_int_eq(estimate(SECOND).verdict, KVW_WOULD_BE_REFUSED);
 	ck_assert_int_eq(estimate(SECOND).refusal, KVW_REFUSED_DEADLINE);
 	ask.terms.max_wait_ns = 120 * SECOND;
@@ -227,8 +231,11 @@ START_TEST(a_new_program_waits_for_those_that_run)
 	}
 	atomic_store(&admission->busy_share, 1.0f);
 	ask.turn.key = 8;
+	ck_assert_int_eq(estimate(SECOND).wait_ns, 20 * SECOND);
+	ask.deadline_ns = 20 * SECOND;
 	ck_assert_int_eq(estimate(SECOND).verdict, KVW_WOULD_BE_REFUSED);
 	ck_assert_int_eq(estimate(SECOND).refusal, KVW_REFUSED_DEADLINE);
+	ask.deadline_ns = 0;
 	ask.terms.max_wait_ns = 120 * SECOND;
 	ck_assert_int_eq(estimate(SECOND).verdict, KVW_WOULD_WAIT);
 	ck_assert_int_eq(estimate(SECOND).why, KVW_WHY_PROGRAMS);

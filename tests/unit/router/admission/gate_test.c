@@ -383,8 +383,36 @@ START_TEST(refused_at_the_deadline)
 	ck_assert_ptr_eq(out, &requests[1].e);
 	ck_assert_int_eq(out->refusal, KVW_REFUSED_DEADLINE);
 	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND - 1), KVW_NOTHING);
+	kvw_gate_leave(&gate, &requests[0].e);
+}
+END_TEST
+
+/* Its engine queues it. */
+START_TEST(sent_at_the_longest_wait_without_a_promise)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_entrant *e;
+
+	occupy(0, 100 * SECOND, BEGIN);
+	e = come(0, 0, 100 * MS, 0, BEGIN);
+	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND - 1), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND), KVW_SEND);
+	ck_assert_ptr_eq(out, e);
+	ck_assert_int_gt(out->wait_ns, 0);
+}
+END_TEST
+
+START_TEST(refused_at_the_longest_wait_where_engines_are_full)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_lease lease = {0};
+
+	kvw_lease_take(&lease, &loads[0], 100 * SECOND, BEGIN);
+	kvw_load_refused(&loads[0], 40 * SECOND, BEGIN);
+	(void)come(0, 0, 100 * MS, 0, BEGIN);
 	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND), KVW_REFUSE);
 	ck_assert_int_eq(out->refusal, KVW_REFUSED_DEADLINE);
+	kvw_lease_release(&lease, BEGIN + 30 * SECOND);
 }
 END_TEST
 
@@ -669,6 +697,8 @@ int main(void)
 	tcase_add_test(tcase, late_first_tokens_leave_half_of_the_time);
 	tcase_add_test(tcase, those_of_a_lesser_class_are_no_crowd);
 	tcase_add_test(tcase, refused_at_the_deadline);
+	tcase_add_test(tcase, sent_at_the_longest_wait_without_a_promise);
+	tcase_add_test(tcase, refused_at_the_longest_wait_where_engines_are_full);
 	tcase_add_test(tcase, endless_patience_does_not_wrap);
 	tcase_add_test(tcase, an_idle_worker_takes_any_prompt);
 	tcase_add_test(tcase, one_that_all_were_given_up_for_is_sent_when_a_worker_opens);
