@@ -258,7 +258,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
-	size_t usable = 0, open = 0, idle = 0, foreign = 0;
+	size_t usable = 0, open = 0, idle = 0, foreign = 0, full = 0;
 	int64_t ahead_sum_ns = 0;
 	double whole_ns = 0;
 	uint64_t held = 0;
@@ -282,6 +282,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		open += wait == 0;
 		idle += !o->pace.busy && foreign_ns == 0;
 		foreign += foreign_ns > ahead_ns;
+		full += foreign_ns >= KVW_LOAD_FULL_NS;
 		ahead_sum_ns += foreign_ns < KVW_LOAD_FULL_NS ? wait : longer(o->queue_ns - ahead_ns, 0);
 		whole_ns = costs[i].prefill_ns > whole_ns ? costs[i].prefill_ns : whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
@@ -304,6 +305,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	gate->any_open = open > 0;
 	gate->any_idle = idle > 0;
 	gate->all_foreign = foreign == usable;
+	gate->all_full = full == usable;
 	gate->ahead_sum_ns = (double)ahead_sum_ns;
 	e->whole_ns = whole_ns;
 	e->held_tokens = held;
@@ -623,6 +625,8 @@ static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t 
 		if (judge(user, e, now_ns) && e->wait_ns == 0 &&
 			(rank != NO_ROOM || is_idle(gate, e->wait.worker, now_ns)))
 			return e;
+		if (gate->all_full)
+			return NULL;
 		/* Where it moved backwards, another has its place. */
 		i += gate->queue.items[i] == &e->wait || kvw_waiter_before(&e->wait, gate->queue.items[i]);
 	}
