@@ -1,6 +1,7 @@
 """An engine that is full is not broken: its requests go elsewhere or wait, and it is never ejected for saying so."""
 
 import collections
+import itertools
 import threading
 import time
 
@@ -62,6 +63,29 @@ def misread(ex):
     ex.end_stream()
 
 
+# vLLM 0.32 again, of many that came at once: the server had begun the stream when its engine refused the request.
+OPENING = b"".join(
+    b'event: response.%s\ndata: {"response":{"status":"in_progress"},"type":"response.%s"}\n\n' % (name, name)
+    for name in (b"created", b"in_progress")
+)
+
+
+def broken_off(end):
+    """Every fourth is refused in words, as those are that come later."""
+    turns = itertools.count()
+
+    def refuse(ex):
+        if next(turns) % 4 == 0:
+            busy(ex)
+            return
+        ex.start_stream()
+        ex.chunk(OPENING)
+        time.sleep(0.01)
+        end(ex)
+
+    return refuse
+
+
 class Limited:
     """A script of an engine that takes `most` requests at once, 0.1 s each, and refuses more by `refuse`."""
 
@@ -91,15 +115,15 @@ def limited_fleet(workers, refuse, count=3):
     return fleet
 
 
-def talk(router, users=10, turns=4, path=CHAT, stream=False):
+def talk(router, users=10, turns=4, path=CHAT, stream=False, body=None):
     """Each user's turns at the same time. Answers by status, and those with an error in their stream as 0."""
     got, lock = collections.Counter(), threading.Lock()
     answers = []
 
     def user(number):
         for turn in range(turns):
-            body = chat_body(f"user {number} turn {turn} " * 50, stream=stream, max_tokens=1)
-            one = router.ask("POST", path, body=body)
+            asked = body or chat_body(f"user {number} turn {turn} " * 50, stream=stream, max_tokens=1)
+            one = router.ask("POST", path, body=asked)
             with lock:
                 got[0 if one.status == 200 and b"error" in one.body else one.status] += 1
                 answers.append(one)
@@ -140,6 +164,36 @@ def test_what_full_engines_refuse_waits_at_kvway(workers, kvway, refuse, path, s
     assert sum(w.script.refused for w in fleet) == router.metric("kvway_full_answers_total") > 0
     not_at_fault(router, fleet)
     router.wait_idle()
+
+
+RESPONSE = {"model": "tiny", "input": "hello " * 50, "stream": True}
+ENDS = {"close": lambda ex: ex.close(), "end": lambda ex: ex.end_stream(), "reset": lambda ex: ex.reset()}
+
+
+@pytest.mark.parametrize("end", sorted(ENDS))
+def test_a_full_engine_breaks_streams_off_behind_their_opening(workers, kvway, end):
+    fleet = limited_fleet(workers, broken_off(ENDS[end]))
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    got, _ = talk(router, path="/v1/responses", body=RESPONSE)
+    assert got == {200: 40}
+    assert sum(w.script.refused for w in fleet) == router.metric("kvway_full_answers_total") > 0
+    not_at_fault(router, fleet)
+    router.wait_idle()
+
+
+def test_streams_that_break_off_are_a_fault_of_an_engine_that_was_not_full(workers, kvway):
+    def breaks_off(ex):
+        ex.start_stream()
+        ex.chunk(OPENING)
+        ex.close()
+
+    fleet = workers(2)
+    fleet[0].script = breaks_off
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "health.passive_failures": 1000, "ejection.max_share": 0})
+    for _ in range(6):
+        assert router.ask("POST", "/v1/responses", body=RESPONSE).status == 200
+    assert router.metric("kvway_worker_bad_answers_total", worker=fleet[0].url) > 0
+    assert router.metric("kvway_full_answers_total") == 0
 
 
 @pytest.mark.parametrize("refuse,stream", [(busy, False), (too_many, False), (first_event, True)])

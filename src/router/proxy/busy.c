@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "proxy/early.h"
+
 #define PAUSE_MOST_S 30 /* of Retry-After: a worker that says more is asked again all the same */
 
 bool kvw_busy_by_head(const struct kvw_head *head, int64_t *pause_ns)
@@ -51,6 +53,12 @@ bool kvw_busy_says(const char *data, size_t len)
 	return false;
 }
 
+bool kvw_busy_broke_off(const struct kvw_exchange *x)
+{
+	return x->response_state == KVW_RESPONSE_HELD && kvw_early_possible(x) && x->beginning_len == 0 &&
+	       x->attempt.tokens == KVW_TOKENS_OPENED && kvw_busy_any(x);
+}
+
 void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns)
 {
 	struct kvw_loop *loop = x->loop;
@@ -60,7 +68,8 @@ void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns)
 		return;
 	kvw_metrics_add(loop->metrics, KVW_COUNT_FULL_ANSWERS, 1);
 	kvw_load_refused(&x->attempt.worker->load, pause_ns, loop->now_ns);
-	if (atomic_load_explicit(&loop->fleet->refused_until_ns, memory_order_relaxed) < until_ns)
+	if (!kvw_busy_broke_off(x) &&
+		atomic_load_explicit(&loop->fleet->refused_until_ns, memory_order_relaxed) < until_ns)
 		atomic_store_explicit(&loop->fleet->refused_until_ns, until_ns, memory_order_relaxed);
 }
 

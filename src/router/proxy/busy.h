@@ -8,6 +8,10 @@
  *	503 with Retry-After          servers and proxies
  *	503, whose body says it       vLLM, SGLang
  *	200, whose first event does   vLLM, when many come at once
+ *	200, an opening, and no more  vLLM's /v1/responses, when many come at once
+ *
+ * The last is what an engine that breaks looks like, too: it is taken for this only while answers say so in words, of
+ * whichever worker, and a minute longer.
  *
  * None of these is a fault: the worker is not graded. What it has when it says so is taken for its limit for a while
  * (kvway/load.h). The request goes to a worker with room; where there is none, it waits as any request does that comes
@@ -32,6 +36,9 @@ bool kvw_busy_by_head(const struct kvw_head *head, int64_t *pause_ns);
 bool kvw_busy_lacks_time(const struct kvw_head *head);
 /* Does this piece of an error, a body or an event, say it? */
 bool kvw_busy_says(const char *data, size_t len);
+
+/* The answer's stream ends here. Has its worker broken it off because it is full? */
+bool kvw_busy_broke_off(const struct kvw_exchange *x);
 
 /* The exchange's worker is full: counts that, and learns from it. */
 void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns);

@@ -365,6 +365,15 @@ static void found_full(struct kvw_exchange *x)
 	kvw_attempt_failed(&x->attempt, "it is full");
 }
 
+/* Its connection is lost, or has ended in the middle of its answer. */
+static void broke_off(struct kvw_exchange *x, const char *why)
+{
+	if (kvw_busy_broke_off(x))
+		found_full(x);
+	else
+		kvw_attempt_failed(&x->attempt, why);
+}
+
 /* A bad status counts against the worker. A good one says nothing of its engine: the first token does.
  * False: another worker is asked. */
 static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
@@ -584,14 +593,14 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 	}
 	if (!x->path.prompt || x->status != 200)
 		return true;
+	if (x->attempt.full || (x->attempt.answer.done && kvw_busy_broke_off(x))) {
+		found_full(x);
+		return false;
+	}
 	if (x->attempt.answer.done && out->payload == 0 && x->beginning_len == 0)
 		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
 	if (x->attempt.tokens == KVW_TOKENS_NONE)
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "its engine aborted it before the first token");
-	if (x->attempt.full) {
-		found_full(x);
-		return false;
-	}
 	return !x->attempt.error_event ||
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
@@ -713,7 +722,7 @@ static void answer_closed(struct kvw_exchange *x)
 		return;
 	}
 	if (!kvw_body_close(&x->attempt.answer)) {
-		kvw_attempt_failed(&x->attempt, "it closed the connection in the middle of its answer");
+		broke_off(x, "it closed the connection in the middle of its answer");
 		return;
 	}
 	x->attempt.keep_alive = false;
@@ -746,7 +755,7 @@ void kvw_response_read(struct kvw_exchange *x)
 		else if (n == 0)
 			answer_closed(x);
 		else
-			kvw_attempt_failed(&x->attempt, kvw_link_why(link, errno));
+			broke_off(x, kvw_link_why(link, errno));
 	}
 	if (reads_on(x) && x->attempt.link == link && link->io.readable)
 		kvw_io_again(&link->io);
