@@ -10,7 +10,7 @@ import pytest
 from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
 from rig.router import PROGRAM, settle
 from rig.wait import until
-from rig.worker import MARK
+from rig.worker import MARK, answer
 
 ACME = {"created": 1788974814, "owned_by": "acme", "root": "/models/base", "max_model_len": 262144}
 SQL = {"created": 1788974815, "owned_by": "acme", "root": "/lora/sql", "parent": "base"}
@@ -503,3 +503,40 @@ def test_a_refused_list_is_said(workers, kvway, status):
     worker.models_status = 200
     until(lambda: complete(router, "base").status == 200)
     assert ask(router.admin_port, "GET", f"/workers/{id_}").json()["models_error"] is None
+
+
+def test_names_of_adapters_that_come_and_go(workers, kvway):
+    """30,000 names in all: a request keeps its own for as long as it lasts, and metrics stay small."""
+    (worker,) = workers(1, models=["tiny"])
+    router = kvway([worker], {"health.models_interval": "1s"})
+    go_on = threading.Event()
+
+    def slow(ex):
+        ex.read_body()
+        ex.start_stream()
+        ex.event({"choices": [{"index": 0, "delta": {"content": "one"}}]})
+        go_on.wait(60)
+        ex.event("[DONE]")
+        ex.end_stream()
+
+    def ask_for(name):
+        return router.ask("POST", CHAT, body={**chat_body(), "model": name})
+
+    got, held = [], None
+    for turn in range(10):
+        worker.models = ["tiny", *(f"adapter-{turn}-{i}" for i in range(3000))]
+        last = worker.models[-1]
+        until(lambda name=last: ask_for(name).status == 200, 20, what="the list is read")
+        if turn == 0:
+            worker.script = slow
+            body = {**chat_body(stream=True), "model": last}
+            held = threading.Thread(target=lambda: got.append(router.ask("POST", CHAT, body=body, timeout=60)))
+            held.start()
+            until(lambda: router.metric("kvway_worker_inflight") == 1)
+            worker.script = answer
+    assert ask_for("adapter-0-2999").status == 404
+    assert len(router.ask("GET", "/metrics").body) < 1 << 20
+    go_on.set()
+    held.join(10)
+    assert got[0].status == 200 and b"[DONE]" in got[0].body
+    router.wait_idle()

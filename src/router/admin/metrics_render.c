@@ -72,7 +72,7 @@ struct kvw_slice kvw_model_label(const struct kvw_metrics *metrics, size_t slot)
 	return kvw_slice_of(metrics->models[slot - 1]->name);
 }
 
-/* Models live as long as the fleet, the view does not: keep each one that it ever shows. */
+/* These models live as long as the fleet, the view does not: keep each one that it ever shows. */
 static void learn_models(struct kvw_metrics *metrics)
 {
 	const struct kvw_fleet_view *view =

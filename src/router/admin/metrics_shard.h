@@ -17,12 +17,11 @@
 
 #include "metrics/histogram.h"
 #include "admin/metrics.h"
-
-struct kvw_model;
+#include "fleet/fleet.h"
 
 /* Label values of `model`: slot 0 is "unknown", slot i + 1 the model with index i, the last
  * "other" (models beyond the limit). */
-#define KVW_MODELS_NAMED 256
+#define KVW_MODELS_NAMED KVW_MODELS_KEPT
 #define KVW_MODEL_SLOTS  (KVW_MODELS_NAMED + 2)
 #define KVW_MODEL_OTHER  (KVW_MODELS_NAMED + 1)
 

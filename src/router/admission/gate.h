@@ -126,6 +126,7 @@ struct kvw_gate {
 	int64_t late_since_ns, late_ns; /* requests have been overdue from then on; the last one was then */
 	int64_t told_waiting_ns, told_first_ns, told_offered; /* what admission has of this gate */
 	int64_t told_ns;     /* the latter: since when */
+	uint64_t of;         /* the owner's: whose it is */
 	uint32_t users;      /* the owner's: requests that came to it and have not ended */
 	int64_t used_ns;     /* the owner's: when the last of these came */
 };

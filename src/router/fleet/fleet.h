@@ -33,10 +33,19 @@ struct kvw_wakes;       /* wake/wakes.h */
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
-/* What loops and responses learn about a model; lives as long as the fleet. */
+/* Models with lower indices stay as long as the fleet: metrics name them. Of the others that no worker lists and no
+ * request uses KVW_MODELS_UNLISTED are kept; more are freed, and their indices are given to new ones. */
+#define KVW_MODELS_KEPT     256
+#define KVW_MODELS_UNLISTED 1024
+
+/* What loops and responses learn about a model. It stays while a view that loops may read has it, and while it is held. */
 struct kvw_model {
 	char *name;
 	uint32_t index;                     /* for metric labels */
+	uint32_t views;                     /* that have it; the control thread's */
+	bool listed;                        /* in the present view; the control thread's */
+	uint64_t serial;                    /* no other has it */
+	_Atomic uint32_t holds;             /* of kvw_model_hold */
 	_Atomic bool adapter;               /* a LoRA adapter, by the list of a worker that serves it */
 	_Atomic uint32_t units_per_token_q16; /* learned bytes per token, 16.16 fixed point */
 };
@@ -87,8 +96,8 @@ struct kvw_fleet {
 	void *freed_arg;
 	struct kvw_ejections ejections;
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
-	struct kvw_model **models;       /* every model ever seen; control thread only */
-	size_t model_total;
+	struct kvw_model **models;       /* by index; NULL: a free one. Control thread only */
+	size_t model_total;              /* indices that have been used */
 	struct kvw_remembered_model *remembered; /* owned; of models that no worker may serve yet */
 	size_t remembered_count;
 	struct kvw_wakes *wakes;         /* models that may be woken; owned */
@@ -126,6 +135,19 @@ static inline struct kvw_worker *kvw_fleet_worker(const struct kvw_fleet *fleet,
 }
 
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
+
+/* An event loop found the model in its turn's view, and keeps it beyond the turn. NULL is allowed. */
+static inline void kvw_model_hold(struct kvw_model *model)
+{
+	if (model != NULL && model->index >= KVW_MODELS_KEPT)
+		atomic_fetch_add_explicit(&model->holds, 1, memory_order_relaxed);
+}
+
+static inline void kvw_model_let_go(struct kvw_model *model)
+{
+	if (model != NULL && model->index >= KVW_MODELS_KEPT)
+		atomic_fetch_sub_explicit(&model->holds, 1, memory_order_release);
+}
 
 /* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for fleet->count
  * (which may grow: KVW_MAX_WORKERS). Sets *known: some worker
@@ -195,7 +217,8 @@ void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 void kvw_fleet_set_settings(struct kvw_fleet *fleet, struct kvw_settings *settings);
 /* A LIVE worker is GONE. What runs on it is moved or cut. */
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* Frees the slots of those that all have let go of. Returns how many are still GONE. */
+/* Frees the slots of those that all have let go of, and models beyond those that are kept. Returns how many workers are
+ * still GONE. */
 size_t kvw_fleet_reap(struct kvw_fleet *fleet);
 
 /* --- control thread --- */

@@ -1,6 +1,6 @@
 /*
- * fleet_internal.h - the inside of the fleet, shared by its two files: fleet.c answers what loops ask,
- * slots.c adds and removes workers.
+ * fleet_internal.h - the inside of the fleet, shared by its files: fleet.c answers what loops ask, models.c has the model
+ * table, slots.c adds and removes workers.
  */
 #ifndef KVW_FLEET_INTERNAL_H
 #define KVW_FLEET_INTERNAL_H
@@ -24,7 +24,11 @@ struct fleet {
 	struct kvw_model_list lists[KVW_MAX_WORKERS];
 	uint64_t good_in_row[KVW_MAX_WORKERS]; /* probes */
 	uint64_t bad_in_row[KVW_MAX_WORKERS];
-	struct kvw_model **by_name;            /* base.models, ascending; owned */
+	struct kvw_model **by_name;            /* those in base.models, ascending; owned */
+	size_t named;                          /* of by_name */
+	size_t unlisted;                       /* of these, in no worker's list */
+	size_t free_index;                     /* no lower index is free */
+	uint64_t serials;                      /* given to models */
 	struct kvw_expected *expected; /* workers that may come, each with a FREE slot; owned */
 };
 
@@ -37,11 +41,17 @@ enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, const char *url, doubl
 /* Frees what is still expected, as the fleet ends. */
 void kvw_expected_finish(struct fleet *self);
 
+/* --- models.c --- */
+
 enum kvw_err kvw_model_list_copy(
 	struct kvw_model_list *list, const char *const *names, size_t count) KVW_MUST_CHECK;
 void kvw_model_list_clear(struct kvw_model_list *list);
 
 void kvw_fleet_view_free(void *view); /* NULL is allowed */
+
+/* Frees models that no list, no view and no request has, if more are unlisted than are kept. After kvw_epochs_reclaim. */
+void kvw_fleet_forget_models(struct fleet *self);
+void kvw_model_destroy(struct kvw_model *model); /* NULL is allowed */
 
 /* Builds a view of the LIVE workers from the lists and publishes it. On failure the old one stays. */
 enum kvw_err kvw_fleet_publish(struct fleet *self) KVW_MUST_CHECK;

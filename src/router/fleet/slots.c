@@ -118,10 +118,8 @@ void kvw_fleet_destroy(struct kvw_fleet *fleet)
 		kvw_settings_destroy(settings);
 	}
 	kvw_fleet_view_free((void *)atomic_load(&fleet->view));
-	for (size_t i = 0; i < fleet->model_total; i++) {
-		free(fleet->models[i]->name);
-		free(fleet->models[i]);
-	}
+	for (size_t i = 0; i < self->named; i++)
+		kvw_model_destroy(self->by_name[i]);
 	kvw_ejections_finish(&fleet->ejections);
 	kvw_ratios_destroy(fleet->ratios);
 	kvw_wakes_destroy(fleet->wakes);
@@ -355,6 +353,7 @@ static void destroy_replaced(struct kvw_fleet *fleet)
 size_t kvw_fleet_reap(struct kvw_fleet *fleet)
 {
 	kvw_epochs_reclaim(fleet->epochs);
+	kvw_fleet_forget_models((struct fleet *)fleet);
 	destroy_replaced(fleet);
 	if (atomic_load_explicit(&fleet->leaving, memory_order_relaxed) == 0)
 		return 0;

@@ -282,6 +282,9 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (x->attempt.worker != NULL)
 		kvw_links_unhold(&loop->links, x->attempt.worker);
 	kvw_exchange_drop_request(x);
+	kvw_model_let_go(x->model);
+	kvw_model_let_go(x->meant);
+	x->model = x->meant = NULL;
 	kvw_chain_clear(&x->in, &loop->blocks);
 	free((char *)x->model_name.data);
 	x->model_name = (struct kvw_slice){NULL, 0};

@@ -152,7 +152,7 @@ struct kvw_exchange {
 	enum kvw_group_fault group_fault;
 	struct kvw_route_request route; /* borrows from scan and model_name */
 	bool unnamed;             /* the body was looked at, and names no model */
-	struct kvw_model *meant;  /* by an unnamed one; NULL: several could be. Stays as it was first */
+	struct kvw_model *meant;  /* by an unnamed one, held; NULL: several could be. Stays as it was first */
 	struct kvw_slice model_name; /* owned; what the query or a body that was not scanned to its end says;
 	                                len 0: nothing */
 	uint64_t prompt_units;    /* sum over the chains, for learning */
@@ -185,7 +185,7 @@ struct kvw_exchange {
 
 	/* --- what a worker is asked --- */
 	struct kvw_attempt attempt; /* the present one; between two, what the log needs of the last */
-	struct kvw_model *model;
+	struct kvw_model *model;  /* held */
 	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
 	uint32_t tried_count, attempts, stale_retries;
 	bool refused;             /* its last worker was full: it may wait for one with room */

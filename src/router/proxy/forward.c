@@ -427,9 +427,13 @@ static enum kvw_err pick_by_strategy(struct kvw_exchange *x, const struct kvw_ca
 /* Into the loop's candidates. False: the model is not known. */
 static bool read_candidates(struct kvw_exchange *x)
 {
+	struct kvw_model *model;
 	bool known;
 
-	kvw_groups_read(x, &x->loop->candidates, &known, &x->model);
+	kvw_groups_read(x, &x->loop->candidates, &known, &model);
+	kvw_model_hold(model);
+	kvw_model_let_go(x->model);
+	x->model = model;
 	if (known)
 		kvw_tried_drop(x, &x->loop->candidates);
 	return known;

@@ -21,8 +21,17 @@ static size_t index_of(const struct kvw_exchange *x)
 	return x->model == NULL ? 0 : 1 + GROUP_GATES + (size_t)x->model->index;
 }
 
+static void free_gate(struct kvw_gate **gate)
+{
+	if (*gate != NULL)
+		kvw_gate_finish(*gate);
+	free(*gate);
+	*gate = NULL;
+}
+
 static struct kvw_gate *gate_of(const struct kvw_exchange *x)
 {
+	uint64_t serial = x->group == NULL && x->model != NULL ? x->model->serial : 0;
 	struct kvw_loop *loop = x->loop;
 	struct kvw_gates *gates = &loop->gates;
 	size_t index = index_of(x);
@@ -42,10 +51,14 @@ static struct kvw_gate *gate_of(const struct kvw_exchange *x)
 		gates->items = items;
 		gates->room = index + 1;
 	}
+	if (gates->items[index] != NULL && gates->items[index]->of != serial) /* of a model that had the index before */
+		free_gate(&gates->items[index]);
 	if (gates->items[index] == NULL) {
 		gates->items[index] = malloc(sizeof(*gates->items[index]));
-		if (gates->items[index] != NULL)
-			kvw_gate_init(gates->items[index], loop->shared->admission, gates->outlooks);
+		if (gates->items[index] == NULL)
+			return NULL;
+		kvw_gate_init(gates->items[index], loop->shared->admission, gates->outlooks);
+		gates->items[index]->of = serial;
 	}
 	return gates->items[index];
 }
@@ -70,14 +83,6 @@ void kvw_gates_exit(struct kvw_exchange *x)
 	if (x->gate != NULL)
 		x->gate->users--;
 	x->gate = NULL;
-}
-
-static void free_gate(struct kvw_gate **gate)
-{
-	if (*gate != NULL)
-		kvw_gate_finish(*gate);
-	free(*gate);
-	*gate = NULL;
 }
 
 void kvw_gates_shed(struct kvw_loop *loop)

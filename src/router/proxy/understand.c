@@ -102,8 +102,10 @@ static void note_meant(struct kvw_exchange *x)
 	if (x->scan == NULL || !x->path.prompt)
 		return;
 	x->unnamed = named_model(x).len == 0;
-	if (x->unnamed && x->meant == NULL)
+	if (x->unnamed && x->meant == NULL) {
 		x->meant = kvw_fleet_meant_model(x->loop->fleet);
+		kvw_model_hold(x->meant);
+	}
 }
 
 /* By name; what the query says goes before what the body does not. */

@@ -104,10 +104,11 @@ static void gather_all(struct kvw_state *state, struct gathered *all)
 		gather(all, KVW_KEPT_WORKER, &record, sizeof(record), worker->url);
 	}
 	for (size_t i = 0; i < fleet->model_total; i++) {
-		const struct model_record record = {atomic_load(&fleet->models[i]->units_per_token_q16)};
+		const struct kvw_model *model = fleet->models[i];
+		const struct model_record record = {model == NULL ? 0 : atomic_load(&model->units_per_token_q16)};
 
 		if (record.units_per_token_q16 > 0)
-			gather(all, KVW_KEPT_MODEL, &record, sizeof(record), fleet->models[i]->name);
+			gather(all, KVW_KEPT_MODEL, &record, sizeof(record), model->name);
 	}
 	all->settings = fleet->settings;
 	if (all->settings != NULL)

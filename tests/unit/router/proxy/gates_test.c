@@ -60,6 +60,24 @@ START_TEST(gates_of_models_that_are_no_longer_asked_for_are_given_back)
 }
 END_TEST
 
+START_TEST(a_model_with_the_index_of_one_that_was_forgotten_has_a_gate_of_its_own)
+{
+	struct kvw_model before = {.index = 7, .serial = 8}, after = {.index = 7, .serial = 9};
+	struct kvw_exchange *one = calloc(1, sizeof(*one));
+
+	one->loop = &f.loop;
+	one->model = &before;
+	ck_assert(kvw_gates_enter(one));
+	kvw_gates_exit(one);
+	one->model = &after;
+	ck_assert(kvw_gates_enter(one));
+	ck_assert_uint_eq(one->gate->of, 9);
+	ck_assert_uint_eq(one->gate->users, 1);
+	kvw_gates_exit(one);
+	free(one);
+}
+END_TEST
+
 START_TEST(a_gate_is_small)
 {
 	ck_assert_uint_le(sizeof(struct kvw_gate), 10000); /* there is one for each model and loop */
@@ -72,6 +90,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, gates_of_models_that_are_no_longer_asked_for_are_given_back);
+	tcase_add_test(tcase, a_model_with_the_index_of_one_that_was_forgotten_has_a_gate_of_its_own);
 	tcase_add_test(tcase, a_gate_is_small);
 	return run_tcase("proxy-gates", tcase);
 }
