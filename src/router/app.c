@@ -22,6 +22,7 @@
 #include "admin/admin.h"
 #include "auth/auth.h"
 #include "auth/jwt_gate.h"
+#include "base/account.h"
 #include "base/clock.h"
 #include "feeds/feed.h"
 #include "feeds/kvspace.h"
@@ -68,6 +69,7 @@ struct kvw_app {
 	struct kvw_feed *feed;
 	struct kvw_tokens *tokens;
 	struct kvw_sources *sources;
+	struct kvw_account memory; /* that clients make us hold; its limit is limits.body_memory */
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
@@ -141,7 +143,7 @@ static enum kvw_err start_exact(struct kvw_app *app)
 	err = kvw_feed_start(&deps, stderr, &app->feed);
 	if (err != KVW_OK)
 		return err;
-	err = kvw_tokens_start(app->config, app->fleet, &app->tokens);
+	err = kvw_tokens_start(app->config, app->fleet, &app->memory, &app->tokens);
 	if (err != KVW_OK)
 		return err;
 	return kvw_sources_create(
@@ -321,6 +323,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 		err = ask_for_tickets(app);
 	if (err != KVW_OK)
 		return err;
+	kvw_account_set_most(&app->memory, config->limits_body_memory);
 	err = start_exact(app);
 	if (err != KVW_OK)
 		return err;
@@ -337,6 +340,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.config_path = app->config_path,
 			.fleet = app->fleet,
 			.metrics = app->metrics,
+			.memory = &app->memory,
 			.access_log = app->access_log,
 			.auth = app->auth,
 			.sharing = app->sharing,
@@ -367,6 +371,7 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 			.fleet = app->fleet,
 			.strategy = app->fleet->strategy,
 			.metrics = app->metrics,
+			.memory = &app->memory,
 			.access_log = app->access_log,
 			.admin = app->admin,
 			.auth = app->auth,

@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from rig.client import CHAT, COMPLETIONS, Client, ask
+from rig.client import CHAT, COMPLETIONS, Client, ask, crowd
+from rig.router import SANITIZED
 from rig.wait import until, unused_port
 
 BLOCK = 16
@@ -248,6 +249,23 @@ def test_without_an_answer_it_goes_by_text(fleet):
     assert prompts(router, "failed") == 1
     send(router, CHAT, chat(text(42)))
     assert prompts(router, "exact") == 1
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer's own memory is not the router's")
+def test_prompts_under_way_to_tokenize_count(fleet):
+    """Beside the body, its copy and what it is converted into."""
+    workers, router = fleet({"loops": 1})
+    fail(workers, "delay-ms=6000", 40)
+    body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "a " * 500_000}], "max_tokens": 2})
+    before = router.rss()
+    with crowd(router.port, 20) as clients:
+        for client in clients:
+            client.send_request("POST", "/v1/messages", body=body.encode())
+        until(lambda: router.metric("kvway_kvaware_tokenize_inflight") == 20, 10, "all are asked about")
+        until(lambda: router.metric("kvway_body_bytes") > 3 * 20 * len(body), 10, "all are counted")
+        grown = router.rss() - before - (8 << 20)
+        assert router.metric("kvway_body_bytes") > 0.8 * grown, grown
+    until(lambda: router.metric("kvway_body_bytes") == 0, 20, "given back")
 
 
 def test_more_at_once_than_may_be_asked_about(fleet):

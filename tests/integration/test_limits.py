@@ -171,6 +171,57 @@ def test_what_a_body_is_read_into_counts(pair, shape):
     until(lambda: router.metric("kvway_body_bytes") == 0, 10, "given back")
 
 
+def flood(ex):
+    """To clients that do not read it."""
+    piece = b"data: " + b"x" * 65528 + b"\n\n"
+    try:
+        ex.start_stream()
+        while True:
+            ex.chunk(piece)
+    except Closed:
+        ex.keep = False
+
+
+def open_at_length(ex):
+    """A stream that echoes the request, and waits for its engine."""
+    ex.start_stream()
+    ex.chunk(b"event: response.created\ndata: {%s}\n\n" % (b"x" * 200_000))
+    ex.gone(60)
+
+
+WAITING = {  # of 60 clients, together
+    "for slow clients": (flood, CHAT, chat_body(stream=True), 60 << 20),
+    "for a first token": (open_at_length, "/v1/responses", {"model": "tiny", "input": "a", "stream": True}, 11 << 20),
+}
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer's own memory is not the router's")
+@pytest.mark.parametrize("shape", WAITING)
+def test_answers_that_wait_count(pair, shape):
+    script, path, body, held = WAITING[shape]
+    _, router = pair(script, {"limits.high_water": "1MiB", "loops": 1, "admission.enabled": False})
+    before = router.rss()
+    with crowd(router.port, 60) as clients:
+        for client in clients:
+            client.send_request("POST", path, body=body)
+        until(lambda: router.metric("kvway_body_bytes") > held, 20, "answers wait")
+        grown = router.rss() - before - (8 << 20)  # of which slabs, connections and code
+        assert router.metric("kvway_body_bytes") > 0.8 * grown, grown
+    until(lambda: router.metric("kvway_body_bytes") == 0, 20, "given back")
+
+
+def test_answers_wait_in_less_memory_when_it_is_used_up(pair):
+    config = {"limits.high_water": "4MiB", "limits.body_memory": "2MiB", "loops": 1, "admission.enabled": False}
+    _, router = pair(flood, config)
+    with crowd(router.port, 10) as clients:
+        for client in clients:
+            client.send_request("POST", CHAT, body=chat_body(stream=True))
+        until(lambda: router.metric("kvway_backpressure_pauses_total") >= 10, 20, "all wait")
+        assert router.metric("kvway_body_bytes") < 6 << 20  # forty before
+        assert router.ask("POST", CHAT, body=chat_body()).status == 503
+    until(lambda: router.metric("kvway_body_bytes") == 0, 20, "given back")
+
+
 def test_what_a_body_is_read_into_is_refused_beyond_the_limit(pair):
     _, router = pair(config={"limits.body_memory": "16MiB"})
     clients = [Client(router.port) for _ in range(8)]

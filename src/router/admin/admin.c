@@ -544,6 +544,7 @@ enum kvw_err kvw_admin_start(
 		.loop_turn_ns = deps->loop_turn_ns,
 		.loop_count = deps->loop_count,
 		.access_log = deps->access_log,
+		.memory = deps->memory,
 		.tokens = deps->tokens,
 		.feed = deps->feed,
 	};

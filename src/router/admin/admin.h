@@ -37,6 +37,7 @@ struct kvw_admin_deps {
 	const char *config_path;         /* its file, for a reload; NULL: flags */
 	struct kvw_fleet *fleet;
 	struct kvw_metrics *metrics;
+	const struct kvw_account *memory; /* of clients; NULL: it is not shown */
 	/* Monotonic ns of the last turn of each loop, written by the loops (relaxed). */
 	const _Atomic int64_t *loop_turn_ns;
 	size_t loop_count;

@@ -5,6 +5,7 @@
 #include "admin/collect.h"
 #include "admin/http.h"
 #include "admin/reload.h"
+#include "base/account.h"
 #include "base/clock.h"
 #include "fleet/discovery/source.h"
 #include "fleet/members.h"
@@ -75,6 +76,14 @@ void kvw_collect_broadcasts(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "result", "deserted", atomic_load(&state->deserted));
 	kvw_sample_named(&collect->out, "result", "given_up", atomic_load(&state->given_up));
 	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&state->refused));
+}
+
+void kvw_collect_memory(struct kvw_collect *collect)
+{
+	const struct kvw_account *memory = collect->metrics->sources.memory;
+
+	if (memory != NULL)
+		kvw_sample_u64(&collect->out, NULL, 0, kvw_account_bytes(memory));
 }
 
 void kvw_collect_config(struct kvw_collect *collect)

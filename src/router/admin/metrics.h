@@ -115,6 +115,7 @@ struct kvw_fidelity_lengths {
 	uint64_t client, copy;
 };
 
+struct kvw_account;
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
@@ -123,6 +124,7 @@ struct kvw_metrics_sources {
 	const _Atomic int64_t *loop_turn_ns; /* monotonic ns of each loop's last turn; 0: not begun */
 	size_t loop_count;
 	const struct kvw_access_log *access_log;
+	const struct kvw_account *memory;
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
 	const struct kvw_auth_state *auth; /* NULL: there are no keys of clients */

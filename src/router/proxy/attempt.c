@@ -3,6 +3,7 @@
  */
 #include "proxy/attempt.h"
 
+#include "proxy/early.h"
 #include "proxy/exchange.h"
 #include "proxy/understand.h"
 
@@ -148,4 +149,5 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	kvw_block_put(&loop->blocks, x->answer_head);
 	x->answer_head = NULL;
 	kvw_chain_clear(&x->early, &loop->blocks);
+	kvw_early_charge(x);
 }

@@ -37,6 +37,13 @@ void kvw_client_drop_input(struct kvw_client *client)
 	kvw_chain_clear(&client->in, &client->loop->blocks);
 }
 
+/* So many bytes of answers wait more, or less. */
+static void count_pending(struct kvw_client *client, int64_t bytes)
+{
+	kvw_metrics_gauge(client->loop->metrics, KVW_GAUGE_PENDING_BYTES, bytes);
+	kvw_account_add(client->loop->shared->memory, (uint64_t)bytes); /* below 0 it wraps to less */
+}
+
 static void client_close(struct kvw_client *client, bool reset)
 {
 	struct kvw_loop *loop = client->loop;
@@ -47,7 +54,8 @@ static void client_close(struct kvw_client *client, bool reset)
 	kvw_timer_clear(&loop->timers, &client->timer);
 	kvw_timer_clear(&loop->timers, &client->write_timer);
 	kvw_io_close(&client->io, reset);
-	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)client->out.bytes);
+	if (client->out.bytes > 0)
+		count_pending(client, -(int64_t)client->out.bytes);
 	kvw_client_drop_input(client);
 	kvw_chain_clear(&client->out, &loop->blocks);
 	TAILQ_REMOVE(&loop->clients, client, entry);
@@ -111,8 +119,7 @@ void kvw_client_send(struct kvw_client *client, const struct iovec *iov, int cou
 			(const char *)iov[i].iov_base + skip, iov[i].iov_len - skip);
 	}
 	if (client->out.bytes != before)
-		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES,
-			(int64_t)(client->out.bytes - before));
+		count_pending(client, (int64_t)(client->out.bytes - before));
 	if (err != KVW_OK) {
 		kvw_warn("proxy", "out of memory: client cut client=%s", client->address);
 		kvw_client_lose(client, true);
@@ -139,7 +146,7 @@ bool kvw_client_flush(struct kvw_client *client)
 			return true;
 		}
 		kvw_chain_consume(&client->out, &loop->blocks, (size_t)n);
-		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_PENDING_BYTES, -(int64_t)n);
+		count_pending(client, -(int64_t)n);
 	}
 	if (client->out.bytes == before)
 		return false;

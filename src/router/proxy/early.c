@@ -23,6 +23,11 @@ size_t kvw_early_bytes(struct kvw_exchange *x, const char *data, size_t len)
 	return skipped;
 }
 
+void kvw_early_charge(struct kvw_exchange *x)
+{
+	kvw_account_update(x->loop->shared->memory, &x->early_memory, x->early.bytes);
+}
+
 bool kvw_early_keep(struct kvw_exchange *x, const char *data, size_t len)
 {
 	struct kvw_block *head = x->answer_head;

@@ -15,5 +15,7 @@ size_t kvw_early_bytes(struct kvw_exchange *x, const char *data, size_t len);
 
 /* Keeps bytes behind the held head: in its block, while that has room. False: no memory. */
 bool kvw_early_keep(struct kvw_exchange *x, const char *data, size_t len);
+/* Charges what is kept behind the head now to limits.body_memory. */
+void kvw_early_charge(struct kvw_exchange *x);
 
 #endif

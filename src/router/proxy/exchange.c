@@ -116,11 +116,7 @@ void kvw_exchange_drop_request(struct kvw_exchange *x)
 	kvw_request_scan_release(x);
 	kvw_token_list_put(x->token_list);
 	x->token_list = NULL;
-	if (x->body_memory > 0) {
-		kvw_shared_body_release(loop->shared, x->body_memory);
-		kvw_metrics_gauge(loop->metrics, KVW_GAUGE_BODY_BYTES, -(int64_t)x->body_memory);
-		x->body_memory = 0;
-	}
+	kvw_account_update(loop->shared->memory, &x->body_memory, 0);
 	if (x->whole && x->body.done && x->in.first != NULL) {
 		/* The first block stays: it holds the raw head that the log names. */
 		struct kvw_block *rest = x->in.first->next;

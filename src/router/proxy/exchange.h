@@ -209,6 +209,7 @@ struct kvw_exchange {
 	uint8_t beginning_len;
 	struct kvw_preamble preamble;  /* of the stream, until a token */
 	struct kvw_chain early;        /* held back behind answer_head: it has no room for it */
+	uint64_t early_memory;         /* of it charged to limits.body_memory */
 	size_t owner_len;
 
 	/* --- times, monotonic ns --- */

@@ -66,7 +66,8 @@ static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	loop->links.config = config;
 	while (loop->scan_count > 0)
 		kvw_scan_destroy(loop->scans[--loop->scan_count]);
-	kvw_shared_set_body_most(loop->shared, config->limits_body_memory);
+	loop->scan_bytes = 0;
+	kvw_account_set_most(loop->shared->memory, config->limits_body_memory);
 }
 
 /* Room in heads for limits.headers; requests that began when it was more keep theirs. False: out of memory,

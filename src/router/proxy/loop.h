@@ -54,7 +54,8 @@ enum kvw_timer_kind {
 #define KVW_LOOP_SPARES  3               /* large blocks offered to one read besides the tail */
 #define KVW_LOOP_SCRATCH ((size_t)64 << 10) /* bytes read from a worker at once */
 #define KVW_LOOP_IOV     64
-#define KVW_LOOP_SCANS   64              /* idle scans kept for the next requests */
+#define KVW_LOOP_SCANS   64              /* idle scans kept for the next requests ... */
+#define KVW_LOOP_SCANS_BYTES ((size_t)4 << 20) /* ... and what they may hold together */
 
 struct kvw_shadow; /* shadow.c */
 TAILQ_HEAD(kvw_shadow_list, kvw_shadow);
@@ -106,7 +107,7 @@ struct kvw_loop {
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
 	struct kvw_scan **scans; /* idle ones, made by the settings in force; up to KVW_LOOP_SCANS */
-	size_t scan_count;
+	size_t scan_count, scan_bytes;
 	uint64_t request_id_prefix, request_id_next;
 	uint32_t unpaid; /* requests not yet paid in at shared->repeats */
 

@@ -219,7 +219,7 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	proxy->sockets = deps->sockets;
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
-	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config) != KVW_OK)
+	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config, deps->memory) != KVW_OK)
 		goto fail;
 	err = create_tls(proxy, deps->auth != NULL, errors);
 	if (err != KVW_OK)

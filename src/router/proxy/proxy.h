@@ -18,6 +18,7 @@
 #include "feeds/sources.h"
 #include "admin/metrics.h"
 
+struct kvw_account;
 struct kvw_auth;
 struct kvw_proxy;
 struct kvw_rate_table;
@@ -31,6 +32,7 @@ struct kvw_proxy_deps {
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
+	struct kvw_account *memory; /* what clients make this process hold */
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
 

@@ -197,7 +197,7 @@ static bool refuse_length(struct kvw_exchange *x)
 {
 	if (more_than_body_memory(x, x->content_length))
 		return true;
-	if (kvw_shared_body_fits(x->loop->shared, x->content_length))
+	if (kvw_account_fits(x->loop->shared->memory, x->content_length))
 		return false;
 	no_body_memory(x);
 	return true;
@@ -208,10 +208,9 @@ static bool take_body_memory(struct kvw_exchange *x)
 {
 	uint64_t bytes = x->body_received - x->body_memory;
 
-	if (!kvw_shared_body_take(x->loop->shared, bytes))
+	if (!kvw_account_take(x->loop->shared->memory, bytes))
 		return false;
 	x->body_memory += bytes;
-	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)bytes);
 	return true;
 }
 

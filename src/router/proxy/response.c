@@ -550,6 +550,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_block_put(&x->loop->blocks, x->answer_head);
 		x->answer_head = NULL;
 		kvw_chain_clear(&x->early, &x->loop->blocks);
+		kvw_early_charge(x);
 		x->added_ns += kvw_clock_ns() - x->answer_ns;
 	}
 	/* Of an answer without tokens, what routing learned of the prompt is undone: kvw_attempt_end. */
@@ -634,7 +635,9 @@ static void push_held(struct outgoing *out)
 
 static void pause_if_slow(struct kvw_exchange *x)
 {
-	if (x->client->out.bytes <= x->config->limits_high_water)
+	bool full = !kvw_account_fits(x->loop->shared->memory, 0);
+
+	if (x->client->out.bytes <= (full ? x->config->limits_low_water : x->config->limits_high_water))
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_PAUSED);
 	kvw_attempt_await(x, false); /* it waits for its client */
@@ -665,6 +668,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	}
 	if (hold(x, &out) && keep(x, &out, held, data, used)) {
+		kvw_early_charge(x);
 		if (x->preamble.commented)
 			kvw_silence_comment(x);
 		x->preamble.commented = false;

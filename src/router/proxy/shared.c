@@ -7,13 +7,14 @@
 
 #define LACK_LOG_NS (60 * KVW_NS_PER_S)
 
-enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config)
+enum kvw_err kvw_shared_init(
+	struct kvw_shared *shared, const struct kvw_config *config, struct kvw_account *memory)
 {
 	enum kvw_err err;
 
 	memset(shared, 0, sizeof(*shared));
 	shared->config = config;
-	shared->body_most = config->limits_body_memory;
+	shared->memory = memory;
 	shared->connections_most = config->limits_connections;
 	atomic_store(&shared->lack_logged_ns, INT64_MIN / 2);
 	err = kvw_front_init(&shared->front, config);
@@ -92,37 +93,6 @@ bool kvw_shared_handshake_take(struct kvw_shared *shared)
 void kvw_shared_handshake_release(struct kvw_shared *shared)
 {
 	atomic_fetch_sub_explicit(&shared->handshakes, 1, memory_order_relaxed);
-}
-
-void kvw_shared_set_body_most(struct kvw_shared *shared, uint64_t bytes)
-{
-	atomic_store_explicit(&shared->body_most, bytes, memory_order_relaxed);
-}
-
-bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes)
-{
-	return atomic_load_explicit(&shared->body_bytes, memory_order_relaxed) + bytes <=
-	       atomic_load_explicit(&shared->body_most, memory_order_relaxed);
-}
-
-bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes)
-{
-	uint64_t before = atomic_fetch_add_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
-
-	if (before + bytes <= atomic_load_explicit(&shared->body_most, memory_order_relaxed))
-		return true;
-	kvw_shared_body_release(shared, bytes);
-	return false;
-}
-
-void kvw_shared_body_add(struct kvw_shared *shared, uint64_t bytes)
-{
-	atomic_fetch_add_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
-}
-
-void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes)
-{
-	atomic_fetch_sub_explicit(&shared->body_bytes, bytes, memory_order_relaxed);
 }
 
 /* Counted before it is taken, so that loops together keep to it. */

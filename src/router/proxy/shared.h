@@ -17,6 +17,7 @@
 #include "proxy/front.h"
 #include "proxy/owners.h"
 #include "rates/table.h"
+#include "base/account.h"
 #include "server/acceptor.h"
 
 /* What happens to clients that come while the loops drain. */
@@ -28,7 +29,7 @@ enum kvw_drain {
 
 struct kvw_shared {
 	const struct kvw_config *config; /* of the start; borrowed */
-	_Atomic uint64_t body_most;      /* limits.body_memory */
+	struct kvw_account *memory;      /* limits.body_memory; borrowed */
 	struct kvw_front front;          /* trusted proxies */
 	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
 	struct kvw_admission *admission; /* which requests may be sent now */
@@ -43,12 +44,12 @@ struct kvw_shared {
 	/* Each on its own line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */
 	_Atomic int64_t handshakes;               /* of these: TLS has begun and is not ready */
-	_Alignas(64) _Atomic uint64_t body_bytes; /* held of requests and of their scans */
-	_Atomic int64_t shadows;                  /* copies under way */
+	_Alignas(64) _Atomic int64_t shadows;     /* copies under way */
 	_Atomic int64_t shadow_bytes;             /* that they hold */
 };
 
-enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config) KVW_MUST_CHECK;
+enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config,
+	struct kvw_account *memory) KVW_MUST_CHECK;
 void kvw_shared_finish(struct kvw_shared *shared);
 
 /* No descriptor was left for a client or for a worker. True: that is to be logged, once a minute for all
@@ -61,16 +62,6 @@ void kvw_shared_connection_release(struct kvw_shared *shared);
 /* One more TLS handshake, within limits.handshakes. False: refused, nothing was taken. */
 bool kvw_shared_handshake_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_handshake_release(struct kvw_shared *shared);
-
-/* limits.body_memory is this now. */
-void kvw_shared_set_body_most(struct kvw_shared *shared, uint64_t bytes);
-/* Would a body of that size fit into limits.body_memory now? Takes nothing. */
-bool kvw_shared_body_fits(const struct kvw_shared *shared, uint64_t bytes);
-/* Bytes of a request's body that have arrived, within limits.body_memory. False: refused, nothing was taken. */
-bool kvw_shared_body_take(struct kvw_shared *shared, uint64_t bytes) KVW_MUST_CHECK;
-/* The same whatever the limit: what is held already. The next kvw_shared_body_take sees it. */
-void kvw_shared_body_add(struct kvw_shared *shared, uint64_t bytes);
-void kvw_shared_body_release(struct kvw_shared *shared, uint64_t bytes);
 
 /* Bytes for copies of requests, within `most` (groups.shadow_memory). False: refused, nothing was taken. */
 bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes) KVW_MUST_CHECK;

@@ -34,34 +34,33 @@ static struct kvw_scan *take_scan(const struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 	struct kvw_scan *scan;
 
-	if (loop->scan_count > 0 && in_force(x))
-		return loop->scans[--loop->scan_count];
+	if (loop->scan_count > 0 && in_force(x)) {
+		scan = loop->scans[--loop->scan_count];
+		loop->scan_bytes -= kvw_scan_memory(scan);
+		return scan;
+	}
 	return kvw_scan_create(&options, &scan) == KVW_OK ? scan : NULL;
 }
 
 static void give_back(const struct kvw_exchange *x, struct kvw_scan *scan)
 {
 	struct kvw_loop *loop = x->loop;
+	size_t bytes = kvw_scan_memory(scan);
 
-	if (loop->scan_count == KVW_LOOP_SCANS || !in_force(x) ||
-		kvw_scan_memory(scan) > SCAN_KEPT_BYTES)
+	if (loop->scan_count == KVW_LOOP_SCANS || !in_force(x) || bytes > SCAN_KEPT_BYTES ||
+		loop->scan_bytes + bytes > KVW_LOOP_SCANS_BYTES) {
 		kvw_scan_destroy(scan);
-	else
-		loop->scans[loop->scan_count++] = scan;
+		return;
+	}
+	loop->scans[loop->scan_count++] = scan;
+	loop->scan_bytes += bytes;
 }
 
 bool kvw_request_scan_charge(struct kvw_exchange *x)
 {
 	uint64_t now = x->scan == NULL ? 0 : kvw_scan_memory(x->scan), before = x->scan_memory;
 
-	if (now == before)
-		return false;
-	if (now > before)
-		kvw_shared_body_add(x->loop->shared, now - before);
-	else
-		kvw_shared_body_release(x->loop->shared, before - now);
-	kvw_metrics_gauge(x->loop->metrics, KVW_GAUGE_BODY_BYTES, (int64_t)(now - before));
-	x->scan_memory = now;
+	kvw_account_update(x->loop->shared->memory, &x->scan_memory, now);
 	return now > before;
 }
 

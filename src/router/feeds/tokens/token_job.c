@@ -26,6 +26,12 @@
 /* vLLM closes a connection that was idle for 5 s. */
 #define IDLE_CONNECTION_S 3L
 
+/* What it holds has changed. */
+static void charge(struct kvw_token_job *job)
+{
+	kvw_account_update(job->tokens->memory, &job->charged, job->body_len + job->converted_len + job->answer_room);
+}
+
 static void release_attempt(struct kvw_token_job *job)
 {
 	kvw_probe_request_finish(&job->request);
@@ -34,15 +40,17 @@ static void release_attempt(struct kvw_token_job *job)
 	free(job->answer);
 	job->answer = NULL;
 	job->answer_len = job->answer_room = 0;
+	charge(job);
 }
 
 static void answer(struct kvw_token_job *job, enum kvw_inexact inexact)
 {
 	struct kvw_tokens *tokens = job->tokens;
 
-	release_attempt(job);
 	free(job->converted);
 	job->converted = NULL;
+	job->converted_len = 0;
+	release_attempt(job);
 	job->result.inexact = inexact;
 	if (inexact == KVW_INEXACT_NOT) {
 		atomic_fetch_add_explicit(&tokens->answered, 1, memory_order_relaxed);
@@ -72,6 +80,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 			return 0;
 		job->answer = grown;
 		job->answer_room = room;
+		charge(job);
 	}
 	memcpy(job->answer + job->answer_len, data, len);
 	job->answer_len += len;

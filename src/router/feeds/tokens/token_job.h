@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
+#include "base/account.h"
 #include "fleet/curl_loop.h"
 #include "fleet/probe_request.h"
 #include "feeds/tokens/token_cache.h"
@@ -47,6 +48,7 @@ struct kvw_token_job {
 	size_t answer_len, answer_room;
 
 	struct kvw_token_result result;
+	uint64_t charged; /* to tokens->memory; its own thread's, as long as that has the job */
 	size_t body_len;
 	char body[];
 };
@@ -55,6 +57,7 @@ struct kvw_tokens {
 	const struct kvw_config *config;
 	struct kvw_fleet *fleet;
 	struct kvw_token_cache *cache;
+	struct kvw_account *memory; /* of clients */
 	_Atomic int64_t ask_limit_ms;   /* of one job, all its workers together */
 	_Atomic int64_t inflight_limit; /* kvaware.tokens.inflight */
 	uint64_t seed;        /* of keys: clients cannot choose bodies that collide */
@@ -66,7 +69,6 @@ struct kvw_tokens {
 
 	/* Relaxed counters. */
 	_Atomic int64_t inflight; /* jobs that exist */
-	_Atomic size_t body_bytes;
 	_Atomic uint64_t turn, asked, cached, answered, failed, asking_ns;
 
 	/* The thread's own. */

@@ -62,7 +62,7 @@ static void free_job(struct kvw_token_job *job)
 	struct kvw_tokens *tokens = job->tokens;
 
 	atomic_fetch_sub_explicit(&tokens->inflight, 1, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&tokens->body_bytes, job->body_len, memory_order_relaxed);
+	kvw_account_release(tokens->memory, job->charged);
 	for (uint32_t i = 0; i < job->worker_count; i++)
 		kvw_worker_let_go(job->workers[i]);
 	kvw_token_list_put(job->result.list);
@@ -189,18 +189,17 @@ struct kvw_token_job *kvw_token_job_create(struct kvw_tokens *tokens, size_t bod
 		return NULL;
 	if (atomic_fetch_add_explicit(&tokens->inflight, 1, memory_order_relaxed) >= limit)
 		goto too_many;
-	if (atomic_fetch_add_explicit(&tokens->body_bytes, body_len, memory_order_relaxed) +
-			body_len > KVW_TOKENS_BODIES_MAX)
-		goto too_large;
+	if (!kvw_account_take(tokens->memory, body_len))
+		goto too_many;
 	job = malloc(sizeof(*job) + body_len);
 	if (job == NULL)
-		goto too_large;
+		goto no_memory;
 	memset(job, 0, sizeof(*job));
 	job->tokens = tokens;
-	job->body_len = body_len;
+	job->charged = job->body_len = body_len;
 	return job;
-too_large:
-	atomic_fetch_sub_explicit(&tokens->body_bytes, body_len, memory_order_relaxed);
+no_memory:
+	kvw_account_release(tokens->memory, body_len);
 too_many:
 	atomic_fetch_sub_explicit(&tokens->inflight, 1, memory_order_relaxed);
 	return NULL;
@@ -436,8 +435,8 @@ void kvw_tokens_reconfigure(struct kvw_tokens *tokens, const struct kvw_config *
 	atomic_store(&tokens->inflight_limit, config->kvaware_tokens_inflight);
 }
 
-enum kvw_err kvw_tokens_start(
-	const struct kvw_config *config, struct kvw_fleet *fleet, struct kvw_tokens **out)
+enum kvw_err kvw_tokens_start(const struct kvw_config *config, struct kvw_fleet *fleet,
+	struct kvw_account *memory, struct kvw_tokens **out)
 {
 	struct kvw_tokens *tokens = calloc(1, sizeof(*tokens));
 	enum kvw_err err = KVW_ENOMEM;
@@ -446,6 +445,7 @@ enum kvw_err kvw_tokens_start(
 		return KVW_ENOMEM;
 	tokens->config = config;
 	tokens->fleet = fleet;
+	tokens->memory = memory;
 	tokens->wake_fd = -1;
 	kvw_tokens_reconfigure(tokens, config);
 	STAILQ_INIT(&tokens->submitted);

@@ -20,8 +20,8 @@
 
 #define KVW_TOKENS_WORKERS    2                  /* that one job may ask, one after another */
 #define KVW_TOKENS_BODY_MAX   ((size_t)16 << 20) /* of one job; longer prompts go by text */
-#define KVW_TOKENS_BODIES_MAX ((size_t)128 << 20) /* of all jobs together */
 
+struct kvw_account;
 struct kvw_tokens;
 struct kvw_tokens_box;
 struct kvw_token_job;
@@ -37,9 +37,9 @@ typedef void kvw_token_fn(void *user, const struct kvw_token_result *result);
 
 /* --- life --- */
 
-/* config, fleet: borrowed. */
+/* config, fleet, memory: borrowed. Jobs hold what fits into memory. */
 enum kvw_err kvw_tokens_start(const struct kvw_config *config, struct kvw_fleet *fleet,
-	struct kvw_tokens **out) KVW_MUST_CHECK;
+	struct kvw_account *memory, struct kvw_tokens **out) KVW_MUST_CHECK;
 /* New values of the keys that a reload may change. Any thread. */
 void kvw_tokens_reconfigure(struct kvw_tokens *tokens, const struct kvw_config *config);
 /* Ends the thread and its transfers. All boxes must have been closed. NULL is allowed. */
@@ -57,7 +57,7 @@ void kvw_tokens_box_close(struct kvw_tokens_box *box);
 
 /* --- jobs: the box's thread --- */
 
-/* Room for a body. NULL: kvaware.tokens.inflight or a limit above is reached, or out of memory. */
+/* Room for a body. NULL: a limit above, kvaware.tokens.inflight or that of memory is reached, or out of memory. */
 struct kvw_token_job *kvw_token_job_create(struct kvw_tokens *tokens, size_t body_len);
 char *kvw_token_job_body(struct kvw_token_job *job); /* [body_len], for the caller to fill */
 void kvw_token_job_destroy(struct kvw_token_job *job); /* one that was not submitted */

@@ -66,7 +66,8 @@ static void begin(struct loop_fixture *f, const char *workers)
 	ck_assert_int_eq(kvw_fleet_create(f->config, 1, stderr, &f->fleet), KVW_OK);
 	ck_assert_int_eq(kvw_metrics_create(1, f->fleet, &f->metrics), KVW_OK);
 	ck_assert_int_eq(kvw_access_log_create("off", 1, 4096, stderr, &f->access_log), KVW_OK);
-	ck_assert_int_eq(kvw_shared_init(&f->shared, f->config), KVW_OK);
+	kvw_account_set_most(&f->memory, f->config->limits_body_memory);
+	ck_assert_int_eq(kvw_shared_init(&f->shared, f->config, &f->memory), KVW_OK);
 	ck_assert_int_eq(loop_fixture_loop(f), KVW_OK);
 }
 
@@ -151,7 +152,7 @@ void loop_fixture_turn(struct loop_fixture *f)
 void loop_fixture_check_idle(struct loop_fixture *f)
 {
 	ck_assert_int_eq(kvw_metrics_gauge_sum(f->metrics, KVW_GAUGE_EXCHANGES), 0);
-	ck_assert_int_eq(kvw_metrics_gauge_sum(f->metrics, KVW_GAUGE_BODY_BYTES), 0);
+	ck_assert_uint_eq(kvw_account_bytes(&f->memory), 0);
 	ck_assert_int_eq(kvw_metrics_gauge_sum(f->metrics, KVW_GAUGE_PENDING_BYTES), 0);
 	ck_assert_uint_eq(f->loop.links.busy_total, 0);
 	for (size_t i = 0; i < f->fleet->count; i++)

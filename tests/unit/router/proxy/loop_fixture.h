@@ -25,6 +25,7 @@ struct loop_fixture {
 	struct kvw_strategy *strategy;
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
+	struct kvw_account memory;
 	struct kvw_shared shared;
 	struct kvw_loop loop;
 	_Atomic int64_t turn_ns;

@@ -53,6 +53,7 @@ static struct kvw_config *config, *config_before;
 static struct kvw_strategy *strategy;
 static struct kvw_fleet *fleet;
 static struct kvw_metrics *metrics;
+static struct kvw_account memory;
 static struct kvw_shared shared;
 static struct kvw_loop loop;
 static struct kvw_in_force *in_force_before;
@@ -426,7 +427,7 @@ static void begin(void)
 		KVW_OK);
 	ck_assert_int_eq(kvw_fleet_create(config, 1, stderr, &fleet), KVW_OK);
 	ck_assert_int_eq(kvw_metrics_create(1, fleet, &metrics), KVW_OK);
-	ck_assert_int_eq(kvw_shared_init(&shared, config), KVW_OK);
+	ck_assert_int_eq(kvw_shared_init(&shared, config, &memory), KVW_OK);
 	ck_assert_int_eq(kvw_scan_create(&options, &scan), KVW_OK);
 	loop.shared = &shared;
 	loop.fleet = fleet;

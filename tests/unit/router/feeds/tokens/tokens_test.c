@@ -16,6 +16,7 @@
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
 
+#include "base/account.h"
 #include "base/clock.h"
 #include "feeds/tokens/tokens.h"
 #include "tests/unit/suite.h"
@@ -37,6 +38,7 @@ static struct {
 	size_t held_count;
 	struct kvw_config *config;
 	struct kvw_fleet *fleet;
+	struct kvw_account memory;
 	struct kvw_tokens *tokens;
 	struct kvw_tokens_box *box;
 	unsigned answers; /* calls of done */
@@ -127,7 +129,8 @@ static void setup_with(const char *more)
 		more, t.ports[0], t.ports[1]);
 	ck_assert_int_eq(kvw_config_parse("test", text, len, kvw_strategies, stderr, &t.config), KVW_OK);
 	ck_assert_int_eq(kvw_fleet_create(t.config, 1, stderr, &t.fleet), KVW_OK);
-	ck_assert_int_eq(kvw_tokens_start(t.config, t.fleet, &t.tokens), KVW_OK);
+	kvw_account_set_most(&t.memory, UINT64_MAX / 2);
+	ck_assert_int_eq(kvw_tokens_start(t.config, t.fleet, &t.memory, &t.tokens), KVW_OK);
 	ck_assert_int_eq(kvw_tokens_box_create(&t.box), KVW_OK);
 }
 
@@ -140,6 +143,7 @@ static void teardown(void)
 {
 	kvw_tokens_box_close(t.box);
 	kvw_tokens_stop(t.tokens);
+	ck_assert_uint_eq(kvw_account_bytes(&t.memory), 0);
 	kvw_token_list_put(t.last.list);
 	kvw_fleet_destroy(t.fleet);
 	kvw_config_destroy(t.config);
@@ -456,6 +460,19 @@ START_TEST(limits_hold)
 }
 END_TEST
 
+START_TEST(jobs_hold_what_fits_into_memory)
+{
+	struct kvw_token_job *job = make("{}");
+
+	ck_assert_uint_eq(kvw_account_bytes(&t.memory), 2);
+	kvw_account_set_most(&t.memory, 5);
+	ck_assert_ptr_null(kvw_token_job_create(t.tokens, 4));
+	ck_assert_uint_eq(inflight(), 1);
+	ck_assert_uint_eq(kvw_account_bytes(&t.memory), 2);
+	kvw_token_job_destroy(job);
+}
+END_TEST
+
 START_TEST(no_endpoint_to_ask)
 {
 	struct kvw_token_ask ask = ask_of(0, 0);
@@ -508,6 +525,7 @@ int main(void)
 	tcase_add_test(tcase, stopping_ends_what_is_under_way);
 	tcase_add_test(tcase, a_conversion_is_posted);
 	tcase_add_test(tcase, limits_hold);
+	tcase_add_test(tcase, jobs_hold_what_fits_into_memory);
 	tcase_add_test(tcase, no_endpoint_to_ask);
 	tcase_add_test(tcase, connections_are_kept);
 	return run_tcase("tokens", tcase);

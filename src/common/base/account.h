@@ -1,0 +1,69 @@
+/*
+ * account.h - bytes that all threads together hold for clients, and how many they may.
+ *
+ * What is taken before it is held keeps to the limit. What is there already is added whatever the limit, and what is
+ * taken next sees it. Threads: any.
+ */
+#ifndef KVW_ACCOUNT_H
+#define KVW_ACCOUNT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvway/err.h"
+
+struct kvw_account {
+	char before[64];       /* each request writes the next two: nothing else is in their cache line */
+	_Atomic uint64_t bytes;
+	_Atomic uint64_t most;
+	char after[64];
+};
+
+static inline void kvw_account_set_most(struct kvw_account *account, uint64_t bytes)
+{
+	atomic_store_explicit(&account->most, bytes, memory_order_relaxed);
+}
+
+static inline uint64_t kvw_account_bytes(const struct kvw_account *account)
+{
+	return atomic_load_explicit(&account->bytes, memory_order_relaxed);
+}
+
+/* Would so many fit now? Takes nothing. */
+static inline bool kvw_account_fits(const struct kvw_account *account, uint64_t bytes)
+{
+	return kvw_account_bytes(account) + bytes <= atomic_load_explicit(&account->most, memory_order_relaxed);
+}
+
+static inline void kvw_account_add(struct kvw_account *account, uint64_t bytes)
+{
+	atomic_fetch_add_explicit(&account->bytes, bytes, memory_order_relaxed);
+}
+
+static inline void kvw_account_release(struct kvw_account *account, uint64_t bytes)
+{
+	atomic_fetch_sub_explicit(&account->bytes, bytes, memory_order_relaxed);
+}
+
+/* What was *held is `now`. */
+static inline void kvw_account_update(struct kvw_account *account, uint64_t *held, uint64_t now)
+{
+	if (now > *held)
+		kvw_account_add(account, now - *held);
+	else if (now < *held)
+		kvw_account_release(account, *held - now);
+	*held = now;
+}
+
+/* Counted before it is taken, so that threads together keep to the limit. False: refused, nothing was taken. */
+KVW_MUST_CHECK static inline bool kvw_account_take(struct kvw_account *account, uint64_t bytes)
+{
+	kvw_account_add(account, bytes);
+	if (kvw_account_fits(account, 0))
+		return true;
+	kvw_account_release(account, bytes);
+	return false;
+}
+
+#endif
