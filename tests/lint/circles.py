@@ -40,6 +40,7 @@ ROOMS = {
     "src/common/wire": [],
     "src/router/admission": [],
     "src/router/proxy": [],
+    "src/router/proxy/steps": [],
     "src/router/fleet": [],
     "src/router/fleet/discovery": [],
     "src/router/fleet/wake": [],

@@ -8,7 +8,7 @@
  *   anything noted   a lost client, a broken rule of ours, a failed worker, a finished answer
  *   READ_HEAD        check it; answer, or choose how the body is read           request.c
  *   (bytes came)     take the body's                                            request.c
- *   ROUTING          exact tokens, pick, head for the worker, connection        prepare.c, forward.c
+ *   ROUTING          from step to step, until it waits or is on its way          steps.def, step.c
  *   CONNECTING       connected, or failed                                       here
  *   SENDING          request to the worker, answer to the client                send.c, response.c
  *   SENT             answer to the client                                       response.c
@@ -22,19 +22,20 @@
 
 #include "base/log.h"
 #include "proxy/busy.h"
+#include "proxy/connect.h"
 #include "proxy/forward.h"
 #include "proxy/gates.h"
 #include "proxy/held.h"
+#include "proxy/lacking.h"
 #include "proxy/local.h"
-#include "proxy/guard.h"
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "proxy/response.h"
 #include "proxy/retry.h"
 #include "proxy/send.h"
-#include "proxy/shadow.h"
 #include "proxy/silence.h"
+#include "proxy/step.h"
 #include "proxy/waking.h"
 
 /* --- a connection to the worker --- */
@@ -46,49 +47,6 @@ static void on_link(struct kvw_link *link, void *user)
 	(void)link; /* its flags say what happened */
 	x->loop->now_ns = kvw_clock_ns();
 	kvw_exchange_advance(x);
-}
-
-/* The lack is ours, and says nothing of the worker. */
-static void no_means(struct kvw_exchange *x)
-{
-	static const char message[] =
-		"no memory, descriptor or port is left for a connection to a worker";
-
-	kvw_metrics_add(x->loop->metrics, KVW_COUNT_OUT_OF_DESCRIPTORS, 1);
-	if (kvw_shared_lacks(x->loop->shared, x->loop->now_ns))
-		kvw_warn("proxy", "%s url=%s", message, x->attempt.worker->url);
-	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", message);
-}
-
-/* Takes an idle connection, or makes a new one. */
-static void connect_worker(struct kvw_exchange *x, bool fresh)
-{
-	struct kvw_attempt *a = &x->attempt;
-	struct kvw_loop *loop = x->loop;
-	enum kvw_err err = kvw_link_take(&loop->links, a->worker, fresh, on_link, x, &a->link);
-
-	a->written = 0;
-	a->answered = false;
-	a->partial_from = 0;
-	if (x->whole || a->body_sent == 0)
-		a->cursor = (struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
-	a->body_sent = 0;
-	if (err != KVW_OK) {
-		a->link = NULL;
-		if (err == KVW_ENOMEM)
-			no_means(x);
-		else
-			kvw_attempt_failed(a, "it cannot be connected to");
-		return;
-	}
-	kvw_metrics_add(loop->metrics,
-		a->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
-	if (a->link->connected) {
-		kvw_exchange_request_state(x, KVW_REQUEST_SENDING);
-		return;
-	}
-	kvw_exchange_request_state(x, KVW_REQUEST_CONNECTING);
-	kvw_loop_timer(loop, &x->timer, KVW_TIMER_CONNECT, x->config->timeout_connect_ms);
 }
 
 /* --- a worker that failed --- */
@@ -145,7 +103,7 @@ static void retry_fresh(struct kvw_exchange *x)
 	kvw_block_put(&x->loop->blocks, a->partial);
 	a->partial = NULL;
 	kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
-	connect_worker(x, true);
+	kvw_connect(x, true, on_link);
 }
 
 /* May the request be what broke the worker? Not if the worker got nothing of it, was slow, or said
@@ -290,16 +248,9 @@ static void on_tokens(void *user, const struct kvw_token_result *result)
 
 static bool route(struct kvw_exchange *x)
 {
-	if (kvw_guard_body(x))
-		return true;
-	kvw_silence_await(x);
-	if (x->loop->sources != NULL && !kvw_prepare_tokens(x, on_tokens))
-		return true;
-	if (kvw_request_pick(x)) {
-		connect_worker(x, false);
-		if (x->config->model_group_count > 0)
-			kvw_shadow_offer(x);
-	}
+	struct kvw_way way = {.on_link = on_link, .on_tokens = on_tokens};
+
+	(void)kvw_steps_walk(x, &way);
 	return true;
 }
 
@@ -427,7 +378,7 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 	loop->now_ns = now_ns;
 	switch (timer->kind) {
 	case KVW_TIMER_PARK:
-		kvw_request_park_over(x);
+		kvw_lacking_park_over(x);
 		break;
 	case KVW_TIMER_WAKE:
 		kvw_waking_expire(x);
@@ -474,7 +425,7 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 
 	for (x = TAILQ_FIRST(&loop->parked); x != NULL; x = next) {
 		next = TAILQ_NEXT(x, entry);
-		if (kvw_request_unpark(x))
+		if (kvw_lacking_unpark(x))
 			kvw_exchange_advance(x);
 	}
 	for (x = TAILQ_FIRST(&loop->want_metrics); x != NULL; x = next) {

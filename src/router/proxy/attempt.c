@@ -1,5 +1,5 @@
 /*
- * attempt.c - the end of an attempt. It begins in forward.c, where a worker is picked.
+ * attempt.c - the end of an attempt. It begins in steps/lease.c, when a worker is chosen.
  */
 #include "proxy/attempt.h"
 

@@ -2,7 +2,7 @@
  * attempt.h - one worker asked once.
  *
  * An exchange is what the client sees; an attempt is what a worker is asked for it. The exchange owns
- * one at a time: it begins with a pick (kvw_request_pick) and ends in kvw_attempt_end, however it
+ * one at a time: it begins with a choice (steps/lease.c) and ends in kvw_attempt_end, however it
  * ends. Between two attempts, and after the last, worker and decision stay readable for log and metrics.
  */
 #ifndef KVW_ATTEMPT_H

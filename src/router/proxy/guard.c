@@ -1,14 +1,11 @@
 /*
  * guard.c - see guard.h.
  *
- * In this order: the key, since a stranger learns nothing; the path, of all and of the key; the model. What is
+ * In this order: the key, since a stranger learns nothing; the path, of all and of the key. What is
  * compared with the lists is the path as a careless server might read it (openai/api_path.h); one that careful
  * and careless servers read in two ways is none that there is.
  *
- * Last, a body that has to change before a worker sees it, and could not be.
- *
- * A key that may use some models only needs the body's own word for its model, read as a worker reads it: of
- * a body that was not scanned to its end the last `model`, which counts, may not have been seen.
+ * The body is looked at by steps (steps/key_*.c).
  */
 #include "proxy/guard.h"
 
@@ -18,14 +15,9 @@
 #include "auth/auth.h"
 #include "auth/credential.h"
 #include "auth/jwt_gate.h"
-#include "proxy/groups.h"
 #include "proxy/reply.h"
-#include "proxy/rewrite.h"
-#include "proxy/understand.h"
-#include "proxy/unread.h"
-#include "proxy/whose.h"
 
-static void refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
+void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
 	const char *message)
 {
 	kvw_metrics_add(x->loop->metrics, counter, 1);
@@ -85,19 +77,19 @@ static bool refuse_credential(struct kvw_exchange *x, enum kvw_credential shown)
 	case KVW_CREDENTIAL_FOUND:
 		return false;
 	case KVW_CREDENTIAL_MISSING:
-		refuse(x, 401, KVW_COUNT_AUTH_MISSING, "missing_api_key",
+		kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_MISSING, "missing_api_key",
 			"no API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`");
 		break;
 	case KVW_CREDENTIAL_SCHEME:
-		refuse(x, 401, KVW_COUNT_AUTH_SCHEME, "invalid_api_key",
+		kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_SCHEME, "invalid_api_key",
 			"no API key: Authorization has another scheme than Bearer");
 		break;
 	case KVW_CREDENTIAL_TWICE:
-		refuse(x, 400, KVW_COUNT_AUTH_TWICE, "ambiguous_api_key",
+		kvw_guard_refuse(x, 400, KVW_COUNT_AUTH_TWICE, "ambiguous_api_key",
 			"more than one API key: send one, in one header field");
 		break;
 	case KVW_CREDENTIAL_QUERY:
-		refuse(x, 400, KVW_COUNT_AUTH_QUERY, "api_key_in_query",
+		kvw_guard_refuse(x, 400, KVW_COUNT_AUTH_QUERY, "api_key_in_query",
 			"an API key in the URL, where it gets into logs: replace that key, and send it as "
 			"`Authorization: Bearer KEY`");
 		break;
@@ -188,7 +180,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	look_for_keys(loop);
 	key = kvw_keyring_find(loop->keyring, &digest);
 	if (key == NULL) {
-		refuse(x, 401, KVW_COUNT_AUTH_UNKNOWN, "invalid_api_key", "this API key is not known");
+		kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_UNKNOWN, "invalid_api_key", "this API key is not known");
 		return true;
 	}
 	kvw_keyring_ref(loop->keyring);
@@ -199,7 +191,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 		x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
 	if (kvw_client_key_lives(key, x->wall_ns / KVW_NS_PER_S))
 		return false;
-	refuse(x, 401, KVW_COUNT_AUTH_EXPIRED, "expired_api_key", "this API key has expired");
+	kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_EXPIRED, "expired_api_key", "this API key has expired");
 	return true;
 }
 
@@ -226,12 +218,12 @@ static bool key_lists(const struct kvw_exchange *x)
 static bool refuse_path(struct kvw_exchange *x)
 {
 	if (!kvw_path_straight(asked_path(x)) || !is_exposed(x)) {
-		refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
+		kvw_guard_refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
 		return true;
 	}
 	if (x->key == NULL || key_lists(x))
 		return false;
-	refuse(x, 403, KVW_COUNT_AUTH_PATH, "path_not_allowed", "this API key may not use this path");
+	kvw_guard_refuse(x, 403, KVW_COUNT_AUTH_PATH, "path_not_allowed", "this API key may not use this path");
 	return true;
 }
 
@@ -251,200 +243,15 @@ bool kvw_guard_head(struct kvw_exchange *x)
 	return (x->loop->auth != NULL && refuse_stranger(x)) || refuse_path(x);
 }
 
-/* --- the model --- */
+/* --- the body --- */
 
-static bool has_body(const struct kvw_exchange *x)
+bool kvw_guard_has_body(const struct kvw_exchange *x)
 {
 	return x->framing != KVW_FRAME_NONE && !(x->body.done && x->body.payload_bytes == 0);
 }
 
-/* The model that a worker will read; len 0: it is not known for certain. */
-static struct kvw_slice model_of(const struct kvw_exchange *x)
-{
-	return has_body(x) ? kvw_request_body_model(x) : x->model_name;
-}
-
-static bool refuse_model(struct kvw_exchange *x)
-{
-	struct kvw_slice model;
-	char message[384];
-
-	if (x->key->models.count == 0 || x->model_allowed)
-		return false;
-	model = model_of(x);
-	if (model.len == 0 ? !has_body(x) : kvw_client_key_may_use(x->key, model)) {
-		x->model_allowed = true;
-		return false;
-	}
-	if (model.len == 0)
-		(void)snprintf(message, sizeof(message),
-			"this API key may use some models only: the body must be JSON that names one, and no larger "
-			"than %llu bytes",
-			(unsigned long long)x->config->routing_scan_limit);
-	else
-		(void)snprintf(message, sizeof(message), "this API key may not use the model `%.*s`",
-			(int)(model.len < 256 ? model.len : 256), model.data);
-	refuse(x, 403, KVW_COUNT_AUTH_MODEL, "model_not_allowed", message);
-	return true;
-}
-
-/* Models with limits: which of them counts must be known. */
-static bool refuse_unnamed(struct kvw_exchange *x)
-{
-	char message[256];
-
-	if (!x->unnamed || x->meant != NULL || !kvw_exchange_computes(x))
-		return false;
-	(void)snprintf(message, sizeof(message),
-		"the body must name a `model` in its first %llu bytes: workers serve several here, and some have limits",
-		(unsigned long long)x->config->routing_scan_limit);
-	kvw_reply_error_code(x, 400, NULL, "model_not_named", NULL, message);
-	return true;
-}
-
-/* --- what has to change in the body --- */
-
-static bool too_large(const struct kvw_exchange *x)
+bool kvw_guard_too_large(const struct kvw_exchange *x)
 {
 	return x->content_length > x->config->routing_scan_limit ||
 	       x->body_received > x->config->routing_scan_limit;
-}
-
-/* An alias reaches no worker. */
-static bool refuse_alias(struct kvw_exchange *x)
-{
-	const struct kvw_model_alias *alias =
-		x->alias != NULL ? x->alias : kvw_config_alias(x->config, x->route.model);
-	char message[512];
-	int status;
-
-	if (alias == NULL || x->renamed)
-		return false;
-	(void)snprintf(message, sizeof(message),
-		"the model `%s` is an alias: it must stand in a body that can be read, on a path of inference, no larger "
-		"than %llu bytes, not in the URL",
-		alias->name, (unsigned long long)x->config->routing_scan_limit);
-	status = too_large(x) ? 413 : 400;
-	kvw_reply_error_code(x, status, NULL, "model_alias", NULL, message);
-	return true;
-}
-
-/* A tester's group that there is not, or a body into which the group's name for the model cannot be written. */
-static bool refuse_group(struct kvw_exchange *x)
-{
-	struct kvw_slice wish = x->group_wish;
-	char message[512];
-	int status;
-
-	if (x->group_fault == KVW_GROUP_GOOD && (x->group != NULL || kvw_groups_take(x)))
-		return false;
-	if (x->group_fault == KVW_GROUP_UNKNOWN) {
-		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`", x->config->groups_header,
-			(int)(wish.len < 128 ? wish.len : 128), wish.data);
-		kvw_reply_error_code(x, 400, NULL, "model_group", NULL, message);
-		return true;
-	}
-	if (x->group_fault == KVW_GROUP_NO_MEMORY) {
-		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "out of memory");
-		return true;
-	}
-	(void)snprintf(message, sizeof(message),
-		"the groups of this model have other names for it: it must stand once in a body that can be read, on a path of "
-		"inference, no larger than %llu bytes, not in the URL",
-		(unsigned long long)x->config->routing_scan_limit);
-	status = too_large(x) ? 413 : 400;
-	kvw_reply_error_code(x, status, NULL, "model_group", NULL, message);
-	return true;
-}
-
-/* Nothing of a tenant's is computed without its salt. What no engine computes for needs none. */
-static bool refuse_unsalted(struct kvw_exchange *x)
-{
-	char message[256];
-
-	if (kvw_rewrite_tenant(x).len == 0 || x->salted || x->path.kind != KVW_PATH_FORWARD || !has_body(x) ||
-		(x->path.prompt && !kvw_exchange_computes(x)) || kvw_path_cancels(x->target, x->path.made_id))
-		return false;
-	if (x->path.unsalted || !x->path.prompt)
-		refuse(x, 403, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
-			"this API key's tenant shares no cache with others, and workers cannot keep it apart by this method on "
-			"this path");
-	else if (too_large(x)) {
-		(void)snprintf(message, sizeof(message),
-			"this API key's tenant shares no cache with others: a body can be no larger than %llu bytes",
-			(unsigned long long)x->config->routing_scan_limit);
-		refuse(x, 413, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated", message);
-	} else {
-		refuse(x, 400, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
-			"this API key's tenant shares no cache with others: the body must be a JSON object as this path "
-			"takes it, sent as application/json");
-	}
-	return true;
-}
-
-/* What its key may not send is taken out of a body that was read, so no other goes to an engine. */
-static bool refuse_unstripped(struct kvw_exchange *x)
-{
-	char message[256];
-	int status = too_large(x) ? 413 : 400;
-
-	if (x->stripped || !has_body(x) || kvw_rewrite_fields(x) == 0)
-		return false;
-	(void)snprintf(message, sizeof(message),
-		"this API key may not direct the engine (`engine_fields`), so its bodies are read: each must be as this path "
-		"takes it, sent as application/json or as a form, and no larger than %llu bytes",
-		(unsigned long long)x->config->routing_scan_limit);
-	kvw_reply_error_code(x, status, NULL, "body_not_read", NULL, message);
-	return true;
-}
-
-/* --- what one worker keeps for one tenant --- */
-
-/* A body that goes on with a response, for all that is known of it. */
-static bool refuse_unread(struct kvw_exchange *x)
-{
-	char message[256];
-
-	if (x->path.api != KVW_API_RESPONSES || x->scanned || x->framing == KVW_FRAME_NONE || !kvw_whose_tenants(x))
-		return false;
-	(void)snprintf(message, sizeof(message),
-		"keys have tenants here: the body must be a JSON object no larger than %llu bytes, sent as application/json",
-		(unsigned long long)x->config->routing_scan_limit);
-	refuse(x, 400, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated", message);
-	return true;
-}
-
-/* Another tenant's response, or one that may be, is none that there is. */
-static bool refuse_foreign(struct kvw_exchange *x)
-{
-	struct kvw_slice id = kvw_exchange_kept(x);
-	enum kvw_owned owned;
-	bool response = kvw_whose_response(x);
-	char message[320];
-	uint32_t worker;
-
-	if (id.len == 0)
-		return refuse_unread(x);
-	owned = kvw_whose(x, &worker);
-	if (owned == KVW_OWNED_KNOWN || (owned == KVW_OWNED_UNKNOWN && (!response || !kvw_whose_tenants(x))))
-		return false;
-	kvw_metrics_add(x->loop->metrics, KVW_COUNT_AUTH_TENANT, 1);
-	(void)snprintf(message, sizeof(message), "%s with id '%.*s' not found.", response ? "Response" : "Object",
-		(int)(id.len < 256 ? id.len : 256), id.data);
-	kvw_reply_error_as(x, 404, "invalid_request_error", response ? "response_id" : NULL, NULL, message);
-	return true;
-}
-
-bool kvw_guard_body(struct kvw_exchange *x)
-{
-	if (x->key != NULL && (refuse_model(x) || refuse_unsalted(x) || refuse_unstripped(x) ||
-				      refuse_foreign(x)))
-		return true;
-	if (kvw_unread_refuses_model(x))
-		return true;
-	if (kvw_config_limits_models(x->config) && refuse_unnamed(x))
-		return true;
-	if (x->config->model_alias_count > 0 && refuse_alias(x))
-		return true;
-	return x->config->model_group_count > 0 && refuse_group(x);
 }

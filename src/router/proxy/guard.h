@@ -12,8 +12,13 @@
 /* At the head, which the loop has just parsed. Overwrites the key in it. True: refused, an answer was sent. */
 bool kvw_guard_head(struct kvw_exchange *x);
 
-/* Before it is routed: its model, and what its body lacks (rewrite.h). True: refused, an answer was sent. */
-bool kvw_guard_body(struct kvw_exchange *x);
+/* --- for the steps that refuse a body --- */
+/* Counts it, and answers. */
+void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
+	const char *message);
+bool kvw_guard_has_body(const struct kvw_exchange *x);
+/* For a scan. */
+bool kvw_guard_too_large(const struct kvw_exchange *x);
 
 /* May the request's headers choose its class and its worker, and see the decision? */
 static inline bool kvw_guard_trusts(const struct kvw_exchange *x)

@@ -5,9 +5,10 @@
 
 #include "base/log.h"
 #include "proxy/loop.h"
+#include "proxy/step.h"
 
-static struct kvw_in_force *make(struct kvw_settings *settings, const struct kvw_config *config,
-	struct kvw_strategy *strategy)
+static struct kvw_in_force *make(const struct kvw_loop *loop, struct kvw_settings *settings,
+	const struct kvw_config *config, struct kvw_strategy *strategy)
 {
 	struct kvw_in_force *in_force = calloc(1, sizeof(*in_force));
 
@@ -19,6 +20,7 @@ static struct kvw_in_force *make(struct kvw_settings *settings, const struct kvw
 	in_force->cuts = config->kvaware_fragments && strategy->ops->prepare == KVW_PREPARE_TOKENS &&
 			 kvw_separator_make(config->kvaware_fragments_separator,
 				 (uint32_t)config->kvaware_fragments_min, &in_force->separator);
+	in_force->step_count = kvw_steps_needed(loop, config, in_force->steps);
 	if (settings != NULL)
 		kvw_settings_ref(settings);
 	return in_force;
@@ -100,8 +102,8 @@ enum kvw_err kvw_in_force_begin(
 {
 	struct kvw_settings *settings = atomic_load(&loop->fleet->settings);
 	struct kvw_in_force *in_force = settings != NULL
-		? make(settings, settings->config, settings->strategy)
-		: make(NULL, config, strategy);
+		? make(loop, settings, settings->config, settings->strategy)
+		: make(loop, NULL, config, strategy);
 
 	if (in_force == NULL)
 		return KVW_ENOMEM;
@@ -113,7 +115,7 @@ static void take_new(struct kvw_loop *loop, struct kvw_settings *settings)
 {
 	struct kvw_in_force *before = loop->in_force, *in_force;
 
-	in_force = make(settings, settings->config, settings->strategy);
+	in_force = make(loop, settings, settings->config, settings->strategy);
 	if (in_force == NULL || !grow_heads(loop, in_force->config)) {
 		if (in_force != NULL)
 			drop(in_force);

@@ -19,6 +19,14 @@
 
 struct kvw_loop;
 struct kvw_settings;
+struct kvw_step;
+
+#define KVW_STEP(name) +1
+enum {
+	KVW_STEPS = 0
+#include "proxy/steps.def"
+};
+#undef KVW_STEP
 
 /* One pair, as this loop refers to it. */
 struct kvw_in_force {
@@ -28,6 +36,8 @@ struct kvw_in_force {
 	uint8_t class_labels[KVW_CLASSES]; /* by class, for metrics */
 	uint8_t group_labels[KVW_MAX_MODEL_GROUPS]; /* by group, likewise */
 	struct kvw_separator separator; /* where cuts */
+	const struct kvw_step *steps[KVW_STEPS]; /* of a request's way, those that these settings need */
+	size_t step_count;
 	bool cuts; /* prompts are cut into the texts of kvaware.fragments */
 	uint32_t requests; /* that began with it and have not ended */
 	struct kvw_in_force *next;

@@ -356,9 +356,9 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	if (err == KVW_OK)
 		err = init_events(loop);
 	if (err == KVW_OK)
-		err = kvw_in_force_begin(loop, deps->config, deps->strategy);
-	if (err == KVW_OK)
 		err = init_tokens(loop, deps);
+	if (err == KVW_OK)
+		err = kvw_in_force_begin(loop, deps->config, deps->strategy);
 	if (err != KVW_OK)
 		kvw_loop_finish(loop);
 	return err;

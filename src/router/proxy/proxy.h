@@ -1,7 +1,7 @@
 /*
  * proxy.h - the data plane: N event loops that accept clients and forward their requests.
  *
- *   client --> listener.c, receive.c --> exchange: request.c, forward.c, send.c --> link --> worker
+ *   client --> listener.c, receive.c --> exchange: request.c, steps, send.c --> link --> worker
  *   client <-- client.c             <-- exchange: response.c                   <-- link <-- worker
  *
  * Each loop is a thread with its own listening socket (SO_REUSEPORT), or its share of those that another

@@ -1,18 +1,13 @@
 /*
  * rate.h - a request and the limits of its key, its tenant and its model (src/router/rates).
  *
- * Charged before it waits for anything, by prediction; corrected when it ends, by the answer's usage, or where
- * there is none by what passed. Without a limit it costs two comparisons.
+ * Charged before it waits for anything, by prediction (steps/limits.c); corrected when it ends, by the answer's usage, or where
+ * there is none by what passed.
  */
 #ifndef KVW_RATE_H
 #define KVW_RATE_H
 
 #include "proxy/exchange.h"
-
-/* Of a request that is to be routed; charges it once. True: refused, an answer was sent. */
-bool kvw_rate_refuses(struct kvw_exchange *x);
-
-/* --- rate_used.c, which answers nothing --- */
 
 /* The header fields that say what is left, for its answer. */
 #define KVW_RATE_ROOM KVW_RATE_FIELDS_ROOM

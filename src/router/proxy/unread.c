@@ -22,7 +22,7 @@
 
 #define LOG_NS (60 * KVW_NS_PER_S)
 
-static void note(const struct kvw_exchange *x, enum kvw_counter counter, const char *what)
+void kvw_unread_note(const struct kvw_exchange *x, enum kvw_counter counter, const char *what)
 {
 	_Atomic int64_t *logged_ns = &x->loop->shared->unread_logged_ns;
 	int64_t last = atomic_load_explicit(logged_ns, memory_order_relaxed), now_ns = x->loop->now_ns;
@@ -61,28 +61,14 @@ bool kvw_unread_refuses_encoded(struct kvw_exchange *x)
 	(void)snprintf(message, sizeof(message),
 		"the body has Content-Encoding: %.*s, which engines do not read: switch off the compression of requests",
 		(int)(field->value.len < 32 ? field->value.len : 32), field->value.data);
-	note(x, KVW_COUNT_ENCODED_REQUESTS, "a request's body has a Content-Encoding: answered 415");
+	kvw_unread_note(x, KVW_COUNT_ENCODED_REQUESTS, "a request's body has a Content-Encoding: answered 415");
 	kvw_reply_error_as(x, 415, NULL, NULL, "accept-encoding: identity\r\n", message);
 	return true;
 }
 
 void kvw_unread_body(struct kvw_exchange *x)
 {
-	note(x, KVW_COUNT_SCAN_REJECTED, "a request's body is not what its path takes");
-}
-
-bool kvw_unread_refuses_model(struct kvw_exchange *x)
-{
-	bool empty = x->framing == KVW_FRAME_NONE || (x->body.done && x->body.payload_bytes == 0);
-
-	if (!x->path.prompt || empty || x->scanned || x->model_name.len > 0 || x->meant != NULL ||
-		!kvw_fleet_divided(x->loop->fleet))
-		return false;
-	note(x, KVW_COUNT_MODELS_UNREAD, "a request's body does not show its model: answered 400");
-	kvw_reply_error_code(x, 400, NULL, "model_not_read", NULL,
-		"workers serve different models here, and this body does not show which one it is for: it must be JSON "
-		"in UTF-8 as this path takes it, sent as application/json, or a form that this path takes");
-	return true;
+	kvw_unread_note(x, KVW_COUNT_SCAN_REJECTED, "a request's body is not what its path takes");
 }
 
 void kvw_unread_ask_plain(const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w)
@@ -104,5 +90,5 @@ void kvw_unread_ask_plain(const struct kvw_exchange *x, struct kvw_head *head, s
 void kvw_unread_answer(const struct kvw_exchange *x, const struct kvw_head *head)
 {
 	if (x->watch_usage && head->status == 200 && encoding(head) != NULL)
-		note(x, KVW_COUNT_ENCODED_ANSWERS, "an answer to a prompt has a Content-Encoding: its usage is not seen");
+		kvw_unread_note(x, KVW_COUNT_ENCODED_ANSWERS, "an answer to a prompt has a Content-Encoding: its usage is not seen");
 }

@@ -13,9 +13,8 @@ bool kvw_unread_refuses_encoded(struct kvw_exchange *x);
 /* Its body was read, and is not what its path promises. */
 void kvw_unread_body(struct kvw_exchange *x);
 
-/* Before it is routed. True: its body does not show its model, workers serve different ones, and it was refused
- * with 400. */
-bool kvw_unread_refuses_model(struct kvw_exchange *x);
+/* Counts it, and logs it once a minute. */
+void kvw_unread_note(const struct kvw_exchange *x, enum kvw_counter counter, const char *what);
 
 /* The head for a worker, whose answer is to be read: it may not be encoded. Writes a field. */
 void kvw_unread_ask_plain(const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w);

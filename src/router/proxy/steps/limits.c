@@ -1,9 +1,13 @@
-/* rate.c - see rate.h. */
-#include "proxy/rate.h"
+/*
+ * limits.c - is it within the limits of its key, tenant and model? Charges it once (rate.h).
+ */
+#include "proxy/step.h"
 
 #include <stdio.h>
 
 #include "proxy/groups.h"
+#include "proxy/loop.h"
+#include "proxy/rate.h"
 #include "proxy/reply.h"
 #include "routing/choice.h"
 
@@ -112,7 +116,7 @@ static void refuse(struct kvw_exchange *x, const struct kvw_rate_refusal *refusa
 		x, 429, type_of(refusal->limit), "rate_limit_exceeded", fields, message);
 }
 
-bool kvw_rate_refuses(struct kvw_exchange *x)
+static bool refuse_beyond(struct kvw_exchange *x)
 {
 	struct kvw_rate_party parties[KVW_RATE_KINDS];
 	struct kvw_rate_time time = kvw_rate_time_of(x->loop);
@@ -139,3 +143,19 @@ bool kvw_rate_refuses(struct kvw_exchange *x)
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_PREDICTED, x->rate.tokens);
 	return false;
 }
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	(void)way;
+	return refuse_beyond(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
+}
+
+static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	return loop->auth != NULL || config->rate_limit_count > 0;
+}
+
+const struct kvw_step kvw_step_limits = {
+	.name = "limits",
+	.needed = needed,
+	.run = run,
+};

@@ -1,0 +1,299 @@
+/*
+ * lacking.c - see lacking.h.
+ */
+#include "proxy/lacking.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/page.h"
+#include "proxy/groups.h"
+#include "proxy/loop.h"
+#include "proxy/reply.h"
+#include "proxy/waking.h"
+
+#define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
+
+/* After kvw_waking_hold. */
+static enum kvw_stepped held(const struct kvw_exchange *x)
+{
+	return x->request_state == KVW_REQUEST_WAKING ? KVW_STEP_WAITS : KVW_STEP_ANSWERED;
+}
+
+static void no_model(struct kvw_exchange *x)
+{
+	char message[512];
+	struct kvw_slice model = x->route.model;
+	int shown = (int)(model.len < 256 ? model.len : 256);
+
+	(void)snprintf(message, sizeof(message), "The model `%.*s` does not exist.", shown, model.data);
+	kvw_reply_error_as(x, 404, "NotFoundError", "model", NULL, message);
+}
+
+static const char *why_not(const struct kvw_worker *worker)
+{
+	char fault[KVW_MODELS_FAULT_ROOM];
+
+	if (!kvw_worker_usable(worker))
+		return kvw_worker_state_name(worker);
+	return kvw_worker_models_fault(worker, fault) ? "up, but does not list its models" : "up, without this model";
+}
+
+/* "URL is STATE" of each. */
+static void put_workers(const struct kvw_fleet *fleet, struct kvw_page *text)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL)
+			continue;
+		kvw_page_string(text, shown++ == 0 ? ": " : ", ");
+		kvw_page_string(text, worker->url);
+		kvw_page_string(text, " is ");
+		kvw_page_string(text, why_not(worker));
+	}
+}
+
+#define STATES 16 /* more than there are; what has no room is left out */
+
+/* "NUMBER STATE" of each state. */
+static void put_states(const struct kvw_fleet *fleet, struct kvw_page *text)
+{
+	const char *states[STATES];
+	uint64_t counts[STATES] = {0};
+	size_t found = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		const char *state = worker == NULL ? NULL : why_not(worker);
+		size_t at = 0;
+
+		while (at < found && state != NULL && strcmp(states[at], state) != 0)
+			at++;
+		if (state == NULL || at == STATES)
+			continue;
+		if (at == found)
+			states[found++] = state;
+		counts[at]++;
+	}
+	for (size_t at = 0; at < found; at++) {
+		kvw_page_string(text, at == 0 ? ": " : ", ");
+		kvw_page_u64(text, counts[at]);
+		kvw_page_string(text, " ");
+		kvw_page_string(text, states[at]);
+	}
+}
+
+enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
+{
+	char message[1024];
+	struct kvw_page text = {0};
+
+	if (kvw_waking_hold(x))
+		return held(x);
+	if (x->tried_count > 0) {
+		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
+	} else {
+		(kvw_exchange_names_workers(x) ? put_workers : put_states)(x->loop->fleet, &text);
+		(void)snprintf(message, sizeof(message), "no usable worker%s%s%.*s",
+			x->group != NULL ? " in group " : "", x->group != NULL ? x->group->group : "",
+			(int)text.len, text.len > 0 ? text.data : "");
+		free(text.data);
+	}
+	kvw_reply_error_as(
+		x, x->tried_count > 0 && !x->refused ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
+	return KVW_STEP_ANSWERED;
+}
+
+/* Asks workers for their lists; true if any has to be asked. */
+static bool want_models(struct kvw_loop *loop)
+{
+	bool asked = false;
+
+	for (size_t i = 0; i < loop->fleet->count; i++) {
+		struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
+
+		if (worker == NULL || worker->models_given)
+			continue;
+		atomic_store_explicit(&worker->models_wanted, true, memory_order_relaxed);
+		asked = true;
+	}
+	return asked;
+}
+
+/* Has every worker that can be asked listed its models since `since_ns`? */
+static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
+{
+	for (size_t i = 0; i < loop->fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
+
+		if (worker != NULL && !worker->models_given && kvw_worker_usable(worker) &&
+			(kvw_worker_models_stale(worker) ||
+				atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) <= since_ns))
+			return false;
+	}
+	return true;
+}
+
+/* Is it certain what they serve? */
+static bool all_models_known(const struct kvw_loop *loop)
+{
+	for (size_t i = 0; i < loop->fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(loop->fleet, i);
+
+		if (worker != NULL && kvw_worker_usable(worker) && kvw_worker_models_stale(worker))
+			return false;
+	}
+	return atomic_load_explicit(&loop->fleet->view, memory_order_acquire)->all_known;
+}
+
+/* "URL (status 401)" of each worker whose list cannot be read, or how many they are, and why the first. */
+static void put_unlisted(const struct kvw_exchange *x, struct kvw_page *text)
+{
+	char fault[KVW_MODELS_FAULT_ROOM], first[KVW_MODELS_FAULT_ROOM] = "";
+	const struct kvw_fleet *fleet = x->loop->fleet;
+	bool named = kvw_exchange_names_workers(x);
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL || !kvw_worker_models_fault(worker, fault))
+			continue;
+		if (count++ == 0)
+			memcpy(first, fault, sizeof(first));
+		if (!named)
+			continue;
+		kvw_page_string(text, count == 1 ? ": /v1/models of " : ", ");
+		kvw_page_string(text, worker->url);
+		kvw_page_string(text, " (");
+		kvw_page_string(text, fault);
+		kvw_page_string(text, ")");
+	}
+	if (count == 0 || named)
+		return;
+	kvw_page_string(text, ": /v1/models of ");
+	kvw_page_u64(text, count);
+	kvw_page_string(text, " (");
+	kvw_page_string(text, first);
+	kvw_page_string(text, ")");
+}
+
+static void models_unknown(struct kvw_exchange *x)
+{
+	struct kvw_page text = {0};
+	char message[768];
+
+	put_unlisted(x, &text);
+	(void)snprintf(message, sizeof(message), "the models of some workers are not known yet%.*s", (int)text.len,
+		text.len > 0 ? text.data : "");
+	free(text.data);
+	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", message);
+}
+
+static enum kvw_stepped model_not_found(struct kvw_exchange *x)
+{
+	if (kvw_waking_hold(x))
+		return held(x);
+	if (all_models_known(x->loop))
+		no_model(x);
+	else
+		models_unknown(x);
+	return KVW_STEP_ANSWERED;
+}
+
+static enum kvw_stepped park(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	kvw_exchange_request_state(x, KVW_REQUEST_PARKED);
+	x->parked_ns = loop->now_ns;
+	TAILQ_INSERT_TAIL(&loop->parked, x, entry);
+	kvw_loop_timer(loop, &x->timer, KVW_TIMER_PARK, PARK_MS);
+	return KVW_STEP_WAITS;
+}
+
+enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	/* Lists younger than a refresh can be would say the same again. */
+	if (!lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop))
+		return park(x);
+	return model_not_found(x);
+}
+
+/* It has just joined: requests cannot see yet which models it has, or its name is still looked up. */
+static bool is_newcomer(const struct kvw_worker *worker)
+{
+	unsigned barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);
+
+	return !worker->models_given &&
+	       atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) == 0 &&
+	       kvw_worker_is_up(worker) && (barred & ~(unsigned)KVW_BARRED_NO_ADDRESS) == 0;
+}
+
+/* A reload may replace all workers of a model at once: those before get no new requests, and what the new
+ * ones serve is known in a moment. A request waits for that once. True: it does. */
+static bool await_newcomers(struct kvw_exchange *x)
+{
+	const struct kvw_fleet *fleet = x->loop->fleet;
+
+	if (x->parked_ns != 0)
+		return false;
+	for (size_t i = 0; i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+
+		if (worker == NULL || !is_newcomer(worker))
+			continue;
+		(void)want_models(x->loop);
+		(void)park(x);
+		return true;
+	}
+	return false;
+}
+
+enum kvw_stepped kvw_lacking_choice(struct kvw_exchange *x)
+{
+	if (x->group_fault != KVW_GROUP_GOOD)
+		return KVW_STEP_AGAIN;
+	return await_newcomers(x) ? KVW_STEP_WAITS : kvw_lacking_worker(x);
+}
+
+static void leave_parked(struct kvw_exchange *x)
+{
+	TAILQ_REMOVE(&x->loop->parked, x, entry);
+	kvw_timer_clear(&x->loop->timers, &x->timer);
+	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+}
+
+void kvw_lacking_park_over(struct kvw_exchange *x)
+{
+	struct kvw_model *model;
+	bool known;
+
+	leave_parked(x);
+	kvw_groups_read(x, &x->loop->candidates, &known, &model);
+	if (known)
+		(void)kvw_lacking_worker(x);
+	else
+		(void)model_not_found(x);
+}
+
+bool kvw_lacking_unpark(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+	bool known, newer = lists_are_newer(loop, x->parked_ns); /* before what they say is read */
+	struct kvw_model *model;
+
+	kvw_groups_read(x, &loop->candidates, &known, &model);
+	if (known && kvw_fleet_any_usable(&loop->candidates))
+		leave_parked(x);
+	else if (newer)
+		kvw_lacking_park_over(x);
+	else
+		return false;
+	return true;
+}

@@ -1,0 +1,18 @@
+/*
+ * asked.c - the next of the workers that are asked one after the other for what one of them keeps (asked.h).
+ */
+#include "proxy/step.h"
+
+#include "proxy/asked.h"
+#include "proxy/loop.h"
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	return kvw_asked_pick(x, &way->set) ? KVW_STEP_CHOSEN : KVW_STEP_ON;
+}
+
+const struct kvw_step kvw_step_asked = {
+	.name = "asked",
+	.chooses = true,
+	.run = run,
+};

@@ -1,0 +1,26 @@
+/*
+ * comments.c - the request is known, and may wait from now on: its client gets comments meanwhile (silence.h).
+ */
+#include "proxy/step.h"
+
+#include "proxy/loop.h"
+#include "proxy/silence.h"
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	(void)way;
+	kvw_silence_await(x);
+	return KVW_STEP_ON;
+}
+
+static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)loop;
+	return config->keep_alive_comments_ms > 0;
+}
+
+const struct kvw_step kvw_step_comments = {
+	.name = "comments",
+	.needed = needed,
+	.run = run,
+};

@@ -1,0 +1,18 @@
+/*
+ * connect.c - a connection to its worker: an idle one, or a new one.
+ */
+#include "proxy/step.h"
+
+#include "proxy/connect.h"
+#include "proxy/loop.h"
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	kvw_connect(x, false, way->on_link);
+	return KVW_STEP_ON;
+}
+
+const struct kvw_step kvw_step_connect = {
+	.name = "connect",
+	.run = run,
+};

@@ -1,0 +1,57 @@
+/*
+ * group.c - the group of a request whose model is divided, and the refusal where it can have none.
+ */
+#include "proxy/step.h"
+
+#include <stdio.h>
+
+#include "proxy/groups.h"
+#include "proxy/guard.h"
+#include "proxy/loop.h"
+#include "proxy/reply.h"
+
+/* A tester's group that there is not, or a body into which the group's name for the model cannot be written. */
+static bool refuse_group(struct kvw_exchange *x)
+{
+	struct kvw_slice wish = x->group_wish;
+	char message[512];
+	int status;
+
+	if (x->group_fault == KVW_GROUP_GOOD && (x->group != NULL || kvw_groups_take(x)))
+		return false;
+	if (x->group_fault == KVW_GROUP_UNKNOWN) {
+		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`", x->config->groups_header,
+			(int)(wish.len < 128 ? wish.len : 128), wish.data);
+		kvw_reply_error_code(x, 400, NULL, "model_group", NULL, message);
+		return true;
+	}
+	if (x->group_fault == KVW_GROUP_NO_MEMORY) {
+		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "out of memory");
+		return true;
+	}
+	(void)snprintf(message, sizeof(message),
+		"the groups of this model have other names for it: it must stand once in a body that can be read, on a path of "
+		"inference, no larger than %llu bytes, not in the URL",
+		(unsigned long long)x->config->routing_scan_limit);
+	status = kvw_guard_too_large(x) ? 413 : 400;
+	kvw_reply_error_code(x, status, NULL, "model_group", NULL, message);
+	return true;
+}
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	(void)way;
+	return refuse_group(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
+}
+
+static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)loop;
+	return config->model_group_count > 0;
+}
+
+const struct kvw_step kvw_step_group = {
+	.name = "group",
+	.needed = needed,
+	.run = run,
+};

@@ -1,0 +1,60 @@
+/*
+ * key_model.c - may the request's key use the model that its worker will read in the body?
+ *
+ * Of a body that was not scanned to its end the last `model`, which counts, may not have been seen.
+ */
+#include "proxy/step.h"
+
+#include <stdio.h>
+
+#include "proxy/guard.h"
+#include "proxy/loop.h"
+#include "proxy/understand.h"
+
+/* The model that a worker will read; len 0: it is not known for certain. */
+static struct kvw_slice model_of(const struct kvw_exchange *x)
+{
+	return kvw_guard_has_body(x) ? kvw_request_body_model(x) : x->model_name;
+}
+
+static bool refuse_model(struct kvw_exchange *x)
+{
+	struct kvw_slice model;
+	char message[384];
+
+	if (x->key == NULL || x->key->models.count == 0 || x->model_allowed)
+		return false;
+	model = model_of(x);
+	if (model.len == 0 ? !kvw_guard_has_body(x) : kvw_client_key_may_use(x->key, model)) {
+		x->model_allowed = true;
+		return false;
+	}
+	if (model.len == 0)
+		(void)snprintf(message, sizeof(message),
+			"this API key may use some models only: the body must be JSON that names one, and no larger "
+			"than %llu bytes",
+			(unsigned long long)x->config->routing_scan_limit);
+	else
+		(void)snprintf(message, sizeof(message), "this API key may not use the model `%.*s`",
+			(int)(model.len < 256 ? model.len : 256), model.data);
+	kvw_guard_refuse(x, 403, KVW_COUNT_AUTH_MODEL, "model_not_allowed", message);
+	return true;
+}
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	(void)way;
+	return refuse_model(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
+}
+
+static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)config;
+	return loop->auth != NULL;
+}
+
+const struct kvw_step kvw_step_key_model = {
+	.name = "key_model",
+	.needed = needed,
+	.run = run,
+};

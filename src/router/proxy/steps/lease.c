@@ -1,0 +1,79 @@
+/*
+ * lease.c - the worker is chosen: an attempt at it begins, and takes its share of the worker's load.
+ */
+#include "proxy/step.h"
+
+#include "proxy/gates.h"
+#include "proxy/loop.h"
+#include "proxy/understand.h"
+
+#define SEQUENCES_UNKNOWN (UINT32_C(1) << 16)
+
+/* Most that the engine counts as its requests; it does each answer to each prompt. */
+static uint32_t sequences_of(const struct kvw_exchange *x)
+{
+	uint32_t choices = x->route.choices > 1 ? x->route.choices : 1;
+
+	if (!kvw_exchange_computes(x))
+		return 1;
+	if (!x->scanned)
+		return SEQUENCES_UNKNOWN;
+	switch (x->route.api) {
+	case KVW_API_RESPONSES:
+	case KVW_API_MESSAGES:
+		return choices;
+	case KVW_API_CHAT: /* a batch of them, too */
+		return x->route.chain_count > 1 ? x->route.chain_count * choices : choices;
+	case KVW_API_COMPLETIONS:
+	case KVW_API_EMBEDDINGS:
+		if (x->route.content_known && x->route.chain_count < SEQUENCES_UNKNOWN / choices)
+			return x->route.chain_count * choices;
+		return SEQUENCES_UNKNOWN;
+	default:
+		return SEQUENCES_UNKNOWN;
+	}
+}
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	struct kvw_attempt *a = &x->attempt;
+	struct kvw_loop *loop = x->loop;
+
+	(void)way;
+	a->decided = true;
+	a->picked_ns = loop->now_ns;
+	a->suspect = a->error_event = a->paid = x->said_all = a->doubtful = a->full = false;
+	a->graded = KVW_GRADE_NONE;
+	a->tokens = KVW_TOKENS_UNKNOWN;
+	x->beginning_len = 0;
+	if (a->worker != NULL)
+		kvw_links_unhold(&loop->links, a->worker);
+	a->worker = loop->fleet->workers[a->decision.worker_id];
+	kvw_links_hold(&loop->links, a->worker);
+	if (x->attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {
+		kvw_budget_pay(&loop->shared->repeats, loop->unpaid, x->config->retry_budget,
+			loop->now_ns);
+		loop->unpaid = 0;
+	}
+	if (!kvw_worker_is_up(a->worker))
+		kvw_metrics_add(loop->metrics, KVW_COUNT_PANICS, 1);
+	kvw_attempt_puts_to_sleep(x);
+	a->trial = a->trial || (kvw_exchange_computes(x) &&
+				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));
+	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
+	a->lease.plain = !x->route.stream;
+	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
+	if (sequences_of(x) > 1)
+		kvw_lease_widen(&a->lease, sequences_of(x) - 1);
+	kvw_gates_picked(x);
+	if (loop->sources != NULL)
+		kvw_request_report_pick(x);
+	kvw_request_scan_release(x);
+	kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
+	return KVW_STEP_ON;
+}
+
+const struct kvw_step kvw_step_lease = {
+	.name = "lease",
+	.run = run,
+};

@@ -1,0 +1,40 @@
+/*
+ * model_named.c - models with limits: which of them counts must be known.
+ */
+#include "proxy/step.h"
+
+#include <stdio.h>
+
+#include "proxy/loop.h"
+#include "proxy/reply.h"
+
+static bool refuse_unnamed(struct kvw_exchange *x)
+{
+	char message[256];
+
+	if (!x->unnamed || x->meant != NULL || !kvw_exchange_computes(x))
+		return false;
+	(void)snprintf(message, sizeof(message),
+		"the body must name a `model` in its first %llu bytes: workers serve several here, and some have limits",
+		(unsigned long long)x->config->routing_scan_limit);
+	kvw_reply_error_code(x, 400, NULL, "model_not_named", NULL, message);
+	return true;
+}
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	(void)way;
+	return refuse_unnamed(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
+}
+
+static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)loop;
+	return kvw_config_limits_models(config);
+}
+
+const struct kvw_step kvw_step_model_named = {
+	.name = "model_named",
+	.needed = needed,
+	.run = run,
+};

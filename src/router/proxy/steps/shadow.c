@@ -1,0 +1,26 @@
+/*
+ * shadow.c - copies for groups that are only watched, now that it is on its way (shadow.h).
+ */
+#include "proxy/step.h"
+
+#include "proxy/loop.h"
+#include "proxy/shadow.h"
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	(void)way;
+	kvw_shadow_offer(x);
+	return KVW_STEP_ON;
+}
+
+static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)loop;
+	return config->model_group_count > 0;
+}
+
+const struct kvw_step kvw_step_shadow = {
+	.name = "shadow",
+	.needed = needed,
+	.run = run,
+};

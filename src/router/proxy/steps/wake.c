@@ -1,0 +1,29 @@
+/*
+ * wake.c - a request whose model others wait for waits behind them (waking.h).
+ */
+#include "proxy/step.h"
+
+#include "proxy/loop.h"
+#include "proxy/waking.h"
+#include "proxy/whose.h"
+
+static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	uint32_t owner;
+
+	(void)way;
+	/* Where its owner rests, one that has an owner need not wait with the others. */
+	return !kvw_whose_worker(x, &owner) && kvw_waking_queue(x) ? KVW_STEP_WAITS : KVW_STEP_ON;
+}
+
+static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)loop;
+	return config->discovery_wake_hold_ms > 0;
+}
+
+const struct kvw_step kvw_step_wake = {
+	.name = "wake",
+	.needed = needed,
+	.run = run,
+};
