@@ -141,6 +141,21 @@ static void set_terms(struct kvw_exchange *x)
 	};
 }
 
+/* What was sent on, or refused, its gate has taken out. */
+static void leave_gate(struct kvw_exchange *x, enum kvw_waited how)
+{
+	if (how == KVW_WAITED)
+		kvw_gates_out(x);
+	else
+		kvw_gates_leave(x);
+}
+
+static const struct kvw_wait_kind room = {
+	.name = "room",
+	.text = "room at a worker",
+	.ended = leave_gate,
+};
+
 static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -156,7 +171,7 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 		kvw_metrics_oldest(loop->metrics, x->entrant.wait.came_ns);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_WAITING, 1);
 	kvw_metrics_add(loop->metrics, KVW_COUNT_WAITED, 1);
-	kvw_exchange_request_state(x, KVW_REQUEST_QUEUED);
+	kvw_wait_begin(x, &room, 0);
 	return KVW_ADMIT_NOT_NOW;
 }
 

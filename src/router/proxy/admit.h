@@ -2,7 +2,7 @@
  * admit.h - may a request be sent now, or must it wait in kvway?
  *
  * What waits and what is refused is decided by src/router/admission; here a loop keeps a gate for each
- * model (gates.h) and an exchange is an entrant. A request that waits is in QUEUED; every 2 ms at most the loop
+ * model (gates.h) and an exchange is an entrant. A request waits for its gate; every 2 ms at most the loop
  * asks its gates which may go on (admit_turn.h).
  *
  * Only whole requests for which an engine computes wait. Those that name their worker (a pin, a stored

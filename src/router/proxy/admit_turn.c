@@ -47,16 +47,14 @@ static bool go_on(struct kvw_loop *loop, struct kvw_gate *gate)
 
 	if (next != KVW_NOTHING) {
 		x = exchange_of(entrant);
-		kvw_gates_out(x);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+		kvw_wait_end(x, KVW_WAITED);
 		kvw_metrics_waited(loop->metrics, loop->now_ns - entrant->wait.came_ns);
 		x->admitted = next == KVW_SEND;
 		if (next == KVW_REFUSE)
 			kvw_admit_refuse(x, entrant->refusal, entrant->retry_after_ns);
 	} else if (x != NULL) {
 		/* Routing says what becomes of it. */
-		kvw_gates_leave(x);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+		kvw_wait_end(x, KVW_WAITED_LEFT);
 		x->admitted = true;
 	} else {
 		return false;

@@ -25,7 +25,6 @@
 #include "proxy/connect.h"
 #include "proxy/forward.h"
 #include "proxy/gates.h"
-#include "proxy/held.h"
 #include "proxy/lacking.h"
 #include "proxy/local.h"
 #include "proxy/prepare.h"
@@ -288,28 +287,6 @@ static bool exchange_bytes(struct kvw_exchange *x)
 		x->client->state == KVW_CLIENT_LOST;
 }
 
-/* Where it waits for something that is not a socket, it does so no longer. result: of waiting for a model to wake. */
-static void stop_waiting(struct kvw_exchange *x, enum kvw_wake_result result)
-{
-	if (x->request_state == KVW_REQUEST_PARKED) {
-		TAILQ_REMOVE(&x->loop->parked, x, entry);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_WAKING) {
-		kvw_held_remove(x, result);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_METRICS) {
-		TAILQ_REMOVE(&x->loop->want_metrics, x, entry);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_QUEUED) {
-		kvw_gates_leave(x);
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	} else if (x->request_state == KVW_REQUEST_TOKENS) {
-		kvw_token_job_forget(x->token_job);
-		x->token_job = NULL;
-		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	}
-}
-
 /* One step. False: it has to wait, or has ended. */
 static bool step(struct kvw_exchange *x)
 {
@@ -318,7 +295,8 @@ static bool step(struct kvw_exchange *x)
 	if (take_noted(x))
 		return true;
 	if (x->response_state == KVW_RESPONSE_DONE) {
-		stop_waiting(x, KVW_WAKE_LEFT); /* its body was refused meanwhile: that is its answer */
+		if (x->wait.kind != NULL)
+			kvw_wait_end(x, KVW_WAITED_LEFT); /* its body was refused meanwhile: that is its answer */
 		if (x->client->out.bytes == 0)
 			kvw_exchange_end(x, x->end);
 		return false;
@@ -339,7 +317,7 @@ static bool step(struct kvw_exchange *x)
 	case KVW_REQUEST_SENDING:
 	case KVW_REQUEST_SENT:
 		return exchange_bytes(x);
-	default: /* READ_BODY, PARKED, WAKING, QUEUED, TOKENS, METRICS wait for their events */
+	default: /* READ_BODY and WAITING wait for their events */
 		return false;
 	}
 }
@@ -378,13 +356,9 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 	loop->now_ns = now_ns;
 	switch (timer->kind) {
 	case KVW_TIMER_PARK:
-		kvw_lacking_park_over(x);
-		break;
 	case KVW_TIMER_WAKE:
-		kvw_waking_expire(x);
-		break;
 	case KVW_TIMER_TOKENS:
-		kvw_prepare_timeout(x);
+		kvw_wait_expire(x);
 		break;
 	case KVW_TIMER_CONNECT:
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
@@ -586,7 +560,8 @@ static void end_early(
 		kvw_exchange_cut(x, end);
 		return;
 	}
-	stop_waiting(x, x->end == KVW_END_TIMEOUT ? KVW_WAKE_EXPIRED : KVW_WAKE_LEFT);
+	if (x->wait.kind != NULL)
+		kvw_wait_end(x, x->end == KVW_END_TIMEOUT ? KVW_WAITED_EXPIRED : KVW_WAITED_LEFT);
 	kvw_reply_error_as(x, status, NULL, NULL, fields, message);
 	kvw_exchange_advance(x);
 }

@@ -25,9 +25,11 @@ void kvw_exchange_fail_over(struct kvw_loop *loop);
 /* drain.timeout has passed: what the client has of an answer is all that it gets; without any, it gets 503. */
 void kvw_exchange_shut_down(struct kvw_exchange *x);
 
-/* From the tick: exchanges in WAKING whose model has a worker now go on, those that came first before others. */
+/* From the tick: exchanges that wait for a worker of their model go on where it has one now, those that came first
+ * before others. */
 void kvw_exchange_wake(struct kvw_loop *loop);
-/* From the tick: PARKED exchanges look again whether their model is known, those in METRICS for their text. */
+/* From the tick: those that wait for newer model lists look again whether their model is known, those that wait for the
+ * text of /metrics for that. */
 void kvw_exchange_unpark(struct kvw_loop *loop);
 
 #endif

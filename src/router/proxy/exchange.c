@@ -11,7 +11,6 @@
 #include "proxy/fidelity.h"
 #include "proxy/groups.h"
 #include "proxy/gates.h"
-#include "proxy/held.h"
 #include "proxy/kept.h"
 #include "proxy/rate.h"
 #include "proxy/understand.h"
@@ -21,16 +20,11 @@
 /* Allowed next states, by present state. A retry goes back to ROUTING. */
 static const unsigned request_next[KVW_REQUEST_STATES] = {
 	[KVW_REQUEST_READ_HEAD] = BIT(KVW_REQUEST_READ_BODY) | BIT(KVW_REQUEST_ROUTING) |
-		BIT(KVW_REQUEST_METRICS),
+		BIT(KVW_REQUEST_WAITING),
 	[KVW_REQUEST_READ_BODY] = BIT(KVW_REQUEST_ROUTING),
-	[KVW_REQUEST_ROUTING] = BIT(KVW_REQUEST_PARKED) | BIT(KVW_REQUEST_WAKING) |
-		BIT(KVW_REQUEST_TOKENS) |
-		BIT(KVW_REQUEST_QUEUED) | BIT(KVW_REQUEST_CONNECTING) | BIT(KVW_REQUEST_SENDING),
-	[KVW_REQUEST_PARKED] = BIT(KVW_REQUEST_ROUTING),
-	[KVW_REQUEST_WAKING] = BIT(KVW_REQUEST_ROUTING),
-	[KVW_REQUEST_METRICS] = BIT(KVW_REQUEST_ROUTING),
-	[KVW_REQUEST_TOKENS] = BIT(KVW_REQUEST_ROUTING),
-	[KVW_REQUEST_QUEUED] = BIT(KVW_REQUEST_ROUTING),
+	[KVW_REQUEST_ROUTING] = BIT(KVW_REQUEST_WAITING) | BIT(KVW_REQUEST_CONNECTING) |
+		BIT(KVW_REQUEST_SENDING),
+	[KVW_REQUEST_WAITING] = BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_CONNECTING] = BIT(KVW_REQUEST_SENDING) | BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_SENDING] = BIT(KVW_REQUEST_SENT) | BIT(KVW_REQUEST_ROUTING),
 	[KVW_REQUEST_SENT] = BIT(KVW_REQUEST_ROUTING),
@@ -75,6 +69,52 @@ void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state
 	else
 		note_fault(x, "response", x->response_state, state);
 }
+
+/* --- waiting (wait.h) --- */
+
+void kvw_wait_begin(struct kvw_exchange *x, const struct kvw_wait_kind *kind, int64_t until_ns)
+{
+	struct kvw_loop *loop = x->loop;
+
+	kvw_exchange_request_state(x, KVW_REQUEST_WAITING);
+	x->wait.kind = kind;
+	x->wait.since_ns = loop->now_ns;
+	x->wait.until_ns = until_ns;
+	if (kind->list != NULL)
+		TAILQ_INSERT_TAIL(kind->list(loop), x, entry);
+	if (until_ns > 0)
+		kvw_timer_set(&loop->timers, &x->timer, kind->timer, until_ns);
+}
+
+void kvw_wait_end(struct kvw_exchange *x, enum kvw_waited how)
+{
+	const struct kvw_wait_kind *kind = x->wait.kind;
+	int64_t waited_ns = x->loop->now_ns - x->wait.since_ns;
+
+	if (kind->list != NULL)
+		TAILQ_REMOVE(kind->list(x->loop), x, entry);
+	kvw_timer_clear(&x->loop->timers, &x->timer);
+	if (kind->ended != NULL)
+		kind->ended(x, how);
+	if (x->wait.longest == NULL || waited_ns > x->wait.longest_ns) {
+		x->wait.longest = kind;
+		x->wait.longest_ns = waited_ns;
+	}
+	x->wait.total_ns += waited_ns;
+	x->wait.kind = NULL;
+	if (!kvw_exchange_ended(x))
+		kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+}
+
+void kvw_wait_expire(struct kvw_exchange *x)
+{
+	const struct kvw_wait_kind *kind = x->wait.kind;
+
+	kvw_wait_end(x, KVW_WAITED_EXPIRED);
+	kind->expired(x);
+}
+
+/* --- its life --- */
 
 struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn on_timer)
 {
@@ -256,17 +296,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_timer_clear(&loop->timers, &x->timer);
 	kvw_timer_clear(&loop->timers, &x->deadline);
 	kvw_timer_clear(&loop->timers, &x->silence);
-	if (x->token_job != NULL)
-		kvw_token_job_forget(x->token_job);
-	x->token_job = NULL;
-	if (x->request_state == KVW_REQUEST_PARKED)
-		TAILQ_REMOVE(&loop->parked, x, entry);
-	if (x->request_state == KVW_REQUEST_WAKING)
-		kvw_held_remove(x, KVW_WAKE_LEFT);
-	if (x->request_state == KVW_REQUEST_METRICS)
-		TAILQ_REMOVE(&loop->want_metrics, x, entry);
-	if (x->request_state == KVW_REQUEST_QUEUED)
-		kvw_gates_leave(x);
+	if (x->wait.kind != NULL)
+		kvw_wait_end(x, KVW_WAITED_LEFT);
 	learn_ratio(x);
 	if (x->fidelity != NULL)
 		kvw_fidelity_client_end(x, end);

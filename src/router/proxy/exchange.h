@@ -7,8 +7,8 @@
  * logged and counted, and that exchange is cut. All others go on.
  *
  *   request side    READ_HEAD -> READ_BODY -> ROUTING -> CONNECTING -> SENDING -> SENT
- *                   |                         |  ^ (waits in PARKED, WAKING, TOKENS or QUEUED)
- *                   +-> METRICS (answered here)
+ *                   |                         |  ^ (waits in WAITING, for what x->wait says)
+ *                   +-> WAITING (for the text of /metrics)
  *   response side   NONE -> WAITING -> HELD -> STREAMING -> DONE -> ENDED
  *                                              |  ^ (waits in PAUSED)
  *
@@ -32,17 +32,14 @@
 #include "feeds/tokens/tokens.h"
 #include "openai/preamble.h"
 #include "openai/usage.h"
+#include "proxy/wait.h"
 #include "rates/rates.h"
 
 enum kvw_request_state {
 	KVW_REQUEST_READ_HEAD,
 	KVW_REQUEST_READ_BODY,  /* whole, or until its model is found */
 	KVW_REQUEST_ROUTING,    /* a worker is to be found: waits for nothing */
-	KVW_REQUEST_PARKED,     /* until the workers' models are known, or for PARK_MS; on loop->parked */
-	KVW_REQUEST_WAKING,     /* until its model has a worker, or discovery.wake.hold has passed; on loop->waking */
-	KVW_REQUEST_QUEUED,     /* until a worker can take it, or it is refused (admit.h); in x->gate */
-	KVW_REQUEST_TOKENS,     /* until the prompt's tokens are here, or the time for them has passed */
-	KVW_REQUEST_METRICS,    /* until the control thread has written /metrics; on loop->want_metrics */
+	KVW_REQUEST_WAITING,    /* for what x->wait says (wait.h) */
 	KVW_REQUEST_CONNECTING,
 	KVW_REQUEST_SENDING,    /* the answer may begin, too */
 	KVW_REQUEST_SENT,
@@ -85,17 +82,16 @@ struct kvw_exchange {
 	struct kvw_in_force *in_force; /* the settings that it began with; config and strategy are of it */
 	const struct kvw_config *config;
 	struct kvw_strategy *strategy;
-	TAILQ_ENTRY(kvw_exchange) entry; /* parked, waking, ended or free */
+	TAILQ_ENTRY(kvw_exchange) entry; /* of its wait, ended or free */
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
 	bool faulty; /* took a step that its table forbids: to be cut */
-	int64_t parked_ns; /* since when PARKED, or in METRICS */
+	struct kvw_waiting wait;
+	bool looked_again; /* it has waited for newer model lists */
 
 	/* --- a model that is woken (waking.h) --- */
 	struct kvw_wake_model *wake; /* NULL: it has not waited for one */
-	int64_t held_ns;       /* since when; 0: it has not waited */
-	int64_t hold_until_ns; /* and for how long it may */
-	int64_t rests_ns;      /* since when it waits this time */
+	int64_t held_ns;       /* since when it waited first; 0: it has not */
 	bool woken;            /* a worker was ready, and it is on its way there */
 
 	/* --- request --- */
@@ -167,7 +163,6 @@ struct kvw_exchange {
 	enum kvw_inexact inexact;
 	struct kvw_token_job *token_job;   /* under way; NULL: none is */
 	struct kvw_token_list *token_list; /* a reference; NULL: none, or in the body */
-	int64_t token_asked_ns;
 
 	/* --- admission (admit.h) --- */
 	struct kvw_entrant entrant;

@@ -48,7 +48,7 @@ void kvw_gates_ended(struct kvw_exchange *x);
 
 /* It was taken out of its gate. */
 void kvw_gates_out(struct kvw_exchange *x);
-/* The exchange, which is in QUEUED, waits no longer; the caller writes its state. */
+/* The exchange waits no longer; the caller writes its state. */
 void kvw_gates_leave(struct kvw_exchange *x);
 
 #endif

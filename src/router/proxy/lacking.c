@@ -17,7 +17,7 @@
 /* After kvw_waking_hold. */
 static enum kvw_stepped held(const struct kvw_exchange *x)
 {
-	return x->request_state == KVW_REQUEST_WAKING ? KVW_STEP_WAITS : KVW_STEP_ANSWERED;
+	return x->wait.kind != NULL ? KVW_STEP_WAITS : KVW_STEP_ANSWERED;
 }
 
 static void no_model(struct kvw_exchange *x)
@@ -204,14 +204,36 @@ static enum kvw_stepped model_not_found(struct kvw_exchange *x)
 	return KVW_STEP_ANSWERED;
 }
 
+static struct kvw_exchange_list *parked(struct kvw_loop *loop)
+{
+	return &loop->parked;
+}
+
+/* The lists are new, or not in time: what they say is the answer. */
+static void answer_by_lists(struct kvw_exchange *x)
+{
+	struct kvw_model *model;
+	bool known;
+
+	kvw_groups_read(x, &x->loop->candidates, &known, &model);
+	if (known)
+		(void)kvw_lacking_worker(x);
+	else
+		(void)model_not_found(x);
+}
+
+static const struct kvw_wait_kind model_lists = {
+	.name = "models",
+	.text = "newer lists of the workers' models",
+	.timer = KVW_TIMER_PARK,
+	.list = parked,
+	.expired = answer_by_lists,
+};
+
 static enum kvw_stepped park(struct kvw_exchange *x)
 {
-	struct kvw_loop *loop = x->loop;
-
-	kvw_exchange_request_state(x, KVW_REQUEST_PARKED);
-	x->parked_ns = loop->now_ns;
-	TAILQ_INSERT_TAIL(&loop->parked, x, entry);
-	kvw_loop_timer(loop, &x->timer, KVW_TIMER_PARK, PARK_MS);
+	x->looked_again = true;
+	kvw_wait_begin(x, &model_lists, x->loop->now_ns + PARK_MS * KVW_NS_PER_MS);
 	return KVW_STEP_WAITS;
 }
 
@@ -241,7 +263,7 @@ static bool await_newcomers(struct kvw_exchange *x)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
 
-	if (x->parked_ns != 0)
+	if (x->looked_again)
 		return false;
 	for (size_t i = 0; i < fleet->count; i++) {
 		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
@@ -262,37 +284,17 @@ enum kvw_stepped kvw_lacking_choice(struct kvw_exchange *x)
 	return await_newcomers(x) ? KVW_STEP_WAITS : kvw_lacking_worker(x);
 }
 
-static void leave_parked(struct kvw_exchange *x)
-{
-	TAILQ_REMOVE(&x->loop->parked, x, entry);
-	kvw_timer_clear(&x->loop->timers, &x->timer);
-	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-}
-
-void kvw_lacking_park_over(struct kvw_exchange *x)
-{
-	struct kvw_model *model;
-	bool known;
-
-	leave_parked(x);
-	kvw_groups_read(x, &x->loop->candidates, &known, &model);
-	if (known)
-		(void)kvw_lacking_worker(x);
-	else
-		(void)model_not_found(x);
-}
-
 bool kvw_lacking_unpark(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	bool known, newer = lists_are_newer(loop, x->parked_ns); /* before what they say is read */
+	bool known, newer = lists_are_newer(loop, x->wait.since_ns); /* before what they say is read */
 	struct kvw_model *model;
 
 	kvw_groups_read(x, &loop->candidates, &known, &model);
 	if (known && kvw_fleet_any_usable(&loop->candidates))
-		leave_parked(x);
+		kvw_wait_end(x, KVW_WAITED);
 	else if (newer)
-		kvw_lacking_park_over(x);
+		kvw_wait_expire(x);
 	else
 		return false;
 	return true;

@@ -1,7 +1,7 @@
 /*
  * lacking.h - a request whose model is not known, or has no worker: it waits, or its client is told.
  *
- * For newer model lists it waits in PARKED; for a worker of a model that can be woken, in WAKING (waking.h).
+ * It waits for newer model lists, or for a worker of a model that can be woken (waking.h).
  *
  * Threads: those of the exchange's loop.
  */
@@ -17,11 +17,8 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x);
 /* The same; but a group that failed it is refused by its step, and workers that have just joined are waited for. */
 enum kvw_stepped kvw_lacking_choice(struct kvw_exchange *x);
 
-/* Looks whether newer model lists know the model of x, which is PARKED: back to ROUTING if so; answers
+/* Looks whether newer model lists know the model of x, which waits for them: back to ROUTING if so; answers
  * that there is no such model if all lists are new. Returns whether either happened. */
 bool kvw_lacking_unpark(struct kvw_exchange *x);
-
-/* It has been PARKED long enough: answers that there is no such model. */
-void kvw_lacking_park_over(struct kvw_exchange *x);
 
 #endif

@@ -24,6 +24,17 @@ static void reply_metrics(struct kvw_exchange *x, struct kvw_metrics_text *text)
 	kvw_metrics_text_put(text);
 }
 
+static struct kvw_exchange_list *want_metrics(struct kvw_loop *loop)
+{
+	return &loop->want_metrics;
+}
+
+static const struct kvw_wait_kind metrics_text = {
+	.name = "metrics",
+	.text = "the text of /metrics",
+	.list = want_metrics,
+};
+
 static void begin_metrics(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -39,9 +50,7 @@ static void begin_metrics(struct kvw_exchange *x)
 		reply_metrics(x, text);
 		return;
 	}
-	kvw_exchange_request_state(x, KVW_REQUEST_METRICS);
-	x->parked_ns = loop->now_ns;
-	TAILQ_INSERT_TAIL(&loop->want_metrics, x, entry);
+	kvw_wait_begin(x, &metrics_text, 0);
 }
 
 bool kvw_local_metrics(struct kvw_exchange *x)
@@ -49,10 +58,9 @@ bool kvw_local_metrics(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 	struct kvw_metrics_text *text = kvw_admin_metrics(loop->admin, loop->now_ns);
 
-	if (text == NULL && loop->now_ns - x->parked_ns < METRICS_WAIT_NS)
+	if (text == NULL && loop->now_ns - x->wait.since_ns < METRICS_WAIT_NS)
 		return false;
-	TAILQ_REMOVE(&loop->want_metrics, x, entry);
-	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	kvw_wait_end(x, text != NULL ? KVW_WAITED : KVW_WAITED_EXPIRED);
 	if (text != NULL)
 		reply_metrics(x, text);
 	else

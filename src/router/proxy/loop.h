@@ -117,7 +117,7 @@ struct kvw_loop {
 	struct kvw_exchange_list waking; /* waiting for a worker of their model, in the order in which they came */
 	uint64_t woken_changes; /* of the fleet when it was last looked whether they have one */
 	int64_t woken_ns;       /* when */
-	struct kvw_gates gates; /* of requests in QUEUED */
+	struct kvw_gates gates; /* of requests that wait for room */
 	struct kvw_exchange_list want_metrics; /* waiting for the control thread's text */
 	struct kvw_exchange_list ended, free_exchanges;
 	struct kvw_shadow_list shadows, ended_shadows; /* copies of requests (shadow.h) */

@@ -6,9 +6,9 @@
  *
  *	ROUTING -> kvw_prepare_tokens -- known, or not to be had ----------> pick
  *	   ^               |
- *	   |               +-- asked: TOKENS
+ *	   |               +-- asked: waits
  *	   +--- answer in the loop's box, or timer
- *	        (client gone: kvw_exchange_end has the job forgotten)
+ *	        (client gone: kvw_exchange_end ends the wait)
  *
  * Nothing is asked where the answer could not change the choice: one usable worker, or none that reports
  * what it holds. Tokens are kept until the first token, so that a retry on another worker neither asks
@@ -88,10 +88,28 @@ static void take(struct kvw_exchange *x, const struct kvw_token_result *result)
 	seen(x, result->inexact);
 }
 
-static void waited(struct kvw_exchange *x)
+/* An answer takes the job with it. */
+static void forget(struct kvw_exchange *x, enum kvw_waited how)
 {
-	kvw_metrics_token_wait(x->loop->metrics, x->loop->now_ns - x->token_asked_ns);
+	if (x->token_job != NULL)
+		kvw_token_job_forget(x->token_job);
+	x->token_job = NULL;
+	if (how != KVW_WAITED_LEFT)
+		kvw_metrics_token_wait(x->loop->metrics, x->loop->now_ns - x->wait.since_ns);
 }
+
+static void go_by_text(struct kvw_exchange *x)
+{
+	seen(x, KVW_INEXACT_TIMEOUT);
+}
+
+static const struct kvw_wait_kind prompt_tokens = {
+	.name = "tokens",
+	.text = "the prompt's tokens",
+	.timer = KVW_TIMER_TOKENS,
+	.ended = forget,
+	.expired = go_by_text,
+};
 
 /* Asks one of the loop's candidates. False: an answer will come. */
 static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
@@ -126,10 +144,8 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 		return true;
 	}
 	x->token_job = job;
-	x->token_asked_ns = loop->now_ns;
-	kvw_exchange_request_state(x, KVW_REQUEST_TOKENS);
-	kvw_loop_timer(
-		loop, &x->timer, KVW_TIMER_TOKENS, loop->sources->tokens_timeout_ms);
+	kvw_wait_begin(
+		x, &prompt_tokens, loop->now_ns + loop->sources->tokens_timeout_ms * KVW_NS_PER_MS);
 	return false;
 }
 
@@ -172,19 +188,8 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result)
 {
 	x->token_job = NULL;
-	kvw_timer_clear(&x->loop->timers, &x->timer);
 	take(x, result);
-	waited(x);
-	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-}
-
-void kvw_prepare_timeout(struct kvw_exchange *x)
-{
-	kvw_token_job_forget(x->token_job);
-	x->token_job = NULL;
-	seen(x, KVW_INEXACT_TIMEOUT);
-	waited(x);
-	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
+	kvw_wait_end(x, KVW_WAITED);
 }
 
 void kvw_prepare_box(struct kvw_io *io)

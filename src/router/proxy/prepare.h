@@ -6,13 +6,12 @@
 
 #include "proxy/exchange.h"
 
-/* Asks for the prompt's tokens if the strategy can use them. False: the exchange is in TOKENS, and done
+/* Asks for the prompt's tokens if the strategy can use them. False: the exchange waits, and done
  * is called with it when the answer is here. */
 bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done);
 
-/* In TOKENS: the answer is here, or the time for it has passed. Back to ROUTING. */
+/* It waits, and the answer is here. Back to ROUTING. */
 void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result);
-void kvw_prepare_timeout(struct kvw_exchange *x);
 
 /* The loop's box has answers. */
 void kvw_prepare_box(struct kvw_io *io);

@@ -5,7 +5,8 @@
 
 #include "proxy/admit.h"
 #include "proxy/groups.h"
-#include "proxy/held.h"
+#include "fleet/wake/wakes.h"
+#include "proxy/loop.h"
 #include "proxy/reply.h"
 
 #define CODE "model_waking"
@@ -49,26 +50,49 @@ static void refuse(struct kvw_exchange *x, struct kvw_wake_model *model, const c
 	answer(x, text);
 }
 
-static void add(struct kvw_exchange *x, struct kvw_wake_model *model)
+static struct kvw_exchange_list *waking(struct kvw_loop *loop)
 {
-	x->wake = model;
-	x->rests_ns = x->loop->now_ns;
-	x->admitted = false; /* to a worker that is gone: the new ones have not been asked */
-	kvw_held_add(x);
-	kvw_exchange_request_state(x, KVW_REQUEST_WAKING);
+	return &loop->waking;
 }
 
-/* Notes since when it waits, and how long it may. False: no longer. */
-static bool set_limit(struct kvw_exchange *x)
+static void release(struct kvw_exchange *x, enum kvw_waited how)
 {
-	int64_t deadline_ns = kvw_admit_deadline_ns(x);
+	static const enum kvw_wake_result results[] = {
+		[KVW_WAITED] = KVW_WAKE_WOKEN,
+		[KVW_WAITED_EXPIRED] = KVW_WAKE_EXPIRED,
+		[KVW_WAITED_LEFT] = KVW_WAKE_LEFT,
+	};
+
+	kvw_wakes_release(
+		x->loop->fleet->wakes, x->wake, results[how], x->loop->now_ns - x->wait.since_ns);
+}
+
+static const struct kvw_wait_kind a_worker = {
+	.name = "worker",
+	.text = "a worker of its model, which is being woken",
+	.timer = KVW_TIMER_WAKE,
+	.list = waking,
+	.ended = release,
+	.expired = say_expired,
+};
+
+static void add(struct kvw_exchange *x, struct kvw_wake_model *model, int64_t until_ns)
+{
+	x->wake = model;
+	x->admitted = false; /* to a worker that is gone: the new ones have not been asked */
+	kvw_wakes_hold(model);
+	kvw_wait_begin(x, &a_worker, until_ns);
+}
+
+/* Notes since when it waits, and returns until when it may. */
+static int64_t limit_of(struct kvw_exchange *x)
+{
+	int64_t deadline_ns = kvw_admit_deadline_ns(x), until_ns;
 
 	if (x->held_ns == 0)
 		x->held_ns = x->loop->now_ns;
-	x->hold_until_ns = x->held_ns + x->config->discovery_wake_hold_ms * KVW_NS_PER_MS;
-	if (deadline_ns > 0 && deadline_ns < x->hold_until_ns)
-		x->hold_until_ns = deadline_ns;
-	return x->hold_until_ns > x->loop->now_ns;
+	until_ns = x->held_ns + x->config->discovery_wake_hold_ms * KVW_NS_PER_MS;
+	return deadline_ns > 0 && deadline_ns < until_ns ? deadline_ns : until_ns;
 }
 
 static bool is_full(const struct kvw_exchange *x)
@@ -87,26 +111,43 @@ bool kvw_waking_hold(struct kvw_exchange *x)
 		refuse(x, model, "x-kvway-do-not-queue forbids to wait for it");
 	} else if (is_full(x)) {
 		refuse(x, model, "no further request may wait");
-	} else if (!set_limit(x)) {
-		add(x, model);
-		kvw_waking_expire(x);
 	} else {
-		add(x, model);
+		int64_t until_ns = limit_of(x);
+
+		add(x, model, until_ns);
+		if (until_ns <= x->loop->now_ns)
+			kvw_wait_expire(x);
 	}
 	return true;
+}
+
+/* Does a request wait in this loop for that model? */
+static bool any_waits(const struct kvw_loop *loop, const struct kvw_wake_model *model)
+{
+	const struct kvw_exchange *x;
+
+	if (atomic_load_explicit(&model->held, memory_order_relaxed) == 0)
+		return false; /* nor in another loop: all that wait here are for other models */
+	TAILQ_FOREACH(x, &loop->waking, entry)
+		if (x->wake == model)
+			return true;
+	return false;
 }
 
 bool kvw_waking_queue(struct kvw_exchange *x)
 {
 	struct kvw_wake_model *model;
+	int64_t until_ns;
 
 	if (TAILQ_EMPTY(&x->loop->waking) || x->woken)
 		return false;
 	model = model_of(x);
-	if (model == NULL || !kvw_held_any(x->loop, model) || kvw_admit_impatient(x) || is_full(x) ||
-		!set_limit(x))
+	if (model == NULL || !any_waits(x->loop, model) || kvw_admit_impatient(x) || is_full(x))
 		return false;
-	add(x, model);
+	until_ns = limit_of(x);
+	if (until_ns <= x->loop->now_ns)
+		return false;
+	add(x, model, until_ns);
 	return true;
 }
 
@@ -122,8 +163,8 @@ static void forget_hold(struct kvw_exchange *x)
 {
 	int64_t now_ns = x->loop->now_ns;
 
-	if (x->complete_ns != 0 && x->complete_ns < x->rests_ns)
-		x->complete_ns += now_ns - x->rests_ns;
+	if (x->complete_ns != 0 && x->complete_ns < x->wait.since_ns)
+		x->complete_ns += now_ns - x->wait.since_ns;
 	else if (x->complete_ns != 0)
 		x->complete_ns = now_ns;
 	if (x->entered)
@@ -142,16 +183,8 @@ bool kvw_waking_go_on(struct kvw_exchange *x)
 		ready = is_ready(loop, &table->items[i]);
 	if (!ready)
 		return false;
-	kvw_held_remove(x, KVW_WAKE_WOKEN);
+	kvw_wait_end(x, KVW_WAITED);
 	forget_hold(x);
 	x->woken = true;
-	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	return true;
-}
-
-void kvw_waking_expire(struct kvw_exchange *x)
-{
-	kvw_held_remove(x, KVW_WAKE_EXPIRED);
-	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
-	say_expired(x);
 }

@@ -9,13 +9,11 @@
 
 #include "proxy/exchange.h"
 
-/* x, which is in ROUTING, finds no worker. True: it is in WAKING, or was answered. */
+/* x, which is in ROUTING, finds no worker. True: it waits, or was answered. */
 bool kvw_waking_hold(struct kvw_exchange *x);
 /* Others of its model wait here, so x, which is in ROUTING, waits behind them. */
 bool kvw_waking_queue(struct kvw_exchange *x);
-/* Has x, which is in WAKING, a worker now? Then it is in ROUTING. */
+/* Has x, which waits for a worker, one now? Then it is in ROUTING. */
 bool kvw_waking_go_on(struct kvw_exchange *x);
-/* Its time is over: answers 503. */
-void kvw_waking_expire(struct kvw_exchange *x);
 
 #endif

@@ -35,7 +35,7 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 	enum kvw_admitted admitted = kvw_admit(x, &way->set);
 
 	if (admitted == KVW_ADMIT_NOT_NOW)
-		return x->request_state == KVW_REQUEST_QUEUED ? KVW_STEP_WAITS : KVW_STEP_ANSWERED;
+		return x->wait.kind != NULL ? KVW_STEP_WAITS : KVW_STEP_ANSWERED;
 	if (admitted == KVW_ADMIT_ANY)
 		return KVW_STEP_ON;
 	if (pick_admitted(x, &way->set) == KVW_OK)

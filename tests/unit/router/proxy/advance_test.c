@@ -109,7 +109,7 @@ START_TEST(a_refused_body_is_answered_once_whatever_its_request_waits_for)
 		"c8\r\n{\"model\":\"other\",\"prompt\":\"%0173d\r\n", 0);
 	say(peer, text);
 	ck_assert_ptr_nonnull(client->exchange);
-	ck_assert_int_eq(client->exchange->request_state, KVW_REQUEST_PARKED);
+	ck_assert_int_eq(client->exchange->request_state, KVW_REQUEST_WAITING);
 	loop_fixture_tap(&client->io, &taps);
 	say(peer, "zz\r\n");
 	ck_assert_ptr_nonnull(client->exchange);
