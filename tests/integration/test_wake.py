@@ -455,6 +455,19 @@ def test_a_request_of_no_patience_wakes_its_model(asleep, hook):
     assert results(router, "expired") == 2 and results(router, "left") == 0 and held(router) == 0
 
 
+def test_log_and_error_say_what_a_request_waited_for(asleep, tmp_path):
+    path = tmp_path / "access.log"
+    router = asleep(config={"timeouts.request": "500ms", "log.access": str(path)})
+    answer = router.ask("POST", CHAT, body=chat_body())
+    assert answer.status == 504
+    message = "timeouts.request passed; the request waited for a worker of its model, which is being woken"
+    assert answer.json()["error"]["message"] == message
+    lines = lambda: [row for row in map(json.loads, path.read_text().splitlines()) if row["method"] == "POST"]  # noqa: E731
+    (line,) = until(lines)
+    assert (line["end"], line["timeout"], line["waited_for"]) == ("timeout", "timeouts.request", "worker")
+    assert 300 < line["waited_ms"] <= line["total_ms"]
+
+
 @pytest.fixture
 def scaled(tmp_path, kvway):
     """scaled(api): a router whose pool has a Deployment to scale."""

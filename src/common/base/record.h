@@ -27,6 +27,9 @@ struct kvw_request_record {
 	int64_t added_ns;       /* of that, spent in kvway: request read whole to forwarded, plus
 	                           first byte received to handed on */
 	enum kvw_end end;
+	const char *timeout;    /* with KVW_END_TIMEOUT: the setting, or "key"; NULL: not known */
+	const char *waited_for; /* longest, before a worker was asked: a word of wait.h; NULL: it did not wait */
+	int64_t waited_ns;      /* in all */
 	int status;             /* sent to the client; 0: none */
 	enum kvw_api api;
 	struct kvw_slice method, target; /* target without its query */

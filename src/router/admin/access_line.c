@@ -29,7 +29,7 @@ enum {
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
-	ROOM_REST = 1450, /* keys and numbers: 29 fields of at most 28 + 20 bytes, one of 29 + 20 */
+	ROOM_REST = 1540, /* keys and numbers: 29 fields of at most 28 + 20 bytes, one of 29 + 20, three that end in words */
 };
 
 static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE + ROOM_METHOD +
@@ -201,7 +201,19 @@ size_t kvw_access_line(
 	at = put_u64(at, r->status < 0 ? 0 : (uint64_t)r->status);
 	at = PUT(at, ",\"end\":\"");
 	at = put_name(at, end_name(r->end));
-	at = PUT(at, "\",\"attempts\":");
+	if (r->timeout != NULL) {
+		at = PUT(at, "\",\"timeout\":\"");
+		at = put_name(at, r->timeout);
+	}
+	if (r->waited_for != NULL) {
+		at = PUT(at, "\",\"waited_for\":\"");
+		at = put_name(at, r->waited_for);
+		at = PUT(at, "\",\"waited_ms\":");
+		at = put_ms(at, r->waited_ns);
+		at = PUT(at, ",\"attempts\":");
+	} else {
+		at = PUT(at, "\",\"attempts\":");
+	}
 	at = put_u64(at, r->attempts);
 	if (r->stale_retries != 0) {
 		at = PUT(at, ",\"stale_retries\":");

@@ -65,7 +65,7 @@ static void note_tried(struct kvw_exchange *x, const char *why)
 		(void)snprintf(end, room, "%s: %s", len == 0 ? "one" : "; another", why);
 }
 
-static void give_up(struct kvw_exchange *x, bool timed_out)
+static void give_up(struct kvw_exchange *x, const char *timed_out)
 {
 	/* Two workers broke under this request: a client that repeats it would break more. */
 	const char *fields = x->suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
@@ -76,8 +76,9 @@ static void give_up(struct kvw_exchange *x, bool timed_out)
 			"every worker that could answer has as many requests as it takes");
 		return;
 	}
-	if (timed_out) {
+	if (timed_out != NULL) {
 		x->end = KVW_END_TIMEOUT;
+		x->timeout = timed_out;
 		(void)snprintf(message, sizeof(message), "the worker did not answer in time; tried %s",
 			x->tried_text);
 		kvw_reply_error_as(x, 504, NULL, NULL, "x-should-retry: false\r\n", message);
@@ -110,7 +111,7 @@ static void retry_fresh(struct kvw_exchange *x)
 static bool note_suspect(struct kvw_attempt *a)
 {
 	a->suspect = a->excuse == KVW_EXCUSE_NONE &&
-		     (a->suspect || (a->written > 0 && !a->timed_out));
+		     (a->suspect || (a->written > 0 && a->timed_out == NULL));
 	return a->suspect;
 }
 
@@ -166,8 +167,7 @@ static void worker_failed(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
-	const char *why = a->failure;
-	bool timed_out = a->timed_out;
+	const char *why = a->failure, *timed_out = a->timed_out;
 	struct kvw_retry_facts facts = {
 		.first_token = x->first_token_ns != 0 || kvw_exchange_answering(x),
 		.repeatable = x->path.repeatable,
@@ -176,7 +176,7 @@ static void worker_failed(struct kvw_exchange *x)
 		.link_reused = a->link != NULL && a->link->reused && a->excuse != KVW_EXCUSE_DOWN &&
 			!a->left,
 		.response_byte = a->answered,
-		.waited_out = timed_out && !a->left,
+		.waited_out = timed_out != NULL && !a->left,
 		.suspicions = x->suspicions + note_suspect(a),
 		.link_written = a->written,
 		.retries = x->tried_count,
@@ -190,9 +190,10 @@ static void worker_failed(struct kvw_exchange *x)
 	if (retry != KVW_RETRY_FRESH)
 		kvw_attempt_grade(x, grade_of_failure(a), why);
 	if (facts.first_token) {
-		if (timed_out)
+		x->timeout = timed_out;
+		if (timed_out != NULL)
 			note_cut(x, why);
-		kvw_exchange_cut(x, timed_out ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
+		kvw_exchange_cut(x, timed_out != NULL ? KVW_END_TIMEOUT : KVW_END_UPSTREAM_LOST);
 		return;
 	}
 	forget_answer(x);
@@ -375,19 +376,20 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 			break;
 		}
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_ATTEMPT, 1);
-		a->timed_out = a->left = true;
+		a->timed_out = "timeouts.attempt";
+		a->left = true;
 		kvw_attempt_failed(a, "timeouts.attempt passed");
 		break;
 	case KVW_TIMER_FIRST_TOKEN:
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_FIRST_TOKEN, 1);
-		a->timed_out = true;
+		a->timed_out = "timeouts.first_token";
 		kvw_attempt_failed(a, "timeouts.first_token passed");
 		break;
 	default:
 		if (computes_on(x))
 			return;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_STREAM_IDLE, 1);
-		a->timed_out = true;
+		a->timed_out = "timeouts.stream_idle";
 		kvw_attempt_failed(a, "timeouts.stream_idle passed");
 	}
 	kvw_exchange_advance(x);
@@ -554,14 +556,19 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 static void end_early(
 	struct kvw_exchange *x, enum kvw_end end, int status, const char *fields, const char *message)
 {
+	char text[256];
+
 	if (kvw_exchange_answering(x)) {
 		if (end == KVW_END_TIMEOUT)
 			note_cut(x, message);
 		kvw_exchange_cut(x, end);
 		return;
 	}
-	if (x->wait.kind != NULL)
+	if (x->wait.kind != NULL) {
+		(void)snprintf(text, sizeof(text), "%s; the request waited for %s", message, x->wait.kind->text);
+		message = text;
 		kvw_wait_end(x, x->end == KVW_END_TIMEOUT ? KVW_WAITED_EXPIRED : KVW_WAITED_LEFT);
+	}
 	kvw_reply_error_as(x, status, NULL, NULL, fields, message);
 	kvw_exchange_advance(x);
 }
@@ -588,6 +595,7 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 		return; /* nothing but its client is waited for, which timeouts.client_write watches */
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_TIMEOUT_REQUEST, 1);
 	x->end = KVW_END_TIMEOUT;
+	x->timeout = timer->kind == KVW_TIMER_KEY ? "key" : "timeouts.request";
 	end_early(x, KVW_END_TIMEOUT, 504, "x-should-retry: false\r\n",
 		timer->kind == KVW_TIMER_KEY ? "the time of this API key for a request has passed"
 					     : "timeouts.request passed");

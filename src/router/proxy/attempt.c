@@ -140,7 +140,8 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	}
 	a->picked = false;
 	a->failure = NULL;
-	a->timed_out = a->left = false;
+	a->timed_out = NULL;
+	a->left = false;
 	a->excuse = KVW_EXCUSE_NONE;
 	kvw_block_put(&loop->blocks, a->head);
 	a->head = NULL;

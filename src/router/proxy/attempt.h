@@ -62,7 +62,7 @@ struct kvw_attempt {
 
 	/* --- the failure that kvw_exchange_advance has to deal with --- */
 	const char *failure;          /* why, for users; static, or as long as the link. NULL: none */
-	bool timed_out;               /* waiting for the worker took too long */
+	const char *timed_out;        /* the timeout that passed while its worker was waited for; NULL: none */
 	bool left;                    /* for another worker that can be asked, although it timed out */
 	enum kvw_excuse excuse;
 	bool suspect;                 /* the request may be what broke the worker */

@@ -196,6 +196,7 @@ struct kvw_exchange {
 	bool event_stream;
 	bool close_client;             /* no further request on this connection */
 	enum kvw_end end;              /* how it ends, once the response is DONE */
+	const char *timeout;           /* the setting whose time was over, if that ends it */
 	bool watch_usage;
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool said_all;                 /* the stream's last event was passed on */

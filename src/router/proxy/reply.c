@@ -103,6 +103,7 @@ void kvw_reply_bad_head(struct kvw_client *client, const struct kvw_head_error *
 		.wall_ns = kvw_clock_wall_ns(),
 		.start_ns = loop->now_ns,
 		.end = error->status == 408 ? KVW_END_TIMEOUT : KVW_END_LOCAL,
+		.timeout = error->status == 408 ? "timeouts.head" : NULL,
 		.status = error->status,
 		.client = kvw_slice_of(client->address),
 		.client_certificate = kvw_slice_of(client->certificate),

@@ -448,6 +448,7 @@ void kvw_request_body(struct kvw_exchange *x)
 
 void kvw_request_too_slow(struct kvw_exchange *x)
 {
+	x->timeout = "limits.body_rate";
 	if (kvw_exchange_answering(x)) {
 		kvw_exchange_cut(x, KVW_END_TIMEOUT); /* no place for another answer */
 		return;

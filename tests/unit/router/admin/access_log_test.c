@@ -107,6 +107,25 @@ START_TEST(a_forwarded_request)
 }
 END_TEST
 
+START_TEST(a_request_that_waited_and_was_cut)
+{
+	struct kvw_request_record record = fixture_record(&fixture);
+	json_t *root;
+
+	record.end = KVW_END_TIMEOUT;
+	record.timeout = "timeouts.stream_idle";
+	record.waited_for = "room";
+	record.waited_ns = 1500000;
+	root = line_of(&record);
+	ck_assert_str_eq(text_of(root, "end"), "timeout");
+	ck_assert_str_eq(text_of(root, "timeout"), "timeouts.stream_idle");
+	ck_assert_str_eq(text_of(root, "waited_for"), "room");
+	ck_assert_double_eq_tol(number_of(root, "waited_ms"), 1.5, 1e-9);
+	ck_assert_double_eq(number_of(root, "attempts"), 1);
+	json_decref(root);
+}
+END_TEST
+
 /* Unknown is left out, never 0; a request answered here names no worker. */
 START_TEST(what_is_unknown_is_absent)
 {
@@ -155,7 +174,10 @@ START_TEST(the_longest_line_fits)
 	record.reason = KVW_REASON_SLOW_START;
 	record.stream = record.prompt_known = record.cached_known = record.completion_known = true;
 	record.request_bytes = record.response_bytes = INT64_MAX;
+	record.timeout = "timeouts.stream_idle";
+	record.waited_for = "metrics";
 	record.wall_ns = record.total_ns = record.first_token_ns = record.added_ns = INT64_MAX;
+	record.waited_ns = INT64_MAX;
 	record.method = record.target = record.request_id = record.model = record.client = record.key =
 		record.tenant = record.client_certificate = record.group = record.worker_url = all;
 	json_decref(line_of(&record));
@@ -420,6 +442,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_forwarded_request);
+	tcase_add_test(tcase, a_request_that_waited_and_was_cut);
 	tcase_add_test(tcase, what_is_unknown_is_absent);
 	tcase_add_test(tcase, hostile_strings_stay_inside_their_quotes);
 	tcase_add_test(tcase, the_longest_line_fits);
