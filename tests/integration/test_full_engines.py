@@ -288,6 +288,68 @@ def test_long_prompts_go_where_they_fit(kvsim, kvway):
     assert answer_of_the_longest.status == 400 and b"8000" in answer_of_the_longest.body
 
 
+TOO_LONG = {  # by path, as vLLM words it
+    CHAT: "This model's maximum context length is 1000 tokens. However, your prompt contains at least 1001 input tokens",
+    "/v1/completions": "The decoder prompt (length 1200) is longer than the maximum model length of 1000. Make sure",
+    "/v1/responses": "The engine prompt length 1200 exceeds the max_model_len 1000. Please reduce prompt.",
+}
+ASKED = {CHAT: chat_body(), "/v1/completions": {"prompt": "a"}, "/v1/responses": {"input": "a"}}
+
+
+def refuses(text):
+    def script(ex):
+        ex.read_body()
+        ex.respond(400, body={"error": {"message": text, "type": "BadRequestError", "param": None, "code": 400}})
+
+    return script
+
+
+def of_lengths(workers, *lengths):
+    fleet = workers(len(lengths))
+    for worker, length in zip(fleet, lengths):
+        worker.cards = {"tiny": {"max_model_len": length}}
+    return fleet
+
+
+@pytest.mark.parametrize("path", sorted(TOO_LONG))
+def test_a_prompt_that_turns_out_too_long_goes_where_it_fits(workers, kvway, path):
+    """Its tokens are estimated: the worker that takes less counts them, and says so."""
+    short, long = of_lengths(workers, 1000, 8000)
+    short.script = refuses(TOO_LONG[path])
+    router = kvway([short, long], {"routing.strategy": "roundrobin"})
+    for _ in range(6):
+        assert router.ask("POST", path, body={"model": "tiny", **ASKED[path]}).status == 200
+    assert len(short.requests) >= 2 and len(long.requests) == 6
+    not_at_fault(router, [short])
+    router.wait_idle()
+
+
+def test_a_prompt_that_is_too_long_for_all_is_refused_in_the_last_one_s_words(workers, kvway):
+    fleet = of_lengths(workers, 1000, 2000, 8000)
+    for worker in fleet:
+        worker.script = refuses(TOO_LONG[CHAT] + worker.name)
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    for _ in range(6):
+        before = sum(len(w.requests) for w in fleet)
+        got = router.ask("POST", CHAT, body=chat_body())
+        assert got.status == 400 and TOO_LONG[CHAT].encode() in got.body
+        assert sum(len(w.requests) for w in fleet) - before <= 2, "it is repeated once"
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("text,lengths", [("no such tool", (1000, 8000)), (TOO_LONG[CHAT], (1000, 1000))])
+def test_other_refusals_pass_unchanged(workers, kvway, text, lengths):
+    fleet = of_lengths(workers, *lengths)
+    for worker in fleet:
+        worker.script = refuses(text)
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    for turn in range(1, 5):
+        got = router.ask("POST", CHAT, body=chat_body())
+        assert got.status == 400 and text.encode() in got.body
+        assert sum(len(w.requests) for w in fleet) == turn
+    router.wait_idle()
+
+
 def test_a_fleet_that_is_late_with_its_probes_is_asked_all_the_same(workers, kvway):
     """Its API server may be busy with the very requests that it answers: to refuse all helps no client."""
     release, begun, go_on = threading.Event(), threading.Event(), threading.Event()

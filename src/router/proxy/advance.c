@@ -148,6 +148,7 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 static void leave_without(struct kvw_exchange *x)
 {
 	kvw_timer_clear(&x->loop->timers, &x->timer);
+	forget_answer(x);
 	kvw_exchange_response_state(x, KVW_RESPONSE_NONE);
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 	kvw_attempt_end(x, false);

@@ -55,7 +55,9 @@ struct kvw_attempt {
 	struct kvw_block *partial;    /* the answer's head so far, if it came in pieces */
 	size_t partial_from;          /* where the search for its end goes on */
 	struct kvw_body answer;       /* reader of the answer's body */
-	bool doubtful;                /* an answer of 503, which its body explains: is it full, or broken? */
+	bool doubtful;                /* an answer that its body explains: 503, is it full, or broken? 400, is the prompt
+	                                 too long for it alone? */
+	bool too_long;                /* it says so */
 	bool full;                    /* it says that its engine is full */
 	bool error_event;             /* its stream brought an error that is not the client's fault */
 	enum kvw_token_sign tokens;       /* of a 200, as far as its beginning shows */

@@ -184,6 +184,7 @@ struct kvw_exchange {
 	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
 	uint32_t tried_count, attempts, stale_retries;
 	bool refused;             /* its last worker was full: it may wait for one with room */
+	uint32_t too_long_for;    /* a worker that takes so many tokens has said that it is; 0: none has */
 	uint32_t suspicions;      /* workers that this request may have broken */
 
 	/* --- response --- */

@@ -3,6 +3,9 @@
  */
 #include "proxy/fits.h"
 
+#include <string.h>
+
+#include "proxy/tried.h"
 #include "routing/choice.h"
 
 /* Longest prompt and answer that a worker takes. */
@@ -25,6 +28,7 @@ void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 		return;
 	need = kvw_request_tokens(&x->route);
 	need += (x->route.exact_tokens > 0 || x->route.token_ids ? 0 : need / 8) + x->route.answer_most;
+	need = need > x->too_long_for ? need : UINT64_C(1) + x->too_long_for;
 	if (need <= shortest)
 		return;
 	for (size_t i = 0; i < table->count; i++)
@@ -39,4 +43,42 @@ void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 	}
 	if (!all)
 		table->version = 0; /* it is refilled next time */
+}
+
+bool kvw_fits_another(const struct kvw_exchange *x)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+	uint32_t own = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
+
+	if (own == 0 || x->too_long_for > 0 || !kvw_exchange_computes(x) || !x->path.repeatable ||
+		!x->whole || x->pin.len > 0 || x->attempt.decision.reason == KVW_REASON_OWNER)
+		return false;
+	kvw_tried_read_others(x, table);
+	for (size_t i = 0; i < table->count; i++) {
+		uint32_t len = len_of(x, &table->items[i]);
+
+		if (table->items[i].usable && len > own && len < UINT32_MAX)
+			return true;
+	}
+	return false;
+}
+
+bool kvw_fits_denies(const char *data, size_t len)
+{
+	/* vLLM's, which differ from path to path, and SGLang's. */
+	static const struct kvw_slice words[] = {
+		KVW_SLICE("context length"), KVW_SLICE("maximum model length"),
+		KVW_SLICE("max_model_len")};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (len > 0 && memmem(data, len, words[i].data, words[i].len) != NULL)
+			return true;
+	return false;
+}
+
+void kvw_fits_leave(struct kvw_exchange *x)
+{
+	x->too_long_for = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
+	x->attempt.excuse = KVW_EXCUSE_LACKS;
+	kvw_attempt_failed(&x->attempt, "the prompt is too long for it");
 }

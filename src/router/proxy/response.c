@@ -20,6 +20,7 @@
 #include "proxy/cors.h"
 #include "proxy/early.h"
 #include "proxy/fidelity.h"
+#include "proxy/fits.h"
 #include "proxy/forward.h"
 #include "proxy/groups.h"
 #include "proxy/location.h"
@@ -164,7 +165,9 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	out->payload += len - skipped;
 	if (len > skipped)
 		take_computed(x, data + skipped, len - skipped);
-	if (x->attempt.doubtful && !x->attempt.full)
+	if (x->attempt.doubtful && x->status == 400)
+		x->attempt.too_long = x->attempt.too_long || kvw_fits_denies(data, len);
+	else if (x->attempt.doubtful && !x->attempt.full)
 		x->attempt.full = kvw_busy_says(data, len);
 	if (x->watch_usage && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
@@ -384,7 +387,8 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "it answered 404");
 	if (kvw_busy_by_head(head, &pause_ns))
 		return !find_room(x, pause_ns, bad_status(head->status));
-	x->attempt.doubtful = head->status == 503; /* until its body was seen */
+	/* until its body was seen */
+	x->attempt.doubtful = head->status == 503 || (head->status == 400 && kvw_fits_another(x));
 	if (x->attempt.doubtful || head->status < 500 || head->status == 501)
 		return true;
 	return !go_elsewhere(x, head->status == 502 ? KVW_EXCUSE_REFUSED : KVW_EXCUSE_NONE,
@@ -572,7 +576,7 @@ static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done)
 		return false;
 	if (x->attempt.doubtful)
-		return !x->attempt.full;
+		return !x->attempt.full && !x->attempt.too_long;
 	if (!x->path.prompt)
 		return false;
 	if (x->status != 200 || x->pass == KVW_PASS_EVENT)
@@ -587,6 +591,10 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 		return true;
 	if (x->attempt.doubtful) {
 		x->attempt.doubtful = false;
+		if (x->attempt.too_long)
+			kvw_fits_leave(x);
+		if (x->status == 400)
+			return !x->attempt.too_long;
 		if (!x->attempt.full)
 			return !go_elsewhere(x, KVW_EXCUSE_REFUSED, bad_status(x->status));
 		found_full(x);
