@@ -3,11 +3,13 @@
  *
  * A usage object counts where the protocols put it, and nowhere else: an answer echoes what its client sent
  * (`tools`, `metadata`, `kv_transfer_params`), and a client must not choose what it is charged. So it is a
- * member of the top level, or of the `response` or `message` there:
+ * member of the top level, or of the `response`, `message` or `delta` there:
  *
  *	{"usage":{...}}                                        whole answers, chunks, message_delta
  *	{"type":"response.completed","response":{"usage":{...}}}
  *	{"type":"message_start","message":{"usage":{...}}}
+ *	{"type":"message-end","delta":{"usage":{...}}}         Cohere's chat
+ *	{"meta":{"billed_units":{...}}}                        Cohere's embeddings
  *
  * Brackets and strings are counted along to know the place. Most events have no usage, or a null, as servers
  * write it into every event: a piece that begins and ends between two events and shows no other `"usage"` is
@@ -23,6 +25,8 @@
  *	responses          input_tokens, output_tokens, input_tokens_details.cached_tokens
  *	messages           input_tokens, output_tokens, cache_read_input_tokens,
  *	                   cache_creation_input_tokens; the first excludes the last two
+ *	Cohere             cached_tokens; input_tokens, output_tokens and image_tokens of billed_units, or of tokens, which
+ *	                   follow; the first excludes the last, and counts may be written as 12.0
  */
 #include <string.h>
 
@@ -71,9 +75,10 @@ static const char *find_marker(const char *p, const char *end)
 
 /* The counts of one usage object. */
 struct reader {
-	uint64_t prompt, input, completion, cached, created;
+	uint64_t prompt, input, completion, cached, created, images;
 	bool has_prompt, has_input, has_completion, has_cached, has_created;
 	bool anthropic; /* `input` excludes what was cached */
+	bool cohere;    /* units were counted: what follows is cached_tokens */
 };
 
 static bool key_is(const char *key, size_t len, const char *name)
@@ -81,14 +86,29 @@ static bool key_is(const char *key, size_t len, const char *name)
 	return len == strlen(name) && memcmp(key, name, len) == 0;
 }
 
-static void take_count(
-	struct reader *reader, const char *key, size_t len, bool in_details, uint64_t count)
+/* What the members of an object count. */
+enum counted { COUNTS_ALL, COUNTS_CACHED, COUNTS_UNITS, COUNTS_NOTHING };
+
+static enum counted counted_in(const char *key, size_t len)
 {
-	if (in_details) {
+	if (key_is(key, len, "prompt_tokens_details") || key_is(key, len, "input_tokens_details"))
+		return COUNTS_CACHED;
+	return key_is(key, len, "billed_units") || key_is(key, len, "tokens") ? COUNTS_UNITS : COUNTS_NOTHING;
+}
+
+static void take_count(
+	struct reader *reader, const char *key, size_t len, enum counted counted, uint64_t count)
+{
+	if (counted == COUNTS_NOTHING)
+		return;
+	reader->cohere = reader->cohere || counted == COUNTS_UNITS;
+	if (counted == COUNTS_CACHED || (counted == COUNTS_ALL && reader->cohere)) {
 		if (key_is(key, len, "cached_tokens")) {
 			reader->cached = count;
 			reader->has_cached = true;
 		}
+	} else if (counted == COUNTS_UNITS && key_is(key, len, "image_tokens")) {
+		reader->images = count;
 	} else if (key_is(key, len, "prompt_tokens")) {
 		reader->prompt = count;
 		reader->has_prompt = true;
@@ -115,6 +135,10 @@ static bool read_count(const char *p, const char *end, uint64_t *count)
 
 	for (; p < end && *p >= '0' && *p <= '9' && p - from < 11; p++)
 		value = value * 10 + (uint64_t)(*p - '0');
+	if (p > from && p < end && *p == '.')
+		do
+			p++;
+		while (p < end && *p == '0');
 	if (p == from || value > UINT32_MAX ||
 		(p < end && *p != ',' && *p != '}' && *p != ' ' && *p != '\n' && *p != '\r' &&
 			*p != '\t'))
@@ -163,7 +187,7 @@ static const char *skip_space(const char *p, const char *end)
 static const char *read_object(struct reader *reader, const char *p, const char *end)
 {
 	unsigned depth = 0;
-	bool details = false; /* the member of depth 1 read last holds the details of the prompt */
+	enum counted inner = COUNTS_NOTHING; /* in the member of depth 1 read last */
 
 	for (; p < end; p++) {
 		const char *key = p + 1, *key_end, *value;
@@ -182,10 +206,9 @@ static const char *read_object(struct reader *reader, const char *p, const char 
 			continue;
 		value = skip_space(value + 1, end);
 		if (depth == 1)
-			details = key_is(key, (size_t)(key_end - key), "prompt_tokens_details") ||
-				  key_is(key, (size_t)(key_end - key), "input_tokens_details");
-		if ((depth == 1 || (depth == 2 && details)) && read_count(value, end, &count))
-			take_count(reader, key, (size_t)(key_end - key), depth == 2, count);
+			inner = counted_in(key, (size_t)(key_end - key));
+		if (depth <= 2 && read_count(value, end, &count))
+			take_count(reader, key, (size_t)(key_end - key), depth == 1 ? COUNTS_ALL : inner, count);
 	}
 	return NULL;
 }
@@ -193,7 +216,7 @@ static const char *read_object(struct reader *reader, const char *p, const char 
 static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 {
 	if (reader->has_prompt || reader->has_input) {
-		uint64_t prompt = reader->has_prompt ? reader->prompt : reader->input;
+		uint64_t prompt = reader->has_prompt ? reader->prompt : reader->input + reader->images;
 
 		if (!reader->has_prompt && reader->anthropic)
 			prompt += reader->cached;
@@ -289,10 +312,12 @@ static enum meaning meaning_of_key(const struct kvw_usage *usage)
 {
 	if (!counts(usage))
 		return MEANS_NOTHING;
-	if (key_is(usage->key, usage->key_len, "usage"))
+	if (key_is(usage->key, usage->key_len, "usage") ||
+		(usage->depth == 1 && key_is(usage->key, usage->key_len, "meta")))
 		return MEANS_USAGE;
 	return usage->depth == 1 && (key_is(usage->key, usage->key_len, "response") ||
-					    key_is(usage->key, usage->key_len, "message"))
+					    key_is(usage->key, usage->key_len, "message") ||
+					    key_is(usage->key, usage->key_len, "delta"))
 		       ? MEANS_HOLDER
 		       : MEANS_NOTHING;
 }

@@ -109,6 +109,23 @@ static const struct {
 } strange[] = {
 	{"{\"usage\":null}", UNKNOWN, UNKNOWN, UNKNOWN},
 	{"{\"usage\":{}}", UNKNOWN, UNKNOWN, UNKNOWN},
+	/* Cohere's, as vLLM 0.32 writes them */
+	{"{\"id\":\"e\",\"embeddings\":{\"float\":[[0.1,-0.5]]},\"texts\":[\"a\"],\"meta\":{\"api_version\":"
+	 "{\"version\":\"2\"},\"billed_units\":{\"input_tokens\":12,\"image_tokens\":0}}}",
+		12, UNKNOWN, UNKNOWN},
+	{"{\"meta\":{\"billed_units\":{\"input_tokens\":0,\"image_tokens\":900}}}", 900, UNKNOWN, UNKNOWN},
+	{"{\"id\":\"c\",\"message\":{\"role\":\"assistant\",\"content\":[]},\"usage\":{\"billed_units\":"
+	 "{\"input_tokens\":7.0,\"output_tokens\":2.0,\"search_units\":null},\"tokens\":{\"input_tokens\":12.0,"
+	 "\"output_tokens\":5.0},\"cached_tokens\":8.0}}",
+		12, 8, 5},
+	{"event: message-end\ndata: {\"type\":\"message-end\",\"id\":\"c\",\"delta\":{\"finish_reason\":\"COMPLETE\","
+	 "\"usage\":{\"billed_units\":{\"input_tokens\":12,\"output_tokens\":5},\"tokens\":{\"input_tokens\":12,"
+	 "\"output_tokens\":5}}}}\n\n",
+		12, UNKNOWN, 5},
+	{"{\"choices\":[{\"delta\":{\"usage\":{\"prompt_tokens\":5}}}],\"texts\":{\"meta\":{\"billed_units\":"
+	 "{\"input_tokens\":12}}}}",
+		UNKNOWN, UNKNOWN, UNKNOWN},
+	{"{\"usage\":{\"prompt_tokens\":5,\"other\":{\"cached_tokens\":3,\"completion_tokens\":9}}}", 5, UNKNOWN, UNKNOWN},
 	{"{\"usage\":{\"prompt_tokens\":5}}", 5, UNKNOWN, UNKNOWN},
 	{"{\"usage\" : { \"prompt_tokens\" : 5 , \"completion_tokens\" :\n7 } }", 5, UNKNOWN, 7},
 	{"{\"usage\":{\"prompt_tokens\":5,\"prompt_tokens_details\":null}}", 5, UNKNOWN, UNKNOWN},
