@@ -256,15 +256,34 @@ SESSION_KEYS = {
 AGENTS = ["X-Session-ID", "x-claude-code-session-id", "session-id", "session_id", "x-session-affinity", "x-dynamo-session-id"]
 
 
-@pytest.mark.parametrize("header", AGENTS)
-def test_sessions_of_agents_are_known_by_default(workers, kvway, header):
+NESTED = [  # fields of bodies, by path
+    ["metadata", "user_id"],
+    ["metadata", "session_id"],
+    ["vllm_xargs", "agentic_context", "session_id"],
+    ["nvext", "agent_context", "session_id"],
+]
+
+
+def named_by(names, session):
+    """The head's fields and members of the body."""
+    if isinstance(names, str):
+        return [(names, session)], {}
+    value = session
+    for name in reversed(names):
+        value = {name: value}
+    return [], value
+
+
+@pytest.mark.parametrize("names", AGENTS + NESTED, ids=str)
+def test_sessions_of_agents_are_known_by_default(workers, kvway, names):
     fleet = workers(4)
     router = kvway(fleet, {"routing.strategy": "session"})
     homes = {}
     for turn in range(3):
         for number in range(8):
             before = [len(worker.requests) for worker in fleet]
-            assert router.ask("POST", CHAT, [(header, f"s{number}")], chat_body(f"{turn}")).status == 200
+            fields, members = named_by(names, f"s{number}")
+            assert router.ask("POST", CHAT, fields, chat_body(f"{turn}", **members)).status == 200
             (home,) = (i for i, worker in enumerate(fleet) if len(worker.requests) > before[i])
             homes.setdefault(number, set()).add(home)
     assert all(len(home) == 1 for home in homes.values())

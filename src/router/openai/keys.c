@@ -106,11 +106,48 @@ void keys_index(struct kvw_scan *scan)
 	}
 }
 
+/* A member of that name leads to, or is, a session field whose path goes on with `path` in the open object. *rest: the path
+ * behind it. */
+static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct kvw_slice *rest)
+{
+	if (path.len < len || memcmp(path.data, key, len) != 0 || (path.len > len && path.data[len] != '.'))
+		return false;
+	*rest = path.len > len ? (struct kvw_slice){path.data + len + 1, path.len - len - 1} : (struct kvw_slice){NULL, 0};
+	return true;
+}
+
+/* A member without a meaning of its own, in the object that is open. paths: bits of the session fields whose paths lead
+ * there. */
+static void session_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len, uint8_t paths)
+{
+	frame->within = 0;
+	for (uint32_t i = scan->session_count; paths != 0 && i-- > 0;) {
+		struct kvw_slice path = scan->session_names[i], rest;
+
+		for (uint32_t level = 1; level < scan->depth && path.len > 0; level++) {
+			const char *dot = memchr(path.data, '.', path.len);
+
+			path = dot == NULL ? (struct kvw_slice){NULL, 0}
+					   : (struct kvw_slice){dot + 1, (size_t)(path.data + path.len - dot) - 1};
+		}
+		if ((paths >> i & 1) == 0 || path.len == 0 || !leads_on(path, key, len, &rest))
+			continue;
+		scan->slots[SLOT_SESSION + i].first = UINT32_MAX; /* of two the last counts */
+		if (rest.len > 0) {
+			frame->within |= (uint8_t)(1u << i);
+			continue;
+		}
+		frame->member = NODE_SLOT;
+		frame->argument = (uint8_t)(SLOT_SESSION + i);
+	}
+}
+
 static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
 {
 	scan->places.empty = false;
 	frame->member = NODE_SKIP;
 	frame->argument = SKIP_ALL;
+	frame->within = 0;
 	frame->field = places_field(scan, key, len);
 	frame->holds = scan->watched != 0 && IS("sampling_params");
 	for (unsigned i = scan->root_first[root_bucket(key, len)]; i != 0; i = scan->root_next[i]) {
@@ -126,13 +163,7 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 			scan->choices = scan->greedy = scan->most = scan->most_old = 0;
 		return;
 	}
-	for (uint32_t i = 0; i < scan->session_count; i++) {
-		if (!is(key, len, scan->session_names[i].data, scan->session_names[i].len))
-			continue;
-		frame->member = NODE_SLOT;
-		frame->argument = (uint8_t)(SLOT_SESSION + i);
-		return;
-	}
+	session_key(scan, frame, key, len, UINT8_MAX);
 }
 
 /* A member of sampling_params, of vLLM or of SGLang. */
@@ -249,6 +280,7 @@ void keys_value_of(struct kvw_scan *scan, const char *key, size_t len)
 		break;
 	case NODE_SKIP:
 		frame->member = NODE_SKIP;
+		session_key(scan, frame, key, len, frame->inside);
 		frame->field = frame->holds ? places_field(scan, key, len) : 0;
 		return;
 	default:

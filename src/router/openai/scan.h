@@ -32,11 +32,11 @@
 #include "kvway/err.h"
 #include "kvway/route_request.h"
 
-#define KVW_SCAN_MAX_SESSION_FIELDS 8
+#define KVW_SCAN_MAX_SESSION_FIELDS 8 /* bits of struct frame */
 
 /* Borrowed by every scan made with it. */
 struct kvw_scan_options {
-	const char *const *session_fields; /* top-level string fields, first in this list wins */
+	const char *const *session_fields; /* string fields, first in this list wins; a.b is b in the object a */
 	size_t session_field_count;        /* at most KVW_SCAN_MAX_SESSION_FIELDS */
 };
 

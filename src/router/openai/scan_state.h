@@ -117,6 +117,8 @@ struct frame {
 	uint8_t member;   /* enum node: what the value to come means */
 	uint8_t argument; /* of `member`: enum slot, setting, skip, or an index */
 	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
+	uint8_t inside;   /* of an object that is skipped: bits of session fields whose paths lead into it ... */
+	uint8_t within;   /* ... and into the member read last */
 	uint8_t field;    /* of the member read last: 1 + enum kvw_place_kind, if its place is noted; else 0 */
 	bool holds;       /* sampling_params: members of its own direct the engine */
 	bool list;

@@ -420,10 +420,13 @@ bool schema_open(struct kvw_scan *scan, bool list)
 		return push(scan, list, NODE_SKIP, NODE_SKIP);
 	case NODE_SLOT:
 		scan->slots[frame->argument].first = UINT32_MAX;
-		return frame->argument >= SLOT_SESSION && push(scan, list, NODE_SKIP, NODE_SKIP);
+		if (frame->argument < SLOT_SESSION)
+			return false;
+		__attribute__((fallthrough));
 	case NODE_SKIP:
 		(void)push(scan, list, NODE_SKIP, NODE_SKIP);
 		scan_top(scan)->holds = frame->node == NODE_ROOT && frame->holds;
+		scan_top(scan)->inside = list ? 0 : frame->within;
 		return true;
 	case NODE_VALUE:
 	case NODE_SETTING:

@@ -84,7 +84,9 @@ START_TEST(test_keys)
 		"[x-session-id, x-claude-code-session-id, session-id, session_id, x-session-affinity, "
 		"x-dynamo-session-id, x-amzn-sagemaker-session-id]",
 		"[x-a, X-B]", true);
-	expect_change(&k[5], "routing.session.body_fields", "[session_id, prompt_cache_key, user, user_id]",
+	expect_change(&k[5], "routing.session.body_fields",
+		"[session_id, vllm_xargs.agentic_context.session_id, nvext.agent_context.session_id, metadata.session_id, "
+		"prompt_cache_key, metadata.user_id, user, user_id]",
 		"[\"a, b\", \"q\\\"\"]", true);
 	expect_change(&k[6], "limits.body", "64MiB", "1536", true);
 	expect_change(&k[7], "http.half_close", "abort", "serve", true);

@@ -41,9 +41,9 @@ START_TEST(test_defaults)
 	ck_assert_str_eq(c->session_headers.items[1], "x-claude-code-session-id");
 	ck_assert_str_eq(c->session_headers.items[6], "x-amzn-sagemaker-session-id");
 	ck_assert_uint_eq(c->session_cookies.count, 0);
-	ck_assert_uint_eq(c->session_body_fields.count, 4);
-	ck_assert_str_eq(c->session_body_fields.items[2], "user");
-	ck_assert_str_eq(c->session_body_fields.items[3], "user_id");
+	ck_assert_uint_eq(c->session_body_fields.count, 8);
+	ck_assert_str_eq(c->session_body_fields.items[5], "metadata.user_id");
+	ck_assert_str_eq(c->session_body_fields.items[7], "user_id");
 	ck_assert_str_eq(c->log_access, "off");
 	ck_assert_uint_eq(c->worker_count, 1);
 	ck_assert_str_eq(c->workers[0].url, "http://127.0.0.1:8001");

@@ -473,6 +473,44 @@ START_TEST(session_from_any_field)
 }
 END_TEST
 
+static const struct {
+	const char *body, *session;
+} nested[] = {
+	{"{\"metadata\":{\"user_id\":\"u\"}}", "u"},
+	{"{\"metadata\":{\"user_id\":\"u\",\"session_id\":\"s\"}}", "s"}, /* the list's order, not the body's */
+	{"{\"nvext\":{\"x\":[{\"agent_context\":{\"session_id\":\"no\"}}],\"agent_context\":{\"a\":{},\"session_id\":\"n\"}}}",
+		"n"},
+	{"{\"nvext\":{\"session_id\":\"no\",\"agent_context\":\"session_id\"}}", ""},
+	{"{\"a\":{\"metadata\":{\"user_id\":\"no\"}},\"metadata\":[{\"user_id\":\"no\"}],\"user_id\":\"no\"}", ""},
+	{"{\"metadata\":{\"user_id\":{\"user_id\":\"no\"}}}", ""},
+	{"{\"metadata\":{\"user_id\":7,\"more\":{\"user_id\":\"no\"}},\"metadat\":{\"user_id\":\"no\"}}", ""},
+	{"{\"metadata\":{\"user_id\":\"old\"},\"metadata\":{\"user_id\":\"new\"}}", "new"}, /* as servers read it */
+	{"{\"metadata\":{\"user_id\":\"old\"},\"metadata\":null}", ""},
+	{"{\"metadata.user_id\":\"dots and all\"}", "dots and all"},
+	{"{\"vllm_xargs\":{\"n\":1,\"agentic_context\":{\"session_id\":\"x\"}},\"metadata\":{\"session_id\":\"s\"}}", "x"},
+};
+
+START_TEST(session_from_a_nested_field)
+{
+	static const char *const fields[] = {"vllm_xargs.agentic_context.session_id",
+		"nvext.agent_context.session_id", "metadata.session_id", "metadata.user_id"};
+	static const struct kvw_scan_options options = {fields, 4};
+	struct kvw_route_request request;
+	size_t len = strlen(nested[_i].body);
+	struct kvw_scan *scan;
+
+	ck_assert_int_eq(kvw_scan_create(&options, &scan), KVW_OK);
+	for (size_t piece = 1; piece <= len; piece++) {
+		kvw_scan_reset(scan, KVW_API_MESSAGES);
+		for (size_t at = 0; at < len; at += piece)
+			kvw_scan_feed(scan, nested[_i].body + at, len - at < piece ? len - at : piece);
+		ck_assert_int_eq(kvw_scan_finish(scan, &request), KVW_OK);
+		ck_assert(kvw_slice_equal(request.session, kvw_slice_of(nested[_i].session)));
+	}
+	kvw_scan_destroy(scan);
+}
+END_TEST
+
 START_TEST(too_many_session_fields)
 {
 	static const char *const fields[KVW_SCAN_MAX_SESSION_FIELDS + 1] = {"a"};
@@ -497,6 +535,7 @@ int main(void)
 	tcase_add_test(tc, chains_are_independent);
 	tcase_add_test(tc, reset_forgets);
 	tcase_add_test(tc, session_from_any_field);
+	tcase_add_loop_test(tc, session_from_a_nested_field, 0, (int)(sizeof(nested) / sizeof(nested[0])));
 	tcase_add_test(tc, too_many_session_fields);
 	return run_tcase("openai-apis", tc);
 }
