@@ -324,6 +324,20 @@ def test_an_end_without_waiting_leaves_nothing_behind(fleet):
         assert router.wait(10) == 0
 
 
+def test_an_end_does_not_wait_for_costly_prompts(fleet):
+    """Of which one thread puts one after the other into the words of /tokenize."""
+    workers, router = fleet({"drain.timeout": "0s", "loops": 1, "kvaware.tokens.timeout": "30s"})
+    fail(workers, "delay-ms=3000", 40)
+    block = '{"type":"text","text":"aaaaaaaaaaaaaaaaaaaaaaaaaa"},' * 18_000
+    body = f'{{"model":"tiny","max_tokens":1,"system":[{block[:-1]}],"messages":[{{"role":"user","content":"x"}}]}}'
+    with crowd(router.port, 20) as clients:
+        for client in clients:
+            client.send_request("POST", "/v1/messages", body=body.encode())
+        until(lambda: router.metric("kvway_kvaware_tokenize_inflight") == 20, 20, "all are asked about")
+        router.signal(signal.SIGTERM)
+        assert router.wait(10) == 0
+
+
 def test_a_retry_neither_asks_nor_waits_again(fleet):
     workers, router = fleet()
     body = chat(text(63))

@@ -18,6 +18,7 @@
 
 #include "base/account.h"
 #include "base/clock.h"
+#include "feeds/tokens/token_body.h"
 #include "feeds/tokens/tokens.h"
 #include "tests/unit/suite.h"
 
@@ -441,6 +442,72 @@ START_TEST(a_conversion_is_posted)
 }
 END_TEST
 
+#define COSTLY_JOBS 48
+#define COSTLY_LEN  ((size_t)512 << 10)
+
+/* A body of many blocks, whose conversion takes as long as any of its length. */
+static void write_costly(char *body)
+{
+	static const char begin[] = "{\"messages\":[{\"role\":\"user\",\"content\":[", end[] = "]}]}",
+			  block[] = "{\"type\":\"text\",\"text\":\"a\"},";
+	size_t at = sizeof(begin) - 1, stop = COSTLY_LEN - sizeof(block) - sizeof(end);
+
+	memset(body, ' ', COSTLY_LEN);
+	memcpy(body, begin, at);
+	for (; at < stop; at += sizeof(block) - 1)
+		memcpy(body + at, block, sizeof(block) - 1);
+	body[at - 1] = ' ';
+	memcpy(body + at, end, sizeof(end) - 1);
+}
+
+/* Of all threads: the machine may be busy. */
+static int64_t cpu_ns(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
+	return at.tv_sec * KVW_NS_PER_S + at.tv_nsec;
+}
+
+static int64_t conversion_ns(void)
+{
+	int64_t from_ns = cpu_ns();
+	char *body = malloc(COSTLY_LEN), *out;
+	size_t len;
+
+	write_costly(body);
+	ck_assert_int_eq(kvw_token_body_convert(KVW_API_MESSAGES, body, COSTLY_LEN, &out, &len), KVW_OK);
+	free(out);
+	free(body);
+	return cpu_ns() - from_ns;
+}
+
+/* SIGTERM stood for as long as all that had been submitted was converted. */
+START_TEST(stopping_waits_for_one_conversion_and_not_for_all)
+{
+	struct kvw_token_ask ask = ask_of(0, 1);
+	struct kvw_token_result result;
+	int64_t one_ns = conversion_ns(), from_ns;
+
+	ask.api = KVW_API_MESSAGES;
+	ask.convert = true;
+	t.manner[0] = SILENT;
+	for (int i = 0; i < COSTLY_JOBS; i++) {
+		struct kvw_token_job *job = kvw_token_job_create(t.tokens, COSTLY_LEN);
+
+		ck_assert_ptr_nonnull(job);
+		write_costly(kvw_token_job_body(job));
+		ck_assert(!kvw_token_job_submit(job, &ask, &result));
+	}
+	from_ns = cpu_ns();
+	kvw_tokens_box_close(t.box);
+	kvw_tokens_stop(t.tokens);
+	ck_assert_int_lt(cpu_ns() - from_ns, COSTLY_JOBS / 4 * one_ns);
+	t.box = NULL;
+	t.tokens = NULL;
+}
+END_TEST
+
 START_TEST(limits_hold)
 {
 	struct kvw_token_job *jobs[3];
@@ -523,6 +590,7 @@ int main(void)
 	tcase_add_test(tcase, the_least_busy_is_asked_and_not_always_the_same);
 	tcase_add_test(tcase, a_forgotten_job_fills_the_cache);
 	tcase_add_test(tcase, stopping_ends_what_is_under_way);
+	tcase_add_test(tcase, stopping_waits_for_one_conversion_and_not_for_all);
 	tcase_add_test(tcase, a_conversion_is_posted);
 	tcase_add_test(tcase, limits_hold);
 	tcase_add_test(tcase, jobs_hold_what_fits_into_memory);
