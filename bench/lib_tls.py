@@ -7,16 +7,14 @@ as much as a server's, so clients on one core do not fill the proxy's: what is g
 many of them make a second of it.
 """
 
-import socket
 import subprocess
 
 from lib_peers import start_haproxy, start_kvway, start_nginx
 from lib_procs import BenchError
 from lib_proxy import Stage, cpu_rows, interleave, split
-from lib_report import emit, emit_ratios, median_of, say, table
+from lib_report import emit_ratios, median_of, table
 
 STRATEGY = "prefixaware"
-TCP_ULP = 31
 
 
 def make_certificate(shop):
@@ -33,19 +31,6 @@ def make_certificate(shop):
     with open(path, "a", encoding="utf-8") as file:
         file.write(text)
     return path
-
-
-def kernel_has_tls():
-    """Whether the kernel encrypts for a socket (kTLS)."""
-    with socket.socket() as listener, socket.socket() as client:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(1)
-        client.connect(listener.getsockname())
-        try:
-            client.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
-        except OSError:
-            return False
-    return True
 
 
 def handshakes(stage, proxies, resume):
@@ -97,7 +82,7 @@ def kept_alive(stage, proxies, body_kb):
 
 
 def to_workers(stage, proxies, body_kb):
-    """One body size that goes to a worker in clear, by TLS, and by TLS of the kernel: measures, prints, emits."""
+    """One body size that goes to a worker in clear and by TLS: measures, prints, emits."""
     options = stage.options
 
     def job(proxy):
@@ -108,23 +93,20 @@ def to_workers(stage, proxies, body_kb):
     results = interleave(stage, proxies, job)
     table(f"to workers by TLS 1.3, {body_kb} KB bodies, {options.rounds} rounds of {options.seconds:g} s",
           ["", "CPU us/request", "spread", "of its core"], cpu_rows(results, "cpu_us_per_request"))
-    openssl = results[proxies[1]]
-    for proxy in [proxies[0], *proxies[2:]]:
-        emit_ratios("tls", "cpu_us_per_request", "cpu_us_per_request", "us", results[proxy],
-                    {proxies[1].strategy: openssl}, strategy=proxy.strategy, body_kb=body_kb, threads=1, upstream=True)
+    clear, secure = proxies
+    emit_ratios("tls", "cpu_us_per_request", "cpu_us_per_request", "us", results[clear],
+                {secure.strategy: results[secure]}, strategy=clear.strategy, body_kb=body_kb, threads=1, upstream=True)
 
 
 def bench_to_workers(options):
-    """What TLS to workers costs: of what a kernel with kTLS could save, and saves where it is one. The worker is kvway,
-    too, which takes TLS off in front of the backends; only the one in front of it counts."""
+    """What TLS to workers costs. The worker is kvway, too, which takes TLS off in front of the backends; only the one in
+    front of it counts."""
     with Stage(options) as stage:
         pem = make_certificate(stage.shop)
         secure = stage.kvway(STRATEGY, core=stage.load_core, tls=pem)
         plain = stage.kvway(STRATEGY, core=stage.load_core)
         proxies = []
-        kinds = [("clear", plain, ""), ("OpenSSL", secure, f"upstream: {{tls: {{ca_file: {pem}}}}}\n")]
-        if kernel_has_tls():
-            kinds.append(("the kernel", secure, f"upstream: {{tls: {{ca_file: {pem}, kernel: auto}}}}\n"))
+        kinds = [("clear", plain, ""), ("TLS", secure, f"upstream: {{tls: {{ca_file: {pem}}}}}\n")]
         for name, worker, extra in kinds:
             proxy = start_kvway(stage.shop, stage.proxy_core, stage.take_ports(2), [worker.port], STRATEGY,
                                 options.build, extra=extra, scheme="https" if extra else "http")
@@ -132,8 +114,6 @@ def bench_to_workers(options):
             proxies.append(proxy)
         for body_kb in options.body_kb:
             to_workers(stage, proxies, body_kb)
-        if len(proxies) < 3:
-            say("kTLS: this kernel does not have it")
 
 
 def bench_tls(options):
@@ -155,6 +135,3 @@ def bench_tls(options):
             handshakes(stage, proxies, resume)
         for body_kb in options.body_kb:
             kept_alive(stage, proxies, body_kb)
-        has = kernel_has_tls()
-        say(f"kTLS: this kernel {'has it; none of the three uses it by default' if has else 'does not have it'}")
-        emit("tls", "kernel_tls", int(has), "bool")

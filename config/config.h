@@ -47,7 +47,6 @@ enum kvw_group_sticky { KVW_GROUP_STICKY_SESSION, KVW_GROUP_STICKY_REQUEST };
 enum kvw_group_fallback { KVW_GROUP_FALLBACK_OTHERS, KVW_GROUP_FALLBACK_REFUSE };
 enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIFICATE_ASKED };
-enum kvw_kernel_tls { KVW_KERNEL_TLS_OFF, KVW_KERNEL_TLS_AUTO };
 
 /* C type of each type in keys.def. */
 #define KVW_CTYPE_BOOL            bool
@@ -70,7 +69,6 @@ enum kvw_kernel_tls { KVW_KERNEL_TLS_OFF, KVW_KERNEL_TLS_AUTO };
 #define KVW_CTYPE_ENUM_decision_headers enum kvw_decision_headers
 #define KVW_CTYPE_ENUM_tls_version enum kvw_tls_version
 #define KVW_CTYPE_ENUM_client_certificate enum kvw_client_certificate
-#define KVW_CTYPE_ENUM_kernel_tls enum kvw_kernel_tls
 #define KVW_CTYPE_ENUM_proxy_protocol enum kvw_proxy_protocol
 #define KVW_CTYPE_ENUM_group_sticky enum kvw_group_sticky
 #define KVW_CTYPE_ENUM_group_fallback enum kvw_group_fallback

@@ -30,7 +30,6 @@ _Static_assert(
 	sizeof(enum kvw_half_close) == sizeof(int) && sizeof(enum kvw_forwarded) == sizeof(int) &&
 		sizeof(enum kvw_tls_version) == sizeof(int) &&
 		sizeof(enum kvw_client_certificate) == sizeof(int) &&
-		sizeof(enum kvw_kernel_tls) == sizeof(int) &&
 		sizeof(enum kvw_proxy_protocol) == sizeof(int) &&
 		sizeof(enum kvw_group_sticky) == sizeof(int) &&
 		sizeof(enum kvw_group_fallback) == sizeof(int) &&

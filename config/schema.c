@@ -62,6 +62,7 @@ const struct kvw_section kvw_sections[KVW_SECTION_COUNT] = {
 
 const char *const kvw_renamed_keys[] = {
 #define KVW_RENAMED(old, path) old, path,
+#define KVW_REMOVED(path)      path, "",
 #include "config/keys.def"
 	NULL,
 };

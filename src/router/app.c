@@ -41,7 +41,6 @@
 #include "feeds/vllm_feed.h"
 
 #define SNAPSHOT_LOOK_MS 5 /* between two looks whether it is done */
-#define LAST_BYTES_NS (5 * KVW_NS_PER_S) /* at most, until clients have them; more where another process serves */
 #define FEED_CLOSES_NS (2 * KVW_NS_PER_S) /* at most, until engines are let go and what they reported is written */
 
 /* All that a running router consists of, in the order in which it is made. */
@@ -592,7 +591,6 @@ struct watch {
 	int64_t watchdog_ns, fed_ns;
 	bool draining;
 	bool handed; /* another process accepts */
-	int64_t ended_ns; /* since when the kernel alone has something to send; 0: not yet */
 	bool warned; /* handed, and one signal to end has come */
 	bool writes; /* a snapshot for the process that takes over */
 };
@@ -705,18 +703,11 @@ static void child_ended(struct kvw_app *app)
 	}
 }
 
-/* What the kernel seals (tls.kernel) and has not sent ends with this process, unlike what waits in TCP. A service manager
- * that wants its end waits for long enough, but not for ever. */
-static bool is_over(struct watch *watch)
+static bool is_over(const struct watch *watch)
 {
 	struct kvw_app *app = watch->app;
 
-	if (!watch->draining || !loops_ended(app) || (watch->handed && !kvw_admin_handed_over(app->admin)))
-		return false;
-	if (watch->ended_ns == 0)
-		watch->ended_ns = kvw_clock_ns();
-	return kvw_tls_watch_kernel_parked(&app->fleet->certificates) == 0 ||
-	       (!watch->handed && kvw_clock_ns() - watch->ended_ns > LAST_BYTES_NS);
+	return watch->draining && loops_ended(app) && (!watch->handed || kvw_admin_handed_over(app->admin));
 }
 
 /* Until the loops have ended. A second signal leaves at once. */

@@ -523,16 +523,6 @@ static void check_listeners(struct reader *r, const struct kvw_config *config)
 	}
 }
 
-/* Another host's kernel may have it: no mistake. */
-static void check_kernel_tls(struct reader *r, const struct kvw_config *config)
-{
-	bool clients = config->tls_kernel == KVW_KERNEL_TLS_AUTO, workers = config->upstream_tls_kernel == KVW_KERNEL_TLS_AUTO;
-
-	if ((clients || workers) && !kvw_tls_kernel_has())
-		fprintf(r->err, "kvway: warning: %s: this kernel makes no TLS records (it has no module tls): OpenSSL would\n",
-			clients ? "tls.kernel" : "upstream.tls.kernel");
-}
-
 static void check(struct reader *r, const struct kvw_config *config)
 {
 	if (!check_state(r, config) || !check_tenants(r, config) || !check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
@@ -540,7 +530,6 @@ static void check(struct reader *r, const struct kvw_config *config)
 		return;
 	check_responses(r, config);
 	check_listeners(r, config);
-	check_kernel_tls(r, config);
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
 		r->cli->config_path != NULL ? r->cli->config_path : "flags", config->worker_count,
 		config->worker_count == 1 ? "" : "s", config->routing_strategy);

@@ -140,8 +140,9 @@ void kvw_io_shutdown(struct kvw_io *io)
 {
 	if (io->fd < 0)
 		return;
-	if (io->ops == NULL || io->ops->shutdown(io))
-		(void)shutdown(io->fd, SHUT_WR);
+	if (io->ops != NULL)
+		io->ops->shutdown(io);
+	(void)shutdown(io->fd, SHUT_WR);
 }
 
 void kvw_io_close(struct kvw_io *io, bool reset)

@@ -46,8 +46,7 @@ typedef void (*kvw_io_fn)(struct kvw_io *io);
 struct kvw_io_ops {
 	ssize_t (*readv)(struct kvw_io *io, const struct iovec *iov, int count);
 	ssize_t (*writev)(struct kvw_io *io, const struct iovec *iov, int count);
-	bool (*shutdown)(struct kvw_io *io); /* says that no more will be sent; false: the socket must not be shut yet, and
-					      * closing will do that */
+	void (*shutdown)(struct kvw_io *io); /* says that no more will be sent */
 	void (*close)(struct kvw_io *io); /* frees `state`; the descriptor is closed by the caller */
 };
 

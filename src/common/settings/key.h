@@ -45,7 +45,7 @@ struct kvw_schema {
 	const char *const *extra; /* more paths, for walk.extra, NULL at the end; NULL: none */
 	const char *const *names; /* of strategies, for the type STRATEGY; else NULL */
 	const char *one_of;       /* the keys, for messages; of an entry of a list only */
-	const char *const *renamed; /* old and new path in turn, NULL at the end; NULL: no key was */
+	const char *const *renamed; /* old and new path ("": it was removed) in turn, NULL at the end; NULL: no key was */
 	const char *such_as;      /* an example, for messages: "sections such as `l1:`" */
 	enum kvw_wording wording;
 };

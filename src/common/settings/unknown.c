@@ -51,7 +51,7 @@ static const char *find_elsewhere(const struct kvw_schema *schema, const char *n
 	return NULL;
 }
 
-/* What a key of an earlier version is called now. NULL: there was none of that path. */
+/* What a key of an earlier version is called now, "" if it was removed. NULL: there was none of that path. */
 static const char *find_renamed(const struct kvw_schema *schema, const char *path)
 {
 	for (const char *const *old = schema->renamed; old != NULL && *old != NULL; old += 2)
@@ -95,7 +95,10 @@ void kvw_report_unknown(struct kvw_report *report, const struct kvw_schema *sche
 	offer_names(schema, section, &near);
 	if (near.best == NULL)
 		near.best = find_elsewhere(schema, key->text);
-	if (renamed != NULL) {
+	if (renamed != NULL && renamed[0] == '\0') {
+		kvw_report_mistake(report, key->place, path,
+			"found a key of an earlier version, which was removed: delete this line");
+	} else if (renamed != NULL) {
 		kvw_report_mistake(report, key->place, path,
 			"found a key of an earlier version, expected `%s`, as it is called now", renamed);
 	} else if (strcmp(key->text, "<<") == 0) {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tls/tls_internal.h"
 
@@ -17,14 +16,12 @@ static struct kvw_tls *new_tls(bool server, size_t pairs, size_t more)
 		return NULL;
 	pthread_mutex_init(&tls->lock, NULL);
 	pthread_mutex_init(&tls->tickets.lock, NULL);
-	pthread_mutex_init(&tls->parked_lock, NULL);
 	tls->server = server;
 	tls->file_room = 2 * pairs + 1 + more;
 	tls->files = calloc(tls->file_room, sizeof(tls->files[0]));
 	tls->pairs = calloc(pairs, sizeof(tls->pairs[0]));
 	tls->method = kvw_tls_bio_method();
-	tls->kernel_method = kvw_tls_kernel_method();
-	if (tls->method == NULL || tls->kernel_method == NULL || tls->files == NULL || tls->pairs == NULL ||
+	if (tls->method == NULL || tls->files == NULL || tls->pairs == NULL ||
 		(server && !kvw_tls_tickets_init(&tls->tickets))) {
 		kvw_tls_destroy(tls);
 		return NULL;
@@ -105,7 +102,6 @@ enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options,
 	tls->only_1_3 = options->only_1_3;
 	tls->client_asked = options->client_asked;
 	tls->wipe = options->wipe;
-	kvw_tls_kernel_choose(tls, options->kernel);
 	complete = add_pair(tls, options->certificate, options->key) &&
 		   kvw_tls_watch(tls, options->client_ca, KVW_TLS_FILE_CERTIFICATES, &tls->authorities) &&
 		   copy_text(options->ciphers, &tls->ciphers) &&
@@ -126,7 +122,6 @@ enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options,
 	if (tls == NULL)
 		return KVW_ENOMEM;
 	tls->verify = !options->insecure;
-	kvw_tls_kernel_choose(tls, options->kernel);
 	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, KVW_TLS_FILE_CERTIFICATES, &tls->authorities);
 	if (complete && options->certificate != NULL && options->certificate[0] != '\0')
 		complete = add_pair(tls, options->certificate, options->key);
@@ -155,16 +150,12 @@ void kvw_tls_destroy(struct kvw_tls *tls)
 		return;
 	kvw_tls_set_unref(tls->set);
 	BIO_meth_free(tls->method);
-	BIO_meth_free(tls->kernel_method);
 	kvw_tls_forget_files(tls);
 	free(tls->files);
 	free(tls->pairs);
 	free(tls->ciphers);
 	free(tls->ciphersuites);
 	kvw_tls_tickets_finish(&tls->tickets);
-	for (size_t i = 0; i < tls->parked_count; i++)
-		close(tls->parked[i].fd);
-	pthread_mutex_destroy(&tls->parked_lock);
 	pthread_mutex_destroy(&tls->lock);
 	free(tls);
 }

@@ -57,7 +57,6 @@ struct kvw_tls_server_options {
 				* none is asked for */
 	bool client_asked;     /* a client without a certificate is served, too */
 	bool only_1_3;         /* else 1.2 too */
-	bool kernel;           /* the kernel makes the records that are sent, if it can (kvw_tls_kernel_has) */
 	bool wipe;             /* what was decrypted is overwritten once it was read: heads with keys */
 	const char *ciphers;      /* of TLS 1.2, as OpenSSL writes them; "" or NULL: KVW_TLS_CIPHERS */
 	const char *ciphersuites; /* of TLS 1.3; "" or NULL: OpenSSL's own */
@@ -70,7 +69,6 @@ struct kvw_tls_client_options {
 	const char *ca_file; /* "" or NULL: those that the system trusts */
 	const char *certificate, *key; /* shown to servers that ask for one; "" or NULL: none */
 	bool insecure;       /* believe any certificate */
-	bool kernel;         /* as for servers */
 };
 
 #define KVW_TLS_FOLDER_CERTIFICATE "tls.crt" /* in a folder, as Kubernetes names them */
@@ -151,22 +149,6 @@ const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i);
 /* Connections that were ended since the peer asked for renegotiation (TLS 1.2) or for key updates (1.3) more than 32 times
  * with a MiB of payload. Any thread. */
 uint64_t kvw_tls_floods(const struct kvw_tls *tls);
-
-/* Whether the kernel can make TLS records (kTLS). */
-bool kvw_tls_kernel_has(void);
-
-/* True if the options of this context ask for it in vain. */
-bool kvw_tls_kernel_missing(const struct kvw_tls *tls);
-
-/* Closes connections that were closed before the kernel had sent all of their bytes and that are done, or 30 s old; about once
- * a second. One thread at a time. now_ns: monotonic. */
-void kvw_tls_kernel_sweep(struct kvw_tls *tls, int64_t now_ns);
-
-/* How many such connections there are; the context's end, and the process's, cuts them. Any thread. */
-uint64_t kvw_tls_kernel_parked(const struct kvw_tls *tls);
-
-/* Connections whose records the kernel makes, since the start. Any thread. */
-uint64_t kvw_tls_kernel_sends(const struct kvw_tls *tls);
 
 /* Begins TLS on an open socket that has no ops yet; for a client it may still be connecting. host: the
  * DNS name or IP address that the certificate must name; borrowed during the call. On failure the

@@ -41,7 +41,7 @@ static int raw_read(BIO *bio, char *data, int len)
 	return (int)n;
 }
 
-int kvw_tls_raw_write(BIO *bio, const char *data, int len)
+static int raw_write(BIO *bio, const char *data, int len)
 {
 	struct kvw_io *io = BIO_get_data(bio);
 	struct kvw_tls_conn *c = io->state;
@@ -81,7 +81,7 @@ BIO_METHOD *kvw_tls_bio_method(void)
 	BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "kvw_io");
 
 	if (method == NULL || BIO_meth_set_read(method, raw_read) != 1 ||
-		BIO_meth_set_write(method, kvw_tls_raw_write) != 1 ||
+		BIO_meth_set_write(method, raw_write) != 1 ||
 		BIO_meth_set_ctrl(method, raw_control) != 1) {
 		BIO_meth_free(method);
 		return NULL;

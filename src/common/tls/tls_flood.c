@@ -18,9 +18,6 @@ void kvw_tls_on_message(int ours, int version, int type, const void *data, size_
 			   : type == SSL3_RT_HANDSHAKE;
 
 	(void)version, (void)arg;
-	if (!ours && type == SSL3_RT_HANDSHAKE && c->kernel_sends && len > 4 &&
-		((const unsigned char *)data)[0] == SSL3_MT_KEY_UPDATE && ((const unsigned char *)data)[4] == SSL_KEY_UPDATE_REQUESTED)
-		c->rekeyed = true;
 	if (!counts || !c->ready || c->flooded || ++c->messages <= KVW_TLS_MESSAGES)
 		return;
 	c->flooded = true;

@@ -55,21 +55,16 @@ struct kvw_tls_tickets {
 	int64_t rotated_ns; /* monotonic; 0: not since the start */
 };
 
-#define KVW_TLS_PARKED 128 /* closed connections whose last bytes the kernel has yet to send: descriptors */
-
 /* A context. */
 struct kvw_tls {
 	pthread_mutex_t lock;        /* of set, which is held to take a reference */
 	struct kvw_tls_set *set;     /* in force */
 	BIO_METHOD *method;          /* of tls_bio.c */
-	BIO_METHOD *kernel_method;   /* of tls_kernel.c */
 	bool server;
 	bool verify;                 /* client: the server's certificate is looked at */
 	bool only_1_3;
 	bool client_asked;           /* server: a client without a certificate is served, too */
 	bool wipe;                   /* server: OpenSSL overwrites what it has decrypted */
-	bool kernel;                 /* the kernel makes the records that are sent, where it takes the keys */
-	bool kernel_missing;         /* that was asked for, and it has no TLS */
 	bool refused;                /* what the files hold is unfit and was reported */
 	struct kvw_tls_watched *files; /* [file_count], room for file_room */
 	size_t file_count, file_room;
@@ -80,14 +75,6 @@ struct kvw_tls {
 	char warning[384];           /* about an OCSP response, not reported yet */
 	struct kvw_tls_tickets tickets; /* server */
 	_Atomic uint64_t floods;     /* connections that were ended for it; relaxed */
-	pthread_mutex_t parked_lock;
-	struct kvw_tls_parked {
-		int fd;
-		bool idle;             /* TCP had nothing to send when it was looked at last */
-		int64_t since_ns;      /* monotonic */
-	} parked[KVW_TLS_PARKED];      /* [parked_count], oldest first; locked */
-	_Atomic size_t parked_count;   /* written with the lock */
-	_Atomic uint64_t kernel_sends; /* connections whose records the kernel makes, since the start; relaxed */
 	_Atomic int64_t next_log_ns; /* no line before; relaxed, a line more or less does no harm */
 };
 
@@ -141,13 +128,6 @@ struct kvw_tls_conn {
 	bool blocked;                   /* a record is half on its way */
 	bool finished;                  /* close_notify was sent, or can never be */
 	bool flooded;                   /* the peer sends messages without end: nothing more is read */
-	bool kernel_sends;              /* the kernel makes the records: the owner's bytes go to the socket as they are */
-	bool kernel_counted;            /* the counts are known: */
-	uint64_t kernel_bytes;          /* payload given to the kernel */
-	uint64_t kernel_records;        /* that it had made when the handshake had ended */
-	uint64_t kernel_sent;           /* bytes that TCP had been given by then */
-	bool rekeyed;                   /* the peer wants new keys, which the kernel does not take: nothing more is sent */
-	BIO *kernel;                    /* OpenSSL's own BIO of the socket, to give the kernel keys; owned; NULL: not used */
 	uint32_t messages;              /* that came after the handshake with the last `payload` bytes */
 	size_t payload;                 /* bytes, below KVW_TLS_MESSAGES_PER */
 };
@@ -163,20 +143,5 @@ void kvw_tls_count_payload(struct kvw_tls_conn *c, size_t n); /* read or written
 
 /* The BIO's data is the kvw_io. NULL: out of memory. */
 BIO_METHOD *kvw_tls_bio_method(void);
-int kvw_tls_raw_write(BIO *bio, const char *data, int len); /* of that BIO: to the socket */
-
-/* tls_kernel.c. asked: as the options say. */
-void kvw_tls_kernel_choose(struct kvw_tls *tls, bool asked);
-/* The BIO's data is the kvw_io, too. NULL: out of memory. */
-BIO_METHOD *kvw_tls_kernel_method(void);
-/* Before the first byte of the handshake is sent: makes the socket ready for keys. Where it fails, OpenSSL makes the records. */
-void kvw_tls_kernel_offer(struct kvw_io *io, struct kvw_tls_conn *c);
-/* After the handshake: whether the kernel has got the keys; counts it. */
-void kvw_tls_kernel_note(int fd, struct kvw_tls_conn *c);
-/* Whether the kernel may hold bytes that it has taken and not passed on to TCP: closing loses them. */
-bool kvw_tls_kernel_behind(int fd, const struct kvw_tls_conn *c);
-/* Keeps the connection open beyond the close of the socket until they are out (kvw_tls_kernel_sweep). The oldest of too many
- * is given up. */
-void kvw_tls_kernel_park(struct kvw_io *io, struct kvw_tls *tls);
 
 #endif

@@ -91,8 +91,6 @@ static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 		reason = c->ready ? "closed without close_notify" : "closed during the handshake";
 	if (c->flooded)
 		reason = "too many renegotiations or key updates";
-	else if (c->rekeyed)
-		reason = "the peer asks for new keys, which the kernel does not change";
 	if (reason == NULL)
 		reason = strerror(c->error);
 	if (c->why == NULL) {
@@ -260,35 +258,6 @@ static ssize_t write_verdict(struct kvw_io *io, struct kvw_tls_conn *c, int n)
 	return fail(c->error);
 }
 
-/* The kernel cuts and seals: one call for everything. */
-static ssize_t kernel_writev(struct kvw_io *io, struct kvw_tls_conn *c, const struct iovec *iov, int count)
-{
-	ssize_t n;
-
-	if (c->rekeyed) {
-		note_failure(io, c, true);
-		return fail(c->error);
-	}
-	if (!c->raw_writable)
-		return fail(EAGAIN);
-	do {
-		n = kvw_io_plain_write(io->fd, iov, count);
-	} while (n < 0 && errno == EINTR);
-	if (n >= 0) {
-		c->kernel_bytes += (uint64_t)n;
-		kvw_tls_count_payload(c, (size_t)n);
-		return n;
-	}
-	if (errno == EAGAIN) {
-		c->raw_writable = io->writable = false;
-		return fail(EAGAIN);
-	}
-	c->error = errno;
-	note_failure(io, c, false);
-	c->write_failed = c->finished = true;
-	return fail(c->error);
-}
-
 static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 {
 	struct kvw_tls_conn *c = io->state;
@@ -300,8 +269,6 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 		return fail(c->error);
 	if (!c->ready)
 		return fail(EAGAIN);
-	if (c->kernel_sends)
-		return kernel_writev(io, c, iov, count);
 	c->write_wants_read = false;
 	for (offer_skip(&offer, 0); offer.count > 0;) {
 		size_t len;
@@ -340,23 +307,18 @@ static void send_close_notify(struct kvw_io *io, struct kvw_tls_conn *c)
 		return;
 	c->finished = true;
 	ERR_clear_error();
-	if (SSL_shutdown(c->ssl) >= 0 && c->kernel_sends)
-		c->kernel_bytes += 2; /* an alert */
+	(void)SSL_shutdown(c->ssl);
 	ERR_clear_error();
 }
 
-static bool tls_shutdown(struct kvw_io *io)
+static void tls_shutdown(struct kvw_io *io)
 {
-	struct kvw_tls_conn *c = io->state;
-
-	send_close_notify(io, c);
-	return !c->kernel_sends || !kvw_tls_kernel_behind(io->fd, c);
+	send_close_notify(io, io->state);
 }
 
 static void free_conn(struct kvw_tls_conn *c)
 {
 	SSL_free(c->ssl); /* and the bio */
-	BIO_free(c->kernel);
 	kvw_tls_set_unref(c->set); /* after the SSL, whose callbacks look into it */
 	free(c->why);
 	free(c);
@@ -367,8 +329,6 @@ static void tls_close(struct kvw_io *io)
 	struct kvw_tls_conn *c = io->state;
 
 	send_close_notify(io, c);
-	if (c->kernel_sends && !io->broken && kvw_tls_kernel_behind(io->fd, c))
-		kvw_tls_kernel_park(io, c->tls);
 	free_conn(c);
 	io->ops = NULL;
 	io->state = NULL;
@@ -393,14 +353,11 @@ static void handshake(struct kvw_io *io, struct kvw_tls_conn *c)
 		c->read_failed = c->write_failed = c->finished = true;
 		return;
 	}
-	if (!c->begun && c->raw_writable && c->tls->kernel)
-		kvw_tls_kernel_offer(io, c);
 	c->begun = c->begun || c->raw_writable;
 	ERR_clear_error();
 	n = SSL_do_handshake(c->ssl);
 	if (n == 1) {
 		c->ready = true;
-		kvw_tls_kernel_note(io->fd, c);
 		io->readable = true;
 		io->writable = c->raw_writable;
 		return;
@@ -440,7 +397,7 @@ static void filter_event(struct kvw_io *io)
 static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls_conn **out)
 {
 	struct kvw_tls_conn *c = calloc(1, sizeof(*c));
-	BIO *bio = NULL, *out_bio = NULL;
+	BIO *bio;
 
 	assert(io->fd >= 0 && io->ops == NULL);
 	if (c == NULL)
@@ -448,10 +405,7 @@ static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls
 	c->set = kvw_tls_set_ref(tls);
 	c->ssl = SSL_new(c->set->ctx);
 	bio = BIO_new(tls->method);
-	out_bio = tls->kernel ? BIO_new(tls->kernel_method) : bio;
-	if (c->ssl == NULL || bio == NULL || out_bio == NULL || SSL_set_app_data(c->ssl, c) != 1) {
-		if (out_bio != bio)
-			BIO_free(out_bio);
+	if (c->ssl == NULL || bio == NULL || SSL_set_app_data(c->ssl, c) != 1) {
 		BIO_free(bio);
 		free_conn(c);
 		ERR_clear_error();
@@ -459,11 +413,7 @@ static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls
 	}
 	BIO_set_data(bio, io);
 	BIO_set_init(bio, 1);
-	if (out_bio != bio) {
-		BIO_set_data(out_bio, io);
-		BIO_set_init(out_bio, 1);
-	}
-	SSL_set_bio(c->ssl, bio, out_bio); /* takes both; the same one once */
+	SSL_set_bio(c->ssl, bio, bio); /* takes it */
 	c->tls = tls;
 	c->raw_readable = io->readable;
 	c->raw_writable = io->writable;

@@ -116,8 +116,6 @@ void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const c
 {
 	bool added;
 
-	if (kvw_tls_kernel_missing(tls))
-		kvw_warn("tls", "the kernel makes no TLS records, OpenSSL does: it has no module tls use=%s", use);
 	say_warning(tls, use); /* before the thread that looks knows of it */
 	pthread_mutex_lock(&watch->lock);
 	inherit(watch, tls, use);
@@ -135,7 +133,6 @@ void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls
 	for (size_t i = 0; i < watch->count; i++)
 		if (watch->items[i].tls == tls) {
 			watch->floods_before += kvw_tls_floods(tls);
-			watch->kernel_sends_before += kvw_tls_kernel_sends(tls);
 			watch->items[i] = watch->items[--watch->count];
 			break;
 		}
@@ -169,39 +166,20 @@ void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_n
 	for (size_t i = 0; i < watch->count; i++) {
 		look(watch, &watch->items[i], now_too);
 		kvw_tls_rotate_tickets(watch->items[i].tls, now_ns);
-		kvw_tls_kernel_sweep(watch->items[i].tls, now_ns);
 	}
 	pthread_mutex_unlock(&watch->lock);
 }
 
-/* `before`, and of each context what `count` says. */
-static uint64_t sum_of(struct kvw_tls_watch *watch, const uint64_t *before, uint64_t (*count)(const struct kvw_tls *tls))
+uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch)
 {
 	uint64_t sum;
 
 	pthread_mutex_lock(&watch->lock);
-	sum = *before;
+	sum = watch->floods_before;
 	for (size_t i = 0; i < watch->count; i++)
-		sum += count(watch->items[i].tls);
+		sum += kvw_tls_floods(watch->items[i].tls);
 	pthread_mutex_unlock(&watch->lock);
 	return sum;
-}
-
-uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch)
-{
-	return sum_of(watch, &watch->floods_before, kvw_tls_floods);
-}
-
-uint64_t kvw_tls_watch_kernel_sends(struct kvw_tls_watch *watch)
-{
-	return sum_of(watch, &watch->kernel_sends_before, kvw_tls_kernel_sends);
-}
-
-uint64_t kvw_tls_watch_kernel_parked(struct kvw_tls_watch *watch)
-{
-	const uint64_t none = 0;
-
-	return sum_of(watch, &none, kvw_tls_kernel_parked);
 }
 
 /* When the first of a file's certificates ends by what this context has in force; 0: the file is not among its own. */

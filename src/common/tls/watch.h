@@ -26,7 +26,7 @@ struct kvw_tls_watch {
 	} *items; /* owned, [count], room for `room` */
 	size_t count, room;
 	_Atomic uint64_t renewed, refused; /* contexts, since the start */
-	uint64_t floods_before, kernel_sends_before; /* of contexts that were removed; locked */
+	uint64_t floods_before;             /* of contexts that were removed; locked */
 	struct kvw_tls_heirloom *heirlooms; /* owned, in no core dump; NULL: none; locked */
 };
 
@@ -51,12 +51,6 @@ void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_n
 
 /* Connections, since the start, that were ended since the peer asked for renegotiation or key updates too often. */
 uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch);
-
-/* Connections, since the start, whose records the kernel makes. */
-uint64_t kvw_tls_watch_kernel_sends(struct kvw_tls_watch *watch);
-
-/* Connections that are closed here, whose last bytes the kernel has yet to send, now. */
-uint64_t kvw_tls_watch_kernel_parked(struct kvw_tls_watch *watch);
 
 /* Calls fn for every file that holds certificates, once for each use; not_after_s: the first end, by any context that
  * has it in force. */

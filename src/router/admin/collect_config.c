@@ -170,10 +170,6 @@ void kvw_collect_certificates(struct kvw_collect *collect)
 		kvw_sample_u64(&collect->out, NULL, 0, kvw_tls_watch_floods(watch));
 		return;
 	}
-	if (collect->arg == KVW_OF_TLS_KERNEL) {
-		kvw_sample_u64(&collect->out, NULL, 0, kvw_tls_watch_kernel_sends(watch));
-		return;
-	}
 	kvw_sample_named(&collect->out, "result", "ok", atomic_load(&watch->renewed));
 	kvw_sample_named(&collect->out, "result", "refused", atomic_load(&watch->refused));
 }

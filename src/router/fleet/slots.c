@@ -141,8 +141,7 @@ static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char
 	const struct kvw_tls_client_options options = {.ca_file = ca_file,
 		.certificate = config->upstream_tls_certificate,
 		.key = config->upstream_tls_key,
-		.insecure = config->upstream_tls_insecure,
-		.kernel = config->upstream_tls_kernel == KVW_KERNEL_TLS_AUTO};
+		.insecure = config->upstream_tls_insecure};
 	struct kvw_trust *trust = calloc(1, sizeof(*trust));
 	char reason[256] = "";
 	enum kvw_err err = KVW_ENOMEM;

@@ -189,7 +189,6 @@ static enum kvw_err create_tls(struct kvw_proxy *proxy, bool keys, FILE *errors)
 		.client_ca = config->tls_client_ca,
 		.client_asked = config->tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
 		.wipe = keys,
-		.kernel = config->tls_kernel == KVW_KERNEL_TLS_AUTO,
 		.only_1_3 = config->tls_min_version == KVW_TLS_1_3,
 		.ciphers = config->tls_ciphers,
 		.ciphersuites = config->tls_ciphersuites,

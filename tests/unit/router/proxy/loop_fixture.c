@@ -188,10 +188,9 @@ static ssize_t tapped_writev(struct kvw_io *io, const struct iovec *iov, int cou
 	return taken;
 }
 
-static bool tapped_shutdown(struct kvw_io *io)
+static void tapped_shutdown(struct kvw_io *io)
 {
 	(void)io;
-	return true;
 }
 
 static void tapped_end(struct kvw_io *io)
