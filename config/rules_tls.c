@@ -264,27 +264,6 @@ static enum kvw_err check_listener(struct kvw_build *build, const struct listene
 	return err == KVW_OK ? check_ciphers(build, keys) : err;
 }
 
-/* Whether a response fits its certificate changes with time: kvway starts without it, and `kvway check` warns. */
-static void check_responses(struct kvw_build *build)
-{
-	static const char expected[] = "an OCSP response in DER form";
-	const struct kvw_strings *responses = &build->config->tls_ocsp_files;
-	const struct kvw_tls_server_options none = {.certificate = ""};
-	struct named file = {build->walk.report, build->met[KVW_KEY_tls_ocsp_files].place,
-		kvw_keys[KVW_KEY_tls_ocsp_files].path, NULL};
-	char why[256];
-	int64_t until_s;
-
-	if (responses->count > 0 && !is_set(build, KVW_KEY_tls_certificate) && build->met[KVW_KEY_tls_certificate].valid)
-		kvw_report_mistake(file.report, file.place, file.key, "found no `tls.certificate`, expected it to be set too");
-	for (size_t i = 0; i < responses->count; i++) {
-		file.path = responses->items[i];
-		if (check_file(file, expected) &&
-			kvw_tls_response_check(file.path, &none, &until_s, why, sizeof(why)) == KVW_TLS_RESPONSE_BROKEN)
-			report_file(file, "unfit", expected);
-	}
-}
-
 /* Authorities of one worker, which would not be looked at. */
 static void check_insecure_workers(struct kvw_build *build)
 {
@@ -315,7 +294,6 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 		is_set(build, KVW_KEY_upstream_tls_key))
 		err = check_pair(named_by(build, KVW_KEY_upstream_tls_certificate),
 			named_by(build, KVW_KEY_upstream_tls_key));
-	check_responses(build);
 	check_authorities(build, KVW_KEY_upstream_tls_ca_file);
 	check_authorities(build, KVW_KEY_auth_jwt_jwks_ca_file);
 	if (is_set(build, KVW_KEY_upstream_tls_ca_file) && build->config->upstream_tls_insecure)

@@ -474,28 +474,6 @@ static bool check_state(struct reader *r, const struct kvw_config *config)
 	return false;
 }
 
-/* OCSP responses, which may end while kvway runs: none is a mistake, but each that clients would not get is named. */
-static void check_responses(struct reader *r, const struct kvw_config *config)
-{
-	const struct kvw_tls_server_options options = {.certificate = config->tls_certificate,
-		.more = (const char *const *)config->tls_certificates.items,
-		.more_count = config->tls_certificates.count};
-
-	for (size_t i = 0; i < config->tls_ocsp_files.count; i++) {
-		const char *path = config->tls_ocsp_files.items[i];
-		char why[384], end[32];
-		int64_t until_s;
-		struct tm tm;
-
-		if (kvw_tls_response_check(path, &options, &until_s, why, sizeof(why)) != KVW_TLS_RESPONSE_FITS) {
-			fprintf(r->err, "kvway: warning: tls.ocsp_files: clients would not get it: %s\n", why);
-			continue;
-		}
-		(void)strftime(end, sizeof(end), "%Y-%m-%d %H:%M:%S", gmtime_r(&(time_t){until_s}, &tm));
-		fprintf(r->out, "%s: ok, an OCSP response until %s UTC\n", path, end);
-	}
-}
-
 /* Addresses for engines that an upgrade cannot hand on, since libzmq alone understands them (feeds/listener.h): no mistake. */
 static void check_listeners(struct reader *r, const struct kvw_config *config)
 {
@@ -528,7 +506,6 @@ static void check(struct reader *r, const struct kvw_config *config)
 	if (!check_state(r, config) || !check_tenants(r, config) || !check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
 		!check_token_keys(r, config))
 		return;
-	check_responses(r, config);
 	check_listeners(r, config);
 	fprintf(r->out, "%s: ok, %zu worker%s, strategy %s\n",
 		r->cli->config_path != NULL ? r->cli->config_path : "flags", config->worker_count,

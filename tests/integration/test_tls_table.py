@@ -1,15 +1,12 @@
 """What `openssl s_client` gets from the listener: versions, ciphers, renegotiation, resumption, chains."""
 
-import re
-import shutil
 import subprocess
-import time
 
 import pytest
 
 from rig import tls
-from rig.client import CHAT, ask, chat_body
-from rig.router import BUILD, PROGRAM, write_config
+from rig.client import CHAT, chat_body
+from rig.router import BUILD
 from rig.tls import TlsClient
 from rig.wait import until
 
@@ -139,104 +136,3 @@ def test_a_chain_is_sent_whole(front, s_client, authority, tmp_path):
         assert client.ask("GET", "/health").status == 200
     alone = front(pair=(leaf, key))
     assert s_client(alone)[0] != 0, "without the chain its issuer is unknown"
-
-
-# --- OCSP stapling ---
-
-
-@pytest.fixture
-def stapled(s_client):
-    """stapled(router, name): what s_client says of the response that it was shown."""
-
-    def shown(router, name="localhost"):
-        status, output = s_client(router, "-status", "-servername", name)
-        assert status == 0, output
-        if "OCSP response: no response sent" in output:
-            return None
-        assert "OCSP Response Status: successful" in output, output
-        return re.search(r"Serial Number: (\w+)", output).group(1)
-
-    return shown
-
-
-def serial_of(cert):
-    done = subprocess.run(["openssl", "x509", "-in", cert, "-noout", "-serial"], capture_output=True, text=True)
-    return done.stdout.strip().split("=")[1]
-
-
-def test_responses_are_stapled_to_their_certificates(front, stapled, authority, local, tmp_path):
-    """Two certificates, their responses in another order; without one nothing is shown."""
-    other = authority.issue("other", "DNS:other.example")
-    both = tmp_path / "both.pem"
-    both.write_text(other[0].read_text() + other[1].read_text())
-    files = [authority.respond(tmp_path / "other.der", other[0]), authority.respond(tmp_path / "local.der", local[0])]
-    config = {"tls.certificates": [str(both)], "tls.ocsp_files": [str(path) for path in files]}
-    router = front(config=config)
-    assert stapled(router) == serial_of(local[0])
-    assert stapled(router, "other.example") == serial_of(other[0])
-    for path in files:
-        assert router.metric("kvway_tls_ocsp_next_update_seconds", use="listen", file=str(path)) > time.time()
-    assert stapled(front()) is None
-
-
-def test_responses_are_renewed_with_their_certificate(front, stapled, authority, local, tmp_path):
-    """One that is for another certificate, or says that it is revoked, is not shown; a new one takes the place of it."""
-    pair, response = (tmp_path / "tls.crt", tmp_path / "tls.key"), tmp_path / "ocsp.der"
-    fresh = authority.issue("fresh", "IP:127.0.0.1,DNS:localhost")
-    for path, source in zip(pair, local):
-        shutil.copy(source, path)
-    authority.respond(response, fresh[0])
-    router = front(pair, {"tls.ocsp_files": [str(response)]})
-
-    def until_s():
-        return router.metric("kvway_tls_ocsp_next_update_seconds")
-
-    def reload():
-        assert ask(router.admin_port, "POST", "/reload").status == 200
-
-    assert stapled(router) is None
-    assert until_s() == 0
-    assert f"OCSP response {response}: it is for none of the certificates" in router.log()
-    authority.respond(response, local[0])
-    reload()
-    assert until_s() > time.time()
-    assert stapled(router) == serial_of(local[0])
-    for path, source in zip(pair, fresh):
-        shutil.copy(source, path.with_suffix(".new"))
-        path.with_suffix(".new").rename(path)
-    reload()
-    assert until_s() == 0
-    assert stapled(router) is None
-    authority.respond(response, fresh[0], "R")
-    reload()
-    assert "it says that the certificate is revoked" in router.log()
-    assert stapled(router) is None
-    authority.respond(response, fresh[0])
-    reload()
-    assert until_s() > time.time()
-    assert stapled(router) == serial_of(fresh[0])
-    response.write_bytes(response.read_bytes()[:100])  # the one before goes on being shown
-    until(lambda: "it is none in DER form" in router.log(), 10, "half a response refused")
-    assert stapled(router) == serial_of(fresh[0])
-
-
-def test_check_says_what_clients_get(authority, local, tmp_path):
-    config, response = tmp_path / "kvway.yaml", tmp_path / "ocsp.der"
-    write_config(config, {"workers": [{"url": "http://127.0.0.1:1"}], "tls.certificate": str(local[0]),
-                          "tls.key": str(local[1]), "tls.ocsp_files": [str(response)]})  # fmt: skip
-
-    def check():
-        done = subprocess.run([PROGRAM, "check", "-c", config], capture_output=True, text=True, timeout=20)
-        return done.returncode, done.stdout + done.stderr
-
-    status, said = check()
-    assert status == 1 and " tls.ocsp_files: found `" in said and "No such file" in said
-    response.write_bytes(b"no response")
-    status, said = check()
-    assert status == 1 and "expected an OCSP response in DER form" in said
-    authority.respond(response, authority.issue("else", "DNS:x")[0])
-    status, said = check()
-    assert status == 0 and f"clients would not get it: OCSP response {response}: it is for none of the certificates" in said
-    authority.respond(response, local[0])
-    status, said = check()
-    assert status == 0 and f"{response}: ok, an OCSP response until 20" in said and "warning" not in said

@@ -7,8 +7,8 @@
 
 #include "tls/tls_internal.h"
 
-/* pairs: most own certificates; more: files besides them and the authorities. */
-static struct kvw_tls *new_tls(bool server, size_t pairs, size_t more)
+/* pairs: most own certificates. */
+static struct kvw_tls *new_tls(bool server, size_t pairs)
 {
 	struct kvw_tls *tls = calloc(1, sizeof(*tls));
 
@@ -17,7 +17,7 @@ static struct kvw_tls *new_tls(bool server, size_t pairs, size_t more)
 	pthread_mutex_init(&tls->lock, NULL);
 	pthread_mutex_init(&tls->tickets.lock, NULL);
 	tls->server = server;
-	tls->file_room = 2 * pairs + 1 + more;
+	tls->file_room = 2 * pairs + 1;
 	tls->files = calloc(tls->file_room, sizeof(tls->files[0]));
 	tls->pairs = calloc(pairs, sizeof(tls->pairs[0]));
 	tls->method = kvw_tls_bio_method();
@@ -39,10 +39,6 @@ static enum kvw_err finish_create(
 		kvw_tls_note_files(tls);
 		err = kvw_tls_load(tls, why, why_size, &tls->set);
 	}
-	if (err == KVW_OK && tls->server)
-		err = kvw_tls_staple(tls, tls->set, NULL);
-	if (err == KVW_OK && tls->server)
-		kvw_tls_note_staples(tls);
 	if (err == KVW_OK)
 		*out = tls;
 	else
@@ -93,8 +89,7 @@ static bool copy_text(const char *text, char **out)
 enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options, char *why,
 	size_t why_size, struct kvw_tls **out)
 {
-	const char *watched;
-	struct kvw_tls *tls = new_tls(true, 1 + options->more_count, options->response_count);
+	struct kvw_tls *tls = new_tls(true, 1 + options->more_count);
 	bool complete;
 
 	if (tls == NULL)
@@ -108,15 +103,13 @@ enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options,
 		   copy_text(options->ciphersuites, &tls->ciphersuites);
 	for (size_t i = 0; complete && i < options->more_count; i++)
 		complete = add_certificate(tls, options->more[i]);
-	for (size_t i = 0; complete && i < options->response_count; i++)
-		complete = kvw_tls_watch(tls, options->responses[i], KVW_TLS_FILE_RESPONSE, &watched);
 	return finish_create(tls, complete, why, why_size, out);
 }
 
 enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options, char *why,
 	size_t why_size, struct kvw_tls **out)
 {
-	struct kvw_tls *tls = new_tls(false, 1, 0);
+	struct kvw_tls *tls = new_tls(false, 1);
 	bool complete;
 
 	if (tls == NULL)

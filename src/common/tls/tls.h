@@ -49,10 +49,6 @@ struct kvw_tls_server_options {
 	 * above. */
 	const char *const *more;
 	size_t more_count;
-	/* OCSP responses in DER form, shown to clients that ask for them (stapling): each with the certificates that it
-	 * names. */
-	const char *const *responses;
-	size_t response_count;
 	const char *client_ca; /* clients must show a certificate signed by one of these; "" or NULL:
 				* none is asked for */
 	bool client_asked;     /* a client without a certificate is served, too */
@@ -88,15 +84,13 @@ void kvw_tls_destroy(struct kvw_tls *tls);
 enum kvw_tls_file_kind {
 	KVW_TLS_FILE_CERTIFICATES,
 	KVW_TLS_FILE_KEY,
-	KVW_TLS_FILE_RESPONSE, /* of OCSP */
 };
 
 /* One file of a context. */
 struct kvw_tls_file {
 	const char *path;            /* borrowed from the context */
 	enum kvw_tls_file_kind kind;
-	_Atomic int64_t not_after_s; /* seconds since 1970 when the first of its certificates, or the response that is
-				      * shown, ends; 0: it holds none, or it is not shown */
+	_Atomic int64_t not_after_s; /* seconds since 1970 when the first of its certificates ends; 0: it holds none */
 };
 
 enum kvw_tls_look {
@@ -129,19 +123,6 @@ bool kvw_tls_pass_tickets(struct kvw_tls *tls, int64_t now_ns, struct kvw_tls_pa
 /* Before the context serves: these keys take the place of its own, and are replaced when they would have been. False: they
  * are none. */
 bool kvw_tls_inherit_tickets(struct kvw_tls *tls, int64_t now_ns, const struct kvw_tls_passed *passed) KVW_MUST_CHECK;
-
-/* What is wrong with an OCSP response and was not reported yet: after create, and after a look. One thread at a time. */
-bool kvw_tls_warning(struct kvw_tls *tls, char *out, size_t room);
-
-enum kvw_tls_response {
-	KVW_TLS_RESPONSE_FITS,   /* it would be shown now; *until_s is set, seconds since 1970 */
-	KVW_TLS_RESPONSE_UNFIT,  /* it would not: another certificate, revoked, ended; why[] says so */
-	KVW_TLS_RESPONSE_BROKEN, /* it cannot be read, or is none; why[] */
-};
-
-/* A file with an OCSP response, checked against the certificates of these options. */
-enum kvw_tls_response kvw_tls_response_check(const char *path, const struct kvw_tls_server_options *options,
-	int64_t *until_s, char *why, size_t why_size);
 
 /* The i-th of its files; NULL past the last. Any thread. */
 const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i);

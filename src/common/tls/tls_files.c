@@ -138,8 +138,7 @@ static bool take_over(struct kvw_tls *tls, char *why, size_t why_size)
 			(void)snprintf(why, why_size, "out of memory");
 		return false;
 	}
-	if (has_ended(tls, set, why, why_size) ||
-		(tls->server && kvw_tls_staple(tls, set, tls->set) != KVW_OK)) {
+	if (has_ended(tls, set, why, why_size)) {
 		kvw_tls_set_unref(set);
 		return false;
 	}
@@ -155,7 +154,6 @@ enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, siz
 {
 	bool changed = false, settled = true, reported = tls->refused, taken;
 
-	kvw_tls_look_at_staples(tls);
 	for (size_t i = 0; i < tls->file_count; i++) {
 		struct kvw_tls_watched *watched = &tls->files[i];
 
@@ -181,8 +179,6 @@ enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, siz
 		watched->in_force = watched->now;
 		note_end(watched);
 	}
-	if (taken && tls->server)
-		kvw_tls_note_staples(tls);
 	if (taken)
 		return KVW_TLS_RENEWED;
 	return reported ? KVW_TLS_SAME : KVW_TLS_REFUSED;

@@ -26,20 +26,11 @@ struct kvw_tls_pair {
 	const char *certificate, *key;
 };
 
-/* The OCSP response that is shown with a certificate; der is NULL: none. */
-struct kvw_tls_staple {
-	unsigned char *der; /* owned, [len] */
-	size_t len;
-	const char *path;   /* of `files` */
-	int64_t until_s;    /* seconds since 1970 */
-};
-
 /* What was loaded at one time. Never changed; connections hold references, as the context does. */
 struct kvw_tls_set {
 	_Atomic uint32_t refs; /* released by the last one: acq_rel */
 	SSL_CTX *ctx;          /* of the first pair; connections begin with it */
 	size_t count;
-	struct kvw_tls_staple *staples; /* server: [1 + count], of ctx and the others; owned */
 	SSL_CTX *others[];     /* [count], of the further pairs: for clients that ask for their names */
 };
 
@@ -72,7 +63,6 @@ struct kvw_tls {
 	size_t pair_count;
 	const char *authorities;     /* path, of `files`; NULL: not given */
 	char *ciphers, *ciphersuites; /* owned; NULL: the default */
-	char warning[384];           /* about an OCSP response, not reported yet */
 	struct kvw_tls_tickets tickets; /* server */
 	_Atomic uint64_t floods;     /* connections that were ended for it; relaxed */
 	_Atomic int64_t next_log_ns; /* no line before; relaxed, a line more or less does no harm */
@@ -95,12 +85,6 @@ bool kvw_tls_watch(struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind
 /* Notes what the files look like: before they are loaded. */
 void kvw_tls_note_files(struct kvw_tls *tls);
 void kvw_tls_forget_files(struct kvw_tls *tls);
-
-/* OCSP, server: reads the responses into a set that was just loaded; those of the set before (NULL: none) stay where there
- * is no better. What is unfit is noted in tls->warning. */
-enum kvw_err kvw_tls_staple(struct kvw_tls *tls, struct kvw_tls_set *set, const struct kvw_tls_set *before) KVW_MUST_CHECK;
-void kvw_tls_note_staples(struct kvw_tls *tls);    /* of the set in force, in its files */
-void kvw_tls_look_at_staples(struct kvw_tls *tls); /* whether one has ended */
 
 /* A file as a BIO in memory, of at most 4 MiB, which is in no core dump (kvw_tls_undump). NULL: OpenSSL's errors say why. */
 BIO *kvw_tls_open(const char *path);

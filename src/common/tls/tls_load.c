@@ -255,8 +255,5 @@ void kvw_tls_set_unref(struct kvw_tls_set *set)
 	SSL_CTX_free(set->ctx);
 	for (size_t i = 0; i < set->count; i++)
 		SSL_CTX_free(set->others[i]);
-	for (size_t i = 0; i <= set->count && set->staples != NULL; i++)
-		free(set->staples[i].der);
-	free(set->staples);
 	free(set);
 }

@@ -44,14 +44,6 @@ static bool make_room(struct kvw_tls_watch *watch)
 	return true;
 }
 
-static void say_warning(struct kvw_tls *tls, const char *use)
-{
-	char why[384];
-
-	if (kvw_tls_warning(tls, why, sizeof(why)))
-		kvw_warn("tls", "clients do not get a new OCSP response use=%s why=\"%s\"", use, why);
-}
-
 bool kvw_tls_watch_pass(struct kvw_tls_watch *watch, size_t n, int64_t now_ns, const char **use,
 	struct kvw_tls_passed *out)
 {
@@ -116,7 +108,6 @@ void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const c
 {
 	bool added;
 
-	say_warning(tls, use); /* before the thread that looks knows of it */
 	pthread_mutex_lock(&watch->lock);
 	inherit(watch, tls, use);
 	added = make_room(watch);
@@ -157,7 +148,6 @@ static void look(struct kvw_tls_watch *watch, const struct kvw_tls_watch_item *i
 			item->use, why);
 		break;
 	}
-	say_warning(item->tls, item->use);
 }
 
 void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_ns)
@@ -231,23 +221,9 @@ void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *
 		for (size_t n = 0; (file = kvw_tls_file(watch->items[i].tls, n)) != NULL; n++) {
 			int64_t not_after_s = end_of(watch, i, n);
 
-			if (file->kind != KVW_TLS_FILE_RESPONSE && not_after_s != 0)
+			if (not_after_s != 0)
 				fn(arg, watch->items[i].use, file->path, not_after_s);
 		}
-	}
-	pthread_mutex_unlock(&watch->lock);
-}
-
-void kvw_tls_watch_each_response(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg)
-{
-	pthread_mutex_lock(&watch->lock);
-	for (size_t i = 0; i < watch->count; i++) {
-		const struct kvw_tls_file *file;
-
-		for (size_t n = 0; (file = kvw_tls_file(watch->items[i].tls, n)) != NULL; n++)
-			if (file->kind == KVW_TLS_FILE_RESPONSE)
-				fn(arg, watch->items[i].use, file->path,
-					atomic_load_explicit(&file->not_after_s, memory_order_relaxed));
 	}
 	pthread_mutex_unlock(&watch->lock);
 }

@@ -56,7 +56,5 @@ uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch);
  * has it in force. */
 typedef void (*kvw_tls_watch_fn)(void *arg, const char *use, const char *path, int64_t not_after_s);
 void kvw_tls_watch_each(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg);
-/* Likewise for every file with an OCSP response; not_after_s: when that ends, 0: it is not shown. */
-void kvw_tls_watch_each_response(struct kvw_tls_watch *watch, kvw_tls_watch_fn fn, void *arg);
 
 #endif

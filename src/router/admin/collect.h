@@ -70,7 +70,7 @@ enum kvw_collect_of {
 	/* jwt */
 	KVW_OF_JWT_KEYS, KVW_OF_JWT_AGE,
 	/* certificates */
-	KVW_OF_NOT_AFTER, KVW_OF_RENEWALS, KVW_OF_TLS_FLOODS, KVW_OF_OCSP,
+	KVW_OF_NOT_AFTER, KVW_OF_RENEWALS, KVW_OF_TLS_FLOODS,
 	/* dropped */
 	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
 	/* host and process */

@@ -162,10 +162,6 @@ void kvw_collect_certificates(struct kvw_collect *collect)
 		kvw_tls_watch_each(watch, collect_not_after, collect);
 		return;
 	}
-	if (collect->arg == KVW_OF_OCSP) {
-		kvw_tls_watch_each_response(watch, collect_not_after, collect);
-		return;
-	}
 	if (collect->arg == KVW_OF_TLS_FLOODS) {
 		kvw_sample_u64(&collect->out, NULL, 0, kvw_tls_watch_floods(watch));
 		return;

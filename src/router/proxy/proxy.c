@@ -184,8 +184,6 @@ static enum kvw_err create_tls(struct kvw_proxy *proxy, bool keys, FILE *errors)
 		.key = config->tls_key,
 		.more = (const char *const *)config->tls_certificates.items,
 		.more_count = config->tls_certificates.count,
-		.responses = (const char *const *)config->tls_ocsp_files.items,
-		.response_count = config->tls_ocsp_files.count,
 		.client_ca = config->tls_client_ca,
 		.client_asked = config->tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
 		.wipe = keys,

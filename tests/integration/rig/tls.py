@@ -47,24 +47,6 @@ class Authority:
         made._openssl(made.key, made.cert, f"/CN=kvway test {name}", options)
         return made
 
-    def respond(self, path, cert, status="V"):
-        """Writes an OCSP response for a certificate that it has issued: V good, R revoked."""
-
-        def run(*command):
-            done = subprocess.run(["openssl", *map(str, command)], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-            return done.stdout
-
-        serial = run("x509", "-in", cert, "-noout", "-serial").strip().split("=")[1]
-        request, index = self.directory / "ocsp.req", self.directory / "ocsp.index"
-        index.write_text(f"{status}\t350101000000Z\t{'260101000000Z' if status == 'R' else ''}\t{serial}\tunknown\t/CN=x\n")
-        run("ocsp", "-issuer", self.cert, "-cert", cert, "-no_nonce", "-reqout", request)
-        fresh = path.with_suffix(".new")
-        run("ocsp", "-index", index, "-CA", self.cert, "-rsigner", self.cert, "-rkey", self.key, "-reqin", request,
-            "-ndays", "1", "-respout", fresh)  # fmt: skip
-        fresh.rename(path)
-        return path
-
     def issue_expired(self, name, names):
         """As issue, of January 2020. Only `openssl ca` can date back."""
         cert, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"

@@ -30,6 +30,8 @@ static const struct mistake mistakes[] = {
 	{"qwertz: 1\n" TEST_WORKER, 1, 1, "qwertz", {"expected one of listen, loops", "workers"}},
 	{"timeouts:\n  drain: 5m\n" TEST_WORKER, 2, 3, "timeouts.drain",
 		{"a key of an earlier version", "expected `drain.timeout`"}},
+	{"tls:\n  ocsp_files: [/a.der]\n" TEST_WORKER, 2, 3, "tls.ocsp_files",
+		{"a key of an earlier version, which was removed"}},
 	{"tls:\n  kernel: auto\n" TEST_WORKER, 2, 3, "tls.kernel",
 		{"a key of an earlier version, which was removed"}},
 	{"upstream: {tls: {kernel: off}}\n" TEST_WORKER, 1, 18, "upstream.tls.kernel",
