@@ -1,10 +1,7 @@
 /*
  * main.c - the program kvway: read the command line, run the router or ask a running one.
  */
-#include <jansson.h>
-#include <malloc.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/prctl.h>
 
 #include "app.h"
 #include "auth/command.h"
@@ -15,16 +12,7 @@
 #include "render/command.h"
 #include "state/command.h"
 #include "takeover/successor.h"
-#include "tls/tls.h"
 #include "workers/command.h"
-
-/* Claims of tokens are JSON: a core dump shows none that was freed. */
-static void wipe_and_free(void *memory)
-{
-	if (memory != NULL)
-		explicit_bzero(memory, malloc_usable_size(memory));
-	free(memory);
-}
 
 /* The end of a command. What was cut must not look whole. */
 static int leave(int status)
@@ -38,8 +26,7 @@ int main(int argc, char **argv)
 	struct kvw_cli cli;
 	int status;
 
-	(void)kvw_tls_undump(); /* too late only if a library has called OpenSSL already */
-	json_set_alloc_funcs(malloc, wipe_and_free); /* malloc's: json_dumps gives texts that callers free */
+	(void)prctl(PR_SET_DUMPABLE, 0); /* a core dump would hold keys and prompts */
 	kvw_successor_init(&successor, argv);
 	switch (kvw_cli_parse(argc, argv, stdout, stderr, &cli)) {
 	case KVW_CLI_EXIT:

@@ -596,15 +596,6 @@ def test_no_key_stays_in_memory(keys):
     assert not found
 
 
-def test_buffers_are_in_no_core_dump(keys):
-    stage = keys()
-    assert stage.ask().status == 200
-    with open(f"/proc/{stage.router.pid}/smaps") as smaps:
-        text = smaps.read()
-    flags = [line.split()[1:] for line in text.splitlines() if line.startswith("VmFlags:")]
-    assert any("dd" in some for some in flags)
-
-
 def test_an_explanation_shows_no_worker_a_key(kvsim, workers, keys):
     """It asks a worker for the prompt's tokens, here through workers that write down what they are asked."""
     fleet, rows = workers(2), []

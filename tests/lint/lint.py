@@ -316,10 +316,9 @@ GLOBAL = re.compile(
     r"(?:_Atomic\s+)?(?:struct\s+\w+|unsigned\s+\w+|u?int\d*(?:_t)?|size_t|bool|char|double|float|long|void|"
     r"volatile\s+\w+|atomic_\w+|pthread_\w+)\b[\s*]*\w+(?:\[[^\]]*\])*\s*(?:=[^=].*|;)\s*(?:/\*.*)?$"
 )
-# What must be global, and why: signals and logging have no context to hang state on, nor has OpenSSL's allocator.
+# What must be global, and why: signals and logging have no context to hang state on.
 MAY_BE_GLOBAL = {
     ("src/common/base/log.c", "log"),
-    ("src/common/base/undumped.c", "allocator"),
 }
 
 

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/undumped.h"
-
 #define HUGE_PAGE ((size_t)2 << 20)
 
 /* Bytes of a slab, and of free blocks that are kept in addition. A sanitizer shall see every block come
@@ -35,22 +33,29 @@ static size_t stride(size_t total)
 	return total + total / 16 / 64 * 64 + 64;
 }
 
+/* NULL: out of memory. */
+static void *map_pages(size_t size)
+{
+	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return pages == MAP_FAILED ? NULL : pages;
+}
+
 /* Beyond the slab large blocks are pages, so that they go back to the system. */
 static struct kvw_block *alloc_block(size_t total)
 {
-	if (total == KVW_BLOCK_LARGE && kvw_undumped_real())
-		return kvw_undumped_map(total);
-	return kvw_undumped_real() ? kvw_undumped_alloc(total) : aligned_alloc(_Alignof(struct kvw_block), total);
+	return total == KVW_BLOCK_LARGE && SLAB > 0 ? map_pages(total)
+						     : aligned_alloc(_Alignof(struct kvw_block), total);
 }
 
 static void free_block(struct kvw_block *block)
 {
 	size_t total = block->size + sizeof(*block);
 
-	if (total == KVW_BLOCK_LARGE && kvw_undumped_real())
-		kvw_undumped_unmap(block, total);
+	if (total == KVW_BLOCK_LARGE && SLAB > 0)
+		(void)munmap(block, total);
 	else
-		kvw_undumped_free(block);
+		free(block);
 }
 
 /* A slab that begins with a huge page, if there is memory for one. Its pages come when touched. */
@@ -61,7 +66,7 @@ static void open_slab(struct kvw_block_list *list)
 
 	if (SLAB == 0)
 		return;
-	memory = kvw_undumped_map(SLAB + HUGE_PAGE); /* keys, prompts and answers */
+	memory = map_pages(SLAB + HUGE_PAGE);
 	if (memory == NULL)
 		return;
 	begin = ((uintptr_t)memory + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;

@@ -5,8 +5,7 @@
  * out the block that was returned last, which is still in the processor's cache. The first blocks of
  * each size lie in one slab of huge pages (the kernel copies every body into them and out again, and
  * four-kilobyte pages would cost it a look into the page tables for each); they stay until the pool
- * ends. Beyond them blocks come from undumped.h, and a bounded number of free ones is kept. All are in no
- * core dump: they hold keys, prompts and answers.
+ * ends. Beyond them a bounded number of free ones is kept.
  *
  * Threads: a pool and all its blocks belong to one loop.
  */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "server/connection_parts.h"
-#include "base/undumped.h"
 
 #define TURN_REQUESTS 32
 #define HEAD_FIELDS   64
@@ -342,6 +341,6 @@ void kvw_clients_finish(struct kvw_clients *clients)
 {
 	kvw_server_loop_finish(&clients->loop);
 	while (clients->spare_in_count > 0)
-		kvw_undumped_free(clients->spare_in[--clients->spare_in_count]);
+		free(clients->spare_in[--clients->spare_in_count]);
 	kvw_head_finish(&clients->head);
 }

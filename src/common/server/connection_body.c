@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "server/connection_parts.h"
-#include "base/undumped.h"
 
 /* --- received --------------------------------------------------------------------------------- */
 
@@ -112,7 +111,7 @@ void kvw_conn_collect(struct kvw_conn *conn, const char *data, size_t len)
 		refuse_body(conn, KVW_ELIMIT);
 		return;
 	}
-	conn->whole = kvw_undumped_alloc(sizeof(*conn->whole) + len);
+	conn->whole = malloc(sizeof(*conn->whole) + len);
 	if (conn->whole == NULL) {
 		refuse_body(conn, KVW_ENOMEM);
 		return;

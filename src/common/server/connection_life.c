@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "server/connection_parts.h"
-#include "base/undumped.h"
 
 /* --- input ------------------------------------------------------------------------------------ */
 
@@ -18,7 +17,7 @@ static bool hold_input(struct kvw_conn *conn)
 	if (conn->in != NULL)
 		return true;
 	conn->in = clients->spare_in_count > 0 ? clients->spare_in[--clients->spare_in_count]
-					       : kvw_undumped_alloc(KVW_CONN_HEAD_MOST);
+					       : malloc(KVW_CONN_HEAD_MOST);
 	conn->in_begin = conn->in_end = conn->find_from = 0;
 	return conn->in != NULL;
 }
@@ -34,7 +33,7 @@ void kvw_conn_drop_input(struct kvw_conn *conn)
 	if (clients->spare_in_count < sizeof(clients->spare_in) / sizeof(clients->spare_in[0]))
 		clients->spare_in[clients->spare_in_count++] = conn->in;
 	else
-		kvw_undumped_free(conn->in);
+		free(conn->in);
 	conn->in = NULL;
 	conn->in_begin = conn->in_end = conn->find_from = 0;
 }
@@ -89,7 +88,7 @@ void kvw_conn_drop_whole(struct kvw_conn *conn)
 	if (conn->whole == NULL)
 		return;
 	free(conn->whole->text.data);
-	kvw_undumped_free(conn->whole);
+	free(conn->whole);
 	conn->whole = NULL;
 }
 

@@ -31,12 +31,8 @@
 struct kvw_tls; /* a context */
 struct ssl_ctx_st; /* OpenSSL's SSL_CTX */
 
-/* From now on OpenSSL's memory is in no core dump (base/undumped.h): before anything else of OpenSSL is called. False: it was
- * too late. */
-bool kvw_tls_undump(void);
-
-/* As SSL_CTX_use_certificate_chain_file and SSL_CTX_use_PrivateKey_file for PEM, but nothing of the file stays in
- * buffers of stdio; a key with a passphrase is an error. False: OpenSSL's errors say why. */
+/* As SSL_CTX_use_certificate_chain_file and SSL_CTX_use_PrivateKey_file for PEM, but a key with a passphrase is an error.
+ * False: OpenSSL's errors say why. */
 bool kvw_tls_use_chain(struct ssl_ctx_st *ctx, const char *path);
 bool kvw_tls_use_key(struct ssl_ctx_st *ctx, const char *path);
 

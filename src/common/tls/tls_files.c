@@ -81,7 +81,7 @@ void kvw_tls_note_files(struct kvw_tls *tls)
 
 int64_t kvw_tls_not_after_s(const char *path)
 {
-	BIO *file = kvw_tls_open(path);
+	BIO *file = BIO_new_file(path, "r");
 	int64_t first_s = 0;
 	X509 *certificate;
 

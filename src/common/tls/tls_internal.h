@@ -41,7 +41,7 @@ struct kvw_tls_tickets {
 	pthread_mutex_t lock;
 	struct kvw_tls_ticket_key {
 		unsigned char name[16], cipher[32], mac[32];
-	} *keys; /* owned, in no core dump; [count], newest first, room for KVW_TLS_TICKET_KEYS; NULL for a client */
+	} *keys; /* owned; [count], newest first, room for KVW_TLS_TICKET_KEYS; NULL for a client */
 	size_t count;
 	int64_t rotated_ns; /* monotonic; 0: not since the start */
 };
@@ -85,9 +85,6 @@ bool kvw_tls_watch(struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind
 /* Notes what the files look like: before they are loaded. */
 void kvw_tls_note_files(struct kvw_tls *tls);
 void kvw_tls_forget_files(struct kvw_tls *tls);
-
-/* A file as a BIO in memory, of at most 4 MiB, which is in no core dump (kvw_tls_undump). NULL: OpenSSL's errors say why. */
-BIO *kvw_tls_open(const char *path);
 
 /* Tickets: sets up the first key (false: no random numbers); makes an SSL_CTX use them, whose connections have
  * their kvw_tls_conn as app data. */

@@ -277,8 +277,6 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 
 		ERR_clear_error();
 		n = SSL_write(c->ssl, data, (int)len);
-		if (data == buffer)
-			OPENSSL_cleanse(buffer, len); /* stacks are in core dumps */
 		if (n <= 0) {
 			ssize_t verdict = write_verdict(io, c, n);
 

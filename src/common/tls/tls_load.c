@@ -67,6 +67,25 @@ static SSL_CTX *new_ctx(const SSL_METHOD *method)
 	return ctx;
 }
 
+/* A server has no terminal to ask for a passphrase. */
+static int no_passphrase(char *out, int size, int writing, void *arg)
+{
+	(void)out, (void)size, (void)writing, (void)arg;
+	return -1;
+}
+
+bool kvw_tls_use_chain(SSL_CTX *ctx, const char *path)
+{
+	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+	return SSL_CTX_use_certificate_chain_file(ctx, path) == 1;
+}
+
+bool kvw_tls_use_key(SSL_CTX *ctx, const char *path)
+{
+	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+	return SSL_CTX_use_PrivateKey_file(ctx, path, SSL_FILETYPE_PEM) == 1;
+}
+
 static enum kvw_err load_certificate(
 	SSL_CTX *ctx, const char *certificate, const char *key, char *why, size_t why_size)
 {

@@ -3,7 +3,7 @@
  *
  * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume on any of
  * them and no table grows. With a key recorded connections of TLS 1.2 can be opened: so keys are made in
- * this process, never written to a disk or into a core dump, and replaced every hour. A ticket of an older key is
+ * this process, never written to a disk, and replaced every hour. A ticket of an older key is
  * accepted and replaced by a new one. Renewed certificates leave the keys alone. The process that takes over gets them, and
  * replaces them at the hour at which this one would.
  *
@@ -14,10 +14,10 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/undumped.h"
 #include "tls/tls_internal.h"
 
 #define PERIOD_NS  (3600 * KVW_NS_PER_S)
@@ -36,7 +36,7 @@ static bool make_key(struct kvw_tls_ticket_key *key)
 
 bool kvw_tls_tickets_init(struct kvw_tls_tickets *tickets)
 {
-	tickets->keys = kvw_undumped_alloc(KVW_TLS_TICKETS_MOST);
+	tickets->keys = malloc(KVW_TLS_TICKETS_MOST);
 	if (tickets->keys == NULL || !make_key(&tickets->keys[0]))
 		return false;
 	tickets->count = 1;
@@ -47,7 +47,7 @@ void kvw_tls_tickets_finish(struct kvw_tls_tickets *tickets)
 {
 	if (tickets->keys != NULL)
 		OPENSSL_cleanse(tickets->keys, KVW_TLS_TICKETS_MOST);
-	kvw_undumped_free(tickets->keys);
+	free(tickets->keys);
 	pthread_mutex_destroy(&tickets->lock);
 }
 

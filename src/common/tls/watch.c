@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/undumped.h"
 
 /* Keys that wait for a context. */
 struct kvw_tls_heirloom {
@@ -61,12 +60,11 @@ bool kvw_tls_watch_pass(struct kvw_tls_watch *watch, size_t n, int64_t now_ns, c
 bool kvw_tls_watch_inherit(struct kvw_tls_watch *watch, const char *use, int64_t now_ns,
 	const struct kvw_tls_passed *passed)
 {
-	const size_t size = KVW_TLS_HEIRLOOMS * sizeof(watch->heirlooms[0]);
 	size_t i = 0;
 
 	pthread_mutex_lock(&watch->lock);
-	if (watch->heirlooms == NULL && (watch->heirlooms = kvw_undumped_alloc(size)) != NULL)
-		memset(watch->heirlooms, 0, size);
+	if (watch->heirlooms == NULL)
+		watch->heirlooms = calloc(KVW_TLS_HEIRLOOMS, sizeof(watch->heirlooms[0]));
 	while (watch->heirlooms != NULL && i < KVW_TLS_HEIRLOOMS && watch->heirlooms[i].use[0] != '\0')
 		i++;
 	if (watch->heirlooms == NULL || strlen(use) >= sizeof(watch->heirlooms[i].use))
@@ -85,7 +83,7 @@ void kvw_tls_watch_disinherit(struct kvw_tls_watch *watch)
 	pthread_mutex_lock(&watch->lock);
 	if (watch->heirlooms != NULL)
 		explicit_bzero(watch->heirlooms, KVW_TLS_HEIRLOOMS * sizeof(watch->heirlooms[0]));
-	kvw_undumped_free(watch->heirlooms);
+	free(watch->heirlooms);
 	watch->heirlooms = NULL;
 	pthread_mutex_unlock(&watch->lock);
 }

@@ -27,7 +27,7 @@ struct kvw_tls_watch {
 	size_t count, room;
 	_Atomic uint64_t renewed, refused; /* contexts, since the start */
 	uint64_t floods_before;             /* of contexts that were removed; locked */
-	struct kvw_tls_heirloom *heirlooms; /* owned, in no core dump; NULL: none; locked */
+	struct kvw_tls_heirloom *heirlooms; /* owned; NULL: none; locked */
 };
 
 void kvw_tls_watch_init(struct kvw_tls_watch *watch);

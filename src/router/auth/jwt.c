@@ -14,7 +14,6 @@
 
 #include "auth/keys_file.h"
 #include "base/base64.h"
-#include "base/undumped.h"
 #include "config/path_pattern.h"
 #include "config/schema.h"
 
@@ -439,7 +438,7 @@ static enum kvw_jwt_verdict read_payload(const struct kvw_config *config, struct
 	struct kvw_client_key **out)
 {
 	size_t room = part.len / 4 * 3 + 3, len;
-	unsigned char *text = kvw_undumped_alloc(room);
+	unsigned char *text = malloc(room);
 	struct kvw_client_key *key = calloc(1, sizeof(*key));
 	enum kvw_jwt_verdict verdict = text == NULL || key == NULL ? KVW_JWT_NO_MEMORY : KVW_JWT_MALFORMED;
 
@@ -450,7 +449,7 @@ static enum kvw_jwt_verdict read_payload(const struct kvw_config *config, struct
 		json_decref(claims);
 		OPENSSL_cleanse(text, room);
 	}
-	kvw_undumped_free(text);
+	free(text);
 	if (verdict == KVW_JWT_GOOD)
 		*out = key;
 	else if (key != NULL)

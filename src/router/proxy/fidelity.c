@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/undumped.h"
 #include "openai/answer_text.h"
 #include "proxy/groups.h"
 
@@ -44,7 +43,7 @@ static void drop_ahead(struct kvw_fidelity *f)
 {
 	kvw_shared_shadow_release(f->loop->shared, f->room);
 	kvw_metrics_gauge(f->loop->metrics, KVW_GAUGE_SHADOW_BYTES, -(int64_t)f->room);
-	kvw_undumped_free(f->ahead);
+	free(f->ahead);
 	f->ahead = NULL;
 	f->used = f->len = f->room = 0;
 }
@@ -66,7 +65,7 @@ static bool make_room(struct kvw_fidelity *f, size_t more)
 		return true;
 	if (room > AHEAD_MOST || !kvw_shared_shadow_take(f->loop->shared, f->memory, room - f->room))
 		return false;
-	text = kvw_undumped_realloc(f->ahead, room);
+	text = realloc(f->ahead, room);
 	if (text == NULL) {
 		kvw_shared_shadow_release(f->loop->shared, room - f->room);
 		return false;

@@ -12,7 +12,6 @@
 #include "auth/keyring.h"
 #include "base/log.h"
 #include "base/peer.h"
-#include "base/undumped.h"
 #include "fleet/epoch.h"
 #include "proxy/admit_turn.h"
 #include "proxy/advance.h"
@@ -288,7 +287,7 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 {
 	const struct kvw_config *config = loop->config;
 
-	loop->scratch = kvw_undumped_alloc(KVW_LOOP_SCRATCH);
+	loop->scratch = aligned_alloc(64, KVW_LOOP_SCRATCH);
 	loop->candidates.items =
 		calloc(KVW_MAX_WORKERS, sizeof(loop->candidates.items[0]));
 	loop->scans = calloc(KVW_LOOP_SCANS, sizeof(loop->scans[0]));
@@ -394,7 +393,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 		close(loop->wake_fd);
 	kvw_head_finish(&loop->request_head);
 	kvw_head_finish(&loop->response_head);
-	kvw_undumped_free(loop->scratch);
+	free(loop->scratch);
 	free(loop->candidates.items);
 	free(loop->scans);
 }

@@ -6,7 +6,6 @@
  * open holds no place. The worker is drawn by the session, so that a session's copies meet its prefix.
  */
 #include "proxy/shadow.h"
-#include "base/undumped.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +63,7 @@ static void release_text(struct kvw_shadow *s)
 	kvw_shared_shadow_release(s->loop->shared, s->counted);
 	kvw_metrics_gauge(s->loop->metrics, KVW_GAUGE_SHADOW_BYTES, -(int64_t)s->counted);
 	s->counted = 0;
-	kvw_undumped_free(s->text);
+	free(s->text);
 	s->text = NULL;
 }
 
@@ -287,7 +286,7 @@ static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *gro
 {
 	struct kvw_splice splice = {.count = 0};
 	size_t body = kvw_prepare_body_len(x), most = (size_t)x->config->groups_shadow_body;
-	char *plain = body > most ? NULL : kvw_undumped_alloc(room + body + 1), *text;
+	char *plain = body > most ? NULL : malloc(room + body + 1), *text;
 
 	if (plain == NULL || !kvw_prepare_copy_body(x, plain + room, body))
 		goto fail;
@@ -299,16 +298,16 @@ static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *gro
 		kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(group->serves), &splice) != KVW_OK ||
 		splice.count == 0)
 		goto fail;
-	text = kvw_undumped_alloc(room + (size_t)((int64_t)body + splice.growth) + 1);
+	text = malloc(room + (size_t)((int64_t)body + splice.growth) + 1);
 	if (text == NULL)
 		goto fail;
 	*len = kvw_splice_write(&splice, (struct kvw_slice){plain + room, body}, text + room);
-	kvw_undumped_free(plain);
+	free(plain);
 	kvw_request_scan_release(x);
 	return text;
 fail:
 	kvw_request_scan_release(x);
-	kvw_undumped_free(plain);
+	free(plain);
 	return NULL;
 }
 

@@ -1,8 +1,8 @@
 /*
  * memory_test.c - one request while memory runs out at each of its allocations in turn.
  *
- * The linker sends malloc, calloc, realloc, aligned_alloc and kvw_undumped_alloc of this program through the
- * functions below (-Wl,--wrap). Whatever is missing, the client gets a whole answer, an error or a cut, the loop
+ * The linker sends malloc, calloc, realloc and aligned_alloc of this program through the functions
+ * below (-Wl,--wrap). Whatever is missing, the client gets a whole answer, an error or a cut, the loop
  * serves the next request, and nothing stays counted.
  */
 #include <check.h>
@@ -20,8 +20,6 @@ static bool failed_one;
 
 void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void *__real_kvw_undumped_alloc(size_t size);
-void *__wrap_kvw_undumped_alloc(size_t size);
 
 static bool fails(void)
 {
@@ -34,11 +32,6 @@ static bool fails(void)
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
 	return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-void *__wrap_kvw_undumped_alloc(size_t size)
-{
-	return fails() ? NULL : __real_kvw_undumped_alloc(size);
 }
 
 #define PIECE 20000
