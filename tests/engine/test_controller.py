@@ -10,8 +10,7 @@ import pytest
 
 from connected import CHUNK, ConnectedEngine
 from lmc import PYTHON
-from rig.client import ask
-from rig.kvaware import SHOWN, complete, ids
+from rig.kvaware import SHOWN, complete, ids, wait_keys
 from rig.kvtier_engine import CPU, DISK, Engine
 from rig.router import BUILD, Router, die_with_parent
 from rig.wait import Port, until
@@ -134,10 +133,6 @@ def test_the_stock_controller_sees_a_libkvtier_worker(controller, tmp_path):
     wait_lookup(controller, other, {})
 
 
-def router_lookup(router, tokens):
-    return ask(router.admin_port, "POST", "/lookup", body={"tokens": tokens}).json()["layout_info"]
-
-
 def test_a_router_sees_what_a_real_engines_memory_tier_has(directory, tmp_path, monkeypatch):
     """kvway is the controller: a prompt goes where libkvtier has it, though the engine's own cache has
     forgotten it, and what was predicted is what was loaded."""
@@ -170,11 +165,7 @@ def test_a_router_sees_what_a_real_engines_memory_tier_has(directory, tmp_path, 
         places = []
         for prompt in prompts:
             places.append(complete(router, prompt).worker)
-            until(
-                lambda: [end for _, end in router_lookup(router, prompt).values()] == [4 * CHUNK],
-                60,
-                "the chunks to be reported",
-            )
+            wait_keys(router, 4 * len(places), 60)
         for engine in engines:
             engine.post("/reset_prefix_cache")  # the engine's own cache; kvtier's stays
         for prompt, place in zip(prompts, places):

@@ -65,7 +65,7 @@ def test_everything_but_probes_needs_a_key(admin):
     for target in ("/health", "/ready"):
         assert ask(router.admin_port, "GET", target).status == 200
     tried = [("GET", "/metrics"), ("GET", "/workers"), ("POST", "/reload"), ("POST", "/explain"), ("GET", "/v1/models"),
-             ("POST", "/broadcast/sleep"), ("GET", "/openapi.json"), ("GET", "/nothing"), ("POST", "/lookup")]  # fmt: skip
+             ("POST", "/broadcast/sleep"), ("GET", "/openapi.json"), ("GET", "/nothing")]  # fmt: skip
     for method, target in tried:
         for headers, status in (([], 401), (bearer(CLIENT), 401), (bearer(OLD), 401), (bearer(SCRAPER), 403)):
             if (target, status) == ("/metrics", 403):
@@ -131,7 +131,7 @@ TEXT = ("Content-Type", "text/plain")
 FORM = ("Content-Type", "application/x-www-form-urlencoded")
 WISHED = ("X-Requested-With", "curl")
 CHANGES = [("POST", "/workers"), ("POST", "/reload"), ("POST", "/broadcast/sleep"), ("POST", "/workers/a:1/drain"),
-           ("POST", "/explain"), ("POST", "/clear"), ("PATCH", "/groups"), ("DELETE", "/workers/a:1")]  # fmt: skip
+           ("POST", "/explain"), ("PATCH", "/groups"), ("DELETE", "/workers/a:1")]  # fmt: skip
 
 
 def test_what_web_pages_send_is_refused(workers, kvway):
@@ -285,8 +285,7 @@ def test_connections_have_a_limit(workers, kvway):
 
 def test_changes_are_logged_with_the_name_of_the_key(admin):
     router = admin()
-    for method, target in (("PATCH", "/groups"), ("DELETE", "/workers/none"), ("POST", "/reload"), ("POST", "/clear"),
-                           ("POST", "/pin"), ("POST", "/move")):  # fmt: skip
+    for method, target in (("PATCH", "/groups"), ("DELETE", "/workers/none"), ("POST", "/reload")):
         ask(router.admin_port, method, target, bearer(KEY), b"{}")
         assert f'a change is asked for method={method} path="{target}" key="admin" certificate=""' in router.log()
     # A name cannot add fields to the line.

@@ -4,10 +4,12 @@ The workers that requests go to are kvsim's, whose own caches forget; what is pr
 reported. A put names its chunks as the connector does.
 """
 
+import re
+
 import pytest
 
-from rig.client import ask
-from rig.kvaware import SHOWN, complete, ids, wait_log, wait_coverage
+from rig import msgpack, zmtp
+from rig.kvaware import SHOWN, complete, ids, reported, wait_coverage, wait_log
 from rig.kvtier_engine import CPU, DISK, Engine
 from rig.router import BUILD
 from rig.sim import Sim
@@ -45,6 +47,7 @@ def stage(tmp_path, kvway, monkeypatch):
                 "workers": rows,
                 **(more or {}),
             })  # fmt: skip
+            router.numbers = {worker.url: i for i, worker in enumerate(self.workers)}
             wait_coverage(router, self.workers[:seen], "lmcache")
             return router
 
@@ -56,21 +59,23 @@ def stage(tmp_path, kvway, monkeypatch):
         port.close()
 
 
-def layout(router, tokens):
-    answer = ask(router.admin_port, "POST", "/lookup", body={"tokens": tokens})
-    assert answer.status == 200, answer
-    return answer.json()["layout_info"]
-
-
 def wait_held(router, tokens, expected):
-    """expected: {instance: [location, tokens]}"""
-    until(lambda: layout(router, tokens) == expected, 20, f"{expected} (is {layout(router, tokens)})")
+    """expected: {number of a worker: {tier: tokens}}"""
+
+    def held():
+        return {router.numbers[url]: tiers for url, tiers in reported(router, tokens).items()}
+
+    until(lambda: held() == expected, 20, f"{expected} (is {held()})")
 
 
-def admin(router, path, body):
-    answer = ask(router.admin_port, "POST", path, body=body)
-    assert answer.status == 200, answer
-    return answer.json()
+def command(port, message):
+    """A controller's, to a worker's own socket."""
+    peer = zmtp.connect(port, "REQ")
+    peer.send(b"", msgpack.pack({"worker_event_id": "e", **message}))
+    empty, payload = peer.receive()
+    peer.close()
+    assert empty == b""
+    return msgpack.unpack(payload)
 
 
 def test_a_prompt_goes_where_libkvtier_has_it_until_it_is_evicted(stage):
@@ -82,13 +87,13 @@ def test_a_prompt_goes_where_libkvtier_has_it_until_it_is_evicted(stage):
     for i, prompt in enumerate(prompts):
         engines[i % 2].put(prompt)
     for i, prompt in enumerate(prompts):
-        wait_held(router, prompt, {f"e{i % 2}": [CPU, 6 * CHUNK]})
+        wait_held(router, prompt, {i % 2: {"host": 6 * CHUNK}})
         outcome = complete(router, prompt)
         assert (outcome.worker, outcome.predicted) == (stage.workers[i % 2].url, 6 * CHUNK)
     for seed in range(100, 106):  # 36 chunks, of which 32 have room
         engines[0].put(ids(seed, 6 * CHUNK))
     wait_held(router, prompts[0], {})
-    wait_held(router, prompts[1], {"e1": [CPU, 6 * CHUNK]})
+    wait_held(router, prompts[1], {1: {"host": 6 * CHUNK}})
     engines[1].close()
     wait_held(router, prompts[1], {})  # it said good-bye
 
@@ -101,14 +106,14 @@ def test_a_controller_that_starts_again_gets_everything(stage):
         engine.put(prompt)
     router = stage.router(seen=1)
     for prompt in prompts[:4]:
-        wait_held(router, prompt, {"e0": [CPU, 10 * CHUNK]})
+        wait_held(router, prompt, {0: {"host": 10 * CHUNK}})
     router.stop()
     for prompt in prompts[4:]:
         engine.put(prompt)
     until(lambda: engine.metric("registered") == 0, 20, "the silence to be noticed")
     router = stage.router(seen=1)
     for prompt in prompts:
-        wait_held(router, prompt, {"e0": [CPU, 10 * CHUNK]})
+        wait_held(router, prompt, {0: {"host": 10 * CHUNK}})
     assert engine.metric("full_syncs_total") >= 1
     assert engine.metric("silences_total") >= 1
 
@@ -121,7 +126,7 @@ def test_what_the_queue_has_no_room_for_comes_by_a_full_sync(stage):
         engine.put(prompt)
     until(lambda: engine.metric("changes_total") + engine.metric("queue_drops_total") >= 400, 10, "all changes")
     for prompt in prompts:
-        wait_held(router, prompt, {"e0": [CPU, 20 * CHUNK]})
+        wait_held(router, prompt, {0: {"host": 20 * CHUNK}})
     assert engine.metric("queue_drops_total") + engine.metric("dropped_total") > 0
     assert engine.metric("full_syncs_total") >= 1
 
@@ -132,34 +137,34 @@ def test_what_lies_on_nvme_is_reported_after_a_restart(stage):
     router = stage.router(seen=1)
     prompt = ids(1, 8 * CHUNK)
     engine.put(prompt)
-    wait_held(router, prompt, {"e0": [CPU, 8 * CHUNK]})
+    wait_held(router, prompt, {0: {"host": 8 * CHUNK}})
     assert engine.cache.drain(20 * 10**9)
     engine.close()
     wait_held(router, prompt, {})
     engine = stage.engine(0, nvme=nvme)
-    wait_held(router, prompt, {"e0": [DISK, 8 * CHUNK]})
+    wait_held(router, prompt, {0: {"disk": 8 * CHUNK}})
 
 
-def test_operators_commands_are_obeyed(stage):
+def test_a_controllers_commands_are_obeyed(stage):
     engine = stage.engine(0, controller={"pin_time": "2s"})
-    router = stage.router(seen=1)
+    router = stage.router({"log.level": "debug"}, seen=1)
+    port = int(re.search(r" at=\S+:(\d+)", wait_log(router, "registered instance=e0 rank=0")).group(1))
     prompt, other = ids(1, 200), ids(2, 200)
     engine.put(prompt)
     engine.put(other)
-    wait_held(router, prompt, {"e0": [CPU, 192]})
-    wait_held(router, other, {"e0": [CPU, 192]})
-    assert admin(router, "/health", {"instance_id": "e0"})["error_codes"] == {"0": 0}
-    pin = {"instance_id": "e0", "location": CPU, "tokens": prompt[:70]}
-    assert admin(router, "/pin", pin)["num_tokens"] == 64
-    assert admin(router, "/pin", {**pin, "location": DISK})["num_tokens"] == 0
-    assert admin(router, "/clear", {"instance_id": "e0", "location": DISK})["num_tokens"] == 0
-    assert admin(router, "/clear", {"instance_id": "e0", "location": CPU})["num_tokens"] == 128 + 192
-    wait_held(router, prompt, {"e0": [CPU, 64]})
+    wait_held(router, prompt, {0: {"host": 192}})
+    wait_held(router, other, {0: {"host": 192}})
+    assert command(port, {"type": "HealthWorkerMsg"}) == {"type": "HealthWorkerRetMsg", "error_code": 0}
+    pin, clear = {"type": "PinWorkerMsg", "tokens": prompt[:70]}, {"type": "ClearWorkerMsg"}
+    assert command(port, {**pin, "location": CPU})["num_tokens"] == 64
+    assert command(port, {**pin, "location": DISK})["num_tokens"] == 0
+    assert command(port, {**clear, "location": DISK})["num_tokens"] == 0
+    assert command(port, {**clear, "location": CPU})["num_tokens"] == 128 + 192
+    wait_held(router, prompt, {0: {"host": 64}})
     wait_held(router, other, {})
     until(lambda: engine.metric("pinned") == 0, 20, "the pins to end")
-    assert admin(router, "/clear", {"instance_id": "e0", "location": CPU})["num_tokens"] == 64
+    assert command(port, {**clear, "location": CPU})["num_tokens"] == 64
     wait_held(router, prompt, {})
-    assert admin(router, "/query_instance", {"ip": "127.0.0.1"})["res"] == "e0"
 
 
 def test_without_a_controller_the_cache_works(stage):

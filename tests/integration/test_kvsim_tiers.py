@@ -12,8 +12,8 @@ import threading
 import pytest
 
 from rig import msgpack, zmtp
-from rig.client import Client, ask
-from rig.kvaware import BLOCK, SHOWN, complete, ids, wait_heard, wait_coverage
+from rig.client import Client
+from rig.kvaware import BLOCK, SHOWN, complete, ids, wait_coverage, wait_heard, wait_keys
 from rig.kvtierd import Kvtierd
 from rig.router import parse_metrics
 from rig.sim import PROGRAM, Sim
@@ -382,14 +382,9 @@ def test_lmcaches_controller_hears_of_memory(sim, kvway):
     router = kvway(workers, config)
     wait_coverage(router, workers, "lmcache")
     first = complete(router, ids(17, PROMPT))
-    holder = next(i for i, w in enumerate(workers) if w.url == first.worker)
-
-    def known():
-        answer = ask(router.admin_port, "POST", "/lookup", body={"tokens": ids(17, PROMPT)})
-        return answer.json()["layout_info"].get(f"i{holder}", (None, 0))[1] == 10 * CHUNK
-
-    until(known, 20, "the controller to know all chunks")
-    forget_device(workers[holder])
+    holder = next(w for w in workers if w.url == first.worker)
+    wait_keys(router, 10, 20)
+    forget_device(holder)
     again = complete(router, ids(17, PROMPT) + [1] * 5)
     assert again.worker == first.worker and again.cached == 10 * CHUNK
     for port in (pull, reply, beat):

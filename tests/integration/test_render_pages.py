@@ -342,12 +342,14 @@ def test_kvaware_computes_the_hashes_of_its_workers(tmp_path):
     def known():
         """By what LMCache has reported, whose hashes only the right seed gives."""
         admin = load((tmp_path / "kvway.yaml").read_text())[0]["admin"]["listen"].split(":")[1]
-        return ask(int(admin), "POST", "/lookup", body={"tokens": prompt}).json()["layout_info"] == {"kvsim": ["LocalCPUBackend", 512]}
+        said = ask(int(admin), "POST", f"/explain?path={COMPLETIONS}", body={"model": "tiny", "prompt": prompt}).json()
+        return said["workers"][0]["hit_tokens_by_tier"].get("host") == 512
 
     try:
         with rendered_router(page("kvaware"), changes, [worker], tmp_path) as (port, found):
             assert endpoint_of(found) == COMPLETIONS
             invoke(port, found, prompt)
+            assert worker.ask("POST", "/reset_prefix_cache").json() == {"success": True}  # the device's, of which vLLM tells
             until(known, 20, "what LMCache holds to be known")
             assert "hash_seed" not in (tmp_path / "kvway.log").read_text()
     finally:

@@ -98,28 +98,3 @@ void kvw_lmc_put_error(struct kvw_mp_out *out, struct kvw_slice error)
 	begin(out, 2, "ErrorMsg");
 	put_text(out, "error", error);
 }
-
-void kvw_lmc_put_health(struct kvw_mp_out *out, struct kvw_slice event_id)
-{
-	begin(out, 2, "HealthWorkerMsg");
-	put_text(out, "worker_event_id", event_id);
-}
-
-void kvw_lmc_put_clear(struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location)
-{
-	begin(out, 3, "ClearWorkerMsg");
-	put_text(out, "worker_event_id", event_id);
-	put_text(out, "location", location);
-}
-
-void kvw_lmc_put_pin(struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location,
-	const uint32_t *tokens, uint32_t count)
-{
-	begin(out, 4, "PinWorkerMsg");
-	put_text(out, "worker_event_id", event_id);
-	put_text(out, "location", location);
-	put_key(out, "tokens");
-	kvw_mp_put_array(out, count);
-	for (uint32_t i = 0; i < count; i++)
-		kvw_mp_put_uint(out, tokens[i]);
-}

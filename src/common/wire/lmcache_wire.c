@@ -30,9 +30,6 @@ enum member {
 	BATCH_ID,
 	KEYS,
 	ACTUAL_TOTAL_KEYS,
-	NUM_TOKENS,
-	ERROR_CODE,
-	ERROR_TEXT,
 	OP_TYPE,
 	MEMBERS, /* and: none of these */
 };
@@ -56,9 +53,6 @@ static const struct kvw_slice names[MEMBERS] = {
 	[BATCH_ID] = {"batch_id", 8},
 	[KEYS] = {"keys", 4},
 	[ACTUAL_TOTAL_KEYS] = {"actual_total_keys", 17},
-	[NUM_TOKENS] = {"num_tokens", 10},
-	[ERROR_CODE] = {"error_code", 10},
-	[ERROR_TEXT] = {"error", 5},
 	[OP_TYPE] = {"op_type", 7},
 };
 
@@ -87,13 +81,6 @@ static const struct {
 		SYNC | BIT(LOCATION) | BIT(BATCH_ID) | BIT(KEYS)},
 	{{"FullSyncEndMsg", 14}, KVW_LMC_SYNC_END, SYNC | BIT(LOCATION) | BIT(ACTUAL_TOTAL_KEYS)},
 	{{"FullSyncStatusMsg", 17}, KVW_LMC_SYNC_STATUS, SYNC},
-	{{"ClearWorkerRetMsg", 17}, KVW_LMC_TOKENS_DONE, BIT(NUM_TOKENS)},
-	{{"PinWorkerRetMsg", 15}, KVW_LMC_TOKENS_DONE, BIT(NUM_TOKENS)},
-	{{"CompressWorkerRetMsg", 20}, KVW_LMC_TOKENS_DONE, BIT(NUM_TOKENS)},
-	{{"DecompressWorkerRetMsg", 22}, KVW_LMC_TOKENS_DONE, BIT(NUM_TOKENS)},
-	{{"MoveWorkerRetMsg", 16}, KVW_LMC_TOKENS_DONE, BIT(NUM_TOKENS)},
-	{{"HealthWorkerRetMsg", 18}, KVW_LMC_HEALTH, BIT(ERROR_CODE)},
-	{{"ErrorMsg", 8}, KVW_LMC_ERROR, BIT(ERROR_TEXT)},
 };
 #define TYPES (sizeof(types) / sizeof(types[0]))
 
@@ -330,8 +317,6 @@ static enum kvw_err take(
 	struct kvw_lmc_reader *reader, struct kvw_mp *mp, enum member member, struct draft *draft)
 {
 	struct kvw_lmc_message *message = &draft->message;
-	uint64_t bits;
-	enum kvw_err err;
 
 	switch (member) {
 	case TYPE:
@@ -367,14 +352,6 @@ static enum kvw_err take(
 		return take_uint32(mp, &message->batch_count);
 	case BATCH_ID:
 		return take_uint32(mp, &message->batch_id);
-	case NUM_TOKENS:
-		return kvw_mp_uint(mp, INT64_MAX, &message->num_tokens);
-	case ERROR_CODE:
-		err = kvw_mp_bits(mp, &bits);
-		message->error_code = err == KVW_OK ? (int64_t)bits : 0;
-		return err;
-	case ERROR_TEXT:
-		return kvw_mp_str(mp, &message->error);
 	case OP_TYPE: /* belongs into an operation */
 	case MEMBERS:
 		break;

@@ -41,9 +41,6 @@ enum kvw_lmc_type {
 	KVW_LMC_SYNC_BATCH,  /* FullSyncBatchMsg */
 	KVW_LMC_SYNC_END,    /* FullSyncEndMsg */
 	KVW_LMC_SYNC_STATUS, /* FullSyncStatusMsg */
-	KVW_LMC_TOKENS_DONE, /* Clear-, Pin-, Compress-, Decompress-, MoveWorkerRetMsg */
-	KVW_LMC_HEALTH,      /* HealthWorkerRetMsg */
-	KVW_LMC_ERROR,       /* ErrorMsg: a worker's answer to a command */
 	KVW_LMC_TYPE_COUNT
 };
 
@@ -69,9 +66,6 @@ struct kvw_lmc_message {
 	uint64_t total_keys;    /* SYNC_START: announced, SYNC_END: really sent */
 	uint32_t batch_count;   /* SYNC_START */
 	uint32_t batch_id;      /* SYNC_BATCH: from 0 */
-	uint64_t num_tokens;    /* TOKENS_DONE */
-	int64_t error_code;     /* HEALTH: 0 is well */
-	struct kvw_slice error; /* ERROR: any bytes */
 };
 
 /* Reads messages, one after another; keeps arrays that grow up to the limits. One thread. */
@@ -115,7 +109,7 @@ enum kvw_tier kvw_lmc_tier(struct kvw_slice location);
 bool kvw_lmc_next_event(
 	const struct kvw_lmc_message *message, size_t *at, struct kvw_kv_event *event);
 
-/* --- answers and commands: written to out, whose `full` says whether all fitted --------------- */
+/* --- answers: written to out, whose `full` says whether all fitted ----------------------------- */
 
 /* heartbeat_url "host:port" without a scheme; len 0: no heartbeats are wanted. */
 void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_url);
@@ -147,12 +141,5 @@ struct kvw_lmc_holder {
 void kvw_lmc_put_p2p(struct kvw_mp_out *out, const struct kvw_lmc_holder *holder);
 
 void kvw_lmc_put_error(struct kvw_mp_out *out, struct kvw_slice error);
-
-/* Commands to a worker's own socket; event_id is any id, the worker does not repeat it. */
-void kvw_lmc_put_health(struct kvw_mp_out *out, struct kvw_slice event_id);
-void kvw_lmc_put_clear(
-	struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location);
-void kvw_lmc_put_pin(struct kvw_mp_out *out, struct kvw_slice event_id, struct kvw_slice location,
-	const uint32_t *tokens, uint32_t count);
 
 #endif

@@ -28,7 +28,6 @@
 #include "admin/explain_http.h"
 #include "admin/groups_http.h"
 #include "admin/http.h"
-#include "admin/lmcache_http.h"
 #include "admin/reload.h"
 #include "admin/metrics_copy.h"
 #include "admin/openapi.h"
@@ -77,7 +76,6 @@ struct kvw_admin {
 	struct kvw_broadcaster *broadcaster;
 	struct kvw_explain_desk desk;
 	struct event *box; /* of the desk */
-	struct kvw_lmcache_http *lmcache;
 	struct kvw_admin_permit permit;
 	struct kvw_mail listen; /* of kvw_admin_listen, with the next one */
 	int listen_fd;          /* that waits for it; -1: none does */
@@ -244,8 +242,8 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		answer_openapi(conn);
 		return;
 	}
-	if (kvw_lmcache_http(admin->lmcache, conn) || about_workers(admin, conn) ||
-		kvw_groups_http(admin->deps.fleet, conn) || kvw_broadcast_http(admin->broadcaster, conn))
+	if (about_workers(admin, conn) || kvw_groups_http(admin->deps.fleet, conn) ||
+		kvw_broadcast_http(admin->broadcaster, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
 		kvw_admin_http_error(conn, 405, "Allow: GET, HEAD\r\n", "only GET and HEAD");
@@ -565,10 +563,6 @@ enum kvw_err kvw_admin_start(
 	err = add_events(admin);
 	if (err != KVW_OK)
 		goto out;
-	err = kvw_lmcache_http_create(
-		kvw_admin_http_loop(admin->http), deps->feed, &admin->lmcache);
-	if (err != KVW_OK)
-		goto out;
 	err = open_desk(admin);
 	if (err != KVW_OK)
 		goto out;
@@ -708,7 +702,6 @@ void kvw_admin_stop(struct kvw_admin *admin)
 	kvw_prober_destroy(admin->prober);
 	kvw_admin_http_cut(admin->http); /* then nothing waits */
 	kvw_broadcaster_destroy(admin->broadcaster);
-	kvw_lmcache_http_destroy(admin->lmcache);
 	if (admin->tick != NULL)
 		event_free(admin->tick);
 	if (admin->quit != NULL)

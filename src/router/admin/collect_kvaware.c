@@ -242,8 +242,7 @@ void kvw_collect_lmcache_since(struct kvw_collect *collect)
 		MEMBER(unknown_evicts), MEMBER(dropped), MEMBER(gaps), MEMBER(restarts),
 		MEMBER(registered), MEMBER(deregistered), MEMBER(timeouts), MEMBER(lost),
 		MEMBER(recalled), MEMBER(syncs_asked), MEMBER(syncs_done), MEMBER(syncs_failed), MEMBER(routed),
-		MEMBER(matched), MEMBER(unmatched), MEMBER(learned), MEMBER(detected),
-		MEMBER(commands), MEMBER(command_failures)};
+		MEMBER(matched), MEMBER(unmatched), MEMBER(learned), MEMBER(detected)};
 
 	put_members(collect, members, sizeof(members) / sizeof(members[0]));
 }

@@ -124,7 +124,7 @@ static bool is_or_is_below(const char *pattern, const char *path)
 void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_config *config)
 {
 	static const char *const paths[] = {
-		"/workers", "/reload", "/groups", "/broadcast", "/explain", "/lookup", "/clear", "/pin", "/move"};
+		"/workers", "/reload", "/groups", "/broadcast", "/explain"};
 	const struct kvw_strings *open = &config->admin_open;
 
 	if (permit->followed == config || (permit->auth == NULL && !permit->off_host))
@@ -187,7 +187,7 @@ static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 static void log_change(const struct kvw_conn *conn, const char *key)
 {
 	static const char *const paths[] = {
-		"/workers", "/workers/*", "/reload", "/groups", "/broadcast/*", "/clear", "/pin", "/move"};
+		"/workers", "/workers/*", "/reload", "/groups", "/broadcast/*"};
 	const struct kvw_head *head = &conn->clients->head;
 	char *subject;
 

@@ -56,7 +56,6 @@ static void send(struct fuzz *fuzz, struct kvw_slice frame, bool answered)
 		.answered = answered,
 		.heartbeat_url = KVW_SLICE("127.0.0.1:1"),
 		.now_ns = fuzz->now_ns,
-		.wall_ns = fuzz->now_ns,
 	};
 
 	if (kvw_lmc_read(&fuzz->reader, frame, &message) != KVW_OK)

@@ -2,7 +2,7 @@
 
 import random
 
-from rig.client import CHAT, COMPLETIONS
+from rig.client import CHAT, COMPLETIONS, ask
 from rig.wait import until
 
 SHOWN = {"routing.strategy": "kvaware", "http.decision_headers": "always"}
@@ -82,6 +82,22 @@ def wait_heard(router, workers):
         return router.metric("kvway_kvaware_feed_total", what="batches") >= total
 
     until(heard, 10, "all events to be applied")
+
+
+def keys(router):
+    """What LMCache's workers have reported and still hold, all together."""
+    return router.metric("kvway_kvaware_lmcache", what="keys")
+
+
+def wait_keys(router, count, seconds=15):
+    until(lambda: keys(router) == count, seconds, f"{count} keys")
+
+
+def reported(router, prompt):
+    """{worker: {tier: tokens}} of the prompt's beginning, by the workers' own word."""
+    body = {"model": "tiny", "prompt": prompt + [1]}  # one token is always computed
+    said = ask(router.admin_port, "POST", f"/explain?path={COMPLETIONS}", body=body).json()
+    return {w["worker"]: w["hit_tokens_by_tier"] for w in said["workers"] if w["exact"] and w["hit_tokens"] > 0}
 
 
 def wait_log(router, *parts, seconds=15):

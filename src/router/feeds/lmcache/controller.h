@@ -11,8 +11,6 @@
 #include "feeds/lmcache/lmcache.h"
 #include "feeds/lmcache/registry.h"
 
-struct kvw_lmjob; /* orchestrate.c */
-
 /* A worker of the fleet whose instance is looked for. */
 struct kvw_lmcache_followed {
 	struct kvw_worker *worker; /* held; NULL: the slot has none */
@@ -43,9 +41,6 @@ struct kvw_lmcache {
 	int64_t complained_ns; /* of a refused message, last */
 	uint64_t gaps_counted; /* given to the feed's counters */
 
-	struct kvw_lmjob *jobs; /* commands that wait for workers */
-	size_t job_count;       /* sockets of them */
-
 	pthread_mutex_t lock;            /* of what follows; held for copies only */
 	struct kvw_lmcache_status *seen; /* owned, [KVW_MAX_WORKERS] */
 	struct kvw_lmcache_stats stats;
@@ -63,9 +58,5 @@ void kvw_lmcache_listen(struct kvw_lmcache *lmcache);
 void kvw_lmcache_close(struct kvw_lmcache *lmcache);
 /* The same where another process listens now: what has arrived is read first, and answers still leave. */
 void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache);
-
-/* Commands whose time is over (orchestrate.c). */
-void kvw_lmcache_jobs_tick(struct kvw_lmcache *lmcache, int64_t now_ns);
-void kvw_lmcache_jobs_end(struct kvw_lmcache *lmcache);
 
 #endif

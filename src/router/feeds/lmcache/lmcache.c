@@ -230,7 +230,6 @@ static void tick(struct kvw_feed *feed, void *arg)
 	follow_fleet(lmcache);
 	watch_health(lmcache, now_ns);
 	kvw_lmdiag_tick(lmcache->diag, now_ns);
-	kvw_lmcache_jobs_tick(lmcache, now_ns);
 	if (now_ns - lmcache->ticked_ns >= SLOW_TICK_NS) {
 		lmcache->ticked_ns = now_ns;
 		kvw_lmreg_tick(lmcache->reg, now_ns);
@@ -244,7 +243,6 @@ static void stop(void *state)
 {
 	struct kvw_lmcache *lmcache = state;
 
-	kvw_lmcache_jobs_end(lmcache);
 	kvw_lmcache_close(lmcache);
 	kvw_lmdiag_destroy(lmcache->diag);
 	kvw_lmreg_destroy(lmcache->reg);

@@ -59,58 +59,6 @@ void kvw_lmcache_status(
 /* The same as one line for `kvway explain`. */
 void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text, size_t size);
 
-/* --- orchestration: what LMCache's own controller answers by HTTP --- */
-
-enum kvw_lmcache_verb {
-	KVW_LMCACHE_LOOKUP,  /* tokens: which instance holds how much of them */
-	KVW_LMCACHE_QUERY,   /* ip: which instance is there */
-	KVW_LMCACHE_WORKERS, /* instance, or "all": its ranks */
-	KVW_LMCACHE_CLEAR,   /* instance, location */
-	KVW_LMCACHE_PIN,     /* instance, location, tokens */
-	KVW_LMCACHE_HEALTH,  /* instance */
-};
-
-/* Borrowed during kvw_lmcache_ask. */
-struct kvw_lmcache_question {
-	enum kvw_lmcache_verb verb;
-	const char *event_id; /* any text */
-	const char *instance, *location, *ip;
-	const uint32_t *tokens;
-	size_t token_count;
-};
-
-/* One line of an answer. */
-struct kvw_lmcache_row {
-	char instance[KVW_LMC_TEXT_MAX + 1];
-	char location[KVW_LMC_TEXT_MAX + 1];                      /* LOOKUP */
-	char ip[KVW_LMC_TEXT_MAX + 1], p2p[KVW_LMC_TEXT_MAX + 1]; /* WORKERS; "": not given */
-	uint32_t rank;                                            /* WORKERS, CLEAR, PIN, HEALTH */
-	uint16_t port;                                            /* WORKERS */
-	int64_t number; /* LOOKUP, CLEAR, PIN: tokens; HEALTH: error code; WORKERS: keys */
-	double registered_s, heartbeat_s; /* WORKERS: wall clock; 0: never */
-};
-
-/* Borrowed during the callback. */
-struct kvw_lmcache_answer {
-	/* KVW_ENOTFOUND: no such instance. KVW_ETIMEDOUT, KVW_EPROTO, KVW_EIO: a worker did not answer,
-	 * or by an error. KVW_ECLOSED: the feed stops. */
-	enum kvw_err err;
-	char error[256]; /* why, as a sentence */
-	const struct kvw_lmcache_row *rows;
-	size_t count;
-};
-
-/* Called once on the feed's thread, or by kvw_feed_stop. */
-typedef void kvw_lmcache_answer_fn(void *arg, const struct kvw_lmcache_answer *answer);
-
-#define KVW_LMCACHE_COMMAND_MS 10000 /* a worker must have answered a command by then */
-#define KVW_LMCACHE_COMMANDS   64    /* to workers at once */
-
-/* Any error: done will not be called. KVW_ELIMIT: too much waits already. */
-enum kvw_err kvw_lmcache_ask(struct kvw_lmcache *lmcache,
-	const struct kvw_lmcache_question *question, kvw_lmcache_answer_fn *done,
-	void *arg) KVW_MUST_CHECK;
-
 /* New values of the keys that a reload may change: heartbeats that do not come. Any thread. */
 void kvw_lmcache_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config);
 

@@ -54,7 +54,6 @@ struct kvw_lmcache_stats {
 	uint64_t matched, unmatched;         /* of routed */
 	uint64_t learned;                    /* instances that were mapped by what they admit */
 	uint64_t detected;                   /* recipes found out */
-	uint64_t commands, command_failures; /* to workers */
 };
 
 #endif

@@ -27,8 +27,7 @@ const char *kvw_lmcache_refusal_name(enum kvw_lmcache_refusal refusal)
 const char *kvw_lmcache_type_name(enum kvw_lmc_type type)
 {
 	static const char *const names[KVW_LMC_TYPE_COUNT] = {"register", "heartbeat", "deregister",
-		"operations", "p2p_lookup", "sync_start", "sync_batch", "sync_end", "sync_status",
-		"tokens_done", "health", "error"};
+		"operations", "p2p_lookup", "sync_start", "sync_batch", "sync_end", "sync_status"};
 
 	return names[type];
 }
@@ -256,7 +255,6 @@ static void announce(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	rank->announced = true;
 	rank->gone = false;
 	rank->registered_ns = request->now_ns;
-	rank->registered_wall_ns = request->wall_ns;
 	reg->stats.registered++;
 	if (message->type == KVW_LMC_REGISTER)
 		displace(reg, instance, message);

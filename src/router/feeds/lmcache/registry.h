@@ -81,7 +81,6 @@ struct kvw_lmreg_rank {
 	bool whole;
 	bool gone;
 	int64_t registered_ns, heard_ns, beat_ns;
-	int64_t registered_wall_ns;
 	int64_t asked_ns; /* for a full sync; 0: never */
 	int64_t recalled_ns; /* when the process before us handed it over; 0: it did not, or it was asked since */
 	bool recalled;       /* it is being read; was_whole is what it becomes */
@@ -177,7 +176,7 @@ struct kvw_lmreg_request {
 	const struct kvw_lmc_message *message;
 	bool answered;                  /* it came on a socket where an answer is expected */
 	struct kvw_slice heartbeat_url; /* for a registration's answer; len 0: none */
-	int64_t now_ns, wall_ns;
+	int64_t now_ns;
 };
 
 enum kvw_err kvw_lmreg_create(
@@ -212,13 +211,6 @@ void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns);
 /* --- look at it (registry_find.c) --- */
 
 struct kvw_lmreg_instance *kvw_lmreg_find(const struct kvw_lmreg *reg, struct kvw_slice id);
-
-/* The instance at an address; NULL: none. */
-const struct kvw_lmreg_instance *kvw_lmreg_at(const struct kvw_lmreg *reg, struct kvw_slice ip);
-
-/* Leading chunks that all ranks hold, and where the first rank holds the last of them (NULL if 0). */
-uint32_t kvw_lmreg_held(const struct kvw_lmreg_instance *instance, const uint64_t *keys,
-	uint32_t count, const char **location);
 
 /* Whether any location of the instance's first rank holds the key. */
 bool kvw_lmreg_has(const struct kvw_lmreg_instance *instance, uint64_t key);

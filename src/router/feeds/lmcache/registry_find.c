@@ -23,16 +23,6 @@ struct kvw_lmreg_instance *kvw_lmreg_find(const struct kvw_lmreg *reg, struct kv
 	return NULL;
 }
 
-const struct kvw_lmreg_instance *kvw_lmreg_at(const struct kvw_lmreg *reg, struct kvw_slice ip)
-{
-	for (size_t i = 0; i < reg->count; i++)
-		for (uint32_t r = 0; r < reg->instances[i]->rank_count; r++)
-			if (reg->instances[i]->ranks[r].ip != NULL &&
-				kvw_slice_equal(kvw_slice_of(reg->instances[i]->ranks[r].ip), ip))
-				return reg->instances[i];
-	return NULL;
-}
-
 /* The location in which a rank holds a key; NULL: in none. */
 static const char *where(const struct kvw_lmreg_rank *rank, uint64_t key)
 {
@@ -40,21 +30,6 @@ static const char *where(const struct kvw_lmreg_rank *rank, uint64_t key)
 		if (kvw_keyset_has(&rank->places[i].keys, key))
 			return rank->places[i].name;
 	return NULL;
-}
-
-uint32_t kvw_lmreg_held(const struct kvw_lmreg_instance *instance, const uint64_t *keys,
-	uint32_t count, const char **location)
-{
-	uint32_t held = 0;
-
-	*location = NULL;
-	for (; held < count && instance->rank_count > 0; held++) {
-		for (uint32_t r = 0; r < instance->rank_count; r++)
-			if (where(&instance->ranks[r], keys[held]) == NULL)
-				return held;
-		*location = where(&instance->ranks[0], keys[held]);
-	}
-	return held;
 }
 
 bool kvw_lmreg_has(const struct kvw_lmreg_instance *instance, uint64_t key)

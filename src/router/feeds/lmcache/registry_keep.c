@@ -43,7 +43,7 @@ struct instance_record {
 
 /* Behind it the address, the address for peers, and the id of the last full sync. */
 struct rank_record {
-	int64_t registered_ns, registered_wall_ns, beat_ns, asked_ns;
+	int64_t registered_ns, unused_ns, beat_ns, asked_ns;
 	uint32_t id;
 	uint16_t port;
 	uint8_t announced, beats, answers, whole, gone;
@@ -137,7 +137,6 @@ static enum kvw_err keep_instance(
 static enum kvw_err keep_rank(const struct kvw_lmreg_rank *rank, const struct kvw_keep_out *out)
 {
 	struct rank_record head = {.registered_ns = rank->registered_ns,
-		.registered_wall_ns = rank->registered_wall_ns,
 		.beat_ns = rank->beat_ns,
 		.asked_ns = rank->asked_ns,
 		.id = rank->id,
@@ -343,7 +342,6 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 	rank->port = head.port;
 	rank->gone = head.gone != 0;
 	rank->registered_ns = past(head.registered_ns, now_ns);
-	rank->registered_wall_ns = head.registered_wall_ns;
 	rank->beat_ns = past(head.beat_ns, now_ns);
 	rank->heard_ns = now_ns; /* it could not be heard while no process listened */
 	if (rank->gone)

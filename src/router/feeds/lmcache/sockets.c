@@ -90,7 +90,6 @@ static size_t take_message(
 		.message = &message,
 		.answered = answered,
 		.now_ns = kvw_feed_now(lmcache->feed),
-		.wall_ns = kvw_clock_wall_ns(),
 	};
 	char url[NI_MAXHOST + 8] = "";
 	enum kvw_err err = kvw_lmc_read(&lmcache->reader, frame, &message);

@@ -71,12 +71,6 @@ static const char *render(const struct kvw_lmc_message *message)
 		text_add(&text, " total=%" PRIu64, message->total_keys);
 	if (message->type == KVW_LMC_SYNC_BATCH)
 		text_add(&text, " batch=%u", message->batch_id);
-	if (message->type == KVW_LMC_TOKENS_DONE)
-		text_add(&text, " tokens=%" PRIu64, message->num_tokens);
-	if (message->type == KVW_LMC_HEALTH)
-		text_add(&text, " code=%" PRId64, message->error_code);
-	if (message->type == KVW_LMC_ERROR)
-		add_slice(" error=", message->error);
 	add_keys(message);
 	return text.data;
 }
@@ -112,7 +106,7 @@ START_TEST(recorded)
 	struct lines lines = lines_read("lmcache_frames.txt");
 
 	ck_assert_uint_eq(lines.count % 2, 0);
-	ck_assert_uint_gt(lines.count, 50);
+	ck_assert_uint_gt(lines.count, 40);
 	for (size_t i = 0; i < lines.count; i += 2)
 		check_read(bytes_of_hex(line_value(lines.items[i], "frame")),
 			line_value(lines.items[i + 1], "means"));
@@ -394,27 +388,6 @@ START_TEST(answers)
 }
 END_TEST
 
-START_TEST(commands)
-{
-	uint32_t tokens[16];
-
-	for (uint32_t i = 0; i < 16; i++)
-		tokens[i] = 5000 + i;
-	kvw_mp_out_init(&out, buffer, sizeof(buffer));
-	kvw_lmc_put_health(&out, KVW_SLICE("e1"));
-	check_written("82a474797065af4865616c7468576f726b65724d7367af776f726b65725f6576656e745f"
-		      "6964a26531");
-	kvw_lmc_put_pin(&out, KVW_SLICE("e2"), KVW_SLICE("LocalCPUBackend"), tokens, 16);
-	check_written("84a474797065ac50696e576f726b65724d7367af776f726b65725f6576656e745f6964a2"
-		      "6532a86c6f636174696f6eaf4c6f63616c4350554261636b656e64a6746f6b656e73dc00"
-		      "10cd1388cd1389cd138acd138bcd138ccd138dcd138ecd138fcd1390cd1391cd1392cd13"
-		      "93cd1394cd1395cd1396cd1397");
-	kvw_lmc_put_clear(&out, KVW_SLICE("e4"), KVW_SLICE("LocalCPUBackend"));
-	check_written("83a474797065ae436c656172576f726b65724d7367af776f726b65725f6576656e745f69"
-		      "64a26534a86c6f636174696f6eaf4c6f63616c4350554261636b656e64");
-}
-END_TEST
-
 /* Constructed after LMCache's message classes: these did not occur in the recording. */
 START_TEST(answers_constructed)
 {
@@ -458,7 +431,6 @@ int main(void)
 	tcase_add_test(tests, operations_become_runs);
 	tcase_add_test(tests, tiers_of_locations);
 	tcase_add_test(tests, answers);
-	tcase_add_test(tests, commands);
 	tcase_add_test(tests, answers_constructed);
 	tcase_set_timeout(tests, 120);
 	return run_tcase("kv-lmcache", tests);

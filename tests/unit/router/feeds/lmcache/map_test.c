@@ -376,29 +376,6 @@ END_TEST
 
 /* --- questions --- */
 
-START_TEST(held)
-{
-	const uint64_t keys[] = {1, 2, 3, 4};
-	struct kvw_lmreg_instance *instance;
-	const char *location;
-
-	world_register(&world, "i0", 0, NULL);
-	world_register(&world, "i0", 1, NULL);
-	world_ops(&world, "i0", 0, 0, "+1 +2 +4");
-	world_ops(&world, "i0", 1, 0, "+1 +2 +3 +4");
-	world_ops_at(&world, "i0", 0, "LocalDiskBackend", 0, "+3");
-	instance = kvw_lmreg_find(world.reg, KVW_SLICE("i0"));
-	ck_assert_uint_eq(kvw_lmreg_held(instance, keys, 3, &location), 3);
-	ck_assert_str_eq(location, "LocalDiskBackend");
-	ck_assert_uint_eq(kvw_lmreg_held(instance, keys, 4, &location), 4);
-	ck_assert_str_eq(location, "LocalCPUBackend");
-	ck_assert_uint_eq(kvw_lmreg_held(instance, keys + 1, 0, &location), 0);
-	ck_assert_ptr_null(location);
-	ck_assert_ptr_eq(kvw_lmreg_at(world.reg, KVW_SLICE("10.0.0.1")), instance);
-	ck_assert_ptr_null(kvw_lmreg_at(world.reg, KVW_SLICE("10.0.0.2")));
-}
-END_TEST
-
 static void register_p2p(const char *id, unsigned rank, const char *p2p)
 {
 	char json[300];
@@ -475,7 +452,6 @@ int main(void)
 	tcase_add_test(alone, never_understood_is_blind);
 	tcase_add_test(alone, what_stores_nothing_is_no_miss);
 	tcase_add_test(alone, too_many_prompts);
-	tcase_add_test(alone, held);
 	tcase_add_test(alone, p2p_lookup);
 	tcase_add_test(together, learned_by_two_prompts);
 	tcase_add_test(together, not_learned_where_two_hold);

@@ -375,7 +375,7 @@ START_TEST(misplaced)
 	ck_assert(world_answered(&world, "ErrorMsg"));
 	world_push(&world, "{'type':'FullSyncStatusMsg','instance_id':'i0','worker_id':0,"
 			   "'sync_id':'s'}");
-	world_push(&world, "{'type':'HealthWorkerRetMsg','error_code':0}");
+	world_push(&world, "{'type':'BatchedP2PLookupMsg','hashes':[1],'instance_id':'a','worker_id':0}");
 	ck_assert_uint_eq(world.reg->stats.refused[KVW_LMCACHE_MISPLACED], 3);
 	ck_assert_uint_eq(world.reg->count, 0);
 }

@@ -62,7 +62,6 @@ void world_frame(struct world *world, struct kvw_slice frame, bool answered)
 		.answered = answered,
 		.heartbeat_url = KVW_SLICE("10.9.9.9:8082"),
 		.now_ns = world->now_ns,
-		.wall_ns = world->now_ns,
 	};
 
 	ck_assert_msg(kvw_lmc_read(&world->reader, frame, &message) == KVW_OK, "%s in %.*s",
