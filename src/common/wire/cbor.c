@@ -1,5 +1,5 @@
 /*
- * cbor.c - canonical CBOR (RFC 8949, section 4.2) of ints, bytes, text, arrays and null.
+ * cbor.c - canonical CBOR (RFC 8949, section 4.2) of ints, text, arrays and null.
  *
  * Each item begins with its major type in the upper three bits and a number: itself below 24, else
  * in the fewest of 1, 2, 4 or 8 bytes, big-endian. Python's tuples and lists are both arrays.
@@ -8,7 +8,6 @@
 
 enum major {
 	MAJOR_NUMBER = 0,
-	MAJOR_BYTES = 2,
 	MAJOR_TEXT = 3,
 	MAJOR_ARRAY = 4,
 };
@@ -43,12 +42,6 @@ static void cbor_number(struct kvw_hasher *out, uint64_t value)
 	put_head(out, MAJOR_NUMBER, value);
 }
 
-static void cbor_bytes(struct kvw_hasher *out, const void *data, uint32_t len)
-{
-	put_head(out, MAJOR_BYTES, len);
-	kvw_hasher_put(out, data, len);
-}
-
 static void cbor_text(struct kvw_hasher *out, const char *utf8, uint32_t len)
 {
 	put_head(out, MAJOR_TEXT, len);
@@ -69,7 +62,6 @@ static void cbor_tuple_end(struct kvw_hasher *out, size_t count)
 const struct kvw_format kvw_cbor = {
 	.none = cbor_none,
 	.number = cbor_number,
-	.bytes = cbor_bytes,
 	.text = cbor_text,
 	.tuple_begin = cbor_tuple_begin,
 	.tuple_end = cbor_tuple_end,

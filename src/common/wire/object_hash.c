@@ -63,21 +63,3 @@ enum kvw_digest_kind kvw_object_digest_kind(enum kvw_object_hash hash)
 	return hash == KVW_OBJECT_SHA256 || hash == KVW_OBJECT_SHA256_CBOR ? KVW_DIGEST_SHA256
 									   : KVW_DIGEST_XXH3_128;
 }
-
-enum kvw_err kvw_object_hash_parse(struct kvw_slice name, enum kvw_object_hash *hash)
-{
-	static const struct kvw_slice names[] = {
-		[KVW_OBJECT_SHA256] = {"sha256", 6},
-		[KVW_OBJECT_SHA256_CBOR] = {"sha256_cbor", 11},
-		[KVW_OBJECT_XXHASH] = {"xxhash", 6},
-		[KVW_OBJECT_XXHASH_CBOR] = {"xxhash_cbor", 11},
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (kvw_slice_equal(name, names[i])) {
-			*hash = (enum kvw_object_hash)i;
-			return KVW_OK;
-		}
-	}
-	return KVW_ENOTFOUND;
-}

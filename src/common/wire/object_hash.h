@@ -1,7 +1,7 @@
 /*
  * object_hash.h - digests of Python objects: serialise, then hash.
  *
- * vLLM and LMCache hash tuples of ints, strings, bytes and None by writing them as pickle
+ * vLLM and LMCache hash tuples of ints, strings and None by writing them as pickle
  * (protocol 5) or canonical CBOR and hashing the text with SHA-256 or XXH3-128. What is needed of
  * both formats is here; no object is built in memory, a caller writes a value item by item.
  *
@@ -30,7 +30,6 @@ enum kvw_object_hash {
 struct kvw_format {
 	void (*none)(struct kvw_hasher *out);
 	void (*number)(struct kvw_hasher *out, uint64_t value);
-	void (*bytes)(struct kvw_hasher *out, const void *data, uint32_t len);
 	void (*text)(struct kvw_hasher *out, const char *utf8, uint32_t len);
 	void (*tuple_begin)(struct kvw_hasher *out, size_t count);
 	void (*tuple_end)(struct kvw_hasher *out, size_t count);
@@ -71,9 +70,5 @@ KVW_MUST_CHECK enum kvw_err kvw_object_digest_text(struct kvw_hasher *hasher,
 /* A tuple of token ids. */
 void kvw_object_write_tokens(struct kvw_hasher *out, const struct kvw_format *format,
 	const uint32_t *tokens, size_t count);
-
-/* KVW_ENOTFOUND: vLLM has no algorithm of this name. */
-KVW_MUST_CHECK enum kvw_err kvw_object_hash_parse(
-	struct kvw_slice name, enum kvw_object_hash *hash);
 
 #endif

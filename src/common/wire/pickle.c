@@ -1,12 +1,12 @@
 /*
- * pickle.c - what pickle.dumps(value, protocol=5) writes for ints, bytes, strings, tuples and None.
+ * pickle.c - what pickle.dumps(value, protocol=5) writes for ints, strings, tuples and None.
  *
  *	80 05                protocol
  *	95 <u64 length>      one frame with all that follows
  *	...                  the value
  *	2e                   stop
  *
- * Strings, bytes and tuples that are not empty are followed by 94, "memoize", so that a later use
+ * Strings and tuples that are not empty are followed by 94, "memoize", so that a later use
  * of the same object could refer to them; nothing here is used twice. Tuples of one to three items
  * are written behind their items, longer ones between a mark and an end. Bodies below 4 bytes have
  * no frame and such of 64 KiB several; neither occurs here (the shortest string has 4).
@@ -58,16 +58,6 @@ static void pickle_number(struct kvw_hasher *out, uint64_t value)
 		put_long(out, value);
 }
 
-static void pickle_bytes(struct kvw_hasher *out, const void *data, uint32_t len)
-{
-	if (len <= UINT8_MAX)
-		put_op(out, 'C', len, 1);
-	else
-		put_op(out, 'B', len, 4);
-	kvw_hasher_put(out, data, len);
-	put_byte(out, OP_MEMOIZE);
-}
-
 static void pickle_text(struct kvw_hasher *out, const char *utf8, uint32_t len)
 {
 	if (len <= UINT8_MAX)
@@ -108,7 +98,6 @@ static void pickle_value_end(struct kvw_hasher *out)
 const struct kvw_format kvw_pickle = {
 	.none = pickle_none,
 	.number = pickle_number,
-	.bytes = pickle_bytes,
 	.text = pickle_text,
 	.tuple_begin = pickle_tuple_begin,
 	.tuple_end = pickle_tuple_end,

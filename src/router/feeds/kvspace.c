@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "wire/block_key.h"
-#include "wire/vllm_hash.h"
 
 struct kvw_kvspaces {
 	struct kvw_kvspace items[KVW_EXACT_CHAINS];
@@ -76,7 +75,7 @@ enum kvw_err kvw_kvspaces_engine(
 	struct kvw_kvspace added = {.reporter = KVW_REPORTER_ENGINE, .block_tokens = block_tokens};
 	size_t count = kvw_kvspaces_count(spaces);
 
-	if (block_tokens == 0 || block_tokens > KVW_VLLM_BLOCK_MAX)
+	if (block_tokens == 0 || block_tokens > KVW_KVSPACE_BLOCK_MAX)
 		return KVW_EINVAL;
 	for (size_t i = 0; i < count; i++) {
 		if (spaces->items[i].reporter == KVW_REPORTER_ENGINE &&

@@ -17,6 +17,8 @@
 #include "kvway/slice.h"
 #include "wire/lmcache_hash.h"
 
+#define KVW_KVSPACE_BLOCK_MAX 8192u /* tokens of an engine's block */
+
 struct kvw_kvspace {
 	enum kvw_reporter reporter;
 	uint32_t number;                   /* of the index: its place in the table */
@@ -32,7 +34,7 @@ void kvw_kvspaces_destroy(struct kvw_kvspaces *spaces); /* NULL is allowed */
 /* --- feed thread --- */
 
 /* The space of engines with this block size, added if it is new. KVW_ELIMIT: KVW_EXACT_CHAINS spaces
- * exist. KVW_EINVAL: block size 0 or above KVW_VLLM_BLOCK_MAX. */
+ * exist. KVW_EINVAL: block size 0 or above KVW_KVSPACE_BLOCK_MAX. */
 enum kvw_err kvw_kvspaces_engine(
 	struct kvw_kvspaces *spaces, uint32_t block_tokens, uint32_t *space) KVW_MUST_CHECK;
 

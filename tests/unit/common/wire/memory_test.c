@@ -10,7 +10,6 @@
 
 #include "tests/unit/suite.h"
 #include "wire/lmcache_detect.h"
-#include "wire/vllm_hash.h"
 
 static long allowed; /* allocations until failure */
 static long taken;   /* allocations since the last begin */
@@ -77,7 +76,6 @@ static void end(void)
 
 static uint32_t tokens[TOKENS];
 static uint64_t keys[TOKENS];
-static struct kvw_vllm_digest digests[TOKENS];
 
 /* Allocations that a whole prompt of 256 chunks needs. */
 static const struct {
@@ -120,32 +118,6 @@ START_TEST(chunks_are_hashed_without_allocation_each)
 }
 END_TEST
 
-START_TEST(blocks_are_hashed_without_allocation_each)
-{
-	struct kvw_vllm_recipe recipe = {
-		.hash = (enum kvw_object_hash)_i, .seed = "0", .block_size = 16};
-	long needed = kvw_object_digest_kind(recipe.hash) == KVW_DIGEST_SHA256 ? 1 : 2;
-
-	for (long room = 0; room <= needed; room++) {
-		enum kvw_err wanted = room < needed ? KVW_ENOMEM : KVW_OK, err;
-		struct kvw_vllm_chain chain = {.started = true};
-		size_t done = 9;
-
-		begin(room);
-		err = kvw_vllm_chain_begin(&recipe, &chain);
-		end();
-		ck_assert_int_eq(err, wanted);
-		ck_assert_int_eq(chain.started, wanted != KVW_OK);
-		begin(room);
-		err = kvw_vllm_hash(&recipe, &chain, tokens, TOKENS, digests, TOKENS, &done);
-		end();
-		ck_assert_int_eq(err, wanted);
-		ck_assert_int_eq(taken, room);
-		ck_assert_uint_eq(done, wanted == KVW_OK ? TOKENS / 16 : 0);
-	}
-}
-END_TEST
-
 static bool never(void *context, uint64_t key)
 {
 	(void)context;
@@ -174,8 +146,6 @@ int main(void)
 
 	tcase_add_loop_test(tcase, chunks_are_hashed_without_allocation_each, 0,
 		(int)(sizeof(lmcache) / sizeof(lmcache[0])));
-	tcase_add_loop_test(tcase, blocks_are_hashed_without_allocation_each, KVW_OBJECT_SHA256,
-		KVW_OBJECT_XXHASH_CBOR + 1);
 	tcase_add_test(tcase, a_search_without_memory_says_so);
 	return run_tcase("memory", tcase);
 }

@@ -9,7 +9,6 @@
 #include "tests/unit/suite.h"
 #include "wire/block_key.h"
 #include "feeds/kvspace.h"
-#include "wire/vllm_hash.h"
 
 #define TOKENS 1000u
 
@@ -82,7 +81,7 @@ START_TEST(what_cannot_be_is_refused)
 	uint32_t space = 99;
 
 	ck_assert_int_eq(kvw_kvspaces_engine(spaces, 0, &space), KVW_EINVAL);
-	ck_assert_int_eq(kvw_kvspaces_engine(spaces, KVW_VLLM_BLOCK_MAX + 1, &space), KVW_EINVAL);
+	ck_assert_int_eq(kvw_kvspaces_engine(spaces, KVW_KVSPACE_BLOCK_MAX + 1, &space), KVW_EINVAL);
 	ck_assert_int_eq(kvw_kvspaces_lmcache(spaces, &recipe, &space), KVW_EINVAL);
 	for (uint32_t i = 0; i < KVW_EXACT_CHAINS; i++)
 		ck_assert_int_eq(kvw_kvspaces_engine(spaces, i + 1, &space), KVW_OK);
