@@ -1,16 +1,15 @@
 /*
  * kv_event.h - one change of what a worker's cache holds, as feeds report it to the exact index.
  *
- * vLLM's KV events and LMCache's admits and evictions both become this record, so that the index
- * knows neither wire format. Plain data: everything pointed at belongs to the decoder that filled
- * the record and is valid until that decoder is called again.
+ * vLLM's KV events become this record, so that the index does not know their format. Plain data:
+ * everything pointed at belongs to the decoder that filled the record and is valid until that decoder
+ * is called again.
  *
  * Hashes are 64-bit names of blocks, given by the engine. vLLM sends either the last 8 bytes of
  * its digest as an integer or the whole digest (16 or 32 bytes), and both may meet in one stream;
  * a digest is therefore folded to its last 8 bytes, big-endian, which is what vLLM does itself
- * by default. LMCache's keys are 64 bits from the start, signed or not; here they are
- * their two's complement bits. What a collision costs: a name is used within one worker (and one
- * LMCache hash identity) only, to find the block that a later event removes. Among a million
+ * by default. What a collision costs: a name is used within one worker only, to find the block that
+ * a later event removes. Among a million
  * blocks two share a name with probability 3e-8; an attacker that searches for a pair (2^32
  * hashes) makes the index forget one block early or keep it too long. Either way one hit is
  * predicted wrongly; the engine compares its own whole digests, so an answer is never wrong.
@@ -31,25 +30,21 @@ enum kvw_kv_kind {
 	KVW_KV_CLEARED, /* the tier is empty */
 };
 
-enum kvw_kv_source { KVW_KV_VLLM, KVW_KV_LMCACHE };
-
 struct kvw_kv_event {
 	enum kvw_kv_kind kind;
-	enum kvw_kv_source source;
-	enum kvw_tier tier; /* an LMCache location that is not known counts as remote */
-	uint32_t worker; /* kvw_candidate.id; decoders leave 0, the feed that knows it writes it */
-	uint32_t rank;   /* vLLM: data-parallel rank, LMCache: worker_id (tensor-parallel rank) */
+	enum kvw_tier tier;
+	uint32_t rank; /* data-parallel */
 
 	const uint64_t *hashes; /* names of the blocks, in the order of the prompt when stored */
 	size_t hash_count;      /* 0 when cleared */
 	uint32_t hash_bytes;    /* width of the first hash as sent: 8 for an integer, 16, 32 */
 
-	/* The rest is known of stored blocks from vLLM only; otherwise zero. */
-	bool has_parent; /* false: the first block begins a prompt, or LMCache, which sends none */
+	/* The rest is known of stored blocks only; otherwise zero. */
+	bool has_parent; /* false: the first block begins a prompt */
 	uint64_t parent; /* the block before the first one */
 	const uint32_t *tokens; /* token ids of all blocks one after another */
 	size_t token_count;     /* hash_count * block_size, or 0: not sent (offloaded blocks) */
-	uint32_t block_size;    /* tokens per block, > 0 when stored by vLLM */
+	uint32_t block_size;    /* tokens per block, > 0 when stored */
 	const uint64_t *extra;  /* one per block: kvw_kv_extra_*(); NULL: all are 0 */
 	struct kvw_slice lora;  /* name of the adapter; len 0: none was named */
 	struct kvw_slice salt;  /* cache_salt, sent where a prompt begins; len 0: none */

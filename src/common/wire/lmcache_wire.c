@@ -492,8 +492,6 @@ enum kvw_err kvw_lmc_request(
 	return KVW_OK;
 }
 
-/* --- as events ------------------------------------------------------------------------------ */
-
 enum kvw_tier kvw_lmc_tier(struct kvw_slice location)
 {
 	if (kvw_slice_equal(location, KVW_SLICE("LocalCPUBackend")))
@@ -502,32 +500,4 @@ enum kvw_tier kvw_lmc_tier(struct kvw_slice location)
 		kvw_slice_equal(location, KVW_SLICE("GdsBackend")))
 		return KVW_TIER_DISK;
 	return KVW_TIER_REMOTE;
-}
-
-bool kvw_lmc_next_event(
-	const struct kvw_lmc_message *message, size_t *at, struct kvw_kv_event *event)
-{
-	bool sync = message->type == KVW_LMC_SYNC_BATCH, admit = true;
-	size_t start = *at, end = message->key_count;
-
-	if ((!sync && message->type != KVW_LMC_OPERATIONS) || start >= end)
-		return false;
-	if (!sync) {
-		admit = message->admits[start];
-		for (end = start + 1; end < message->key_count; end++) {
-			if (message->admits[end] != admit)
-				break;
-		}
-	}
-	*event = (struct kvw_kv_event){
-		.kind = admit ? KVW_KV_STORED : KVW_KV_REMOVED,
-		.source = KVW_KV_LMCACHE,
-		.tier = kvw_lmc_tier(message->location),
-		.rank = message->worker_id,
-		.hashes = message->keys + start,
-		.hash_count = end - start,
-		.hash_bytes = 8,
-	};
-	*at = end;
-	return true;
 }

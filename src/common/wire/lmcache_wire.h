@@ -23,7 +23,7 @@
 #define KVW_LMCACHE_WIRE_H
 
 #include "kvway/err.h"
-#include "kvway/kv_event.h"
+#include "kvway/route.h"
 #include "wire/msgpack.h"
 
 #define KVW_LMC_MESSAGE_MAX (16u << 20) /* bytes; a full sync's batch has 2,000 keys, 18 KB */
@@ -100,14 +100,6 @@ enum kvw_err kvw_lmc_request(const struct kvw_slice *frames, size_t count,
 
 /* Tier of a location. Names that are not known count as remote, the slowest. */
 enum kvw_tier kvw_lmc_tier(struct kvw_slice location);
-
-/*
- * The operations of a message as events: each call gives the next run of admits (stored) or evicts
- * (removed) from *at on, which begins with 0. The keys of a SYNC_BATCH are one stored event.
- * False: no more.
- */
-bool kvw_lmc_next_event(
-	const struct kvw_lmc_message *message, size_t *at, struct kvw_kv_event *event);
 
 /* --- answers: written to out, whose `full` says whether all fitted ----------------------------- */
 

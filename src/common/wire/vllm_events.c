@@ -588,7 +588,7 @@ static enum kvw_err read_event(
 	struct details details = {0};
 	enum kvw_err err, skipped;
 
-	*event = (struct kvw_kv_event){.source = KVW_KV_VLLM, .rank = reader->rank};
+	*event = (struct kvw_kv_event){.rank = reader->rank};
 	*good = false;
 	reader->mp.error = NULL;
 	err = take_event(reader, event, &details);

@@ -22,7 +22,7 @@ static uint64_t touch(const void *data, size_t len)
 
 static void check(const struct kvw_kv_event *event, size_t size)
 {
-	MUST(event->tier < KVW_TIER_COUNT && event->source == KVW_KV_VLLM);
+	MUST(event->tier < KVW_TIER_COUNT);
 	MUST(event->hash_count <= size && event->token_count <= size);
 	touch(event->hashes, event->hash_count * sizeof(event->hashes[0]));
 	touch(event->lora.data, event->lora.len);

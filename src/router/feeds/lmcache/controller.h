@@ -42,7 +42,7 @@ struct kvw_lmcache {
 	uint64_t gaps_counted; /* given to the feed's counters */
 
 	pthread_mutex_t lock;            /* of what follows; held for copies only */
-	struct kvw_lmcache_status *seen; /* owned, [KVW_MAX_WORKERS] */
+	char (*seen)[KVW_LMC_TEXT_MAX + 1]; /* owned, [KVW_MAX_WORKERS]: each worker's instance; "": none */
 	struct kvw_lmcache_stats stats;
 };
 

@@ -4,7 +4,6 @@
 #include "feeds/lmcache/lmcache.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,32 +169,9 @@ static void watch_health(struct kvw_lmcache *lmcache, int64_t now_ns)
 
 static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
 {
-	static const char *const hows[] = {"", "configuration", "address", "prompts"};
 	const struct kvw_lmreg_instance *instance = lmcache->reg->by_worker[worker];
-	struct kvw_lmcache_status *seen = &lmcache->seen[worker];
 
-	if (instance == NULL) {
-		seen->instance[0] = '\0';
-		seen->how = seen->wrong = "";
-		seen->coverage = KVW_COVERAGE_NONE;
-		seen->ranks = seen->matched = seen->missed = seen->space = 0;
-		seen->keys = seen->gaps = 0;
-		return;
-	}
-	snprintf(seen->instance, sizeof(seen->instance), "%s", instance->id);
-	seen->how = hows[instance->how];
-	seen->coverage = instance->coverage;
-	seen->wrong = instance->wrong != NULL ? instance->wrong : "";
-	seen->gaps = instance->gaps;
-	seen->matched = instance->matched;
-	seen->missed = instance->missed;
-	seen->space = instance->space;
-	seen->ranks = 0;
-	seen->keys = 0;
-	for (uint32_t r = 0; r < instance->rank_count; r++) {
-		seen->ranks += !instance->ranks[r].gone;
-		seen->keys += kvw_lmreg_key_count(&instance->ranks[r]);
-	}
+	snprintf(lmcache->seen[worker], sizeof(lmcache->seen[worker]), "%s", instance != NULL ? instance->id : "");
 }
 
 /* Whose word counts from now on is known by its name at once, not only with the next tick. */
@@ -422,7 +398,7 @@ size_t kvw_lmcache_instance_of(
 	if (worker >= KVW_MAX_WORKERS)
 		return 0;
 	pthread_mutex_lock(&lmcache->lock);
-	length = snprintf(text, size, "%s", lmcache->seen[worker].instance);
+	length = snprintf(text, size, "%s", lmcache->seen[worker]);
 	pthread_mutex_unlock(&lmcache->lock);
 	return (size_t)length;
 }
@@ -432,29 +408,6 @@ void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *ou
 	pthread_mutex_lock(&lmcache->lock);
 	*out = lmcache->stats;
 	pthread_mutex_unlock(&lmcache->lock);
-}
-
-void kvw_lmcache_status(
-	struct kvw_lmcache *lmcache, uint32_t worker, struct kvw_lmcache_status *out)
-{
-	*out = (struct kvw_lmcache_status){.how = "", .wrong = ""};
-	if (worker >= KVW_MAX_WORKERS)
-		return;
-	pthread_mutex_lock(&lmcache->lock);
-	*out = lmcache->seen[worker];
-	pthread_mutex_unlock(&lmcache->lock);
-}
-
-void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text, size_t size)
-{
-	static const char *const coverages[] = {"nothing known", "incomplete", "complete"};
-
-	if (status->instance[0] == '\0')
-		snprintf(text, size, "no LMCache instance");
-	else
-		snprintf(text, size, "instance %s (by %s), %u ranks, %" PRIu64 " keys, view %s%s%s",
-			status->instance, status->how, status->ranks, status->keys,
-			coverages[status->coverage], status->wrong[0] != '\0' ? ": " : "", status->wrong);
 }
 
 void kvw_lmcache_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config)

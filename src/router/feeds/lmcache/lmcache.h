@@ -40,25 +40,6 @@ size_t kvw_lmcache_instance_of(
 /* As of 100 ms ago. */
 void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *out);
 
-/* One worker's instance, as of 100 ms ago. */
-struct kvw_lmcache_status {
-	char instance[KVW_LMC_TEXT_MAX + 1]; /* "": none */
-	const char *how;                     /* it was found to be this worker's; static text */
-	enum kvw_coverage coverage;
-	const char *wrong; /* static text; "": nothing */
-	uint32_t ranks;    /* alive */
-	uint64_t keys;     /* of all ranks and locations */
-	uint64_t gaps;
-	uint32_t matched, missed; /* routed prompts that were found among its admits, or not */
-	uint32_t space;           /* of kvw_kvspaces */
-};
-
-void kvw_lmcache_status(
-	struct kvw_lmcache *lmcache, uint32_t worker, struct kvw_lmcache_status *out);
-
-/* The same as one line for `kvway explain`. */
-void kvw_lmcache_status_text(const struct kvw_lmcache_status *status, char *text, size_t size);
-
 /* New values of the keys that a reload may change: heartbeats that do not come. Any thread. */
 void kvw_lmcache_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config);
 

@@ -289,41 +289,6 @@ START_TEST(request_envelope)
 }
 END_TEST
 
-/* --- events ----------------------------------------------------------------------------------- */
-
-START_TEST(operations_become_runs)
-{
-	const uint64_t keys[] = {1, 2, 3, 4, 5, 6};
-	const bool admits[] = {false, false, true, true, true, false};
-	struct kvw_lmc_message message = {.type = KVW_LMC_OPERATIONS,
-		.worker_id = 3,
-		.location = KVW_SLICE("LocalDiskBackend"),
-		.keys = keys,
-		.admits = admits,
-		.key_count = 6};
-	struct kvw_kv_event event;
-	size_t at = 0;
-
-	ck_assert(kvw_lmc_next_event(&message, &at, &event));
-	ck_assert(event.kind == KVW_KV_REMOVED && event.hash_count == 2 && event.hashes[0] == 1);
-	ck_assert(event.tier == KVW_TIER_DISK && event.rank == 3 && event.source == KVW_KV_LMCACHE);
-	ck_assert(kvw_lmc_next_event(&message, &at, &event));
-	ck_assert(event.kind == KVW_KV_STORED && event.hash_count == 3 && event.hashes[0] == 3);
-	ck_assert(kvw_lmc_next_event(&message, &at, &event));
-	ck_assert(event.kind == KVW_KV_REMOVED && event.hash_count == 1 && event.hashes[0] == 6);
-	ck_assert(!kvw_lmc_next_event(&message, &at, &event));
-	message.type = KVW_LMC_SYNC_BATCH;
-	message.admits = NULL;
-	at = 0;
-	ck_assert(kvw_lmc_next_event(&message, &at, &event));
-	ck_assert(event.kind == KVW_KV_STORED && event.hash_count == 6);
-	ck_assert(!kvw_lmc_next_event(&message, &at, &event));
-	message.type = KVW_LMC_P2P_LOOKUP;
-	at = 0;
-	ck_assert(!kvw_lmc_next_event(&message, &at, &event));
-}
-END_TEST
-
 START_TEST(tiers_of_locations)
 {
 	ck_assert_int_eq(kvw_lmc_tier(KVW_SLICE("LocalCPUBackend")), KVW_TIER_HOST);
@@ -428,7 +393,6 @@ int main(void)
 	tcase_add_test(tests, huge_counts_reserve_nothing);
 	tcase_add_test(tests, too_many_keys);
 	tcase_add_test(tests, request_envelope);
-	tcase_add_test(tests, operations_become_runs);
 	tcase_add_test(tests, tiers_of_locations);
 	tcase_add_test(tests, answers);
 	tcase_add_test(tests, answers_constructed);

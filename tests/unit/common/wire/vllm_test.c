@@ -200,7 +200,6 @@ START_TEST(lora_and_window)
 	ck_assert_uint_eq(event.lora.len, 0);
 	ck_assert(event.has_group);
 	ck_assert_uint_eq(event.sliding_window, 4096);
-	ck_assert_int_eq(event.source, KVW_KV_VLLM);
 	bytes_free(&payload);
 }
 END_TEST
