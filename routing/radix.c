@@ -105,7 +105,6 @@ enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kv
 	tree->fixed_bytes = layout.slots_at;
 	tree->slot_count = layout.slots;
 	tree->slots = (struct kvw_slot *)(void *)(memory + layout.slots_at);
-	tree->scan = kvw_radix_scan_best();
 	kvw_views_init(&tree->views, memory, layout.ticks,
 		options->slack_shift == 0 ? DEFAULT_SLACK : options->slack_shift);
 	kvw_table_init(&tree->table, memory + layout.table_at, layout.shard_bits,
@@ -236,7 +235,7 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 {
 	assert(reach->limit <= KVW_MAX_WORKERS);
 	kvw_path_settle(tree, chunks, count, path);
-	tree->scan->reach_none(reach);
+	kvw_scan_reach_none(reach);
 	for (uint32_t i = 0; i < path->count; i++)
 		prefetch_overflow(tree, kvw_slot_at(tree, path->steps[i].node));
 	for (uint32_t i = 0; i < path->count; i++) {
@@ -247,14 +246,14 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 
 		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will look at it */
 		do {
-			tree->scan->reach(slot->word, kvw_slot_used(slot), tree->views.windows,
-				start, length, reach);
+			kvw_scan_reach(slot->word, kvw_slot_used(slot), tree->views.windows, start, length,
+				reach);
 			more = kvw_slot_check(
 				tree, atomic_load_explicit(&slot->overflow, memory_order_acquire));
 			slot = kvw_slot_at(tree, more);
 		} while (more != 0);
 	}
-	tree->scan->reach_done(reach);
+	kvw_scan_reach_done(reach);
 }
 
 /* --- the rest --- */

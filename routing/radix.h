@@ -29,9 +29,6 @@
 #define KVW_RADIX_MAX_STEPS 4096 /* longest path in nodes; deeper prefixes are cut off */
 #define KVW_RADIX_MIN_BYTES (UINT64_C(1) << 20)
 
-#define KVW_REACH_FEW   32 /* workers that are looked for in a list */
-#define KVW_REACH_SPARE 8  /* places that may be written behind it */
-
 struct kvw_radix;
 
 struct kvw_radix_options {
@@ -63,14 +60,10 @@ struct kvw_radix_reach {
 	uint32_t limit; /* the caller's: only workers below are of interest */
 	uint32_t count; /* workers that hold any of it */
 	_Alignas(64)
-		uint32_t workers[KVW_MAX_WORKERS + KVW_REACH_SPARE]; /* their ids, in no order */
-	uint32_t chunks[KVW_MAX_WORKERS + KVW_REACH_SPARE]; /* leading chunks that each holds */
+		uint32_t workers[KVW_MAX_WORKERS + 1]; /* their ids, in no order; the place behind the last is written, too */
+	uint32_t chunks[KVW_MAX_WORKERS]; /* leading chunks that each holds */
 
-	/* Of the walk, which keeps few workers in the list above and looks for many in a map. */
-	uint32_t floors[KVW_REACH_FEW + KVW_REACH_SPARE]; /* where the windows of few begin */
-	uint32_t spans[KVW_REACH_FEW + KVW_REACH_SPARE];  /* and how long they are */
-	uint32_t map[KVW_MAX_WORKERS]; /* [limit] of many: chunks by worker id, 0 for the rest */
-	bool mapped;
+	uint32_t map[KVW_MAX_WORKERS]; /* [limit], of the walk: chunks by worker id, 0 for the rest */
 };
 
 /* What a prompt is inserted with: its worker and that worker's view. */

@@ -44,7 +44,7 @@ struct place {
 static struct place find_worker(struct kvw_radix *tree, struct kvw_slot *node, uint32_t worker)
 {
 	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
-		uint32_t mine = tree->scan->of_worker(s->word, kvw_slot_used(s), worker);
+		uint32_t mine = kvw_scan_of_worker(s->word, kvw_slot_used(s), worker);
 
 		if (mine != 0)
 			return (struct place){s, (unsigned)__builtin_ctz(mine)};
@@ -159,7 +159,7 @@ static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, u
 static bool find_place(struct kvw_radix *tree, struct kvw_slot *node, struct place *place)
 {
 	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
-		uint32_t dead = tree->scan->dead(s->word, kvw_slot_used(s), tree->views.windows);
+		uint32_t dead = kvw_scan_dead(s->word, kvw_slot_used(s), tree->views.windows);
 
 		if (dead != 0) {
 			*place = (struct place){s, (unsigned)__builtin_ctz(dead)};
@@ -256,7 +256,7 @@ bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {
 		unsigned used = kvw_slot_used(s);
 
-		if (tree->scan->dead(s->word, used, tree->views.windows) !=
+		if (kvw_scan_dead(s->word, used, tree->views.windows) !=
 			(UINT32_C(1) << used) - 1)
 			return true;
 	}

@@ -84,7 +84,6 @@ struct kvw_radix {
 	struct kvw_slot *slots; /* [slot_count]; slot 0 is never used */
 	uint32_t slot_count;
 	struct kvw_views views;
-	const struct kvw_radix_scan *scan;
 	void *mapping;
 	uint64_t mapped_bytes;
 	uint64_t fixed_bytes; /* of it, all but the slots */

@@ -19,7 +19,7 @@ static bool is_alive(const _Atomic uint64_t *windows, struct kvw_holder h)
 		atomic_load_explicit(&windows[h.worker], memory_order_relaxed), h.tick);
 }
 
-static uint32_t of_worker(const _Atomic uint64_t *words, unsigned used, uint32_t worker)
+uint32_t kvw_scan_of_worker(const _Atomic uint64_t *words, unsigned used, uint32_t worker)
 {
 	uint32_t mine = 0;
 
@@ -31,7 +31,7 @@ static uint32_t of_worker(const _Atomic uint64_t *words, unsigned used, uint32_t
 	return mine;
 }
 
-static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows)
+uint32_t kvw_scan_dead(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows)
 {
 	uint32_t gone = 0;
 
@@ -43,16 +43,14 @@ static uint32_t dead(const _Atomic uint64_t *words, unsigned used, const _Atomic
 	return gone;
 }
 
-static void reach_none(struct kvw_radix_reach *reach)
+void kvw_scan_reach_none(struct kvw_radix_reach *reach)
 {
 	reach->count = 0;
-	reach->mapped = true;
 	memset(reach->map, 0, reach->limit * sizeof(reach->map[0]));
 }
 
-void kvw_reach_slot_mapped(const _Atomic uint64_t *words, unsigned used,
-	const _Atomic uint64_t *windows, uint32_t start, uint32_t length,
-	struct kvw_radix_reach *reach)
+void kvw_scan_reach(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows,
+	uint32_t start, uint32_t length, struct kvw_radix_reach *reach)
 {
 	uint32_t count = reach->count;
 
@@ -73,11 +71,8 @@ void kvw_reach_slot_mapped(const _Atomic uint64_t *words, unsigned used,
 	reach->count = count;
 }
 
-void kvw_reach_done(struct kvw_radix_reach *reach)
+void kvw_scan_reach_done(struct kvw_radix_reach *reach)
 {
-	for (uint32_t i = 0; i < reach->count && reach->mapped; i++)
+	for (uint32_t i = 0; i < reach->count; i++)
 		reach->chunks[i] = reach->map[reach->workers[i]];
 }
-
-const struct kvw_radix_scan kvw_radix_scan_base = {
-	of_worker, dead, reach_none, kvw_reach_slot_mapped, kvw_reach_done};

@@ -78,21 +78,7 @@ struct kvw_table_found {
 	uint64_t entries[KVW_TABLE_WINDOW];
 };
 
-struct kvw_table;
-
-/* One instruction set's ways. */
-struct kvw_table_ops {
-	/* The buckets of `groups` (1 to 8) consecutive groups, the first of which begins at chunks[0].
-	 * What follows in homes[8] is filled with anything. */
-	void (*homes)(const struct kvw_table *table, const struct kvw_chunk *chunks,
-		uint32_t groups, uint32_t *homes);
-	/* See kvw_table_look. */
-	void (*look)(const struct kvw_table *table, const struct kvw_chunk *chunks,
-		const struct kvw_table_asked *asked, struct kvw_table_found *found);
-};
-
 struct kvw_table {
-	const struct kvw_table_ops *ops; /* the best for this processor */
 	struct kvw_bucket *buckets;
 	uint32_t shard_bits;    /* there are 2^shard_bits shards */
 	uint32_t shard_buckets; /* places of each, without its spare buckets */
@@ -184,16 +170,8 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 /* The nodes that begin in a window that was asked about, up to where a path that reaches the window
  * ends: what begins behind a group at which no run arrives is left out. With a probability of about 2^-25 a node
  * is named that begins with another chunk. */
-static inline void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
-	const struct kvw_table_asked *asked, struct kvw_table_found *found)
-{
-	table->ops->look(table, chunks, asked, found);
-}
-
-extern const struct kvw_table_ops kvw_table_base;
-#ifdef KVW_HAVE_AVX512
-extern const struct kvw_table_ops kvw_table_avx512;
-#endif
+void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
+	const struct kvw_table_asked *asked, struct kvw_table_found *found);
 
 /* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets *home,
  * the bucket of its group. KVW_EINVAL: there is one already. KVW_ELIMIT: no room. */
