@@ -19,6 +19,9 @@ enum kvw_end {
 	KVW_END_COUNT
 };
 
+/* As metrics, access log and traces show it. */
+const char *kvw_end_name(enum kvw_end end);
+
 struct kvw_request_record {
 	int64_t wall_ns;        /* start, wall clock */
 	int64_t start_ns;       /* start, monotonic: first byte of the request */

@@ -98,27 +98,6 @@ static char *put_time(struct kvw_access_clock *clock, char *at, int64_t wall_ns)
 	return at;
 }
 
-static const char *end_name(enum kvw_end end)
-{
-	switch (end) {
-	case KVW_END_COMPLETE:
-		return "complete";
-	case KVW_END_LOCAL:
-		return "local";
-	case KVW_END_CLIENT_GONE:
-		return "client_gone";
-	case KVW_END_UPSTREAM_LOST:
-		return "upstream_lost";
-	case KVW_END_TIMEOUT:
-		return "timeout";
-	case KVW_END_SHUTDOWN:
-		return "shutdown";
-	case KVW_END_COUNT:
-		break;
-	}
-	return "unknown";
-}
-
 /* Worker, reason, times and tokens: what only a forwarded request has. */
 static char *put_forwarded(char *at, const struct kvw_request_record *r)
 {
@@ -200,7 +179,7 @@ size_t kvw_access_line(
 	at = PUT(at, ",\"status\":");
 	at = put_u64(at, r->status < 0 ? 0 : (uint64_t)r->status);
 	at = PUT(at, ",\"end\":\"");
-	at = put_name(at, end_name(r->end));
+	at = put_name(at, kvw_end_name(r->end));
 	if (r->timeout != NULL) {
 		at = PUT(at, "\",\"timeout\":\"");
 		at = put_name(at, r->timeout);

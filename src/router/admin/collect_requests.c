@@ -93,15 +93,6 @@ void kvw_collect_incoming(struct kvw_collect *collect)
 	}
 }
 
-static const char *const end_names[KVW_END_COUNT] = {
-	[KVW_END_COMPLETE] = "complete",
-	[KVW_END_LOCAL] = "local",
-	[KVW_END_CLIENT_GONE] = "client_gone",
-	[KVW_END_UPSTREAM_LOST] = "upstream_lost",
-	[KVW_END_TIMEOUT] = "timeout",
-	[KVW_END_SHUTDOWN] = "shutdown",
-};
-
 /* Requests of one worker on one route, over all shards. */
 static void requests_of(
 	struct kvw_collect *collect, size_t slot, size_t api, uint64_t (*sums)[KVW_STATUS_SLOTS])
@@ -142,7 +133,7 @@ void kvw_collect_requests(struct kvw_collect *collect)
 			if (sums[end][status] == 0)
 				continue;
 			labels[2].value = kvw_slice_of(kvw_status_name(status));
-			labels[3].value = kvw_slice_of(end_names[end]);
+			labels[3].value = kvw_slice_of(kvw_end_name((enum kvw_end)end));
 			kvw_sample_u64(&collect->out, labels, 4, sums[end][status]);
 		}
 	}
