@@ -32,7 +32,7 @@ if [ "${2:-}" = --inside ]; then
 
 	say "units and pages"
 	systemd-analyze verify --man=no kvway.service kvtierd.service
-	for page in kvway kvway-explain kvway-key kvway-render kvway-workers kvtier kvtierd; do gzip -dc /usr/share/man/man1/$page.1.gz | head -n 1; done
+	for page in kvway kvway-explain kvway-key kvway-render kvway-trace kvway-workers kvtier kvtierd; do gzip -dc /usr/share/man/man1/$page.1.gz | head -n 1; done
 
 	say "kvway, as its user, with the file that came with it"
 	runuser -u kvway -- kvway check -c /etc/kvway/kvway.yaml

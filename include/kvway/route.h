@@ -87,6 +87,16 @@ struct kvw_decision {
 	bool exact; /* hit_tokens follow from the prompt's tokens and the worker's own word */
 };
 
+/* Tokens of the prompt that the worker is predicted to have, in whatever tier. */
+static inline uint64_t kvw_decision_cached(const struct kvw_decision *decision)
+{
+	uint64_t tokens = decision->fragment_tokens;
+
+	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
+		tokens += decision->hit_tokens[tier];
+	return tokens;
+}
+
 /* Why a candidate was not chosen. */
 enum kvw_verdict {
 	KVW_VERDICT_CHOSEN,

@@ -1,5 +1,5 @@
 /*
- * admin_options.h - what the command lines of `kvway workers`, `groups`, `compare` and `explain` have in common: which
+ * admin_options.h - what the command lines of `kvway workers`, `groups`, `compare`, `trace` and `explain` have in common: which
  * router to ask, the walk over the flags, and what is said of a mistyped one. After a mistake they print one line that names it and one that says where to
  * read on.
  *

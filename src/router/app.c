@@ -38,6 +38,7 @@
 #include "takeover/giver.h"
 #include "takeover/successor.h"
 #include "takeover/taker.h"
+#include "trace/trace.h"
 #include "feeds/vllm_feed.h"
 
 #define SNAPSHOT_LOOK_MS 5 /* between two looks whether it is done */
@@ -71,6 +72,7 @@ struct kvw_app {
 	struct kvw_account memory; /* that clients make us hold; its limit is limits.body_memory */
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
+	struct kvw_trace *trace; /* NULL: requests are not traced */
 	struct kvw_admin *admin;
 	struct kvw_proxy *_Atomic proxy; /* also the control thread's */
 };
@@ -324,13 +326,14 @@ static enum kvw_err start_parts(struct kvw_app *app)
 		return err;
 	kvw_account_set_most(&app->memory, config->limits_body_memory);
 	err = start_exact(app);
-	if (err != KVW_OK)
-		return err;
-	err = kvw_metrics_create(app->loop_count, app->fleet, &app->metrics);
+	if (err == KVW_OK)
+		err = kvw_metrics_create(app->loop_count, app->fleet, &app->metrics);
 	if (err != KVW_OK)
 		return err;
 	err = kvw_access_log_create(config->log_access, app->loop_count, config->log_ring, stderr,
 		&app->access_log);
+	if (err == KVW_OK)
+		err = kvw_proxy_create_trace(config, app->loop_count, &app->trace);
 	if (err != KVW_OK)
 		return err;
 	return kvw_admin_start(
@@ -341,6 +344,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.metrics = app->metrics,
 			.memory = &app->memory,
 			.access_log = app->access_log,
+			.trace = app->trace,
 			.auth = app->auth,
 			.sharing = app->sharing,
 			.state = app->state,
@@ -373,6 +377,7 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 			.memory = &app->memory,
 			.access_log = app->access_log,
 			.admin = app->admin,
+			.trace = app->trace,
 			.auth = app->auth,
 			.loop_count = app->loop_count,
 			.loop_turn_ns = app->loop_turn_ns,
@@ -551,6 +556,7 @@ static void stop(struct kvw_app *app)
 	kvw_feed_stop(app->feed);
 	kvw_kvspaces_destroy(app->spaces);
 	kvw_access_log_destroy(app->access_log);
+	kvw_trace_destroy(app->trace);
 	kvw_metrics_destroy(app->metrics);
 	kvw_fleet_destroy(app->fleet);
 	kvw_auth_stop(app->admin_auth);

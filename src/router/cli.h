@@ -16,6 +16,7 @@ enum kvw_cli_action {
 	KVW_CLI_EXPLAIN, /* `kvway explain`: argv[1] and what follows is for explain_command.h */
 	KVW_CLI_GROUPS,  /* `kvway groups`, `kvway compare`: likewise, for groups/command.h */
 	KVW_CLI_WORKERS, /* `kvway workers`: likewise, for workers/command.h */
+	KVW_CLI_TRACE, /* `kvway trace`: likewise, for story/command.h */
 	KVW_CLI_KEY, /* `kvway key`: likewise, for auth/command.h */
 	KVW_CLI_STATE, /* `kvway state`: likewise, for state/command.h */
 	KVW_CLI_MANIFEST, /* `kvway render -f`: likewise, for render/command.h */

@@ -11,6 +11,7 @@
 #include "groups/command.h"
 #include "render/command.h"
 #include "state/command.h"
+#include "story/command.h"
 #include "takeover/successor.h"
 #include "workers/command.h"
 
@@ -37,6 +38,8 @@ int main(int argc, char **argv)
 		return leave(kvw_groups_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_WORKERS:
 		return leave(kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr));
+	case KVW_CLI_TRACE:
+		return leave(kvw_story_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_KEY:
 		return leave(kvw_key_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_STATE:

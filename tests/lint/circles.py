@@ -41,6 +41,7 @@ ROOMS = {
     "src/router/admission": [],
     "src/router/proxy": [],
     "src/router/proxy/steps": [],
+    "src/router/trace": [],
     "src/router/fleet": [],
     "src/router/fleet/discovery": [],
     "src/router/fleet/wake": [],

@@ -32,6 +32,7 @@
 #include "admin/metrics_copy.h"
 #include "admin/openapi.h"
 #include "admin/permit.h"
+#include "admin/trace_http.h"
 #include "admin/workers.h"
 #include "base/log.h"
 #include "base/notify.h"
@@ -243,6 +244,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 		return;
 	}
 	if (about_workers(admin, conn) || kvw_groups_http(admin->deps.fleet, conn) ||
+		kvw_trace_http(admin->deps.trace, admin->deps.fleet, conn) ||
 		kvw_broadcast_http(admin->broadcaster, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
@@ -252,7 +254,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	err = kvw_admin_answer(admin, path, NULL, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
-			"not found; here are /health /ready /metrics /v1/models /explain /reload /workers /groups /broadcast "
+			"not found; here are /health /ready /metrics /v1/models /explain /trace /reload /workers /groups /broadcast "
 			"/openapi.json");
 		return;
 	}

@@ -20,6 +20,7 @@ struct kvw_rate_table;
 struct kvw_auth;
 struct kvw_sharing;
 struct kvw_state;
+struct kvw_trace;
 struct kvw_feed;
 struct kvw_kvspaces;
 struct kvw_sources;
@@ -42,6 +43,7 @@ struct kvw_admin_deps {
 	const _Atomic int64_t *loop_turn_ns;
 	size_t loop_count;
 	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
+	const struct kvw_trace *trace;           /* NULL: requests are not traced */
 
 	struct kvw_state *state;     /* snapshots; NULL: there are none */
 	struct kvw_sharing *sharing; /* of limits; NULL: there is none */

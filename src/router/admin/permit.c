@@ -124,7 +124,7 @@ static bool is_or_is_below(const char *pattern, const char *path)
 void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_config *config)
 {
 	static const char *const paths[] = {
-		"/workers", "/reload", "/groups", "/broadcast", "/explain"};
+		"/workers", "/reload", "/groups", "/broadcast", "/explain", "/trace"};
 	const struct kvw_strings *open = &config->admin_open;
 
 	if (permit->followed == config || (permit->auth == NULL && !permit->off_host))

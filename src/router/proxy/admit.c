@@ -172,6 +172,7 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_WAITING, 1);
 	kvw_metrics_add(loop->metrics, KVW_COUNT_WAITED, 1);
 	kvw_wait_begin(x, &room, 0);
+	kvw_trace_limit(x->trace, loop->now_ns, x->entrant.wait.came_ns + x->gate->terms.max_wait_ns);
 	return KVW_ADMIT_NOT_NOW;
 }
 

@@ -147,6 +147,7 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 /* The next worker may have what the request asks for: asking it is no retry. */
 static void leave_without(struct kvw_exchange *x)
 {
+	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_FAILED, KVW_RETRY_OTHER, 0, x->attempt.failure);
 	kvw_timer_clear(&x->loop->timers, &x->timer);
 	forget_answer(x);
 	kvw_exchange_response_state(x, KVW_RESPONSE_NONE);
@@ -187,6 +188,7 @@ static void worker_failed(struct kvw_exchange *x)
 
 	x->refused = a->excuse == KVW_EXCUSE_FULL;
 	retry = decide(x, &facts);
+	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_FAILED, retry, 0, why);
 	kvw_timer_clear(&loop->timers, &x->timer);
 	if (retry != KVW_RETRY_FRESH)
 		kvw_attempt_grade(x, grade_of_failure(a), why);
@@ -227,6 +229,9 @@ static bool take_noted(struct kvw_exchange *x)
 	if (x->client->state == KVW_CLIENT_LOST && x->said_all && x->client->out.bytes == 0) {
 		kvw_exchange_end(x, KVW_END_COMPLETE); /* it has read all that it wanted */
 	} else if (x->client->state == KVW_CLIENT_LOST) {
+		if (!x->faulty)
+			kvw_trace_client(x->trace, x->loop->now_ns,
+				x->client->io.broken ? KVW_TRACE_CLIENT_RESET : KVW_TRACE_CLIENT_LEFT);
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_CLIENT_GONE, 1);
 		kvw_exchange_end(x, KVW_END_CLIENT_GONE);
 	} else if (x->faulty) {
@@ -356,6 +361,7 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 	struct kvw_attempt *a = &x->attempt;
 
 	loop->now_ns = now_ns;
+	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
 	switch (timer->kind) {
 	case KVW_TIMER_PARK:
 	case KVW_TIMER_WAKE:
@@ -595,6 +601,7 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 	if (x->response_state == KVW_RESPONSE_DONE)
 		return; /* nothing but its client is waited for, which timeouts.client_write watches */
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_TIMEOUT_REQUEST, 1);
+	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
 	x->end = KVW_END_TIMEOUT;
 	x->timeout = timer->kind == KVW_TIMER_KEY ? "key" : "timeouts.request";
 	end_early(x, KVW_END_TIMEOUT, 504, "x-should-retry: false\r\n",

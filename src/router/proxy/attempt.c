@@ -19,6 +19,7 @@ void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char 
 		grade = KVW_GRADE_TURNED_BAD;
 	a->graded = grade == KVW_GRADE_TURNED_BAD ? KVW_GRADE_BAD : grade;
 	kvw_fleet_judge(x->loop->fleet, a->worker, grade, trial, why, x->loop->now_ns);
+	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_GRADE, grade, 0, why);
 }
 
 /* By prefill speed as configured, where the strategy predicts none. */
@@ -108,6 +109,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 
 	if (a->puts_to_sleep)
 		kvw_attempt_note_sleep(x);
+	kvw_trace_attempt_end(x->trace, loop->now_ns);
 	if (a->link != NULL)
 		kvw_link_close(a->link);
 	a->link = NULL;

@@ -56,18 +56,23 @@ static void note_fault(struct kvw_exchange *x, const char *side, unsigned from, 
 
 void kvw_exchange_request_state(struct kvw_exchange *x, enum kvw_request_state state)
 {
-	if (request_next[x->request_state] & BIT(state))
-		x->request_state = state;
-	else
+	if ((request_next[x->request_state] & BIT(state)) == 0) {
 		note_fault(x, "request", x->request_state, state);
+		return;
+	}
+	x->request_state = state;
+	kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_REQUEST, state);
 }
 
 void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state state)
 {
-	if (response_next[x->response_state] & BIT(state))
-		x->response_state = state;
-	else
+	if ((response_next[x->response_state] & BIT(state)) == 0) {
 		note_fault(x, "response", x->response_state, state);
+		return;
+	}
+	x->response_state = state;
+	if (state != KVW_RESPONSE_ENDED) /* kvw_exchange_end notes how */
+		kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_RESPONSE, state);
 }
 
 /* --- waiting (wait.h) --- */
@@ -84,6 +89,7 @@ void kvw_wait_begin(struct kvw_exchange *x, const struct kvw_wait_kind *kind, in
 		TAILQ_INSERT_TAIL(kind->list(loop), x, entry);
 	if (until_ns > 0)
 		kvw_timer_set(&loop->timers, &x->timer, kind->timer, until_ns);
+	kvw_trace_wait(x->trace, loop->now_ns, kind->name, until_ns);
 }
 
 void kvw_wait_end(struct kvw_exchange *x, enum kvw_waited how)
@@ -140,6 +146,9 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn
 	x->start_ns = client->head_start_ns != 0 ? client->head_start_ns : loop->now_ns;
 	x->rate_from_ns = x->start_ns;
 	x->wall_ns = loop->now_ns + loop->wall_offset_ns;
+	x->trace = kvw_trace_begin(loop->trace, x->start_ns, x->wall_ns);
+	if (x->trace == NULL && loop->trace != NULL)
+		kvw_metrics_add(loop->metrics, KVW_COUNT_UNTRACED, 1);
 	x->end = KVW_END_COMPLETE;
 	x->in = client->in;
 	memset(&client->in, 0, sizeof(client->in));
@@ -309,6 +318,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
 	kvw_gates_exit(x);
 	report(x, end);
+	kvw_trace_end(x->trace, loop->now_ns, end, x->status, x->path.api);
+	x->trace = NULL;
 	if (x->attempt.worker != NULL)
 		kvw_links_unhold(&loop->links, x->attempt.worker);
 	kvw_exchange_drop_request(x);

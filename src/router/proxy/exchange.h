@@ -34,6 +34,7 @@
 #include "openai/usage.h"
 #include "proxy/wait.h"
 #include "rates/rates.h"
+#include "trace/trace.h"
 
 enum kvw_request_state {
 	KVW_REQUEST_READ_HEAD,
@@ -85,6 +86,7 @@ struct kvw_exchange {
 	TAILQ_ENTRY(kvw_exchange) entry; /* of its wait, ended or free */
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
+	struct kvw_trace_way *trace; /* what happens is noted there; NULL: it is not */
 	bool faulty; /* took a step that its table forbids: to be cut */
 	struct kvw_waiting wait;
 	bool looked_again; /* it has waited for newer model lists */

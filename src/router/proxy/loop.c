@@ -149,8 +149,10 @@ static void drop_vanished(struct kvw_loop *loop)
 	for (client = TAILQ_FIRST(&loop->clients); client != NULL; client = next) {
 		next = TAILQ_NEXT(client, entry);
 		if (client->exchange != NULL &&
-			kvw_peer_vanished(client->io.fd, loop->config->timeout_peer_gone_ms))
+			kvw_peer_vanished(client->io.fd, loop->config->timeout_peer_gone_ms)) {
+			kvw_trace_client(client->exchange->trace, loop->now_ns, KVW_TRACE_CLIENT_VANISHED);
 			kvw_receive_drop(client, true);
+		}
 	}
 }
 
@@ -341,6 +343,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	loop->metrics = kvw_metrics_shard(deps->metrics, index);
 	loop->access_log = deps->access_log;
 	loop->admin = deps->admin;
+	loop->trace = kvw_trace_ring(deps->trace, index);
 	loop->auth = deps->auth;
 	loop->turn_ns = &deps->loop_turn_ns[index];
 	loop->now_ns = kvw_clock_ns();

@@ -29,8 +29,9 @@ struct kvw_auth;
 struct kvw_client;
 struct kvw_exchange;
 struct kvw_keyring;
+struct kvw_trace_ring;
 
-/* Kinds of timer; each has one duration (timer.h). */
+/* Kinds of timer; each has one duration (timer.h). Their names: words.c. */
 enum kvw_timer_kind {
 	KVW_TIMER_CLIENT_IDLE,
 	KVW_TIMER_HEAD,
@@ -75,6 +76,7 @@ struct kvw_loop {
 	struct kvw_metrics_shard *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
+	struct kvw_trace_ring *trace; /* NULL: requests are not traced */
 	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
 
 	/* Of a strategy that asks for exact tokens; sources NULL: it does not. */

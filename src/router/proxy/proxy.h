@@ -23,6 +23,7 @@ struct kvw_auth;
 struct kvw_proxy;
 struct kvw_rate_table;
 struct kvw_sockets;
+struct kvw_trace;
 
 /* All borrowed until kvw_proxy_destroy(). */
 struct kvw_proxy_deps {
@@ -32,6 +33,7 @@ struct kvw_proxy_deps {
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
+	struct kvw_trace *trace; /* NULL: requests are not traced */
 	struct kvw_account *memory; /* what clients make this process hold */
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
@@ -47,6 +49,10 @@ struct kvw_proxy_deps {
 	void (*before_loops)(void *arg, struct kvw_proxy *proxy);
 	void *before_loops_arg;
 };
+
+/* The trace of its requests, by `config`; NULL: there is none. The caller's to destroy, after the proxy. */
+enum kvw_err kvw_proxy_create_trace(
+	const struct kvw_config *config, size_t loops, struct kvw_trace **out) KVW_MUST_CHECK;
 
 /* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */
 size_t kvw_proxy_default_loops(void);

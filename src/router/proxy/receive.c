@@ -147,6 +147,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 		if (body_in_time(x))
 			return;
 		kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_BODY, 1);
+		kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
 		kvw_request_too_slow(x);
 		kvw_exchange_advance(x);
 		return;
@@ -162,6 +163,8 @@ static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns)
 
 	client->loop->now_ns = now_ns;
 	kvw_metrics_add(client->loop->metrics, KVW_COUNT_TIMEOUT_CLIENT_WRITE, 1);
+	if (client->exchange != NULL)
+		kvw_trace_client(client->exchange->trace, now_ns, KVW_TRACE_CLIENT_SLOW);
 	kvw_info("proxy", "answer cut: timeouts.client_write passed client=%s", client->address);
 	kvw_receive_drop(client, true);
 }

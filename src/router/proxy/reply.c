@@ -74,6 +74,7 @@ void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, co
 
 	if (status < 500)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BAD_REQUESTS, 1);
+	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_ANSWER, 0, (uint64_t)status, message);
 	kvw_reply(x, status, "application/json", extra, body, len);
 }
 
@@ -84,6 +85,7 @@ void kvw_reply_error_code(struct kvw_exchange *x, int status, const char *type, 
 	size_t len = kvw_error_body_code(
 		body, sizeof(body), x->path.api, status, type, NULL, code, message);
 
+	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_ANSWER, 0, (uint64_t)status, message);
 	kvw_reply(x, status, "application/json", extra, body, len);
 }
 

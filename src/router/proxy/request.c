@@ -128,6 +128,7 @@ static void note_head(struct kvw_exchange *x)
 		make_request_id(x);
 	if (x->client->trusted)
 		kvw_front_client(&x->loop->shared->front, head, x->via);
+	kvw_trace_name(x->trace, x->request_id, x->path.api);
 	x->route.api = x->path.api;
 	x->pin = head_pin(x);
 	x->group_wish = kvw_groups_wish(x, head);

@@ -84,6 +84,7 @@ static void first_token(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	x->first_token_ns = loop->now_ns;
+	kvw_trace_note(x->trace, loop->now_ns, KVW_TRACE_FIRST_TOKEN, 0);
 	if (kvw_exchange_computes(x) && x->status == 200)
 		kvw_attempt_grade(x, KVW_GRADE_GOOD, "");
 	a->decoding = true;
@@ -189,18 +190,14 @@ static void answer_payload(void *arg, const char *data, size_t len)
 static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf, size_t size)
 {
 	struct kvw_writer w = KVW_WRITER(buf, size);
-	uint64_t predicted = 0;
 
 	if (!x->show_decision || !x->attempt.decided)
 		return (struct kvw_slice){NULL, 0};
-	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
-		predicted += x->attempt.decision.hit_tokens[tier];
-	predicted += x->attempt.decision.fragment_tokens;
 	kvw_write_field(&w, KVW_SLICE("x-kvway-worker"), kvw_slice_of(x->attempt.worker->url));
 	kvw_write_field(&w, KVW_SLICE("x-kvway-reason"),
 		kvw_slice_of(kvw_reason_name(x->attempt.decision.reason)));
 	kvw_write_literal(&w, "x-kvway-predicted-cached-tokens: ");
-	kvw_write_u64(&w, predicted);
+	kvw_write_u64(&w, kvw_decision_cached(&x->attempt.decision));
 	kvw_write_literal(&w, "\r\n");
 	if (x->attempt.decision.fragment_tokens > 0) {
 		kvw_write_literal(&w, "x-kvway-predicted-fragment-tokens: ");

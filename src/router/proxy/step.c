@@ -25,6 +25,7 @@ bool kvw_steps_walk(struct kvw_exchange *x, struct kvw_way *way)
 	const struct kvw_in_force *in_force = x->in_force;
 	bool chosen = false;
 
+	kvw_trace_model(x->trace, x->route.model);
 	for (size_t i = 0; i < in_force->step_count; i++) {
 		const struct kvw_step *step = in_force->steps[i];
 		enum kvw_stepped stepped;
@@ -32,6 +33,8 @@ bool kvw_steps_walk(struct kvw_exchange *x, struct kvw_way *way)
 		if (chosen && step->chooses)
 			continue;
 		stepped = step->run(x, way);
+		if (stepped != KVW_STEP_ON)
+			kvw_trace_step(x->trace, x->loop->now_ns, step->name, stepped);
 		if (stepped == KVW_STEP_CHOSEN)
 			chosen = true;
 		else if (stepped != KVW_STEP_ON)

@@ -1,0 +1,13 @@
+/*
+ * page.h - one request's way, for people.
+ */
+#ifndef KVW_STORY_PAGE_H
+#define KVW_STORY_PAGE_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* request: a line of GET /trace. */
+void kvw_story_print(const json_t *request, FILE *out);
+
+#endif

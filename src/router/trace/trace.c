@@ -1,0 +1,442 @@
+/*
+ * trace.c - records that one loop writes and any thread reads.
+ *
+ *	    taken by a request that begins                     its request has ended
+ *	+------------------------------- free, oldest first <-----------------+
+ *	|                                         ^ beyond `kept`             |
+ *	+-> under way --- ended well -------------|---------------------------+
+ *	           \----- failed --------> kept, oldest first
+ *
+ * The queues are the loop's own. What readers see is the records: 192 atomic words of 8 bytes, of
+ * which the first is the version. A loop that takes a record makes the version odd, writes the
+ * head, and makes it even. After that notes are only added: a note's words and its text first,
+ * then the word that counts them. A reader copies the words in their order between two looks at
+ * the version; if it is even and the same, the copy is one request's, whole up to the count that
+ * it holds. All stores are releases and all loads acquires (Boehm, "Can seqlocks get along with
+ * programming language memory models?", MSPC 2012, section 4): on x86 these are plain moves, and
+ * a fence, which ThreadSanitizer does not know, is not needed.
+ *
+ * A note costs four stores, without a system call or a look at the clock. Memory: 1.5 KiB for
+ * each record and 48 bytes of the loop's own.
+ */
+#include "trace/trace.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* Words of a record, in the order in which a reader copies them: what stands in a word may rely
+ * on later ones only. */
+enum {
+	WORD_VERSION,
+	WORD_ENDED,
+	WORD_STATE,  /* notes, words of text, skipped */
+	WORD_RESULT, /* status, end, failed, api */
+	WORD_TOTAL,  /* ns */
+	WORD_NAMES,  /* of id and model: word, length */
+	WORD_WALL,
+	WORD_START,
+	WORD_NOTES,
+	WORD_TEXT = WORD_NOTES + 2 * KVW_TRACE_NOTES,
+	WORDS = WORD_TEXT + KVW_TRACE_TEXT / 8,
+};
+
+static_assert(WORDS == 192, "a record is 1.5 KiB");
+
+#define SPARE     8 /* notes that states, steps and timers leave to attempts, clients and the end */
+#define TEXT_MOST 160 /* bytes of a note's text that are kept */
+#define NONE      UINT32_MAX
+
+typedef _Atomic uint64_t word;
+
+/* The loop's view of a record. */
+struct kvw_trace_way {
+	word *words;
+	struct kvw_trace_ring *ring;
+	int64_t start_ns;
+	uint64_t names;
+	uint32_t next; /* index of the next one in a queue */
+	uint16_t skipped;
+	uint8_t notes, texts; /* in use: notes, words of text */
+	bool asked;           /* an attempt is under way */
+	bool client_noted;
+};
+
+struct queue {
+	uint32_t first, last; /* NONE: empty */
+	size_t count;
+};
+
+struct kvw_trace_ring {
+	word *words;                /* owned; of all records */
+	struct kvw_trace_way *ways; /* owned; [records] */
+	struct queue free, kept;
+	size_t kept_most;
+	_Atomic uint64_t ended;
+};
+
+struct kvw_trace {
+	struct kvw_trace_options options;
+	size_t records; /* of each ring */
+	int64_t born_ns;
+	struct kvw_trace_ring *rings[]; /* owned; [options.loops] */
+};
+
+static void store(word *at, uint64_t value)
+{
+	atomic_store_explicit(at, value, memory_order_release);
+}
+
+static uint64_t load(const word *at)
+{
+	return atomic_load_explicit(at, memory_order_acquire);
+}
+
+/* --- queues --- */
+
+static void push(struct kvw_trace_ring *ring, struct queue *queue, uint32_t index)
+{
+	ring->ways[index].next = NONE;
+	if (queue->count++ == 0)
+		queue->first = index;
+	else
+		ring->ways[queue->last].next = index;
+	queue->last = index;
+}
+
+static uint32_t pop(struct kvw_trace_ring *ring, struct queue *queue)
+{
+	uint32_t index = queue->first;
+
+	if (queue->count == 0)
+		return NONE;
+	queue->count--;
+	queue->first = ring->ways[index].next;
+	return index;
+}
+
+/* --- life --- */
+
+static void ring_destroy(struct kvw_trace_ring *ring)
+{
+	if (ring == NULL)
+		return;
+	free(ring->words);
+	free(ring->ways);
+	free(ring);
+}
+
+static struct kvw_trace_ring *ring_create(size_t records, size_t kept)
+{
+	struct kvw_trace_ring *ring = calloc(1, sizeof(*ring));
+
+	if (ring == NULL)
+		return NULL;
+	ring->words = calloc(records, WORDS * sizeof(*ring->words)); /* untouched until used */
+	ring->ways = calloc(records, sizeof(*ring->ways));
+	ring->kept_most = kept;
+	if (ring->words == NULL || ring->ways == NULL) {
+		ring_destroy(ring);
+		return NULL;
+	}
+	for (size_t i = 0; i < records; i++) {
+		ring->ways[i].words = ring->words + i * WORDS;
+		ring->ways[i].ring = ring;
+		push(ring, &ring->free, (uint32_t)i);
+	}
+	return ring;
+}
+
+enum kvw_err kvw_trace_create(const struct kvw_trace_options *options, struct kvw_trace **out)
+{
+	struct kvw_trace *trace = NULL;
+
+	if (options->requests > 0) {
+		trace = calloc(1, sizeof(*trace) + options->loops * sizeof(trace->rings[0]));
+		if (trace == NULL)
+			return KVW_ENOMEM;
+		trace->options = *options;
+		trace->records = options->requests + options->kept;
+		trace->born_ns = kvw_clock_wall_ns();
+		for (size_t i = 0; i < options->loops; i++) {
+			trace->rings[i] = ring_create(trace->records, options->kept);
+			if (trace->rings[i] == NULL) {
+				kvw_trace_destroy(trace);
+				return KVW_ENOMEM;
+			}
+		}
+	}
+	*out = trace;
+	return KVW_OK;
+}
+
+void kvw_trace_destroy(struct kvw_trace *trace)
+{
+	if (trace == NULL)
+		return;
+	for (size_t i = 0; i < trace->options.loops; i++)
+		ring_destroy(trace->rings[i]);
+	free(trace);
+}
+
+struct kvw_trace_ring *kvw_trace_ring(struct kvw_trace *trace, size_t loop)
+{
+	return trace == NULL ? NULL : trace->rings[loop];
+}
+
+/* --- writing --- */
+
+static void publish(struct kvw_trace_way *way)
+{
+	store(&way->words[WORD_STATE],
+		way->notes | (uint64_t)way->texts << 8 | (uint64_t)way->skipped << 16);
+}
+
+struct kvw_trace_way *kvw_trace_begin(
+	struct kvw_trace_ring *ring, int64_t start_ns, int64_t wall_ns)
+{
+	uint32_t index = ring == NULL ? NONE : pop(ring, &ring->free);
+	struct kvw_trace_way *way;
+	uint64_t version;
+
+	if (index == NONE)
+		return NULL;
+	way = &ring->ways[index];
+	*way = (struct kvw_trace_way){
+		.words = way->words, .ring = ring, .start_ns = start_ns, .next = NONE};
+	version = load(&way->words[WORD_VERSION]);
+	store(&way->words[WORD_VERSION], version + 1);
+	store(&way->words[WORD_ENDED], 0);
+	store(&way->words[WORD_STATE], 0);
+	store(&way->words[WORD_RESULT], 0);
+	store(&way->words[WORD_NAMES], 0);
+	store(&way->words[WORD_WALL], (uint64_t)wall_ns);
+	store(&way->words[WORD_START], (uint64_t)start_ns);
+	store(&way->words[WORD_VERSION], version + 2);
+	return way;
+}
+
+/* Copies at most `most` bytes to the texts. Returns its word and length, as a note has them; 0:
+ * there is no room. */
+static unsigned put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most)
+{
+	size_t room = KVW_TRACE_TEXT - 8 * (size_t)way->texts,
+	       len = text.len < most ? text.len : most;
+	unsigned at = way->texts;
+
+	if (len > room)
+		len = room;
+	for (size_t done = 0; done < len; done += 8) {
+		uint64_t piece = 0;
+
+		memcpy(&piece, text.data + done, len - done < 8 ? len - done : 8);
+		store(&way->words[WORD_TEXT + way->texts++], piece);
+	}
+	return len == 0 ? 0 : at | (unsigned)len << 8;
+}
+
+void kvw_trace_name(struct kvw_trace_way *way, struct kvw_slice id, enum kvw_api api)
+{
+	if (way == NULL)
+		return;
+	way->names = put_text(way, id, KVW_TRACE_ID_MOST);
+	publish(way);
+	store(&way->words[WORD_NAMES], way->names);
+	store(&way->words[WORD_RESULT], (uint64_t)api << 32);
+}
+
+void kvw_trace_model(struct kvw_trace_way *way, struct kvw_slice model)
+{
+	if (way == NULL || model.len == 0 || way->names >> 16 != 0)
+		return;
+	way->names |= (uint64_t)put_text(way, model, KVW_TRACE_MODEL_MOST) << 16;
+	publish(way);
+	store(&way->words[WORD_NAMES], way->names);
+}
+
+/* What many of a request's notes are leaves room for those that few are; the end has its own. */
+static size_t room_of(enum kvw_trace_kind kind)
+{
+	if (kind == KVW_TRACE_END)
+		return KVW_TRACE_NOTES;
+	return kind <= KVW_TRACE_WAIT || kind == KVW_TRACE_TIMER ? KVW_TRACE_NOTES - SPARE
+								 : KVW_TRACE_NOTES - 1;
+}
+
+void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kind kind,
+	unsigned code, uint64_t number, uint32_t more, struct kvw_slice text)
+{
+	int64_t after_us = (now_ns - way->start_ns) / 1000;
+	uint64_t at_us = after_us < 0 ? 0 : after_us > UINT32_MAX ? UINT32_MAX : (uint64_t)after_us;
+	word *note = &way->words[WORD_NOTES + 2 * way->notes];
+	uint64_t of_text;
+
+	if (kind == KVW_TRACE_ATTEMPT)
+		way->asked = true;
+	if (way->notes >= room_of(kind)) {
+		way->skipped += way->skipped < UINT16_MAX;
+		publish(way);
+		return;
+	}
+	of_text = text.len == 0 ? 0 : put_text(way, text, TEXT_MOST);
+	store(&note[0],
+		at_us | (uint64_t)kind << 32 | (uint64_t)(code & 0xff) << 40 | of_text << 48);
+	store(&note[1], (number > UINT32_MAX ? UINT32_MAX : number) | (uint64_t)more << 32);
+	way->notes++;
+	publish(way);
+}
+
+void kvw_trace_put_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t until_ns)
+{
+	int64_t ms = (until_ns - now_ns + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS;
+	word *note;
+
+	if (way->notes == 0 || way->skipped > 0 || ms <= 0)
+		return;
+	note = &way->words[WORD_NOTES + 2 * (way->notes - 1)];
+	store(&note[1], (load(&note[1]) & ~(uint64_t)UINT32_MAX) |
+				(uint64_t)(ms > UINT32_MAX ? UINT32_MAX : ms));
+}
+
+void kvw_trace_put_client(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_client what)
+{
+	if (!way->client_noted)
+		kvw_trace_note(way, now_ns, KVW_TRACE_CLIENT, what);
+	way->client_noted = true;
+}
+
+void kvw_trace_put_attempt_end(struct kvw_trace_way *way, int64_t now_ns)
+{
+	if (way->asked)
+		kvw_trace_note(way, now_ns, KVW_TRACE_ATTEMPT_END, 0);
+	way->asked = false;
+}
+
+void kvw_trace_put_end(
+	struct kvw_trace_way *way, int64_t now_ns, enum kvw_end end, int status, enum kvw_api api)
+{
+	struct kvw_trace_ring *ring = way->ring;
+	uint32_t index = (uint32_t)(way - ring->ways);
+	bool failed = status >= 500 || end == KVW_END_UPSTREAM_LOST || end == KVW_END_TIMEOUT;
+	uint64_t ended = atomic_load_explicit(&ring->ended, memory_order_relaxed) + 1;
+
+	kvw_trace_note(way, now_ns, KVW_TRACE_END, end);
+	store(&way->words[WORD_RESULT], ((uint64_t)status & 0xffff) | (uint64_t)end << 16 |
+						(uint64_t)failed << 24 | (uint64_t)api << 32);
+	store(&way->words[WORD_TOTAL], (uint64_t)(now_ns - way->start_ns));
+	store(&way->words[WORD_ENDED], ended);
+	atomic_store_explicit(&ring->ended, ended, memory_order_release);
+	push(ring, failed && ring->kept_most > 0 ? &ring->kept : &ring->free, index);
+	if (ring->kept.count > ring->kept_most)
+		push(ring, &ring->free, pop(ring, &ring->kept));
+}
+
+/* --- reading --- */
+
+size_t kvw_trace_loops(const struct kvw_trace *trace)
+{
+	return trace->options.loops;
+}
+
+size_t kvw_trace_records(const struct kvw_trace *trace)
+{
+	return trace->records;
+}
+
+int64_t kvw_trace_born_ns(const struct kvw_trace *trace)
+{
+	return trace->born_ns;
+}
+
+uint64_t kvw_trace_ended(const struct kvw_trace *trace, size_t loop)
+{
+	return atomic_load_explicit(&trace->rings[loop]->ended, memory_order_acquire);
+}
+
+static void decode_note(const uint64_t *words, struct kvw_trace_note *out)
+{
+	*out = (struct kvw_trace_note){
+		.at_us = (uint32_t)words[0],
+		.kind = (uint8_t)(words[0] >> 32),
+		.code = (uint8_t)(words[0] >> 40),
+		.text_word = (uint8_t)(words[0] >> 48),
+		.text_len = (uint8_t)(words[0] >> 56),
+		.number = (uint32_t)words[1],
+		.more = (uint32_t)(words[1] >> 32),
+	};
+}
+
+static void decode(const uint64_t *words, struct kvw_trace_story *out)
+{
+	out->ended = words[WORD_ENDED];
+	out->wall_ns = (int64_t)words[WORD_WALL];
+	out->start_ns = (int64_t)words[WORD_START];
+	out->total_ns = out->ended == 0 ? 0 : (int64_t)words[WORD_TOTAL];
+	out->status = (int)(words[WORD_RESULT] & 0xffff);
+	out->end = (enum kvw_end)(words[WORD_RESULT] >> 16 & 0xff);
+	out->failed = (words[WORD_RESULT] >> 24 & 1) != 0;
+	out->api = (enum kvw_api)(words[WORD_RESULT] >> 32);
+	out->skipped = (uint32_t)(words[WORD_STATE] >> 16 & 0xffff);
+	out->note_count = words[WORD_STATE] & 0xff;
+	out->id_word = (uint8_t)words[WORD_NAMES];
+	out->id_len = (uint8_t)(words[WORD_NAMES] >> 8);
+	out->model_word = (uint8_t)(words[WORD_NAMES] >> 16);
+	out->model_len = (uint8_t)(words[WORD_NAMES] >> 24);
+	for (size_t i = 0; i < out->note_count; i++)
+		decode_note(words + WORD_NOTES + 2 * i, &out->notes[i]);
+	memcpy(out->text, words + WORD_TEXT, KVW_TRACE_TEXT);
+}
+
+bool kvw_trace_read(
+	const struct kvw_trace *trace, size_t loop, size_t record, struct kvw_trace_story *out)
+{
+	const word *from = trace->rings[loop]->words + record * WORDS;
+	uint64_t words[WORDS];
+
+	for (size_t i = 0; i < WORDS; i++)
+		words[i] = load(&from[i]);
+	if (words[WORD_VERSION] == 0 || words[WORD_VERSION] % 2 != 0 ||
+		load(&from[WORD_VERSION]) != words[WORD_VERSION])
+		return false;
+	decode(words, out);
+	return true;
+}
+
+const char *kvw_trace_kind_name(enum kvw_trace_kind kind)
+{
+	static const char *const names[KVW_TRACE_KINDS] = {
+		[KVW_TRACE_REQUEST] = "request",
+		[KVW_TRACE_RESPONSE] = "response",
+		[KVW_TRACE_STEP] = "step",
+		[KVW_TRACE_WAIT] = "wait",
+		[KVW_TRACE_ATTEMPT] = "attempt",
+		[KVW_TRACE_ATTEMPT_END] = "attempt_end",
+		[KVW_TRACE_FAILED] = "failed",
+		[KVW_TRACE_GRADE] = "grade",
+		[KVW_TRACE_FIRST_TOKEN] = "first_token",
+		[KVW_TRACE_TIMER] = "timer",
+		[KVW_TRACE_CLIENT] = "client",
+		[KVW_TRACE_ANSWER] = "answer",
+		[KVW_TRACE_END] = "end",
+	};
+
+	return kind < KVW_TRACE_KINDS ? names[kind] : "unknown";
+}
+
+static const char *name_in(const struct kvw_trace_words *words, unsigned code)
+{
+	return code < words->count ? words->names[code] : NULL;
+}
+
+const char *kvw_trace_code_name(
+	const struct kvw_trace *trace, enum kvw_trace_kind kind, unsigned code)
+{
+	static const char *const clients[KVW_TRACE_CLIENTS] = {"left", "reset", "slow", "vanished"};
+
+	if (kind == KVW_TRACE_CLIENT)
+		return code < KVW_TRACE_CLIENTS ? clients[code] : NULL;
+	return kind < KVW_TRACE_KINDS ? name_in(&trace->options.words[kind], code) : NULL;
+}
