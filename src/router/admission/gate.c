@@ -556,16 +556,6 @@ static void note_late(struct kvw_gate *gate, int64_t now_ns)
 	gate->late_ns = now_ns;
 }
 
-/* Does a request go on to a worker although that has much to do before it? With a promise, while a late answer is worth
- * more than none. Without one, at the end of its wait: its engine queues it, as it would have without kvway. One that its
- * client has given up, or that every engine would refuse, does not. */
-bool kvw_gate_sends_late(const struct kvw_entrant *e, int64_t now_ns)
-{
-	if (e->wait.promised)
-		return e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns;
-	return (e->deadline_ns == 0 || now_ns < e->deadline_ns) && e->wait_ns < KVW_LOAD_FULL_NS / 2;
-}
-
 /* One that waits in vain. */
 static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 {

@@ -172,8 +172,15 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *entrant);
 enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judge_fn *judge,
 	void *user, struct kvw_entrant **out);
 
-/* Is a judged request whose wait is over sent all the same? Else it is refused. */
-bool kvw_gate_sends_late(const struct kvw_entrant *entrant, int64_t now_ns);
+/* Is a judged request whose wait is over sent to a worker that has much to do before it? Else it is refused. With a promise it
+ * is sent while a late answer is worth more than none. Without one it is, and its engine queues it, as it would have
+ * without kvway; unless its client has given it up, or every engine would refuse it. */
+static inline bool kvw_gate_sends_late(const struct kvw_entrant *e, int64_t now_ns)
+{
+	if (e->wait.promised)
+		return e->wait.late == KVW_LATE_SENT && now_ns < e->wait.until_ns;
+	return (e->deadline_ns == 0 || now_ns < e->deadline_ns) && e->wait_ns < KVW_LOAD_FULL_NS / 2;
+}
 
 /* When a request that is refused now may come back, by what waits and what the workers do. */
 int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate);
