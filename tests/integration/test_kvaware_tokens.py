@@ -253,7 +253,7 @@ def test_without_an_answer_it_goes_by_text(fleet):
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer's own memory is not the router's")
 def test_prompts_under_way_to_tokenize_count(fleet):
-    """Beside the body, its copy and what it is converted into."""
+    """The body, its copy and what it is converted into."""
     workers, router = fleet({"loops": 1})
     fail(workers, "delay-ms=6000", 40)
     body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "a " * 500_000}], "max_tokens": 2})
