@@ -106,19 +106,22 @@ void keys_index(struct kvw_scan *scan)
 	}
 }
 
-/* A member of that name leads to, or is, a session field whose path goes on with `path` in the open object. *rest: the path
- * behind it. */
+/* A member of that name leads to, or is, a session field whose path goes on with `path` in the
+ * open object. *rest: the path behind it. */
 static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct kvw_slice *rest)
 {
 	if (path.len < len || memcmp(path.data, key, len) != 0 || (path.len > len && path.data[len] != '.'))
 		return false;
-	*rest = path.len > len ? (struct kvw_slice){path.data + len + 1, path.len - len - 1} : (struct kvw_slice){NULL, 0};
+	*rest = (struct kvw_slice){NULL, 0};
+	if (path.len > len)
+		*rest = (struct kvw_slice){path.data + len + 1, path.len - len - 1};
 	return true;
 }
 
-/* A member without a meaning of its own, in the object that is open. paths: bits of the session fields whose paths lead
- * there. */
-static void session_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len, uint8_t paths)
+/* A member without a meaning of its own, in the object that is open. paths: bits of the session
+ * fields whose paths lead there. */
+static void session_key(
+	struct kvw_scan *scan, struct frame *frame, const char *key, size_t len, uint8_t paths)
 {
 	frame->within = 0;
 	for (uint32_t i = scan->session_count; paths != 0 && i-- > 0;) {

@@ -25,8 +25,8 @@
  *	responses          input_tokens, output_tokens, input_tokens_details.cached_tokens
  *	messages           input_tokens, output_tokens, cache_read_input_tokens,
  *	                   cache_creation_input_tokens; the first excludes the last two
- *	Cohere             cached_tokens; input_tokens, output_tokens and image_tokens of billed_units, or of tokens, which
- *	                   follow; the first excludes the last, and counts may be written as 12.0
+ *	Cohere             cached_tokens; input_tokens, output_tokens and image_tokens of billed_units,
+ *	                   or of tokens, which follow; the first excludes the last. May be 12.0
  */
 #include <string.h>
 

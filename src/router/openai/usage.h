@@ -1,8 +1,8 @@
 /*
  * usage.h - token counts out of an answer that streams by.
  *
- * Finds the usage objects of completions, chat, responses, messages and Cohere's paths in a plain JSON body or in
- * SSE events, without a DOM, where these protocols put them: what an answer echoes of its request does not
+ * Finds the usage objects of completions, chat, responses, messages and Cohere's paths in a plain
+ * JSON body or in SSE events, without a DOM, where these protocols put them: what an answer echoes of its request does not
  * count. What is kept between calls is one usage object at most, and of other bytes none. Costs a search for
  * `"usage"` at some 10 GB/s, tens of nanoseconds an event; of events with usage, and of whole answers, a look
  * at each bracket and string.

@@ -3,8 +3,8 @@
  *
  * One model may be served with several values of vLLM's --max-model-len, which each worker states in its list of models. A
  * prompt that is too long, with the answer that it asks for, gets 400 from one worker and an answer from another. Where
- * tokens are only estimated, an eighth more is expected: a worker that takes longer prompts costs nothing else. One that
- * was estimated too short gets that answer from its worker, and goes once to a worker that takes more.
+ * tokens are only estimated, an eighth more is expected: a worker that takes longer prompts costs nothing else. A
+ * prompt that its worker finds too long all the same goes once to a worker that takes more.
  *
  * Threads: an event loop's own.
  */
