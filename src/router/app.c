@@ -30,6 +30,7 @@
 #include "feeds/sources.h"
 #include "base/log.h"
 #include "base/notify.h"
+#include "proxy/dry.h"
 #include "proxy/proxy.h"
 #include "server/sockets.h"
 #include "sharing/sharing.h"
@@ -75,6 +76,8 @@ struct kvw_app {
 	struct kvw_trace *trace; /* NULL: requests are not traced */
 	struct kvw_admin *admin;
 	struct kvw_proxy *_Atomic proxy; /* also the control thread's */
+	struct kvw_dry_deps dry;         /* of explainer */
+	struct kvw_explainer explainer;  /* the control thread's */
 };
 
 static void signal_set(sigset_t *set)
@@ -96,11 +99,6 @@ void kvw_app_block_signals(void)
 	(void)signal(SIGPIPE, SIG_IGN);
 	/* Where it was ignored at the start kvway would not learn that a successor has ended. */
 	(void)signal(SIGCHLD, SIG_DFL);
-}
-
-static bool owner_of(void *proxy, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker)
-{
-	return kvw_proxy_owner_of(proxy, id, tenant, worker);
 }
 
 /* Protocols by which workers report their caches. */
@@ -353,7 +351,6 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.loop_turn_ns = app->loop_turn_ns,
 			.loop_count = app->loop_count,
 			.tokens = app->tokens,
-			.spaces = app->spaces,
 			.feed = app->feed,
 			.sources = app->sources,
 			.sockets = &app->sockets,
@@ -390,9 +387,18 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 	if (err != KVW_OK)
 		return err;
 	app->proxy = proxy;
-	kvw_admin_set_owners(app->admin, owner_of, proxy);
-	kvw_admin_set_admission(app->admin, kvw_proxy_admission(proxy));
-	kvw_admin_set_rates(app->admin, kvw_proxy_rates(proxy));
+	app->dry = (struct kvw_dry_deps){
+		.proxy = {.config = config,
+			.fleet = app->fleet,
+			.strategy = app->fleet->strategy,
+			.metrics = app->metrics,
+			.auth = app->auth,
+			.sources = app->sources},
+		.shared = kvw_proxy_shared(proxy),
+		.feed = app->feed,
+	};
+	app->explainer = kvw_dry_explainer(&app->dry);
+	kvw_admin_set_explainer(app->admin, &app->explainer);
 	err = app->state == NULL ? KVW_OK : kvw_state_start(app->state);
 	if (err != KVW_OK)
 		return err;

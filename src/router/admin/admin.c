@@ -26,6 +26,7 @@
 #include "auth/jwt_gate.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
+#include "feeds/tokens/tokens.h"
 #include "admin/groups_http.h"
 #include "admin/http.h"
 #include "admin/reload.h"
@@ -52,10 +53,7 @@
 struct kvw_admin {
 	struct kvw_admin_deps deps;
 	_Atomic bool draining;
-	void *owner_arg;                     /* written once, before owner_of */
-	_Atomic(kvw_owner_fn) owner_of;      /* NULL: not set yet */
-	struct kvw_admission *_Atomic admission; /* NULL: not set yet */
-	struct kvw_rate_table *_Atomic rates;    /* likewise */
+	const struct kvw_explainer *_Atomic explainer; /* NULL: not set yet */
 	struct kvw_metrics_copy copy;        /* of /metrics, for loops */
 	int64_t created_s;
 	char address[KVW_SOCKET_TEXT]; /* as bound */
@@ -102,25 +100,10 @@ enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path,
 
 static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
 {
-	struct kvw_explain_source source = {
-		.config = admin->deps.fleet->config,
-		.fleet = admin->deps.fleet,
-		.strategy = admin->deps.fleet->strategy,
-		.owner_of = atomic_load_explicit(&admin->owner_of, memory_order_acquire),
-		.tokens = admin->deps.tokens,
-		.spaces = admin->deps.spaces,
-		.feed = admin->deps.feed,
-		.admission = atomic_load_explicit(&admin->admission, memory_order_acquire),
-		.metrics = admin->deps.metrics,
-		.rates = atomic_load_explicit(&admin->rates, memory_order_acquire),
-		.tenants = admin->deps.auth == NULL ? NULL : kvw_auth_tenants(admin->deps.auth),
-	};
-
-	if (source.owner_of != NULL)
-		source.owner_arg = admin->owner_arg;
-	admin->desk.wait_ms = source.config->kvaware_tokens_timeout_ms;
+	admin->desk.explainer = atomic_load_explicit(&admin->explainer, memory_order_acquire);
+	admin->desk.wait_ms = admin->deps.fleet->config->kvaware_tokens_timeout_ms;
 	admin->desk.auth = admin->deps.auth;
-	kvw_explain_http(&source, &admin->desk, conn, kvw_clock_ns());
+	kvw_explain_http(&admin->desk, conn, kvw_clock_ns());
 }
 
 static uint64_t body_limit(const struct kvw_config *config)
@@ -424,7 +407,6 @@ static enum kvw_err open_desk(struct kvw_admin *admin)
 	if (err != KVW_OK)
 		return err;
 	admin->desk.base = admin->base;
-	admin->desk.keys = admin->deps.auth != NULL;
 	admin->desk.wait_ms = admin->deps.config->kvaware_tokens_timeout_ms;
 	admin->box = event_new(admin->base, kvw_tokens_box_fd(admin->desk.box), EV_READ | EV_PERSIST,
 		on_box, admin);
@@ -595,20 +577,9 @@ out:
 	return err;
 }
 
-void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg)
+void kvw_admin_set_explainer(struct kvw_admin *admin, const struct kvw_explainer *explainer)
 {
-	admin->owner_arg = arg;
-	atomic_store_explicit(&admin->owner_of, owner_of, memory_order_release);
-}
-
-void kvw_admin_set_admission(struct kvw_admin *admin, struct kvw_admission *admission)
-{
-	atomic_store_explicit(&admin->admission, admission, memory_order_release);
-}
-
-void kvw_admin_set_rates(struct kvw_admin *admin, struct kvw_rate_table *rates)
-{
-	atomic_store_explicit(&admin->rates, rates, memory_order_release);
+	atomic_store_explicit(&admin->explainer, explainer, memory_order_release);
 }
 
 void kvw_admin_set_draining(struct kvw_admin *admin)

@@ -15,19 +15,14 @@
 #define KVW_LOOP_STUCK_NS (INT64_C(5) * 1000000000)
 
 struct kvw_admin;
-struct kvw_admission;
-struct kvw_rate_table;
+struct kvw_explainer;
 struct kvw_auth;
 struct kvw_sharing;
 struct kvw_state;
 struct kvw_trace;
 struct kvw_feed;
-struct kvw_kvspaces;
 struct kvw_sources;
 struct kvw_tokens;
-
-/* Which worker keeps the response with this id of /v1/responses. False: none is known. Any thread. */
-typedef bool (*kvw_owner_fn)(void *arg, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker);
 
 struct kvw_sockets;
 struct kvw_takeover_state;
@@ -53,7 +48,6 @@ struct kvw_admin_deps {
 
 	/* Of a strategy that wants exact tokens; else NULL. */
 	struct kvw_tokens *tokens;
-	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
 	struct kvw_sources *sources;
 
@@ -67,12 +61,8 @@ struct kvw_admin_deps {
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
 enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 	struct kvw_admin **out) KVW_MUST_CHECK;
-/* What /explain calls to find owners; arg is borrowed until kvw_admin_stop(). At most once. */
-void kvw_admin_set_owners(struct kvw_admin *admin, kvw_owner_fn owner_of, void *arg);
-/* By which /explain estimates whether a request would wait; borrowed until kvw_admin_stop(). At most once. */
-void kvw_admin_set_admission(struct kvw_admin *admin, struct kvw_admission *admission);
-/* Of which /explain shows what is left; borrowed until kvw_admin_stop(). At most once. */
-void kvw_admin_set_rates(struct kvw_admin *admin, struct kvw_rate_table *rates);
+/* Who answers /explain; borrowed until kvw_admin_stop(). At most once. */
+void kvw_admin_set_explainer(struct kvw_admin *admin, const struct kvw_explainer *explainer);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);
 /* The control thread looks at once whether a snapshot is to be written. Any thread. */

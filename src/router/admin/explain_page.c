@@ -5,10 +5,13 @@
  * the question that is asked most. Times are milliseconds; total_ms is null where the strategy does
  * not weigh cost.
  */
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "admin/explanation.h"
-#include "feeds/feed.h"
+#include "base/clock.h"
+#include "openai/error_body.h"
 
 #define NS_PER_MS 1e6
 
@@ -21,7 +24,7 @@ static const char *const tier_names[KVW_TIER_COUNT] = {
 
 static const char *health_name(const struct kvw_explanation *e, const struct kvw_worker *worker)
 {
-	if (e->source->cold)
+	if (e->cold)
 		return "presumed";
 	switch (atomic_load_explicit(&worker->health, memory_order_relaxed)) {
 	case KVW_HEALTH_UP:
@@ -139,7 +142,7 @@ static void put_coverage(
 	for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++) {
 		struct kvw_feed_status status;
 
-		if (kvw_feed_worker_status(e->source->feed, worker->id, (enum kvw_reporter)reporter,
+		if (kvw_feed_worker_status(e->feed, worker->id, (enum kvw_reporter)reporter,
 			    &status) != KVW_OK)
 			continue;
 		kvw_page_string(text, first ? "\"" : ",\"");
@@ -152,6 +155,11 @@ static void put_coverage(
 		first = false;
 	}
 	kvw_page_string(text, "}");
+}
+
+static bool in_other_group(const struct kvw_explanation *e, const struct kvw_worker *worker)
+{
+	return e->group != NULL && !kvw_group_has(e->group, worker->group_key, worker->url_key);
 }
 
 /* candidate NULL: the worker does not serve the model. */
@@ -167,21 +175,21 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 	put_text(text, "health", kvw_slice_of(health_name(e, worker)));
 	put_bool(text, "usable", kvw_worker_usable(worker));
 	put_text(text, "verdict",
-		kvw_slice_of(cost != NULL                             ? kvw_verdict_name(cost->verdict)
-			     : kvw_explanation_other_group(e, worker) ? "other_group"
-								      : "other_model"));
+		kvw_slice_of(cost != NULL                ? kvw_verdict_name(cost->verdict)
+			     : in_other_group(e, worker) ? "other_group"
+							 : "other_model"));
 	if (cost != NULL)
 		put_cost(text, candidate, cost, e->now_ns);
-	if (cost != NULL && e->source->tokens != NULL)
+	if (cost != NULL && e->tokens != NULL)
 		put_bool(text, "exact", cost->exact);
-	if (e->source->feed != NULL)
+	if (e->feed != NULL)
 		put_coverage(e, worker, text);
 	kvw_page_string(text, "}");
 }
 
 static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 {
-	const struct kvw_fleet *fleet = e->source->fleet;
+	const struct kvw_fleet *fleet = e->fleet;
 	size_t next = 0; /* of the candidates, which ascend by id as workers do */
 	size_t shown = 0;
 
@@ -221,31 +229,87 @@ static void put_admission(const struct kvw_explanation *e, struct kvw_page *text
 	kvw_page_string(text, "}}");
 }
 
-void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text)
+static void put_left(struct kvw_page *text, const char *name, const struct kvw_rate_left *left)
+{
+	if (left->limit == 0)
+		return;
+	kvw_page_string(text, ",\"");
+	kvw_page_string(text, name);
+	kvw_page_string(text, "\":{\"limit\":");
+	kvw_page_i64(text, left->limit);
+	kvw_page_string(text, ",\"remaining\":");
+	kvw_page_i64(text, left->remaining);
+	if (left->reset_ns > 0) {
+		kvw_page_string(text, ",\"reset_ms\":");
+		kvw_page_i64(text, (left->reset_ns + 999999) / 1000000);
+	}
+	kvw_page_string(text, "}");
+}
+
+static void put_limits(const struct kvw_explanation *e, struct kvw_page *text)
+{
+	kvw_page_string(text, ",\"limits\":[");
+	for (size_t i = 0; i < e->limit_count; i++) {
+		const struct kvw_explained_limit *limit = &e->limits[i];
+
+		kvw_page_string(text, i > 0 ? ",{\"of\":\"" : "{\"of\":\"");
+		kvw_page_string(text, limit->of);
+		kvw_page_string(text, "\"");
+		put_text(text, "name", limit->name);
+		if (limit->served_as.len > 0 && !kvw_slice_equal(limit->served_as, limit->name))
+			put_text(text, "served_as", limit->served_as);
+		put_left(text, "requests_per_minute", &limit->state.requests);
+		put_left(text, "tokens_per_minute", &limit->state.tokens);
+		put_left(text, "tokens_per_day", &limit->state.day);
+		put_left(text, "concurrent", &limit->state.concurrent);
+		kvw_page_string(text, "}");
+	}
+	kvw_page_string(text, "]");
+}
+
+/* By the names of proxy/steps.def, in the order in which the request passed them. */
+static void put_steps(const struct kvw_explanation *e, struct kvw_page *text)
+{
+	kvw_page_string(text, ",\"steps\":[");
+	for (size_t i = 0; i < e->step_count; i++) {
+		const struct kvw_explained_step *step = &e->steps[i];
+
+		kvw_page_string(text, i > 0 ? ",{\"step\":\"" : "{\"step\":\"");
+		kvw_page_string(text, step->name);
+		kvw_page_string(text, "\"");
+		put_text(text, "verdict", kvw_slice_of(step->verdict));
+		if (step->why[0] != '\0')
+			put_text(text, "why", kvw_slice_of(step->why));
+		kvw_page_string(text, "}");
+	}
+	kvw_page_string(text, "]");
+}
+
+static void print(const struct kvw_explanation *e, struct kvw_page *text)
 {
 	const struct kvw_decision *decision = &e->decision;
-	const struct kvw_worker *chosen = kvw_fleet_worker(e->source->fleet, decision->worker_id);
+	const struct kvw_worker *chosen = kvw_fleet_worker(e->fleet, decision->worker_id);
 
 	kvw_page_string(text, "{\"strategy\":");
-	kvw_page_json(text, kvw_slice_of(e->source->strategy->ops->name));
-	put_bool(text, "cold", e->source->cold);
+	kvw_page_json(text, kvw_slice_of(e->strategy));
+	put_bool(text, "cold", e->cold);
 	put_text(text, "path", e->target);
 	put_key(text, "model");
-	if (e->route.model.len > 0)
-		kvw_page_json(text, e->route.model);
+	if (e->model.len > 0)
+		kvw_page_json(text, e->model);
 	else
 		kvw_page_string(text, "null");
 	if (e->group != NULL) {
 		put_text(text, "group", kvw_slice_of(e->group->group));
 		put_text(text, "group_by", kvw_slice_of(e->group_by));
 	}
-	put_bool(text, "body_read", e->whole);
-	put_bool(text, "content_known", e->route.content_known);
-	put_bool(text, "session_known", e->route.session.len > 0);
-	if (e->source->tokens != NULL) {
-		put_text(text, "tokens", kvw_slice_of(kvw_inexact_name(e->route.inexact)));
-		put_text(text, "tokens_from", kvw_slice_of(kvw_explanation_tokens_from(e)));
-		put_u64(text, "exact_tokens", e->route.exact_tokens);
+	put_bool(text, "body_read", e->body_read);
+	put_bool(text, "content_known", e->content_known);
+	put_bool(text, "session_known", e->session_known);
+	if (e->tokens != NULL) {
+		put_text(text, "tokens", kvw_slice_of(e->tokens));
+		put_text(text, "tokens_from", kvw_slice_of(e->tokens_from));
+		put_u64(text, "exact_tokens", e->exact_tokens);
 	}
 	put_u64(text, "prompt_tokens", decision->prompt_tokens);
 	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens) + decision->fragment_tokens);
@@ -256,7 +320,53 @@ void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *tex
 	put_text(text, "why", kvw_slice_of(kvw_reason_why(decision->reason)));
 	if (e->admission.verdict != NULL)
 		put_admission(e, text);
-	kvw_explanation_limits(e, text);
+	if (!e->cold)
+		put_limits(e, text);
+	put_steps(e, text);
 	put_workers(e, text);
 	kvw_page_string(text, "}\n");
+}
+
+void kvw_explanation_note(struct kvw_explanation *e, const char *format, ...)
+{
+	va_list arguments;
+
+	if (e->step_count == KVW_EXPLAINED_STEPS)
+		return;
+	va_start(arguments, format);
+	(void)vsnprintf(e->steps[e->step_count].why, sizeof(e->steps[0].why), format, arguments);
+	va_end(arguments);
+}
+
+enum kvw_err kvw_explain_error(int status, const char *param, const char *code, const char *message,
+	struct kvw_local_answer *out)
+{
+	const size_t size = 2048;
+	char *body = malloc(size);
+	size_t len;
+
+	if (body == NULL)
+		return KVW_ENOMEM;
+	len = code != NULL ? kvw_error_body_code(body, size - 1, KVW_API_OTHER, status, NULL, param, code, message)
+			   : kvw_error_body(body, size - 1, KVW_API_OTHER, status, NULL, param, message);
+	body[len++] = '\n';
+	*out = (struct kvw_local_answer){
+		.status = status, .content_type = "application/json", .body = body, .len = len};
+	return KVW_OK;
+}
+
+enum kvw_err kvw_explanation_answer(const struct kvw_explanation *e, struct kvw_local_answer *out)
+{
+	struct kvw_page text = {0};
+
+	if (e->status != 0)
+		return kvw_explain_error(e->status, e->param, e->code, e->message, out);
+	print(e, &text);
+	if (text.failed) {
+		free(text.data);
+		return KVW_ENOMEM;
+	}
+	*out = (struct kvw_local_answer){
+		.status = 200, .content_type = "application/json", .body = text.data, .len = text.len};
+	return KVW_OK;
 }

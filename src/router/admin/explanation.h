@@ -1,81 +1,77 @@
 /*
- * explanation.h - one explanation while it is made. Private to explain.c and explain_page.c.
+ * explanation.h - what the steps of a request's way have decided in a dry run, as they note it.
  */
 #ifndef KVW_EXPLANATION_H
 #define KVW_EXPLANATION_H
 
-#include "openai/api_path.h"
 #include "admin/explain.h"
-#include "feeds/kvspace.h"
 #include "base/page.h"
-#include "openai/cuts.h"
-#include "openai/scan.h"
+#include "feeds/feed.h"
+#include "rates/rates.h"
 
+#define KVW_EXPLAINED_STEPS 64 /* more than a way has; what has no room is left out */
+
+/* One step's answer. */
+struct kvw_explained_step {
+	const char *name, *verdict; /* static */
+	char why[160];              /* "": nothing to say */
+};
+
+/* What is left of the limits of one party. */
+struct kvw_explained_limit {
+	const char *of; /* static */
+	struct kvw_slice name, served_as; /* served_as: what workers call the model; len 0: as name */
+	struct kvw_rate_state state;
+};
+
+/* Of a dry run, which it borrows from. */
 struct kvw_explanation {
-	const struct kvw_explain_source *source;
-	const struct kvw_explain_query *query;
+	/* --- what it is made from --- */
 	int64_t now_ns;
-	struct kvw_slice target;
-	struct kvw_path_info path;
-	const struct kvw_model_alias *alias; /* that the body names; NULL: none */
-	struct kvw_scan *scan;          /* lends what route refers to */
-	struct kvw_separator separator; /* of its cuts */
-	struct kvw_route_request route;
-	struct kvw_kvchains chains;     /* what route.exact points into */
-	bool whole;                     /* the body is one that is read before a worker is picked */
-	struct kvw_model *model;        /* NULL: none is named, or it is not known */
-	const struct kvw_model_group *group; /* whose workers alone are asked; NULL: the model is not divided */
-	const char *group_by;           /* why that one; static */
-	struct kvw_candidate *items;    /* [KVW_MAX_WORKERS] */
-	struct kvw_candidates set;      /* of items: the model's workers, ascending by id */
-	struct kvw_cost *costs;         /* [KVW_MAX_WORKERS]; the first set.count are filled */
-	struct kvw_decision decision;
+	bool cold;      /* made from a file, nothing runs: workers without a list serve every model */
+	bool by_chance; /* it has no x-request-id: where that decides, the group of the largest weight is explained */
+	const struct kvw_config *config;
+	const struct kvw_fleet *fleet;
+	const struct kvw_metrics *metrics; /* of the loops; NULL: none */
+	struct kvw_feed *feed;             /* NULL: none */
+	struct kvw_keyring *keyring;       /* of key */
+	const struct kvw_client_key *key;  /* NULL: the request comes by none */
 
-	/* With admission.enabled; static texts and the configuration's. */
+	/* --- what was decided --- */
+	const char *strategy;
+	struct kvw_slice target, model; /* model: len 0: none is named */
+	bool body_read, content_known, session_known;
+	const struct kvw_model_group *group; /* whose workers alone are asked; NULL: the model is not divided */
+	const char *group_by;
+	const char *tokens, *tokens_from; /* NULL: the strategy does not want them */
+	uint32_t exact_tokens;
+	struct kvw_candidates set; /* ascending by id */
+	struct kvw_cost *costs;    /* [set.count] */
+	struct kvw_decision decision; /* of the strategy, then of the step that chose */
+	bool none;                 /* the strategy found no usable worker */
 	struct {
-		const char *verdict; /* NULL: nothing is said of it */
+		const char *verdict; /* NULL: admission is not enabled */
 		const char *reason;
 		const char *class;   /* NULL: there are none */
 		int64_t wait_ns, waiting;
 		struct kvw_service_level_ms promise;
 	} admission;
+	struct kvw_explained_limit limits[KVW_RATE_KINDS];
+	size_t limit_count;
+	struct kvw_explained_step steps[KVW_EXPLAINED_STEPS];
+	size_t step_count;
 
-	/* Why there is none; status 0: there is one. */
+	/* --- the answer that kvway itself would give; status 0: none --- */
 	int status;
-	const char *param;
+	const char *param, *code;
 	char message[1024];
 };
 
-/* --- explain.c --- */
-/* What the request asks for, and which workers could serve it. On error e->status may say why. */
-enum kvw_err kvw_explanation_begin(struct kvw_explanation *e) KVW_MUST_CHECK;
-void kvw_explanation_finish(struct kvw_explanation *e);
+/* What the step that answers next has to say of its answer. */
+__attribute__((format(printf, 2, 3))) void kvw_explanation_note(struct kvw_explanation *e, const char *format, ...);
 
-/* --- explain_group.c --- */
-/* Which group would serve it, before candidates are looked for; e->items has room. e->route has its name for the model. */
-enum kvw_err kvw_explanation_divide(struct kvw_explanation *e) KVW_MUST_CHECK;
-/* Of a set, the group's; returns how many. */
-size_t kvw_explanation_keep(const struct kvw_explanation *e, size_t count);
-/* The group does not have this worker. */
-bool kvw_explanation_other_group(const struct kvw_explanation *e, const struct kvw_worker *worker);
-/* The model as clients know it. */
-struct kvw_slice kvw_explanation_model(const struct kvw_explanation *e);
-
-/* --- explain_admission.c --- */
-/* After the decision. */
-void kvw_explanation_admission(struct kvw_explanation *e, int64_t now_ns);
-
-/* --- explain_limits.c --- */
-/* Writes the member `limits`, where they are known. */
-void kvw_explanation_limits(const struct kvw_explanation *e, struct kvw_page *text);
-
-/* --- explain_tokens.c --- */
-/* Adds the prompt's names to e->route, if its tokens are known. */
-enum kvw_err kvw_explanation_tokens(struct kvw_explanation *e) KVW_MUST_CHECK;
-/* Where tokens came from, or why there are none; static text. */
-const char *kvw_explanation_tokens_from(const struct kvw_explanation *e);
-
-/* Writes the explanation as JSON. */
-void kvw_explanation_print(const struct kvw_explanation *e, struct kvw_page *text);
+/* The explanation as JSON, or the error. */
+enum kvw_err kvw_explanation_answer(
+	const struct kvw_explanation *e, struct kvw_local_answer *out) KVW_MUST_CHECK;
 
 #endif

@@ -7,11 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "admission/admission.h"
 #include "fleet/settings.h"
 #include "base/clock.h"
-#include "admin/explain.h"
 #include "explain/ask.h"
+#include "proxy/dry.h"
 
 /* "Name: value" lines as fields of the head that the admin address would have received. */
 static enum kvw_err take_headers(const struct kvw_explain_options *options, struct kvw_head *head)
@@ -24,17 +23,31 @@ static enum kvw_err take_headers(const struct kvw_explain_options *options, stru
 		head->first[i] = -1;
 	for (size_t i = 0; i < options->header_count; i++) {
 		const char *name = options->headers[i], *colon = strchr(name, ':');
-		struct kvw_field field = {.name = {name, (size_t)(colon - name)},
-			.value = kvw_slice_of(colon + 1 + strspn(colon + 1, " \t"))};
 
-		if (kvw_slice_equal_nocase(field.name, KVW_SLICE("cookie"))) {
-			field.id = KVW_FIELD_COOKIE;
-			if (head->first[KVW_FIELD_COOKIE] < 0)
-				head->first[KVW_FIELD_COOKIE] = (int16_t)i;
-		}
-		head->fields[head->field_count++] = field;
+		head->fields[head->field_count++] = (struct kvw_field){.name = {name, (size_t)(colon - name)},
+			.value = kvw_slice_of(colon + 1 + strspn(colon + 1, " \t"))};
 	}
 	return KVW_OK;
+}
+
+static enum kvw_err ask(struct kvw_dry_deps *deps, const struct kvw_explain_query *query,
+	struct kvw_admin_reply *out)
+{
+	const struct kvw_explain_tokens nowhere = {0};
+	const struct kvw_explainer explainer = kvw_dry_explainer(deps);
+	struct kvw_local_answer answer;
+	struct kvw_dry_run *run;
+	bool waits;
+	enum kvw_err err = explainer.begin(explainer.arg, query, &nowhere, kvw_clock_ns(), &run, &waits);
+
+	if (err != KVW_OK)
+		return err;
+	err = explainer.answer(run, kvw_clock_ns(), &answer);
+	if (err == KVW_OK)
+		*out = (struct kvw_admin_reply){
+			.status = answer.status, .body = answer.body, .len = answer.len};
+	explainer.end(run);
+	return err;
 }
 
 enum kvw_err kvw_explain_cold(const struct kvw_config *config,
@@ -43,8 +56,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 {
 	struct kvw_strategy *strategy = NULL;
 	struct kvw_fleet *fleet = NULL;
-	struct kvw_admission *admission = NULL;
-	struct kvw_local_answer answer;
+	struct kvw_shared shared = {0};
 	struct kvw_head head = {0};
 	enum kvw_err err = take_headers(options, &head);
 
@@ -52,28 +64,17 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 		err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err == KVW_OK)
 		err = kvw_fleet_create_offline(config, &fleet);
-	if (err == KVW_OK && (admission = kvw_admission_create(0)) == NULL)
-		err = KVW_ENOMEM;
-	if (err == KVW_OK) {
-		const struct kvw_explain_source source = {.config = config,
-			.fleet = fleet,
-			.strategy = strategy,
-			.admission = admission,
-			.cold = true};
-		struct kvw_explain_query query = {
-			.target = kvw_slice_of(options->path),
-			.session = kvw_explain_session(config, &head),
-			.pin = kvw_explain_pin(config, &head),
-			.body = request,
-		};
-
-		kvw_explain_class(config, &head, NULL, &query);
-		err = kvw_explain(&source, &query, kvw_clock_ns(), &answer);
-	}
 	if (err == KVW_OK)
-		*out = (struct kvw_admin_reply){
-			.status = answer.status, .body = answer.body, .len = answer.len};
-	kvw_admission_destroy(admission);
+		err = kvw_shared_init(&shared, config);
+	if (err == KVW_OK) {
+		struct kvw_dry_deps deps = {
+			.proxy = {.config = config, .fleet = fleet, .strategy = strategy}, .shared = &shared, .cold = true};
+		const struct kvw_explain_query query = {
+			.target = kvw_slice_of(options->path), .head = &head, .body = request};
+
+		err = ask(&deps, &query, out);
+	}
+	kvw_shared_finish(&shared);
 	kvw_fleet_destroy(fleet);
 	if (strategy != NULL)
 		strategy->ops->destroy(strategy);

@@ -183,6 +183,24 @@ static void put_group(FILE *out, const json_t *root)
 	fputs(")", out);
 }
 
+/* Those steps of its way that have something to say. */
+static void put_steps(FILE *out, const json_t *steps)
+{
+	for (size_t i = 0; i < json_array_size(steps); i++) {
+		const json_t *step = json_array_get(steps, i);
+
+		if (*text_of(step, "why") == '\0')
+			continue;
+		fputs("Step ", out);
+		put_text(out, text_of(step, "step"));
+		fputs(": ", out);
+		put_text(out, text_of(step, "verdict"));
+		fputs("; ", out);
+		put_text(out, text_of(step, "why"));
+		fputs(".\n", out);
+	}
+}
+
 static void put_request(FILE *out, const json_t *root)
 {
 	double tokens = json_number_value(json_object_get(root, "prompt_tokens"));
@@ -209,6 +227,7 @@ static void put_request(FILE *out, const json_t *root)
 			out);
 	put_admission(out, json_object_get(root, "admission"));
 	put_limits(out, json_object_get(root, "limits"));
+	put_steps(out, json_object_get(root, "steps"));
 	fputc('\n', out);
 }
 

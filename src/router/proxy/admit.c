@@ -48,7 +48,7 @@ static struct kvw_slice field_of(struct kvw_exchange *x, const char *name)
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
 }
 
-static uint8_t class_of(struct kvw_exchange *x)
+uint8_t kvw_admit_class(struct kvw_exchange *x)
 {
 	struct kvw_slice name = {NULL, 0};
 
@@ -110,7 +110,7 @@ void kvw_admit_enter(struct kvw_exchange *x)
 		return;
 	x->entered = true;
 	e->wait.came_ns = x->loop->now_ns;
-	e->wait.class = class_of(x);
+	e->wait.class = kvw_admit_class(x);
 	e->promise = promise_of(x, e->wait.class);
 	e->wait.value = 1;
 	e->tokens = kvw_request_tokens(&x->route);
@@ -133,9 +133,9 @@ bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set)
 	return kvw_gate_judge(x->gate, &x->entrant, set, loop->gates.costs, &wish, loop->now_ns);
 }
 
-static void set_terms(struct kvw_exchange *x)
+struct kvw_gate_terms kvw_admit_terms(const struct kvw_exchange *x)
 {
-	x->gate->terms = (struct kvw_gate_terms){
+	return (struct kvw_gate_terms){
 		.max_wait_ns = x->config->admission_max_wait_ms * KVW_NS_PER_MS,
 		.ahead_ns = x->config->admission_worker_queue_ms * KVW_NS_PER_MS,
 	};
@@ -187,7 +187,7 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 	if (!kvw_gates_enter(x))
 		return KVW_ADMIT_ANY;
 	kvw_admit_enter(x);
-	set_terms(x);
+	x->gate->terms = kvw_admit_terms(x);
 	if ((x->attempts > 0 && !x->refused) || (kvw_gate_waiting(x->gate) == 0 && kvw_gate_open(x->gate, &x->entrant, set, x->loop->now_ns)))
 		return KVW_ADMIT_ANY;
 	if (!kvw_admit_judge(x, set))

@@ -34,6 +34,12 @@ bool kvw_admit_impatient(struct kvw_exchange *x);
  * promises of those that go on without kvw_admit count, too. */
 void kvw_admit_enter(struct kvw_exchange *x);
 
+/* Its class, of admission.classes. */
+uint8_t kvw_admit_class(struct kvw_exchange *x);
+
+/* By which its gate judges. */
+struct kvw_gate_terms kvw_admit_terms(const struct kvw_exchange *x);
+
 /* Asks the strategy, and chooses by that where x would go. False: there is no usable worker. */
 bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set);
 

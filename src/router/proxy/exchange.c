@@ -310,14 +310,16 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_timer_clear(&loop->timers, &x->silence);
 	if (x->wait.kind != NULL)
 		kvw_wait_end(x, KVW_WAITED_LEFT);
-	learn_ratio(x);
+	if (x->dry == NULL)
+		learn_ratio(x);
 	if (x->fidelity != NULL)
 		kvw_fidelity_client_end(x, end);
 	kvw_rate_end(x, end);
 	kvw_exchange_note_emptied(x);
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
 	kvw_gates_exit(x);
-	report(x, end);
+	if (x->dry == NULL)
+		report(x, end);
 	kvw_trace_end(x->trace, loop->now_ns, end, x->status, x->path.api);
 	x->trace = NULL;
 	if (x->attempt.worker != NULL)
@@ -337,7 +339,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	TAILQ_INSERT_TAIL(&loop->ended, x, entry);
 	if (x->faulty) /* what the client has of the answer may be wrong */
 		x->client->reset = x->close_client = true;
-	kvw_client_exchange_ended(x->client);
+	if (x->dry == NULL)
+		kvw_client_exchange_ended(x->client);
 }
 
 void kvw_exchange_cut(struct kvw_exchange *x, enum kvw_end end)

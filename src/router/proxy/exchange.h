@@ -75,6 +75,8 @@ enum kvw_group_fault {
 	KVW_GROUP_NO_MEMORY, /* nor could it in full now: the body may be changed in part, and goes nowhere */
 };
 
+struct kvw_explanation; /* admin/explanation.h */
+
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
 
 struct kvw_exchange {
@@ -87,6 +89,7 @@ struct kvw_exchange {
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
 	struct kvw_trace_way *trace; /* what happens is noted there; NULL: it is not */
+	struct kvw_explanation *dry; /* it is only explained (dry.h); NULL: it is served */
 	bool faulty; /* took a step that its table forbids: to be cut */
 	struct kvw_waiting wait;
 	bool looked_again; /* it has waited for newer model lists */
@@ -236,8 +239,8 @@ static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 /* May errors for clients name workers? */
 static inline bool kvw_exchange_names_workers(const struct kvw_exchange *x)
 {
-	return x->config->decision_headers != KVW_DECISION_HEADERS_OFF && !x->preflight &&
-	       (x->key == NULL || x->key->trusted);
+	return x->dry != NULL || (x->config->decision_headers != KVW_DECISION_HEADERS_OFF && !x->preflight &&
+					 (x->key == NULL || x->key->trusted));
 }
 
 static inline bool kvw_exchange_ended(const struct kvw_exchange *x)

@@ -13,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "admin/explanation.h"
 #include "fleet/pin.h"
 #include "proxy/shared.h"
 #include "proxy/whose.h"
@@ -69,10 +70,31 @@ void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table
 		keep(x->loop->fleet, x->group, table);
 }
 
+/* Nothing runs: those that are said to serve the model, and those of which nothing is said. */
+static void presume(const struct kvw_fleet *fleet, struct kvw_fleet_table *table, bool *known)
+{
+	bool listed[KVW_MAX_WORKERS] = {false};
+	struct kvw_model *model;
+	size_t count;
+
+	for (size_t i = 0; *known && i < table->count; i++)
+		listed[table->items[i].id] = true;
+	kvw_fleet_read(fleet, (struct kvw_slice){NULL, 0}, table, known, &model);
+	count = table->count;
+	table->version = 0;
+	table->count = 0;
+	for (size_t i = 0; i < count; i++)
+		if (listed[table->items[i].id] || !fleet->workers[table->items[i].id]->models_given)
+			table->items[table->count++] = table->items[i];
+	*known = table->count > 0;
+}
+
 void kvw_groups_read(const struct kvw_exchange *x, struct kvw_fleet_table *table, bool *known,
 	struct kvw_model **model)
 {
 	kvw_fleet_read(x->loop->fleet, x->route.model, table, known, model);
+	if (x->dry != NULL && x->dry->cold)
+		presume(x->loop->fleet, table, known);
 	if (*known)
 		kvw_groups_keep(x, table);
 }
@@ -119,6 +141,18 @@ static void find_key(struct kvw_exchange *x)
 	x->group_key = opening != 0 ? opening : XXH3_64bits(text.data, text.len);
 }
 
+/* Where chance decides there is one answer that is likelier than any other. */
+static void keep_largest(struct kvw_group_share *shares, size_t count)
+{
+	size_t largest = 0;
+
+	for (size_t i = 1; i < count; i++)
+		if (shares[i].weight > shares[largest].weight)
+			largest = i;
+	for (size_t i = 0; i < count; i++)
+		shares[i].weight = i == largest ? 1 : 0;
+}
+
 static size_t order_by(const struct kvw_exchange *x, struct kvw_model_groups groups, bool file,
 	uint8_t order[KVW_GROUPS_MOST])
 {
@@ -128,6 +162,8 @@ static size_t order_by(const struct kvw_exchange *x, struct kvw_model_groups gro
 		shares[i] = (struct kvw_group_share){groups.items[i].hash,
 			file ? groups.items[i].weight
 			     : atomic_load_explicit(groups.items[i].weight_now, memory_order_acquire)};
+	if (x->dry != NULL && x->dry->by_chance && x->group_by == KVW_GROUP_BY_REQUEST)
+		keep_largest(shares, groups.count);
 	return kvw_group_order(shares, groups.count, x->group_key, order);
 }
 
@@ -219,7 +255,7 @@ static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_m
 			continue;
 		if (first == NULL)
 			first = group;
-		if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS)
+		if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS || (x->dry != NULL && x->dry->cold))
 			break;
 		if (!has_worker(x, group, NULL))
 			continue;

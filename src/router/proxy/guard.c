@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admin/explanation.h"
 #include "auth/auth.h"
 #include "auth/credential.h"
 #include "auth/jwt_gate.h"
@@ -236,11 +237,29 @@ static bool is_open(const struct kvw_exchange *x)
 	       kvw_path_listed(x->target, open, sizeof(open) / sizeof(open[0]));
 }
 
+/* A request that is only explained shows no key: it comes by the one that is named. */
+static void take_named(struct kvw_exchange *x)
+{
+	if (x->dry->key == NULL)
+		return;
+	if (x->dry->keyring != NULL)
+		kvw_keyring_ref(x->dry->keyring);
+	x->keyring = x->dry->keyring;
+	x->key = x->dry->key;
+	take_limits(x);
+	if (!x->key->trusted)
+		x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
+}
+
 bool kvw_guard_head(struct kvw_exchange *x)
 {
 	if ((x->loop->auth == NULL && x->config->expose_paths.count == 0) || is_open(x))
 		return false;
-	return (x->loop->auth != NULL && refuse_stranger(x)) || refuse_path(x);
+	if (x->dry != NULL)
+		take_named(x);
+	else if (x->loop->auth != NULL && refuse_stranger(x))
+		return true;
+	return refuse_path(x);
 }
 
 /* --- the body --- */

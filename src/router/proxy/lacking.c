@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin/explanation.h"
 #include "base/page.h"
 #include "proxy/groups.h"
 #include "proxy/loop.h"
@@ -197,7 +198,7 @@ static enum kvw_stepped model_not_found(struct kvw_exchange *x)
 {
 	if (kvw_waking_hold(x))
 		return held(x);
-	if (all_models_known(x->loop))
+	if ((x->dry != NULL && x->dry->cold) || all_models_known(x->loop))
 		no_model(x);
 	else
 		models_unknown(x);
@@ -242,7 +243,7 @@ enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	/* Lists younger than a refresh can be would say the same again. */
-	if (!lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop))
+	if (x->dry == NULL && !lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop))
 		return park(x);
 	return model_not_found(x);
 }
@@ -263,7 +264,7 @@ static bool await_newcomers(struct kvw_exchange *x)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
 
-	if (x->looked_again)
+	if (x->looked_again || x->dry != NULL)
 		return false;
 	for (size_t i = 0; i < fleet->count; i++) {
 		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);

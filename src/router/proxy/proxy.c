@@ -248,11 +248,6 @@ void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker)
 	kvw_admission_left(proxy->shared.admission, worker);
 }
 
-bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker)
-{
-	return kvw_owners_find(proxy->shared.owners, id, kvw_owners_tenant(tenant), worker) == KVW_OWNED_KNOWN;
-}
-
 struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy)
 {
 	return proxy->shared.admission;

@@ -64,10 +64,8 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors,
 /* host:port really bound. Borrowed. */
 const char *kvw_proxy_address(const struct kvw_proxy *proxy);
 
-/* The worker that keeps this response of /v1/responses. False: not known. Any thread. */
 /* The worker has left: no stored response is its any more. */
 void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker);
-bool kvw_proxy_owner_of(struct kvw_proxy *proxy, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker);
 /* What all loops share of admission; the proxy's. */
 struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
 /* What keys, tenants and models with limits have used; the proxy's. */

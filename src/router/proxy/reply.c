@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admin/explanation.h"
 #include "openai/error_body.h"
 #include "proxy/cors.h"
 #include "proxy/silence.h"
@@ -30,6 +31,22 @@ static void done(struct kvw_exchange *x)
 	kvw_timer_clear(&x->loop->timers, &x->timer);
 	kvw_timer_clear(&x->loop->timers, &x->client->timer);
 	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
+}
+
+/* Of a request that is only explained. True: it is one. */
+static bool note_dry(struct kvw_exchange *x, int status, const char *param, const char *code, const char *message)
+{
+	struct kvw_explanation *e = x->dry;
+
+	if (e == NULL)
+		return false;
+	e->status = x->status = status;
+	e->param = param;
+	e->code = code;
+	(void)snprintf(e->message, sizeof(e->message), "%s", message);
+	kvw_explanation_note(e, "%s", message);
+	done(x);
+	return true;
 }
 
 void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, const char *extra,
@@ -70,8 +87,11 @@ void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, co
 	const char *extra, const char *message)
 {
 	char body[2048];
-	size_t len = kvw_error_body(body, sizeof(body), x->path.api, status, type, param, message);
+	size_t len;
 
+	if (note_dry(x, status, param, NULL, message))
+		return;
+	len = kvw_error_body(body, sizeof(body), x->path.api, status, type, param, message);
 	if (status < 500)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BAD_REQUESTS, 1);
 	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_ANSWER, 0, (uint64_t)status, message);
@@ -82,9 +102,11 @@ void kvw_reply_error_code(struct kvw_exchange *x, int status, const char *type, 
 	const char *extra, const char *message)
 {
 	char body[2048];
-	size_t len = kvw_error_body_code(
-		body, sizeof(body), x->path.api, status, type, NULL, code, message);
+	size_t len;
 
+	if (note_dry(x, status, NULL, code, message))
+		return;
+	len = kvw_error_body_code(body, sizeof(body), x->path.api, status, type, NULL, code, message);
 	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_ANSWER, 0, (uint64_t)status, message);
 	kvw_reply(x, status, "application/json", extra, body, len);
 }

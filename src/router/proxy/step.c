@@ -1,6 +1,7 @@
 /* step.c - see step.h. */
 #include "proxy/step.h"
 
+#include "admin/explanation.h"
 #include "proxy/in_force.h"
 
 static const struct kvw_step *const steps[] = {
@@ -20,6 +21,37 @@ size_t kvw_steps_needed(const struct kvw_loop *loop, const struct kvw_config *co
 	return count;
 }
 
+const char *kvw_stepped_name(enum kvw_stepped stepped)
+{
+	static const char *const names[] = {
+		[KVW_STEP_ON] = "goes on",
+		[KVW_STEP_CHOSEN] = "chosen",
+		[KVW_STEP_WAITS] = "waits",
+		[KVW_STEP_ANSWERED] = "answered",
+		[KVW_STEP_AGAIN] = "again",
+	};
+
+	return names[stepped];
+}
+
+/* The step looks, and its answer is noted. */
+static enum kvw_stepped run_dry(struct kvw_exchange *x, const struct kvw_step *step, struct kvw_way *way)
+{
+	struct kvw_explanation *e = x->dry;
+	enum kvw_stepped stepped;
+
+	if (step->acts)
+		return KVW_STEP_ON;
+	if (e->step_count < KVW_EXPLAINED_STEPS)
+		e->steps[e->step_count].why[0] = '\0';
+	stepped = (step->dry != NULL ? step->dry : step->run)(x, way);
+	if (e->step_count < KVW_EXPLAINED_STEPS) {
+		e->steps[e->step_count].name = step->name;
+		e->steps[e->step_count++].verdict = kvw_stepped_name(stepped);
+	}
+	return stepped;
+}
+
 bool kvw_steps_walk(struct kvw_exchange *x, struct kvw_way *way)
 {
 	const struct kvw_in_force *in_force = x->in_force;
@@ -32,7 +64,7 @@ bool kvw_steps_walk(struct kvw_exchange *x, struct kvw_way *way)
 
 		if (chosen && step->chooses)
 			continue;
-		stepped = step->run(x, way);
+		stepped = x->dry == NULL ? step->run(x, way) : run_dry(x, step, way);
 		if (stepped != KVW_STEP_ON)
 			kvw_trace_step(x->trace, x->loop->now_ns, step->name, stepped);
 		if (stepped == KVW_STEP_CHOSEN)

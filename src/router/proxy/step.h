@@ -36,15 +36,20 @@ struct kvw_way {
 struct kvw_step {
 	const char *name;
 	bool chooses; /* a worker; passed over once one is chosen */
+	bool acts;    /* on more than the request: passed over in a dry run (dry.h) */
 	/* NULL: all settings need it. The loop's parts are there, its settings are not yet. */
 	bool (*needed)(const struct kvw_loop *loop, const struct kvw_config *config);
 	enum kvw_stepped (*run)(struct kvw_exchange *x, struct kvw_way *way);
+	enum kvw_stepped (*dry)(struct kvw_exchange *x, struct kvw_way *way); /* in a dry run; NULL: run */
 };
 
 /* steps/<name>.c defines each. */
 #define KVW_STEP(name) extern const struct kvw_step kvw_step_##name;
 #include "proxy/steps.def"
 #undef KVW_STEP
+
+/* "goes on", ... */
+const char *kvw_stepped_name(enum kvw_stepped stepped);
 
 /* Those that a configuration needs, in their order; returns how many. */
 size_t kvw_steps_needed(const struct kvw_loop *loop, const struct kvw_config *config,

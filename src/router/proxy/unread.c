@@ -29,7 +29,7 @@ void kvw_unread_note(const struct kvw_exchange *x, enum kvw_counter counter, con
 	size_t len = 0;
 
 	kvw_metrics_add(x->loop->metrics, counter, 1);
-	if (now_ns - last < LOG_NS || !atomic_compare_exchange_strong(logged_ns, &last, now_ns))
+	if (x->dry != NULL || now_ns - last < LOG_NS || !atomic_compare_exchange_strong(logged_ns, &last, now_ns))
 		return;
 	while (len < x->target.len && x->target.data[len] != '?')
 		len++;

@@ -95,6 +95,25 @@ static int64_t limit_of(struct kvw_exchange *x)
 	return deadline_ns > 0 && deadline_ns < until_ns ? deadline_ns : until_ns;
 }
 
+/* To one that is only explained. */
+static void say_would_wait(struct kvw_exchange *x, const struct kvw_wake_model *model)
+{
+	int64_t hold_ms = x->config->discovery_wake_hold_ms;
+	char text[NAME_MOST + 400];
+
+	(void)snprintf(text, sizeof(text),
+		"no worker serves `%.*s` now; %s up to %lld.%03lld s while it is woken (discovery.wake); "
+		"%u wait%s%s",
+		NAME_MOST, model->name,
+		kvw_admit_impatient(x)
+			? "it would be woken, but x-kvway-do-not-queue forbids to wait; others wait for"
+			: "the request would wait for",
+		(long long)(hold_ms / 1000), (long long)(hold_ms % 1000), atomic_load(&model->held),
+		atomic_load(&model->asleep_ns) != 0 ? ", it is being woken" : "",
+		atomic_load(&model->failed) ? ", the last call to wake it failed" : "");
+	answer(x, text);
+}
+
 static bool is_full(const struct kvw_exchange *x)
 {
 	return kvw_wakes_held(x->loop->fleet->wakes) >= (uint64_t)x->config->admission_max_queue;
@@ -107,7 +126,9 @@ bool kvw_waking_hold(struct kvw_exchange *x)
 	if (model == NULL)
 		return false;
 	x->woken = false;
-	if (kvw_admit_impatient(x)) {
+	if (x->dry != NULL) {
+		say_would_wait(x, model);
+	} else if (kvw_admit_impatient(x)) {
 		refuse(x, model, "x-kvway-do-not-queue forbids to wait for it");
 	} else if (is_full(x)) {
 		refuse(x, model, "no further request may wait");
@@ -132,6 +153,13 @@ static bool any_waits(const struct kvw_loop *loop, const struct kvw_wake_model *
 		if (x->wake == model)
 			return true;
 	return false;
+}
+
+bool kvw_waking_others(const struct kvw_exchange *x)
+{
+	const struct kvw_wake_model *model = model_of(x);
+
+	return model != NULL && atomic_load_explicit(&model->held, memory_order_relaxed) > 0;
 }
 
 bool kvw_waking_queue(struct kvw_exchange *x)

@@ -11,6 +11,8 @@
 
 /* x, which is in ROUTING, finds no worker. True: it waits, or was answered. */
 bool kvw_waking_hold(struct kvw_exchange *x);
+/* Do others wait for a worker of its model? */
+bool kvw_waking_others(const struct kvw_exchange *x);
 /* Others of its model wait here, so x, which is in ROUTING, waits behind them. */
 bool kvw_waking_queue(struct kvw_exchange *x);
 /* Has x, which waits for a worker, one now? Then it is in ROUTING. */

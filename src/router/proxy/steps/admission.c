@@ -3,6 +3,8 @@
  */
 #include "proxy/step.h"
 
+#include "admin/explanation.h"
+#include "admission/estimate.h"
 #include "proxy/admit.h"
 #include "proxy/forward.h"
 #include "proxy/lacking.h"
@@ -43,6 +45,55 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 	return kvw_request_candidates(x, &way->set) ? KVW_STEP_ON : kvw_lacking_choice(x);
 }
 
+static const char *reason_of(const struct kvw_estimate *estimate)
+{
+	static const char *const refusals[KVW_REFUSED_COUNT] = {
+		[KVW_REFUSED_SERVICE_LEVEL] = "service_level",
+		[KVW_REFUSED_DEADLINE] = "deadline",
+		[KVW_REFUSED_QUEUE_FULL] = "queue_full",
+	};
+	static const char *const whys[] = {
+		[KVW_WHY_WORKERS] = "busy",
+		[KVW_WHY_OTHERS] = "behind_others",
+		[KVW_WHY_PROGRAMS] = "programs",
+		[KVW_WHY_PRICE] = "price",
+	};
+
+	if (estimate->verdict == KVW_WOULD_BE_REFUSED)
+		return refusals[estimate->refusal];
+	return estimate->verdict == KVW_WOULD_GO ? "free" : whys[estimate->why];
+}
+
+/* An estimate (admission/estimate.h): where it would go and whether it waits is known when it comes. */
+static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+{
+	struct kvw_explanation *e = x->dry;
+	struct kvw_estimate_ask ask = {
+		.terms = kvw_admit_terms(x),
+		.promise = x->entrant.promise,
+		.turn = x->entrant.turn,
+		.tokens = x->entrant.tokens,
+		.deadline_ns = x->entrant.deadline_ns > 0 ? x->entrant.deadline_ns - x->start_ns : 0,
+		.waiting = (uint64_t)(e->admission.waiting > 0 ? e->admission.waiting : 0),
+		.most = (uint64_t)x->config->admission_max_queue,
+		.class = x->entrant.wait.class,
+		.impatient = kvw_admit_impatient(x),
+	};
+	struct kvw_estimate found;
+
+	if (!kvw_gates_want(x) || e->none)
+		return KVW_STEP_ON;
+	found = kvw_estimate(x->loop->shared->admission, &ask, &way->set, x->loop->gates.costs, &e->decision,
+		x->loop->now_ns);
+	e->admission.verdict = found.verdict == KVW_WOULD_GO     ? "admitted"
+			       : found.verdict == KVW_WOULD_WAIT ? "would wait"
+								 : "refused";
+	e->admission.reason = reason_of(&found);
+	e->admission.wait_ns = found.wait_ns;
+	kvw_explanation_note(e, "%s: %s", e->admission.verdict, e->admission.reason);
+	return KVW_STEP_ON;
+}
+
 static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
@@ -54,4 +105,5 @@ const struct kvw_step kvw_step_admission = {
 	.chooses = true,
 	.needed = needed,
 	.run = run,
+	.dry = dry,
 };

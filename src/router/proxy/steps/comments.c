@@ -21,6 +21,7 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_comments = {
 	.name = "comments",
+	.acts = true,
 	.needed = needed,
 	.run = run,
 };

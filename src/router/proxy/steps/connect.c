@@ -14,5 +14,6 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 
 const struct kvw_step kvw_step_connect = {
 	.name = "connect",
+	.acts = true,
 	.run = run,
 };

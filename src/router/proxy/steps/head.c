@@ -99,5 +99,6 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 
 const struct kvw_step kvw_step_head = {
 	.name = "head",
+	.acts = true,
 	.run = run,
 };

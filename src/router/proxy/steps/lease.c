@@ -77,5 +77,6 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 
 const struct kvw_step kvw_step_lease = {
 	.name = "lease",
+	.acts = true,
 	.run = run,
 };

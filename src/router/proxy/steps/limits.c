@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "admin/explanation.h"
 #include "proxy/groups.h"
 #include "proxy/loop.h"
 #include "proxy/rate.h"
@@ -143,6 +144,43 @@ static bool refuse_beyond(struct kvw_exchange *x)
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_PREDICTED, x->rate.tokens);
 	return false;
 }
+/* Would it be refused for that? */
+static void note_short(struct kvw_exchange *x, const struct kvw_explained_limit *limit)
+{
+	const struct kvw_rate_left *left[KVW_RATE_LIMITED_COUNT] = {
+		[KVW_RATE_REQUESTS] = &limit->state.requests,
+		[KVW_RATE_TOKENS] = &limit->state.tokens,
+		[KVW_RATE_DAY] = &limit->state.day,
+		[KVW_RATE_CONCURRENT] = &limit->state.concurrent,
+	};
+
+	for (int i = 0; i < KVW_RATE_LIMITED_COUNT; i++)
+		if (left[i]->limit > 0 && left[i]->remaining <= 0)
+			kvw_explanation_note(x->dry, "429 now: no %s left of its %s", names[i], limit->of);
+}
+
+/* What each party has left; is one of them short of what it will use? */
+static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+{
+	static const char *const kinds[KVW_RATE_KINDS] = {"key", "tenant", "model"};
+	struct kvw_rate_party parties[KVW_RATE_KINDS];
+	struct kvw_rate_time time = kvw_rate_time_of(x->loop);
+	struct kvw_explanation *e = x->dry;
+
+	(void)way;
+	e->limit_count = parties_of(x, parties);
+	for (size_t i = 0; i < e->limit_count; i++) {
+		struct kvw_explained_limit *limit = &e->limits[i];
+
+		limit->of = kinds[parties[i].kind];
+		limit->name = parties[i].name;
+		limit->served_as = parties[i].kind == KVW_RATE_MODEL ? x->route.model : (struct kvw_slice){NULL, 0};
+		kvw_rates_look(x->loop->shared->rates, &parties[i], &time, &limit->state);
+		note_short(x, limit);
+	}
+	return KVW_STEP_ON;
+}
+
 static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
@@ -158,4 +196,5 @@ const struct kvw_step kvw_step_limits = {
 	.name = "limits",
 	.needed = needed,
 	.run = run,
+	.dry = dry,
 };

@@ -21,6 +21,7 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_shadow = {
 	.name = "shadow",
+	.acts = true,
 	.needed = needed,
 	.run = run,
 };

@@ -41,6 +41,7 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_trial = {
 	.name = "trial",
+	.acts = true,
 	.chooses = true,
 	.needed = needed,
 	.run = run,

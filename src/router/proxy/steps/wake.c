@@ -3,6 +3,7 @@
  */
 #include "proxy/step.h"
 
+#include "admin/explanation.h"
 #include "proxy/loop.h"
 #include "proxy/waking.h"
 #include "proxy/whose.h"
@@ -16,6 +17,14 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 	return !kvw_whose_worker(x, &owner) && kvw_waking_queue(x) ? KVW_STEP_WAITS : KVW_STEP_ON;
 }
 
+static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+{
+	(void)way;
+	if (kvw_waking_others(x))
+		kvw_explanation_note(x->dry, "others wait for a worker of its model: it would wait behind them");
+	return KVW_STEP_ON;
+}
+
 static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
@@ -26,4 +35,5 @@ const struct kvw_step kvw_step_wake = {
 	.name = "wake",
 	.needed = needed,
 	.run = run,
+	.dry = dry,
 };

@@ -1,5 +1,5 @@
 /*
- * explain_test.c - kvw_explain() with a strategy of the test's own: what the strategy is asked, how
+ * explain_test.c - dry runs (proxy/dry.h) with a strategy of the test's own: what the strategy is asked, how
  * its answer is printed, and every error; also while memory runs out at each allocation in turn.
  *
  * The linker sends malloc, calloc and realloc of this program through the functions below
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin/explain.h"
 #include "fixture.h"
+#include "proxy/dry.h"
 
 static long allowed = -1; /* allocations until the one that fails; below 0: none does */
 static bool failed_one;
@@ -125,7 +125,9 @@ static const struct kvw_strategy_ops mute_ops = {.name = "mute", .pick = last_pi
 
 static struct fixture fixture;
 static struct last last;
-static struct kvw_explain_source source;
+static struct kvw_shared shared;
+static struct kvw_dry_deps deps;
+static char session_field[] = "x-session", *session_fields[] = {session_field};
 
 static void setup(void)
 {
@@ -137,26 +139,53 @@ static void setup(void)
 	for (size_t i = 0; i < FIXTURE_WORKERS; i++)
 		fixture_models(&fixture, i, i == 1 ? "tiny,big" : "tiny");
 	last = (struct last){.base.ops = &last_ops};
-	source = (struct kvw_explain_source){
-		.config = &fixture.config, .fleet = fixture.fleet, .strategy = &last.base};
+	fixture.config.limits_headers = 16;
+	fixture.config.limits_body_memory = 1 << 24;
+	fixture.config.responses_table = 16;
+	fixture.config.session_headers = (struct kvw_strings){session_fields, 1};
+	ck_assert_int_eq(kvw_shared_init(&shared, &fixture.config), KVW_OK);
+	deps = (struct kvw_dry_deps){
+		.proxy = {.config = &fixture.config, .fleet = fixture.fleet, .strategy = &last.base},
+		.shared = &shared};
 }
 
 static void teardown(void)
 {
 	allowed = -1;
+	kvw_shared_finish(&shared);
 	fixture_finish(&fixture);
+}
+
+/* field: NULL: none. */
+static enum kvw_err ask(const char *target, struct kvw_field *field, const char *body, struct kvw_local_answer *out)
+{
+	const struct kvw_explainer explainer = kvw_dry_explainer(&deps);
+	const struct kvw_explain_tokens nowhere = {0};
+	struct kvw_head head = {.fields = field, .field_count = field == NULL ? 0 : 1};
+	const struct kvw_explain_query query = {
+		.target = kvw_slice_of(target), .head = &head, .body = kvw_slice_of(body)};
+	struct kvw_dry_run *run;
+	bool waits;
+	enum kvw_err err;
+
+	memset(head.first, -1, sizeof(head.first));
+	err = explainer.begin(explainer.arg, &query, &nowhere, 1000, &run, &waits);
+	if (err != KVW_OK)
+		return err;
+	ck_assert(!waits);
+	err = explainer.answer(run, 1000, out);
+	explainer.end(run);
+	return err;
 }
 
 /* The answer's JSON; target NULL: to be guessed. */
 static json_t *explain_as(int status, const char *target, const char *session, const char *body)
 {
-	struct kvw_explain_query query = {.target = kvw_slice_of(target),
-		.session = kvw_slice_of(session),
-		.body = kvw_slice_of(body)};
+	struct kvw_field field = {.name = KVW_SLICE("X-Session"), .value = kvw_slice_of(session)};
 	struct kvw_local_answer answer;
 	json_t *root;
 
-	ck_assert_int_eq(kvw_explain(&source, &query, 1000, &answer), KVW_OK);
+	ck_assert_int_eq(ask(target, session == NULL ? NULL : &field, body, &answer), KVW_OK);
 	root = json_loadb(answer.body, answer.len, 0, NULL);
 	ck_assert_msg(root != NULL, "%.*s", (int)answer.len, answer.body);
 	ck_assert_msg(answer.status == status, "want %d, got %d: %.*s", status, answer.status,
@@ -298,6 +327,7 @@ START_TEST(what_is_not_read_goes_by_load)
 	json_t *root;
 
 	ck_assert_ptr_nonnull(body);
+	fixture_models(&fixture, 1, "tiny"); /* else chance would choose a model */
 	memset(body, '[', len);
 	body[len] = '\0';
 	root = explain(body); /* above routing.scan_limit: not even looked at */
@@ -363,21 +393,13 @@ START_TEST(no_usable_worker)
 }
 END_TEST
 
-static bool owner_of(void *arg, struct kvw_slice id, struct kvw_slice tenant, uint32_t *worker)
-{
-	*worker = *(uint32_t *)arg;
-	return tenant.len == 0 && kvw_slice_equal(id, KVW_SLICE("resp_1"));
-}
-
 #define FOLLOW_UP(id) "{\"model\":\"tiny\",\"input\":\"x\",\"previous_response_id\":\"" id "\"}"
 
 START_TEST(the_owner_of_a_response)
 {
-	uint32_t owner = 1;
 	json_t *root;
 
-	source.owner_of = owner_of;
-	source.owner_arg = &owner;
+	kvw_owners_set(shared.owners, KVW_SLICE("resp_1"), 0, 1);
 	root = explain_as(200, "/v1/responses", NULL, FOLLOW_UP("resp_1"));
 	ck_assert_str_eq(text_of(root, "worker"), fixture.urls[1]);
 	ck_assert_str_eq(text_of(root, "reason"), "owner");
@@ -404,7 +426,7 @@ START_TEST(cold_presumes_what_nobody_said)
 {
 	json_t *root;
 
-	source.cold = true;
+	deps.cold = true;
 	fixture.fleet->workers[0]->models_given = true;
 	root = explain(MODEL_BODY("none"));
 	ck_assert(json_is_true(json_object_get(root, "cold")));
@@ -426,17 +448,16 @@ END_TEST
 /* Each allocation fails in turn; whatever is missing, nothing is lost and nothing half said. */
 START_TEST(memory_runs_out)
 {
-	struct kvw_explain_query query = {.body = kvw_slice_of(CHAT_BODY)};
 	long refusals = 0;
 
-	source.cold = _i == 1;
+	deps.cold = _i == 1;
 	for (long n = 0;; n++) {
 		struct kvw_local_answer answer = {0};
 		enum kvw_err err;
 
 		failed_one = false;
 		allowed = n;
-		err = kvw_explain(&source, &query, 1000, &answer);
+		err = ask(NULL, NULL, CHAT_BODY, &answer);
 		allowed = -1;
 		ck_assert(err == KVW_OK || err == KVW_ENOMEM);
 		refusals += err == KVW_ENOMEM;
