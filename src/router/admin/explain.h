@@ -1,8 +1,10 @@
 /*
- * explain.h - what would become of a request, and why, without sending it anywhere: the question, and who answers it.
+ * explain.h - what would become of a request, and why, without sending it anywhere: the question,
+ * and who answers it.
  *
- * The proxy does (proxy/dry.h): it makes a request of the question and runs the steps by which any request goes. What
- * these decide stands in struct kvw_explanation (explanation.h), which explain_page.c prints.
+ * The proxy does (proxy/dry.h): it makes a request of the question and runs the steps by which any
+ * request goes. What these decide stands in struct kvw_explanation (explanation.h), which
+ * explain_page.c prints.
  */
 #ifndef KVW_EXPLAIN_H
 #define KVW_EXPLAIN_H
@@ -19,8 +21,9 @@ struct kvw_tokens_box;
 
 /* A request as a client would send it. All borrowed, until kvw_explainer.begin returns. */
 struct kvw_explain_query {
-	struct kvw_slice target;     /* path and query; len 0: by what the body holds */
-	const struct kvw_head *head; /* its fields count as a client's would; x-kvway-tenant: of the key by which it comes */
+	struct kvw_slice target; /* path and query; len 0: by what the body holds */
+	/* Its fields count as a client's would; x-kvway-tenant: of the key by which it comes. */
+	const struct kvw_head *head;
 	struct kvw_keyring *keyring;      /* of key */
 	const struct kvw_client_key *key; /* by which it would come; NULL: by none */
 	struct kvw_slice body;
@@ -35,16 +38,21 @@ struct kvw_explain_tokens {
 
 struct kvw_dry_run; /* a question under way */
 
-/* Threads: all functions of one run on one thread, the control thread or where the fleet belongs to one thread alone. */
+/* Threads: all functions of one run on one thread, the control thread or where the fleet belongs
+ * to one thread alone. */
 struct kvw_explainer {
 	void *arg;
-	/* *waits: the prompt's tokens were asked for, and done will be called, unless expire or end is before. */
-	enum kvw_err (*begin)(void *arg, const struct kvw_explain_query *query, const struct kvw_explain_tokens *tokens,
-		int64_t now_ns, struct kvw_dry_run **out, bool *waits);
+	/* *waits: the prompt's tokens were asked for, and done will be called, unless expire or
+	 * end is before. */
+	enum kvw_err (*begin)(void *arg, const struct kvw_explain_query *query,
+		const struct kvw_explain_tokens *tokens, int64_t now_ns, struct kvw_dry_run **out,
+		bool *waits);
 	/* It waits no longer. */
 	void (*expire)(struct kvw_dry_run *run, int64_t now_ns);
-	/* *out is an explanation (status 200), or the error that the request would get, in OpenAI's form. KVW_ENOMEM. */
-	enum kvw_err (*answer)(struct kvw_dry_run *run, int64_t now_ns, struct kvw_local_answer *out);
+	/* *out is an explanation (status 200), or the error that the request would get, in
+	 * OpenAI's form. KVW_ENOMEM. */
+	enum kvw_err (*answer)(
+		struct kvw_dry_run *run, int64_t now_ns, struct kvw_local_answer *out);
 	void (*end)(struct kvw_dry_run *run);
 };
 

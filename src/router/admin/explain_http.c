@@ -59,9 +59,10 @@ static void explain(const struct kvw_explain_desk *desk, struct kvw_conn *conn,
 		send_error(conn, 500, NULL, "out of memory");
 }
 
-/* The key of that name, of a ring whose reference is the caller's. NULL: the request is answered. */
-static const struct kvw_client_key *find_key(const struct kvw_explain_desk *desk, struct kvw_conn *conn,
-	const char *name, struct kvw_keyring **ring)
+/* The key of that name, of a ring whose reference is the caller's. NULL: the request is
+ * answered. */
+static const struct kvw_client_key *find_key(const struct kvw_explain_desk *desk,
+	struct kvw_conn *conn, const char *name, struct kvw_keyring **ring)
 {
 	const struct kvw_client_key *key;
 	uint64_t version;
@@ -88,11 +89,13 @@ void kvw_explain_http(const struct kvw_explain_desk *desk, struct kvw_conn *conn
 	char *target = NULL, *name = NULL;
 
 	if (!head->post_method) {
-		send_error(conn, 405, "Allow: POST\r\n", "POST a request's body to have it explained");
+		send_error(
+			conn, 405, "Allow: POST\r\n", "POST a request's body to have it explained");
 	} else if (!kvw_admin_http_parameter(head, "path", &target) ||
 		   !kvw_admin_http_parameter(head, "key", &name)) {
 		send_error(conn, 400, NULL, "the query cannot be read; ?path=/v1/completions");
-	} else if (name == NULL || (query.key = find_key(desk, conn, name, &query.keyring)) != NULL) {
+	} else if (name == NULL ||
+		   (query.key = find_key(desk, conn, name, &query.keyring)) != NULL) {
 		query.target = kvw_slice_of(target);
 		explain(desk, conn, &query, now_ns);
 	}

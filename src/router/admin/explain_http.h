@@ -15,19 +15,20 @@ struct kvw_explain_desk {
 	const struct kvw_explainer *explainer; /* NULL: kvway is starting */
 	struct event_base *base;
 	struct kvw_tokens_box *box; /* NULL: explanations do without tokens */
-	int64_t wait_ms; /* for one answer */
-	struct kvw_auth *auth; /* keys of clients, for ?key=; NULL: there are none */
+	int64_t wait_ms;            /* for one answer */
+	struct kvw_auth *auth;      /* keys of clients, for ?key=; NULL: there are none */
 };
 
 /*
  * Answers one request: the body as a client would send it; ?path= says where to, else its content
- * does; what a client says in its head may come by header or cookie. ?key= is the name of the client's key by which
- * it would come. On the control thread.
+ * does; what a client says in its head may come by header or cookie. ?key= is the name of the
+ * client's key by which it would come. On the control thread.
  */
 void kvw_explain_http(const struct kvw_explain_desk *desk, struct kvw_conn *conn, int64_t now_ns);
 
 /* --- explain_wait.c --- */
-/* Answers now, or when the prompt's tokens have come, or in time without them. False: out of memory. */
+/* Answers now, or when the prompt's tokens have come, or in time without them. False: out of
+ * memory. */
 bool kvw_explain_begin(const struct kvw_explain_desk *desk, struct kvw_conn *conn,
 	const struct kvw_explain_query *query, int64_t now_ns);
 

@@ -1,9 +1,9 @@
 /*
  * explain_wait.c - a request for an explanation, which may wait for its prompt's tokens.
  *
- * The control thread probes workers and answers /health, so it must not wait. The request stays open;
- * the box's event or a timer ends the wait, and the answer is then given by mail to the server's loop. A
- * connection that closes first ends it, too.
+ * The control thread probes workers and answers /health, so it must not wait. The request stays
+ * open; the box's event or a timer ends the wait, and the answer is then given by mail to the
+ * server's loop. A connection that closes first ends it, too.
  */
 #include <event2/event.h>
 #include <stdlib.h>
@@ -92,7 +92,8 @@ bool kvw_explain_begin(const struct kvw_explain_desk *desk, struct kvw_conn *con
 	wait->base.mail.deliver = deliver;
 	wait->base.gone = gone;
 	wait->explainer = desk->explainer;
-	if (desk->explainer->begin(desk->explainer->arg, query, &tokens, now_ns, &wait->run, &waits) != KVW_OK ||
+	if (desk->explainer->begin(
+		    desk->explainer->arg, query, &tokens, now_ns, &wait->run, &waits) != KVW_OK ||
 		(waits && !set_timer(wait, desk))) {
 		release(wait);
 		return false;

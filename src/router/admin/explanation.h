@@ -20,7 +20,8 @@ struct kvw_explained_step {
 /* What is left of the limits of one party. */
 struct kvw_explained_limit {
 	const char *of; /* static */
-	struct kvw_slice name, served_as; /* served_as: what workers call the model; len 0: as name */
+	struct kvw_slice name,
+		served_as; /* served_as: what workers call the model; len 0: as name */
 	struct kvw_rate_state state;
 };
 
@@ -28,8 +29,8 @@ struct kvw_explained_limit {
 struct kvw_explanation {
 	/* --- what it is made from --- */
 	int64_t now_ns;
-	bool cold;      /* made from a file, nothing runs: workers without a list serve every model */
-	bool by_chance; /* it has no x-request-id: where that decides, the group of the largest weight is explained */
+	bool cold; /* made from a file, nothing runs: workers without a list serve every model */
+	bool by_chance; /* no x-request-id: where that decides, the largest group is explained */
 	const struct kvw_config *config;
 	const struct kvw_fleet *fleet;
 	const struct kvw_metrics *metrics; /* of the loops; NULL: none */
@@ -41,18 +42,19 @@ struct kvw_explanation {
 	const char *strategy;
 	struct kvw_slice target, model; /* model: len 0: none is named */
 	bool body_read, content_known, session_known;
-	const struct kvw_model_group *group; /* whose workers alone are asked; NULL: the model is not divided */
+	const struct kvw_model_group
+		*group; /* whose workers alone are asked; NULL: the model is not divided */
 	const char *group_by;
 	const char *tokens, *tokens_from; /* NULL: the strategy does not want them */
 	uint32_t exact_tokens;
-	struct kvw_candidates set; /* ascending by id */
-	struct kvw_cost *costs;    /* [set.count] */
+	struct kvw_candidates set;    /* ascending by id */
+	struct kvw_cost *costs;       /* [set.count] */
 	struct kvw_decision decision; /* of the strategy, then of the step that chose */
-	bool none;                 /* the strategy found no usable worker */
+	bool none;                    /* the strategy found no usable worker */
 	struct {
 		const char *verdict; /* NULL: admission is not enabled */
 		const char *reason;
-		const char *class;   /* NULL: there are none */
+		const char *class; /* NULL: there are none */
 		int64_t wait_ns, waiting;
 		struct kvw_service_level_ms promise;
 	} admission;
@@ -68,7 +70,8 @@ struct kvw_explanation {
 };
 
 /* What the step that answers next has to say of its answer. */
-__attribute__((format(printf, 2, 3))) void kvw_explanation_note(struct kvw_explanation *e, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void kvw_explanation_note(
+	struct kvw_explanation *e, const char *format, ...);
 
 /* The explanation as JSON, or the error. */
 enum kvw_err kvw_explanation_answer(

@@ -24,8 +24,9 @@ static enum kvw_err take_headers(const struct kvw_explain_options *options, stru
 	for (size_t i = 0; i < options->header_count; i++) {
 		const char *name = options->headers[i], *colon = strchr(name, ':');
 
-		head->fields[head->field_count++] = (struct kvw_field){.name = {name, (size_t)(colon - name)},
-			.value = kvw_slice_of(colon + 1 + strspn(colon + 1, " \t"))};
+		head->fields[head->field_count++] =
+			(struct kvw_field){.name = {name, (size_t)(colon - name)},
+				.value = kvw_slice_of(colon + 1 + strspn(colon + 1, " \t"))};
 	}
 	return KVW_OK;
 }
@@ -38,7 +39,8 @@ static enum kvw_err ask(struct kvw_dry_deps *deps, const struct kvw_explain_quer
 	struct kvw_local_answer answer;
 	struct kvw_dry_run *run;
 	bool waits;
-	enum kvw_err err = explainer.begin(explainer.arg, query, &nowhere, kvw_clock_ns(), &run, &waits);
+	enum kvw_err err =
+		explainer.begin(explainer.arg, query, &nowhere, kvw_clock_ns(), &run, &waits);
 
 	if (err != KVW_OK)
 		return err;
@@ -57,6 +59,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	struct kvw_strategy *strategy = NULL;
 	struct kvw_fleet *fleet = NULL;
 	struct kvw_shared shared = {0};
+	struct kvw_account memory = {0};
 	struct kvw_head head = {0};
 	enum kvw_err err = take_headers(options, &head);
 
@@ -64,11 +67,14 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 		err = kvw_settings_strategy(config, NULL, &strategy);
 	if (err == KVW_OK)
 		err = kvw_fleet_create_offline(config, &fleet);
+	kvw_account_set_most(&memory, config->limits_body_memory);
 	if (err == KVW_OK)
-		err = kvw_shared_init(&shared, config);
+		err = kvw_shared_init(&shared, config, &memory);
 	if (err == KVW_OK) {
 		struct kvw_dry_deps deps = {
-			.proxy = {.config = config, .fleet = fleet, .strategy = strategy}, .shared = &shared, .cold = true};
+			.proxy = {.config = config, .fleet = fleet, .strategy = strategy},
+			.shared = &shared,
+			.cold = true};
 		const struct kvw_explain_query query = {
 			.target = kvw_slice_of(options->path), .head = &head, .body = request};
 

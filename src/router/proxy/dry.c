@@ -19,9 +19,9 @@
 struct kvw_dry_run {
 	struct kvw_explanation e;
 	struct kvw_explain_tokens tokens;
-	bool waited; /* so it begins its way again */
-	_Atomic int64_t turn_ns; /* of the loop, for nobody */
-	struct kvw_metrics *counts; /* of the loop, which nobody reads */
+	bool waited;                    /* so it begins its way again */
+	_Atomic int64_t turn_ns;        /* of the loop, for nobody */
+	struct kvw_metrics *counts;     /* of the loop, which nobody reads */
 	struct kvw_client_key stranger; /* with the tenant that is asked about */
 	char *tenant;                   /* of that key; owned */
 	struct kvw_loop loop;
@@ -67,7 +67,8 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 		return found;
 	if (kvw_scan_create(&options, &scan) != KVW_OK)
 		return (struct kvw_slice){NULL, 0};
-	if (!holds_prompt(scan, KVW_API_CHAT, body) && holds_prompt(scan, KVW_API_COMPLETIONS, body))
+	if (!holds_prompt(scan, KVW_API_CHAT, body) &&
+		holds_prompt(scan, KVW_API_COMPLETIONS, body))
 		found = KVW_SLICE(completions_path);
 	kvw_scan_destroy(scan);
 	return found;
@@ -76,8 +77,9 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 /* What the question's own connection says, and what is said for it. */
 static bool is_own(const struct kvw_dry_run *run, const struct kvw_field *field)
 {
-	static const char *const names[] = {"host", "connection", "content-length", "transfer-encoding",
-		"content-encoding", "expect", "te", "trailer", "upgrade", "keep-alive", "accept", "x-kvway-tenant"};
+	static const char *const names[] = {"host", "connection", "content-length",
+		"transfer-encoding", "content-encoding", "expect", "te", "trailer", "upgrade",
+		"keep-alive", "accept", "x-kvway-tenant"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (kvw_slice_equal_nocase(field->name, kvw_slice_of(names[i])))
@@ -85,7 +87,8 @@ static bool is_own(const struct kvw_dry_run *run, const struct kvw_field *field)
 	if (kvw_slice_equal_nocase(field->name, KVW_SLICE("content-type")))
 		return field->value.len < 9 || strncasecmp(field->value.data, "multipart", 9) != 0;
 	/* With keys of ours it is one of the admin address. */
-	return run->loop.auth != NULL && kvw_slice_equal_nocase(field->name, KVW_SLICE("authorization"));
+	return run->loop.auth != NULL &&
+	       kvw_slice_equal_nocase(field->name, KVW_SLICE("authorization"));
 }
 
 static void write_head(struct kvw_writer *w, const struct kvw_dry_run *run,
@@ -112,7 +115,8 @@ static void write_head(struct kvw_writer *w, const struct kvw_dry_run *run,
 }
 
 /* Its head and body, as if they had been received. Returns the head's length; 0: out of memory. */
-static size_t receive(struct kvw_dry_run *run, const struct kvw_explain_query *query, struct kvw_slice target)
+static size_t receive(
+	struct kvw_dry_run *run, const struct kvw_explain_query *query, struct kvw_slice target)
 {
 	size_t room = target.len + 256;
 	struct kvw_block *block;
@@ -127,7 +131,8 @@ static size_t receive(struct kvw_dry_run *run, const struct kvw_explain_query *q
 	write_head(&w, run, query, target);
 	block->end = (uint32_t)w.len;
 	kvw_chain_take(&run->client.in, block);
-	if (kvw_chain_append(&run->client.in, &run->loop.blocks, query->body.data, query->body.len) != KVW_OK)
+	if (kvw_chain_append(&run->client.in, &run->loop.blocks, query->body.data,
+		    query->body.len) != KVW_OK)
 		return 0;
 	return w.len;
 }
@@ -139,7 +144,8 @@ static bool take_key(struct kvw_dry_run *run, const struct kvw_explain_query *qu
 
 	run->e.keyring = query->keyring;
 	run->e.key = query->key;
-	if (query->key != NULL || tenant == NULL || tenant->value.len == 0 || run->loop.auth == NULL)
+	if (query->key != NULL || tenant == NULL || tenant->value.len == 0 ||
+		run->loop.auth == NULL)
 		return true;
 	run->tenant = strndup(tenant->value.data, tenant->value.len);
 	run->stranger = (struct kvw_client_key){.tenant = run->tenant, .trusted = true};
@@ -167,8 +173,8 @@ static enum kvw_err understand(struct kvw_dry_run *run, size_t head_len)
 	x->deadline.fn = never;
 	x->head_len = head_len;
 	kvw_request_head(x);
-	while (x->response_state == KVW_RESPONSE_NONE && x->request_state == KVW_REQUEST_READ_BODY &&
-		kvw_request_has_news(x))
+	while (x->response_state == KVW_RESPONSE_NONE &&
+		x->request_state == KVW_REQUEST_READ_BODY && kvw_request_has_news(x))
 		kvw_request_body(x);
 	if (e->status == 0 && x->whole && x->scan == NULL)
 		return KVW_ENOMEM;
@@ -190,7 +196,8 @@ static enum kvw_err take_question(struct kvw_dry_run *run, const struct kvw_expl
 	if (target.len == 0 || !take_key(run, query))
 		return KVW_ENOMEM;
 	if (target.data[0] != '/') {
-		refuse(&run->e, 400, "path", "the path must begin with a slash, for example %s", chat_path);
+		refuse(&run->e, 400, "path", "the path must begin with a slash, for example %s",
+			chat_path);
 		return KVW_OK;
 	}
 	if (kvw_path_classify(target).kind == KVW_PATH_LOCAL) {
@@ -207,7 +214,8 @@ static enum kvw_err take_question(struct kvw_dry_run *run, const struct kvw_expl
 static void on_tokens(void *user, const struct kvw_token_result *result)
 {
 	struct kvw_exchange *x = user;
-	struct kvw_dry_run *run = (struct kvw_dry_run *)((char *)x->client - offsetof(struct kvw_dry_run, client));
+	struct kvw_dry_run *run =
+		(struct kvw_dry_run *)((char *)x->client - offsetof(struct kvw_dry_run, client));
 
 	x->loop->now_ns = kvw_clock_ns();
 	kvw_prepare_answered(x, result);
@@ -281,7 +289,8 @@ static void describe(struct kvw_dry_run *run)
 		e->tokens_from = tokens_from(x);
 		e->exact_tokens = x->route.exact_tokens;
 	}
-	if (x->attempt.decision.reason == KVW_REASON_OWNER || x->attempt.decision.reason == KVW_REASON_PINNED)
+	if (x->attempt.decision.reason == KVW_REASON_OWNER ||
+		x->attempt.decision.reason == KVW_REASON_PINNED)
 		choose(e, &x->attempt.decision);
 }
 
@@ -327,7 +336,8 @@ static enum kvw_err make_loop(struct kvw_dry_run *run, const struct kvw_dry_deps
 }
 
 static enum kvw_err begin(void *arg, const struct kvw_explain_query *query,
-	const struct kvw_explain_tokens *tokens, int64_t now_ns, struct kvw_dry_run **out, bool *waits)
+	const struct kvw_explain_tokens *tokens, int64_t now_ns, struct kvw_dry_run **out,
+	bool *waits)
 {
 	const struct kvw_dry_deps *deps = arg;
 	struct kvw_dry_run *run = calloc(1, sizeof(*run));

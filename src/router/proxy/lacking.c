@@ -27,7 +27,8 @@ static void no_model(struct kvw_exchange *x)
 	struct kvw_slice model = x->route.model;
 	int shown = (int)(model.len < 256 ? model.len : 256);
 
-	(void)snprintf(message, sizeof(message), "The model `%.*s` does not exist.", shown, model.data);
+	(void)snprintf(
+		message, sizeof(message), "The model `%.*s` does not exist.", shown, model.data);
 	kvw_reply_error_as(x, 404, "NotFoundError", "model", NULL, message);
 }
 
@@ -37,7 +38,8 @@ static const char *why_not(const struct kvw_worker *worker)
 
 	if (!kvw_worker_usable(worker))
 		return kvw_worker_state_name(worker);
-	return kvw_worker_models_fault(worker, fault) ? "up, but does not list its models" : "up, without this model";
+	return kvw_worker_models_fault(worker, fault) ? "up, but does not list its models"
+						      : "up, without this model";
 }
 
 /* "URL is STATE" of each. */
@@ -95,16 +97,18 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 	if (kvw_waking_hold(x))
 		return held(x);
 	if (x->tried_count > 0) {
-		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
+		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s",
+			x->tried_text);
 	} else {
 		(kvw_exchange_names_workers(x) ? put_workers : put_states)(x->loop->fleet, &text);
 		(void)snprintf(message, sizeof(message), "no usable worker%s%s%.*s",
-			x->group != NULL ? " in group " : "", x->group != NULL ? x->group->group : "",
-			(int)text.len, text.len > 0 ? text.data : "");
+			x->group != NULL ? " in group " : "",
+			x->group != NULL ? x->group->group : "", (int)text.len,
+			text.len > 0 ? text.data : "");
 		free(text.data);
 	}
-	kvw_reply_error_as(
-		x, x->tried_count > 0 && !x->refused ? 502 : 503, NULL, NULL, "retry-after: 1\r\n", message);
+	kvw_reply_error_as(x, x->tried_count > 0 && !x->refused ? 502 : 503, NULL, NULL,
+		"retry-after: 1\r\n", message);
 	return KVW_STEP_ANSWERED;
 }
 
@@ -132,7 +136,8 @@ static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 
 		if (worker != NULL && !worker->models_given && kvw_worker_usable(worker) &&
 			(kvw_worker_models_stale(worker) ||
-				atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) <= since_ns))
+				atomic_load_explicit(
+					&worker->models_read_ns, memory_order_acquire) <= since_ns))
 			return false;
 	}
 	return true;
@@ -150,7 +155,8 @@ static bool all_models_known(const struct kvw_loop *loop)
 	return atomic_load_explicit(&loop->fleet->view, memory_order_acquire)->all_known;
 }
 
-/* "URL (status 401)" of each worker whose list cannot be read, or how many they are, and why the first. */
+/* "URL (status 401)" of each worker whose list cannot be read, or how many they are, and why the
+ * first. */
 static void put_unlisted(const struct kvw_exchange *x, struct kvw_page *text)
 {
 	char fault[KVW_MODELS_FAULT_ROOM], first[KVW_MODELS_FAULT_ROOM] = "";
@@ -188,8 +194,8 @@ static void models_unknown(struct kvw_exchange *x)
 	char message[768];
 
 	put_unlisted(x, &text);
-	(void)snprintf(message, sizeof(message), "the models of some workers are not known yet%.*s", (int)text.len,
-		text.len > 0 ? text.data : "");
+	(void)snprintf(message, sizeof(message), "the models of some workers are not known yet%.*s",
+		(int)text.len, text.len > 0 ? text.data : "");
 	free(text.data);
 	kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", message);
 }
@@ -243,12 +249,14 @@ enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	/* Lists younger than a refresh can be would say the same again. */
-	if (x->dry == NULL && !lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) && want_models(loop))
+	if (x->dry == NULL && !lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) &&
+		want_models(loop))
 		return park(x);
 	return model_not_found(x);
 }
 
-/* It has just joined: requests cannot see yet which models it has, or its name is still looked up. */
+/* It has just joined: requests cannot see yet which models it has, or its name is still looked
+ * up. */
 static bool is_newcomer(const struct kvw_worker *worker)
 {
 	unsigned barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);
@@ -258,8 +266,8 @@ static bool is_newcomer(const struct kvw_worker *worker)
 	       kvw_worker_is_up(worker) && (barred & ~(unsigned)KVW_BARRED_NO_ADDRESS) == 0;
 }
 
-/* A reload may replace all workers of a model at once: those before get no new requests, and what the new
- * ones serve is known in a moment. A request waits for that once. True: it does. */
+/* A reload may replace all workers of a model at once: those before get no new requests, and
+ * what the new ones serve is known in a moment. A request waits for that once. True: it does. */
 static bool await_newcomers(struct kvw_exchange *x)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
@@ -288,7 +296,8 @@ enum kvw_stepped kvw_lacking_choice(struct kvw_exchange *x)
 bool kvw_lacking_unpark(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	bool known, newer = lists_are_newer(loop, x->wait.since_ns); /* before what they say is read */
+	bool known,
+		newer = lists_are_newer(loop, x->wait.since_ns); /* before what they say is read */
 	struct kvw_model *model;
 
 	kvw_groups_read(x, &loop->candidates, &known, &model);

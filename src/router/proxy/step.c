@@ -35,7 +35,8 @@ const char *kvw_stepped_name(enum kvw_stepped stepped)
 }
 
 /* The step looks, and its answer is noted. */
-static enum kvw_stepped run_dry(struct kvw_exchange *x, const struct kvw_step *step, struct kvw_way *way)
+static enum kvw_stepped run_dry(
+	struct kvw_exchange *x, const struct kvw_step *step, struct kvw_way *way)
 {
 	struct kvw_explanation *e = x->dry;
 	enum kvw_stepped stepped;

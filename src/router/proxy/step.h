@@ -1,10 +1,11 @@
 /*
- * step.h - the steps of a request's way, between "its body is understood" and "it is on its way to a worker".
+ * step.h - the steps of a request's way, between "its body is understood" and "it is on its way to
+ * a worker".
  *
- * One step is one file of steps/ and one line of steps.def, whose order is that of the way. The settings in force keep
- * a list of the steps that they need (in_force.h): a feature that is off is not asked about. kvw_exchange_advance takes
- * a request from the first step; where it waited, it begins with the first one again, so a step that acts once
- * remembers that it has.
+ * One step is one file of steps/ and one line of steps.def, whose order is that of the way. The
+ * settings in force keep a list of the steps that they need (in_force.h): a feature that is off is
+ * not asked about. kvw_exchange_advance takes a request from the first step; where it waited, it
+ * begins with the first one again, so a step that acts once remembers that it has.
  *
  * A step calls no other step and not advance.c: it answers, and returns.
  *
@@ -18,9 +19,9 @@
 #include "proxy/in_force.h"
 
 enum kvw_stepped {
-	KVW_STEP_ON,       /* to the next one */
-	KVW_STEP_CHOSEN,   /* attempt.decision names a worker: to the next one that does not choose */
-	KVW_STEP_WAITS,    /* its state says for what */
+	KVW_STEP_ON,     /* to the next one */
+	KVW_STEP_CHOSEN, /* attempt.decision names a worker: to the next one that does not choose */
+	KVW_STEP_WAITS,  /* its state says for what */
 	KVW_STEP_ANSWERED, /* by kvway itself */
 	KVW_STEP_AGAIN,    /* from the first one: what an earlier step has seen is no longer so */
 };
@@ -40,7 +41,8 @@ struct kvw_step {
 	/* NULL: all settings need it. The loop's parts are there, its settings are not yet. */
 	bool (*needed)(const struct kvw_loop *loop, const struct kvw_config *config);
 	enum kvw_stepped (*run)(struct kvw_exchange *x, struct kvw_way *way);
-	enum kvw_stepped (*dry)(struct kvw_exchange *x, struct kvw_way *way); /* in a dry run; NULL: run */
+	/* In a dry run; NULL: run. */
+	enum kvw_stepped (*dry)(struct kvw_exchange *x, struct kvw_way *way);
 };
 
 /* steps/<name>.c defines each. */
@@ -55,7 +57,8 @@ const char *kvw_stepped_name(enum kvw_stepped stepped);
 size_t kvw_steps_needed(const struct kvw_loop *loop, const struct kvw_config *config,
 	const struct kvw_step *list[KVW_STEPS]);
 
-/* Takes a request that is in ROUTING from step to step, as far as it goes now. True: it has passed all of them. */
+/* Takes a request that is in ROUTING from step to step, as far as it goes now. True: it has
+ * passed all of them. */
 bool kvw_steps_walk(struct kvw_exchange *x, struct kvw_way *way);
 
 #endif

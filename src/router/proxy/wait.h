@@ -1,10 +1,11 @@
 /*
  * wait.h - what a request waits for on its way to a worker: one state, and one way out of it.
  *
- * A request that waits is in WAITING; x->wait says for what, since when and how long it may. Each kind of waiting is
- * defined by the file that begins it: "newer model lists" (lacking.c), "a worker of its model" (waking.c), "room at a
- * worker" (admit.c), "the prompt's tokens" (prepare.c), "the text of /metrics" (local.c). No lease is taken and no
- * worker asked meanwhile. The access log has the kind's name, errors have its text.
+ * A request that waits is in WAITING; x->wait says for what, since when and how long it may. Each
+ * kind of waiting is defined by the file that begins it: "newer model lists" (lacking.c), "a worker
+ * of its model" (waking.c), "room at a worker" (admit.c), "the prompt's tokens" (prepare.c), "the
+ * text of /metrics" (local.c). No lease is taken and no worker asked meanwhile. The access log has
+ * the kind's name, errors have its text.
  *
  * Threads: those of the exchange's loop.
  */
@@ -47,7 +48,8 @@ struct kvw_waiting {
 	int64_t longest_ns, total_ns;
 };
 
-/* x, which is in ROUTING or READ_HEAD, waits from now on. until_ns: 0 without a limit of its own. */
+/* x, which is in ROUTING or READ_HEAD, waits from now on. until_ns: 0 without a limit of its
+ * own. */
 void kvw_wait_begin(struct kvw_exchange *x, const struct kvw_wait_kind *kind, int64_t until_ns);
 
 /* x, which is in WAITING, is in ROUTING, or has ended and stays so. */

@@ -10,7 +10,8 @@
 #include "proxy/lacking.h"
 #include "proxy/loop.h"
 
-/* One that is to be sent to this worker alone. Its reason is what the strategy said of the whole set. */
+/* One that is to be sent to this worker alone. Its reason is what the strategy said of the whole
+ * set. */
 static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates *set)
 {
 	struct kvw_decision *decision = &x->attempt.decision;
@@ -64,7 +65,8 @@ static const char *reason_of(const struct kvw_estimate *estimate)
 	return estimate->verdict == KVW_WOULD_GO ? "free" : whys[estimate->why];
 }
 
-/* An estimate (admission/estimate.h): where it would go and whether it waits is known when it comes. */
+/* An estimate (admission/estimate.h): where it would go and whether it waits is known when it
+ * comes. */
 static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_explanation *e = x->dry;
@@ -73,7 +75,8 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 		.promise = x->entrant.promise,
 		.turn = x->entrant.turn,
 		.tokens = x->entrant.tokens,
-		.deadline_ns = x->entrant.deadline_ns > 0 ? x->entrant.deadline_ns - x->start_ns : 0,
+		.deadline_ns =
+			x->entrant.deadline_ns > 0 ? x->entrant.deadline_ns - x->start_ns : 0,
 		.waiting = (uint64_t)(e->admission.waiting > 0 ? e->admission.waiting : 0),
 		.most = (uint64_t)x->config->admission_max_queue,
 		.class = x->entrant.wait.class,
@@ -83,8 +86,8 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 
 	if (!kvw_gates_want(x) || e->none)
 		return KVW_STEP_ON;
-	found = kvw_estimate(x->loop->shared->admission, &ask, &way->set, x->loop->gates.costs, &e->decision,
-		x->loop->now_ns);
+	found = kvw_estimate(x->loop->shared->admission, &ask, &way->set, x->loop->gates.costs,
+		&e->decision, x->loop->now_ns);
 	e->admission.verdict = found.verdict == KVW_WOULD_GO     ? "admitted"
 			       : found.verdict == KVW_WOULD_WAIT ? "would wait"
 								 : "refused";

@@ -19,7 +19,8 @@ static bool refuse_alias(struct kvw_exchange *x)
 	if (alias == NULL || x->renamed)
 		return false;
 	(void)snprintf(message, sizeof(message),
-		"the model `%s` is an alias: it must stand in a body that can be read, on a path of inference, no larger "
+		"the model `%s` is an alias: it must stand in a body that can be read, on a path "
+		"of inference, no larger "
 		"than %llu bytes, not in the URL",
 		alias->name, (unsigned long long)x->config->routing_scan_limit);
 	status = kvw_guard_too_large(x) ? 413 : 400;

@@ -1,5 +1,6 @@
 /*
- * asked.c - the next of the workers that are asked one after the other for what one of them keeps (asked.h).
+ * asked.c - the next of the workers that are asked one after the other for what one of them keeps
+ * (asked.h).
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,6 @@
 /*
- * comments.c - the request is known, and may wait from now on: its client gets comments meanwhile (silence.h).
+ * comments.c - the request is known, and may wait from now on: its client gets comments meanwhile
+ * (silence.h).
  */
 #include "proxy/step.h"
 

@@ -10,7 +10,8 @@
 #include "proxy/loop.h"
 #include "proxy/reply.h"
 
-/* A tester's group that there is not, or a body into which the group's name for the model cannot be written. */
+/* A tester's group that there is not, or a body into which the group's name for the model cannot
+ * be written. */
 static bool refuse_group(struct kvw_exchange *x)
 {
 	struct kvw_slice wish = x->group_wish;
@@ -20,8 +21,9 @@ static bool refuse_group(struct kvw_exchange *x)
 	if (x->group_fault == KVW_GROUP_GOOD && (x->group != NULL || kvw_groups_take(x)))
 		return false;
 	if (x->group_fault == KVW_GROUP_UNKNOWN) {
-		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`", x->config->groups_header,
-			(int)(wish.len < 128 ? wish.len : 128), wish.data);
+		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`",
+			x->config->groups_header, (int)(wish.len < 128 ? wish.len : 128),
+			wish.data);
 		kvw_reply_error_code(x, 400, NULL, "model_group", NULL, message);
 		return true;
 	}
@@ -30,7 +32,8 @@ static bool refuse_group(struct kvw_exchange *x)
 		return true;
 	}
 	(void)snprintf(message, sizeof(message),
-		"the groups of this model have other names for it: it must stand once in a body that can be read, on a path of "
+		"the groups of this model have other names for it: it must stand once in a body "
+		"that can be read, on a path of "
 		"inference, no larger than %llu bytes, not in the URL",
 		(unsigned long long)x->config->routing_scan_limit);
 	status = kvw_guard_too_large(x) ? 413 : 400;

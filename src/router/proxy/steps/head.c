@@ -14,8 +14,8 @@
 #include "proxy/sagemaker.h"
 #include "proxy/unread.h"
 
-/* Returns whether the answer shows the decision. Takes x-kvway-explain, by which a client wishes for
- * that, out of the head for the worker. */
+/* Returns whether the answer shows the decision. Takes x-kvway-explain, by which a client wishes
+ * for that, out of the head for the worker. */
 static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 {
 	bool wished = false;
@@ -53,9 +53,9 @@ static bool build_head(struct kvw_exchange *x)
 		.client = kvw_slice_of(x->client->address),
 		.https = x->client->https,
 		.x_forwarded = x->config->forwarded == KVW_FORWARDED_BOTH ||
-			x->config->forwarded == KVW_FORWARDED_X,
+			       x->config->forwarded == KVW_FORWARDED_X,
 		.forwarded = x->config->forwarded == KVW_FORWARDED_BOTH ||
-			x->config->forwarded == KVW_FORWARDED_STANDARD,
+			     x->config->forwarded == KVW_FORWARDED_STANDARD,
 		.framing = x->framing,
 		.content_length = x->content_length,
 		.bearer = kvw_slice_of(loop->auth != NULL ? a->worker->api_key : NULL),
@@ -74,12 +74,13 @@ static bool build_head(struct kvw_exchange *x)
 	if (loop->auth != NULL)
 		kvw_credential_hide(&loop->request_head);
 	/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
-	kvw_write(&w, x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n") : KVW_SLICE("Via: 1.1 kvway\r\n"));
+	kvw_write(&w, x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n")
+					   : KVW_SLICE("Via: 1.1 kvway\r\n"));
 	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
 	options.extra = (struct kvw_slice){w.data, w.len};
-	a->head = kvw_block_get(
-		&loop->blocks, kvw_head_request_bound(&loop->request_head, &options) + sizeof(*a->head));
+	a->head = kvw_block_get(&loop->blocks,
+		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*a->head));
 	if (a->head == NULL)
 		return false;
 	w = KVW_WRITER(a->head->data, a->head->size);

@@ -1,5 +1,6 @@
 /*
- * key_fields.c - what its key may not send is taken out of a body that was read, so no other goes to an engine.
+ * key_fields.c - what its key may not send is taken out of a body that was read, so no other goes
+ * to an engine.
  */
 #include "proxy/step.h"
 
@@ -18,7 +19,8 @@ static bool refuse_unstripped(struct kvw_exchange *x)
 	if (x->stripped || !kvw_guard_has_body(x) || kvw_rewrite_fields(x) == 0)
 		return false;
 	(void)snprintf(message, sizeof(message),
-		"this API key may not direct the engine (`engine_fields`), so its bodies are read: each must be as this path "
+		"this API key may not direct the engine (`engine_fields`), so its bodies are read: "
+		"each must be as this path "
 		"takes it, sent as application/json or as a form, and no larger than %llu bytes",
 		(unsigned long long)x->config->routing_scan_limit);
 	kvw_reply_error_code(x, status, NULL, "body_not_read", NULL, message);

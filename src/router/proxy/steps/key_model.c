@@ -31,11 +31,13 @@ static bool refuse_model(struct kvw_exchange *x)
 	}
 	if (model.len == 0)
 		(void)snprintf(message, sizeof(message),
-			"this API key may use some models only: the body must be JSON that names one, and no larger "
+			"this API key may use some models only: the body must be JSON that names "
+			"one, and no larger "
 			"than %llu bytes",
 			(unsigned long long)x->config->routing_scan_limit);
 	else
-		(void)snprintf(message, sizeof(message), "this API key may not use the model `%.*s`",
+		(void)snprintf(message, sizeof(message),
+			"this API key may not use the model `%.*s`",
 			(int)(model.len < 256 ? model.len : 256), model.data);
 	kvw_guard_refuse(x, 403, KVW_COUNT_AUTH_MODEL, "model_not_allowed", message);
 	return true;

@@ -15,10 +15,12 @@ static bool refuse_unread(struct kvw_exchange *x)
 {
 	char message[256];
 
-	if (x->path.api != KVW_API_RESPONSES || x->scanned || x->framing == KVW_FRAME_NONE || !kvw_whose_tenants(x))
+	if (x->path.api != KVW_API_RESPONSES || x->scanned || x->framing == KVW_FRAME_NONE ||
+		!kvw_whose_tenants(x))
 		return false;
 	(void)snprintf(message, sizeof(message),
-		"keys have tenants here: the body must be a JSON object no larger than %llu bytes, sent as application/json",
+		"keys have tenants here: the body must be a JSON object no larger than %llu bytes, "
+		"sent as application/json",
 		(unsigned long long)x->config->routing_scan_limit);
 	kvw_guard_refuse(x, 400, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated", message);
 	return true;
@@ -38,12 +40,14 @@ static bool refuse_foreign(struct kvw_exchange *x)
 	if (id.len == 0)
 		return refuse_unread(x);
 	owned = kvw_whose(x, &worker);
-	if (owned == KVW_OWNED_KNOWN || (owned == KVW_OWNED_UNKNOWN && (!response || !kvw_whose_tenants(x))))
+	if (owned == KVW_OWNED_KNOWN ||
+		(owned == KVW_OWNED_UNKNOWN && (!response || !kvw_whose_tenants(x))))
 		return false;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_AUTH_TENANT, 1);
-	(void)snprintf(message, sizeof(message), "%s with id '%.*s' not found.", response ? "Response" : "Object",
-		(int)(id.len < 256 ? id.len : 256), id.data);
-	kvw_reply_error_as(x, 404, "invalid_request_error", response ? "response_id" : NULL, NULL, message);
+	(void)snprintf(message, sizeof(message), "%s with id '%.*s' not found.",
+		response ? "Response" : "Object", (int)(id.len < 256 ? id.len : 256), id.data);
+	kvw_reply_error_as(
+		x, 404, "invalid_request_error", response ? "response_id" : NULL, NULL, message);
 	return true;
 }
 

@@ -14,21 +14,25 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 {
 	char message[256];
 
-	if (kvw_rewrite_tenant(x).len == 0 || x->salted || x->path.kind != KVW_PATH_FORWARD || !kvw_guard_has_body(x) ||
-		(x->path.prompt && !kvw_exchange_computes(x)) || kvw_path_cancels(x->target, x->path.made_id))
+	if (kvw_rewrite_tenant(x).len == 0 || x->salted || x->path.kind != KVW_PATH_FORWARD ||
+		!kvw_guard_has_body(x) || (x->path.prompt && !kvw_exchange_computes(x)) ||
+		kvw_path_cancels(x->target, x->path.made_id))
 		return false;
 	if (x->path.unsalted || !x->path.prompt)
 		kvw_guard_refuse(x, 403, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
-			"this API key's tenant shares no cache with others, and workers cannot keep it apart by this method on "
+			"this API key's tenant shares no cache with others, and workers cannot "
+			"keep it apart by this method on "
 			"this path");
 	else if (kvw_guard_too_large(x)) {
 		(void)snprintf(message, sizeof(message),
-			"this API key's tenant shares no cache with others: a body can be no larger than %llu bytes",
+			"this API key's tenant shares no cache with others: a body can be no "
+			"larger than %llu bytes",
 			(unsigned long long)x->config->routing_scan_limit);
 		kvw_guard_refuse(x, 413, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated", message);
 	} else {
 		kvw_guard_refuse(x, 400, KVW_COUNT_AUTH_TENANT, "tenant_not_isolated",
-			"this API key's tenant shares no cache with others: the body must be a JSON object as this path "
+			"this API key's tenant shares no cache with others: the body must be a "
+			"JSON object as this path "
 			"takes it, sent as application/json");
 	}
 	return true;

@@ -1,5 +1,6 @@
 /*
- * lease.c - the worker is chosen: an attempt at it begins, and takes its share of the worker's load.
+ * lease.c - the worker is chosen: an attempt at it begins, and takes its share of the worker's
+ * load.
  */
 #include "proxy/step.h"
 

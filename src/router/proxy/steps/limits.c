@@ -21,7 +21,8 @@ static void add_party(struct kvw_rate_party *parties, size_t *count, enum kvw_ra
 		parties[(*count)++] = (struct kvw_rate_party){kind, name, limits};
 }
 
-static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party parties[KVW_RATE_KINDS])
+static size_t parties_of(
+	const struct kvw_exchange *x, struct kvw_rate_party parties[KVW_RATE_KINDS])
 {
 	const struct kvw_rate_limit *limit;
 	size_t count = 0;
@@ -29,16 +30,20 @@ static size_t parties_of(const struct kvw_exchange *x, struct kvw_rate_party par
 	if (x->key != NULL) {
 		struct kvw_slice tenant = kvw_slice_of(x->key->tenant);
 
-		add_party(parties, &count, KVW_RATE_KEY, kvw_slice_of(x->key->name), KVW_RATE_LIMITS_OF(x->key));
+		add_party(parties, &count, KVW_RATE_KEY, kvw_slice_of(x->key->name),
+			KVW_RATE_LIMITS_OF(x->key));
 		limit = kvw_config_tenant_rate(x->config, tenant);
 		if (limit != NULL)
-			add_party(parties, &count, KVW_RATE_TENANT, tenant, KVW_RATE_LIMITS_OF(limit));
+			add_party(parties, &count, KVW_RATE_TENANT, tenant,
+				KVW_RATE_LIMITS_OF(limit));
 	}
-	/* What an alias stands for, the model of a group, or what a body without a name means: the guard saw to it. */
+	/* What an alias stands for, the model of a group, or what a body without a name means:
+	 * the guard saw to it. */
 	limit = kvw_config_served_rate(
 		x->config, x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_groups_model(x));
 	if (limit != NULL)
-		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model), KVW_RATE_LIMITS_OF(limit));
+		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model),
+			KVW_RATE_LIMITS_OF(limit));
 	return count;
 }
 
@@ -101,16 +106,18 @@ static const char *type_of(enum kvw_rate_limited limit)
 
 static void refuse(struct kvw_exchange *x, const struct kvw_rate_refusal *refusal)
 {
-	static const char *const kinds[KVW_RATE_KINDS] = {"this API key", "this tenant", "this model"};
+	static const char *const kinds[KVW_RATE_KINDS] = {
+		"this API key", "this tenant", "this model"};
 	long long ms = (long long)((refusal->wait_ns + 999999) / 1000000);
 	char message[256], fields[KVW_RATE_ROOM + 96];
 	size_t len = kvw_rate_fields(x, fields);
 
-	(void)snprintf(fields + len, sizeof(fields) - len, "retry-after: %lld\r\nretry-after-ms: %lld\r\n",
-		(ms + 999) / 1000, ms);
+	(void)snprintf(fields + len, sizeof(fields) - len,
+		"retry-after: %lld\r\nretry-after-ms: %lld\r\n", (ms + 999) / 1000, ms);
 	(void)snprintf(message, sizeof(message),
 		"Rate limit reached for %s on %s: limit %lld. Please try again in %lld.%03llds.",
-		kinds[refusal->kind], names[refusal->limit], (long long)refusal->most, ms / 1000, ms % 1000);
+		kinds[refusal->kind], names[refusal->limit], (long long)refusal->most, ms / 1000,
+		ms % 1000);
 	kvw_rates_drop(&x->rate);
 	kvw_metrics_add(x->loop->metrics, counters[refusal->limit], 1);
 	kvw_reply_error_code(
@@ -137,7 +144,8 @@ static bool refuse_beyond(struct kvw_exchange *x)
 		demand.answer_tokens = x->route.answer_most;
 		demand.answers = x->rate_answers = answers_of(x);
 	}
-	if (!kvw_rates_take(x->loop->shared->rates, parties, count, &demand, &time, &x->rate, &refusal)) {
+	if (!kvw_rates_take(
+		    x->loop->shared->rates, parties, count, &demand, &time, &x->rate, &refusal)) {
 		refuse(x, &refusal);
 		return true;
 	}
@@ -156,7 +164,8 @@ static void note_short(struct kvw_exchange *x, const struct kvw_explained_limit 
 
 	for (int i = 0; i < KVW_RATE_LIMITED_COUNT; i++)
 		if (left[i]->limit > 0 && left[i]->remaining <= 0)
-			kvw_explanation_note(x->dry, "429 now: no %s left of its %s", names[i], limit->of);
+			kvw_explanation_note(
+				x->dry, "429 now: no %s left of its %s", names[i], limit->of);
 }
 
 /* What each party has left; is one of them short of what it will use? */
@@ -174,7 +183,8 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 
 		limit->of = kinds[parties[i].kind];
 		limit->name = parties[i].name;
-		limit->served_as = parties[i].kind == KVW_RATE_MODEL ? x->route.model : (struct kvw_slice){NULL, 0};
+		limit->served_as = parties[i].kind == KVW_RATE_MODEL ? x->route.model
+								     : (struct kvw_slice){NULL, 0};
 		kvw_rates_look(x->loop->shared->rates, &parties[i], &time, &limit->state);
 		note_short(x, limit);
 	}

@@ -15,7 +15,8 @@ static bool refuse_unnamed(struct kvw_exchange *x)
 	if (!x->unnamed || x->meant != NULL || !kvw_exchange_computes(x))
 		return false;
 	(void)snprintf(message, sizeof(message),
-		"the body must name a `model` in its first %llu bytes: workers serve several here, and some have limits",
+		"the body must name a `model` in its first %llu bytes: workers serve several here, "
+		"and some have limits",
 		(unsigned long long)x->config->routing_scan_limit);
 	kvw_reply_error_code(x, 400, NULL, "model_not_named", NULL, message);
 	return true;

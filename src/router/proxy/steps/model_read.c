@@ -14,10 +14,13 @@ static bool refuse_model(struct kvw_exchange *x)
 	if (!x->path.prompt || empty || x->scanned || x->model_name.len > 0 || x->meant != NULL ||
 		!kvw_fleet_divided(x->loop->fleet))
 		return false;
-	kvw_unread_note(x, KVW_COUNT_MODELS_UNREAD, "a request's body does not show its model: answered 400");
+	kvw_unread_note(x, KVW_COUNT_MODELS_UNREAD,
+		"a request's body does not show its model: answered 400");
 	kvw_reply_error_code(x, 400, NULL, "model_not_read", NULL,
-		"workers serve different models here, and this body does not show which one it is for: it must be JSON "
-		"in UTF-8 as this path takes it, sent as application/json, or a form that this path takes");
+		"workers serve different models here, and this body does not show which one it is "
+		"for: it must be JSON "
+		"in UTF-8 as this path takes it, sent as application/json, or a form that this "
+		"path takes");
 	return true;
 }
 

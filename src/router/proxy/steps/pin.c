@@ -17,7 +17,8 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 		return KVW_STEP_ON;
 	if (x->tried_count > 0)
 		return kvw_lacking_worker(x);
-	if (kvw_pin_find(x->loop->fleet, &way->set, x->pin, kvw_exchange_computes(x), &pos, why, sizeof(why)) != KVW_OK) {
+	if (kvw_pin_find(x->loop->fleet, &way->set, x->pin, kvw_exchange_computes(x), &pos, why,
+		    sizeof(why)) != KVW_OK) {
 		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", why);
 		return KVW_STEP_ANSWERED;
 	}

@@ -1,5 +1,6 @@
 /*
- * promise.c - what its service level promises, and when it came: of those that go on without waiting, too.
+ * promise.c - what its service level promises, and when it came: of those that go on without
+ * waiting, too.
  */
 #include "proxy/step.h"
 
@@ -24,8 +25,8 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 	(void)way;
 	kvw_admit_enter(x);
 	e->admission.class = classes->count > 0 ? classes->items[class] : NULL;
-	kvw_config_promise(
-		x->config, kvw_groups_model(x).data, kvw_groups_model(x).len, class, &e->admission.promise);
+	kvw_config_promise(x->config, kvw_groups_model(x).data, kvw_groups_model(x).len, class,
+		&e->admission.promise);
 	e->admission.verdict = "admitted";
 	e->admission.reason = "not_held";
 	if (e->metrics != NULL)

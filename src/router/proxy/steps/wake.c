@@ -21,7 +21,8 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	if (kvw_waking_others(x))
-		kvw_explanation_note(x->dry, "others wait for a worker of its model: it would wait behind them");
+		kvw_explanation_note(
+			x->dry, "others wait for a worker of its model: it would wait behind them");
 	return KVW_STEP_ON;
 }
 

@@ -31,7 +31,8 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 	if (stepped != KVW_STEP_ON)
 		return stepped;
 	if (ops->explain == NULL) {
-		(void)snprintf(message, sizeof(message), "the strategy %s cannot explain its decisions", ops->name);
+		(void)snprintf(message, sizeof(message),
+			"the strategy %s cannot explain its decisions", ops->name);
 		kvw_reply_error(x, 501, message);
 		return KVW_STEP_ANSWERED;
 	}

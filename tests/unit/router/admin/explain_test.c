@@ -126,6 +126,7 @@ static const struct kvw_strategy_ops mute_ops = {.name = "mute", .pick = last_pi
 static struct fixture fixture;
 static struct last last;
 static struct kvw_shared shared;
+static struct kvw_account memory;
 static struct kvw_dry_deps deps;
 static char session_field[] = "x-session", *session_fields[] = {session_field};
 
@@ -143,7 +144,8 @@ static void setup(void)
 	fixture.config.limits_body_memory = 1 << 24;
 	fixture.config.responses_table = 16;
 	fixture.config.session_headers = (struct kvw_strings){session_fields, 1};
-	ck_assert_int_eq(kvw_shared_init(&shared, &fixture.config), KVW_OK);
+	kvw_account_set_most(&memory, fixture.config.limits_body_memory);
+	ck_assert_int_eq(kvw_shared_init(&shared, &fixture.config, &memory), KVW_OK);
 	deps = (struct kvw_dry_deps){
 		.proxy = {.config = &fixture.config, .fleet = fixture.fleet, .strategy = &last.base},
 		.shared = &shared};
