@@ -31,7 +31,7 @@ void kvw_admit_refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retr
 	char fields[64];
 
 	(void)snprintf(fields, sizeof(fields), "retry-after: %d\r\n", (int)(seconds > 0 ? seconds : 1));
-	kvw_metrics_refused(x->loop->metrics, x->in_force->class_labels[x->entrant.wait.class],
+	kvw_metrics_refused(x->loop->metrics, x->in_force->class_labels[x->admission.entrant.wait.class],
 		refusals[why].counter);
 	kvw_reply_error_code(x, 429, "overloaded", refusals[why].code, fields, refusals[why].message);
 }
@@ -104,11 +104,11 @@ bool kvw_admit_impatient(struct kvw_exchange *x)
 void kvw_admit_enter(struct kvw_exchange *x)
 {
 	struct kvw_admission *admission = x->loop->shared->admission;
-	struct kvw_entrant *e = &x->entrant;
+	struct kvw_entrant *e = &x->admission.entrant;
 
-	if (x->entered || !kvw_gates_want(x))
+	if (x->admission.entered || !kvw_gates_want(x))
 		return;
-	x->entered = true;
+	x->admission.entered = true;
 	e->wait.came_ns = x->loop->now_ns;
 	e->wait.class = kvw_admit_class(x);
 	e->promise = promise_of(x, e->wait.class);
@@ -128,9 +128,9 @@ bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set)
 	if (set->count == 0 || x->strategy->ops->explain(x->strategy, &x->route, set, loop->now_ns,
 				       loop->gates.costs, &wish) != KVW_OK)
 		return false;
-	x->wish = wish.reason;
-	x->wished = wish.worker_id;
-	return kvw_gate_judge(x->gate, &x->entrant, set, loop->gates.costs, &wish, loop->now_ns);
+	x->admission.wish = wish.reason;
+	x->admission.wished = wish.worker_id;
+	return kvw_gate_judge(x->admission.gate, &x->admission.entrant, set, loop->gates.costs, &wish, loop->now_ns);
 }
 
 struct kvw_gate_terms kvw_admit_terms(const struct kvw_exchange *x)
@@ -161,18 +161,18 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	if (kvw_admit_impatient(x) ||
-		kvw_gate_is_full(kvw_gate_waiting(x->gate), loop->fleet->loops,
+		kvw_gate_is_full(kvw_gate_waiting(x->admission.gate), loop->fleet->loops,
 			(uint64_t)x->config->admission_max_queue) ||
-		kvw_gate_wait(x->gate, &x->entrant, loop->now_ns) != KVW_OK) {
-		kvw_admit_refuse(x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->gate));
+		kvw_gate_wait(x->admission.gate, &x->admission.entrant, loop->now_ns) != KVW_OK) {
+		kvw_admit_refuse(x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->admission.gate));
 		return KVW_ADMIT_NOT_NOW;
 	}
 	if (loop->gates.waiting++ == 0)
-		kvw_metrics_oldest(loop->metrics, x->entrant.wait.came_ns);
+		kvw_metrics_oldest(loop->metrics, x->admission.entrant.wait.came_ns);
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_WAITING, 1);
 	kvw_metrics_add(loop->metrics, KVW_COUNT_WAITED, 1);
 	kvw_wait_begin(x, &room, 0);
-	kvw_trace_limit(x->trace, loop->now_ns, x->entrant.wait.came_ns + x->gate->terms.max_wait_ns);
+	kvw_trace_limit(x->trace, loop->now_ns, x->admission.entrant.wait.came_ns + x->admission.gate->terms.max_wait_ns);
 	return KVW_ADMIT_NOT_NOW;
 }
 
@@ -180,19 +180,19 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 {
 	if (!kvw_gates_want(x))
 		return KVW_ADMIT_ANY;
-	if (x->admitted) {
-		x->admitted = false;
+	if (x->admission.admitted) {
+		x->admission.admitted = false;
 		return KVW_ADMIT_ONE;
 	}
 	if (!kvw_gates_enter(x))
 		return KVW_ADMIT_ANY;
 	kvw_admit_enter(x);
-	x->gate->terms = kvw_admit_terms(x);
-	if ((x->attempts > 0 && !x->refused) || (kvw_gate_waiting(x->gate) == 0 && kvw_gate_open(x->gate, &x->entrant, set, x->loop->now_ns)))
+	x->admission.gate->terms = kvw_admit_terms(x);
+	if ((x->attempts > 0 && !x->refused) || (kvw_gate_waiting(x->admission.gate) == 0 && kvw_gate_open(x->admission.gate, &x->admission.entrant, set, x->loop->now_ns)))
 		return KVW_ADMIT_ANY;
 	if (!kvw_admit_judge(x, set))
 		return KVW_ADMIT_ANY;
-	if (kvw_gate_waiting(x->gate) == 0 && x->entrant.wait_ns == 0)
+	if (kvw_gate_waiting(x->admission.gate) == 0 && x->admission.entrant.wait_ns == 0)
 		return KVW_ADMIT_ONE;
 	return wait_or_refuse(x);
 }

@@ -18,7 +18,7 @@
 
 enum kvw_admitted {
 	KVW_ADMIT_ANY,     /* any worker that the strategy picks */
-	KVW_ADMIT_ONE,     /* x->entrant.wait.worker */
+	KVW_ADMIT_ONE,     /* x->admission.entrant.wait.worker */
 	KVW_ADMIT_NOT_NOW, /* it waits, or has been answered */
 };
 

@@ -21,7 +21,7 @@ struct turn {
 
 static struct kvw_exchange *exchange_of(struct kvw_entrant *entrant)
 {
-	return (struct kvw_exchange *)((char *)entrant - offsetof(struct kvw_exchange, entrant));
+	return (struct kvw_exchange *)((char *)entrant - offsetof(struct kvw_exchange, admission.entrant));
 }
 
 static bool judge_again(void *user, struct kvw_entrant *entrant, int64_t now_ns)
@@ -49,13 +49,13 @@ static bool go_on(struct kvw_loop *loop, struct kvw_gate *gate)
 		x = exchange_of(entrant);
 		kvw_wait_end(x, KVW_WAITED);
 		kvw_metrics_waited(loop->metrics, loop->now_ns - entrant->wait.came_ns);
-		x->admitted = next == KVW_SEND;
+		x->admission.admitted = next == KVW_SEND;
 		if (next == KVW_REFUSE)
 			kvw_admit_refuse(x, entrant->refusal, entrant->retry_after_ns);
 	} else if (x != NULL) {
 		/* Routing says what becomes of it. */
 		kvw_wait_end(x, KVW_WAITED_LEFT);
-		x->admitted = true;
+		x->admission.admitted = true;
 	} else {
 		return false;
 	}

@@ -52,12 +52,12 @@ static void on_link(struct kvw_link *link, void *user)
 
 static void note_tried(struct kvw_exchange *x, const char *why)
 {
-	size_t len = strlen(x->tried_text), room = sizeof(x->tried_text) - len;
-	char *end = x->tried_text + len;
+	size_t len = strlen(x->tried.text), room = sizeof(x->tried.text) - len;
+	char *end = x->tried.text + len;
 
-	if (x->tried_count < KVW_TRIED_MAX) {
-		x->tried[x->tried_count] = x->attempt.worker->id;
-		x->tried_use[x->tried_count++] = x->attempt.worker->use;
+	if (x->tried.count < KVW_TRIED_MAX) {
+		x->tried.ids[x->tried.count] = x->attempt.worker->id;
+		x->tried.uses[x->tried.count++] = x->attempt.worker->use;
 	}
 	if (kvw_exchange_names_workers(x))
 		(void)snprintf(end, room, "%s%s: %s", len == 0 ? "" : "; ", x->attempt.worker->url, why);
@@ -80,11 +80,11 @@ static void give_up(struct kvw_exchange *x, const char *timed_out)
 		x->end = KVW_END_TIMEOUT;
 		x->timeout = timed_out;
 		(void)snprintf(message, sizeof(message), "the worker did not answer in time; tried %s",
-			x->tried_text);
+			x->tried.text);
 		kvw_reply_error_as(x, 504, NULL, NULL, "x-should-retry: false\r\n", message);
 		return;
 	}
-	(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried_text);
+	(void)snprintf(message, sizeof(message), "no worker could answer; tried %s", x->tried.text);
 	kvw_reply_error_as(x, 502, NULL, NULL, fields, message);
 }
 
@@ -131,8 +131,8 @@ static void forget_answer(struct kvw_exchange *x)
 	if (x->owner_len > 0) /* so its id was looked for, and still is */
 		x->watch_owner = true;
 	x->owner_len = 0;
-	x->rate_events = 0;
-	x->rate_line_ended = false;
+	x->rating.events = 0;
+	x->rating.line_ended = false;
 	kvw_usage_init(&x->usage);
 }
 
@@ -181,7 +181,7 @@ static void worker_failed(struct kvw_exchange *x)
 		.waited_out = timed_out != NULL && !a->left,
 		.suspicions = x->suspicions + note_suspect(a),
 		.link_written = a->written,
-		.retries = x->tried_count,
+		.retries = x->tried.count,
 		.retry_limit = (uint32_t)x->config->retry_attempts,
 	};
 	enum kvw_retry retry;
@@ -455,13 +455,13 @@ void kvw_exchange_wake(struct kvw_loop *loop)
 	asleep.count = 0;
 	for (x = TAILQ_FIRST(&loop->waking); x != NULL && gone < WAKE_MOST; x = next) {
 		next = TAILQ_NEXT(x, entry);
-		if (is_asleep(&asleep, x->wake))
+		if (is_asleep(&asleep, x->waking.model))
 			continue;
 		if (kvw_waking_go_on(x)) {
 			gone++;
 			kvw_exchange_advance(x);
 		} else {
-			note_asleep(&asleep, x->wake);
+			note_asleep(&asleep, x->waking.model);
 		}
 	}
 	loop->woken_changes = gone < WAKE_MOST ? changes : 0; /* 0: further ones in the next tick */

@@ -15,7 +15,7 @@ static bool askable(const struct kvw_exchange *x)
 	if (x->path.made_id.len > 0)
 		return (x->idempotent || kvw_path_cancels(x->target, x->path.made_id)) &&
 		       (x->whole || x->attempt.body_sent == 0);
-	return x->continues && x->whole;
+	return x->asked.continues && x->whole;
 }
 
 /* The next to be asked. SIZE_MAX: all were. */
@@ -26,7 +26,7 @@ static size_t next_of(const struct kvw_exchange *x, const struct kvw_candidate *
 	for (size_t i = 0; i < count; i++) {
 		uint32_t id = items[i].id;
 
-		if (id < x->asked_to || id == x->asked_first ||
+		if (id < x->asked.to || id == x->asked.first ||
 			!(items[i].usable || kvw_worker_rests(x->loop->fleet->workers[id])))
 			continue;
 		if (next == SIZE_MAX || id < items[next].id)
@@ -41,18 +41,18 @@ bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head)
 	uint32_t worker = x->attempt.worker->id;
 
 	if (head->status != 404) {
-		if (x->asking && head->status < 300 && x->path.made_id.len > 0)
+		if (x->asked.asking && head->status < 300 && x->path.made_id.len > 0)
 			kvw_whose_take(x, x->path.made_id);
 		return false;
 	}
-	if (x->pin.len > 0 || !askable(x) || (!x->asking && x->attempt.decision.reason == KVW_REASON_OWNER))
+	if (x->pin.len > 0 || !askable(x) || (!x->asked.asking && x->attempt.decision.reason == KVW_REASON_OWNER))
 		return false;
-	if (!x->asking)
-		x->asked_first = worker;
+	if (!x->asked.asking)
+		x->asked.first = worker;
 	kvw_tried_read_others(x, table);
 	if (next_of(x, table->items, table->count) == SIZE_MAX)
 		return false;
-	x->asking = true;
+	x->asked.asking = true;
 	x->attempt.excuse = KVW_EXCUSE_LACKS;
 	kvw_attempt_failed(&x->attempt, "it does not have what is asked for");
 	return true;
@@ -60,12 +60,12 @@ bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head)
 
 bool kvw_asked_pick(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
-	size_t next = x->asking ? next_of(x, set->items, set->count) : SIZE_MAX;
+	size_t next = x->asked.asking ? next_of(x, set->items, set->count) : SIZE_MAX;
 
-	x->continues = x->route.previous_id.len > 0;
+	x->asked.continues = x->route.previous_id.len > 0;
 	if (next == SIZE_MAX)
 		return false;
-	x->asked_to = set->items[next].id + 1;
+	x->asked.to = set->items[next].id + 1;
 	x->attempt.decision = (struct kvw_decision){
 		.pos = next, .reason = KVW_REASON_OWNER, .worker_id = set->items[next].id};
 	return true;

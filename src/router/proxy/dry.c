@@ -255,7 +255,7 @@ static const char *tokens_from(const struct kvw_exchange *x)
 		[KVW_INEXACT_NO_CHOICE] = "nowhere: one worker alone can serve it",
 	};
 
-	if (x->route.inexact == KVW_INEXACT_NOT && !x->body_ids)
+	if (x->route.inexact == KVW_INEXACT_NOT && !x->exact.in_body)
 		return x->wait.longest != NULL ? "a worker's /tokenize" : "the cache of tokens";
 	return why[x->route.inexact];
 }
@@ -283,7 +283,7 @@ static void describe(struct kvw_dry_run *run)
 	e->content_known = x->route.content_known;
 	e->session_known = x->route.session.len > 0;
 	e->group = x->group;
-	e->group_by = kvw_group_by_name(x->group_by);
+	e->group_by = kvw_group_by_name(x->division.by);
 	if (x->loop->sources != NULL) {
 		e->tokens = kvw_inexact_name(x->route.inexact);
 		e->tokens_from = tokens_from(x);

@@ -136,7 +136,8 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn
 			return NULL;
 	}
 	memset(x, 0, offsetof(struct kvw_exchange, usage));
-	x->tried_text[0] = '\0';
+	x->tried.count = 0;
+	x->tried.text[0] = '\0';
 	x->loop = loop;
 	x->client = client;
 	x->in_force = kvw_in_force_take(loop);
@@ -163,8 +164,8 @@ void kvw_exchange_drop_request(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	kvw_request_scan_release(x);
-	kvw_token_list_put(x->token_list);
-	x->token_list = NULL;
+	kvw_token_list_put(x->exact.list);
+	x->exact.list = NULL;
 	kvw_account_update(loop->shared->memory, &x->body_memory, 0);
 	if (x->whole && x->body.done && x->in.first != NULL) {
 		/* The first block stays: it holds the raw head that the log names. */
@@ -268,7 +269,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 	}
 	if (x->attempt.decision.exact && loop->sources != NULL)
 		check_prediction(x, &record);
-	if (x->entered)
+	if (x->admission.entered)
 		kvw_kept_count(x, end);
 	kvw_metrics_record(loop->metrics, &record);
 	kvw_access_log_write(loop->access_log, loop->index, &record);

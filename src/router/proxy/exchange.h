@@ -77,7 +77,70 @@ enum kvw_group_fault {
 
 struct kvw_explanation; /* admin/explanation.h */
 
+/* --- what single features keep of a request; zeroed with it --- */
+
+/* A model that is woken (waking.h). */
+struct kvw_waking {
+	struct kvw_wake_model *model; /* NULL: it has not waited for one */
+	int64_t first_ns; /* since when it waited first; 0: it has not */
+	bool woken;       /* a worker was ready, and it is on its way there */
+};
+
+/* Of a model that is divided (groups.h). */
+struct kvw_division {
+	enum kvw_group_by by;   /* why that group */
+	struct kvw_slice wish;  /* the one that its header names; len 0: none, or it does not count */
+	uint64_t key;           /* by which its group is chosen */
+	enum kvw_group_fault fault;
+};
+
+/* Limits of its key, tenant and model (rate.h). */
+struct kvw_rating {
+	bool rated;       /* it was charged, and what follows counts */
+	bool line_ended;  /* the stream is behind an end of line */
+	uint32_t events;  /* of the stream so far */
+	uint64_t prompt;  /* its tokens, predicted */
+	uint64_t answers; /* that an engine writes; 0: none */
+	struct kvw_rate_ticket ticket;
+};
+
+/* Exact tokens, for a strategy that wants them (prepare.h). */
+struct kvw_exact_tokens {
+	bool seen;    /* `inexact` says what came of them */
+	bool in_body; /* as ids */
+	enum kvw_inexact inexact;
+	struct kvw_token_job *job;   /* under way; NULL: none is */
+	struct kvw_token_list *list; /* a reference; NULL: none, or in the body */
+};
+
+/* admit.h. */
+struct kvw_admitting {
+	struct kvw_entrant entrant;
+	struct kvw_gate *gate; /* the loop's; NULL: it was not asked */
+	bool entered;          /* the entrant's own fields are filled */
+	bool admitted;         /* it may be sent to entrant.wait.worker */
+	enum kvw_reason wish;  /* why the strategy would have sent it ... */
+	uint32_t wished;       /* ... to this worker */
+};
+
+/* What one worker alone keeps (asked.h). */
+struct kvw_asking {
+	bool continues; /* the body goes on with a response */
+	bool asking;    /* which worker that is is not known: one is asked after the other */
+	uint32_t first; /* the first of them ... */
+	uint32_t to;    /* ... and then those with lower numbers than this */
+};
+
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
+
+/* Workers that have failed it (tried.h); not zeroed but for what says how much is there. */
+struct kvw_tried {
+	uint32_t count;
+	uint32_t ids[KVW_TRIED_MAX];
+	uint32_t uses[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
+	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while count is 0 */
+	char text[384];
+};
 
 struct kvw_exchange {
 	struct kvw_loop *loop;
@@ -94,10 +157,13 @@ struct kvw_exchange {
 	struct kvw_waiting wait;
 	bool looked_again; /* it has waited for newer model lists */
 
-	/* --- a model that is woken (waking.h) --- */
-	struct kvw_wake_model *wake; /* NULL: it has not waited for one */
-	int64_t held_ns;       /* since when it waited first; 0: it has not */
-	bool woken;            /* a worker was ready, and it is on its way there */
+	/* --- of single features --- */
+	struct kvw_waking waking;
+	struct kvw_division division;
+	struct kvw_rating rating;
+	struct kvw_exact_tokens exact;
+	struct kvw_admitting admission;
+	struct kvw_asking asked;
 
 	/* --- request --- */
 	struct kvw_path_info path;
@@ -128,11 +194,6 @@ struct kvw_exchange {
 	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
 	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
 	bool model_allowed;               /* to the key, which was looked at */
-	bool rated;                       /* `rate` is set (rate.h), and what follows counts */
-	bool rate_line_ended;             /* the stream is behind an end of line */
-	uint32_t rate_events;             /* events of the stream so far */
-	uint64_t rate_prompt;             /* tokens of the prompt, predicted */
-	uint64_t rate_answers;            /* that an engine writes; 0: none */
 	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
 	bool invocation;               /* POST /invocations; path.api is another one once its body was read */
 	struct kvw_slice adapter;      /* of its head, in the raw head: the model, before the body's word; len 0: none */
@@ -147,10 +208,6 @@ struct kvw_exchange {
 	bool stripped;            /* it was read, and has no member left that its key may not send */
 	const char *rename_to;    /* if renamed: that model; config's */
 	const struct kvw_model_group *group; /* of config: its workers alone serve it; NULL: any that have its model */
-	enum kvw_group_by group_by;          /* why that one */
-	struct kvw_slice group_wish;         /* the one that its header names, in the raw head; len 0: none, or it does not count */
-	uint64_t group_key;                  /* by which its group is chosen */
-	enum kvw_group_fault group_fault;
 	struct kvw_route_request route; /* borrows from scan and model_name */
 	bool unnamed;             /* the body was looked at, and names no model */
 	struct kvw_model *meant;  /* by an unnamed one, held; NULL: several could be. Stays as it was first */
@@ -162,32 +219,11 @@ struct kvw_exchange {
 	struct kvw_timer deadline; /* timeouts.request */
 	struct kvw_timer silence;  /* http.keep_alive_comments (silence.h) */
 
-	/* --- exact tokens, for a strategy that wants them --- */
-	bool tokens_seen;          /* `inexact` says what came of them */
-	bool body_ids;             /* they are in the body, as ids */
-	enum kvw_inexact inexact;
-	struct kvw_token_job *token_job;   /* under way; NULL: none is */
-	struct kvw_token_list *token_list; /* a reference; NULL: none, or in the body */
-
-	/* --- admission (admit.h) --- */
-	struct kvw_entrant entrant;
-	struct kvw_gate *gate;    /* the loop's; NULL: it was not asked */
-	bool entered;             /* the entrant's own fields are filled */
-	bool admitted;            /* it may be sent to entrant.wait.worker */
-	enum kvw_reason wish;     /* why the strategy would have sent it ... */
-	uint32_t wished;          /* ... to this worker */
-
-	/* --- what one worker alone keeps (asked.h) --- */
-	bool continues;            /* the body goes on with a response */
-	bool asking;               /* which worker that is is not known: one is asked after the other */
-	uint32_t asked_first;      /* the first of them ... */
-	uint32_t asked_to;         /* ... and then those with lower numbers than this */
-
 	/* --- what a worker is asked --- */
 	struct kvw_attempt attempt; /* the present one; between two, what the log needs of the last */
 	struct kvw_model *model;  /* held */
 	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
-	uint32_t tried_count, attempts, stale_retries;
+	uint32_t attempts, stale_retries;
 	bool refused;             /* its last worker was full: it may wait for one with room */
 	uint32_t too_long_for;    /* a worker that takes so many tokens has said that it is; 0: none has */
 	uint32_t suspicions;      /* workers that this request may have broken */
@@ -222,13 +258,9 @@ struct kvw_exchange {
 
 	/* --- from here on not cleared for a new request: lengths and counts say what is in them --- */
 	struct kvw_usage usage;
-	struct kvw_rate_ticket rate; /* if rated */
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
+	struct kvw_tried tried;
 	char beginning[48];                /* the first of a stream's behind its preamble; beginning_len of them */
-	uint32_t tried[KVW_TRIED_MAX];     /* tried_count workers */
-	uint32_t tried_use[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
-	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while tried_count is 0 */
-	char tried_text[384];
 };
 
 static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)

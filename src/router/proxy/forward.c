@@ -29,14 +29,14 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 {
 	return (x->path.repeatable || x->idempotent) && x->whole &&
-	       x->tried_count < (uint32_t)x->config->retry_attempts &&
+	       x->tried.count < (uint32_t)x->config->retry_attempts &&
 	       suspicions < KVW_RETRY_SUSPICIONS && kvw_request_has_choice(x) &&
 	       kvw_attempt_pay_repeat(x);
 }
 
 bool kvw_request_may_find_room(struct kvw_exchange *x)
 {
-	if (!(x->path.repeatable || x->idempotent) || !x->whole || x->tried_count == KVW_TRIED_MAX ||
+	if (!(x->path.repeatable || x->idempotent) || !x->whole || x->tried.count == KVW_TRIED_MAX ||
 		x->pin.len > 0 || x->attempt.decision.reason == KVW_REASON_OWNER)
 		return false;
 	if (kvw_request_has_choice(x) && kvw_busy_other_has_room(x, &x->loop->candidates))
@@ -89,10 +89,10 @@ static bool try_other_group(struct kvw_exchange *x)
 	enum kvw_err err = kvw_regroup(x, kvw_tried_drop);
 
 	if (err == KVW_ENOMEM)
-		x->group_fault = KVW_GROUP_NO_MEMORY;
-	else if (err == KVW_EINVAL && x->tried_count == 0)
-		x->group_fault = KVW_GROUP_UNWRITTEN;
-	return x->group_fault == KVW_GROUP_GOOD;
+		x->division.fault = KVW_GROUP_NO_MEMORY;
+	else if (err == KVW_EINVAL && x->tried.count == 0)
+		x->division.fault = KVW_GROUP_UNWRITTEN;
+	return x->division.fault == KVW_GROUP_GOOD;
 }
 
 bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)

@@ -67,11 +67,11 @@ bool kvw_gates_enter(struct kvw_exchange *x)
 {
 	struct kvw_gate *gate = gate_of(x);
 
-	if (gate != x->gate) {
+	if (gate != x->admission.gate) {
 		kvw_gates_exit(x);
 		if (gate != NULL)
 			gate->users++;
-		x->gate = gate;
+		x->admission.gate = gate;
 	}
 	if (gate != NULL)
 		gate->used_ns = x->loop->now_ns;
@@ -80,9 +80,9 @@ bool kvw_gates_enter(struct kvw_exchange *x)
 
 void kvw_gates_exit(struct kvw_exchange *x)
 {
-	if (x->gate != NULL)
-		x->gate->users--;
-	x->gate = NULL;
+	if (x->admission.gate != NULL)
+		x->admission.gate->users--;
+	x->admission.gate = NULL;
 }
 
 void kvw_gates_shed(struct kvw_loop *loop)
@@ -112,28 +112,28 @@ bool kvw_gates_want(const struct kvw_exchange *x)
 
 void kvw_gates_picked(struct kvw_exchange *x)
 {
-	if (x->gate == NULL || !kvw_gates_want(x) || !x->attempt.picked)
+	if (x->admission.gate == NULL || !kvw_gates_want(x) || !x->attempt.picked)
 		return;
-	x->entrant.shows = x->route.stream;
-	kvw_gate_passed(x->gate, &x->entrant, &x->attempt.decision, x->loop->now_ns);
+	x->admission.entrant.shows = x->route.stream;
+	kvw_gate_passed(x->admission.gate, &x->admission.entrant, &x->attempt.decision, x->loop->now_ns);
 }
 
 void kvw_gates_first_token(struct kvw_exchange *x)
 {
-	if (x->gate != NULL)
-		kvw_gate_first_token(x->gate, &x->entrant, x->event_stream, x->loop->now_ns);
+	if (x->admission.gate != NULL)
+		kvw_gate_first_token(x->admission.gate, &x->admission.entrant, x->event_stream, x->loop->now_ns);
 }
 
 void kvw_gates_token(struct kvw_exchange *x, int64_t gap_ns)
 {
-	if (x->gate != NULL && x->entrant.stream)
-		kvw_gate_token(x->gate, &x->entrant, gap_ns, x->loop->now_ns);
+	if (x->admission.gate != NULL && x->admission.entrant.stream)
+		kvw_gate_token(x->admission.gate, &x->admission.entrant, gap_ns, x->loop->now_ns);
 }
 
 void kvw_gates_ended(struct kvw_exchange *x)
 {
-	if (x->gate != NULL)
-		kvw_gate_ended(x->gate, &x->entrant, x->loop->now_ns);
+	if (x->admission.gate != NULL)
+		kvw_gate_ended(x->admission.gate, &x->admission.entrant, x->loop->now_ns);
 }
 
 void kvw_gates_out(struct kvw_exchange *x)
@@ -145,6 +145,6 @@ void kvw_gates_out(struct kvw_exchange *x)
 
 void kvw_gates_leave(struct kvw_exchange *x)
 {
-	kvw_gate_leave(x->gate, &x->entrant);
+	kvw_gate_leave(x->admission.gate, &x->admission.entrant);
 	kvw_gates_out(x);
 }

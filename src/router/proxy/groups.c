@@ -131,14 +131,14 @@ static void find_key(struct kvw_exchange *x)
 	struct kvw_slice text = x->route.session;
 	uint64_t opening = 0;
 
-	x->group_by = KVW_GROUP_BY_SESSION;
+	x->division.by = KVW_GROUP_BY_SESSION;
 	if (x->config->groups_sticky != KVW_GROUP_STICKY_SESSION || text.len == 0) {
 		if (x->config->groups_sticky == KVW_GROUP_STICKY_SESSION && x->scan != NULL && x->scanned)
 			opening = kvw_scan_opening(x->scan);
-		x->group_by = opening != 0 ? KVW_GROUP_BY_CONVERSATION : KVW_GROUP_BY_REQUEST;
+		x->division.by = opening != 0 ? KVW_GROUP_BY_CONVERSATION : KVW_GROUP_BY_REQUEST;
 		text = x->request_id;
 	}
-	x->group_key = opening != 0 ? opening : XXH3_64bits(text.data, text.len);
+	x->division.key = opening != 0 ? opening : XXH3_64bits(text.data, text.len);
 }
 
 /* Where chance decides there is one answer that is likelier than any other. */
@@ -162,9 +162,9 @@ static size_t order_by(const struct kvw_exchange *x, struct kvw_model_groups gro
 		shares[i] = (struct kvw_group_share){groups.items[i].hash,
 			file ? groups.items[i].weight
 			     : atomic_load_explicit(groups.items[i].weight_now, memory_order_acquire)};
-	if (x->dry != NULL && x->dry->by_chance && x->group_by == KVW_GROUP_BY_REQUEST)
+	if (x->dry != NULL && x->dry->by_chance && x->division.by == KVW_GROUP_BY_REQUEST)
 		keep_largest(shares, groups.count);
-	return kvw_group_order(shares, groups.count, x->group_key, order);
+	return kvw_group_order(shares, groups.count, x->division.key, order);
 }
 
 /* The groups in the order in which the request prefers them; returns how many get requests at all, at least one. While
@@ -244,7 +244,7 @@ static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_m
 	count = order_of(x, groups, order);
 	wanted = of_wanted(x, groups, order, count, writable);
 	if (wanted != NULL) {
-		x->group_by = KVW_GROUP_BY_WORKER;
+		x->division.by = KVW_GROUP_BY_WORKER;
 		return wanted;
 	}
 	first = NULL;
@@ -260,7 +260,7 @@ static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_m
 		if (!has_worker(x, group, NULL))
 			continue;
 		if (group != first)
-			x->group_by = KVW_GROUP_BY_FALLBACK;
+			x->division.by = KVW_GROUP_BY_FALLBACK;
 		return group;
 	}
 	return first;
@@ -268,25 +268,25 @@ static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_m
 
 static void take(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
-	if (x->group_wish.len == 0) {
+	if (x->division.wish.len == 0) {
 		x->group = choose(x, groups, writable);
 		return;
 	}
 	find_key(x); /* by which copies find their worker */
-	x->group = named(groups, x->group_wish);
-	x->group_by = KVW_GROUP_BY_HEADER;
+	x->group = named(groups, x->division.wish);
+	x->division.by = KVW_GROUP_BY_HEADER;
 	if (x->group == NULL) {
-		x->group_fault = KVW_GROUP_UNKNOWN;
+		x->division.fault = KVW_GROUP_UNKNOWN;
 	} else if (renames(x->group) && !writable) {
 		x->group = NULL;
-		x->group_fault = KVW_GROUP_UNWRITTEN;
+		x->division.fault = KVW_GROUP_UNWRITTEN;
 	}
 }
 
 void kvw_groups_count(const struct kvw_exchange *x)
 {
 	if (x->group != NULL)
-		kvw_metrics_group_chosen(x->loop->metrics, kvw_groups_label(x), x->group_by);
+		kvw_metrics_group_chosen(x->loop->metrics, kvw_groups_label(x), x->division.by);
 }
 
 void kvw_groups_divide(struct kvw_exchange *x)
@@ -294,7 +294,7 @@ void kvw_groups_divide(struct kvw_exchange *x)
 	struct kvw_model_groups groups;
 	struct kvw_route_request route = x->route;
 
-	if (x->group != NULL || x->group_fault != KVW_GROUP_GOOD || !x->whole)
+	if (x->group != NULL || x->division.fault != KVW_GROUP_GOOD || !x->whole)
 		return;
 	groups = kvw_config_groups(x->config, x->route.model);
 	if (groups.count == 0)
@@ -311,7 +311,7 @@ void kvw_groups_divide(struct kvw_exchange *x)
 		x->route.tenant = route.tenant;
 		if (!x->renamed) { /* out of memory */
 			x->group = NULL;
-			x->group_fault = KVW_GROUP_UNWRITTEN;
+			x->division.fault = KVW_GROUP_UNWRITTEN;
 			return;
 		}
 	}
@@ -337,7 +337,7 @@ const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw
 	uint8_t order[KVW_GROUPS_MOST];
 	size_t count;
 
-	if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS || x->group_by == KVW_GROUP_BY_HEADER ||
+	if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS || x->division.by == KVW_GROUP_BY_HEADER ||
 		x->pin.len > 0)
 		return NULL;
 	count = order_of(x, groups, order);

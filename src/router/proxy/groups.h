@@ -26,7 +26,7 @@ void kvw_groups_hide(const struct kvw_exchange *x, struct kvw_head *head);
 void kvw_groups_divide(struct kvw_exchange *x);
 
 /* The same for a request whose body cannot be changed. False: its model is divided, and no group serves it by the
- * name that it has, or it wishes for one that there is not (x->group_fault). */
+ * name that it has, or it wishes for one that there is not (x->division.fault). */
 bool kvw_groups_take(struct kvw_exchange *x);
 
 /* kvw_fleet_read for x->route.model, of the exchange's group alone. */

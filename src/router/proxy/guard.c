@@ -155,7 +155,7 @@ static bool refuse_bearer(struct kvw_exchange *x, const struct token *token, con
 	x->keyring = token->ring;
 	x->key = kvw_keyring_find(token->ring, digest);
 	take_limits(x);
-	x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
+	x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 	if (kvw_slice_of(x->key->tenant).len > 0)
 		kvw_auth_saw_tenant(x->loop->auth);
 	return false;
@@ -171,7 +171,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 
 	/* Browsers send none with it, and vLLM asks for none. */
 	if (shown == KVW_CREDENTIAL_MISSING && is_open_preflight(x)) {
-		x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
+		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 		return false;
 	}
 	if (refuse_credential(x, shown))
@@ -189,7 +189,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	x->key = key;
 	take_limits(x);
 	if (!key->trusted)
-		x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
+		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 	if (kvw_client_key_lives(key, x->wall_ns / KVW_NS_PER_S))
 		return false;
 	kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_EXPIRED, "expired_api_key", "this API key has expired");
@@ -248,7 +248,7 @@ static void take_named(struct kvw_exchange *x)
 	x->key = x->dry->key;
 	take_limits(x);
 	if (!x->key->trusted)
-		x->pin = x->group_wish = (struct kvw_slice){NULL, 0};
+		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 }
 
 bool kvw_guard_head(struct kvw_exchange *x)

@@ -35,7 +35,7 @@ static enum kvw_kept judge_whole(const struct answer *a)
 
 static struct answer answer_of(const struct kvw_exchange *x)
 {
-	const struct kvw_entrant *e = &x->entrant;
+	const struct kvw_entrant *e = &x->admission.entrant;
 	uint32_t tokens = x->usage.completion_known ? x->usage.completion_tokens
 			  : x->event_stream         ? x->stream_chunks
 						    : 0;
@@ -57,7 +57,7 @@ static enum kvw_kept judge(const struct kvw_exchange *x, enum kvw_end end)
 
 	if (end == KVW_END_CLIENT_GONE) {
 		if (x->first_token_ns == 0)
-			a.first_ns = x->loop->now_ns - x->entrant.wait.came_ns;
+			a.first_ns = x->loop->now_ns - x->admission.entrant.wait.came_ns;
 		return a.due_ns > 0 && a.first_ns > a.due_ns ? KVW_KEPT_LATE : KVW_KEPT_COUNT;
 	}
 	if (end == KVW_END_LOCAL && x->status == 429)
@@ -71,7 +71,7 @@ static enum kvw_kept judge(const struct kvw_exchange *x, enum kvw_end end)
 
 void kvw_kept_count(struct kvw_exchange *x, enum kvw_end end)
 {
-	const struct kvw_entrant *e = &x->entrant;
+	const struct kvw_entrant *e = &x->admission.entrant;
 	bool promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0 || e->promise.tpot_ns > 0;
 
 	if (x->event_stream && e->counted_ns > 0 && x->first_token_ns > e->sent_ns)

@@ -96,9 +96,9 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 
 	if (kvw_waking_hold(x))
 		return held(x);
-	if (x->tried_count > 0) {
+	if (x->tried.count > 0) {
 		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s",
-			x->tried_text);
+			x->tried.text);
 	} else {
 		(kvw_exchange_names_workers(x) ? put_workers : put_states)(x->loop->fleet, &text);
 		(void)snprintf(message, sizeof(message), "no usable worker%s%s%.*s",
@@ -107,7 +107,7 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 			text.len > 0 ? text.data : "");
 		free(text.data);
 	}
-	kvw_reply_error_as(x, x->tried_count > 0 && !x->refused ? 502 : 503, NULL, NULL,
+	kvw_reply_error_as(x, x->tried.count > 0 && !x->refused ? 502 : 503, NULL, NULL,
 		"retry-after: 1\r\n", message);
 	return KVW_STEP_ANSWERED;
 }
@@ -288,7 +288,7 @@ static bool await_newcomers(struct kvw_exchange *x)
 
 enum kvw_stepped kvw_lacking_choice(struct kvw_exchange *x)
 {
-	if (x->group_fault != KVW_GROUP_GOOD)
+	if (x->division.fault != KVW_GROUP_GOOD)
 		return KVW_STEP_AGAIN;
 	return await_newcomers(x) ? KVW_STEP_WAITS : kvw_lacking_worker(x);
 }

@@ -24,8 +24,8 @@
 
 static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
 {
-	x->tokens_seen = true;
-	x->inexact = inexact;
+	x->exact.seen = true;
+	x->exact.inexact = inexact;
 	if (inexact != KVW_INEXACT_NOT_WANTED)
 		kvw_metrics_inexact(x->loop->metrics, inexact);
 }
@@ -84,16 +84,16 @@ static struct kvw_slice authorization(struct kvw_exchange *x)
 
 static void take(struct kvw_exchange *x, const struct kvw_token_result *result)
 {
-	x->token_list = result->list;
+	x->exact.list = result->list;
 	seen(x, result->inexact);
 }
 
 /* An answer takes the job with it. */
 static void forget(struct kvw_exchange *x, enum kvw_waited how)
 {
-	if (x->token_job != NULL)
-		kvw_token_job_forget(x->token_job);
-	x->token_job = NULL;
+	if (x->exact.job != NULL)
+		kvw_token_job_forget(x->exact.job);
+	x->exact.job = NULL;
 	if (how != KVW_WAITED_LEFT)
 		kvw_metrics_token_wait(x->loop->metrics, x->loop->now_ns - x->wait.since_ns);
 }
@@ -143,7 +143,7 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 		take(x, &result);
 		return true;
 	}
-	x->token_job = job;
+	x->exact.job = job;
 	kvw_wait_begin(
 		x, &prompt_tokens, loop->now_ns + loop->sources->tokens_timeout_ms * KVW_NS_PER_MS);
 	return false;
@@ -157,7 +157,7 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 	struct kvw_model *model;
 	bool known;
 
-	if (x->tokens_seen)
+	if (x->exact.seen)
 		return true;
 	if (!x->path.prompt || !x->route.teaches) {
 		/* Not a prompt to be continued, or one that went by unread. */
@@ -171,12 +171,12 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 	choice = kvw_tokens_look(loop->sources->exact, loop->candidates.items, loop->candidates.count);
 	if (x->scan != NULL && x->scanned)
 		kvw_scan_exact(x->scan, &exact);
-	x->body_ids = exact.form == KVW_FORM_IDS;
+	x->exact.in_body = exact.form == KVW_FORM_IDS;
 	if (exact.form == KVW_FORM_NONE)
 		seen(x, KVW_INEXACT_NO_TOKENS);
 	else if (!choice.view && !kvw_sources_unmapped(loop->sources))
 		seen(x, KVW_INEXACT_NO_VIEW);
-	else if (x->body_ids)
+	else if (x->exact.in_body)
 		seen(x, KVW_INEXACT_NOT);
 	else if (choice.usable < 2)
 		seen(x, KVW_INEXACT_NO_CHOICE);
@@ -187,7 +187,7 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 
 void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result)
 {
-	x->token_job = NULL;
+	x->exact.job = NULL;
 	take(x, result);
 	kvw_wait_end(x, KVW_WAITED);
 }

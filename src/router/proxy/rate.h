@@ -22,7 +22,7 @@ void kvw_rate_end(struct kvw_exchange *x, enum kvw_end end);
 /* Is it charged to any limit? */
 static inline bool kvw_rate_holds(const struct kvw_exchange *x)
 {
-	return x->rated && x->rate.count > 0;
+	return x->rating.rated && x->rating.ticket.count > 0;
 }
 
 static inline struct kvw_rate_time kvw_rate_time_of(const struct kvw_loop *loop)

@@ -7,7 +7,7 @@ size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
 
 	if (!kvw_rate_holds(x))
 		return 0;
-	return kvw_rates_fields(&x->rate, &time,
+	return kvw_rates_fields(&x->rating.ticket, &time,
 		kvw_api_anthropic(x->path.api) ? KVW_RATE_ANTHROPIC : KVW_RATE_OPENAI, out);
 }
 
@@ -22,8 +22,8 @@ void kvw_rate_watch(struct kvw_exchange *x, const char *data, size_t len)
 
 		if (data[i] == '\r')
 			continue;
-		x->rate_events += end && x->rate_line_ended;
-		x->rate_line_ended = end && !x->rate_line_ended;
+		x->rating.events += end && x->rating.line_ended;
+		x->rating.line_ended = end && !x->rating.line_ended;
 	}
 }
 
@@ -33,19 +33,19 @@ static uint64_t used_tokens(const struct kvw_exchange *x, enum kvw_end end, uint
 	const struct kvw_usage *usage = &x->usage;
 	bool good = x->status >= 200 && x->status < 300, whole = end == KVW_END_COMPLETE;
 	uint64_t written = usage->completion_known ? usage->completion_tokens : 0;
-	uint64_t passed = x->rate_events > x->said_all ? x->rate_events - x->said_all : 0;
+	uint64_t passed = x->rating.events > x->said_all ? x->rating.events - x->said_all : 0;
 
 	*answer = 0;
 	if (!kvw_exchange_computes(x) || x->attempts == 0)
 		return 0;
 	if (whole && good && usage->prompt_known) {
-		if (usage->completion_known && x->rate_answers > 0)
-			*answer = written / x->rate_answers;
+		if (usage->completion_known && x->rating.answers > 0)
+			*answer = written / x->rating.answers;
 		return usage->prompt_tokens + written;
 	}
 	if (!good && (x->status != 0 || end != KVW_END_CLIENT_GONE))
 		return 0;
-	return (usage->prompt_known ? usage->prompt_tokens : x->rate_prompt) +
+	return (usage->prompt_known ? usage->prompt_tokens : x->rating.prompt) +
 	       (written > passed ? written : passed);
 }
 
@@ -57,5 +57,5 @@ void kvw_rate_end(struct kvw_exchange *x, enum kvw_end end)
 		return;
 	tokens = used_tokens(x, end, &answer);
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_CHARGED, tokens);
-	kvw_rates_settle(&x->rate, tokens, answer, x->attempts > 0, x->loop->now_ns);
+	kvw_rates_settle(&x->rating.ticket, tokens, answer, x->attempts > 0, x->loop->now_ns);
 }

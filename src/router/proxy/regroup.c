@@ -37,10 +37,10 @@ static enum kvw_err write_model(struct kvw_exchange *x, const char *model)
 /* Tokens of another model's vocabulary say nothing of this one's blocks. */
 static void forget_tokens(struct kvw_exchange *x)
 {
-	kvw_token_list_put(x->token_list);
-	x->token_list = NULL;
-	if (x->tokens_seen && x->inexact == KVW_INEXACT_NOT && !x->body_ids)
-		x->inexact = KVW_INEXACT_NO_TOKENS;
+	kvw_token_list_put(x->exact.list);
+	x->exact.list = NULL;
+	if (x->exact.seen && x->exact.inexact == KVW_INEXACT_NOT && !x->exact.in_body)
+		x->exact.inexact = KVW_INEXACT_NO_TOKENS;
 }
 
 enum kvw_err kvw_regroup(struct kvw_exchange *x, kvw_groups_untried_fn *untried)
@@ -57,7 +57,7 @@ enum kvw_err kvw_regroup(struct kvw_exchange *x, kvw_groups_untried_fn *untried)
 		forget_tokens(x);
 	}
 	x->group = group;
-	x->group_by = KVW_GROUP_BY_FALLBACK;
+	x->division.by = KVW_GROUP_BY_FALLBACK;
 	kvw_groups_count(x);
 	return KVW_OK;
 }

@@ -131,7 +131,7 @@ static void note_head(struct kvw_exchange *x)
 	kvw_trace_name(x->trace, x->request_id, x->path.api);
 	x->route.api = x->path.api;
 	x->pin = head_pin(x);
-	x->group_wish = kvw_groups_wish(x, head);
+	x->division.wish = kvw_groups_wish(x, head);
 	kvw_sagemaker_note(x, head);
 	if (x->path.kind == KVW_PATH_FORWARD)
 		kvw_request_read_query(x);

@@ -178,6 +178,6 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	else
 		x->salted = x->renamed = x->stripped = false;
 	if (err != KVW_OK && x->group != NULL && strcmp(x->group->serves, x->group->model) != 0)
-		x->group_fault = KVW_GROUP_UNWRITTEN;
+		x->division.fault = KVW_GROUP_UNWRITTEN;
 	return err == KVW_ENOMEM ? err : KVW_OK; /* what cannot be changed is refused before it is routed */
 }

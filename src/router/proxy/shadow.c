@@ -355,7 +355,7 @@ static struct kvw_worker *choose(struct kvw_exchange *x, const struct kvw_model_
 
 	kvw_groups_read_of(x, group, table);
 	for (size_t i = 0; i < table->count; i++) {
-		uint64_t keys[2] = {x->group_key, table->items[i].key}, drawn = XXH3_64bits(keys, sizeof(keys));
+		uint64_t keys[2] = {x->division.key, table->items[i].key}, drawn = XXH3_64bits(keys, sizeof(keys));
 
 		if (!table->items[i].usable || (best != NULL && drawn <= most))
 			continue;

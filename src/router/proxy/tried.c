@@ -11,16 +11,16 @@ void kvw_tried_drop(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 	size_t count = table->count;
 	bool usable = false;
 
-	if (x->tried_count == 0)
+	if (x->tried.count == 0)
 		return;
 	table->version = 0;
 	table->count = 0;
 	for (size_t i = 0; i < count; i++) {
 		bool tried = false;
 
-		for (uint32_t t = 0; t < x->tried_count && !tried; t++)
-			tried = x->tried[t] == items[i].id &&
-				x->tried_use[t] == x->loop->fleet->workers[items[i].id]->use;
+		for (uint32_t t = 0; t < x->tried.count && !tried; t++)
+			tried = x->tried.ids[t] == items[i].id &&
+				x->tried.uses[t] == x->loop->fleet->workers[items[i].id]->use;
 		if (tried)
 			continue;
 		usable = usable || items[i].usable;

@@ -249,12 +249,12 @@ static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *promp
 {
 	struct kvw_scan_exact exact;
 
-	if (!x->tokens_seen || x->inexact != KVW_INEXACT_NOT || x->scan == NULL)
+	if (!x->exact.seen || x->exact.inexact != KVW_INEXACT_NOT || x->scan == NULL)
 		return false;
 	kvw_scan_exact(x->scan, &exact);
 	*prompt = (struct kvw_kvprompt){
-		.tokens = x->body_ids ? exact.ids : x->token_list->ids,
-		.count = x->body_ids ? exact.id_count : x->token_list->count,
+		.tokens = x->exact.in_body ? exact.ids : x->exact.list->ids,
+		.count = x->exact.in_body ? exact.id_count : x->exact.list->count,
 		.cache_salt = exact.cache_salt,
 	};
 	if (x->model != NULL && atomic_load_explicit(&x->model->adapter, memory_order_relaxed))
@@ -267,7 +267,7 @@ void kvw_request_add_tokens(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 	struct kvw_kvprompt prompt;
 
-	x->route.inexact = x->tokens_seen ? x->inexact : KVW_INEXACT_NOT_WANTED;
+	x->route.inexact = x->exact.seen ? x->exact.inexact : KVW_INEXACT_NOT_WANTED;
 	if (x->route.inexact != KVW_INEXACT_NOT)
 		return;
 	if (!find_tokens(x, &prompt) ||

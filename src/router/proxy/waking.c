@@ -15,7 +15,7 @@
 /* The model, if a request such as this one may wait for it. */
 static struct kvw_wake_model *model_of(const struct kvw_exchange *x)
 {
-	if (x->config->discovery_wake_hold_ms == 0 || x->route.model.len == 0 || x->tried_count > 0 ||
+	if (x->config->discovery_wake_hold_ms == 0 || x->route.model.len == 0 || x->tried.count > 0 ||
 		x->pin.len > 0)
 		return NULL;
 	return kvw_wakes_find(x->loop->fleet->wakes, x->config, x->route.model);
@@ -32,8 +32,8 @@ static void say_expired(struct kvw_exchange *x)
 
 	snprintf(text, sizeof(text),
 		"the model `%.*s` has no worker and is being woken; this request has waited for %.1f s%s",
-		NAME_MOST, x->wake->name, (double)(x->loop->now_ns - x->held_ns) / (double)KVW_NS_PER_S,
-		atomic_load_explicit(&x->wake->failed, memory_order_relaxed)
+		NAME_MOST, x->waking.model->name, (double)(x->loop->now_ns - x->waking.first_ns) / (double)KVW_NS_PER_S,
+		atomic_load_explicit(&x->waking.model->failed, memory_order_relaxed)
 			? ", and the last call to wake it failed"
 			: "");
 	answer(x, text);
@@ -64,7 +64,7 @@ static void release(struct kvw_exchange *x, enum kvw_waited how)
 	};
 
 	kvw_wakes_release(
-		x->loop->fleet->wakes, x->wake, results[how], x->loop->now_ns - x->wait.since_ns);
+		x->loop->fleet->wakes, x->waking.model, results[how], x->loop->now_ns - x->wait.since_ns);
 }
 
 static const struct kvw_wait_kind a_worker = {
@@ -78,8 +78,8 @@ static const struct kvw_wait_kind a_worker = {
 
 static void add(struct kvw_exchange *x, struct kvw_wake_model *model, int64_t until_ns)
 {
-	x->wake = model;
-	x->admitted = false; /* to a worker that is gone: the new ones have not been asked */
+	x->waking.model = model;
+	x->admission.admitted = false; /* to a worker that is gone: the new ones have not been asked */
 	kvw_wakes_hold(model);
 	kvw_wait_begin(x, &a_worker, until_ns);
 }
@@ -89,9 +89,9 @@ static int64_t limit_of(struct kvw_exchange *x)
 {
 	int64_t deadline_ns = kvw_admit_deadline_ns(x), until_ns;
 
-	if (x->held_ns == 0)
-		x->held_ns = x->loop->now_ns;
-	until_ns = x->held_ns + x->config->discovery_wake_hold_ms * KVW_NS_PER_MS;
+	if (x->waking.first_ns == 0)
+		x->waking.first_ns = x->loop->now_ns;
+	until_ns = x->waking.first_ns + x->config->discovery_wake_hold_ms * KVW_NS_PER_MS;
 	return deadline_ns > 0 && deadline_ns < until_ns ? deadline_ns : until_ns;
 }
 
@@ -125,7 +125,7 @@ bool kvw_waking_hold(struct kvw_exchange *x)
 
 	if (model == NULL)
 		return false;
-	x->woken = false;
+	x->waking.woken = false;
 	if (x->dry != NULL) {
 		say_would_wait(x, model);
 	} else if (kvw_admit_impatient(x)) {
@@ -150,7 +150,7 @@ static bool any_waits(const struct kvw_loop *loop, const struct kvw_wake_model *
 	if (atomic_load_explicit(&model->held, memory_order_relaxed) == 0)
 		return false; /* nor in another loop: all that wait here are for other models */
 	TAILQ_FOREACH(x, &loop->waking, entry)
-		if (x->wake == model)
+		if (x->waking.model == model)
 			return true;
 	return false;
 }
@@ -167,7 +167,7 @@ bool kvw_waking_queue(struct kvw_exchange *x)
 	struct kvw_wake_model *model;
 	int64_t until_ns;
 
-	if (TAILQ_EMPTY(&x->loop->waking) || x->woken)
+	if (TAILQ_EMPTY(&x->loop->waking) || x->waking.woken)
 		return false;
 	model = model_of(x);
 	if (model == NULL || !any_waits(x->loop, model) || kvw_admit_impatient(x) || is_full(x))
@@ -195,8 +195,8 @@ static void forget_hold(struct kvw_exchange *x)
 		x->complete_ns += now_ns - x->wait.since_ns;
 	else if (x->complete_ns != 0)
 		x->complete_ns = now_ns;
-	if (x->entered)
-		x->entrant.wait.came_ns = now_ns;
+	if (x->admission.entered)
+		x->admission.entrant.wait.came_ns = now_ns;
 }
 
 bool kvw_waking_go_on(struct kvw_exchange *x)
@@ -213,6 +213,6 @@ bool kvw_waking_go_on(struct kvw_exchange *x)
 		return false;
 	kvw_wait_end(x, KVW_WAITED);
 	forget_hold(x);
-	x->woken = true;
+	x->waking.woken = true;
 	return true;
 }

@@ -15,7 +15,7 @@
 static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates *set)
 {
 	struct kvw_decision *decision = &x->attempt.decision;
-	uint32_t id = x->entrant.wait.worker;
+	uint32_t id = x->admission.entrant.wait.worker;
 	enum kvw_err err;
 
 	x->loop->candidates.version = set->version = 0; /* they are refilled next time */
@@ -24,8 +24,8 @@ static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates 
 	err = kvw_request_pick(x, set);
 	if (err != KVW_OK || decision->reason != KVW_REASON_ONLY)
 		return err;
-	if (id == x->wished)
-		decision->reason = x->wish;
+	if (id == x->admission.wished)
+		decision->reason = x->admission.wish;
 	else if (decision->hit_tokens[KVW_TIER_DEVICE] > 0)
 		decision->reason = KVW_REASON_PREFIX;
 	else
@@ -72,14 +72,14 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 	struct kvw_explanation *e = x->dry;
 	struct kvw_estimate_ask ask = {
 		.terms = kvw_admit_terms(x),
-		.promise = x->entrant.promise,
-		.turn = x->entrant.turn,
-		.tokens = x->entrant.tokens,
+		.promise = x->admission.entrant.promise,
+		.turn = x->admission.entrant.turn,
+		.tokens = x->admission.entrant.tokens,
 		.deadline_ns =
-			x->entrant.deadline_ns > 0 ? x->entrant.deadline_ns - x->start_ns : 0,
+			x->admission.entrant.deadline_ns > 0 ? x->admission.entrant.deadline_ns - x->start_ns : 0,
 		.waiting = (uint64_t)(e->admission.waiting > 0 ? e->admission.waiting : 0),
 		.most = (uint64_t)x->config->admission_max_queue,
-		.class = x->entrant.wait.class,
+		.class = x->admission.entrant.wait.class,
 		.impatient = kvw_admit_impatient(x),
 	};
 	struct kvw_estimate found;

@@ -14,20 +14,20 @@
  * be written. */
 static bool refuse_group(struct kvw_exchange *x)
 {
-	struct kvw_slice wish = x->group_wish;
+	struct kvw_slice wish = x->division.wish;
 	char message[512];
 	int status;
 
-	if (x->group_fault == KVW_GROUP_GOOD && (x->group != NULL || kvw_groups_take(x)))
+	if (x->division.fault == KVW_GROUP_GOOD && (x->group != NULL || kvw_groups_take(x)))
 		return false;
-	if (x->group_fault == KVW_GROUP_UNKNOWN) {
+	if (x->division.fault == KVW_GROUP_UNKNOWN) {
 		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`",
 			x->config->groups_header, (int)(wish.len < 128 ? wish.len : 128),
 			wish.data);
 		kvw_reply_error_code(x, 400, NULL, "model_group", NULL, message);
 		return true;
 	}
-	if (x->group_fault == KVW_GROUP_NO_MEMORY) {
+	if (x->division.fault == KVW_GROUP_NO_MEMORY) {
 		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n", "out of memory");
 		return true;
 	}

@@ -118,7 +118,7 @@ static void refuse(struct kvw_exchange *x, const struct kvw_rate_refusal *refusa
 		"Rate limit reached for %s on %s: limit %lld. Please try again in %lld.%03llds.",
 		kinds[refusal->kind], names[refusal->limit], (long long)refusal->most, ms / 1000,
 		ms % 1000);
-	kvw_rates_drop(&x->rate);
+	kvw_rates_drop(&x->rating.ticket);
 	kvw_metrics_add(x->loop->metrics, counters[refusal->limit], 1);
 	kvw_reply_error_code(
 		x, 429, type_of(refusal->limit), "rate_limit_exceeded", fields, message);
@@ -132,24 +132,24 @@ static bool refuse_beyond(struct kvw_exchange *x)
 	struct kvw_rate_refusal refusal;
 	size_t count;
 
-	if (x->rated || (x->key == NULL && x->config->rate_limit_count == 0))
+	if (x->rating.rated || (x->key == NULL && x->config->rate_limit_count == 0))
 		return false;
 	count = parties_of(x, parties);
 	if (count == 0)
 		return false;
-	x->rated = true;
-	x->rate_prompt = x->rate_answers = 0;
+	x->rating.rated = true;
+	x->rating.prompt = x->rating.answers = 0;
 	if (kvw_exchange_computes(x)) {
-		demand.prompt_tokens = x->rate_prompt = prompt_tokens(x);
+		demand.prompt_tokens = x->rating.prompt = prompt_tokens(x);
 		demand.answer_tokens = x->route.answer_most;
-		demand.answers = x->rate_answers = answers_of(x);
+		demand.answers = x->rating.answers = answers_of(x);
 	}
 	if (!kvw_rates_take(
-		    x->loop->shared->rates, parties, count, &demand, &time, &x->rate, &refusal)) {
+		    x->loop->shared->rates, parties, count, &demand, &time, &x->rating.ticket, &refusal)) {
 		refuse(x, &refusal);
 		return true;
 	}
-	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_PREDICTED, x->rate.tokens);
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_PREDICTED, x->rating.ticket.tokens);
 	return false;
 }
 /* Would it be refused for that? */

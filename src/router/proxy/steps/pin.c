@@ -15,7 +15,7 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 
 	if (x->pin.len == 0)
 		return KVW_STEP_ON;
-	if (x->tried_count > 0)
+	if (x->tried.count > 0)
 		return kvw_lacking_worker(x);
 	if (kvw_pin_find(x->loop->fleet, &way->set, x->pin, kvw_exchange_computes(x), &pos, why,
 		    sizeof(why)) != KVW_OK) {

@@ -15,7 +15,7 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	if (kvw_request_candidates(x, &way->set))
 		return KVW_STEP_ON;
-	return x->group_fault == KVW_GROUP_GOOD ? kvw_lacking_model(x) : KVW_STEP_AGAIN;
+	return x->division.fault == KVW_GROUP_GOOD ? kvw_lacking_model(x) : KVW_STEP_AGAIN;
 }
 
 /* What the strategy would say of each, for whichever step then chooses. */

@@ -49,9 +49,9 @@ START_TEST(gates_of_models_that_are_no_longer_asked_for_are_given_back)
 	f.loop.now_ns++;
 	kvw_gates_shed(&f.loop);
 	ck_assert_uint_eq(gates(), 1); /* a request that has not ended knows it */
-	ck_assert_ptr_nonnull(one->gate);
+	ck_assert_ptr_nonnull(one->admission.gate);
 	kvw_gates_exit(one);
-	ck_assert_ptr_null(one->gate);
+	ck_assert_ptr_null(one->admission.gate);
 	kvw_gates_shed(&f.loop);
 	ck_assert_uint_eq(gates(), 0);
 	ck_assert(kvw_gates_enter(one)); /* a new one */
@@ -71,8 +71,8 @@ START_TEST(a_model_with_the_index_of_one_that_was_forgotten_has_a_gate_of_its_ow
 	kvw_gates_exit(one);
 	one->model = &after;
 	ck_assert(kvw_gates_enter(one));
-	ck_assert_uint_eq(one->gate->of, 9);
-	ck_assert_uint_eq(one->gate->users, 1);
+	ck_assert_uint_eq(one->admission.gate->of, 9);
+	ck_assert_uint_eq(one->admission.gate->users, 1);
 	kvw_gates_exit(one);
 	free(one);
 }

@@ -227,7 +227,7 @@ static void request(size_t model, const char *session, const char *wish)
 	x.whole = x.scanned = true;
 	x.scan = scan;
 	x.request_id = KVW_SLICE("request");
-	x.group_wish = kvw_slice_of(wish);
+	x.division.wish = kvw_slice_of(wish);
 	kvw_scan_reset(scan, KVW_API_CHAT);
 	kvw_scan_feed(scan, body, len);
 	ck_assert_int_eq(kvw_scan_finish(scan, &x.route), KVW_OK);
@@ -254,7 +254,7 @@ static size_t first_of(size_t model, bool up_only, size_t without)
 	for (size_t i = 0; i < GROUPS; i++)
 		shares[i] = (struct kvw_group_share){kvw_group_key(names[i]),
 			i == without || (up_only && !up[i]) ? 0 : weight_of(model, i)};
-	return kvw_group_order(shares, GROUPS, x.group_key, order) > 0 ? order[0] : GROUPS;
+	return kvw_group_order(shares, GROUPS, x.division.key, order) > 0 ? order[0] : GROUPS;
 }
 
 static void check_gate(struct entry *entry, size_t model, size_t group)
@@ -262,7 +262,7 @@ static void check_gate(struct entry *entry, size_t model, size_t group)
 	const struct kvw_gate *gate;
 
 	ck_assert(kvw_gates_enter(&x));
-	gate = x.gate;
+	gate = x.admission.gate;
 	kvw_gates_exit(&x);
 	if (entry->gate == NULL) {
 		for (size_t m = 0; m < MODELS; m++)
@@ -286,7 +286,7 @@ static size_t ask(size_t model, const char *session, size_t wish)
 	if (wish < GROUPS) {
 		by = KVW_GROUP_BY_HEADER;
 		wanted = table[model][wish].there ? wish : GROUPS;
-		ck_assert_int_eq(x.group_fault, wanted == GROUPS ? KVW_GROUP_UNKNOWN : KVW_GROUP_GOOD);
+		ck_assert_int_eq(x.division.fault, wanted == GROUPS ? KVW_GROUP_UNKNOWN : KVW_GROUP_GOOD);
 	} else {
 		size_t first = first_of(model, false, GROUPS), next = falls ? first_of(model, true, GROUPS) : first;
 
@@ -298,7 +298,7 @@ static size_t ask(size_t model, const char *session, size_t wish)
 		return got;
 	entry = &table[model][got];
 	entry->chosen++;
-	ck_assert_int_eq(x.group_by, by);
+	ck_assert_int_eq(x.division.by, by);
 	ck_assert_str_eq(x.group->model, models[model]);
 	ck_assert(kvw_slice_equal(x.route.model, kvw_slice_of(x.group->serves)));
 	ck_assert(wish < GROUPS || entry->now > 0);

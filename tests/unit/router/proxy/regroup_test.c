@@ -109,7 +109,7 @@ START_TEST(a_body_that_cannot_be_changed_is_refused_before_it_was_tried)
 	begin(often);
 	ck_assert(!kvw_request_candidates(x, &set));
 	ck_assert_ptr_null(set.items);
-	ck_assert_int_eq(x->group_fault, KVW_GROUP_UNWRITTEN); /* 400 */
+	ck_assert_int_eq(x->division.fault, KVW_GROUP_UNWRITTEN); /* 400 */
 	ck_assert_str_eq(x->group->group, "a");
 }
 END_TEST
