@@ -208,12 +208,30 @@ static void recall_proxy(void *proxy, const struct kvw_keep_in *in)
 	kvw_proxy_recall(proxy, in);
 }
 
+/* Before loops serve clients, so that /explain answers as soon as they do. */
+static void offer_explain(struct kvw_app *app, struct kvw_proxy *proxy)
+{
+	app->dry = (struct kvw_dry_deps){
+		.proxy = {.config = app->config,
+			.fleet = app->fleet,
+			.strategy = app->fleet->strategy,
+			.metrics = app->metrics,
+			.auth = app->auth,
+			.sources = app->sources},
+		.shared = kvw_proxy_shared(proxy),
+		.feed = app->feed,
+	};
+	app->explainer = kvw_dry_explainer(&app->dry);
+	kvw_admin_set_explainer(app->admin, &app->explainer);
+}
+
 /* No loop runs yet. */
-static void recall_rest(void *arg, struct kvw_proxy *proxy)
+static void prepare_loops(void *arg, struct kvw_proxy *proxy)
 {
 	struct kvw_app *app = arg;
 	const struct kvw_state_part part = {.keep = keep_proxy, .recall = recall_proxy, .arg = proxy};
 
+	offer_explain(app, proxy);
 	if (app->state != NULL)
 		kvw_state_recall_part(app->state, &part);
 }
@@ -380,25 +398,15 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 			.loop_turn_ns = app->loop_turn_ns,
 			.sources = app->sources,
 			.sockets = &app->sockets,
-			.before_loops = recall_rest,
+			.before_loops = prepare_loops,
 			.before_loops_arg = app,
 		},
 		stderr, &proxy);
-	if (err != KVW_OK)
+	if (err != KVW_OK) {
+		kvw_admin_set_explainer(app->admin, NULL);
 		return err;
+	}
 	app->proxy = proxy;
-	app->dry = (struct kvw_dry_deps){
-		.proxy = {.config = config,
-			.fleet = app->fleet,
-			.strategy = app->fleet->strategy,
-			.metrics = app->metrics,
-			.auth = app->auth,
-			.sources = app->sources},
-		.shared = kvw_proxy_shared(proxy),
-		.feed = app->feed,
-	};
-	app->explainer = kvw_dry_explainer(&app->dry);
-	kvw_admin_set_explainer(app->admin, &app->explainer);
 	err = app->state == NULL ? KVW_OK : kvw_state_start(app->state);
 	if (err != KVW_OK)
 		return err;

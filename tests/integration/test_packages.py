@@ -94,6 +94,7 @@ def test_bash_completes_verbs_values_and_files(manual, tmp_path):
         "key",
         "render",
         "state",
+        "trace",
         "workers",
     }
     assert completed(kvway, "kvway", "--strategy", "round") == ["roundrobin"]
