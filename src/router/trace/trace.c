@@ -5,7 +5,12 @@
  *	+------------------------------- free, oldest first <-----------------+
  *	|                                         ^ beyond `kept`             |
  *	+-> under way --- ended well -------------|---------------------------+
- *	           \----- failed --------> kept, oldest first
+ *	|          \----- failed --------> kept, oldest first                 |
+ *	+------------------------------- quick, oldest first <----------------+ in less than QUICK_NS
+ *
+ * Records of `quick` are taken first once there are QUICK_KEPT of them. So a loop that answers
+ * thousands of quick requests a second uses few records, which stay in the CPU's cache, and does
+ * not push out those of slow requests.
  *
  * The queues are the loop's own. What readers see is the records: 192 atomic words of 8 bytes, of
  * which the first is the version. A loop that takes a record makes the version odd, writes the
@@ -51,6 +56,8 @@ static_assert(WORDS == 192, "a record is 1.5 KiB");
 #define PREFETCH_BYTES 384 /* head and notes of a usual request */
 #define PREFETCH_TEXT  128 /* and its texts: id, model, step */
 #define NONE           UINT32_MAX
+#define QUICK_NS       (100 * KVW_NS_PER_MS)
+#define QUICK_KEPT     64
 
 typedef _Atomic uint64_t word;
 
@@ -75,7 +82,7 @@ struct queue {
 struct kvw_trace_ring {
 	word *words;                /* owned; of all records */
 	struct kvw_trace_way *ways; /* owned; [records] */
-	struct queue free, kept;
+	struct queue free, quick, kept;
 	size_t kept_most;
 	_Atomic uint64_t ended;
 };
@@ -197,15 +204,22 @@ static void publish(struct kvw_trace_way *way)
 		way->notes | (uint64_t)way->texts << 8 | (uint64_t)way->skipped << 16);
 }
 
-/* Most records are in no cache any more when they are taken. The next one is fetched while this
- * request is served. */
-static void prefetch_next(const struct kvw_trace_ring *ring)
+/* From which the next request takes its record. */
+static struct queue *source_of(struct kvw_trace_ring *ring)
 {
+	return ring->quick.count >= QUICK_KEPT || ring->free.count == 0 ? &ring->quick : &ring->free;
+}
+
+/* A record of `free` is in no cache any more when it is taken. The next one is fetched while this
+ * request is served. */
+static void prefetch_next(struct kvw_trace_ring *ring)
+{
+	const struct queue *source = source_of(ring);
 	const char *next;
 
-	if (ring->free.count == 0)
+	if (source->count == 0)
 		return;
-	next = (const char *)ring->ways[ring->free.first].words;
+	next = (const char *)ring->ways[source->first].words;
 	for (size_t line = 0; line < PREFETCH_BYTES; line += 64)
 		__builtin_prefetch(next + line, 1);
 	for (size_t line = 0; line < PREFETCH_TEXT; line += 64)
@@ -215,7 +229,7 @@ static void prefetch_next(const struct kvw_trace_ring *ring)
 struct kvw_trace_way *kvw_trace_begin(
 	struct kvw_trace_ring *ring, int64_t start_ns, int64_t wall_ns)
 {
-	uint32_t index = ring == NULL ? NONE : pop(ring, &ring->free);
+	uint32_t index = ring == NULL ? NONE : pop(ring, source_of(ring));
 	struct kvw_trace_way *way;
 	uint64_t version;
 
@@ -336,6 +350,14 @@ void kvw_trace_put_attempt_end(struct kvw_trace_way *way, int64_t now_ns)
 	way->asked = false;
 }
 
+/* Where its record waits for the next request. */
+static struct queue *queue_of(struct kvw_trace_ring *ring, bool failed, int64_t total_ns)
+{
+	if (failed && ring->kept_most > 0)
+		return &ring->kept;
+	return total_ns < QUICK_NS ? &ring->quick : &ring->free;
+}
+
 void kvw_trace_put_end(
 	struct kvw_trace_way *way, int64_t now_ns, enum kvw_end end, int status, enum kvw_api api)
 {
@@ -350,7 +372,7 @@ void kvw_trace_put_end(
 	store(&way->words[WORD_TOTAL], (uint64_t)(now_ns - way->start_ns));
 	store(&way->words[WORD_ENDED], ended);
 	atomic_store_explicit(&ring->ended, ended, memory_order_release);
-	push(ring, failed && ring->kept_most > 0 ? &ring->kept : &ring->free, index);
+	push(ring, queue_of(ring, failed, now_ns - way->start_ns), index);
 	if (ring->kept.count > ring->kept_most)
 		push(ring, &ring->free, pop(ring, &ring->kept));
 }

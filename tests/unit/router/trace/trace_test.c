@@ -210,6 +210,29 @@ START_TEST(the_oldest_are_forgotten_and_failed_ones_later)
 }
 END_TEST
 
+/* However many quick requests come, slow ones stay; the last quick ones do, too. */
+START_TEST(quick_ones_do_not_push_out_slow_ones)
+{
+	struct kvw_trace *trace = create(256, 0);
+	struct kvw_trace_ring *ring = kvw_trace_ring(trace, 0);
+	struct kvw_trace_way *way = kvw_trace_begin(ring, START, WALL);
+	struct kvw_trace_story story;
+	char id[16];
+
+	kvw_trace_name(way, kvw_slice_of("slow"), KVW_API_CHAT);
+	kvw_trace_end(way, START + 200 * MS, KVW_END_COMPLETE, 200, KVW_API_CHAT);
+	for (int i = 0; i < 10000; i++) {
+		(void)snprintf(id, sizeof(id), "quick-%d", i);
+		one(ring, id, 200);
+	}
+	ck_assert(find(trace, "slow", &story));
+	ck_assert(find(trace, "quick-9999", &story));
+	ck_assert(find(trace, "quick-9940", &story));
+	ck_assert(!find(trace, "quick-9000", &story));
+	kvw_trace_destroy(trace);
+}
+END_TEST
+
 START_TEST(one_without_a_record_is_not_traced)
 {
 	struct kvw_trace *trace = create(2, 0);
@@ -304,6 +327,7 @@ int main(void)
 	tcase_add_test(tcase, many_states_leave_room_for_the_end);
 	tcase_add_test(tcase, texts_are_cut);
 	tcase_add_test(tcase, the_oldest_are_forgotten_and_failed_ones_later);
+	tcase_add_test(tcase, quick_ones_do_not_push_out_slow_ones);
 	tcase_add_test(tcase, one_without_a_record_is_not_traced);
 	tcase_add_test(tcase, no_torn_record_is_read_as_good);
 	return run_tcase("trace", tcase);
