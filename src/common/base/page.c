@@ -142,8 +142,8 @@ static size_t utf8_length(const unsigned char *p, size_t left)
 	return n;
 }
 
-/* The escape of the ASCII character c, into out[6]. Returns its length. */
-static size_t escape_ascii(char *out, unsigned char c)
+/* The escape of the character U+00cc, into out[6]. Returns its length. */
+static size_t escape_code(char *out, unsigned char c)
 {
 	static const char hex[] = "0123456789abcdef";
 	static const char shorts[] = "b\bf\fn\nr\rt\t\"\"\\\\";
@@ -183,8 +183,10 @@ size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value)
 		if (i == value.len || is_plain(p[i]))
 			break; /* all done, or no room */
 		if (p[i] < 0x80) {
-			piece = escape_ascii(escaped, p[i]);
-		} else if ((used = utf8_length(p + i, value.len - i)) > 0) {
+			piece = escape_code(escaped, p[i]);
+		} else if ((used = utf8_length(p + i, value.len - i)) == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0) {
+			piece = escape_code(escaped, p[i + 1]); /* a control character to some terminals */;
+		} else if (used > 0) {
 			memcpy(escaped, p + i, used);
 			piece = used;
 		} else {

@@ -4,8 +4,19 @@
 #include "base/standard_out.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+
+void kvw_print_clean(FILE *out, const char *text, size_t len)
+{
+	const unsigned char *p = (const unsigned char *)text;
+
+	for (size_t i = 0; i < len; i++) {
+		bool c1 = p[i] == 0xC2 && i + 1 < len && p[i + 1] >= 0x80 && p[i + 1] < 0xA0;
+
+		fputc(c1 || p[i] < 0x20 || p[i] == 0x7F ? '?' : p[i], out);
+		i += c1;
+	}
+}
 
 bool kvw_standard_out_whole(const char *program)
 {

@@ -6,9 +6,10 @@
  */
 #include "explain/table.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
+
+#include "base/standard_out.h"
 
 #define URL_WIDTH_MAX 60
 
@@ -20,16 +21,9 @@ static const char *text_of(const json_t *object, const char *key)
 	return text != NULL ? text : "";
 }
 
-/* No byte of it can move a terminal's cursor. */
-static void put_clean(FILE *out, const char *text, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		fputc(iscntrl((unsigned char)text[i]) ? '?' : text[i], out);
-}
-
 static void put_text(FILE *out, const char *text)
 {
-	put_clean(out, text, strlen(text));
+	kvw_print_clean(out, text, strlen(text));
 }
 
 static void put_number(FILE *out, const json_t *worker, const char *key, int width, int digits)
@@ -311,7 +305,7 @@ void kvw_explain_error_print(long status, struct kvw_slice json, FILE *err)
 		put_text(err, message);
 	} else {
 		fprintf(err, "what answers is no kvway that explains: status %ld, ", status);
-		put_clean(err, json.data, json.len < 200 ? json.len : 200);
+		kvw_print_clean(err, json.data, json.len < 200 ? json.len : 200);
 	}
 	fputc('\n', err);
 	json_decref(root);

@@ -3,7 +3,6 @@
  */
 #include "groups/command.h"
 
-#include <ctype.h>
 #include <curl/curl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <time.h>
 
 #include "admin_client.h"
+#include "base/standard_out.h"
 #include "cli.h"
 #include "groups/compare.h"
 #include "groups/options.h"
@@ -43,11 +43,10 @@ static enum kvw_groups_status ask(
 	}
 }
 
-/* No byte of it can move a terminal's cursor. */
 static void put_text(FILE *out, const char *text)
 {
-	for (; text != NULL && *text != '\0'; text++)
-		fputc(iscntrl((unsigned char)*text) ? '?' : *text, out);
+	if (text != NULL)
+		kvw_print_clean(out, text, strlen(text));
 }
 
 static enum kvw_groups_status refused(const struct router *router, const struct kvw_admin_reply *reply)

@@ -3,10 +3,12 @@
  */
 #include "groups/compare.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/standard_out.h"
 
 #define Z     1.959964 /* of 95 % */
 #define LEAST 30       /* samples of each group, for a verdict */
@@ -157,8 +159,7 @@ static const char *verdict(enum kvw_beyond beyond)
 
 static void put_name(FILE *out, const char *text)
 {
-	for (; *text != '\0'; text++)
-		fputc(iscntrl((unsigned char)*text) ? '?' : *text, out);
+	kvw_print_clean(out, text, strlen(text));
 }
 
 /* --- fidelity --- */

@@ -6,9 +6,9 @@
  */
 #include "story/page.h"
 
-#include <ctype.h>
 #include <string.h>
 
+#include "base/standard_out.h"
 #include "kvway/route.h"
 
 /* What names of states, ends and clients mean. */
@@ -53,11 +53,9 @@ static const char *text_of(const json_t *object, const char *key)
 	return text != NULL ? text : "";
 }
 
-/* No byte of it can move a terminal's cursor. */
 static void put_text(FILE *out, const char *text)
 {
-	for (; *text != '\0'; text++)
-		fputc(iscntrl((unsigned char)*text) ? '?' : *text, out);
+	kvw_print_clean(out, text, strlen(text));
 }
 
 /* "12.3 ms", "3.21 s" */

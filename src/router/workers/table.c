@@ -3,9 +3,10 @@
  */
 #include "workers/table.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
+
+#include "base/standard_out.h"
 
 #define STATE_ROOM 96
 
@@ -16,11 +17,9 @@ static const char *text_of(const json_t *object, const char *key)
 	return text != NULL ? text : "";
 }
 
-/* No byte of it can move a terminal's cursor. */
 static void put_text(FILE *out, const char *text, size_t len, int width)
 {
-	for (size_t i = 0; i < len; i++)
-		fputc(iscntrl((unsigned char)text[i]) ? '?' : text[i], out);
+	kvw_print_clean(out, text, len);
 	for (int i = (int)len; i < width; i++)
 		fputc(' ', out);
 }

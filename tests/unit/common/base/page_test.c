@@ -28,6 +28,7 @@ START_TEST(json_escapes)
 	CHECK_JSON("\b\f\n\r\t", "\\b\\f\\n\\r\\t");
 	CHECK_JSON("\0\1\x1f\x7f", "\\u0000\\u0001\\u001f\\u007f");
 	CHECK_JSON("gr\xC3\xBC\xC3\x9F \xE4\xB8\xAD \xF0\x9F\x98\x80", "gr\xC3\xBC\xC3\x9F \xE4\xB8\xAD \xF0\x9F\x98\x80");
+	CHECK_JSON("\xC2\x80\xC2\x9B\xC2\x9F\xC2\xA0", "\\u0080\\u009b\\u009f\xC2\xA0"); /* C1: some terminals obey them */
 	CHECK_JSON("\xFF\xC3", "\\ufffd\\ufffd");             /* never a start; cut short */
 	CHECK_JSON("\xC0\x80", "\\ufffd\\ufffd");             /* overlong */
 	CHECK_JSON("\xED\xA0\x80", "\\ufffd\\ufffd\\ufffd");  /* a surrogate */
