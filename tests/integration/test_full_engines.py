@@ -241,6 +241,34 @@ def test_an_engine_without_work_of_ours_that_refuses_is_not_waited_for(workers, 
     not_at_fault(router, fleet)
 
 
+def test_one_that_refuses_without_work_of_ours_is_asked_once_by_a_request_that_waits(workers, kvway):
+    """The other engine will have room; this one, which others fill, is not asked again and again meanwhile."""
+    fleet = workers(2)
+    fleet[0].script, fleet[1].script = Limited(busy, most=1), busy
+    router = kvway(fleet, {"routing.strategy": "roundrobin"})
+    got, _ = talk(router, users=4, turns=3)
+    assert got[200] > 0 and set(got) <= {200, 429, 503}
+    assert len(fleet[1].requests) <= 12
+    router.wait_idle()
+
+
+def test_a_request_that_breaks_engines_behind_its_opening_goes_no_further(workers, kvway):
+    """However many others say that they are full."""
+    def breaks_off(ex):
+        ex.start_stream()
+        ex.chunk(OPENING)
+        ex.close()
+
+    fleet = workers(8, script=busy)
+    router = kvway(fleet, {"routing.strategy": "roundrobin", "health.passive_failures": 1000, "ejection.max_share": 0})
+    assert router.ask("POST", CHAT, body=chat_body()).status == 503
+    for worker in fleet:
+        worker.script = breaks_off
+    before = sum(len(worker.requests) for worker in fleet)
+    assert router.ask("POST", "/v1/responses", body=RESPONSE).status >= 429
+    assert sum(len(worker.requests) for worker in fleet) - before <= 6
+
+
 @pytest.mark.parametrize("kind,stream", [("503", False), ("event", True), ("429", False)])
 def test_the_queue_of_simulated_engines_is_never_asked_for_more_for_long(kvsim, kvway, kind, stream):
     """The limit is learned: of many requests only a few are refused, and none is lost."""

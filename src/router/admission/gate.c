@@ -305,7 +305,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	gate->any_open = open > 0;
 	gate->any_idle = idle > 0;
 	gate->all_foreign = foreign == usable;
-	gate->all_full = full == usable;
+	gate->all_full = full == set->count;
 	gate->ahead_sum_ns = (double)ahead_sum_ns;
 	e->whole_ns = whole_ns;
 	e->held_tokens = held;

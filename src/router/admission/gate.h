@@ -116,7 +116,7 @@ struct kvw_gate {
 	size_t usable;       /* workers among the candidates of the last judgement */
 	bool any_open;       /* one of them can take a prompt */
 	bool any_idle;       /* one of them has nothing to do */
-	bool all_full;       /* their engines would all refuse it */
+	bool all_full;       /* the engine of each candidate, usable for it or not, would refuse it */
 	bool all_foreign;    /* others that ask them directly, or their own limits, keep a prompt out of all of them */
 	double ahead_sum_ns; /* until they can, in sum */
 	int64_t open_until_ns; /* all workers count as open */

@@ -188,6 +188,8 @@ static void worker_failed(struct kvw_exchange *x)
 
 	x->refused = a->excuse == KVW_EXCUSE_FULL;
 	retry = decide(x, &facts);
+	if (retry == KVW_RETRY_OTHER && !x->refused && !kvw_attempt_pay_repeat(x))
+		retry = KVW_RETRY_NO;
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_FAILED, retry, 0, why);
 	kvw_timer_clear(&loop->timers, &x->timer);
 	if (retry != KVW_RETRY_FRESH)
@@ -208,10 +210,9 @@ static void worker_failed(struct kvw_exchange *x)
 		return;
 	}
 	x->suspicions = facts.suspicions;
-	if (!x->refused || !kvw_gates_want(x)) /* one that may wait may come back to it */
+	/* One that may wait may come back to a full worker, if any of ours that ends makes room there. */
+	if (!x->refused || !kvw_gates_want(x) || kvw_load_inflight(&a->worker->load) <= 1)
 		note_tried(x, why);
-	if (retry == KVW_RETRY_OTHER && !x->refused && !kvw_attempt_pay_repeat(x))
-		retry = KVW_RETRY_NO;
 	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", a->worker->url, why,
 		(int)x->request_id.len, x->request_id.data);
 	kvw_attempt_end(x, false);

@@ -7,6 +7,7 @@
 
 #include "proxy/early.h"
 
+#define BROKE_OFF_MOST 4
 #define PAUSE_MOST_S 30 /* of Retry-After: a worker that says more is asked again all the same */
 
 bool kvw_busy_by_head(const struct kvw_head *head, int64_t *pause_ns)
@@ -55,7 +56,7 @@ bool kvw_busy_says(const char *data, size_t len)
 
 bool kvw_busy_broke_off(const struct kvw_exchange *x)
 {
-	return x->response_state == KVW_RESPONSE_HELD && kvw_early_possible(x) && x->beginning_len == 0 &&
+	return x->broke_off < BROKE_OFF_MOST && x->response_state == KVW_RESPONSE_HELD && kvw_early_possible(x) && x->beginning_len == 0 &&
 	       x->attempt.tokens == KVW_TOKENS_OPENED && kvw_busy_any(x);
 }
 

@@ -11,7 +11,7 @@
  *	200, an opening, and no more  vLLM's /v1/responses, when many come at once
  *
  * The last is what an engine that breaks looks like, too: it is taken for this only while answers say so in words, of
- * whichever worker, and a minute longer.
+ * whichever worker, and a minute longer; and four times for a request, so that none goes on breaking workers.
  *
  * None of these is a fault: the worker is not graded. What it has when it says so is taken for its limit for a while
  * (kvway/load.h). The request goes to a worker with room; where there is none, it waits as any request does that comes

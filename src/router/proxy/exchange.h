@@ -225,6 +225,7 @@ struct kvw_exchange {
 	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
 	uint32_t attempts, stale_retries;
 	bool refused;             /* its last worker was full: it may wait for one with room */
+	uint8_t broke_off;        /* full ones that broke their streams off, it seemed (busy.h) */
 	uint32_t too_long_for;    /* a worker that takes so many tokens has said that it is; 0: none has */
 	uint32_t suspicions;      /* workers that this request may have broken */
 

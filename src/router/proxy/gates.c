@@ -51,8 +51,13 @@ static struct kvw_gate *gate_of(const struct kvw_exchange *x)
 		gates->items = items;
 		gates->room = index + 1;
 	}
-	if (gates->items[index] != NULL && gates->items[index]->of != serial) /* of a model that had the index before */
-		free_gate(&gates->items[index]);
+	/* Of a model that had the index before: a request that lost its worker may still refer to it. */
+	if (gates->items[index] != NULL && gates->items[index]->of != serial) {
+		if (gates->items[index]->users == 0)
+			free_gate(&gates->items[index]);
+		else
+			gates->items[index]->of = serial;
+	}
 	if (gates->items[index] == NULL) {
 		gates->items[index] = malloc(sizeof(*gates->items[index]));
 		if (gates->items[index] == NULL)

@@ -368,10 +368,12 @@ static void found_full(struct kvw_exchange *x)
 /* Its connection is lost, or has ended in the middle of its answer. */
 static void broke_off(struct kvw_exchange *x, const char *why)
 {
-	if (kvw_busy_broke_off(x))
-		found_full(x);
-	else
+	if (!kvw_busy_broke_off(x)) {
 		kvw_attempt_failed(&x->attempt, why);
+		return;
+	}
+	found_full(x);
+	x->broke_off++;
 }
 
 /* A bad status counts against the worker. A good one says nothing of its engine: the first token does.
@@ -600,7 +602,10 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 	if (!x->path.prompt || x->status != 200)
 		return true;
 	if (x->attempt.full || (x->attempt.answer.done && kvw_busy_broke_off(x))) {
+		bool silent = !x->attempt.full;
+
 		found_full(x);
+		x->broke_off += silent;
 		return false;
 	}
 	if (x->attempt.answer.done && out->payload == 0 && x->beginning_len == 0)

@@ -416,6 +416,34 @@ START_TEST(refused_at_the_longest_wait_where_engines_are_full)
 }
 END_TEST
 
+/* The first request fits worker 0 alone. */
+static bool judge_lengths(void *user, struct kvw_entrant *e, int64_t now_ns)
+{
+	bool judged;
+
+	items[1].usable = items[2].usable = e != &requests[0].e;
+	judged = judge(user, e, now_ns);
+	items[1].usable = items[2].usable = true;
+	return judged;
+}
+
+START_TEST(a_full_engine_holds_up_no_request_that_fits_elsewhere)
+{
+	struct kvw_entrant *out = NULL;
+	struct kvw_lease lease = {0};
+
+	set.count = WORKERS;
+	kvw_lease_take(&lease, &loads[0], 0, BEGIN);
+	kvw_load_refused(&loads[0], 20 * SECOND, BEGIN);
+	(void)come(0, 0, 100 * MS, 0, BEGIN);
+	(void)come(1, 0, 100 * MS, 0, BEGIN);
+	ck_assert_int_eq(kvw_gate_next(&gate, BEGIN + MS, judge_lengths, NULL, &out), KVW_SEND);
+	ck_assert_ptr_eq(out, &requests[1].e);
+	kvw_gate_leave(&gate, &requests[0].e);
+	kvw_lease_release(&lease, BEGIN + MS);
+}
+END_TEST
+
 START_TEST(endless_patience_does_not_wrap)
 {
 	struct kvw_entrant *out = NULL;
@@ -697,6 +725,7 @@ int main(void)
 	tcase_add_test(tcase, late_first_tokens_leave_half_of_the_time);
 	tcase_add_test(tcase, those_of_a_lesser_class_are_no_crowd);
 	tcase_add_test(tcase, refused_at_the_deadline);
+	tcase_add_test(tcase, a_full_engine_holds_up_no_request_that_fits_elsewhere);
 	tcase_add_test(tcase, sent_at_the_longest_wait_without_a_promise);
 	tcase_add_test(tcase, refused_at_the_longest_wait_where_engines_are_full);
 	tcase_add_test(tcase, endless_patience_does_not_wrap);
