@@ -292,6 +292,9 @@ def test_paths(pair):
     assert unread["path"] == "/some/where?x=1" and not unread["body_read"]
     assert refused(router, 400, {"prompt": "x"}, path="v1")["param"] == "path"
     assert refused(router, 400, {"prompt": "x"}, path="/v1/models")["param"] == "path"
+    # What could not stand in a request line becomes none.
+    assert refused(router, 400, {"prompt": "x"}, path="/ping HTTP/1.1\r\na:b")["param"] == "path"
+    assert refused(router, 400, {"prompt": "x"}, path="/ping")["param"] == "path"
     assert "exposed" in refused(router, 403, {"prompt": "x"}, path="/sleep")["message"]
     assert worker.requests == []
 

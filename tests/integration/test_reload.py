@@ -349,3 +349,10 @@ def test_what_the_admin_address_takes_follows(workers, kvway):
     assert explain() == 200
     file.take({"limits.body": "64KiB"})
     assert explain() == 413
+
+
+def test_explain_has_room_for_the_fields_that_a_reload_allows(pair):
+    _, router = pair(config={"limits.headers": 8})
+    File(router).take({"limits.headers": 128})
+    fields = [(f"x-field-{i}", "1") for i in range(40)]
+    assert ask(router.admin_port, "POST", "/explain", fields, chat_body()).status == 200

@@ -186,6 +186,15 @@ static enum kvw_err understand(struct kvw_dry_run *run, size_t head_len)
 	return KVW_OK;
 }
 
+/* It could not stand in a request line. */
+static bool is_no_path(struct kvw_slice target)
+{
+	for (size_t i = 0; i < target.len; i++)
+		if ((unsigned char)target.data[i] <= ' ' || target.data[i] == 0x7F)
+			return true;
+	return target.data[0] != '/';
+}
+
 static enum kvw_err take_question(struct kvw_dry_run *run, const struct kvw_explain_query *query)
 {
 	struct kvw_slice target = query->target;
@@ -195,9 +204,9 @@ static enum kvw_err take_question(struct kvw_dry_run *run, const struct kvw_expl
 		target = guess_target(run->loop.config, query->body);
 	if (target.len == 0 || !take_key(run, query))
 		return KVW_ENOMEM;
-	if (target.data[0] != '/') {
-		refuse(&run->e, 400, "path", "the path must begin with a slash, for example %s",
-			chat_path);
+	if (is_no_path(target)) {
+		refuse(&run->e, 400, "path",
+			"the path must begin with a slash and have no blanks, for example %s", chat_path);
 		return KVW_OK;
 	}
 	if (kvw_path_classify(target).kind == KVW_PATH_LOCAL) {
@@ -282,6 +291,9 @@ static void describe(struct kvw_dry_run *run)
 	e->body_read = x->whole;
 	e->content_known = x->route.content_known;
 	e->session_known = x->route.session.len > 0;
+	for (size_t i = 0; i < e->limit_count; i++)
+		if (strcmp(e->limits[i].of, "model") == 0)
+			e->limits[i].served_as = x->route.model;
 	e->group = x->group;
 	e->group_by = kvw_group_by_name(x->division.by);
 	if (x->loop->sources != NULL) {

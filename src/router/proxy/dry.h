@@ -5,7 +5,8 @@
  * A question has a loop of its own, which never turns, a client without a connection and an
  * exchange whose `dry` is set. What its steps would count goes to metrics that nobody reads. A step
  * that acts on more than the request is passed over (step.h), or has another function for a dry
- * run, which looks only: nothing is leased, counted, charged, sent or woken. What differs from a
+ * run, which looks only: nothing is leased, counted, charged, sent or woken, but that its
+ * body is held within limits.body_memory. What differs from a
  * request that is served: a body that is not what its path promises is an error here, where its
  * worker would refuse it; an unknown model is answered at once, where a request that is served
  * first has the workers asked again.

@@ -107,6 +107,10 @@ enum kvw_err kvw_in_force_begin(
 
 	if (in_force == NULL)
 		return KVW_ENOMEM;
+	if (!grow_heads(loop, in_force->config)) {
+		drop(in_force);
+		return KVW_ENOMEM;
+	}
 	adopt(loop, in_force);
 	return KVW_OK;
 }

@@ -109,6 +109,10 @@ bool kvw_local_answers(struct kvw_exchange *x)
 		kvw_one_model_answer(x, path);
 		return true;
 	}
+	if (x->dry != NULL) { /* its loop has no admin address to ask */
+		kvw_reply_error(x, 400, "kvway answers this path itself");
+		return true;
+	}
 	if (ping)
 		path = KVW_SLICE("/ready");
 	err = kvw_admin_answer(x->loop->admin, path, x->key, x->loop->now_ns, &answer);

@@ -183,8 +183,6 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 
 		limit->of = kinds[parties[i].kind];
 		limit->name = parties[i].name;
-		limit->served_as = parties[i].kind == KVW_RATE_MODEL ? x->route.model
-								     : (struct kvw_slice){NULL, 0};
 		kvw_rates_look(x->loop->shared->rates, &parties[i], &time, &limit->state);
 		note_short(x, limit);
 	}
