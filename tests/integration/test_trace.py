@@ -257,7 +257,7 @@ def test_off(pair):
     ("?stats=5xx", "found the parameter `stats`, expected only id model worker slow status last since"),
     ("?status=5x", "status: found `5x`, expected one such as 503, or 5xx"),
     ("?slow=1s", "slow: found `1s`, expected a number from 0 to 86400000"),
-    ("?last=0", "last: found `0`, expected a number from 1 to 100000"),
+    ("?last=0", "last: found `0`, expected a number from 1 to 10000"),
     ("?since=yesterday", "since: found no cursor, expected that of an earlier answer"),
 ))
 def test_wrong_questions(pair, query, said):

@@ -21,7 +21,7 @@
 #include "trace/trace.h"
 
 #define LAST_DEFAULT 1000
-#define LAST_MOST    100000
+#define LAST_MOST    10000
 
 /* What is asked for; the texts are owned. */
 struct question {
@@ -261,15 +261,20 @@ static bool find(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	return true;
 }
 
-/* One that was taken for another request meanwhile is left out. */
-static void put_match(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
-	const struct match *match, int64_t now_ns, struct kvw_page *out)
+/* False: it was taken for another request meanwhile, and is left out. to: of its loop; a request that has ended since is
+ * shown as it was then, under way, for the next answer shows its end. */
+static bool put_match(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
+	const struct match *match, uint64_t to, int64_t now_ns, struct kvw_page *out)
 {
 	struct kvw_trace_story story;
 
-	if (kvw_trace_read(trace, match->loop, match->record, &story) &&
-		story.start_ns == match->start_ns)
-		kvw_trace_page(trace, fleet, &story, now_ns, out);
+	if (!kvw_trace_read(trace, match->loop, match->record, &story) ||
+		story.start_ns != match->start_ns)
+		return false;
+	if (story.ended > to)
+		story.ended = 0;
+	kvw_trace_page(trace, fleet, &story, now_ns, out);
+	return true;
 }
 
 static void answer(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
@@ -290,7 +295,10 @@ static void answer(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	}
 	if (spans != NULL && find(trace, fleet, q, now_ns, spans, &matches, &count)) {
 		for (size_t i = count > q->last ? count - q->last : 0; i < count; i++)
-			put_match(trace, fleet, &matches[i], now_ns, &page);
+			if (!put_match(trace, fleet, &matches[i], spans[matches[i].loop].to, now_ns,
+				    &page) &&
+				q->since != NULL)
+				spans[matches[i].loop].found--;
 		put_cursor(trace, spans, q->since != NULL, &page);
 	} else {
 		page.failed = true;

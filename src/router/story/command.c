@@ -59,7 +59,7 @@ static char *target_of(const struct run *run)
 	if (run->cursor[0] != '\0')
 		add(to, "since", run->cursor);
 	fprintf(to, "last=%s",
-		run->cursor[0] != '\0'  ? "100000"
+		run->cursor[0] != '\0'  ? "10000"
 		: options->last != NULL ? options->last
 					: "10");
 	return fclose(to) == 0 ? text : NULL;
@@ -107,8 +107,7 @@ static void take_end(struct run *run, const json_t *end)
 	if (lost > 0)
 		fprintf(run->err,
 			"kvway trace: %.0f requests ended and were forgotten before they were "
-			"asked for; a larger "
-			"trace.requests shows more\n",
+			"asked for; a larger trace.requests keeps more\n",
 			lost);
 }
 
@@ -121,7 +120,7 @@ static bool show(struct run *run, const struct kvw_admin_reply *reply)
 	while (at != NULL && at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		size_t len = stop == NULL ? (size_t)(end - at) : (size_t)(stop - at);
-		json_t *line = json_loadb(at, len, 0, NULL);
+		json_t *line = json_loadb(at, len, JSON_ALLOW_NUL, NULL);
 
 		whole = json_is_string(json_object_get(line, "cursor"));
 		if (whole)

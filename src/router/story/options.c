@@ -122,7 +122,7 @@ static bool take_option(struct kvw_admin_line *line, int option)
 		take_status(line, options);
 		break;
 	case OPTION_LAST:
-		take_number(line, &options->last, "--last", 100000);
+		take_number(line, &options->last, "--last", 10000);
 		break;
 	case OPTION_FOLLOW:
 		options->follow = true;

@@ -8,7 +8,7 @@
  *	|          \----- failed --------> kept, oldest first                 |
  *	+------------------------------- quick, oldest first <----------------+ in less than QUICK_NS
  *
- * Records of `quick` are taken first once there are QUICK_KEPT of them. So a loop that answers
+ * Records of `quick` are taken first once there are quick_most of them. So a loop that answers
  * thousands of quick requests a second uses few records, which stay in the CPU's cache, and does
  * not push out those of slow requests.
  *
@@ -57,7 +57,8 @@ static_assert(WORDS == 192, "a record is 1.5 KiB");
 #define PREFETCH_TEXT  128 /* and its texts: id, model, step */
 #define NONE           UINT32_MAX
 #define QUICK_NS       (100 * KVW_NS_PER_MS)
-#define QUICK_KEPT     64
+#define QUICK_LEAST    64
+#define QUICK_SHARE    16 /* of all records, if that is more */
 
 typedef _Atomic uint64_t word;
 
@@ -83,7 +84,7 @@ struct kvw_trace_ring {
 	word *words;                /* owned; of all records */
 	struct kvw_trace_way *ways; /* owned; [records] */
 	struct queue free, quick, kept;
-	size_t kept_most;
+	size_t kept_most, quick_most;
 	_Atomic uint64_t ended;
 };
 
@@ -147,6 +148,7 @@ static struct kvw_trace_ring *ring_create(size_t records, size_t kept)
 	ring->words = calloc(records, WORDS * sizeof(*ring->words)); /* untouched until used */
 	ring->ways = calloc(records, sizeof(*ring->ways));
 	ring->kept_most = kept;
+	ring->quick_most = records / QUICK_SHARE > QUICK_LEAST ? records / QUICK_SHARE : QUICK_LEAST;
 	if (ring->words == NULL || ring->ways == NULL) {
 		ring_destroy(ring);
 		return NULL;
@@ -207,7 +209,7 @@ static void publish(struct kvw_trace_way *way)
 /* From which the next request takes its record. */
 static struct queue *source_of(struct kvw_trace_ring *ring)
 {
-	return ring->quick.count >= QUICK_KEPT || ring->free.count == 0 ? &ring->quick : &ring->free;
+	return ring->quick.count >= ring->quick_most || ring->free.count == 0 ? &ring->quick : &ring->free;
 }
 
 /* A record of `free` is in no cache any more when it is taken. The next one is fetched while this
@@ -254,12 +256,17 @@ struct kvw_trace_way *kvw_trace_begin(
 	return way;
 }
 
+/* Bytes of texts that are not in use. */
+static size_t text_room(const struct kvw_trace_way *way)
+{
+	return KVW_TRACE_TEXT - 8 * (size_t)way->texts;
+}
+
 /* Copies at most `most` bytes to the texts. Returns its word and length, as a note has them; 0:
  * there is no room. */
 static unsigned put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most)
 {
-	size_t room = KVW_TRACE_TEXT - 8 * (size_t)way->texts,
-	       len = text.len < most ? text.len : most;
+	size_t room = text_room(way), len = text.len < most ? text.len : most;
 	unsigned at = way->texts;
 
 	if (len > room)
@@ -292,13 +299,18 @@ void kvw_trace_model(struct kvw_trace_way *way, struct kvw_slice model)
 	store(&way->words[WORD_NAMES], way->names);
 }
 
-/* What many of a request's notes are leaves room for those that few are; the end has its own. */
+/* A request may have many notes of this kind: they leave room for those of which it has few. */
+static bool leaves_room(enum kvw_trace_kind kind)
+{
+	return kind <= KVW_TRACE_WAIT || kind == KVW_TRACE_TIMER;
+}
+
+/* Notes that there may be before one of this kind; the end has its own. */
 static size_t room_of(enum kvw_trace_kind kind)
 {
 	if (kind == KVW_TRACE_END)
 		return KVW_TRACE_NOTES;
-	return kind <= KVW_TRACE_WAIT || kind == KVW_TRACE_TIMER ? KVW_TRACE_NOTES - SPARE
-								 : KVW_TRACE_NOTES - 1;
+	return KVW_TRACE_NOTES - (leaves_room(kind) ? SPARE : 1);
 }
 
 void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kind kind,
@@ -311,7 +323,7 @@ void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kin
 
 	if (kind == KVW_TRACE_ATTEMPT)
 		way->asked = true;
-	if (way->notes >= room_of(kind)) {
+	if (way->notes >= room_of(kind) || (leaves_room(kind) && text.len > 0 && text_room(way) < TEXT_MOST)) {
 		way->skipped += way->skipped < UINT16_MAX;
 		publish(way);
 		return;
@@ -439,6 +451,8 @@ bool kvw_trace_read(
 	const word *from = trace->rings[loop]->words + record * WORDS;
 	uint64_t words[WORDS];
 
+	if (load(&from[WORD_VERSION]) == 0)
+		return false;
 	for (size_t i = 0; i < WORDS; i++)
 		words[i] = load(&from[i]);
 	if (words[WORD_VERSION] == 0 || words[WORD_VERSION] % 2 != 0 ||
