@@ -208,16 +208,11 @@ static void recall_proxy(void *proxy, const struct kvw_keep_in *in)
 	kvw_proxy_recall(proxy, in);
 }
 
-/* Before loops serve clients, so that /explain answers as soon as they do. */
 static void offer_explain(struct kvw_app *app, struct kvw_proxy *proxy)
 {
 	app->dry = (struct kvw_dry_deps){
-		.proxy = {.config = app->config,
-			.fleet = app->fleet,
-			.strategy = app->fleet->strategy,
-			.metrics = app->metrics,
-			.auth = app->auth,
-			.sources = app->sources},
+		.proxy = {.config = app->config, .fleet = app->fleet, .strategy = app->fleet->strategy,
+			.metrics = app->metrics, .auth = app->auth, .sources = app->sources},
 		.shared = kvw_proxy_shared(proxy),
 		.feed = app->feed,
 	};
@@ -225,7 +220,7 @@ static void offer_explain(struct kvw_app *app, struct kvw_proxy *proxy)
 	kvw_admin_set_explainer(app->admin, &app->explainer);
 }
 
-/* No loop runs yet. */
+/* No loop runs yet, so that /explain answers as soon as loops do. */
 static void prepare_loops(void *arg, struct kvw_proxy *proxy)
 {
 	struct kvw_app *app = arg;

@@ -61,7 +61,7 @@ struct kvw_admin_deps {
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
 enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 	struct kvw_admin **out) KVW_MUST_CHECK;
-/* Who answers /explain; borrowed until kvw_admin_stop(). At most once. */
+/* The explainer answers /explain; borrowed until kvw_admin_stop(). At most once. */
 void kvw_admin_set_explainer(struct kvw_admin *admin, const struct kvw_explainer *explainer);
 /* While draining, /ready is 503. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);

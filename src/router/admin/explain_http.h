@@ -10,7 +10,7 @@ struct event_base;
 struct kvw_auth;
 struct kvw_conn;
 
-/* Who explains, and where answers about tokens come back to. */
+/* The explainer, and where answers about tokens come back to. */
 struct kvw_explain_desk {
 	const struct kvw_explainer *explainer; /* NULL: kvway is starting */
 	struct event_base *base;

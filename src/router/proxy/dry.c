@@ -20,8 +20,8 @@ struct kvw_dry_run {
 	struct kvw_explanation e;
 	struct kvw_explain_tokens tokens;
 	bool waited;                    /* so it begins its way again */
-	_Atomic int64_t turn_ns;        /* of the loop, for nobody */
-	struct kvw_metrics *counts;     /* of the loop, which nobody reads */
+	_Atomic int64_t turn_ns;        /* of the loop; not read */
+	struct kvw_metrics *counts;     /* of the loop; not read */
 	struct kvw_client_key stranger; /* with the tenant that is asked about */
 	char *tenant;                   /* of that key; owned */
 	struct kvw_loop loop;

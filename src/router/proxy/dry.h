@@ -3,13 +3,12 @@
  * nowhere.
  *
  * A question has a loop of its own, which never turns, a client without a connection and an
- * exchange whose `dry` is set. What its steps would count goes to metrics that nobody reads. A step
+ * exchange whose `dry` is set. What its steps would count goes to metrics that are not read. A step
  * that acts on more than the request is passed over (step.h), or has another function for a dry
- * run, which looks only: nothing is leased, counted, charged, sent or woken, but that its
- * body is held within limits.body_memory. What differs from a
- * request that is served: a body that is not what its path promises is an error here, where its
- * worker would refuse it; an unknown model is answered at once, where a request that is served
- * first has the workers asked again.
+ * run, which looks only: nothing is leased, counted, charged, sent or woken, but that its body is
+ * held within limits.body_memory. What differs from a request that is served: a body that is not
+ * what its path promises is an error here, where its worker would refuse it; an unknown model is
+ * answered at once, where a request that is served first has the workers asked again.
  *
  * Cost: a copy of the body, its scan (three if its path has to be guessed), and what the strategy
  * takes to weigh every worker.
