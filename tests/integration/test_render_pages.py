@@ -4,6 +4,7 @@ data/render/pages has them, written again. What is rendered is tried in front of
 endpoint that its Service shows.
 """
 
+import itertools
 import json
 
 import pytest
@@ -338,17 +339,26 @@ def test_kvaware_computes_the_hashes_of_its_workers(tmp_path):
     }
 
     prompt = ids(1, 600)
+    others = itertools.count(1000)
+
+    def admin(method, path, **body):
+        where = load((tmp_path / "kvway.yaml").read_text())[0]["admin"]["listen"].split(":")[1]
+        return ask(int(where), method, path, **body)
+
+    def reported():
+        return 'kvway_kvaware_lmcache{what="keys"} 2\n' in admin("GET", "/metrics").body.decode()
 
     def known():
         """By what LMCache has reported, whose hashes only the right seed gives."""
-        admin = load((tmp_path / "kvway.yaml").read_text())[0]["admin"]["listen"].split(":")[1]
-        said = ask(int(admin), "POST", f"/explain?path={COMPLETIONS}", body={"model": "tiny", "prompt": prompt}).json()
+        invoke(port, found, ids(next(others), 40))  # further events show that the one of the reset was missed
+        said = admin("POST", f"/explain?path={COMPLETIONS}", body={"model": "tiny", "prompt": prompt}).json()
         return said["workers"][0]["hit_tokens_by_tier"].get("host") == 512
 
     try:
         with rendered_router(page("kvaware"), changes, [worker], tmp_path) as (port, found):
             assert endpoint_of(found) == COMPLETIONS
             invoke(port, found, prompt)
+            until(reported, 20, "what the CPU tier has stored to be reported")
             assert worker.ask("POST", "/reset_prefix_cache").json() == {"success": True}  # the CPU tier keeps it
             until(known, 20, "what LMCache holds to be known")
             assert "hash_seed" not in (tmp_path / "kvway.log").read_text()
