@@ -94,9 +94,11 @@ struct kvt_tenant {
 struct kvt_key_parts {
 	uint32_t size; /* sizeof(struct kvt_key_parts) */
 	uint32_t rank; /* which of the parallel ranks; 0 where one holds for all */
-	const void *chain_id; /* the engine's hash of the chunk's last block: salt, LoRA, images inside */
+	/* The engine's hash of the chunk's last block: salt, LoRA, images inside. */
+	const void *chain_id;
 	size_t chain_id_bytes; /* 16 to 64; shorter ones are not cryptographic and are refused */
-	const char *hash_recipe; /* "sha256_cbor", ...: same id under another recipe is another key */
+	/* "sha256_cbor", ...: same id under another recipe is another key. */
+	const char *hash_recipe;
 	const char *hash_seed;   /* PYTHONHASHSEED or NULL */
 	struct kvt_fingerprint fingerprint;
 	struct kvt_tenant tenant;
@@ -106,8 +108,9 @@ struct kvt_key_parts {
 KVT_API enum kvt_status kvt_key_make(
 	const struct kvt_key_parts *parts, struct kvt_key *out) KVT_MUST_CHECK;
 
-/* Key of a chunk's second object, its ends: models that mix windows and full attention store the last blocks
- * of each window apart. SHA-256 over the domain "kvtier ends 1" and the chunk's key. `out` may be `key`. */
+/* Key of a chunk's second object, its ends: models that mix windows and full attention store the
+ * last blocks of each window apart. SHA-256 over the domain "kvtier ends 1" and the chunk's key.
+ * `out` may be `key`. */
 KVT_API void kvt_key_ends(const struct kvt_key *key, struct kvt_key *out);
 
 /* Chain id where the engine gives none: SHA-256 over the parent's (NULL: first) and the tokens. */
@@ -120,10 +123,10 @@ KVT_API void kvt_tenant_of(const void *salt, size_t len, struct kvt_tenant *out)
 struct kvt_config;
 
 /*
- * How an LMCache controller, by config's section `controller`, names a prompt's chunks: a chunk's hash
- * is computed from that of the chunk before, for the first chunk from *state, and from its tokens, 1 to
- * 8192 of them. KVT_MISS: no controller is configured; KVT_ENOTSUP: the hash cannot be computed outside
- * LMCache (`builtin` without a seed). Cost: about a microsecond for 256 tokens.
+ * How an LMCache controller, by config's section `controller`, names a prompt's chunks: a chunk's
+ * hash is computed from that of the chunk before, for the first chunk from *state, and from its
+ * tokens, 1 to 8192 of them. KVT_MISS: no controller is configured; KVT_ENOTSUP: the hash cannot be
+ * computed outside LMCache (`builtin` without a seed). Cost: about a microsecond for 256 tokens.
  */
 KVT_API enum kvt_status kvt_lmcache_root(
 	const struct kvt_config *config, uint64_t *state) KVT_MUST_CHECK;
@@ -159,13 +162,14 @@ enum kvt_log_level { KVT_LOG_DEBUG, KVT_LOG_INFO, KVT_LOG_WARN, KVT_LOG_ERROR };
 
 enum kvt_threads {
 	KVT_THREADS_OWN = 0,    /* the library runs its own */
-	KVT_THREADS_CALLER = 1, /* none: the caller calls kvt_step(); for simulated time and tests */
+	/* none: the caller calls kvt_step(); for simulated time and tests. */
+	KVT_THREADS_CALLER = 1,
 };
 
 /*
  * Everything that can be set. Each member from `fingerprint` to `controller_none_hash`, and
- * from `nvme_lock_wait_ns` on, has one key in the YAML form (l1_capacity: l1.capacity; kvtier reference prints them); a test holds the two
- * together. Texts are borrowed during kvt_open only.
+ * from `nvme_lock_wait_ns` on, has one key in the YAML form (l1_capacity: l1.capacity; kvtier
+ * reference prints them); a test holds the two together. Texts are borrowed during kvt_open only.
  * "automatic" is what kvtier size would say: from the cgroup's limit, free memory, /dev/shm, disk.
  */
 struct kvt_config {
@@ -178,10 +182,12 @@ struct kvt_config {
 
 	/* l1: chunks in CPU memory */
 	uint64_t l1_capacity;    /* bytes of the arena, a hard limit; 0: automatic */
-	const char *l1_backing;  /* "anon", "hugetlb", "shm:NAME", "fd:N" (an open file, the caller's) */
+	/* "anon", "hugetlb", "shm:NAME", "fd:N" (an open file, the caller's). */
+	const char *l1_backing;
 	uint32_t l1_lock;        /* mlock the arena */
 	int32_t l1_numa_node;    /* -1: where its first users run */
-	const char *l1_policy;   /* "lru", "lfu", "fifo", "arc", "s3fifo", "wtinylfu", "cost", "default" */
+	/* "lru", "lfu", "fifo", "arc", "s3fifo", "wtinylfu", "cost", "default". */
+	const char *l1_policy;
 	uint32_t l1_max_chunks;  /* entries; 0: from the capacity */
 	uint64_t l1_scrub_rate;  /* bytes a second that are checked in the background; 0: none */
 	uint64_t l1_scrub_ns;    /* least time of a pass over all of L1 */
@@ -199,7 +205,8 @@ struct kvt_config {
 	uint32_t nvme_direct;     /* ask for O_DIRECT where the file system has it */
 
 	/* l2: chunks that are shared with other processes and machines */
-	const char *l2_url; /* "redis://host:6379", "sagemaker-hyperpod://host:9200", ...; "": none */
+	/* "redis://host:6379", "sagemaker-hyperpod://host:9200", ...; "": none. */
+	const char *l2_url;
 	const char *l2_format; /* "native", "lmcache" (what stock LMCache reads and writes) */
 	const char *l2_username;
 	const char *l2_password_file; /* its first line; "": the URL's, or none */
@@ -218,7 +225,8 @@ struct kvt_config {
 	const char *l2_bucket;        /* tiered storage */
 	const char *l2_segment;       /* tiered storage: name of the daemon's shared memory */
 	uint64_t l2_lease_ns;         /* tiered storage: asked for with each lease */
-	const char *l2_layout; /* lmcache format: "dtype=bfloat16 format=KV_2LTD shape=2,32,*,1024" */
+	/* Lmcache format: "dtype=bfloat16 format=KV_2LTD shape=2,32,*,1024". */
+	const char *l2_layout;
 
 	/* protect */
 	const char *protect_keys; /* file of key ids and keys; NULL or "": plain with checksums */
@@ -227,7 +235,8 @@ struct kvt_config {
 	uint64_t tenant_nvme_bytes;
 
 	/* control */
-	uint64_t store_inflight;  /* bytes on their way to lower tiers; the oldest goes first; 0: auto */
+	/* Bytes on their way to lower tiers; the oldest goes first; 0: auto. */
+	uint64_t store_inflight;
 	uint64_t load_inflight;   /* bytes on their way up */
 	uint32_t ops;             /* operations begun and not yet taken */
 	uint32_t fetch_when_slower; /* fetch even where recomputing would be faster */
@@ -246,7 +255,8 @@ struct kvt_config {
 	uint64_t events_replay_bytes; /* kept for replay */
 
 	/* controller: LMCache's; the cache reports its chunks to it as an LMCache worker does */
-	const char *controller_pull;      /* ZeroMQ address of its events, "tcp://HOST:8300"; "": none */
+	/* ZeroMQ address of its events, "tcp://HOST:8300"; "": none. */
+	const char *controller_pull;
 	const char *controller_reply;     /* ... of its requests; "": a controller before 0.3.12 */
 	const char *controller_heartbeat; /* ... of its heartbeats; "": what its answer names */
 	const char *controller_instance;  /* instance id; "": one is made */
@@ -273,10 +283,11 @@ struct kvt_config {
 	void (*log)(void *self, uint32_t level, const char *line); /* NULL: standard error */
 	void *log_self;
 
-	struct kvt_config_texts *texts; /* the library's: what kvt_config_read made; NULL if nothing */
+	/* The library's: what kvt_config_read made; NULL if nothing. */
+	struct kvt_config_texts *texts;
 
-	/* nvme, further: how long kvt_open waits for a store that another process owns. After that the
-	 * cache works without it and asks for it again, as long as it is open. */
+	/* nvme, further: how long kvt_open waits for a store that another process owns. After that
+	 * the cache works without it and asks for it again, as long as it is open. */
 	uint64_t nvme_lock_wait_ns;
 
 	/* node: engines of a node share what they keep, in kvtierd's memory and on its NVMe */
@@ -284,8 +295,9 @@ struct kvt_config {
 	const char *node_url;     /* "kvtierd://HOST:PORT" */
 	const char *node_segment; /* name of its shared memory */
 
-	/* fragments: cached text that is not a prefix (kvtier_fragments.h). The library itself needs none of these: engines'
-	 * connectors and runners read them by kvt_fragments_settings */
+	/* fragments: cached text that is not a prefix (kvtier_fragments.h). The library itself
+	 * needs none of these: engines' connectors and runners read them by
+	 * kvt_fragments_settings */
 	uint32_t fragments_enabled;
 	const char *fragments_cut;       /* "separator", "content" */
 	const char *fragments_separator; /* text whose tokens end a fragment */
@@ -299,7 +311,8 @@ struct kvt_config {
 	/* protect, further: most that one tenant may hold in Redis; 0: all */
 	uint64_t tenant_l2_bytes;
 
-	/* node, further: caches of one engine on this machine, which have equal parts of automatic sizes */
+	/* node, further: caches of one engine on this machine,
+	 * which have equal parts of automatic sizes */
 	uint32_t node_ranks;
 };
 
@@ -326,8 +339,9 @@ struct kvt_lmcache_source {
 	uint32_t ranks;   /* of the engine on this node, for what is said about sizes; 0: unknown */
 	uint32_t reserved;
 	const char *path; /* the file; NULL: what LMCACHE_CONFIG_FILE names, "": none */
-	/* "NAME=VALUE", ended by NULL, as environ; of two of one name the later counts. LMCACHE_CHUNK_SIZE
-	 * and lmcache.chunk_size are both taken for LMCache's chunk_size. NULL: none. */
+	/* "NAME=VALUE", ended by NULL, as environ; of two of one name the later counts.
+	 * LMCACHE_CHUNK_SIZE and lmcache.chunk_size are both taken for LMCache's chunk_size. NULL:
+	 * none. */
 	const char *const *variables;
 };
 
@@ -336,8 +350,9 @@ struct kvt_lmcache {
 	uint32_t size; /* sizeof(struct kvt_lmcache), set by the caller */
 	uint32_t reserved;
 	char *settings;  /* YAML for kvt_config_read, and JSON at once; it may hold a password */
-	char *connector; /* JSON, of those that were given: chunk_size, min_retrieve_tokens (tokens),
-			  * save_decode_cache, save_unfull_chunk, lookup_timeout_ms, load_timeout_ms */
+	/* JSON, of those that were given: chunk_size, min_retrieve_tokens (tokens),
+	 * save_decode_cache, save_unfull_chunk, lookup_timeout_ms, load_timeout_ms. */
+	char *connector;
 	char *mistakes;  /* lines "FILE:LINE:COLUMN: KEY: text" or "VARIABLE: text"; "" if none */
 	char *notes;     /* likewise: what is ignored, or means something else here */
 };
@@ -345,9 +360,9 @@ struct kvt_lmcache {
 /*
  * Reads LMCache's configuration as it is: a YAML file and variables that go over it
  * (cache/python/LMCACHE.md has each key). Sizes in it are of one worker and become those of one
- * rank. A key with a mistake, or one that cannot be had, has LMCache's default, and the rest applies:
- * KVT_EINVAL says that there were such, *out is filled as with KVT_OK. KVT_MISS: there is no such
- * configuration, neither file nor variable. KVT_ENOMEM. Opens the file and nothing else.
+ * rank. A key with a mistake, or one that cannot be had, has LMCache's default, and the rest
+ * applies: KVT_EINVAL says that there were such, *out is filled as with KVT_OK. KVT_MISS: there is
+ * no such configuration, neither file nor variable. KVT_ENOMEM. Opens the file and nothing else.
  */
 KVT_API enum kvt_status kvt_lmcache_read(
 	const struct kvt_lmcache_source *source, struct kvt_lmcache *out) KVT_MUST_CHECK;
@@ -381,8 +396,8 @@ KVT_API void kvt_close(struct kvt *k);
  */
 KVT_API size_t kvt_step(struct kvt *k, int64_t *next_ns);
 
-/* Weights changed: all chunks become unreachable at once, in every tier, also after a crash. KVT_MISS
- * as kvt_erase. */
+/* Weights changed: all chunks become unreachable at once, in every tier, also after a crash.
+ * KVT_MISS as kvt_erase. */
 KVT_API enum kvt_status kvt_reset(struct kvt *k) KVT_MUST_CHECK;
 
 /*
@@ -434,7 +449,8 @@ KVT_API enum kvt_status kvt_name(struct kvt *k, const struct kvt_key *keys,
 struct kvt_segment {
 	void *base;
 	uint64_t bytes;
-	uint64_t arena_offset; /* from the arena's beginning: for callers that map shm:NAME or pin the arena */
+	/* From the arena's beginning: for callers that map shm:NAME or pin the arena. */
+	uint64_t arena_offset;
 };
 
 /* One chunk of a lease: segments[first .. first + count) one after another are its bytes. */
@@ -488,7 +504,8 @@ struct kvt_blocks {
 	const uint32_t *tokens; /* count * block_size, or NULL */
 	uint32_t block_size;    /* tokens per block */
 	const char *lora_name;  /* NULL: none */
-	/* LMCache's hash of the chunk, by which its controller knows it (kvt_lmcache_hash); its bits. */
+	/* LMCache's hash of the chunk, by which its controller knows it (kvt_lmcache_hash);
+	 * its bits. */
 	uint64_t lmcache_hash;
 	uint32_t has_lmcache_hash; /* 0: the controller does not hear of this chunk */
 	uint32_t reserved;
@@ -509,8 +526,9 @@ struct kvt_item {
 	uint32_t flags; /* KVT_ITEM_* */
 };
 
-/* Its bytes are not exact for its key: fragments of other texts were blended into it (kvtier_fragments.h). Such an item
- * is refused with KVT_EINVAL, so that what was blended is never found as exact. */
+/* Its bytes are not exact for its key: fragments of other texts were blended into it
+ * (kvtier_fragments.h). Such an item is refused with KVT_EINVAL, so that what was blended is never
+ * found as exact. */
 #define KVT_ITEM_BLENDED 1u
 
 /* XXH3-128 of a chunk's bytes. */
@@ -549,8 +567,8 @@ KVT_API enum kvt_status kvt_put(
 
 /* --- other verbs ------------------------------------------------------------------------------ */
 
-/* Starts bringing the prefix of a chain up to L1, as far as an eighth of L1 holds it. Never waits; what
- * has no room is not brought. */
+/* Starts bringing the prefix of a chain up to L1, as far as an eighth of L1 holds it. Never waits;
+ * what has no room is not brought. */
 KVT_API enum kvt_status kvt_prefetch(
 	struct kvt *k, const struct kvt_key *keys, size_t n) KVT_MUST_CHECK;
 
@@ -564,9 +582,10 @@ KVT_API enum kvt_status kvt_unpin(
 /* Once an erase returns KVT_OK, nothing of it can be read any more, also after a crash; leases
  * that are held go on until their release. Waits for a durable record, up to timeout_ns:
  * KVT_MISS: unreadable now, but not yet known to be durable. So it is at once while another process
- * owns the store: it is erased in it once this handle has it, unless this handle closes before. Of a tenant or
- * version, handles of other processes that use the same shared tier erase it in themselves, too, when they next look
- * (l2.seen_time, 10 s at most); an erase by key leaves what they have in memory. */
+ * owns the store: it is erased in it once this handle has it, unless this handle closes before. Of
+ * a tenant or version, handles of other processes that use the same shared tier erase it in
+ * themselves, too, when they next look (l2.seen_time, 10 s at most); an erase by key leaves what
+ * they have in memory. */
 KVT_API enum kvt_status kvt_erase(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant *tenant,
@@ -606,19 +625,21 @@ struct kvt_erased {
 };
 
 /*
- * As kvt_erase, of what `which` describes; with a key goes that of its ends (kvt_key_ends), an object that
- * counts by itself. A key with a tenant: what no tier knows that tenant of is
+ * As kvt_erase, of what `which` describes; with a key goes that of its ends (kvt_key_ends), an
+ * object that counts by itself. A key with a tenant: what no tier knows that tenant of is
  * left; shared tiers are asked about keys first. *out is set with KVT_OK and KVT_MISS (unreadable,
- * but not yet known to be durable), and with other results of an erase that had begun. A shared tier
- * erases a tenant or all by an epoch, as its README says: its chunks cannot be counted, and a tier that
- * cannot be reached makes the result KVT_EIO or KVT_MISS. KVT_EINVAL: nothing is set in `which`.
+ * but not yet known to be durable), and with other results of an erase that had begun. A shared
+ * tier erases a tenant or all by an epoch, as its README says: its chunks cannot be counted, and a
+ * tier that cannot be reached makes the result KVT_EIO or KVT_MISS. KVT_EINVAL: nothing is set in
+ * `which`.
  */
 KVT_API enum kvt_status kvt_erase_which(struct kvt *k, const struct kvt_which *which,
 	uint64_t timeout_ns, struct kvt_erased *out) KVT_MUST_CHECK;
 
-/* Limits of one tenant in place of the configuration's (tenant_l1_bytes, tenant_nvme_bytes); 0: none.
- * Hold from the next put on, for the life of the handle; a tenant that is above its limit loses its
- * oldest chunks with its next put. KVT_FULL: too many tenants (4096) have one; KVT_ENOMEM. */
+/* Limits of one tenant in place of the configuration's (tenant_l1_bytes, tenant_nvme_bytes); 0:
+ * none. Hold from the next put on, for the life of the handle; a tenant that is above its limit
+ * loses its oldest chunks with its next put. KVT_FULL: too many tenants (4096) have one;
+ * KVT_ENOMEM. */
 KVT_API enum kvt_status kvt_limit_tenant(struct kvt *k, const struct kvt_tenant *tenant,
 	uint64_t l1_bytes, uint64_t nvme_bytes) KVT_MUST_CHECK;
 
@@ -722,10 +743,12 @@ struct kvt_stats {
 	uint64_t probes, probe_chunks, probe_hits; /* questions to shared tiers */
 	uint64_t lock_refusals; /* the store on NVMe was another process's; it is asked for again */
 	uint64_t put_blended;   /* puts that were refused: KVT_ITEM_BLENDED */
-	/* Of each tier, chunks that left for the limit of their tenant, and chunks that it kept out. Where L2 is kvtierd,
-	 * which has the limits itself: refusals only, of what this handle sent. */
+	/* Of each tier, chunks that left for the limit of their tenant, and chunks that it kept
+	 * out. Where L2 is kvtierd, which has the limits itself: refusals only, of what this handle
+	 * sent. */
 	uint64_t tenant_evictions[KVT_TIER_COUNT], tenant_refusals[KVT_TIER_COUNT];
-	/* Of shared tiers: tenants (and all at once, as one) that other processes erased there, and this handle then, too. */
+	/* Of shared tiers: tenants (and all at once, as one) that other processes erased there,
+	 * and this handle then, too. */
 	uint64_t erased_elsewhere[KVT_TIER_COUNT];
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;

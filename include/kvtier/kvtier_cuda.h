@@ -3,30 +3,32 @@
  *
  * An engine keeps the keys and values of a prompt in blocks that lie anywhere in the memory of a
  * device, one tensor per layer. A chunk is one run of bytes: [layer][block][a block's numbers in
- * logical order], whatever the engine's strides are. A gather makes a chunk out of blocks, a scatter
- * writes (a part of) a chunk into blocks. The layout is data, so that any order of axes, keys and
- * values together or apart, and padding are the same code.
+ * logical order], whatever the engine's strides are. A gather makes a chunk out of blocks, a
+ * scatter writes (a part of) a chunk into blocks. The layout is data, so that any order of axes,
+ * keys and values together or apart, and padding are the same code.
  *
  * Device -1 is the machine's own memory: the host backend, always there. A device number is a CUDA
- * device, used through libkvtier_cuda.so, which kvt_gpu_create loads; libkvtier itself links no CUDA,
- * and libkvtier_cuda.so nothing but the driver, by dlopen. Where it is missing, too old or finds no
- * driver, kvt_gpu_create says KVT_ENOTSUP and the log has the cause.
+ * device, used through libkvtier_cuda.so, which kvt_gpu_create loads; libkvtier itself links no
+ * CUDA, and libkvtier_cuda.so nothing but the driver, by dlopen. Where it is missing, too old or
+ * finds no driver, kvt_gpu_create says KVT_ENOTSUP and the log has the cause.
  *
- * Threads: every function may be called from any thread, except where it says otherwise. The library
- * starts no thread for this: running operations proceed on the device, and the next begin, poll or wait
- * of any thread starts the queued ones. No CUDA context is created on a device other than the one that
- * is named, and each call leaves the calling thread's current context and capture mode as they were.
+ * Threads: every function may be called from any thread, except where it says otherwise. The
+ * library starts no thread for this: running operations proceed on the device, and the next begin,
+ * poll or wait of any thread starts the queued ones. No CUDA context is created on a device other
+ * than the one that is named, and each call leaves the calling thread's current context and capture
+ * mode as they were.
  *
- * Fragments (kvtier_fragments.h) go through the same streams and pinned memory: tokens in the place of blocks, and keys
- * that the device turns to other positions.
+ * Fragments (kvtier_fragments.h) go through the same streams and pinned memory: tokens in the place
+ * of blocks, and keys that the device turns to other positions.
  *
  * Errors: the driver's become ours and never stay behind (the runtime's "last error" of a thread is
- * not touched). An operation that fails is a miss: a gathered chunk is not to be committed, blocks of
- * a failed scatter are to be computed. A device that was lost fails every operation from then on.
+ * not touched). An operation that fails is a miss: a gathered chunk is not to be committed, blocks
+ * of a failed scatter are to be computed. A device that was lost fails every operation from then
+ * on.
  *
  * Ownership: arguments are read during the call. The memory of a job (segments, blocks, the event)
- * has to stay until the operation is over, that is until kvt_gpu_poll or kvt_gpu_wait says something
- * else than "not yet": a copy that a device has begun cannot be taken back.
+ * has to stay until the operation is over, that is until kvt_gpu_poll or kvt_gpu_wait says
+ * something else than "not yet": a copy that a device has begun cannot be taken back.
  *
  * Units are bytes and nanoseconds. Structs grow at the end, as in kvtier.h.
  */
@@ -52,8 +54,8 @@ struct kvt_gpu_axis {
  * layers[l] + b * block_stride + i * axes[0].stride + j * axes[1].stride + ...
  * and the chunk has them in the order of the axes, the last one fastest. The axis of the blocks
  * itself is no member of axes: of a tensor [2, blocks, tokens, heads, size] the axes are
- * 2, tokens, heads, size. Two numbers must not share a byte; what cannot be shown to keep them apart
- * is refused.
+ * 2, tokens, heads, size. Two numbers must not share a byte; what cannot be shown to keep them
+ * apart is refused.
  */
 struct kvt_gpu_layout {
 	uint32_t size;          /* sizeof(struct kvt_gpu_layout) */
@@ -85,11 +87,14 @@ struct kvt_gpu_config {
 	uint32_t depth;   /* operations of a direction that the device has at once; 1 to 64, 8 */
 	uint32_t reserved;
 	double multiprocessor_share; /* that kernels use at most, all together; > 0 to 1, 0.125 */
-	uint64_t staging_bytes; /* of the device's memory, for each stream; 64 KiB to 1 GiB, 4 MiB */
+	/* Of the device's memory, for each stream; 64 KiB to 1 GiB, 4 MiB. */
+	uint64_t staging_bytes;
 	uint64_t pin_bytes; /* registered in one call of the driver; 1 MiB to 64 GiB, 1 GiB */
-	const char *library; /* NULL: libkvtier_cuda.so in libkvtier's folder, then by the loader's search */
+	/* NULL: libkvtier_cuda.so in libkvtier's folder, then by the loader's search. */
+	const char *library;
 	const char *driver; /* NULL: libcuda.so.1; another one for tests */
-	const char *memo; /* file of calibrations; NULL: kvtier/gpu in the user's cache folder; "": none */
+	/* File of calibrations; NULL: kvtier/gpu in the user's cache folder; "": none. */
+	const char *memo;
 	const struct kvt_clock *clock; /* borrowed until destroy; NULL: the machine's */
 	void (*log)(void *self, uint32_t level, const char *line); /* NULL: standard error */
 	void *log_self;
@@ -101,15 +106,16 @@ KVT_API void kvt_gpu_config_init(struct kvt_gpu_config *config, size_t size);
 struct kvt_gpu; /* one engine's paged cache on one device */
 
 /*
- * KVT_EINVAL: configuration or layout; KVT_ENOTSUP: no such device, or no way to use it; KVT_ENOMEM.
- * With KVT_GPU_AUTO and no fitting line in the memo it measures, for at most about a second, on
- * memory of its own.
+ * KVT_EINVAL: configuration or layout; KVT_ENOTSUP: no such device, or no way to use it;
+ * KVT_ENOMEM. With KVT_GPU_AUTO and no fitting line in the memo it measures, for at most about a
+ * second, on memory of its own.
  */
 KVT_API enum kvt_status kvt_gpu_create(const struct kvt_gpu_config *config,
 	const struct kvt_gpu_layout *layout, struct kvt_gpu **out) KVT_MUST_CHECK;
 
-/* Waits for what is under way, drops what waits for its turn, and unpins. To be called once, when no
- * other call is running, before the memory of jobs and pinned memory is gone. NULL is allowed. */
+/* Waits for what is under way, drops what waits for its turn, and unpins. To be called once, when
+ * no other call is running, before the memory of jobs and pinned memory is gone. NULL is
+ * allowed. */
 KVT_API void kvt_gpu_destroy(struct kvt_gpu *g);
 
 /* Bytes of a chunk of so many blocks; 0: more than a chunk may have (4 GiB less a byte). */
@@ -117,10 +123,10 @@ KVT_API uint64_t kvt_gpu_chunk_bytes(const struct kvt_gpu *g, size_t blocks);
 
 /*
  * Pins memory of this machine, so that the device copies it by itself and while the processor does
- * something else; piece by piece of config.pin_bytes, about 0.1 s for a GB, and usable piece by piece.
- * base and bytes are cut to whole pages. May run in a thread of its own while others copy.
- * KVT_ENOTSUP, KVT_EIO, KVT_ENOMEM: what was pinned until then stays pinned, the rest is copied all the
- * same, more slowly. The host backend needs none of it and says KVT_OK.
+ * something else; piece by piece of config.pin_bytes, about 0.1 s for a GB, and usable piece by
+ * piece. base and bytes are cut to whole pages. May run in a thread of its own while others copy.
+ * KVT_ENOTSUP, KVT_EIO, KVT_ENOMEM: what was pinned until then stays pinned, the rest is copied all
+ * the same, more slowly. The host backend needs none of it and says KVT_OK.
  */
 KVT_API enum kvt_status kvt_gpu_pin(struct kvt_gpu *g, void *base, uint64_t bytes) KVT_MUST_CHECK;
 /* Pins the memory that chunks of a cache lie in. To be destroyed before kvt_close(k). */
@@ -129,8 +135,10 @@ KVT_API enum kvt_status kvt_gpu_pin_cache(struct kvt_gpu *g, struct kvt *k) KVT_
 /* What the operation has to come after. */
 enum kvt_gpu_order {
 	KVT_GPU_ANY = 0,          /* nothing */
-	KVT_GPU_AFTER_EVENT = 1,  /* a recorded cudaEvent_t or CUevent, not recorded again until it is over */
-	KVT_GPU_AFTER_STREAM = 2, /* what a cudaStream_t or CUstream holds now; NULL: the default stream */
+	/* A recorded cudaEvent_t or CUevent, not recorded again until it is over. */
+	KVT_GPU_AFTER_EVENT = 1,
+	/* What a cudaStream_t or CUstream holds now; NULL: the default stream. */
+	KVT_GPU_AFTER_STREAM = 2,
 };
 
 /*
@@ -151,9 +159,10 @@ struct kvt_gpu_job {
 
 /*
  * Begins a copy: gather from the paged cache into the chunk, scatter from the chunk into the cache.
- * Scatters that wait for their turn go before gathers, which have half of config.depth meanwhile. KVT_BUSY: config.ops are begun; KVT_EINVAL;
- * KVT_EIO: the device was lost. With memory that is not pinned the call may take as long as the copy,
- * on the host backend it does.
+ * Scatters that wait for their turn go before gathers, which have half of config.depth meanwhile.
+ * KVT_BUSY: config.ops are begun; KVT_EINVAL;
+ * KVT_EIO: the device was lost. With memory that is not pinned the call may take as long as the
+ * copy, on the host backend it does.
  */
 KVT_API enum kvt_status kvt_gpu_gather_begin(
 	struct kvt_gpu *g, const struct kvt_gpu_job *job, uint64_t *op) KVT_MUST_CHECK;
@@ -162,7 +171,8 @@ KVT_API enum kvt_status kvt_gpu_scatter_begin(
 
 /*
  * KVT_BUSY: not yet; else it is over, and its number means nothing any more. KVT_OK: all bytes are
- * where they belong. KVT_EIO: the driver failed, any of them may be wrong. KVT_MISS: no such operation.
+ * where they belong. KVT_EIO: the driver failed, any of them may be wrong. KVT_MISS: no such
+ * operation.
  */
 KVT_API enum kvt_status kvt_gpu_poll(struct kvt_gpu *g, uint64_t op) KVT_MUST_CHECK;
 /* Waits for at most timeout_ns; KVT_BUSY after it: not yet, and the memory is still in use. */
@@ -186,8 +196,8 @@ struct kvt_gpu_stats {
 KVT_API enum kvt_status kvt_gpu_stats(
 	struct kvt_gpu *g, struct kvt_gpu_stats *out) KVT_MUST_CHECK;
 
-/* What works here, in some lines for people: backend, device, methods by size. Cut to `bytes`, always
- * terminated; returns the length of the whole. */
+/* What works here, in some lines for people: backend, device, methods by size. Cut to `bytes`,
+ * always terminated; returns the length of the whole. */
 KVT_API size_t kvt_gpu_describe(struct kvt_gpu *g, char *text, size_t bytes);
 
 #ifdef __cplusplus

@@ -78,15 +78,18 @@ struct kvt_io_ops {
 	enum kvt_status (*open)(struct kvt_io *io, const char *name, enum kvt_open_how how,
 		bool direct, struct kvt_file **file); /* KVT_MISS: no such file */
 	void (*close)(struct kvt_io *io, struct kvt_file *file);
-	enum kvt_status (*info)(struct kvt_io *io, struct kvt_file *file, struct kvt_io_file_info *out);
+	enum kvt_status (*info)(
+		struct kvt_io *io, struct kvt_file *file, struct kvt_io_file_info *out);
 	/* Length becomes `bytes` and the blocks are the file's own. KVT_FULL: no space left. */
 	enum kvt_status (*reserve)(struct kvt_io *io, struct kvt_file *file, uint64_t bytes);
 	enum kvt_status (*truncate)(struct kvt_io *io, struct kvt_file *file, uint64_t bytes);
-	enum kvt_status (*remove)(struct kvt_io *io, const char *name); /* KVT_MISS: was not there */
+	/* KVT_MISS: was not there. */
+	enum kvt_status (*remove)(struct kvt_io *io, const char *name);
 	enum kvt_status (*rename)(struct kvt_io *io, const char *from, const char *to);
 	enum kvt_status (*sync_folder)(struct kvt_io *io);
 	/* Calls each() with every name. */
-	enum kvt_status (*list)(struct kvt_io *io, void (*each)(void *self, const char *name), void *self);
+	enum kvt_status (*list)(
+		struct kvt_io *io, void (*each)(void *self, const char *name), void *self);
 	/* Free bytes that this user may still write. */
 	enum kvt_status (*free_bytes)(struct kvt_io *io, uint64_t *out);
 	/* One owner per folder: KVT_ELOCKED with *owner = its pid (0: unknown). Gone with close. */
@@ -95,7 +98,8 @@ struct kvt_io_ops {
 	/* --- data --- */
 	/* Takes a list (by next) of operations; all come back through reap, in any order. */
 	void (*submit)(struct kvt_io *io, struct kvt_io_op *list);
-	/* Up to max finished ones; waits up to wait_ns (0: does not wait) for the first, or a wake. */
+	/* Up to max finished ones; waits up to wait_ns (0: does not wait) for the first,
+	 * or a wake. */
 	size_t (*reap)(struct kvt_io *io, struct kvt_io_op **out, size_t max, int64_t wait_ns);
 	void (*wake)(struct kvt_io *io); /* from any thread: a reap that waits returns */
 
