@@ -20,15 +20,15 @@ struct kvw_kvindex; /* routing/kvindex.h */
 
 enum kvw_reporter { KVW_REPORTER_ENGINE, KVW_REPORTER_LMCACHE, KVW_REPORTER_COUNT };
 
-/* Sources of the index (struct kvw_kvindex_from) that each reporter's streams have, for every worker:
- * an engine's ranks and cache groups, LMCache's ranks. */
+/* Sources of the index (struct kvw_kvindex_from) that each reporter's streams have, for every
+ * worker: an engine's ranks and cache groups, LMCache's ranks. */
 #define KVW_EXACT_ENGINE_SOURCE   0u
 #define KVW_EXACT_ENGINE_SOURCES  8u
 #define KVW_EXACT_LMCACHE_SOURCE  8u
 #define KVW_EXACT_LMCACHE_SOURCES 8u
 
-/* The same as bits: what each reporter's feed names as `among` when it says which of its sources hold
- * a block only together (kvw_kvindex_require), so that neither touches what the other said. */
+/* The same as bits: what each reporter's feed names as `among` when it says which of its sources
+ * hold a block only together (kvw_kvindex_require), so that neither touches what the other said. */
 #define KVW_EXACT_ENGINE_MASK  0x00ffu
 #define KVW_EXACT_LMCACHE_MASK 0xff00u
 
@@ -54,8 +54,8 @@ struct kvw_exact_chain {
 
 struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact);
 
-void kvw_exact_set_coverage(
-	struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter, enum kvw_coverage coverage);
+void kvw_exact_set_coverage(struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter,
+	enum kvw_coverage coverage);
 
 /* The worker says that its cache was emptied. The feed removes its blocks from the index; this
  * call removes what the view predicts besides: blocks that the worker was about to have. */

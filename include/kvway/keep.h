@@ -1,13 +1,15 @@
 /*
- * keep.h - what is to outlive the process, as records: between those that know something and the room that
- * writes it to a file (src/router/state).
+ * keep.h - what is to outlive the process, as records: between those that know something and the
+ * room that writes it to a file (src/router/state).
  *
- * A part of kvway (a strategy, a table) gives its knowledge away record by record, while it is in use by other
- * threads; a part of the next process gets the same records, before that serves a request. A record is at
- * most KVW_KEPT_MOST bytes in the byte order of the machine. What comes back may be anything: it was
- * checked for damage, not for sense, so its reader checks each number that it uses.
+ * A part of kvway (a strategy, a table) gives its knowledge away record by record, while it is in
+ * use by other threads; a part of the next process gets the same records, before that serves a
+ * request. A record is at most KVW_KEPT_MOST bytes in the byte order of the machine. What comes
+ * back may be anything: it was checked for damage, not for sense, so its reader checks each number
+ * that it uses.
  *
- * Workers are named by their ids in the process that wrote. The next one has other ids; `workers` translates.
+ * Workers are named by their ids in the process that wrote. The next one has other ids; `workers`
+ * translates.
  */
 #ifndef KVW_KEEP_H
 #define KVW_KEEP_H
@@ -28,7 +30,8 @@ enum kvw_keep_kind {
 	KVW_KEPT_MODEL = 2,   /* bytes per token of a model */
 	KVW_KEPT_RATE = 3,    /* what a key, a tenant or a model with limits has used */
 	KVW_KEPT_OWNER = 4,   /* the worker that made a response */
-	/* Only in what a process hands to the one that takes over, never in the file: LMCache's registry. */
+	/* Only in what a process hands to the one that takes over, never in the file:
+	 * LMCache's registry. */
 	KVW_KEPT_INSTANCE = 5, /* an instance, and whose it is */
 	KVW_KEPT_RANK = 6,     /* of the instance before */
 	KVW_KEPT_LOCATION = 7, /* of one of its ranks, with the sequence number to come */
@@ -55,11 +58,12 @@ struct kvw_keep_out {
 
 /* Where they come from. */
 struct kvw_keep_in {
-	/* The next record; its bytes may lie at any address, and stay until the next call. False: there are no
-	 * more for this part. */
+	/* The next record; its bytes may lie at any address, and stay until the next call. False:
+	 * there are no more for this part. */
 	bool (*next)(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len);
 	void *arg;
-	const uint32_t *workers; /* [KVW_MAX_WORKERS] id then -> id now; KVW_KEPT_GONE: it is not the same */
+	/* [KVW_MAX_WORKERS] id then -> id now; KVW_KEPT_GONE: it is not the same. */
+	const uint32_t *workers;
 	const uint32_t *generations; /* [KVW_MAX_WORKERS] id now -> generation of its cache */
 	int64_t now_ns;          /* monotonic */
 	int64_t passed_ns;       /* since the records were written; >= 0 */

@@ -2,8 +2,8 @@
  * kv_event.h - one change of what a worker's cache holds, as feeds report it to the exact index.
  *
  * vLLM's KV events become this record, so that the index does not know their format. Plain data:
- * everything pointed at belongs to the decoder that filled the record and is valid until that decoder
- * is called again.
+ * everything pointed at belongs to the decoder that filled the record and is valid until that
+ * decoder is called again.
  *
  * Hashes are 64-bit names of blocks, given by the engine. vLLM sends either the last 8 bytes of
  * its digest as an integer or the whole digest (16 or 32 bytes), and both may meet in one stream;

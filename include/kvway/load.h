@@ -4,8 +4,8 @@
  * Belongs to a worker of the fleet; changes only through a lease that an exchange takes when
  * its worker is picked and gives back exactly once, on whatever path it ends. Health checks and
  * scrapes never touch that, so the counters cannot drift from the requests that they count. What a
- * worker's metrics say of requests that are not ours (foreign) stands apart from it, with the counts
- * of our own sequences with which those metrics are compared.
+ * worker's metrics say of requests that are not ours (foreign) stands apart from it, with the
+ * counts of our own sequences with which those metrics are compared.
  *
  * Q_w, the predicted prefill seconds ahead of a new request, is W - D: W is all prefill work
  * ever added, D how far the worker is believed to have come. Both only grow. D advances with
@@ -18,30 +18,34 @@
  * Besides Q_w it counts the requests in flight and the tokens of their prompts: what a worker reads
  * again for each token that it answers, and what fills its KV memory.
  *
- * An engine begins a prompt only when its KV memory has room for it. What is in flight beyond that room (struct
- * kvw_load_room) waits until requests before it end, however little prefill there is to do. A worker gives back all of
- * its room in the mean time that a request keeps its part, which each release of a lease shows; so every token beyond
- * the room waits that time divided by the room (kvw_load_room_wait_ns). The room itself comes from the worker's metrics
- * (fleet/room.h); everything else is what kvway sends and sees end, so that the wait is right between two scrapes.
+ * An engine begins a prompt only when its KV memory has room for it. What is in flight beyond that
+ * room (struct kvw_load_room) waits until requests before it end, however little prefill there is
+ * to do. A worker gives back all of its room in the mean time that a request keeps its part, which
+ * each release of a lease shows; so every token beyond the room waits that time divided by the room
+ * (kvw_load_room_wait_ns). The room itself comes from the worker's metrics (fleet/room.h);
+ * everything else is what kvway sends and sees end, so that the wait is right between two scrapes.
  *
- * Where other routers send to the same workers, what they say of theirs (kvw_load_set_peers) counts as part of the
- * queue and of what is in flight. A worker does the work of all, so its time is divided among own work and
- * theirs in proportion. What they say counts as far as it is trusted, worker by worker (`trust`). First tokens check it:
- * a request that was to wait for their queue and did not makes it all count for half from then on. Where they claim a queue
- * for half a minute without a break, and no request comes there to check it, it does not count any more (after less
- * where some trust was lost before). Requests that do wait, and time without claims, win trust back. What first tokens say
- * of the one router that claims most is collected apart (kvw_load_set_claim), so that a liar can be found among them.
+ * Where other routers send to the same workers, what they say of theirs (kvw_load_set_peers) counts
+ * as part of the queue and of what is in flight. A worker does the work of all, so its time is
+ * divided among own work and theirs in proportion. What they say counts as far as it is trusted,
+ * worker by worker (`trust`). First tokens check it: a request that was to wait for their queue and
+ * did not makes it all count for half from then on. Where they claim a queue for half a minute
+ * without a break, and no request comes there to check it, it does not count any more (after less
+ * where some trust was lost before). Requests that do wait, and time without claims, win trust
+ * back. What first tokens say of the one router that claims most is collected apart
+ * (kvw_load_set_claim), so that a liar can be found among them.
  *
- * An engine with a limit of its own refuses what comes beyond it (vLLM's --max-num-queued-reqs, TGI's
- * --max-concurrent-requests). What was in flight when it did is taken for its limit (kvw_load_refused), which grows with
- * time until the engine refuses again: what fits depends on how long the prompts are.
+ * An engine with a limit of its own refuses what comes beyond it (vLLM's --max-num-queued-reqs,
+ * TGI's --max-concurrent-requests). What was in flight when it did is taken for its limit
+ * (kvw_load_refused), which grows with time until the engine refuses again: what fits depends on
+ * how long the prompts are.
  *
  * Threads: every function may be called from any thread; a short spin lock guards W, D, U, the
  * clock of D and the time of the last first token, words that must change together; it is held for
  * some ten instructions. Readers do not take it: Q_w falls by one each nanosecond until it is 0, so
  * the writer publishes the moment at which that happens, and a reader subtracts its own time.
- * The counts are one word, written under the lock. What readers need lies apart from what writers do, and
- * for a fleet side by side on a board.
+ * The counts are one word, written under the lock. What readers need lies apart from what writers
+ * do, and for a fleet side by side on a board.
  */
 #ifndef KVW_LOAD_H
 #define KVW_LOAD_H
@@ -58,8 +62,8 @@ struct kvw_load_claim {
 	int64_t queue_ns; /* as it says, trusted or not */
 };
 
-/* What first tokens said of such claims: requests that did not wait as long as that router alone has work there, and
- * those that did. */
+/* What first tokens said of such claims: requests that did not wait as long as that router alone
+ * has work there, and those that did. */
 struct kvw_load_verdict {
 	uint32_t of; /* 0: nothing was said */
 	uint32_t wrong, right;
@@ -67,11 +71,13 @@ struct kvw_load_verdict {
 
 /* What readers see of one worker's load; written together, so both lie in one cache line. */
 struct kvw_load_seen {
-	_Atomic int64_t idle_at_ns; /* clock + W - D + what peers have there: when the queue will be drained */
+	/* Clock + W - D + what peers have there: when the queue will be drained. */
+	_Atomic int64_t idle_at_ns;
 	_Atomic uint64_t held;      /* as kvw_load_held() */
 };
 
-/* KV memory of one worker, in prompt tokens in flight. Both are written under the lock of its load. */
+/* KV memory of one worker, in prompt tokens in flight.
+ * Both are written under the lock of its load. */
 struct kvw_load_room {
 	_Atomic float tokens;       /* that fit; INFINITY: unknown */
 	_Atomic float ns_per_token; /* that each token more has to wait; 0 with unknown room */
@@ -94,11 +100,14 @@ struct kvw_load {
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
 	int64_t answered_ns;           /* when the last first token of a stream came */
-	uint32_t sequences;            /* that the engine has of leases: a prompt, and each answer to it, is one */
+	/* That the engine has of leases: a prompt, and each answer to it, is one. */
+	uint32_t sequences;
 	uint32_t unanswered;           /* of these, of streams without a first token */
 	uint64_t sent;                 /* sequences ever */
-	double kept_tokens;            /* prompt tokens of requests that have ended, the later the more they count ... */
-	double kept_ns;                /* ... and of these, times the time that each kept its part of the KV memory */
+	/* Prompt tokens of requests that have ended, the later the more they count ... */
+	double kept_tokens;
+	/* ... and of these, times the time that each kept its part of the KV memory. */
+	double kept_ns;
 	_Alignas(64) struct kvw_load_seen *seen; /* own, or on a board */
 	struct kvw_load_room *room;              /* likewise */
 	struct kvw_load_seen own;
@@ -107,7 +116,8 @@ struct kvw_load {
 	_Atomic int64_t foreign_until_ns; /* when those that waited will be computed, as expected */
 	_Atomic int64_t foreign_ns;       /* how long that takes */
 	_Atomic uint32_t foreign_waiting, foreign_running;
-	/* The limit of its engine, as learned; each is written alone, and a mixture of two refusals does no harm. */
+	/* The limit of its engine, as learned; each is written alone,
+	 * and a mixture of two refusals does no harm. */
 	_Atomic uint32_t full_at;      /* requests in flight when it took no further one */
 	_Atomic int64_t full_since_ns; /* from then on the limit grows; 0: it never refused one */
 	/* Of other routers, as far as they are trusted; guarded by the lock. */
@@ -117,7 +127,8 @@ struct kvw_load {
 	uint32_t peers_sequences, peers_unanswered;
 	float trust;               /* 0..1 */
 	int64_t claim_ns;          /* their queue as they said last, trusted or not */
-	int64_t judged_ns;         /* what time says of their claims was taken into account until then */
+	/* What time says of their claims was taken into account until then. */
+	int64_t judged_ns;
 	struct kvw_load_claim claim; /* of one of them */
 	struct kvw_load_verdict verdict;
 };
@@ -150,8 +161,9 @@ struct kvw_lease {
 	int64_t behind_ns; /* work added after it and before its first token: it may have, too */
 	int64_t claim_ns;  /* of work that other routers were said to have before it */
 	struct kvw_load_claim claim; /* of this, the one that says the most */
-	int64_t served_ns; /* until its first token, from its taking or from the first token before
-	                          it on this worker: what the worker needed for it if it works in turn */
+	/* Until its first token, from its taking or from the first token before it on this worker:
+	 * what the worker needed for it if it works in turn. */
+	int64_t served_ns;
 	bool plain;        /* not a stream: its first byte says nothing of prefill */
 	bool answered;     /* its first token was reported */
 	bool unanswered;   /* its sequences count among these */
@@ -171,8 +183,8 @@ static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
 	return idle_at > now_ns ? idle_at - now_ns : 0;
 }
 
-/* Leases taken and not released, and << 32 the tokens of their prompts: two counts in a word, for they
- * change together. */
+/* Leases taken and not released, and << 32 the tokens of their prompts: two counts in a word, for
+ * they change together. */
 static inline uint64_t kvw_load_held(uint32_t inflight, uint32_t context)
 {
 	return (uint64_t)context << 32 | inflight;
@@ -189,8 +201,8 @@ static inline uint32_t kvw_load_context(struct kvw_load *load)
 	return (uint32_t)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
 }
 
-/* How long a prompt of so many tokens waits there for KV memory that requests in flight give back; 0: it fits, or
- * nothing is known. Takes no lock. */
+/* How long a prompt of so many tokens waits there for KV memory that requests in flight give back;
+ * 0: it fits, or nothing is known. Takes no lock. */
 static inline double kvw_load_room_wait_ns(struct kvw_load *load, double tokens)
 {
 	double over = (double)kvw_load_context(load) + tokens -
@@ -201,8 +213,8 @@ static inline double kvw_load_room_wait_ns(struct kvw_load *load, double tokens)
 			: 0;
 }
 
-/* What keeps the worker from beginning a prompt of so many tokens: prefill before it, or missing KV memory. The second
- * passes while it does the first. */
+/* What keeps the worker from beginning a prompt of so many tokens: prefill before it, or missing KV
+ * memory. The second passes while it does the first. */
 static inline double kvw_load_delay_ns(struct kvw_load *load, double tokens, int64_t now_ns)
 {
 	double queue = (double)kvw_load_queue_ns(load, now_ns);
@@ -212,8 +224,8 @@ static inline double kvw_load_delay_ns(struct kvw_load *load, double tokens, int
 }
 
 /* How long the foreign requests keep the worker from one that came at came_ns; 0: not.
- * Those that have come after it are not before it: what waits at the worker now is an upper bound of what it
- * found there. Takes no lock. */
+ * Those that have come after it are not before it: what waits at the worker now is an upper bound
+ * of what it found there. Takes no lock. */
 static inline int64_t kvw_load_foreign_ns(struct kvw_load *load, int64_t came_ns, int64_t now_ns)
 {
 	int64_t until = atomic_load_explicit(&load->foreign_until_ns, memory_order_relaxed);
@@ -233,11 +245,12 @@ static inline uint32_t kvw_load_foreign_running(struct kvw_load *load)
 	return atomic_load_explicit(&load->foreign_running, memory_order_relaxed);
 }
 
-#define KVW_LOAD_GROW_NS   INT64_C(1000000000)  /* how often a learned limit grows, by one and an eighth */
+/* How often a learned limit grows, by one and an eighth. */
+#define KVW_LOAD_GROW_NS   INT64_C(1000000000)
 #define KVW_LOAD_FORGET_NS INT64_C(60000000000) /* after which it is none any more */
 
-/* Its engine refused a request because it has enough; leases that are held now, that one's too, say how much that is.
- * It wants none for pause_ns. */
+/* Its engine refused a request because it has enough; leases that are held now, that one's too, say
+ * how much that is. It wants none for pause_ns. */
 void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns);
 
 /* As if it had refused none: the slot becomes another worker's. */
@@ -263,10 +276,11 @@ static inline bool kvw_load_will_have_room(struct kvw_load *load, int64_t now_ns
 	return kvw_load_is_full(load, now_ns) && kvw_load_inflight(load) > 0;
 }
 
-#define KVW_LOAD_FULL_NS INT64_C(3600000000000) /* when one ends is not known: longer than anything is waited for */
+/* When one ends is not known: longer than anything is waited for. */
+#define KVW_LOAD_FULL_NS INT64_C(3600000000000)
 
-/* How long requests before one that came at came_ns keep the worker from it, foreign ones or those that fill it; 0: they
- * do not. */
+/* How long requests before one that came at came_ns keep the worker from it, foreign ones or those
+ * that fill it; 0: they do not. */
 static inline int64_t kvw_load_before_ns(struct kvw_load *load, int64_t came_ns, int64_t now_ns)
 {
 	return kvw_load_will_have_room(load, now_ns) ? KVW_LOAD_FULL_NS
@@ -274,13 +288,14 @@ static inline int64_t kvw_load_before_ns(struct kvw_load *load, int64_t came_ns,
 }
 
 /* So many wait and run there, and those that wait will take foreign_ns. One thread at a time. */
-void kvw_load_set_foreign(
-	struct kvw_load *load, uint32_t waiting, uint32_t running, int64_t foreign_ns, int64_t now_ns);
+void kvw_load_set_foreign(struct kvw_load *load, uint32_t waiting, uint32_t running,
+	int64_t foreign_ns, int64_t now_ns);
 
 /* Prompts of so many tokens in flight fit its KV memory; INFINITY: unknown. */
 void kvw_load_set_room(struct kvw_load *load, double tokens);
 
-/* Nor is it known any more how long requests keep their parts: the slot becomes another worker's. */
+/* Nor is it known any more how long requests keep their parts:
+ * the slot becomes another worker's. */
 void kvw_load_forget_room(struct kvw_load *load);
 
 struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load);
@@ -291,12 +306,14 @@ uint32_t kvw_load_own_inflight(struct kvw_load *load);
 /* The part of it that is ours. Takes the lock. */
 struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns);
 
-/* The part of all other routers, which replaces what was set before; all zeroes: they have nothing there. Returns the
- * share of it that counts: less than 1 where it was seen to be wrong. */
+/* The part of all other routers, which replaces what was set before; all zeroes: they have nothing
+ * there. Returns the share of it that counts: less than 1 where it was seen to be wrong. */
 float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns);
 
-/* Which of them claims most there, from now on. Returns what first tokens said since the last call, of one of them. */
-struct kvw_load_verdict kvw_load_set_claim(struct kvw_load *load, const struct kvw_load_claim *claim);
+/* Which of them claims most there, from now on.
+ * Returns what first tokens said since the last call, of one of them. */
+struct kvw_load_verdict kvw_load_set_claim(
+	struct kvw_load *load, const struct kvw_load_claim *claim);
 
 /* As if no other router had ever said anything: the slot becomes another worker's. */
 void kvw_load_forget_peers(struct kvw_load *load);
@@ -308,8 +325,8 @@ void kvw_load_expect(struct kvw_load *load);
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns);
 
-/* Adds the prompt's length and one sequence to the load, once, after taking; the release subtracts them. Unless the
- * lease is plain by then, the sequence is without a first token. */
+/* Adds the prompt's length and one sequence to the load, once, after taking; the release subtracts
+ * them. Unless the lease is plain by then, the sequence is without a first token. */
 void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens);
 
 /* The engine makes so many more sequences of it. Once, after kvw_lease_hold. */

@@ -39,7 +39,8 @@ enum kvw_reason {
 	KVW_REASON_BOUND,      /* a cheaper worker had too many requests in flight */
 	KVW_REASON_SLOW_START, /* a cheaper worker is new, just returned or has a small weight */
 	KVW_REASON_KVAWARE,    /* lowest cost, and by its own word it holds a prefix */
-	KVW_REASON_TRIAL,      /* ejected after bad answers, and its time is over: one request tries it */
+	/* Ejected after bad answers, and its time is over: one request tries it. */
+	KVW_REASON_TRIAL,
 	KVW_REASON_PINNED,     /* the request names it: x-kvway-pin */
 	KVW_REASON_OWN,        /* the first of those in `reasons` of strategies: KVW_OWN_REASON */
 	KVW_REASON_COUNT = KVW_REASON_OWN + KVW_STRATEGIES_MOST * KVW_OWN_REASONS
@@ -53,13 +54,15 @@ struct kvw_reason_text {
 
 /* One worker as a strategy sees it. */
 struct kvw_candidate {
-	uint32_t id;              /* below KVW_MAX_WORKERS; another worker's once this one has `left` */
+	/* Below KVW_MAX_WORKERS; another worker's once this one has `left`. */
+	uint32_t id;
 	uint32_t generation;      /* grows when the worker's cache is known to be lost */
 	uint64_t key;             /* hash of its URL: equal in every replica of kvway */
 	struct kvw_load *load;    /* live load; read it with kvw_load_*() */
 	uint64_t capacity_tokens; /* KV capacity, usable tokens; 0: unknown */
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
-	float share;  /* of an even share of the load that it may have; < 1: slow start, or its weight */
+	/* Of an even share of the load that it may have; < 1: slow start, or its weight. */
+	float share;
 	bool usable;  /* healthy, not draining, serves the model */
 	bool blends;  /* by its metrics, or its configuration: it reuses texts that are no prefix */
 };
@@ -79,7 +82,8 @@ struct kvw_decision {
 	uint32_t prompt_tokens;              /* predicted length of the prompt; 0: unknown */
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted hit, tokens by tier */
 	int64_t prefill_ns;                  /* p_w of the chosen worker: the lease's work */
-	int64_t queue_ns;                    /* until the chosen worker can begin it, as in struct kvw_cost */
+	/* Until the chosen worker can begin it, as in struct kvw_cost. */
+	int64_t queue_ns;
 	uint32_t inflight;                   /* n_w of the chosen worker before this request */
 	uint32_t chains;    /* prompts that were looked up to predict the hit; 0: none was */
 	uint32_t worker_id; /* items[pos].id */
@@ -112,7 +116,8 @@ enum kvw_verdict {
 /* What one candidate would have cost: explain()'s answer. Times in nanoseconds. */
 struct kvw_cost {
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted, as vLLM would count them */
-	double queue_ns;                     /* until it can begin the prompt: Q_w, or K_w if that is longer */
+	/* Until it can begin the prompt: Q_w, or K_w if that is longer. */
+	double queue_ns;
 	double room_ns;                      /* K_w: until it has KV memory for the prompt */
 	double prefill_ns;                   /* p_w, with what loading from lower tiers takes */
 	double others_ns;                    /* omega * p_w * n_w */
@@ -154,10 +159,10 @@ struct kvw_strategy;
 
 /* Settings of strategies, from the configuration. Copied by create() and reconfigure(). */
 struct kvw_strategy_options {
-	/* Of create() alone: the running strategy that the new one replaces, or NULL. What both kinds have
-	 * (prefixaware and kvaware: the prefix tree and what answers taught) the two share from then on,
-	 * in any order of destruction; nothing else is taken over. Decisions of the old one end through
-	 * its own done(). Borrowed during the call. */
+	/* Of create() alone: the running strategy that the new one replaces, or NULL. What both
+	 * kinds have (prefixaware and kvaware: the prefix tree and what answers taught) the two
+	 * share from then on, in any order of destruction; nothing else is taken over. Decisions of
+	 * the old one end through its own done(). Borrowed during the call. */
 	const struct kvw_strategy *heir_of;
 
 	/* The strategy's own, in the order of its `settings`; borrowed during the call. */
@@ -246,9 +251,9 @@ struct kvw_strategy_ops {
 		const struct kvw_candidates *set, int64_t now_ns, struct kvw_cost *costs,
 		struct kvw_decision *out) KVW_MUST_CHECK;
 
-	/* Optional. Takes over all options but the sizes (tree_bytes, index_bytes, own settings without
-	 * `reload`) and the seed, and keeps all that was learned. Any thread, one at a time, while others
-	 * pick: a pick that has begun may still see some of the old values. */
+	/* Optional. Takes over all options but the sizes (tree_bytes, index_bytes, own settings
+	 * without `reload`) and the seed, and keeps all that was learned. Any thread, one at a
+	 * time, while others pick: a pick that has begun may still see some of the old values. */
 	void (*reconfigure)(
 		struct kvw_strategy *self, const struct kvw_strategy_options *options);
 
@@ -263,8 +268,9 @@ struct kvw_strategy_ops {
 	/* Optional. The worker's cache is lost: forget what it held, in O(1). */
 	void (*purge)(struct kvw_strategy *self, uint32_t worker_id);
 
-	/* Optional; without it purge is called. The worker has left, and no request refers to it: forget
-	 * all that was known of it, since its id may be that of another worker from now on. */
+	/* Optional; without it purge is called. The worker has left, and no request refers to it:
+	 * forget all that was known of it, since its id may be that of another worker from now
+	 * on. */
 	void (*left)(struct kvw_strategy *self, uint32_t worker_id);
 
 	/* Optional. */
@@ -274,15 +280,17 @@ struct kvw_strategy_ops {
 	void (*learned)(
 		struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out);
 
-	/* Optional. Gives away what is to outlive the process, while other threads pick (keep.h). The error of
-	 * out->put. */
+	/* Optional. Gives away what is to outlive the process, while other threads pick (keep.h).
+	 * The error of out->put. */
 	enum kvw_err (*keep)(
 		struct kvw_strategy *self, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 
-	/* Optional. Takes what a strategy of any kind gave away, as far as it is of use. Before the first pick. */
+	/* Optional. Takes what a strategy of any kind gave away, as far as it is of use.
+	 * Before the first pick. */
 	void (*recall)(struct kvw_strategy *self, const struct kvw_keep_in *in);
-	/* Optional. Called before recall(), and before any other thread uses the strategy: then recall() may run while others pick. They
-	 * get what was recalled at its end, and what they have taught until then may be lost. KVW_ENOMEM: it may not. */
+	/* Optional. Called before recall(), and before any other thread uses the strategy: then
+	 * recall() may run while others pick. They get what was recalled at its end, and what they
+	 * have taught until then may be lost. KVW_ENOMEM: it may not. */
 	enum kvw_err (*recall_aside)(struct kvw_strategy *self) KVW_MUST_CHECK;
 
 	/* Optional. The view that feeds are to fill; the strategy's own. */

@@ -1,8 +1,8 @@
 /*
  * route_request.h - what routing knows of one request.
  *
- * Filled by src/router/openai from the head and the body, read by routing/. The prompt appears only as
- * a chain of hashes: chunk i's hash covers everything before it too, so two prompts share a
+ * Filled by src/router/openai from the head and the body, read by routing/. The prompt appears only
+ * as a chain of hashes: chunk i's hash covers everything before it too, so two prompts share a
  * prefix of k chunks exactly when their k-th hashes are equal (64 bits: a collision costs one
  * badly predicted hit, never a wrong answer).
  */
@@ -27,8 +27,10 @@ enum kvw_api {
 	KVW_API_RERANK, /* rerank, score, pooling, classify: model only */
 	KVW_API_TOKENIZE,
 	KVW_API_AUDIO, /* multipart transcription and translation: model only */
-	KVW_API_INVOCATIONS, /* SageMaker's /invocations, whose body says which of the above it is: not read yet */
-	KVW_API_GENERATE,    /* a completion under other names (token_ids, input_ids, text): not read yet */
+	/* SageMaker's /invocations, whose body says which of the above it is: not read yet. */
+	KVW_API_INVOCATIONS,
+	/* A completion under other names (token_ids, input_ids, text): not read yet. */
+	KVW_API_GENERATE,
 	KVW_API_CHAT_BATCH,  /* several chats in one body: not read yet */
 	KVW_API_COUNT
 };
@@ -83,8 +85,8 @@ struct kvw_route_request {
 	uint64_t seed; /* h_0: format, model, LoRA, salt */
 	uint64_t tenant; /* whose sessions are apart from all others'; 0: none */
 
-	/* The texts of the one chain that workers may hold wherever they stand; none if the request wants no
-	 * such, or the strategy does not ask. */
+	/* The texts of the one chain that workers may hold wherever they stand; none if the request
+	 * wants no such, or the strategy does not ask. */
 	const struct kvw_segment *segments;
 	uint32_t segment_count;
 
@@ -110,9 +112,9 @@ struct kvw_outcome {
 	int64_t behind_ns;
 	int64_t served_ns;
 
-	/* The request as it was picked, if the worker failed or answered an error before any token: of the
-	 * prompt it holds no more than before. NULL: it may hold it, or the prompt was not kept. Borrowed
-	 * during the call. */
+	/* The request as it was picked, if the worker failed or answered an error before any token:
+	 * of the prompt it holds no more than before. NULL: it may hold it, or the prompt was not
+	 * kept. Borrowed during the call. */
 	const struct kvw_route_request *unserved;
 };
 
