@@ -16,8 +16,8 @@ void kvw_capacity_share_init(struct kvw_capacity_share *shares)
 		atomic_init(&shares->share[i], 1);
 }
 
-void kvw_capacity_share_learn(struct kvw_capacity_share *shares, uint32_t worker, uint32_t prompt, uint32_t predicted,
-	uint32_t actual)
+void kvw_capacity_share_learn(struct kvw_capacity_share *shares, uint32_t worker, uint32_t prompt,
+	uint32_t predicted, uint32_t actual)
 {
 	_Atomic float *share = &shares->share[worker];
 	double old = atomic_load_explicit(share, memory_order_relaxed);

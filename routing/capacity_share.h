@@ -1,13 +1,14 @@
 /*
  * capacity_share.h - the share of a worker's KV cache that predictions may count on.
  *
- * The router's view of a worker is as large as the KV cache that the worker reports. What the engine
- * really keeps for prompts can be less: running requests hold blocks, other routers send requests too,
- * block sizes differ from what we assume. Then the engine has evicted what the view still holds, and
- * its answers show it: fewer cached tokens (usage.prompt_tokens_details.cached_tokens) than predicted.
- * Each such answer lowers the worker's share by missing / predicted / 32 of itself; a correct one
- * raises it by 1/256 of what it lacks of 1, one with more cached tokens than predicted by 1/64. The
- * share never falls below a quarter. Answers without cached_tokens are ignored: unknown is not 0.
+ * The router's view of a worker is as large as the KV cache that the worker reports. What the
+ * engine really keeps for prompts can be less: running requests hold blocks, other routers send
+ * requests too, block sizes differ from what we assume. Then the engine has evicted what the view
+ * still holds, and its answers show it: fewer cached tokens
+ * (usage.prompt_tokens_details.cached_tokens) than predicted. Each such answer lowers the worker's
+ * share by missing / predicted / 32 of itself; a correct one raises it by 1/256 of what it lacks of
+ * 1, one with more cached tokens than predicted by 1/64. The share never falls below a quarter.
+ * Answers without cached_tokens are ignored: unknown is not 0.
  *
  * With one wrong hit in fifty, as cancelled requests cause them, the share stays near 0.86; at one
  * in ten it is one half; a worker that really holds less goes down until hits come true.
@@ -29,8 +30,8 @@ struct kvw_capacity_share {
 
 void kvw_capacity_share_init(struct kvw_capacity_share *shares);
 
-/* Tokens that a worker's view may hold: the worker's share of what it reports. A share below 1 leaves at
- * least 1. */
+/* Tokens that a worker's view may hold: the worker's share of what it reports. A share below 1
+ * leaves at least 1. */
 static inline uint64_t kvw_capacity_share_capacity(
 	const struct kvw_capacity_share *shares, uint32_t worker, uint64_t reported)
 {
@@ -40,9 +41,10 @@ static inline uint64_t kvw_capacity_share_capacity(
 	return share >= 1 ? reported : capacity > 0 ? capacity : 1;
 }
 
-/* Learns from one answer: tokens of its prompt, how many were predicted to be cached, how many were. */
-void kvw_capacity_share_learn(struct kvw_capacity_share *shares, uint32_t worker, uint32_t prompt, uint32_t predicted,
-	uint32_t actual);
+/* Learns from one answer: tokens of its prompt, how many were predicted to be cached,
+ * how many were. */
+void kvw_capacity_share_learn(struct kvw_capacity_share *shares, uint32_t worker, uint32_t prompt,
+	uint32_t predicted, uint32_t actual);
 
 /* The worker's cache was lost: forgets what was learned about it. */
 void kvw_capacity_share_restart(struct kvw_capacity_share *shares, uint32_t worker);

@@ -148,13 +148,14 @@ size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, 
 	return best;
 }
 
-/* Among candidates some of which may have a share only: one whose turn it is, if it costs no more than
- * others; never one whose turn it is not, unless there is no other. */
+/* Among candidates some of which may have a share only: one whose turn it is, if it costs no more
+ * than others; never one whose turn it is not, unless there is no other. */
 static size_t choose_in_turn(
 	const struct kvw_candidates *set, double *costs, double shares, uint64_t salt)
 {
 	double limit = kvw_tie_limit(costs, set->count);
-	double turn = (uint32_t)(salt * UINT32_C(0x9E3779B9)) * 0x1p-32; /* spread evenly over 0 to 1 */
+	/* Spread evenly over 0 to 1. */
+	double turn = (uint32_t)(salt * UINT32_C(0x9E3779B9)) * 0x1p-32;
 	double end = 0; /* of what belongs to the workers so far */
 	double others[KVW_MAX_WORKERS];
 	bool any = false;

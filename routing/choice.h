@@ -14,7 +14,8 @@
 
 #include "kvway/route.h"
 
-/* How long a worker computes over a prompt. Relaxed: options that change while requests are routed. */
+/* How long a worker computes over a prompt.
+ * Relaxed: options that change while requests are routed. */
 struct kvw_prefill_model {
 	_Atomic double ns_per_token;
 	_Atomic double ns_per_pair; /* of tokens: attention */
@@ -111,8 +112,8 @@ double kvw_tie_limit(const double *costs, size_t count);
 /* Requests in flight count at least so much where nothing else is known. */
 #define KVW_MIN_OMEGA 0.01
 
-/* The same by load alone, for a prompt of which nothing is known. salt: 1 more than that of the request
- * before, so that workers with a share are chosen in turn. */
+/* The same by load alone, for a prompt of which nothing is known. salt: 1 more than that of the
+ * request before, so that workers with a share are chosen in turn. */
 size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
 	int64_t now_ns, uint64_t salt);
 

@@ -3,12 +3,13 @@
  *
  *     word | tag : 32 | worker : 10 | end : 22 |      end in units of 2^24 ns, about 17 ms
  *
- * The tag mixes in the worker's epoch, which moves when it is forgotten. Ends wrap after 19 hours; a
- * claim is alive if it ends within the longest life of one, so an old word does not come to life
+ * The tag mixes in the worker's epoch, which moves when it is forgotten. Ends wrap after 19 hours;
+ * a claim is alive if it ends within the longest life of one, so an old word does not come to life
  * again except for a minute of those hours, and then only for its own key.
  *
- * Cost: a pick reads one line where claims could begin (for each length at which some worker's blocks
- * end), and one for each claimed block that follows. While nothing is claimed it reads one word.
+ * Cost: a pick reads one line where claims could begin (for each length at which some worker's
+ * blocks end), and one for each claimed block that follows. While nothing is claimed it reads one
+ * word.
  */
 #include "routing/claims.h"
 
@@ -224,7 +225,8 @@ static void carry_on(struct kvw_kvindex_hits *hits, uint32_t worker, uint32_t fr
 	hits->tier[worker] = KVW_TIER_DEVICE;
 }
 
-/* Extends the hits of workers that hold exactly `held` blocks by their claims, as far as each goes. */
+/* Extends the hits of workers that hold exactly `held` blocks by their claims,
+ * as far as each goes. */
 static void extend_from(const struct kvw_claims *claims, const struct kvw_exact_chain *chain,
 	uint32_t held, uint32_t now, struct kvw_kvindex_hits *hits)
 {

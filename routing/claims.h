@@ -1,16 +1,16 @@
 /*
  * claims.h - blocks that a worker will hold once it has begun the requests it was sent.
  *
- * An engine publishes a block when it schedules it. Until then, which may be seconds in a queue, the
- * exact view does not know that the block is on its way, and a burst of requests with one new prefix
- * would be scattered over all workers. So a pick claims the blocks that its worker lacks, for about
- * as long as the worker is predicted to need for them, and later picks find them as if they were
- * there. What an event confirms meanwhile needs no claim.
+ * An engine publishes a block when it schedules it. Until then, which may be seconds in a queue,
+ * the exact view does not know that the block is on its way, and a burst of requests with one new
+ * prefix would be scattered over all workers. So a pick claims the blocks that its worker lacks,
+ * for about as long as the worker is predicted to need for them, and later picks find them as if
+ * they were there. What an event confirms meanwhile needs no claim.
  *
- * A claim is one word of 64 bits in a table of fixed size: worker, end and 32 bits of the block's key;
- * 14 more bits are the place in the table, eight claims to a cache line. Picks write words without
- * locks; the last one wins, a claim that is overwritten or forgotten is a hit less, and a wrong one
- * (about 2^-46 per look) a badly predicted request.
+ * A claim is one word of 64 bits in a table of fixed size: worker, end and 32 bits of the block's
+ * key; 14 more bits are the place in the table, eight claims to a cache line. Picks write words
+ * without locks; the last one wins, a claim that is overwritten or forgotten is a hit less, and a
+ * wrong one (about 2^-46 per look) a badly predicted request.
  *
  * Keys name all that comes before them, so of long prompts not every block is claimed: each of the
  * first KVW_CLAIMS_EACH, then every KVW_CLAIMS_STRIDE-th.
@@ -37,7 +37,8 @@ void kvw_claims_destroy(struct kvw_claims *claims); /* NULL is allowed */
 void kvw_claims_make(struct kvw_claims *claims, uint32_t worker,
 	const struct kvw_exact_chain *chain, uint32_t held, int64_t now_ns, int64_t ns);
 
-/* The worker will not hold them after all. Claims of other requests for the same blocks go as well. */
+/* The worker will not hold them after all.
+ * Claims of other requests for the same blocks go as well. */
 void kvw_claims_drop(struct kvw_claims *claims, uint32_t worker,
 	const struct kvw_exact_chain *chain, uint32_t held);
 

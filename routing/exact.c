@@ -1,16 +1,16 @@
 /*
  * exact.c - the index of blocks, and how far each worker's reporters can be believed.
  *
- * Apart from its blocks, the state of a worker is one atomic byte: two bits of coverage per reporter,
- * and whether a purge was asked for. So a pick reads one cache line for 64 workers, any thread requests
- * a purge with one instruction, and nothing here needs a lock. While a purge is pending, every FULL
- * reads as BLIND.
+ * Apart from its blocks, the state of a worker is one atomic byte: two bits of coverage per
+ * reporter, and whether a purge was asked for. So a pick reads one cache line for 64 workers, any
+ * thread requests a purge with one instruction, and nothing here needs a lock. While a purge is
+ * pending, every FULL reads as BLIND.
  *
- * A purge lowers the coverages before it clears the request, so no reader ever sees FULL together with
- * the old contents of the index. A request that arrives during a purge is left for the next tick.
- * Afterwards FULL has become BLIND: events that the worker published between the loss and the tick were
- * purged with the rest, so the index no longer holds all of its cache. Only a feed that reads the
- * worker's stream again may set FULL.
+ * A purge lowers the coverages before it clears the request, so no reader ever sees FULL together
+ * with the old contents of the index. A request that arrives during a purge is left for the next
+ * tick. Afterwards FULL has become BLIND: events that the worker published between the loss and the
+ * tick were purged with the rest, so the index no longer holds all of its cache. Only a feed that
+ * reads the worker's stream again may set FULL.
  */
 #include "routing/exact.h"
 
@@ -113,8 +113,8 @@ static unsigned dimmed(unsigned state)
 	return state;
 }
 
-void kvw_exact_set_coverage(
-	struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter, enum kvw_coverage coverage)
+void kvw_exact_set_coverage(struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter,
+	enum kvw_coverage coverage)
 {
 	_Atomic uint8_t *state = NULL;
 	uint8_t old = 0;

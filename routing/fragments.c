@@ -1,10 +1,11 @@
 /*
  * fragments.c - see fragments.h.
  *
- * Each worker has a clock of its own that counts the tokens of new texts that it was sent, in units of 64. An
- * entry's second word has the worker and its clock when the entry was made or used last: worker in bits 0 to 15, a
- * mark of use in bit 16, the clock in bits 32 to 63. The clock of 32 bits goes around after 2^38 tokens; an entry that
- * is as old as half of that by chance is believed once.
+ * Each worker has a clock of its own that counts the tokens of new texts that it was sent, in units
+ * of 64. An entry's second word has the worker and its clock when the entry was made or used last:
+ * worker in bits 0 to 15, a mark of use in bit 16, the clock in bits 32 to 63. The clock of 32 bits
+ * goes around after 2^38 tokens; an entry that is as old as half of that by chance is believed
+ * once.
  */
 #include "routing/fragments.h"
 
@@ -97,7 +98,8 @@ static struct set *set_of(const struct kvw_fragments *f, uint64_t hash)
 	return &f->sets[(hash >> 17) & f->mask];
 }
 
-/* The entry of a text and a worker, or the one that its newest entry takes the place of. *known: which. */
+/* The entry of a text and a worker, or the one that its newest entry takes the place of.
+ * *known: which. */
 static struct entry *place_of(const struct kvw_fragments *f, struct set *set, uint64_t hash,
 	uint32_t worker, bool *known, uint64_t *was)
 {
@@ -173,7 +175,8 @@ uint32_t kvw_fragments_find(
 
 void kvw_fragments_purge(struct kvw_fragments *f, uint32_t worker)
 {
-	/* What is taught from now on is beyond the floor: each entry moves the clock, or was one. */
+	/* What is taught from now on is beyond the floor: each entry moves the clock,
+	 * or was one. */
 	atomic_store_explicit(&f->floors[worker],
 		atomic_fetch_add_explicit(&f->clocks[worker], 1, memory_order_relaxed),
 		memory_order_relaxed);

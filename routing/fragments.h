@@ -1,14 +1,16 @@
 /*
- * fragments.h - which worker was sent which text lately: cached text that is not a prefix, as it is predicted.
+ * fragments.h - which worker was sent which text lately: cached text that is not a prefix, as it is
+ * predicted.
  *
- * A worker that blends (struct kvw_candidate.blends) reuses a text that it computed before wherever the text
- * stands. Workers do not report such texts, so what was routed to a worker counts as held there, until so many
- * tokens of other texts were routed to it as it is believed to hold.
+ * A worker that blends (struct kvw_candidate.blends) reuses a text that it computed before wherever
+ * the text stands. Workers do not report such texts, so what was routed to a worker counts as held
+ * there, until so many tokens of other texts were routed to it as it is believed to hold.
  *
- * One table of fixed size: sets of eight entries in two cache lines, each a text and a worker. Within a set the
- * entry goes whose worker took in most since. Any thread, without locks: an entry is two words, the first the text's
- * hash changed with the second, so that a torn one is no entry of that text. At worst a prediction is
- * wrong, as it may be anyway. A worker's entries are forgotten at once by moving a floor.
+ * One table of fixed size: sets of eight entries in two cache lines, each a text and a worker.
+ * Within a set the entry goes whose worker took in most since. Any thread, without locks: an entry
+ * is two words, the first the text's hash changed with the second, so that a torn one is no entry
+ * of that text. At worst a prediction is wrong, as it may be anyway. A worker's entries are
+ * forgotten at once by moving a floor.
  */
 #ifndef KVW_FRAGMENTS_H
 #define KVW_FRAGMENTS_H
@@ -29,7 +31,8 @@ void kvw_fragments_destroy(struct kvw_fragments *fragments); /* NULL is allowed 
 /* A worker that holds `held_tokens` at most was sent this text of so many tokens. */
 void kvw_fragments_teach(struct kvw_fragments *fragments, uint64_t hash, uint32_t tokens,
 	uint32_t worker, uint64_t held_tokens);
-/* Workers believed to hold the text, at most KVW_FRAGMENT_HOLDERS of them, each once; returns how many. */
+/* Workers believed to hold the text, at most KVW_FRAGMENT_HOLDERS of them, each once;
+ * returns how many. */
 uint32_t kvw_fragments_find(const struct kvw_fragments *fragments, uint64_t hash,
 	uint64_t held_tokens, uint32_t *workers);
 /* The worker has lost what it held. */

@@ -19,7 +19,8 @@ static double draw(uint64_t key, uint64_t hash)
 	return ((double)(mixed(mixed(key) + hash) >> 12) + 0.5) * 0x1p-52;
 }
 
-size_t kvw_group_order(const struct kvw_group_share *shares, size_t count, uint64_t key, uint8_t *order)
+size_t kvw_group_order(
+	const struct kvw_group_share *shares, size_t count, uint64_t key, uint8_t *order)
 {
 	double costs[KVW_GROUPS_MOST];
 	size_t found = 0;

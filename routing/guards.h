@@ -1,17 +1,17 @@
 /*
  * guards.h - workers that a choice by cost passes over, however cheap they look.
  *
- * Costs are computed from predictions; guards protect where predictions fail. A worker that swallows
- * requests and answers none looks idle to the cost model as soon as its predicted work is done:
- * the bound on its requests in flight stops that. A worker that is new or has just returned has
- * no queue and would be sent everything at once: slow start gives it a growing share of the mean. The weight of
- * a worker is such a share that stays; what of the requests a share is, where there is little in flight,
- * prefixaware.c counts.
+ * Costs are computed from predictions; guards protect where predictions fail. A worker that
+ * swallows requests and answers none looks idle to the cost model as soon as its predicted work is
+ * done: the bound on its requests in flight stops that. A worker that is new or has just returned
+ * has no queue and would be sent everything at once: slow start gives it a growing share of the
+ * mean. The weight of a worker is such a share that stays; what of the requests a share is, where
+ * there is little in flight, prefixaware.c counts.
  * If the guards bar every worker, they are ignored.
  *
- * The bound is wide on purpose. Half as many again as the mean is ordinary for a worker that holds a
- * popular prefix, and the third term of the cost already weighs requests in flight; a narrow bound
- * would only move requests away from their prefixes.
+ * The bound is wide on purpose. Half as many again as the mean is ordinary for a worker that holds
+ * a popular prefix, and the third term of the cost already weighs requests in flight; a narrow
+ * bound would only move requests away from their prefixes.
  */
 #ifndef KVW_GUARDS_H
 #define KVW_GUARDS_H

@@ -1,8 +1,8 @@
 /*
  * kvaware.c - prefixaware with hits by the workers' own word instead of what was sent to them.
  *
- * The cost, the guards, the learned rates and the prefix tree are those of prefixaware.c; only where
- * hits come from differs, worker by worker:
+ * The cost, the guards, the learned rates and the prefix tree are those of prefixaware.c; only
+ * where hits come from differs, worker by worker:
  *
  *   engine reports all       what its engine holds of the prompt's blocks, and from there on what
  *                            LMCache behind it holds, if that reports all too
@@ -10,31 +10,31 @@
  *   neither, or the prompt's
  *   tokens are not known     the prefix tree's guess; the tree is fed in any case
  *
- * So a fleet that publishes no events is routed as by prefixaware, and a worker whose events were lost
- * is no worse off than there.
+ * So a fleet that publishes no events is routed as by prefixaware, and a worker whose events were
+ * lost is no worse off than there.
  *
  * Engines never reuse a prompt's last token: a hit of h of n tokens counts as min(h, n - 1), in the
  * engine's own cache rounded down to blocks. What lies in lower tiers is fetched first: that time
- * lessens what the hit saves, and where it is longer than computing these tokens, they save nothing.
- * It follows from the same sum for all: saved work is counted in tokens, a nanosecond of loading as
- * 1 / x of one.
+ * lessens what the hit saves, and where it is longer than computing these tokens, they save
+ * nothing. It follows from the same sum for all: saved work is counted in tokens, a nanosecond of
+ * loading as 1 / x of one.
  *
  * Blocks of requests that were sent but are not yet published are found as claims (claims.h).
  *
  * An engine's cache that is full gives up a token for each that it computes, and what it gave up is
- * computed again when it is asked for, at the cost of another. So a worker pays eviction_weight times
- * what the tokens take that the prompt would push out there. While caches have room this is 0 and
- * spreads what is new; among full ones it is one more reason to go where the prefix is.
+ * computed again when it is asked for, at the cost of another. So a worker pays eviction_weight
+ * times what the tokens take that the prompt would push out there. While caches have room this is 0
+ * and spreads what is new; among full ones it is one more reason to go where the prefix is.
  *
  * The index knows which blocks of a worker come first, but of LMCache's only how many lie in each
  * tier. What the engine does not need of them is taken from the fastest tiers.
  *
- * Where a worker blends, texts that it was sent lately count behind its hit, wherever they stand (fragments.h): what
- * computing them would take, less the share that is computed again, less their loading and moving. Off by
- * default: then there is no table, and a pick pays one branch.
+ * Where a worker blends, texts that it was sent lately count behind its hit, wherever they stand
+ * (fragments.h): what computing them would take, less the share that is computed again, less their
+ * loading and moving. Off by default: then there is no table, and a pick pays one branch.
  *
- * Cost of a pick: that of prefixaware, and one walk of the index per way to name blocks, which are as
- * many as block sizes and hash recipes in the fleet. No allocation; 130 KiB of stack at most.
+ * Cost of a pick: that of prefixaware, and one walk of the index per way to name blocks, which are
+ * as many as block sizes and hash recipes in the fleet. No allocation; 130 KiB of stack at most.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -157,7 +157,8 @@ static void choose_reporter(const struct kvaware *ka, const struct kvw_route_req
 	unsigned words = WORD_TREE;
 
 	for (uint32_t c = 0; c < request->exact_count; c++)
-		words |= request->exact[c].reporter == KVW_REPORTER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
+		words |= request->exact[c].reporter == KVW_REPORTER_ENGINE ? WORD_ENGINE
+									   : WORD_LMCACHE;
 	view->any = false;
 	for (size_t i = 0; i < set->count && words != WORD_TREE; i++) {
 		uint32_t id = set->items[i].id;
@@ -257,7 +258,8 @@ static void take_chain(const struct kvw_route_request *request, uint32_t c, unsi
 }
 
 static void match_chains(const struct kvaware *ka, const struct kvw_route_request *request,
-	enum kvw_reporter reporter, int64_t now_ns, const struct kvw_candidates *set, struct view *view)
+	enum kvw_reporter reporter, int64_t now_ns, const struct kvw_candidates *set,
+	struct view *view)
 {
 	unsigned words = reporter == KVW_REPORTER_ENGINE ? WORD_ENGINE : WORD_LMCACHE;
 
@@ -335,7 +337,8 @@ static void note_generation(struct kvaware *ka, const struct kvw_candidate *c)
 /* Does the worker blend, and is what the table knows of it true of its cache? */
 static bool may_blend(const struct kvaware *ka, const struct kvw_candidate *c)
 {
-	uint32_t known = atomic_load_explicit(&ka->fragment_generations[c->id], memory_order_relaxed);
+	uint32_t known =
+		atomic_load_explicit(&ka->fragment_generations[c->id], memory_order_relaxed);
 
 	return c->blends && (int32_t)(c->generation - known) <= 0;
 }
@@ -481,8 +484,8 @@ static void decide(const struct kvw_route_request *request, const struct kvw_can
 		out->reason = KVW_REASON_KVAWARE;
 }
 
-/* The chosen worker will hold the prompt. Which of several key spaces it uses is known only from its
- * hits. */
+/* The chosen worker will hold the prompt. Which of several key spaces it uses is known only from
+ * its hits. */
 static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct view *view, const struct kvw_decision *decision, int64_t now_ns)
 {

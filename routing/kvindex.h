@@ -1,9 +1,9 @@
 /*
  * kvindex.h - which worker holds which KV block, by the events that workers publish.
  *
- * Engines and cache layers publish what they store and drop. The index keeps the result: for each block
- * of a prompt the workers that hold it and in which tier. It is exact as far as the events are, and
- * whatever it has to forget it forgets towards a miss, never towards a hit.
+ * Engines and cache layers publish what they store and drop. The index keeps the result: for each
+ * block of a prompt the workers that hold it and in which tier. It is exact as far as the events
+ * are, and whatever it has to forget it forgets towards a miss, never towards a hit.
  *
  * A block is named twice. Its *key* identifies a prompt's beginning up to the block's end: the
  * router computes it from a request's own tokens. Its *engine hash* is what events call it: 64
@@ -18,8 +18,8 @@
  *
  * Threads: match and stats run in any number of threads at any time, take no lock and write
  * nothing. All other functions write and belong to one thread at a time. A match that runs while
- * another thread writes sees each block as it was or as it is: what was removed a moment ago may be hit
- * once more, and a match may miss a block that is being written at that moment.
+ * another thread writes sees each block as it was or as it is: what was removed a moment ago may be
+ * hit once more, and a match may miss a block that is being written at that moment.
  */
 #ifndef KVW_KVINDEX_H
 #define KVW_KVINDEX_H
@@ -32,7 +32,8 @@
 #include "kvway/route.h"
 
 #define KVW_KVINDEX_SOURCES   16 /* streams of events per worker */
-#define KVW_KVINDEX_GROUP     8  /* ... of which so many, from a multiple of it on, name one kind of block */
+/* ... of which so many, from a multiple of it on, name one kind of block. */
+#define KVW_KVINDEX_GROUP     8
 #define KVW_KVINDEX_ANY       UINT32_MAX
 #define KVW_KVINDEX_MIN_BYTES (UINT64_C(15) << 16)
 
@@ -138,10 +139,10 @@ void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, 
  * tiers in which each has it fastest. Sources not named, at first all, count each for itself. A
  * purge leaves this as it is.
  *
- * Sets this for the sources in `among` and leaves the others, so that a feed of some sources need not
- * know the others: for example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different groups
- * (KVW_KVINDEX_GROUP: 0 to 7, 8 to 15) never wait for each other: what is required of one group decides
- * for the blocks that this group names. */
+ * Sets this for the sources in `among` and leaves the others, so that a feed of some sources need
+ * not know the others: for example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different
+ * groups (KVW_KVINDEX_GROUP: 0 to 7, 8 to 15) never wait for each other: what is required of one
+ * group decides for the blocks that this group names. */
 void kvw_kvindex_require(
 	struct kvw_kvindex *index, uint32_t worker, uint32_t among, uint32_t sources);
 
@@ -169,8 +170,8 @@ void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns);
 void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t *keys,
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);
 
-/* Blocks that a worker holds in a tier by the word of that one of `sources` (bit s for source s) that names
- * most of them. */
+/* Blocks that a worker holds in a tier by the word of that one of `sources` (bit s for source s)
+ * that names most of them. */
 uint32_t kvw_kvindex_held(
 	const struct kvw_kvindex *index, uint32_t worker, uint32_t sources, enum kvw_tier tier);
 

@@ -38,7 +38,8 @@ struct kvw_kvlocal {
 	struct kvw_kvtable table;
 	_Atomic uint16_t *generations; /* [KVW_KVCELLS] read by any thread */
 	_Atomic uint16_t *required;  /* [KVW_MAX_WORKERS] sources that count together; any thread */
-	_Atomic uint32_t *live;      /* [KVW_KVCELLS] entries of the present generation; any thread */
+	/* [KVW_KVCELLS] entries of the present generation; any thread. */
+	_Atomic uint32_t *live;
 	struct kvw_kventry *entries; /* [count + 1]; 0 is not used */
 	uint32_t *chains;            /* [count] */
 	uint32_t count;

@@ -1,15 +1,15 @@
 /*
  * kvindex_match.c - how far each worker holds a chain of blocks.
  *
- * The chain is walked once, from its beginning, as long as some worker holds the next block. A worker
- * stays in the run while each next block names it, in whatever tier. Memory of later blocks is
- * asked for while earlier ones are read. Neighbours in a chain mostly have the very same holders,
- * stored in the same order: then words are compared as they are and only counted, so that a long
- * system prompt which all workers hold costs little more than reading it.
+ * The chain is walked once, from its beginning, as long as some worker holds the next block. A
+ * worker stays in the run while each next block names it, in whatever tier. Memory of later blocks
+ * is asked for while earlier ones are read. Neighbours in a chain mostly have the very same
+ * holders, stored in the same order: then words are compared as they are and only counted, so that
+ * a long system prompt which all workers hold costs little more than reading it.
  *
  * Sources that count together are gathered first: a bit for each, by tier. When all words of a
- * block are seen, a worker holds it in the first tier up to which all bits of a group are there. The
- * order of the words does not matter.
+ * block are seen, a worker holds it in the first tier up to which all bits of a group are there.
+ * The order of the words does not matter.
  */
 #include <string.h>
 
@@ -120,7 +120,8 @@ static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 	return walk->any;
 }
 
-/* Extends the runs that passed the last block written to hits by the blocks with the same holders. */
+/* Extends the runs that passed the last block written to hits by the blocks with the same
+ * holders. */
 static void catch_up(struct walk *walk)
 {
 	struct kvw_kvindex_hits *hits = walk->hits;

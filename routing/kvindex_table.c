@@ -1,5 +1,6 @@
 /*
- * kvindex_table.c - buckets, slots and the copying of holders; kvindex_table.h describes the scheme.
+ * kvindex_table.c - buckets, slots and the copying of holders;
+ * kvindex_table.h describes the scheme.
  */
 #include "routing/kvindex_table.h"
 
@@ -248,8 +249,8 @@ static uint32_t copy_words(
 	return count;
 }
 
-/* Copies what seem to be the holders of a key; the caller checks the bucket's sequence to know whether
- * they are. */
+/* Copies what seem to be the holders of a key; the caller checks the bucket's sequence to know
+ * whether they are. */
 static uint32_t walk(const struct kvw_kvtable *table, const struct kvw_kvbucket *bucket,
 	uint64_t key, uint32_t *words)
 {

@@ -14,14 +14,14 @@
  * All slots of a key but the first in its chain of `more` are full: adding touches the head slot
  * and the one behind it, however many workers share a system prompt.
  *
- * Reading while the writer runs: each bucket has a sequence, odd while the writer changes anything that
- * hangs from it. A reader copies the words and takes them only if the sequence is the even number
- * that it was before. Slots move between buckets when they are freed and used again, which a reader
- * on its way does not notice at once, but they leave a bucket only under its sequence. Everything a
- * reader loads is atomic: the writer stores with release after making the sequence odd, the reader
- * loads with acquire before it looks at the sequence again, hence a reader that saw any new value
- * also sees the sequence changed. A reader that fails too often takes the block for unknown. In a
- * torn chain each step stays within the slots and the steps are counted.
+ * Reading while the writer runs: each bucket has a sequence, odd while the writer changes anything
+ * that hangs from it. A reader copies the words and takes them only if the sequence is the even
+ * number that it was before. Slots move between buckets when they are freed and used again, which a
+ * reader on its way does not notice at once, but they leave a bucket only under its sequence.
+ * Everything a reader loads is atomic: the writer stores with release after making the sequence
+ * odd, the reader loads with acquire before it looks at the sequence again, hence a reader that saw
+ * any new value also sees the sequence changed. A reader that fails too often takes the block for
+ * unknown. In a torn chain each step stays within the slots and the steps are counted.
  */
 #ifndef KVW_KVINDEX_TABLE_H
 #define KVW_KVINDEX_TABLE_H

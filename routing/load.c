@@ -1,8 +1,8 @@
 /*
  * load.c - one worker's load: what it was given and has not answered.
  *
- * The scheme (W, D, U and the leases) is described in kvway/load.h. Invariants, true whenever the lock
- * is free:
+ * The scheme (W, D, U and the leases) is described in kvway/load.h. Invariants, true whenever the
+ * lock is free:
  *
  *     0 <= W - D <= U        U = sum of prefill_ns over leases without a first token
  *     idle_at = clock + W - D + peers
@@ -11,8 +11,8 @@
  * only grows and is cut off at W, so whatever order time, answers and releases come in, no work
  * is subtracted twice, and a worker without waiting leases has a queue of exactly 0.
  *
- * A worker with own work and peers' may compute either at any moment, so each loses its share of the
- * time that passes; their sum falls by one each nanosecond like Q_w of a router alone.
+ * A worker with own work and peers' may compute either at any moment, so each loses its share of
+ * the time that passes; their sum falls by one each nanosecond like Q_w of a router alone.
  *
  * The clock of D never runs backwards: event loops read the time once a turn, so one loop's now_ns
  * may be a little behind another's. Cost: one lock and some ten instructions a change, one load
@@ -32,9 +32,11 @@
 #define TRUST_WON  0.1f
 #define TRUST_LEAST (1.0f / 64) /* less is none */
 #define TRUST_BACK_NS INT64_C(10000000000) /* all of it comes back while no queue is claimed */
-#define KEPT_DECAY (63.0 / 64) /* of what ended requests say of the next ones, with each that ends */
+/* Of what ended requests say of the next ones, with each that ends. */
+#define KEPT_DECAY (63.0 / 64)
 #define ROOM_STEP  (1.0 / 64)  /* a smaller change of what is known of the room is not written */
-#define DOUBT_NS      INT64_C(30000000000) /* a queue claimed for so long, with no request there, is not believed any more */
+/* A queue claimed for so long, with no request there, is not believed any more. */
+#define DOUBT_NS      INT64_C(30000000000)
 
 /* What readers see is asked for as well: it is written before the lock is given back. */
 static void lock(struct kvw_load *load)
@@ -57,7 +59,8 @@ static void advance(struct kvw_load *load, int64_t now_ns)
 		load->done_ns += ahead;
 		load->peers_ns = 0;
 	} else {
-		int64_t own = (int64_t)((double)passed * (double)ahead / (double)(ahead + load->peers_ns));
+		int64_t own = (int64_t)((double)passed * (double)ahead /
+					(double)(ahead + load->peers_ns));
 		int64_t theirs = passed - own;
 
 		load->done_ns += own;
@@ -73,7 +76,8 @@ static void publish(struct kvw_load *load)
 		load->done_ns = load->added_ns - load->waiting_ns;
 	assert(load->waiting_ns >= 0 && load->done_ns <= load->added_ns);
 	atomic_store_explicit(&load->seen->idle_at_ns,
-		load->clock_ns + load->added_ns - load->done_ns + load->peers_ns, memory_order_relaxed);
+		load->clock_ns + load->added_ns - load->done_ns + load->peers_ns,
+		memory_order_relaxed);
 }
 
 /* Every pick reads these: they are written only when they have changed by enough to matter. */
@@ -115,7 +119,8 @@ void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns)
 {
 	uint32_t inflight = kvw_load_inflight(load);
 
-	atomic_store_explicit(&load->full_at, inflight > 0 ? inflight - 1 : 0, memory_order_relaxed);
+	atomic_store_explicit(
+		&load->full_at, inflight > 0 ? inflight - 1 : 0, memory_order_relaxed);
 	atomic_store_explicit(&load->full_since_ns, now_ns + pause_ns, memory_order_relaxed);
 }
 
@@ -152,8 +157,8 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen, struct kvw_l
 	atomic_init(&seen->held, 0);
 }
 
-void kvw_load_set_foreign(
-	struct kvw_load *load, uint32_t waiting, uint32_t running, int64_t foreign_ns, int64_t now_ns)
+void kvw_load_set_foreign(struct kvw_load *load, uint32_t waiting, uint32_t running,
+	int64_t foreign_ns, int64_t now_ns)
 {
 	atomic_store_explicit(&load->foreign_ns, foreign_ns, memory_order_relaxed);
 	atomic_store_explicit(&load->foreign_until_ns, now_ns + foreign_ns, memory_order_relaxed);
@@ -238,7 +243,8 @@ static void doubt_peers(struct kvw_load *load, int64_t now_ns)
 
 	if (load->claim_ns < CLAIM_NS) {
 		if (since_ns > 0)
-			load->trust = trust_of(load->trust + (float)since_ns / (float)TRUST_BACK_NS);
+			load->trust =
+				trust_of(load->trust + (float)since_ns / (float)TRUST_BACK_NS);
 		load->judged_ns = now_ns;
 	} else if (load->waiting_ns > 0) {
 		load->judged_ns = now_ns; /* a first token will say more */
@@ -275,7 +281,8 @@ float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peer
 	return trust;
 }
 
-struct kvw_load_verdict kvw_load_set_claim(struct kvw_load *load, const struct kvw_load_claim *claim)
+struct kvw_load_verdict kvw_load_set_claim(
+	struct kvw_load *load, const struct kvw_load_claim *claim)
 {
 	struct kvw_load_verdict verdict;
 
@@ -367,7 +374,8 @@ void kvw_lease_widen(struct kvw_lease *lease, uint32_t more)
 	kvw_spin_unlock(&lease->load->lock);
 }
 
-/* Of a time in which the worker computed prompts: what it spent on ours, where peers' were there as well. Lock held. */
+/* Of a time in which the worker computed prompts: what it spent on ours,
+ * where peers' were there as well. Lock held. */
 static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lease, int64_t ns)
 {
 	double own = (double)load->waiting_ns, peers = (double)load->peers_waiting_ns;
@@ -377,8 +385,10 @@ static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lea
 	return own > 0 ? (int64_t)((double)ns * own / (own + peers)) : 0;
 }
 
-/* The same of the one whose claim was the largest: what it alone had there was to be computed before this. Lock held. */
-static void judge_claim(struct kvw_load *load, const struct kvw_load_claim *claim, int64_t waited_ns)
+/* The same of the one whose claim was the largest: what it alone had there was to be computed
+ * before this. Lock held. */
+static void judge_claim(
+	struct kvw_load *load, const struct kvw_load_claim *claim, int64_t waited_ns)
 {
 	struct kvw_load_verdict *verdict = &load->verdict;
 
@@ -433,7 +443,8 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	lease->first_ns = now_ns;
 }
 
-/* A lease ends unanswered: the part of its work that was not reached yet will not be done. Lock held. */
+/* A lease ends unanswered: the part of its work that was not reached yet will not be done.
+ * Lock held. */
 static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	int64_t left = 0;
@@ -448,12 +459,14 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 	publish(load);
 }
 
-/* How long it had its part of the KV memory: since its prefill began. A plain answer does not show when that was: by
- * Little's law as large a part of its time as fits the room of what is in flight. Lock held. */
+/* How long it had its part of the KV memory: since its prefill began. A plain answer does not show
+ * when that was: by Little's law as large a part of its time as fits the room of what is in flight.
+ * Lock held. */
 static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	double tokens = (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed);
-	double context = (double)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
+	double context =
+		(double)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
 
 	if (!lease->plain)
 		return (double)(now_ns - lease->first_ns + lease->prefill_ns);

@@ -3,26 +3,26 @@
  *
  *     cost(w) = max(Q_w, K_w) + p_w + omega * p_w * n_w + c * T_w          all in nanoseconds
  *
- * Q_w: prefill that w was given and has not done (its load). K_w: time until requests in flight there have given back
- * the KV memory that this prompt needs; 0 while it fits. p_w: prefill of what w lacks of this
- * prompt, by the prefix tree. n_w: its requests in flight, each of which p_w delays. The first two
- * terms are this request's time to first token, the third what it costs the others. T_w: tokens of
- * the prompts in flight there. For each token that it answers an engine reads all of them, so they
- * are what this request's answer will wait for; c is that time over an answer of some hundred tokens,
- * at part of its weight. A count of requests would not show it: prompts differ a hundredfold. When no
- * worker has a hit this is least-work balancing; a prefix that many ask for is computed again elsewhere
- * exactly when the queue before it costs more than that. A wrong prefill rate cancels out as long as it
- * is equally wrong for all; rates.h describes how it is learned. The lowest cost wins unless a guard
- * bars it (guards.h).
+ * Q_w: prefill that w was given and has not done (its load). K_w: time until requests in flight
+ * there have given back the KV memory that this prompt needs; 0 while it fits. p_w: prefill of what
+ * w lacks of this prompt, by the prefix tree. n_w: its requests in flight, each of which p_w
+ * delays. The first two terms are this request's time to first token, the third what it costs the
+ * others. T_w: tokens of the prompts in flight there. For each token that it answers an engine
+ * reads all of them, so they are what this request's answer will wait for; c is that time over an
+ * answer of some hundred tokens, at part of its weight. A count of requests would not show it:
+ * prompts differ a hundredfold. When no worker has a hit this is least-work balancing; a prefix
+ * that many ask for is computed again elsewhere exactly when the queue before it costs more than
+ * that. A wrong prefill rate cancels out as long as it is equally wrong for all; rates.h describes
+ * how it is learned. The lowest cost wins unless a guard bars it (guards.h).
  *
  * Engines reuse whole blocks, and never the last token: a hit of h of n tokens counts as
  * min(h, n - 1) rounded down to blocks.
  *
- * The prompt is inserted into the tree at once, not when it is answered: the next request with the same
- * prefix arrives earlier and must find it. Where the worker fails, that is taken back. Ties go by
- * rendezvous hash of the first chunk without a holder, so the branches of one system prompt spread although
- * they begin alike. Answers then teach how much of a worker's cache predictions may count on
- * (capacity_share.h).
+ * The prompt is inserted into the tree at once, not when it is answered: the next request with the
+ * same prefix arrives earlier and must find it. Where the worker fails, that is taken back. Ties go
+ * by rendezvous hash of the first chunk without a holder, so the branches of one system prompt
+ * spread although they begin alike. Answers then teach how much of a worker's cache predictions may
+ * count on (capacity_share.h).
  *
  * Cost of a pick: one walk of the tree, a few ns per candidate, one insert; no allocation. What
  * depends on the number of workers is kept in arrays on the stack (45 KiB at 1,024).
@@ -227,7 +227,8 @@ static bool counts_shares(const struct kvw_prefixaware *pa, const struct kvw_can
 	return false;
 }
 
-/* Credits all candidates of a small share with their parts of this request, and charges the chosen one. */
+/* Credits all candidates of a small share with their parts of this request,
+ * and charges the chosen one. */
 static void count_shares(struct kvw_prefixaware *pa, const struct kvw_candidates *set, size_t pos,
 	const struct kvw_weighing *w)
 {
@@ -310,12 +311,13 @@ void kvw_prefixaware_decide(const struct kvw_route_request *request,
 void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidate *chosen, int64_t now_ns, struct kvw_weighing *w)
 {
-	uint64_t reported = chosen->capacity_tokens > 0
-				    ? chosen->capacity_tokens
-				    : atomic_load_explicit(&pa->capacity_tokens, memory_order_relaxed);
+	uint64_t reported = chosen->capacity_tokens > 0 ? chosen->capacity_tokens
+							: atomic_load_explicit(&pa->capacity_tokens,
+								  memory_order_relaxed);
 	struct kvw_radix_use use = {
 		.worker = chosen->id,
-		.capacity_tokens = kvw_capacity_share_capacity(&pa->known->capacity_share, chosen->id, reported),
+		.capacity_tokens = kvw_capacity_share_capacity(
+			&pa->known->capacity_share, chosen->id, reported),
 		.tokens_per_unit = request->tokens_per_unit,
 		.now_ns = now_ns,
 	};
@@ -330,7 +332,8 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 		kvw_radix_insert(w->tree, request->chunks + begin, end - begin, &use, &w->path);
 		begin = end;
 	}
-	/* For the lease. No sooner: other loops read these lines all the time, and would take them back. */
+	/* For the lease. No sooner: other loops read these lines all the time,
+	 * and would take them back. */
 	kvw_load_expect(chosen->load);
 }
 
@@ -435,8 +438,8 @@ static uint32_t predicted_hit(const struct kvw_decision *decision)
 	return hit;
 }
 
-/* Was more cached than the device was known to have? It may have been loaded from behind it, from where takes
- * a time that is not prefill. Predictions are exact to some blocks only. */
+/* Was more cached than the device was known to have? It may have been loaded from behind it, from
+ * where takes a time that is not prefill. Predictions are exact to some blocks only. */
 static bool came_from_elsewhere(
 	const struct kvw_decision *decision, const struct kvw_outcome *outcome, uint32_t prompt)
 {
@@ -466,12 +469,13 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 			    });
 }
 
-/* Leading chunks of a chain that cover a predicted hit. The prediction's own measure of the prompt is used:
- * bytes per token may have changed since. */
+/* Leading chunks of a chain that cover a predicted hit. The prediction's own measure of the prompt
+ * is used: bytes per token may have changed since. */
 static uint32_t chunks_of_hit(
 	const struct kvw_chunk *chunks, uint32_t count, uint32_t hit, uint32_t prompt_tokens)
 {
-	double per_unit = chunks[count - 1].end > 0 ? prompt_tokens / (double)chunks[count - 1].end : 0;
+	double per_unit =
+		chunks[count - 1].end > 0 ? prompt_tokens / (double)chunks[count - 1].end : 0;
 	uint32_t kept = 0;
 
 	while (kept < count && hit > 0 &&
@@ -480,9 +484,10 @@ static uint32_t chunks_of_hit(
 	return kept;
 }
 
-/* Takes back what the pick taught the tree. What the worker held before stays, to the block: that is what
- * the pick predicted. Of several chains it is known only in sum, so a hit in any of them keeps all. A
- * request for the same prefix that the worker did serve meanwhile is forgotten too, until the next one. */
+/* Takes back what the pick taught the tree. What the worker held before stays, to the block: that
+ * is what the pick predicted. Of several chains it is known only in sum, so a hit in any of them
+ * keeps all. A request for the same prefix that the worker did serve meanwhile is forgotten too,
+ * until the next one. */
 static void unteach(struct kvw_prefixaware *pa, const struct kvw_decision *decision,
 	const struct kvw_route_request *request)
 {
@@ -521,8 +526,9 @@ void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *
 		learn_rate(pa, decision, outcome);
 	/* Of what a worker itself says, the tree's share of its capacity has nothing to learn. */
 	if (outcome->completed && outcome->cached_known && !decision->exact)
-		kvw_capacity_share_learn(&pa->known->capacity_share, decision->worker_id, outcome->prompt_tokens,
-			decision->hit_tokens[KVW_TIER_DEVICE], outcome->cached_tokens);
+		kvw_capacity_share_learn(&pa->known->capacity_share, decision->worker_id,
+			outcome->prompt_tokens, decision->hit_tokens[KVW_TIER_DEVICE],
+			outcome->cached_tokens);
 }
 
 static void prefixaware_purge(struct kvw_strategy *self, uint32_t worker_id)
@@ -547,8 +553,8 @@ void kvw_prefixaware_learned(
 
 	*out = (struct kvw_worker_learned){0};
 	kvw_rates_learned(&pa->known->rates, worker_id, out);
-	out->capacity_share =
-		atomic_load_explicit(&pa->known->capacity_share.share[worker_id], memory_order_relaxed);
+	out->capacity_share = atomic_load_explicit(
+		&pa->known->capacity_share.share[worker_id], memory_order_relaxed);
 }
 
 const struct kvw_strategy_ops kvw_prefixaware_ops = {

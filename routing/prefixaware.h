@@ -1,6 +1,6 @@
 /*
- * prefixaware.h - what the strategy prefixaware consists of. Private to prefixaware.c, weigh.c and to
- * kvaware, which is the same with another source of hits.
+ * prefixaware.h - what the strategy prefixaware consists of. Private to prefixaware.c, weigh.c and
+ * to kvaware, which is the same with another source of hits.
  */
 #ifndef KVW_PREFIXAWARE_H
 #define KVW_PREFIXAWARE_H
@@ -17,12 +17,13 @@
 #define KVW_PLAIN_SETS 8
 #define KVW_SHARE_ONE  65536
 
-/* What requests and answers have taught. Shared with the instance that this one replaces or that replaces
- * it; the last to end frees it. */
+/* What requests and answers have taught. Shared with the instance that this one replaces or that
+ * replaces it; the last to end frees it. */
 struct kvw_prefix_knowledge {
 	_Atomic uint32_t users; /* instances */
 	struct kvw_radix *_Atomic tree; /* in use: `own`, or `interim` while that is recalled */
-	struct kvw_radix *own, *interim; /* owned; interim: NULL if there never was one, else kept, since a pick may read it yet */
+	/* owned; interim: NULL if there never was one, else kept, since a pick may read it yet. */
+	struct kvw_radix *own, *interim;
 	uint64_t own_bytes, seed;       /* that `own` was made of */
 	_Alignas(64) struct kvw_rates rates; /* written all the time, the tree's pointer is not */
 	struct kvw_capacity_share capacity_share;
@@ -42,13 +43,14 @@ struct kvw_prefixaware {
 	_Atomic double context_ns;        /* c */
 	_Atomic uint64_t capacity_tokens; /* of a worker that does not report its own */
 	struct kvw_guards guards;
-	/* What a worker of a share below 1 was sent beyond its share of the requests, in 1 / KVW_SHARE_ONE of
-	 * a request: by id, relaxed. */
+	/* What a worker of a share below 1 was sent beyond its share of the requests, in 1 /
+	 * KVW_SHARE_ONE of a request: by id, relaxed. */
 	_Alignas(64) _Atomic int32_t ahead[KVW_MAX_WORKERS];
 	_Alignas(64) _Atomic uint64_t turn; /* salt of choices without content */
 
-	/* Sets whose candidates are all usable, of known generations and of a full share, as kvw_plain_word() encodes
-	 * them, by the last bits of their versions; those of several models differ in these. 0: none. */
+	/* Sets whose candidates are all usable, of known generations and of a full share, as
+	 * kvw_plain_word() encodes them, by the last bits of their versions; those of several
+	 * models differ in these. 0: none. */
 	_Alignas(64) _Atomic uint64_t plain[KVW_PLAIN_SETS];
 };
 
@@ -96,8 +98,8 @@ struct kvw_choice {
 
 /* --- weigh.c, in this order --- */
 
-/* Sets all that is known before the choice. Only w->look is set before; usable 0: there is no worker to
- * choose. */
+/* Sets all that is known before the choice. Only w->look is set before; usable 0: there is no
+ * worker to choose. */
 void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w);
 
@@ -124,8 +126,8 @@ void kvw_prefixaware_finish(struct kvw_prefixaware *pa);
 void kvw_prefixaware_reconfigure(
 	struct kvw_strategy *self, const struct kvw_strategy_options *options);
 
-/* The lowest cost, unless a guard or its share bars it and not all others. Some candidate is usable. Counts
- * what workers of a share are sent, unless w->look. */
+/* The lowest cost, unless a guard or its share bars it and not all others. Some candidate is
+ * usable. Counts what workers of a share are sent, unless w->look. */
 struct kvw_choice kvw_prefixaware_choose(struct kvw_prefixaware *pa,
 	const struct kvw_route_request *request, const struct kvw_candidates *set,
 	struct kvw_weighing *w);
@@ -156,8 +158,8 @@ enum kvw_err kvw_prefixaware_keep(
 void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in *in);
 enum kvw_err kvw_prefixaware_recall_aside(struct kvw_strategy *self) KVW_MUST_CHECK;
 /* What the other tree than this one has counted since the start: counters never go back. */
-void kvw_prefixaware_add_other(
-	const struct kvw_prefixaware *pa, const struct kvw_radix *tree, struct kvw_strategy_stats *stats);
+void kvw_prefixaware_add_other(const struct kvw_prefixaware *pa, const struct kvw_radix *tree,
+	struct kvw_strategy_stats *stats);
 
 /* The worker's cache is lost. */
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker);

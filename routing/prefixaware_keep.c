@@ -1,19 +1,22 @@
 /*
- * prefixaware_keep.c - what requests and answers have taught, over a restart: the prefix tree, and the share of
- * each worker's cache that predictions count on.
+ * prefixaware_keep.c - what requests and answers have taught, over a restart: the prefix tree, and
+ * the share of each worker's cache that predictions count on.
  *
- * Large trees are recalled while requests are served (kvw_prefixaware_recall_aside): into the tree that is to be in use, which no other
- * thread has yet, while they use a small one. At the end they get the large one, in one store. A pick loads the tree
- * once, and may go on to use the small one, which so lives as long as the other.
+ * Large trees are recalled while requests are served (kvw_prefixaware_recall_aside): into the tree
+ * that is to be in use, which no other thread has yet, while they use a small one. At the end they
+ * get the large one, in one store. A pick loads the tree once, and may go on to use the small one,
+ * which so lives as long as the other.
  *
- * Prefill rates are not kept: some eight streams teach them again, and the machine behind a URL may be another.
+ * Prefill rates are not kept: some eight streams teach them again, and the machine behind a URL may
+ * be another.
  */
 #include <string.h>
 
 #include "routing/prefixaware.h"
 #include "routing/radix_keep.h"
 
-#define INTERIM_SHARE 16                     /* the tree in use meanwhile has so small a part of the bytes */
+/* The tree in use meanwhile has so small a part of the bytes. */
+#define INTERIM_SHARE 16
 #define INTERIM_MOST  (UINT64_C(64) << 20) /* bytes */
 
 struct share_record {
@@ -45,7 +48,8 @@ enum kvw_err kvw_prefixaware_keep(struct kvw_strategy *self, const struct kvw_ke
 	return err != KVW_OK ? err : keep_shares(pa, out);
 }
 
-static void recall_share(struct kvw_prefixaware *pa, const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
+static void recall_share(
+	struct kvw_prefixaware *pa, const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
 {
 	struct share_record record;
 
@@ -55,8 +59,8 @@ static void recall_share(struct kvw_prefixaware *pa, const struct kvw_keep_in *i
 	if (record.worker >= KVW_MAX_WORKERS || in->workers[record.worker] >= KVW_MAX_WORKERS ||
 		!(record.share >= (float)KVW_CAPACITY_SHARE_LEAST && record.share <= 1))
 		return;
-	atomic_store_explicit(&pa->known->capacity_share.share[in->workers[record.worker]], record.share,
-		memory_order_relaxed);
+	atomic_store_explicit(&pa->known->capacity_share.share[in->workers[record.worker]],
+		record.share, memory_order_relaxed);
 }
 
 enum kvw_err kvw_prefixaware_recall_aside(struct kvw_strategy *self)
@@ -85,7 +89,8 @@ static void know_generations(struct kvw_prefix_knowledge *known, const struct kv
 			continue;
 		before = atomic_load(&known->generations[id]);
 		while ((int32_t)(in->generations[id] - before) > 0 &&
-			!atomic_compare_exchange_weak(&known->generations[id], &before, in->generations[id]))
+			!atomic_compare_exchange_weak(
+				&known->generations[id], &before, in->generations[id]))
 			;
 	}
 }
@@ -96,13 +101,15 @@ static void purge_newer(struct kvw_prefix_knowledge *known, const struct kvw_kee
 	for (uint32_t i = 0; i < KVW_MAX_WORKERS; i++) {
 		uint32_t id = in->workers[i];
 
-		if (id < KVW_MAX_WORKERS && atomic_load(&known->generations[id]) != in->generations[id])
+		if (id < KVW_MAX_WORKERS &&
+			atomic_load(&known->generations[id]) != in->generations[id])
 			kvw_radix_purge(known->own, id);
 	}
 }
 
-/* From now on requests use what was recalled. A worker whose cache is gone is noted in `generations` before its part of the tree
- * in use is purged: so it is seen here, before the exchange or after it, or its purge is of the new tree. */
+/* From now on requests use what was recalled. A worker whose cache is gone is noted in
+ * `generations` before its part of the tree in use is purged: so it is seen here, before the
+ * exchange or after it, or its purge is of the new tree. */
 static void use_own(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
 {
 	if (atomic_load(&known->tree) == known->own)
@@ -112,8 +119,8 @@ static void use_own(struct kvw_prefix_knowledge *known, const struct kvw_keep_in
 	purge_newer(known, in);
 }
 
-void kvw_prefixaware_add_other(
-	const struct kvw_prefixaware *pa, const struct kvw_radix *tree, struct kvw_strategy_stats *stats)
+void kvw_prefixaware_add_other(const struct kvw_prefixaware *pa, const struct kvw_radix *tree,
+	struct kvw_strategy_stats *stats)
 {
 	const struct kvw_prefix_knowledge *known = pa->known;
 	struct kvw_radix *other = tree == known->own ? known->interim : known->own;

@@ -11,9 +11,10 @@
  *
  * Walking: the nodes of a path are exactly those of its chunks that the table knows as a
  * beginning. All hashes are known before the walk, so the table is asked about 64 chunks at once,
- * which takes eight cache lines (radix_table.h), and on a long known path it is asked ahead; no node
- * is waited for. From one node the next begins at the latest where its run ends. The nodes' lines
- * are fetched while the walk goes on and read when it is over. Only the last node's run is compared.
+ * which takes eight cache lines (radix_table.h), and on a long known path it is asked ahead; no
+ * node is waited for. From one node the next begins at the latest where its run ends. The nodes'
+ * lines are fetched while the walk goes on and read when it is over. Only the last node's run is
+ * compared.
  *
  * Loops read without any lock. An insert locks the nodes whose holders it changes, one at a time,
  * for some twenty instructions; nodes that every prompt shares (the system prompt) are changed
@@ -246,8 +247,8 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 
 		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will look at it */
 		do {
-			kvw_scan_reach(slot->word, kvw_slot_used(slot), tree->views.windows, start, length,
-				reach);
+			kvw_scan_reach(slot->word, kvw_slot_used(slot), tree->views.windows, start,
+				length, reach);
 			more = kvw_slot_check(
 				tree, atomic_load_explicit(&slot->overflow, memory_order_acquire));
 			slot = kvw_slot_at(tree, more);

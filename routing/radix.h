@@ -59,11 +59,12 @@ struct kvw_radix_path {
 struct kvw_radix_reach {
 	uint32_t limit; /* the caller's: only workers below are of interest */
 	uint32_t count; /* workers that hold any of it */
-	_Alignas(64)
-		uint32_t workers[KVW_MAX_WORKERS + 1]; /* their ids, in no order; the place behind the last is written, too */
+	/* Their ids, in no order; the place behind the last is written, too. */
+	_Alignas(64) uint32_t workers[KVW_MAX_WORKERS + 1];
 	uint32_t chunks[KVW_MAX_WORKERS]; /* leading chunks that each holds */
 
-	uint32_t map[KVW_MAX_WORKERS]; /* [limit], of the walk: chunks by worker id, 0 for the rest */
+	/* [limit], of the walk: chunks by worker id, 0 for the rest. */
+	uint32_t map[KVW_MAX_WORKERS];
 };
 
 /* What a prompt is inserted with: its worker and that worker's view. */
@@ -79,13 +80,13 @@ enum kvw_err kvw_radix_create(
 	const struct kvw_radix_options *options, struct kvw_radix **out) KVW_MUST_CHECK;
 void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 
-/* Walks one chain through the table and prefetches its nodes, which takes a while: a caller with other
- * work does it before kvw_radix_reach. Fills *path. */
+/* Walks one chain through the table and prefetches its nodes, which takes a while: a caller with
+ * other work does it before kvw_radix_reach. Fills *path. */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* How far each worker below reach->limit is believed to hold a chain. `path` is what find gave for the
- * same one; of *reach only the limit need be set. */
+/* How far each worker below reach->limit is believed to hold a chain. `path` is what find gave for
+ * the same one; of *reach only the limit need be set. */
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach);
 
@@ -94,8 +95,9 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	const struct kvw_radix_use *use, struct kvw_radix_path *path);
 
-/* The worker did not compute this chain after all: of what it holds of it, only the first `kept` chunks stay.
- * What it holds beyond the chain in a node that goes, goes too. `path` is overwritten. */
+/* The worker did not compute this chain after all: of what it holds of it, only the first `kept`
+ * chunks stay. What it holds beyond the chain in a node that goes, goes too. `path` is
+ * overwritten. */
 void kvw_radix_retract(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	uint32_t kept, uint32_t worker, struct kvw_radix_path *path);
 
@@ -108,7 +110,8 @@ void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker);
 /* Tokens in a worker's view. */
 uint64_t kvw_radix_view_tokens(struct kvw_radix *tree, uint32_t worker);
 
-/* Fills nodes, chunks, bytes, bytes_limit, evicted_chunks and purges. Exact while no thread writes. */
+/* Fills nodes, chunks, bytes, bytes_limit, evicted_chunks and purges.
+ * Exact while no thread writes. */
 void kvw_radix_stats(struct kvw_radix *tree, struct kvw_strategy_stats *out);
 
 #endif

@@ -12,9 +12,9 @@
  * and throws the dice for the next. Each time the memory has had a request's time to arrive.
  *
  * Ageing and purging of views do not visit the tree. A hand that moves with each insert finds the
- * nodes that became dead by it, without any pressure for memory. It moves twice as fast as nodes are
- * made: the tree then stays about twice as large as what the views hold, which fits the processor's
- * caches where the limit in bytes would not.
+ * nodes that became dead by it, without any pressure for memory. It moves twice as fast as nodes
+ * are made: the tree then stays about twice as large as what the views hold, which fits the
+ * processor's caches where the limit in bytes would not.
  */
 #include "routing/radix_node.h"
 
@@ -24,8 +24,8 @@
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
 #define SWEEP_AHEAD 16 /* slots: what a prompt makes the hand pass is fetched by the one before */
 
-/* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. Its slot goes to *spare if that is
- * 0 (NULL: there is none), or else to the pool. False: it is in use. */
+/* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. Its slot goes to *spare if
+ * that is 0 (NULL: there is none), or else to the pool. False: it is in use. */
 static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
 	uint32_t *parent, uint32_t *spare)
 {
@@ -62,8 +62,8 @@ static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
 }
 
-/* Whether the first holder is alive, without a branch: mostly it is, so the node is held, and it lies
- * in the slot's first line. */
+/* Whether the first holder is alive, without a branch: mostly it is, so the node is held, and it
+ * lies in the slot's first line. */
 static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint64_t word = atomic_load_explicit(&slot->word[0], memory_order_acquire);
@@ -244,8 +244,8 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 	return spare;
 }
 
-/* Looks at a slot that the hand met. True: a node without holders; the memory that its removal touches
- * is being prefetched. */
+/* Looks at a slot that the hand met. True: a node without holders; the memory that its removal
+ * touches is being prefetched. */
 static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -274,8 +274,8 @@ void kvw_radix_sweep(
 	uint32_t hand = atomic_load_explicit(&pool->hand, memory_order_relaxed);
 	uint32_t end = hand + slots < high ? hand + slots : high;
 
-	/* Each loop's hand passes all slots, whichever loop took them: some loops make nodes, others
-	 * rest. */
+	/* Each loop's hand passes all slots, whichever loop took them: some loops make nodes,
+	 * others rest. */
 	atomic_store_explicit(&pool->hand, end < high ? end : 0, memory_order_relaxed);
 	swept->count = 0;
 	for (uint32_t index = hand; index < end; index++) {

@@ -2,10 +2,10 @@
  * radix_hold.c - the holders of a node.
  *
  * A worker has one entry in a node, with two times: when the run's beginning was last used, and
- * when the rest was. Using the first k chunks gives everything up to k the newest time and leaves what
- * lies beyond k at its old one. That would be a third time where k lies in the run's beginning; then
- * what lies beyond k is given the time of its larger part. So recency is about exact to the chunk,
- * although the node is never split.
+ * when the rest was. Using the first k chunks gives everything up to k the newest time and leaves
+ * what lies beyond k at its old one. That would be a third time where k lies in the run's
+ * beginning; then what lies beyond k is given the time of its larger part. So recency is about
+ * exact to the chunk, although the node is never split.
  *
  * Dead entries (aged or purged) are overwritten by the next holder that needs a place, so a node's
  * lists are no longer than the most holders it ever had at once.
@@ -113,8 +113,8 @@ static bool is_past(struct kvw_holder h, uint32_t now)
 	       now - kvw_holder_rest_tick(h) <= KVW_HOLDER_OLDEST;
 }
 
-/* The tick of what lies beyond `upto`, which lies in the run's beginning: that of its larger part, to
- * which the other is moved. */
+/* The tick of what lies beyond `upto`, which lies in the run's beginning: that of its larger part,
+ * to which the other is moved. */
 static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
@@ -130,8 +130,8 @@ static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t 
 	return h.tick;
 }
 
-/* The worker's entry, of which `extent` chunks are held, once it has used the first `upto` again; also
- * updates the ledger. Node locked. */
+/* The worker's entry, of which `extent` chunks are held, once it has used the first `upto` again;
+ * also updates the ledger. Node locked. */
 static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {

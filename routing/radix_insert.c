@@ -1,6 +1,6 @@
 /*
- * radix_insert.c - a worker will hold a prompt: new nodes, and the worker among the holders; and what is
- * undone of it when the worker did not compute the prompt.
+ * radix_insert.c - a worker will hold a prompt: new nodes, and the worker among the holders; and
+ * what is undone of it when the worker did not compute the prompt.
  *
  * The path that find gave may be out of date: another loop inserted the same prompt, or part of
  * it was evicted. Whatever is about to be changed is therefore checked first, under its lock or
@@ -9,8 +9,9 @@
  * costs its next reader a hit, nothing else.
  *
  * New nodes are made from the end of the path on. The inserter holds a reference on the last one,
- * so that eviction, which its own need for memory may cause, cannot take the path from under it. The
- * node that ends the prompt needs none: nothing is to be made below it, and it comes with its holder.
+ * so that eviction, which its own need for memory may cause, cannot take the path from under it.
+ * The node that ends the prompt needs none: nothing is to be made below it, and it comes with its
+ * holder.
  */
 #include <assert.h>
 
@@ -156,8 +157,8 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 	return true;
 }
 
-/* Enters the worker as holder along the path's first `count` steps, from their end, so that the end is
- * the oldest part and goes first. False: part of the path was evicted in the meantime. */
+/* Enters the worker as holder along the path's first `count` steps, from their end, so that the end
+ * is the oldest part and goes first. False: part of the path was evicted in the meantime. */
 static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
 	const struct kvw_radix_path *path, uint32_t count, int64_t now_ns,
 	struct kvw_ledger *ledger)

@@ -1,16 +1,17 @@
 /*
  * radix_keep.c - see radix_keep.h.
  *
- * Writing goes through the slots in their order. A node's record has its own index and its parent's, so that
- * the reader can hang it up again; what its hash table needs (the upper half of its group's spread hash, its
- * place in the group) is in the node, so the next tree may be of another size, but takes over the seed. Nodes
- * that no worker holds are left out: a child whose parent is missing begins a branch of its own, which look-ups
- * reach once the parent is there again.
+ * Writing goes through the slots in their order. A node's record has its own index and its
+ * parent's, so that the reader can hang it up again; what its hash table needs (the upper half of
+ * its group's spread hash, its place in the group) is in the node, so the next tree may be of
+ * another size, but takes over the seed. Nodes that no worker holds are left out: a child whose
+ * parent is missing begins a branch of its own, which look-ups reach once the parent is there
+ * again.
  *
- * Reading fills fresh slots one after the other, with parents as they were numbered then. At the end the
- * numbers are translated, circles (which no writer makes) are cut, and the views' rings and totals are summed up
- * from the holders, so that they agree with the tree whatever the records said. It costs one pass over the slots
- * in their order and one along the parents.
+ * Reading fills fresh slots one after the other, with parents as they were numbered then. At the
+ * end the numbers are translated, circles (which no writer makes) are cut, and the views' rings and
+ * totals are summed up from the holders, so that they agree with the tree whatever the records
+ * said. It costs one pass over the slots in their order and one along the parents.
  */
 #include "routing/radix_keep.h"
 
@@ -98,7 +99,8 @@ static uint32_t copy_chain(
 		uint32_t more = 0;
 
 		count = copy_holders(tree, at, copy, count);
-		more = kvw_slot_check(tree, atomic_load_explicit(&at->overflow, memory_order_acquire));
+		more = kvw_slot_check(
+			tree, atomic_load_explicit(&at->overflow, memory_order_acquire));
 		if (more == 0)
 			break;
 		at = kvw_slot_at(tree, more);
@@ -106,8 +108,8 @@ static uint32_t copy_chain(
 	return count;
 }
 
-/* Returns the bytes of the record; 0: there is no node that a worker holds. Holders are read before the key is
- * read again: a slot that another node has taken has another key by then. */
+/* Returns the bytes of the record; 0: there is no node that a worker holds. Holders are read before
+ * the key is read again: a slot that another node has taken has another key by then. */
 static size_t copy_node(struct kvw_radix *tree, uint32_t index, struct node_copy *copy)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -222,7 +224,8 @@ enum kvw_err kvw_radix_recall_begin(struct kvw_radix *tree, const struct kvw_kee
 	return KVW_OK;
 }
 
-/* 0: none is left that was never used. Nothing is evicted for it: what is here already is as good. */
+/* 0: none is left that was never used.
+ * Nothing is evicted for it: what is here already is as good. */
 static uint32_t take_fresh(struct kvw_radix_recall *recall)
 {
 	struct kvw_radix *tree = recall->tree;
@@ -232,8 +235,8 @@ static uint32_t take_fresh(struct kvw_radix_recall *recall)
 }
 
 /* One more holder of a node; *last: the slot that has the newest. False: no memory. */
-static bool add_holder(struct kvw_radix_recall *recall, struct kvw_slot *node, struct kvw_slot **last,
-	uint64_t word)
+static bool add_holder(struct kvw_radix_recall *recall, struct kvw_slot *node,
+	struct kvw_slot **last, uint64_t word)
 {
 	unsigned used = kvw_slot_used(*last);
 	unsigned room = *last == node ? KVW_NODE_HOLDERS : KVW_NODE_WORDS;
@@ -277,7 +280,8 @@ static void add_holders(struct kvw_radix_recall *recall, struct kvw_slot *node,
 	}
 }
 
-static bool is_node(const struct kvw_radix_recall *recall, const struct node_record *head, size_t len)
+static bool is_node(
+	const struct kvw_radix_recall *recall, const struct node_record *head, size_t len)
 {
 	return head->key != 0 && head->index > 0 && head->index < recall->end &&
 	       recall->slots[head->index] == 0 && head->length > 0 &&
@@ -337,7 +341,8 @@ void kvw_radix_recall_view(struct kvw_radix_recall *recall, const uint8_t *recor
 	memcpy(&view, record, sizeof(view));
 	if (view.worker >= KVW_MAX_WORKERS || recall->in->workers[view.worker] >= KVW_MAX_WORKERS)
 		return;
-	kvw_view_recall(&recall->tree->views, recall->in->workers[view.worker], view.floor, view.now);
+	kvw_view_recall(
+		&recall->tree->views, recall->in->workers[view.worker], view.floor, view.now);
 }
 
 static bool is_live(struct kvw_slot *slot)

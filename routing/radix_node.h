@@ -1,25 +1,26 @@
 /*
- * radix_node.h - the memory of the prefix tree: slots of 256 bytes, and which lock guards which field.
+ * radix_node.h - the memory of the prefix tree: slots of 256 bytes, and which lock guards which
+ * field.
  *
  * A slot is a node or, for a node with more than KVW_NODE_HOLDERS holders, an overflow list of
  * them. Slots are all alike, so memory never fragments and the byte limit is met by never having
  * more of them. They are reused but never unmapped: a late reader finds a wrong slot, not a wrong
  * address, and sees by the key that it is wrong.
  *
- * Fixed while a node is published: key, length, place, hashes, tokens, parent. Changing: holders (under
- * the node's lock, each entry one atomic word), refs, stamp, child. Readers load words with
+ * Fixed while a node is published: key, length, place, hashes, tokens, parent. Changing: holders
+ * (under the node's lock, each entry one atomic word), refs, stamp, child. Readers load words with
  * acquire, holders before the key; reuse clears the key before anything else is stored: a reader
  * that saw a foreign holder sees a foreign key as well.
  *
  * refs counts children and the inserts that are attaching one, above KVW_NODE_LIVE. 0 is a slot
  * that is fresh, free, being built, or an overflow. Only a live node without references may be
  * evicted (LIVE -> 0), and no reference can be taken on a dead one, so a node's ancestors outlive
- * it. Eviction takes no lock: it makes the node dead, then checks whether the lock is held, and if so
- * makes it live again. A thread that takes the lock checks refs afterwards. So one of the two sees the
- * other.
+ * it. Eviction takes no lock: it makes the node dead, then checks whether the lock is held, and if
+ * so makes it live again. A thread that takes the lock checks refs afterwards. So one of the two
+ * sees the other.
  *
- * Order of locks: node, then pool or table shard, then view. A thread that may hold another node only
- * tries a node's lock and never waits for it.
+ * Order of locks: node, then pool or table shard, then view. A thread that may hold another node
+ * only tries a node's lock and never waits for it.
  */
 #ifndef KVW_RADIX_NODE_H
 #define KVW_RADIX_NODE_H
@@ -52,19 +53,21 @@ struct kvw_slot {
 	_Atomic uint32_t overflow; /* slot with more holders; 0: none */
 	_Atomic uint32_t tokens;   /* of the whole run */
 	_Atomic uint64_t key;      /* hash of the first chunk; 0: not a node */
-	_Atomic uint64_t below; /* node: its group's spread hash, the upper half | its newest child, as a hint */
+	/* node: its group's spread hash, the upper half | its newest child, as a hint. */
+	_Atomic uint64_t below;
 	_Atomic uint64_t word[KVW_NODE_WORDS];
 };
 
-/* Free slots. Every thread uses a pool of its own, so that loops seldom meet, and what one gives back it
- * takes next, while it still is in its cache. */
+/* Free slots. Every thread uses a pool of its own, so that loops seldom meet, and what one gives
+ * back it takes next, while it still is in its cache. */
 struct kvw_pool {
 	_Alignas(64) atomic_bool lock; /* guards the next two */
 	_Atomic uint32_t free; /* head of a list by link; 0: empty; read without the lock too */
-	int64_t taken; /* slots handed out less those given back: a part of the sum over all pools */
+	/* Slots handed out less those given back: a part of the sum over all pools. */
+	int64_t taken;
 
-	/* What follows guides choices. Where threads share a pool one may overwrite another's: an index
-	 * is checked before it is used for anything. */
+	/* What follows guides choices. Where threads share a pool one may overwrite another's: an
+	 * index is checked before it is used for anything. */
 	_Atomic uint64_t random;                   /* state of the eviction's dice */
 	_Atomic uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
 	_Atomic uint64_t victim;    /* of the next eviction, its last use << 32 | index; 0: none */
@@ -173,8 +176,8 @@ static inline unsigned kvw_slot_used(struct kvw_slot *slot)
 	return used < KVW_NODE_WORDS ? used : KVW_NODE_WORDS;
 }
 
-/* Where a part of the hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as the
- * key. */
+/* Where a part of the hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as
+ * the key. */
 #define KVW_NODE_PARTS     3 /* in a word */
 #define KVW_NODE_PART_BITS 21
 #define KVW_NODE_PART      ((UINT64_C(1) << KVW_NODE_PART_BITS) - 1)
@@ -291,8 +294,9 @@ void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 
 /* --- radix_evict.c --- */
 
-/* Drops a branch that was not used for long, its end first. Returns one of the slots that this frees,
- * dead and empty and still counted as taken; the rest is given to the pool. 0: found nothing to drop. */
+/* Drops a branch that was not used for long, its end first. Returns one of the slots that this
+ * frees, dead and empty and still counted as taken; the rest is given to the pool. 0: found nothing
+ * to drop. */
 uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
 
 /* Asks for what the next eviction will write to far from its victim. */
@@ -312,8 +316,8 @@ void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct 
 bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t upto,
 	uint64_t last, uint32_t stamp, struct kvw_ledger *ledger);
 
-/* The worker holds no more than the first `keep` chunks of a node whose chunk `upto - 1` has the hash `last`; does
- * nothing if that node is gone. */
+/* The worker holds no more than the first `keep` chunks of a node whose chunk `upto - 1` has the
+ * hash `last`; does nothing if that node is gone. */
 void kvw_node_cut(struct kvw_radix *tree, uint32_t index, uint32_t upto, uint64_t last,
 	uint32_t worker, uint32_t keep);
 

@@ -1,8 +1,9 @@
 /*
  * radix_pool.c - free slots of the prefix tree.
  *
- * A pool that is empty takes fresh slots while there are any, then what a neighbour has left over, then
- * evicts a branch into itself. No memory is asked for: the limit in bytes is the number of slots.
+ * A pool that is empty takes fresh slots while there are any, then what a neighbour has left over,
+ * then evicts a branch into itself. No memory is asked for: the limit in bytes is the number of
+ * slots.
  */
 #include "routing/radix_node.h"
 
@@ -11,7 +12,8 @@
 #define FRESH_BATCH  8 /* slots that a pool takes at once while there are unused ones */
 #define REFILL_TRIES 8 /* batches that other threads may take away before this one goes on */
 
-/* Slots that an empty pool finds elsewhere before it looks at a neighbour, whose line that one writes. */
+/* Slots that an empty pool finds elsewhere before it looks at a neighbour,
+ * whose line that one writes. */
 #define BORROW_TURNS 16
 
 struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree)

@@ -1,6 +1,6 @@
 /*
- * radix_scan.c - holders looked through without branches: whose a word is and whether it is alive is
- * hard to guess and soon computed.
+ * radix_scan.c - holders looked through without branches: whose a word is and whether it is alive
+ * is hard to guess and soon computed.
  */
 #include "routing/radix_scan.h"
 
@@ -31,7 +31,8 @@ uint32_t kvw_scan_of_worker(const _Atomic uint64_t *words, unsigned used, uint32
 	return mine;
 }
 
-uint32_t kvw_scan_dead(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows)
+uint32_t kvw_scan_dead(
+	const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows)
 {
 	uint32_t gone = 0;
 

@@ -23,7 +23,8 @@ static inline uint64_t load_counts(const struct kvw_bucket *bucket)
 	return atomic_load_explicit(&bucket->counts, memory_order_acquire);
 }
 
-#define CROWDED (1u << KVW_BUCKET_ENTRIES) /* bit in what match_group returns: the bucket's counts are not all 0 */
+/* Bit in what match_group returns: the bucket's counts are not all 0. */
+#define CROWDED (1u << KVW_BUCKET_ENTRIES)
 
 /* Entries that passed a bucket. */
 static inline uint32_t passed(const struct kvw_bucket *bucket)
@@ -200,8 +201,8 @@ static inline uint64_t before(uint32_t end, const struct kvw_table_asked *asked)
 	return count < KVW_TABLE_WINDOW ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
 }
 
-/* All groups are compared before any answer is looked at: which of them name a node cannot be guessed,
- * and their lines are all on their way. */
+/* All groups are compared before any answer is looked at: which of them name a node cannot be
+ * guessed, and their lines are all on their way. */
 void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
@@ -346,7 +347,8 @@ static enum kvw_err spill(struct kvw_table *table, uint64_t spread, uint64_t ent
 	return err;
 }
 
-/* Counts one more or one less that spilled from a place of a group. Place 0 is counted as passed. */
+/* Counts one more or one less that spilled from a place of a group.
+ * Place 0 is counted as passed. */
 static void count_spilled(struct kvw_table *table, uint32_t home, uint32_t place, int by)
 {
 	struct kvw_bucket *bucket = &table->buckets[home];
@@ -393,14 +395,15 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 	uint32_t node, uint32_t length, uint32_t *home)
 {
 	*home = kvw_table_group_home(table, chunks, at);
-	return enter(table, kvw_table_spread(table, chunks[at].hash), *home, at & GROUP_MASK, node, length);
+	return enter(table, kvw_table_spread(table, chunks[at].hash), *home, at & GROUP_MASK, node,
+		length);
 }
 
 enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t group, uint32_t place,
 	uint32_t node, uint32_t length)
 {
-	return enter(table, kvw_table_spread(table, hash), kvw_table_home(table, (uint64_t)group << 32),
-		place & GROUP_MASK, node, length);
+	return enter(table, kvw_table_spread(table, hash),
+		kvw_table_home(table, (uint64_t)group << 32), place & GROUP_MASK, node, length);
 }
 
 /* Clears the entry of exactly this node, spilled or not as the caller says, if this bucket has it.

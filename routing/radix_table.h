@@ -2,23 +2,24 @@
  * radix_table.h - from the chunk that begins a node to the node.
  *
  * One flat hash table of buckets, each one cache line: seven entries and a word of counts. Where an
- * entry goes follows from its *group*, the eight consecutive chunks of a prompt (0 to 7, 8 to 15, ...)
- * that its chunk belongs to: hashes are cumulative, so all prompts that contain the chunk agree on
- * the hash of the group's first chunk, and that hash chooses the bucket. A prompt of 64 chunks
- * reads eight lines to learn of every node on its path, all of them known before the first has
- * arrived, where a table by the chunk's own hash would read 64.
+ * entry goes follows from its *group*, the eight consecutive chunks of a prompt (0 to 7, 8 to 15,
+ * ...) that its chunk belongs to: hashes are cumulative, so all prompts that contain the chunk
+ * agree on the hash of the group's first chunk, and that hash chooses the bucket. A prompt of 64
+ * chunks reads eight lines to learn of every node on its path, all of them known before the first
+ * has arrived, where a table by the chunk's own hash would read 64.
  *
- * Where thousands of prompts part within one group (behind a shared system prompt), its bucket is full.
+ * Where thousands of prompts part within one group (behind a shared system prompt), its bucket is
+ * full.
  * The rest of them spill: they are placed by their own hash, in that bucket or the next ones with
  * room. The group's bucket counts what spilled, by place in the group, and only where the count is
- * not 0 is a chunk asked about by its own hash. Each bucket also counts the entries that passed it on
- * their way.
+ * not 0 is a chunk asked about by its own hash. Each bucket also counts the entries that passed it
+ * on their way.
  *
  * Removing clears an entry and takes one off the counts: there are no tombstones and no entry ever
  * moves, so readers need no lock. A writer counts before it stores and clears before it uncounts.
  *
- * An entry is one word: node, length of its run, place in its group, whether it spilled, and 23 bits
- * of its own hash.
+ * An entry is one word: node, length of its run, place in its group, whether it spilled, and 23
+ * bits of its own hash.
  *
  * The table is cut into shards of consecutive buckets, each with its own lock for writers; a writer
  * never holds two. Behind its last bucket a shard has as many spare ones as an entry may go on, so
@@ -59,7 +60,8 @@ struct kvw_table_use {
 };
 
 struct kvw_table_shard {
-	_Alignas(64) atomic_bool lock; /* guards writes to what follows and to the shard's buckets */
+	/* Guards writes to what follows and to the shard's buckets. */
+	_Alignas(64) atomic_bool lock;
 	_Atomic uint64_t nodes, chunks, removed; /* this shard's part of kvw_table_use */
 };
 
@@ -67,7 +69,8 @@ struct kvw_table_shard {
 struct kvw_table_asked {
 	uint32_t first; /* chunk, a multiple of KVW_TABLE_GROUP */
 	uint32_t count; /* chunks */
-	uint32_t end;   /* the first chunk at which no node of the path can begin, as far as is known */
+	/* The first chunk at which no node of the path can begin, as far as is known. */
+	uint32_t end;
 	uint32_t homes[KVW_TABLE_GROUPS];
 };
 
@@ -112,8 +115,8 @@ static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t 
 	return x ^ x >> 32;
 }
 
-/* The bucket to which a spread hash belongs: its upper half decides, so that a node which remembers that of its
- * group is found a place in a table of any size. */
+/* The bucket to which a spread hash belongs: its upper half decides, so that a node which remembers
+ * that of its group is found a place in a table of any size. */
 static inline uint32_t kvw_table_home(const struct kvw_table *table, uint64_t spread)
 {
 	uint64_t shard = spread >> 32 >> (32 - table->shard_bits);
@@ -146,7 +149,8 @@ static inline uint32_t kvw_table_shard(const struct kvw_table *table, uint32_t b
 	return (uint32_t)((wide)table->shard_inverse * bucket >> 64);
 }
 
-/* Of a bucket that will be written: with its lock. `home` may be stale, and no bucket of the table. */
+/* Of a bucket that will be written: with its lock.
+ * `home` may be stale, and no bucket of the table. */
 static inline void kvw_table_prefetch_write(const struct kvw_table *table, uint32_t home)
 {
 	uint32_t shard = kvw_table_shard(table, home) & ((1u << KVW_TABLE_SHARD_BITS) - 1);
@@ -168,17 +172,18 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 	uint32_t first, struct kvw_table_asked *asked);
 
 /* The nodes that begin in a window that was asked about, up to where a path that reaches the window
- * ends: what begins behind a group at which no run arrives is left out. With a probability of about 2^-25 a node
- * is named that begins with another chunk. */
+ * ends: what begins behind a group at which no run arrives is left out. With a probability of about
+ * 2^-25 a node is named that begins with another chunk. */
 void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found);
 
-/* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets *home,
- * the bucket of its group. KVW_EINVAL: there is one already. KVW_ELIMIT: no room. */
+/* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets
+ * *home, the bucket of its group. KVW_EINVAL: there is one already. KVW_ELIMIT: no room. */
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
 	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
 
-/* The same for a node whose group is known by the upper half of its spread hash alone. hash: of its first chunk;
+/* The same for a node whose group is known by the upper half of its spread hash alone. hash: of its
+ * first chunk;
  * place: of that in its group. */
 enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t group, uint32_t place,
 	uint32_t node, uint32_t length) KVW_MUST_CHECK;

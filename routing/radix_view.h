@@ -131,8 +131,8 @@ void kvw_view_forget(struct kvw_views *views, uint32_t worker, const struct kvw_
 
 void kvw_view_purge(struct kvw_views *views, uint32_t worker);
 
-/* The window that a view of another process had; its ring is empty. A window longer than the ring loses its
- * beginning. The view was not used yet. */
+/* The window that a view of another process had; its ring is empty. A window longer than the ring
+ * loses its beginning. The view was not used yet. */
 void kvw_view_recall(struct kvw_views *views, uint32_t worker, uint32_t floor, uint32_t now);
 
 /* Counts an entry of such a view. False: it is dead. No other thread uses the views. */

@@ -1,11 +1,12 @@
 /*
  * rates.c - see rates.h.
  *
- * A worker's samples are a ring; its rate is recomputed at the 8th sample, at each 4th from then on,
- * and once the ring is full at each 32nd (64 divisions and a selection). The shortest request is looked
- * for over the present and the previous epoch of 256 requests, so that a sample that was wrong (a
- * worker may hold blocks in its cache that we do not know of) is forgotten. The median is recomputed
- * when a worker's rate has moved by a percent. Memory of workers without samples is never touched.
+ * A worker's samples are a ring; its rate is recomputed at the 8th sample, at each 4th from then
+ * on, and once the ring is full at each 32nd (64 divisions and a selection). The shortest request
+ * is looked for over the present and the previous epoch of 256 requests, so that a sample that was
+ * wrong (a worker may hold blocks in its cache that we do not know of) is forgotten. The median is
+ * recomputed when a worker's rate has moved by a percent. Memory of workers without samples is
+ * never touched.
  */
 #include "routing/rates.h"
 
@@ -83,8 +84,8 @@ void kvw_rates_finish(struct kvw_rates *rates)
 	rates->book = NULL;
 }
 
-/* The value that would be at place k (< count) if x were sorted; reorders x. Hoare's selection: what is
- * not on the side of k is not looked at again. */
+/* The value that would be at place k (< count) if x were sorted; reorders x. Hoare's selection:
+ * what is not on the side of k is not looked at again. */
 static float select_kth(float *x, size_t count, size_t k)
 {
 	size_t low = 0;
@@ -139,9 +140,9 @@ static size_t slopes(const struct window *window, double pairs, float *out)
 	return count;
 }
 
-/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these. That
- * a worker is faster than the fleet's median (0: there is none) takes half of them: one that is
- * believed too fast is given more than it can do. */
+/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these.
+ * That a worker is faster than the fleet's median (0: there is none) takes half of them: one that
+ * is believed too fast is given more than it can do. */
 static double ring_x(const struct window *window, double pairs, double median)
 {
 	float x[KVW_RATES_WINDOW];

@@ -1,8 +1,8 @@
 /*
  * rates.h - how fast each worker computes prompts, learned from times to first token.
  *
- * The best sample is a streamed request that met no other prefill on its worker: no request waited for
- * a first token when it came, and none came before it had its own. Its time is
+ * The best sample is a streamed request that met no other prefill on its worker: no request waited
+ * for a first token when it came, and none came before it had its own. Its time is
  *
  *     t = c + x W,    W = (L - h) + k (L^2 - h^2) / 2
  *
@@ -24,16 +24,16 @@
  * Costs charge half as much again per token: the engine also decodes, and a prompt waits for the
  * step that runs. (Not for attention, which is in no step twice.) All workers are charged alike, so
  * this hardly shifts a choice; but a worker that is believed to be done too early is sent the next
- * prompt too early, while one that is believed to be done too late is corrected by its first tokens. In
- * the replay of a conversation trace at twice its rate goodput is the same for charges of 1.5 to 6
- * times the true time, and falls with less than that.
+ * prompt too early, while one that is believed to be done too late is corrected by its first
+ * tokens. In the replay of a conversation trace at twice its rate goodput is the same for charges
+ * of 1.5 to 6 times the true time, and falls with less than that.
  *
  * What costs are computed with is a worker's own rate only where it differs from the median of the
  * fleet by more than an eighth: below that it is noise, and noise would send every prompt to the
- * same one of several idle workers. And that a worker is faster than the median must be said by half
- * of its samples, once three workers have some: one that is believed too fast is given more than it
- * can do, while one that is believed too slow is soon seen idle. A worker without samples has the
- * fleet's median, a fleet without samples the configured prior. No rate leaves
+ * same one of several idle workers. And that a worker is faster than the median must be said by
+ * half of its samples, once three workers have some: one that is believed too fast is given more
+ * than it can do, while one that is believed too slow is soon seen idle. A worker without samples
+ * has the fleet's median, a fleet without samples the configured prior. No rate leaves
  * [prior / 64, prior * 16]; beyond that only overhead is measured.
  *
  * Threads: any. Picks read one atomic float per worker, from one array; samples take a lock of

@@ -2,12 +2,12 @@
  * roundrobin.c - give each usable worker one request in turn.
  *
  * The cursor is a worker id, not an index. Workers join and leave while we run; an index would then
- * point at a different worker, and a worker would be skipped or served twice. "The next id after the
- * last one served" stays true whatever happened to the set in between, including the loss of that
- * worker.
+ * point at a different worker, and a worker would be skipped or served twice. "The next id after
+ * the last one served" stays true whatever happened to the set in between, including the loss of
+ * that worker.
  *
- * Rounds are counted with the cursor. A worker that may have a share only has a turn in that part of the
- * rounds; where all have a share, parts are those of the largest.
+ * Rounds are counted with the cursor. A worker that may have a share only has a turn in that part
+ * of the rounds; where all have a share, parts are those of the largest.
  *
  * Loops race on the cursor with compare-and-swap: a loser looks again, so two loops never give
  * the same turn away. Cost: O(n) per pick, no allocation.
@@ -21,7 +21,8 @@
 struct roundrobin {
 	struct kvw_strategy base;
 	struct kvw_prefill_model model;
-	_Alignas(64) _Atomic uint64_t cursor; /* id served last + 1; 0 before the first pick; << 32: round */
+	/* Id served last + 1; 0 before the first pick; << 32: round. */
+	_Alignas(64) _Atomic uint64_t cursor;
 };
 
 static enum kvw_err roundrobin_create(
@@ -54,8 +55,8 @@ static double largest_share(const struct kvw_candidates *set)
 	return largest;
 }
 
-/* Whether a worker that is to have this part (0 to 1) of the turns has one in this round: as evenly as it can
- * be, and each worker in other rounds. */
+/* Whether a worker that is to have this part (0 to 1) of the turns has one in this round: as evenly
+ * as it can be, and each worker in other rounds. */
 static bool has_turn(uint32_t round, double part, uint32_t worker)
 {
 	uint64_t step = part < 1 ? (uint64_t)(part * 0x1p32) : UINT64_C(1) << 32;
@@ -64,8 +65,8 @@ static bool has_turn(uint32_t round, double part, uint32_t worker)
 	return (uint32_t)(round * step + worker * UINT32_C(0x9E3779B9)) < step;
 }
 
-/* First usable worker from the cursor on that has a turn in its round; moves the cursor past it. In each round
- * one of the largest share has. */
+/* First usable worker from the cursor on that has a turn in its round; moves the cursor past it. In
+ * each round one of the largest share has. */
 static bool next_in_turn(const struct kvw_candidates *set, uint64_t *cursor, size_t *pos)
 {
 	size_t at = kvw_place_from(set, (uint32_t)*cursor);

@@ -5,16 +5,17 @@
  * within the bound (consistent hashing with bounded loads, Mirrokni et al., arXiv 1608.01350):
  * a worker may have at most ceil(bound * mean) requests in flight, counting the new one. So when
  * the fleet changes, only sessions of the worker that changed are placed again, and a hot worker
- * passes newcomers on to each session's own next choice. A worker that may have a share only has that share
- * of the bound, and its scores are lowered so that it is the favourite of as many sessions.
+ * passes newcomers on to each session's own next choice. A worker that may have a share only has
+ * that share of the bound, and its scores are lowered so that it is the favourite of as many
+ * sessions.
  *
  * Where it was placed is remembered. The load bound is for new sessions only, and a worker that
  * comes back (or joins) attracts new sessions, never those that live elsewhere by now. Only a
  * session whose worker cannot serve it is moved, once. The table forgets what was not used for
  * the TTL, and the least recently used beyond its size; a forgotten session starts at its hash.
  *
- * Requests for another model are another session, because other workers may serve it, and so are those of another
- * tenant: no client learns where another's session is, or moves it.
+ * Requests for another model are another session, because other workers may serve it, and so are
+ * those of another tenant: no client learns where another's session is, or moves it.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -98,12 +99,14 @@ static uint64_t table_key(const struct session *s, const struct kvw_route_reques
 /* What its place follows from: no seed, so that all replicas of the router agree. */
 static uint64_t place_key(const struct kvw_route_request *request)
 {
-	uint64_t model = XXH3_64bits_withSeed(request->model.data, request->model.len, request->tenant);
+	uint64_t model =
+		XXH3_64bits_withSeed(request->model.data, request->model.len, request->tenant);
 
 	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
 }
 
-/* Bound of requests in flight, the new one included, for a worker of a full share to take a new session. */
+/* Bound of requests in flight, the new one included, for a worker of a full share to take a new
+ * session. */
 static double load_limit(const struct session *s, const struct kvw_candidates *set)
 {
 	double bound = atomic_load_explicit(&s->load_bound, memory_order_relaxed);
@@ -161,7 +164,8 @@ static size_t position_of(const struct kvw_candidates *set, uint32_t id)
 {
 	size_t pos = kvw_place_from(set, id);
 
-	return pos < set->count && set->items[pos].id == id && set->items[pos].usable ? pos : set->count;
+	return pos < set->count && set->items[pos].id == id && set->items[pos].usable ? pos
+										      : set->count;
 }
 
 /* Where the session lives or is to live. At least one candidate is usable. */
@@ -300,7 +304,8 @@ _Static_assert(sizeof(struct session_record) == 24, "records have no gaps");
 static enum kvw_err keep_session(void *arg, uint64_t key, uint32_t worker, int64_t used_ns)
 {
 	const struct kvw_keep_out *out = arg;
-	const struct session_record record = {.key = key, .age_ns = out->now_ns - used_ns, .worker = worker};
+	const struct session_record record = {
+		.key = key, .age_ns = out->now_ns - used_ns, .worker = worker};
 
 	return out->put(out->arg, KVW_KEPT_SESSION, &record, sizeof(record));
 }
@@ -323,14 +328,16 @@ static int compare_ages(const void *a, const void *b)
 }
 
 /* A session of a worker that is the same, or one of no worker to be left out. */
-static struct session_record read_session(const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
+static struct session_record read_session(
+	const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
 {
 	struct session_record record = {.worker = KVW_KEPT_GONE};
 
 	if (len != sizeof(record))
 		return record;
 	memcpy(&record, bytes, sizeof(record));
-	record.worker = record.worker < KVW_MAX_WORKERS ? in->workers[record.worker] : KVW_KEPT_GONE;
+	record.worker =
+		record.worker < KVW_MAX_WORKERS ? in->workers[record.worker] : KVW_KEPT_GONE;
 	if (record.age_ns < 0)
 		record.age_ns = 0;
 	if (record.age_ns > in->now_ns - in->passed_ns)
@@ -370,7 +377,8 @@ static const struct kvw_own_setting settings[] = {
 	[TABLE] = {"table", KVW_SETTING_INT, "100000", "16", "100000000", false,
 		"Most sessions remembered; the least recently used are forgotten first."},
 	[LOAD_BOUND] = {"load_bound", KVW_SETTING_RATIO, "1.25", "1", "100", true,
-		"A new session skips workers with more than this times the mean of requests in flight."},
+		"A new session skips workers with more than this times the mean of requests in "
+		"flight."},
 	[SETTINGS] = {.name = NULL},
 };
 

@@ -41,13 +41,14 @@ uint32_t kvw_session_table_place(struct kvw_session_table *table, uint64_t key, 
 /* Sessions of the worker have none any more. */
 void kvw_session_table_forget(struct kvw_session_table *table, uint32_t worker);
 
-/* Calls fn for each session that has a worker, some at a time under a lock; what changes meanwhile may be
- * missing. An error of fn ends it and is returned. */
+/* Calls fn for each session that has a worker, some at a time under a lock; what changes meanwhile
+ * may be missing. An error of fn ends it and is returned. */
 enum kvw_err kvw_session_table_each(struct kvw_session_table *table,
 	enum kvw_err (*fn)(void *arg, uint64_t key, uint32_t worker, int64_t used_ns),
 	void *arg) KVW_MUST_CHECK;
 
-/* A session that was last used at another time than now. Those that were used longest ago come first. */
+/* A session that was last used at another time than now.
+ * Those that were used longest ago come first. */
 void kvw_session_table_recall(
 	struct kvw_session_table *table, uint64_t key, uint32_t worker, int64_t used_ns);
 

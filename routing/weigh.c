@@ -1,10 +1,10 @@
 /*
  * weigh.c - what each worker would cost for one prompt, before one is chosen.
  *
- * Walks the tree, and while the nodes arrive adds up what each worker would cost if it held nothing of
- * the prompt: one loop over all of them, without branches. What hits save is then taken off, of those
- * few workers that the path reaches. Unless the caller only looks, a worker that has lost its cache is
- * purged here.
+ * Walks the tree, and while the nodes arrive adds up what each worker would cost if it held nothing
+ * of the prompt: one loop over all of them, without branches. What hits save is then taken off, of
+ * those few workers that the path reaches. Unless the caller only looks, a worker that has lost its
+ * cache is purged here.
  */
 #include <assert.h>
 #include <string.h>
@@ -19,7 +19,8 @@
 
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
-	/* In order with what has noted the loss: a tree that comes into use meanwhile is looked through (prefixaware_keep.c). */
+	/* In order with what has noted the loss: a tree that comes into use meanwhile is looked
+	 * through (prefixaware_keep.c). */
 	kvw_radix_purge(atomic_load(&pa->known->tree), worker);
 	kvw_rates_restart(&pa->known->rates, worker);
 	kvw_capacity_share_restart(&pa->known->capacity_share, worker);
@@ -72,7 +73,8 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 	return place < set->count && set->items[place].id == id ? place : set->count;
 }
 
-/* Places are ids, and loads lie on a board: a fleet that never lost a worker and serves one model. */
+/* Places are ids, and loads lie on a board: a fleet that never lost a worker and serves one
+ * model. */
 static bool is_dense(const struct kvw_candidates *set)
 {
 	return set->board != NULL && set->count > 0 &&
@@ -94,7 +96,8 @@ static struct kvw_cost_terms terms_of(
 	const struct kvw_prefixaware *pa, int64_t now_ns, const struct kvw_weighing *w)
 {
 	return (struct kvw_cost_terms){now_ns,
-		atomic_load_explicit(&pa->context_ns, memory_order_relaxed), w->miss, w->tokens, w->omega};
+		atomic_load_explicit(&pa->context_ns, memory_order_relaxed), w->miss, w->tokens,
+		w->omega};
 }
 
 /* Loads of a dense set. Returns the requests in flight. */
@@ -103,8 +106,8 @@ static uint64_t read_board(const struct kvw_prefixaware *pa, const struct kvw_ca
 {
 	struct kvw_cost_terms terms = terms_of(pa, now_ns, w);
 
-	return pa->kernel->loads(set->board, pa->known->rates.ns_per_token, set->count, &terms, w->costs,
-		w->x, w->inflight, &w->lowest);
+	return pa->kernel->loads(set->board, pa->known->rates.ns_per_token, set->count, &terms,
+		w->costs, w->x, w->inflight, &w->lowest);
 }
 
 /* Loads of any set. Returns the requests in flight. */
@@ -131,15 +134,15 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 	return inflight;
 }
 
-/* What is known of a set that was found plain: its version, and the block size of all its candidates (a
- * power of two) or 0 if they differ. */
+/* What is known of a set that was found plain: its version, and the block size of all its
+ * candidates (a power of two) or 0 if they differ. */
 static uint64_t plain_word(uint64_t version, uint32_t block_size)
 {
 	return version << 6 | (block_size == 0 ? 0 : (uint64_t)__builtin_ctz(block_size) + 1);
 }
 
-/* Whether every candidate was found usable, of a known generation and of a full share when this set was read last; then
- * sets *block_size. */
+/* Whether every candidate was found usable, of a known generation and of a full share when this set
+ * was read last; then sets *block_size. */
 static bool is_plain(
 	struct kvw_prefixaware *pa, const struct kvw_candidates *set, uint32_t *block_size)
 {
@@ -155,8 +158,8 @@ static uint32_t block_size_of(const struct kvw_candidate *c)
 	return c->block_size == 0 ? DEFAULT_BLOCK : c->block_size;
 }
 
-/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. Sets w->shares,
- * and if all are usable and none has, w->block_size. */
+/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. Sets
+ * w->shares, and if all are usable and none has, w->block_size. */
 static size_t read_items(
 	struct kvw_prefixaware *pa, const struct kvw_candidates *set, struct kvw_weighing *w)
 {
@@ -224,8 +227,8 @@ static void take_hit(struct kvw_weighing *w, size_t i, uint32_t hit, double save
 	w->lowest = w->costs[i] < w->lowest ? w->costs[i] : w->lowest;
 }
 
-/* Takes the hits in one chain of candidates that are all usable, have one block size, and whose ids are
- * their places. Returns the most chunks that any of them holds. */
+/* Takes the hits in one chain of candidates that are all usable, have one block size, and whose ids
+ * are their places. Returns the most chunks that any of them holds. */
 static uint32_t take_alike(const struct kvw_prefixaware *pa, const struct kvw_chunk *chunks,
 	uint32_t tokens, float tokens_per_unit, struct kvw_weighing *w)
 {

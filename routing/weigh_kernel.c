@@ -22,11 +22,13 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 		const struct kvw_load_room *room = &board->rooms[i];
 		double over = (double)(uint32_t)(held >> 32) + terms->tokens -
 			      (double)atomic_load_explicit(&room->tokens, memory_order_relaxed);
-		double wait = (over > 0 ? over : 0) *
-			      (double)atomic_load_explicit(&room->ns_per_token, memory_order_relaxed);
+		double wait =
+			(over > 0 ? over : 0) *
+			(double)atomic_load_explicit(&room->ns_per_token, memory_order_relaxed);
 
 		x[i] = atomic_load_explicit(&rates[i], memory_order_relaxed);
-		costs[i] = (queue > wait ? queue : wait) + terms->context_ns * (uint32_t)(held >> 32) +
+		costs[i] = (queue > wait ? queue : wait) +
+			   terms->context_ns * (uint32_t)(held >> 32) +
 			   terms->miss * (x[i] * (1 + terms->omega * (float)(int32_t)n));
 		low[i % 4] = costs[i] < low[i % 4] ? costs[i] : low[i % 4];
 		inflight[i] = (int32_t)n;

@@ -1,8 +1,8 @@
 /*
  * weigh_kernel.h - the loops over all workers that every pick runs.
  *
- * They read arrays from one end to the other and hardly anything else, written once in C and once for
- * AVX-512; both give the same bits. Arrays are indexed by place, those of take() by worker;
+ * They read arrays from one end to the other and hardly anything else, written once in C and once
+ * for AVX-512; both give the same bits. Arrays are indexed by place, those of take() by worker;
  * loads() is for candidates whose places are their ids.
  */
 #ifndef KVW_WEIGH_KERNEL_H
@@ -48,16 +48,16 @@ struct kvw_weights {
 };
 
 struct kvw_weigh_kernel {
-	/* costs[i] = max(Q_w, K_w) + c T_w + miss x[i] (1 + omega inflight[i]) in ns, x[i] = rates[i],
-	 * inflight[i] = n_w of the board's first `count` workers. *lowest: of the costs. Returns the
-	 * sum of n_w. */
+	/* costs[i] = max(Q_w, K_w) + c T_w + miss x[i] (1 + omega inflight[i]) in ns, x[i] =
+	 * rates[i], inflight[i] = n_w of the board's first `count` workers. *lowest: of the costs.
+	 * Returns the sum of n_w. */
 	uint64_t (*loads)(const struct kvw_load_board *board, const _Atomic float *rates,
 		size_t count, const struct kvw_cost_terms *terms, double *costs, float *x,
 		int32_t *inflight, double *lowest);
 
 	/* Adds what workers reuse of a chain to their hits and to what these save, and takes it off
-	 * their costs. costs: the same in the order of reached->workers, with KVW_REACHED_SPARE places
-	 * more. Returns the lowest of them. */
+	 * their costs. costs: the same in the order of reached->workers, with KVW_REACHED_SPARE
+	 * places more. Returns the lowest of them. */
 	double (*take)(const struct kvw_reached *reached, const struct kvw_weights *weights,
 		double *costs);
 

@@ -1,9 +1,9 @@
 /*
  * weigh_kernel_avx512.c - see weigh_kernel.h; eight workers at once.
  *
- * Compiled for AVX-512 (F, DQ, VL), without fused multiply-add so that the bits are those of the loop in
- * C, and called only where the processor has it. A load of 64 bytes is not atomic, but each of its
- * aligned words is, which is all that a reader needs.
+ * Compiled for AVX-512 (F, DQ, VL), without fused multiply-add so that the bits are those of the
+ * loop in C, and called only where the processor has it. A load of 64 bytes is not atomic, but each
+ * of its aligned words is, which is all that a reader needs.
  */
 #include <immintrin.h>
 #include <math.h>
@@ -84,8 +84,8 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 	/* Most fleets are a few whole steps: without masks. */
 	for (; count >= LANES; count -= LANES) {
 		sums = load_step(at, LANES, terms, sums);
-		at = (struct step){at.seen + LANES, at.rooms + LANES, at.rates + LANES, at.costs + LANES,
-			at.x + LANES, at.inflight + LANES};
+		at = (struct step){at.seen + LANES, at.rooms + LANES, at.rates + LANES,
+			at.costs + LANES, at.x + LANES, at.inflight + LANES};
 	}
 	if (count > 0)
 		sums = load_step(at, count, terms, sums);
