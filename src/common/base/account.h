@@ -1,8 +1,8 @@
 /*
  * account.h - bytes that all threads together hold for clients, and how many they may.
  *
- * What is taken before it is held keeps to the limit. What is there already is added whatever the limit, and what is
- * taken next sees it. Threads: any.
+ * What is taken before it is held keeps to the limit. What is there already is added whatever the
+ * limit, and what is taken next sees it. Threads: any.
  */
 #ifndef KVW_ACCOUNT_H
 #define KVW_ACCOUNT_H
@@ -14,7 +14,8 @@
 #include "kvway/err.h"
 
 struct kvw_account {
-	char before[64];       /* each request writes the next two: nothing else is in their cache line */
+	/* Each request writes the next two: nothing else is in their cache line. */
+	char before[64];
 	_Atomic uint64_t bytes;
 	_Atomic uint64_t most;
 	char after[64];
@@ -33,7 +34,8 @@ static inline uint64_t kvw_account_bytes(const struct kvw_account *account)
 /* Would so many fit now? Takes nothing. */
 static inline bool kvw_account_fits(const struct kvw_account *account, uint64_t bytes)
 {
-	return kvw_account_bytes(account) + bytes <= atomic_load_explicit(&account->most, memory_order_relaxed);
+	return kvw_account_bytes(account) + bytes <=
+	       atomic_load_explicit(&account->most, memory_order_relaxed);
 }
 
 static inline void kvw_account_add(struct kvw_account *account, uint64_t bytes)
@@ -56,7 +58,8 @@ static inline void kvw_account_update(struct kvw_account *account, uint64_t *hel
 	*held = now;
 }
 
-/* Counted before it is taken, so that threads together keep to the limit. False: refused, nothing was taken. */
+/* Counted before it is taken, so that threads together keep to the limit.
+ * False: refused, nothing was taken. */
 KVW_MUST_CHECK static inline bool kvw_account_take(struct kvw_account *account, uint64_t bytes)
 {
 	kvw_account_add(account, bytes);

@@ -16,7 +16,8 @@ static int value_of(char c, enum kvw_base64 kind)
 	return c == (kind == KVW_BASE64_URL ? '_' : '/') ? 63 : -1;
 }
 
-bool kvw_base64_read(struct kvw_slice text, enum kvw_base64 kind, unsigned char *out, size_t room, size_t *len)
+bool kvw_base64_read(
+	struct kvw_slice text, enum kvw_base64 kind, unsigned char *out, size_t room, size_t *len)
 {
 	uint32_t bits = 0;
 	int held = 0;
@@ -38,7 +39,8 @@ bool kvw_base64_read(struct kvw_slice text, enum kvw_base64 kind, unsigned char 
 			return false;
 		out[n++] = (unsigned char)(bits >> held);
 	}
-	if ((bits & ((1u << held) - 1)) != 0) /* bits that say nothing: a second text for the same bytes */
+	/* Bits that say nothing: a second text for the same bytes. */
+	if ((bits & ((1u << held) - 1)) != 0)
 		return false;
 	*len = n;
 	return true;

@@ -12,8 +12,8 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Bytes of a slab, and of free blocks that are kept in addition. A sanitizer shall see every block come
- * and go. */
+/* Bytes of a slab, and of free blocks that are kept in addition. A sanitizer shall see every block
+ * come and go. */
 #define KEPT ((size_t)4 << 20)
 #if defined(__SANITIZE_ADDRESS__)
 #define SLAB ((size_t)0)
@@ -44,8 +44,9 @@ static void *map_pages(size_t size)
 /* Beyond the slab large blocks are pages, so that they go back to the system. */
 static struct kvw_block *alloc_block(size_t total)
 {
-	return total == KVW_BLOCK_LARGE && SLAB > 0 ? map_pages(total)
-						     : aligned_alloc(_Alignof(struct kvw_block), total);
+	return total == KVW_BLOCK_LARGE && SLAB > 0
+		       ? map_pages(total)
+		       : aligned_alloc(_Alignof(struct kvw_block), total);
 }
 
 static void free_block(struct kvw_block *block)
@@ -192,8 +193,8 @@ enum kvw_err kvw_chain_append(struct kvw_chain *chain, struct kvw_block_pool *po
 	return KVW_OK;
 }
 
-/* What has no room behind `offset`, of `text` and the last `rest` bytes of the block: moved into a block that follows.
- * Returns how much of the text it took. */
+/* What has no room behind `offset`, of `text` and the last `rest` bytes of the block: moved into a
+ * block that follows. Returns how much of the text it took. */
 static size_t move_over(struct kvw_block *block, struct kvw_block *fresh, size_t over, size_t rest,
 	struct kvw_slice text)
 {

@@ -2,10 +2,10 @@
  * block.h - buffers of an event loop: recycled blocks, and chains of them.
  *
  * Two sizes: small ones hold a head and a short body, large ones what follows. A loop's pool hands
- * out the block that was returned last, which is still in the processor's cache. The first blocks of
- * each size lie in one slab of huge pages (the kernel copies every body into them and out again, and
- * four-kilobyte pages would cost it a look into the page tables for each); they stay until the pool
- * ends. Beyond them a bounded number of free ones is kept.
+ * out the block that was returned last, which is still in the processor's cache. The first blocks
+ * of each size lie in one slab of huge pages (the kernel copies every body into them and out again,
+ * and four-kilobyte pages would cost it a look into the page tables for each); they stay until the
+ * pool ends. Beyond them a bounded number of free ones is kept.
  *
  * Threads: a pool and all its blocks belong to one loop.
  */
@@ -87,9 +87,10 @@ void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool);
 void kvw_chain_wipe(struct kvw_chain *chain);
 
 /*
- * Replaces the `removed` bytes from the cursor on, which the chain holds, by `text`. Bytes behind them move within their
- * block, those that find no room there into a block of their own: at most text.len. Other cursors into these blocks
- * are void. text.len is at most KVW_BLOCK_SMALL / 2. KVW_ENOMEM leaves the chain as it was.
+ * Replaces the `removed` bytes from the cursor on, which the chain holds, by `text`. Bytes behind
+ * them move within their block, those that find no room there into a block of their own: at most
+ * text.len. Other cursors into these blocks are void. text.len is at most KVW_BLOCK_SMALL / 2.
+ * KVW_ENOMEM leaves the chain as it was.
  */
 enum kvw_err kvw_chain_replace(struct kvw_chain *chain, struct kvw_block_pool *pool,
 	const struct kvw_cursor *at, size_t removed, struct kvw_slice text) KVW_MUST_CHECK;

@@ -7,18 +7,18 @@
  * back short), `peer_closed` and `broken` stay true for ever.
  *
  * The sockets of a loop sit in one epoll set on which the loop waits. Why not libevent events:
- * libevent reports an error or hang-up as "readable and writable", which is what an ordinary arrival
- * of bytes looks like too. Under edge triggering bytes followed by a reset are one edge; without
- * knowing of the reset, a short read would be taken for the end of what there is, and the peer's
- * death go unnoticed until a timeout. And a set of our own behind libevent's means that every wake-up
- * passes two sets, some percent of what a small request costs.
+ * libevent reports an error or hang-up as "readable and writable", which is what an ordinary
+ * arrival of bytes looks like too. Under edge triggering bytes followed by a reset are one edge;
+ * without knowing of the reset, a short read would be taken for the end of what there is, and the
+ * peer's death go unnoticed until a timeout. And a set of our own behind libevent's means that
+ * every wake-up passes two sets, some percent of what a small request costs.
  *
  * A transport other than plain TCP (TLS) sets ops; errors and EAGAIN are reported the same way.
  *
- * Between two events of one socket lie the bodies of all others, so what an event needs is seldom in
- * the cache any more. Sockets with news are therefore handled kind by kind (all clients, then all
- * workers, or the other way round), which keeps the code in the cache, and while one is handled, the
- * memory of the next is fetched.
+ * Between two events of one socket lie the bodies of all others, so what an event needs is seldom
+ * in the cache any more. Sockets with news are therefore handled kind by kind (all clients, then
+ * all workers, or the other way round), which keeps the code in the cache, and while one is
+ * handled, the memory of the next is fetched.
  *
  * Threads: a set and its sockets belong to one loop.
  */
@@ -47,7 +47,8 @@ struct kvw_io_ops {
 	ssize_t (*readv)(struct kvw_io *io, const struct iovec *iov, int count);
 	ssize_t (*writev)(struct kvw_io *io, const struct iovec *iov, int count);
 	void (*shutdown)(struct kvw_io *io); /* says that no more will be sent */
-	void (*close)(struct kvw_io *io); /* frees `state`; the descriptor is closed by the caller */
+	/* Frees `state`; the descriptor is closed by the caller. */
+	void (*close)(struct kvw_io *io);
 };
 
 /* One socket. Embedded in what owns it, whose memory must outlive the loop's turn. */
@@ -79,9 +80,9 @@ struct kvw_io_set {
 enum kvw_err kvw_io_set_init(struct kvw_io_set *set) KVW_MUST_CHECK;
 void kvw_io_set_finish(struct kvw_io_set *set);
 
-/* Waits for news, at most timeout_ms (0: not at all; not at all either while the set is busy). Calls
- * on_event of every socket with news, then of those queued before this call. Callbacks may close any
- * socket; memory may be freed only after this has returned. False: waiting failed. */
+/* Waits for news, at most timeout_ms (0: not at all; not at all either while the set is busy).
+ * Calls on_event of every socket with news, then of those queued before this call. Callbacks may
+ * close any socket; memory may be freed only after this has returned. False: waiting failed. */
 bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms);
 
 /* The same without waiting. */
@@ -118,9 +119,9 @@ void kvw_io_shutdown(struct kvw_io *io);
 void kvw_io_close(struct kvw_io *io, bool reset);
 
 /*
- * The bare system calls: glibc's wrappers are cancellation points, which costs two atomic operations
- * each in a program with threads, and one buffer needs no vector. The calls of sockets skip what
- * readv and writev do for files.
+ * The bare system calls: glibc's wrappers are cancellation points, which costs two atomic
+ * operations each in a program with threads, and one buffer needs no vector. The calls of sockets
+ * skip what readv and writev do for files.
  */
 static inline ssize_t kvw_io_plain_read(int fd, const struct iovec *iov, int count)
 {

@@ -2,10 +2,11 @@
  * log.c - format a line and write it to standard error with one write(2).
  *
  * One write per line keeps lines of several threads whole (POSIX: pipes up to PIPE_BUF, files with
- * O_APPEND). Standard error stays blocking, since other processes may share it; where its reader does
- * not keep up, a line that would have to wait is dropped, so that no event loop ever does. Looking and
- * writing are one step for all threads. Lines on event loops are rare (state changes, not requests;
- * those go to the access log's ring), and each place that could repeat is rate-limited by its caller.
+ * O_APPEND). Standard error stays blocking, since other processes may share it; where its reader
+ * does not keep up, a line that would have to wait is dropped, so that no event loop ever does.
+ * Looking and writing are one step for all threads. Lines on event loops are rare (state changes,
+ * not requests; those go to the access log's ring), and each place that could repeat is
+ * rate-limited by its caller.
  */
 #include "base/log.h"
 
@@ -50,8 +51,8 @@ static bool write_at_once(const char *line, size_t len)
 	return written;
 }
 
-/* Texts of peers (names, reasons, subjects) may end a line or command a terminal: by control characters, and by those
- * of C1, U+0080 to U+009F, in UTF-8. */
+/* Texts of peers (names, reasons, subjects) may end a line or command a terminal: by control
+ * characters, and by those of C1, U+0080 to U+009F, in UTF-8. */
 static void mask(char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -89,8 +90,9 @@ static size_t count_quotes(const char *text)
 	return count;
 }
 
-/* The same text again, but quotation marks of its arguments are apostrophes: they would end a field, and what follows
- * could pass for others. A control character that the text does not have stands for those of the format meanwhile. */
+/* The same text again, but quotation marks of its arguments are apostrophes: they would end a
+ * field, and what follows could pass for others. A control character that the text does not have
+ * stands for those of the format meanwhile. */
 static void format_again(char *out, size_t room, const char *format, va_list args)
 {
 	char marked[512], mark = 1;
@@ -107,8 +109,8 @@ static void format_again(char *out, size_t room, const char *format, va_list arg
 		*out = (char)(*out == '"' ? '\'' : *out == mark && mark < ' ' ? '"' : *out);
 }
 
-/* One text of at most room - 1 bytes, cut after a whole character, in which what the arguments hold makes neither lines
- * nor fields. Returns its length. */
+/* One text of at most room - 1 bytes, cut after a whole character, in which what the arguments hold
+ * makes neither lines nor fields. Returns its length. */
 static size_t format_clean(char *out, size_t room, const char *format, va_list args)
 {
 	va_list again;

@@ -63,13 +63,15 @@ static bool holds(const struct kvw_network *network, const uint8_t bytes[16])
 	       (rest == 0 || ((network->bytes[whole] ^ bytes[whole]) >> (8 - rest)) == 0);
 }
 
-bool kvw_networks_hold(const struct kvw_network *networks, size_t count, const struct sockaddr *address)
+bool kvw_networks_hold(
+	const struct kvw_network *networks, size_t count, const struct sockaddr *address)
 {
 	uint8_t bytes[16];
 
 	if (address->sa_family == AF_INET) {
 		memcpy(bytes, mapped, sizeof(mapped));
-		memcpy(bytes + 12, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+		memcpy(bytes + 12, &((const struct sockaddr_in *)(const void *)address)->sin_addr,
+			4);
 	} else if (address->sa_family == AF_INET6) {
 		memcpy(bytes, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 16);
 	} else {

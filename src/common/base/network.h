@@ -21,6 +21,7 @@ struct kvw_network {
 bool kvw_network_parse(const char *text, struct kvw_network *out);
 
 /* Is the address in one of them? False for one that is neither IPv4 nor IPv6. */
-bool kvw_networks_hold(const struct kvw_network *networks, size_t count, const struct sockaddr *address);
+bool kvw_networks_hold(
+	const struct kvw_network *networks, size_t count, const struct sockaddr *address);
 
 #endif

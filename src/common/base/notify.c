@@ -68,7 +68,8 @@ void kvw_notify_reloading(void)
 {
 	char state[64];
 
-	snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(kvw_clock_ns() / 1000));
+	snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%lld",
+		(long long)(kvw_clock_ns() / 1000));
 	kvw_notify(state);
 }
 

@@ -11,12 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* "READY=1", "STOPPING=1", "WATCHDOG=1"; several lines are one message. A failure is not reported: the
- * service manager notices what it does not get. */
+/* "READY=1", "STOPPING=1", "WATCHDOG=1"; several lines are one message. A failure is not reported:
+ * the service manager notices what it does not get. */
 void kvw_notify(const char *state);
 
-/* The manager keeps copies of these descriptors, and gives them to the next process under this name if this one
- * dies. It forgets them by "FDSTOREREMOVE=1\nFDNAME=name". */
+/* The manager keeps copies of these descriptors, and gives them to the next process under this name
+ * if this one dies. It forgets them by "FDSTOREREMOVE=1\nFDNAME=name". */
 void kvw_notify_store(const char *name, const int *fds, size_t count);
 
 /* A reload begins; READY=1 ends it. */

@@ -184,8 +184,11 @@ size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value)
 			break; /* all done, or no room */
 		if (p[i] < 0x80) {
 			piece = escape_code(escaped, p[i]);
-		} else if ((used = utf8_length(p + i, value.len - i)) == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0) {
-			piece = escape_code(escaped, p[i + 1]); /* a control character to some terminals */;
+		} else if ((used = utf8_length(p + i, value.len - i)) == 2 && p[i] == 0xC2 &&
+			   p[i + 1] < 0xA0) {
+			piece = escape_code(
+				escaped, p[i + 1]); /* a control character to some terminals */
+			;
 		} else if (used > 0) {
 			memcpy(escaped, p + i, used);
 			piece = used;

@@ -1,10 +1,11 @@
 /*
  * peer.h - whether the other end of a TCP connection is still there.
  *
- * A peer that loses power or network says nothing. What kvway waits for then decides how that is found:
- * with no data under way the kernel's keepalive probes find it, with data under way they are not sent,
- * and unanswered repeats must end the connection. TCP_USER_TIMEOUT does that, but also where the peer is
- * there and merely keeps its window shut; where that is allowed for longer, kvw_peer_vanished looks.
+ * A peer that loses power or network says nothing. What kvway waits for then decides how that is
+ * found: with no data under way the kernel's keepalive probes find it, with data under way they are
+ * not sent, and unanswered repeats must end the connection. TCP_USER_TIMEOUT does that, but also
+ * where the peer is there and merely keeps its window shut; where that is allowed for longer,
+ * kvw_peer_vanished looks.
  *
  * Threads: any; a descriptor is its owner's.
  */
@@ -14,9 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Keepalive that ends the connection when nothing came from the peer for gone_ms, rounded to seconds, two
- * at least; 0: the system's settings. On a listening socket: of those that it accepts. user_timeout: data
- * that is not taken for so long ends it, too. A failure leaves the system's settings. */
+/* Keepalive that ends the connection when nothing came from the peer for gone_ms, rounded to
+ * seconds, two at least; 0: the system's settings. On a listening socket: of those that it accepts.
+ * user_timeout: data that is not taken for so long ends it, too. A failure leaves the system's
+ * settings. */
 void kvw_peer_watch(int fd, int64_t gone_ms, bool user_timeout);
 
 /* Nothing has come from the peer for gone_ms although it was asked again. False for gone_ms 0. */

@@ -31,7 +31,8 @@ struct kvw_request_record {
 	                           first byte received to handed on */
 	enum kvw_end end;
 	const char *timeout;    /* with KVW_END_TIMEOUT: the setting, or "key"; NULL: not known */
-	const char *waited_for; /* longest, before a worker was asked: a word of wait.h; NULL: it did not wait */
+	/* Longest, before a worker was asked: a word of wait.h; NULL: it did not wait. */
+	const char *waited_for;
 	int64_t waited_ns;      /* in all */
 	int status;             /* sent to the client; 0: none */
 	enum kvw_api api;

@@ -1,8 +1,8 @@
 /*
  * search.h - a place in a sorted array, by binary search.
  *
- * Unlike bsearch(3) it says where something that is not there belongs. Inlined with its comparison, so that it costs
- * what a loop written in its place would.
+ * Unlike bsearch(3) it says where something that is not there belongs. Inlined with its comparison,
+ * so that it costs what a loop written in its place would.
  */
 #ifndef KVW_SEARCH_H
 #define KVW_SEARCH_H
@@ -13,7 +13,8 @@
 
 #include "kvway/slice.h"
 
-/* How the key compares to the item at an index of the array: below 0 if it comes before, 0: it is that item. */
+/* How the key compares to the item at an index of the array: below 0 if it comes before, 0:
+ * it is that item. */
 typedef int kvw_search_fn(const void *key, const void *items, size_t at);
 
 /* The index of the key among `count` items in ascending order, or where it would be. */
@@ -39,8 +40,8 @@ static inline size_t kvw_search(
 	return low;
 }
 
-/* How a text that no NUL ends, and that may hold some, compares to one that ends in it: by bytes, the shorter one of
- * two that begin alike first. */
+/* How a text that no NUL ends, and that may hold some, compares to one that ends in it: by bytes,
+ * the shorter one of two that begin alike first. */
 static inline int kvw_search_order(struct kvw_slice text, const char *other)
 {
 	size_t len = strlen(other), least = text.len < len ? text.len : len;

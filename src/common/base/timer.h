@@ -2,8 +2,8 @@
  * timer.h - an event loop's timeouts, without a system call or a heap.
  *
  * Timeouts of one kind have one duration, so those set later are due later: each kind is a list in
- * order of deadline, and setting or clearing one is a few stores. The loop's tick looks at the front
- * of each list. Precision is that of the tick.
+ * order of deadline, and setting or clearing one is a few stores. The loop's tick looks at the
+ * front of each list. Precision is that of the tick.
  *
  * Threads: belongs to one loop.
  */
