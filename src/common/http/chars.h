@@ -1,9 +1,9 @@
 /*
  * chars.h - byte classes of HTTP's grammar, and scans that stop at the first byte outside one.
  *
- * Inside src/common/http only. The scans look at 16 bytes at a time where SSE2 is there (every x86-64),
- * else at 8 in a general register; the last few bytes before the end go one by one, so nothing is
- * ever read past it.
+ * Inside src/common/http only. The scans look at 16 bytes at a time where SSE2 is there (every
+ * x86-64), else at 8 in a general register; the last few bytes before the end go one by one, so
+ * nothing is ever read past it.
  */
 #ifndef KVW_HTTP_CHARS_H
 #define KVW_HTTP_CHARS_H

@@ -5,8 +5,8 @@
  * two parsers could read differently (RFC 9112 section 11.2, request smuggling) is refused, not
  * repaired. llhttp then parses the same bytes; a head is good when both say so.
  *
- * Clients and workers send the same head over and over, save for Content-Length. What llhttp has passed is
- * therefore remembered byte by byte, without that number, and not asked again.
+ * Clients and workers send the same head over and over, save for Content-Length. What llhttp has
+ * passed is therefore remembered byte by byte, without that number, and not asked again.
  *
  * A head lies in one contiguous buffer owned by the caller; all slices point into it (a target that
  * an absolute URL left out is static text). One kvw_head serves one message after another, in one
@@ -103,8 +103,8 @@ struct kvw_head_error {
 
 enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit) KVW_MUST_CHECK;
 void kvw_head_finish(struct kvw_head *head);
-/* Keeps no copies of heads that were good from now on, and wipes those that it has: they hold secrets. Each head is
- * then read by llhttp. */
+/* Keeps no copies of heads that were good from now on, and wipes those that it has: they hold
+ * secrets. Each head is then read by llhttp. */
 void kvw_head_remember_none(struct kvw_head *head);
 
 /*

@@ -8,8 +8,8 @@
  * HTTP/1.0.
  *
  * Connection may name further fields that end here. It may not be used to take away fields that the
- * servers behind us need: a name that frames, routes, authenticates or describes the content is refused
- * rather than obeyed or ignored, since each of these two would be half of an attack.
+ * servers behind us need: a name that frames, routes, authenticates or describes the content is
+ * refused rather than obeyed or ignored, since each of these two would be half of an attack.
  */
 #include "http/chars.h"
 #include "http/head_internal.h"

@@ -7,10 +7,10 @@
  * nanosecond per byte, less than half of it with SSE 4.2. It knows nothing of HEAD here: framing is
  * compared as far as the two framing fields decide it.
  *
- * The verdict follows from the bytes alone, so a head that was passed before is passed again. The digits
- * of Content-Length, which our own check has read already, may differ: it has let pass 18 of them at
- * most, and of so many llhttp takes any. A table of a few heads is enough, for clients and workers of a kind
- * send alike.
+ * The verdict follows from the bytes alone, so a head that was passed before is passed again. The
+ * digits of Content-Length, which our own check has read already, may differ: it has let pass 18 of
+ * them at most, and of so many llhttp takes any. A table of a few heads is enough, for clients and
+ * workers of a kind send alike.
  */
 #include <llhttp.h>
 #include <stdlib.h>

@@ -65,7 +65,8 @@ struct kvw_slice kvw_date(struct kvw_date_cache *cache, int64_t wall_ns);
 /* What a forwarded request's head gets besides the client's own fields. Slices are borrowed for the
  * call; those with len 0 are left out. */
 struct kvw_request_head_options {
-	struct kvw_slice prefix;     /* path of the worker's URL, no final slash: before the target */
+	/* Path of the worker's URL, no final slash: before the target. */
+	struct kvw_slice prefix;
 	struct kvw_slice authority;  /* host[:port] of the worker; len 0: the client's own Host */
 	struct kvw_slice request_id; /* X-Request-Id, if the client sent none */
 	struct kvw_slice client;     /* client's address as text, no brackets, no port */
@@ -83,9 +84,9 @@ struct kvw_request_head_options {
  * client's end-to-end fields, and what the options ask for. Host, Expect and the framing fields are
  * written by us. X-Forwarded-For and Forwarded get this hop appended to what the client sent;
  * X-Forwarded-Proto and X-Forwarded-Host describe the first hop and are left alone where the client
- * sent them. `TE: trailers` is sent on if the client did; Trailer only where the body is CHUNKED, since
- * only there trailers can follow. No Connection field otherwise: HTTP/1.1 persists by itself. Returns
- * the bytes written, 0 if they did not fit (w->overflow).
+ * sent them. `TE: trailers` is sent on if the client did; Trailer only where the body is CHUNKED,
+ * since only there trailers can follow. No Connection field otherwise: HTTP/1.1 persists by itself.
+ * Returns the bytes written, 0 if they did not fit (w->overflow).
  */
 size_t kvw_head_write_request(struct kvw_writer *w, const struct kvw_head *head,
 	const struct kvw_request_head_options *o);
