@@ -171,7 +171,8 @@ void kvw_metrics_page(
 {
 	const struct kvw_metric_info *info;
 
-	fprintf(out, "%s\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n", introduction);
+	fprintf(out, "%s\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n",
+		introduction);
 	for (size_t i = 0; (info = at(i)) != NULL; i++) {
 		const char *tick = info->labels[0] != '\0' ? "`" : "";
 

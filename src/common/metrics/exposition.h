@@ -2,9 +2,9 @@
  * exposition.h - metrics as Prometheus text (exposition format 0.0.4).
  *
  * A program lists its metrics in a .def file: one line each, with the function that writes the
- * samples. Its renderer walks the list: for each metric kvw_metric_head(), then that function, which
- * calls the kvw_sample functions; kvw_exposition_take() ends the text. The same list makes the
- * reference page METRICS.md, so that a page never lacks a metric.
+ * samples. Its renderer walks the list: for each metric kvw_metric_head(), then that function,
+ * which calls the kvw_sample functions; kvw_exposition_take() ends the text. The same list makes
+ * the reference page METRICS.md, so that a page never lacks a metric.
  *
  * Running out of memory is remembered by the page; kvw_exposition_take() reports it once.
  * Format: https://prometheus.io/docs/instrumenting/exposition_formats/
@@ -49,7 +49,8 @@ struct kvw_label {
 /* HELP and TYPE; samples that follow are this metric's. */
 void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info);
 
-/* One sample: name, suffix, labels in braces if there are any, value. labels may be NULL at count 0. */
+/* One sample: name, suffix, labels in braces if there are any, value.
+ * labels may be NULL at count 0. */
 void kvw_sample_u64(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	uint64_t value);
 void kvw_sample_i64(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,

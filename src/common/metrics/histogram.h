@@ -6,8 +6,8 @@
  * bounds are those that dashboards expect, so they are not powers of two.
  *
  * Threads: one thread observes (relaxed atomics, no locked instruction), or several through
- * kvw_histogram_observe_shared(); any thread reads. A reader may see a sum that lacks a value already
- * counted, by at most the one being added.
+ * kvw_histogram_observe_shared(); any thread reads. A reader may see a sum that lacks a value
+ * already counted, by at most the one being added.
  */
 #ifndef KVW_HISTOGRAM_H
 #define KVW_HISTOGRAM_H
@@ -44,8 +44,9 @@ void kvw_bounds_init(
 /* Adds the histogram to *into, which starts zeroed. */
 void kvw_histogram_collect(const struct kvw_histogram *histogram, struct kvw_histogram_sum *into);
 
-/* Index of the bucket that holds the value. The first bucket has its branch: where an operation takes less
- * than a microsecond, the processor foresees it, and adds without waiting for the table. */
+/* Index of the bucket that holds the value. The first bucket has its branch: where an operation
+ * takes less than a microsecond, the processor foresees it, and adds without waiting for the
+ * table. */
 static inline size_t kvw_bounds_find(const struct kvw_bounds *bounds, uint64_t ns)
 {
 	size_t i;
