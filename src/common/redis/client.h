@@ -1,9 +1,9 @@
 /*
- * client.h - the client's inside, for redis.c (the public functions) and line.c (commands that wait, and
- * what becomes of those that come back) alone.
+ * client.h - the client's inside, for redis.c (the public functions) and line.c (commands that
+ * wait, and what becomes of those that come back) alone.
  *
- *	submit -> line -> server's link -> answered -> finished -> done
- *	            ^--- returned by a lost link, or an error that a topology wants tried again
+ * 	submit -> line -> server's link -> answered -> finished -> done
+ * 	            ^--- returned by a lost link, or an error that a topology wants tried again
  *
  * A command is on one list: control or line (waiting), a link's (under way), finished. Only
  * `deliver` calls done, and nothing in here is iterated over at that time, so that done may submit.

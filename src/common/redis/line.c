@@ -10,8 +10,8 @@
  * changed for them (`again`), so a long line costs nothing in the common case.
  *
  * Deadlines. One lower bound for all of them is kept; only when it passes are commands looked
- * through, and the bound is computed again. As deadlines are much longer than a command's life, that is
- * about once in a deadline's length.
+ * through, and the bound is computed again. As deadlines are much longer than a command's life,
+ * that is about once in a deadline's length.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * link.c - one connection to one server.
  *
- *	commands:  [first ... | unsent ... last]      in the order of their requests and replies
- *	            being answered, partly or not yet sent
+ * 	commands:  [first ... | unsent ... last]      in the order of their requests and replies
+ * 	            being answered, partly or not yet sent
  *
  * Replies come in the order of requests, so one list is all there is: replies are read for its
  * first command, requests are sent from `unsent` on. During the login the list is that of the
@@ -13,8 +13,8 @@
  * that buffer's size is copied.
  *
  * What ends a link: the server or the network, bytes that are no reply to anything, a late reply
- * (the caller may free the memory that it belongs in), a login that is refused or takes too long. The cause
- * is kept in words, its commands are left for the owner.
+ * (the caller may free the memory that it belongs in), a login that is refused or takes too long.
+ * The cause is kept in words, its commands are left for the owner.
  */
 #include "redis/link.h"
 

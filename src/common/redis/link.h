@@ -2,12 +2,12 @@
  * link.h - one connection to one server: TCP or a Unix socket, TLS if wanted, login, and commands
  * pipelined over it.
  *
- *	CLOSED -> CONNECTING -> SECURING (TLS) -> LOGIN -> READY
- *	   ^___________|____________|______________|_________|
+ * 	CLOSED -> CONNECTING -> SECURING (TLS) -> LOGIN -> READY
+ * 	   ^___________|____________|______________|_________|
  *
  * A link has no callbacks. Its owner (server.c) hands it the events of its socket, lets it work
- * (kvw_redis_link_turn), takes the answered commands from a list, and looks at `state`: on CLOSED, `why`
- * says what ended it, and the commands without an answer are there for the owner to take back
+ * (kvw_redis_link_turn), takes the answered commands from a list, and looks at `state`: on CLOSED,
+ * `why` says what ended it, and the commands without an answer are there for the owner to take back
  * (kvw_redis_link_take). Between submit and that, a command belongs to the link.
  *
  * A reply is complete or does not count: a command whose reply came in part is given back like one
@@ -62,8 +62,8 @@ void kvw_redis_link_event(struct kvw_redis_link *l, uint32_t events);
  * Returns true if there may be more to do at once. */
 bool kvw_redis_link_turn(struct kvw_redis_link *l, struct kvw_redis_commands *answered);
 
-/* Takes a command back whose deadline has passed. If any of it has been sent, the link is closed for
- * it. */
+/* Takes a command back whose deadline has passed. If any of it has been sent, the link is closed
+ * for it. */
 void kvw_redis_link_cancel(struct kvw_redis_link *l, struct kvw_redis_command *command);
 
 void kvw_redis_link_close(struct kvw_redis_link *l, const char *why);

@@ -11,8 +11,8 @@
  *
  * Bounded: bytes and commands in flight; what is beyond waits in line until its deadline. A command
  * whose deadline passes while its reply is outstanding takes its connection with it, since the
- * bytes of a late reply would be written to memory that the caller may have freed by then; the other commands of
- * that connection are sent again on another one.
+ * bytes of a late reply would be written to memory that the caller may have freed by then; the
+ * other commands of that connection are sent again on another one.
  *
  * Threads: everything from one thread (the one that calls kvw_redis_step), but kvw_redis_wake.
  */
@@ -53,7 +53,8 @@ enum kvw_redis_reply {
 	KVW_REDIS_INTEGER, /* in integer */
 	KVW_REDIS_BULK,    /* bulk_bytes long: the first lead_bytes in lead, the rest in segments */
 	KVW_REDIS_NIL,
-	KVW_REDIS_ARRAY, /* flattened into elements (integers as text), if `elements` was asked for */
+	/* Flattened into elements (integers as text), if `elements` was asked for. */
+	KVW_REDIS_ARRAY,
 };
 
 /* Elements of an array reply, in order, nested ones too; for control commands (SCAN, MGET of small
@@ -99,7 +100,8 @@ struct kvw_redis_command {
 	int64_t deadline_ns; /* by env's clock */
 
 	/* KVW_OK: there is a reply (of any kind, also an error of the server's). KVW_ETIMEDOUT: the
-	 * deadline passed first. KVW_EIO: no server to be had; text says why. KVW_ELIMIT: see above.
+	 * deadline passed first. KVW_EIO: no server to be had; text says why. KVW_ELIMIT: see
+	 * above.
 	 * KVW_ECLOSED: the client ends. KVW_EPROTO: what came is not RESP. */
 	enum kvw_err status;
 	enum kvw_redis_reply reply;

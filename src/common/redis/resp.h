@@ -1,11 +1,12 @@
 /*
  * resp.h - reads replies in Redis' protocol (RESP2), in whatever pieces they arrive.
  *
- * kvw_redis_resp_begin gives the parser the command whose reply comes next; it fills in that command's
- * results.
- * Most bytes of a value never pass through it: while a bulk string is being read, kvw_redis_resp_room
- * names the memory that its next bytes belong in, the caller receives straight into that, and says
- * how many came (kvw_redis_resp_arrived). Everything else goes through kvw_redis_resp_feed.
+ * kvw_redis_resp_begin gives the parser the command whose reply comes next; it fills in that
+ * command's results.
+ * Most bytes of a value never pass through it: while a bulk string is being read,
+ * kvw_redis_resp_room names the memory that its next bytes belong in, the caller receives straight
+ * into that, and says how many came (kvw_redis_resp_arrived). Everything else goes through
+ * kvw_redis_resp_feed.
  *
  * Strict: numbers are digits, lines end in CRLF, nothing of RESP3 is known (it is never asked for).
  * Bounded: lines to 64 KiB (what is kept of them: KVW_REDIS_TEXT), bulk strings to 512 MiB, arrays
@@ -28,7 +29,8 @@
 enum kvw_redis_resp_state {
 	KVW_REDIS_RESP_MORE, /* the reply is not complete */
 	KVW_REDIS_RESP_DONE, /* it is: command->status and results are set */
-	KVW_REDIS_RESP_BROKEN, /* not RESP: nothing that follows can be understood; kvw_redis_resp.why says what */
+	/* Not RESP: nothing that follows can be understood; kvw_redis_resp.why says what. */
+	KVW_REDIS_RESP_BROKEN,
 };
 
 /* One stream. Plain memory: nothing to release but what command->found holds. */
@@ -58,7 +60,8 @@ struct kvw_redis_resp {
 	char line[KVW_REDIS_TEXT];
 };
 
-/* The next reply is this command's. Clears its results. A parser of all zeroes is ready for this. */
+/* The next reply is this command's. Clears its results.
+ * A parser of all zeroes is ready for this. */
 void kvw_redis_resp_begin(struct kvw_redis_resp *p, struct kvw_redis_command *command);
 
 /* Where the next bytes belong, as far as known: up to `max` pieces, in order; 0: use feed. */

@@ -33,7 +33,8 @@ struct kvw_redis_server_settings {
 /* What has become of a server in a turn. */
 #define KVW_REDIS_SERVER_WENT_UP   1u /* it has a ready link, and had none */
 #define KVW_REDIS_SERVER_WENT_DOWN 2u /* an attempt failed, and it has no ready link */
-#define KVW_REDIS_SERVER_CHANGED   4u /* a link was lost or has come: commands that wait may go on */
+/* A link was lost or has come: commands that wait may go on. */
+#define KVW_REDIS_SERVER_CHANGED   4u
 
 struct kvw_redis_server_stats {
 	uint64_t reconnects, sent_bytes, received_bytes; /* so far */

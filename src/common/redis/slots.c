@@ -104,7 +104,8 @@ static bool next_node(struct reader *r, struct kvw_redis_node *out, bool *presen
 	for (; r->at < r->count && r->elements[r->at].depth > 3; r->at++) {
 		const struct kvw_redis_element *name = &r->elements[r->at];
 
-		/* The cluster announces host names and this node has none: the address stands here. */
+		/* The cluster announces host names and this node has none:
+		 * the address stands here. */
 		if (unknown && name->data != NULL && strcmp(name->data, "ip") == 0 &&
 			r->at + 1 < r->count && name[1].data != NULL && name[1].depth > 3 &&
 			!read_host(name[1].data, name[1].len, r->asked, out))

@@ -51,8 +51,8 @@ struct kvw_redis_redirect {
 	struct kvw_redis_node node; /* MOVED, ASK */
 };
 
-/* Takes an error's text (without its '-') apart; asked: the server that sent it. A MOVED or ASK that
- * cannot be understood is KVW_REDIS_REDIRECT_NONE. */
+/* Takes an error's text (without its '-') apart; asked: the server that sent it. A MOVED or ASK
+ * that cannot be understood is KVW_REDIS_REDIRECT_NONE. */
 void kvw_redis_redirect_read(
 	const char *text, const struct kvw_redis_node *asked, struct kvw_redis_redirect *out);
 

@@ -2,12 +2,13 @@
  * topology.h - which server gets a command: one server, the master that Sentinels name, or the
  * owner of a slot in a Cluster.
  *
- *	submit -> line (redis.c) -> route() -> server -> link -> reply -> done
- *	             ^------------- error() says AGAIN ----------'
+ * 	submit -> line (redis.c) -> route() -> server -> link -> reply -> done
+ * 	             ^------------- error() says AGAIN ----------'
  *
  * The client (redis.c) owns the line, the servers and all deadlines. A topology knows which servers
- * there are and answers questions; it does no I/O but through kvw_redis_client_send, and never waits.
- * Everything here runs on the client's thread, from inside kvw_redis_create, step and destroy.
+ * there are and answers questions; it does no I/O but through kvw_redis_client_send, and never
+ * waits. Everything here runs on the client's thread, from inside kvw_redis_create, step and
+ * destroy.
  *
  * One topology = one file.
  */
@@ -21,13 +22,15 @@ struct kvw_redis_server; /* server.h: one server with its links */
 
 enum kvw_redis_route {
 	KVW_REDIS_ROUTE_TO, /* to *server */
-	KVW_REDIS_ROUTE_WAIT, /* not known yet: stays in line; ask again after kvw_redis_client_rerouted */
+	/* Not known yet: stays in line; ask again after kvw_redis_client_rerouted. */
+	KVW_REDIS_ROUTE_WAIT,
 	KVW_REDIS_ROUTE_NONE, /* no server can take it: ends with KVW_EIO and *why */
 };
 
 enum kvw_redis_verdict {
 	KVW_REDIS_VERDICT_DELIVER, /* the error is the caller's to read */
-	KVW_REDIS_VERDICT_AGAIN, /* back into the line, until its deadline; see kvw_redis_topology_ops.error */
+	/* Back into the line, until its deadline; see kvw_redis_topology_ops.error. */
+	KVW_REDIS_VERDICT_AGAIN,
 };
 
 struct kvw_redis_topology_ops {
@@ -36,8 +39,8 @@ struct kvw_redis_topology_ops {
 	enum kvw_err (*create)(struct kvw_redis *r, const struct kvw_redis_options *options,
 		struct kvw_redis_topology **out);
 
-	/* Where this command goes now. *why: static or the topology's own, "" before; for WAIT, what
-	 * is waited for, should the deadline pass. A server that is down is
+	/* Where this command goes now. *why: static or the topology's own, "" before; for WAIT,
+	 * what is waited for, should the deadline pass. A server that is down is
 	 * no reason to say NONE: see `down`. */
 	enum kvw_redis_route (*route)(struct kvw_redis_topology *t,
 		const struct kvw_redis_command *command, struct kvw_redis_server **server,
@@ -81,9 +84,10 @@ extern const struct kvw_redis_topology_ops kvw_redis_topology_sentinel; /* redis
 
 enum kvw_redis_server_role {
 	KVW_REDIS_SERVER_DATA,    /* `connections` links, login, database */
-	KVW_REDIS_SERVER_CONTROL, /* one link, login, no database: a Cluster's server that is asked */
-	/* One link. Sentinels often have no password, or none for the servers' users: a login that is
-	 * refused is no failure; if one is needed, the first command will say so. */
+	/* One link, login, no database: a Cluster's server that is asked. */
+	KVW_REDIS_SERVER_CONTROL,
+	/* One link. Sentinels often have no password, or none for the servers' users: a login that
+	 * is refused is no failure; if one is needed, the first command will say so. */
 	KVW_REDIS_SERVER_SENTINEL,
 };
 #define KVW_REDIS_SERVER_ROLES 3
@@ -93,8 +97,8 @@ enum kvw_redis_server_role {
 struct kvw_redis_server *kvw_redis_client_server(
 	struct kvw_redis *r, const char *host, uint16_t port, enum kvw_redis_server_role role);
 
-/* It is not needed any more. Its commands go back into the line; those of kvw_redis_client_send end with
- * KVW_EIO. The pointer is not to be used afterwards. May be called from any op. */
+/* It is not needed any more. Its commands go back into the line; those of kvw_redis_client_send end
+ * with KVW_EIO. The pointer is not to be used afterwards. May be called from any op. */
 void kvw_redis_client_drop_server(struct kvw_redis *r, struct kvw_redis_server *server);
 
 /* A command of the topology's own, for this server and no other; by-passes the bound on bytes in

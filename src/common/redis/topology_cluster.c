@@ -3,21 +3,21 @@
  *
  * The owners are learnt with CLUSTER SLOTS from any server that answers, over a connection of its
  * own, so that the question never waits behind values. The map is asked for when the first command
- * comes, every three seconds or so while there are commands (a master that hangs is noticed no other
- * way by those that wait for its answer), and soon after anything that hints at a change: MOVED
- * (which also corrects its one slot at once), a server to which no connection can be had, for as
- * long as that lasts, CLUSTERDOWN, a slot without an owner. Two questions are at least 200 ms apart,
- * however many commands fail.
+ * comes, every three seconds or so while there are commands (a master that hangs is noticed no
+ * other way by those that wait for its answer), and soon after anything that hints at a change:
+ * MOVED (which also corrects its one slot at once), a server to which no connection can be had, for
+ * as long as that lasts, CLUSTERDOWN, a slot without an owner. Two questions are at least 200 ms
+ * apart, however many commands fail.
  *
  * Servers are asked in this order: the one that a MOVED named, then those with open connections,
  * then the others of the last map, then those that failed lately or said CLUSTERDOWN (the lesser
  * side of a split network has an old map), then the seeds of the URL, whose names are resolved
- * again. The cluster is gone only when no server answers: commands then end with KVW_EIO, until one does. A dead
- * master alone makes its commands wait: the map is asked for again and again until it names the
- * replica that took over, or the command's deadline passes.
+ * again. The cluster is gone only when no server answers: commands then end with KVW_EIO, until one
+ * does. A dead master alone makes its commands wait: the map is asked for again and again until it
+ * names the replica that took over, or the command's deadline passes.
  *
- *	member   a server that the map or a redirection names; its place is what owner[] holds
- *	owner    slot -> member; always a member that exists, or KVW_REDIS_NO_OWNER
+ * 	member   a server that the map or a redirection names; its place is what owner[] holds
+ * 	owner    slot -> member; always a member that exists, or KVW_REDIS_NO_OWNER
  *
  * Invariant: a member without `listed` owns no slot but those a MOVED gave it since the last map.
  * Members that the map does not list any more are dropped, their commands go back into the line;

@@ -11,13 +11,13 @@
  * master, or a new connection to it (a Sentinel that makes another server master ends the old
  * one's connections). No subscription is needed for that. Questions are at least 200 ms apart.
  *
- *	IDLE -> ASKING (a Sentinel) -> CHECKING (the server it named) -> IDLE
- *	           ^---- next Sentinel: no answer, or no master ----'
+ * 	IDLE -> ASKING (a Sentinel) -> CHECKING (the server it named) -> IDLE
+ * 	           ^---- next Sentinel: no answer, or no master ----'
  *
- * While no Sentinel names a master, the present one stays: if no Sentinel answers, it is asked itself, and
- * works on. When it was lost, commands wait for the next one as long as a Sentinel answers (a
- * failover is under way). If none answers, or there never was a master (a wrong password, a name
- * that no Sentinel knows), they end with KVW_EIO and the reason.
+ * While no Sentinel names a master, the present one stays: if no Sentinel answers, it is asked
+ * itself, and works on. When it was lost, commands wait for the next one as long as a Sentinel
+ * answers (a failover is under way). If none answers, or there never was a master (a wrong
+ * password, a name that no Sentinel knows), they end with KVW_EIO and the reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,7 +296,8 @@ static enum kvw_redis_verdict sentinel_error(struct kvw_redis_topology *t,
 	return KVW_REDIS_VERDICT_AGAIN;
 }
 
-/* A master that cannot be reached is asked for again; until a Sentinel answers, its commands wait. */
+/* A master that cannot be reached is asked for again;
+ * until a Sentinel answers, its commands wait. */
 static bool sentinel_down(
 	struct kvw_redis_topology *t, struct kvw_redis_server *server, const char *why)
 {

@@ -1,8 +1,9 @@
 /*
  * wire.h - bytes to and from one server: a socket that never blocks, with TLS on it or without.
  *
- * Works on edges: kvw_redis_wire_event notes what epoll said, and `readable` and `writable` hold until the
- * kernel says otherwise, so that a socket is registered once and asked only when it has something.
+ * Works on edges: kvw_redis_wire_event notes what epoll said, and `readable` and `writable` hold
+ * until the kernel says otherwise, so that a socket is registered once and asked only when it has
+ * something.
  *
  * Failures leave their cause in `why`, in words for people: a certificate's fault by OpenSSL's name
  * for it, else errno's. No call raises SIGPIPE.
