@@ -2,17 +2,17 @@
  * acceptor.h - takes clients off the listening socket of an event loop.
  *
  * A process without a free descriptor cannot accept, and the waiting connection would wake the loop
- * for ever. Some descriptors are therefore kept in reserve: one is given up, the connection accepted and
- * refused, and the reserve filled again. So a client hears at once that there is no room, whether
- * descriptors or the program's own limit ran out.
+ * for ever. Some descriptors are therefore kept in reserve: one is given up, the connection
+ * accepted and refused, and the reserve filled again. So a client hears at once that there is no
+ * room, whether descriptors or the program's own limit ran out.
  *
- * Acceptors of several loops share one reserve and accept one at a time, lest one take the descriptor that
- * another one gave up. Any other thread may: then the reserve comes first, and clients are refused until it
- * is full again; where nothing is left of it, accepting rests until kvw_acceptor_tick has some of it back,
- * and clients wait in the kernel.
+ * Acceptors of several loops share one reserve and accept one at a time, lest one take the
+ * descriptor that another one gave up. Any other thread may: then the reserve comes first, and
+ * clients are refused until it is full again; where nothing is left of it, accepting rests until
+ * kvw_acceptor_tick has some of it back, and clients wait in the kernel.
  *
- * Threads: an acceptor belongs to its loop. Several loops may each have one on sockets that share an
- * address. A reserve may be used by all.
+ * Threads: an acceptor belongs to its loop. Several loops may each have one on sockets that share
+ * an address. A reserve may be used by all.
  */
 #ifndef KVW_ACCEPTOR_H
 #define KVW_ACCEPTOR_H
@@ -71,7 +71,8 @@ struct kvw_acceptor {
 void kvw_acceptor_init(
 	struct kvw_acceptor *acceptor, const struct kvw_acceptor_ops *ops, int fd);
 
-/* Uses that reserve, not one of its own; before kvw_acceptor_watch. Borrowed until kvw_acceptor_finish. */
+/* Uses that reserve, not one of its own; before kvw_acceptor_watch.
+ * Borrowed until kvw_acceptor_finish. */
 void kvw_acceptor_share(struct kvw_acceptor *acceptor, struct kvw_reserve *reserve);
 
 /* Accepts from now on, whenever the set has news. Does nothing without a descriptor. */

@@ -26,7 +26,8 @@ static bool body_in_time(struct kvw_conn *conn)
 	return true;
 }
 
-/* What waits in the kernel for more to come counts, too. False: the body needs no judging any more. */
+/* What waits in the kernel for more to come counts, too.
+ * False: the body needs no judging any more. */
 static bool look_for_more(struct kvw_conn *conn)
 {
 	if (conn->state != KVW_CONN_BODY)

@@ -2,12 +2,13 @@
  * connection.h - HTTP/1.1 clients of a small server, on a loop of server/loop.h.
  *
  * A connection collects a head, within limits of size and time, and hands the parsed request to the
- * program, which answers it, lets it wait for an answer that is made elsewhere, or receives its body
- * itself. Where the program wants bodies whole, the request is handed over when its body is there.
- * Requests are answered one after another in the order in which they came; what a client pipelines waits
- * in the connection's buffer or in the kernel. An answer is written at once, as far as the socket
- * takes it; the rest follows. A client that has closed its side gets its answer all the same. After the
- * last answer the connection lingers: what still comes is thrown away, or a reset would overtake it.
+ * program, which answers it, lets it wait for an answer that is made elsewhere, or receives its
+ * body itself. Where the program wants bodies whole, the request is handed over when its body is
+ * there. Requests are answered one after another in the order in which they came; what a client
+ * pipelines waits in the connection's buffer or in the kernel. An answer is written at once, as far
+ * as the socket takes it; the rest follows. A client that has closed its side gets its answer all
+ * the same. After the last answer the connection lingers: what still comes is thrown away, or a
+ * reset would overtake it.
  *
  * A connection is in one state and is driven until it can do no more; answers never drive it, so
  * there is no recursion. What ends is freed when the loop has turned.
@@ -49,22 +50,25 @@ enum kvw_conn_time {
 
 /* What a program does with requests. */
 struct kvw_clients_ops {
-	/* The request in clients->head. Calls kvw_conn_answer, kvw_conn_await or kvw_conn_receive, then or
-	 * after it kvw_conn_close if it must. */
+	/* The request in clients->head. Calls kvw_conn_answer, kvw_conn_await or kvw_conn_receive,
+	 * then or after it kvw_conn_close if it must. */
 	void (*request)(struct kvw_conn *conn);
-	/* Calls kvw_conn_answer. The connection ends with that answer; kvw_conn_close after it: at once. */
-	void (*refuse)(struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message);
+	/* Calls kvw_conn_answer. The connection ends with that answer;
+	 * kvw_conn_close after it: at once. */
+	void (*refuse)(
+		struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message);
 
 	/* A client that is not served: answers if it can without waiting. Takes fd. */
 	void (*turn_away_take)(struct kvw_clients *clients, int fd, enum kvw_refusal why);
 
 	/* Each may be NULL. */
-	/* The head in clients->head has come whose body, if it has one, has not. False: it is answered
-	 * (kvw_conn_answer), and its body thrown away. */
+	/* The head in clients->head has come whose body, if it has one, has not. False: it is
+	 * answered (kvw_conn_answer), and its body thrown away. */
 	bool (*admit)(struct kvw_conn *conn);
-	void (*accepted)(struct kvw_clients *clients, bool served); /* false: no memory or descriptor */
-	/* A new connection, of which nothing was read: starts a transport on conn->io, such as TLS. False: the
-	 * connection is closed. */
+	/* false: no memory or descriptor. */
+	void (*accepted)(struct kvw_clients *clients, bool served);
+	/* A new connection, of which nothing was read: starts a transport on conn->io, such as TLS.
+	 * False: the connection is closed. */
 	bool (*opened)(struct kvw_conn *conn);
 	void (*answered)(struct kvw_conn *conn, int status); /* as it begins to be sent */
 	void (*sent)(struct kvw_conn *conn, size_t bytes);
@@ -74,8 +78,8 @@ struct kvw_clients_ops {
 
 struct kvw_clients_limits {
 	uint64_t idle_ns, head_ns, write_ns;
-	/* A body may take body_ns, then it must have come with body_rate bytes a second on average. Or
-	 * it may take any time, and must not pause for longer than body_ns. */
+	/* A body may take body_ns, then it must have come with body_rate bytes a second on average.
+	 * Or it may take any time, and must not pause for longer than body_ns. */
 	uint64_t body_ns, body_rate;
 	bool body_pauses; /* the latter */
 	uint64_t body_most; /* collected bodies; 0: bodies are not collected */
@@ -88,7 +92,8 @@ struct kvw_clients_options {
 	size_t conn_bytes;  /* size of the program's connection, whose first member is a kvw_conn */
 	const char *fields; /* whole field lines of every answer */
 	bool date;          /* answers have a Date */
-	bool wipe;          /* what clients sent is overwritten when its buffer is given back: heads with keys */
+	/* What clients sent is overwritten when its buffer is given back: heads with keys. */
+	bool wipe;
 };
 
 TAILQ_HEAD(kvw_conn_list, kvw_conn);
@@ -111,8 +116,8 @@ enum kvw_err kvw_clients_init(struct kvw_clients *clients, struct kvw_server *se
 	const struct kvw_clients_options *options, int listen_fd) KVW_MUST_CHECK;
 void kvw_clients_finish(struct kvw_clients *clients);
 
-/* A connection of fd, which has been counted. On failure it is closed. For what the loop accepts, the
- * loop calls it. */
+/* A connection of fd, which has been counted. On failure it is closed. For what the loop accepts,
+ * the loop calls it. */
 void kvw_clients_take(struct kvw_clients *clients, int fd);
 /* Closes all connections at once. */
 void kvw_clients_cut(struct kvw_clients *clients);
@@ -132,8 +137,8 @@ struct kvw_wait {
 	struct kvw_mail mail; /* first; brings an answer that another thread made */
 	struct kvw_conn *conn; /* the loop's thread only; NULL: it has gone */
 	struct kvw_server_loop *loop;
-	/* May be NULL. The connection has gone before the answer: on the loop's thread, after conn became
-	 * NULL. May settle and free the wait. */
+	/* May be NULL. The connection has gone before the answer: on the loop's thread, after conn
+	 * became NULL. May settle and free the wait. */
 	void (*gone)(struct kvw_wait *wait);
 };
 
@@ -155,7 +160,8 @@ struct kvw_conn {
 	bool head_method; /* the answer has no body */
 	bool expects;     /* waits for 100 Continue before it sends its body */
 	bool body_unread; /* a body that will not be read: the connection ends */
-	bool until_read;  /* set by the program: in closed() it says whether the answer may be lost */
+	/* Set by the program: in closed() it says whether the answer may be lost. */
+	bool until_read;
 	int64_t begun_ns;
 	uint64_t body_left; /* bytes that are still to come; of chunked bodies unknown, 0 */
 	uint64_t body_got;
@@ -188,13 +194,14 @@ void kvw_conn_head_within(struct kvw_conn *conn, uint64_t ns);
 /* The body as collected, until the request is answered. */
 struct kvw_slice kvw_conn_body(const struct kvw_conn *conn);
 
-/* The request's body is taken by receive(), from conn->in and conn->io, whenever something has come;
- * it counts by kvw_conn_took. Says 100 Continue to a client that waits for it. False: that failed, the
- * connection is closed. */
+/* The request's body is taken by receive(), from conn->in and conn->io, whenever something has
+ * come; it counts by kvw_conn_took. Says 100 Continue to a client that waits for it. False: that
+ * failed, the connection is closed. */
 bool kvw_conn_receive(struct kvw_conn *conn, void (*receive)(struct kvw_conn *conn)) KVW_MUST_CHECK;
 void kvw_conn_took(struct kvw_conn *conn, uint64_t bytes);
 
-/* The request waits for `wait` (all but mail.deliver and gone is set here), until kvw_conn_settle. */
+/* The request waits for `wait` (all but mail.deliver and gone is set here),
+ * until kvw_conn_settle. */
 void kvw_conn_await(struct kvw_conn *conn, struct kvw_wait *wait);
 /* The wait is over. Returns the connection, or NULL if it has gone. */
 struct kvw_conn *kvw_conn_settle(struct kvw_wait *wait);

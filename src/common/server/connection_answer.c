@@ -18,7 +18,8 @@ static void write_head(
 	kvw_status_line(w, answer->status);
 	kvw_write(w, kvw_slice_of(clients->options.fields));
 	if (clients->options.date)
-		kvw_write_field(w, KVW_SLICE("Date"), kvw_date(&clients->date, kvw_clock_wall_ns()));
+		kvw_write_field(
+			w, KVW_SLICE("Date"), kvw_date(&clients->date, kvw_clock_wall_ns()));
 	if (answer->type != NULL)
 		kvw_write_field(w, KVW_SLICE("Content-Type"), kvw_slice_of(answer->type));
 	kvw_write_literal(w, "Content-Length: ");
@@ -68,8 +69,8 @@ static void answered(struct kvw_conn *conn)
 	if (!conn->io.peer_closed && !conn->io.broken)
 		conn->until_read = false; /* it goes to a client that is there */
 	if (conn->until_read) {
-		/* The client had closed its side before. If it did not only stop sending, this answer
-		 * makes it reset the connection. */
+		/* The client had closed its side before. If it did not only stop sending, this
+		 * answer makes it reset the connection. */
 		conn->state = KVW_CONN_LINGER;
 		kvw_conn_timer(conn, KVW_CONN_TIMER_WATCH, WATCH_NS);
 	} else if (conn->close_after) {

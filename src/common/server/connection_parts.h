@@ -19,7 +19,8 @@ enum kvw_conn_timer {
 	KVW_CONN_TIMER_WATCH /* of until_read */
 };
 
-#define KVW_CONN_AT_ONCE ((size_t)1 << 20) /* bytes of a body; then the other connections have their turn */
+/* Bytes of a body; then the other connections have their turn. */
+#define KVW_CONN_AT_ONCE ((size_t)1 << 20)
 
 static inline const struct kvw_clients_limits *kvw_conn_limits(const struct kvw_conn *conn)
 {

@@ -41,8 +41,8 @@ static int bound_socket(const struct addrinfo *info, bool shared)
 	return fd;
 }
 
-/* SO_REUSEPORT alone would let two programs share a port in silence, so before the first shared socket
- * one without it is bound and closed. */
+/* SO_REUSEPORT alone would let two programs share a port in silence, so before the first shared
+ * socket one without it is bound and closed. */
 static int listen_on(const struct addrinfo *info, enum kvw_listen_share share)
 {
 	int fd, one = 1;

@@ -22,8 +22,8 @@ enum kvw_listen_share {
 /*
  * Opens *fd: non-blocking, closed on exec, accepted connections send without delay. bound is the
  * address as bound, IPv6 in brackets; with port 0 it names the one that the kernel chose.
- * KVW_EINVAL: the text is no address; KVW_EIO: it cannot be resolved or bound. Then `why` says so in one
- * line, cut to why_size (at least 100).
+ * KVW_EINVAL: the text is no address; KVW_EIO: it cannot be resolved or bound. Then `why` says so
+ * in one line, cut to why_size (at least 100).
  */
 enum kvw_err kvw_listen(const char *address, enum kvw_listen_share share, int *fd,
 	char bound[KVW_LISTEN_TEXT], char *why, size_t why_size) KVW_MUST_CHECK;

@@ -63,8 +63,8 @@ static void take_mail(struct kvw_server_loop *loop)
 
 static void woken(struct kvw_io *io)
 {
-	struct kvw_server_loop *loop = (struct kvw_server_loop *)((char *)io -
-								   offsetof(struct kvw_server_loop, wake_io));
+	struct kvw_server_loop *loop =
+		(struct kvw_server_loop *)((char *)io - offsetof(struct kvw_server_loop, wake_io));
 	uint64_t count;
 
 	(void)!read(loop->wake_fd, &count, sizeof(count));
@@ -83,7 +83,8 @@ struct handed {
 
 static struct kvw_server_loop *loop_of(struct kvw_acceptor *acceptor)
 {
-	return (struct kvw_server_loop *)((char *)acceptor - offsetof(struct kvw_server_loop, acceptor));
+	return (struct kvw_server_loop *)((char *)acceptor -
+					  offsetof(struct kvw_server_loop, acceptor));
 }
 
 void kvw_server_loop_gained(struct kvw_server_loop *loop)
@@ -177,7 +178,8 @@ static const struct kvw_acceptor_ops accepts = {
 
 /* --- turning ---------------------------------------------------------------------------------- */
 
-/* What had arrived is answered: clients that wait to be accepted, and requests without an event so far. */
+/* What had arrived is answered: clients that wait to be accepted,
+ * and requests without an event so far. */
 static void take_arrived(struct kvw_server_loop *loop)
 {
 	uint32_t before;

@@ -2,11 +2,11 @@
  * loop.h - a server's event loop: its thread, its sockets and timers, mail from other threads, the
  * clients that it accepts, and how it ends.
  *
- * A server has one loop or several. One may accept for all: the others join its ring, and each client
- * goes to the loop of the ring that has the fewest. Draining stops accepting; what is under way gets
- * some time, then it is cut.
+ * A server has one loop or several. One may accept for all: the others join its ring, and each
+ * client goes to the loop of the ring that has the fewest. Draining stops accepting; what is under
+ * way gets some time, then it is cut.
  *
- *	start ---> turns ---> drain ---> turns until nothing is left, or cut ---> join ---> finish
+ * 	start --> turns --> drain --> turns until nothing is left, or cut --> join --> finish
  *
  * A program whose thread already runs another loop (libevent's) starts no thread. It turns the loop
  * without waiting whenever sockets.fd is readable and now and then for the timers.
@@ -29,8 +29,8 @@ struct kvw_server_loop;
 /* Something that another thread gives to a loop. Embedded in what is given. */
 struct kvw_mail {
 	struct kvw_mail *next;
-	/* On the loop's thread; takes the mail. After the loop has ended (loop->ended), on the thread
-	 * that finishes it: then it only frees. */
+	/* On the loop's thread; takes the mail. After the loop has ended (loop->ended), on the
+	 * thread that finishes it: then it only frees. */
 	void (*deliver)(struct kvw_mail *mail, struct kvw_server_loop *loop);
 };
 
@@ -39,8 +39,8 @@ struct kvw_server {
 	uint32_t most; /* connections */
 	uint64_t drain_ns;
 	_Atomic uint32_t connections; /* now */
-	/* Another process accepts from the same socket: what waits there is its, and clients without a request
-	 * have so long to send one. 0: none does. Written before `draining`. */
+	/* Another process accepts from the same socket: what waits there is its, and clients
+	 * without a request have so long to send one. 0: none does. Written before `draining`. */
 	uint64_t settle_ns;
 	_Atomic bool draining;        /* kvw_server_drain */
 };
@@ -85,14 +85,15 @@ struct kvw_server_loop {
 	bool started;
 };
 
-/* Zeroes the loop first; takes listen_fd (-1: it does not accept), also when it fails. After it, also
- * after a failure, kvw_server_loop_finish() is due. */
+/* Zeroes the loop first; takes listen_fd (-1: it does not accept), also when it fails. After it,
+ * also after a failure, kvw_server_loop_finish() is due. */
 enum kvw_err kvw_server_loop_init(struct kvw_server_loop *loop, struct kvw_server *server,
 	const struct kvw_server_loop_ops *ops, int listen_fd) KVW_MUST_CHECK;
 
 /* Accepts from this socket; it had none so far. On the loop's thread. Takes listen_fd, also when
  * it fails. */
-enum kvw_err kvw_server_loop_listen_take(struct kvw_server_loop *loop, int listen_fd) KVW_MUST_CHECK;
+enum kvw_err kvw_server_loop_listen_take(
+	struct kvw_server_loop *loop, int listen_fd) KVW_MUST_CHECK;
 
 /* Puts `other`, which is alone, into the ring of `loop`. Before the start. */
 void kvw_server_loop_join_ring(struct kvw_server_loop *loop, struct kvw_server_loop *other);
@@ -116,8 +117,9 @@ void kvw_server_loop_lost(struct kvw_server_loop *loop);
 /* Waits for the thread, whose server drains. Does nothing where there is none. */
 void kvw_server_loop_join(struct kvw_server_loop *loop);
 
-/* Delivers what mail is left, cuts, closes; when the loops of the ring have ended and nothing is posted
- * any more. A thread whose mail was taken may still be inside of kvw_server_loop_post: it is waited for. */
+/* Delivers what mail is left, cuts, closes; when the loops of the ring have ended and nothing is
+ * posted any more. A thread whose mail was taken may still be inside of kvw_server_loop_post: it is
+ * waited for. */
 void kvw_server_loop_finish(struct kvw_server_loop *loop);
 
 #endif

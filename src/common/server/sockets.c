@@ -1,8 +1,8 @@
 /*
  * sockets.c - see sockets.h.
  *
- * Addresses are compared as the kernel has them, not as text, so that `localhost:80` finds a socket that
- * was bound as 127.0.0.1:80. Sets are small, and looked through from the front.
+ * Addresses are compared as the kernel has them, not as text, so that `localhost:80` finds a socket
+ * that was bound as 127.0.0.1:80. Sets are small, and looked through from the front.
  */
 #include "server/sockets.h"
 
@@ -62,11 +62,12 @@ void kvw_socket_address(int fd, char text[KVW_SOCKET_TEXT])
 	if (getsockname(fd, (struct sockaddr *)&name, &len) != 0)
 		return;
 	if (name.ss_family == AF_UNIX)
-		(void)snprintf(text, KVW_SOCKET_TEXT, "%.*s", (int)sizeof(path->sun_path), path->sun_path);
+		(void)snprintf(
+			text, KVW_SOCKET_TEXT, "%.*s", (int)sizeof(path->sun_path), path->sun_path);
 	else if (getnameinfo((struct sockaddr *)&name, len, host, sizeof(host), port, sizeof(port),
 			 NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		(void)snprintf(text, KVW_SOCKET_TEXT, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s",
-			host, port);
+		(void)snprintf(text, KVW_SOCKET_TEXT,
+			strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port);
 }
 
 static int option(int fd, int name)
@@ -151,8 +152,10 @@ static uint16_t port_of(const struct sockaddr_storage *address)
 
 static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
-	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a, *b4 = (const struct sockaddr_in *)b;
-	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a, *b6 = (const struct sockaddr_in6 *)b;
+	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a,
+				 *b4 = (const struct sockaddr_in *)b;
+	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a,
+				  *b6 = (const struct sockaddr_in6 *)b;
 
 	if (a->ss_family != b->ss_family)
 		return false;
@@ -168,13 +171,14 @@ static bool fits(const struct kvw_socket *socket, enum kvw_socket_use use,
 	struct sockaddr_storage bound = {0};
 	socklen_t len = sizeof(bound);
 
-	if (getsockname(socket->fd, (struct sockaddr *)&bound, &len) != 0 || !same_host(&bound, wanted))
+	if (getsockname(socket->fd, (struct sockaddr *)&bound, &len) != 0 ||
+		!same_host(&bound, wanted))
 		return false;
 	return port_of(wanted) == 0 ? socket->use == use : port_of(wanted) == port_of(&bound);
 }
 
-size_t kvw_sockets_adopt(
-	struct kvw_sockets *set, enum kvw_socket_use use, const char *address, int *fds, size_t most)
+size_t kvw_sockets_adopt(struct kvw_sockets *set, enum kvw_socket_use use, const char *address,
+	int *fds, size_t most)
 {
 	struct sockaddr_storage wanted;
 	bool path = use == KVW_SOCKET_TAKEOVER;
@@ -185,8 +189,8 @@ size_t kvw_sockets_adopt(
 	for (size_t i = 0; i < set->count && count < most; i++) {
 		struct kvw_socket *socket = &set->items[i];
 
-		if (!socket->waiting ||
-			!(path ? strcmp(socket->address, address) == 0 : fits(socket, use, &wanted)))
+		if (!socket->waiting || !(path ? strcmp(socket->address, address) == 0
+					       : fits(socket, use, &wanted)))
 			continue;
 		socket->waiting = false;
 		socket->use = use;

@@ -1,14 +1,14 @@
 /*
- * sockets.h - the listening sockets of a process: those that it opened, and those that another process
- * or the service manager handed to it and that it has not put to use yet.
+ * sockets.h - the listening sockets of a process: those that it opened, and those that another
+ * process or the service manager handed to it and that it has not put to use yet.
  *
- * A room that wants to listen asks here first. What was handed on is found by its address: the socket
- * must be bound to the very address and port that the configuration names. Port 0 fits any port of a
- * socket that had the same use.
+ * A room that wants to listen asks here first. What was handed on is found by its address: the
+ * socket must be bound to the very address and port that the configuration names. Port 0 fits any
+ * port of a socket that had the same use.
  *
- * The set owns a descriptor until kvw_sockets_adopt gives it away. From then on it only remembers the
- * number, so that the socket can be handed on to the next process; the room that has it may close it once
- * kvw_sockets_used is not called any more.
+ * The set owns a descriptor until kvw_sockets_adopt gives it away. From then on it only remembers
+ * the number, so that the socket can be handed on to the next process; the room that has it may
+ * close it once kvw_sockets_used is not called any more.
  *
  * Threads: one, the main thread.
  */
@@ -53,17 +53,19 @@ enum kvw_socket_use kvw_socket_use_of(const char *name);
 /* A zeroed set is empty. Closes what waits. */
 void kvw_sockets_finish(struct kvw_sockets *set);
 
-/* One that was handed to this process. Takes fd, also when it fails. KVW_EINVAL: no listening stream
- * socket; KVW_ELIMIT: too many; KVW_ENOMEM. */
+/* One that was handed to this process. Takes fd, also when it fails. KVW_EINVAL: no listening
+ * stream socket; KVW_ELIMIT: too many; KVW_ENOMEM. */
 enum kvw_err kvw_sockets_offer_take(
 	struct kvw_sockets *set, enum kvw_socket_use use, int fd) KVW_MUST_CHECK;
 
-/* Those that wait and are bound to `address` (HOST:PORT, or for KVW_SOCKET_TAKEOVER the path of a Unix socket, as
- * it was bound), up to `most`; fds are the caller's. Returns how many; 0: none fits. Looks the host up, so it may block. */
+/* Those that wait and are bound to `address` (HOST:PORT, or for KVW_SOCKET_TAKEOVER the path of a
+ * Unix socket, as it was bound), up to `most`; fds are the caller's. Returns how many; 0: none
+ * fits. Looks the host up, so it may block. */
 size_t kvw_sockets_adopt(struct kvw_sockets *set, enum kvw_socket_use use, const char *address,
 	int *fds, size_t most);
 
-/* The caller opened this one itself and keeps it. A failure means only that it cannot be handed on. */
+/* The caller opened this one itself and keeps it.
+ * A failure means only that it cannot be handed on. */
 void kvw_sockets_note(struct kvw_sockets *set, enum kvw_socket_use use, int fd);
 
 /* The nth socket in use, from 0; NULL: there are no more. */
