@@ -33,8 +33,8 @@ static bool is_ip(int family, struct kvw_slice host)
 	return inet_pton(family, text, binary) == 1;
 }
 
-/* Labels of 1 to 63 characters between dots; the last one not all digits. A final dot (RFC 1034: not relative to a search
- * domain) is one. */
+/* Labels of 1 to 63 characters between dots; the last one not all digits. A final dot (RFC 1034:
+ * not relative to a search domain) is one. */
 static bool is_name(struct kvw_slice host)
 {
 	size_t label = 0;

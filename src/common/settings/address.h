@@ -16,7 +16,8 @@
 #define KVW_ADDRESS_MAX_HOST 254 /* RFC 1035, with a final dot */
 
 struct kvw_address {
-	struct kvw_slice host; /* name, perhaps with a final dot, IPv4 or IPv6 without its brackets */
+	/* Name, perhaps with a final dot, IPv4 or IPv6 without its brackets. */
+	struct kvw_slice host;
 	bool v6;               /* host is an IPv6 address */
 	uint16_t port;         /* 0 is allowed: the kernel chooses (listening only) */
 };

@@ -297,8 +297,10 @@ static enum kvw_err report_syntax(struct builder *b, const yaml_parser_t *parser
 			       strstr(problem, "control") != NULL;
 
 		kvw_report_mistake(b->report, place_of_byte(b->text, offset), NULL,
-			"found %s 0x%02X (%s), expected UTF-8 text", control ? "a control character" : "the byte",
-			/* libyaml has no value, or the character's, where it is no single byte that is wrong. */
+			"found %s 0x%02X (%s), expected UTF-8 text",
+			control ? "a control character" : "the byte",
+			/* libyaml has no value, or the character's, where it is no single byte that
+			 * is wrong. */
 			offset < b->len ? (unsigned)(unsigned char)b->text[offset] : 0, problem);
 		return KVW_EINVAL;
 	}

@@ -196,7 +196,8 @@ enum kvw_err kvw_key_text(const struct kvw_key *key, const void *values, char **
 
 	if (type->item != NULL) {
 		text = text_of_list(type->item,
-			(const struct kvw_strings *)(const void *)((const char *)values + key->offset));
+			(const struct kvw_strings *)(const void *)((const char *)values +
+								   key->offset));
 	} else {
 		if (type->owned && value.text == NULL)
 			value.text = empty;

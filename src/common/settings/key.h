@@ -31,7 +31,8 @@ struct kvw_section {
 
 /* Messages and pages come in two wordings, which users and their scripts know. */
 enum kvw_wording {
-	KVW_WORDING_FULL, /* of kvway: "a whole number from 1 to 64"; pages say what a change needs */
+	/* Of kvway: "a whole number from 1 to 64"; pages say what a change needs. */
+	KVW_WORDING_FULL,
 	KVW_WORDING_BRIEF, /* of the cache: "1 to 64" */
 };
 
@@ -45,7 +46,8 @@ struct kvw_schema {
 	const char *const *extra; /* more paths, for walk.extra, NULL at the end; NULL: none */
 	const char *const *names; /* of strategies, for the type STRATEGY; else NULL */
 	const char *one_of;       /* the keys, for messages; of an entry of a list only */
-	const char *const *renamed; /* old and new path ("": it was removed) in turn, NULL at the end; NULL: no key was */
+	/* Old and new path ("": it was removed) in turn, NULL at the end; NULL: no key was. */
+	const char *const *renamed;
 	const char *such_as;      /* an example, for messages: "sections such as `l1:`" */
 	enum kvw_wording wording;
 };
@@ -67,19 +69,19 @@ enum kvw_err kvw_key_parse(const struct kvw_schema *schema, const struct kvw_key
 bool kvw_key_holds(const struct kvw_schema *schema, const struct kvw_key *key, const void *values,
 	struct kvw_fault *fault);
 
-/* The member as YAML that parses to the same value; "" for an empty or missing text. Not for secrets
- * and lists. */
+/* The member as YAML that parses to the same value; "" for an empty or missing text. Not for
+ * secrets and lists. */
 void kvw_key_print(const struct kvw_key *key, const void *values, char out[KVW_KEY_PRINT]);
 
-/* The same for every type, of any length, on the heap; the caller's. A secret shows as "(secret)", an
- * empty one as "\"\"". KVW_ENOMEM. */
+/* The same for every type, of any length, on the heap; the caller's. A secret shows as "(secret)",
+ * an empty one as "\"\"". KVW_ENOMEM. */
 enum kvw_err kvw_key_text(const struct kvw_key *key, const void *values, char **out) KVW_MUST_CHECK;
 
 /* Whether the member has the same value in both. */
 bool kvw_key_same(const struct kvw_key *key, const void *a, const void *b);
 
-/* Replaces the member of `to`, which owns its texts and lists, by a copy of that of `from`. KVW_ENOMEM
- * leaves `to` as it was. */
+/* Replaces the member of `to`, which owns its texts and lists, by a copy of that of `from`.
+ * KVW_ENOMEM leaves `to` as it was. */
 enum kvw_err kvw_key_copy(const struct kvw_key *key, const void *from, void *to) KVW_MUST_CHECK;
 
 /* Frees texts and lists of a struct that owns them. */

@@ -96,7 +96,8 @@ static void write_comment(FILE *out, size_t depth, const char *text)
 	}
 }
 
-/* A default as YAML. The FULL schemas write theirs so that no quotes are needed, but where blanks are part of it. */
+/* A default as YAML. The FULL schemas write theirs so that no quotes are needed,
+ * but where blanks are part of it. */
 static void write_default(FILE *out, const struct kvw_schema *schema, const struct kvw_key *key)
 {
 	struct kvw_key alone = *key;

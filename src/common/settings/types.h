@@ -1,8 +1,10 @@
 /*
- * types.h - the types that a table of keys may use: how a text becomes a value, and a value its text.
+ * types.h - the types that a table of keys may use: how a text becomes a value, and a value its
+ * text.
  *
- * One `struct kvw_type` per type, named kvw_type_<TYPE>; a room defines those that it alone needs. A
- * type knows nothing of keys or places: it turns text into a value or says what it expected instead.
+ * One `struct kvw_type` per type, named kvw_type_<TYPE>; a room defines those that it alone needs.
+ * A type knows nothing of keys or places: it turns text into a value or says what it expected
+ * instead.
  */
 #ifndef KVW_CONFIG_TYPES_H
 #define KVW_CONFIG_TYPES_H
@@ -91,8 +93,8 @@ void kvw_word_print(
 /* A copy on the heap. */
 enum kvw_err kvw_text_copy(struct kvw_slice text, union kvw_value *out) KVW_MUST_CHECK;
 
-/* Prints a text without control characters: plain where that is safe, also in a list, else in double
- * quotes. Takes at most twice its length and 3 bytes. */
+/* Prints a text without control characters: plain where that is safe, also in a list, else in
+ * double quotes. Takes at most twice its length and 3 bytes. */
 void kvw_text_print(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room);
 

@@ -378,7 +378,8 @@ static void print_time(
 
 NUMBER_TYPE(BOOL, "truth value", "true or false", flag, parse_bool, NULL, print_bool, );
 NUMBER_TYPE(FLAG, "truth value", "true or false", word, parse_flag, NULL, print_flag, );
-NUMBER_TYPE(INT, "whole number", "a whole number", integer, parse_int, compare_integers, print_int, );
+NUMBER_TYPE(
+	INT, "whole number", "a whole number", integer, parse_int, compare_integers, print_int, );
 NUMBER_TYPE(
 	COUNT, "whole number", "a whole number", count, parse_count, compare_counts, print_count, );
 NUMBER_TYPE(NODE, "whole number", "a whole number", word, parse_node, compare_nodes, print_node, );

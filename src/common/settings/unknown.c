@@ -8,7 +8,8 @@
 
 #include "settings/suggest.h"
 
-/* Path number i: keys first, then sections, then the list and the extra names. NULL: there are no more. */
+/* Path number i: keys first, then sections, then the list and the extra names.
+ * NULL: there are no more. */
 static const char *path_at(const struct kvw_schema *schema, size_t i)
 {
 	if (i < schema->key_count)
@@ -51,7 +52,8 @@ static const char *find_elsewhere(const struct kvw_schema *schema, const char *n
 	return NULL;
 }
 
-/* What a key of an earlier version is called now, "" if it was removed. NULL: there was none of that path. */
+/* What a key of an earlier version is called now, "" if it was removed.
+ * NULL: there was none of that path. */
 static const char *find_renamed(const struct kvw_schema *schema, const char *path)
 {
 	for (const char *const *old = schema->renamed; old != NULL && *old != NULL; old += 2)
@@ -100,7 +102,8 @@ void kvw_report_unknown(struct kvw_report *report, const struct kvw_schema *sche
 			"found a key of an earlier version, which was removed: delete this line");
 	} else if (renamed != NULL) {
 		kvw_report_mistake(report, key->place, path,
-			"found a key of an earlier version, expected `%s`, as it is called now", renamed);
+			"found a key of an earlier version, expected `%s`, as it is called now",
+			renamed);
 	} else if (strcmp(key->text, "<<") == 0) {
 		kvw_report_mistake(report, key->place, path,
 			"found a merge key, expected the keys written out");

@@ -1,8 +1,9 @@
 /*
  * unknown.h - an unknown key: what it may have been meant to be.
  *
- * Paths are dotted, "section.key"; a name is a path's last part, as it stands in its section. Serves
- * every configuration that is a tree of sections (the router's, the cache's). Pure functions.
+ * Paths are dotted, "section.key"; a name is a path's last part, as it stands in its section.
+ * Serves every configuration that is a tree of sections (the router's, the cache's). Pure
+ * functions.
  */
 #ifndef KVW_CONFIG_UNKNOWN_H
 #define KVW_CONFIG_UNKNOWN_H

@@ -1,11 +1,11 @@
 /*
  * walk.h - from a document to a struct, by a schema.
  *
- * The tree is walked once in the order of the file: sections are descended into, keys are looked up,
- * values parsed and written to their members. Every mistake is a line of the report, and the walk
- * goes on, so that one run finds all of them; a key with a mistake leaves its member as it was. What
- * fits together is not looked at here: rules between keys come after the walk and find in `met` what
- * was given where.
+ * The tree is walked once in the order of the file: sections are descended into, keys are looked
+ * up, values parsed and written to their members. Every mistake is a line of the report, and the
+ * walk goes on, so that one run finds all of them; a key with a mistake leaves its member as it
+ * was. What fits together is not looked at here: rules between keys come after the walk and find in
+ * `met` what was given where.
  */
 #ifndef KVW_CONFIG_WALK_H
 #define KVW_CONFIG_WALK_H
@@ -57,8 +57,8 @@ enum kvw_err kvw_walk_key(
 enum kvw_err kvw_walk_value(struct kvw_walk *walk, const struct kvw_key *key, const char *shown,
 	const struct kvw_given *given, void *values, bool *valid) KVW_MUST_CHECK;
 
-/* Entry `index` of the list of this name, a mapping of the keys of `entry`, into `values`. *whole: it
- * was a mapping. met: [entry->key_count], zeroed. */
+/* Entry `index` of the list of this name, a mapping of the keys of `entry`, into `values`. *whole:
+ * it was a mapping. met: [entry->key_count], zeroed. */
 enum kvw_err kvw_walk_entry(struct kvw_walk *walk, const struct kvw_schema *entry, const char *list,
 	size_t index, const struct kvw_node *node, void *values, struct kvw_met *met,
 	bool *whole) KVW_MUST_CHECK;
