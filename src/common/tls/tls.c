@@ -98,7 +98,8 @@ enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options,
 	tls->client_asked = options->client_asked;
 	tls->wipe = options->wipe;
 	complete = add_pair(tls, options->certificate, options->key) &&
-		   kvw_tls_watch(tls, options->client_ca, KVW_TLS_FILE_CERTIFICATES, &tls->authorities) &&
+		   kvw_tls_watch(
+			   tls, options->client_ca, KVW_TLS_FILE_CERTIFICATES, &tls->authorities) &&
 		   copy_text(options->ciphers, &tls->ciphers) &&
 		   copy_text(options->ciphersuites, &tls->ciphersuites);
 	for (size_t i = 0; complete && i < options->more_count; i++)
@@ -115,7 +116,8 @@ enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options,
 	if (tls == NULL)
 		return KVW_ENOMEM;
 	tls->verify = !options->insecure;
-	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, KVW_TLS_FILE_CERTIFICATES, &tls->authorities);
+	complete = !tls->verify || kvw_tls_watch(tls, options->ca_file, KVW_TLS_FILE_CERTIFICATES,
+					   &tls->authorities);
 	if (complete && options->certificate != NULL && options->certificate[0] != '\0')
 		complete = add_pair(tls, options->certificate, options->key);
 	return finish_create(tls, complete, why, why_size, out);

@@ -1,13 +1,14 @@
 /*
  * tls_files.c - the files of a context: when they are replaced, and taking over what they hold.
  *
- * Files are looked at, not subscribed to: stat(2) follows the links by which a Kubernetes Secret is swapped
- * whole, works on every file system, and sees a file that is removed and comes back. A certificate and its key
- * are two files that are seldom replaced together. So what has changed must look the same in two looks before
- * it is read, and what does not fit is tried again by each look, without a word, until it fits or changes.
+ * Files are looked at, not subscribed to: stat(2) follows the links by which a Kubernetes Secret is
+ * swapped whole, works on every file system, and sees a file that is removed and comes back. A
+ * certificate and its key are two files that are seldom replaced together. So what has changed must
+ * look the same in two looks before it is read, and what does not fit is tried again by each look,
+ * without a word, until it fits or changes.
  *
- * What was read is whole before it is in force: a pointer to another SSL_CTX. Connections have counted
- * references to theirs.
+ * What was read is whole before it is in force: a pointer to another SSL_CTX. Connections have
+ * counted references to theirs.
  */
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -41,7 +42,8 @@ static bool same(const struct kvw_tls_stamp *a, const struct kvw_tls_stamp *b)
 	       a->changed_ns == b->changed_ns && a->written_ns == b->written_ns;
 }
 
-bool kvw_tls_watch(struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind kind, const char **out)
+bool kvw_tls_watch(
+	struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind kind, const char **out)
 {
 	struct kvw_tls_watched *watched = &tls->files[tls->file_count];
 
@@ -65,8 +67,8 @@ void kvw_tls_forget_files(struct kvw_tls *tls)
 static void note_end(struct kvw_tls_watched *watched)
 {
 	if (watched->file.kind == KVW_TLS_FILE_CERTIFICATES)
-		atomic_store_explicit(&watched->file.not_after_s, kvw_tls_not_after_s(watched->file.path),
-			memory_order_relaxed);
+		atomic_store_explicit(&watched->file.not_after_s,
+			kvw_tls_not_after_s(watched->file.path), memory_order_relaxed);
 }
 
 void kvw_tls_note_files(struct kvw_tls *tls)
@@ -87,7 +89,9 @@ int64_t kvw_tls_not_after_s(const char *path)
 
 	while (file != NULL && (certificate = PEM_read_bio_X509(file, NULL, NULL, NULL)) != NULL) {
 		struct tm end;
-		int64_t end_s = ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) == 1 ? timegm(&end) : 0;
+		int64_t end_s = ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) == 1
+					? timegm(&end)
+					: 0;
 
 		if (end_s > 0 && (first_s == 0 || end_s < first_s))
 			first_s = end_s;
@@ -112,14 +116,16 @@ static bool is_new(const struct kvw_tls *tls, const char *path)
 	return false;
 }
 
-/* A new certificate that has ended serves no client: better the old one, which perhaps has not. One that was there
- * before keeps no others from being renewed. */
-static bool has_ended(const struct kvw_tls *tls, const struct kvw_tls_set *set, char *why, size_t why_size)
+/* A new certificate that has ended serves no client: better the old one, which perhaps has not. One
+ * that was there before keeps no others from being renewed. */
+static bool has_ended(
+	const struct kvw_tls *tls, const struct kvw_tls_set *set, char *why, size_t why_size)
 {
 	for (size_t i = 0; i < tls->pair_count; i++) {
 		const X509 *own = SSL_CTX_get0_certificate(i == 0 ? set->ctx : set->others[i - 1]);
 
-		if (!is_new(tls, tls->pairs[i].certificate) || X509_cmp_current_time(X509_get0_notAfter(own)) >= 0)
+		if (!is_new(tls, tls->pairs[i].certificate) ||
+			X509_cmp_current_time(X509_get0_notAfter(own)) >= 0)
 			continue;
 		(void)snprintf(why, why_size, "certificate %s: expired", tls->pairs[i].certificate);
 		return true;

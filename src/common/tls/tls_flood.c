@@ -1,20 +1,23 @@
 /*
  * tls_flood.c - a bound on messages that come after the handshake and carry nothing.
  *
- * A peer may ask for renegotiation (TLS 1.2) or for new keys (1.3) at any time, and a server may send tickets. OpenSSL refuses
- * or takes one after the other without a bound, and does not return from a read before the socket is empty: one
- * peer could hold a loop for as long as it sends. So they are counted where OpenSSL reports messages, and beyond the bound
- * the socket seems broken to it (tls_bio.c). What one read had brought by then is still worked off: 16 KiB.
+ * A peer may ask for renegotiation (TLS 1.2) or for new keys (1.3) at any time, and a server may
+ * send tickets. OpenSSL refuses or takes one after the other without a bound, and does not return
+ * from a read before the socket is empty: one peer could hold a loop for as long as it sends. So
+ * they are counted where OpenSSL reports messages, and beyond the bound the socket seems broken to
+ * it (tls_bio.c). What one read had brought by then is still worked off: 16 KiB.
  */
 #include <string.h>
 
 #include "tls/tls_internal.h"
 
-void kvw_tls_on_message(int ours, int version, int type, const void *data, size_t len, SSL *ssl, void *arg)
+void kvw_tls_on_message(
+	int ours, int version, int type, const void *data, size_t len, SSL *ssl, void *arg)
 {
 	static const unsigned char refusal[2] = {SSL3_AL_WARNING, SSL_AD_NO_RENEGOTIATION};
 	struct kvw_tls_conn *c = SSL_get_app_data(ssl);
-	bool counts = ours ? type == SSL3_RT_ALERT && len == sizeof(refusal) && memcmp(data, refusal, len) == 0
+	bool counts = ours ? type == SSL3_RT_ALERT && len == sizeof(refusal) &&
+				      memcmp(data, refusal, len) == 0
 			   : type == SSL3_RT_HANDSHAKE;
 
 	(void)version, (void)arg;

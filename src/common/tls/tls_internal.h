@@ -1,6 +1,6 @@
 /*
- * tls_internal.h - what the files of src/common/tls share: a context (tls.c, tls_files.c), a connection
- * (tls_io.c, tls_bio.c).
+ * tls_internal.h - what the files of src/common/tls share: a context (tls.c, tls_files.c), a
+ * connection (tls_io.c, tls_bio.c).
  */
 #ifndef KVW_TLS_INTERNAL_H
 #define KVW_TLS_INTERNAL_H
@@ -18,7 +18,8 @@ struct kvw_tls_watched {
 	struct kvw_tls_stamp {
 		uint64_t device, inode, size;
 		int64_t changed_ns, written_ns; /* ctime and mtime */
-	} in_force, last, now, refused; /* as loaded, as the last look and this one see it, as reported to be unfit */
+	/* As loaded, as the last look and this one see it, as reported to be unfit. */
+	} in_force, last, now, refused;
 };
 
 /* A certificate's chain and its key: paths, of `files`; the same where one file holds both. */
@@ -31,7 +32,8 @@ struct kvw_tls_set {
 	_Atomic uint32_t refs; /* released by the last one: acq_rel */
 	SSL_CTX *ctx;          /* of the first pair; connections begin with it */
 	size_t count;
-	SSL_CTX *others[];     /* [count], of the further pairs: for clients that ask for their names */
+	/* [count], of the further pairs: for clients that ask for their names. */
+	SSL_CTX *others[];
 };
 
 #define KVW_TLS_TICKET_KEYS 3 /* the newest seals, the others still open */
@@ -68,7 +70,8 @@ struct kvw_tls {
 	_Atomic int64_t next_log_ns; /* no line before; relaxed, a line more or less does no harm */
 };
 
-/* Reads the files into a new set, with one reference. KVW_EINVAL: one is unfit, `why` says which and how. */
+/* Reads the files into a new set, with one reference.
+ * KVW_EINVAL: one is unfit, `why` says which and how. */
 enum kvw_err kvw_tls_load(const struct kvw_tls *tls, char *why, size_t why_size,
 	struct kvw_tls_set **out) KVW_MUST_CHECK;
 void kvw_tls_set_unref(struct kvw_tls_set *set); /* NULL is allowed */
@@ -79,15 +82,16 @@ int64_t kvw_tls_not_after_s(const char *path);
 /* The set in force, with a reference for the caller. */
 struct kvw_tls_set *kvw_tls_set_ref(struct kvw_tls *tls);
 
-/* Adds a file to be watched, or nothing for a path that is NULL or empty; *out is the context's copy of the
- * path. There is room. False: out of memory. */
-bool kvw_tls_watch(struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind kind, const char **out);
+/* Adds a file to be watched, or nothing for a path that is NULL or empty; *out is the context's
+ * copy of the path. There is room. False: out of memory. */
+bool kvw_tls_watch(
+	struct kvw_tls *tls, const char *path, enum kvw_tls_file_kind kind, const char **out);
 /* Notes what the files look like: before they are loaded. */
 void kvw_tls_note_files(struct kvw_tls *tls);
 void kvw_tls_forget_files(struct kvw_tls *tls);
 
-/* Tickets: sets up the first key (false: no random numbers); makes an SSL_CTX use them, whose connections have
- * their kvw_tls_conn as app data. */
+/* Tickets: sets up the first key (false: no random numbers); makes an SSL_CTX use them, whose
+ * connections have their kvw_tls_conn as app data. */
 bool kvw_tls_tickets_init(struct kvw_tls_tickets *tickets);
 void kvw_tls_tickets_finish(struct kvw_tls_tickets *tickets);
 void kvw_tls_tickets_use(SSL_CTX *ctx);
@@ -108,18 +112,22 @@ struct kvw_tls_conn {
 	bool read_failed, write_failed; /* no more calls of this kind */
 	bool blocked;                   /* a record is half on its way */
 	bool finished;                  /* close_notify was sent, or can never be */
-	bool flooded;                   /* the peer sends messages without end: nothing more is read */
-	uint32_t messages;              /* that came after the handshake with the last `payload` bytes */
+	/* The peer sends messages without end: nothing more is read. */
+	bool flooded;
+	/* That came after the handshake with the last `payload` bytes. */
+	uint32_t messages;
 	size_t payload;                 /* bytes, below KVW_TLS_MESSAGES_PER */
 };
 
-/* tls_flood.c: renegotiations, key updates and tickets that one connection may bring with so much payload. */
+/* tls_flood.c: renegotiations, key updates and tickets that one connection may bring with so much
+ * payload. */
 #define KVW_TLS_MESSAGES     32
 #define KVW_TLS_MESSAGES_PER ((size_t)1 << 20)
 
-/* For SSL_CTX_set_msg_callback: OpenSSL calls it for each message, and for the parts of each record. Sets c->flooded.
- * The connections have their kvw_tls_conn as app data. */
-void kvw_tls_on_message(int ours, int version, int type, const void *data, size_t len, SSL *ssl, void *arg);
+/* For SSL_CTX_set_msg_callback: OpenSSL calls it for each message, and for the parts of each
+ * record. Sets c->flooded. The connections have their kvw_tls_conn as app data. */
+void kvw_tls_on_message(
+	int ours, int version, int type, const void *data, size_t len, SSL *ssl, void *arg);
 void kvw_tls_count_payload(struct kvw_tls_conn *c, size_t n); /* read or written */
 
 /* The BIO's data is the kvw_io. NULL: out of memory. */

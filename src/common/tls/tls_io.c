@@ -4,16 +4,16 @@
  *   owner --readv/writev--> ops here --SSL_read/SSL_write--> OpenSSL --tls_bio.c--> socket
  *   owner <---on_event----- filter here <-------------------------------edges--- kvw_io_set
  *
- * Two pairs of flags. raw_readable and raw_writable say what the socket may still do, as kvw_io's own
- * do for plain TCP; tls_bio.c alone clears them and then asks the kernel no more until an edge has set
- * them. io->readable and io->writable say what the owner may do. The two differ because OpenSSL may
- * hold decrypted bytes while the socket is drained, may need the socket's other direction, and eats
- * records that carry nothing for the owner. Which direction a blocked call waits for is remembered
- * (read_wants_write, write_wants_read) and the edge translated.
+ * Two pairs of flags. raw_readable and raw_writable say what the socket may still do, as kvw_io's
+ * own do for plain TCP; tls_bio.c alone clears them and then asks the kernel no more until an edge
+ * has set them. io->readable and io->writable say what the owner may do. The two differ because
+ * OpenSSL may hold decrypted bytes while the socket is drained, may need the socket's other
+ * direction, and eats records that carry nothing for the owner. Which direction a blocked call
+ * waits for is remembered (read_wants_write, write_wants_read) and the edge translated.
  *
- * Invariants: io->readable is false only if OpenSSL said that it needs more from the socket, and then
- * raw_readable is false too or read_wants_write is set; the same for writing. So no edge is lost, and
- * no event is queued unless something has changed: nothing spins.
+ * Invariants: io->readable is false only if OpenSSL said that it needs more from the socket, and
+ * then raw_readable is false too or read_wants_write is set; the same for writing. So no edge is
+ * lost, and no event is queued unless something has changed: nothing spins.
  *
  * Small pieces are copied into one record: a head and a body leave
  * together, and a record costs 22 bytes and a fixed part of a microsecond.
@@ -62,7 +62,8 @@ static void log_failure(const struct kvw_io *io, const struct kvw_tls_conn *c)
 		c->why == NULL ? "" : c->why);
 }
 
-/* The name or address that the certificate does not bear, to be freed by OPENSSL_free; NULL: it is not that. */
+/* The name or address that the certificate does not bear, to be freed by OPENSSL_free;
+ * NULL: it is not that. */
 static char *missed_name(SSL *ssl, long verdict)
 {
 	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
@@ -70,7 +71,8 @@ static char *missed_name(SSL *ssl, long verdict)
 
 	if (verdict == X509_V_ERR_IP_ADDRESS_MISMATCH)
 		return X509_VERIFY_PARAM_get1_ip_asc(param);
-	host = verdict == X509_V_ERR_HOSTNAME_MISMATCH ? X509_VERIFY_PARAM_get0_host(param, 0) : NULL;
+	host = verdict == X509_V_ERR_HOSTNAME_MISMATCH ? X509_VERIFY_PARAM_get0_host(param, 0)
+						       : NULL;
 	return host == NULL ? NULL : OPENSSL_strdup(host);
 }
 
@@ -98,9 +100,9 @@ static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 		char *name = shown ? missed_name(c->ssl, verdict) : NULL;
 
 		if (asprintf(&c->why, "TLS: %s%s%s%s%s%s%s", reason, shown ? " (" : "",
-			    shown ? X509_verify_cert_error_string(verdict) : "", name != NULL ? ": " : "",
-			    name != NULL ? name : "", name != NULL ? " expected" : "",
-			    shown ? ")" : "") < 0)
+			    shown ? X509_verify_cert_error_string(verdict) : "",
+			    name != NULL ? ": " : "", name != NULL ? name : "",
+			    name != NULL ? " expected" : "", shown ? ")" : "") < 0)
 			c->why = NULL;
 		OPENSSL_free(name);
 		log_failure(io, c);
@@ -376,7 +378,8 @@ static void filter_event(struct kvw_io *io)
 {
 	struct kvw_tls_conn *c = io->state;
 
-	/* The owner's flags may be left from before: that costs one EAGAIN, a lost edge would cost all. */
+	/* The owner's flags may be left from before: that costs one EAGAIN,
+	 * a lost edge would cost all. */
 	c->raw_readable = c->raw_readable || io->readable;
 	c->raw_writable = c->raw_writable || io->writable;
 	if (!c->ready && !c->read_failed) {

@@ -1,16 +1,17 @@
 /*
  * tls_load.c - from files to OpenSSL: certificates, trust and settings.
  *
- * Groups and the ciphers of TLS 1.3 are OpenSSL's defaults, which the distribution keeps up to date; of TLS 1.2
- * servers take those with forward secrecy and authenticated encryption only. Set here:
+ * Groups and the ciphers of TLS 1.3 are OpenSSL's defaults, which the distribution keeps up to
+ * date; of TLS 1.2 servers take those with forward secrecy and authenticated encryption only. Set
+ * here:
  *
  *   - read ahead: a record's header and body in one system call, and what follows them too
  *   - buffers released when empty: an idle connection keeps none of its 34 KB
- *   - partial writes and moving buffers: a blocked write is reported as such, and its bytes may have been
- *     copied elsewhere before they are offered again
+ *   - partial writes and moving buffers: a blocked write is reported as such, and its bytes may
+ *     have been copied elsewhere before they are offered again
  *   - session tickets instead of a cache: resumption without a table that loops would share
- *   - no renegotiation (TLS 1.2): it lets a client make us work for nothing; and a bound on how often the peer may
- *     ask for it or for a key update (tls_flood.c)
+ *   - no renegotiation (TLS 1.2): it lets a client make us work for nothing; and a bound on how
+ *     often the peer may ask for it or for a key update (tls_flood.c)
  */
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -97,8 +98,8 @@ static enum kvw_err load_certificate(
 	return KVW_OK;
 }
 
-/* Clients must show a certificate of one of these authorities; the handshake sends them the names. asked: they
- * may come without. */
+/* Clients must show a certificate of one of these authorities; the handshake sends them the names.
+ * asked: they may come without. */
 static enum kvw_err load_client_ca(
 	SSL_CTX *ctx, const char *path, bool asked, char *why, size_t why_size)
 {
@@ -111,11 +112,13 @@ static enum kvw_err load_client_ca(
 		return complain(why, why_size, "client authorities", path);
 	}
 	SSL_CTX_set_client_CA_list(ctx, names); /* takes names */
-	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | (asked ? 0 : SSL_VERIFY_FAIL_IF_NO_PEER_CERT), NULL);
+	SSL_CTX_set_verify(
+		ctx, SSL_VERIFY_PEER | (asked ? 0 : SSL_VERIFY_FAIL_IF_NO_PEER_CERT), NULL);
 	return KVW_OK;
 }
 
-static enum kvw_err load_ciphers(const struct kvw_tls *tls, SSL_CTX *ctx, char *why, size_t why_size)
+static enum kvw_err load_ciphers(
+	const struct kvw_tls *tls, SSL_CTX *ctx, char *why, size_t why_size)
 {
 	const char *ciphers = tls->ciphers != NULL ? tls->ciphers : KVW_TLS_CIPHERS;
 
@@ -146,8 +149,9 @@ static bool set_session_context(const struct kvw_tls *tls, SSL_CTX *ctx)
 	for (int i = 0; good && i < sk_X509_OBJECT_num(known); i++) {
 		X509 *authority = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(known, i));
 
-		good = authority == NULL || (X509_digest(authority, EVP_sha256(), digest, &len) == 1 &&
-						    EVP_DigestUpdate(hash, digest, len) == 1);
+		good = authority == NULL ||
+		       (X509_digest(authority, EVP_sha256(), digest, &len) == 1 &&
+			       EVP_DigestUpdate(hash, digest, len) == 1);
 	}
 	good = good && EVP_DigestFinal_ex(hash, digest, &len) == 1 &&
 	       SSL_CTX_set_session_id_context(ctx, digest, len) == 1;
@@ -155,8 +159,8 @@ static bool set_session_context(const struct kvw_tls *tls, SSL_CTX *ctx)
 	return good;
 }
 
-static enum kvw_err load_server(const struct kvw_tls *tls, const struct kvw_tls_pair *pair, SSL_CTX *ctx,
-	char *why, size_t why_size)
+static enum kvw_err load_server(const struct kvw_tls *tls, const struct kvw_tls_pair *pair,
+	SSL_CTX *ctx, char *why, size_t why_size)
 {
 	enum kvw_err err = load_certificate(ctx, pair->certificate, pair->key, why, why_size);
 
@@ -191,8 +195,9 @@ static int choose_certificate(SSL *ssl, int *alert, void *arg)
 		return SSL_TLSEXT_ERR_OK;
 	for (size_t i = 0; i < set->count; i++)
 		if (names(set->others[i], host))
-			return SSL_set_SSL_CTX(ssl, set->others[i]) != NULL ? SSL_TLSEXT_ERR_OK
-									    : SSL_TLSEXT_ERR_ALERT_FATAL;
+			return SSL_set_SSL_CTX(ssl, set->others[i]) != NULL
+				       ? SSL_TLSEXT_ERR_OK
+				       : SSL_TLSEXT_ERR_ALERT_FATAL;
 	return SSL_TLSEXT_ERR_OK;
 }
 
@@ -216,7 +221,8 @@ static enum kvw_err load_client(const struct kvw_tls *tls, SSL_CTX *ctx, char *w
 	if (tls->verify)
 		err = load_trust(ctx, tls->authorities, why, why_size);
 	if (err == KVW_OK && tls->pair_count > 0)
-		err = load_certificate(ctx, tls->pairs->certificate, tls->pairs->key, why, why_size);
+		err = load_certificate(
+			ctx, tls->pairs->certificate, tls->pairs->key, why, why_size);
 	if (err == KVW_OK && SSL_CTX_set_alpn_protos(ctx, alpn_http, sizeof(alpn_http) - 1) != 0)
 		err = KVW_ENOMEM;
 	return err;

@@ -1,14 +1,14 @@
 /*
  * tls_tickets.c - keys of session tickets.
  *
- * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume on any of
- * them and no table grows. With a key recorded connections of TLS 1.2 can be opened: so keys are made in
- * this process, never written to a disk, and replaced every hour. A ticket of an older key is
- * accepted and replaced by a new one. Renewed certificates leave the keys alone. The process that takes over gets them, and
- * replaces them at the hour at which this one would.
+ * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume
+ * on any of them and no table grows. With a key recorded connections of TLS 1.2 can be opened: so
+ * keys are made in this process, never written to a disk, and replaced every hour. A ticket of an
+ * older key is accepted and replaced by a new one. Renewed certificates leave the keys alone. The
+ * process that takes over gets them, and replaces them at the hour at which this one would.
  *
- * With TLS 1.3 each resumption brings a new ticket, since clients should use one only once (RFC 8446, C.4): else every
- * second connection of theirs would be a full handshake.
+ * With TLS 1.3 each resumption brings a new ticket, since clients should use one only once (RFC
+ * 8446, C.4): else every second connection of theirs would be a full handshake.
  */
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
@@ -25,7 +25,8 @@
 
 _Static_assert((KVW_TLS_TICKET_KEYS - 1) * PERIOD_NS >= LIFETIME_S * KVW_NS_PER_S,
 	"a ticket's key lives as long as the ticket");
-_Static_assert(KVW_TLS_TICKETS_MOST == KVW_TLS_TICKET_KEYS * sizeof(struct kvw_tls_ticket_key), "all keys are passed on");
+_Static_assert(KVW_TLS_TICKETS_MOST == KVW_TLS_TICKET_KEYS * sizeof(struct kvw_tls_ticket_key),
+	"all keys are passed on");
 
 static bool make_key(struct kvw_tls_ticket_key *key)
 {
@@ -82,11 +83,14 @@ bool kvw_tls_pass_tickets(struct kvw_tls *tls, int64_t now_ns, struct kvw_tls_pa
 	out->len = tickets->count * sizeof(tickets->keys[0]);
 	memcpy(out->keys, tickets->keys, out->len);
 	pthread_mutex_unlock(&tickets->lock);
-	out->age_s = tickets->rotated_ns == 0 ? 0 : (uint32_t)((now_ns - tickets->rotated_ns) / KVW_NS_PER_S);
+	out->age_s = tickets->rotated_ns == 0
+			     ? 0
+			     : (uint32_t)((now_ns - tickets->rotated_ns) / KVW_NS_PER_S);
 	return true;
 }
 
-bool kvw_tls_inherit_tickets(struct kvw_tls *tls, int64_t now_ns, const struct kvw_tls_passed *passed)
+bool kvw_tls_inherit_tickets(
+	struct kvw_tls *tls, int64_t now_ns, const struct kvw_tls_passed *passed)
 {
 	struct kvw_tls_tickets *tickets = &tls->tickets;
 	int64_t age_ns = passed->age_s * KVW_NS_PER_S;
@@ -103,7 +107,8 @@ bool kvw_tls_inherit_tickets(struct kvw_tls *tls, int64_t now_ns, const struct k
 }
 
 /* The key of this name, or the newest for NULL. Returns its place; -1: there is none. */
-static int find_key(struct kvw_tls_tickets *tickets, const unsigned char *name, struct kvw_tls_ticket_key *out)
+static int find_key(
+	struct kvw_tls_tickets *tickets, const unsigned char *name, struct kvw_tls_ticket_key *out)
 {
 	int at = name == NULL ? 0 : -1;
 
@@ -129,8 +134,8 @@ static bool set_mac(EVP_MAC_CTX *mac, struct kvw_tls_ticket_key *key)
 	return EVP_MAC_CTX_set_params(mac, params) == 1;
 }
 
-/* As SSL_CTX_set_tlsext_ticket_key_evp_cb(3) wants it: 0 for a ticket that cannot be opened, 2 for one that is to
- * be replaced. */
+/* As SSL_CTX_set_tlsext_ticket_key_evp_cb(3) wants it: 0 for a ticket that cannot be opened, 2 for
+ * one that is to be replaced. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
 	EVP_MAC_CTX *mac, int seal)
 {
@@ -155,10 +160,10 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 	return at > 0 || (!seal && SSL_version(ssl) == TLS1_3_VERSION) ? 2 : 1;
 }
 
-/* Each resumption renews the ticket, and does not look at the client's certificate again: so its end is looked at
- * here. */
-static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t name_len,
-	SSL_TICKET_STATUS status, void *arg)
+/* Each resumption renews the ticket, and does not look at the client's certificate again: so its
+ * end is looked at here. */
+static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
+	size_t name_len, SSL_TICKET_STATUS status, void *arg)
 {
 	const X509 *peer = session != NULL ? SSL_SESSION_get0_peer(session) : NULL;
 

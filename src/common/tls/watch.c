@@ -65,7 +65,8 @@ bool kvw_tls_watch_inherit(struct kvw_tls_watch *watch, const char *use, int64_t
 	pthread_mutex_lock(&watch->lock);
 	if (watch->heirlooms == NULL)
 		watch->heirlooms = calloc(KVW_TLS_HEIRLOOMS, sizeof(watch->heirlooms[0]));
-	while (watch->heirlooms != NULL && i < KVW_TLS_HEIRLOOMS && watch->heirlooms[i].use[0] != '\0')
+	while (watch->heirlooms != NULL && i < KVW_TLS_HEIRLOOMS &&
+		watch->heirlooms[i].use[0] != '\0')
 		i++;
 	if (watch->heirlooms == NULL || strlen(use) >= sizeof(watch->heirlooms[i].use))
 		i = KVW_TLS_HEIRLOOMS;
@@ -97,7 +98,9 @@ static void inherit(struct kvw_tls_watch *watch, struct kvw_tls *tls, const char
 		if (strcmp(heirloom->use, use) != 0)
 			continue;
 		if (!kvw_tls_inherit_tickets(tls, heirloom->since_ns, &heirloom->passed))
-			kvw_warn("tls", "keys of session tickets that were handed over are none use=%s", use);
+			kvw_warn("tls",
+				"keys of session tickets that were handed over are none use=%s",
+				use);
 		explicit_bzero(heirloom, sizeof(*heirloom));
 	}
 }
@@ -113,7 +116,8 @@ void kvw_tls_watch_add(struct kvw_tls_watch *watch, struct kvw_tls *tls, const c
 		watch->items[watch->count++] = (struct kvw_tls_watch_item){tls, use};
 	pthread_mutex_unlock(&watch->lock);
 	if (!added)
-		kvw_error("tls", "out of memory: certificates are not watched for new files use=%s", use);
+		kvw_error("tls", "out of memory: certificates are not watched for new files use=%s",
+			use);
 }
 
 void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls)
@@ -142,7 +146,8 @@ static void look(struct kvw_tls_watch *watch, const struct kvw_tls_watch_item *i
 		break;
 	case KVW_TLS_REFUSED:
 		atomic_fetch_add(&watch->refused, 1);
-		kvw_error("tls", "new certificates refused, the old ones serve on use=%s why=\"%s\"",
+		kvw_error("tls",
+			"new certificates refused, the old ones serve on use=%s why=\"%s\"",
 			item->use, why);
 		break;
 	}
@@ -170,12 +175,14 @@ uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch)
 	return sum;
 }
 
-/* When the first of a file's certificates ends by what this context has in force; 0: the file is not among its own. */
+/* When the first of a file's certificates ends by what this context has in force;
+ * 0: the file is not among its own. */
 static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, const char *path)
 {
 	const struct kvw_tls_file *file;
 
-	for (size_t n = 0; strcmp(item->use, use) == 0 && (file = kvw_tls_file(item->tls, n)) != NULL; n++) {
+	for (size_t n = 0;
+		strcmp(item->use, use) == 0 && (file = kvw_tls_file(item->tls, n)) != NULL; n++) {
 		int64_t end_s = atomic_load_explicit(&file->not_after_s, memory_order_relaxed);
 
 		if (end_s != 0 && strcmp(file->path, path) == 0)
@@ -184,8 +191,9 @@ static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, co
 	return 0;
 }
 
-/* Contexts that differ in their authorities share a certificate, and one may have refused what another has taken over:
- * the first end counts. 0: it is reported with an earlier context, or with an earlier file of this one. */
+/* Contexts that differ in their authorities share a certificate, and one may have refused what
+ * another has taken over: the first end counts. 0: it is reported with an earlier context, or with
+ * an earlier file of this one. */
 static int64_t end_of(const struct kvw_tls_watch *watch, size_t i, size_t n)
 {
 	const struct kvw_tls_watch_item *item = &watch->items[i];
@@ -200,7 +208,8 @@ static int64_t end_of(const struct kvw_tls_watch *watch, size_t i, size_t n)
 			return 0;
 	}
 	for (size_t other = 0; other < watch->count && first_s != 0; other++) {
-		int64_t end_s = other == i ? 0 : end_in(&watch->items[other], item->use, file->path);
+		int64_t end_s =
+			other == i ? 0 : end_in(&watch->items[other], item->use, file->path);
 
 		if (end_s != 0 && other < i)
 			return 0;
