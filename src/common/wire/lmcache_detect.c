@@ -68,15 +68,15 @@ static bool guess_of(const struct kvw_lmcache_recipe *configured, size_t number,
 }
 
 /* What PYTHONHASHSEED is set to where it is not 0. */
-static const char *const usual_seeds[] = {"1", "2", "3", "5", "7", "8", "10", "12", "13", "16", "17",
-	"21", "32", "42", "64", "99", "100", "101", "111", "123", "128", "256", "314", "420", "512", "666",
-	"777", "888", "999", "1000", "1024", "1111", "1234", "1337", "2024", "2025", "2026", "2048", "3407",
-	"4096", "4242", "9999", "10000", "12345", "31337", "65535", "65536", "123456", "314159", "1234567",
-	"12345678", "123456789", "4294967295"};
+static const char *const usual_seeds[] = {"1", "2", "3", "5", "7", "8", "10", "12", "13", "16",
+	"17", "21", "32", "42", "64", "99", "100", "101", "111", "123", "128", "256", "314", "420",
+	"512", "666", "777", "888", "999", "1000", "1024", "1111", "1234", "1337", "2024", "2025",
+	"2026", "2048", "3407", "4096", "4242", "9999", "10000", "12345", "31337", "65535", "65536",
+	"123456", "314159", "1234567", "12345678", "123456789", "4294967295"};
 
 /* KVW_ENOTFOUND: the prompt's first key by this recipe is not known. */
-static enum kvw_err try_recipe(const struct kvw_lmcache_recipe *guess, const uint32_t *tokens, size_t count,
-	kvw_lmcache_known_fn *known, void *context)
+static enum kvw_err try_recipe(const struct kvw_lmcache_recipe *guess, const uint32_t *tokens,
+	size_t count, kvw_lmcache_known_fn *known, void *context)
 {
 	uint64_t state, key;
 	size_t keys = 0;

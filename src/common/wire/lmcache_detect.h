@@ -20,8 +20,8 @@ typedef bool kvw_lmcache_known_fn(void *context, uint64_t key);
 /*
  * Tries the configured recipe, then those that differ from it by algorithm, SipHash variant, extra,
  * fold, seed (not set, 0, LMCache without vLLM) and chunk size (powers of two from 16 to 2048), in
- * all combinations, then seeds that people choose, with all else as configured, on the beginning of one prompt.
- * *found borrows what `configured` does.
+ * all combinations, then seeds that people choose, with all else as configured, on the beginning of
+ * one prompt. *found borrows what `configured` does.
  *
  * KVW_ENOTFOUND: none of them; the seed may be another, or the tokens. KVW_ENOMEM. Takes some 3 ms
  * for a prompt of 2,048 tokens: not for an event loop. A fault in `configured` is no error.

@@ -1,12 +1,14 @@
 /*
- * lmcache_hash.h - LMCache's chunk hashes from token ids, as in-process LMCache 0.3 to 0.5 makes them.
+ * lmcache_hash.h - LMCache's chunk hashes from token ids, as in-process LMCache 0.3 to 0.5 makes
+ * them.
  *
- *	h_0 = NONE_HASH = H(PYTHONHASHSEED as a string)
- *	h_i = H((h_{i-1}, (token, token, ...), extra))	for each chunk
+ * 	h_0 = NONE_HASH = H(PYTHONHASHSEED as a string)
+ * 	h_i = H((h_{i-1}, (token, token, ...), extra))	for each chunk
  *
- * LMCache sends a controller these 64-bit numbers and no tokens, so the router must compute them the
- * same way to recognize them. What differs between installations is the recipe. Numbers are bit
- * patterns: `builtin` gives signed ones (Python and msgpack print (int64_t)key), digests unsigned ones.
+ * LMCache sends a controller these 64-bit numbers and no tokens, so the router must compute them
+ * the same way to recognize them. What differs between installations is the recipe. Numbers are bit
+ * patterns: `builtin` gives signed ones (Python and msgpack print (int64_t)key), digests unsigned
+ * ones.
  *
  * Pure functions: any thread, nothing is kept. The server mode of LMCache (blake3) is not covered;
  * it has no controller of this kind.
@@ -74,7 +76,8 @@ bool kvw_lmcache_algorithm_parse(struct kvw_slice name, enum kvw_lmcache_algorit
 /* As parsed; static. */
 const char *kvw_lmcache_algorithm_name(enum kvw_lmcache_algorithm algorithm);
 
-/* Why no one outside of the engine's process can compute this recipe, as a sentence; NULL: one can. */
+/* Why no one outside of the engine's process can compute this recipe, as a sentence;
+ * NULL: one can. */
 const char *kvw_lmcache_recipe_fault(const struct kvw_lmcache_recipe *recipe);
 
 /*
@@ -88,11 +91,12 @@ KVW_MUST_CHECK enum kvw_err kvw_lmcache_begin(
  * Keys of tokens[0..count), which follow those that *state stands for.
  *
  * keys[i] is of tokens[i * chunk_size] on; at most `cap` are written and *key_count says how many.
- * *state moves past full chunks only, so a caller that gets more tokens later goes on with the first
- * one that is in no full chunk; a partial chunk's key comes last. keys may be NULL if cap is 0.
+ * *state moves past full chunks only, so a caller that gets more tokens later goes on with the
+ * first one that is in no full chunk; a partial chunk's key comes last. keys may be NULL if cap is
+ * 0.
  *
- * KVW_EINVAL: a fault. KVW_ENOMEM; *state is then that of the *key_count keys that are done. Digests
- * allocate once a call, `builtin` never.
+ * KVW_EINVAL: a fault. KVW_ENOMEM; *state is then that of the *key_count keys that are done.
+ * Digests allocate once a call, `builtin` never.
  */
 KVW_MUST_CHECK enum kvw_err kvw_lmcache_hash(const struct kvw_lmcache_recipe *recipe,
 	uint64_t *state, const uint32_t *tokens, size_t count, uint64_t *keys, size_t cap,

@@ -101,7 +101,7 @@ enum kvw_err kvw_lmc_request(const struct kvw_slice *frames, size_t count,
 /* Tier of a location. Names that are not known count as remote, the slowest. */
 enum kvw_tier kvw_lmc_tier(struct kvw_slice location);
 
-/* --- answers: written to out, whose `full` says whether all fitted ----------------------------- */
+/* --- answers: written to out, whose `full` says whether all fitted ---------------------------- */
 
 /* heartbeat_url "host:port" without a scheme; len 0: no heartbeats are wanted. */
 void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_url);

@@ -66,7 +66,8 @@ static inline size_t kvw_mp_left(const struct kvw_mp *mp)
 	return (size_t)(mp->end - mp->at);
 }
 
-/* Next value or head. KVW_EPROTO: cut off, a count beyond the buffer, or a byte that means nothing. */
+/* Next value or head. KVW_EPROTO: cut off, a count beyond the buffer,
+ * or a byte that means nothing. */
 enum kvw_err kvw_mp_next(struct kvw_mp *mp, struct kvw_mp_value *value) KVW_MUST_CHECK;
 
 /* Pass over one value with all that it holds. Also KVW_ELIMIT: nested too deep. */

@@ -1,9 +1,10 @@
 /*
  * proxy_protocol.c - see proxy_protocol.h.
  *
- * Strict, as its own text asks: one space between the words of version 1, no number with a zero before it, no
- * address that inet_pton does not take; in version 2 every additional field within the announced length, and a
- * checksum, where there is one, that fits. A header that can be read in two ways is none.
+ * Strict, as its own text asks: one space between the words of version 1, no number with a zero
+ * before it, no address that inet_pton does not take; in version 2 every additional field within
+ * the announced length, and a checksum, where there is one, that fits. A header that can be read in
+ * two ways is none.
  */
 #include "wire/proxy_protocol.h"
 
@@ -120,7 +121,8 @@ static enum kvw_proxy_verdict read_v1(
 	const char *end = memchr(data, '\n', most);
 
 	if (end == NULL)
-		return len < V1_MOST ? KVW_PROXY_MORE : bad(why, "a header of version 1 is longer than 107 bytes");
+		return len < V1_MOST ? KVW_PROXY_MORE
+				     : bad(why, "a header of version 1 is longer than 107 bytes");
 	if (end[-1] != '\r' || memchr(data, '\0', (size_t)(end - data)) != NULL ||
 		!read_line((struct words){data + sizeof(v1_begin) - 1, end - 1}, &read))
 		return bad(why, "a header of version 1 cannot be read");
@@ -143,7 +145,8 @@ uint32_t kvw_proxy_crc32c(const char *data, size_t len)
 	return ~crc;
 }
 
-/* Additional fields from `at` on. The checksum, if there is one, is of the whole header with zeroes in its place. */
+/* Additional fields from `at` on. The checksum, if there is one,
+ * is of the whole header with zeroes in its place. */
 static bool good_fields(const char *data, size_t at, size_t len)
 {
 	bool summed = false;
@@ -214,7 +217,8 @@ static enum kvw_proxy_verdict read_v2(
 	if (read.len < V2_FIXED + addresses)
 		return bad(why, "a header of version 2 has no room for its addresses");
 	if (!good_fields(data, family == 0 ? read.len : V2_FIXED + addresses, read.len))
-		return bad(why, "a header of version 2 has a field that cannot be read or a wrong checksum");
+		return bad(why, "a header of version 2 has a field that cannot be read or a wrong "
+				"checksum");
 	read.known = transport == 1 && (family == 1 || family == 2);
 	if (read.known && family == 1)
 		set_v4(&read.client, data + 16, port_at(data + 24));

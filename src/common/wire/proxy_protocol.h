@@ -1,8 +1,9 @@
 /*
- * proxy_protocol.h - the header that a load balancer sends before a client's own bytes: PROXY protocol, versions 1
- * and 2.
+ * proxy_protocol.h - the header that a load balancer sends before a client's own bytes: PROXY
+ * protocol, versions 1 and 2.
  *
- * Source: https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt. Pure functions: any thread, no allocation.
+ * Source: https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt. Pure functions: any thread,
+ * no allocation.
  */
 #ifndef KVW_PROXY_PROTOCOL_H
 #define KVW_PROXY_PROTOCOL_H
@@ -12,7 +13,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The longest header that is read: version 2 may announce 64 KiB, and senders need some 500 bytes of it. */
+/* The longest header that is read: version 2 may announce 64 KiB,
+ * and senders need some 500 bytes of it. */
 #define KVW_PROXY_HEADER_MOST 4096
 
 enum kvw_proxy_verdict {
@@ -24,7 +26,8 @@ enum kvw_proxy_verdict {
 
 struct kvw_proxy_header {
 	size_t len; /* bytes of it; the client's own follow */
-	bool known; /* client is set; false: the sender speaks for itself (LOCAL), or of no IP address */
+	/* Client is set; false: the sender speaks for itself (LOCAL), or of no IP address. */
+	bool known;
 	struct sockaddr_storage client; /* AF_INET or AF_INET6, with its port */
 };
 

@@ -553,8 +553,9 @@ static void find_salt(struct kvw_kv_event *event, const struct details *details)
 		event->salt = details->first[named];
 		left = 0;
 	}
-	event->extra_is_plain = event->extra == NULL ||
-				(left == 0 && (!details->later_any || (named && details->later_same)));
+	event->extra_is_plain =
+		event->extra == NULL ||
+		(left == 0 && (!details->later_any || (named && details->later_same)));
 }
 
 /* Whether what was read makes sense together. */
