@@ -1,16 +1,17 @@
 /*
  * auth.c - see auth.h.
  *
- * The thread is of its own because a file of 100,000 keys takes a second to read: the control thread, with its
- * probes, does not wait for that.
+ * The thread is of its own because a file of 100,000 keys takes a second to read: the control
+ * thread, with its probes, does not wait for that.
  *
- * The folder is watched, as for discovery.file: a file that is replaced by a rename is another inode, and
- * Kubernetes replaces a folder behind a link (`..data`). Where the kernel reports nothing, a look at the file
- * every few seconds does. Each state of the file is read once, so that a mistake is logged once; one that could not
- * be read at all is tried again with each look.
+ * The folder is watched, as for discovery.file: a file that is replaced by a rename is another
+ * inode, and Kubernetes replaces a folder behind a link (`..data`). Where the kernel reports
+ * nothing, a look at the file every few seconds does. Each state of the file is read once, so that
+ * a mistake is logged once; one that could not be read at all is tried again with each look.
  *
- * The first half of a file may be good YAML whose last entry lacks what restricts it. So the file is read when two
- * looks SETTLE_MS apart saw the same, and what was read counts if it is the same afterwards.
+ * The first half of a file may be good YAML whose last entry lacks what restricts it. So the file
+ * is read when two looks SETTLE_MS apart saw the same, and what was read counts if it is the same
+ * afterwards.
  */
 #include "auth/auth.h"
 
@@ -67,7 +68,8 @@ struct kvw_auth {
 
 /* --- keys --- */
 
-/* Frees the former keys that nothing uses any more: to free 100,000 takes a loop's time for requests. */
+/* Frees the former keys that nothing uses any more: to free 100,000 takes a loop's time for
+ * requests. */
 static void free_retired(struct kvw_auth *auth)
 {
 	size_t kept = 0;
@@ -104,10 +106,12 @@ static void retire(struct kvw_auth *auth, struct kvw_keyring *ring)
 void kvw_auth_saw_tenant(struct kvw_auth *auth)
 {
 	if (auth->tenants == NULL || kvw_tenants_last(auth->tenants) ||
-		atomic_load_explicit(&auth->warned, memory_order_relaxed) || atomic_exchange(&auth->warned, true))
+		atomic_load_explicit(&auth->warned, memory_order_relaxed) ||
+		atomic_exchange(&auth->warned, true))
 		return;
-	kvw_warn(ROOM, "clients have tenants, but auth.tenant_secret_file is not set: what workers have cached for a tenant "
-		       "is found by this process alone, not by other replicas of kvway nor after a restart");
+	kvw_warn(ROOM, "clients have tenants, but auth.tenant_secret_file is not set: what workers "
+		       "have cached for a tenant is found by this process alone, not by other "
+		       "replicas of kvway nor after a restart");
 }
 
 /* Takes the ring. */
@@ -196,13 +200,15 @@ static bool read_file(struct kvw_auth *auth, const struct stat *now)
 	if (still && (err == KVW_OK || err == KVW_EINVAL))
 		auth->seen = *now;
 	else
-		memset(&auth->seen, 0, sizeof(auth->seen)); /* so that a revoked key does not stay */
+		/* So that a revoked key does not stay. */
+		memset(&auth->seen, 0, sizeof(auth->seen));
 	auth->failed = still && err != KVW_OK && err != KVW_EINVAL;
 	free(mistakes);
 	return still;
 }
 
-/* force: also one that has not changed. True: it may be changing, and is to be looked at again soon. */
+/* force: also one that has not changed.
+ * True: it may be changing, and is to be looked at again soon. */
 static bool look(struct kvw_auth *auth, bool force)
 {
 	int64_t now_ns = kvw_clock_ns();
@@ -302,7 +308,8 @@ static void settle(struct kvw_auth *auth)
 	const struct timespec wait = {.tv_nsec = SETTLE_MS * KVW_NS_PER_MS};
 
 	for (int tries = 0; tries < 20 && stat(auth->path, &auth->seen) == 0; tries++) {
-		int64_t ctime_ns = auth->seen.st_ctim.tv_sec * KVW_NS_PER_S + auth->seen.st_ctim.tv_nsec;
+		int64_t ctime_ns =
+			auth->seen.st_ctim.tv_sec * KVW_NS_PER_S + auth->seen.st_ctim.tv_nsec;
 		int64_t age_ns = kvw_clock_wall_ns() - ctime_ns;
 
 		if (age_ns < 0 || age_ns >= SETTLE_MS * KVW_NS_PER_MS)

@@ -1,9 +1,10 @@
 /*
  * command.c - see command.h.
  *
- * A key is 33 random bytes, so its plain SHA-256 is as hard to invert as the key is to guess: passwords need a
- * slow hash, these do not. The key goes to standard error and the entry to standard output, so that
- * `kvway key new NAME >> FILE` writes down the one and shows the other, once.
+ * A key is 33 random bytes, so its plain SHA-256 is as hard to invert as the key is to guess:
+ * passwords need a slow hash, these do not. The key goes to standard error and the entry to
+ * standard output, so that `kvway key new NAME >> FILE` writes down the one and shows the other,
+ * once.
  *
  * The entry is read back by the file's own reader before it is printed: what is printed is fit.
  */
@@ -33,7 +34,8 @@ static const struct {
 static void print_usage(FILE *out)
 {
 	fputs("Usage:\n"
-	      "  kvway key new NAME        makes a key: shows it on standard error, once, and prints its entry\n"
+	      "  kvway key new NAME        "
+	      "makes a key: shows it on standard error, once, and prints its entry\n"
 	      "                            for the file that auth.keys_file names\n"
 	      "  kvway key check FILE      looks that file over\n"
 	      "  kvway key check FILE -    reads a key from standard input and says whose it is\n",
@@ -42,7 +44,9 @@ static void print_usage(FILE *out)
 
 static void print_help(FILE *out)
 {
-	fputs("kvway key makes keys for clients, and looks over the file that holds their hashes.\n\n", out);
+	fputs("kvway key makes keys for clients, and looks over the file that holds their "
+	      "hashes.\n\n",
+		out);
 	print_usage(out);
 	fputs("\nExamples:\n"
 	      "  echo 'keys:' > keys.yaml\n"
@@ -52,8 +56,10 @@ static void print_help(FILE *out)
 	      "      --class CLASS        of `new`: its requests' priority class\n"
 	      "      --expires DATE       of `new`: when it ends, such as 2027-01-31\n"
 	      "  -h, --help               this text\n"
-	      "\nconfig/REFERENCE.md explains what else an entry may have: models, paths, trusted.\n"
-	      "Exit status: 0 all is well, 1 mistakes in the file or a key that is not valid, 2 wrong usage.\n",
+	      "\nconfig/REFERENCE.md explains what else an entry may have: models, paths, "
+	      "trusted.\n"
+	      "Exit status: 0 all is well, 1 mistakes in the file or a key that is not valid, 2 "
+	      "wrong usage.\n",
 		out);
 }
 
@@ -67,7 +73,8 @@ static int fail_usage(FILE *err)
 
 static bool make_key(char out[KEY_ROOM])
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 	unsigned char bytes[KEY_BYTES];
 	size_t len = 0;
 
@@ -76,7 +83,8 @@ static bool make_key(char out[KEY_ROOM])
 	for (const char *prefix = "sk-kvway-"; *prefix != '\0'; prefix++)
 		out[len++] = *prefix;
 	for (size_t i = 0; i < sizeof(bytes); i += 3) {
-		unsigned bits = (unsigned)bytes[i] << 16 | (unsigned)bytes[i + 1] << 8 | bytes[i + 2];
+		unsigned bits =
+			(unsigned)bytes[i] << 16 | (unsigned)bytes[i + 1] << 8 | bytes[i + 2];
 
 		for (int shift = 18; shift >= 0; shift -= 6)
 			out[len++] = digits[bits >> shift & 63];
@@ -99,7 +107,8 @@ static void write_entry(FILE *out, const char *name, const struct kvw_digest *di
 }
 
 /* The words behind `new`. False: wrong usage, which was said. */
-static bool read_words(int argc, char **argv, FILE *err, const char **name, const char *values[FLAG_COUNT])
+static bool read_words(
+	int argc, char **argv, FILE *err, const char **name, const char *values[FLAG_COUNT])
 {
 	for (int i = 2; i < argc; i++) {
 		size_t flag = 0;
@@ -111,7 +120,9 @@ static bool read_words(int argc, char **argv, FILE *err, const char **name, cons
 		} else if (flag == FLAG_COUNT && argv[i][0] != '-' && *name == NULL) {
 			*name = argv[i];
 		} else {
-			fprintf(err, "kvway key new: found `%s`, expected a name, or a flag once with its value\n",
+			fprintf(err,
+				"kvway key new: found `%s`, expected a name, or a flag once with "
+				"its value\n",
 				argv[i]);
 			return false;
 		}
@@ -125,7 +136,9 @@ static bool read_words(int argc, char **argv, FILE *err, const char **name, cons
 static bool is_plain(const char *text)
 {
 	return text[0] != '\0' && text[0] != '-' &&
-	       strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@:-") == strlen(text);
+	       strspn(text,
+		       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@:-") ==
+		       strlen(text);
 }
 
 /* Reads an entry as the file's reader does; mistakes to err. */
@@ -161,7 +174,8 @@ static int make(int argc, char **argv, FILE *out, FILE *err)
 
 		if (word == NULL || is_plain(word))
 			continue;
-		fprintf(err, "kvway key new: found `%s`, expected letters, digits or `._@:-`\n", word);
+		fprintf(err, "kvway key new: found `%s`, expected letters, digits or `._@:-`\n",
+			word);
 		return STATUS_USAGE;
 	}
 	if (!make_key(key)) {
@@ -199,7 +213,8 @@ static void print_key(FILE *out, const struct kvw_client_key *key)
 	if (key->expires != 0 && gmtime_r(&expires, &tm) != NULL)
 		(void)strftime(until, sizeof(until), "%Y-%m-%dT%H:%M:%SZ", &tm);
 	fprintf(out, "name: %s\ntenant: %s\nclass: %s\nexpires: %s\n", key->name,
-		key->tenant != NULL ? key->tenant : "", key->class != NULL ? key->class : "", until);
+		key->tenant != NULL ? key->tenant : "", key->class != NULL ? key->class : "",
+		until);
 }
 
 /* The key on standard input: whose is it? */

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `key`. `in` is read by `check FILE -` alone. Returns the exit status of the program: 0 all
- * is well, 1 mistakes in the file or a key that is not valid, 2 wrong usage. */
+/* argv[0] is the word `key`. `in` is read by `check FILE -` alone. Returns the exit status of the
+ * program: 0 all is well, 1 mistakes in the file or a key that is not valid, 2 wrong usage. */
 int kvw_key_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
 
 #endif

@@ -26,19 +26,20 @@ static int hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Is this the name of a parameter by which clients of other services send a key? Read as a server would:
- * percent-escapes, any case. */
+/* Is this the name of a parameter by which clients of other services send a key? Read as a server
+ * would: percent-escapes, any case. */
 static bool names_key(const char *text, size_t len)
 {
-	static const char *const names[] = {
-		"key", "api_key", "api-key", "apikey", "x-api-key", "access_token", "authorization"};
+	static const char *const names[] = {"key", "api_key", "api-key", "apikey", "x-api-key",
+		"access_token", "authorization"};
 	char name[16];
 	size_t n = 0;
 
 	for (size_t i = 0; i < len; i++) {
 		char c = text[i];
 
-		if (c == '%' && i + 2 < len && hex_value(text[i + 1]) >= 0 && hex_value(text[i + 2]) >= 0) {
+		if (c == '%' && i + 2 < len && hex_value(text[i + 1]) >= 0 &&
+			hex_value(text[i + 2]) >= 0) {
 			c = (char)(hex_value(text[i + 1]) << 4 | hex_value(text[i + 2]));
 			i += 2;
 		}
@@ -93,7 +94,8 @@ static bool bearer_of(struct kvw_slice value, struct kvw_slice *out)
 	static const char scheme[] = "bearer";
 	size_t len = sizeof(scheme) - 1;
 
-	if (value.len < len || !kvw_slice_equal_nocase((struct kvw_slice){value.data, len}, KVW_SLICE("bearer")))
+	if (value.len < len ||
+		!kvw_slice_equal_nocase((struct kvw_slice){value.data, len}, KVW_SLICE("bearer")))
 		return false;
 	if (value.len > len && value.data[len] != ' ' && value.data[len] != '\t')
 		return false;
@@ -128,7 +130,8 @@ static enum kvw_credential find(const struct kvw_head *head, struct kvw_slice *o
 		if (seen != NULL)
 			*seen = field;
 	}
-	if (authorization != NULL && authorization->value.len > 0 && !bearer_of(authorization->value, &bearer))
+	if (authorization != NULL && authorization->value.len > 0 &&
+		!bearer_of(authorization->value, &bearer))
 		return KVW_CREDENTIAL_SCHEME;
 	if (api_key != NULL)
 		key = api_key->value;

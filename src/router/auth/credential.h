@@ -1,8 +1,8 @@
 /*
  * credential.h - the key that a request shows: `Authorization: Bearer KEY` or `x-api-key: KEY`.
  *
- * A request that shows two, or one in its query, where it gets into logs, is refused rather than read one way
- * or another.
+ * A request that shows two, or one in its query, where it gets into logs, is refused rather than
+ * read one way or another.
  */
 #ifndef KVW_CREDENTIAL_H
 #define KVW_CREDENTIAL_H
@@ -18,12 +18,15 @@ enum kvw_credential {
 	KVW_CREDENTIAL_QUERY,  /* in the query */
 };
 
-/* KVW_CREDENTIAL_FOUND: *out is the hash of the key. Whatever it finds, the key's bytes are overwritten where they
- * lie, in the head's fields and in its query: the head must lie in memory that may be written. */
+/* KVW_CREDENTIAL_FOUND: *out is the hash of the key. Whatever it finds, the key's bytes are
+ * overwritten where they lie, in the head's fields and in its query: the head must lie in memory
+ * that may be written. */
 enum kvw_credential kvw_credential_take(const struct kvw_head *head, struct kvw_digest *out);
 
-/* The same; before the bytes are overwritten, look(arg, key, its hash) sees them. Called for KVW_CREDENTIAL_FOUND alone. */
-typedef void kvw_credential_look(void *arg, struct kvw_slice shown, const struct kvw_digest *digest);
+/* The same; before the bytes are overwritten, look(arg, key, its hash) sees them.
+ * Called for KVW_CREDENTIAL_FOUND alone. */
+typedef void kvw_credential_look(
+	void *arg, struct kvw_slice shown, const struct kvw_digest *digest);
 enum kvw_credential kvw_credential_take_seen(
 	const struct kvw_head *head, struct kvw_digest *out, kvw_credential_look *look, void *arg);
 

@@ -49,7 +49,8 @@ static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, 
 	return len;
 }
 
-/* Did OpenSSL fail for want of memory since its errors were cleared? Of a key that it refuses it says why. */
+/* Did OpenSSL fail for want of memory since its errors were cleared? Of a key that it refuses it
+ * says why. */
 static bool ran_out(void)
 {
 	unsigned long code;
@@ -78,13 +79,14 @@ static EVP_PKEY *make(const char *type, OSSL_PARAM_BLD *build, bool *starved)
 	return pkey;
 }
 
-/* A large exponent would make each verification slow, a small one is what broken libraries were attacked with. */
+/* A large exponent would make each verification slow, a small one is what broken libraries were
+ * attacked with. */
 static bool good_rsa(const BIGNUM *n, const BIGNUM *e)
 {
 	int bits = BN_num_bits(n);
 
-	return bits >= KVW_JWKS_RSA_LEAST && bits <= KVW_JWKS_RSA_MOST && BN_is_odd(n) && BN_is_odd(e) &&
-	       BN_num_bits(e) >= 17 && BN_num_bits(e) <= 64;
+	return bits >= KVW_JWKS_RSA_LEAST && bits <= KVW_JWKS_RSA_MOST && BN_is_odd(n) &&
+	       BN_is_odd(e) && BN_num_bits(e) >= 17 && BN_num_bits(e) <= 64;
 }
 
 static EVP_PKEY *rsa_of(const json_t *jwk, bool *starved)
@@ -128,8 +130,10 @@ static EVP_PKEY *p256_of(const json_t *jwk, bool *starved)
 	*starved = build == NULL;
 	if (!*starved && bytes_of(jwk, "x", point + 1, COORDINATE) == COORDINATE &&
 		bytes_of(jwk, "y", point + 1 + COORDINATE, COORDINATE) == COORDINATE) {
-		*starved = OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) != 1 ||
-			   OSSL_PARAM_BLD_push_octet_string(build, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) != 1;
+		*starved = OSSL_PARAM_BLD_push_utf8_string(
+				   build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) != 1 ||
+			   OSSL_PARAM_BLD_push_octet_string(
+				   build, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) != 1;
 		if (!*starved)
 			pkey = make("EC", build, starved);
 	}
@@ -159,7 +163,8 @@ static bool says(const json_t *jwk, const char *name, const char *one, const cha
 	const json_t *value = json_object_get(jwk, name);
 	const char *text = json_string_value(value);
 
-	return value == NULL || (text != NULL && (strcmp(text, one) == 0 || strcmp(text, other) == 0));
+	return value == NULL ||
+	       (text != NULL && (strcmp(text, one) == 0 || strcmp(text, other) == 0));
 }
 
 static bool may_verify(const json_t *jwk)
@@ -182,7 +187,8 @@ static bool is(const char *text, const char *word)
 	return text != NULL && strcmp(text, word) == 0;
 }
 
-/* The algorithm is what the key's type and curve are made for. NULL: it is of no use, or, *starved, memory ran out. */
+/* The algorithm is what the key's type and curve are made for.
+ * NULL: it is of no use, or, *starved, memory ran out. */
 static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg, bool *starved)
 {
 	const char *type = text_of(jwk, "kty"), *curve = text_of(jwk, "crv");
@@ -222,8 +228,8 @@ static bool add(struct kvw_jwks *jwks, const json_t *jwk)
 	jwks->starved = jwks->starved || starved;
 	if (key->pkey == NULL)
 		return false;
-	if (key->kid_len > 0 &&
-		kvw_jwks_find(jwks, (struct kvw_slice){key->kid, key->kid_len}, key->alg, &known) != NULL) {
+	if (key->kid_len > 0 && kvw_jwks_find(jwks, (struct kvw_slice){key->kid, key->kid_len},
+					key->alg, &known) != NULL) {
 		EVP_PKEY_free(key->pkey); /* the first one of a name counts */
 		return false;
 	}
@@ -233,7 +239,8 @@ static bool add(struct kvw_jwks *jwks, const json_t *jwk)
 
 /* --- the set --- */
 
-enum kvw_err kvw_jwks_parse(const char *text, size_t len, char *why, size_t room, struct kvw_jwks **out)
+enum kvw_err kvw_jwks_parse(
+	const char *text, size_t len, char *why, size_t room, struct kvw_jwks **out)
 {
 	struct kvw_jwks *jwks = calloc(1, sizeof(*jwks));
 	json_t *root = NULL;
@@ -245,7 +252,8 @@ enum kvw_err kvw_jwks_parse(const char *text, size_t len, char *why, size_t room
 		return KVW_ENOMEM;
 	atomic_init(&jwks->refs, 1);
 	if (len > KVW_JWKS_MAX_BYTES) {
-		snprintf(why, room, "found more than %zu bytes, expected a set of keys", KVW_JWKS_MAX_BYTES);
+		snprintf(why, room, "found more than %zu bytes, expected a set of keys",
+			KVW_JWKS_MAX_BYTES);
 		goto out;
 	}
 	root = json_loadb(len > 0 ? text : "", len, JSON_REJECT_DUPLICATES, &error);
@@ -260,18 +268,22 @@ enum kvw_err kvw_jwks_parse(const char *text, size_t len, char *why, size_t room
 		goto out;
 	}
 	if (json_array_size(keys) > KVW_JWKS_MOST) {
-		snprintf(why, room, "found %zu keys, expected at most %d", json_array_size(keys), KVW_JWKS_MOST);
+		snprintf(why, room, "found %zu keys, expected at most %d", json_array_size(keys),
+			KVW_JWKS_MOST);
 		goto out;
 	}
 	for (size_t i = 0; i < json_array_size(keys); i++)
 		jwks->skipped += !add(jwks, json_array_get(keys, i));
 	ERR_clear_error();
-	if (jwks->starved) { /* a key that is left out for that is none that the issuer has withdrawn */
+	/* A key that is left out for that is none that the issuer has withdrawn. */
+	if (jwks->starved) {
 		err = KVW_ENOMEM;
 		goto out;
 	}
 	if (jwks->count == 0) {
-		snprintf(why, room, "found no key of use among %zu, expected RSA of %d bits or more, P-256 or Ed25519",
+		snprintf(why, room,
+			"found no key of use among %zu, expected RSA of %d bits or more, P-256 or "
+			"Ed25519",
 			json_array_size(keys), KVW_JWKS_RSA_LEAST);
 		err = KVW_ENOTFOUND;
 		goto out;
@@ -318,7 +330,8 @@ EVP_PKEY *kvw_jwks_find(
 	for (size_t i = 0; i < jwks->count; i++) {
 		const struct key *key = &jwks->keys[i];
 
-		if (kid.data != NULL && !kvw_slice_equal(kid, (struct kvw_slice){key->kid, key->kid_len}))
+		if (kid.data != NULL &&
+			!kvw_slice_equal(kid, (struct kvw_slice){key->kid, key->kid_len}))
 			continue;
 		*known = true;
 		if (key->alg != alg)

@@ -33,8 +33,9 @@ struct parts {
 
 const char *kvw_jwt_verdict_name(enum kvw_jwt_verdict verdict)
 {
-	static const char *const names[KVW_JWT_VERDICTS] = {"", "malformed", "algorithm", "key", "signature",
-		"expired", "not_yet_valid", "issuer", "audience", "claims", "no_keys", "no_memory"};
+	static const char *const names[KVW_JWT_VERDICTS] = {"", "malformed", "algorithm", "key",
+		"signature", "expired", "not_yet_valid", "issuer", "audience", "claims", "no_keys",
+		"no_memory"};
 
 	return names[verdict];
 }
@@ -43,9 +44,10 @@ const char *kvw_jwt_verdict_text(enum kvw_jwt_verdict verdict)
 {
 	static const char *const texts[KVW_JWT_VERDICTS] = {"", "the token is malformed",
 		"the token's algorithm is not accepted", "the token is signed by an unknown key",
-		"the token's signature is wrong", "the token has expired", "the token is not valid yet",
-		"the token is of another issuer", "the token is for another audience",
-		"the token's claims cannot be used", "the keys that verify tokens are not there yet; try again",
+		"the token's signature is wrong", "the token has expired",
+		"the token is not valid yet", "the token is of another issuer",
+		"the token is for another audience", "the token's claims cannot be used",
+		"the keys that verify tokens are not there yet; try again",
 		"out of memory; try again"};
 
 	return texts[verdict];
@@ -126,12 +128,15 @@ static enum kvw_jwt_verdict read_header(
 	enum kvw_jwt_verdict verdict = KVW_JWT_MALFORMED;
 	bool known;
 
-	if (!kvw_base64_read(part, KVW_BASE64_URL, text, sizeof(text), &len) || !is_flat((const char *)text, len))
+	if (!kvw_base64_read(part, KVW_BASE64_URL, text, sizeof(text), &len) ||
+		!is_flat((const char *)text, len))
 		return KVW_JWT_MALFORMED;
 	header = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, NULL);
 	kid = json_object_get(header, "kid");
-	if (json_is_object(header) && json_object_get(header, "crit") == NULL && good_type(header) &&
-		(kid == NULL || (json_is_string(kid) && json_string_length(kid) <= KVW_JWKS_KID_MOST))) {
+	if (json_is_object(header) && json_object_get(header, "crit") == NULL &&
+		good_type(header) &&
+		(kid == NULL ||
+			(json_is_string(kid) && json_string_length(kid) <= KVW_JWKS_KID_MOST))) {
 		struct kvw_slice name = {json_string_value(kid), json_string_length(kid)};
 
 		verdict = alg_of(header, alg) ? KVW_JWT_GOOD : KVW_JWT_ALGORITHM;
@@ -145,7 +150,8 @@ static enum kvw_jwt_verdict read_header(
 
 /* --- the signature --- */
 
-/* r and s, as JOSE has them, in the form that OpenSSL reads. Returns its length; 0: without memory. */
+/* r and s, as JOSE has them, in the form that OpenSSL reads.
+ * Returns its length; 0: without memory. */
 static size_t der_of(const unsigned char *raw, unsigned char *out, size_t room)
 {
 	ECDSA_SIG *pair = ECDSA_SIG_new();
@@ -164,8 +170,8 @@ static size_t der_of(const unsigned char *raw, unsigned char *out, size_t room)
 	return len > 0 ? (size_t)len : 0;
 }
 
-static bool verifies(EVP_PKEY *pkey, enum kvw_jwt_alg alg, const unsigned char *signature, size_t len,
-	struct kvw_slice text)
+static bool verifies(EVP_PKEY *pkey, enum kvw_jwt_alg alg, const unsigned char *signature,
+	size_t len, struct kvw_slice text)
 {
 	const EVP_MD *hash = alg == KVW_JWT_EDDSA ? NULL : EVP_sha256();
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
@@ -173,7 +179,8 @@ static bool verifies(EVP_PKEY *pkey, enum kvw_jwt_alg alg, const unsigned char *
 
 	/* RSA: PKCS #1 v1.5 is what a key without parameters does, and RS256 is that. */
 	good = ctx != NULL && EVP_DigestVerifyInit(ctx, NULL, hash, NULL, pkey) == 1 &&
-	       EVP_DigestVerify(ctx, signature, len, (const unsigned char *)text.data, text.len) == 1;
+	       EVP_DigestVerify(ctx, signature, len, (const unsigned char *)text.data, text.len) ==
+		       1;
 	EVP_MD_CTX_free(ctx);
 	ERR_clear_error();
 	return good;
@@ -183,7 +190,8 @@ static enum kvw_jwt_verdict check_signature(
 	EVP_PKEY *pkey, enum kvw_jwt_alg alg, const struct parts *parts)
 {
 	unsigned char raw[SIGNATURE_MOST], der[2 * HALF + 16];
-	size_t len, expected = alg == KVW_JWT_RS256 ? (size_t)EVP_PKEY_get_size(pkey) : (size_t)2 * HALF;
+	size_t len, expected = alg == KVW_JWT_RS256 ? (size_t)EVP_PKEY_get_size(pkey)
+						    : (size_t)2 * HALF;
 	bool good = false;
 
 	if (!kvw_base64_read(parts->signature, KVW_BASE64_URL, raw, sizeof(raw), &len)) {
@@ -191,7 +199,8 @@ static enum kvw_jwt_verdict check_signature(
 		return KVW_JWT_MALFORMED;
 	}
 	if (len == expected && alg == KVW_JWT_ES256)
-		good = (len = der_of(raw, der, sizeof(der))) > 0 && verifies(pkey, alg, der, len, parts->is_signed);
+		good = (len = der_of(raw, der, sizeof(der))) > 0 &&
+		       verifies(pkey, alg, der, len, parts->is_signed);
 	else if (len == expected)
 		good = verifies(pkey, alg, raw, len, parts->is_signed);
 	OPENSSL_cleanse(raw, sizeof(raw));
@@ -210,8 +219,8 @@ static bool time_of(const json_t *value, double *out)
 	return *out >= 0 && *out <= LATEST_S;
 }
 
-static enum kvw_jwt_verdict check_times(
-	const struct kvw_config *config, const json_t *claims, int64_t now_s, struct kvw_client_key *key)
+static enum kvw_jwt_verdict check_times(const struct kvw_config *config, const json_t *claims,
+	int64_t now_s, struct kvw_client_key *key)
 {
 	const json_t *early = json_object_get(claims, "nbf");
 	int64_t leeway_s = config->auth_jwt_leeway_ms / 1000;
@@ -312,8 +321,8 @@ static bool shrink(struct kvw_strings *list)
 	return items != NULL;
 }
 
-/* A list, or words in one text as `scope` has them. Absent is good. An empty one would mean all, where whatever
- * made the token hardly meant that: it is refused. */
+/* A list, or words in one text as `scope` has them. Absent is good. An empty one would mean all,
+ * where whatever made the token hardly meant that: it is refused. */
 static bool set_list(struct kvw_strings *out, const json_t *value)
 {
 	if (value == NULL)
@@ -326,7 +335,8 @@ static bool set_list(struct kvw_strings *out, const json_t *value)
 	for (size_t i = 0; i < json_array_size(value); i++) {
 		const json_t *item = json_array_get(value, i);
 
-		if (!json_is_string(item) || !add_item(out, json_string_value(item), json_string_length(item)))
+		if (!json_is_string(item) ||
+			!add_item(out, json_string_value(item), json_string_length(item)))
 			return false;
 	}
 	return out->count > 0 && shrink(out);
@@ -358,7 +368,8 @@ static const enum kvw_client_key_index limit_keys[] = {
 	KVW_CLIENT_KEY_timeout_ms,
 };
 
-/* One of the token's own, written as in the keys file. One that is not known may be meant to limit something. */
+/* One of the token's own, written as in the keys file.
+ * One that is not known may be meant to limit something. */
 static bool set_limit(struct kvw_client_key *key, const char *name, const json_t *value)
 {
 	char number[24];
@@ -374,15 +385,18 @@ static bool set_limit(struct kvw_client_key *key, const char *name, const json_t
 
 		if (strcmp(limit->path, name) != 0)
 			continue;
-		if (kvw_key_parse(&kvw_client_key_schema, limit, kvw_slice_of(text), &read, &fault) != KVW_OK)
+		if (kvw_key_parse(&kvw_client_key_schema, limit, kvw_slice_of(text), &read,
+			    &fault) != KVW_OK)
 			return false;
-		memcpy((char *)key + limit->offset, &read.integer, sizeof(read.integer)); /* or a size: as large */
+		/* Or a size: as large. */
+		memcpy((char *)key + limit->offset, &read.integer, sizeof(read.integer));
 		return true;
 	}
 	return false;
 }
 
-static bool set_limits(const struct kvw_config *config, const json_t *limits, struct kvw_client_key *key)
+static bool set_limits(
+	const struct kvw_config *config, const json_t *limits, struct kvw_client_key *key)
 {
 	const char *name;
 	json_t *value;
@@ -404,25 +418,28 @@ static bool set_limits(const struct kvw_config *config, const json_t *limits, st
 
 /* --- all of them --- */
 
-static bool set_claims(const struct kvw_config *config, const json_t *claims, struct kvw_client_key *key)
+static bool set_claims(
+	const struct kvw_config *config, const json_t *claims, struct kvw_client_key *key)
 {
 	return set_name(key, claim_of(claims, config->auth_jwt_name_claim)) &&
 	       set_word(&key->tenant, claim_of(claims, config->auth_jwt_tenant_claim)) &&
 	       set_word(&key->class, claim_of(claims, config->auth_jwt_class_claim)) &&
 	       set_list(&key->models, claim_of(claims, config->auth_jwt_models_claim)) &&
-	       set_list(&key->paths, claim_of(claims, config->auth_jwt_paths_claim)) && good_lists(key) &&
+	       set_list(&key->paths, claim_of(claims, config->auth_jwt_paths_claim)) &&
+	       good_lists(key) &&
 	       set_limits(config, claim_of(claims, config->auth_jwt_limits_claim), key);
 }
 
-static enum kvw_jwt_verdict read_claims(const struct kvw_config *config, const json_t *claims, int64_t now_s,
-	struct kvw_client_key *key)
+static enum kvw_jwt_verdict read_claims(const struct kvw_config *config, const json_t *claims,
+	int64_t now_s, struct kvw_client_key *key)
 {
 	const json_t *issuer = json_object_get(claims, "iss");
 	enum kvw_jwt_verdict verdict;
 
 	if (!json_is_object(claims))
 		return KVW_JWT_MALFORMED;
-	if (!json_is_string(issuer) || strcmp(json_string_value(issuer), config->auth_jwt_issuer) != 0)
+	if (!json_is_string(issuer) ||
+		strcmp(json_string_value(issuer), config->auth_jwt_issuer) != 0)
 		return KVW_JWT_ISSUER;
 	if (!has_audience(config, json_object_get(claims, "aud")))
 		return KVW_JWT_AUDIENCE;
@@ -434,15 +451,17 @@ static enum kvw_jwt_verdict read_claims(const struct kvw_config *config, const j
 
 /* --- the token --- */
 
-static enum kvw_jwt_verdict read_payload(const struct kvw_config *config, struct kvw_slice part, int64_t now_s,
-	struct kvw_client_key **out)
+static enum kvw_jwt_verdict read_payload(const struct kvw_config *config, struct kvw_slice part,
+	int64_t now_s, struct kvw_client_key **out)
 {
 	size_t room = part.len / 4 * 3 + 3, len;
 	unsigned char *text = malloc(room);
 	struct kvw_client_key *key = calloc(1, sizeof(*key));
-	enum kvw_jwt_verdict verdict = text == NULL || key == NULL ? KVW_JWT_NO_MEMORY : KVW_JWT_MALFORMED;
+	enum kvw_jwt_verdict verdict =
+		text == NULL || key == NULL ? KVW_JWT_NO_MEMORY : KVW_JWT_MALFORMED;
 
-	if (verdict != KVW_JWT_NO_MEMORY && kvw_base64_read(part, KVW_BASE64_URL, text, room, &len)) {
+	if (verdict != KVW_JWT_NO_MEMORY &&
+		kvw_base64_read(part, KVW_BASE64_URL, text, room, &len)) {
 		json_t *claims = json_loadb((const char *)text, len, JSON_REJECT_DUPLICATES, NULL);
 
 		verdict = read_claims(config, claims, now_s, key);

@@ -1,10 +1,10 @@
 /*
- * jwt.h - a client's token (JSON Web Token, RFC 7519, signed in compact form): verified, and made into what a key of
- * the keys file is.
+ * jwt.h - a client's token (JSON Web Token, RFC 7519, signed in compact form): verified, and made
+ * into what a key of the keys file is.
  *
- * The signature is checked before the claims are read at all. The algorithm that the token names must be that of the
- * key that it names; `none`, HMAC, `crit` and keys inside the token are refused. Nothing here keeps or logs a token.
- * Any thread; no state.
+ * The signature is checked before the claims are read at all. The algorithm that the token names
+ * must be that of the key that it names; `none`, HMAC, `crit` and keys inside the token are
+ * refused. Nothing here keeps or logs a token. Any thread; no state.
  */
 #ifndef KVW_JWT_H
 #define KVW_JWT_H
@@ -39,8 +39,9 @@ const char *kvw_jwt_verdict_text(enum kvw_jwt_verdict verdict);
 /* Has it the form of a token, three parts? */
 bool kvw_jwt_looks(struct kvw_slice text);
 
-/* now_s: seconds since 1970. KVW_JWT_GOOD: *out is an array of one key, filled but for its sha256, and owned
- * by the caller (kvw_client_keys_free); its `expires` is the token's end with auth.jwt.leeway. */
+/* now_s: seconds since 1970. KVW_JWT_GOOD: *out is an array of one key, filled but for its sha256,
+ * and owned by the caller (kvw_client_keys_free); its `expires` is the token's end with
+ * auth.jwt.leeway. */
 enum kvw_jwt_verdict kvw_jwt_verify(const struct kvw_config *config, const struct kvw_jwks *jwks,
 	struct kvw_slice token, int64_t now_s, struct kvw_client_key **out) KVW_MUST_CHECK;
 

@@ -1,9 +1,9 @@
 /*
  * jwt_cache.c - see jwt_cache.h.
  *
- * Sets of eight entries, each set found by the hash and looked through; one lock for every LOCKS-th set. A hash is as
- * good as random, and only what an issuer has signed comes in, so no client chooses what another one loses but by having
- * thousands of tokens.
+ * Sets of eight entries, each set found by the hash and looked through; one lock for every LOCKS-th
+ * set. A hash is as good as random, and only what an issuer has signed comes in, so no client
+ * chooses what another one loses but by having thousands of tokens.
  */
 #include "auth/jwt_cache.h"
 
@@ -79,8 +79,8 @@ static bool has(const struct entry *entry, const struct kvw_digest *digest)
 	       CRYPTO_memcmp(entry->digest.bytes, digest->bytes, sizeof(digest->bytes)) == 0;
 }
 
-struct kvw_keyring *kvw_jwt_cache_find(
-	struct kvw_jwt_cache *cache, const struct kvw_digest *digest, uint64_t generation, int64_t now_s)
+struct kvw_keyring *kvw_jwt_cache_find(struct kvw_jwt_cache *cache, const struct kvw_digest *digest,
+	uint64_t generation, int64_t now_s)
 {
 	size_t set = set_of(cache, digest), lock = set & (LOCKS - 1);
 	struct kvw_keyring *ring = NULL;
@@ -103,7 +103,8 @@ struct kvw_keyring *kvw_jwt_cache_find(
 	return ring;
 }
 
-/* The place for a new one: its own of before, a free one, one that has ended, or the one used least lately. */
+/* The place for a new one: its own of before, a free one, one that has ended,
+ * or the one used least lately. */
 static struct entry *place_for(
 	struct entry *entries, const struct kvw_digest *digest, uint64_t generation, int64_t now_s)
 {
@@ -112,7 +113,8 @@ static struct entry *place_for(
 
 	for (size_t i = 0; i < WAYS; i++) {
 		struct entry *entry = &entries[i];
-		bool ended = entry->ring == NULL || entry->generation != generation || now_s >= entry->ends_s;
+		bool ended = entry->ring == NULL || entry->generation != generation ||
+			     now_s >= entry->ends_s;
 		uint64_t used = ended ? 0 : entry->used;
 
 		if (has(entry, digest))
@@ -125,8 +127,8 @@ static struct entry *place_for(
 	return place;
 }
 
-void kvw_jwt_cache_put(struct kvw_jwt_cache *cache, const struct kvw_digest *digest, uint64_t generation,
-	int64_t ends_s, int64_t now_s, struct kvw_keyring *ring)
+void kvw_jwt_cache_put(struct kvw_jwt_cache *cache, const struct kvw_digest *digest,
+	uint64_t generation, int64_t ends_s, int64_t now_s, struct kvw_keyring *ring)
 {
 	size_t set = set_of(cache, digest), lock = set & (LOCKS - 1);
 	struct kvw_keyring *before;
@@ -138,7 +140,10 @@ void kvw_jwt_cache_put(struct kvw_jwt_cache *cache, const struct kvw_digest *dig
 	pthread_mutex_lock(&cache->locks[lock]);
 	entry = place_for(cache->entries + set * WAYS, digest, generation, now_s);
 	before = entry->ring;
-	*entry = (struct entry){.digest = *digest, .ring = ring, .generation = generation, .ends_s = ends_s,
+	*entry = (struct entry){.digest = *digest,
+		.ring = ring,
+		.generation = generation,
+		.ends_s = ends_s,
 		.used = ++cache->turns[lock]};
 	pthread_mutex_unlock(&cache->locks[lock]);
 	kvw_keyring_unref(before);

@@ -1,7 +1,8 @@
 /*
  * jwt_gate.c - see jwt_gate.h.
  *
- * A token becomes a ring of one key, so that a request holds what it came by in the same way as with a key of the file.
+ * A token becomes a ring of one key, so that a request holds what it came by in the same way as
+ * with a key of the file.
  */
 #include "auth/jwt_gate.h"
 
@@ -21,7 +22,8 @@ bool kvw_jwt_wanted(const struct kvw_config *config)
 	return config->auth_jwt_jwks_file[0] != '\0' || config->auth_jwt_jwks_url[0] != '\0';
 }
 
-enum kvw_err kvw_jwt_gate_start(const struct kvw_config *config, FILE *errors, struct kvw_jwt_gate **out)
+enum kvw_err kvw_jwt_gate_start(
+	const struct kvw_config *config, FILE *errors, struct kvw_jwt_gate **out)
 {
 	struct kvw_jwt_gate *gate = calloc(1, sizeof(*gate));
 	enum kvw_err err;
@@ -93,7 +95,8 @@ enum kvw_jwt_verdict kvw_jwt_gate_check(struct kvw_jwt_gate *gate, struct kvw_sl
 		return KVW_JWT_GOOD;
 	}
 	verdict = verify(gate, token, digest, now_s, ring);
-	atomic_fetch_add_explicit(verdict == KVW_JWT_GOOD ? &gate->state.verified : &gate->state.refused[verdict], 1,
+	atomic_fetch_add_explicit(
+		verdict == KVW_JWT_GOOD ? &gate->state.verified : &gate->state.refused[verdict], 1,
 		memory_order_relaxed);
 	return verdict;
 }

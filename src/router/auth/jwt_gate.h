@@ -1,5 +1,6 @@
 /*
- * jwt_gate.h - which tokens get in: the keys that verify them, and those that were verified already.
+ * jwt_gate.h - which tokens get in: the keys that verify them, and those that were verified
+ * already.
  *
  * Threads: start and stop once each; all else by any.
  */
@@ -29,8 +30,8 @@ enum kvw_err kvw_jwt_gate_start(
 void kvw_jwt_gate_stop(struct kvw_jwt_gate *gate); /* NULL is allowed */
 void kvw_jwt_gate_reload(struct kvw_jwt_gate *gate);
 
-/* digest: of the token (kvw_key_digest). KVW_JWT_GOOD: *ring has the one key that it stands for, found by the digest; the
- * caller's reference. Verifies a signature where the token is new. */
+/* digest: of the token (kvw_key_digest). KVW_JWT_GOOD: *ring has the one key that it stands for,
+ * found by the digest; the caller's reference. Verifies a signature where the token is new. */
 enum kvw_jwt_verdict kvw_jwt_gate_check(struct kvw_jwt_gate *gate, struct kvw_slice token,
 	const struct kvw_digest *digest, int64_t now_s, struct kvw_keyring **ring) KVW_MUST_CHECK;
 

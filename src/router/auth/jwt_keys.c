@@ -1,10 +1,12 @@
 /*
  * jwt_keys.c - see jwt_keys.h.
  *
- * A file is looked at every FILE_MS; a URL is fetched every `auth.jwt.refresh`, and `auth.jwt.refresh_pause` after a
- * failure. A set of the same bytes is the same set: what was verified by it stays verified.
+ * A file is looked at every FILE_MS; a URL is fetched every `auth.jwt.refresh`, and
+ * `auth.jwt.refresh_pause` after a failure. A set of the same bytes is the same set: what was
+ * verified by it stays verified.
  *
- * No redirect is followed and nothing but https is spoken, so that what is trusted is what the configuration names.
+ * No redirect is followed and nothing but https is spoken, so that what is trusted is what the
+ * configuration names.
  */
 #include "auth/jwt_keys.h"
 
@@ -58,7 +60,8 @@ struct kvw_jwt_keys {
 
 /* --- reading --- */
 
-static enum kvw_err read_file(const char *path, struct document *out, struct stat *info, char why[WHY])
+static enum kvw_err read_file(
+	const char *path, struct document *out, struct stat *info, char why[WHY])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	ssize_t n = 1;
@@ -109,9 +112,11 @@ static bool set_options(struct kvw_jwt_keys *keys, CURL *easy, char *error)
 
 	return curl_easy_setopt(easy, CURLOPT_URL, keys->from) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "https") == CURLE_OK &&
-	       curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
-	       (ca_file[0] == '\0' || (curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK &&
-					      curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK)) &&
+	       curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) ==
+		       CURLE_OK &&
+	       (ca_file[0] == '\0' ||
+		       (curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK &&
+			       curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK)) &&
 	       curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_USERAGENT, "kvway/" KVW_VERSION) == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS) == CURLE_OK &&
@@ -139,7 +144,8 @@ static enum kvw_err fetch(struct kvw_jwt_keys *keys, char why[WHY])
 		curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_cleanup(easy);
 	if (code == CURLE_FILESIZE_EXCEEDED || code == CURLE_WRITE_ERROR)
-		snprintf(why, WHY, "found more than %zu bytes, expected a set of keys", KVW_JWKS_MAX_BYTES);
+		snprintf(why, WHY, "found more than %zu bytes, expected a set of keys",
+			KVW_JWKS_MAX_BYTES);
 	else if (code != CURLE_OK)
 		snprintf(why, WHY, "%.200s", error[0] != '\0' ? error : curl_easy_strerror(code));
 	else if (status != 200)
@@ -187,8 +193,8 @@ static enum kvw_err take_over(struct kvw_jwt_keys *keys, char why[WHY])
 		return err;
 	keys->now = keys->next;
 	keys->next = swap;
-	kvw_info(ROOM, "%s: keys of tokens read keys=%zu left_out=%zu", keys->from, kvw_jwks_count(jwks),
-		kvw_jwks_skipped(jwks));
+	kvw_info(ROOM, "%s: keys of tokens read keys=%zu left_out=%zu", keys->from,
+		kvw_jwks_count(jwks), kvw_jwks_skipped(jwks));
 	put_into_force(keys, jwks);
 	return KVW_OK;
 }
@@ -198,8 +204,9 @@ static bool has_changed(const struct kvw_jwt_keys *keys)
 	const struct stat *seen = &keys->seen;
 	struct stat now;
 
-	return stat(keys->from, &now) != 0 || now.st_ino != seen->st_ino || now.st_dev != seen->st_dev ||
-	       now.st_size != seen->st_size || now.st_mtim.tv_sec != seen->st_mtim.tv_sec ||
+	return stat(keys->from, &now) != 0 || now.st_ino != seen->st_ino ||
+	       now.st_dev != seen->st_dev || now.st_size != seen->st_size ||
+	       now.st_mtim.tv_sec != seen->st_mtim.tv_sec ||
 	       now.st_mtim.tv_nsec != seen->st_mtim.tv_nsec;
 }
 
@@ -207,9 +214,11 @@ static enum kvw_err read_again(struct kvw_jwt_keys *keys, bool force, char why[W
 {
 	enum kvw_err err;
 
-	if (keys->is_file && !force && !keys->failing && atomic_load(&keys->state.ok) > 0 && !has_changed(keys))
+	if (keys->is_file && !force && !keys->failing && atomic_load(&keys->state.ok) > 0 &&
+		!has_changed(keys))
 		return KVW_OK;
-	err = keys->is_file ? read_file(keys->from, &keys->next, &keys->seen, why) : fetch(keys, why);
+	err = keys->is_file ? read_file(keys->from, &keys->next, &keys->seen, why)
+			    : fetch(keys, why);
 	if (err == KVW_OK)
 		err = take_over(keys, why);
 	if (err == KVW_OK)
@@ -224,9 +233,12 @@ static void drop_old(struct kvw_jwt_keys *keys, int64_t now_ns)
 {
 	int64_t keep_ns = keys->config->auth_jwt_keep_ms * KVW_NS_PER_MS;
 
-	if (atomic_load(&keys->state.keys) == 0 || now_ns - atomic_load(&keys->state.last_ok_ns) < keep_ns)
+	if (atomic_load(&keys->state.keys) == 0 ||
+		now_ns - atomic_load(&keys->state.last_ok_ns) < keep_ns)
 		return;
-	kvw_error(ROOM, "%s: not read for too long (auth.jwt.keep): no token is accepted until it is", keys->from);
+	kvw_error(ROOM,
+		"%s: not read for too long (auth.jwt.keep): no token is accepted until it is",
+		keys->from);
 	put_into_force(keys, NULL);
 }
 
@@ -248,7 +260,8 @@ static void refresh(struct kvw_jwt_keys *keys, bool force)
 	count = atomic_load(&keys->state.keys);
 	if (!keys->failing || strcmp(keys->why, why) != 0)
 		kvw_warn(ROOM, "%s: %s; %s keys=%llu", keys->from, why,
-			count == 0 ? "no token is accepted until there are keys" : "the keys of before stay in force",
+			count == 0 ? "no token is accepted until there are keys"
+				   : "the keys of before stay in force",
 			(unsigned long long)count);
 	keys->failing = true;
 	memcpy(keys->why, why, sizeof(why));
@@ -331,7 +344,8 @@ static void init_waiting(struct kvw_jwt_keys *keys)
 	pthread_condattr_destroy(&attr);
 }
 
-enum kvw_err kvw_jwt_keys_start(const struct kvw_config *config, FILE *errors, struct kvw_jwt_keys **out)
+enum kvw_err kvw_jwt_keys_start(
+	const struct kvw_config *config, FILE *errors, struct kvw_jwt_keys **out)
 {
 	struct kvw_jwt_keys *keys = calloc(1, sizeof(*keys));
 	enum kvw_err err = KVW_ENOMEM;

@@ -1,13 +1,13 @@
 /*
  * keyring.c - see keyring.h.
  *
- * An open table of 32-bit places, at most half full, so that a key of 100,000 is found after one or two
- * looks: one into the table, one at the key's hash. A hash is as good as random, so its first bytes are the
- * place to begin.
+ * An open table of 32-bit places, at most half full, so that a key of 100,000 is found after one or
+ * two looks: one into the table, one at the key's hash. A hash is as good as random, so its first
+ * bytes are the place to begin.
  *
- * Hashes are compared in constant time. That a search ends sooner or later by what stands in the table says
- * something about the hashes in it, at most, and not about a key: to come closer to one, a client would have
- * to choose the hash of what it sends.
+ * Hashes are compared in constant time. That a search ends sooner or later by what stands in the
+ * table says something about the hashes in it, at most, and not about a key: to come closer to one,
+ * a client would have to choose the hash of what it sends.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*: EVP_DigestInit_ex() allocates, and can fail */
 

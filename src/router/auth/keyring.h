@@ -1,8 +1,9 @@
 /*
  * keyring.h - the keys of clients that are in force, found by the SHA-256 of what a request shows.
  *
- * One is made of a keys file and never changes; a new file makes a new one. The holder of a reference may read
- * it in any thread, so a request keeps the key that it began with until it has ended.
+ * One is made of a keys file and never changes; a new file makes a new one. The holder of a
+ * reference may read it in any thread, so a request keeps the key that it began with until it has
+ * ended.
  */
 #ifndef KVW_KEYRING_H
 #define KVW_KEYRING_H
@@ -18,9 +19,9 @@
 
 struct kvw_keyring;
 
-/* Takes keys[count], an array on the heap, and all that it holds, also when it fails; NULL where count is 0.
- * The caller has one reference. KVW_EINVAL: two have the same hash; *twice is the place of the second.
- * KVW_ENOMEM. */
+/* Takes keys[count], an array on the heap, and all that it holds, also when it fails; NULL where
+ * count is 0. The caller has one reference. KVW_EINVAL: two have the same hash; *twice is the place
+ * of the second. KVW_ENOMEM. */
 enum kvw_err kvw_keyring_create(struct kvw_client_key *keys, size_t count, struct kvw_keyring **out,
 	size_t *twice) KVW_MUST_CHECK;
 void kvw_keyring_ref(struct kvw_keyring *ring);

@@ -1,9 +1,9 @@
 /*
  * keys_file.c - see keys_file.h.
  *
- * An entry goes the way of the configuration: the same document, walk, keys and types (config/keys.def).
- * Here are the rules between them. Which classes and models there are is not asked: the configuration and
- * the workers say that, and both change on their own.
+ * An entry goes the way of the configuration: the same document, walk, keys and types
+ * (config/keys.def). Here are the rules between them. Which classes and models there are is not
+ * asked: the configuration and the workers say that, and both change on their own.
  */
 #include "auth/keys_file.h"
 
@@ -21,7 +21,9 @@
 
 #define NAME_MOST  64
 #define NODES_MOST 16000000u /* an entry with all its keys has some 20 */
-#define ENTRIES    "`keys:` and a list of entries such as `- {name: NAME, sha256: HASH}` (`keys: []` for none)"
+#define ENTRIES                                                                                    \
+	"`keys:` and a list of entries such as `- {name: NAME, sha256: HASH}` (`keys: []` for "    \
+	"none)"
 
 static const char *const no_strategies[] = {NULL};
 static const struct kvw_section no_sections[] = {{"", ""}};
@@ -40,7 +42,8 @@ struct reading {
 
 bool kvw_keys_file_name_good(const char *name)
 {
-	size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-");
+	size_t len =
+		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-");
 
 	return len > 0 && len <= NAME_MOST && name[len] == '\0';
 }
@@ -84,11 +87,13 @@ static void check_models(
 		if (star != NULL && star[1] != '\0')
 			kvw_report_mistake(r->walk.report, place, path,
 				"found %s, expected a model's name, or its beginning and a star",
-				kvw_report_quote(quoted, models->items[i], strlen(models->items[i])));
+				kvw_report_quote(
+					quoted, models->items[i], strlen(models->items[i])));
 	}
 }
 
-static void check_entry(struct reading *r, size_t index, const struct kvw_met *met, struct kvw_place place)
+static void check_entry(
+	struct reading *r, size_t index, const struct kvw_met *met, struct kvw_place place)
 {
 	static const enum kvw_client_key_index needed[] = {
 		KVW_CLIENT_KEY_name, KVW_CLIENT_KEY_sha256};
@@ -98,9 +103,11 @@ static void check_entry(struct reading *r, size_t index, const struct kvw_met *m
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
 		if (met[needed[i]].given)
 			continue;
-		snprintf(path, sizeof(path), "keys[%zu].%s", index, kvw_client_keys[needed[i]].path);
+		snprintf(
+			path, sizeof(path), "keys[%zu].%s", index, kvw_client_keys[needed[i]].path);
 		kvw_report_mistake(r->walk.report, place, path,
-			"found nothing, expected an entry such as `%s`", kvw_client_key_schema.such_as);
+			"found nothing, expected an entry such as `%s`",
+			kvw_client_key_schema.such_as);
 	}
 	if (met[KVW_CLIENT_KEY_name].valid)
 		check_name(r, index, "name", key->name, met[KVW_CLIENT_KEY_name].place);
@@ -118,7 +125,8 @@ static enum kvw_err read_entry(struct reading *r, const struct kvw_node *node)
 	bool whole;
 
 	r->places[r->count++] = node->place;
-	err = kvw_walk_entry(&r->walk, &kvw_client_key_schema, "keys", index, node, &r->keys[index], met, &whole);
+	err = kvw_walk_entry(&r->walk, &kvw_client_key_schema, "keys", index, node, &r->keys[index],
+		met, &whole);
 	if (err != KVW_OK || !whole)
 		return err;
 	if (met[KVW_CLIENT_KEY_name].valid)
@@ -136,20 +144,21 @@ static enum kvw_err read_entries(struct reading *r, const struct kvw_node *list)
 	if (list->kind == KVW_NODE_BAD)
 		return KVW_OK;
 	if (list->kind != KVW_NODE_LIST) {
-		kvw_report_mistake(r->walk.report, list->place, "keys", "found %s, expected a list of entries",
-			kvw_given_kind(list));
+		kvw_report_mistake(r->walk.report, list->place, "keys",
+			"found %s, expected a list of entries", kvw_given_kind(list));
 		return KVW_OK;
 	}
 	if (list->count > KVW_KEYRING_MOST) {
-		kvw_report_mistake(r->walk.report, list->place, "keys", "found %zu entries, expected at most %d",
-			list->count, KVW_KEYRING_MOST);
+		kvw_report_mistake(r->walk.report, list->place, "keys",
+			"found %zu entries, expected at most %d", list->count, KVW_KEYRING_MOST);
 		return KVW_OK;
 	}
 	r->keys = calloc(list->count + 1, sizeof(r->keys[0]));
 	r->places = calloc(list->count + 1, sizeof(r->places[0]));
 	if (r->keys == NULL || r->places == NULL)
 		return KVW_ENOMEM;
-	for (const struct kvw_node *node = list->first; node != NULL && err == KVW_OK; node = node->next)
+	for (const struct kvw_node *node = list->first; node != NULL && err == KVW_OK;
+		node = node->next)
 		err = read_entry(r, node);
 	return err;
 }
@@ -167,7 +176,8 @@ static enum kvw_err read_root(struct reading *r, const struct kvw_node *root)
 				root != NULL ? kvw_given_kind(root) : "nothing");
 		return KVW_OK;
 	}
-	for (const struct kvw_node *node = root->first; node != NULL && err == KVW_OK; node = node->next) {
+	for (const struct kvw_node *node = root->first; node != NULL && err == KVW_OK;
+		node = node->next) {
 		if (node->key->kind != KVW_NODE_SCALAR)
 			continue;
 		if (strcmp(node->key->text, "keys") != 0) {
@@ -183,7 +193,8 @@ static enum kvw_err read_root(struct reading *r, const struct kvw_node *root)
 		}
 	}
 	if (err == KVW_OK && keys == NULL)
-		kvw_report_mistake(r->walk.report, root->place, "keys", "found nothing, expected " ENTRIES);
+		kvw_report_mistake(
+			r->walk.report, root->place, "keys", "found nothing, expected " ENTRIES);
 	return err;
 }
 

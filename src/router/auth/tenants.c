@@ -1,8 +1,8 @@
 /*
  * tenants.c - see tenants.h.
  *
- * Both states of HMAC that follow from the secret are made once: a salt then costs the hashing of two or three blocks,
- * without memory from the heap.
+ * Both states of HMAC that follow from the secret are made once: a salt then costs the hashing of
+ * two or three blocks, without memory from the heap.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*: EVP_MAC_init() allocates, and can fail */
 
@@ -23,7 +23,8 @@ struct kvw_tenants {
 	bool from_file;
 };
 
-static void begin_pad(SHA256_CTX *sha, const unsigned char key[SHA256_DIGEST_LENGTH], unsigned char pad)
+static void begin_pad(
+	SHA256_CTX *sha, const unsigned char key[SHA256_DIGEST_LENGTH], unsigned char pad)
 {
 	unsigned char block[SHA256_CBLOCK];
 
@@ -73,7 +74,9 @@ static enum kvw_err read_secret(struct kvw_tenants *tenants, const char *path, F
 	while (len > 0 && strchr(" \t\r\n", secret[len - 1]) != NULL)
 		len--;
 	if (len < KVW_TENANT_SECRET_LEAST) {
-		fprintf(errors, "%s: auth.tenant_secret_file: found %zu bytes, expected at least %d random ones\n",
+		fprintf(errors,
+			"%s: auth.tenant_secret_file: found %zu bytes, expected at least %d random "
+			"ones\n",
 			path, len, KVW_TENANT_SECRET_LEAST);
 		err = KVW_EINVAL;
 	} else {
@@ -115,11 +118,12 @@ bool kvw_tenants_last(const struct kvw_tenants *tenants)
 }
 
 /* The name's length comes first: no other name and salt are the same bytes. */
-static void digest_of(const struct kvw_tenants *tenants, enum purpose purpose, struct kvw_slice tenant,
-	bool has_own, struct kvw_slice own, unsigned char out[SHA256_DIGEST_LENGTH])
+static void digest_of(const struct kvw_tenants *tenants, enum purpose purpose,
+	struct kvw_slice tenant, bool has_own, struct kvw_slice own,
+	unsigned char out[SHA256_DIGEST_LENGTH])
 {
-	const unsigned char head[4] = {(unsigned char)purpose, has_own, (unsigned char)(tenant.len >> 8),
-		(unsigned char)tenant.len};
+	const unsigned char head[4] = {(unsigned char)purpose, has_own,
+		(unsigned char)(tenant.len >> 8), (unsigned char)tenant.len};
 	SHA256_CTX sha = tenants->inner;
 
 	SHA256_Update(&sha, head, sizeof(head));
@@ -136,7 +140,8 @@ static void digest_of(const struct kvw_tenants *tenants, enum purpose purpose, s
 void kvw_tenants_salt(const struct kvw_tenants *tenants, struct kvw_slice tenant, bool has_own,
 	struct kvw_slice own, char out[KVW_TENANT_SALT])
 {
-	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	static const char letters[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 	unsigned char digest[SHA256_DIGEST_LENGTH + 1] = {0};
 
 	digest_of(tenants, PURPOSE_SALT, tenant, has_own, own, digest);
