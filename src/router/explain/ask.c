@@ -14,8 +14,8 @@ static void add_parameter(char **target, const char *name, const char *value)
 
 	if (value == NULL || before == NULL)
 		return;
-	if (escaped == NULL || asprintf(target, "%s%s%s=%s", before, strchr(before, '?') == NULL ? "?" : "&", name,
-				       escaped) < 0)
+	if (escaped == NULL || asprintf(target, "%s%s%s=%s", before,
+				       strchr(before, '?') == NULL ? "?" : "&", name, escaped) < 0)
 		*target = NULL;
 	free(escaped);
 	free(before);
@@ -31,8 +31,9 @@ static char *make_target(const struct kvw_explain_options *options)
 	return target;
 }
 
-enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where, const struct kvw_explain_options *options,
-	const char *key, struct kvw_slice request, FILE *err, struct kvw_admin_reply *out)
+enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where,
+	const struct kvw_explain_options *options, const char *key, struct kvw_slice request,
+	FILE *err, struct kvw_admin_reply *out)
 {
 	char *target = make_target(options), why[CURL_ERROR_SIZE];
 	const struct kvw_admin_question question = {.method = "POST",
@@ -45,7 +46,8 @@ enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where, const struct k
 		target == NULL ? KVW_ENOMEM : kvw_admin_client_ask(where, &question, why, out);
 
 	if (result == KVW_EIO)
-		kvw_admin_client_missed(where, "explain", why, "; --cold -c FILE needs no router", err);
+		kvw_admin_client_missed(
+			where, "explain", why, "; --cold -c FILE needs no router", err);
 	free(target);
 	return result;
 }

@@ -7,10 +7,11 @@
 #include "admin_client.h"
 #include "explain/options.h"
 
-/* POSTs the request to /explain there, with that key (NULL: none). KVW_EIO: no answer from there, reported on
- * err. KVW_ENOMEM. */
-enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where, const struct kvw_explain_options *options,
-	const char *key, struct kvw_slice request, FILE *err, struct kvw_admin_reply *out) KVW_MUST_CHECK;
+/* POSTs the request to /explain there, with that key (NULL: none). KVW_EIO: no answer from there,
+ * reported on err. KVW_ENOMEM. */
+enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where,
+	const struct kvw_explain_options *options, const char *key, struct kvw_slice request,
+	FILE *err, struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
 struct kvw_config;
 

@@ -79,7 +79,8 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 	if (options->cold) {
 		got = kvw_explain_cold(config, options, request, reply);
 	} else {
-		if (kvw_admin_client_find(&options->router, config, "explain", err, &where) != KVW_OK)
+		if (kvw_admin_client_find(&options->router, config, "explain", err, &where) !=
+			KVW_OK)
 			return KVW_EXPLAIN_USAGE;
 		if (options->router.key_file != NULL) {
 			key = kvw_admin_client_key(options->router.key_file, "explain", err);
@@ -121,7 +122,8 @@ int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 
 	if (!kvw_explain_options_parse(argc, argv, out, err, &options, &status))
 		return (int)status;
-	if (options.router.config != NULL && kvw_cli_load_file(options.router.config, err, &config) != KVW_OK)
+	if (options.router.config != NULL &&
+		kvw_cli_load_file(options.router.config, err, &config) != KVW_OK)
 		return KVW_EXPLAIN_FAILED;
 	status = read_request(in, err, &request, &len);
 	if (status == KVW_EXPLAIN_OK)

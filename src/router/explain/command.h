@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `explain`. Reads the request from `in`. Returns the exit status of the program,
- * enum kvw_explain_status. */
+/* argv[0] is the word `explain`. Reads the request from `in`. Returns the exit status of the
+ * program, enum kvw_explain_status. */
 int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
 
 #endif

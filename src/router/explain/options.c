@@ -28,29 +28,38 @@ static void print_help(const struct kvw_admin_line *line)
 	      "\n"
 	      "Usage:\n"
 	      "  kvway explain < request.json                ask the router on 127.0.0.1:9090\n"
-	      "  kvway explain -c FILE < request.json        ask the router at FILE's admin.listen\n"
-	      "  kvway explain --cold -c FILE < request.json ask no router: as if it had just started\n"
+	      "  kvway explain -c FILE < request.json        "
+	      "ask the router at FILE's admin.listen\n"
+	      "  kvway explain --cold -c FILE < request.json ask no router: as if it had just "
+	      "started\n"
 	      "\n"
 	      "The request is the body that a client would POST to the router, for example\n"
 	      "  echo '{\"model\": \"MODEL\", \"prompt\": \"Hello\"}' | kvway explain\n"
 	      "\n"
 	      "      --admin ADDR         admin address of the router, [https://]HOST:PORT\n"
-	      "  -c, --config FILE        configuration of the router: its admin.listen; with --cold,\n"
+	      "  -c, --config FILE        "
+	      "configuration of the router: its admin.listen; with --cold,\n"
 	      "                           its workers and strategy\n"
-	      "      --path PATH          path of the request; default: /v1/completions for a body with\n"
+	      "      --path PATH          "
+	      "path of the request; default: /v1/completions for a body with\n"
 	      "                           `prompt`, /v1/chat/completions for any other\n"
-	      "      --key-name NAME      as of the client whose key in auth.keys_file has this name, and\n"
+	      "      --key-name NAME      "
+	      "as of the client whose key in auth.keys_file has this name, and\n"
 	      "                           what it has left of its limits\n"
 	      "  -H, --header 'NAME: VALUE'\n"
-	      "                           a header that matters, such as x-session-id; may be repeated\n"
+	      "                           "
+	      "a header that matters, such as x-session-id; may be repeated\n"
 	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               the explanation as JSON instead of a table\n"
-	      "      --cold               assume every worker usable and idle, nothing cached; needs -c\n"
+	      "      --cold               "
+	      "assume every worker usable and idle, nothing cached; needs -c\n"
 	      "  -h, --help               this text\n"
 	      "\n"
-	      "Columns: prompt tokens predicted to be cached on the worker; milliseconds of prefill\n"
+	      "Columns: prompt tokens predicted to be cached on the worker; milliseconds of "
+	      "prefill\n"
 	      "already queued there, of this prompt's prefill, of the delay that this adds to the\n"
-	      "requests running there, and the sum of these; requests in flight; why it was chosen or\n"
+	      "requests running there, and the sum of these; requests in flight; why it was chosen "
+	      "or\n"
 	      "not.\n"
 	      "\n"
 	      "Exit status: 0 explained, 1 an error, for example an unknown model, 2 wrong usage,\n"
@@ -63,8 +72,8 @@ static void take_path(struct kvw_admin_line *line)
 	struct kvw_explain_options *options = line->options;
 
 	if (optarg[0] != '/') {
-		kvw_admin_line_wrong(
-			line, "--path: found `%s`, expected a path such as /v1/completions", optarg);
+		kvw_admin_line_wrong(line,
+			"--path: found `%s`, expected a path such as /v1/completions", optarg);
 		return;
 	}
 	kvw_admin_line_text(line, &options->path, "--path");
@@ -120,11 +129,13 @@ static void check_combination(struct kvw_admin_line *line, int argc, char **argv
 	else if (options->cold && options->router.admin != NULL)
 		kvw_admin_line_wrong(line, "--cold asks no router; leave out --admin");
 	else if (options->cold && options->key != NULL)
-		kvw_admin_line_wrong(line, "--cold asks no router, which alone knows keys; leave out --key-name");
+		kvw_admin_line_wrong(line,
+			"--cold asks no router, which alone knows keys; leave out --key-name");
 	else if (options->cold && options->router.key_file != NULL)
 		kvw_admin_line_wrong(line, "--cold asks no router; leave out --key-file");
 	else if (options->cold && options->router.https)
-		kvw_admin_line_wrong(line, "--cold asks no router; leave out --ca, --cert, --key and --server-name");
+		kvw_admin_line_wrong(line,
+			"--cold asks no router; leave out --ca, --cert, --key and --server-name");
 	else
 		kvw_admin_line_check(line, &options->router);
 }
@@ -132,8 +143,15 @@ static void check_combination(struct kvw_admin_line *line, int argc, char **argv
 bool kvw_explain_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_explain_options *options, enum kvw_explain_status *status)
 {
-	struct kvw_admin_line line = {.command = "explain", .flags = flags, .letters = ":c:H:h", .out = out, .err = err,
-		.router = &options->router, .options = options, .help = print_help, .take = take_option};
+	struct kvw_admin_line line = {.command = "explain",
+		.flags = flags,
+		.letters = ":c:H:h",
+		.out = out,
+		.err = err,
+		.router = &options->router,
+		.options = options,
+		.help = print_help,
+		.take = take_option};
 
 	*options = (struct kvw_explain_options){0};
 	if (kvw_admin_line_read(&line, argc, argv))

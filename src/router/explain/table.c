@@ -2,7 +2,8 @@
  * explain_table.c - see explain_table.h.
  *
  * The first lines say what was understood of the request, the table compares the workers, the last
- * line is the decision in words. Text that came over the wire is printed without control characters.
+ * line is the decision in words. Text that came over the wire is printed without control
+ * characters.
  */
 #include "explain/table.h"
 
@@ -201,8 +202,8 @@ static void put_request(FILE *out, const json_t *root)
 	const char *model = text_of(root, "model");
 
 	if (json_is_true(json_object_get(root, "cold")))
-		fputs("Cold: no router was asked. Every worker is taken to be usable and idle, with "
-		      "nothing cached.\n",
+		fputs("Cold: no router was asked. Every worker is taken to be usable and idle, "
+		      "with nothing cached.\n",
 			out);
 	fputs("Strategy ", out);
 	put_text(out, text_of(root, "strategy"));
@@ -242,7 +243,8 @@ static void put_coverages(FILE *out, const json_t *root)
 		const char *name;
 
 		put_text(out, text_of(worker, "worker"));
-		fputs(json_is_true(json_object_get(worker, "exact")) ? ": exact" : ": by text", out);
+		fputs(json_is_true(json_object_get(worker, "exact")) ? ": exact" : ": by text",
+			out);
 		json_object_foreach (told, name, reporter) {
 			fprintf(out, "; %s ", name);
 			put_text(out, text_of(reporter, "coverage"));
@@ -286,7 +288,8 @@ enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
 	}
 	put_request(out, root);
 	fprintf(out, "%-*s  %7s  %9s  %10s  %9s  %10s  %8s  %9s  %9s  %s\n", width, "worker", "hit",
-		"queue ms", "prefill ms", "others ms", "context ms", "evict ms", "total ms", "in flight", "verdict");
+		"queue ms", "prefill ms", "others ms", "context ms", "evict ms", "total ms",
+		"in flight", "verdict");
 	for (size_t i = 0; i < json_array_size(workers); i++)
 		put_worker(out, json_array_get(workers, i), width);
 	put_coverages(out, root);

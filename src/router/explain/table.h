@@ -9,7 +9,8 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-/* json: what POST /explain answers with status 200. KVW_EPROTO: it is not that; nothing was printed. */
+/* json: what POST /explain answers with status 200.
+ * KVW_EPROTO: it is not that; nothing was printed. */
 enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out) KVW_MUST_CHECK;
 
 /* The message of an error in OpenAI's form, to `err`; the text itself if it is none. */
