@@ -4,13 +4,13 @@
  *   other threads --post--> ring --eventfd--.
  *   workers --tcp--> ZeroMQ's I/O thread --> sockets --> zmq_poll --> modules --> exact index
  *
- * A turn: wait until a socket, a post or a timer is due; run the posts; let each readable socket have its
- * burst; run the timers. zmq_poll reports sockets again as long as they have messages, so what a burst
- * leaves is taken in the next turn.
+ * A turn: wait until a socket, a post or a timer is due; run the posts; let each readable socket
+ * have its burst; run the timers. zmq_poll reports sockets again as long as they have messages, so
+ * what a burst leaves is taken in the next turn.
  *
- * Watches may come and go while sockets are being read. An ended one stays in its place, marked, until
- * the turn is over, so that no place moves under the loop over them; a socket may be closed as soon as
- * it is unwatched, because the list for zmq_poll is rebuilt before it is used again.
+ * Watches may come and go while sockets are being read. An ended one stays in its place, marked,
+ * until the turn is over, so that no place moves under the loop over them; a socket may be closed
+ * as soon as it is unwatched, because the list for zmq_poll is rebuilt before it is used again.
  */
 #include "feeds/feed.h"
 
@@ -73,13 +73,15 @@ struct kvw_feed {
 	struct kvw_lag lag;
 	_Atomic uint64_t counts[KVW_FEED_COUNTERS]; /* POSTS_REFUSED: any thread */
 	_Atomic uint32_t sockets;
-	int64_t listens_ns;          /* since when, in another process's place; 0: not, or an engine was heard */
+	/* Since when, in another process's place; 0: not, or an engine was heard. */
+	int64_t listens_ns;
 	_Atomic int64_t handover_ns; /* see kvw_feed_stats */
 	_Atomic bool settled;
 	bool reads;              /* fixed before hand_over: the next process reads our records */
 	_Atomic int kept;        /* a memory file of them; -1: none, or given away */
 	_Atomic bool handed_over;
-	int handed;                        /* fixed before listen_now: what the process before us gave; -1: nothing */
+	/* Fixed before listen_now: what the process before us gave; -1: nothing. */
+	int handed;
 	struct kvw_state_reader *recalls;  /* NULL: nothing is read */
 	uint64_t recalled;                 /* records */
 	int64_t recall_begun_ns;
@@ -185,8 +187,8 @@ void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_repo
 	pthread_mutex_unlock(&feed->status_lock);
 }
 
-enum kvw_err kvw_feed_worker_status(
-	struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter, struct kvw_feed_status *out)
+enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker,
+	enum kvw_reporter reporter, struct kvw_feed_status *out)
 {
 	if (worker >= feed->deps.fleet->count)
 		return KVW_ENOTFOUND;
@@ -385,7 +387,8 @@ static void listen_there(struct kvw_feed *feed)
 			feed->deps.modules[i]->listen(feed->states[i]);
 }
 
-static void recall_one(struct kvw_feed *feed, enum kvw_keep_kind kind, const uint8_t *record, size_t len)
+static void recall_one(
+	struct kvw_feed *feed, enum kvw_keep_kind kind, const uint8_t *record, size_t len)
 {
 	for (size_t i = 0; feed->deps.modules[i] != NULL; i++)
 		if (feed->states[i] != NULL && feed->deps.modules[i]->recall != NULL)
@@ -394,8 +397,11 @@ static void recall_one(struct kvw_feed *feed, enum kvw_keep_kind kind, const uin
 
 static void end_recall(struct kvw_feed *feed, bool all_came)
 {
-	kvw_info("feed", "what workers reported to the process before us is taken over records=%llu bytes=%llu ms=%lld",
-		(unsigned long long)feed->recalled, (unsigned long long)feed->recalls->summary.bytes,
+	kvw_info("feed",
+		"what workers reported to the process before us is taken over records=%llu "
+		"bytes=%llu ms=%lld",
+		(unsigned long long)feed->recalled,
+		(unsigned long long)feed->recalls->summary.bytes,
 		(long long)((kvw_clock_ns() - feed->recall_begun_ns) / KVW_NS_PER_MS));
 	kvw_state_memory_close(feed->recalls);
 	feed->recalls = NULL;
@@ -404,8 +410,8 @@ static void end_recall(struct kvw_feed *feed, bool all_came)
 			feed->deps.modules[i]->recalled(feed->states[i], all_came);
 }
 
-/* A little in each turn, so that engines' events do not wait. Until all is read no engine may connect: a message would be
- * taken for one that follows. */
+/* A little in each turn, so that engines' events do not wait. Until all is read no engine may
+ * connect: a message would be taken for one that follows. */
 static void recall_some(struct kvw_feed *feed, void *arg)
 {
 	int64_t until_ns = kvw_clock_ns() + RECALL_NS;
@@ -439,11 +445,15 @@ static void listen_now(struct kvw_feed *feed, void *arg)
 
 		feed->handed = -1;
 		feed->recall_begun_ns = kvw_clock_ns();
-		if (kvw_state_memory_read_take(fd, feed->deps.config->state_max_bytes, &feed->recalls, why) == KVW_OK) {
+		if (kvw_state_memory_read_take(fd, feed->deps.config->state_max_bytes,
+			    &feed->recalls, why) == KVW_OK) {
 			recall_some(feed, NULL);
 			return;
 		}
-		kvw_warn("feed", "what workers reported to the process before us is not used, they are asked again why=\"%s\"", why);
+		kvw_warn("feed",
+			"what workers reported to the process before us is not used, they are "
+			"asked again why=\"%s\"",
+			why);
 	}
 	listen_there(feed);
 }
@@ -472,16 +482,22 @@ static void write_kept(struct kvw_feed *feed)
 	char why[KVW_STATE_WHY];
 	int fd;
 
-	if (kvw_state_memory_write("kvway-caches", keep_all, feed, feed->deps.config->state_max_bytes, &fd, why) != KVW_OK) {
-		kvw_warn("feed", "what workers have reported is not handed over, they will be asked again why=\"%s\"", why);
+	if (kvw_state_memory_write("kvway-caches", keep_all, feed,
+		    feed->deps.config->state_max_bytes, &fd, why) != KVW_OK) {
+		kvw_warn("feed",
+			"what workers have reported is not handed over, they will be asked again "
+			"why=\"%s\"",
+			why);
 		return;
 	}
-	kvw_info("feed", "what workers have reported is written for the process that takes over ms=%lld",
+	kvw_info("feed",
+		"what workers have reported is written for the process that takes over ms=%lld",
 		(long long)((kvw_clock_ns() - begun_ns) / KVW_NS_PER_MS));
 	atomic_store(&feed->kept, fd);
 }
 
-/* No engine has connected here, so what the process before us gave is still all that is true: the next one gets that. */
+/* No engine has connected here, so what the process before us gave is still all that is true:
+ * the next one gets that. */
 static void pass_on(struct kvw_feed *feed)
 {
 	if (feed->reads) {

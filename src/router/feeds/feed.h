@@ -1,12 +1,13 @@
 /*
  * feed.h - the thread that reads what workers publish about their caches.
  *
- * One thread with one ZeroMQ context; it alone writes the exact index. What it listens to are modules:
- * vLLM's event streams (vllm_feed.h) and LMCache's controller protocol (../lmcache). A module
- * registers sockets and timers, and is called on this thread only. No call of a module may block.
+ * One thread with one ZeroMQ context; it alone writes the exact index. What it listens to are
+ * modules: vLLM's event streams (vllm_feed.h) and LMCache's controller protocol (../lmcache). A
+ * module registers sockets and timers, and is called on this thread only. No call of a module may
+ * block.
  *
- * Each turn handles at most KVW_FEED_BURST messages of a socket before it looks at the others, so that
- * one busy worker cannot starve the rest. Other threads hand it work by kvw_feed_post.
+ * Each turn handles at most KVW_FEED_BURST messages of a socket before it looks at the others, so
+ * that one busy worker cannot starve the rest. Other threads hand it work by kvw_feed_post.
  */
 #ifndef KVW_FEED_H
 #define KVW_FEED_H
@@ -31,24 +32,27 @@ struct kvw_feed;
 struct kvw_feed_module {
 	const char *name;
 
-	/* Called by kvw_feed_start, before the thread runs: opens what is configured. Sets *state, to
-	 * NULL if nothing is. A failure was printed to `errors` and leaves nothing behind. */
+	/* Called by kvw_feed_start, before the thread runs: opens what is configured. Sets *state,
+	 * to NULL if nothing is. A failure was printed to `errors` and leaves nothing behind. */
 	enum kvw_err (*start)(struct kvw_feed *feed, FILE *errors, void **state) KVW_MUST_CHECK;
 
-	/* Optional, feed thread: these workers' caches were lost, and the index has forgotten them. */
+	/* Optional, feed thread: these workers' caches were lost,
+	 * and the index has forgotten them. */
 	void (*purged)(void *state, const uint32_t *workers, size_t count);
 
 	/* Optional, feed thread: engines may connect from now on, where deps->waits. */
 	void (*listen)(void *state);
 	/* Optional, feed thread: another process listens. Closes what engines connect to. */
 	void (*hand_over)(void *state);
-	/* Optional, feed thread, after hand_over: gives away what the next process needs to go on without asking again. */
+	/* Optional, feed thread, after hand_over: gives away what the next process needs to go on
+	 * without asking again. */
 	enum kvw_err (*keep)(void *state, const struct kvw_keep_out *out);
-	/* Optional, feed thread, before listen: one record of those that the process before has given away, of any module;
-	 * then, after the last, recalled; all_came: none is missing. */
+	/* Optional, feed thread, before listen: one record of those that the process before has
+	 * given away, of any module; then, after the last, recalled; all_came: none is missing. */
 	void (*recall)(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len);
 	void (*recalled)(void *state, bool all_came);
-	/* Optional, feed thread: has every worker that can be reached reported what it holds, or shown that it will not? */
+	/* Optional, feed thread: has every worker that can be reached reported what it holds,
+	 * or shown that it will not? */
 	bool (*settled)(void *state);
 
 	/* The thread has ended: closes its sockets. Only where start gave a state. */
@@ -61,8 +65,10 @@ struct kvw_feed_deps {
 	struct kvw_fleet *fleet;
 	struct kvw_exact *exact;
 	struct kvw_kvspaces *spaces;
-	struct kvw_sockets *sockets; /* of kvw_feed_start alone; NULL: none is adopted or handed on */
-	bool waits; /* engines may connect only after kvw_feed_listen: another process still listens */
+	/* Of kvw_feed_start alone; NULL: none is adopted or handed on. */
+	struct kvw_sockets *sockets;
+	/* Engines may connect only after kvw_feed_listen: another process still listens. */
+	bool waits;
 	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1]; /* up to the first NULL */
 };
 
@@ -74,13 +80,15 @@ void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread 
 
 /* --- any thread --- */
 
-/* Ends deps.waits: the process before us listens no more. Takes handed, a memory file of what its modules have given away; -1:
- * there is none. What is wrong with it is logged, and costs warmth. */
+/* Ends deps.waits: the process before us listens no more. Takes handed, a memory file of what its
+ * modules have given away; -1: there is none. What is wrong with it is logged, and costs warmth. */
 void kvw_feed_listen(struct kvw_feed *feed, int handed);
-/* Engines connect to another process from now on. Waits until the sockets are closed and, where it reads them, the modules'
- * records are written, or wait_ns are over. Returns a memory file of them, the caller's; -1: there is none. */
+/* Engines connect to another process from now on. Waits until the sockets are closed and, where it
+ * reads them, the modules' records are written, or wait_ns are over. Returns a memory file of them,
+ * the caller's; -1: there is none. */
 int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads);
-/* As of the last tick: all workers have reported what they hold, so that nothing more is to be waited for. */
+/* As of the last tick: all workers have reported what they hold,
+ * so that nothing more is to be waited for. */
 bool kvw_feed_settled(const struct kvw_feed *feed);
 
 /* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS wait already; KVW_ECLOSED:
@@ -121,12 +129,13 @@ struct kvw_feed_stats {
 	uint64_t counts[KVW_FEED_COUNTERS];
 	uint64_t lags[KVW_FEED_LAGS + 1]; /* live batches by lag, not cumulated, since start */
 	double lag_sum_s;                 /* of them */
-	/* Of the live batches of the last minute or half, time from the engine's own time stamp until
-	 * they were applied; negative: there was none. Clocks that differ show here. */
+	/* Of the live batches of the last minute or half, time from the engine's own time stamp
+	 * until they were applied; negative: there was none. Clocks that differ show here. */
 	double lag_p50_ms, lag_p99_ms;
 	int64_t cpu_ns;                       /* of the feed's thread */
 	uint32_t sockets;                     /* watched */
-	int64_t handover_ns; /* from when we listened in another process's place until an engine was heard; 0: never */
+	/* From when we listened in another process's place until an engine was heard; 0: never. */
+	int64_t handover_ns;
 	uint32_t coverages[KVW_REPORTER_COUNT][3]; /* workers by enum kvw_coverage */
 };
 
@@ -144,8 +153,8 @@ struct kvw_feed_status {
 };
 
 /* Fills *out. KVW_ENOTFOUND: no such worker. */
-enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
-	struct kvw_feed_status *out) KVW_MUST_CHECK;
+enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker,
+	enum kvw_reporter reporter, struct kvw_feed_status *out) KVW_MUST_CHECK;
 
 /* --- modules, on the feed's thread or in start --- */
 
@@ -174,8 +183,8 @@ void kvw_feed_count(struct kvw_feed *feed, enum kvw_feed_counter counter, uint64
 void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	uint64_t sequence, int64_t sent_ns);
 
-/* Sets a reporter's coverage of a worker, in the exact view and in its status; wrong: cut if it is too
- * long, "" if nothing is. */
+/* Sets a reporter's coverage of a worker, in the exact view and in its status; wrong: cut if it is
+ * too long, "" if nothing is. */
 void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	enum kvw_coverage coverage, uint32_t sources, const char *wrong);
 

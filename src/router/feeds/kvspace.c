@@ -1,9 +1,9 @@
 /*
  * kvspace.c - see kvspace.h.
  *
- * The table only grows, and has KVW_EXACT_CHAINS places from the start: the feed's thread writes the
- * next place and then publishes the count with release order, readers take the count with acquire
- * order and see whole spaces. Nothing is locked, nothing is moved.
+ * The table only grows, and has KVW_EXACT_CHAINS places from the start: the feed's thread writes
+ * the next place and then publishes the count with release order, readers take the count with
+ * acquire order and see whole spaces. Nothing is locked, nothing is moved.
  *
  * An engine's key is the router's own (block_key.h) with the model left out: a fleet may serve one
  * model under several names, and the holders that a lookup finds are compared with the workers that

@@ -3,8 +3,9 @@
  *
  * Keys of the exact index are comparable within a space: all engines of one block size are one,
  * because their keys are the router's own (block_key.h), and so are all LMCache workers that hash
- * by one recipe. Feeds add the spaces that they meet; a loop computes the names of a prompt in every
- * space that there is. Spaces are never removed; there are few, because a fleet is configured alike.
+ * by one recipe. Feeds add the spaces that they meet; a loop computes the names of a prompt in
+ * every space that there is. Spaces are never removed; there are few, because a fleet is configured
+ * alike.
  *
  * Threads: the feed's thread alone adds. Everything else may be called from any thread; a space is
  * immutable once it can be seen.
@@ -33,13 +34,13 @@ void kvw_kvspaces_destroy(struct kvw_kvspaces *spaces); /* NULL is allowed */
 
 /* --- feed thread --- */
 
-/* The space of engines with this block size, added if it is new. KVW_ELIMIT: KVW_EXACT_CHAINS spaces
- * exist. KVW_EINVAL: block size 0 or above KVW_KVSPACE_BLOCK_MAX. */
+/* The space of engines with this block size, added if it is new. KVW_ELIMIT: KVW_EXACT_CHAINS
+ * spaces exist. KVW_EINVAL: block size 0 or above KVW_KVSPACE_BLOCK_MAX. */
 enum kvw_err kvw_kvspaces_engine(
 	struct kvw_kvspaces *spaces, uint32_t block_tokens, uint32_t *space) KVW_MUST_CHECK;
 
-/* The space of LMCache workers with this recipe, added (copied) if it is new. KVW_EINVAL: the recipe
- * has a fault. */
+/* The space of LMCache workers with this recipe, added (copied) if it is new. KVW_EINVAL: the
+ * recipe has a fault. */
 enum kvw_err kvw_kvspaces_lmcache(struct kvw_kvspaces *spaces,
 	const struct kvw_lmcache_recipe *recipe, uint32_t *space) KVW_MUST_CHECK;
 
@@ -61,8 +62,8 @@ struct kvw_kvprompt {
 	struct kvw_slice cache_salt; /* empty: none */
 };
 
-/* Names of one prompt after another, in every space. Zeroed is empty; owns arrays that grow up to the
- * longest prompt seen. One thread. */
+/* Names of one prompt after another, in every space. Zeroed is empty; owns arrays that grow up to
+ * the longest prompt seen. One thread. */
 struct kvw_kvchains {
 	struct kvw_exact_chain chains[KVW_EXACT_CHAINS]; /* keys point into `keys` */
 	uint32_t count;

@@ -1,9 +1,9 @@
 /*
  * lag.c - see lag.h.
  *
- * Two half windows: one is filled while the other still counts, and every 30 seconds the older one is
- * emptied and becomes the one that is filled. A quantile is the upper bound of the fine bucket in which
- * it falls.
+ * Two half windows: one is filled while the other still counts, and every 30 seconds the older one
+ * is emptied and becomes the one that is filled. A quantile is the upper bound of the fine bucket
+ * in which it falls.
  */
 #include "feeds/lag.h"
 

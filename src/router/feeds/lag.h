@@ -1,9 +1,9 @@
 /*
  * lag.h - how old events are when they are applied: a histogram since start, quantiles of late.
  *
- * Written by one thread; kvw_lag_read may run in others at the same time. The quantiles are those of a
- * window of 30 to 60 seconds, to about a fifth of their value, and are computed by the writer once a
- * second.
+ * Written by one thread; kvw_lag_read may run in others at the same time. The quantiles are those
+ * of a window of 30 to 60 seconds, to about a fifth of their value, and are computed by the writer
+ * once a second.
  */
 #ifndef KVW_LAG_H
 #define KVW_LAG_H

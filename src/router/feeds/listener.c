@@ -23,13 +23,15 @@ int kvw_listener_open(struct kvw_sockets *sockets, const char *endpoint, bool ip
 	endpoint += 6;
 	/* As libzmq understands it. */
 	if (strncmp(endpoint, "*:", 2) == 0)
-		(void)snprintf(address, sizeof(address), "%s:%s", ipv6 ? "[::]" : "0.0.0.0", endpoint + 2);
+		(void)snprintf(
+			address, sizeof(address), "%s:%s", ipv6 ? "[::]" : "0.0.0.0", endpoint + 2);
 	else
 		(void)snprintf(address, sizeof(address), "%s", endpoint);
 	if (kvw_sockets_adopt(sockets, KVW_SOCKET_EVENTS, address, &fd, 1) == 1)
 		return fd;
 	if (kvw_listen(address, KVW_LISTEN_ALONE, &fd, bound, why, sizeof(why)) != KVW_OK) {
-		kvw_debug("feed", "not bound by kvway itself endpoint=%s why=\"%s\"", endpoint, why);
+		kvw_debug(
+			"feed", "not bound by kvway itself endpoint=%s why=\"%s\"", endpoint, why);
 		return -1;
 	}
 	kvw_sockets_note(sockets, KVW_SOCKET_EVENTS, fd);

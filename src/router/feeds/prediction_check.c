@@ -6,7 +6,8 @@
 #include "base/log.h"
 
 #define WRONG_MOST  (KVW_PREDICTION_CHECK_WINDOW / 2)
-#define WRONG_CALM  (KVW_PREDICTION_CHECK_WINDOW / 8) /* as few as this: complain again if it comes back */
+/* As few as this: complain again if it comes back. */
+#define WRONG_CALM  (KVW_PREDICTION_CHECK_WINDOW / 8)
 
 bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens)
 {
@@ -15,8 +16,8 @@ bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t bl
 	return off <= block_tokens;
 }
 
-bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted, uint32_t cached,
-	uint32_t block_tokens, bool *too_many)
+bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted,
+	uint32_t cached, uint32_t block_tokens, bool *too_many)
 {
 	bool right = kvw_prediction_check_right(predicted, cached, block_tokens);
 	uint64_t history = atomic_load_explicit(&prediction_check->history, memory_order_relaxed);
@@ -44,17 +45,18 @@ void kvw_prediction_check_clear(struct kvw_prediction_check *prediction_check)
 	atomic_store_explicit(&prediction_check->complained, false, memory_order_relaxed);
 }
 
-void kvw_prediction_check_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
-	uint32_t cached)
+void kvw_prediction_check_complain(
+	const struct kvw_worker *worker, bool too_many, uint32_t predicted, uint32_t cached)
 {
-	const char *why = too_many
-		? "it drops blocks that its events do not report, or the events are another engine's "
-		  "(look at kvaware.events.endpoint and workers[].events_endpoint), or requests "
-		  "carry what the events do not (a LoRA adapter that workers[].models hides)"
-		: "its tokens differ from those of the worker that was asked (another tokenizer or "
-		  "chat template under one model name), or its blocks are named otherwise (look "
-		  "at kvaware.lmcache.hash, hash_seed and chunk_size), or its events come late "
-		  "(kvway_kvaware_feed_lag_seconds)";
+	const char *why = too_many ? "it drops blocks that its events do not report, or the events "
+				     "are another engine's (look at kvaware.events.endpoint and "
+				     "workers[].events_endpoint), or requests carry what the "
+				     "events do not (a LoRA adapter that workers[].models hides)"
+				   : "its tokens differ from those of the worker that was asked "
+				     "(another tokenizer or chat template under one model name), "
+				     "or its blocks are named otherwise (look at "
+				     "kvaware.lmcache.hash, hash_seed and chunk_size), or its "
+				     "events come late (kvway_kvaware_feed_lag_seconds)";
 
 	kvw_warn("kvaware",
 		"most predictions are wrong url=%s predicted_cached_tokens=%u cached_tokens=%u "

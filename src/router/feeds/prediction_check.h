@@ -2,9 +2,9 @@
  * prediction_check.h - do exact predictions come true?
  *
  * What a worker reports that its cache holds and what its answers say was cached both come from the
- * same engine. If they differ, the cache is not to blame: kvway has other tokens, another block size,
- * or the events of another engine. The last predictions of a worker are kept as bits; when most of
- * them were wrong, one log line says so, with what to look at.
+ * same engine. If they differ, the cache is not to blame: kvway has other tokens, another block
+ * size, or the events of another engine. The last predictions of a worker are kept as bits; when
+ * most of them were wrong, one log line says so, with what to look at.
  *
  * Threads: any. Two loops that note at the same moment may lose one bit of it.
  */
@@ -19,7 +19,8 @@
 
 /* One worker's last predictions. Zeroed has seen nothing. */
 struct kvw_prediction_check {
-	_Atomic uint64_t history; /* last predictions, newest lowest: bit too many, bit + 32 too few */
+	/* Last predictions, newest lowest: bit too many, bit + 32 too few. */
+	_Atomic uint64_t history;
 	_Atomic uint32_t noted;
 	_Atomic bool complained;
 };
@@ -29,15 +30,15 @@ struct kvw_prediction_check {
 /* Is this prediction right, within a block? */
 bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens);
 
-/* Notes one prediction. True, once until most are right again: more than half were wrong. *too_many: most of
- * those predicted more than there was. */
-bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted, uint32_t cached,
-	uint32_t block_tokens, bool *too_many);
+/* Notes one prediction. True, once until most are right again: more than half were wrong.
+ * *too_many: most of those predicted more than there was. */
+bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted,
+	uint32_t cached, uint32_t block_tokens, bool *too_many);
 
 void kvw_prediction_check_clear(struct kvw_prediction_check *prediction_check);
 
 /* Says so in the log. */
-void kvw_prediction_check_complain(const struct kvw_worker *worker, bool too_many, uint32_t predicted,
-	uint32_t cached);
+void kvw_prediction_check_complain(
+	const struct kvw_worker *worker, bool too_many, uint32_t predicted, uint32_t cached);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * sources.c - see sources.h.
  *
- * LMCache's users look for the lines "Routing request to INSTANCE found by kvaware router" and "Matched instance url
- * None". Of each, one a second is written at info, the rest at debug: a line for each request would cost more
- * than the request.
+ * LMCache's users look for the lines "Routing request to INSTANCE found by kvaware router" and
+ * "Matched instance url None". Of each, one a second is written at info, the rest at debug: a line
+ * for each request would cost more than the request.
  */
 #include "feeds/sources.h"
 
@@ -70,10 +70,12 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources)
 	return stats.instances > 0;
 }
 
-/* Was the worker chosen by what it is reported to hold? Then *name is LMCache's name of it, or its URL where the engine
- * alone reports that. What was sent there lately and not reported yet (routing/claims.h) is no report. */
-static bool found_by_reports(const struct kvw_sources *sources, const struct kvw_route_request *route,
-	const struct kvw_worker *worker, char *name, size_t size)
+/* Was the worker chosen by what it is reported to hold? Then *name is LMCache's name of it, or its
+ * URL where the engine alone reports that. What was sent there lately and not reported yet
+ * (routing/claims.h) is no report. */
+static bool found_by_reports(const struct kvw_sources *sources,
+	const struct kvw_route_request *route, const struct kvw_worker *worker, char *name,
+	size_t size)
 {
 	struct kvw_kvindex_hits hits; /* filled as far as there are workers */
 	bool found = false;
@@ -81,8 +83,8 @@ static bool found_by_reports(const struct kvw_sources *sources, const struct kvw
 	for (uint32_t i = 0; i < route->exact_count; i++) {
 		const struct kvw_exact_chain *chain = &route->exact[i];
 
-		if (chain->count == 0 ||
-			kvw_exact_coverage(sources->exact, worker->id, chain->reporter) != KVW_COVERAGE_FULL)
+		if (chain->count == 0 || kvw_exact_coverage(sources->exact, worker->id,
+						 chain->reporter) != KVW_COVERAGE_FULL)
 			continue;
 		kvw_exact_match(sources->exact, chain, &hits);
 		if (hits.blocks[worker->id] == 0)
@@ -117,7 +119,8 @@ static void log_routed(struct kvw_sources *sources, const struct kvw_route_reque
 		now_ns - atomic_load_explicit(logged_ns, memory_order_relaxed) < LOG_NS)
 		return;
 	found = found && found_by_reports(sources, route, worker, name, sizeof(name));
-	level = is_due(found ? &sources->found_ns : &sources->none_ns, now_ns) ? KVW_LOG_INFO : KVW_LOG_DEBUG;
+	level = is_due(found ? &sources->found_ns : &sources->none_ns, now_ns) ? KVW_LOG_INFO
+									       : KVW_LOG_DEBUG;
 	if (found)
 		kvw_log(level, "proxy", "Routing request to %s found by kvaware router", name);
 	else
@@ -126,16 +129,17 @@ static void log_routed(struct kvw_sources *sources, const struct kvw_route_reque
 }
 
 void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
-	const struct kvw_decision *decision, const struct kvw_worker *worker, const struct kvw_kvprompt *prompt,
-	int64_t now_ns)
+	const struct kvw_decision *decision, const struct kvw_worker *worker,
+	const struct kvw_kvprompt *prompt, int64_t now_ns)
 {
 	if (sources->lmcache != NULL && prompt != NULL)
-		kvw_lmcache_routed(sources->lmcache, worker->id, prompt->tokens, prompt->count, now_ns);
+		kvw_lmcache_routed(
+			sources->lmcache, worker->id, prompt->tokens, prompt->count, now_ns);
 	log_routed(sources, route, decision, worker, now_ns);
 }
 
-/* A right prediction may be off by this many tokens: one block of its source. LMCache does not report
- * the engine's own cache, where the rest of one of its chunks may lie. */
+/* A right prediction may be off by this many tokens: one block of its source. LMCache does not
+ * report the engine's own cache, where the rest of one of its chunks may lie. */
 static uint32_t slack_of(const struct kvw_sources *sources, const struct kvw_worker *worker)
 {
 	uint32_t block = atomic_load_explicit(&worker->block_size, memory_order_relaxed);
@@ -143,7 +147,8 @@ static uint32_t slack_of(const struct kvw_sources *sources, const struct kvw_wor
 
 	if (block == 0)
 		block = BLOCK_ASSUMED;
-	if (kvw_exact_coverage(sources->exact, worker->id, KVW_REPORTER_ENGINE) == KVW_COVERAGE_FULL)
+	if (kvw_exact_coverage(sources->exact, worker->id, KVW_REPORTER_ENGINE) ==
+		KVW_COVERAGE_FULL)
 		return block;
 	return chunk > block ? chunk : block;
 }

@@ -1,10 +1,10 @@
 /*
- * sources.h - what the data plane asks the feeds about one request, for a strategy that routes by exact
- * tokens (kvw_strategy_ops.prepare is KVW_PREPARE_TOKENS).
+ * sources.h - what the data plane asks the feeds about one request, for a strategy that routes by
+ * exact tokens (kvw_strategy_ops.prepare is KVW_PREPARE_TOKENS).
  *
- * Before the pick: is there any source that reports what caches hold? After it: the sources hear where
- * the prompt went. At the end: was the prediction right? The proxy asks these questions without knowing
- * which protocols the sources speak.
+ * Before the pick: is there any source that reports what caches hold? After it: the sources hear
+ * where the prompt went. At the end: was the prediction right? The proxy asks these questions
+ * without knowing which protocols the sources speak.
  *
  * Threads: any, between kvw_sources_create and kvw_sources_destroy. Nothing here blocks.
  */
@@ -19,7 +19,8 @@
 
 struct kvw_lmcache;
 
-/* Read-only after creation, but for atomics and the checks, which are some. What it points to is borrowed. */
+/* Read-only after creation, but for atomics and the checks, which are some.
+ * What it points to is borrowed. */
 struct kvw_sources {
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
@@ -28,7 +29,8 @@ struct kvw_sources {
 	_Atomic int64_t tokens_timeout_ms; /* a prompt's tokens are waited for no longer */
 	uint32_t lmcache_chunk;      /* tokens */
 	struct kvw_prediction_check *checks; /* [KVW_MAX_WORKERS] */
-	_Atomic int64_t found_ns, none_ns; /* when a line of kvw_sources_routed was last written at info */
+	/* When a line of kvw_sources_routed was last written at info. */
+	_Atomic int64_t found_ns, none_ns;
 };
 
 /* All borrowed until kvw_sources_destroy. */
@@ -53,14 +55,14 @@ void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
 /* Does any source have workers that we may not have mapped yet? Routed prompts reveal them. */
 bool kvw_sources_unmapped(const struct kvw_sources *sources);
 
-/* The request goes to this worker. prompt NULL: its tokens are not known. Writes the log lines that LMCache's users
- * look for: by which worker's reports it was sent there, or that none decided. */
+/* The request goes to this worker. prompt NULL: its tokens are not known. Writes the log lines that
+ * LMCache's users look for: by which worker's reports it was sent there, or that none decided. */
 void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
-	const struct kvw_decision *decision, const struct kvw_worker *worker, const struct kvw_kvprompt *prompt,
-	int64_t now_ns);
+	const struct kvw_decision *decision, const struct kvw_worker *worker,
+	const struct kvw_kvprompt *prompt, int64_t now_ns);
 
-/* An exact prediction for the worker and what its answer says was cached, in tokens. Returns whether
- * the prediction was right; when most of a worker's were wrong, the log says so. */
+/* An exact prediction for the worker and what its answer says was cached, in tokens. Returns
+ * whether the prediction was right; when most of a worker's were wrong, the log says so. */
 bool kvw_sources_check(const struct kvw_sources *sources, const struct kvw_worker *worker,
 	uint32_t predicted, uint32_t cached);
 

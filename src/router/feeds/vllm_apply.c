@@ -2,13 +2,14 @@
  * vllm_apply.c - see vllm_apply.h.
  *
  * A key covers tokens, adapter and salt: what a request's own chain is computed from. What else can
- * distinguish a block (an image, embeddings) is mixed into its key where it appears, so that block and
- * all that follow it are never found by a prompt of text, and prompts before it still are. Old engines
- * name an adapter by its number alone, which no request knows: its blocks get keys that no lookup uses.
+ * distinguish a block (an image, embeddings) is mixed into its key where it appears, so that block
+ * and all that follow it are never found by a prompt of text, and prompts before it still are. Old
+ * engines name an adapter by its number alone, which no request knows: its blocks get keys that no
+ * lookup uses.
  *
- * Blocks in lower tiers may come without tokens; they are those that the engine holds, or held a moment
- * ago, in another tier, so their keys are known by their hashes. Those that are not known are not
- * counted: a miss.
+ * Blocks in lower tiers may come without tokens; they are those that the engine holds, or held a
+ * moment ago, in another tier, so their keys are known by their hashes. Those that are not known
+ * are not counted: a miss.
  */
 #include "feeds/vllm_apply.h"
 

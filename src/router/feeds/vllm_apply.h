@@ -1,14 +1,14 @@
 /*
  * vllm_apply.h - one engine's batches of KV events become writes to the exact index.
  *
- * An event names a block by the engine's hash and lists its token ids; the index wants the router's own
- * key (block_key.h), which is computed here, and the source within the worker, which is found here: one
- * for each pair of data-parallel rank and cache group.
+ * An event names a block by the engine's hash and lists its token ids; the index wants the router's
+ * own key (block_key.h), which is computed here, and the source within the worker, which is found
+ * here: one for each pair of data-parallel rank and cache group.
  *
- * Groups. A hybrid model keeps several groups of layers, each with blocks of its own. A prefix is a hit
- * when the groups that look at all of it hold it: these must hold a block together. Groups that
- * look at a window, or keep a state, need the end of the prefix only; they drop what lies before while
- * the prefix stays a hit. They are left out where there is a group that looks at all.
+ * Groups. A hybrid model keeps several groups of layers, each with blocks of its own. A prefix is a
+ * hit when the groups that look at all of it hold it: these must hold a block together. Groups that
+ * look at a window, or keep a state, need the end of the prefix only; they drop what lies before
+ * while the prefix stays a hit. They are left out where there is a group that looks at all.
  *
  * Threads: the feed's.
  */

@@ -1,8 +1,8 @@
 /*
  * vllm_discover.c - see vllm_discover.h.
  *
- * libcurl's multi interface, looked at from a timer: the requests are few and tiny, and no request of a
- * client waits for them. Nothing resolves a name here (probe_request.h), so nothing blocks.
+ * libcurl's multi interface, looked at from a timer: the requests are few and tiny, and no request
+ * of a client waits for them. Nothing resolves a name here (probe_request.h), so nothing blocks.
  */
 #include "feeds/vllm_discover.h"
 

@@ -1,9 +1,9 @@
 /*
  * vllm_discover.h - asks workers where they publish their KV events: GET /kv_event_sources.
  *
- * One request per worker at a time, on the feed's thread and without blocking it. A worker that does not
- * answer is asked again, less and less often; one that has answered is asked again when the caller
- * wants it.
+ * One request per worker at a time, on the feed's thread and without blocking it. A worker that
+ * does not answer is asked again, less and less often; one that has answered is asked again when
+ * the caller wants it.
  */
 #ifndef KVW_VLLM_DISCOVER_H
 #define KVW_VLLM_DISCOVER_H
@@ -12,8 +12,8 @@
 
 struct kvw_vllm_discover;
 
-/* An answer. status: of HTTP, 200 or another that will not change by itself (404, 405); 0: it failed, see
- * kvw_vllm_discover_error, and will be tried again. body: of a 200,
+/* An answer. status: of HTTP, 200 or another that will not change by itself (404, 405); 0: it
+ * failed, see kvw_vllm_discover_error, and will be tried again. body: of a 200,
  * borrowed. */
 typedef void kvw_vllm_found_fn(
 	void *ctx, uint32_t worker, long status, const char *body, size_t len);

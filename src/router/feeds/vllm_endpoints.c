@@ -1,11 +1,11 @@
 /*
  * vllm_endpoints.c - see vllm_endpoints.h.
  *
- * An engine listens where its endpoint holds a wildcard and connects otherwise. What it reports is its
- * own point of view: "all addresses" is any of its own, and we take the one that requests go to. An
- * endpoint without a wildcard is the address of another process, to which the engine connects: us, if
- * kvaware.events.bind is that address. The replay socket it always binds, so there a concrete address
- * is its own.
+ * An engine listens where its endpoint holds a wildcard and connects otherwise. What it reports is
+ * its own point of view: "all addresses" is any of its own, and we take the one that requests go
+ * to. An endpoint without a wildcard is the address of another process, to which the engine
+ * connects: us, if kvaware.events.bind is that address. The replay socket it always binds, so there
+ * a concrete address is its own.
  */
 #include "feeds/vllm_endpoints.h"
 

@@ -32,9 +32,9 @@ struct kvw_vllm_endpoints {
 };
 
 /*
- * The answer of GET /kv_event_sources, {"0": {"endpoint": ..., "replay_endpoint": ...}, ...}. host is
- * put where an endpoint says "all addresses". {} is good and gives none. KVW_EPROTO: not of that form;
- * KVW_ENOMEM.
+ * The answer of GET /kv_event_sources, {"0": {"endpoint": ..., "replay_endpoint": ...}, ...}. host
+ * is put where an endpoint says "all addresses". {} is good and gives none. KVW_EPROTO: not of that
+ * form; KVW_ENOMEM.
  */
 enum kvw_err kvw_vllm_endpoints_parse(const char *body, size_t len, const char *host,
 	struct kvw_vllm_endpoints *out) KVW_MUST_CHECK;

@@ -1,10 +1,10 @@
 /*
  * vllm_feed.c - see vllm_feed.h.
  *
- * Each worker has a stream for each of its ranks. A set of endpoints, from the configuration or from the
- * worker itself, replaces the one before: streams whose endpoint stays the same go on undisturbed. A
- * worker is asked again when it comes back, when its cache was lost, and when a replay socket does not
- * answer any more, because it may publish somewhere else now.
+ * Each worker has a stream for each of its ranks. A set of endpoints, from the configuration or
+ * from the worker itself, replaces the one before: streams whose endpoint stays the same go on
+ * undisturbed. A worker is asked again when it comes back, when its cache was lost, and when a
+ * replay socket does not answer any more, because it may publish somewhere else now.
  */
 #include "feeds/vllm_feed.h"
 
@@ -95,11 +95,12 @@ static void report_coverage(struct vllm_worker *w)
 		coverage = KVW_COVERAGE_BLIND;
 		wrong = "it has more data-parallel ranks than are listened to";
 	}
-	kvw_feed_set_coverage(
-		w->owner->feed, w->worker->id, KVW_REPORTER_ENGINE, coverage, (uint32_t)w->count, wrong);
+	kvw_feed_set_coverage(w->owner->feed, w->worker->id, KVW_REPORTER_ENGINE, coverage,
+		(uint32_t)w->count, wrong);
 	/* As LMCache's instances: users look for this line. */
 	if (coverage == KVW_COVERAGE_FULL && !w->registered)
-		kvw_info("feed", "Worker registered: %s reports=\"vLLM's KV events\"", w->worker->url);
+		kvw_info("feed", "Worker registered: %s reports=\"vLLM's KV events\"",
+			w->worker->url);
 	w->registered = coverage == KVW_COVERAGE_FULL || (w->registered && w->count > 0);
 }
 
@@ -342,9 +343,9 @@ static enum kvw_err make_names(struct vllm_feed *f)
 			continue;
 		err = add_name(f, strdup(worker->authority), i);
 		for (size_t k = 0; err == KVW_OK && kvw_worker_address(worker, k, &address); k++) {
-			if (getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address),
-				    host, sizeof(host), port, sizeof(port),
-				    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+			if (getnameinfo((const struct sockaddr *)&address,
+				    kvw_address_len(&address), host, sizeof(host), port,
+				    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
 				continue;
 			if (asprintf(&text, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host,
 				    port) < 0)
@@ -664,7 +665,8 @@ static void listen_bound(void *state)
 
 	for (size_t i = 0; i < f->bound_count; i++)
 		if (f->bound[i].sub == NULL && bind_one(f, &f->bound[i], stderr) != KVW_OK)
-			kvw_error("feed", "engines cannot connect endpoint=%s", f->bound[i].endpoint);
+			kvw_error(
+				"feed", "engines cannot connect endpoint=%s", f->bound[i].endpoint);
 }
 
 /* Engines notice it, and connect to the process that listens there now. */

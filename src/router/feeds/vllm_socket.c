@@ -1,9 +1,9 @@
 /*
  * vllm_socket.c - see vllm_socket.h.
  *
- * A frame beyond KVW_VLLM_PAYLOAD_MAX makes ZeroMQ close the connection and open it again, so that it
- * shows as a gap. The queue of a SUB is as long as vLLM's own (its hwm): what is too much for both is
- * a gap too.
+ * A frame beyond KVW_VLLM_PAYLOAD_MAX makes ZeroMQ close the connection and open it again, so that
+ * it shows as a gap. The queue of a SUB is as long as vLLM's own (its hwm): what is too much for
+ * both is a gap too.
  */
 #include "feeds/vllm_socket.h"
 

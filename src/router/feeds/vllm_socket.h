@@ -1,6 +1,6 @@
 /*
- * vllm_socket.h - ZeroMQ sockets to and from engines, with the bounds that strangers need, and their
- * messages as frames.
+ * vllm_socket.h - ZeroMQ sockets to and from engines, with the bounds that strangers need, and
+ * their messages as frames.
  */
 #ifndef KVW_VLLM_SOCKET_H
 #define KVW_VLLM_SOCKET_H

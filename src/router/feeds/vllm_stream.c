@@ -7,22 +7,23 @@
  *   live number >  next        held, and the missing ones are asked for
  *
  * Asking. From the start, after connecting and after the engine has restarted: a first batch 0, or
- * none at all, means that everything will be known when the answer ends. To go on, on a gap and after a
- * silence: the last batch applied is asked for too, and must be the very same, because an engine that was
- * started again may well have passed the number that we wait for. Its payload holds the time at which
- * it was sent, so no other batch is taken for it.
+ * none at all, means that everything will be known when the answer ends. To go on, on a gap and
+ * after a silence: the last batch applied is asked for too, and must be the very same, because an
+ * engine that was started again may well have passed the number that we wait for. Its payload holds
+ * the time at which it was sent, so no other batch is taken for it.
  *
- * A silence is asked about because a lost message shows only when the next one comes, and that one may
- * be late: the subscription that was not there yet when the answer was written, a queue that ran over,
- * an engine that died.
+ * A silence is asked about because a lost message shows only when the next one comes, and that one
+ * may be late: the subscription that was not there yet when the answer was written, a queue that
+ * ran over, an engine that died.
  *
- * What cannot be had (the engine keeps only so many batches, or has no replay socket) leaves the stream
- * blind: it forgets the rank, goes on with what comes, and sees all again when the engine says
- * that its cache was emptied, or restarts.
+ * What cannot be had (the engine keeps only so many batches, or has no replay socket) leaves the
+ * stream blind: it forgets the rank, goes on with what comes, and sees all again when the engine
+ * says that its cache was emptied, or restarts.
  *
- * A purge comes from outside: a request that empties the cache has passed, or the process is another
- * one. The engine announces an emptied cache with its next batch. If that batch says nothing of the kind
- * the cache was not emptied after all, or was long before: then everything is asked for.
+ * A purge comes from outside: a request that empties the cache has passed, or the process is
+ * another one. The engine announces an emptied cache with its next batch. If that batch says
+ * nothing of the kind the cache was not emptied after all, or was long before: then everything is
+ * asked for.
  */
 #include "feeds/vllm_stream.h"
 
@@ -153,8 +154,8 @@ static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool
 	sent_ns = replayed || !(result.time_s > 0 && result.time_s < 1e10)
 			  ? 0
 			  : (int64_t)(result.time_s * 1e9);
-	kvw_feed_heard(
-		stream->deps.feed, stream->deps.map->worker, KVW_REPORTER_ENGINE, sequence, sent_ns);
+	kvw_feed_heard(stream->deps.feed, stream->deps.map->worker, KVW_REPORTER_ENGINE, sequence,
+		sent_ns);
 	if (replayed) {
 		count(stream, KVW_FEED_REPLAYED_BATCHES, 1);
 		stream->replayed++;
@@ -316,8 +317,8 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 
 void kvw_vllm_stream_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
-	/* An engine may let its replay wait for a tenth of a second: what is in its turn does not wait for
-	 * an answer that will say nothing new. */
+	/* An engine may let its replay wait for a tenth of a second: what is in its turn does not
+	 * wait for an answer that will say nothing new. */
 	bool in_turn = stream->asking == KVW_VLLM_GOING_ON && sequence == stream->next &&
 		       stream->held.count == 0;
 
@@ -594,7 +595,8 @@ enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
 	snprintf(stream->wrong, sizeof(stream->wrong), "%s",
 		has_replay(stream) ? "nothing was heard yet" : no_replay);
 	if (listen) {
-		stream->sub = kvw_vllm_sub(kvw_feed_context(deps->feed), stream->endpoint.events, deps->topic);
+		stream->sub = kvw_vllm_sub(
+			kvw_feed_context(deps->feed), stream->endpoint.events, deps->topic);
 		if (stream->sub == NULL) {
 			kvw_warn("feed", "cannot subscribe url=%s endpoint=%s error=\"%s\"",
 				deps->url, stream->endpoint.events, zmq_strerror(zmq_errno()));

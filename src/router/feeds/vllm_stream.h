@@ -1,10 +1,10 @@
 /*
  * vllm_stream.h - the events of one data-parallel rank of one engine, in order and without holes.
  *
- * Batches are numbered from 0. What arrives is compared with the number expected; what is missing is
- * asked for at the engine's replay socket, and live batches wait until it has come. The stream knows
- * whether everything was seen that describes the engine's cache now: since number 0, or since the engine
- * said that it emptied its cache.
+ * Batches are numbered from 0. What arrives is compared with the number expected; what is missing
+ * is asked for at the engine's replay socket, and live batches wait until it has come. The stream
+ * knows whether everything was seen that describes the engine's cache now: since number 0, or since
+ * the engine said that it emptied its cache.
  *
  * Threads: the feed's.
  */

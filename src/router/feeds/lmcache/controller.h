@@ -42,7 +42,8 @@ struct kvw_lmcache {
 	uint64_t gaps_counted; /* given to the feed's counters */
 
 	pthread_mutex_t lock;            /* of what follows; held for copies only */
-	char (*seen)[KVW_LMC_TEXT_MAX + 1]; /* owned, [KVW_MAX_WORKERS]: each worker's instance; "": none */
+	/* Owned, [KVW_MAX_WORKERS]: each worker's instance; "": none. */
+	char (*seen)[KVW_LMC_TEXT_MAX + 1];
 	struct kvw_lmcache_stats stats;
 };
 
@@ -56,7 +57,8 @@ enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors) KVW_MUS
 /* Where deps->waits: what kvw_lmcache_open has opened may be connected to from now on. */
 void kvw_lmcache_listen(struct kvw_lmcache *lmcache);
 void kvw_lmcache_close(struct kvw_lmcache *lmcache);
-/* The same where another process listens now: what has arrived is read first, and answers still leave. */
+/* The same where another process listens now: what has arrived is read first,
+ * and answers still leave. */
 void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache);
 
 #endif

@@ -1,12 +1,13 @@
 /*
  * diagnose.c - see diagnose.h.
  *
- * Absence proves little: the engine may have had the prompt in its own cache, or the store failed. So
- * nothing is concluded from one prompt that is missing, nor from any that was followed by no store, and a recipe is
- * believed only when it makes a prompt's key appear: 64 bits do not agree by chance.
+ * Absence proves little: the engine may have had the prompt in its own cache, or the store failed.
+ * So nothing is concluded from one prompt that is missing, nor from any that was followed by no
+ * store, and a recipe is believed only when it makes a prompt's key appear: 64 bits do not agree by
+ * chance.
  *
- * A prompt that was sent to two workers cannot show which of them an instance belongs to, and is not
- * used for that.
+ * A prompt that was sent to two workers cannot show which of them an instance belongs to, and is
+ * not used for that.
  */
 #include "feeds/lmcache/diagnose.h"
 
@@ -192,7 +193,8 @@ static bool search(struct kvw_lmdiag *diag, struct prompt *prompt,
 	uint32_t space;
 
 	for (space = 0; space < kvw_kvspaces_count(diag->options.spaces); space++)
-		if (kvw_kvspaces_get(diag->options.spaces, space)->reporter == KVW_REPORTER_LMCACHE &&
+		if (kvw_kvspaces_get(diag->options.spaces, space)->reporter ==
+				KVW_REPORTER_LMCACHE &&
 			space != instance->space &&
 			first_key(recipe_of(diag, space), prompt, &key) && holds(instance, key)) {
 			switch_to(diag, instance, space);
@@ -222,7 +224,8 @@ static void warn_missing(const struct kvw_lmdiag *diag, const struct kvw_lmreg_i
 	if (used->root == KVW_LMCACHE_ROOT_NUMBER)
 		(void)snprintf(root, sizeof(root), "none_hash: %" PRIi64, (int64_t)used->none_hash);
 	else
-		(void)snprintf(root, sizeof(root), "hash_seed: '%.32s'", used->seed == NULL ? "unset" : used->seed);
+		(void)snprintf(root, sizeof(root), "hash_seed: '%.32s'",
+			used->seed == NULL ? "unset" : used->seed);
 	if (instance->recent_count == 0)
 		kvw_warn("lmcache",
 			"instance=%s has registered but never stored anything, although "
@@ -234,12 +237,14 @@ static void warn_missing(const struct kvw_lmdiag *diag, const struct kvw_lmreg_i
 	else
 		kvw_warn("lmcache",
 			"kvaware never matches instance=%s: none of %u prompts sent to it is among "
-			"what it stores, which is looked for by `kvaware.lmcache: {hash: %s, %s, chunk_size: %u}`. Set "
-			"kvaware.lmcache.hash_seed to the engines' PYTHONHASHSEED (or none_hash to the NONE_HASH that "
-			"they log), hash to their pre_caching_hash_algorithm, chunk_size and partial_chunk to their "
-			"chunk_size and save_unfull_chunk; or the instance belongs to another worker (lmcache_instance)",
-			instance->id, instance->missed, kvw_lmcache_algorithm_name(used->algorithm), root,
-			used->chunk_size);
+			"what it stores, which is looked for by `kvaware.lmcache: {hash: %s, %s, "
+			"chunk_size: %u}`. Set kvaware.lmcache.hash_seed to the engines' "
+			"PYTHONHASHSEED (or none_hash to the NONE_HASH that they log), hash to "
+			"their pre_caching_hash_algorithm, chunk_size and partial_chunk to their "
+			"chunk_size and save_unfull_chunk; or the instance belongs to another "
+			"worker (lmcache_instance)",
+			instance->id, instance->missed, kvw_lmcache_algorithm_name(used->algorithm),
+			root, used->chunk_size);
 }
 
 /* Of a worker with an instance. True: done with it. */
@@ -266,7 +271,8 @@ static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 	if (age_ns <= KVW_LMDIAG_WAIT_NS)
 		return false;
 	if (instance->recent_count > 0 && !kvw_lmreg_active_since(instance, prompt->routed_ns))
-		return true; /* nothing was stored since: it was there before, or not stored at all */
+		/* Nothing was stored since: it was there before, or not stored at all. */
+		return true;
 	reg->stats.unmatched++;
 	instance->missed++;
 	if (instance->matched == 0 && instance->missed >= KVW_LMDIAG_MISSES) {

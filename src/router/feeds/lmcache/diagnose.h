@@ -2,9 +2,10 @@
  * diagnose.h - whether prompts that were routed turn up where they should.
  *
  * A worker that serves a prompt stores its chunks, LMCache reports their keys, and the router knows
- * what the first key must be. Found at the worker's own instance: its keys are understood. Found at one
- * instance without a worker, twice: that instance is this worker's. Never found although the instance
- * stores things: it hashes in another way, and all known ways are tried on the prompt's tokens.
+ * what the first key must be. Found at the worker's own instance: its keys are understood. Found at
+ * one instance without a worker, twice: that instance is this worker's. Never found although the
+ * instance stores things: it hashes in another way, and all known ways are tried on the prompt's
+ * tokens.
  *
  * Threads: kvw_lmdiag_routed from any; the rest belongs to the feed's thread.
  */

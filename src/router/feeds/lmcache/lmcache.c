@@ -171,7 +171,8 @@ static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
 {
 	const struct kvw_lmreg_instance *instance = lmcache->reg->by_worker[worker];
 
-	snprintf(lmcache->seen[worker], sizeof(lmcache->seen[worker]), "%s", instance != NULL ? instance->id : "");
+	snprintf(lmcache->seen[worker], sizeof(lmcache->seen[worker]), "%s",
+		instance != NULL ? instance->id : "");
 }
 
 /* Whose word counts from now on is known by its name at once, not only with the next tick. */
@@ -183,7 +184,8 @@ static void set_coverage(
 	pthread_mutex_lock(&lmcache->lock);
 	publish_one(lmcache, worker);
 	pthread_mutex_unlock(&lmcache->lock);
-	kvw_feed_set_coverage(lmcache->feed, worker, KVW_REPORTER_LMCACHE, coverage, sources, wrong);
+	kvw_feed_set_coverage(
+		lmcache->feed, worker, KVW_REPORTER_LMCACHE, coverage, sources, wrong);
 }
 
 static void publish(struct kvw_lmcache *lmcache)
@@ -240,7 +242,8 @@ static const char *url_of(void *ctx, uint32_t worker)
 {
 	const struct kvw_lmcache *lmcache = ctx;
 
-	return lmcache->followed[worker].worker == NULL ? "" : lmcache->followed[worker].worker->url;
+	return lmcache->followed[worker].worker == NULL ? ""
+							: lmcache->followed[worker].worker->url;
 }
 
 /* The registry and what looks into it. */
@@ -327,7 +330,8 @@ static void listen_now(void *state)
 	kvw_lmcache_listen(state);
 }
 
-/* Its workers connect to the process that listens there now, which goes on with what they have reported to this one. */
+/* Its workers connect to the process that listens there now, which goes on with what they have
+ * reported to this one. */
 static void hand_over(void *state)
 {
 	kvw_lmcache_hand_over(state);
@@ -347,7 +351,8 @@ static void recall(void *state, enum kvw_keep_kind kind, const uint8_t *record, 
 	kvw_lmreg_recall(lmcache->reg, kind, record, len, kvw_feed_now(lmcache->feed));
 }
 
-/* A worker that is down by now may have gone while no process watched: the next tick forgets what is known of it. */
+/* A worker that is down by now may have gone while no process watched:
+ * the next tick forgets what is known of it. */
 static void recalled(void *state, bool all_came)
 {
 	struct kvw_lmcache *lmcache = state;

@@ -2,8 +2,8 @@
  * lmcache.h - LMCache's controller, played by the router: a module of the feed thread.
  *
  * Stock LMCache workers (0.3 to 0.5, in-process mode) register here and report what they store and
- * evict. Three sockets: PULL for reports, ROUTER for requests, ROUTER for heartbeats; each is opened if
- * kvaware.lmcache names its address. Reports go into the exact index.
+ * evict. Three sockets: PULL for reports, ROUTER for requests, ROUTER for heartbeats; each is
+ * opened if kvaware.lmcache names its address. Reports go into the exact index.
  *
  * Threads: made and stopped with the feed (kvw_feed_module). The functions below may be called from
  * any thread between kvw_feed_start and kvw_feed_stop.
@@ -32,7 +32,8 @@ struct kvw_lmcache *kvw_lmcache_of(const struct kvw_feed *feed);
 void kvw_lmcache_routed(struct kvw_lmcache *lmcache, uint32_t worker, const uint32_t *tokens,
 	size_t count, int64_t now_ns);
 
-/* The instance that belongs to a worker: its length, and at most size - 1 bytes of it with a final 0.
+/* The instance that belongs to a worker: its length, and at most size - 1 bytes of it with a final
+ * 0.
  * 0: none does. */
 size_t kvw_lmcache_instance_of(
 	struct kvw_lmcache *lmcache, uint32_t worker, char *text, size_t size);

@@ -219,9 +219,9 @@ static bool lose_rank(
 }
 
 /* Removes any other instance that was registered at this address: a port has one owner. Only a
- * registration does this, which a process makes once: where addresses mean nothing (containers of two
- * hosts that both call themselves 172.17.0.2), two instances would otherwise oust each other with every
- * heartbeat. */
+ * registration does this, which a process makes once: where addresses mean nothing (containers of
+ * two hosts that both call themselves 172.17.0.2), two instances would otherwise oust each other
+ * with every heartbeat. */
 static void displace(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmc_message *message)
 {

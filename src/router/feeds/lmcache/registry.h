@@ -1,21 +1,23 @@
 /*
  * registry.h - which LMCache instances there are, what they hold, and whose they are.
  *
- *	instance (lmcache_instance_id) -- belongs to --> worker of the fleet, or to none yet
- *	  rank (worker_id)             -- is --> a source of the index
- *	    place (location)           -- is --> a tier of the index
- *	      keys, the next sequence number
+ * 	instance (lmcache_instance_id) -- belongs to --> worker of the fleet, or to none yet
+ * 	  rank (worker_id)             -- is --> a source of the index
+ * 	    place (location)           -- is --> a tier of the index
+ * 	      keys, the next sequence number
  *
- * A pure state machine: messages and time go in, answers and changes of the exact index come out. No
- * socket, no clock, no thread.
+ * A pure state machine: messages and time go in, answers and changes of the exact index come out.
+ * No socket, no clock, no thread.
  *
- * What is believed of a rank is *whole* when all it ever said was heard: from its registration or its
- * first sequence number on, or by a full sync. A gap in the numbers makes it not whole, and what was
- * known of that location void: a lost eviction would promise what is not there. What is not whole is
- * kept in the index, for it is true, but the worker's coverage is BLIND: misses mean nothing.
+ * What is believed of a rank is *whole* when all it ever said was heard: from its registration or
+ * its first sequence number on, or by a full sync. A gap in the numbers makes it not whole, and
+ * what was known of that location void: a lost eviction would promise what is not there. What is
+ * not whole is kept in the index, for it is true, but the worker's coverage is BLIND: misses mean
+ * nothing.
  *
- * A rank that fell silent while others of its instance live stays as a gap: chunks need all ranks, so
- * nothing of this instance is claimed until it is back. An instance without a living rank is forgotten.
+ * A rank that fell silent while others of its instance live stays as a gap: chunks need all ranks,
+ * so nothing of this instance is claimed until it is back. An instance without a living rank is
+ * forgotten.
  *
  * Messages are not authenticated. They create instances here, within bounds, and never workers.
  *
@@ -43,7 +45,8 @@
 
 #define KVW_LMREG_SYNC_AGAIN_NS   (INT64_C(60) * 1000000000) /* a full sync freezes stores */
 #define KVW_LMREG_SYNC_SILENCE_NS (INT64_C(60) * 1000000000)
-#define KVW_LMREG_PROVE_NS        (INT64_C(120) * 1000000000) /* to hear of what was handed over, before it is asked for */
+/* To hear of what was handed over, before it is asked for. */
+#define KVW_LMREG_PROVE_NS        (INT64_C(120) * 1000000000)
 
 struct kvw_kvspaces; /* feeds/kvspace.h */
 
@@ -82,7 +85,8 @@ struct kvw_lmreg_rank {
 	bool gone;
 	int64_t registered_ns, heard_ns, beat_ns;
 	int64_t asked_ns; /* for a full sync; 0: never */
-	int64_t recalled_ns; /* when the process before us handed it over; 0: it did not, or it was asked since */
+	/* When the process before us handed it over; 0: it did not, or it was asked since. */
+	int64_t recalled_ns;
 	bool recalled;       /* it is being read; was_whole is what it becomes */
 	bool was_whole;
 	const char *want; /* why a full sync is wanted, static text; NULL: it is not */
@@ -134,8 +138,8 @@ struct kvw_lmreg_worker {
 };
 
 /* sources: ranks that speak for the worker; wrong: why it is not FULL, static text, "" if it is. */
-typedef void kvw_lmreg_coverage_fn(
-	void *ctx, uint32_t worker, enum kvw_coverage coverage, uint32_t sources, const char *wrong);
+typedef void kvw_lmreg_coverage_fn(void *ctx, uint32_t worker, enum kvw_coverage coverage,
+	uint32_t sources, const char *wrong);
 
 /* All borrowed until destroy. */
 struct kvw_lmreg_options {
@@ -148,7 +152,8 @@ struct kvw_lmreg_options {
 	const struct kvw_lmreg_worker *workers;
 	size_t worker_count;
 	uint32_t space;     /* of instances, until something else is found out */
-	_Atomic int64_t timeout_ns; /* of heartbeats; of the registry's copy any thread may change it */
+	/* Of heartbeats; of the registry's copy any thread may change it. */
+	_Atomic int64_t timeout_ns;
 	uint64_t key_limit; /* keys in all locations together */
 	uint64_t seed;
 };
@@ -191,7 +196,8 @@ void kvw_lmreg_message(
 /* Every second or so: silence, syncs that came to nothing, instances that can be mapped now. */
 void kvw_lmreg_tick(struct kvw_lmreg *reg, int64_t now_ns);
 
-/* The worker refuses connections since after up_ns: forgets the ranks that were not heard of since. */
+/* The worker refuses connections since after up_ns: forgets the ranks that were not heard of
+ * since. */
 void kvw_lmreg_worker_down(struct kvw_lmreg *reg, uint32_t worker, int64_t up_ns);
 
 /* The index was purged of the worker: writes again what is known here. */
@@ -200,12 +206,13 @@ void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker);
 /* --- for the process that takes over (registry_keep.c) --- */
 
 /* Gives all that is known away. Errors are those of out->put. */
-enum kvw_err kvw_lmreg_keep(const struct kvw_lmreg *reg, const struct kvw_keep_out *out) KVW_MUST_CHECK;
+enum kvw_err kvw_lmreg_keep(
+	const struct kvw_lmreg *reg, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 
-/* One record of those; kinds of others are passed over. No message may come before kvw_lmreg_recall_end, until which no
- * instance is believed. Time may pass. */
-void kvw_lmreg_recall(
-	struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint8_t *record, size_t len, int64_t now_ns);
+/* One record of those; kinds of others are passed over. No message may come before
+ * kvw_lmreg_recall_end, until which no instance is believed. Time may pass. */
+void kvw_lmreg_recall(struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint8_t *record,
+	size_t len, int64_t now_ns);
 void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns);
 
 /* --- look at it (registry_find.c) --- */
@@ -232,14 +239,14 @@ void kvw_lmreg_count(struct kvw_lmreg *reg);
 
 /* --- whose it is (registry_map.c) --- */
 
-/* A worker has come, or its entry among options.workers has changed: looks again for those of instances that
- * have none. */
+/* A worker has come, or its entry among options.workers has changed: looks again for those of
+ * instances that have none. */
 void kvw_lmreg_worker_came(struct kvw_lmreg *reg);
 /* The slot has no worker any more: its instance, if there is one, has none either. */
 void kvw_lmreg_worker_left(struct kvw_lmreg *reg, uint32_t worker);
 
-/* The worker has other addresses than before: an instance stays its own only by configuration. Its entry among
- * options.workers has the new one; kvw_lmreg_worker_came follows. */
+/* The worker has other addresses than before: an instance stays its own only by configuration. Its
+ * entry among options.workers has the new one; kvw_lmreg_worker_came follows. */
 void kvw_lmreg_worker_moved(struct kvw_lmreg *reg, uint32_t worker);
 
 /* Maps the instance to a worker by configuration or address, if one fits. */
@@ -283,7 +290,8 @@ void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
 /* Many admits; uses `keys` as it likes. */
 void kvw_lmreg_admit_all(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
-	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t *keys, size_t count);
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t *keys,
+	size_t count);
 void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
 

@@ -2,8 +2,8 @@
  * registry_find.c - questions to the registry that change nothing.
  *
  * They are answered from the places themselves, not from the index: instances without a worker are
- * found too, and so is the name of a location. Their cost is a look into a hash table for each chunk,
- * rank and location; they are not asked for every request.
+ * found too, and so is the name of a location. Their cost is a look into a hash table for each
+ * chunk, rank and location; they are not asked for every request.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -124,8 +124,8 @@ void kvw_lmreg_count(struct kvw_lmreg *reg)
 		const struct kvw_lmreg_instance *instance = reg->instances[i];
 
 		stats->unmapped += instance->worker == KVW_LMREG_NONE;
-		stats->blind +=
-			instance->worker != KVW_LMREG_NONE && instance->coverage != KVW_COVERAGE_FULL;
+		stats->blind += instance->worker != KVW_LMREG_NONE &&
+				instance->coverage != KVW_COVERAGE_FULL;
 		for (uint32_t r = 0; r < instance->rank_count; r++) {
 			stats->ranks += !instance->ranks[r].gone;
 			stats->syncing += instance->ranks[r].sync.active;

@@ -1,22 +1,26 @@
 /*
- * registry_keep.c - the registry as records, for the process that takes over (include/kvway/keep.h).
+ * registry_keep.c - the registry as records, for the process that takes over
+ * (include/kvway/keep.h).
  *
- *	INSTANCE           whose it is, by which recipe it names chunks
- *	RANK ...           its ranks in their order, which is that of the index's sources
- *	LOCATION KEYS ...  what one of these ranks holds in one location, and the sequence number to come
+ * 	INSTANCE           whose it is, by which recipe it names chunks
+ * 	RANK ...           its ranks in their order, which is that of the index's sources
+ * 	LOCATION KEYS ...  what one of these ranks holds in one location, and the sequence number
+ * 	                   to come
  *
  * Instances that have a worker come first, so that none of the others is taken for its.
  *
- * The next process goes on where this one has stopped to listen: the number that a rank sends next says whether anything was
- * lost in between, and a gap voids the location as it always does. A full sync is asked for where there is a gap, or where this
- * process would have asked: for a minute after the last one a rank does not answer. A rank that sends no number at all
- * may have sent its last one into the gap, so one that was silent for KVW_LMREG_PROVE_NS is asked once: idle, it
- * does not mind.
+ * The next process goes on where this one has stopped to listen: the number that a rank sends next
+ * says whether anything was lost in between, and a gap voids the location as it always does. A full
+ * sync is asked for where there is a gap, or where this process would have asked: for a minute
+ * after the last one a rank does not answer. A rank that sends no number at all may have sent its
+ * last one into the gap, so one that was silent for KVW_LMREG_PROVE_NS is asked once: idle, it does
+ * not mind.
  *
- * A full sync that is under way does not pass. The next process lets the rank store again, and asks it later.
+ * A full sync that is under way does not pass. The next process lets the rank store again, and asks
+ * it later.
  *
- * Records may hold anything. One that makes no sense makes nothing whole that came with it: what they say is as
- * true as a worker's word, but it is not all.
+ * Records may hold anything. One that makes no sense makes nothing whole that came with it: what
+ * they say is as true as a worker's word, but it is not all.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -65,7 +69,8 @@ _Static_assert(sizeof(struct instance_record) == 48 && sizeof(struct rank_record
 		       sizeof(struct location_record) == 24,
 	"no gaps");
 
-static const char *const wants[] = {NULL, "controller_restart", "sequence_gap", "sync_failed_retry"};
+static const char *const wants[] = {
+	NULL, "controller_restart", "sequence_gap", "sync_failed_retry"};
 
 #define WANTS       (sizeof(wants) / sizeof(wants[0]))
 #define WANT_FAILED 3
@@ -99,12 +104,14 @@ static uint8_t want_number(const char *want)
 	return want == NULL ? 0 : 1;
 }
 
-static enum kvw_err keep_instance(
-	const struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance, const struct kvw_keep_out *out)
+static enum kvw_err keep_instance(const struct kvw_lmreg *reg,
+	const struct kvw_lmreg_instance *instance, const struct kvw_keep_out *out)
 {
 	const struct kvw_lmreg_options *options = &reg->options;
 	const struct kvw_lmcache_recipe *recipe =
-		options->spaces == NULL ? NULL : &kvw_kvspaces_get(options->spaces, instance->space)->recipe;
+		options->spaces == NULL
+			? NULL
+			: &kvw_kvspaces_get(options->spaces, instance->space)->recipe;
 	struct instance_record head = {.how = instance->how,
 		.matched = instance->matched,
 		.missed = instance->missed,
@@ -114,7 +121,8 @@ static enum kvw_err keep_instance(
 
 	head.id_len = add_text(&draft, instance->id);
 	if (instance->worker != KVW_LMREG_NONE && options->worker_url != NULL) {
-		head.url_len = add_text(&draft, options->worker_url(options->ctx, instance->worker));
+		head.url_len =
+			add_text(&draft, options->worker_url(options->ctx, instance->worker));
 		head.ip_len = add_text(&draft, options->workers[instance->worker].ip);
 	}
 	if (recipe != NULL) {
@@ -128,7 +136,8 @@ static enum kvw_err keep_instance(
 		head.partial = recipe->partial_chunk;
 		head.seeded = recipe->seed != NULL;
 		head.seed_len = add_text(&draft, recipe->seed);
-		head.named = instance->matched > 0 && (recipe->seed == NULL || strlen(recipe->seed) == head.seed_len);
+		head.named = instance->matched > 0 &&
+			     (recipe->seed == NULL || strlen(recipe->seed) == head.seed_len);
 	}
 	memcpy(draft.bytes, &head, sizeof(head));
 	return out->put(out->arg, KVW_KEPT_INSTANCE, draft.bytes, draft.len);
@@ -178,8 +187,8 @@ static enum kvw_err keep_location(
 	return err;
 }
 
-static enum kvw_err keep_all_of(
-	const struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance, const struct kvw_keep_out *out)
+static enum kvw_err keep_all_of(const struct kvw_lmreg *reg,
+	const struct kvw_lmreg_instance *instance, const struct kvw_keep_out *out)
 {
 	enum kvw_err err = keep_instance(reg, instance, out);
 
@@ -238,8 +247,10 @@ static int64_t past(int64_t ns, int64_t now_ns)
 	return ns < now_ns ? ns : now_ns;
 }
 
-/* The space of the recipe; the configured one where no prompt has proved it, or it makes no sense. */
-static uint32_t space_of(struct kvw_lmreg *reg, const struct instance_record *head, struct kvw_slice seed)
+/* The space of the recipe; the configured one where no prompt has proved it,
+ * or it makes no sense. */
+static uint32_t space_of(
+	struct kvw_lmreg *reg, const struct instance_record *head, struct kvw_slice seed)
 {
 	struct kvw_lmcache_recipe recipe = {
 		.algorithm = (enum kvw_lmcache_algorithm)head->algorithm,
@@ -254,9 +265,10 @@ static uint32_t space_of(struct kvw_lmreg *reg, const struct instance_record *he
 	uint32_t space = reg->options.space;
 	char *text;
 
-	if (reg->options.spaces == NULL || head->named == 0 || head->algorithm > KVW_LMCACHE_XXHASH ||
-		head->siphash > KVW_SIPHASH_24 || head->extra > KVW_LMCACHE_EXTRA_NONE ||
-		head->fold > KVW_LMCACHE_FOLD_LAST || head->root > KVW_LMCACHE_ROOT_NUMBER)
+	if (reg->options.spaces == NULL || head->named == 0 ||
+		head->algorithm > KVW_LMCACHE_XXHASH || head->siphash > KVW_SIPHASH_24 ||
+		head->extra > KVW_LMCACHE_EXTRA_NONE || head->fold > KVW_LMCACHE_FOLD_LAST ||
+		head->root > KVW_LMCACHE_ROOT_NUMBER)
 		return space;
 	text = strndup(seed.len > 0 ? seed.data : "", seed.len);
 	recipe.seed = head->seeded != 0 ? text : NULL;
@@ -266,14 +278,16 @@ static uint32_t space_of(struct kvw_lmreg *reg, const struct instance_record *he
 	return space;
 }
 
-/* As this configuration says; else, where nothing is configured, as it was, if the worker is the same at the same address. */
+/* As this configuration says; else, where nothing is configured, as it was,
+ * if the worker is the same at the same address. */
 static void map_as_before(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t how,
 	struct kvw_slice url, struct kvw_slice ip)
 {
 	const struct kvw_lmreg_options *options = &reg->options;
 
 	kvw_lmreg_try_map(reg, instance);
-	if (instance->worker != KVW_LMREG_NONE || (how != KVW_LMREG_BY_ADDRESS && how != KVW_LMREG_LEARNED) ||
+	if (instance->worker != KVW_LMREG_NONE ||
+		(how != KVW_LMREG_BY_ADDRESS && how != KVW_LMREG_LEARNED) ||
 		options->worker_url == NULL || url.len == 0)
 		return;
 	for (uint32_t w = 0; w < options->worker_count; w++) {
@@ -326,9 +340,9 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 	struct rank_record head;
 	struct kvw_slice ip, p2p, sync;
 
-	if (instance == NULL || !take_head(&rest, &head, sizeof(head)) || !take_text(&rest, head.ip_len, &ip) ||
-		!take_text(&rest, head.p2p_len, &p2p) || !take_text(&rest, head.sync_len, &sync) ||
-		rest.left > 0 || head.want >= WANTS)
+	if (instance == NULL || !take_head(&rest, &head, sizeof(head)) ||
+		!take_text(&rest, head.ip_len, &ip) || !take_text(&rest, head.p2p_len, &p2p) ||
+		!take_text(&rest, head.sync_len, &sync) || rest.left > 0 || head.want >= WANTS)
 		return false;
 	for (uint32_t r = 0; r < instance->rank_count; r++)
 		if (instance->ranks[r].id == head.id)
@@ -360,7 +374,9 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 /* At once: to move millions of keys while more come takes long. */
 static void make_room(const struct kvw_lmreg *reg, struct kvw_lmreg_place *place, uint64_t keys)
 {
-	uint64_t most = reg->options.key_limit > reg->stats.keys ? reg->options.key_limit - reg->stats.keys : 0;
+	uint64_t most = reg->options.key_limit > reg->stats.keys
+				? reg->options.key_limit - reg->stats.keys
+				: 0;
 
 	if (kvw_keyset_reserve(&place->keys, keys < most ? keys : most) != KVW_OK)
 		kvw_debug("lmcache", "no memory for keys at once location=%s", place->name);
@@ -375,8 +391,9 @@ static bool recall_location(struct kvw_lmreg *reg, struct rest rest)
 	struct kvw_slice name;
 
 	reg->recalled.rank = KVW_LMREG_NONE;
-	if (instance == NULL || !take_head(&rest, &head, sizeof(head)) || !take_text(&rest, head.name_len, &name) ||
-		rest.left > 0 || name.len == 0 || name.len > KVW_LMC_TEXT_MAX || head.rank >= instance->rank_count)
+	if (instance == NULL || !take_head(&rest, &head, sizeof(head)) ||
+		!take_text(&rest, head.name_len, &name) || rest.left > 0 || name.len == 0 ||
+		name.len > KVW_LMC_TEXT_MAX || head.rank >= instance->rank_count)
 		return false;
 	rank = &instance->ranks[head.rank];
 	if (!rank->recalled) /* it is gone, or a new process */
@@ -413,8 +430,8 @@ static bool recall_keys(struct kvw_lmreg *reg, struct rest rest)
 	return true;
 }
 
-void kvw_lmreg_recall(
-	struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint8_t *record, size_t len, int64_t now_ns)
+void kvw_lmreg_recall(struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint8_t *record,
+	size_t len, int64_t now_ns)
 {
 	const struct rest rest = {record, len};
 	bool makes_sense = true;
@@ -448,7 +465,9 @@ static void believe(struct kvw_lmreg_rank *rank, bool all_came, int64_t now_ns)
 void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns)
 {
 	if (reg->recalled.refused > 0)
-		kvw_warn("lmcache", "what was handed over makes no sense in part: workers are asked for all records=%llu",
+		kvw_warn("lmcache",
+			"what was handed over makes no sense in part: workers are asked for all "
+			"records=%llu",
 			(unsigned long long)reg->recalled.refused);
 	all_came = all_came && reg->recalled.refused == 0;
 	for (size_t i = reg->count; i-- > 0;) {

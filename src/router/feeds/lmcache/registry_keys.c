@@ -1,13 +1,13 @@
 /*
  * registry_keys.c - what ranks admit and evict, in the right order or not.
  *
- * The index counts how often a holder was stored; LMCache's places are sets. So each place keeps its
- * keys, and only changes are written to the index: an admit that comes twice (a batch sent again, or a
- * message on its way while a full sync began) is one holder, and one eviction ends it.
+ * The index counts how often a holder was stored; LMCache's places are sets. So each place keeps
+ * its keys, and only changes are written to the index: an admit that comes twice (a batch sent
+ * again, or a message on its way while a full sync began) is one holder, and one eviction ends it.
  *
- * Sequence numbers count per place. The number expected, or 0, are the only ones that leave no doubt.
- * 0 where more was heard before means that the process is a new one: all of the rank's places are void.
- * Any other number is a gap: something was lost, and it may have been an eviction.
+ * Sequence numbers count per place. The number expected, or 0, are the only ones that leave no
+ * doubt. 0 where more was heard before means that the process is a new one: all of the rank's
+ * places are void. Any other number is a gap: something was lost, and it may have been an eviction.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -123,7 +123,8 @@ void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance
 }
 
 void kvw_lmreg_admit_all(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
-	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t *keys, size_t count)
+	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t *keys,
+	size_t count)
 {
 	size_t added = 0;
 
@@ -161,7 +162,8 @@ void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 
 /* --- sequence --- */
 
-/* Two processes under one name make a gap of every message: the 1st, 2nd, 4th, 8th ... is logged. */
+/* Two processes under one name make a gap of every message: the 1st, 2nd, 4th, 8th ...
+ * is logged. */
 static bool worth_saying(uint64_t count)
 {
 	return (count & (count - 1)) == 0;

@@ -2,11 +2,11 @@
  * registry_map.c - which worker of the fleet an instance belongs to.
  *
  * In this order: what the configuration says of the worker; the address, where it belongs to one
- * worker and to one instance alone; what was routed there and admitted here (diagnose.h). The last two end when
- * the worker's address changes. An instance
- * belongs to one worker and a worker has one instance. A mapping by address alone is a guess as long
- * as no routed prompt was found among the instance's admits, and is given up when a second instance
- * shows up at that address.
+ * worker and to one instance alone; what was routed there and admitted here (diagnose.h). The last
+ * two end when the worker's address changes. An instance
+ * belongs to one worker and a worker has one instance. A mapping by address alone is a guess as
+ * long as no routed prompt was found among the instance's admits, and is given up when a second
+ * instance shows up at that address.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -61,7 +61,8 @@ void kvw_lmreg_update_coverage(struct kvw_lmreg *reg, struct kvw_lmreg_instance 
 		return;
 	instance->coverage = coverage;
 	instance->wrong = wrong;
-	reg->options.coverage(reg->options.ctx, instance->worker, coverage, instance->rank_count, wrong);
+	reg->options.coverage(
+		reg->options.ctx, instance->worker, coverage, instance->rank_count, wrong);
 }
 
 static void clear_index(struct kvw_lmreg *reg, uint32_t worker)
@@ -124,7 +125,8 @@ void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker)
 
 	if (instance == NULL)
 		return;
-	clear_index(reg, worker); /* what was reported between the purge and now would count twice */
+	/* What was reported between the purge and now would count twice. */
+	clear_index(reg, worker);
 	for (uint32_t i = 0; i < instance->rank_count; i++)
 		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
 	instance->wrong = NULL; /* report it again */
@@ -139,7 +141,8 @@ static bool is_at(const struct kvw_lmreg_instance *instance, const char *ip)
 	return false;
 }
 
-/* The one worker at the instance's address for which nothing is configured; NONE: not exactly one. */
+/* The one worker at the instance's address for which nothing is configured;
+ * NONE: not exactly one. */
 static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance)
 {
 	uint32_t found = KVW_LMREG_NONE;
@@ -225,7 +228,8 @@ void kvw_lmreg_worker_moved(struct kvw_lmreg *reg, uint32_t worker)
 
 	if (instance == NULL || instance->how == KVW_LMREG_BY_CONFIG)
 		return;
-	kvw_info("lmcache", "instance=%s does not belong to worker=%u any more: that has another address",
+	kvw_info("lmcache",
+		"instance=%s does not belong to worker=%u any more: that has another address",
 		instance->id, worker);
 	kvw_lmreg_worker_left(reg, worker);
 }

@@ -1,14 +1,14 @@
 /*
  * registry_sync.c - full syncs: a rank lists all that it holds in one location.
  *
- *	controller -> rank   full_sync, in a heartbeat's answer
- *	rank -> controller   Start (answered), batches, End, then Status until it may store again
+ * 	controller -> rank   full_sync, in a heartbeat's answer
+ * 	rank -> controller   Start (answered), batches, End, then Status until it may store again
  *
  * The rank is frozen until a Status says that it may go on, so a sync is asked for at most once a
  * minute, and a Status never keeps a rank frozen for a sync that is not known here. Batches and
- * operations share a socket and an order, but operations that were queued when the list was made come
- * late. As sets the last word on each key is right either way, with one exception: a batch must not
- * bring back what was evicted after it was made.
+ * operations share a socket and an order, but operations that were queued when the list was made
+ * come late. As sets the last word on each key is right either way, with one exception: a batch
+ * must not bring back what was evicted after it was made.
  *
  * Complete is what all batches of have come, whether or not its End was lost.
  */
@@ -50,9 +50,11 @@ const char *kvw_lmreg_sync_reason(
 {
 	const char *reason = rank->want;
 
-	if (rank->sync.active || (rank->asked_ns != 0 && now_ns - rank->asked_ns < KVW_LMREG_SYNC_AGAIN_NS))
+	if (rank->sync.active ||
+		(rank->asked_ns != 0 && now_ns - rank->asked_ns < KVW_LMREG_SYNC_AGAIN_NS))
 		return NULL;
-	if (reason == NULL && rank->recalled_ns != 0 && now_ns - rank->recalled_ns >= KVW_LMREG_PROVE_NS) {
+	if (reason == NULL && rank->recalled_ns != 0 &&
+		now_ns - rank->recalled_ns >= KVW_LMREG_PROVE_NS) {
 		reason = is_unproved(rank) ? "controller_restart" : NULL;
 		rank->recalled_ns = 0; /* once */
 	}

@@ -142,7 +142,8 @@ static bool read_pull(void *socket, void *ctx)
 
 static void send_answer(void *socket, zmq_msg_t *identity, const uint8_t *data, size_t len)
 {
-	/* A worker that is gone, or takes no answers, goes without: it has a time limit of its own. */
+	/* A worker that is gone, or takes no answers, goes without:
+	 * it has a time limit of its own. */
 	if (zmq_msg_send(identity, socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
 		return;
 	if (zmq_send(socket, "", 0, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
@@ -202,7 +203,8 @@ static bool is_wildcard(const char *host, size_t len)
 	       kvw_slice_equal(text, KVW_SLICE("::"));
 }
 
-/* This host's address on the way to `to`: what a datagram sent there would come from. None is sent. */
+/* This host's address on the way to `to`: what a datagram sent there would come from.
+ * None is sent. */
 static bool local_address(const char *to, char *text, size_t size)
 {
 	struct addrinfo hints = {
@@ -321,14 +323,15 @@ static enum kvw_err listen_there(struct kvw_lmcache *lmcache, const struct role 
 	return kvw_feed_watch(lmcache->feed, socket, role->fn, lmcache);
 }
 
-static enum kvw_err open_socket(struct kvw_lmcache *lmcache, const struct role *role, const char *address,
-	FILE *errors, struct kvw_lmcache_listener *listener)
+static enum kvw_err open_socket(struct kvw_lmcache *lmcache, const struct role *role,
+	const char *address, FILE *errors, struct kvw_lmcache_listener *listener)
 {
 	listener->fd = -1;
 	if (address[0] == '\0')
 		return KVW_OK;
 	snprintf(listener->url, sizeof(listener->url), "tcp://%s", without_scheme(address));
-	listener->fd = kvw_listener_open(lmcache->deps->sockets, listener->url, strchr(address, '[') != NULL);
+	listener->fd = kvw_listener_open(
+		lmcache->deps->sockets, listener->url, strchr(address, '[') != NULL);
 	if (lmcache->deps->waits && listener->fd >= 0)
 		return KVW_OK;
 	return listen_there(lmcache, role, listener, errors);
@@ -340,20 +343,24 @@ enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors)
 	enum kvw_err err;
 
 	lmcache->pull.fd = lmcache->reply.fd = lmcache->heartbeat.fd = -1;
-	err = open_socket(lmcache, &pull_role, config->kvaware_lmcache_pull, errors, &lmcache->pull);
+	err = open_socket(
+		lmcache, &pull_role, config->kvaware_lmcache_pull, errors, &lmcache->pull);
 	if (err == KVW_OK)
-		err = open_socket(lmcache, &reply_role, config->kvaware_lmcache_reply, errors, &lmcache->reply);
+		err = open_socket(lmcache, &reply_role, config->kvaware_lmcache_reply, errors,
+			&lmcache->reply);
 	if (err == KVW_OK)
-		err = open_socket(lmcache, &heartbeat_role, config->kvaware_lmcache_heartbeat, errors,
-			&lmcache->heartbeat);
+		err = open_socket(lmcache, &heartbeat_role, config->kvaware_lmcache_heartbeat,
+			errors, &lmcache->heartbeat);
 	return err;
 }
 
-static void listen_late(struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
+static void listen_late(
+	struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
 {
 	if (listener->url[0] != '\0' && listener->socket == NULL &&
 		listen_there(lmcache, role, listener, stderr) != KVW_OK)
-		kvw_error("lmcache", "workers cannot connect socket=%s endpoint=%s", role->key, listener->url);
+		kvw_error("lmcache", "workers cannot connect socket=%s endpoint=%s", role->key,
+			listener->url);
 }
 
 void kvw_lmcache_listen(struct kvw_lmcache *lmcache)
@@ -383,7 +390,8 @@ void kvw_lmcache_close(struct kvw_lmcache *lmcache)
 }
 
 /* What is not read here is lost: a worker takes what it has written to its connection for heard. */
-static void drain(struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
+static void drain(
+	struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
 {
 	const int linger_ms = LINGER_MS;
 	int64_t until_ns = kvw_clock_ns() + DRAIN_NS;

@@ -117,8 +117,8 @@ static bool skip_value(struct reader *r)
 	return true;
 }
 
-/* A list of numbers has one comma less than elements and ends at the first bracket: as many as there can
- * be. 0: it has no end. */
+/* A list of numbers has one comma less than elements and ends at the first bracket: as many as
+ * there can be. 0: it has no end. */
 static size_t most_ids(const struct reader *r)
 {
 	const char *close = memchr(r->at, ']', (size_t)(r->end - r->at));

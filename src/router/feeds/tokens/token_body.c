@@ -3,12 +3,12 @@
  *
  * What is written here follows vLLM 0.32 (`construct_input_messages` of the responses, the
  * conversion of Anthropic's messages, `build_chat_params` of all three) and was compared with the
- * tokens that the engine itself counted. Whatever is not plainly covered by it, such as tools, tool results,
- * reasoning, images or a message to be continued, is not converted: the request is then routed by text, which is
- * better than by tokens that are slightly wrong.
+ * tokens that the engine itself counted. Whatever is not plainly covered by it, such as tools, tool
+ * results, reasoning, images or a message to be continued, is not converted: the request is then
+ * routed by text, which is better than by tokens that are slightly wrong.
  *
- * Here a tree is worth its price: parsing costs little compared with what the engine does with these
- * bodies, and this is not a loop's thread.
+ * Here a tree is worth its price: parsing costs little compared with what the engine does with
+ * these bodies, and this is not a loop's thread.
  */
 #include "feeds/tokens/token_body.h"
 
@@ -214,7 +214,8 @@ static json_t *join_blocks(struct work *w, const json_t *blocks)
 	len = 0;
 	json_array_foreach (blocks, i, block) {
 		text = part_text(block);
-		if (all == NULL || strncmp(json_string_value(text), BILLING, sizeof(BILLING) - 1) == 0)
+		if (all == NULL ||
+			strncmp(json_string_value(text), BILLING, sizeof(BILLING) - 1) == 0)
 			continue;
 		memcpy(all + len, json_string_value(text), json_string_length(text));
 		len += json_string_length(text);

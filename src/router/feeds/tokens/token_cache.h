@@ -1,9 +1,9 @@
 /*
  * token_cache.h - token ids of prompts that were asked about before.
  *
- * A prompt is known by a hash of its whole body (tokens.c says why nothing less will do). The oldest
- * in use goes first, and none lives longer than a time to live: a chat template may write the date
- * into the prompt.
+ * A prompt is known by a hash of its whole body (tokens.c says why nothing less will do). The
+ * oldest in use goes first, and none lives longer than a time to live: a chat template may write
+ * the date into the prompt.
  *
  * Threads: any. Each shard has a lock that is held for a few memory accesses.
  */

@@ -4,9 +4,11 @@
  * Each attempt is a curl handle of its own: making one costs microseconds on a thread that waits
  * anyway, and the connections live in the multi handle, so they are reused all the same (unlike the
  * prober's, which must show that new ones are accepted). A worker that fails is followed by the
- * next, unless the failure is about the prompt or the client's key, which the next would refuse too.
+ * next, unless the failure is about the prompt or the client's key, which the next would refuse
+ * too.
  *
- * An answer may have so many bytes for each byte of the prompt as its digits can take, and not more.
+ * An answer may have so many bytes for each byte of the prompt as its digits can take, and not
+ * more.
  */
 #include "feeds/tokens/token_job.h"
 
@@ -21,7 +23,8 @@
 
 #define PATH              "/tokenize"
 #define ANSWER_BASE       ((size_t)256 << 10) /* a template's own words */
-#define ANSWER_PER_BYTE   16                  /* a token is a byte at least, and 12 characters of a list */
+/* A token is a byte at least, and 12 characters of a list. */
+#define ANSWER_PER_BYTE   16
 #define CONNECT_MS        1000L
 /* vLLM closes a connection that was idle for 5 s. */
 #define IDLE_CONNECTION_S 3L
@@ -29,7 +32,8 @@
 /* What it holds has changed. */
 static void charge(struct kvw_token_job *job)
 {
-	kvw_account_update(job->tokens->memory, &job->charged, job->body_len + job->converted_len + job->answer_room);
+	kvw_account_update(job->tokens->memory, &job->charged,
+		job->body_len + job->converted_len + job->answer_room);
 }
 
 static void release_attempt(struct kvw_token_job *job)

@@ -1,6 +1,6 @@
 /*
- * token_job.h - the inside of the tokenizer, shared by its two files: tokens.c hands jobs back and forth,
- * token_job.c asks workers.
+ * token_job.h - the inside of the tokenizer, shared by its two files: tokens.c hands jobs back and
+ * forth, token_job.c asks workers.
  */
 #ifndef KVW_TOKEN_JOB_H
 #define KVW_TOKEN_JOB_H

@@ -1,25 +1,25 @@
 /*
  * tokens.c - see tokens.h.
  *
- * A worker's /tokenize applies the engine's own chat template and tokenizer, so what it says of a request's body
- * is what the engine will make of it; vLLM ignores members that it does not know there, and the body
- * can be posted as it came. What must be known is which bodies are not rendered alike on both paths:
- * src/router/openai finds those (kvw_scan_exact).
+ * A worker's /tokenize applies the engine's own chat template and tokenizer, so what it says of a
+ * request's body is what the engine will make of it; vLLM ignores members that it does not know
+ * there, and the body can be posted as it came. What must be known is which bodies are not rendered
+ * alike on both paths: src/router/openai finds those (kvw_scan_exact).
  *
  * The cache is keyed by a hash of the whole body. The chain of hashes that routing by text compares
  * would find more, but it stands for what the prompt means, not for how a template writes it: it
- * takes one text part for a string, drops `cache_control` of a tool, and another template may render
- * any of that differently. Nor are tokens taken from a conversation's previous turn. It would save
- * the next turn's question where the new prompt's tokens begin with the old one's, and templates are free
- * to break that: they strip the reasoning of earlier answers, move tools in front of the last user
- * message, write the date. Worse, what the engine has cached includes the answer in between, whose
- * tokens we do not know: the prediction would always be short by it. So a turn costs one question,
- * which no loop waits for, unless the answer is not needed: the proxy asks only where two workers can
- * be compared and one of them publishes what it holds.
+ * takes one text part for a string, drops `cache_control` of a tool, and another template may
+ * render any of that differently. Nor are tokens taken from a conversation's previous turn. It
+ * would save the next turn's question where the new prompt's tokens begin with the old one's, and
+ * templates are free to break that: they strip the reasoning of earlier answers, move tools in
+ * front of the last user message, write the date. Worse, what the engine has cached includes the
+ * answer in between, whose tokens we do not know: the prediction would always be short by it. So a
+ * turn costs one question, which no loop waits for, unless the answer is not needed: the proxy asks
+ * only where two workers can be compared and one of them publishes what it holds.
  *
- * A job is handed over twice: to the thread (`submitted`, under the lock), and back to its box. Only
- * the box's thread reads or writes `done` and `user`, so that a job can be forgotten without a race:
- * it comes back all the same, counts as in flight until then, and is freed there.
+ * A job is handed over twice: to the thread (`submitted`, under the lock), and back to its box.
+ * Only the box's thread reads or writes `done` and `user`, so that a job can be forgotten without a
+ * race: it comes back all the same, counts as in flight until then, and is freed there.
  */
 #include "feeds/tokens/tokens.h"
 
@@ -43,7 +43,8 @@
 #include "feeds/tokens/token_job.h"
 
 #define CACHE_TTL_NS   (5 * 60 * KVW_NS_PER_S) /* a template may write the date */
-#define REFUSAL_NS     (60 * KVW_NS_PER_S)     /* a worker without /tokenize is left alone so long */
+/* A worker without /tokenize is left alone so long. */
+#define REFUSAL_NS     (60 * KVW_NS_PER_S)
 #define ASK_LEAST_MS   2000                    /* an answer that is late is still of use */
 #define ASK_PER_WAIT   4
 
@@ -313,8 +314,10 @@ void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker)
 	const char *url = tokens->fleet->workers[worker]->url;
 
 	if (!kvw_tokens_refused_by(tokens, worker, kvw_clock_ns()))
-		kvw_warn("tokens", "no /tokenize url=%s; its prompts are routed by text if no other worker "
-			"has one", url);
+		kvw_warn("tokens",
+			"no /tokenize url=%s; its prompts are routed by text if no other worker "
+			"has one",
+			url);
 	atomic_store_explicit(&tokens->refused_until_ns[worker], kvw_clock_ns() + REFUSAL_NS,
 		memory_order_relaxed);
 }
@@ -324,12 +327,13 @@ void kvw_tokens_forget(struct kvw_tokens *tokens, uint32_t worker)
 	atomic_store_explicit(&tokens->refused_until_ns[worker], 0, memory_order_relaxed);
 }
 
-uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate *items, size_t count,
-	int64_t now_ns, uint32_t workers[KVW_TOKENS_WORKERS])
+uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate *items,
+	size_t count, int64_t now_ns, uint32_t workers[KVW_TOKENS_WORKERS])
 {
-	size_t from = count == 0 ? 0
-				 : atomic_fetch_add_explicit(&tokens->turn, 1, memory_order_relaxed) %
-					   count;
+	size_t from =
+		count == 0
+			? 0
+			: atomic_fetch_add_explicit(&tokens->turn, 1, memory_order_relaxed) % count;
 	uint32_t load[KVW_TOKENS_WORKERS] = {0}, found = 0;
 
 	for (size_t i = 0; i < count; i++) {

@@ -1,15 +1,15 @@
 /*
  * tokens.h - a prompt's token ids, found out by asking a worker's /tokenize.
  *
- * One thread asks for all event loops. A loop fills a job with the request's body and submits it; the
- * answer comes back through the loop's own box, whose descriptor the loop watches. Nothing here ever
- * waits on a loop: a lookup in the cache takes a short lock, a submission another.
+ * One thread asks for all event loops. A loop fills a job with the request's body and submits it;
+ * the answer comes back through the loop's own box, whose descriptor the loop watches. Nothing here
+ * ever waits on a loop: a lookup in the cache takes a short lock, a submission another.
  *
- *	loop        job -> submit --> cache? -> known at once
- *	                                 |
- *	tokenizer                        +-> body as it is, or converted -> POST /tokenize -> cache
- *	                                                                           |
- *	loop        box readable <- kvw_tokens_box_read <- job <-------------------+
+ * 	loop        job -> submit --> cache? -> known at once
+ * 	                                 |
+ * 	tokenizer                        +-> body as it is, or converted -> POST /tokenize -> cache
+ * 	                                                                           |
+ * 	loop        box readable <- kvw_tokens_box_read <- job <-------------------+
  */
 #ifndef KVW_TOKENS_H
 #define KVW_TOKENS_H
@@ -57,7 +57,8 @@ void kvw_tokens_box_close(struct kvw_tokens_box *box);
 
 /* --- jobs: the box's thread --- */
 
-/* Room for a body. NULL: a limit above, kvaware.tokens.inflight or that of memory is reached, or out of memory. */
+/* Room for a body. NULL: a limit above, kvaware.tokens.inflight or that of memory is reached,
+ * or out of memory. */
 struct kvw_token_job *kvw_token_job_create(struct kvw_tokens *tokens, size_t body_len);
 char *kvw_token_job_body(struct kvw_token_job *job); /* [body_len], for the caller to fill */
 void kvw_token_job_destroy(struct kvw_token_job *job); /* one that was not submitted */
@@ -67,7 +68,8 @@ struct kvw_token_ask {
 	enum kvw_api api;
 	bool convert;                       /* KVW_FORM_CONVERT */
 	bool cached_only;                   /* ask no worker */
-	struct kvw_slice authorization;     /* the client's field value; used for workers without a key */
+	/* The client's field value; used for workers without a key. */
+	struct kvw_slice authorization;
 	uint32_t workers[KVW_TOKENS_WORKERS]; /* in this order */
 	uint32_t worker_count;
 	struct kvw_tokens_box *box;
@@ -75,11 +77,13 @@ struct kvw_token_ask {
 	void *user;
 };
 
-/* Takes the job. True: *result is known (the cache has it, or it cannot be asked) and the job is gone.
+/* Takes the job. True: *result is known (the cache has it, or it cannot be asked) and the job is
+ * gone.
  * False: done will be called once, unless the job is forgotten before. */
 bool kvw_token_job_submit(struct kvw_token_job *job, const struct kvw_token_ask *ask,
 	struct kvw_token_result *result) KVW_MUST_CHECK;
-/* done will not be called. The answer still goes to the cache. Only while submitted and not done. */
+/* done will not be called. The answer still goes to the cache.
+ * Only while submitted and not done. */
 void kvw_token_job_forget(struct kvw_token_job *job);
 
 /* --- any thread --- */
@@ -96,10 +100,10 @@ struct kvw_tokens_choice kvw_tokens_look(
 bool kvw_tokens_refused_by(const struct kvw_tokens *tokens, uint32_t worker, int64_t now_ns);
 /* The worker's slot will have another one. */
 void kvw_tokens_forget(struct kvw_tokens *tokens, uint32_t worker);
-/* Fills workers with those to ask among the candidates: usable, not refusing, fewest in flight, in turn
- * where equal. Returns how many. */
-uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate *items, size_t count,
-	int64_t now_ns, uint32_t workers[KVW_TOKENS_WORKERS]);
+/* Fills workers with those to ask among the candidates: usable, not refusing, fewest in flight, in
+ * turn where equal. Returns how many. */
+uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate *items,
+	size_t count, int64_t now_ns, uint32_t workers[KVW_TOKENS_WORKERS]);
 
 struct kvw_tokens_stats {
 	uint64_t asked;    /* prompts that a worker was asked about, since start */
