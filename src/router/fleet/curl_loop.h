@@ -36,7 +36,8 @@ void kvw_curl_loop_finish(struct kvw_curl_loop *loop);
 
 /* KVW_ENOMEM: libcurl did not take it; `done` will not be called. */
 enum kvw_err kvw_curl_loop_start(struct kvw_curl_loop *loop, CURL *easy) KVW_MUST_CHECK;
-/* A call that ends before the answer of the DNS does not wait for the thread that asks it. False: out of memory. */
+/* A call that ends before the answer of the DNS does not wait for the thread that asks it.
+ * False: out of memory. */
 bool kvw_curl_leave_dns_behind(CURL *easy) KVW_MUST_CHECK;
 /* Ends a transfer without `done`. */
 void kvw_curl_loop_abort(struct kvw_curl_loop *loop, CURL *easy);

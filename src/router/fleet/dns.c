@@ -293,7 +293,8 @@ static void forget_socket(struct dns_socket *socket)
 	free(socket);
 }
 
-/* c-ares wants to know when this socket can be read or written; neither: it is about to close it. */
+/* c-ares wants to know when this socket can be read or written;
+ * neither: it is about to close it. */
 static void on_socket(void *arg, ares_socket_t fd, int readable, int writable)
 {
 	struct kvw_dns *dns = arg;

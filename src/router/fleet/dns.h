@@ -2,11 +2,11 @@
  * dns.h - questions to the domain name system, asked on an event base by c-ares.
  *
  * A host is asked for its IPv4 and its IPv6 addresses in two queries, because they fail separately:
- * a server that answers one of them with SERVFAIL must not look like a host without addresses. A host
- * of the hosts file is known from there alone, as by the machine's own resolver, and `localhost` is
- * 127.0.0.1 and ::1 whatever that file holds (RFC 6761, 6.3). Servers, search domains and ndots come
- * from /etc/resolv.conf, or from LOCALDOMAIN and RES_OPTIONS in the environment. An answer that does
- * not fit a datagram is fetched again by TCP.
+ * a server that answers one of them with SERVFAIL must not look like a host without addresses. A
+ * host of the hosts file is known from there alone, as by the machine's own resolver, and
+ * `localhost` is 127.0.0.1 and ::1 whatever that file holds (RFC 6761, 6.3). Servers, search
+ * domains and ndots come from /etc/resolv.conf, or from LOCALDOMAIN and RES_OPTIONS in the
+ * environment. An answer that does not fit a datagram is fetched again by TCP.
  *
  * Threads: everything here belongs to the thread of the base.
  */
@@ -22,7 +22,8 @@
 
 #define KVW_DNS_MOST 1024 /* addresses or targets of one name; what is beyond is left out */
 #define KVW_DNS_HOST 256  /* room for a name with its NUL */
-/* As a TTL: an address in digits, which never changes; from the hosts file, which may change at any time. */
+/* As a TTL: an address in digits, which never changes;
+ * from the hosts file, which may change at any time. */
 #define KVW_DNS_STAY UINT32_MAX
 #define KVW_DNS_FILE (UINT32_MAX - 1)
 
@@ -79,8 +80,8 @@ void kvw_dns_destroy(struct kvw_dns *dns);
 bool kvw_dns_at_hand(
 	struct kvw_dns *dns, const char *host, uint16_t port, kvw_dns_answer_fn *fn, void *arg);
 
-/* `fn` is called once, from the loop and never from within this call; the question is gone when it is
- * called. */
+/* `fn` is called once, from the loop and never from within this call; the question is gone when it
+ * is called. */
 enum kvw_err kvw_dns_ask_host(struct kvw_dns *dns, const char *host, uint16_t port,
 	kvw_dns_answer_fn *fn, void *arg, struct kvw_dns_question **out) KVW_MUST_CHECK;
 

@@ -8,9 +8,9 @@
 
 #include "fleet/dns.h"
 
-/* A whole message, as it came: any bytes. On KVW_OK the caller frees *targets, at most KVW_DNS_MOST,
- * by host and port, none twice; *ttl_s is the least of the records'. KVW_ENOTFOUND: no target
- * (none at all, or ".", which says that the service is not there). KVW_EPROTO: malformed.
+/* A whole message, as it came: any bytes. On KVW_OK the caller frees *targets, at most
+ * KVW_DNS_MOST, by host and port, none twice; *ttl_s is the least of the records'. KVW_ENOTFOUND:
+ * no target (none at all, or ".", which says that the service is not there). KVW_EPROTO: malformed.
  * KVW_ENOMEM. */
 enum kvw_err kvw_dns_srv_read(const unsigned char *message, size_t len,
 	struct kvw_dns_target **targets, size_t *count, uint32_t *ttl_s) KVW_MUST_CHECK;

@@ -218,7 +218,8 @@ bool kvw_ejection_try(struct kvw_ejections *all, struct kvw_ejection *worker, in
 	bool mine;
 
 	pthread_mutex_lock(&all->mutex);
-	mine = kvw_ejection_state(worker) == KVW_EJECTION_OUT && kvw_ejection_allows(worker, now_ns);
+	mine = kvw_ejection_state(worker) == KVW_EJECTION_OUT &&
+	       kvw_ejection_allows(worker, now_ns);
 	if (mine)
 		set_state(worker, KVW_EJECTION_TRIAL);
 	pthread_mutex_unlock(&all->mutex);

@@ -1,25 +1,25 @@
 /*
  * ejection.h - leaves workers out because of their answers.
  *
- * A health probe sees the API server; requests see the engine behind it. A vLLM whose engine has died
- * answers 500, or 200 and an error as its first event, within a millisecond, while /health still says
- * 200: without this, the least loaded worker of all would be the broken one.
+ * A health probe sees the API server; requests see the engine behind it. A vLLM whose engine has
+ * died answers 500, or 200 and an error as its first event, within a millisecond, while /health
+ * still says 200: without this, the least loaded worker of all would be the broken one.
  *
  * A worker is ejected after health.passive_failures bad answers in a row, or when bad answers are
  * ejection.bad_share of at least ejection.min_answers in the last ejection.window:
  *
- *	IN ---bad answers---> OUT ---its time is over, a request is sent to it---> TRIAL
- *	 ^                     ^--------------------- bad answer ------------------/  |
- *	 \--------------------------------- good answer -----------------------------/
+ * 	IN ---bad answers---> OUT ---its time is over, a request is sent to it---> TRIAL
+ * 	 ^                     ^--------------------- bad answer ------------------/  |
+ * 	 \--------------------------------- good answer -----------------------------/
  *
  * The time begins with ejection.time, doubles with each ejection in succession up to
- * ejection.max_time, and is up to a fifth longer by chance, so that workers do not come back together.
- * While it is out, good answers that were on their way and healthy probes do not bring it back: only the
- * one request of its trial does, and afterwards it starts slowly. At most ejection.max_share of the
- * workers are out: when all are broken, it is not they that differ.
+ * ejection.max_time, and is up to a fifth longer by chance, so that workers do not come back
+ * together. While it is out, good answers that were on their way and healthy probes do not bring it
+ * back: only the one request of its trial does, and afterwards it starts slowly. At most
+ * ejection.max_share of the workers are out: when all are broken, it is not they that differ.
  *
- * Threads: any. Counting is a compare-and-swap on the worker; what changes a state takes a mutex, and
- * happens a few times a second at most.
+ * Threads: any. Counting is a compare-and-swap on the worker; what changes a state takes a mutex,
+ * and happens a few times a second at most.
  */
 #ifndef KVW_EJECTION_H
 #define KVW_EJECTION_H
@@ -40,12 +40,14 @@ enum kvw_grade {
 	KVW_GRADE_NONE, /* nothing: the client left, or the request itself was at fault */
 	KVW_GRADE_GOOD,
 	KVW_GRADE_BAD,
-	KVW_GRADE_TURNED_BAD, /* bad in the end, after it was graded good: takes the place of that */
+	/* Bad in the end, after it was graded good: takes the place of that. */
+	KVW_GRADE_TURNED_BAD,
 };
 
 /* Of one worker; zeroed at first. */
 struct kvw_ejection {
-	_Atomic uint64_t periods[KVW_EJECTION_PERIODS]; /* number of the period, good and bad answers */
+	/* Number of the period, good and bad answers. */
+	_Atomic uint64_t periods[KVW_EJECTION_PERIODS];
 	_Atomic uint32_t bad_in_row;
 	_Atomic uint8_t state;      /* enum kvw_ejection_state */
 	_Atomic int64_t until_ns;   /* OUT: when its trial may begin */
@@ -92,8 +94,8 @@ bool kvw_ejection_allows(const struct kvw_ejection *worker, int64_t now_ns);
  * owed to kvw_ejection_judge. */
 bool kvw_ejection_try(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
-/* It stands still: ejected like after bad answers. Returns for how many ms; 0: it is not ejected, or was
- * already; a trial that is under way is graded when its request leaves. */
+/* It stands still: ejected like after bad answers. Returns for how many ms; 0: it is not ejected,
+ * or was already; a trial that is under way is graded when its request leaves. */
 int64_t kvw_ejection_force(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
 /* It is another process now, or answers its probes again: its trial may begin at once. */

@@ -2,9 +2,9 @@
  * epoch.c - see epoch.h.
  *
  * A retired object notes every loop's turn count; it is free when each count has grown by two: the
- * turn that was running, and a whole one. Counts are written in one total order with the pointers that
- * the control thread replaces: a loop whose turn it has seen begin cannot still find the old pointer
- * there. With a plain store the count could become visible after the reads of its own turn.
+ * turn that was running, and a whole one. Counts are written in one total order with the pointers
+ * that the control thread replaces: a loop whose turn it has seen begin cannot still find the old
+ * pointer there. With a plain store the count could become visible after the reads of its own turn.
  */
 #include "fleet/epoch.h"
 
@@ -68,7 +68,8 @@ void kvw_epochs_turn(struct kvw_epochs *epochs, size_t loop)
 	(void)atomic_fetch_add(&epochs->turns[loop].count, 1);
 }
 
-enum kvw_err kvw_epochs_retire(struct kvw_epochs *epochs, void *object, void (*free_fn)(void *object))
+enum kvw_err kvw_epochs_retire(
+	struct kvw_epochs *epochs, void *object, void (*free_fn)(void *object))
 {
 	struct retired *r = malloc(sizeof(*r) + epochs->loops * sizeof(r->seen[0]));
 

@@ -98,8 +98,8 @@ static enum kvw_err take_free(struct kvw_fleet *fleet, struct kvw_worker **out)
 	return KVW_OK;
 }
 
-enum kvw_err kvw_fleet_expect(struct kvw_fleet *fleet, const char *url, double started_s, uint32_t *slot,
-	uint32_t *generation)
+enum kvw_err kvw_fleet_expect(struct kvw_fleet *fleet, const char *url, double started_s,
+	uint32_t *slot, uint32_t *generation)
 {
 	struct fleet *self = (struct fleet *)fleet;
 	struct kvw_worker *worker = find_live(fleet, url);

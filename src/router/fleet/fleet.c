@@ -93,7 +93,8 @@ struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet)
 
 bool kvw_fleet_divided(const struct kvw_fleet *fleet)
 {
-	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+	const struct kvw_fleet_view *view =
+		atomic_load_explicit(&fleet->view, memory_order_acquire);
 	uint64_t any[KVW_MODEL_WORDS] = {0};
 
 	for (size_t i = 0; i < view->model_count; i++)
@@ -175,16 +176,18 @@ static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *
 			continue;
 		items[n] = (struct kvw_candidate){
 			.id = worker->id,
-			.generation = atomic_load_explicit(&worker->generation, memory_order_relaxed),
+			.generation =
+				atomic_load_explicit(&worker->generation, memory_order_relaxed),
 			.key = worker->key,
 			.load = &worker->load,
-			.capacity_tokens =
-				atomic_load_explicit(&worker->capacity_tokens, memory_order_relaxed),
-			.block_size = atomic_load_explicit(&worker->block_size, memory_order_relaxed),
+			.capacity_tokens = atomic_load_explicit(
+				&worker->capacity_tokens, memory_order_relaxed),
+			.block_size =
+				atomic_load_explicit(&worker->block_size, memory_order_relaxed),
 			.share = atomic_load_explicit(&worker->weight, memory_order_relaxed),
 			.blends = atomic_load_explicit(&worker->blends, memory_order_relaxed),
 			.usable = kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker) &&
-				kvw_stall_state(&worker->stall) == KVW_STALL_NONE,
+				  kvw_stall_state(&worker->stall) == KVW_STALL_NONE,
 		};
 		*passing |= note_passing_state(fleet, worker, &items[n]);
 		usable = usable || items[n].usable;
@@ -233,7 +236,8 @@ void kvw_fleet_judge(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kv
 	switch (kvw_ejection_judge(
 		&fleet->ejections, &worker->ejection, grade, trial, now_ns, &for_ms)) {
 	case KVW_EJECTION_EJECTED:
-		kvw_warn("fleet", "worker is ejected after bad answers url=%s for_ms=%lld why=\"%s\"",
+		kvw_warn("fleet",
+			"worker is ejected after bad answers url=%s for_ms=%lld why=\"%s\"",
 			worker->url, (long long)for_ms, why);
 		break;
 	case KVW_EJECTION_BACK:
@@ -261,17 +265,19 @@ bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_
 #define UNITS_LEAST 0.25
 #define UNITS_MOST  64.0
 
-void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16)
+void kvw_fleet_remember_model(
+	struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16)
 {
 	struct kvw_remembered_model *grown;
 	char *copy;
 
-	if (fleet->remembered_count == KVW_REMEMBERED_MOST || units_per_token_q16 < UNITS_LEAST * Q16 ||
-		units_per_token_q16 > UNITS_MOST * Q16)
+	if (fleet->remembered_count == KVW_REMEMBERED_MOST ||
+		units_per_token_q16 < UNITS_LEAST * Q16 || units_per_token_q16 > UNITS_MOST * Q16)
 		return;
 	copy = strndup(name.data, name.len);
 	grown = copy == NULL ? NULL
-			     : realloc(fleet->remembered, (fleet->remembered_count + 1) * sizeof(*grown));
+			     : realloc(fleet->remembered,
+				       (fleet->remembered_count + 1) * sizeof(*grown));
 	if (grown == NULL) {
 		free(copy);
 		return;
@@ -282,8 +288,8 @@ void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, ui
 		uint32_t unknown = 0;
 
 		if (fleet->models[i] != NULL && strcmp(fleet->models[i]->name, copy) == 0)
-			(void)atomic_compare_exchange_strong(
-				&fleet->models[i]->units_per_token_q16, &unknown, units_per_token_q16);
+			(void)atomic_compare_exchange_strong(&fleet->models[i]->units_per_token_q16,
+				&unknown, units_per_token_q16);
 	}
 }
 
@@ -345,8 +351,8 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 		self->bad_in_row[worker->id] = 0;
 		self->good_in_row[worker->id]++;
 		if (health == KVW_HEALTH_UP ||
-			(health == KVW_HEALTH_DOWN &&
-				self->good_in_row[worker->id] < (uint64_t)fleet->config->health_rise))
+			(health == KVW_HEALTH_DOWN && self->good_in_row[worker->id] <
+							      (uint64_t)fleet->config->health_rise))
 			return;
 		if (health == KVW_HEALTH_DOWN) {
 			atomic_fetch_sub_explicit(&fleet->down, 1, memory_order_relaxed);
@@ -389,7 +395,8 @@ static bool list_equals(const struct kvw_model_list *list, const char *const *na
 
 static bool cards_equal(const struct kvw_model_list *list, const struct kvw_model_names *listed)
 {
-	if (list->cards == NULL || !list_equals(list, (const char *const *)listed->items, listed->count))
+	if (list->cards == NULL ||
+		!list_equals(list, (const char *const *)listed->items, listed->count))
 		return false;
 	for (size_t i = 0; i < listed->count; i++)
 		if (!kvw_model_card_equal(&list->cards[i], &listed->cards[i]))
@@ -425,10 +432,12 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 /* By what the workers said last of each: has it a parent? */
 static void note_adapters(const struct kvw_fleet *fleet, const struct kvw_model_list *list)
 {
-	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+	const struct kvw_fleet_view *view =
+		atomic_load_explicit(&fleet->view, memory_order_acquire);
 
 	for (size_t i = 0; i < list->count; i++) {
-		const struct kvw_model_entry *entry = find_model(view, kvw_slice_of(list->names[i]));
+		const struct kvw_model_entry *entry =
+			find_model(view, kvw_slice_of(list->names[i]));
 
 		if (entry != NULL)
 			atomic_store_explicit(&entry->model->adapter, list->cards[i].parent != NULL,
@@ -450,19 +459,22 @@ static void set_len(struct kvw_fleet *fleet, struct kvw_worker *worker, uint32_t
 {
 	uint32_t shortest = 0;
 
-	if (atomic_exchange_explicit(&worker->max_model_len, tokens, memory_order_relaxed) == tokens)
+	if (atomic_exchange_explicit(&worker->max_model_len, tokens, memory_order_relaxed) ==
+		tokens)
 		return;
 	for (size_t i = 0; i < fleet->count; i++) {
 		const struct kvw_worker *other = kvw_fleet_worker(fleet, i);
-		uint32_t len = other == NULL ? 0 : atomic_load_explicit(&other->max_model_len, memory_order_relaxed);
+		uint32_t len = other == NULL ? 0
+					     : atomic_load_explicit(
+						       &other->max_model_len, memory_order_relaxed);
 
 		shortest = len > 0 && (shortest == 0 || len < shortest) ? len : shortest;
 	}
 	atomic_store_explicit(&fleet->shortest_len, shortest, memory_order_relaxed);
 }
 
-enum kvw_err kvw_fleet_take_listed(
-	struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_model_names *listed, int64_t asked_ns)
+enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,
+	struct kvw_model_names *listed, int64_t asked_ns)
 {
 	struct fleet *self = (struct fleet *)fleet;
 	struct kvw_model_list *list = &self->lists[worker->id];
@@ -554,7 +566,8 @@ void kvw_fleet_set_stall(
 {
 	enum kvw_stall_state before = kvw_stall_state(&worker->stall);
 	int64_t now_ns = kvw_clock_ns(), for_ms;
-	double silent_s = (double)kvw_stall_silent_ns(&worker->stall, now_ns) / (double)KVW_NS_PER_S;
+	double silent_s =
+		(double)kvw_stall_silent_ns(&worker->stall, now_ns) / (double)KVW_NS_PER_S;
 
 	if (state == before)
 		return;
@@ -564,11 +577,13 @@ void kvw_fleet_set_stall(
 	if (state == KVW_STALL_FOUND) {
 		atomic_fetch_add_explicit(&fleet->down, 1, memory_order_relaxed);
 		for_ms = kvw_ejection_force(&fleet->ejections, &worker->ejection, now_ns);
-		kvw_warn("fleet", "worker's engine stands still: no byte and no progress of its counters "
-				  "while requests wait url=%s silent_s=%.1f ejected_ms=%lld",
+		kvw_warn("fleet",
+			"worker's engine stands still: no byte and no progress of its counters "
+			"while requests wait url=%s silent_s=%.1f ejected_ms=%lld",
 			worker->url, silent_s, (long long)for_ms);
 	} else if (state == KVW_STALL_SUSPECTED) {
-		kvw_info("fleet", "worker may stand still and gets no new requests url=%s silent_s=%.1f",
+		kvw_info("fleet",
+			"worker may stand still and gets no new requests url=%s silent_s=%.1f",
 			worker->url, silent_s);
 	} else {
 		kvw_info("fleet", "worker is not waited for any more url=%s", worker->url);

@@ -1,18 +1,18 @@
 /*
  * fleet.h - the workers: which there are, what is known of them, which may be picked.
  *
- * The fleet is a table of KVW_MAX_WORKERS slots (worker.h); workers come and go while requests run. What
- * changes about a worker is either an atomic in it, written by the control thread and by passive failure
- * counting, or part of an immutable view: the model table. The control thread publishes a new view and
- * frees the old one when every loop has passed a quiet point (epoch.h).
+ * The fleet is a table of KVW_MAX_WORKERS slots (worker.h); workers come and go while requests run.
+ * What changes about a worker is either an atomic in it, written by the control thread and by
+ * passive failure counting, or part of an immutable view: the model table. The control thread
+ * publishes a new view and frees the old one when every loop has passed a quiet point (epoch.h).
  *
- * A worker leaves in this order: it is drained (no new requests; members.h decides for how long), removed (it
- * is GONE: no view lists it; what still runs there is moved or cut), let go of by every loop, the feeds and
- * all that hold it; then kvw_fleet_reap purges what is known of it and its slot is FREE for another one, of a
- * new generation.
+ * A worker leaves in this order: it is drained (no new requests; members.h decides for how long),
+ * removed (it is GONE: no view lists it; what still runs there is moved or cut), let go of by every
+ * loop, the feeds and all that hold it; then kvw_fleet_reap purges what is known of it and its slot
+ * is FREE for another one, of a new generation.
  *
- * Threads: the control thread alone calls what stands below "control thread"; loops call the rest, and
- * both report lost caches.
+ * Threads: the control thread alone calls what stands below "control thread"; loops call the rest,
+ * and both report lost caches.
  */
 #ifndef KVW_FLEET_H
 #define KVW_FLEET_H
@@ -33,12 +33,14 @@ struct kvw_wakes;       /* wake/wakes.h */
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
-/* Models with lower indices stay as long as the fleet: metrics name them. Of the others that no worker lists and no
- * request uses KVW_MODELS_UNLISTED are kept; more are freed, and their indices are given to new ones. */
+/* Models with lower indices stay as long as the fleet: metrics name them. Of the others that no
+ * worker lists and no request uses KVW_MODELS_UNLISTED are kept; more are freed, and their indices
+ * are given to new ones. */
 #define KVW_MODELS_KEPT     256
 #define KVW_MODELS_UNLISTED 1024
 
-/* What loops and responses learn about a model. It stays while a view that loops may read has it, and while it is held. */
+/* What loops and responses learn about a model.
+ * It stays while a view that loops may read has it, and while it is held. */
 struct kvw_model {
 	char *name;
 	uint32_t index;                     /* for metric labels */
@@ -46,7 +48,8 @@ struct kvw_model {
 	bool listed;                        /* in the present view; the control thread's */
 	uint64_t serial;                    /* no other has it */
 	_Atomic uint32_t holds;             /* of kvw_model_hold */
-	_Atomic bool adapter;               /* a LoRA adapter, by the list of a worker that serves it */
+	/* A LoRA adapter, by the list of a worker that serves it. */
+	_Atomic bool adapter;
 	_Atomic uint32_t units_per_token_q16; /* learned bytes per token, 16.16 fixed point */
 };
 
@@ -78,7 +81,8 @@ struct kvw_remembered_model {
 };
 
 struct kvw_fleet {
-	struct kvw_worker *workers[KVW_MAX_WORKERS]; /* by slot; [count] are there, in whatever life */
+	/* By slot; [count] are there, in whatever life. */
+	struct kvw_worker *workers[KVW_MAX_WORKERS];
 	_Atomic size_t count;            /* slots that have been used; only grows */
 	_Atomic size_t live;             /* workers that are LIVE */
 	_Atomic uint32_t leaving;        /* workers that are GONE and not FREE yet */
@@ -88,11 +92,14 @@ struct kvw_fleet {
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
 	struct kvw_strategy *_Atomic strategy;   /* in force; gets the purges; NULL: none */
 	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: they are others' */
-	struct kvw_settings *replaced;           /* the control thread's: those that are to be destroyed */
-	struct kvw_trust *trusts;        /* to workers; owned, the control thread's. One goes with the slot of its
-					  * last worker, but for upstream.tls.ca_file's */
+	/* The control thread's: those that are to be destroyed. */
+	struct kvw_settings *replaced;
+	/* To workers; owned, the control thread's.
+	 * One goes with the slot of its last worker, but for upstream.tls.ca_file's. */
+	struct kvw_trust *trusts;
 	struct kvw_tls_watch certificates; /* of all addresses: what the control thread renews */
-	void (*freed)(void *arg, uint32_t slot); /* forgets what is known of a slot's worker; NULL: none */
+	/* Forgets what is known of a slot's worker; NULL: none. */
+	void (*freed)(void *arg, uint32_t slot);
 	void *freed_arg;
 	struct kvw_ejections ejections;
 	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
@@ -102,10 +109,12 @@ struct kvw_fleet {
 	size_t remembered_count;
 	struct kvw_wakes *wakes;         /* models that may be woken; owned */
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
-	_Atomic uint32_t down;           /* workers whose health is DOWN, that stand still or sleep; each
-	                                    counts once for each of these */
+	/* Workers whose health is DOWN, that stand still or sleep;
+	 * each counts once for each of these. */
+	_Atomic uint32_t down;
 	_Atomic uint32_t shortest_len;   /* the least max_model_len of a worker; 0: none is known */
-	_Atomic int64_t refused_until_ns; /* until then what is learned of some worker's limit may hold; 0: of none */
+	/* Until then what is learned of some worker's limit may hold; 0: of none. */
+	_Atomic int64_t refused_until_ns;
 	_Atomic uint64_t changes;        /* grows after whatever candidates show has changed; > 0 */
 };
 
@@ -116,11 +125,12 @@ struct kvw_fleet_table {
 	uint64_t version; /* for kvw_candidates; 0: the items are refilled next time */
 };
 
-/* With the workers of the configuration. KVW_EINVAL: a URL is none, or upstream.tls cannot be loaded, which a
- * worker with https needs; `errors` says which. */
+/* With the workers of the configuration. KVW_EINVAL: a URL is none, or upstream.tls cannot be
+ * loaded, which a worker with https needs; `errors` says which. */
 enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out) KVW_MUST_CHECK;
-/* For looking at only: no name is resolved, no certificate loaded, no worker can be connected to. */
+/* For looking at only: no name is resolved, no certificate loaded,
+ * no worker can be connected to. */
 enum kvw_err kvw_fleet_create_offline(
 	const struct kvw_config *config, struct kvw_fleet **out) KVW_MUST_CHECK;
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
@@ -136,7 +146,8 @@ static inline struct kvw_worker *kvw_fleet_worker(const struct kvw_fleet *fleet,
 
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 
-/* An event loop found the model in its turn's view, and keeps it beyond the turn. NULL is allowed. */
+/* An event loop found the model in its turn's view, and keeps it beyond the turn.
+ * NULL is allowed. */
 static inline void kvw_model_hold(struct kvw_model *model)
 {
 	if (model != NULL && model->index >= KVW_MODELS_KEPT)
@@ -149,27 +160,28 @@ static inline void kvw_model_let_go(struct kvw_model *model)
 		atomic_fetch_sub_explicit(&model->holds, 1, memory_order_release);
 }
 
-/* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for fleet->count
- * (which may grow: KVW_MAX_WORKERS). Sets *known: some worker
+/* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for
+ * fleet->count (which may grow: KVW_MAX_WORKERS). Sets *known: some worker
  * lists the model, or none was asked for. Only workers that serve it are included. *entry (may be
- * NULL on return): its model. If all that serve it are down or ejected, the ejected ones are usable, and if all are
- * down, those that are late: an answer that may be bad is better than none. */
+ * NULL on return): its model. If all that serve it are down or ejected, the ejected ones are
+ * usable, and if all are down, those that are late: an answer that may be bad is better than
+ * none. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
-/* The model that a request means which names none: the only one that is no adapter of another. NULL: there are
- * several, or none is known. */
+/* The model that a request means which names none: the only one that is no adapter of another.
+ * NULL: there are several, or none is known. */
 struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
 /* Is there no model that all workers serve whose models are known? Adapters aside. */
 bool kvw_fleet_divided(const struct kvw_fleet *fleet);
 
-/* None of them is usable: those that are ejected or suspected, and not down, become it; if there are none, those that are
- * down only because they are late with their probes. */
+/* None of them is usable: those that are ejected or suspected, and not down, become it; if there
+ * are none, those that are down only because they are late with their probes. */
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count);
 
-/* kvw_fleet_candidates into a table, whose items are refilled only if something has changed since, or will change
- * with time alone. */
+/* kvw_fleet_candidates into a table, whose items are refilled only if something has changed since,
+ * or will change with time alone. */
 void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry);
 
@@ -199,47 +211,53 @@ float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_
 	const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
 
 /* --- control thread: which workers there are --- */
-/* Shown to loops at once; the caller has it probed, and resolved if it has KVW_BARRED_NO_ADDRESS. `why` gets
- * the reason of KVW_EINVAL (its URL, upstream.tls), KVW_ELIMIT (no free slot) or KVW_ENOMEM. */
-enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config, char *why,
-	size_t room, struct kvw_worker **out) KVW_MUST_CHECK;
+/* Shown to loops at once; the caller has it probed, and resolved if it has KVW_BARRED_NO_ADDRESS.
+ * `why` gets the reason of KVW_EINVAL (its URL, upstream.tls), KVW_ELIMIT (no free slot) or
+ * KVW_ENOMEM. */
+enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config,
+	char *why, size_t room, struct kvw_worker **out) KVW_MUST_CHECK;
 /* Sets or clears a reason against new requests. Any thread. */
-void kvw_fleet_bar(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_barred reason, bool set);
-/* A request that puts it to sleep goes to it: it gets no other from now on, whatever metrics say that were
- * asked for before. kvw_fleet_said_sleep must follow. Any thread. */
+void kvw_fleet_bar(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_barred reason, bool set);
+/* A request that puts it to sleep goes to it: it gets no other from now on, whatever metrics say
+ * that were asked for before. kvw_fleet_said_sleep must follow. Any thread. */
 void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker);
 /* By its answer, or by the lack of one, it sleeps or does not. Any thread. */
-void kvw_fleet_said_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns);
+void kvw_fleet_said_sleep(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns);
 /* All addresses of its name; count 0: it has none. */
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count);
-/* What is in force from now on; taken. The one before stays as long as a loop's request needs it. */
+/* What is in force from now on; taken.
+ * The one before stays as long as a loop's request needs it. */
 void kvw_fleet_set_settings(struct kvw_fleet *fleet, struct kvw_settings *settings);
 /* A LIVE worker is GONE. What runs on it is moved or cut. */
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* Frees the slots of those that all have let go of, and models beyond those that are kept. Returns how many workers are
- * still GONE. */
+/* Frees the slots of those that all have let go of, and models beyond those that are kept. Returns
+ * how many workers are still GONE. */
 size_t kvw_fleet_reap(struct kvw_fleet *fleet);
 
 /* --- control thread --- */
 /* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */
 void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
 	const char *why);
-/* A former process had learned this of a model: what one that comes begins with. At most KVW_REMEMBERED_MOST;
- * more, and what makes no sense, are left out. Before there is a control thread, or on it. */
+/* A former process had learned this of a model: what one that comes begins with. At most
+ * KVW_REMEMBERED_MOST; more, and what makes no sense, are left out. Before there is a control
+ * thread, or on it. */
 #define KVW_REMEMBERED_MOST 1024
-void kvw_fleet_remember_model(struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
+void kvw_fleet_remember_model(
+	struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
 /* Its last probe failed: only for want of time, or otherwise? Before kvw_fleet_set_probe. */
 void kvw_fleet_set_late(struct kvw_fleet *fleet, struct kvw_worker *worker, bool late);
-/* The worker's list from /v1/models (LoRA names too), asked for at asked_ns, with what it says of each model. Takes it,
- * and leaves it empty. */
+/* The worker's list from /v1/models (LoRA names too), asked for at asked_ns, with what it says of
+ * each model. Takes it, and leaves it empty. */
 enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	struct kvw_model_names *listed, int64_t asked_ns) KVW_MUST_CHECK;
 /* Names alone, as a configuration has them. Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;
-/* Other models (none: it is to be asked from now on) and another weight than it came with; the rest of
- * config is as it was. Copies. */
+/* Other models (none: it is to be asked from now on) and another weight than it came with; the rest
+ * of config is as it was. Copies. */
 enum kvw_err kvw_fleet_change(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */

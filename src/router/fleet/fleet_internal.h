@@ -1,6 +1,6 @@
 /*
- * fleet_internal.h - the inside of the fleet, shared by its files: fleet.c answers what loops ask, models.c has the model
- * table, slots.c adds and removes workers.
+ * fleet_internal.h - the inside of the fleet, shared by its files: fleet.c answers what loops ask,
+ * models.c has the model table, slots.c adds and removes workers.
  */
 #ifndef KVW_FLEET_INTERNAL_H
 #define KVW_FLEET_INTERNAL_H
@@ -13,7 +13,8 @@ struct kvw_expected; /* expected.c */
 struct kvw_model_list {
 	char **names;
 	struct kvw_model_card *cards; /* [count]; NULL: the worker's own list was not read */
-	struct kvw_model **models; /* [count] of these names, once a view has needed them; NULL before */
+	/* [count] of these names, once a view has needed them; NULL before. */
+	struct kvw_model **models;
 	size_t count;
 };
 
@@ -34,8 +35,8 @@ struct fleet {
 
 /* --- expected.c --- */
 
-/* The slot that is reserved for this URL, then with the start that is expected of it in *started_s, or any; those
- * that are expected give way to those that come. A worker in it that is FREE. */
+/* The slot that is reserved for this URL, then with the start that is expected of it in *started_s,
+ * or any; those that are expected give way to those that come. A worker in it that is FREE. */
 enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, const char *url, double *started_s,
 	struct kvw_worker **out) KVW_MUST_CHECK;
 /* Frees what is still expected, as the fleet ends. */
@@ -49,14 +50,17 @@ void kvw_model_list_clear(struct kvw_model_list *list);
 
 void kvw_fleet_view_free(void *view); /* NULL is allowed */
 
-/* Frees models that no list, no view and no request has, if more are unlisted than are kept. After kvw_epochs_reclaim. */
+/* Frees models that no list, no view and no request has, if more are unlisted than are kept.
+ * After kvw_epochs_reclaim. */
 void kvw_fleet_forget_models(struct fleet *self);
 void kvw_model_destroy(struct kvw_model *model); /* NULL is allowed */
 
-/* Builds a view of the LIVE workers from the lists and publishes it. On failure the old one stays. */
+/* Builds a view of the LIVE workers from the lists and publishes it.
+ * On failure the old one stays. */
 enum kvw_err kvw_fleet_publish(struct fleet *self) KVW_MUST_CHECK;
 
-/* What candidates show has changed: counted after the change, so that no loop's table stays behind. */
+/* What candidates show has changed: counted after the change,
+ * so that no loop's table stays behind. */
 static inline void kvw_fleet_changed(_Atomic uint64_t *changes)
 {
 	atomic_fetch_add_explicit(changes, 1, memory_order_release);

@@ -38,7 +38,8 @@ static void compare(const struct kvw_foreign *foreign, const struct kvw_scrape *
 	*waiting = *running = 0;
 	if (page->requests_waiting < 0 || page->requests_running < 0)
 		return;
-	all = beyond(page->requests_waiting + page->requests_running, (double)foreign->own.all + sent);
+	all = beyond(
+		page->requests_waiting + page->requests_running, (double)foreign->own.all + sent);
 	*waiting = beyond(page->requests_waiting, (double)foreign->own.unanswered + sent);
 	if (*waiting > all)
 		*waiting = all;
@@ -74,9 +75,10 @@ static void learn_prompts(struct kvw_foreign *foreign, const struct kvw_scrape *
 	} else if (prompts > 0) {
 		foreign->mean_prompts = foreign->mean_prompts * KEEP + prompts;
 		foreign->mean_tokens = foreign->mean_tokens * KEEP + tokens;
-		foreign->hit_share = foreign->hit_share * KEEP +
-				     (1 - KEEP) * share_of(page->cache_hits - foreign->cache_hits,
-							  page->cache_queries - foreign->cache_queries);
+		foreign->hit_share =
+			foreign->hit_share * KEEP +
+			(1 - KEEP) * share_of(page->cache_hits - foreign->cache_hits,
+					     page->cache_queries - foreign->cache_queries);
 	}
 }
 
@@ -93,7 +95,8 @@ static void learn_time(struct kvw_foreign *foreign, const struct kvw_scrape *pag
 		foreign->first_tokens = page->first_tokens;
 		foreign->each_ns = 0;
 	} else if (came > 0) {
-		foreign->each_ns = foreign->each_ns > 0 ? (foreign->each_ns + ns / came) / 2 : ns / came;
+		foreign->each_ns =
+			foreign->each_ns > 0 ? (foreign->each_ns + ns / came) / 2 : ns / came;
 		foreign->token_ns = now_ns;
 		foreign->first_tokens = page->first_tokens;
 	}

@@ -15,7 +15,8 @@
 #include "base/peer.h"
 #include "tls/tls.h"
 
-enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set, struct kvw_fleet *fleet)
+enum kvw_err kvw_links_init(
+	struct kvw_links *links, struct kvw_io_set *set, struct kvw_fleet *fleet)
 {
 	memset(links, 0, sizeof(*links));
 	TAILQ_INIT(&links->closed);
@@ -65,7 +66,8 @@ void kvw_links_let_go(struct kvw_links *links)
 /* Is it to an address that the worker's name has no more? */
 static bool goes_astray(struct kvw_link *link)
 {
-	uint32_t version = atomic_load_explicit(&link->worker->address_version, memory_order_relaxed);
+	uint32_t version =
+		atomic_load_explicit(&link->worker->address_version, memory_order_relaxed);
 
 	if (link->address_version == version)
 		return false;
@@ -105,14 +107,16 @@ static enum kvw_err open_socket(
 	return KVW_OK;
 }
 
-/* Connects to the worker's next address at which that does not fail at once. KVW_EIO: there is none. */
+/* Connects to the worker's next address at which that does not fail at once.
+ * KVW_EIO: there is none. */
 static enum kvw_err connect_next(struct kvw_link *link)
 {
 	struct kvw_worker *worker = link->worker;
 	enum kvw_err err = KVW_EIO;
 	int fd = -1;
 
-	link->address_version = atomic_load_explicit(&worker->address_version, memory_order_relaxed);
+	link->address_version =
+		atomic_load_explicit(&worker->address_version, memory_order_relaxed);
 	while (kvw_worker_address_from(worker, link->first, link->address, &link->to)) {
 		err = open_socket(link->links->config, &link->to, &fd);
 		if (err != KVW_EIO)
@@ -126,7 +130,8 @@ static enum kvw_err connect_next(struct kvw_link *link)
 		link->io.fd = -1;
 		return KVW_ENOMEM;
 	}
-	if (worker->tls && kvw_tls_client_start(&link->io, worker->trust, worker->tls_name) != KVW_OK) {
+	if (worker->tls &&
+		kvw_tls_client_start(&link->io, worker->trust, worker->tls_name) != KVW_OK) {
 		kvw_io_close(&link->io, false);
 		return KVW_ENOMEM;
 	}
@@ -272,8 +277,8 @@ void kvw_link_release(struct kvw_link *link, int64_t now_ns)
 	uint32_t id = link->worker->id;
 
 	assert(!link->idle && link->io.fd >= 0);
-	if (link->io.peer_closed || goes_astray(link) || kvw_worker_life(link->worker) != KVW_WORKER_LIVE ||
-		link_has_leftovers(link) ||
+	if (link->io.peer_closed || goes_astray(link) ||
+		kvw_worker_life(link->worker) != KVW_WORKER_LIVE || link_has_leftovers(link) ||
 		links->idle_count[id] >= links->config->upstream_idle_connections) {
 		kvw_link_close(link);
 		return;

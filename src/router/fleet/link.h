@@ -4,8 +4,8 @@
  * A link is connecting, busy (it has a user) or idle. Idle ones stay registered with the loop, so a
  * worker that closes one is noticed before it is used; the race that remains (closed while our
  * request travels) is the user's: link->reused marks a stale connection as the likely cause.
- * The link used last is taken first, so that the others can age and go. A link that cannot connect to the
- * worker's first address tries the next one by itself.
+ * The link used last is taken first, so that the others can age and go. A link that cannot connect
+ * to the worker's first address tries the next one by itself.
  *
  * Threads: everything here belongs to one loop.
  */
@@ -50,7 +50,8 @@ struct kvw_links {
 	struct kvw_link_list idle[KVW_MAX_WORKERS]; /* by slot, most recently used first */
 	uint32_t idle_count[KVW_MAX_WORKERS];
 	uint32_t held[KVW_MAX_WORKERS];   /* by links, and by kvw_links_hold */
-	uint32_t address_version[KVW_MAX_WORKERS]; /* of the slot's worker: idle links are to that list */
+	/* Of the slot's worker: idle links are to that list. */
+	uint32_t address_version[KVW_MAX_WORKERS];
 	uint32_t let_go[KVW_MAX_WORKERS]; /* the slot's use that this loop has let go of last */
 	struct kvw_link_list closed; /* freed by kvw_links_reap */
 	struct kvw_fleet *fleet;
@@ -65,21 +66,23 @@ void kvw_links_finish(struct kvw_links *links);
 
 /*
  * An idle link, or with `fresh` or none idle a new one that connects (connected is false until
- * on_event says otherwise: call kvw_link_connect_result). KVW_EIO: refused at once. KVW_ENOMEM: we lack
- * memory, a descriptor or a port, which is no fault of the worker.
+ * on_event says otherwise: call kvw_link_connect_result). KVW_EIO: refused at once. KVW_ENOMEM: we
+ * lack memory, a descriptor or a port, which is no fault of the worker.
  */
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
 	kvw_link_fn on_event, void *user, struct kvw_link **out) KVW_MUST_CHECK;
 
-/* On an event of a connecting link. KVW_OK: connected, and the TLS handshake done; KVW_EAGAIN: not yet;
+/* On an event of a connecting link. KVW_OK: connected, and the TLS handshake done; KVW_EAGAIN: not
+ * yet;
  * KVW_EIO: failed, with *cause an errno. */
 enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause) KVW_MUST_CHECK;
 
-/* A connecting link took too long: it begins again with the worker's next address. False: there is none. Not in
- * an event of the link's. */
+/* A connecting link took too long: it begins again with the worker's next address. False: there is
+ * none. Not in an event of the link's. */
 bool kvw_link_connect_elsewhere(struct kvw_link *link);
 
-/* A failure with this errno in words, TLS's own where it was TLS. Borrowed until the link is closed. */
+/* A failure with this errno in words, TLS's own where it was TLS.
+ * Borrowed until the link is closed. */
 const char *kvw_link_why(const struct kvw_link *link, int cause);
 
 /* The exchange on it ended cleanly: keep for another. */
@@ -98,12 +101,12 @@ static inline void kvw_links_unhold(struct kvw_links *links, const struct kvw_wo
 	links->held[worker->id]--;
 }
 
-/* While the fleet has workers that are GONE: closes idle links to them, and says so of each that nothing in
- * this loop refers to any more. Between two turns. */
+/* While the fleet has workers that are GONE: closes idle links to them, and says so of each that
+ * nothing in this loop refers to any more. Between two turns. */
 void kvw_links_let_go(struct kvw_links *links);
 
-/* Closes links idle for longer than timeouts.upstream_idle, and those to an address that the worker's name has no
- * more. From the loop's tick. */
+/* Closes links idle for longer than timeouts.upstream_idle, and those to an address that the
+ * worker's name has no more. From the loop's tick. */
 void kvw_links_sweep(struct kvw_links *links, int64_t now_ns);
 /* Frees closed links. Between turns of the loop only. */
 void kvw_links_reap(struct kvw_links *links);

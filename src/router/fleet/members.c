@@ -1,10 +1,10 @@
 /*
  * members.c - see members.h.
  *
- * A member has an entry as long as a source lists it, or it still leaves. An entry owns a copy of what each
- * source says of it; which of them holds is looked up, not kept. Each list that comes in is written into
- * the entries first, then every entry is brought into line with the fleet (settle), so that it does not
- * matter in which order sources speak.
+ * A member has an entry as long as a source lists it, or it still leaves. An entry owns a copy of
+ * what each source says of it; which of them holds is looked up, not kept. Each list that comes in
+ * is written into the entries first, then every entry is brought into line with the fleet (settle),
+ * so that it does not matter in which order sources speak.
  */
 #include "fleet/members.h"
 
@@ -20,7 +20,8 @@
 
 #define TICK_MS        50
 #define REFUSED_NS     KVW_NS_PER_S
-#define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS) /* until no loop picks it any more from an older table */
+/* Until no loop picks it any more from an older table. */
+#define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS)
 #define GONE_PER_TICK  100                   /* removals at most: the thread has others to answer */
 
 /* A worker in the fleet. One that leaves may have a successor of the same URL. */
@@ -35,7 +36,8 @@ struct place {
 
 struct member {
 	char *url;                                     /* owned, as the fleet writes it */
-	struct kvw_worker_config said[KVW_SOURCE_COUNT]; /* owned; url NULL: that source does not list it */
+	/* owned; url NULL: that source does not list it. */
+	struct kvw_worker_config said[KVW_SOURCE_COUNT];
 	struct place *place;                           /* NULL: it is not in the fleet, or leaves */
 	bool rests, removed, refused;                  /* by the admin address; by the fleet */
 	uint32_t mark;                                 /* of the list that was read last */
@@ -178,9 +180,11 @@ static void on_addresses(
 	bool waited = (atomic_load(&place->worker->barred) & KVW_BARRED_NO_ADDRESS) != 0;
 
 	if (why != NULL) {
-		kvw_warn("fleet", waited ? "worker's name does not resolve, and is asked for again url=%s why=\"%s\""
-					 : "worker's name does not resolve any more; its addresses are kept "
-					   "url=%s why=\"%s\"",
+		kvw_warn("fleet",
+			waited ? "worker's name does not resolve, and is asked for again url=%s "
+				 "why=\"%s\""
+			       : "worker's name does not resolve any more; its addresses are kept "
+				 "url=%s why=\"%s\"",
 			place->worker->url, why);
 		return;
 	}
@@ -199,11 +203,13 @@ static struct place *place_create(struct kvw_members *members, struct kvw_worker
 		return NULL;
 	place->members = members;
 	place->worker = worker;
-	if ((atomic_load(&worker->barred) & KVW_BARRED_NO_ADDRESS) == 0 || members->resolver == NULL)
+	if ((atomic_load(&worker->barred) & KVW_BARRED_NO_ADDRESS) == 0 ||
+		members->resolver == NULL)
 		return place;
-	if (kvw_resolver_watch(members->resolver, worker->dns_name, worker->port, on_addresses, place,
-		    &place->watch) != KVW_OK)
-		kvw_error("fleet", "out of memory: worker's name is not looked up url=%s", worker->url);
+	if (kvw_resolver_watch(members->resolver, worker->dns_name, worker->port, on_addresses,
+		    place, &place->watch) != KVW_OK)
+		kvw_error("fleet", "out of memory: worker's name is not looked up url=%s",
+			worker->url);
 	return place;
 }
 
@@ -235,8 +241,9 @@ static void remove_place(struct kvw_members *members, struct place *place)
 	uint32_t inflight = kvw_load_own_inflight(&place->worker->load);
 
 	if (inflight > 0)
-		kvw_warn("fleet", "worker is removed while requests run on it: those that wait go elsewhere, "
-				  "others are cut url=%s inflight=%u",
+		kvw_warn("fleet",
+			"worker is removed while requests run on it: those that wait go elsewhere, "
+			"others are cut url=%s inflight=%u",
 			place->worker->url, inflight);
 	if (members->prober != NULL)
 		kvw_prober_remove(members->prober, place->worker);
@@ -254,7 +261,8 @@ static void let_leave(struct kvw_members *members)
 	while ((place = *link) != NULL && removed < GONE_PER_TICK) {
 		bool idle = kvw_load_own_inflight(&place->worker->load) == 0;
 
-		if (now_ns - place->leaves_ns < LEAST_LEAVE_NS || (!idle && now_ns < place->until_ns)) {
+		if (now_ns - place->leaves_ns < LEAST_LEAVE_NS ||
+			(!idle && now_ns < place->until_ns)) {
 			link = &place->next;
 			continue;
 		}
@@ -288,7 +296,8 @@ static bool join(struct kvw_members *members, struct member *member,
 	if (member->place == NULL) {
 		change->err = err == KVW_OK ? KVW_ENOMEM : err;
 		if (!member->refused)
-			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", member->url, change->why);
+			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", member->url,
+				change->why);
 		member->refused = true;
 		members->again_ns = kvw_clock_ns() + REFUSED_NS;
 		return false;
@@ -299,7 +308,8 @@ static bool join(struct kvw_members *members, struct member *member,
 	kvw_fleet_start_slowly(members->fleet, worker);
 	if (members->prober != NULL && kvw_prober_add(members->prober, worker) != KVW_OK)
 		kvw_error("fleet", "out of memory: worker is not probed url=%s", worker->url);
-	kvw_info("fleet", "worker joins url=%s workers=%zu", worker->url, (size_t)members->fleet->live);
+	kvw_info("fleet", "worker joins url=%s workers=%zu", worker->url,
+		(size_t)members->fleet->live);
 	return true;
 }
 
@@ -319,7 +329,8 @@ static void change_in_place(struct kvw_members *members, struct kvw_worker *work
 	const struct kvw_worker_config *config)
 {
 	if (kvw_fleet_change(members->fleet, worker, config) != KVW_OK)
-		kvw_error("fleet", "out of memory: worker keeps its old models url=%s", worker->url);
+		kvw_error(
+			"fleet", "out of memory: worker keeps its old models url=%s", worker->url);
 	if (config->models.count == 0 && members->prober != NULL)
 		kvw_prober_hurry(members->prober, worker);
 	kvw_info("fleet", "worker has new settings url=%s", worker->url);
@@ -351,7 +362,8 @@ static void retire(struct kvw_members *members, struct member *member, bool at_o
 	start_leaving(members, place, at_once);
 }
 
-/* A worker with other settings takes the place of the member's, which goes on if that one cannot join. */
+/* A worker with other settings takes the place of the member's,
+ * which goes on if that one cannot join. */
 static bool replace(struct kvw_members *members, struct member *member,
 	const struct kvw_worker_config *config, struct kvw_members_change *change)
 {
@@ -397,7 +409,8 @@ static void settle(struct kvw_members *members, struct member *member,
 	}
 	member->place = call_back(members, member->url, config);
 	if (member->place != NULL) {
-		kvw_fleet_bar(members->fleet, member->place->worker, KVW_BARRED_DRAINING, member->rests);
+		kvw_fleet_bar(
+			members->fleet, member->place->worker, KVW_BARRED_DRAINING, member->rests);
 		show_alone(members, member->place->worker);
 		kvw_info("fleet", "worker stays url=%s", member->url);
 		if (!kvw_worker_config_equal(&member->place->worker->config, config))
@@ -515,7 +528,9 @@ enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source
 	note_list(members, source, count);
 	settle_all(members, change);
 	if (change->joined + change->left + change->changed + change->refused > 0)
-		kvw_info("fleet", "list of workers source=%s listed=%zu joined=%zu left=%zu changed=%zu refused=%zu",
+		kvw_info("fleet",
+			"list of workers source=%s listed=%zu joined=%zu left=%zu changed=%zu "
+			"refused=%zu",
 			kvw_member_source_name(source), count, change->joined, change->left,
 			change->changed, change->refused);
 	return err;
@@ -532,7 +547,8 @@ void kvw_members_forgive(struct kvw_members *members)
 
 /* --- the admin address --- */
 
-/* Writes settings over those that hold, and carries them out; undoes both if the fleet refuses them. */
+/* Writes settings over those that hold, and carries them out;
+ * undoes both if the fleet refuses them. */
 static enum kvw_err set_one(struct kvw_members *members, struct member *member,
 	const struct kvw_worker_config *worker, char *why, size_t room)
 {

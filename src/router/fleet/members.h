@@ -1,18 +1,20 @@
 /*
- * members.h - which workers the fleet shall have: joins what the sources say, drains before it removes.
+ * members.h - which workers the fleet shall have: joins what the sources say, drains before it
+ * removes.
  *
  * A source says its whole list each time that it changes: the configuration, a watched file, DNS,
- * Kubernetes, the admin address. A worker, known by its URL, is a member as long as one source lists it; where several do,
- * the settings of the first in the order of enum kvw_member_source hold. The rest follows from that:
+ * Kubernetes, the admin address. A worker, known by its URL, is a member as long as one source
+ * lists it; where several do, the settings of the first in the order of enum kvw_member_source
+ * hold. The rest follows from that:
  *
- *	listed ------------> it joins the fleet, is resolved and probed
- *	listed otherwise --> new models and a new weight are taken over in place; with anything else
- *	                     changed a new one takes the place of the old one, which leaves
- *	not listed --------> it leaves: no new requests; removed when its last request has ended, or after
- *	                     drain.worker
+ * 	listed ------------> it joins the fleet, is resolved and probed
+ * 	listed otherwise --> new models and a new weight are taken over in place; with anything else
+ * 	                     changed a new one takes the place of the old one, which leaves
+ * 	not listed --------> it leaves: no new requests; removed when its last request has ended,
+ * 	                     or after drain.worker
  *
- * The admin address can besides let a member rest (drained and kept) and remove one that another source
- * lists: that holds until it is added again there, or until the next reload.
+ * The admin address can besides let a member rest (drained and kept) and remove one that another
+ * source lists: that holds until it is added again there, or until the next reload.
  *
  * Threads: the control thread.
  */
@@ -54,14 +56,16 @@ uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listin
 struct kvw_members_change {
 	size_t joined, left, changed;
 	size_t refused; /* they cannot join; tried again every second */
-	enum kvw_err err; /* of the last of these: KVW_ELIMIT, KVW_EINVAL (what TLS to it needs), KVW_ENOMEM */
+	/* Of the last of these: KVW_ELIMIT, KVW_EINVAL (what TLS to it needs), KVW_ENOMEM. */
+	enum kvw_err err;
 	char why[256];  /* the same in words */
 };
 
-/* All borrowed, and outlive the members. resolver NULL: names are not looked up. The workers that the fleet
- * has are those of the configuration. */
+/* All borrowed, and outlive the members. resolver NULL: names are not looked up. The workers that
+ * the fleet has are those of the configuration. */
 enum kvw_err kvw_members_create(struct event_base *base, struct kvw_fleet *fleet,
-	struct kvw_prober *prober, struct kvw_resolver *resolver, struct kvw_members **out) KVW_MUST_CHECK;
+	struct kvw_prober *prober, struct kvw_resolver *resolver,
+	struct kvw_members **out) KVW_MUST_CHECK;
 void kvw_members_destroy(struct kvw_members *members); /* NULL is allowed */
 
 /* The whole list of a source. Copies. KVW_ENOMEM: some of it may have been taken. */
@@ -70,7 +74,8 @@ enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source
 	struct kvw_members_change *change) KVW_MUST_CHECK;
 
 /* The source's list, or a part of it, cannot be read just now, or all can be again. */
-void kvw_members_unreadable(struct kvw_members *members, enum kvw_member_source source, bool unreadable);
+void kvw_members_unreadable(
+	struct kvw_members *members, enum kvw_member_source source, bool unreadable);
 /* [KVW_SOURCE_COUNT] */
 const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *members);
 
@@ -86,8 +91,9 @@ struct kvw_member_view {
 	int64_t leaves_in_ms; /* at most */
 };
 
-/* Adds a worker to the admin address's own list. One that it removed comes back with these settings, until a
- * source that lists it says others. KVW_EINVAL: it is a member already, or what TLS to it needs cannot be had;
+/* Adds a worker to the admin address's own list. One that it removed comes back with these
+ * settings, until a source that lists it says others. KVW_EINVAL: it is a member already, or what
+ * TLS to it needs cannot be had;
  * KVW_ELIMIT: the fleet is full; `why` says so. */
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
@@ -95,8 +101,10 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
 /* Lets it rest, or work again. KVW_ENOTFOUND. */
-enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool rests) KVW_MUST_CHECK;
-/* Removes it, whichever source lists it. at_once: what runs there is moved or cut. KVW_ENOTFOUND. */
+enum kvw_err kvw_members_rest(
+	struct kvw_members *members, const char *url, bool rests) KVW_MUST_CHECK;
+/* Removes it, whichever source lists it. at_once: what runs there is moved or cut.
+ * KVW_ENOTFOUND. */
 enum kvw_err kvw_members_remove(
 	struct kvw_members *members, const char *url, bool at_once) KVW_MUST_CHECK;
 /* The settings that hold for a member; NULL: no such. Borrowed until the next change. */

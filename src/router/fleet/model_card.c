@@ -14,7 +14,8 @@ static bool copy_text(char **to, const char *from)
 
 enum kvw_err kvw_model_card_copy(struct kvw_model_card *to, const struct kvw_model_card *from)
 {
-	*to = (struct kvw_model_card){.created_s = from->created_s, .max_model_len = from->max_model_len};
+	*to = (struct kvw_model_card){
+		.created_s = from->created_s, .max_model_len = from->max_model_len};
 	if (copy_text(&to->root, from->root) && copy_text(&to->parent, from->parent) &&
 		copy_text(&to->owned_by, from->owned_by))
 		return KVW_OK;

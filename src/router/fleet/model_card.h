@@ -11,13 +11,16 @@
 
 /* Zeroed it says nothing. */
 struct kvw_model_card {
-	char *root, *parent, *owned_by; /* owned, or borrowed where it says so; NULL: not stated. parent: of an adapter */
-	int64_t created_s;       /* 0: not stated. vLLM states the time of the request: no part of what is compared */
+	/* Owned, or borrowed where it says so; NULL: not stated. parent: of an adapter. */
+	char *root, *parent, *owned_by;
+	/* 0: not stated. vLLM states the time of the request: no part of what is compared. */
+	int64_t created_s;
 	uint32_t max_model_len;  /* tokens of prompt and answer; 0: not stated */
 };
 
 /* Takes nothing; *to, which is overwritten, owns its texts. KVW_ENOMEM: it is zeroed. */
-enum kvw_err kvw_model_card_copy(struct kvw_model_card *to, const struct kvw_model_card *from) KVW_MUST_CHECK;
+enum kvw_err kvw_model_card_copy(
+	struct kvw_model_card *to, const struct kvw_model_card *from) KVW_MUST_CHECK;
 void kvw_model_card_finish(struct kvw_model_card *card);
 bool kvw_model_card_equal(const struct kvw_model_card *a, const struct kvw_model_card *b);
 
@@ -27,8 +30,8 @@ static inline uint32_t kvw_model_len_least(uint32_t a, uint32_t b)
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* Adds what another worker says of the same model: texts of the first that states any, borrowed; the smallest
- * max_model_len, which a prompt fits whichever worker it goes to. */
+/* Adds what another worker says of the same model: texts of the first that states any, borrowed;
+ * the smallest max_model_len, which a prompt fits whichever worker it goes to. */
 void kvw_model_card_add(struct kvw_model_card *card, const struct kvw_model_card *other);
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * models.c - the model table of a fleet: see fleet.h.
  *
- * It is rebuilt as a whole when a worker's list changes (rare) and published by one atomic store; loops look a model up
- * by binary search without a lock. A model outlives the views that have it and the requests that hold it; names of adapters
- * that come and go are freed, their indices used again.
+ * It is rebuilt as a whole when a worker's list changes (rare) and published by one atomic store;
+ * loops look a model up by binary search without a lock. A model outlives the views that have it
+ * and the requests that hold it; names of adapters that come and go are freed, their indices used
+ * again.
  */
 #include "fleet/fleet_internal.h"
 
@@ -54,7 +55,8 @@ void kvw_model_destroy(struct kvw_model *model)
 static bool grow_models(struct fleet *self)
 {
 	size_t bytes = (self->base.model_total + 1) * sizeof(struct kvw_model *);
-	struct kvw_model **models = realloc(self->base.models, bytes), **by_name = realloc(self->by_name, bytes);
+	struct kvw_model **models = realloc(self->base.models, bytes),
+			 **by_name = realloc(self->by_name, bytes);
 
 	if (models != NULL)
 		self->base.models = models;
@@ -68,7 +70,8 @@ static struct kvw_model *model_get(struct fleet *self, const char *name)
 	struct kvw_fleet *fleet = &self->base;
 	struct kvw_model *model;
 	bool there;
-	size_t at = kvw_search(name, self->by_name, self->named, compare_model, &there), index = self->free_index;
+	size_t at = kvw_search(name, self->by_name, self->named, compare_model, &there),
+	       index = self->free_index;
 
 	if (there)
 		return self->by_name[at];
@@ -85,7 +88,8 @@ static struct kvw_model *model_get(struct fleet *self, const char *name)
 	model->index = (uint32_t)index;
 	model->serial = ++self->serials;
 	model->units_per_token_q16 = remembered_units(fleet, name);
-	memmove(self->by_name + at + 1, self->by_name + at, (self->named - at) * sizeof(struct kvw_model *));
+	memmove(self->by_name + at + 1, self->by_name + at,
+		(self->named - at) * sizeof(struct kvw_model *));
 	self->by_name[at] = model;
 	self->named++;
 	self->unlisted++;
@@ -103,7 +107,8 @@ void kvw_fleet_forget_models(struct fleet *self)
 	for (size_t i = 0; i < self->named; i++) {
 		struct kvw_model *model = self->by_name[i];
 
-		/* In no view: no loop can find it any more, and the number of those that hold it only falls. */
+		/* In no view: no loop can find it any more, and the number of those that hold it
+		 * only falls. */
 		if (model->index < KVW_MODELS_KEPT || model->listed || model->views > 0 ||
 			atomic_load_explicit(&model->holds, memory_order_acquire) > 0) {
 			self->by_name[kept++] = model;
@@ -172,7 +177,8 @@ static void note_listed(struct fleet *self, const struct kvw_fleet_view *view)
 	self->unlisted = self->named - view->model_count;
 }
 
-/* Of each model that some worker has said it serves: workers that do now, in the order of indices. */
+/* Of each model that some worker has said it serves: workers that do now,
+ * in the order of indices. */
 static enum kvw_err fill_entries(struct fleet *self, struct kvw_fleet_view *view)
 {
 	struct kvw_fleet *fleet = &self->base;
@@ -249,7 +255,8 @@ void kvw_model_list_clear(struct kvw_model_list *list)
 	*list = (struct kvw_model_list){0};
 }
 
-enum kvw_err kvw_model_list_copy(struct kvw_model_list *list, const char *const *names, size_t count)
+enum kvw_err kvw_model_list_copy(
+	struct kvw_model_list *list, const char *const *names, size_t count)
 {
 	struct kvw_model_list copy = {.names = calloc(count + 1, sizeof(char *))};
 

@@ -16,7 +16,8 @@ static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
 	       kvw_slice_equal(id, (struct kvw_slice){begin + 3, strcspn(begin + 3, "/")});
 }
 
-/* The worker with this name, one that leaves only if there is no other of its URL. *many: several have it. */
+/* The worker with this name, one that leaves only if there is no other of its URL.
+ * *many: several have it. */
 static const struct kvw_worker *find(const struct kvw_fleet *fleet, struct kvw_slice id, bool *many)
 {
 	const struct kvw_worker *found = NULL;
@@ -35,8 +36,8 @@ static const struct kvw_worker *find(const struct kvw_fleet *fleet, struct kvw_s
 	return found;
 }
 
-enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set, struct kvw_slice id,
-	bool computes, size_t *pos, char *why, size_t room)
+enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set,
+	struct kvw_slice id, bool computes, size_t *pos, char *why, size_t room)
 {
 	bool many;
 	const struct kvw_worker *worker = find(fleet, id, &many);
@@ -53,8 +54,9 @@ enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candid
 	if (worker == NULL)
 		(void)snprintf(why, room, KVW_PIN_FIELD ": no worker `%.*s`", shown, id.data);
 	else if (many)
-		(void)snprintf(why, room, KVW_PIN_FIELD ": several workers have `%.*s`; give the whole URL",
-			shown, id.data);
+		(void)snprintf(why, room,
+			KVW_PIN_FIELD ": several workers have `%.*s`; give the whole URL", shown,
+			id.data);
 	else
 		(void)snprintf(why, room, KVW_PIN_FIELD ": `%.*s` is %s", shown, id.data,
 			kvw_worker_usable(worker) ? "up, without this model"

@@ -1,7 +1,8 @@
 /*
  * pin.h - x-kvway-pin, by which a client names the worker of its request (http.pin).
  *
- * Its value is the host:port of the worker's URL, as `id` of GET /workers shows it, or the whole URL.
+ * Its value is the host:port of the worker's URL, as `id` of GET /workers shows it, or the whole
+ * URL.
  *
  * Threads: event loops, in their turn; the control thread.
  */
@@ -13,9 +14,9 @@
 
 #define KVW_PIN_FIELD "x-kvway-pin"
 
-/* Index in the set of the worker that is named, if it is usable or rests, or, unless the request is to be
- * computed, sleeps. KVW_ENOWORKER: `why` says why it is not that one. */
-enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set, struct kvw_slice id,
-	bool computes, size_t *pos, char *why, size_t room) KVW_MUST_CHECK;
+/* Index in the set of the worker that is named, if it is usable or rests, or, unless the request is
+ * to be computed, sleeps. KVW_ENOWORKER: `why` says why it is not that one. */
+enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set,
+	struct kvw_slice id, bool computes, size_t *pos, char *why, size_t room) KVW_MUST_CHECK;
 
 #endif

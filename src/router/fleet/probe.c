@@ -1,14 +1,16 @@
 /*
  * probe.c - see probe.h.
  *
- * Each worker has three asks (health, models, metrics). An ask owns one curl handle, made again when the
- * worker's addresses or health.path change, and one timer; it is either waiting for its timer or running, never both:
+ * Each worker has three asks (health, models, metrics). An ask owns one curl handle, made again
+ * when the worker's addresses or health.path change, and one timer; it is either waiting for its
+ * timer or running, never both:
  *
- *   timer fires -> start() gives the handle to curl_loop -> finish() reports to the fleet, sets the timer
- *   again
+ *   timer fires -> start() gives the handle to curl_loop -> finish() reports to the fleet,
+ *   sets the timer again
  *
- * A fourth, without a timer, makes sure that a worker is awake. vLLM's metrics say so as soon as /wake_up was
- * called, even if ?tags= left a part of it asleep; /is_sleeping says no before all is awake.
+ * A fourth, without a timer, makes sure that a worker is awake. vLLM's metrics say so as soon as
+ * /wake_up was called, even if ?tags= left a part of it asleep; /is_sleeping says no before all is
+ * awake.
  */
 #include "fleet/probe.h"
 
@@ -39,7 +41,14 @@
 #define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
 #define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
 
-enum ask_kind { ASK_HEALTH, ASK_MODELS, ASK_METRICS, ASK_REPEATED, ASK_SLEEP = ASK_REPEATED, ASK_COUNT };
+enum ask_kind {
+	ASK_HEALTH,
+	ASK_MODELS,
+	ASK_METRICS,
+	ASK_REPEATED,
+	ASK_SLEEP = ASK_REPEATED,
+	ASK_COUNT
+};
 
 static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics", "is_sleeping"};
 
@@ -75,7 +84,8 @@ struct target {
 	int64_t foreign_ns;     /* when that was; 0: there are none */
 	bool asleep;            /* by its metrics; it has lost its cache with that */
 	bool start_missed;      /* its metrics do not say when it was started; logged once */
-	bool files_complained;  /* unfit files of upstream.tls were logged; cleared by a good probe */
+	/* Unfit files of upstream.tls were logged; cleared by a good probe. */
+	bool files_complained;
 };
 
 struct kvw_prober {
@@ -154,9 +164,12 @@ static void take_health(struct target *target, bool ok, const char *why)
 static void complain(struct target *target, unsigned fault, const char *why)
 {
 	if (atomic_exchange(&target->worker->models_fault, (uint16_t)fault) != fault)
-		kvw_warn("probe", "cannot read /v1/models, so its models are not known url=%s error=\"%s%s\"",
+		kvw_warn("probe",
+			"cannot read /v1/models, so its models are not known url=%s error=\"%s%s\"",
 			target->worker->url, why,
-			fault == 401 || fault == 403 ? ": its api_key in kvway's configuration is missing or wrong" : "");
+			fault == 401 || fault == 403
+				? ": its api_key in kvway's configuration is missing or wrong"
+				: "");
 }
 
 static void take_models(struct target *target, const struct ask *ask)
@@ -203,13 +216,15 @@ static void start(struct ask *ask);
 
 static bool is_asleep(const struct kvw_worker *worker)
 {
-	return (atomic_load_explicit(&worker->barred, memory_order_relaxed) & KVW_BARRED_ASLEEP) != 0;
+	return (atomic_load_explicit(&worker->barred, memory_order_relaxed) & KVW_BARRED_ASLEEP) !=
+	       0;
 }
 
 /* /is_sleeping, which not every server has: only its yes keeps the worker barred. */
 static void take_is_sleeping(struct target *target, const struct ask *ask, bool ok)
 {
-	json_t *answer = ok ? json_loadb(ask->body == NULL ? "" : ask->body, ask->len, 0, NULL) : NULL;
+	json_t *answer =
+		ok ? json_loadb(ask->body == NULL ? "" : ask->body, ask->len, 0, NULL) : NULL;
 	bool asleep = json_is_true(json_object_get(answer, "is_sleeping"));
 
 	json_decref(answer);
@@ -219,7 +234,8 @@ static void take_is_sleeping(struct target *target, const struct ask *ask, bool 
 
 static void set_foreign(struct target *target, const struct kvw_foreign_found *found)
 {
-	target->foreign_ns = target->foreign.waiting + target->foreign.running > 0 ? kvw_clock_ns() : 0;
+	target->foreign_ns =
+		target->foreign.waiting + target->foreign.running > 0 ? kvw_clock_ns() : 0;
 	kvw_fleet_set_foreign(target->prober->fleet, target->worker, found);
 }
 
@@ -301,16 +317,19 @@ static void take_metrics(struct target *target, const struct ask *ask)
 		target->unproven = false;
 		atomic_store(&target->worker->started_s, 0);
 		kvw_fleet_cache_lost(target->prober->fleet, target->worker,
-			"its metrics do not say whether it is the process that kvway knew before its own restart");
+			"its metrics do not say whether it is the process that kvway knew before "
+			"its own restart");
 	}
 	if (!scrape.started_known && scrape.capacity_known && !target->start_missed) {
 		target->start_missed = true;
-		kvw_warn("probe", "/metrics has no process_start_time_seconds, as under several API servers: "
-				  "kvway learns of a restart only if a probe fails meanwhile url=%s",
+		kvw_warn("probe",
+			"/metrics has no process_start_time_seconds, as under several API servers: "
+			"kvway learns of a restart only if a probe fails meanwhile url=%s",
 			target->worker->url);
 	}
 	if (scrape.progress_known)
-		kvw_stall_read(&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
+		kvw_stall_read(
+			&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
 	if (ask->started_ns > atomic_load(&target->worker->sleep_said_ns)) {
 		if (!scrape.asleep && is_asleep(target->worker))
 			start(&target->asks[ASK_SLEEP]);
@@ -321,7 +340,8 @@ static void take_metrics(struct target *target, const struct ask *ask)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 	kvw_fleet_set_blends(target->worker, scrape.blends);
 	take_growth(scrape.draft_tokens, &target->draft_tokens, &target->worker->draft_tokens);
-	take_growth(scrape.draft_accepted, &target->draft_accepted, &target->worker->draft_accepted);
+	take_growth(
+		scrape.draft_accepted, &target->draft_accepted, &target->worker->draft_accepted);
 	take_foreign(target, &scrape);
 	take_room(target, &scrape);
 }
@@ -332,8 +352,8 @@ static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 	struct target *target = ask->target;
 
 	if (ask->request.lacking) {
-		kvw_debug("probe", "no descriptor is left to ask kind=%s url=%s", ask_names[ask->kind],
-			target->worker->url);
+		kvw_debug("probe", "no descriptor is left to ask kind=%s url=%s",
+			ask_names[ask->kind], target->worker->url);
 		return true;
 	}
 	/* libcurl reads them each time; requests go on with what they last held whole. */
@@ -353,8 +373,8 @@ static void note_late(struct ask *ask, CURLcode code)
 	curl_off_t connected_us = 0;
 
 	curl_easy_getinfo(ask->easy, CURLINFO_CONNECT_TIME_T, &connected_us);
-	kvw_fleet_set_late(
-		target->prober->fleet, target->worker, code == CURLE_OPERATION_TIMEDOUT && connected_us > 0);
+	kvw_fleet_set_late(target->prober->fleet, target->worker,
+		code == CURLE_OPERATION_TIMEDOUT && connected_us > 0);
 }
 
 /* status: 0, if there is none. */
@@ -465,7 +485,8 @@ static bool ask_as_page(struct ask *ask)
 	       curl_easy_setopt(ask->request.easy, CURLOPT_HEADERDATA, ask) == CURLE_OK;
 }
 
-/* The handle, to the addresses that the worker has now, with the path in force. KVW_ENOTFOUND: it has none. */
+/* The handle, to the addresses that the worker has now, with the path in force.
+ * KVW_ENOTFOUND: it has none. */
 static enum kvw_err prepare(struct ask *ask)
 {
 	struct kvw_worker *worker = ask->target->worker;
@@ -588,8 +609,9 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 			atomic_store_explicit(wanted, false, memory_order_relaxed);
 			continue; /* its list is configured */
 		}
-		if (ask->running || (now_ns - ask->started_ns < WANTED_PAUSE_NS &&
-					    ask->started_ns > atomic_load(&target->worker->models_changed_ns)))
+		if (ask->running ||
+			(now_ns - ask->started_ns < WANTED_PAUSE_NS &&
+				ask->started_ns > atomic_load(&target->worker->models_changed_ns)))
 			continue;
 		atomic_store_explicit(wanted, false, memory_order_relaxed);
 		start(ask);

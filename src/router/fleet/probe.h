@@ -2,9 +2,9 @@
  * probe.h - asks each worker how it is: /health, /v1/models, /metrics.
  *
  * libcurl's multi interface on the control thread's event base; nothing blocks. At most one
- * transfer of each kind per worker at a time, answers limited to KVW_PROBE_MAX_BODY. The first round starts
- * at once, later ones are spread over the interval so that a fleet is not asked in a burst. A probe
- * that fails is repeated with the configured interval; results go to fleet.h.
+ * transfer of each kind per worker at a time, answers limited to KVW_PROBE_MAX_BODY. The first
+ * round starts at once, later ones are spread over the interval so that a fleet is not asked in a
+ * burst. A probe that fails is repeated with the configured interval; results go to fleet.h.
  */
 #ifndef KVW_PROBE_H
 #define KVW_PROBE_H

@@ -1,12 +1,12 @@
 /*
  * probe_request.c - see probe_request.h.
  *
- * A probe goes to the addresses that requests go to, with the Host as configured, so DNS can neither block this
- * thread nor make it judge another machine; no proxy from the environment, no redirect and no other
- * protocol can lead it elsewhere, with the worker's key in hand. libcurl gets all addresses of a name, in the
- * order in which requests would try them, and goes on to the next one by itself. Connections are not
- * kept: a probe must show that the worker accepts new ones, and vLLM would close an idle one before the
- * next round anyway.
+ * A probe goes to the addresses that requests go to, with the Host as configured, so DNS can
+ * neither block this thread nor make it judge another machine; no proxy from the environment, no
+ * redirect and no other protocol can lead it elsewhere, with the worker's key in hand. libcurl gets
+ * all addresses of a name, in the order in which requests would try them, and goes on to the next
+ * one by itself. Connections are not kept: a probe must show that the worker accepts new ones, and
+ * vLLM would close an idle one before the next round anyway.
  */
 #include "fleet/probe_request.h"
 
@@ -21,8 +21,8 @@
 
 #define LIST_ROOM ((size_t)KVW_ADDRESSES_MAX * (INET6_ADDRSTRLEN + 3))
 
-/* Is the host of its URL an address? Then *out is it, as a URL has it; a scope id's % is escaped as RFC 6874
- * asks. */
+/* Is the host of its URL an address? Then *out is it, as a URL has it; a scope id's % is escaped as
+ * RFC 6874 asks. */
 static bool is_literal(const struct kvw_worker *worker, char *out, size_t room)
 {
 	unsigned char bytes[16];
@@ -105,8 +105,8 @@ static enum kvw_err make_headers(struct kvw_probe_request *request, const struct
 	return err;
 }
 
-/* libcurl would read the key by stdio, which leaves its text in a buffer that is freed as it is. Called before each
- * handshake, so that renewed files count. */
+/* libcurl would read the key by stdio, which leaves its text in a buffer that is freed as it is.
+ * Called before each handshake, so that renewed files count. */
 static CURLcode show_certificate(CURL *easy, void *ctx, void *arg)
 {
 	const struct kvw_probe_request *request = arg;
@@ -138,7 +138,8 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 {
 	CURL *easy = request->easy;
 	const char *ca_file = kvw_worker_ca_file(worker, config);
-	bool ok = curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK;
+	bool ok = curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) ==
+		  CURLE_OK;
 
 	if (ok && config->upstream_tls_insecure)
 		ok = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L) == CURLE_OK &&
@@ -150,7 +151,8 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 	if (ok && config->upstream_tls_certificate[0] != '\0')
 		ok = set_certificate(request, config);
 #if LIBCURL_VERSION_NUM >= 0x075700
-	(void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* not every TLS library of it can keep them */
+	/* Not every TLS library of it can keep them. */
+	(void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 #endif
 	return ok ? KVW_OK : KVW_ENOMEM;
 }
@@ -178,14 +180,15 @@ static const char *closing(const struct kvw_worker *worker)
 	return strchr(worker->tls_name, ':') != NULL ? "]" : "";
 }
 
-/* libcurl verifies the name in the URL: that of the certificate stands there, and is not where it connects. */
+/* libcurl verifies the name in the URL: that of the certificate stands there,
+ * and is not where it connects. */
 static enum kvw_err connect_to(
 	struct kvw_probe_request *request, const struct kvw_worker *worker, const char *authority)
 {
 	char *entry;
 
-	if (asprintf(&entry, "%s%s%s:%u:%s", opening(worker), worker->tls_name, closing(worker), worker->port,
-		    authority) < 0)
+	if (asprintf(&entry, "%s%s%s:%u:%s", opening(worker), worker->tls_name, closing(worker),
+		    worker->port, authority) < 0)
 		return KVW_ENOMEM;
 	request->connect_to = curl_slist_append(NULL, entry);
 	free(entry);
@@ -239,7 +242,8 @@ enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
 	if ((other_name ? asprintf(&url, "https://%s%s%s:%u%s%s", opening(worker), worker->tls_name,
 				  closing(worker), worker->port, worker->path_prefix, path)
 			: asprintf(&url, "%s://%s%s%s", worker->tls ? "https" : "http",
-				  literal ? address : worker->authority, worker->path_prefix, path)) < 0)
+				  literal ? address : worker->authority, worker->path_prefix,
+				  path)) < 0)
 		return KVW_ENOMEM;
 	err = set_options(request, url);
 	free(url);

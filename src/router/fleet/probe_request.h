@@ -13,7 +13,8 @@ struct kvw_probe_request {
 	CURL *easy;
 	struct curl_slist *headers;
 	struct curl_slist *resolve; /* addresses of the URL's host; NULL: it is one */
-	struct curl_slist *connect_to; /* where, if the URL bears the certificate's name instead; else NULL */
+	/* Where, if the URL bears the certificate's name instead; else NULL. */
+	struct curl_slist *connect_to;
 	char *certificate, *key; /* paths of what kvway shows; NULL: none */
 	bool lacking; /* no descriptor was left for it: its failure says nothing of the worker */
 };

@@ -1,12 +1,12 @@
 /*
  * ratio.h - how many tokens a prompt's text is, learned from prompts that began alike.
  *
- * One ratio of bytes to tokens per model is good for prose and bad for all else: source code, Chinese
- * or a list of tools has up to four times as many tokens per byte. But a prefix that is cached was a
- * prompt before, and its answer reported how many tokens it had. So answers teach a ratio for their
- * prompt's beginnings of 1, 2, 4, 8 ... chunks, by the chain hash there, and a prompt is taken to have
- * that of its longest beginning that is known: a talk's next turn or a document's next question has
- * the ratio of the turn before, nearly exactly.
+ * One ratio of bytes to tokens per model is good for prose and bad for all else: source code,
+ * Chinese or a list of tools has up to four times as many tokens per byte. But a prefix that is
+ * cached was a prompt before, and its answer reported how many tokens it had. So answers teach a
+ * ratio for their prompt's beginnings of 1, 2, 4, 8 ... chunks, by the chain hash there, and a
+ * prompt is taken to have that of its longest beginning that is known: a talk's next turn or a
+ * document's next question has the ratio of the turn before, nearly exactly.
  *
  * A beginning that many prompts share (a system prompt) is taught by all of them, each counting for
  * the part of it that the beginning makes up.

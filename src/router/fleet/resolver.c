@@ -113,7 +113,8 @@ static bool has_family(const struct kvw_dns_answer *answer, sa_family_t family)
 	return false;
 }
 
-/* The addresses of an answer, on the heap, and those before of a kind that could not be asked for. */
+/* The addresses of an answer, on the heap, and those before of a kind that could not be asked
+ * for. */
 static struct sockaddr_storage *list_of(
 	const struct kvw_resolver_watch *watch, const struct kvw_dns_answer *answer, size_t *count)
 {

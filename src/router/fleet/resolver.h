@@ -1,17 +1,17 @@
 /*
  * resolver.h - the addresses of worker host names, for as long as they are wanted.
  *
- * A watched name is asked for when it is watched and again whenever the TTL of its answer has passed
- * (not below `least_s`, not above `most_s`; a name of the hosts file after most_s, since files have no
- * TTL). A name that does not resolve is asked for again after 0.5 s, then after twice as long each
- * time, up to 10 s.
+ * A watched name is asked for when it is watched and again whenever the TTL of its answer has
+ * passed (not below `least_s`, not above `most_s`; a name of the hosts file after most_s, since
+ * files have no TTL). A name that does not resolve is asked for again after 0.5 s, then after twice
+ * as long each time, up to 10 s.
  *
  * `found` gets all addresses, IPv4 before IPv6, each ascending, none twice, with the port. It is
  * called for the first answer and then whenever they differ from those before, and for the first
- * failure in a row: why != NULL says what failed, count is 0, and the addresses before stay in force.
- * That no address exists any more is a failure too: a worker that has a name keeps the address that it
- * had, and its health says whether that still serves. If one kind of addresses could not be asked for,
- * those of that kind are kept from the answer before.
+ * failure in a row: why != NULL says what failed, count is 0, and the addresses before stay in
+ * force. That no address exists any more is a failure too: a worker that has a name keeps the
+ * address that it had, and its health says whether that still serves. If one kind of addresses
+ * could not be asked for, those of that kind are kept from the answer before.
  *
  * Threads: everything here belongs to the thread of the base.
  */
@@ -47,9 +47,9 @@ enum kvw_err kvw_resolver_create(struct event_base *base,
 void kvw_resolver_destroy(struct kvw_resolver *resolver);
 
 /*
- * host: an address in digits (IPv6 without brackets) or a name; copied. Where no name server is needed
- * (digits, `localhost`, a name of the hosts file) `found` is called before this returns; *out is set by
- * then. KVW_ENOMEM: `found` was not called.
+ * host: an address in digits (IPv6 without brackets) or a name; copied. Where no name server is
+ * needed (digits, `localhost`, a name of the hosts file) `found` is called before this returns;
+ * *out is set by then. KVW_ENOMEM: `found` was not called.
  */
 enum kvw_err kvw_resolver_watch(struct kvw_resolver *resolver, const char *host, uint16_t port,
 	kvw_resolver_found_fn *found, void *arg, struct kvw_resolver_watch **out) KVW_MUST_CHECK;

@@ -7,9 +7,9 @@
  *
  * One of the blocks is never usable (vLLM keeps a null block), so an engine holds (n - 1) *
  * block_size tokens. num_gpu_blocks is "None" until the engine has measured its memory. A worker
- * with several data parallel ranks shows one sample for each, and in each the blocks of all its ranks
- * together, since vLLM's client of the engines adds them up; kv_cache_size_tokens, where it is there, is
- * that of one rank.
+ * with several data parallel ranks shows one sample for each, and in each the blocks of all its
+ * ranks together, since vLLM's client of the engines adds them up; kv_cache_size_tokens, where it
+ * is there, is that of one rank.
  */
 #include "fleet/scrape.h"
 
@@ -396,7 +396,9 @@ static char *card_text(const json_t *entry, const char *key)
 {
 	const json_t *text = json_object_get(entry, key);
 
-	return json_string_length(text) > KVW_SCRAPE_MAX_CARD_TEXT ? NULL : (char *)json_string_value(text);
+	return json_string_length(text) > KVW_SCRAPE_MAX_CARD_TEXT
+		       ? NULL
+		       : (char *)json_string_value(text);
 }
 
 static struct kvw_model_card read_card(const json_t *entry)

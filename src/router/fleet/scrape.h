@@ -30,15 +30,19 @@ struct kvw_scrape {
 	uint32_t block_size;      /* tokens; the largest where engines differ */
 	double kv_usage;    /* vllm:kv_cache_usage_perc, 0 to 1, mean of the engines; -1: unknown */
 	bool progress_known;
-	double progress;    /* iterations, prompt and generated tokens since its start, all engines */
+	/* Iterations, prompt and generated tokens since its start, all engines. */
+	double progress;
 	bool running;       /* an engine says that it has requests */
 	/* All engines; -1: unknown. */
 	double requests_waiting; /* vllm:num_requests_waiting */
 	double requests_running; /* vllm:num_requests_running */
-	double prompts, prompt_tokens; /* vllm:request_prompt_tokens: prompts of requests that have ended */
+	/* vllm:request_prompt_tokens: prompts of requests that have ended. */
+	double prompts, prompt_tokens;
 	double first_tokens; /* vllm:time_to_first_token_seconds: how many */
-	double draft_tokens, draft_accepted; /* vllm:spec_decode_num_draft_tokens_total, _accepted_tokens_total */
-	double cache_queries, cache_hits; /* tokens, vllm:prefix_cache_queries_total and _hits_total */
+	/* vllm:spec_decode_num_draft_tokens_total, _accepted_tokens_total. */
+	double draft_tokens, draft_accepted;
+	/* Tokens, vllm:prefix_cache_queries_total and _hits_total. */
+	double cache_queries, cache_hits;
 	bool blends;        /* kvtier:fragments_enabled: it reuses texts that are no prefix */
 	bool asleep;        /* vllm:engine_sleep_state: an engine is not awake */
 };
@@ -49,7 +53,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
 /* Names of models, ascending, each once. */
 struct kvw_model_names {
 	char **items; /* owned */
-	struct kvw_model_card *cards; /* [count] owned. With a parent the name is that of a LoRA adapter */
+	/* [count] owned. With a parent the name is that of a LoRA adapter. */
+	struct kvw_model_card *cards;
 	size_t count;
 };
 

@@ -39,8 +39,8 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	return KVW_OK;
 }
 
-enum kvw_err kvw_settings_strategy(const struct kvw_config *config, const struct kvw_strategy *before,
-	struct kvw_strategy **out)
+enum kvw_err kvw_settings_strategy(const struct kvw_config *config,
+	const struct kvw_strategy *before, struct kvw_strategy **out)
 {
 	struct kvw_strategy_options options;
 	const struct kvw_strategy_ops *ops;

@@ -1,11 +1,12 @@
 /*
- * settings.h - the configuration and the strategy in force, which a reload replaces while requests run.
+ * settings.h - the configuration and the strategy in force, which a reload replaces while requests
+ * run.
  *
- * A pair of both is immutable. Each event loop counts one reference on the pair by which its requests
- * began (proxy/loop.h), so that a request ends by the settings by which it began, and by the strategy that
- * picked its worker. A pair that was replaced is destroyed by the control thread once every loop has turned
- * twice since (fleet.h) and no loop refers to it. A strategy may be in several pairs, one after the other, and
- * ends with the last of them.
+ * A pair of both is immutable. Each event loop counts one reference on the pair by which its
+ * requests began (proxy/loop.h), so that a request ends by the settings by which it began, and by
+ * the strategy that picked its worker. A pair that was replaced is destroyed by the control thread
+ * once every loop has turned twice since (fleet.h) and no loop refers to it. A strategy may be in
+ * several pairs, one after the other, and ends with the last of them.
  *
  * Threads: the control thread makes, publishes (kvw_fleet_set_settings) and destroys; loops count.
  */
@@ -30,20 +31,20 @@ struct kvw_settings {
 	struct kvw_settings *next;
 };
 
-/* What a strategy is made of or reconfigured with; borrows from the configuration. KVW_EINVAL: there is no
- * such strategy. */
+/* What a strategy is made of or reconfigured with; borrows from the configuration. KVW_EINVAL:
+ * there is no such strategy. */
 enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	struct kvw_strategy_options *options, const struct kvw_strategy_ops **ops) KVW_MUST_CHECK;
-/* The strategy that the configuration names, with its settings. The caller's to destroy. before: the one
- * whose place it takes, and whose knowledge it shares where it can; NULL: there is none. */
-enum kvw_err kvw_settings_strategy(const struct kvw_config *config, const struct kvw_strategy *before,
-	struct kvw_strategy **out) KVW_MUST_CHECK;
+/* The strategy that the configuration names, with its settings. The caller's to destroy. before:
+ * the one whose place it takes, and whose knowledge it shares where it can; NULL: there is none. */
+enum kvw_err kvw_settings_strategy(const struct kvw_config *config,
+	const struct kvw_strategy *before, struct kvw_strategy **out) KVW_MUST_CHECK;
 
 /* The first pair. config: borrowed; strategy: taken, also when it fails. */
 enum kvw_err kvw_settings_first(const struct kvw_config *config, struct kvw_strategy *strategy,
 	struct kvw_settings **out) KVW_MUST_CHECK;
-/* The next one. config: taken, if it does not fail. A strategy of another name is made; else the one of
- * `before` goes on, and takes over the new options once kvw_settings_apply is called. */
+/* The next one. config: taken, if it does not fail. A strategy of another name is made; else the
+ * one of `before` goes on, and takes over the new options once kvw_settings_apply is called. */
 enum kvw_err kvw_settings_next(struct kvw_settings *before, struct kvw_config *config,
 	struct kvw_settings **out) KVW_MUST_CHECK;
 /* The strategy reads the new options. */

@@ -1,8 +1,8 @@
 /*
  * slots.c - the fleet's life, and that of its workers: see fleet.h.
  *
- * A slot is found from below, so that the tables that are indexed by slots stay dense. Its worker is
- * shown by one store to `life`, after everything else about it is in place.
+ * A slot is found from below, so that the tables that are indexed by slots stay dense. Its worker
+ * is shown by one store to `life`, after everything else about it is in place.
  */
 #include "fleet/fleet_internal.h"
 
@@ -84,8 +84,8 @@ static void drop_trust(struct kvw_fleet *fleet, struct kvw_trust **link)
 	free(trust);
 }
 
-/* A worker whose connections are closed gives its trust back: those of workers that come and go would add up. That of
- * the configuration stays, for the system's authorities take long to read. */
+/* A worker whose connections are closed gives its trust back: those of workers that come and go
+ * would add up. That of the configuration stays, for the system's authorities take long to read. */
 static void leave_trust(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	struct kvw_trust **link = &fleet->trusts;
@@ -151,7 +151,8 @@ static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char
 	trust->ca_file = strdup(ca_file);
 	if (ca_file[0] != '\0' && options.insecure) {
 		err = KVW_EINVAL;
-		(void)snprintf(reason, sizeof(reason), "insecure, so with tls_ca_file nothing would be verified");
+		(void)snprintf(reason, sizeof(reason),
+			"insecure, so with tls_ca_file nothing would be verified");
 	} else if (trust->ca_file != NULL)
 		err = kvw_tls_client_create(&options, reason, sizeof(reason), &trust->tls);
 	if (err != KVW_OK) {
@@ -168,7 +169,8 @@ static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char
 }
 
 /* What TLS to this worker needs: made for the first one that is believed by these authorities. */
-static enum kvw_err find_trust(struct kvw_fleet *fleet, struct kvw_worker *worker, char *why, size_t room)
+static enum kvw_err find_trust(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, char *why, size_t room)
 {
 	const char *ca_file = kvw_worker_ca_file(worker, fleet->config);
 	struct kvw_trust *trust = fleet->trusts;
@@ -189,20 +191,21 @@ static enum kvw_err find_trust(struct kvw_fleet *fleet, struct kvw_worker *worke
 	return KVW_OK;
 }
 
-enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config, char *why,
-	size_t room, struct kvw_worker **out)
+enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config,
+	char *why, size_t room, struct kvw_worker **out)
 {
 	struct fleet *self = (struct fleet *)fleet;
 	double started_s = 0;
 	struct kvw_worker *worker;
 	enum kvw_err err = kvw_fleet_take_slot(fleet, config->url, &started_s, &worker);
 
-	(void)snprintf(why, room, err == KVW_ELIMIT ? "there are %d workers already" : "out of memory",
+	(void)snprintf(why, room,
+		err == KVW_ELIMIT ? "there are %d workers already" : "out of memory",
 		KVW_MAX_WORKERS);
 	if (err != KVW_OK)
 		return err;
-	err = kvw_model_list_copy(&self->lists[worker->id], (const char *const *)config->models.items,
-		config->models.count);
+	err = kvw_model_list_copy(&self->lists[worker->id],
+		(const char *const *)config->models.items, config->models.count);
 	if (err != KVW_OK)
 		return err;
 	err = kvw_worker_fill(worker, config);
@@ -256,7 +259,8 @@ void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker)
 	kvw_fleet_bar(fleet, worker, KVW_BARRED_ASLEEP, true);
 }
 
-void kvw_fleet_said_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns)
+void kvw_fleet_said_sleep(
+	struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns)
 {
 	kvw_fleet_bar(fleet, worker, KVW_BARRED_ASLEEP, asleep);
 	atomic_store(&worker->sleep_said_ns, now_ns);
@@ -283,7 +287,8 @@ void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker)
 
 	kvw_worker_close(worker);
 	if (kvw_fleet_publish(self) != KVW_OK)
-		kvw_warn("fleet", "out of memory: the model table still lists a worker that is gone url=%s",
+		kvw_warn("fleet",
+			"out of memory: the model table still lists a worker that is gone url=%s",
 			worker->url);
 	atomic_fetch_sub(&fleet->live, 1);
 	kvw_ejections_set_workers(&fleet->ejections, fleet->live);

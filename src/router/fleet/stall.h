@@ -3,13 +3,13 @@
  *
  * Such a worker accepts connections and answers /health with 200 for ever, and nothing else comes.
  * Two things together show it: no answer has gone on for upstream.stall although requests wait for
- * it, and its own counters (iterations, prompt and generated tokens) stand still. An engine that computes
- * a long prompt sends nothing either, but counts its iterations; one whose iteration is a whole long
- * prompt is given three times the prefill that was predicted.
+ * it, and its own counters (iterations, prompt and generated tokens) stand still. An engine that
+ * computes a long prompt sends nothing either, but counts its iterations; one whose iteration is a
+ * whole long prompt is given three times the prefill that was predicted.
  *
  * At a third of that time the worker is suspected and gets no new requests. When it is found, its
- * requests leave it, and it is ejected (ejection.h): one request at a time tries it again, and waits a
- * third of the time.
+ * requests leave it, and it is ejected (ejection.h): one request at a time tries it again, and
+ * waits a third of the time.
  *
  * Threads: loops note what they send and hear; all else is the control thread's.
  */
@@ -28,10 +28,12 @@ struct kvw_stall {
 	_Atomic int64_t heard_ns;   /* an answer went on, or the first of those was sent */
 	_Atomic int64_t longest_ns; /* prefill predicted of one of them */
 	_Atomic uint8_t state;      /* enum kvw_stall_state; the control thread's */
-	_Atomic int64_t moved_ns;   /* when the counters were last seen to have moved; the control thread's. 0: never */
+	/* When the counters were last seen to have moved; the control thread's. 0: never. */
+	_Atomic int64_t moved_ns;
 	/* The control thread's: */
 	double progress;            /* sum of the counters as last read */
-	int64_t still_ns;           /* since when they are known to be that, after what was last heard */
+	/* Since when they are known to be that, after what was last heard. */
+	int64_t still_ns;
 	int64_t read_ns;            /* when they were read last; 0: never */
 	bool running;               /* by its word, it has requests */
 };
@@ -41,11 +43,13 @@ static inline enum kvw_stall_state kvw_stall_state(const struct kvw_stall *stall
 	return (enum kvw_stall_state)atomic_load_explicit(&stall->state, memory_order_relaxed);
 }
 
-#define KVW_STALL_GRAIN_NS 50000000 /* a newer time is not written sooner, to spare the cache line */
+/* A newer time is not written sooner, to spare the cache line. */
+#define KVW_STALL_GRAIN_NS 50000000
 
 static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
 {
-	if (now_ns - atomic_load_explicit(&stall->heard_ns, memory_order_relaxed) > KVW_STALL_GRAIN_NS)
+	if (now_ns - atomic_load_explicit(&stall->heard_ns, memory_order_relaxed) >
+		KVW_STALL_GRAIN_NS)
 		atomic_store_explicit(&stall->heard_ns, now_ns, memory_order_relaxed);
 }
 

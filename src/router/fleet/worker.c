@@ -73,7 +73,8 @@ static char *copy_slice(struct kvw_slice slice)
 	return strndup(slice.len == 0 ? "" : slice.data, slice.len);
 }
 
-/* The final dot of a name is for the DNS alone: certificates and servers have names without (RFC 6066). */
+/* The final dot of a name is for the DNS alone: certificates and servers have names without
+ * (RFC 6066). */
 static void drop_final_dot(char *text, size_t name_len)
 {
 	if (name_len > 0 && text[name_len - 1] == '.')
@@ -93,7 +94,8 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 	worker->host = copy_slice(url.address.host);
 	worker->authority = copy_slice(url.authority);
 	worker->path_prefix = copy_slice(url.prefix);
-	if (worker->dns_name == NULL || worker->host == NULL || worker->authority == NULL || worker->path_prefix == NULL) {
+	if (worker->dns_name == NULL || worker->host == NULL || worker->authority == NULL ||
+		worker->path_prefix == NULL) {
 		release_texts(worker);
 		return KVW_ENOMEM;
 	}

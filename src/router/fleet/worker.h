@@ -1,15 +1,16 @@
 /*
  * worker.h - one vLLM server: what is configured, and what is known of it.
  *
- * A worker lies in a slot of the fleet. Its memory stays until the fleet ends; what it stands for may
- * change: a slot whose worker is gone is used for another one, once all have let go of it.
+ * A worker lies in a slot of the fleet. Its memory stays until the fleet ends; what it stands for
+ * may change: a slot whose worker is gone is used for another one, once all have let go of it.
  *
- *	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
+ * 	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
  *
  * While it is LIVE or GONE its texts stay as they are. Reading is allowed to:
  *  - the control thread, always;
- *  - an event loop, in its turn, of a worker that is LIVE, or that one of its requests or connections
- *    refers to (kvw_links_hold): a worker gets FREE only after each loop has said that none does;
+ *  - an event loop, in its turn, of a worker that is LIVE, or that one of its requests or
+ *    connections refers to (kvw_links_hold): a worker gets FREE only after each loop has said that
+ *    none does;
  *  - other threads, of a worker that they hold (kvw_worker_hold).
  */
 #ifndef KVW_WORKER_H
@@ -58,62 +59,78 @@ struct kvw_worker {
 	struct kvw_load load;  /* own cache lines, first */
 	uint32_t id;           /* its slot */
 
-	/* Fixed while it is LIVE or GONE, but for config.models and config.weight, which only the control
-	 * thread reads. */
+	/* Fixed while it is LIVE or GONE, but for config.models and config.weight, which only the
+	 * control thread reads. */
 	struct kvw_worker_config config; /* owned; the URL without trailing slash */
 	const char *url;       /* scheme://host:port[/prefix]; config's */
 	const char *api_key;   /* "" if none; config's */
 	uint64_t key;          /* hash of url */
 	uint64_t group_key, url_key; /* kvw_group_key of config.group, of url */
 	bool tls;              /* https */
-	struct kvw_tls *trust; /* https: by which it is believed; the fleet's. NULL: the fleet is offline */
+	/* https: by which it is believed; the fleet's. NULL: the fleet is offline. */
+	struct kvw_tls *trust;
 	const char *tls_name;  /* that its certificate must bear; config's, or host */
 	uint16_t port;
-	char *dns_name;        /* of host, as the DNS is asked for it: perhaps with a final dot; owned */
+	/* Of host, as the DNS is asked for it: perhaps with a final dot; owned. */
+	char *dns_name;
 	char *host;            /* name or address without brackets; owned */
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */
 	uint32_t first_generation;
-	_Atomic uint32_t use;  /* how many workers this slot has had; 0: none yet. A loop that has let go of it
-	                          may read it late */
+	/* How many workers this slot has had; 0: none yet.
+	 * A loop that has let go of it may read it late. */
+	_Atomic uint32_t use;
 
 	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
 	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
-	_Atomic bool hidden;               /* it leaves, and another of its URL is there: metrics show that */
+	/* It leaves, and another of its URL is there: metrics show that. */
+	_Atomic bool hidden;
 	_Atomic uint32_t holds;            /* of kvw_worker_hold; and whether there may be more */
-	_Atomic uint32_t loops_left;       /* GONE: event loops that have not let go of it; set when no view
-	                                      and no table that a loop reads from now on lists it */
+	/* GONE: event loops that have not let go of it; set when no view and no table that a loop
+	 * reads from now on lists it. */
+	_Atomic uint32_t loops_left;
 	pthread_mutex_t address_lock;      /* guards the next one */
 	struct kvw_addresses addresses;
 	_Atomic float weight;              /* share of an even share of the load; config's */
 	_Atomic uint32_t address_version;  /* grows with each new list */
 
 	_Atomic uint8_t health;            /* enum kvw_health */
-	_Atomic bool late;                 /* its last probe failed for want of time alone: it took the connection */
+	/* Its last probe failed for want of time alone: it took the connection. */
+	_Atomic bool late;
 	_Atomic bool models_given;         /* the configuration lists its models: do not ask */
 	_Atomic bool models_known;         /* its list was given or read at least once */
 	struct kvw_ejection ejection;      /* by its answers */
 	struct kvw_stall stall;            /* by their absence */
-	_Atomic int64_t sleep_said_ns;     /* metrics asked for before do not count for its sleep;
-	                                      INT64_MAX: a request that puts it to sleep is under way */
-	_Atomic uint32_t generation;       /* grows when its cache is known to be lost, and with use */
+	/* Metrics asked for before do not count for its sleep;
+	 * INT64_MAX: a request that puts it to sleep is under way. */
+	_Atomic int64_t sleep_said_ns;
+	/* Grows when its cache is known to be lost, and with use. */
+	_Atomic uint32_t generation;
 	_Atomic uint32_t block_size;       /* 0: unknown */
 	_Atomic bool blends;               /* by its metrics: it reuses texts that are no prefix */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
-	_Atomic double started_s;          /* process_start_time_seconds, as its metrics said last, or as they
-	                                      did before kvway was restarted; 0: unknown. The control thread's */
+	/* process_start_time_seconds, as its metrics said last, or as they did before kvway was
+	 * restarted; 0: unknown. The control thread's. */
+	_Atomic double started_s;
 	_Atomic uint64_t probes_failed;    /* since start */
-	_Atomic uint64_t draft_tokens;     /* by speculative decoding, while kvway read its metrics */
+	/* By speculative decoding, while kvway read its metrics. */
+	_Atomic uint64_t draft_tokens;
 	_Atomic uint64_t draft_accepted;   /* of these */
-	_Atomic int64_t slow_since_ns;     /* when it came or came back; 0: it may have a full share */
+	/* When it came or came back; 0: it may have a full share. */
+	_Atomic int64_t slow_since_ns;
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
-	_Atomic int64_t models_asked_ns;   /* when it was asked for the list that is in force; 0: never */
-	_Atomic int64_t models_changed_ns; /* when an answer showed that the list is another one; 0: none has */
-	_Atomic uint16_t models_fault;     /* why its list cannot be read: a status, or KVW_MODELS_UNREADABLE; 0: it
-	                                      can, or it was not asked */
-	_Atomic bool any_origin;           /* pages of all origins may read its answers, as its last one to a page said */
-	_Atomic uint32_t max_model_len;    /* tokens, the smallest that its list states; 0: unknown */
+	/* When it was asked for the list that is in force; 0: never. */
+	_Atomic int64_t models_asked_ns;
+	/* When an answer showed that the list is another one; 0: none has. */
+	_Atomic int64_t models_changed_ns;
+	/* Why its list cannot be read: a status, or KVW_MODELS_UNREADABLE;
+	 * 0: it can, or it was not asked. */
+	_Atomic uint16_t models_fault;
+	/* Pages of all origins may read its answers, as its last one to a page said. */
+	_Atomic bool any_origin;
+	/* Tokens, the smallest that its list states; 0: unknown. */
+	_Atomic uint32_t max_model_len;
 	_Atomic uint64_t *changes;         /* the fleet's */
 };
 
@@ -124,9 +141,11 @@ enum kvw_err kvw_worker_create(
 	uint32_t id, _Atomic uint64_t *changes, struct kvw_worker **out) KVW_MUST_CHECK;
 void kvw_worker_destroy(struct kvw_worker *worker); /* NULL is allowed */
 
-/* Fills a FREE worker, which stays FREE: the caller shows it. A URL that is an address is one at once.
+/* Fills a FREE worker, which stays FREE: the caller shows it. A URL that is an address is one at
+ * once.
  * KVW_EINVAL: no URL of a worker. */
-enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
+enum kvw_err kvw_worker_fill(
+	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* Other models (none: it is to be asked) and another weight than its configuration has. */
 enum kvw_err kvw_worker_change(
 	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
@@ -166,7 +185,8 @@ static inline bool kvw_worker_is_up(const struct kvw_worker *worker)
 /* Its probes failed, but only for want of time: it may be too busy to answer them. */
 static inline bool kvw_worker_is_late(const struct kvw_worker *worker)
 {
-	return !kvw_worker_is_up(worker) && atomic_load_explicit(&worker->late, memory_order_relaxed);
+	return !kvw_worker_is_up(worker) &&
+	       atomic_load_explicit(&worker->late, memory_order_relaxed);
 }
 
 static inline bool kvw_worker_is_barred(const struct kvw_worker *worker)
@@ -189,14 +209,16 @@ static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 		       (KVW_BARRED_ASLEEP | KVW_BARRED_NO_ADDRESS)) == KVW_BARRED_ASLEEP;
 }
 
-/* The same, and no request that puts it to sleep is under way any more: what it has not computed stays so. */
+/* The same, and no request that puts it to sleep is under way any more:
+ * what it has not computed stays so. */
 static inline bool kvw_worker_fell_asleep(const struct kvw_worker *worker)
 {
 	return kvw_worker_sleeps(worker) &&
 	       atomic_load_explicit(&worker->sleep_said_ns, memory_order_relaxed) != INT64_MAX;
 }
 
-/* An answer of the worker, seen at now_ns, shows that its list is not what kvway read: it is read again at once. */
+/* An answer of the worker, seen at now_ns, shows that its list is not what kvway read:
+ * it is read again at once. */
 static inline void kvw_worker_models_changed(struct kvw_worker *worker, int64_t now_ns)
 {
 	atomic_store_explicit(&worker->models_changed_ns, now_ns, memory_order_release);
@@ -208,7 +230,8 @@ static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 {
 	int64_t changed_ns = atomic_load_explicit(&worker->models_changed_ns, memory_order_acquire);
 
-	return changed_ns != 0 && !atomic_load_explicit(&worker->models_given, memory_order_relaxed) &&
+	return changed_ns != 0 &&
+	       !atomic_load_explicit(&worker->models_given, memory_order_relaxed) &&
 	       atomic_load_explicit(&worker->models_asked_ns, memory_order_acquire) <= changed_ns;
 }
 
@@ -221,7 +244,8 @@ bool kvw_worker_usable(const struct kvw_worker *worker);
 /* "up", or what keeps it from being usable. */
 const char *kvw_worker_state_name(const struct kvw_worker *worker);
 
-/* Its nth address (from 0), beginning with the one that took a connection last. False: it has no more. */
+/* Its nth address (from 0), beginning with the one that took a connection last.
+ * False: it has no more. */
 bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out);
 /* The same, counted from one that kvw_worker_first_address gave, whatever has worked since. */
 bool kvw_worker_address_from(

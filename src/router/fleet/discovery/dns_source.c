@@ -1,21 +1,23 @@
 /*
  * dns_source.c - workers from names of the DNS (`discovery.dns`).
  *
- * A name of the form http://NAME:PORT is one worker for each of its addresses; srv://_http._tcp.NAME one
- * for each target of its SRV records, at the target's port and first address (IPv4 first): a target is
- * one host. Priority and weight are not looked at, kvway balances by itself. The list is that of all
- * names together, ordered by URL, each once. It is first reported when every name has been answered
- * once, however, so that a start does not look like workers that come one by one.
+ * A name of the form http://NAME:PORT is one worker for each of its addresses;
+ * srv://_http._tcp.NAME one for each target of its SRV records, at the target's port and first
+ * address (IPv4 first): a target is one host. Priority and weight are not looked at, kvway balances
+ * by itself. The list is that of all names together, ordered by URL, each once. It is first
+ * reported when every name has been answered once, however, so that a start does not look like
+ * workers that come one by one.
  *
- * A name is asked for again when the least TTL of its records has passed, between discovery.dns_least
- * and discovery.dns_most.
+ * A name is asked for again when the least TTL of its records has passed, between
+ * discovery.dns_least and discovery.dns_most.
  *
  * When are workers gone? An answer without them says so, but an outage of the DNS must not: so
- * - SERVFAIL, refusals, timeouts and malformed answers change nothing, however long they last; the list
- *   before stays in force, with a warning;
+ * - SERVFAIL, refusals, timeouts and malformed answers change nothing, however long they last; the
+ *   list before stays in force, with a warning;
  * - NXDOMAIN and "no such records" are what a name server says of a service without ready pods, and
- *   also what a restarted one says before it has its data: such an answer empties the list of its name
- *   when it comes twice in a row, the second time no sooner than discovery.dns_least after the first;
+ *   also what a restarted one says before it has its data: such an answer empties the list of its
+ *   name when it comes twice in a row, the second time no sooner than discovery.dns_least after the
+ *   first;
  * - if only one kind of addresses could be asked for, those of the other kind stay.
  */
 #include "fleet/discovery/dns_source.h"
@@ -352,8 +354,8 @@ static void targets_known(struct name *name)
 	name_found(name, list, kvw_dns_order(list, used));
 }
 
-/* The address that a target had before, if its name cannot be asked for; or if addresses of that kind alone cannot
- * (answer, else NULL): with another address it would be another worker. */
+/* The address that a target had before, if its name cannot be asked for; or if addresses of that
+ * kind alone cannot (answer, else NULL): with another address it would be another worker. */
 static void keep_address(struct target *target, const struct kvw_dns_answer *answer)
 {
 	const struct name *name = target->name;

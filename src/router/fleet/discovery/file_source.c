@@ -2,13 +2,15 @@
  * file_source.c - workers from a file (`discovery.file`), read again whenever it changes.
  *
  * What is watched is the file's folder: a file that is replaced by a rename is another inode, and
- * Kubernetes replaces a folder behind a symbolic link (`..data`), so that nothing happens to the file
- * itself. Where the kernel reports nothing (network file systems, links to other places, a folder that
- * comes later) a slow look at the file's identity does. Changes within SETTLE_MS are read once.
+ * Kubernetes replaces a folder behind a symbolic link (`..data`), so that nothing happens to the
+ * file itself. Where the kernel reports nothing (network file systems, links to other places, a
+ * folder that comes later) a slow look at the file's identity does. Changes within SETTLE_MS are
+ * read once.
  *
- * A file is read whole and checked whole; a mistake changes nothing. Each content is looked at once, so
- * that a mistake is logged once. A text that grows while it is read is read again; one that is written
- * slowly in place may be seen half, which is why the documentation asks for a rename.
+ * A file is read whole and checked whole; a mistake changes nothing. Each content is looked at
+ * once, so that a mistake is logged once. A text that grows while it is read is read again; one
+ * that is written slowly in place may be seen half, which is why the documentation asks for a
+ * rename.
  */
 #include <errno.h>
 #include <fcntl.h>

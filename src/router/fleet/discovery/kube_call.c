@@ -1,12 +1,13 @@
 /*
  * kube_call.c - see kube_call.h.
  *
- * libcurl caches authorities by the name of their file for a day, so we read the file and give it the bytes:
- * a new content is then another TLS configuration, and old connections are not used for it. (Over GnuTLS
- * libcurl takes only the name, and does not cache.) A call that fails before it reaches libcurl ends by way of
- * an event, so that its user has one path for all ends.
+ * libcurl caches authorities by the name of their file for a day, so we read the file and give it
+ * the bytes: a new content is then another TLS configuration, and old connections are not used for
+ * it. (Over GnuTLS libcurl takes only the name, and does not cache.) A call that fails before it
+ * reaches libcurl ends by way of an event, so that its user has one path for all ends.
  *
- * `silence` is the deadline of a watch: for its answer to begin, then set again by each piece of it.
+ * `silence` is the deadline of a watch: for its answer to begin, then set again by each piece of
+ * it.
  */
 #include "fleet/discovery/kube_call.h"
 
@@ -358,9 +359,10 @@ static void say_status(struct kvw_kube_call *call, long status)
 {
 	char message[200];
 
-	kvw_kube_status_read(call->body == NULL ? "" : call->body, call->len, message, sizeof(message));
-	snprintf(call->why, sizeof(call->why), "status %ld%s%s", status, message[0] != '\0' ? ": " : "",
-		message);
+	kvw_kube_status_read(
+		call->body == NULL ? "" : call->body, call->len, message, sizeof(message));
+	snprintf(call->why, sizeof(call->why), "status %ld%s%s", status,
+		message[0] != '\0' ? ": " : "", message);
 }
 
 void kvw_kube_call_done(void *user, CURLcode code)
@@ -508,7 +510,8 @@ static enum kvw_kube_fault prepare(struct kvw_kube_call *call, const char *path)
 	if (fault != KVW_KUBE_NONE)
 		return fault;
 	call->easy = curl_easy_init();
-	if (call->easy == NULL || asprintf(&url, "%s%s", call->config->discovery_kube_api, path) < 0)
+	if (call->easy == NULL ||
+		asprintf(&url, "%s%s", call->config->discovery_kube_api, path) < 0)
 		return KVW_KUBE_LOCAL;
 	ok = set_options(call, url);
 	free(url);

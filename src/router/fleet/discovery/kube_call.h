@@ -1,9 +1,10 @@
 /*
- * kube_call.h - one request at a time to the API of Kubernetes: a page of a list, a watch, or a patch.
+ * kube_call.h - one request at a time to the API of Kubernetes: a page of a list, a watch, or a
+ * patch.
  *
- * Token and CA file are read for each request, since Kubernetes replaces both while we run. A list's body is
- * collected, a watch's is handed over line by line. Everything is bounded: bytes of a page and of a line,
- * the time of a list, the silence of a watch.
+ * Token and CA file are read for each request, since Kubernetes replaces both while we run. A
+ * list's body is collected, a watch's is handed over line by line. Everything is bounded: bytes of
+ * a page and of a line, the time of a list, the silence of a watch.
  *
  * Threads: as the loop of its transfers (curl_loop.h), whose `done` must call kvw_kube_call_done.
  */
@@ -43,7 +44,8 @@ struct kvw_kube_call;
 
 /* How a call ended. Borrowed. */
 struct kvw_kube_result {
-	enum kvw_kube_fault fault; /* NONE: a list's body is whole, a watch was ended by the server */
+	/* NONE: a list's body is whole, a watch was ended by the server. */
+	enum kvw_kube_fault fault;
 	const char *why;           /* one line */
 	struct kvw_slice body;     /* of a list */
 	int64_t wait_ms;           /* Retry-After; 0: none */
@@ -61,10 +63,11 @@ struct kvw_kube_call_ops {
 /* ops and arg are borrowed, config during its life. */
 enum kvw_err kvw_kube_call_create(struct kvw_curl_loop *loop, const struct kvw_config *config,
 	const struct kvw_kube_call_ops *ops, void *arg, struct kvw_kube_call **out) KVW_MUST_CHECK;
-void kvw_kube_call_destroy(struct kvw_kube_call *call); /* NULL is allowed; not from a callback of it */
+/* NULL is allowed; not from a callback of it. */
+void kvw_kube_call_destroy(struct kvw_kube_call *call);
 
-/* path: with its query, escaped. `ended` may come before this returns only by way of the loop. A call that is
- * running is stopped first. Always ends, in `ended`. */
+/* path: with its query, escaped. `ended` may come before this returns only by way of the loop. A
+ * call that is running is stopped first. Always ends, in `ended`. */
 void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watch);
 /* The same as for a list, with PATCH; patch: a JSON merge patch, copied. */
 void kvw_kube_call_patch(struct kvw_kube_call *call, const char *path, const char *patch);
@@ -74,13 +77,13 @@ bool kvw_kube_call_runs(const struct kvw_kube_call *call);
 /* user: the CURLOPT_PRIVATE that `done` of the loop got. */
 void kvw_kube_call_done(void *user, CURLcode code);
 
-/* The first line of a small file without its blanks, on the heap. KVW_EIO: it cannot be read, or is none;
- * `why` says so. */
+/* The first line of a small file without its blanks, on the heap. KVW_EIO: it cannot be read, or is
+ * none; `why` says so. */
 enum kvw_err kvw_kube_read_word(
 	const char *path, char **out, char *why, size_t room) KVW_MUST_CHECK;
 
-/* The transfer trusts the authorities in that PEM file, which is read now, and no others. KVW_EIO: it cannot be read,
- * `why` says so. */
+/* The transfer trusts the authorities in that PEM file, which is read now, and no others. KVW_EIO:
+ * it cannot be read, `why` says so. */
 enum kvw_err kvw_kube_trust(CURL *easy, const char *path, char *why, size_t room) KVW_MUST_CHECK;
 
 /* The namespace of a pool, on the heap; NULL: `why` says why not, or there is no memory. */

@@ -1,9 +1,9 @@
 /*
  * kube_object.c - see kube_object.h.
  *
- * jansson bounds the depth of what it parses; the caller bounds the length. A member of a wrong type is one
- * that is not there. Only what makes an object this object (its name and UID) must be right; an address or a
- * port that is none makes the endpoint missing.
+ * jansson bounds the depth of what it parses; the caller bounds the length. A member of a wrong
+ * type is one that is not there. Only what makes an object this object (its name and UID) must be
+ * right; an address or a port that is none makes the endpoint missing.
  */
 #include "fleet/discovery/kube_object.h"
 
@@ -63,7 +63,8 @@ static void copy_printable(struct kvw_slice text, char *out, size_t room)
 	size_t len = text.len < room ? text.len : room - 1;
 
 	for (size_t i = 0; i < len; i++)
-		out[i] = isprint((unsigned char)text.data[i]) && text.data[i] != '"' ? text.data[i] : ' ';
+		out[i] = isprint((unsigned char)text.data[i]) && text.data[i] != '"' ? text.data[i]
+										     : ' ';
 	out[len] = '\0';
 }
 
@@ -387,9 +388,11 @@ static enum kvw_err read_page(const struct kvw_pool_config *pool, const json_t *
 	size_t count = json_array_size(items), i;
 	enum kvw_err err = KVW_OK;
 
-	/* A list without a version is none that a watch can begin from; `items: null` is an empty one. */
+	/* A list without a version is none that a watch can begin from;
+	 * `items: null` is an empty one. */
 	if (!is_list(pool, root) ||
-		!copy_text(text_of(metadata, "resourceVersion"), page->version, sizeof(page->version)) ||
+		!copy_text(text_of(metadata, "resourceVersion"), page->version,
+			sizeof(page->version)) ||
 		page->version[0] == '\0' || !read_next(metadata, page->next) ||
 		(!json_is_array(items) && !json_is_null(items)))
 		return KVW_EINVAL;

@@ -1,10 +1,11 @@
 /*
- * kube_object.h - what the API of Kubernetes says, read without trust: pages of lists, events of a watch.
+ * kube_object.h - what the API of Kubernetes says, read without trust: pages of lists, events of a
+ * watch.
  *
- * A pod, or an EndpointSlice, becomes an object: the endpoints in it that a request may go to. A pod has one
- * if it is ready, not being deleted, has an address and matches the selector, else none; so a pod that may
- * get no requests is an object without endpoints, not a missing one. Texts are copied and bounded. The API:
- * https://kubernetes.io/docs/reference/using-api/api-concepts/
+ * A pod, or an EndpointSlice, becomes an object: the endpoints in it that a request may go to. A
+ * pod has one if it is ready, not being deleted, has an address and matches the selector, else
+ * none; so a pod that may get no requests is an object without endpoints, not a missing one. Texts
+ * are copied and bounded. The API: https://kubernetes.io/docs/reference/using-api/api-concepts/
  *
  * Pure functions.
  */
@@ -70,8 +71,8 @@ struct kvw_kube_event {
 	char message[200];              /* ERROR: printable */
 };
 
-/* pool: of whole configuration. KVW_EINVAL: not a page, or an object in it is none, and then nothing of it
- * counts; KVW_ENOMEM. */
+/* pool: of whole configuration. KVW_EINVAL: not a page, or an object in it is none, and then
+ * nothing of it counts; KVW_ENOMEM. */
 enum kvw_err kvw_kube_page_read(const struct kvw_pool_config *pool, const char *text, size_t len,
 	struct kvw_kube_page *out) KVW_MUST_CHECK;
 void kvw_kube_page_finish(struct kvw_kube_page *page);
@@ -81,8 +82,8 @@ enum kvw_err kvw_kube_event_read(const struct kvw_pool_config *pool, const char 
 	struct kvw_kube_event *out) KVW_MUST_CHECK;
 void kvw_kube_event_finish(struct kvw_kube_event *event);
 
-/* A resourceVersion as a number, or 0. Versions are compared only where they are plain numbers, as every API
- * server makes them. */
+/* A resourceVersion as a number, or 0. Versions are compared only where they are plain numbers, as
+ * every API server makes them. */
 uint64_t kvw_kube_version_number(const char *text);
 
 void kvw_kube_object_finish(struct kvw_kube_object *object);

@@ -1,8 +1,9 @@
 /*
  * kube_table.c - see kube_table.h.
  *
- * Names are unique in a pool: it is of one namespace. The table ignores a DELETED event whose UID differs from
- * that of the object it knows by this name: a pod of a StatefulSet has the name of the pod before it.
+ * Names are unique in a pool: it is of one namespace. The table ignores a DELETED event whose UID
+ * differs from that of the object it knows by this name: a pod of a StatefulSet has the name of the
+ * pod before it.
  */
 #include "fleet/discovery/kube_table.h"
 
@@ -61,7 +62,8 @@ static void insert(struct kvw_kube_table *table, size_t at)
 /* Whether an object with so many endpoints may take the place of one with `before`. */
 static bool has_room_for(const struct kvw_kube_table *table, size_t before, size_t endpoints)
 {
-	return endpoints <= before || table->endpoints - before + endpoints <= KVW_KUBE_ADDRESSES_MOST;
+	return endpoints <= before ||
+	       table->endpoints - before + endpoints <= KVW_KUBE_ADDRESSES_MOST;
 }
 
 static enum kvw_err make_room(struct kvw_kube_table *table, size_t at)
@@ -126,11 +128,13 @@ static bool outlives(const struct kvw_kube_table *table, const struct kvw_kube_e
 }
 
 /* Into a list that has room for it. The entry keeps its name, by which it is found. */
-static void move_into(struct kvw_kube_table *incoming, size_t at, bool there, struct kvw_kube_entry *entry)
+static void move_into(
+	struct kvw_kube_table *incoming, size_t at, bool there, struct kvw_kube_entry *entry)
 {
 	if (!there)
 		insert(incoming, at);
-	incoming->endpoints += entry->object.endpoint_count - incoming->items[at].object.endpoint_count;
+	incoming->endpoints +=
+		entry->object.endpoint_count - incoming->items[at].object.endpoint_count;
 	entry_finish(&incoming->items[at]);
 	incoming->items[at] = *entry;
 	entry->object.endpoints = NULL;

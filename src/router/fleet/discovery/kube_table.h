@@ -1,13 +1,13 @@
 /*
  * kube_table.h - the objects of one pool, as lists and watch together say.
  *
- * A list and the watch run at the same time, so that the fleet is not blind while a list comes in. What the
- * watch has said since the list began wins over the list where it is newer; all else is as the list says.
- * In particular versions of before the list do not count against it: an API server that was restored from
- * a backup counts from a lower number.
+ * A list and the watch run at the same time, so that the fleet is not blind while a list comes in.
+ * What the watch has said since the list began wins over the list where it is newer; all else is as
+ * the list says. In particular versions of before the list do not count against it: an API server
+ * that was restored from a backup counts from a lower number.
  *
- * An object that was deleted leaves its name and version behind until the next list, so that an older
- * event about it does not bring it back.
+ * An object that was deleted leaves its name and version behind until the next list, so that an
+ * older event about it does not bring it back.
  *
  * Threads: as its owner.
  */
@@ -42,13 +42,13 @@ void kvw_kube_table_list_begin(struct kvw_kube_table *table, struct kvw_kube_tab
  * many of them, or of their endpoints. */
 enum kvw_err kvw_kube_table_list_page(
 	struct kvw_kube_table *incoming, struct kvw_kube_page *page) KVW_MUST_CHECK;
-/* All pages of the list of this version (0: it is no number) are there: `table` is as they say. `incoming` is
- * empty afterwards. KVW_ENOMEM: `table` is as it was before. */
+/* All pages of the list of this version (0: it is no number) are there: `table` is as they say.
+ * `incoming` is empty afterwards. KVW_ENOMEM: `table` is as it was before. */
 enum kvw_err kvw_kube_table_list_end(struct kvw_kube_table *table, struct kvw_kube_table *incoming,
 	uint64_t version) KVW_MUST_CHECK;
 
-/* ADDED, MODIFIED or DELETED; its object is empty afterwards. *changed: endpoints may differ. KVW_ELIMIT: the
- * table is full; a list makes room, or says so. */
+/* ADDED, MODIFIED or DELETED; its object is empty afterwards. *changed: endpoints may differ.
+ * KVW_ELIMIT: the table is full; a list makes room, or says so. */
 enum kvw_err kvw_kube_table_apply(
 	struct kvw_kube_table *table, struct kvw_kube_event *event, bool *changed) KVW_MUST_CHECK;
 

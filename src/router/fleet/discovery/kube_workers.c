@@ -69,7 +69,8 @@ static bool same_url(const struct found *a, const struct found *b)
 }
 
 /* Sorts, and keeps the first of each run of equals. */
-static size_t first_ones(struct found *items, size_t count, int (*order)(const void *, const void *),
+static size_t first_ones(struct found *items, size_t count,
+	int (*order)(const void *, const void *),
 	bool (*same)(const struct found *, const struct found *))
 {
 	size_t kept = 0;
@@ -129,7 +130,8 @@ static enum kvw_err collect(const struct kvw_config *config,
 	return KVW_OK;
 }
 
-static const struct kvw_strings *models_of(const struct kvw_config *config, const struct found *found)
+static const struct kvw_strings *models_of(
+	const struct kvw_config *config, const struct found *found)
 {
 	return found->object->models.count > 0 ? &found->object->models
 					       : &config->pools[found->pool].models;

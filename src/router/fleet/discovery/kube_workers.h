@@ -1,9 +1,10 @@
 /*
  * kube_workers.h - the workers that the tables of all pools amount to.
  *
- * A URL that several objects or pools claim is the first pool's, and in that pool the one of the object that
- * changed last: a pod that is gone may be listed for a while together with the one that has its address now. A pod
- * with addresses of both families is one worker, at the first IPv4 address. Pure functions.
+ * A URL that several objects or pools claim is the first pool's, and in that pool the one of the
+ * object that changed last: a pod that is gone may be listed for a while together with the one that
+ * has its address now. A pod with addresses of both families is one worker, at the first IPv4
+ * address. Pure functions.
  */
 #ifndef KVW_KUBE_WORKERS_H
 #define KVW_KUBE_WORKERS_H
@@ -11,8 +12,8 @@
 #include "fleet/discovery/kube_table.h"
 
 /* tables: [pool_count], of the pools of `config`. *mark: a hash of all that is
- * said; equal for equal lists. *count: workers, and above KVW_MAX_WORKERS there is no list (*out NULL).
- * KVW_ENOMEM. */
+ * said; equal for equal lists. *count: workers, and above KVW_MAX_WORKERS there is no list (*out
+ * NULL). KVW_ENOMEM. */
 enum kvw_err kvw_kube_workers(const struct kvw_config *config,
 	const struct kvw_kube_table *const *tables, size_t *count, uint64_t *mark,
 	struct kvw_config **out) KVW_MUST_CHECK;

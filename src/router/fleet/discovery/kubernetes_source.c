@@ -1,27 +1,29 @@
 /*
  * kubernetes_source.c - workers from the API of Kubernetes (`discovery.kubernetes`).
  *
- * Each pool lists its objects, page by page, and then watches them from the version of that list. Every
- * discovery.kubernetes.relist it lists them again, while the watch goes on, and begins a new watch
- * from there, so that what a watch has missed is wrong for so long at most.
+ * Each pool lists its objects, page by page, and then watches them from the version of that list.
+ * Every discovery.kubernetes.relist it lists them again, while the watch goes on, and begins a new
+ * watch from there, so that what a watch has missed is wrong for so long at most.
  *
- *	list ----all pages----> the table is as the list says; a new watch; the list again after `relist`
- *	     ----a failure----> nothing changes; the list again, after a delay that grows
- *	watch --event--------> the table changes
- *	      --it ends, is cut, is silent--> a new watch from the last version that was seen
- *	      --410, ERROR, an event that is none--> the list
- *	      --it cannot be begun, several times--> the list
+ * 	list ----all pages----> the table is as the list says; a new watch; the list again after
+ * 	                        `relist`
+ * 	     ----a failure----> nothing changes; the list again, after a delay that grows
+ * 	watch --event--------> the table changes
+ * 	      --it ends, is cut, is silent--> a new watch from the last version that was seen
+ * 	      --410, ERROR, an event that is none--> the list
+ * 	      --it cannot be begun, several times--> the list
  *
- * Only a list of which all pages came, or an event, removes a worker: an API server that is away for however
- * long leaves the fleet as it is. What is known of a worker is its pod's as long as its pod has the same
- * UID: the UID is the worker's `identity`.
+ * Only a list of which all pages came, or an event, removes a worker: an API server that is away
+ * for however long leaves the fleet as it is. What is known of a worker is its pod's as long as its
+ * pod has the same UID: the UID is the worker's `identity`.
  *
- * Delays double from DELAY_LEAST_MS to DELAY_MOST_MS, but not above `relist`, with chance in them, so that
- * replicas of kvway do not ask at one time. An event or a bookmark ends the series, but not in the first
- * SHORT_NS of a watch: neither one that is cut after each event nor a 410 right after each list becomes a loop.
+ * Delays double from DELAY_LEAST_MS to DELAY_MOST_MS, but not above `relist`, with chance in them,
+ * so that replicas of kvway do not ask at one time. An event or a bookmark ends the series, but not
+ * in the first SHORT_NS of a watch: neither one that is cut after each event nor a 410 right after
+ * each list becomes a loop.
  *
- * Changes of SETTLE_MS are reported together. The first report waits until each pool has been listed or has
- * failed, so that a start does not look like workers that come one by one.
+ * Changes of SETTLE_MS are reported together. The first report waits until each pool has been
+ * listed or has failed, so that a start does not look like workers that come one by one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,10 +48,12 @@
 #define DELAY_MOST_MS  30000
 #define SHORT_NS       KVW_NS_PER_S        /* a watch that ends sooner has not done its work */
 #define LOG_AGAIN_NS   (60 * KVW_NS_PER_S) /* between two lines about one failure that lasts */
-#define WATCH_TRIES    3                   /* failures of the watch after which the list comes first */
+/* Failures of the watch after which the list comes first. */
+#define WATCH_TRIES    3
 #define PAGES_MOST     20000               /* of one list */
 
-_Static_assert(sizeof(((struct kvw_source_part *)0)->name) == KVW_POOL_SHOWN, "a part is named as its pool");
+_Static_assert(sizeof(((struct kvw_source_part *)0)->name) == KVW_POOL_SHOWN,
+	"a part is named as its pool");
 _Static_assert(KVW_KUBE_FAULTS <= KVW_SOURCE_ERRORS, "a part counts each kind of error");
 
 struct pool {
@@ -196,9 +200,10 @@ static void count_fault(struct pool *pool, enum kvw_kube_fault fault)
 	atomic_fetch_add(&pool->part->errors[fault], 1);
 }
 
-/* A list or a watch could not be had: said once for each series, and in the log from time to time. */
-static void failed(
-	struct pool *pool, bool *fails, const char *what, enum kvw_kube_fault fault, const char *why)
+/* A list or a watch could not be had: said once for each series,
+ * and in the log from time to time. */
+static void failed(struct pool *pool, bool *fails, const char *what, enum kvw_kube_fault fault,
+	const char *why)
 {
 	bool first = !pool->list_fails && !pool->watch_fails;
 	int64_t now_ns = kvw_clock_ns();
@@ -210,10 +215,11 @@ static void failed(
 	else if (now_ns - pool->logged_ns < LOG_AGAIN_NS)
 		return;
 	pool->logged_ns = now_ns;
-	snprintf(text, sizeof(text), "kubernetes pool %s: cannot %s: %s: %s", pool->part->name, what,
-		kvw_kube_fault_name(fault), why);
-	kvw_warn(ROOM, "%s; the workers that were found before stay failing_s=%lld last_list_s=%lld",
-		text, age_s(&pool->part->failing_since_ns), age_s(&pool->part->list_ns));
+	snprintf(text, sizeof(text), "kubernetes pool %s: cannot %s: %s: %s", pool->part->name,
+		what, kvw_kube_fault_name(fault), why);
+	kvw_warn(ROOM,
+		"%s; the workers that were found before stay failing_s=%lld last_list_s=%lld", text,
+		age_s(&pool->part->failing_since_ns), age_s(&pool->part->list_ns));
 	if (first)
 		say_failure(pool->source, text);
 }
@@ -239,7 +245,8 @@ static char *resource_of(const struct pool *pool, char *why, size_t room)
 {
 	bool slices = pool->config->service[0] != '\0';
 	const struct kvw_config *config = pool->source->config;
-	char *namespace = kvw_kube_namespace(config, (size_t)(pool->config - config->pools), why, room);
+	char *namespace =
+		kvw_kube_namespace(config, (size_t)(pool->config - config->pools), why, room);
 	char *name, *value, *path = NULL;
 
 	if (namespace == NULL)
@@ -375,7 +382,8 @@ static void take_page(struct pool *pool, struct kvw_slice body)
 			list_ends(pool);
 	}
 	if (err == KVW_ELIMIT)
-		list_failed(pool, KVW_KUBE_TOO_LARGE, "too many objects or endpoints: the selector is too wide", 0);
+		list_failed(pool, KVW_KUBE_TOO_LARGE,
+			"too many objects or endpoints: the selector is too wide", 0);
 	else if (err == KVW_ENOMEM)
 		list_failed(pool, KVW_KUBE_LOCAL, "out of memory", 0);
 	else if (err != KVW_OK)
@@ -480,7 +488,8 @@ static bool take_event(struct pool *pool, struct kvw_kube_event *event)
 		if (err != KVW_OK)
 			return line_fails(pool,
 				err == KVW_ELIMIT ? KVW_KUBE_TOO_LARGE : KVW_KUBE_LOCAL,
-				err == KVW_ELIMIT ? "too many objects or endpoints" : "out of memory");
+				err == KVW_ELIMIT ? "too many objects or endpoints"
+						  : "out of memory");
 	}
 	note_version(pool, event->version);
 	if (has_lived(pool))
@@ -509,8 +518,9 @@ static bool on_watch_line(void *arg, struct kvw_slice line)
 /* What has to be listed again, since the watch cannot say it. */
 static bool needs_list(const struct pool *pool, enum kvw_kube_fault fault)
 {
-	return fault == KVW_KUBE_GONE || fault == KVW_KUBE_MALFORMED || fault == KVW_KUBE_TOO_LARGE ||
-	       pool->line_fault != KVW_KUBE_NONE || pool->watch_failures >= WATCH_TRIES;
+	return fault == KVW_KUBE_GONE || fault == KVW_KUBE_MALFORMED ||
+	       fault == KVW_KUBE_TOO_LARGE || pool->line_fault != KVW_KUBE_NONE ||
+	       pool->watch_failures >= WATCH_TRIES;
 }
 
 static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
@@ -525,15 +535,16 @@ static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
 		fault = pool->line_fault;
 		why = pool->line_why;
 	}
-	if (worked && pool->line_fault == KVW_KUBE_NONE) /* a series ends: it may be cut, or silent, at times */
+	/* A series ends: it may be cut, or silent, at times. */
+	if (worked && pool->line_fault == KVW_KUBE_NONE)
 		pool->watch_failures = 0;
 	if (!worked || fault != KVW_KUBE_NONE) /* the server ends each watch after some minutes */
 		pool->watch_failures++;
 	if (fault != KVW_KUBE_NONE) {
 		count_fault(pool, fault);
 		if (pool->watch_failures <= WATCH_TRIES) /* then failed() says it */
-			kvw_info(ROOM, "kubernetes pool %s: the watch has ended: %s: %s", pool->part->name,
-				kvw_kube_fault_name(fault), why);
+			kvw_info(ROOM, "kubernetes pool %s: the watch has ended: %s: %s",
+				pool->part->name, kvw_kube_fault_name(fault), why);
 	}
 	if (fault != KVW_KUBE_NONE && fault != KVW_KUBE_GONE && pool->watch_failures > 1)
 		failed(pool, &pool->watch_fails, "watch", fault, why);

@@ -304,7 +304,8 @@ enum kvw_err kvw_production_stack_workers(
 	if (models != NULL && count_texts(models) != count_texts(backends)) {
 		kvw_report_mistake(build->walk.report, models->place, MODELS,
 			"found %zu model%s, expected one for each of the %zu backends",
-			count_texts(models), count_texts(models) == 1 ? "" : "s", count_texts(backends));
+			count_texts(models), count_texts(models) == 1 ? "" : "s",
+			count_texts(backends));
 		return KVW_OK;
 	}
 	return add_backends(&fill, BACKENDS, backends, (struct kvw_slice){0}, models);

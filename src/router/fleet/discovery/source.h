@@ -1,9 +1,9 @@
 /*
  * source.h - the contract of a discovery source: something that lists workers.
  *
- * A source watches one thing (a file, names of the DNS) and reports its whole list each time that it
- * changes. It decides nothing: what several sources and `workers` say together, which workers are new
- * and which have gone, is found out by its caller. A source is one file with one `struct
+ * A source watches one thing (a file, names of the DNS) and reports its whole list each time that
+ * it changes. It decides nothing: what several sources and `workers` say together, which workers
+ * are new and which have gone, is found out by its caller. A source is one file with one `struct
  * kvw_source_ops` and one line in sources.def.
  *
  * Threads: everything here belongs to the thread of the base. A source never blocks on the network;
@@ -30,11 +30,12 @@ struct kvw_source {
 
 /*
  * why NULL: the whole list, for the first time or changed; `workers` are complete (defaults filled,
- * each URL canonical and once) and borrowed during the call. count 0: there are none. partial: what a part of
- * the source said before still stands in the list, since that part cannot be read just now.
- * why set: the list cannot be read just now; workers is NULL and count 0, and the list before stays in
- * force. Called once for each series of failures of one cause; the source has logged it and tries again
- * by itself. The text is for a metric or a page, in one line.
+ * each URL canonical and once) and borrowed during the call. count 0: there are none. partial: what
+ * a part of the source said before still stands in the list, since that part cannot be read just
+ * now.
+ * why set: the list cannot be read just now; workers is NULL and count 0, and the list before stays
+ * in force. Called once for each series of failures of one cause; the source has logged it and
+ * tries again by itself. The text is for a metric or a page, in one line.
  * Must not stop the source.
  */
 typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
@@ -42,11 +43,13 @@ typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
 
 #define KVW_SOURCE_ERRORS 16
 
-/* A part of a source that asks for itself, for metrics. Any thread may read it. Times are of kvw_clock_ns. */
+/* A part of a source that asks for itself, for metrics. Any thread may read it.
+ * Times are of kvw_clock_ns. */
 struct kvw_source_part {
 	char name[128];                              /* fixed */
 	_Atomic int64_t event_ns;                    /* of its last event, or of the start */
-	_Atomic int64_t list_ns;                     /* of its last complete list, or of the start */
+	/* Of its last complete list, or of the start. */
+	_Atomic int64_t list_ns;
 	_Atomic int64_t failing_since_ns;            /* 0: it can be read */
 	_Atomic uint64_t errors[KVW_SOURCE_ERRORS]; /* by kind: error_name */
 };
@@ -58,9 +61,9 @@ struct kvw_source_ops {
 	bool (*configured)(const struct kvw_config *config);
 
 	/*
-	 * Only if it is configured. `config` is borrowed during the call. `found` may be called before
-	 * this returns, and after that from the loop. That a source finds nothing yet is no failure:
-	 * KVW_ENOMEM, or KVW_EIO, with the cause in the log.
+	 * Only if it is configured. `config` is borrowed during the call. `found` may be called
+	 * before this returns, and after that from the loop. That a source finds nothing yet is no
+	 * failure: KVW_ENOMEM, or KVW_EIO, with the cause in the log.
 	 */
 	enum kvw_err (*start)(struct event_base *base, const struct kvw_config *config,
 		kvw_source_found_fn *found, void *arg, struct kvw_source **out) KVW_MUST_CHECK;
@@ -68,8 +71,8 @@ struct kvw_source_ops {
 	/* `found` is not called any more. Not from within `found`. NULL is allowed. */
 	void (*stop)(struct kvw_source *source);
 
-	/* Its parts, and the names of their errors by kind, NULL at the end. The parts live as long as the
-	 * source. NULL, both: it has none. Any thread. */
+	/* Its parts, and the names of their errors by kind, NULL at the end. The parts live as long
+	 * as the source. NULL, both: it has none. Any thread. */
 	size_t (*parts)(const struct kvw_source *source, const struct kvw_source_part **out);
 	const char *(*error_name)(size_t kind);
 };

@@ -1,8 +1,9 @@
 /*
  * worker_list.c - see worker_list.h.
  *
- * A worker file goes the way of the configuration: the same document, walk, worker keys, defaults and
- * rules (config/build.h); only what may stand at its top differs, and that an empty list is one.
+ * A worker file goes the way of the configuration: the same document, walk, worker keys, defaults
+ * and rules (config/build.h); only what may stand at its top differs, and that an empty list is
+ * one.
  */
 #include "fleet/discovery/worker_list.h"
 

@@ -34,8 +34,8 @@ static bool on_line(void *arg, struct kvw_slice line)
 static char *patch_of(struct kvw_slice body, const char **why)
 {
 	json_t *scale = json_loadb(body.data, body.len, 0, NULL), *replicas, *patch;
-	const char *version =
-		json_string_value(json_object_get(json_object_get(scale, "metadata"), "resourceVersion"));
+	const char *version = json_string_value(
+		json_object_get(json_object_get(scale, "metadata"), "resourceVersion"));
 	char *text = NULL;
 
 	*why = NULL;
@@ -43,8 +43,8 @@ static char *patch_of(struct kvw_slice body, const char **why)
 	if (version == NULL || (replicas != NULL && !json_is_integer(replicas))) {
 		*why = "not a scale of Kubernetes";
 	} else if (json_integer_value(replicas) <= 0) {
-		patch = json_pack("{s:{s:s}, s:{s:i}}", "metadata", "resourceVersion", version, "spec",
-			"replicas", 1);
+		patch = json_pack("{s:{s:s}, s:{s:i}}", "metadata", "resourceVersion", version,
+			"spec", "replicas", 1);
 		text = patch == NULL ? NULL : json_dumps(patch, JSON_COMPACT);
 		json_decref(patch);
 		if (text == NULL)
@@ -100,13 +100,15 @@ enum kvw_err kvw_scale_start(struct kvw_curl_loop *loop, const struct kvw_config
 	namespace = kvw_kube_namespace(config, pool, why, room);
 	if (namespace != NULL) {
 		escaped = curl_easy_escape(NULL, namespace, 0);
-		if (escaped == NULL || asprintf(&scale->path, "/apis/apps/v1/namespaces/%s/%s/scale",
-					       escaped, config->pools[pool].scale) < 0)
+		if (escaped == NULL ||
+			asprintf(&scale->path, "/apis/apps/v1/namespaces/%s/%s/scale", escaped,
+				config->pools[pool].scale) < 0)
 			scale->path = NULL;
 		curl_free(escaped);
 		free(namespace);
-		err = scale->path == NULL ? KVW_ENOMEM
-					  : kvw_kube_call_create(loop, config, &ops, scale, &scale->call);
+		err = scale->path == NULL
+			      ? KVW_ENOMEM
+			      : kvw_kube_call_create(loop, config, &ops, scale, &scale->call);
 	}
 	if (err != KVW_OK) {
 		kvw_scale_destroy(scale);

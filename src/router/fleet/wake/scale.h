@@ -1,9 +1,10 @@
 /*
- * scale.h - a pool's Deployment or StatefulSet gets one replica by the API of Kubernetes, if it has none.
+ * scale.h - a pool's Deployment or StatefulSet gets one replica by the API of Kubernetes, if it has
+ * none.
  *
- * Its `scale` is read first: what has a replica stays as it is, so that nothing is ever scaled down. The patch
- * names the version that was read; if another has scaled it meanwhile, Kubernetes answers 409 and nothing
- * happens.
+ * Its `scale` is read first: what has a replica stays as it is, so that nothing is ever scaled
+ * down. The patch names the version that was read; if another has scaled it meanwhile, Kubernetes
+ * answers 409 and nothing happens.
  *
  * Threads: as the loop of its transfers, whose `done` must be kvw_kube_call_done.
  */
@@ -14,7 +15,8 @@
 
 struct kvw_scale;
 
-/* config is borrowed during its life; its pool has `scale`. `ended` comes later, once, unless it is destroyed first. */
+/* config is borrowed during its life; its pool has `scale`.
+ * `ended` comes later, once, unless it is destroyed first. */
 enum kvw_err kvw_scale_start(struct kvw_curl_loop *loop, const struct kvw_config *config,
 	size_t pool, kvw_wake_ended_fn *ended, void *arg, char *why, size_t room,
 	struct kvw_scale **out) KVW_MUST_CHECK;

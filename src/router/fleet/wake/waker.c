@@ -1,8 +1,9 @@
 /*
  * waker.c - see waker.h.
  *
- * All decisions are made by a tick: what a call's end says is only noted, so that a call is never destroyed
- * within its own callback. A round is made by one configuration, which stays until the round is over.
+ * All decisions are made by a tick: what a call's end says is only noted, so that a call is never
+ * destroyed within its own callback. A round is made by one configuration, which stays until the
+ * round is over.
  */
 #include "fleet/wake/waker.h"
 
@@ -38,7 +39,8 @@ struct sleeper {
 
 	/* --- the round --- */
 	bool runs;
-	struct kvw_settings *settings; /* by which it is made; NULL: there are none that are counted */
+	/* By which it is made; NULL: there are none that are counted. */
+	struct kvw_settings *settings;
 	const struct kvw_config *config;
 	size_t at;             /* the next target: 0 the webhook, then the pools */
 	size_t calls;          /* made */
@@ -101,8 +103,8 @@ static char *body_of(const struct sleeper *s)
 	for (size_t i = 0; i < s->config->pool_count; i++)
 		if (kvw_wakes_pool_serves(s->config, i, s->model->name) && found++ == 0)
 			kvw_pool_shown(s->config, i, name);
-	body = json_pack("{s:s, s:s?, s:I}", "model", s->model->name, "pool", found == 1 ? name : NULL,
-		"waiting", (json_int_t)atomic_load(&s->model->held));
+	body = json_pack("{s:s, s:s?, s:I}", "model", s->model->name, "pool",
+		found == 1 ? name : NULL, "waiting", (json_int_t)atomic_load(&s->model->held));
 	text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
 	json_decref(body);
 	return text;
@@ -180,8 +182,8 @@ static void take_end(struct sleeper *s)
 	}
 	s->failed = true;
 	atomic_fetch_add(&s->waker->fleet->wakes->failures, 1);
-	kvw_warn(ROOM, "a call to wake a model failed model=%s by=\"%s\" why=\"%s\"", s->model->name,
-		target, s->why);
+	kvw_warn(ROOM, "a call to wake a model failed model=%s by=\"%s\" why=\"%s\"",
+		s->model->name, target, s->why);
 }
 
 /* --- a round of calls --- */
@@ -224,7 +226,8 @@ static int64_t back_off_ms(const struct sleeper *s)
 	return ms > s->wait_ms ? ms : s->wait_ms;
 }
 
-/* Nothing has come of a call that was obeyed; requests that began before a reload may wait although hold is 0. */
+/* Nothing has come of a call that was obeyed; requests that began before a reload may wait although
+ * hold is 0. */
 static int64_t patience_ms(const struct sleeper *s)
 {
 	int64_t hold_ms = config_of(s->waker)->discovery_wake_hold_ms;

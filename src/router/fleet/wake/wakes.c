@@ -49,7 +49,8 @@ static struct kvw_wake_model *get(struct kvw_wakes *wakes, struct kvw_slice name
 		}
 		if (model != NULL) {
 			model->next = first_of(wakes);
-			model->below = atomic_load_explicit(&wakes->buckets[bucket], memory_order_relaxed);
+			model->below =
+				atomic_load_explicit(&wakes->buckets[bucket], memory_order_relaxed);
 			atomic_store_explicit(&wakes->buckets[bucket], model, memory_order_release);
 			atomic_store_explicit(&wakes->first, model, memory_order_release);
 			wakes->count++;
@@ -163,7 +164,8 @@ uint64_t kvw_wakes_held(const struct kvw_wakes *wakes)
 {
 	uint64_t held = 0;
 
-	for (const struct kvw_wake_model *model = first_of(wakes); model != NULL; model = model->next)
+	for (const struct kvw_wake_model *model = first_of(wakes); model != NULL;
+		model = model->next)
 		held += atomic_load_explicit(&model->held, memory_order_relaxed);
 	return held;
 }

@@ -1,9 +1,11 @@
 /*
- * wakes.h - models that have no worker just now: which may be woken, and how many requests wait for each.
+ * wakes.h - models that have no worker just now: which may be woken, and how many requests wait for
+ * each.
  *
- * A model is known if the configuration names it (workers, pools, discovery.wake.models) or if a worker has
- * served it. Event loops note the requests that they hold for it, the control thread wakes it (waker.h).
- * Entries stay for as long as the fleet, so that a loop may keep a pointer to one.
+ * A model is known if the configuration names it (workers, pools, discovery.wake.models) or if a
+ * worker has served it. Event loops note the requests that they hold for it, the control thread
+ * wakes it (waker.h). Entries stay for as long as the fleet, so that a loop may keep a pointer to
+ * one.
  *
  * Threads: any, but for what says otherwise. The list is read without a lock and grows at its head.
  */
@@ -32,15 +34,18 @@ struct kvw_wake_model {
 	struct kvw_wake_model *below; /* of the same bucket; fixed */
 	char *name;                   /* fixed */
 	_Atomic bool served;          /* a worker has served it */
-	_Atomic bool wanted;          /* a request came, whether it waits or not; until a call is made for it */
+	/* A request came, whether it waits or not; until a call is made for it. */
+	_Atomic bool wanted;
 	_Atomic bool asked;           /* it has been wanted or waited for */
 	_Atomic bool failed;          /* the last round of calls failed */
 	_Atomic uint32_t held;        /* requests that wait for it */
-	_Atomic int64_t asleep_ns;    /* since when it is being woken (kvw_clock_ns); 0: it is not */
+	/* Since when it is being woken (kvw_clock_ns); 0: it is not. */
+	_Atomic int64_t asleep_ns;
 };
 
 #define KVW_WAKE_BUCKETS 4096
-#define KVW_WAKE_MODELS_MOST 65536 /* further ones that workers serve are not remembered, and not woken */
+/* Further ones that workers serve are not remembered, and not woken. */
+#define KVW_WAKE_MODELS_MOST 65536
 
 struct kvw_wakes {
 	struct kvw_wake_model *_Atomic first;
@@ -74,7 +79,8 @@ void kvw_wakes_refuse(struct kvw_wakes *wakes, struct kvw_wake_model *model);
 /* Requests that wait, for whichever model. */
 uint64_t kvw_wakes_held(const struct kvw_wakes *wakes);
 
-/* Whether the pool would have workers of the model: it names it, or no pool does and this one names none. */
+/* Whether the pool would have workers of the model: it names it,
+ * or no pool does and this one names none. */
 bool kvw_wakes_pool_serves(const struct kvw_config *config, size_t pool, const char *model);
 
 /* "woken", ... */
