@@ -1,5 +1,6 @@
 /*
- * command.c - see command.h. Each is one request to the admin address, a comparison over a time two.
+ * command.c - see command.h. Each is one request to the admin address,
+ * a comparison over a time two.
  */
 #include "groups/command.h"
 
@@ -24,8 +25,8 @@ struct router {
 	FILE *out, *err;
 };
 
-static enum kvw_groups_status ask(
-	const struct router *router, const char *method, const char *target, const char *body, struct kvw_admin_reply *reply)
+static enum kvw_groups_status ask(const struct router *router, const char *method,
+	const char *target, const char *body, struct kvw_admin_reply *reply)
 {
 	const struct kvw_admin_question question = {
 		.method = method, .target = target, .body = kvw_slice_of(body), .key = router->key};
@@ -35,7 +36,8 @@ static enum kvw_groups_status ask(
 	case KVW_OK:
 		return KVW_GROUPS_OK;
 	case KVW_EIO:
-		kvw_admin_client_missed(&router->where, router->options->command, why, "", router->err);
+		kvw_admin_client_missed(
+			&router->where, router->options->command, why, "", router->err);
 		return KVW_GROUPS_UNREACHABLE;
 	default:
 		fprintf(router->err, "kvway %s: out of memory\n", router->options->command);
@@ -49,12 +51,15 @@ static void put_text(FILE *out, const char *text)
 		kvw_print_clean(out, text, strlen(text));
 }
 
-static enum kvw_groups_status refused(const struct router *router, const struct kvw_admin_reply *reply)
+static enum kvw_groups_status refused(
+	const struct router *router, const struct kvw_admin_reply *reply)
 {
 	json_t *root = json_loadb(reply->body == NULL ? "" : reply->body, reply->len, 0, NULL);
-	const char *message = json_string_value(json_object_get(json_object_get(root, "error"), "message"));
+	const char *message =
+		json_string_value(json_object_get(json_object_get(root, "error"), "message"));
 
-	fprintf(router->err, "kvway %s: the router answers %ld: ", router->options->command, reply->status);
+	fprintf(router->err, "kvway %s: the router answers %ld: ", router->options->command,
+		reply->status);
 	put_text(router->err, message != NULL ? message : "no groups are known there");
 	fputc('\n', router->err);
 	json_decref(root);
@@ -92,7 +97,8 @@ static void print_group(FILE *out, const json_t *group)
 	fprintf(out, "  weight %g", weight);
 	if (weight != configured)
 		fprintf(out, " (in the file %g)", configured);
-	fprintf(out, "  usable workers %lld  serves ", (long long)json_integer_value(json_object_get(group, "usable_workers")));
+	fprintf(out, "  usable workers %lld  serves ",
+		(long long)json_integer_value(json_object_get(group, "usable_workers")));
 	put_text(out, json_string_value(json_object_get(group, "to")));
 	fputc('\n', out);
 }
@@ -148,7 +154,8 @@ static enum kvw_groups_status find_model(
 	struct kvw_group_samples seen[2];
 	size_t count = 0;
 
-	if (options->model == NULL && kvw_samples_model(text, options->names[0], options->names[1], model, &count) &&
+	if (options->model == NULL &&
+		kvw_samples_model(text, options->names[0], options->names[1], model, &count) &&
 		count == 1)
 		return KVW_GROUPS_OK;
 	if (options->model != NULL) {
@@ -158,15 +165,18 @@ static enum kvw_groups_status find_model(
 		if (seen[0].found && seen[1].found)
 			return KVW_GROUPS_OK;
 	}
-	fprintf(router->err, count > 1 ? "kvway compare: %zu models have groups `%s` and `%s`, --model says which\n"
-				       : "kvway compare: %zu models have groups `%s` and `%s`; `kvway groups` lists them\n",
+	fprintf(router->err,
+		count > 1 ? "kvway compare: %zu models have groups `%s` and `%s`, --model says "
+			    "which\n"
+			  : "kvway compare: %zu models have groups `%s` and `%s`; `kvway groups` "
+			    "lists them\n",
 		count, options->names[0], options->names[1]);
 	return KVW_GROUPS_FAILED;
 }
 
 /* Fills what is compared, as it stands now. model: "" where it is still to be found. */
-static enum kvw_groups_status look(
-	const struct router *router, char model[KVW_SAMPLES_NAME], struct kvw_comparison *comparison)
+static enum kvw_groups_status look(const struct router *router, char model[KVW_SAMPLES_NAME],
+	struct kvw_comparison *comparison)
 {
 	struct kvw_admin_reply reply = {0};
 	enum kvw_groups_status status = ask(router, "GET", "/metrics", NULL, &reply);
@@ -192,8 +202,8 @@ static void pause_ms(int64_t ms)
 		;
 }
 
-static enum kvw_groups_status look_twice(
-	const struct router *router, char model[KVW_SAMPLES_NAME], struct kvw_comparison *comparison)
+static enum kvw_groups_status look_twice(const struct router *router, char model[KVW_SAMPLES_NAME],
+	struct kvw_comparison *comparison)
 {
 	struct kvw_comparison before = *comparison;
 	enum kvw_groups_status status = look(router, model, &before);
@@ -218,8 +228,9 @@ static enum kvw_groups_status compare(const struct router *router)
 	struct kvw_comparison comparison = {.model = model,
 		.names = {options->names[0], options->names[1]},
 		.seconds = (double)options->interval_ms / 1000};
-	enum kvw_groups_status status = options->interval_ms > 0 ? look_twice(router, model, &comparison)
-								 : look(router, model, &comparison);
+	enum kvw_groups_status status = options->interval_ms > 0
+						? look_twice(router, model, &comparison)
+						: look(router, model, &comparison);
 
 	if (status != KVW_GROUPS_OK)
 		return status;
@@ -242,7 +253,8 @@ static enum kvw_groups_status find_admin(struct router *router)
 	if (options->router.config != NULL &&
 		kvw_cli_load_file(options->router.config, router->err, &router->config) != KVW_OK)
 		return KVW_GROUPS_FAILED;
-	return kvw_admin_client_find(&options->router, router->config, options->command, router->err, &router->where) == KVW_OK
+	return kvw_admin_client_find(&options->router, router->config, options->command,
+		       router->err, &router->where) == KVW_OK
 		       ? KVW_GROUPS_OK
 		       : KVW_GROUPS_USAGE;
 }

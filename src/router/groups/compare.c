@@ -15,7 +15,8 @@
 
 /* --- estimates --- */
 
-/* Mean of the squares, and of the values, if those of a bucket lie evenly in it. Above the last bound: within twice that. */
+/* Mean of the squares, and of the values, if those of a bucket lie evenly in it.
+ * Above the last bound: within twice that. */
 static double variance_of(const struct kvw_samples_times *times)
 {
 	double low = 0, before = 0, sum = 0, squares = 0;
@@ -76,15 +77,28 @@ enum kvw_beyond kvw_estimates_differ(const struct kvw_estimate *a, const struct 
 	const struct kvw_estimate *more = a->value >= b->value ? a : b, *less = more == a ? b : a;
 	double down = more->value - more->low, up = less->high - less->value;
 
-	if (!a->known || !b->known || a->low == a->high || b->low == b->high || a->samples < LEAST ||
-		b->samples < LEAST)
+	if (!a->known || !b->known || a->low == a->high || b->low == b->high ||
+		a->samples < LEAST || b->samples < LEAST)
 		return KVW_BEYOND_UNKNOWN;
-	return more->value - less->value > sqrt(down * down + up * up) ? KVW_BEYOND_YES : KVW_BEYOND_NO;
+	return more->value - less->value > sqrt(down * down + up * up) ? KVW_BEYOND_YES
+								       : KVW_BEYOND_NO;
 }
 
 /* --- rows --- */
 
-enum row { ROW_REQUESTS, ROW_ERRORS, ROW_REFUSED, ROW_FIRST, ROW_PER_TOKEN, ROW_GAP, ROW_KEPT, ROW_CACHED, ROW_TOKENS, ROW_DRAFTS, ROW_COUNT };
+enum row {
+	ROW_REQUESTS,
+	ROW_ERRORS,
+	ROW_REFUSED,
+	ROW_FIRST,
+	ROW_PER_TOKEN,
+	ROW_GAP,
+	ROW_KEPT,
+	ROW_CACHED,
+	ROW_TOKENS,
+	ROW_DRAFTS,
+	ROW_COUNT
+};
 
 static const struct {
 	const char *name, *key, *unit;
@@ -147,8 +161,8 @@ static void put_estimate(FILE *out, const struct kvw_estimate *e, double factor)
 	else if (e->low == e->high)
 		(void)snprintf(text, sizeof(text), "%.*f", digits, factor * e->value);
 	else
-		(void)snprintf(text, sizeof(text), "%.2f (%.2f to %.2f)", factor * e->value, factor * e->low,
-			factor * e->high);
+		(void)snprintf(text, sizeof(text), "%.2f (%.2f to %.2f)", factor * e->value,
+			factor * e->low, factor * e->high);
 	fprintf(out, "  %28s", text);
 }
 
@@ -177,22 +191,25 @@ static struct kvw_estimate difference_of(const struct kvw_fidelity_samples *f)
 static void print_fidelity(const struct kvw_comparison *c, FILE *out)
 {
 	const struct kvw_fidelity_samples *f = &c->fidelity;
-	struct kvw_estimate equal = kvw_estimate_share(f->equal, compared(f)), difference = difference_of(f);
+	struct kvw_estimate equal = kvw_estimate_share(f->equal, compared(f)),
+			    difference = difference_of(f);
 
 	if (compared(f) + f->unfinished + f->unread == 0)
 		return;
-	fprintf(out, "\nFidelity, of requests of temperature 0 that both answered (shadow):\n\n%-26s  %28.0f\n%-26s",
+	fprintf(out,
+		"\nFidelity, of requests of temperature 0 that both answered (shadow):\n\n%-26s  "
+		"%28.0f\n%-26s",
 		"answers compared", compared(f), "equal answers, %");
 	put_estimate(out, &equal, 100);
 	fprintf(out, "\n%-26s", "first difference after");
 	put_estimate(out, &difference, 1);
 	fputs(difference.known ? "  characters\n" : "\n", out);
 	if (compared(f) > 0)
-		fprintf(out, "%-26s  %28.1f  %28.1f\n", "characters per answer", f->characters[0] / compared(f),
-			f->characters[1] / compared(f));
+		fprintf(out, "%-26s  %28.1f  %28.1f\n", "characters per answer",
+			f->characters[0] / compared(f), f->characters[1] / compared(f));
 	if (f->unfinished + f->unread > 0)
-		fprintf(out, "%-26s  %28.0f  unfinished %.0f, unread %.0f\n", "not compared", f->unfinished + f->unread,
-			f->unfinished, f->unread);
+		fprintf(out, "%-26s  %28.0f  unfinished %.0f, unread %.0f\n", "not compared",
+			f->unfinished + f->unread, f->unfinished, f->unread);
 }
 
 void kvw_comparison_print(const struct kvw_comparison *c, FILE *out)
@@ -205,18 +222,21 @@ void kvw_comparison_print(const struct kvw_comparison *c, FILE *out)
 		fputs(", since the router was started:\n\n", out);
 	fprintf(out, "%-26s  %28s  %28s  beyond noise\n", "", c->names[0], c->names[1]);
 	for (size_t i = 0; i < ROW_COUNT; i++) {
-		struct kvw_estimate a = estimate(&c->groups[0], (enum row)i), b = estimate(&c->groups[1], (enum row)i);
+		struct kvw_estimate a = estimate(&c->groups[0], (enum row)i),
+				    b = estimate(&c->groups[1], (enum row)i);
 		char name[64];
 
-		(void)snprintf(name, sizeof(name), "%s%s%s", rows[i].name, rows[i].unit[0] != '\0' ? ", " : "",
-			rows[i].unit);
+		(void)snprintf(name, sizeof(name), "%s%s%s", rows[i].name,
+			rows[i].unit[0] != '\0' ? ", " : "", rows[i].unit);
 		fprintf(out, "%-26s", name);
 		put_estimate(out, &a, rows[i].factor);
 		put_estimate(out, &b, rows[i].factor);
 		fprintf(out, "  %s\n", verdict(kvw_estimates_differ(&a, &b)));
 	}
 	print_fidelity(c, out);
-	fputs("\nIn parentheses: 95 % intervals. No verdict: fewer than 30 samples in a group, or none is computed.\n", out);
+	fputs("\nIn parentheses: 95 % intervals. No verdict: fewer than 30 samples in a group, or "
+	      "none is computed.\n",
+		out);
 }
 
 /* --- JSON --- */
@@ -227,32 +247,39 @@ static json_t *estimate_json(const struct kvw_estimate *e)
 		return json_null();
 	if (e->low == e->high)
 		return json_pack("{s:f}", "value", e->value);
-	return json_pack("{s:f, s:f, s:f, s:f}", "value", e->value, "low", e->low, "high", e->high, "samples", e->samples);
+	return json_pack("{s:f, s:f, s:f, s:f}", "value", e->value, "low", e->low, "high", e->high,
+		"samples", e->samples);
 }
 
 static json_t *fidelity_json(const struct kvw_fidelity_samples *f)
 {
-	struct kvw_estimate equal = kvw_estimate_share(f->equal, compared(f)), difference = difference_of(f);
+	struct kvw_estimate equal = kvw_estimate_share(f->equal, compared(f)),
+			    difference = difference_of(f);
 	double all = compared(f) > 0 ? compared(f) : 1;
 
 	if (compared(f) + f->unfinished + f->unread == 0)
 		return json_null();
-	return json_pack("{s:f, s:f, s:f, s:o, s:o, s:[f,f]}", "compared", compared(f), "unfinished", f->unfinished,
-		"unread", f->unread, "equal_share", estimate_json(&equal), "first_difference_characters",
-		estimate_json(&difference), "characters_per_answer", f->characters[0] / all, f->characters[1] / all);
+	return json_pack("{s:f, s:f, s:f, s:o, s:o, s:[f,f]}", "compared", compared(f),
+		"unfinished", f->unfinished, "unread", f->unread, "equal_share",
+		estimate_json(&equal), "first_difference_characters", estimate_json(&difference),
+		"characters_per_answer", f->characters[0] / all, f->characters[1] / all);
 }
 
 enum kvw_err kvw_comparison_json(const struct kvw_comparison *c, FILE *out)
 {
-	json_t *root = json_pack("{s:s, s:[s,s]}", "model", c->model, "groups", c->names[0], c->names[1]);
+	json_t *root =
+		json_pack("{s:s, s:[s,s]}", "model", c->model, "groups", c->names[0], c->names[1]);
 	json_t *rows_json = json_object();
 	enum kvw_err err = KVW_ENOMEM;
 
 	for (size_t i = 0; i < ROW_COUNT; i++) {
-		struct kvw_estimate a = estimate(&c->groups[0], (enum row)i), b = estimate(&c->groups[1], (enum row)i);
+		struct kvw_estimate a = estimate(&c->groups[0], (enum row)i),
+				    b = estimate(&c->groups[1], (enum row)i);
 		enum kvw_beyond beyond = kvw_estimates_differ(&a, &b);
-		json_t *row = json_pack("{s:[o,o], s:o}", "values", estimate_json(&a), estimate_json(&b), "beyond_noise",
-			beyond == KVW_BEYOND_UNKNOWN ? json_null() : json_boolean(beyond == KVW_BEYOND_YES));
+		json_t *row = json_pack("{s:[o,o], s:o}", "values", estimate_json(&a),
+			estimate_json(&b), "beyond_noise",
+			beyond == KVW_BEYOND_UNKNOWN ? json_null()
+						     : json_boolean(beyond == KVW_BEYOND_YES));
 
 		json_object_set_new(rows_json, rows[i].key, row);
 	}

@@ -16,8 +16,8 @@ struct kvw_estimate {
 	double samples;
 };
 
-/* A mean of times, in seconds, whose variance follows from the buckets; `independent` of the values are (a stream's are
- * not). */
+/* A mean of times, in seconds, whose variance follows from the buckets; `independent` of the values
+ * are (a stream's are not). */
 struct kvw_estimate kvw_estimate_mean(const struct kvw_samples_times *times, double independent);
 /* A share, by Wilson. */
 struct kvw_estimate kvw_estimate_share(double some, double all);

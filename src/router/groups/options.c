@@ -19,12 +19,14 @@ static const struct option flags[] = {
 
 static void print_groups_help(FILE *out)
 {
-	fputs("kvway groups shows the groups of workers that share a model's requests (model_groups) in a running\n"
+	fputs("kvway groups shows the groups of workers that share a model's requests "
+	      "(model_groups) in a running\n"
 	      "router, and changes their weights. kvway compare says how two of them differ.\n"
 	      "\n"
 	      "Usage:\n"
 	      "  kvway groups                                 list them\n"
-	      "  kvway groups weight MODEL GROUP=NUMBER ...   other weights, from the next request on\n"
+	      "  kvway groups weight MODEL GROUP=NUMBER ...   "
+	      "other weights, from the next request on\n"
 	      "\n"
 	      "Examples:\n"
 	      "  kvway groups weight llama stable=80 canary=20\n"
@@ -36,7 +38,8 @@ static void print_groups_help(FILE *out)
 	      "      --json               what the router answers, as it is\n"
 	      "  -h, --help               this text\n"
 	      "\n"
-	      "Weights that are changed here hold until the router ends, or reloads a file that says others.\n"
+	      "Weights that are changed here hold until the router ends, or reloads a file that "
+	      "says others.\n"
 	      "\n"
 	      "Exit status: 0 done, 1 the router refuses, 2 wrong usage, 3 no router answers.\n",
 		out);
@@ -44,9 +47,12 @@ static void print_groups_help(FILE *out)
 
 static void print_compare_help(FILE *out)
 {
-	fputs("kvway compare says how two groups of a model's workers (model_groups) differ in a running router:\n"
-	      "errors, time to first token, time between tokens, promises kept; with 95 % intervals, and whether a\n"
-	      "difference is beyond noise. Where one gets copies of the other's requests (shadow), also whether both\n"
+	fputs("kvway compare says how two groups of a model's workers (model_groups) differ in a "
+	      "running router:\n"
+	      "errors, time to first token, time between tokens, promises kept; with 95 % "
+	      "intervals, and whether a\n"
+	      "difference is beyond noise. Where one gets copies of the other's requests (shadow), "
+	      "also whether both\n"
 	      "write the same.\n"
 	      "\n"
 	      "Usage:\n"
@@ -57,16 +63,19 @@ static void print_compare_help(FILE *out)
 	      "  kvway compare stable canary --model llama --interval 10m --json\n"
 	      "\n"
 	      "      --model MODEL        whose groups they are, where several models have both\n"
-	      "      --interval TIME      requests that end within so long from now on, up to 24h; without it all since\n"
+	      "      --interval TIME      "
+	      "requests that end within so long from now on, up to 24h; without it all since\n"
 	      "                           the router was started\n"
 	      KVW_ADMIN_ADDRESS_HELP
 	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               numbers instead of a table\n"
 	      "  -h, --help               this text\n"
 	      "\n"
-	      "Groups that get requests by the hash of their sessions are comparable; one that testers name is not.\n"
+	      "Groups that get requests by the hash of their sessions are comparable; one that "
+	      "testers name is not.\n"
 	      "\n"
-	      "Exit status: 0 done, 1 there are no such groups, 2 wrong usage, 3 no router answers.\n",
+	      "Exit status: 0 done, 1 there are no such groups, 2 wrong usage, 3 no router "
+	      "answers.\n",
 		out);
 }
 
@@ -84,10 +93,10 @@ static void take_interval(struct kvw_admin_line *line)
 	struct kvw_fault fault = {0};
 	union kvw_value value;
 
-	if (type->parse(type, kvw_slice_of(optarg), NULL, &value, &fault) != KVW_OK || value.integer <= 0 ||
-		value.integer > INT64_C(86400000)) {
-		kvw_admin_line_wrong(
-			line, "--interval: found `%s`, expected a time up to 24h such as 60s", optarg);
+	if (type->parse(type, kvw_slice_of(optarg), NULL, &value, &fault) != KVW_OK ||
+		value.integer <= 0 || value.integer > INT64_C(86400000)) {
+		kvw_admin_line_wrong(line,
+			"--interval: found `%s`, expected a time up to 24h such as 60s", optarg);
 		return;
 	}
 	options->interval_ms = value.integer;
@@ -117,7 +126,8 @@ static bool is_weight(const char *word)
 	const char *mark = strrchr(word, '=');
 	char *end;
 
-	return mark != NULL && mark > word && strtod(mark + 1, &end) >= 0 && end != mark + 1 && *end == '\0';
+	return mark != NULL && mark > word && strtod(mark + 1, &end) >= 0 && end != mark + 1 &&
+	       *end == '\0';
 }
 
 static void read_weights(struct kvw_admin_line *line)
@@ -128,13 +138,15 @@ static void read_weights(struct kvw_admin_line *line)
 	options->names++;
 	options->name_count--;
 	if (options->name_count < 2) {
-		kvw_admin_line_wrong(line, "expected a model and weights: weight MODEL GROUP=NUMBER ...");
+		kvw_admin_line_wrong(
+			line, "expected a model and weights: weight MODEL GROUP=NUMBER ...");
 		return;
 	}
 	for (size_t i = 1; i < options->name_count && !line->bad; i++)
 		if (!is_weight(options->names[i]))
-			kvw_admin_line_wrong(
-				line, "found `%s`, expected a weight such as canary=10", options->names[i]);
+			kvw_admin_line_wrong(line,
+				"found `%s`, expected a weight such as canary=10",
+				options->names[i]);
 }
 
 static void read_words(struct kvw_admin_line *line, int argc, char **argv)
@@ -145,23 +157,33 @@ static void read_words(struct kvw_admin_line *line, int argc, char **argv)
 	options->name_count = (size_t)(argc - optind);
 	if (options->verb == KVW_GROUPS_COMPARE) {
 		if (options->name_count != 2)
-			kvw_admin_line_wrong(line, "found %zu words, expected two groups", options->name_count);
+			kvw_admin_line_wrong(
+				line, "found %zu words, expected two groups", options->name_count);
 		return;
 	}
 	if (options->model != NULL || options->interval != NULL)
-		kvw_admin_line_wrong(
-			line, "%s belongs to `kvway compare`", options->model != NULL ? "--model" : "--interval");
+		kvw_admin_line_wrong(line, "%s belongs to `kvway compare`",
+			options->model != NULL ? "--model" : "--interval");
 	else if (options->name_count > 0 && strcmp(options->names[0], "weight") == 0)
 		read_weights(line);
-	else if (options->name_count > 1 || (options->name_count == 1 && strcmp(options->names[0], "list") != 0))
-		kvw_admin_line_wrong(line, "found `%s`, expected list or weight", options->names[0]);
+	else if (options->name_count > 1 ||
+		 (options->name_count == 1 && strcmp(options->names[0], "list") != 0))
+		kvw_admin_line_wrong(
+			line, "found `%s`, expected list or weight", options->names[0]);
 }
 
-bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err, struct kvw_groups_options *options,
-	enum kvw_groups_status *status)
+bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err,
+	struct kvw_groups_options *options, enum kvw_groups_status *status)
 {
-	struct kvw_admin_line line = {.command = argv[0], .flags = flags, .letters = ":c:h", .out = out, .err = err,
-		.router = &options->router, .options = options, .help = print_help, .take = take_option};
+	struct kvw_admin_line line = {.command = argv[0],
+		.flags = flags,
+		.letters = ":c:h",
+		.out = out,
+		.err = err,
+		.router = &options->router,
+		.options = options,
+		.help = print_help,
+		.take = take_option};
 
 	*options = (struct kvw_groups_options){.command = argv[0],
 		.verb = strcmp(argv[0], "compare") == 0 ? KVW_GROUPS_COMPARE : KVW_GROUPS_LIST};

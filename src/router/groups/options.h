@@ -40,9 +40,9 @@ struct kvw_groups_options {
 	int64_t interval_ms; /* of COMPARE; 0: since the router's start */
 };
 
-/* argv[0] is the word `groups` or `compare`. False: everything is said, leave with *status. Help goes to out,
- * complaints to err. argv may be reordered. */
-bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err, struct kvw_groups_options *options,
-	enum kvw_groups_status *status) KVW_MUST_CHECK;
+/* argv[0] is the word `groups` or `compare`. False: everything is said, leave with *status. Help
+ * goes to out, complaints to err. argv may be reordered. */
+bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err,
+	struct kvw_groups_options *options, enum kvw_groups_status *status) KVW_MUST_CHECK;
 
 #endif

@@ -17,7 +17,8 @@ struct sample {
 	double value;
 };
 
-/* Copies a label's value, unescaped; returns what stands behind its quotation mark. NULL: it has no room or no end. */
+/* Copies a label's value, unescaped; returns what stands behind its quotation mark.
+ * NULL: it has no room or no end. */
 static const char *take_value(const char *at, char *out, size_t room)
 {
 	size_t len = 0;
@@ -76,7 +77,8 @@ static bool read_line(const char *at, struct sample *sample)
 	return end != at && sample->value >= 0;
 }
 
-static void take_time(const struct sample *sample, const char *part, struct kvw_samples_times *times)
+static void take_time(
+	const struct sample *sample, const char *part, struct kvw_samples_times *times)
 {
 	if (strcmp(part, "_sum") == 0) {
 		times->sum = sample->value;
@@ -121,7 +123,8 @@ static double *counter_of(const struct sample *s, struct kvw_group_samples *out)
 	};
 
 	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
-		if (strcmp(s->name, counters[i].name) == 0 && strcmp(s->third, counters[i].third) == 0)
+		if (strcmp(s->name, counters[i].name) == 0 &&
+			strcmp(s->third, counters[i].third) == 0)
 			return counters[i].to;
 	return NULL;
 }
@@ -149,13 +152,16 @@ static const char *next_line(const char *at)
 	return end == NULL ? at + strlen(at) : end + 1;
 }
 
-void kvw_samples_read(struct kvw_slice text, const char *model, const char *group, struct kvw_group_samples *out)
+void kvw_samples_read(
+	struct kvw_slice text, const char *model, const char *group, struct kvw_group_samples *out)
 {
 	struct sample sample;
 
 	*out = (struct kvw_group_samples){.found = false};
-	for (const char *at = text.data; at < text.data + text.len && *at != '\0'; at = next_line(at))
-		if (read_line(at, &sample) && strcmp(sample.model, model) == 0 && strcmp(sample.group, group) == 0)
+	for (const char *at = text.data; at < text.data + text.len && *at != '\0';
+		at = next_line(at))
+		if (read_line(at, &sample) && strcmp(sample.model, model) == 0 &&
+			strcmp(sample.group, group) == 0)
 			take(&sample, out);
 }
 
@@ -201,9 +207,11 @@ void kvw_samples_fidelity(struct kvw_slice text, const char *model, const char *
 	for (size_t copy = 0; copy < 2; copy++) {
 		other = out->difference;
 		out->difference = (struct kvw_samples_times){0};
-		for (const char *at = text.data; at < text.data + text.len && *at != '\0'; at = next_line(at))
+		for (const char *at = text.data; at < text.data + text.len && *at != '\0';
+			at = next_line(at))
 			if (read_line(at, &sample) && strcmp(sample.model, model) == 0 &&
-				strcmp(sample.group, groups[copy]) == 0 && strcmp(sample.of, groups[1 - copy]) == 0)
+				strcmp(sample.group, groups[copy]) == 0 &&
+				strcmp(sample.of, groups[1 - copy]) == 0)
 				take_fidelity(&sample, copy, out);
 		add_times(&out->difference, &other);
 	}
@@ -235,9 +243,11 @@ static bool subtract_times(struct kvw_samples_times *later, const struct kvw_sam
 bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_group_samples *earlier)
 {
 	bool good = subtract_times(&later->first_token, &earlier->first_token) &&
-		    subtract_times(&later->gap, &earlier->gap) && subtract_times(&later->per_token, &earlier->per_token);
+		    subtract_times(&later->gap, &earlier->gap) &&
+		    subtract_times(&later->per_token, &earlier->per_token);
 
-	if (!subtract(&later->drafted, earlier->drafted) || !subtract(&later->accepted, earlier->accepted))
+	if (!subtract(&later->drafted, earlier->drafted) ||
+		!subtract(&later->accepted, earlier->accepted))
 		later->drafted = later->accepted = 0; /* a worker left */
 	good = subtract(&later->ok, earlier->ok) && good;
 	good = subtract(&later->error, earlier->error) && good;
@@ -250,7 +260,8 @@ bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_grou
 	return subtract(&later->completion, earlier->completion) && good;
 }
 
-bool kvw_samples_subtract_fidelity(struct kvw_fidelity_samples *later, const struct kvw_fidelity_samples *earlier)
+bool kvw_samples_subtract_fidelity(
+	struct kvw_fidelity_samples *later, const struct kvw_fidelity_samples *earlier)
 {
 	bool good = subtract_times(&later->difference, &earlier->difference);
 
@@ -264,15 +275,17 @@ bool kvw_samples_subtract_fidelity(struct kvw_fidelity_samples *later, const str
 
 /* --- models --- */
 
-bool kvw_samples_model(struct kvw_slice text, const char *one, const char *other, char model[KVW_SAMPLES_NAME],
-	size_t *count)
+bool kvw_samples_model(struct kvw_slice text, const char *one, const char *other,
+	char model[KVW_SAMPLES_NAME], size_t *count)
 {
 	struct sample sample;
 	struct kvw_group_samples seen;
 
 	*count = 0;
-	for (const char *at = text.data; at < text.data + text.len && *at != '\0'; at = next_line(at)) {
-		if (!read_line(at, &sample) || strcmp(sample.name, "weight") != 0 || strcmp(sample.group, one) != 0)
+	for (const char *at = text.data; at < text.data + text.len && *at != '\0';
+		at = next_line(at)) {
+		if (!read_line(at, &sample) || strcmp(sample.name, "weight") != 0 ||
+			strcmp(sample.group, one) != 0)
 			continue;
 		kvw_samples_read(text, sample.model, other, &seen);
 		if (!seen.found)

@@ -1,6 +1,6 @@
 /*
- * samples.h - what `/metrics` says of one group: its requests, promises, tokens and times; and of two: whether copies
- * of the one's requests had the same answers from the other.
+ * samples.h - what `/metrics` says of one group: its requests, promises, tokens and times; and of
+ * two: whether copies of the one's requests had the same answers from the other.
  *
  * Counts are doubles, as the text has them; all below 2^53. Pure functions.
  */
@@ -15,7 +15,8 @@
 #define KVW_SAMPLES_BUCKETS 64
 #define KVW_SAMPLES_NAME    320
 
-/* A histogram: cumulative counts by upper bound, in seconds or characters; the last bound may be infinite. */
+/* A histogram: cumulative counts by upper bound, in seconds or characters;
+ * the last bound may be infinite. */
 struct kvw_samples_times {
 	double bounds[KVW_SAMPLES_BUCKETS], counts[KVW_SAMPLES_BUCKETS];
 	size_t buckets;
@@ -38,8 +39,10 @@ struct kvw_fidelity_samples {
 	struct kvw_samples_times difference;
 };
 
-/* Of this model and group, from a text as Prometheus reads it. What is not understood is passed over. */
-void kvw_samples_read(struct kvw_slice text, const char *model, const char *group, struct kvw_group_samples *out);
+/* Of this model and group, from a text as Prometheus reads it.
+ * What is not understood is passed over. */
+void kvw_samples_read(
+	struct kvw_slice text, const char *model, const char *group, struct kvw_group_samples *out);
 
 /* Of copies of either one's requests for the other. */
 void kvw_samples_fidelity(struct kvw_slice text, const char *model, const char *const groups[2],
@@ -47,10 +50,11 @@ void kvw_samples_fidelity(struct kvw_slice text, const char *model, const char *
 
 /* What came between the two, of one process; false: the process was restarted between them. */
 bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_group_samples *earlier);
-bool kvw_samples_subtract_fidelity(struct kvw_fidelity_samples *later, const struct kvw_fidelity_samples *earlier);
+bool kvw_samples_subtract_fidelity(
+	struct kvw_fidelity_samples *later, const struct kvw_fidelity_samples *earlier);
 
 /* A model that has both groups. *count: how many models have. False: none has. */
-bool kvw_samples_model(struct kvw_slice text, const char *one, const char *other, char model[KVW_SAMPLES_NAME],
-	size_t *count);
+bool kvw_samples_model(struct kvw_slice text, const char *one, const char *other,
+	char model[KVW_SAMPLES_NAME], size_t *count);
 
 #endif
