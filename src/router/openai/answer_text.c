@@ -3,11 +3,12 @@
  *
  * What a string means follows from how deep it lies below `choices` and from its key:
  *
- *	{"choices":[{"index":0,"text":"..."                                                depth 3
- *	             "message" or "delta":{"content":"...","reasoning":"..."               depth 4
- *	                       "tool_calls":[{"function":{"name":"...","arguments":"..."}  depth 7
+ * 	{"choices":[{"index":0,"text":"..."                                                depth 3
+ * 	             "message" or "delta":{"content":"...","reasoning":"..."               depth 4
+ * 	                       "tool_calls":[{"function":{"name":"...","arguments":"..."}  depth 7
  *
- * Any string may be a key until a colon follows. Between events, at depth 0, only an opening brace counts.
+ * Any string may be a key until a colon follows. Between events, at depth 0, only an opening brace
+ * counts.
  */
 #include "openai/answer_text.h"
 
@@ -35,8 +36,10 @@ static enum meaning meaning_of_key(struct kvw_answer_text *a)
 		return MEANS_NOTHING;
 	if (a->depth == 3 && key_is(a, "index"))
 		return MEANS_INDEX;
-	if ((a->depth == 3 && key_is(a, "text")) || (a->depth == 7 && (key_is(a, "name") || key_is(a, "arguments"))) ||
-		(a->depth == 4 && (key_is(a, "content") || key_is(a, "reasoning") || key_is(a, "reasoning_content"))))
+	if ((a->depth == 3 && key_is(a, "text")) ||
+		(a->depth == 7 && (key_is(a, "name") || key_is(a, "arguments"))) ||
+		(a->depth == 4 && (key_is(a, "content") || key_is(a, "reasoning") ||
+					  key_is(a, "reasoning_content"))))
 		return MEANS_TEXT;
 	return MEANS_NOTHING;
 }
@@ -75,9 +78,10 @@ static void between(struct kvw_answer_text *a, char c)
 	a->meaning = MEANS_NOTHING;
 }
 
-/* The bytes at p that are of the string itself: hands them out, or keeps them as a key. Returns what follows. */
-static const char *take_run(
-	struct kvw_answer_text *a, const char *p, const char *end, kvw_answer_text_fn *fn, void *user)
+/* The bytes at p that are of the string itself: hands them out, or keeps them as a key.
+ * Returns what follows. */
+static const char *take_run(struct kvw_answer_text *a, const char *p, const char *end,
+	kvw_answer_text_fn *fn, void *user)
 {
 	const char *from = p;
 	size_t len, room = KVW_ANSWER_KEY - a->key_len;

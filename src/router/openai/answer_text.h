@@ -1,11 +1,13 @@
 /*
  * answer_text.h - what a model wrote, out of an answer that streams by.
  *
- * Of completions and chat, as plain JSON or in SSE events: `text`, `content`, `reasoning` (and `reasoning_content`),
- * names and arguments of tool calls, in the order in which they come, unescaped, as UTF-8. Two answers of the same
- * form (both streams, or neither) wrote the same exactly when the texts are equal, however events divide them.
+ * Of completions and chat, as plain JSON or in SSE events: `text`, `content`, `reasoning` (and
+ * `reasoning_content`), names and arguments of tool calls, in the order in which they come,
+ * unescaped, as UTF-8. Two answers of the same form (both streams, or neither) wrote the same
+ * exactly when the texts are equal, however events divide them.
  *
- * No DOM, and nothing is kept but the last key. Of bytes that are no such answer comes what looks like one.
+ * No DOM, and nothing is kept but the last key. Of bytes that are no such answer comes what looks
+ * like one.
  */
 #ifndef KVW_ANSWER_TEXT_H
 #define KVW_ANSWER_TEXT_H
@@ -25,7 +27,8 @@ struct kvw_answer_text {
 	uint8_t state, meaning;
 	uint8_t digits; /* of an escape that are still to come */
 	uint32_t depth;
-	uint32_t code, high; /* of the escape so far; a high surrogate that waits for its other half */
+	/* Of the escape so far; a high surrogate that waits for its other half. */
+	uint32_t code, high;
 	size_t key_len;
 	char key[KVW_ANSWER_KEY];
 };
@@ -34,7 +37,7 @@ struct kvw_answer_text {
 typedef void kvw_answer_text_fn(void *user, const char *text, size_t len);
 
 /* Next payload bytes (transfer coding removed), cut anywhere. */
-void kvw_answer_text_feed(
-	struct kvw_answer_text *answer, const char *data, size_t len, kvw_answer_text_fn *fn, void *user);
+void kvw_answer_text_feed(struct kvw_answer_text *answer, const char *data, size_t len,
+	kvw_answer_text_fn *fn, void *user);
 
 #endif

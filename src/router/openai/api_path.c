@@ -7,8 +7,8 @@
  * form of every path in the table is short: segments of more than SEGMENT bytes and paths of more
  * than SEGMENTS segments are cut there and can equal none of them.
  *
- * To forbid, that is enough; to allow, it is not: vLLM resolves no "..", so `/metrics/../v1/models` is one of its
- * paths below /metrics. A list names no path with such segments or an encoded slash.
+ * To forbid, that is enough; to allow, it is not: vLLM resolves no "..", so `/metrics/../v1/models`
+ * is one of its paths below /metrics. A list names no path with such segments or an encoded slash.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +23,17 @@ struct folded {
 	size_t starts[SEGMENTS];             /* of each segment's slash in text */
 	size_t len;
 	size_t count; /* segments; more than SEGMENTS: the rest is not in text */
-	bool winding; /* it had "." or "..", or an encoded slash: another server may read it otherwise */
+	/* It had "." or "..", or an encoded slash: another server may read it otherwise. */
+	bool winding;
 };
 
-enum effect { EFFECT_NONE, EFFECT_EMPTIES = 1, EFFECT_SLEEPS = 2, EFFECT_WAKES = 4, EFFECT_UNSALTED = 8 };
+enum effect {
+	EFFECT_NONE,
+	EFFECT_EMPTIES = 1,
+	EFFECT_SLEEPS = 2,
+	EFFECT_WAKES = 4,
+	EFFECT_UNSALTED = 8
+};
 
 struct known_path {
 	const char *path;
@@ -107,7 +114,8 @@ static const struct known_path known_paths[] = {
 	PROMPT("/classify", RERANK),
 	UNSALTED("/v2/embed", RERANK),
 	PROMPT("/generative_scoring", RERANK),
-	PROMPT("/v1/systemone", RERANK), /* decisions about one text: what it asks of it is no answer that is written */
+	/* Decisions about one text: what it asks of it is no answer that is written. */
+	PROMPT("/v1/systemone", RERANK),
 	UNSALTED("/v1/audio/transcriptions", AUDIO),
 	UNSALTED("/v1/audio/translations", AUDIO),
 	PROMPT("/invocations", INVOCATIONS),
@@ -332,7 +340,8 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			return info;
 		}
 	}
-	if (folded.count > 2 && begins((struct kvw_slice){folded.text, folded.len}, KVW_SLICE("/v1/models/"))) {
+	if (folded.count > 2 &&
+		begins((struct kvw_slice){folded.text, folded.len}, KVW_SLICE("/v1/models/"))) {
 		info.kind = KVW_PATH_LOCAL;
 		info.model_card = true;
 		return info;
@@ -344,15 +353,17 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 }
 
 const char *const kvw_inference_paths[] = {"/v1/chat/completions", "/v1/chat/completions/batch",
-	"/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/completions", "/v1/completions/render",
-	"/v1/completions/derender", "/v1/responses", "/v1/responses/*", "/v1/messages", "/v1/messages/count_tokens",
-	"/v1/messages/render", "/v1/embeddings", "/v2/embed", "/inference/v1/generate", "/cohere/v2/chat",
-	"/cohere/v2/chat/render", "/tokenize", "/detokenize", "/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score",
+	"/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/completions",
+	"/v1/completions/render", "/v1/completions/derender", "/v1/responses", "/v1/responses/*",
+	"/v1/messages", "/v1/messages/count_tokens", "/v1/messages/render", "/v1/embeddings",
+	"/v2/embed", "/inference/v1/generate", "/cohere/v2/chat", "/cohere/v2/chat/render",
+	"/tokenize", "/detokenize", "/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score",
 	"/pooling", "/classify", "/generative_scoring", "/v1/systemone", "/v1/audio/transcriptions",
-	"/v1/audio/translations", "/invocations", "/generate", "/generate_from_file", "/vertex_generate", "/encode",
-	"/v1/classify", "/api/chat", "/api/generate", "/v1/tokenize", "/v1/detokenize", "/parse_function_call",
-	"/separate_reasoning", "/v1/models"};
-const size_t kvw_inference_path_count = sizeof(kvw_inference_paths) / sizeof(kvw_inference_paths[0]);
+	"/v1/audio/translations", "/invocations", "/generate", "/generate_from_file",
+	"/vertex_generate", "/encode", "/v1/classify", "/api/chat", "/api/generate", "/v1/tokenize",
+	"/v1/detokenize", "/parse_function_call", "/separate_reasoning", "/v1/models"};
+const size_t kvw_inference_path_count =
+	sizeof(kvw_inference_paths) / sizeof(kvw_inference_paths[0]);
 
 bool kvw_path_straight(struct kvw_slice target)
 {
@@ -437,7 +448,8 @@ size_t kvw_path_model(struct kvw_slice path, char *out, size_t room)
 	path = path_of(path);
 	if (!begins(path, before) || path.len - before.len > room)
 		return 0;
-	return decode(out, (struct kvw_slice){path.data + before.len, path.len - before.len}, false);
+	return decode(
+		out, (struct kvw_slice){path.data + before.len, path.len - before.len}, false);
 }
 
 bool kvw_target_wakes_parts(struct kvw_slice target)

@@ -1,5 +1,6 @@
 /*
- * chunk_hash.h - XXH3-64 of exactly 256 bytes, in pieces that text_kernel.h mixes with its own work.
+ * chunk_hash.h - XXH3-64 of exactly 256 bytes, in pieces that text_kernel.h mixes with its own
+ * work.
  *
  * The value is that of XXH3_64bits(chunk, 256) with its default secret (xxHash 0.8, "long" input):
  * eight lanes of 64 bits take in four blocks of 64 bytes, each with its part of the secret, and are

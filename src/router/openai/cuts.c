@@ -1,10 +1,10 @@
 /*
  * cuts.c - separators found while a body is fed, and the segments at its end.
  *
- * The body is searched as it is written, by memmem within what is fed and byte by byte (Knuth, Morris,
- * Pratt) over the seams, so that it does not matter how it is cut into feeds. A separator that is spelt otherwise than
- * by the shortest escapes is not found, and one outside a prompt's text is passed over: either way a prediction
- * is missed and nothing else happens.
+ * The body is searched as it is written, by memmem within what is fed and byte by byte (Knuth,
+ * Morris, Pratt) over the seams, so that it does not matter how it is cut into feeds. A separator
+ * that is spelt otherwise than by the shortest escapes is not found, and one outside a prompt's
+ * text is passed over: either way a prediction is missed and nothing else happens.
  *
  * Segments are made in the order of the fold (fold.c), whose units they are measured in.
  */

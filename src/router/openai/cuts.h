@@ -1,10 +1,11 @@
 /*
  * cuts.h - a prompt cut into segments, for workers that reuse cached text which is not a prefix.
  *
- * Segments are the texts of messages and of their parts, or a prompt, and where a separator is given what lies
- * between two of them; a separator ends the segment before it. They are hashed by the pieces that the scan
- * makes anyway: at a separator the open piece ends, so that the pieces behind it do not depend on what comes
- * before. So a body with separators has other chunks, and another chain, than without this.
+ * Segments are the texts of messages and of their parts, or a prompt, and where a separator is
+ * given what lies between two of them; a separator ends the segment before it. They are hashed by
+ * the pieces that the scan makes anyway: at a separator the open piece ends, so that the pieces
+ * behind it do not depend on what comes before. So a body with separators has other chunks, and
+ * another chain, than without this.
  *
  * Off unless a scan is given a separator: the scan then pays one branch for each feed.
  */

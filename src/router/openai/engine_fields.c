@@ -1,8 +1,8 @@
 /*
  * engine_fields.c - see engine_fields.h.
  *
- * Of vLLM 0.32 and SGLang. `extra_args` stands in `sampling_params`, where vLLM's /inference/v1/generate takes what
- * vllm_xargs is elsewhere; all others at the top.
+ * Of vLLM 0.32 and SGLang. `extra_args` stands in `sampling_params`, where vLLM's
+ * /inference/v1/generate takes what vllm_xargs is elsewhere; all others at the top.
  */
 #include "openai/engine_fields.h"
 

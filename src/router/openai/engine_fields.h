@@ -1,6 +1,6 @@
 /*
- * engine_fields.h - members of a body by which a client directs the engine itself: its queue, whose KV it takes and
- * from where, which code it runs.
+ * engine_fields.h - members of a body by which a client directs the engine itself: its queue, whose
+ * KV it takes and from where, which code it runs.
  */
 #ifndef KVW_ENGINE_FIELDS_H
 #define KVW_ENGINE_FIELDS_H

@@ -121,7 +121,8 @@ static const char *type_of(int status)
 	}
 }
 
-/* As Anthropic's API and vLLM since 0.33 name them. Of other 4xx it says so itself: the request was wrong. */
+/* As Anthropic's API and vLLM since 0.33 name them.
+ * Of other 4xx it says so itself: the request was wrong. */
 static const char *anthropic_type_of(int status)
 {
 	switch (status) {
@@ -203,7 +204,8 @@ size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status,
 	if (kvw_api_anthropic(api))
 		done = write_anthropic(&out, anthropic_type_of(status), message);
 	else
-		done = write_openai(&out, status, type == NULL ? type_of(status) : type, param, code, message);
+		done = write_openai(
+			&out, status, type == NULL ? type_of(status) : type, param, code, message);
 	if (!done)
 		out.len = 0; /* not even the frame fits */
 	buf[out.len] = '\0';

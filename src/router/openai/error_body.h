@@ -12,10 +12,11 @@
 /*
  * Writes the JSON body for `status` into buf and returns its length (always < size, cut at a whole
  * message character if it must be). type and param may be NULL: type then follows from status as
- * vLLM names it (BadRequestError, NotFoundError, ServiceUnavailableError, ...), param is null. On Anthropic's paths
- * the type follows from status alone and is one of Anthropic's (invalid_request_error, overloaded_error, ...).
- * message, type and param are escaped here; bytes that are not UTF-8 become `?`. buf is terminated
- * with NUL. Returns 0 if not even the frame fits: 256 bytes are always enough.
+ * vLLM names it (BadRequestError, NotFoundError, ServiceUnavailableError, ...), param is null. On
+ * Anthropic's paths the type follows from status alone and is one of Anthropic's
+ * (invalid_request_error, overloaded_error, ...). message, type and param are escaped here; bytes
+ * that are not UTF-8 become `?`. buf is terminated with NUL. Returns 0 if not even the frame fits:
+ * 256 bytes are always enough.
  */
 /* The same with a word as the error's code, where there is one (NULL: the status). */
 size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status, const char *type,
@@ -24,8 +25,9 @@ size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, cons
 	const char *param, const char *message);
 
 /*
- * Writes a JSON error body, of kvway's or a worker's, as the event that ends a stream of that API: an SDK raises it as
- * it would have raised the body. Returns its length; 0: it is no JSON object, or has no room.
+ * Writes a JSON error body, of kvway's or a worker's, as the event that ends a stream of that API:
+ * an SDK raises it as it would have raised the body. Returns its length; 0: it is no JSON object,
+ * or has no room.
  */
 size_t kvw_error_event(char *buf, size_t size, enum kvw_api api, const char *body, size_t len);
 

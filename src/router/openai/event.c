@@ -7,8 +7,8 @@
 
 #include "kvway/slice.h"
 
-/* How vLLM's streams say that the engine failed: of completions and chat, of /v1/messages, and of old
- * versions. */
+/* How vLLM's streams say that the engine failed: of completions and chat, of /v1/messages, and of
+ * old versions. */
 static const struct kvw_slice error_events[] = {
 	KVW_SLICE("data: {\"error\""),
 	KVW_SLICE("event: error"),
@@ -55,5 +55,6 @@ bool kvw_event_is_last(const char *data, size_t len)
 		memcmp(data + len - (sizeof(done) - 1), done, sizeof(done) - 1) == 0)
 		return true;
 	return (len >= sizeof(stop) - 1 && memcmp(data, stop, sizeof(stop) - 1) == 0) ||
-	       (len >= sizeof(completed) - 1 && memcmp(data, completed, sizeof(completed) - 1) == 0);
+	       (len >= sizeof(completed) - 1 &&
+		       memcmp(data, completed, sizeof(completed) - 1) == 0);
 }

@@ -1,7 +1,9 @@
 /*
- * event.h - what an event of an answer's stream says by its first bytes or its last ones: an error, or the end.
+ * event.h - what an event of an answer's stream says by its first bytes or its last ones: an error,
+ * or the end.
  *
- * Engines send an event in one piece, so that pieces are looked at and no event is put together. All functions are pure.
+ * Engines send an event in one piece, so that pieces are looked at and no event is put together.
+ * All functions are pure.
  */
 #ifndef KVW_OPENAI_EVENT_H
 #define KVW_OPENAI_EVENT_H
@@ -18,7 +20,8 @@ enum kvw_beginning kvw_event_beginning(const char *data, size_t len);
 /* An error of the 400s is the client's fault. */
 bool kvw_event_blames_client(const char *data, size_t len);
 
-/* The event after which a client may close without waiting for the last chunk, as OpenAI's SDK does. */
+/* The event after which a client may close without waiting for the last chunk,
+ * as OpenAI's SDK does. */
 bool kvw_event_is_last(const char *data, size_t len);
 
 #endif

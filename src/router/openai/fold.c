@@ -150,7 +150,8 @@ static enum kvw_err fold_prompts(struct kvw_scan *scan, struct kvw_route_request
 }
 
 /* The messages [from, end), behind what stands before all. */
-static void fold_one_talk(const struct kvw_scan *scan, struct fold *fold, uint32_t from, uint32_t end)
+static void fold_one_talk(
+	const struct kvw_scan *scan, struct fold *fold, uint32_t from, uint32_t end)
 {
 	fold_tools(scan, fold, KVW_TAG_TOOLS, scan->tools);
 	fold_tools(scan, fold, KVW_TAG_FUNCTIONS, scan->functions);
@@ -171,7 +172,8 @@ static enum kvw_err fold_talks(struct kvw_scan *scan, struct kvw_route_request *
 	if (!scan->batch)
 		scan->chain_count = 0;
 	else if (room > 0)
-		return KVW_EPROTO; /* workers take no tools there, and each chat would repeat them */
+		/* Workers take no tools there, and each chat would repeat them. */
+		return KVW_EPROTO;
 	if (scan->chain_count == 0 && !prompt_talk_end(scan))
 		return KVW_ENOMEM;
 	for (uint32_t i = 0; i < scan->message_count; i++)
@@ -239,7 +241,8 @@ enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
 		result.chain_count = scan->chain_count;
 	}
 	if (scan->cutting && result.content_known)
-		cuts_segments(scan, kvw_mix(slot_hash(scan, SLOT_MODEL), slot_hash(scan, SLOT_SALT)), &result);
+		cuts_segments(scan,
+			kvw_mix(slot_hash(scan, SLOT_MODEL), slot_hash(scan, SLOT_SALT)), &result);
 	*out = result;
 	return KVW_OK;
 }

@@ -110,7 +110,8 @@ void keys_index(struct kvw_scan *scan)
  * open object. *rest: the path behind it. */
 static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct kvw_slice *rest)
 {
-	if (path.len < len || memcmp(path.data, key, len) != 0 || (path.len > len && path.data[len] != '.'))
+	if (path.len < len || memcmp(path.data, key, len) != 0 ||
+		(path.len > len && path.data[len] != '.'))
 		return false;
 	*rest = (struct kvw_slice){NULL, 0};
 	if (path.len > len)
@@ -131,7 +132,8 @@ static void session_key(
 			const char *dot = memchr(path.data, '.', path.len);
 
 			path = dot == NULL ? (struct kvw_slice){NULL, 0}
-					   : (struct kvw_slice){dot + 1, (size_t)(path.data + path.len - dot) - 1};
+					   : (struct kvw_slice){dot + 1,
+						     (size_t)(path.data + path.len - dot) - 1};
 		}
 		if ((paths >> i & 1) == 0 || path.len == 0 || !leads_on(path, key, len, &rest))
 			continue;

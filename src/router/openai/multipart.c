@@ -145,12 +145,14 @@ static const char *take_head(struct kvw_scan *scan, const char *p, const char *e
 			form->field = 0;
 			form->slot = slot_of_head(scan);
 			if (form->field != 0)
-				places_begin(scan, form->field - 1u, scan->fed_bytes - (uint64_t)(end - p));
+				places_begin(scan, form->field - 1u,
+					scan->fed_bytes - (uint64_t)(end - p));
 			if (form->slot != SLOT_COUNT)
 				scan->slots[form->slot] =
 					(struct range){(uint32_t)scan->held.len, 0};
 			if (form->slot != SLOT_COUNT)
-				places_begin(scan, form->slot, scan->fed_bytes - (uint64_t)(end - p));
+				places_begin(
+					scan, form->slot, scan->fed_bytes - (uint64_t)(end - p));
 			form->matched = 0;
 			form->state = FORM_VALUE;
 			return p;

@@ -255,7 +255,9 @@ uint8_t places_field(const struct kvw_scan *scan, const char *name, size_t len)
 {
 	uint32_t field = scan->watched == 0 ? UINT32_MAX : kvw_engine_field(name, len);
 
-	return field == UINT32_MAX || (scan->watched >> field & 1) == 0 ? 0 : (uint8_t)(1 + KVW_PLACE_FIELD + field);
+	return field == UINT32_MAX || (scan->watched >> field & 1) == 0
+		       ? 0
+		       : (uint8_t)(1 + KVW_PLACE_FIELD + field);
 }
 
 void kvw_scan_watch_fields(struct kvw_scan *scan, uint32_t fields)
@@ -306,7 +308,8 @@ static bool has_setting(const struct kvw_scan *scan, enum setting setting)
 
 static enum kvw_prompt_form prompt_form(const struct kvw_scan *scan)
 {
-	if (scan->chain_count != 1 || has_setting(scan, SETTING_SUFFIX) || scan->prompts != 1u << PROMPT_OWN)
+	if (scan->chain_count != 1 || has_setting(scan, SETTING_SUFFIX) ||
+		scan->prompts != 1u << PROMPT_OWN)
 		return KVW_FORM_NONE;
 	if (scan->prompt_ids)
 		return scan->keep_ids ? KVW_FORM_IDS : KVW_FORM_NONE;
@@ -334,8 +337,8 @@ void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out)
 
 	*out = (struct kvw_scan_exact){.cache_salt = slot_text(scan, SLOT_SALT)};
 	/* A prompt that was shortened is not what /tokenize would say. */
-	if (!generates || scan->batch || (scan->prompts != 0) == scan->has_messages || scan->unknown != 0 ||
-		scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
+	if (!generates || scan->batch || (scan->prompts != 0) == scan->has_messages ||
+		scan->unknown != 0 || scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
 		has_setting(scan, SETTING_TRUNCATE_PROMPT_TOKENS))
 		return;
 	out->form = scan->prompts != 0 ? prompt_form(scan) : talk_form(scan);

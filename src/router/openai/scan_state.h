@@ -1,14 +1,14 @@
 /*
  * scan_state.h - the inside of a scan, shared by its files.
  *
- *	feed --> tokens.c    JSON tokens, cut anywhere; knows the grammar, not what anything means
- *	           |
- *	         keys.c      what a value means: by the container it is in and the key before it
- *	         schema.c    what becomes of it
- *	         |      |
- *	  prompt.c   value.c prompt text: pieces in the order of the body; other values: one hash each
- *	  text.c        |
- *	         fold.c      at the end: pieces, in canonical order, into the chain
+ * 	feed --> tokens.c    JSON tokens, cut anywhere; knows the grammar, not what anything means
+ * 	           |
+ * 	         keys.c      what a value means: by the container it is in and the key before it
+ * 	         schema.c    what becomes of it
+ * 	         |      |
+ * 	  prompt.c   value.c prompt text: pieces in the order of the body; other values: a hash
+ * 	  text.c        |
+ * 	         fold.c      at the end: pieces, in canonical order, into the chain
  *
  * Functions that return bool return false for a body that is not what its path promises, or when a
  * limit is reached; the scan is then over.
@@ -79,10 +79,12 @@ enum slot {
 	SLOT_COUNT = SLOT_SESSION + KVW_SCAN_MAX_SESSION_FIELDS
 };
 
-/* A member of the top level, or of sampling_params, that is NODE_SKIP: does a number in it count? */
+/* A member of the top level, or of sampling_params, that is NODE_SKIP:
+ * does a number in it count? */
 enum skip { SKIP_ALL, SKIP_CHOICES, SKIP_MOST, SKIP_MOST_OLD, SKIP_TEMPERATURE };
 
-/* Top-level members that hold a prompt, of /invocations and of /generate: bits of kvw_scan.prompts. Elsewhere there is one, the first. */
+/* Top-level members that hold a prompt, of /invocations and of /generate: bits of kvw_scan.prompts.
+ * Elsewhere there is one, the first. */
 enum prompt_member { PROMPT_OWN, PROMPT_INPUTS, PROMPT_INPUT };
 
 /* Kinds of list in NODE_PROMPT. */
@@ -117,9 +119,11 @@ struct frame {
 	uint8_t member;   /* enum node: what the value to come means */
 	uint8_t argument; /* of `member`: enum slot, setting, skip, or an index */
 	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
-	uint8_t inside;   /* of an object that is skipped: bits of session fields whose paths lead into it ... */
+	/* Of an object that is skipped: bits of session fields whose paths lead into it ... */
+	uint8_t inside;
 	uint8_t within;   /* ... and into the member read last */
-	uint8_t field;    /* of the member read last: 1 + enum kvw_place_kind, if its place is noted; else 0 */
+	/* Of the member read last: 1 + enum kvw_place_kind, if its place is noted; else 0. */
+	uint8_t field;
 	bool holds;       /* sampling_params: members of its own direct the engine */
 	bool list;
 	bool media; /* the member read last holds an image, audio or a file */
@@ -236,7 +240,8 @@ struct kvw_scan {
 	uint8_t unknown; /* bits: prompts in a form that we do not understand */
 	uint32_t choices; /* the key n; 0: it is not there, or no number of answers */
 	uint32_t greedy; /* 1: temperature is 0 */
-	uint32_t most, most_old; /* max_completion_tokens and the like, max_tokens; 0: not there, or no number */
+	/* max_completion_tokens and the like, max_tokens; 0: not there, or no number. */
+	uint32_t most, most_old;
 	bool has_messages;
 	uint8_t prompts; /* bits: enum prompt_member; 0: no prompt */
 	bool prompt_ids;
@@ -288,8 +293,8 @@ static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
 
 /* --- scan.c: where the body can be changed --- */
 
-/* The value of a slot (the first two are kinds of places) or of a place of KVW_PLACE_FIELD begins, ends; `at` in
- * bytes of what was fed. */
+/* The value of a slot (the first two are kinds of places) or of a place of KVW_PLACE_FIELD begins,
+ * ends; `at` in bytes of what was fed. */
 void places_begin(struct kvw_scan *scan, unsigned kind, uint64_t at);
 void places_end(struct kvw_scan *scan, unsigned kind, uint64_t at);
 /* Of a member that directs the engine, if it is watched: 1 + enum kvw_place_kind; else 0. */
@@ -299,7 +304,8 @@ uint8_t places_field(const struct kvw_scan *scan, const char *name, size_t len);
 
 /* Builds the index of the top-level keys. */
 void keys_index(struct kvw_scan *scan);
-/* At the end: what the body of a path that stands for others is, and nothing of it counts that its API does not know. */
+/* At the end: what the body of a path that stands for others is, and nothing of it counts that its
+ * API does not know. */
 void keys_settle(struct kvw_scan *scan);
 /* A key of the innermost object: sets what the value to come means. */
 void keys_value_of(struct kvw_scan *scan, const char *key, size_t len);

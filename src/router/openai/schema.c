@@ -131,7 +131,8 @@ bool schema_string_end(struct kvw_scan *scan)
 		return true;
 	}
 	if (frame->member == NODE_SKIP || frame->member == NODE_UNKNOWN ||
-		frame->member == NODE_SAMPLING || frame->member == NODE_KV_PARAMS || frame->member == NODE_FRAGMENTS)
+		frame->member == NODE_SAMPLING || frame->member == NODE_KV_PARAMS ||
+		frame->member == NODE_FRAGMENTS)
 		return true;
 	value.hash = kvw_text_end(&scan->text);
 	value.units = scan->text.units;

@@ -80,8 +80,8 @@ static struct kvw_slice default_of(const struct kvw_scan *scan, uint32_t field)
 	return kvw_engine_field_default(field);
 }
 
-enum kvw_err kvw_splice_plan(
-	const struct kvw_scan *scan, struct kvw_slice salt, struct kvw_slice model, struct kvw_splice *out)
+enum kvw_err kvw_splice_plan(const struct kvw_scan *scan, struct kvw_slice salt,
+	struct kvw_slice model, struct kvw_splice *out)
 {
 	const struct kvw_scan_places *places = kvw_scan_places(scan);
 	struct texts texts = {out->text, out->text};

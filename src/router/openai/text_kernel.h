@@ -111,8 +111,8 @@ static inline uint64_t kernel_carry(const char *first, const char *p)
 	return (uint64_t)(p - q) & 1;
 }
 
-/* Where canonical text ends in `count` blocks at p; past them: nowhere. `special`: those to be looked at;
- * *carry: the first byte is escaped, then the one behind them. */
+/* Where canonical text ends in `count` blocks at p; past them: nowhere. `special`: those to be
+ * looked at; *carry: the first byte is escaped, then the one behind them. */
 static inline size_t kernel_find_end(
 	const char *p, unsigned count, uint64_t special, uint64_t *carry)
 {
@@ -143,9 +143,9 @@ static inline size_t kernel_find_end(
 /*
  * Passes canonical text that is not hashed. Returns the block at which to go on; *carry: as there.
  *
- * Prose has an escape in some blocks, and no branch predictor can know in which: so many are asked whether
- * there is anything special in them, as many again as were passed, and looked at afterwards. Source code has
- * something in most, and is left to be looked at block by block.
+ * Prose has an escape in some blocks, and no branch predictor can know in which: so many are asked
+ * whether there is anything special in them, as many again as were passed, and looked at
+ * afterwards. Source code has something in most, and is left to be looked at block by block.
  */
 static inline const char *kernel_pass(const char *p, const char *end, uint64_t *carry)
 {
@@ -287,7 +287,8 @@ static inline const char *kernel_span(struct kvw_text *text, const char *p, cons
 	memcpy(tail, p, (size_t)(end - p));
 	block = load(tail);
 	at = kernel_block_end(&block, &carry, &bad);
-	/* Past the end only if a backslash is the last byte: the quote behind it counts as escaped. */
+	/* Past the end only if a backslash is the last byte:
+	 * the quote behind it counts as escaped. */
 	q = p + at > end ? end - 1 : p + at - bad;
 	kernel_feed(text, base, q, q < end && *q == '"' && !bad);
 	return q;

@@ -5,10 +5,11 @@
  * one piece is handed on where it lies; one that is cut (a key, a number, an escape) is collected
  * first. Strings of prompt text go to text.c in whole spans.
  *
- * Strict: RFC 8259 and an object at the top, nothing around it but white space; and what Python's json,
- * by which vLLM and SGLang read, takes besides: NaN, Infinity, -Infinity, and a byte order mark of UTF-8
- * in front. What it takes in UTF-16 or -32 is refused here. Not checked: UTF-8 (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and
- * no recursion.
+ * Strict: RFC 8259 and an object at the top, nothing around it but white space; and what Python's
+ * json, by which vLLM and SGLang read, takes besides: NaN, Infinity, -Infinity, and a byte order
+ * mark of UTF-8 in front. What it takes in UTF-16 or -32 is refused here. Not checked: UTF-8 (see
+ * text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and no
+ * recursion.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -300,9 +301,10 @@ static const char *take_literal(struct kvw_scan *scan, const char *p, const char
 	return p;
 }
 
-/* number: the literal is one, so spelt. NULL: true, false or null, after its first letter. p at what is to come. */
-static const char *begin_literal(
-	struct kvw_scan *scan, const char *literal, const char *number, const char *p, const char *end)
+/* number: the literal is one, so spelt. NULL: true, false or null, after its first letter.
+ * p at what is to come. */
+static const char *begin_literal(struct kvw_scan *scan, const char *literal, const char *number,
+	const char *p, const char *end)
 {
 	scan->literal = literal;
 	scan->number = number;

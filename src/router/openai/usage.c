@@ -1,32 +1,33 @@
 /*
  * usage.c - token counts out of an answer that streams by.
  *
- * A usage object counts where the protocols put it, and nowhere else: an answer echoes what its client sent
- * (`tools`, `metadata`, `kv_transfer_params`), and a client must not choose what it is charged. So it is a
- * member of the top level, or of the `response`, `message` or `delta` there:
+ * A usage object counts where the protocols put it, and nowhere else: an answer echoes what its
+ * client sent (`tools`, `metadata`, `kv_transfer_params`), and a client must not choose what it is
+ * charged. So it is a member of the top level, or of the `response`, `message` or `delta` there:
  *
- *	{"usage":{...}}                                        whole answers, chunks, message_delta
- *	{"type":"response.completed","response":{"usage":{...}}}
- *	{"type":"message_start","message":{"usage":{...}}}
- *	{"type":"message-end","delta":{"usage":{...}}}         Cohere's chat
- *	{"meta":{"billed_units":{...}}}                        Cohere's embeddings
+ * 	{"usage":{...}}                                        whole answers, chunks, message_delta
+ * 	{"type":"response.completed","response":{"usage":{...}}}
+ * 	{"type":"message_start","message":{"usage":{...}}}
+ * 	{"type":"message-end","delta":{"usage":{...}}}         Cohere's chat
+ * 	{"meta":{"billed_units":{...}}}                        Cohere's embeddings
  *
- * Brackets and strings are counted along to know the place. Most events have no usage, or a null, as servers
- * write it into every event: a piece that begins and ends between two events and shows no other `"usage"` is
- * searched for that alone. The member name, both quotes included, cannot stand inside a JSON string, where its
- * quotes would be escaped.
+ * Brackets and strings are counted along to know the place. Most events have no usage, or a null,
+ * as servers write it into every event: a piece that begins and ends between two events and shows
+ * no other `"usage"` is searched for that alone. The member name, both quotes included, cannot
+ * stand inside a JSON string, where its quotes would be escaped.
  *
- * An object is read where it is if the piece holds all of it; else it is copied until its braces are even, then
- * read.
+ * An object is read where it is if the piece holds all of it; else it is copied until its braces
+ * are even, then read.
  *
  * Names, as recorded from vLLM 0.32:
  *
- *	completions, chat  prompt_tokens, completion_tokens, prompt_tokens_details.cached_tokens
- *	responses          input_tokens, output_tokens, input_tokens_details.cached_tokens
- *	messages           input_tokens, output_tokens, cache_read_input_tokens,
- *	                   cache_creation_input_tokens; the first excludes the last two
- *	Cohere             cached_tokens; input_tokens, output_tokens and image_tokens of billed_units,
- *	                   or of tokens, which follow; the first excludes the last. May be 12.0
+ * 	completions, chat  prompt_tokens, completion_tokens, prompt_tokens_details.cached_tokens
+ * 	responses          input_tokens, output_tokens, input_tokens_details.cached_tokens
+ * 	messages           input_tokens, output_tokens, cache_read_input_tokens,
+ * 	                   cache_creation_input_tokens; the first excludes the last two
+ * 	Cohere             cached_tokens; input_tokens, output_tokens and image_tokens of
+ * 	                   billed_units, or of tokens, which follow; the first excludes the
+ * 	                   last. May be 12.0
  */
 #include <string.h>
 
@@ -93,7 +94,8 @@ static enum counted counted_in(const char *key, size_t len)
 {
 	if (key_is(key, len, "prompt_tokens_details") || key_is(key, len, "input_tokens_details"))
 		return COUNTS_CACHED;
-	return key_is(key, len, "billed_units") || key_is(key, len, "tokens") ? COUNTS_UNITS : COUNTS_NOTHING;
+	return key_is(key, len, "billed_units") || key_is(key, len, "tokens") ? COUNTS_UNITS
+									      : COUNTS_NOTHING;
 }
 
 static void take_count(
@@ -182,8 +184,8 @@ static const char *skip_space(const char *p, const char *end)
 	return p;
 }
 
-/* Reads keys with counts out of an object; p at its brace. Returns the first byte behind it; NULL: it is
- * not whole. */
+/* Reads keys with counts out of an object; p at its brace. Returns the first byte behind it; NULL:
+ * it is not whole. */
 static const char *read_object(struct reader *reader, const char *p, const char *end)
 {
 	unsigned depth = 0;
@@ -208,7 +210,8 @@ static const char *read_object(struct reader *reader, const char *p, const char 
 		if (depth == 1)
 			inner = counted_in(key, (size_t)(key_end - key));
 		if (depth <= 2 && read_count(value, end, &count))
-			take_count(reader, key, (size_t)(key_end - key), depth == 1 ? COUNTS_ALL : inner, count);
+			take_count(reader, key, (size_t)(key_end - key),
+				depth == 1 ? COUNTS_ALL : inner, count);
 	}
 	return NULL;
 }
@@ -216,7 +219,8 @@ static const char *read_object(struct reader *reader, const char *p, const char 
 static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 {
 	if (reader->has_prompt || reader->has_input) {
-		uint64_t prompt = reader->has_prompt ? reader->prompt : reader->input + reader->images;
+		uint64_t prompt =
+			reader->has_prompt ? reader->prompt : reader->input + reader->images;
 
 		if (!reader->has_prompt && reader->anthropic)
 			prompt += reader->cached;
@@ -237,8 +241,8 @@ static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 
 /* --- an object --- */
 
-/* Reads a usage object that lies whole in this piece, from its brace at p. Returns the first byte behind it; NULL: it
- * does not lie whole, and the caller has to copy it. */
+/* Reads a usage object that lies whole in this piece, from its brace at p. Returns the first byte
+ * behind it; NULL: it does not lie whole, and the caller has to copy it. */
 static const char *take_in_place(struct kvw_usage *usage, const char *p, const char *end)
 {
 	struct reader reader = {0};
@@ -270,8 +274,8 @@ static inline void step(struct place *at, char c)
 	}
 }
 
-/* Goes on copying an object, whose brace is in the window or first in p. Returns the first byte behind it, or
- * behind what had room. */
+/* Goes on copying an object, whose brace is in the window or first in p. Returns the first byte
+ * behind it, or behind what had room. */
 static const char *collect(struct kvw_usage *usage, const char *p, const char *end)
 {
 	size_t room = sizeof(usage->window) - usage->window_len;
@@ -290,7 +294,8 @@ static const char *collect(struct kvw_usage *usage, const char *p, const char *e
 	usage->collecting = at.depth > 0 && usage->window_len < sizeof(usage->window);
 	if (usage->collecting)
 		return p;
-	if (at.depth == 0 && read_object(&reader, usage->window, usage->window + usage->window_len) != NULL)
+	if (at.depth == 0 &&
+		read_object(&reader, usage->window, usage->window + usage->window_len) != NULL)
 		take_counts(usage, &reader);
 	usage->held = usage->held && usage->depth == 2;
 	usage->depth += at.depth; /* of one that is too long the rest passes like any other */
@@ -354,8 +359,9 @@ static const char *take_string(struct kvw_usage *usage, const char *p, const cha
 static const char *structure(const char *p, const char *end)
 {
 #ifdef __SSE2__
-	const __m128i quote = _mm_set1_epi8('"'), colon = _mm_set1_epi8(':'), bit = _mm_set1_epi8(0x20),
-		      open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
+	const __m128i quote = _mm_set1_epi8('"'), colon = _mm_set1_epi8(':'),
+		      bit = _mm_set1_epi8(0x20), open = _mm_set1_epi8('{'),
+		      close = _mm_set1_epi8('}');
 
 	for (; end - p >= 16; p += 16) {
 		__m128i bytes = _mm_loadu_si128((const __m128i *)p);

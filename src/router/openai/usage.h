@@ -2,10 +2,10 @@
  * usage.h - token counts out of an answer that streams by.
  *
  * Finds the usage objects of completions, chat, responses, messages and Cohere's paths in a plain
- * JSON body or in SSE events, without a DOM, where these protocols put them: what an answer echoes of its request does not
- * count. What is kept between calls is one usage object at most, and of other bytes none. Costs a search for
- * `"usage"` at some 10 GB/s, tens of nanoseconds an event; of events with usage, and of whole answers, a look
- * at each bracket and string.
+ * JSON body or in SSE events, without a DOM, where these protocols put them: what an answer echoes
+ * of its request does not count. What is kept between calls is one usage object at most, and of
+ * other bytes none. Costs a search for `"usage"` at some 10 GB/s, tens of nanoseconds an event; of
+ * events with usage, and of whole answers, a look at each bracket and string.
  *
  * Several usage objects may pass (message_start and message_delta; one per event with continuous
  * usage statistics). A later one replaces what it states: one that states the prompt's length
@@ -29,7 +29,8 @@ struct kvw_usage {
 	/* private */
 	bool collecting; /* the window holds an object's beginning */
 	bool in_string, escaped;
-	bool held;       /* the container of depth 2 is the `response`, `message` or `delta` that holds a usage */
+	/* The container of depth 2 is the `response`, `message` or `delta` that holds a usage. */
+	bool held;
 	uint8_t meaning; /* of the value to come: in usage.c */
 	uint8_t key_len;
 	char key[10];    /* the string read last may be one; a longer one is none that counts */
