@@ -34,12 +34,15 @@ static int64_t wait_of(int64_t full_ns, int64_t cost_ns, int64_t burst_ns, int64
 	return wait_ns > 0 ? wait_ns : 0;
 }
 
-int64_t kvw_bucket_wait_ns(const struct kvw_bucket *bucket, int64_t cost_ns, int64_t burst_ns, int64_t now_ns)
+int64_t kvw_bucket_wait_ns(
+	const struct kvw_bucket *bucket, int64_t cost_ns, int64_t burst_ns, int64_t now_ns)
 {
-	return wait_of(atomic_load_explicit(&bucket->full_ns, memory_order_relaxed), cost_ns, burst_ns, now_ns);
+	return wait_of(atomic_load_explicit(&bucket->full_ns, memory_order_relaxed), cost_ns,
+		burst_ns, now_ns);
 }
 
-int64_t kvw_bucket_take(struct kvw_bucket *bucket, int64_t cost_ns, int64_t burst_ns, int64_t now_ns)
+int64_t kvw_bucket_take(
+	struct kvw_bucket *bucket, int64_t cost_ns, int64_t burst_ns, int64_t now_ns)
 {
 	int64_t full_ns = atomic_load_explicit(&bucket->full_ns, memory_order_relaxed);
 	int64_t wait_ns;
@@ -69,7 +72,8 @@ void kvw_bucket_give(struct kvw_bucket *bucket, int64_t cost_ns)
 
 int64_t kvw_bucket_debt_ns(const struct kvw_bucket *bucket, int64_t now_ns)
 {
-	return from_ns(atomic_load_explicit(&bucket->full_ns, memory_order_relaxed), now_ns) - now_ns;
+	return from_ns(atomic_load_explicit(&bucket->full_ns, memory_order_relaxed), now_ns) -
+	       now_ns;
 }
 
 /* --- a day --- */
@@ -97,8 +101,8 @@ bool kvw_day_take(struct kvw_day *day, int64_t units, int64_t most, uint64_t tod
 		used = used_in(word, today);
 		if (used > 0 && used + units > most)
 			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&day->word, &word, word_of(used + units, today),
-		memory_order_relaxed, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&day->word, &word,
+		word_of(used + units, today), memory_order_relaxed, memory_order_relaxed));
 	return true;
 }
 
@@ -110,7 +114,8 @@ void kvw_day_correct(struct kvw_day *day, int64_t units, uint64_t today)
 		if (word >> USED_BITS > (today & 0xffff))
 			return;
 	} while (!atomic_compare_exchange_weak_explicit(&day->word, &word,
-		word_of(used_in(word, today) + units, today), memory_order_relaxed, memory_order_relaxed));
+		word_of(used_in(word, today) + units, today), memory_order_relaxed,
+		memory_order_relaxed));
 }
 
 int64_t kvw_day_used(const struct kvw_day *day, uint64_t today)

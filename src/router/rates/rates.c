@@ -46,7 +46,8 @@ static bool take_running(const struct kvw_rate_charge *charge)
 {
 	_Atomic int64_t *running = &charge->subject->running;
 
-	if (atomic_fetch_add_explicit(running, 1, memory_order_relaxed) < charge->limits.concurrent ||
+	if (atomic_fetch_add_explicit(running, 1, memory_order_relaxed) <
+			charge->limits.concurrent ||
 		charge->limits.concurrent == 0)
 		return true;
 	add(running, -1);
@@ -57,33 +58,35 @@ static bool take_requests(const struct kvw_rate_charge *charge, int64_t now_ns)
 {
 	int64_t per_minute = charge->limits.requests_per_minute;
 
-	return per_minute == 0 || kvw_bucket_take(&charge->subject->requests, kvw_rate_ns(1, per_minute),
-					  burst_of(&charge->limits), now_ns) == 0;
+	return per_minute == 0 ||
+	       kvw_bucket_take(&charge->subject->requests, kvw_rate_ns(1, per_minute),
+		       burst_of(&charge->limits), now_ns) == 0;
 }
 
 static bool take_tokens(const struct kvw_rate_charge *charge, uint64_t tokens, int64_t now_ns)
 {
 	return charge->limits.tokens_per_minute == 0 || tokens == 0 ||
-	       kvw_bucket_take(&charge->subject->tokens, tokens_ns(charge, tokens), burst_of(&charge->limits),
-		       now_ns) == 0;
+	       kvw_bucket_take(&charge->subject->tokens, tokens_ns(charge, tokens),
+		       burst_of(&charge->limits), now_ns) == 0;
 }
 
 static bool take_day(const struct kvw_rate_charge *charge, uint64_t tokens, uint64_t day)
 {
 	return charge->limits.tokens_per_day == 0 || tokens == 0 ||
-	       kvw_day_take(&charge->subject->day, least(tokens), charge->limits.tokens_per_day, day);
+	       kvw_day_take(
+		       &charge->subject->day, least(tokens), charge->limits.tokens_per_day, day);
 }
 
 static void give_requests(const struct kvw_rate_charge *charge)
 {
 	if (charge->limits.requests_per_minute > 0)
-		kvw_bucket_give(
-			&charge->subject->requests, kvw_rate_ns(1, charge->limits.requests_per_minute));
+		kvw_bucket_give(&charge->subject->requests,
+			kvw_rate_ns(1, charge->limits.requests_per_minute));
 }
 
 /* More than was charged is owed, less is given back; both come to what the used ones cost. */
-static void correct_tokens(
-	const struct kvw_rate_charge *charge, uint64_t before, uint64_t after, uint64_t day, int64_t now_ns)
+static void correct_tokens(const struct kvw_rate_charge *charge, uint64_t before, uint64_t after,
+	uint64_t day, int64_t now_ns)
 {
 	if (charge->limits.tokens_per_minute > 0) {
 		int64_t ns = tokens_ns(charge, after) - tokens_ns(charge, before);
@@ -98,8 +101,8 @@ static void correct_tokens(
 }
 
 /* Takes all of one party's, or nothing. */
-static bool take_one(
-	const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t now_ns, enum kvw_rate_limited *limit)
+static bool take_one(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge,
+	int64_t now_ns, enum kvw_rate_limited *limit)
 {
 	*limit = KVW_RATE_CONCURRENT;
 	if (!take_running(charge))
@@ -122,7 +125,8 @@ running:
 	return false;
 }
 
-static void give_one(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t now_ns)
+static void give_one(
+	const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t now_ns)
 {
 	correct_tokens(charge, charge->tokens, 0, ticket->day, now_ns);
 	give_requests(charge);
@@ -148,16 +152,18 @@ static int64_t wait_for(const struct kvw_rate_ticket *ticket, const struct kvw_r
 	int64_t burst_ns = burst_of(limits), wait_ns = 0, used;
 
 	if (limits->requests_per_minute > 0)
-		wait_ns = kvw_bucket_wait_ns(&subject->requests, kvw_rate_ns(1, limits->requests_per_minute),
-			burst_ns, time->now_ns);
+		wait_ns = kvw_bucket_wait_ns(&subject->requests,
+			kvw_rate_ns(1, limits->requests_per_minute), burst_ns, time->now_ns);
 	if (limits->tokens_per_minute > 0 && charge->tokens > 0)
-		wait_ns = longer(wait_ns, kvw_bucket_wait_ns(&subject->tokens, tokens_ns(charge, charge->tokens),
-						  burst_ns, time->now_ns));
+		wait_ns = longer(wait_ns,
+			kvw_bucket_wait_ns(&subject->tokens, tokens_ns(charge, charge->tokens),
+				burst_ns, time->now_ns));
 	if (limits->concurrent > 0 &&
 		atomic_load_explicit(&subject->running, memory_order_relaxed) >= limits->concurrent)
 		wait_ns = longer(wait_ns, RUNNING_NS);
 	used = kvw_day_used(&subject->day, ticket->day);
-	if (limits->tokens_per_day > 0 && used > 0 && used + least(charge->tokens) > limits->tokens_per_day)
+	if (limits->tokens_per_day > 0 && used > 0 &&
+		used + least(charge->tokens) > limits->tokens_per_day)
 		wait_ns = longer(wait_ns, day_left_ns(ticket->day, time));
 	return wait_ns;
 }
@@ -180,7 +186,8 @@ static uint64_t predict(const struct kvw_rate_demand *demand, uint64_t answer_to
 {
 	uint64_t answers = demand->answers < ANSWERS_MOST ? demand->answers : ANSWERS_MOST;
 
-	return demand->prompt_tokens + (answer_tokens < UINT32_MAX ? answer_tokens : UINT32_MAX) * answers;
+	return demand->prompt_tokens +
+	       (answer_tokens < UINT32_MAX ? answer_tokens : UINT32_MAX) * answers;
 }
 
 static uint64_t average(const struct kvw_rate_charge *charge)
@@ -190,8 +197,8 @@ static uint64_t average(const struct kvw_rate_charge *charge)
 	return learned == 0 ? KVW_RATE_ANSWER : learned;
 }
 
-/* What a client says of its answer counts for its own key and tenant. Others share the model: it is held back
- * no more of than answers have on average. */
+/* What a client says of its answer counts for its own key and tenant. Others share the model: it is
+ * held back no more of than answers have on average. */
 static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_demand *demand)
 {
 	uint64_t answer = demand->answer_tokens;
@@ -208,7 +215,8 @@ static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_de
 }
 
 /* For other replicas. */
-static void add_tokens(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t tokens)
+static void add_tokens(
+	const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t tokens)
 {
 	add(&charge->subject->tokens_charged, tokens);
 	add(&charge->subject->day_charged[ticket->day & 1], tokens);
@@ -228,9 +236,9 @@ static void note_limits(const struct kvw_rate_charge *charge)
 	note(&charge->subject->burst_ns, burst_of(&charge->limits));
 }
 
-bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties, size_t count,
-	const struct kvw_rate_demand *demand, const struct kvw_rate_time *time, struct kvw_rate_ticket *ticket,
-	struct kvw_rate_refusal *refusal)
+bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties,
+	size_t count, const struct kvw_rate_demand *demand, const struct kvw_rate_time *time,
+	struct kvw_rate_ticket *ticket, struct kvw_rate_refusal *refusal)
 {
 	size_t taken;
 
@@ -263,7 +271,8 @@ bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *p
 		give_one(ticket, &ticket->charges[--taken], time->now_ns);
 	refusal->wait_ns = refusal->limit == KVW_RATE_CONCURRENT ? RUNNING_NS : 1;
 	for (size_t i = 0; i < ticket->count; i++)
-		refusal->wait_ns = longer(refusal->wait_ns, wait_for(ticket, &ticket->charges[i], time));
+		refusal->wait_ns =
+			longer(refusal->wait_ns, wait_for(ticket, &ticket->charges[i], time));
 	return false;
 }
 
@@ -275,7 +284,8 @@ static void learn(struct kvw_rate_subject *subject, uint64_t answer_tokens)
 	int64_t answer = answer_tokens < UINT32_MAX ? (int64_t)answer_tokens : UINT32_MAX;
 	int64_t next = mean == 0 ? answer : mean + (answer - mean) / LEARN_SHARE;
 
-	atomic_store_explicit(&subject->learned, (uint32_t)(next > 0 ? next : 1), memory_order_relaxed);
+	atomic_store_explicit(
+		&subject->learned, (uint32_t)(next > 0 ? next : 1), memory_order_relaxed);
 }
 
 void kvw_rates_drop(struct kvw_rate_ticket *ticket)
@@ -284,8 +294,8 @@ void kvw_rates_drop(struct kvw_rate_ticket *ticket)
 		kvw_rate_subject_put(ticket->charges[--ticket->count].subject);
 }
 
-void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens, bool counts,
-	int64_t now_ns)
+void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens,
+	bool counts, int64_t now_ns)
 {
 	for (size_t i = 0; i < ticket->count; i++) {
 		const struct kvw_rate_charge *charge = &ticket->charges[i];
@@ -313,7 +323,8 @@ static void keep_less(struct kvw_rate_left *left, struct kvw_rate_left other)
 static struct kvw_rate_left left_in(
 	const struct kvw_bucket *bucket, int64_t per_minute, int64_t burst_ns, int64_t now_ns)
 {
-	struct kvw_rate_left left = {.limit = per_minute, .reset_ns = kvw_bucket_debt_ns(bucket, now_ns)};
+	struct kvw_rate_left left = {
+		.limit = per_minute, .reset_ns = kvw_bucket_debt_ns(bucket, now_ns)};
 	double units = (double)(burst_ns - left.reset_ns) * (double)per_minute / 60e9;
 
 	if (left.reset_ns == 0 && units < 1)
@@ -332,16 +343,18 @@ static struct kvw_rate_left left_of_day(
 }
 
 /* Of one party, but for `concurrent`. */
-static void look(const struct kvw_rate_subject *subject, const struct kvw_rate_limits *limits, uint64_t today,
-	const struct kvw_rate_time *time, struct kvw_rate_state *out)
+static void look(const struct kvw_rate_subject *subject, const struct kvw_rate_limits *limits,
+	uint64_t today, const struct kvw_rate_time *time, struct kvw_rate_state *out)
 {
 	int64_t burst_ns = burst_of(limits);
 
 	*out = (struct kvw_rate_state){0};
 	if (limits->requests_per_minute > 0)
-		out->requests = left_in(&subject->requests, limits->requests_per_minute, burst_ns, time->now_ns);
+		out->requests = left_in(
+			&subject->requests, limits->requests_per_minute, burst_ns, time->now_ns);
 	if (limits->tokens_per_minute > 0)
-		out->tokens = left_in(&subject->tokens, limits->tokens_per_minute, burst_ns, time->now_ns);
+		out->tokens = left_in(
+			&subject->tokens, limits->tokens_per_minute, burst_ns, time->now_ns);
 	if (limits->tokens_per_day > 0)
 		out->day = left_of_day(&subject->day, limits->tokens_per_day, today, time);
 }
@@ -369,7 +382,8 @@ void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_
 	for (size_t i = 0; i < ticket->count; i++) {
 		struct kvw_rate_state state;
 
-		look(ticket->charges[i].subject, &ticket->charges[i].limits, ticket->day, time, &state);
+		look(ticket->charges[i].subject, &ticket->charges[i].limits, ticket->day, time,
+			&state);
 		keep_less(requests, state.requests);
 		keep_less(tokens, state.tokens);
 		keep_less(tokens, state.day);
@@ -384,11 +398,13 @@ static int put_duration(char *out, size_t room, int64_t ns)
 	if (ms < 1000)
 		return snprintf(out, room, "%dms", (int)ms);
 	if (s < 60)
-		return snprintf(out, room, ms % 1000 != 0 ? "%d.%03ds" : "%ds", (int)s, (int)(ms % 1000));
+		return snprintf(
+			out, room, ms % 1000 != 0 ? "%d.%03ds" : "%ds", (int)s, (int)(ms % 1000));
 	s = (ms + 999) / 1000;
 	if (s < 3600)
 		return snprintf(out, room, "%dm%ds", (int)(s / 60), (int)(s % 60));
-	return snprintf(out, room, "%lldh%dm%ds", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
+	return snprintf(
+		out, room, "%lldh%dm%ds", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
 }
 
 /* RFC 3339. The second in which it will have happened. */
@@ -406,9 +422,11 @@ static size_t put_left(char *out, size_t room, enum kvw_rate_style style, const 
 	const struct kvw_rate_left *left, const struct kvw_rate_time *time)
 {
 	static const char *const forms[] = {
-		[KVW_RATE_OPENAI] = "x-ratelimit-limit-%s: %lld\r\nx-ratelimit-remaining-%s: %lld\r\n"
-				    "x-ratelimit-reset-%s: %s\r\n",
-		[KVW_RATE_ANTHROPIC] = "anthropic-ratelimit-%s-limit: %lld\r\nanthropic-ratelimit-%s-remaining: %lld\r\n"
+		[KVW_RATE_OPENAI] =
+			"x-ratelimit-limit-%s: %lld\r\nx-ratelimit-remaining-%s: %lld\r\n"
+			"x-ratelimit-reset-%s: %s\r\n",
+		[KVW_RATE_ANTHROPIC] = "anthropic-ratelimit-%s-limit: "
+				       "%lld\r\nanthropic-ratelimit-%s-remaining: %lld\r\n"
 				       "anthropic-ratelimit-%s-reset: %s\r\n",
 	};
 	char reset[40];
@@ -432,5 +450,6 @@ size_t kvw_rates_fields(const struct kvw_rate_ticket *ticket, const struct kvw_r
 	kvw_rates_view(ticket, time, &requests, &tokens);
 	out[0] = '\0';
 	len = put_left(out, KVW_RATE_FIELDS_ROOM, style, "requests", &requests, time);
-	return len + put_left(out + len, KVW_RATE_FIELDS_ROOM - len, style, "tokens", &tokens, time);
+	return len +
+	       put_left(out + len, KVW_RATE_FIELDS_ROOM - len, style, "tokens", &tokens, time);
 }

@@ -1,12 +1,13 @@
 /*
- * rates.h - may a request be served now, by the limits of its key, its tenant and its model? And what it used.
+ * rates.h - may a request be served now, by the limits of its key, its tenant and its model? And
+ * what it used.
  *
- *	kvw_rates_take --- refused: which limit, and when it could be taken ------> 429
- *	      |
- *	      +-- charged what is predicted: a ticket --- kvw_rates_settle: charged what it used
+ * 	kvw_rates_take --- refused: which limit, and when it could be taken ------> 429
+ * 	      |
+ * 	      +-- charged what is predicted: a ticket --- kvw_rates_settle: charged what it used
  *
- * A request is charged to all that have limits for it, or to none. Its ticket is settled exactly once, however
- * the request ends; then all of them have been charged what it used.
+ * A request is charged to all that have limits for it, or to none. Its ticket is settled exactly
+ * once, however the request ends; then all of them have been charged what it used.
  *
  * Threads: any; a ticket belongs to one. No I/O and no clock: time comes with each call.
  */
@@ -24,7 +25,8 @@ struct kvw_rate_limits {
 #define KVW_RATE_BURST_NS   (INT64_C(10) * 1000000000)
 #define KVW_RATE_ANSWER     256 /* tokens of an answer, until answers have shown how many */
 
-/* Those of a key or of an entry of `rate_limits`, which the configuration knows by the same members. */
+/* Those of a key or of an entry of `rate_limits`, which the configuration knows by the same
+ * members. */
 #define KVW_RATE_LIMITS_OF(from)                                                                   \
 	((struct kvw_rate_limits){(from)->requests_per_minute, (from)->tokens_per_minute,          \
 		(from)->tokens_per_day, (from)->concurrent, (from)->burst_ms * INT64_C(1000000)})
@@ -79,19 +81,23 @@ struct kvw_rate_refusal {
 	enum kvw_rate_limited limit; /* the first that was found */
 	enum kvw_rate_kind kind;     /* whose */
 	int64_t most;                /* the limit */
-	int64_t wait_ns;             /* until no limit stood in the way, if nothing else were charged */
+	/* Until no limit stood in the way, if nothing else were charged. */
+	int64_t wait_ns;
 };
 
-/* Charges the parties (at most one of each kind) with what is predicted. False: refused, and none is charged;
- * the ticket is set nevertheless, for kvw_rates_view, and wants kvw_rates_drop. Out of memory is no limit. */
-bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties, size_t count,
-	const struct kvw_rate_demand *demand, const struct kvw_rate_time *time, struct kvw_rate_ticket *ticket,
-	struct kvw_rate_refusal *refusal);
+/* Charges the parties (at most one of each kind) with what is predicted. False: refused, and none
+ * is charged; the ticket is set nevertheless, for kvw_rates_view, and wants kvw_rates_drop. Out of
+ * memory is no limit. */
+bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties,
+	size_t count, const struct kvw_rate_demand *demand, const struct kvw_rate_time *time,
+	struct kvw_rate_ticket *ticket, struct kvw_rate_refusal *refusal);
 
-/* Charges what it used instead. answer_tokens: of one answer that ended whole, to learn from; 0: of none.
- * counts false: the request was not served at all, and does not count as one. A settled ticket: nothing. */
-void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens, bool counts,
-	int64_t now_ns);
+/* Charges what it used instead. answer_tokens: of one answer that ended whole, to learn from; 0: of
+ * none.
+ * counts false: the request was not served at all, and does not count as one. A settled ticket:
+ * nothing. */
+void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens,
+	bool counts, int64_t now_ns);
 /* Of a refused request. */
 void kvw_rates_drop(struct kvw_rate_ticket *ticket);
 
@@ -110,8 +116,8 @@ struct kvw_rate_state {
 void kvw_rates_look(struct kvw_rate_table *table, const struct kvw_rate_party *party,
 	const struct kvw_rate_time *time, struct kvw_rate_state *out);
 
-/* The header fields that say so: `x-ratelimit-*`, whose reset is a duration, or `anthropic-ratelimit-*`, whose
- * reset is a time. */
+/* The header fields that say so: `x-ratelimit-*`, whose reset is a duration, or
+ * `anthropic-ratelimit-*`, whose reset is a time. */
 enum kvw_rate_style { KVW_RATE_OPENAI, KVW_RATE_ANTHROPIC };
 
 /* Returns their length. */
@@ -119,7 +125,8 @@ enum kvw_rate_style { KVW_RATE_OPENAI, KVW_RATE_ANTHROPIC };
 size_t kvw_rates_fields(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
 	enum kvw_rate_style style, char out[KVW_RATE_FIELDS_ROOM]);
 
-/* The time; where the clock shows a day before the one that counts (kvw_rate_table_day), this one's beginning. */
+/* The time; where the clock shows a day before the one that counts (kvw_rate_table_day),
+ * this one's beginning. */
 struct kvw_rate_time kvw_rate_time_counted(struct kvw_rate_table *table, struct kvw_rate_time time);
 
 static inline uint64_t kvw_rate_day(int64_t utc_ns)

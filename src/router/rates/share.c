@@ -12,7 +12,8 @@ static bool read_number(struct kvw_slice text, int64_t *out)
 	if (text.data == NULL || text.len == minus)
 		return false;
 	for (size_t i = minus; i < text.len; i++) {
-		if (text.data[i] < '0' || text.data[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
+		if (text.data[i] < '0' || text.data[i] > '9' ||
+			__builtin_mul_overflow(value, 10, &value) ||
 			__builtin_sub_overflow(value, text.data[i] - '0', &value))
 			return false;
 	}
@@ -22,10 +23,12 @@ static bool read_number(struct kvw_slice text, int64_t *out)
 	return true;
 }
 
-bool kvw_rate_share_read(const struct kvw_slice texts[KVW_RATE_TOTALS], struct kvw_rate_sums *totals)
+bool kvw_rate_share_read(
+	const struct kvw_slice texts[KVW_RATE_TOTALS], struct kvw_rate_sums *totals)
 {
 	return read_number(texts[0], &totals->requests) && read_number(texts[1], &totals->tokens) &&
-	       read_number(texts[2], &totals->day_tokens) && read_number(texts[3], &totals->exchanges);
+	       read_number(texts[2], &totals->day_tokens) &&
+	       read_number(texts[3], &totals->exchanges);
 }
 
 static int64_t read_of(const _Atomic int64_t *count)
@@ -47,11 +50,12 @@ static bool apart(const struct kvw_rate_shared *s, int64_t now_ns)
 	return s->seen_ns != 0 && now_ns - s->seen_ns > KVW_RATE_APART_NS;
 }
 
-void kvw_rate_share_news(
-	struct kvw_rate_subject *subject, const struct kvw_rate_time *time, struct kvw_rate_sums *news)
+void kvw_rate_share_news(struct kvw_rate_subject *subject, const struct kvw_rate_time *time,
+	struct kvw_rate_sums *news)
 {
 	struct kvw_rate_shared *s = &subject->shared;
-	int64_t requests = read_of(&subject->requests_charged), tokens = read_of(&subject->tokens_charged);
+	int64_t requests = read_of(&subject->requests_charged),
+		tokens = read_of(&subject->tokens_charged);
 	int64_t days[] = {read_of(&subject->day_charged[0]), read_of(&subject->day_charged[1])};
 	size_t today = kvw_rate_day(time->utc_ns) & 1;
 
@@ -81,7 +85,8 @@ void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_ra
 	s->day_sent[news->day & 1] -= news->day_tokens;
 }
 
-/* After a time apart the others' share of that time has come back, and they are as full as a burst at most. */
+/* After a time apart the others' share of that time has come back,
+ * and they are as full as a burst at most. */
 static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute, int64_t burst_ns,
 	int64_t apart_ns, int64_t now_ns)
 {
@@ -111,12 +116,14 @@ static int64_t bounded(int64_t total)
 void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news,
 	const struct kvw_rate_sums *heard, const struct kvw_rate_time *time)
 {
-	const struct kvw_rate_sums *const totals = &(struct kvw_rate_sums){.requests = bounded(heard->requests),
-		.tokens = bounded(heard->tokens),
-		.day_tokens = bounded(heard->day_tokens),
-		.exchanges = heard->exchanges};
+	const struct kvw_rate_sums *const totals =
+		&(struct kvw_rate_sums){.requests = bounded(heard->requests),
+			.tokens = bounded(heard->tokens),
+			.day_tokens = bounded(heard->day_tokens),
+			.exchanges = heard->exchanges};
 	struct kvw_rate_shared *s = &subject->shared;
-	/* Totals begin again where they were lost. They may be less than they were without that: others give back. */
+	/* Totals begin again where they were lost.
+	 * They may be less than they were without that: others give back. */
 	bool lost = s->seen_ns != 0 && totals->exchanges <= s->exchanges_seen;
 	int64_t requests = totals->requests - s->requests_seen - news->requests;
 	int64_t tokens = totals->tokens - s->tokens_seen - news->tokens;
@@ -127,10 +134,10 @@ void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_ra
 	if (s->seen_ns != 0 && !lost) {
 		int64_t burst_ns = read_of(&subject->burst_ns);
 
-		charge(&subject->requests, requests, read_of(&subject->requests_per_minute), burst_ns, apart_ns,
-			time->now_ns);
-		charge(&subject->tokens, tokens, read_of(&subject->tokens_per_minute), burst_ns, apart_ns,
-			time->now_ns);
+		charge(&subject->requests, requests, read_of(&subject->requests_per_minute),
+			burst_ns, apart_ns, time->now_ns);
+		charge(&subject->tokens, tokens, read_of(&subject->tokens_per_minute), burst_ns,
+			apart_ns, time->now_ns);
 	}
 	if (day != 0)
 		kvw_day_correct(&subject->day, day, news->day);

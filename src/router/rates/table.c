@@ -60,11 +60,13 @@ void kvw_rate_table_destroy(struct kvw_rate_table *table)
 static bool is_full(struct kvw_rate_subject *subject, int64_t now_ns, uint64_t today)
 {
 	return kvw_bucket_debt_ns(&subject->requests, now_ns) == 0 &&
-	       kvw_bucket_debt_ns(&subject->tokens, now_ns) == 0 && kvw_day_used(&subject->day, today) == 0;
+	       kvw_bucket_debt_ns(&subject->tokens, now_ns) == 0 &&
+	       kvw_day_used(&subject->day, today) == 0;
 }
 
 /* Frees all that say nothing, or where there are none the first that may go. With the lock. */
-static void make_room(struct kvw_rate_table *table, struct part *part, int64_t now_ns, uint64_t today)
+static void make_room(
+	struct kvw_rate_table *table, struct part *part, int64_t now_ns, uint64_t today)
 {
 	size_t before = part->count;
 
@@ -73,8 +75,10 @@ static void make_room(struct kvw_rate_table *table, struct part *part, int64_t n
 			for (struct kvw_rate_subject **link = &part->chains[k]; *link != NULL;) {
 				struct kvw_rate_subject *subject = *link;
 
-				if (atomic_load_explicit(&subject->users, memory_order_acquire) > 0 ||
-					(hard ? part->count < before : !is_full(subject, now_ns, today))) {
+				if (atomic_load_explicit(&subject->users, memory_order_acquire) >
+						0 ||
+					(hard ? part->count < before
+					      : !is_full(subject, now_ns, today))) {
 					link = &subject->next;
 					continue;
 				}
@@ -99,19 +103,24 @@ static struct kvw_rate_subject *make(enum kvw_rate_kind kind, struct kvw_slice n
 }
 
 /* With the lock. */
-static struct kvw_rate_subject *find(const struct part *part, enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash)
+static struct kvw_rate_subject *find(
+	const struct part *part, enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash)
 {
-	struct kvw_rate_subject *subject = part->chains == NULL ? NULL : part->chains[hash / PARTS % CHAINS];
+	struct kvw_rate_subject *subject =
+		part->chains == NULL ? NULL : part->chains[hash / PARTS % CHAINS];
 
-	while (subject != NULL && (subject->hash != hash || subject->kind != kind ||
-					  !kvw_slice_equal((struct kvw_slice){subject->name, subject->name_len}, name)))
+	while (subject != NULL &&
+		(subject->hash != hash || subject->kind != kind ||
+			!kvw_slice_equal(
+				(struct kvw_slice){subject->name, subject->name_len}, name)))
 		subject = subject->next;
 	return subject;
 }
 
 /* With the lock. */
 static struct kvw_rate_subject *find_or_make(struct kvw_rate_table *table, struct part *part,
-	enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash, int64_t now_ns, uint64_t today)
+	enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash, int64_t now_ns,
+	uint64_t today)
 {
 	struct kvw_rate_subject **chain, *subject;
 
@@ -203,7 +212,8 @@ bool kvw_rate_table_some(struct kvw_rate_table *table, size_t *cursor,
 	if (part->chains == NULL)
 		*cursor += CHAINS - 1; /* a part is entered at its first chain, or has them all */
 	else
-		for (struct kvw_rate_subject *s = part->chains[*cursor % CHAINS]; s != NULL; s = s->next)
+		for (struct kvw_rate_subject *s = part->chains[*cursor % CHAINS]; s != NULL;
+			s = s->next)
 			fn(arg, s);
 	pthread_mutex_unlock(&part->lock);
 	++*cursor;

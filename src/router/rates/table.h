@@ -1,11 +1,12 @@
 /*
  * table.h - the counts of each key, tenant and model that has limits, by name.
  *
- * Made when a request asks for one first, and kept: keys are read again from their file, and their counts must
- * not begin again with that. The table is bounded; where it is full, one goes that says nothing (it has all that
- * it may have and did nothing today), else one that no request holds.
+ * Made when a request asks for one first, and kept: keys are read again from their file, and their
+ * counts must not begin again with that. The table is bounded; where it is full, one goes that says
+ * nothing (it has all that it may have and did nothing today), else one that no request holds.
  *
- * Threads: any. Finding one takes a short lock of its part of the table (1 of 64); its counts are atomic words.
+ * Threads: any. Finding one takes a short lock of its part of the table (1 of 64); its counts are
+ * atomic words.
  */
 #ifndef KVW_RATES_TABLE_H
 #define KVW_RATES_TABLE_H
@@ -18,7 +19,8 @@
 
 enum kvw_rate_kind { KVW_RATE_KEY, KVW_RATE_TENANT, KVW_RATE_MODEL, KVW_RATE_KINDS };
 
-/* Of a subject, what its replica has let the others know: of the one thread that does so (share.h). */
+/* Of a subject, what its replica has let the others know: of the one thread that does so
+ * (share.h). */
 struct kvw_rate_shared {
 	int64_t requests_sent, tokens_sent; /* of what is charged */
 	int64_t day_sent[2];                /* likewise, of day_charged */
@@ -45,8 +47,10 @@ struct kvw_rate_subject {
 	struct kvw_day day;               /* tokens */
 	_Atomic int64_t requests_charged; /* since it was made, less what was given back */
 	_Atomic int64_t tokens_charged;
-	_Atomic int64_t day_charged[2]; /* its tokens, of even and of odd days: a request is settled on its own day */
-	_Atomic int64_t requests_per_minute, tokens_per_minute, burst_ns; /* limits as of the last request */
+	/* Its tokens, of even and of odd days: a request is settled on its own day. */
+	_Atomic int64_t day_charged[2];
+	/* Limits as of the last request. */
+	_Atomic int64_t requests_per_minute, tokens_per_minute, burst_ns;
 	struct kvw_rate_shared shared;
 	char name[];
 };
@@ -55,10 +59,11 @@ struct kvw_rate_table;
 
 /* For so many, at least 64. NULL: out of memory. */
 struct kvw_rate_table *kvw_rate_table_create(size_t most);
-void kvw_rate_table_destroy(struct kvw_rate_table *table); /* nothing of it is held; NULL is allowed */
+/* Nothing of it is held; NULL is allowed. */
+void kvw_rate_table_destroy(struct kvw_rate_table *table);
 
-/* Made where there is none. The caller holds it until kvw_rate_subject_put. NULL: out of memory. today: as
- * kvw_day has it. */
+/* Made where there is none. The caller holds it until kvw_rate_subject_put. NULL: out of memory.
+ * today: as kvw_day has it. */
 struct kvw_rate_subject *kvw_rate_table_hold(struct kvw_rate_table *table, enum kvw_rate_kind kind,
 	struct kvw_slice name, int64_t now_ns, uint64_t today);
 /* Likewise; NULL: there is none. */
@@ -66,8 +71,8 @@ struct kvw_rate_subject *kvw_rate_table_find(
 	struct kvw_rate_table *table, enum kvw_rate_kind kind, struct kvw_slice name);
 void kvw_rate_subject_put(struct kvw_rate_subject *subject);
 
-/* The day that counts for a clock that shows `today`: where it was set back over midnight, the later one still. A clock
- * that goes back by more than a day was wrong before. */
+/* The day that counts for a clock that shows `today`: where it was set back over midnight, the
+ * later one still. A clock that goes back by more than a day was wrong before. */
 uint64_t kvw_rate_table_day(struct kvw_rate_table *table, uint64_t today);
 
 /* Calls fn for each, under its part's lock: fn is quick and calls nothing of this table. */
