@@ -1,11 +1,12 @@
 /*
- * cache.c - the caches' settings for the workers, and the shared cache where the manifest names none: a
- * Redis, or kvtierd on each node.
+ * cache.c - the caches' settings for the workers, and the shared cache where the manifest names
+ * none: a Redis, or kvtierd on each node.
  *
- * The settings are LMCache's file, which kvtier reads as well. kvtierd is reached by a Service that stays on
- * its node, and its segment by the node's /dev/shm; its name has the endpoint's, since one node may have
- * several, and so has its folder on the node's disk. Several kvtierds share through a Redis, which is rendered unless the
- * manifest names one. Neither has a password: a policy says which pods may connect.
+ * The settings are LMCache's file, which kvtier reads as well. kvtierd is reached by a Service that
+ * stays on its node, and its segment by the node's /dev/shm; its name has the endpoint's, since one
+ * node may have several, and so has its folder on the node's disk. Several kvtierds share through a
+ * Redis, which is rendered unless the manifest names one. Neither has a password: a policy says
+ * which pods may connect.
  */
 #include <inttypes.h>
 
@@ -14,7 +15,8 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* MiB of memory for the names of what lies on disk: a name is 300 bytes, there is one for 512 KiB, and at most 8M. */
+/* MiB of memory for the names of what lies on disk: a name is 300 bytes, there is one for 512 KiB,
+ * and at most 8M. */
 #define NAMES(disk_mib) ((disk_mib) / 1536 < 2816 ? (disk_mib) / 1536 : 2816)
 
 /* FNV-1a, with the NUL. */
@@ -37,10 +39,12 @@ static uint64_t mix_node(uint64_t hash, const struct kvw_node *node)
 	return mix(hash, ".");
 }
 
-/* What decides the values of a chunk. LMCache's keys know a model by its path alone, which is the same for most. */
+/* What decides the values of a chunk.
+ * LMCache's keys know a model by its path alone, which is the same for most. */
 static uint64_t model_hash(const struct kvw_plan *plan)
 {
-	static const enum kvw_field_id fields[] = {KVW_F_source, KVW_F_volumes, KVW_F_modelId, KVW_F_command};
+	static const enum kvw_field_id fields[] = {
+		KVW_F_source, KVW_F_volumes, KVW_F_modelId, KVW_F_command};
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
 	hash = mix(hash, plan->options->model_source != NULL ? plan->options->model_source : "");
@@ -54,24 +58,26 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_yaml_line(out, 0, "chunk_size: 256");
 	kvw_yaml_line(out, 0, "local_cpu: %s", plan->l1 ? "true" : "false");
-	kvw_yaml_line(out, 0, "max_local_cpu_size: %.3f", (double)plan->options->l1_size / (double)(UINT64_C(1) << 30));
+	kvw_yaml_line(out, 0, "max_local_cpu_size: %.3f",
+		(double)plan->options->l1_size / (double)(UINT64_C(1) << 30));
 	if (plan->l2) {
 		kvw_yaml_pair(out, 0, "remote_url", plan->l2_url);
 		kvw_yaml_line(out, 0, "remote_serde: naive");
 	}
 	if (plan->own_kvtierd) {
 		kvw_yaml_line(out, 0, "extra_config:");
-		kvw_yaml_line(out, 1, "sagemaker_hyperpod_bucket: \"%s.%s.%016" PRIx64 "\"", plan->namespace, plan->name,
-			model_hash(plan));
-		kvw_yaml_line(out, 1, "sagemaker_hyperpod_shared_memory_name: \"kvway-%s-%s\"", plan->namespace, plan->name);
+		kvw_yaml_line(out, 1, "sagemaker_hyperpod_bucket: \"%s.%s.%016" PRIx64 "\"",
+			plan->namespace, plan->name, model_hash(plan));
+		kvw_yaml_line(out, 1, "sagemaker_hyperpod_shared_memory_name: \"kvway-%s-%s\"",
+			plan->namespace, plan->name);
 	}
 	if (!plan->controller)
 		return;
 	kvw_yaml_line(out, 0, "enable_controller: true");
-	kvw_yaml_line(out, 0, "controller_pull_url: \"%s-controller.%s.svc.%s:%d\"", plan->name, plan->namespace,
-		plan->options->cluster_domain, KVW_PORT_PULL);
-	kvw_yaml_line(out, 0, "controller_reply_url: \"%s-controller.%s.svc.%s:%d\"", plan->name, plan->namespace,
-		plan->options->cluster_domain, KVW_PORT_REPLY);
+	kvw_yaml_line(out, 0, "controller_pull_url: \"%s-controller.%s.svc.%s:%d\"", plan->name,
+		plan->namespace, plan->options->cluster_domain, KVW_PORT_PULL);
+	kvw_yaml_line(out, 0, "controller_reply_url: \"%s-controller.%s.svc.%s:%d\"", plan->name,
+		plan->namespace, plan->options->cluster_domain, KVW_PORT_REPLY);
 	kvw_yaml_line(out, 0, "lmcache_worker_heartbeat_time: 10");
 	kvw_yaml_line(out, 0, "lmcache_worker_ports:");
 	for (int rank = 0; rank < plan->ranks && rank < 64; rank++)
@@ -82,10 +88,12 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 static void tiers(FILE *out, const struct kvw_plan *plan)
 {
 	char text[1200];
-	int used = snprintf(text, sizeof(text), "segment %" PRIu64 "MiB", plan->options->l2_size / MIB);
+	int used = snprintf(
+		text, sizeof(text), "segment %" PRIu64 "MiB", plan->options->l2_size / MIB);
 
 	if (plan->nvme[0] != '\0')
-		used += snprintf(text + used, sizeof(text) - (size_t)used, ", nvme %" PRIu64 "MiB", plan->options->nvme_size / MIB);
+		used += snprintf(text + used, sizeof(text) - (size_t)used, ", nvme %" PRIu64 "MiB",
+			plan->options->nvme_size / MIB);
 	if (plan->joined)
 		snprintf(text + used, sizeof(text) - (size_t)used, ", %s", plan->redis_shown);
 	kvw_yaml_line(out, 3, "annotations:");
@@ -120,7 +128,8 @@ static void memory(FILE *out, uint64_t mebibytes)
 	kvw_yaml_line(out, 6, "memory: %" PRIu64 "Mi", mebibytes);
 }
 
-static void service(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name, int port)
+static void service(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
+	const char *name, int port)
 {
 	kvw_object_begin(out, plan, "v1", "Service", component, name);
 	kvw_yaml_line(out, 0, "spec:");
@@ -136,7 +145,8 @@ static void service(FILE *out, const struct kvw_plan *plan, enum kvw_component c
 
 static void redis(FILE *out, const struct kvw_plan *plan)
 {
-	static const char *const words[] = {"--save", "", "--appendonly", "no", "--maxmemory-policy", "allkeys-lru"};
+	static const char *const words[] = {
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "allkeys-lru"};
 	uint64_t mebibytes = plan->options->l2_size / MIB;
 
 	kvw_object_begin(out, plan, "apps/v1", "Deployment", KVW_COMPONENT_REDIS, "-redis");
@@ -168,7 +178,9 @@ static void redis(FILE *out, const struct kvw_plan *plan)
 	kvw_object_unprivileged(out, 4);
 	service(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS);
 	kvw_object_policy(out, plan, KVW_COMPONENT_REDIS, "-redis", KVW_PORT_REDIS,
-		1u << (plan->joined ? KVW_COMPONENT_KVTIERD : KVW_COMPONENT_WORKER) | 1u << KVW_COMPONENT_ROUTER, false);
+		1u << (plan->joined ? KVW_COMPONENT_KVTIERD : KVW_COMPONENT_WORKER) |
+			1u << KVW_COMPONENT_ROUTER,
+		false);
 }
 
 static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
@@ -227,7 +239,8 @@ static void kvtierd_volumes(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 3, "volumes:");
 	kvw_yaml_line(out, 3, "- name: config");
 	kvw_yaml_line(out, 4, plan->redis_secret ? "secret:" : "configMap:");
-	kvw_yaml_line(out, 5, "%s: %s-kvtierd", plan->redis_secret ? "secretName" : "name", plan->name);
+	kvw_yaml_line(
+		out, 5, "%s: %s-kvtierd", plan->redis_secret ? "secretName" : "name", plan->name);
 	kvw_yaml_line(out, 3, "- name: shm");
 	kvw_yaml_line(out, 4, "hostPath:");
 	kvw_yaml_line(out, 5, "path: /dev/shm");
@@ -237,12 +250,14 @@ static void kvtierd_volumes(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 3, "- name: store");
 	kvw_yaml_line(out, 4, "hostPath:");
 	kvw_yaml_pair(out, 5, "path", plan->nvme);
-	kvw_yaml_line(out, 5, "type: Directory"); /* not made where no disk is mounted: it would fill the system's */
+	/* Not made where no disk is mounted: it would fill the system's. */
+	kvw_yaml_line(out, 5, "type: Directory");
 }
 
 static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 {
-	if (!kvw_object_file(out, plan, plan->redis_secret ? "Secret" : "ConfigMap", KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd.yaml", kvtierd_text))
+	if (!kvw_object_file(out, plan, plan->redis_secret ? "Secret" : "ConfigMap",
+		    KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd.yaml", kvtierd_text))
 		return false;
 	kvw_object_begin(out, plan, "apps/v1", "DaemonSet", KVW_COMPONENT_KVTIERD, "-kvtierd");
 	kvw_yaml_line(out, 0, "spec:");
@@ -261,8 +276,10 @@ static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 4, "ports:");
 	kvw_yaml_line(out, 4, "- name: cache");
 	kvw_yaml_line(out, 5, "containerPort: %d", KVW_PORT_KVTIERD);
-	memory(out, plan->options->l2_size / MIB + 1024 + (plan->nvme[0] != '\0' ? NAMES(plan->options->nvme_size / MIB) : 0));
-	kvtierd_probe(out, "startupProbe", "/health", 2, 300); /* a large segment takes a while to get */
+	memory(out, plan->options->l2_size / MIB + 1024 +
+			    (plan->nvme[0] != '\0' ? NAMES(plan->options->nvme_size / MIB) : 0));
+	/* A large segment takes a while to get. */
+	kvtierd_probe(out, "startupProbe", "/health", 2, 300);
 	kvtierd_probe(out, "readinessProbe", "/ready", 10, 3);
 	kvtierd_probe(out, "livenessProbe", "/health", 10, 3);
 	kvw_object_unprivileged(out, 4);
@@ -276,14 +293,16 @@ static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 		store_mount(out, plan);
 	kvtierd_volumes(out, plan);
 	service(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD);
-	kvw_object_policy(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD, 1u << KVW_COMPONENT_WORKER, plan->metrics);
+	kvw_object_policy(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", KVW_PORT_KVTIERD,
+		1u << KVW_COMPONENT_WORKER, plan->metrics);
 	return true;
 }
 
 bool kvw_render_cache(FILE *out, const struct kvw_plan *plan)
 {
-	if ((plan->l1 || plan->l2) && !kvw_object_file(out, plan, plan->l2_secret ? "Secret" : "ConfigMap",
-					      KVW_COMPONENT_WORKER, "-cache", "lmcache_config.yaml", settings_text))
+	if ((plan->l1 || plan->l2) &&
+		!kvw_object_file(out, plan, plan->l2_secret ? "Secret" : "ConfigMap",
+			KVW_COMPONENT_WORKER, "-cache", "lmcache_config.yaml", settings_text))
 		return false;
 	if (plan->own_redis)
 		redis(out, plan);

@@ -1,7 +1,8 @@
 /*
  * command.c - see command.h.
  *
- * The objects are made in memory first: where there is a mistake, or no room, no half of them is written.
+ * The objects are made in memory first: where there is a mistake, or no room, no half of them is
+ * written.
  */
 #include "render/command.h"
 
@@ -62,8 +63,8 @@ static bool write_plan(const struct kvw_plan *plan, FILE *out, FILE *err)
 	return whole;
 }
 
-bool kvw_render_text(const struct kvw_render_options *options, const char *name, const char *text, size_t len,
-	FILE *out, FILE *err)
+bool kvw_render_text(const struct kvw_render_options *options, const char *name, const char *text,
+	size_t len, FILE *out, FILE *err)
 {
 	struct kvw_report mistakes, notes, remarks;
 	struct kvw_manifest manifest;
@@ -112,7 +113,8 @@ static bool read_manifest(const char *path, FILE *in, FILE *err, struct kvw_page
 	errno = 0;
 	read = read_whole(file, page);
 	if (!read)
-		fprintf(err, "kvway render: %s: %s\n", path, errno != 0 ? strerror(errno) : "cannot be read");
+		fprintf(err, "kvway render: %s: %s\n", path,
+			errno != 0 ? strerror(errno) : "cannot be read");
 	if (file != in)
 		fclose(file);
 	if (read && page->len > LARGEST) {
@@ -122,8 +124,10 @@ static bool read_manifest(const char *path, FILE *in, FILE *err, struct kvw_page
 	return read;
 }
 
-/* To a file only what is whole; one that is new is the user's alone, since the objects may have passwords. */
-static bool write_file(const struct kvw_render_options *options, const char *text, size_t size, FILE *err)
+/* To a file only what is whole; one that is new is the user's alone,
+ * since the objects may have passwords. */
+static bool write_file(
+	const struct kvw_render_options *options, const char *text, size_t size, FILE *err)
 {
 	int fd = open(options->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
@@ -158,7 +162,8 @@ int kvw_render_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 	if (!read_manifest(options.file, in, err, &page))
 		goto out;
 	if (strcmp(options.output, "-") == 0) {
-		if (kvw_render_text(&options, options.file, page.data != NULL ? page.data : "", page.len, out, err))
+		if (kvw_render_text(&options, options.file, page.data != NULL ? page.data : "",
+			    page.len, out, err))
 			status = fflush(out) == 0 && ferror(out) == 0 ? 0 : 1;
 		goto out;
 	}
@@ -167,7 +172,8 @@ int kvw_render_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 		fputs("kvway render: out of memory\n", err);
 		goto out;
 	}
-	if (kvw_render_text(&options, options.file, page.data != NULL ? page.data : "", page.len, memory, err))
+	if (kvw_render_text(&options, options.file, page.data != NULL ? page.data : "", page.len,
+		    memory, err))
 		status = 0;
 	if (fclose(memory) != 0 || (status == 0 && !write_file(&options, text, size, err)))
 		status = 1;

@@ -19,8 +19,8 @@ static void kvaware(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "pull: 0.0.0.0:%d", KVW_PORT_PULL);
 	kvw_yaml_line(out, 2, "reply: 0.0.0.0:%d", KVW_PORT_REPLY);
 	kvw_yaml_line(out, 2, "heartbeat: 0.0.0.0:%d", KVW_PORT_BEATS);
-	kvw_yaml_line(out, 2, "advertise: \"%s-controller.%s.svc.%s:%d\"", plan->name, plan->namespace,
-		plan->options->cluster_domain, KVW_PORT_BEATS);
+	kvw_yaml_line(out, 2, "advertise: \"%s-controller.%s.svc.%s:%d\"", plan->name,
+		plan->namespace, plan->options->cluster_domain, KVW_PORT_BEATS);
 	if (plan->hash_seed[0] != '\0')
 		kvw_yaml_pair(out, 2, "hash_seed", plan->hash_seed);
 }

@@ -1,12 +1,14 @@
 /*
  * discovery.c - how a rendered kvway finds its workers.
  *
- * One worker: by the DNS name of its headless Service. kvway then needs no right in the cluster, and its pods get no
- * token. Several, or as many as an autoscaler makes: by the EndpointSlices of the same Service, which say within a
- * second what a cluster's DNS says after 5 to 30 s, name the pod behind an address, and hold nothing of the pods'
- * settings. For that kvway's account may list and watch EndpointSlices in this namespace, and nothing else.
+ * One worker: by the DNS name of its headless Service. kvway then needs no right in the cluster,
+ * and its pods get no token. Several, or as many as an autoscaler makes: by the EndpointSlices of
+ * the same Service, which say within a second what a cluster's DNS says after 5 to 30 s, name the
+ * pod behind an address, and hold nothing of the pods' settings. For that kvway's account may list
+ * and watch EndpointSlices in this namespace, and nothing else.
  *
- * A worker's pod waits in either case before it ends (KVW_NOTICE_S): other clients may know it by DNS.
+ * A worker's pod waits in either case before it ends (KVW_NOTICE_S): other clients may know it by
+ * DNS.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
@@ -31,7 +33,8 @@ void kvw_render_rights(FILE *out, const struct kvw_plan *plan)
 {
 	if (!plan->several)
 		return;
-	kvw_object_begin(out, plan, "rbac.authorization.k8s.io/v1", "Role", KVW_COMPONENT_ROUTER, "-kvway");
+	kvw_object_begin(
+		out, plan, "rbac.authorization.k8s.io/v1", "Role", KVW_COMPONENT_ROUTER, "-kvway");
 	kvw_yaml_line(out, 0, "rules:");
 	kvw_yaml_line(out, 0, "- apiGroups:");
 	kvw_yaml_line(out, 1, "- discovery.k8s.io");
@@ -40,7 +43,8 @@ void kvw_render_rights(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 1, "verbs:");
 	kvw_yaml_line(out, 1, "- list");
 	kvw_yaml_line(out, 1, "- watch");
-	kvw_object_begin(out, plan, "rbac.authorization.k8s.io/v1", "RoleBinding", KVW_COMPONENT_ROUTER, "-kvway");
+	kvw_object_begin(out, plan, "rbac.authorization.k8s.io/v1", "RoleBinding",
+		KVW_COMPONENT_ROUTER, "-kvway");
 	kvw_yaml_line(out, 0, "roleRef:");
 	kvw_yaml_line(out, 1, "apiGroup: rbac.authorization.k8s.io");
 	kvw_yaml_line(out, 1, "kind: Role");

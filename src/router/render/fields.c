@@ -11,7 +11,8 @@
 const struct kvw_field kvw_fields[KVW_FIELD_COUNT] = {
 #define KVW_FIELD(id, kinds, path, type, need, limit, def, text)                                   \
 	{KVW_KIND_##kinds, path, KVW_FIELD_##type, need, limit, def, text},
-#define KVW_UNUSED(id, kinds, path, text) {KVW_KIND_##kinds, path, KVW_FIELD_UNUSED, FREE, "", "", text},
+#define KVW_UNUSED(id, kinds, path, text)                                                          \
+	{KVW_KIND_##kinds, path, KVW_FIELD_UNUSED, FREE, "", "", text},
 #include "render/fields.def"
 };
 
@@ -29,7 +30,9 @@ const char *kvw_field_name(const char *section, const char *path)
 
 static void page_table(FILE *out, enum kvw_manifest_kind kind, bool used)
 {
-	fputs(used ? "| Field | Default | Becomes |\n|---|---|---|\n" : "| Field | Why |\n|---|---|\n", out);
+	fputs(used ? "| Field | Default | Becomes |\n|---|---|---|\n"
+		   : "| Field | Why |\n|---|---|\n",
+		out);
 	for (size_t i = 0; i < KVW_FIELD_COUNT; i++) {
 		const struct kvw_field *field = &kvw_fields[i];
 
@@ -39,7 +42,9 @@ static void page_table(FILE *out, enum kvw_manifest_kind kind, bool used)
 		fprintf(out, "| `%s` | ", field->path);
 		if (used)
 			fprintf(out, field->def[0] != '\0' ? "`%s` | " : "%s | ",
-				field->def[0] != '\0' ? field->def : field->needed ? "required" : "");
+				field->def[0] != '\0' ? field->def
+				: field->needed       ? "required"
+						      : "");
 		fprintf(out, "%s |\n", field->text);
 	}
 }
@@ -53,8 +58,10 @@ void kvw_fields_page(FILE *out)
 		{KVW_KIND_ENDPOINT, "InferenceEndpointConfig"},
 		{KVW_KIND_JUMPSTART, "JumpStartModel"}};
 
-	fputs("# Fields of HyperPod's manifests\n\nWritten by `kvway render --fields` from `fields.def`; do not edit.\n\n"
-	      "What `kvway render -f` makes of each field. Those that change nothing are named with their line when\n"
+	fputs("# Fields of HyperPod's manifests\n\nWritten by `kvway render --fields` from "
+	      "`fields.def`; do not edit.\n\n"
+	      "What `kvway render -f` makes of each field. Those that change nothing are named "
+	      "with their line when\n"
 	      "they are met.\n",
 		out);
 	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {

@@ -1,9 +1,9 @@
 /*
  * manifest.c - walks the document by the table of fields.
  *
- * Kubernetes' own types (probes, volumes, affinity) are not checked here: they are passed on, and the
- * cluster knows them better. Expressions of the table are matched against short texts only: a longer
- * one can fit none of them.
+ * Kubernetes' own types (probes, volumes, affinity) are not checked here: they are passed on, and
+ * the cluster knows them better. Expressions of the table are matched against short texts only: a
+ * longer one can fit none of them.
  */
 #include "render/manifest.h"
 
@@ -25,7 +25,8 @@ struct reader {
 	struct kvw_report *mistakes, *notes;
 };
 
-static void wrong(struct reader *r, const struct kvw_node *node, const char *path, const char *expected)
+static void wrong(
+	struct reader *r, const struct kvw_node *node, const char *path, const char *expected)
 {
 	char quoted[KVW_REPORT_QUOTE];
 	const char *found = kvw_node_kind_name(node);
@@ -38,7 +39,8 @@ static void wrong(struct reader *r, const struct kvw_node *node, const char *pat
 		found = "nothing";
 	else if (node->kind == KVW_NODE_SCALAR)
 		found = kvw_report_quote(quoted, node->text, node->len);
-	kvw_report_mistake(r->mistakes, node->place, path, "found %s, expected %s", found, expected);
+	kvw_report_mistake(
+		r->mistakes, node->place, path, "found %s, expected %s", found, expected);
 }
 
 bool kvw_manifest_fits(const char *text, const char *expression)
@@ -70,7 +72,8 @@ static bool is_word(const char *text, const char *words, bool anycase)
 	return false;
 }
 
-static void expect_words(struct reader *r, const struct kvw_node *node, const char *path, const struct kvw_field *field)
+static void expect_words(struct reader *r, const struct kvw_node *node, const char *path,
+	const struct kvw_field *field)
 {
 	char expected[256] = "";
 	struct kvw_suggest near;
@@ -90,7 +93,8 @@ static void expect_words(struct reader *r, const struct kvw_node *node, const ch
 	if (near.best != NULL) {
 		size_t used = strlen(expected);
 
-		snprintf(expected + used, sizeof(expected) - used, "; did you mean `%s`?", near.best);
+		snprintf(expected + used, sizeof(expected) - used, "; did you mean `%s`?",
+			near.best);
 	}
 	wrong(r, node, path, expected);
 }
@@ -98,7 +102,8 @@ static void expect_words(struct reader *r, const struct kvw_node *node, const ch
 /* A scalar whose text is whole. */
 static bool is_text(const struct kvw_node *node)
 {
-	return node->kind == KVW_NODE_SCALAR && !kvw_node_is_null(node) && strlen(node->text) == node->len;
+	return node->kind == KVW_NODE_SCALAR && !kvw_node_is_null(node) &&
+	       strlen(node->text) == node->len;
 }
 
 static bool read_int(const struct kvw_node *node, int64_t *out)
@@ -111,7 +116,8 @@ static bool read_int(const struct kvw_node *node, int64_t *out)
 	return *end == '\0' && node->text[0] >= '-' && node->text[0] <= '9';
 }
 
-static void check_scalar(struct reader *r, const struct kvw_field *field, const struct kvw_node *node, const char *path)
+static void check_scalar(struct reader *r, const struct kvw_field *field,
+	const struct kvw_node *node, const char *path)
 {
 	char expected[KVW_REPORT_QUOTE * 2];
 	int64_t value, least, most;
@@ -124,14 +130,15 @@ static void check_scalar(struct reader *r, const struct kvw_field *field, const 
 	case KVW_FIELD_INT:
 		if (sscanf(field->limit, "%" SCNd64 " %" SCNd64, &least, &most) != 2)
 			break;
-		snprintf(expected, sizeof(expected), "a whole number from %lld to %lld", (long long)least,
-			(long long)most);
+		snprintf(expected, sizeof(expected), "a whole number from %lld to %lld",
+			(long long)least, (long long)most);
 		if (!read_int(node, &value) || node->quoted || value < least || value > most)
 			wrong(r, node, path, expected);
 		break;
 	case KVW_FIELD_WORD:
 	case KVW_FIELD_ANYCASE:
-		if (!is_text(node) || !is_word(node->text, field->limit, field->type == KVW_FIELD_ANYCASE))
+		if (!is_text(node) ||
+			!is_word(node->text, field->limit, field->type == KVW_FIELD_ANYCASE))
 			expect_words(r, node, path, field);
 		break;
 	default:
@@ -141,7 +148,8 @@ static void check_scalar(struct reader *r, const struct kvw_field *field, const 
 	}
 }
 
-static void check_texts(struct reader *r, const struct kvw_field *field, const struct kvw_node *list, const char *path)
+static void check_texts(struct reader *r, const struct kvw_field *field,
+	const struct kvw_node *list, const char *path)
 {
 	char item[PATH_ROOM + 32];
 	size_t index = 0;
@@ -157,7 +165,8 @@ static void check_texts(struct reader *r, const struct kvw_field *field, const s
 }
 
 /* Names and texts or quantities. */
-static void check_pairs(struct reader *r, const struct kvw_field *field, const struct kvw_node *map, const char *path)
+static void check_pairs(struct reader *r, const struct kvw_field *field, const struct kvw_node *map,
+	const char *path)
 {
 	bool quantities = field->type == KVW_FIELD_QUANTITIES;
 	char member[PATH_ROOM * 2];
@@ -174,15 +183,19 @@ static void check_pairs(struct reader *r, const struct kvw_field *field, const s
 			wrong(r, node->key, path, "a name of Kubernetes such as `nvidia.com/gpu`");
 		else if (kvw_manifest_member(map, node->key->text) != node)
 			wrong(r, node->key, member, "it once");
-		else if (!is_text(node) || !kvw_manifest_fits(node->text, quantities ? QUANTITY : field->limit))
-			wrong(r, node, member, quantities ? "a quantity such as 4, 500m or 30Gi" : "a text of letters, digits and `-_.`");
+		else if (!is_text(node) ||
+			 !kvw_manifest_fits(node->text, quantities ? QUANTITY : field->limit))
+			wrong(r, node, member,
+				quantities ? "a quantity such as 4, 500m or 30Gi"
+					   : "a text of letters, digits and `-_.`");
 	}
 }
 
-static void walk_map(struct reader *r, const struct kvw_node *map, const char *section, const char *shown,
-	const struct kvw_node **seen);
+static void walk_map(struct reader *r, const struct kvw_node *map, const char *section,
+	const char *shown, const struct kvw_node **seen);
 
-static void walk_items(struct reader *r, const struct kvw_field *field, const struct kvw_node *list, const char *path)
+static void walk_items(struct reader *r, const struct kvw_field *field, const struct kvw_node *list,
+	const char *path)
 {
 	const struct kvw_node *seen[KVW_FIELD_COUNT];
 	char section[PATH_ROOM], shown[PATH_ROOM + 32];
@@ -204,7 +217,8 @@ static void walk_items(struct reader *r, const struct kvw_field *field, const st
 }
 
 /* Names that Kubernetes' own types have: only their shape. */
-static void check_raw(struct reader *r, const struct kvw_field *field, const struct kvw_node *node, const char *path)
+static void check_raw(struct reader *r, const struct kvw_field *field, const struct kvw_node *node,
+	const char *path)
 {
 	bool list = field->type == KVW_FIELD_RAW_LIST;
 
@@ -217,14 +231,15 @@ static void check_raw(struct reader *r, const struct kvw_field *field, const str
 			wrong(r, item, path, "mappings with a `name`");
 }
 
-static void walk_value(struct reader *r, enum kvw_field_id id, const struct kvw_node *node, const char *path,
-	const struct kvw_node **seen)
+static void walk_value(struct reader *r, enum kvw_field_id id, const struct kvw_node *node,
+	const char *path, const struct kvw_node **seen)
 {
 	const struct kvw_field *field = &kvw_fields[id];
 	char once[64];
 
 	if (seen[id] != NULL) {
-		snprintf(once, sizeof(once), "it once; it is in line %zu already", seen[id]->key->place.line);
+		snprintf(once, sizeof(once), "it once; it is in line %zu already",
+			seen[id]->key->place.line);
 		wrong(r, node->key, path, once);
 		return;
 	}
@@ -258,19 +273,23 @@ static void walk_value(struct reader *r, enum kvw_field_id id, const struct kvw_
 	}
 }
 
-/* The field of this name that the manifest's kind has in a section; else of any kind, or the count. */
-static enum kvw_field_id find(const struct kvw_manifest *manifest, const char *section, const char *name)
+/* The field of this name that the manifest's kind has in a section;
+ * else of any kind, or the count. */
+static enum kvw_field_id find(
+	const struct kvw_manifest *manifest, const char *section, const char *name)
 {
 	for (size_t i = 0; i < KVW_FIELD_COUNT; i++) {
 		const char *its = kvw_field_name(section, kvw_fields[i].path);
 
-		if (its != NULL && strcmp(its, name) == 0 && (kvw_fields[i].kinds & manifest->kind) != 0)
+		if (its != NULL && strcmp(its, name) == 0 &&
+			(kvw_fields[i].kinds & manifest->kind) != 0)
 			return (enum kvw_field_id)i;
 	}
 	return KVW_FIELD_COUNT;
 }
 
-static void unknown(struct reader *r, const struct kvw_node *key, const char *section, const char *path)
+static void unknown(
+	struct reader *r, const struct kvw_node *key, const char *section, const char *path)
 {
 	char expected[160] = "a field of this section";
 	struct kvw_suggest near;
@@ -291,13 +310,15 @@ static void unknown(struct reader *r, const struct kvw_node *key, const char *se
 				near.best = kvw_fields[i].path;
 		}
 	if (near.best != NULL)
-		snprintf(expected, sizeof(expected), "a field of this section; did you mean `%s`?", near.best);
-	kvw_report_mistake(r->mistakes, key->place, path, "found an unknown field, expected %s", expected);
+		snprintf(expected, sizeof(expected), "a field of this section; did you mean `%s`?",
+			near.best);
+	kvw_report_mistake(
+		r->mistakes, key->place, path, "found an unknown field, expected %s", expected);
 }
 
 /* seen: by index, what was met in this section and below; in an entry of a list its own. */
-static void walk_map(struct reader *r, const struct kvw_node *map, const char *section, const char *shown,
-	const struct kvw_node **seen)
+static void walk_map(struct reader *r, const struct kvw_node *map, const char *section,
+	const char *shown, const struct kvw_node **seen)
 {
 	char path[PATH_ROOM];
 
@@ -306,8 +327,10 @@ static void walk_map(struct reader *r, const struct kvw_node *map, const char *s
 
 		if (node->key->kind != KVW_NODE_SCALAR || node->kind == KVW_NODE_BAD)
 			continue; /* reported */
-		snprintf(path, sizeof(path), "%s%s%s", shown, shown[0] != '\0' ? "." : "", node->key->text);
-		id = is_text(node->key) ? find(r->manifest, section, node->key->text) : KVW_FIELD_COUNT;
+		snprintf(path, sizeof(path), "%s%s%s", shown, shown[0] != '\0' ? "." : "",
+			node->key->text);
+		id = is_text(node->key) ? find(r->manifest, section, node->key->text)
+					: KVW_FIELD_COUNT;
 		if (id < KVW_FIELD_COUNT)
 			walk_value(r, id, node, path, seen);
 		else
@@ -317,7 +340,8 @@ static void walk_map(struct reader *r, const struct kvw_node *map, const char *s
 		const struct kvw_field *field = &kvw_fields[i];
 		const char *name = kvw_field_name(section, field->path);
 
-		if (name == NULL || !field->needed || seen[i] != NULL || (field->kinds & r->manifest->kind) == 0)
+		if (name == NULL || !field->needed || seen[i] != NULL ||
+			(field->kinds & r->manifest->kind) == 0)
 			continue;
 		snprintf(path, sizeof(path), "%s%s%s", shown, shown[0] != '\0' ? "." : "", name);
 		kvw_report_mistake(r->mistakes, map->place, path, "found nothing, expected %s",
@@ -331,12 +355,16 @@ static bool find_kind(struct reader *r)
 	static const struct {
 		const char *name;
 		enum kvw_manifest_kind kind;
-	} kinds[] = {{"InferenceEndpointConfig", KVW_KIND_ENDPOINT}, {"JumpStartModel", KVW_KIND_JUMPSTART}};
+	} kinds[] = {{"InferenceEndpointConfig", KVW_KIND_ENDPOINT},
+		{"JumpStartModel", KVW_KIND_JUMPSTART}};
 	const struct kvw_node *root = r->manifest->document.root, *node;
 
 	if (root == NULL || root->kind != KVW_NODE_MAP) {
-		kvw_report_mistake(r->mistakes, root != NULL ? root->place : (struct kvw_place){.line = 1, .column = 1},
-			NULL, "found no mapping, expected an InferenceEndpointConfig or a JumpStartModel");
+		kvw_report_mistake(r->mistakes,
+			root != NULL ? root->place : (struct kvw_place){.line = 1, .column = 1},
+			NULL,
+			"found no mapping, expected an InferenceEndpointConfig or a "
+			"JumpStartModel");
 		return false;
 	}
 	node = kvw_manifest_member(root, "kind");
@@ -346,7 +374,8 @@ static bool find_kind(struct reader *r)
 	if (r->manifest->kind != 0)
 		return true;
 	if (node == NULL)
-		kvw_report_mistake(r->mistakes, root->place, "kind", "found nothing, expected InferenceEndpointConfig or JumpStartModel");
+		kvw_report_mistake(r->mistakes, root->place, "kind",
+			"found nothing, expected InferenceEndpointConfig or JumpStartModel");
 	else
 		expect_words(r, node, "kind", &kvw_fields[KVW_F_kind]);
 	return false;

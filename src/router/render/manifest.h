@@ -1,8 +1,9 @@
 /*
  * manifest.h - an InferenceEndpointConfig or a JumpStartModel, read and checked field by field.
  *
- * Each mistake is a line of `mistakes`, and reading goes on, so that one run finds all of them. What is
- * understood and changes nothing is a line of `notes`. What must hold between fields is in plan.h.
+ * Each mistake is a line of `mistakes`, and reading goes on, so that one run finds all of them.
+ * What is understood and changes nothing is a line of `notes`. What must hold between fields is in
+ * plan.h.
  */
 #ifndef KVW_RENDER_MANIFEST_H
 #define KVW_RENDER_MANIFEST_H
@@ -17,7 +18,8 @@
 struct kvw_manifest {
 	enum kvw_manifest_kind kind; /* 0: not known */
 	struct kvw_document document;
-	const struct kvw_node *nodes[KVW_FIELD_COUNT]; /* NULL: not given; of ITEMS' fields always */
+	/* NULL: not given; of ITEMS' fields always. */
+	const struct kvw_node *nodes[KVW_FIELD_COUNT];
 };
 
 /* Reads `len` bytes. On KVW_OK *out is to be finished, and is whole if no mistake was reported;

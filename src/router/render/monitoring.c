@@ -4,9 +4,10 @@
 #include "render/objects.h"
 #include "render/yaml.h"
 
-/* Rules know kvway and kvtierd by `job`; the operator would take the Service's name. job NULL: it does. */
-static void monitor(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name,
-	const char *job, const char *port, const char *path)
+/* Rules know kvway and kvtierd by `job`; the operator would take the Service's name.
+ * job NULL: it does. */
+static void monitor(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
+	const char *name, const char *job, const char *port, const char *path)
 {
 	bool tls = component == KVW_COMPONENT_ROUTER && plan->tls;
 
@@ -40,7 +41,9 @@ void kvw_render_monitoring(FILE *out, const struct kvw_plan *plan)
 	if (!plan->metrics)
 		return;
 	monitor(out, plan, KVW_COMPONENT_WORKER, "-workers", NULL, "http", plan->metrics_path);
-	monitor(out, plan, KVW_COMPONENT_ROUTER, "-kvway", "kvway", plan->tls ? "https" : "http", "/metrics");
+	monitor(out, plan, KVW_COMPONENT_ROUTER, "-kvway", "kvway", plan->tls ? "https" : "http",
+		"/metrics");
 	if (plan->own_kvtierd)
-		monitor(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd", "cache", "/metrics");
+		monitor(out, plan, KVW_COMPONENT_KVTIERD, "-kvtierd", "kvtierd", "cache",
+			"/metrics");
 }

@@ -23,14 +23,17 @@ static bool is_users(const struct kvw_node *label)
 	return strncmp(label->key->text, "app.kubernetes.io/", 18) != 0;
 }
 
-void kvw_object_selector(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component)
+void kvw_object_selector(
+	FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component)
 {
 	kvw_yaml_line(out, depth, "app.kubernetes.io/name: %s", components[component].app);
 	kvw_yaml_pair(out, depth, "app.kubernetes.io/instance", plan->name);
-	kvw_yaml_line(out, depth, "app.kubernetes.io/component: %s", components[component].component);
+	kvw_yaml_line(
+		out, depth, "app.kubernetes.io/component: %s", components[component].component);
 }
 
-void kvw_object_labels(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component)
+void kvw_object_labels(
+	FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component)
 {
 	const struct kvw_node *users = plan->manifest->nodes[KVW_F_labels];
 
@@ -39,7 +42,8 @@ void kvw_object_labels(FILE *out, int depth, const struct kvw_plan *plan, enum k
 	kvw_yaml_line(out, depth, "app.kubernetes.io/managed-by: kvway-render");
 	if (component == KVW_COMPONENT_WORKER && plan->model_version[0] != '\0')
 		kvw_yaml_pair(out, depth, "app.kubernetes.io/version", plan->model_version);
-	for (const struct kvw_node *node = users != NULL ? users->first : NULL; node != NULL; node = node->next)
+	for (const struct kvw_node *node = users != NULL ? users->first : NULL; node != NULL;
+		node = node->next)
 		if (is_users(node))
 			kvw_yaml_texts(out, depth, node->key->text, node->text);
 }
@@ -60,8 +64,9 @@ void kvw_object_begin(FILE *out, const struct kvw_plan *plan, const char *versio
 	kvw_object_labels(out, 2, plan, component);
 }
 
-bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind, enum kvw_component component,
-	const char *name, const char *file, void (*write)(FILE *, const struct kvw_plan *))
+bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind,
+	enum kvw_component component, const char *name, const char *file,
+	void (*write)(FILE *, const struct kvw_plan *))
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -116,7 +121,8 @@ void kvw_object_unprivileged_pod(FILE *out, int depth, int user)
 	kvw_yaml_line(out, depth + 2, "type: RuntimeDefault");
 }
 
-void kvw_object_account(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name)
+void kvw_object_account(
+	FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name)
 {
 	const char *role = kvw_manifest_text(plan->manifest, KVW_F_executionRole);
 
@@ -128,8 +134,8 @@ void kvw_object_account(FILE *out, const struct kvw_plan *plan, enum kvw_compone
 	kvw_yaml_line(out, 0, "automountServiceAccountToken: false");
 }
 
-void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name, int port,
-	unsigned from, bool metrics)
+void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
+	const char *name, int port, unsigned from, bool metrics)
 {
 	kvw_object_begin(out, plan, "networking.k8s.io/v1", "NetworkPolicy", component, name);
 	kvw_yaml_line(out, 0, "spec:");

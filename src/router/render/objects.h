@@ -1,8 +1,8 @@
 /*
  * objects.h - the writers: each writes its documents of Kubernetes objects, in a fixed order.
  *
- * Written are only texts that plan.h has checked or that yaml.h puts in quotes. Errors of the stream are
- * its own (ferror).
+ * Written are only texts that plan.h has checked or that yaml.h puts in quotes. Errors of the
+ * stream are its own (ferror).
  */
 #ifndef KVW_RENDER_OBJECTS_H
 #define KVW_RENDER_OBJECTS_H
@@ -19,18 +19,22 @@ enum kvw_component {
 	KVW_COMPONENT_KVTIERD
 };
 
-/* "---", apiVersion, kind, and metadata with labels. name: what is put behind the plan's name ("": nothing). The
- * metadata may go on at depth 1. */
+/* "---", apiVersion, kind, and metadata with labels. name: what is put behind the plan's name ("":
+ * nothing). The metadata may go on at depth 1. */
 void kvw_object_begin(FILE *out, const struct kvw_plan *plan, const char *version, const char *kind,
 	enum kvw_component component, const char *name);
 
-/* A ConfigMap or Secret with one file, which write() fills. False: out of memory, and nothing was written. */
-bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind, enum kvw_component component,
-	const char *name, const char *file, void (*write)(FILE *, const struct kvw_plan *)) KVW_MUST_CHECK;
+/* A ConfigMap or Secret with one file, which write() fills.
+ * False: out of memory, and nothing was written. */
+bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind,
+	enum kvw_component component, const char *name, const char *file,
+	void (*write)(FILE *, const struct kvw_plan *)) KVW_MUST_CHECK;
 
 /* The labels that select a component's pods; all labels of one. */
-void kvw_object_selector(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
-void kvw_object_labels(FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
+void kvw_object_selector(
+	FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
+void kvw_object_labels(
+	FILE *out, int depth, const struct kvw_plan *plan, enum kvw_component component);
 
 /* A container's probe of its HTTP port, at depth 4. */
 struct kvw_probe {
@@ -48,15 +52,17 @@ void kvw_object_unprivileged(FILE *out, int depth);
 void kvw_object_unprivileged_pod(FILE *out, int depth, int user);
 
 /* An account without rights in the cluster; a pod of it gets a token only where it asks for one. */
-void kvw_object_account(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name);
+void kvw_object_account(
+	FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name);
 
-/* Only pods of these components (bits) and, with metrics, Prometheus may connect to a component's pods: what listens there
- * has no password. */
-void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name, int port,
-	unsigned from, bool metrics);
+/* Only pods of these components (bits) and, with metrics, Prometheus may connect to a component's
+ * pods: what listens there has no password. */
+void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
+	const char *name, int port, unsigned from, bool metrics);
 
 void kvw_render_workers(FILE *out, const struct kvw_plan *plan);
-void kvw_render_volumes(FILE *out, const struct kvw_plan *plan); /* PersistentVolume and its claim */
+/* PersistentVolume and its claim. */
+void kvw_render_volumes(FILE *out, const struct kvw_plan *plan);
 /* False: out of memory. */
 bool kvw_render_cache(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
 bool kvw_render_router(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
@@ -79,7 +85,8 @@ const char *kvw_render_events(const struct kvw_plan *plan);
 /* Members of a pod that goes to the workers' nodes, at depth 3. */
 void kvw_render_placing(FILE *out, const struct kvw_plan *plan);
 
-/* Members of the worker's pod and container that bring the model, the caches' settings and shared memory. */
+/* Members of the worker's pod and container that bring the model,
+ * the caches' settings and shared memory. */
 void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan);
 void kvw_render_mounts(FILE *out, int depth, const struct kvw_plan *plan);
 void kvw_render_init(FILE *out, int depth, const struct kvw_plan *plan);

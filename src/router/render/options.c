@@ -85,32 +85,42 @@ struct reader {
 
 static void print_help(FILE *out)
 {
-	fputs("kvway render -f turns an InferenceEndpointConfig or a JumpStartModel of SageMaker HyperPod into\n"
+	fputs("kvway render -f turns an InferenceEndpointConfig or a JumpStartModel of SageMaker "
+	      "HyperPod into\n"
 	      "Kubernetes objects: vLLM workers, their caches, kvway in front of them.\n"
 	      "\n"
 	      "Usage:\n"
 	      "  kvway render -f FILE | kubectl apply -f -\n"
 	      "  kvway render -f FILE --only kvway-config       the router's configuration alone\n"
 	      "  kvway render -c FILE, kvway render --worker URL ...\n"
-	      "                                                 a configuration of kvway as a file\n"
+	      "                                                 "
+	      "a configuration of kvway as a file\n"
 	      "\n"
 	      "  -f, --file FILE          the manifest; - for standard input\n"
 	      "  -o, --output FILE        where to (default -, standard output)\n"
 	      "  -n, --namespace NAME     instead of the manifest's\n"
-	      "      --image IMAGE        of the workers, instead of the manifest's; a JumpStartModel names none\n"
-	      "      --model-source URL   of a JumpStartModel, which does not say it: s3://BUCKET/FOLDER?region=NAME,\n"
+	      "      --image IMAGE        "
+	      "of the workers, instead of the manifest's; a JumpStartModel names none\n"
+	      "      --model-source URL   "
+	      "of a JumpStartModel, which does not say it: s3://BUCKET/FOLDER?region=NAME,\n"
 	      "                           hf://ORG/MODEL[@COMMIT] or pvc://CLAIM[/FOLDER]\n"
-	      "      --gpus N             of a JumpStartModel's worker, where kvway does not know its instance type\n"
+	      "      --gpus N             "
+	      "of a JumpStartModel's worker, where kvway does not know its instance type\n"
 	      "      --kvway-image IMAGE  of the routers (default kvway:" KVW_VERSION ")\n"
 	      "      --kvtierd-image IMAGE\n"
-	      "                           of each kvtierd that is rendered (default kvtierd:" KVW_VERSION ")\n"
-	      "      --kvway-replicas N   routers (default 2 with a Redis; 1 without, or if LMCache's workers\n"
+	      "                           "
+	      "of each kvtierd that is rendered (default kvtierd:" KVW_VERSION ")\n"
+	      "      --kvway-replicas N   "
+	      "routers (default 2 with a Redis; 1 without, or if LMCache's workers\n"
 	      "                           report to kvway)\n"
 	      "      --redis-image IMAGE  of the Redis that is rendered (default redis:7.4)\n"
-	      "      --cache NAME         lmcache or kvtier (default lmcache); it must be in the workers' image\n"
+	      "      --cache NAME         "
+	      "lmcache or kvtier (default lmcache); it must be in the workers' image\n"
 	      "      --l1-size SIZE       memory for the cache of each rank (default 5GiB)\n"
-	      "      --l2-size SIZE       memory of a Redis or of each kvtierd that is rendered (default 32GiB)\n"
-	      "      --nvme-path FOLDER   of the nodes, for each kvtierd that is rendered (default /opt/dlami/nvme where\n"
+	      "      --l2-size SIZE       "
+	      "memory of a Redis or of each kvtierd that is rendered (default 32GiB)\n"
+	      "      --nvme-path FOLDER   "
+	      "of the nodes, for each kvtierd that is rendered (default /opt/dlami/nvme where\n"
 	      "                           kvway knows the instance types, else none)\n"
 	      "      --nvme-size SIZE     what kvtierd may use there (default 200GiB)\n"
 	      "      --cluster-domain X   of the cluster's names (default cluster.local)\n"
@@ -119,7 +129,8 @@ static void print_help(FILE *out)
 	      "      --fields             every field and what becomes of it, and nothing else\n"
 	      "  -h, --help               this text\n"
 	      "\n"
-	      "Every field is used, or named on standard error with its line. Nothing is written if there is a\n"
+	      "Every field is used, or named on standard error with its line. Nothing is written "
+	      "if there is a\n"
 	      "mistake; each has a line there, too.\n"
 	      "\n"
 	      "Exit status: 0 written, 1 mistakes in the manifest, 2 wrong usage.\n",
@@ -146,7 +157,8 @@ static void take_number(struct reader *r, const char *flag, int most, int *out)
 	long value = strtol(optarg, &end, 10);
 
 	if (*end != '\0' || end == optarg || value < 1 || value > most)
-		wrong(r, "--%s: found `%s`, expected a whole number from 1 to %d", flag, optarg, most);
+		wrong(r, "--%s: found `%s`, expected a whole number from 1 to %d", flag, optarg,
+			most);
 	else
 		*out = (int)value;
 }
@@ -157,9 +169,12 @@ static void take_size(struct reader *r, const char *flag, uint64_t *out)
 	struct kvw_fault fault = {0};
 	union kvw_value value;
 
-	if (type->parse(type, kvw_slice_of(optarg), NULL, &value, &fault) != KVW_OK || value.size < 64 * MIB ||
-		value.size > 65536 * GIB || value.size % MIB != 0)
-		wrong(r, "--%s: found `%s`, expected a size from 64MiB on such as 20GiB, in whole MiB", flag, optarg);
+	if (type->parse(type, kvw_slice_of(optarg), NULL, &value, &fault) != KVW_OK ||
+		value.size < 64 * MIB || value.size > 65536 * GIB || value.size % MIB != 0)
+		wrong(r,
+			"--%s: found `%s`, expected a size from 64MiB on such as 20GiB, in whole "
+			"MiB",
+			flag, optarg);
 	else
 		*out = value.size;
 }
@@ -176,9 +191,11 @@ static void take_part(struct reader *r)
 		}
 		kvw_suggest_offer(&near, parts[i].name, parts[i].name);
 	}
-	wrong(r, "--only: found `%s`, expected kvway-config, workers, router, cache or monitoring%s%s%s", optarg,
-		near.best != NULL ? "; did you mean `" : "", near.best != NULL ? near.best : "",
-		near.best != NULL ? "`?" : "");
+	wrong(r,
+		"--only: found `%s`, expected kvway-config, workers, router, cache or "
+		"monitoring%s%s%s",
+		optarg, near.best != NULL ? "; did you mean `" : "",
+		near.best != NULL ? near.best : "", near.best != NULL ? "`?" : "");
 }
 
 static void take_cache(struct reader *r)
@@ -283,10 +300,11 @@ static void check_texts(struct reader *r)
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		if (texts[i].text != NULL && (strlen(texts[i].text) > texts[i].longest ||
-						     !kvw_manifest_fits(texts[i].text, texts[i].expression)))
-			wrong(r, "--%s: found `%.200s`, expected a text that fits %s", texts[i].flag, texts[i].text,
-				texts[i].expression);
+		if (texts[i].text != NULL &&
+			(strlen(texts[i].text) > texts[i].longest ||
+				!kvw_manifest_fits(texts[i].text, texts[i].expression)))
+			wrong(r, "--%s: found `%.200s`, expected a text that fits %s",
+				texts[i].flag, texts[i].text, texts[i].expression);
 }
 
 static void take_option(struct reader *r, int option, const char *argument)
@@ -299,7 +317,8 @@ static void take_option(struct reader *r, int option, const char *argument)
 		kvw_suggest_start(&near, argument + strspn(argument, "-"));
 		for (size_t i = 0; flags[i].name != NULL; i++)
 			kvw_suggest_offer(&near, flags[i].name, flags[i].name);
-		wrong(r, "unknown flag %s%s%s%s", argument, near.best != NULL ? "; did you mean `--" : "",
+		wrong(r, "unknown flag %s%s%s%s", argument,
+			near.best != NULL ? "; did you mean `--" : "",
 			near.best != NULL ? near.best : "", near.best != NULL ? "`?" : "");
 	} else {
 		for (size_t i = 0; flags[i].name != NULL; i++) {

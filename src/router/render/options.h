@@ -29,7 +29,8 @@ struct kvw_render_options {
 	const char *redis_image;
 	const char *model_source; /* NULL: the manifest's */
 	const char *cluster_domain;
-	const char *nvme_path;    /* of the nodes, for kvtierd; "none"; NULL: by their instance types */
+	/* Of the nodes, for kvtierd; "none"; NULL: by their instance types. */
+	const char *nvme_path;
 	bool kvtier;              /* kvtier in the workers, else LMCache */
 	bool strict;              /* fields without effect are mistakes */
 	int kvway_replicas;       /* 0: as many as fit the manifest */

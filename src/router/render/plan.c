@@ -1,8 +1,9 @@
 /*
  * plan.c - see plan.h.
  *
- * A manifest of the operator leaves to it what the cluster and AWS know. kvway asks neither, so that a
- * few things must be said here that the operator would find out; the message says which flag does it.
+ * A manifest of the operator leaves to it what the cluster and AWS know. kvway asks neither, so
+ * that a few things must be said here that the operator would find out; the message says which flag
+ * does it.
  */
 #include "render/plan.h"
 
@@ -35,7 +36,8 @@ static bool given(const struct maker *m, enum kvw_field_id id)
 
 static void mistake(struct maker *m, enum kvw_field_id id, const char *text)
 {
-	kvw_report_mistake(m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
+	kvw_report_mistake(
+		m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
 }
 
 static void take_names(struct maker *m)
@@ -46,15 +48,21 @@ static void take_names(struct maker *m)
 
 	m->plan->name = kvw_manifest_text(manifest, KVW_F_name);
 	if (strlen(m->plan->name) > KVW_RENDER_NAME)
-		mistake(m, KVW_F_name, "found a long name, expected at most 40 characters: names of objects are made from it");
-	m->plan->namespace = options->namespace != NULL ? options->namespace : kvw_manifest_text(manifest, KVW_F_namespace);
+		mistake(m, KVW_F_name,
+			"found a long name, expected at most 40 characters: names of objects are "
+			"made from it");
+	m->plan->namespace = options->namespace != NULL
+				     ? options->namespace
+				     : kvw_manifest_text(manifest, KVW_F_namespace);
 	if (strlen(m->plan->namespace) > 63)
-		kvw_report_mistake(m->mistakes, (struct kvw_place){.line = 1, .column = 1}, "metadata.namespace",
-			"found a long name, expected at most 63 characters");
+		kvw_report_mistake(m->mistakes, (struct kvw_place){.line = 1, .column = 1},
+			"metadata.namespace", "found a long name, expected at most 63 characters");
 	m->plan->model = kvw_manifest_text(manifest, jumpstart ? KVW_F_modelId : KVW_F_modelName);
-	m->plan->model_version = kvw_manifest_text(manifest, jumpstart ? KVW_F_hubVersion : KVW_F_modelVersion);
+	m->plan->model_version =
+		kvw_manifest_text(manifest, jumpstart ? KVW_F_hubVersion : KVW_F_modelVersion);
 	if (strlen(m->plan->model_version) > 63)
-		mistake(m, KVW_F_modelVersion, "found a long text, expected at most 63 characters: it becomes a label");
+		mistake(m, KVW_F_modelVersion,
+			"found a long text, expected at most 63 characters: it becomes a label");
 }
 
 static void take_l2(struct maker *m)
@@ -63,27 +71,40 @@ static void take_l2(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 	bool redis = strcasecmp(kvw_manifest_text(manifest, KVW_F_l2Backend), "redis") == 0;
 	const char *url = kvw_manifest_text(manifest, KVW_F_l2Url), *scheme = "";
-	bool fits = strlen(REDIS) + strlen(url) < sizeof(plan->l2_url), between = !redis && fits && kvw_manifest_fits(url, REDIS_URL);
+	bool fits = strlen(REDIS) + strlen(url) < sizeof(plan->l2_url),
+	     between = !redis && fits && kvw_manifest_fits(url, REDIS_URL);
 
 	if (!given(m, KVW_F_l2Backend)) {
-		kvw_report_mistake(m->mistakes, manifest->nodes[KVW_F_l2]->place, kvw_fields[KVW_F_l2].path,
-			"found true without `l2CacheSpec`, expected `l2CacheSpec: {l2CacheBackend: redis}` or tieredstorage below kvCacheSpec");
+		kvw_report_mistake(m->mistakes, manifest->nodes[KVW_F_l2]->place,
+			kvw_fields[KVW_F_l2].path,
+			"found true without `l2CacheSpec`, expected `l2CacheSpec: {l2CacheBackend: "
+			"redis}` or tieredstorage below kvCacheSpec");
 		return;
 	}
 	if (url[0] == '\0' || between) { /* between: through it the nodes' kvtierds share */
 		plan->own_redis = redis;
 		plan->own_kvtierd = !redis;
-		snprintf(plan->l2_url, sizeof(plan->l2_url), redis ? "redis://%s-redis.%s.svc.%s:%d" : "sagemaker-hyperpod://%s-kvtierd.%s.svc.%s:%d",
-			plan->name, plan->namespace, plan->options->cluster_domain, redis ? KVW_PORT_REDIS : KVW_PORT_KVTIERD);
+		snprintf(plan->l2_url, sizeof(plan->l2_url),
+			redis ? "redis://%s-redis.%s.svc.%s:%d"
+			      : "sagemaker-hyperpod://%s-kvtierd.%s.svc.%s:%d",
+			plan->name, plan->namespace, plan->options->cluster_domain,
+			redis ? KVW_PORT_REDIS : KVW_PORT_KVTIERD);
 		return;
 	}
 	if (redis && fits && kvw_manifest_fits(url, HOST_PORT)) {
 		scheme = REDIS;
-		kvw_report_mistake(m->remarks, manifest->nodes[KVW_F_l2Url]->place, kvw_fields[KVW_F_l2Url].path,
-			"found no scheme, taken for a Redis without TLS: `" REDIS "` is put before it");
+		kvw_report_mistake(m->remarks, manifest->nodes[KVW_F_l2Url]->place,
+			kvw_fields[KVW_F_l2Url].path,
+			"found no scheme, taken for a Redis without TLS: `" REDIS
+			"` is put before it");
 	} else if (!fits || !kvw_manifest_fits(url, redis ? REDIS_URL : TIERED_URL)) {
-		mistake(m, KVW_F_l2Url, redis ? "found no URL of a Redis, expected such as redis://redis.default.svc.cluster.local:6379 (rediss, valkey, redis-cluster, redis-sentinel)"
-					      : "found no URL of tiered storage, expected such as sagemaker-hyperpod://HOST:9200, the URL of a Redis through which the nodes share, or nothing");
+		mistake(m, KVW_F_l2Url,
+			redis ? "found no URL of a Redis, expected such as "
+				"redis://redis.default.svc.cluster.local:6379 (rediss, valkey, "
+				"redis-cluster, redis-sentinel)"
+			      : "found no URL of tiered storage, expected such as "
+				"sagemaker-hyperpod://HOST:9200, the URL of a Redis through which "
+				"the nodes share, or nothing");
 	}
 	snprintf(plan->l2_url, sizeof(plan->l2_url), "%s%s", scheme, url);
 	plan->l2_secret = strchr(url, '@') != NULL;
@@ -104,19 +125,27 @@ static void take_cache(struct maker *m)
 	if (plan->l2)
 		take_l2(m);
 	else if (given(m, KVW_F_l2Spec))
-		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_l2Spec]->key->place, kvw_fields[KVW_F_l2Spec].path,
-			"not used: %s", plan->cache_file[0] != '\0' ? "cacheConfigFile says it all" : "enableL2Cache is not true");
+		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_l2Spec]->key->place,
+			kvw_fields[KVW_F_l2Spec].path, "not used: %s",
+			plan->cache_file[0] != '\0' ? "cacheConfigFile says it all"
+						    : "enableL2Cache is not true");
 	plan->connector = plan->l1 || plan->l2 || plan->cache_file[0] != '\0';
-	if (plan->connector && (kvw_plan_flag(plan, "kv-transfer-config", NULL) || kvw_plan_env(plan, "OPTION_KV_TRANSFER_CONFIG"))) {
-		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_cache]->key->place, kvw_fields[KVW_F_cache].path,
-			"no connector is added: the workers' own `kv-transfer-config` stays as it is");
+	if (plan->connector && (kvw_plan_flag(plan, "kv-transfer-config", NULL) ||
+				       kvw_plan_env(plan, "OPTION_KV_TRANSFER_CONFIG"))) {
+		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_cache]->key->place,
+			kvw_fields[KVW_F_cache].path,
+			"no connector is added: the workers' own `kv-transfer-config` stays as it "
+			"is");
 	} else if (plan->connector && plan->engine_flags == KVW_BY_NONE) {
-		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_command]->place, kvw_fields[KVW_F_command].path,
-			"flags cannot be put behind a shell's command: add --kv-transfer-config to it");
+		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_command]->place,
+			kvw_fields[KVW_F_command].path,
+			"flags cannot be put behind a shell's command: add --kv-transfer-config to "
+			"it");
 	}
 }
 
-/* Asked to size a cache that a file describes, the Large Model Inference container ends with an error. */
+/* Asked to size a cache that a file describes, the Large Model Inference container ends with an
+ * error. */
 static void check_auto_config(struct maker *m)
 {
 	static const char name[] = "OPTION_LMCACHE_AUTO_CONFIG";
@@ -127,33 +156,40 @@ static void check_auto_config(struct maker *m)
 		return;
 	if (kvw_plan_env_text(plan, "OPTION_LMCACHE_CONFIG_FILE") != NULL)
 		kvw_plan_env_report(plan, name, m->mistakes,
-			"found together with `OPTION_LMCACHE_CONFIG_FILE`, expected one of them: the container refuses both");
+			"found together with `OPTION_LMCACHE_CONFIG_FILE`, expected one of them: "
+			"the container refuses both");
 	else if (plan->connector && plan->engine_flags == KVW_BY_ENV)
 		kvw_plan_env_report(plan, name, m->mistakes,
-			"found together with `spec.kvCacheSpec`, for which kvway sets `OPTION_LMCACHE_CONFIG_FILE`, "
-			"expected one of them: the container refuses both");
+			"found together with `spec.kvCacheSpec`, for which kvway sets "
+			"`OPTION_LMCACHE_CONFIG_FILE`, expected one of them: the container refuses "
+			"both");
 }
 
-/* Python's own rule, and what kvway needs of it: with the number it computes the hashes that LMCache's workers report. */
+/* Python's own rule, and what kvway needs of it: with the number it computes the hashes that
+ * LMCache's workers report. */
 static void take_seed(struct maker *m)
 {
 	static const char name[] = "PYTHONHASHSEED";
 	struct kvw_plan *plan = m->plan;
 	const char *text = kvw_plan_env_text(plan, name);
 	const struct kvw_node *entry = kvw_plan_env(plan, name);
-	bool number = text != NULL && kvw_manifest_fits(text, "^[0-9]{1,10}$") && strtoull(text, NULL, 10) <= UINT32_MAX;
+	bool number = text != NULL && kvw_manifest_fits(text, "^[0-9]{1,10}$") &&
+		      strtoull(text, NULL, 10) <= UINT32_MAX;
 
 	plan->hash_seed = entry == NULL ? "0" : number ? text : "";
 	if (text != NULL && !number && strcmp(text, "random") != 0)
-		kvw_plan_env_report(plan, name, m->mistakes, "found no seed of Python, expected a number from 0 to 4294967295");
+		kvw_plan_env_report(plan, name, m->mistakes,
+			"found no seed of Python, expected a number from 0 to 4294967295");
 	if (!plan->controller || plan->hash_seed[0] != '\0')
 		return;
 	if (kvw_manifest_member(entry, "valueFrom") != NULL)
 		kvw_plan_env_report(plan, name, m->remarks,
-			"not in the manifest: kvway tries 0, and then what fits the workers' hashes (`kvaware.lmcache`)");
+			"not in the manifest: kvway tries 0, and then what fits the workers' "
+			"hashes (`kvaware.lmcache`)");
 	else
 		kvw_plan_env_report(plan, name, m->mistakes,
-			"found no number, expected one with `kvaware`: no other worker and no router computes hashes of a random seed");
+			"found no number, expected one with `kvaware`: no other worker and no "
+			"router computes hashes of a random seed");
 }
 
 /* As the operator's router takes it: a header field of that name, or else a member of the body. */
@@ -166,12 +202,16 @@ static void take_session_key(struct maker *m)
 
 	plan->session_key = text != NULL ? text : "";
 	if (text != NULL && !kvw_manifest_fits(text, "^[A-Za-z0-9._-]{1,128}$"))
-		kvw_plan_env_report(plan, name, m->mistakes, "found no name, expected one of letters, digits and `._-`");
+		kvw_plan_env_report(plan, name, m->mistakes,
+			"found no name, expected one of letters, digits and `._-`");
 	if (text == NULL && kvw_plan_env(plan, name) != NULL)
-		kvw_plan_env_report(plan, name, m->notes, "not used: its value is not in the manifest");
+		kvw_plan_env_report(
+			plan, name, m->notes, "not used: its value is not in the manifest");
 	if (text == NULL || strcmp(plan->strategy, "session") == 0)
 		return;
-	snprintf(why, sizeof(why), "not used by `%s`: `routingStrategy: session` keeps a session with its worker", plan->strategy);
+	snprintf(why, sizeof(why),
+		"not used by `%s`: `routingStrategy: session` keeps a session with its worker",
+		plan->strategy);
 	kvw_plan_env_report(plan, name, m->notes, why);
 }
 
@@ -181,15 +221,20 @@ static void take_routing(struct maker *m)
 	const struct kvw_render_options *options = plan->options;
 	bool reports;
 
-	plan->strategy = kvw_manifest_bool(m->manifest, KVW_F_routingEnabled) ? kvw_manifest_text(m->manifest, KVW_F_strategy) : "roundrobin";
+	plan->strategy = kvw_manifest_bool(m->manifest, KVW_F_routingEnabled)
+				 ? kvw_manifest_text(m->manifest, KVW_F_strategy)
+				 : "roundrobin";
 	plan->events = strcmp(plan->strategy, "kvaware") == 0;
 	reports = plan->events && plan->l1 && !options->kvtier;
 	plan->controller = reports && options->kvway_replicas <= 1;
-	plan->kvway_replicas = options->kvway_replicas > 0 ? options->kvway_replicas : plan->controller || plan->redis_url[0] == '\0' ? 1 : 2;
+	plan->kvway_replicas = options->kvway_replicas > 0 ? options->kvway_replicas
+			       : plan->controller || plan->redis_url[0] == '\0' ? 1
+										: 2;
 	if (reports && !plan->controller)
-		kvw_report_mistake(m->notes, m->manifest->nodes[KVW_F_strategy]->place, kvw_fields[KVW_F_strategy].path,
-			"with %d kvways LMCache's workers report to none, since they know one controller only: what vLLM's own "
-			"cache holds is known",
+		kvw_report_mistake(m->notes, m->manifest->nodes[KVW_F_strategy]->place,
+			kvw_fields[KVW_F_strategy].path,
+			"with %d kvways LMCache's workers report to none, since they know one "
+			"controller only: what vLLM's own cache holds is known",
 			plan->kvway_replicas);
 	take_seed(m);
 	take_session_key(m);
@@ -197,11 +242,12 @@ static void take_routing(struct maker *m)
 
 static void unused(struct maker *m, enum kvw_field_id id, const char *why)
 {
-	kvw_report_mistake(m->notes, m->manifest->nodes[id]->key->place, kvw_fields[id].path, "not used: %s", why);
+	kvw_report_mistake(m->notes, m->manifest->nodes[id]->key->place, kvw_fields[id].path,
+		"not used: %s", why);
 }
 
-static struct kvw_scaling read_scaling(struct maker *m, enum kvw_field_id least, enum kvw_field_id most,
-	enum kvw_field_id up, enum kvw_field_id down)
+static struct kvw_scaling read_scaling(struct maker *m, enum kvw_field_id least,
+	enum kvw_field_id most, enum kvw_field_id up, enum kvw_field_id down)
 {
 	const struct kvw_manifest *manifest = m->manifest;
 	struct kvw_scaling scaling = {.on = true,
@@ -212,7 +258,9 @@ static struct kvw_scaling read_scaling(struct maker *m, enum kvw_field_id least,
 	char text[160];
 
 	if (scaling.least > scaling.most) {
-		snprintf(text, sizeof(text), "found at least %d and at most %d replicas, expected no more than `maxReplicaCount`",
+		snprintf(text, sizeof(text),
+			"found at least %d and at most %d replicas, expected no more than "
+			"`maxReplicaCount`",
 			scaling.least, scaling.most);
 		mistake(m, given(m, least) ? least : most, text);
 	}
@@ -228,19 +276,23 @@ static void take_scaling(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 
 	if (given(m, KVW_F_scaling)) {
-		plan->scaling = read_scaling(m, KVW_F_scalingLeast, KVW_F_scalingMost, KVW_F_scalingUp, KVW_F_scalingDown);
+		plan->scaling = read_scaling(m, KVW_F_scalingLeast, KVW_F_scalingMost,
+			KVW_F_scalingUp, KVW_F_scalingDown);
 		if (given(m, KVW_F_replicas))
-			unused(m, KVW_F_replicas, "the autoscaler says how many workers there are, from `minReplicaCount` on");
+			unused(m, KVW_F_replicas,
+				"the autoscaler says how many workers there are, from "
+				"`minReplicaCount` on");
 	}
 	if (!given(m, KVW_F_routingScaling))
 		return;
 	if (plan->controller)
-		unused(m, KVW_F_routingScaling, "there is one kvway, to which LMCache's workers report");
+		unused(m, KVW_F_routingScaling,
+			"there is one kvway, to which LMCache's workers report");
 	else if (plan->options->kvway_replicas > 0)
 		unused(m, KVW_F_routingScaling, "`--kvway-replicas` says how many there are");
 	else
-		plan->kvway_scaling = read_scaling(m, KVW_F_routingScalingLeast, KVW_F_routingScalingMost,
-			KVW_F_routingScalingUp, KVW_F_routingScalingDown);
+		plan->kvway_scaling = read_scaling(m, KVW_F_routingScalingLeast,
+			KVW_F_routingScalingMost, KVW_F_routingScalingUp, KVW_F_routingScalingDown);
 }
 
 static void take_metrics(struct maker *m)
@@ -249,11 +301,14 @@ static void take_metrics(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 	char text[128];
 
-	plan->metrics = given(m, KVW_F_metrics) && kvw_manifest_bool(manifest, KVW_F_metricsEnabled);
+	plan->metrics =
+		given(m, KVW_F_metrics) && kvw_manifest_bool(manifest, KVW_F_metricsEnabled);
 	plan->interval = (int)kvw_manifest_int(manifest, KVW_F_metricsInterval);
 	plan->metrics_path = kvw_manifest_text(manifest, KVW_F_metricsPath);
-	if (given(m, KVW_F_metricsPort) && kvw_manifest_int(manifest, KVW_F_metricsPort) != plan->port) {
-		snprintf(text, sizeof(text), "found %.20s, expected %d as the workers' port: vLLM has its metrics there",
+	if (given(m, KVW_F_metricsPort) &&
+		kvw_manifest_int(manifest, KVW_F_metricsPort) != plan->port) {
+		snprintf(text, sizeof(text),
+			"found %.20s, expected %d as the workers' port: vLLM has its metrics there",
 			kvw_manifest_text(manifest, KVW_F_metricsPort), plan->port);
 		mistake(m, KVW_F_metricsPort, text);
 	}
@@ -270,7 +325,8 @@ static bool is_served(const char *path)
 /* A path that vLLM serves. Pages of HyperPod write some without the /v1 before it. */
 static void take_invocation(struct maker *m)
 {
-	const char *found = kvw_manifest_text(m->manifest, KVW_F_invocationEndpoint), *path = found + (found[0] == '/');
+	const char *found = kvw_manifest_text(m->manifest, KVW_F_invocationEndpoint),
+		   *path = found + (found[0] == '/');
 	char *served = m->plan->invocation, text[256], quoted[KVW_REPORT_QUOTE];
 	const size_t room = sizeof(m->plan->invocation);
 	struct kvw_suggest near;
@@ -286,11 +342,13 @@ static void take_invocation(struct maker *m)
 	snprintf(served, room, "/v1/%s", path);
 	if (is_served(served)) {
 		kvw_report_mistake(m->remarks, m->manifest->nodes[KVW_F_invocationEndpoint]->place,
-			kvw_fields[KVW_F_invocationEndpoint].path, "found %s, shown as `%s`: vLLM serves it there", quoted, served);
+			kvw_fields[KVW_F_invocationEndpoint].path,
+			"found %s, shown as `%s`: vLLM serves it there", quoted, served);
 		return;
 	}
 	snprintf(text, sizeof(text), "found %s, expected a path that vLLM serves, %s%s%s", quoted,
-		near.best != NULL ? "did you mean `" : "such as `", near.best != NULL ? near.best : "/v1/chat/completions",
+		near.best != NULL ? "did you mean `" : "such as `",
+		near.best != NULL ? near.best : "/v1/chat/completions",
 		near.best != NULL ? "`?" : "`");
 	mistake(m, KVW_F_invocationEndpoint, text);
 }
@@ -301,7 +359,8 @@ static void take_front(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 
 	take_invocation(m);
-	plan->health_path = given(m, KVW_F_balancer) ? kvw_manifest_text(manifest, KVW_F_healthPath) : "/health";
+	plan->health_path = given(m, KVW_F_balancer) ? kvw_manifest_text(manifest, KVW_F_healthPath)
+						     : "/health";
 	plan->tls = given(m, KVW_F_tls);
 	plan->acm = kvw_manifest_text(manifest, KVW_F_acmArn);
 	plan->domain = kvw_manifest_text(manifest, KVW_F_domain);
@@ -311,7 +370,8 @@ static void take_front(struct maker *m)
 
 static void check_placing(struct maker *m)
 {
-	static const enum kvw_field_id ways[] = {KVW_F_instanceType, KVW_F_instanceTypes, KVW_F_nodeAffinity};
+	static const enum kvw_field_id ways[] = {
+		KVW_F_instanceType, KVW_F_instanceTypes, KVW_F_nodeAffinity};
 	const struct kvw_node *first = NULL;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -321,7 +381,8 @@ static void check_placing(struct maker *m)
 			continue;
 		if (first != NULL)
 			kvw_report_mistake(m->mistakes, node->key->place, kvw_fields[ways[i]].path,
-				"found together with `%s` of line %zu, expected one of instanceType, instanceTypes and nodeAffinity",
+				"found together with `%s` of line %zu, expected one of "
+				"instanceType, instanceTypes and nodeAffinity",
 				first->key->text, first->key->place.line);
 		else
 			first = node;
@@ -329,11 +390,20 @@ static void check_placing(struct maker *m)
 }
 
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
-	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks, struct kvw_plan *out)
+	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks,
+	struct kvw_plan *out)
 {
-	struct maker m = {.manifest = manifest, .mistakes = mistakes, .notes = notes, .remarks = remarks, .plan = out};
+	struct maker m = {.manifest = manifest,
+		.mistakes = mistakes,
+		.notes = notes,
+		.remarks = remarks,
+		.plan = out};
 
-	*out = (struct kvw_plan){.manifest = manifest, .options = options, .cache_file = "", .nvme = "", .gpu_resource = "nvidia.com/gpu"};
+	*out = (struct kvw_plan){.manifest = manifest,
+		.options = options,
+		.cache_file = "",
+		.nvme = "",
+		.gpu_resource = "nvidia.com/gpu"};
 	take_names(&m);
 	kvw_plan_engine(manifest, mistakes, out);
 	kvw_plan_model(manifest, mistakes, notes, out);

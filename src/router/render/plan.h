@@ -1,8 +1,8 @@
 /*
  * plan.h - what is to be rendered: a manifest and the options, put together and checked.
  *
- * The writers of objects (objects.h) read only this. Everything that two of them must agree on, such as
- * names and ports, is here.
+ * The writers of objects (objects.h) read only this. Everything that two of them must agree on,
+ * such as names and ports, is here.
  */
 #ifndef KVW_RENDER_PLAN_H
 #define KVW_RENDER_PLAN_H
@@ -25,8 +25,8 @@
 #define KVW_PORT_REDIS    6379
 #define KVW_PORT_KVTIERD  9200
 
-/* Seconds. kvway keeps serving while load balancers notice, then ends what runs. A worker's pod goes on
- * until kvway has left its address and the requests there are over. */
+/* Seconds. kvway keeps serving while load balancers notice, then ends what runs. A worker's pod
+ * goes on until kvway has left its address and the requests there are over. */
 #define KVW_SETTLE_S       10
 #define KVW_DRAIN_S        60
 #define KVW_KVWAY_GRACE_S  (KVW_SETTLE_S + KVW_DRAIN_S + 10)
@@ -34,7 +34,13 @@
 #define KVW_WORKER_PAUSE_S (KVW_NOTICE_S + KVW_DRAIN_S)
 #define KVW_WORKER_GRACE_S (KVW_WORKER_PAUSE_S + 15)
 
-enum kvw_model_source { KVW_SOURCE_S3, KVW_SOURCE_FSX, KVW_SOURCE_HF, KVW_SOURCE_VOLUME, KVW_SOURCE_CLAIM };
+enum kvw_model_source {
+	KVW_SOURCE_S3,
+	KVW_SOURCE_FSX,
+	KVW_SOURCE_HF,
+	KVW_SOURCE_VOLUME,
+	KVW_SOURCE_CLAIM
+};
 
 /* How caches and events are set for the workers' vLLM. */
 enum kvw_engine_flags {
@@ -50,7 +56,8 @@ struct kvw_scaling {
 	int up_s, down_s;
 };
 
-/* Texts without a size are borrowed from the manifest, the options or constants; never NULL, "": none. */
+/* Texts without a size are borrowed from the manifest, the options or constants;
+ * never NULL, "": none. */
 struct kvw_plan {
 	const struct kvw_manifest *manifest;
 	const struct kvw_render_options *options;
@@ -70,7 +77,9 @@ struct kvw_plan {
 
 	int replicas, kvway_replicas;
 	struct kvw_scaling scaling, kvway_scaling;
-	bool several; /* workers, or as many as an autoscaler makes: kvway finds them by the API of Kubernetes, one by DNS */
+	/* Workers, or as many as an autoscaler makes: kvway finds them by the API of Kubernetes,
+	 * one by DNS. */
+	bool several;
 	int port;
 	int ranks; /* of one worker: tensor parallel times pipeline parallel */
 	int tensor_parallel;
@@ -109,13 +118,14 @@ struct kvw_plan {
 	int deploy_s;
 };
 
-/* Reports what does not fit (mistakes), what has no effect (notes) and what was decided (remarks). The plan borrows from
- * both; nothing to finish. */
+/* Reports what does not fit (mistakes), what has no effect (notes) and what was decided (remarks).
+ * The plan borrows from both; nothing to finish. */
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
-	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks, struct kvw_plan *out);
+	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks,
+	struct kvw_plan *out);
 
-/* Whether the workers' arguments have this flag of vLLM (without its dashes), or its short form; its value, "" if it has
- * none, in *value, which is borrowed, if that is not NULL. */
+/* Whether the workers' arguments have this flag of vLLM (without its dashes), or its short form;
+ * its value, "" if it has none, in *value, which is borrowed, if that is not NULL. */
 bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value);
 
 /* The user's entry of this variable of the workers; NULL: there is none. */
@@ -125,6 +135,7 @@ const struct kvw_node *kvw_plan_env(const struct kvw_plan *plan, const char *nam
 const char *kvw_plan_env_text(const struct kvw_plan *plan, const char *name);
 
 /* Reports about that entry, which must be there. */
-void kvw_plan_env_report(const struct kvw_plan *plan, const char *name, struct kvw_report *report, const char *text);
+void kvw_plan_env_report(
+	const struct kvw_plan *plan, const char *name, struct kvw_report *report, const char *text);
 
 #endif

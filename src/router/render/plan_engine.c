@@ -23,7 +23,8 @@ static bool given(const struct maker *m, enum kvw_field_id id)
 
 static void mistake(struct maker *m, enum kvw_field_id id, const char *text)
 {
-	kvw_report_mistake(m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
+	kvw_report_mistake(
+		m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
 }
 
 /* vLLM's short form of a flag, which has one dash; NULL: kvway needs none. */
@@ -48,14 +49,16 @@ bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **v
 		if (form == NULL)
 			continue;
 		text += text[1] == '-' ? 2 : 1;
-		while (form[i] != '\0' && (text[i] == form[i] || (form[i] == '-' && text[i] == '_')))
+		while (form[i] != '\0' &&
+			(text[i] == form[i] || (form[i] == '-' && text[i] == '_')))
 			i++;
 		if (form[i] != '\0' || (text[i] != '\0' && text[i] != '='))
 			continue;
 		if (value != NULL)
 			*value = text[i] == '=' ? text + i + 1
-				 : node->next != NULL && node->next->kind == KVW_NODE_SCALAR ? node->next->text
-											     : "";
+				 : node->next != NULL && node->next->kind == KVW_NODE_SCALAR
+					 ? node->next->text
+					 : "";
 		return true;
 	}
 	return false;
@@ -63,7 +66,8 @@ bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **v
 
 const struct kvw_node *kvw_plan_env(const struct kvw_plan *plan, const char *name)
 {
-	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL; node != NULL; node = node->next) {
+	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL;
+		node != NULL; node = node->next) {
 		const struct kvw_node *its = kvw_manifest_member(node, "name");
 
 		if (its != NULL && its->kind == KVW_NODE_SCALAR && strcmp(its->text, name) == 0)
@@ -79,7 +83,8 @@ const char *kvw_plan_env_text(const struct kvw_plan *plan, const char *name)
 	return value != NULL && value->text[0] != '\0' ? value->text : NULL;
 }
 
-void kvw_plan_env_report(const struct kvw_plan *plan, const char *name, struct kvw_report *report, const char *text)
+void kvw_plan_env_report(
+	const struct kvw_plan *plan, const char *name, struct kvw_report *report, const char *text)
 {
 	const struct kvw_node *entry = kvw_plan_env(plan, name);
 	enum kvw_field_id id = plan->manifest->kind == KVW_KIND_JUMPSTART ? KVW_F_jsEnv : KVW_F_env;
@@ -107,16 +112,19 @@ static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwi
 /* Of one worker; 0: the manifest does not say. */
 static int count_gpus(const struct maker *m)
 {
-	const struct kvw_node *limit = kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
+	const struct kvw_node *limit =
+		kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
 	long number;
 
 	if (m->manifest->kind == KVW_KIND_JUMPSTART)
 		return m->plan->gpus;
-	number = limit != NULL && limit->kind == KVW_NODE_SCALAR ? strtol(limit->text, NULL, 10) : 0;
+	number =
+		limit != NULL && limit->kind == KVW_NODE_SCALAR ? strtol(limit->text, NULL, 10) : 0;
 	return number > 0 && number < 10000 ? (int)number : 0;
 }
 
-/* A variable of the Large Model Inference container, as that reads it: `max` is every GPU. 0: it is no such word. */
+/* A variable of the Large Model Inference container, as that reads it: `max` is every GPU.
+ * 0: it is no such word. */
 static int degree_of(const char *text, int every)
 {
 	if (strcmp(text, "max") == 0)
@@ -124,8 +132,8 @@ static int degree_of(const char *text, int every)
 	return kvw_manifest_fits(text, "^[1-9][0-9]{0,3}$") ? atoi(text) : 0;
 }
 
-/* By variables or arguments, which must agree; where neither says it, that container and a JumpStartModel take every
- * GPU, vLLM itself one. */
+/* By variables or arguments, which must agree; where neither says it, that container and a
+ * JumpStartModel take every GPU, vLLM itself one. */
 static int take_tensor_parallel(struct maker *m, int pipeline)
 {
 	const struct kvw_plan *plan = m->plan;
@@ -139,14 +147,20 @@ static int take_tensor_parallel(struct maker *m, int pipeline)
 		name = "TENSOR_PARALLEL_DEGREE";
 	text = kvw_plan_env_text(plan, name);
 	if (text == NULL)
-		return in_args > 0 ? in_args : every > 0 && (lmi || m->manifest->kind == KVW_KIND_JUMPSTART) ? every : 1;
+		return in_args > 0                                                     ? in_args
+		       : every > 0 && (lmi || m->manifest->kind == KVW_KIND_JUMPSTART) ? every
+										       : 1;
 	degree = degree_of(text, lmi && every == 0 ? 1 : every);
 	if (degree == 0) {
 		kvw_plan_env_report(plan, name, m->mistakes,
-			strcmp(text, "max") == 0 ? "found `max` without GPUs in `spec.worker.resources.limits`, expected a number"
-						 : "found no degree, expected `max` or a number from 1 to 9999");
+			strcmp(text, "max") == 0
+				? "found `max` without GPUs in `spec.worker.resources.limits`, "
+				  "expected a number"
+				: "found no degree, expected `max` or a number from 1 to 9999");
 	} else if (in_args > 0 && in_args != degree) {
-		snprintf(why, sizeof(why), "found %d and `--tensor-parallel-size %d` in `spec.worker.args`, expected the same",
+		snprintf(why, sizeof(why),
+			"found %d and `--tensor-parallel-size %d` in `spec.worker.args`, expected "
+			"the same",
 			degree, in_args);
 		kvw_plan_env_report(plan, name, m->mistakes, why);
 	}
@@ -163,7 +177,9 @@ static int take_ranks(struct maker *m)
 	m->plan->tensor_parallel = tensor;
 	if (ranks <= 65535)
 		return (int)ranks;
-	snprintf(text, sizeof(text), "found %" PRId64 " ranks as tensor times pipeline parallel, expected at most 65535", ranks);
+	snprintf(text, sizeof(text),
+		"found %" PRId64 " ranks as tensor times pipeline parallel, expected at most 65535",
+		ranks);
 	mistake(m, KVW_F_args, text);
 	return 1;
 }
@@ -182,10 +198,12 @@ static bool is_shell(const struct kvw_node *command)
 
 static bool has_options(const struct kvw_plan *plan)
 {
-	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL; node != NULL; node = node->next) {
+	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL;
+		node != NULL; node = node->next) {
 		const struct kvw_node *name = kvw_manifest_member(node, "name");
 
-		if (name != NULL && name->kind == KVW_NODE_SCALAR && strncmp(name->text, "OPTION_", 7) == 0)
+		if (name != NULL && name->kind == KVW_NODE_SCALAR &&
+			strncmp(name->text, "OPTION_", 7) == 0)
 			return true;
 	}
 	return false;
@@ -196,20 +214,25 @@ static void check_env(struct maker *m, enum kvw_field_id id)
 	char path[128];
 	size_t index = 0;
 
-	for (const struct kvw_node *node = m->plan->env != NULL ? m->plan->env->first : NULL; node != NULL;
-		node = node->next, index++) {
+	for (const struct kvw_node *node = m->plan->env != NULL ? m->plan->env->first : NULL;
+		node != NULL; node = node->next, index++) {
 		const struct kvw_node *name = kvw_manifest_member(node, "name");
 
 		snprintf(path, sizeof(path), "%s[%zu]", kvw_fields[id].path, index);
-		if (kvw_manifest_member(node, "value") != NULL && kvw_manifest_member(node, "valueFrom") != NULL)
-			kvw_report_mistake(m->mistakes, node->place, path, "found `value` and `valueFrom`, expected one of them");
-		for (const struct kvw_node *other = m->plan->env->first; other != node && name != NULL; other = other->next) {
+		if (kvw_manifest_member(node, "value") != NULL &&
+			kvw_manifest_member(node, "valueFrom") != NULL)
+			kvw_report_mistake(m->mistakes, node->place, path,
+				"found `value` and `valueFrom`, expected one of them");
+		for (const struct kvw_node *other = m->plan->env->first;
+			other != node && name != NULL; other = other->next) {
 			const struct kvw_node *its = kvw_manifest_member(other, "name");
 
-			if (its == NULL || its->kind != KVW_NODE_SCALAR || name->kind != KVW_NODE_SCALAR ||
-				strcmp(its->text, name->text) != 0)
+			if (its == NULL || its->kind != KVW_NODE_SCALAR ||
+				name->kind != KVW_NODE_SCALAR || strcmp(its->text, name->text) != 0)
 				continue;
-			kvw_report_mistake(m->mistakes, name->place, path, "found a variable that is set in line %zu already, expected it once",
+			kvw_report_mistake(m->mistakes, name->place, path,
+				"found a variable that is set in line %zu already, expected it "
+				"once",
 				its->place.line);
 			break;
 		}
@@ -228,9 +251,12 @@ static void take_engine(struct maker *m)
 	plan->env = manifest->nodes[env];
 	plan->replicas = (int)kvw_manifest_int(manifest, KVW_F_replicas);
 	plan->several = given(m, KVW_F_scaling) || plan->replicas > 1;
-	plan->port = given(m, KVW_F_containerPort) ? (int)kvw_manifest_int(manifest, KVW_F_containerPort) : 8000;
+	plan->port = given(m, KVW_F_containerPort)
+			     ? (int)kvw_manifest_int(manifest, KVW_F_containerPort)
+			     : 8000;
 	plan->model_path = kvw_manifest_text(manifest, KVW_F_mountPath);
-	plan->image = plan->options->image != NULL ? plan->options->image : kvw_manifest_text(manifest, KVW_F_image);
+	plan->image = plan->options->image != NULL ? plan->options->image
+						   : kvw_manifest_text(manifest, KVW_F_image);
 	check_env(m, env);
 	if (is_shell(manifest->nodes[KVW_F_command]))
 		plan->engine_flags = KVW_BY_NONE;
@@ -240,8 +266,9 @@ static void take_engine(struct maker *m)
 		kvw_plan_gpus(manifest, m->mistakes, plan);
 	plan->ranks = take_ranks(m);
 	if (arg_number(plan, "port", plan->port) != plan->port) {
-		snprintf(text, sizeof(text), "found %d and `--port %d` in `spec.worker.args`, expected the same", plan->port,
-			arg_number(plan, "port", 0));
+		snprintf(text, sizeof(text),
+			"found %d and `--port %d` in `spec.worker.args`, expected the same",
+			plan->port, arg_number(plan, "port", 0));
 		mistake(m, KVW_F_containerPort, text);
 	}
 }
@@ -249,17 +276,22 @@ static void take_engine(struct maker *m)
 /* vLLM does not start with fewer GPUs than ranks. */
 static void check_gpus(struct maker *m)
 {
-	const struct kvw_node *gpus = kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
+	const struct kvw_node *gpus =
+		kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
 	char text[160];
 
-	if (gpus == NULL || gpus->kind != KVW_NODE_SCALAR || strtol(gpus->text, NULL, 10) >= m->plan->ranks)
+	if (gpus == NULL || gpus->kind != KVW_NODE_SCALAR ||
+		strtol(gpus->text, NULL, 10) >= m->plan->ranks)
 		return;
-	snprintf(text, sizeof(text), "found %.20s GPUs, expected at least %d: the engine has so many ranks", gpus->text,
+	snprintf(text, sizeof(text),
+		"found %.20s GPUs, expected at least %d: the engine has so many ranks", gpus->text,
 		m->plan->ranks);
-	kvw_report_mistake(m->mistakes, gpus->place, "spec.worker.resources.limits.nvidia.com/gpu", "%s", text);
+	kvw_report_mistake(m->mistakes, gpus->place, "spec.worker.resources.limits.nvidia.com/gpu",
+		"%s", text);
 }
 
-void kvw_plan_engine(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
+void kvw_plan_engine(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
 {
 	struct maker m = {.manifest = manifest, .mistakes = mistakes, .plan = plan};
 

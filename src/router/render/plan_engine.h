@@ -7,6 +7,7 @@
 #include "render/plan.h"
 
 /* Fills what concerns the container: arguments, variables, image, port, GPUs and ranks. */
-void kvw_plan_engine(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
+void kvw_plan_engine(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * plan_model.h - parts of plan.h: where the model comes from, and how many GPUs a JumpStartModel gets.
+ * plan_model.h - parts of plan.h: where the model comes from,
+ * and how many GPUs a JumpStartModel gets.
  */
 #ifndef KVW_RENDER_PLAN_MODEL_H
 #define KVW_RENDER_PLAN_MODEL_H
@@ -7,10 +8,11 @@
 #include "render/plan.h"
 
 /* Fills what concerns the model's volume. */
-void kvw_plan_model(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_report *notes,
-	struct kvw_plan *plan);
+void kvw_plan_model(const struct kvw_manifest *manifest, struct kvw_report *mistakes,
+	struct kvw_report *notes, struct kvw_plan *plan);
 
 /* Fills gpus and gpu_resource. */
-void kvw_plan_gpus(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
+void kvw_plan_gpus(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
 
 #endif

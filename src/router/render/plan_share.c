@@ -1,8 +1,9 @@
 /*
  * plan_share.c - see plan_share.h.
  *
- * kvtierds of several nodes share through a Redis: the manifest's, else one that is rendered. kvways use the same one to
- * know each other's load. Below a kvtierd's memory is the node's own disk, where the instance type has one.
+ * kvtierds of several nodes share through a Redis: the manifest's, else one that is rendered.
+ * kvways use the same one to know each other's load. Below a kvtierd's memory is the node's own
+ * disk, where the instance type has one.
  */
 #include "render/plan_share.h"
 
@@ -50,15 +51,18 @@ static void take_nvme(const struct kvw_manifest *manifest, struct kvw_plan *plan
 		plan->nvme = asked;
 }
 
-/* The manifest's Redis, for kvtierds and kvways. Workers alone may use one that is only on their machine. */
-static void take_redis(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
+/* The manifest's Redis, for kvtierds and kvways.
+ * Workers alone may use one that is only on their machine. */
+static void take_redis(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
 {
-	const char *url = plan->joined ? kvw_manifest_text(manifest, KVW_F_l2Url) : plan->l2_url, *expected;
+	const char *url = plan->joined ? kvw_manifest_text(manifest, KVW_F_l2Url) : plan->l2_url,
+		   *expected;
 	struct kvw_redis_url at;
 
 	if (plan->own_redis)
-		snprintf(plan->redis_url, sizeof(plan->redis_url), "redis://%s-redis.%s.svc.%s:%d", plan->name, plan->namespace,
-			plan->options->cluster_domain, KVW_PORT_REDIS);
+		snprintf(plan->redis_url, sizeof(plan->redis_url), "redis://%s-redis.%s.svc.%s:%d",
+			plan->name, plan->namespace, plan->options->cluster_domain, KVW_PORT_REDIS);
 	else
 		snprintf(plan->redis_url, sizeof(plan->redis_url), "%s", url);
 	expected = kvw_redis_url_parse(plan->redis_url, &at);
@@ -66,7 +70,8 @@ static void take_redis(const struct kvw_manifest *manifest, struct kvw_report *m
 		expected = "a server that every node reaches";
 	if (expected != NULL) {
 		if (plan->joined && !plan->own_redis)
-			kvw_report_mistake(mistakes, manifest->nodes[KVW_F_l2Url]->place, kvw_fields[KVW_F_l2Url].path,
+			kvw_report_mistake(mistakes, manifest->nodes[KVW_F_l2Url]->place,
+				kvw_fields[KVW_F_l2Url].path,
 				"found a value that is not printed here, expected %s", expected);
 		plan->redis_url[0] = '\0';
 		return;
@@ -75,22 +80,27 @@ static void take_redis(const struct kvw_manifest *manifest, struct kvw_report *m
 	plan->redis_secret = strchr(plan->redis_url, '@') != NULL;
 }
 
-static void say_kvtierd(const struct kvw_manifest *manifest, struct kvw_report *remarks, const struct kvw_plan *plan)
+static void say_kvtierd(const struct kvw_manifest *manifest, struct kvw_report *remarks,
+	const struct kvw_plan *plan)
 {
 	char disk[400] = "; without a disk below, which `--nvme-path` names";
 
 	if (plan->nvme[0] != '\0')
-		snprintf(disk, sizeof(disk), "; below its memory are %.6g GiB in %.256s of the node",
+		snprintf(disk, sizeof(disk),
+			"; below its memory are %.6g GiB in %.256s of the node",
 			(double)plan->options->nvme_size / (double)(UINT64_C(1) << 30), plan->nvme);
-	kvw_report_mistake(remarks, manifest->nodes[KVW_F_l2Backend]->place, kvw_fields[KVW_F_l2Backend].path, "%s%s%s",
-		plan->joined ? "each node's kvtierd shares what it stores with the others through " : "one worker, whose node's kvtierd shares with none",
+	kvw_report_mistake(remarks, manifest->nodes[KVW_F_l2Backend]->place,
+		kvw_fields[KVW_F_l2Backend].path, "%s%s%s",
+		plan->joined ? "each node's kvtierd shares what it stores with the others through "
+			     : "one worker, whose node's kvtierd shares with none",
 		plan->own_redis ? "a Redis, which is rendered"
-		: plan->joined	? "the Redis of `l2CacheLocalUrl`"
+		: plan->joined  ? "the Redis of `l2CacheLocalUrl`"
 				: "",
 		disk);
 }
 
-void kvw_plan_share(const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
+void kvw_plan_share(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
 {
 	bool named = kvw_manifest_text(manifest, KVW_F_l2Url)[0] != '\0';
 
@@ -105,25 +115,29 @@ void kvw_plan_share(const struct kvw_manifest *manifest, struct kvw_report *mist
 		take_redis(manifest, mistakes, plan);
 }
 
-static void say_routers(const struct kvw_manifest *manifest, struct kvw_report *remarks, const struct kvw_plan *plan)
+static void say_routers(const struct kvw_manifest *manifest, struct kvw_report *remarks,
+	const struct kvw_plan *plan)
 {
 	static const struct kvw_place on_line = {.flag = "--kvway-replicas"};
-	const char *alone = "without a Redis each kvway knows its own load alone, and first tokens take half as long again "
-			    "(simulated, deploy/README.md)";
+	const char *alone = "without a Redis each kvway knows its own load alone, and first tokens "
+			    "take half as long again (simulated, deploy/README.md)";
 
 	if (plan->redis_url[0] != '\0' || plan->controller)
 		return;
 	if (plan->kvway_scaling.on)
-		kvw_report_mistake(remarks, manifest->nodes[KVW_F_routingScaling]->key->place, kvw_fields[KVW_F_routingScaling].path,
-			"%s", alone);
+		kvw_report_mistake(remarks, manifest->nodes[KVW_F_routingScaling]->key->place,
+			kvw_fields[KVW_F_routingScaling].path, "%s", alone);
 	else if (plan->kvway_replicas > 1)
 		kvw_report_mistake(remarks, on_line, NULL, "%s", alone);
 	else if (plan->options->kvway_replicas == 0)
-		kvw_report_mistake(remarks, manifest->nodes[KVW_F_spec]->key->place, kvw_fields[KVW_F_spec].path,
-			"one kvway is rendered: two need a Redis to know each other's load (`--kvway-replicas 2`: without)");
+		kvw_report_mistake(remarks, manifest->nodes[KVW_F_spec]->key->place,
+			kvw_fields[KVW_F_spec].path,
+			"one kvway is rendered: two need a Redis to know each other's load "
+			"(`--kvway-replicas 2`: without)");
 }
 
-void kvw_plan_share_remarks(const struct kvw_manifest *manifest, struct kvw_report *remarks, const struct kvw_plan *plan)
+void kvw_plan_share_remarks(const struct kvw_manifest *manifest, struct kvw_report *remarks,
+	const struct kvw_plan *plan)
 {
 	if (plan->own_kvtierd)
 		say_kvtierd(manifest, remarks, plan);

@@ -1,12 +1,15 @@
 /*
- * router.c - kvway: account and its rights, configuration, Deployment, Services, disruption budget, Ingress.
+ * router.c - kvway: account and its rights, configuration, Deployment, Services, disruption budget,
+ * Ingress.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
 
-static void probe(FILE *out, const struct kvw_plan *plan, const char *name, const char *path, int period, int failures)
+static void probe(FILE *out, const struct kvw_plan *plan, const char *name, const char *path,
+	int period, int failures)
 {
-	kvw_object_probe(out, &(struct kvw_probe){name, path, "http", plan->tls, period, 2, failures});
+	kvw_object_probe(
+		out, &(struct kvw_probe){name, path, "http", plan->tls, period, 2, failures});
 }
 
 static void container(FILE *out, const struct kvw_plan *plan)
@@ -26,7 +29,8 @@ static void container(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 5, "requests:");
 	kvw_yaml_line(out, 6, "cpu: \"1\"");
 	kvw_yaml_line(out, 6, "memory: 1Gi");
-	kvw_yaml_line(out, 5, "limits:"); /* limits.body_memory, prefix tree, index of kvaware, and room */
+	/* limits.body_memory, prefix tree, index of kvaware, and room. */
+	kvw_yaml_line(out, 5, "limits:");
 	kvw_yaml_line(out, 6, "memory: 4Gi");
 	probe(out, plan, "startupProbe", "/health", 1, 60);
 	probe(out, plan, "livenessProbe", "/health", 10, 3);
@@ -82,7 +86,8 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 3, "volumes:");
 	kvw_yaml_line(out, 3, "- name: config");
 	kvw_yaml_line(out, 4, plan->redis_secret ? "secret:" : "configMap:");
-	kvw_yaml_line(out, 5, "%s: %s-kvway", plan->redis_secret ? "secretName" : "name", plan->name);
+	kvw_yaml_line(
+		out, 5, "%s: %s-kvway", plan->redis_secret ? "secretName" : "name", plan->name);
 	if (plan->tls) {
 		kvw_yaml_line(out, 3, "- name: tls");
 		kvw_yaml_line(out, 4, "secret:");
@@ -106,13 +111,15 @@ static void service(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "targetPort: http");
 }
 
-/* Where LMCache's workers report to. Also while kvway is not ready: it becomes so by what they say. */
+/* Where LMCache's workers report to.
+ * Also while kvway is not ready: it becomes so by what they say. */
 static void controller(FILE *out, const struct kvw_plan *plan)
 {
 	static const struct {
 		const char *name;
 		int port;
-	} ports[] = {{"pull", KVW_PORT_PULL}, {"reply", KVW_PORT_REPLY}, {"heartbeat", KVW_PORT_BEATS}};
+	} ports[] = {
+		{"pull", KVW_PORT_PULL}, {"reply", KVW_PORT_REPLY}, {"heartbeat", KVW_PORT_BEATS}};
 
 	kvw_object_begin(out, plan, "v1", "Service", KVW_COMPONENT_ROUTER, "-controller");
 	kvw_yaml_line(out, 0, "spec:");
@@ -129,7 +136,8 @@ static void controller(FILE *out, const struct kvw_plan *plan)
 
 static void budget(FILE *out, const struct kvw_plan *plan)
 {
-	kvw_object_begin(out, plan, "policy/v1", "PodDisruptionBudget", KVW_COMPONENT_ROUTER, "-kvway");
+	kvw_object_begin(
+		out, plan, "policy/v1", "PodDisruptionBudget", KVW_COMPONENT_ROUTER, "-kvway");
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "maxUnavailable: 1");
 	kvw_yaml_line(out, 1, "selector:");
@@ -145,17 +153,23 @@ static void ingress(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 1, "annotations:");
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/scheme: internal");
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/target-type: ip");
-	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/backend-protocol: %s", plan->tls ? "HTTPS" : "HTTP");
-	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-protocol: %s", plan->tls ? "HTTPS" : "HTTP");
+	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/backend-protocol: %s",
+		plan->tls ? "HTTPS" : "HTTP");
+	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-protocol: %s",
+		plan->tls ? "HTTPS" : "HTTP");
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-path: /ready");
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-interval-seconds: \"5\"");
 	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/healthcheck-timeout-seconds: \"2\"");
 	kvw_yaml_line(out, 2,
-		"alb.ingress.kubernetes.io/target-group-attributes: \"load_balancing.algorithm.type=%s,deregistration_delay.timeout_seconds=%d\"",
+		"alb.ingress.kubernetes.io/target-group-attributes: "
+		"\"load_balancing.algorithm.type=%s,deregistration_delay.timeout_seconds=%d\"",
 		algorithm, KVW_DRAIN_S);
-	kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/load-balancer-attributes: idle_timeout.timeout_seconds=600");
+	kvw_yaml_line(out, 2,
+		"alb.ingress.kubernetes.io/load-balancer-attributes: "
+		"idle_timeout.timeout_seconds=600");
 	if (plan->acm[0] != '\0') {
-		kvw_yaml_line(out, 2, "alb.ingress.kubernetes.io/listen-ports: '[{\"HTTPS\": 443}]'");
+		kvw_yaml_line(
+			out, 2, "alb.ingress.kubernetes.io/listen-ports: '[{\"HTTPS\": 443}]'");
 		kvw_yaml_pair(out, 2, "alb.ingress.kubernetes.io/certificate-arn", plan->acm);
 	}
 	kvw_yaml_line(out, 0, "spec:");
@@ -181,7 +195,8 @@ bool kvw_render_router(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_object_account(out, plan, KVW_COMPONENT_ROUTER, "-kvway");
 	kvw_render_rights(out, plan);
-	if (!kvw_object_file(out, plan, plan->redis_secret ? "Secret" : "ConfigMap", KVW_COMPONENT_ROUTER, "-kvway", "kvway.yaml", kvw_render_config))
+	if (!kvw_object_file(out, plan, plan->redis_secret ? "Secret" : "ConfigMap",
+		    KVW_COMPONENT_ROUTER, "-kvway", "kvway.yaml", kvw_render_config))
 		return false;
 	deployment(out, plan);
 	service(out, plan);
@@ -202,7 +217,8 @@ void kvw_render_tls(FILE *out, const struct kvw_plan *plan)
 	kvw_object_begin(out, plan, "cert-manager.io/v1", "Issuer", KVW_COMPONENT_ROUTER, "-tls");
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "selfSigned: {}");
-	kvw_object_begin(out, plan, "cert-manager.io/v1", "Certificate", KVW_COMPONENT_ROUTER, "-tls");
+	kvw_object_begin(
+		out, plan, "cert-manager.io/v1", "Certificate", KVW_COMPONENT_ROUTER, "-tls");
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "secretName: %s-tls", plan->name);
 	kvw_yaml_line(out, 1, "duration: 8760h");
@@ -216,9 +232,11 @@ void kvw_render_tls(FILE *out, const struct kvw_plan *plan)
 		size_t used = (size_t)snprintf(name, sizeof(name), "%s", plan->name);
 
 		if (i > 0)
-			used += (size_t)snprintf(name + used, sizeof(name) - used, ".%s%s", plan->namespace, i > 1 ? ".svc" : "");
+			used += (size_t)snprintf(name + used, sizeof(name) - used, ".%s%s",
+				plan->namespace, i > 1 ? ".svc" : "");
 		if (i > 2)
-			snprintf(name + used, sizeof(name) - used, ".%s", plan->options->cluster_domain);
+			snprintf(name + used, sizeof(name) - used, ".%s",
+				plan->options->cluster_domain);
 		kvw_yaml_item(out, 1, name);
 	}
 	if (plan->domain[0] != '\0')

@@ -1,10 +1,10 @@
 /*
- * scaling.c - HorizontalPodAutoscalers of workers and kvway. What they scale has no `replicas` of its own, since each
- * `kubectl apply` would set that again.
+ * scaling.c - HorizontalPodAutoscalers of workers and kvway. What they scale has no `replicas` of
+ * its own, since each `kubectl apply` would set that again.
  *
- * Workers by the requests that wait at kvway because all workers are full. The metric comes to the cluster by an adapter
- * (deploy/README.md) and carries the label `service` that the ServiceMonitor gives it, so that one endpoint's queue does
- * not scale another's workers.
+ * Workers by the requests that wait at kvway because all workers are full. The metric comes to the
+ * cluster by an adapter (deploy/README.md) and carries the label `service` that the ServiceMonitor
+ * gives it, so that one endpoint's queue does not scale another's workers.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
@@ -12,8 +12,8 @@
 #define WAITING 4  /* requests at kvway for each worker */
 #define CPU     70 /* percent of what kvway asks for */
 
-static void begin(FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name,
-	const struct kvw_scaling *scaling)
+static void begin(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
+	const char *name, const struct kvw_scaling *scaling)
 {
 	kvw_object_begin(out, plan, "autoscaling/v2", "HorizontalPodAutoscaler", component, name);
 	kvw_yaml_line(out, 0, "spec:");

@@ -1,8 +1,9 @@
 /*
  * volumes.c - how the model, the caches' settings and shared memory come into a worker's pod.
  *
- * The model's volume is a claim, the user's own, or a folder that an init container fills, by the worker's
- * own image, so that no other one is needed. With `prefetchEnabled` an init container copies it to memory.
+ * The model's volume is a claim, the user's own, or a folder that an init container fills, by the
+ * worker's own image, so that no other one is needed. With `prefetchEnabled` an init container
+ * copies it to memory.
  */
 #include <string.h>
 
@@ -10,7 +11,8 @@
 #include "render/yaml.h"
 
 #define DOWNLOAD                                                                                   \
-	"import sys; from huggingface_hub import snapshot_download as get; get(sys.argv[1], revision=sys.argv[2], local_dir=sys.argv[3])"
+	"import sys; from huggingface_hub import snapshot_download as get; get(sys.argv[1], "      \
+	"revision=sys.argv[2], local_dir=sys.argv[3])"
 
 /* The volume that the worker itself mounts. */
 static const char *worker_volume(const struct kvw_plan *plan)
@@ -50,7 +52,8 @@ void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan)
 	}
 	if (plan->l1 || plan->l2) {
 		volume(out, depth, "kvway-cache", plan->l2_secret ? "secret:" : "configMap:");
-		kvw_yaml_line(out, depth + 2, "%s: %s-cache", plan->l2_secret ? "secretName" : "name", plan->name);
+		kvw_yaml_line(out, depth + 2, "%s: %s-cache",
+			plan->l2_secret ? "secretName" : "name", plan->name);
 	}
 	if (plan->own_kvtierd) { /* its segment is shared by the node's pods */
 		volume(out, depth, "kvway-shm", "hostPath:");
@@ -66,7 +69,8 @@ void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan)
 /* Where in its volume the model is: of S3 the claim itself begins at the folder. */
 static void sub_path(FILE *out, int depth, const struct kvw_plan *plan)
 {
-	if (plan->location[0] != '\0' && plan->source != KVW_SOURCE_S3 && plan->source != KVW_SOURCE_HF)
+	if (plan->location[0] != '\0' && plan->source != KVW_SOURCE_S3 &&
+		plan->source != KVW_SOURCE_HF)
 		kvw_yaml_pair(out, depth, "subPath", plan->location);
 }
 

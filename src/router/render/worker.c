@@ -1,8 +1,9 @@
 /*
  * worker.c - vLLM: account, headless Service, Deployment.
  *
- * A rollout takes one worker away before it adds one: there is seldom a GPU to spare. A pod that is to end
- * waits: its address leaves the Service at once, kvway drains it, and vLLM would cut what it still answers.
+ * A rollout takes one worker away before it adds one: there is seldom a GPU to spare. A pod that is
+ * to end waits: its address leaves the Service at once, kvway drains it, and vLLM would cut what it
+ * still answers.
  */
 #include <string.h>
 
@@ -11,9 +12,11 @@
 
 #define LMCACHE_CONNECTOR "{\"kv_connector\":\"LMCacheConnectorV1\",\"kv_role\":\"kv_both\"}"
 #define KVTIER_CONNECTOR                                                                           \
-	"{\"kv_connector\":\"KVTierConnector\",\"kv_connector_module_path\":\"kvtier.vllm\",\"kv_role\":\"kv_both\"}"
+	"{\"kv_connector\":\"KVTierConnector\",\"kv_connector_module_path\":\"kvtier.vllm\",\"kv_" \
+	"role\":\"kv_both\"}"
 #define EVENTS                                                                                     \
-	"{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:5557\",\"replay_endpoint\":\"tcp://*:5558\"}"
+	"{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":\"tcp://"             \
+	"*:5557\",\"replay_endpoint\":\"tcp://*:5558\"}"
 
 const char *kvw_render_connector(const struct kvw_plan *plan)
 {
@@ -25,7 +28,8 @@ const char *kvw_render_connector(const struct kvw_plan *plan)
 
 const char *kvw_render_events(const struct kvw_plan *plan)
 {
-	if (!plan->events || kvw_plan_flag(plan, "kv-events-config", NULL) || kvw_plan_env(plan, "OPTION_KV_EVENTS_CONFIG"))
+	if (!plan->events || kvw_plan_flag(plan, "kv-events-config", NULL) ||
+		kvw_plan_env(plan, "OPTION_KV_EVENTS_CONFIG"))
 		return NULL;
 	return EVENTS;
 }
@@ -61,7 +65,8 @@ static void args(FILE *out, const struct kvw_plan *plan)
 		snprintf(number, sizeof(number), "%d", plan->port);
 		flag(out, plan, "port", number);
 	}
-	if (!kvw_plan_flag(plan, "served-model-name", NULL)) { /* several names: the path stays one of them */
+	/* Several names: the path stays one of them. */
+	if (!kvw_plan_flag(plan, "served-model-name", NULL)) {
 		flag(out, plan, "served-model-name", plan->model);
 		kvw_yaml_item(out, 4, plan->model_path);
 	}
@@ -89,12 +94,14 @@ static bool has_cache_file(const struct kvw_plan *plan)
 static void environment(FILE *out, const struct kvw_plan *plan)
 {
 	bool lmi = plan->engine_flags == KVW_BY_ENV;
-	const char *file = has_cache_file(plan) ? "/etc/kvway/cache/lmcache_config.yaml" : plan->cache_file;
+	const char *file =
+		has_cache_file(plan) ? "/etc/kvway/cache/lmcache_config.yaml" : plan->cache_file;
 
 	if (plan->env == NULL && !plan->connector && !plan->controller)
 		return;
 	kvw_yaml_line(out, 4, "env:");
-	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL; node != NULL; node = node->next) {
+	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL;
+		node != NULL; node = node->next) {
 		const struct kvw_node *value = kvw_manifest_member(node, "value");
 		const struct kvw_node *from = kvw_manifest_member(node, "valueFrom");
 
@@ -105,22 +112,24 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 			kvw_yaml_pair(out, 5, "value", value != NULL ? value->text : "");
 	}
 	if (file[0] != '\0')
-		variable(out, plan, lmi ? "OPTION_LMCACHE_CONFIG_FILE" : "LMCACHE_CONFIG_FILE", file);
+		variable(out, plan, lmi ? "OPTION_LMCACHE_CONFIG_FILE" : "LMCACHE_CONFIG_FILE",
+			file);
 	if (lmi) {
 		variable(out, plan, "OPTION_KV_TRANSFER_CONFIG", kvw_render_connector(plan));
 		variable(out, plan, "OPTION_KV_EVENTS_CONFIG", kvw_render_events(plan));
 	}
 	if (plan->connector) /* hashes that all workers, and kvway, agree on */
 		variable(out, plan, "PYTHONHASHSEED", plan->hash_seed);
-	/* So vLLM's /metrics has what LMCache counts in the engine's processes. The folder must exist, and be
-	 * emptied when the container restarts. */
+	/* So vLLM's /metrics has what LMCache counts in the engine's processes. The folder must
+	 * exist, and be emptied when the container restarts. */
 	if (plan->metrics && !lmi && !plan->options->kvtier && kvw_render_connector(plan) != NULL)
 		variable(out, plan, "PROMETHEUS_MULTIPROC_DIR", "/var/tmp");
 }
 
 static void resources(FILE *out, const struct kvw_plan *plan)
 {
-	const struct kvw_node *limits = plan->manifest->nodes[KVW_F_limits], *requests = plan->manifest->nodes[KVW_F_requests];
+	const struct kvw_node *limits = plan->manifest->nodes[KVW_F_limits],
+			      *requests = plan->manifest->nodes[KVW_F_requests];
 
 	if (plan->manifest->kind == KVW_KIND_JUMPSTART) {
 		kvw_yaml_line(out, 4, "resources:");
@@ -137,8 +146,8 @@ static void resources(FILE *out, const struct kvw_plan *plan)
 		kvw_yaml_member(out, 5, "requests", requests);
 }
 
-static void probe(FILE *out, const struct kvw_plan *plan, const char *name, enum kvw_field_id users, const char *path,
-	int failures)
+static void probe(FILE *out, const struct kvw_plan *plan, const char *name, enum kvw_field_id users,
+	const char *path, int failures)
 {
 	if (plan->manifest->nodes[users] != NULL) {
 		kvw_yaml_member(out, 4, name, plan->manifest->nodes[users]);
@@ -185,7 +194,8 @@ static void container(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 7, "command:");
 	kvw_yaml_line(out, 7, "- sleep");
 	kvw_yaml_line(out, 7, "- \"%d\"", KVW_WORKER_PAUSE_S);
-	kvw_yaml_line(out, 4, "securityContext:"); /* images of engines run as root, and write to their own folders */
+	/* Images of engines run as root, and write to their own folders. */
+	kvw_yaml_line(out, 4, "securityContext:");
 	kvw_yaml_line(out, 5, "allowPrivilegeEscalation: false");
 	kvw_yaml_line(out, 4, "volumeMounts:");
 	kvw_render_mounts(out, 4, plan);
@@ -194,7 +204,8 @@ static void container(FILE *out, const struct kvw_plan *plan)
 /* One of several instance types, the first preferred. */
 static void affinity(FILE *out, const struct kvw_plan *plan)
 {
-	const struct kvw_node *types = plan->manifest->nodes[KVW_F_instanceTypes], *own = plan->manifest->nodes[KVW_F_nodeAffinity];
+	const struct kvw_node *types = plan->manifest->nodes[KVW_F_instanceTypes],
+			      *own = plan->manifest->nodes[KVW_F_nodeAffinity];
 	int weight = 100;
 
 	if (own != NULL && own->count > 0) {
@@ -249,7 +260,8 @@ static void annotations(FILE *out, const struct kvw_plan *plan)
 	const struct kvw_node *users = plan->manifest->nodes[KVW_F_annotations];
 	bool begun = false;
 
-	for (const struct kvw_node *node = users != NULL ? users->first : NULL; node != NULL; node = node->next) {
+	for (const struct kvw_node *node = users != NULL ? users->first : NULL; node != NULL;
+		node = node->next) {
 		if (strncmp(node->key->text, "kubectl.kubernetes.io/", 22) == 0)
 			continue;
 		if (!begun)
@@ -287,7 +299,8 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_pair(out, 3, "serviceAccountName", account[0] != '\0' ? account : own);
 	if (account[0] == '\0')
 		kvw_yaml_line(out, 3, "automountServiceAccountToken: false");
-	kvw_yaml_line(out, 3, "enableServiceLinks: false"); /* VLLM_... of a Service would be read as settings */
+	/* VLLM_... of a Service would be read as settings. */
+	kvw_yaml_line(out, 3, "enableServiceLinks: false");
 	kvw_yaml_line(out, 3, "terminationGracePeriodSeconds: %d", KVW_WORKER_GRACE_S);
 	kvw_yaml_line(out, 3, "securityContext:");
 	kvw_yaml_line(out, 4, "seccompProfile:");

@@ -37,7 +37,8 @@ static bool is_plain(const char *text)
 /* Letters that some reader of YAML takes for something else. */
 static bool is_word(const char *text)
 {
-	static const char *const words[] = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"};
+	static const char *const words[] = {
+		"y", "n", "yes", "no", "on", "off", "true", "false", "null"};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (strcasecmp(text, words[i]) == 0)
@@ -45,8 +46,8 @@ static bool is_word(const char *text)
 	return false;
 }
 
-/* The code point of a character that a reader of YAML would take for a line's end, or refuse; *size: its
- * bytes. 0: none. Text is UTF-8. */
+/* The code point of a character that a reader of YAML would take for a line's end, or refuse;
+ * *size: its bytes. 0: none. Text is UTF-8. */
 static unsigned unprintable(const char *text, size_t *size)
 {
 	const unsigned char *c = (const unsigned char *)text;
