@@ -1,18 +1,21 @@
 /*
  * load_codec.h - what one replica of kvway says of its load, as bytes.
  *
- * Absolute values: a message that is lost or comes twice changes nothing that the next one does not put right. Its
- * numbers stand for one process (origin, random) and grow with each message (sequence), so an older one that
- * comes late is recognised without any clock. Workers without load are left out.
+ * Absolute values: a message that is lost or comes twice changes nothing that the next one does not
+ * put right. Its numbers stand for one process (origin, random) and grow with each message
+ * (sequence), so an older one that comes late is recognised without any clock. Workers without load
+ * are left out.
  *
- *	"kvL" version(1) | origin(8) | sequence | waiting_us | first_waiting_us | offered_us_per_s | count
- *	  | count x { key(8) | queue_us | waiting_us | inflight | context | sequences | unanswered }
- *	  | check(4): XXH3-64 of all before, its lower half
+ * 	"kvL" version(1) | origin(8) | sequence | waiting_us | first_waiting_us
+ * 	  | offered_us_per_s | count
+ * 	  | count x { key(8) | queue_us | waiting_us | inflight | context | sequences | unanswered }
+ * 	  | check(4): XXH3-64 of all before, its lower half
  *
  * Numbers with a width are little-endian, the others LEB128 of at most 9 bytes.
  *
- * Reading believes nothing: a message that does not fit is refused whole, and each value is cut to what one replica
- * can reasonably have on one worker (KVW_LOAD_MOST_*), so that one that lies does limited harm.
+ * Reading believes nothing: a message that does not fit is refused whole, and each value is cut to
+ * what one replica can reasonably have on one worker (KVW_LOAD_MOST_*), so that one that lies does
+ * limited harm.
  *
  * Pure functions.
  */

@@ -13,24 +13,29 @@
 #define HEAD_ROOM   (NAME_ROOM * 2 + 2048)
 #define REPLY_BYTES (KVW_PEERS * KVW_LOAD_BYTES)
 
-#define WARN_NS     (60 * KVW_NS_PER_S) /* between two lines of the log that say what Redis refuses */
+/* Between two lines of the log that say what Redis refuses. */
+#define WARN_NS     (60 * KVW_NS_PER_S)
 
-/* Writes the own field, drops what has not been written for `life` or is in the hash alone, and returns the others'
- * messages, without any that is too long for one: a field that another program wrote would fill every reply. */
+/* Writes the own field, drops what has not been written for `life` or is in the hash alone, and
+ * returns the others' messages, without any that is too long for one: a field that another program
+ * wrote would fill every reply. */
 static const char script[] =
-	"local t=redis.call('TIME') local n=t[1]*1000+math.floor(t[2]/1000) local life=tonumber(ARGV[3]) "
-	"redis.call('HSET',KEYS[1],ARGV[1],ARGV[2]) redis.call('ZADD',KEYS[2],n,ARGV[1]) "
-	"for _,o in ipairs(redis.call('ZRANGEBYSCORE',KEYS[2],'-inf',n-life)) do "
-	"redis.call('HDEL',KEYS[1],o) redis.call('ZREM',KEYS[2],o) end "
-	"redis.call('PEXPIRE',KEYS[1],life) redis.call('PEXPIRE',KEYS[2],life) "
-	"local s={} for _,o in ipairs(redis.call('ZRANGEBYSCORE',KEYS[2],'-inf','+inf')) do s[o]=1 end "
-	"local r={} local a=redis.call('HGETALL',KEYS[1]) "
-	"for i=1,#a,2 do if not s[a[i]] or #a[i+1]>tonumber(ARGV[4]) then redis.call('HDEL',KEYS[1],a[i]) "
-	"elseif a[i]~=ARGV[1] then r[#r+1]=a[i+1] end end return r";
+	"local t=redis.call('TIME') local n=t[1]*1000+math.floor(t[2]/1000) local "
+	"life=tonumber(ARGV[3]) redis.call('HSET',KEYS[1],ARGV[1],ARGV[2]) "
+	"redis.call('ZADD',KEYS[2],n,ARGV[1]) for _,o in "
+	"ipairs(redis.call('ZRANGEBYSCORE',KEYS[2],'-inf',n-life)) do redis.call('HDEL',KEYS[1],o) "
+	"redis.call('ZREM',KEYS[2],o) end redis.call('PEXPIRE',KEYS[1],life) "
+	"redis.call('PEXPIRE',KEYS[2],life) local s={} for _,o in "
+	"ipairs(redis.call('ZRANGEBYSCORE',KEYS[2],'-inf','+inf')) do s[o]=1 end local r={} local "
+	"a=redis.call('HGETALL',KEYS[1]) for i=1,#a,2 do if not s[a[i]] or "
+	"#a[i+1]>tonumber(ARGV[4]) then redis.call('HDEL',KEYS[1],a[i]) elseif a[i]~=ARGV[1] then "
+	"r[#r+1]=a[i+1] end end return r";
 
-static const char leave_script[] = "redis.call('ZREM',KEYS[2],ARGV[1]) return redis.call('HDEL',KEYS[1],ARGV[1])";
+static const char leave_script[] =
+	"redis.call('ZREM',KEYS[2],ARGV[1]) return redis.call('HDEL',KEYS[1],ARGV[1])";
 
-_Static_assert(sizeof(script) + 2 * NAME_ROOM + 128 < HEAD_ROOM, "head and end have room for their words");
+_Static_assert(
+	sizeof(script) + 2 * NAME_ROOM + 128 < HEAD_ROOM, "head and end have room for their words");
 
 struct kvw_load_round {
 	struct kvw_replica *replica;
@@ -100,10 +105,12 @@ static void note_state(struct kvw_load_round *round, int64_t now_ns)
 	if (well)
 		kvw_info("sharing", "load is shared with other replicas peers=%zu", stats.peers);
 	else
-		kvw_warn("sharing", "load is not shared: redis does not answer; this replica counts its own alone");
+		kvw_warn("sharing", "load is not shared: redis does not answer; this replica "
+				    "counts its own alone");
 }
 
-static void hear(struct kvw_load_round *round, const struct kvw_redis_element *element, int64_t now_ns)
+static void hear(
+	struct kvw_load_round *round, const struct kvw_redis_element *element, int64_t now_ns)
 {
 	struct kvw_load_state *state = &round->state;
 
@@ -128,12 +135,15 @@ static void hear(struct kvw_load_round *round, const struct kvw_redis_element *e
 }
 
 /* It answers, but not with messages: a key of another type, a right that the user lacks. */
-static void note_refusal(struct kvw_load_round *round, const struct kvw_redis_command *command, int64_t now_ns)
+static void note_refusal(
+	struct kvw_load_round *round, const struct kvw_redis_command *command, int64_t now_ns)
 {
-	if (command->status != KVW_OK || (round->warned_ns != 0 && now_ns - round->warned_ns < WARN_NS))
+	if (command->status != KVW_OK ||
+		(round->warned_ns != 0 && now_ns - round->warned_ns < WARN_NS))
 		return;
 	round->warned_ns = now_ns;
-	kvw_warn("sharing", "load is not shared: redis refuses it key=%s why=\"%s\"", round->load_name,
+	kvw_warn("sharing", "load is not shared: redis refuses it key=%s why=\"%s\"",
+		round->load_name,
 		command->reply == KVW_REDIS_ERROR ? command->text : "another reply than messages");
 }
 
@@ -149,7 +159,8 @@ static void done(struct kvw_redis_command *command)
 		atomic_store(&round->state.last_ok_ns, now_ns);
 		atomic_fetch_add(&round->state.ok, 1);
 		hold_workers(round);
-		kvw_replica_apply(round->replica, round->workers, round->count, round->admission, now_ns);
+		kvw_replica_apply(
+			round->replica, round->workers, round->count, round->admission, now_ns);
 		let_go(round);
 	} else {
 		atomic_fetch_add(&round->state.failed, 1);
@@ -172,7 +183,8 @@ static char *put(char *at, const char *data, size_t len)
 }
 
 /* A script, and its names and this replica's. */
-static char *put_eval(const struct kvw_load_round *round, char *at, int words, const char *text, size_t len)
+static char *put_eval(
+	const struct kvw_load_round *round, char *at, int words, const char *text, size_t len)
 {
 	at += sprintf(at, "*%d\r\n", words);
 	at = put(at, "EVAL", 4);
@@ -190,7 +202,8 @@ static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_
 	size_t len;
 
 	hold_workers(round);
-	len = kvw_replica_write(round->replica, round->workers, round->count, round->admission, now_ns, round->message);
+	len = kvw_replica_write(round->replica, round->workers, round->count, round->admission,
+		now_ns, round->message);
 	let_go(round);
 	at = put_eval(round, at, 9, script, sizeof(script) - 1);
 	at += sprintf(at, "$%zu\r\n", len);
@@ -292,10 +305,10 @@ enum kvw_err kvw_load_round_create(const struct kvw_config *config, struct kvw_l
 		return KVW_ENOMEM;
 	}
 	(void)snprintf(round->origin, sizeof(round->origin), "%016llx", (unsigned long long)origin);
-	(void)snprintf(round->load_name, sizeof(round->load_name), "{%.250s:%.250s}:load", config->replicas_prefix,
-		config->replicas_group);
-	(void)snprintf(round->seen_name, sizeof(round->seen_name), "{%.250s:%.250s}:seen", config->replicas_prefix,
-		config->replicas_group);
+	(void)snprintf(round->load_name, sizeof(round->load_name), "{%.250s:%.250s}:load",
+		config->replicas_prefix, config->replicas_group);
+	(void)snprintf(round->seen_name, sizeof(round->seen_name), "{%.250s:%.250s}:seen",
+		config->replicas_prefix, config->replicas_group);
 	atomic_store(&round->state.degraded, true);
 	atomic_store(&round->state.trust, 1);
 	*out = round;
@@ -310,7 +323,8 @@ void kvw_load_round_destroy(struct kvw_load_round *round)
 	free(round);
 }
 
-void kvw_load_round_begin(struct kvw_load_round *round, struct kvw_fleet *fleet, struct kvw_admission *admission)
+void kvw_load_round_begin(
+	struct kvw_load_round *round, struct kvw_fleet *fleet, struct kvw_admission *admission)
 {
 	round->fleet = fleet;
 	round->admission = admission;

@@ -1,12 +1,13 @@
 /*
  * load_round.h - this replica's load goes to Redis, and the others' comes from there (replicas).
  *
- * Replicas of one group have a hash in Redis, `{PREFIX:GROUP}:load`, with a field for each; a script, one command, writes
- * the own field, removes those that were not written for `life` (by Redis' clock) and returns the others. So a replica
- * that died leaves nothing, and the whole hash ends with the last one. What comes is judged by replica.h.
+ * Replicas of one group have a hash in Redis, `{PREFIX:GROUP}:load`, with a field for each; a
+ * script, one command, writes the own field, removes those that were not written for `life` (by
+ * Redis' clock) and returns the others. So a replica that died leaves nothing, and the whole hash
+ * ends with the last one. What comes is judged by replica.h.
  *
- * One command is under way at a time. Where none is answered for `life`, what was heard has aged out and this
- * replica counts its own load alone; the state says `degraded`.
+ * One command is under way at a time. Where none is answered for `life`, what was heard has aged
+ * out and this replica counts its own load alone; the state says `degraded`.
  *
  * Threads: one, that of kvw_sharing; the state is read by any.
  */
@@ -21,8 +22,10 @@
 struct kvw_load_round;
 
 /* KVW_ENOMEM. */
-enum kvw_err kvw_load_round_create(const struct kvw_config *config, struct kvw_load_round **out) KVW_MUST_CHECK;
-void kvw_load_round_destroy(struct kvw_load_round *round); /* no command is under way; NULL is allowed */
+enum kvw_err kvw_load_round_create(
+	const struct kvw_config *config, struct kvw_load_round **out) KVW_MUST_CHECK;
+/* No command is under way; NULL is allowed. */
+void kvw_load_round_destroy(struct kvw_load_round *round);
 /* Borrowed until destroy. */
 void kvw_load_round_begin(
 	struct kvw_load_round *round, struct kvw_fleet *fleet, struct kvw_admission *admission);
@@ -30,8 +33,8 @@ void kvw_load_round_begin(
 /* Speaks and applies what was heard, if it is time. Returns when to be called again. */
 int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns);
 
-/* The process ends: takes what it said out of Redis, for at most `most_ns`, so that the others do not count it for
- * `life` more. */
+/* The process ends: takes what it said out of Redis, for at most `most_ns`, so that the others do
+ * not count it for `life` more. */
 void kvw_load_round_leave(struct kvw_load_round *round, struct kvw_redis *redis, int64_t most_ns);
 
 struct kvw_load_state *kvw_load_round_state(struct kvw_load_round *round);

@@ -30,7 +30,8 @@ struct kvw_peers {
 	uint32_t last_id;
 	struct kvw_load_news *read; /* scratch; changes places with a peer's */
 	struct peer items[KVW_PEERS];
-	uint8_t added[KVW_MAX_WORKERS]; /* scratch of the sum: whose entry was added last, of each worker */
+	/* Scratch of the sum: whose entry was added last, of each worker. */
+	uint8_t added[KVW_MAX_WORKERS];
 	int64_t weights_ns[KVW_MAX_WORKERS]; /* likewise: of the claim that counts most */
 };
 
@@ -65,7 +66,8 @@ static bool counts(const struct kvw_peers *peers, const struct peer *peer, int64
 	return peer->news != NULL && now_ns - peer->heard_ns < peers->life_ns;
 }
 
-/* The place of an origin, or a free one, or that of the oldest which counts no more; NULL: there is none. */
+/* The place of an origin, or a free one, or that of the oldest which counts no more;
+ * NULL: there is none. */
 static struct peer *place_of(struct kvw_peers *peers, uint64_t origin, int64_t now_ns)
 {
 	struct peer *empty = NULL, *oldest = NULL;
@@ -138,14 +140,21 @@ static int64_t share(int64_t of, float trust)
 	return trust >= 1 ? of : (int64_t)((double)of * (double)trust);
 }
 
-static void add(struct kvw_load_part *to, const struct kvw_load_part *part, int64_t age_ns, float trust)
+static void add(
+	struct kvw_load_part *to, const struct kvw_load_part *part, int64_t age_ns, float trust)
 {
-	to->queue_ns = least(to->queue_ns + share(left(part->queue_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
-	to->waiting_ns = least(to->waiting_ns + share(left(part->waiting_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
-	to->inflight = (uint32_t)least(to->inflight + share(part->inflight, trust), PEERS_MOST_INFLIGHT);
-	to->context = (uint32_t)least(to->context + share(part->context, trust), PEERS_MOST_CONTEXT);
-	to->sequences = (uint32_t)least(to->sequences + share(part->sequences, trust), PEERS_MOST_INFLIGHT);
-	to->unanswered = (uint32_t)least(to->unanswered + share(part->unanswered, trust), PEERS_MOST_INFLIGHT);
+	to->queue_ns = least(
+		to->queue_ns + share(left(part->queue_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
+	to->waiting_ns = least(
+		to->waiting_ns + share(left(part->waiting_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
+	to->inflight =
+		(uint32_t)least(to->inflight + share(part->inflight, trust), PEERS_MOST_INFLIGHT);
+	to->context =
+		(uint32_t)least(to->context + share(part->context, trust), PEERS_MOST_CONTEXT);
+	to->sequences =
+		(uint32_t)least(to->sequences + share(part->sequences, trust), PEERS_MOST_INFLIGHT);
+	to->unanswered = (uint32_t)least(
+		to->unanswered + share(part->unanswered, trust), PEERS_MOST_INFLIGHT);
 }
 
 /* --- trust --- */
@@ -165,7 +174,8 @@ static void forgive(struct peer *peer, int64_t now_ns)
 	peer->trusted_ns = now_ns;
 }
 
-void kvw_peers_judge(struct kvw_peers *peers, const struct kvw_load_verdict *verdict, int64_t now_ns)
+void kvw_peers_judge(
+	struct kvw_peers *peers, const struct kvw_load_verdict *verdict, int64_t now_ns)
 {
 	for (size_t i = 0; verdict->of != 0 && i < KVW_PEERS; i++) {
 		struct peer *peer = &peers->items[i];
@@ -180,10 +190,13 @@ void kvw_peers_judge(struct kvw_peers *peers, const struct kvw_load_verdict *ver
 	}
 }
 
-/* The largest is judged; of one that is hardly trusted a little is, so that others' come to be judged, too. */
-static void claim(const struct peer *peer, int64_t queue_ns, struct kvw_load_claim *most, int64_t *weight_ns)
+/* The largest is judged; of one that is hardly trusted a little is,
+ * so that others' come to be judged, too. */
+static void claim(
+	const struct peer *peer, int64_t queue_ns, struct kvw_load_claim *most, int64_t *weight_ns)
 {
-	int64_t weighs_ns = share(queue_ns, peer->trust > TRUST_LOOKED ? peer->trust : TRUST_LOOKED);
+	int64_t weighs_ns =
+		share(queue_ns, peer->trust > TRUST_LOOKED ? peer->trust : TRUST_LOOKED);
 
 	if (weighs_ns <= *weight_ns)
 		return;
@@ -209,8 +222,9 @@ static size_t find(const uint64_t *keys, size_t count, uint64_t key)
 	return low < count && keys[low] == key ? low : count;
 }
 
-void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count, struct kvw_load_part *parts,
-	struct kvw_load_claim *claims, struct kvw_admission_work *work, int64_t now_ns)
+void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count,
+	struct kvw_load_part *parts, struct kvw_load_claim *claims, struct kvw_admission_work *work,
+	int64_t now_ns)
 {
 	for (size_t i = 0; i < count; i++) {
 		parts[i] = (struct kvw_load_part){0};
@@ -232,16 +246,19 @@ void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count, 
 		for (size_t e = 0; e < peer->news->count; e++) {
 			size_t at = find(keys, count, peer->news->entries[e].key);
 
-			if (at == count || peers->added[at] == p + 1) /* named twice by one: that is no more */
+			/* Named twice by one: that is no more. */
+			if (at == count || peers->added[at] == p + 1)
 				continue;
 			peers->added[at] = (uint8_t)(p + 1);
 			add(&parts[at], &peer->news->entries[e].part, age_ns, peer->trust);
-			claim(peer, left(peer->news->entries[e].part.queue_ns, age_ns), &claims[at], &peers->weights_ns[at]);
+			claim(peer, left(peer->news->entries[e].part.queue_ns, age_ns), &claims[at],
+				&peers->weights_ns[at]);
 		}
 	}
 }
 
-size_t kvw_peers_count(const struct kvw_peers *peers, int64_t now_ns, int64_t *oldest_ns, float *trust)
+size_t kvw_peers_count(
+	const struct kvw_peers *peers, int64_t now_ns, int64_t *oldest_ns, float *trust)
 {
 	size_t count = 0;
 

@@ -43,8 +43,8 @@ void kvw_replica_destroy(struct kvw_replica *replica)
 	free(replica);
 }
 
-size_t kvw_replica_write(struct kvw_replica *replica, const struct kvw_replica_worker *workers, size_t count,
-	const struct kvw_admission *admission, int64_t now_ns, char *out)
+size_t kvw_replica_write(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
+	size_t count, const struct kvw_admission *admission, int64_t now_ns, char *out)
 {
 	struct kvw_load_news *news = &replica->news;
 
@@ -57,12 +57,14 @@ size_t kvw_replica_write(struct kvw_replica *replica, const struct kvw_replica_w
 		struct kvw_load_part part = kvw_load_own(workers[i].load, now_ns);
 
 		if (part.inflight > 0 || part.sequences > 0)
-			news->entries[news->count++] = (struct kvw_load_entry){workers[i].key, part};
+			news->entries[news->count++] =
+				(struct kvw_load_entry){workers[i].key, part};
 	}
 	return kvw_load_write(news, out);
 }
 
-enum kvw_heard kvw_replica_hear(struct kvw_replica *replica, const char *data, size_t len, int64_t now_ns)
+enum kvw_heard kvw_replica_hear(
+	struct kvw_replica *replica, const char *data, size_t len, int64_t now_ns)
 {
 	return kvw_peers_hear(replica->peers, data, len, now_ns);
 }
@@ -75,8 +77,8 @@ static int by_key(const void *a, const void *b)
 }
 
 /* Does it want to send and has not for long? Then peers may say of all workers what is not so. */
-static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worker *workers, size_t count,
-	const struct kvw_admission *admission, int64_t now_ns)
+static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
+	size_t count, const struct kvw_admission *admission, int64_t now_ns)
 {
 	uint64_t sent = 0, refused;
 	bool wants;
@@ -97,13 +99,13 @@ static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worke
 }
 
 static void set(struct kvw_replica *replica, const struct kvw_replica_worker *worker,
-	const struct kvw_load_part *part, const struct kvw_load_claim *claim, struct kvw_admission *admission, bool stuck,
-	int64_t now_ns)
+	const struct kvw_load_part *part, const struct kvw_load_claim *claim,
+	struct kvw_admission *admission, bool stuck, int64_t now_ns)
 {
 	struct kvw_load_part cut = *part;
 	struct kvw_load_verdict verdict;
-	bool loaded = part->inflight > 0 || part->sequences > 0 || part->queue_ns > 0 || part->waiting_ns > 0 ||
-		      claim->of != 0;
+	bool loaded = part->inflight > 0 || part->sequences > 0 || part->queue_ns > 0 ||
+		      part->waiting_ns > 0 || claim->of != 0;
 	float trust;
 
 	if (stuck) {
@@ -117,12 +119,13 @@ static void set(struct kvw_replica *replica, const struct kvw_replica_worker *wo
 	kvw_peers_judge(replica->peers, &verdict, now_ns);
 	trust = kvw_load_set_peers(worker->load, &cut, now_ns);
 	if (admission != NULL)
-		kvw_pace_set_peers(&admission->paces[worker->id], (int64_t)((double)cut.waiting_ns * (double)trust),
+		kvw_pace_set_peers(&admission->paces[worker->id],
+			(int64_t)((double)cut.waiting_ns * (double)trust),
 			kvw_load_own(worker->load, now_ns).waiting_ns, now_ns);
 }
 
-void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_worker *workers, size_t count,
-	struct kvw_admission *admission, int64_t now_ns)
+void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
+	size_t count, struct kvw_admission *admission, int64_t now_ns)
 {
 	struct kvw_admission_work work;
 	size_t different = 0;
@@ -138,15 +141,17 @@ void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_wor
 		replica->keys[different] = replica->sorted[i].key;
 		replica->sorted[different++] = replica->sorted[i];
 	}
-	kvw_peers_sum(replica->peers, replica->keys, different, replica->parts, replica->claims, &work,
-		now_ns);
+	kvw_peers_sum(replica->peers, replica->keys, different, replica->parts, replica->claims,
+		&work, now_ns);
 	for (size_t i = 0; i < different; i++)
-		set(replica, &replica->sorted[i], &replica->parts[i], &replica->claims[i], admission, stuck, now_ns);
+		set(replica, &replica->sorted[i], &replica->parts[i], &replica->claims[i],
+			admission, stuck, now_ns);
 	if (admission != NULL)
 		kvw_admission_set_peers(admission, &work);
 }
 
-void kvw_replica_stats(const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out)
+void kvw_replica_stats(
+	const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out)
 {
 	out->peers = kvw_peers_count(replica->peers, now_ns, &out->oldest_ns, &out->trust);
 }

@@ -1,19 +1,22 @@
 /*
- * replica.h - one replica's part in shared load: what it says, and what it makes of what the others say.
+ * replica.h - one replica's part in shared load: what it says, and what it makes of what the others
+ * say.
  *
- * No I/O and no clock: a thread that speaks to Redis calls it (load_round.c), and the replay of bench/replay with
- * messages that are late by as much as it likes.
+ * No I/O and no clock: a thread that speaks to Redis calls it (load_round.c), and the replay of
+ * bench/replay with messages that are late by as much as it likes.
  *
- *	every interval: kvw_replica_write -> others; kvw_replica_hear for each of theirs; kvw_replica_apply
+ * 	every interval: kvw_replica_write -> others; kvw_replica_hear for each of theirs;
+ * 	                kvw_replica_apply
  *
- * A worker's load then contains what the others have there (kvw_load_set_peers), and the admission knows what else the
- * worker has to compute and what waits at others (kvw_pace_set_peers, kvw_admission_set_peers).
+ * A worker's load then contains what the others have there (kvw_load_set_peers), and the admission
+ * knows what else the worker has to compute and what waits at others (kvw_pace_set_peers,
+ * kvw_admission_set_peers).
  *
- * Harm that a peer can do which says too much is limited: its values are cut (load_codec.h, peers.h), it counts for less,
- * on every worker, once first tokens have come although its queue said that they cannot, and all peers do on a worker where
- * that happens (peers.h, kvway/load.h), and where this replica refuses or keeps
- * waiting all that comes for KVW_REPLICA_STUCK_NS, all queues of peers count little until it has sent something, whose
- * first token shows.
+ * Harm that a peer can do which says too much is limited: its values are cut (load_codec.h,
+ * peers.h), it counts for less, on every worker, once first tokens have come although its queue
+ * said that they cannot, and all peers do on a worker where that happens (peers.h, kvway/load.h),
+ * and where this replica refuses or keeps waiting all that comes for KVW_REPLICA_STUCK_NS, all
+ * queues of peers count little until it has sent something, whose first token shows.
  *
  * Threads: one.
  */
@@ -38,18 +41,20 @@ struct kvw_replica *kvw_replica_create(uint64_t origin, int64_t life_ns);
 void kvw_replica_destroy(struct kvw_replica *replica); /* NULL is allowed */
 
 /* The next message, at most KVW_LOAD_BYTES, into out; its length. admission may be NULL. */
-size_t kvw_replica_write(struct kvw_replica *replica, const struct kvw_replica_worker *workers, size_t count,
-	const struct kvw_admission *admission, int64_t now_ns, char *out);
-enum kvw_heard kvw_replica_hear(struct kvw_replica *replica, const char *data, size_t len, int64_t now_ns);
+size_t kvw_replica_write(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
+	size_t count, const struct kvw_admission *admission, int64_t now_ns, char *out);
+enum kvw_heard kvw_replica_hear(
+	struct kvw_replica *replica, const char *data, size_t len, int64_t now_ns);
 /* What was heard now counts, and nothing older. Of equal keys one counts. admission may be NULL. */
-void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_worker *workers, size_t count,
-	struct kvw_admission *admission, int64_t now_ns);
+void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
+	size_t count, struct kvw_admission *admission, int64_t now_ns);
 
 struct kvw_replica_stats {
 	size_t peers;      /* whose messages count */
 	int64_t oldest_ns; /* the oldest of these; 0: none */
 	float trust;       /* what counts of the one that is trusted least; 1: there is none */
 };
-void kvw_replica_stats(const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out);
+void kvw_replica_stats(
+	const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out);
 
 #endif

@@ -1,12 +1,13 @@
 /*
  * sharing.c - see sharing.h.
  *
- * In Redis each key, tenant or model is a hash of counters: `r` requests, `t` tokens, `dDAY` tokens of a day, and `n`
- * exchanges, by which lost totals are known. A script adds to all four and returns them, so a subject takes one command, and its name one slot of a Cluster.
- * A command that a lost connection leaves in doubt may be done twice; those are few, and err to the safe side.
+ * In Redis each key, tenant or model is a hash of counters: `r` requests, `t` tokens, `dDAY` tokens
+ * of a day, and `n` exchanges, by which lost totals are known. A script adds to all four and
+ * returns them, so a subject takes one command, and its name one slot of a Cluster. A command that
+ * a lost connection leaves in doubt may be done twice; those are few, and err to the safe side.
  *
- * A round has at most ORDERS commands. Where there are more subjects the next rounds go on with those that were left,
- * so each waits for its turn a few intervals longer.
+ * A round has at most ORDERS commands. Where there are more subjects the next rounds go on with
+ * those that were left, so each waits for its turn a few intervals longer.
  */
 #include "sharing/sharing.h"
 
@@ -131,8 +132,8 @@ static void submit(struct order *order)
 	const struct kvw_rate_subject *subject = order->subject;
 	struct kvw_redis_command *command = &order->command;
 	char name[TEXT_ROOM / 2], *at = order->text;
-	int len = snprintf(name, sizeof(name), "%s:rates:%s%.*s", order->sharing->prefix, kinds[subject->kind],
-		(int)subject->name_len, subject->name);
+	int len = snprintf(name, sizeof(name), "%s:rates:%s%.*s", order->sharing->prefix,
+		kinds[subject->kind], (int)subject->name_len, subject->name);
 	size_t name_len = (size_t)len < sizeof(name) ? (size_t)len : sizeof(name) - 1;
 
 	at += sprintf(at, "*8\r\n");
@@ -174,7 +175,8 @@ static void take(void *arg, struct kvw_rate_subject *subject)
 	order = &sharing->orders[sharing->count++];
 	order->sharing = sharing;
 	order->subject = subject;
-	atomic_fetch_add_explicit(&subject->users, 1, memory_order_relaxed); /* with the lock of its part */
+	/* With the lock of its part. */
+	atomic_fetch_add_explicit(&subject->users, 1, memory_order_relaxed);
 	subject->shared.round = sharing->round;
 	kvw_rate_share_news(subject, &now, &order->news);
 }
