@@ -14,7 +14,8 @@ enum status { STATUS_WHOLE, STATUS_NOT, STATUS_USAGE };
 static void print_help(FILE *out)
 {
 	fputs("Usage: kvway state FILE\n\n"
-	      "Shows what is in the snapshot of a router (the key state.file), and whether it is whole.\n"
+	      "Shows what is in the snapshot of a router (the key state.file), and whether it is "
+	      "whole.\n"
 	      "It is read as kvway would read it at its start, and not changed.\n\n"
 	      "  -h, --help               this text\n\n"
 	      "Exit status: 0 it is whole, 1 it is not or there is none, 2 wrong usage.\n",
@@ -54,7 +55,8 @@ static void print_head(FILE *out, const struct kvw_state_summary *summary)
 
 	if (gmtime_r(&when, &tm) != NULL)
 		(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	fprintf(out, "format %u, by kvway %s\nwritten %s, ", summary->version, summary->program, text);
+	fprintf(out, "format %u, by kvway %s\nwritten %s, ", summary->version, summary->program,
+		text);
 	print_age(out, kvw_clock_wall_ns() / KVW_NS_PER_S - when);
 	fputc('\n', out);
 }
@@ -87,7 +89,8 @@ static int show(const char *path, FILE *out, FILE *err)
 
 	result = kvw_state_file_open(path, INT64_MAX, &fd, why);
 	if (result != KVW_OK) {
-		fprintf(err, "kvway: %s: %s\n", path, result == KVW_ENOTFOUND ? "there is no such file" : why);
+		fprintf(err, "kvway: %s: %s\n", path,
+			result == KVW_ENOTFOUND ? "there is no such file" : why);
 		return STATUS_NOT;
 	}
 	reader = malloc(sizeof(*reader));
@@ -105,7 +108,8 @@ static int show(const char *path, FILE *out, FILE *err)
 	if (result == KVW_OK)
 		fputs("\nwhole\n", out);
 	else
-		fprintf(err, "kvway: %s: not whole, kvway would not use it: %s\n", path, reader->why);
+		fprintf(err, "kvway: %s: not whole, kvway would not use it: %s\n", path,
+			reader->why);
 	free(reader);
 	return result == KVW_OK ? STATUS_WHOLE : STATUS_NOT;
 }
@@ -117,7 +121,8 @@ int kvw_state_command(int argc, char **argv, FILE *out, FILE *err)
 		return STATUS_WHOLE;
 	}
 	if (argc != 2 || argv[1][0] == '-') {
-		fputs("kvway: `state` takes the path of a snapshot\nTry `kvway state --help`.\n", err);
+		fputs("kvway: `state` takes the path of a snapshot\nTry `kvway state --help`.\n",
+			err);
 		return STATUS_USAGE;
 	}
 	return show(argv[1], out, err);

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `state`. Returns the exit status of the program: 0 it is whole, 1 it is not, or there is
- * none, 2 wrong usage. */
+/* argv[0] is the word `state`. Returns the exit status of the program: 0 it is whole, 1 it is not,
+ * or there is none, 2 wrong usage. */
 int kvw_state_command(int argc, char **argv, FILE *out, FILE *err);
 
 #endif

@@ -51,7 +51,8 @@ enum kvw_err kvw_state_file_open(const char *path, uint64_t most, int *fd, char 
 		return refuse(why, KVW_EINVAL, "a symbolic link");
 	if (opened < 0)
 		return fail(why, "cannot open");
-	err = fstat(opened, &found) != 0 ? fail(why, "cannot look at it") : check_owner(&found, why);
+	err = fstat(opened, &found) != 0 ? fail(why, "cannot look at it")
+					 : check_owner(&found, why);
 	if (err == KVW_OK && (uint64_t)found.st_size > most) {
 		(void)snprintf(why, KVW_STATE_WHY, "has %llu bytes, state.max_bytes is %llu",
 			(unsigned long long)found.st_size, (unsigned long long)most);
@@ -68,7 +69,8 @@ enum kvw_err kvw_state_file_open(const char *path, uint64_t most, int *fd, char 
 /* KVW_ENOTFOUND: another process has renamed it meanwhile, try again. */
 static enum kvw_err open_locked(const char *temporary, int *fd, char why[KVW_STATE_WHY])
 {
-	int opened = open(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	int opened =
+		open(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	struct stat mine, there;
 	enum kvw_err err;
 
@@ -81,7 +83,8 @@ static enum kvw_err open_locked(const char *temporary, int *fd, char why[KVW_STA
 	else if (flock(opened, LOCK_EX | LOCK_NB) != 0)
 		err = errno == EWOULDBLOCK ? refuse(why, KVW_EAGAIN, "another process writes it")
 					   : fail(why, "cannot lock PATH.new");
-	else if (stat(temporary, &there) != 0 || there.st_ino != mine.st_ino || there.st_dev != mine.st_dev)
+	else if (stat(temporary, &there) != 0 || there.st_ino != mine.st_ino ||
+		 there.st_dev != mine.st_dev)
 		err = KVW_ENOTFOUND;
 	else
 		err = fchmod(opened, 0600) != 0 || ftruncate(opened, 0) != 0
@@ -95,7 +98,8 @@ static enum kvw_err open_locked(const char *temporary, int *fd, char why[KVW_STA
 	return KVW_OK;
 }
 
-enum kvw_err kvw_state_file_begin(const char *path, struct kvw_state_file *file, char why[KVW_STATE_WHY])
+enum kvw_err kvw_state_file_begin(
+	const char *path, struct kvw_state_file *file, char why[KVW_STATE_WHY])
 {
 	enum kvw_err err = KVW_ENOTFOUND;
 	char *temporary;

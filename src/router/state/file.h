@@ -1,9 +1,9 @@
 /*
  * file.h - a snapshot in the file system: read only if it is this user's, replaced only as a whole.
  *
- * A new one is written to PATH.new (0600), synced, and renamed to PATH, and the folder is synced, so that a
- * crash or a loss of power leaves the old one or the new one. A lock on PATH.new keeps two processes from
- * writing it at once; what a killed one left there is overwritten.
+ * A new one is written to PATH.new (0600), synced, and renamed to PATH, and the folder is synced,
+ * so that a crash or a loss of power leaves the old one or the new one. A lock on PATH.new keeps
+ * two processes from writing it at once; what a killed one left there is overwritten.
  *
  * Threads: any; no state is shared.
  */
@@ -14,9 +14,9 @@
 
 #include "state/format.h"
 
-/* Opens PATH for reading. KVW_ENOTFOUND: there is none; KVW_EINVAL: it is not a plain file of this user that
- * others cannot write; KVW_ELIMIT: it has more than `most` bytes; KVW_EIO. why: the reason of all but the
- * first. */
+/* Opens PATH for reading. KVW_ENOTFOUND: there is none; KVW_EINVAL: it is not a plain file of this
+ * user that others cannot write; KVW_ELIMIT: it has more than `most` bytes; KVW_EIO. why: the
+ * reason of all but the first. */
 enum kvw_err kvw_state_file_open(
 	const char *path, uint64_t most, int *fd, char why[KVW_STATE_WHY]) KVW_MUST_CHECK;
 
@@ -31,11 +31,13 @@ struct kvw_state_file {
 enum kvw_err kvw_state_file_begin(
 	const char *path, struct kvw_state_file *file, char why[KVW_STATE_WHY]) KVW_MUST_CHECK;
 /* What was written becomes PATH. After an error PATH is as it was. */
-enum kvw_err kvw_state_file_commit(struct kvw_state_file *file, char why[KVW_STATE_WHY]) KVW_MUST_CHECK;
+enum kvw_err kvw_state_file_commit(
+	struct kvw_state_file *file, char why[KVW_STATE_WHY]) KVW_MUST_CHECK;
 /* Throws it away. */
 void kvw_state_file_abandon(struct kvw_state_file *file);
 
-/* May a file be written there: does its folder exist, and may this user make files in it? Changes nothing. */
+/* May a file be written there: does its folder exist, and may this user make files in it? Changes
+ * nothing. */
 bool kvw_state_file_may_write(const char *path, char why[KVW_STATE_WHY]);
 
 #endif

@@ -34,9 +34,11 @@ struct end {
 	uint64_t frames, records, bytes;
 };
 
-_Static_assert(sizeof(struct header) == 64 && sizeof(struct frame) == 24 && sizeof(struct end) == 24,
+_Static_assert(
+	sizeof(struct header) == 64 && sizeof(struct frame) == 24 && sizeof(struct end) == 24,
 	"no gaps");
-_Static_assert(KVW_KEPT_MOST + 2 <= KVW_STATE_FRAME && KVW_KEPT_MOST <= UINT16_MAX, "a record fits a frame");
+_Static_assert(KVW_KEPT_MOST + 2 <= KVW_STATE_FRAME && KVW_KEPT_MOST <= UINT16_MAX,
+	"a record fits a frame");
 
 const char *kvw_state_kind_name(enum kvw_keep_kind kind)
 {
@@ -117,7 +119,8 @@ enum kvw_err kvw_state_write_begin(
 static enum kvw_err flush(struct kvw_state_writer *writer)
 {
 	struct kvw_state_section *section = &writer->summary.sections[writer->kind];
-	struct frame head = {.kind = writer->kind, .length = writer->used, .records = writer->in_frame};
+	struct frame head = {
+		.kind = writer->kind, .length = writer->used, .records = writer->in_frame};
 
 	if (writer->used == 0)
 		return KVW_OK;
@@ -193,7 +196,8 @@ static enum kvw_err read_bytes(struct kvw_state_reader *reader, void *data, size
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			(void)snprintf(reader->why, sizeof(reader->why), "cannot read: %s", strerror(errno));
+			(void)snprintf(reader->why, sizeof(reader->why), "cannot read: %s",
+				strerror(errno));
 			return KVW_EIO;
 		}
 		if (n == 0)
@@ -231,8 +235,9 @@ enum kvw_err kvw_state_read_begin(struct kvw_state_reader *reader, int fd, uint6
 		return refuse(reader, KVW_EPROTO, "unknown byte order");
 	reader->summary.version = header.version;
 	if (header.version != KVW_STATE_VERSION) {
-		(void)snprintf(reader->why, sizeof(reader->why), "version %u of the format, this kvway reads %d",
-			header.version, KVW_STATE_VERSION);
+		(void)snprintf(reader->why, sizeof(reader->why),
+			"version %u of the format, this kvway reads %d", header.version,
+			KVW_STATE_VERSION);
 		return KVW_EPROTO;
 	}
 	memcpy(reader->summary.program, header.program, sizeof(header.program));
@@ -244,7 +249,8 @@ enum kvw_err kvw_state_read_begin(struct kvw_state_reader *reader, int fd, uint6
 
 static enum kvw_err refuse_frame(struct kvw_state_reader *reader, const char *what)
 {
-	(void)snprintf(reader->why, sizeof(reader->why), "%s in frame %llu, within the first %llu bytes", what,
+	(void)snprintf(reader->why, sizeof(reader->why),
+		"%s in frame %llu, within the first %llu bytes", what,
 		(unsigned long long)reader->frames + 1, (unsigned long long)reader->summary.bytes);
 	return KVW_EPROTO;
 }
@@ -258,7 +264,8 @@ static enum kvw_err take_end(struct kvw_state_reader *reader, uint64_t bytes_bef
 	size_t got;
 
 	memcpy(&end, reader->frame + sizeof(struct frame), sizeof(end));
-	if (end.frames != reader->frames || end.records != reader->records || end.bytes != bytes_before)
+	if (end.frames != reader->frames || end.records != reader->records ||
+		end.bytes != bytes_before)
 		return refuse_frame(reader, "counts that are not those of this snapshot");
 	err = read_bytes(reader, &more, 1, &got);
 	if (err != KVW_OK)
@@ -273,7 +280,8 @@ static enum kvw_err take_end(struct kvw_state_reader *reader, uint64_t bytes_bef
 static enum kvw_err read_frame(struct kvw_state_reader *reader)
 {
 	uint64_t before = reader->summary.bytes;
-	const struct kvw_state_place place = {before, reader->chain, reader->frames, reader->records};
+	const struct kvw_state_place place = {
+		before, reader->chain, reader->frames, reader->records};
 	struct kvw_state_section *section;
 	struct frame head;
 	enum kvw_err err;
@@ -285,7 +293,8 @@ static enum kvw_err read_frame(struct kvw_state_reader *reader)
 	if (got < sizeof(head))
 		return refuse_frame(reader, "an end that is too early");
 	memcpy(&head, reader->frame, sizeof(head));
-	if (head.length == 0 || head.length > KVW_STATE_FRAME || head.zero != 0 || head.kind >= KVW_KEPT_KINDS)
+	if (head.length == 0 || head.length > KVW_STATE_FRAME || head.zero != 0 ||
+		head.kind >= KVW_KEPT_KINDS)
 		return refuse_frame(reader, "a damaged head");
 	err = read_bytes(reader, reader->frame + sizeof(head), head.length, &got);
 	if (err != KVW_OK)
@@ -311,8 +320,8 @@ static enum kvw_err read_frame(struct kvw_state_reader *reader)
 	return KVW_OK;
 }
 
-enum kvw_err kvw_state_read(
-	struct kvw_state_reader *reader, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
+enum kvw_err kvw_state_read(struct kvw_state_reader *reader, enum kvw_keep_kind *kind,
+	const uint8_t **record, size_t *len)
 {
 	const uint8_t *at = NULL;
 	uint16_t size;
@@ -346,7 +355,8 @@ enum kvw_err kvw_state_read(
 enum kvw_err kvw_state_read_at(struct kvw_state_reader *reader, const struct kvw_state_place *place)
 {
 	if (lseek(reader->fd, (off_t)place->bytes, SEEK_SET) < 0) {
-		(void)snprintf(reader->why, sizeof(reader->why), "cannot seek: %s", strerror(errno));
+		(void)snprintf(
+			reader->why, sizeof(reader->why), "cannot seek: %s", strerror(errno));
 		return KVW_EIO;
 	}
 	reader->summary.bytes = place->bytes;

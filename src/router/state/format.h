@@ -1,18 +1,21 @@
 /*
  * format.h - a snapshot as a stream of bytes: written to a descriptor and read from one.
  *
- *	header   64 bytes: magic, version, order of bytes, when, random id, kvway's version, its checksum
- *	frame    24 bytes: kind, length, records, checksum; then `length` bytes of records of that kind
- *	...
- *	END      a frame of kind KVW_KEPT_END: how many frames, bytes and records came before
+ * 	header   64 bytes: magic, version, order of bytes, when, random id, kvway's version,
+ * 	         its checksum
+ * 	frame    24 bytes: kind, length, records, checksum; then `length` bytes of records
+ * 	         of that kind
+ * 	...
+ * 	END      a frame of kind KVW_KEPT_END: how many frames, bytes and records came before
  *
- * A record is two bytes of length and its bytes (include/kvway/keep.h). A section is the run of frames of one
- * kind. Each frame's checksum (XXH3, 64 bits) begins with that of the frame before, and the first with the
- * header's, so frames that are exchanged, left out or from another snapshot are found like flipped bits; END
- * shows that nothing is missing. Numbers are in the byte order of the machine that wrote; another one refuses.
+ * A record is two bytes of length and its bytes (include/kvway/keep.h). A section is the run of
+ * frames of one kind. Each frame's checksum (XXH3, 64 bits) begins with that of the frame before,
+ * and the first with the header's, so frames that are exchanged, left out or from another snapshot
+ * are found like flipped bits; END shows that nothing is missing. Numbers are in the byte order of
+ * the machine that wrote; another one refuses.
  *
- * Nothing is sought: a pipe or a socket does as well as a file. The writer needs 64 KiB, the reader as much.
- * Checksums find damage, not malice: records may hold anything.
+ * Nothing is sought: a pipe or a socket does as well as a file. The writer needs 64 KiB, the reader
+ * as much. Checksums find damage, not malice: records may hold anything.
  *
  * Threads: a writer or a reader belongs to one.
  */
@@ -52,10 +55,11 @@ struct kvw_state_writer {
 	uint8_t frame[24 + KVW_STATE_FRAME]; /* head and records of the frame that fills */
 };
 
-/* Writes the header. id: any number that another snapshot hardly has. KVW_EIO: writer->error is its errno;
+/* Writes the header. id: any number that another snapshot hardly has. KVW_EIO: writer->error is its
+ * errno;
  * KVW_ELIMIT: more than `most` bytes. */
-enum kvw_err kvw_state_write_begin(struct kvw_state_writer *writer, int fd, uint64_t most, int64_t now_ms,
-	uint64_t id) KVW_MUST_CHECK;
+enum kvw_err kvw_state_write_begin(struct kvw_state_writer *writer, int fd, uint64_t most,
+	int64_t now_ms, uint64_t id) KVW_MUST_CHECK;
 /* One record, as the `put` of struct kvw_keep_out with the writer as `arg`. Errors as above. */
 enum kvw_err kvw_state_write(
 	void *writer, enum kvw_keep_kind kind, const void *record, size_t len) KVW_MUST_CHECK;
@@ -83,19 +87,24 @@ struct kvw_state_reader {
 	uint8_t frame[24 + KVW_STATE_FRAME];
 };
 
-/* Reads the header. KVW_EPROTO: it is not that of a snapshot which this version reads on this machine, and
- * reader->why says what is wrong; KVW_ELIMIT: there are more than `most` bytes (here or later); KVW_EIO. */
-enum kvw_err kvw_state_read_begin(struct kvw_state_reader *reader, int fd, uint64_t most) KVW_MUST_CHECK;
-/* The next record; it stays until the next call. KVW_ECLOSED: that was the last one, and all was whole. Other
- * errors as above. */
-enum kvw_err kvw_state_read(struct kvw_state_reader *reader, enum kvw_keep_kind *kind, const uint8_t **record,
-	size_t *len) KVW_MUST_CHECK;
+/* Reads the header. KVW_EPROTO: it is not that of a snapshot which this version reads on this
+ * machine, and reader->why says what is wrong; KVW_ELIMIT: there are more than `most` bytes (here
+ * or later); KVW_EIO. */
+enum kvw_err kvw_state_read_begin(
+	struct kvw_state_reader *reader, int fd, uint64_t most) KVW_MUST_CHECK;
+/* The next record; it stays until the next call. KVW_ECLOSED: that was the last one, and all was
+ * whole. Other errors as above. */
+enum kvw_err kvw_state_read(struct kvw_state_reader *reader, enum kvw_keep_kind *kind,
+	const uint8_t **record, size_t *len) KVW_MUST_CHECK;
 
-/* Goes on at a place that this reader has passed, of a descriptor that can seek. Counts of sections go on. KVW_EIO. */
-enum kvw_err kvw_state_read_at(struct kvw_state_reader *reader, const struct kvw_state_place *place) KVW_MUST_CHECK;
+/* Goes on at a place that this reader has passed, of a descriptor that can seek.
+ * Counts of sections go on. KVW_EIO. */
+enum kvw_err kvw_state_read_at(
+	struct kvw_state_reader *reader, const struct kvw_state_place *place) KVW_MUST_CHECK;
 
 /* Reads to the end. KVW_OK: all is whole; reader->summary says what there is. */
-enum kvw_err kvw_state_read_all(struct kvw_state_reader *reader, int fd, uint64_t most) KVW_MUST_CHECK;
+enum kvw_err kvw_state_read_all(
+	struct kvw_state_reader *reader, int fd, uint64_t most) KVW_MUST_CHECK;
 
 /* "prefix tree: nodes" and the like; NULL: there is no such kind. */
 const char *kvw_state_kind_name(enum kvw_keep_kind kind);

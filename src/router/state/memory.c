@@ -19,7 +19,8 @@ int kvw_state_memory_open(const char *name)
 
 bool kvw_state_memory_seal(int fd)
 {
-	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0;
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) ==
+	       0;
 }
 
 static void explain(char why[KVW_STATE_WHY], enum kvw_err err, int error)
@@ -30,11 +31,12 @@ static void explain(char why[KVW_STATE_WHY], enum kvw_err err, int error)
 				  : "out of memory");
 }
 
-enum kvw_err kvw_state_memory_write(const char *name, kvw_state_keep_fn *keep, void *arg, uint64_t most, int *fd,
-	char why[KVW_STATE_WHY])
+enum kvw_err kvw_state_memory_write(const char *name, kvw_state_keep_fn *keep, void *arg,
+	uint64_t most, int *fd, char why[KVW_STATE_WHY])
 {
 	struct kvw_state_writer *writer = malloc(sizeof(*writer));
-	const struct kvw_keep_out out = {.put = kvw_state_write, .arg = writer, .now_ns = kvw_clock_ns()};
+	const struct kvw_keep_out out = {
+		.put = kvw_state_write, .arg = writer, .now_ns = kvw_clock_ns()};
 	int made = writer == NULL ? -1 : kvw_state_memory_open(name);
 	int error = made < 0 ? errno : 0;
 	enum kvw_err err = writer == NULL ? KVW_ENOMEM : made < 0 ? KVW_EIO : KVW_OK;
@@ -43,7 +45,8 @@ enum kvw_err kvw_state_memory_write(const char *name, kvw_state_keep_fn *keep, v
 	if (getrandom(&id, sizeof(id), 0) != sizeof(id))
 		id = (uint64_t)kvw_clock_wall_ns();
 	if (err == KVW_OK) {
-		err = kvw_state_write_begin(writer, made, most, kvw_clock_wall_ns() / KVW_NS_PER_MS, id);
+		err = kvw_state_write_begin(
+			writer, made, most, kvw_clock_wall_ns() / KVW_NS_PER_MS, id);
 		if (err == KVW_OK)
 			err = keep(arg, &out);
 		if (err == KVW_OK)
@@ -78,7 +81,8 @@ enum kvw_err kvw_state_memory_read_take(
 	}
 	err = lseek(fd, 0, SEEK_SET) != 0 ? KVW_EIO : kvw_state_read_all(reader, fd, most);
 	if (err == KVW_OK)
-		err = lseek(fd, 0, SEEK_SET) != 0 ? KVW_EIO : kvw_state_read_begin(reader, fd, most);
+		err = lseek(fd, 0, SEEK_SET) != 0 ? KVW_EIO
+						  : kvw_state_read_begin(reader, fd, most);
 	else if (err != KVW_EIO)
 		(void)snprintf(why, KVW_STATE_WHY, "%s", reader->why);
 	if (err == KVW_OK) {

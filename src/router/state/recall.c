@@ -1,8 +1,9 @@
 /*
  * recall.c - a snapshot is read before kvway serves, or its prefix tree while it does; see state.h.
  *
- * All of it is checked first. The strategy's records lie between the front (workers, models) and the rest, so where a large tree
- * is left for later, reading goes on behind them and comes back: the descriptor is a file's.
+ * All of it is checked first. The strategy's records lie between the front (workers, models) and
+ * the rest, so where a large tree is left for later, reading goes on behind them and comes back:
+ * the descriptor is a file's.
  */
 #include <math.h>
 #include <signal.h>
@@ -26,8 +27,8 @@ static void refuse(struct kvw_state *state, const char *why)
 	state->status.recalled = KVW_STATE_REFUSED;
 	if (why != state->status.why)
 		(void)snprintf(state->status.why, sizeof(state->status.why), "%s", why);
-	kvw_warn("state", "the snapshot is not used, kvway starts cold file=%s why=\"%s\"", state->from,
-		state->status.why);
+	kvw_warn("state", "the snapshot is not used, kvway starts cold file=%s why=\"%s\"",
+		state->from, state->status.why);
 }
 
 void kvw_state_close_reader(struct kvw_state *state)
@@ -52,7 +53,8 @@ static void expect_worker(struct kvw_state *state, const uint8_t *bytes, size_t 
 		!isfinite(record.started_s) || record.started_s <= 0)
 		return;
 	url = strndup((const char *)bytes + sizeof(record), len - sizeof(record));
-	if (url == NULL || kvw_fleet_expect(state->fleet, url, record.started_s, &slot, &generation) != KVW_OK) {
+	if (url == NULL || kvw_fleet_expect(state->fleet, url, record.started_s, &slot,
+				   &generation) != KVW_OK) {
 		free(url);
 		return;
 	}
@@ -82,14 +84,18 @@ static bool next_of(struct kvw_state *state, enum kvw_keep_kind first, enum kvw_
 		return false;
 	if (atomic_load(&state->read_no_more))
 		return false;
-	if (state->until_ns != 0 && ++state->recalled % LOOK_EACH == 0 && kvw_clock_ns() > state->until_ns) {
-		kvw_warn("state", "the rest of the snapshot is left out: recalling it takes too long records=%u",
+	if (state->until_ns != 0 && ++state->recalled % LOOK_EACH == 0 &&
+		kvw_clock_ns() > state->until_ns) {
+		kvw_warn("state",
+			"the rest of the snapshot is left out: recalling it takes too long "
+			"records=%u",
 			state->recalled);
 		kvw_state_close_reader(state);
 		return false;
 	}
-	if (!state->held && (state->over || kvw_state_read(state->reader, &state->held_kind, &state->held_record,
-						    &state->held_len) != KVW_OK)) {
+	if (!state->held &&
+		(state->over || kvw_state_read(state->reader, &state->held_kind,
+					&state->held_record, &state->held_len) != KVW_OK)) {
 		state->over = true;
 		if (!state->aside)
 			kvw_state_close_reader(state);
@@ -143,7 +149,8 @@ static enum kvw_err check_all(struct kvw_state *state, int fd, uint64_t most)
 			break;
 		if (is_of_strategy(kind) && state->of_strategy.bytes == 0)
 			state->of_strategy = reader->place;
-		else if (!is_of_strategy(kind) && state->of_strategy.bytes > 0 && state->of_rest.bytes == 0)
+		else if (!is_of_strategy(kind) && state->of_strategy.bytes > 0 &&
+			 state->of_rest.bytes == 0)
 			state->of_rest = reader->place;
 	}
 	state->nodes = reader->summary.sections[KVW_KEPT_NODE].records;
@@ -157,7 +164,8 @@ static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 	uint64_t bytes = state->reader->summary.bytes;
 
 	/* Something else lies there: it is not replaced. */
-	state->barred = err == KVW_EPROTO && !state->reader->ours && state->reader->summary.bytes > 0;
+	state->barred =
+		err == KVW_EPROTO && !state->reader->ours && state->reader->summary.bytes > 0;
 	if (err == KVW_OK && lseek(fd, 0, SEEK_SET) == 0)
 		err = kvw_state_read_begin(state->reader, fd, most);
 	if (err != KVW_OK) {
@@ -220,9 +228,11 @@ enum kvw_err kvw_state_open(struct kvw_state *state, const struct kvw_config *co
 	return KVW_OK;
 }
 
-static bool next_of_strategy(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
+static bool next_of_strategy(
+	void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
 {
-	return next_of(arg, KVW_KEPT_FIRST_OF_STRATEGY, KVW_KEPT_LAST_OF_STRATEGY, kind, record, len);
+	return next_of(
+		arg, KVW_KEPT_FIRST_OF_STRATEGY, KVW_KEPT_LAST_OF_STRATEGY, kind, record, len);
 }
 
 static bool next_of_rest(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
@@ -251,8 +261,9 @@ void kvw_state_recall(struct kvw_state *state)
 	size_t len;
 
 	/* One that takes over has until until_ns, while the process before it serves. */
-	state->aside = state->nodes > KVW_STATE_AT_ONCE && state->until_ns == 0 && state->reader != NULL &&
-		       ops->recall_aside != NULL && ops->recall_aside(strategy) == KVW_OK;
+	state->aside = state->nodes > KVW_STATE_AT_ONCE && state->until_ns == 0 &&
+		       state->reader != NULL && ops->recall_aside != NULL &&
+		       ops->recall_aside(strategy) == KVW_OK;
 	if (state->aside) {
 		state->read_for = state->fleet->settings;
 		kvw_settings_ref(state->read_for);
@@ -272,7 +283,8 @@ static bool next_aside(void *arg, enum kvw_keep_kind *kind, const uint8_t **reco
 	const struct timespec pause = {.tv_nsec = KVW_STATE_PAUSE_NS};
 	struct kvw_state *state = arg;
 
-	if (state->reader != NULL && state->reader->summary.bytes - state->read_paused_at >= KVW_STATE_PAUSE_BYTES) {
+	if (state->reader != NULL &&
+		state->reader->summary.bytes - state->read_paused_at >= KVW_STATE_PAUSE_BYTES) {
 		state->read_paused_at = state->reader->summary.bytes;
 		(void)nanosleep(&pause, NULL);
 	}
@@ -294,7 +306,8 @@ static void *recall_aside(void *arg)
 	state->read_for = NULL;
 	if (!atomic_load(&state->read_no_more))
 		kvw_info("state", "recalled while requests were served nodes=%llu ms=%lld",
-			(unsigned long long)state->nodes, (long long)((kvw_clock_ns() - begun_ns) / KVW_NS_PER_MS));
+			(unsigned long long)state->nodes,
+			(long long)((kvw_clock_ns() - begun_ns) / KVW_NS_PER_MS));
 	atomic_store(&state->status.recalling, false);
 	return NULL;
 }
@@ -324,7 +337,8 @@ static void drop_others(struct kvw_state *state)
 		uint32_t slot = state->workers[i];
 
 		if (slot < KVW_MAX_WORKERS &&
-			atomic_load(&state->fleet->workers[slot]->generation) != state->generations[slot])
+			atomic_load(&state->fleet->workers[slot]->generation) !=
+				state->generations[slot])
 			state->workers[i] = KVW_KEPT_GONE;
 	}
 }

@@ -1,8 +1,9 @@
 /*
  * state.c - see state.h.
  *
- * The thread pauses after each MiB, so that it never has a core for long while loops want it, and waits for the disk
- * alone. It takes no lock but that of the table of sessions, for 64 of them at a time.
+ * The thread pauses after each MiB, so that it never has a core for long while loops want it, and
+ * waits for the disk alone. It takes no lock but that of the table of sessions, for 64 of them at a
+ * time.
  */
 #include "state/state.h"
 
@@ -21,10 +22,11 @@
 #include "state/memory.h"
 #include "state/state_internal.h"
 
-#define EXPECT_FOR_NS (600 * KVW_NS_PER_S) /* workers that have not come by then are not waited for */
+/* Workers that have not come by then are not waited for. */
+#define EXPECT_FOR_NS (600 * KVW_NS_PER_S)
 
-enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, int handed, int64_t until_ns,
-	struct kvw_state **out)
+enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, int handed,
+	int64_t until_ns, struct kvw_state **out)
 {
 	struct kvw_state *state = calloc(1, sizeof(*state));
 	char why[KVW_STATE_WHY];
@@ -50,11 +52,15 @@ enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet 
 	}
 	state->expecting = state->status.workers > 0;
 	if (state->barred)
-		kvw_error("state", "what lies there is not kvway's, so no snapshot is written; remove it, or change "
-				   "state.file file=%s", state->path);
+		kvw_error("state",
+			"what lies there is not kvway's, so no snapshot is written; remove it, or "
+			"change state.file file=%s",
+			state->path);
 	else if (state->path[0] != '\0' && !kvw_state_file_may_write(state->path, why)) {
 		atomic_store(&state->status.last_failed, true);
-		kvw_error("state", "no snapshot can be written there, kvway would start cold file=%s why=\"%s\"",
+		kvw_error("state",
+			"no snapshot can be written there, kvway would start cold file=%s "
+			"why=\"%s\"",
 			state->path, why);
 	}
 	*out = state;
@@ -105,7 +111,8 @@ static void gather_all(struct kvw_state *state, struct gathered *all)
 	}
 	for (size_t i = 0; i < fleet->model_total; i++) {
 		const struct kvw_model *model = fleet->models[i];
-		const struct model_record record = {model == NULL ? 0 : atomic_load(&model->units_per_token_q16)};
+		const struct model_record record = {
+			model == NULL ? 0 : atomic_load(&model->units_per_token_q16)};
 
 		if (record.units_per_token_q16 > 0)
 			gather(all, KVW_KEPT_MODEL, &record, sizeof(record), model->name);
@@ -121,7 +128,8 @@ static enum kvw_err put(void *arg, enum kvw_keep_kind kind, const void *record, 
 	struct kvw_state *state = arg;
 	const struct timespec pause = {.tv_nsec = KVW_STATE_PAUSE_NS};
 
-	if (!state->hurries && state->writer->summary.bytes - state->paused_at >= KVW_STATE_PAUSE_BYTES) {
+	if (!state->hurries &&
+		state->writer->summary.bytes - state->paused_at >= KVW_STATE_PAUSE_BYTES) {
 		state->paused_at = state->writer->summary.bytes;
 		(void)nanosleep(&pause, NULL);
 	}
@@ -136,7 +144,8 @@ static enum kvw_err put_gathered(struct kvw_state *state, const struct gathered 
 		struct gathered_head head;
 
 		memcpy(&head, all->bytes + at, sizeof(head));
-		err = put(state, (enum kvw_keep_kind)head.kind, all->bytes + at + sizeof(head), head.len);
+		err = put(state, (enum kvw_keep_kind)head.kind, all->bytes + at + sizeof(head),
+			head.len);
 		at += sizeof(head) + head.len;
 	}
 	return err;
@@ -207,7 +216,8 @@ static void write_snapshot(struct kvw_state *state, struct gathered *all)
 	atomic_store(&status->last_failed, err != KVW_OK);
 }
 
-/* The same into memory, for the process that takes over, which may read it for as long as it likes. */
+/* The same into memory, for the process that takes over,
+ * which may read it for as long as it likes. */
 static void write_for_heir(struct kvw_state *state, struct gathered *all)
 {
 	int fd = kvw_state_memory_open("kvway-state");
@@ -307,13 +317,16 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 			atomic_store(&state->heir, HEIR_READY);
 		return;
 	}
-	if (state->started && atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN) && !begin(state, true))
-		(void)atomic_compare_exchange_strong(&state->heir, &written, HEIR_ASKED); /* at the next tick */
+	if (state->started && atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN) &&
+		!begin(state, true))
+		/* At the next tick. */
+		(void)atomic_compare_exchange_strong(&state->heir, &written, HEIR_ASKED);
 	if (state->expecting && now_ns - state->begun_ns > EXPECT_FOR_NS) {
 		(void)kvw_fleet_expect_no_more(state->fleet);
 		state->expecting = false;
 	}
-	if (now_ns - state->last_ns < state->fleet->config->state_interval_ms * KVW_NS_PER_MS || !state->started || state->rests || state->path[0] == '\0')
+	if (now_ns - state->last_ns < state->fleet->config->state_interval_ms * KVW_NS_PER_MS ||
+		!state->started || state->rests || state->path[0] == '\0')
 		return;
 	state->last_ns = now_ns;
 	if (!begin(state, false))
@@ -364,7 +377,8 @@ void kvw_state_stop(struct kvw_state *state)
 
 	if (state == NULL)
 		return;
-	unread = atomic_load(&state->status.recalling); /* then the file has more than there is here */
+	/* Then the file has more than there is here. */
+	unread = atomic_load(&state->status.recalling);
 	kvw_state_recall_no_more(state);
 	if (state->started) {
 		pthread_mutex_lock(&state->lock);

@@ -1,5 +1,6 @@
 /*
- * state_internal.h - what the files of src/router/state share: a running router's snapshot, read by recall.c, written by state.c.
+ * state_internal.h - what the files of src/router/state share: a running router's snapshot,
+ * read by recall.c, written by state.c.
  */
 #ifndef KVW_STATE_INTERNAL_H
 #define KVW_STATE_INTERNAL_H
@@ -41,7 +42,8 @@ struct kvw_state {
 	const char *from; /* what is read: path, or a word */
 	struct kvw_state_part part;
 	struct kvw_state_status status;
-	int64_t begun_ns, last_ns; /* the control thread's; last_ns: when a snapshot was begun last, or we were */
+	/* The control thread's; last_ns: when a snapshot was begun last, or we were. */
+	int64_t begun_ns, last_ns;
 	bool expecting;            /* likewise */
 	bool barred;               /* the file is none of kvway's: never written */
 
@@ -84,12 +86,15 @@ struct kvw_state {
 	int heir_fd;      /* HEIR_READY: of its snapshot, or -1 */
 };
 
-/* Reads and checks what there is: the snapshot that was handed over (taken; -1: none), else the file. KVW_ENOMEM. */
-enum kvw_err kvw_state_open(struct kvw_state *state, const struct kvw_config *config, int handed) KVW_MUST_CHECK;
+/* Reads and checks what there is: the snapshot that was handed over (taken;
+ * -1: none), else the file. KVW_ENOMEM. */
+enum kvw_err kvw_state_open(
+	struct kvw_state *state, const struct kvw_config *config, int handed) KVW_MUST_CHECK;
 void kvw_state_close_reader(struct kvw_state *state);
 /* Ends a thread that recalls. */
 void kvw_state_recall_no_more(struct kvw_state *state);
 /* With no signals, which are for the main thread. */
-bool kvw_state_start_thread(pthread_t *thread, void *(*run)(void *), struct kvw_state *state) KVW_MUST_CHECK;
+bool kvw_state_start_thread(
+	pthread_t *thread, void *(*run)(void *), struct kvw_state *state) KVW_MUST_CHECK;
 
 #endif
