@@ -1,9 +1,9 @@
 /*
  * activation.c - see activation.h.
  *
- * systemd gives descriptors 3, 4, ... and names them with colons between. A name that is one of our own
- * words (`listen`, `admin`) says what a socket is for; any other name is as good, since a socket is found by
- * its address.
+ * systemd gives descriptors 3, 4, ... and names them with colons between. A name that is one of our
+ * own words (`listen`, `admin`) says what a socket is for; any other name is as good, since a
+ * socket is found by its address.
  */
 #include "takeover/activation.h"
 
@@ -38,10 +38,13 @@ void kvw_activation_take(struct kvw_sockets *sockets)
 	const char *names = getenv("LISTEN_FDNAMES");
 	long count = fds == NULL ? 0 : strtol(fds, NULL, 10);
 
-	if (pid != NULL && strtoll(pid, NULL, 10) == getpid() && count > 0 && count <= KVW_SOCKETS_MOST) {
+	if (pid != NULL && strtoll(pid, NULL, 10) == getpid() && count > 0 &&
+		count <= KVW_SOCKETS_MOST) {
 		for (int i = 0; i < (int)count; i++)
-			if (kvw_sockets_offer_take(sockets, use_of(names, i), FIRST_FD + i) != KVW_OK)
-				kvw_warn("takeover", "not a listening socket, closed fd=%d", FIRST_FD + i);
+			if (kvw_sockets_offer_take(sockets, use_of(names, i), FIRST_FD + i) !=
+				KVW_OK)
+				kvw_warn("takeover", "not a listening socket, closed fd=%d",
+					FIRST_FD + i);
 	}
 	(void)unsetenv("LISTEN_PID");
 	(void)unsetenv("LISTEN_FDS");

@@ -52,7 +52,8 @@ enum kvw_err kvw_takeover_send(
 
 static void take_descriptors(struct msghdr *packet, struct brought *brought)
 {
-	for (struct cmsghdr *head = CMSG_FIRSTHDR(packet); head != NULL; head = CMSG_NXTHDR(packet, head)) {
+	for (struct cmsghdr *head = CMSG_FIRSTHDR(packet); head != NULL;
+		head = CMSG_NXTHDR(packet, head)) {
 		size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
 		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
@@ -102,10 +103,12 @@ enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 	take_descriptors(&packet, &brought);
 	if (got == 0 && brought.count == 0)
 		return is_gone(channel) ? KVW_ECLOSED : KVW_EPROTO;
-	err = (packet.msg_flags & MSG_TRUNC) != 0 ? KVW_ELIMIT : kvw_takeover_parse(text, (size_t)got, out);
+	err = (packet.msg_flags & MSG_TRUNC) != 0 ? KVW_ELIMIT
+						  : kvw_takeover_parse(text, (size_t)got, out);
 	explicit_bzero(text, sizeof(text));
-	carries = err == KVW_OK && (out->kind == KVW_TAKEOVER_SOCKET || out->kind == KVW_TAKEOVER_SNAPSHOT ||
-					   out->kind == KVW_TAKEOVER_CACHES);
+	carries = err == KVW_OK &&
+		  (out->kind == KVW_TAKEOVER_SOCKET || out->kind == KVW_TAKEOVER_SNAPSHOT ||
+			  out->kind == KVW_TAKEOVER_CACHES);
 	if (err == KVW_OK && ((packet.msg_flags & MSG_CTRUNC) != 0 || brought.too_many ||
 				     (carries ? out->count : 0) != brought.count))
 		err = KVW_ENOTFOUND;

@@ -17,10 +17,10 @@ enum kvw_err kvw_takeover_send(int channel, const struct kvw_takeover_message *m
 	const int *fds, size_t fd_count) KVW_MUST_CHECK;
 
 /*
- * Receives one packet without waiting. The fds are the caller's, closed on exec; *fd_count of them. A packet that
- * cannot be used leaves none open: KVW_EPROTO: it is no message; KVW_ELIMIT: it is longer than one; KVW_EINVAL: of another
- * version; KVW_ENOTFOUND: it does not bring the descriptors that it names. KVW_EAGAIN: nothing has come; KVW_ECLOSED: the peer
- * is gone.
+ * Receives one packet without waiting. The fds are the caller's, closed on exec; *fd_count of them.
+ * A packet that cannot be used leaves none open: KVW_EPROTO: it is no message; KVW_ELIMIT: it is
+ * longer than one; KVW_EINVAL: of another version; KVW_ENOTFOUND: it does not bring the descriptors
+ * that it names. KVW_EAGAIN: nothing has come; KVW_ECLOSED: the peer is gone.
  */
 enum kvw_err kvw_takeover_receive(int channel, struct kvw_takeover_message *out,
 	int fds[KVW_TAKEOVER_FDS], size_t *fd_count) KVW_MUST_CHECK;

@@ -1,14 +1,17 @@
 /*
  * giver.c - see giver.h.
  *
- * What a peer may do is little: say hello, once, get descriptors of the sockets, and say ready. It is of
- * the same user (the path has mode 0600, and SO_PEERCRED is asked besides), so the checks are against
- * mistakes: a program that is no kvway, one of another version, one that hangs. None of them changes what
- * this process does before `ready`: the descriptors are copies, and both may accept from one socket.
+ * What a peer may do is little: say hello, once, get descriptors of the sockets, and say ready. It
+ * is of the same user (the path has mode 0600, and SO_PEERCRED is asked besides), so the checks are
+ * against mistakes: a program that is no kvway, one of another version, one that hangs. None of
+ * them changes what this process does before `ready`: the descriptors are copies, and both may
+ * accept from one socket.
  *
- * Keys of session tickets are asked for at the end, when the new process is about to make its contexts: so few are younger.
+ * Keys of session tickets are asked for at the end, when the new process is about to make its
+ * contexts: so few are younger.
  *
- * One new process at a time has the sockets. A peer has 5 s to say hello, then timeout_ns to be ready.
+ * One new process at a time has the sockets. A peer has 5 s to say hello, then timeout_ns to be
+ * ready.
  */
 #include "takeover/giver.h"
 
@@ -83,7 +86,8 @@ static bool is_left_over(const char *path)
 	if (fd < 0)
 		return false;
 	memcpy(name.sun_path, path, strlen(path));
-	refused = connect(fd, (const struct sockaddr *)&name, sizeof(name)) != 0 && errno == ECONNREFUSED;
+	refused = connect(fd, (const struct sockaddr *)&name, sizeof(name)) != 0 &&
+		  errno == ECONNREFUSED;
 	close(fd);
 	return refused;
 }
@@ -92,10 +96,13 @@ static enum kvw_err open_path(struct kvw_giver *giver, FILE *errors)
 {
 	const char *path = giver->deps.path;
 
-	if (kvw_sockets_adopt(giver->deps.sockets, KVW_SOCKET_TAKEOVER, path, &giver->listen_fd, 1) == 1)
+	if (kvw_sockets_adopt(
+		    giver->deps.sockets, KVW_SOCKET_TAKEOVER, path, &giver->listen_fd, 1) == 1)
 		return KVW_OK;
 	if (strlen(path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path)) {
-		fprintf(errors, "kvway: takeover.socket: the path is too long for a Unix socket: %s\n", path);
+		fprintf(errors,
+			"kvway: takeover.socket: the path is too long for a Unix socket: %s\n",
+			path);
 		return KVW_EIO;
 	}
 	giver->listen_fd = try_bind(path);
@@ -104,8 +111,11 @@ static enum kvw_err open_path(struct kvw_giver *giver, FILE *errors)
 		giver->listen_fd = try_bind(path);
 	}
 	if (giver->listen_fd < 0) {
-		fprintf(errors, "kvway: takeover.socket: cannot listen at %s: %s%s\n", path, strerror(errno),
-			errno == EADDRINUSE ? "; if a kvway runs there, --takeover takes over from it" : "");
+		fprintf(errors, "kvway: takeover.socket: cannot listen at %s: %s%s\n", path,
+			strerror(errno),
+			errno == EADDRINUSE
+				? "; if a kvway runs there, --takeover takes over from it"
+				: "");
 		return KVW_EIO;
 	}
 	giver->bound = true;
@@ -207,14 +217,16 @@ void kvw_giver_serve_take(struct kvw_giver *giver, int channel, int64_t pid)
 		close(channel);
 		return;
 	}
-	*peer = (struct peer){.channel = channel, .pid = pid, .deadline_ns = kvw_clock_ns() + HELLO_NS};
+	*peer = (struct peer){
+		.channel = channel, .pid = pid, .deadline_ns = kvw_clock_ns() + HELLO_NS};
 }
 
 static void accept_peers(struct kvw_giver *giver)
 {
 	int64_t now_ns = kvw_clock_ns();
 
-	while (giver->listen_fd >= 0 && now_ns >= giver->pause_until_ns && free_place(giver) != NULL) {
+	while (giver->listen_fd >= 0 && now_ns >= giver->pause_until_ns &&
+		free_place(giver) != NULL) {
 		int fd = accept4(giver->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		int64_t pid = 0;
 
@@ -228,23 +240,27 @@ static void accept_peers(struct kvw_giver *giver)
 			continue;
 		}
 		atomic_fetch_add(&giver->deps.state->refused, 1);
-		kvw_warn("takeover", "refused pid=%lld why=\"a process of another user\"", (long long)pid);
+		kvw_warn("takeover", "refused pid=%lld why=\"a process of another user\"",
+			(long long)pid);
 		close(fd);
 	}
 }
 
-/* Sends those of one use and address, several to a packet. *sent counts. False: the peer takes no more. */
+/* Sends those of one use and address, several to a packet. *sent counts.
+ * False: the peer takes no more. */
 static bool give_sockets(struct kvw_giver *giver, struct peer *peer, uint32_t *sent)
 {
 	const struct kvw_sockets *sockets = giver->deps.sockets;
 	const struct kvw_socket *socket = kvw_sockets_used(sockets, 0);
 
 	for (size_t n = 0; socket != NULL;) {
-		struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_SOCKET, .use = socket->use};
+		struct kvw_takeover_message message = {
+			.kind = KVW_TAKEOVER_SOCKET, .use = socket->use};
 		int fds[KVW_TAKEOVER_FDS];
 
 		memcpy(message.address, socket->address, sizeof(message.address));
-		while (socket != NULL && message.count < KVW_TAKEOVER_FDS && socket->use == message.use &&
+		while (socket != NULL && message.count < KVW_TAKEOVER_FDS &&
+			socket->use == message.use &&
 			strcmp(socket->address, message.address) == 0) {
 			fds[message.count++] = socket->fd;
 			socket = kvw_sockets_used(sockets, ++n);
@@ -264,7 +280,8 @@ static struct peer *who_has_sockets(struct kvw_giver *giver)
 	return NULL;
 }
 
-static void greet(struct kvw_giver *giver, struct peer *peer, const struct kvw_takeover_message *hello)
+static void greet(
+	struct kvw_giver *giver, struct peer *peer, const struct kvw_takeover_message *hello)
 {
 	const struct kvw_giver_deps *deps = &giver->deps;
 	struct kvw_takeover_message welcome = {.kind = KVW_TAKEOVER_WELCOME,
@@ -276,7 +293,8 @@ static void greet(struct kvw_giver *giver, struct peer *peer, const struct kvw_t
 	struct kvw_takeover_message end = {.kind = KVW_TAKEOVER_END};
 
 	if (giver->shut != NULL || who_has_sockets(giver) != NULL) {
-		let_go(giver, peer, giver->shut != NULL ? giver->shut : "another process is taking over", true);
+		let_go(giver, peer,
+			giver->shut != NULL ? giver->shut : "another process is taking over", true);
 		return;
 	}
 	peer->given = true;
@@ -289,7 +307,9 @@ static void greet(struct kvw_giver *giver, struct peer *peer, const struct kvw_t
 		let_go(giver, peer, "it does not read", false);
 		return;
 	}
-	kvw_info("takeover", "asked for: sockets given, serving on until it is ready pid=%lld version=%s sockets=%u",
+	kvw_info("takeover",
+		"asked for: sockets given, serving on until it is ready pid=%lld version=%s "
+		"sockets=%u",
 		(long long)peer->pid, hello->version[0] != '\0' ? hello->version : "?", end.count);
 }
 
@@ -301,7 +321,9 @@ static void give_tickets(struct kvw_giver *giver, struct peer *peer)
 	struct kvw_tls_passed passed;
 	const char *use;
 
-	for (size_t n = 0; err == KVW_OK && kvw_tls_watch_pass(giver->deps.certificates, n, kvw_clock_ns(), &use, &passed); n++) {
+	for (size_t n = 0; err == KVW_OK && kvw_tls_watch_pass(giver->deps.certificates, n,
+						    kvw_clock_ns(), &use, &passed);
+		n++) {
 		message.use = kvw_socket_use_of(use);
 		if (message.use == KVW_SOCKET_USES)
 			continue;
@@ -340,9 +362,11 @@ static bool read_peer(struct kvw_giver *giver, struct peer *peer)
 		let_go(giver, peer, "this is no message of a takeover", true);
 	else if (message.kind == KVW_TAKEOVER_HELLO && !peer->given)
 		greet(giver, peer, &message);
-	else if (message.kind == KVW_TAKEOVER_SNAPSHOT && peer->given && giver->deps.keeps && !peer->waits)
+	else if (message.kind == KVW_TAKEOVER_SNAPSHOT && peer->given && giver->deps.keeps &&
+		 !peer->waits)
 		peer->waits = true;
-	else if (message.kind == KVW_TAKEOVER_TICKETS && peer->given && giver->deps.certificates != NULL && !peer->asked)
+	else if (message.kind == KVW_TAKEOVER_TICKETS && peer->given &&
+		 giver->deps.certificates != NULL && !peer->asked)
 		give_tickets(giver, peer);
 	else if (message.kind == KVW_TAKEOVER_READY && peer->given && giver->heir == NULL) {
 		giver->heir = peer;
@@ -398,7 +422,8 @@ bool kvw_giver_turn(struct kvw_giver *giver)
 		while (peer->channel >= 0 && giver->heir == NULL && read_peer(giver, peer))
 			;
 		if (peer->channel >= 0 && giver->heir == NULL && now_ns >= peer->deadline_ns)
-			let_go(giver, peer, peer->given ? "it was not ready in time" : "it said nothing", true);
+			let_go(giver, peer,
+				peer->given ? "it was not ready in time" : "it said nothing", true);
 	}
 	return giver->heir != NULL;
 }
@@ -422,7 +447,8 @@ void kvw_giver_give_snapshot_take(struct kvw_giver *giver, int fd)
 			continue;
 		peer->waits = false;
 		if (kvw_takeover_send(peer->channel, &message, &fd, message.count) != KVW_OK)
-			kvw_debug("takeover", "a peer does not listen pid=%lld", (long long)peer->pid);
+			kvw_debug("takeover", "a peer does not listen pid=%lld",
+				(long long)peer->pid);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -443,7 +469,8 @@ void kvw_giver_give_caches_take(struct kvw_giver *giver, int fd)
 	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_CACHES, .count = 1};
 
 	if (kvw_takeover_send(giver->heir->channel, &message, &fd, 1) != KVW_OK)
-		kvw_debug("takeover", "a peer does not listen pid=%lld", (long long)giver->heir->pid);
+		kvw_debug(
+			"takeover", "a peer does not listen pid=%lld", (long long)giver->heir->pid);
 	close(fd);
 }
 

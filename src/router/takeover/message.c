@@ -1,8 +1,8 @@
 /*
  * message.c - see message.h.
  *
- * The peer is a process of the same user, but perhaps of another version or none of ours: every byte is
- * checked, and nothing is kept beyond the packet.
+ * The peer is a process of the same user, but perhaps of another version or none of ours: every
+ * byte is checked, and nothing is kept beyond the packet.
  */
 #include "takeover/message.h"
 
@@ -65,7 +65,8 @@ struct line {
 	size_t len;
 };
 
-/* The next line, which *at then is past. False: there is none, or it has no end or a strange byte. */
+/* The next line, which *at then is past.
+ * False: there is none, or it has no end or a strange byte. */
 static bool next_line(const char **at, const char *end, struct line *out)
 {
 	const char *stop = *at == end ? NULL : memchr(*at, '\n', (size_t)(end - *at));
@@ -135,7 +136,8 @@ static bool take_value(
 
 	switch (field) {
 	case FIELD_USE:
-		message->use = copy(data, len, word, sizeof(word)) ? kvw_socket_use_of(word) : KVW_SOCKET_USES;
+		message->use = copy(data, len, word, sizeof(word)) ? kvw_socket_use_of(word)
+								   : KVW_SOCKET_USES;
 		return true;
 	case FIELD_COUNT:
 		return number(data, len, &message->count);
@@ -192,7 +194,8 @@ static enum kvw_err take_first(struct line line, enum kvw_takeover_kind *kind)
 	space = memchr(version, ' ', (size_t)(end - version));
 	if (space == NULL)
 		return KVW_EPROTO;
-	if ((size_t)(space - version) != strlen(VERSION) || memcmp(version, VERSION, strlen(VERSION)) != 0)
+	if ((size_t)(space - version) != strlen(VERSION) ||
+		memcmp(version, VERSION, strlen(VERSION)) != 0)
 		return KVW_EINVAL;
 	for (int i = 0; i < KVW_TAKEOVER_KINDS; i++) {
 		if (strlen(kind_names[i]) == (size_t)(end - space - 1) &&
@@ -274,7 +277,8 @@ static size_t put_keys(char *text, size_t used, const struct kvw_takeover_messag
 	return used;
 }
 
-size_t kvw_takeover_format(const struct kvw_takeover_message *message, char text[KVW_TAKEOVER_BYTES])
+size_t kvw_takeover_format(
+	const struct kvw_takeover_message *message, char text[KVW_TAKEOVER_BYTES])
 {
 	size_t used = (size_t)snprintf(
 		text, KVW_TAKEOVER_BYTES, PROTOCOL VERSION " %s\n", kind_names[message->kind]);

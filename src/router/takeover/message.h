@@ -1,17 +1,18 @@
 /*
- * message.h - what the running kvway and the one that takes over say to each other: text of one packet.
+ * message.h - what the running kvway and the one that takes over say to each other: text of one
+ * packet.
  *
- *	kvway-takeover 1 socket
- *	use listen
- *	address 0.0.0.0:8080
- *	count 2
+ * 	kvway-takeover 1 socket
+ * 	use listen
+ * 	address 0.0.0.0:8080
+ * 	count 2
  *
- * The first line names the protocol, its version and the kind; each further line is a name, a space and a
- * value of printable ASCII. Names that are not known are skipped, so that a later version can say more;
- * one that changes what is said gets another number, and is refused by this one.
+ * The first line names the protocol, its version and the kind; each further line is a name, a space
+ * and a value of printable ASCII. Names that are not known are skipped, so that a later version can
+ * say more; one that changes what is said gets another number, and is refused by this one.
  *
- * Keys of session tickets go as text, too: a packet is in no file and gone when it was read, while a memory file may be
- * swapped to a disk. The owner of a message with keys wipes it.
+ * Keys of session tickets go as text, too: a packet is in no file and gone when it was read, while
+ * a memory file may be swapped to a disk. The owner of a message with keys wipes it.
  *
  * Plain data, no I/O. Threads: any.
  */
@@ -30,16 +31,19 @@
 
 enum kvw_takeover_kind {
 	KVW_TAKEOVER_HELLO,   /* new: give me your sockets; version, pid */
-	KVW_TAKEOVER_WELCOME, /* old: they come; version, pid, count: workers that are usable, snapshot, tickets */
+	/* old: they come; version, pid, count: workers that are usable, snapshot, tickets. */
+	KVW_TAKEOVER_WELCOME,
 	KVW_TAKEOVER_SOCKET,  /* old: use, address, and count descriptors */
 	KVW_TAKEOVER_END,     /* old: that was all; count: descriptors in all packets together */
-	/* New, if the old one can: write down what you know. Old: here it is, in one descriptor; without any: why not. */
+	/* New, if the old one can: write down what you know.
+	 * Old: here it is, in one descriptor; without any: why not. */
 	KVW_TAKEOVER_SNAPSHOT,
-	/* New, if the old one can: which keys have your session tickets? Old: those of one use, and the seconds for which the newest
-	 * has served as count; without keys: that was all. */
+	/* New, if the old one can: which keys have your session tickets? Old: those of one use, and
+	 * the seconds for which the newest has served as count; without keys: that was all. */
 	KVW_TAKEOVER_TICKETS,
 	KVW_TAKEOVER_READY,   /* new: I accept; caches */
-	/* Old, before GOODBYE, where READY allows it: what workers have reported of their caches, in one descriptor. */
+	/* Old, before GOODBYE, where READY allows it: what workers have reported of their caches,
+	 * in one descriptor. */
 	KVW_TAKEOVER_CACHES,
 	KVW_TAKEOVER_GOODBYE, /* old: then I do not any more */
 	KVW_TAKEOVER_REFUSED, /* old, instead of any answer: why; this one serves on */

@@ -12,12 +12,15 @@
 
 struct kvw_takeover_state {
 	_Atomic uint64_t asked;   /* processes that asked for our sockets and were given them */
-	_Atomic uint64_t failed;  /* of these: they ended, or were not ready in time; we served on */
-	_Atomic uint64_t refused; /* peers: of another user, no takeover's words, or while there is one already */
+	/* Of these: they ended, or were not ready in time; we served on. */
+	_Atomic uint64_t failed;
+	/* peers: of another user, no takeover's words, or while there is one already. */
+	_Atomic uint64_t refused;
 	_Atomic bool under_way;   /* one has our sockets and is not ready yet */
 	_Atomic bool handed;      /* it accepts, we do not any more */
 	_Atomic int64_t heir;     /* its process id; 0: there is none */
-	_Atomic int64_t forebear; /* process id of the one whose sockets we have; 0: there was none */
+	/* Process id of the one whose sockets we have; 0: there was none. */
+	_Atomic int64_t forebear;
 	_Atomic int64_t took_ns;  /* from our question to its answer that it accepts no more */
 	_Atomic uint32_t adopted; /* sockets in use here that another process had before us */
 };

@@ -1,9 +1,10 @@
 /*
  * successor.c - see successor.h.
  *
- * The file is found by its path as of the start: /proc/self/exe itself would be this very program for
- * ever, also when another one was installed over it. The child gets one end of a socket pair, so no
- * path has to be configured, and none of the variables by which a service manager names this process.
+ * The file is found by its path as of the start: /proc/self/exe itself would be this very program
+ * for ever, also when another one was installed over it. The child gets one end of a socket pair,
+ * so no path has to be configured, and none of the variables by which a service manager names this
+ * process.
  */
 #include "takeover/successor.h"
 
@@ -23,7 +24,8 @@ extern char **environ;
 
 void kvw_successor_init(struct kvw_successor *successor, char *const *argv)
 {
-	ssize_t len = readlink("/proc/self/exe", successor->program, sizeof(successor->program) - 1);
+	ssize_t len =
+		readlink("/proc/self/exe", successor->program, sizeof(successor->program) - 1);
 
 	successor->program[len > 0 ? len : 0] = '\0';
 	successor->argv = argv;
@@ -118,12 +120,13 @@ enum kvw_err kvw_successor_start(const struct kvw_successor *successor, pid_t *p
 	free(env);
 	close(pair[1]);
 	if (failed != 0) {
-		kvw_error("takeover", "cannot start the new kvway program=%s error=%s", successor->program,
-			strerror(failed));
+		kvw_error("takeover", "cannot start the new kvway program=%s error=%s",
+			successor->program, strerror(failed));
 		close(pair[0]);
 		return failed == ENOMEM ? KVW_ENOMEM : KVW_EIO;
 	}
-	kvw_info("takeover", "started the new kvway program=%s pid=%lld", successor->program, (long long)*pid);
+	kvw_info("takeover", "started the new kvway program=%s pid=%lld", successor->program,
+		(long long)*pid);
 	*channel = pair[0];
 	return KVW_OK;
 }

@@ -20,8 +20,9 @@ struct kvw_successor {
 /* At the start, before the file is replaced. */
 void kvw_successor_init(struct kvw_successor *successor, char *const *argv);
 
-/* Starts the program of that file with the same arguments and `--takeover fd:N`. *channel is the other end
- * of N, the caller's; *pid is to be waited for. KVW_EIO, KVW_ENOMEM: it does not start, which is logged. */
+/* Starts the program of that file with the same arguments and `--takeover fd:N`. *channel is the
+ * other end of N, the caller's; *pid is to be waited for. KVW_EIO, KVW_ENOMEM: it does not start,
+ * which is logged. */
 enum kvw_err kvw_successor_start(
 	const struct kvw_successor *successor, pid_t *pid, int *channel) KVW_MUST_CHECK;
 

@@ -2,8 +2,8 @@
  * taker.c - see taker.h.
  *
  * An old process that ends in the middle is no reason to fail: its sockets are here, and no other
- * process serves them. One that says `refused`, or anything that we cannot read or did not ask for, lives and serves on, and
- * then this process must not.
+ * process serves them. One that says `refused`, or anything that we cannot read or did not ask for,
+ * lives and serves on, and then this process must not.
  */
 #include "takeover/taker.h"
 
@@ -35,8 +35,8 @@ struct kvw_taker {
 };
 
 /* The next message, with its descriptors. KVW_ETIMEDOUT; else as kvw_takeover_receive. */
-static enum kvw_err hear(struct kvw_taker *taker, int64_t wait_ns, struct kvw_takeover_message *message,
-	int fds[KVW_TAKEOVER_FDS], size_t *count)
+static enum kvw_err hear(struct kvw_taker *taker, int64_t wait_ns,
+	struct kvw_takeover_message *message, int fds[KVW_TAKEOVER_FDS], size_t *count)
 {
 	int64_t until_ns = kvw_clock_ns() + wait_ns;
 
@@ -82,16 +82,19 @@ static int open_channel(const char *from, FILE *errors)
 		return -1;
 	}
 	if (strlen(from) >= sizeof(name.sun_path)) {
-		fprintf(errors, "kvway: --takeover %s: the path is too long for a Unix socket\n", from);
+		fprintf(errors, "kvway: --takeover %s: the path is too long for a Unix socket\n",
+			from);
 		return -1;
 	}
 	memcpy(name.sun_path, from, strlen(from));
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0 || !join(fd, &name)) {
-		fprintf(errors, "kvway: --takeover %s: %s; no kvway with this takeover.socket runs there\n", from,
-			strerror(errno));
+		fprintf(errors,
+			"kvway: --takeover %s: %s; no kvway with this takeover.socket runs there\n",
+			from, strerror(errno));
 	} else if (!kvw_takeover_peer(fd, &pid)) {
-		fprintf(errors, "kvway: --takeover %s: a process of another user listens there\n", from);
+		fprintf(errors, "kvway: --takeover %s: a process of another user listens there\n",
+			from);
 	} else {
 		return fd;
 	}
@@ -100,7 +103,8 @@ static int open_channel(const char *from, FILE *errors)
 	return -1;
 }
 
-/* Puts what a packet brought into the set. False: it is not what it is said to be; none is left open. */
+/* Puts what a packet brought into the set.
+ * False: it is not what it is said to be; none is left open. */
 static bool take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_message *message,
 	const int *fds, size_t count, char *why)
 {
@@ -113,33 +117,41 @@ static bool take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_
 		}
 		good = kvw_sockets_offer_take(sockets, message->use, fds[i]) == KVW_OK;
 		if (!good)
-			(void)snprintf(why, WHY_BYTES, "what it hands over as use=%s address=%s cannot be used as a listening socket",
+			(void)snprintf(why, WHY_BYTES,
+				"what it hands over as use=%s address=%s cannot be used as a "
+				"listening socket",
 				kvw_socket_use_name(message->use), message->address);
 	}
 	return good;
 }
 
 /* What went wrong with the answer to `asked` (NULL: it was not asked), in words. */
-static void explain(char *why, enum kvw_err err, const struct kvw_takeover_message *message, const char *asked)
+static void explain(
+	char *why, enum kvw_err err, const struct kvw_takeover_message *message, const char *asked)
 {
 	char what[64] = "what it says unasked";
 
 	if (asked != NULL)
 		(void)snprintf(what, sizeof(what), "its answer to %s", asked);
 	if (err == KVW_OK && message->kind == KVW_TAKEOVER_REFUSED)
-		(void)snprintf(why, WHY_BYTES, "%s", message->why[0] != '\0' ? message->why : "it does not say why");
+		(void)snprintf(why, WHY_BYTES, "%s",
+			message->why[0] != '\0' ? message->why : "it does not say why");
 	else if (err == KVW_OK)
-		(void)snprintf(why, WHY_BYTES, "%s is not to be expected: %s", what, kvw_takeover_kind_name(message->kind));
+		(void)snprintf(why, WHY_BYTES, "%s is not to be expected: %s", what,
+			kvw_takeover_kind_name(message->kind));
 	else if (err == KVW_ETIMEDOUT)
 		(void)snprintf(why, WHY_BYTES, "%s does not come", what);
 	else if (err == KVW_ECLOSED)
 		(void)snprintf(why, WHY_BYTES, "it has closed the connection");
 	else if (err == KVW_EINVAL)
-		(void)snprintf(why, WHY_BYTES, "%s is of another version of the takeover's protocol", what);
+		(void)snprintf(why, WHY_BYTES,
+			"%s is of another version of the takeover's protocol", what);
 	else if (err == KVW_ELIMIT)
-		(void)snprintf(why, WHY_BYTES, "%s is longer than %d bytes", what, KVW_TAKEOVER_BYTES);
+		(void)snprintf(
+			why, WHY_BYTES, "%s is longer than %d bytes", what, KVW_TAKEOVER_BYTES);
 	else if (err == KVW_ENOTFOUND)
-		(void)snprintf(why, WHY_BYTES, "%s does not bring the descriptors that it names", what);
+		(void)snprintf(
+			why, WHY_BYTES, "%s does not bring the descriptors that it names", what);
 	else
 		(void)snprintf(why, WHY_BYTES, "%s is no message of a takeover", what);
 }
@@ -164,7 +176,9 @@ static bool hear_sockets(struct kvw_taker *taker, struct kvw_sockets *sockets, c
 	if (err == KVW_OK && message.kind == KVW_TAKEOVER_END && message.count == got)
 		return true;
 	if (err == KVW_OK && message.kind == KVW_TAKEOVER_END)
-		(void)snprintf(why, WHY_BYTES, "it has handed %u sockets over and says that there were %u", got, message.count);
+		(void)snprintf(why, WHY_BYTES,
+			"it has handed %u sockets over and says that there were %u", got,
+			message.count);
 	else
 		explain(why, err, &message, "hello");
 	while (count > 0)
@@ -193,7 +207,8 @@ static bool ask(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
 	taker->usable_before = message.count;
 	taker->keeps = message.snapshot > 0;
 	taker->seals = message.tickets > 0;
-	kvw_info("takeover", "taking over from pid=%lld version=%s", (long long)message.pid, message.version);
+	kvw_info("takeover", "taking over from pid=%lld version=%s", (long long)message.pid,
+		message.version);
 	return hear_sockets(taker, sockets, why);
 }
 
@@ -212,7 +227,8 @@ enum kvw_err kvw_taker_create(const char *from, struct kvw_sockets *sockets,
 	if (taker->channel >= 0 && ask(taker, sockets, why))
 		err = KVW_OK;
 	else if (taker->channel >= 0)
-		fprintf(errors, "kvway: --takeover %s: the running kvway does not hand over: %s\n", from, why);
+		fprintf(errors, "kvway: --takeover %s: the running kvway does not hand over: %s\n",
+			from, why);
 	if (err == KVW_OK)
 		*out = taker;
 	else
@@ -234,14 +250,16 @@ uint32_t kvw_taker_usable_before(const struct kvw_taker *taker)
 	return taker->usable_before;
 }
 
-/* Draws the conclusion from what was heard after `asked` (NULL: nothing was). Only a process that is gone, or says nothing at
- * all for long, counts as dead: one that says what we cannot read lives, and serves. */
-static bool goes_on(struct kvw_taker *taker, enum kvw_err err, struct kvw_takeover_message *message, const char *asked,
-	char *why)
+/* Draws the conclusion from what was heard after `asked` (NULL: nothing was). Only a process that
+ * is gone, or says nothing at all for long, counts as dead: one that says what we cannot read
+ * lives, and serves. */
+static bool goes_on(struct kvw_taker *taker, enum kvw_err err, struct kvw_takeover_message *message,
+	const char *asked, char *why)
 {
 	if (err == KVW_OK)
 		explicit_bzero(message->keys, sizeof(message->keys));
-	if (err == KVW_OK && (message->kind == KVW_TAKEOVER_SNAPSHOT || message->kind == KVW_TAKEOVER_TICKETS))
+	if (err == KVW_OK &&
+		(message->kind == KVW_TAKEOVER_SNAPSHOT || message->kind == KVW_TAKEOVER_TICKETS))
 		return true; /* what comes too late is of no use */
 	explain(why, err, message, asked);
 	if (err != KVW_ECLOSED && err != KVW_ETIMEDOUT)
@@ -268,7 +286,8 @@ bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char 
 		*fd = fds[--count];
 	while (count > 0)
 		close(fds[--count]);
-	/* A snapshot costs warmth alone: without it we go on, and the old process is not taken for dead. */
+	/* A snapshot costs warmth alone: without it we go on, and the old process is not taken for
+	 * dead. */
 	if (err == KVW_OK || err == KVW_ECLOSED || err == KVW_EINVAL)
 		return goes_on(taker, err, &message, "snapshot", why);
 	explain(why, err, &message, "snapshot");
@@ -282,8 +301,10 @@ static void inherit(struct kvw_tls_watch *certificates, struct kvw_takeover_mess
 
 	if (message->use < KVW_SOCKET_USES && passed.len <= sizeof(passed.keys)) {
 		memcpy(passed.keys, message->keys, passed.len);
-		if (!kvw_tls_watch_inherit(certificates, kvw_socket_use_name(message->use), kvw_clock_ns(), &passed))
-			kvw_warn("takeover", "keys of session tickets are left out use=%s", kvw_socket_use_name(message->use));
+		if (!kvw_tls_watch_inherit(certificates, kvw_socket_use_name(message->use),
+			    kvw_clock_ns(), &passed))
+			kvw_warn("takeover", "keys of session tickets are left out use=%s",
+				kvw_socket_use_name(message->use));
 	}
 	explicit_bzero(&passed, sizeof(passed));
 	explicit_bzero(message->keys, sizeof(message->keys));
@@ -303,7 +324,8 @@ bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificat
 		err = hear(taker, ANSWER_NS, &message, fds, &count);
 		while (count > 0)
 			close(fds[--count]); /* of a snapshot that comes too late */
-		if (err != KVW_OK || (message.kind != KVW_TAKEOVER_TICKETS && message.kind != KVW_TAKEOVER_SNAPSHOT))
+		if (err != KVW_OK || (message.kind != KVW_TAKEOVER_TICKETS &&
+					     message.kind != KVW_TAKEOVER_SNAPSHOT))
 			break;
 		if (message.kind == KVW_TAKEOVER_SNAPSHOT)
 			continue;
@@ -317,7 +339,8 @@ bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificat
 	}
 	if (err != KVW_ETIMEDOUT)
 		return goes_on(taker, err, &message, "tickets", why);
-	kvw_warn("takeover", "no keys of session tickets from the process before us: its answer does not come");
+	kvw_warn("takeover",
+		"no keys of session tickets from the process before us: its answer does not come");
 	return true;
 }
 
@@ -336,8 +359,10 @@ bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)
 	return err == KVW_EAGAIN || goes_on(taker, err, &message, NULL, why);
 }
 
-/* The next message on the way to goodbye; keeps the descriptor of what workers have reported to the old process. */
-static enum kvw_err hear_end(struct kvw_taker *taker, struct kvw_takeover_message *message, int *caches)
+/* The next message on the way to goodbye; keeps the descriptor of what workers have reported to the
+ * old process. */
+static enum kvw_err hear_end(
+	struct kvw_taker *taker, struct kvw_takeover_message *message, int *caches)
 {
 	int fds[KVW_TAKEOVER_FDS];
 	size_t count = 0;
@@ -352,26 +377,31 @@ static enum kvw_err hear_end(struct kvw_taker *taker, struct kvw_takeover_messag
 
 static bool comes_before_goodbye(enum kvw_takeover_kind kind)
 {
-	return kind == KVW_TAKEOVER_SNAPSHOT || kind == KVW_TAKEOVER_TICKETS || kind == KVW_TAKEOVER_CACHES;
+	return kind == KVW_TAKEOVER_SNAPSHOT || kind == KVW_TAKEOVER_TICKETS ||
+	       kind == KVW_TAKEOVER_CACHES;
 }
 
 bool kvw_taker_ready(struct kvw_taker *taker, int *caches, char *why)
 {
-	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_READY, .pid = getpid(), .caches = 1};
+	struct kvw_takeover_message message = {
+		.kind = KVW_TAKEOVER_READY, .pid = getpid(), .caches = 1};
 	bool lost = false, first_loss;
 	enum kvw_err err;
 
 	*caches = -1;
 	if (taker->channel >= 0) {
-		/* It may have refused and closed already: its word is read before the failure counts. */
+		/* It may have refused and closed already: its word is read before the failure
+		 * counts. */
 		(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
 		do {
 			err = hear_end(taker, &message, caches);
-			/* A descriptor for which there is no room costs warmth: the old process says goodbye all the same. */
+			/* A descriptor for which there is no room costs warmth:
+			 * the old process says goodbye all the same. */
 			first_loss = err == KVW_ENOTFOUND && !lost;
 			lost = lost || first_loss;
 		} while (first_loss || (err == KVW_OK && comes_before_goodbye(message.kind)));
-		if ((err != KVW_OK || message.kind != KVW_TAKEOVER_GOODBYE) && !goes_on(taker, err, &message, "ready", why)) {
+		if ((err != KVW_OK || message.kind != KVW_TAKEOVER_GOODBYE) &&
+			!goes_on(taker, err, &message, "ready", why)) {
 			if (*caches >= 0)
 				close(*caches);
 			*caches = -1;
