@@ -54,7 +54,8 @@ static char *add_body(const struct kvw_workers_options *options)
 			json_object_set(worker, "models", models);
 		json_array_append_new(list, worker);
 	}
-	text = json_dumps(json_array_size(list) == 1 ? json_array_get(list, 0) : list, JSON_COMPACT);
+	text = json_dumps(
+		json_array_size(list) == 1 ? json_array_get(list, 0) : list, JSON_COMPACT);
 	json_decref(models);
 	json_decref(list);
 	return text;
@@ -169,14 +170,16 @@ static enum kvw_workers_status show(const struct kvw_workers_options *options,
 static enum kvw_workers_status find_admin(const struct kvw_workers_options *options, FILE *err,
 	struct kvw_config **config, struct kvw_admin_where *where)
 {
-	if (options->router.config != NULL && kvw_cli_load_file(options->router.config, err, config) != KVW_OK)
+	if (options->router.config != NULL &&
+		kvw_cli_load_file(options->router.config, err, config) != KVW_OK)
 		return KVW_WORKERS_FAILED;
-	return kvw_admin_client_find(&options->router, *config, "workers", err, where) == KVW_OK ? KVW_WORKERS_OK
-											       : KVW_WORKERS_USAGE;
+	return kvw_admin_client_find(&options->router, *config, "workers", err, where) == KVW_OK
+		       ? KVW_WORKERS_OK
+		       : KVW_WORKERS_USAGE;
 }
 
-static enum kvw_workers_status ask(const struct kvw_admin_where *where, const struct request *request, FILE *err,
-	struct kvw_admin_reply *reply)
+static enum kvw_workers_status ask(const struct kvw_admin_where *where,
+	const struct request *request, FILE *err, struct kvw_admin_reply *reply)
 {
 	char why[CURL_ERROR_SIZE];
 
@@ -212,8 +215,8 @@ int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 			status = KVW_WORKERS_FAILED;
 	}
 	if (status == KVW_WORKERS_OK && !make_request(&options, in, &request)) {
-		fputs("kvway workers: the request cannot be made: standard input failed or is above 1 MiB, "
-		      "or out of memory\n",
+		fputs("kvway workers: the request cannot be made: standard input failed or is "
+		      "above 1 MiB, or out of memory\n",
 			err);
 		status = KVW_WORKERS_FAILED;
 	}

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `workers`. `in` is read by `add -` alone. Returns the exit status of the program, enum
- * kvw_workers_status. */
+/* argv[0] is the word `workers`. `in` is read by `add -` alone. Returns the exit status of the
+ * program, enum kvw_workers_status. */
 int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
 
 #endif

@@ -31,7 +31,8 @@ static const struct verb {
 	size_t least, most;
 } verbs[] = {
 	[KVW_WORKERS_LIST] = {"list", "nothing more", 0, 0},
-	[KVW_WORKERS_ADD] = {"add", "the URL of each worker, or - for JSON on standard input", 1, 1024},
+	[KVW_WORKERS_ADD] = {"add", "the URL of each worker, or - for JSON on standard input", 1,
+		1024},
 	[KVW_WORKERS_DRAIN] = {"drain", "one ID", 1, 1},
 	[KVW_WORKERS_UNDRAIN] = {"undrain", "one ID", 1, 1},
 	[KVW_WORKERS_REMOVE] = {"remove", "one ID", 1, 1},
@@ -48,35 +49,43 @@ static void print_help(const struct kvw_admin_line *line)
 	      "Usage:\n"
 	      "  kvway workers                          list them\n"
 	      "  kvway workers add URL [--model NAME]   send requests to a new worker, too\n"
-	      "  kvway workers drain ID [--wait 30s]    no new requests; waits until the last has ended\n"
+	      "  kvway workers drain ID [--wait 30s]    "
+	      "no new requests; waits until the last has ended\n"
 	      "  kvway workers undrain ID               new requests again\n"
 	      "  kvway workers remove ID [--now]        drain it, then forget it\n"
-	      "  kvway workers weight ID 0.1            so much of an even share of the load, 0.01 to 1\n"
+	      "  kvway workers weight ID 0.1            "
+	      "so much of an even share of the load, 0.01 to 1\n"
 	      "\n"
 	      "ID is a worker's host:port, as the list shows it, or its whole URL.\n"
 	      "\n"
 	      "Examples:\n"
 	      "  kvway workers add http://10.0.0.7:8000 http://10.0.0.8:8000\n"
-	      "  echo '{\"url\": \"http://10.0.0.7:8000\", \"api_key\": \"KEY\"}' | kvway workers add -\n"
+	      "  echo '{\"url\": \"http://10.0.0.7:8000\", \"api_key\": \"KEY\"}' | kvway workers "
+	      "add -\n"
 	      "  kvway workers drain 10.0.0.7:8000 --wait 10m && systemctl restart vllm\n"
 	      "  kvway workers drain 10.0.0.7:8000 --wait 10m --remove\n"
 	      "  kvway workers --json | jq '.[] | select(.state != \"up\") | .url'\n"
 	      "\n"
 	      KVW_ADMIN_ADDRESS_HELP
-	      "      --model NAME         of `add`: a model that it serves; may be repeated; without it the\n"
+	      "      --model NAME         "
+	      "of `add`: a model that it serves; may be repeated; without it the\n"
 	      "                           router asks the worker\n"
-	      "      --wait TIME          of `drain`: how long to wait for its last request, up to 1h\n"
+	      "      --wait TIME          "
+	      "of `drain`: how long to wait for its last request, up to 1h\n"
 	      "      --remove             of `drain`: forget the worker afterwards\n"
 	      "      --now                of `remove`: at once; its requests are moved or cut\n"
 	      KVW_ADMIN_FLAGS_HELP
 	      "      --json               what the router answers, as it is\n"
 	      "  -h, --help               this text\n"
 	      "\n"
-	      "What is changed here holds until the router ends; the configuration file says what it starts\n"
-	      "with. Columns: requests running there, seconds of prefill queued there (predicted), the share\n"
+	      "What is changed here holds until the router ends; the configuration file says what "
+	      "it starts\n"
+	      "with. Columns: requests running there, seconds of prefill queued there (predicted), "
+	      "the share\n"
 	      "of prompt tokens that its cache had, and the lists that name the worker.\n"
 	      "\n"
-	      "Exit status: 0 done, 1 the router refuses, or requests still run after --wait, 2 wrong usage,\n"
+	      "Exit status: 0 done, 1 the router refuses, or requests still run after --wait, 2 "
+	      "wrong usage,\n"
 	      "3 no router answers.\n",
 		line->out);
 }
@@ -158,13 +167,14 @@ static void read_verb(struct kvw_admin_line *line, int argc, char **argv)
 	options->name_count = (size_t)(argc - optind - 1);
 	if (options->name_count >= verbs[verb].least && options->name_count <= verbs[verb].most)
 		return;
-	fprintf(line->err, "kvway workers %s: found %zu words behind it, expected %s\n", verbs[verb].name,
-		options->name_count, verbs[verb].words);
+	fprintf(line->err, "kvway workers %s: found %zu words behind it, expected %s\n",
+		verbs[verb].name, options->name_count, verbs[verb].words);
 	kvw_admin_line_fail(line);
 }
 
 /* A flag that belongs to another verb. */
-static bool is_astray(struct kvw_admin_line *line, bool given, const char *flag, enum kvw_workers_verb verb)
+static bool is_astray(
+	struct kvw_admin_line *line, bool given, const char *flag, enum kvw_workers_verb verb)
 {
 	struct kvw_workers_options *options = line->options;
 
@@ -186,7 +196,8 @@ static void check_combination(struct kvw_admin_line *line)
 		return;
 	if (options->verb == KVW_WORKERS_WEIGHT &&
 		(strtod(options->names[1], &end) < 0 || end == options->names[1] || *end != '\0')) {
-		fprintf(line->err, "kvway workers weight: found `%s`, expected a number such as 0.5\n",
+		fprintf(line->err,
+			"kvway workers weight: found `%s`, expected a number such as 0.5\n",
 			options->names[1]);
 		kvw_admin_line_fail(line);
 	} else {
@@ -197,8 +208,15 @@ static void check_combination(struct kvw_admin_line *line)
 bool kvw_workers_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_workers_options *options, enum kvw_workers_status *status)
 {
-	struct kvw_admin_line line = {.command = "workers", .flags = flags, .letters = ":c:h", .out = out, .err = err,
-		.router = &options->router, .options = options, .help = print_help, .take = take_option};
+	struct kvw_admin_line line = {.command = "workers",
+		.flags = flags,
+		.letters = ":c:h",
+		.out = out,
+		.err = err,
+		.router = &options->router,
+		.options = options,
+		.help = print_help,
+		.take = take_option};
 
 	*options = (struct kvw_workers_options){0};
 	if (kvw_admin_line_read(&line, argc, argv))

@@ -36,7 +36,8 @@ enum kvw_workers_verb {
 /* Borrowed from argv. */
 struct kvw_workers_options {
 	enum kvw_workers_verb verb;
-	char **names; /* what stands behind the verb: URLs of ADD, an ID, an ID and a number of WEIGHT */
+	/* What stands behind the verb: URLs of ADD, an ID, an ID and a number of WEIGHT. */
+	char **names;
 	size_t name_count;
 	struct kvw_admin_options router;
 	const char *models[KVW_WORKERS_MODELS_MAX];

@@ -91,8 +91,8 @@ static void print(FILE *out, const json_t *list)
 		url_width = url > url_width ? url : url_width;
 		state_width = (int)strlen(state) > state_width ? (int)strlen(state) : state_width;
 	}
-	fprintf(out, "%-*s  %-*s  %6s  %8s  %7s  %6s  %s\n", url_width, "worker", state_width, "state",
-		"models", "inflight", "queue s", "hits %", "listed by");
+	fprintf(out, "%-*s  %-*s  %6s  %8s  %7s  %6s  %s\n", url_width, "worker", state_width,
+		"state", "models", "inflight", "queue s", "hits %", "listed by");
 	for (size_t i = 0; i < json_array_size(list); i++)
 		put_worker(out, json_array_get(list, i), url_width, state_width);
 }

@@ -9,7 +9,8 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-/* json: what GET /workers answers, or a single worker. KVW_EPROTO: it is not that; nothing was printed. */
+/* json: what GET /workers answers, or a single worker.
+ * KVW_EPROTO: it is not that; nothing was printed. */
 enum kvw_err kvw_workers_table_print(struct kvw_slice json, FILE *out) KVW_MUST_CHECK;
 
 /* The message of an error of the admin address; the text itself if it is none. */
