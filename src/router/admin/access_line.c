@@ -1,9 +1,9 @@
 /*
  * access_line.c - see access_line.h.
  *
- * Written by hand, not by printf: a line is some thirty fields, made on the event loop. Every string
- * has a share of the line that it cannot exceed, so the line has room for all of them whatever a
- * client sends; `static_assert` below adds the shares up.
+ * Written by hand, not by printf: a line is some thirty fields, made on the event loop. Every
+ * string has a share of the line that it cannot exceed, so the line has room for all of them
+ * whatever a client sends; `static_assert` below adds the shares up.
  *
  * The formatter leaves out what is unknown (a count of 0 means that the worker reported 0).
  */
@@ -29,11 +29,13 @@ enum {
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
-	ROOM_REST = 1540, /* keys and numbers: 29 fields of at most 28 + 20 bytes, one of 29 + 20, three that end in words */
+	/* Keys and numbers: 29 fields of at most 28 + 20 bytes, one of 29 + 20,
+	 * three that end in words. */
+	ROOM_REST = 1540,
 };
 
-static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE + ROOM_METHOD +
-			      ROOM_TARGET + ROOM_MODEL + ROOM_WORKER + ROOM_GROUP +
+static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE +
+			      ROOM_METHOD + ROOM_TARGET + ROOM_MODEL + ROOM_WORKER + ROOM_GROUP +
 			      ROOM_REST <=
 		      KVW_ACCESS_LINE_MAX,
 	"a line has room for all its fields");

@@ -2,8 +2,9 @@
  * admin.c - the control thread and its small HTTP server.
  *
  * The server (http.h) shares one event base with the prober, so all that touches worker
- * state (the prober) and all that publishes it runs on this one thread; only `draining` and the table of
- * owners come from outside. The thread is ended by an eventfd, which needs no locking in libevent.
+ * state (the prober) and all that publishes it runs on this one thread; only `draining` and the
+ * table of owners come from outside. The thread is ended by an eventfd, which needs no locking in
+ * libevent.
  */
 #include "admin/admin.h"
 
@@ -46,8 +47,8 @@
 #include "server/sockets.h"
 #include "tls/tls.h"
 
-/* So far above what /explain takes, it refuses a body in its own words; beyond, the server does. GET and
- * HEAD carry none; what comes is read and ignored. */
+/* So far above what /explain takes, it refuses a body in its own words; beyond, the server does.
+ * GET and HEAD carry none; what comes is read and ignored. */
 #define BODY_BYTES_SPARE ((size_t)1 << 20)
 
 struct kvw_admin {
@@ -237,8 +238,8 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	err = kvw_admin_answer(admin, path, NULL, kvw_clock_ns(), &answer);
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
-			"not found; here are /health /ready /metrics /v1/models /explain /trace /reload /workers /groups /broadcast "
-			"/openapi.json");
+			"not found; here are /health /ready /metrics /v1/models /explain /trace "
+			"/reload /workers /groups /broadcast /openapi.json");
 		return;
 	}
 	if (err != KVW_OK) {
@@ -327,7 +328,8 @@ static enum kvw_err create_tls(struct kvw_admin *admin, FILE *errors)
 		.more = (const char *const *)config->admin_tls_certificates.items,
 		.more_count = config->admin_tls_certificates.count,
 		.client_ca = config->admin_tls_client_ca,
-		.client_asked = config->admin_tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
+		.client_asked =
+			config->admin_tls_client_certificate == KVW_CLIENT_CERTIFICATE_ASKED,
 		.wipe = true,
 		.only_1_3 = config->admin_tls_min_version == KVW_TLS_1_3,
 		.ciphers = config->admin_tls_ciphers,
@@ -386,7 +388,8 @@ static enum kvw_err add_events(struct kvw_admin *admin)
 	admin->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (admin->quit_fd < 0 || kvw_metrics_copy_init(&admin->copy) != KVW_OK)
 		return KVW_EIO;
-	admin->ask = event_new(admin->base, admin->copy.ask_fd, EV_READ | EV_PERSIST, on_ask, admin);
+	admin->ask =
+		event_new(admin->base, admin->copy.ask_fd, EV_READ | EV_PERSIST, on_ask, admin);
 	admin->quit = event_new(admin->base, admin->quit_fd, EV_READ, on_quit, admin);
 	admin->tick = event_new(admin->base, -1, EV_PERSIST, on_tick, admin);
 	if (admin->quit == NULL || admin->tick == NULL || admin->ask == NULL ||
@@ -408,8 +411,8 @@ static enum kvw_err open_desk(struct kvw_admin *admin)
 		return err;
 	admin->desk.base = admin->base;
 	admin->desk.wait_ms = admin->deps.config->kvaware_tokens_timeout_ms;
-	admin->box = event_new(admin->base, kvw_tokens_box_fd(admin->desk.box), EV_READ | EV_PERSIST,
-		on_box, admin);
+	admin->box = event_new(admin->base, kvw_tokens_box_fd(admin->desk.box),
+		EV_READ | EV_PERSIST, on_box, admin);
 	return admin->box != NULL && event_add(admin->box, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
 }
 
@@ -447,8 +450,8 @@ static void on_found(void *arg, const struct kvw_source_ops *ops,
 	struct kvw_admin *admin = arg;
 	struct kvw_members_change change;
 
-	if (why == NULL &&
-		kvw_members_set(admin->members, member_source(ops), workers, count, &change) != KVW_OK)
+	if (why == NULL && kvw_members_set(admin->members, member_source(ops), workers, count,
+				   &change) != KVW_OK)
 		kvw_error("fleet", "out of memory: not all workers are known source=%s", ops->name);
 	kvw_members_unreadable(admin->members, member_source(ops), why != NULL || partial);
 }
@@ -490,8 +493,9 @@ static enum kvw_err start_reload(struct kvw_admin *admin)
 		return KVW_EIO;
 	admin->reload_event = event_new(
 		admin->base, admin->reload_fd, EV_READ | EV_PERSIST, on_reload, admin);
-	return admin->reload_event != NULL && event_add(admin->reload_event, NULL) == 0 ? KVW_OK
-											: KVW_ENOMEM;
+	return admin->reload_event != NULL && event_add(admin->reload_event, NULL) == 0
+		       ? KVW_OK
+		       : KVW_ENOMEM;
 }
 
 /* What looks after the fleet's workers. */
@@ -555,9 +559,12 @@ enum kvw_err kvw_admin_start(
 		goto out;
 	sources.reload = kvw_reload_state(admin->reload);
 	sources.auth = deps->auth == NULL ? NULL : kvw_auth_state(deps->auth);
-	sources.state = deps->state == NULL || !kvw_state_has_file(deps->state) ? NULL : kvw_state_status(deps->state);
+	sources.state = deps->state == NULL || !kvw_state_has_file(deps->state)
+				? NULL
+				: kvw_state_status(deps->state);
 	sources.sharing = deps->sharing == NULL ? NULL : kvw_sharing_state(deps->sharing);
-	sources.load = deps->load_sharing == NULL ? NULL : kvw_sharing_load_state(deps->load_sharing);
+	sources.load =
+		deps->load_sharing == NULL ? NULL : kvw_sharing_load_state(deps->load_sharing);
 	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)
 		sources.jwt = kvw_jwt_gate_state(kvw_auth_jwt(deps->auth));
 	sources.takeover = deps->takeover;
@@ -592,7 +599,8 @@ static bool is_known(struct kvw_worker *worker)
 	enum kvw_health health = atomic_load_explicit(&worker->health, memory_order_relaxed);
 
 	return health == KVW_HEALTH_DOWN ||
-	       (health == KVW_HEALTH_UP && atomic_load_explicit(&worker->models_known, memory_order_relaxed));
+	       (health == KVW_HEALTH_UP &&
+		       atomic_load_explicit(&worker->models_known, memory_order_relaxed));
 }
 
 bool kvw_admin_workers_known(const struct kvw_admin *admin)
@@ -601,7 +609,8 @@ bool kvw_admin_workers_known(const struct kvw_admin *admin)
 	struct kvw_fleet *fleet = admin->deps.fleet;
 
 	for (size_t i = 0; i < admin->source_count; i++) {
-		const struct kvw_member_listing *listing = &listings[member_source(admin->sources[i]->ops)];
+		const struct kvw_member_listing *listing =
+			&listings[member_source(admin->sources[i]->ops)];
 
 		if (atomic_load(&listing->listed_s) == 0 && !atomic_load(&listing->unreadable))
 			return false;
@@ -622,7 +631,8 @@ bool kvw_admin_workers_known(const struct kvw_admin *admin)
 
 static void start_listening(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
-	struct kvw_admin *admin = (struct kvw_admin *)((char *)mail - offsetof(struct kvw_admin, listen));
+	struct kvw_admin *admin =
+		(struct kvw_admin *)((char *)mail - offsetof(struct kvw_admin, listen));
 
 	if (loop->ended)
 		return; /* kvw_admin_stop closes it */

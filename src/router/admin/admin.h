@@ -51,8 +51,8 @@ struct kvw_admin_deps {
 	struct kvw_feed *feed;
 	struct kvw_sources *sources;
 
-	/* Asked for the socket of `admin.listen` that another process had; during kvw_admin_start only. NULL:
-	 * there is none. */
+	/* Asked for the socket of `admin.listen` that another process had; during kvw_admin_start
+	 * only. NULL: there is none. */
 	struct kvw_sockets *sockets;
 	bool waits; /* nothing is accepted before kvw_admin_listen */
 	const struct kvw_takeover_state *takeover; /* NULL: this process takes no part in any */
@@ -71,8 +71,8 @@ void kvw_admin_wake(struct kvw_admin *admin);
 void kvw_admin_reload(struct kvw_admin *admin);
 /* Ends the thread and frees everything. NULL is allowed. */
 void kvw_admin_stop(struct kvw_admin *admin);
-/* Has each worker been probed, has each that is up listed its models, and each source that finds workers
- * answered? Any thread. */
+/* Has each worker been probed, has each that is up listed its models, and each source that finds
+ * workers answered? Any thread. */
 bool kvw_admin_workers_known(const struct kvw_admin *admin) KVW_MUST_CHECK;
 /* deps.waits: from now on its address is served. Once, from the main thread. */
 void kvw_admin_listen(struct kvw_admin *admin);
@@ -90,8 +90,8 @@ const char *kvw_admin_address(const struct kvw_admin *admin);
 
 #define KVW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* /metrics as the control thread has written it, for loops: a reference for kvw_metrics_text_put(). NULL:
- * it is being written; to be asked again soon. Any thread; does not wait. */
+/* /metrics as the control thread has written it, for loops: a reference for kvw_metrics_text_put().
+ * NULL: it is being written; to be asked again soon. Any thread; does not wait. */
 struct kvw_metrics_text *kvw_admin_metrics(struct kvw_admin *admin, int64_t now_ns);
 
 /* A local answer: for GET or HEAD of /health /ready /metrics /v1/models. Any thread. */
@@ -102,10 +102,12 @@ struct kvw_local_answer {
 	size_t len;
 };
 
-/* path without query. key: whose request it is, by which /v1/models shows what that may use; NULL: all.
+/* path without query. key: whose request it is, by which /v1/models shows what that may use; NULL:
+ * all.
  * KVW_ENOTFOUND: not one of ours. KVW_ENOMEM. Called on a loop between two of
  * its quiet points, or on the control thread: the fleet's view is read. */
 enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path,
-	const struct kvw_client_key *key, int64_t now_ns, struct kvw_local_answer *out) KVW_MUST_CHECK;
+	const struct kvw_client_key *key, int64_t now_ns,
+	struct kvw_local_answer *out) KVW_MUST_CHECK;
 
 #endif

@@ -139,7 +139,8 @@ static void put_state(struct kvw_page *text, const struct kvw_state *state)
 /* Alone although it should not be. */
 static void put_replicas(struct kvw_page *text, const struct kvw_sharing *sharing)
 {
-	const struct kvw_load_state *load = sharing == NULL ? NULL : kvw_sharing_load_state(sharing);
+	const struct kvw_load_state *load =
+		sharing == NULL ? NULL : kvw_sharing_load_state(sharing);
 
 	if (load != NULL) {
 		put_field(text, "replicas", atomic_load(&load->peers));
@@ -183,8 +184,8 @@ static bool would_wake(const struct kvw_fleet *fleet)
 }
 
 /* Ready means that a request sent now would find a worker: one that has answered a probe, may be
- * chosen, and whose models are known (until then a request that names a model finds none); or that it would wait
- * for one that is woken. */
+ * chosen, and whose models are known (until then a request that names a model finds none); or that
+ * it would wait for one that is woken. */
 static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *text)
 {
 	const struct kvw_fleet *fleet = state->deps->fleet;
@@ -286,10 +287,11 @@ static bool is_inner(const struct kvw_config *config, const char *name)
 	return inner;
 }
 
-/* What workers say of a model that clients name so, with those of its groups that have it under another name. An
- * alias of a model whose groups alone serve it is one of what is served, too. False: no worker serves it. */
-static bool collect_card(const struct kvw_fleet_view *view, const struct kvw_config *config, const char *name,
-	struct kvw_model_card *card)
+/* What workers say of a model that clients name so, with those of its groups that have it under
+ * another name. An alias of a model whose groups alone serve it is one of what is served, too.
+ * False: no worker serves it. */
+static bool collect_card(const struct kvw_fleet_view *view, const struct kvw_config *config,
+	const char *name, struct kvw_model_card *card)
 {
 	struct kvw_model_groups groups = kvw_config_groups(config, kvw_slice_of(name));
 	const struct kvw_model_card *own = card_of(view, name);
@@ -307,7 +309,8 @@ static bool collect_card(const struct kvw_fleet_view *view, const struct kvw_con
 
 /* Divided models of which no worker has the name that clients use, but a group has another one. */
 static void put_groups(const struct kvw_answer_state *state, const struct kvw_fleet_view *view,
-	const struct kvw_config *config, const struct kvw_client_key *key, struct kvw_page *text, bool *first)
+	const struct kvw_config *config, const struct kvw_client_key *key, struct kvw_page *text,
+	bool *first)
 {
 	const char *shown = NULL;
 
@@ -315,8 +318,9 @@ static void put_groups(const struct kvw_answer_state *state, const struct kvw_fl
 		const struct kvw_model_group *group = &config->model_groups[i];
 		struct kvw_model_card card;
 
-		if ((shown != NULL && strcmp(shown, group->model) == 0) || !may_use(key, group->model) ||
-			card_of(view, group->model) != NULL || card_of(view, group->serves) == NULL)
+		if ((shown != NULL && strcmp(shown, group->model) == 0) ||
+			!may_use(key, group->model) || card_of(view, group->model) != NULL ||
+			card_of(view, group->serves) == NULL)
 			continue;
 		shown = group->model;
 		(void)collect_card(view, config, group->model, &card);
@@ -324,10 +328,10 @@ static void put_groups(const struct kvw_answer_state *state, const struct kvw_fl
 	}
 }
 
-/* The view's models are ascending by name and each is there once; those that groups have under other names and
- * aliases of all that are served follow. */
-static int answer_models(
-	const struct kvw_answer_state *state, const struct kvw_client_key *key, struct kvw_page *text)
+/* The view's models are ascending by name and each is there once; those that groups have under
+ * other names and aliases of all that are served follow. */
+static int answer_models(const struct kvw_answer_state *state, const struct kvw_client_key *key,
+	struct kvw_page *text)
 {
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&state->deps->fleet->view, memory_order_acquire);
@@ -340,10 +344,12 @@ static int answer_models(
 		struct kvw_model_card card;
 
 		if (!served(&view->models[i]) || !may_use(key, name) ||
-			kvw_config_alias(config, kvw_slice_of(name)) != NULL || is_inner(config, name))
+			kvw_config_alias(config, kvw_slice_of(name)) != NULL ||
+			is_inner(config, name))
 			continue;
 		(void)collect_card(view, config, name, &card);
-		put_model(text, state->created_s, name, card.root == NULL ? name : card.root, &card, &first);
+		put_model(text, state->created_s, name, card.root == NULL ? name : card.root, &card,
+			&first);
 	}
 	put_groups(state, view, config, key, text, &first);
 	for (size_t i = 0; view != NULL && i < config->model_alias_count; i++) {
@@ -351,7 +357,8 @@ static int answer_models(
 		struct kvw_model_card card;
 
 		if (may_use(key, alias->name) && collect_card(view, config, alias->target, &card))
-			put_model(text, state->created_s, alias->name, alias->target, &card, &first);
+			put_model(
+				text, state->created_s, alias->name, alias->target, &card, &first);
 	}
 	kvw_page_string(text, "]}");
 	return 200;

@@ -1,6 +1,6 @@
 /*
- * answer.h - the local answers, made from nothing but what they are given. Private to src/router/admin;
- * others call kvw_admin_answer().
+ * answer.h - the local answers, made from nothing but what they are given. Private to
+ * src/router/admin; others call kvw_admin_answer().
  */
 #ifndef KVW_ANSWER_H
 #define KVW_ANSWER_H
@@ -18,6 +18,7 @@ struct kvw_answer_state {
 
 /* As kvw_admin_answer(). */
 enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice path,
-	const struct kvw_client_key *key, int64_t now_ns, struct kvw_local_answer *out) KVW_MUST_CHECK;
+	const struct kvw_client_key *key, int64_t now_ns,
+	struct kvw_local_answer *out) KVW_MUST_CHECK;
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * broadcast.c - see broadcast.h.
  *
- * A request becomes a cast, with a call for each worker. Calls of all casts start in turn, up to the limit;
- * when the last call of a cast has ended its answer is given by mail to the server's loop. A client that
- * does not wait for it changes little: the workers are asked all the same, but for those whose turn comes later
- * than KVW_BROADCAST_DESERTED_MS after it left. There are at most KVW_BROADCASTS_MOST casts.
+ * A request becomes a cast, with a call for each worker. Calls of all casts start in turn, up to
+ * the limit; when the last call of a cast has ended its answer is given by mail to the server's
+ * loop. A client that does not wait for it changes little: the workers are asked all the same, but
+ * for those whose turn comes later than KVW_BROADCAST_DESERTED_MS after it left. There are at most
+ * KVW_BROADCASTS_MOST casts.
  */
 #include "admin/broadcast.h"
 
@@ -82,7 +83,8 @@ static void answer(struct cast *cast, struct kvw_conn *conn)
 		failed += cast->calls[i].status < 200 || cast->calls[i].status > 299;
 	}
 	kvw_admin_http_json_take(conn, failed == 0 ? 200 : 207, "",
-		json_pack("{s:s, s:I, s:o}", "path", cast->path->path, "failed", failed, "workers", list));
+		json_pack("{s:s, s:I, s:o}", "path", cast->path->path, "failed", failed, "workers",
+			list));
 }
 
 static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
@@ -154,11 +156,14 @@ static void give_up(struct cast *cast)
 	if (cast->left_ns == 0 || left == 0 ||
 		kvw_clock_ns() - cast->left_ns < KVW_BROADCAST_DESERTED_MS * KVW_NS_PER_MS)
 		return;
-	kvw_warn("admin", "a broadcast ends before all workers were asked: its client has left path=%s asked=%zu "
-			  "left=%zu", cast->path->path, cast->begun, left);
+	kvw_warn("admin",
+		"a broadcast ends before all workers were asked: its client has left path=%s "
+		"asked=%zu left=%zu",
+		cast->path->path, cast->begun, left);
 	atomic_fetch_add(&cast->broadcaster->state.given_up, 1);
 	for (; cast->begun < cast->count; cast->begun++)
-		(void)snprintf(cast->calls[cast->begun].error, CURL_ERROR_SIZE, "not asked: the client has left");
+		(void)snprintf(cast->calls[cast->begun].error, CURL_ERROR_SIZE,
+			"not asked: the client has left");
 	cast->ended += left;
 }
 
@@ -237,7 +242,8 @@ static bool add_call(struct cast *cast, const struct kvw_worker_list *list, size
 }
 
 /* names: of ?workers=, NULL: all. Sets *unknown to one that is none. */
-static void add_calls(struct cast *cast, const struct kvw_worker_list *list, char *names, char **unknown)
+static void add_calls(
+	struct cast *cast, const struct kvw_worker_list *list, char *names, char **unknown)
 {
 	char *save = NULL, *name;
 	size_t index;
@@ -258,7 +264,8 @@ static void add_calls(struct cast *cast, const struct kvw_worker_list *list, cha
 /* Copies what outlives the request. */
 static bool take_body(struct cast *cast, struct kvw_conn *conn)
 {
-	const struct kvw_field *type = kvw_head_find(&conn->clients->head, KVW_SLICE("Content-Type"));
+	const struct kvw_field *type =
+		kvw_head_find(&conn->clients->head, KVW_SLICE("Content-Type"));
 	struct kvw_slice body = kvw_conn_body(conn);
 	int made;
 
@@ -268,9 +275,11 @@ static bool take_body(struct cast *cast, struct kvw_conn *conn)
 	if (body.len > 0)
 		memcpy(cast->body, body.data, body.len);
 	if (type != NULL)
-		made = asprintf(&cast->type, "Content-Type: %.*s", (int)type->value.len, type->value.data);
+		made = asprintf(
+			&cast->type, "Content-Type: %.*s", (int)type->value.len, type->value.data);
 	else
-		made = asprintf(&cast->type, "Content-Type:%s", body.len > 0 ? " application/json" : "");
+		made = asprintf(
+			&cast->type, "Content-Type:%s", body.len > 0 ? " application/json" : "");
 	if (made < 0)
 		cast->type = NULL;
 	return cast->type != NULL;
@@ -306,13 +315,15 @@ static int prepare(struct cast *cast, struct kvw_conn *conn, char *names, char w
 		add_calls(cast, &list, names, &unknown);
 	kvw_worker_list_finish(&list);
 	if (unknown != NULL)
-		(void)snprintf(why, 320, "workers: no worker `%.200s`; GET /workers lists them", unknown);
+		(void)snprintf(
+			why, 320, "workers: no worker `%.200s`; GET /workers lists them", unknown);
 	else if (cast->count == 0)
 		(void)snprintf(why, 320, "there is no worker to ask");
 	return cast->calls == NULL ? 500 : unknown != NULL || cast->count == 0 ? 404 : 0;
 }
 
-/* The query goes to the workers, but a misspelt `workers` would ask all of them. False: it is answered. */
+/* The query goes to the workers, but a misspelt `workers` would ask all of them.
+ * False: it is answered. */
 static bool query_is_clear(struct kvw_conn *conn)
 {
 	const struct kvw_head *head = &conn->clients->head;
@@ -329,14 +340,18 @@ static bool query_is_clear(struct kvw_conn *conn)
 		stop = stop == NULL ? end : stop;
 		equals = memchr(at, '=', (size_t)(stop - at));
 		name = kvw_admin_http_decode(
-			(struct kvw_slice){at, (size_t)((equals == NULL ? stop : equals) - at)}, true);
+			(struct kvw_slice){at, (size_t)((equals == NULL ? stop : equals) - at)},
+			true);
 		kvw_suggest_start(&near, name == NULL ? "" : name);
 		kvw_suggest_offer(&near, "workers", "workers");
-		clear = name != NULL && (near.best == NULL || (strcmp(name, "workers") == 0 && !named));
+		clear = name != NULL &&
+			(near.best == NULL || (strcmp(name, "workers") == 0 && !named));
 		named = named || near.best != NULL;
 		(void)snprintf(message, sizeof(message),
-			"found the parameter `%.40s`%s, expected `workers=ID,ID` once, or what the workers know",
-			name == NULL ? "?" : name, named && !clear && strcmp(name, "workers") == 0 ? " twice" : "");
+			"found the parameter `%.40s`%s, expected `workers=ID,ID` once, or what the "
+			"workers know",
+			name == NULL ? "?" : name,
+			named && !clear && strcmp(name, "workers") == 0 ? " twice" : "");
 		free(name);
 		at = stop + 1;
 	}
@@ -345,7 +360,8 @@ static bool query_is_clear(struct kvw_conn *conn)
 	return clear;
 }
 
-static void begin(struct kvw_broadcaster *broadcaster, struct kvw_conn *conn, const struct path *path)
+static void begin(
+	struct kvw_broadcaster *broadcaster, struct kvw_conn *conn, const struct path *path)
 {
 	struct cast *cast;
 	char why[320] = "out of memory", *names;
@@ -355,13 +371,14 @@ static void begin(struct kvw_broadcaster *broadcaster, struct kvw_conn *conn, co
 		return;
 	if (atomic_load(&broadcaster->state.running) >= KVW_BROADCASTS_MOST) {
 		atomic_fetch_add(&broadcaster->state.refused, 1);
-		(void)snprintf(why, sizeof(why), "%d broadcasts are under way, the most there may be",
-			KVW_BROADCASTS_MOST);
+		(void)snprintf(why, sizeof(why),
+			"%d broadcasts are under way, the most there may be", KVW_BROADCASTS_MOST);
 		kvw_admin_http_error(conn, 503, "Retry-After: 10\r\n", why);
 		return;
 	}
 	if (!kvw_admin_http_parameter(&conn->clients->head, "workers", &names)) {
-		kvw_admin_http_error(conn, 400, "", "the query cannot be read, expected NAME=VALUE&NAME=VALUE");
+		kvw_admin_http_error(
+			conn, 400, "", "the query cannot be read, expected NAME=VALUE&NAME=VALUE");
 		return;
 	}
 	cast = calloc(1, sizeof(*cast));
@@ -401,8 +418,9 @@ bool kvw_broadcast_http(struct kvw_broadcaster *broadcaster, struct kvw_conn *co
 		return true;
 	}
 	kvw_admin_http_error(conn, 404, "",
-		"found another path, expected " PREFIX " with sleep, wake_up, is_sleeping, reset_prefix_cache, "
-		"load_lora_adapter or unload_lora_adapter");
+		"found another path, expected " PREFIX
+		" with sleep, wake_up, is_sleeping, reset_prefix_cache, load_lora_adapter or "
+		"unload_lora_adapter");
 	return true;
 }
 

@@ -1,14 +1,15 @@
 /*
- * broadcast.h - POST /broadcast/PATH on the admin address: one request to every worker, with each one's
- * answer. Private to src/router/admin.
+ * broadcast.h - POST /broadcast/PATH on the admin address: one request to every worker, with each
+ * one's answer. Private to src/router/admin.
  *
- * Paths: sleep, wake_up, is_sleeping (by GET), reset_prefix_cache, load_lora_adapter, unload_lora_adapter. Query
- * and body go to the workers as they are, with the worker's own key; ?workers=ID,ID, which ends here, names
- * some of them. At most KVW_BROADCAST_AT_ONCE workers are asked at a time.
+ * Paths: sleep, wake_up, is_sleeping (by GET), reset_prefix_cache, load_lora_adapter,
+ * unload_lora_adapter. Query and body go to the workers as they are, with the worker's own key;
+ * ?workers=ID,ID, which ends here, names some of them. At most KVW_BROADCAST_AT_ONCE workers are
+ * asked at a time.
  *
- * What kvway knows of a worker follows: one that is put to sleep gets no more requests from before it is asked
- * to; one that has lost its cache is taken to hold nothing; one with other adapters is asked for its models, and a request for
- * an unknown one waits for its answer.
+ * What kvway knows of a worker follows: one that is put to sleep gets no more requests from before
+ * it is asked to; one that has lost its cache is taken to hold nothing; one with other adapters is
+ * asked for its models, and a request for an unknown one waits for its answer.
  *
  * Threads: the control thread.
  */
@@ -30,8 +31,10 @@ struct kvw_conn;
 
 /* For metrics. Any thread may read it. */
 struct kvw_broadcast_state {
-	_Atomic uint32_t running;                               /* with those whose client has left */
-	_Atomic uint64_t answered, deserted, refused, given_up; /* since start; given_up: of the deserted ones */
+	/* With those whose client has left. */
+	_Atomic uint32_t running;
+	/* Since start; given_up: of the deserted ones. */
+	_Atomic uint64_t answered, deserted, refused, given_up;
 };
 
 /* All borrowed until destroy. prober may be NULL. */

@@ -38,11 +38,12 @@ static bool add_header(struct kvw_call *call, const char *line)
 static bool set_request(struct kvw_call *call, const struct kvw_broadcast_ask *ask)
 {
 	CURL *easy = call->request.easy;
-	bool ok = curl_easy_setopt(easy, CURLOPT_PRIVATE, call) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_WRITEDATA, call) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->error) == CURLE_OK &&
-		  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)KVW_BROADCAST_TIME_MS) == CURLE_OK;
+	bool ok =
+		curl_easy_setopt(easy, CURLOPT_PRIVATE, call) == CURLE_OK &&
+		curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data) == CURLE_OK &&
+		curl_easy_setopt(easy, CURLOPT_WRITEDATA, call) == CURLE_OK &&
+		curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->error) == CURLE_OK &&
+		curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)KVW_BROADCAST_TIME_MS) == CURLE_OK;
 
 	if (!ok || strcmp(ask->method, "POST") != 0)
 		return ok;
@@ -62,8 +63,8 @@ static void finish(struct kvw_call *call)
 }
 
 /* As kvw_call_start, but does not finish it. */
-static bool start(struct kvw_call *call, const struct kvw_broadcast_ask *ask, struct kvw_fleet *fleet,
-	struct kvw_curl_loop *curl)
+static bool start(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
+	struct kvw_fleet *fleet, struct kvw_curl_loop *curl)
 {
 	bool asleep = (atomic_load(&call->worker->barred) & KVW_BARRED_ASLEEP) != 0;
 	enum kvw_err err = kvw_probe_request_init(
@@ -107,9 +108,11 @@ static void take_effect(struct kvw_call *call, const struct kvw_broadcast_ask *a
 		return;
 	if ((effects & KVW_EMPTIES) != 0)
 		kvw_fleet_cache_lost(fleet, call->worker, "a broadcast that empties it");
-	if ((effects & KVW_WAKES) != 0 && done && !kvw_target_wakes_parts(kvw_slice_of(ask->target)))
+	if ((effects & KVW_WAKES) != 0 && done &&
+		!kvw_target_wakes_parts(kvw_slice_of(ask->target)))
 		kvw_fleet_said_sleep(fleet, call->worker, false, kvw_clock_ns());
-	if ((effects & KVW_OTHER_MODELS) != 0) /* before the broadcast is answered: the next request is to find them */
+	/* Before the broadcast is answered: the next request is to find them. */
+	if ((effects & KVW_OTHER_MODELS) != 0)
 		kvw_worker_models_changed(call->worker, kvw_clock_ns());
 	if ((effects & (KVW_WAKES | KVW_OTHER_MODELS)) != 0 && prober != NULL)
 		kvw_prober_hurry(prober, call->worker);
@@ -135,7 +138,8 @@ void kvw_call_end(struct kvw_call *call, const struct kvw_broadcast_ask *ask, CU
 
 static json_t *answer_json(const struct kvw_call *call)
 {
-	json_t *answer = call->cut ? NULL : json_loadb(call->body, call->len, JSON_DECODE_ANY, NULL);
+	json_t *answer =
+		call->cut ? NULL : json_loadb(call->body, call->len, JSON_DECODE_ANY, NULL);
 
 	if (answer == NULL)
 		answer = json_stringn(call->len == 0 ? "" : call->body, call->len);

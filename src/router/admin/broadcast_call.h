@@ -1,6 +1,6 @@
 /*
- * broadcast_call.h - one worker's part of a broadcast: the request to it, what follows from its answer for what kvway
- * knows of it, and that answer as JSON. Private to broadcast.c.
+ * broadcast_call.h - one worker's part of a broadcast: the request to it, what follows from its
+ * answer for what kvway knows of it, and that answer as JSON. Private to broadcast.c.
  *
  * Threads: the control thread.
  */

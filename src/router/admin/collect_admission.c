@@ -5,7 +5,8 @@
 
 #include "admin/collect.h"
 
-/* Writes a sample for each class that is known and each of `names`. offset: of the first class's counts. */
+/* Writes a sample for each class that is known and each of `names`.
+ * offset: of the first class's counts. */
 static void by_class(struct kvw_collect *collect, size_t offset, const char *label,
 	const char *const *names, size_t count)
 {
@@ -14,8 +15,9 @@ static void by_class(struct kvw_collect *collect, size_t offset, const char *lab
 
 	for (size_t class = 0; class <= KVW_CLASS_OTHER; class++) {
 		const char *name = class == KVW_CLASS_OTHER
-			? "other"
-			: atomic_load_explicit(&metrics->classes.names[class], memory_order_acquire);
+					   ? "other"
+					   : atomic_load_explicit(&metrics->classes.names[class],
+						     memory_order_acquire);
 
 		if (name == NULL)
 			continue;
@@ -42,14 +44,16 @@ const char *const kvw_kept_names[KVW_KEPT_COUNT] = {
 
 void kvw_collect_kept(struct kvw_collect *collect)
 {
-	by_class(collect, offsetof(struct kvw_metrics_shard, kept), "result", kvw_kept_names, KVW_KEPT_COUNT);
+	by_class(collect, offsetof(struct kvw_metrics_shard, kept), "result", kvw_kept_names,
+		KVW_KEPT_COUNT);
 }
 
 void kvw_collect_refused(struct kvw_collect *collect)
 {
 	static const char *const names[KVW_REFUSALS] = {"service_level", "deadline", "queue_full"};
 
-	by_class(collect, offsetof(struct kvw_metrics_shard, refused), "reason", names, KVW_REFUSALS);
+	by_class(collect, offsetof(struct kvw_metrics_shard, refused), "reason", names,
+		KVW_REFUSALS);
 }
 
 void kvw_collect_oldest(struct kvw_collect *collect)

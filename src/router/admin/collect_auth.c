@@ -114,7 +114,8 @@ void kvw_collect_replicas(struct kvw_collect *collect)
 		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->peers));
 		break;
 	case KVW_OF_PEERS_AGE:
-		kvw_sample_double(&collect->out, NULL, 0, (double)atomic_load(&state->oldest_ns) / 1e9);
+		kvw_sample_double(
+			&collect->out, NULL, 0, (double)atomic_load(&state->oldest_ns) / 1e9);
 		break;
 	case KVW_OF_PEERS_TRUST:
 		kvw_sample_double(&collect->out, NULL, 0, (double)atomic_load(&state->trust));
@@ -127,8 +128,10 @@ void kvw_collect_replicas(struct kvw_collect *collect)
 		kvw_sample_named(&collect->out, "result", "failed", atomic_load(&state->failed));
 		break;
 	case KVW_OF_PEERS_BYTES:
-		kvw_sample_named(&collect->out, "direction", "sent", atomic_load(&state->said_bytes));
-		kvw_sample_named(&collect->out, "direction", "received", atomic_load(&state->heard_bytes));
+		kvw_sample_named(
+			&collect->out, "direction", "sent", atomic_load(&state->said_bytes));
+		kvw_sample_named(
+			&collect->out, "direction", "received", atomic_load(&state->heard_bytes));
 		break;
 	default:
 		kvw_sample_named(&collect->out, "what", "new", atomic_load(&state->heard_new));
@@ -153,7 +156,8 @@ void kvw_collect_jwt_refused(struct kvw_collect *collect)
 	const struct kvw_jwt_gate_state *state = collect->metrics->sources.jwt;
 
 	for (int i = KVW_JWT_GOOD + 1; state != NULL && i < KVW_JWT_VERDICTS; i++)
-		kvw_sample_named(&collect->out, "reason", kvw_jwt_verdict_name((enum kvw_jwt_verdict)i),
+		kvw_sample_named(&collect->out, "reason",
+			kvw_jwt_verdict_name((enum kvw_jwt_verdict)i),
 			atomic_load(&state->refused[i]));
 }
 

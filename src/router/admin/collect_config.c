@@ -47,7 +47,8 @@ void kvw_collect_takeover(struct kvw_collect *collect)
 		value = atomic_load(&state->adopted);
 		break;
 	default:
-		kvw_sample_double(&collect->out, NULL, 0, (double)atomic_load(&state->took_ns) / KVW_NS_PER_S);
+		kvw_sample_double(&collect->out, NULL, 0,
+			(double)atomic_load(&state->took_ns) / KVW_NS_PER_S);
 		return;
 	}
 	kvw_sample_u64(&collect->out, NULL, 0, value);
@@ -59,7 +60,8 @@ void kvw_collect_admin(struct kvw_collect *collect)
 
 	if (state != NULL)
 		kvw_sample_u64(&collect->out, NULL, 0,
-			collect->arg == KVW_OF_ADMIN_OPEN ? atomic_load(state->open) : atomic_load(&state->refused));
+			collect->arg == KVW_OF_ADMIN_OPEN ? atomic_load(state->open)
+							  : atomic_load(&state->refused));
 }
 
 void kvw_collect_broadcasts(struct kvw_collect *collect)
@@ -131,8 +133,10 @@ void kvw_collect_state(struct kvw_collect *collect)
 		break;
 	case KVW_OF_STATE_RECALLED:
 		kvw_sample_named(&collect->out, "result", "ok", status->recalled == KVW_STATE_OK);
-		kvw_sample_named(&collect->out, "result", "none", status->recalled == KVW_STATE_NONE);
-		kvw_sample_named(&collect->out, "result", "refused", status->recalled == KVW_STATE_REFUSED);
+		kvw_sample_named(
+			&collect->out, "result", "none", status->recalled == KVW_STATE_NONE);
+		kvw_sample_named(
+			&collect->out, "result", "refused", status->recalled == KVW_STATE_REFUSED);
 		break;
 	case KVW_OF_STATE_RECALLING:
 		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&status->recalling));
@@ -156,7 +160,8 @@ static void collect_not_after(void *arg, const char *use, const char *path, int6
 
 void kvw_collect_certificates(struct kvw_collect *collect)
 {
-	struct kvw_tls_watch *watch = (struct kvw_tls_watch *)&collect->metrics->fleet->certificates;
+	struct kvw_tls_watch *watch =
+		(struct kvw_tls_watch *)&collect->metrics->fleet->certificates;
 
 	if (collect->arg == KVW_OF_NOT_AFTER) {
 		kvw_tls_watch_each(watch, collect_not_after, collect);
@@ -264,7 +269,8 @@ void kvw_collect_workers(struct kvw_collect *collect)
 		if (worker == NULL)
 			continue;
 		if (kvw_worker_usable(worker) &&
-			atomic_load_explicit(&worker->health, memory_order_relaxed) == KVW_HEALTH_UNKNOWN)
+			atomic_load_explicit(&worker->health, memory_order_relaxed) ==
+				KVW_HEALTH_UNKNOWN)
 			unprobed++;
 		else if (kvw_worker_usable(worker))
 			usable++;

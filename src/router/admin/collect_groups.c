@@ -23,14 +23,16 @@ static bool label(const struct kvw_metrics *metrics, size_t group, struct kvw_la
 }
 
 /* Of a loop; NULL: it had no request of the group. */
-static const struct kvw_group_cell *cell(const struct kvw_metrics *metrics, size_t loop, size_t group)
+static const struct kvw_group_cell *cell(
+	const struct kvw_metrics *metrics, size_t loop, size_t group)
 {
-	return atomic_load_explicit(&metrics->shards[loop].group_cells[group], memory_order_acquire);
+	return atomic_load_explicit(
+		&metrics->shards[loop].group_cells[group], memory_order_acquire);
 }
 
 /* A sample for each group and each of `names`. offset: of the first count in a cell. */
-static void by_name(
-	struct kvw_collect *collect, size_t offset, const char *third, const char *const *names, size_t count)
+static void by_name(struct kvw_collect *collect, size_t offset, const char *third,
+	const char *const *names, size_t count)
 {
 	const struct kvw_metrics *metrics = collect->metrics;
 	struct kvw_label labels[3];
@@ -44,7 +46,9 @@ static void by_name(
 
 				if (at != NULL)
 					n += atomic_load_explicit(
-						(const _Atomic uint64_t *)(const void *)(at + offset) + i,
+						(const _Atomic uint64_t *)(const void *)(at +
+											 offset) +
+							i,
 						memory_order_relaxed);
 			}
 			labels[2] = (struct kvw_label){third, kvw_slice_of(names[i])};
@@ -72,7 +76,8 @@ void kvw_collect_group_requests(struct kvw_collect *collect)
 		[KVW_GROUP_LEFT] = "left",
 	};
 
-	by_name(collect, offsetof(struct kvw_group_cell, results), "result", names, KVW_GROUP_RESULTS);
+	by_name(collect, offsetof(struct kvw_group_cell, results), "result", names,
+		KVW_GROUP_RESULTS);
 }
 
 void kvw_collect_group_tokens(struct kvw_collect *collect)
@@ -88,7 +93,8 @@ void kvw_collect_group_tokens(struct kvw_collect *collect)
 
 void kvw_collect_group_kept(struct kvw_collect *collect)
 {
-	by_name(collect, offsetof(struct kvw_group_cell, kept), "result", kvw_kept_names, KVW_KEPT_COUNT);
+	by_name(collect, offsetof(struct kvw_group_cell, kept), "result", kvw_kept_names,
+		KVW_KEPT_COUNT);
 }
 
 void kvw_collect_group_shadow(struct kvw_collect *collect)
@@ -102,11 +108,13 @@ void kvw_collect_group_shadow(struct kvw_collect *collect)
 		[KVW_SHADOW_DROPPED] = "dropped",
 	};
 
-	by_name(collect, offsetof(struct kvw_group_cell, shadows), "result", names, KVW_SHADOW_RESULTS);
+	by_name(collect, offsetof(struct kvw_group_cell, shadows), "result", names,
+		KVW_SHADOW_RESULTS);
 }
 
 /* What one loop has of a pair; NULL: nothing. */
-static const struct kvw_pair_cell *pair(const struct kvw_metrics *metrics, size_t loop, size_t group, size_t of)
+static const struct kvw_pair_cell *pair(
+	const struct kvw_metrics *metrics, size_t loop, size_t group, size_t of)
 {
 	const struct kvw_group_cell *at = cell(metrics, loop, group);
 	const struct kvw_pair_cell *found =
@@ -119,7 +127,8 @@ static const struct kvw_pair_cell *pair(const struct kvw_metrics *metrics, size_
 
 /* For each pair of groups of which copies were compared. */
 static void each_pair(struct kvw_collect *collect,
-	void (*write)(struct kvw_collect *collect, const struct kvw_pair_cell *sum, struct kvw_label labels[4]))
+	void (*write)(struct kvw_collect *collect, const struct kvw_pair_cell *sum,
+		struct kvw_label labels[4]))
 {
 	const struct kvw_metrics *metrics = collect->metrics;
 	struct kvw_label labels[4], other[2];
@@ -142,7 +151,8 @@ static void each_pair(struct kvw_collect *collect,
 			for (size_t n = 0; n < 2; n++)
 				sum.characters[n] += kvw_counted(&at->characters[n]);
 			for (size_t n = 0; n <= KVW_BOUNDS_MAX; n++)
-				sum.difference.buckets[n] += kvw_counted(&at->difference.buckets[n]);
+				sum.difference.buckets[n] +=
+					kvw_counted(&at->difference.buckets[n]);
 			sum.difference.sum_ns += kvw_counted(&at->difference.sum_ns);
 		}
 		labels[2] = (struct kvw_label){"of", other[1].value};
@@ -151,7 +161,8 @@ static void each_pair(struct kvw_collect *collect,
 	}
 }
 
-static void write_results(struct kvw_collect *collect, const struct kvw_pair_cell *sum, struct kvw_label labels[4])
+static void write_results(
+	struct kvw_collect *collect, const struct kvw_pair_cell *sum, struct kvw_label labels[4])
 {
 	static const char *const names[KVW_FIDELITY_RESULTS] = {
 		[KVW_FIDELITY_EQUAL] = "equal",
@@ -188,8 +199,8 @@ static void write_difference(
 	for (size_t i = 0; i < bounds->count; i++)
 		characters[i] = (double)bounds->ns[i];
 	if (counts.count > 0)
-		kvw_sample_buckets(&collect->out, labels, 3, characters, bounds->count, counts.buckets,
-			(double)counts.sum_ns);
+		kvw_sample_buckets(&collect->out, labels, 3, characters, bounds->count,
+			counts.buckets, (double)counts.sum_ns);
 }
 
 void kvw_collect_group_fidelity(struct kvw_collect *collect)
@@ -251,8 +262,8 @@ void kvw_collect_group_weight(struct kvw_collect *collect)
 
 	for (size_t i = 0; config != NULL && i < config->model_group_count; i++) {
 		const struct kvw_model_group *group = &config->model_groups[i];
-		struct kvw_label labels[2] = {
-			{"model", kvw_slice_of(group->model)}, {"group", kvw_slice_of(group->group)}};
+		struct kvw_label labels[2] = {{"model", kvw_slice_of(group->model)},
+			{"group", kvw_slice_of(group->group)}};
 
 		kvw_sample_double(&collect->out, labels, 2,
 			atomic_load_explicit(group->weight_now, memory_order_relaxed));
@@ -270,9 +281,10 @@ void kvw_collect_group_drafts(struct kvw_collect *collect)
 
 	for (size_t i = 0; config != NULL && i < config->model_group_count; i++) {
 		const struct kvw_model_group *group = &config->model_groups[i];
-		struct kvw_label labels[3] = {
-			{"model", kvw_slice_of(group->model)}, {"group", kvw_slice_of(group->group)}};
-		size_t count = kvw_fleet_candidates(fleet, kvw_slice_of(group->serves), items, &known, &model);
+		struct kvw_label labels[3] = {{"model", kvw_slice_of(group->model)},
+			{"group", kvw_slice_of(group->group)}};
+		size_t count = kvw_fleet_candidates(
+			fleet, kvw_slice_of(group->serves), items, &known, &model);
 		uint64_t drafted = 0, accepted = 0;
 
 		for (size_t k = 0; known && k < count; k++) {

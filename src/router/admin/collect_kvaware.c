@@ -47,7 +47,8 @@ void kvw_collect_inexact(struct kvw_collect *collect)
 			continue; /* not prompts */
 		for (size_t loop = 0; loop < metrics->loops; loop++)
 			sum += kvw_counted(&metrics->shards[loop].inexact[i]);
-		kvw_sample_named(&collect->out, "tokens", kvw_inexact_name((enum kvw_inexact)i), sum);
+		kvw_sample_named(
+			&collect->out, "tokens", kvw_inexact_name((enum kvw_inexact)i), sum);
 	}
 }
 
@@ -241,8 +242,9 @@ void kvw_collect_lmcache_since(struct kvw_collect *collect)
 	static const struct member members[] = {MEMBER(admits), MEMBER(evicts),
 		MEMBER(unknown_evicts), MEMBER(dropped), MEMBER(gaps), MEMBER(restarts),
 		MEMBER(registered), MEMBER(deregistered), MEMBER(timeouts), MEMBER(lost),
-		MEMBER(recalled), MEMBER(syncs_asked), MEMBER(syncs_done), MEMBER(syncs_failed), MEMBER(routed),
-		MEMBER(matched), MEMBER(unmatched), MEMBER(learned), MEMBER(detected)};
+		MEMBER(recalled), MEMBER(syncs_asked), MEMBER(syncs_done), MEMBER(syncs_failed),
+		MEMBER(routed), MEMBER(matched), MEMBER(unmatched), MEMBER(learned),
+		MEMBER(detected)};
 
 	put_members(collect, members, sizeof(members) / sizeof(members[0]));
 }
@@ -262,8 +264,8 @@ void kvw_collect_lmcache_refused(struct kvw_collect *collect)
 	struct kvw_lmcache_stats stats;
 
 	for (size_t i = 0; i < KVW_LMCACHE_REFUSALS && lmcache_stats(collect, &stats); i++) {
-		kvw_sample_named(&collect->out, "why", kvw_lmcache_refusal_name((enum kvw_lmcache_refusal)i),
-			stats.refused[i]);
+		kvw_sample_named(&collect->out, "why",
+			kvw_lmcache_refusal_name((enum kvw_lmcache_refusal)i), stats.refused[i]);
 	}
 }
 
@@ -275,10 +277,12 @@ void kvw_collect_coverage(struct kvw_collect *collect)
 	for (size_t i = 0; feed != NULL && i < fleet->count; i++) {
 		const struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
 
-		for (int reporter = 0; worker != NULL && reporter < KVW_REPORTER_COUNT; reporter++) {
+		for (int reporter = 0; worker != NULL && reporter < KVW_REPORTER_COUNT;
+			reporter++) {
 			struct kvw_label labels[] = {
 				{"worker", kvw_slice_of(worker->url)},
-				{"reporter", kvw_slice_of(kvw_reporter_name((enum kvw_reporter)reporter))},
+				{"reporter", kvw_slice_of(kvw_reporter_name(
+						     (enum kvw_reporter)reporter))},
 			};
 			struct kvw_feed_status status;
 

@@ -293,8 +293,8 @@ static void write_latency(
 	for (size_t failed = 0; failed < 2; failed++) {
 		labels[2].value = kvw_slice_of(failed ? "error" : "success");
 		if (sum->latency[failed].count > 0)
-			kvw_sample_histogram(&collect->out, labels, 3, &collect->metrics->bounds.latency,
-				&sum->latency[failed]);
+			kvw_sample_histogram(&collect->out, labels, 3,
+				&collect->metrics->bounds.latency, &sum->latency[failed]);
 	}
 }
 

@@ -89,7 +89,8 @@ static double worker_value(
 	case KVW_OF_EJECTED:
 		return kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN;
 	case KVW_OF_EJECTIONS:
-		return (double)atomic_load_explicit(&worker->ejection.ejections, memory_order_relaxed);
+		return (double)atomic_load_explicit(
+			&worker->ejection.ejections, memory_order_relaxed);
 	case KVW_OF_PROBES_FAILED:
 		return (double)atomic_load_explicit(&worker->probes_failed, memory_order_relaxed);
 	case KVW_OF_GENERATION:
@@ -108,7 +109,9 @@ static double worker_value(
 	case KVW_OF_FOREIGN_RUNNING:
 		return kvw_load_foreign_running(&worker->load);
 	case KVW_OF_FOREIGN_QUEUE:
-		return (double)kvw_load_foreign_ns(&worker->load, collect->now_ns, collect->now_ns) / 1e9;
+		return (double)kvw_load_foreign_ns(
+			       &worker->load, collect->now_ns, collect->now_ns) /
+		       1e9;
 	default:
 		abort(); /* metrics.def names another arg for this collector */
 	}
@@ -233,11 +236,12 @@ void kvw_metrics_worker_tokens(
 		out->cached += atomic_load_explicit(&tally->cached, memory_order_relaxed);
 		for (size_t model = 0; model < KVW_MODEL_SLOTS; model++) {
 			const struct kvw_server_cell *cell = atomic_load_explicit(
-				&shard->server_cells[slot * KVW_MODEL_SLOTS + model], memory_order_acquire);
+				&shard->server_cells[slot * KVW_MODEL_SLOTS + model],
+				memory_order_acquire);
 
 			if (cell != NULL)
-				out->prompt +=
-					atomic_load_explicit(&cell->input_tokens, memory_order_relaxed);
+				out->prompt += atomic_load_explicit(
+					&cell->input_tokens, memory_order_relaxed);
 		}
 	}
 }

@@ -31,8 +31,8 @@ void kvw_collect_wake(struct kvw_collect *collect)
 		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&wakes->failures));
 		break;
 	case KVW_OF_WAKE_SECONDS:
-		kvw_sample_double(
-			&collect->out, NULL, 0, (double)atomic_load(&wakes->held_ns) / KVW_NS_PER_S);
+		kvw_sample_double(&collect->out, NULL, 0,
+			(double)atomic_load(&wakes->held_ns) / KVW_NS_PER_S);
 		break;
 	case KVW_OF_WAKE_REQUESTS:
 		for (int i = 0; i < KVW_WAKE_RESULTS; i++)

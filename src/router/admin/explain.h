@@ -2,8 +2,8 @@
  * explain.h - what would become of a request, and why, without sending it anywhere: the question
  * and the interface of the part that answers it.
  *
- * The proxy answers it (proxy/dry.h): it makes a request of the question and runs the steps by which any
- * request goes. What these decide stands in struct kvw_explanation (explanation.h), which
+ * The proxy answers it (proxy/dry.h): it makes a request of the question and runs the steps by
+ * which any request goes. What these decide stands in struct kvw_explanation (explanation.h), which
  * explain_page.c prints.
  */
 #ifndef KVW_EXPLAIN_H

@@ -133,8 +133,9 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 static void put_coverage(
 	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
 {
-	static const char *const names[] = {
-		[KVW_COVERAGE_NONE] = "none", [KVW_COVERAGE_BLIND] = "blind", [KVW_COVERAGE_FULL] = "full"};
+	static const char *const names[] = {[KVW_COVERAGE_NONE] = "none",
+		[KVW_COVERAGE_BLIND] = "blind",
+		[KVW_COVERAGE_FULL] = "full"};
 	bool first = true;
 
 	put_key(text, "cache_told_by");
@@ -312,7 +313,8 @@ static void print(const struct kvw_explanation *e, struct kvw_page *text)
 		put_u64(text, "exact_tokens", e->exact_tokens);
 	}
 	put_u64(text, "prompt_tokens", decision->prompt_tokens);
-	put_u64(text, "predicted_cached_tokens", hit_of(decision->hit_tokens) + decision->fragment_tokens);
+	put_u64(text, "predicted_cached_tokens",
+		hit_of(decision->hit_tokens) + decision->fragment_tokens);
 	put_u64(text, "predicted_fragment_tokens", decision->fragment_tokens);
 	/* NULL: it was removed while this waited for tokens. */
 	put_text(text, "worker", kvw_slice_of(chosen == NULL ? NULL : chosen->url));
@@ -347,8 +349,10 @@ enum kvw_err kvw_explain_error(int status, const char *param, const char *code, 
 
 	if (body == NULL)
 		return KVW_ENOMEM;
-	len = code != NULL ? kvw_error_body_code(body, size - 1, KVW_API_OTHER, status, NULL, param, code, message)
-			   : kvw_error_body(body, size - 1, KVW_API_OTHER, status, NULL, param, message);
+	len = code != NULL
+		      ? kvw_error_body_code(
+				body, size - 1, KVW_API_OTHER, status, NULL, param, code, message)
+		      : kvw_error_body(body, size - 1, KVW_API_OTHER, status, NULL, param, message);
 	body[len++] = '\n';
 	*out = (struct kvw_local_answer){
 		.status = status, .content_type = "application/json", .body = body, .len = len};
@@ -366,7 +370,9 @@ enum kvw_err kvw_explanation_answer(const struct kvw_explanation *e, struct kvw_
 		free(text.data);
 		return KVW_ENOMEM;
 	}
-	*out = (struct kvw_local_answer){
-		.status = 200, .content_type = "application/json", .body = text.data, .len = text.len};
+	*out = (struct kvw_local_answer){.status = 200,
+		.content_type = "application/json",
+		.body = text.data,
+		.len = text.len};
 	return KVW_OK;
 }

@@ -1,11 +1,12 @@
 /*
  * groups_http.c - see groups_http.h.
  *
- *	GET /groups        a list, by model and name
- *	PATCH /groups      new weights (groups_patch.h)
+ * 	GET /groups        a list, by model and name
+ * 	PATCH /groups      new weights (groups_patch.h)
  *
- * Loops read a weight with each request that is divided, so that a change holds for the next one. It holds until the
- * next start, or until a reload reads other groups or weights of this model (config/model_groups.h).
+ * Loops read a weight with each request that is divided, so that a change holds for the next one.
+ * It holds until the next start, or until a reload reads other groups or weights of this model
+ * (config/model_groups.h).
  */
 #include "admin/groups_http.h"
 
@@ -25,12 +26,15 @@ static size_t usable_workers(const struct kvw_fleet *fleet, const struct kvw_mod
 	struct kvw_candidate items[KVW_MAX_WORKERS];
 	struct kvw_model *model;
 	bool known;
-	size_t count = kvw_fleet_candidates(fleet, kvw_slice_of(group->serves), items, &known, &model), usable = 0;
+	size_t count = kvw_fleet_candidates(
+		       fleet, kvw_slice_of(group->serves), items, &known, &model),
+	       usable = 0;
 
 	for (size_t i = 0; known && i < count; i++) {
 		const struct kvw_worker *worker = fleet->workers[items[i].id];
 
-		usable += items[i].usable && kvw_group_has(group, worker->group_key, worker->url_key);
+		usable +=
+			items[i].usable && kvw_group_has(group, worker->group_key, worker->url_key);
 	}
 	return usable;
 }
@@ -47,18 +51,21 @@ static json_t *page_of(const struct kvw_fleet *fleet, const struct kvw_model_gro
 	json_object_set_new(page, "configured_weight", json_real(group->weight));
 	json_object_set_new(page, "to", text_json(group->serves));
 	json_object_set_new(page, "workers", workers);
-	json_object_set_new(page, "usable_workers", json_integer((json_int_t)usable_workers(fleet, group)));
+	json_object_set_new(
+		page, "usable_workers", json_integer((json_int_t)usable_workers(fleet, group)));
 	return page;
 }
 
 /* len 0: of all models. */
-static void answer_list(const struct kvw_fleet *fleet, struct kvw_conn *conn, struct kvw_slice model)
+static void answer_list(
+	const struct kvw_fleet *fleet, struct kvw_conn *conn, struct kvw_slice model)
 {
 	const struct kvw_config *config = fleet->config;
 	json_t *pages = json_array();
 
 	for (size_t i = 0; i < config->model_group_count; i++)
-		if (model.len == 0 || kvw_slice_equal(kvw_slice_of(config->model_groups[i].model), model))
+		if (model.len == 0 ||
+			kvw_slice_equal(kvw_slice_of(config->model_groups[i].model), model))
 			json_array_append_new(pages, page_of(fleet, &config->model_groups[i]));
 	kvw_admin_http_json_take(conn, 200, "", pages);
 }
@@ -84,7 +91,8 @@ bool kvw_groups_http(const struct kvw_fleet *fleet, struct kvw_conn *conn)
 
 	if (!kvw_slice_equal(kvw_admin_http_path(head), KVW_SLICE("/groups")))
 		return false;
-	if (!kvw_admin_http_method(conn, "GET, HEAD, PATCH") || !kvw_admin_http_query_is(conn, head, none))
+	if (!kvw_admin_http_method(conn, "GET, HEAD, PATCH") ||
+		!kvw_admin_http_query_is(conn, head, none))
 		return true;
 	if (head->get_method || head->head_method)
 		answer_list(fleet, conn, (struct kvw_slice){NULL, 0});

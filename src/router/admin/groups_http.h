@@ -1,5 +1,6 @@
 /*
- * groups_http.h - /groups on the admin address: groups of models, and their weights. Private to src/router/admin.
+ * groups_http.h - /groups on the admin address: groups of models, and their weights.
+ * Private to src/router/admin.
  */
 #ifndef KVW_ADMIN_GROUPS_HTTP_H
 #define KVW_ADMIN_GROUPS_HTTP_H

@@ -14,15 +14,17 @@ static bool said_of(const json_t *weights, const struct kvw_model_group *group, 
 
 	if (value == NULL)
 		return false;
-	*weight = json_is_null(value) ? group->weight : json_is_number(value) ? json_number_value(value) : -1;
+	*weight = json_is_null(value)     ? group->weight
+		  : json_is_number(value) ? json_number_value(value)
+					  : -1;
 	if (!(*weight >= 0 && *weight <= WEIGHT_MOST))
 		*weight = -1;
 	return true;
 }
 
 /* NULL: all is good, and new has each group's. */
-static const char *check(
-	const json_t *weights, struct kvw_model_groups groups, double new[KVW_MAX_MODEL_GROUPS], char why[160])
+static const char *check(const json_t *weights, struct kvw_model_groups groups,
+	double new[KVW_MAX_MODEL_GROUPS], char why[160])
 {
 	size_t said = 0;
 	double sum = 0;
@@ -33,7 +35,8 @@ static const char *check(
 		new[i] = atomic_load(groups.items[i].weight_now);
 		said += said_of(weights, &groups.items[i], &new[i]);
 		if (new[i] < 0) {
-			(void)snprintf(why, 160, "weights.%s: expected a number from 0 to 1000000, or null",
+			(void)snprintf(why, 160,
+				"weights.%s: expected a number from 0 to 1000000, or null",
 				groups.items[i].group);
 			return why;
 		}
@@ -44,14 +47,16 @@ static const char *check(
 	return sum > 0 ? NULL : "weights: found 0 for every group, expected one above 0";
 }
 
-static int read_root(
-	const struct kvw_config *config, const json_t *root, struct kvw_groups_patch *out, char why[160])
+static int read_root(const struct kvw_config *config, const json_t *root,
+	struct kvw_groups_patch *out, char why[160])
 {
-	const json_t *name = json_object_get(root, "model"), *weights = json_object_get(root, "weights");
+	const json_t *name = json_object_get(root, "model"),
+		     *weights = json_object_get(root, "weights");
 	const char *wrong;
 
 	if (!json_is_string(name) || weights == NULL || json_object_size(root) != 2) {
-		(void)snprintf(why, 160, "expected {\"model\": NAME, \"weights\": {GROUP: NUMBER}}");
+		(void)snprintf(
+			why, 160, "expected {\"model\": NAME, \"weights\": {GROUP: NUMBER}}");
 		return 400;
 	}
 	out->groups = kvw_config_groups(
@@ -68,10 +73,11 @@ static int read_root(
 	return 400;
 }
 
-int kvw_groups_patch_read(const struct kvw_config *config, struct kvw_slice body, struct kvw_groups_patch *out,
-	char why[160])
+int kvw_groups_patch_read(const struct kvw_config *config, struct kvw_slice body,
+	struct kvw_groups_patch *out, char why[160])
 {
-	json_t *root = json_loadb(body.data == NULL ? "" : body.data, body.len, JSON_REJECT_DUPLICATES, NULL);
+	json_t *root = json_loadb(
+		body.data == NULL ? "" : body.data, body.len, JSON_REJECT_DUPLICATES, NULL);
 	int status = read_root(config, root, out, why);
 
 	json_decref(root);
@@ -80,7 +86,8 @@ int kvw_groups_patch_read(const struct kvw_config *config, struct kvw_slice body
 
 void kvw_groups_patch_apply(const struct kvw_groups_patch *patch)
 {
-	/* Those above 0 first: a loop that finds none above 0 has read some before this, and finds one when it reads again. */
+	/* Those above 0 first: a loop that finds none above 0 has read some before this,
+	 * and finds one when it reads again. */
 	for (size_t i = 0; i < patch->groups.count; i++)
 		if (patch->weights[i] > 0)
 			atomic_store(patch->groups.items[i].weight_now, patch->weights[i]);

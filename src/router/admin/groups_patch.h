@@ -1,7 +1,8 @@
 /*
- * groups_patch.h - the body of PATCH /groups: new weights of a model's groups. Private to src/router/admin.
+ * groups_patch.h - the body of PATCH /groups: new weights of a model's groups. Private to
+ * src/router/admin.
  *
- *	{"model": NAME, "weights": {GROUP: NUMBER, ...}}	null: the file's weight
+ * 	{"model": NAME, "weights": {GROUP: NUMBER, ...}}	null: the file's weight
  *
  * Threads: the control thread changes weights; loops read them at any time (proxy/groups.c).
  */
@@ -17,8 +18,8 @@ struct kvw_groups_patch {
 };
 
 /* 200: *out is what the body asks for; else the status of its error, and *out is undefined. */
-int kvw_groups_patch_read(const struct kvw_config *config, struct kvw_slice body, struct kvw_groups_patch *out,
-	char why[160]);
+int kvw_groups_patch_read(const struct kvw_config *config, struct kvw_slice body,
+	struct kvw_groups_patch *out, char why[160]);
 void kvw_groups_patch_apply(const struct kvw_groups_patch *patch);
 
 #endif

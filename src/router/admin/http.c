@@ -23,7 +23,8 @@ struct kvw_admin_http {
 	kvw_admin_request_fn request;
 	void *arg;
 	struct event *news, *tick;
-	struct event *again; /* the next turn is due, when the base's other events have had theirs */
+	/* The next turn is due, when the base's other events have had theirs. */
+	struct event *again;
 };
 
 /* Bytes before the first of `stops`, or before the end. */
@@ -111,15 +112,17 @@ bool kvw_admin_http_query_is(
 	while (at < end) {
 		size_t len = strcspn_in(at, end, "=&"), i = 0;
 
-		while (names[i] != NULL && !kvw_slice_equal(kvw_slice_of(names[i]), (struct kvw_slice){at, len}))
+		while (names[i] != NULL &&
+			!kvw_slice_equal(kvw_slice_of(names[i]), (struct kvw_slice){at, len}))
 			i++;
 		if (names[i] == NULL) {
 			int used = snprintf(message, sizeof(message),
-				"found the parameter `%.*s`, expected %s", (int)(len < 64 ? len : 64), at,
-				names[0] == NULL ? "none" : "only");
+				"found the parameter `%.*s`, expected %s",
+				(int)(len < 64 ? len : 64), at, names[0] == NULL ? "none" : "only");
 
 			for (i = 0; names[i] != NULL && used < (int)sizeof(message); i++)
-				used += snprintf(message + used, sizeof(message) - (size_t)used, " %s", names[i]);
+				used += snprintf(message + used, sizeof(message) - (size_t)used,
+					" %s", names[i]);
 			kvw_admin_http_error(conn, 400, "", message);
 			return false;
 		}
@@ -185,7 +188,8 @@ void kvw_admin_http_error(struct kvw_conn *conn, int status, const char *extra, 
 
 void kvw_admin_http_json_take(struct kvw_conn *conn, int status, const char *extra, json_t *body)
 {
-	char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(9)), fields[512];
+	char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(9)),
+	     fields[512];
 	struct kvw_slice slice = kvw_slice_of(text);
 
 	json_decref(body);
@@ -248,8 +252,8 @@ static const struct kvw_clients_ops ops = {.request = on_request,
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* One turn; while there is more, libevent comes back. By a timer: it would run an event that makes itself
- * active again and again, and look at nothing else. */
+/* One turn; while there is more, libevent comes back. By a timer: it would run an event that makes
+ * itself active again and again, and look at nothing else. */
 static void turn(evutil_socket_t fd, short what, void *arg)
 {
 	const struct timeval at_once = {0};
@@ -267,7 +271,8 @@ static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *b
 {
 	const struct timeval second = {.tv_sec = 1};
 
-	http->news = event_new(base, http->clients.loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
+	http->news =
+		event_new(base, http->clients.loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
 	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* for the timers */
 	http->again = event_new(base, -1, 0, turn, http);
 	if (http->news == NULL || http->tick == NULL || http->again == NULL ||
@@ -277,7 +282,8 @@ static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *b
 }
 
 enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
-	kvw_admin_admit_fn admit, kvw_admin_request_fn request, void *arg, struct kvw_admin_http **out)
+	kvw_admin_admit_fn admit, kvw_admin_request_fn request, void *arg,
+	struct kvw_admin_http **out)
 {
 	const struct kvw_clients_options options = {
 		.ops = &ops,

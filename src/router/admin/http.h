@@ -1,9 +1,9 @@
 /*
- * http.h - the admin address's HTTP server: clients of src/common/server on the control thread. Private to
- * src/router/admin.
+ * http.h - the admin address's HTTP server: clients of src/common/server on the control thread.
+ * Private to src/router/admin.
  *
- * The control thread's loop is libevent's, for the prober. The server's sockets are one descriptor in it;
- * when that has news the server's loop turns once.
+ * The control thread's loop is libevent's, for the prober. The server's sockets are one descriptor
+ * in it; when that has news the server's loop turns once.
  *
  * Threads: the base's.
  */
@@ -18,7 +18,8 @@ struct event_base;
 struct kvw_tls;
 struct kvw_admin_http;
 
-/* Open connections at most; a client beyond them is closed at once. Those that ask for nothing have 30 seconds. */
+/* Open connections at most; a client beyond them is closed at once.
+ * Those that ask for nothing have 30 seconds. */
 #define KVW_ADMIN_CONNECTIONS_MOST 512
 
 /* For metrics. Any thread may read it. */
@@ -27,26 +28,31 @@ struct kvw_admin_http_state {
 	_Atomic uint64_t refused; /* since start */
 };
 
-/* Answers the request in conn->clients->head, at once or by kvw_conn_await; its body is kvw_conn_body. */
+/* Answers the request in conn->clients->head, at once or by kvw_conn_await;
+ * its body is kvw_conn_body. */
 typedef void (*kvw_admin_request_fn)(struct kvw_conn *conn, void *arg);
 
-/* May the request in conn->clients->head be served, whose body has not come? False: it is answered. */
+/* May the request in conn->clients->head be served, whose body has not come? False:
+ * it is answered. */
 typedef bool (*kvw_admin_admit_fn)(struct kvw_conn *conn, void *arg);
 
-/* Serves what listen_fd accepts (-1: nothing, until kvw_admin_http_listen_take), bodies up to body_most. admit may be NULL. Takes listen_fd, also when it fails. */
+/* Serves what listen_fd accepts (-1: nothing, until kvw_admin_http_listen_take), bodies up to
+ * body_most. admit may be NULL. Takes listen_fd, also when it fails. */
 enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
 	kvw_admin_admit_fn admit, kvw_admin_request_fn request, void *arg,
 	struct kvw_admin_http **out) KVW_MUST_CHECK;
 /* Accepts from this socket, which it takes, also when it fails; it had none. */
 enum kvw_err kvw_admin_http_listen_take(struct kvw_admin_http *http, int listen_fd) KVW_MUST_CHECK;
 const struct kvw_admin_http_state *kvw_admin_http_state(const struct kvw_admin_http *http);
-/* Accepts no more; clients without a request have settle_ns to send one, the others 30 seconds more. */
+/* Accepts no more; clients without a request have settle_ns to send one,
+ * the others 30 seconds more. */
 void kvw_admin_http_drain(struct kvw_admin_http *http, int64_t settle_ns);
 /* It drains, and all its clients are gone. Any thread. */
 bool kvw_admin_http_is_done(const struct kvw_admin_http *http);
 /* Of requests whose head comes from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
-/* Clients speak TLS, which is borrowed until the server is destroyed. Before the base's first dispatch. */
+/* Clients speak TLS, which is borrowed until the server is destroyed.
+ * Before the base's first dispatch. */
 void kvw_admin_http_set_tls(struct kvw_admin_http *http, struct kvw_tls *tls);
 /* Closes all connections: nothing waits for an answer any more. After the base's last dispatch. */
 void kvw_admin_http_cut(struct kvw_admin_http *http);
@@ -54,19 +60,19 @@ void kvw_admin_http_cut(struct kvw_admin_http *http);
 void kvw_admin_http_destroy(struct kvw_admin_http *http);
 struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http);
 
-/* {"error":{"message":"...","code":N}}, whatever characters the message has; extra: whole field lines,
- * "": none. */
+/* {"error":{"message":"...","code":N}}, whatever characters the message has; extra: whole field
+ * lines, "": none. */
 void kvw_admin_http_error(
 	struct kvw_conn *conn, int status, const char *extra, const char *message);
 
 /* The target without its query. */
 struct kvw_slice kvw_admin_http_path(const struct kvw_head *head);
-/* *value is the query's first parameter of that name, decoded, to be freed; NULL: there is none. False: the
- * query cannot be read. */
+/* *value is the query's first parameter of that name, decoded, to be freed; NULL: there is none.
+ * False: the query cannot be read. */
 bool kvw_admin_http_parameter(
 	const struct kvw_head *head, const char *name, char **value) KVW_MUST_CHECK;
-/* %XX decoded, and '+' as a space if `plus`; to be freed. NULL: it cannot be read (%00 neither), or no
- * memory. */
+/* %XX decoded, and '+' as a space if `plus`; to be freed. NULL: it cannot be read (%00 neither), or
+ * no memory. */
 char *kvw_admin_http_decode(struct kvw_slice coded, bool plus);
 
 /* Answers with `body`, which it takes; NULL: 500. extra: at most 400 characters. */

@@ -27,7 +27,8 @@ static const uint64_t gap_us[] = {1000, 2500, 5000, 10000, 25000, 50000, 75000, 
 	20000000, 40000000, 80000000};
 static const uint64_t added_us[] = {10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000,
 	10000, 20000, 50000, 100000, 250000, 1000000};
-static const uint64_t difference_characters[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536};
+static const uint64_t difference_characters[] = {
+	8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536};
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define US 1000 /* ns */
@@ -69,7 +70,8 @@ static void shard_finish(struct kvw_metrics_shard *shard)
 		for (size_t i = 0; i < shard->worker_slots * KVW_MODEL_SLOTS; i++)
 			free(atomic_load_explicit(&shard->server_cells[i], memory_order_relaxed));
 	for (size_t i = 0; i <= KVW_GROUP_OTHER; i++)
-		kvw_group_cell_destroy(atomic_load_explicit(&shard->group_cells[i], memory_order_relaxed));
+		kvw_group_cell_destroy(
+			atomic_load_explicit(&shard->group_cells[i], memory_order_relaxed));
 	free(shard->request_cells);
 	free(shard->server_cells);
 	free(shard->workers);
@@ -117,7 +119,8 @@ enum kvw_err kvw_metrics_create(
 	kvw_bounds_init(&metrics->bounds.token, token_us, COUNT_OF(token_us), US);
 	kvw_bounds_init(&metrics->bounds.gap, gap_us, COUNT_OF(gap_us), US);
 	kvw_bounds_init(&metrics->bounds.added, added_us, COUNT_OF(added_us), US);
-	kvw_bounds_init(&metrics->bounds.difference, difference_characters, COUNT_OF(difference_characters), 1);
+	kvw_bounds_init(&metrics->bounds.difference, difference_characters,
+		COUNT_OF(difference_characters), 1);
 	metrics->window.workers = calloc(
 		KVW_WINDOW_SAMPLES * metrics->worker_slots, sizeof(*metrics->window.workers));
 	metrics->shards = aligned_alloc(64, loops * sizeof(*metrics->shards));

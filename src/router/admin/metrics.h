@@ -21,8 +21,8 @@ struct kvw_fleet;
 struct kvw_metric_info; /* metrics/exposition.h */
 struct kvw_tokens;
 
-/* Counters that kvw_metrics_add() adds to: one for each KVW_COUNTER of metrics.def, and the kinds of
- * kvway_timeouts_total. */
+/* Counters that kvw_metrics_add() adds to: one for each KVW_COUNTER of metrics.def, and the kinds
+ * of kvway_timeouts_total. */
 enum kvw_counter {
 #define KVW_METRIC(name, type, labels, collector, arg, help)
 #define KVW_COUNTER(name, id, help) KVW_COUNT_##id,
@@ -57,8 +57,8 @@ enum kvw_counter {
 	KVW_COUNTER_COUNT
 };
 
-/* Gauges that a loop keeps, one for each KVW_GAUGE of metrics.def: added to and subtracted from by that
- * loop alone. */
+/* Gauges that a loop keeps, one for each KVW_GAUGE of metrics.def: added to and subtracted from by
+ * that loop alone. */
 enum kvw_gauge {
 #define KVW_METRIC(name, type, labels, collector, arg, help)
 #define KVW_COUNTER(name, id, help)
@@ -84,7 +84,8 @@ enum kvw_group_by {
 	KVW_GROUP_BY_CONVERSATION, /* by how its chat begins */
 	KVW_GROUP_BY_REQUEST,      /* by its x-request-id */
 	KVW_GROUP_BY_HEADER,       /* its client named it */
-	KVW_GROUP_BY_WORKER,       /* one of its workers is the only one that can answer, or was named */
+	/* One of its workers is the only one that can answer, or was named. */
+	KVW_GROUP_BY_WORKER,
 	KVW_GROUP_BY_FALLBACK,     /* the one that it would have gone to has no worker for it */
 	KVW_GROUP_BY_COUNT
 };
@@ -100,12 +101,14 @@ enum kvw_shadow_result {
 	KVW_SHADOW_RESULTS
 };
 
-/* What came of comparing a copy's answer with the client's. Label `result` of kvway_group_fidelity_total. */
+/* What came of comparing a copy's answer with the client's.
+ * Label `result` of kvway_group_fidelity_total. */
 enum kvw_fidelity_result {
 	KVW_FIDELITY_EQUAL,
 	KVW_FIDELITY_DIFFERENT,
 	KVW_FIDELITY_UNFINISHED, /* one of them failed, was cut off, or its client left */
-	KVW_FIDELITY_UNREAD,     /* no text was found, or several; or one was too far ahead of the other */
+	/* No text was found, or several; or one was too far ahead of the other. */
+	KVW_FIDELITY_UNREAD,
 	KVW_FIDELITY_RESULTS
 };
 
@@ -121,7 +124,8 @@ struct kvw_metrics_shard;
 
 /* Where a scrape finds what this room does not count itself. Borrowed; members may be NULL. */
 struct kvw_metrics_sources {
-	const _Atomic int64_t *loop_turn_ns; /* monotonic ns of each loop's last turn; 0: not begun */
+	/* Monotonic ns of each loop's last turn; 0: not begun. */
+	const _Atomic int64_t *loop_turn_ns;
 	size_t loop_count;
 	const struct kvw_access_log *access_log;
 	const struct kvw_account *memory;
@@ -156,20 +160,25 @@ void kvw_metrics_gauge(struct kvw_metrics_shard *shard, enum kvw_gauge gauge, in
 void kvw_metrics_stream_gap(struct kvw_metrics_shard *shard, int64_t gap_ns); /* inter-token */
 /* A prompt for a strategy that wants exact tokens: has it them, or why not. */
 void kvw_metrics_inexact(struct kvw_metrics_shard *shard, enum kvw_inexact inexact);
-/* Label of a class for the next two; name: of admission.classes, len 0: there are none. Does not wait. */
+/* Label of a class for the next two; name: of admission.classes, len 0: there are none.
+ * Does not wait. */
 uint8_t kvw_metrics_class(struct kvw_metrics_shard *shard, struct kvw_slice name);
 void kvw_metrics_kept(struct kvw_metrics_shard *shard, uint8_t class, enum kvw_kept kept);
 /* counter: one of KVW_COUNT_REFUSED_*, which is counted, too. */
 void kvw_metrics_refused(
 	struct kvw_metrics_shard *shard, uint8_t class, enum kvw_counter counter);
 /* Label of a group for the next three and for records. Does not wait. */
-uint8_t kvw_metrics_group(struct kvw_metrics_shard *shard, struct kvw_slice model, struct kvw_slice group);
+uint8_t kvw_metrics_group(
+	struct kvw_metrics_shard *shard, struct kvw_slice model, struct kvw_slice group);
 void kvw_metrics_group_chosen(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_group_by by);
 void kvw_metrics_group_kept(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_kept kept);
-void kvw_metrics_group_gap(struct kvw_metrics_shard *shard, uint8_t group, int64_t gap_ns); /* inter-token */
-void kvw_metrics_group_shadow(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_shadow_result result);
+/* inter-token. */
+void kvw_metrics_group_gap(struct kvw_metrics_shard *shard, uint8_t group, int64_t gap_ns);
+void kvw_metrics_group_shadow(
+	struct kvw_metrics_shard *shard, uint8_t group, enum kvw_shadow_result result);
 /* A copy's first byte of the answer's body came so long after it was sent. */
-void kvw_metrics_group_shadow_answer(struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns);
+void kvw_metrics_group_shadow_answer(
+	struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns);
 /* Label text. */
 /* The copy was `group`'s, the client's answer `of`'s. */
 void kvw_metrics_group_fidelity(struct kvw_metrics_shard *shard, uint8_t group, uint8_t of,
@@ -181,11 +190,13 @@ void kvw_metrics_first_token(
 	struct kvw_metrics_shard *shard, int64_t predicted_ns, int64_t actual_ns);
 /* When the request came that has waited longest for a worker; 0: none waits. */
 void kvw_metrics_oldest(struct kvw_metrics_shard *shard, int64_t came_ns);
-void kvw_metrics_waited(struct kvw_metrics_shard *shard, int64_t wait_ns); /* at kvway, for a worker */
+/* At kvway, for a worker. */
+void kvw_metrics_waited(struct kvw_metrics_shard *shard, int64_t wait_ns);
 void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns); /* for them */
 /* +1 where a request on this worker has its first token, -1 where that request ends. */
 void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, int delta);
-/* The worker has left, and its slot may have another one: its counters are 0 again. Control thread. */
+/* The worker has left, and its slot may have another one: its counters are 0 again.
+ * Control thread. */
 void kvw_metrics_forget(struct kvw_metrics *metrics, uint32_t worker_id);
 /* Once per request, at its end. */
 void kvw_metrics_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record);
@@ -198,7 +209,8 @@ uint64_t kvw_metrics_counter_sum(const struct kvw_metrics *metrics, enum kvw_cou
 /* Tokens of one worker's answers since it came. */
 struct kvw_worker_tokens {
 	uint64_t prompt;            /* of all answers that say so */
-	uint64_t compared;          /* answers that say how many were cached, and had a prediction */
+	/* Answers that say how many were cached, and had a prediction. */
+	uint64_t compared;
 	uint64_t predicted, cached; /* of these: tokens */
 };
 void kvw_metrics_worker_tokens(

@@ -1,8 +1,8 @@
 /*
  * metrics_admission.c - counting what requests were promised, by class.
  *
- * Names of classes come with the configuration, which reloads change, and stay: a loop adds one without a
- * lock, and finds its place when it takes over a configuration.
+ * Names of classes come with the configuration, which reloads change, and stay: a loop adds one
+ * without a lock, and finds its place when it takes over a configuration.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,8 @@ void kvw_metrics_refused(
 void kvw_metrics_first_token(
 	struct kvw_metrics_shard *shard, int64_t predicted_ns, int64_t actual_ns)
 {
-	int64_t error_ns = predicted_ns > actual_ns ? predicted_ns - actual_ns : actual_ns - predicted_ns;
+	int64_t error_ns =
+		predicted_ns > actual_ns ? predicted_ns - actual_ns : actual_ns - predicted_ns;
 
 	kvw_bump(&shard->tallies[KVW_TALLY_FIRST_TOKENS], 1);
 	kvw_bump(&shard->tallies[KVW_TALLY_FIRST_TOKEN_PREDICTED], (uint64_t)predicted_ns);

@@ -1,12 +1,13 @@
 /*
- * metrics_copy.h - /metrics for the clients' address: a text that the control thread writes and event loops
- * hand out.
+ * metrics_copy.h - /metrics for the clients' address: a text that the control thread writes and
+ * event loops hand out.
  *
- * Writing it takes milliseconds where there are many workers, too long for a loop that has streams to
- * serve. A loop therefore only asks; the control thread writes a new text if the newest one is older than
- * a second, and nothing while no client asks. The loop looks again in its next tick.
+ * Writing it takes milliseconds where there are many workers, too long for a loop that has streams
+ * to serve. A loop therefore only asks; the control thread writes a new text if the newest one is
+ * older than a second, and nothing while no client asks. The loop looks again in its next tick.
  *
- * Threads: the control thread renews, any other gets and puts. The lock is held for a few instructions.
+ * Threads: the control thread renews, any other gets and puts. The lock is held for a few
+ * instructions.
  */
 #ifndef KVW_METRICS_COPY_H
 #define KVW_METRICS_COPY_H
@@ -32,7 +33,8 @@ struct kvw_metrics_text {
 struct kvw_metrics_copy {
 	pthread_mutex_t lock;            /* of newest */
 	struct kvw_metrics_text *newest; /* a reference; NULL: none was written yet */
-	_Atomic bool asked;              /* ask_fd was written to and the control thread has not answered */
+	/* ask_fd was written to and the control thread has not answered. */
+	_Atomic bool asked;
 	int ask_fd;                      /* readable: a new text is wanted */
 };
 
@@ -40,7 +42,8 @@ struct kvw_metrics_copy {
 enum kvw_err kvw_metrics_copy_init(struct kvw_metrics_copy *copy) KVW_MUST_CHECK;
 void kvw_metrics_copy_finish(struct kvw_metrics_copy *copy);
 
-/* A reference to a text that is a second old at most. NULL: one was asked for and will be there soon. */
+/* A reference to a text that is a second old at most.
+ * NULL: one was asked for and will be there soon. */
 struct kvw_metrics_text *kvw_metrics_copy_get(struct kvw_metrics_copy *copy, int64_t now_ns);
 void kvw_metrics_text_put(struct kvw_metrics_text *text); /* NULL is allowed */
 

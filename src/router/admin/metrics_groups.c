@@ -1,8 +1,8 @@
 /*
  * metrics_groups.c - counting requests by the group of their model.
  *
- * Names of groups come with the configuration, which reloads change, and stay, as those of classes do. A loop makes
- * the cell of a group with its first request.
+ * Names of groups come with the configuration, which reloads change, and stay, as those of classes
+ * do. A loop makes the cell of a group with its first request.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,8 @@ static bool is(const char *name, struct kvw_slice model, struct kvw_slice group)
 	       kvw_slice_equal(kvw_slice_of(name + model.len + 1), group);
 }
 
-uint8_t kvw_metrics_group(struct kvw_metrics_shard *shard, struct kvw_slice model, struct kvw_slice group)
+uint8_t kvw_metrics_group(
+	struct kvw_metrics_shard *shard, struct kvw_slice model, struct kvw_slice group)
 {
 	char *own = NULL;
 	uint8_t i = 0;
@@ -86,7 +87,8 @@ void kvw_metrics_group_gap(struct kvw_metrics_shard *shard, uint8_t group, int64
 		kvw_histogram_observe(&cell->gap, &shard->bounds->gap, gap_ns);
 }
 
-void kvw_metrics_group_shadow(struct kvw_metrics_shard *shard, uint8_t group, enum kvw_shadow_result result)
+void kvw_metrics_group_shadow(
+	struct kvw_metrics_shard *shard, uint8_t group, enum kvw_shadow_result result)
 {
 	struct kvw_group_cell *cell = cell_of(shard, group);
 
@@ -94,7 +96,8 @@ void kvw_metrics_group_shadow(struct kvw_metrics_shard *shard, uint8_t group, en
 		kvw_bump(&cell->shadows[result], 1);
 }
 
-void kvw_metrics_group_shadow_answer(struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns)
+void kvw_metrics_group_shadow_answer(
+	struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns)
 {
 	struct kvw_group_cell *cell = cell_of(shard, group);
 
@@ -133,7 +136,8 @@ void kvw_metrics_group_fidelity(struct kvw_metrics_shard *shard, uint8_t group, 
 	kvw_bump(&pair->characters[0], lengths->client);
 	kvw_bump(&pair->characters[1], lengths->copy);
 	if (result == KVW_FIDELITY_DIFFERENT)
-		kvw_histogram_observe(&pair->difference, &shard->bounds->difference, (int64_t)lengths->same);
+		kvw_histogram_observe(
+			&pair->difference, &shard->bounds->difference, (int64_t)lengths->same);
 }
 
 void kvw_group_cell_destroy(struct kvw_group_cell *cell)
@@ -142,7 +146,8 @@ void kvw_group_cell_destroy(struct kvw_group_cell *cell)
 
 	if (cell == NULL)
 		return;
-	for (pair = atomic_load_explicit(&cell->pairs, memory_order_relaxed); pair != NULL; pair = next) {
+	for (pair = atomic_load_explicit(&cell->pairs, memory_order_relaxed); pair != NULL;
+		pair = next) {
 		next = atomic_load_explicit(&pair->next, memory_order_relaxed);
 		free(pair);
 	}
@@ -158,7 +163,8 @@ static enum kvw_group_result result_of(const struct kvw_request_record *record, 
 	return record->status >= 400 && record->status < 500 ? KVW_GROUP_REFUSED : KVW_GROUP_ERROR;
 }
 
-void kvw_metrics_group_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record, bool failed)
+void kvw_metrics_group_record(
+	struct kvw_metrics_shard *shard, const struct kvw_request_record *record, bool failed)
 {
 	struct kvw_group_cell *cell = cell_of(shard, record->group_label);
 
@@ -174,9 +180,11 @@ void kvw_metrics_group_record(struct kvw_metrics_shard *shard, const struct kvw_
 	if (!record->stream || record->first_token_ns <= 0)
 		return;
 	kvw_histogram_observe(&cell->first_token, &shard->bounds->token, record->first_token_ns);
-	if (record->end == KVW_END_COMPLETE && record->completion_known && record->completion_tokens > 1)
+	if (record->end == KVW_END_COMPLETE && record->completion_known &&
+		record->completion_tokens > 1)
 		kvw_histogram_observe(&cell->per_token, &shard->bounds->gap,
-			(record->total_ns - record->first_token_ns) / (record->completion_tokens - 1));
+			(record->total_ns - record->first_token_ns) /
+				(record->completion_tokens - 1));
 }
 
 void kvw_metric_groups_finish(struct kvw_metric_groups *groups)

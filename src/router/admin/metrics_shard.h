@@ -1,5 +1,6 @@
 /*
- * metrics_shard.h - how the metrics lie in memory. Private to src/router/admin/metrics*.c and collect*.c.
+ * metrics_shard.h - how the metrics lie in memory. Private to src/router/admin/metrics*.c and
+ * collect*.c.
  *
  * Each loop owns one shard and is its only writer; a renderer reads all shards. Every number
  * is a relaxed atomic: a reader sees each of them whole, and may see two of them a request apart.
@@ -99,7 +100,8 @@ struct kvw_metric_bounds {
 	struct kvw_bounds difference; /* characters in the place of ns */
 };
 
-/* Label values of `class`: names of admission.classes in the order in which they came, the last is "other". */
+/* Label values of `class`: names of admission.classes in the order in which they came,
+ * the last is "other". */
 #define KVW_CLASS_NAMES 32
 #define KVW_CLASS_OTHER KVW_CLASS_NAMES
 #define KVW_REFUSALS    3 /* service_level, deadline, queue_full */
@@ -110,13 +112,25 @@ struct kvw_metric_classes {
 
 void kvw_metric_classes_finish(struct kvw_metric_classes *classes);
 
-/* Label values of `model` and `group`: those of model_groups in the order in which they came, the last is "other". */
+/* Label values of `model` and `group`: those of model_groups in the order in which they came,
+ * the last is "other". */
 #define KVW_GROUP_NAMES 128
 #define KVW_GROUP_OTHER KVW_GROUP_NAMES
 
 /* What became of a group's requests. Label `result`. */
-enum kvw_group_result { KVW_GROUP_OK, KVW_GROUP_ERROR, KVW_GROUP_REFUSED, KVW_GROUP_LEFT, KVW_GROUP_RESULTS };
-enum kvw_group_tokens { KVW_GROUP_PROMPT, KVW_GROUP_CACHED, KVW_GROUP_COMPLETION, KVW_GROUP_TOKENS };
+enum kvw_group_result {
+	KVW_GROUP_OK,
+	KVW_GROUP_ERROR,
+	KVW_GROUP_REFUSED,
+	KVW_GROUP_LEFT,
+	KVW_GROUP_RESULTS
+};
+enum kvw_group_tokens {
+	KVW_GROUP_PROMPT,
+	KVW_GROUP_CACHED,
+	KVW_GROUP_COMPLETION,
+	KVW_GROUP_TOKENS
+};
 
 /* Copies for one group, compared with what clients got of another. */
 struct kvw_pair_cell {
@@ -124,7 +138,8 @@ struct kvw_pair_cell {
 	uint8_t of; /* label of the other */
 	_Atomic uint64_t results[KVW_FIDELITY_RESULTS];
 	_Atomic uint64_t characters[2];  /* equal and different ones: the client's, the copy's */
-	struct kvw_histogram difference; /* different ones: characters before the first difference */
+	/* Different ones: characters before the first difference. */
+	struct kvw_histogram difference;
 };
 
 /* Requests of one group. */
@@ -139,12 +154,14 @@ struct kvw_group_cell {
 };
 
 struct kvw_metric_groups {
-	char *_Atomic names[KVW_GROUP_NAMES]; /* "MODEL", NUL, "GROUP"; owned; the first NULL ends them */
+	/* "MODEL", NUL, "GROUP"; owned; the first NULL ends them. */
+	char *_Atomic names[KVW_GROUP_NAMES];
 };
 
 void kvw_metric_groups_finish(struct kvw_metric_groups *groups);
 void kvw_group_cell_destroy(struct kvw_group_cell *cell); /* NULL is allowed */
-void kvw_metrics_group_record(struct kvw_metrics_shard *shard, const struct kvw_request_record *record, bool failed);
+void kvw_metrics_group_record(
+	struct kvw_metrics_shard *shard, const struct kvw_request_record *record, bool failed);
 
 struct kvw_metrics_shard {
 	_Alignas(64) const struct kvw_metric_bounds *bounds;

@@ -1,15 +1,17 @@
 /*
  * origin.c - see origin.h.
  *
- * An address without keys trusts what comes from its host, and a browser on that host sends what any page asks it to.
- * A browser keeps three rules, and each is used:
+ * An address without keys trusts what comes from its host, and a browser on that host sends what
+ * any page asks it to. A browser keeps three rules, and each is used:
  *
- *   - it names the page in `Origin` with each request that can change something. The page must be this address's own;
- *   - a page of another address can POST forms and plain text unasked. For `Content-Type: application/json`, for a
- *     header of its own choice and for other methods the browser first asks by OPTIONS, which is refused here (405);
- *   - `Host` is the name that the page was loaded from. One whose owner made its name point to this machine (DNS
- *     rebinding) is of the same origin, but its name is a public one: with a dot, and neither an IP address nor one
- *     that this machine goes by.
+ *   - it names the page in `Origin` with each request that can change something. The page must be
+ *     this address's own;
+ *   - a page of another address can POST forms and plain text unasked. For `Content-Type:
+ *     application/json`, for a header of its own choice and for other methods the browser first
+ *     asks by OPTIONS, which is refused here (405);
+ *   - `Host` is the name that the page was loaded from. One whose owner made its name point to this
+ *     machine (DNS rebinding) is of the same origin, but its name is a public one: with a dot, and
+ *     neither an IP address nor one that this machine goes by.
  */
 #include "admin/origin.h"
 
@@ -45,7 +47,8 @@ static bool is_own_name(const char *name, const char *listen)
 	return gethostname(machine, sizeof(machine) - 1) == 0 && strcasecmp(name, machine) == 0;
 }
 
-/* An authority without its port, its brackets and a final dot. False: it is longer than any name. */
+/* An authority without its port, its brackets and a final dot.
+ * False: it is longer than any name. */
 static bool host_of(struct kvw_slice authority, char host[NAME_MOST + 1])
 {
 	const char *from = authority.data;
@@ -83,7 +86,8 @@ static bool is_own_page(struct kvw_slice origin, struct kvw_slice authority)
 	return kvw_slice_equal_nocase(page, authority);
 }
 
-const char *kvw_admin_origin_fault(const struct kvw_head *head, const char *listen, bool by_name, int *status)
+const char *kvw_admin_origin_fault(
+	const struct kvw_head *head, const char *listen, bool by_name, int *status)
 {
 	const struct kvw_field *origin = kvw_head_find(head, KVW_SLICE("Origin"));
 	char host[NAME_MOST + 1];
@@ -91,14 +95,15 @@ const char *kvw_admin_origin_fault(const struct kvw_head *head, const char *list
 	*status = 403;
 	if (by_name && head->authority.len > 0 &&
 		(!host_of(head->authority, host) || !is_own_name(host, listen)))
-		return "the name in `Host` is not one of this machine: ask by its IP address or as localhost, or set "
-		       "`admin.keys_file`";
+		return "the name in `Host` is not one of this machine: ask by its IP address or as "
+		       "localhost, or set `admin.keys_file`";
 	if (origin != NULL && !is_own_page(origin->value, head->authority))
 		return "a web page of another address asks (`Origin`)";
 	*status = 415;
-	if (head->post_method && !(head->json && kvw_head_field(head, KVW_FIELD_CONTENT_TYPE) != NULL) &&
+	if (head->post_method &&
+		!(head->json && kvw_head_field(head, KVW_FIELD_CONTENT_TYPE) != NULL) &&
 		kvw_head_find(head, KVW_SLICE("X-Requested-With")) == NULL)
-		return "a POST needs `Content-Type: application/json` or, without a body, `X-Requested-With` with any "
-		       "value: web pages cannot send these";
+		return "a POST needs `Content-Type: application/json` or, without a body, "
+		       "`X-Requested-With` with any value: web pages cannot send these";
 	return NULL;
 }

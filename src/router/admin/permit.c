@@ -1,14 +1,14 @@
 /*
  * permit.c - see permit.h.
  *
- * Paths are compared as the clients' address compares them (openai/api_path.h), so that one that can be read in
- * two ways is open to none.
+ * Paths are compared as the clients' address compares them (openai/api_path.h), so that one that
+ * can be read in two ways is open to none.
  *
- * A client certificate that was verified makes a request of another host as good as one of this host: it stands for the
- * host, a key for the user.
+ * A client certificate that was verified makes a request of another host as good as one of this
+ * host: it stands for the host, a key for the user.
  *
- * A request is this host's if it comes from a loopback address, or from the very address that it was sent to: the
- * kernel lets no packet in from outside that claims to be from here.
+ * A request is this host's if it comes from a loopback address, or from the very address that it
+ * was sent to: the kernel lets no packet in from outside that claims to be from here.
  */
 #include "admin/permit.h"
 
@@ -31,10 +31,12 @@ static bool is_loopback(const struct sockaddr_storage *address)
 	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
 
 	if (address->ss_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+		return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 ==
+		       IN_LOOPBACKNET;
 	if (address->ss_family != AF_INET6)
 		return false;
-	return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+	return IN6_IS_ADDR_LOOPBACK(v6) ||
+	       (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
 }
 
 static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
@@ -69,8 +71,9 @@ static bool from_this_host(int fd)
 
 /* --- paths --- */
 
-/* A worker's ID may be its whole URL, whose slashes are encoded (worker_id.h). No other server reads these paths, and
- * here it is one segment: '*' stands for it, which no pattern has but as its end. */
+/* A worker's ID may be its whole URL, whose slashes are encoded (worker_id.h). No other server
+ * reads these paths, and here it is one segment: '*' stands for it, which no pattern has but as its
+ * end. */
 static bool worker_listed(struct kvw_slice target, const char *const *patterns, size_t count)
 {
 	const struct kvw_slice before = KVW_SLICE("/workers/");
@@ -82,7 +85,8 @@ static bool worker_listed(struct kvw_slice target, const char *const *patterns, 
 		return false;
 	for (; id < target.len && target.data[id] != '/' && target.data[id] != '?'; id++)
 		coded |= target.len - id >= 3 &&
-			 kvw_slice_equal_nocase((struct kvw_slice){target.data + id, 3}, KVW_SLICE("%2f"));
+			 kvw_slice_equal_nocase(
+				 (struct kvw_slice){target.data + id, 3}, KVW_SLICE("%2f"));
 	end = target.len - id;
 	if (!coded || before.len + 1 + end > sizeof(text))
 		return false;
@@ -113,7 +117,8 @@ static bool is_open(const struct kvw_config *config, struct kvw_slice target)
 	return listed(target, (const char *const *)open->items, open->count);
 }
 
-/* Patterns of all paths, and those with dots, are no patterns (config/path_pattern.h, config/rules_admin.c). */
+/* Patterns of all paths, and those with dots, are no patterns (config/path_pattern.h,
+ * config/rules_admin.c). */
 static bool is_or_is_below(const char *pattern, const char *path)
 {
 	size_t len = strlen(path);
@@ -133,13 +138,16 @@ void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_c
 	for (size_t i = 0; i < open->count; i++)
 		for (size_t k = 0; k < sizeof(paths) / sizeof(paths[0]); k++)
 			if (is_or_is_below(open->items[i], paths[k]))
-				kvw_warn("admin", "`admin.open` opens this path to all that reach the address path=%s "
-						  "address=%s", open->items[i], config->admin_listen);
+				kvw_warn("admin",
+					"`admin.open` opens this path to all that reach the "
+					"address path=%s address=%s",
+					open->items[i], config->admin_listen);
 }
 
 /* --- keys --- */
 
-/* What is wrong with a request's key, for the client. NULL: nothing, and *name is the key's, borrowed from the ring. */
+/* What is wrong with a request's key, for the client.
+ * NULL: nothing, and *name is the key's, borrowed from the ring. */
 static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential shown,
 	const struct kvw_digest *digest, struct kvw_slice target, int *status, const char **name)
 {
@@ -147,13 +155,14 @@ static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential
 
 	*status = 401;
 	if (shown == KVW_CREDENTIAL_MISSING || shown == KVW_CREDENTIAL_SCHEME)
-		return "this address needs a key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
+		return "this address needs a key: send it as `Authorization: Bearer KEY` or "
+		       "`x-api-key: KEY`";
 	if (shown != KVW_CREDENTIAL_FOUND) {
 		*status = 400;
 		return shown == KVW_CREDENTIAL_TWICE
 			       ? "more than one key: send one, in one header field"
-			       : "a key in the URL, where it gets into logs: replace that key, and send it as "
-				 "`Authorization: Bearer KEY`";
+			       : "a key in the URL, where it gets into logs: replace that key, and "
+				 "send it as `Authorization: Bearer KEY`";
 	}
 	if (permit->ring == NULL || kvw_auth_version(permit->auth) != permit->version) {
 		kvw_keyring_unref(permit->ring);
@@ -183,7 +192,8 @@ static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 	kvw_warn("admin", "a request was refused (at most one such line in 10 s) why=\"%s\"", why);
 }
 
-/* Logs requests that change workers or their caches, with the name of the key and the subject of the certificate. key: NULL: none. */
+/* Logs requests that change workers or their caches, with the name of the key and the subject of
+ * the certificate. key: NULL: none. */
 static void log_change(const struct kvw_conn *conn, const char *key)
 {
 	static const char *const paths[] = {
@@ -191,17 +201,22 @@ static void log_change(const struct kvw_conn *conn, const char *key)
 	const struct kvw_head *head = &conn->clients->head;
 	char *subject;
 
-	if (head->get_method || head->head_method || !listed(head->target, paths, sizeof(paths) / sizeof(paths[0])))
+	if (head->get_method || head->head_method ||
+		!listed(head->target, paths, sizeof(paths) / sizeof(paths[0])))
 		return;
 	subject = kvw_tls_peer_subject(&conn->io);
 	if (key != NULL || subject != NULL)
-		kvw_info("admin", "a change is asked for method=%.*s path=\"%.*s\" key=\"%s\" certificate=\"%s\"",
-			(int)head->method.len, head->method.data, (int)kvw_admin_http_path(head).len, head->target.data,
+		kvw_info("admin",
+			"a change is asked for method=%.*s path=\"%.*s\" key=\"%s\" "
+			"certificate=\"%s\"",
+			(int)head->method.len, head->method.data,
+			(int)kvw_admin_http_path(head).len, head->target.data,
 			key != NULL ? key : "", subject != NULL ? subject : "");
 	free(subject);
 }
 
-bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *config, struct kvw_conn *conn)
+bool kvw_admin_permit(
+	struct kvw_admin_permit *permit, const struct kvw_config *config, struct kvw_conn *conn)
 {
 	const struct kvw_head *head = &conn->clients->head;
 	enum kvw_credential shown = KVW_CREDENTIAL_MISSING;
@@ -221,18 +236,21 @@ bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *
 	else if (permit->off_host && !open)
 		fault = from_this_host(conn->io.fd) || kvw_tls_peer_verified(&conn->io)
 				? NULL
-				: "other hosts may use /health, /ready and what `admin.open` lists; ask from this host, or "
-				  "set `admin.keys_file` or `admin.tls.client_ca`";
+				: "other hosts may use /health, /ready and what `admin.open` "
+				  "lists; ask from this host, or set `admin.keys_file` or "
+				  "`admin.tls.client_ca`";
 	/* No page knows a key. */
 	if (fault == NULL && shown != KVW_CREDENTIAL_FOUND)
-		fault = kvw_admin_origin_fault(head, config->admin_listen, !open && !https, &status);
+		fault = kvw_admin_origin_fault(
+			head, config->admin_listen, !open && !https, &status);
 	if (fault == NULL) {
 		if (!open)
 			log_change(conn, name);
 		return true;
 	}
 	log_refusal(permit, fault);
-	kvw_admin_http_error(conn, status, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "", fault);
+	kvw_admin_http_error(
+		conn, status, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "", fault);
 	return false;
 }
 

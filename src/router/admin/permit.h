@@ -6,7 +6,8 @@
  *
  *   - `/health`, `/ready` and the paths of `admin.open` are for all;
  *   - with `admin.keys_file` everything else needs a key of it, from wherever it is asked;
- *   - without it everything else is for this host, and for clients with a certificate (`admin.tls.client_ca`);
+ *   - without it everything else is for this host, and for clients with a certificate
+ *     (`admin.tls.client_ca`);
  *   - where no key is asked for, it must not come from a web page (origin.h).
  *
  * Threads: the control thread's.
@@ -30,13 +31,13 @@ struct kvw_admin_permit {
 
 void kvw_admin_permit_finish(struct kvw_admin_permit *permit);
 
-/* May the request in conn->clients->head be served? False: it is answered. With keys, the one that it shows is
- * overwritten where it lies. config: in force. */
-bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *config, struct kvw_conn *conn)
-	KVW_MUST_CHECK;
+/* May the request in conn->clients->head be served? False: it is answered. With keys, the one that
+ * it shows is overwritten where it lies. config: in force. */
+bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *config,
+	struct kvw_conn *conn) KVW_MUST_CHECK;
 
-/* The configuration in force, again and again: warns once of paths in its `admin.open` that change workers, or show
- * where prompts go. */
+/* The configuration in force, again and again: warns once of paths in its `admin.open` that change
+ * workers, or show where prompts go. */
 void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_config *config);
 
 /* Can only this host reach the address at which the listening socket is bound? */

@@ -34,9 +34,9 @@ static json_t *keys_of(const struct kvw_config_change *keys, size_t count, bool 
 
 	for (size_t i = 0; i < count; i++)
 		if (keys[i].reload == reload)
-			json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "key", keys[i].path,
-							    "before", keys[i].before, "after",
-							    keys[i].after));
+			json_array_append_new(
+				list, json_pack("{s:s, s:s, s:s}", "key", keys[i].path, "before",
+					      keys[i].before, "after", keys[i].after));
 	return list;
 }
 
@@ -70,8 +70,8 @@ static json_t *answer_refused(const char *message, const char *mistakes, int sta
 		json_array_append_new(list, json_stringn(line, len));
 		line += len + (line[len] == '\n');
 	}
-	return json_pack("{s:s, s:{s:s, s:i}, s:o}", "result", "refused", "error", "message", message,
-		"code", status, "mistakes", list);
+	return json_pack("{s:s, s:{s:s, s:i}, s:o}", "result", "refused", "error", "message",
+		message, "code", status, "mistakes", list);
 }
 
 /* --- in order --- */
@@ -132,8 +132,8 @@ static void log_changes(const struct kvw_config_diff *diff)
 		const struct kvw_config_change *key = &diff->keys[i];
 
 		if (key->reload)
-			kvw_info("config", "changed key=%s before=%s after=%s", key->path, key->before,
-				key->after);
+			kvw_info("config", "changed key=%s before=%s after=%s", key->path,
+				key->before, key->after);
 		else
 			kvw_warn("config", "needs a restart key=%s in_force=%s file=%s", key->path,
 				key->before, key->after);
@@ -180,7 +180,8 @@ static enum kvw_err put_into_force(struct kvw_reload *reload, struct kvw_config 
 	return KVW_OK;
 }
 
-static int take_over(struct kvw_reload *reload, struct kvw_config *config, const char *by, json_t **answer)
+static int take_over(
+	struct kvw_reload *reload, struct kvw_config *config, const char *by, json_t **answer)
 {
 	const struct kvw_config *before = reload->deps.fleet->config;
 	struct kvw_config_diff *diff = NULL;
@@ -221,8 +222,9 @@ int kvw_reload_run(struct kvw_reload *reload, const char *by, json_t **answer)
 
 	if (reload->deps.path == NULL)
 		return refuse(reload, 409,
-			"kvway was started with flags: there is no file to read (start it with -c FILE)", "",
-			answer);
+			"kvway was started with flags: there is no file to read (start it with -c "
+			"FILE)",
+			"", answer);
 	errors = open_memstream(&mistakes, &len);
 	if (errors == NULL)
 		return refuse(reload, 500, "out of memory", "", answer);
@@ -235,8 +237,8 @@ int kvw_reload_run(struct kvw_reload *reload, const char *by, json_t **answer)
 		status = refuse(reload, 500, "out of memory", "", answer);
 	else
 		status = refuse(reload, 422,
-			err == KVW_EIO ? "the file cannot be read" : "the file has mistakes", mistakes,
-			answer);
+			err == KVW_EIO ? "the file cannot be read" : "the file has mistakes",
+			mistakes, answer);
 	free(mistakes);
 	return status;
 }

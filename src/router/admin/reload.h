@@ -1,13 +1,13 @@
 /*
  * reload.h - takes over a changed configuration file while requests run.
  *
- * The file is read and checked whole first: with one mistake in it nothing changes. Then every key that
- * config/keys.def marks `reload` is in force at once; what needs a restart keeps its value, and is
- * reported. Connections, requests, the prefix tree, learned rates and sessions stay; workers that the file
- * adds join, those that it no longer lists are drained and removed (members.h).
+ * The file is read and checked whole first: with one mistake in it nothing changes. Then every key
+ * that config/keys.def marks `reload` is in force at once; what needs a restart keeps its value,
+ * and is reported. Connections, requests, the prefix tree, learned rates and sessions stay; workers
+ * that the file adds join, those that it no longer lists are drained and removed (members.h).
  *
- * A strategy that needs tokens and feeds (kvaware) is started and stopped with the process: changing to it or
- * from it needs a restart.
+ * A strategy that needs tokens and feeds (kvaware) is started and stopped with the process:
+ * changing to it or from it needs a restart.
  *
  * Threads: the control thread; kvw_reload_state by any.
  */
@@ -52,8 +52,8 @@ enum kvw_err kvw_reload_create(struct event_base *base, const struct kvw_reload_
 	struct kvw_reload **out) KVW_MUST_CHECK;
 void kvw_reload_destroy(struct kvw_reload *reload); /* NULL is allowed */
 
-/* Reads the file now. Returns the HTTP status that says what came of it and sets *answer, which says it in
- * JSON; NULL: out of memory. `by`: what asked, for the log. */
+/* Reads the file now. Returns the HTTP status that says what came of it and sets *answer, which
+ * says it in JSON; NULL: out of memory. `by`: what asked, for the log. */
 int kvw_reload_run(struct kvw_reload *reload, const char *by, struct json_t **answer);
 
 const struct kvw_reload_state *kvw_reload_state(const struct kvw_reload *reload);

@@ -261,8 +261,8 @@ static bool find(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	return true;
 }
 
-/* False: it was taken for another request meanwhile, and is left out. to: of its loop; a request that has ended since is
- * shown as it was then, under way, for the next answer shows its end. */
+/* False: it was taken for another request meanwhile, and is left out. to: of its loop; a request
+ * that has ended since is shown as it was then, under way, for the next answer shows its end. */
 static bool put_match(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	const struct match *match, uint64_t to, int64_t now_ns, struct kvw_page *out)
 {

@@ -1,9 +1,9 @@
 /*
  * worker_body.c - see worker_body.h.
  *
- * A body is parsed as JSON, written out again as the `workers` of an otherwise empty file, and loaded:
- * JSON as jansson writes it is YAML. The loader's lines lose their place, which would be that in the text
- * written out, and `workers[0].` where the body is one worker.
+ * A body is parsed as JSON, written out again as the `workers` of an otherwise empty file, and
+ * loaded: JSON as jansson writes it is YAML. The loader's lines lose their place, which would be
+ * that in the text written out, and `workers[0].` where the body is one worker.
  */
 #include "admin/worker_body.h"
 
@@ -90,7 +90,8 @@ static enum kvw_err parse(struct kvw_slice body, json_t **out, char **why)
 	json_error_t error;
 
 	if (body.len == 0)
-		return say(why, "%s, expected JSON such as {\"url\":\"http://HOST:PORT\"}", "found no body");
+		return say(why, "%s, expected JSON such as {\"url\":\"http://HOST:PORT\"}",
+			"found no body");
 	*out = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
 	return *out == NULL ? say(why, "the body is not JSON: %s", error.text) : KVW_OK;
 }
@@ -106,7 +107,9 @@ enum kvw_err kvw_worker_body_read(
 	*many = json_is_array(root);
 	if (*many ? json_array_size(root) == 0 : !json_is_object(root)) {
 		json_decref(root);
-		return say(why, "found %s, expected a worker such as {\"url\":\"http://HOST:PORT\"}, or a list of them",
+		return say(why,
+			"found %s, expected a worker such as {\"url\":\"http://HOST:PORT\"}, or a "
+			"list of them",
 			*many ? "an empty list" : "another kind of value");
 	}
 	list = *many ? root : json_pack("[o]", root);
@@ -164,16 +167,19 @@ enum kvw_err kvw_worker_body_change(struct kvw_slice body, const struct kvw_work
 	if (err != KVW_OK)
 		return err;
 	if (!json_is_object(change) || json_object_size(change) == 0)
-		err = say(why, "found %s, expected the keys to change, such as {\"models\":[\"NAME\"]}",
+		err = say(why,
+			"found %s, expected the keys to change, such as {\"models\":[\"NAME\"]}",
 			json_is_object(change) ? "no key" : "another kind of value");
 	else if (is_other_url(change, base))
-		err = say(why, "url: found another one, expected `%s`, or none: a worker is known by it",
+		err = say(why,
+			"url: found another one, expected `%s`, or none: a worker is known by it",
 			base->url);
 	whole = err == KVW_OK ? worker_json(base) : NULL;
 	json_object_foreach (change, key, value) {
 		if (err != KVW_OK)
 			break;
-		if (json_is_null(value) && kvw_schema_find_key(&kvw_worker_schema, key) < KVW_WORKER_KEY_COUNT)
+		if (json_is_null(value) &&
+			kvw_schema_find_key(&kvw_worker_schema, key) < KVW_WORKER_KEY_COUNT)
 			json_object_del(whole, key);
 		else
 			json_object_set(whole, key, value);

@@ -1,8 +1,9 @@
 /*
- * worker_body.h - workers in the body of a request to the admin address. Private to src/router/admin.
+ * worker_body.h - workers in the body of a request to the admin address. Private to
+ * src/router/admin.
  *
- * The keys are those of an entry of `workers` in a file, and a file's loader reads them: types, limits and
- * messages are the same. Pure functions.
+ * The keys are those of an entry of `workers` in a file, and a file's loader reads them: types,
+ * limits and messages are the same. Pure functions.
  */
 #ifndef KVW_WORKER_BODY_H
 #define KVW_WORKER_BODY_H
@@ -11,8 +12,8 @@
 
 #define KVW_WORKER_BODY_MOST ((size_t)1 << 20)
 
-/* A whole worker, or a list of at least one: *many. They are *out's `workers`. KVW_EINVAL: *why, to be freed,
- * says all that is wrong. */
+/* A whole worker, or a list of at least one: *many. They are *out's `workers`. KVW_EINVAL: *why, to
+ * be freed, says all that is wrong. */
 enum kvw_err kvw_worker_body_read(
 	struct kvw_slice body, bool *many, struct kvw_config **out, char **why) KVW_MUST_CHECK;
 

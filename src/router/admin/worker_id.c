@@ -20,7 +20,8 @@ struct host {
 
 static int by_host(const void *a, const void *b)
 {
-	const struct kvw_slice *x = &((const struct host *)a)->text, *y = &((const struct host *)b)->text;
+	const struct kvw_slice *x = &((const struct host *)a)->text,
+			       *y = &((const struct host *)b)->text;
 	int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
 
 	return order != 0 ? order : (x->len > y->len) - (x->len < y->len);
@@ -104,7 +105,8 @@ struct kvw_slice kvw_worker_list_id(const struct kvw_worker_list *list, size_t i
 	const char *url = list->items[index].url;
 	const char *host = host_of(url);
 
-	return list->twins[index] ? kvw_slice_of(url) : (struct kvw_slice){host, strcspn(host, "/")};
+	return list->twins[index] ? kvw_slice_of(url)
+				  : (struct kvw_slice){host, strcspn(host, "/")};
 }
 
 static bool is_named(const char *url, struct kvw_slice id, bool whole)

@@ -1,8 +1,8 @@
 /*
  * worker_id.h - workers as the admin address names them. Private to src/router/admin.
  *
- * An ID is the host:port of a worker's URL where no other worker has the same, else the whole URL. Both are
- * understood where an ID is read. In a path the URL is percent-encoded.
+ * An ID is the host:port of a worker's URL where no other worker has the same, else the whole URL.
+ * Both are understood where an ID is read. In a path the URL is percent-encoded.
  *
  * Threads: the control thread.
  */
@@ -18,14 +18,15 @@ struct kvw_worker_list {
 	size_t count;
 };
 
-enum kvw_err kvw_worker_list_read(struct kvw_members *members, struct kvw_worker_list *out) KVW_MUST_CHECK;
+enum kvw_err kvw_worker_list_read(
+	struct kvw_members *members, struct kvw_worker_list *out) KVW_MUST_CHECK;
 void kvw_worker_list_finish(struct kvw_worker_list *list);
 
 /* The ID of the member with this index, borrowed from its URL. */
 struct kvw_slice kvw_worker_list_id(const struct kvw_worker_list *list, size_t index);
 
-/* Index of the member with this ID (decoded): of several with its URL the one that stays, else one that
- * leaves. KVW_ENOTFOUND; KVW_ELIMIT: several URLs have this host:port. */
+/* Index of the member with this ID (decoded): of several with its URL the one that stays, else one
+ * that leaves. KVW_ENOTFOUND; KVW_ELIMIT: several URLs have this host:port. */
 enum kvw_err kvw_worker_list_find(
 	const struct kvw_worker_list *list, struct kvw_slice id, size_t *index) KVW_MUST_CHECK;
 

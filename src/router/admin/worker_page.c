@@ -19,14 +19,15 @@ static json_t *sources_json(uint32_t sources)
 
 	for (int s = 0; s < KVW_SOURCE_COUNT; s++)
 		if ((sources & 1u << s) != 0)
-			json_array_append_new(
-				list, json_string(kvw_member_source_name((enum kvw_member_source)s)));
+			json_array_append_new(list,
+				json_string(kvw_member_source_name((enum kvw_member_source)s)));
 	return list;
 }
 
 static json_t *models_json(const struct kvw_fleet *fleet, const struct kvw_worker *worker)
 {
-	const struct kvw_fleet_view *view = atomic_load_explicit(&fleet->view, memory_order_acquire);
+	const struct kvw_fleet_view *view =
+		atomic_load_explicit(&fleet->view, memory_order_acquire);
 	json_t *list = json_array();
 
 	for (size_t i = 0; view != NULL && i < view->model_count; i++)
@@ -63,16 +64,19 @@ static const char *health_name(const struct kvw_worker *worker)
 static void put_share(json_t *object, const char *key, uint64_t part, uint64_t whole)
 {
 	json_object_set_new(object, key,
-		whole == 0 ? json_null() : json_real(part >= whole ? 1 : (double)part / (double)whole));
+		whole == 0 ? json_null()
+			   : json_real(part >= whole ? 1 : (double)part / (double)whole));
 }
 
 /* What its answers have said of its cache. */
-static void put_hits(json_t *object, const struct kvw_metrics *metrics, const struct kvw_worker *worker)
+static void put_hits(
+	json_t *object, const struct kvw_metrics *metrics, const struct kvw_worker *worker)
 {
 	struct kvw_worker_tokens tokens;
 
 	kvw_metrics_worker_tokens(metrics, worker->id, &tokens);
-	put_share(object, "predicted_hit_share", tokens.predicted, tokens.compared > 0 ? tokens.prompt : 0);
+	put_share(object, "predicted_hit_share", tokens.predicted,
+		tokens.compared > 0 ? tokens.prompt : 0);
 	put_share(object, "hit_share", tokens.cached, tokens.compared > 0 ? tokens.prompt : 0);
 }
 
@@ -112,8 +116,8 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 	json_object_set_new(object, "addresses", addresses_json(worker));
 }
 
-json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index, const struct kvw_fleet *fleet,
-	const struct kvw_metrics *metrics, int64_t now_ns)
+json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
+	const struct kvw_fleet *fleet, const struct kvw_metrics *metrics, int64_t now_ns)
 {
 	const struct kvw_member_view *view = &list->items[index];
 	json_t *object = json_object();
@@ -123,12 +127,13 @@ json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index, const 
 	json_object_set_new(object, "id", text_json(kvw_worker_list_id(list, index)));
 	json_object_set_new(object, "url", json_string(view->url));
 	json_object_set_new(object, "state",
-		json_string(view->worker == NULL ? "removed" : kvw_worker_state_name(view->worker)));
+		json_string(
+			view->worker == NULL ? "removed" : kvw_worker_state_name(view->worker)));
 	json_object_set_new(object, "sources", sources_json(view->sources));
 	json_object_set_new(object, "rests", json_boolean(view->rests));
 	json_object_set_new(object, "leaves", json_boolean(view->leaves));
-	json_object_set_new(
-		object, "leaves_in_ms", view->leaves ? json_integer(view->leaves_in_ms) : json_null());
+	json_object_set_new(object, "leaves_in_ms",
+		view->leaves ? json_integer(view->leaves_in_ms) : json_null());
 	if (view->worker != NULL)
 		put_worker(object, view->worker, fleet, metrics, now_ns);
 	return object;

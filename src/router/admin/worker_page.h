@@ -10,8 +10,8 @@
 #include "admin/worker_id.h"
 
 /* NULL: out of memory. Control thread. */
-json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index, const struct kvw_fleet *fleet,
-	const struct kvw_metrics *metrics, int64_t now_ns);
+json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
+	const struct kvw_fleet *fleet, const struct kvw_metrics *metrics, int64_t now_ns);
 
 /* The same of the worker with this URL, which may be gone: then its state is "removed". */
 json_t *kvw_worker_page_of(struct kvw_members *members, const char *url, struct kvw_fleet *fleet,

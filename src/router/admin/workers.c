@@ -54,7 +54,8 @@ static bool body_of(const struct visit *visit, struct kvw_slice *body)
 	*body = kvw_conn_body(visit->conn);
 	if (body->len <= KVW_WORKER_BODY_MOST)
 		return true;
-	kvw_admin_http_error(visit->conn, 413, "", "found a body above 1 MiB, expected a list of workers");
+	kvw_admin_http_error(
+		visit->conn, 413, "", "found a body above 1 MiB, expected a list of workers");
 	return false;
 }
 
@@ -105,7 +106,8 @@ static int check_new(const struct visit *visit, const struct kvw_config *config,
 
 		if (kvw_members_find(visit->desk->members, url) == NULL)
 			continue;
-		if (asprintf(why, "`%s` is a worker already; PATCH " PATH "/ID changes one", url) < 0)
+		if (asprintf(why, "`%s` is a worker already; PATCH " PATH "/ID changes one", url) <
+			0)
 			*why = NULL;
 		return 409;
 	}
@@ -194,7 +196,11 @@ static void change(const struct visit *visit, const char *url)
 	if (err == KVW_OK)
 		kvw_workers_answer(visit->desk, visit->conn, 200, url);
 	else
-		refuse_take(visit, err == KVW_ELIMIT ? 507 : err == KVW_EINVAL ? 409 : 500, strdup(text));
+		refuse_take(visit,
+			err == KVW_ELIMIT   ? 507
+			: err == KVW_EINVAL ? 409
+					    : 500,
+			strdup(text));
 	kvw_config_destroy(config);
 }
 
@@ -229,7 +235,8 @@ static bool wait_of(const struct visit *visit, int64_t *wait_ms)
 	*wait_ms = good ? value.integer : 0;
 	if (!good) {
 		(void)snprintf(message, sizeof(message),
-			"wait: found `%.40s`, expected a time up to 1h such as 30s", text == NULL ? "" : text);
+			"wait: found `%.40s`, expected a time up to 1h such as 30s",
+			text == NULL ? "" : text);
 		kvw_admin_http_error(visit->conn, 400, "", message);
 	}
 	free(text);
@@ -243,7 +250,8 @@ static bool remove_of(const struct visit *visit, bool *remove)
 	json_t *root, *flag;
 	bool good;
 
-	if (!kvw_admin_http_flag(visit->conn, visit->head, "remove", remove) || !body_of(visit, &body))
+	if (!kvw_admin_http_flag(visit->conn, visit->head, "remove", remove) ||
+		!body_of(visit, &body))
 		return false;
 	if (body.len == 0)
 		return true;
@@ -265,8 +273,9 @@ static void not_joined(const struct visit *visit, const char *url)
 	char message[384];
 
 	(void)snprintf(message, sizeof(message),
-		"`%.200s` is listed, but the fleet has no room for it (the log says why); DELETE " PATH
-		"/ID gives it up", url);
+		"`%.200s` is listed, but the fleet has no room for it (the log says why); "
+		"DELETE " PATH "/ID gives it up",
+		url);
 	kvw_admin_http_error(visit->conn, 409, "", message);
 }
 
@@ -279,8 +288,8 @@ static void drain(const struct visit *visit, const struct kvw_member_view *view)
 	int64_t wait_ms;
 	enum kvw_err err;
 
-	if (!kvw_admin_http_query_is(visit->conn, visit->head, names) || !wait_of(visit, &wait_ms) ||
-		!remove_of(visit, &remove))
+	if (!kvw_admin_http_query_is(visit->conn, visit->head, names) ||
+		!wait_of(visit, &wait_ms) || !remove_of(visit, &remove))
 		return;
 	if (worker == NULL) {
 		not_joined(visit, view->url);
@@ -311,8 +320,8 @@ static bool stays(const struct visit *visit, const struct kvw_member_view *view)
 
 	if (kvw_members_find(visit->desk->members, view->url) != NULL && !view->leaves)
 		return true;
-	(void)snprintf(message, sizeof(message), "`%.200s` %s; POST " PATH " adds it again", view->url,
-		view->leaves ? "leaves" : "was removed");
+	(void)snprintf(message, sizeof(message), "`%.200s` %s; POST " PATH " adds it again",
+		view->url, view->leaves ? "leaves" : "was removed");
 	kvw_admin_http_error(visit->conn, 409, "", message);
 	return false;
 }
@@ -331,14 +340,15 @@ static void on_worker(const struct visit *visit, const struct kvw_worker_list *l
 			undrain(visit, url);
 	} else if (verb.len > 0) {
 		kvw_admin_http_error(visit->conn, 404, "",
-			"not found; here are " PATH "/ID, " PATH "/ID/drain and " PATH "/ID/undrain");
+			"not found; here are " PATH "/ID, " PATH "/ID/drain and " PATH
+			"/ID/undrain");
 	} else if (!kvw_admin_http_method(visit->conn, "GET, HEAD, PATCH, DELETE")) {
 		return;
 	} else if (visit->head->get_method || visit->head->head_method) {
 		if (query_is_empty(visit))
 			kvw_admin_http_json_take(visit->conn, 200, "",
-				kvw_worker_page(list, index, visit->desk->fleet, visit->desk->metrics,
-					kvw_clock_ns()));
+				kvw_worker_page(list, index, visit->desk->fleet,
+					visit->desk->metrics, kvw_clock_ns()));
 	} else if (stays(visit, view)) {
 		if (kvw_slice_equal(visit->head->method, KVW_SLICE("PATCH")))
 			change(visit, url);
@@ -351,7 +361,8 @@ static void on_id(const struct visit *visit, struct kvw_slice coded, struct kvw_
 {
 	char *id = kvw_admin_http_decode(coded, false), *url = NULL, message[384];
 	struct kvw_worker_list list = {0};
-	enum kvw_err err = id == NULL ? KVW_ENOTFOUND : kvw_worker_list_read(visit->desk->members, &list);
+	enum kvw_err err =
+		id == NULL ? KVW_ENOTFOUND : kvw_worker_list_read(visit->desk->members, &list);
 	size_t index;
 
 	if (err == KVW_OK)
@@ -366,7 +377,8 @@ static void on_id(const struct visit *visit, struct kvw_slice coded, struct kvw_
 		out_of_memory(visit);
 	} else {
 		(void)snprintf(message, sizeof(message),
-			err == KVW_ELIMIT ? "several workers have `%.200s`; give the whole URL, percent-encoded"
+			err == KVW_ELIMIT ? "several workers have `%.200s`; give the whole URL, "
+					    "percent-encoded"
 					  : "no worker `%.200s`; GET " PATH " lists them",
 			id == NULL ? "" : id);
 		kvw_admin_http_error(visit->conn, err == KVW_ELIMIT ? 409 : 404, "", message);

@@ -1,6 +1,6 @@
 /*
- * workers.h - /workers on the admin address: which there are; add, change, drain and remove them. Private to
- * src/router/admin.
+ * workers.h - /workers on the admin address: which there are; add, change, drain and remove them.
+ * Private to src/router/admin.
  */
 #ifndef KVW_ADMIN_WORKERS_H
 #define KVW_ADMIN_WORKERS_H
@@ -19,15 +19,16 @@ struct kvw_workers_desk {
 	const struct kvw_metrics *metrics;
 };
 
-/* True: the request's path is /workers or below, and is answered, now or later. On the control thread. */
+/* True: the request's path is /workers or below, and is answered, now or later.
+ * On the control thread. */
 bool kvw_workers_http(const struct kvw_workers_desk *desk, struct kvw_conn *conn);
 
 /* Answers with the worker of this URL. */
 void kvw_workers_answer(const struct kvw_workers_desk *desk, struct kvw_conn *conn, int status,
 	const char *url);
 
-/* workers_drain.c: answers when the last request of the worker has ended, or after wait_ms: with `drained`
- * and `waited_ms` besides what the worker is. */
+/* workers_drain.c: answers when the last request of the worker has ended, or after wait_ms: with
+ * `drained` and `waited_ms` besides what the worker is. */
 void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_conn *conn,
 	struct kvw_worker *worker, int64_t wait_ms);
 

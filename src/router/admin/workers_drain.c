@@ -1,9 +1,9 @@
 /*
  * workers_drain.c - a request to the admin address that waits until a worker has nothing to do.
  *
- * The control thread must not wait, so a timer looks again and again. The worker is known by its slot and
- * how often that was used: it may be removed meanwhile, and its slot be another's. As in explain_wait.c the
- * answer is given by mail to the server's loop.
+ * The control thread must not wait, so a timer looks again and again. The worker is known by its
+ * slot and how often that was used: it may be removed meanwhile, and its slot be another's. As in
+ * explain_wait.c the answer is given by mail to the server's loop.
  */
 #include <event2/event.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static void answer(struct drain *drain, struct kvw_conn *conn)
 
 	if (page != NULL) {
 		json_object_set_new(page, "drained", json_boolean(drain->drained));
-		json_object_set_new(
-			page, "waited_ms", json_integer((now_ns - drain->begun_ns) / KVW_NS_PER_MS));
+		json_object_set_new(page, "waited_ms",
+			json_integer((now_ns - drain->begun_ns) / KVW_NS_PER_MS));
 	}
 	kvw_admin_http_json_take(conn, 200, "", page);
 }
@@ -74,7 +74,8 @@ static void gone(struct kvw_wait *base)
 	release(drain);
 }
 
-/* Has it nothing to do? Before LEAST_NS that says little, so it is believed at the end of the wait only. */
+/* Has it nothing to do? Before LEAST_NS that says little, so it is believed at the end of the wait
+ * only. */
 static bool is_idle(const struct drain *drain, int64_t now_ns)
 {
 	struct kvw_worker *worker = drain->worker;
