@@ -51,7 +51,8 @@ static bool add_headers(struct curl_slist **list, const struct kvw_admin_questio
 	if (added && question->key != NULL) {
 		char *line = NULL;
 
-		added = asprintf(&line, "Authorization: Bearer %s", question->key) >= 0 && add_header(list, line);
+		added = asprintf(&line, "Authorization: Bearer %s", question->key) >= 0 &&
+			add_header(list, line);
 		free(line);
 	}
 	return added;
@@ -68,11 +69,13 @@ static void set_options(CURL *easy, const struct kvw_admin_question *question)
 	if (strcmp(question->method, "GET") == 0)
 		return;
 	curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)question->body.len);
-	curl_easy_setopt(easy, CURLOPT_POSTFIELDS, question->body.len == 0 ? "" : question->body.data);
+	curl_easy_setopt(
+		easy, CURLOPT_POSTFIELDS, question->body.len == 0 ? "" : question->body.data);
 	curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, question->method);
 }
 
-/* Verified always: by the name that was given, else by the host's. *list: to be freed afterwards. */
+/* Verified always: by the name that was given, else by the host's.
+ * *list: to be freed afterwards. */
 static bool set_tls(CURL *easy, const struct kvw_admin_where *where, struct curl_slist **list)
 {
 	char *line = NULL;
@@ -83,7 +86,8 @@ static bool set_tls(CURL *easy, const struct kvw_admin_where *where, struct curl
 		curl_easy_setopt(easy, CURLOPT_CAINFO, where->ca);
 	if (where->certificate != NULL) {
 		curl_easy_setopt(easy, CURLOPT_SSLCERT, where->certificate);
-		curl_easy_setopt(easy, CURLOPT_SSLKEY, where->key != NULL ? where->key : where->certificate);
+		curl_easy_setopt(
+			easy, CURLOPT_SSLKEY, where->key != NULL ? where->key : where->certificate);
 	}
 	if (where->name == NULL)
 		return true;
@@ -101,15 +105,17 @@ static char *url_of(const struct kvw_admin_where *where, const char *target)
 	int len;
 
 	if (where->https && where->name != NULL)
-		len = asprintf(&url, strchr(where->name, ':') != NULL ? "https://[%s]%s%s" : "https://%s%s%s",
+		len = asprintf(&url,
+			strchr(where->name, ':') != NULL ? "https://[%s]%s%s" : "https://%s%s%s",
 			where->name, port, target);
 	else
-		len = asprintf(&url, "%s://%s%s", where->https ? "https" : "http", where->address, target);
+		len = asprintf(
+			&url, "%s://%s%s", where->https ? "https" : "http", where->address, target);
 	return len < 0 ? NULL : url;
 }
 
-enum kvw_err kvw_admin_client_ask(const struct kvw_admin_where *where, const struct kvw_admin_question *question,
-	char *why, struct kvw_admin_reply *out)
+enum kvw_err kvw_admin_client_ask(const struct kvw_admin_where *where,
+	const struct kvw_admin_question *question, char *why, struct kvw_admin_reply *out)
 {
 	struct kvw_admin_reply reply = {0};
 	struct curl_slist *headers = NULL, *route = NULL;
@@ -122,7 +128,8 @@ enum kvw_err kvw_admin_client_ask(const struct kvw_admin_where *where, const str
 	if (easy == NULL)
 		goto out;
 	url = url_of(where, question->target);
-	if (url == NULL || !add_headers(&headers, question) || (where->https && !set_tls(easy, where, &route)))
+	if (url == NULL || !add_headers(&headers, question) ||
+		(where->https && !set_tls(easy, where, &route)))
 		goto out;
 	set_options(easy, question);
 	curl_easy_setopt(easy, CURLOPT_URL, url);
@@ -159,7 +166,8 @@ static enum kvw_err address_of(const struct kvw_config *config, const char *comm
 	if (kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
 		address.port == 0) {
 		fprintf(err,
-			"kvway %s: admin.listen is %s, which does not say on which port; give --admin ADDR\n",
+			"kvway %s: admin.listen is %s, which does not say on which port; give "
+			"--admin ADDR\n",
 			command, config->admin_listen);
 		return KVW_EINVAL;
 	}
@@ -172,8 +180,9 @@ static enum kvw_err address_of(const struct kvw_config *config, const char *comm
 	return KVW_OK;
 }
 
-enum kvw_err kvw_admin_client_find(const struct kvw_admin_options *options, const struct kvw_config *config,
-	const char *command, FILE *err, struct kvw_admin_where *out)
+enum kvw_err kvw_admin_client_find(const struct kvw_admin_options *options,
+	const struct kvw_config *config, const char *command, FILE *err,
+	struct kvw_admin_where *out)
 {
 	*out = (struct kvw_admin_where){.https = options->https,
 		.ca = options->ca,
@@ -191,15 +200,17 @@ enum kvw_err kvw_admin_client_find(const struct kvw_admin_options *options, cons
 	return KVW_OK;
 }
 
-void kvw_admin_client_missed(
-	const struct kvw_admin_where *where, const char *command, const char *why, const char *more, FILE *err)
+void kvw_admin_client_missed(const struct kvw_admin_where *where, const char *command,
+	const char *why, const char *more, FILE *err)
 {
 	fprintf(err,
 		"kvway %s: no kvway answers on %s: %s\n"
 		"Is it running? --admin ADDR or -c FILE say where%s.\n",
 		command, where->address, why, more);
 	if (where->https)
-		fputs("It was asked by TLS: --ca FILE, --server-name NAME, --cert FILE and --key FILE say how.\n", err);
+		fputs("It was asked by TLS: --ca FILE, --server-name NAME, --cert FILE and --key "
+		      "FILE say how.\n",
+			err);
 	else
 		fputs("Where its admin address speaks TLS: --admin https://ADDR.\n", err);
 }
@@ -218,7 +229,8 @@ char *kvw_admin_client_key(const char *path, const char *command, FILE *err)
 	text[len] = '\0';
 	if (len > 0 && strspn(text, " \t") == 0)
 		return text;
-	fprintf(err, "kvway %s: --key-file %s: found no key, expected it as the first line\n", command, path);
+	fprintf(err, "kvway %s: --key-file %s: found no key, expected it as the first line\n",
+		command, path);
 	free(text);
 	return NULL;
 }

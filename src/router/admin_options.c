@@ -44,14 +44,16 @@ static void take_admin(struct kvw_admin_line *line, struct kvw_admin_options *op
 	if (named)
 		optarg += sizeof(https) - 1;
 	options->https = options->https || named;
-	if (kvw_address_split(kvw_slice_of(optarg), &address) != KVW_ADDRESS_OK || address.port == 0)
-		kvw_admin_line_wrong(line, "--admin: found `%s`, expected HOST:PORT or https://HOST:PORT", optarg);
+	if (kvw_address_split(kvw_slice_of(optarg), &address) != KVW_ADDRESS_OK ||
+		address.port == 0)
+		kvw_admin_line_wrong(line,
+			"--admin: found `%s`, expected HOST:PORT or https://HOST:PORT", optarg);
 	else
 		kvw_admin_line_text(line, &options->admin, "--admin");
 }
 
-static void take_tls(
-	struct kvw_admin_line *line, struct kvw_admin_options *options, const char **field, const char *flag)
+static void take_tls(struct kvw_admin_line *line, struct kvw_admin_options *options,
+	const char **field, const char *flag)
 {
 	kvw_admin_line_text(line, field, flag);
 	options->https = true;
@@ -115,7 +117,8 @@ static void refuse_unknown(struct kvw_admin_line *line, int option, const char *
 		for (size_t i = 0; line->flags[i].name != NULL; i++)
 			kvw_suggest_offer(&near, line->flags[i].name, line->flags[i].name);
 		if (near.best != NULL)
-			kvw_admin_line_wrong(line, "unknown flag %s; did you mean `--%s`?", argument, near.best);
+			kvw_admin_line_wrong(
+				line, "unknown flag %s; did you mean `--%s`?", argument, near.best);
 		else
 			kvw_admin_line_wrong(line, "unknown flag %s", argument);
 	}

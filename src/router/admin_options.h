@@ -1,7 +1,8 @@
 /*
- * admin_options.h - what the command lines of `kvway workers`, `groups`, `compare`, `trace` and `explain` have in common: which
- * router to ask, the walk over the flags, and what is said of a mistyped one. After a mistake they print one line that names it and one that says where to
- * read on.
+ * admin_options.h - what the command lines of `kvway workers`, `groups`, `compare`, `trace` and
+ * `explain` have in common: which router to ask, the walk over the flags, and what is said of a
+ * mistyped one. After a mistake they print one line that names it and one that says where to read
+ * on.
  *
  * Called once, before any thread is started: getopt_long keeps its state in globals.
  */
@@ -36,41 +37,48 @@ enum kvw_admin_flag {
 	KVW_FLAG_SERVER_NAME
 };
 #define KVW_ADMIN_FLAGS                                                                            \
-	{"config", required_argument, NULL, KVW_FLAG_CONFIG}, {"help", no_argument, NULL, KVW_FLAG_HELP},                                      \
-	{"admin", required_argument, NULL, KVW_FLAG_ADMIN}, {"json", no_argument, NULL, KVW_FLAG_JSON},     \
-	{"key-file", required_argument, NULL, KVW_FLAG_KEY_FILE}, {"ca", required_argument, NULL, KVW_FLAG_CA},     \
-	{"cert", required_argument, NULL, KVW_FLAG_CERT}, {"key", required_argument, NULL, KVW_FLAG_CERT_KEY},    \
+	{"config", required_argument, NULL, KVW_FLAG_CONFIG},                                      \
+	{"help", no_argument, NULL, KVW_FLAG_HELP},                                                \
+	{"admin", required_argument, NULL, KVW_FLAG_ADMIN},                                        \
+	{"json", no_argument, NULL, KVW_FLAG_JSON},                                                \
+	{"key-file", required_argument, NULL, KVW_FLAG_KEY_FILE},                                  \
+	{"ca", required_argument, NULL, KVW_FLAG_CA},                                              \
+	{"cert", required_argument, NULL, KVW_FLAG_CERT},                                          \
+	{"key", required_argument, NULL, KVW_FLAG_CERT_KEY},                                       \
 	{"server-name", required_argument, NULL, KVW_FLAG_SERVER_NAME}
 
 /* Their lines of a command's help: the first and the others. */
 #define KVW_ADMIN_ADDRESS_HELP                                                                     \
-	"      --admin ADDR         admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n" \
+	"      --admin ADDR         "                                                              \
+	"admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n"              \
 	"  -c, --config FILE        configuration of the router: its admin.listen\n"
 #define KVW_ADMIN_FLAGS_HELP                                                                       \
-	"      --key-file FILE      the first line is a key of the router's admin.keys_file\n"        \
-	"      --ca FILE            authorities that may sign the certificate of an admin\n" \
-	"                           address with TLS; default: the system's, with -c FILE its\n"              \
-	"                           admin.tls.certificate itself\n"                                  \
-	"      --cert FILE, --key FILE\n"                                                             \
-	"                           a certificate and its key to show there\n"                        \
+	"      --key-file FILE      the first line is a key of the router's admin.keys_file\n"     \
+	"      --ca FILE            authorities that may sign the certificate of an admin\n"       \
+	"                           address with TLS; default: the system's, with -c FILE its\n"   \
+	"                           admin.tls.certificate itself\n"                                \
+	"      --cert FILE, --key FILE\n"                                                          \
+	"                           a certificate and its key to show there\n"                     \
 	"      --server-name NAME   the name that its certificate bears, if not the host's\n"
 
 /* A command line while it is read. */
 struct kvw_admin_line {
 	const char *command;        /* "workers" */
-	const struct option *flags; /* KVW_ADMIN_FLAGS and the command's own; ends with a name of NULL */
+	/* KVW_ADMIN_FLAGS and the command's own; ends with a name of NULL. */
+	const struct option *flags;
 	const char *letters;        /* as getopt_long has them: ":c:h" and the command's own */
 	FILE *out, *err;            /* for help, for complaints */
 	struct kvw_admin_options *router;
 	void *options; /* the command's own */
 	void (*help)(const struct kvw_admin_line *line);
-	bool (*take)(struct kvw_admin_line *line, int option); /* one of the command's own; false: it is none */
+	/* One of the command's own; false: it is none. */
+	bool (*take)(struct kvw_admin_line *line, int option);
 	bool helped;                /* nothing more to do */
 	bool bad;                   /* all is said: wrong usage */
 };
 
-/* Reads the flags; what stands behind them is argv[optind] and so on. argv may be reordered. True: go on with the words
- * and the combination. */
+/* Reads the flags; what stands behind them is argv[optind] and so on. argv may be reordered. True:
+ * go on with the words and the combination. */
 bool kvw_admin_line_read(struct kvw_admin_line *line, int argc, char **argv);
 
 /* Says where to read on, after the mistake was named. */

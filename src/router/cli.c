@@ -95,17 +95,25 @@ static void print_usage(FILE *out)
 	fputs("Usage:\n"
 	      "  kvway -c FILE                               run with a configuration file\n"
 	      "  kvway check -c FILE                         only say what is wrong in it\n"
-	      "  kvway check -c FILE --diff RUNNING          what a reload from RUNNING would change\n"
+	      "  kvway check -c FILE --diff RUNNING          "
+	      "what a reload from RUNNING would change\n"
 	      "  kvway [--listen ADDR] --worker URL ...      run without a file\n"
-	      "  kvway render --worker URL ...               the file that flags, or a file, amount to\n"
-	      "  kvway render -f MANIFEST                    Kubernetes objects for a manifest of HyperPod\n"
+	      "  kvway render --worker URL ...               "
+	      "the file that flags, or a file, amount to\n"
+	      "  kvway render -f MANIFEST                    "
+	      "Kubernetes objects for a manifest of HyperPod\n"
 	      "  kvway explain < request.json                which worker would get it, and why\n"
-	      "  kvway workers                               those of a running router; add, drain, remove\n"
-	      "  kvway trace                                 what happened to requests: waits, workers, failures\n"
-	      "  kvway groups                                groups of a model's workers, and their weights\n"
+	      "  kvway workers                               "
+	      "those of a running router; add, drain, remove\n"
+	      "  kvway trace                                 "
+	      "what happened to requests: waits, workers, failures\n"
+	      "  kvway groups                                "
+	      "groups of a model's workers, and their weights\n"
 	      "  kvway compare GROUP GROUP                   how two of these differ\n"
-	      "  kvway state FILE                            what is in a snapshot, and whether it is whole\n"
-	      "  kvway key new NAME                          a key for a client, and its entry in the file of keys\n",
+	      "  kvway state FILE                            "
+	      "what is in a snapshot, and whether it is whole\n"
+	      "  kvway key new NAME                          "
+	      "a key for a client, and its entry in the file of keys\n",
 		out);
 }
 
@@ -128,7 +136,8 @@ static void print_help(FILE *out)
 		out);
 	fputs("\nWith a file:\n"
 	      "  -c, --config FILE        YAML; every key is explained in config/REFERENCE.md\n"
-	      "      --diff RUNNING       with `check`: the file that a router runs with; shows each key\n"
+	      "      --diff RUNNING       "
+	      "with `check`: the file that a router runs with; shows each key\n"
 	      "                           and worker that differs, and whether it needs a restart\n"
 	      "\nWithout a file:\n",
 		out);
@@ -137,12 +146,16 @@ static void print_help(FILE *out)
 
 		fprintf(out, "%*s%s\n", used < 27 ? 27 - used : 1, "", settings[i].help);
 	}
-	fputs("  Flags of vLLM production-stack's router, such as --static-backends and --routing-logic,\n"
-	      "  are understood too: config/REFERENCE.md lists them, kvway render shows what they become.\n",
+	fputs("  Flags of vLLM production-stack's router, such as --static-backends and "
+	      "--routing-logic,\n"
+	      "  are understood too: config/REFERENCE.md lists them, kvway render shows what they "
+	      "become.\n",
 		out);
 	fputs("\nUpgrade:\n"
-	      "      --takeover SOCKET    take the sockets of the running kvway over, whose takeover.socket\n"
-	      "                           this is: it serves until this one is ready, then finishes and ends\n"
+	      "      --takeover SOCKET    "
+	      "take the sockets of the running kvway over, whose takeover.socket\n"
+	      "                           "
+	      "this is: it serves until this one is ready, then finishes and ends\n"
 	      "\n  -h, --help               this text\n"
 	      "  -V, --version            version of kvway\n"
 	      "\nStrategies:\n",
@@ -152,9 +165,11 @@ static void print_help(FILE *out)
 	fputs("\nWhile it runs:\n"
 	      "  http://127.0.0.1:9090/health, /ready and /metrics answer on the admin address.\n"
 	      "  kvway explain, workers and trace ask there too; their --help says how.\n"
-	      "  SIGUSR2 starts the program that is installed now, which takes over without a lost request.\n"
+	      "  SIGUSR2 starts the program that is installed now, which takes over without a lost "
+	      "request.\n"
 	      "  SIGTERM lets running requests finish, then exits 0; a second one exits at once.\n"
-	      "\nExit status: 0 all is well, 1 mistakes in the configuration or no start, 2 wrong usage,\n"
+	      "\nExit status: 0 all is well, 1 mistakes in the configuration or no start, 2 wrong "
+	      "usage,\n"
 	      "3 `check --diff` found a difference that needs a restart.\n"
 	      "\nWhere to look next:\n"
 	      "  config/examples/minimal.yaml   the smallest useful file, to begin with\n"
@@ -211,7 +226,8 @@ static void take_stack_flag(struct reader *r, size_t index, const char *value)
 			take_twice(r, flag->flag);
 	if (r->done)
 		return;
-	note_given(r, flag->flag + 2, flag->use == KVW_STACK_ONLY || flag->keys[0] == '\0' ? NULL : flag->keys);
+	note_given(r, flag->flag + 2,
+		flag->use == KVW_STACK_ONLY || flag->keys[0] == '\0' ? NULL : flag->keys);
 	r->stack[r->flags.stack_count++] = (struct kvw_stack_given){index, value};
 }
 
@@ -289,7 +305,8 @@ static void read_options(struct reader *r, int argc, char **argv)
 	for (size_t i = 0, at = 5 + SETTING_COUNT; i < KVW_STACK_FLAG_COUNT; i++)
 		if (kvw_stack_flags[i].use != KVW_STACK_SHARED)
 			options[at++] = (struct option){kvw_stack_flags[i].flag + 2,
-				kvw_stack_flags[i].argument != NULL ? required_argument : no_argument,
+				kvw_stack_flags[i].argument != NULL ? required_argument
+								    : no_argument,
 				NULL, OPTION_STACK + (int)i};
 	opterr = 0;
 	optind = 0; /* glibc: start over, forget a former call */
@@ -301,7 +318,8 @@ static void read_options(struct reader *r, int argc, char **argv)
 	}
 }
 
-/* Words that are no flags: at most one of `check` and `render`; `explain` and `workers` were seen before. */
+/* Words that are no flags: at most one of `check` and `render`;
+ * `explain` and `workers` were seen before. */
 static void read_words(struct reader *r, int argc, char **argv)
 {
 	static const char *const words[] = {
@@ -326,8 +344,8 @@ static void read_words(struct reader *r, int argc, char **argv)
 		kvw_suggest_offer(&near, "groups", "groups");
 		kvw_suggest_offer(&near, "compare", "compare");
 		fprintf(r->err,
-			"kvway: found `%s`, expected flags, one of the words `check` and `render`, or "
-			"`explain` or `workers` in front",
+			"kvway: found `%s`, expected flags, one of the words `check` and `render`, "
+			"or `explain` or `workers` in front",
 			argv[i]);
 		if (near.best != NULL)
 			fprintf(r->err, "; did you mean `%s`?", near.best);
@@ -341,17 +359,20 @@ static void check_combination(struct reader *r)
 	const char *path = r->cli->config_path;
 
 	if (path != NULL && r->given != NULL) {
-		fprintf(r->err, "kvway: --%s together with -c: with a file every setting is in the file",
+		fprintf(r->err,
+			"kvway: --%s together with -c: with a file every setting is in the file",
 			r->given);
 		if (r->given_key != NULL)
 			fprintf(r->err, "; set `%s` in %s", r->given_key, path);
 		fputc('\n', r->err);
 		fail_usage(r);
 	} else if (r->diff != NULL && r->command != COMMAND_CHECK) {
-		fputs("kvway: --diff without `check`: give kvway check -c NEW --diff RUNNING\n", r->err);
+		fputs("kvway: --diff without `check`: give kvway check -c NEW --diff RUNNING\n",
+			r->err);
 		fail_usage(r);
 	} else if (r->cli->takeover_from != NULL && r->command != COMMAND_RUN) {
-		fputs("kvway: --takeover is for a kvway that runs, not for `check` or `render`\n", r->err);
+		fputs("kvway: --takeover is for a kvway that runs, not for `check` or `render`\n",
+			r->err);
 		fail_usage(r);
 	} else if (path == NULL && r->flags.worker_count + r->flags.stack_count == 0) {
 		if (r->given != NULL || r->command != COMMAND_RUN)
@@ -368,8 +389,8 @@ static void check_combination(struct reader *r)
 }
 
 /* From the file, or from the flags if path is NULL. */
-static enum kvw_err load_config(const char *path, const struct kvw_config_flags *flags, FILE *errors,
-	struct kvw_config **out)
+static enum kvw_err load_config(const char *path, const struct kvw_config_flags *flags,
+	FILE *errors, struct kvw_config **out)
 {
 	enum kvw_err err;
 
@@ -471,12 +492,14 @@ static bool check_state(struct reader *r, const struct kvw_config *config)
 
 	if (config->state_file[0] == '\0' || kvw_state_file_may_write(config->state_file, why))
 		return true;
-	fprintf(r->err, "kvway: state.file: no snapshot can be written to %s: %s\n", config->state_file, why);
+	fprintf(r->err, "kvway: state.file: no snapshot can be written to %s: %s\n",
+		config->state_file, why);
 	r->cli->status = KVW_CLI_FAILED;
 	return false;
 }
 
-/* Addresses for engines that an upgrade cannot hand on, since libzmq alone understands them (feeds/listener.h): no mistake. */
+/* Addresses for engines that an upgrade cannot hand on, since libzmq alone understands them
+ * (feeds/listener.h): no mistake. */
 static void check_listeners(struct reader *r, const struct kvw_config *config)
 {
 	const struct {
@@ -498,14 +521,18 @@ static void check_listeners(struct reader *r, const struct kvw_config *config)
 		memcpy(name, host, len);
 		name[len] = '\0';
 		if (if_nametoindex(name) != 0)
-			fprintf(r->err, "kvway: warning: %s: %s is the name of an interface: an upgrade cannot take this address over, and fails; "
-					"write the interface's address\n", items[i].key, name);
+			fprintf(r->err,
+				"kvway: warning: %s: %s is the name of an interface: an upgrade "
+				"cannot take this address over, and fails; write the interface's "
+				"address\n",
+				items[i].key, name);
 	}
 }
 
 static void check(struct reader *r, const struct kvw_config *config)
 {
-	if (!check_state(r, config) || !check_tenants(r, config) || !check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
+	if (!check_state(r, config) || !check_tenants(r, config) ||
+		!check_keys(r, config->auth_keys_file) || !check_keys(r, config->admin_keys_file) ||
 		!check_token_keys(r, config))
 		return;
 	check_listeners(r, config);
