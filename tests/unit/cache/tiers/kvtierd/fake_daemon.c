@@ -325,7 +325,7 @@ static bool answer_release(struct connection *c, const struct request *r)
 {
 	struct fake_daemon *d = c->d;
 	char id[24] = "";
-	bool known = false;
+	bool known = false, good;
 
 	(void)sscanf(r->target, "/v1/leases/%23[^/]/release", id);
 	pthread_mutex_lock(&d->lock);
@@ -342,7 +342,9 @@ static bool answer_release(struct connection *c, const struct request *r)
 	} else {
 		d->unknown_releases++;
 	}
-	return answer(c, known ? 200 : 404, "", "");
+	good = answer(c, known ? 200 : 404, "", "");
+	d->answered_releases++;
+	return good;
 }
 
 static bool answer_delete(struct connection *c, const struct request *r)

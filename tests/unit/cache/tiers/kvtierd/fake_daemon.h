@@ -70,6 +70,7 @@ struct fake_daemon {
 	/* what tests look at */
 	_Atomic int leases, misses, releases, unknown_releases, puts, same, deletes, connections;
 	_Atomic int forgets, forgets_before_put; /* so far; and when the latest object was put */
+	_Atomic int answered_releases; /* of known and unknown leases: no fault can spoil their answers any more */
 	_Atomic int live;   /* leases now */
 	_Atomic int to_keep, not_to_keep; /* leases asked for, by whether they said keep=1, of marks */
 	_Atomic int chunks_to_keep;       /* ... of what is no mark */
