@@ -205,8 +205,7 @@ def test_counters_of_failures_move(workers, kvway):
     client = Client(router.port)
     fleet[0].script = fleet[1].script = lambda ex: ex.gone(10)
     client.send_request("POST", CHAT, body=chat_body())
-    until(lambda: router.metric("kvway_exchanges") >= 1)
-    assert router.metric("kvway_worker_inflight") == 1
+    until(lambda: router.metric("kvway_worker_inflight") == 1, what="the request at a worker")
     client.close()
     until(lambda: router.metric("kvway_client_gone_total") == 1)
     with Client(router.port) as bad:

@@ -98,6 +98,7 @@ def test_announced_bodies_hold_no_memory(pair):
     # Prompts as long as these would wait for each other at kvway.
     worker, router = pair(config={"limits.body_memory": "4MiB", "admission.enabled": False})
     head = [("Content-Length", str(3 << 20)), ("Content-Type", "application/json")]
+    router.wait_idle()  # the exchanges below are the clients', none is one of the start
     with crowd(router.port, 20) as clients:
         for client in clients:
             client.send_head("POST", CHAT, head)

@@ -98,6 +98,7 @@ def test_idle_connections_live_on_until_their_next_request(line):
     one = line({"drain.settle": "30s"})
     with Client(one.port) as kept, Client(one.port) as fresh:
         assert kept.ask("GET", "/x").headers.get("connection") != "close"
+        until(fresh.accepted, 10, "a connection of the process that is replaced")
         before = one.upgrade({"drain.settle": "0s"})
         got = ask(one.port, "POST", CHAT, body=chat_body())
         assert (got.status, got.headers.get("connection")) == (200, None)
@@ -111,6 +112,7 @@ def test_idle_connections_live_on_until_their_next_request(line):
 def test_clients_of_the_admin_address_that_have_connected_are_answered(line):
     one = line()
     with Client(one.admin_port) as fresh, Client(one.admin_port) as idle:
+        until(lambda: fresh.accepted() and idle.accepted(), 10, "connections of the process that is replaced")
         before = one.upgrade()
         got = fresh.ask("GET", "/metrics")
         assert (got.status, got.headers.get("connection")) == (200, "close")
