@@ -173,7 +173,7 @@ static void worker_failed(struct kvw_exchange *x)
 	struct kvw_retry_facts facts = {
 		.first_token = x->first_token_ns != 0 || kvw_exchange_answering(x),
 		.repeatable = x->path.repeatable,
-		.idempotent = x->idempotent,
+		.idempotent = kvw_exchange_is_idempotent(x),
 		.request_held = x->whole || a->body_sent == 0,
 		.link_reused = a->link != NULL && a->link->reused && a->excuse != KVW_EXCUSE_DOWN &&
 			!a->left,

@@ -13,7 +13,7 @@
 static bool askable(const struct kvw_exchange *x)
 {
 	if (x->path.made_id.len > 0)
-		return (x->idempotent || kvw_path_cancels(x->target, x->path.made_id)) &&
+		return (kvw_exchange_is_idempotent(x) || kvw_path_cancels(x->target, x->path.made_id)) &&
 		       (x->whole || x->attempt.body_sent == 0);
 	return x->asked.continues && x->whole;
 }

@@ -183,6 +183,16 @@ void kvw_exchange_drop_request(struct kvw_exchange *x)
 	}
 }
 
+bool kvw_exchange_is_idempotent(const struct kvw_exchange *x)
+{
+	static const char *const methods[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"};
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		if (kvw_slice_equal(x->method, kvw_slice_of(methods[i])))
+			return true;
+	return false;
+}
+
 static struct kvw_slice without_query(struct kvw_slice target)
 {
 	const char *mark = target.len == 0 ? NULL : memchr(target.data, '?', target.len);

@@ -174,10 +174,7 @@ struct kvw_exchange {
 	struct kvw_slice origin;  /* of the web page that sends it, in the raw head (cors.h); len 0: of none */
 	char id_text[40];
 	char via[KVW_CLIENT_ADDRESS]; /* the client that a trusted proxy names; "": the connection's own */
-	bool head_request;        /* method HEAD */
 	bool preflight;           /* a browser asks whether a page may send the request that follows */
-	bool idempotent;
-	bool keep_alive;          /* of the client */
 	uint8_t client_minor;     /* HTTP/1.minor */
 	bool whole;
 	bool looking; /* not whole: read until the model's name is found, but no further than is scanned */
@@ -203,7 +200,6 @@ struct kvw_exchange {
 	bool streams;             /* and asks for a stream */
 	bool greedy;              /* it asks for the likeliest tokens (temperature 0), of chat or completions */
 	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
-	uint64_t tenant;          /* as struct kvw_route_request has it */
 	bool salted, renamed;     /* the body has its tenant's salt, another model (rewrite.h) */
 	bool stripped;            /* it was read, and has no member left that its key may not send */
 	const char *rename_to;    /* if renamed: that model; config's */
@@ -240,7 +236,6 @@ struct kvw_exchange {
 	bool close_client;             /* no further request on this connection */
 	enum kvw_end end;              /* how it ends, once the response is DONE */
 	const char *timeout;           /* the setting whose time was over, if that ends it */
-	bool watch_usage;
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool said_all;                 /* the stream's last event was passed on */
 	bool watch_owner;              /* the id of what is made is still to be found (whose.h) */
@@ -252,7 +247,7 @@ struct kvw_exchange {
 	size_t owner_len;
 
 	/* --- times, monotonic ns --- */
-	int64_t start_ns, wall_ns, complete_ns, sent_ns, last_data_ns;
+	int64_t start_ns, wall_ns, complete_ns, last_data_ns;
 	int64_t first_token_ns; /* 0: none yet */
 	int64_t answer_ns, added_ns;
 	uint32_t stream_chunks;
@@ -267,6 +262,14 @@ struct kvw_exchange {
 static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
 {
 	return x->in.first->data + x->head_offset;
+}
+
+/* RFC 9110 section 9.2.2, but for TRACE, which kvway answers with 405. */
+bool kvw_exchange_is_idempotent(const struct kvw_exchange *x);
+
+static inline bool kvw_exchange_is_head(const struct kvw_exchange *x)
+{
+	return kvw_slice_equal(x->method, KVW_SLICE("HEAD"));
 }
 
 /* May errors for clients name workers? */

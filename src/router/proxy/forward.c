@@ -28,7 +28,7 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 
 bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 {
-	return (x->path.repeatable || x->idempotent) && x->whole &&
+	return (x->path.repeatable || kvw_exchange_is_idempotent(x)) && x->whole &&
 	       x->tried.count < (uint32_t)x->config->retry_attempts &&
 	       suspicions < KVW_RETRY_SUSPICIONS && kvw_request_has_choice(x) &&
 	       kvw_attempt_pay_repeat(x);
@@ -36,7 +36,7 @@ bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 
 bool kvw_request_may_find_room(struct kvw_exchange *x)
 {
-	if (!(x->path.repeatable || x->idempotent) || !x->whole || x->tried.count == KVW_TRIED_MAX ||
+	if (!(x->path.repeatable || kvw_exchange_is_idempotent(x)) || !x->whole || x->tried.count == KVW_TRIED_MAX ||
 		x->pin.len > 0 || x->attempt.decision.reason == KVW_REASON_OWNER)
 		return false;
 	if (kvw_request_has_choice(x) && kvw_busy_other_has_room(x, &x->loop->candidates))

@@ -96,7 +96,7 @@ bool kvw_local_answers(struct kvw_exchange *x)
 	if (mark != NULL)
 		path.len = (size_t)(mark - path.data);
 	ping = kvw_slice_equal(path, KVW_SLICE("/ping"));
-	if (!x->head_request && !head->get_method && !(ping && head->post_method)) {
+	if (!kvw_exchange_is_head(x) && !head->get_method && !(ping && head->post_method)) {
 		kvw_reply_error_as(x, 405, NULL, NULL, ping ? "allow: GET, HEAD, POST\r\n" : "allow: GET, HEAD\r\n",
 			ping ? "this path answers GET, HEAD and POST" : "this path answers GET and HEAD");
 		return true;

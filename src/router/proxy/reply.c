@@ -57,9 +57,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	struct iovec iov[2];
 
 	kvw_attempt_end(x, false);
-	if (!x->body.done)
-		x->close_client = true;
-	if (!x->keep_alive || x->loop->draining)
+	if (!x->body.done || x->loop->draining)
 		x->close_client = true;
 	x->status = status;
 	if (x->opened) {
@@ -78,7 +76,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 		kvw_write_literal(&w, "connection: keep-alive\r\n");
 	kvw_write_literal(&w, "\r\n");
 	iov[0] = (struct iovec){head, w.len};
-	iov[1] = (struct iovec){(char *)body, x->head_request ? 0 : len};
+	iov[1] = (struct iovec){(char *)body, kvw_exchange_is_head(x) ? 0 : len};
 	done(x);
 	kvw_client_send(x->client, iov, iov[1].iov_len > 0 ? 2 : 1);
 }

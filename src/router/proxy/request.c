@@ -23,11 +23,6 @@
 
 static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
-static bool is_method(const struct kvw_exchange *x, const char *name)
-{
-	return kvw_slice_equal(x->method, kvw_slice_of(name));
-}
-
 /* --- head --- */
 
 static void make_request_id(struct kvw_exchange *x)
@@ -113,15 +108,12 @@ static void note_head(struct kvw_exchange *x)
 	x->loop->head_owner = x;
 	x->method = head->method;
 	x->target = head->target;
-	x->head_request = head->head_method;
-	x->keep_alive = head->keep_alive;
+	x->close_client = !head->keep_alive;
 	x->client_minor = head->minor;
 	x->framing = head->framing;
 	x->content_length = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
 	x->path = path_of(head);
 	kvw_cors_note(x, head);
-	x->idempotent = head->get_method || head->head_method || is_method(x, "PUT") ||
-		is_method(x, "DELETE") || is_method(x, "OPTIONS");
 	if (id != NULL && id->value.len > 0)
 		x->request_id = id->value;
 	else
@@ -135,7 +127,6 @@ static void note_head(struct kvw_exchange *x)
 	kvw_sagemaker_note(x, head);
 	if (x->path.kind == KVW_PATH_FORWARD)
 		kvw_request_read_query(x);
-	x->watch_usage = x->path.prompt;
 	x->watch_owner = kvw_whose_makes(x, head);
 }
 

@@ -170,7 +170,7 @@ static void answer_payload(void *arg, const char *data, size_t len)
 		x->attempt.too_long = x->attempt.too_long || kvw_fits_denies(data, len);
 	else if (x->attempt.doubtful && !x->attempt.full)
 		x->attempt.full = kvw_busy_says(data, len);
-	if (x->watch_usage && x->status == 200)
+	if (x->path.prompt && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->fidelity != NULL)
 		kvw_fidelity_client(x, data, len);
@@ -260,7 +260,7 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 	};
 	struct kvw_writer w;
 
-	if (!x->keep_alive || !x->body.done || loop->draining)
+	if (!x->body.done || loop->draining)
 		x->close_client = true;
 	if (x->close_client)
 		options.connection = KVW_CONNECTION_CLOSE;
@@ -475,7 +475,7 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 		a->partial_from = 0;
 		loop->response_head.field_limit = (size_t)x->config->limits_headers;
 		if (kvw_head_parse_response(
-			    &loop->response_head, head, end, x->head_request, &error) != KVW_OK) {
+			    &loop->response_head, head, end, kvw_exchange_is_head(x), &error) != KVW_OK) {
 			kvw_attempt_failed(&x->attempt, error.message);
 			return SIZE_MAX;
 		}

@@ -40,7 +40,7 @@ void kvw_rewrite_session(struct kvw_exchange *x)
 	struct kvw_slice tenant = kvw_rewrite_tenant(x);
 
 	if (tenant.len > 0)
-		x->tenant = x->route.tenant = kvw_tenants_number(kvw_auth_tenants(x->loop->auth), tenant);
+		x->route.tenant = kvw_tenants_number(kvw_auth_tenants(x->loop->auth), tenant);
 }
 
 /* --- before the scan's end --- */

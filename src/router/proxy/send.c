@@ -42,7 +42,6 @@ static void all_sent(struct kvw_exchange *x)
 		return;
 	kvw_exchange_request_state(x, KVW_REQUEST_SENT);
 	kvw_attempt_await(x, true);
-	x->sent_ns = loop->now_ns;
 	if (x->added_ns == 0 && x->complete_ns != 0)
 		x->added_ns = kvw_clock_ns() - x->complete_ns;
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)

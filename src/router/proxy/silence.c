@@ -38,7 +38,7 @@ static void send_own_head(struct kvw_exchange *x)
 	struct kvw_writer w = KVW_WRITER(head, sizeof(head));
 	struct iovec iov;
 
-	if (!x->keep_alive || x->loop->draining || !in_chunks(x))
+	if (x->loop->draining || !in_chunks(x))
 		x->close_client = true;
 	kvw_status_line(&w, 200);
 	kvw_write_field(&w, KVW_SLICE("date"), kvw_date(&x->loop->date, kvw_clock_wall_ns()));

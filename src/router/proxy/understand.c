@@ -163,6 +163,8 @@ static uint64_t units_of(const struct kvw_route_request *route)
 
 void kvw_request_scan_finish(struct kvw_exchange *x)
 {
+	uint64_t tenant = x->route.tenant;
+
 	if (x->scan == NULL)
 		return;
 	kvw_rewrite_scan(x);
@@ -177,7 +179,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 		x->route.model = asked_model(x);
 	if (x->head_session.len > 0)
 		x->route.session = x->head_session;
-	x->route.tenant = x->tenant;
+	x->route.tenant = tenant;
 	if (x->scanned && x->config->model_group_count > 0)
 		kvw_groups_divide(x);
 	x->prompt_units = units_of(&x->route);
@@ -207,7 +209,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 	x->route = (struct kvw_route_request){.api = x->path.api,
 		.session = x->head_session,
 		.model = asked_model(x),
-		.tenant = x->tenant};
+		.tenant = x->route.tenant};
 }
 
 static void feed_again(void *arg, const char *data, size_t len)

@@ -75,7 +75,7 @@ void kvw_unread_ask_plain(const struct kvw_exchange *x, struct kvw_head *head, s
 {
 	bool found = false;
 
-	if (!x->watch_usage)
+	if (!x->path.prompt)
 		return;
 	for (size_t i = 0; i < head->field_count; i++) {
 		if (!kvw_slice_equal_nocase(head->fields[i].name, KVW_SLICE("accept-encoding")))
@@ -89,6 +89,6 @@ void kvw_unread_ask_plain(const struct kvw_exchange *x, struct kvw_head *head, s
 
 void kvw_unread_answer(const struct kvw_exchange *x, const struct kvw_head *head)
 {
-	if (x->watch_usage && head->status == 200 && encoding(head) != NULL)
+	if (x->path.prompt && head->status == 200 && encoding(head) != NULL)
 		kvw_unread_note(x, KVW_COUNT_ENCODED_ANSWERS, "an answer to a prompt has a Content-Encoding: its usage is not seen");
 }
