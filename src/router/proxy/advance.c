@@ -287,7 +287,7 @@ static bool exchange_bytes(struct kvw_exchange *x)
 	if (x->response_state == KVW_RESPONSE_PAUSED)
 		kvw_response_resume(x);
 	if (x->request_state == KVW_REQUEST_SENDING &&
-		(link->io.writable || x->body_received > x->attempt.body_sent))
+		(link->io.writable || x->upload.received > x->attempt.body_sent))
 		kvw_request_send(x);
 	if (x->response_state != KVW_RESPONSE_PAUSED && link->io.readable)
 		kvw_response_read(x);
@@ -313,7 +313,7 @@ static bool step(struct kvw_exchange *x)
 		kvw_request_head(x);
 		return true;
 	}
-	if (kvw_request_has_news(x)) {
+	if (kvw_upload_has_news(&x->upload)) {
 		kvw_request_body(x);
 		return true;
 	}
@@ -628,7 +628,7 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 
 	if (x == NULL)
 		return KVW_ENOMEM;
-	x->head_len = head_len;
+	x->upload.head_len = head_len;
 	x->deadline.fn = on_deadline;
 	x->silence.fn = on_silence;
 	if (x->config->timeout_request_ms > 0)

@@ -12,7 +12,7 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len) KVW_
 
 /*
  * Does all that can be done now. To be called when something has happened to the exchange, after that was
- * noted where it belongs: bytes in x->in, flags of a socket, a state, a lost client, a failure of the
+ * noted where it belongs: bytes in x->upload.in, flags of a socket, a state, a lost client, a failure of the
  * attempt. The exchange may be ENDED, and its client closed, when this returns; their memory stays until
  * the loop has turned.
  */

@@ -161,7 +161,7 @@ bool kvw_client_flush(struct kvw_client *client)
 void kvw_client_exchange_ended(struct kvw_client *client)
 {
 	struct kvw_loop *loop = client->loop;
-	bool unread = !client->exchange->body.done;
+	bool unread = !client->exchange->upload.body.done;
 	bool last = client->exchange->close_client;
 
 	client->exchange = NULL;

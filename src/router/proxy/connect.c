@@ -27,8 +27,7 @@ void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link)
 	a->answered = false;
 	a->partial_from = 0;
 	if (x->whole || a->body_sent == 0)
-		a->cursor =
-			(struct kvw_cursor){x->in.first, x->head_offset + (uint32_t)x->head_len};
+		a->cursor = kvw_upload_body(&x->upload);
 	a->body_sent = 0;
 	if (err != KVW_OK) {
 		a->link = NULL;

@@ -171,10 +171,10 @@ static enum kvw_err understand(struct kvw_dry_run *run, size_t head_len)
 	run->x = x;
 	x->dry = e;
 	x->deadline.fn = never;
-	x->head_len = head_len;
+	x->upload.head_len = head_len;
 	kvw_request_head(x);
 	while (x->response_state == KVW_RESPONSE_NONE &&
-		x->request_state == KVW_REQUEST_READ_BODY && kvw_request_has_news(x))
+		x->request_state == KVW_REQUEST_READ_BODY && kvw_upload_has_news(&x->upload))
 		kvw_request_body(x);
 	if (e->status == 0 && x->whole && x->scan == NULL)
 		return KVW_ENOMEM;

@@ -145,13 +145,13 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn
 	x->strategy = x->in_force->strategy;
 	x->timer.fn = on_timer;
 	x->start_ns = client->head_start_ns != 0 ? client->head_start_ns : loop->now_ns;
-	x->rate_from_ns = x->start_ns;
+	kvw_upload_pace_begin(&x->upload, x->start_ns);
 	x->wall_ns = loop->now_ns + loop->wall_offset_ns;
 	x->trace = kvw_trace_begin(loop->trace, x->start_ns, x->wall_ns);
 	if (x->trace == NULL && loop->trace != NULL)
 		kvw_metrics_add(loop->metrics, KVW_COUNT_UNTRACED, 1);
 	x->end = KVW_END_COMPLETE;
-	x->in = client->in;
+	x->upload.in = client->in;
 	memset(&client->in, 0, sizeof(client->in));
 	client->exchange = x;
 	kvw_usage_init(&x->usage);
@@ -166,19 +166,9 @@ void kvw_exchange_drop_request(struct kvw_exchange *x)
 	kvw_request_scan_release(x);
 	kvw_token_list_put(x->exact.list);
 	x->exact.list = NULL;
-	kvw_account_update(loop->shared->memory, &x->body_memory, 0);
-	if (x->whole && x->body.done && x->in.first != NULL) {
-		/* The first block stays: it holds the raw head that the log names. */
-		struct kvw_block *rest = x->in.first->next;
-
-		while (rest != NULL) {
-			struct kvw_block *next = rest->next;
-
-			kvw_block_put(&loop->blocks, rest);
-			rest = next;
-		}
-		x->in.first->next = NULL;
-		x->in.last = x->in.first;
+	kvw_account_update(loop->shared->memory, &x->upload.memory, 0);
+	if (x->whole && x->upload.body.done) {
+		kvw_upload_free_body(&x->upload, &loop->blocks);
 		x->whole = false;
 	}
 }
@@ -255,7 +245,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.reason = x->attempt.decision.reason,
 		.attempts = x->attempts,
 		.stale_retries = x->stale_retries,
-		.request_bytes = x->body.payload_bytes,
+		.request_bytes = x->upload.body.payload_bytes,
 		.response_bytes = x->attempt.answer.payload_bytes,
 		.stream = x->event_stream,
 		.stream_chunks = x->stream_chunks,
@@ -339,7 +329,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_model_let_go(x->model);
 	kvw_model_let_go(x->meant);
 	x->model = x->meant = NULL;
-	kvw_chain_clear(&x->in, &loop->blocks);
+	kvw_chain_clear(&x->upload.in, &loop->blocks);
 	free((char *)x->model_name.data);
 	x->model_name = (struct kvw_slice){NULL, 0};
 	kvw_keyring_unref(x->keyring);

@@ -25,10 +25,10 @@
 
 #include "admission/gate.h"
 #include "auth/keyring.h"
-#include "http/body.h"
 #include "proxy/attempt.h"
 #include "proxy/client.h"
 #include "proxy/owners.h"
+#include "proxy/upload.h"
 #include "feeds/tokens/tokens.h"
 #include "openai/preamble.h"
 #include "openai/usage.h"
@@ -167,9 +167,7 @@ struct kvw_exchange {
 
 	/* --- request --- */
 	struct kvw_path_info path;
-	struct kvw_chain in;      /* raw head and body as received; the first block stays */
-	size_t head_len;          /* raw head: at in.first->data + head_offset */
-	uint32_t head_offset;
+	struct kvw_upload upload;
 	struct kvw_slice method, target, request_id; /* in the raw head or id_text */
 	struct kvw_slice origin;  /* of the web page that sends it, in the raw head (cors.h); len 0: of none */
 	char id_text[40];
@@ -178,15 +176,7 @@ struct kvw_exchange {
 	uint8_t client_minor;     /* HTTP/1.minor */
 	bool whole;
 	bool looking; /* not whole: read until the model's name is found, but no further than is scanned */
-	enum kvw_framing framing; /* of the request body */
-	uint64_t content_length;
-	struct kvw_body body;     /* reader of the request body */
-	struct kvw_cursor feed;   /* next body byte to look at */
-	uint64_t body_received;   /* raw bytes */
-	int64_t rate_from_ns;     /* since when limits.body_rate counts */
-	uint64_t rate_from_bytes; /* of body_received then */
-	uint64_t body_memory;     /* of it charged to limits.body_memory */
-	uint64_t scan_memory;     /* charged there, too: of `scan` */
+	uint64_t scan_memory;     /* of `scan` charged to limits.body_memory */
 	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
 	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
 	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
@@ -258,11 +248,6 @@ struct kvw_exchange {
 	struct kvw_tried tried;
 	char beginning[48];                /* the first of a stream's behind its preamble; beginning_len of them */
 };
-
-static inline const char *kvw_exchange_raw_head(const struct kvw_exchange *x)
-{
-	return x->in.first->data + x->head_offset;
-}
 
 /* RFC 9110 section 9.2.2, but for TRACE, which kvway answers with 405. */
 bool kvw_exchange_is_idempotent(const struct kvw_exchange *x);

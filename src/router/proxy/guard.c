@@ -104,8 +104,8 @@ static void take_limits(struct kvw_exchange *x)
 	const struct kvw_client_key *key = x->key;
 	int64_t most_ms = x->config->timeout_request_ms;
 
-	if (key->max_body > 0 && key->max_body < x->body.limit)
-		x->body.limit = key->max_body;
+	if (key->max_body > 0 && key->max_body < x->upload.body.limit)
+		x->upload.body.limit = key->max_body;
 	if (key->timeout_ms > 0 && (most_ms == 0 || key->timeout_ms < most_ms))
 		kvw_timer_set(&x->loop->timers, &x->deadline, KVW_TIMER_KEY,
 			x->start_ns + key->timeout_ms * KVW_NS_PER_MS);
@@ -260,17 +260,4 @@ bool kvw_guard_head(struct kvw_exchange *x)
 	else if (x->loop->auth != NULL && refuse_stranger(x))
 		return true;
 	return refuse_path(x);
-}
-
-/* --- the body --- */
-
-bool kvw_guard_has_body(const struct kvw_exchange *x)
-{
-	return x->framing != KVW_FRAME_NONE && !(x->body.done && x->body.payload_bytes == 0);
-}
-
-bool kvw_guard_too_large(const struct kvw_exchange *x)
-{
-	return x->content_length > x->config->routing_scan_limit ||
-	       x->body_received > x->config->routing_scan_limit;
 }

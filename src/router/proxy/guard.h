@@ -16,10 +16,6 @@ bool kvw_guard_head(struct kvw_exchange *x);
 /* Counts it, and answers. */
 void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
 	const char *message);
-bool kvw_guard_has_body(const struct kvw_exchange *x);
-/* For a scan. */
-bool kvw_guard_too_large(const struct kvw_exchange *x);
-
 /* May the request's headers choose its class and its worker, and see the decision? */
 static inline bool kvw_guard_trusts(const struct kvw_exchange *x)
 {

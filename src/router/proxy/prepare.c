@@ -32,47 +32,6 @@ static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
 
 /* --- asking --- */
 
-struct copy {
-	char *at, *end;
-};
-
-static void copy_payload(void *arg, const char *data, size_t len)
-{
-	struct copy *copy = arg;
-
-	if (len > (size_t)(copy->end - copy->at))
-		len = (size_t)(copy->end - copy->at);
-	memcpy(copy->at, data, len);
-	copy->at += len;
-}
-
-size_t kvw_prepare_body_len(const struct kvw_exchange *x)
-{
-	return (size_t)(x->salted || x->renamed ? x->content_length : x->body.payload_bytes);
-}
-
-bool kvw_prepare_copy_body(struct kvw_exchange *x, char *to, size_t len)
-{
-	struct kvw_cursor cursor = {x->in.first, x->head_offset + (uint32_t)x->head_len};
-	struct copy copy = {to, to + len};
-	struct iovec iov[KVW_LOOP_IOV];
-	struct kvw_body body;
-	int count;
-
-	kvw_body_begin(&body, x->framing, x->content_length, 0);
-	while (!body.done && (count = kvw_cursor_iov(&cursor, iov, KVW_LOOP_IOV)) > 0) {
-		for (int i = 0; i < count && !body.done; i++) {
-			size_t used;
-
-			if (kvw_body_feed(&body, iov[i].iov_base, iov[i].iov_len, copy_payload,
-				    &copy, &used) != KVW_OK)
-				return false;
-			kvw_cursor_advance(&cursor, used);
-		}
-	}
-	return copy.at == copy.end;
-}
-
 static struct kvw_slice authorization(struct kvw_exchange *x)
 {
 	const struct kvw_field *field = NULL;
@@ -116,7 +75,7 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
 	const struct kvw_fleet_table *candidates = &loop->candidates;
-	size_t len = kvw_prepare_body_len(x);
+	size_t len = (size_t)kvw_upload_payload(&x->upload);
 	struct kvw_token_job *job = kvw_token_job_create(loop->sources->tokens, len);
 	struct kvw_token_result result;
 	struct kvw_token_ask ask = {
@@ -131,7 +90,7 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 		seen(x, len > KVW_TOKENS_BODY_MAX ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_BUSY);
 		return true;
 	}
-	if (!kvw_prepare_copy_body(x, kvw_token_job_body(job), len)) {
+	if (!kvw_upload_copy(&x->upload, kvw_token_job_body(job), len)) {
 		kvw_token_job_destroy(job);
 		seen(x, KVW_INEXACT_NO_TOKENS);
 		return true;

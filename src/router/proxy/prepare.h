@@ -16,8 +16,4 @@ void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result 
 /* The loop's box has answers. */
 void kvw_prepare_box(struct kvw_io *io);
 
-/* The body of a whole request without its framing, as workers get it. False: it is not what it was. */
-size_t kvw_prepare_body_len(const struct kvw_exchange *x);
-bool kvw_prepare_copy_body(struct kvw_exchange *x, char *to, size_t len) KVW_MUST_CHECK;
-
 #endif

@@ -7,7 +7,7 @@
  * While an exchange has its whole request nothing is read: what a client pipelines waits in the
  * kernel. A client that leaves is noticed all the same, by the edges of a close or a reset.
  *
- * Callbacks note what came (bytes in x->in, a lost client, a refusal) and advance the exchange.
+ * Callbacks note what came (bytes in x->upload.in, a lost client, a refusal) and advance the exchange.
  */
 #include "proxy/receive.h"
 
@@ -109,18 +109,14 @@ static bool body_in_time(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_timer *timer = &x->client->timer;
-	double seconds = (double)(loop->now_ns - x->rate_from_ns) / KVW_NS_PER_S;
 
 	if (!kvw_request_wants_bytes(x)) {
 		/* The worker is slow. The client's time begins again. */
-		x->rate_from_ns = loop->now_ns;
-		x->rate_from_bytes = x->body_received;
+		kvw_upload_pace_begin(&x->upload, loop->now_ns);
 		kvw_loop_timer(loop, timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
 		return true;
 	}
-	if (loop->config->limits_body_rate > 0 &&
-		(double)(x->body_received - x->rate_from_bytes) <
-			seconds * (double)loop->config->limits_body_rate)
+	if (!kvw_upload_keeps_pace(&x->upload, loop->now_ns, loop->config->limits_body_rate))
 		return false;
 	kvw_loop_timer(loop, timer, KVW_TIMER_BODY_RATE, 1000);
 	return true;
@@ -328,7 +324,7 @@ static void client_read(struct kvw_client *client)
 {
 	struct kvw_loop *loop = client->loop;
 	struct kvw_exchange *x = client->exchange;
-	struct kvw_chain *chain = x != NULL ? &x->in : &client->in;
+	struct kvw_chain *chain = x != NULL ? &x->upload.in : &client->in;
 	struct iovec iov[1 + KVW_LOOP_SPARES];
 	/* One buffer for what begins a request: cheaper, and more can be read. */
 	size_t spares = x == NULL ? 0 : KVW_LOOP_SPARES, room;
@@ -364,7 +360,7 @@ static bool client_gone(const struct kvw_client *client)
 	if (client->exchange == NULL)
 		return false;
 	return client->io.broken ||
-		(client->io.peer_closed && client->exchange->body.done &&
+		(client->io.peer_closed && client->exchange->upload.body.done &&
 			client->loop->config->half_close == KVW_HALF_CLOSE_ABORT);
 }
 

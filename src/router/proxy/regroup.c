@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "proxy/rewrite.h"
 #include "proxy/understand.h"
 
 /* The body that is there, understood again: where an earlier scan saw the model's name it may be no longer. */
@@ -25,7 +24,7 @@ static enum kvw_err write_model(struct kvw_exchange *x, const char *model)
 		return KVW_ENOMEM;
 	err = kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(model), &splice);
 	if (err == KVW_OK)
-		err = kvw_rewrite_apply(x, &splice);
+		err = kvw_upload_change(&x->upload, &x->loop->blocks, &splice);
 	if (err != KVW_OK)
 		return err;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_RENAMED, 1);

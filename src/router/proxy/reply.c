@@ -57,7 +57,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	struct iovec iov[2];
 
 	kvw_attempt_end(x, false);
-	if (!x->body.done || x->loop->draining)
+	if (!x->upload.body.done || x->loop->draining)
 		x->close_client = true;
 	x->status = status;
 	if (x->opened) {

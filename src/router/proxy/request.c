@@ -44,7 +44,7 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 		return true;
 	/* Another request was parsed meanwhile; this one was found good once already. */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
-	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
+	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload), x->upload.head_len, &error) !=
 		KVW_OK)
 		return false;
 	loop->head_owner = x;
@@ -110,8 +110,8 @@ static void note_head(struct kvw_exchange *x)
 	x->target = head->target;
 	x->close_client = !head->keep_alive;
 	x->client_minor = head->minor;
-	x->framing = head->framing;
-	x->content_length = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
+	x->upload.framing = head->framing;
+	x->upload.content_length = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
 	x->path = path_of(head);
 	kvw_cors_note(x, head);
 	if (id != NULL && id->value.len > 0)
@@ -135,8 +135,8 @@ static void too_large(struct kvw_exchange *x)
 	char message[128];
 
 	(void)snprintf(message, sizeof(message), "the request body is larger than %s, %llu bytes",
-		x->body.limit < x->config->limits_body ? "this API key may send" : "limits.body",
-		(unsigned long long)x->body.limit);
+		x->upload.body.limit < x->config->limits_body ? "this API key may send" : "limits.body",
+		(unsigned long long)x->upload.body.limit);
 	kvw_reply_error(x, 413, message);
 }
 
@@ -154,7 +154,7 @@ static bool refuse(struct kvw_exchange *x)
 	} else if (x->path.kind == KVW_PATH_LORA && !config->expose_lora) {
 		kvw_reply_error(
 			x, 403, "loading LoRA adapters is not exposed; set expose.lora");
-	} else if (x->content_length > x->body.limit) {
+	} else if (x->upload.content_length > x->upload.body.limit) {
 		too_large(x);
 	} else {
 		return false;
@@ -187,31 +187,20 @@ static bool more_than_body_memory(struct kvw_exchange *x, uint64_t bytes)
  * only announced holds no memory. True: refused. */
 static bool refuse_length(struct kvw_exchange *x)
 {
-	if (more_than_body_memory(x, x->content_length))
+	if (more_than_body_memory(x, x->upload.content_length))
 		return true;
-	if (kvw_account_fits(x->loop->shared->memory, x->content_length))
+	if (kvw_account_fits(x->loop->shared->memory, x->upload.content_length))
 		return false;
 	no_body_memory(x);
-	return true;
-}
-
-/* Charges what has arrived. False: there is no room for it. */
-static bool take_body_memory(struct kvw_exchange *x)
-{
-	uint64_t bytes = x->body_received - x->body_memory;
-
-	if (!kvw_account_take(x->loop->shared->memory, bytes))
-		return false;
-	x->body_memory += bytes;
 	return true;
 }
 
 /* Charges what has arrived of a whole request, and what it was read into. False: refused, an answer was sent. */
 static bool charge_body(struct kvw_exchange *x)
 {
-	if (more_than_body_memory(x, x->body_received + x->scan_memory))
+	if (more_than_body_memory(x, x->upload.received + x->scan_memory))
 		return false;
-	if (take_body_memory(x))
+	if (kvw_upload_charge(&x->upload, x->loop->shared->memory))
 		return true;
 	no_body_memory(x);
 	return false;
@@ -232,14 +221,14 @@ static void choose_mode(struct kvw_exchange *x)
 	const struct kvw_head *head = &x->loop->request_head;
 
 	bool prompt = x->path.prompt && head->post_method &&
-		      (head->json || x->path.api == KVW_API_AUDIO) && x->framing != KVW_FRAME_NONE;
+		      (head->json || x->path.api == KVW_API_AUDIO) && x->upload.framing != KVW_FRAME_NONE;
 
 	/* A path that is not known may all the same be one of an engine that names its model, in JSON or a form. */
 	bool unknown = x->path.kind == KVW_PATH_FORWARD && x->path.api == KVW_API_OTHER &&
-		       x->path.made_id.len == 0 && head->post_method && !x->body.done &&
+		       x->path.made_id.len == 0 && head->post_method && !x->upload.body.done &&
 		       (head->json || is_form(x, head));
 
-	x->whole = prompt && x->content_length <= x->config->routing_scan_limit;
+	x->whole = prompt && x->upload.content_length <= x->config->routing_scan_limit;
 	x->looking = unknown || (prompt && !x->whole);
 	if (prompt || unknown)
 		kvw_request_scan_begin(x);
@@ -253,33 +242,12 @@ static void body_payload(void *arg, const char *data, size_t len)
 		kvw_scan_feed(x->scan, data, len);
 }
 
-/* What lies behind the body's end belongs to the next request. */
-static void return_leftover(struct kvw_exchange *x)
-{
-	struct kvw_block *last = x->feed.block, *rest = last->next;
-	struct kvw_client *client = x->client;
-	size_t n = last->end - x->feed.offset;
-
-	if (n > 0 && kvw_chain_append(&client->in, &x->loop->blocks,
-			     last->data + x->feed.offset, n) != KVW_OK)
-		x->close_client = true;
-	last->end = x->feed.offset;
-	last->next = NULL;
-	x->in.last = last;
-	while (rest != NULL) {
-		struct kvw_block *next = rest->next;
-
-		rest->next = NULL;
-		kvw_chain_take(&client->in, rest);
-		rest = next;
-	}
-}
-
 static void body_complete(struct kvw_exchange *x)
 {
 	kvw_timer_clear(&x->loop->timers, &x->client->timer);
 	x->complete_ns = x->loop->now_ns;
-	return_leftover(x);
+	if (kvw_upload_split(&x->upload, &x->loop->blocks, &x->client->in) != KVW_OK)
+		x->close_client = true;
 }
 
 /* A whole request has been read: finds what it asks for. */
@@ -309,27 +277,25 @@ static void send_continue(struct kvw_exchange *x)
 void kvw_request_head(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	struct kvw_block *first = x->in.first;
 	struct kvw_head_error error;
-	size_t arrived = x->in.bytes - x->head_len;
+	size_t arrived = x->upload.in.bytes - x->upload.head_len;
 
-	x->head_offset = first->begin;
-	x->feed = (struct kvw_cursor){first, first->begin + (uint32_t)x->head_len};
-	x->attempt.cursor = x->feed;
+	x->upload.head_offset = x->upload.in.first->begin;
+	x->attempt.cursor = x->upload.feed = kvw_upload_body(&x->upload);
 	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
-	if (kvw_head_parse_request(&loop->request_head, kvw_exchange_raw_head(x), x->head_len, &error) !=
+	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload), x->upload.head_len, &error) !=
 		KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
 		if (loop->auth != NULL) /* it may hold a key, which was not found */
-			kvw_chain_wipe(&x->in);
+			kvw_chain_wipe(&x->upload.in);
 		kvw_reply_error(x, error.status, error.message);
 		return;
 	}
 	note_head(x);
-	kvw_body_begin(&x->body, x->framing, x->content_length, loop->config->limits_body);
-	if (x->body.done)
+	kvw_body_begin(&x->upload.body, x->upload.framing, x->upload.content_length, loop->config->limits_body);
+	if (x->upload.body.done)
 		body_complete(x);
 	if (kvw_local_preflight(x) || refuse_head(x) || kvw_local_answers(x))
 		return;
@@ -338,14 +304,14 @@ void kvw_request_head(struct kvw_exchange *x)
 	choose_mode(x);
 	if (kvw_unread_refuses_encoded(x) || (x->whole && refuse_length(x)))
 		return;
-	if (!x->body.done) {
+	if (!x->upload.body.done) {
 		if (loop->request_head.expect_continue && arrived == 0)
 			send_continue(x);
 		kvw_loop_timer(loop, &x->client->timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
 	}
 	kvw_exchange_request_state(
 		x, x->whole || x->looking ? KVW_REQUEST_READ_BODY : KVW_REQUEST_ROUTING);
-	if (x->whole && x->body.done)
+	if (x->whole && x->upload.body.done)
 		whole_complete(x);
 }
 
@@ -353,9 +319,9 @@ void kvw_request_head(struct kvw_exchange *x)
 
 bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 {
-	if (x->body.done || x->response_state >= KVW_RESPONSE_DONE)
+	if (x->upload.body.done || x->response_state >= KVW_RESPONSE_DONE)
 		return false;
-	return x->whole || x->looking || x->body_received - x->attempt.body_sent < x->config->limits_high_water;
+	return x->whole || x->looking || x->upload.received - x->attempt.body_sent < x->config->limits_high_water;
 }
 
 /* The body outgrew what is read whole: route on what is known and stream the rest. */
@@ -376,10 +342,10 @@ static bool looks_on(struct kvw_exchange *x)
 {
 	bool needed = x->path.prompt && kvw_fleet_divided(x->loop->fleet);
 
-	if (x->body.done || x->scan == NULL || kvw_scan_model(x->scan).len > 0 || !kvw_scan_goes_on(x->scan) ||
-		(x->body_received > x->config->routing_scan_limit && !needed))
+	if (x->upload.body.done || x->scan == NULL || kvw_scan_model(x->scan).len > 0 || !kvw_scan_goes_on(x->scan) ||
+		(x->upload.received > x->config->routing_scan_limit && !needed))
 		return false;
-	if (take_body_memory(x))
+	if (kvw_upload_charge(&x->upload, x->loop->shared->memory))
 		return true;
 	if (needed)
 		no_body_memory(x);
@@ -393,44 +359,28 @@ static void body_refused(struct kvw_exchange *x, enum kvw_err err)
 	else if (err == KVW_ELIMIT)
 		too_large(x);
 	else
-		kvw_reply_error(x, 400, x->body.error);
-}
-
-bool kvw_request_has_news(const struct kvw_exchange *x)
-{
-	const struct kvw_block *block = x->feed.block;
-
-	return !x->body.done && (x->feed.offset < block->end || block->next != NULL);
+		kvw_reply_error(x, 400, x->upload.body.error);
 }
 
 void kvw_request_body(struct kvw_exchange *x)
 {
-	struct iovec iov[KVW_LOOP_IOV];
-	int count = kvw_cursor_iov(&x->feed, iov, KVW_LOOP_IOV);
+	enum kvw_err err = kvw_upload_feed(&x->upload, body_payload, x);
 
-	for (int i = 0; i < count && !x->body.done; i++) {
-		size_t used = 0;
-		enum kvw_err err = kvw_body_feed(&x->body, iov[i].iov_base, iov[i].iov_len,
-			body_payload, x, &used);
-
-		if (err != KVW_OK) {
-			body_refused(x, err);
-			return;
-		}
-		kvw_cursor_advance(&x->feed, used);
-		x->body_received += used;
-	}
-	if ((kvw_request_scan_charge(x) || x->body_received > x->body_memory) && x->whole && !charge_body(x))
+	if (err != KVW_OK) {
+		body_refused(x, err);
 		return;
-	if (x->body.done)
+	}
+	if ((kvw_request_scan_charge(x) || x->upload.received > x->upload.memory) && x->whole && !charge_body(x))
+		return;
+	if (x->upload.body.done)
 		body_complete(x);
 	if (x->looking) {
 		if (!looks_on(x))
 			stream_after_all(x);
-	} else if (x->body.done) {
+	} else if (x->upload.body.done) {
 		if (x->whole)
 			whole_complete(x);
-	} else if (x->whole && x->body_received > x->config->routing_scan_limit) {
+	} else if (x->whole && x->upload.received > x->config->routing_scan_limit) {
 		x->whole = false;
 		x->looking = true;
 		if (!looks_on(x))

@@ -6,14 +6,11 @@
 
 #include "proxy/exchange.h"
 
-/* x->in begins with a whole head of x->head_len bytes. Leaves READ_HEAD for READ_BODY (a whole request)
+/* x->upload.in begins with a whole head of x->upload.head_len bytes. Leaves READ_HEAD for READ_BODY (a whole request)
  * or ROUTING, or answers: a refusal, or what kvway answers itself. */
 void kvw_request_head(struct kvw_exchange *x);
 
-/* Bytes of the body lie at the end of x->in that kvw_request_body has not seen. */
-bool kvw_request_has_news(const struct kvw_exchange *x);
-
-/* Takes those. A whole request that has ended, or become too large to be read whole, goes to ROUTING. */
+/* Takes what kvw_upload_has_news says. A whole request that has ended, or become too large to be read whole, goes to ROUTING. */
 void kvw_request_body(struct kvw_exchange *x);
 
 /* Returns whether the client's socket may be read for this exchange now. */

@@ -260,7 +260,7 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 	};
 	struct kvw_writer w;
 
-	if (!x->body.done || loop->draining)
+	if (!x->upload.body.done || loop->draining)
 		x->close_client = true;
 	if (x->close_client)
 		options.connection = KVW_CONNECTION_CLOSE;
@@ -511,7 +511,7 @@ static void answer_complete(struct kvw_exchange *x, bool leftovers)
 	a->link = NULL;
 	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
 	kvw_attempt_end(x, true);
-	if (!x->body.done)
+	if (!x->upload.body.done)
 		x->close_client = true;
 }
 

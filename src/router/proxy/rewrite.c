@@ -1,9 +1,5 @@
 /*
  * rewrite.c - see rewrite.h.
- *
- * A body is seldom copied: an edit moves the bytes behind it within the block of 8 or 64 KiB in which it lies, and all
- * other blocks stay as they were received. Of a chunked body the framing is taken out first, block by block, so that it
- * goes on with its length.
  */
 #include "proxy/rewrite.h"
 
@@ -75,75 +71,7 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 		x->salted = set_salt(x, tenant);
 }
 
-/* --- chunked framing --- */
-
-struct payload {
-	struct kvw_block *block;
-	uint32_t end; /* of what the block keeps */
-};
-
-static void keep_payload(void *arg, const char *data, size_t len)
-{
-	struct payload *payload = arg;
-
-	memmove(payload->block->data + payload->end, data, len);
-	payload->end += (uint32_t)len;
-}
-
-/* The body was read once: it is good. */
-static void drop_framing(struct kvw_exchange *x)
-{
-	struct payload payload = {x->in.first, x->head_offset + (uint32_t)x->head_len};
-	struct kvw_body body;
-
-	kvw_body_begin(&body, x->framing, 0, 0);
-	for (struct kvw_block *block = x->in.first; block != NULL; block = block->next) {
-		uint32_t from = block == x->in.first ? payload.end : block->begin;
-		size_t used;
-
-		payload = (struct payload){block, from};
-		if (kvw_body_feed(&body, block->data + from, block->end - from, keep_payload, &payload, &used) !=
-			KVW_OK)
-			break; /* cannot be */
-		x->in.bytes -= block->end - payload.end;
-		block->end = payload.end;
-	}
-	x->framing = KVW_FRAME_LENGTH;
-	x->content_length = body.payload_bytes;
-	x->body_received = body.payload_bytes;
-}
-
 /* --- the body --- */
-
-static struct kvw_cursor place(const struct kvw_exchange *x, uint64_t at)
-{
-	struct kvw_cursor cursor = {x->in.first, x->head_offset + (uint32_t)x->head_len};
-
-	kvw_cursor_advance(&cursor, (size_t)at);
-	return cursor;
-}
-
-/* From the last edit to the first: places before it do not move. */
-enum kvw_err kvw_rewrite_apply(struct kvw_exchange *x, const struct kvw_splice *splice)
-{
-	enum kvw_err err = KVW_OK;
-
-	if (x->framing == KVW_FRAME_CHUNKED)
-		drop_framing(x);
-	for (uint32_t i = splice->count; i > 0 && err == KVW_OK; i--) {
-		const struct kvw_splice_edit *edit = &splice->edits[i - 1];
-		struct kvw_cursor cursor = place(x, edit->at);
-
-		err = kvw_chain_replace(
-			&x->in, &x->loop->blocks, &cursor, (size_t)edit->removed, edit->text);
-	}
-	if (err == KVW_OK) {
-		x->content_length = (uint64_t)((int64_t)x->content_length + splice->growth);
-		x->body_received = x->content_length;
-	}
-	x->feed = (struct kvw_cursor){x->in.last, x->in.last->end};
-	return err;
-}
 
 static void count(const struct kvw_exchange *x)
 {
@@ -172,7 +100,7 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	if (x->scanned)
 		err = kvw_splice_plan(x->scan, salt, model, &splice);
 	if (err == KVW_OK)
-		err = kvw_rewrite_apply(x, &splice);
+		err = kvw_upload_change(&x->upload, &x->loop->blocks, &splice);
 	if (err == KVW_OK)
 		count(x);
 	else

@@ -8,7 +8,6 @@
 #ifndef KVW_REWRITE_H
 #define KVW_REWRITE_H
 
-#include "openai/splice.h"
 #include "proxy/exchange.h"
 
 /* The whole body was fed to x->scan, kvw_scan_finish comes next: gives it the salt and the model that the body will
@@ -17,9 +16,6 @@ void kvw_rewrite_scan(struct kvw_exchange *x);
 
 /* After it, of a whole request: changes the body. KVW_ENOMEM. */
 enum kvw_err kvw_rewrite_body(struct kvw_exchange *x) KVW_MUST_CHECK;
-
-/* Changes the body as the plan for it says. KVW_ENOMEM: it may be changed in part, and must not be sent. */
-enum kvw_err kvw_rewrite_apply(struct kvw_exchange *x, const struct kvw_splice *splice) KVW_MUST_CHECK;
 
 /* The tenant whose requests are kept apart; len 0: it has none. */
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x);

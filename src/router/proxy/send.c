@@ -7,20 +7,6 @@
 
 #define SEND_AT_ONCE 8
 
-/* Blocks that were sent and will not be needed for a retry. */
-static void free_sent_blocks(struct kvw_exchange *x)
-{
-	struct kvw_attempt *a = &x->attempt;
-	struct kvw_block *first = x->in.first;
-
-	while (first->next != NULL && first != a->cursor.block && first->next != a->cursor.block) {
-		struct kvw_block *sent = first->next;
-
-		first->next = sent->next;
-		kvw_block_put(&x->loop->blocks, sent);
-	}
-}
-
 void kvw_request_await_token(struct kvw_exchange *x, int64_t attempt_ms)
 {
 	struct kvw_loop *loop = x->loop;
@@ -62,7 +48,7 @@ static int gather(struct kvw_exchange *x, struct iovec *iov)
 		iov[count].iov_base = a->head->data + a->head_sent;
 		iov[count++].iov_len = head_left;
 	}
-	if (x->body_received > a->body_sent)
+	if (x->upload.received > a->body_sent)
 		count += kvw_cursor_iov(&a->cursor, iov + count, KVW_LOOP_IOV - count);
 	return count;
 }
@@ -98,10 +84,10 @@ void kvw_request_send(struct kvw_exchange *x)
 		kvw_cursor_advance(&a->cursor, sent);
 		a->body_sent += sent;
 		if (!x->whole)
-			free_sent_blocks(x);
+			kvw_upload_free_before(&x->upload, &x->loop->blocks, a->cursor.block);
 	}
-	if (a->head_sent == a->head->end && a->body_sent == x->body_received) {
-		if (x->body.done)
+	if (a->head_sent == a->head->end && a->body_sent == x->upload.received) {
+		if (x->upload.body.done)
 			all_sent(x);
 		else
 			kvw_timer_clear(&x->loop->timers, &x->timer); /* it is the client's turn */
@@ -111,6 +97,6 @@ void kvw_request_send(struct kvw_exchange *x)
 		if (a->link->io.writable)
 			kvw_io_again(&a->link->io); /* no edge will come: others have their turn first */
 	}
-	if (!x->body.done && !x->whole && x->client->io.readable && kvw_request_wants_bytes(x))
+	if (!x->upload.body.done && !x->whole && x->client->io.readable && kvw_request_wants_bytes(x))
 		kvw_io_again(&x->client->io);
 }

@@ -285,10 +285,10 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
 {
 	struct kvw_splice splice = {.count = 0};
-	size_t body = kvw_prepare_body_len(x), most = (size_t)x->config->groups_shadow_body;
+	size_t body = (size_t)kvw_upload_payload(&x->upload), most = (size_t)x->config->groups_shadow_body;
 	char *plain = body > most ? NULL : malloc(room + body + 1), *text;
 
-	if (plain == NULL || !kvw_prepare_copy_body(x, plain + room, body))
+	if (plain == NULL || !kvw_upload_copy(&x->upload, plain + room, body))
 		goto fail;
 	*len = body;
 	if (strcmp(group->serves, x->group->serves) == 0)
@@ -331,7 +331,7 @@ static bool make_text(struct kvw_exchange *x, const struct kvw_model_group *grou
 
 	if (loop->head_owner != x)
 		return false;
-	if (!take_bytes(s, room + kvw_prepare_body_len(x)))
+	if (!take_bytes(s, room + (size_t)kvw_upload_payload(&x->upload)))
 		return false;
 	s->text = copy_body(x, group, room, &body);
 	if (s->text == NULL)

@@ -78,7 +78,7 @@ static bool open_answer(struct kvw_exchange *x)
 
 void kvw_silence_comment(struct kvw_exchange *x)
 {
-	if (kvw_exchange_ended(x) || kvw_exchange_answering(x) || !x->streams || !x->body.done ||
+	if (kvw_exchange_ended(x) || kvw_exchange_answering(x) || !x->streams || !x->upload.body.done ||
 		!kvw_exchange_computes(x) || x->client->out.bytes > 0 || !kvw_client_alive(x->client))
 		return;
 	if (x->opened || open_answer(x))

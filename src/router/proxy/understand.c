@@ -219,27 +219,13 @@ static void feed_again(void *arg, const char *data, size_t len)
 
 void kvw_request_scan_again(struct kvw_exchange *x)
 {
-	struct kvw_cursor cursor = {x->in.first, x->head_offset + (uint32_t)x->head_len};
-	struct kvw_body body;
-	struct iovec iov[KVW_LOOP_IOV];
-	int count;
-
 	if (x->scan != NULL || !x->scanned || !x->whole)
 		return;
 	kvw_request_scan_begin(x);
 	if (x->scan == NULL)
 		return;
-	kvw_body_begin(&body, x->framing, x->content_length, 0);
-	while (!body.done && (count = kvw_cursor_iov(&cursor, iov, KVW_LOOP_IOV)) > 0) {
-		for (int i = 0; i < count && !body.done; i++) {
-			size_t used;
-
-			if (kvw_body_feed(&body, iov[i].iov_base, iov[i].iov_len, feed_again, x->scan,
-				    &used) != KVW_OK)
-				return; /* it was good before: cannot be */
-			kvw_cursor_advance(&cursor, used);
-		}
-	}
+	if (!kvw_upload_read_again(&x->upload, feed_again, x->scan))
+		return; /* it was good before: cannot be */
 	kvw_request_scan_finish(x);
 	(void)kvw_request_scan_charge(x);
 }

@@ -36,7 +36,7 @@ static bool refuse_group(struct kvw_exchange *x)
 		"that can be read, on a path of "
 		"inference, no larger than %llu bytes, not in the URL",
 		(unsigned long long)x->config->routing_scan_limit);
-	status = kvw_guard_too_large(x) ? 413 : 400;
+	status = kvw_upload_exceeds(&x->upload, x->config->routing_scan_limit) ? 413 : 400;
 	kvw_reply_error_code(x, status, NULL, "model_group", NULL, message);
 	return true;
 }

@@ -56,8 +56,8 @@ static bool build_head(struct kvw_exchange *x)
 			       x->config->forwarded == KVW_FORWARDED_X,
 		.forwarded = x->config->forwarded == KVW_FORWARDED_BOTH ||
 			     x->config->forwarded == KVW_FORWARDED_STANDARD,
-		.framing = x->framing,
-		.content_length = x->content_length,
+		.framing = x->upload.framing,
+		.content_length = x->upload.content_length,
 		.bearer = kvw_slice_of(loop->auth != NULL ? a->worker->api_key : NULL),
 	};
 	char extra[KVW_SAGEMAKER_ROOM + 64];

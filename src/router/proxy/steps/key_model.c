@@ -14,7 +14,7 @@
 /* The model that a worker will read; len 0: it is not known for certain. */
 static struct kvw_slice model_of(const struct kvw_exchange *x)
 {
-	return kvw_guard_has_body(x) ? kvw_request_body_model(x) : x->model_name;
+	return kvw_upload_has_body(&x->upload) ? kvw_request_body_model(x) : x->model_name;
 }
 
 static bool refuse_model(struct kvw_exchange *x)
@@ -25,7 +25,7 @@ static bool refuse_model(struct kvw_exchange *x)
 	if (x->key == NULL || x->key->models.count == 0 || x->model_allowed)
 		return false;
 	model = model_of(x);
-	if (model.len == 0 ? !kvw_guard_has_body(x) : kvw_client_key_may_use(x->key, model)) {
+	if (model.len == 0 ? !kvw_upload_has_body(&x->upload) : kvw_client_key_may_use(x->key, model)) {
 		x->model_allowed = true;
 		return false;
 	}

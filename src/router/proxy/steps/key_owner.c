@@ -15,7 +15,7 @@ static bool refuse_unread(struct kvw_exchange *x)
 {
 	char message[256];
 
-	if (x->path.api != KVW_API_RESPONSES || x->scanned || x->framing == KVW_FRAME_NONE ||
+	if (x->path.api != KVW_API_RESPONSES || x->scanned || x->upload.framing == KVW_FRAME_NONE ||
 		!kvw_whose_tenants(x))
 		return false;
 	(void)snprintf(message, sizeof(message),

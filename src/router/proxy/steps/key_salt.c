@@ -15,7 +15,7 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 	char message[256];
 
 	if (kvw_rewrite_tenant(x).len == 0 || x->salted || x->path.kind != KVW_PATH_FORWARD ||
-		!kvw_guard_has_body(x) || (x->path.prompt && !kvw_exchange_computes(x)) ||
+		!kvw_upload_has_body(&x->upload) || (x->path.prompt && !kvw_exchange_computes(x)) ||
 		kvw_path_cancels(x->target, x->path.made_id))
 		return false;
 	if (x->path.unsalted || !x->path.prompt)
@@ -23,7 +23,7 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 			"this API key's tenant shares no cache with others, and workers cannot "
 			"keep it apart by this method on "
 			"this path");
-	else if (kvw_guard_too_large(x)) {
+	else if (kvw_upload_exceeds(&x->upload, x->config->routing_scan_limit)) {
 		(void)snprintf(message, sizeof(message),
 			"this API key's tenant shares no cache with others: a body can be no "
 			"larger than %llu bytes",

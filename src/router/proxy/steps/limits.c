@@ -52,8 +52,8 @@ static size_t parties_of(
 static uint64_t prompt_tokens(struct kvw_exchange *x)
 {
 	/* Of a body that is there, its client's bytes, not those that rewrite.c has added. */
-	bool announced = !x->body.done && x->content_length > x->body.payload_bytes;
-	uint64_t bytes = announced ? x->content_length : x->body.payload_bytes;
+	bool announced = !x->upload.body.done && x->upload.content_length > x->upload.body.payload_bytes;
+	uint64_t bytes = announced ? x->upload.content_length : x->upload.body.payload_bytes;
 
 	if (!x->route.content_known)
 		return (uint64_t)((double)bytes / x->config->routing_bytes_per_token);
