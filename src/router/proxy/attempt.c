@@ -3,7 +3,6 @@
  */
 #include "proxy/attempt.h"
 
-#include "proxy/early.h"
 #include "proxy/exchange.h"
 #include "proxy/understand.h"
 
@@ -149,8 +148,5 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	a->head = NULL;
 	kvw_block_put(&loop->blocks, a->partial);
 	a->partial = NULL;
-	kvw_block_put(&loop->blocks, x->answer_head);
-	x->answer_head = NULL;
-	kvw_chain_clear(&x->early, &loop->blocks);
-	kvw_early_charge(x);
+	kvw_held_drop(&a->held, &loop->blocks, loop->shared->memory);
 }

@@ -13,7 +13,7 @@
 #include "http/body.h"
 #include "kvway/load.h"
 #include "kvway/route.h"
-#include "proxy/tokenless.h"
+#include "proxy/opening.h"
 
 struct kvw_exchange;
 
@@ -55,12 +55,8 @@ struct kvw_attempt {
 	struct kvw_block *partial;    /* the answer's head so far, if it came in pieces */
 	size_t partial_from;          /* where the search for its end goes on */
 	struct kvw_body answer;       /* reader of the answer's body */
-	bool doubtful;                /* an answer that its body explains: 503, is it full, or broken? 400, is the prompt
-	                                 too long for it alone? */
-	bool too_long;                /* it says so */
-	bool full;                    /* it says that its engine is full */
-	bool error_event;             /* its stream brought an error that is not the client's fault */
-	enum kvw_token_sign tokens;       /* of a 200, as far as its beginning shows */
+	struct kvw_opening opening;   /* of the answer, until its first token */
+	struct kvw_held held;
 
 	/* --- the failure that kvw_exchange_advance has to deal with --- */
 	const char *failure;          /* why, for users; static, or as long as the link. NULL: none */

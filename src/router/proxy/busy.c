@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "proxy/early.h"
 
 #define BROKE_OFF_MOST 4
 #define PAUSE_MOST_S 30 /* of Retry-After: a worker that says more is asked again all the same */
@@ -56,8 +55,11 @@ bool kvw_busy_says(const char *data, size_t len)
 
 bool kvw_busy_broke_off(const struct kvw_exchange *x)
 {
-	return x->broke_off < BROKE_OFF_MOST && x->response_state == KVW_RESPONSE_HELD && kvw_early_possible(x) && x->beginning_len == 0 &&
-	       x->attempt.tokens == KVW_TOKENS_OPENED && kvw_busy_any(x);
+	const struct kvw_opening *o = &x->attempt.opening;
+
+	return x->broke_off < BROKE_OFF_MOST && x->response_state == KVW_RESPONSE_HELD &&
+	       kvw_exchange_streams_tokens(x) && o->first_len == 0 && o->tokens == KVW_TOKENS_OPENED &&
+	       kvw_busy_any(x);
 }
 
 void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns)

@@ -30,7 +30,6 @@
 #include "proxy/owners.h"
 #include "proxy/upload.h"
 #include "feeds/tokens/tokens.h"
-#include "openai/preamble.h"
 #include "openai/usage.h"
 #include "proxy/wait.h"
 #include "rates/rates.h"
@@ -218,8 +217,6 @@ struct kvw_exchange {
 	/* --- response --- */
 	struct kvw_fidelity *fidelity; /* compares it with the answers to copies; NULL: nothing does */
 	int status;
-	struct kvw_block *answer_head; /* head for the client, built, not sent */
-	uint32_t held_head;            /* of answer_head, the bytes that are a head */
 	bool opened;                   /* the client was sent a head of status 200 and comments (silence.h) */
 	enum kvw_pass pass;
 	bool event_stream;
@@ -229,11 +226,6 @@ struct kvw_exchange {
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool said_all;                 /* the stream's last event was passed on */
 	bool watch_owner;              /* the id of what is made is still to be found (whose.h) */
-	bool line_ended;               /* the last piece of the stream ended a line */
-	uint8_t beginning_len;
-	struct kvw_preamble preamble;  /* of the stream, until a token */
-	struct kvw_chain early;        /* held back behind answer_head: it has no room for it */
-	uint64_t early_memory;         /* of it charged to limits.body_memory */
 	size_t owner_len;
 
 	/* --- times, monotonic ns --- */
@@ -246,7 +238,6 @@ struct kvw_exchange {
 	struct kvw_usage usage;
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
 	struct kvw_tried tried;
-	char beginning[48];                /* the first of a stream's behind its preamble; beginning_len of them */
 };
 
 /* RFC 9110 section 9.2.2, but for TRACE, which kvway answers with 405. */
@@ -274,6 +265,12 @@ static inline bool kvw_exchange_computes(const struct kvw_exchange *x)
 {
 	return x->path.prompt && x->path.api != KVW_API_TOKENIZE &&
 	       x->path.api != KVW_API_COUNT_TOKENS;
+}
+
+/* Is the answer a stream in which only a token says that its engine works? */
+static inline bool kvw_exchange_streams_tokens(const struct kvw_exchange *x)
+{
+	return x->event_stream && x->status == 200 && kvw_exchange_computes(x);
 }
 
 /* Names what a worker keeps and this goes on with: a response, or a session of SageMaker's; len 0: nothing. */

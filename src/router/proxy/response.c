@@ -18,7 +18,6 @@
 #include "proxy/asked.h"
 #include "proxy/busy.h"
 #include "proxy/cors.h"
-#include "proxy/early.h"
 #include "proxy/fidelity.h"
 #include "proxy/fits.h"
 #include "proxy/forward.h"
@@ -96,80 +95,50 @@ static void first_token(struct kvw_exchange *x)
 	kvw_gates_first_token(x);
 }
 
-/* A stream's beginning is kept until it can be judged; after that an event is looked at where a piece
- * begins with one, as vLLM's do. */
-static void look_for_error(struct kvw_exchange *x, const char *data, size_t len)
+/* Its stream, of which the client has a part, brought an error. */
+static void note_error(struct kvw_exchange *x)
 {
-	size_t room = sizeof(x->beginning) - x->beginning_len;
-
-	if (x->response_state == KVW_RESPONSE_HELD &&
-		(x->beginning_len == 0 ||
-			kvw_event_beginning(x->beginning, x->beginning_len) == KVW_BEGINNING_UNKNOWN)) {
-		if (x->beginning_len == 0) { /* of a line that could have been preamble */
-			memcpy(x->beginning, x->preamble.text, x->preamble.len);
-			x->beginning_len = x->preamble.len;
-			room -= x->preamble.len;
-		}
-		room = len < room ? len : room;
-		memcpy(x->beginning + x->beginning_len, data, room);
-		x->beginning_len += (uint8_t)room;
-		x->attempt.error_event =
-			kvw_event_beginning(x->beginning, x->beginning_len) == KVW_BEGINS_WITH_ERROR &&
-			!kvw_event_blames_client(data, len);
-		x->attempt.full = x->attempt.error_event && kvw_busy_says(data, len);
-	} else if (!x->attempt.error_event && len > 0 && (data[0] == 'd' || data[0] == 'e') &&
-		   kvw_event_beginning(data, len) == KVW_BEGINS_WITH_ERROR && !kvw_event_blames_client(data, len)) {
-		x->attempt.error_event = true;
-		x->attempt.full = kvw_busy_says(data, len);
-		if (x->response_state != KVW_RESPONSE_HELD && x->attempt.full)
-			kvw_busy_note(x, 0);
-		else if (x->response_state != KVW_RESPONSE_HELD)
-			kvw_attempt_grade(x, KVW_GRADE_BAD, "its stream brought an error");
-	}
-}
-
-/* Until one was found: has the answer a token? */
-static void look_for_token(struct kvw_exchange *x, const char *data, size_t len)
-{
-	struct kvw_attempt *a = &x->attempt;
-
-	if (a->tokens >= KVW_TOKENS_SOME || !kvw_exchange_computes(x))
-		return;
-	if (x->event_stream)
-		a->tokens = kvw_tokens_in_piece(a->tokens, data, len);
+	if (x->attempt.opening.full)
+		kvw_busy_note(x, 0);
 	else
-		a->tokens = kvw_tokens_aborted(data, len) ? KVW_TOKENS_NONE : KVW_TOKENS_SOME;
+		kvw_attempt_grade(x, KVW_GRADE_BAD, "its stream brought an error");
 }
 
 /* What the engine has computed, or its error. */
 static void take_computed(struct kvw_exchange *x, const char *data, size_t len)
 {
+	struct kvw_opening *o = &x->attempt.opening;
+	bool held = x->response_state == KVW_RESPONSE_HELD;
+
 	if (x->event_stream && kvw_rate_holds(x))
 		kvw_rate_watch(x, data, len);
 	if (x->status != 200)
 		return;
 	if (x->event_stream) {
-		look_for_error(x, data, len);
+		if (kvw_opening_find_error(o, held, data, len) && !held)
+			note_error(x);
 		x->said_all = x->said_all || kvw_event_is_last(data, len);
 	}
-	look_for_token(x, data, len);
-	if (x->attempt.tokens == KVW_TOKENS_OPENED) /* the event that names the role: comments may follow it */
-		x->preamble = (struct kvw_preamble){0};
+	if (kvw_exchange_computes(x))
+		kvw_opening_find_token(o, x->event_stream, data, len);
 }
 
 static void answer_payload(void *arg, const char *data, size_t len)
 {
 	struct outgoing *out = arg;
 	struct kvw_exchange *x = out->x;
-	size_t skipped = kvw_early_possible(x) && len > 0 ? kvw_early_bytes(x, data, len) : 0;
+	struct kvw_opening *o = &x->attempt.opening;
+	size_t skipped = 0;
 
+	if (kvw_exchange_streams_tokens(x) && len > 0)
+		skipped = kvw_opening_skip(o, data, len);
 	out->payload += len - skipped;
 	if (len > skipped)
 		take_computed(x, data + skipped, len - skipped);
-	if (x->attempt.doubtful && x->status == 400)
-		x->attempt.too_long = x->attempt.too_long || kvw_fits_denies(data, len);
-	else if (x->attempt.doubtful && !x->attempt.full)
-		x->attempt.full = kvw_busy_says(data, len);
+	if (o->doubtful && x->status == 400)
+		o->too_long = o->too_long || kvw_fits_denies(data, len);
+	else if (o->doubtful && !o->full)
+		o->full = kvw_busy_says(data, len);
 	if (x->path.prompt && x->status == 200)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->fidelity != NULL)
@@ -180,8 +149,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 		push(out, data, len);
 	else if (x->pass == KVW_PASS_REFRAME)
 		push_chunk(out, data, len);
-	else if (x->pass == KVW_PASS_EVENT && x->early.bytes + len <= EARLY_MOST &&
-		 kvw_chain_append(&x->early, &x->loop->blocks, data, len) != KVW_OK)
+	else if (x->pass == KVW_PASS_EVENT && x->attempt.held.body.bytes + len <= EARLY_MOST &&
+		 kvw_chain_append(&x->attempt.held.body, &x->loop->blocks, data, len) != KVW_OK)
 		kvw_attempt_failed(&x->attempt, "no memory for its answer");
 }
 
@@ -246,7 +215,7 @@ static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_hea
 	return KVW_FRAME_CHUNKED;
 }
 
-/* Writes the head for the client into x->answer_head. False: too large. */
+/* Writes the head for the client into x->attempt.held. False: too large. */
 static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	struct kvw_loop *loop = x->loop;
@@ -258,6 +227,7 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 		.date = kvw_date(&loop->date, kvw_clock_wall_ns()),
 		.extra = own_fields(x, head, extra, sizeof(extra)),
 	};
+	struct kvw_held *held = &x->attempt.held;
 	struct kvw_writer w;
 
 	if (!x->upload.body.done || loop->draining)
@@ -266,15 +236,15 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 		options.connection = KVW_CONNECTION_CLOSE;
 	else if (x->client_minor == 0)
 		options.connection = KVW_CONNECTION_KEEP_ALIVE;
-	x->answer_head = kvw_block_get(
-		&loop->blocks, kvw_head_response_bound(head, &options) + sizeof(*x->answer_head));
-	if (x->answer_head == NULL)
+	held->head = kvw_block_get(
+		&loop->blocks, kvw_head_response_bound(head, &options) + sizeof(*held->head));
+	if (held->head == NULL)
 		return false;
-	w = KVW_WRITER(x->answer_head->data, x->answer_head->size);
+	w = KVW_WRITER(held->head->data, held->head->size);
 	if (x->opened) /* the client has had one */
 		return true;
-	x->answer_head->end = x->held_head = (uint32_t)kvw_head_write_response(&w, head, &options);
-	return x->answer_head->end > 0;
+	held->head->end = held->head_len = (uint32_t)kvw_head_write_response(&w, head, &options);
+	return held->head_len > 0;
 }
 
 /* 100, 102, 103: passed on at once, save 100, which kvway answers itself. False: the client is gone. */
@@ -387,8 +357,8 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 	if (kvw_busy_by_head(head, &pause_ns))
 		return !find_room(x, pause_ns, bad_status(head->status));
 	/* until its body was seen */
-	x->attempt.doubtful = head->status == 503 || (head->status == 400 && kvw_fits_another(x));
-	if (x->attempt.doubtful || head->status < 500 || head->status == 501)
+	x->attempt.opening.doubtful = head->status == 503 || (head->status == 400 && kvw_fits_another(x));
+	if (x->attempt.opening.doubtful || head->status < 500 || head->status == 501)
 		return true;
 	return !go_elsewhere(x, head->status == 502 ? KVW_EXCUSE_REFUSED : KVW_EXCUSE_NONE,
 		bad_status(head->status));
@@ -412,8 +382,6 @@ static bool take_head(struct kvw_exchange *x, struct kvw_head *head)
 		kvw_attempt_failed(&x->attempt, "its answer's head is too large");
 		return false;
 	}
-	x->preamble = (struct kvw_preamble){0};
-	x->line_ended = true;
 	kvw_exchange_response_state(x, KVW_RESPONSE_HELD);
 	kvw_sagemaker_answered(x, head);
 	kvw_unread_answer(x, head);
@@ -541,7 +509,7 @@ static void count_payload(struct kvw_exchange *x)
 /* Sends what was gathered, with the head in front if it is still held. */
 static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 {
-	bool beginning = x->answer_head != NULL;
+	bool beginning = x->attempt.held.head != NULL;
 
 	if (x->response_state == KVW_RESPONSE_HELD)
 		kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
@@ -550,10 +518,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 	if (!kvw_client_alive(x->client))
 		return;
 	if (beginning) {
-		kvw_block_put(&x->loop->blocks, x->answer_head);
-		x->answer_head = NULL;
-		kvw_chain_clear(&x->early, &x->loop->blocks);
-		kvw_early_charge(x);
+		kvw_held_drop(&x->attempt.held, &x->loop->blocks, x->loop->shared->memory);
 		x->added_ns += kvw_clock_ns() - x->answer_ns;
 	}
 	/* Of an answer without tokens, what routing learned of the prompt is undone: kvw_attempt_end. */
@@ -562,57 +527,55 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_exchange_drop_request(x);
 }
 
-/* Has the stream brought nothing that is a token, or may be one? */
-static bool waits_for_token(const struct kvw_exchange *x)
-{
-	return x->attempt.tokens <= KVW_TOKENS_OPENED ||
-	       kvw_event_beginning(x->beginning, x->beginning_len) == KVW_BEGINNING_UNKNOWN;
-}
-
 /* Is there nothing yet by which the answer could be judged, so that the head waits? */
 static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
+	const struct kvw_opening *o = &x->attempt.opening;
+
 	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done)
 		return false;
-	if (x->attempt.doubtful)
-		return !x->attempt.full && !x->attempt.too_long;
+	if (o->doubtful)
+		return !o->full && !o->too_long;
 	if (!x->path.prompt)
 		return false;
 	if (x->status != 200 || x->pass == KVW_PASS_EVENT)
 		return x->pass == KVW_PASS_EVENT;
-	return (out->payload == 0 && x->beginning_len == 0) || (kvw_early_possible(x) && waits_for_token(x));
+	return (out->payload == 0 && o->first_len == 0) ||
+	       (kvw_exchange_streams_tokens(x) && kvw_opening_lacks_token(o));
 }
 
 /* The answer to a prompt is about to be sent. False: it is bad, and another worker is asked. */
 static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 {
+	struct kvw_opening *o = &x->attempt.opening;
+
 	if (x->response_state != KVW_RESPONSE_HELD)
 		return true;
-	if (x->attempt.doubtful) {
-		x->attempt.doubtful = false;
-		if (x->attempt.too_long)
+	if (o->doubtful) {
+		o->doubtful = false;
+		if (o->too_long)
 			kvw_fits_leave(x);
 		if (x->status == 400)
-			return !x->attempt.too_long;
-		if (!x->attempt.full)
+			return !o->too_long;
+		if (!o->full)
 			return !go_elsewhere(x, KVW_EXCUSE_REFUSED, bad_status(x->status));
 		found_full(x);
 		return false;
 	}
 	if (!x->path.prompt || x->status != 200)
 		return true;
-	if (x->attempt.full || (x->attempt.answer.done && kvw_busy_broke_off(x))) {
-		bool silent = !x->attempt.full;
+	if (o->full || (x->attempt.answer.done && kvw_busy_broke_off(x))) {
+		bool silent = !o->full;
 
 		found_full(x);
 		x->broke_off += silent;
 		return false;
 	}
-	if (x->attempt.answer.done && out->payload == 0 && x->beginning_len == 0)
+	if (x->attempt.answer.done && out->payload == 0 && o->first_len == 0)
 		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
-	if (x->attempt.tokens == KVW_TOKENS_NONE)
+	if (o->tokens == KVW_TOKENS_NONE)
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "its engine aborted it before the first token");
-	return !x->attempt.error_event ||
+	return !o->error_event ||
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
 
@@ -620,27 +583,20 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
  * there is no memory; what was not kept is to be sent. */
 static bool keep(struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
 {
+	struct kvw_block_pool *pool = &x->loop->blocks;
+	struct kvw_held *kept = &x->attempt.held;
 	size_t len = x->pass == KVW_PASS_RAW ? used : 0;
 
 	if (x->pass == KVW_PASS_EVENT)
 		return true; /* it is there already */
 	for (int i = held; i < out->count; i++)
 		len += out->iov[i].iov_len;
-	if (x->early.bytes + len > EARLY_MOST)
+	if (kept->body.bytes + len > EARLY_MOST)
 		return false;
 	for (int i = held; i < out->count; i++)
-		if (!kvw_early_keep(x, out->iov[i].iov_base, out->iov[i].iov_len))
+		if (!kvw_held_keep(kept, pool, out->iov[i].iov_base, out->iov[i].iov_len))
 			return false;
-	return x->pass != KVW_PASS_RAW || kvw_early_keep(x, data, used);
-}
-
-/* Gathers what is held. */
-static void push_held(struct outgoing *out)
-{
-	struct kvw_exchange *x = out->x;
-
-	push(out, x->answer_head->data + x->answer_head->begin, kvw_block_used(x->answer_head));
-	out->count += kvw_chain_iov(&x->early, out->iov + out->count, KVW_LOOP_IOV - out->count);
+	return x->pass != KVW_PASS_RAW || kvw_held_keep(kept, pool, data, used);
 }
 
 static void pause_if_slow(struct kvw_exchange *x)
@@ -666,7 +622,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	out.count = 0;
 	out.lines_len = out.payload = 0;
 	if (x->response_state == KVW_RESPONSE_HELD)
-		push_held(&out);
+		out.count = kvw_held_iov(&x->attempt.held, out.iov, KVW_LOOP_IOV);
 	held = out.count;
 	err = x->attempt.answer.done
 		? KVW_OK
@@ -678,10 +634,10 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	}
 	if (hold(x, &out) && keep(x, &out, held, data, used)) {
-		kvw_early_charge(x);
-		if (x->preamble.commented)
+		kvw_held_charge(&x->attempt.held, x->loop->shared->memory);
+		if (x->attempt.opening.preamble.commented)
 			kvw_silence_comment(x);
-		x->preamble.commented = false;
+		x->attempt.opening.preamble.commented = false;
 		return;
 	}
 	if (!begins_well(x, &out))
@@ -689,7 +645,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	/* Heads and errors are the API server's, and come from it when the engine has stopped. */
 	if (out.payload > 0 && x->attempt.awaited && x->status == 200)
 		kvw_stall_heard(&x->attempt.worker->stall, x->loop->now_ns);
-	if (out.payload > 0 && (x->first_token_ns != 0 || !x->attempt.error_event))
+	if (out.payload > 0 && (x->first_token_ns != 0 || !x->attempt.opening.error_event))
 		count_payload(x);
 	if (x->pass == KVW_PASS_RAW && used > 0)
 		push(&out, data, used);
@@ -708,7 +664,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		answer_complete(x, used < len);
 		return;
 	}
-	if (out.payload > 0 || !kvw_early_possible(x)) /* else it goes on waiting: comments are no progress */
+	if (out.payload > 0 || !kvw_exchange_streams_tokens(x)) /* else it goes on waiting: comments are no progress */
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 	pause_if_slow(x);
@@ -783,7 +739,7 @@ void kvw_response_resume(struct kvw_exchange *x)
 	kvw_attempt_await(x, x->request_state == KVW_REQUEST_SENT);
 	x->last_data_ns = x->loop->now_ns;
 	/* stopped by the pause */
-	if (kvw_early_possible(x) && x->first_token_ns == 0)
+	if (kvw_exchange_streams_tokens(x) && x->first_token_ns == 0)
 		kvw_request_await_token(x, 0);
 	else
 		kvw_loop_timer(

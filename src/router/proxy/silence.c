@@ -59,18 +59,18 @@ static void send_own_head(struct kvw_exchange *x)
 /* Opens the answer for the client. False: the worker's head, which is held, is not that of a stream without an end. */
 static bool open_answer(struct kvw_exchange *x)
 {
-	struct kvw_block *head = x->answer_head;
+	struct kvw_held *held = &x->attempt.held;
 	bool chunked = x->pass == KVW_PASS_RAW && x->attempt.answer.framing == KVW_FRAME_CHUNKED;
 	struct iovec iov;
 
-	if (head == NULL) {
+	if (held->head == NULL) {
 		send_own_head(x);
 	} else {
 		if (x->status != 200 || !x->event_stream || (x->pass == KVW_PASS_RAW && !chunked))
 			return false;
-		iov = (struct iovec){head->data, x->held_head};
+		iov = (struct iovec){held->head->data, held->head_len};
 		kvw_client_send(x->client, &iov, 1);
-		head->begin = x->held_head;
+		held->head->begin = held->head_len;
 	}
 	x->opened = true;
 	return true;
@@ -121,7 +121,7 @@ void kvw_silence_held(struct kvw_exchange *x)
 	char body[EVENT];
 	size_t len = 0;
 
-	for (const struct kvw_block *b = x->early.first; b != NULL && len < sizeof(body); b = b->next) {
+	for (const struct kvw_block *b = x->attempt.held.body.first; b != NULL && len < sizeof(body); b = b->next) {
 		size_t n = kvw_block_used(b) < sizeof(body) - len ? kvw_block_used(b) : sizeof(body) - len;
 
 		memcpy(body + len, b->data + b->begin, n);

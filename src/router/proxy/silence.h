@@ -24,7 +24,7 @@ void kvw_silence_comment(struct kvw_exchange *x);
 /* Of an opened exchange to which a worker answers: how its body passes on. */
 enum kvw_pass kvw_silence_pass(const struct kvw_exchange *x, const struct kvw_head *head);
 
-/* The worker's answer is whole, in x->early, and is no stream (KVW_PASS_EVENT): it ends the client's as an event. */
+/* The worker's answer is whole, held, and is no stream (KVW_PASS_EVENT): it ends the client's as an event. */
 void kvw_silence_held(struct kvw_exchange *x);
 
 /* Sends an error's body as an event, and the end of the stream. The caller sees to the states. */

@@ -43,10 +43,9 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 	(void)way;
 	a->decided = true;
 	a->picked_ns = loop->now_ns;
-	a->suspect = a->error_event = a->paid = x->said_all = a->doubtful = a->full = a->too_long = false;
+	a->suspect = a->paid = x->said_all = false;
 	a->graded = KVW_GRADE_NONE;
-	a->tokens = KVW_TOKENS_UNKNOWN;
-	x->beginning_len = 0;
+	a->opening = (struct kvw_opening){.line_ended = true};
 	if (a->worker != NULL)
 		kvw_links_unhold(&loop->links, a->worker);
 	a->worker = loop->fleet->workers[a->decision.worker_id];
