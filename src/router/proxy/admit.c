@@ -188,7 +188,7 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 		return KVW_ADMIT_ANY;
 	kvw_admit_enter(x);
 	x->admission.gate->terms = kvw_admit_terms(x);
-	if ((x->attempts > 0 && !x->refused) || (kvw_gate_waiting(x->admission.gate) == 0 && kvw_gate_open(x->admission.gate, &x->admission.entrant, set, x->loop->now_ns)))
+	if ((x->tried.attempts > 0 && !x->tried.full) || (kvw_gate_waiting(x->admission.gate) == 0 && kvw_gate_open(x->admission.gate, &x->admission.entrant, set, x->loop->now_ns)))
 		return KVW_ADMIT_ANY;
 	if (!kvw_admit_judge(x, set))
 		return KVW_ADMIT_ANY;

@@ -35,6 +35,7 @@
 #include "proxy/send.h"
 #include "proxy/silence.h"
 #include "proxy/step.h"
+#include "proxy/tried.h"
 #include "proxy/waking.h"
 
 /* --- a connection to the worker --- */
@@ -50,28 +51,13 @@ static void on_link(struct kvw_link *link, void *user)
 
 /* --- a worker that failed --- */
 
-static void note_tried(struct kvw_exchange *x, const char *why)
-{
-	size_t len = strlen(x->tried.text), room = sizeof(x->tried.text) - len;
-	char *end = x->tried.text + len;
-
-	if (x->tried.count < KVW_TRIED_MAX) {
-		x->tried.ids[x->tried.count] = x->attempt.worker->id;
-		x->tried.uses[x->tried.count++] = x->attempt.worker->use;
-	}
-	if (kvw_exchange_names_workers(x))
-		(void)snprintf(end, room, "%s%s: %s", len == 0 ? "" : "; ", x->attempt.worker->url, why);
-	else
-		(void)snprintf(end, room, "%s: %s", len == 0 ? "one" : "; another", why);
-}
-
 static void give_up(struct kvw_exchange *x, const char *timed_out)
 {
 	/* Two workers broke under this request: a client that repeats it would break more. */
-	const char *fields = x->suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
+	const char *fields = x->tried.suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
 	char message[512];
 
-	if (x->refused) {
+	if (x->tried.full) {
 		kvw_reply_error_as(x, 503, NULL, NULL, KVW_BUSY_RETRY_AFTER,
 			"every worker that could answer has as many requests as it takes");
 		return;
@@ -93,7 +79,7 @@ static void retry_fresh(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
 
-	x->stale_retries++;
+	x->tried.fresh++;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
 	kvw_link_close(a->link);
 	kvw_attempt_await(x, false);
@@ -158,7 +144,7 @@ static void leave_without(struct kvw_exchange *x)
 /* May it go out again? Whether a worker is full costs it nothing to say: that is neither counted nor paid for. */
 static enum kvw_retry decide(struct kvw_exchange *x, const struct kvw_retry_facts *facts)
 {
-	if (x->refused && !facts->first_token)
+	if (x->tried.full && !facts->first_token)
 		return kvw_request_may_find_room(x) ? KVW_RETRY_OTHER : KVW_RETRY_NO;
 	return kvw_retry_decide(facts);
 }
@@ -179,16 +165,16 @@ static void worker_failed(struct kvw_exchange *x)
 			!a->left,
 		.response_byte = a->answered,
 		.waited_out = timed_out != NULL && !a->left,
-		.suspicions = x->suspicions + note_suspect(a),
+		.suspicions = x->tried.suspicions + note_suspect(a),
 		.link_written = a->written,
 		.retries = x->tried.count,
 		.retry_limit = (uint32_t)x->config->retry_attempts,
 	};
 	enum kvw_retry retry;
 
-	x->refused = a->excuse == KVW_EXCUSE_FULL;
+	x->tried.full = a->excuse == KVW_EXCUSE_FULL;
 	retry = decide(x, &facts);
-	if (retry == KVW_RETRY_OTHER && !x->refused && !kvw_attempt_pay_repeat(x))
+	if (retry == KVW_RETRY_OTHER && !x->tried.full && !kvw_attempt_pay_repeat(x))
 		retry = KVW_RETRY_NO;
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_FAILED, retry, 0, why);
 	kvw_timer_clear(&loop->timers, &x->timer);
@@ -209,16 +195,16 @@ static void worker_failed(struct kvw_exchange *x)
 		retry_fresh(x);
 		return;
 	}
-	x->suspicions = facts.suspicions;
+	x->tried.suspicions = facts.suspicions;
 	/* One that may wait may come back to a full worker, if any of ours that ends makes room there. */
-	if (!x->refused || !kvw_gates_want(x) || kvw_load_inflight(&a->worker->load) <= 1)
-		note_tried(x, why);
+	if (!x->tried.full || !kvw_gates_want(x) || kvw_load_inflight(&a->worker->load) <= 1)
+		kvw_tried_note(&x->tried, a->worker, why, kvw_exchange_names_workers(x));
 	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", a->worker->url, why,
 		(int)x->request_id.len, x->request_id.data);
 	kvw_attempt_end(x, false);
 	if (retry != KVW_RETRY_OTHER)
 		give_up(x, timed_out);
-	else if (!x->refused)
+	else if (!x->tried.full)
 		kvw_metrics_add(loop->metrics, KVW_COUNT_RETRIES, 1);
 }
 
@@ -379,7 +365,7 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 		kvw_attempt_failed(a, "timeouts.connect passed");
 		break;
 	case KVW_TIMER_ATTEMPT:
-		if (!kvw_request_may_leave(x, x->suspicions)) {
+		if (!kvw_request_may_leave(x, x->tried.suspicions)) {
 			kvw_request_await_token(x, 0);
 			break;
 		}

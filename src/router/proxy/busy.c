@@ -57,7 +57,7 @@ bool kvw_busy_broke_off(const struct kvw_exchange *x)
 {
 	const struct kvw_opening *o = &x->attempt.opening;
 
-	return x->broke_off < BROKE_OFF_MOST && x->response_state == KVW_RESPONSE_HELD &&
+	return x->tried.broke_off < BROKE_OFF_MOST && x->response_state == KVW_RESPONSE_HELD &&
 	       kvw_exchange_streams_tokens(x) && o->first_len == 0 && o->tokens == KVW_TOKENS_OPENED &&
 	       kvw_busy_any(x);
 }

@@ -135,8 +135,7 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn
 		if (x == NULL)
 			return NULL;
 	}
-	memset(x, 0, offsetof(struct kvw_exchange, usage));
-	x->tried.count = 0;
+	memset(x, 0, offsetof(struct kvw_exchange, tried.ids));
 	x->tried.text[0] = '\0';
 	x->loop = loop;
 	x->client = client;
@@ -243,8 +242,8 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.worker_url = kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
 		.reason = x->attempt.decision.reason,
-		.attempts = x->attempts,
-		.stale_retries = x->stale_retries,
+		.attempts = x->tried.attempts,
+		.stale_retries = x->tried.fresh,
 		.request_bytes = x->upload.body.payload_bytes,
 		.response_bytes = x->attempt.answer.payload_bytes,
 		.stream = x->event_stream,

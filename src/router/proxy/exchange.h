@@ -132,9 +132,16 @@ struct kvw_asking {
 
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
 
-/* Workers that have failed it (tried.h); not zeroed but for what says how much is there. */
+/* What has been tried for it, and by which workers in vain (tried.h). */
 struct kvw_tried {
-	uint32_t count;
+	uint32_t attempts;     /* at any worker */
+	uint32_t fresh;        /* further ones at the same worker, as a kept connection was closed */
+	uint32_t suspicions;   /* workers that this request may have broken */
+	uint32_t too_long_for; /* a worker that takes so many tokens has said that it is; 0: none has */
+	bool full;             /* its last worker was: it may wait for one with room */
+	uint8_t broke_off;     /* full ones that broke their streams off, it seemed (busy.h) */
+	uint32_t count;        /* workers that have failed it */
+	/* --- not zeroed: `count` and the text's first byte say what is there --- */
 	uint32_t ids[KVW_TRIED_MAX];
 	uint32_t uses[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
 	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while count is 0 */
@@ -208,11 +215,6 @@ struct kvw_exchange {
 	struct kvw_attempt attempt; /* the present one; between two, what the log needs of the last */
 	struct kvw_model *model;  /* held */
 	bool show_decision;       /* the answer's head names the decision (http.decision_headers) */
-	uint32_t attempts, stale_retries;
-	bool refused;             /* its last worker was full: it may wait for one with room */
-	uint8_t broke_off;        /* full ones that broke their streams off, it seemed (busy.h) */
-	uint32_t too_long_for;    /* a worker that takes so many tokens has said that it is; 0: none has */
-	uint32_t suspicions;      /* workers that this request may have broken */
 
 	/* --- response --- */
 	struct kvw_fidelity *fidelity; /* compares it with the answers to copies; NULL: nothing does */
@@ -234,10 +236,10 @@ struct kvw_exchange {
 	int64_t answer_ns, added_ns;
 	uint32_t stream_chunks;
 
-	/* --- from here on not cleared for a new request: lengths and counts say what is in them --- */
+	struct kvw_tried tried;
+	/* --- from tried.ids on not cleared for a new request: lengths and counts say what is in them --- */
 	struct kvw_usage usage;
 	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
-	struct kvw_tried tried;
 };
 
 /* RFC 9110 section 9.2.2, but for TRACE, which kvway answers with 405. */

@@ -225,7 +225,7 @@ void kvw_fidelity_client(struct kvw_exchange *x, const char *data, size_t len)
 void kvw_fidelity_client_end(struct kvw_exchange *x, enum kvw_end how)
 {
 	/* What came of an attempt before is among the text. */
-	bool good = how == KVW_END_COMPLETE && x->status == 200 && x->attempts == 1;
+	bool good = how == KVW_END_COMPLETE && x->status == 200 && x->tried.attempts == 1;
 	struct kvw_fidelity *f, *next;
 
 	for (f = x->fidelity; f != NULL; f = next) {

@@ -28,7 +28,7 @@ void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 		return;
 	need = kvw_request_tokens(&x->route);
 	need += (x->route.exact_tokens > 0 || x->route.token_ids ? 0 : need / 8) + x->route.answer_most;
-	need = need > x->too_long_for ? need : UINT64_C(1) + x->too_long_for;
+	need = need > x->tried.too_long_for ? need : UINT64_C(1) + x->tried.too_long_for;
 	if (need <= shortest)
 		return;
 	for (size_t i = 0; i < table->count; i++)
@@ -50,7 +50,7 @@ bool kvw_fits_another(const struct kvw_exchange *x)
 	struct kvw_fleet_table *table = &x->loop->candidates;
 	uint32_t own = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
 
-	if (own == 0 || x->too_long_for > 0 || !kvw_exchange_computes(x) || !x->path.repeatable ||
+	if (own == 0 || x->tried.too_long_for > 0 || !kvw_exchange_computes(x) || !x->path.repeatable ||
 		!x->whole || x->pin.len > 0 || x->attempt.decision.reason == KVW_REASON_OWNER)
 		return false;
 	kvw_tried_read_others(x, table);
@@ -78,7 +78,7 @@ bool kvw_fits_denies(const char *data, size_t len)
 
 void kvw_fits_leave(struct kvw_exchange *x)
 {
-	x->too_long_for = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
+	x->tried.too_long_for = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
 	x->attempt.excuse = KVW_EXCUSE_LACKS;
 	kvw_attempt_failed(&x->attempt, "the prompt is too long for it");
 }

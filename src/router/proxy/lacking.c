@@ -107,7 +107,7 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 			text.len > 0 ? text.data : "");
 		free(text.data);
 	}
-	kvw_reply_error_as(x, x->tried.count > 0 && !x->refused ? 502 : 503, NULL, NULL,
+	kvw_reply_error_as(x, x->tried.count > 0 && !x->tried.full ? 502 : 503, NULL, NULL,
 		"retry-after: 1\r\n", message);
 	return KVW_STEP_ANSWERED;
 }

@@ -36,7 +36,7 @@ static uint64_t used_tokens(const struct kvw_exchange *x, enum kvw_end end, uint
 	uint64_t passed = x->rating.events > x->said_all ? x->rating.events - x->said_all : 0;
 
 	*answer = 0;
-	if (!kvw_exchange_computes(x) || x->attempts == 0)
+	if (!kvw_exchange_computes(x) || x->tried.attempts == 0)
 		return 0;
 	if (whole && good && usage->prompt_known) {
 		if (usage->completion_known && x->rating.answers > 0)
@@ -57,5 +57,5 @@ void kvw_rate_end(struct kvw_exchange *x, enum kvw_end end)
 		return;
 	tokens = used_tokens(x, end, &answer);
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_CHARGED, tokens);
-	kvw_rates_settle(&x->rating.ticket, tokens, answer, x->attempts > 0, x->loop->now_ns);
+	kvw_rates_settle(&x->rating.ticket, tokens, answer, x->tried.attempts > 0, x->loop->now_ns);
 }

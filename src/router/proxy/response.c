@@ -267,7 +267,7 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
  * there is, and the client gets it. */
 static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const char *why)
 {
-	if (kvw_request_may_leave(x, x->suspicions + (excuse == KVW_EXCUSE_NONE))) {
+	if (kvw_request_may_leave(x, x->tried.suspicions + (excuse == KVW_EXCUSE_NONE))) {
 		x->attempt.excuse = excuse;
 		kvw_attempt_failed(&x->attempt, why);
 		return true;
@@ -343,7 +343,7 @@ static void broke_off(struct kvw_exchange *x, const char *why)
 		return;
 	}
 	found_full(x);
-	x->broke_off++;
+	x->tried.broke_off++;
 }
 
 /* A bad status counts against the worker. A good one says nothing of its engine: the first token does.
@@ -568,7 +568,7 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 		bool silent = !o->full;
 
 		found_full(x);
-		x->broke_off += silent;
+		x->tried.broke_off += silent;
 		return false;
 	}
 	if (x->attempt.answer.done && out->payload == 0 && o->first_len == 0)

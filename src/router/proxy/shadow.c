@@ -427,7 +427,7 @@ void kvw_shadow_offer(struct kvw_exchange *x)
 {
 	struct kvw_model_groups groups;
 
-	if (x->group == NULL || x->attempt.link == NULL || x->attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
+	if (x->group == NULL || x->attempt.link == NULL || x->tried.attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
 		x->loop->draining)
 		return;
 	groups = kvw_config_groups(x->config, kvw_slice_of(x->group->model));

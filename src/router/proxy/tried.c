@@ -3,7 +3,34 @@
  */
 #include "proxy/tried.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "proxy/groups.h"
+
+void kvw_tried_note(
+	struct kvw_tried *tried, const struct kvw_worker *worker, const char *why, bool named)
+{
+	size_t len = strlen(tried->text), room = sizeof(tried->text) - len;
+	char *end = tried->text + len;
+
+	if (tried->count < KVW_TRIED_MAX) {
+		tried->ids[tried->count] = worker->id;
+		tried->uses[tried->count++] = worker->use;
+	}
+	if (named)
+		(void)snprintf(end, room, "%s%s: %s", len == 0 ? "" : "; ", worker->url, why);
+	else
+		(void)snprintf(end, room, "%s: %s", len == 0 ? "one" : "; another", why);
+}
+
+static bool has_failed(const struct kvw_tried *tried, const struct kvw_worker *worker)
+{
+	for (uint32_t i = 0; i < tried->count; i++)
+		if (tried->ids[i] == worker->id && tried->uses[i] == worker->use)
+			return true;
+	return false;
+}
 
 void kvw_tried_drop(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
@@ -16,12 +43,7 @@ void kvw_tried_drop(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 	table->version = 0;
 	table->count = 0;
 	for (size_t i = 0; i < count; i++) {
-		bool tried = false;
-
-		for (uint32_t t = 0; t < x->tried.count && !tried; t++)
-			tried = x->tried.ids[t] == items[i].id &&
-				x->tried.uses[t] == x->loop->fleet->workers[items[i].id]->use;
-		if (tried)
+		if (has_failed(&x->tried, x->loop->fleet->workers[items[i].id]))
 			continue;
 		usable = usable || items[i].usable;
 		items[table->count++] = items[i];

@@ -1,5 +1,5 @@
 /*
- * tried.h - the workers that a request could go to and has not tried.
+ * tried.h - the workers that have failed a request, and those to which it could go still.
  *
  * Threads: those of the exchange's loop.
  */
@@ -7,6 +7,10 @@
 #define KVW_TRIED_H
 
 #include "proxy/exchange.h"
+
+/* It has failed the request. named: the client may learn its URL. */
+void kvw_tried_note(
+	struct kvw_tried *tried, const struct kvw_worker *worker, const char *why, bool named);
 
 /* Leaves out workers that this request has tried. */
 void kvw_tried_drop(const struct kvw_exchange *x, struct kvw_fleet_table *table);
