@@ -56,8 +56,8 @@ uint8_t kvw_admit_class(struct kvw_exchange *x)
 		return 0;
 	if (x->config->admission_class_header[0] != '\0' && kvw_guard_trusts(x))
 		name = field_of(x, x->config->admission_class_header);
-	if (name.len == 0 && x->key != NULL)
-		name = kvw_slice_of(x->key->class);
+	if (name.len == 0 && x->caller.key != NULL)
+		name = kvw_slice_of(x->caller.key->class);
 	return (uint8_t)kvw_config_class(x->config, name);
 }
 
@@ -84,7 +84,7 @@ static uint64_t program_of(struct kvw_exchange *x)
 
 		if (value.len > 0)
 			return kvw_program_of_key(
-				kvw_program_named(value), kvw_slice_of(x->key == NULL ? NULL : x->key->name));
+				kvw_program_named(value), kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->name));
 	}
 	return 0;
 }

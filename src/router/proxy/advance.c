@@ -18,8 +18,6 @@
  */
 #include "proxy/advance.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "proxy/busy.h"
 #include "proxy/connect.h"
@@ -37,6 +35,7 @@
 #include "proxy/step.h"
 #include "proxy/tried.h"
 #include "proxy/waking.h"
+#include "proxy/whose.h"
 
 /* --- a connection to the worker --- */
 
@@ -114,9 +113,7 @@ static enum kvw_grade grade_of_failure(const struct kvw_attempt *a)
 /* What was kept of an answer of which the client has seen nothing. */
 static void forget_answer(struct kvw_exchange *x)
 {
-	if (x->owner_len > 0) /* so its id was looked for, and still is */
-		x->watch_owner = true;
-	x->owner_len = 0;
+	kvw_whose_forget(&x->made);
 	x->rating.events = 0;
 	x->rating.line_ended = false;
 	kvw_usage_init(&x->usage);
@@ -599,7 +596,7 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 static void on_silence(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_exchange *x =
-		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, silence));
+		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, silence.timer));
 
 	x->loop->now_ns = now_ns;
 	kvw_silence_comment(x);
@@ -616,7 +613,7 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 		return KVW_ENOMEM;
 	x->upload.head_len = head_len;
 	x->deadline.fn = on_deadline;
-	x->silence.fn = on_silence;
+	x->silence.timer.fn = on_silence;
 	if (x->config->timeout_request_ms > 0)
 		kvw_timer_set(&loop->timers, &x->deadline, KVW_TIMER_REQUEST,
 			x->start_ns + x->config->timeout_request_ms * KVW_NS_PER_MS);

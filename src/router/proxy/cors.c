@@ -26,10 +26,10 @@ static struct kvw_slice value_of(const struct kvw_head *head, const char *name)
 
 void kvw_cors_note(struct kvw_exchange *x, const struct kvw_head *head)
 {
-	x->origin = value_of(head, "origin");
-	if (x->origin.len > ORIGIN_MOST)
-		x->origin.len = 0;
-	x->preflight = x->origin.len > 0 && kvw_slice_equal(head->method, KVW_SLICE("OPTIONS")) &&
+	x->page.origin = value_of(head, "origin");
+	if (x->page.origin.len > ORIGIN_MOST)
+		x->page.origin.len = 0;
+	x->page.preflight = x->page.origin.len > 0 && kvw_slice_equal(head->method, KVW_SLICE("OPTIONS")) &&
 		       value_of(head, "access-control-request-method").len > 0 &&
 		       (head->framing == KVW_FRAME_NONE ||
 			       (head->framing == KVW_FRAME_LENGTH && head->content_length == 0));
@@ -55,7 +55,7 @@ static bool allows(const struct kvw_exchange *x, bool *any)
 	*any = list->count == 0 && workers_allow_any(x->loop->fleet);
 	for (size_t i = 0; i < list->count && !*any; i++) {
 		*any = strcmp(list->items[i], "*") == 0;
-		if (kvw_slice_equal_nocase(kvw_slice_of(list->items[i]), x->origin))
+		if (kvw_slice_equal_nocase(kvw_slice_of(list->items[i]), x->page.origin))
 			return true;
 	}
 	return *any;
@@ -65,16 +65,16 @@ void kvw_cors_write(const struct kvw_exchange *x, struct kvw_writer *w)
 {
 	bool any;
 
-	if (x->origin.len == 0 || !allows(x, &any))
+	if (x->page.origin.len == 0 || !allows(x, &any))
 		return;
-	kvw_write_field(w, KVW_SLICE("access-control-allow-origin"), any ? KVW_SLICE("*") : x->origin);
+	kvw_write_field(w, KVW_SLICE("access-control-allow-origin"), any ? KVW_SLICE("*") : x->page.origin);
 	if (!any)
 		kvw_write_literal(w, "vary: Origin\r\n");
 }
 
 bool kvw_cors_own_preflight(const struct kvw_exchange *x)
 {
-	return x->preflight && (x->config->http_allowed_origins.count > 0 || x->path.kind == KVW_PATH_LOCAL);
+	return x->page.preflight && (x->config->http_allowed_origins.count > 0 || x->path.kind == KVW_PATH_LOCAL);
 }
 
 bool kvw_cors_preflight(const struct kvw_exchange *x, const struct kvw_head *head, char *buf)
@@ -97,7 +97,7 @@ void kvw_cors_answered(const struct kvw_exchange *x, const struct kvw_head *answ
 {
 	struct kvw_slice said;
 
-	if (x->origin.len == 0)
+	if (x->page.origin.len == 0)
 		return;
 	said = value_of(answer, "access-control-allow-origin");
 	if (x->config->http_allowed_origins.count == 0)

@@ -294,7 +294,7 @@ static void describe(struct kvw_dry_run *run)
 	for (size_t i = 0; i < e->limit_count; i++)
 		if (strcmp(e->limits[i].of, "model") == 0)
 			e->limits[i].served_as = x->route.model;
-	e->group = x->group;
+	e->group = x->division.group;
 	e->group_by = kvw_group_by_name(x->division.by);
 	if (x->loop->sources != NULL) {
 		e->tokens = kvw_inexact_name(x->route.inexact);

@@ -233,11 +233,11 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.request_id = x->request_id,
 		.model = kvw_slice_of(x->model == NULL ? NULL : x->model->name),
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,
-		.group = kvw_slice_of(x->group == NULL ? NULL : x->group->group),
+		.group = kvw_slice_of(x->division.group == NULL ? NULL : x->division.group->group),
 		.group_label = kvw_groups_label(x),
 		.client = kvw_slice_of(x->via[0] != '\0' ? x->via : x->client->address),
-		.key = kvw_slice_of(x->key == NULL ? NULL : x->key->name),
-		.tenant = kvw_slice_of(x->key == NULL ? NULL : x->key->tenant),
+		.key = kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->name),
+		.tenant = kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->tenant),
 		.client_certificate = kvw_slice_of(x->client->certificate),
 		.worker_url = kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
@@ -307,7 +307,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_exchange_response_state(x, KVW_RESPONSE_ENDED);
 	kvw_timer_clear(&loop->timers, &x->timer);
 	kvw_timer_clear(&loop->timers, &x->deadline);
-	kvw_timer_clear(&loop->timers, &x->silence);
+	kvw_timer_clear(&loop->timers, &x->silence.timer);
 	if (x->wait.kind != NULL)
 		kvw_wait_end(x, KVW_WAITED_LEFT);
 	if (x->dry == NULL)
@@ -331,9 +331,9 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_chain_clear(&x->upload.in, &loop->blocks);
 	free((char *)x->model_name.data);
 	x->model_name = (struct kvw_slice){NULL, 0};
-	kvw_keyring_unref(x->keyring);
-	x->keyring = NULL;
-	x->key = NULL;
+	kvw_keyring_unref(x->caller.keyring);
+	x->caller.keyring = NULL;
+	x->caller.key = NULL;
 	if (loop->head_owner == x)
 		loop->head_owner = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended, x, entry);

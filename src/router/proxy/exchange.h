@@ -23,16 +23,12 @@
 #ifndef KVW_EXCHANGE_H
 #define KVW_EXCHANGE_H
 
-#include "admission/gate.h"
-#include "auth/keyring.h"
 #include "proxy/attempt.h"
 #include "proxy/client.h"
-#include "proxy/owners.h"
+#include "proxy/feature.h"
 #include "proxy/upload.h"
-#include "feeds/tokens/tokens.h"
 #include "openai/usage.h"
 #include "proxy/wait.h"
-#include "rates/rates.h"
 #include "trace/trace.h"
 
 enum kvw_request_state {
@@ -66,87 +62,7 @@ enum kvw_pass {
 	KVW_PASS_EVENT,   /* it is no stream, and the client was sent the head of one: an event of all of it */
 };
 
-/* Why a request can have no group of its model. */
-enum kvw_group_fault {
-	KVW_GROUP_GOOD,
-	KVW_GROUP_UNKNOWN,   /* it wishes for one that its model does not have */
-	KVW_GROUP_UNWRITTEN, /* the group's name for the model cannot be written into its body */
-	KVW_GROUP_NO_MEMORY, /* nor could it in full now: the body may be changed in part, and goes nowhere */
-};
-
 struct kvw_explanation; /* admin/explanation.h */
-
-/* --- what single features keep of a request; zeroed with it --- */
-
-/* A model that is woken (waking.h). */
-struct kvw_waking {
-	struct kvw_wake_model *model; /* NULL: it has not waited for one */
-	int64_t first_ns; /* since when it waited first; 0: it has not */
-	bool woken;       /* a worker was ready, and it is on its way there */
-};
-
-/* Of a model that is divided (groups.h). */
-struct kvw_division {
-	enum kvw_group_by by;   /* why that group */
-	struct kvw_slice wish;  /* the one that its header names; len 0: none, or it does not count */
-	uint64_t key;           /* by which its group is chosen */
-	enum kvw_group_fault fault;
-};
-
-/* Limits of its key, tenant and model (rate.h). */
-struct kvw_rating {
-	bool rated;       /* it was charged, and what follows counts */
-	bool line_ended;  /* the stream is behind an end of line */
-	uint32_t events;  /* of the stream so far */
-	uint64_t prompt;  /* its tokens, predicted */
-	uint64_t answers; /* that an engine writes; 0: none */
-	struct kvw_rate_ticket ticket;
-};
-
-/* Exact tokens, for a strategy that wants them (prepare.h). */
-struct kvw_exact_tokens {
-	bool seen;    /* `inexact` says what came of them */
-	bool in_body; /* as ids */
-	enum kvw_inexact inexact;
-	struct kvw_token_job *job;   /* under way; NULL: none is */
-	struct kvw_token_list *list; /* a reference; NULL: none, or in the body */
-};
-
-/* admit.h. */
-struct kvw_admitting {
-	struct kvw_entrant entrant;
-	struct kvw_gate *gate; /* the loop's; NULL: it was not asked */
-	bool entered;          /* the entrant's own fields are filled */
-	bool admitted;         /* it may be sent to entrant.wait.worker */
-	enum kvw_reason wish;  /* why the strategy would have sent it ... */
-	uint32_t wished;       /* ... to this worker */
-};
-
-/* What one worker alone keeps (asked.h). */
-struct kvw_asking {
-	bool continues; /* the body goes on with a response */
-	bool asking;    /* which worker that is is not known: one is asked after the other */
-	uint32_t first; /* the first of them ... */
-	uint32_t to;    /* ... and then those with lower numbers than this */
-};
-
-#define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
-
-/* What has been tried for it, and by which workers in vain (tried.h). */
-struct kvw_tried {
-	uint32_t attempts;     /* at any worker */
-	uint32_t fresh;        /* further ones at the same worker, as a kept connection was closed */
-	uint32_t suspicions;   /* workers that this request may have broken */
-	uint32_t too_long_for; /* a worker that takes so many tokens has said that it is; 0: none has */
-	bool full;             /* its last worker was: it may wait for one with room */
-	uint8_t broke_off;     /* full ones that broke their streams off, it seemed (busy.h) */
-	uint32_t count;        /* workers that have failed it */
-	/* --- not zeroed: `count` and the text's first byte say what is there --- */
-	uint32_t ids[KVW_TRIED_MAX];
-	uint32_t uses[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
-	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while count is 0 */
-	char text[384];
-};
 
 struct kvw_exchange {
 	struct kvw_loop *loop;
@@ -163,7 +79,13 @@ struct kvw_exchange {
 	struct kvw_waiting wait;
 	bool looked_again; /* it has waited for newer model lists */
 
-	/* --- of single features --- */
+	/* --- of single features (feature.h) --- */
+	struct kvw_caller caller;
+	struct kvw_web_page page;
+	struct kvw_sagemaker sagemaker;
+	struct kvw_rewriting rewrite;
+	struct kvw_silence silence;
+	struct kvw_made made;
 	struct kvw_waking waking;
 	struct kvw_division division;
 	struct kvw_rating rating;
@@ -175,31 +97,18 @@ struct kvw_exchange {
 	struct kvw_path_info path;
 	struct kvw_upload upload;
 	struct kvw_slice method, target, request_id; /* in the raw head or id_text */
-	struct kvw_slice origin;  /* of the web page that sends it, in the raw head (cors.h); len 0: of none */
 	char id_text[40];
 	char via[KVW_CLIENT_ADDRESS]; /* the client that a trusted proxy names; "": the connection's own */
-	bool preflight;           /* a browser asks whether a page may send the request that follows */
 	uint8_t client_minor;     /* HTTP/1.minor */
 	bool whole;
 	bool looking; /* not whole: read until the model's name is found, but no further than is scanned */
 	uint64_t scan_memory;     /* of `scan` charged to limits.body_memory */
 	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
-	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
-	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
-	bool model_allowed;               /* to the key, which was looked at */
-	struct kvw_slice pin; /* the worker that the request names, likewise; empty: none, or it does not count */
-	bool invocation;               /* POST /invocations; path.api is another one once its body was read */
-	struct kvw_slice adapter;      /* of its head, in the raw head: the model, before the body's word; len 0: none */
-	struct kvw_slice kept_session; /* likewise: of a session that a worker keeps (sagemaker.h); len 0: none */
+	struct kvw_slice pin; /* the worker that the request names, in the raw head; empty: none, or it does not count */
 	struct kvw_scan *scan;    /* until a worker is picked; NULL: content not looked at */
 	bool scanned;             /* the body was what its path promises */
 	bool streams;             /* and asks for a stream */
 	bool greedy;              /* it asks for the likeliest tokens (temperature 0), of chat or completions */
-	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
-	bool salted, renamed;     /* the body has its tenant's salt, another model (rewrite.h) */
-	bool stripped;            /* it was read, and has no member left that its key may not send */
-	const char *rename_to;    /* if renamed: that model; config's */
-	const struct kvw_model_group *group; /* of config: its workers alone serve it; NULL: any that have its model */
 	struct kvw_route_request route; /* borrows from scan and model_name */
 	bool unnamed;             /* the body was looked at, and names no model */
 	struct kvw_model *meant;  /* by an unnamed one, held; NULL: several could be. Stays as it was first */
@@ -209,7 +118,6 @@ struct kvw_exchange {
 	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
 	struct kvw_timer timer;   /* connect, attempt, first token, stream idle, park, tokens */
 	struct kvw_timer deadline; /* timeouts.request */
-	struct kvw_timer silence;  /* http.keep_alive_comments (silence.h) */
 
 	/* --- what a worker is asked --- */
 	struct kvw_attempt attempt; /* the present one; between two, what the log needs of the last */
@@ -219,7 +127,6 @@ struct kvw_exchange {
 	/* --- response --- */
 	struct kvw_fidelity *fidelity; /* compares it with the answers to copies; NULL: nothing does */
 	int status;
-	bool opened;                   /* the client was sent a head of status 200 and comments (silence.h) */
 	enum kvw_pass pass;
 	bool event_stream;
 	bool close_client;             /* no further request on this connection */
@@ -227,8 +134,6 @@ struct kvw_exchange {
 	const char *timeout;           /* the setting whose time was over, if that ends it */
 	bool emptied;                  /* the worker's cache was said to be lost by this request */
 	bool said_all;                 /* the stream's last event was passed on */
-	bool watch_owner;              /* the id of what is made is still to be found (whose.h) */
-	size_t owner_len;
 
 	/* --- times, monotonic ns --- */
 	int64_t start_ns, wall_ns, complete_ns, last_data_ns;
@@ -239,7 +144,6 @@ struct kvw_exchange {
 	struct kvw_tried tried;
 	/* --- from tried.ids on not cleared for a new request: lengths and counts say what is in them --- */
 	struct kvw_usage usage;
-	char owner_text[KVW_OWNER_PREFIX]; /* the answer's first bytes; owner_len of them */
 };
 
 /* RFC 9110 section 9.2.2, but for TRACE, which kvway answers with 405. */
@@ -253,8 +157,8 @@ static inline bool kvw_exchange_is_head(const struct kvw_exchange *x)
 /* May errors for clients name workers? */
 static inline bool kvw_exchange_names_workers(const struct kvw_exchange *x)
 {
-	return x->dry != NULL || (x->config->decision_headers != KVW_DECISION_HEADERS_OFF && !x->preflight &&
-					 (x->key == NULL || x->key->trusted));
+	return x->dry != NULL || (x->config->decision_headers != KVW_DECISION_HEADERS_OFF && !x->page.preflight &&
+					 (x->caller.key == NULL || x->caller.key->trusted));
 }
 
 static inline bool kvw_exchange_ended(const struct kvw_exchange *x)
@@ -280,7 +184,7 @@ static inline struct kvw_slice kvw_exchange_kept(const struct kvw_exchange *x)
 {
 	if (x->path.made_id.len > 0)
 		return x->path.made_id;
-	return x->route.previous_id.len > 0 ? x->route.previous_id : x->kept_session;
+	return x->route.previous_id.len > 0 ? x->route.previous_id : x->sagemaker.session;
 }
 
 /* The client has got a part of the answer: no other can take its place. */

@@ -23,7 +23,7 @@ bool kvw_request_has_choice(const struct kvw_exchange *x)
 	for (size_t i = 0; i < table->count; i++)
 		if (table->items[i].usable && table->items[i].id != x->attempt.worker->id)
 			return true;
-	return x->group != NULL && kvw_groups_other(x, kvw_tried_drop) != NULL;
+	return x->division.group != NULL && kvw_groups_other(x, kvw_tried_drop) != NULL;
 }
 
 bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
@@ -103,7 +103,7 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 
 	kvw_request_scan_again(x);
 	known = read_candidates(x);
-	if (x->group != NULL && (!known || !kvw_fleet_any_usable(&loop->candidates)) &&
+	if (x->division.group != NULL && (!known || !kvw_fleet_any_usable(&loop->candidates)) &&
 		!(known && kvw_request_has_owner(x, loop->candidates.items, loop->candidates.count, &pos)))
 		known = try_other_group(x) && read_candidates(x);
 	if (!known)

@@ -16,7 +16,7 @@
  * holds up no other one's requests. */
 static size_t index_of(const struct kvw_exchange *x)
 {
-	if (x->group != NULL)
+	if (x->division.group != NULL)
 		return 1 + (size_t)kvw_groups_label(x);
 	return x->model == NULL ? 0 : 1 + GROUP_GATES + (size_t)x->model->index;
 }
@@ -31,7 +31,7 @@ static void free_gate(struct kvw_gate **gate)
 
 static struct kvw_gate *gate_of(const struct kvw_exchange *x)
 {
-	uint64_t serial = x->group == NULL && x->model != NULL ? x->model->serial : 0;
+	uint64_t serial = x->division.group == NULL && x->model != NULL ? x->model->serial : 0;
 	struct kvw_loop *loop = x->loop;
 	struct kvw_gates *gates = &loop->gates;
 	size_t index = index_of(x);

@@ -66,8 +66,8 @@ static void keep(const struct kvw_fleet *fleet, const struct kvw_model_group *gr
 
 void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
-	if (x->group != NULL)
-		keep(x->loop->fleet, x->group, table);
+	if (x->division.group != NULL)
+		keep(x->loop->fleet, x->division.group, table);
 }
 
 /* Nothing runs: those that are said to serve the model, and those of which nothing is said. */
@@ -269,23 +269,23 @@ static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_m
 static void take(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
 	if (x->division.wish.len == 0) {
-		x->group = choose(x, groups, writable);
+		x->division.group = choose(x, groups, writable);
 		return;
 	}
 	find_key(x); /* by which copies find their worker */
-	x->group = named(groups, x->division.wish);
+	x->division.group = named(groups, x->division.wish);
 	x->division.by = KVW_GROUP_BY_HEADER;
-	if (x->group == NULL) {
+	if (x->division.group == NULL) {
 		x->division.fault = KVW_GROUP_UNKNOWN;
-	} else if (renames(x->group) && !writable) {
-		x->group = NULL;
+	} else if (renames(x->division.group) && !writable) {
+		x->division.group = NULL;
 		x->division.fault = KVW_GROUP_UNWRITTEN;
 	}
 }
 
 void kvw_groups_count(const struct kvw_exchange *x)
 {
-	if (x->group != NULL)
+	if (x->division.group != NULL)
 		kvw_metrics_group_chosen(x->loop->metrics, kvw_groups_label(x), x->division.by);
 }
 
@@ -294,23 +294,25 @@ void kvw_groups_divide(struct kvw_exchange *x)
 	struct kvw_model_groups groups;
 	struct kvw_route_request route = x->route;
 
-	if (x->group != NULL || x->division.fault != KVW_GROUP_GOOD || !x->whole)
+	if (x->division.group != NULL || x->division.fault != KVW_GROUP_GOOD || !x->whole)
 		return;
 	groups = kvw_config_groups(x->config, x->route.model);
 	if (groups.count == 0)
 		return;
 	/* A body without the member has no place for another name. */
 	take(x, groups, kvw_scan_model(x->scan).len > 0);
-	if (x->group == NULL)
+	if (x->division.group == NULL)
 		return;
-	if (renames(x->group)) {
-		x->rename_to = x->group->serves;
-		x->renamed = kvw_scan_set_model(x->scan, kvw_slice_of(x->rename_to)) &&
-			     kvw_scan_finish(x->scan, &x->route) == KVW_OK;
+	if (renames(x->division.group)) {
+		const char *model = x->division.group->serves;
+		bool renamed = kvw_scan_set_model(x->scan, kvw_slice_of(model)) &&
+			       kvw_scan_finish(x->scan, &x->route) == KVW_OK;
+
+		x->rewrite.rename_to = renamed ? model : NULL;
 		x->route.session = route.session;
 		x->route.tenant = route.tenant;
-		if (!x->renamed) { /* out of memory */
-			x->group = NULL;
+		if (!renamed) { /* out of memory */
+			x->division.group = NULL;
 			x->division.fault = KVW_GROUP_UNWRITTEN;
 			return;
 		}
@@ -326,14 +328,14 @@ bool kvw_groups_take(struct kvw_exchange *x)
 		return true;
 	take(x, groups, false);
 	kvw_groups_count(x);
-	return x->group != NULL;
+	return x->division.group != NULL;
 }
 
 /* --- another group --- */
 
 const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw_groups_untried_fn *untried)
 {
-	struct kvw_model_groups groups = kvw_config_groups(x->config, kvw_slice_of(x->group->model));
+	struct kvw_model_groups groups = kvw_config_groups(x->config, kvw_slice_of(x->division.group->model));
 	uint8_t order[KVW_GROUPS_MOST];
 	size_t count;
 
@@ -343,9 +345,9 @@ const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw
 	count = order_of(x, groups, order);
 	for (size_t i = 0; i < count; i++) {
 		const struct kvw_model_group *group = &groups.items[order[i]];
-		bool writes = strcmp(group->serves, x->group->serves) != 0;
+		bool writes = strcmp(group->serves, x->division.group->serves) != 0;
 
-		if (group != x->group && (!writes || (x->whole && x->scanned && !x->unnamed)) && has_worker(x, group, untried))
+		if (group != x->division.group && (!writes || (x->whole && x->scanned && !x->unnamed)) && has_worker(x, group, untried))
 			return group;
 	}
 	return NULL;

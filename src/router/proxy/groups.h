@@ -48,13 +48,13 @@ void kvw_groups_count(const struct kvw_exchange *x);
 /* The model as its client knows it, whatever the group's workers call it. */
 static inline struct kvw_slice kvw_groups_model(const struct kvw_exchange *x)
 {
-	return x->group != NULL ? kvw_slice_of(x->group->model) : x->route.model;
+	return x->division.group != NULL ? kvw_slice_of(x->division.group->model) : x->route.model;
 }
 
 /* Its label in metrics, if it has a group. */
 static inline uint8_t kvw_groups_label(const struct kvw_exchange *x)
 {
-	return x->group == NULL ? 0 : x->in_force->group_labels[x->group - x->config->model_groups];
+	return x->division.group == NULL ? 0 : x->in_force->group_labels[x->division.group - x->config->model_groups];
 }
 
 #endif

@@ -59,7 +59,7 @@ static bool is_exposed(const struct kvw_exchange *x)
 /* A preflight that a worker may answer for a stranger: it shows the paths of inference alone. */
 static bool is_open_preflight(const struct kvw_exchange *x)
 {
-	return x->preflight && kvw_path_straight(asked_path(x)) && !is_guarded(x) && is_exposed(x);
+	return x->page.preflight && kvw_path_straight(asked_path(x)) && !is_guarded(x) && is_exposed(x);
 }
 
 /* --- the key --- */
@@ -101,7 +101,7 @@ static bool refuse_credential(struct kvw_exchange *x, enum kvw_credential shown)
 /* A key's own limits of size and time, where they are less than those of all. */
 static void take_limits(struct kvw_exchange *x)
 {
-	const struct kvw_client_key *key = x->key;
+	const struct kvw_client_key *key = x->caller.key;
 	int64_t most_ms = x->config->timeout_request_ms;
 
 	if (key->max_body > 0 && key->max_body < x->upload.body.limit)
@@ -152,11 +152,11 @@ static bool refuse_bearer(struct kvw_exchange *x, const struct token *token, con
 		refuse_token(x, token->verdict);
 		return true;
 	}
-	x->keyring = token->ring;
-	x->key = kvw_keyring_find(token->ring, digest);
+	x->caller.keyring = token->ring;
+	x->caller.key = kvw_keyring_find(token->ring, digest);
 	take_limits(x);
 	x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
-	if (kvw_slice_of(x->key->tenant).len > 0)
+	if (kvw_slice_of(x->caller.key->tenant).len > 0)
 		kvw_auth_saw_tenant(x->loop->auth);
 	return false;
 }
@@ -185,8 +185,8 @@ static bool refuse_stranger(struct kvw_exchange *x)
 		return true;
 	}
 	kvw_keyring_ref(loop->keyring);
-	x->keyring = loop->keyring;
-	x->key = key;
+	x->caller.keyring = loop->keyring;
+	x->caller.key = key;
 	take_limits(x);
 	if (!key->trusted)
 		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
@@ -201,7 +201,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 /* A pattern of a whole folder does not speak of what is guarded: that must be named. */
 static bool key_lists(const struct kvw_exchange *x)
 {
-	const struct kvw_strings *paths = &x->key->paths;
+	const struct kvw_strings *paths = &x->caller.key->paths;
 
 	if (paths->count == 0)
 		return !is_guarded(x);
@@ -222,7 +222,7 @@ static bool refuse_path(struct kvw_exchange *x)
 		kvw_guard_refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
 		return true;
 	}
-	if (x->key == NULL || key_lists(x))
+	if (x->caller.key == NULL || key_lists(x))
 		return false;
 	kvw_guard_refuse(x, 403, KVW_COUNT_AUTH_PATH, "path_not_allowed", "this API key may not use this path");
 	return true;
@@ -244,10 +244,10 @@ static void take_named(struct kvw_exchange *x)
 		return;
 	if (x->dry->keyring != NULL)
 		kvw_keyring_ref(x->dry->keyring);
-	x->keyring = x->dry->keyring;
-	x->key = x->dry->key;
+	x->caller.keyring = x->dry->keyring;
+	x->caller.key = x->dry->key;
 	take_limits(x);
-	if (!x->key->trusted)
+	if (!x->caller.key->trusted)
 		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 }
 

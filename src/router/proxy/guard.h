@@ -19,7 +19,7 @@ void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter count
 /* May the request's headers choose its class and its worker, and see the decision? */
 static inline bool kvw_guard_trusts(const struct kvw_exchange *x)
 {
-	return x->key == NULL || x->key->trusted;
+	return x->caller.key == NULL || x->caller.key->trusted;
 }
 
 #endif

@@ -83,7 +83,7 @@ void kvw_kept_count(struct kvw_exchange *x, enum kvw_end end)
 		if (kept != KVW_KEPT_COUNT)
 			kvw_metrics_kept(
 				x->loop->metrics, x->in_force->class_labels[e->wait.class], kept);
-		if (kept != KVW_KEPT_COUNT && x->group != NULL)
+		if (kept != KVW_KEPT_COUNT && x->division.group != NULL)
 			kvw_metrics_group_kept(x->loop->metrics, kvw_groups_label(x), kept);
 	}
 }

@@ -102,8 +102,8 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 	} else {
 		(kvw_exchange_names_workers(x) ? put_workers : put_states)(x->loop->fleet, &text);
 		(void)snprintf(message, sizeof(message), "no usable worker%s%s%.*s",
-			x->group != NULL ? " in group " : "",
-			x->group != NULL ? x->group->group : "", (int)text.len,
+			x->division.group != NULL ? " in group " : "",
+			x->division.group != NULL ? x->division.group->group : "", (int)text.len,
 			text.len > 0 ? text.data : "");
 		free(text.data);
 	}

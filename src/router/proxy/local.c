@@ -115,7 +115,7 @@ bool kvw_local_answers(struct kvw_exchange *x)
 	}
 	if (ping)
 		path = KVW_SLICE("/ready");
-	err = kvw_admin_answer(x->loop->admin, path, x->key, x->loop->now_ns, &answer);
+	err = kvw_admin_answer(x->loop->admin, path, x->caller.key, x->loop->now_ns, &answer);
 	if (err == KVW_ENOTFOUND) { /* another spelling of one of them */
 		kvw_reply_error_as(x, 404, "NotFoundError", NULL, NULL, "not found");
 	} else if (err != KVW_OK) {

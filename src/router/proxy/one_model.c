@@ -41,7 +41,7 @@ void kvw_one_model_answer(struct kvw_exchange *x, struct kvw_slice path)
 	size_t len = kvw_path_model(path, id, sizeof(id));
 
 	if (len > 0) {
-		if (kvw_admin_answer(x->loop->admin, list_path, x->key, x->loop->now_ns, &list) != KVW_OK) {
+		if (kvw_admin_answer(x->loop->admin, list_path, x->caller.key, x->loop->now_ns, &list) != KVW_OK) {
 			kvw_reply_error(x, 500, "out of memory");
 			return;
 		}

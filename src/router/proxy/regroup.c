@@ -28,8 +28,7 @@ static enum kvw_err write_model(struct kvw_exchange *x, const char *model)
 	if (err != KVW_OK)
 		return err;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_RENAMED, 1);
-	x->renamed = true;
-	x->rename_to = model;
+	x->rewrite.rename_to = model;
 	return scan_anew(x) ? KVW_OK : KVW_ENOMEM;
 }
 
@@ -48,14 +47,14 @@ enum kvw_err kvw_regroup(struct kvw_exchange *x, kvw_groups_untried_fn *untried)
 
 	if (group == NULL)
 		return KVW_ENOWORKER;
-	if (strcmp(group->serves, x->group->serves) != 0) {
+	if (strcmp(group->serves, x->division.group->serves) != 0) {
 		enum kvw_err err = write_model(x, group->serves);
 
 		if (err != KVW_OK)
 			return err;
 		forget_tokens(x);
 	}
-	x->group = group;
+	x->division.group = group;
 	x->division.by = KVW_GROUP_BY_FALLBACK;
 	kvw_groups_count(x);
 	return KVW_OK;

@@ -60,7 +60,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	if (!x->upload.body.done || x->loop->draining)
 		x->close_client = true;
 	x->status = status;
-	if (x->opened) {
+	if (x->silence.opened) {
 		done(x);
 		kvw_silence_error(x, status, body, len);
 		return;

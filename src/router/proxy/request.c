@@ -63,7 +63,7 @@ static struct kvw_slice head_session(const struct kvw_exchange *x)
 			&loop->request_head, kvw_slice_of(config->session_headers.items[i]));
 
 		if (field != NULL && field->value.len > 0 && !kvw_sagemaker_no_session(field->value))
-			return x->key != NULL && kvw_credential_field(field) ? kvw_slice_of(x->key->name)
+			return x->caller.key != NULL && kvw_credential_field(field) ? kvw_slice_of(x->caller.key->name)
 									     : field->value;
 	}
 	for (size_t i = 0; i < config->session_cookies.count; i++) {
@@ -127,7 +127,7 @@ static void note_head(struct kvw_exchange *x)
 	kvw_sagemaker_note(x, head);
 	if (x->path.kind == KVW_PATH_FORWARD)
 		kvw_request_read_query(x);
-	x->watch_owner = kvw_whose_makes(x, head);
+	x->made.sought = kvw_whose_makes(x, head);
 }
 
 static void too_large(struct kvw_exchange *x)

@@ -143,7 +143,7 @@ static void answer_payload(void *arg, const char *data, size_t len)
 		kvw_usage_feed(&x->usage, data, len);
 	if (x->fidelity != NULL)
 		kvw_fidelity_client(x, data, len);
-	if (x->watch_owner && x->status == 200)
+	if (x->made.sought && x->status == 200)
 		kvw_whose_note(x, data, len);
 	if (x->pass == KVW_PASS_PAYLOAD)
 		push(out, data, len);
@@ -198,7 +198,7 @@ static struct kvw_slice own_fields(struct kvw_exchange *x, struct kvw_head *head
 /* How the client gets the body, and whether its connection can go on. */
 static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_head *head)
 {
-	if (x->opened) {
+	if (x->silence.opened) {
 		x->pass = kvw_silence_pass(x, head);
 		return head->framing;
 	}
@@ -241,7 +241,7 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 	if (held->head == NULL)
 		return false;
 	w = KVW_WRITER(held->head->data, held->head->size);
-	if (x->opened) /* the client has had one */
+	if (x->silence.opened) /* the client has had one */
 		return true;
 	held->head->end = held->head_len = (uint32_t)kvw_head_write_response(&w, head, &options);
 	return held->head_len > 0;
@@ -255,7 +255,7 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 	struct kvw_writer w = KVW_WRITER(buf, sizeof(buf));
 	struct iovec iov;
 
-	if (head->status == 100 || x->client_minor == 0 || x->opened ||
+	if (head->status == 100 || x->client_minor == 0 || x->silence.opened ||
 		kvw_head_write_response(&w, head, &options) == 0)
 		return true;
 	iov = (struct iovec){buf, w.len};
@@ -488,7 +488,7 @@ static void another_token(struct kvw_exchange *x)
 	int64_t gap_ns = x->loop->now_ns - x->last_data_ns;
 
 	kvw_metrics_stream_gap(x->loop->metrics, gap_ns);
-	if (x->group != NULL)
+	if (x->division.group != NULL)
 		kvw_metrics_group_gap(x->loop->metrics, kvw_groups_label(x), gap_ns);
 	kvw_gates_token(x, gap_ns);
 }

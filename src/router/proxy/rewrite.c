@@ -10,19 +10,19 @@
 
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x)
 {
-	if (x->key == NULL || kvw_auth_tenants(x->loop->auth) == NULL)
+	if (x->caller.key == NULL || kvw_auth_tenants(x->loop->auth) == NULL)
 		return (struct kvw_slice){NULL, 0};
-	return kvw_slice_of(x->key->tenant);
+	return kvw_slice_of(x->caller.key->tenant);
 }
 
 uint32_t kvw_rewrite_fields(const struct kvw_exchange *x)
 {
 	uint32_t fields = KVW_ENGINE_FIELDS_ALL;
 
-	if (x->key == NULL || x->key->trusted || !kvw_exchange_computes(x))
+	if (x->caller.key == NULL || x->caller.key->trusted || !kvw_exchange_computes(x))
 		return 0;
-	for (size_t i = 0; i < x->key->engine_fields.count; i++) {
-		const char *name = x->key->engine_fields.items[i];
+	for (size_t i = 0; i < x->caller.key->engine_fields.count; i++) {
+		const char *name = x->caller.key->engine_fields.items[i];
 		uint32_t field = kvw_engine_field(name, strlen(name));
 
 		if (field != UINT32_MAX)
@@ -57,27 +57,25 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 	struct kvw_slice tenant = kvw_rewrite_tenant(x);
 
 	/* Without memory the scan has failed. */
-	if (x->adapter.len > 0 &&
-		!kvw_scan_set_model(x->scan, x->renamed ? kvw_slice_of(x->rename_to) : x->adapter))
+	if (x->sagemaker.adapter.len > 0 &&
+		!kvw_scan_set_model(x->scan, x->rewrite.rename_to != NULL ? kvw_slice_of(x->rewrite.rename_to) : x->sagemaker.adapter))
 		return;
-	if (x->salted || x->renamed || !x->whole)
+	if (x->rewrite.salted || x->rewrite.rename_to != NULL || !x->whole)
 		return; /* it has them, or will have none */
-	x->alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));
-	if (x->alias != NULL) {
-		x->rename_to = x->alias->target;
-		x->renamed = kvw_scan_set_model(x->scan, kvw_slice_of(x->rename_to));
-	}
+	x->rewrite.alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));
+	if (x->rewrite.alias != NULL && kvw_scan_set_model(x->scan, kvw_slice_of(x->rewrite.alias->target)))
+		x->rewrite.rename_to = x->rewrite.alias->target;
 	if (tenant.len > 0 && kvw_exchange_computes(x) && !x->path.unsalted)
-		x->salted = set_salt(x, tenant);
+		x->rewrite.salted = set_salt(x, tenant);
 }
 
 /* --- the body --- */
 
 static void count(const struct kvw_exchange *x)
 {
-	if (x->salted)
+	if (x->rewrite.salted)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_SALTED, 1);
-	if (x->renamed)
+	if (x->rewrite.rename_to != NULL)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_RENAMED, 1);
 	if (kvw_scan_places(x->scan)->fields)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_STRIPPED, 1);
@@ -90,22 +88,24 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	bool there;
 	enum kvw_err err = KVW_EINVAL;
 
-	x->stripped = x->scanned;
-	if (!x->salted && !x->renamed && (x->scan == NULL || !kvw_scan_places(x->scan)->fields))
+	x->rewrite.stripped = x->scanned;
+	if (!x->rewrite.salted && x->rewrite.rename_to == NULL && (x->scan == NULL || !kvw_scan_places(x->scan)->fields))
 		return KVW_OK;
-	if (x->salted)
+	if (x->rewrite.salted)
 		salt = kvw_scan_salt(x->scan, &there);
-	if (x->renamed)
-		model = kvw_slice_of(x->rename_to);
+	if (x->rewrite.rename_to != NULL)
+		model = kvw_slice_of(x->rewrite.rename_to);
 	if (x->scanned)
 		err = kvw_splice_plan(x->scan, salt, model, &splice);
 	if (err == KVW_OK)
 		err = kvw_upload_change(&x->upload, &x->loop->blocks, &splice);
-	if (err == KVW_OK)
+	if (err == KVW_OK) {
 		count(x);
-	else
-		x->salted = x->renamed = x->stripped = false;
-	if (err != KVW_OK && x->group != NULL && strcmp(x->group->serves, x->group->model) != 0)
+	} else {
+		x->rewrite.salted = x->rewrite.stripped = false;
+		x->rewrite.rename_to = NULL;
+	}
+	if (err != KVW_OK && x->division.group != NULL && strcmp(x->division.group->serves, x->division.group->model) != 0)
 		x->division.fault = KVW_GROUP_UNWRITTEN;
 	return err == KVW_ENOMEM ? err : KVW_OK; /* what cannot be changed is refused before it is routed */
 }

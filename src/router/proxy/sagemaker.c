@@ -21,13 +21,13 @@ static struct kvw_slice value_of(const struct kvw_head *head, struct kvw_slice n
 
 void kvw_sagemaker_note(struct kvw_exchange *x, const struct kvw_head *head)
 {
-	x->invocation = x->path.api == KVW_API_INVOCATIONS && x->path.prompt;
-	if (!x->invocation)
+	x->sagemaker.invocation = x->path.api == KVW_API_INVOCATIONS && x->path.prompt;
+	if (!x->sagemaker.invocation)
 		return;
-	x->adapter = value_of(head, ADAPTER_FIELD);
-	x->kept_session = value_of(head, SESSION_FIELD);
-	if (kvw_sagemaker_no_session(x->kept_session))
-		x->kept_session.len = 0;
+	x->sagemaker.adapter = value_of(head, ADAPTER_FIELD);
+	x->sagemaker.session = value_of(head, SESSION_FIELD);
+	if (kvw_sagemaker_no_session(x->sagemaker.session))
+		x->sagemaker.session.len = 0;
 }
 
 /* A worker's word for its models may hold anything. */
@@ -45,8 +45,8 @@ void kvw_sagemaker_name_model(const struct kvw_exchange *x, struct kvw_head *hea
 {
 	const struct kvw_model *model = x->model;
 
-	if (!x->invocation || model == NULL || !fits_a_field(model->name) ||
-		(x->adapter.len == 0 && !atomic_load_explicit(&model->adapter, memory_order_relaxed)))
+	if (!x->sagemaker.invocation || model == NULL || !fits_a_field(model->name) ||
+		(x->sagemaker.adapter.len == 0 && !atomic_load_explicit(&model->adapter, memory_order_relaxed)))
 		return;
 	for (size_t i = 0; i < head->field_count; i++)
 		if (kvw_slice_equal_nocase(head->fields[i].name, ADAPTER_FIELD))
@@ -60,7 +60,7 @@ void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head 
 	struct kvw_slice id = {NULL, 0};
 	const char *end;
 
-	if (x->invocation && head->status == 200)
+	if (x->sagemaker.invocation && head->status == 200)
 		id = value_of(head, NEW_SESSION_FIELD);
 	end = id.len == 0 ? NULL : memchr(id.data, ';', id.len);
 	if (end != NULL)

@@ -291,7 +291,7 @@ static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *gro
 	if (plain == NULL || !kvw_upload_copy(&x->upload, plain + room, body))
 		goto fail;
 	*len = body;
-	if (strcmp(group->serves, x->group->serves) == 0)
+	if (strcmp(group->serves, x->division.group->serves) == 0)
 		return plain;
 	kvw_request_scan_again(x);
 	if (x->scan == NULL || !x->scanned ||
@@ -420,17 +420,17 @@ static bool is_due(const struct kvw_exchange *x, const struct kvw_model_group *g
 {
 	uint64_t drawn = XXH3_64bits_withSeed(x->request_id.data, x->request_id.len, group->hash);
 
-	return group != x->group && group->shadow > 0 && (double)(drawn >> 11) * 0x1p-53 < group->shadow;
+	return group != x->division.group && group->shadow > 0 && (double)(drawn >> 11) * 0x1p-53 < group->shadow;
 }
 
 void kvw_shadow_offer(struct kvw_exchange *x)
 {
 	struct kvw_model_groups groups;
 
-	if (x->group == NULL || x->attempt.link == NULL || x->tried.attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
+	if (x->division.group == NULL || x->attempt.link == NULL || x->tried.attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
 		x->loop->draining)
 		return;
-	groups = kvw_config_groups(x->config, kvw_slice_of(x->group->model));
+	groups = kvw_config_groups(x->config, kvw_slice_of(x->division.group->model));
 	for (size_t i = 0; i < groups.count; i++)
 		if (is_due(x, &groups.items[i]))
 			copy(x, &groups.items[i]);

@@ -72,7 +72,7 @@ static bool open_answer(struct kvw_exchange *x)
 		kvw_client_send(x->client, &iov, 1);
 		held->head->begin = held->head_len;
 	}
-	x->opened = true;
+	x->silence.opened = true;
 	return true;
 }
 
@@ -81,15 +81,15 @@ void kvw_silence_comment(struct kvw_exchange *x)
 	if (kvw_exchange_ended(x) || kvw_exchange_answering(x) || !x->streams || !x->upload.body.done ||
 		!kvw_exchange_computes(x) || x->client->out.bytes > 0 || !kvw_client_alive(x->client))
 		return;
-	if (x->opened || open_answer(x))
+	if (x->silence.opened || open_answer(x))
 		send_piece(x, COMMENT, sizeof(COMMENT) - 1);
 }
 
 void kvw_silence_await(struct kvw_exchange *x)
 {
 	if (x->config->keep_alive_comments_ms > 0 && x->streams && !kvw_exchange_answering(x) &&
-		kvw_exchange_computes(x) && !kvw_timer_running(&x->silence))
-		kvw_loop_timer(x->loop, &x->silence, KVW_TIMER_SILENCE, x->config->keep_alive_comments_ms);
+		kvw_exchange_computes(x) && !kvw_timer_running(&x->silence.timer))
+		kvw_loop_timer(x->loop, &x->silence.timer, KVW_TIMER_SILENCE, x->config->keep_alive_comments_ms);
 }
 
 enum kvw_pass kvw_silence_pass(const struct kvw_exchange *x, const struct kvw_head *head)

@@ -15,7 +15,7 @@
 #include "http/head.h"
 #include "proxy/exchange.h"
 
-/* The request is known, and waits from now on: x->silence runs, if there are comments of kvway's own. */
+/* The request is known, and waits from now on: x->silence.timer runs, if there are comments of kvway's own. */
 void kvw_silence_await(struct kvw_exchange *x);
 
 /* A comment for the client, if it can have one now. */

@@ -89,8 +89,8 @@ void kvw_request_read_query(struct kvw_exchange *x)
 /* The model that the body names, or before it the head. */
 static struct kvw_slice named_model(const struct kvw_exchange *x)
 {
-	if (x->adapter.len > 0)
-		return x->adapter;
+	if (x->sagemaker.adapter.len > 0)
+		return x->sagemaker.adapter;
 	return x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
 }
 
@@ -190,12 +190,12 @@ struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 	/* Of a form, its header says how it is to be read, which is not compared with how the scan reads it. */
 	if (x->scan == NULL || !x->scanned || x->path.api == KVW_API_AUDIO)
 		return (struct kvw_slice){NULL, 0};
-	if (x->alias != NULL)
-		return kvw_slice_of(x->alias->name);
+	if (x->rewrite.alias != NULL)
+		return kvw_slice_of(x->rewrite.alias->name);
 	if (x->meant != NULL)
 		return kvw_slice_of(x->meant->name);
 	/* A query chooses a group, but workers do not read it: a body without a name is not for the group's model. */
-	return x->group != NULL && !x->unnamed ? kvw_slice_of(x->group->model) : kvw_scan_model(x->scan);
+	return x->division.group != NULL && !x->unnamed ? kvw_slice_of(x->division.group->model) : kvw_scan_model(x->scan);
 }
 
 void kvw_request_scan_release(struct kvw_exchange *x)

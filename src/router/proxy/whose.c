@@ -10,7 +10,7 @@
 
 static uint64_t tenant_of(const struct kvw_exchange *x)
 {
-	return x->key == NULL ? 0 : kvw_owners_tenant(kvw_slice_of(x->key->tenant));
+	return x->caller.key == NULL ? 0 : kvw_owners_tenant(kvw_slice_of(x->caller.key->tenant));
 }
 
 /* --- ids of answers --- */
@@ -27,24 +27,35 @@ void kvw_whose_take(const struct kvw_exchange *x, struct kvw_slice id)
 	kvw_owners_set(x->loop->shared->owners, id, tenant_of(x), x->attempt.worker->id);
 }
 
-void kvw_whose_note(struct kvw_exchange *x, const char *data, size_t len)
+/* The id in what has come, once it is there; len 0: not yet, or none. */
+static struct kvw_slice seek_id(struct kvw_made *made, const char *data, size_t len, struct kvw_slice prefix)
 {
-	size_t room = sizeof(x->owner_text) - x->owner_len;
+	size_t room = sizeof(made->text) - made->len;
 	struct kvw_slice id;
 
-	if (x->status >= 300) {
-		x->watch_owner = false;
-		return;
-	}
 	if (len > room)
 		len = room;
-	memcpy(x->owner_text + x->owner_len, data, len);
-	x->owner_len += len;
-	id = kvw_owners_id_in(x->owner_text, x->owner_len,
-		x->path.api == KVW_API_RESPONSES ? KVW_SLICE("resp") : KVW_SLICE(""));
+	memcpy(made->text + made->len, data, len);
+	made->len += len;
+	id = kvw_owners_id_in(made->text, made->len, prefix);
+	made->sought = id.len == 0 && made->len < sizeof(made->text);
+	return id;
+}
+
+void kvw_whose_note(struct kvw_exchange *x, const char *data, size_t len)
+{
+	bool response = x->path.api == KVW_API_RESPONSES;
+	struct kvw_slice id =
+		seek_id(&x->made, data, len, response ? KVW_SLICE("resp") : KVW_SLICE(""));
+
 	if (id.len > 0)
 		kvw_whose_take(x, id);
-	x->watch_owner = id.len == 0 && x->owner_len < sizeof(x->owner_text);
+}
+
+void kvw_whose_forget(struct kvw_made *made)
+{
+	made->sought = made->sought || made->len > 0;
+	made->len = 0;
 }
 
 /* --- whose it is --- */
@@ -70,6 +81,6 @@ bool kvw_whose_response(const struct kvw_exchange *x)
 
 bool kvw_whose_tenants(const struct kvw_exchange *x)
 {
-	return tenant_of(x) != 0 || kvw_keyring_has_tenants(x->keyring) ||
+	return tenant_of(x) != 0 || kvw_keyring_has_tenants(x->caller.keyring) ||
 	       (kvw_auth_jwt(x->loop->auth) != NULL && x->config->auth_jwt_tenant_claim[0] != '\0');
 }

@@ -17,6 +17,9 @@ bool kvw_whose_makes(const struct kvw_exchange *x, const struct kvw_head *head);
 /* Notes the answer's next bytes of payload until it knows the id. */
 void kvw_whose_note(struct kvw_exchange *x, const char *data, size_t len);
 
+/* The answer goes nowhere: the next one is looked through again, if it was. */
+void kvw_whose_forget(struct kvw_made *made);
+
 /* The worker that answers keeps what has this id. */
 void kvw_whose_take(const struct kvw_exchange *x, struct kvw_slice id);
 

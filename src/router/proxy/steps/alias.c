@@ -12,11 +12,11 @@
 static bool refuse_alias(struct kvw_exchange *x)
 {
 	const struct kvw_model_alias *alias =
-		x->alias != NULL ? x->alias : kvw_config_alias(x->config, x->route.model);
+		x->rewrite.alias != NULL ? x->rewrite.alias : kvw_config_alias(x->config, x->route.model);
 	char message[512];
 	int status;
 
-	if (alias == NULL || x->renamed)
+	if (alias == NULL || x->rewrite.rename_to != NULL)
 		return false;
 	(void)snprintf(message, sizeof(message),
 		"the model `%s` is an alias: it must stand in a body that can be read, on a path "

@@ -28,7 +28,7 @@ static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 		field->hop_by_hop = true;
 		wished = wished || kvw_slice_equal(field->value, KVW_SLICE("1"));
 	}
-	return !x->preflight &&
+	return !x->page.preflight &&
 	       ((wished && kvw_guard_trusts(x)) ||
 		       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS);
 }

@@ -16,7 +16,7 @@ static bool refuse_unstripped(struct kvw_exchange *x)
 	char message[256];
 	int status = kvw_upload_exceeds(&x->upload, x->config->routing_scan_limit) ? 413 : 400;
 
-	if (x->stripped || !kvw_upload_has_body(&x->upload) || kvw_rewrite_fields(x) == 0)
+	if (x->rewrite.stripped || !kvw_upload_has_body(&x->upload) || kvw_rewrite_fields(x) == 0)
 		return false;
 	(void)snprintf(message, sizeof(message),
 		"this API key may not direct the engine (`engine_fields`), so its bodies are read: "

@@ -22,11 +22,11 @@ static bool refuse_model(struct kvw_exchange *x)
 	struct kvw_slice model;
 	char message[384];
 
-	if (x->key == NULL || x->key->models.count == 0 || x->model_allowed)
+	if (x->caller.key == NULL || x->caller.key->models.count == 0 || x->caller.model_allowed)
 		return false;
 	model = model_of(x);
-	if (model.len == 0 ? !kvw_upload_has_body(&x->upload) : kvw_client_key_may_use(x->key, model)) {
-		x->model_allowed = true;
+	if (model.len == 0 ? !kvw_upload_has_body(&x->upload) : kvw_client_key_may_use(x->caller.key, model)) {
+		x->caller.model_allowed = true;
 		return false;
 	}
 	if (model.len == 0)

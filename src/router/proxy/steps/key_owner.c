@@ -35,7 +35,7 @@ static bool refuse_foreign(struct kvw_exchange *x)
 	char message[320];
 	uint32_t worker;
 
-	if (x->key == NULL)
+	if (x->caller.key == NULL)
 		return false;
 	if (id.len == 0)
 		return refuse_unread(x);

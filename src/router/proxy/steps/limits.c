@@ -27,11 +27,11 @@ static size_t parties_of(
 	const struct kvw_rate_limit *limit;
 	size_t count = 0;
 
-	if (x->key != NULL) {
-		struct kvw_slice tenant = kvw_slice_of(x->key->tenant);
+	if (x->caller.key != NULL) {
+		struct kvw_slice tenant = kvw_slice_of(x->caller.key->tenant);
 
-		add_party(parties, &count, KVW_RATE_KEY, kvw_slice_of(x->key->name),
-			KVW_RATE_LIMITS_OF(x->key));
+		add_party(parties, &count, KVW_RATE_KEY, kvw_slice_of(x->caller.key->name),
+			KVW_RATE_LIMITS_OF(x->caller.key));
 		limit = kvw_config_tenant_rate(x->config, tenant);
 		if (limit != NULL)
 			add_party(parties, &count, KVW_RATE_TENANT, tenant,
@@ -132,7 +132,7 @@ static bool refuse_beyond(struct kvw_exchange *x)
 	struct kvw_rate_refusal refusal;
 	size_t count;
 
-	if (x->rating.rated || (x->key == NULL && x->config->rate_limit_count == 0))
+	if (x->rating.rated || (x->caller.key == NULL && x->config->rate_limit_count == 0))
 		return false;
 	count = parties_of(x, parties);
 	if (count == 0)

@@ -282,7 +282,7 @@ static size_t ask(size_t model, const char *session, size_t wish)
 	struct entry *entry;
 
 	request(model, session, wish < GROUPS ? names[wish] : "");
-	got = group_of(x.group);
+	got = group_of(x.division.group);
 	if (wish < GROUPS) {
 		by = KVW_GROUP_BY_HEADER;
 		wanted = table[model][wish].there ? wish : GROUPS;
@@ -299,8 +299,8 @@ static size_t ask(size_t model, const char *session, size_t wish)
 	entry = &table[model][got];
 	entry->chosen++;
 	ck_assert_int_eq(x.division.by, by);
-	ck_assert_str_eq(x.group->model, models[model]);
-	ck_assert(kvw_slice_equal(x.route.model, kvw_slice_of(x.group->serves)));
+	ck_assert_str_eq(x.division.group->model, models[model]);
+	ck_assert(kvw_slice_equal(x.route.model, kvw_slice_of(x.division.group->serves)));
 	ck_assert(wish < GROUPS || entry->now > 0);
 	check_gate(entry, model, got);
 	wanted = falls && wish == GROUPS ? first_of(model, true, got) : GROUPS;
@@ -499,7 +499,7 @@ START_TEST(no_moment_has_no_group)
 	ck_assert_int_eq(pthread_create(&thread, NULL, exchange_weights, NULL), 0);
 	for (uint64_t i = 0; i < kvt_test_steps(40000); i++) {
 		request(0, "session", "");
-		ck_assert_ptr_nonnull(x.group);
+		ck_assert_ptr_nonnull(x.division.group);
 	}
 	atomic_store(&ending, true);
 	pthread_join(thread, &good);

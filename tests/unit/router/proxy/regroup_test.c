@@ -48,7 +48,7 @@ static void begin(const char *body)
 	loop_fixture_turn(&f);
 	x = client->exchange;
 	ck_assert_ptr_nonnull(x);
-	ck_assert_str_eq(x->group->group, "a");
+	ck_assert_str_eq(x->division.group->group, "a");
 	ck_assert_int_eq(x->request_state, KVW_REQUEST_SENT);
 	loop_fixture_bar(&f, 0, true);
 	loop_fixture_bar(&f, 1, false);
@@ -85,7 +85,7 @@ START_TEST(another_group_gets_it_under_its_own_name)
 	got = hear(second);
 	ck_assert_ptr_nonnull(strstr(got, "tiny-next"));
 	ck_assert_ptr_null(strstr(got, "\"tiny\""));
-	ck_assert_str_eq(x->group->group, "b");
+	ck_assert_str_eq(x->division.group->group, "b");
 	close(second);
 }
 END_TEST
@@ -110,7 +110,7 @@ START_TEST(a_body_that_cannot_be_changed_is_refused_before_it_was_tried)
 	ck_assert(!kvw_request_candidates(x, &set));
 	ck_assert_ptr_null(set.items);
 	ck_assert_int_eq(x->division.fault, KVW_GROUP_UNWRITTEN); /* 400 */
-	ck_assert_str_eq(x->group->group, "a");
+	ck_assert_str_eq(x->division.group->group, "a");
 }
 END_TEST
 
