@@ -83,7 +83,7 @@ static void retry_fresh(struct kvw_exchange *x)
 	kvw_link_close(a->link);
 	kvw_attempt_await(x, false);
 	a->link = NULL;
-	a->failure = NULL;
+	a->failure.why = NULL;
 	a->head_sent = 0;
 	kvw_block_put(&x->loop->blocks, a->partial);
 	a->partial = NULL;
@@ -95,8 +95,8 @@ static void retry_fresh(struct kvw_exchange *x)
  * itself that it cannot. What was lost on a kept connection counts once the fresh one fails, too. */
 static bool note_suspect(struct kvw_attempt *a)
 {
-	a->suspect = a->excuse == KVW_EXCUSE_NONE &&
-		     (a->suspect || (a->written > 0 && a->timed_out == NULL));
+	a->suspect = a->failure.excuse == KVW_EXCUSE_NONE &&
+		     (a->suspect || (a->written > 0 && a->failure.timed_out == NULL));
 	return a->suspect;
 }
 
@@ -104,8 +104,8 @@ static bool note_suspect(struct kvw_attempt *a)
  * trial, which it has failed. */
 static enum kvw_grade grade_of_failure(const struct kvw_attempt *a)
 {
-	bool excused = a->excuse == KVW_EXCUSE_BUSY || a->excuse == KVW_EXCUSE_FULL ||
-		       (a->excuse == KVW_EXCUSE_DOWN && !a->trial);
+	bool excused = a->failure.excuse == KVW_EXCUSE_BUSY || a->failure.excuse == KVW_EXCUSE_FULL ||
+		       (a->failure.excuse == KVW_EXCUSE_DOWN && !a->trial);
 
 	return excused ? KVW_GRADE_NONE : KVW_GRADE_BAD;
 }
@@ -130,7 +130,7 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 /* The next worker may have what the request asks for: asking it is no retry. */
 static void leave_without(struct kvw_exchange *x)
 {
-	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_FAILED, KVW_RETRY_OTHER, 0, x->attempt.failure);
+	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_FAILED, KVW_RETRY_OTHER, 0, x->attempt.failure.why);
 	kvw_timer_clear(&x->loop->timers, &x->timer);
 	forget_answer(x);
 	kvw_exchange_response_state(x, KVW_RESPONSE_NONE);
@@ -152,16 +152,16 @@ static void worker_failed(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
-	const char *why = a->failure, *timed_out = a->timed_out;
+	const char *why = a->failure.why, *timed_out = a->failure.timed_out;
 	struct kvw_retry_facts facts = {
 		.first_token = x->first_token_ns != 0 || kvw_exchange_answering(x),
 		.repeatable = x->path.repeatable,
 		.idempotent = kvw_exchange_is_idempotent(x),
 		.request_held = x->whole || a->body_sent == 0,
-		.link_reused = a->link != NULL && a->link->reused && a->excuse != KVW_EXCUSE_DOWN &&
-			!a->left,
+		.link_reused = a->link != NULL && a->link->reused && a->failure.excuse != KVW_EXCUSE_DOWN &&
+			!a->failure.left,
 		.response_byte = a->answered,
-		.waited_out = timed_out != NULL && !a->left,
+		.waited_out = timed_out != NULL && !a->failure.left,
 		.suspicions = x->tried.suspicions + note_suspect(a),
 		.link_written = a->written,
 		.retries = x->tried.count,
@@ -169,7 +169,7 @@ static void worker_failed(struct kvw_exchange *x)
 	};
 	enum kvw_retry retry;
 
-	x->tried.full = a->excuse == KVW_EXCUSE_FULL;
+	x->tried.full = a->failure.excuse == KVW_EXCUSE_FULL;
 	retry = decide(x, &facts);
 	if (retry == KVW_RETRY_OTHER && !x->tried.full && !kvw_attempt_pay_repeat(x))
 		retry = KVW_RETRY_NO;
@@ -220,9 +220,9 @@ static bool take_noted(struct kvw_exchange *x)
 		kvw_exchange_end(x, KVW_END_CLIENT_GONE);
 	} else if (x->faulty) {
 		kvw_client_lose(x->client, true);
-	} else if (x->attempt.failure != NULL && x->attempt.excuse == KVW_EXCUSE_LACKS) {
+	} else if (x->attempt.failure.why != NULL && x->attempt.failure.excuse == KVW_EXCUSE_LACKS) {
 		leave_without(x);
-	} else if (x->attempt.failure != NULL) {
+	} else if (x->attempt.failure.why != NULL) {
 		worker_failed(x);
 	} else {
 		return false;
@@ -274,7 +274,7 @@ static bool exchange_bytes(struct kvw_exchange *x)
 		kvw_request_send(x);
 	if (x->response_state != KVW_RESPONSE_PAUSED && link->io.readable)
 		kvw_response_read(x);
-	return x->response_state >= KVW_RESPONSE_DONE || x->attempt.failure != NULL || x->faulty ||
+	return x->response_state >= KVW_RESPONSE_DONE || x->attempt.failure.why != NULL || x->faulty ||
 		x->client->state == KVW_CLIENT_LOST;
 }
 
@@ -367,21 +367,18 @@ static void on_timer(struct kvw_timer *timer, int64_t now_ns)
 			break;
 		}
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_ATTEMPT, 1);
-		a->timed_out = "timeouts.attempt";
-		a->left = true;
-		kvw_attempt_failed(a, "timeouts.attempt passed");
+		a->failure.left = true;
+		kvw_attempt_timed_out(a, "timeouts.attempt", "timeouts.attempt passed");
 		break;
 	case KVW_TIMER_FIRST_TOKEN:
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_FIRST_TOKEN, 1);
-		a->timed_out = "timeouts.first_token";
-		kvw_attempt_failed(a, "timeouts.first_token passed");
+		kvw_attempt_timed_out(a, "timeouts.first_token", "timeouts.first_token passed");
 		break;
 	default:
 		if (computes_on(x))
 			return;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_STREAM_IDLE, 1);
-		a->timed_out = "timeouts.stream_idle";
-		kvw_attempt_failed(a, "timeouts.stream_idle passed");
+		kvw_attempt_timed_out(a, "timeouts.stream_idle", "timeouts.stream_idle passed");
 	}
 	kvw_exchange_advance(x);
 }
@@ -537,8 +534,7 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 		if (why == NULL)
 			continue;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_FAILOVERS, 1);
-		x->attempt.excuse = KVW_EXCUSE_DOWN;
-		kvw_attempt_failed(&x->attempt, why);
+		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_DOWN, why);
 		kvw_exchange_advance(x);
 	}
 }

@@ -53,8 +53,7 @@ bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head)
 	if (next_of(x, table->items, table->count) == SIZE_MAX)
 		return false;
 	x->asked.asking = true;
-	x->attempt.excuse = KVW_EXCUSE_LACKS;
-	kvw_attempt_failed(&x->attempt, "it does not have what is asked for");
+	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, "it does not have what is asked for");
 	return true;
 }
 

@@ -24,7 +24,7 @@ void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char 
 /* By prefill speed as configured, where the strategy predicts none. */
 static int64_t prefill_of(const struct kvw_exchange *x)
 {
-	double tokens = (double)x->prompt_units * x->route.tokens_per_unit;
+	double tokens = (double)x->measure.units * x->route.tokens_per_unit;
 
 	if (x->attempt.decision.prefill_ns > 0)
 		return x->attempt.decision.prefill_ns;
@@ -88,7 +88,7 @@ void kvw_attempt_note_sleep(struct kvw_exchange *x)
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, bool completed)
 {
 	const struct kvw_attempt *a = &x->attempt;
-	bool failed = a->failure != NULL || completed || x->status >= 400;
+	bool failed = a->failure.why != NULL || completed || x->status >= 400;
 
 	if (!a->picked || a->decision.chains == 0 || x->first_token_ns != 0 || (a->written > 0 && !failed))
 		return NULL;
@@ -140,10 +140,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 		x->strategy->ops->done(x->strategy, &a->decision, &outcome, loop->now_ns);
 	}
 	a->picked = false;
-	a->failure = NULL;
-	a->timed_out = NULL;
-	a->left = false;
-	a->excuse = KVW_EXCUSE_NONE;
+	a->failure = (struct kvw_failure){0};
 	kvw_block_put(&loop->blocks, a->head);
 	a->head = NULL;
 	kvw_block_put(&loop->blocks, a->partial);

@@ -27,6 +27,14 @@ enum kvw_excuse {
 	KVW_EXCUSE_DOWN,    /* its probes found that out: the answer itself says nothing */
 };
 
+/* Why an attempt failed. Zeroed: it has not. */
+struct kvw_failure {
+	const char *why;       /* for users; static, or as long as the link. NULL: it has not failed */
+	const char *timed_out; /* the timeout that passed while its worker was waited for; NULL: none */
+	bool left;             /* for another worker that can be asked, although it timed out */
+	enum kvw_excuse excuse;
+};
+
 /* Part of its exchange; zeroed with it. */
 struct kvw_attempt {
 	struct kvw_worker *worker;
@@ -58,11 +66,7 @@ struct kvw_attempt {
 	struct kvw_opening opening;   /* of the answer, until its first token */
 	struct kvw_held held;
 
-	/* --- the failure that kvw_exchange_advance has to deal with --- */
-	const char *failure;          /* why, for users; static, or as long as the link. NULL: none */
-	const char *timed_out;        /* the timeout that passed while its worker was waited for; NULL: none */
-	bool left;                    /* for another worker that can be asked, although it timed out */
-	enum kvw_excuse excuse;
+	struct kvw_failure failure;   /* kvw_exchange_advance has to deal with it */
 	bool suspect;                 /* the request may be what broke the worker */
 	bool paid;                    /* kvw_attempt_pay_repeat has paid for the next attempt */
 };
@@ -70,8 +74,24 @@ struct kvw_attempt {
 /* Notes that the worker failed. The first failure counts. */
 static inline void kvw_attempt_failed(struct kvw_attempt *a, const char *why)
 {
-	if (a->failure == NULL)
-		a->failure = why;
+	if (a->failure.why == NULL)
+		a->failure.why = why;
+}
+
+/* The same, with what speaks for it. */
+static inline void kvw_attempt_excused(
+	struct kvw_attempt *a, enum kvw_excuse excuse, const char *why)
+{
+	a->failure.excuse = excuse;
+	kvw_attempt_failed(a, why);
+}
+
+/* The same: that timeout has passed. */
+static inline void kvw_attempt_timed_out(
+	struct kvw_attempt *a, const char *timeout, const char *why)
+{
+	a->failure.timed_out = timeout;
+	kvw_attempt_failed(a, why);
 }
 
 /* Grades the worker by this attempt; why: for the log if it is bad. A good grade may be followed by a bad

@@ -235,7 +235,7 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,
 		.group = kvw_slice_of(x->division.group == NULL ? NULL : x->division.group->group),
 		.group_label = kvw_groups_label(x),
-		.client = kvw_slice_of(x->via[0] != '\0' ? x->via : x->client->address),
+		.client = kvw_slice_of(x->caller.via[0] != '\0' ? x->caller.via : x->client->address),
 		.key = kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->name),
 		.tenant = kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->tenant),
 		.client_certificate = kvw_slice_of(x->client->certificate),
@@ -276,13 +276,14 @@ static void report(struct kvw_exchange *x, enum kvw_end end)
 }
 
 /* Bytes per token, of the model and of prompts that begin like this one. */
-static void learn_ratio(struct kvw_exchange *x)
+static void learn_ratio(const struct kvw_measure *measure, struct kvw_model *model,
+	struct kvw_ratios *ratios, uint32_t prompt_tokens)
 {
-	if (!x->usage.prompt_known || x->prompt_units == 0)
+	if (measure->units == 0)
 		return;
-	if (x->model != NULL)
-		kvw_model_learn(x->model, x->prompt_units, x->usage.prompt_tokens);
-	kvw_ratios_learn(x->loop->fleet->ratios, &x->ratio_keys, x->usage.prompt_tokens);
+	if (model != NULL)
+		kvw_model_learn(model, measure->units, prompt_tokens);
+	kvw_ratios_learn(ratios, &measure->keys, prompt_tokens);
 }
 
 /* A request through kvway that empties a cache is known here before the worker's metrics show it, if
@@ -310,8 +311,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_timer_clear(&loop->timers, &x->silence.timer);
 	if (x->wait.kind != NULL)
 		kvw_wait_end(x, KVW_WAITED_LEFT);
-	if (x->dry == NULL)
-		learn_ratio(x);
+	if (x->dry == NULL && x->usage.prompt_known)
+		learn_ratio(&x->measure, x->model, loop->fleet->ratios, x->usage.prompt_tokens);
 	if (x->fidelity != NULL)
 		kvw_fidelity_client_end(x, end);
 	kvw_rate_end(x, end);
@@ -326,11 +327,11 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 		kvw_links_unhold(&loop->links, x->attempt.worker);
 	kvw_exchange_drop_request(x);
 	kvw_model_let_go(x->model);
-	kvw_model_let_go(x->meant);
-	x->model = x->meant = NULL;
+	x->model = NULL;
 	kvw_chain_clear(&x->upload.in, &loop->blocks);
-	free((char *)x->model_name.data);
-	x->model_name = (struct kvw_slice){NULL, 0};
+	kvw_model_let_go(x->named.meant);
+	free((char *)x->named.text.data);
+	x->named = (struct kvw_named){0};
 	kvw_keyring_unref(x->caller.keyring);
 	x->caller.keyring = NULL;
 	x->caller.key = NULL;

@@ -64,6 +64,19 @@ enum kvw_pass {
 
 struct kvw_explanation; /* admin/explanation.h */
 
+/* The model that it names. */
+struct kvw_named {
+	struct kvw_slice text;   /* owned; what the query or a body that was not scanned to its end says; len 0: nothing */
+	bool absent;             /* the body was looked at, and names none */
+	struct kvw_model *meant; /* by such a one, held; NULL: several could be. Stays as it was first */
+};
+
+/* How long the prompt's text is, by which bytes per token are learned. */
+struct kvw_measure {
+	uint64_t units;             /* sum over its chains; 0: nothing to learn */
+	struct kvw_ratio_keys keys; /* how it begins */
+};
+
 struct kvw_exchange {
 	struct kvw_loop *loop;
 	struct kvw_client *client; /* outlives the exchange */
@@ -77,7 +90,6 @@ struct kvw_exchange {
 	struct kvw_explanation *dry; /* it is only explained (dry.h); NULL: it is served */
 	bool faulty; /* took a step that its table forbids: to be cut */
 	struct kvw_waiting wait;
-	bool looked_again; /* it has waited for newer model lists */
 
 	/* --- of single features (feature.h) --- */
 	struct kvw_caller caller;
@@ -98,10 +110,8 @@ struct kvw_exchange {
 	struct kvw_upload upload;
 	struct kvw_slice method, target, request_id; /* in the raw head or id_text */
 	char id_text[40];
-	char via[KVW_CLIENT_ADDRESS]; /* the client that a trusted proxy names; "": the connection's own */
 	uint8_t client_minor;     /* HTTP/1.minor */
-	bool whole;
-	bool looking; /* not whole: read until the model's name is found, but no further than is scanned */
+	bool whole;               /* it is read to its end before a worker is picked, and kept until the first token */
 	uint64_t scan_memory;     /* of `scan` charged to limits.body_memory */
 	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
 	struct kvw_slice pin; /* the worker that the request names, in the raw head; empty: none, or it does not count */
@@ -109,13 +119,9 @@ struct kvw_exchange {
 	bool scanned;             /* the body was what its path promises */
 	bool streams;             /* and asks for a stream */
 	bool greedy;              /* it asks for the likeliest tokens (temperature 0), of chat or completions */
-	struct kvw_route_request route; /* borrows from scan and model_name */
-	bool unnamed;             /* the body was looked at, and names no model */
-	struct kvw_model *meant;  /* by an unnamed one, held; NULL: several could be. Stays as it was first */
-	struct kvw_slice model_name; /* owned; what the query or a body that was not scanned to its end says;
-	                                len 0: nothing */
-	uint64_t prompt_units;    /* sum over the chains, for learning */
-	struct kvw_ratio_keys ratio_keys; /* how the prompt begins, for learning */
+	struct kvw_route_request route; /* borrows from scan and named */
+	struct kvw_named named;
+	struct kvw_measure measure;
 	struct kvw_timer timer;   /* connect, attempt, first token, stream idle, park, tokens */
 	struct kvw_timer deadline; /* timeouts.request */
 

@@ -11,6 +11,7 @@
 #include "feeds/tokens/tokens.h"
 #include "kvway/slice.h"
 #include "base/timer.h"
+#include "proxy/client.h"
 #include "proxy/owners.h"
 #include "rates/rates.h"
 
@@ -86,6 +87,7 @@ struct kvw_tried {
 	uint32_t suspicions;   /* workers that this request may have broken */
 	uint32_t too_long_for; /* a worker that takes so many tokens has said that it is; 0: none has */
 	bool full;             /* its last worker was: it may wait for one with room */
+	bool lists_awaited;    /* it has waited for newer model lists */
 	uint8_t broke_off;     /* full ones that broke their streams off, it seemed (busy.h) */
 	uint32_t count;        /* workers that have failed it */
 	/* --- not zeroed: `count` and the text's first byte say what is there --- */
@@ -95,11 +97,12 @@ struct kvw_tried {
 	char text[384];
 };
 
-/* Its client's key (guard.h). */
+/* Its client: by which key it comes (guard.h), from where (front.h). */
 struct kvw_caller {
 	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
 	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
 	bool model_allowed;               /* to the key, which was looked at */
+	char via[KVW_CLIENT_ADDRESS];     /* its address, as a trusted proxy says; "": the connection's own */
 };
 
 /* The web page that sends it (cors.h). */

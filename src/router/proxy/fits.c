@@ -79,6 +79,5 @@ bool kvw_fits_denies(const char *data, size_t len)
 void kvw_fits_leave(struct kvw_exchange *x)
 {
 	x->tried.too_long_for = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
-	x->attempt.excuse = KVW_EXCUSE_LACKS;
-	kvw_attempt_failed(&x->attempt, "the prompt is too long for it");
+	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, "the prompt is too long for it");
 }

@@ -115,7 +115,7 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 		.version = loop->candidates.version,
 	};
 	x->route.tokens_per_unit =
-		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->ratio_keys);
+		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->measure.keys);
 	if (loop->sources != NULL)
 		kvw_request_add_tokens(x);
 	if (x->pin.len == 0 && !kvw_request_has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) {

@@ -347,7 +347,7 @@ const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw
 		const struct kvw_model_group *group = &groups.items[order[i]];
 		bool writes = strcmp(group->serves, x->division.group->serves) != 0;
 
-		if (group != x->division.group && (!writes || (x->whole && x->scanned && !x->unnamed)) && has_worker(x, group, untried))
+		if (group != x->division.group && (!writes || (x->whole && x->scanned && !x->named.absent)) && has_worker(x, group, untried))
 			return group;
 	}
 	return NULL;

@@ -239,7 +239,7 @@ static const struct kvw_wait_kind model_lists = {
 
 static enum kvw_stepped park(struct kvw_exchange *x)
 {
-	x->looked_again = true;
+	x->tried.lists_awaited = true;
 	kvw_wait_begin(x, &model_lists, x->loop->now_ns + PARK_MS * KVW_NS_PER_MS);
 	return KVW_STEP_WAITS;
 }
@@ -272,7 +272,7 @@ static bool await_newcomers(struct kvw_exchange *x)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
 
-	if (x->looked_again || x->dry != NULL)
+	if (x->tried.lists_awaited || x->dry != NULL)
 		return false;
 	for (size_t i = 0; i < fleet->count; i++) {
 		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);

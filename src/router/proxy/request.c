@@ -119,7 +119,7 @@ static void note_head(struct kvw_exchange *x)
 	else
 		make_request_id(x);
 	if (x->client->trusted)
-		kvw_front_client(&x->loop->shared->front, head, x->via);
+		kvw_front_client(&x->loop->shared->front, head, x->caller.via);
 	kvw_trace_name(x->trace, x->request_id, x->path.api);
 	x->route.api = x->path.api;
 	x->pin = head_pin(x);
@@ -216,7 +216,9 @@ static bool is_form(const struct kvw_exchange *x, const struct kvw_head *head)
 	       strncasecmp(type->value.data, form.data, form.len) == 0 && kvw_fleet_divided(x->loop->fleet);
 }
 
-static void choose_mode(struct kvw_exchange *x)
+/* Returns whether its body is read before a worker is picked: all of it if `whole`, else until its model is found, but
+ * no further than is scanned. */
+static bool choose_mode(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
 
@@ -229,9 +231,9 @@ static void choose_mode(struct kvw_exchange *x)
 		       (head->json || is_form(x, head));
 
 	x->whole = prompt && x->upload.content_length <= x->config->routing_scan_limit;
-	x->looking = unknown || (prompt && !x->whole);
 	if (prompt || unknown)
 		kvw_request_scan_begin(x);
+	return prompt || unknown;
 }
 
 static void body_payload(void *arg, const char *data, size_t len)
@@ -279,6 +281,7 @@ void kvw_request_head(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 	struct kvw_head_error error;
 	size_t arrived = x->upload.in.bytes - x->upload.head_len;
+	bool read;
 
 	x->upload.head_offset = x->upload.in.first->begin;
 	x->attempt.cursor = x->upload.feed = kvw_upload_body(&x->upload);
@@ -301,8 +304,8 @@ void kvw_request_head(struct kvw_exchange *x)
 		return;
 	x->head_session = x->route.session = head_session(x); /* behind the guard, which knows the key */
 	kvw_rewrite_session(x);
-	choose_mode(x);
-	if (kvw_unread_refuses_encoded(x) || (x->whole && refuse_length(x)))
+	read = choose_mode(x);
+	if (kvw_unread_refuses_encoded(x, read) || (x->whole && refuse_length(x)))
 		return;
 	if (!x->upload.body.done) {
 		if (loop->request_head.expect_continue && arrived == 0)
@@ -310,24 +313,30 @@ void kvw_request_head(struct kvw_exchange *x)
 		kvw_loop_timer(loop, &x->client->timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
 	}
 	kvw_exchange_request_state(
-		x, x->whole || x->looking ? KVW_REQUEST_READ_BODY : KVW_REQUEST_ROUTING);
+		x, read ? KVW_REQUEST_READ_BODY : KVW_REQUEST_ROUTING);
 	if (x->whole && x->upload.body.done)
 		whole_complete(x);
 }
 
 /* --- body --- */
 
+/* Its model is looked for in what comes of the body. */
+static bool is_looking(const struct kvw_exchange *x)
+{
+	return x->request_state == KVW_REQUEST_READ_BODY && !x->whole;
+}
+
 bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 {
 	if (x->upload.body.done || x->response_state >= KVW_RESPONSE_DONE)
 		return false;
-	return x->whole || x->looking || x->upload.received - x->attempt.body_sent < x->config->limits_high_water;
+	return x->whole || is_looking(x) || x->upload.received - x->attempt.body_sent < x->config->limits_high_water;
 }
 
 /* The body outgrew what is read whole: route on what is known and stream the rest. */
 static void stream_after_all(struct kvw_exchange *x)
 {
-	x->whole = x->looking = false;
+	x->whole = false;
 	if (x->path.prompt)
 		kvw_request_keep_model(x);
 	else
@@ -374,7 +383,7 @@ void kvw_request_body(struct kvw_exchange *x)
 		return;
 	if (x->upload.body.done)
 		body_complete(x);
-	if (x->looking) {
+	if (is_looking(x)) {
 		if (!looks_on(x))
 			stream_after_all(x);
 	} else if (x->upload.body.done) {
@@ -382,7 +391,6 @@ void kvw_request_body(struct kvw_exchange *x)
 			whole_complete(x);
 	} else if (x->whole && x->upload.received > x->config->routing_scan_limit) {
 		x->whole = false;
-		x->looking = true;
 		if (!looks_on(x))
 			stream_after_all(x);
 	}

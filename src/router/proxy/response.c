@@ -268,8 +268,7 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const char *why)
 {
 	if (kvw_request_may_leave(x, x->tried.suspicions + (excuse == KVW_EXCUSE_NONE))) {
-		x->attempt.excuse = excuse;
-		kvw_attempt_failed(&x->attempt, why);
+		kvw_attempt_excused(&x->attempt, excuse, why);
 		return true;
 	}
 	kvw_attempt_grade(x, excuse >= KVW_EXCUSE_BUSY ? KVW_GRADE_NONE : KVW_GRADE_BAD, why);
@@ -318,8 +317,7 @@ static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
 {
 	kvw_busy_note(x, pause_ns);
 	if (kvw_request_may_find_room(x)) {
-		x->attempt.excuse = KVW_EXCUSE_FULL;
-		kvw_attempt_failed(&x->attempt, why);
+		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_FULL, why);
 		return true;
 	}
 	kvw_attempt_grade(x, KVW_GRADE_NONE, why);
@@ -331,8 +329,7 @@ static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
 static void found_full(struct kvw_exchange *x)
 {
 	kvw_busy_note(x, 0);
-	x->attempt.excuse = KVW_EXCUSE_FULL;
-	kvw_attempt_failed(&x->attempt, "it is full");
+	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_FULL, "it is full");
 }
 
 /* Its connection is lost, or has ended in the middle of its answer. */
@@ -702,7 +699,7 @@ static void answer_closed(struct kvw_exchange *x)
 /* Nothing was noted that comes first. */
 static bool reads_on(const struct kvw_exchange *x)
 {
-	return x->response_state != KVW_RESPONSE_PAUSED && x->attempt.failure == NULL && !x->faulty &&
+	return x->response_state != KVW_RESPONSE_PAUSED && x->attempt.failure.why == NULL && !x->faulty &&
 		kvw_client_alive(x->client);
 }
 

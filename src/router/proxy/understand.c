@@ -71,19 +71,19 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 		return;
 	/* Of a path that is not known: JSON or a form, whose model is looked for. */
 	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_AUDIO : x->path.api);
-	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT && x->config->model_group_count == 0) || x->looking)
+	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT && x->config->model_group_count == 0) || !x->whole)
 		kvw_scan_fields_only(x->scan);
 	kvw_scan_watch_fields(x->scan, kvw_rewrite_fields(x));
-	if (x->in_force->cuts && !x->looking)
+	if (x->in_force->cuts && x->whole)
 		kvw_scan_cut(x->scan, &x->in_force->separator);
-	if (x->loop->sources != NULL && !x->looking)
+	if (x->loop->sources != NULL && x->whole)
 		kvw_scan_keep_ids(x->scan);
 }
 
 void kvw_request_read_query(struct kvw_exchange *x)
 {
-	x->model_name = kvw_target_parameter(x->target, KVW_SLICE("model"));
-	x->route.model = x->model_name;
+	x->named.text = kvw_target_parameter(x->target, KVW_SLICE("model"));
+	x->route.model = x->named.text;
 }
 
 /* The model that the body names, or before it the head. */
@@ -100,19 +100,19 @@ static void note_meant(struct kvw_exchange *x)
 {
 	if (x->scan == NULL || !x->path.prompt)
 		return;
-	x->unnamed = named_model(x).len == 0;
-	if (x->unnamed && x->meant == NULL) {
-		x->meant = kvw_fleet_meant_model(x->loop->fleet);
-		kvw_model_hold(x->meant);
+	x->named.absent = named_model(x).len == 0;
+	if (x->named.absent && x->named.meant == NULL) {
+		x->named.meant = kvw_fleet_meant_model(x->loop->fleet);
+		kvw_model_hold(x->named.meant);
 	}
 }
 
 /* By name; what the query says goes before what the body does not. */
-static struct kvw_slice asked_model(const struct kvw_exchange *x)
+static struct kvw_slice asked_model(const struct kvw_named *named)
 {
-	if (x->model_name.len == 0 && x->meant != NULL)
-		return kvw_slice_of(x->meant->name);
-	return x->model_name;
+	if (named->text.len == 0 && named->meant != NULL)
+		return kvw_slice_of(named->meant->name);
+	return named->text;
 }
 
 static void keep_model(struct kvw_exchange *x)
@@ -123,8 +123,8 @@ static void keep_model(struct kvw_exchange *x)
 	if (copy == NULL)
 		return;
 	memcpy(copy, found.data, found.len);
-	free((char *)x->model_name.data);
-	x->model_name = (struct kvw_slice){copy, found.len};
+	free((char *)x->named.text.data);
+	x->named.text = (struct kvw_slice){copy, found.len};
 }
 
 void kvw_request_keep_model(struct kvw_exchange *x)
@@ -176,13 +176,13 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 		keep_model(x);
 	note_meant(x);
 	if (x->route.model.len == 0)
-		x->route.model = asked_model(x);
+		x->route.model = asked_model(&x->named);
 	if (x->head_session.len > 0)
 		x->route.session = x->head_session;
 	x->route.tenant = tenant;
 	if (x->scanned && x->config->model_group_count > 0)
 		kvw_groups_divide(x);
-	x->prompt_units = units_of(&x->route);
+	x->measure.units = units_of(&x->route);
 }
 
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
@@ -192,10 +192,10 @@ struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 		return (struct kvw_slice){NULL, 0};
 	if (x->rewrite.alias != NULL)
 		return kvw_slice_of(x->rewrite.alias->name);
-	if (x->meant != NULL)
-		return kvw_slice_of(x->meant->name);
+	if (x->named.meant != NULL)
+		return kvw_slice_of(x->named.meant->name);
 	/* A query chooses a group, but workers do not read it: a body without a name is not for the group's model. */
-	return x->division.group != NULL && !x->unnamed ? kvw_slice_of(x->division.group->model) : kvw_scan_model(x->scan);
+	return x->division.group != NULL && !x->named.absent ? kvw_slice_of(x->division.group->model) : kvw_scan_model(x->scan);
 }
 
 void kvw_request_scan_release(struct kvw_exchange *x)
@@ -208,7 +208,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 	/* What the scan lent. */
 	x->route = (struct kvw_route_request){.api = x->path.api,
 		.session = x->head_session,
-		.model = asked_model(x),
+		.model = asked_model(&x->named),
 		.tenant = x->route.tenant};
 }
 

@@ -19,7 +19,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x);
  * for certain. */
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x);
 
-/* Gives the scan back; x->route then knows no more than the head and x->model_name. */
+/* Gives the scan back; x->route then knows no more than the head and x->named. */
 void kvw_request_scan_release(struct kvw_exchange *x);
 
 /* Without a scan: the model that the query names. */

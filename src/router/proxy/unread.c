@@ -50,10 +50,10 @@ static const struct kvw_field *encoding(const struct kvw_head *head)
 	return NULL;
 }
 
-bool kvw_unread_refuses_encoded(struct kvw_exchange *x)
+bool kvw_unread_refuses_encoded(struct kvw_exchange *x, bool read)
 {
 	const struct kvw_field *field =
-		x->path.prompt || x->looking ? encoding(&x->loop->request_head) : NULL;
+		x->path.prompt || read ? encoding(&x->loop->request_head) : NULL;
 	char message[192];
 
 	if (field == NULL)

@@ -8,7 +8,7 @@
 
 /* At the head of a request whose body kvway would read, which the loop has just parsed. True: it has a
  * Content-Encoding, and was refused with 415. */
-bool kvw_unread_refuses_encoded(struct kvw_exchange *x);
+bool kvw_unread_refuses_encoded(struct kvw_exchange *x, bool read);
 
 /* Its body was read, and is not what its path promises. */
 void kvw_unread_body(struct kvw_exchange *x);

@@ -14,7 +14,7 @@
 /* The model that a worker will read; len 0: it is not known for certain. */
 static struct kvw_slice model_of(const struct kvw_exchange *x)
 {
-	return kvw_upload_has_body(&x->upload) ? kvw_request_body_model(x) : x->model_name;
+	return kvw_upload_has_body(&x->upload) ? kvw_request_body_model(x) : x->named.text;
 }
 
 static bool refuse_model(struct kvw_exchange *x)

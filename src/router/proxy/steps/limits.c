@@ -40,7 +40,7 @@ static size_t parties_of(
 	/* What an alias stands for, the model of a group, or what a body without a name means:
 	 * the guard saw to it. */
 	limit = kvw_config_served_rate(
-		x->config, x->meant != NULL ? kvw_slice_of(x->meant->name) : kvw_groups_model(x));
+		x->config, x->named.meant != NULL ? kvw_slice_of(x->named.meant->name) : kvw_groups_model(x));
 	if (limit != NULL)
 		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model),
 			KVW_RATE_LIMITS_OF(limit));
@@ -58,7 +58,7 @@ static uint64_t prompt_tokens(struct kvw_exchange *x)
 	if (!x->route.content_known)
 		return (uint64_t)((double)bytes / x->config->routing_bytes_per_token);
 	x->route.tokens_per_unit =
-		kvw_fleet_tokens_per_unit(x->loop->fleet, x->model, &x->route, &x->ratio_keys);
+		kvw_fleet_tokens_per_unit(x->loop->fleet, x->model, &x->route, &x->measure.keys);
 	return kvw_request_tokens(&x->route);
 }
 

@@ -12,7 +12,7 @@ static bool refuse_unnamed(struct kvw_exchange *x)
 {
 	char message[256];
 
-	if (!x->unnamed || x->meant != NULL || !kvw_exchange_computes(x))
+	if (!x->named.absent || x->named.meant != NULL || !kvw_exchange_computes(x))
 		return false;
 	(void)snprintf(message, sizeof(message),
 		"the body must name a `model` in its first %llu bytes: workers serve several here, "
