@@ -20,7 +20,6 @@
 
 #include "base/log.h"
 #include "proxy/busy.h"
-#include "proxy/connect.h"
 #include "proxy/forward.h"
 #include "proxy/gates.h"
 #include "proxy/lacking.h"

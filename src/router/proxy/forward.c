@@ -3,11 +3,12 @@
  */
 #include "proxy/forward.h"
 
+#include <string.h>
+
 #include "proxy/busy.h"
 #include "proxy/fits.h"
 #include "proxy/gates.h"
 #include "proxy/groups.h"
-#include "proxy/regroup.h"
 #include "proxy/retry.h"
 #include "proxy/tried.h"
 #include "proxy/understand.h"
@@ -82,11 +83,69 @@ static bool read_candidates(struct kvw_exchange *x)
 	return known;
 }
 
+/* --- another group of workers --- */
+
+/* The body that is there, understood again: where an earlier scan saw the model's name it may be no longer. */
+static bool scan_anew(struct kvw_exchange *x)
+{
+	kvw_request_scan_release(x);
+	kvw_request_scan_again(x);
+	return x->scan != NULL && x->scanned;
+}
+
+static enum kvw_err write_model(struct kvw_exchange *x, const char *model)
+{
+	struct kvw_splice splice;
+	enum kvw_err err;
+
+	if (!scan_anew(x))
+		return KVW_ENOMEM;
+	err = kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(model), &splice);
+	if (err == KVW_OK)
+		err = kvw_upload_change(&x->upload, &x->loop->blocks, &splice);
+	if (err != KVW_OK)
+		return err;
+	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_RENAMED, 1);
+	x->rewrite.rename_to = model;
+	return scan_anew(x) ? KVW_OK : KVW_ENOMEM;
+}
+
+/* Tokens of another model's vocabulary say nothing of this one's blocks. */
+static void forget_tokens(struct kvw_exchange *x)
+{
+	kvw_token_list_put(x->exact.list);
+	x->exact.list = NULL;
+	if (x->exact.seen && x->exact.inexact == KVW_INEXACT_NOT && !x->exact.in_body)
+		x->exact.inexact = KVW_INEXACT_NO_TOKENS;
+}
+
+/* To the group that kvw_groups_other names, whose name for the model is written into the body. Uses the loop's
+ * candidates. KVW_ENOWORKER: there is none. KVW_EINVAL: its name cannot be written into this body, which is as it was.
+ * KVW_ENOMEM: the body must not be sent. */
+static enum kvw_err regroup(struct kvw_exchange *x)
+{
+	const struct kvw_model_group *group = kvw_groups_other(x, kvw_tried_drop);
+
+	if (group == NULL)
+		return KVW_ENOWORKER;
+	if (strcmp(group->serves, x->division.group->serves) != 0) {
+		enum kvw_err err = write_model(x, group->serves);
+
+		if (err != KVW_OK)
+			return err;
+		forget_tokens(x);
+	}
+	x->division.group = group;
+	x->division.by = KVW_GROUP_BY_FALLBACK;
+	kvw_groups_count(x);
+	return KVW_OK;
+}
+
 /* To another group, if there is one that can have it; the candidates are to be read again. False: it must be refused,
  * which its step does. One whose own group has failed it goes on as if there were no other: its answer names what was tried. */
 static bool try_other_group(struct kvw_exchange *x)
 {
-	enum kvw_err err = kvw_regroup(x, kvw_tried_drop);
+	enum kvw_err err = regroup(x);
 
 	if (err == KVW_ENOMEM)
 		x->division.fault = KVW_GROUP_NO_MEMORY;

@@ -7,15 +7,17 @@
  */
 #include "proxy/local.h"
 
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "admin/metrics_copy.h"
 #include "proxy/cors.h"
-#include "proxy/one_model.h"
 #include "proxy/reply.h"
 
 #define TEXT_TYPE       "text/plain; charset=utf-8"
+#define MOST_ID         1024 /* bytes of a model's name that is looked for */
 #define METRICS_WAIT_NS KVW_NS_PER_S /* until the control thread is taken for stuck */
 
 static void reply_metrics(struct kvw_exchange *x, struct kvw_metrics_text *text)
@@ -82,6 +84,54 @@ bool kvw_local_preflight(struct kvw_exchange *x)
 	return true;
 }
 
+/* --- /v1/models/{id} --- */
+
+/* An entry of that list, as text that the caller frees; NULL: there is none, or no memory. */
+static char *entry_of(const struct kvw_local_answer *list, struct kvw_slice id)
+{
+	json_t *all = json_loadb(list->body, list->len, 0, NULL);
+	char *text = NULL;
+	json_t *entry;
+	size_t i;
+
+	json_array_foreach(json_object_get(all, "data"), i, entry) {
+		struct kvw_slice name = kvw_slice_of(json_string_value(json_object_get(entry, "id")));
+
+		if (text == NULL && kvw_slice_equal(name, id))
+			text = json_dumps(entry, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	}
+	json_decref(all);
+	return text;
+}
+
+/* With the entry as /v1/models has it for this client, or 404. path: as received, without query. Names of models have
+ * slashes, which some clients write as they are and some as %2F. The entry is taken out of the list, so that both say
+ * the same, and a key sees one where it sees the other. */
+static void answer_one_model(struct kvw_exchange *x, struct kvw_slice path)
+{
+	const struct kvw_slice list_path = KVW_SLICE("/v1/models");
+	struct kvw_local_answer list;
+	char id[MOST_ID], message[MOST_ID + 64];
+	char *text = NULL;
+	size_t len = kvw_path_model(path, id, sizeof(id));
+
+	if (len > 0) {
+		if (kvw_admin_answer(x->loop->admin, list_path, x->caller.key, x->loop->now_ns, &list) != KVW_OK) {
+			kvw_reply_error(x, 500, "out of memory");
+			return;
+		}
+		text = entry_of(&list, (struct kvw_slice){id, len});
+		free(list.body);
+	}
+	if (text != NULL) {
+		kvw_reply(x, 200, "application/json", NULL, text, kvw_slice_of(text).len);
+	} else {
+		(void)snprintf(message, sizeof(message), "The model `%.*s` does not exist.", (int)len, id);
+		kvw_reply_error_as(x, 404, "NotFoundError", "model", NULL, message);
+	}
+	free(text);
+}
+
 bool kvw_local_answers(struct kvw_exchange *x)
 {
 	struct kvw_slice path = x->target;
@@ -96,7 +146,7 @@ bool kvw_local_answers(struct kvw_exchange *x)
 	if (mark != NULL)
 		path.len = (size_t)(mark - path.data);
 	ping = kvw_slice_equal(path, KVW_SLICE("/ping"));
-	if (!kvw_exchange_is_head(x) && !head->get_method && !(ping && head->post_method)) {
+	if (!head->head_method && !head->get_method && !(ping && head->post_method)) {
 		kvw_reply_error_as(x, 405, NULL, NULL, ping ? "allow: GET, HEAD, POST\r\n" : "allow: GET, HEAD\r\n",
 			ping ? "this path answers GET, HEAD and POST" : "this path answers GET and HEAD");
 		return true;
@@ -106,7 +156,7 @@ bool kvw_local_answers(struct kvw_exchange *x)
 		return true;
 	}
 	if (x->path.model_card) {
-		kvw_one_model_answer(x, path);
+		answer_one_model(x, path);
 		return true;
 	}
 	if (x->dry != NULL) { /* its loop has no admin address to ask */

@@ -10,7 +10,7 @@
 #include "base/account.h"
 #include "base/block.h"
 #include "openai/preamble.h"
-#include "proxy/tokenless.h"
+#include "openai/tokenless.h"
 
 /* Zeroed, with line_ended set: nothing has come. */
 struct kvw_opening {

@@ -4,7 +4,13 @@
 #ifndef KVW_SEND_H
 #define KVW_SEND_H
 
+#include "fleet/link.h"
 #include "proxy/exchange.h"
+
+/* Takes an idle connection, unless it is to be a fresh one, or makes a new one: to CONNECTING or
+ * SENDING. Otherwise the attempt has failed, or the client has its answer. on_link: on each
+ * event of it. */
+void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link);
 
 /* Writes what the attempt's connection takes of head and body, a bounded number of times. Goes to SENT
  * when all is written. A worker that closed may have answered before: its answer is read next. */

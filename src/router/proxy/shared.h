@@ -13,7 +13,7 @@
 
 #include "admission/admission.h"
 #include "config/config.h"
-#include "proxy/budget.h"
+#include "proxy/retry.h"
 #include "proxy/front.h"
 #include "proxy/owners.h"
 #include "rates/table.h"

@@ -3,7 +3,7 @@
  */
 #include "proxy/step.h"
 
-#include "proxy/connect.h"
+#include "proxy/send.h"
 #include "proxy/loop.h"
 
 static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)

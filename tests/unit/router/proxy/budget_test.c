@@ -4,7 +4,7 @@
 #include <check.h>
 
 #include "base/clock.h"
-#include "proxy/budget.h"
+#include "proxy/retry.h"
 #include "tests/unit/suite.h"
 
 static struct kvw_budget budget;

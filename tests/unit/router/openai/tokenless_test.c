@@ -4,7 +4,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "proxy/tokenless.h"
+#include "openai/tokenless.h"
 #include "tests/unit/suite.h"
 
 #define OPENS                                                                                                          \

@@ -1,5 +1,5 @@
 /* tokenless.c - see tokenless.h. */
-#include "proxy/tokenless.h"
+#include "openai/tokenless.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* rate_used.c - what a charged request has left and has used; see rate.h. */
+/* rate.c - what a charged request has left and has used; see rate.h. */
 #include "proxy/rate.h"
 
 size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
