@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/find.h"
 #include "kvway/slice.h"
 
 static bool begins_with(const char *data, size_t len, struct kvw_slice what)
@@ -12,7 +13,7 @@ static bool begins_with(const char *data, size_t len, struct kvw_slice what)
 
 static bool has(const char *data, size_t len, struct kvw_slice what)
 {
-	return memmem(data, len, what.data, what.len) != NULL;
+	return kvw_find(data, len, what) != NULL;
 }
 
 static bool is_event(const char *data, size_t len)

@@ -37,41 +37,16 @@
 
 #include "openai/usage.h"
 
-static const char marker[] = "\"usage\"";
-#define MARKER_LEN (sizeof(marker) - 1)
+#include "base/find.h"
+#include "kvway/slice.h"
+
+static const struct kvw_slice marker = KVW_SLICE("\"usage\"");
 
 void kvw_usage_init(struct kvw_usage *usage)
 {
 	/* The window needs no clearing: only window_len bytes of it are ever read. */
 	memset(usage, 0, offsetof(struct kvw_usage, window));
 	usage->window_len = 0;
-}
-
-/* The first marker in [p, end), or NULL. */
-static const char *find_marker(const char *p, const char *end)
-{
-#ifdef __SSE2__
-	const __m128i quote = _mm_set1_epi8('"'), letter = _mm_set1_epi8('g');
-
-	for (; end - p >= 16 + (ptrdiff_t)MARKER_LEN - 1; p += 16) {
-		__m128i first = _mm_loadu_si128((const __m128i *)p);
-		__m128i fifth = _mm_loadu_si128((const __m128i *)(p + 4));
-		__m128i last = _mm_loadu_si128((const __m128i *)(p + MARKER_LEN - 1));
-		__m128i both =
-			_mm_and_si128(_mm_cmpeq_epi8(first, quote), _mm_cmpeq_epi8(last, quote));
-		unsigned hits = (unsigned)_mm_movemask_epi8(
-			_mm_and_si128(both, _mm_cmpeq_epi8(fifth, letter)));
-
-		for (; hits != 0; hits &= hits - 1) {
-			const char *at = p + __builtin_ctz(hits);
-
-			if (memcmp(at, marker, MARKER_LEN) == 0)
-				return at;
-		}
-	}
-#endif
-	return end - p < (ptrdiff_t)MARKER_LEN ? NULL
-					       : memmem(p, (size_t)(end - p), marker, MARKER_LEN);
 }
 
 /* The counts of one usage object. */
@@ -313,36 +288,22 @@ static bool counts(const struct kvw_usage *usage)
 	return usage->depth == 1 || (usage->depth == 2 && usage->held);
 }
 
-static enum meaning meaning_of_key(const struct kvw_usage *usage)
+static enum meaning meaning_of_key(const struct kvw_usage *usage, const char *key, size_t len)
 {
-	if (!counts(usage))
-		return MEANS_NOTHING;
-	if (key_is(usage->key, usage->key_len, "usage") ||
-		(usage->depth == 1 && key_is(usage->key, usage->key_len, "meta")))
+	if (key_is(key, len, "usage") || (usage->depth == 1 && key_is(key, len, "meta")))
 		return MEANS_USAGE;
-	return usage->depth == 1 && (key_is(usage->key, usage->key_len, "response") ||
-					    key_is(usage->key, usage->key_len, "message") ||
-					    key_is(usage->key, usage->key_len, "delta"))
+	return usage->depth == 1 && (key_is(key, len, "response") || key_is(key, len, "message") ||
+					    key_is(key, len, "delta"))
 		       ? MEANS_HOLDER
 		       : MEANS_NOTHING;
 }
 
-/* Any string may be a key until a colon follows. */
-static void keep_key(struct kvw_usage *usage, const char *text, size_t len)
-{
-	size_t room = sizeof(usage->key) - usage->key_len;
-
-	if (!counts(usage))
-		return;
-	len = len < room ? len : room;
-	memcpy(usage->key + usage->key_len, text, len);
-	usage->key_len += (uint8_t)len;
-}
-
-/* Goes on inside a string. */
+/* Goes on inside a string that this piece does not hold whole, with its colon. Where keys count it
+ * may be one. */
 static const char *take_string(struct kvw_usage *usage, const char *p, const char *end)
 {
 	const char *from = p;
+	size_t room = sizeof(usage->key) - usage->key_len, len;
 
 	p += usage->escaped; /* p < end */
 	usage->escaped = false;
@@ -350,31 +311,67 @@ static const char *take_string(struct kvw_usage *usage, const char *p, const cha
 		usage->escaped = end - p == 1;
 		p = usage->escaped ? end : p + 2;
 	}
-	keep_key(usage, from, (size_t)(p - from));
+	len = (size_t)(p - from) < room ? (size_t)(p - from) : room;
+	memcpy(usage->key + usage->key_len, from, len);
+	usage->key_len += (uint8_t)len;
 	usage->in_string = p == end;
+	usage->string_ended = p < end && counts(usage);
 	return p == end ? end : p + 1;
 }
 
-/* The first byte in [p, end) that is a bracket, a quote or a colon, or end. */
+/* Behind a string that may be a key: a colon makes it one. */
+static const char *take_colon(struct kvw_usage *usage, const char *p, const char *end)
+{
+	p = skip_space(p, end);
+	if (p == end)
+		return end;
+	if (*p == ':')
+		usage->meaning = (uint8_t)meaning_of_key(usage, usage->key, usage->key_len);
+	usage->string_ended = false;
+	return p;
+}
+
+/* A string, p at its opening quote. Between events, at depth 0, there is none. */
+static const char *open_string(struct kvw_usage *usage, const char *p, const char *end)
+{
+	const char *text = p + 1, *last;
+
+	if (usage->depth == 0)
+		return text;
+	last = plain_end(text, end);
+	/* Whole, and so is what says whether it is a key. */
+	if (end - last > 1 && *last == '"' &&
+		(last[1] == ':' || last[1] == ',' || !counts(usage))) {
+		if (last[1] == ':' && counts(usage))
+			usage->meaning = (uint8_t)meaning_of_key(
+				usage, text, (size_t)(last - text));
+		return last + 1;
+	}
+	usage->key_len = 0;
+	usage->in_string = text == end;
+	return text == end ? end : take_string(usage, text, end);
+}
+
+/* The first byte in [p, end) that is a bracket or a quote, or end. */
 static const char *structure(const char *p, const char *end)
 {
 #ifdef __SSE2__
-	const __m128i quote = _mm_set1_epi8('"'), colon = _mm_set1_epi8(':'),
-		      bit = _mm_set1_epi8(0x20), open = _mm_set1_epi8('{'),
-		      close = _mm_set1_epi8('}');
+	const __m128i quote = _mm_set1_epi8('"'), bit = _mm_set1_epi8(0x20),
+		      open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
 
 	for (; end - p >= 16; p += 16) {
 		__m128i bytes = _mm_loadu_si128((const __m128i *)p);
 		__m128i braces = _mm_or_si128(bytes, bit); /* '[' becomes '{', and ']' '}' */
-		unsigned hits = (unsigned)_mm_movemask_epi8(_mm_or_si128(
-			_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, colon)),
-			_mm_or_si128(_mm_cmpeq_epi8(braces, open), _mm_cmpeq_epi8(braces, close))));
+		__m128i either = _mm_or_si128(
+			_mm_cmpeq_epi8(braces, open), _mm_cmpeq_epi8(braces, close));
+		unsigned hits = (unsigned)_mm_movemask_epi8(
+			_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), either));
 
 		if (hits != 0)
 			return p + __builtin_ctz(hits);
 	}
 #endif
-	while (p < end && *p != '"' && *p != ':' && (*p | 0x20) != '{' && (*p | 0x20) != '}')
+	while (p < end && *p != '"' && (*p | 0x20) != '{' && (*p | 0x20) != '}')
 		p++;
 	return p;
 }
@@ -411,12 +408,7 @@ static const char *take_structure(struct kvw_usage *usage, const char *p, const 
 		return end;
 	switch (*p) {
 	case '"':
-		usage->in_string = usage->depth > 0;
-		usage->key_len = 0;
-		break;
-	case ':':
-		usage->meaning = (uint8_t)meaning_of_key(usage);
-		break;
+		return open_string(usage, p, end);
 	case '{':
 	case '[':
 		return open_container(usage, p, end);
@@ -432,8 +424,8 @@ static bool says_nothing(const char *p, const char *end)
 {
 	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n')
 		return false;
-	while ((p = find_marker(p, end)) != NULL) {
-		p = skip_space(p + MARKER_LEN, end);
+	while ((p = kvw_find(p, (size_t)(end - p), marker)) != NULL) {
+		p = skip_space(p + marker.len, end);
 		p = skip_space(p < end && *p == ':' ? p + 1 : end, end);
 		if (end - p < 4 || memcmp(p, "null", 4) != 0)
 			return false;
@@ -452,6 +444,8 @@ void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len)
 			p = collect(usage, p, end);
 		else if (usage->in_string)
 			p = take_string(usage, p, end);
+		else if (usage->string_ended)
+			p = take_colon(usage, p, end);
 		else
 			p = take_structure(usage, p, end);
 	}

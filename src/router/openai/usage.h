@@ -29,6 +29,7 @@ struct kvw_usage {
 	/* private */
 	bool collecting; /* the window holds an object's beginning */
 	bool in_string, escaped;
+	bool string_ended; /* just now, where keys count: a colon makes it one */
 	/* The container of depth 2 is the `response`, `message` or `delta` that holds a usage. */
 	bool held;
 	uint8_t meaning; /* of the value to come: in usage.c */

@@ -3,8 +3,7 @@
  */
 #include "proxy/busy.h"
 
-#include <string.h>
-
+#include "base/find.h"
 
 #define BROKE_OFF_MOST 4
 #define PAUSE_MOST_S 30 /* of Retry-After: a worker that says more is asked again all the same */
@@ -48,7 +47,7 @@ static const struct kvw_slice words[] = {
 bool kvw_busy_says(const char *data, size_t len)
 {
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (len > 0 && memmem(data, len, words[i].data, words[i].len) != NULL)
+		if (kvw_find(data, len, words[i]) != NULL)
 			return true;
 	return false;
 }

@@ -3,8 +3,7 @@
  */
 #include "proxy/fits.h"
 
-#include <string.h>
-
+#include "base/find.h"
 #include "proxy/tried.h"
 #include "routing/choice.h"
 
@@ -71,7 +70,7 @@ bool kvw_fits_denies(const char *data, size_t len)
 		KVW_SLICE("max_model_len")};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (len > 0 && memmem(data, len, words[i].data, words[i].len) != NULL)
+		if (kvw_find(data, len, words[i]) != NULL)
 			return true;
 	return false;
 }
