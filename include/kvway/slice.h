@@ -31,7 +31,8 @@ static inline bool kvw_slice_equal(struct kvw_slice a, struct kvw_slice b)
 /* ASCII case-insensitive: HTTP field names, tokens. */
 static inline bool kvw_slice_equal_nocase(struct kvw_slice a, struct kvw_slice b)
 {
-	return a.len == b.len && (a.len == 0 || strncasecmp(a.data, b.data, a.len) == 0);
+	return a.len == b.len && (a.len == 0 || (((a.data[0] ^ b.data[0]) & ~0x20) == 0 &&
+						      strncasecmp(a.data, b.data, a.len) == 0));
 }
 
 #endif

@@ -71,7 +71,7 @@ void kvw_head_too_large(const char *data, size_t len, struct kvw_head_error *err
 	error->message = in_target ? "request target is too long" : "message head is too large";
 }
 
-const struct kvw_field *kvw_head_find(const struct kvw_head *head, struct kvw_slice name)
+const struct kvw_field *kvw_head_search(const struct kvw_head *head, struct kvw_slice name)
 {
 	for (size_t i = 0; i < head->field_count; i++) {
 		if (kvw_slice_equal_nocase(head->fields[i].name, name))

@@ -90,6 +90,7 @@ struct kvw_head {
 	uint64_t content_length; /* KVW_FRAME_LENGTH */
 	struct kvw_field *fields;
 	size_t field_count, field_limit;
+	uint64_t name_lengths; /* bit n % 64: a name of n bytes is among the fields' */
 	struct kvw_passed *passed; /* heads that llhttp has passed; NULL: none are kept */
 	/* Index into fields of the first field of each id, or -1. */
 	int16_t first[KVW_FIELD_COUNT];
@@ -136,8 +137,13 @@ static inline const struct kvw_field *kvw_head_field(
 	return head->first[id] < 0 ? NULL : &head->fields[head->first[id]];
 }
 
-/* First field of that name (any case), or NULL. */
-const struct kvw_field *kvw_head_find(const struct kvw_head *head, struct kvw_slice name);
+const struct kvw_field *kvw_head_search(const struct kvw_head *head, struct kvw_slice name);
+
+/* First field of that name (any case), or NULL. Most names that are asked for are not there: their lengths say so. */
+static inline const struct kvw_field *kvw_head_find(const struct kvw_head *head, struct kvw_slice name)
+{
+	return (head->name_lengths >> name.len % 64 & 1) == 0 ? NULL : kvw_head_search(head, name);
+}
 
 /* Value of a cookie by name from the Cookie fields; len 0 if there is none. */
 struct kvw_slice kvw_head_cookie(const struct kvw_head *head, struct kvw_slice name);

@@ -324,6 +324,7 @@ static bool read_field(struct cut *c)
 		field->value.len--;
 	if (!read_line_end(c) || !register_field(c, field))
 		return false;
+	head->name_lengths |= UINT64_C(1) << field->name.len % 64;
 	head->field_count++;
 	return true;
 }

@@ -21,6 +21,7 @@ static enum kvw_err take_headers(const struct kvw_explain_options *options, stru
 		return err;
 	for (size_t i = 0; i < KVW_FIELD_COUNT; i++)
 		head->first[i] = -1;
+	head->name_lengths = UINT64_MAX;
 	for (size_t i = 0; i < options->header_count; i++) {
 		const char *name = options->headers[i], *colon = strchr(name, ':');
 
