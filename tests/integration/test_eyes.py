@@ -315,6 +315,26 @@ def test_access_log(workers, kvway, tmp_path):
     assert lost["end"] == "local"
 
 
+def test_time_in_kvway_is_not_the_engines(pair, tmp_path):
+    """A worker sends the head of a stream long before its first token: that time is its own."""
+    path, waited = tmp_path / "access.log", []
+
+    def script(ex):
+        ex.read_body()
+        ex.start_stream()
+        since = time.monotonic()
+        time.sleep(0.2)
+        waited.append(time.monotonic() - since)
+        ex.event({"choices": [{"index": 0, "delta": {"content": "good"}}]})
+        ex.end_stream()
+
+    _, router = pair(script, {"log.access": str(path)})
+    router.ask("POST", CHAT, body=chat_body(PROMPT, stream=True))
+    (line,) = access_lines(path, 1)
+    assert line["ttft_ms"] >= 1000 * waited[0] - 1
+    assert line["added_us"] / 1000 <= line["total_ms"] + 1 - 1000 * waited[0]
+
+
 def test_operator_log_has_no_secret(pair):
     def script(ex):
         ex.reset()

@@ -144,7 +144,7 @@ struct kvw_exchange {
 	/* --- times, monotonic ns --- */
 	int64_t start_ns, wall_ns, complete_ns, last_data_ns;
 	int64_t first_token_ns; /* 0: none yet */
-	int64_t answer_ns, added_ns;
+	int64_t added_ns; /* spent in kvway: until it was sent, and on the piece with which its answer began */
 	uint32_t stream_chunks;
 
 	struct kvw_tried tried;

@@ -516,7 +516,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		return;
 	if (beginning) {
 		kvw_held_drop(&x->attempt.held, &x->loop->blocks, x->loop->shared->memory);
-		x->added_ns += kvw_clock_ns() - x->answer_ns;
+		x->added_ns += kvw_clock_ns() - x->loop->now_ns;
 	}
 	/* Of an answer without tokens, what routing learned of the prompt is undone: kvw_attempt_end. */
 	if (x->request_state == KVW_REQUEST_SENT &&
@@ -673,7 +673,6 @@ static void feed(struct kvw_exchange *x, const char *data, size_t len)
 
 	x->attempt.answered = true;
 	if (x->response_state == KVW_RESPONSE_WAITING) {
-		x->answer_ns = x->loop->now_ns;
 		used = feed_head(x, data, len);
 		if (used == SIZE_MAX || x->response_state == KVW_RESPONSE_WAITING)
 			return;
