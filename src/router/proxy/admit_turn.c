@@ -38,7 +38,7 @@ static bool judge_again(void *user, struct kvw_entrant *entrant, int64_t now_ns)
 }
 
 /* False: nothing can go on. */
-static bool go_on(struct kvw_loop *loop, struct kvw_gate *gate)
+static bool send_next(struct kvw_loop *loop, struct kvw_gate *gate)
 {
 	struct turn turn = {loop, NULL};
 	struct kvw_entrant *entrant = NULL;
@@ -64,7 +64,7 @@ static bool go_on(struct kvw_loop *loop, struct kvw_gate *gate)
 }
 
 /* What was offered at gates where nothing waits any more counts less and less. */
-static void fade(struct kvw_loop *loop)
+static void fade_offers(struct kvw_loop *loop)
 {
 	struct kvw_gates *gates = &loop->gates;
 	struct kvw_entrant *none = NULL;
@@ -109,12 +109,12 @@ void kvw_admit_turn(struct kvw_loop *loop)
 	kvw_admission_look(admission, atomic_load_explicit(&loop->fleet->count, memory_order_relaxed),
 		loop->now_ns);
 	if (loop->now_ns - gates->faded_ns >= KVW_NS_PER_S)
-		fade(loop);
+		fade_offers(loop);
 	for (size_t i = 0; i < gates->room && gates->waiting > 0; i++) {
 		size_t steps = 0;
 
 		while (gates->items[i] != NULL && kvw_gate_waiting(gates->items[i]) > 0 &&
-			steps++ < MOST_AT_ONCE && go_on(loop, gates->items[i]))
+			steps++ < MOST_AT_ONCE && send_next(loop, gates->items[i]))
 			;
 	}
 	if (gates->waiting > 0 && loop->now_ns - gates->aged_ns >= OLDEST_NS)

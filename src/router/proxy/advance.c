@@ -14,7 +14,7 @@
  *   SENT             answer to the client                                       response.c
  *
  * No step calls another, and none calls this file: a step changes a state or notes a failure, and
- * returns. So every way out leads through step(), and nothing is released behind a step's back.
+ * returns. So every way out leads through advance_once(), and nothing is released behind a step's back.
  */
 #include "proxy/advance.h"
 
@@ -38,7 +38,7 @@
 
 /* --- a connection to the worker --- */
 
-static void on_link(struct kvw_link *link, void *user)
+static void on_worker_link(struct kvw_link *link, void *user)
 {
 	struct kvw_exchange *x = user;
 
@@ -49,7 +49,7 @@ static void on_link(struct kvw_link *link, void *user)
 
 /* --- a worker that failed --- */
 
-static void give_up(struct kvw_exchange *x, const char *timed_out)
+static void give_request_up(struct kvw_exchange *x, const char *timed_out)
 {
 	/* Two workers broke under this request: a client that repeats it would break more. */
 	const char *fields = x->tried.suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
@@ -87,7 +87,7 @@ static void retry_fresh(struct kvw_exchange *x)
 	kvw_block_put(&x->loop->blocks, a->partial);
 	a->partial = NULL;
 	kvw_exchange_response_state(x, KVW_RESPONSE_WAITING);
-	kvw_connect(x, true, on_link);
+	kvw_connect(x, true, on_worker_link);
 }
 
 /* May the request be what broke the worker? Not if the worker got nothing of it, was slow, or said
@@ -138,7 +138,7 @@ static void leave_without(struct kvw_exchange *x)
 }
 
 /* May it go out again? Whether a worker is full costs it nothing to say: that is neither counted nor paid for. */
-static enum kvw_retry decide(struct kvw_exchange *x, const struct kvw_retry_facts *facts)
+static enum kvw_retry decide_retry(struct kvw_exchange *x, const struct kvw_retry_facts *facts)
 {
 	if (x->tried.full && !facts->first_token)
 		return kvw_request_may_find_room(x) ? KVW_RETRY_OTHER : KVW_RETRY_NO;
@@ -169,7 +169,7 @@ static void worker_failed(struct kvw_exchange *x)
 	enum kvw_retry retry;
 
 	x->tried.full = a->failure.excuse == KVW_EXCUSE_FULL;
-	retry = decide(x, &facts);
+	retry = decide_retry(x, &facts);
 	if (retry == KVW_RETRY_OTHER && !x->tried.full && !kvw_attempt_pay_repeat(x))
 		retry = KVW_RETRY_NO;
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_FAILED, retry, 0, why);
@@ -199,7 +199,7 @@ static void worker_failed(struct kvw_exchange *x)
 		(int)x->request_id.len, x->request_id.data);
 	kvw_attempt_end(x, false);
 	if (retry != KVW_RETRY_OTHER)
-		give_up(x, timed_out);
+		give_request_up(x, timed_out);
 	else if (!x->tried.full)
 		kvw_metrics_add(loop->metrics, KVW_COUNT_RETRIES, 1);
 }
@@ -229,7 +229,7 @@ static bool take_noted(struct kvw_exchange *x)
 	return true;
 }
 
-static void on_tokens(void *user, const struct kvw_token_result *result)
+static void on_prompt_tokens(void *user, const struct kvw_token_result *result)
 {
 	kvw_prepare_answered(user, result);
 	kvw_exchange_advance(user);
@@ -237,7 +237,7 @@ static void on_tokens(void *user, const struct kvw_token_result *result)
 
 static bool route(struct kvw_exchange *x)
 {
-	struct kvw_way way = {.on_link = on_link, .on_tokens = on_tokens};
+	struct kvw_way way = {.on_link = on_worker_link, .on_tokens = on_prompt_tokens};
 
 	(void)kvw_steps_walk(x, &way);
 	return true;
@@ -278,7 +278,7 @@ static bool exchange_bytes(struct kvw_exchange *x)
 }
 
 /* One step. False: it has to wait, or has ended. */
-static bool step(struct kvw_exchange *x)
+static bool advance_once(struct kvw_exchange *x)
 {
 	if (kvw_exchange_ended(x))
 		return false;
@@ -314,7 +314,7 @@ static bool step(struct kvw_exchange *x)
 
 void kvw_exchange_advance(struct kvw_exchange *x)
 {
-	while (step(x))
+	while (advance_once(x))
 		;
 }
 
@@ -336,7 +336,7 @@ static bool computes_on(struct kvw_exchange *x)
 	return true;
 }
 
-static void on_timer(struct kvw_timer *timer, int64_t now_ns)
+static void on_exchange_timer(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_exchange *x =
 		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, timer));
@@ -408,7 +408,7 @@ struct asleep {
 	size_t count;
 };
 
-static bool is_asleep(const struct asleep *asleep, const struct kvw_wake_model *model)
+static bool is_noted_asleep(const struct asleep *asleep, const struct kvw_wake_model *model)
 {
 	for (size_t i = asleep->count; i-- > 0;) /* the last one is likely to come again */
 		if (asleep->models[i] == model)
@@ -435,7 +435,7 @@ void kvw_exchange_wake(struct kvw_loop *loop)
 	asleep.count = 0;
 	for (x = TAILQ_FIRST(&loop->waking); x != NULL && gone < WAKE_MOST; x = next) {
 		next = TAILQ_NEXT(x, entry);
-		if (is_asleep(&asleep, x->waking.model))
+		if (is_noted_asleep(&asleep, x->waking.model))
 			continue;
 		if (kvw_waking_go_on(x)) {
 			gone++;
@@ -601,7 +601,7 @@ static void on_silence(struct kvw_timer *timer, int64_t now_ns)
 
 enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 {
-	struct kvw_exchange *x = kvw_exchange_create(client, on_timer);
+	struct kvw_exchange *x = kvw_exchange_create(client, on_exchange_timer);
 	struct kvw_loop *loop = client->loop;
 
 	if (x == NULL)

@@ -19,7 +19,7 @@ static bool askable(const struct kvw_exchange *x)
 }
 
 /* The next to be asked. SIZE_MAX: all were. */
-static size_t next_of(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count)
+static size_t next_to_ask(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count)
 {
 	size_t next = SIZE_MAX;
 
@@ -50,7 +50,7 @@ bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head)
 	if (!x->asked.asking)
 		x->asked.first = worker;
 	kvw_tried_read_others(x, table);
-	if (next_of(x, table->items, table->count) == SIZE_MAX)
+	if (next_to_ask(x, table->items, table->count) == SIZE_MAX)
 		return false;
 	x->asked.asking = true;
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, "it does not have what is asked for");
@@ -59,7 +59,7 @@ bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head)
 
 bool kvw_asked_pick(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
-	size_t next = x->asked.asking ? next_of(x, set->items, set->count) : SIZE_MAX;
+	size_t next = x->asked.asking ? next_to_ask(x, set->items, set->count) : SIZE_MAX;
 
 	x->asked.continues = x->route.previous_id.len > 0;
 	if (next == SIZE_MAX)

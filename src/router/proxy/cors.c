@@ -17,7 +17,7 @@
 #define ORIGIN_MOST  256
 #define HEADERS_MOST 512 /* of the names that a preflight asks for */
 
-static struct kvw_slice value_of(const struct kvw_head *head, const char *name)
+static struct kvw_slice cors_field(const struct kvw_head *head, const char *name)
 {
 	const struct kvw_field *field = kvw_head_find(head, kvw_slice_of(name));
 
@@ -26,11 +26,11 @@ static struct kvw_slice value_of(const struct kvw_head *head, const char *name)
 
 void kvw_cors_note(struct kvw_exchange *x, const struct kvw_head *head)
 {
-	x->page.origin = value_of(head, "origin");
+	x->page.origin = cors_field(head, "origin");
 	if (x->page.origin.len > ORIGIN_MOST)
 		x->page.origin.len = 0;
 	x->page.preflight = x->page.origin.len > 0 && kvw_slice_equal(head->method, KVW_SLICE("OPTIONS")) &&
-		       value_of(head, "access-control-request-method").len > 0 &&
+		       cors_field(head, "access-control-request-method").len > 0 &&
 		       (head->framing == KVW_FRAME_NONE ||
 			       (head->framing == KVW_FRAME_LENGTH && head->content_length == 0));
 }
@@ -79,7 +79,7 @@ bool kvw_cors_own_preflight(const struct kvw_exchange *x)
 
 bool kvw_cors_preflight(const struct kvw_exchange *x, const struct kvw_head *head, char *buf)
 {
-	struct kvw_slice wanted = value_of(head, "access-control-request-headers");
+	struct kvw_slice wanted = cors_field(head, "access-control-request-headers");
 	struct kvw_writer w = KVW_WRITER(buf, KVW_CORS_ROOM - 1);
 	bool any;
 
@@ -99,7 +99,7 @@ void kvw_cors_answered(const struct kvw_exchange *x, const struct kvw_head *answ
 
 	if (x->page.origin.len == 0)
 		return;
-	said = value_of(answer, "access-control-allow-origin");
+	said = cors_field(answer, "access-control-allow-origin");
 	if (x->config->http_allowed_origins.count == 0)
 		atomic_store_explicit(&x->attempt.worker->any_origin, kvw_slice_equal(said, KVW_SLICE("*")),
 			memory_order_relaxed);

@@ -30,7 +30,7 @@ struct kvw_dry_run {
 	struct kvw_exchange *x; /* NULL: none was made */
 };
 
-__attribute__((format(printf, 4, 5))) static void refuse(
+__attribute__((format(printf, 4, 5))) static void refuse_question(
 	struct kvw_explanation *e, int status, const char *param, const char *format, ...)
 {
 	va_list arguments;
@@ -75,7 +75,7 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 }
 
 /* What the question's own connection says, and what is said for it. */
-static bool is_own(const struct kvw_dry_run *run, const struct kvw_field *field)
+static bool is_own_field(const struct kvw_dry_run *run, const struct kvw_field *field)
 {
 	static const char *const names[] = {"host", "connection", "content-length",
 		"transfer-encoding", "content-encoding", "expect", "te", "trailer", "upgrade",
@@ -91,7 +91,7 @@ static bool is_own(const struct kvw_dry_run *run, const struct kvw_field *field)
 	       kvw_slice_equal_nocase(field->name, KVW_SLICE("authorization"));
 }
 
-static void write_head(struct kvw_writer *w, const struct kvw_dry_run *run,
+static void write_question_head(struct kvw_writer *w, const struct kvw_dry_run *run,
 	const struct kvw_explain_query *query, struct kvw_slice target)
 {
 	bool typed = false;
@@ -102,7 +102,7 @@ static void write_head(struct kvw_writer *w, const struct kvw_dry_run *run,
 	for (size_t i = 0; i < query->head->field_count; i++) {
 		const struct kvw_field *field = &query->head->fields[i];
 
-		if (is_own(run, field))
+		if (is_own_field(run, field))
 			continue;
 		typed = typed || kvw_slice_equal_nocase(field->name, KVW_SLICE("content-type"));
 		kvw_write_field(w, field->name, field->value);
@@ -115,7 +115,7 @@ static void write_head(struct kvw_writer *w, const struct kvw_dry_run *run,
 }
 
 /* Its head and body, as if they had been received. Returns the head's length; 0: out of memory. */
-static size_t receive(
+static size_t receive_question(
 	struct kvw_dry_run *run, const struct kvw_explain_query *query, struct kvw_slice target)
 {
 	size_t room = target.len + 256;
@@ -128,7 +128,7 @@ static size_t receive(
 	if (block == NULL)
 		return 0;
 	w = KVW_WRITER(block->data, block->size);
-	write_head(&w, run, query, target);
+	write_question_head(&w, run, query, target);
 	block->end = (uint32_t)w.len;
 	kvw_chain_take(&run->client.in, block);
 	if (kvw_chain_append(&run->client.in, &run->loop.blocks, query->body.data,
@@ -154,23 +154,23 @@ static bool take_key(struct kvw_dry_run *run, const struct kvw_explain_query *qu
 }
 
 /* The loop never turns, so no timer of it runs out. */
-static void never(struct kvw_timer *timer, int64_t now_ns)
+static void never_due(struct kvw_timer *timer, int64_t now_ns)
 {
 	(void)timer;
 	(void)now_ns;
 }
 
 /* Its head and body pass as those of any. */
-static enum kvw_err understand(struct kvw_dry_run *run, size_t head_len)
+static enum kvw_err understand_question(struct kvw_dry_run *run, size_t head_len)
 {
 	struct kvw_explanation *e = &run->e;
-	struct kvw_exchange *x = kvw_exchange_create(&run->client, never);
+	struct kvw_exchange *x = kvw_exchange_create(&run->client, never_due);
 
 	if (x == NULL)
 		return KVW_ENOMEM;
 	run->x = x;
 	x->dry = e;
-	x->deadline.fn = never;
+	x->deadline.fn = never_due;
 	x->upload.head_len = head_len;
 	kvw_request_head(x);
 	while (x->response_state == KVW_RESPONSE_NONE &&
@@ -181,7 +181,7 @@ static enum kvw_err understand(struct kvw_dry_run *run, size_t head_len)
 	e->target = x->target;
 	e->strategy = x->strategy->ops->name;
 	if (e->status == 0 && x->path.prompt && x->whole && !x->scanned)
-		refuse(e, 400, NULL, "the body is not what %.*s takes; its worker would refuse it",
+		refuse_question(e, 400, NULL, "the body is not what %.*s takes; its worker would refuse it",
 			(int)(x->target.len < 128 ? x->target.len : 128), x->target.data);
 	return KVW_OK;
 }
@@ -205,22 +205,22 @@ static enum kvw_err take_question(struct kvw_dry_run *run, const struct kvw_expl
 	if (target.len == 0 || !take_key(run, query))
 		return KVW_ENOMEM;
 	if (is_no_path(target)) {
-		refuse(&run->e, 400, "path",
+		refuse_question(&run->e, 400, "path",
 			"the path must begin with a slash and have no blanks, for example %s", chat_path);
 		return KVW_OK;
 	}
 	if (kvw_path_classify(target).kind == KVW_PATH_LOCAL) {
-		refuse(&run->e, 400, "path", "kvway answers this path itself, no worker is chosen");
+		refuse_question(&run->e, 400, "path", "kvway answers this path itself, no worker is chosen");
 		return KVW_OK;
 	}
 	run->e.by_chance = kvw_head_field(query->head, KVW_FIELD_X_REQUEST_ID) == NULL;
-	head_len = receive(run, query, target);
-	return head_len == 0 ? KVW_ENOMEM : understand(run, head_len);
+	head_len = receive_question(run, query, target);
+	return head_len == 0 ? KVW_ENOMEM : understand_question(run, head_len);
 }
 
 /* --- its way --- */
 
-static void on_tokens(void *user, const struct kvw_token_result *result)
+static void on_dry_tokens(void *user, const struct kvw_token_result *result)
 {
 	struct kvw_exchange *x = user;
 	struct kvw_dry_run *run =
@@ -232,11 +232,11 @@ static void on_tokens(void *user, const struct kvw_token_result *result)
 }
 
 /* As far as it goes now. */
-static void walk(struct kvw_dry_run *run)
+static void walk_steps(struct kvw_dry_run *run)
 {
 	struct kvw_explanation *e = &run->e;
 	struct kvw_exchange *x = run->x;
-	struct kvw_way way = {.on_tokens = on_tokens};
+	struct kvw_way way = {.on_tokens = on_dry_tokens};
 	bool passed = false;
 
 	for (int i = 0; i < PASSES && !passed && e->status == 0 && x->wait.kind == NULL; i++) {
@@ -246,7 +246,7 @@ static void walk(struct kvw_dry_run *run)
 	e->set = way.set;
 	e->costs = x->loop->gates.costs;
 	if (!passed && e->status == 0 && x->wait.kind == NULL)
-		refuse(e, 503, NULL, "no group of workers can have it");
+		refuse_question(e, 503, NULL, "no group of workers can have it");
 }
 
 /* --- what came of it --- */
@@ -270,7 +270,7 @@ static const char *tokens_from(const struct kvw_exchange *x)
 }
 
 /* A step before the strategy has chosen it, whatever it costs there. */
-static void choose(struct kvw_explanation *e, const struct kvw_decision *decision)
+static void note_choice(struct kvw_explanation *e, const struct kvw_decision *decision)
 {
 	for (size_t i = 0; i < e->set.count; i++)
 		if (e->set.items[i].usable)
@@ -282,7 +282,7 @@ static void choose(struct kvw_explanation *e, const struct kvw_decision *decisio
 		.worker_id = decision->worker_id};
 }
 
-static void describe(struct kvw_dry_run *run)
+static void describe_run(struct kvw_dry_run *run)
 {
 	struct kvw_explanation *e = &run->e;
 	const struct kvw_exchange *x = run->x;
@@ -303,12 +303,12 @@ static void describe(struct kvw_dry_run *run)
 	}
 	if (x->attempt.decision.reason == KVW_REASON_OWNER ||
 		x->attempt.decision.reason == KVW_REASON_PINNED)
-		choose(e, &x->attempt.decision);
+		note_choice(e, &x->attempt.decision);
 }
 
 /* --- a run --- */
 
-static void end(struct kvw_dry_run *run)
+static void end_run(struct kvw_dry_run *run)
 {
 	if (run->x != NULL)
 		kvw_exchange_end(run->x, KVW_END_CLIENT_GONE);
@@ -343,11 +343,11 @@ static enum kvw_err make_loop(struct kvw_dry_run *run, const struct kvw_dry_deps
 	run->loop.gates.costs = calloc(KVW_MAX_WORKERS, sizeof(run->loop.gates.costs[0]));
 	run->client = (struct kvw_client){.loop = &run->loop, .state = KVW_CLIENT_OPEN};
 	run->client.io.fd = -1;
-	run->client.timer.fn = never;
+	run->client.timer.fn = never_due;
 	return run->loop.gates.costs != NULL ? KVW_OK : KVW_ENOMEM;
 }
 
-static enum kvw_err begin(void *arg, const struct kvw_explain_query *query,
+static enum kvw_err begin_run(void *arg, const struct kvw_explain_query *query,
 	const struct kvw_explain_tokens *tokens, int64_t now_ns, struct kvw_dry_run **out,
 	bool *waits)
 {
@@ -370,37 +370,37 @@ static enum kvw_err begin(void *arg, const struct kvw_explain_query *query,
 		err = take_question(run, query);
 	}
 	if (err != KVW_OK) { /* or the descriptors of a loop */
-		end(run);
+		end_run(run);
 		return KVW_ENOMEM;
 	}
 	if (run->e.status == 0)
-		walk(run);
+		walk_steps(run);
 	*waits = run->waited = run->x != NULL && run->x->wait.kind != NULL;
 	*out = run;
 	return KVW_OK;
 }
 
-static void expire(struct kvw_dry_run *run, int64_t now_ns)
+static void expire_wait(struct kvw_dry_run *run, int64_t now_ns)
 {
 	run->loop.now_ns = now_ns;
 	if (run->x->wait.kind != NULL)
 		kvw_wait_expire(run->x);
 }
 
-static enum kvw_err answer(struct kvw_dry_run *run, int64_t now_ns, struct kvw_local_answer *out)
+static enum kvw_err answer_question(struct kvw_dry_run *run, int64_t now_ns, struct kvw_local_answer *out)
 {
 	struct kvw_explanation *e = &run->e;
 
 	run->loop.now_ns = e->now_ns = now_ns;
 	if (run->waited)
-		walk(run);
+		walk_steps(run);
 	if (e->status == 0)
-		describe(run);
+		describe_run(run);
 	return kvw_explanation_answer(e, out);
 }
 
 struct kvw_explainer kvw_dry_explainer(struct kvw_dry_deps *deps)
 {
 	return (struct kvw_explainer){
-		.arg = deps, .begin = begin, .expire = expire, .answer = answer, .end = end};
+		.arg = deps, .begin = begin_run, .expire = expire_wait, .answer = answer_question, .end = end_run};
 }

@@ -213,7 +213,7 @@ static uint32_t share_of_real_prompt(const struct kvw_exchange *x, uint32_t pred
 }
 
 /* Metrics and access log. */
-static void report(struct kvw_exchange *x, enum kvw_end end)
+static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_request_record record = {
@@ -320,7 +320,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_attempt_end(x, end == KVW_END_COMPLETE);
 	kvw_gates_exit(x);
 	if (x->dry == NULL)
-		report(x, end);
+		report_exchange(x, end);
 	kvw_trace_end(x->trace, loop->now_ns, end, x->status, x->path.api);
 	x->trace = NULL;
 	if (x->attempt.worker != NULL)

@@ -49,7 +49,7 @@ static void drop_ahead(struct kvw_fidelity *f)
 }
 
 /* Makes room for so many bytes more. */
-static bool make_room(struct kvw_fidelity *f, size_t more)
+static bool make_text_room(struct kvw_fidelity *f, size_t more)
 {
 	size_t room = f->room == 0 ? AHEAD_FIRST : f->room;
 	char *text;
@@ -83,7 +83,7 @@ static bool continues(char c)
 	return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-static uint64_t count(const char *text, size_t len)
+static uint64_t count_characters(const char *text, size_t len)
 {
 	uint64_t n = 0;
 
@@ -109,12 +109,12 @@ static void found_difference(struct kvw_fidelity *f)
 }
 
 /* Compares with what the other is ahead by. Returns how many bytes were. */
-static size_t catch_up(struct kvw_fidelity *f, const char *text, size_t len)
+static size_t compare_with_ahead(struct kvw_fidelity *f, const char *text, size_t len)
 {
 	const char *other = f->ahead + f->used;
 	size_t most = len < f->len - f->used ? len : f->len - f->used, n = common(text, other, most);
 
-	f->same += count(text, n);
+	f->same += count_characters(text, n);
 	f->used += n;
 	if (n < most) {
 		f->same -= f->same > 0 && continues(text[n]) && continues(other[n]); /* amid a character */
@@ -123,13 +123,13 @@ static size_t catch_up(struct kvw_fidelity *f, const char *text, size_t len)
 	return n;
 }
 
-static void take(struct kvw_fidelity *f, enum side side, const char *text, size_t len)
+static void take_text(struct kvw_fidelity *f, enum side side, const char *text, size_t len)
 {
-	f->halves[side].characters += count(text, len);
+	f->halves[side].characters += count_characters(text, len);
 	if (f->differ || f->lost)
 		return;
 	if (f->used < f->len && f->leader != side) {
-		size_t n = catch_up(f, text, len);
+		size_t n = compare_with_ahead(f, text, len);
 
 		text += n;
 		len -= n;
@@ -143,7 +143,7 @@ static void take(struct kvw_fidelity *f, enum side side, const char *text, size_
 	if (f->used == f->len)
 		f->used = f->len = 0;
 	f->leader = side;
-	if (!make_room(f, len)) {
+	if (!make_text_room(f, len)) {
 		f->lost = true;
 		drop_ahead(f);
 		return;
@@ -154,17 +154,17 @@ static void take(struct kvw_fidelity *f, enum side side, const char *text, size_
 
 static void take_client(void *user, const char *text, size_t len)
 {
-	take(user, CLIENT, text, len);
+	take_text(user, CLIENT, text, len);
 }
 
 static void take_copy(void *user, const char *text, size_t len)
 {
-	take(user, COPY, text, len);
+	take_text(user, COPY, text, len);
 }
 
 /* --- the end --- */
 
-static enum kvw_fidelity_result result_of(const struct kvw_fidelity *f)
+static enum kvw_fidelity_result result_of_copy(const struct kvw_fidelity *f)
 {
 	const struct half *client = &f->halves[CLIENT], *copy = &f->halves[COPY];
 
@@ -176,7 +176,7 @@ static enum kvw_fidelity_result result_of(const struct kvw_fidelity *f)
 	return f->differ ? KVW_FIDELITY_DIFFERENT : KVW_FIDELITY_EQUAL;
 }
 
-static void end(struct kvw_fidelity *f, enum side side, bool good)
+static void end_side(struct kvw_fidelity *f, enum side side, bool good)
 {
 	struct half *half = &f->halves[side], *other = &f->halves[side == CLIENT ? COPY : CLIENT];
 
@@ -190,7 +190,7 @@ static void end(struct kvw_fidelity *f, enum side side, bool good)
 	}
 	if (!other->ended)
 		return;
-	kvw_metrics_group_fidelity(f->loop->metrics, f->group, f->of, result_of(f),
+	kvw_metrics_group_fidelity(f->loop->metrics, f->group, f->of, result_of_copy(f),
 		&(struct kvw_fidelity_lengths){.same = f->same,
 			.client = f->halves[CLIENT].characters,
 			.copy = f->halves[COPY].characters});
@@ -230,7 +230,7 @@ void kvw_fidelity_client_end(struct kvw_exchange *x, enum kvw_end how)
 
 	for (f = x->fidelity; f != NULL; f = next) {
 		next = f->next;
-		end(f, CLIENT, good);
+		end_side(f, CLIENT, good);
 	}
 	x->fidelity = NULL;
 }
@@ -242,5 +242,5 @@ void kvw_fidelity_copy(struct kvw_fidelity *f, const char *data, size_t len)
 
 void kvw_fidelity_copy_end(struct kvw_fidelity *f, bool good)
 {
-	end(f, COPY, good);
+	end_side(f, COPY, good);
 }

@@ -53,14 +53,14 @@ void kvw_front_format(char *text, const struct sockaddr *address)
 
 /* --- the PROXY protocol --- */
 
-static enum kvw_fronted refuse(const struct kvw_client *client, const char *why)
+static enum kvw_fronted refuse_header(const struct kvw_client *client, const char *why)
 {
 	kvw_metrics_add(client->loop->metrics, KVW_COUNT_PROXY_PROTOCOL_REFUSED, 1);
 	kvw_debug("proxy", "the PROXY protocol's header is refused peer=%s why=\"%s\"", client->address, why);
 	return KVW_FRONTED_BAD;
 }
 
-static enum kvw_fronted take(struct kvw_client *client, const struct kvw_proxy_header *header)
+static enum kvw_fronted take_header(struct kvw_client *client, const struct kvw_proxy_header *header)
 {
 	const struct kvw_front *front = &client->loop->shared->front;
 	const struct sockaddr *named = (const struct sockaddr *)&header->client;
@@ -89,13 +89,13 @@ enum kvw_fronted kvw_front_read(struct kvw_client *client)
 		return KVW_FRONTED_BAD;
 	switch (kvw_proxy_header_read(data, (size_t)n, &header, &why)) {
 	case KVW_PROXY_WHOLE:
-		return take(client, &header);
+		return take_header(client, &header);
 	case KVW_PROXY_NONE:
 		return client->loop->shared->config->proxies_protocol == KVW_PROXY_PROTOCOL_ACCEPT
 			       ? KVW_FRONTED_OVER
-			       : refuse(client, "there is none, and `proxies.protocol` is `require`");
+			       : refuse_header(client, "there is none, and `proxies.protocol` is `require`");
 	case KVW_PROXY_BAD:
-		return refuse(client, why);
+		return refuse_header(client, why);
 	case KVW_PROXY_MORE:
 		break;
 	}
@@ -106,7 +106,7 @@ enum kvw_fronted kvw_front_read(struct kvw_client *client)
 /* --- fields about clients --- */
 
 /* Where an address of X-Forwarded-For may have a port, an IPv6 address brackets. False: it is no address. */
-static bool read_address(struct kvw_slice text, struct sockaddr_storage *out)
+static bool read_forwarded_address(struct kvw_slice text, struct sockaddr_storage *out)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
@@ -135,7 +135,7 @@ static bool read_address(struct kvw_slice text, struct sockaddr_storage *out)
 }
 
 /* The last element of a list, which is taken off it, without blanks. */
-static struct kvw_slice pop(struct kvw_slice *list)
+static struct kvw_slice pop_element(struct kvw_slice *list)
 {
 	size_t from = list->len, end = list->len;
 	struct kvw_slice last;
@@ -164,7 +164,7 @@ void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head
 		if (head->fields[i].id != KVW_FIELD_X_FORWARDED_FOR)
 			continue;
 		while (list.len > 0) {
-			if (!read_address(pop(&list), &address))
+			if (!read_forwarded_address(pop_element(&list), &address))
 				return; /* what stands before it was written by others */
 			kvw_front_format(text, (const struct sockaddr *)&address);
 			if (!kvw_networks_hold(front->trusted, front->count, (const struct sockaddr *)&address))
@@ -173,7 +173,7 @@ void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head
 	}
 }
 
-static bool is_named(struct kvw_slice name, const char *const *names, bool beginnings)
+static bool is_field_in(struct kvw_slice name, const char *const *names, bool beginnings)
 {
 	for (size_t i = 0; names[i] != NULL; i++) {
 		size_t len = strlen(names[i]);
@@ -194,7 +194,7 @@ static bool speaks_of_client(struct kvw_slice name)
 	static const char *const beginnings[] = {"x-forwarded-", "x-client-cert", "x-ssl-client-", "ssl-client-",
 		"x-amzn-mtls-", NULL};
 
-	return is_named(name, whole, false) || is_named(name, beginnings, true);
+	return is_field_in(name, whole, false) || is_field_in(name, beginnings, true);
 }
 
 void kvw_front_hide(struct kvw_head *head)

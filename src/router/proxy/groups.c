@@ -48,7 +48,7 @@ void kvw_groups_hide(const struct kvw_exchange *x, struct kvw_head *head)
 
 /* --- workers of a group --- */
 
-static void keep(const struct kvw_fleet *fleet, const struct kvw_model_group *group, struct kvw_fleet_table *table)
+static void keep_group(const struct kvw_fleet *fleet, const struct kvw_model_group *group, struct kvw_fleet_table *table)
 {
 	size_t count = table->count;
 
@@ -67,7 +67,7 @@ static void keep(const struct kvw_fleet *fleet, const struct kvw_model_group *gr
 void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
 	if (x->division.group != NULL)
-		keep(x->loop->fleet, x->division.group, table);
+		keep_group(x->loop->fleet, x->division.group, table);
 }
 
 /* Nothing runs: those that are said to serve the model, and those of which nothing is said. */
@@ -107,12 +107,12 @@ void kvw_groups_read_of(
 
 	kvw_fleet_read(x->loop->fleet, kvw_slice_of(group->serves), table, &known, &model);
 	if (known)
-		keep(x->loop->fleet, group, table);
+		keep_group(x->loop->fleet, group, table);
 	else
 		table->count = 0;
 }
 
-static bool has_worker(
+static bool group_has_worker(
 	const struct kvw_exchange *x, const struct kvw_model_group *group, kvw_groups_untried_fn *untried)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
@@ -126,7 +126,7 @@ static bool has_worker(
 /* --- the choice --- */
 
 /* By what the groups are drawn, and what that was. */
-static void find_key(struct kvw_exchange *x)
+static void find_group_key(struct kvw_exchange *x)
 {
 	struct kvw_slice text = x->route.session;
 	uint64_t opening = 0;
@@ -185,7 +185,7 @@ static bool renames(const struct kvw_model_group *group)
 }
 
 /* NULL: there is none of this name. */
-static const struct kvw_model_group *named(struct kvw_model_groups groups, struct kvw_slice name)
+static const struct kvw_model_group *group_named(struct kvw_model_groups groups, struct kvw_slice name)
 {
 	for (size_t i = 0; i < groups.count; i++)
 		if (kvw_slice_equal(kvw_slice_of(groups.items[i].group), name))
@@ -234,13 +234,13 @@ static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x, str
 
 /* That of the worker which alone will do, else the first in that order with a worker; where none has one, or groups keep to themselves, the first. `writable`: the
  * body may get another name for the model. */
-static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
+static const struct kvw_model_group *choose_group(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
 	uint8_t order[KVW_GROUPS_MOST];
 	const struct kvw_model_group *first, *wanted;
 	size_t count;
 
-	find_key(x);
+	find_group_key(x);
 	count = order_of(x, groups, order);
 	wanted = of_wanted(x, groups, order, count, writable);
 	if (wanted != NULL) {
@@ -257,7 +257,7 @@ static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_m
 			first = group;
 		if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS || (x->dry != NULL && x->dry->cold))
 			break;
-		if (!has_worker(x, group, NULL))
+		if (!group_has_worker(x, group, NULL))
 			continue;
 		if (group != first)
 			x->division.by = KVW_GROUP_BY_FALLBACK;
@@ -266,14 +266,14 @@ static const struct kvw_model_group *choose(struct kvw_exchange *x, struct kvw_m
 	return first;
 }
 
-static void take(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
+static void take_group(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
 	if (x->division.wish.len == 0) {
-		x->division.group = choose(x, groups, writable);
+		x->division.group = choose_group(x, groups, writable);
 		return;
 	}
-	find_key(x); /* by which copies find their worker */
-	x->division.group = named(groups, x->division.wish);
+	find_group_key(x); /* by which copies find their worker */
+	x->division.group = group_named(groups, x->division.wish);
 	x->division.by = KVW_GROUP_BY_HEADER;
 	if (x->division.group == NULL) {
 		x->division.fault = KVW_GROUP_UNKNOWN;
@@ -300,7 +300,7 @@ void kvw_groups_divide(struct kvw_exchange *x)
 	if (groups.count == 0)
 		return;
 	/* A body without the member has no place for another name. */
-	take(x, groups, kvw_scan_model(x->scan).len > 0);
+	take_group(x, groups, kvw_scan_model(x->scan).len > 0);
 	if (x->division.group == NULL)
 		return;
 	if (renames(x->division.group)) {
@@ -326,7 +326,7 @@ bool kvw_groups_take(struct kvw_exchange *x)
 
 	if (groups.count == 0)
 		return true;
-	take(x, groups, false);
+	take_group(x, groups, false);
 	kvw_groups_count(x);
 	return x->division.group != NULL;
 }
@@ -347,7 +347,7 @@ const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw
 		const struct kvw_model_group *group = &groups.items[order[i]];
 		bool writes = strcmp(group->serves, x->division.group->serves) != 0;
 
-		if (group != x->division.group && (!writes || (x->whole && x->scanned && !x->named.absent)) && has_worker(x, group, untried))
+		if (group != x->division.group && (!writes || (x->whole && x->scanned && !x->named.absent)) && group_has_worker(x, group, untried))
 			return group;
 	}
 	return NULL;

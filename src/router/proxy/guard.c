@@ -34,7 +34,7 @@ static struct kvw_slice asked_path(const struct kvw_exchange *x)
 	return x->path.model_card ? KVW_SLICE("/v1/models") : x->target;
 }
 
-static bool listed(const struct kvw_exchange *x, const struct kvw_strings *paths)
+static bool is_path_listed(const struct kvw_exchange *x, const struct kvw_strings *paths)
 {
 	return kvw_path_listed(asked_path(x), (const char *const *)paths->items, paths->count);
 }
@@ -51,7 +51,7 @@ static bool is_exposed(const struct kvw_exchange *x)
 	if (is_guarded(x)) /* by keys of their own */
 		return true;
 	if (paths->count > 0)
-		return listed(x, paths);
+		return is_path_listed(x, paths);
 	return x->loop->auth == NULL ||
 	       kvw_path_listed(asked_path(x), kvw_inference_paths, kvw_inference_path_count);
 }
@@ -206,7 +206,7 @@ static bool key_lists(const struct kvw_exchange *x)
 	if (paths->count == 0)
 		return !is_guarded(x);
 	if (!is_guarded(x))
-		return listed(x, paths);
+		return is_path_listed(x, paths);
 	for (size_t i = 0; i < paths->count; i++) {
 		const char *path = paths->items[i];
 
@@ -229,7 +229,7 @@ static bool refuse_path(struct kvw_exchange *x)
 }
 
 /* Probes of load balancers: no key, whatever is exposed. */
-static bool is_open(const struct kvw_exchange *x)
+static bool is_open_path(const struct kvw_exchange *x)
 {
 	static const char *const open[] = {"/health", "/ready", "/ping"};
 
@@ -253,7 +253,7 @@ static void take_named(struct kvw_exchange *x)
 
 bool kvw_guard_head(struct kvw_exchange *x)
 {
-	if ((x->loop->auth == NULL && x->config->expose_paths.count == 0) || is_open(x))
+	if ((x->loop->auth == NULL && x->config->expose_paths.count == 0) || is_open_path(x))
 		return false;
 	if (x->dry != NULL)
 		take_named(x);

@@ -7,7 +7,7 @@
 #include "proxy/loop.h"
 #include "proxy/step.h"
 
-static struct kvw_in_force *make(const struct kvw_loop *loop, struct kvw_settings *settings,
+static struct kvw_in_force *make_in_force(const struct kvw_loop *loop, struct kvw_settings *settings,
 	const struct kvw_config *config, struct kvw_strategy *strategy)
 {
 	struct kvw_in_force *in_force = calloc(1, sizeof(*in_force));
@@ -26,7 +26,7 @@ static struct kvw_in_force *make(const struct kvw_loop *loop, struct kvw_setting
 	return in_force;
 }
 
-static void drop(struct kvw_in_force *in_force)
+static void drop_in_force(struct kvw_in_force *in_force)
 {
 	if (in_force->settings != NULL)
 		kvw_settings_unref(in_force->settings);
@@ -57,7 +57,7 @@ static void label_groups(struct kvw_loop *loop, struct kvw_in_force *in_force)
 }
 
 /* What the loop keeps of the configuration for itself. Scans of running requests borrow from theirs. */
-static void adopt(struct kvw_loop *loop, struct kvw_in_force *in_force)
+static void adopt_settings(struct kvw_loop *loop, struct kvw_in_force *in_force)
 {
 	const struct kvw_config *config = in_force->config;
 
@@ -102,16 +102,16 @@ enum kvw_err kvw_in_force_begin(
 {
 	struct kvw_settings *settings = atomic_load(&loop->fleet->settings);
 	struct kvw_in_force *in_force = settings != NULL
-		? make(loop, settings, settings->config, settings->strategy)
-		: make(loop, NULL, config, strategy);
+		? make_in_force(loop, settings, settings->config, settings->strategy)
+		: make_in_force(loop, NULL, config, strategy);
 
 	if (in_force == NULL)
 		return KVW_ENOMEM;
 	if (!grow_heads(loop, in_force->config)) {
-		drop(in_force);
+		drop_in_force(in_force);
 		return KVW_ENOMEM;
 	}
-	adopt(loop, in_force);
+	adopt_settings(loop, in_force);
 	return KVW_OK;
 }
 
@@ -119,15 +119,15 @@ static void take_new(struct kvw_loop *loop, struct kvw_settings *settings)
 {
 	struct kvw_in_force *before = loop->in_force, *in_force;
 
-	in_force = make(loop, settings, settings->config, settings->strategy);
+	in_force = make_in_force(loop, settings, settings->config, settings->strategy);
 	if (in_force == NULL || !grow_heads(loop, in_force->config)) {
 		if (in_force != NULL)
-			drop(in_force);
+			drop_in_force(in_force);
 		return; /* out of memory: in the next turn */
 	}
-	adopt(loop, in_force);
+	adopt_settings(loop, in_force);
 	if (before->requests == 0) {
-		drop(before);
+		drop_in_force(before);
 		return;
 	}
 	before->next = loop->in_force_before;
@@ -149,10 +149,10 @@ void kvw_in_force_end(struct kvw_loop *loop)
 
 	while ((before = loop->in_force_before) != NULL) {
 		loop->in_force_before = before->next;
-		drop(before);
+		drop_in_force(before);
 	}
 	if (loop->in_force != NULL)
-		drop(loop->in_force);
+		drop_in_force(loop->in_force);
 	loop->in_force = NULL;
 }
 
@@ -171,5 +171,5 @@ void kvw_in_force_release(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	while (*link != in_force)
 		link = &(*link)->next;
 	*link = in_force->next;
-	drop(in_force);
+	drop_in_force(in_force);
 }

@@ -51,7 +51,7 @@ static struct answer answer_of(const struct kvw_exchange *x)
 }
 
 /* KVW_KEPT_COUNT: says nothing of the promise. */
-static enum kvw_kept judge(const struct kvw_exchange *x, enum kvw_end end)
+static enum kvw_kept judge_promise(const struct kvw_exchange *x, enum kvw_end end)
 {
 	struct answer a = answer_of(x);
 
@@ -78,7 +78,7 @@ void kvw_kept_count(struct kvw_exchange *x, enum kvw_end end)
 		kvw_metrics_first_token(
 			x->loop->metrics, e->counted_ns, x->first_token_ns - e->sent_ns);
 	if (promised) {
-		enum kvw_kept kept = judge(x, end);
+		enum kvw_kept kept = judge_promise(x, end);
 
 		if (kept != KVW_KEPT_COUNT)
 			kvw_metrics_kept(

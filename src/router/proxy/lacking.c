@@ -43,7 +43,7 @@ static const char *why_not(const struct kvw_worker *worker)
 }
 
 /* "URL is STATE" of each. */
-static void put_workers(const struct kvw_fleet *fleet, struct kvw_page *text)
+static void put_worker_states(const struct kvw_fleet *fleet, struct kvw_page *text)
 {
 	size_t shown = 0;
 
@@ -100,7 +100,7 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s",
 			x->tried.text);
 	} else {
-		(kvw_exchange_names_workers(x) ? put_workers : put_states)(x->loop->fleet, &text);
+		(kvw_exchange_names_workers(x) ? put_worker_states : put_states)(x->loop->fleet, &text);
 		(void)snprintf(message, sizeof(message), "no usable worker%s%s%.*s",
 			x->division.group != NULL ? " in group " : "",
 			x->division.group != NULL ? x->division.group->group : "", (int)text.len,
@@ -237,7 +237,7 @@ static const struct kvw_wait_kind model_lists = {
 	.expired = answer_by_lists,
 };
 
-static enum kvw_stepped park(struct kvw_exchange *x)
+static enum kvw_stepped park_request(struct kvw_exchange *x)
 {
 	x->tried.lists_awaited = true;
 	kvw_wait_begin(x, &model_lists, x->loop->now_ns + PARK_MS * KVW_NS_PER_MS);
@@ -251,7 +251,7 @@ enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x)
 	/* Lists younger than a refresh can be would say the same again. */
 	if (x->dry == NULL && !lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) &&
 		want_models(loop))
-		return park(x);
+		return park_request(x);
 	return model_not_found(x);
 }
 
@@ -280,7 +280,7 @@ static bool await_newcomers(struct kvw_exchange *x)
 		if (worker == NULL || !is_newcomer(worker))
 			continue;
 		(void)want_models(x->loop);
-		(void)park(x);
+		(void)park_request(x);
 		return true;
 	}
 	return false;

@@ -14,24 +14,24 @@
 #include "proxy/loop.h"
 #include "proxy/receive.h"
 
-static struct kvw_loop *loop_of(struct kvw_acceptor *acceptor)
+static struct kvw_loop *loop_of_acceptor(struct kvw_acceptor *acceptor)
 {
 	return ((struct kvw_listener *)acceptor)->loop; /* the acceptor is its first member */
 }
 
-static void begin(struct kvw_acceptor *acceptor)
+static void begin_accepting(struct kvw_acceptor *acceptor)
 {
-	loop_of(acceptor)->now_ns = kvw_clock_ns();
+	loop_of_acceptor(acceptor)->now_ns = kvw_clock_ns();
 }
 
-static bool admit(struct kvw_acceptor *acceptor)
+static bool admit_connection(struct kvw_acceptor *acceptor)
 {
-	return kvw_shared_connection_take(loop_of(acceptor)->shared);
+	return kvw_shared_connection_take(loop_of_acceptor(acceptor)->shared);
 }
 
-static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer)
+static void serve_connection(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer)
 {
-	kvw_receive_client_take(loop_of(acceptor), fd, peer);
+	kvw_receive_client_take(loop_of_acceptor(acceptor), fd, peer);
 }
 
 #define REFUSAL(length, message)                                                                   \
@@ -43,7 +43,7 @@ static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct socka
 
 static void starved(struct kvw_acceptor *acceptor)
 {
-	struct kvw_loop *loop = loop_of(acceptor);
+	struct kvw_loop *loop = loop_of_acceptor(acceptor);
 
 	kvw_metrics_add(loop->metrics, KVW_COUNT_OUT_OF_DESCRIPTORS, 1);
 	if (kvw_shared_lacks(loop->shared, loop->now_ns))
@@ -53,11 +53,11 @@ static void starved(struct kvw_acceptor *acceptor)
 }
 
 /* In OpenAI's form; under TLS nothing can be said before a handshake. */
-static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why)
+static void refuse_connection(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why)
 {
 	static const char limited[] = REFUSAL("110", "limits.connections is reached");
 	static const char shed[] = REFUSAL("102", "no descriptor is left");
-	struct kvw_loop *loop = loop_of(acceptor);
+	struct kvw_loop *loop = loop_of_acceptor(acceptor);
 
 	if (why == KVW_REFUSED_DESCRIPTORS)
 		starved(acceptor);
@@ -70,10 +70,10 @@ static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal 
 }
 
 static const struct kvw_acceptor_ops ops = {
-	.begin = begin,
-	.admit = admit,
-	.serve_take = serve_take,
-	.refuse_take = refuse_take,
+	.begin = begin_accepting,
+	.admit = admit_connection,
+	.serve_take = serve_connection,
+	.refuse_take = refuse_connection,
 	.starved = starved,
 };
 

@@ -26,14 +26,14 @@ struct reference {
 	struct kvw_slice path;      /* with query and fragment; begins with '/', or is empty */
 };
 
-static bool begins_with(struct kvw_slice text, const char *prefix)
+static bool has_prefix(struct kvw_slice text, const char *prefix)
 {
 	size_t len = strlen(prefix);
 
 	return text.len >= len && strncasecmp(text.data, prefix, len) == 0;
 }
 
-static struct kvw_slice behind(struct kvw_slice text, size_t n)
+static struct kvw_slice without_first(struct kvw_slice text, size_t n)
 {
 	return (struct kvw_slice){text.data + n, text.len - n};
 }
@@ -45,19 +45,19 @@ static bool take_apart(struct kvw_slice value, struct reference *out)
 	size_t end = 0;
 
 	*out = (struct reference){.path = value};
-	if (begins_with(value, "http://"))
-		rest = behind(value, 7);
-	else if (begins_with(value, "https://"))
-		rest = behind(value, 8);
-	else if (begins_with(value, "//"))
-		rest = behind(value, 2);
+	if (has_prefix(value, "http://"))
+		rest = without_first(value, 7);
+	else if (has_prefix(value, "https://"))
+		rest = without_first(value, 8);
+	else if (has_prefix(value, "//"))
+		rest = without_first(value, 2);
 	else
-		return begins_with(value, "/");
-	out->https = begins_with(value, "https:");
+		return has_prefix(value, "/");
+	out->https = has_prefix(value, "https:");
 	while (end < rest.len && strchr("/?#", rest.data[end]) == NULL)
 		end++;
 	out->authority = (struct kvw_slice){rest.data, end};
-	out->path = behind(rest, end);
+	out->path = without_first(rest, end);
 	for (size_t i = 0; i < end; i++)
 		if (rest.data[i] == '@') /* the user's name says nothing of the server */
 			out->authority = (struct kvw_slice){rest.data + i + 1, end - i - 1};
@@ -65,7 +65,7 @@ static bool take_apart(struct kvw_slice value, struct reference *out)
 }
 
 /* host[:port], the host without brackets. False: the port is none. */
-static bool split(const struct reference *to, char host[256], uint16_t *port)
+static bool split_authority(const struct reference *to, char host[256], uint16_t *port)
 {
 	struct kvw_slice all = to->authority;
 	const char *colon = memrchr(all.data, ':', all.len), *bracket = memrchr(all.data, ']', all.len);
@@ -114,13 +114,13 @@ static bool is_host_of(struct kvw_worker *worker, const char *host)
 }
 
 /* The worker that an authority means; the one that answered is looked at first. NULL: none. */
-static struct kvw_worker *worker_of(const struct kvw_exchange *x, const struct reference *to)
+static struct kvw_worker *worker_of_authority(const struct kvw_exchange *x, const struct reference *to)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
 	char host[256];
 	uint16_t port;
 
-	if (!split(to, host, &port))
+	if (!split_authority(to, host, &port))
 		return NULL;
 	if (x->attempt.worker->port == port && is_host_of(x->attempt.worker, host))
 		return x->attempt.worker;
@@ -140,7 +140,7 @@ static struct kvw_slice without_prefix(const struct kvw_worker *worker, struct k
 	if (len == 0 || path.len < len || memcmp(path.data, worker->path_prefix, len) != 0 ||
 		(path.len > len && strchr("/?#", path.data[len]) == NULL))
 		return path;
-	return behind(path, len);
+	return without_first(path, len);
 }
 
 /* As the client came: by TLS here, or to a proxy in front that says so. */
@@ -148,7 +148,7 @@ static bool client_has_https(const struct kvw_exchange *x, const struct kvw_head
 {
 	const struct kvw_field *proto = kvw_head_field(request, KVW_FIELD_X_FORWARDED_PROTO);
 
-	return x->client->https || (proto != NULL && begins_with(proto->value, "https"));
+	return x->client->https || (proto != NULL && has_prefix(proto->value, "https"));
 }
 
 /* Where the client finds kvway. Without its Host the path alone says it. */
@@ -164,7 +164,7 @@ static void write_own_origin(struct kvw_exchange *x, struct kvw_writer *w)
 
 /* Takes a field out and writes the client's in its place. One that does not fit is left out: better no address
  * than a wrong one. */
-static void replace(struct kvw_exchange *x, struct kvw_field *field, struct kvw_writer *w)
+static void replace_field(struct kvw_exchange *x, struct kvw_field *field, struct kvw_writer *w)
 {
 	struct kvw_worker *worker = x->attempt.worker;
 	struct kvw_writer before = *w;
@@ -174,7 +174,7 @@ static void replace(struct kvw_exchange *x, struct kvw_field *field, struct kvw_
 	if (!take_apart(field->value, &to))
 		return;
 	if (to.authority.len > 0)
-		worker = worker_of(x, &to);
+		worker = worker_of_authority(x, &to);
 	if (worker == NULL)
 		return;
 	path = without_prefix(worker, to.path);
@@ -204,7 +204,7 @@ size_t kvw_location_fields(struct kvw_exchange *x, struct kvw_head *head, char *
 
 		if (!field->hop_by_hop && (kvw_slice_equal_nocase(field->name, KVW_SLICE("location")) ||
 						  kvw_slice_equal_nocase(field->name, KVW_SLICE("content-location"))))
-			replace(x, field, &w);
+			replace_field(x, field, &w);
 	}
 	return w.len;
 }

@@ -36,7 +36,7 @@ static void sync_link_gauges(struct kvw_loop *loop)
 }
 
 /* Takes what has arrived: connections, and requests on those. */
-static void take_arrived(struct kvw_loop *loop)
+static void take_arrived_clients(struct kvw_loop *loop)
 {
 	size_t before;
 
@@ -67,7 +67,7 @@ static void close_listener(struct kvw_loop *loop)
 	loop->closed = true;
 	loop->drain_deadline_ns =
 		loop->now_ns + loop->config->drain_timeout_ms * KVW_NS_PER_MS;
-	take_arrived(loop);
+	take_arrived_clients(loop);
 	kvw_listeners_stop(loop);
 	let_idle_go(loop);
 }
@@ -76,7 +76,7 @@ static void close_listener(struct kvw_loop *loop)
  * Another process accepts from the same sockets: what waits there is its. A client that is idle may be
  * about to send its next request, whose answer says `close`; so it has drain.settle for that.
  */
-static void hand_over(struct kvw_loop *loop)
+static void hand_clients_over(struct kvw_loop *loop)
 {
 	loop->handed = true;
 	loop->drain_deadline_ns = loop->settle_until_ns +
@@ -107,7 +107,7 @@ static void cut_all(struct kvw_loop *loop)
 	}
 }
 
-static void drain(struct kvw_loop *loop)
+static void drain_clients(struct kvw_loop *loop)
 {
 	if (!loop->draining) {
 		enum kvw_drain how = loop->shared->drain;
@@ -119,7 +119,7 @@ static void drain(struct kvw_loop *loop)
 			kvw_info("proxy", "draining settle_ms=%lld limit_ms=%lld", (long long)settle_ms,
 				(long long)loop->config->drain_timeout_ms);
 		if (how == KVW_DRAIN_HANDED)
-			hand_over(loop);
+			hand_clients_over(loop);
 	}
 	if (loop->handed)
 		drain_handed(loop);
@@ -156,7 +156,7 @@ static void drop_vanished(struct kvw_loop *loop)
 	}
 }
 
-static void tick(struct kvw_loop *loop)
+static void loop_tick(struct kvw_loop *loop)
 {
 	loop->wall_offset_ns = kvw_clock_wall_ns() - kvw_clock_ns();
 	kvw_timers_run(&loop->timers, loop->now_ns);
@@ -177,11 +177,11 @@ static void tick(struct kvw_loop *loop)
 	loop->letting_go = atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0;
 	sync_link_gauges(loop);
 	if (atomic_load_explicit(&loop->shared->draining, memory_order_acquire))
-		drain(loop);
+		drain_clients(loop);
 	kvw_shadow_look(loop);
 }
 
-static void woken(struct kvw_io *io)
+static void loop_woken(struct kvw_io *io)
 {
 	struct kvw_loop *loop = (struct kvw_loop *)((char *)io - offsetof(struct kvw_loop, wake_io));
 	uint64_t count;
@@ -232,7 +232,7 @@ static void after_turn(struct kvw_loop *loop)
 }
 
 /* Milliseconds, rounded up, so that the loop does not wake too early and find nothing to do. */
-static int until_tick(const struct kvw_loop *loop)
+static int ms_until_tick(const struct kvw_loop *loop)
 {
 	int64_t left = loop->tick_ns - loop->now_ns;
 	int64_t admit = kvw_admit_sleep_ns(loop);
@@ -253,7 +253,7 @@ void *kvw_loop_main(void *arg)
 	(void)snprintf(name, sizeof(name), "kvway-loop-%zu", loop->index);
 	(void)pthread_setname_np(pthread_self(), name);
 	while ((!loop->closed && !loop->handed) || loop->client_count > 0) {
-		if (!kvw_io_set_wait(&loop->sockets, until_tick(loop))) {
+		if (!kvw_io_set_wait(&loop->sockets, ms_until_tick(loop))) {
 			kvw_error("proxy", "event loop failed loop=%zu why=\"%s\"", loop->index,
 				strerror(errno));
 			break;
@@ -262,7 +262,7 @@ void *kvw_loop_main(void *arg)
 		kvw_in_force_look(loop);
 		if (loop->now_ns >= loop->tick_ns) {
 			loop->tick_ns = loop->now_ns + TICK_NS;
-			tick(loop);
+			loop_tick(loop);
 		}
 		kvw_admit_turn(loop);
 		after_turn(loop);
@@ -303,12 +303,12 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 	return KVW_OK;
 }
 
-static enum kvw_err init_events(struct kvw_loop *loop)
+static enum kvw_err init_loop_events(struct kvw_loop *loop)
 {
 	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (loop->wake_fd < 0 || kvw_io_set_init(&loop->sockets) != KVW_OK ||
 		kvw_listeners_watch(loop) != KVW_OK ||
-		kvw_io_watch(&loop->wake_io, &loop->sockets, loop->wake_fd, woken) != KVW_OK)
+		kvw_io_watch(&loop->wake_io, &loop->sockets, loop->wake_fd, loop_woken) != KVW_OK)
 		return KVW_EIO;
 	return kvw_links_init(&loop->links, &loop->sockets, loop->fleet);
 }
@@ -356,7 +356,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	if (err == KVW_OK)
 		err = init_memory(loop);
 	if (err == KVW_OK)
-		err = init_events(loop);
+		err = init_loop_events(loop);
 	if (err == KVW_OK)
 		err = init_tokens(loop, deps);
 	if (err == KVW_OK)

@@ -21,7 +21,7 @@ size_t kvw_opening_skip(struct kvw_opening *o, const char *data, size_t len)
 }
 
 /* What of the first bytes is not known to begin an error, or none. */
-static bool is_open(const struct kvw_opening *o)
+static bool is_undecided(const struct kvw_opening *o)
 {
 	return o->first_len == 0 ||
 	       kvw_event_beginning(o->first, o->first_len) == KVW_BEGINNING_UNKNOWN;
@@ -45,7 +45,7 @@ bool kvw_opening_find_error(struct kvw_opening *o, bool held, const char *data, 
 {
 	enum kvw_beginning begins;
 
-	if (held && is_open(o)) {
+	if (held && is_undecided(o)) {
 		keep_first(o, data, len);
 		begins = kvw_event_beginning(o->first, o->first_len);
 	} else if (!o->error_event && len > 0 && (data[0] == 'd' || data[0] == 'e')) {
@@ -74,7 +74,7 @@ void kvw_opening_find_token(struct kvw_opening *o, bool stream, const char *data
 
 bool kvw_opening_lacks_token(const struct kvw_opening *o)
 {
-	return o->tokens <= KVW_TOKENS_OPENED || is_open(o);
+	return o->tokens <= KVW_TOKENS_OPENED || is_undecided(o);
 }
 
 /* --- what is held back --- */

@@ -70,14 +70,14 @@ static bool allocate(struct kvw_owners *owners)
 	return true;
 }
 
-static uint32_t *bucket_of(struct kvw_owners *owners, uint64_t hash)
+static uint32_t *owner_bucket_of(struct kvw_owners *owners, uint64_t hash)
 {
 	return &owners->buckets[hash & (owners->bucket_count - 1)];
 }
 
-static struct entry *find(struct kvw_owners *owners, uint64_t hash)
+static struct entry *find_owner(struct kvw_owners *owners, uint64_t hash)
 {
-	uint32_t at = owners->entries == NULL ? NO_ENTRY : *bucket_of(owners, hash);
+	uint32_t at = owners->entries == NULL ? NO_ENTRY : *owner_bucket_of(owners, hash);
 
 	while (at != NO_ENTRY && owners->entries[at].hash != hash)
 		at = owners->entries[at].next;
@@ -88,7 +88,7 @@ static struct entry *find(struct kvw_owners *owners, uint64_t hash)
 static uint32_t evict(struct kvw_owners *owners)
 {
 	uint32_t place = (uint32_t)owners->oldest;
-	uint32_t *link = bucket_of(owners, owners->entries[place].hash);
+	uint32_t *link = owner_bucket_of(owners, owners->entries[place].hash);
 
 	while (*link != place)
 		link = &owners->entries[*link].next;
@@ -98,12 +98,12 @@ static uint32_t evict(struct kvw_owners *owners)
 	return place;
 }
 
-static void set(struct kvw_owners *owners, uint64_t hash, uint64_t tenant, uint32_t worker)
+static void set_owner(struct kvw_owners *owners, uint64_t hash, uint64_t tenant, uint32_t worker)
 {
 	struct entry *known;
 
 	pthread_mutex_lock(&owners->lock);
-	known = find(owners, hash);
+	known = find_owner(owners, hash);
 	if (known != NULL) {
 		if (known->tenant == tenant || known->worker == NO_ENTRY) {
 			known->tenant = tenant;
@@ -113,7 +113,7 @@ static void set(struct kvw_owners *owners, uint64_t hash, uint64_t tenant, uint3
 		uint32_t place = owners->count < owners->limit
 			? (uint32_t)((owners->oldest + owners->count) % owners->limit)
 			: evict(owners);
-		uint32_t *bucket = bucket_of(owners, hash);
+		uint32_t *bucket = owner_bucket_of(owners, hash);
 
 		owners->entries[place] = (struct entry){hash, tenant, worker, *bucket};
 		*bucket = place;
@@ -129,7 +129,7 @@ uint64_t kvw_owners_tenant(struct kvw_slice tenant)
 
 void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t worker)
 {
-	set(owners, XXH3_64bits(id.data, id.len), tenant, worker);
+	set_owner(owners, XXH3_64bits(id.data, id.len), tenant, worker);
 }
 
 size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *out, size_t room)
@@ -149,7 +149,7 @@ size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *
 
 void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner)
 {
-	set(owners, owner->id, owner->tenant, owner->worker);
+	set_owner(owners, owner->id, owner->tenant, owner->worker);
 }
 
 enum kvw_owned kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t *worker)
@@ -158,7 +158,7 @@ enum kvw_owned kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, u
 	const struct entry *entry;
 
 	pthread_mutex_lock(&owners->lock);
-	entry = find(owners, XXH3_64bits(id.data, id.len));
+	entry = find_owner(owners, XXH3_64bits(id.data, id.len));
 	if (entry != NULL && entry->worker != NO_ENTRY) {
 		owned = entry->tenant == tenant ? KVW_OWNED_KNOWN : KVW_OWNED_FOREIGN;
 		*worker = entry->worker;

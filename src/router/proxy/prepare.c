@@ -22,7 +22,7 @@
 #include "proxy/groups.h"
 #include "proxy/request.h"
 
-static void seen(struct kvw_exchange *x, enum kvw_inexact inexact)
+static void note_tokens(struct kvw_exchange *x, enum kvw_inexact inexact)
 {
 	x->exact.seen = true;
 	x->exact.inexact = inexact;
@@ -41,14 +41,14 @@ static struct kvw_slice authorization(struct kvw_exchange *x)
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
 }
 
-static void take(struct kvw_exchange *x, const struct kvw_token_result *result)
+static void take_tokens(struct kvw_exchange *x, const struct kvw_token_result *result)
 {
 	x->exact.list = result->list;
-	seen(x, result->inexact);
+	note_tokens(x, result->inexact);
 }
 
 /* An answer takes the job with it. */
-static void forget(struct kvw_exchange *x, enum kvw_waited how)
+static void leave_tokens(struct kvw_exchange *x, enum kvw_waited how)
 {
 	if (x->exact.job != NULL)
 		kvw_token_job_forget(x->exact.job);
@@ -59,19 +59,19 @@ static void forget(struct kvw_exchange *x, enum kvw_waited how)
 
 static void go_by_text(struct kvw_exchange *x)
 {
-	seen(x, KVW_INEXACT_TIMEOUT);
+	note_tokens(x, KVW_INEXACT_TIMEOUT);
 }
 
 static const struct kvw_wait_kind prompt_tokens = {
 	.name = "tokens",
 	.text = "the prompt's tokens",
 	.timer = KVW_TIMER_TOKENS,
-	.ended = forget,
+	.ended = leave_tokens,
 	.expired = go_by_text,
 };
 
 /* Asks one of the loop's candidates. False: an answer will come. */
-static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
+static bool ask_for_tokens(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
 	const struct kvw_fleet_table *candidates = &loop->candidates;
@@ -87,19 +87,19 @@ static bool ask(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 	};
 
 	if (job == NULL) {
-		seen(x, len > KVW_TOKENS_BODY_MAX ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_BUSY);
+		note_tokens(x, len > KVW_TOKENS_BODY_MAX ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_BUSY);
 		return true;
 	}
 	if (!kvw_upload_copy(&x->upload, kvw_token_job_body(job), len)) {
 		kvw_token_job_destroy(job);
-		seen(x, KVW_INEXACT_NO_TOKENS);
+		note_tokens(x, KVW_INEXACT_NO_TOKENS);
 		return true;
 	}
 	ask.worker_count = kvw_tokens_choose(loop->sources->tokens, candidates->items, candidates->count,
 		loop->now_ns, ask.workers);
 	ask.authorization = authorization(x);
 	if (kvw_token_job_submit(job, &ask, &result)) {
-		take(x, &result);
+		take_tokens(x, &result);
 		return true;
 	}
 	x->exact.job = job;
@@ -120,7 +120,7 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 		return true;
 	if (!x->path.prompt || !x->route.teaches) {
 		/* Not a prompt to be continued, or one that went by unread. */
-		seen(x, x->path.prompt && !x->whole ? KVW_INEXACT_NO_TOKENS
+		note_tokens(x, x->path.prompt && !x->whole ? KVW_INEXACT_NO_TOKENS
 						    : KVW_INEXACT_NOT_WANTED);
 		return true;
 	}
@@ -132,22 +132,22 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 		kvw_scan_exact(x->scan, &exact);
 	x->exact.in_body = exact.form == KVW_FORM_IDS;
 	if (exact.form == KVW_FORM_NONE)
-		seen(x, KVW_INEXACT_NO_TOKENS);
+		note_tokens(x, KVW_INEXACT_NO_TOKENS);
 	else if (!choice.view && !kvw_sources_unmapped(loop->sources))
-		seen(x, KVW_INEXACT_NO_VIEW);
+		note_tokens(x, KVW_INEXACT_NO_VIEW);
 	else if (x->exact.in_body)
-		seen(x, KVW_INEXACT_NOT);
+		note_tokens(x, KVW_INEXACT_NOT);
 	else if (choice.usable < 2)
-		seen(x, KVW_INEXACT_NO_CHOICE);
+		note_tokens(x, KVW_INEXACT_NO_CHOICE);
 	else
-		return ask(x, exact.form == KVW_FORM_CONVERT, done);
+		return ask_for_tokens(x, exact.form == KVW_FORM_CONVERT, done);
 	return true;
 }
 
 void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result)
 {
 	x->exact.job = NULL;
-	take(x, result);
+	take_tokens(x, result);
 	kvw_wait_end(x, KVW_WAITED);
 }
 

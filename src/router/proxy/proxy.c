@@ -139,7 +139,7 @@ static enum kvw_err adopt_for(struct kvw_proxy *proxy, const int *handed, size_t
 }
 
 /* Makes the loops, each with its sockets. */
-static enum kvw_err init_loops(struct kvw_proxy *proxy, const struct kvw_proxy_deps *deps, FILE *errors)
+static enum kvw_err init_proxy_loops(struct kvw_proxy *proxy, const struct kvw_proxy_deps *deps, FILE *errors)
 {
 	int handed[KVW_SOCKETS_MOST], fds[KVW_SOCKETS_MOST];
 	size_t handed_count = kvw_sockets_adopt(deps->sockets, KVW_SOCKET_CLIENTS,
@@ -176,7 +176,7 @@ static enum kvw_err init_loops(struct kvw_proxy *proxy, const struct kvw_proxy_d
 	return err;
 }
 
-static enum kvw_err create_tls(struct kvw_proxy *proxy, bool keys, FILE *errors)
+static enum kvw_err create_client_tls(struct kvw_proxy *proxy, bool keys, FILE *errors)
 {
 	const struct kvw_config *config = proxy->shared.config;
 	const struct kvw_tls_server_options options = {
@@ -218,11 +218,11 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
 	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config, deps->memory) != KVW_OK)
 		goto fail;
-	err = create_tls(proxy, deps->auth != NULL, errors);
+	err = create_client_tls(proxy, deps->auth != NULL, errors);
 	if (err != KVW_OK)
 		goto fail;
 	share_descriptors(&proxy->shared);
-	err = init_loops(proxy, deps, errors);
+	err = init_proxy_loops(proxy, deps, errors);
 	if (err != KVW_OK)
 		goto fail;
 	if (deps->before_loops != NULL)

@@ -415,7 +415,7 @@ static void client_opened(struct kvw_client *client)
 }
 
 /* The PROXY protocol's header, then TLS or HTTP. */
-static void read_front(struct kvw_client *client)
+static void read_proxy_header(struct kvw_client *client)
 {
 	switch (kvw_front_read(client)) {
 	case KVW_FRONTED_MORE:
@@ -440,7 +440,7 @@ static void client_event(struct kvw_io *io)
 
 	client->loop->now_ns = kvw_clock_ns();
 	if (client->state == KVW_CLIENT_PROXY) {
-		read_front(client);
+		read_proxy_header(client);
 		if (client->state < KVW_CLIENT_OPEN) {
 			if (client->loop->closed && client->state == KVW_CLIENT_PROXY && kvw_client_idle(client))
 				kvw_client_lose(client, false);

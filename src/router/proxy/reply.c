@@ -24,7 +24,7 @@ static void write_common(struct kvw_writer *w, struct kvw_loop *loop, int status
 	kvw_write_field(w, KVW_SLICE("content-type"), kvw_slice_of(content_type));
 }
 
-static void done(struct kvw_exchange *x)
+static void note_answered(struct kvw_exchange *x)
 {
 	if (x->end == KVW_END_COMPLETE)
 		x->end = KVW_END_LOCAL;
@@ -45,7 +45,7 @@ static bool note_dry(struct kvw_exchange *x, int status, const char *param, cons
 	e->code = code;
 	(void)snprintf(e->message, sizeof(e->message), "%s", message);
 	kvw_explanation_note(e, "%s", message);
-	done(x);
+	note_answered(x);
 	return true;
 }
 
@@ -61,7 +61,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 		x->close_client = true;
 	x->status = status;
 	if (x->silence.opened) {
-		done(x);
+		note_answered(x);
 		kvw_silence_error(x, status, body, len);
 		return;
 	}
@@ -77,7 +77,7 @@ void kvw_reply(struct kvw_exchange *x, int status, const char *content_type, con
 	kvw_write_literal(&w, "\r\n");
 	iov[0] = (struct iovec){head, w.len};
 	iov[1] = (struct iovec){(char *)body, kvw_exchange_is_head(x) ? 0 : len};
-	done(x);
+	note_answered(x);
 	kvw_client_send(x->client, iov, iov[1].iov_len > 0 ? 2 : 1);
 }
 

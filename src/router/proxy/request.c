@@ -87,7 +87,7 @@ static struct kvw_slice head_pin(const struct kvw_exchange *x)
 
 /* A POST alone carries a prompt or empties a cache. What else comes to such a path (a browser's preflight, a HEAD of some
  * monitor) is answered by the API server alone: its answer says nothing of the engine. */
-static struct kvw_path_info path_of(const struct kvw_head *head)
+static struct kvw_path_info path_of_head(const struct kvw_head *head)
 {
 	struct kvw_path_info path = kvw_path_classify(head->target);
 
@@ -112,7 +112,7 @@ static void note_head(struct kvw_exchange *x)
 	x->client_minor = head->minor;
 	x->upload.framing = head->framing;
 	x->upload.content_length = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
-	x->path = path_of(head);
+	x->path = path_of_head(head);
 	kvw_cors_note(x, head);
 	if (id != NULL && id->value.len > 0)
 		x->request_id = id->value;
@@ -130,7 +130,7 @@ static void note_head(struct kvw_exchange *x)
 	x->made.sought = kvw_whose_makes(x, head);
 }
 
-static void too_large(struct kvw_exchange *x)
+static void refuse_too_large(struct kvw_exchange *x)
 {
 	char message[128];
 
@@ -141,7 +141,7 @@ static void too_large(struct kvw_exchange *x)
 }
 
 /* Refusals by head alone. True if one was sent. */
-static bool refuse(struct kvw_exchange *x)
+static bool refuse_unserved(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
 	const struct kvw_config *config = x->config;
@@ -155,7 +155,7 @@ static bool refuse(struct kvw_exchange *x)
 		kvw_reply_error(
 			x, 403, "loading LoRA adapters is not exposed; set expose.lora");
 	} else if (x->upload.content_length > x->upload.body.limit) {
-		too_large(x);
+		refuse_too_large(x);
 	} else {
 		return false;
 	}
@@ -165,7 +165,7 @@ static bool refuse(struct kvw_exchange *x)
 /* The client comes first: a stranger learns nothing of what is exposed. */
 static bool refuse_head(struct kvw_exchange *x)
 {
-	return kvw_guard_head(x) || refuse(x);
+	return kvw_guard_head(x) || refuse_unserved(x);
 }
 
 static void no_body_memory(struct kvw_exchange *x)
@@ -366,7 +366,7 @@ static void body_refused(struct kvw_exchange *x, enum kvw_err err)
 	if (kvw_exchange_answering(x))
 		kvw_client_lose(x->client, true);
 	else if (err == KVW_ELIMIT)
-		too_large(x);
+		refuse_too_large(x);
 	else
 		kvw_reply_error(x, 400, x->upload.body.error);
 }

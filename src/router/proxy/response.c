@@ -45,7 +45,7 @@ struct outgoing {
 };
 
 /* Sends what there is to make room. From then on the answer has begun for the client. */
-static void make_room(struct outgoing *out)
+static void send_pieces(struct outgoing *out)
 {
 	if (out->x->response_state == KVW_RESPONSE_HELD)
 		kvw_exchange_response_state(out->x, KVW_RESPONSE_STREAMING);
@@ -54,10 +54,10 @@ static void make_room(struct outgoing *out)
 	out->lines_len = 0;
 }
 
-static void push(struct outgoing *out, const void *data, size_t len)
+static void push_piece(struct outgoing *out, const void *data, size_t len)
 {
 	if (out->count == KVW_LOOP_IOV)
-		make_room(out);
+		send_pieces(out);
 	out->iov[out->count].iov_base = (void *)data;
 	out->iov[out->count++].iov_len = len;
 }
@@ -68,13 +68,13 @@ static void push_chunk(struct outgoing *out, const char *data, size_t len)
 	struct kvw_writer w;
 
 	if (CHUNK_LINES - out->lines_len < 20 || out->count > KVW_LOOP_IOV - 3)
-		make_room(out);
+		send_pieces(out);
 	w = KVW_WRITER(out->lines + out->lines_len, CHUNK_LINES - out->lines_len);
 	kvw_chunk_line(&w, len);
-	push(out, w.data, w.len);
+	push_piece(out, w.data, w.len);
 	out->lines_len += w.len;
-	push(out, data, len);
-	push(out, KVW_CHUNK_END, sizeof(KVW_CHUNK_END) - 1);
+	push_piece(out, data, len);
+	push_piece(out, KVW_CHUNK_END, sizeof(KVW_CHUNK_END) - 1);
 }
 
 static void first_token(struct kvw_exchange *x)
@@ -96,7 +96,7 @@ static void first_token(struct kvw_exchange *x)
 }
 
 /* Its stream, of which the client has a part, brought an error. */
-static void note_error(struct kvw_exchange *x)
+static void note_stream_error(struct kvw_exchange *x)
 {
 	if (x->attempt.opening.full)
 		kvw_busy_note(x, 0);
@@ -116,7 +116,7 @@ static void take_computed(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	if (x->event_stream) {
 		if (kvw_opening_find_error(o, held, data, len) && !held)
-			note_error(x);
+			note_stream_error(x);
 		x->said_all = x->said_all || kvw_event_is_last(data, len);
 	}
 	if (kvw_exchange_computes(x))
@@ -146,7 +146,7 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	if (x->made.sought && x->status == 200)
 		kvw_whose_note(x, data, len);
 	if (x->pass == KVW_PASS_PAYLOAD)
-		push(out, data, len);
+		push_piece(out, data, len);
 	else if (x->pass == KVW_PASS_REFRAME)
 		push_chunk(out, data, len);
 	else if (x->pass == KVW_PASS_EVENT && x->attempt.held.body.bytes + len <= EARLY_MOST &&
@@ -362,7 +362,7 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 }
 
 /* The final head, in data[0..len). False: the exchange took another turn. */
-static bool take_head(struct kvw_exchange *x, struct kvw_head *head)
+static bool take_final_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	if (head->status == 101) {
 		kvw_attempt_failed(&x->attempt, "it switched protocols unasked");
@@ -448,7 +448,7 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 			loop->response_head.status != 101) {
 			if (!pass_interim(x, &loop->response_head))
 				return SIZE_MAX;
-		} else if (!take_head(x, &loop->response_head)) {
+		} else if (!take_final_head(x, &loop->response_head)) {
 			return SIZE_MAX;
 		}
 		kvw_block_put(&loop->blocks, a->partial);
@@ -525,7 +525,7 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 }
 
 /* Is there nothing yet by which the answer could be judged, so that the head waits? */
-static bool hold(const struct kvw_exchange *x, const struct outgoing *out)
+static bool must_hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
 	const struct kvw_opening *o = &x->attempt.opening;
 
@@ -578,7 +578,7 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 
 /* Keeps what a read brought: what was gathered behind what is held already, and raw bytes. False: it is too much, or
  * there is no memory; what was not kept is to be sent. */
-static bool keep(struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
+static bool keep_held(struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
 {
 	struct kvw_block_pool *pool = &x->loop->blocks;
 	struct kvw_held *kept = &x->attempt.held;
@@ -630,7 +630,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		kvw_attempt_failed(&x->attempt, x->attempt.answer.error);
 		return;
 	}
-	if (hold(x, &out) && keep(x, &out, held, data, used)) {
+	if (must_hold(x, &out) && keep_held(x, &out, held, data, used)) {
 		kvw_held_charge(&x->attempt.held, x->loop->shared->memory);
 		if (x->attempt.opening.preamble.commented)
 			kvw_silence_comment(x);
@@ -645,7 +645,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	if (out.payload > 0 && (x->first_token_ns != 0 || !x->attempt.opening.error_event))
 		count_payload(x);
 	if (x->pass == KVW_PASS_RAW && used > 0)
-		push(&out, data, used);
+		push_piece(&out, data, used);
 	if (x->pass == KVW_PASS_EVENT) {
 		kvw_silence_held(x);
 		if (kvw_client_alive(x->client))
@@ -653,7 +653,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		return;
 	}
 	if (x->attempt.answer.done && x->pass == KVW_PASS_REFRAME)
-		push(&out, KVW_CHUNK_LAST, sizeof(KVW_CHUNK_LAST) - 1);
+		push_piece(&out, KVW_CHUNK_LAST, sizeof(KVW_CHUNK_LAST) - 1);
 	send_gathered(x, &out);
 	if (!kvw_client_alive(x->client))
 		return;
@@ -667,7 +667,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	pause_if_slow(x);
 }
 
-static void feed(struct kvw_exchange *x, const char *data, size_t len)
+static void feed_answer(struct kvw_exchange *x, const char *data, size_t len)
 {
 	size_t used = 0;
 
@@ -717,7 +717,7 @@ void kvw_response_read(struct kvw_exchange *x)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n > 0)
-			feed(x, loop->scratch, (size_t)n);
+			feed_answer(x, loop->scratch, (size_t)n);
 		else if (n == 0)
 			answer_closed(x);
 		else

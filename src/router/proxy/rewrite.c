@@ -71,7 +71,7 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 
 /* --- the body --- */
 
-static void count(const struct kvw_exchange *x)
+static void count_changes(const struct kvw_exchange *x)
 {
 	if (x->rewrite.salted)
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_BODY_SALTED, 1);
@@ -100,7 +100,7 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	if (err == KVW_OK)
 		err = kvw_upload_change(&x->upload, &x->loop->blocks, &splice);
 	if (err == KVW_OK) {
-		count(x);
+		count_changes(x);
 	} else {
 		x->rewrite.salted = x->rewrite.stripped = false;
 		x->rewrite.rename_to = NULL;

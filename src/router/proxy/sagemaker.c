@@ -12,7 +12,7 @@
 #define SESSION_FIELD     KVW_SLICE("X-Amzn-SageMaker-Session-Id")
 #define NEW_SESSION_FIELD KVW_SLICE("X-Amzn-SageMaker-New-Session-Id")
 
-static struct kvw_slice value_of(const struct kvw_head *head, struct kvw_slice name)
+static struct kvw_slice sagemaker_field(const struct kvw_head *head, struct kvw_slice name)
 {
 	const struct kvw_field *field = kvw_head_find(head, name);
 
@@ -24,8 +24,8 @@ void kvw_sagemaker_note(struct kvw_exchange *x, const struct kvw_head *head)
 	x->sagemaker.invocation = x->path.api == KVW_API_INVOCATIONS && x->path.prompt;
 	if (!x->sagemaker.invocation)
 		return;
-	x->sagemaker.adapter = value_of(head, ADAPTER_FIELD);
-	x->sagemaker.session = value_of(head, SESSION_FIELD);
+	x->sagemaker.adapter = sagemaker_field(head, ADAPTER_FIELD);
+	x->sagemaker.session = sagemaker_field(head, SESSION_FIELD);
 	if (kvw_sagemaker_no_session(x->sagemaker.session))
 		x->sagemaker.session.len = 0;
 }
@@ -61,7 +61,7 @@ void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head 
 	const char *end;
 
 	if (x->sagemaker.invocation && head->status == 200)
-		id = value_of(head, NEW_SESSION_FIELD);
+		id = sagemaker_field(head, NEW_SESSION_FIELD);
 	end = id.len == 0 ? NULL : memchr(id.data, ';', id.len);
 	if (end != NULL)
 		id.len = (size_t)(end - id.data);

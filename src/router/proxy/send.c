@@ -87,7 +87,7 @@ static void all_sent(struct kvw_exchange *x)
 }
 
 /* Everything that may be sent: head, then body from the cursor on. */
-static int gather(struct kvw_exchange *x, struct iovec *iov)
+static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 {
 	struct kvw_attempt *a = &x->attempt;
 	size_t head_left = a->head->end - a->head_sent;
@@ -108,7 +108,7 @@ void kvw_request_send(struct kvw_exchange *x)
 	for (int turn = 0; turn < SEND_AT_ONCE && a->link->io.writable; turn++) {
 		struct iovec iov[KVW_LOOP_IOV];
 		size_t head_left = a->head->end - a->head_sent, sent;
-		int count = gather(x, iov);
+		int count = gather_unsent(x, iov);
 		ssize_t n;
 
 		if (count == 0)

@@ -49,7 +49,7 @@ struct kvw_shadow {
 
 /* --- its memory --- */
 
-static bool take_bytes(struct kvw_shadow *s, size_t bytes)
+static bool take_copy_bytes(struct kvw_shadow *s, size_t bytes)
 {
 	if (!kvw_shared_shadow_take(s->loop->shared, s->in_force->config->groups_shadow_memory, bytes))
 		return false;
@@ -69,7 +69,7 @@ static void release_text(struct kvw_shadow *s)
 
 /* --- the end --- */
 
-static void end(struct kvw_shadow *s, enum kvw_shadow_result result)
+static void end_copy(struct kvw_shadow *s, enum kvw_shadow_result result)
 {
 	struct kvw_loop *loop = s->loop;
 
@@ -107,14 +107,14 @@ void kvw_shadow_look(struct kvw_loop *loop)
 	for (s = TAILQ_FIRST(&loop->shadows); s != NULL; s = next) {
 		next = TAILQ_NEXT(s, entry);
 		if (loop->draining || kvw_worker_life(s->worker) == KVW_WORKER_GONE)
-			end(s, KVW_SHADOW_CANCELLED);
+			end_copy(s, KVW_SHADOW_CANCELLED);
 	}
 }
 
 void kvw_shadow_finish(struct kvw_loop *loop)
 {
 	while (!TAILQ_EMPTY(&loop->shadows))
-		end(TAILQ_FIRST(&loop->shadows), KVW_SHADOW_CANCELLED);
+		end_copy(TAILQ_FIRST(&loop->shadows), KVW_SHADOW_CANCELLED);
 	kvw_shadow_reap(loop);
 }
 
@@ -132,7 +132,7 @@ static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
 }
 
 /* A head is whole. Behind an interim one (100, 102, 103) comes another, else the body. */
-static bool take_head(struct kvw_shadow *s)
+static bool take_answer_head(struct kvw_shadow *s)
 {
 	struct kvw_head *head = &s->loop->response_head;
 	struct kvw_head_error error;
@@ -158,7 +158,7 @@ static void take_payload(void *arg, const char *data, size_t len)
 }
 
 /* Bytes of the answer. KVW_ELIMIT: it is longer than one may be; KVW_EPROTO: it is none. */
-static enum kvw_err take(struct kvw_shadow *s, const char *data, size_t len)
+static enum kvw_err take_answer(struct kvw_shadow *s, const char *data, size_t len)
 {
 	bool begun = s->body && s->answer.payload_bytes > 0;
 	enum kvw_err err;
@@ -178,7 +178,7 @@ static enum kvw_err take(struct kvw_shadow *s, const char *data, size_t len)
 		len -= head;
 		if (s->matched < 4)
 			return KVW_OK;
-		if (!take_head(s))
+		if (!take_answer_head(s))
 			return KVW_EPROTO;
 	}
 	err = kvw_body_feed(&s->answer, data, len, take_payload, s, &used);
@@ -215,7 +215,7 @@ static void send_rest(struct kvw_shadow *s)
 		kvw_io_again(io);
 }
 
-static void receive(struct kvw_shadow *s)
+static void receive_answer(struct kvw_shadow *s)
 {
 	struct kvw_io *io = &s->link->io;
 
@@ -227,16 +227,16 @@ static void receive(struct kvw_shadow *s)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
-			end(s, n == 0 && is_good(s) ? KVW_SHADOW_OK : KVW_SHADOW_ERROR);
+			end_copy(s, n == 0 && is_good(s) ? KVW_SHADOW_OK : KVW_SHADOW_ERROR);
 			return;
 		}
-		err = take(s, s->loop->scratch, (size_t)n);
+		err = take_answer(s, s->loop->scratch, (size_t)n);
 		if (err != KVW_OK) {
-			end(s, err == KVW_ELIMIT ? KVW_SHADOW_LIMIT : KVW_SHADOW_ERROR);
+			end_copy(s, err == KVW_ELIMIT ? KVW_SHADOW_LIMIT : KVW_SHADOW_ERROR);
 			return;
 		}
 		if (s->body && s->answer.done) {
-			end(s, is_good(s) ? KVW_SHADOW_OK : KVW_SHADOW_ERROR);
+			end_copy(s, is_good(s) ? KVW_SHADOW_OK : KVW_SHADOW_ERROR);
 			return;
 		}
 	}
@@ -244,7 +244,7 @@ static void receive(struct kvw_shadow *s)
 		kvw_io_again(io);
 }
 
-static void advance(struct kvw_shadow *s)
+static void advance_copy(struct kvw_shadow *s)
 {
 	int cause = 0;
 	enum kvw_err err = s->connected ? KVW_OK : kvw_link_connect_result(s->link, &cause);
@@ -252,37 +252,37 @@ static void advance(struct kvw_shadow *s)
 	if (err == KVW_EAGAIN)
 		return;
 	if (err != KVW_OK) {
-		end(s, KVW_SHADOW_ERROR);
+		end_copy(s, KVW_SHADOW_ERROR);
 		return;
 	}
 	s->connected = true;
 	if (s->sent < s->len && s->link->io.writable)
 		send_rest(s);
 	if (s->link->io.readable)
-		receive(s);
+		receive_answer(s);
 }
 
-static void on_link(struct kvw_link *link, void *user)
+static void on_copy_link(struct kvw_link *link, void *user)
 {
 	struct kvw_shadow *s = user;
 
 	(void)link;
 	s->loop->now_ns = kvw_clock_ns();
-	advance(s);
+	advance_copy(s);
 }
 
-static void on_timer(struct kvw_timer *timer, int64_t now_ns)
+static void on_copy_timer(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_shadow *s = (struct kvw_shadow *)((char *)timer - offsetof(struct kvw_shadow, timer));
 
 	s->loop->now_ns = now_ns;
-	end(s, KVW_SHADOW_TIMEOUT);
+	end_copy(s, KVW_SHADOW_TIMEOUT);
 }
 
 /* --- its beginning --- */
 
 /* The body as the group's workers are to read it, behind `room` bytes for a head. NULL: it cannot be had. */
-static char *copy_body(struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
+static char *copy_body_for_group(struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
 {
 	struct kvw_splice splice = {.count = 0};
 	size_t body = (size_t)kvw_upload_payload(&x->upload), most = (size_t)x->config->groups_shadow_body;
@@ -331,9 +331,9 @@ static bool make_text(struct kvw_exchange *x, const struct kvw_model_group *grou
 
 	if (loop->head_owner != x)
 		return false;
-	if (!take_bytes(s, room + (size_t)kvw_upload_payload(&x->upload)))
+	if (!take_copy_bytes(s, room + (size_t)kvw_upload_payload(&x->upload)))
 		return false;
-	s->text = copy_body(x, group, room, &body);
+	s->text = copy_body_for_group(x, group, room, &body);
 	if (s->text == NULL)
 		return false;
 	options.content_length = body;
@@ -347,7 +347,7 @@ static bool make_text(struct kvw_exchange *x, const struct kvw_model_group *grou
 }
 
 /* By the session, among those that are usable. NULL: none is. */
-static struct kvw_worker *choose(struct kvw_exchange *x, const struct kvw_model_group *group)
+static struct kvw_worker *choose_worker(struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
 	const struct kvw_candidate *best = NULL;
@@ -365,23 +365,23 @@ static struct kvw_worker *choose(struct kvw_exchange *x, const struct kvw_model_
 	return best == NULL ? NULL : x->loop->fleet->workers[best->id];
 }
 
-static bool start(struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
+static bool start_copy(struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
 {
 	struct kvw_loop *loop = x->loop;
 	uint32_t tokens = x->attempt.decision.prompt_tokens;
 
 	s->loop = loop;
 	s->in_force = x->in_force;
-	s->worker = choose(x, group);
+	s->worker = choose_worker(x, group);
 	if (s->worker == NULL || !make_text(x, group, s))
 		return false;
-	if (kvw_link_take(&loop->links, s->worker, true, on_link, s, &s->link) != KVW_OK)
+	if (kvw_link_take(&loop->links, s->worker, true, on_copy_link, s, &s->link) != KVW_OK)
 		return false;
 	s->label = x->in_force->group_labels[group - x->config->model_groups];
 	s->most = x->config->groups_shadow_answer;
 	s->begun_ns = loop->now_ns;
 	s->connected = s->link->connected;
-	s->timer.fn = on_timer;
+	s->timer.fn = on_copy_timer;
 	s->in_force->requests++;
 	kvw_links_hold(&loop->links, s->worker);
 	kvw_lease_take(&s->lease, &s->worker->load,
@@ -398,14 +398,14 @@ static bool start(struct kvw_exchange *x, const struct kvw_model_group *group, s
 }
 
 /* Counted before it is made, so that loops together keep to the limit. */
-static void copy(struct kvw_exchange *x, const struct kvw_model_group *group)
+static void make_copy(struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	_Atomic int64_t *shadows = &x->loop->shared->shadows;
 	struct kvw_shadow *s = NULL;
 
 	if (atomic_fetch_add_explicit(shadows, 1, memory_order_relaxed) < x->config->groups_shadow_in_flight)
 		s = calloc(1, sizeof(*s));
-	if (s != NULL && start(x, group, s))
+	if (s != NULL && start_copy(x, group, s))
 		return;
 	atomic_fetch_sub_explicit(shadows, 1, memory_order_relaxed);
 	kvw_metrics_group_shadow(x->loop->metrics,
@@ -416,7 +416,7 @@ static void copy(struct kvw_exchange *x, const struct kvw_model_group *group)
 }
 
 /* Each group draws for itself. */
-static bool is_due(const struct kvw_exchange *x, const struct kvw_model_group *group)
+static bool is_copy_due(const struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	uint64_t drawn = XXH3_64bits_withSeed(x->request_id.data, x->request_id.len, group->hash);
 
@@ -432,6 +432,6 @@ void kvw_shadow_offer(struct kvw_exchange *x)
 		return;
 	groups = kvw_config_groups(x->config, kvw_slice_of(x->division.group->model));
 	for (size_t i = 0; i < groups.count; i++)
-		if (is_due(x, &groups.items[i]))
-			copy(x, &groups.items[i]);
+		if (is_copy_due(x, &groups.items[i]))
+			make_copy(x, &groups.items[i]);
 }

@@ -147,7 +147,7 @@ void kvw_request_keep_known_model(struct kvw_exchange *x)
 }
 
 /* Units of all chains together, for learning bytes per token; 0 where there is nothing to learn. */
-static uint64_t units_of(const struct kvw_route_request *route)
+static uint64_t units_of_chains(const struct kvw_route_request *route)
 {
 	uint64_t units = 0;
 
@@ -182,7 +182,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	x->route.tenant = tenant;
 	if (x->scanned && x->config->model_group_count > 0)
 		kvw_groups_divide(x);
-	x->measure.units = units_of(&x->route);
+	x->measure.units = units_of_chains(&x->route);
 }
 
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)

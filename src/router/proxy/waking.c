@@ -13,7 +13,7 @@
 #define NAME_MOST 256
 
 /* The model, if a request such as this one may wait for it. */
-static struct kvw_wake_model *model_of(const struct kvw_exchange *x)
+static struct kvw_wake_model *model_to_wake(const struct kvw_exchange *x)
 {
 	if (x->config->discovery_wake_hold_ms == 0 || x->route.model.len == 0 || x->tried.count > 0 ||
 		x->pin.len > 0)
@@ -21,7 +21,7 @@ static struct kvw_wake_model *model_of(const struct kvw_exchange *x)
 	return kvw_wakes_find(x->loop->fleet->wakes, x->config, x->route.model);
 }
 
-static void answer(struct kvw_exchange *x, const char *what)
+static void answer_unwoken(struct kvw_exchange *x, const char *what)
 {
 	kvw_reply_error_code(x, 503, NULL, CODE, "retry-after: 1\r\n", what);
 }
@@ -36,18 +36,18 @@ static void say_expired(struct kvw_exchange *x)
 		atomic_load_explicit(&x->waking.model->failed, memory_order_relaxed)
 			? ", and the last call to wake it failed"
 			: "");
-	answer(x, text);
+	answer_unwoken(x, text);
 }
 
 /* It does not wait, but the model is woken for those that come later. */
-static void refuse(struct kvw_exchange *x, struct kvw_wake_model *model, const char *why)
+static void refuse_to_wait(struct kvw_exchange *x, struct kvw_wake_model *model, const char *why)
 {
 	char text[NAME_MOST + 200];
 
 	kvw_wakes_refuse(x->loop->fleet->wakes, model);
 	snprintf(text, sizeof(text), "the model `%.*s` has no worker and is being woken; %s", NAME_MOST,
 		model->name, why);
-	answer(x, text);
+	answer_unwoken(x, text);
 }
 
 static struct kvw_exchange_list *waking(struct kvw_loop *loop)
@@ -55,7 +55,7 @@ static struct kvw_exchange_list *waking(struct kvw_loop *loop)
 	return &loop->waking;
 }
 
-static void release(struct kvw_exchange *x, enum kvw_waited how)
+static void leave_waking(struct kvw_exchange *x, enum kvw_waited how)
 {
 	static const enum kvw_wake_result results[] = {
 		[KVW_WAITED] = KVW_WAKE_WOKEN,
@@ -72,11 +72,11 @@ static const struct kvw_wait_kind a_worker = {
 	.text = "a worker of its model, which is being woken",
 	.timer = KVW_TIMER_WAKE,
 	.list = waking,
-	.ended = release,
+	.ended = leave_waking,
 	.expired = say_expired,
 };
 
-static void add(struct kvw_exchange *x, struct kvw_wake_model *model, int64_t until_ns)
+static void wait_for_model(struct kvw_exchange *x, struct kvw_wake_model *model, int64_t until_ns)
 {
 	x->waking.model = model;
 	x->admission.admitted = false; /* to a worker that is gone: the new ones have not been asked */
@@ -111,17 +111,17 @@ static void say_would_wait(struct kvw_exchange *x, const struct kvw_wake_model *
 		(long long)(hold_ms / 1000), (long long)(hold_ms % 1000), atomic_load(&model->held),
 		atomic_load(&model->asleep_ns) != 0 ? ", it is being woken" : "",
 		atomic_load(&model->failed) ? ", the last call to wake it failed" : "");
-	answer(x, text);
+	answer_unwoken(x, text);
 }
 
-static bool is_full(const struct kvw_exchange *x)
+static bool has_full_queue(const struct kvw_exchange *x)
 {
 	return kvw_wakes_held(x->loop->fleet->wakes) >= (uint64_t)x->config->admission_max_queue;
 }
 
 bool kvw_waking_hold(struct kvw_exchange *x)
 {
-	struct kvw_wake_model *model = model_of(x);
+	struct kvw_wake_model *model = model_to_wake(x);
 
 	if (model == NULL)
 		return false;
@@ -129,13 +129,13 @@ bool kvw_waking_hold(struct kvw_exchange *x)
 	if (x->dry != NULL) {
 		say_would_wait(x, model);
 	} else if (kvw_admit_impatient(x)) {
-		refuse(x, model, "x-kvway-do-not-queue forbids to wait for it");
-	} else if (is_full(x)) {
-		refuse(x, model, "no further request may wait");
+		refuse_to_wait(x, model, "x-kvway-do-not-queue forbids to wait for it");
+	} else if (has_full_queue(x)) {
+		refuse_to_wait(x, model, "no further request may wait");
 	} else {
 		int64_t until_ns = limit_of(x);
 
-		add(x, model, until_ns);
+		wait_for_model(x, model, until_ns);
 		if (until_ns <= x->loop->now_ns)
 			kvw_wait_expire(x);
 	}
@@ -157,7 +157,7 @@ static bool any_waits(const struct kvw_loop *loop, const struct kvw_wake_model *
 
 bool kvw_waking_others(const struct kvw_exchange *x)
 {
-	const struct kvw_wake_model *model = model_of(x);
+	const struct kvw_wake_model *model = model_to_wake(x);
 
 	return model != NULL && atomic_load_explicit(&model->held, memory_order_relaxed) > 0;
 }
@@ -169,13 +169,13 @@ bool kvw_waking_queue(struct kvw_exchange *x)
 
 	if (TAILQ_EMPTY(&x->loop->waking) || x->waking.woken)
 		return false;
-	model = model_of(x);
-	if (model == NULL || !any_waits(x->loop, model) || kvw_admit_impatient(x) || is_full(x))
+	model = model_to_wake(x);
+	if (model == NULL || !any_waits(x->loop, model) || kvw_admit_impatient(x) || has_full_queue(x))
 		return false;
 	until_ns = limit_of(x);
 	if (until_ns <= x->loop->now_ns)
 		return false;
-	add(x, model, until_ns);
+	wait_for_model(x, model, until_ns);
 	return true;
 }
 

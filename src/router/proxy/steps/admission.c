@@ -33,7 +33,7 @@ static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates 
 	return KVW_OK;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped admission_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	enum kvw_admitted admitted = kvw_admit(x, &way->set);
 
@@ -67,7 +67,7 @@ static const char *reason_of(const struct kvw_estimate *estimate)
 
 /* An estimate (admission/estimate.h): where it would go and whether it waits is known when it
  * comes. */
-static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped admission_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_explanation *e = x->dry;
 	struct kvw_estimate_ask ask = {
@@ -97,7 +97,7 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 	return KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool admission_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->admission_enabled;
@@ -106,7 +106,7 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 const struct kvw_step kvw_step_admission = {
 	.name = "admission",
 	.chooses = true,
-	.needed = needed,
-	.run = run,
-	.dry = dry,
+	.needed = admission_needed,
+	.run = admission_run,
+	.dry = admission_dry,
 };

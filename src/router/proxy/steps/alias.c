@@ -28,13 +28,13 @@ static bool refuse_alias(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped alias_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	return refuse_alias(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool alias_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->model_alias_count > 0;
@@ -42,6 +42,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_alias = {
 	.name = "alias",
-	.needed = needed,
-	.run = run,
+	.needed = alias_needed,
+	.run = alias_run,
 };

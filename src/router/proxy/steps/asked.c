@@ -7,7 +7,7 @@
 #include "proxy/asked.h"
 #include "proxy/loop.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped asked_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	return kvw_asked_pick(x, &way->set) ? KVW_STEP_CHOSEN : KVW_STEP_ON;
 }
@@ -15,5 +15,5 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 const struct kvw_step kvw_step_asked = {
 	.name = "asked",
 	.chooses = true,
-	.run = run,
+	.run = asked_run,
 };

@@ -8,12 +8,12 @@
 #include "proxy/lacking.h"
 #include "proxy/loop.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped choice_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	return kvw_request_pick(x, &way->set) == KVW_OK ? KVW_STEP_CHOSEN : kvw_lacking_choice(x);
 }
 
-static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped choice_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	if (x->dry->none)
@@ -26,6 +26,6 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 const struct kvw_step kvw_step_choice = {
 	.name = "choice",
 	.chooses = true,
-	.run = run,
-	.dry = dry,
+	.run = choice_run,
+	.dry = choice_dry,
 };

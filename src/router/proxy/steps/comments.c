@@ -7,14 +7,14 @@
 #include "proxy/loop.h"
 #include "proxy/silence.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped comments_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	kvw_silence_await(x);
 	return KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool comments_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->keep_alive_comments_ms > 0;
@@ -23,6 +23,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 const struct kvw_step kvw_step_comments = {
 	.name = "comments",
 	.acts = true,
-	.needed = needed,
-	.run = run,
+	.needed = comments_needed,
+	.run = comments_run,
 };

@@ -6,7 +6,7 @@
 #include "proxy/send.h"
 #include "proxy/loop.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped connect_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	kvw_connect(x, false, way->on_link);
 	return KVW_STEP_ON;
@@ -15,5 +15,5 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 const struct kvw_step kvw_step_connect = {
 	.name = "connect",
 	.acts = true,
-	.run = run,
+	.run = connect_run,
 };

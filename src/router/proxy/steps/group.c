@@ -41,13 +41,13 @@ static bool refuse_group(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped group_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	return refuse_group(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool group_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->model_group_count > 0;
@@ -55,6 +55,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_group = {
 	.name = "group",
-	.needed = needed,
-	.run = run,
+	.needed = group_needed,
+	.run = group_run,
 };

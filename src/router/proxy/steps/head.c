@@ -89,7 +89,7 @@ static bool build_head(struct kvw_exchange *x)
 	return a->head->end > 0;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped head_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	if (build_head(x))
@@ -101,5 +101,5 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 const struct kvw_step kvw_step_head = {
 	.name = "head",
 	.acts = true,
-	.run = run,
+	.run = head_run,
 };

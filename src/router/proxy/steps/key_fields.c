@@ -27,13 +27,13 @@ static bool refuse_unstripped(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped key_fields_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	return refuse_unstripped(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool key_fields_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)config;
 	return loop->auth != NULL;
@@ -41,6 +41,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_key_fields = {
 	.name = "key_fields",
-	.needed = needed,
-	.run = run,
+	.needed = key_fields_needed,
+	.run = key_fields_run,
 };

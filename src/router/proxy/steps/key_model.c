@@ -12,19 +12,19 @@
 #include "proxy/understand.h"
 
 /* The model that a worker will read; len 0: it is not known for certain. */
-static struct kvw_slice model_of(const struct kvw_exchange *x)
+static struct kvw_slice model_read_by_worker(const struct kvw_exchange *x)
 {
 	return kvw_upload_has_body(&x->upload) ? kvw_request_body_model(x) : x->named.text;
 }
 
-static bool refuse_model(struct kvw_exchange *x)
+static bool refuse_key_model(struct kvw_exchange *x)
 {
 	struct kvw_slice model;
 	char message[384];
 
 	if (x->caller.key == NULL || x->caller.key->models.count == 0 || x->caller.model_allowed)
 		return false;
-	model = model_of(x);
+	model = model_read_by_worker(x);
 	if (model.len == 0 ? !kvw_upload_has_body(&x->upload) : kvw_client_key_may_use(x->caller.key, model)) {
 		x->caller.model_allowed = true;
 		return false;
@@ -43,13 +43,13 @@ static bool refuse_model(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped key_model_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
-	return refuse_model(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
+	return refuse_key_model(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool key_model_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)config;
 	return loop->auth != NULL;
@@ -57,6 +57,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_key_model = {
 	.name = "key_model",
-	.needed = needed,
-	.run = run,
+	.needed = key_model_needed,
+	.run = key_model_run,
 };

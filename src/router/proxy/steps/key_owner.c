@@ -51,13 +51,13 @@ static bool refuse_foreign(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped key_owner_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	return refuse_foreign(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool key_owner_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)config;
 	return loop->auth != NULL;
@@ -65,6 +65,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_key_owner = {
 	.name = "key_owner",
-	.needed = needed,
-	.run = run,
+	.needed = key_owner_needed,
+	.run = key_owner_run,
 };

@@ -38,13 +38,13 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped key_salt_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	return refuse_unsalted(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool key_salt_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)config;
 	return loop->auth != NULL;
@@ -52,6 +52,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_key_salt = {
 	.name = "key_salt",
-	.needed = needed,
-	.run = run,
+	.needed = key_salt_needed,
+	.run = key_salt_run,
 };

@@ -35,7 +35,7 @@ static uint32_t sequences_of(const struct kvw_exchange *x)
 	}
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped lease_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_loop *loop = x->loop;
@@ -78,5 +78,5 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 const struct kvw_step kvw_step_lease = {
 	.name = "lease",
 	.acts = true,
-	.run = run,
+	.run = lease_run,
 };

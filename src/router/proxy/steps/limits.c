@@ -99,12 +99,12 @@ static const enum kvw_counter counters[KVW_RATE_LIMITED_COUNT] = {
 };
 
 /* Errors' types as OpenAI's clients know them. */
-static const char *type_of(enum kvw_rate_limited limit)
+static const char *error_type_of(enum kvw_rate_limited limit)
 {
 	return limit == KVW_RATE_TOKENS || limit == KVW_RATE_DAY ? "tokens" : "requests";
 }
 
-static void refuse(struct kvw_exchange *x, const struct kvw_rate_refusal *refusal)
+static void refuse_over_limit(struct kvw_exchange *x, const struct kvw_rate_refusal *refusal)
 {
 	static const char *const kinds[KVW_RATE_KINDS] = {
 		"this API key", "this tenant", "this model"};
@@ -121,7 +121,7 @@ static void refuse(struct kvw_exchange *x, const struct kvw_rate_refusal *refusa
 	kvw_rates_drop(&x->rating.ticket);
 	kvw_metrics_add(x->loop->metrics, counters[refusal->limit], 1);
 	kvw_reply_error_code(
-		x, 429, type_of(refusal->limit), "rate_limit_exceeded", fields, message);
+		x, 429, error_type_of(refusal->limit), "rate_limit_exceeded", fields, message);
 }
 
 static bool refuse_beyond(struct kvw_exchange *x)
@@ -146,7 +146,7 @@ static bool refuse_beyond(struct kvw_exchange *x)
 	}
 	if (!kvw_rates_take(
 		    x->loop->shared->rates, parties, count, &demand, &time, &x->rating.ticket, &refusal)) {
-		refuse(x, &refusal);
+		refuse_over_limit(x, &refusal);
 		return true;
 	}
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_PREDICTED, x->rating.ticket.tokens);
@@ -169,7 +169,7 @@ static void note_short(struct kvw_exchange *x, const struct kvw_explained_limit 
 }
 
 /* What each party has left; is one of them short of what it will use? */
-static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped limits_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	static const char *const kinds[KVW_RATE_KINDS] = {"key", "tenant", "model"};
 	struct kvw_rate_party parties[KVW_RATE_KINDS];
@@ -189,20 +189,20 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 	return KVW_STEP_ON;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped limits_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	return refuse_beyond(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool limits_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	return loop->auth != NULL || config->rate_limit_count > 0;
 }
 
 const struct kvw_step kvw_step_limits = {
 	.name = "limits",
-	.needed = needed,
-	.run = run,
-	.dry = dry,
+	.needed = limits_needed,
+	.run = limits_run,
+	.dry = limits_dry,
 };

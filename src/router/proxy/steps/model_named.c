@@ -22,13 +22,13 @@ static bool refuse_unnamed(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped model_named_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	return refuse_unnamed(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool model_named_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return kvw_config_limits_models(config);
@@ -36,6 +36,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_model_named = {
 	.name = "model_named",
-	.needed = needed,
-	.run = run,
+	.needed = model_named_needed,
+	.run = model_named_run,
 };

@@ -7,7 +7,7 @@
 #include "proxy/reply.h"
 #include "proxy/unread.h"
 
-static bool refuse_model(struct kvw_exchange *x)
+static bool refuse_unread_model(struct kvw_exchange *x)
 {
 	if (!x->path.prompt || !kvw_upload_has_body(&x->upload) || x->scanned || x->named.text.len > 0 || x->named.meant != NULL ||
 		!kvw_fleet_divided(x->loop->fleet))
@@ -22,13 +22,13 @@ static bool refuse_model(struct kvw_exchange *x)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped model_read_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
-	return refuse_model(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
+	return refuse_unread_model(x) ? KVW_STEP_ANSWERED : KVW_STEP_ON;
 }
 
 const struct kvw_step kvw_step_model_read = {
 	.name = "model_read",
-	.run = run,
+	.run = model_read_run,
 };

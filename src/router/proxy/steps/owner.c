@@ -17,7 +17,7 @@ static bool pick_owner(struct kvw_exchange *x, const struct kvw_candidates *set)
 	return true;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped owner_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	return pick_owner(x, &way->set) ? KVW_STEP_CHOSEN : KVW_STEP_ON;
 }
@@ -25,5 +25,5 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 const struct kvw_step kvw_step_owner = {
 	.name = "owner",
 	.chooses = true,
-	.run = run,
+	.run = owner_run,
 };

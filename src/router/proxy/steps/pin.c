@@ -8,7 +8,7 @@
 #include "proxy/loop.h"
 #include "proxy/reply.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped pin_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	char why[320];
 	size_t pos;
@@ -27,7 +27,7 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 	return KVW_STEP_CHOSEN;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool pin_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->http_pin;
@@ -36,6 +36,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 const struct kvw_step kvw_step_pin = {
 	.name = "pin",
 	.chooses = true,
-	.needed = needed,
-	.run = run,
+	.needed = pin_needed,
+	.run = pin_run,
 };

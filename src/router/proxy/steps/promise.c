@@ -9,14 +9,14 @@
 #include "proxy/groups.h"
 #include "proxy/loop.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped promise_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	kvw_admit_enter(x);
 	return KVW_STEP_ON;
 }
 
-static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped promise_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	const struct kvw_strings *classes = &x->config->admission_classes;
 	struct kvw_explanation *e = x->dry;
@@ -34,7 +34,7 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 	return KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool promise_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->admission_enabled;
@@ -42,7 +42,7 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_promise = {
 	.name = "promise",
-	.needed = needed,
-	.run = run,
-	.dry = dry,
+	.needed = promise_needed,
+	.run = promise_run,
+	.dry = promise_dry,
 };

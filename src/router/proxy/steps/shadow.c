@@ -6,14 +6,14 @@
 #include "proxy/loop.h"
 #include "proxy/shadow.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped shadow_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	kvw_shadow_offer(x);
 	return KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool shadow_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->model_group_count > 0;
@@ -22,6 +22,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 const struct kvw_step kvw_step_shadow = {
 	.name = "shadow",
 	.acts = true,
-	.needed = needed,
-	.run = run,
+	.needed = shadow_needed,
+	.run = shadow_run,
 };

@@ -19,12 +19,12 @@ static bool pick_sleeper(struct kvw_exchange *x, const struct kvw_candidates *se
 	return false;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped sleeper_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	return pick_sleeper(x, &way->set) ? KVW_STEP_CHOSEN : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool sleeper_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->expose_engine_control;
@@ -33,6 +33,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 const struct kvw_step kvw_step_sleeper = {
 	.name = "sleeper",
 	.chooses = true,
-	.needed = needed,
-	.run = run,
+	.needed = sleeper_needed,
+	.run = sleeper_run,
 };

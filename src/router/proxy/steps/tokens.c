@@ -6,12 +6,12 @@
 #include "proxy/loop.h"
 #include "proxy/prepare.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped tokens_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	return kvw_prepare_tokens(x, way->on_tokens) ? KVW_STEP_ON : KVW_STEP_WAITS;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool tokens_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)config;
 	return loop->sources != NULL;
@@ -19,6 +19,6 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_tokens = {
 	.name = "tokens",
-	.needed = needed,
-	.run = run,
+	.needed = tokens_needed,
+	.run = tokens_run,
 };

@@ -28,12 +28,12 @@ static bool pick_trial(struct kvw_exchange *x, const struct kvw_candidates *set)
 	return false;
 }
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped trial_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	return pick_trial(x, &way->set) ? KVW_STEP_CHOSEN : KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool trial_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->retry_attempts > 0;
@@ -43,6 +43,6 @@ const struct kvw_step kvw_step_trial = {
 	.name = "trial",
 	.acts = true,
 	.chooses = true,
-	.needed = needed,
-	.run = run,
+	.needed = trial_needed,
+	.run = trial_run,
 };

@@ -8,7 +8,7 @@
 #include "proxy/waking.h"
 #include "proxy/whose.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped wake_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	uint32_t owner;
 
@@ -17,7 +17,7 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 	return !kvw_whose_worker(x, &owner) && kvw_waking_queue(x) ? KVW_STEP_WAITS : KVW_STEP_ON;
 }
 
-static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped wake_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	(void)way;
 	if (kvw_waking_others(x))
@@ -26,7 +26,7 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 	return KVW_STEP_ON;
 }
 
-static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
+static bool wake_needed(const struct kvw_loop *loop, const struct kvw_config *config)
 {
 	(void)loop;
 	return config->discovery_wake_hold_ms > 0;
@@ -34,7 +34,7 @@ static bool needed(const struct kvw_loop *loop, const struct kvw_config *config)
 
 const struct kvw_step kvw_step_wake = {
 	.name = "wake",
-	.needed = needed,
-	.run = run,
-	.dry = dry,
+	.needed = wake_needed,
+	.run = wake_run,
+	.dry = wake_dry,
 };

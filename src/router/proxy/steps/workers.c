@@ -11,7 +11,7 @@
 #include "proxy/loop.h"
 #include "proxy/reply.h"
 
-static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped workers_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	if (kvw_request_candidates(x, &way->set))
 		return KVW_STEP_ON;
@@ -19,12 +19,12 @@ static enum kvw_stepped run(struct kvw_exchange *x, struct kvw_way *way)
 }
 
 /* What the strategy would say of each, for whichever step then chooses. */
-static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
+static enum kvw_stepped workers_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	const struct kvw_strategy_ops *ops = x->strategy->ops;
 	struct kvw_cost *costs = x->loop->gates.costs;
 	struct kvw_explanation *e = x->dry;
-	enum kvw_stepped stepped = run(x, way);
+	enum kvw_stepped stepped = workers_run(x, way);
 	char message[128];
 	enum kvw_err err;
 
@@ -50,6 +50,6 @@ static enum kvw_stepped dry(struct kvw_exchange *x, struct kvw_way *way)
 
 const struct kvw_step kvw_step_workers = {
 	.name = "workers",
-	.run = run,
-	.dry = dry,
+	.run = workers_run,
+	.dry = workers_dry,
 };
