@@ -1,6 +1,7 @@
 """Fixtures: every process that a test starts ends with it, and a wrong exit fails the test."""
 
 import os
+import subprocess
 
 import pytest
 
@@ -19,6 +20,35 @@ def pytest_collection_modifyitems(items):
     if part:
         number, parts = map(int, part.split("/"))
         items[:] = items[number - 1 :: parts]
+
+
+LOG_LINES = 60  # of each process of a test that failed
+REQUESTS = 10  # of each kvway
+
+
+def ways(router):
+    """The latest requests of a running kvway: `kvway trace`."""
+    argv = [PROGRAM, "trace", "--last", str(REQUESTS), "--admin", f"127.0.0.1:{router.admin_port}"]
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=10)
+    except subprocess.TimeoutExpired:
+        return "kvway trace: no answer within 10 s"
+    return done.stdout
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """The report of a test that failed has the end of each process's log, and the latest requests of each kvway."""
+    report = (yield).get_result()
+    if call.when != "call" or not report.failed:
+        return
+    folder = item.funcargs.get("tmp_path")
+    for log in sorted(folder.glob("*.log")) if folder else ():
+        last = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        report.sections.append((f"last lines of {log}", "\n".join(last)))
+    for router in getattr(item, "routers", ()):
+        if router.alive():
+            report.sections.append((f"latest requests of {router.config_path.stem}", ways(router)))
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +87,11 @@ def workers():
 
 
 @pytest.fixture
-def kvway(tmp_path):
+def kvway(tmp_path, request):
     """kvway(workers, {key: value}, up=True): a router that must end with 0 after the test."""
     if not PROGRAM.exists():
         pytest.fail(f"{PROGRAM} is missing: build first, and set KVW_BUILD to the build directory")
-    made = []
+    made = request.node.routers = []
 
     def make(workers, config=None, up=True, worker_keys=None):
         router = Router(tmp_path, workers, config, worker_keys, name=f"kvway{len(made)}")
