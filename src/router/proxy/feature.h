@@ -1,7 +1,8 @@
 /*
  * feature.h - what single features keep of a request. Parts of its exchange, zeroed with it.
  *
- * Who has no use for a feature need not know its struct: the comment above each one names the header that says more.
+ * A reader without a use for a feature need not know its struct: the comment above each struct
+ * names the header that says more.
  */
 #ifndef KVW_FEATURE_H
 #define KVW_FEATURE_H

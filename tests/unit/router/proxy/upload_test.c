@@ -101,7 +101,7 @@ START_TEST(what_lies_behind_the_body_is_the_next_requests)
 }
 END_TEST
 
-/* A member that is only taken out, or written anew, changes what copies and tokens are made of, too. */
+/* A member that is only taken out, or written again, changes what copies and tokens are made of, too. */
 START_TEST(a_changed_body_is_what_is_read_again)
 {
 	struct kvw_splice splice = {.count = 1, .growth = 8};
