@@ -26,6 +26,9 @@ Suites, in this order:
   --only NAME  that suite; may be given several times
   --help       this text
 
+While it runs, a line a minute says how far a build or a suite is, and which tests take longest. The
+builds for the sanitizers compile, at the lowest priority, while the tests before them run.
+
 A test that fails without a sanitizer's report is tried a second time, alone, if at most three of
 its suite did: what passes then is counted and named above the last line, to be looked into.
 
@@ -69,13 +72,15 @@ wanted() { [[ " $suites " == *" $1 "* ]]; }
 deploy/packages.sh build test || exit 1
 
 rows=$(mktemp)
-trap 'rm -f "$rows"' EXIT
+ahead= # process that builds for a later suite
+trap 'rm -f "$rows"; [ -z "$ahead" ] || kill "$ahead" 2>/dev/null' EXIT
 python=/usr/bin/python3
 jobs=$(nproc)
 more=$((jobs * 3)) # many tests only wait,
 most=$((jobs * 4)) # those of integration for most of their time
-fixed_addresses= # a command before `meson test`
-lines_only=-Dc_args=-gline-tables-only # all that a sanitizer's report shows, and compiled sooner
+fixed_addresses=() # a command before `meson test`
+# Line tables are all that a sanitizer's report shows; the kernel for GPUs is nothing that it sees. Both compile sooner.
+for_sanitizers=(-Dc_args=-gline-tables-only -Dcuda=disabled)
 
 # Fingerprint of the options: another set than last time makes a new configuration.
 configure() { # DIR COMPILER OPTIONS...
@@ -99,13 +104,28 @@ build() { # LABEL DIR COMPILER OPTIONS...
 	local label=$1 dir=$2 started=$SECONDS
 	shift
 	echo "== build $label" >&2
-	if configure "$@" && ninja -C "$dir" -j "$jobs" >"$dir/build.log" 2>&1; then
+	if configure "$@" && $python tests/progress.py "build $label" "$dir/build.log" ninja -C "$dir" -j "$jobs"; then
 		printf 'build %s\t1\t0\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
 		return 0
 	fi
-	[ ! -f "$dir/build.log" ] || grep -v '^\[[0-9]*/[0-9]*\]' "$dir/build.log" | tail -n 60 >&2
 	printf 'build %s\t0\t1\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
 	return 1
+}
+
+# The same in the background, at the lowest priority: tests wait for most of their time. `built` waits for its end.
+build_ahead() {
+	(
+		renice -n 19 "$BASHPID" >/dev/null
+		build "$@"
+	) &
+	ahead=$!
+}
+
+built() {
+	wait "$ahead"
+	local status=$?
+	ahead=
+	return $status
 }
 
 suite() { # LABEL DIR MESON_TEST_ARGUMENTS...
@@ -114,14 +134,24 @@ suite() { # LABEL DIR MESON_TEST_ARGUMENTS...
 	log=log-${label//[^a-z]/-}
 	echo "== $label" >&2
 	rm -rf "$dir/junit" "$dir/meson-logs/$log.json" "$dir/meson-logs/$log-again.json"
-	$fixed_addresses meson test -C "$dir" --no-rebuild --print-errorlogs --logbase "$log" "$@" >&2
+	$python tests/progress.py "$label" "$dir/$log.log" \
+		"${fixed_addresses[@]}" meson test -C "$dir" --no-rebuild --print-errorlogs --logbase "$log" "$@"
 	mapfile -t again < <($python tests/tally.py --again "$dir" "$log" | grep .)
 	if [ ${#again[@]} -gt 0 ]; then
 		echo "== $label: a second try, one at a time: ${again[*]}" >&2
-		$fixed_addresses meson test -C "$dir" --no-rebuild --print-errorlogs \
+		"${fixed_addresses[@]}" meson test -C "$dir" --no-rebuild --print-errorlogs \
 			--logbase "$log-again" -t 4 --num-processes 1 "${again[@]}" >&2
 	fi
 	$python tests/tally.py "$label" $((SECONDS - started)) "$dir" "$log" >>"$rows"
+}
+
+build_asan() { # Fuzz targets are part of it: one compilation for both.
+	build_ahead "clang asan" build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
+		"${for_sanitizers[@]}"
+}
+
+build_tsan() {
+	build_ahead "clang tsan" build-tsan clang -Db_sanitize=thread -Db_lundef=false "${for_sanitizers[@]}"
 }
 
 gcc_ready=no
@@ -132,6 +162,7 @@ fi
 if wanted unit && [ $quick = no ] && ! wanted asan && ! wanted fuzz && ! wanted tsan; then
 	build clang build-clang clang
 fi
+if wanted asan || wanted fuzz; then build_asan; elif wanted tsan; then build_tsan; fi
 if [ $gcc_ready = yes ]; then
 	if wanted lint; then suite lint build-gcc --suite lint; fi
 	if wanted unit; then suite "unit gcc" build-gcc --suite unit -t 2 --num-processes "$more"; fi
@@ -141,9 +172,11 @@ if [ $gcc_ready = yes ]; then
 		suite integration build-gcc --suite integration --num-processes "$most"
 	fi
 fi
-# Fuzz targets are part of the AddressSanitizer build: one compilation for both.
 if wanted asan || wanted fuzz; then
-	if build "clang asan" build-asan clang -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false "$lines_only"; then
+	asan_ready=no
+	built && asan_ready=yes
+	if wanted tsan; then build_tsan; fi
+	if [ $asan_ready = yes ]; then
 		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4 --num-processes "$more"; fi
 		if wanted fuzz; then suite fuzz build-asan --suite fuzz-smoke; fi
 	fi
@@ -151,10 +184,10 @@ fi
 if wanted tsan; then
 	# Some kernels randomise more address bits than ThreadSanitizer of this age can bear; where
 	# a container forbids to switch that off, it must do without.
-	setarch -R true 2>/dev/null && fixed_addresses="setarch -R"
+	setarch -R true 2>/dev/null && fixed_addresses=(setarch -R)
 	# libzmq and what it calls are not instrumented: between its own threads everything looks like a race.
 	export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ignore_noninstrumented_modules=1${TSAN_OPTIONS:+ $TSAN_OPTIONS}"
-	if build "clang tsan" build-tsan clang -Db_sanitize=thread -Db_lundef=false "$lines_only"; then
+	if built; then
 		# Where there is one thread there is nothing to see.
 		mapfile -t names < <(meson test -C build-tsan --list --suite unit --suite load 2>/dev/null |
 			sed -n 's|.* / ||p' | grep -vxFf tests/one_thread.txt)
