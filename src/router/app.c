@@ -1,28 +1,24 @@
 /*
  * app.c - see app.h.
  *
- * The main thread does nothing but wait for signals and for the process that takes over (takeover/): loops
- * serve, the control thread probes and answers on the admin address, the log thread writes.
+ * Parts are made in the order of struct kvw_app (app_parts.h) and taken down in reverse; in between
+ * the main thread waits (app_wait.c).
  *
- * A process that takes over makes all its parts but those that accept, waits until it knows its workers,
- * then accepts, and only then lets the one before it go.
+ * A process that takes over makes all its parts but those that accept, waits until it knows its
+ * workers, then accepts, and only then lets the one before it go.
  */
 #include "app.h"
 
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "admin/access_log.h"
 #include "admin/admin.h"
+#include "app_parts.h"
 #include "auth/auth.h"
 #include "auth/jwt_gate.h"
-#include "base/account.h"
 #include "base/clock.h"
 #include "feeds/feed.h"
 #include "feeds/kvspace.h"
@@ -30,76 +26,14 @@
 #include "feeds/sources.h"
 #include "base/log.h"
 #include "base/notify.h"
-#include "proxy/dry.h"
 #include "proxy/proxy.h"
-#include "server/sockets.h"
 #include "sharing/sharing.h"
 #include "state/state.h"
 #include "takeover/activation.h"
 #include "takeover/giver.h"
-#include "takeover/successor.h"
 #include "takeover/taker.h"
 #include "trace/trace.h"
 #include "feeds/vllm_feed.h"
-
-#define SNAPSHOT_LOOK_MS 5 /* between two looks whether it is done */
-#define FEED_CLOSES_NS (2 * KVW_NS_PER_S) /* at most, until engines are let go and what they reported is written */
-
-/* All that a running router consists of, in the order in which it is made. */
-struct kvw_app {
-	const struct kvw_config *config; /* of the start */
-	const char *config_path;
-	struct kvw_sockets sockets; /* that listen here, or were handed to us */
-	struct kvw_takeover_state takeover;
-	struct kvw_taker *taker; /* NULL: nothing is taken over, or it is done */
-	struct kvw_giver *giver;
-	const struct kvw_successor *successor; /* that SIGUSR2 starts */
-	pid_t child;                           /* that it has started; 0: none lives */
-	size_t loop_count;
-	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
-	struct kvw_auth *auth;         /* NULL: clients need no keys */
-	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
-	struct kvw_sharing *load_sharing; /* of load; `sharing` itself if one does both; NULL: it is not shared */
-	struct kvw_auth *admin_auth;   /* the same of the admin address */
-	struct kvw_state *state; /* snapshots */
-	int snapshot;            /* owned, of the process before us; -1: none */
-	int64_t recall_until_ns; /* 0: no limit */
-	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
-	/* What the strategy kvaware needs; NULL with any other strategy. */
-	struct kvw_kvspaces *spaces;
-	struct kvw_feed *feed;
-	struct kvw_tokens *tokens;
-	struct kvw_sources *sources;
-	struct kvw_account memory; /* that clients make us hold; its limit is limits.body_memory */
-	struct kvw_metrics *metrics;
-	struct kvw_access_log *access_log;
-	struct kvw_trace *trace; /* NULL: requests are not traced */
-	struct kvw_admin *admin;
-	struct kvw_proxy *_Atomic proxy; /* also the control thread's */
-	struct kvw_dry_deps dry;         /* of explainer */
-	struct kvw_explainer explainer;  /* the control thread's */
-};
-
-static void signal_set(sigset_t *set)
-{
-	sigemptyset(set);
-	sigaddset(set, SIGTERM);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGHUP);
-	sigaddset(set, SIGUSR2);
-	sigaddset(set, SIGCHLD);
-}
-
-void kvw_app_block_signals(void)
-{
-	sigset_t set;
-
-	signal_set(&set);
-	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-	(void)signal(SIGPIPE, SIG_IGN);
-	/* Where it was ignored at the start kvway would not learn that a successor has ended. */
-	(void)signal(SIGCHLD, SIG_DFL);
-}
 
 /* Protocols by which workers report their caches. */
 static const struct kvw_feed_deps feed_modules = {
@@ -109,7 +43,8 @@ static const struct kvw_feed_deps feed_modules = {
 /* Without a word of any worker kvaware is prefixaware with more effort. */
 static void warn_if_deaf(const struct kvw_config *config)
 {
-	bool events = config->kvaware_events_discover || config->kvaware_events_endpoint[0] != '\0' ||
+	bool events = config->kvaware_events_discover ||
+		      config->kvaware_events_endpoint[0] != '\0' ||
 		      config->kvaware_events_bind[0] != '\0';
 
 	for (size_t i = 0; i < config->worker_count && !events; i++)
@@ -211,8 +146,12 @@ static void recall_proxy(void *proxy, const struct kvw_keep_in *in)
 static void offer_explain(struct kvw_app *app, struct kvw_proxy *proxy)
 {
 	app->dry = (struct kvw_dry_deps){
-		.proxy = {.config = app->config, .fleet = app->fleet, .strategy = app->fleet->strategy,
-			.metrics = app->metrics, .auth = app->auth, .sources = app->sources},
+		.proxy = {.config = app->config,
+			.fleet = app->fleet,
+			.strategy = app->fleet->strategy,
+			.metrics = app->metrics,
+			.auth = app->auth,
+			.sources = app->sources},
 		.shared = kvw_proxy_shared(proxy),
 		.feed = app->feed,
 	};
@@ -224,19 +163,22 @@ static void offer_explain(struct kvw_app *app, struct kvw_proxy *proxy)
 static void prepare_loops(void *arg, struct kvw_proxy *proxy)
 {
 	struct kvw_app *app = arg;
-	const struct kvw_state_part part = {.keep = keep_proxy, .recall = recall_proxy, .arg = proxy};
+	const struct kvw_state_part part = {
+		.keep = keep_proxy, .recall = recall_proxy, .arg = proxy};
 
 	offer_explain(app, proxy);
 	if (app->state != NULL)
 		kvw_state_recall_part(app->state, &part);
 }
 
-/* The snapshot, before workers are asked and clients are served. Without state.file there is one in upgrades. */
+/* The snapshot, before workers are asked and clients are served.
+ * Without state.file there is one in upgrades. */
 static enum kvw_err recall_state(struct kvw_app *app)
 {
 	enum kvw_err err;
 
-	err = kvw_state_create(app->config, app->fleet, app->snapshot, app->recall_until_ns, &app->state);
+	err = kvw_state_create(
+		app->config, app->fleet, app->snapshot, app->recall_until_ns, &app->state);
 	app->snapshot = -1;
 	if (err != KVW_OK)
 		return err;
@@ -249,13 +191,16 @@ static enum kvw_err recall_state(struct kvw_app *app)
 static enum kvw_err create_sharing(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
-	bool rates = config->rate_sharing_redis[0] != '\0', load = config->replicas_redis[0] != '\0';
-	bool both = rates && load && strcmp(config->rate_sharing_redis, config->replicas_redis) == 0 &&
+	bool rates = config->rate_sharing_redis[0] != '\0',
+	     load = config->replicas_redis[0] != '\0';
+	bool both = rates && load &&
+		    strcmp(config->rate_sharing_redis, config->replicas_redis) == 0 &&
 		    strcmp(config->rate_sharing_service, config->replicas_service) == 0;
 	enum kvw_err err = KVW_OK;
 
 	if (rates)
-		err = kvw_sharing_create(config, KVW_SHARED_RATES | (both ? KVW_SHARED_LOAD : 0), stderr, &app->sharing);
+		err = kvw_sharing_create(config, KVW_SHARED_RATES | (both ? KVW_SHARED_LOAD : 0),
+			stderr, &app->sharing);
 	if (err == KVW_OK && both)
 		app->load_sharing = app->sharing;
 	else if (err == KVW_OK && load)
@@ -288,7 +233,8 @@ static enum kvw_err ask_for_tickets(struct kvw_app *app)
 {
 	char why[256];
 
-	return kvw_taker_tickets(app->taker, &app->fleet->certificates, why) ? KVW_OK : refused(why);
+	return kvw_taker_tickets(app->taker, &app->fleet->certificates, why) ? KVW_OK
+									     : refused(why);
 }
 
 /* All that does not accept clients of `listen`. */
@@ -418,12 +364,14 @@ static uint32_t usable_workers(void *arg)
 /* Workers have answered, and reported what they hold. */
 static bool is_warm(const struct kvw_app *app)
 {
-	return kvw_admin_workers_known(app->admin) && (app->feed == NULL || kvw_feed_settled(app->feed));
+	return kvw_admin_workers_known(app->admin) &&
+	       (app->feed == NULL || kvw_feed_settled(app->feed));
 }
 
 /*
- * Until the workers and what they hold are known, at most for half of takeover.timeout: the process before us gives up after
- * all of it. Workers that cannot be reached are no reason to fail, unless they all are and it reached some.
+ * Until the workers and what they hold are known, at most for half of takeover.timeout: the process
+ * before us gives up after all of it. Workers that cannot be reached are no reason to fail, unless
+ * they all are and it reached some.
  */
 static enum kvw_err wait_for_workers(struct kvw_app *app)
 {
@@ -444,11 +392,14 @@ static enum kvw_err wait_for_workers(struct kvw_app *app)
 			return refused(why);
 	}
 	if (app->feed != NULL && !kvw_feed_settled(app->feed))
-		kvw_warn("takeover", "goes on although not all workers have reported what they hold");
+		kvw_warn("takeover",
+			"goes on although not all workers have reported what they hold");
 	if (usable_workers(app) > 0 || kvw_taker_usable_before(app->taker) == 0)
 		return KVW_OK;
-	fprintf(stderr, "kvway: --takeover: the running kvway serves on: no worker can be reached from here, and "
-			"%u from there\n", kvw_taker_usable_before(app->taker));
+	fprintf(stderr,
+		"kvway: --takeover: the running kvway serves on: no worker can be reached from "
+		"here, and %u from there\n",
+		kvw_taker_usable_before(app->taker));
 	return KVW_EIO;
 }
 
@@ -459,7 +410,8 @@ static void drop_sockets(struct kvw_app *app)
 	uint32_t adopted = 0;
 
 	while ((socket = kvw_sockets_waiting(&app->sockets)) != NULL) {
-		kvw_warn("takeover", "not adopted: this configuration does not listen there use=%s address=%s",
+		kvw_warn("takeover",
+			"not adopted: this configuration does not listen there use=%s address=%s",
 			kvw_socket_use_name(socket->use), socket->address);
 		if (socket->use == KVW_SOCKET_TAKEOVER)
 			(void)unlink(socket->address);
@@ -467,8 +419,8 @@ static void drop_sockets(struct kvw_app *app)
 	}
 	for (size_t n = 0; (socket = kvw_sockets_used(&app->sockets, n)) != NULL; n++) {
 		if (!socket->handed && atomic_load(&app->takeover.forebear) != 0)
-			kvw_info("takeover", "bound, not adopted use=%s address=%s", kvw_socket_use_name(socket->use),
-				socket->address);
+			kvw_info("takeover", "bound, not adopted use=%s address=%s",
+				kvw_socket_use_name(socket->use), socket->address);
 		adopted += socket->handed;
 	}
 	atomic_store(&app->takeover.adopted, adopted);
@@ -489,19 +441,22 @@ static enum kvw_err finish_takeover(struct kvw_app *app)
 		close(caches);
 	kvw_taker_destroy(app->taker);
 	app->taker = NULL;
-	kvw_info("takeover", "done pid=%lld ms=%lld", (long long)atomic_load(&app->takeover.forebear),
+	kvw_info("takeover", "done pid=%lld ms=%lld",
+		(long long)atomic_load(&app->takeover.forebear),
 		(long long)(atomic_load(&app->takeover.took_ns) / KVW_NS_PER_MS));
 	return KVW_OK;
 }
 
-/* What the process before us knows now. A quarter of the time is for that, half for recalling it. */
+/* What the process before us knows now.
+ * A quarter of the time is for that, half for recalling it. */
 static enum kvw_err ask_for_snapshot(struct kvw_app *app)
 {
 	int64_t timeout_ns = app->config->takeover_timeout_ms * KVW_NS_PER_MS;
 	char why[256];
 
 	app->recall_until_ns = kvw_clock_ns() + timeout_ns / 2;
-	return kvw_taker_snapshot(app->taker, timeout_ns / 4, &app->snapshot, why) ? KVW_OK : refused(why);
+	return kvw_taker_snapshot(app->taker, timeout_ns / 4, &app->snapshot, why) ? KVW_OK
+										   : refused(why);
 }
 
 static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
@@ -511,7 +466,8 @@ static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
 
 	kvw_activation_take(&app->sockets);
 	if (takeover_from != NULL)
-		err = kvw_taker_create(takeover_from, &app->sockets, &app->takeover, stderr, &app->taker);
+		err = kvw_taker_create(
+			takeover_from, &app->sockets, &app->takeover, stderr, &app->taker);
 	if (err == KVW_OK && app->taker != NULL)
 		err = ask_for_snapshot(app);
 	if (err == KVW_OK)
@@ -577,189 +533,8 @@ static void stop(struct kvw_app *app)
 	free((void *)app->loop_turn_ns);
 }
 
-static bool loops_ended(const struct kvw_app *app)
-{
-	for (size_t i = 0; i < app->loop_count; i++)
-		if (atomic_load(&app->loop_turn_ns[i]) != INT64_MAX)
-			return false;
-	return true;
-}
-
-/* Loops that stand still for long are restarted by a service manager that has a watchdog. */
-static void feed_watchdog(const struct kvw_app *app, int64_t period_ns, int64_t *fed_ns)
-{
-	int64_t now_ns = kvw_clock_ns();
-
-	if (period_ns == 0 || now_ns - *fed_ns < period_ns / 3)
-		return;
-	for (size_t i = 0; i < app->loop_count; i++)
-		if (now_ns - atomic_load(&app->loop_turn_ns[i]) > KVW_LOOP_STUCK_NS)
-			return;
-	kvw_notify("WATCHDOG=1");
-	*fed_ns = now_ns;
-}
-
-/* What the main thread waits for, and how far the end is. */
-struct watch {
-	struct kvw_app *app;
-	int signals; /* signalfd */
-	int64_t watchdog_ns, fed_ns;
-	bool draining;
-	bool handed; /* another process accepts */
-	bool warned; /* handed, and one signal to end has come */
-	bool writes; /* a snapshot for the process that takes over */
-};
-
-/* The next signal; 0: none yet. Returns, too, when a process that takes over has said something. */
-static int next_signal(const struct watch *watch)
-{
-	struct pollfd polls[1 + KVW_GIVER_POLLS] = {{.fd = watch->signals, .events = POLLIN}};
-	int wait_ms = watch->draining ? 20 : -1;
-	struct signalfd_siginfo got;
-	size_t count = 1;
-
-	if (!watch->draining && watch->watchdog_ns > 0)
-		wait_ms = (int)(watch->watchdog_ns / 4 / KVW_NS_PER_MS) + 1;
-	if (watch->writes)
-		wait_ms = SNAPSHOT_LOOK_MS;
-	if (!watch->handed)
-		count += kvw_giver_poll(watch->app->giver, polls + 1, &wait_ms);
-	(void)poll(polls, count, wait_ms);
-	return read(watch->signals, &got, sizeof(got)) == (ssize_t)sizeof(got) ? (int)got.ssi_signo : 0;
-}
-
-/* Begins a snapshot when one is asked for, and gives it away when it is done. */
-static void give_snapshot(struct watch *watch)
-{
-	struct kvw_app *app = watch->app;
-	int fd;
-
-	if (!watch->writes && kvw_giver_owes_snapshot(app->giver)) {
-		watch->writes = true;
-		kvw_state_prepare(app->state);
-		kvw_admin_wake(app->admin);
-	}
-	if (watch->writes && kvw_state_prepared(app->state, &fd)) {
-		watch->writes = false;
-		kvw_giver_give_snapshot_take(app->giver, fd);
-	}
-}
-
-/* Another process is ready. Only now this one stops accepting; it is not reported as one that leaves: the
- * address is served. */
-static void hand_over(struct watch *watch)
-{
-	struct kvw_app *app = watch->app;
-	char main_pid[32];
-	int caches = -1;
-
-	watch->draining = watch->handed = true;
-	(void)snprintf(main_pid, sizeof(main_pid), "MAINPID=%lld", (long long)kvw_giver_heir(app->giver));
-	kvw_notify(main_pid);
-	kvw_info("takeover", "it is ready: accepting no more, finishing what runs");
-	if (app->state != NULL)
-		kvw_state_rest(app->state, true); /* the new one's snapshots know more from now on */
-	if (app->feed != NULL)
-		caches = kvw_feed_hand_over(app->feed, FEED_CLOSES_NS, kvw_giver_heir_reads_caches(app->giver));
-	kvw_proxy_drain(app->proxy, KVW_DRAIN_HANDED);
-	kvw_admin_hand_over(app->admin);
-	if (caches >= 0)
-		kvw_giver_give_caches_take(app->giver, caches);
-	kvw_giver_say_goodbye(app->giver);
-}
-
-static void drain(struct watch *watch, int signal)
-{
-	struct kvw_app *app = watch->app;
-
-	if (watch->handed && !watch->warned) {
-		/* A service manager that stops all processes of a service sends one; its streams may finish. */
-		kvw_info("app", "handed over, finishing what runs; a second signal leaves at once signal=%s",
-			strsignal(signal));
-		watch->warned = true;
-		return;
-	}
-	if (watch->draining) {
-		kvw_warn("app", "second signal: leaving at once");
-		_exit(1);
-	}
-	kvw_info("app", "draining signal=%s", strsignal(signal));
-	watch->draining = true;
-	kvw_notify("STOPPING=1");
-	kvw_giver_close(app->giver, "it is shutting down");
-	kvw_admin_set_draining(app->admin);
-	kvw_proxy_drain(app->proxy, KVW_DRAIN_SETTLES);
-}
-
-static void start_successor(struct watch *watch)
-{
-	struct kvw_app *app = watch->app;
-	int channel;
-
-	if (watch->draining || app->child > 0 || getpid() == 1) {
-		kvw_warn("takeover", "SIGUSR2 does nothing: %s",
-			getpid() == 1 ? "when the first process of a container ends, all of it does"
-			: app->child > 0 ? "the new kvway that it started before is still there"
-					 : "this process is about to end");
-		return;
-	}
-	if (kvw_successor_start(app->successor, &app->child, &channel) == KVW_OK)
-		kvw_giver_serve_take(app->giver, channel, app->child);
-}
-
-static void child_ended(struct kvw_app *app)
-{
-	int status;
-
-	if (app->child > 0 && waitpid(app->child, &status, WNOHANG) == app->child) {
-		kvw_info("takeover", "the new kvway has ended pid=%lld status=%d signal=%d", (long long)app->child,
-			WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-		app->child = 0;
-	}
-}
-
-static bool is_over(const struct watch *watch)
-{
-	struct kvw_app *app = watch->app;
-
-	return watch->draining && loops_ended(app) && (!watch->handed || kvw_admin_handed_over(app->admin));
-}
-
-/* Until the loops have ended. A second signal leaves at once. */
-static void wait_for_signals(struct kvw_app *app)
-{
-	struct watch watch = {.app = app, .watchdog_ns = kvw_notify_watchdog_ns()};
-	sigset_t set;
-
-	signal_set(&set);
-	watch.signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	while (!is_over(&watch)) {
-		int got = next_signal(&watch);
-
-		if (!watch.handed)
-			feed_watchdog(app, watch.watchdog_ns, &watch.fed_ns);
-		if (!watch.handed && kvw_giver_turn(app->giver))
-			hand_over(&watch);
-		if (!watch.handed)
-			give_snapshot(&watch);
-		if (got == SIGHUP) {
-			kvw_access_log_reopen(app->access_log);
-			if (!watch.handed)
-				kvw_admin_reload(app->admin);
-		} else if (got == SIGUSR2) {
-			start_successor(&watch);
-		} else if (got == SIGCHLD) {
-			child_ended(app);
-		} else if (got > 0) {
-			drain(&watch, got);
-		}
-	}
-	close(watch.signals);
-	if (watch.handed)
-		kvw_info("takeover", "finished what ran");
-}
-
-/* The service manager keeps what listens here, so that a crash refuses no client; it is given back by LISTEN_FDS. */
+/* The service manager keeps what listens here, so that a crash refuses no client;
+ * it is given back by LISTEN_FDS. */
 static void store_sockets(struct kvw_app *app)
 {
 	static const enum kvw_socket_use uses[] = {
@@ -767,9 +542,11 @@ static void store_sockets(struct kvw_app *app)
 	const struct kvw_socket *socket;
 	char forget[64];
 
-	/* What another process has stored under these names, and this configuration does not use. */
+	/* What another process has stored under these names,
+	 * and this configuration does not use. */
 	for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
-		(void)snprintf(forget, sizeof(forget), "FDSTOREREMOVE=1\nFDNAME=%s", kvw_socket_use_name(uses[i]));
+		(void)snprintf(forget, sizeof(forget), "FDSTOREREMOVE=1\nFDNAME=%s",
+			kvw_socket_use_name(uses[i]));
 		kvw_notify(forget);
 	}
 	for (size_t n = 0; (socket = kvw_sockets_used(&app->sockets, n)) != NULL; n++)
@@ -779,7 +556,10 @@ static void store_sockets(struct kvw_app *app)
 int kvw_app_run(const struct kvw_config *config, const char *config_path, const char *takeover_from,
 	const struct kvw_successor *successor)
 {
-	struct kvw_app app = {.config = config, .config_path = config_path, .successor = successor, .snapshot = -1};
+	struct kvw_app app = {.config = config,
+		.config_path = config_path,
+		.successor = successor,
+		.snapshot = -1};
 	enum kvw_err err;
 
 	kvw_log_set_level((enum kvw_log_level)config->log_level);
@@ -792,7 +572,7 @@ int kvw_app_run(const struct kvw_config *config, const char *config_path, const 
 			config->routing_strategy, (size_t)app.fleet->live, app.loop_count);
 		kvw_notify("READY=1");
 		store_sockets(&app);
-		wait_for_signals(&app);
+		kvw_app_wait(&app);
 		kvw_info("app", "drained, leaving");
 	}
 	stop(&app);
