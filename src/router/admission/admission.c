@@ -9,7 +9,8 @@
 #define LEAST_RATE 0.05
 #define MOST_RATE  1e6 /* workers that answer at once, without an engine */
 #define LOOK_NS    INT64_C(2000000)
-#define LONG_NS    INT64_C(1000000000) /* there was no look for so long: nothing is known of that time */
+/* There was no look for so long: nothing is known of that time. */
+#define LONG_NS    INT64_C(1000000000)
 #define FADE_NS    30e9
 #define IDLE_NS    2e9 /* of each worker that has not worked yet: a first burst fills nothing */
 #define PRIOR_NS   2e9 /* of each worker at that rate are added to what is seen */
@@ -63,7 +64,8 @@ static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_n
 	admission->time_sum = admission->time_sum * left + (double)dt_ns * (double)workers;
 	if (admission->time_sum > 0)
 		atomic_store_explicit(&admission->busy_share,
-			(float)(admission->busy_sum / (admission->time_sum + IDLE_NS * (double)workers)),
+			(float)(admission->busy_sum /
+				(admission->time_sum + IDLE_NS * (double)workers)),
 			memory_order_relaxed);
 	rate = (admission->work_sum + prior * (double)FIRST_RATE) / (admission->own_sum + prior);
 	rate = rate < LEAST_RATE ? LEAST_RATE : rate > MOST_RATE ? MOST_RATE : rate;
@@ -93,12 +95,15 @@ struct kvw_admission_work kvw_admission_own(const struct kvw_admission *admissio
 		atomic_load_explicit(&admission->offered_per_s, memory_order_relaxed)};
 }
 
-void kvw_admission_set_peers(struct kvw_admission *admission, const struct kvw_admission_work *peers)
+void kvw_admission_set_peers(
+	struct kvw_admission *admission, const struct kvw_admission_work *peers)
 {
-	atomic_store_explicit(&admission->peers_waiting_ns, peers->waiting_ns, memory_order_relaxed);
+	atomic_store_explicit(
+		&admission->peers_waiting_ns, peers->waiting_ns, memory_order_relaxed);
 	atomic_store_explicit(
 		&admission->peers_first_waiting_ns, peers->first_waiting_ns, memory_order_relaxed);
-	atomic_store_explicit(&admission->peers_offered_per_s, peers->offered_per_s, memory_order_relaxed);
+	atomic_store_explicit(
+		&admission->peers_offered_per_s, peers->offered_per_s, memory_order_relaxed);
 }
 
 int64_t kvw_admission_deadline_ns(struct kvw_slice text)

@@ -1,16 +1,16 @@
 /*
  * admission.h - what all event loops share to decide which request is sent, waits or is refused.
  *
- * A router that only chooses lets a queue grow in each worker, where first come, first served then breaks
- * all promises at once. So requests wait here instead. A worker gets a prompt when it can take it
- * (pace.h); what waits is sent in an order that keeps the most promises (queue.h); what is too dear for a
- * fleet with more work than it can do is not sent (price.h); and turns of running programs come before
- * new programs that would push their caches out (programs.h). gate.h puts these together for one loop
- * and one model.
+ * A router that only chooses lets a queue grow in each worker, where first come, first served then
+ * breaks all promises at once. So requests wait here instead. A worker gets a prompt when it can
+ * take it (pace.h); what waits is sent in an order that keeps the most promises (queue.h); what is
+ * too dear for a fleet with more work than it can do is not sent (price.h); and turns of running
+ * programs come before new programs that would push their caches out (programs.h). gate.h puts
+ * these together for one loop and one model.
  *
  * How much the workers do is learned as well: the predicted prefill of what they answered, over the
- * time in which they had something to do. It is in the unit of the predictions, so that a prediction
- * which is wrong by a factor is right here.
+ * time in which they had something to do. It is in the unit of the predictions, so that a
+ * prediction which is wrong by a factor is right here.
  *
  * No I/O, no clock of its own, no locks but short ones: the replay of bench/replay runs this code.
  *
@@ -63,7 +63,8 @@ struct kvw_admission_work {
 struct kvw_admission *kvw_admission_create(size_t programs);
 void kvw_admission_destroy(struct kvw_admission *admission); /* NULL is allowed */
 
-/* To be called every few ms by every loop; the first does it, the others return at once. workers: ids below this. */
+/* To be called every few ms by every loop; the first does it, the others return at once.
+ * workers: ids below this. */
 void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns);
 
 /* Predicted ns of prefill that one busy worker does in a ns. */
@@ -80,9 +81,11 @@ static inline bool kvw_admission_full(const struct kvw_admission *admission)
 
 /* Of this router, and of all others, which replaces what was set before. */
 struct kvw_admission_work kvw_admission_own(const struct kvw_admission *admission);
-void kvw_admission_set_peers(struct kvw_admission *admission, const struct kvw_admission_work *peers);
+void kvw_admission_set_peers(
+	struct kvw_admission *admission, const struct kvw_admission_work *peers);
 
-/* How long after it came a request is of no use any more, by its field x-kvway-deadline-ms; 0: it does not say. */
+/* How long after it came a request is of no use any more, by its field x-kvway-deadline-ms;
+ * 0: it does not say. */
 int64_t kvw_admission_deadline_ns(struct kvw_slice text);
 
 /* A worker has left, and its id will be another's. */

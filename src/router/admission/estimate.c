@@ -1,7 +1,8 @@
 /* estimate.c - see estimate.h. */
 #include "admission/estimate.h"
 
-#define FRESH_NS INT64_C(2000000000) /* a limit that was found while others waited says nothing later */
+/* A limit that was found while others waited says nothing later. */
+#define FRESH_NS INT64_C(2000000000)
 
 /* How long the workers need for what waits in all gates. */
 static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
@@ -16,7 +17,8 @@ static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
 }
 
 /* Of one that would wait so long. */
-static void judge_wait(const struct kvw_entrant *e, bool may_not_wait, int64_t now_ns, struct kvw_estimate *out)
+static void judge_wait(
+	const struct kvw_entrant *e, bool may_not_wait, int64_t now_ns, struct kvw_estimate *out)
 {
 	const struct kvw_waiter *w = &e->wait;
 	int64_t sent_ns = now_ns + out->wait_ns;
@@ -29,7 +31,8 @@ static void judge_wait(const struct kvw_entrant *e, bool may_not_wait, int64_t n
 	out->verdict = KVW_WOULD_BE_REFUSED;
 	if (may_not_wait)
 		out->refusal = KVW_REFUSED_QUEUE_FULL;
-	else if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_NEVER && w->start_ns < w->until_ns)
+	else if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_NEVER &&
+		 w->start_ns < w->until_ns)
 		out->refusal = KVW_REFUSED_SERVICE_LEVEL;
 	else if (sent_ns >= w->until_ns && (w->promised || !kvw_gate_sends_late(e, w->until_ns)))
 		out->refusal = KVW_REFUSED_DEADLINE;
@@ -40,8 +43,8 @@ static void judge_wait(const struct kvw_entrant *e, bool may_not_wait, int64_t n
 }
 
 /* A gate as the loops' are, by what they show. */
-static void init_like_others(
-	struct kvw_gate *gate, struct kvw_admission *admission, struct kvw_outlooks *outlooks, int64_t now_ns)
+static void init_like_others(struct kvw_gate *gate, struct kvw_admission *admission,
+	struct kvw_outlooks *outlooks, int64_t now_ns)
 {
 	int64_t planned_ns = atomic_load_explicit(&admission->planned_ns, memory_order_relaxed);
 	float lag = atomic_load_explicit(&admission->lag, memory_order_relaxed);
@@ -50,7 +53,8 @@ static void init_like_others(
 	gate->mean_ns = atomic_load_explicit(&admission->mean_ns, memory_order_relaxed);
 	if (lag > 0)
 		gate->lag = lag;
-	for (size_t class = 0; class < KVW_CLASSES && planned_ns > 0 && now_ns - planned_ns < FRESH_NS; class++)
+	for (size_t class = 0;
+		class < KVW_CLASSES && planned_ns > 0 && now_ns - planned_ns < FRESH_NS; class++)
 		gate->price.limit[class] =
 			atomic_load_explicit(&admission->limits[class], memory_order_relaxed);
 }
@@ -62,9 +66,9 @@ static bool is_too_dear(const struct kvw_gate *gate, const struct kvw_waiter *w)
 	       (gate->price.limit[w->class] > 0 || !gate->any_idle);
 }
 
-struct kvw_estimate kvw_estimate(struct kvw_admission *admission, const struct kvw_estimate_ask *ask,
-	const struct kvw_candidates *set, const struct kvw_cost *costs,
-	const struct kvw_decision *wish, int64_t now_ns)
+struct kvw_estimate kvw_estimate(struct kvw_admission *admission,
+	const struct kvw_estimate_ask *ask, const struct kvw_candidates *set,
+	const struct kvw_cost *costs, const struct kvw_decision *wish, int64_t now_ns)
 {
 	struct kvw_estimate out = {.verdict = KVW_WOULD_GO};
 	struct kvw_entrant e = {.promise = ask->promise,
@@ -93,6 +97,7 @@ struct kvw_estimate kvw_estimate(struct kvw_admission *admission, const struct k
 		out.why = KVW_WHY_PRICE;
 		out.wait_ns = e.wait.until_ns - now_ns;
 	}
-	judge_wait(&e, ask->impatient || kvw_gate_is_full(ask->waiting, 1, ask->most), now_ns, &out);
+	judge_wait(
+		&e, ask->impatient || kvw_gate_is_full(ask->waiting, 1, ask->most), now_ns, &out);
 	return out;
 }

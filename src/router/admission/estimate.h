@@ -1,10 +1,10 @@
 /*
  * estimate.h - what would become of a request that came now, without sending it.
  *
- * The request is judged by a gate of its own, in which nothing waits, and which has from the loops' gates what these
- * show to all: the limit on prices, as long as it is fresh, the mean request and the lag. Of work that waits in all
- * gates it takes all as before this request, whatever its class and model; workers, programs and the deadlines are
- * those of the real path. Nothing changes by it.
+ * The request is judged by a gate of its own, in which nothing waits, and which has from the loops'
+ * gates what these show to all: the limit on prices, as long as it is fresh, the mean request and
+ * the lag. Of work that waits in all gates it takes all as before this request, whatever its class
+ * and model; workers, programs and the deadlines are those of the real path. Nothing changes by it.
  *
  * Threads: any.
  */
@@ -44,8 +44,8 @@ struct kvw_estimate {
 };
 
 /* costs, wish: as the strategy's explain gives them for `set`. */
-struct kvw_estimate kvw_estimate(struct kvw_admission *admission, const struct kvw_estimate_ask *ask,
-	const struct kvw_candidates *set, const struct kvw_cost *costs,
-	const struct kvw_decision *wish, int64_t now_ns);
+struct kvw_estimate kvw_estimate(struct kvw_admission *admission,
+	const struct kvw_estimate_ask *ask, const struct kvw_candidates *set,
+	const struct kvw_cost *costs, const struct kvw_decision *wish, int64_t now_ns);
 
 #endif

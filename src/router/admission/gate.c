@@ -1,40 +1,36 @@
 /* gate.c - see gate.h. */
-#include "admission/gate.h"
+#include "admission/gate_inside.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LOOKS        64                   /* requests that are judged again at most */
-#define PLAN_NS      INT64_C(2000000)     /* the queue is not planned more often */
-#define PLAN_EACH_NS INT64_C(2000)        /* nor more often than that for each that waits */
-#define PLAN_AT_ONCE 1000                 /* with fewer than that, it is when one comes */
-#define TELL_NS      INT64_C(1000000000)  /* how often an empty gate reports what it was offered */
-#define TELL_LEAST   1e6                  /* less than that is nothing */
-#define SAFE_NS      INT64_C(100000000)   /* by which a request is sent sooner than it must, at least */
-#define PROMPT_AHEAD_NS INT64_C(200000000) /* of work before it that a worker may have, with a promise */
-#define MORE_MOST_NS    5e9                 /* of a first token after what was predicted */
-#define LATE_NS         INT64_C(1000000000) /* in which overdue requests are sent; further ones are refused */
-#define LATE_OVER_NS    INT64_C(2000000000) /* without an overdue one, after which that begins again */
-#define SHORT_TOKENS 3                    /* promised times of a token: prefill that streams which are behind can bear */
-#define SHORT_TOKENS_EASY 7               /* the same while the workers have time left */
-#define TOKEN_NS     1e8                  /* that time without such a promise */
-#define PRESSED      4                    /* the last so many-th of the time that a request can wait */
-#define PATIENT      1.5                  /* of one that needs longer than promised: that often */
-#define HEAVY_NS     5e9                  /* prefill that holds streams up noticeably */
-#define HEAVY_WEIGHT 0.6
-#define TOO_LATE_NS  1e15                 /* cost of a promise that is broken, or of more waiting when that is nearly over */
-#define FOREIGN_WEIGHT 0.07               /* of prefill, for each stream of others that it delays */
-#define SURE         0.8                  /* share of turns that another one follows */
-#define LEARN        (1 / 128.0)
-#define LAG_FIRST    0.7
-#define LAG_LEAST    0.3
-#define LAG_MOST     3.0
-#define LONG_NS INT64_C(1000000000) /* a prompt of which that long is expected shows the lag */
-#define WAKE_NS        INT64_C(5000000)
-#define RETRY_LEAST_NS INT64_C(1000000000)
-#define RETRY_MOST_NS  INT64_C(60000000000)
+#define LOOKS             64                   /* requests that one call judges again at most */
+#define PLAN_NS           INT64_C(2000000)     /* least time between two plans of the queue */
+#define PLAN_EACH_NS      INT64_C(2000)        /* the same, for each request that waits */
+#define PLAN_AT_ONCE      1000                 /* with fewer waiting, a new one is planned */
+#define TELL_NS           INT64_C(1000000000)  /* between two reports of an empty gate */
+#define TELL_LEAST        1e6                  /* less offered work is reported as none */
+#define PROMPT_AHEAD_NS   INT64_C(200000000)   /* work of a worker before a promised request */
+#define LATE_NS           INT64_C(1000000000)  /* overdue requests are sent so long, then refused */
+#define LATE_OVER_NS      INT64_C(2000000000)  /* ... until none has been overdue for so long */
+#define SHORT_TOKENS      3                    /* prefill that late streams bear, in token times */
+#define SHORT_TOKENS_EASY 7                    /* ... while the workers have time left */
+#define TOKEN_NS          1e8                  /* a token's time without such a promise */
+#define PRESSED           4                    /* a request is pressed in this last part */
+#define PATIENT           1.5                  /* times what a request needs that needs too long */
+#define HEAVY_NS          5e9                  /* prefill that holds streams up noticeably */
+#define HEAVY_WEIGHT      0.6
+#define TOO_LATE_NS       1e15                 /* of a broken promise; of waiting when pressed */
+#define FOREIGN_WEIGHT    0.07                 /* of prefill, for each foreign stream it delays */
+#define SURE              0.8                  /* share of turns that another one follows */
+#define LEARN             (1 / 128.0)          /* weight of a new request in the mean */
+#define LAG_FIRST         0.7
+#define WAKE_NS           INT64_C(5000000)
+#define RETRY_LEAST_NS    INT64_C(1000000000)
+#define RETRY_MOST_NS     INT64_C(60000000000)
 
-void kvw_gate_init(struct kvw_gate *gate, struct kvw_admission *admission, struct kvw_outlooks *outlooks)
+void kvw_gate_init(
+	struct kvw_gate *gate, struct kvw_admission *admission, struct kvw_outlooks *outlooks)
 {
 	memset(gate, 0, sizeof(*gate));
 	gate->admission = admission;
@@ -70,8 +66,8 @@ static void tell_offered(struct kvw_gate *gate, int64_t now_ns)
 	double per_s = 1e9 * kvw_price_offered(&gate->price, now_ns);
 	int64_t offered = per_s < TELL_LEAST ? 0 : (int64_t)per_s;
 
-	atomic_fetch_add_explicit(
-		&gate->admission->offered_per_s, offered - gate->told_offered, memory_order_relaxed);
+	atomic_fetch_add_explicit(&gate->admission->offered_per_s, offered - gate->told_offered,
+		memory_order_relaxed);
 	gate->told_offered = offered;
 	gate->told_ns = now_ns;
 	show(&gate->admission->mean_ns, gate->mean_ns);
@@ -90,20 +86,17 @@ void kvw_gate_finish(struct kvw_gate *gate)
 	kvw_queue_finish(&gate->queue);
 }
 
-/* Answers that are behind keep a prompt out, but not a short one that would break its own promise. Returns how much
- * prefill is short: while the workers have time left, streams get back what a longer one takes from them. */
+/* Answers that are behind keep a prompt out, but not a short one that would break its own promise.
+ * Returns how much prefill is short: while the workers have time left, streams get back what a
+ * longer one takes from them. */
 static double short_of(const struct kvw_entrant *e, int64_t now_ns)
 {
 	double tokens = e->wait.late == KVW_LATE_NEVER ? SHORT_TOKENS : SHORT_TOKENS_EASY;
 
-	if (!e->wait.promised || !e->wait.waits || e->wait.start_ns - now_ns >= e->wait.first_ns / 4)
+	if (!e->wait.promised || !e->wait.waits ||
+		e->wait.start_ns - now_ns >= e->wait.first_ns / 4)
 		return 0;
 	return tokens * (e->promise.tpot_ns > 0 ? (double)e->promise.tpot_ns : TOKEN_NS);
-}
-
-static int64_t longer(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
 }
 
 /* What a worker has to compute, in the time that it will really take. */
@@ -116,8 +109,8 @@ static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate 
 }
 
 /* foreign_ns: what it has to compute for others that ask it directly. */
-static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t foreign_ns,
-	int64_t ahead_ns, int64_t now_ns)
+static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c,
+	int64_t foreign_ns, int64_t ahead_ns, int64_t now_ns)
 {
 	int64_t wait = kvw_pace_wait_ns(&gate->admission->paces[c->id], queue_of(gate, c, now_ns),
 		ahead_ns - foreign_ns, now_ns);
@@ -146,8 +139,8 @@ bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *e,
 	for (size_t i = 0; i < set->count; i++)
 		if (set->items[i].usable &&
 			wait_of(gate, &set->items[i],
-				kvw_load_before_ns(set->items[i].load, e->wait.came_ns, now_ns), ahead_ns,
-				now_ns) > 0)
+				kvw_load_before_ns(set->items[i].load, e->wait.came_ns, now_ns),
+				ahead_ns, now_ns) > 0)
 			return false;
 	gate->open_ahead_ns = ahead_ns;
 	gate->open_until_ns = now_ns + KVW_OPEN_NS;
@@ -166,8 +159,8 @@ static bool is_barred(const struct kvw_cost *cost)
 	       cost->verdict == KVW_VERDICT_SLOW_START;
 }
 
-/* What a long prompt costs the streams that a worker answers. What the strategy charges for ours, those of others
- * cost as well. */
+/* What a long prompt costs the streams that a worker answers. What the strategy charges for ours,
+ * those of others cost as well. */
 static double hold_up_ns(const struct kvw_cost *cost, uint32_t foreign)
 {
 	double heavy = cost->prefill_ns < HEAVY_NS ? cost->prefill_ns / HEAVY_NS : 1;
@@ -175,15 +168,6 @@ static double hold_up_ns(const struct kvw_cost *cost, uint32_t foreign)
 
 	return weight * cost->prefill_ns * cost->inflight +
 	       (weight + FOREIGN_WEIGHT) * cost->prefill_ns * foreign;
-}
-
-static uint64_t hit_of(const uint32_t *hit_tokens)
-{
-	uint64_t sum = 0;
-
-	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
-		sum += hit_tokens[tier];
-	return sum;
 }
 
 /* Workers seen at another time or rate are looked at again. */
@@ -199,7 +183,8 @@ static uint64_t epoch_of(struct kvw_gate *gate, int64_t now_ns)
 	return outlooks->epoch;
 }
 
-static struct kvw_outlook *look(struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
+static struct kvw_outlook *look(
+	struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
 {
 	struct kvw_outlook *o = &gate->outlooks->workers[c->id];
 
@@ -211,22 +196,18 @@ static struct kvw_outlook *look(struct kvw_gate *gate, const struct kvw_candidat
 	return o;
 }
 
-/* What a worker has to compute before this request for others that ask it directly, or until it has room. */
+/* What a worker has to compute before this request for others that ask it directly,
+ * or until it has room. */
 static inline int64_t foreign_of(const struct kvw_outlook *o, const struct kvw_candidate *c,
 	const struct kvw_entrant *e, int64_t now_ns)
 {
 	return o->foreign ? kvw_load_before_ns(c->load, e->wait.came_ns, now_ns) : 0;
 }
 
-/* This worker is looked at again. */
-static void forget(struct kvw_gate *gate, uint32_t worker)
-{
-	gate->outlooks->workers[worker].epoch = 0;
-}
-
-/* Until the worker can take this prompt; 0: now. Less than short_ns: although answers are behind. */
-static inline int64_t wait_seen(
-	const struct kvw_outlook *o, int64_t foreign_ns, double work_ns, int64_t ahead_ns, double short_ns)
+/* Until the worker can take this prompt; 0: now.
+ * Less than short_ns: although answers are behind. */
+static inline int64_t wait_seen(const struct kvw_outlook *o, int64_t foreign_ns, double work_ns,
+	int64_t ahead_ns, double short_ns)
 {
 	int64_t left_ns = ahead_ns - foreign_ns;
 	int64_t wait = work_ns < short_ns
@@ -239,14 +220,16 @@ static inline int64_t wait_seen(
 /* When its first token is due; INT64_MAX: no such promise. */
 static int64_t first_due_of(const struct kvw_entrant *e)
 {
-	return is_promised(e) ? e->wait.came_ns + kvw_promise_first_ns(&e->promise, e->tokens) : INT64_MAX;
+	return is_promised(e) ? e->wait.came_ns + kvw_promise_first_ns(&e->promise, e->tokens)
+			      : INT64_MAX;
 }
 
-/* The lowest cost, with the time until the worker can take a prompt. While the workers have time left, one where the
- * promise will be kept goes before one where it will not, however many streams the prompt holds up there. A request that
- * was promised nothing and has waited for most of the time that it can goes wherever it can go now, so that it is not
- * refused for the sake of a worker that suits it better. Sums up what
- * it sees of all; with a thousand workers that is what admission costs. */
+/* The lowest cost, with the time until the worker can take a prompt. While the workers have time
+ * left, one where the promise will be kept goes before one where it will not, however many streams
+ * the prompt holds up there. A request that was promised nothing and has waited for most of the
+ * time that it can goes wherever it can go now, so that it is not refused for the sake of a worker
+ * that suits it better. Sums up what it sees of all; with a thousand workers that is what admission
+ * costs. */
 static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns)
@@ -283,16 +266,20 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		idle += !o->pace.busy && foreign_ns == 0;
 		foreign += foreign_ns > ahead_ns;
 		full += foreign_ns >= KVW_LOAD_FULL_NS;
-		ahead_sum_ns += foreign_ns < KVW_LOAD_FULL_NS ? wait : longer(o->queue_ns - ahead_ns, 0);
+		ahead_sum_ns +=
+			foreign_ns < KVW_LOAD_FULL_NS ? wait : longer(o->queue_ns - ahead_ns, 0);
 		whole_ns = costs[i].prefill_ns > whole_ns ? costs[i].prefill_ns : whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
 		held = hit > held ? hit : held;
-		/* The strategy counts what it predicted; what the worker has to do beyond that counts as well. */
-		cost = costs[i].total_ns + fmax(0, (double)longer(wait, o->queue_ns) - costs[i].queue_ns);
+		/* The strategy counts what it predicted; what the worker has to do beyond that
+		 * counts as well. */
+		cost = costs[i].total_ns +
+		       fmax(0, (double)longer(wait, o->queue_ns) - costs[i].queue_ns);
 		if (!weighed || cost >= best || (i != wish->pos && is_barred(&costs[i])))
 			continue;
 		cost += hold_up_ns(&costs[i], o->foreign_running);
-		if ((double)(due_ns - now_ns - longer(wait, o->queue_ns)) < gate->lag * costs[i].prefill_ns)
+		if ((double)(due_ns - now_ns - longer(wait, o->queue_ns)) <
+			gate->lag * costs[i].prefill_ns)
 			cost += TOO_LATE_NS;
 		if (hurries && wait > 0)
 			cost += TOO_LATE_NS;
@@ -314,13 +301,14 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		const struct kvw_candidate *c = &set->items[pos];
 		const struct kvw_outlook *o = look(gate, c, now_ns);
 
-		e->wait_ns = wait_seen(o, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, short_ns);
+		e->wait_ns = wait_seen(
+			o, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, short_ns);
 	}
 	return pos;
 }
 
-/* What is lost with the request, in requests like the others: its program's context, if the program would
- * come back to it. */
+/* What is lost with the request, in requests like the others: its program's context, if the program
+ * would come back to it. */
 static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	struct kvw_programs_stats programs;
@@ -333,26 +321,32 @@ static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 
 static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
 {
-	return now_ns - gate->late_ns <= LATE_OVER_NS && gate->late_ns - gate->late_since_ns > LATE_NS;
+	return now_ns - gate->late_ns <= LATE_OVER_NS &&
+	       gate->late_ns - gate->late_since_ns > LATE_NS;
 }
 
-/* What waits of the most important class takes the workers longer than this one of it is promised. Their time shows
- * that only seconds later, and the prices only when a minute of work has come. */
+/* What waits of the most important class takes the workers longer than this one of it is promised.
+ * Their time shows that only seconds later, and the prices only when a minute of work has come. */
 static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
-	int64_t waiting = atomic_load_explicit(&gate->admission->first_waiting_ns, memory_order_relaxed) +
-			  atomic_load_explicit(&gate->admission->peers_first_waiting_ns, memory_order_relaxed);
-	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
+	int64_t waiting =
+		atomic_load_explicit(&gate->admission->first_waiting_ns, memory_order_relaxed) +
+		atomic_load_explicit(
+			&gate->admission->peers_first_waiting_ns, memory_order_relaxed);
+	double rate =
+		kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
 
 	if (e->wait.waits)
 		waiting -= e->wait.work_ns;
 	return (double)waiting > rate * (double)kvw_promise_first_ns(&e->promise, e->tokens);
 }
 
-/* While the workers have time left no other gains by a refusal (but a more important class, if this one is
- * a lesser one), and a program that is all but sure to come back loses more by it than by one late turn.
- * Requests that are overdue one after the other say sooner than the workers' time that there is none left. */
-static enum kvw_late lateness(const struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
+/* While the workers have time left no other gains by a refusal (but a more important class, if this
+ * one is a lesser one), and a program that is all but sure to come back loses more by it than by
+ * one late turn. Requests that are overdue one after the other say sooner than the workers' time
+ * that there is none left. */
+static enum kvw_late lateness(
+	const struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
 {
 	struct kvw_programs_stats programs = {0};
 
@@ -438,13 +432,13 @@ bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct k
 	return gate->usable > 0;
 }
 
-/* It counts among what was offered, once. */
-static void offer(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
+void kvw_gate_offer(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
 {
 	if (e->offered)
 		return;
 	e->offered = true;
-	gate->mean_ns += ((double)e->wait.work_ns - gate->mean_ns) * (gate->mean_ns == 0 ? 1 : LEARN);
+	gate->mean_ns +=
+		((double)e->wait.work_ns - gate->mean_ns) * (gate->mean_ns == 0 ? 1 : LEARN);
 	kvw_price_offer(&gate->price, &e->wait, now_ns);
 	if (now_ns - gate->told_ns >= PLAN_NS)
 		tell_offered(gate, now_ns);
@@ -455,7 +449,7 @@ enum kvw_err kvw_gate_wait(struct kvw_gate *gate, struct kvw_entrant *e, int64_t
 	if (kvw_queue_add(&gate->queue, &e->wait) != KVW_OK)
 		return KVW_ENOMEM;
 	tell_waiting(gate, e->wait.work_ns, is_first(&e->wait));
-	offer(gate, e, now_ns);
+	kvw_gate_offer(gate, e, now_ns);
 	note_due(gate, &e->wait);
 	if (gate->queue.count < PLAN_AT_ONCE)
 		gate->planned_ns = 0;
@@ -498,8 +492,8 @@ bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return (double)programs.context + (begins ? (double)e->tokens : 0) > programs.limit;
 }
 
-/* None starves: a request that has waited for long counts as one class better. And one whose time is nearly over
- * goes before those that can wait. */
+/* None starves: a request that has waited for long counts as one class better. And one whose time
+ * is nearly over goes before those that can wait. */
 static void age(struct kvw_gate *gate, int64_t now_ns)
 {
 	for (size_t i = 0; i < gate->queue.count; i++) {
@@ -541,12 +535,17 @@ static void plan(struct kvw_gate *gate, int64_t now_ns)
 
 int64_t kvw_gate_retry_after_ns(const struct kvw_gate *gate)
 {
-	double rate = kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
-	double waiting = (double)(atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed) +
-				  atomic_load_explicit(&gate->admission->peers_waiting_ns, memory_order_relaxed));
+	double rate =
+		kvw_admission_rate(gate->admission) * (double)(gate->usable > 0 ? gate->usable : 1);
+	double waiting =
+		(double)(atomic_load_explicit(&gate->admission->waiting_ns, memory_order_relaxed) +
+			 atomic_load_explicit(
+				 &gate->admission->peers_waiting_ns, memory_order_relaxed));
 	int64_t after = (int64_t)(waiting / rate);
 
-	return after < RETRY_LEAST_NS ? RETRY_LEAST_NS : after > RETRY_MOST_NS ? RETRY_MOST_NS : after;
+	return after < RETRY_LEAST_NS  ? RETRY_LEAST_NS
+	       : after > RETRY_MOST_NS ? RETRY_MOST_NS
+				       : after;
 }
 
 static void note_late(struct kvw_gate *gate, int64_t now_ns)
@@ -578,8 +577,8 @@ static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 	return NULL;
 }
 
-/* Which of those that wait may go, from the best to the last; too dear: none. No room: more important classes
- * fill the workers, it is said, but one has nothing to do. */
+/* Which of those that wait may go, from the best to the last; too dear: none. No room: more
+ * important classes fill the workers, it is said, but one has nothing to do. */
 enum rank { KEPT, GIVEN_UP, NO_ROOM, TOO_DEAR };
 
 static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w)
@@ -618,7 +617,8 @@ static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t 
 		if (gate->all_full)
 			return NULL;
 		/* Where it moved backwards, another has its place. */
-		i += gate->queue.items[i] == &e->wait || kvw_waiter_before(&e->wait, gate->queue.items[i]);
+		i += gate->queue.items[i] == &e->wait ||
+		     kvw_waiter_before(&e->wait, gate->queue.items[i]);
 	}
 	return NULL;
 }
@@ -636,7 +636,8 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 	e = overdue(gate, now_ns);
 	if (e != NULL && is_first(&e->wait) && e->refusal == KVW_REFUSED_SERVICE_LEVEL)
 		note_late(gate, now_ns);
-	if (e != NULL && (!e->wait.promised || kvw_gate_sends_late(e, now_ns)) && judge(user, e, now_ns)) {
+	if (e != NULL && (!e->wait.promised || kvw_gate_sends_late(e, now_ns)) &&
+		judge(user, e, now_ns)) {
 		if (kvw_gate_sends_late(e, now_ns)) {
 			kvw_gate_leave(gate, e);
 			*out = e;
@@ -647,7 +648,8 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 			e = NULL;
 	}
 	if (e != NULL) {
-		e->retry_after_ns = kvw_gate_crowds(gate, e) ? KVW_CROWDED_NS : kvw_gate_retry_after_ns(gate);
+		e->retry_after_ns =
+			kvw_gate_crowds(gate, e) ? KVW_CROWDED_NS : kvw_gate_retry_after_ns(gate);
 		kvw_gate_leave(gate, e);
 		*out = e;
 		atomic_fetch_add_explicit(&gate->admission->refused, 1, memory_order_relaxed);
@@ -672,122 +674,4 @@ int64_t kvw_gate_wake_ns(const struct kvw_gate *gate, int64_t now_ns)
 	if (gate->queue.count > 0)
 		return now_ns + WAKE_NS;
 	return gate->told_offered != 0 ? now_ns + TELL_NS : INT64_MAX;
-}
-
-/* Its program runs. What it had in a cache and has no more is computed again. */
-static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
-	const struct kvw_decision *decision, int64_t now_ns)
-{
-	uint64_t hit = hit_of(decision->hit_tokens);
-	uint64_t missed = decision->prompt_tokens > hit ? decision->prompt_tokens - hit : 1;
-	uint64_t held = hit > e->held_tokens ? hit : e->held_tokens;
-	uint64_t lost = e->turn.context > held ? e->turn.context - held : 0;
-	double share = lost < missed ? (double)lost / (double)missed : 1;
-
-	kvw_programs_lost(gate->admission->programs,
-		(int64_t)(share * (double)decision->prefill_ns), decision->prefill_ns);
-	kvw_programs_sent(gate->admission->programs, &e->turn, decision->prompt_tokens, now_ns);
-}
-
-/* Its time to first token as admission counts on it: corrected by what the workers did, and have not done. */
-static int64_t counted_on(const struct kvw_gate *gate, uint32_t worker,
-	const struct kvw_decision *decision, int64_t now_ns)
-{
-	double rate = kvw_admission_rate(gate->admission);
-	int64_t queue_ns = longer((int64_t)((double)decision->queue_ns / rate),
-		kvw_pace_undone_ns(&gate->admission->paces[worker], rate, now_ns));
-
-	return queue_ns + (int64_t)(gate->lag * (double)decision->prefill_ns);
-}
-
-void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
-	const struct kvw_decision *decision, int64_t now_ns)
-{
-	kvw_gate_leave(gate, e);
-	e->wait.worker = decision->worker_id;
-	e->wait.work_ns = decision->prefill_ns;
-	if (!e->offered)
-		e->wait.value = 1;
-	offer(gate, e, now_ns);
-	e->sent = true;
-	e->answered = e->follows = false;
-	e->sent_ns = now_ns;
-	if ((double)(decision->queue_ns + decision->prefill_ns) >
-		(double)gate->open_ahead_ns * kvw_admission_rate(gate->admission))
-		gate->open_until_ns = 0;
-	e->expected_ns = decision->queue_ns + decision->prefill_ns;
-	e->counted_ns = counted_on(gate, e->wait.worker, decision, now_ns);
-	e->undone_ns = e->shows ? e->wait.work_ns : 0;
-	kvw_pace_sent(&gate->admission->paces[e->wait.worker], e->undone_ns, now_ns);
-	forget(gate, e->wait.worker);
-	if (gate->admission->programs != NULL)
-		program_sent(gate, e, decision, now_ns);
-}
-
-/* Moves the quantile that nine of ten are below. Where prompts are short, what delays their first tokens is
- * something else: steps of the engine, or that it runs no more requests at once. */
-static void learn_more(struct kvw_gate *gate, double more_ns)
-{
-	gate->more_ns *= more_ns > gate->more_ns ? 1 + 0.9 * 0.05 : 1 - 0.1 * 0.05;
-	gate->more_ns = gate->more_ns < SAFE_NS        ? SAFE_NS
-			: gate->more_ns > MORE_MOST_NS ? MORE_MOST_NS
-						       : gate->more_ns;
-}
-
-/* Moves the quantile that four of five ratios are below. */
-static void learn_lag(struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
-{
-	double ratio = 0;
-
-	if (e->expected_ns < LONG_NS) {
-		learn_more(gate, (double)(now_ns - e->sent_ns) - gate->lag * (double)e->expected_ns);
-		return;
-	}
-	ratio = (double)(now_ns - e->sent_ns) / (double)e->expected_ns;
-	gate->lag *= ratio > gate->lag ? 1 + 0.8 * 0.02 : 1 - 0.2 * 0.02;
-	gate->lag = gate->lag < LAG_LEAST ? LAG_LEAST : gate->lag > LAG_MOST ? LAG_MOST : gate->lag;
-}
-
-void kvw_gate_first_token(
-	struct kvw_gate *gate, struct kvw_entrant *e, bool stream, int64_t now_ns)
-{
-	if (!e->sent || e->answered)
-		return;
-	e->answered = true;
-	e->stream = stream;
-	atomic_fetch_add_explicit(
-		&gate->admission->done_ns, e->wait.work_ns, memory_order_relaxed);
-	if (stream)
-		learn_lag(gate, e, now_ns);
-	kvw_pace_first_token(&gate->admission->paces[e->wait.worker], e->undone_ns, now_ns);
-	forget(gate, e->wait.worker);
-}
-
-void kvw_gate_follows(struct kvw_gate *gate, struct kvw_entrant *e)
-{
-	if (e->follows || !e->sent || !e->answered)
-		return;
-	e->follows = true;
-	kvw_pace_follows(&gate->admission->paces[e->wait.worker]);
-}
-
-void kvw_gate_token(struct kvw_gate *gate, struct kvw_entrant *e, int64_t gap_ns, int64_t now_ns)
-{
-	kvw_gate_follows(gate, e);
-	if (e->promise.tpot_ns <= 0)
-		return;
-	kvw_pace_token(&gate->admission->paces[e->wait.worker], gap_ns,
-		(int64_t)(KVW_PACE_MARGIN * (double)e->promise.tpot_ns), now_ns);
-	forget(gate, e->wait.worker);
-}
-
-void kvw_gate_ended(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
-{
-	if (!e->sent)
-		return;
-	e->sent = false;
-	kvw_pace_ended(&gate->admission->paces[e->wait.worker], e->undone_ns, e->answered, e->follows);
-	forget(gate, e->wait.worker);
-	if (gate->admission->programs != NULL)
-		kvw_programs_ended(gate->admission->programs, &e->turn, now_ns);
 }

@@ -57,7 +57,8 @@ void kvw_pace_ended(struct kvw_pace *pace, int64_t work_ns, bool answered, bool 
 
 void kvw_pace_set_peers(struct kvw_pace *pace, int64_t work_ns, int64_t own_ns, int64_t now_ns)
 {
-	float share = work_ns > 0 ? (float)((double)work_ns / ((double)work_ns + (double)own_ns)) : 0;
+	float share =
+		work_ns > 0 ? (float)((double)work_ns / ((double)work_ns + (double)own_ns)) : 0;
 
 	atomic_store_explicit(&pace->peers, work_ns > 0, memory_order_relaxed);
 	atomic_store_explicit(&pace->peers_until_ns, now_ns + work_ns, memory_order_relaxed);
@@ -124,7 +125,8 @@ struct kvw_pace_seen kvw_pace_see(const struct kvw_pace *pace, int64_t now_ns)
 	bool computes = count(&pace->unanswered) > 0 || count(&pace->peers) > 0;
 
 	return (struct kvw_pace_seen){
-		.late_ns = behind_ns > 0 ? behind_ns / 2 : 0, /* tokens come about twice as fast as they must */
+		/* Tokens come about twice as fast as they must. */
+		.late_ns = behind_ns > 0 ? behind_ns / 2 : 0,
 		.computes = computes,
 		.busy = computes || behind_ns > 0,
 	};

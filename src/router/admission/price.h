@@ -1,11 +1,11 @@
 /*
  * price.h - what a request may cost at most, so that the workers can do all cheaper ones.
  *
- * When more work comes than can be done, a request that takes ten seconds of a worker takes them from ten
- * or twenty others whose promises it breaks, whichever was first. The limit on a request's price (its
- * work over its value) follows from what was offered lately: the prices at which all cheaper work just
- * fills what the workers do. Below capacity there is no limit. Work of a more important class comes
- * first, whatever its price.
+ * When more work comes than can be done, a request that takes ten seconds of a worker takes them
+ * from ten or twenty others whose promises it breaks, whichever was first. The limit on a request's
+ * price (its work over its value) follows from what was offered lately: the prices at which all
+ * cheaper work just fills what the workers do. Below capacity there is no limit. Work of a more
+ * important class comes first, whatever its price.
  *
  * Offered work is summed up by classes and steps of price, older work fading away within a minute.
  *
@@ -34,7 +34,8 @@ double kvw_price_offered(const struct kvw_price *price, int64_t now_ns);
 /* Sets the limits. rate: predicted ns of prefill that are done for it in one ns. */
 void kvw_price_limits(struct kvw_price *price, double rate, int64_t now_ns);
 
-static inline bool kvw_price_too_high(const struct kvw_price *price, const struct kvw_waiter *waiter)
+static inline bool kvw_price_too_high(
+	const struct kvw_price *price, const struct kvw_waiter *waiter)
 {
 	return kvw_waiter_price(waiter) > price->limit[waiter->class];
 }

@@ -1,10 +1,10 @@
 /*
  * programs.c - see programs.h.
  *
- * A table of sets of four entries: a key has its place in one set, where the program that was heard of last
- * takes the place of the one that was heard of first. Readers take no lock: every word is atomic, and a
- * turn that is read while it moves is at worst taken for a new program. Sums over the table are made
- * slice by slice, so that no call takes long.
+ * A table of sets of four entries: a key has its place in one set, where the program that was heard
+ * of last takes the place of the one that was heard of first. Readers take no lock: every word is
+ * atomic, and a turn that is read while it moves is at worst taken for a new program. Sums over the
+ * table are made slice by slice, so that no call takes long.
  */
 #include "admission/programs.h"
 
@@ -20,7 +20,8 @@
 #define SLICES   16
 #define PATIENCE 2.0     /* times what it takes in general, or this program took */
 #define STRIDE   8       /* chunks */
-#define AHEAD    8       /* looks whose sets are asked for before the first: a miss waits for memory */
+/* Looks whose sets are asked for before the first: a miss waits for memory. */
+#define AHEAD    8
 #define MOST_LOOKS 1024  /* for a program, from the prompt's end */
 #define MOST_RUN_NS INT64_C(3600000000000) /* a turn takes no longer: its end was missed */
 #define LEARN    (1 / 256.0f)
@@ -126,8 +127,8 @@ static void expect(const struct set *set)
 	__builtin_prefetch((const char *)set + 64);
 }
 
-/* How many of its chunks stand for a prompt: all full ones down to a multiple of STRIDE, so that a next turn
- * which differs a little at the end of this one is still known by it. */
+/* How many of its chunks stand for a prompt: all full ones down to a multiple of STRIDE, so that a
+ * next turn which differs a little at the end of this one is still known by it. */
 static uint32_t standing_chunks(const struct kvw_route_request *request)
 {
 	const struct kvw_chunk *chunks = request->chunks;
@@ -154,7 +155,8 @@ uint64_t kvw_program_named(struct kvw_slice name)
 
 uint64_t kvw_program_of_key(uint64_t named, struct kvw_slice key)
 {
-	return named == 0 || key.len == 0 ? named : XXH3_64bits_withSeed(key.data, key.len, named) | 1;
+	return named == 0 || key.len == 0 ? named
+					  : XXH3_64bits_withSeed(key.data, key.len, named) | 1;
 }
 
 struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
@@ -182,7 +184,8 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 		uint64_t hash = request->chunks[count - 1 - i].hash;
 
 		if (i + AHEAD * STRIDE < count)
-			expect(set_of(programs, request->chunks[count - 1 - i - AHEAD * STRIDE].hash));
+			expect(set_of(
+				programs, request->chunks[count - 1 - i - AHEAD * STRIDE].hash));
 		if (hash == 0 || (entry = find(set_of(programs, hash), hash)) == NULL)
 			continue;
 		fill(entry, hash, &turn);
@@ -346,7 +349,8 @@ static void adapt(struct kvw_programs *programs, bool full)
 	kvw_programs_stats(programs, &now);
 	/* A quiet second is no reason to let less run. */
 	if (full && lost > MUCH_LOST && work_ns > 0) {
-		float limit = now.limit < (double)now.context ? (float)now.limit : (float)now.context;
+		float limit =
+			now.limit < (double)now.context ? (float)now.limit : (float)now.context;
 
 		limit *= LOWER;
 		SET(programs->limit, limit > LEAST_LIMIT ? limit : LEAST_LIMIT);
@@ -386,8 +390,8 @@ static void sum_slices(struct kvw_programs *programs)
 
 void kvw_programs_look(struct kvw_programs *programs, bool full, int64_t now_ns)
 {
-	uint32_t number = atomic_fetch_add_explicit(&programs->next_slice, 1, memory_order_relaxed) %
-			  SLICES;
+	uint32_t number =
+		atomic_fetch_add_explicit(&programs->next_slice, 1, memory_order_relaxed) % SLICES;
 	size_t each = (programs->mask + 1) / SLICES;
 	uint64_t known = 0;
 	uint64_t running = 0;

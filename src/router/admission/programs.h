@@ -1,20 +1,22 @@
 /*
  * programs.h - agents and conversations: which requests are turns of one, and which of those run.
  *
- * The context of a program grows with each turn and lies in a worker's cache until the next. With more
- * programs than fit there, each turn pushes out the context of another program's, all of it is computed
- * again, and none gets on. So a new program, or one whose context is lost already, waits while those that
- * run have more context than the limit. The limit is learned from the share of prefill that computes lost
- * contexts again: while it is large and the workers have all that they can do, the limit goes down from
- * what runs; else it goes up. A fleet whose programs seldom come back, or late, loses little by that and has
- * no limit.
+ * The context of a program grows with each turn and lies in a worker's cache until the next. With
+ * more programs than fit there, each turn pushes out the context of another program's, all of it is
+ * computed again, and none gets on. So a new program, or one whose context is lost already, waits
+ * while those that run have more context than the limit. The limit is learned from the share of
+ * prefill that computes lost contexts again: while it is large and the workers have all that they
+ * can do, the limit goes down from what runs; else it goes up. A fleet whose programs seldom come
+ * back, or late, loses little by that and has no limit.
  *
- * A program is known by the key that a request names (a header, a session), or by its prompt: the next turn's
- * begins with the last one's. The table maps the hash of a prompt's last full chunk, which stands for
- * all before it, to the program; each turn moves it to its own. It is looked for from the prompt's end.
+ * A program is known by the key that a request names (a header, a session), or by its prompt: the
+ * next turn's begins with the last one's. The table maps the hash of a prompt's last full chunk,
+ * which stands for all before it, to the program; each turn moves it to its own. It is looked for
+ * from the prompt's end.
  *
- * A program runs while it has a request under way or is expected back: it has been away for no longer than
- * PATIENCE times what programs take in general or this one took before. One that is away longer yields its place.
+ * A program runs while it has a request under way or is expected back: it has been away for no
+ * longer than PATIENCE times what programs take in general or this one took before. One that is
+ * away longer yields its place.
  *
  * Threads: any; one short lock each for the parts of the table.
  */
@@ -51,8 +53,8 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 	const struct kvw_route_request *request, uint64_t named);
 
 /* It is sent: its program runs. tokens: of its prompt. */
-void kvw_programs_sent(
-	struct kvw_programs *programs, const struct kvw_turn *turn, uint32_t tokens, int64_t now_ns);
+void kvw_programs_sent(struct kvw_programs *programs, const struct kvw_turn *turn, uint32_t tokens,
+	int64_t now_ns);
 /* Of so much prefill of a request that is sent, so much is for context that was computed before. */
 void kvw_programs_lost(struct kvw_programs *programs, int64_t lost_ns, int64_t work_ns);
 /* It has ended. */
@@ -69,8 +71,8 @@ struct kvw_programs_stats {
 /* As of the last kvw_programs_look. */
 void kvw_programs_stats(const struct kvw_programs *programs, struct kvw_programs_stats *out);
 
-/* Counts a sixteenth of them. To be called about every 10 ms by any thread. full: the workers have as much to do
- * as they can, so that what is lost takes time from others. */
+/* Counts a sixteenth of them. To be called about every 10 ms by any thread. full: the workers have
+ * as much to do as they can, so that what is lost takes time from others. */
 void kvw_programs_look(struct kvw_programs *programs, bool full, int64_t now_ns);
 
 #endif

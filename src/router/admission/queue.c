@@ -86,8 +86,9 @@ enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter)
 	size_t place = count_before(queue->items, queue->count, waiter, true);
 	bool front = place < queue->count / 2;
 
-	if (queue->room == 0 || (front ? queue->items == queue->slots
-				       : queue->items + queue->count == queue->slots + queue->room)) {
+	if (queue->room == 0 ||
+		(front ? queue->items == queue->slots
+		       : queue->items + queue->count == queue->slots + queue->room)) {
 		if (queue->count * 2 >= queue->room && grow(queue) != KVW_OK)
 			return KVW_ENOMEM;
 		center(queue);
@@ -115,7 +116,8 @@ void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter)
 	if (place < queue->count / 2)
 		memmove(++queue->items, items, place * sizeof(items[0]));
 	else
-		memmove(items + place, items + place + 1, (queue->count - place) * sizeof(items[0]));
+		memmove(items + place, items + place + 1,
+			(queue->count - place) * sizeof(items[0]));
 	queue->given_up -= waiter->given_up;
 	waiter->waits = false;
 }
@@ -124,7 +126,8 @@ void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t c
 	int64_t start_ns, bool pressed)
 {
 	struct kvw_waiter **items = queue->items;
-	bool same = waiter->class == class && waiter->start_ns == start_ns && waiter->pressed == pressed;
+	bool same = waiter->class == class && waiter->start_ns == start_ns &&
+		    waiter->pressed == pressed;
 	size_t place = waiter->waits && !same ? place_of(queue, waiter) : 0;
 	size_t to = place;
 
@@ -146,7 +149,8 @@ void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t c
 /* To be given up before the other. */
 static bool dearer(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
-	return a->class != b->class ? a->class > b->class : kvw_waiter_price(a) > kvw_waiter_price(b);
+	return a->class != b->class ? a->class > b->class
+				    : kvw_waiter_price(a) > kvw_waiter_price(b);
 }
 
 static void heap_push(struct kvw_waiter **heap, size_t at, struct kvw_waiter *waiter)
@@ -180,7 +184,8 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 	struct kvw_waiter **heap = queue->heap;
 	double work = ahead_ns;
 	size_t kept = 0;
-	size_t ordered = 0; /* of those kept, in the heap's order: seldom any, for while all fits none is needed */
+	/* Of those kept, in the heap's order: seldom any, for while all fits none is needed. */
+	size_t ordered = 0;
 
 	queue->given_up = 0;
 	for (size_t i = 0; i < queue->count; i++) {

@@ -1,20 +1,23 @@
 /*
- * queue.h - requests that wait, in the order in which they are to be sent, and which of them to give up.
+ * queue.h - requests that wait, in the order in which they are to be sent, and which of them to
+ * give up.
  *
- * The order: the more important class first; within it those whose time is nearly over (pressed), by the
- * moment at which a request has to be sent at the latest so that its first token comes in time; then the others
- * as they came. By that moment alone short prompts, which are promised sooner, would go before the long ones that
- * came with them, and a long one then holds up every answer that has begun on its worker. Sent first, it has no
- * answers to hold up, and the short ones go to other workers or after it, in time as well.
+ * The order: the more important class first; within it those whose time is nearly over (pressed),
+ * by the moment at which a request has to be sent at the latest so that its first token comes in
+ * time; then the others as they came. By that moment alone short prompts, which are promised
+ * sooner, would go before the long ones that came with them, and a long one then holds up every
+ * answer that has begun on its worker. Sent first, it has no answers to hold up, and the short ones
+ * go to other workers or after it, in time as well.
  *
- * Where they cannot, some must be given up, and then those that take the most time from others for what
- * they are worth, as by Moore and Hodgson's rule. kvw_queue_plan adds up the work in order, and whenever a
- * request would be sent too late it gives up the one of the highest price so far, its work over its value, of
- * the least important class so far. Those given up stay in the queue: they are sent if time is left over after
- * all.
+ * Where they cannot, some must be given up, and then those that take the most time from others for
+ * what they are worth, as by Moore and Hodgson's rule. kvw_queue_plan adds up the work in order,
+ * and whenever a request would be sent too late it gives up the one of the highest price so far,
+ * its work over its value, of the least important class so far. Those given up stay in the queue:
+ * they are sent if time is left over after all.
  *
- * The queue is a sorted array with room at both ends. A place is found by binary search, and what makes room for a
- * request or closes its gap is the shorter side: most come at the end and leave from the front.
+ * The queue is a sorted array with room at both ends. A place is found by binary search, and what
+ * makes room for a request or closes its gap is the shorter side: most come at the end and leave
+ * from the front.
  *
  * Threads: a queue belongs to one event loop.
  */
@@ -39,7 +42,8 @@ enum kvw_late {
 /* One request. Its owner keeps it where it is while it waits. */
 struct kvw_waiter {
 	int64_t came_ns;
-	int64_t first_ns;   /* its first token is due so long after that; INT64_MAX: no such promise */
+	/* Its first token is due so long after that; INT64_MAX: no such promise. */
+	int64_t first_ns;
 	int64_t until_ns;   /* it is refused if it waits still */
 	int64_t work_ns;    /* prefill that it costs where it would go, as predicted */
 	int64_t start_ns;   /* when it has to be sent at the latest; <= until_ns */
@@ -51,7 +55,8 @@ struct kvw_waiter {
 	bool given_up;      /* by the last plan */
 	bool aged;          /* it has waited so long that `class` is one better than its own */
 	bool pressed;       /* start_ns is near */
-	bool waits;         /* in a queue: class, start_ns and pressed change by kvw_queue_set alone */
+	/* In a queue: class, start_ns and pressed change by kvw_queue_set alone. */
+	bool waits;
 };
 
 struct kvw_queue {
@@ -78,7 +83,8 @@ void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
 enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) KVW_MUST_CHECK;
 /* Nothing happens if it does not wait. */
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
-/* Changes what its place depends on, whether it waits or not. Moved, it passes no more than it must. */
+/* Changes what its place depends on, whether it waits or not.
+ * Moved, it passes no more than it must. */
 void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class,
 	int64_t start_ns, bool pressed);
 
@@ -88,8 +94,8 @@ static inline double kvw_waiter_price(const struct kvw_waiter *waiter)
 	return (double)waiter->work_ns / waiter->value;
 }
 
-/* Sets given_up of all. rate: predicted ns of prefill that the workers do in one ns; ahead_ns: what they
- * have to do first. */
+/* Sets given_up of all. rate: predicted ns of prefill that the workers do in one ns; ahead_ns: what
+ * they have to do first. */
 void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double ahead_ns);
 
 #endif

@@ -1,0 +1,37 @@
+/*
+ * gate_inside.h - the inside of a gate, shared by its files: gate.c judges, keeps and sends
+ * requests; gate_sent.c follows those that were sent, and learns from their first tokens.
+ */
+#ifndef KVW_GATE_INSIDE_H
+#define KVW_GATE_INSIDE_H
+
+#include "admission/gate.h"
+
+/* A request is sent sooner than it must by this much, at least. */
+#define SAFE_NS INT64_C(100000000)
+
+static inline int64_t longer(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Tokens of a prompt that a worker holds in any tier. */
+static inline uint64_t hit_of(const uint32_t *hit_tokens)
+{
+	uint64_t sum = 0;
+
+	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
+		sum += hit_tokens[tier];
+	return sum;
+}
+
+/* The gate looks at this worker again before it judges the next request. */
+static inline void forget_outlook(struct kvw_gate *gate, uint32_t worker)
+{
+	gate->outlooks->workers[worker].epoch = 0;
+}
+
+/* Counts the request among those that were offered, once. */
+void kvw_gate_offer(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns);
+
+#endif
