@@ -23,7 +23,7 @@ void kvw_io_set_finish(struct kvw_io_set *set)
 	set->fd = -1;
 }
 
-static enum kvw_err add(
+static enum kvw_err add_socket(
 	struct kvw_io *io, struct kvw_io_set *set, int fd, uint32_t events, kvw_io_fn on_event)
 {
 	struct epoll_event event = {.events = events, .data.ptr = io};
@@ -40,12 +40,12 @@ static enum kvw_err add(
 
 enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
 {
-	return add(io, set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event);
+	return add_socket(io, set, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event);
 }
 
 enum kvw_err kvw_io_watch(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
 {
-	return add(io, set, fd, EPOLLIN, on_event);
+	return add_socket(io, set, fd, EPOLLIN, on_event);
 }
 
 void kvw_io_unwatch(struct kvw_io *io)
@@ -56,7 +56,7 @@ void kvw_io_unwatch(struct kvw_io *io)
 	io->fd = -1;
 }
 
-static void note(struct kvw_io *io, unsigned events)
+static void note_events(struct kvw_io *io, unsigned events)
 {
 	if (events & EPOLLIN)
 		io->readable = true;
@@ -120,7 +120,7 @@ bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms)
 			fetch(events[order[i + 1]].data.ptr);
 		if (io->fd < 0)
 			continue; /* closed by one before it */
-		note(io, events[order[i]].events);
+		note_events(io, events[order[i]].events);
 		io->on_event(io);
 	}
 	run_queued(set);

@@ -7,7 +7,7 @@
 
 #define PROBES 3 /* after half of the time without a byte */
 
-static void set(int fd, int level, int name, int value)
+static void set_option(int fd, int level, int name, int value)
 {
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
@@ -27,12 +27,12 @@ void kvw_peer_watch(int fd, int64_t gone_ms, bool user_timeout)
 	idle = at_least_1(seconds / 2);
 	probing = seconds - idle;
 	interval = at_least_1(probing / PROBES);
-	set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-	set(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle);
-	set(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
-	set(fd, IPPROTO_TCP, TCP_KEEPCNT, at_least_1(probing / interval));
+	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, at_least_1(probing / interval));
 	if (user_timeout)
-		set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)gone_ms);
+		set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)gone_ms);
 }
 
 bool kvw_peer_vanished(int fd, int64_t gone_ms)

@@ -95,7 +95,7 @@ static void *resolve_thread(void *self)
 }
 
 /* A detached thread that takes no signals. */
-static bool start(struct kvw_resolve *question)
+static bool start_thread(struct kvw_resolve *question)
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
@@ -125,7 +125,7 @@ enum kvw_err kvw_resolve_begin(const char *host, uint16_t port, int wake, struct
 	if (question->wake < 0)
 		goto fail;
 	atomic_store_explicit(&question->owners, 2, memory_order_relaxed);
-	if (!start(question))
+	if (!start_thread(question))
 		goto fail_wake;
 	*out = question;
 	return KVW_OK;
