@@ -58,7 +58,7 @@ struct feed {
 	void *arg;
 };
 
-static bool fail(struct kvw_body *body, const char *message)
+static bool fail_body(struct kvw_body *body, const char *message)
 {
 	body->state = STATE_FAILED;
 	body->error = message;
@@ -141,23 +141,23 @@ static bool take_size(struct kvw_body *body, char c)
 {
 	if (kvw_char_is(c, KVW_CHAR_HEX)) {
 		if (body->line_len++ >= MAX_SIZE_DIGITS)
-			return fail(body, "chunk size has more than 16 digits");
+			return fail_body(body, "chunk size has more than 16 digits");
 		if (body->left > MAX_CHUNK >> 4)
-			return fail(body, "chunk size is too large");
+			return fail_body(body, "chunk size is too large");
 		body->left = body->left << 4 | kvw_char_hex(c);
 		return true;
 	}
 	if (body->line_len == 0)
-		return fail(body, "chunk size is not a hex number");
+		return fail_body(body, "chunk size is not a hex number");
 	if (c == '\r') {
 		body->state = STATE_SIZE_LF;
 	} else if (c == ';') {
 		begin_extension(body);
 		body->extension_bytes++;
 	} else if (c == '\n') {
-		return fail(body, "chunk size line ends in LF without CR");
+		return fail_body(body, "chunk size line ends in LF without CR");
 	} else {
-		return fail(body, "byte not allowed after a chunk size");
+		return fail_body(body, "byte not allowed after a chunk size");
 	}
 	return true;
 }
@@ -168,10 +168,10 @@ static bool take_extension(struct kvw_body *body, char c)
 	bool token = kvw_char_is(c, KVW_CHAR_TOKEN);
 
 	if (++body->line_len > MAX_LINE)
-		return fail(body, "chunk extension is too long");
+		return fail_body(body, "chunk extension is too long");
 	if (++body->extension_bytes > MAX_EXTENSIONS &&
 		body->extension_bytes - MAX_EXTENSIONS > body->payload_bytes)
-		return fail(body, "more chunk extensions than payload");
+		return fail_body(body, "more chunk extensions than payload");
 	switch (body->state) {
 	case STATE_EXT_QUOTED:
 		if (c == '"')
@@ -179,16 +179,16 @@ static bool take_extension(struct kvw_body *body, char c)
 		else if (c == '\\')
 			body->state = STATE_EXT_ESCAPED;
 		else if (c != '\t' && (c < 0x20 || c > 0x7e))
-			return fail(body, "byte not allowed in a chunk extension");
+			return fail_body(body, "byte not allowed in a chunk extension");
 		return true;
 	case STATE_EXT_ESCAPED:
 		if (c != '\t' && (c < 0x20 || c > 0x7e))
-			return fail(body, "byte not allowed in a chunk extension");
+			return fail_body(body, "byte not allowed in a chunk extension");
 		body->state = STATE_EXT_QUOTED;
 		return true;
 	case STATE_EXT_VALUE:
 		if (!token && c != '"')
-			return fail(body, "chunk extension without a value after =");
+			return fail_body(body, "chunk extension without a value after =");
 		body->state = token ? STATE_EXT_TOKEN : STATE_EXT_QUOTED;
 		return true;
 	default:
@@ -199,7 +199,7 @@ static bool take_extension(struct kvw_body *body, char c)
 		return true;
 	}
 	if (body->name_len == 0)
-		return fail(body, "chunk extension without a name");
+		return fail_body(body, "chunk extension without a name");
 	if (c == '=' && body->state == STATE_EXT_NAME)
 		body->state = STATE_EXT_VALUE;
 	else if (c == ';')
@@ -207,7 +207,7 @@ static bool take_extension(struct kvw_body *body, char c)
 	else if (c == '\r')
 		body->state = STATE_SIZE_LF;
 	else
-		return fail(body, "byte not allowed in a chunk extension");
+		return fail_body(body, "byte not allowed in a chunk extension");
 	return true;
 }
 
@@ -246,9 +246,10 @@ static bool begin_trailer(struct kvw_body *body, char c)
 		return true;
 	}
 	if (c == ' ' || c == '\t')
-		return fail(body, "trailer line begins with a blank (folded lines are refused)");
+		return fail_body(
+			body, "trailer line begins with a blank (folded lines are refused)");
 	if (c == '\n')
-		return fail(body, "line behind the last chunk ends in LF without CR");
+		return fail_body(body, "line behind the last chunk ends in LF without CR");
 	body->line_len = 0;
 	body->name_len = 0;
 	body->state = STATE_TRAILER_NAME;
@@ -261,7 +262,7 @@ static bool take_trailer(struct kvw_body *body, char c)
 	if (body->state == STATE_TRAILER && !begin_trailer(body, c))
 		return false;
 	if (++body->line_len > MAX_LINE || ++body->trailer_bytes > MAX_TRAILERS)
-		return fail(body, "trailers are too large");
+		return fail_body(body, "trailers are too large");
 	if (body->state == STATE_TRAILER_NAME) {
 		if (kvw_char_is(c, KVW_CHAR_TOKEN)) {
 			if (body->name_len < sizeof(body->name))
@@ -271,15 +272,15 @@ static bool take_trailer(struct kvw_body *body, char c)
 			return true;
 		}
 		if (c != ':' || body->name_len == 0)
-			return fail(body, "trailer without a valid name and colon");
+			return fail_body(body, "trailer without a valid name and colon");
 		if (trailer_forbidden(body))
-			return fail(body, "field not allowed in trailers");
+			return fail_body(body, "field not allowed in trailers");
 		body->state = STATE_TRAILER_VALUE;
 	} else if (body->state == STATE_TRAILER_VALUE && !kvw_char_is(c, KVW_CHAR_VALUE)) {
 		if (c == '\n')
-			return fail(body, "trailer line ends in LF without CR");
+			return fail_body(body, "trailer line ends in LF without CR");
 		if (c != '\r')
-			return fail(body, "control character in a trailer");
+			return fail_body(body, "control character in a trailer");
 		body->state = STATE_TRAILER_LF;
 	}
 	return true;
@@ -290,7 +291,7 @@ static bool take_exact(
 	struct kvw_body *body, char c, char expected, uint8_t next, const char *message)
 {
 	if (c != expected)
-		return fail(body, message);
+		return fail_body(body, message);
 	body->state = next;
 	return true;
 }
@@ -323,7 +324,7 @@ static bool take_framing(struct kvw_body *body, char c)
 }
 
 /* Takes bytes until they are used up, the body ends, or something is wrong (false). */
-static bool take(struct kvw_body *body, struct feed *f)
+static bool take_input(struct kvw_body *body, struct feed *f)
 {
 	while (f->p < f->end) {
 		switch ((enum state)body->state) {
@@ -359,7 +360,7 @@ enum kvw_err kvw_body_feed(struct kvw_body *body, const char *data, size_t len,
 {
 	struct feed f = {data, data + len, on_data, arg};
 
-	if (!take(body, &f))
+	if (!take_input(body, &f))
 		return body->state == STATE_OVER_LIMIT ? KVW_ELIMIT : KVW_EPROTO;
 	body->done = body->state == STATE_DONE;
 	*used = (size_t)(f.p - data);

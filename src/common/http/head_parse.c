@@ -24,7 +24,7 @@ struct cut {
 };
 
 /* A response's faults are the worker's: the client gets 502 for all of them. */
-static bool refuse(const struct cut *c, int status, const char *message)
+static bool refuse_head(const struct cut *c, int status, const char *message)
 {
 	return kvw_refuse(c->error, c->response ? 502 : status, message);
 }
@@ -37,12 +37,12 @@ static bool read_line_end(struct cut *c)
 		return true;
 	}
 	if (c->p[0] == '\r')
-		return refuse(c, 400, "CR without LF in the message head");
+		return refuse_head(c, 400, "CR without LF in the message head");
 	if (c->p[0] == '\n')
-		return refuse(c, 400, "line of the message head ends in LF without CR");
+		return refuse_head(c, 400, "line of the message head ends in LF without CR");
 	if (c->p[0] == '\0')
-		return refuse(c, 400, "NUL byte in the message head");
-	return refuse(c, 400, "control character in the message head");
+		return refuse_head(c, 400, "NUL byte in the message head");
+	return refuse_head(c, 400, "control character in the message head");
 }
 
 /* "HTTP/1.1": sets minor. Other versions are named as such, anything else is garbage. */
@@ -52,9 +52,9 @@ static bool read_version(struct cut *c)
 
 	if (c->end - v < 8 || memcmp(v, "HTTP/", 5) != 0 || !kvw_char_is_digit(v[5]) ||
 		v[6] != '.' || !kvw_char_is_digit(v[7]))
-		return refuse(c, 400, "start line without a valid HTTP version");
+		return refuse_head(c, 400, "start line without a valid HTTP version");
 	if (v[5] != '1' || v[7] > '1')
-		return refuse(c, 505, "HTTP version is neither 1.0 nor 1.1");
+		return refuse_head(c, 505, "HTTP version is neither 1.0 nor 1.1");
 	c->head->minor = (uint8_t)(v[7] - '0');
 	c->p += 8;
 	return true;
@@ -67,7 +67,7 @@ static bool read_method(struct cut *c)
 	while (kvw_char_is(*c->p, KVW_CHAR_TOKEN))
 		c->p++;
 	if (c->p == start || *c->p != ' ')
-		return refuse(c, 400, "request line does not begin with a method and a space");
+		return refuse_head(c, 400, "request line does not begin with a method and a space");
 	c->head->method = (struct kvw_slice){start, (size_t)(c->p - start)};
 	c->p++;
 	return true;
@@ -82,15 +82,16 @@ static bool read_target(struct cut *c)
 	c->p = kvw_scan_visible(start, c->end);
 	len = (size_t)(c->p - start);
 	if (len == 0)
-		return refuse(c, 400, "request line without a target");
+		return refuse_head(c, 400, "request line without a target");
 	if (*c->p == '\r' || *c->p == '\n')
-		return refuse(c, 400, "request line without an HTTP version");
+		return refuse_head(c, 400, "request line without an HTTP version");
 	if (*c->p != ' ')
-		return refuse(c, 400, "byte in the request target that must be percent-encoded");
+		return refuse_head(
+			c, 400, "byte in the request target that must be percent-encoded");
 	if (len > KVW_HEAD_MAX_TARGET)
-		return refuse(c, 414, "request target is too long");
+		return refuse_head(c, 414, "request target is too long");
 	if (memchr(start, '#', len) != NULL)
-		return refuse(c, 400, "request target has a fragment");
+		return refuse_head(c, 400, "request target has a fragment");
 	c->head->target = (struct kvw_slice){start, len};
 	c->p++;
 	return true;
@@ -107,16 +108,16 @@ static bool split_absolute(struct cut *c)
 	else if (target->len > 8 && kvw_token_is(target->data, "https://", 8))
 		scheme = 8;
 	if (scheme == 0)
-		return refuse(c, 400, "request target is neither a path nor an http URL");
+		return refuse_head(c, 400, "request target is neither a path nor an http URL");
 	for (end = scheme; end < target->len; end++) {
 		if (target->data[end] == '/' || target->data[end] == '?')
 			break;
 	}
 	c->head->authority = (struct kvw_slice){target->data + scheme, end - scheme};
 	if (end == scheme || !kvw_head_authority_valid(c->head->authority))
-		return refuse(c, 400, "request target has no valid host");
+		return refuse_head(c, 400, "request target has no valid host");
 	if (end < target->len && target->data[end] == '?')
-		return refuse(c, 400, "request target has a query but no path");
+		return refuse_head(c, 400, "request target has a query but no path");
 	if (end < target->len)
 		*target = (struct kvw_slice){target->data + end, target->len - end};
 	else if (kvw_slice_equal(c->head->method, KVW_SLICE("OPTIONS")))
@@ -137,11 +138,11 @@ static bool check_method(struct cut *c)
 	if (head->post_method || head->get_method || head->head_method)
 		return true;
 	if (kvw_slice_equal(method, KVW_SLICE("CONNECT")))
-		return refuse(c, 405, "CONNECT is not allowed: this is not a forward proxy");
+		return refuse_head(c, 405, "CONNECT is not allowed: this is not a forward proxy");
 	if (kvw_slice_equal(method, KVW_SLICE("TRACE")))
-		return refuse(c, 405, "TRACE is not allowed");
+		return refuse_head(c, 405, "TRACE is not allowed");
 	if (!kvw_method_known(method))
-		return refuse(c, 501, "unknown method");
+		return refuse_head(c, 501, "unknown method");
 	return true;
 }
 
@@ -152,7 +153,7 @@ static bool read_request_line(struct cut *c)
 	if (!read_method(c) || !read_target(c) || !read_version(c))
 		return false;
 	if (*c->p != '\r' && *c->p != '\n')
-		return refuse(c, 400, "bytes after the HTTP version in the request line");
+		return refuse_head(c, 400, "bytes after the HTTP version in the request line");
 	if (!read_line_end(c) || !check_method(c))
 		return false;
 	if (target->data[0] == '/')
@@ -160,7 +161,7 @@ static bool read_request_line(struct cut *c)
 	if (target->len == 1 && target->data[0] == '*') {
 		if (kvw_slice_equal(c->head->method, KVW_SLICE("OPTIONS")))
 			return true;
-		return refuse(c, 400, "request target * with a method other than OPTIONS");
+		return refuse_head(c, 400, "request target * with a method other than OPTIONS");
 	}
 	return split_absolute(c);
 }
@@ -174,7 +175,7 @@ static bool read_status_line(struct cut *c)
 	code = c->p + 1;
 	if (*c->p != ' ' || c->end - code < 4 || code[0] < '1' || code[0] > '5' ||
 		!kvw_char_is_digit(code[1]) || !kvw_char_is_digit(code[2]))
-		return refuse(c, 502, "status line without a valid status");
+		return refuse_head(c, 502, "status line without a valid status");
 	c->head->status = (code[0] - '0') * 100 + (code[1] - '0') * 10 + (code[2] - '0');
 	c->p = code + 3;
 	c->head->reason = (struct kvw_slice){c->p, 0};
@@ -185,7 +186,7 @@ static bool read_status_line(struct cut *c)
 		c->p = kvw_scan_value(reason, c->end);
 		c->head->reason = (struct kvw_slice){reason, (size_t)(c->p - reason)};
 	} else if (*c->p != '\r' && *c->p != '\n') {
-		return refuse(c, 502, "status is not followed by a space");
+		return refuse_head(c, 502, "status is not followed by a space");
 	}
 	return read_line_end(c);
 }
@@ -269,11 +270,11 @@ static bool register_field(struct cut *c, struct kvw_field *field)
 		return true;
 	}
 	if (id == KVW_FIELD_CONTENT_LENGTH)
-		return refuse(c, 400, "Content-Length is given more than once");
+		return refuse_head(c, 400, "Content-Length is given more than once");
 	if (id == KVW_FIELD_TRANSFER_ENCODING)
-		return refuse(c, 400, "Transfer-Encoding is given more than once");
+		return refuse_head(c, 400, "Transfer-Encoding is given more than once");
 	if (id == KVW_FIELD_HOST && !c->response)
-		return refuse(c, 400, "Host is given more than once");
+		return refuse_head(c, 400, "Host is given more than once");
 	return true;
 }
 
@@ -283,22 +284,23 @@ static bool refuse_name(struct cut *c, size_t name_len)
 	const char *p = c->p;
 
 	if (name_len == 0 && (*p == ' ' || *p == '\t'))
-		return refuse(c, 400, "field line begins with a blank (folded lines are refused)");
+		return refuse_head(
+			c, 400, "field line begins with a blank (folded lines are refused)");
 	if (name_len == 0 && *p == '\n')
-		return refuse(c, 400, "line of the message head ends in LF without CR");
+		return refuse_head(c, 400, "line of the message head ends in LF without CR");
 	if (name_len == 0 && *p == ':')
-		return refuse(c, 400, "field line without a name");
+		return refuse_head(c, 400, "field line without a name");
 	if (*p == ' ' || *p == '\t') {
 		while (*p == ' ' || *p == '\t')
 			p++;
 		if (*p == ':')
-			return refuse(c, 400, "blank between a field name and its colon");
+			return refuse_head(c, 400, "blank between a field name and its colon");
 	}
 	if (*p == '\n' || (*p == '\r' && p + 1 < c->end && p[1] == '\n'))
-		return refuse(c, 400, "field line without a colon");
+		return refuse_head(c, 400, "field line without a colon");
 	if (*p == '\0')
-		return refuse(c, 400, "NUL byte in the message head");
-	return refuse(c, 400, "byte not allowed in a field name");
+		return refuse_head(c, 400, "NUL byte in the message head");
+	return refuse_head(c, 400, "byte not allowed in a field name");
 }
 
 static bool read_field(struct cut *c)
@@ -312,7 +314,7 @@ static bool read_field(struct cut *c)
 	if (*c->p != ':' || c->p == name)
 		return refuse_name(c, (size_t)(c->p - name));
 	if (head->field_count == head->field_limit)
-		return refuse(c, 431, "too many header fields");
+		return refuse_head(c, 431, "too many header fields");
 	field->name = (struct kvw_slice){name, (size_t)(c->p - name)};
 	value = c->p + 1;
 	while (*value == ' ' || *value == '\t')
@@ -337,16 +339,16 @@ static bool read_fields(struct cut *c)
 			return false;
 	}
 	if (c->p == c->end)
-		return refuse(c, 400, "message head without an empty line");
+		return refuse_head(c, 400, "message head without an empty line");
 	if (!read_line_end(c))
 		return false;
 	if (c->p != c->end)
-		return refuse(c, 400, "bytes after the empty line of a message head");
+		return refuse_head(c, 400, "bytes after the empty line of a message head");
 	return true;
 }
 
 /* Resets everything but the two arrays, so that nothing of an earlier message survives. */
-static bool begin(struct cut *c, const char *data, size_t len)
+static bool begin_head(struct cut *c, const char *data, size_t len)
 {
 	struct kvw_field *fields = c->head->fields;
 	size_t limit = c->head->field_limit;
@@ -360,7 +362,7 @@ static bool begin(struct cut *c, const char *data, size_t len)
 	c->p = data;
 	c->end = data + len;
 	if (len == 0 || data[len - 1] != '\n')
-		return refuse(c, 400, "message head without an empty line");
+		return refuse_head(c, 400, "message head without an empty line");
 	return true;
 }
 
@@ -369,7 +371,7 @@ enum kvw_err kvw_head_parse_request(
 {
 	struct cut c = {.head = head, .error = error, .response = false};
 
-	if (!begin(&c, data, len) || !read_request_line(&c) || !read_fields(&c) ||
+	if (!begin_head(&c, data, len) || !read_request_line(&c) || !read_fields(&c) ||
 		!kvw_head_apply_request(head, error) || !kvw_second_look(head, false, error))
 		return KVW_EPROTO;
 	return KVW_OK;
@@ -380,7 +382,7 @@ enum kvw_err kvw_head_parse_response(struct kvw_head *head, const char *data, si
 {
 	struct cut c = {.head = head, .error = error, .response = true};
 
-	if (!begin(&c, data, len) || !read_status_line(&c) || !read_fields(&c) ||
+	if (!begin_head(&c, data, len) || !read_status_line(&c) || !read_fields(&c) ||
 		!kvw_head_apply_response(head, to_head, error) ||
 		!kvw_second_look(head, true, error))
 		return KVW_EPROTO;

@@ -171,7 +171,7 @@ static void add_forwarded_fields(
 	}
 }
 
-static size_t finish(struct kvw_writer *w, size_t before)
+static size_t finish_head(struct kvw_writer *w, size_t before)
 {
 	kvw_write_literal(w, "\r\n");
 	return w->overflow ? 0 : w->len - before;
@@ -208,7 +208,7 @@ size_t kvw_head_write_request(
 		kvw_write_literal(w, "TE: trailers\r\nConnection: TE\r\n");
 	kvw_write(w, o->extra);
 	write_framing(w, o->framing, o->content_length);
-	return finish(w, before);
+	return finish_head(w, before);
 }
 
 /* Longest text that the functions here add to what their inputs hold. */
@@ -267,7 +267,7 @@ size_t kvw_head_write_response(struct kvw_writer *w, const struct kvw_head *head
 		kvw_write_literal(w, "Connection: close\r\n");
 	else if (o->connection == KVW_CONNECTION_KEEP_ALIVE)
 		kvw_write_literal(w, "Connection: keep-alive\r\n");
-	return finish(w, before);
+	return finish_head(w, before);
 }
 
 size_t kvw_head_response_bound(

@@ -124,7 +124,7 @@ static bool is_same(const struct kvw_passed *passed, const struct key *key)
 	       memcmp(passed->bytes + key->before_len, key->behind, key->behind_len) == 0;
 }
 
-static void keep(struct kvw_passed *passed, const struct key *key, bool close)
+static void keep_key(struct kvw_passed *passed, const struct key *key, bool close)
 {
 	passed->before = (uint16_t)key->before_len;
 	passed->behind = (uint16_t)key->behind_len;
@@ -175,7 +175,7 @@ bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error
 		if (!ask_llhttp(head, response, &close, error))
 			return false;
 		if (passed != NULL)
-			keep(passed, &key, close);
+			keep_key(passed, &key, close);
 	}
 	/* llhttp reads Connection its own way, and Proxy-Connection too: where it hears "close",
 	 * so do we. */
