@@ -22,7 +22,7 @@ void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *i
 }
 
 /* Name, suffix, labels, a space: what precedes the value. */
-static struct kvw_page *begin(struct kvw_exposition *out, const char *suffix,
+static struct kvw_page *begin_sample(struct kvw_exposition *out, const char *suffix,
 	const struct kvw_label *labels, size_t count)
 {
 	struct kvw_page *page = &out->page;
@@ -40,7 +40,7 @@ static struct kvw_page *begin(struct kvw_exposition *out, const char *suffix,
 	return page;
 }
 
-static void end(struct kvw_page *page)
+static void end_sample(struct kvw_page *page)
 {
 	kvw_page_put(page, "\n", 1);
 }
@@ -48,7 +48,7 @@ static void end(struct kvw_page *page)
 static void end_u64(struct kvw_page *page, uint64_t value)
 {
 	kvw_page_u64(page, value);
-	end(page);
+	end_sample(page);
 }
 
 static void put_double(const struct kvw_exposition *out, struct kvw_page *page, double value)
@@ -66,25 +66,25 @@ static void put_double(const struct kvw_exposition *out, struct kvw_page *page, 
 void kvw_sample_u64(
 	struct kvw_exposition *out, const struct kvw_label *labels, size_t count, uint64_t value)
 {
-	end_u64(begin(out, "", labels, count), value);
+	end_u64(begin_sample(out, "", labels, count), value);
 }
 
 void kvw_sample_i64(
 	struct kvw_exposition *out, const struct kvw_label *labels, size_t count, int64_t value)
 {
-	struct kvw_page *page = begin(out, "", labels, count);
+	struct kvw_page *page = begin_sample(out, "", labels, count);
 
 	kvw_page_i64(page, value);
-	end(page);
+	end_sample(page);
 }
 
 void kvw_sample_double(
 	struct kvw_exposition *out, const struct kvw_label *labels, size_t count, double value)
 {
-	struct kvw_page *page = begin(out, "", labels, count);
+	struct kvw_page *page = begin_sample(out, "", labels, count);
 
 	put_double(out, page, value);
-	end(page);
+	end_sample(page);
 }
 
 void kvw_sample_named(
@@ -109,7 +109,7 @@ static uint64_t put_buckets(struct kvw_exposition *out, const struct kvw_label *
 			(void)snprintf(le, sizeof(le), "%.9g", bounds[i]);
 		all[count].value = i < bounds_count ? kvw_slice_of(le) : KVW_SLICE("+Inf");
 		cumulative += buckets[i];
-		end_u64(begin(out, "_bucket", all, count + 1), cumulative);
+		end_u64(begin_sample(out, "_bucket", all, count + 1), cumulative);
 	}
 	return cumulative;
 }
@@ -124,7 +124,7 @@ void kvw_sample_histogram(struct kvw_exposition *out, const struct kvw_label *la
 	for (size_t i = 0; i < bounds->count; i++)
 		seconds[i] = (double)bounds->ns[i] / 1e9;
 	total = put_buckets(out, labels, count, seconds, bounds->count, sum->buckets);
-	page = begin(out, "_sum", labels, count);
+	page = begin_sample(out, "_sum", labels, count);
 	if (out->numbers == KVW_NUMBERS_NINE) {
 		char decimals[16];
 
@@ -135,19 +135,19 @@ void kvw_sample_histogram(struct kvw_exposition *out, const struct kvw_label *la
 	} else {
 		kvw_page_seconds(page, (int64_t)sum->sum_ns);
 	}
-	end(page);
-	end_u64(begin(out, "_count", labels, count), total);
+	end_sample(page);
+	end_u64(begin_sample(out, "_count", labels, count), total);
 }
 
 void kvw_sample_buckets(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	const double *bounds, size_t bounds_count, const uint64_t *buckets, double sum)
 {
 	uint64_t total = put_buckets(out, labels, count, bounds, bounds_count, buckets);
-	struct kvw_page *page = begin(out, "_sum", labels, count);
+	struct kvw_page *page = begin_sample(out, "_sum", labels, count);
 
 	put_double(out, page, sum);
-	end(page);
-	end_u64(begin(out, "_count", labels, count), total);
+	end_sample(page);
+	end_u64(begin_sample(out, "_count", labels, count), total);
 }
 
 enum kvw_err kvw_exposition_take(struct kvw_exposition *out, char **text, size_t *len)
