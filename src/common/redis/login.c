@@ -12,7 +12,7 @@
 #define HEADER_BYTES  32 /* of a length and its CR LFs */
 #define DATABASE_TEXT 16
 
-static bool given(const char *text)
+static bool is_given(const char *text)
 {
 	return text != NULL && text[0] != '\0';
 }
@@ -36,7 +36,7 @@ static char *write_request(char *out, const char *const *arguments)
 	return out;
 }
 
-static char *add(struct kvw_redis_login *login, enum kvw_redis_login_step step, char *at,
+static char *add_command(struct kvw_redis_login *login, enum kvw_redis_login_step step, char *at,
 	const char *const *arguments, struct kvw_redis_commands *queue)
 {
 	size_t i = login->count++;
@@ -57,7 +57,7 @@ static char *add(struct kvw_redis_login *login, enum kvw_redis_login_step step, 
 enum kvw_err kvw_redis_login_begin(struct kvw_redis_login *login,
 	const struct kvw_redis_link_login *who, struct kvw_redis_commands *queue)
 {
-	const char *user = given(who->username) ? who->username : NULL;
+	const char *user = is_given(who->username) ? who->username : NULL;
 	const char *password = who->password != NULL ? who->password : "";
 	const char *auth[ARGUMENTS] = {
 		"AUTH", user != NULL ? user : password, user != NULL ? password : NULL};
@@ -72,16 +72,17 @@ enum kvw_err kvw_redis_login_begin(struct kvw_redis_login *login,
 	if (at == NULL)
 		return KVW_ENOMEM;
 	snprintf(database, sizeof(database), "%u", who->database);
-	if (user != NULL || given(password))
-		at = add(login, KVW_REDIS_LOGIN_AUTH, at, auth, queue);
+	if (user != NULL || is_given(password))
+		at = add_command(login, KVW_REDIS_LOGIN_AUTH, at, auth, queue);
 	if (who->database != 0)
-		at = add(login, KVW_REDIS_LOGIN_SELECT, at,
+		at = add_command(login, KVW_REDIS_LOGIN_SELECT, at,
 			(const char *[]){"SELECT", database, NULL}, queue);
-	(void)add(login, KVW_REDIS_LOGIN_INFO, at, (const char *[]){"INFO", "server", NULL}, queue);
+	(void)add_command(
+		login, KVW_REDIS_LOGIN_INFO, at, (const char *[]){"INFO", "server", NULL}, queue);
 	return KVW_OK;
 }
 
-static bool begins(const char *text, const char *with)
+static bool text_begins(const char *text, const char *with)
 {
 	return strncmp(text, with, strlen(with)) == 0;
 }
@@ -91,10 +92,11 @@ const char *kvw_redis_login_judge(struct kvw_redis_login *login, struct kvw_redi
 	enum kvw_redis_login_step step = login->steps[answered - login->commands];
 
 	if (answered->reply == KVW_REDIS_ERROR) {
-		bool harmless = (step == KVW_REDIS_LOGIN_INFO &&
-					(begins(answered->text, "NOPERM") ||
-						begins(answered->text, "ERR unknown command"))) ||
-				(step == KVW_REDIS_LOGIN_AUTH && login->optional);
+		bool harmless =
+			(step == KVW_REDIS_LOGIN_INFO &&
+				(text_begins(answered->text, "NOPERM") ||
+					text_begins(answered->text, "ERR unknown command"))) ||
+			(step == KVW_REDIS_LOGIN_AUTH && login->optional);
 
 		return harmless ? NULL : answered->text;
 	}

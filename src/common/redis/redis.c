@@ -97,7 +97,8 @@ static const struct kvw_redis_topology_ops *topology_of(enum kvw_redis_kind kind
 	return &kvw_redis_topology_single;
 }
 
-static enum kvw_err start(struct kvw_redis *r, const struct kvw_redis_options *options, char *why)
+static enum kvw_err start_thread(
+	struct kvw_redis *r, const struct kvw_redis_options *options, char *why)
 {
 	const struct kvw_redis_topology_ops *ops = topology_of(options->url->kind);
 	enum kvw_err status = take_options(r, options);
@@ -142,7 +143,7 @@ enum kvw_err kvw_redis_create(
 	pthread_mutex_init(&r->lock, NULL);
 	snprintf(r->stats.mode, sizeof(r->stats.mode), "redis");
 	r->shown = r->stats;
-	status = start(r, options, why);
+	status = start_thread(r, options, why);
 	if (status != KVW_OK) {
 		kvw_redis_destroy(r);
 		return status;
@@ -155,7 +156,7 @@ enum kvw_err kvw_redis_create(
 /* --- ending ----------------------------------------------------------------------------------- */
 
 /* Calls done for all that has ended, also for what that adds. */
-static size_t deliver(struct kvw_redis *r)
+static size_t call_done(struct kvw_redis *r)
 {
 	struct kvw_redis_command *c;
 	size_t n = 0;
@@ -208,7 +209,7 @@ void kvw_redis_destroy(struct kvw_redis *r)
 		return;
 	r->closing = true;
 	cancel_all(r);
-	(void)deliver(r);
+	(void)call_done(r);
 	if (r->topology != NULL)
 		r->topology->ops->destroy(r->topology);
 	free_servers(r, true);
@@ -229,7 +230,7 @@ void kvw_redis_destroy(struct kvw_redis *r)
 
 /* --- commands --------------------------------------------------------------------------------- */
 
-static void begin(struct kvw_redis *r, struct kvw_redis_command *command)
+static void begin_command(struct kvw_redis *r, struct kvw_redis_command *command)
 {
 	r->stats.commands++;
 	command->status = KVW_OK;
@@ -249,14 +250,14 @@ static void begin(struct kvw_redis *r, struct kvw_redis_command *command)
 void kvw_redis_submit(struct kvw_redis *r, struct kvw_redis_command *command)
 {
 	command->progress = (struct kvw_redis_progress){0};
-	begin(r, command);
+	begin_command(r, command);
 }
 
 void kvw_redis_client_send(
 	struct kvw_redis *r, struct kvw_redis_server *server, struct kvw_redis_command *command)
 {
 	command->progress = (struct kvw_redis_progress){.to = server, .exact = true};
-	begin(r, command);
+	begin_command(r, command);
 }
 
 /* --- what topologies ask for ------------------------------------------------------------------ */
@@ -429,7 +430,7 @@ size_t kvw_redis_step(struct kvw_redis *r, int64_t wait_ns, int64_t *next_ns)
 	next = INT64_MAX;
 	go_round(r, &next);
 	show_stats(r);
-	done += deliver(r);
+	done += call_done(r);
 	if (next < *next_ns)
 		*next_ns = next;
 	return done;

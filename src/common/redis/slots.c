@@ -218,7 +218,7 @@ static bool read_target(
 	return read_host(host, len, asked, &out->node);
 }
 
-static bool begins(const char *text, const char *word)
+static bool text_begins(const char *text, const char *word)
 {
 	size_t len = strlen(word);
 
@@ -247,7 +247,7 @@ void kvw_redis_redirect_read(
 			      words[i].kind == KVW_REDIS_REDIRECT_ASK;
 		size_t len;
 
-		if (!begins(text, words[i].word))
+		if (!text_begins(text, words[i].word))
 			continue;
 		len = strlen(words[i].word);
 		if (target && (text[len] == '\0' || !read_target(text + len + 1, asked, out)))

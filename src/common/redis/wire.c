@@ -19,7 +19,7 @@
 #define KEEPALIVE_INTERVAL_S 5
 #define KEEPALIVE_PROBES     3
 
-static bool fail(struct kvw_redis_wire *w, int error)
+static bool fail_wire(struct kvw_redis_wire *w, int error)
 {
 	w->failed = true;
 	if (w->why[0] == '\0')
@@ -60,12 +60,12 @@ bool kvw_redis_wire_open(struct kvw_redis_wire *w, const struct sockaddr *addres
 	*w = (struct kvw_redis_wire){.fd = -1, .sent = w->sent, .received = w->received};
 	w->fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->fd < 0)
-		return fail(w, errno);
+		return fail_wire(w, errno);
 	tune(w->fd, address->sa_family);
 	if (connect(w->fd, address, len) != 0 && errno != EINPROGRESS && errno != EINTR)
-		return fail(w, errno);
+		return fail_wire(w, errno);
 	if (epoll_ctl(epoll, EPOLL_CTL_ADD, w->fd, &event) != 0)
-		return fail(w, errno);
+		return fail_wire(w, errno);
 	return true;
 }
 
@@ -80,7 +80,7 @@ enum kvw_redis_wire_go kvw_redis_wire_connected(struct kvw_redis_wire *w)
 		error = errno;
 	if (error == 0)
 		return KVW_REDIS_WIRE_GO;
-	(void)fail(w, error);
+	(void)fail_wire(w, error);
 	return KVW_REDIS_WIRE_FAILED;
 }
 
@@ -111,7 +111,7 @@ ssize_t kvw_redis_wire_send(struct kvw_redis_wire *w, const struct iovec *pieces
 		return n;
 	}
 	if (errno != EAGAIN && errno != ENOBUFS) {
-		(void)fail(w, errno);
+		(void)fail_wire(w, errno);
 		return -1;
 	}
 	w->writable = false;
@@ -154,7 +154,7 @@ ssize_t kvw_redis_wire_receive(struct kvw_redis_wire *w, const struct iovec *pie
 		snprintf(w->why, sizeof(w->why), "closed by the server");
 		w->failed = true;
 	} else {
-		(void)fail(w, errno);
+		(void)fail_wire(w, errno);
 	}
 	return -1;
 }

@@ -78,7 +78,7 @@ static long bio_control(BIO *bio, int command, long number, void *pointer)
 
 /* --- contexts --------------------------------------------------------------------------------- */
 
-static bool given(const char *text)
+static bool is_given(const char *text)
 {
 	return text != NULL && text[0] != '\0';
 }
@@ -100,16 +100,16 @@ static bool complain(char *why, const char *what, const char *path)
 static bool load_files(
 	SSL_CTX *context, const struct kvw_redis_wire_tls_options *options, char *why)
 {
-	const char *key = given(options->key) ? options->key : options->certificate;
+	const char *key = is_given(options->key) ? options->key : options->certificate;
 
-	if (given(options->ca)) {
+	if (is_given(options->ca)) {
 		if (SSL_CTX_load_verify_file(context, options->ca) != 1)
 			return complain(why, "authorities", options->ca);
 	} else if (SSL_CTX_set_default_verify_paths(context) != 1) {
 		return complain(why, "authorities", "of the system");
 	}
-	if (!given(options->certificate)) {
-		if (!given(options->key))
+	if (!is_given(options->certificate)) {
+		if (!is_given(options->key))
 			return true;
 		snprintf(why, KVW_REDIS_WIRE_WHY, "key %s: without a certificate", options->key);
 		return false;
