@@ -10,7 +10,7 @@
 #define ACCEPTS_AT_ONCE 64 /* then other sockets have their turn */
 
 /* As far as descriptors go. */
-static void fill(struct kvw_reserve *reserve)
+static void fill_reserve(struct kvw_reserve *reserve)
 {
 	while (reserve->held < KVW_RESERVE_FDS) {
 		int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -24,7 +24,7 @@ static void fill(struct kvw_reserve *reserve)
 void kvw_reserve_init(struct kvw_reserve *reserve)
 {
 	*reserve = (struct kvw_reserve){.lock = PTHREAD_MUTEX_INITIALIZER};
-	fill(reserve);
+	fill_reserve(reserve);
 }
 
 void kvw_reserve_finish(struct kvw_reserve *reserve)
@@ -70,7 +70,7 @@ static void shed(struct kvw_acceptor *acceptor)
 	starved = fd < 0 && out_of_descriptors(); /* another thread was faster */
 	if (fd >= 0)
 		acceptor->ops->refuse_take(acceptor, fd, KVW_REFUSED_DESCRIPTORS);
-	fill(reserve);
+	fill_reserve(reserve);
 	if (starved)
 		rest(acceptor);
 }
@@ -80,7 +80,7 @@ static int next_client(struct kvw_acceptor *acceptor, struct sockaddr_storage *p
 {
 	int fd = -1;
 
-	fill(acceptor->reserve);
+	fill_reserve(acceptor->reserve);
 	errno = EMFILE;
 	if (acceptor->reserve->held == KVW_RESERVE_FDS)
 		fd = accept_one(acceptor, peer);
@@ -128,7 +128,7 @@ void kvw_acceptor_init(
 		.own.lock = PTHREAD_MUTEX_INITIALIZER,
 		.reserve = &acceptor->own};
 	if (fd >= 0)
-		fill(&acceptor->own);
+		fill_reserve(&acceptor->own);
 }
 
 void kvw_acceptor_share(struct kvw_acceptor *acceptor, struct kvw_reserve *reserve)
@@ -152,7 +152,7 @@ void kvw_acceptor_tick(struct kvw_acceptor *acceptor)
 	if (acceptor->fd < 0)
 		return;
 	pthread_mutex_lock(&acceptor->reserve->lock);
-	fill(acceptor->reserve);
+	fill_reserve(acceptor->reserve);
 	some = acceptor->reserve->held > 0;
 	pthread_mutex_unlock(&acceptor->reserve->lock);
 	if (acceptor->resting && some &&

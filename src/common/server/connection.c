@@ -284,7 +284,7 @@ static void refuse_take(struct kvw_server_loop *loop, int fd, enum kvw_refusal w
 	clients_of(loop)->options.ops->turn_away_take(clients_of(loop), fd, why);
 }
 
-static void drain(struct kvw_server_loop *loop)
+static void drain_connections(struct kvw_server_loop *loop)
 {
 	struct kvw_conn *conn, *next;
 
@@ -317,7 +317,7 @@ enum kvw_err kvw_clients_init(struct kvw_clients *clients, struct kvw_server *se
 	static const struct kvw_server_loop_ops ops = {
 		.serve_take = serve_take,
 		.refuse_take = refuse_take,
-		.drain = drain,
+		.drain = drain_connections,
 		.cut = cut,
 		.turned = turned,
 	};

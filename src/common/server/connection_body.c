@@ -34,7 +34,7 @@ bool kvw_conn_receive(struct kvw_conn *conn, void (*receive)(struct kvw_conn *co
 
 /* --- collected -------------------------------------------------------------------------------- */
 
-static void keep(void *arg, const char *data, size_t len)
+static void keep_bytes(void *arg, const char *data, size_t len)
 {
 	kvw_page_put(&((struct kvw_whole_body *)arg)->text, data, len);
 }
@@ -50,7 +50,7 @@ static void refuse_body(struct kvw_conn *conn, enum kvw_err err)
 		kvw_conn_refuse(conn, KVW_CONN_BAD_BODY, 503, "out of memory");
 }
 
-static void hand_over(struct kvw_conn *conn)
+static void hand_over_body(struct kvw_conn *conn)
 {
 	struct kvw_clients *clients = conn->clients;
 	struct kvw_whole_body *whole = conn->whole;
@@ -76,7 +76,7 @@ static bool collect_buffered(struct kvw_conn *conn)
 		return true;
 	}
 	err = kvw_body_feed(
-		&whole->reader, conn->in + conn->in_begin, have, keep, whole, &used);
+		&whole->reader, conn->in + conn->in_begin, have, keep_bytes, whole, &used);
 	if (err != KVW_OK || whole->text.failed) {
 		refuse_body(conn, err != KVW_OK ? err : KVW_ENOMEM);
 		return false;
@@ -84,14 +84,14 @@ static bool collect_buffered(struct kvw_conn *conn)
 	conn->in_begin += used;
 	kvw_conn_took(conn, used);
 	if (whole->reader.done) {
-		hand_over(conn);
+		hand_over_body(conn);
 		return false;
 	}
 	conn->in_begin = conn->in_end = 0;
 	return true;
 }
 
-static void collect(struct kvw_conn *conn)
+static void collect_body(struct kvw_conn *conn)
 {
 	uint64_t until = conn->body_got + KVW_CONN_AT_ONCE;
 
@@ -121,9 +121,9 @@ void kvw_conn_collect(struct kvw_conn *conn, const char *data, size_t len)
 	memcpy(conn->whole->head, data, len);
 	kvw_body_begin(&conn->whole->reader, head->framing, head->content_length, most);
 	if (conn->whole->reader.done)
-		hand_over(conn);
+		hand_over_body(conn);
 	else
-		(void)!kvw_conn_receive(conn, collect);
+		(void)!kvw_conn_receive(conn, collect_body);
 }
 
 /* --- thrown away ------------------------------------------------------------------------------ */

@@ -113,7 +113,7 @@ static void arrived(struct kvw_mail *mail, struct kvw_server_loop *loop)
 }
 
 /* The loop that gets the next client, which is counted there. */
-static struct kvw_server_loop *choose(struct kvw_server_loop *accepting)
+static struct kvw_server_loop *choose_loop(struct kvw_server_loop *accepting)
 {
 	struct kvw_server_loop *best = accepting;
 
@@ -129,7 +129,7 @@ static struct kvw_server_loop *choose(struct kvw_server_loop *accepting)
 	return accepting;
 }
 
-static void begin(struct kvw_acceptor *acceptor)
+static void note_time(struct kvw_acceptor *acceptor)
 {
 	loop_of(acceptor)->now_ns = kvw_clock_ns();
 }
@@ -146,7 +146,7 @@ static bool admit(struct kvw_acceptor *acceptor)
 
 static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer)
 {
-	struct kvw_server_loop *accepting = loop_of(acceptor), *loop = choose(accepting);
+	struct kvw_server_loop *accepting = loop_of(acceptor), *loop = choose_loop(accepting);
 	struct handed *handed = loop == accepting ? NULL : malloc(sizeof(*handed));
 
 	(void)peer;
@@ -170,7 +170,7 @@ static void refuse_take(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal 
 }
 
 static const struct kvw_acceptor_ops accepts = {
-	.begin = begin,
+	.begin = note_time,
 	.admit = admit,
 	.serve_take = serve_take,
 	.refuse_take = refuse_take,
@@ -206,7 +206,7 @@ static void begin_drain(struct kvw_server_loop *loop)
 	loop->draining = true;
 }
 
-static void tick(struct kvw_server_loop *loop)
+static void tick_loop(struct kvw_server_loop *loop)
 {
 	kvw_timers_run(&loop->timers, loop->now_ns);
 	kvw_acceptor_tick(&loop->acceptor);
@@ -234,7 +234,7 @@ bool kvw_server_loop_turn(struct kvw_server_loop *loop, bool wait)
 	loop->now_ns = kvw_clock_ns();
 	if (loop->now_ns >= loop->tick_ns) {
 		loop->tick_ns = loop->now_ns + TICK_NS;
-		tick(loop);
+		tick_loop(loop);
 	}
 	loop->ops->turned(loop);
 	atomic_store_explicit(&loop->turn_ns, loop->now_ns, memory_order_relaxed);

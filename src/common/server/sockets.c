@@ -78,7 +78,7 @@ static int option(int fd, int name)
 	return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : -1;
 }
 
-static struct kvw_socket *add(struct kvw_sockets *set, enum kvw_socket_use use, int fd)
+static struct kvw_socket *add_socket(struct kvw_sockets *set, enum kvw_socket_use use, int fd)
 {
 	struct kvw_socket *socket;
 
@@ -113,7 +113,7 @@ enum kvw_err kvw_sockets_offer_take(struct kvw_sockets *set, enum kvw_socket_use
 	}
 	(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 	(void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-	socket = add(set, use, fd);
+	socket = add_socket(set, use, fd);
 	if (socket == NULL) {
 		close(fd);
 		return KVW_ENOMEM;
@@ -202,7 +202,7 @@ size_t kvw_sockets_adopt(struct kvw_sockets *set, enum kvw_socket_use use, const
 void kvw_sockets_note(struct kvw_sockets *set, enum kvw_socket_use use, int fd)
 {
 	if (set->count < KVW_SOCKETS_MOST)
-		(void)add(set, use, fd);
+		(void)add_socket(set, use, fd);
 }
 
 const struct kvw_socket *kvw_sockets_used(const struct kvw_sockets *set, size_t n)
