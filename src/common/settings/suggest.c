@@ -15,7 +15,7 @@ static char folded(char c)
 	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t least_of(size_t a, size_t b)
 {
 	return a < b ? a : b;
 }
@@ -36,9 +36,9 @@ static size_t distance_between(const char *a, size_t a_len, const char *b, size_
 			char x = folded(a[i - 1]), y = folded(b[j - 1]);
 			size_t cost = x == y ? 0 : 1;
 
-			row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + cost);
+			row[j] = least_of(least_of(above[j], row[j - 1]) + 1, above[j - 1] + cost);
 			if (i > 1 && j > 1 && x == folded(b[j - 2]) && y == folded(a[i - 2]))
-				row[j] = least(row[j], before[j - 2] + 1);
+				row[j] = least_of(row[j], before[j - 2] + 1);
 		}
 		before = above;
 		above = row;
@@ -56,7 +56,7 @@ void kvw_suggest_offer(struct kvw_suggest *suggest, const char *word, const char
 {
 	size_t wanted_len = strlen(suggest->wanted);
 	size_t word_len = strlen(word);
-	size_t most = least(wanted_len < 3 ? 1 : wanted_len / 3, 3);
+	size_t most = least_of(wanted_len < 3 ? 1 : wanted_len / 3, 3);
 	size_t distance;
 
 	if (wanted_len == 0 || wanted_len > KVW_SUGGEST_MAX || word_len > KVW_SUGGEST_MAX)
