@@ -36,7 +36,7 @@ static struct kvw_tls_stamp stamp_of(const char *path)
 		.written_ns = ns_of(info.st_mtim)};
 }
 
-static bool same(const struct kvw_tls_stamp *a, const struct kvw_tls_stamp *b)
+static bool is_same_stamp(const struct kvw_tls_stamp *a, const struct kvw_tls_stamp *b)
 {
 	return a->device == b->device && a->inode == b->inode && a->size == b->size &&
 	       a->changed_ns == b->changed_ns && a->written_ns == b->written_ns;
@@ -112,7 +112,7 @@ static bool is_new(const struct kvw_tls *tls, const char *path)
 {
 	for (size_t i = 0; i < tls->file_count; i++)
 		if (tls->files[i].file.path == path)
-			return !same(&tls->files[i].now, &tls->files[i].in_force);
+			return !is_same_stamp(&tls->files[i].now, &tls->files[i].in_force);
 	return false;
 }
 
@@ -164,9 +164,9 @@ enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, siz
 		struct kvw_tls_watched *watched = &tls->files[i];
 
 		watched->now = stamp_of(watched->file.path);
-		changed = changed || !same(&watched->now, &watched->in_force);
-		settled = settled && same(&watched->now, &watched->last);
-		reported = reported && same(&watched->now, &watched->refused);
+		changed = changed || !is_same_stamp(&watched->now, &watched->in_force);
+		settled = settled && is_same_stamp(&watched->now, &watched->last);
+		reported = reported && is_same_stamp(&watched->now, &watched->refused);
 		watched->last = watched->now;
 	}
 	if (!changed)

@@ -112,7 +112,7 @@ static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 	ERR_clear_error();
 }
 
-static ssize_t fail(int error)
+static ssize_t fail_with(int error)
 {
 	errno = error;
 	return -1;
@@ -140,15 +140,15 @@ static ssize_t read_verdict(struct kvw_io *io, struct kvw_tls_conn *c, int n)
 	case SSL_ERROR_WANT_WRITE:
 		c->read_wants_write = true;
 		io->readable = false;
-		return fail(EAGAIN);
+		return fail_with(EAGAIN);
 	case SSL_ERROR_WANT_READ:
 		io->readable = false;
 		after_read(io, c);
-		return fail(EAGAIN);
+		return fail_with(EAGAIN);
 	default:
 		note_failure(io, c, true);
 		io->broken = true;
-		return fail(c->error);
+		return fail_with(c->error);
 	}
 }
 
@@ -158,9 +158,9 @@ static ssize_t tls_readv(struct kvw_io *io, const struct iovec *iov, int count)
 	size_t total = 0;
 
 	if (c->read_failed)
-		return fail(c->error);
+		return fail_with(c->error);
 	if (!c->ready)
-		return fail(EAGAIN);
+		return fail_with(EAGAIN);
 	c->read_wants_write = false;
 	for (int i = 0; i < count; i++) {
 		size_t at = 0;
@@ -186,7 +186,7 @@ static ssize_t tls_readv(struct kvw_io *io, const struct iovec *iov, int count)
 	return (ssize_t)total;
 }
 
-static void settle(struct kvw_io *io, struct kvw_tls_conn *c)
+static void settle_flags(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	char byte;
 	int n;
@@ -253,11 +253,11 @@ static ssize_t write_verdict(struct kvw_io *io, struct kvw_tls_conn *c, int n)
 		c->blocked = true;
 		c->write_wants_read = error == SSL_ERROR_WANT_READ;
 		io->writable = false;
-		return fail(EAGAIN);
+		return fail_with(EAGAIN);
 	}
 	note_failure(io, c, error == SSL_ERROR_SSL);
 	c->write_failed = c->finished = true;
-	return fail(c->error);
+	return fail_with(c->error);
 }
 
 static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
@@ -268,9 +268,9 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 	size_t total = 0;
 
 	if (c->write_failed)
-		return fail(c->error);
+		return fail_with(c->error);
 	if (!c->ready)
-		return fail(EAGAIN);
+		return fail_with(EAGAIN);
 	c->write_wants_read = false;
 	for (offer_skip(&offer, 0); offer.count > 0;) {
 		size_t len;
@@ -391,11 +391,11 @@ static void filter_event(struct kvw_io *io)
 		io->readable = true;
 	if (c->write_wants_read && c->raw_readable)
 		io->writable = true;
-	settle(io, c);
+	settle_flags(io, c);
 	c->on_event(io);
 }
 
-static enum kvw_err start(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls_conn **out)
+static enum kvw_err start_tls(struct kvw_io *io, struct kvw_tls *tls, struct kvw_tls_conn **out)
 {
 	struct kvw_tls_conn *c = calloc(1, sizeof(*c));
 	BIO *bio;
@@ -433,7 +433,7 @@ static void attach(struct kvw_io *io, struct kvw_tls_conn *c)
 enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls)
 {
 	struct kvw_tls_conn *c;
-	enum kvw_err err = start(io, tls, &c);
+	enum kvw_err err = start_tls(io, tls, &c);
 
 	if (err != KVW_OK)
 		return err;
@@ -456,7 +456,7 @@ static bool expect_host(SSL *ssl, const char *host)
 enum kvw_err kvw_tls_client_start(struct kvw_io *io, struct kvw_tls *tls, const char *host)
 {
 	struct kvw_tls_conn *c;
-	enum kvw_err err = start(io, tls, &c);
+	enum kvw_err err = start_tls(io, tls, &c);
 
 	if (err != KVW_OK)
 		return err;
@@ -529,5 +529,5 @@ void kvw_tls_settle(struct kvw_io *io)
 	struct kvw_tls_conn *c = conn_of(io);
 
 	if (c != NULL)
-		settle(io, c);
+		settle_flags(io, c);
 }

@@ -132,7 +132,8 @@ void kvw_tls_watch_remove(struct kvw_tls_watch *watch, const struct kvw_tls *tls
 	pthread_mutex_unlock(&watch->lock);
 }
 
-static void look(struct kvw_tls_watch *watch, const struct kvw_tls_watch_item *item, bool now_too)
+static void look_at_item(
+	struct kvw_tls_watch *watch, const struct kvw_tls_watch_item *item, bool now_too)
 {
 	char why[384] = "";
 
@@ -157,7 +158,7 @@ void kvw_tls_watch_look(struct kvw_tls_watch *watch, bool now_too, int64_t now_n
 {
 	pthread_mutex_lock(&watch->lock);
 	for (size_t i = 0; i < watch->count; i++) {
-		look(watch, &watch->items[i], now_too);
+		look_at_item(watch, &watch->items[i], now_too);
 		kvw_tls_rotate_tickets(watch->items[i].tls, now_ns);
 	}
 	pthread_mutex_unlock(&watch->lock);
