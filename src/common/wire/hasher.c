@@ -84,7 +84,7 @@ static void hash_bytes(struct kvw_hasher *hasher, const void *data, size_t len)
 		(void)XXH3_128bits_update(hasher->xxh, data, len);
 }
 
-static void flush(struct kvw_hasher *hasher)
+static void flush_lanes(struct kvw_hasher *hasher)
 {
 	hash_bytes(hasher, hasher->buffer, hasher->filled);
 	hasher->filled = 0;
@@ -96,7 +96,7 @@ void kvw_hasher_put(struct kvw_hasher *hasher, const void *data, size_t len)
 	if (hasher->counting || len == 0)
 		return;
 	if (len > sizeof(hasher->buffer) - hasher->filled)
-		flush(hasher);
+		flush_lanes(hasher);
 	if (len > sizeof(hasher->buffer)) {
 		hash_bytes(hasher, data, len);
 		return;
@@ -114,7 +114,7 @@ void kvw_hasher_finish(struct kvw_hasher *hasher, uint8_t digest[KVW_DIGEST_MAX]
 {
 	XXH128_canonical_t canonical;
 
-	flush(hasher);
+	flush_lanes(hasher);
 	if (hasher->kind == KVW_DIGEST_SHA256) {
 		(void)SHA256_Final(digest, &hasher->sha);
 		return;

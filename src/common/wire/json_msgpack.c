@@ -28,7 +28,7 @@ struct reader {
 	const char *error;
 };
 
-static enum kvw_err refuse(struct reader *r, const char *error)
+static enum kvw_err refuse_json(struct reader *r, const char *error)
 {
 	r->error = error;
 	return KVW_EPROTO;
@@ -54,7 +54,7 @@ static enum kvw_err hex4(struct reader *r, uint32_t *unit)
 	char c;
 
 	if (r->end - r->at < 4)
-		return refuse(r, "JSON cut off inside an escape");
+		return refuse_json(r, "JSON cut off inside an escape");
 	for (int i = 0; i < 4; i++) {
 		c = *r->at++;
 		if (c >= '0' && c <= '9')
@@ -62,7 +62,7 @@ static enum kvw_err hex4(struct reader *r, uint32_t *unit)
 		else if ((c | 32) >= 'a' && (c | 32) <= 'f')
 			value = value << 4 | (uint32_t)((c | 32) - 'a' + 10);
 		else
-			return refuse(r, "JSON with a bad \\u escape");
+			return refuse_json(r, "JSON with a bad \\u escape");
 	}
 	*unit = value;
 	return KVW_OK;
@@ -102,16 +102,16 @@ static enum kvw_err unicode(struct reader *r, char *to, size_t *len)
 	if (err != KVW_OK)
 		return err;
 	if (code >= 0xdc00 && code < 0xe000)
-		return refuse(r, "JSON with half a surrogate pair");
+		return refuse_json(r, "JSON with half a surrogate pair");
 	if (code >= 0xd800 && code < 0xdc00) {
 		if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
-			return refuse(r, "JSON with half a surrogate pair");
+			return refuse_json(r, "JSON with half a surrogate pair");
 		r->at += 2;
 		err = hex4(r, &low);
 		if (err != KVW_OK)
 			return err;
 		if (low < 0xdc00 || low >= 0xe000)
-			return refuse(r, "JSON with half a surrogate pair");
+			return refuse_json(r, "JSON with half a surrogate pair");
 		code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
 	}
 	*len = utf8(code, to);
@@ -125,14 +125,14 @@ static enum kvw_err escape(struct reader *r, char *to, size_t *len)
 	const char *found;
 
 	if (r->at == r->end)
-		return refuse(r, "JSON cut off inside an escape");
+		return refuse_json(r, "JSON cut off inside an escape");
 	if (*r->at == 'u') {
 		r->at++;
 		return unicode(r, to, len);
 	}
 	found = *r->at == '\0' ? NULL : strchr(from, *r->at);
 	if (found == NULL)
-		return refuse(r, "JSON with an unknown escape");
+		return refuse_json(r, "JSON with an unknown escape");
 	r->at++;
 	to[0] = into[found - from];
 	*len = 1;
@@ -159,7 +159,7 @@ static enum kvw_err text(struct reader *r)
 		n = 1;
 		bytes[0] = *r->at++;
 		if ((unsigned char)bytes[0] < 0x20)
-			return refuse(r, "JSON with a control character in a text");
+			return refuse_json(r, "JSON with a control character in a text");
 		if (bytes[0] == '\\') {
 			err = escape(r, bytes, &n);
 			if (err != KVW_OK)
@@ -169,7 +169,7 @@ static enum kvw_err text(struct reader *r)
 		out->len += n;
 	}
 	if (r->at == r->end)
-		return refuse(r, "JSON cut off inside a text");
+		return refuse_json(r, "JSON cut off inside a text");
 	r->at++;
 	len = out->len - head - 5;
 	for (int i = 0; i < 4; i++)
@@ -199,7 +199,7 @@ static enum kvw_err real(struct reader *r, const char *start)
 	size_t len = (size_t)(r->at - start);
 
 	if (len >= sizeof(copy))
-		return refuse(r, "JSON with a number of more than 63 characters");
+		return refuse_json(r, "JSON with a number of more than 63 characters");
 	memcpy(copy, start, len);
 	copy[len] = '\0';
 	kvw_mp_put_real(r->out, strtod(copy, NULL));
@@ -217,12 +217,12 @@ static enum kvw_err number(struct reader *r)
 	while (digit(r))
 		r->at++;
 	if (r->at == digits || (*digits == '0' && r->at - digits > 1))
-		return refuse(r, "JSON with a bad number");
+		return refuse_json(r, "JSON with a bad number");
 	if (r->at < r->end && *r->at == '.') {
 		whole = false;
 		r->at++;
 		if (!digit(r))
-			return refuse(r, "JSON with a bad number");
+			return refuse_json(r, "JSON with a bad number");
 		while (digit(r))
 			r->at++;
 	}
@@ -231,14 +231,14 @@ static enum kvw_err number(struct reader *r)
 		r->at++;
 		r->at += r->at < r->end && (*r->at == '+' || *r->at == '-');
 		if (!digit(r))
-			return refuse(r, "JSON with a bad number");
+			return refuse_json(r, "JSON with a bad number");
 		while (digit(r))
 			r->at++;
 	}
 	if (!whole)
 		return real(r, start);
 	if (!magnitude(digits, r->at, &value) || (negative && value > UINT64_C(1) << 63))
-		return refuse(r, "JSON with an integer of more than 64 bits");
+		return refuse_json(r, "JSON with an integer of more than 64 bits");
 	if (negative)
 		kvw_mp_put_int(r->out, (int64_t)(0 - value));
 	else
@@ -290,7 +290,7 @@ static void close_level(struct reader *r)
 static enum kvw_err value(struct reader *r)
 {
 	if (r->at == r->end)
-		return refuse(r, "JSON ends where a value should begin");
+		return refuse_json(r, "JSON ends where a value should begin");
 	switch (*r->at) {
 	case '{':
 	case '[':
@@ -299,18 +299,20 @@ static enum kvw_err value(struct reader *r)
 		return text(r);
 	case 't':
 		kvw_mp_put_bool(r->out, true);
-		return word(r, KVW_SLICE("true")) ? KVW_OK : refuse(r, "JSON with an unknown word");
+		return word(r, KVW_SLICE("true")) ? KVW_OK
+						  : refuse_json(r, "JSON with an unknown word");
 	case 'f':
 		kvw_mp_put_bool(r->out, false);
 		return word(r, KVW_SLICE("false")) ? KVW_OK
-						   : refuse(r, "JSON with an unknown word");
+						   : refuse_json(r, "JSON with an unknown word");
 	case 'n':
 		kvw_mp_put_nil(r->out);
-		return word(r, KVW_SLICE("null")) ? KVW_OK : refuse(r, "JSON with an unknown word");
+		return word(r, KVW_SLICE("null")) ? KVW_OK
+						  : refuse_json(r, "JSON with an unknown word");
 	default:
 		if (*r->at == '-' || digit(r))
 			return number(r);
-		return refuse(r, "JSON with a character that begins no value");
+		return refuse_json(r, "JSON with a character that begins no value");
 	}
 }
 
@@ -320,13 +322,13 @@ static enum kvw_err name(struct reader *r)
 	enum kvw_err err;
 
 	if (r->at == r->end || *r->at != '"')
-		return refuse(r, "JSON without a member's name");
+		return refuse_json(r, "JSON without a member's name");
 	err = text(r);
 	if (err != KVW_OK)
 		return err;
 	skip_blanks(r);
 	if (r->at == r->end || *r->at != ':')
-		return refuse(r, "JSON without a colon");
+		return refuse_json(r, "JSON without a colon");
 	r->at++;
 	skip_blanks(r);
 	return KVW_OK;
@@ -344,7 +346,7 @@ static enum kvw_err member(struct reader *r)
 	}
 	if (level->count > 0) {
 		if (r->at == r->end || *r->at != ',')
-			return refuse(r, "JSON without a comma");
+			return refuse_json(r, "JSON without a comma");
 		r->at++;
 		skip_blanks(r);
 	}
@@ -369,7 +371,7 @@ enum kvw_err kvw_json_to_msgpack(struct kvw_slice json, struct kvw_mp_out *out, 
 		skip_blanks(&r);
 	}
 	if (err == KVW_OK && r.at != r.end)
-		err = refuse(&r, "JSON with something after its end");
+		err = refuse_json(&r, "JSON with something after its end");
 	if (err == KVW_OK && out->full)
 		err = KVW_ELIMIT;
 	if (err != KVW_OK)

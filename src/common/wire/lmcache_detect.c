@@ -23,7 +23,7 @@ enum {
 };
 
 /* The next choice out of `base`; counting begins at what is configured. */
-static unsigned choose(size_t *number, unsigned base, unsigned configured)
+static unsigned choose_seed(size_t *number, unsigned base, unsigned configured)
 {
 	unsigned digit = (unsigned)(*number % base);
 
@@ -51,13 +51,13 @@ static bool guess_of(const struct kvw_lmcache_recipe *configured, size_t number,
 	unsigned size, root;
 
 	*guess = *configured;
-	guess->algorithm = choose(&number, ALGORITHMS, configured->algorithm);
-	guess->extra = choose(&number, EXTRAS, configured->extra);
-	root = choose(&number, ROOTS, 0);
+	guess->algorithm = choose_seed(&number, ALGORITHMS, configured->algorithm);
+	guess->extra = choose_seed(&number, EXTRAS, configured->extra);
+	root = choose_seed(&number, ROOTS, 0);
 	choose_root(guess, root);
-	guess->siphash = choose(&number, SIPHASHES, configured->siphash);
-	guess->fold = choose(&number, FOLDS, configured->fold);
-	size = choose(&number, SIZES, 0);
+	guess->siphash = choose_seed(&number, SIPHASHES, configured->siphash);
+	guess->fold = choose_seed(&number, FOLDS, configured->fold);
+	size = choose_seed(&number, SIZES, 0);
 	if (size > 0)
 		guess->chunk_size = 8u << size;
 	if (size > 0 && guess->chunk_size == configured->chunk_size)

@@ -18,7 +18,7 @@ static void put_text(struct kvw_mp_out *out, const char *key, struct kvw_slice t
 }
 
 /* A map of so many members, the first of which is its type. */
-static void begin(struct kvw_mp_out *out, uint32_t members, const char *type)
+static void begin_reply(struct kvw_mp_out *out, uint32_t members, const char *type)
 {
 	kvw_mp_put_map(out, members);
 	put_text(out, "type", kvw_slice_of(type));
@@ -26,7 +26,7 @@ static void begin(struct kvw_mp_out *out, uint32_t members, const char *type)
 
 void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_url)
 {
-	begin(out, 2, "RegisterRetMsg");
+	begin_reply(out, 2, "RegisterRetMsg");
 	put_key(out, "extra_config");
 	kvw_mp_put_map(out, heartbeat_url.len > 0);
 	if (heartbeat_url.len > 0)
@@ -35,7 +35,7 @@ void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_u
 
 void kvw_lmc_put_heartbeat(struct kvw_mp_out *out, struct kvw_slice full_sync_reason)
 {
-	begin(out, 2, "HeartbeatRetMsg");
+	begin_reply(out, 2, "HeartbeatRetMsg");
 	put_key(out, "commands");
 	kvw_mp_put_array(out, full_sync_reason.len > 0);
 	if (full_sync_reason.len == 0)
@@ -50,7 +50,7 @@ void kvw_lmc_put_heartbeat(struct kvw_mp_out *out, struct kvw_slice full_sync_re
 void kvw_lmc_put_sync_started(
 	struct kvw_mp_out *out, struct kvw_slice sync_id, struct kvw_slice refusal)
 {
-	begin(out, 4, "FullSyncStartRetMsg");
+	begin_reply(out, 4, "FullSyncStartRetMsg");
 	put_text(out, "sync_id", sync_id);
 	put_key(out, "accepted");
 	kvw_mp_put_bool(out, refusal.len == 0);
@@ -63,7 +63,7 @@ void kvw_lmc_put_sync_started(
 
 void kvw_lmc_put_sync_status(struct kvw_mp_out *out, const struct kvw_lmc_sync_status *status)
 {
-	begin(out, 6, "FullSyncStatusRetMsg");
+	begin_reply(out, 6, "FullSyncStatusRetMsg");
 	put_text(out, "sync_id", status->sync_id);
 	put_key(out, "is_complete");
 	kvw_mp_put_bool(out, status->complete);
@@ -83,7 +83,7 @@ void kvw_lmc_put_p2p(struct kvw_mp_out *out, const struct kvw_lmc_holder *holder
 
 	if (holder == NULL)
 		holder = &nobody;
-	begin(out, 2, "BatchedP2PLookupRetMsg");
+	begin_reply(out, 2, "BatchedP2PLookupRetMsg");
 	put_key(out, "layout_info");
 	kvw_mp_put_array(out, 1);
 	kvw_mp_put_array(out, 4);
@@ -95,6 +95,6 @@ void kvw_lmc_put_p2p(struct kvw_mp_out *out, const struct kvw_lmc_holder *holder
 
 void kvw_lmc_put_error(struct kvw_mp_out *out, struct kvw_slice error)
 {
-	begin(out, 2, "ErrorMsg");
+	begin_reply(out, 2, "ErrorMsg");
 	put_text(out, "error", error);
 }

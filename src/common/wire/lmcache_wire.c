@@ -105,7 +105,7 @@ void kvw_lmc_reader_finish(struct kvw_lmc_reader *reader)
 	*reader = (struct kvw_lmc_reader){0};
 }
 
-static enum kvw_err refuse(struct kvw_lmc_reader *reader, const char *error)
+static enum kvw_err refuse_message(struct kvw_lmc_reader *reader, const char *error)
 {
 	reader->error = error;
 	return KVW_EPROTO;
@@ -150,7 +150,7 @@ static enum kvw_err take_text(
 	for (; at < got.len && len > 0; at += len)
 		len = printable((const uint8_t *)got.data + at, got.len - at);
 	if (len == 0)
-		return refuse(reader, "a text that is not printable UTF-8");
+		return refuse_message(reader, "a text that is not printable UTF-8");
 	*text = got;
 	return KVW_OK;
 }
@@ -160,7 +160,7 @@ static enum kvw_err take_name(
 {
 	enum kvw_err err = take_text(reader, mp, text);
 
-	return err == KVW_OK && text->len == 0 ? refuse(reader, "an empty text") : err;
+	return err == KVW_OK && text->len == 0 ? refuse_message(reader, "an empty text") : err;
 }
 
 static enum kvw_err take_uint32(struct kvw_mp *mp, uint32_t *number)
@@ -255,7 +255,7 @@ static enum kvw_err take_op_type(struct kvw_lmc_reader *reader, struct kvw_mp *m
 		return err;
 	*admit = kvw_slice_equal(text, KVW_SLICE("admit"));
 	if (!*admit && !kvw_slice_equal(text, KVW_SLICE("evict")))
-		return refuse(reader, "neither admit nor evict");
+		return refuse_message(reader, "neither admit nor evict");
 	return KVW_OK;
 }
 
@@ -286,7 +286,7 @@ static enum kvw_err take_operation(
 	if (err != KVW_OK)
 		return err;
 	if ((seen & BIT(KEY)) == 0 || (seen & BIT(OP_TYPE)) == 0)
-		return refuse(reader, "an operation without op_type or key");
+		return refuse_message(reader, "an operation without op_type or key");
 	*numbered = *numbered && (seen & BIT(SEQ_NUM)) != 0;
 	return KVW_OK;
 }
@@ -313,7 +313,7 @@ static enum kvw_err take_operations(
 
 /* --- the message ---------------------------------------------------------------------------- */
 
-static enum kvw_err take(
+static enum kvw_err take_member(
 	struct kvw_lmc_reader *reader, struct kvw_mp *mp, enum member member, struct draft *draft)
 {
 	struct kvw_lmc_message *message = &draft->message;
@@ -374,13 +374,13 @@ static enum kvw_err take_members(
 			break;
 		member = member_named(name);
 		reader->field = member < MEMBERS ? names[member].data : NULL;
-		err = take(reader, mp, member, draft);
+		err = take_member(reader, mp, member, draft);
 		draft->seen |= member < MEMBERS ? BIT(member) : 0;
 	}
 	if (err == KVW_OK)
 		reader->field = NULL;
 	if (err == KVW_OK && kvw_mp_left(mp) != 0)
-		err = refuse(reader, "bytes after the end of a message");
+		err = refuse_message(reader, "bytes after the end of a message");
 	if (err != KVW_OK && reader->error == NULL)
 		reader->error = mp->error;
 	return err;
@@ -409,7 +409,7 @@ static enum kvw_err judge(struct kvw_lmc_reader *reader, struct draft *draft)
 	size_t i = 0;
 
 	if ((draft->seen & BIT(TYPE)) == 0)
-		return refuse(reader, "a message without a type");
+		return refuse_message(reader, "a message without a type");
 	while (i < TYPES && !kvw_slice_equal(reader->type, types[i].name))
 		i++;
 	if (i == TYPES) {
@@ -419,7 +419,7 @@ static enum kvw_err judge(struct kvw_lmc_reader *reader, struct draft *draft)
 	missing = types[i].required & ~draft->seen;
 	if (missing != 0) {
 		reader->field = names[__builtin_ctz(missing)].data;
-		return refuse(reader, "a member is missing");
+		return refuse_message(reader, "a member is missing");
 	}
 	draft->message.type = types[i].type;
 	if (types[i].required & BIT(KEY))

@@ -21,7 +21,7 @@ void kvw_mp_init(struct kvw_mp *mp, const void *data, size_t len)
 	mp->error = NULL;
 }
 
-static enum kvw_err refuse(struct kvw_mp *mp, const char *error)
+static enum kvw_err refuse_value(struct kvw_mp *mp, const char *error)
 {
 	mp->error = error;
 	return KVW_EPROTO;
@@ -55,7 +55,7 @@ static enum kvw_err end_int(struct kvw_mp *mp, const uint8_t *at, size_t width, 
 	uint64_t bits;
 
 	if ((size_t)(mp->end - at) < width)
-		return refuse(mp, "cut off inside a number");
+		return refuse_value(mp, "cut off inside a number");
 	bits = big_endian(at, width);
 	if (is_signed && width < 8 && bits >> (8 * width - 1) != 0)
 		bits |= ~UINT64_C(0) << (8 * width);
@@ -73,7 +73,7 @@ static enum kvw_err end_real(
 	float real;
 
 	if ((size_t)(mp->end - at) < width)
-		return refuse(mp, "cut off inside a number");
+		return refuse_value(mp, "cut off inside a number");
 	bits = big_endian(at, width);
 	value->type = KVW_MP_FLOAT;
 	if (width == 4) {
@@ -92,7 +92,7 @@ static enum kvw_err end_bytes(struct kvw_mp *mp, const uint8_t *at, uint64_t len
 	enum kvw_mp_type type, struct kvw_mp_value *value)
 {
 	if (len + (type == KVW_MP_EXT) > (uint64_t)(mp->end - at))
-		return refuse(mp, "a text or bytes longer than what is left");
+		return refuse_value(mp, "a text or bytes longer than what is left");
 	if (type == KVW_MP_EXT)
 		value->ext_type = (int8_t)*at++;
 	value->type = type;
@@ -107,7 +107,7 @@ static enum kvw_err end_count(struct kvw_mp *mp, const uint8_t *at, uint64_t cou
 	uint64_t least = type == KVW_MP_MAP ? 2 * count : count; /* each value has a byte */
 
 	if (least > (uint64_t)(mp->end - at))
-		return refuse(mp, "a count larger than what is left");
+		return refuse_value(mp, "a count larger than what is left");
 	value->type = type;
 	value->count = (uint32_t)count;
 	mp->at = at;
@@ -121,7 +121,7 @@ static enum kvw_err end_sized(struct kvw_mp *mp, const uint8_t *at, size_t width
 	uint64_t size;
 
 	if ((size_t)(mp->end - at) < width)
-		return refuse(mp, "cut off inside a length");
+		return refuse_value(mp, "cut off inside a length");
 	size = big_endian(at, width);
 	at += width;
 	if (type == KVW_MP_ARRAY || type == KVW_MP_MAP)
@@ -182,7 +182,7 @@ static enum kvw_err next_special(
 	case 0xdf:
 		return end_sized(mp, at, (size_t)2 << (head - 0xde), KVW_MP_MAP, value);
 	default:
-		return refuse(mp, "the byte c1, which means nothing");
+		return refuse_value(mp, "the byte c1, which means nothing");
 	}
 }
 
@@ -192,7 +192,7 @@ enum kvw_err kvw_mp_next(struct kvw_mp *mp, struct kvw_mp_value *value)
 	uint8_t head;
 
 	if (at == mp->end)
-		return refuse(mp, "ends where a value should begin");
+		return refuse_value(mp, "ends where a value should begin");
 	head = *at++;
 	if (head < 0x80 || head >= 0xe0) {
 		value->type = head < 0x80 ? KVW_MP_UINT : KVW_MP_NEGATIVE;
@@ -247,7 +247,7 @@ static enum kvw_err next_of(
 
 	if (err == KVW_OK && value->type != type) {
 		mp->at = start;
-		err = refuse(mp, error);
+		err = refuse_value(mp, error);
 	}
 	return err;
 }
@@ -312,7 +312,7 @@ enum kvw_err kvw_mp_real(struct kvw_mp *mp, double *result)
 		return KVW_OK;
 	default:
 		mp->at = start;
-		return refuse(mp, "not a number");
+		return refuse_value(mp, "not a number");
 	}
 }
 
@@ -324,7 +324,7 @@ enum kvw_err kvw_mp_uint(struct kvw_mp *mp, uint64_t most, uint64_t *result)
 
 	if (err == KVW_OK && value.bits > most) {
 		mp->at = start;
-		err = refuse(mp, "an integer out of range");
+		err = refuse_value(mp, "an integer out of range");
 	}
 	if (err == KVW_OK)
 		*result = value.bits;
@@ -339,7 +339,7 @@ enum kvw_err kvw_mp_bits(struct kvw_mp *mp, uint64_t *bits)
 
 	if (err == KVW_OK && value.type != KVW_MP_UINT && value.type != KVW_MP_NEGATIVE) {
 		mp->at = start;
-		err = refuse(mp, "not an integer");
+		err = refuse_value(mp, "not an integer");
 	}
 	if (err == KVW_OK)
 		*bits = value.bits;

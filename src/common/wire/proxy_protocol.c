@@ -230,7 +230,7 @@ static enum kvw_proxy_verdict read_v2(
 
 /* --- both --- */
 
-static bool begins(const char *data, size_t len, const char *mark, size_t mark_len)
+static bool bytes_begin(const char *data, size_t len, const char *mark, size_t mark_len)
 {
 	return memcmp(data, mark, len < mark_len ? len : mark_len) == 0;
 }
@@ -242,9 +242,9 @@ enum kvw_proxy_verdict kvw_proxy_header_read(
 
 	if (len == 0)
 		return KVW_PROXY_MORE;
-	if (begins(data, len, v1_begin, v1))
+	if (bytes_begin(data, len, v1_begin, v1))
 		return len < v1 ? KVW_PROXY_MORE : read_v1(data, len, out, why);
-	if (begins(data, len, v2_begin, v2))
+	if (bytes_begin(data, len, v2_begin, v2))
 		return len < v2 ? KVW_PROXY_MORE : read_v2(data, len, out, why);
 	return KVW_PROXY_NONE;
 }

@@ -1,8 +1,8 @@
 /*
  * vllm_events.c - batches of KV events, by position or by name.
  *
- * Both encodings meet in take(): a table says which member a position is, another which one a
- * name is, and from there on there is one way to read each member. A member may come in
+ * Both encodings meet in take_member(): a table says which member a position is, another which one
+ * a name is, and from there on there is one way to read each member. A member may come in
  * any order (the type too); an event is judged when all of it was read.
  *
  * An event of a known type whose members do not fit (five hashes with four blocks of tokens, a
@@ -80,7 +80,7 @@ void kvw_vllm_reader_finish(struct kvw_vllm_reader *reader)
 	*reader = (struct kvw_vllm_reader){0};
 }
 
-static enum kvw_err refuse(struct kvw_vllm_reader *reader, const char *error)
+static enum kvw_err refuse_batch(struct kvw_vllm_reader *reader, const char *error)
 {
 	reader->error = error;
 	return KVW_EPROTO;
@@ -144,7 +144,7 @@ static enum kvw_err take_batch(struct kvw_vllm_reader *reader, struct kvw_mp *ev
 	if (err != KVW_OK)
 		return err;
 	if (head.type != KVW_MP_ARRAY && head.type != KVW_MP_MAP)
-		return refuse(reader, "a batch is neither an array nor a map");
+		return refuse_batch(reader, "a batch is neither an array nor a map");
 	for (uint32_t i = 0; i < head.count && err == KVW_OK; i++) {
 		if (head.type == KVW_MP_ARRAY) {
 			err = take_batch_member(reader, i, events);
@@ -179,9 +179,9 @@ enum kvw_err kvw_vllm_begin(struct kvw_vllm_reader *reader, const void *payload,
 		return err;
 	}
 	if (events.at == NULL)
-		return refuse(reader, "a batch without a list of events");
+		return refuse_batch(reader, "a batch without a list of events");
 	if (kvw_mp_left(&reader->mp) != 0)
-		return refuse(reader, "bytes after the end of a batch");
+		return refuse_batch(reader, "bytes after the end of a batch");
 	reader->mp = events;
 	err = kvw_mp_array(&reader->mp, &reader->left);
 	if (err != KVW_OK)
@@ -241,7 +241,7 @@ static enum kvw_err take_hashes(struct kvw_vllm_reader *reader, struct kvw_kv_ev
 	enum kvw_err err = kvw_mp_array(&reader->mp, &count);
 
 	if (err == KVW_OK && count > KVW_VLLM_BLOCKS_MAX)
-		return refuse(reader, "too many blocks");
+		return refuse_batch(reader, "too many blocks");
 	if (err == KVW_OK)
 		err = make_room((void **)&reader->hashes, &reader->hash_room, count,
 			sizeof(reader->hashes[0]));
@@ -275,7 +275,7 @@ static enum kvw_err take_tokens(struct kvw_vllm_reader *reader, struct kvw_kv_ev
 		return KVW_OK;
 	err = kvw_mp_array(&reader->mp, &count);
 	if (err == KVW_OK && count > KVW_VLLM_TOKENS_MAX)
-		return refuse(reader, "too many tokens");
+		return refuse_batch(reader, "too many tokens");
 	if (err == KVW_OK)
 		err = make_room((void **)&reader->tokens, &reader->token_room, count,
 			sizeof(reader->tokens[0]));
@@ -350,7 +350,7 @@ static enum kvw_err take_extra(
 		return KVW_OK;
 	err = kvw_mp_array(&reader->mp, &count);
 	if (err == KVW_OK && count > KVW_VLLM_BLOCKS_MAX)
-		return refuse(reader, "too many blocks");
+		return refuse_batch(reader, "too many blocks");
 	if (err == KVW_OK)
 		err = make_room((void **)&reader->extra, &reader->extra_room, count,
 			sizeof(reader->extra[0]));
@@ -428,7 +428,7 @@ static enum kvw_err take_lora_id(struct kvw_mp *mp, struct kvw_kv_event *event)
 	return err;
 }
 
-static enum kvw_err take(struct kvw_vllm_reader *reader, enum member member,
+static enum kvw_err take_member(struct kvw_vllm_reader *reader, enum member member,
 	struct kvw_kv_event *event, struct details *details)
 {
 	struct kvw_mp *mp = &reader->mp;
@@ -507,7 +507,7 @@ static enum kvw_err take_event(
 	if (err != KVW_OK)
 		return err;
 	if (head.type != KVW_MP_ARRAY && head.type != KVW_MP_MAP)
-		return refuse(reader, "an event is neither an array nor a map");
+		return refuse_batch(reader, "an event is neither an array nor a map");
 	for (uint32_t i = 0; i < head.count && err == KVW_OK; i++) {
 		member = head.type == KVW_MP_ARRAY ? member_at(event->kind, i) : UNKNOWN;
 		if (head.type == KVW_MP_MAP) {
@@ -515,7 +515,7 @@ static enum kvw_err take_event(
 			member = err == KVW_OK ? member_named(name, i) : UNKNOWN;
 		}
 		if (err == KVW_OK)
-			err = take(reader, member, event, details);
+			err = take_member(reader, member, event, details);
 		if (details->has_type && !details->known_type)
 			break;
 	}
@@ -564,20 +564,20 @@ static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_ev
 {
 	reader->field = NULL;
 	if (!details->has_type)
-		return refuse(reader, "an event without a type");
+		return refuse_batch(reader, "an event without a type");
 	if (event->kind == KVW_KV_CLEARED)
 		return KVW_OK;
 	if (!details->has_hashes)
-		return refuse(reader, "an event without block hashes");
+		return refuse_batch(reader, "an event without block hashes");
 	if (event->kind == KVW_KV_REMOVED)
 		return KVW_OK;
 	if (event->block_size == 0)
-		return refuse(reader, "stored blocks without a block size");
+		return refuse_batch(reader, "stored blocks without a block size");
 	if (event->token_count != 0 &&
 		event->token_count != (uint64_t)event->hash_count * event->block_size)
-		return refuse(reader, "stored blocks and their tokens differ in number");
+		return refuse_batch(reader, "stored blocks and their tokens differ in number");
 	if (details->extra_count != 0 && details->extra_count != event->hash_count)
-		return refuse(reader, "stored blocks and their extra keys differ in number");
+		return refuse_batch(reader, "stored blocks and their extra keys differ in number");
 	return KVW_OK;
 }
 
