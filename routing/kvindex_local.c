@@ -105,7 +105,7 @@ static void list_append(struct kvw_kvlocal *local, uint32_t at)
 /* --- entries --- */
 
 /* Ends an entry and the holder it stands for. */
-static void release(struct kvw_kvlocal *local, uint32_t at)
+static void release_entry(struct kvw_kvlocal *local, uint32_t at)
 {
 	struct kvw_kventry *entry = &local->entries[at];
 	uint32_t *link = chain_of(local, lane_of(entry), entry->hash);
@@ -135,11 +135,11 @@ static void make_room(struct kvw_kvlocal *local)
 		return;
 	if (kvw_kvword_alive(local, local->entries[local->oldest].word))
 		count_by(&local->dropped, 1);
-	release(local, local->oldest);
+	release_entry(local, local->oldest);
 }
 
 /* The entry of a hash in a cell, dead or alive; 0: none. */
-static uint32_t find(const struct kvw_kvlocal *local, uint32_t cell, uint64_t hash)
+static uint32_t find_entry(const struct kvw_kvlocal *local, uint32_t cell, uint64_t hash)
 {
 	uint32_t at = *chain_of(local, cell / KVW_TIER_COUNT, hash);
 
@@ -183,7 +183,7 @@ void kvw_kvlocal_stored(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier,
 {
 	uint32_t cell = kvw_kvcell(lane, tier);
 	uint64_t mixed = kvw_kvkey(space, key);
-	uint32_t at = find(local, cell, hash);
+	uint32_t at = find_entry(local, cell, hash);
 	struct kvw_kventry *entry = &local->entries[at];
 
 	kvw_kvlocal_sweep(local, SWEEP_PER_STORE);
@@ -196,19 +196,19 @@ void kvw_kvlocal_stored(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier,
 	/* Stale, or the hash means something else by now: the first removal will end that too. The
 	 * sweep may have released it already. */
 	if (at != 0 && entry->word != 0 && entry->hash == hash)
-		release(local, at);
+		release_entry(local, at);
 	enter(local, cell, space, hash, mixed);
 }
 
 bool kvw_kvlocal_removed(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier, uint64_t hash)
 {
 	uint32_t cell = kvw_kvcell(lane, tier);
-	uint32_t at = find(local, cell, hash);
+	uint32_t at = find_entry(local, cell, hash);
 
 	if (at == 0 || local->entries[at].word != kvw_kvword(local, cell))
 		return false;
 	if (--local->entries[at].count == 0)
-		release(local, at);
+		release_entry(local, at);
 	return true;
 }
 
@@ -274,7 +274,7 @@ void kvw_kvlocal_sweep(struct kvw_kvlocal *local, uint32_t steps)
 		const struct kvw_kventry *entry = &local->entries[local->hand];
 
 		if (entry->word != 0 && !kvw_kvword_alive(local, entry->word))
-			release(local, local->hand);
+			release_entry(local, local->hand);
 		local->hand = local->hand + 1 < local->fresh ? local->hand + 1 : 1;
 	}
 }

@@ -90,7 +90,7 @@ static void settle_group(struct walk *walk, uint32_t worker, uint32_t required)
 }
 
 /* What a worker's required sources hold together, and on to the next block. */
-static void settle(struct walk *walk, uint32_t worker)
+static void settle_worker(struct walk *walk, uint32_t worker)
 {
 	uint32_t required = required_of(walk, worker);
 
@@ -115,7 +115,7 @@ static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 			reach(walk, worker, word_tier(words[i]));
 	}
 	for (uint32_t i = 0; i < holders && walk->gathers; i++)
-		settle(walk, word_worker(words[i]));
+		settle_worker(walk, word_worker(words[i]));
 	walk->done++;
 	return walk->any;
 }

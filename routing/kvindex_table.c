@@ -42,7 +42,7 @@ static uint32_t get(const struct kvw_kvslot *slot, unsigned i)
 	return atomic_load_explicit(&slot->w[i], memory_order_acquire);
 }
 
-static void put(struct kvw_kvslot *slot, unsigned i, uint32_t value)
+static void put_value(struct kvw_kvslot *slot, unsigned i, uint32_t value)
 {
 	atomic_store_explicit(&slot->w[i], value, memory_order_release);
 }
@@ -87,14 +87,14 @@ static uint32_t take_slot(struct kvw_kvtable *table)
 		slot = table->fresh++;
 	assert(slot <= table->count);
 	for (unsigned i = 0; i < KVW_KVSLOT_WORDS; i++)
-		put(&table->slots[slot], i, 0);
+		put_value(&table->slots[slot], i, 0);
 	count_by(&table->used, 1);
 	return slot;
 }
 
 static void give_slot(struct kvw_kvtable *table, uint32_t slot)
 {
-	put(&table->slots[slot], 0, table->free_slots);
+	put_value(&table->slots[slot], 0, table->free_slots);
 	table->free_slots = slot;
 	count_by(&table->used, (uint64_t)-1);
 }
@@ -132,16 +132,16 @@ void kvw_kvtable_add(struct kvw_kvtable *table, uint64_t key, uint32_t word)
 	change_begin(bucket);
 	if (head == 0) {
 		head = take_slot(table);
-		put(&table->slots[head], KEY_LOW, (uint32_t)key);
-		put(&table->slots[head], KEY_HIGH, (uint32_t)(key >> 32));
-		put(&table->slots[head], NEXT,
+		put_value(&table->slots[head], KEY_LOW, (uint32_t)key);
+		put_value(&table->slots[head], KEY_HIGH, (uint32_t)(key >> 32));
+		put_value(&table->slots[head], NEXT,
 			atomic_load_explicit(&bucket->head, memory_order_relaxed));
 		atomic_store_explicit(&bucket->head, head, memory_order_release);
 		count_by(&table->keys, 1);
 	}
 	place = find_word(&table->slots[head], FIRST, 0);
 	if (place < KVW_KVSLOT_WORDS) {
-		put(&table->slots[head], place, word);
+		put_value(&table->slots[head], place, word);
 	} else {
 		more = get(&table->slots[head], MORE);
 		if (more != 0)
@@ -149,12 +149,12 @@ void kvw_kvtable_add(struct kvw_kvtable *table, uint64_t key, uint32_t word)
 		if (place == KVW_KVSLOT_WORDS) {
 			uint32_t slot = take_slot(table);
 
-			put(&table->slots[slot], MORE_MORE, more);
-			put(&table->slots[head], MORE, slot);
+			put_value(&table->slots[slot], MORE_MORE, more);
+			put_value(&table->slots[head], MORE, slot);
 			more = slot;
 			place = MORE_FIRST;
 		}
-		put(&table->slots[more], place, word);
+		put_value(&table->slots[more], place, word);
 	}
 	change_end(bucket);
 }
@@ -171,9 +171,9 @@ static uint32_t take_last(struct kvw_kvtable *table, uint32_t head)
 	while (place > first && get(slot, place) == 0)
 		place--;
 	word = get(slot, place);
-	put(slot, place, 0);
+	put_value(slot, place, 0);
 	if (more != 0 && place == first) {
-		put(&table->slots[head], MORE, get(slot, MORE_MORE));
+		put_value(&table->slots[head], MORE, get(slot, MORE_MORE));
 		give_slot(table, more);
 	}
 	return word;
@@ -204,7 +204,7 @@ static void unlink_head(
 	uint32_t next = get(&table->slots[head], NEXT);
 
 	if (before != 0)
-		put(&table->slots[before], NEXT, next);
+		put_value(&table->slots[before], NEXT, next);
 	else
 		atomic_store_explicit(&bucket->head, next, memory_order_release);
 	give_slot(table, head);
@@ -228,7 +228,7 @@ void kvw_kvtable_drop(struct kvw_kvtable *table, uint64_t key, uint32_t word)
 	/* The last one fills the gap, unless it is the gap itself: then its place is 0 by now. */
 	last = take_last(table, head);
 	if (last != word)
-		put(&table->slots[slot], place, last);
+		put_value(&table->slots[slot], place, last);
 	if (get(&table->slots[head], FIRST) == 0)
 		unlink_head(table, bucket, head, before);
 	change_end(bucket);

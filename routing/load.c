@@ -70,7 +70,7 @@ static void advance(struct kvw_load *load, int64_t now_ns)
 }
 
 /* Restores the invariants after a change and publishes the result to readers. Lock held. */
-static void publish(struct kvw_load *load)
+static void publish_counts(struct kvw_load *load)
 {
 	if (load->added_ns - load->done_ns > load->waiting_ns)
 		load->done_ns = load->added_ns - load->waiting_ns;
@@ -81,7 +81,7 @@ static void publish(struct kvw_load *load)
 }
 
 /* Every pick reads these: they are written only when they have changed by enough to matter. */
-static void show(_Atomic float *shown, double value)
+static void show_value(_Atomic float *shown, double value)
 {
 	double was = (double)atomic_load_explicit(shown, memory_order_relaxed);
 
@@ -95,8 +95,8 @@ static void set_room(struct kvw_load *load, double tokens)
 			      ? load->kept_ns / load->kept_tokens / tokens
 			      : 0;
 
-	show(&load->room->tokens, tokens);
-	show(&load->room->ns_per_token, each);
+	show_value(&load->room->tokens, tokens);
+	show_value(&load->room->ns_per_token, each);
 }
 
 void kvw_load_set_room(struct kvw_load *load, double tokens)
@@ -226,7 +226,7 @@ struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns)
 		.context = (uint32_t)(held >> 32),
 		.sequences = load->sequences,
 		.unanswered = load->unanswered};
-	publish(load);
+	publish_counts(load);
 	kvw_spin_unlock(&load->lock);
 	return out;
 }
@@ -276,7 +276,7 @@ float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peer
 	load->peers_held = held;
 	load->peers_sequences = trusted(peers->sequences, trust);
 	load->peers_unanswered = trusted(peers->unanswered, trust);
-	publish(load);
+	publish_counts(load);
 	kvw_spin_unlock(&load->lock);
 	return trust;
 }
@@ -305,7 +305,7 @@ void kvw_load_forget_peers(struct kvw_load *load)
 	load->claim_ns = 0;
 	load->claim = (struct kvw_load_claim){0};
 	load->verdict = (struct kvw_load_verdict){0};
-	publish(load);
+	publish_counts(load);
 	kvw_spin_unlock(&load->lock);
 }
 
@@ -321,7 +321,7 @@ void kvw_lease_take(
 	load->added_ns += prefill_ns;
 	load->waiting_ns += prefill_ns;
 	lease->position_ns = load->added_ns;
-	publish(load);
+	publish_counts(load);
 	count_held(load, kvw_load_held(1, 0));
 	kvw_spin_unlock(&load->lock);
 	lease->load = load;
@@ -437,7 +437,7 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 		load->answered_ns = now_ns;
 	}
 	load->waiting_ns -= lease->prefill_ns;
-	publish(load);
+	publish_counts(load);
 	kvw_spin_unlock(&load->lock);
 	lease->answered = true;
 	lease->first_ns = now_ns;
@@ -456,7 +456,7 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 	if (left > 0)
 		load->done_ns += left;
 	load->waiting_ns -= lease->prefill_ns;
-	publish(load);
+	publish_counts(load);
 }
 
 /* How long it had its part of the KV memory: since its prefill began. A plain answer does not show

@@ -39,7 +39,7 @@
 #define MOST_AHEAD    4   /* requests that a worker of a small share must wait for at most */
 #define MAX_COMPANY   16  /* with more running requests a time to first token teaches no rate */
 
-static void release(struct kvw_prefix_knowledge *known)
+static void release_knowledge(struct kvw_prefix_knowledge *known)
 {
 	if (known == NULL ||
 		atomic_fetch_sub_explicit(&known->users, 1, memory_order_acq_rel) > 1)
@@ -69,7 +69,7 @@ static struct kvw_prefix_knowledge *make_knowledge(
 		atomic_init(&known->tree, known->own);
 		return known;
 	}
-	release(known);
+	release_knowledge(known);
 	return NULL;
 }
 
@@ -90,7 +90,7 @@ static struct kvw_prefix_knowledge *inherit(
 
 void kvw_prefixaware_finish(struct kvw_prefixaware *pa)
 {
-	release(pa->known);
+	release_knowledge(pa->known);
 }
 
 /* All but the rates' prior. */
@@ -250,7 +250,7 @@ static void count_shares(struct kvw_prefixaware *pa, const struct kvw_candidates
 	}
 }
 
-static struct kvw_choice choose(const struct kvw_prefixaware *pa,
+static struct kvw_choice choose_worker(const struct kvw_prefixaware *pa,
 	const struct kvw_route_request *request, const struct kvw_candidates *set,
 	struct kvw_weighing *w)
 {
@@ -274,7 +274,7 @@ struct kvw_choice kvw_prefixaware_choose(struct kvw_prefixaware *pa,
 	struct kvw_choice choice;
 
 	w->by_share = w->shares > 0 && counts_shares(pa, set, w);
-	choice = choose(pa, request, set, w);
+	choice = choose_worker(pa, request, set, w);
 	if (w->shares > 0 && !w->look)
 		count_shares(pa, set, choice.pos, w);
 	return choice;

@@ -189,7 +189,7 @@ static void prefetch_removal(struct kvw_radix *tree, struct kvw_slot *slot)
 }
 
 /* Chooses the next victim among the picks and asks for what removing it will touch. */
-static void prepare(
+static void prepare_picks(
 	struct kvw_radix *tree, struct kvw_pool *pool, const uint32_t *picks, uint32_t now)
 {
 	struct sample sample = {0};
@@ -239,7 +239,7 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 		if (plan.victim != 0 &&
 			atomic_load_explicit(&slot->stamp, memory_order_relaxed) == plan.stamp)
 			drop_branch(tree, pool, plan.victim, age_of(slot, now), now, &spare);
-		prepare(tree, pool, plan.picks, now);
+		prepare_picks(tree, pool, plan.picks, now);
 	}
 	return spare;
 }

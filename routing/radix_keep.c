@@ -380,7 +380,7 @@ static void cut_circle(struct kvw_radix_recall *recall, uint32_t index)
 }
 
 /* Hangs the node on its parent and counts its holders in the views; those that are dead go. */
-static void settle(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t index)
+static void settle_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t index)
 {
 	uint32_t parent = atomic_load_explicit(&slot->link, memory_order_relaxed);
 	struct kvw_slot *at = slot;
@@ -425,7 +425,7 @@ void kvw_radix_recall_end(struct kvw_radix_recall *recall)
 			cut_circle(recall, i);
 	for (uint32_t i = 1; i < end; i++)
 		if (is_live(kvw_slot_at(tree, i)))
-			settle(tree, kvw_slot_at(tree, i), i);
+			settle_slot(tree, kvw_slot_at(tree, i), i);
 	free(recall->slots);
 	free(recall->fine);
 	free(recall);

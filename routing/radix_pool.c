@@ -46,7 +46,7 @@ static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool)
 }
 
 /* Pool locked. */
-static void push(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
+static void push_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	atomic_store_explicit(&kvw_slot_at(tree, index)->link,
 		atomic_load_explicit(&pool->free, memory_order_relaxed), memory_order_relaxed);
@@ -68,7 +68,7 @@ static bool refill(struct kvw_radix *tree, struct kvw_pool *pool)
 		&tree->fresh, &first, end, memory_order_relaxed, memory_order_relaxed));
 	kvw_spin_lock(&pool->lock);
 	for (uint32_t i = end; i-- > first;)
-		push(tree, pool, i);
+		push_slot(tree, pool, i);
 	kvw_spin_unlock(&pool->lock);
 	return true;
 }
@@ -115,7 +115,7 @@ void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index
 {
 	kvw_slot_reset(kvw_slot_at(tree, index));
 	kvw_spin_lock(&pool->lock);
-	push(tree, pool, index);
+	push_slot(tree, pool, index);
 	pool->taken--;
 	kvw_spin_unlock(&pool->lock);
 }

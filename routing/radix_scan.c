@@ -8,7 +8,7 @@
 
 #include "routing/radix_node.h"
 
-static uint64_t load(const _Atomic uint64_t *word)
+static uint64_t load_word(const _Atomic uint64_t *word)
 {
 	return atomic_load_explicit(word, memory_order_acquire);
 }
@@ -24,7 +24,7 @@ uint32_t kvw_scan_of_worker(const _Atomic uint64_t *words, unsigned used, uint32
 	uint32_t mine = 0;
 
 	for (unsigned i = 0; i < used; i++) {
-		struct kvw_holder h = kvw_holder_unpack(load(&words[i]));
+		struct kvw_holder h = kvw_holder_unpack(load_word(&words[i]));
 
 		mine |= (uint32_t)((h.worker == worker) & (h.upto != 0)) << i;
 	}
@@ -37,7 +37,7 @@ uint32_t kvw_scan_dead(
 	uint32_t gone = 0;
 
 	for (unsigned i = 0; i < used; i++) {
-		struct kvw_holder h = kvw_holder_unpack(load(&words[i]));
+		struct kvw_holder h = kvw_holder_unpack(load_word(&words[i]));
 
 		gone |= (uint32_t)((h.upto == 0) | !is_alive(windows, h)) << i;
 	}
@@ -56,7 +56,7 @@ void kvw_scan_reach(const _Atomic uint64_t *words, unsigned used, const _Atomic 
 	uint32_t count = reach->count;
 
 	for (unsigned i = 0; i < used; i++) {
-		struct kvw_holder h = kvw_holder_unpack(load(&words[i]));
+		struct kvw_holder h = kvw_holder_unpack(load_word(&words[i]));
 		uint64_t window = atomic_load_explicit(&windows[h.worker], memory_order_relaxed);
 		uint32_t extent = kvw_holder_extent(h, window);
 		uint32_t upto = extent < length ? extent : length;

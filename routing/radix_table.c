@@ -33,7 +33,7 @@ static inline uint32_t passed(const struct kvw_bucket *bucket)
 }
 
 /* Notes what chunk `at` of a window begins, in the order of chunks. */
-static inline void note(struct kvw_table_found *found, uint32_t at, uint64_t entry)
+static inline void note_entry(struct kvw_table_found *found, uint32_t at, uint64_t entry)
 {
 	uint32_t place = found->count;
 
@@ -183,7 +183,7 @@ static void look_for_spilled(const struct kvw_table *table, const struct kvw_chu
 			table, kvw_table_spread(table, chunks[at].hash), at & GROUP_MASK);
 
 		if (entry != 0)
-			note(found, at, entry);
+			note_entry(found, at, entry);
 	}
 }
 
@@ -235,7 +235,7 @@ void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunk
 			break; /* no run arrives here */
 		if (at >= asked->first + asked->count || entry == 0)
 			continue; /* it has changed meanwhile */
-		note(found, at, entry);
+		note_entry(found, at, entry);
 		if (at + kvw_entry_length(entry) >= end)
 			end = at + kvw_entry_length(entry) + 1;
 	}

@@ -137,7 +137,7 @@ static void flush_moves(struct kvw_ledger *ledger)
 }
 
 /* Lock held. */
-static void flush(struct kvw_ledger *ledger)
+static void flush_ledger(struct kvw_ledger *ledger)
 {
 	flush_moves(ledger);
 	add_tokens(ledger->views, ledger->worker, ledger->now, ledger->added);
@@ -183,7 +183,7 @@ void kvw_ledger_end_tick(struct kvw_ledger *ledger)
 	struct kvw_view *view = &views->items[ledger->worker];
 
 	kvw_spin_lock(&view->lock);
-	flush(ledger);
+	flush_ledger(ledger);
 	if ((uint32_t)kvw_view_window(views, ledger->worker) == ledger->now)
 		begin_tick(views, ledger->worker);
 	ledger->now = (uint32_t)kvw_view_window(views, ledger->worker);
@@ -217,7 +217,7 @@ void kvw_ledger_close(struct kvw_ledger *ledger)
 		total_of(view) <= (int64_t)ledger->capacity)
 		return;
 	kvw_spin_lock(&view->lock);
-	flush(ledger);
+	flush_ledger(ledger);
 	if (total_of(view) > (int64_t)ledger->capacity)
 		trim(ledger->views, ledger->worker, (int64_t)ledger->capacity);
 	kvw_spin_unlock(&view->lock);

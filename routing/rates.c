@@ -194,7 +194,7 @@ static double median_of(struct kvw_rates_book *book)
 }
 
 /* Publishes the rates to the picks. Lock held. */
-static void publish(struct kvw_rates *rates)
+static void publish_rates(struct kvw_rates *rates)
 {
 	struct kvw_rates_book *book = rates->book;
 	double median = median_of(book);
@@ -234,7 +234,7 @@ void kvw_rates_reconfigure(struct kvw_rates *rates, const struct kvw_prefill_mod
 	atomic_store_explicit(&book->prior_x, x, memory_order_relaxed);
 	atomic_store_explicit(&book->pair_ns, pair_ns, memory_order_relaxed);
 	if (atomic_load_explicit(&book->learned, memory_order_relaxed) > 0)
-		publish(rates);
+		publish_rates(rates);
 	else
 		publish_prior(rates, x, pair_ns);
 	kvw_spin_unlock(&book->lock);
@@ -276,7 +276,7 @@ static bool add_busy(struct window *window, const struct point *p)
 	       window->busy.ns > 0;
 }
 
-static bool add(struct window *window, const struct point *p, bool alone)
+static bool add_to_window(struct window *window, const struct point *p, bool alone)
 {
 	if (alone)
 		note_shortest(window, p);
@@ -300,13 +300,13 @@ void kvw_rates_learn(struct kvw_rates *rates, const struct kvw_rate_sample *samp
 	if (!(p.tokens > 0) || sample->ns < 0 || (sample->alone && sample->ns == 0))
 		return;
 	kvw_spin_lock(&window->lock);
-	if (add(window, &p, sample->alone)) {
+	if (add_to_window(window, &p, sample->alone)) {
 		double x = window_x(book, window);
 
 		kvw_spin_lock(&book->lock);
 		if (fabs(x - book->x[sample->worker]) > MOVED * x) {
 			book->x[sample->worker] = (float)x;
-			publish(rates);
+			publish_rates(rates);
 		}
 		kvw_spin_unlock(&book->lock);
 	}

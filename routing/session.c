@@ -169,7 +169,7 @@ static size_t position_of(const struct kvw_candidates *set, uint32_t id)
 }
 
 /* Where the session lives or is to live. At least one candidate is usable. */
-static size_t settle(struct session *s, const struct kvw_route_request *request,
+static size_t settle_session(struct session *s, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, enum kvw_reason *reason)
 {
 	uint64_t key = table_key(s, request);
@@ -193,7 +193,7 @@ static size_t settle(struct session *s, const struct kvw_route_request *request,
 }
 
 /* Where settle would send it. */
-static size_t look(struct session *s, const struct kvw_route_request *request,
+static size_t look_up_session(struct session *s, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, enum kvw_reason *reason)
 {
 	uint32_t home = kvw_session_table_look(s->table, table_key(s, request), now_ns);
@@ -235,7 +235,7 @@ static enum kvw_err session_pick(struct kvw_strategy *self, const struct kvw_rou
 		return KVW_ENOWORKER;
 	assert(set->count <= KVW_MAX_WORKERS);
 	if (request->session.len > 0)
-		pos = settle(s, request, set, now_ns, &reason);
+		pos = settle_session(s, request, set, now_ns, &reason);
 	else
 		pos = kvw_choose_by_load(&s->model, set, now_ns,
 			atomic_fetch_add_explicit(&s->turn, 1, memory_order_relaxed));
@@ -254,7 +254,7 @@ static enum kvw_err session_explain(struct kvw_strategy *self,
 	if (kvw_usable_count(set) == 0)
 		return KVW_ENOWORKER;
 	if (request->session.len > 0)
-		pos = look(s, request, set, now_ns, &reason);
+		pos = look_up_session(s, request, set, now_ns, &reason);
 	else
 		pos = kvw_choose_by_load(&s->model, set, now_ns,
 			atomic_load_explicit(&s->turn, memory_order_relaxed));

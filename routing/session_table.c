@@ -104,7 +104,7 @@ static struct shard *shard_of(struct kvw_session_table *table, uint64_t key)
 	return &table->shards[key >> 32 & (table->shard_count - 1)];
 }
 
-static uint32_t find(const struct shard *shard, uint64_t key)
+static uint32_t find_session(const struct shard *shard, uint64_t key)
 {
 	uint32_t i = shard->buckets[key & shard->bucket_mask];
 
@@ -164,7 +164,7 @@ static void drop_expired(struct kvw_session_table *table, struct shard *shard, i
 	}
 }
 
-static uint32_t add(struct shard *shard, uint64_t key)
+static uint32_t add_session(struct shard *shard, uint64_t key)
 {
 	uint32_t i = 0;
 
@@ -197,7 +197,7 @@ uint32_t kvw_session_table_use(struct kvw_session_table *table, uint64_t key, in
 	uint32_t i = 0;
 
 	kvw_spin_lock(&shard->lock);
-	i = find(shard, key);
+	i = find_session(shard, key);
 	if (i != 0 && expired(table, &shard->entries[i], now_ns)) {
 		drop(shard, i);
 	} else if (i != 0) {
@@ -216,7 +216,7 @@ uint32_t kvw_session_table_look(struct kvw_session_table *table, uint64_t key, i
 	uint32_t i = 0;
 
 	kvw_spin_lock(&shard->lock);
-	i = find(shard, key);
+	i = find_session(shard, key);
 	if (i != 0 && !expired(table, &shard->entries[i], now_ns))
 		worker = shard->entries[i].worker;
 	kvw_spin_unlock(&shard->lock);
@@ -230,9 +230,9 @@ uint32_t kvw_session_table_place(struct kvw_session_table *table, uint64_t key, 
 	uint32_t i = 0;
 
 	kvw_spin_lock(&shard->lock);
-	i = find(shard, key);
+	i = find_session(shard, key);
 	if (i == 0) {
-		i = add(shard, key);
+		i = add_session(shard, key);
 		shard->entries[i].worker = worker;
 	} else if (shard->entries[i].worker == old) {
 		shard->entries[i].worker = worker;
