@@ -56,7 +56,7 @@ static bool is_first(const struct kvw_waiter *w)
 	return w->class == 0 && !w->aged;
 }
 
-static void show(_Atomic float *shown, double value)
+static void show_value(_Atomic float *shown, double value)
 {
 	atomic_store_explicit(shown, (float)value, memory_order_relaxed);
 }
@@ -70,8 +70,8 @@ static void tell_offered(struct kvw_gate *gate, int64_t now_ns)
 		memory_order_relaxed);
 	gate->told_offered = offered;
 	gate->told_ns = now_ns;
-	show(&gate->admission->mean_ns, gate->mean_ns);
-	show(&gate->admission->lag, gate->lag);
+	show_value(&gate->admission->mean_ns, gate->mean_ns);
+	show_value(&gate->admission->lag, gate->lag);
 }
 
 void kvw_gate_finish(struct kvw_gate *gate)
@@ -183,7 +183,7 @@ static uint64_t epoch_of(struct kvw_gate *gate, int64_t now_ns)
 	return outlooks->epoch;
 }
 
-static struct kvw_outlook *look(
+static struct kvw_outlook *look_at_worker(
 	struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
 {
 	struct kvw_outlook *o = &gate->outlooks->workers[c->id];
@@ -258,7 +258,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		if (costs[i].verdict == KVW_VERDICT_UNUSABLE)
 			continue;
 		if (o->epoch != epoch)
-			o = look(gate, c, now_ns);
+			o = look_at_worker(gate, c, now_ns);
 		foreign_ns = foreign_of(o, c, e, now_ns);
 		wait = wait_seen(o, foreign_ns, costs[i].prefill_ns, ahead_ns, short_ns);
 		usable++;
@@ -299,7 +299,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	/* Other loops send, too. */
 	if (costs[pos].verdict != KVW_VERDICT_UNUSABLE) {
 		const struct kvw_candidate *c = &set->items[pos];
-		const struct kvw_outlook *o = look(gate, c, now_ns);
+		const struct kvw_outlook *o = look_at_worker(gate, c, now_ns);
 
 		e->wait_ns = wait_seen(
 			o, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, short_ns);
@@ -527,7 +527,7 @@ static void plan(struct kvw_gate *gate, int64_t now_ns)
 			       &gate->admission->peers_offered_per_s),
 		now_ns);
 	for (size_t class = 0; class < KVW_CLASSES; class++)
-		show(&gate->admission->limits[class], gate->price.limit[class]);
+		show_value(&gate->admission->limits[class], gate->price.limit[class]);
 	atomic_store_explicit(&gate->admission->planned_ns, now_ns, memory_order_relaxed);
 	kvw_queue_plan(&gate->queue, now_ns, rate * waiting_part,
 		gate->ahead_sum_ns * each * waiting_part);

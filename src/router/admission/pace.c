@@ -6,7 +6,7 @@ static int64_t get(const _Atomic int64_t *word)
 	return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-static int32_t count(const _Atomic int32_t *word)
+static int32_t count_of(const _Atomic int32_t *word)
 {
 	return atomic_load_explicit(word, memory_order_relaxed);
 }
@@ -67,9 +67,9 @@ void kvw_pace_set_peers(struct kvw_pace *pace, int64_t work_ns, int64_t own_ns, 
 
 double kvw_pace_own_share(const struct kvw_pace *pace)
 {
-	return count(&pace->unanswered) > 0
+	return count_of(&pace->unanswered) > 0
 		       ? 1 - (double)atomic_load_explicit(&pace->peers_share, memory_order_relaxed)
-		       : count(&pace->peers) > 0 ? 0 : 1;
+		       : count_of(&pace->peers) > 0 ? 0 : 1;
 }
 
 /* What is left of other routers' work. */
@@ -77,12 +77,12 @@ static double peers_undone(const struct kvw_pace *pace, int64_t now_ns)
 {
 	int64_t until_ns = get(&pace->peers_until_ns);
 
-	return count(&pace->peers) > 0 && until_ns > now_ns ? (double)(until_ns - now_ns) : 0;
+	return count_of(&pace->peers) > 0 && until_ns > now_ns ? (double)(until_ns - now_ns) : 0;
 }
 
 int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now_ns)
 {
-	int32_t requests = count(&pace->shown);
+	int32_t requests = count_of(&pace->shown);
 	double undone = (double)get(&pace->undone_ns) / rate;
 	double since = (double)(now_ns - get(&pace->since_ns));
 	double theirs = peers_undone(pace, now_ns) / rate;
@@ -97,7 +97,7 @@ int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now
 
 void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, int64_t now_ns)
 {
-	int32_t streams = count(&pace->answering);
+	int32_t streams = count_of(&pace->answering);
 	int64_t by = (gap_ns - allowed_ns) / (streams > 1 ? streams : 1);
 	int64_t was = get(&pace->behind_ns);
 	int64_t now = 0;
@@ -114,7 +114,7 @@ void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, i
 /* How far its answers are behind; <= 0: not. */
 static int64_t behind(const struct kvw_pace *pace, int64_t now_ns)
 {
-	if (count(&pace->answering) <= 0 || now_ns - get(&pace->moved_ns) > KVW_PACE_STALE_NS)
+	if (count_of(&pace->answering) <= 0 || now_ns - get(&pace->moved_ns) > KVW_PACE_STALE_NS)
 		return 0;
 	return get(&pace->behind_ns);
 }
@@ -122,7 +122,7 @@ static int64_t behind(const struct kvw_pace *pace, int64_t now_ns)
 struct kvw_pace_seen kvw_pace_see(const struct kvw_pace *pace, int64_t now_ns)
 {
 	int64_t behind_ns = behind(pace, now_ns);
-	bool computes = count(&pace->unanswered) > 0 || count(&pace->peers) > 0;
+	bool computes = count_of(&pace->unanswered) > 0 || count_of(&pace->peers) > 0;
 
 	return (struct kvw_pace_seen){
 		/* Tokens come about twice as fast as they must. */
@@ -142,5 +142,6 @@ int64_t kvw_pace_wait_ns(
 
 bool kvw_pace_busy(const struct kvw_pace *pace, int64_t now_ns)
 {
-	return count(&pace->unanswered) > 0 || count(&pace->peers) > 0 || behind(pace, now_ns) > 0;
+	return count_of(&pace->unanswered) > 0 || count_of(&pace->peers) > 0 ||
+	       behind(pace, now_ns) > 0;
 }

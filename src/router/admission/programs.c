@@ -112,7 +112,7 @@ static struct set *set_of(struct kvw_programs *programs, uint64_t key)
 	return &programs->sets[(key ^ key >> 32) & programs->mask];
 }
 
-static struct entry *find(struct set *set, uint64_t key)
+static struct entry *find_entry(struct set *set, uint64_t key)
 {
 	for (size_t i = 0; i < WAYS; i++)
 		if (GET(set->entries[i].key) == key)
@@ -141,7 +141,7 @@ static uint32_t standing_chunks(const struct kvw_route_request *request)
 }
 
 /* The entry may be another program's by now: `before` is what was looked for all the same. */
-static void fill(const struct entry *entry, uint64_t key, struct kvw_turn *turn)
+static void fill_turn(const struct entry *entry, uint64_t key, struct kvw_turn *turn)
 {
 	turn->before = key;
 	turn->turns = GET(entry->turns);
@@ -167,9 +167,9 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 	uint32_t count = 0;
 
 	if (named != 0) {
-		entry = find(set_of(programs, named), named);
+		entry = find_entry(set_of(programs, named), named);
 		if (entry != NULL)
-			fill(entry, named, &turn);
+			fill_turn(entry, named, &turn);
 		return turn;
 	}
 	if (!request->content_known || !request->teaches || request->chain_count != 1)
@@ -186,9 +186,9 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 		if (i + AHEAD * STRIDE < count)
 			expect(set_of(
 				programs, request->chunks[count - 1 - i - AHEAD * STRIDE].hash));
-		if (hash == 0 || (entry = find(set_of(programs, hash), hash)) == NULL)
+		if (hash == 0 || (entry = find_entry(set_of(programs, hash), hash)) == NULL)
 			continue;
-		fill(entry, hash, &turn);
+		fill_turn(entry, hash, &turn);
 		break;
 	}
 	return turn;
@@ -205,13 +205,13 @@ static void learn_away(struct kvw_programs *programs, float away_ns)
 }
 
 /* Takes what is known of the program out of the place of its last turn. */
-static bool take(struct kvw_programs *programs, uint64_t key, struct entry *out)
+static bool take_entry(struct kvw_programs *programs, uint64_t key, struct entry *out)
 {
 	struct set *set = set_of(programs, key);
 	struct entry *entry = NULL;
 
 	kvw_spin_lock(&set->lock);
-	entry = find(set, key);
+	entry = find_entry(set, key);
 	if (entry != NULL) {
 		SET(out->heard_ns, GET(entry->heard_ns));
 		SET(out->away_ns, GET(entry->away_ns));
@@ -226,7 +226,7 @@ static bool take(struct kvw_programs *programs, uint64_t key, struct entry *out)
 /* A free entry, or that of the program which was heard of first. */
 static struct entry *place_in(struct set *set, uint64_t key)
 {
-	struct entry *place = find(set, key);
+	struct entry *place = find_entry(set, key);
 
 	for (size_t i = 0; place == NULL && i < WAYS; i++)
 		if (GET(set->entries[i].key) == 0)
@@ -270,7 +270,7 @@ void kvw_programs_sent(
 
 	if (turn->key == 0)
 		return;
-	again = turn->before != 0 && take(programs, turn->before, &known);
+	again = turn->before != 0 && take_entry(programs, turn->before, &known);
 	if (again && GET(known.under_way) == 0)
 		came_back(programs, &known, now_ns);
 	/* One under another key ends there, unheard. */
@@ -305,7 +305,7 @@ void kvw_programs_ended(struct kvw_programs *programs, const struct kvw_turn *tu
 		return;
 	set = set_of(programs, turn->key);
 	kvw_spin_lock(&set->lock);
-	entry = find(set, turn->key);
+	entry = find_entry(set, turn->key);
 	if (entry != NULL) {
 		uint32_t under_way = GET(entry->under_way);
 
