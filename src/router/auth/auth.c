@@ -148,7 +148,7 @@ static void log_lines(const char *text)
 		kvw_error(ROOM, "%zu more lines about this file", count - LINES_MOST);
 }
 
-static void refuse(struct kvw_auth *auth, const char *mistakes)
+static void refuse_file(struct kvw_auth *auth, const char *mistakes)
 {
 	log_lines(mistakes);
 	kvw_error(ROOM, "%s: is refused, the keys of before stay in force keys=%llu", auth->path,
@@ -159,7 +159,7 @@ static void refuse(struct kvw_auth *auth, const char *mistakes)
 
 /* --- the file --- */
 
-static bool same(const struct stat *a, const struct stat *b)
+static bool is_same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
 	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
@@ -170,7 +170,7 @@ static bool is_still(const struct kvw_auth *auth, const struct stat *state)
 {
 	struct stat now;
 
-	return stat(auth->path, &now) == 0 && same(&now, state);
+	return stat(auth->path, &now) == 0 && is_same_file(&now, state);
 }
 
 /* Reads the file, whose state is `now`. False: it changed meanwhile, and nothing came of it. */
@@ -195,7 +195,7 @@ static bool read_file(struct kvw_auth *auth, const struct stat *now)
 		atomic_fetch_add(&auth->state.ok, 1);
 		kvw_info(ROOM, "%s: read again keys=%zu", auth->path, kvw_keyring_count(ring));
 	} else if (err == KVW_EINVAL || !auth->failed) {
-		refuse(auth, err == KVW_ENOMEM ? "out of memory" : mistakes);
+		refuse_file(auth, err == KVW_ENOMEM ? "out of memory" : mistakes);
 	}
 	if (still && (err == KVW_OK || err == KVW_EINVAL))
 		auth->seen = *now;
@@ -209,7 +209,7 @@ static bool read_file(struct kvw_auth *auth, const struct stat *now)
 
 /* force: also one that has not changed.
  * True: it may be changing, and is to be looked at again soon. */
-static bool look(struct kvw_auth *auth, bool force)
+static bool look_at_file(struct kvw_auth *auth, bool force)
 {
 	int64_t now_ns = kvw_clock_ns();
 	struct stat now;
@@ -223,9 +223,9 @@ static bool look(struct kvw_auth *auth, bool force)
 		return false;
 	}
 	auth->missing = 0;
-	if (!force && same(&now, &auth->seen))
+	if (!force && is_same_file(&now, &auth->seen))
 		return false;
-	if (!same(&now, &auth->before)) {
+	if (!is_same_file(&now, &auth->before)) {
 		auth->before = now;
 		auth->before_ns = now_ns;
 		auth->failed = false;
@@ -261,7 +261,7 @@ static void take_events(struct kvw_auth *auth)
 	}
 }
 
-static void *run(void *arg)
+static void *run_watcher(void *arg)
 {
 	struct kvw_auth *auth = arg;
 	bool settling = false, force = false;
@@ -282,7 +282,7 @@ static void *run(void *arg)
 			force = true;
 		if (got > 0 && fds[1].revents != 0)
 			take_events(auth);
-		settling = look(auth, force);
+		settling = look_at_file(auth, force);
 		force = force && settling;
 		free_retired(auth);
 	}
@@ -303,7 +303,7 @@ static bool set_paths(struct kvw_auth *auth, const char *path)
 }
 
 /* A file that was written this moment may be changing still: waits for it, but not for ever. */
-static void settle(struct kvw_auth *auth)
+static void settle_file(struct kvw_auth *auth)
 {
 	const struct timespec wait = {.tv_nsec = SETTLE_MS * KVW_NS_PER_MS};
 
@@ -354,13 +354,13 @@ enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **ou
 	if (auth->wake < 0)
 		goto fail;
 	watch_folder(auth); /* before the first look, so that no change falls between */
-	settle(auth);
+	settle_file(auth);
 	err = kvw_keys_file_load(path, errors, &ring);
 	if (err != KVW_OK)
 		goto fail;
 	put_into_force(auth, ring);
 	err = KVW_ENOMEM;
-	if (pthread_create(&auth->thread, NULL, run, auth) != 0)
+	if (pthread_create(&auth->thread, NULL, run_watcher, auth) != 0)
 		goto fail;
 	auth->started = true;
 	*out = auth;

@@ -158,7 +158,7 @@ static int check_entry(const char *entry, FILE *err)
 	return result == KVW_OK ? STATUS_OK : STATUS_FAILED;
 }
 
-static int make(int argc, char **argv, FILE *out, FILE *err)
+static int make_client_key(int argc, char **argv, FILE *out, FILE *err)
 {
 	const char *name = NULL, *values[FLAG_COUNT] = {NULL};
 	struct kvw_digest digest;
@@ -276,7 +276,7 @@ int kvw_key_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 			return STATUS_OK;
 		}
 	if (strcmp(verb, "new") == 0)
-		return make(argc, argv, out, err);
+		return make_client_key(argc, argv, out, err);
 	if (strcmp(verb, "check") == 0)
 		return check(argc, argv, in, out, err);
 	if (verb[0] != '\0')

@@ -114,7 +114,7 @@ static void wipe(struct kvw_slice text)
 		at[i] = '*';
 }
 
-static enum kvw_credential find(const struct kvw_head *head, struct kvw_slice *out)
+static enum kvw_credential find_credential(const struct kvw_head *head, struct kvw_slice *out)
 {
 	const struct kvw_field *authorization = NULL, *api_key = NULL;
 	struct kvw_slice bearer = {NULL, 0}, key = {NULL, 0};
@@ -146,7 +146,7 @@ enum kvw_credential kvw_credential_take_seen(
 	const struct kvw_head *head, struct kvw_digest *out, kvw_credential_look *look, void *arg)
 {
 	struct kvw_slice query = query_of(head->target), shown;
-	enum kvw_credential found = find(head, &shown);
+	enum kvw_credential found = find_credential(head, &shown);
 
 	if (found == KVW_CREDENTIAL_FOUND && query_has_key(query))
 		found = KVW_CREDENTIAL_QUERY;

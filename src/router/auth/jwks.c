@@ -61,7 +61,7 @@ static bool ran_out(void)
 	return out;
 }
 
-static EVP_PKEY *make(const char *type, OSSL_PARAM_BLD *build, bool *starved)
+static EVP_PKEY *make_key(const char *type, OSSL_PARAM_BLD *build, bool *starved)
 {
 	OSSL_PARAM *params = OSSL_PARAM_BLD_to_param(build);
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
@@ -103,7 +103,7 @@ static EVP_PKEY *rsa_of(const json_t *jwk, bool *starved)
 		*starved = OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_N, n) != 1 ||
 			   OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_E, e) != 1;
 		if (!*starved)
-			pkey = make("RSA", build, starved);
+			pkey = make_key("RSA", build, starved);
 	}
 	OSSL_PARAM_BLD_free(build);
 	BN_free(n);
@@ -135,7 +135,7 @@ static EVP_PKEY *p256_of(const json_t *jwk, bool *starved)
 			   OSSL_PARAM_BLD_push_octet_string(
 				   build, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) != 1;
 		if (!*starved)
-			pkey = make("EC", build, starved);
+			pkey = make_key("EC", build, starved);
 	}
 	OSSL_PARAM_BLD_free(build);
 	if (pkey != NULL && !on_curve(pkey, starved)) {
@@ -211,7 +211,7 @@ static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg, bool *starved
 }
 
 /* False: it is left out; or there was no memory for it, and the set is starved. */
-static bool add(struct kvw_jwks *jwks, const json_t *jwk)
+static bool add_key(struct kvw_jwks *jwks, const json_t *jwk)
 {
 	struct key *key = &jwks->keys[jwks->count];
 	const json_t *kid = json_object_get(jwk, "kid");
@@ -273,7 +273,7 @@ enum kvw_err kvw_jwks_parse(
 		goto out;
 	}
 	for (size_t i = 0; i < json_array_size(keys); i++)
-		jwks->skipped += !add(jwks, json_array_get(keys, i));
+		jwks->skipped += !add_key(jwks, json_array_get(keys, i));
 	ERR_clear_error();
 	/* A key that is left out for that is none that the issuer has withdrawn. */
 	if (jwks->starved) {

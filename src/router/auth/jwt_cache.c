@@ -73,7 +73,7 @@ static size_t set_of(const struct kvw_jwt_cache *cache, const struct kvw_digest 
 	return place & cache->mask;
 }
 
-static bool has(const struct entry *entry, const struct kvw_digest *digest)
+static bool has_digest(const struct entry *entry, const struct kvw_digest *digest)
 {
 	return entry->ring != NULL &&
 	       CRYPTO_memcmp(entry->digest.bytes, digest->bytes, sizeof(digest->bytes)) == 0;
@@ -91,7 +91,7 @@ struct kvw_keyring *kvw_jwt_cache_find(struct kvw_jwt_cache *cache, const struct
 	entries = cache->entries + set * WAYS;
 	pthread_mutex_lock(&cache->locks[lock]);
 	for (size_t i = 0; i < WAYS && ring == NULL; i++) {
-		if (!has(&entries[i], digest))
+		if (!has_digest(&entries[i], digest))
 			continue;
 		if (entries[i].generation != generation || now_s >= entries[i].ends_s)
 			break;
@@ -117,7 +117,7 @@ static struct entry *place_for(
 			     now_s >= entry->ends_s;
 		uint64_t used = ended ? 0 : entry->used;
 
-		if (has(entry, digest))
+		if (has_digest(entry, digest))
 			return entry;
 		if (used < least) {
 			least = used;

@@ -291,7 +291,7 @@ static void sleep_until(struct kvw_jwt_keys *keys, int64_t at_ns)
 			return;
 }
 
-static void *run(void *arg)
+static void *run_fetcher(void *arg)
 {
 	struct kvw_jwt_keys *keys = arg;
 	int64_t next_ns = keys->is_file ? kvw_clock_ns() + FILE_MS * KVW_NS_PER_MS : 0;
@@ -365,7 +365,7 @@ enum kvw_err kvw_jwt_keys_start(
 		goto fail;
 	keys->fetching = !keys->is_file;
 	err = KVW_ENOMEM;
-	if (pthread_create(&keys->thread, NULL, run, keys) != 0)
+	if (pthread_create(&keys->thread, NULL, run_fetcher, keys) != 0)
 		goto fail;
 	keys->started = true;
 	*out = keys;
