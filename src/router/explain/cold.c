@@ -32,7 +32,7 @@ static enum kvw_err take_headers(const struct kvw_explain_options *options, stru
 	return KVW_OK;
 }
 
-static enum kvw_err ask(struct kvw_dry_deps *deps, const struct kvw_explain_query *query,
+static enum kvw_err ask_dry_run(struct kvw_dry_deps *deps, const struct kvw_explain_query *query,
 	struct kvw_admin_reply *out)
 {
 	const struct kvw_explain_tokens nowhere = {0};
@@ -79,7 +79,7 @@ enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 		const struct kvw_explain_query query = {
 			.target = kvw_slice_of(options->path), .head = &head, .body = request};
 
-		err = ask(&deps, &query, out);
+		err = ask_dry_run(&deps, &query, out);
 	}
 	kvw_shared_finish(&shared);
 	kvw_fleet_destroy(fleet);

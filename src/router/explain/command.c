@@ -97,7 +97,7 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 	return got == KVW_OK ? KVW_EXPLAIN_OK : KVW_EXPLAIN_FAILED;
 }
 
-static enum kvw_explain_status show(const struct kvw_explain_options *options,
+static enum kvw_explain_status show_answer(const struct kvw_explain_options *options,
 	const struct kvw_admin_reply *reply, FILE *out, FILE *err)
 {
 	struct kvw_slice json = {reply->body == NULL ? "" : reply->body, reply->len};
@@ -130,7 +130,7 @@ int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 		status = get_reply(
 			&options, config, (struct kvw_slice){request, len}, err, &reply);
 	if (status == KVW_EXPLAIN_OK)
-		status = show(&options, &reply, out, err);
+		status = show_answer(&options, &reply, out, err);
 	free(reply.body);
 	free(request);
 	kvw_config_destroy(config);
