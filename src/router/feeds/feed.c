@@ -508,7 +508,7 @@ static void pass_on(struct kvw_feed *feed)
 	feed->recalls = NULL;
 }
 
-static void hand_over(struct kvw_feed *feed, void *arg)
+static void hand_over_modules(struct kvw_feed *feed, void *arg)
 {
 	(void)arg;
 	for (size_t i = 0; !kvw_feed_stopped(feed) && feed->deps.modules[i] != NULL; i++)
@@ -528,7 +528,7 @@ int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads)
 
 	feed->reads = reads;
 	atomic_store(&feed->handed_over, false);
-	if (kvw_feed_post(feed, hand_over, NULL) != KVW_OK)
+	if (kvw_feed_post(feed, hand_over_modules, NULL) != KVW_OK)
 		return -1;
 	while (!atomic_load(&feed->handed_over) && kvw_clock_ns() < until_ns)
 		(void)nanosleep(&pause, NULL);
@@ -597,7 +597,7 @@ static void run_timers(struct kvw_feed *feed)
 }
 
 /* The index's own housekeeping. */
-static void tick(struct kvw_feed *feed, void *ctx)
+static void tick_feed(struct kvw_feed *feed, void *ctx)
 {
 	uint32_t purged[PURGE_CHUNK];
 	size_t count;
@@ -611,7 +611,7 @@ static void tick(struct kvw_feed *feed, void *ctx)
 
 /* --- the thread --- */
 
-static void *run(void *arg)
+static void *run_feed(void *arg)
 {
 	struct kvw_feed *feed = arg;
 	size_t polled;
@@ -633,7 +633,7 @@ static enum kvw_err start_thread(struct kvw_feed *feed, FILE *errors)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&feed->thread, NULL, run, feed);
+	rc = pthread_create(&feed->thread, NULL, run_feed, feed);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc != 0) {
 		fprintf(errors, "cannot start the thread of cache events: %s\n", strerror(rc));
@@ -691,7 +691,7 @@ enum kvw_err kvw_feed_start(const struct kvw_feed_deps *deps, FILE *errors, stru
 	if (feed->polled != NULL && feed->status != NULL)
 		err = make_context(feed, errors);
 	if (err == KVW_OK)
-		err = kvw_feed_every(feed, TICK_NS, tick, NULL);
+		err = kvw_feed_every(feed, TICK_NS, tick_feed, NULL);
 	if (err == KVW_OK)
 		err = start_modules(feed, errors);
 	if (err == KVW_OK)

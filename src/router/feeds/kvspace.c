@@ -58,7 +58,8 @@ const struct kvw_kvspace *kvw_kvspaces_get(const struct kvw_kvspaces *spaces, si
 /* --- feed thread --- */
 
 /* Publishes a space whose members but the number are set. */
-static uint32_t add(struct kvw_kvspaces *spaces, const struct kvw_kvspace *space, uint64_t root)
+static uint32_t add_root(
+	struct kvw_kvspaces *spaces, const struct kvw_kvspace *space, uint64_t root)
 {
 	size_t count = atomic_load_explicit(&spaces->count, memory_order_relaxed);
 
@@ -86,7 +87,7 @@ enum kvw_err kvw_kvspaces_engine(
 	}
 	if (count == KVW_EXACT_CHAINS)
 		return KVW_ELIMIT;
-	*space = add(spaces, &added, 0);
+	*space = add_root(spaces, &added, 0);
 	return KVW_OK;
 }
 
@@ -131,7 +132,7 @@ enum kvw_err kvw_kvspaces_lmcache(
 		if (added.recipe.seed == NULL)
 			return KVW_ENOMEM;
 	}
-	*space = add(spaces, &added, root);
+	*space = add_root(spaces, &added, root);
 	return KVW_OK;
 }
 

@@ -73,7 +73,7 @@ enum kvw_err kvw_vllm_discover_create(
 }
 
 /* The transfer is over, or is given up. */
-static void release(struct kvw_vllm_discover *discover, struct target *target)
+static void release_target(struct kvw_vllm_discover *discover, struct target *target)
 {
 	if (target->running)
 		discover->running--;
@@ -91,7 +91,7 @@ void kvw_vllm_discover_destroy(struct kvw_vllm_discover *discover)
 	if (discover == NULL)
 		return;
 	for (size_t i = 0; i < discover->count; i++)
-		release(discover, &discover->targets[i]);
+		release_target(discover, &discover->targets[i]);
 	if (discover->multi != NULL)
 		curl_multi_cleanup(discover->multi);
 	curl_global_cleanup();
@@ -103,7 +103,7 @@ void kvw_vllm_discover_drop(struct kvw_vllm_discover *discover, const struct kvw
 {
 	struct target *target = &discover->targets[worker->id];
 
-	release(discover, target);
+	release_target(discover, target);
 	*target = (struct target){.due_ns = INT64_MAX, .pause_ns = PAUSE_NS};
 }
 
@@ -146,7 +146,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *ctx)
 	return len;
 }
 
-static void start(struct kvw_vllm_discover *discover, struct target *target)
+static void start_probe(struct kvw_vllm_discover *discover, struct target *target)
 {
 	CURL *easy;
 	bool ok;
@@ -166,7 +166,7 @@ static void start(struct kvw_vllm_discover *discover, struct target *target)
 		discover->running++;
 		return;
 	}
-	release(discover, target);
+	release_target(discover, target);
 	snprintf(target->error, sizeof(target->error), "cannot prepare a request");
 	target->due_ns = target->asked_ns + PAUSE_MOST_NS;
 }
@@ -177,7 +177,7 @@ static bool is_final(CURLcode code, long status)
 	return code == CURLE_OK && (status == 200 || status == 404 || status == 405);
 }
 
-static void finish(struct kvw_vllm_discover *discover, struct target *target, CURLcode code)
+static void finish_probe(struct kvw_vllm_discover *discover, struct target *target, CURLcode code)
 {
 	long status = 0;
 
@@ -199,7 +199,7 @@ static void finish(struct kvw_vllm_discover *discover, struct target *target, CU
 			target->pause_ns = PAUSE_MOST_NS;
 		discover->found(discover->ctx, target->worker->id, 0, "", 0);
 	}
-	release(discover, target);
+	release_target(discover, target);
 }
 
 void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover)
@@ -211,7 +211,7 @@ void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover)
 
 	for (size_t i = 0; i < discover->count && discover->running < AT_ONCE; i++)
 		if (!discover->targets[i].running && discover->targets[i].due_ns <= now_ns)
-			start(discover, &discover->targets[i]);
+			start_probe(discover, &discover->targets[i]);
 	if (discover->running == 0)
 		return;
 	if (curl_multi_perform(discover->multi, &left) != CURLM_OK)
@@ -223,6 +223,6 @@ void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover)
 			continue;
 		if (curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&target) ==
 			CURLE_OK)
-			finish(discover, target, code);
+			finish_probe(discover, target, code);
 	}
 }

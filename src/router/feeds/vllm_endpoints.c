@@ -18,7 +18,7 @@
 #define TEXT_MAX 512u /* bytes of an endpoint or topic */
 #define RANK_MAX 65535
 
-static bool begins(const char *text, const char *with)
+static bool text_begins(const char *text, const char *with)
 {
 	return strncmp(text, with, strlen(with)) == 0;
 }
@@ -27,7 +27,7 @@ static bool begins(const char *text, const char *with)
 static bool is_bound(const char *endpoint)
 {
 	return strchr(endpoint, '*') != NULL || strstr(endpoint, "::") != NULL ||
-	       begins(endpoint, "tcp://0.0.0.0:") || begins(endpoint, "ipc://");
+	       text_begins(endpoint, "tcp://0.0.0.0:") || text_begins(endpoint, "ipc://");
 }
 
 /* The host of tcp://HOST:PORT, with its brackets. False: not of that form, or no good port. */
@@ -37,7 +37,8 @@ static bool split_tcp(const char *endpoint, struct kvw_slice *host, uint32_t *po
 	char *end;
 	unsigned long number;
 
-	if (!begins(endpoint, "tcp://") || colon == NULL || colon <= at || strchr(at, '/') != NULL)
+	if (!text_begins(endpoint, "tcp://") || colon == NULL || colon <= at ||
+		strchr(at, '/') != NULL)
 		return false;
 	if (colon[1] < '0' || colon[1] > '9')
 		return false;
@@ -86,7 +87,7 @@ static enum kvw_err resolve(const char *endpoint, const char *host, char **out)
 
 	if (strlen(endpoint) > TEXT_MAX)
 		return KVW_EPROTO;
-	if (begins(endpoint, "ipc://") && endpoint[6] != '\0')
+	if (text_begins(endpoint, "ipc://") && endpoint[6] != '\0')
 		return copy(endpoint, out);
 	if (!split_tcp(endpoint, &told, &port))
 		return KVW_EPROTO;
@@ -218,7 +219,7 @@ enum kvw_err kvw_vllm_endpoints_parse(
 /* --- what is configured --- */
 
 /* The template with its host, at port + rank. */
-static enum kvw_err fill(const char *template, const char *host, uint32_t rank, char **out)
+static enum kvw_err fill_template(const char *template, const char *host, uint32_t rank, char **out)
 {
 	static const char mark[] = "{host}";
 	const char *at = strstr(template, mark);
@@ -236,7 +237,7 @@ static enum kvw_err fill(const char *template, const char *host, uint32_t rank, 
 		text = NULL;
 	if (text == NULL)
 		return KVW_ENOMEM;
-	if (begins(text, "ipc://") && text[6] != '\0' && rank == 0)
+	if (text_begins(text, "ipc://") && text[6] != '\0' && rank == 0)
 		err = copy(text, out);
 	else if (split_tcp(text, &told, &port) && port + rank <= 65535)
 		err = format_tcp(is_any_host(told) ? kvw_slice_of(host) : told, port + rank, out);
@@ -254,10 +255,10 @@ enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uin
 		struct kvw_vllm_endpoint *item = &list.items[list.count++];
 
 		item->rank = rank;
-		err = fill(events, host, rank, &item->events);
+		err = fill_template(events, host, rank, &item->events);
 		if (err == KVW_OK)
 			err = replay[0] == '\0' ? copy("", &item->replay)
-						: fill(replay, host, rank, &item->replay);
+						: fill_template(replay, host, rank, &item->replay);
 		if (err == KVW_OK)
 			err = copy("", &item->topic);
 	}

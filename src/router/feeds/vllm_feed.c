@@ -619,7 +619,7 @@ static void discover_tick(struct kvw_feed *feed, void *ctx)
 	kvw_vllm_discover_tick(f->discover);
 }
 
-static void tick(struct kvw_feed *feed, void *ctx)
+static void tick_vllm(struct kvw_feed *feed, void *ctx)
 {
 	struct vllm_feed *f = ctx;
 	int64_t now_ns = kvw_feed_now(feed);
@@ -670,7 +670,7 @@ static void listen_bound(void *state)
 }
 
 /* Engines notice it, and connect to the process that listens there now. */
-static void hand_over(void *state)
+static void hand_over_vllm(void *state)
 {
 	struct vllm_feed *f = state;
 
@@ -736,11 +736,11 @@ static enum kvw_err start_all(struct vllm_feed *f, FILE *errors)
 	if (err == KVW_OK)
 		err = follow(f, errors);
 	if (err == KVW_OK)
-		err = kvw_feed_every(f->feed, TICK_NS, tick, f);
+		err = kvw_feed_every(f->feed, TICK_NS, tick_vllm, f);
 	return err;
 }
 
-static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
+static enum kvw_err start_vllm(struct kvw_feed *feed, FILE *errors, void **state)
 {
 	const struct kvw_feed_deps *deps = kvw_feed_deps(feed);
 	struct vllm_feed *f = calloc(1, sizeof(*f));
@@ -766,10 +766,10 @@ static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
 
 const struct kvw_feed_module kvw_vllm_feed = {
 	.name = "vllm",
-	.start = start,
+	.start = start_vllm,
 	.purged = purged,
 	.listen = listen_bound,
-	.hand_over = hand_over,
+	.hand_over = hand_over_vllm,
 	.settled = settled,
 	.stop = stop,
 };

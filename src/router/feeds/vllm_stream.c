@@ -51,7 +51,7 @@ static int64_t now_of(const struct kvw_vllm_stream *stream)
 	return kvw_feed_now(stream->deps.feed);
 }
 
-static void count(struct kvw_vllm_stream *stream, enum kvw_feed_counter counter, uint64_t n)
+static void count_event(struct kvw_vllm_stream *stream, enum kvw_feed_counter counter, uint64_t n)
 {
 	kvw_feed_count(stream->deps.feed, counter, n);
 }
@@ -149,15 +149,15 @@ static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool
 	stream->digests[sequence % KVW_VLLM_DIGESTS] = digest_of(payload);
 	kvw_vllm_apply(stream->deps.applier, stream->deps.map, stream->endpoint.rank, payload,
 		now_of(stream), &result);
-	count(stream, KVW_FEED_BATCHES, 1);
-	count(stream, KVW_FEED_EVENTS, result.events);
+	count_event(stream, KVW_FEED_BATCHES, 1);
+	count_event(stream, KVW_FEED_EVENTS, result.events);
 	sent_ns = replayed || !(result.time_s > 0 && result.time_s < 1e10)
 			  ? 0
 			  : (int64_t)(result.time_s * 1e9);
 	kvw_feed_heard(stream->deps.feed, stream->deps.map->worker, KVW_REPORTER_ENGINE, sequence,
 		sent_ns);
 	if (replayed) {
-		count(stream, KVW_FEED_REPLAYED_BATCHES, 1);
+		count_event(stream, KVW_FEED_REPLAYED_BATCHES, 1);
 		stream->replayed++;
 	}
 	if (result.cleared && result.hole == NULL && !stream->whole) {
@@ -171,7 +171,7 @@ static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool
 	}
 	if (result.hole == NULL)
 		return;
-	count(stream, KVW_FEED_DROPPED_EVENTS, result.dropped);
+	count_event(stream, KVW_FEED_DROPPED_EVENTS, result.dropped);
 	stream->beyond = true;
 	lose(stream, "an event cannot be used: %s", result.hole);
 }
@@ -181,8 +181,8 @@ static void skip_to(struct kvw_vllm_stream *stream, uint64_t until, const char *
 {
 	uint64_t lost = until - stream->next;
 
-	count(stream, KVW_FEED_LOST_BATCHES, lost);
-	count(stream, KVW_FEED_DROPPED_EVENTS, lost);
+	count_event(stream, KVW_FEED_LOST_BATCHES, lost);
+	count_event(stream, KVW_FEED_DROPPED_EVENTS, lost);
 	lose(stream, "%" PRIu64 " batches from %" PRIu64 " on are lost: %s", lost, stream->next,
 		why);
 	stream->next = until;
@@ -221,7 +221,7 @@ static bool open_dealer(struct kvw_vllm_stream *stream)
 }
 
 /* Only where there is a replay socket. An answer that is under way is of no interest any more. */
-static void ask(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
+static void ask_for_replay(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
 {
 	uint64_t first = what == KVW_VLLM_GOING_ON ? stream->next - 1 : 0;
 
@@ -232,7 +232,7 @@ static void ask(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
 	stream->asked_next = stream->next;
 	stream->replayed = 0;
 	stream->deadline_ns = now_of(stream) + ANSWER_NS;
-	count(stream, KVW_FEED_REPLAYS, 1);
+	count_event(stream, KVW_FEED_REPLAYS, 1);
 	if (open_dealer(stream) && !kvw_vllm_ask(stream->dealer, first))
 		close_dealer(stream); /* the deadline will report it */
 }
@@ -240,7 +240,7 @@ static void ask(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
 /* To get what follows the last batch, or everything if there was none. */
 static void ask_on(struct kvw_vllm_stream *stream)
 {
-	ask(stream, stream->next > 0 ? KVW_VLLM_GOING_ON : KVW_VLLM_FROM_START);
+	ask_for_replay(stream, stream->next > 0 ? KVW_VLLM_GOING_ON : KVW_VLLM_FROM_START);
 }
 
 /* The engine is another process, or one that has lost its memory. */
@@ -250,7 +250,7 @@ static void begin_again(struct kvw_vllm_stream *stream, const char *how)
 		"cache events: the engine has restarted url=%s rank=%u after=%" PRIu64
 		" how=\"%s\"",
 		stream->deps.url, stream->endpoint.rank, stream->next, how);
-	count(stream, KVW_FEED_RESTARTS, 1);
+	count_event(stream, KVW_FEED_RESTARTS, 1);
 	forget(stream);
 	forget_claims(stream);
 	stream->next = 0;
@@ -271,7 +271,7 @@ static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *pa
 {
 	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
 
-	count(stream, KVW_FEED_GAPS, 1);
+	count_event(stream, KVW_FEED_GAPS, 1);
 	if (!has_replay(stream)) {
 		skip_to(stream, sequence, no_replay);
 		apply(stream, slice, false);
@@ -311,7 +311,7 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 	/* The cache was said to be emptied, and the engine says nothing of it. Only streams with a
 	 * replay wait for that. */
 	stream->emptied = stream->logged_whole = false;
-	ask(stream, KVW_VLLM_FROM_START);
+	ask_for_replay(stream, KVW_VLLM_FROM_START);
 	changed(stream);
 }
 
@@ -336,12 +336,12 @@ static bool read_live(void *socket, void *ctx)
 
 	if (!kvw_vllm_receive(socket, &frames))
 		return false;
-	count(stream, KVW_FEED_MESSAGES, 1);
-	count(stream, KVW_FEED_BYTES, frames.bytes);
+	count_event(stream, KVW_FEED_MESSAGES, 1);
+	count_event(stream, KVW_FEED_BYTES, frames.bytes);
 	if (kvw_vllm_published(frames.slices, frames.count, &message) == KVW_OK)
 		kvw_vllm_stream_live(stream, message.sequence, &frames.frames[2]);
 	else
-		count(stream, KVW_FEED_REFUSED, 1);
+		count_event(stream, KVW_FEED_REFUSED, 1);
 	kvw_vllm_message_finish(&frames);
 	return true;
 }
@@ -444,7 +444,7 @@ static bool first_going_on(
 	if (is_known(stream, sequence, payload))
 		return true;
 	begin_again(stream, "its last batch is another one");
-	ask(stream, KVW_VLLM_FROM_START);
+	ask_for_replay(stream, KVW_VLLM_FROM_START);
 	return false;
 }
 
@@ -481,7 +481,7 @@ static void take_end(struct kvw_vllm_stream *stream)
 	} else if (!stream->answered) {
 		begin_again(stream, "it has published less than that");
 		stream->asking = KVW_VLLM_NOT_ASKING; /* this answer was the whole one */
-		ask(stream, KVW_VLLM_FROM_START);
+		ask_for_replay(stream, KVW_VLLM_FROM_START);
 		return;
 	}
 	end_of_answer(stream);
@@ -496,11 +496,11 @@ static bool read_reply(void *socket, void *ctx)
 
 	if (!kvw_vllm_receive(socket, &frames))
 		return false;
-	count(stream, KVW_FEED_MESSAGES, 1);
-	count(stream, KVW_FEED_BYTES, frames.bytes);
+	count_event(stream, KVW_FEED_MESSAGES, 1);
+	count_event(stream, KVW_FEED_BYTES, frames.bytes);
 	err = kvw_vllm_replayed(frames.slices, frames.count, &message);
 	if (err == KVW_EPROTO)
-		count(stream, KVW_FEED_REFUSED, 1);
+		count_event(stream, KVW_FEED_REFUSED, 1);
 	else if (stream->asking == KVW_VLLM_NOT_ASKING)
 		err = KVW_OK; /* no replay was asked for */
 	else if (err == KVW_ENOTFOUND)
@@ -557,7 +557,7 @@ void kvw_vllm_stream_tick(struct kvw_vllm_stream *stream)
 	if (stream->whole || stream->beyond)
 		ask_on(stream);
 	else
-		ask(stream, KVW_VLLM_FROM_START);
+		ask_for_replay(stream, KVW_VLLM_FROM_START);
 }
 
 void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream)
@@ -574,7 +574,7 @@ void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream)
 	changed(stream);
 	if (just_begun || stream->asking != KVW_VLLM_NOT_ASKING || !stream->whole) {
 		stream->restarted_ns = 0;
-		ask(stream, KVW_VLLM_FROM_START);
+		ask_for_replay(stream, KVW_VLLM_FROM_START);
 		return;
 	}
 	stream->emptied = true;
@@ -612,7 +612,7 @@ enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
 		stream->endpoint.rank, stream->endpoint.events,
 		has_replay(stream) ? stream->endpoint.replay : "none");
 	if (has_replay(stream))
-		ask(stream, KVW_VLLM_FROM_START);
+		ask_for_replay(stream, KVW_VLLM_FROM_START);
 	return KVW_OK;
 }
 

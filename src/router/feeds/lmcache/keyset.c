@@ -19,7 +19,7 @@ static size_t home(const struct kvw_keyset *set, uint64_t key)
 }
 
 /* The key's slot, or the free one where it would be. There is always a free one. */
-static size_t find(const struct kvw_keyset *set, uint64_t key)
+static size_t find_place(const struct kvw_keyset *set, uint64_t key)
 {
 	size_t at = home(set, key);
 
@@ -38,7 +38,7 @@ static bool widen(struct kvw_keyset *set, size_t room)
 		return false;
 	for (size_t i = 0; i < set->room; i++)
 		if (set->slots[i] != 0)
-			wider.slots[find(&wider, set->slots[i])] = set->slots[i];
+			wider.slots[find_place(&wider, set->slots[i])] = set->slots[i];
 	free(set->slots);
 	*set = wider;
 	return true;
@@ -71,7 +71,7 @@ enum kvw_err kvw_keyset_add(struct kvw_keyset *set, uint64_t key)
 	}
 	if (set->count + 1 > set->room / 4 * 3 && !widen(set, next_room(set->room)))
 		return KVW_ENOMEM;
-	at = find(set, key);
+	at = find_place(set, key);
 	set->slots[at] = key;
 	set->count++;
 	return KVW_OK;
@@ -81,7 +81,7 @@ bool kvw_keyset_has(const struct kvw_keyset *set, uint64_t key)
 {
 	if (key == 0)
 		return set->zero;
-	return set->room > 0 && set->slots[find(set, key)] == key;
+	return set->room > 0 && set->slots[find_place(set, key)] == key;
 }
 
 /* Moves back what was pushed past the hole at `hole`. */
@@ -107,7 +107,7 @@ bool kvw_keyset_remove(struct kvw_keyset *set, uint64_t key)
 	if (key == 0)
 		set->zero = false;
 	else
-		close_hole(set, find(set, key));
+		close_hole(set, find_place(set, key));
 	set->count--;
 	return true;
 }

@@ -188,7 +188,7 @@ static void set_coverage(
 		lmcache->feed, worker, KVW_REPORTER_LMCACHE, coverage, sources, wrong);
 }
 
-static void publish(struct kvw_lmcache *lmcache)
+static void publish_status(struct kvw_lmcache *lmcache)
 {
 	kvw_lmreg_count(lmcache->reg);
 	pthread_mutex_lock(&lmcache->lock);
@@ -198,7 +198,7 @@ static void publish(struct kvw_lmcache *lmcache)
 	pthread_mutex_unlock(&lmcache->lock);
 }
 
-static void tick(struct kvw_feed *feed, void *arg)
+static void tick_lmcache(struct kvw_feed *feed, void *arg)
 {
 	struct kvw_lmcache *lmcache = arg;
 	int64_t now_ns = kvw_feed_now(feed);
@@ -212,7 +212,7 @@ static void tick(struct kvw_feed *feed, void *arg)
 		lmcache->ticked_ns = now_ns;
 		kvw_lmreg_tick(lmcache->reg, now_ns);
 	}
-	publish(lmcache);
+	publish_status(lmcache);
 }
 
 /* --- the module --- */
@@ -278,7 +278,7 @@ static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
 	return kvw_lmdiag_create(&diag, &lmcache->diag);
 }
 
-static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
+static enum kvw_err start_lmcache(struct kvw_feed *feed, FILE *errors, void **state)
 {
 	const struct kvw_config *config = kvw_feed_deps(feed)->config;
 	struct kvw_lmcache *lmcache;
@@ -307,12 +307,12 @@ static enum kvw_err start(struct kvw_feed *feed, FILE *errors, void **state)
 	if (err == KVW_OK)
 		err = kvw_lmcache_open(lmcache, errors);
 	if (err == KVW_OK)
-		err = kvw_feed_every(feed, TICK_NS, tick, lmcache);
+		err = kvw_feed_every(feed, TICK_NS, tick_lmcache, lmcache);
 	if (err != KVW_OK) {
 		stop(lmcache);
 		return err;
 	}
-	publish(lmcache);
+	publish_status(lmcache);
 	*state = lmcache;
 	return KVW_OK;
 }
@@ -332,12 +332,12 @@ static void listen_now(void *state)
 
 /* Its workers connect to the process that listens there now, which goes on with what they have
  * reported to this one. */
-static void hand_over(void *state)
+static void hand_over_lmcache(void *state)
 {
 	kvw_lmcache_hand_over(state);
 }
 
-static enum kvw_err keep(void *state, const struct kvw_keep_out *out)
+static enum kvw_err keep_registry(void *state, const struct kvw_keep_out *out)
 {
 	const struct kvw_lmcache *lmcache = state;
 
@@ -365,16 +365,16 @@ static void recalled(void *state, bool all_came)
 		lmcache->up_ns[w] = now_ns;
 		lmcache->down[w] = false;
 	}
-	publish(lmcache);
+	publish_status(lmcache);
 }
 
 const struct kvw_feed_module kvw_lmcache_module = {
 	.name = "lmcache",
-	.start = start,
+	.start = start_lmcache,
 	.purged = purged,
 	.listen = listen_now,
-	.hand_over = hand_over,
-	.keep = keep,
+	.hand_over = hand_over_lmcache,
+	.keep = keep_registry,
 	.recall = recall,
 	.recalled = recalled,
 	.stop = stop,

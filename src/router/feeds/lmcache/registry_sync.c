@@ -83,7 +83,7 @@ static void complete(struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank)
 }
 
 /* Text of a refusal, or NULL: begun. */
-static const char *begin(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
+static const char *begin_sync(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request)
 {
 	const struct kvw_lmc_message *message = request->message;
@@ -127,7 +127,7 @@ void kvw_lmreg_sync_start(struct kvw_lmreg *reg, struct kvw_lmreg_instance *inst
 
 	/* a Start that is sent again, because its answer was late, begins nothing new */
 	if (!sync->active || !kvw_slice_equal(kvw_slice_of(sync->id), message->sync_id))
-		refusal = begin(reg, instance, rank, request);
+		refusal = begin_sync(reg, instance, rank, request);
 	kvw_info("lmcache", "full sync %s instance=%s rank=%u keys=%llu batches=%u",
 		refusal == NULL ? "begins" : refusal, instance->id, rank->id,
 		(unsigned long long)message->total_keys, message->batch_count);

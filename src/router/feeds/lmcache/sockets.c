@@ -28,8 +28,8 @@
 
 /* --- messages --- */
 
-static void refuse(struct kvw_lmcache *lmcache, enum kvw_lmcache_refusal refusal, const char *where,
-	const char *why, const char *field)
+static void refuse_socket(struct kvw_lmcache *lmcache, enum kvw_lmcache_refusal refusal,
+	const char *where, const char *why, const char *field)
 {
 	int64_t now_ns = kvw_feed_now(lmcache->feed);
 
@@ -96,7 +96,7 @@ static size_t take_message(
 
 	kvw_mp_out_init(&reply, lmcache->out, KVW_LMREG_REPLY_MAX);
 	if (err != KVW_OK) {
-		refuse(lmcache, refusal_of(err), where, lmcache->reader.error,
+		refuse_socket(lmcache, refusal_of(err), where, lmcache->reader.error,
 			lmcache->reader.field);
 		kvw_lmc_put_error(&reply, kvw_slice_of(lmcache->reader.error));
 		return reply.len;
@@ -134,7 +134,8 @@ static bool read_pull(void *socket, void *ctx)
 		if (count < FRAMES_MAX)
 			(void)take_message(lmcache, slice_of(&frame), "pull", false);
 		else if (count == FRAMES_MAX)
-			refuse(lmcache, KVW_LMCACHE_TOO_LARGE, "pull", "too many frames", NULL);
+			refuse_socket(
+				lmcache, KVW_LMCACHE_TOO_LARGE, "pull", "too many frames", NULL);
 	}
 	zmq_msg_close(&frame);
 	return count > 0;
@@ -173,7 +174,7 @@ static bool read_router(void *socket, struct kvw_lmcache *lmcache, const char *w
 	}
 	if (count > 0 && (count != ENVELOPE ||
 				 kvw_lmc_request(slices, count, &message, &envelope) != KVW_OK)) {
-		refuse(lmcache, KVW_LMCACHE_ENVELOPE, where,
+		refuse_socket(lmcache, KVW_LMCACHE_ENVELOPE, where,
 			"a request is [identity, empty frame, message]", NULL);
 	} else if (count > 0) {
 		len = take_message(lmcache, message, where, true);
@@ -390,7 +391,7 @@ void kvw_lmcache_close(struct kvw_lmcache *lmcache)
 }
 
 /* What is not read here is lost: a worker takes what it has written to its connection for heard. */
-static void drain(
+static void drain_listener(
 	struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
 {
 	const int linger_ms = LINGER_MS;
@@ -407,8 +408,8 @@ static void drain(
 void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache)
 {
 	/* A registration before what the rank reports after it. */
-	drain(lmcache, &reply_role, &lmcache->reply);
-	drain(lmcache, &heartbeat_role, &lmcache->heartbeat);
-	drain(lmcache, &pull_role, &lmcache->pull);
+	drain_listener(lmcache, &reply_role, &lmcache->reply);
+	drain_listener(lmcache, &heartbeat_role, &lmcache->heartbeat);
+	drain_listener(lmcache, &pull_role, &lmcache->pull);
 	kvw_lmcache_close(lmcache);
 }

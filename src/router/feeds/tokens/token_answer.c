@@ -29,7 +29,7 @@ static void skip_space(struct reader *r)
 }
 
 /* A character that must come next, white space before it. */
-static bool take(struct reader *r, char wanted)
+static bool take_char(struct reader *r, char wanted)
 {
 	skip_space(r);
 	if (r->at == r->end || *r->at != wanted)
@@ -41,7 +41,7 @@ static bool take(struct reader *r, char wanted)
 /* A string; [*begin, *end) is its inside, escapes as they stand. */
 static bool take_string(struct reader *r, const char **begin, const char **end)
 {
-	if (!take(r, '"'))
+	if (!take_char(r, '"'))
 		return false;
 	for (*begin = r->at; r->at < r->end && *r->at != '"'; r->at++) {
 		if ((unsigned char)*r->at < 0x20)
@@ -134,7 +134,7 @@ static enum kvw_err take_list(struct reader *r)
 	uint64_t id;
 	size_t most;
 
-	if (r->list != NULL || !take(r, '['))
+	if (r->list != NULL || !take_char(r, '['))
 		return KVW_EPROTO;
 	most = most_ids(r);
 	if (most == 0)
@@ -143,21 +143,21 @@ static enum kvw_err take_list(struct reader *r)
 	if (r->list == NULL)
 		return KVW_ENOMEM;
 	r->list->count = 0;
-	if (take(r, ']'))
+	if (take_char(r, ']'))
 		return KVW_OK;
 	do {
 		if (!take_id(r, &id))
 			return KVW_EPROTO;
 		r->list->ids[r->list->count++] = (uint32_t)id;
-	} while (take(r, ','));
-	return take(r, ']') ? KVW_OK : KVW_EPROTO;
+	} while (take_char(r, ','));
+	return take_char(r, ']') ? KVW_OK : KVW_EPROTO;
 }
 
 static enum kvw_err take_member(struct reader *r)
 {
 	const char *key, *end;
 
-	if (!take_string(r, &key, &end) || !take(r, ':'))
+	if (!take_string(r, &key, &end) || !take_char(r, ':'))
 		return KVW_EPROTO;
 	if (end - key == 6 && memcmp(key, "tokens", 6) == 0)
 		return take_list(r);
@@ -172,14 +172,14 @@ static enum kvw_err read_object(struct reader *r)
 {
 	enum kvw_err err;
 
-	if (!take(r, '{'))
+	if (!take_char(r, '{'))
 		return KVW_EPROTO;
 	do {
 		err = take_member(r);
-	} while (err == KVW_OK && take(r, ','));
+	} while (err == KVW_OK && take_char(r, ','));
 	if (err != KVW_OK)
 		return err;
-	if (!take(r, '}') || r->list == NULL || (r->count_known && r->count != r->list->count))
+	if (!take_char(r, '}') || r->list == NULL || (r->count_known && r->count != r->list->count))
 		return KVW_EPROTO;
 	skip_space(r);
 	return r->at == r->end ? KVW_OK : KVW_EPROTO;

@@ -43,7 +43,7 @@ static bool text_is(const json_t *value, const char *text)
 }
 
 /* Takes value, also when it fails. */
-static bool set(struct work *w, json_t *object, const char *key, json_t *value)
+static bool set_value(struct work *w, json_t *object, const char *key, json_t *value)
 {
 	if (value != NULL && json_object_set_new(object, key, value) == 0)
 		return true;
@@ -60,11 +60,11 @@ static bool append(struct work *w, json_t *array, json_t *value)
 }
 
 /* A member as it is, if the request has it. */
-static bool keep(struct work *w, const char *key)
+static bool keep_key(struct work *w, const char *key)
 {
 	json_t *value = json_object_get(w->from, key);
 
-	return is_absent(value) || set(w, w->to, key, json_incref(value));
+	return is_absent(value) || set_value(w, w->to, key, json_incref(value));
 }
 
 /* --- what a chat's template is given beyond the messages --- */
@@ -80,7 +80,7 @@ static json_t *kwargs(struct work *w)
 	if (!is_absent(given) && !json_is_object(given))
 		return NULL;
 	object = is_absent(given) ? json_object() : json_copy(given);
-	return set(w, w->to, "chat_template_kwargs", object) ? object : NULL;
+	return set_value(w, w->to, "chat_template_kwargs", object) ? object : NULL;
 }
 
 /* An effort also switches thinking on or off, unless the request says itself. */
@@ -94,9 +94,9 @@ static bool set_effort(struct work *w, json_t *effort)
 	if (object == NULL || !is_text(effort) || text_is(effort, "auto"))
 		return false;
 	if (json_object_get(object, "enable_thinking") == NULL &&
-		!set(w, object, "enable_thinking", json_boolean(!text_is(effort, "none"))))
+		!set_value(w, object, "enable_thinking", json_boolean(!text_is(effort, "none"))))
 		return false;
-	return set(w, object, "reasoning_effort", json_incref(effort));
+	return set_value(w, object, "reasoning_effort", json_incref(effort));
 }
 
 static bool set_documents(struct work *w)
@@ -106,7 +106,7 @@ static bool set_documents(struct work *w)
 	if (is_absent(documents))
 		return true;
 	object = kwargs(w);
-	return object != NULL && set(w, object, "documents", json_incref(documents));
+	return object != NULL && set_value(w, object, "documents", json_incref(documents));
 }
 
 static bool convert_chat(struct work *w)
@@ -116,7 +116,7 @@ static bool convert_chat(struct work *w)
 		"chat_template_kwargs"};
 
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-		if (!keep(w, kept[i]))
+		if (!keep_key(w, kept[i]))
 			return false;
 	return set_documents(w) && set_effort(w, json_object_get(w->from, "reasoning_effort"));
 }
@@ -128,8 +128,8 @@ static bool convert_completion(struct work *w)
 	if (!json_is_array(prompt) || json_array_size(prompt) != 1)
 		return false;
 	prompt = json_array_get(prompt, 0);
-	return is_text(prompt) && set(w, w->to, "prompt", json_incref(prompt)) &&
-	       keep(w, "add_special_tokens");
+	return is_text(prompt) && set_value(w, w->to, "prompt", json_incref(prompt)) &&
+	       keep_key(w, "add_special_tokens");
 }
 
 /* --- messages --- */
@@ -146,7 +146,8 @@ static bool add_message(struct work *w, const char *role, json_t *content)
 		w->no_memory = true;
 		return false;
 	}
-	ok = set(w, message, "role", json_string(role)) && set(w, message, "content", content);
+	ok = set_value(w, message, "role", json_string(role)) &&
+	     set_value(w, message, "content", content);
 	if (ok)
 		return append(w, w->messages, message);
 	json_decref(message);
@@ -272,7 +273,7 @@ static bool convert_messages(struct work *w)
 	json_array_foreach (messages, i, message)
 		if (!add_anthropic(w, message))
 			return false;
-	return keep(w, "chat_template_kwargs") &&
+	return keep_key(w, "chat_template_kwargs") &&
 	       set_effort(w,
 		       json_object_get(json_object_get(w->from, "output_config"), "effort"));
 }
@@ -322,7 +323,7 @@ static bool convert_response(struct work *w)
 	json_array_foreach (input, i, item)
 		if (!add_item(w, item))
 			return false;
-	return keep(w, "chat_template_kwargs") &&
+	return keep_key(w, "chat_template_kwargs") &&
 	       set_effort(w, json_object_get(reasoning, "effort"));
 }
 
@@ -333,7 +334,7 @@ static bool convert(struct work *w, enum kvw_api api)
 	if (api == KVW_API_CHAT)
 		return convert_chat(w);
 	w->messages = json_array();
-	if (!set(w, w->to, "messages", w->messages))
+	if (!set_value(w, w->to, "messages", w->messages))
 		return false;
 	if (api == KVW_API_MESSAGES)
 		return convert_messages(w);
@@ -350,7 +351,7 @@ enum kvw_err kvw_token_body_convert(
 	if (w.from == NULL || !json_is_object(w.from))
 		goto out;
 	err = KVW_ENOTFOUND;
-	if (!keep(&w, "model") || !convert(&w, api)) {
+	if (!keep_key(&w, "model") || !convert(&w, api)) {
 		err = w.no_memory ? KVW_ENOMEM : KVW_ENOTFOUND;
 		goto out;
 	}

@@ -79,7 +79,7 @@ static size_t entry_bytes(const struct kvw_token_list *list)
 	return sizeof(struct entry) + kvw_token_list_bytes(list);
 }
 
-static struct entry **find(struct shard *shard, struct kvw_token_key key)
+static struct entry **find_entry(struct shard *shard, struct kvw_token_key key)
 {
 	struct entry **at = &shard->buckets[key.high & shard->mask];
 
@@ -109,7 +109,7 @@ void kvw_token_cache_destroy(struct kvw_token_cache *cache)
 		struct entry *entry;
 
 		while ((entry = TAILQ_FIRST(&shard->used)) != NULL)
-			drop(shard, find(shard, entry->key));
+			drop(shard, find_entry(shard, entry->key));
 		free(shard->buckets);
 		pthread_mutex_destroy(&shard->lock);
 	}
@@ -124,7 +124,7 @@ struct kvw_token_list *kvw_token_cache_get(
 	struct entry **at;
 
 	pthread_mutex_lock(&shard->lock);
-	at = find(shard, key);
+	at = find_entry(shard, key);
 	if (*at != NULL && (*at)->until_ns <= now_ns) {
 		drop(shard, at);
 	} else if (*at != NULL) {
@@ -150,11 +150,11 @@ void kvw_token_cache_put(struct kvw_token_cache *cache, struct kvw_token_key key
 	*entry = (struct entry){.key = key, .list = kvw_token_list_ref(list)};
 	entry->until_ns = now_ns + cache->ttl_ns;
 	pthread_mutex_lock(&shard->lock);
-	at = find(shard, key);
+	at = find_entry(shard, key);
 	if (*at != NULL)
 		drop(shard, at);
 	while (shard->bytes + bytes > shard->limit)
-		drop(shard, find(shard, TAILQ_LAST(&shard->used, entry_list)->key));
+		drop(shard, find_entry(shard, TAILQ_LAST(&shard->used, entry_list)->key));
 	at = &shard->buckets[key.high & shard->mask];
 	entry->next = *at;
 	*at = entry;

@@ -47,7 +47,7 @@ static void release_attempt(struct kvw_token_job *job)
 	charge(job);
 }
 
-static void answer(struct kvw_token_job *job, enum kvw_inexact inexact)
+static void answer_job(struct kvw_token_job *job, enum kvw_inexact inexact)
 {
 	struct kvw_tokens *tokens = job->tokens;
 
@@ -174,9 +174,9 @@ void kvw_token_job_begin(struct kvw_token_job *job)
 		err = kvw_token_body_convert(
 			job->api, job->body, job->body_len, &job->converted, &job->converted_len);
 	if (err != KVW_OK)
-		answer(job, err == KVW_ENOMEM ? KVW_INEXACT_FAILED : KVW_INEXACT_NO_TOKENS);
+		answer_job(job, err == KVW_ENOMEM ? KVW_INEXACT_FAILED : KVW_INEXACT_NO_TOKENS);
 	else if (!ask_next(job))
-		answer(job, KVW_INEXACT_FAILED);
+		answer_job(job, KVW_INEXACT_FAILED);
 }
 
 static enum kvw_err take_list(struct kvw_token_job *job)
@@ -211,7 +211,7 @@ void kvw_token_job_finish(void *user, CURLcode code)
 	TAILQ_REMOVE(&tokens->running, job, running);
 	curl_easy_getinfo(job->request.easy, CURLINFO_RESPONSE_CODE, &status);
 	if (code == CURLE_OK && status == 200 && take_list(job) == KVW_OK) {
-		answer(job, KVW_INEXACT_NOT);
+		answer_job(job, KVW_INEXACT_NOT);
 		return;
 	}
 	kvw_debug("tokens", "no tokens url=%s status=%ld error=\"%s\"", asked(job)->url, status,
@@ -220,11 +220,11 @@ void kvw_token_job_finish(void *user, CURLcode code)
 	if (refused)
 		kvw_tokens_note_refusal(tokens, asked(job)->id);
 	else if (code == CURLE_OK && status >= 400 && status < 500) {
-		answer(job, KVW_INEXACT_FAILED); /* the prompt or the key is at fault */
+		answer_job(job, KVW_INEXACT_FAILED); /* the prompt or the key is at fault */
 		return;
 	}
 	if (!ask_next(job))
-		answer(job, refused ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_FAILED);
+		answer_job(job, refused ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_FAILED);
 }
 
 void kvw_token_jobs_abort(struct kvw_tokens *tokens)
@@ -234,10 +234,10 @@ void kvw_token_jobs_abort(struct kvw_tokens *tokens)
 	while ((job = TAILQ_FIRST(&tokens->running)) != NULL) {
 		TAILQ_REMOVE(&tokens->running, job, running);
 		kvw_curl_loop_abort(&tokens->transfers, job->request.easy);
-		answer(job, KVW_INEXACT_FAILED);
+		answer_job(job, KVW_INEXACT_FAILED);
 	}
 	while ((job = STAILQ_FIRST(&tokens->submitted)) != NULL) {
 		STAILQ_REMOVE_HEAD(&tokens->submitted, entry);
-		answer(job, KVW_INEXACT_FAILED);
+		answer_job(job, KVW_INEXACT_FAILED);
 	}
 }

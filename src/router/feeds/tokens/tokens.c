@@ -226,7 +226,8 @@ static struct kvw_token_key key_of(const struct kvw_token_job *job)
 	return (struct kvw_token_key){hash.low64, hash.high64};
 }
 
-static bool refuse(struct kvw_token_job *job, enum kvw_inexact why, struct kvw_token_result *result)
+static bool refuse_job(
+	struct kvw_token_job *job, enum kvw_inexact why, struct kvw_token_result *result)
 {
 	*result = (struct kvw_token_result){.inexact = why};
 	free_job(job);
@@ -246,14 +247,14 @@ bool kvw_token_job_submit(struct kvw_token_job *job, const struct kvw_token_ask 
 	list = kvw_token_cache_get(tokens->cache, job->key, kvw_clock_ns());
 	if (list != NULL) {
 		atomic_fetch_add_explicit(&tokens->cached, 1, memory_order_relaxed);
-		(void)refuse(job, KVW_INEXACT_NOT, result);
+		(void)refuse_job(job, KVW_INEXACT_NOT, result);
 		result->list = list;
 		return true;
 	}
 	if (ask->cached_only)
-		return refuse(job, KVW_INEXACT_NO_CHOICE, result);
+		return refuse_job(job, KVW_INEXACT_NO_CHOICE, result);
 	if (ask->worker_count == 0)
-		return refuse(job, KVW_INEXACT_NO_TOKENS, result);
+		return refuse_job(job, KVW_INEXACT_NO_TOKENS, result);
 	for (uint32_t i = 0; i < ask->worker_count; i++) {
 		struct kvw_worker *worker = tokens->fleet->workers[ask->workers[i]];
 
@@ -263,7 +264,7 @@ bool kvw_token_job_submit(struct kvw_token_job *job, const struct kvw_token_ask 
 	if (ask->authorization.len > 0) {
 		job->authorization = strndup(ask->authorization.data, ask->authorization.len);
 		if (job->authorization == NULL)
-			return refuse(job, KVW_INEXACT_BUSY, result);
+			return refuse_job(job, KVW_INEXACT_BUSY, result);
 	}
 	job->box = ask->box;
 	job->done = ask->done;
