@@ -33,8 +33,8 @@ static uint64_t period_of(const struct kvw_ejections *all, int64_t now_ns)
 	return (uint64_t)(now_ns / (period_ns > 0 ? period_ns : 1)) & UINT32_MAX;
 }
 
-static void count(struct kvw_ejections *all, struct kvw_ejection *worker, enum kvw_grade grade,
-	int64_t now_ns)
+static void count_answer(struct kvw_ejections *all, struct kvw_ejection *worker,
+	enum kvw_grade grade, int64_t now_ns)
 {
 	uint64_t number = period_of(all, now_ns);
 	_Atomic uint64_t *period = &worker->periods[number % KVW_EJECTION_PERIODS];
@@ -182,7 +182,7 @@ enum kvw_ejection_change kvw_ejection_judge(struct kvw_ejections *all, struct kv
 	enum kvw_ejection_change change = KVW_EJECTION_NO_CHANGE;
 
 	if (grade != KVW_GRADE_NONE)
-		count(all, worker, grade, now_ns);
+		count_answer(all, worker, grade, now_ns);
 	if (grade >= KVW_GRADE_BAD) {
 		atomic_fetch_add_explicit(&worker->bad, 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&worker->bad_in_row, 1, memory_order_relaxed);

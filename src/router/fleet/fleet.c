@@ -161,7 +161,7 @@ void kvw_fleet_use_ejected(
 }
 
 /* Returns how many there are. Sets *passing: one of them will change with time alone. */
-static size_t fill(const struct kvw_fleet *fleet, const struct kvw_model_entry *serves,
+static size_t fill_candidates(const struct kvw_fleet *fleet, const struct kvw_model_entry *serves,
 	struct kvw_candidate *items, bool *passing)
 {
 	size_t n = 0;
@@ -206,7 +206,7 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 
 	*known = service.known;
 	*entry = service.model;
-	return service.known ? fill(fleet, service.serves, items, &passing) : 0;
+	return service.known ? fill_candidates(fleet, service.serves, items, &passing) : 0;
 }
 
 void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
@@ -223,7 +223,7 @@ void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 	table->count = 0;
 	if (!service.known)
 		return;
-	table->count = fill(fleet, service.serves, table->items, &passing);
+	table->count = fill_candidates(fleet, service.serves, table->items, &passing);
 	if (!passing)
 		table->version = service.version;
 }

@@ -5,7 +5,7 @@
 #define MOST  1e9 /* requests of a page: its samples have a limit each, their sum has none */
 #define PRIOR 16  /* prompts that all those before the first page count for */
 
-static double least(double a, double b)
+static double least_of(double a, double b)
 {
 	return a < b ? a : b;
 }
@@ -13,7 +13,7 @@ static double least(double a, double b)
 /* As far as it is a number of requests. */
 static uint32_t beyond(double said, double own)
 {
-	return said > own ? (uint32_t)least(said - own, MOST) : 0;
+	return said > own ? (uint32_t)least_of(said - own, MOST) : 0;
 }
 
 void kvw_foreign_restarted(struct kvw_foreign *foreign)
@@ -57,7 +57,7 @@ static void note_counters(struct kvw_foreign *foreign, const struct kvw_scrape *
 
 static double share_of(double hits, double queries)
 {
-	return queries > 0 && hits > 0 ? least(hits / queries, 1) : 0;
+	return queries > 0 && hits > 0 ? least_of(hits / queries, 1) : 0;
 }
 
 /* How long prompts are lately, and how much of them is cached. */
@@ -69,7 +69,7 @@ static void learn_prompts(struct kvw_foreign *foreign, const struct kvw_scrape *
 	if (page->prompts <= 0 || page->prompt_tokens < 0)
 		return;
 	if (!foreign->counted || prompts < 0 || tokens < 0) {
-		foreign->mean_prompts = least(page->prompts, PRIOR);
+		foreign->mean_prompts = least_of(page->prompts, PRIOR);
 		foreign->mean_tokens = page->prompt_tokens / page->prompts * foreign->mean_prompts;
 		foreign->hit_share = share_of(page->cache_hits, page->cache_queries);
 	} else if (prompts > 0) {

@@ -90,7 +90,7 @@ static size_t place_of(const struct kvw_members *members, const char *url, bool 
 	return kvw_search(&key, members->items, members->count, compare_url, there);
 }
 
-static struct member *find(const struct kvw_members *members, const char *url)
+static struct member *find_member(const struct kvw_members *members, const char *url)
 {
 	bool there;
 	size_t at = place_of(members, url, &there);
@@ -380,7 +380,7 @@ static bool replace(struct kvw_members *members, struct member *member,
 }
 
 /* Brings one member into line with the fleet. */
-static void settle(struct kvw_members *members, struct member *member,
+static void settle_member(struct kvw_members *members, struct member *member,
 	struct kvw_members_change *change)
 {
 	const struct kvw_worker_config *config = wanted(member);
@@ -448,7 +448,7 @@ static void settle_all(struct kvw_members *members, struct kvw_members_change *c
 	for (int joining = 0; joining < 2; joining++)
 		for (size_t i = 0; i < members->count; i++)
 			if ((wanted(members->items[i]) != NULL) == joining)
-				settle(members, members->items[i], change);
+				settle_member(members, members->items[i], change);
 	forget_unlisted(members);
 }
 
@@ -561,7 +561,7 @@ static enum kvw_err set_one(struct kvw_members *members, struct member *member,
 		return err;
 	err = say(member, source, worker);
 	if (err == KVW_OK)
-		settle(members, member, &change);
+		settle_member(members, member, &change);
 	if (err == KVW_OK && change.refused > 0) {
 		(void)snprintf(why, room, "%s", change.why);
 		(void)!say(member, source, &before);
@@ -574,7 +574,7 @@ static enum kvw_err set_one(struct kvw_members *members, struct member *member,
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room)
 {
-	struct member *member = find(members, worker->url);
+	struct member *member = find_member(members, worker->url);
 	bool removed = member != NULL && member->removed;
 	enum kvw_err err;
 
@@ -603,7 +603,7 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room)
 {
-	struct member *member = find(members, worker->url);
+	struct member *member = find_member(members, worker->url);
 
 	if (member == NULL || wanted(member) == NULL) {
 		(void)snprintf(why, room, "`%s` is not a worker", worker->url);
@@ -614,7 +614,7 @@ enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_wo
 
 enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool rests)
 {
-	struct member *member = find(members, url);
+	struct member *member = find_member(members, url);
 
 	if (member == NULL || wanted(member) == NULL)
 		return KVW_ENOTFOUND;
@@ -629,7 +629,7 @@ enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool
 
 enum kvw_err kvw_members_remove(struct kvw_members *members, const char *url, bool at_once)
 {
-	struct member *member = find(members, url);
+	struct member *member = find_member(members, url);
 
 	if (member == NULL || wanted(member) == NULL)
 		return KVW_ENOTFOUND;
@@ -644,7 +644,7 @@ enum kvw_err kvw_members_remove(struct kvw_members *members, const char *url, bo
 
 const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, const char *url)
 {
-	struct member *member = find(members, url);
+	struct member *member = find_member(members, url);
 
 	return member == NULL ? NULL : wanted(member);
 }

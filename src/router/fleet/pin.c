@@ -18,7 +18,8 @@ static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
 
 /* The worker with this name, one that leaves only if there is no other of its URL.
  * *many: several have it. */
-static const struct kvw_worker *find(const struct kvw_fleet *fleet, struct kvw_slice id, bool *many)
+static const struct kvw_worker *find_pinned(
+	const struct kvw_fleet *fleet, struct kvw_slice id, bool *many)
 {
 	const struct kvw_worker *found = NULL;
 
@@ -40,7 +41,7 @@ enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candid
 	struct kvw_slice id, bool computes, size_t *pos, char *why, size_t room)
 {
 	bool many;
-	const struct kvw_worker *worker = find(fleet, id, &many);
+	const struct kvw_worker *worker = find_pinned(fleet, id, &many);
 	int shown = (int)(id.len < 200 ? id.len : 200);
 
 	for (size_t i = 0; worker != NULL && !many && i < set->count; i++) {

@@ -5,8 +5,8 @@
  * when the worker's addresses or health.path change, and one timer; it is either waiting for its
  * timer or running, never both:
  *
- *   timer fires -> start() gives the handle to curl_loop -> finish() reports to the fleet,
- *   sets the timer again
+ *   timer fires -> start_ask() gives the handle to curl_loop -> finish_ask() reports to the
+ *   fleet, sets the timer again
  *
  * A fourth, without a timer, makes sure that a worker is awake. vLLM's metrics say so as soon as
  * /wake_up was called, even if ?tags= left a part of it asleep; /is_sleeping says no before all is
@@ -212,7 +212,7 @@ static void take_sleep(struct target *target, bool asleep)
 	target->asleep = asleep;
 }
 
-static void start(struct ask *ask);
+static void start_ask(struct ask *ask);
 
 static bool is_asleep(const struct kvw_worker *worker)
 {
@@ -284,7 +284,7 @@ static void look_for_foreign(struct target *target, int64_t now_ns)
 		pause_ns = (int64_t)fleet->live * FOREIGN_EACH_NS;
 	if (fleet->config->admission_enabled && target->foreign.waiting > 0 && !ask->running &&
 		now_ns - ask->started_ns >= pause_ns)
-		start(ask);
+		start_ask(ask);
 }
 
 /* By how much a counter of the worker's has grown; one that fell began again. */
@@ -332,7 +332,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 			&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
 	if (ask->started_ns > atomic_load(&target->worker->sleep_said_ns)) {
 		if (!scrape.asleep && is_asleep(target->worker))
-			start(&target->asks[ASK_SLEEP]);
+			start_ask(&target->asks[ASK_SLEEP]);
 		else
 			take_sleep(target, scrape.asleep);
 	}
@@ -378,7 +378,7 @@ static void note_late(struct ask *ask, CURLcode code)
 }
 
 /* status: 0, if there is none. */
-static void take(struct ask *ask, bool ok, long status, const char *why)
+static void take_outcome(struct ask *ask, bool ok, long status, const char *why)
 {
 	struct target *target = ask->target;
 
@@ -397,7 +397,7 @@ static void take(struct ask *ask, bool ok, long status, const char *why)
 		take_metrics(target, ask);
 }
 
-static void finish(void *user, CURLcode code)
+static void finish_ask(void *user, CURLcode code)
 {
 	struct ask *ask = user;
 	struct target *target = ask->target;
@@ -421,7 +421,7 @@ static void finish(void *user, CURLcode code)
 	if (!ok && ask->kind == ASK_HEALTH)
 		note_late(ask, code);
 	if (ok || !is_ours(ask, code, why))
-		take(ask, ok, code == CURLE_OK ? status : 0, why);
+		take_outcome(ask, ok, code == CURLE_OK ? status : 0, why);
 	free(ask->body);
 	ask->body = NULL;
 	ask->len = ask->capacity = 0;
@@ -487,7 +487,7 @@ static bool ask_as_page(struct ask *ask)
 
 /* The handle, to the addresses that the worker has now, with the path in force.
  * KVW_ENOTFOUND: it has none. */
-static enum kvw_err prepare(struct ask *ask)
+static enum kvw_err prepare_ask(struct ask *ask)
 {
 	struct kvw_worker *worker = ask->target->worker;
 	const struct kvw_config *config = ask->target->prober->fleet->config;
@@ -520,7 +520,7 @@ static enum kvw_err prepare(struct ask *ask)
 	return KVW_OK;
 }
 
-static void start(struct ask *ask)
+static void start_ask(struct ask *ask)
 {
 	struct target *target = ask->target;
 	enum kvw_err err;
@@ -541,7 +541,7 @@ static void start(struct ask *ask)
 
 		kvw_foreign_asked(&target->foreign, &own);
 	}
-	err = prepare(ask);
+	err = prepare_ask(ask);
 	if (err == KVW_OK) {
 		curl_easy_setopt(ask->easy, CURLOPT_TIMEOUT_MS, timeout_ms(ask));
 		err = kvw_curl_loop_start(&target->prober->transfers, ask->easy);
@@ -563,7 +563,7 @@ static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	start(arg);
+	start_ask(arg);
 }
 
 /* Judges a worker from which nothing comes, and has its counters read once a second meanwhile. */
@@ -575,7 +575,7 @@ static void look_for_stall(struct target *target, int64_t now_ns)
 	int64_t limit_ns = config->upstream_stall_ms * KVW_NS_PER_MS;
 
 	if (is_asleep(worker) && !ask->running && now_ns - ask->started_ns >= ASLEEP_READ_NS)
-		start(ask);
+		start_ask(ask);
 	if (kvw_worker_fell_asleep(worker))
 		kvw_stall_heard(&worker->stall, now_ns); /* its silence counts from when it wakes */
 	if (limit_ns == 0)
@@ -584,7 +584,7 @@ static void look_for_stall(struct target *target, int64_t now_ns)
 		limit_ns /= 3;
 	if (kvw_stall_silent_ns(&worker->stall, now_ns) > limit_ns / 10 && !ask->running &&
 		now_ns - ask->started_ns >= STALL_READ_NS)
-		start(ask);
+		start_ask(ask);
 	kvw_fleet_set_stall(target->prober->fleet, worker,
 		kvw_stall_judge(&worker->stall, limit_ns, now_ns));
 }
@@ -614,7 +614,7 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 				ask->started_ns > atomic_load(&target->worker->models_changed_ns)))
 			continue;
 		atomic_store_explicit(wanted, false, memory_order_relaxed);
-		start(ask);
+		start_ask(ask);
 	}
 }
 
@@ -704,7 +704,7 @@ void kvw_prober_hurry(struct kvw_prober *prober, struct kvw_worker *worker)
 static enum kvw_err init_events(struct kvw_prober *prober)
 {
 	const struct timeval poll = {.tv_usec = WANTED_POLL_MS * 1000};
-	enum kvw_err err = kvw_curl_loop_init(&prober->transfers, prober->base, finish);
+	enum kvw_err err = kvw_curl_loop_init(&prober->transfers, prober->base, finish_ask);
 
 	if (err != KVW_OK)
 		return err;

@@ -173,7 +173,7 @@ static void on_answer(void *arg, const struct kvw_dns_answer *answer)
 		watch->found(watch->arg, list, count, NULL);
 }
 
-static void ask(struct kvw_resolver_watch *watch)
+static void ask_resolver(struct kvw_resolver_watch *watch)
 {
 	if (kvw_dns_ask_host(watch->resolver->dns, watch->host, watch->port, on_answer, watch,
 		    &watch->question) != KVW_OK)
@@ -184,7 +184,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	ask(arg);
+	ask_resolver(arg);
 }
 
 enum kvw_err kvw_resolver_watch(struct kvw_resolver *resolver, const char *host, uint16_t port,
@@ -208,7 +208,7 @@ enum kvw_err kvw_resolver_watch(struct kvw_resolver *resolver, const char *host,
 	LIST_INSERT_HEAD(&resolver->watches, watch, entry);
 	*out = watch;
 	if (!kvw_dns_at_hand(resolver->dns, watch->host, port, on_answer, watch))
-		ask(watch);
+		ask_resolver(watch);
 	return KVW_OK;
 }
 

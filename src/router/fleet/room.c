@@ -9,7 +9,7 @@
 #define EACH_MOST  64.0        /* answers of 64 times their prompts */
 #define FOREIGN_MOST 0.9       /* of the memory, that requests of others are believed to keep */
 
-static double within(double value, double least, double most)
+static double clamp_value(double value, double least, double most)
 {
 	return value < least ? least : value > most ? most : value;
 }
@@ -31,7 +31,7 @@ static void learn(struct kvw_room *room, const struct kvw_room_page *page)
 	if (page->usage < LEAST_USE || running <= 0 || page->context <= 0)
 		return;
 	context = page->context * running / (running + (waiting > 0 ? waiting : 0));
-	each = within(used_by_one(page) * running / context, EACH_LEAST, EACH_MOST);
+	each = clamp_value(used_by_one(page) * running / context, EACH_LEAST, EACH_MOST);
 	room->each = room->each > 0 ? room->each + LEARN * (each - room->each) : each;
 }
 
@@ -44,6 +44,7 @@ double kvw_room_read(struct kvw_room *room, const struct kvw_room_page *page)
 		return INFINITY;
 	learn(room, page);
 	if (page->foreign_running > 0)
-		foreign = within(page->foreign_running * used_by_one(page), 0, FOREIGN_MOST * size);
+		foreign = clamp_value(
+			page->foreign_running * used_by_one(page), 0, FOREIGN_MOST * size);
 	return (size - foreign) / (room->each > 0 ? room->each : 1);
 }

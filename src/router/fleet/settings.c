@@ -74,7 +74,7 @@ static void release_strategy(struct kvw_counted_strategy *counted)
 }
 
 /* With one reference, the caller's. Takes the strategy. */
-static enum kvw_err count(struct kvw_strategy *strategy, struct kvw_counted_strategy **out)
+static enum kvw_err count_strategy(struct kvw_strategy *strategy, struct kvw_counted_strategy **out)
 {
 	struct kvw_counted_strategy *counted = calloc(1, sizeof(*counted));
 
@@ -92,7 +92,7 @@ enum kvw_err kvw_settings_first(const struct kvw_config *config, struct kvw_stra
 	struct kvw_settings **out)
 {
 	struct kvw_counted_strategy *counted;
-	enum kvw_err err = count(strategy, &counted);
+	enum kvw_err err = count_strategy(strategy, &counted);
 
 	if (err != KVW_OK)
 		return err;
@@ -113,7 +113,7 @@ enum kvw_err kvw_settings_next(
 	} else {
 		err = kvw_settings_strategy(config, before->strategy, &strategy);
 		if (err == KVW_OK)
-			err = count(strategy, &counted);
+			err = count_strategy(strategy, &counted);
 	}
 	if (err != KVW_OK)
 		return err;

@@ -122,7 +122,7 @@ static int compare_urls(const void *a, const void *b)
 }
 
 /* All URLs, ordered and each once; false: out of memory. */
-static bool collect(const struct dns_source *source, char ***out, size_t *count)
+static bool collect_urls(const struct dns_source *source, char ***out, size_t *count)
 {
 	size_t room = 1, used = 0, kept = 0;
 	char **urls;
@@ -174,7 +174,7 @@ static bool any_failed(const struct dns_source *source)
 }
 
 /* Reports the list if it has changed, or if a failure has ended. */
-static void report(struct dns_source *source, const struct name *name, bool always)
+static void report_name(struct dns_source *source, const struct name *name, bool always)
 {
 	struct kvw_config *list = NULL;
 	enum kvw_err err = KVW_ENOMEM;
@@ -184,7 +184,7 @@ static void report(struct dns_source *source, const struct name *name, bool alwa
 	for (size_t i = 0; i < source->count; i++)
 		if (!source->names[i].answered)
 			return;
-	if (!collect(source, &urls, &count)) {
+	if (!collect_urls(source, &urls, &count)) {
 		failed_to(source, name, "out of memory");
 		return;
 	}
@@ -245,7 +245,7 @@ static void name_failed(struct name *name, const char *why)
 	if (first)
 		failed_to(source, name, why);
 	if (started)
-		report(source, name, false);
+		report_name(source, name, false);
 }
 
 /* A server says that there is nothing. */
@@ -262,7 +262,7 @@ static void name_none(struct name *name, const char *why)
 		kvw_info(ROOM, "%s: %s", name->text, why);
 	if (name->none >= NONE_TWICE)
 		name->count = 0;
-	report(name->source, name, ended);
+	report_name(name->source, name, ended);
 }
 
 /* Takes a list, ordered, which is then the name's. */
@@ -282,7 +282,7 @@ static void name_found(struct name *name, struct sockaddr_storage *addresses, si
 	ms = ms < source->least_ms ? source->least_ms : ms > source->most_ms ? source->most_ms : ms;
 	if (name->ttl_s != KVW_DNS_STAY)
 		ask_after(name, ms);
-	report(name->source, name, ended);
+	report_name(name->source, name, ended);
 }
 
 static bool has_family(const struct kvw_dns_answer *answer, sa_family_t family)
@@ -429,7 +429,7 @@ static void on_service(void *arg, const struct kvw_dns_answer *answer)
 	ask_targets(name);
 }
 
-static void ask(struct name *name)
+static void ask_name(struct name *name)
 {
 	struct kvw_dns *dns = name->source->dns;
 	enum kvw_err err;
@@ -447,7 +447,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	ask(arg);
+	ask_name(arg);
 }
 
 /* --- life --- */
@@ -523,7 +523,7 @@ enum kvw_err kvw_dns_source_start(struct event_base *base, const struct kvw_conf
 	}
 	*out = &source->base;
 	for (size_t i = 0; i < count; i++)
-		ask(&source->names[i]);
+		ask_name(&source->names[i]);
 	return KVW_OK;
 }
 

@@ -58,7 +58,7 @@ struct file_source {
 	int missing;      /* errno that was reported last; 0: none */
 };
 
-static void fail(struct file_source *file, const char *why)
+static void fail_file(struct file_source *file, const char *why)
 {
 	file->found(file->arg, file->base.ops, NULL, 0, false, why);
 }
@@ -105,10 +105,10 @@ static void take_content(struct file_source *file, const char *text, size_t len)
 	} else if (err == KVW_EINVAL) {
 		log_lines(KVW_LOG_ERROR, errors, &first);
 		kvw_error(ROOM, "%s: has mistakes and changes nothing", file->path);
-		fail(file, first != NULL ? first : "has mistakes");
+		fail_file(file, first != NULL ? first : "has mistakes");
 	} else {
 		file->any = false; /* to be looked at again */
-		fail(file, "out of memory");
+		fail_file(file, "out of memory");
 	}
 	kvw_config_destroy(list);
 	free(errors);
@@ -131,7 +131,7 @@ static bool same_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-static bool same(const struct identity *a, const struct identity *b)
+static bool is_same_identity(const struct identity *a, const struct identity *b)
 {
 	return a->device == b->device && a->inode == b->inode && a->size == b->size &&
 	       same_time(a->modified, b->modified) && same_time(a->changed, b->changed);
@@ -148,7 +148,7 @@ static void report_missing(struct file_source *file, int error)
 	snprintf(why, sizeof(why), "%.180s: cannot be read: %s", file->path,
 		error == EINVAL ? "not a regular file" : strerror(error));
 	kvw_warn(ROOM, "%s; what it said before stays in force", why);
-	fail(file, why);
+	fail_file(file, why);
 }
 
 static void after(struct event *event, int64_t ms)
@@ -195,7 +195,7 @@ static void look_at_content(struct file_source *file, const char *text, size_t l
 	snprintf(why, sizeof(why), "%.150s: found more than %u bytes, expected a list of workers",
 		file->path, KVW_WORKER_FILE_MAX_BYTES);
 	kvw_error(ROOM, "%s", why);
-	fail(file, why);
+	fail_file(file, why);
 }
 
 static void read_file(struct file_source *file)
@@ -229,7 +229,7 @@ static void read_file(struct file_source *file)
 		struct identity one = identity_of(&before), two = identity_of(&later);
 
 		file->seen = two;
-		if (same(&one, &two))
+		if (is_same_identity(&one, &two))
 			look_at_content(file, buffer, len);
 		else
 			after(file->settle, SETTLE_MS); /* it is being written */
@@ -266,7 +266,7 @@ static void on_interval(evutil_socket_t fd, short what, void *arg)
 	if (stat(file->path, &st) == 0) {
 		struct identity now = identity_of(&st);
 
-		if (file->any && file->missing == 0 && same(&now, &file->seen))
+		if (file->any && file->missing == 0 && is_same_identity(&now, &file->seen))
 			return;
 	}
 	read_file(file);

@@ -202,7 +202,7 @@ static bool append(struct kvw_kube_call *call, const char *data, size_t len, siz
 	return true;
 }
 
-static bool hand_over(struct kvw_kube_call *call, struct kvw_slice line)
+static bool hand_over_line(struct kvw_kube_call *call, struct kvw_slice line)
 {
 	if (line.len > 0 && line.data[line.len - 1] == '\r')
 		line.len--;
@@ -221,10 +221,10 @@ static bool take_lines(struct kvw_kube_call *call, const char *data, size_t len)
 		if (call->len > 0) {
 			if (!append(call, data, part, KVW_KUBE_EVENT_BYTES))
 				return false;
-			on = hand_over(call, (struct kvw_slice){call->body, call->len});
+			on = hand_over_line(call, (struct kvw_slice){call->body, call->len});
 			call->len = 0;
 		} else {
-			on = hand_over(call, (struct kvw_slice){data, part});
+			on = hand_over_line(call, (struct kvw_slice){data, part});
 		}
 		if (!on) {
 			call->fault = KVW_KUBE_NONE;
@@ -291,7 +291,7 @@ static void put_away(struct kvw_kube_call *call)
 	event_del(call->later);
 }
 
-static void end(struct kvw_kube_call *call, enum kvw_kube_fault fault, int64_t wait_ms)
+static void end_call(struct kvw_kube_call *call, enum kvw_kube_fault fault, int64_t wait_ms)
 {
 	struct kvw_kube_result result = {.fault = fault, .why = call->why, .wait_ms = wait_ms};
 	char *body = call->body;
@@ -385,7 +385,7 @@ void kvw_kube_call_done(void *user, CURLcode code)
 		call->fault = KVW_KUBE_CUT;
 		snprintf(call->why, sizeof(call->why), "the watch ended in the middle of an event");
 	}
-	end(call, call->fault, wait_ms);
+	end_call(call, call->fault, wait_ms);
 }
 
 static void on_silence(evutil_socket_t fd, short what, void *arg)
@@ -398,7 +398,7 @@ static void on_silence(evutil_socket_t fd, short what, void *arg)
 	snprintf(call->why, sizeof(call->why),
 		call->open ? "the watch was silent for discovery.kubernetes.watch_idle"
 			   : "no answer for discovery.kubernetes.timeout");
-	end(call, call->open ? KVW_KUBE_IDLE : KVW_KUBE_TIMEOUT, 0);
+	end_call(call, call->open ? KVW_KUBE_IDLE : KVW_KUBE_TIMEOUT, 0);
 }
 
 static void on_later(evutil_socket_t fd, short what, void *arg)
@@ -407,7 +407,7 @@ static void on_later(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	end(call, call->fault, 0);
+	end_call(call, call->fault, 0);
 }
 
 /* --- the beginning --- */
@@ -501,7 +501,7 @@ static bool set_options(struct kvw_kube_call *call, const char *url)
 	       curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->error) == CURLE_OK;
 }
 
-static enum kvw_kube_fault prepare(struct kvw_kube_call *call, const char *path)
+static enum kvw_kube_fault prepare_call(struct kvw_kube_call *call, const char *path)
 {
 	enum kvw_kube_fault fault = set_headers(call);
 	char *url;
@@ -529,7 +529,7 @@ void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watc
 	call->watch = watch;
 	call->open = false;
 	call->why[0] = call->error[0] = '\0';
-	call->fault = prepare(call, path);
+	call->fault = prepare_call(call, path);
 	if (call->fault == KVW_KUBE_NONE) {
 		if (watch)
 			set_silence(call);

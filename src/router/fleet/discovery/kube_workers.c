@@ -100,7 +100,7 @@ static void write_url(const struct kvw_pool_config *pool, struct found *found)
 		e->v6 ? "[" : "", e->address, e->v6 ? "]" : "", e->port);
 }
 
-static enum kvw_err collect(const struct kvw_config *config,
+static enum kvw_err collect_rows(const struct kvw_config *config,
 	const struct kvw_kube_table *const *tables, struct found **out, size_t *out_count)
 {
 	size_t room = 1, count = 0;
@@ -225,7 +225,7 @@ enum kvw_err kvw_kube_workers(const struct kvw_config *config,
 	struct kvw_config **out)
 {
 	struct found *items;
-	enum kvw_err err = collect(config, tables, &items, count);
+	enum kvw_err err = collect_rows(config, tables, &items, count);
 
 	if (err != KVW_OK)
 		return err;

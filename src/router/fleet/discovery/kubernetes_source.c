@@ -155,7 +155,7 @@ static bool is_known(const struct kubernetes_source *source)
 }
 
 /* The list of all pools, if it differs from what was reported, or if a failure has ended. */
-static void report(struct kubernetes_source *source, bool always)
+static void report_workers(struct kubernetes_source *source, bool always)
 {
 	struct kvw_config *list = NULL;
 	size_t count;
@@ -192,7 +192,7 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	report(arg, false);
+	report_workers(arg, false);
 }
 
 static void count_fault(struct pool *pool, enum kvw_kube_fault fault)
@@ -306,7 +306,7 @@ static void list_failed(
 	failed(pool, &pool->list_fails, "list", fault, why);
 	after(pool->relist, delay_ms(pool, pool->list_failures, wait_ms));
 	if (started)
-		report(pool->source, false);
+		report_workers(pool->source, false);
 }
 
 static void ask_page(struct pool *pool)
@@ -360,7 +360,7 @@ static void list_ends(struct pool *pool)
 	atomic_store(&pool->part->list_ns, kvw_clock_ns());
 	after(pool->relist, vary(source, source->config->discovery_kube_relist_ms));
 	begin_watch(pool);
-	report(source, recovered(pool, &pool->list_fails));
+	report_workers(source, recovered(pool, &pool->list_fails));
 }
 
 static void take_page(struct pool *pool, struct kvw_slice body)
@@ -446,7 +446,7 @@ static void on_watch_open(void *arg)
 
 	pool->open = true;
 	if (recovered(pool, &pool->watch_fails))
-		report(pool->source, true);
+		report_workers(pool->source, true);
 }
 
 /* A version is where the next watch begins; it goes back only where a list says so. */

@@ -16,7 +16,7 @@ static const char *const others[] = {"service_discovery", "routing_logic", "stat
 	"prefill_model_labels", "decode_model_labels", "k8s_port", "k8s_namespace",
 	"k8s_label_selector", "session_key", "callbacks", NULL};
 
-static void note(struct kvw_report *notes, const struct kvw_node *key, const char *path)
+static void note_key(struct kvw_report *notes, const struct kvw_node *key, const char *path)
 {
 	kvw_report_mistake(notes, key->place, path,
 		"ignored: it has no meaning for a list of workers; kvway's own configuration says "
@@ -39,7 +39,7 @@ bool kvw_production_stack_key(
 	if (stack->first == NULL)
 		stack->first = node;
 	if (slot == NULL)
-		note(stack->notes, node->key, name);
+		note_key(stack->notes, node->key, name);
 	else if (*slot != NULL)
 		kvw_report_mistake(report, node->key->place, name,
 			"found a second time, expected once: first given in line %zu",
@@ -265,7 +265,7 @@ static enum kvw_err add_by_model(struct fill *fill, const struct kvw_production_
 			if (strcmp(node->key->text, BACKENDS) == 0)
 				backends = node;
 			else
-				note(stack->notes, node->key, path);
+				note_key(stack->notes, node->key, path);
 		}
 		snprintf(path, sizeof(path), MODELS ".%.60s." BACKENDS, model->key->text);
 		if (backends == NULL)

@@ -21,7 +21,7 @@ static const char unknown_key[] =
 	"configuration such as `static_backends`";
 
 /* What of a build is a list of workers. */
-static enum kvw_err end(struct kvw_build *build, enum kvw_err err, struct kvw_config **out)
+static enum kvw_err end_build(struct kvw_build *build, enum kvw_err err, struct kvw_config **out)
 {
 	if (err == KVW_OK && build->walk.report->mistakes > 0)
 		err = KVW_EINVAL;
@@ -120,7 +120,7 @@ enum kvw_err kvw_worker_file_parse(const char *name, const char *text, size_t le
 	err = kvw_build_start(&build, &report, no_strategies);
 	if (err == KVW_OK) {
 		err = read_root(&build, document.root, &noted);
-		err = end(&build, err, out);
+		err = end_build(&build, err, out);
 	}
 	kvw_document_finish(&document);
 out:
@@ -156,7 +156,7 @@ enum kvw_err kvw_worker_list_of_urls(const char *const *urls, size_t count, stru
 		if (err == KVW_OK)
 			err = kvw_build_end_worker(&build, met, place);
 	}
-	err = end(&build, err, out);
+	err = end_build(&build, err, out);
 out:
 	fclose(nowhere);
 	free(said);

@@ -288,7 +288,7 @@ static bool is_asked_for(struct kvw_wake_model *model)
 	return atomic_load(&model->held) > 0 || atomic_load(&model->wanted);
 }
 
-static void look(struct sleeper *s, int64_t now_ns)
+static void look_at_sleeper(struct sleeper *s, int64_t now_ns)
 {
 	bool asleep = atomic_load(&s->model->asleep_ns) != 0;
 
@@ -348,7 +348,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 		if (is_asked_for(model) && sleeper_of(waker, model) == NULL)
 			kvw_warn(ROOM, "out of memory: a model is not woken model=%s", model->name);
 	for (struct sleeper *s = waker->sleepers; s != NULL; s = s->next)
-		look(s, now_ns);
+		look_at_sleeper(s, now_ns);
 	arm(waker);
 }
 
