@@ -25,7 +25,7 @@ struct router {
 	FILE *out, *err;
 };
 
-static enum kvw_groups_status ask(const struct router *router, const char *method,
+static enum kvw_groups_status ask_router(const struct router *router, const char *method,
 	const char *target, const char *body, struct kvw_admin_reply *reply)
 {
 	const struct kvw_admin_question question = {
@@ -103,7 +103,8 @@ static void print_group(FILE *out, const json_t *group)
 	fputc('\n', out);
 }
 
-static enum kvw_groups_status show(const struct router *router, const struct kvw_admin_reply *reply)
+static enum kvw_groups_status show_groups(
+	const struct router *router, const struct kvw_admin_reply *reply)
 {
 	json_t *list;
 	size_t i;
@@ -136,9 +137,9 @@ static enum kvw_groups_status groups(const struct router *router)
 	if (weighs && body == NULL)
 		fputs("kvway groups: out of memory, or a name is no UTF-8\n", router->err);
 	else
-		status = ask(router, weighs ? "PATCH" : "GET", "/groups", body, &reply);
+		status = ask_router(router, weighs ? "PATCH" : "GET", "/groups", body, &reply);
 	if (status == KVW_GROUPS_OK)
-		status = show(router, &reply);
+		status = show_groups(router, &reply);
 	free(reply.body);
 	free(body);
 	return status;
@@ -175,11 +176,11 @@ static enum kvw_groups_status find_model(
 }
 
 /* Fills what is compared, as it stands now. model: "" where it is still to be found. */
-static enum kvw_groups_status look(const struct router *router, char model[KVW_SAMPLES_NAME],
-	struct kvw_comparison *comparison)
+static enum kvw_groups_status look_at_pair(const struct router *router,
+	char model[KVW_SAMPLES_NAME], struct kvw_comparison *comparison)
 {
 	struct kvw_admin_reply reply = {0};
-	enum kvw_groups_status status = ask(router, "GET", "/metrics", NULL, &reply);
+	enum kvw_groups_status status = ask_router(router, "GET", "/metrics", NULL, &reply);
 	struct kvw_slice text = {reply.body, reply.len};
 
 	if (status == KVW_GROUPS_OK && (reply.status != 200 || reply.body == NULL))
@@ -206,12 +207,12 @@ static enum kvw_groups_status look_twice(const struct router *router, char model
 	struct kvw_comparison *comparison)
 {
 	struct kvw_comparison before = *comparison;
-	enum kvw_groups_status status = look(router, model, &before);
+	enum kvw_groups_status status = look_at_pair(router, model, &before);
 
 	if (status != KVW_GROUPS_OK)
 		return status;
 	pause_ms(router->options->interval_ms);
-	status = look(router, model, comparison);
+	status = look_at_pair(router, model, comparison);
 	if (status != KVW_GROUPS_OK ||
 		(kvw_samples_subtract(&comparison->groups[0], &before.groups[0]) &&
 			kvw_samples_subtract(&comparison->groups[1], &before.groups[1]) &&
@@ -230,7 +231,7 @@ static enum kvw_groups_status compare(const struct router *router)
 		.seconds = (double)options->interval_ms / 1000};
 	enum kvw_groups_status status = options->interval_ms > 0
 						? look_twice(router, model, &comparison)
-						: look(router, model, &comparison);
+						: look_at_pair(router, model, &comparison);
 
 	if (status != KVW_GROUPS_OK)
 		return status;

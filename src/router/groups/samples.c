@@ -91,7 +91,7 @@ static void take_time(
 	}
 }
 
-static bool begins(const char *text, const char *with, const char **rest)
+static bool text_begins(const char *text, const char *with, const char **rest)
 {
 	size_t len = strlen(with);
 
@@ -129,7 +129,7 @@ static double *counter_of(const struct sample *s, struct kvw_group_samples *out)
 	return NULL;
 }
 
-static void take(const struct sample *sample, struct kvw_group_samples *out)
+static void take_sample(const struct sample *sample, struct kvw_group_samples *out)
 {
 	double *counter = counter_of(sample, out);
 	const char *part;
@@ -137,11 +137,11 @@ static void take(const struct sample *sample, struct kvw_group_samples *out)
 	out->found = true;
 	if (counter != NULL)
 		*counter += sample->value;
-	else if (begins(sample->name, "time_to_first_token_seconds", &part))
+	else if (text_begins(sample->name, "time_to_first_token_seconds", &part))
 		take_time(sample, part, &out->first_token);
-	else if (begins(sample->name, "time_per_output_token_seconds", &part))
+	else if (text_begins(sample->name, "time_per_output_token_seconds", &part))
 		take_time(sample, part, &out->per_token);
-	else if (begins(sample->name, "inter_token_seconds", &part))
+	else if (text_begins(sample->name, "inter_token_seconds", &part))
 		take_time(sample, part, &out->gap);
 }
 
@@ -162,7 +162,7 @@ void kvw_samples_read(
 		at = next_line(at))
 		if (read_line(at, &sample) && strcmp(sample.model, model) == 0 &&
 			strcmp(sample.group, group) == 0)
-			take(&sample, out);
+			take_sample(&sample, out);
 }
 
 /* --- two groups --- */
@@ -180,7 +180,7 @@ static void take_fidelity(const struct sample *s, size_t copy, struct kvw_fideli
 		*to += s->value;
 	} else if (strcmp(s->name, "fidelity_characters_total") == 0) {
 		out->characters[strcmp(s->third, "copy") == 0 ? copy : 1 - copy] += s->value;
-	} else if (begins(s->name, "fidelity_first_difference_characters", &part)) {
+	} else if (text_begins(s->name, "fidelity_first_difference_characters", &part)) {
 		take_time(s, part, &out->difference);
 	}
 }
