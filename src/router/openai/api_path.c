@@ -277,7 +277,7 @@ static void fold_path(struct folded *folded, struct kvw_slice path)
 	fold_segment(folded, segment, len);
 }
 
-static bool begins(struct kvw_slice text, struct kvw_slice with)
+static bool path_begins(struct kvw_slice text, struct kvw_slice with)
 {
 	return text.len >= with.len && memcmp(text.data, with.data, with.len) == 0;
 }
@@ -289,7 +289,7 @@ static struct kvw_slice made_id(struct kvw_slice path)
 	const char *end = path.data + path.len, *slash;
 	struct kvw_slice id = {NULL, 0};
 
-	if (!begins(path, KVW_SLICE(prefix)))
+	if (!path_begins(path, KVW_SLICE(prefix)))
 		return id;
 	path.data += sizeof(prefix) - 1;
 	slash = memchr(path.data, '/', (size_t)(end - path.data));
@@ -312,7 +312,7 @@ bool kvw_path_cancels(struct kvw_slice target, struct kvw_slice id)
 		return false;
 	rest.data = id.data + id.len;
 	rest.len = (size_t)(target.data + target.len - rest.data);
-	return begins(rest, end) && (rest.len == end.len || rest.data[end.len] == '?');
+	return path_begins(rest, end) && (rest.len == end.len || rest.data[end.len] == '?');
 }
 
 struct kvw_path_info kvw_path_classify(struct kvw_slice target)
@@ -340,15 +340,15 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			return info;
 		}
 	}
-	if (folded.count > 2 &&
-		begins((struct kvw_slice){folded.text, folded.len}, KVW_SLICE("/v1/models/"))) {
+	if (folded.count > 2 && path_begins((struct kvw_slice){folded.text, folded.len},
+					KVW_SLICE("/v1/models/"))) {
 		info.kind = KVW_PATH_LOCAL;
 		info.model_card = true;
 		return info;
 	}
 	if (!folded.winding)
 		info.made_id = made_id(path);
-	info.response = info.made_id.len > 0 && begins(path, KVW_SLICE("/v1/responses/"));
+	info.response = info.made_id.len > 0 && path_begins(path, KVW_SLICE("/v1/responses/"));
 	return info;
 }
 
@@ -446,7 +446,7 @@ size_t kvw_path_model(struct kvw_slice path, char *out, size_t room)
 	const struct kvw_slice before = KVW_SLICE("/v1/models/");
 
 	path = path_of(path);
-	if (!begins(path, before) || path.len - before.len > room)
+	if (!path_begins(path, before) || path.len - before.len > room)
 		return 0;
 	return decode(
 		out, (struct kvw_slice){path.data + before.len, path.len - before.len}, false);

@@ -16,7 +16,7 @@
 #define HEAD_LIMIT  4096 /* bytes of one part's head */
 #define FIELD_LIMIT 1024 /* bytes of a field's value that is kept */
 
-static void fail(struct kvw_scan *scan)
+static void fail_scan(struct kvw_scan *scan)
 {
 	scan->form.state = FORM_FAILED;
 }
@@ -84,7 +84,7 @@ static void take_value(struct kvw_scan *scan, const char *data, size_t len)
 		return;
 	if (scan->held.len - scan->slots[form->slot].first + len > FIELD_LIMIT ||
 		!buffer_append(scan, &scan->held, data, len))
-		fail(scan);
+		fail_scan(scan);
 }
 
 static void end_value(struct kvw_scan *scan)
@@ -118,7 +118,7 @@ static const char *take_first_line(struct kvw_scan *scan, const char *p, const c
 		if (form->len == sizeof(form->delimiter) || c == '\n' ||
 			(form->len < 4 && c != '-') ||
 			(form->len > 4 && form->delimiter[form->len - 1] == '\r')) {
-			fail(scan);
+			fail_scan(scan);
 			return end;
 		}
 		form->delimiter[form->len++] = c;
@@ -133,7 +133,7 @@ static const char *take_head(struct kvw_scan *scan, const char *p, const char *e
 
 	while (p < end) {
 		if (head->len == HEAD_LIMIT || !buffer_append(scan, head, p, 1)) {
-			fail(scan);
+			fail_scan(scan);
 			return end;
 		}
 		p++;
@@ -200,7 +200,7 @@ static const char *take_after(struct kvw_scan *scan, const char *p)
 	char wanted = form->matched == 0 ? *p : form->last == '-' ? '-' : '\n';
 
 	if (*p != wanted || (form->matched == 0 && *p != '-' && *p != '\r')) {
-		fail(scan);
+		fail_scan(scan);
 	} else if (form->matched == 0) {
 		form->last = *p;
 		form->matched = 1;

@@ -37,7 +37,7 @@ enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_
 }
 
 /* Frees what grows with the body. */
-static void release(struct kvw_scan *scan)
+static void release_memory(struct kvw_scan *scan)
 {
 	free(scan->scratch.data);
 	free(scan->held.data);
@@ -64,7 +64,7 @@ void kvw_scan_destroy(struct kvw_scan *scan)
 {
 	if (scan == NULL)
 		return;
-	release(scan);
+	release_memory(scan);
 	free(scan);
 }
 
@@ -82,7 +82,7 @@ size_t kvw_scan_memory(const struct kvw_scan *scan)
 void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 {
 	if (kvw_scan_memory(scan) > SCAN_KEEP_BYTES)
-		release(scan);
+		release_memory(scan);
 	scan->state = STATE_ROOT;
 	scan->api = api;
 	scan->depth = 0;

@@ -359,7 +359,7 @@ bool schema_literal(struct kvw_scan *scan, char first)
 }
 
 /* Pushes a frame. member: what the elements of a list are. */
-static bool push(struct kvw_scan *scan, bool list, enum node node, enum node member)
+static bool push_node(struct kvw_scan *scan, bool list, enum node node, enum node member)
 {
 	struct frame *frame = &scan->frames[scan->depth++];
 
@@ -379,30 +379,30 @@ static bool open_list(struct kvw_scan *scan, struct frame *frame)
 	switch ((enum node)frame->member) {
 	case NODE_TOOLS:
 		scan->tools.first = pieces;
-		return push(scan, true, NODE_TOOLS, NODE_TOOL);
+		return push_node(scan, true, NODE_TOOLS, NODE_TOOL);
 	case NODE_FUNCTIONS:
 		scan->functions.first = pieces;
-		return push(scan, true, NODE_FUNCTIONS, NODE_TOOL);
+		return push_node(scan, true, NODE_FUNCTIONS, NODE_TOOL);
 	case NODE_SYSTEM:
 		prompt_system_open(scan);
-		return push(scan, true, NODE_CONTENT, NODE_PART);
+		return push_node(scan, true, NODE_CONTENT, NODE_PART);
 	case NODE_CONTENT:
 		prompt_content_begin(scan);
-		return push(scan, true, NODE_CONTENT, NODE_PART);
+		return push_node(scan, true, NODE_CONTENT, NODE_PART);
 	case NODE_INPUT:
 	case NODE_MESSAGES:
 		prompt_messages_begin(scan);
-		return push(scan, true, NODE_MESSAGES, NODE_MESSAGE);
+		return push_node(scan, true, NODE_MESSAGES, NODE_MESSAGE);
 	case NODE_PROMPT:
 		prompt_begin(scan);
-		return push(scan, true, NODE_PROMPT, NODE_PROMPT_ITEM);
+		return push_node(scan, true, NODE_PROMPT, NODE_PROMPT_ITEM);
 	case NODE_PROMPT_ITEM:
 		if (frame->kind != PROMPT_NONE && frame->kind != PROMPT_LISTS)
 			return false;
 		frame->kind = PROMPT_LISTS;
 		scan->prompt_ids = true;
 		kvw_text_begin(&scan->text, KVW_TEXT_PIECES);
-		return push(scan, true, NODE_IDS, NODE_ID);
+		return push_node(scan, true, NODE_IDS, NODE_ID);
 	default:
 		return false;
 	}
@@ -413,48 +413,48 @@ bool schema_open(struct kvw_scan *scan, bool list)
 	struct frame *frame;
 
 	if (scan->depth == 0)
-		return push(scan, false, NODE_ROOT, NODE_SKIP);
+		return push_node(scan, false, NODE_ROOT, NODE_SKIP);
 	frame = scan_top(scan);
 	switch ((enum node)frame->member) {
 	case NODE_UNKNOWN:
 		scan->unknown |= (uint8_t)(1u << frame->argument);
-		return push(scan, list, NODE_SKIP, NODE_SKIP);
+		return push_node(scan, list, NODE_SKIP, NODE_SKIP);
 	case NODE_SLOT:
 		scan->slots[frame->argument].first = UINT32_MAX;
 		if (frame->argument < SLOT_SESSION)
 			return false;
 		__attribute__((fallthrough));
 	case NODE_SKIP:
-		(void)push(scan, list, NODE_SKIP, NODE_SKIP);
+		(void)push_node(scan, list, NODE_SKIP, NODE_SKIP);
 		scan_top(scan)->holds = frame->node == NODE_ROOT && frame->holds;
 		scan_top(scan)->inside = list ? 0 : frame->within;
 		return true;
 	case NODE_VALUE:
 	case NODE_SETTING:
 	case NODE_CALLS:
-		return push(scan, list, NODE_VALUE, NODE_VALUE);
+		return push_node(scan, list, NODE_VALUE, NODE_VALUE);
 	case NODE_KV_PARAMS:
 		scan->exact_only = false;
-		return push(scan, list, list ? NODE_SKIP : NODE_KV_PARAMS, NODE_SKIP);
+		return push_node(scan, list, list ? NODE_SKIP : NODE_KV_PARAMS, NODE_SKIP);
 	case NODE_FRAGMENTS:
-		return push(scan, list, NODE_SKIP, NODE_SKIP);
+		return push_node(scan, list, NODE_SKIP, NODE_SKIP);
 	case NODE_SAMPLING:
-		return push(scan, list, list ? NODE_SKIP : NODE_SAMPLING, NODE_SKIP);
+		return push_node(scan, list, list ? NODE_SKIP : NODE_SAMPLING, NODE_SKIP);
 	case NODE_STREAM_OPTIONS:
 		scan->include_usage = false;
-		return !list && push(scan, false, NODE_STREAM_OPTIONS, NODE_SKIP);
+		return !list && push_node(scan, false, NODE_STREAM_OPTIONS, NODE_SKIP);
 	case NODE_TOOL:
-		return !list && push(scan, false, NODE_TOOL, NODE_VALUE);
+		return !list && push_node(scan, false, NODE_TOOL, NODE_VALUE);
 	case NODE_MESSAGE:
 		if (scan->api == KVW_API_CHAT_BATCH && frame->node != NODE_TALK)
-			return list && push(scan, true, NODE_TALK, NODE_MESSAGE);
+			return list && push_node(scan, true, NODE_TALK, NODE_MESSAGE);
 		return !list && prompt_message_open(scan, 0) &&
-		       push(scan, false, NODE_MESSAGE, NODE_VALUE);
+		       push_node(scan, false, NODE_MESSAGE, NODE_VALUE);
 	case NODE_PART:
 		if (list)
 			return false;
 		prompt_part_open(scan);
-		return push(scan, false, NODE_PART, NODE_VALUE);
+		return push_node(scan, false, NODE_PART, NODE_VALUE);
 	default:
 		return list && open_list(scan, frame);
 	}

@@ -13,7 +13,7 @@ struct texts {
 	char *begin; /* of the open one */
 };
 
-static void put(struct texts *texts, const char *data, size_t len)
+static void put_bytes(struct texts *texts, const char *data, size_t len)
 {
 	memcpy(texts->at, data, len);
 	texts->at += len;
@@ -37,7 +37,7 @@ static void put_string(struct texts *texts, struct kvw_slice text)
 		char c = text.data[i];
 
 		if ((unsigned char)c < 0x20) {
-			put(texts, "\\u00", 4);
+			put_bytes(texts, "\\u00", 4);
 			*texts->at++ = digits[c >> 4];
 			c = digits[c & 15];
 		} else if (c == '"' || c == '\\') {
@@ -48,7 +48,7 @@ static void put_string(struct texts *texts, struct kvw_slice text)
 	*texts->at++ = '"';
 }
 
-static void add(struct kvw_splice *out, uint64_t at, uint64_t removed, struct kvw_slice text)
+static void add_edit(struct kvw_splice *out, uint64_t at, uint64_t removed, struct kvw_slice text)
 {
 	out->edits[out->count++] = (struct kvw_splice_edit){at, removed, text};
 	out->growth += (int64_t)text.len - (int64_t)removed;
@@ -57,10 +57,10 @@ static void add(struct kvw_splice *out, uint64_t at, uint64_t removed, struct kv
 /* As the first member: a body without the member gets one. */
 static struct kvw_slice salt_member(struct texts *texts, struct kvw_slice salt, bool empty)
 {
-	put(texts, "\"cache_salt\":", 13);
+	put_bytes(texts, "\"cache_salt\":", 13);
 	put_string(texts, salt);
 	if (!empty)
-		put(texts, ",", 1);
+		put_bytes(texts, ",", 1);
 	return taken(texts);
 }
 
@@ -94,7 +94,7 @@ enum kvw_err kvw_splice_plan(const struct kvw_scan *scan, struct kvw_slice salt,
 		return KVW_EINVAL;
 	if (model.len > 0) {
 		if (places->form)
-			put(&texts, model.data, model.len);
+			put_bytes(&texts, model.data, model.len);
 		else
 			put_string(&texts, model);
 		model_text = taken(&texts);
@@ -103,7 +103,7 @@ enum kvw_err kvw_splice_plan(const struct kvw_scan *scan, struct kvw_slice salt,
 		put_string(&texts, salt);
 		salt_text = taken(&texts);
 	} else if (salt.len > 0) {
-		add(out, places->open, 0, salt_member(&texts, salt, places->empty));
+		add_edit(out, places->open, 0, salt_member(&texts, salt, places->empty));
 	}
 	for (uint32_t i = 0; i < places->count; i++) {
 		const struct kvw_scan_place *place = &places->items[i];
@@ -113,7 +113,7 @@ enum kvw_err kvw_splice_plan(const struct kvw_scan *scan, struct kvw_slice salt,
 							: model_text;
 
 		if (text.len > 0)
-			add(out, place->begin, place->end - place->begin, text);
+			add_edit(out, place->begin, place->end - place->begin, text);
 	}
 	return KVW_OK;
 }

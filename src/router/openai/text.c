@@ -57,7 +57,7 @@ void kvw_text_push_slow(struct kvw_text *text, uint64_t hash, uint32_t units)
 }
 
 /* Hashes the first `len` bytes of the buffer as one chunk. */
-static void flush(struct kvw_text *text, size_t len, uint32_t units)
+static void flush_text(struct kvw_text *text, size_t len, uint32_t units)
 {
 	kvw_text_emit(text, XXH3_64bits(text->buffer, len), units);
 }
@@ -69,7 +69,7 @@ void kvw_text_put(struct kvw_text *text, const unsigned char *bytes, size_t len)
 	memcpy(text->buffer + text->fill, bytes, len);
 	text->fill += (uint32_t)len;
 	if (text->fill >= KVW_TEXT_CHUNK) {
-		flush(text, KVW_TEXT_CHUNK, KVW_TEXT_CHUNK);
+		flush_text(text, KVW_TEXT_CHUNK, KVW_TEXT_CHUNK);
 		text->fill -= (uint32_t)KVW_TEXT_CHUNK;
 		memcpy(text->buffer, text->buffer + KVW_TEXT_CHUNK, text->fill);
 	}
@@ -82,7 +82,7 @@ void kvw_text_put_id(struct kvw_text *text, uint32_t id)
 	memcpy(text->buffer + text->fill, &little, sizeof(little));
 	text->fill += (uint32_t)sizeof(little);
 	if (text->fill == KVW_TEXT_CHUNK) {
-		flush(text, KVW_TEXT_CHUNK, KVW_TEXT_CHUNK / sizeof(little));
+		flush_text(text, KVW_TEXT_CHUNK, KVW_TEXT_CHUNK / sizeof(little));
 		text->fill = 0;
 	}
 }
@@ -90,7 +90,7 @@ void kvw_text_put_id(struct kvw_text *text, uint32_t id)
 uint64_t kvw_text_end(struct kvw_text *text)
 {
 	if (text->fill > 0)
-		flush(text, text->fill, text->fill);
+		flush_text(text, text->fill, text->fill);
 	text->fill = 0;
 	return kvw_mix(text->value, text->units);
 }
@@ -98,14 +98,14 @@ uint64_t kvw_text_end(struct kvw_text *text)
 void kvw_text_cut(struct kvw_text *text)
 {
 	if (text->fill > 0)
-		flush(text, text->fill, text->fill);
+		flush_text(text, text->fill, text->fill);
 	text->fill = 0;
 }
 
 void kvw_text_end_ids(struct kvw_text *text)
 {
 	if (text->fill > 0)
-		flush(text, text->fill, text->fill / (uint32_t)sizeof(uint32_t));
+		flush_text(text, text->fill, text->fill / (uint32_t)sizeof(uint32_t));
 	text->fill = 0;
 }
 

@@ -22,7 +22,7 @@
 #define SHORT_NAME 16 /* bytes: "assistant", "function_call" */
 
 /* The body is over for us. */
-static const char *fail(struct kvw_scan *scan, const char *end)
+static const char *fail_scan(struct kvw_scan *scan, const char *end)
 {
 	scan->state = STATE_FAILED;
 	return end;
@@ -67,7 +67,7 @@ static bool match_billing(struct kvw_scan *scan, uint32_t code)
 }
 
 /* One character of a string that did not lie there as it is meant. */
-static bool put(struct kvw_scan *scan, uint32_t code)
+static bool put_code(struct kvw_scan *scan, uint32_t code)
 {
 	unsigned char bytes[8];
 	size_t len;
@@ -92,15 +92,15 @@ static bool put_unit(struct kvw_scan *scan, uint32_t unit)
 	scan->high = 0;
 	if (high != 0) {
 		if ((unit & 0xfc00) == 0xdc00)
-			return put(scan, 0x10000 + ((high & 0x3ff) << 10) + (unit & 0x3ff));
-		if (!put(scan, high))
+			return put_code(scan, 0x10000 + ((high & 0x3ff) << 10) + (unit & 0x3ff));
+		if (!put_code(scan, high))
 			return false;
 	}
 	if ((unit & 0xfc00) == 0xd800) {
 		scan->high = unit;
 		return true;
 	}
-	return put(scan, unit);
+	return put_code(scan, unit);
 }
 
 /* What the letter behind a backslash stands for; UINT32_MAX: nothing. */
@@ -137,7 +137,7 @@ static const char *take_escape(struct kvw_scan *scan, const char *p, const char 
 	if (scan->escape_len == 0 && *p != '\\') {
 		code = scan->high;
 		scan->high = 0;
-		return put(scan, code) ? p : fail(scan, end);
+		return put_code(scan, code) ? p : fail_scan(scan, end);
 	}
 	while (p < end) {
 		scan->escape[scan->escape_len++] = *p++;
@@ -149,7 +149,7 @@ static const char *take_escape(struct kvw_scan *scan, const char *p, const char 
 			continue;
 		scan->escape_len = 0;
 		if (code == UINT32_MAX || !put_unit(scan, code))
-			return fail(scan, end);
+			return fail_scan(scan, end);
 		return p;
 	}
 	return p;
@@ -165,7 +165,7 @@ static const char *end_string(struct kvw_scan *scan, const char *p, const char *
 	if (scan->sink == SINK_SLOT)
 		places_end(scan, scan_top(scan)->argument, place_of(scan, p, end));
 	if (!schema_string_end(scan))
-		return fail(scan, end);
+		return fail_scan(scan, end);
 	scan->state = STATE_AFTER;
 	return p;
 }
@@ -193,14 +193,14 @@ static const char *take_string(struct kvw_scan *scan, const char *p, const char 
 			if (!buffer_append(scan,
 				    scan->sink == SINK_KEY ? &scan->scratch : &scan->held, from,
 				    (size_t)(p - from)))
-				return fail(scan, end);
+				return fail_scan(scan, end);
 		}
 		if (p == end)
 			break;
 		if (*p == '"')
 			return end_string(scan, p + 1, end);
 		if (*p != '\\')
-			return fail(scan, end);
+			return fail_scan(scan, end);
 		p = take_escape(scan, p, end);
 	}
 	return p;
@@ -236,7 +236,7 @@ static const char *begin_key(struct kvw_scan *scan, const char *p, const char *e
 	}
 	scan->scratch.len = 0;
 	if (!buffer_append(scan, &scan->scratch, p, (size_t)(q - p)))
-		return fail(scan, end);
+		return fail_scan(scan, end);
 	scan->sink = SINK_KEY;
 	scan->state = STATE_STRING;
 	return q;
@@ -289,13 +289,13 @@ static const char *take_literal(struct kvw_scan *scan, const char *p, const char
 {
 	while (p < end && *scan->literal != '\0') {
 		if (*p++ != *scan->literal++)
-			return fail(scan, end);
+			return fail_scan(scan, end);
 	}
 	if (*scan->literal == '\0') {
 		note_null(scan, place_of(scan, p, end));
 		if (scan->number != NULL ? !schema_number(scan, scan->number, strlen(scan->number))
 					 : !schema_literal(scan, scan->literal_first))
-			return fail(scan, end);
+			return fail_scan(scan, end);
 		scan->state = STATE_AFTER;
 	}
 	return p;
@@ -324,7 +324,7 @@ static const char *take_number(struct kvw_scan *scan, const char *p, const char 
 	len = (size_t)(q - p);
 	if (q == end || scan->scratch.len > 0) {
 		if (!buffer_append(scan, &scan->scratch, p, len))
-			return fail(scan, end);
+			return fail_scan(scan, end);
 		scan->state = STATE_NUMBER;
 		if (q == end)
 			return q;
@@ -334,7 +334,7 @@ static const char *take_number(struct kvw_scan *scan, const char *p, const char 
 	if (*q == 'I' && len == 1 && *text == '-')
 		return begin_literal(scan, "Infinity", "-Infinity", q, end);
 	if (!is_number(text, len) || !schema_number(scan, text, len))
-		return fail(scan, end);
+		return fail_scan(scan, end);
 	scan->state = STATE_AFTER;
 	return q;
 }
@@ -345,7 +345,7 @@ static const char *begin_string(struct kvw_scan *scan, const char *p, const char
 	const char *q = p;
 
 	if (!schema_string_begin(scan))
-		return fail(scan, end);
+		return fail_scan(scan, end);
 	if (scan->sink == SINK_SLOT)
 		places_begin(scan, scan_top(scan)->argument, place_of(scan, p, end) - 1);
 	scan->state = STATE_STRING;
@@ -371,7 +371,7 @@ static const char *begin_value(struct kvw_scan *scan, const char *p, const char 
 	case '{':
 	case '[':
 		if (scan->depth == SCAN_DEPTH || !schema_open(scan, *p == '['))
-			return fail(scan, end);
+			return fail_scan(scan, end);
 		scan->state = *p == '[' ? STATE_VALUE_OR_CLOSE : STATE_KEY_OR_CLOSE;
 		if (scan->depth == 1)
 			scan->places.open = place_of(scan, p + 1, end);
@@ -395,7 +395,7 @@ static const char *begin_value(struct kvw_scan *scan, const char *p, const char 
 static const char *close_container(struct kvw_scan *scan, const char *p, const char *end)
 {
 	if (scan_top(scan)->list != (*p == ']') || !schema_close(scan))
-		return fail(scan, end);
+		return fail_scan(scan, end);
 	scan->state = scan->depth == 0 ? STATE_END : STATE_AFTER;
 	return p + 1;
 }
@@ -408,7 +408,7 @@ static const char *take_value(struct kvw_scan *scan, const char *p, const char *
 
 		if (q != p) {
 			if (scan->keep_ids && !schema_keep_ids(scan, p, q))
-				return fail(scan, end);
+				return fail_scan(scan, end);
 			scan->state = STATE_VALUE;
 			return q;
 		}
@@ -426,7 +426,8 @@ static const char *after_value(struct kvw_scan *scan, const char *p, const char 
 		scan_top(scan)->field = 0;
 	}
 	if (*p != ',')
-		return *p == '}' || *p == ']' ? close_container(scan, p, end) : fail(scan, end);
+		return *p == '}' || *p == ']' ? close_container(scan, p, end)
+					      : fail_scan(scan, end);
 	p++;
 	if (scan_top(scan)->list) {
 		scan->state = STATE_VALUE;
@@ -454,16 +455,16 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 	}
 	switch (scan->state) {
 	case STATE_ROOT:
-		return *p == '{' ? begin_value(scan, p, end) : fail(scan, end);
+		return *p == '{' ? begin_value(scan, p, end) : fail_scan(scan, end);
 	case STATE_KEY_OR_CLOSE:
 		if (*p == '}')
 			return close_container(scan, p, end);
 		__attribute__((fallthrough));
 	case STATE_KEY:
-		return *p == '"' ? begin_key(scan, p + 1, end) : fail(scan, end);
+		return *p == '"' ? begin_key(scan, p + 1, end) : fail_scan(scan, end);
 	case STATE_COLON:
 		if (*p != ':')
-			return fail(scan, end);
+			return fail_scan(scan, end);
 		scan->state = STATE_VALUE;
 		return p + 1;
 	case STATE_VALUE:
@@ -472,7 +473,7 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 	case STATE_AFTER:
 		return after_value(scan, p, end);
 	default: /* STATE_END: nothing may follow */
-		return fail(scan, end);
+		return fail_scan(scan, end);
 	}
 }
 
@@ -487,7 +488,7 @@ static const char *take_mark(struct kvw_scan *scan, const char *p, const char *e
 		scan->marked++;
 		p++;
 	}
-	return p < end && scan->marked > 0 && scan->marked < 3 ? fail(scan, end) : p;
+	return p < end && scan->marked > 0 && scan->marked < 3 ? fail_scan(scan, end) : p;
 }
 
 static void feed(struct kvw_scan *scan, const char *data, size_t len)

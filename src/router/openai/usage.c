@@ -251,7 +251,7 @@ static inline void step(struct place *at, char c)
 
 /* Goes on copying an object, whose brace is in the window or first in p. Returns the first byte
  * behind it, or behind what had room. */
-static const char *collect(struct kvw_usage *usage, const char *p, const char *end)
+static const char *collect_usage(struct kvw_usage *usage, const char *p, const char *end)
 {
 	size_t room = sizeof(usage->window) - usage->window_len;
 	const char *from = p, *last = (size_t)(end - p) > room ? p + room : end;
@@ -392,7 +392,7 @@ static const char *open_container(struct kvw_usage *usage, const char *p, const 
 		usage->collecting = true;
 		usage->inside = 0;
 		usage->window_len = 0;
-		return collect(usage, p, end);
+		return collect_usage(usage, p, end);
 	}
 	usage->depth++;
 	if (usage->depth == 2)
@@ -441,7 +441,7 @@ void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len)
 		return;
 	while (p < end) {
 		if (usage->collecting)
-			p = collect(usage, p, end);
+			p = collect_usage(usage, p, end);
 		else if (usage->in_string)
 			p = take_string(usage, p, end);
 		else if (usage->string_ended)
