@@ -15,7 +15,7 @@ static int64_t burst_of(const struct kvw_rate_limits *limits)
 	return limits->burst_ns > 0 ? limits->burst_ns : KVW_RATE_BURST_NS;
 }
 
-static int64_t least(uint64_t tokens)
+static int64_t least_ns(uint64_t tokens)
 {
 	return tokens < INT64_C(1) << 40 ? (int64_t)tokens : INT64_C(1) << 40;
 }
@@ -31,14 +31,14 @@ struct kvw_rate_time kvw_rate_time_counted(struct kvw_rate_table *table, struct 
 
 /* --- taking --- */
 
-static void add(_Atomic int64_t *count, int64_t by)
+static void add_to(_Atomic int64_t *count, int64_t by)
 {
 	atomic_fetch_add_explicit(count, by, memory_order_relaxed);
 }
 
 static int64_t tokens_ns(const struct kvw_rate_charge *charge, uint64_t tokens)
 {
-	return kvw_rate_ns(least(tokens), charge->limits.tokens_per_minute);
+	return kvw_rate_ns(least_ns(tokens), charge->limits.tokens_per_minute);
 }
 
 /* Each takes its own, or nothing. */
@@ -50,7 +50,7 @@ static bool take_running(const struct kvw_rate_charge *charge)
 			charge->limits.concurrent ||
 		charge->limits.concurrent == 0)
 		return true;
-	add(running, -1);
+	add_to(running, -1);
 	return false;
 }
 
@@ -74,7 +74,7 @@ static bool take_day(const struct kvw_rate_charge *charge, uint64_t tokens, uint
 {
 	return charge->limits.tokens_per_day == 0 || tokens == 0 ||
 	       kvw_day_take(
-		       &charge->subject->day, least(tokens), charge->limits.tokens_per_day, day);
+		       &charge->subject->day, least_ns(tokens), charge->limits.tokens_per_day, day);
 }
 
 static void give_requests(const struct kvw_rate_charge *charge)
@@ -97,7 +97,7 @@ static void correct_tokens(const struct kvw_rate_charge *charge, uint64_t before
 			kvw_bucket_give(&charge->subject->tokens, -ns);
 	}
 	if (charge->limits.tokens_per_day > 0)
-		kvw_day_correct(&charge->subject->day, least(after) - least(before), day);
+		kvw_day_correct(&charge->subject->day, least_ns(after) - least_ns(before), day);
 }
 
 /* Takes all of one party's, or nothing. */
@@ -121,7 +121,7 @@ static bool take_one(const struct kvw_rate_ticket *ticket, const struct kvw_rate
 requests:
 	give_requests(charge);
 running:
-	add(&charge->subject->running, -1);
+	add_to(&charge->subject->running, -1);
 	return false;
 }
 
@@ -130,7 +130,7 @@ static void give_one(
 {
 	correct_tokens(charge, charge->tokens, 0, ticket->day, now_ns);
 	give_requests(charge);
-	add(&charge->subject->running, -1);
+	add_to(&charge->subject->running, -1);
 }
 
 static int64_t longer(int64_t a, int64_t b)
@@ -163,7 +163,7 @@ static int64_t wait_for(const struct kvw_rate_ticket *ticket, const struct kvw_r
 		wait_ns = longer(wait_ns, RUNNING_NS);
 	used = kvw_day_used(&subject->day, ticket->day);
 	if (limits->tokens_per_day > 0 && used > 0 &&
-		used + least(charge->tokens) > limits->tokens_per_day)
+		used + least_ns(charge->tokens) > limits->tokens_per_day)
 		wait_ns = longer(wait_ns, day_left_ns(ticket->day, time));
 	return wait_ns;
 }
@@ -218,11 +218,11 @@ static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_de
 static void add_tokens(
 	const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t tokens)
 {
-	add(&charge->subject->tokens_charged, tokens);
-	add(&charge->subject->day_charged[ticket->day & 1], tokens);
+	add_to(&charge->subject->tokens_charged, tokens);
+	add_to(&charge->subject->day_charged[ticket->day & 1], tokens);
 }
 
-static void note(_Atomic int64_t *to, int64_t value)
+static void note_value(_Atomic int64_t *to, int64_t value)
 {
 	if (atomic_load_explicit(to, memory_order_relaxed) != value)
 		atomic_store_explicit(to, value, memory_order_relaxed);
@@ -231,9 +231,9 @@ static void note(_Atomic int64_t *to, int64_t value)
 /* For what others charge to them. */
 static void note_limits(const struct kvw_rate_charge *charge)
 {
-	note(&charge->subject->requests_per_minute, charge->limits.requests_per_minute);
-	note(&charge->subject->tokens_per_minute, charge->limits.tokens_per_minute);
-	note(&charge->subject->burst_ns, burst_of(&charge->limits));
+	note_value(&charge->subject->requests_per_minute, charge->limits.requests_per_minute);
+	note_value(&charge->subject->tokens_per_minute, charge->limits.tokens_per_minute);
+	note_value(&charge->subject->burst_ns, burst_of(&charge->limits));
 }
 
 bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties,
@@ -260,8 +260,9 @@ bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *p
 			break;
 	if (taken == ticket->count) {
 		for (size_t i = 0; i < ticket->count; i++) {
-			add(&ticket->charges[i].subject->requests_charged, 1);
-			add_tokens(ticket, &ticket->charges[i], least(ticket->charges[i].tokens));
+			add_to(&ticket->charges[i].subject->requests_charged, 1);
+			add_tokens(
+				ticket, &ticket->charges[i], least_ns(ticket->charges[i].tokens));
 		}
 		return true;
 	}
@@ -305,9 +306,9 @@ void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t 
 		correct_tokens(charge, charge->tokens, tokens, ticket->day, now_ns);
 		if (!counts)
 			give_requests(charge);
-		add(&charge->subject->running, -1);
-		add(&charge->subject->requests_charged, counts ? 0 : -1);
-		add_tokens(ticket, charge, least(tokens) - least(charge->tokens));
+		add_to(&charge->subject->running, -1);
+		add_to(&charge->subject->requests_charged, counts ? 0 : -1);
+		add_tokens(ticket, charge, least_ns(tokens) - least_ns(charge->tokens));
 	}
 	kvw_rates_drop(ticket);
 }
@@ -343,8 +344,9 @@ static struct kvw_rate_left left_of_day(
 }
 
 /* Of one party, but for `concurrent`. */
-static void look(const struct kvw_rate_subject *subject, const struct kvw_rate_limits *limits,
-	uint64_t today, const struct kvw_rate_time *time, struct kvw_rate_state *out)
+static void look_at_subject(const struct kvw_rate_subject *subject,
+	const struct kvw_rate_limits *limits, uint64_t today, const struct kvw_rate_time *time,
+	struct kvw_rate_state *out)
 {
 	int64_t burst_ns = burst_of(limits);
 
@@ -367,7 +369,7 @@ void kvw_rates_look(struct kvw_rate_table *table, const struct kvw_rate_party *p
 	struct kvw_rate_subject *subject = kvw_rate_table_find(table, party->kind, party->name);
 	int64_t running = 0, most = party->limits.concurrent;
 
-	look(subject == NULL ? &unused : subject, &party->limits, today, time, out);
+	look_at_subject(subject == NULL ? &unused : subject, &party->limits, today, time, out);
 	if (subject != NULL) {
 		running = atomic_load_explicit(&subject->running, memory_order_relaxed);
 		kvw_rate_subject_put(subject);
@@ -382,8 +384,8 @@ void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_
 	for (size_t i = 0; i < ticket->count; i++) {
 		struct kvw_rate_state state;
 
-		look(ticket->charges[i].subject, &ticket->charges[i].limits, ticket->day, time,
-			&state);
+		look_at_subject(ticket->charges[i].subject, &ticket->charges[i].limits, ticket->day,
+			time, &state);
 		keep_less(requests, state.requests);
 		keep_less(tokens, state.tokens);
 		keep_less(tokens, state.day);

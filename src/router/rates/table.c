@@ -89,7 +89,8 @@ static void make_room(
 			}
 }
 
-static struct kvw_rate_subject *make(enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash)
+static struct kvw_rate_subject *make_subject(
+	enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash)
 {
 	struct kvw_rate_subject *subject = calloc(1, sizeof(*subject) + name.len + 1);
 
@@ -103,7 +104,7 @@ static struct kvw_rate_subject *make(enum kvw_rate_kind kind, struct kvw_slice n
 }
 
 /* With the lock. */
-static struct kvw_rate_subject *find(
+static struct kvw_rate_subject *find_subject(
 	const struct part *part, enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash)
 {
 	struct kvw_rate_subject *subject =
@@ -128,13 +129,13 @@ static struct kvw_rate_subject *find_or_make(struct kvw_rate_table *table, struc
 		part->chains = (struct kvw_rate_subject **)calloc(CHAINS, sizeof(*part->chains));
 	if (part->chains == NULL)
 		return NULL;
-	subject = find(part, kind, name, hash);
+	subject = find_subject(part, kind, name, hash);
 	if (subject != NULL)
 		return subject;
 	chain = &part->chains[hash / PARTS % CHAINS];
 	if (part->count >= table->part_most)
 		make_room(table, part, now_ns, today);
-	subject = make(kind, name, hash);
+	subject = make_subject(kind, name, hash);
 	if (subject == NULL)
 		return NULL;
 	subject->next = *chain;
@@ -167,7 +168,7 @@ struct kvw_rate_subject *kvw_rate_table_find(
 	struct kvw_rate_subject *subject;
 
 	pthread_mutex_lock(&part->lock);
-	subject = find(part, kind, name, hash);
+	subject = find_subject(part, kind, name, hash);
 	if (subject != NULL)
 		atomic_fetch_add_explicit(&subject->users, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&part->lock);
