@@ -275,7 +275,7 @@ static void walk_value(struct reader *r, enum kvw_field_id id, const struct kvw_
 
 /* The field of this name that the manifest's kind has in a section;
  * else of any kind, or the count. */
-static enum kvw_field_id find(
+static enum kvw_field_id find_field(
 	const struct kvw_manifest *manifest, const char *section, const char *name)
 {
 	for (size_t i = 0; i < KVW_FIELD_COUNT; i++) {
@@ -329,7 +329,7 @@ static void walk_map(struct reader *r, const struct kvw_node *map, const char *s
 			continue; /* reported */
 		snprintf(path, sizeof(path), "%s%s%s", shown, shown[0] != '\0' ? "." : "",
 			node->key->text);
-		id = is_text(node->key) ? find(r->manifest, section, node->key->text)
+		id = is_text(node->key) ? find_field(r->manifest, section, node->key->text)
 					: KVW_FIELD_COUNT;
 		if (id < KVW_FIELD_COUNT)
 			walk_value(r, id, node, path, seen);

@@ -29,7 +29,7 @@ struct maker {
 	struct kvw_plan *plan;
 };
 
-static bool given(const struct maker *m, enum kvw_field_id id)
+static bool field_given(const struct maker *m, enum kvw_field_id id)
 {
 	return m->manifest->nodes[id] != NULL;
 }
@@ -74,7 +74,7 @@ static void take_l2(struct maker *m)
 	bool fits = strlen(REDIS) + strlen(url) < sizeof(plan->l2_url),
 	     between = !redis && fits && kvw_manifest_fits(url, REDIS_URL);
 
-	if (!given(m, KVW_F_l2Backend)) {
+	if (!field_given(m, KVW_F_l2Backend)) {
 		kvw_report_mistake(m->mistakes, manifest->nodes[KVW_F_l2]->place,
 			kvw_fields[KVW_F_l2].path,
 			"found true without `l2CacheSpec`, expected `l2CacheSpec: {l2CacheBackend: "
@@ -115,7 +115,7 @@ static void take_cache(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 	const struct kvw_manifest *manifest = m->manifest;
 
-	if (!given(m, KVW_F_cache))
+	if (!field_given(m, KVW_F_cache))
 		return;
 	plan->cache_file = kvw_manifest_text(manifest, KVW_F_cacheFile);
 	plan->l1 = kvw_manifest_bool(manifest, KVW_F_l1);
@@ -124,7 +124,7 @@ static void take_cache(struct maker *m)
 		plan->l1 = plan->l2 = false; /* the file says it */
 	if (plan->l2)
 		take_l2(m);
-	else if (given(m, KVW_F_l2Spec))
+	else if (field_given(m, KVW_F_l2Spec))
 		kvw_report_mistake(m->notes, manifest->nodes[KVW_F_l2Spec]->key->place,
 			kvw_fields[KVW_F_l2Spec].path, "not used: %s",
 			plan->cache_file[0] != '\0' ? "cacheConfigFile says it all"
@@ -262,7 +262,7 @@ static struct kvw_scaling read_scaling(struct maker *m, enum kvw_field_id least,
 			"found at least %d and at most %d replicas, expected no more than "
 			"`maxReplicaCount`",
 			scaling.least, scaling.most);
-		mistake(m, given(m, least) ? least : most, text);
+		mistake(m, field_given(m, least) ? least : most, text);
 	}
 	if (scaling.least == 0) {
 		scaling.least = 1;
@@ -275,15 +275,15 @@ static void take_scaling(struct maker *m)
 {
 	struct kvw_plan *plan = m->plan;
 
-	if (given(m, KVW_F_scaling)) {
+	if (field_given(m, KVW_F_scaling)) {
 		plan->scaling = read_scaling(m, KVW_F_scalingLeast, KVW_F_scalingMost,
 			KVW_F_scalingUp, KVW_F_scalingDown);
-		if (given(m, KVW_F_replicas))
+		if (field_given(m, KVW_F_replicas))
 			unused(m, KVW_F_replicas,
 				"the autoscaler says how many workers there are, from "
 				"`minReplicaCount` on");
 	}
-	if (!given(m, KVW_F_routingScaling))
+	if (!field_given(m, KVW_F_routingScaling))
 		return;
 	if (plan->controller)
 		unused(m, KVW_F_routingScaling,
@@ -302,10 +302,10 @@ static void take_metrics(struct maker *m)
 	char text[128];
 
 	plan->metrics =
-		given(m, KVW_F_metrics) && kvw_manifest_bool(manifest, KVW_F_metricsEnabled);
+		field_given(m, KVW_F_metrics) && kvw_manifest_bool(manifest, KVW_F_metricsEnabled);
 	plan->interval = (int)kvw_manifest_int(manifest, KVW_F_metricsInterval);
 	plan->metrics_path = kvw_manifest_text(manifest, KVW_F_metricsPath);
-	if (given(m, KVW_F_metricsPort) &&
+	if (field_given(m, KVW_F_metricsPort) &&
 		kvw_manifest_int(manifest, KVW_F_metricsPort) != plan->port) {
 		snprintf(text, sizeof(text),
 			"found %.20s, expected %d as the workers' port: vLLM has its metrics there",
@@ -359,12 +359,13 @@ static void take_front(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 
 	take_invocation(m);
-	plan->health_path = given(m, KVW_F_balancer) ? kvw_manifest_text(manifest, KVW_F_healthPath)
-						     : "/health";
-	plan->tls = given(m, KVW_F_tls);
+	plan->health_path = field_given(m, KVW_F_balancer)
+				    ? kvw_manifest_text(manifest, KVW_F_healthPath)
+				    : "/health";
+	plan->tls = field_given(m, KVW_F_tls);
 	plan->acm = kvw_manifest_text(manifest, KVW_F_acmArn);
 	plan->domain = kvw_manifest_text(manifest, KVW_F_domain);
-	plan->ingress = given(m, KVW_F_balancer) || plan->acm[0] != '\0';
+	plan->ingress = field_given(m, KVW_F_balancer) || plan->acm[0] != '\0';
 	plan->deploy_s = (int)kvw_manifest_int(manifest, KVW_F_maxDeployTimeInSeconds);
 }
 

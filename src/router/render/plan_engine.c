@@ -16,7 +16,7 @@ struct maker {
 	struct kvw_plan *plan;
 };
 
-static bool given(const struct maker *m, enum kvw_field_id id)
+static bool field_given(const struct maker *m, enum kvw_field_id id)
 {
 	return m->manifest->nodes[id] != NULL;
 }
@@ -250,8 +250,8 @@ static void take_engine(struct maker *m)
 	plan->args = manifest->nodes[KVW_F_args];
 	plan->env = manifest->nodes[env];
 	plan->replicas = (int)kvw_manifest_int(manifest, KVW_F_replicas);
-	plan->several = given(m, KVW_F_scaling) || plan->replicas > 1;
-	plan->port = given(m, KVW_F_containerPort)
+	plan->several = field_given(m, KVW_F_scaling) || plan->replicas > 1;
+	plan->port = field_given(m, KVW_F_containerPort)
 			     ? (int)kvw_manifest_int(manifest, KVW_F_containerPort)
 			     : 8000;
 	plan->model_path = kvw_manifest_text(manifest, KVW_F_mountPath);

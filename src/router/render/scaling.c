@@ -12,7 +12,7 @@
 #define WAITING 4  /* requests at kvway for each worker */
 #define CPU     70 /* percent of what kvway asks for */
 
-static void begin(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
+static void begin_scaler(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
 	const char *name, const struct kvw_scaling *scaling)
 {
 	kvw_object_begin(out, plan, "autoscaling/v2", "HorizontalPodAutoscaler", component, name);
@@ -35,7 +35,7 @@ void kvw_render_scaling_workers(FILE *out, const struct kvw_plan *plan)
 {
 	if (!plan->scaling.on)
 		return;
-	begin(out, plan, KVW_COMPONENT_WORKER, "-worker", &plan->scaling);
+	begin_scaler(out, plan, KVW_COMPONENT_WORKER, "-worker", &plan->scaling);
 	kvw_yaml_line(out, 1, "- type: External");
 	kvw_yaml_line(out, 2, "external:");
 	kvw_yaml_line(out, 3, "metric:");
@@ -52,7 +52,7 @@ void kvw_render_scaling_router(FILE *out, const struct kvw_plan *plan)
 {
 	if (!plan->kvway_scaling.on)
 		return;
-	begin(out, plan, KVW_COMPONENT_ROUTER, "-kvway", &plan->kvway_scaling);
+	begin_scaler(out, plan, KVW_COMPONENT_ROUTER, "-kvway", &plan->kvway_scaling);
 	kvw_yaml_line(out, 1, "- type: Resource");
 	kvw_yaml_line(out, 2, "resource:");
 	kvw_yaml_line(out, 3, "name: cpu");
