@@ -174,7 +174,7 @@ static void done(struct kvw_redis_command *command)
 
 /* --- a command --- */
 
-static char *put(char *at, const char *data, size_t len)
+static char *put_bytes(char *at, const char *data, size_t len)
 {
 	at += sprintf(at, "$%zu\r\n", len);
 	memcpy(at, data, len);
@@ -187,12 +187,12 @@ static char *put_eval(
 	const struct kvw_load_round *round, char *at, int words, const char *text, size_t len)
 {
 	at += sprintf(at, "*%d\r\n", words);
-	at = put(at, "EVAL", 4);
-	at = put(at, text, len);
-	at = put(at, "2", 1);
-	at = put(at, round->load_name, strlen(round->load_name));
-	at = put(at, round->seen_name, strlen(round->seen_name));
-	return put(at, round->origin, strlen(round->origin));
+	at = put_bytes(at, "EVAL", 4);
+	at = put_bytes(at, text, len);
+	at = put_bytes(at, "2", 1);
+	at = put_bytes(at, round->load_name, strlen(round->load_name));
+	at = put_bytes(at, round->seen_name, strlen(round->seen_name));
+	return put_bytes(at, round->origin, strlen(round->origin));
 }
 
 static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns)
@@ -212,9 +212,9 @@ static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_
 	at = round->end;
 	memcpy(at, "\r\n", 2);
 	(void)snprintf(number, sizeof(number), "%lld", (long long)(round->life_ns / KVW_NS_PER_MS));
-	at = put(at + 2, number, strlen(number));
+	at = put_bytes(at + 2, number, strlen(number));
 	(void)snprintf(number, sizeof(number), "%d", KVW_LOAD_BYTES);
-	at = put(at, number, strlen(number));
+	at = put_bytes(at, number, strlen(number));
 	round->parts[2] = (struct iovec){round->end, (size_t)(at - round->end)};
 	*command = (struct kvw_redis_command){
 		.parts = round->parts,

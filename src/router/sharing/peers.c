@@ -130,7 +130,7 @@ static int64_t left(int64_t ns, int64_t age_ns)
 	return ns > age_ns ? ns - age_ns : 0;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t least_of(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -140,20 +140,20 @@ static int64_t share(int64_t of, float trust)
 	return trust >= 1 ? of : (int64_t)((double)of * (double)trust);
 }
 
-static void add(
+static void add_part(
 	struct kvw_load_part *to, const struct kvw_load_part *part, int64_t age_ns, float trust)
 {
-	to->queue_ns = least(
+	to->queue_ns = least_of(
 		to->queue_ns + share(left(part->queue_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
-	to->waiting_ns = least(
+	to->waiting_ns = least_of(
 		to->waiting_ns + share(left(part->waiting_ns, age_ns), trust), PEERS_MOST_QUEUE_NS);
-	to->inflight =
-		(uint32_t)least(to->inflight + share(part->inflight, trust), PEERS_MOST_INFLIGHT);
+	to->inflight = (uint32_t)least_of(
+		to->inflight + share(part->inflight, trust), PEERS_MOST_INFLIGHT);
 	to->context =
-		(uint32_t)least(to->context + share(part->context, trust), PEERS_MOST_CONTEXT);
-	to->sequences =
-		(uint32_t)least(to->sequences + share(part->sequences, trust), PEERS_MOST_INFLIGHT);
-	to->unanswered = (uint32_t)least(
+		(uint32_t)least_of(to->context + share(part->context, trust), PEERS_MOST_CONTEXT);
+	to->sequences = (uint32_t)least_of(
+		to->sequences + share(part->sequences, trust), PEERS_MOST_INFLIGHT);
+	to->unanswered = (uint32_t)least_of(
 		to->unanswered + share(part->unanswered, trust), PEERS_MOST_INFLIGHT);
 }
 
@@ -207,7 +207,7 @@ static void claim(
 /* --- all together --- */
 
 /* count: not there. */
-static size_t find(const uint64_t *keys, size_t count, uint64_t key)
+static size_t index_of_key(const uint64_t *keys, size_t count, uint64_t key)
 {
 	size_t low = 0, high = count;
 
@@ -244,13 +244,13 @@ void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count,
 		work->first_waiting_ns += share(peer->news->work.first_waiting_ns, peer->trust);
 		work->offered_per_s += share(peer->news->work.offered_per_s, peer->trust);
 		for (size_t e = 0; e < peer->news->count; e++) {
-			size_t at = find(keys, count, peer->news->entries[e].key);
+			size_t at = index_of_key(keys, count, peer->news->entries[e].key);
 
 			/* Named twice by one: that is no more. */
 			if (at == count || peers->added[at] == p + 1)
 				continue;
 			peers->added[at] = (uint8_t)(p + 1);
-			add(&parts[at], &peer->news->entries[e].part, age_ns, peer->trust);
+			add_part(&parts[at], &peer->news->entries[e].part, age_ns, peer->trust);
 			claim(peer, left(peer->news->entries[e].part.queue_ns, age_ns), &claims[at],
 				&peers->weights_ns[at]);
 		}

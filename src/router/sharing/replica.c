@@ -98,7 +98,7 @@ static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worke
 	return now_ns - replica->sent_ns >= KVW_REPLICA_STUCK_NS;
 }
 
-static void set(struct kvw_replica *replica, const struct kvw_replica_worker *worker,
+static void set_peer_load(struct kvw_replica *replica, const struct kvw_replica_worker *worker,
 	const struct kvw_load_part *part, const struct kvw_load_claim *claim,
 	struct kvw_admission *admission, bool stuck, int64_t now_ns)
 {
@@ -144,7 +144,7 @@ void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_wor
 	kvw_peers_sum(replica->peers, replica->keys, different, replica->parts, replica->claims,
 		&work, now_ns);
 	for (size_t i = 0; i < different; i++)
-		set(replica, &replica->sorted[i], &replica->parts[i], &replica->claims[i],
+		set_peer_load(replica, &replica->sorted[i], &replica->parts[i], &replica->claims[i],
 			admission, stuck, now_ns);
 	if (admission != NULL)
 		kvw_admission_set_peers(admission, &work);

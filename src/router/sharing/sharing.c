@@ -110,7 +110,7 @@ static void done(struct kvw_redis_command *command)
 }
 
 /* Appends one argument. */
-static void put(char **at, const char *data, size_t len)
+static void put_bytes(char **at, const char *data, size_t len)
 {
 	*at += sprintf(*at, "$%zu\r\n", len);
 	memcpy(*at, data, len);
@@ -123,7 +123,7 @@ static void put_number(char **at, int64_t number)
 {
 	char text[24];
 
-	put(at, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)number));
+	put_bytes(at, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)number));
 }
 
 static void submit(struct order *order)
@@ -137,10 +137,10 @@ static void submit(struct order *order)
 	size_t name_len = (size_t)len < sizeof(name) ? (size_t)len : sizeof(name) - 1;
 
 	at += sprintf(at, "*8\r\n");
-	put(&at, "EVAL", 4);
-	put(&at, script, sizeof(script) - 1);
-	put(&at, "1", 1);
-	put(&at, name, name_len);
+	put_bytes(&at, "EVAL", 4);
+	put_bytes(&at, script, sizeof(script) - 1);
+	put_bytes(&at, "1", 1);
+	put_bytes(&at, name, name_len);
 	put_number(&at, order->news.requests);
 	put_number(&at, order->news.tokens);
 	put_number(&at, (int64_t)order->news.day);
@@ -161,7 +161,7 @@ static void submit(struct order *order)
 
 /* --- a round --- */
 
-static void take(void *arg, struct kvw_rate_subject *subject)
+static void take_subject(void *arg, struct kvw_rate_subject *subject)
 {
 	struct kvw_sharing *sharing = arg;
 	struct kvw_rate_time now;
@@ -199,7 +199,7 @@ static void exchange(struct kvw_sharing *sharing)
 	if (sharing->table == NULL)
 		return;
 	sharing->count = sharing->heard = 0;
-	kvw_rate_table_each(sharing->table, take, sharing);
+	kvw_rate_table_each(sharing->table, take_subject, sharing);
 	if (sharing->count < ORDERS)
 		sharing->round++;
 	sharing->open = sharing->count;
@@ -214,7 +214,7 @@ static void exchange(struct kvw_sharing *sharing)
 	atomic_store(&sharing->state.working, sharing->heard > 0);
 }
 
-static void *run(void *arg)
+static void *run_sharing(void *arg)
 {
 	struct kvw_sharing *sharing = arg;
 
@@ -241,7 +241,7 @@ static int64_t clock_ns(void *self)
 	return kvw_clock_ns();
 }
 
-static void note(void *self, uint32_t level, const char *line)
+static void note_line(void *self, uint32_t level, const char *line)
 {
 	(void)self;
 	kvw_log((enum kvw_log_level)level, "sharing", "%s", line);
@@ -259,7 +259,7 @@ enum kvw_err kvw_sharing_create(
 		.connections = 1,
 		.inflight_bytes = (uint64_t)16 << 20,
 		.connect_ns = (uint64_t)CONNECT_NS,
-		.env = {.now_ns = clock_ns, .log = note}};
+		.env = {.now_ns = clock_ns, .log = note_line}};
 	const char *expected = kvw_redis_url_parse(
 		rates ? config->rate_sharing_redis : config->replicas_redis, &url);
 	char why[KVW_REDIS_REASON] = "";
@@ -296,7 +296,7 @@ enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_tabl
 	sharing->table = table;
 	if (sharing->load != NULL)
 		kvw_load_round_begin(sharing->load, fleet, admission);
-	if (pthread_create(&sharing->thread, NULL, run, sharing) != 0)
+	if (pthread_create(&sharing->thread, NULL, run_sharing, sharing) != 0)
 		return KVW_ENOMEM;
 	(void)pthread_setname_np(sharing->thread, "kvway-sharing");
 	sharing->started = true;
