@@ -80,7 +80,7 @@ static void print_sections(FILE *out, const struct kvw_state_summary *summary)
 	fputc('\n', out);
 }
 
-static int show(const char *path, FILE *out, FILE *err)
+static int show_snapshot(const char *path, FILE *out, FILE *err)
 {
 	struct kvw_state_reader *reader;
 	char why[KVW_STATE_WHY];
@@ -125,5 +125,5 @@ int kvw_state_command(int argc, char **argv, FILE *out, FILE *err)
 			err);
 		return STATUS_USAGE;
 	}
-	return show(argv[1], out, err);
+	return show_snapshot(argv[1], out, err);
 }

@@ -12,13 +12,13 @@
 
 #define OPEN_TRIES 8 /* PATH.new may be renamed by the process that had the lock */
 
-static enum kvw_err fail(char why[KVW_STATE_WHY], const char *what)
+static enum kvw_err fail_file(char why[KVW_STATE_WHY], const char *what)
 {
 	(void)snprintf(why, KVW_STATE_WHY, "%s: %s", what, strerror(errno));
 	return errno == ENOMEM ? KVW_ENOMEM : KVW_EIO;
 }
 
-static enum kvw_err refuse(char why[KVW_STATE_WHY], enum kvw_err err, const char *what)
+static enum kvw_err refuse_file(char why[KVW_STATE_WHY], enum kvw_err err, const char *what)
 {
 	(void)snprintf(why, KVW_STATE_WHY, "%s", what);
 	return err;
@@ -28,14 +28,14 @@ static enum kvw_err refuse(char why[KVW_STATE_WHY], enum kvw_err err, const char
 static enum kvw_err check_owner(const struct stat *found, char why[KVW_STATE_WHY])
 {
 	if (!S_ISREG(found->st_mode))
-		return refuse(why, KVW_EINVAL, "not a plain file");
+		return refuse_file(why, KVW_EINVAL, "not a plain file");
 	if (found->st_uid != geteuid()) {
 		(void)snprintf(why, KVW_STATE_WHY, "belongs to user %u, kvway runs as user %u",
 			(unsigned)found->st_uid, (unsigned)geteuid());
 		return KVW_EINVAL;
 	}
 	if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
-		return refuse(why, KVW_EINVAL, "other users may write it");
+		return refuse_file(why, KVW_EINVAL, "other users may write it");
 	return KVW_OK;
 }
 
@@ -48,10 +48,10 @@ enum kvw_err kvw_state_file_open(const char *path, uint64_t most, int *fd, char 
 	if (opened < 0 && errno == ENOENT)
 		return KVW_ENOTFOUND;
 	if (opened < 0 && errno == ELOOP)
-		return refuse(why, KVW_EINVAL, "a symbolic link");
+		return refuse_file(why, KVW_EINVAL, "a symbolic link");
 	if (opened < 0)
-		return fail(why, "cannot open");
-	err = fstat(opened, &found) != 0 ? fail(why, "cannot look at it")
+		return fail_file(why, "cannot open");
+	err = fstat(opened, &found) != 0 ? fail_file(why, "cannot look at it")
 					 : check_owner(&found, why);
 	if (err == KVW_OK && (uint64_t)found.st_size > most) {
 		(void)snprintf(why, KVW_STATE_WHY, "has %llu bytes, state.max_bytes is %llu",
@@ -75,20 +75,21 @@ static enum kvw_err open_locked(const char *temporary, int *fd, char why[KVW_STA
 	enum kvw_err err;
 
 	if (opened < 0)
-		return fail(why, "cannot make PATH.new");
+		return fail_file(why, "cannot make PATH.new");
 	if (fstat(opened, &mine) != 0)
-		err = fail(why, "cannot look at PATH.new");
+		err = fail_file(why, "cannot look at PATH.new");
 	else if (!S_ISREG(mine.st_mode) || mine.st_uid != geteuid() || mine.st_nlink > 1)
-		err = refuse(why, KVW_EIO, "PATH.new is not kvway's");
+		err = refuse_file(why, KVW_EIO, "PATH.new is not kvway's");
 	else if (flock(opened, LOCK_EX | LOCK_NB) != 0)
-		err = errno == EWOULDBLOCK ? refuse(why, KVW_EAGAIN, "another process writes it")
-					   : fail(why, "cannot lock PATH.new");
+		err = errno == EWOULDBLOCK
+			      ? refuse_file(why, KVW_EAGAIN, "another process writes it")
+			      : fail_file(why, "cannot lock PATH.new");
 	else if (stat(temporary, &there) != 0 || there.st_ino != mine.st_ino ||
 		 there.st_dev != mine.st_dev)
 		err = KVW_ENOTFOUND;
 	else
 		err = fchmod(opened, 0600) != 0 || ftruncate(opened, 0) != 0
-			      ? fail(why, "cannot empty PATH.new")
+			      ? fail_file(why, "cannot empty PATH.new")
 			      : KVW_OK;
 	if (err != KVW_OK) {
 		close(opened);
@@ -106,8 +107,8 @@ enum kvw_err kvw_state_file_begin(
 	int fd = -1;
 
 	if (asprintf(&temporary, "%s.new", path) < 0)
-		return refuse(why, KVW_ENOMEM, "out of memory");
-	(void)refuse(why, err, "other processes write it all the time");
+		return refuse_file(why, KVW_ENOMEM, "out of memory");
+	(void)refuse_file(why, err, "other processes write it all the time");
 	for (int i = 0; i < OPEN_TRIES && err == KVW_ENOTFOUND; i++)
 		err = open_locked(temporary, &fd, why);
 	if (err != KVW_OK) {
@@ -136,7 +137,7 @@ static enum kvw_err sync_folder(const char *path, char why[KVW_STATE_WHY])
 
 	/* Some file systems cannot sync a folder, and say so; they need not. */
 	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != EROFS))
-		err = fail(why, "cannot sync its folder");
+		err = fail_file(why, "cannot sync its folder");
 	if (fd >= 0)
 		close(fd);
 	free(folder);
@@ -148,9 +149,9 @@ enum kvw_err kvw_state_file_commit(struct kvw_state_file *file, char why[KVW_STA
 	enum kvw_err err;
 
 	if (fsync(file->fd) != 0)
-		err = fail(why, "cannot sync it");
+		err = fail_file(why, "cannot sync it");
 	else if (rename(file->temporary, file->path) != 0)
-		err = fail(why, "cannot rename it");
+		err = fail_file(why, "cannot rename it");
 	else
 		err = sync_folder(file->path, why);
 	if (err != KVW_OK) {
@@ -177,15 +178,15 @@ bool kvw_state_file_may_write(const char *path, char why[KVW_STATE_WHY])
 	bool may = false;
 
 	if (folder == NULL)
-		(void)refuse(why, KVW_ENOMEM, "out of memory");
+		(void)refuse_file(why, KVW_ENOMEM, "out of memory");
 	else if (stat(path, &found) == 0 && !S_ISREG(found.st_mode))
-		(void)refuse(why, KVW_EINVAL, "not a plain file");
+		(void)refuse_file(why, KVW_EINVAL, "not a plain file");
 	else if (stat(folder, &found) != 0)
-		(void)fail(why, "its folder");
+		(void)fail_file(why, "its folder");
 	else if (!S_ISDIR(found.st_mode))
-		(void)refuse(why, KVW_EINVAL, "its folder is none");
+		(void)refuse_file(why, KVW_EINVAL, "its folder is none");
 	else if (access(folder, W_OK | X_OK) != 0)
-		(void)fail(why, "its folder");
+		(void)fail_file(why, "its folder");
 	else
 		may = true;
 	free(folder);

@@ -116,7 +116,7 @@ enum kvw_err kvw_state_write_begin(
 	return write_bytes(writer, &header, sizeof(header));
 }
 
-static enum kvw_err flush(struct kvw_state_writer *writer)
+static enum kvw_err flush_frame(struct kvw_state_writer *writer)
 {
 	struct kvw_state_section *section = &writer->summary.sections[writer->kind];
 	struct frame head = {
@@ -145,7 +145,7 @@ enum kvw_err kvw_state_write(void *arg, enum kvw_keep_kind kind, const void *rec
 	if (kind == KVW_KEPT_END || kind >= KVW_KEPT_KINDS || len > KVW_KEPT_MOST)
 		return KVW_EINVAL;
 	if (kind != writer->kind || writer->used + sizeof(size) + len > KVW_STATE_FRAME) {
-		enum kvw_err err = flush(writer);
+		enum kvw_err err = flush_frame(writer);
 
 		if (err != KVW_OK)
 			return err;
@@ -163,7 +163,7 @@ enum kvw_err kvw_state_write(void *arg, enum kvw_keep_kind kind, const void *rec
 
 enum kvw_err kvw_state_write_end(struct kvw_state_writer *writer)
 {
-	enum kvw_err err = flush(writer);
+	enum kvw_err err = flush_frame(writer);
 	struct end end;
 
 	if (err != KVW_OK)
@@ -173,12 +173,13 @@ enum kvw_err kvw_state_write_end(struct kvw_state_writer *writer)
 	writer->kind = KVW_KEPT_END;
 	memcpy(writer->frame + sizeof(struct frame), &end, sizeof(end));
 	writer->used = sizeof(end);
-	return flush(writer);
+	return flush_frame(writer);
 }
 
 /* --- reading --- */
 
-static enum kvw_err refuse(struct kvw_state_reader *reader, enum kvw_err err, const char *why)
+static enum kvw_err refuse_snapshot(
+	struct kvw_state_reader *reader, enum kvw_err err, const char *why)
 {
 	(void)snprintf(reader->why, sizeof(reader->why), "%s", why);
 	return err;
@@ -206,7 +207,7 @@ static enum kvw_err read_bytes(struct kvw_state_reader *reader, void *data, size
 	}
 	reader->summary.bytes += *got;
 	if (reader->summary.bytes > reader->most)
-		return refuse(reader, KVW_ELIMIT, "more bytes than state.max_bytes");
+		return refuse_snapshot(reader, KVW_ELIMIT, "more bytes than state.max_bytes");
 	return KVW_OK;
 }
 
@@ -223,16 +224,17 @@ enum kvw_err kvw_state_read_begin(struct kvw_state_reader *reader, int fd, uint6
 	if (err != KVW_OK)
 		return err;
 	if (got < sizeof(header.magic) || memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0)
-		return refuse(reader, KVW_EPROTO, "not a snapshot of kvway");
+		return refuse_snapshot(reader, KVW_EPROTO, "not a snapshot of kvway");
 	reader->ours = true;
 	if (got < sizeof(header))
-		return refuse(reader, KVW_EPROTO, "ends within the header");
+		return refuse_snapshot(reader, KVW_EPROTO, "ends within the header");
 	if (header.order == OTHER_SIDE)
-		return refuse(reader, KVW_EPROTO, "written by a machine of the other byte order");
+		return refuse_snapshot(
+			reader, KVW_EPROTO, "written by a machine of the other byte order");
 	if (header.sum != XXH3_64bits(&header, offsetof(struct header, sum)))
-		return refuse(reader, KVW_EPROTO, "damaged header");
+		return refuse_snapshot(reader, KVW_EPROTO, "damaged header");
 	if (header.order != BYTE_ORDER)
-		return refuse(reader, KVW_EPROTO, "unknown byte order");
+		return refuse_snapshot(reader, KVW_EPROTO, "unknown byte order");
 	reader->summary.version = header.version;
 	if (header.version != KVW_STATE_VERSION) {
 		(void)snprintf(reader->why, sizeof(reader->why),
@@ -271,7 +273,7 @@ static enum kvw_err take_end(struct kvw_state_reader *reader, uint64_t bytes_bef
 	if (err != KVW_OK)
 		return err;
 	if (got > 0)
-		return refuse(reader, KVW_EPROTO, "bytes after its end");
+		return refuse_snapshot(reader, KVW_EPROTO, "bytes after its end");
 	reader->ended = true;
 	return KVW_ECLOSED;
 }

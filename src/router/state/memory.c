@@ -23,7 +23,7 @@ bool kvw_state_memory_seal(int fd)
 	       0;
 }
 
-static void explain(char why[KVW_STATE_WHY], enum kvw_err err, int error)
+static void explain_failure(char why[KVW_STATE_WHY], enum kvw_err err, int error)
 {
 	(void)snprintf(why, KVW_STATE_WHY, "%s",
 		err == KVW_ELIMIT ? "it would have more than state.max_bytes"
@@ -60,7 +60,7 @@ enum kvw_err kvw_state_memory_write(const char *name, kvw_state_keep_fn *keep, v
 	if (err == KVW_OK) {
 		*fd = made;
 	} else {
-		explain(why, err, error);
+		explain_failure(why, err, error);
 		if (made >= 0)
 			close(made);
 	}

@@ -22,7 +22,7 @@
 #define NICE          5                    /* of the thread that recalls: loops come first */
 #define LOOK_EACH     1024                 /* records, between two looks at the clock */
 
-static void refuse(struct kvw_state *state, const char *why)
+static void refuse_snapshot(struct kvw_state *state, const char *why)
 {
 	state->status.recalled = KVW_STATE_REFUSED;
 	if (why != state->status.why)
@@ -169,7 +169,7 @@ static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 	if (err == KVW_OK && lseek(fd, 0, SEEK_SET) == 0)
 		err = kvw_state_read_begin(state->reader, fd, most);
 	if (err != KVW_OK) {
-		refuse(state, state->reader->why);
+		refuse_snapshot(state, state->reader->why);
 		kvw_state_close_reader(state);
 		return;
 	}
@@ -215,7 +215,7 @@ enum kvw_err kvw_state_open(struct kvw_state *state, const struct kvw_config *co
 	}
 	if (err != KVW_OK) {
 		state->barred = err == KVW_EINVAL;
-		refuse(state, state->status.why);
+		refuse_snapshot(state, state->status.why);
 		return KVW_OK;
 	}
 	state->reader = malloc(sizeof(*state->reader));

@@ -123,7 +123,7 @@ static void gather_all(struct kvw_state *state, struct gathered *all)
 }
 
 /* As kvw_state_write, with pauses. */
-static enum kvw_err put(void *arg, enum kvw_keep_kind kind, const void *record, size_t len)
+static enum kvw_err put_record(void *arg, enum kvw_keep_kind kind, const void *record, size_t len)
 {
 	struct kvw_state *state = arg;
 	const struct timespec pause = {.tv_nsec = KVW_STATE_PAUSE_NS};
@@ -144,8 +144,8 @@ static enum kvw_err put_gathered(struct kvw_state *state, const struct gathered 
 		struct gathered_head head;
 
 		memcpy(&head, all->bytes + at, sizeof(head));
-		err = put(state, (enum kvw_keep_kind)head.kind, all->bytes + at + sizeof(head),
-			head.len);
+		err = put_record(state, (enum kvw_keep_kind)head.kind,
+			all->bytes + at + sizeof(head), head.len);
 		at += sizeof(head) + head.len;
 	}
 	return err;
@@ -155,7 +155,7 @@ static enum kvw_err write_to(struct kvw_state *state, const struct gathered *all
 {
 	const struct kvw_config *config = all->settings->config;
 	struct kvw_strategy *strategy = all->settings->strategy;
-	const struct kvw_keep_out out = {.put = put, .arg = state, .now_ns = kvw_clock_ns()};
+	const struct kvw_keep_out out = {.put = put_record, .arg = state, .now_ns = kvw_clock_ns()};
 	uint64_t id = 0;
 	enum kvw_err err;
 
@@ -291,7 +291,7 @@ enum kvw_err kvw_state_start(struct kvw_state *state)
 }
 
 /* Begins one. False: one is being written. */
-static bool begin(struct kvw_state *state, bool for_heir)
+static bool begin_snapshot(struct kvw_state *state, bool for_heir)
 {
 	bool begun;
 
@@ -318,7 +318,7 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 		return;
 	}
 	if (state->started && atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN) &&
-		!begin(state, true))
+		!begin_snapshot(state, true))
 		/* At the next tick. */
 		(void)atomic_compare_exchange_strong(&state->heir, &written, HEIR_ASKED);
 	if (state->expecting && now_ns - state->begun_ns > EXPECT_FOR_NS) {
@@ -329,7 +329,7 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 		!state->started || state->rests || state->path[0] == '\0')
 		return;
 	state->last_ns = now_ns;
-	if (!begin(state, false))
+	if (!begin_snapshot(state, false))
 		atomic_fetch_add(&state->status.skipped, 1);
 }
 
