@@ -246,7 +246,7 @@ enum kvw_err kvw_takeover_parse(const char *text, size_t len, struct kvw_takeove
 	return err;
 }
 
-static size_t put(char *text, size_t used, const char *name, const char *value)
+static size_t put_field(char *text, size_t used, const char *name, const char *value)
 {
 	size_t begin = used;
 
@@ -285,20 +285,20 @@ size_t kvw_takeover_format(
 	char count[16];
 
 	if (message->kind == KVW_TAKEOVER_SOCKET || message->keys_len > 0)
-		used = put(text, used, "use", kvw_socket_use_name(message->use));
+		used = put_field(text, used, "use", kvw_socket_use_name(message->use));
 	(void)snprintf(count, sizeof(count), "%u", message->count);
-	used = put(text, used, "count", count);
+	used = put_field(text, used, "count", count);
 	(void)snprintf(count, sizeof(count), "%lld", (long long)message->pid);
 	if (message->pid > 0)
-		used = put(text, used, "pid", count);
+		used = put_field(text, used, "pid", count);
 	if (message->snapshot > 0)
-		used = put(text, used, "snapshot", "1");
+		used = put_field(text, used, "snapshot", "1");
 	if (message->tickets > 0)
-		used = put(text, used, "tickets", "1");
+		used = put_field(text, used, "tickets", "1");
 	if (message->caches > 0)
-		used = put(text, used, "caches", "1");
+		used = put_field(text, used, "caches", "1");
 	used = put_keys(text, used, message);
-	used = put(text, used, "version", message->version);
-	used = put(text, used, "address", message->address);
-	return put(text, used, "why", message->why);
+	used = put_field(text, used, "version", message->version);
+	used = put_field(text, used, "address", message->address);
+	return put_field(text, used, "why", message->why);
 }

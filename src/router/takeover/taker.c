@@ -126,7 +126,7 @@ static bool take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_
 }
 
 /* What went wrong with the answer to `asked` (NULL: it was not asked), in words. */
-static void explain(
+static void explain_failure(
 	char *why, enum kvw_err err, const struct kvw_takeover_message *message, const char *asked)
 {
 	char what[64] = "what it says unasked";
@@ -180,13 +180,13 @@ static bool hear_sockets(struct kvw_taker *taker, struct kvw_sockets *sockets, c
 			"it has handed %u sockets over and says that there were %u", got,
 			message.count);
 	else
-		explain(why, err, &message, "hello");
+		explain_failure(why, err, &message, "hello");
 	while (count > 0)
 		close(fds[--count]);
 	return false;
 }
 
-static bool ask(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
+static bool ask_giver(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
 {
 	struct kvw_takeover_message message = {
 		.kind = KVW_TAKEOVER_HELLO, .pid = getpid(), .version = KVW_VERSION};
@@ -200,7 +200,7 @@ static bool ask(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
 	while (count > 0)
 		close(fds[--count]);
 	if (err != KVW_OK || message.kind != KVW_TAKEOVER_WELCOME) {
-		explain(why, err, &message, "hello");
+		explain_failure(why, err, &message, "hello");
 		return false;
 	}
 	atomic_store(&taker->state->forebear, message.pid);
@@ -224,7 +224,7 @@ enum kvw_err kvw_taker_create(const char *from, struct kvw_sockets *sockets,
 	taker->state = state;
 	taker->asked_ns = kvw_clock_ns();
 	taker->channel = open_channel(from, errors);
-	if (taker->channel >= 0 && ask(taker, sockets, why))
+	if (taker->channel >= 0 && ask_giver(taker, sockets, why))
 		err = KVW_OK;
 	else if (taker->channel >= 0)
 		fprintf(errors, "kvway: --takeover %s: the running kvway does not hand over: %s\n",
@@ -261,7 +261,7 @@ static bool goes_on(struct kvw_taker *taker, enum kvw_err err, struct kvw_takeov
 	if (err == KVW_OK &&
 		(message->kind == KVW_TAKEOVER_SNAPSHOT || message->kind == KVW_TAKEOVER_TICKETS))
 		return true; /* what comes too late is of no use */
-	explain(why, err, message, asked);
+	explain_failure(why, err, message, asked);
 	if (err != KVW_ECLOSED && err != KVW_ETIMEDOUT)
 		return false;
 	kvw_warn("takeover", "the process before us is gone: %s", why);
@@ -290,7 +290,7 @@ bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char 
 	 * dead. */
 	if (err == KVW_OK || err == KVW_ECLOSED || err == KVW_EINVAL)
 		return goes_on(taker, err, &message, "snapshot", why);
-	explain(why, err, &message, "snapshot");
+	explain_failure(why, err, &message, "snapshot");
 	kvw_warn("takeover", "no snapshot from the process before us: %s", why);
 	return true;
 }
