@@ -22,7 +22,7 @@ struct request {
 	char *target, *body; /* owned */
 };
 
-static void release(struct request *request)
+static void release_request(struct request *request)
 {
 	free(request->target);
 	free(request->body);
@@ -143,7 +143,7 @@ static bool is_drained(struct kvw_slice json)
 	return drained;
 }
 
-static enum kvw_workers_status show(const struct kvw_workers_options *options,
+static enum kvw_workers_status show_workers(const struct kvw_workers_options *options,
 	const struct kvw_admin_reply *reply, FILE *out, FILE *err)
 {
 	struct kvw_slice json = {reply->body == NULL ? "" : reply->body, reply->len};
@@ -178,7 +178,7 @@ static enum kvw_workers_status find_admin(const struct kvw_workers_options *opti
 		       : KVW_WORKERS_USAGE;
 }
 
-static enum kvw_workers_status ask(const struct kvw_admin_where *where,
+static enum kvw_workers_status ask_router(const struct kvw_admin_where *where,
 	const struct request *request, FILE *err, struct kvw_admin_reply *reply)
 {
 	char why[CURL_ERROR_SIZE];
@@ -221,11 +221,11 @@ int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 		status = KVW_WORKERS_FAILED;
 	}
 	if (status == KVW_WORKERS_OK)
-		status = ask(&where, &request, err, &reply);
+		status = ask_router(&where, &request, err, &reply);
 	if (status == KVW_WORKERS_OK)
-		status = show(&options, &reply, out, err);
+		status = show_workers(&options, &reply, out, err);
 	free(reply.body);
-	release(&request);
+	release_request(&request);
 	free(key);
 	kvw_config_destroy(config);
 	return (int)status;
