@@ -40,17 +40,17 @@ static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERT
 		      KVW_ACCESS_LINE_MAX,
 	"a line has room for all its fields");
 
-static char *put(char *at, const char *text, size_t len)
+static char *put_text(char *at, const char *text, size_t len)
 {
 	memcpy(at, text, len);
 	return at + len;
 }
 
-#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
+#define PUT(at, literal) put_text(at, literal, sizeof(literal) - 1)
 
 static char *put_name(char *at, const char *text)
 {
-	return put(at, text, strlen(text));
+	return put_text(at, text, strlen(text));
 }
 
 static char *put_string(char *at, size_t room, struct kvw_slice value)

@@ -160,7 +160,7 @@ static void write_out(
 	}
 }
 
-static void drain(struct kvw_access_log *log, int64_t *deadline_ns)
+static void drain_rings(struct kvw_access_log *log, int64_t *deadline_ns)
 {
 	for (size_t i = 0; i < log->loop_count; i++) {
 		struct log_loop *loop = &log->loops[i];
@@ -188,10 +188,10 @@ static void *writer_main(void *arg)
 		/* Read before the rings: what was put before the stop is then seen. */
 		stop = atomic_load_explicit(&log->stop, memory_order_acquire);
 		if (atomic_exchange_explicit(&log->reopen, false, memory_order_acquire)) {
-			drain(log, &deadline_ns);
+			drain_rings(log, &deadline_ns);
 			reopen_target(log);
 		}
-		drain(log, &deadline_ns);
+		drain_rings(log, &deadline_ns);
 	} while (!stop);
 	return NULL;
 }

@@ -99,7 +99,7 @@ enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path,
 	return kvw_answer(&state, path, key, now_ns, out);
 }
 
-static void explain(struct kvw_admin *admin, struct kvw_conn *conn)
+static void answer_explain(struct kvw_admin *admin, struct kvw_conn *conn)
 {
 	admin->desk.explainer = atomic_load_explicit(&admin->explainer, memory_order_acquire);
 	admin->desk.wait_ms = admin->deps.fleet->config->kvaware_tokens_timeout_ms;
@@ -216,7 +216,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	enum kvw_err err;
 
 	if (kvw_slice_equal(path, KVW_SLICE("/explain"))) {
-		explain(admin, conn);
+		answer_explain(admin, conn);
 		return;
 	}
 	if (kvw_slice_equal(path, KVW_SLICE("/reload"))) {

@@ -73,7 +73,7 @@ static void cast_destroy(struct cast *cast)
 	free(cast);
 }
 
-static void answer(struct cast *cast, struct kvw_conn *conn)
+static void answer_client(struct cast *cast, struct kvw_conn *conn)
 {
 	json_t *list = json_array();
 	json_int_t failed = 0;
@@ -87,14 +87,14 @@ static void answer(struct cast *cast, struct kvw_conn *conn)
 			list));
 }
 
-static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
+static void deliver_mail(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
 	struct cast *cast = (struct cast *)mail;
 	struct kvw_conn *conn = kvw_conn_settle(&cast->base);
 
 	(void)loop;
 	if (conn != NULL) {
-		answer(cast, conn);
+		answer_client(cast, conn);
 		kvw_conn_advance(conn);
 	}
 	cast_destroy(cast);
@@ -286,7 +286,7 @@ static bool take_body(struct cast *cast, struct kvw_conn *conn)
 }
 
 /* 0: it may begin; else the status, with *why. names: NULL, all. */
-static int prepare(struct cast *cast, struct kvw_conn *conn, char *names, char why[320])
+static int prepare_cast(struct cast *cast, struct kvw_conn *conn, char *names, char why[320])
 {
 	struct kvw_worker_list list = {0};
 	char *unknown = NULL;
@@ -360,7 +360,7 @@ static bool query_is_clear(struct kvw_conn *conn)
 	return clear;
 }
 
-static void begin(
+static void begin_broadcast(
 	struct kvw_broadcaster *broadcaster, struct kvw_conn *conn, const struct path *path)
 {
 	struct cast *cast;
@@ -384,11 +384,11 @@ static void begin(
 	cast = calloc(1, sizeof(*cast));
 	status = 500;
 	if (cast != NULL) {
-		cast->base.mail.deliver = deliver;
+		cast->base.mail.deliver = deliver_mail;
 		cast->base.gone = gone;
 		cast->broadcaster = broadcaster;
 		cast->path = path;
-		status = prepare(cast, conn, names, why);
+		status = prepare_cast(cast, conn, names, why);
 	}
 	free(names);
 	if (status != 0) {
@@ -414,7 +414,7 @@ bool kvw_broadcast_http(struct kvw_broadcaster *broadcaster, struct kvw_conn *co
 		if (!kvw_slice_equal(name, kvw_slice_of(paths[i].name)))
 			continue;
 		if (kvw_admin_http_method(conn, paths[i].method))
-			begin(broadcaster, conn, &paths[i]);
+			begin_broadcast(broadcaster, conn, &paths[i]);
 		return true;
 	}
 	kvw_admin_http_error(conn, 404, "",

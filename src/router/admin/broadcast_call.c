@@ -54,7 +54,7 @@ static bool set_request(struct kvw_call *call, const struct kvw_broadcast_ask *a
 	       add_header(call, ask->type) && add_header(call, "Expect:");
 }
 
-static void finish(struct kvw_call *call)
+static void finish_call(struct kvw_call *call)
 {
 	kvw_probe_request_finish(&call->request);
 	if (call->worker != NULL)
@@ -63,7 +63,7 @@ static void finish(struct kvw_call *call)
 }
 
 /* As kvw_call_start, but does not finish it. */
-static bool start(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
+static bool start_call(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
 	struct kvw_fleet *fleet, struct kvw_curl_loop *curl)
 {
 	bool asleep = (atomic_load(&call->worker->barred) & KVW_BARRED_ASLEEP) != 0;
@@ -89,9 +89,9 @@ static bool start(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
 bool kvw_call_start(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
 	struct kvw_fleet *fleet, struct kvw_curl_loop *curl)
 {
-	call->running = start(call, ask, fleet, curl);
+	call->running = start_call(call, ask, fleet, curl);
 	if (!call->running)
-		finish(call);
+		finish_call(call);
 	return call->running;
 }
 
@@ -133,7 +133,7 @@ void kvw_call_end(struct kvw_call *call, const struct kvw_broadcast_ask *ask, CU
 		(void)snprintf(call->error, sizeof(call->error), "%s", curl_easy_strerror(code));
 	}
 	take_effect(call, ask, unsure, fleet, prober);
-	finish(call);
+	finish_call(call);
 }
 
 static json_t *answer_json(const struct kvw_call *call)
@@ -167,7 +167,7 @@ void kvw_call_release(struct kvw_call *call, struct kvw_curl_loop *curl)
 {
 	if (call->running)
 		kvw_curl_loop_abort(curl, call->request.easy);
-	finish(call);
+	finish_call(call);
 	free(call->body);
 	free(call->id);
 }

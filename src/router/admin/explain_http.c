@@ -45,7 +45,7 @@ void kvw_explain_http_answer(const struct kvw_explainer *explainer, struct kvw_c
 		send_error(conn, 500, NULL, "out of memory");
 }
 
-static void explain(const struct kvw_explain_desk *desk, struct kvw_conn *conn,
+static void explain_query(const struct kvw_explain_desk *desk, struct kvw_conn *conn,
 	const struct kvw_explain_query *query, int64_t now_ns)
 {
 	if (query->body.len > KVW_EXPLAIN_BODY_MAX)
@@ -97,7 +97,7 @@ void kvw_explain_http(const struct kvw_explain_desk *desk, struct kvw_conn *conn
 	} else if (name == NULL ||
 		   (query.key = find_key(desk, conn, name, &query.keyring)) != NULL) {
 		query.target = kvw_slice_of(target);
-		explain(desk, conn, &query, now_ns);
+		explain_query(desk, conn, &query, now_ns);
 	}
 	kvw_keyring_unref(query.keyring);
 	free(name);

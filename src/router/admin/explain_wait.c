@@ -20,7 +20,7 @@ struct wait {
 	struct event *timer;     /* NULL: it does not wait */
 };
 
-static void release(struct wait *wait)
+static void release_wait(struct wait *wait)
 {
 	if (wait->run != NULL)
 		wait->explainer->end(wait->run);
@@ -29,7 +29,7 @@ static void release(struct wait *wait)
 	free(wait);
 }
 
-static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
+static void deliver_mail(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
 	struct wait *wait = (struct wait *)mail;
 	struct kvw_conn *conn = kvw_conn_settle(&wait->base);
@@ -39,7 +39,7 @@ static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
 		kvw_explain_http_answer(wait->explainer, conn, wait->run, kvw_clock_ns());
 		kvw_conn_advance(conn);
 	}
-	release(wait);
+	release_wait(wait);
 }
 
 static void post(void *user)
@@ -68,7 +68,7 @@ static void gone(struct kvw_wait *base)
 	if (wait->posted)
 		return;
 	(void)!kvw_conn_settle(base);
-	release(wait);
+	release_wait(wait);
 }
 
 static bool set_timer(struct wait *wait, const struct kvw_explain_desk *desk)
@@ -89,13 +89,13 @@ bool kvw_explain_begin(const struct kvw_explain_desk *desk, struct kvw_conn *con
 
 	if (wait == NULL)
 		return false;
-	wait->base.mail.deliver = deliver;
+	wait->base.mail.deliver = deliver_mail;
 	wait->base.gone = gone;
 	wait->explainer = desk->explainer;
 	if (desk->explainer->begin(
 		    desk->explainer->arg, query, &tokens, now_ns, &wait->run, &waits) != KVW_OK ||
 		(waits && !set_timer(wait, desk))) {
-		release(wait);
+		release_wait(wait);
 		return false;
 	}
 	if (waits) {
@@ -103,6 +103,6 @@ bool kvw_explain_begin(const struct kvw_explain_desk *desk, struct kvw_conn *con
 		return true;
 	}
 	kvw_explain_http_answer(desk->explainer, conn, wait->run, now_ns);
-	release(wait);
+	release_wait(wait);
 	return true;
 }

@@ -219,7 +219,7 @@ static void on_request(struct kvw_conn *conn)
 	http->request(conn, http->arg);
 }
 
-static void refuse(
+static void refuse_question(
 	struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message)
 {
 	(void)what;
@@ -245,7 +245,7 @@ static bool opened(struct kvw_conn *conn)
 }
 
 static const struct kvw_clients_ops ops = {.request = on_request,
-	.refuse = refuse,
+	.refuse = refuse_question,
 	.turn_away_take = turn_away_take,
 	.admit = on_head,
 	.opened = opened};

@@ -86,8 +86,8 @@ static void log_lines(const char *text)
 	}
 }
 
-static int refuse(struct kvw_reload *reload, int status, const char *message, const char *mistakes,
-	json_t **answer)
+static int refuse_reload(struct kvw_reload *reload, int status, const char *message,
+	const char *mistakes, json_t **answer)
 {
 	atomic_fetch_add(&reload->state.refused, 1);
 	atomic_store(&reload->state.last_refused, true);
@@ -197,7 +197,7 @@ static int take_over(
 		kvw_config_destroy(config);
 	if (err != KVW_OK) {
 		kvw_config_diff_destroy(diff);
-		return refuse(reload, 500, "out of memory", "", answer);
+		return refuse_reload(reload, 500, "out of memory", "", answer);
 	}
 	kvw_info("config", "reloaded by=%s keys=%zu workers=%zu need_restart=%zu", by,
 		diff->key_count, diff->worker_count, diff->restart_count);
@@ -221,22 +221,22 @@ int kvw_reload_run(struct kvw_reload *reload, const char *by, json_t **answer)
 	int status;
 
 	if (reload->deps.path == NULL)
-		return refuse(reload, 409,
+		return refuse_reload(reload, 409,
 			"kvway was started with flags: there is no file to read (start it with -c "
 			"FILE)",
 			"", answer);
 	errors = open_memstream(&mistakes, &len);
 	if (errors == NULL)
-		return refuse(reload, 500, "out of memory", "", answer);
+		return refuse_reload(reload, 500, "out of memory", "", answer);
 	(void)stat(reload->deps.path, &reload->seen);
 	err = kvw_config_load(reload->deps.path, kvw_strategies, errors, &config);
 	fclose(errors);
 	if (err == KVW_OK)
 		status = take_over(reload, config, by, answer);
 	else if (err == KVW_ENOMEM)
-		status = refuse(reload, 500, "out of memory", "", answer);
+		status = refuse_reload(reload, 500, "out of memory", "", answer);
 	else
-		status = refuse(reload, 422,
+		status = refuse_reload(reload, 422,
 			err == KVW_EIO ? "the file cannot be read" : "the file has mistakes",
 			mistakes, answer);
 	free(mistakes);

@@ -123,7 +123,7 @@ static bool take_question(struct kvw_conn *conn, struct question *q)
 	return true;
 }
 
-static void release(struct question *q)
+static void release_question(struct question *q)
 {
 	free(q->id);
 	free(q->model);
@@ -227,7 +227,7 @@ static int by_begin(const void *a, const void *b)
 }
 
 /* Into *out, to be freed. False: out of memory. */
-static bool find(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
+static bool find_requests(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	const struct question *q, int64_t now_ns, struct span *spans, struct match **out,
 	size_t *count)
 {
@@ -277,7 +277,7 @@ static bool put_match(const struct kvw_trace *trace, const struct kvw_fleet *fle
 	return true;
 }
 
-static void answer(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
+static void answer_question(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	const struct question *q, struct kvw_conn *conn)
 {
 	struct span *spans = calloc(kvw_trace_loops(trace), sizeof(*spans));
@@ -293,7 +293,7 @@ static void answer(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 			"since: found no cursor, expected that of an earlier answer");
 		goto out;
 	}
-	if (spans != NULL && find(trace, fleet, q, now_ns, spans, &matches, &count)) {
+	if (spans != NULL && find_requests(trace, fleet, q, now_ns, spans, &matches, &count)) {
 		for (size_t i = count > q->last ? count - q->last : 0; i < count; i++)
 			if (!put_match(trace, fleet, &matches[i], spans[matches[i].loop].to, now_ns,
 				    &page) &&
@@ -328,8 +328,8 @@ bool kvw_trace_http(
 	if (trace == NULL)
 		kvw_admin_http_error(conn, 404, "", "requests are not traced: trace.requests is 0");
 	else
-		answer(trace, fleet, &q, conn);
+		answer_question(trace, fleet, &q, conn);
 out:
-	release(&q);
+	release_question(&q);
 	return true;
 }

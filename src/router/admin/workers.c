@@ -155,7 +155,7 @@ static json_t *added_page(const struct visit *visit, const struct kvw_config *co
 	return pages;
 }
 
-static void add(const struct visit *visit)
+static void add_worker(const struct visit *visit)
 {
 	struct kvw_config *config = NULL;
 	struct kvw_slice body;
@@ -279,7 +279,7 @@ static void not_joined(const struct visit *visit, const char *url)
 	kvw_admin_http_error(visit->conn, 409, "", message);
 }
 
-static void drain(const struct visit *visit, const struct kvw_member_view *view)
+static void drain_worker(const struct visit *visit, const struct kvw_member_view *view)
 {
 	static const char *const names[] = {"wait", "remove", NULL};
 	struct kvw_members *members = visit->desk->members;
@@ -334,7 +334,7 @@ static void on_worker(const struct visit *visit, const struct kvw_worker_list *l
 
 	if (kvw_slice_equal(verb, KVW_SLICE("/drain"))) {
 		if (kvw_admin_http_method(visit->conn, "POST") && stays(visit, view))
-			drain(visit, view);
+			drain_worker(visit, view);
 	} else if (kvw_slice_equal(verb, KVW_SLICE("/undrain"))) {
 		if (kvw_admin_http_method(visit->conn, "POST") && stays(visit, view))
 			undrain(visit, url);
@@ -402,7 +402,7 @@ bool kvw_workers_http(const struct kvw_workers_desk *desk, struct kvw_conn *conn
 		if (!kvw_admin_http_method(conn, "GET, HEAD, POST"))
 			return true;
 		if (visit.head->post_method)
-			add(&visit);
+			add_worker(&visit);
 		else if (query_is_empty(&visit))
 			kvw_admin_http_json_take(conn, 200, "", list_page(desk));
 		return true;

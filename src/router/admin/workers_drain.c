@@ -29,7 +29,7 @@ struct drain {
 	bool drained;
 };
 
-static void release(struct drain *drain)
+static void release_drain(struct drain *drain)
 {
 	if (drain->timer != NULL)
 		event_free(drain->timer);
@@ -37,7 +37,7 @@ static void release(struct drain *drain)
 	free(drain);
 }
 
-static void answer(struct drain *drain, struct kvw_conn *conn)
+static void answer_drain(struct drain *drain, struct kvw_conn *conn)
 {
 	int64_t now_ns = kvw_clock_ns();
 	json_t *page = kvw_worker_page_of(
@@ -51,17 +51,17 @@ static void answer(struct drain *drain, struct kvw_conn *conn)
 	kvw_admin_http_json_take(conn, 200, "", page);
 }
 
-static void deliver(struct kvw_mail *mail, struct kvw_server_loop *loop)
+static void deliver_mail(struct kvw_mail *mail, struct kvw_server_loop *loop)
 {
 	struct drain *drain = (struct drain *)mail;
 	struct kvw_conn *conn = kvw_conn_settle(&drain->base);
 
 	(void)loop;
 	if (conn != NULL) {
-		answer(drain, conn);
+		answer_drain(drain, conn);
 		kvw_conn_advance(conn);
 	}
-	release(drain);
+	release_drain(drain);
 }
 
 static void gone(struct kvw_wait *base)
@@ -71,7 +71,7 @@ static void gone(struct kvw_wait *base)
 	if (drain->over)
 		return;
 	(void)!kvw_conn_settle(base);
-	release(drain);
+	release_drain(drain);
 }
 
 /* Has it nothing to do? Before LEAST_NS that says little, so it is believed at the end of the wait
@@ -108,7 +108,7 @@ void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_con
 	struct drain *drain = calloc(1, sizeof(*drain));
 
 	if (drain != NULL) {
-		drain->base.mail.deliver = deliver;
+		drain->base.mail.deliver = deliver_mail;
 		drain->base.gone = gone;
 		drain->desk = *desk;
 		drain->worker = worker;
@@ -124,6 +124,6 @@ void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_con
 		return;
 	}
 	if (drain != NULL)
-		release(drain);
+		release_drain(drain);
 	kvw_admin_http_error(conn, 500, "", "out of memory");
 }
