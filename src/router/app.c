@@ -459,7 +459,7 @@ static enum kvw_err ask_for_snapshot(struct kvw_app *app)
 										   : refused(why);
 }
 
-static enum kvw_err start(struct kvw_app *app, const char *takeover_from)
+static enum kvw_err start_app(struct kvw_app *app, const char *takeover_from)
 {
 	const struct kvw_config *config = app->config;
 	enum kvw_err err = KVW_OK;
@@ -563,7 +563,7 @@ int kvw_app_run(const struct kvw_config *config, const char *config_path, const 
 	enum kvw_err err;
 
 	kvw_log_set_level((enum kvw_log_level)config->log_level);
-	err = start(&app, takeover_from);
+	err = start_app(&app, takeover_from);
 	if (err == KVW_ENOMEM)
 		fprintf(stderr, "kvway: out of memory\n");
 	if (err == KVW_OK) {

@@ -123,7 +123,7 @@ static void give_snapshot(struct watch *watch)
 
 /* Another process is ready. Only now this one stops accepting; it is not reported as one that
  * leaves: the address is served. */
-static void hand_over(struct watch *watch)
+static void hand_over_to_heir(struct watch *watch)
 {
 	struct kvw_app *app = watch->app;
 	char main_pid[32];
@@ -147,7 +147,7 @@ static void hand_over(struct watch *watch)
 	kvw_giver_say_goodbye(app->giver);
 }
 
-static void drain(struct watch *watch, int signal)
+static void drain_loops(struct watch *watch, int signal)
 {
 	struct kvw_app *app = watch->app;
 
@@ -223,7 +223,7 @@ void kvw_app_wait(struct kvw_app *app)
 		if (!watch.handed)
 			feed_watchdog(app, watch.watchdog_ns, &watch.fed_ns);
 		if (!watch.handed && kvw_giver_turn(app->giver))
-			hand_over(&watch);
+			hand_over_to_heir(&watch);
 		if (!watch.handed)
 			give_snapshot(&watch);
 		if (got == SIGHUP) {
@@ -235,7 +235,7 @@ void kvw_app_wait(struct kvw_app *app)
 		} else if (got == SIGCHLD) {
 			child_ended(app);
 		} else if (got > 0) {
-			drain(&watch, got);
+			drain_loops(&watch, got);
 		}
 	}
 	close(watch.signals);

@@ -552,7 +552,7 @@ static void render(struct reader *r, const struct kvw_config *config)
 	r->cli->status = KVW_CLI_FAILED;
 }
 
-static void load(struct reader *r)
+static void load_settings(struct reader *r)
 {
 	struct kvw_config *config = NULL;
 	const char *path = r->cli->config_path;
@@ -626,7 +626,7 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 	if (!r.done)
 		check_combination(&r);
 	if (!r.done)
-		load(&r);
+		load_settings(&r);
 	free(r.workers);
 	return r.done ? KVW_CLI_EXIT : KVW_CLI_RUN;
 }
