@@ -1,8 +1,9 @@
 /*
  * account.h - bytes that all threads together hold for clients, and how many they may.
  *
- * What is taken before it is held keeps to the limit. What is there already is added whatever the
- * limit, and what is taken next sees it. Threads: any.
+ * A caller takes bytes (kvw_account_take) before it holds them; takes together keep to the limit.
+ * Bytes that are held already are added (kvw_account_add) whatever the limit, and the next take
+ * sees them. Threads: any.
  */
 #ifndef KVW_ACCOUNT_H
 #define KVW_ACCOUNT_H
@@ -31,7 +32,7 @@ static inline uint64_t kvw_account_bytes(const struct kvw_account *account)
 	return atomic_load_explicit(&account->bytes, memory_order_relaxed);
 }
 
-/* Would so many fit now? Takes nothing. */
+/* Would this many bytes fit now? Takes nothing. */
 static inline bool kvw_account_fits(const struct kvw_account *account, uint64_t bytes)
 {
 	return kvw_account_bytes(account) + bytes <=
@@ -48,7 +49,7 @@ static inline void kvw_account_release(struct kvw_account *account, uint64_t byt
 	atomic_fetch_sub_explicit(&account->bytes, bytes, memory_order_relaxed);
 }
 
-/* What was *held is `now`. */
+/* The caller held *held bytes of the account and holds `now` from here on; sets *held. */
 static inline void kvw_account_update(struct kvw_account *account, uint64_t *held, uint64_t now)
 {
 	if (now > *held)
@@ -58,8 +59,8 @@ static inline void kvw_account_update(struct kvw_account *account, uint64_t *hel
 	*held = now;
 }
 
-/* Counted before it is taken, so that threads together keep to the limit.
- * False: refused, nothing was taken. */
+/* Adds the bytes first and looks then, so that threads together keep to the limit. False: refused,
+ * nothing was taken. */
 KVW_MUST_CHECK static inline bool kvw_account_take(struct kvw_account *account, uint64_t bytes)
 {
 	kvw_account_add(account, bytes);

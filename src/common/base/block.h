@@ -1,11 +1,11 @@
 /*
  * block.h - buffers of an event loop: recycled blocks, and chains of them.
  *
- * Two sizes: small ones hold a head and a short body, large ones what follows. A loop's pool hands
- * out the block that was returned last, which is still in the processor's cache. The first blocks
- * of each size lie in one slab of huge pages (the kernel copies every body into them and out again,
- * and four-kilobyte pages would cost it a look into the page tables for each); they stay until the
- * pool ends. Beyond them a bounded number of free ones is kept.
+ * Two sizes: small blocks hold a head and a short body, large blocks the rest of the body. A loop's
+ * pool hands out the block that was returned last, which is still in the processor's cache. The
+ * first blocks of each size lie in one slab of huge pages (the kernel copies every body into them
+ * and out again, and four-kilobyte pages would cost it a look into the page tables for each); they
+ * stay until the pool ends. Beyond them a bounded number of free ones is kept.
  *
  * Threads: a pool and all its blocks belong to one loop.
  */
@@ -83,7 +83,7 @@ int kvw_chain_iov(const struct kvw_chain *chain, struct iovec *iov, int max);
 /* Drops n <= chain->bytes from the front; emptied blocks return to the pool. */
 void kvw_chain_consume(struct kvw_chain *chain, struct kvw_block_pool *pool, size_t n);
 void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool);
-/* Overwrites all that its blocks have held; before kvw_chain_clear. */
+/* Overwrites every byte that the chain's blocks have held; before kvw_chain_clear. */
 void kvw_chain_wipe(struct kvw_chain *chain);
 
 /*

@@ -9,15 +9,15 @@
  * The sockets of a loop sit in one epoll set on which the loop waits. Why not libevent events:
  * libevent reports an error or hang-up as "readable and writable", which is what an ordinary
  * arrival of bytes looks like too. Under edge triggering bytes followed by a reset are one edge;
- * without knowing of the reset, a short read would be taken for the end of what there is, and the
- * peer's death go unnoticed until a timeout. And a set of our own behind libevent's means that
- * every wake-up passes two sets, some percent of what a small request costs.
+ * without knowing of the reset, a short read would be taken for the end of the bytes that have
+ * come, and the peer's death go unnoticed until a timeout. And a set of our own behind libevent's
+ * means that every wake-up passes two sets, some percent of a small request's cost.
  *
  * A transport other than plain TCP (TLS) sets ops; errors and EAGAIN are reported the same way.
  *
- * Between two events of one socket lie the bodies of all others, so what an event needs is seldom
- * in the cache any more. Sockets with news are therefore handled kind by kind (all clients, then
- * all workers, or the other way round), which keeps the code in the cache, and while one is
+ * Between two events of one socket lie the bodies of all others, so the memory of an event is
+ * seldom in the cache any more. Sockets with news are therefore handled kind by kind (all clients,
+ * then all workers, or the other way round), which keeps the code in the cache, and while one is
  * handled, the memory of the next is fetched.
  *
  * Threads: a set and its sockets belong to one loop.
@@ -39,7 +39,7 @@
 struct kvw_io;
 struct kvw_io_set;
 
-/* Something changed; the flags say what. */
+/* The socket has news; its flags say which. */
 typedef void (*kvw_io_fn)(struct kvw_io *io);
 
 /* Like readv(2) and writev(2): -1 with errno EAGAIN when nothing can be done now. */
@@ -51,7 +51,7 @@ struct kvw_io_ops {
 	void (*close)(struct kvw_io *io);
 };
 
-/* One socket. Embedded in what owns it, whose memory must outlive the loop's turn. */
+/* One socket. Embedded in its owner, whose memory must outlive the loop's turn. */
 struct kvw_io {
 	int fd;                       /* -1: closed */
 	bool readable, writable;      /* no EAGAIN since the last edge */
@@ -85,7 +85,7 @@ void kvw_io_set_finish(struct kvw_io_set *set);
  * close any socket; memory may be freed only after this has returned. False: waiting failed. */
 bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms);
 
-/* The same without waiting. */
+/* Like kvw_io_set_wait, without waiting. */
 static inline void kvw_io_set_dispatch(struct kvw_io_set *set)
 {
 	(void)kvw_io_set_wait(set, 0);
@@ -102,11 +102,11 @@ enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_
 	KVW_MUST_CHECK;
 
 /* Has on_event called at every dispatch while there is something to read from fd, which stays the
- * caller's: for what is not a connection. */
+ * caller's: for descriptors that are no connections. */
 enum kvw_err kvw_io_watch(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
 	KVW_MUST_CHECK;
 
-/* Ends that. The second time does nothing. */
+/* Ends kvw_io_watch. The second time does nothing. */
 void kvw_io_unwatch(struct kvw_io *io);
 
 /* on_event is called once more at the next dispatch, after the others had their turn. */
@@ -121,7 +121,7 @@ void kvw_io_close(struct kvw_io *io, bool reset);
 /*
  * The bare system calls: glibc's wrappers are cancellation points, which costs two atomic
  * operations each in a program with threads, and one buffer needs no vector. The calls of sockets
- * skip what readv and writev do for files.
+ * skip the work that readv and writev do for files.
  */
 static inline ssize_t kvw_io_plain_read(int fd, const struct iovec *iov, int count)
 {

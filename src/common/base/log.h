@@ -1,11 +1,10 @@
 /*
  * log.h - messages for the operator, one line each on standard error.
  *
- * Format: time, level, room, text, then key=value fields. Never prompts, keys or tokens of users.
- * What could be taken for the end of a line or for a terminal's command becomes '?', and a
- * quotation mark that is not the format's an apostrophe: texts may come from outside.
- * Each line is one write(2); a line that cannot be written, or not without waiting, is dropped and
- * counted. Thread-safe.
+ * Format: time, level, room, text, then key=value fields. Never prompts, keys or tokens of users. A
+ * character that could end a line or begin a terminal's command becomes '?', and a quotation mark
+ * that is not the format's an apostrophe: texts may come from outside. Each line is one write(2); a
+ * line that cannot be written, or not without waiting, is dropped and counted. Thread-safe.
  */
 #ifndef KVW_LOG_H
 #define KVW_LOG_H

@@ -20,7 +20,7 @@ struct kvw_network {
 /* False: it is none, or has bits behind its prefix; *out is left alone. */
 bool kvw_network_parse(const char *text, struct kvw_network *out);
 
-/* Is the address in one of them? False for one that is neither IPv4 nor IPv6. */
+/* Does one of the networks hold the address? False for an address that is neither IPv4 nor IPv6. */
 bool kvw_networks_hold(
 	const struct kvw_network *networks, size_t count, const struct sockaddr *address);
 

@@ -1,7 +1,8 @@
 /*
- * notify.h - what a program says to the service manager that started it (sd_notify of systemd).
+ * notify.h - messages of a program to the service manager that started it (sd_notify of systemd).
  *
- * A datagram to the socket that $NOTIFY_SOCKET names. Without that variable nothing happens.
+ * A message is a datagram to the socket that $NOTIFY_SOCKET names. Without that variable nothing
+ * happens.
  *
  * Threads: any, while none changes the environment.
  */
@@ -12,7 +13,7 @@
 #include <stdint.h>
 
 /* "READY=1", "STOPPING=1", "WATCHDOG=1"; several lines are one message. A failure is not reported:
- * the service manager notices what it does not get. */
+ * the service manager notices that the message is missing. */
 void kvw_notify(const char *state);
 
 /* The manager keeps copies of these descriptors, and gives them to the next process under this name

@@ -1,8 +1,8 @@
 /*
  * page.h - a growing text, and the escapes of JSON and of Prometheus labels.
  *
- * A text that could not grow remembers it (`failed`) and ignores what follows, so that writers
- * need no check after each piece: the function that takes the result checks once.
+ * A text that could not grow remembers the failure (`failed`) and ignores later pieces, so that
+ * writers need no check after each piece: the function that takes the result checks once.
  */
 #ifndef KVW_PAGE_H
 #define KVW_PAGE_H

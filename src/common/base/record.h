@@ -1,7 +1,7 @@
 /*
- * record.h - what is known of one request at its end: metrics and access log are made from it.
+ * record.h - facts of one request at its end: metrics and access log are made from them.
  *
- * Filled by the proxy, read once by src/router/admin. Slices are borrowed for that call.
+ * The proxy fills the record, src/router/admin reads it once. Slices are borrowed for that call.
  */
 #ifndef KVW_RECORD_H
 #define KVW_RECORD_H
@@ -19,7 +19,7 @@ enum kvw_end {
 	KVW_END_COUNT
 };
 
-/* As metrics, access log and traces show it. */
+/* Name of an end in metrics, access log and traces. */
 const char *kvw_end_name(enum kvw_end end);
 
 struct kvw_request_record {
@@ -44,7 +44,7 @@ struct kvw_request_record {
 	uint8_t group_label;             /* kvw_metrics_group; if there is one */
 	struct kvw_slice client;         /* address */
 	struct kvw_slice key, tenant;    /* names; len 0: none */
-	struct kvw_slice client_certificate; /* subject of the one that it has shown; len 0: none */
+	struct kvw_slice client_certificate; /* subject of the client's certificate; len 0: none */
 	struct kvw_slice worker_url;     /* len 0: none was chosen */
 	uint32_t worker_id;              /* UINT32_MAX: none was chosen */
 	enum kvw_reason reason;          /* if a worker was chosen */

@@ -1,8 +1,8 @@
 /*
  * search.h - a place in a sorted array, by binary search.
  *
- * Unlike bsearch(3) it says where something that is not there belongs. Inlined with its comparison,
- * so that it costs what a loop written in its place would.
+ * Unlike bsearch(3), a search for a missing key says where the key belongs. Inlined with its
+ * comparison, so that it costs what a loop written in its place would.
  */
 #ifndef KVW_SEARCH_H
 #define KVW_SEARCH_H
@@ -40,8 +40,8 @@ static inline size_t kvw_search(
 	return low;
 }
 
-/* How a text that no NUL ends, and that may hold some, compares to one that ends in it: by bytes,
- * the shorter one of two that begin alike first. */
+/* Compares a text with a length, which may hold NULs, with a text that ends in one: by bytes; of
+ * two texts that begin alike the shorter one comes first. */
 static inline int kvw_search_order(struct kvw_slice text, const char *other)
 {
 	size_t len = strlen(other), least = text.len < len ? text.len : len;

@@ -1,7 +1,8 @@
 /*
- * standard_out.h - what a program prints: without effect on a terminal, and whether it has arrived.
+ * standard_out.h - printing on standard output: texts cannot command a terminal, and a loss is
+ * noticed.
  *
- * Threads: the one that prints, and ends the program.
+ * Threads: the thread that prints and ends the program.
  */
 #ifndef KVW_STANDARD_OUT_H
 #define KVW_STANDARD_OUT_H
@@ -16,8 +17,8 @@
  * UTF-8 (C1), which some terminals obey. */
 void kvw_print_clean(FILE *out, const char *text, size_t len);
 
-/* Writes what standard output still holds. False: something that was printed is lost, such as on a
- * full disk; then it says so on standard error, after `program`. */
+/* Flushes standard output. False: printed text is lost, such as on a full disk; a line on standard
+ * error says so, after `program`. */
 bool kvw_standard_out_whole(const char *program) KVW_MUST_CHECK;
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * timer.h - an event loop's timeouts, without a system call or a heap.
  *
- * Timeouts of one kind have one duration, so those set later are due later: each kind is a list in
- * order of deadline, and setting or clearing one is a few stores. The loop's tick looks at the
- * front of each list. Precision is that of the tick.
+ * Timeouts of one kind have one duration, so a timeout that is set later is due later: each kind is
+ * a list in order of deadline, and setting or clearing one is a few stores. The loop's tick looks
+ * at the front of each list. Precision is that of the tick.
  *
  * Threads: belongs to one loop.
  */
@@ -18,7 +18,7 @@
 struct kvw_timer;
 typedef void (*kvw_timer_fn)(struct kvw_timer *timer, int64_t now_ns);
 
-/* Embedded in what it times out. Zeroed and with fn set it is ready, and not running. */
+/* A timer is embedded in its owner. Zeroed and with fn set it is ready, and not running. */
 struct kvw_timer {
 	TAILQ_ENTRY(kvw_timer) entry;
 	int64_t deadline_ns; /* 0: not running */
