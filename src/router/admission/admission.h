@@ -1,20 +1,21 @@
 /*
- * admission.h - what all event loops share to decide which request is sent, waits or is refused.
+ * admission.h - state that all event loops share to decide which request is sent, waits or is
+ * refused.
  *
  * A router that only chooses lets a queue grow in each worker, where first come, first served then
  * breaks all promises at once. So requests wait here instead. A worker gets a prompt when it can
- * take it (pace.h); what waits is sent in an order that keeps the most promises (queue.h); what is
- * too dear for a fleet with more work than it can do is not sent (price.h); and turns of running
- * programs come before new programs that would push their caches out (programs.h). gate.h puts
- * these together for one loop and one model.
+ * take it (pace.h); waiting requests are sent in an order that keeps the most promises (queue.h); a
+ * request that is too dear for a fleet with more work than it can do is not sent (price.h); and
+ * turns of running programs come before new programs that would push their caches out (programs.h).
+ * gate.h puts these together for one loop and one model.
  *
- * How much the workers do is learned as well: the predicted prefill of what they answered, over the
- * time in which they had something to do. It is in the unit of the predictions, so that a
- * prediction which is wrong by a factor is right here.
+ * The workers' rate is learned as well: the predicted prefill of the requests that they answered,
+ * over the time in which they had work. The rate is in the unit of the predictions, so that a
+ * prediction which is wrong by a factor does no harm here.
  *
  * No I/O, no clock of its own, no locks but short ones: the replay of bench/replay runs this code.
  *
- * Threads: any, except for what says otherwise.
+ * Threads: any, unless a function says otherwise.
  */
 #ifndef KVW_ADMISSION_H
 #define KVW_ADMISSION_H
@@ -31,30 +32,30 @@ struct kvw_admission {
 	struct kvw_pace paces[KVW_MAX_WORKERS]; /* by worker id */
 	struct kvw_programs *programs; /* NULL: none are recognised */
 
-	/* What workers do: predicted prefill per worker and ns of being busy. */
+	/* The workers' rate: predicted prefill per worker and ns of being busy. */
 	_Atomic float done_per_ns;
 	_Atomic float busy_share;  /* of all workers' time in the last half minute */
 	_Atomic int64_t done_ns;   /* predicted prefill of first tokens that came since looked_ns */
 	_Atomic int64_t looked_ns; /* when the sums below were continued */
 	_Atomic bool looking;      /* by one thread at a time; guards these two */
 	double work_sum, busy_sum, time_sum;
-	double own_sum; /* of busy_sum, what workers spent on this router's prompts */
+	double own_sum; /* the part of busy_sum that workers spent on this router's prompts */
 
-	/* Of the gates that planned and counted last, for an estimate. */
+	/* Written by the gates that planned and counted last; estimate.c reads them. */
 	_Atomic int64_t planned_ns;         /* 0: none has */
 	_Atomic float limits[KVW_CLASSES];  /* of a price, by that plan */
 	_Atomic float mean_ns, lag;         /* of a gate; lag 0: none has counted */
 
-	/* Of all loops: work that waits, and what is offered of it (ns per second). */
+	/* Sums over all loops: work that waits, and work that is offered (ns per second). */
 	_Atomic int64_t waiting_ns;
 	_Atomic int64_t first_waiting_ns; /* of the most important class */
 	_Atomic int64_t offered_per_s;
 	_Atomic uint64_t refused; /* requests, ever */
-	/* The same of other routers before the same workers; 0: there are none. */
+	/* The same sums of other routers before the same workers; 0: there are none. */
 	_Atomic int64_t peers_waiting_ns, peers_first_waiting_ns, peers_offered_per_s;
 };
 
-/* Work that waits at routers, and what is offered to them of it. */
+/* Work that waits at one or more routers, and work that is offered to them. */
 struct kvw_admission_work {
 	int64_t waiting_ns, first_waiting_ns, offered_per_s;
 };
@@ -63,8 +64,8 @@ struct kvw_admission_work {
 struct kvw_admission *kvw_admission_create(size_t programs);
 void kvw_admission_destroy(struct kvw_admission *admission); /* NULL is allowed */
 
-/* To be called every few ms by every loop; the first does it, the others return at once.
- * workers: ids below this. */
+/* Brings the learned numbers up to date. Every loop calls it every few ms; the first call does the
+ * work, the others return at once. workers: ids below this. */
 void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns);
 
 /* Predicted ns of prefill that one busy worker does in a ns. */
@@ -73,19 +74,20 @@ static inline double kvw_admission_rate(const struct kvw_admission *admission)
 	return atomic_load_explicit(&admission->done_per_ns, memory_order_relaxed);
 }
 
-/* Whether the workers have as much to do as they can. */
+/* Do the workers have as much work as they can do? */
 static inline bool kvw_admission_full(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->busy_share, memory_order_relaxed) > KVW_FULL_SHARE;
 }
 
-/* Of this router, and of all others, which replaces what was set before. */
+/* kvw_admission_own returns this router's work, for others; kvw_admission_set_peers replaces the
+ * sums of all other routers. */
 struct kvw_admission_work kvw_admission_own(const struct kvw_admission *admission);
 void kvw_admission_set_peers(
 	struct kvw_admission *admission, const struct kvw_admission_work *peers);
 
-/* How long after it came a request is of no use any more, by its field x-kvway-deadline-ms;
- * 0: it does not say. */
+/* Reads the field x-kvway-deadline-ms: how long after its arrival a request is of use; 0: the field
+ * names no time. */
 int64_t kvw_admission_deadline_ns(struct kvw_slice text);
 
 /* A worker has left, and its id will be another's. */

@@ -1,10 +1,10 @@
 /*
- * estimate.h - what would become of a request that came now, without sending it.
+ * estimate.h - predicts the fate of a request that came now, without sending it.
  *
- * The request is judged by a gate of its own, in which nothing waits, and which has from the loops'
- * gates what these show to all: the limit on prices, as long as it is fresh, the mean request and
- * the lag. Of work that waits in all gates it takes all as before this request, whatever its class
- * and model; workers, programs and the deadlines are those of the real path. Nothing changes by it.
+ * A gate of its own judges the request. Nothing waits in this gate; the limit on prices (as long as
+ * it is fresh), the mean request and the lag are those that the loops' gates publish. Work that
+ * waits in any gate counts as before this request, whatever its class and model; workers, programs
+ * and deadlines are those of the real path. The estimate changes nothing.
  *
  * Threads: any.
  */
@@ -15,7 +15,7 @@
 
 enum kvw_estimated { KVW_WOULD_GO, KVW_WOULD_WAIT, KVW_WOULD_BE_REFUSED };
 
-/* What it would wait for; the last that applies. */
+/* Why the request would wait; the last reason that applies. */
 enum kvw_estimated_why {
 	KVW_WHY_WORKERS,  /* no worker can take it yet */
 	KVW_WHY_OTHERS,   /* others wait already */
@@ -29,7 +29,7 @@ struct kvw_estimate_ask {
 	struct kvw_promise promise;
 	struct kvw_turn turn;
 	uint64_t tokens;     /* of its prompt */
-	int64_t deadline_ns; /* of no use so long after it came; 0: it does not say */
+	int64_t deadline_ns; /* of no use that long after its arrival; 0: no limit */
 	uint64_t waiting;    /* requests that wait, in all loops */
 	uint64_t most;       /* that may */
 	uint8_t class;

@@ -1,16 +1,16 @@
 /*
- * price.h - what a request may cost at most, so that the workers can do all cheaper ones.
+ * price.h - the highest price at which the workers can do all cheaper requests.
  *
  * When more work comes than can be done, a request that takes ten seconds of a worker takes them
  * from ten or twenty others whose promises it breaks, whichever was first. The limit on a request's
- * price (its work over its value) follows from what was offered lately: the prices at which all
- * cheaper work just fills what the workers do. Below capacity there is no limit. Work of a more
+ * price (its work over its value) follows from the work that was offered lately: at this price all
+ * cheaper work just fills the workers' time. Below capacity there is no limit. Work of a more
  * important class comes first, whatever its price.
  *
  * Offered work is summed up by classes and steps of price, older work fading away within a minute.
  *
- * Threads: it belongs to one event loop, which sees its own requests alone; of the workers' time it
- * counts on the part that its requests are of all (kvw_price_limits' rate).
+ * Threads: a price belongs to one event loop, which sees its own requests alone; it counts on the
+ * same share of the workers' time as its share of all requests (kvw_price_limits' rate).
  */
 #ifndef KVW_PRICE_H
 #define KVW_PRICE_H
@@ -29,7 +29,7 @@ struct kvw_price {
 void kvw_price_init(struct kvw_price *price);
 /* A request has come. */
 void kvw_price_offer(struct kvw_price *price, const struct kvw_waiter *waiter, int64_t now_ns);
-/* What of this is offered in a ns, over the last minute. */
+/* Offered work per ns, over the last minute. */
 double kvw_price_offered(const struct kvw_price *price, int64_t now_ns);
 /* Sets the limits. rate: predicted ns of prefill that are done for it in one ns. */
 void kvw_price_limits(struct kvw_price *price, double rate, int64_t now_ns);

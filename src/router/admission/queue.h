@@ -1,6 +1,5 @@
 /*
- * queue.h - requests that wait, in the order in which they are to be sent, and which of them to
- * give up.
+ * queue.h - requests that wait, in the order of sending, and which of them to give up.
  *
  * The order: the more important class first; within it those whose time is nearly over (pressed),
  * by the moment at which a request has to be sent at the latest so that its first token comes in
@@ -9,14 +8,14 @@
  * answer that has begun on its worker. Sent first, it has no answers to hold up, and the short ones
  * go to other workers or after it, in time as well.
  *
- * Where they cannot, some must be given up, and then those that take the most time from others for
- * what they are worth, as by Moore and Hodgson's rule. kvw_queue_plan adds up the work in order,
- * and whenever a request would be sent too late it gives up the one of the highest price so far,
- * its work over its value, of the least important class so far. Those given up stay in the queue:
- * they are sent if time is left over after all.
+ * Where not all can be in time, the queue gives up requests that take the most time from others for
+ * their worth, by Moore and Hodgson's rule. kvw_queue_plan adds up the work in order, and whenever
+ * a request would be sent too late it gives up the request of the highest price so far (work over
+ * value) in the least important class so far. Requests that were given up stay in the queue: they
+ * are sent if time is left over after all.
  *
- * The queue is a sorted array with room at both ends. A place is found by binary search, and what
- * makes room for a request or closes its gap is the shorter side: most come at the end and leave
+ * The queue is a sorted array with room at both ends. A place is found by binary search; the
+ * shorter side moves to make room for a request or to close its gap: most come at the end and leave
  * from the front.
  *
  * Threads: a queue belongs to one event loop.
@@ -32,7 +31,7 @@
 
 #define KVW_CLASSES 8 /* 0: the most important */
 
-/* What becomes of a request that can no longer be sent in time. */
+/* The fate of a request that can no longer be sent in time. */
 enum kvw_late {
 	KVW_LATE_NEVER,  /* it is refused */
 	KVW_LATE_SENT,   /* it is sent all the same, at once */
@@ -42,7 +41,7 @@ enum kvw_late {
 /* One request. Its owner keeps it where it is while it waits. */
 struct kvw_waiter {
 	int64_t came_ns;
-	/* Its first token is due so long after that; INT64_MAX: no such promise. */
+	/* Promised time from came_ns to the first token; INT64_MAX: no promise. */
 	int64_t first_ns;
 	int64_t until_ns;   /* it is refused if it waits still */
 	int64_t work_ns;    /* prefill that it costs where it would go, as predicted */
@@ -53,9 +52,9 @@ struct kvw_waiter {
 	bool promised;      /* refused if the promise cannot be kept */
 	enum kvw_late late;
 	bool given_up;      /* by the last plan */
-	bool aged;          /* it has waited so long that `class` is one better than its own */
+	bool aged;          /* by a long wait `class` is one better than its own */
 	bool pressed;       /* start_ns is near */
-	/* In a queue: class, start_ns and pressed change by kvw_queue_set alone. */
+	/* Is in a queue: class, start_ns and pressed change by kvw_queue_set alone. */
 	bool waits;
 };
 
@@ -83,19 +82,19 @@ void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
 enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) KVW_MUST_CHECK;
 /* Nothing happens if it does not wait. */
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
-/* Changes what its place depends on, whether it waits or not.
- * Moved, it passes no more than it must. */
+/* Changes the keys of the waiter's place, whether it waits or not. A waiter that moves passes no
+ * more others than it must. */
 void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class,
 	int64_t start_ns, bool pressed);
 
-/* Price of a request: ns of prefill for what it is worth. */
+/* Price of a request: ns of prefill over its value. */
 static inline double kvw_waiter_price(const struct kvw_waiter *waiter)
 {
 	return (double)waiter->work_ns / waiter->value;
 }
 
-/* Sets given_up of all. rate: predicted ns of prefill that the workers do in one ns; ahead_ns: what
- * they have to do first. */
+/* Sets given_up of all waiters. rate: predicted ns of prefill that the workers do in one ns;
+ * ahead_ns: work that the workers have before these. */
 void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double ahead_ns);
 
 #endif
