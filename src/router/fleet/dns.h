@@ -20,10 +20,10 @@
 
 #include "kvway/err.h"
 
-#define KVW_DNS_MOST 1024 /* addresses or targets of one name; what is beyond is left out */
+#define KVW_DNS_MOST 1024 /* addresses or targets of one name; further ones are left out */
 #define KVW_DNS_HOST 256  /* room for a name with its NUL */
-/* As a TTL: an address in digits, which never changes;
- * from the hosts file, which may change at any time. */
+/* Values of a TTL: of an address in digits, which never changes; of a name in the hosts file, which
+ * may change at any time. */
 #define KVW_DNS_STAY UINT32_MAX
 #define KVW_DNS_FILE (UINT32_MAX - 1)
 
@@ -33,11 +33,12 @@ struct kvw_dns_question;
 
 enum kvw_dns_verdict {
 	KVW_DNS_FOUND,
-	KVW_DNS_NONE,   /* a server has said so: no such name (NXDOMAIN), or nothing of this kind */
+	/* By a server's answer: no such name (NXDOMAIN), or no record of this kind. */
+	KVW_DNS_NONE,
 	KVW_DNS_FAILED, /* not known: SERVFAIL, refused, timed out, no readable answer */
 };
 
-/* One entry of an SRV answer. */
+/* An entry of an SRV answer. */
 struct kvw_dns_target {
 	char host[KVW_DNS_HOST]; /* without a final dot */
 	uint16_t port;
@@ -50,11 +51,13 @@ struct kvw_dns_answer {
 	uint32_t ttl_s;  /* FOUND: least of all records, or KVW_DNS_STAY or KVW_DNS_FILE */
 	bool half; /* FOUND: one kind of addresses could not be asked for and is missing here */
 
-	/* Of a host: addresses with the port of the question; IPv4 first, ascending, none twice. */
+	/* Answer for a host: addresses with the port of the question; IPv4 first, ascending, none
+	 * twice. */
 	const struct sockaddr_storage *addresses;
 	size_t address_count;
 
-	/* Of a service: by host and port, none twice. Priority and weight are not looked at. */
+	/* Answer for a service: ordered by host and port, none twice. Priority and weight are not
+	 * looked at. */
 	const struct kvw_dns_target *targets;
 	size_t target_count;
 };
@@ -63,7 +66,8 @@ typedef void kvw_dns_answer_fn(void *arg, const struct kvw_dns_answer *answer);
 
 /* Zeroed: as the machine is set up. */
 struct kvw_dns_options {
-	const char *servers; /* "ADDRESS:PORT,..." instead of those of resolv.conf; for tests */
+	/* "ADDRESS:PORT,..." instead of the servers of resolv.conf; for tests. */
+	const char *servers;
 	int timeout_ms;      /* of the first try, doubled for each further one; 0: 1000 */
 	int tries;           /* per server; 0: 3 */
 };
@@ -85,7 +89,7 @@ bool kvw_dns_at_hand(
 enum kvw_err kvw_dns_ask_host(struct kvw_dns *dns, const char *host, uint16_t port,
 	kvw_dns_answer_fn *fn, void *arg, struct kvw_dns_question **out) KVW_MUST_CHECK;
 
-/* The same for SRV records, `service` being "_http._tcp.NAME". */
+/* Asks for SRV records; service: "_http._tcp.NAME". */
 enum kvw_err kvw_dns_ask_service(struct kvw_dns *dns, const char *service, kvw_dns_answer_fn *fn,
 	void *arg, struct kvw_dns_question **out) KVW_MUST_CHECK;
 

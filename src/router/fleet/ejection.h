@@ -12,14 +12,14 @@
  * 	 ^                     ^--------------------- bad answer ------------------/  |
  * 	 \--------------------------------- good answer -----------------------------/
  *
- * The time begins with ejection.time, doubles with each ejection in succession up to
+ * The time of an ejection begins with ejection.time, doubles with each ejection in succession up to
  * ejection.max_time, and is up to a fifth longer by chance, so that workers do not come back
- * together. While it is out, good answers that were on their way and healthy probes do not bring it
- * back: only the one request of its trial does, and afterwards it starts slowly. At most
- * ejection.max_share of the workers are out: when all are broken, it is not they that differ.
+ * together. While a worker is out, good answers that were on their way and healthy probes do not
+ * bring it back: only the one request of its trial does, and afterwards the worker starts slowly.
+ * At most ejection.max_share of the workers are out: when all are broken, the fault is not theirs.
  *
- * Threads: any. Counting is a compare-and-swap on the worker; what changes a state takes a mutex,
- * and happens a few times a second at most.
+ * Threads: any. Counting is a compare-and-swap on the worker; a change of state takes a mutex, and
+ * happens a few times a second at most.
  */
 #ifndef KVW_EJECTION_H
 #define KVW_EJECTION_H
@@ -31,11 +31,11 @@
 
 #include "config/config.h"
 
-#define KVW_EJECTION_PERIODS 10 /* a window is so many periods */
+#define KVW_EJECTION_PERIODS 10 /* periods of a window */
 
 enum kvw_ejection_state { KVW_EJECTION_IN, KVW_EJECTION_OUT, KVW_EJECTION_TRIAL };
 
-/* What an attempt says of its worker, once its answer has begun or it has ended. */
+/* The verdict of an attempt on its worker, once the answer has begun or the attempt has ended. */
 enum kvw_grade {
 	KVW_GRADE_NONE, /* nothing: the client left, or the request itself was at fault */
 	KVW_GRADE_GOOD,
@@ -44,7 +44,7 @@ enum kvw_grade {
 	KVW_GRADE_TURNED_BAD,
 };
 
-/* Of one worker; zeroed at first. */
+/* Record of one worker; zeroed at first. */
 struct kvw_ejection {
 	/* Number of the period, good and bad answers. */
 	_Atomic uint64_t periods[KVW_EJECTION_PERIODS];
@@ -57,7 +57,7 @@ struct kvw_ejection {
 	int64_t in_since_ns;
 };
 
-/* Of all workers. */
+/* Records of all workers. */
 struct kvw_ejections {
 	const struct kvw_config *_Atomic config; /* borrowed; a reload replaces it */
 	pthread_mutex_t mutex;
@@ -71,12 +71,12 @@ enum kvw_err kvw_ejections_init(
 	struct kvw_ejections *all, const struct kvw_config *config) KVW_MUST_CHECK;
 void kvw_ejections_finish(struct kvw_ejections *all);
 
-/* So many workers are there now: ejection.max_share is a share of them. */
+/* Sets the number of workers, of which ejection.max_share is a share. */
 void kvw_ejections_set_workers(struct kvw_ejections *all, size_t workers);
 /* The worker is gone: its state is as zeroed, for another one. No trial may be under way. */
 void kvw_ejection_clear(struct kvw_ejections *all, struct kvw_ejection *worker);
 
-/* What a grade has changed. */
+/* Change that a grade has made. */
 enum kvw_ejection_change {
 	KVW_EJECTION_NO_CHANGE,
 	KVW_EJECTION_EJECTED,
@@ -94,11 +94,11 @@ bool kvw_ejection_allows(const struct kvw_ejection *worker, int64_t now_ns);
  * owed to kvw_ejection_judge. */
 bool kvw_ejection_try(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
-/* It stands still: ejected like after bad answers. Returns for how many ms; 0: it is not ejected,
- * or was already; a trial that is under way is graded when its request leaves. */
+/* The worker stands still: it is ejected like after bad answers. Returns for how many ms; 0: it is
+ * not ejected, or was already; a trial that is under way is graded when its request leaves. */
 int64_t kvw_ejection_force(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
-/* It is another process now, or answers its probes again: its trial may begin at once. */
+/* The worker is another process now, or answers its probes again: its trial may begin at once. */
 void kvw_ejection_hasten(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
 /* Is any worker not IN? */

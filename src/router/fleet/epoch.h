@@ -1,9 +1,9 @@
 /*
  * epoch.h - when may something that loops read without a lock be freed?
  *
- * Each loop counts its turns; between two turns it holds nothing borrowed. What is retired is freed
- * once every loop has finished the turn in which it was still reachable. Loops turn at least every
- * tick, so that is soon, and a loop pays one atomic addition per turn.
+ * Each loop counts its turns; between two turns it holds nothing borrowed. A retired object is
+ * freed once every loop has finished the turn in which the object was still reachable. Loops turn
+ * at least every tick, so that is soon, and a loop pays one atomic addition per turn.
  *
  * Threads: kvw_epochs_turn by the loop that owns the index (or the thread that stands for it);
  * kvw_epochs_retire and kvw_epochs_reclaim by the control thread.
@@ -19,7 +19,7 @@
 struct kvw_epochs;
 
 enum kvw_err kvw_epochs_create(size_t loops, struct kvw_epochs **out) KVW_MUST_CHECK;
-/* Frees what is retired: every loop must have ended. NULL is allowed. */
+/* Frees all retired objects: every loop must have ended. NULL is allowed. */
 void kvw_epochs_destroy(struct kvw_epochs *epochs);
 
 void kvw_epochs_turn(struct kvw_epochs *epochs, size_t loop);

@@ -1,15 +1,15 @@
 /*
- * fleet.h - the workers: which there are, what is known of them, which may be picked.
+ * fleet.h - the workers: which there are, their state, and which may be picked.
  *
  * The fleet is a table of KVW_MAX_WORKERS slots (worker.h); workers come and go while requests run.
- * What changes about a worker is either an atomic in it, written by the control thread and by
+ * A changing property of a worker is either an atomic in it, written by the control thread and by
  * passive failure counting, or part of an immutable view: the model table. The control thread
  * publishes a new view and frees the old one when every loop has passed a quiet point (epoch.h).
  *
  * A worker leaves in this order: it is drained (no new requests; members.h decides for how long),
- * removed (it is GONE: no view lists it; what still runs there is moved or cut), let go of by every
- * loop, the feeds and all that hold it; then kvw_fleet_reap purges what is known of it and its slot
- * is FREE for another one, of a new generation.
+ * removed (it is GONE: no view lists it; requests that still run there are moved or cut), let go of
+ * by every loop, the feeds and all other holders; then kvw_fleet_reap purges all knowledge of it
+ * and its slot is FREE for another worker, of a new generation.
  *
  * Threads: the control thread alone calls what stands below "control thread"; loops call the rest,
  * and both report lost caches.
@@ -39,8 +39,8 @@ struct kvw_wakes;       /* wake/wakes.h */
 #define KVW_MODELS_KEPT     256
 #define KVW_MODELS_UNLISTED 1024
 
-/* What loops and responses learn about a model.
- * It stays while a view that loops may read has it, and while it is held. */
+/* Facts about a model that loops and responses learn. The entry stays while a view that loops may
+ * read has it, and while it is held. */
 struct kvw_model {
 	char *name;
 	uint32_t index;                     /* for metric labels */
@@ -69,8 +69,8 @@ struct kvw_fleet_view {
 /* TLS to workers that are believed by the same authorities. */
 struct kvw_trust {
 	struct kvw_tls *tls; /* owned */
-	char *ca_file;       /* owned; "": those that the system trusts */
-	uint32_t users;      /* workers that have it, those that leave too */
+	char *ca_file;       /* owned; "": the authorities that the system trusts */
+	uint32_t users;      /* workers of this setting, leaving ones included */
 	struct kvw_trust *next;
 };
 
@@ -81,7 +81,7 @@ struct kvw_remembered_model {
 };
 
 struct kvw_fleet {
-	/* By slot; [count] are there, in whatever life. */
+	/* Workers by slot; [count] slots are in use, in any state. */
 	struct kvw_worker *workers[KVW_MAX_WORKERS];
 	_Atomic size_t count;            /* slots that have been used; only grows */
 	_Atomic size_t live;             /* workers that are LIVE */
@@ -92,13 +92,14 @@ struct kvw_fleet {
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
 	struct kvw_strategy *_Atomic strategy;   /* in force; gets the purges; NULL: none */
 	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: they are others' */
-	/* The control thread's: those that are to be destroyed. */
+	/* The control thread's: entries to be destroyed. */
 	struct kvw_settings *replaced;
 	/* To workers; owned, the control thread's.
 	 * One goes with the slot of its last worker, but for upstream.tls.ca_file's. */
 	struct kvw_trust *trusts;
-	struct kvw_tls_watch certificates; /* of all addresses: what the control thread renews */
-	/* Forgets what is known of a slot's worker; NULL: none. */
+	/* Certificates of all addresses, renewed by the control thread. */
+	struct kvw_tls_watch certificates;
+	/* Forgets all knowledge of a slot's worker; NULL: none. */
 	void (*freed)(void *arg, uint32_t slot);
 	void *freed_arg;
 	struct kvw_ejections ejections;
@@ -113,7 +114,7 @@ struct kvw_fleet {
 	 * each counts once for each of these. */
 	_Atomic uint32_t down;
 	_Atomic uint32_t shortest_len;   /* the least max_model_len of a worker; 0: none is known */
-	/* Until then what is learned of some worker's limit may hold; 0: of none. */
+	/* Until then the learned limit of some worker may hold; 0: no limit was learned. */
 	_Atomic int64_t refused_until_ns;
 	_Atomic uint64_t changes;        /* grows after whatever candidates show has changed; > 0 */
 };
@@ -129,8 +130,8 @@ struct kvw_fleet_table {
  * loaded, which a worker with https needs; `errors` says which. */
 enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out) KVW_MUST_CHECK;
-/* For looking at only: no name is resolved, no certificate loaded,
- * no worker can be connected to. */
+/* Makes a fleet for looking at only: no name is resolved, no certificate loaded, no worker can be
+ * connected to. */
 enum kvw_err kvw_fleet_create_offline(
 	const struct kvw_config *config, struct kvw_fleet **out) KVW_MUST_CHECK;
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
@@ -161,22 +162,21 @@ static inline void kvw_model_let_go(struct kvw_model *model)
 }
 
 /* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for
- * fleet->count (which may grow: KVW_MAX_WORKERS). Sets *known: some worker
- * lists the model, or none was asked for. Only workers that serve it are included. *entry (may be
- * NULL on return): its model. If all that serve it are down or ejected, the ejected ones are
- * usable, and if all are down, those that are late: an answer that may be bad is better than
- * none. */
+ * fleet->count (which may grow: KVW_MAX_WORKERS). Sets *known: some worker lists the model, or none
+ * was asked for. Only workers that serve it are included. *entry (may be NULL on return): the
+ * model. If all workers of the model are down or ejected, the ejected ones are usable, and if all
+ * are down, the late ones: an answer that may be bad is better than none. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
-/* The model that a request means which names none: the only one that is no adapter of another.
- * NULL: there are several, or none is known. */
+/* The model of requests that name none: the only model that is no adapter of another. NULL: there
+ * are several, or none is known. */
 struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
-/* Is there no model that all workers serve whose models are known? Adapters aside. */
+/* Do the workers with known models have no model in common, adapters aside? */
 bool kvw_fleet_divided(const struct kvw_fleet *fleet);
 
-/* None of them is usable: those that are ejected or suspected, and not down, become it; if there
- * are none, those that are down only because they are late with their probes. */
+/* For candidates of which none is usable: makes usable those that are ejected or suspected, and not
+ * down; if there are none, those that are down only because they are late with their probes. */
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count);
 
@@ -205,8 +205,9 @@ void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, co
 /* Learns units (bytes) per token of a model from one answer's usage. */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens);
 float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token);
-/* Tokens per unit of one request's prompt: 1 for token ids, else that of prompts that began alike,
- * else the model's (NULL: the prior). Fills *keys, to learn by when it is answered. */
+/* Tokens per unit of one request's prompt: 1 for token ids, else the ratio of prompts that began
+ * alike, else the model's (NULL: the prior). Fills *keys, by which the ratio is learned when the
+ * request is answered. */
 float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_model *model,
 	const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
 
@@ -222,35 +223,36 @@ void kvw_fleet_bar(
 /* A request that puts it to sleep goes to it: it gets no other from now on, whatever metrics say
  * that were asked for before. kvw_fleet_said_sleep must follow. Any thread. */
 void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* By its answer, or by the lack of one, it sleeps or does not. Any thread. */
+/* Notes whether the worker sleeps, by its answer or by the lack of one. Any thread. */
 void kvw_fleet_said_sleep(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns);
-/* All addresses of its name; count 0: it has none. */
+/* Sets all addresses of the worker's name; count 0: the name has none. */
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count);
-/* What is in force from now on; taken.
- * The one before stays as long as a loop's request needs it. */
+/* Puts settings in force and takes them. The former ones stay as long as a loop's request needs
+ * them. */
 void kvw_fleet_set_settings(struct kvw_fleet *fleet, struct kvw_settings *settings);
-/* A LIVE worker is GONE. What runs on it is moved or cut. */
+/* Makes a LIVE worker GONE. Requests that run on it are moved or cut. */
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* Frees the slots of those that all have let go of, and models beyond those that are kept. Returns
- * how many workers are still GONE. */
+/* Frees the slots of GONE workers that have no holder any more, and models beyond the number that
+ * is kept. Returns how many workers are still GONE. */
 size_t kvw_fleet_reap(struct kvw_fleet *fleet);
 
 /* --- control thread --- */
 /* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */
 void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
 	const char *why);
-/* A former process had learned this of a model: what one that comes begins with. At most
- * KVW_REMEMBERED_MOST; more, and what makes no sense, are left out. Before there is a control
- * thread, or on it. */
+/* Remembers what a former process had learned of a model: a model of this name begins with it. At
+ * most KVW_REMEMBERED_MOST models; more of them, and senseless values, are left out. Before there
+ * is a control thread, or on it. */
 #define KVW_REMEMBERED_MOST 1024
 void kvw_fleet_remember_model(
 	struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
-/* Its last probe failed: only for want of time, or otherwise? Before kvw_fleet_set_probe. */
+/* Notes whether the worker's last probe failed only for want of time. Before
+ * kvw_fleet_set_probe. */
 void kvw_fleet_set_late(struct kvw_fleet *fleet, struct kvw_worker *worker, bool late);
-/* The worker's list from /v1/models (LoRA names too), asked for at asked_ns, with what it says of
- * each model. Takes it, and leaves it empty. */
+/* Sets the worker's list from /v1/models (LoRA names too), asked for at asked_ns, with the card of
+ * each model. Takes the list's contents, and leaves it empty. */
 enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	struct kvw_model_names *listed, int64_t asked_ns) KVW_MUST_CHECK;
 /* Names alone, as a configuration has them. Copies. */
@@ -267,10 +269,10 @@ void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends);
 /* Requests of others, by its metrics. */
 void kvw_fleet_set_foreign(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found);
-/* Its engine seems to stand still, does, or does not any more. */
+/* The worker's engine seems to stand still, does, or does not any more. */
 void kvw_fleet_set_stall(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_stall_state state);
-/* It is new, or it has just come back: slow start begins. */
+/* The worker is new, or has just come back: slow start begins. */
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker);
 
 #endif

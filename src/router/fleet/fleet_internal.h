@@ -1,6 +1,6 @@
 /*
- * fleet_internal.h - the inside of the fleet, shared by its files: fleet.c answers what loops ask,
- * models.c has the model table, slots.c adds and removes workers.
+ * fleet_internal.h - the inside of the fleet, shared by its files: fleet.c answers the loops'
+ * questions, models.c has the model table, slots.c adds and removes workers.
  */
 #ifndef KVW_FLEET_INTERNAL_H
 #define KVW_FLEET_INTERNAL_H
@@ -9,7 +9,7 @@
 
 struct kvw_expected; /* expected.c */
 
-/* What one worker serves, as the control thread remembers it to rebuild views. */
+/* Models of one worker, which the control thread remembers to rebuild views. */
 struct kvw_model_list {
 	char **names;
 	struct kvw_model_card *cards; /* [count]; NULL: the worker's own list was not read */
@@ -18,7 +18,7 @@ struct kvw_model_list {
 	size_t count;
 };
 
-/* The public struct first, then what only these files need: the control thread's, by slot. */
+/* The public struct first, then the members of these files alone: the control thread's, by slot. */
 struct fleet {
 	struct kvw_fleet base;
 	bool offline; /* nothing is loaded that only connections need */
@@ -35,11 +35,11 @@ struct fleet {
 
 /* --- expected.c --- */
 
-/* The slot that is reserved for this URL, then with the start that is expected of it in *started_s,
- * or any; those that are expected give way to those that come. A worker in it that is FREE. */
+/* Returns a FREE worker: in the slot that is reserved for this URL (*started_s: the expected
+ * start), else in any slot; expected workers give way to those that come. */
 enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, const char *url, double *started_s,
 	struct kvw_worker **out) KVW_MUST_CHECK;
-/* Frees what is still expected, as the fleet ends. */
+/* Frees the records of workers that are still expected, as the fleet ends. */
 void kvw_expected_finish(struct fleet *self);
 
 /* --- models.c --- */
@@ -59,8 +59,8 @@ void kvw_model_destroy(struct kvw_model *model); /* NULL is allowed */
  * On failure the old one stays. */
 enum kvw_err kvw_fleet_publish(struct fleet *self) KVW_MUST_CHECK;
 
-/* What candidates show has changed: counted after the change,
- * so that no loop's table stays behind. */
+/* Counts a change of something that candidates show: after the change, so that no loop's table
+ * stays behind. */
 static inline void kvw_fleet_changed(_Atomic uint64_t *changes)
 {
 	atomic_fetch_add_explicit(changes, 1, memory_order_release);

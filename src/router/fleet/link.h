@@ -23,7 +23,7 @@ struct kvw_links;
 /* Something happened on the socket of a busy or connecting link; io says what. */
 typedef void (*kvw_link_fn)(struct kvw_link *link, void *user);
 
-/* One connection to a worker. Owned by kvw_links. */
+/* A connection to a worker. Owned by kvw_links. */
 struct kvw_link {
 	struct kvw_io io; /* first: the socket's callback gets the link by it */
 	struct kvw_links *links;
@@ -50,7 +50,7 @@ struct kvw_links {
 	struct kvw_link_list idle[KVW_MAX_WORKERS]; /* by slot, most recently used first */
 	uint32_t idle_count[KVW_MAX_WORKERS];
 	uint32_t held[KVW_MAX_WORKERS];   /* by links, and by kvw_links_hold */
-	/* Of the slot's worker: idle links are to that list. */
+	/* Version of the list of addresses to which the idle links of a slot lead. */
 	uint32_t address_version[KVW_MAX_WORKERS];
 	uint32_t let_go[KVW_MAX_WORKERS]; /* the slot's use that this loop has let go of last */
 	struct kvw_link_list closed; /* freed by kvw_links_reap */

@@ -1,11 +1,11 @@
 /*
- * members.h - which workers the fleet shall have: joins what the sources say, drains before it
+ * members.h - which workers the fleet shall have: joins the lists of all sources, drains before it
  * removes.
  *
- * A source says its whole list each time that it changes: the configuration, a watched file, DNS,
- * Kubernetes, the admin address. A worker, known by its URL, is a member as long as one source
- * lists it; where several do, the settings of the first in the order of enum kvw_member_source
- * hold. The rest follows from that:
+ * A source reports its whole list each time that the list changes: the configuration, a watched
+ * file, DNS, Kubernetes, the admin address. A worker, known by its URL, is a member as long as one
+ * source lists it; where several do, the settings of the first in the order of enum
+ * kvw_member_source hold. Each worker's fate follows from the lists:
  *
  * 	listed ------------> it joins the fleet, is resolved and probed
  * 	listed otherwise --> new models and a new weight are taken over in place; with anything else
@@ -40,7 +40,7 @@ enum kvw_member_source {
 /* "config", "file", ... */
 const char *kvw_member_source_name(enum kvw_member_source source);
 
-/* What a source says, for metrics. Any thread may read it. */
+/* A source's numbers, for metrics. Any thread may read them. */
 struct kvw_member_listing {
 	_Atomic bool used;          /* it is configured, or has said something */
 	_Atomic bool unreadable;    /* its list cannot be read just now; the one before holds */
@@ -52,11 +52,12 @@ struct kvw_member_listing {
 /* How long it has been unreadable, whole seconds and at least 1; 0: it can be read. */
 uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listing, int64_t now_ns);
 
-/* What a list has changed. */
+/* Changes that a list has made. */
 struct kvw_members_change {
 	size_t joined, left, changed;
 	size_t refused; /* they cannot join; tried again every second */
-	/* Of the last of these: KVW_ELIMIT, KVW_EINVAL (what TLS to it needs), KVW_ENOMEM. */
+	/* Error of the last of these: KVW_ELIMIT, KVW_EINVAL (files for TLS to the worker),
+	 * KVW_ENOMEM. */
 	enum kvw_err err;
 	char why[256];  /* the same in words */
 };
@@ -68,7 +69,8 @@ enum kvw_err kvw_members_create(struct event_base *base, struct kvw_fleet *fleet
 	struct kvw_members **out) KVW_MUST_CHECK;
 void kvw_members_destroy(struct kvw_members *members); /* NULL is allowed */
 
-/* The whole list of a source. Copies. KVW_ENOMEM: some of it may have been taken. */
+/* Takes over the whole list of a source, by copying. KVW_ENOMEM: a part of the list may be in
+ * force. */
 enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source source,
 	const struct kvw_worker_config *workers, size_t count,
 	struct kvw_members_change *change) KVW_MUST_CHECK;
@@ -81,7 +83,7 @@ const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *
 
 /* --- the admin address --- */
 
-/* One member as the admin address shows it. */
+/* A member as the admin address shows it. */
 struct kvw_member_view {
 	const char *url;
 	struct kvw_worker *worker; /* NULL: removed by the admin address */
@@ -91,10 +93,10 @@ struct kvw_member_view {
 	int64_t leaves_in_ms; /* at most */
 };
 
-/* Adds a worker to the admin address's own list. One that it removed comes back with these
- * settings, until a source that lists it says others. KVW_EINVAL: it is a member already, or what
- * TLS to it needs cannot be had;
- * KVW_ELIMIT: the fleet is full; `why` says so. */
+/* Adds a worker to the admin address's own list. A worker that the admin address had removed comes
+ * back with these settings, until a source that lists it has other settings. KVW_EINVAL: it is a
+ * member already, or files for TLS to it cannot be used; KVW_ELIMIT: the fleet is full; `why` says
+ * so. */
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
 /* New settings of a member, until a source says others. */
@@ -103,7 +105,7 @@ enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_wo
 /* Lets it rest, or work again. KVW_ENOTFOUND. */
 enum kvw_err kvw_members_rest(
 	struct kvw_members *members, const char *url, bool rests) KVW_MUST_CHECK;
-/* Removes it, whichever source lists it. at_once: what runs there is moved or cut.
+/* Removes a member, whichever source lists it. at_once: requests that run there are moved or cut.
  * KVW_ENOTFOUND. */
 enum kvw_err kvw_members_remove(
 	struct kvw_members *members, const char *url, bool at_once) KVW_MUST_CHECK;
@@ -112,7 +114,7 @@ const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, co
 /* Members by index from 0, ascending by URL; false: there are no more. */
 bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_member_view *out);
 
-/* A reload: what the admin address removed is a member again if a source lists it. */
+/* A reload: a worker that the admin address removed is a member again if a source lists it. */
 void kvw_members_forgive(struct kvw_members *members);
 
 #endif

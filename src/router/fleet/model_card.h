@@ -1,5 +1,6 @@
 /*
- * model_card.h - what a worker's /v1/models says of a model besides its name, for kvway's own list.
+ * model_card.h - properties of a model besides its name in a worker's /v1/models, for kvway's own
+ * list.
  */
 #ifndef KVW_MODEL_CARD_H
 #define KVW_MODEL_CARD_H
@@ -13,7 +14,7 @@
 struct kvw_model_card {
 	/* Owned, or borrowed where it says so; NULL: not stated. parent: of an adapter. */
 	char *root, *parent, *owned_by;
-	/* 0: not stated. vLLM states the time of the request: no part of what is compared. */
+	/* 0: not stated. vLLM states the time of the request, which is not compared. */
 	int64_t created_s;
 	uint32_t max_model_len;  /* tokens of prompt and answer; 0: not stated */
 };
@@ -30,8 +31,8 @@ static inline uint32_t kvw_model_len_least(uint32_t a, uint32_t b)
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* Adds what another worker says of the same model: texts of the first that states any, borrowed;
- * the smallest max_model_len, which a prompt fits whichever worker it goes to. */
+/* Merges another worker's card of the same model: texts of the first worker that states any,
+ * borrowed; the smallest max_model_len, which a prompt fits whichever worker it goes to. */
 void kvw_model_card_add(struct kvw_model_card *card, const struct kvw_model_card *other);
 
 #endif

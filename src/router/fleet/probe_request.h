@@ -13,18 +13,19 @@ struct kvw_probe_request {
 	CURL *easy;
 	struct curl_slist *headers;
 	struct curl_slist *resolve; /* addresses of the URL's host; NULL: it is one */
-	/* Where, if the URL bears the certificate's name instead; else NULL. */
+	/* Address to connect to, if the URL bears the certificate's name instead; else NULL. */
 	struct curl_slist *connect_to;
-	char *certificate, *key; /* paths of what kvway shows; NULL: none */
+	char *certificate, *key; /* paths of kvway's own certificate and key; NULL: none */
 	bool lacking; /* no descriptor was left for it: its failure says nothing of the worker */
 };
 
 /* path: appended to the worker's own prefix. config: upstream.tls, borrowed during the call.
- * KVW_ENOTFOUND: its name has no address. On failure finish() releases what there is. */
+ * KVW_ENOTFOUND: the worker's name has no address. On failure finish() releases the parts that were
+ * made. */
 enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
 	const struct kvw_config *config, struct kvw_worker *worker,
 	const char *path) KVW_MUST_CHECK;
-/* It was answered: requests try the address that answered first. */
+/* The probe was answered: requests try the address that answered first. */
 void kvw_probe_request_connected(struct kvw_probe_request *request, struct kvw_worker *worker);
 void kvw_probe_request_finish(struct kvw_probe_request *request);
 

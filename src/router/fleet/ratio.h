@@ -5,11 +5,11 @@
  * Chinese or a list of tools has up to four times as many tokens per byte. But a prefix that is
  * cached was a prompt before, and its answer reported how many tokens it had. So answers teach a
  * ratio for their prompt's beginnings of 1, 2, 4, 8 ... chunks, by the chain hash there, and a
- * prompt is taken to have that of its longest beginning that is known: a talk's next turn or a
+ * prompt is taken to have the ratio of its longest known beginning: a talk's next turn or a
  * document's next question has the ratio of the turn before, nearly exactly.
  *
- * A beginning that many prompts share (a system prompt) is taught by all of them, each counting for
- * the part of it that the beginning makes up.
+ * Many prompts may share a beginning (a system prompt): each teaches its ratio, weighted by the
+ * beginning's share of the prompt.
  *
  * The table is one for all models, since a chain's hash begins with the model's name. An entry is
  * overwritten by the next beginning that hashes to its place.
@@ -41,7 +41,8 @@ struct kvw_ratios;
 enum kvw_err kvw_ratios_create(struct kvw_ratios **out) KVW_MUST_CHECK;
 void kvw_ratios_destroy(struct kvw_ratios *ratios); /* NULL is allowed */
 
-/* Of a single prompt of text; there are none of token ids, which need no ratio, or of a list. */
+/* Keys of a single prompt of text; prompts of token ids, which need no ratio, and lists of prompts
+ * have none. */
 void kvw_ratio_keys_of(const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
 
 /* Tokens per byte of the longest beginning that is known; 0: none is. */

@@ -6,12 +6,12 @@
  * files have no TTL). A name that does not resolve is asked for again after 0.5 s, then after twice
  * as long each time, up to 10 s.
  *
- * `found` gets all addresses, IPv4 before IPv6, each ascending, none twice, with the port. It is
- * called for the first answer and then whenever they differ from those before, and for the first
- * failure in a row: why != NULL says what failed, count is 0, and the addresses before stay in
- * force. That no address exists any more is a failure too: a worker that has a name keeps the
- * address that it had, and its health says whether that still serves. If one kind of addresses
- * could not be asked for, those of that kind are kept from the answer before.
+ * `found` gets all addresses, IPv4 before IPv6, each ascending, none twice, with the port. The
+ * resolver calls it for the first answer, whenever the addresses differ from the former ones, and
+ * for the first failure in a row: why != NULL names the failure, count is 0, and the former
+ * addresses stay in force. That no address exists any more is a failure too: a worker that has a
+ * name keeps the address that it had, and its health says whether that still serves. If one kind of
+ * addresses could not be asked for, those of that kind are kept from the answer before.
  *
  * Threads: everything here belongs to the thread of the base.
  */

@@ -1,8 +1,8 @@
 /*
- * scrape.h - what a worker's own pages say: /metrics (Prometheus text) and /v1/models (JSON).
+ * scrape.h - reads a worker's own pages: /metrics (Prometheus text) and /v1/models (JSON).
  *
  * Both are written by another program and read without trust: every number has a range, every list
- * a limit, and what does not fit the format is passed over (metrics) or refused (models).
+ * a limit, and text that does not fit the format is passed over (metrics) or refused (models).
  */
 #ifndef KVW_SCRAPE_H
 #define KVW_SCRAPE_H
@@ -21,7 +21,7 @@
 #define KVW_SCRAPE_MAX_MODEL_NAME 512
 #define KVW_SCRAPE_MAX_CARD_TEXT  1024 /* of root, parent, owned_by; a longer one is passed over */
 
-/* What the router wants to know from /metrics. */
+/* Numbers that the router reads from /metrics. */
 struct kvw_scrape {
 	bool started_known;
 	double started_s;         /* process_start_time_seconds */
@@ -33,7 +33,7 @@ struct kvw_scrape {
 	/* Iterations, prompt and generated tokens since its start, all engines. */
 	double progress;
 	bool running;       /* an engine says that it has requests */
-	/* All engines; -1: unknown. */
+	/* Sums over all engines; -1: unknown. */
 	double requests_waiting; /* vllm:num_requests_waiting */
 	double requests_running; /* vllm:num_requests_running */
 	/* vllm:request_prompt_tokens: prompts of requests that have ended. */

@@ -31,8 +31,8 @@ struct kvw_settings {
 	struct kvw_settings *next;
 };
 
-/* What a strategy is made of or reconfigured with; borrows from the configuration. KVW_EINVAL:
- * there is no such strategy. */
+/* Options of a strategy, for making and for reconfiguring it; borrows from the configuration.
+ * KVW_EINVAL: there is no such strategy. */
 enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	struct kvw_strategy_options *options, const struct kvw_strategy_ops **ops) KVW_MUST_CHECK;
 /* The strategy that the configuration names, with its settings. The caller's to destroy. before:

@@ -11,7 +11,8 @@
  * requests leave it, and it is ejected (ejection.h): one request at a time tries it again, and
  * waits a third of the time.
  *
- * Threads: loops note what they send and hear; all else is the control thread's.
+ * Threads: loops note requests that they send and answers that they hear; all else is the control
+ * thread's.
  */
 #ifndef KVW_STALL_H
 #define KVW_STALL_H
@@ -22,7 +23,7 @@
 
 enum kvw_stall_state { KVW_STALL_NONE, KVW_STALL_SUSPECTED, KVW_STALL_FOUND };
 
-/* Of one worker; zeroed at first. */
+/* Record of one worker; zeroed at first. */
 struct kvw_stall {
 	_Atomic uint32_t waiting;   /* requests that were sent whole and wait for the engine */
 	_Atomic int64_t heard_ns;   /* an answer went on, or the first of those was sent */
@@ -32,7 +33,8 @@ struct kvw_stall {
 	_Atomic int64_t moved_ns;
 	/* The control thread's: */
 	double progress;            /* sum of the counters as last read */
-	/* Since when they are known to be that, after what was last heard. */
+	/* Time at which the counters were first seen at these values, after the last sign of an
+	 * answer. */
 	int64_t still_ns;
 	int64_t read_ns;            /* when they were read last; 0: never */
 	bool running;               /* by its word, it has requests */
@@ -56,7 +58,7 @@ static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
 /* Back to how it was zeroed; nothing waits. */
 void kvw_stall_clear(struct kvw_stall *stall);
 
-/* One more request waits for the engine, until kvw_stall_left. */
+/* A further request waits for the engine, until kvw_stall_left. */
 void kvw_stall_wait(struct kvw_stall *stall, int64_t prefill_ns, int64_t now_ns);
 void kvw_stall_left(struct kvw_stall *stall);
 
@@ -72,7 +74,7 @@ static inline int64_t kvw_stall_moved_ns(const struct kvw_stall *stall)
 /* How long it has been silent while requests wait; 0: it has not. */
 int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, int64_t now_ns);
 
-/* What is to be thought of it now. limit_ns: upstream.stall, less while it is tried. */
+/* The verdict on the worker now. limit_ns: upstream.stall, less during its trial. */
 enum kvw_stall_state kvw_stall_judge(
 	const struct kvw_stall *stall, int64_t limit_ns, int64_t now_ns);
 

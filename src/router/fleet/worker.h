@@ -1,8 +1,9 @@
 /*
- * worker.h - one vLLM server: what is configured, and what is known of it.
+ * worker.h - one vLLM server: its configuration and its state.
  *
- * A worker lies in a slot of the fleet. Its memory stays until the fleet ends; what it stands for
- * may change: a slot whose worker is gone is used for another one, once all have let go of it.
+ * A worker lies in a slot of the fleet. The slot's memory stays until the fleet ends; the server in
+ * it may change: a slot whose worker is gone is used for another worker, once all holders have let
+ * go.
  *
  * 	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
  *
@@ -42,15 +43,15 @@ enum kvw_barred {
 	KVW_BARRED_NO_ADDRESS = 4, /* its name does not resolve */
 };
 
-#define KVW_MODELS_UNREADABLE 1 /* what it answers is no list, or nothing comes */
+#define KVW_MODELS_UNREADABLE 1 /* the answer is no list, or nothing comes */
 
 #define KVW_ADDRESSES_MAX 16 /* of one worker's name */
 
-/* Where a worker listens: all addresses of its name. */
+/* The addresses where a worker listens: all of its name. */
 struct kvw_addresses {
 	struct sockaddr_storage items[KVW_ADDRESSES_MAX];
 	size_t count;
-	size_t first; /* the one that took a connection last */
+	size_t first; /* the address that took a connection last */
 };
 
 struct kvw_tls; /* tls.h */
@@ -71,23 +72,23 @@ struct kvw_worker {
 	struct kvw_tls *trust;
 	const char *tls_name;  /* that its certificate must bear; config's, or host */
 	uint16_t port;
-	/* Of host, as the DNS is asked for it: perhaps with a final dot; owned. */
+	/* The host as it is written in questions to the DNS: perhaps with a final dot; owned. */
 	char *dns_name;
 	char *host;            /* name or address without brackets; owned */
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */
 	uint32_t first_generation;
-	/* How many workers this slot has had; 0: none yet.
-	 * A loop that has let go of it may read it late. */
+	/* Number of workers that this slot has had; 0: none yet. A loop that has let go of the
+	 * worker may read it late. */
 	_Atomic uint32_t use;
 
 	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
 	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
-	/* It leaves, and another of its URL is there: metrics show that. */
+	/* The worker leaves, and another one of its URL is there: metrics show that one. */
 	_Atomic bool hidden;
 	_Atomic uint32_t holds;            /* of kvw_worker_hold; and whether there may be more */
-	/* GONE: event loops that have not let go of it; set when no view and no table that a loop
-	 * reads from now on lists it. */
+	/* GONE: event loops that have not let go of the worker; set when no view and no table that
+	 * a loop reads from now on lists it. */
 	_Atomic uint32_t loops_left;
 	pthread_mutex_t address_lock;      /* guards the next one */
 	struct kvw_addresses addresses;
@@ -113,7 +114,7 @@ struct kvw_worker {
 	 * restarted; 0: unknown. The control thread's. */
 	_Atomic double started_s;
 	_Atomic uint64_t probes_failed;    /* since start */
-	/* By speculative decoding, while kvway read its metrics. */
+	/* Tokens by speculative decoding, while kvway read the worker's metrics. */
 	_Atomic uint64_t draft_tokens;
 	_Atomic uint64_t draft_accepted;   /* of these */
 	/* When it came or came back; 0: it may have a full share. */
@@ -149,11 +150,11 @@ enum kvw_err kvw_worker_fill(
 /* Other models (none: it is to be asked) and another weight than its configuration has. */
 enum kvw_err kvw_worker_change(
 	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* It is GONE: no more can hold it. */
+/* Makes the worker GONE: no further holder can come. */
 void kvw_worker_close(struct kvw_worker *worker);
-/* Of one that is GONE: have they? */
+/* Have all holders of a GONE worker let go? */
 bool kvw_worker_is_let_go(const struct kvw_worker *worker);
-/* Forgets all that it was, but for its load, which holds nothing; it is FREE. */
+/* Makes the worker FREE: forgets all of it but its load, which holds nothing. */
 void kvw_worker_clear(struct kvw_worker *worker);
 
 /* --- any thread --- */
@@ -167,7 +168,7 @@ static inline enum kvw_worker_life kvw_worker_life(const struct kvw_worker *work
 bool kvw_worker_hold(struct kvw_worker *worker) KVW_MUST_CHECK;
 void kvw_worker_let_go(struct kvw_worker *worker);
 
-/* Path of the authorities that sign its certificate; "": those that the system trusts. */
+/* Path of the authorities that sign its certificate; "": the authorities that the system trusts. */
 static inline const char *kvw_worker_ca_file(
 	const struct kvw_worker *worker, const struct kvw_config *config)
 {
@@ -176,13 +177,13 @@ static inline const char *kvw_worker_ca_file(
 	return own != NULL && own[0] != '\0' ? own : config->upstream_tls_ca_file;
 }
 
-/* By its probes, or as long as none has said otherwise. */
+/* Is the worker healthy, by its probes, or because none has failed yet? */
 static inline bool kvw_worker_is_up(const struct kvw_worker *worker)
 {
 	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
 }
 
-/* Its probes failed, but only for want of time: it may be too busy to answer them. */
+/* Have the worker's probes failed only for want of time? It may be too busy to answer them. */
 static inline bool kvw_worker_is_late(const struct kvw_worker *worker)
 {
 	return !kvw_worker_is_up(worker) &&
@@ -194,14 +195,14 @@ static inline bool kvw_worker_is_barred(const struct kvw_worker *worker)
 	return atomic_load_explicit(&worker->barred, memory_order_relaxed) != 0;
 }
 
-/* It gets no new requests and can answer: what it has stored is there. */
+/* Does the worker get no new requests, but can answer? Its stored chunks are still there. */
 static inline bool kvw_worker_rests(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
 	       atomic_load_explicit(&worker->barred, memory_order_relaxed) == KVW_BARRED_DRAINING;
 }
 
-/* Its engine computes nothing, but its API server answers, and can wake it. */
+/* Does the engine sleep? It computes nothing, but its API server answers, and can wake it. */
 static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
@@ -209,16 +210,16 @@ static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 		       (KVW_BARRED_ASLEEP | KVW_BARRED_NO_ADDRESS)) == KVW_BARRED_ASLEEP;
 }
 
-/* The same, and no request that puts it to sleep is under way any more:
- * what it has not computed stays so. */
+/* Like kvw_worker_sleeps, and no request that puts it to sleep is under way any more: prompts that
+ * the engine has not computed stay so. */
 static inline bool kvw_worker_fell_asleep(const struct kvw_worker *worker)
 {
 	return kvw_worker_sleeps(worker) &&
 	       atomic_load_explicit(&worker->sleep_said_ns, memory_order_relaxed) != INT64_MAX;
 }
 
-/* An answer of the worker, seen at now_ns, shows that its list is not what kvway read:
- * it is read again at once. */
+/* An answer of the worker, seen at now_ns, shows that its list of models differs from the one that
+ * kvway read: kvway reads it again at once. */
 static inline void kvw_worker_models_changed(struct kvw_worker *worker, int64_t now_ns)
 {
 	atomic_store_explicit(&worker->models_changed_ns, now_ns, memory_order_release);
@@ -241,21 +242,22 @@ bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODE
 
 /* Nothing speaks against it. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
-/* "up", or what keeps it from being usable. */
+/* "up", or the reason why the worker is not usable. */
 const char *kvw_worker_state_name(const struct kvw_worker *worker);
 
-/* Its nth address (from 0), beginning with the one that took a connection last.
- * False: it has no more. */
+/* The worker's nth address (from 0), beginning with the address that took a connection last. False:
+ * there are no more. */
 bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out);
-/* The same, counted from one that kvw_worker_first_address gave, whatever has worked since. */
+/* Like kvw_worker_address, counted from an address of kvw_worker_first_address, whichever has
+ * worked since. */
 bool kvw_worker_address_from(
 	struct kvw_worker *worker, size_t first, size_t nth, struct sockaddr_storage *out);
 size_t kvw_worker_first_address(struct kvw_worker *worker);
-/* Is this one of its addresses? */
+/* Is this an address of the worker? */
 bool kvw_worker_has_address(struct kvw_worker *worker, const struct sockaddr_storage *address);
-/* This one took a connection. */
+/* Notes that this address took a connection. */
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address);
-/* Its first address as a number, without port, or its host if it has none. */
+/* The worker's first address in digits, without port, or its host if it has no address. */
 void kvw_worker_ip(struct kvw_worker *worker, char *text, size_t room);
 
 static inline socklen_t kvw_address_len(const struct sockaddr_storage *address)

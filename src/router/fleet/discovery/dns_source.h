@@ -1,5 +1,5 @@
 /*
- * dns_source.h - what tests set of the source `dns`.
+ * dns_source.h - settings of the source `dns` for tests.
  */
 #ifndef KVW_DNS_SOURCE_H
 #define KVW_DNS_SOURCE_H

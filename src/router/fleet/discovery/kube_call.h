@@ -31,7 +31,7 @@ enum kvw_kube_fault {
 	KVW_KUBE_THROTTLED, /* 429 */
 	KVW_KUBE_SERVER,    /* 5xx */
 	KVW_KUBE_STATUS,    /* any other */
-	KVW_KUBE_MALFORMED, /* what it says cannot be understood */
+	KVW_KUBE_MALFORMED, /* the answer cannot be understood */
 	KVW_KUBE_TOO_LARGE, /* a page, a line, or too many objects */
 	KVW_KUBE_LOCAL,     /* out of memory */
 	KVW_KUBE_FAULTS,
@@ -56,20 +56,21 @@ struct kvw_kube_call_ops {
 	void (*open)(void *arg);
 	/* A watch: one line; false: end it, as by kvw_kube_call_stop. The call must stay. */
 	bool (*line)(void *arg, struct kvw_slice line);
-	/* It has ended. May start another one. Not after kvw_kube_call_stop. */
+	/* The call has ended. The callback may start another one. Not called after
+	 * kvw_kube_call_stop. */
 	void (*ended)(void *arg, const struct kvw_kube_result *result);
 };
 
 /* ops and arg are borrowed, config during its life. */
 enum kvw_err kvw_kube_call_create(struct kvw_curl_loop *loop, const struct kvw_config *config,
 	const struct kvw_kube_call_ops *ops, void *arg, struct kvw_kube_call **out) KVW_MUST_CHECK;
-/* NULL is allowed; not from a callback of it. */
+/* NULL is allowed; not from a callback of the call. */
 void kvw_kube_call_destroy(struct kvw_kube_call *call);
 
 /* path: with its query, escaped. `ended` may come before this returns only by way of the loop. A
  * call that is running is stopped first. Always ends, in `ended`. */
 void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watch);
-/* The same as for a list, with PATCH; patch: a JSON merge patch, copied. */
+/* Sends PATCH; its errors are those of a list's call. patch: a JSON merge patch, copied. */
 void kvw_kube_call_patch(struct kvw_kube_call *call, const char *path, const char *patch);
 void kvw_kube_call_stop(struct kvw_kube_call *call);
 bool kvw_kube_call_runs(const struct kvw_kube_call *call);

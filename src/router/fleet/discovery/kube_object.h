@@ -1,11 +1,12 @@
 /*
- * kube_object.h - what the API of Kubernetes says, read without trust: pages of lists, events of a
+ * kube_object.h - answers of the API of Kubernetes, read without trust: pages of lists, events of a
  * watch.
  *
- * A pod, or an EndpointSlice, becomes an object: the endpoints in it that a request may go to. A
- * pod has one if it is ready, not being deleted, has an address and matches the selector, else
- * none; so a pod that may get no requests is an object without endpoints, not a missing one. Texts
- * are copied and bounded. The API: https://kubernetes.io/docs/reference/using-api/api-concepts/
+ * A pod, or an EndpointSlice, becomes an object: the list of its endpoints to which a request may
+ * go. A pod has one if it is ready, not being deleted, has an address and matches the selector,
+ * else none; so a pod that may get no requests is an object without endpoints, not a missing one.
+ * Texts are copied and bounded. The API:
+ * https://kubernetes.io/docs/reference/using-api/api-concepts/
  *
  * Pure functions.
  */
@@ -26,7 +27,8 @@
 #define KVW_KUBE_CONTINUE       4097 /* token for the next page */
 #define KVW_KUBE_ENDPOINTS_MOST 1000 /* of one EndpointSlice: Kubernetes' own limit */
 #define KVW_KUBE_MODELS_MOST    64   /* in models_from */
-#define KVW_KUBE_PAGE_MOST      16384 /* objects: an API server may ignore what was asked for */
+/* objects: an API server may ignore the limit of the question. */
+#define KVW_KUBE_PAGE_MOST      16384
 
 struct kvw_kube_endpoint {
 	char address[INET6_ADDRSTRLEN];
@@ -35,7 +37,7 @@ struct kvw_kube_endpoint {
 	char identity[KVW_KUBE_UID]; /* UID of the pod; "": not known */
 };
 
-/* Zeroed is empty. Owned by what holds it; kvw_kube_object_finish. */
+/* Zeroed is empty. The owner calls kvw_kube_object_finish. */
 struct kvw_kube_object {
 	char name[KVW_KUBE_NAME];
 	char uid[KVW_KUBE_UID];
@@ -71,8 +73,8 @@ struct kvw_kube_event {
 	char message[200];              /* ERROR: printable */
 };
 
-/* pool: of whole configuration. KVW_EINVAL: not a page, or an object in it is none, and then
- * nothing of it counts; KVW_ENOMEM. */
+/* pool: of whole configuration. KVW_EINVAL: the text is no page, or an item of the page is no
+ * object, and then nothing of the page counts; KVW_ENOMEM. */
 enum kvw_err kvw_kube_page_read(const struct kvw_pool_config *pool, const char *text, size_t len,
 	struct kvw_kube_page *out) KVW_MUST_CHECK;
 void kvw_kube_page_finish(struct kvw_kube_page *page);

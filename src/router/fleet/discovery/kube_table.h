@@ -1,27 +1,27 @@
 /*
- * kube_table.h - the objects of one pool, as lists and watch together say.
+ * kube_table.h - the objects of one pool, by lists and watch together.
  *
  * A list and the watch run at the same time, so that the fleet is not blind while a list comes in.
- * What the watch has said since the list began wins over the list where it is newer; all else is as
- * the list says. In particular versions of before the list do not count against it: an API server
- * that was restored from a backup counts from a lower number.
+ * Events of the watch since the list began win over the list where they are newer; all else is
+ * taken from the list. In particular versions of before the list do not count against it: an API
+ * server that was restored from a backup counts from a lower number.
  *
  * An object that was deleted leaves its name and version behind until the next list, so that an
  * older event about it does not bring it back.
  *
- * Threads: as its owner.
+ * Threads: its owner's.
  */
 #ifndef KVW_KUBE_TABLE_H
 #define KVW_KUBE_TABLE_H
 
 #include "fleet/discovery/kube_object.h"
 
-#define KVW_KUBE_OBJECTS_MOST 8192 /* of one pool, those that were deleted included */
+#define KVW_KUBE_OBJECTS_MOST 8192 /* of one pool, deleted ones included */
 #define KVW_KUBE_ADDRESSES_MOST 16384 /* endpoints of one pool */
 
 struct kvw_kube_entry {
 	struct kvw_kube_object object;
-	uint64_t touched; /* the clock of the table when the watch spoke of it last; 0: never */
+	uint64_t touched; /* the table's clock at the watch's last event of the object; 0: none */
 	bool gone;        /* deleted; no endpoints */
 };
 
@@ -36,14 +36,14 @@ struct kvw_kube_table {
 
 void kvw_kube_table_finish(struct kvw_kube_table *table);
 
-/* A list begins; one that was being read is forgotten, as if it had never been. */
+/* A list begins; an unfinished list before it is forgotten, as if it had never been. */
 void kvw_kube_table_list_begin(struct kvw_kube_table *table, struct kvw_kube_table *incoming);
 /* Takes the objects of a page, which is empty afterwards, into `incoming`. KVW_ELIMIT: too
  * many of them, or of their endpoints. */
 enum kvw_err kvw_kube_table_list_page(
 	struct kvw_kube_table *incoming, struct kvw_kube_page *page) KVW_MUST_CHECK;
-/* All pages of the list of this version (0: it is no number) are there: `table` is as they say.
- * `incoming` is empty afterwards. KVW_ENOMEM: `table` is as it was before. */
+/* All pages of the list of this version (0: the version is no number) have come: `table` takes
+ * their objects over. `incoming` is empty afterwards. KVW_ENOMEM: `table` is as it was before. */
 enum kvw_err kvw_kube_table_list_end(struct kvw_kube_table *table, struct kvw_kube_table *incoming,
 	uint64_t version) KVW_MUST_CHECK;
 

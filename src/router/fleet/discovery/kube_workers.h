@@ -1,8 +1,8 @@
 /*
- * kube_workers.h - the workers that the tables of all pools amount to.
+ * kube_workers.h - the workers that follow from the tables of all pools.
  *
- * A URL that several objects or pools claim is the first pool's, and in that pool the one of the
- * object that changed last: a pod that is gone may be listed for a while together with the one that
+ * A URL that several objects or pools claim belongs to the first pool, and in that pool to the
+ * object that changed last: a pod that is gone may be listed for a while together with the pod that
  * has its address now. A pod with addresses of both families is one worker, at the first IPv4
  * address. Pure functions.
  */
@@ -11,9 +11,8 @@
 
 #include "fleet/discovery/kube_table.h"
 
-/* tables: [pool_count], of the pools of `config`. *mark: a hash of all that is
- * said; equal for equal lists. *count: workers, and above KVW_MAX_WORKERS there is no list (*out
- * NULL). KVW_ENOMEM. */
+/* tables: [pool_count], of the pools of `config`. *mark: a hash of the list; equal for equal lists.
+ * *count: workers; above KVW_MAX_WORKERS there is no list (*out NULL). KVW_ENOMEM. */
 enum kvw_err kvw_kube_workers(const struct kvw_config *config,
 	const struct kvw_kube_table *const *tables, size_t *count, uint64_t *mark,
 	struct kvw_config **out) KVW_MUST_CHECK;

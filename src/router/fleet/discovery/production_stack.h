@@ -15,7 +15,8 @@
 
 #define KVW_PRODUCTION_STACK_MOST 16384 /* pairs of backend and model */
 
-/* What was met at the top. All borrowed from the document. Zeroed but for notes. */
+/* Members found at the document's top level. All borrowed from the document. Zeroed but for
+ * notes. */
 struct kvw_production_stack {
 	struct kvw_report *notes;
 	const struct kvw_node *first; /* key of it; NULL: none yet */

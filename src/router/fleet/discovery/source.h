@@ -2,8 +2,8 @@
  * source.h - the contract of a discovery source: something that lists workers.
  *
  * A source watches one thing (a file, names of the DNS) and reports its whole list each time that
- * it changes. It decides nothing: what several sources and `workers` say together, which workers
- * are new and which have gone, is found out by its caller. A source is one file with one `struct
+ * it changes. A source decides nothing: its caller joins the lists of all sources and `workers`,
+ * and finds out which workers are new and which have gone. A source is one file with one `struct
  * kvw_source_ops` and one line in sources.def.
  *
  * Threads: everything here belongs to the thread of the base. A source never blocks on the network;
@@ -30,12 +30,11 @@ struct kvw_source {
 
 /*
  * why NULL: the whole list, for the first time or changed; `workers` are complete (defaults filled,
- * each URL canonical and once) and borrowed during the call. count 0: there are none. partial: what
- * a part of the source said before still stands in the list, since that part cannot be read just
- * now.
- * why set: the list cannot be read just now; workers is NULL and count 0, and the list before stays
- * in force. Called once for each series of failures of one cause; the source has logged it and
- * tries again by itself. The text is for a metric or a page, in one line.
+ * each URL canonical and once) and borrowed during the call. count 0: there are none. partial: a
+ * part of the source cannot be read just now; its former workers still stand in the list. why set:
+ * the list cannot be read just now; workers is NULL and count 0, and the former list stays in
+ * force. Called once for each series of failures of one cause; the source has logged it and tries
+ * again by itself. The text is for a metric or a page, in one line.
  * Must not stop the source.
  */
 typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
@@ -48,7 +47,7 @@ typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
 struct kvw_source_part {
 	char name[128];                              /* fixed */
 	_Atomic int64_t event_ns;                    /* of its last event, or of the start */
-	/* Of its last complete list, or of the start. */
+	/* Time of the source's last complete list, or of the start. */
 	_Atomic int64_t list_ns;
 	_Atomic int64_t failing_since_ns;            /* 0: it can be read */
 	_Atomic uint64_t errors[KVW_SOURCE_ERRORS]; /* by kind: error_name */
@@ -57,7 +56,7 @@ struct kvw_source_part {
 struct kvw_source_ops {
 	const char *name; /* "file", "dns": for logs and metrics */
 
-	/* Whether the configuration asks for it. */
+	/* Does the configuration ask for this source? */
 	bool (*configured)(const struct kvw_config *config);
 
 	/*
@@ -71,8 +70,8 @@ struct kvw_source_ops {
 	/* `found` is not called any more. Not from within `found`. NULL is allowed. */
 	void (*stop)(struct kvw_source *source);
 
-	/* Its parts, and the names of their errors by kind, NULL at the end. The parts live as long
-	 * as the source. NULL, both: it has none. Any thread. */
+	/* The source's parts, and the names of their errors by kind, NULL at the end. The parts
+	 * live as long as the source. NULL, both: the source has no parts. Any thread. */
 	size_t (*parts)(const struct kvw_source *source, const struct kvw_source_part **out);
 	const char *(*error_name)(size_t kind);
 };

@@ -19,17 +19,17 @@
  *     workers:
  *       - url: http://10.0.0.7:8000      # any key of a worker, see config/REFERENCE.md
  *
- * or the dynamic configuration of vLLM production-stack, as its JSON or its YAML form. What of that
- * has no meaning here is a line of `notes`. Mistakes are lines of `errors` as in config.h:
- * KVW_EINVAL, and nothing of the file counts. `name` stands for the file. An empty list must be
- * written (`workers: []`): an empty text is a mistake, since a file may be cut while it is written.
- * KVW_ENOMEM.
+ * or the dynamic configuration of vLLM production-stack, as its JSON or its YAML form. A member
+ * that has no meaning here becomes a line of `notes`. Mistakes are lines of `errors` as in
+ * config.h: KVW_EINVAL, and nothing of the file counts. `name` stands for the file. An empty list
+ * must be written (`workers: []`): an empty text is a mistake, since a file may be cut while it is
+ * written. KVW_ENOMEM.
  */
 enum kvw_err kvw_worker_file_parse(const char *name, const char *text, size_t len, FILE *errors,
 	FILE *notes, struct kvw_config **out) KVW_MUST_CHECK;
 
 /* One worker for each URL, with all other keys at their defaults. The URLs differ, and are at most
- * KVW_MAX_WORKERS. KVW_EINVAL: one is none; KVW_ENOMEM. */
+ * KVW_MAX_WORKERS. KVW_EINVAL: one of the texts is no URL; KVW_ENOMEM. */
 enum kvw_err kvw_worker_list_of_urls(
 	const char *const *urls, size_t count, struct kvw_config **out) KVW_MUST_CHECK;
 

@@ -2,11 +2,11 @@
  * scale.h - a pool's Deployment or StatefulSet gets one replica by the API of Kubernetes, if it has
  * none.
  *
- * Its `scale` is read first: what has a replica stays as it is, so that nothing is ever scaled
- * down. The patch names the version that was read; if another has scaled it meanwhile, Kubernetes
- * answers 409 and nothing happens.
+ * Its `scale` is read first: an object that has a replica stays as it is, so that nothing is ever
+ * scaled down. The patch names the version that was read; if another has scaled it meanwhile,
+ * Kubernetes answers 409 and nothing happens.
  *
- * Threads: as the loop of its transfers, whose `done` must be kvw_kube_call_done.
+ * Threads: that of the transfers' loop, whose `done` must be kvw_kube_call_done.
  */
 #ifndef KVW_SCALE_H
 #define KVW_SCALE_H

@@ -1,8 +1,8 @@
 /*
- * waker.h - calls what brings up workers of a model for which requests wait (discovery.wake).
+ * waker.h - brings up workers of a model for which requests wait (discovery.wake).
  *
- * A round of calls is the webhook, then the `scale` of each pool of the model. One is made when the
- * first request waits, again after a back-off if one of its calls failed, and again after
+ * A round of calls is the webhook, then the `scale` of each pool of the model. A round is made when
+ * the first request waits, again after a back-off if one of its calls failed, and again after
  * discovery.wake.hold if no worker has come by then and requests still wait. The sleep ends when a
  * worker of the model can be picked.
  *

@@ -7,7 +7,8 @@
  * wakes it (waker.h). Entries stay for as long as the fleet, so that a loop may keep a pointer to
  * one.
  *
- * Threads: any, but for what says otherwise. The list is read without a lock and grows at its head.
+ * Threads: any, unless a function says otherwise. The list is read without a lock and grows at its
+ * head.
  */
 #ifndef KVW_WAKES_H
 #define KVW_WAKES_H
@@ -20,7 +21,7 @@
 #include "config/config.h"
 #include "kvway/slice.h"
 
-/* What became of a request that was held. */
+/* The end of a request that was held. */
 enum kvw_wake_result {
 	KVW_WAKE_WOKEN,   /* a worker is ready */
 	KVW_WAKE_EXPIRED, /* none was in time, by hold, its deadline or timeouts.request */
@@ -79,8 +80,8 @@ void kvw_wakes_refuse(struct kvw_wakes *wakes, struct kvw_wake_model *model);
 /* Requests that wait, for whichever model. */
 uint64_t kvw_wakes_held(const struct kvw_wakes *wakes);
 
-/* Whether the pool would have workers of the model: it names it,
- * or no pool does and this one names none. */
+/* Would the pool have workers of the model? Yes if it names the model, or if no pool does and this
+ * one names no model. */
 bool kvw_wakes_pool_serves(const struct kvw_config *config, size_t pool, const char *model);
 
 /* "woken", ... */
