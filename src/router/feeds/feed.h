@@ -1,8 +1,8 @@
 /*
- * feed.h - the thread that reads what workers publish about their caches.
+ * feed.h - the thread that reads the workers' reports about their caches.
  *
- * One thread with one ZeroMQ context; it alone writes the exact index. What it listens to are
- * modules: vLLM's event streams (vllm_feed.h) and LMCache's controller protocol (../lmcache). A
+ * One thread with one ZeroMQ context; it alone writes the exact index. Each protocol is a module:
+ * vLLM's event streams (vllm_feed.h) and LMCache's controller protocol (lmcache/lmcache.h). A
  * module registers sockets and timers, and is called on this thread only. No call of a module may
  * block.
  *
@@ -32,8 +32,9 @@ struct kvw_feed;
 struct kvw_feed_module {
 	const char *name;
 
-	/* Called by kvw_feed_start, before the thread runs: opens what is configured. Sets *state,
-	 * to NULL if nothing is. A failure was printed to `errors` and leaves nothing behind. */
+	/* Called by kvw_feed_start, before the thread runs: opens the configured sockets. Sets
+	 * *state, to NULL if none is configured. A failure was printed to `errors` and leaves
+	 * nothing behind. */
 	enum kvw_err (*start)(struct kvw_feed *feed, FILE *errors, void **state) KVW_MUST_CHECK;
 
 	/* Optional, feed thread: these workers' caches were lost,
@@ -42,17 +43,18 @@ struct kvw_feed_module {
 
 	/* Optional, feed thread: engines may connect from now on, where deps->waits. */
 	void (*listen)(void *state);
-	/* Optional, feed thread: another process listens. Closes what engines connect to. */
+	/* Optional, feed thread: another process listens. Closes the sockets to which engines
+	 * connect. */
 	void (*hand_over)(void *state);
-	/* Optional, feed thread, after hand_over: gives away what the next process needs to go on
-	 * without asking again. */
+	/* Optional, feed thread, after hand_over: gives away the knowledge by which the next
+	 * process goes on without asking again. */
 	enum kvw_err (*keep)(void *state, const struct kvw_keep_out *out);
-	/* Optional, feed thread, before listen: one record of those that the process before has
-	 * given away, of any module; then, after the last, recalled; all_came: none is missing. */
+	/* Optional, feed thread, before listen: a record that the former process has given away, of
+	 * any module; recalled is called after the last one; all_came: no record is missing. */
 	void (*recall)(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len);
 	void (*recalled)(void *state, bool all_came);
-	/* Optional, feed thread: has every worker that can be reached reported what it holds,
-	 * or shown that it will not? */
+	/* Optional, feed thread: has every worker that can be reached reported its cache, or shown
+	 * that it will not? */
 	bool (*settled)(void *state);
 
 	/* The thread has ended: closes its sockets. Only where start gave a state. */
@@ -65,7 +67,7 @@ struct kvw_feed_deps {
 	struct kvw_fleet *fleet;
 	struct kvw_exact *exact;
 	struct kvw_kvspaces *spaces;
-	/* Of kvw_feed_start alone; NULL: none is adopted or handed on. */
+	/* Used by kvw_feed_start alone; NULL: no socket is adopted or handed on. */
 	struct kvw_sockets *sockets;
 	/* Engines may connect only after kvw_feed_listen: another process still listens. */
 	bool waits;
@@ -80,19 +82,19 @@ void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread 
 
 /* --- any thread --- */
 
-/* Ends deps.waits: the process before us listens no more. Takes handed, a memory file of what its
- * modules have given away; -1: there is none. What is wrong with it is logged, and costs warmth. */
+/* Ends deps.waits: the process before us listens no more. Takes handed, a memory file with the
+ * records of its modules; -1: there is none. A fault in it is logged, and costs warmth. */
 void kvw_feed_listen(struct kvw_feed *feed, int handed);
 /* Engines connect to another process from now on. Waits until the sockets are closed and, where it
  * reads them, the modules' records are written, or wait_ns are over. Returns a memory file of them,
  * the caller's; -1: there is none. */
 int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads);
-/* As of the last tick: all workers have reported what they hold,
- * so that nothing more is to be waited for. */
+/* Had all workers reported their caches at the last tick, so that nothing more is to be waited
+ * for? */
 bool kvw_feed_settled(const struct kvw_feed *feed);
 
 /* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS wait already; KVW_ECLOSED:
- * the feed stops. What waits when kvw_feed_stop begins is called by it, with kvw_feed_stopped(feed)
+ * the feed stops. kvw_feed_stop calls the functions that still wait, with kvw_feed_stopped(feed)
  * true, so that arg can be freed. */
 typedef void kvw_feed_fn(struct kvw_feed *feed, void *arg);
 enum kvw_err kvw_feed_post(struct kvw_feed *feed, kvw_feed_fn *fn, void *arg) KVW_MUST_CHECK;
@@ -101,7 +103,7 @@ bool kvw_feed_stopped(const struct kvw_feed *feed);
 /* The state that this module's start gave; NULL: none, or it is not among the feed's modules. */
 void *kvw_feed_module_state(const struct kvw_feed *feed, const struct kvw_feed_module *module);
 
-/* What is counted since start. */
+/* Counters since start. */
 enum kvw_feed_counter {
 	KVW_FEED_MESSAGES,         /* received from workers */
 	KVW_FEED_BYTES,            /* of them */
@@ -121,7 +123,7 @@ enum kvw_feed_counter {
 /* Text of a counter for metrics, for example "messages". */
 const char *kvw_feed_counter_name(enum kvw_feed_counter counter);
 
-/* Upper bounds of the lag's histogram, seconds; a last bucket has what is above. */
+/* Upper bounds of the lag's histogram, seconds; a last bucket has all values above. */
 #define KVW_FEED_LAGS 13
 extern const double kvw_feed_lag_bounds[KVW_FEED_LAGS];
 
@@ -129,8 +131,8 @@ struct kvw_feed_stats {
 	uint64_t counts[KVW_FEED_COUNTERS];
 	uint64_t lags[KVW_FEED_LAGS + 1]; /* live batches by lag, not cumulated, since start */
 	double lag_sum_s;                 /* of them */
-	/* Of the live batches of the last minute or half, time from the engine's own time stamp
-	 * until they were applied; negative: there was none. Clocks that differ show here. */
+	/* Lag of live batches in the last 30 to 60 s: from the engine's own time stamp until they
+	 * were applied; negative: there was no batch. Clocks that differ show here. */
 	double lag_p50_ms, lag_p99_ms;
 	int64_t cpu_ns;                       /* of the feed's thread */
 	uint32_t sockets;                     /* watched */
@@ -142,14 +144,15 @@ struct kvw_feed_stats {
 /* Fills *out. */
 void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out);
 
-/* What one reporter says of one worker. */
+/* Status of one worker by one reporter. */
 struct kvw_feed_status {
 	enum kvw_coverage coverage;
 	uint32_t sources;  /* streams of events */
 	uint64_t sequence; /* of the last message of any of them */
 	int64_t lag_ns;    /* of it; negative: not known */
 	int64_t heard_ns;  /* when it came, monotonic; 0: none did */
-	char wrong[256];   /* why not all is known, and what would help; empty: nothing is wrong */
+	/* Why the coverage is not whole, and a remedy; empty: nothing is wrong. */
+	char wrong[256];
 };
 
 /* Fills *out. KVW_ENOTFOUND: no such worker. */

@@ -49,8 +49,8 @@ enum kvw_err kvw_kvspaces_lmcache(struct kvw_kvspaces *spaces,
 size_t kvw_kvspaces_count(const struct kvw_kvspaces *spaces);
 const struct kvw_kvspace *kvw_kvspaces_get(const struct kvw_kvspaces *spaces, size_t space);
 
-/* The key before an engine's first block of a prompt; what continued blocks' keys follow from. The
- * model is no part of it: holders are asked for among workers that serve the model. */
+/* The key before an engine's first block of a prompt, from which the keys of all blocks follow. The
+ * model is no part of it: holders are looked up among workers that serve the model. */
 uint64_t kvw_kvspace_engine_root(
 	uint32_t block_tokens, struct kvw_slice lora, struct kvw_slice cache_salt);
 

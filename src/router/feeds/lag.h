@@ -22,7 +22,7 @@ struct kvw_lag {
 	_Atomic int64_t p50_us, p99_us; /* -1: nothing in the window */
 	/* writer only */
 	uint32_t halves[2][KVW_LAG_FINE];
-	uint32_t half;     /* the one that is filled */
+	uint32_t half;     /* the window that is being filled */
 	int64_t turned_ns; /* when it was begun */
 	int64_t told_ns;   /* when the quantiles were computed */
 };

@@ -13,8 +13,8 @@
 
 #include "server/sockets.h"
 
-/* The listening socket for tcp://HOST:PORT, or -1: libzmq is to bind it, and will say what is wrong
- * with it; such a one is not handed on. sockets: NULL allowed, then always -1. The main thread. */
+/* The listening socket for tcp://HOST:PORT, or -1: libzmq is to bind the address, and will name its
+ * fault; such a socket is not handed on. sockets: NULL allowed, then always -1. The main thread. */
 int kvw_listener_open(struct kvw_sockets *sockets, const char *endpoint, bool ipv6);
 
 /* Binds a ZeroMQ socket; takes fd when it is not negative, also where it fails.

@@ -1,10 +1,10 @@
 /*
  * prediction_check.h - do exact predictions come true?
  *
- * What a worker reports that its cache holds and what its answers say was cached both come from the
- * same engine. If they differ, the cache is not to blame: kvway has other tokens, another block
- * size, or the events of another engine. The last predictions of a worker are kept as bits; when
- * most of them were wrong, one log line says so, with what to look at.
+ * A worker's reports about its cache and the cached tokens of its answers come from the same
+ * engine. If they differ, the cache is not to blame: kvway has other tokens, another block size, or
+ * the events of another engine. The last predictions of a worker are kept as bits; when most of
+ * them were wrong, one log line says so, with what to check.
  *
  * Threads: any. Two loops that note at the same moment may lose one bit of it.
  */
@@ -17,7 +17,7 @@
 
 #include "fleet/fleet.h"
 
-/* One worker's last predictions. Zeroed has seen nothing. */
+/* The last predictions of one worker. Zeroed has seen nothing. */
 struct kvw_prediction_check {
 	/* Last predictions, newest lowest: bit too many, bit + 32 too few. */
 	_Atomic uint64_t history;

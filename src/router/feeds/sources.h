@@ -1,8 +1,8 @@
 /*
- * sources.h - what the data plane asks the feeds about one request, for a strategy that routes by
- * exact tokens (kvw_strategy_ops.prepare is KVW_PREPARE_TOKENS).
+ * sources.h - questions of the data plane to the feeds about one request, for a strategy that
+ * routes by exact tokens (kvw_strategy_ops.prepare is KVW_PREPARE_TOKENS).
  *
- * Before the pick: is there any source that reports what caches hold? After it: the sources hear
+ * Before the pick: is there any source that reports contents of caches? After it: the sources hear
  * where the prompt went. At the end: was the prediction right? The proxy asks these questions
  * without knowing which protocols the sources speak.
  *
@@ -19,8 +19,8 @@
 
 struct kvw_lmcache;
 
-/* Read-only after creation, but for atomics and the checks, which are some.
- * What it points to is borrowed. */
+/* Read-only after creation, but for atomics and the checks, which hold atomics. All pointers are
+ * borrowed. */
 struct kvw_sources {
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
@@ -61,8 +61,8 @@ void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_requ
 	const struct kvw_decision *decision, const struct kvw_worker *worker,
 	const struct kvw_kvprompt *prompt, int64_t now_ns);
 
-/* An exact prediction for the worker and what its answer says was cached, in tokens. Returns
- * whether the prediction was right; when most of a worker's were wrong, the log says so. */
+/* Compares an exact prediction for the worker with the cached tokens of its answer. Returns whether
+ * the prediction was right; when most of a worker's were wrong, the log says so. */
 bool kvw_sources_check(const struct kvw_sources *sources, const struct kvw_worker *worker,
 	uint32_t predicted, uint32_t cached);
 

@@ -7,8 +7,9 @@
  *
  * Groups. A hybrid model keeps several groups of layers, each with blocks of its own. A prefix is a
  * hit when the groups that look at all of it hold it: these must hold a block together. Groups that
- * look at a window, or keep a state, need the end of the prefix only; they drop what lies before
- * while the prefix stays a hit. They are left out where there is a group that looks at all.
+ * look at a window, or keep a state, need the end of the prefix only; they drop earlier blocks
+ * while the prefix stays a hit. They are left out where there is a group that looks at the whole
+ * prefix.
  *
  * Threads: the feed's.
  */
@@ -21,14 +22,14 @@
 
 #define KVW_VLLM_GROUPS 64 /* pairs of rank and group told apart, counted or not */
 
-/* What all workers share. */
+/* State that all workers share. */
 struct kvw_vllm_applier {
 	struct kvw_kvindex *index;   /* borrowed */
 	struct kvw_kvspaces *spaces; /* borrowed */
 	struct kvw_vllm_reader reader;
 	uint64_t *keys; /* owned; scratch */
 	size_t key_room;
-	uint8_t *payload; /* owned; scratch for what is parked */
+	uint8_t *payload; /* owned; scratch for parked blocks */
 	size_t payload_room;
 };
 
@@ -59,7 +60,7 @@ struct kvw_vllm_applied {
 	const char *hole; /* why the view has a hole now, static text; NULL: it has none */
 };
 
-/* One batch. now_ns: monotonic, for what is parked. */
+/* Applies one batch. now_ns: monotonic, for parked blocks. */
 void kvw_vllm_apply(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map, uint32_t rank,
 	struct kvw_slice payload, int64_t now_ns, struct kvw_vllm_applied *result);
 

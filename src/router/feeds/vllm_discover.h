@@ -27,7 +27,7 @@ void kvw_vllm_discover_destroy(struct kvw_vllm_discover *discover); /* NULL is a
 void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, struct kvw_worker *worker);
 void kvw_vllm_discover_drop(struct kvw_vllm_discover *discover, const struct kvw_worker *worker);
 
-/* Starts what is due and takes what has come. To be called about every 20 ms. */
+/* Starts requests that are due and takes answers that have come. Called about every 20 ms. */
 void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover);
 
 /* Why the last attempt failed; "": it did not, or there was none. */

@@ -15,12 +15,12 @@
 
 #define KVW_VLLM_RANKS 8 /* data-parallel ranks of one worker that are listened to */
 
-/* One rank's sockets. All owned, never NULL. */
+/* Sockets of one rank. All owned, never NULL. */
 struct kvw_vllm_endpoint {
 	uint32_t rank;
 	char *events;
 	char *replay;          /* "": it replays nothing */
-	char *topic;           /* what the engine calls itself; may be "" */
+	char *topic;           /* the engine's own name; may be "" */
 	uint64_t buffer_steps; /* batches that it can replay; 0: not given */
 	bool connects;         /* it connects to `events` instead of listening there */
 };
@@ -48,7 +48,7 @@ enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uin
 
 void kvw_vllm_endpoints_finish(struct kvw_vllm_endpoints *endpoints);
 
-/* Whether both mean the same streams. */
+/* Do both mean the same streams? */
 bool kvw_vllm_endpoint_equal(const struct kvw_vllm_endpoint *a, const struct kvw_vllm_endpoint *b);
 
 /* HOST:PORT in a topic kv@HOST:PORT@MODEL. False: it is of another form. */

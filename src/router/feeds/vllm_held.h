@@ -1,8 +1,8 @@
 /*
- * vllm_held.h - live batches that wait while what came before them is being replayed.
+ * vllm_held.h - live batches that wait while the batches before them are being replayed.
  *
- * A queue with a bound in batches and bytes. What does not fit is refused; the stream finds it
- * missing by its number and asks again. Zeroed is empty. One thread.
+ * A queue with a bound in batches and bytes. A batch that does not fit is refused; the stream finds
+ * it missing by its number and asks again. Zeroed is empty. One thread.
  */
 #ifndef KVW_VLLM_HELD_H
 #define KVW_VLLM_HELD_H

@@ -21,7 +21,7 @@ void *kvw_vllm_dealer(void *context, const char *endpoint);
 /* Asks for all batches from `first` on. False: the socket cannot take it now. */
 bool kvw_vllm_ask(void *dealer, uint64_t first);
 
-/* One message. The frames are released by kvw_vllm_message_finish. */
+/* A message of one or more frames, released by kvw_vllm_message_finish. */
 struct kvw_vllm_frames {
 	zmq_msg_t frames[KVW_VLLM_FRAMES_MAX];
 	struct kvw_slice slices[KVW_VLLM_FRAMES_MAX];

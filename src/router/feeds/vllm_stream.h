@@ -1,10 +1,10 @@
 /*
  * vllm_stream.h - the events of one data-parallel rank of one engine, in order and without holes.
  *
- * Batches are numbered from 0. What arrives is compared with the number expected; what is missing
- * is asked for at the engine's replay socket, and live batches wait until it has come. The stream
- * knows whether everything was seen that describes the engine's cache now: since number 0, or since
- * the engine said that it emptied its cache.
+ * Batches are numbered from 0. The number of each batch is compared with the expected one; missing
+ * batches are asked for at the engine's replay socket, and live batches wait until they have come.
+ * The stream knows whether it has seen every event that describes the engine's cache now: since
+ * number 0, or since the engine reported that it emptied its cache.
  *
  * Threads: the feed's.
  */
@@ -20,10 +20,11 @@
 
 struct kvw_vllm_stream;
 
-/* What kvw_vllm_stream_sees_all says, or wrong, may have changed. Must not close the stream. */
+/* The result of kvw_vllm_stream_sees_all, or `wrong`, may have changed. Must not close the
+ * stream. */
 typedef void kvw_vllm_changed_fn(struct kvw_vllm_stream *stream, void *ctx);
 
-/* What a stream belongs to. All borrowed, and outlive it. */
+/* Surroundings of a stream. All borrowed, and outlive it. */
 struct kvw_vllm_stream_deps {
 	struct kvw_feed *feed;
 	struct kvw_vllm_applier *applier;
@@ -50,16 +51,17 @@ struct kvw_vllm_stream {
 	uint64_t digests[KVW_VLLM_DIGESTS]; /* of payloads, by number modulo; below next */
 	bool whole;                         /* all is known that the cache holds */
 	bool unanswered; /* the replay socket did not answer when it was last asked */
-	bool beyond;     /* ... and will not help: what is missing is gone, or cannot be read */
+	/* ... and will not help: the missing batches are gone, or cannot be read. */
+	bool beyond;
 	bool emptied;    /* the worker's cache is said to be lost, not by this stream yet */
 	char wrong[200]; /* why not whole, or unanswered; "" */
 	int64_t restarted_ns; /* when the engine was seen to have restarted; 0: never */
 
 	enum kvw_vllm_asking asking;
 	bool answered;        /* a batch came since it was asked */
-	bool torn;            /* what comes now is of no use: something in the middle was lost */
+	bool torn;            /* replayed batches are of no use: one in the middle was lost */
 	uint64_t asked_next;  /* next when it was asked */
-	uint32_t barren;      /* times in a row that asking brought nothing of what was missing */
+	uint32_t barren;      /* questions in a row that brought no missing batch */
 	uint64_t replayed;    /* batches applied since it was asked */
 	int64_t deadline_ns;  /* it must say something until then */
 	int64_t ask_again_ns; /* when to look whether something was missed; INT64_MAX: never */
@@ -73,9 +75,9 @@ struct kvw_vllm_stream {
 enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
 	const struct kvw_vllm_stream_deps *deps, struct kvw_vllm_endpoint *take_endpoint,
 	bool listen) KVW_MUST_CHECK;
-void kvw_vllm_stream_close(struct kvw_vllm_stream *stream); /* forgets what it published */
+void kvw_vllm_stream_close(struct kvw_vllm_stream *stream); /* forgets the rank's blocks */
 
-/* Whether the index holds all that this rank's cache holds. */
+/* Does the index hold every block of this rank's cache? */
 bool kvw_vllm_stream_sees_all(const struct kvw_vllm_stream *stream);
 
 /* A published message; takes the payload's content. */
@@ -84,7 +86,7 @@ void kvw_vllm_stream_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq
 /* The index has forgotten the worker, because its cache is said to be lost. */
 void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream);
 
-/* To be called about ten times a second: deadlines. */
+/* Checks deadlines. Called about ten times a second. */
 void kvw_vllm_stream_tick(struct kvw_vllm_stream *stream);
 
 #endif

@@ -41,7 +41,7 @@ struct kvw_lmcache {
 	int64_t complained_ns; /* of a refused message, last */
 	uint64_t gaps_counted; /* given to the feed's counters */
 
-	pthread_mutex_t lock;            /* of what follows; held for copies only */
+	pthread_mutex_t lock;            /* guards the members below; held for copies only */
 	/* Owned, [KVW_MAX_WORKERS]: each worker's instance; "": none. */
 	char (*seen)[KVW_LMC_TEXT_MAX + 1];
 	struct kvw_lmcache_stats stats;
@@ -52,12 +52,12 @@ struct kvw_lmcache {
 void kvw_lmcache_heartbeat_url(
 	const struct kvw_lmcache *lmcache, struct kvw_slice ip, char *text, size_t size);
 
-/* Opens and binds what is configured. KVW_EINVAL: printed to errors (sockets.c). */
+/* Opens and binds the configured sockets. KVW_EINVAL: printed to errors (sockets.c). */
 enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors) KVW_MUST_CHECK;
-/* Where deps->waits: what kvw_lmcache_open has opened may be connected to from now on. */
+/* Where deps->waits: LMCache may connect to the sockets of kvw_lmcache_open from now on. */
 void kvw_lmcache_listen(struct kvw_lmcache *lmcache);
 void kvw_lmcache_close(struct kvw_lmcache *lmcache);
-/* The same where another process listens now: what has arrived is read first,
+/* Closes the sockets where another process listens now: messages that have arrived are read first,
  * and answers still leave. */
 void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache);
 

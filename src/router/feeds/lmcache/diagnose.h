@@ -2,10 +2,10 @@
  * diagnose.h - whether prompts that were routed turn up where they should.
  *
  * A worker that serves a prompt stores its chunks, LMCache reports their keys, and the router knows
- * what the first key must be. Found at the worker's own instance: its keys are understood. Found at
- * one instance without a worker, twice: that instance is this worker's. Never found although the
- * instance stores things: it hashes in another way, and all known ways are tried on the prompt's
- * tokens.
+ * what the first key must be. If the key is found at the worker's own instance, the instance's keys
+ * are understood. If it is found twice at an instance without a worker, that instance is this
+ * worker's. If it is never found although the instance stores chunks, the instance hashes in
+ * another way, and all known ways are tried on the prompt's tokens.
  *
  * Threads: kvw_lmdiag_routed from any; the rest belongs to the feed's thread.
  */
@@ -37,7 +37,7 @@ enum kvw_err kvw_lmdiag_create(
 	const struct kvw_lmdiag_options *options, struct kvw_lmdiag **out) KVW_MUST_CHECK;
 void kvw_lmdiag_destroy(struct kvw_lmdiag *diag); /* NULL is allowed */
 
-/* As kvw_lmcache_routed. */
+/* Notes a routed prompt, as kvw_lmcache_routed. */
 void kvw_lmdiag_routed(struct kvw_lmdiag *diag, uint32_t worker, const uint32_t *tokens,
 	size_t count, int64_t now_ns);
 

@@ -1,13 +1,13 @@
 /*
- * keyset.h - a set of chunk keys: what one location of one rank holds.
+ * keyset.h - a set of chunk keys: the contents of one location of one rank.
  *
  * The exact index answers which workers hold a chunk, but not which chunks a worker holds. This set
- * does: when an instance is found to belong to a worker, or to name its chunks in another way, what
- * it has reported so far moves without asking it again. Open addressing in a table of powers of
- * two, at most three quarters full: 11 to 21 bytes a key. Keys are what workers say, so their place
- * in the table is mixed with a seed.
+ * does: when an instance is found to belong to a worker, or to name its chunks in another way, its
+ * earlier reports move without asking it again. Open addressing in a table of powers of two, at
+ * most three quarters full: 11 to 21 bytes a key. Workers choose the keys, so a key's place in the
+ * table is mixed with a seed.
  *
- * Threads: belongs to one. Zeroed is empty.
+ * Threads: a set belongs to one thread. Zeroed is empty.
  */
 #ifndef KVW_LMCACHE_KEYSET_H
 #define KVW_LMCACHE_KEYSET_H
@@ -29,8 +29,8 @@ struct kvw_keyset {
 /* KVW_OK: it was not there and is now. KVW_EAGAIN: it was. KVW_ENOMEM. */
 enum kvw_err kvw_keyset_add(struct kvw_keyset *set, uint64_t key) KVW_MUST_CHECK;
 
-/* Makes room for so many keys, so that adding them does not move what is there.
- * KVW_ENOMEM: they may still be added. */
+/* Makes room for this many keys, so that adding them does not move present ones. KVW_ENOMEM: they
+ * may still be added. */
 enum kvw_err kvw_keyset_reserve(struct kvw_keyset *set, size_t count) KVW_MUST_CHECK;
 
 /* True: it was there. */

@@ -32,13 +32,12 @@ struct kvw_lmcache *kvw_lmcache_of(const struct kvw_feed *feed);
 void kvw_lmcache_routed(struct kvw_lmcache *lmcache, uint32_t worker, const uint32_t *tokens,
 	size_t count, int64_t now_ns);
 
-/* The instance that belongs to a worker: its length, and at most size - 1 bytes of it with a final
- * 0.
- * 0: none does. */
+/* Copies the name of a worker's instance: at most size - 1 bytes, with a final 0. Returns the
+ * name's length; 0: the worker has no instance. */
 size_t kvw_lmcache_instance_of(
 	struct kvw_lmcache *lmcache, uint32_t worker, char *text, size_t size);
 
-/* As of 100 ms ago. */
+/* Numbers of at most 100 ms ago. */
 void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *out);
 
 /* New values of the keys that a reload may change: heartbeats that do not come. Any thread. */

@@ -1,5 +1,5 @@
 /*
- * lmcache_stats.h - what LMCache's controller has counted. Plain data.
+ * lmcache_stats.h - counters of LMCache's controller. Plain data.
  */
 #ifndef KVW_LMCACHE_STATS_H
 #define KVW_LMCACHE_STATS_H
@@ -30,7 +30,7 @@ struct kvw_lmcache_stats {
 	/* now */
 	uint64_t instances; /* known */
 	uint64_t unmapped;  /* of these, without a worker of the fleet */
-	uint64_t blind;     /* of the mapped, those of which something was missed */
+	uint64_t blind;     /* mapped instances of which a report was missed */
 	uint64_t syncing;   /* ranks in a full sync */
 	uint64_t ranks;     /* alive */
 	uint64_t keys;      /* in all locations of all ranks */
@@ -52,7 +52,8 @@ struct kvw_lmcache_stats {
 	uint64_t routed;                     /* prompts that were looked for among admits */
 	uint64_t routed_dropped;             /* not looked for, for lack of room */
 	uint64_t matched, unmatched;         /* of routed */
-	uint64_t learned;                    /* instances that were mapped by what they admit */
+	/* Instances that were mapped by the keys that they admit. */
+	uint64_t learned;
 	uint64_t detected;                   /* recipes found out */
 };
 

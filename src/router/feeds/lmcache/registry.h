@@ -1,5 +1,5 @@
 /*
- * registry.h - which LMCache instances there are, what they hold, and whose they are.
+ * registry.h - the LMCache instances, their contents, and their workers.
  *
  * 	instance (lmcache_instance_id) -- belongs to --> worker of the fleet, or to none yet
  * 	  rank (worker_id)             -- is --> a source of the index
@@ -45,23 +45,23 @@
 
 #define KVW_LMREG_SYNC_AGAIN_NS   (INT64_C(60) * 1000000000) /* a full sync freezes stores */
 #define KVW_LMREG_SYNC_SILENCE_NS (INT64_C(60) * 1000000000)
-/* To hear of what was handed over, before it is asked for. */
+/* Time to hear of an instance that was handed over, before it is asked. */
 #define KVW_LMREG_PROVE_NS        (INT64_C(120) * 1000000000)
 
 struct kvw_kvspaces; /* feeds/kvspace.h */
 
-/* What one rank holds in one location. */
+/* Contents of one rank in one location. */
 struct kvw_lmreg_place {
 	char *name; /* owned */
 	enum kvw_tier tier;
 	struct kvw_keyset keys;
 	bool expects;  /* `next` is known */
-	bool heard;    /* something was said of it */
+	bool heard;    /* a report named it */
 	bool unproved; /* the process before us said so, and no number has come since */
 	uint64_t next; /* sequence number */
 };
 
-/* A full sync of a rank: the last one that was begun. */
+/* The full sync of a rank that was begun last. */
 struct kvw_lmreg_sync {
 	char *id; /* owned; NULL: there was none */
 	bool active;
@@ -87,7 +87,7 @@ struct kvw_lmreg_rank {
 	int64_t asked_ns; /* for a full sync; 0: never */
 	/* When the process before us handed it over; 0: it did not, or it was asked since. */
 	int64_t recalled_ns;
-	bool recalled;       /* it is being read; was_whole is what it becomes */
+	bool recalled;       /* is being read; was_whole is its later value */
 	bool was_whole;
 	const char *want; /* why a full sync is wanted, static text; NULL: it is not */
 	struct kvw_lmreg_place places[KVW_LMREG_PLACES];
@@ -117,7 +117,7 @@ struct kvw_lmreg_instance {
 	uint32_t rank_count;
 	enum kvw_coverage coverage; /* as reported to the strategy */
 	const char *wrong;    /* as reported; static text, NULL: nothing was reported yet */
-	bool recalled;        /* it is being read from what the process before us has handed over */
+	bool recalled;        /* is being read from the records of the process before us */
 	int64_t heard_ns;
 	uint64_t gaps, restarts; /* of its sequences */
 
@@ -131,7 +131,7 @@ struct kvw_lmreg_instance {
 	uint32_t hint_worker, hint_count;
 };
 
-/* What the registry needs to know of a worker. Borrowed texts. */
+/* Properties of a worker that the registry needs. Borrowed texts. */
 struct kvw_lmreg_worker {
 	const char *instance; /* workers[].lmcache_instance, or "" */
 	const char *ip;       /* numeric address of its URL */
@@ -144,7 +144,7 @@ typedef void kvw_lmreg_coverage_fn(void *ctx, uint32_t worker, enum kvw_coverage
 /* All borrowed until destroy. */
 struct kvw_lmreg_options {
 	struct kvw_kvspaces *spaces; /* recipes that are handed over; NULL: none is */
-	/* By which the next process finds a worker; NULL: it does not. */
+	/* Text by which the next process finds a worker; NULL: it does not. */
 	const char *(*worker_url)(void *ctx, uint32_t worker);
 	struct kvw_kvindex *index;
 	kvw_lmreg_coverage_fn *coverage;
@@ -152,13 +152,13 @@ struct kvw_lmreg_options {
 	const struct kvw_lmreg_worker *workers;
 	size_t worker_count;
 	uint32_t space;     /* of instances, until something else is found out */
-	/* Of heartbeats; of the registry's copy any thread may change it. */
+	/* Longest time between two heartbeats; any thread may change it in the registry's copy. */
 	_Atomic int64_t timeout_ns;
 	uint64_t key_limit; /* keys in all locations together */
 	uint64_t seed;
 };
 
-/* How far what was handed over is read. */
+/* How far the handed-over records are read. */
 struct kvw_lmreg_recalled {
 	struct kvw_lmreg_instance *instance; /* NULL: none, or it is forgotten */
 	uint32_t rank, place;                /* whose keys come; NONE: no one's */
@@ -176,7 +176,7 @@ struct kvw_lmreg {
 	uint32_t *missing; /* owned, [KVW_LMREG_MISSING] */
 };
 
-/* One message and where it came from. Borrowed during the call. */
+/* A message and its origin. Borrowed during the call. */
 struct kvw_lmreg_request {
 	const struct kvw_lmc_message *message;
 	bool answered;                  /* it came on a socket where an answer is expected */
@@ -200,17 +200,17 @@ void kvw_lmreg_tick(struct kvw_lmreg *reg, int64_t now_ns);
  * since. */
 void kvw_lmreg_worker_down(struct kvw_lmreg *reg, uint32_t worker, int64_t up_ns);
 
-/* The index was purged of the worker: writes again what is known here. */
+/* The index was purged of the worker: writes the registry's contents of the worker again. */
 void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker);
 
 /* --- for the process that takes over (registry_keep.c) --- */
 
-/* Gives all that is known away. Errors are those of out->put. */
+/* Writes the whole registry to out. Errors are those of out->put. */
 enum kvw_err kvw_lmreg_keep(
 	const struct kvw_lmreg *reg, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 
-/* One record of those; kinds of others are passed over. No message may come before
- * kvw_lmreg_recall_end, until which no instance is believed. Time may pass. */
+/* Reads one record of kvw_lmreg_keep; kinds of other modules are passed over. No message may come
+ * before kvw_lmreg_recall_end, until which no instance is believed. Time may pass. */
 void kvw_lmreg_recall(struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint8_t *record,
 	size_t len, int64_t now_ns);
 void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns);
@@ -219,13 +219,13 @@ void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns);
 
 struct kvw_lmreg_instance *kvw_lmreg_find(const struct kvw_lmreg *reg, struct kvw_slice id);
 
-/* Whether any location of the instance's first rank holds the key. */
+/* Does any location of the instance's first rank hold the key? */
 bool kvw_lmreg_has(const struct kvw_lmreg_instance *instance, uint64_t key);
 
-/* Whether the instance admitted the key at ns or later, as far as it is remembered. */
+/* Did the instance admit the key at ns or later, as far as remembered? */
 bool kvw_lmreg_admitted_since(const struct kvw_lmreg_instance *instance, uint64_t key, int64_t ns);
 
-/* Whether it admitted anything at ns or later. */
+/* Did the instance admit any key at ns or later? */
 bool kvw_lmreg_active_since(const struct kvw_lmreg_instance *instance, int64_t ns);
 
 uint64_t kvw_lmreg_key_count(const struct kvw_lmreg_rank *rank);
@@ -239,7 +239,7 @@ void kvw_lmreg_count(struct kvw_lmreg *reg);
 
 /* --- whose it is (registry_map.c) --- */
 
-/* A worker has come, or its entry among options.workers has changed: looks again for those of
+/* A worker has come, or its entry among options.workers has changed: looks again for the workers of
  * instances that have none. */
 void kvw_lmreg_worker_came(struct kvw_lmreg *reg);
 /* The slot has no worker any more: its instance, if there is one, has none either. */
@@ -275,17 +275,18 @@ struct kvw_lmreg_rank *kvw_lmreg_add_rank(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t id);
 void kvw_lmreg_forget_instance(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 
-/* Forgets what a place, or all places of a rank, hold (registry_keys.c). */
+/* Forgets the contents of a place, or of all places of a rank (registry_keys.c). */
 void kvw_lmreg_clear_place(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place);
 void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank);
 
-/* Writes all that the rank holds to the index. */
+/* Writes all contents of the rank to the index. */
 void kvw_lmreg_index_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank);
 
-/* One admit or evict of a place, as a set: what is there already is not counted twice. */
+/* Applies an admit or evict to a place, as a set: a key that is there already is not counted
+ * twice. */
 void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
 /* Many admits; uses `keys` as it likes. */

@@ -1,7 +1,7 @@
 /*
- * token_answer.h - what vLLM's /tokenize answers.
+ * token_answer.h - the answer of vLLM's /tokenize.
  *
- *	{"count":4,"max_model_len":8192,"tokens":[1,2,3,4],"token_strs":null}
+ * 	{"count":4,"max_model_len":8192,"tokens":[1,2,3,4],"token_strs":null}
  */
 #ifndef KVW_TOKEN_ANSWER_H
 #define KVW_TOKEN_ANSWER_H

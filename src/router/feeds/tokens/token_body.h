@@ -11,8 +11,8 @@
 #include "kvway/err.h"
 #include "kvway/route_request.h"
 
-/* Writes the body to post. The caller frees *out. KVW_ENOTFOUND: this prompt has no such words.
- * KVW_EPROTO: not the JSON of this path. KVW_ENOMEM. */
+/* Writes the body to post. The caller frees *out. KVW_ENOTFOUND: this prompt cannot be said in a
+ * body of /tokenize. KVW_EPROTO: the request's body is not the JSON of its path. KVW_ENOMEM. */
 enum kvw_err kvw_token_body_convert(enum kvw_api api, const char *body, size_t len, char **out,
 	size_t *out_len) KVW_MUST_CHECK;
 

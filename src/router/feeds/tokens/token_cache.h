@@ -29,7 +29,7 @@ void kvw_token_cache_destroy(struct kvw_token_cache *cache); /* NULL is allowed 
 struct kvw_token_list *kvw_token_cache_get(
 	struct kvw_token_cache *cache, struct kvw_token_key key, int64_t now_ns);
 
-/* Keeps a reference of its own, if there is room and memory. Replaces what the key had. */
+/* Keeps a reference of its own, if there is room and memory. Replaces the key's former list. */
 void kvw_token_cache_put(struct kvw_token_cache *cache, struct kvw_token_key key,
 	struct kvw_token_list *list, int64_t now_ns);
 

@@ -18,7 +18,7 @@
 STAILQ_HEAD(kvw_token_jobs, kvw_token_job);
 TAILQ_HEAD(kvw_token_running, kvw_token_job);
 
-/* One prompt that is asked about. */
+/* A question about one prompt. */
 struct kvw_token_job {
 	struct kvw_tokens *tokens;
 	STAILQ_ENTRY(kvw_token_job) entry; /* submitted, or answered */
@@ -42,7 +42,7 @@ struct kvw_token_job {
 	struct curl_slist *headers;
 	uint32_t next_worker; /* of workers; the one being asked is the one before */
 	int64_t begun_ns;
-	char *converted; /* what is posted instead of the body; owned */
+	char *converted; /* posted instead of the body; owned */
 	size_t converted_len;
 	char *answer; /* owned */
 	size_t answer_len, answer_room;
@@ -88,9 +88,9 @@ void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker);
 
 /* --- token_job.c --- */
 void kvw_token_job_begin(struct kvw_token_job *job);
-/* Of the curl loop; user is the job. */
+/* Callback of the curl loop; user is the job. */
 void kvw_token_job_finish(void *user, CURLcode code);
-/* Answers all that were submitted or run. The thread has ended. */
+/* Answers all jobs that were submitted or run. The thread has ended. */
 void kvw_token_jobs_abort(struct kvw_tokens *tokens);
 
 #endif

@@ -16,12 +16,12 @@ struct kvw_token_list {
 	uint32_t ids[];
 };
 
-/* One reference, ids not set. NULL: out of memory. */
+/* Makes a list with one reference, ids not set. NULL: out of memory. */
 struct kvw_token_list *kvw_token_list_create(size_t count);
 struct kvw_token_list *kvw_token_list_ref(struct kvw_token_list *list);
 void kvw_token_list_put(struct kvw_token_list *list); /* NULL is allowed */
 
-/* What it takes in memory. */
+/* Bytes of memory that the list takes. */
 size_t kvw_token_list_bytes(const struct kvw_token_list *list);
 
 #endif

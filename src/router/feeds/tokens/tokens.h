@@ -26,7 +26,7 @@ struct kvw_tokens;
 struct kvw_tokens_box;
 struct kvw_token_job;
 
-/* What came of a job. */
+/* Result of a job. */
 struct kvw_token_result {
 	enum kvw_inexact inexact;    /* KVW_INEXACT_NOT: `list` is set */
 	struct kvw_token_list *list; /* a reference of the receiver's */
@@ -57,11 +57,11 @@ void kvw_tokens_box_close(struct kvw_tokens_box *box);
 
 /* --- jobs: the box's thread --- */
 
-/* Room for a body. NULL: a limit above, kvaware.tokens.inflight or that of memory is reached,
- * or out of memory. */
+/* Makes a job with room for a body. NULL: a limit above, kvaware.tokens.inflight or the limit of
+ * memory is reached, or out of memory. */
 struct kvw_token_job *kvw_token_job_create(struct kvw_tokens *tokens, size_t body_len);
 char *kvw_token_job_body(struct kvw_token_job *job); /* [body_len], for the caller to fill */
-void kvw_token_job_destroy(struct kvw_token_job *job); /* one that was not submitted */
+void kvw_token_job_destroy(struct kvw_token_job *job); /* a job that was not submitted */
 
 /* Which worker to ask, and how. Borrowed during the call. */
 struct kvw_token_ask {
@@ -88,10 +88,10 @@ void kvw_token_job_forget(struct kvw_token_job *job);
 
 /* --- any thread --- */
 
-/* What is worth to be known before a prompt's tokens are asked for. */
+/* Facts to know before a prompt's tokens are asked for. */
 struct kvw_tokens_choice {
 	uint32_t usable; /* candidates */
-	bool view;       /* one of them publishes what it holds */
+	bool view;       /* one of them publishes its cache */
 };
 struct kvw_tokens_choice kvw_tokens_look(
 	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count);
