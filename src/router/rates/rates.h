@@ -1,15 +1,16 @@
 /*
  * rates.h - may a request be served now, by the limits of its key, its tenant and its model? And
- * what it used.
+ * how much did it use?
  *
  * 	kvw_rates_take --- refused: which limit, and when it could be taken ------> 429
  * 	      |
  * 	      +-- charged what is predicted: a ticket --- kvw_rates_settle: charged what it used
  *
- * A request is charged to all that have limits for it, or to none. Its ticket is settled exactly
- * once, however the request ends; then all of them have been charged what it used.
+ * A request is charged to every party with limits for it (key, tenant, model), or to none. Its
+ * ticket is settled exactly once, however the request ends; then every party has been charged the
+ * request's use.
  *
- * Threads: any; a ticket belongs to one. No I/O and no clock: time comes with each call.
+ * Threads: any; a ticket belongs to one thread. No I/O and no clock: time comes with each call.
  */
 #ifndef KVW_RATES_H
 #define KVW_RATES_H
@@ -25,8 +26,7 @@ struct kvw_rate_limits {
 #define KVW_RATE_BURST_NS   (INT64_C(10) * 1000000000)
 #define KVW_RATE_ANSWER     256 /* tokens of an answer, until answers have shown how many */
 
-/* Those of a key or of an entry of `rate_limits`, which the configuration knows by the same
- * members. */
+/* Limits of a key or of an entry of `rate_limits`: the configuration has the same members. */
 #define KVW_RATE_LIMITS_OF(from)                                                                   \
 	((struct kvw_rate_limits){(from)->requests_per_minute, (from)->tokens_per_minute,          \
 		(from)->tokens_per_day, (from)->concurrent, (from)->burst_ms * INT64_C(1000000)})
@@ -51,14 +51,14 @@ enum kvw_rate_limited {
 	KVW_RATE_LIMITED_COUNT
 };
 
-/* One that has limits for the request. */
+/* A party: a key, tenant or model with limits for the request. */
 struct kvw_rate_party {
 	enum kvw_rate_kind kind;
 	struct kvw_slice name; /* borrowed during the call */
 	struct kvw_rate_limits limits;
 };
 
-/* What a request will use. */
+/* The predicted use of a request. */
 struct kvw_rate_demand {
 	uint64_t prompt_tokens;
 	uint64_t answer_tokens; /* 0: as answers had on average */
@@ -81,35 +81,34 @@ struct kvw_rate_refusal {
 	enum kvw_rate_limited limit; /* the first that was found */
 	enum kvw_rate_kind kind;     /* whose */
 	int64_t most;                /* the limit */
-	/* Until no limit stood in the way, if nothing else were charged. */
+	/* Time until no limit would stand in the way, if nothing else were charged. */
 	int64_t wait_ns;
 };
 
-/* Charges the parties (at most one of each kind) with what is predicted. False: refused, and none
+/* Charges the parties (at most one of each kind) with the predicted use. False: refused, and none
  * is charged; the ticket is set nevertheless, for kvw_rates_view, and wants kvw_rates_drop. Out of
  * memory is no limit. */
 bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties,
 	size_t count, const struct kvw_rate_demand *demand, const struct kvw_rate_time *time,
 	struct kvw_rate_ticket *ticket, struct kvw_rate_refusal *refusal);
 
-/* Charges what it used instead. answer_tokens: of one answer that ended whole, to learn from; 0: of
- * none.
- * counts false: the request was not served at all, and does not count as one. A settled ticket:
- * nothing. */
+/* Charges the actual use instead. answer_tokens: length of an answer that ended whole, to learn
+ * from; 0: there is none. counts false: the request was not served at all, and does not count as
+ * one. A settled ticket: nothing. */
 void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens,
 	bool counts, int64_t now_ns);
-/* Of a refused request. */
+/* Gives up the ticket of a refused request. */
 void kvw_rates_drop(struct kvw_rate_ticket *ticket);
 
-/* What is left, of the party that has the least; limit 0: none has one. */
+/* The budget that is left, of the party that has the least; limit 0: no party has a limit. */
 struct kvw_rate_left {
 	int64_t limit, remaining;
-	int64_t reset_ns; /* until all of it is there */
+	int64_t reset_ns; /* until the whole budget is there */
 };
 void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
 	struct kvw_rate_left *requests, struct kvw_rate_left *tokens);
 
-/* The same of one party by itself, for looking at: of what it has no limit for, limit is 0. */
+/* The budgets of one party, for display; limit 0: the party has no such limit. */
 struct kvw_rate_state {
 	struct kvw_rate_left requests, tokens, day, concurrent; /* concurrent.reset_ns: 0 */
 };

@@ -1,12 +1,13 @@
 /*
  * table.h - the counts of each key, tenant and model that has limits, by name.
  *
- * Made when a request asks for one first, and kept: keys are read again from their file, and their
- * counts must not begin again with that. The table is bounded; where it is full, one goes that says
- * nothing (it has all that it may have and did nothing today), else one that no request holds.
+ * A subject is made when a request asks for it first, and kept: keys are read again from their
+ * file, and their counts must not begin again with that. The table is bounded; a full table drops a
+ * subject that says nothing (its budgets are whole and it did nothing today), else a subject that
+ * no request holds.
  *
- * Threads: any. Finding one takes a short lock of its part of the table (1 of 64); its counts are
- * atomic words.
+ * Threads: any. A look-up takes a short lock of the subject's part of the table (1 of 64); a
+ * subject's counts are atomic words.
  */
 #ifndef KVW_RATES_TABLE_H
 #define KVW_RATES_TABLE_H
@@ -19,8 +20,7 @@
 
 enum kvw_rate_kind { KVW_RATE_KEY, KVW_RATE_TENANT, KVW_RATE_MODEL, KVW_RATE_KINDS };
 
-/* Of a subject, what its replica has let the others know: of the one thread that does so
- * (share.h). */
+/* A subject's news that this replica has sent to the others; for the thread of share.h alone. */
 struct kvw_rate_shared {
 	int64_t requests_sent, tokens_sent; /* of what is charged */
 	int64_t day_sent[2];                /* likewise, of day_charged */
@@ -34,7 +34,7 @@ struct kvw_rate_shared {
 	uint32_t round;    /* of the thread's, in which it was looked at */
 };
 
-/* What one key, tenant or model has used. */
+/* Use by one key, tenant or model. */
 struct kvw_rate_subject {
 	struct kvw_rate_subject *next; /* of its chain; under the part's lock */
 	uint64_t hash;
@@ -45,9 +45,9 @@ struct kvw_rate_subject {
 	_Atomic int64_t running;  /* requests */
 	struct kvw_bucket requests, tokens;
 	struct kvw_day day;               /* tokens */
-	_Atomic int64_t requests_charged; /* since it was made, less what was given back */
+	_Atomic int64_t requests_charged; /* since the subject was made, less units given back */
 	_Atomic int64_t tokens_charged;
-	/* Its tokens, of even and of odd days: a request is settled on its own day. */
+	/* Tokens of even and of odd days: a request is settled on its own day. */
 	_Atomic int64_t day_charged[2];
 	/* Limits as of the last request. */
 	_Atomic int64_t requests_per_minute, tokens_per_minute, burst_ns;
@@ -57,9 +57,9 @@ struct kvw_rate_subject {
 
 struct kvw_rate_table;
 
-/* For so many, at least 64. NULL: out of memory. */
+/* Makes a table for this many subjects, at least 64. NULL: out of memory. */
 struct kvw_rate_table *kvw_rate_table_create(size_t most);
-/* Nothing of it is held; NULL is allowed. */
+/* No subject of the table is held; NULL is allowed. */
 void kvw_rate_table_destroy(struct kvw_rate_table *table);
 
 /* Made where there is none. The caller holds it until kvw_rate_subject_put. NULL: out of memory.
