@@ -8,8 +8,8 @@
 
 #include "server/sockets.h"
 
-/* Puts what $LISTEN_FDS, $LISTEN_PID and $LISTEN_FDNAMES speak of into the set, and unsets them.
- * Descriptors that are no listening sockets are closed, with a warning. */
+/* Puts the sockets of $LISTEN_FDS, $LISTEN_PID and $LISTEN_FDNAMES into the set, and unsets these
+ * variables. Descriptors that are no listening sockets are closed, with a warning. */
 void kvw_activation_take(struct kvw_sockets *sockets);
 
 #endif

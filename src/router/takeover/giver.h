@@ -40,7 +40,7 @@ struct kvw_giver_deps {
 
 /* Adopts the socket at that path, or makes it with mode 0600, in place of one that a dead process
  * left.
- * KVW_EIO: it cannot be; `errors` says why. */
+ * KVW_EIO: neither is possible; `errors` says why. */
 enum kvw_err kvw_giver_create(
 	const struct kvw_giver_deps *deps, FILE *errors, struct kvw_giver **out) KVW_MUST_CHECK;
 /* This process is in charge: from now on kvw_giver_destroy unlinks the path,
@@ -52,20 +52,20 @@ void kvw_giver_destroy(struct kvw_giver *giver);
 /* A connected socket whose other end a child has; takes it. pid: the child. */
 void kvw_giver_serve_take(struct kvw_giver *giver, int channel, int64_t pid);
 
-/* What poll() is to watch, at most KVW_GIVER_POLLS.
- * *wait_ms is lowered to when kvw_giver_turn is due. */
+/* Fills the descriptors for poll(), at most KVW_GIVER_POLLS. *wait_ms is lowered to when
+ * kvw_giver_turn is due. */
 size_t kvw_giver_poll(const struct kvw_giver *giver, struct pollfd *polls, int *wait_ms);
 
-/* Reads what has come. True, once: the new process is ready, and this one is to accept no more.
- * Then kvw_giver_say_goodbye is due. */
+/* Reads messages that have come. True, once: the new process is ready, and this one is to accept no
+ * more. Then kvw_giver_say_goodbye is due. */
 bool kvw_giver_turn(struct kvw_giver *giver) KVW_MUST_CHECK;
 /* The new process waits for a snapshot: kvw_giver_give_snapshot is due. */
 bool kvw_giver_owes_snapshot(const struct kvw_giver *giver);
 /* Takes fd, of a snapshot; -1: it could not be made. Without one that waits it is closed. */
 void kvw_giver_give_snapshot_take(struct kvw_giver *giver, int fd);
-/* Process id of the one that is ready. */
+/* Process id of the new process that is ready. */
 int64_t kvw_giver_heir(const struct kvw_giver *giver);
-/* It reads what workers have reported to this process of their caches:
+/* Does the new process read the caches that workers have reported to this one? Then
  * kvw_giver_give_caches_take may come before goodbye. */
 bool kvw_giver_heir_reads_caches(const struct kvw_giver *giver);
 /* Takes fd, of a memory file. Where it does not arrive, workers are asked again. */

@@ -1,6 +1,5 @@
 /*
- * message.h - what the running kvway and the one that takes over say to each other: text of one
- * packet.
+ * message.h - messages between the running kvway and the one that takes over: text of one packet.
  *
  * 	kvway-takeover 1 socket
  * 	use listen
@@ -68,7 +67,7 @@ struct kvw_takeover_message {
 enum kvw_err kvw_takeover_parse(
 	const char *text, size_t len, struct kvw_takeover_message *out) KVW_MUST_CHECK;
 
-/* Returns the length of the text. What is not printable becomes '?'. */
+/* Returns the length of the text. Characters that are not printable become '?'. */
 size_t kvw_takeover_format(
 	const struct kvw_takeover_message *message, char text[KVW_TAKEOVER_BYTES]);
 

@@ -28,7 +28,7 @@ void kvw_taker_destroy(struct kvw_taker *taker); /* NULL is allowed */
 /* How many workers the old process could choose. */
 uint32_t kvw_taker_usable_before(const struct kvw_taker *taker);
 
-/* Asks for what the old process knows, and waits for it. *fd is the caller's; -1: there is none, or
+/* Asks the old process for a snapshot, and waits for it. *fd is the caller's; -1: there is none, or
  * it did not come in time. False: as kvw_taker_may_go_on. */
 bool kvw_taker_snapshot(
 	struct kvw_taker *taker, int64_t wait_ns, int *fd, char *why) KVW_MUST_CHECK;
@@ -44,8 +44,8 @@ bool kvw_taker_tickets(
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
 
 /* We accept. Waits until the old process does not any more. *caches is the caller's: a memory file
- * with what workers have reported to it of their caches; -1: there is none, or it did not arrive.
- * False: as above, and there is none. */
+ * with the caches that workers have reported to the old process; -1: there is none, or it did not
+ * arrive. False: as above, and there is none. */
 bool kvw_taker_ready(struct kvw_taker *taker, int *caches, char *why) KVW_MUST_CHECK;
 
 #endif
