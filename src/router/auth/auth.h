@@ -34,7 +34,7 @@ struct kvw_auth_state {
 enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **out) KVW_MUST_CHECK;
 /* Ends the thread. References that were taken stay good. NULL is allowed. */
 void kvw_auth_stop(struct kvw_auth *auth);
-/* Has the file read soon, whether it has changed or not. */
+/* Makes the watcher read the file soon, whether it has changed or not. */
 void kvw_auth_reload(struct kvw_auth *auth);
 
 /* Takes the gate, once and before anything else asks: tokens get in, too. */

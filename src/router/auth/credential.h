@@ -30,10 +30,10 @@ typedef void kvw_credential_look(
 enum kvw_credential kvw_credential_take_seen(
 	const struct kvw_head *head, struct kvw_digest *out, kvw_credential_look *look, void *arg);
 
-/* Is it of those fields that may show a key? */
+/* May this header field show a key? */
 bool kvw_credential_field(const struct kvw_field *field);
 
-/* Has the fields that show a key left out of what is forwarded. */
+/* Leaves the fields that show a key out of the forwarded head. */
 void kvw_credential_hide(struct kvw_head *head);
 
 #endif

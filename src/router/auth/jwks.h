@@ -2,7 +2,7 @@
  * jwks.h - the public keys that sign clients' tokens (JSON Web Key Set, RFC 7517), by their names.
  *
  * A key is for one algorithm, which follows from its own type and curve and never from a token: an
- * RSA key verifies RS256 and nothing else. One that is of no use here (another type, use or
+ * RSA key verifies RS256 and nothing else. A key that is of no use here (another type, use or
  * algorithm, too small) is left out and counted.
  *
  * A set never changes; the holder of a reference may read it in any thread.

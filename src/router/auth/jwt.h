@@ -36,7 +36,7 @@ const char *kvw_jwt_verdict_name(enum kvw_jwt_verdict verdict);
 /* The same for a client: says nothing that the token itself does not. */
 const char *kvw_jwt_verdict_text(enum kvw_jwt_verdict verdict);
 
-/* Has it the form of a token, three parts? */
+/* Does the text have the form of a token, three parts? */
 bool kvw_jwt_looks(struct kvw_slice text);
 
 /* now_s: seconds since 1970. KVW_JWT_GOOD: *out is an array of one key, filled but for its sha256,

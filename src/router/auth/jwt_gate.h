@@ -16,7 +16,7 @@ struct kvw_jwt_gate;
 /* For metrics. */
 struct kvw_jwt_gate_state {
 	_Atomic uint64_t verified;   /* by their signature */
-	_Atomic uint64_t remembered; /* found among those that had been */
+	_Atomic uint64_t remembered; /* found in the cache of verified tokens */
 	_Atomic uint64_t refused[KVW_JWT_VERDICTS];
 	const struct kvw_jwt_keys_state *keys;
 };

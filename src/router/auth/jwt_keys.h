@@ -44,7 +44,7 @@ struct kvw_jwks *kvw_jwt_keys_take(struct kvw_jwt_keys *keys, uint64_t *generati
 /* A key is unknown. True: the set is being fetched, or is to be now;
  * false: it was, not long ago. */
 bool kvw_jwt_keys_want(struct kvw_jwt_keys *keys);
-/* Has them fetched soon, however long ago that was done. */
+/* Makes the thread fetch the keys soon, however long ago it did. */
 void kvw_jwt_keys_reload(struct kvw_jwt_keys *keys);
 
 /* How long ago the set was seen, in seconds; -1: never. */

@@ -1,8 +1,8 @@
 /*
- * keyring.h - the keys of clients that are in force, found by the SHA-256 of what a request shows.
+ * keyring.h - the keys of clients that are in force, found by the SHA-256 of the key in a request.
  *
- * One is made of a keys file and never changes; a new file makes a new one. The holder of a
- * reference may read it in any thread, so a request keeps the key that it began with until it has
+ * A keyring is made of a keys file and never changes; a new file makes a new keyring. The holder of
+ * a reference may read it in any thread, so a request keeps the key that it began with until it has
  * ended.
  */
 #ifndef KVW_KEYRING_H
@@ -32,12 +32,12 @@ bool kvw_keyring_alone(const struct kvw_keyring *ring);
 /* The key with this hash; NULL: there is none. Borrowed from the ring. */
 const struct kvw_client_key *kvw_keyring_find(
 	const struct kvw_keyring *ring, const struct kvw_digest *digest);
-/* The same by its name, looked for in all of them. */
+/* Finds a key by its name, among all keys. */
 const struct kvw_client_key *kvw_keyring_named(const struct kvw_keyring *ring, const char *name);
 size_t kvw_keyring_count(const struct kvw_keyring *ring);
 bool kvw_keyring_has_tenants(const struct kvw_keyring *ring);
 
-/* The SHA-256 of what a client showed. Leaves no copy of it behind. */
+/* The SHA-256 of a client's text. Leaves no copy of the text behind. */
 void kvw_key_digest(struct kvw_slice shown, struct kvw_digest *out);
 
 /* May it still be used at this time, seconds since 1970? */
@@ -49,7 +49,7 @@ static inline bool kvw_client_key_lives(const struct kvw_client_key *key, int64_
 /* May it be used for this model? */
 bool kvw_client_key_may_use(const struct kvw_client_key *key, struct kvw_slice model);
 
-/* Frees what an array of keys holds, and the array. */
+/* Frees an array of keys and its contents. */
 void kvw_client_keys_free(struct kvw_client_key *keys, size_t count);
 
 #endif

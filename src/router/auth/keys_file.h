@@ -20,7 +20,7 @@ enum kvw_err kvw_keys_file_parse(const char *name, const char *text, size_t len,
 enum kvw_err kvw_keys_file_load(
 	const char *path, FILE *errors, struct kvw_keyring **out) KVW_MUST_CHECK;
 
-/* Is it fit to name a key or a tenant? */
+/* May the text name a key or a tenant? */
 bool kvw_keys_file_name_good(const char *name);
 
 #endif

@@ -38,10 +38,10 @@ void kvw_tenants_destroy(struct kvw_tenants *tenants); /* wipes the secret; NULL
 void kvw_tenants_salt(const struct kvw_tenants *tenants, struct kvw_slice tenant, bool has_own,
 	struct kvw_slice own, char out[KVW_TENANT_SALT]);
 
-/* Stands for the tenant among those of this process; never 0. */
+/* A number for the tenant in this process; never 0. */
 uint64_t kvw_tenants_number(const struct kvw_tenants *tenants, struct kvw_slice tenant);
 
-/* Is the secret from a file? */
+/* Was the secret read from a file? */
 bool kvw_tenants_last(const struct kvw_tenants *tenants);
 
 #endif
