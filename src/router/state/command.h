@@ -1,5 +1,5 @@
 /*
- * command.h - `kvway state FILE`: what is in a snapshot, and whether it is whole.
+ * command.h - `kvway state FILE`: shows a snapshot's contents, and whether the snapshot is whole.
  */
 #ifndef KVW_STATE_COMMAND_H
 #define KVW_STATE_COMMAND_H

@@ -3,7 +3,7 @@
  *
  * A new one is written to PATH.new (0600), synced, and renamed to PATH, and the folder is synced,
  * so that a crash or a loss of power leaves the old one or the new one. A lock on PATH.new keeps
- * two processes from writing it at once; what a killed one left there is overwritten.
+ * two processes from writing it at once; the rest of a killed process is overwritten.
  *
  * Threads: any; no state is shared.
  */
@@ -30,7 +30,7 @@ struct kvw_state_file {
 /* KVW_EAGAIN: another process writes it now. KVW_EIO, KVW_ENOMEM. */
 enum kvw_err kvw_state_file_begin(
 	const char *path, struct kvw_state_file *file, char why[KVW_STATE_WHY]) KVW_MUST_CHECK;
-/* What was written becomes PATH. After an error PATH is as it was. */
+/* Makes the written file PATH. After an error PATH is as it was. */
 enum kvw_err kvw_state_file_commit(
 	struct kvw_state_file *file, char why[KVW_STATE_WHY]) KVW_MUST_CHECK;
 /* Throws it away. */

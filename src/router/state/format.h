@@ -30,7 +30,7 @@
 #define KVW_STATE_PROGRAM   24    /* bytes of the version of kvway that wrote */
 #define KVW_STATE_END_BYTES (24 + 24) /* that END takes */
 
-/* What a kind of records takes. */
+/* Size of a section: the records of one kind. */
 struct kvw_state_section {
 	uint64_t frames, records, bytes; /* bytes: with the frames' heads */
 };
@@ -46,7 +46,7 @@ struct kvw_state_summary {
 struct kvw_state_writer {
 	int fd;
 	uint64_t most;  /* bytes; with more nothing is written any more */
-	uint64_t chain; /* checksum of what was written last */
+	uint64_t chain; /* checksum of the last written frame */
 	uint64_t frames, records;
 	enum kvw_keep_kind kind; /* of what lies in the buffer */
 	uint32_t used, in_frame;
@@ -102,7 +102,7 @@ enum kvw_err kvw_state_read(struct kvw_state_reader *reader, enum kvw_keep_kind 
 enum kvw_err kvw_state_read_at(
 	struct kvw_state_reader *reader, const struct kvw_state_place *place) KVW_MUST_CHECK;
 
-/* Reads to the end. KVW_OK: all is whole; reader->summary says what there is. */
+/* Reads to the end. KVW_OK: the snapshot is whole; reader->summary has its contents. */
 enum kvw_err kvw_state_read_all(
 	struct kvw_state_reader *reader, int fd, uint64_t most) KVW_MUST_CHECK;
 

@@ -14,14 +14,14 @@
 
 /* A memory file that can be written, and sealed. -1: errno says why. */
 int kvw_state_memory_open(const char *name);
-/* It cannot be changed any more. False: errno. */
+/* Seals the file against changes. False: errno. */
 bool kvw_state_memory_seal(int fd) KVW_MUST_CHECK;
 
 /* Gives records away, as a part of kvway does that is kept. */
 typedef enum kvw_err kvw_state_keep_fn(void *arg, const struct kvw_keep_out *out);
 
-/* Writes all that keep gives away, at most `most` bytes of it. *fd is the caller's. Any error:
- * there is none, and why says the reason. */
+/* Writes all records that keep gives away, at most `most` bytes. *fd is the caller's. Any error:
+ * there is no file, and why says the reason. */
 enum kvw_err kvw_state_memory_write(const char *name, kvw_state_keep_fn *keep, void *arg,
 	uint64_t most, int *fd, char why[KVW_STATE_WHY]) KVW_MUST_CHECK;
 

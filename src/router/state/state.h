@@ -28,7 +28,7 @@
 #include "fleet/fleet.h"
 #include "state/format.h"
 
-/* The thread that writes pauses for so long after so many bytes. */
+/* The writing thread pauses for this long after this many bytes. */
 #define KVW_STATE_PAUSE_BYTES (UINT64_C(1) << 20)
 #define KVW_STATE_PAUSE_NS    500000
 
@@ -60,7 +60,7 @@ struct kvw_state_status {
 	_Atomic int64_t written_s;    /* when it was done, since 1970; 0: none yet */
 };
 
-/* What the proxy has to be kept. */
+/* The proxy's part of a snapshot. */
 struct kvw_state_part {
 	enum kvw_err (*keep)(void *arg, const struct kvw_keep_out *out);
 	void (*recall)(void *arg, const struct kvw_keep_in *in);
@@ -68,15 +68,15 @@ struct kvw_state_part {
 };
 
 /* Reads and checks the snapshot that the kvway before has handed over (handed; -1: none), else the
- * file of state.file, if there is one, and prepares the fleet for the workers in it. What is wrong
- * with it is no error. Takes handed. Records that are not recalled at until_ns never are; 0: no
+ * file of state.file, if there is one, and prepares the fleet for the workers in it. A fault in the
+ * snapshot is no error. Takes handed. Records that are not recalled at until_ns never are; 0: no
  * limit. KVW_ENOMEM. */
 enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, int handed,
 	int64_t until_ns, struct kvw_state **out) KVW_MUST_CHECK;
-/* The strategy in force takes what is there for it. Before any other thread uses it. */
+/* Gives the strategy in force its records. Before any other thread uses the strategy. */
 void kvw_state_recall(struct kvw_state *state);
-/* The part takes the rest, and the file is closed, or a thread begins to recall what is large.
- * Before the loops serve. The part is what the snapshots to come have; borrowed until
+/* Gives the part the remaining records and closes the file, or begins a thread that recalls large
+ * records. Before the loops serve. Later snapshots include the part; borrowed until
  * kvw_state_stop. */
 void kvw_state_recall_part(struct kvw_state *state, const struct kvw_state_part *part);
 /* Starts the thread that writes. */

@@ -1,6 +1,6 @@
 /*
- * state_internal.h - what the files of src/router/state share: a running router's snapshot,
- * read by recall.c, written by state.c.
+ * state_internal.h - a running router's snapshot, read by recall.c, written by state.c: shared by
+ * these files.
  */
 #ifndef KVW_STATE_INTERNAL_H
 #define KVW_STATE_INTERNAL_H
@@ -21,7 +21,7 @@ struct model_record {
 	uint32_t units_per_token_q16;
 };
 
-/* What the control thread gives the writing thread: records, each behind its kind and length. */
+/* Records from the control thread for the writing thread, each behind its kind and length. */
 struct gathered {
 	struct kvw_settings *settings; /* a reference; NULL: there is none */
 	uint8_t *bytes;
@@ -86,8 +86,8 @@ struct kvw_state {
 	int heir_fd;      /* HEIR_READY: of its snapshot, or -1 */
 };
 
-/* Reads and checks what there is: the snapshot that was handed over (taken;
- * -1: none), else the file. KVW_ENOMEM. */
+/* Reads and checks a snapshot: the one that was handed over (taken; -1: none), else the file.
+ * KVW_ENOMEM. */
 enum kvw_err kvw_state_open(
 	struct kvw_state *state, const struct kvw_config *config, int handed) KVW_MUST_CHECK;
 void kvw_state_close_reader(struct kvw_state *state);
