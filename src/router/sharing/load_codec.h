@@ -1,5 +1,5 @@
 /*
- * load_codec.h - what one replica of kvway says of its load, as bytes.
+ * load_codec.h - the message of one replica of kvway about its load, as bytes.
  *
  * Absolute values: a message that is lost or comes twice changes nothing that the next one does not
  * put right. Its numbers stand for one process (origin, random) and grow with each message
@@ -29,11 +29,11 @@
 #include "kvway/err.h"
 #include "kvway/load.h"
 
-/* Of one replica on one worker. */
+/* Largest values of one replica on one worker. */
 #define KVW_LOAD_MOST_QUEUE_NS INT64_C(30000000000)
 #define KVW_LOAD_MOST_INFLIGHT 4096u
 #define KVW_LOAD_MOST_CONTEXT  (1u << 26)
-/* Of one replica, waiting or offered. */
+/* Largest value of one replica, waiting or offered. */
 #define KVW_LOAD_MOST_WORK_NS INT64_C(3600000000000)
 
 #define KVW_LOAD_BYTES (64 + KVW_MAX_WORKERS * 56) /* room for any message */

@@ -1,5 +1,5 @@
 /*
- * peers.h - what the other replicas said of their load, and for how long it counts.
+ * peers.h - the other replicas' messages about their load, and for how long each counts.
  *
  * A message counts for `life` after it was heard, by this process' clock; no clock of another
  * machine is read. The queue of prefill that it names is believed to shrink meanwhile as time
@@ -50,8 +50,8 @@ void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count,
 void kvw_peers_judge(
 	struct kvw_peers *peers, const struct kvw_load_verdict *verdict, int64_t now_ns);
 
-/* How many count, how old the oldest message of these is (0: there is none), and how far the one
- * that is trusted least is (1: there is none). */
+/* How many replicas count, the age of their oldest message (0: there is none), and the trust in the
+ * least trusted replica (1: there is none). */
 size_t kvw_peers_count(
 	const struct kvw_peers *peers, int64_t now_ns, int64_t *oldest_ns, float *trust);
 

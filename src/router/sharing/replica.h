@@ -1,6 +1,6 @@
 /*
- * replica.h - one replica's part in shared load: what it says, and what it makes of what the others
- * say.
+ * replica.h - one replica's part in shared load: its own messages, and its use of the others'
+ * messages.
  *
  * No I/O and no clock: a thread that speaks to Redis calls it (load_round.c), and the replay of
  * bench/replay with messages that are late by as much as it likes.
@@ -45,14 +45,15 @@ size_t kvw_replica_write(struct kvw_replica *replica, const struct kvw_replica_w
 	size_t count, const struct kvw_admission *admission, int64_t now_ns, char *out);
 enum kvw_heard kvw_replica_hear(
 	struct kvw_replica *replica, const char *data, size_t len, int64_t now_ns);
-/* What was heard now counts, and nothing older. Of equal keys one counts. admission may be NULL. */
+/* Puts the messages in force that were heard now, and nothing older. Of equal keys one counts.
+ * admission may be NULL. */
 void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
 	size_t count, struct kvw_admission *admission, int64_t now_ns);
 
 struct kvw_replica_stats {
 	size_t peers;      /* whose messages count */
 	int64_t oldest_ns; /* the oldest of these; 0: none */
-	float trust;       /* what counts of the one that is trusted least; 1: there is none */
+	float trust;       /* trust in the least trusted replica; 1: there is none */
 };
 void kvw_replica_stats(
 	const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out);

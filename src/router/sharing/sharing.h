@@ -1,6 +1,5 @@
 /*
- * sharing.h - what replicas of kvway share in Redis: counts of limits (rate_sharing) and load
- * (replicas).
+ * sharing.h - replicas of kvway share counts of limits (rate_sharing) and load (replicas) in Redis.
  *
  * A thread adds, every rate_sharing.interval, what was charged to each key, tenant and model to
  * totals in Redis and charges what others have added (rates/share.h); and every replicas.interval
@@ -33,27 +32,27 @@ struct kvw_sharing_state {
 struct kvw_load_state {
 	_Atomic uint64_t commands;  /* sent */
 	_Atomic uint64_t ok, failed;
-	/* Of commands, and of messages in their replies. */
+	/* Bytes of commands, and of messages in their replies. */
 	_Atomic uint64_t said_bytes, heard_bytes;
-	/* Messages, by what became of them. */
+	/* Messages by their fate. */
 	_Atomic uint64_t heard_new, heard_old, heard_bad, heard_full;
 	_Atomic uint32_t peers;     /* replicas whose load counts */
 	_Atomic int64_t oldest_ns;  /* age of the oldest message that counts */
-	_Atomic float trust;        /* of the one that is trusted least, 0..1; 1: there is none */
+	_Atomic float trust;        /* trust in the least trusted replica, 0..1; 1: there is none */
 	_Atomic int64_t last_ok_ns; /* 0: never */
 	/* No exchange has worked for replicas.life: own load alone counts. */
 	_Atomic bool degraded;
 };
 
-/* What a thread shares. Bits. */
+/* Kinds of numbers that a thread shares. Bits. */
 enum kvw_shared_part { KVW_SHARED_RATES = 1, KVW_SHARED_LOAD = 2 };
 
-/* Nothing runs yet. KVW_EINVAL: the URL or what it names cannot be used, which is in `errors`;
- * KVW_ENOMEM. */
+/* Makes the object; nothing runs yet. KVW_EINVAL: the URL or a file that it names cannot be used,
+ * which is in `errors`; KVW_ENOMEM. */
 enum kvw_err kvw_sharing_create(const struct kvw_config *config, unsigned parts, FILE *errors,
 	struct kvw_sharing **out) KVW_MUST_CHECK;
-/* Starts the thread. All is borrowed until kvw_sharing_stop;
- * what its parts do not need may be NULL. */
+/* Starts the thread. All arguments are borrowed until kvw_sharing_stop; those that its parts do not
+ * need may be NULL. */
 enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table,
 	struct kvw_fleet *fleet, struct kvw_admission *admission) KVW_MUST_CHECK;
 /* Ends the thread, if it runs, and frees all. NULL is allowed. */
