@@ -9,7 +9,7 @@
 #include "groups/samples.h"
 #include "kvway/err.h"
 
-/* One quantity of one group. */
+/* A quantity of one group. */
 struct kvw_estimate {
 	bool known;
 	double value, low, high; /* of 95 %; low = high: no interval is computed */
@@ -28,10 +28,10 @@ enum kvw_beyond {
 	KVW_BEYOND_YES,
 };
 
-/* Whether two estimates differ by more than chance, at 95 %. */
+/* Do two estimates differ by more than chance, at 95 %? */
 enum kvw_beyond kvw_estimates_differ(const struct kvw_estimate *a, const struct kvw_estimate *b);
 
-/* What is compared. seconds: between two looks; 0: since the start. */
+/* The compared numbers. seconds: between two looks; 0: since the start. */
 struct kvw_comparison {
 	const char *model, *names[2];
 	double seconds;

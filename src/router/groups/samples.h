@@ -1,6 +1,6 @@
 /*
- * samples.h - what `/metrics` says of one group: its requests, promises, tokens and times; and of
- * two: whether copies of the one's requests had the same answers from the other.
+ * samples.h - numbers of one group in `/metrics`: its requests, promises, tokens and times; and of
+ * two groups: whether copies of one group's requests had the same answers from the other.
  *
  * Counts are doubles, as the text has them; all below 2^53. Pure functions.
  */
@@ -24,7 +24,7 @@ struct kvw_samples_times {
 };
 
 struct kvw_group_samples {
-	bool found; /* there is any sample of it */
+	bool found; /* there is any sample of the group */
 	double ok, error, refused, left;
 	double kept, broken; /* promises: broken are late, slow, failed, refused */
 	double prompt, cached, completion; /* tokens */
@@ -39,16 +39,17 @@ struct kvw_fidelity_samples {
 	struct kvw_samples_times difference;
 };
 
-/* Of this model and group, from a text as Prometheus reads it.
- * What is not understood is passed over. */
+/* Reads the samples of this model and group from a text for Prometheus. Lines that are not
+ * understood are passed over. */
 void kvw_samples_read(
 	struct kvw_slice text, const char *model, const char *group, struct kvw_group_samples *out);
 
-/* Of copies of either one's requests for the other. */
+/* Reads the samples of copies of either group's requests for the other. */
 void kvw_samples_fidelity(struct kvw_slice text, const char *model, const char *const groups[2],
 	struct kvw_fidelity_samples *out);
 
-/* What came between the two, of one process; false: the process was restarted between them. */
+/* Subtracts the earlier numbers of one process; false: the process was restarted between the
+ * two. */
 bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_group_samples *earlier);
 bool kvw_samples_subtract_fidelity(
 	struct kvw_fidelity_samples *later, const struct kvw_fidelity_samples *earlier);
