@@ -11,7 +11,7 @@
 #include "fleet/fleet.h"
 #include "admin/metrics.h"
 
-/* A loop without a turn for so long is stuck. */
+/* A loop without a turn for this long is stuck. */
 #define KVW_LOOP_STUCK_NS (INT64_C(5) * 1000000000)
 
 struct kvw_admin;
@@ -27,9 +27,9 @@ struct kvw_tokens;
 struct kvw_sockets;
 struct kvw_takeover_state;
 
-/* What the control thread needs; all borrowed until kvw_admin_stop(). */
+/* Parts that the control thread uses; all borrowed until kvw_admin_stop(). */
 struct kvw_admin_deps {
-	const struct kvw_config *config; /* of the start; what is in force has the fleet */
+	const struct kvw_config *config; /* of the start; the fleet has the one in force */
 	const char *config_path;         /* its file, for a reload; NULL: flags */
 	struct kvw_fleet *fleet;
 	struct kvw_metrics *metrics;
@@ -46,7 +46,7 @@ struct kvw_admin_deps {
 	struct kvw_auth *auth; /* keys of clients; NULL: there are none */
 	struct kvw_auth *admin_auth; /* keys of the admin address; NULL: there are none */
 
-	/* Of a strategy that wants exact tokens; else NULL. */
+	/* For a strategy that wants exact tokens; else NULL. */
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
 	struct kvw_sources *sources;
@@ -104,8 +104,8 @@ struct kvw_local_answer {
 
 /* path without query. key: whose request it is, by which /v1/models shows what that may use; NULL:
  * all.
- * KVW_ENOTFOUND: not one of ours. KVW_ENOMEM. Called on a loop between two of
- * its quiet points, or on the control thread: the fleet's view is read. */
+ * KVW_ENOTFOUND: kvway does not answer this path itself. KVW_ENOMEM. Called on a loop between two
+ * of its quiet points, or on the control thread: the fleet's view is read. */
 enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path,
 	const struct kvw_client_key *key, int64_t now_ns,
 	struct kvw_local_answer *out) KVW_MUST_CHECK;

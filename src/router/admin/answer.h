@@ -1,6 +1,6 @@
 /*
- * answer.h - the local answers, made from nothing but what they are given. Private to
- * src/router/admin; others call kvw_admin_answer().
+ * answer.h - the local answers, made from nothing but their arguments. Private to src/router/admin;
+ * others call kvw_admin_answer().
  */
 #ifndef KVW_ANSWER_H
 #define KVW_ANSWER_H

@@ -7,9 +7,9 @@
  * ?workers=ID,ID, which ends here, names some of them. At most KVW_BROADCAST_AT_ONCE workers are
  * asked at a time.
  *
- * What kvway knows of a worker follows: one that is put to sleep gets no more requests from before
- * it is asked to; one that has lost its cache is taken to hold nothing; one with other adapters is
- * asked for its models, and a request for an unknown one waits for its answer.
+ * kvway's state of a worker follows: a worker that is put to sleep gets no more requests from
+ * before it is asked to; a worker that has lost its cache is taken to hold nothing; a worker with
+ * other adapters is asked for its models, and a request for an unknown model waits for the answer.
  *
  * Threads: the control thread.
  */
@@ -42,7 +42,8 @@ enum kvw_err kvw_broadcaster_create(struct event_base *base, struct kvw_fleet *f
 	struct kvw_members *members, struct kvw_prober *prober,
 	struct kvw_broadcaster **out) KVW_MUST_CHECK;
 const struct kvw_broadcast_state *kvw_broadcaster_state(const struct kvw_broadcaster *broadcaster);
-/* When no connection waits any more. Aborts what is under way. NULL is allowed. */
+/* Called when no connection waits any more. Aborts broadcasts that are under way. NULL is
+ * allowed. */
 void kvw_broadcaster_destroy(struct kvw_broadcaster *broadcaster);
 
 /* True: the path is one of /broadcast/, and is answered, now or later. */

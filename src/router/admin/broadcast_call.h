@@ -1,6 +1,6 @@
 /*
- * broadcast_call.h - one worker's part of a broadcast: the request to it, what follows from its
- * answer for what kvway knows of it, and that answer as JSON. Private to broadcast.c.
+ * broadcast_call.h - one worker's part of a broadcast: the request to it, the change of kvway's
+ * state that follows from the answer, and that answer as JSON. Private to broadcast.c.
  *
  * Threads: the control thread.
  */
@@ -15,10 +15,10 @@
 
 struct cast;
 
-/* What a request does to a worker that carries it out. Bits. */
+/* Effects of a request on a worker that carries it out. Bits. */
 enum kvw_effect { KVW_SLEEPS = 1, KVW_WAKES = 2, KVW_EMPTIES = 4, KVW_OTHER_MODELS = 8 };
 
-/* What all workers of a broadcast are asked. All borrowed, until the last call has ended. */
+/* The question to all workers of a broadcast. All borrowed, until the last call has ended. */
 struct kvw_broadcast_ask {
 	int effects;
 	const char *method, *target;
@@ -47,10 +47,10 @@ bool kvw_call_start(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
 void kvw_call_end(struct kvw_call *call, const struct kvw_broadcast_ask *ask, CURLcode code,
 	struct kvw_fleet *fleet, struct kvw_prober *prober);
 
-/* What came of it. NULL: out of memory. */
+/* Result of the call. NULL: out of memory. */
 json_t *kvw_call_json(const struct kvw_call *call);
 
-/* Aborts it if it runs, and frees what it has. */
+/* Aborts the call if it runs, and frees its memory. */
 void kvw_call_release(struct kvw_call *call, struct kvw_curl_loop *curl);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * explain.h - what would become of a request, and why, without sending it anywhere: the question
+ * explain.h - predicts the fate of a request, and why, without sending it anywhere: the question,
  * and the interface of the part that answers it.
  *
- * The proxy answers it (proxy/dry.h): it makes a request of the question and runs the steps by
- * which any request goes. What these decide stands in struct kvw_explanation (explanation.h), which
- * explain_page.c prints.
+ * The proxy answers the question (proxy/dry.h): it makes a request of it and runs the steps of any
+ * request. Their decisions stand in struct kvw_explanation (explanation.h), which explain_page.c
+ * prints.
  */
 #ifndef KVW_EXPLAIN_H
 #define KVW_EXPLAIN_H
@@ -22,7 +22,8 @@ struct kvw_tokens_box;
 /* A request as a client would send it. All borrowed, until kvw_explainer.begin returns. */
 struct kvw_explain_query {
 	struct kvw_slice target; /* path and query; len 0: by what the body holds */
-	/* Its fields count as a client's would; x-kvway-tenant: of the key by which it comes. */
+	/* The head's fields count as a client's would; x-kvway-tenant: that of the question's
+	 * key. */
 	const struct kvw_head *head;
 	struct kvw_keyring *keyring;      /* of key */
 	const struct kvw_client_key *key; /* by which it would come; NULL: by none */
@@ -47,7 +48,7 @@ struct kvw_explainer {
 	enum kvw_err (*begin)(void *arg, const struct kvw_explain_query *query,
 		const struct kvw_explain_tokens *tokens, int64_t now_ns, struct kvw_dry_run **out,
 		bool *waits);
-	/* It waits no longer. */
+	/* The question waits no longer. */
 	void (*expire)(struct kvw_dry_run *run, int64_t now_ns);
 	/* *out is an explanation (status 200), or the error that the request would get, in
 	 * OpenAI's form. KVW_ENOMEM. */

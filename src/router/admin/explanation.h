@@ -1,5 +1,5 @@
 /*
- * explanation.h - what the steps of a request's way have decided in a dry run, as they note it.
+ * explanation.h - decisions of the steps of a request's way in a dry run, as the steps note them.
  */
 #ifndef KVW_EXPLANATION_H
 #define KVW_EXPLANATION_H
@@ -9,15 +9,15 @@
 #include "feeds/feed.h"
 #include "rates/rates.h"
 
-#define KVW_EXPLAINED_STEPS 64 /* more than a way has; what has no room is left out */
+#define KVW_EXPLAINED_STEPS 64 /* more than a way has; further ones are left out */
 
-/* One step's answer. */
+/* The answer of one step. */
 struct kvw_explained_step {
 	const char *name, *verdict; /* static */
 	char why[160];              /* "": nothing to say */
 };
 
-/* What is left of the limits of one party. */
+/* Budgets that one party (key, tenant or model) has left. */
 struct kvw_explained_limit {
 	const char *of; /* static */
 	struct kvw_slice name,
@@ -69,7 +69,7 @@ struct kvw_explanation {
 	char message[1024];
 };
 
-/* What the step that answers next has to say of its answer. */
+/* Remark of the step that answers next. */
 __attribute__((format(printf, 2, 3))) void kvw_explanation_note(
 	struct kvw_explanation *e, const char *format, ...);
 

@@ -17,7 +17,7 @@ struct kvw_groups_patch {
 	double weights[KVW_MAX_MODEL_GROUPS]; /* of all of them, as they shall be */
 };
 
-/* 200: *out is what the body asks for; else the status of its error, and *out is undefined. */
+/* 200: *out has the weights of the body; else the status of its error, and *out is undefined. */
 int kvw_groups_patch_read(const struct kvw_config *config, struct kvw_slice body,
 	struct kvw_groups_patch *out, char why[160]);
 void kvw_groups_patch_apply(const struct kvw_groups_patch *patch);

@@ -19,7 +19,7 @@ struct kvw_tls;
 struct kvw_admin_http;
 
 /* Open connections at most; a client beyond them is closed at once.
- * Those that ask for nothing have 30 seconds. */
+ * A connection without a request has 30 seconds. */
 #define KVW_ADMIN_CONNECTIONS_MOST 512
 
 /* For metrics. Any thread may read it. */
@@ -36,7 +36,7 @@ typedef void (*kvw_admin_request_fn)(struct kvw_conn *conn, void *arg);
  * it is answered. */
 typedef bool (*kvw_admin_admit_fn)(struct kvw_conn *conn, void *arg);
 
-/* Serves what listen_fd accepts (-1: nothing, until kvw_admin_http_listen_take), bodies up to
+/* Serves clients that listen_fd accepts (-1: none, until kvw_admin_http_listen_take), bodies up to
  * body_most. admit may be NULL. Takes listen_fd, also when it fails. */
 enum kvw_err kvw_admin_http_create(struct event_base *base, int listen_fd, uint64_t body_most,
 	kvw_admin_admit_fn admit, kvw_admin_request_fn request, void *arg,
@@ -47,7 +47,7 @@ const struct kvw_admin_http_state *kvw_admin_http_state(const struct kvw_admin_h
 /* Accepts no more; clients without a request have settle_ns to send one,
  * the others 30 seconds more. */
 void kvw_admin_http_drain(struct kvw_admin_http *http, int64_t settle_ns);
-/* It drains, and all its clients are gone. Any thread. */
+/* Does the server drain, and have all its clients gone? Any thread. */
 bool kvw_admin_http_is_done(const struct kvw_admin_http *http);
 /* Of requests whose head comes from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
@@ -56,7 +56,7 @@ void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_mos
 void kvw_admin_http_set_tls(struct kvw_admin_http *http, struct kvw_tls *tls);
 /* Closes all connections: nothing waits for an answer any more. After the base's last dispatch. */
 void kvw_admin_http_cut(struct kvw_admin_http *http);
-/* Delivers what mail is left, frees; before the base is freed. NULL is allowed, here and above. */
+/* Delivers the remaining mail, frees; before the base is freed. NULL is allowed, here and above. */
 void kvw_admin_http_destroy(struct kvw_admin_http *http);
 struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http);
 

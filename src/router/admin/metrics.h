@@ -3,7 +3,7 @@
  *
  * Every metric is one line of metrics.def. Each loop writes its own shard without locks (relaxed
  * atomics, one writer); a scrape adds the shards up. Label values are bounded: routes are a fixed
- * list, models and workers those that are known, reasons an enum.
+ * list, models and workers are the known ones, reasons an enum.
  */
 #ifndef KVW_METRICS_H
 #define KVW_METRICS_H
@@ -67,7 +67,7 @@ enum kvw_gauge {
 	KVW_GAUGE_COUNT
 };
 
-/* What became of a promise. Label `result` of kvway_service_level_total. */
+/* The end of a promise. Label `result` of kvway_service_level_total. */
 enum kvw_kept {
 	KVW_KEPT,
 	KVW_KEPT_LATE,    /* the first token came too late */
@@ -90,7 +90,7 @@ enum kvw_group_by {
 	KVW_GROUP_BY_COUNT
 };
 
-/* What became of the copy of a request. Label `result` of kvway_group_shadow_total. */
+/* The end of a request's copy. Label `result` of kvway_group_shadow_total. */
 enum kvw_shadow_result {
 	KVW_SHADOW_OK,        /* answered whole, with 2xx */
 	KVW_SHADOW_ERROR,     /* another status, or its worker could not be reached or broke off */
@@ -101,8 +101,8 @@ enum kvw_shadow_result {
 	KVW_SHADOW_RESULTS
 };
 
-/* What came of comparing a copy's answer with the client's.
- * Label `result` of kvway_group_fidelity_total. */
+/* Result of comparing a copy's answer with the client's. Label `result` of
+ * kvway_group_fidelity_total. */
 enum kvw_fidelity_result {
 	KVW_FIDELITY_EQUAL,
 	KVW_FIDELITY_DIFFERENT,
@@ -112,7 +112,7 @@ enum kvw_fidelity_result {
 	KVW_FIDELITY_RESULTS
 };
 
-/* In characters. */
+/* Lengths in characters. */
 struct kvw_fidelity_lengths {
 	uint64_t same; /* of the beginning that both have */
 	uint64_t client, copy;
@@ -122,7 +122,7 @@ struct kvw_account;
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
-/* Where a scrape finds what this room does not count itself. Borrowed; members may be NULL. */
+/* Sources of numbers that this room does not count itself. Borrowed; members may be NULL. */
 struct kvw_metrics_sources {
 	/* Monotonic ns of each loop's last turn; 0: not begun. */
 	const _Atomic int64_t *loop_turn_ns;
@@ -176,7 +176,7 @@ void kvw_metrics_group_kept(struct kvw_metrics_shard *shard, uint8_t group, enum
 void kvw_metrics_group_gap(struct kvw_metrics_shard *shard, uint8_t group, int64_t gap_ns);
 void kvw_metrics_group_shadow(
 	struct kvw_metrics_shard *shard, uint8_t group, enum kvw_shadow_result result);
-/* A copy's first byte of the answer's body came so long after it was sent. */
+/* Notes how long after a copy was sent the first byte of its answer's body came. */
 void kvw_metrics_group_shadow_answer(
 	struct kvw_metrics_shard *shard, uint8_t group, int64_t after_ns);
 /* Label text. */
@@ -221,7 +221,7 @@ void kvw_metrics_worker_tokens(
 enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,
 	size_t *len) KVW_MUST_CHECK;
 
-/* Control thread, about once a second: samples what rates are made of. */
+/* Control thread, about once a second: samples the counters from which rates are made. */
 void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns);
 
 /* Label text, for example "no_tokens". */

@@ -5,10 +5,11 @@
  * Each loop owns one shard and is its only writer; a renderer reads all shards. Every number
  * is a relaxed atomic: a reader sees each of them whole, and may see two of them a request apart.
  *
- * What has a fixed small number of label values is a flat array. What grows with workers (requests
- * by worker and route, latency by worker and model) sits in cells that a shard allocates when a
- * pair is first seen, so a fleet of 1024 workers costs what it uses. If a cell cannot be had, the
- * request is counted under worker "none" and model "other", whose cells exist from the start.
+ * What has a fixed small number of label values is a flat array. Numbers whose count grows with
+ * workers (requests by worker and route, latency by worker and model) sit in cells that a shard
+ * allocates when a pair is first seen, so a large fleet costs no more than the pairs that occur. If
+ * a cell cannot be had, the request is counted under worker "none" and model "other", whose cells
+ * exist from the start.
  */
 #ifndef KVW_METRICS_SHARD_H
 #define KVW_METRICS_SHARD_H
@@ -72,7 +73,7 @@ struct kvw_server_cell {
 	struct kvw_histogram latency[2]; /* [0] success, [1] error */
 };
 
-/* One worker, all routes and models. */
+/* Numbers of one worker, over all routes and models. */
 struct kvw_worker_tally {
 	_Atomic uint64_t finished;   /* requests that ended on it */
 	_Atomic uint64_t latency_ns; /* their total times */
@@ -117,7 +118,7 @@ void kvw_metric_classes_finish(struct kvw_metric_classes *classes);
 #define KVW_GROUP_NAMES 128
 #define KVW_GROUP_OTHER KVW_GROUP_NAMES
 
-/* What became of a group's requests. Label `result`. */
+/* The end of a group's request. Label `result`. */
 enum kvw_group_result {
 	KVW_GROUP_OK,
 	KVW_GROUP_ERROR,
@@ -219,7 +220,7 @@ struct kvw_metrics {
 /* Label text of a status slot. */
 const char *kvw_status_name(size_t slot);
 
-/* What `worker` did since the oldest sample of the window, and over how many ns (0: unknown). */
+/* Counts of `worker` since the oldest sample of the window, and over how many ns (0: unknown). */
 int64_t kvw_window_delta(const struct kvw_metrics *metrics, size_t slot, int64_t now_ns,
 	struct kvw_window_worker *delta);
 /* The slot will have another worker. Needs metrics->lock. */

@@ -1,6 +1,6 @@
 /*
- * openapi.h - the text of openapi.json, without its spaces: what GET /openapi.json answers. Private
- * to src/router/admin.
+ * openapi.h - the text of openapi.json, without its spaces: the answer to GET /openapi.json.
+ * Private to src/router/admin.
  */
 #ifndef KVW_ADMIN_OPENAPI_H
 #define KVW_ADMIN_OPENAPI_H

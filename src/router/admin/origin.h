@@ -9,9 +9,9 @@
 #include "http/head.h"
 
 /*
- * What is wrong with a request that no key vouches for, as a text for its client, and *status;
- * NULL: nothing. listen: `admin.listen`. by_name: its Host counts, too: false where a page cannot
- * take the address for its own (TLS) or others may read the path anyway.
+ * Fault of a request that no key vouches for, as a text for its client, and *status; NULL: no
+ * fault. listen: `admin.listen`. by_name: its Host counts, too: false where a page cannot take the
+ * address for its own (TLS) or others may read the path anyway.
  */
 const char *kvw_admin_origin_fault(
 	const struct kvw_head *head, const char *listen, bool by_name, int *status) KVW_MUST_CHECK;

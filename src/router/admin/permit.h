@@ -1,6 +1,6 @@
 /*
- * permit.h - which requests the admin address serves: its own keys, and what needs none. Private to
- * src/router/admin.
+ * permit.h - which requests the admin address serves: its own keys, and paths that need none.
+ * Private to src/router/admin.
  *
  * Decided at the head, before any of a body is kept:
  *
@@ -31,8 +31,8 @@ struct kvw_admin_permit {
 
 void kvw_admin_permit_finish(struct kvw_admin_permit *permit);
 
-/* May the request in conn->clients->head be served? False: it is answered. With keys, the one that
- * it shows is overwritten where it lies. config: in force. */
+/* May the request in conn->clients->head be served? False: it is answered. With keys, the request's
+ * key is overwritten where it lies. config: in force. */
 bool kvw_admin_permit(struct kvw_admin_permit *permit, const struct kvw_config *config,
 	struct kvw_conn *conn) KVW_MUST_CHECK;
 

@@ -2,9 +2,10 @@
  * reload.h - takes over a changed configuration file while requests run.
  *
  * The file is read and checked whole first: with one mistake in it nothing changes. Then every key
- * that config/keys.def marks `reload` is in force at once; what needs a restart keeps its value,
- * and is reported. Connections, requests, the prefix tree, learned rates and sessions stay; workers
- * that the file adds join, those that it no longer lists are drained and removed (members.h).
+ * that config/keys.def marks `reload` is in force at once; a key that needs a restart keeps its
+ * value, and is reported. Connections, requests, the prefix tree, learned rates and sessions stay;
+ * workers that the file adds join, those that it no longer lists are drained and removed
+ * (members.h).
  *
  * A strategy that needs tokens and feeds (kvaware) is started and stopped with the process:
  * changing to it or from it needs a restart.
@@ -33,10 +34,10 @@ struct kvw_reload_state {
 	_Atomic uint64_t ok, refused;  /* reloads since start */
 	_Atomic bool last_refused;
 	_Atomic int64_t last_ok_s;     /* wall clock; the start counts */
-	_Atomic uint32_t need_restart; /* keys of the file that differ from what is in force */
+	_Atomic uint32_t need_restart; /* keys of the file that differ from those in force */
 };
 
-/* All borrowed, and outlive it. */
+/* All borrowed, and outlive the object. */
 struct kvw_reload_deps {
 	const char *path; /* the configuration's file; NULL: it was given by flags */
 	struct kvw_fleet *fleet;
@@ -52,8 +53,8 @@ enum kvw_err kvw_reload_create(struct event_base *base, const struct kvw_reload_
 	struct kvw_reload **out) KVW_MUST_CHECK;
 void kvw_reload_destroy(struct kvw_reload *reload); /* NULL is allowed */
 
-/* Reads the file now. Returns the HTTP status that says what came of it and sets *answer, which
- * says it in JSON; NULL: out of memory. `by`: what asked, for the log. */
+/* Reads the file now. Returns the HTTP status of the result and sets *answer, the result in JSON;
+ * NULL: out of memory. `by`: the cause, for the log. */
 int kvw_reload_run(struct kvw_reload *reload, const char *by, struct json_t **answer);
 
 const struct kvw_reload_state *kvw_reload_state(const struct kvw_reload *reload);

@@ -23,7 +23,7 @@
 #define LAST_DEFAULT 1000
 #define LAST_MOST    10000
 
-/* What is asked for; the texts are owned. */
+/* A question for traces: filters and form of the answer; the texts are owned. */
 struct question {
 	char *id, *model, *worker, *since; /* NULL: any */
 	int64_t slow_ns;

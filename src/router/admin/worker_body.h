@@ -12,8 +12,8 @@
 
 #define KVW_WORKER_BODY_MOST ((size_t)1 << 20)
 
-/* A whole worker, or a list of at least one: *many. They are *out's `workers`. KVW_EINVAL: *why, to
- * be freed, says all that is wrong. */
+/* Reads a whole worker, or a list of at least one (*many), into *out's `workers`. KVW_EINVAL: *why,
+ * to be freed, names all mistakes. */
 enum kvw_err kvw_worker_body_read(
 	struct kvw_slice body, bool *many, struct kvw_config **out, char **why) KVW_MUST_CHECK;
 

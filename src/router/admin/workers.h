@@ -11,7 +11,7 @@
 struct event_base;
 struct kvw_conn;
 
-/* What it shows and changes; all borrowed. */
+/* Parts that the room shows and changes; all borrowed. */
 struct kvw_workers_desk {
 	struct event_base *base;
 	struct kvw_fleet *fleet;
