@@ -29,7 +29,7 @@
 /* vLLM closes a connection that was idle for 5 s. */
 #define IDLE_CONNECTION_S 3L
 
-/* What it holds has changed. */
+/* Charges the account with the memory that the job holds now. */
 static void charge(struct kvw_token_job *job)
 {
 	kvw_account_update(job->tokens->memory, &job->charged,
