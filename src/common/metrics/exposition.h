@@ -19,7 +19,7 @@
 #include "kvway/err.h"
 #include "metrics/histogram.h"
 
-/* What one line of a .def file says of its metric. Static. */
+/* A metric by its line in a .def file. Static. */
 struct kvw_metric_info {
 	const char *name;   /* a histogram's without _bucket */
 	const char *type;   /* "counter", "gauge" or "histogram" */
@@ -33,14 +33,14 @@ enum kvw_numbers {
 	KVW_NUMBERS_NINE,  /* 9 digits; sums of histograms with nine decimals, 1.250000000 */
 };
 
-/* One text under way. Zeroed is empty. */
+/* A text that is being written. Zeroed is empty. */
 struct kvw_exposition {
 	struct kvw_page page;
 	enum kvw_numbers numbers;
 	const struct kvw_metric_info *info; /* the metric being written */
 };
 
-/* One label of a sample. The value may be any bytes: it is escaped. */
+/* A label of a sample. The value may be any bytes: it is escaped. */
 struct kvw_label {
 	const char *name;
 	struct kvw_slice value;

@@ -69,7 +69,7 @@ static inline void kvw_histogram_observe(
 	kvw_bump(&histogram->sum_ns, value);
 }
 
-/* The same where several threads observe. */
+/* Like kvw_histogram_observe, where several threads observe. */
 static inline void kvw_histogram_observe_shared(
 	struct kvw_histogram *histogram, const struct kvw_bounds *bounds, int64_t ns)
 {
