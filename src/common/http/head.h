@@ -139,8 +139,10 @@ static inline const struct kvw_field *kvw_head_field(
 
 const struct kvw_field *kvw_head_search(const struct kvw_head *head, struct kvw_slice name);
 
-/* First field of that name (any case), or NULL. Most names that are asked for are not there: their lengths say so. */
-static inline const struct kvw_field *kvw_head_find(const struct kvw_head *head, struct kvw_slice name)
+/* First field of that name (any case), or NULL.
+ * Most names that are asked for are not there: their lengths say so. */
+static inline const struct kvw_field *kvw_head_find(
+	const struct kvw_head *head, struct kvw_slice name)
 {
 	return (head->name_lengths >> name.len % 64 & 1) == 0 ? NULL : kvw_head_search(head, name);
 }

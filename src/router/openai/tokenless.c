@@ -39,7 +39,8 @@ enum kvw_token_sign kvw_tokens_in_piece(enum kvw_token_sign so_far, const char *
 	if (has(data, len, KVW_SLICE("\"choices\":[],\"usage\":{")) ||
 		has(data, len, KVW_SLICE("\"finish_reason\":\"abort\"")))
 		return KVW_TOKENS_NONE;
-	if (first && has(data, len, KVW_SLICE("\"delta\":{\"role\":\"assistant\",\"content\":\"\"}")))
+	if (first &&
+		has(data, len, KVW_SLICE("\"delta\":{\"role\":\"assistant\",\"content\":\"\"}")))
 		return KVW_TOKENS_OPENED;
 	return KVW_TOKENS_SOME;
 }
