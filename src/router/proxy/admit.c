@@ -15,7 +15,8 @@ static const struct {
 	enum kvw_counter counter;
 } refusals[KVW_REFUSED_COUNT] = {
 	[KVW_REFUSED_SERVICE_LEVEL] = {"service_level",
-		"the workers have too much to do: this request could not be answered within its service level",
+		"the workers have too much to do: this request could not be answered within its "
+		"service level",
 		KVW_COUNT_REFUSED_SERVICE_LEVEL},
 	[KVW_REFUSED_DEADLINE] = {"deadline",
 		"the workers have too much to do: this request has waited for as long as it may",
@@ -30,10 +31,12 @@ void kvw_admit_refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retr
 	int64_t seconds = (retry_after_ns + INT64_C(999999999)) / INT64_C(1000000000);
 	char fields[64];
 
-	(void)snprintf(fields, sizeof(fields), "retry-after: %d\r\n", (int)(seconds > 0 ? seconds : 1));
-	kvw_metrics_refused(x->loop->metrics, x->in_force->class_labels[x->admission.entrant.wait.class],
-		refusals[why].counter);
-	kvw_reply_error_code(x, 429, "overloaded", refusals[why].code, fields, refusals[why].message);
+	(void)snprintf(
+		fields, sizeof(fields), "retry-after: %d\r\n", (int)(seconds > 0 ? seconds : 1));
+	kvw_metrics_refused(x->loop->metrics,
+		x->in_force->class_labels[x->admission.entrant.wait.class], refusals[why].counter);
+	kvw_reply_error_code(
+		x, 429, "overloaded", refusals[why].code, fields, refusals[why].message);
 }
 
 /* --- a request --- */
@@ -73,8 +76,8 @@ static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_
 		ms.tpot * KVW_NS_PER_MS};
 }
 
-/* Hash of the program that the request names; 0: it names none. Of each key's requests on its own: no client joins
- * another one's program. */
+/* Hash of the program that the request names; 0: it names none. Of each key's requests on its own:
+ * no client joins another one's program. */
 static uint64_t program_of(struct kvw_exchange *x)
 {
 	const struct kvw_strings *names = &x->config->admission_program_headers;
@@ -83,8 +86,8 @@ static uint64_t program_of(struct kvw_exchange *x)
 		struct kvw_slice value = field_of(x, names->items[i]);
 
 		if (value.len > 0)
-			return kvw_program_of_key(
-				kvw_program_named(value), kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->name));
+			return kvw_program_of_key(kvw_program_named(value),
+				kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->name));
 	}
 	return 0;
 }
@@ -130,7 +133,8 @@ bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set)
 		return false;
 	x->admission.wish = wish.reason;
 	x->admission.wished = wish.worker_id;
-	return kvw_gate_judge(x->admission.gate, &x->admission.entrant, set, loop->gates.costs, &wish, loop->now_ns);
+	return kvw_gate_judge(x->admission.gate, &x->admission.entrant, set, loop->gates.costs,
+		&wish, loop->now_ns);
 }
 
 struct kvw_gate_terms kvw_admit_terms(const struct kvw_exchange *x)
@@ -164,7 +168,8 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 		kvw_gate_is_full(kvw_gate_waiting(x->admission.gate), loop->fleet->loops,
 			(uint64_t)x->config->admission_max_queue) ||
 		kvw_gate_wait(x->admission.gate, &x->admission.entrant, loop->now_ns) != KVW_OK) {
-		kvw_admit_refuse(x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->admission.gate));
+		kvw_admit_refuse(
+			x, KVW_REFUSED_QUEUE_FULL, kvw_gate_retry_after_ns(x->admission.gate));
 		return KVW_ADMIT_NOT_NOW;
 	}
 	if (loop->gates.waiting++ == 0)
@@ -172,7 +177,8 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_WAITING, 1);
 	kvw_metrics_add(loop->metrics, KVW_COUNT_WAITED, 1);
 	kvw_wait_begin(x, &room, 0);
-	kvw_trace_limit(x->trace, loop->now_ns, x->admission.entrant.wait.came_ns + x->admission.gate->terms.max_wait_ns);
+	kvw_trace_limit(x->trace, loop->now_ns,
+		x->admission.entrant.wait.came_ns + x->admission.gate->terms.max_wait_ns);
 	return KVW_ADMIT_NOT_NOW;
 }
 
@@ -188,7 +194,10 @@ enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates 
 		return KVW_ADMIT_ANY;
 	kvw_admit_enter(x);
 	x->admission.gate->terms = kvw_admit_terms(x);
-	if ((x->tried.attempts > 0 && !x->tried.full) || (kvw_gate_waiting(x->admission.gate) == 0 && kvw_gate_open(x->admission.gate, &x->admission.entrant, set, x->loop->now_ns)))
+	if ((x->tried.attempts > 0 && !x->tried.full) ||
+		(kvw_gate_waiting(x->admission.gate) == 0 &&
+			kvw_gate_open(
+				x->admission.gate, &x->admission.entrant, set, x->loop->now_ns)))
 		return KVW_ADMIT_ANY;
 	if (!kvw_admit_judge(x, set))
 		return KVW_ADMIT_ANY;

@@ -1,13 +1,13 @@
 /*
  * admit.h - may a request be sent now, or must it wait in kvway?
  *
- * What waits and what is refused is decided by src/router/admission; here a loop keeps a gate for each
- * model (gates.h) and an exchange is an entrant. A request waits for its gate; every 2 ms at most the loop
- * asks its gates which may go on (admit_turn.h).
+ * What waits and what is refused is decided by src/router/admission; here a loop keeps a gate for
+ * each model (gates.h) and an exchange is an entrant. A request waits for its gate; every 2 ms at
+ * most the loop asks its gates which may go on (admit_turn.h).
  *
- * Only whole requests for which an engine computes wait. Those that name their worker (a pin, a stored
- * response), try an ejected one, or come back from a worker that failed go on at once. One that comes back from a worker
- * that was full waits like a new one.
+ * Only whole requests for which an engine computes wait. Those that name their worker (a pin, a
+ * stored response), try an ejected one, or come back from a worker that failed go on at once. One
+ * that comes back from a worker that was full waits like a new one.
  *
  * Threads: an event loop's own.
  */
@@ -30,8 +30,8 @@ int64_t kvw_admit_deadline_ns(struct kvw_exchange *x);
 /* Its client does not want to wait at all (x-kvway-do-not-queue). */
 bool kvw_admit_impatient(struct kvw_exchange *x);
 
-/* Notes what x, which is in ROUTING, is promised and when it came, unless that is done or no engine computes for it. The
- * promises of those that go on without kvw_admit count, too. */
+/* Notes what x, which is in ROUTING, is promised and when it came, unless that is done or no engine
+ * computes for it. The promises of those that go on without kvw_admit count, too. */
 void kvw_admit_enter(struct kvw_exchange *x);
 
 /* Its class, of admission.classes. */

@@ -21,7 +21,8 @@ struct turn {
 
 static struct kvw_exchange *exchange_of(struct kvw_entrant *entrant)
 {
-	return (struct kvw_exchange *)((char *)entrant - offsetof(struct kvw_exchange, admission.entrant));
+	return (struct kvw_exchange *)((char *)entrant -
+				       offsetof(struct kvw_exchange, admission.entrant));
 }
 
 static bool judge_again(void *user, struct kvw_entrant *entrant, int64_t now_ns)
@@ -106,8 +107,8 @@ void kvw_admit_turn(struct kvw_loop *loop)
 		kvw_programs_look(
 			admission->programs, kvw_admission_full(admission), loop->now_ns);
 	}
-	kvw_admission_look(admission, atomic_load_explicit(&loop->fleet->count, memory_order_relaxed),
-		loop->now_ns);
+	kvw_admission_look(admission,
+		atomic_load_explicit(&loop->fleet->count, memory_order_relaxed), loop->now_ns);
 	if (loop->now_ns - gates->faded_ns >= KVW_NS_PER_S)
 		fade_offers(loop);
 	for (size_t i = 0; i < gates->room && gates->waiting > 0; i++) {

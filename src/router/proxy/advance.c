@@ -2,8 +2,9 @@
  * advance.c - one function moves an exchange on, until it has to wait.
  *
  * What happens to an exchange comes from five places: its client's socket (receive.c), its worker's
- * socket, its timer, the tokens thread, and the tick that finds new model lists. Each callback notes what
- * came and calls kvw_exchange_advance, which looks at the states and takes one step after another:
+ * socket, its timer, the tokens thread, and the tick that finds new model lists. Each callback
+ * notes what came and calls kvw_exchange_advance, which looks at the states and takes one step
+ * after another:
  *
  *   anything noted   a lost client, a broken rule of ours, a failed worker, a finished answer
  *   READ_HEAD        check it; answer, or choose how the body is read           request.c
@@ -14,7 +15,8 @@
  *   SENT             answer to the client                                       response.c
  *
  * No step calls another, and none calls this file: a step changes a state or notes a failure, and
- * returns. So every way out leads through advance_once(), and nothing is released behind a step's back.
+ * returns. So every way out leads through advance_once(), and nothing is released behind a step's
+ * back.
  */
 #include "proxy/advance.h"
 
@@ -52,7 +54,8 @@ static void on_worker_link(struct kvw_link *link, void *user)
 static void give_request_up(struct kvw_exchange *x, const char *timed_out)
 {
 	/* Two workers broke under this request: a client that repeats it would break more. */
-	const char *fields = x->tried.suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
+	const char *fields =
+		x->tried.suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
 	char message[512];
 
 	if (x->tried.full) {
@@ -63,8 +66,8 @@ static void give_request_up(struct kvw_exchange *x, const char *timed_out)
 	if (timed_out != NULL) {
 		x->end = KVW_END_TIMEOUT;
 		x->timeout = timed_out;
-		(void)snprintf(message, sizeof(message), "the worker did not answer in time; tried %s",
-			x->tried.text);
+		(void)snprintf(message, sizeof(message),
+			"the worker did not answer in time; tried %s", x->tried.text);
 		kvw_reply_error_as(x, 504, NULL, NULL, "x-should-retry: false\r\n", message);
 		return;
 	}
@@ -91,7 +94,8 @@ static void retry_fresh(struct kvw_exchange *x)
 }
 
 /* May the request be what broke the worker? Not if the worker got nothing of it, was slow, or said
- * itself that it cannot. What was lost on a kept connection counts once the fresh one fails, too. */
+ * itself that it cannot. What was lost on a kept connection counts once the fresh one fails,
+ * too. */
 static bool note_suspect(struct kvw_attempt *a)
 {
 	a->suspect = a->failure.excuse == KVW_EXCUSE_NONE &&
@@ -99,11 +103,12 @@ static bool note_suspect(struct kvw_attempt *a)
 	return a->suspect;
 }
 
-/* A busy or full worker is not at fault; one that was found down or standing still counts by that, but for a
- * trial, which it has failed. */
+/* A busy or full worker is not at fault; one that was found down or standing still counts by that,
+ * but for a trial, which it has failed. */
 static enum kvw_grade grade_of_failure(const struct kvw_attempt *a)
 {
-	bool excused = a->failure.excuse == KVW_EXCUSE_BUSY || a->failure.excuse == KVW_EXCUSE_FULL ||
+	bool excused = a->failure.excuse == KVW_EXCUSE_BUSY ||
+		       a->failure.excuse == KVW_EXCUSE_FULL ||
 		       (a->failure.excuse == KVW_EXCUSE_DOWN && !a->trial);
 
 	return excused ? KVW_GRADE_NONE : KVW_GRADE_BAD;
@@ -129,7 +134,8 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 /* The next worker may have what the request asks for: asking it is no retry. */
 static void leave_without(struct kvw_exchange *x)
 {
-	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_FAILED, KVW_RETRY_OTHER, 0, x->attempt.failure.why);
+	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_FAILED, KVW_RETRY_OTHER, 0,
+		x->attempt.failure.why);
 	kvw_timer_clear(&x->loop->timers, &x->timer);
 	forget_answer(x);
 	kvw_exchange_response_state(x, KVW_RESPONSE_NONE);
@@ -137,7 +143,8 @@ static void leave_without(struct kvw_exchange *x)
 	kvw_attempt_end(x, false);
 }
 
-/* May it go out again? Whether a worker is full costs it nothing to say: that is neither counted nor paid for. */
+/* May it go out again? Whether a worker is full costs it nothing to say: that is neither counted
+ * nor paid for. */
 static enum kvw_retry decide_retry(struct kvw_exchange *x, const struct kvw_retry_facts *facts)
 {
 	if (x->tried.full && !facts->first_token)
@@ -145,8 +152,8 @@ static enum kvw_retry decide_retry(struct kvw_exchange *x, const struct kvw_retr
 	return kvw_retry_decide(facts);
 }
 
-/* Before the first token the request goes elsewhere or is answered 502, 503 or 504; after it the answer is
- * cut. */
+/* Before the first token the request goes elsewhere or is answered 502, 503 or 504; after it the
+ * answer is cut. */
 static void worker_failed(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -157,8 +164,8 @@ static void worker_failed(struct kvw_exchange *x)
 		.repeatable = x->path.repeatable,
 		.idempotent = kvw_exchange_is_idempotent(x),
 		.request_held = x->whole || a->body_sent == 0,
-		.link_reused = a->link != NULL && a->link->reused && a->failure.excuse != KVW_EXCUSE_DOWN &&
-			!a->failure.left,
+		.link_reused = a->link != NULL && a->link->reused &&
+			       a->failure.excuse != KVW_EXCUSE_DOWN && !a->failure.left,
 		.response_byte = a->answered,
 		.waited_out = timed_out != NULL && !a->failure.left,
 		.suspicions = x->tried.suspicions + note_suspect(a),
@@ -192,7 +199,8 @@ static void worker_failed(struct kvw_exchange *x)
 		return;
 	}
 	x->tried.suspicions = facts.suspicions;
-	/* One that may wait may come back to a full worker, if any of ours that ends makes room there. */
+	/* One that may wait may come back to a full worker, if any of ours that ends makes room
+	 * there. */
 	if (!x->tried.full || !kvw_gates_want(x) || kvw_load_inflight(&a->worker->load) <= 1)
 		kvw_tried_note(&x->tried, a->worker, why, kvw_exchange_names_workers(x));
 	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", a->worker->url, why,
@@ -214,12 +222,14 @@ static bool take_noted(struct kvw_exchange *x)
 	} else if (x->client->state == KVW_CLIENT_LOST) {
 		if (!x->faulty)
 			kvw_trace_client(x->trace, x->loop->now_ns,
-				x->client->io.broken ? KVW_TRACE_CLIENT_RESET : KVW_TRACE_CLIENT_LEFT);
+				x->client->io.broken ? KVW_TRACE_CLIENT_RESET
+						     : KVW_TRACE_CLIENT_LEFT);
 		kvw_metrics_add(x->loop->metrics, KVW_COUNT_CLIENT_GONE, 1);
 		kvw_exchange_end(x, KVW_END_CLIENT_GONE);
 	} else if (x->faulty) {
 		kvw_client_lose(x->client, true);
-	} else if (x->attempt.failure.why != NULL && x->attempt.failure.excuse == KVW_EXCUSE_LACKS) {
+	} else if (x->attempt.failure.why != NULL &&
+		   x->attempt.failure.excuse == KVW_EXCUSE_LACKS) {
 		leave_without(x);
 	} else if (x->attempt.failure.why != NULL) {
 		worker_failed(x);
@@ -273,8 +283,8 @@ static bool exchange_bytes(struct kvw_exchange *x)
 		kvw_request_send(x);
 	if (x->response_state != KVW_RESPONSE_PAUSED && link->io.readable)
 		kvw_response_read(x);
-	return x->response_state >= KVW_RESPONSE_DONE || x->attempt.failure.why != NULL || x->faulty ||
-		x->client->state == KVW_CLIENT_LOST;
+	return x->response_state >= KVW_RESPONSE_DONE || x->attempt.failure.why != NULL ||
+	       x->faulty || x->client->state == KVW_CLIENT_LOST;
 }
 
 /* One step. False: it has to wait, or has ended. */
@@ -286,7 +296,8 @@ static bool advance_once(struct kvw_exchange *x)
 		return true;
 	if (x->response_state == KVW_RESPONSE_DONE) {
 		if (x->wait.kind != NULL)
-			kvw_wait_end(x, KVW_WAITED_LEFT); /* its body was refused meanwhile: that is its answer */
+			/* its body was refused meanwhile: that is its answer */
+			kvw_wait_end(x, KVW_WAITED_LEFT);
 		if (x->client->out.bytes == 0)
 			kvw_exchange_end(x, x->end);
 		return false;
@@ -320,8 +331,8 @@ void kvw_exchange_advance(struct kvw_exchange *x)
 
 /* --- events --- */
 
-/* A stream has paused for timeouts.stream_idle. True: its engine's counters have moved since, and it is waited for until
- * they stand still for as long. */
+/* A stream has paused for timeouts.stream_idle. True: its engine's counters have moved since, and
+ * it is waited for until they stand still for as long. */
 static bool computes_on(struct kvw_exchange *x)
 {
 	int64_t until_ns;
@@ -398,9 +409,10 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 	}
 }
 
-#define WAKE_MOST    256                   /* that go on in one tick: other clients wait meanwhile */
+#define WAKE_MOST    256 /* that go on in one tick: other clients wait meanwhile */
 #define WAKE_LOOK_NS (100 * KVW_NS_PER_MS) /* candidates may change with time alone */
-#define WAKE_ASLEEP  64 /* models without a worker that a look remembers: of further ones each request is looked at */
+/* models without a worker that a look remembers: of further ones each request is looked at */
+#define WAKE_ASLEEP  64
 
 /* Models that had no worker when a request for them was looked at. */
 struct asleep {
@@ -447,8 +459,8 @@ void kvw_exchange_wake(struct kvw_loop *loop)
 	loop->woken_changes = gone < WAKE_MOST ? changes : 0; /* 0: further ones in the next tick */
 }
 
-/* An engine that sleeps has nothing under way, and gives no token until it is woken. It may sleep for a
- * moment only: so what waits there stays for a while. */
+/* An engine that sleeps has nothing under way, and gives no token until it is woken. It may sleep
+ * for a moment only: so what waits there stays for a while. */
 static bool waits_for_sleeper(const struct kvw_exchange *x)
 {
 	int64_t patience_ns = x->config->upstream_stall_ms * KVW_NS_PER_MS / 3;
@@ -457,7 +469,8 @@ static bool waits_for_sleeper(const struct kvw_exchange *x)
 	       !kvw_exchange_answering(x) && x->loop->now_ns - x->attempt.picked_ns > patience_ns;
 }
 
-/* Its worker is late with its probes, and none that is up could take its place: it may be busy with this very request. */
+/* Its worker is late with its probes, and none that is up could take its place: it may be busy with
+ * this very request. */
 static bool is_only_late(const struct kvw_exchange *x)
 {
 	const struct kvw_fleet_table *table = &x->loop->candidates;
@@ -467,14 +480,15 @@ static bool is_only_late(const struct kvw_exchange *x)
 	if (!kvw_request_has_choice(x))
 		return true;
 	for (size_t i = 0; i < table->count; i++)
-		if (table->items[i].usable && kvw_worker_is_up(x->loop->fleet->workers[table->items[i].id]))
+		if (table->items[i].usable &&
+			kvw_worker_is_up(x->loop->fleet->workers[table->items[i].id]))
 			return false;
 	return true;
 }
 
-/* Why the exchange waits in vain: its worker is gone, down, asleep or stands still. NULL: it does not. One whose
- * answer still flows does not, nor one whose client is what it waits for, nor one that could not go elsewhere
- * while its worker may go on. */
+/* Why the exchange waits in vain: its worker is gone, down, asleep or stands still. NULL: it does
+ * not. One whose answer still flows does not, nor one whose client is what it waits for, nor one
+ * that could not go elsewhere while its worker may go on. */
 static const char *waits_in_vain(const struct kvw_exchange *x)
 {
 	const struct kvw_config *config = x->config;
@@ -502,14 +516,16 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 	return sleeps ? "its engine sleeps" : "its engine stands still";
 }
 
-/* Does a request wait for a worker that is gone, down, asleep or stands still? Most that are down have none. */
+/* Does a request wait for a worker that is gone, down, asleep or stands still? Most that are down
+ * have none. */
 static bool any_waits_in_vain(const struct kvw_fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
 		struct kvw_worker *worker = fleet->workers[i];
 
 		if (kvw_load_inflight(&worker->load) > 0 &&
-			(kvw_worker_life(worker) == KVW_WORKER_GONE || kvw_worker_fell_asleep(worker) ||
+			(kvw_worker_life(worker) == KVW_WORKER_GONE ||
+				kvw_worker_fell_asleep(worker) ||
 				kvw_stall_state(&worker->stall) == KVW_STALL_FOUND ||
 				atomic_load_explicit(&worker->health, memory_order_relaxed) ==
 					KVW_HEALTH_DOWN) &&
@@ -539,8 +555,8 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 }
 
 /* Cuts the answer, with that end; where there is none, answers with that error. */
-static void end_early(
-	struct kvw_exchange *x, enum kvw_end end, int status, const char *fields, const char *message)
+static void end_early(struct kvw_exchange *x, enum kvw_end end, int status, const char *fields,
+	const char *message)
 {
 	char text[256];
 
@@ -551,7 +567,8 @@ static void end_early(
 		return;
 	}
 	if (x->wait.kind != NULL) {
-		(void)snprintf(text, sizeof(text), "%s; the request waited for %s", message, x->wait.kind->text);
+		(void)snprintf(text, sizeof(text), "%s; the request waited for %s", message,
+			x->wait.kind->text);
 		message = text;
 		kvw_wait_end(x, x->end == KVW_END_TIMEOUT ? KVW_WAITED_EXPIRED : KVW_WAITED_LEFT);
 	}
@@ -561,8 +578,9 @@ static void end_early(
 
 void kvw_exchange_shut_down(struct kvw_exchange *x)
 {
-	/* The answer is whole, but its client has not taken it: what is left goes with the connection, now. Once all of it
-	 * was sent a reset would destroy what the kernel still has of it. */
+	/* The answer is whole, but its client has not taken it: what is left goes with the
+	 * connection, now. Once all of it was sent a reset would destroy what the kernel still has
+	 * of it. */
 	if (x->response_state == KVW_RESPONSE_DONE) {
 		kvw_client_lose(x->client, x->pass == KVW_PASS_PAYLOAD);
 		kvw_exchange_end(x, KVW_END_SHUTDOWN);
@@ -578,7 +596,8 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 
 	x->loop->now_ns = now_ns;
 	if (x->response_state == KVW_RESPONSE_DONE)
-		return; /* nothing but its client is waited for, which timeouts.client_write watches */
+		/* nothing but its client is waited for, which timeouts.client_write watches */
+		return;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_TIMEOUT_REQUEST, 1);
 	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
 	x->end = KVW_END_TIMEOUT;
@@ -591,7 +610,8 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 static void on_silence(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_exchange *x =
-		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, silence.timer));
+		(struct kvw_exchange *)((char *)timer -
+					offsetof(struct kvw_exchange, silence.timer));
 
 	x->loop->now_ns = now_ns;
 	kvw_silence_comment(x);

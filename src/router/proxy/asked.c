@@ -1,8 +1,9 @@
 /*
  * asked.c - see asked.h.
  *
- * Workers are asked in the order of their numbers, but for the first, which the strategy chose. The last one's 404
- * is what the client gets. A 404 is no fault of a worker: it is neither a retry nor graded.
+ * Workers are asked in the order of their numbers, but for the first, which the strategy chose. The
+ * last one's 404 is what the client gets. A 404 is no fault of a worker: it is neither a retry nor
+ * graded.
  */
 #include "proxy/asked.h"
 
@@ -13,13 +14,15 @@
 static bool askable(const struct kvw_exchange *x)
 {
 	if (x->path.made_id.len > 0)
-		return (kvw_exchange_is_idempotent(x) || kvw_path_cancels(x->target, x->path.made_id)) &&
+		return (kvw_exchange_is_idempotent(x) ||
+			       kvw_path_cancels(x->target, x->path.made_id)) &&
 		       (x->whole || x->attempt.body_sent == 0);
 	return x->asked.continues && x->whole;
 }
 
 /* The next to be asked. SIZE_MAX: all were. */
-static size_t next_to_ask(const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count)
+static size_t next_to_ask(
+	const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count)
 {
 	size_t next = SIZE_MAX;
 
@@ -45,7 +48,8 @@ bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head)
 			kvw_whose_take(x, x->path.made_id);
 		return false;
 	}
-	if (x->pin.len > 0 || !askable(x) || (!x->asked.asking && x->attempt.decision.reason == KVW_REASON_OWNER))
+	if (x->pin.len > 0 || !askable(x) ||
+		(!x->asked.asking && x->attempt.decision.reason == KVW_REASON_OWNER))
 		return false;
 	if (!x->asked.asking)
 		x->asked.first = worker;

@@ -62,14 +62,15 @@ void kvw_attempt_puts_to_sleep(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
 
-	if (!x->path.sleeps || !kvw_slice_equal(x->method, KVW_SLICE("POST")) || kvw_worker_sleeps(a->worker))
+	if (!x->path.sleeps || !kvw_slice_equal(x->method, KVW_SLICE("POST")) ||
+		kvw_worker_sleeps(a->worker))
 		return;
 	a->puts_to_sleep = true;
 	kvw_fleet_puts_to_sleep(x->loop->fleet, a->worker);
 }
 
-/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics will show. So will the probes
- * whether one is awake of which parts were woken. */
+/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics will show. So will
+ * the probes whether one is awake of which parts were woken. */
 void kvw_attempt_note_sleep(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -77,20 +78,22 @@ void kvw_attempt_note_sleep(struct kvw_exchange *x)
 
 	if (a->puts_to_sleep)
 		kvw_fleet_said_sleep(x->loop->fleet, a->worker, !refused, x->loop->now_ns);
-	else if (x->path.wakes && kvw_slice_equal(x->method, KVW_SLICE("POST")) && x->status >= 200 &&
-		 x->status < 300 && !kvw_target_wakes_parts(x->target))
+	else if (x->path.wakes && kvw_slice_equal(x->method, KVW_SLICE("POST")) &&
+		 x->status >= 200 && x->status < 300 && !kvw_target_wakes_parts(x->target))
 		kvw_fleet_said_sleep(x->loop->fleet, a->worker, false, x->loop->now_ns);
 	a->puts_to_sleep = false;
 }
 
-/* The request, understood once more, if its worker computed nothing of it: it got nothing, or failed or answered
- * an error before any token. Else NULL; whether it computes when its client has left is not known. */
+/* The request, understood once more, if its worker computed nothing of it: it got nothing, or
+ * failed or answered an error before any token. Else NULL; whether it computes when its client has
+ * left is not known. */
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, bool completed)
 {
 	const struct kvw_attempt *a = &x->attempt;
 	bool failed = a->failure.why != NULL || completed || x->status >= 400;
 
-	if (!a->picked || a->decision.chains == 0 || x->first_token_ns != 0 || (a->written > 0 && !failed))
+	if (!a->picked || a->decision.chains == 0 || x->first_token_ns != 0 ||
+		(a->written > 0 && !failed))
 		return NULL;
 	kvw_request_scan_again(x);
 	if (x->scan == NULL)
@@ -130,7 +133,8 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 			.cached_known = x->usage.prompt_known && x->usage.cached_known,
 			.prompt_tokens = x->usage.prompt_tokens,
 			.cached_tokens = x->usage.cached_tokens,
-			.first_token_ns = x->first_token_ns != 0 ? x->first_token_ns - a->picked_ns : 0,
+			.first_token_ns =
+				x->first_token_ns != 0 ? x->first_token_ns - a->picked_ns : 0,
 			.ahead_ns = lease.ahead_ns,
 			.behind_ns = lease.behind_ns,
 			.served_ns = lease.served_ns,

@@ -1,9 +1,10 @@
 /*
  * attempt.h - one worker asked once.
  *
- * An exchange is what the client sees; an attempt is what a worker is asked for it. The exchange owns
- * one at a time: it begins with a choice (steps/lease.c) and ends in kvw_attempt_end, however it
- * ends. Between two attempts, and after the last, worker and decision stay readable for log and metrics.
+ * An exchange is what the client sees; an attempt is what a worker is asked for it. The exchange
+ * owns one at a time: it begins with a choice (steps/lease.c) and ends in kvw_attempt_end, however
+ * it ends. Between two attempts, and after the last, worker and decision stay readable for log and
+ * metrics.
  */
 #ifndef KVW_ATTEMPT_H
 #define KVW_ATTEMPT_H
@@ -23,14 +24,16 @@ enum kvw_excuse {
 	KVW_EXCUSE_REFUSED, /* it said that it cannot serve: the request has broken nothing */
 	KVW_EXCUSE_BUSY,    /* it computes nothing now: no fault at all */
 	KVW_EXCUSE_FULL,    /* it takes no more requests now (busy.h): no fault either */
-	KVW_EXCUSE_LACKS,   /* it has not what is asked for, which another may have: no fault at all */
+	/* it has not what is asked for, which another may have: no fault at all */
+	KVW_EXCUSE_LACKS,
 	KVW_EXCUSE_DOWN,    /* its probes found that out: the answer itself says nothing */
 };
 
 /* Why an attempt failed. Zeroed: it has not. */
 struct kvw_failure {
-	const char *why;       /* for users; static, or as long as the link. NULL: it has not failed */
-	const char *timed_out; /* the timeout that passed while its worker was waited for; NULL: none */
+	const char *why; /* for users; static, or as long as the link. NULL: it has not failed */
+	/* the timeout that passed while its worker was waited for; NULL: none */
+	const char *timed_out;
 	bool left;             /* for another worker that can be asked, although it timed out */
 	enum kvw_excuse excuse;
 };
@@ -94,8 +97,8 @@ static inline void kvw_attempt_timed_out(
 	kvw_attempt_failed(a, why);
 }
 
-/* Grades the worker by this attempt; why: for the log if it is bad. A good grade may be followed by a bad
- * one; after that, no other counts. */
+/* Grades the worker by this attempt; why: for the log if it is bad. A good grade may be followed by
+ * a bad one; after that, no other counts. */
 void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char *why);
 
 /* From now on the attempt waits for the worker's engine, or does not. */
@@ -110,9 +113,9 @@ void kvw_attempt_puts_to_sleep(struct kvw_exchange *x);
 /* The answer's head is there, or there will be none: does the worker sleep, has it been woken? */
 void kvw_attempt_note_sleep(struct kvw_exchange *x);
 
-/* Ends the present attempt, if there is one: closes its link (unless the caller released it before),
- * releases the lease, reports the outcome to the strategy, frees heads. The one place where this
- * happens, on every way out. completed: the answer was passed on whole. */
+/* Ends the present attempt, if there is one: closes its link (unless the caller released it
+ * before), releases the lease, reports the outcome to the strategy, frees heads. The one place
+ * where this happens, on every way out. completed: the answer was passed on whole. */
 void kvw_attempt_end(struct kvw_exchange *x, bool completed);
 
 #endif

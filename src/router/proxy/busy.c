@@ -34,8 +34,8 @@ bool kvw_busy_lacks_time(const struct kvw_head *head)
 	return head->status == 429 && kvw_head_find(head, KVW_SLICE("retry-after")) == NULL;
 }
 
-/* vLLM's words; its /v1/messages in a stream says only that it did not understand an error of code 503; SGLang's;
- * Anthropic's and TGI's type. */
+/* vLLM's words; its /v1/messages in a stream says only that it did not understand an error of code
+ * 503; SGLang's; Anthropic's and TGI's type. */
 static const struct kvw_slice words[] = {
 	KVW_SLICE("engine is currently busy"),
 	KVW_SLICE("prefill token backlog limit"),
@@ -57,8 +57,8 @@ bool kvw_busy_broke_off(const struct kvw_exchange *x)
 	const struct kvw_opening *o = &x->attempt.opening;
 
 	return x->tried.broke_off < BROKE_OFF_MOST && x->response_state == KVW_RESPONSE_HELD &&
-	       kvw_exchange_streams_tokens(x) && o->first_len == 0 && o->tokens == KVW_TOKENS_OPENED &&
-	       kvw_busy_any(x);
+	       kvw_exchange_streams_tokens(x) && o->first_len == 0 &&
+	       o->tokens == KVW_TOKENS_OPENED && kvw_busy_any(x);
 }
 
 void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns)
@@ -70,16 +70,17 @@ void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns)
 		return;
 	kvw_metrics_add(loop->metrics, KVW_COUNT_FULL_ANSWERS, 1);
 	kvw_load_refused(&x->attempt.worker->load, pause_ns, loop->now_ns);
-	if (!kvw_busy_broke_off(x) &&
-		atomic_load_explicit(&loop->fleet->refused_until_ns, memory_order_relaxed) < until_ns)
-		atomic_store_explicit(&loop->fleet->refused_until_ns, until_ns, memory_order_relaxed);
+	if (!kvw_busy_broke_off(x) && atomic_load_explicit(&loop->fleet->refused_until_ns,
+					      memory_order_relaxed) < until_ns)
+		atomic_store_explicit(
+			&loop->fleet->refused_until_ns, until_ns, memory_order_relaxed);
 }
 
 bool kvw_busy_any(const struct kvw_exchange *x)
 {
 	return kvw_exchange_computes(x) &&
-	       x->loop->now_ns <
-		       atomic_load_explicit(&x->loop->fleet->refused_until_ns, memory_order_relaxed);
+	       x->loop->now_ns < atomic_load_explicit(
+					 &x->loop->fleet->refused_until_ns, memory_order_relaxed);
 }
 
 void kvw_busy_avoid(const struct kvw_exchange *x, struct kvw_fleet_table *table)

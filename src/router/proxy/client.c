@@ -4,17 +4,19 @@
 #include "base/log.h"
 #include "proxy/exchange.h"
 
-/* After an answer that ended a connection early, what the client still sends is read away for so long,
- * lest a reset destroy the answer on its way. */
+/* After an answer that ended a connection early, what the client still sends is read away for so
+ * long, lest a reset destroy the answer on its way. */
 #define LINGER_MS 2000
 
 #define BIT(state) (1u << (state))
 
 static const unsigned client_next[KVW_CLIENT_STATES] = {
-	[KVW_CLIENT_PROXY] = BIT(KVW_CLIENT_HANDSHAKE) | BIT(KVW_CLIENT_OPEN) | BIT(KVW_CLIENT_CLOSED),
+	[KVW_CLIENT_PROXY] =
+		BIT(KVW_CLIENT_HANDSHAKE) | BIT(KVW_CLIENT_OPEN) | BIT(KVW_CLIENT_CLOSED),
 	[KVW_CLIENT_HANDSHAKE] = BIT(KVW_CLIENT_OPEN) | BIT(KVW_CLIENT_CLOSED),
 	[KVW_CLIENT_OPEN] = BIT(KVW_CLIENT_LAST) | BIT(KVW_CLIENT_LOST) | BIT(KVW_CLIENT_CLOSED),
-	[KVW_CLIENT_LAST] = BIT(KVW_CLIENT_LINGERING) | BIT(KVW_CLIENT_LOST) | BIT(KVW_CLIENT_CLOSED),
+	[KVW_CLIENT_LAST] =
+		BIT(KVW_CLIENT_LINGERING) | BIT(KVW_CLIENT_LOST) | BIT(KVW_CLIENT_CLOSED),
 	[KVW_CLIENT_LINGERING] = BIT(KVW_CLIENT_CLOSED),
 	[KVW_CLIENT_LOST] = BIT(KVW_CLIENT_CLOSED),
 };
@@ -41,7 +43,8 @@ void kvw_client_drop_input(struct kvw_client *client)
 static void count_pending(struct kvw_client *client, int64_t bytes)
 {
 	kvw_metrics_gauge(client->loop->metrics, KVW_GAUGE_PENDING_BYTES, bytes);
-	kvw_account_add(client->loop->shared->memory, (uint64_t)bytes); /* below 0 it wraps to less */
+	/* below 0 it wraps to less */
+	kvw_account_add(client->loop->shared->memory, (uint64_t)bytes);
 }
 
 static void client_close(struct kvw_client *client, bool reset)

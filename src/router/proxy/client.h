@@ -1,8 +1,8 @@
 /*
  * client.h - a client's connection: its state, and what is sent on it.
  *
- * What it receives is receive.c's part. Nothing here moves an exchange: where a connection breaks in
- * the middle of one, the client is LOST, which the exchange finds when it is advanced.
+ * What it receives is receive.c's part. Nothing here moves an exchange: where a connection breaks
+ * in the middle of one, the client is LOST, which the exchange finds when it is advanced.
  */
 #ifndef KVW_CLIENT_H
 #define KVW_CLIENT_H
@@ -10,9 +10,11 @@
 #include "base/io.h"
 #include "proxy/loop.h"
 
-/* PROXY -> HANDSHAKE -> OPEN -> LAST -> LINGERING -> CLOSED, with LOST from OPEN and LAST, CLOSED from anywhere. */
+/* PROXY -> HANDSHAKE -> OPEN -> LAST -> LINGERING -> CLOSED, with LOST from OPEN and LAST, CLOSED
+ * from anywhere. */
 enum kvw_client_state {
-	KVW_CLIENT_PROXY,     /* a header of the PROXY protocol is due (front.h); nothing else was read */
+	/* a header of the PROXY protocol is due (front.h); nothing else was read */
+	KVW_CLIENT_PROXY,
 	KVW_CLIENT_HANDSHAKE, /* TLS has begun, nothing can be read or written */
 	KVW_CLIENT_OPEN,
 	KVW_CLIENT_LAST,      /* no further request: closes when all that waits was sent */
@@ -26,7 +28,7 @@ enum kvw_client_state {
 
 /* Owned by its loop. Idle it holds no buffer. */
 struct kvw_client {
-	struct kvw_io io;                     /* first: the socket's callback gets the client by it */
+	struct kvw_io io; /* first: the socket's callback gets the client by it */
 	struct kvw_loop *loop;
 	TAILQ_ENTRY(kvw_client) entry;        /* loop->clients, or loop->dead if CLOSED */
 	enum kvw_client_state state;
@@ -58,8 +60,8 @@ static inline bool kvw_client_alive(const struct kvw_client *client)
 /* Waits for its next request, of which nothing has come. */
 static inline bool kvw_client_idle(const struct kvw_client *client)
 {
-	return client->state <= KVW_CLIENT_OPEN && client->exchange == NULL && client->in.bytes == 0 &&
-	       client->out.bytes == 0 && !client->io.readable;
+	return client->state <= KVW_CLIENT_OPEN && client->exchange == NULL &&
+	       client->in.bytes == 0 && client->out.bytes == 0 && !client->io.readable;
 }
 
 /* Sends what the socket takes now and keeps the rest. A broken socket loses the client. */
@@ -71,11 +73,12 @@ bool kvw_client_flush(struct kvw_client *client);
 /* The exchange is over and freed its buffers: next request, or close. */
 void kvw_client_exchange_ended(struct kvw_client *client);
 
-/* Closes a client in state LAST without an exchange, whose answer was sent whole. unread: it may have
- * sent more, which is discarded for a while first. */
+/* Closes a client in state LAST without an exchange, whose answer was sent whole. unread: it may
+ * have sent more, which is discarded for a while first. */
 void kvw_client_finish(struct kvw_client *client, bool unread);
 
-/* Forgets what was received and is not part of an exchange: where clients have keys no copy of one is left. */
+/* Forgets what was received and is not part of an exchange: where clients have keys no copy of one
+ * is left. */
 void kvw_client_drop_input(struct kvw_client *client);
 
 /* The connection is of no more use: closed at once, or LOST while there is an exchange. */

@@ -1,14 +1,17 @@
 /*
  * cors.c - see cors.h.
  *
- * A browser asks by a preflight, which never carries a key, whether a page may send a request, and shows the page
- * only answers that name its origin. vLLM allows none by default, before 0.32 all (--allowed-origins).
+ * A browser asks by a preflight, which never carries a key, whether a page may send a request, and
+ * shows the page only answers that name its origin. vLLM allows none by default, before 0.32 all
+ * (--allowed-origins).
  *
- * http.allowed_origins empty, workers decide: their preflights reach them without a key, on paths that inference has,
- * and their answers pass as they are. kvway's own answers (errors, /v1/models) are for pages of any origin if a worker's
- * are: kvway hears that from answers to pages, and asks for /v1/models as a page would, so that it knows at once. With origins in it, kvway decides: it answers every preflight, and adds
- * its fields to answers that have none. All paths have the same preflight's answer, so that a stranger learns nothing
- * of what is exposed. Cookies are no part of it: Access-Control-Allow-Credentials is never sent.
+ * http.allowed_origins empty, workers decide: their preflights reach them without a key, on paths
+ * that inference has, and their answers pass as they are. kvway's own answers (errors, /v1/models)
+ * are for pages of any origin if a worker's are: kvway hears that from answers to pages, and asks
+ * for /v1/models as a page would, so that it knows at once. With origins in it, kvway decides: it
+ * answers every preflight, and adds its fields to answers that have none. All paths have the same
+ * preflight's answer, so that a stranger learns nothing of what is exposed. Cookies are no part of
+ * it: Access-Control-Allow-Credentials is never sent.
  */
 #include "proxy/cors.h"
 
@@ -29,10 +32,11 @@ void kvw_cors_note(struct kvw_exchange *x, const struct kvw_head *head)
 	x->page.origin = cors_field(head, "origin");
 	if (x->page.origin.len > ORIGIN_MOST)
 		x->page.origin.len = 0;
-	x->page.preflight = x->page.origin.len > 0 && kvw_slice_equal(head->method, KVW_SLICE("OPTIONS")) &&
-		       cors_field(head, "access-control-request-method").len > 0 &&
-		       (head->framing == KVW_FRAME_NONE ||
-			       (head->framing == KVW_FRAME_LENGTH && head->content_length == 0));
+	x->page.preflight =
+		x->page.origin.len > 0 && kvw_slice_equal(head->method, KVW_SLICE("OPTIONS")) &&
+		cors_field(head, "access-control-request-method").len > 0 &&
+		(head->framing == KVW_FRAME_NONE ||
+			(head->framing == KVW_FRAME_LENGTH && head->content_length == 0));
 }
 
 /* May all pages read what workers answer, by the last that one of them said? */
@@ -41,7 +45,8 @@ static bool workers_allow_any(const struct kvw_fleet *fleet)
 	for (size_t i = 0; i < fleet->count; i++) {
 		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
 
-		if (worker != NULL && atomic_load_explicit(&worker->any_origin, memory_order_relaxed))
+		if (worker != NULL &&
+			atomic_load_explicit(&worker->any_origin, memory_order_relaxed))
 			return true;
 	}
 	return false;
@@ -67,14 +72,16 @@ void kvw_cors_write(const struct kvw_exchange *x, struct kvw_writer *w)
 
 	if (x->page.origin.len == 0 || !allows(x, &any))
 		return;
-	kvw_write_field(w, KVW_SLICE("access-control-allow-origin"), any ? KVW_SLICE("*") : x->page.origin);
+	kvw_write_field(
+		w, KVW_SLICE("access-control-allow-origin"), any ? KVW_SLICE("*") : x->page.origin);
 	if (!any)
 		kvw_write_literal(w, "vary: Origin\r\n");
 }
 
 bool kvw_cors_own_preflight(const struct kvw_exchange *x)
 {
-	return x->page.preflight && (x->config->http_allowed_origins.count > 0 || x->path.kind == KVW_PATH_LOCAL);
+	return x->page.preflight &&
+	       (x->config->http_allowed_origins.count > 0 || x->path.kind == KVW_PATH_LOCAL);
 }
 
 bool kvw_cors_preflight(const struct kvw_exchange *x, const struct kvw_head *head, char *buf)
@@ -85,15 +92,17 @@ bool kvw_cors_preflight(const struct kvw_exchange *x, const struct kvw_head *hea
 
 	if (wanted.len > HEADERS_MOST || !allows(x, &any))
 		return false;
-	kvw_write_literal(&w, "access-control-allow-methods: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
-			      "access-control-max-age: 600\r\n");
+	kvw_write_literal(&w,
+		"access-control-allow-methods: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
+		"access-control-max-age: 600\r\n");
 	if (wanted.len > 0)
 		kvw_write_field(&w, KVW_SLICE("access-control-allow-headers"), wanted);
 	buf[w.len] = '\0';
 	return true;
 }
 
-void kvw_cors_answered(const struct kvw_exchange *x, const struct kvw_head *answer, struct kvw_writer *w)
+void kvw_cors_answered(
+	const struct kvw_exchange *x, const struct kvw_head *answer, struct kvw_writer *w)
 {
 	struct kvw_slice said;
 
@@ -101,8 +110,8 @@ void kvw_cors_answered(const struct kvw_exchange *x, const struct kvw_head *answ
 		return;
 	said = cors_field(answer, "access-control-allow-origin");
 	if (x->config->http_allowed_origins.count == 0)
-		atomic_store_explicit(&x->attempt.worker->any_origin, kvw_slice_equal(said, KVW_SLICE("*")),
-			memory_order_relaxed);
+		atomic_store_explicit(&x->attempt.worker->any_origin,
+			kvw_slice_equal(said, KVW_SLICE("*")), memory_order_relaxed);
 	else if (said.len == 0)
 		kvw_cors_write(x, w);
 }

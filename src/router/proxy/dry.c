@@ -181,7 +181,8 @@ static enum kvw_err understand_question(struct kvw_dry_run *run, size_t head_len
 	e->target = x->target;
 	e->strategy = x->strategy->ops->name;
 	if (e->status == 0 && x->path.prompt && x->whole && !x->scanned)
-		refuse_question(e, 400, NULL, "the body is not what %.*s takes; its worker would refuse it",
+		refuse_question(e, 400, NULL,
+			"the body is not what %.*s takes; its worker would refuse it",
 			(int)(x->target.len < 128 ? x->target.len : 128), x->target.data);
 	return KVW_OK;
 }
@@ -206,11 +207,13 @@ static enum kvw_err take_question(struct kvw_dry_run *run, const struct kvw_expl
 		return KVW_ENOMEM;
 	if (is_no_path(target)) {
 		refuse_question(&run->e, 400, "path",
-			"the path must begin with a slash and have no blanks, for example %s", chat_path);
+			"the path must begin with a slash and have no blanks, for example %s",
+			chat_path);
 		return KVW_OK;
 	}
 	if (kvw_path_classify(target).kind == KVW_PATH_LOCAL) {
-		refuse_question(&run->e, 400, "path", "kvway answers this path itself, no worker is chosen");
+		refuse_question(&run->e, 400, "path",
+			"kvway answers this path itself, no worker is chosen");
 		return KVW_OK;
 	}
 	run->e.by_chance = kvw_head_field(query->head, KVW_FIELD_X_REQUEST_ID) == NULL;
@@ -387,7 +390,8 @@ static void expire_wait(struct kvw_dry_run *run, int64_t now_ns)
 		kvw_wait_expire(run->x);
 }
 
-static enum kvw_err answer_question(struct kvw_dry_run *run, int64_t now_ns, struct kvw_local_answer *out)
+static enum kvw_err answer_question(
+	struct kvw_dry_run *run, int64_t now_ns, struct kvw_local_answer *out)
 {
 	struct kvw_explanation *e = &run->e;
 
@@ -401,6 +405,9 @@ static enum kvw_err answer_question(struct kvw_dry_run *run, int64_t now_ns, str
 
 struct kvw_explainer kvw_dry_explainer(struct kvw_dry_deps *deps)
 {
-	return (struct kvw_explainer){
-		.arg = deps, .begin = begin_run, .expire = expire_wait, .answer = answer_question, .end = end_run};
+	return (struct kvw_explainer){.arg = deps,
+		.begin = begin_run,
+		.expire = expire_wait,
+		.answer = answer_question,
+		.end = end_run};
 }

@@ -197,12 +197,12 @@ static void check_prediction(const struct kvw_exchange *x, struct kvw_request_re
 	if (x->attempt.worker == NULL || !record->prompt_known || !record->cached_known)
 		return;
 	record->exact = true;
-	record->exact_right = kvw_sources_check(
-		x->loop->sources, x->attempt.worker, record->predicted_cached, record->cached_tokens);
+	record->exact_right = kvw_sources_check(x->loop->sources, x->attempt.worker,
+		record->predicted_cached, record->cached_tokens);
 }
 
-/* Tokens of a text are counted by bytes before the engine says how many the prompt has: then what was
- * predicted to be cached is the same share of that. */
+/* Tokens of a text are counted by bytes before the engine says how many the prompt has: then what
+ * was predicted to be cached is the same share of that. */
 static uint32_t share_of_real_prompt(const struct kvw_exchange *x, uint32_t predicted)
 {
 	uint32_t prompt = x->attempt.decision.prompt_tokens;
@@ -235,11 +235,13 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,
 		.group = kvw_slice_of(x->division.group == NULL ? NULL : x->division.group->group),
 		.group_label = kvw_groups_label(x),
-		.client = kvw_slice_of(x->caller.via[0] != '\0' ? x->caller.via : x->client->address),
+		.client =
+			kvw_slice_of(x->caller.via[0] != '\0' ? x->caller.via : x->client->address),
 		.key = kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->name),
 		.tenant = kvw_slice_of(x->caller.key == NULL ? NULL : x->caller.key->tenant),
 		.client_certificate = kvw_slice_of(x->client->certificate),
-		.worker_url = kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
+		.worker_url =
+			kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
 		.reason = x->attempt.decision.reason,
 		.attempts = x->tried.attempts,
@@ -286,15 +288,16 @@ static void learn_ratio(const struct kvw_measure *measure, struct kvw_model *mod
 	kvw_ratios_learn(ratios, &measure->keys, prompt_tokens);
 }
 
-/* A request through kvway that empties a cache is known here before the worker's metrics show it, if
- * they ever do. Only a refusal is sure to have left the cache as it was. */
+/* A request through kvway that empties a cache is known here before the worker's metrics show it,
+ * if they ever do. Only a refusal is sure to have left the cache as it was. */
 void kvw_exchange_note_emptied(struct kvw_exchange *x)
 {
 	if (!x->path.empties_cache || !x->attempt.decided || x->emptied)
 		return;
 	x->emptied = x->status < 400 || x->status >= 500;
 	if (x->emptied)
-		kvw_fleet_cache_lost(x->loop->fleet, x->attempt.worker, "a request that empties it");
+		kvw_fleet_cache_lost(
+			x->loop->fleet, x->attempt.worker, "a request that empties it");
 }
 
 void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)

@@ -23,7 +23,8 @@ enum kvw_group_fault {
 	KVW_GROUP_GOOD,
 	KVW_GROUP_UNKNOWN,   /* it wishes for one that its model does not have */
 	KVW_GROUP_UNWRITTEN, /* the group's name for the model cannot be written into its body */
-	KVW_GROUP_NO_MEMORY, /* nor could it in full now: the body may be changed in part, and goes nowhere */
+	/* nor could it in full now: the body may be changed in part, and goes nowhere */
+	KVW_GROUP_NO_MEMORY,
 };
 
 /* A model that is woken (waking.h). */
@@ -35,9 +36,11 @@ struct kvw_waking {
 
 /* Of a model that is divided (groups.h). */
 struct kvw_division {
-	const struct kvw_model_group *group; /* of config: its workers alone serve it; NULL: any that have its model */
+	/* of config: its workers alone serve it; NULL: any that have its model */
+	const struct kvw_model_group *group;
 	enum kvw_group_by by;   /* why that group */
-	struct kvw_slice wish;  /* the one that its header names; len 0: none, or it does not count */
+	/* the one that its header names; len 0: none, or it does not count */
+	struct kvw_slice wish;
 	uint64_t key;           /* by which its group is chosen */
 	enum kvw_group_fault fault;
 };
@@ -84,9 +87,10 @@ struct kvw_asking {
 /* What has been tried for it, and by which workers in vain (tried.h). */
 struct kvw_tried {
 	uint32_t attempts;     /* at any worker */
-	uint32_t fresh;        /* further ones at the same worker, as a kept connection was closed */
+	uint32_t fresh; /* further ones at the same worker, as a kept connection was closed */
 	uint32_t suspicions;   /* workers that this request may have broken */
-	uint32_t too_long_for; /* a worker that takes so many tokens has said that it is; 0: none has */
+	/* a worker that takes so many tokens has said that it is; 0: none has */
+	uint32_t too_long_for;
 	bool full;             /* its last worker was: it may wait for one with room */
 	bool lists_awaited;    /* it has waited for newer model lists */
 	uint8_t broke_off;     /* full ones that broke their streams off, it seemed (busy.h) */
@@ -94,7 +98,8 @@ struct kvw_tried {
 	/* --- not zeroed: `count` and the text's first byte say what is there --- */
 	uint32_t ids[KVW_TRIED_MAX];
 	uint32_t uses[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
-	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while count is 0 */
+	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while count is
+	 * 0 */
 	char text[384];
 };
 
@@ -103,26 +108,29 @@ struct kvw_caller {
 	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
 	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
 	bool model_allowed;               /* to the key, which was looked at */
-	char via[KVW_CLIENT_ADDRESS];     /* its address, as a trusted proxy says; "": the connection's own */
+	/* its address, as a trusted proxy says; "": the connection's own */
+	char via[KVW_CLIENT_ADDRESS];
 };
 
 /* The web page that sends it (cors.h). */
 struct kvw_web_page {
 	struct kvw_slice origin; /* in the raw head; len 0: of none */
-	bool preflight;          /* a browser asks whether the page may send the request that follows */
+	bool preflight; /* a browser asks whether the page may send the request that follows */
 };
 
 /* Of POST /invocations; path.api is another one once its body was read (sagemaker.h). */
 struct kvw_sagemaker {
 	bool invocation;          /* it is one, and what follows counts */
-	struct kvw_slice adapter; /* in the raw head: the model, before the body's word; len 0: none */
+	/* in the raw head: the model, before the body's word; len 0: none */
+	struct kvw_slice adapter;
 	struct kvw_slice session; /* likewise: one that a worker keeps */
 };
 
 /* What kvway changes in the body (rewrite.h). */
 struct kvw_rewriting {
-	const struct kvw_model_alias *alias; /* the model that it asked for was one, of config; NULL: none */
-	const char *rename_to;               /* the body's model now; config's; NULL: it is as it came */
+	/* the model that it asked for was one, of config; NULL: none */
+	const struct kvw_model_alias *alias;
+	const char *rename_to; /* the body's model now; config's; NULL: it is as it came */
 	bool salted;                         /* the body has its tenant's salt */
 	bool stripped; /* it was read, and has no member left that its key may not send */
 };

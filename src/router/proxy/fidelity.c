@@ -63,7 +63,8 @@ static bool make_text_room(struct kvw_fidelity *f, size_t more)
 		room *= 2;
 	if (room == f->room)
 		return true;
-	if (room > AHEAD_MOST || !kvw_shared_shadow_take(f->loop->shared, f->memory, room - f->room))
+	if (room > AHEAD_MOST ||
+		!kvw_shared_shadow_take(f->loop->shared, f->memory, room - f->room))
 		return false;
 	text = realloc(f->ahead, room);
 	if (text == NULL) {
@@ -112,12 +113,14 @@ static void found_difference(struct kvw_fidelity *f)
 static size_t compare_with_ahead(struct kvw_fidelity *f, const char *text, size_t len)
 {
 	const char *other = f->ahead + f->used;
-	size_t most = len < f->len - f->used ? len : f->len - f->used, n = common(text, other, most);
+	size_t most = len < f->len - f->used ? len : f->len - f->used,
+	       n = common(text, other, most);
 
 	f->same += count_characters(text, n);
 	f->used += n;
 	if (n < most) {
-		f->same -= f->same > 0 && continues(text[n]) && continues(other[n]); /* amid a character */
+		/* amid a character */
+		f->same -= f->same > 0 && continues(text[n]) && continues(other[n]);
 		found_difference(f);
 	}
 	return n;
@@ -136,7 +139,8 @@ static void take_text(struct kvw_fidelity *f, enum side side, const char *text, 
 	}
 	if (f->differ || len == 0)
 		return;
-	if (f->halves[side == CLIENT ? COPY : CLIENT].ended) { /* all of it, so this one is longer */
+	/* all of it, so this one is longer */
+	if (f->halves[side == CLIENT ? COPY : CLIENT].ended) {
 		found_difference(f);
 		return;
 	}

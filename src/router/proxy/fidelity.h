@@ -1,10 +1,12 @@
 /*
- * fidelity.h - does the group that is watched (`shadow` of model_groups) write what the client's group wrote?
+ * fidelity.h - does the group that is watched (`shadow` of model_groups) write what the client's
+ * group wrote?
  *
- * A request of temperature 0 has one answer, so that the copy's and the client's can be compared: by what the model
- * wrote (openai/answer_text.h), as both come, whichever is ahead. Of the one that is ahead, text is kept until the
- * other has caught up: 64 KiB at most, within groups.shadow_memory, and none once the two differ. Whatever becomes of
- * the copy, the client's answer never waits for it.
+ * A request of temperature 0 has one answer, so that the copy's and the client's can be compared:
+ * by what the model wrote (openai/answer_text.h), as both come, whichever is ahead. Of the one that
+ * is ahead, text is kept until the other has caught up: 64 KiB at most, within
+ * groups.shadow_memory, and none once the two differ. Whatever becomes of the copy, the client's
+ * answer never waits for it.
  *
  * Both ends report: each exactly once, in any order. What both have ended is counted and freed.
  *
@@ -17,8 +19,8 @@
 
 struct kvw_fidelity;
 
-/* A copy is made for the group of this label in metrics: compares its answer. NULL: the request's answer may be
- * another each time, or out of memory. Its end is due, and the client's. */
+/* A copy is made for the group of this label in metrics: compares its answer. NULL: the request's
+ * answer may be another each time, or out of memory. Its end is due, and the client's. */
 struct kvw_fidelity *kvw_fidelity_begin(struct kvw_exchange *x, uint8_t label);
 
 /* Bytes of the client's answer, and its end, if x->fidelity is not NULL. */

@@ -18,7 +18,8 @@ static uint32_t len_of(const struct kvw_exchange *x, const struct kvw_candidate 
 
 void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
-	uint32_t shortest = atomic_load_explicit(&x->loop->fleet->shortest_len, memory_order_relaxed);
+	uint32_t shortest =
+		atomic_load_explicit(&x->loop->fleet->shortest_len, memory_order_relaxed);
 	uint32_t longest = 0;
 	uint64_t need;
 	bool all = true;
@@ -26,7 +27,8 @@ void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 	if (shortest == 0 || !kvw_exchange_computes(x))
 		return;
 	need = kvw_request_tokens(&x->route);
-	need += (x->route.exact_tokens > 0 || x->route.token_ids ? 0 : need / 8) + x->route.answer_most;
+	need += (x->route.exact_tokens > 0 || x->route.token_ids ? 0 : need / 8) +
+		x->route.answer_most;
 	need = need > x->tried.too_long_for ? need : UINT64_C(1) + x->tried.too_long_for;
 	if (need <= shortest)
 		return;
@@ -47,10 +49,12 @@ void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 bool kvw_fits_another(const struct kvw_exchange *x)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
-	uint32_t own = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
+	uint32_t own =
+		atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
 
-	if (own == 0 || x->tried.too_long_for > 0 || !kvw_exchange_computes(x) || !x->path.repeatable ||
-		!x->whole || x->pin.len > 0 || x->attempt.decision.reason == KVW_REASON_OWNER)
+	if (own == 0 || x->tried.too_long_for > 0 || !kvw_exchange_computes(x) ||
+		!x->path.repeatable || !x->whole || x->pin.len > 0 ||
+		x->attempt.decision.reason == KVW_REASON_OWNER)
 		return false;
 	kvw_tried_read_others(x, table);
 	for (size_t i = 0; i < table->count; i++) {
@@ -77,6 +81,7 @@ bool kvw_fits_denies(const char *data, size_t len)
 
 void kvw_fits_leave(struct kvw_exchange *x)
 {
-	x->tried.too_long_for = atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
+	x->tried.too_long_for =
+		atomic_load_explicit(&x->attempt.worker->max_model_len, memory_order_relaxed);
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, "the prompt is too long for it");
 }

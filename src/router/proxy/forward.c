@@ -37,8 +37,9 @@ bool kvw_request_may_leave(struct kvw_exchange *x, uint32_t suspicions)
 
 bool kvw_request_may_find_room(struct kvw_exchange *x)
 {
-	if (!(x->path.repeatable || kvw_exchange_is_idempotent(x)) || !x->whole || x->tried.count == KVW_TRIED_MAX ||
-		x->pin.len > 0 || x->attempt.decision.reason == KVW_REASON_OWNER)
+	if (!(x->path.repeatable || kvw_exchange_is_idempotent(x)) || !x->whole ||
+		x->tried.count == KVW_TRIED_MAX || x->pin.len > 0 ||
+		x->attempt.decision.reason == KVW_REASON_OWNER)
 		return false;
 	if (kvw_request_has_choice(x) && kvw_busy_other_has_room(x, &x->loop->candidates))
 		return true;
@@ -54,7 +55,8 @@ bool kvw_request_has_owner(
 		return false;
 	for (*pos = 0; *pos < count; ++*pos)
 		if (items[*pos].id == owner)
-			return items[*pos].usable || kvw_worker_rests(x->loop->fleet->workers[owner]);
+			return items[*pos].usable ||
+			       kvw_worker_rests(x->loop->fleet->workers[owner]);
 	return false;
 }
 
@@ -85,7 +87,8 @@ static bool read_candidates(struct kvw_exchange *x)
 
 /* --- another group of workers --- */
 
-/* The body that is there, understood again: where an earlier scan saw the model's name it may be no longer. */
+/* The body that is there, understood again: where an earlier scan saw the model's name it may be no
+ * longer. */
 static bool scan_anew(struct kvw_exchange *x)
 {
 	kvw_request_scan_release(x);
@@ -119,9 +122,9 @@ static void forget_tokens(struct kvw_exchange *x)
 		x->exact.inexact = KVW_INEXACT_NO_TOKENS;
 }
 
-/* To the group that kvw_groups_other names, whose name for the model is written into the body. Uses the loop's
- * candidates. KVW_ENOWORKER: there is none. KVW_EINVAL: its name cannot be written into this body, which is as it was.
- * KVW_ENOMEM: the body must not be sent. */
+/* To the group that kvw_groups_other names, whose name for the model is written into the body. Uses
+ * the loop's candidates. KVW_ENOWORKER: there is none. KVW_EINVAL: its name cannot be written into
+ * this body, which is as it was. KVW_ENOMEM: the body must not be sent. */
 static enum kvw_err regroup(struct kvw_exchange *x)
 {
 	const struct kvw_model_group *group = kvw_groups_other(x, kvw_tried_drop);
@@ -141,8 +144,9 @@ static enum kvw_err regroup(struct kvw_exchange *x)
 	return KVW_OK;
 }
 
-/* To another group, if there is one that can have it; the candidates are to be read again. False: it must be refused,
- * which its step does. One whose own group has failed it goes on as if there were no other: its answer names what was tried. */
+/* To another group, if there is one that can have it; the candidates are to be read again. False:
+ * it must be refused, which its step does. One whose own group has failed it goes on as if there
+ * were no other: its answer names what was tried. */
 static bool try_other_group(struct kvw_exchange *x)
 {
 	enum kvw_err err = regroup(x);
@@ -163,7 +167,8 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 	kvw_request_scan_again(x);
 	known = read_candidates(x);
 	if (x->division.group != NULL && (!known || !kvw_fleet_any_usable(&loop->candidates)) &&
-		!(known && kvw_request_has_owner(x, loop->candidates.items, loop->candidates.count, &pos)))
+		!(known && kvw_request_has_owner(
+				   x, loop->candidates.items, loop->candidates.count, &pos)))
 		known = try_other_group(x) && read_candidates(x);
 	if (!known)
 		return false;
@@ -177,7 +182,8 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 		kvw_fleet_tokens_per_unit(loop->fleet, x->model, &x->route, &x->measure.keys);
 	if (loop->sources != NULL)
 		kvw_request_add_tokens(x);
-	if (x->pin.len == 0 && !kvw_request_has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) {
+	if (x->pin.len == 0 &&
+		!kvw_request_has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) {
 		kvw_fits_keep(x, &loop->candidates);
 		if (kvw_busy_any(x))
 			kvw_busy_avoid(x, &loop->candidates);

@@ -1,8 +1,9 @@
 /*
  * front.c - see front.h.
  *
- * A header of the PROXY protocol is looked at where the kernel holds it, and taken when it is whole: a connection
- * that waits for one holds no buffer, and what follows it, TLS or HTTP, is read by those that read it anyway.
+ * A header of the PROXY protocol is looked at where the kernel holds it, and taken when it is
+ * whole: a connection that waits for one holds no buffer, and what follows it, TLS or HTTP, is read
+ * by those that read it anyway.
  */
 #include "proxy/front.h"
 
@@ -28,7 +29,8 @@ enum kvw_err kvw_front_init(struct kvw_front *front, const struct kvw_config *co
 	if (front->trusted == NULL)
 		return KVW_ENOMEM;
 	for (size_t i = 0; i < texts->count; i++)
-		if (kvw_network_parse(texts->items[i], &front->trusted[front->count])) /* checked when loaded */
+		/* checked when loaded */
+		if (kvw_network_parse(texts->items[i], &front->trusted[front->count]))
 			front->count++;
 	return KVW_OK;
 }
@@ -56,11 +58,13 @@ void kvw_front_format(char *text, const struct sockaddr *address)
 static enum kvw_fronted refuse_header(const struct kvw_client *client, const char *why)
 {
 	kvw_metrics_add(client->loop->metrics, KVW_COUNT_PROXY_PROTOCOL_REFUSED, 1);
-	kvw_debug("proxy", "the PROXY protocol's header is refused peer=%s why=\"%s\"", client->address, why);
+	kvw_debug("proxy", "the PROXY protocol's header is refused peer=%s why=\"%s\"",
+		client->address, why);
 	return KVW_FRONTED_BAD;
 }
 
-static enum kvw_fronted take_header(struct kvw_client *client, const struct kvw_proxy_header *header)
+static enum kvw_fronted take_header(
+	struct kvw_client *client, const struct kvw_proxy_header *header)
 {
 	const struct kvw_front *front = &client->loop->shared->front;
 	const struct sockaddr *named = (const struct sockaddr *)&header->client;
@@ -93,7 +97,8 @@ enum kvw_fronted kvw_front_read(struct kvw_client *client)
 	case KVW_PROXY_NONE:
 		return client->loop->shared->config->proxies_protocol == KVW_PROXY_PROTOCOL_ACCEPT
 			       ? KVW_FRONTED_OVER
-			       : refuse_header(client, "there is none, and `proxies.protocol` is `require`");
+			       : refuse_header(client,
+					 "there is none, and `proxies.protocol` is `require`");
 	case KVW_PROXY_BAD:
 		return refuse_header(client, why);
 	case KVW_PROXY_MORE:
@@ -105,7 +110,8 @@ enum kvw_fronted kvw_front_read(struct kvw_client *client)
 
 /* --- fields about clients --- */
 
-/* Where an address of X-Forwarded-For may have a port, an IPv6 address brackets. False: it is no address. */
+/* Where an address of X-Forwarded-For may have a port, an IPv6 address brackets. False: it is no
+ * address. */
 static bool read_forwarded_address(struct kvw_slice text, struct sockaddr_storage *out)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
@@ -167,7 +173,8 @@ void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head
 			if (!read_forwarded_address(pop_element(&list), &address))
 				return; /* what stands before it was written by others */
 			kvw_front_format(text, (const struct sockaddr *)&address);
-			if (!kvw_networks_hold(front->trusted, front->count, (const struct sockaddr *)&address))
+			if (!kvw_networks_hold(front->trusted, front->count,
+				    (const struct sockaddr *)&address))
 				return;
 		}
 	}
@@ -179,8 +186,8 @@ static bool is_field_in(struct kvw_slice name, const char *const *names, bool be
 		size_t len = strlen(names[i]);
 
 		if ((beginnings ? name.len >= len : name.len == len) &&
-			kvw_slice_equal_nocase(
-				(struct kvw_slice){name.data, len}, (struct kvw_slice){names[i], len}))
+			kvw_slice_equal_nocase((struct kvw_slice){name.data, len},
+				(struct kvw_slice){names[i], len}))
 			return true;
 	}
 	return false;
@@ -189,10 +196,10 @@ static bool is_field_in(struct kvw_slice name, const char *const *names, bool be
 /* Addresses, and certificates as servers in front are used to pass them on. */
 static bool speaks_of_client(struct kvw_slice name)
 {
-	static const char *const whole[] = {"forwarded", "x-real-ip", "x-client-ip", "true-client-ip",
-		"client-cert", "client-cert-chain", NULL};
-	static const char *const beginnings[] = {"x-forwarded-", "x-client-cert", "x-ssl-client-", "ssl-client-",
-		"x-amzn-mtls-", NULL};
+	static const char *const whole[] = {"forwarded", "x-real-ip", "x-client-ip",
+		"true-client-ip", "client-cert", "client-cert-chain", NULL};
+	static const char *const beginnings[] = {"x-forwarded-", "x-client-cert", "x-ssl-client-",
+		"ssl-client-", "x-amzn-mtls-", NULL};
 
 	return is_field_in(name, whole, false) || is_field_in(name, beginnings, true);
 }

@@ -1,5 +1,6 @@
 /*
- * gates.c - the gates of a loop, and what they learn of requests that were sent. Calls nothing of the proxy.
+ * gates.c - the gates of a loop, and what they learn of requests that were sent. Calls nothing of
+ * the proxy.
  */
 #include "proxy/gates.h"
 
@@ -10,10 +11,11 @@
 #include "proxy/groups.h"
 #include "proxy/loop.h"
 
-#define GROUP_GATES ((size_t)UINT8_MAX + 1) /* labels; groups that have none of their own share one */
+/* labels; groups that have none of their own share one */
+#define GROUP_GATES ((size_t)UINT8_MAX + 1)
 
-/* Groups first, each by its label in metrics, which is its name's whatever a reload does to its place: one that is busy
- * holds up no other one's requests. */
+/* Groups first, each by its label in metrics, which is its name's whatever a reload does to its
+ * place: one that is busy holds up no other one's requests. */
 static size_t index_of(const struct kvw_exchange *x)
 {
 	if (x->division.group != NULL)
@@ -51,7 +53,8 @@ static struct kvw_gate *gate_of(const struct kvw_exchange *x)
 		gates->items = items;
 		gates->room = index + 1;
 	}
-	/* Of a model that had the index before: a request that lost its worker may still refer to it. */
+	/* Of a model that had the index before: a request that lost its worker may still refer to
+	 * it. */
 	if (gates->items[index] != NULL && gates->items[index]->of != serial) {
 		if (gates->items[index]->users == 0)
 			free_gate(&gates->items[index]);
@@ -95,7 +98,8 @@ void kvw_gates_shed(struct kvw_loop *loop)
 	for (size_t i = 0; i < loop->gates.room; i++) {
 		struct kvw_gate **gate = &loop->gates.items[i];
 
-		if (*gate != NULL && (*gate)->users == 0 && loop->now_ns - (*gate)->used_ns > KVW_GATES_IDLE_NS)
+		if (*gate != NULL && (*gate)->users == 0 &&
+			loop->now_ns - (*gate)->used_ns > KVW_GATES_IDLE_NS)
 			free_gate(gate);
 	}
 }
@@ -120,13 +124,15 @@ void kvw_gates_picked(struct kvw_exchange *x)
 	if (x->admission.gate == NULL || !kvw_gates_want(x) || !x->attempt.picked)
 		return;
 	x->admission.entrant.shows = x->route.stream;
-	kvw_gate_passed(x->admission.gate, &x->admission.entrant, &x->attempt.decision, x->loop->now_ns);
+	kvw_gate_passed(
+		x->admission.gate, &x->admission.entrant, &x->attempt.decision, x->loop->now_ns);
 }
 
 void kvw_gates_first_token(struct kvw_exchange *x)
 {
 	if (x->admission.gate != NULL)
-		kvw_gate_first_token(x->admission.gate, &x->admission.entrant, x->event_stream, x->loop->now_ns);
+		kvw_gate_first_token(
+			x->admission.gate, &x->admission.entrant, x->event_stream, x->loop->now_ns);
 }
 
 void kvw_gates_token(struct kvw_exchange *x, int64_t gap_ns)

@@ -1,5 +1,6 @@
 /*
- * gates.h - the requests of a loop that wait, by model, and what their gates learn of those that were sent.
+ * gates.h - the requests of a loop that wait, by model, and what their gates learn of those that
+ * were sent.
  *
  * Threads: an event loop's own.
  */
@@ -26,7 +27,8 @@ struct kvw_gates {
 	struct kvw_outlooks *outlooks; /* of all items */
 };
 
-/* Sets x->admission.gate to that of the exchange's group or, without one, its model. False: no memory. */
+/* Sets x->admission.gate to that of the exchange's group or, without one, its model. False: no
+ * memory. */
 bool kvw_gates_enter(struct kvw_exchange *x) KVW_MUST_CHECK;
 /* The exchange ends. */
 void kvw_gates_exit(struct kvw_exchange *x);

@@ -1,9 +1,9 @@
 /*
  * groups.c - see groups.h.
  *
- * A request that is divided costs a look at its group's workers, a hash of its session, and, where the group has
- * another name for the model, a second fold of the chain, whose seed is that name: prompts of two groups share no
- * prefix where their models differ.
+ * A request that is divided costs a look at its group's workers, a hash of its session, and, where
+ * the group has another name for the model, a second fold of the chain, whose seed is that name:
+ * prompts of two groups share no prefix where their models differ.
  */
 #include "proxy/groups.h"
 
@@ -48,7 +48,8 @@ void kvw_groups_hide(const struct kvw_exchange *x, struct kvw_head *head)
 
 /* --- workers of a group --- */
 
-static void keep_group(const struct kvw_fleet *fleet, const struct kvw_model_group *group, struct kvw_fleet_table *table)
+static void keep_group(const struct kvw_fleet *fleet, const struct kvw_model_group *group,
+	struct kvw_fleet_table *table)
 {
 	size_t count = table->count;
 
@@ -99,8 +100,8 @@ void kvw_groups_read(const struct kvw_exchange *x, struct kvw_fleet_table *table
 		kvw_groups_keep(x, table);
 }
 
-void kvw_groups_read_of(
-	const struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_fleet_table *table)
+void kvw_groups_read_of(const struct kvw_exchange *x, const struct kvw_model_group *group,
+	struct kvw_fleet_table *table)
 {
 	struct kvw_model *model;
 	bool known;
@@ -112,8 +113,8 @@ void kvw_groups_read_of(
 		table->count = 0;
 }
 
-static bool group_has_worker(
-	const struct kvw_exchange *x, const struct kvw_model_group *group, kvw_groups_untried_fn *untried)
+static bool group_has_worker(const struct kvw_exchange *x, const struct kvw_model_group *group,
+	kvw_groups_untried_fn *untried)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
 
@@ -133,7 +134,8 @@ static void find_group_key(struct kvw_exchange *x)
 
 	x->division.by = KVW_GROUP_BY_SESSION;
 	if (x->config->groups_sticky != KVW_GROUP_STICKY_SESSION || text.len == 0) {
-		if (x->config->groups_sticky == KVW_GROUP_STICKY_SESSION && x->scan != NULL && x->scanned)
+		if (x->config->groups_sticky == KVW_GROUP_STICKY_SESSION && x->scan != NULL &&
+			x->scanned)
 			opening = kvw_scan_opening(x->scan);
 		x->division.by = opening != 0 ? KVW_GROUP_BY_CONVERSATION : KVW_GROUP_BY_REQUEST;
 		text = x->request_id;
@@ -161,16 +163,18 @@ static size_t order_by(const struct kvw_exchange *x, struct kvw_model_groups gro
 	for (size_t i = 0; i < groups.count; i++)
 		shares[i] = (struct kvw_group_share){groups.items[i].hash,
 			file ? groups.items[i].weight
-			     : atomic_load_explicit(groups.items[i].weight_now, memory_order_acquire)};
+			     : atomic_load_explicit(
+				       groups.items[i].weight_now, memory_order_acquire)};
 	if (x->dry != NULL && x->dry->by_chance && x->division.by == KVW_GROUP_BY_REQUEST)
 		keep_largest(shares, groups.count);
 	return kvw_group_order(shares, groups.count, x->division.key, order);
 }
 
-/* The groups in the order in which the request prefers them; returns how many get requests at all, at least one. While
- * the admin address changes several weights none may seem to be above 0: read again they are those of the change, and
- * if that meets yet another one, the file's will do. */
-static size_t order_of(const struct kvw_exchange *x, struct kvw_model_groups groups, uint8_t order[KVW_GROUPS_MOST])
+/* The groups in the order in which the request prefers them; returns how many get requests at all,
+ * at least one. While the admin address changes several weights none may seem to be above 0: read
+ * again they are those of the change, and if that meets yet another one, the file's will do. */
+static size_t order_of(const struct kvw_exchange *x, struct kvw_model_groups groups,
+	uint8_t order[KVW_GROUPS_MOST])
 {
 	size_t count = order_by(x, groups, false, order);
 
@@ -185,7 +189,8 @@ static bool renames(const struct kvw_model_group *group)
 }
 
 /* NULL: there is none of this name. */
-static const struct kvw_model_group *group_named(struct kvw_model_groups groups, struct kvw_slice name)
+static const struct kvw_model_group *group_named(
+	struct kvw_model_groups groups, struct kvw_slice name)
 {
 	for (size_t i = 0; i < groups.count; i++)
 		if (kvw_slice_equal(kvw_slice_of(groups.items[i].group), name))
@@ -193,9 +198,10 @@ static const struct kvw_model_group *group_named(struct kvw_model_groups groups,
 	return NULL;
 }
 
-/* The worker that the request names, or that keeps the response or session which it goes on with, is the group's and
- * can be sent it. */
-static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_group *group, bool owned, uint32_t owner)
+/* The worker that the request names, or that keeps the response or session which it goes on with,
+ * is the group's and can be sent it. */
+static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_group *group,
+	bool owned, uint32_t owner)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
 	struct kvw_candidates set;
@@ -205,18 +211,19 @@ static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_grou
 	kvw_groups_read_of(x, group, table);
 	set = (struct kvw_candidates){.items = table->items, .count = table->count};
 	if (x->pin.len > 0)
-		return kvw_pin_find(x->loop->fleet, &set, x->pin, kvw_exchange_computes(x), &pos, why,
-			       sizeof(why)) == KVW_OK;
+		return kvw_pin_find(x->loop->fleet, &set, x->pin, kvw_exchange_computes(x), &pos,
+			       why, sizeof(why)) == KVW_OK;
 	for (size_t i = 0; owned && i < table->count; i++)
 		if (table->items[i].id == owner)
-			return table->items[i].usable || kvw_worker_rests(x->loop->fleet->workers[owner]);
+			return table->items[i].usable ||
+			       kvw_worker_rests(x->loop->fleet->workers[owner]);
 	return false;
 }
 
-/* The group of that worker, whatever its weight; where several have it, the first in the order, if any of these. NULL:
- * no worker is wanted, or it is none of theirs. */
-static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x, struct kvw_model_groups groups,
-	const uint8_t *order, size_t count, bool writable)
+/* The group of that worker, whatever its weight; where several have it, the first in the order, if
+ * any of these. NULL: no worker is wanted, or it is none of theirs. */
+static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x,
+	struct kvw_model_groups groups, const uint8_t *order, size_t count, bool writable)
 {
 	uint32_t owner = 0;
 	bool owned = kvw_whose_worker(x, &owner);
@@ -224,7 +231,8 @@ static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x, str
 	if (!owned && x->pin.len == 0)
 		return NULL;
 	for (size_t i = 0; i < count + groups.count; i++) {
-		const struct kvw_model_group *group = &groups.items[i < count ? order[i] : i - count];
+		const struct kvw_model_group *group =
+			&groups.items[i < count ? order[i] : i - count];
 
 		if ((writable || !renames(group)) && has_wanted(x, group, owned, owner))
 			return group;
@@ -232,9 +240,11 @@ static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x, str
 	return NULL;
 }
 
-/* That of the worker which alone will do, else the first in that order with a worker; where none has one, or groups keep to themselves, the first. `writable`: the
- * body may get another name for the model. */
-static const struct kvw_model_group *choose_group(struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
+/* That of the worker which alone will do, else the first in that order with a worker; where none
+ * has one, or groups keep to themselves, the first. `writable`: the body may get another name for
+ * the model. */
+static const struct kvw_model_group *choose_group(
+	struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
 	uint8_t order[KVW_GROUPS_MOST];
 	const struct kvw_model_group *first, *wanted;
@@ -255,7 +265,8 @@ static const struct kvw_model_group *choose_group(struct kvw_exchange *x, struct
 			continue;
 		if (first == NULL)
 			first = group;
-		if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS || (x->dry != NULL && x->dry->cold))
+		if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS ||
+			(x->dry != NULL && x->dry->cold))
 			break;
 		if (!group_has_worker(x, group, NULL))
 			continue;
@@ -333,21 +344,25 @@ bool kvw_groups_take(struct kvw_exchange *x)
 
 /* --- another group --- */
 
-const struct kvw_model_group *kvw_groups_other(const struct kvw_exchange *x, kvw_groups_untried_fn *untried)
+const struct kvw_model_group *kvw_groups_other(
+	const struct kvw_exchange *x, kvw_groups_untried_fn *untried)
 {
-	struct kvw_model_groups groups = kvw_config_groups(x->config, kvw_slice_of(x->division.group->model));
+	struct kvw_model_groups groups =
+		kvw_config_groups(x->config, kvw_slice_of(x->division.group->model));
 	uint8_t order[KVW_GROUPS_MOST];
 	size_t count;
 
-	if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS || x->division.by == KVW_GROUP_BY_HEADER ||
-		x->pin.len > 0)
+	if (x->config->groups_no_worker != KVW_GROUP_FALLBACK_OTHERS ||
+		x->division.by == KVW_GROUP_BY_HEADER || x->pin.len > 0)
 		return NULL;
 	count = order_of(x, groups, order);
 	for (size_t i = 0; i < count; i++) {
 		const struct kvw_model_group *group = &groups.items[order[i]];
 		bool writes = strcmp(group->serves, x->division.group->serves) != 0;
 
-		if (group != x->division.group && (!writes || (x->whole && x->scanned && !x->named.absent)) && group_has_worker(x, group, untried))
+		if (group != x->division.group &&
+			(!writes || (x->whole && x->scanned && !x->named.absent)) &&
+			group_has_worker(x, group, untried))
 			return group;
 	}
 	return NULL;

@@ -2,8 +2,8 @@
  * guard.c - see guard.h.
  *
  * In this order: the key, since a stranger learns nothing; the path, of all and of the key. What is
- * compared with the lists is the path as a careless server might read it (openai/api_path.h); one that careful
- * and careless servers read in two ways is none that there is.
+ * compared with the lists is the path as a careless server might read it (openai/api_path.h); one
+ * that careful and careless servers read in two ways is none that there is.
  *
  * The body is looked at by steps (steps/key_*.c).
  */
@@ -18,8 +18,8 @@
 #include "auth/jwt_gate.h"
 #include "proxy/reply.h"
 
-void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter counter, const char *code,
-	const char *message)
+void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter counter,
+	const char *code, const char *message)
 {
 	kvw_metrics_add(x->loop->metrics, counter, 1);
 	kvw_reply_error_code(x, status, NULL, code,
@@ -59,7 +59,8 @@ static bool is_exposed(const struct kvw_exchange *x)
 /* A preflight that a worker may answer for a stranger: it shows the paths of inference alone. */
 static bool is_open_preflight(const struct kvw_exchange *x)
 {
-	return x->page.preflight && kvw_path_straight(asked_path(x)) && !is_guarded(x) && is_exposed(x);
+	return x->page.preflight && kvw_path_straight(asked_path(x)) && !is_guarded(x) &&
+	       is_exposed(x);
 }
 
 /* --- the key --- */
@@ -91,7 +92,8 @@ static bool refuse_credential(struct kvw_exchange *x, enum kvw_credential shown)
 		break;
 	case KVW_CREDENTIAL_QUERY:
 		kvw_guard_refuse(x, 400, KVW_COUNT_AUTH_QUERY, "api_key_in_query",
-			"an API key in the URL, where it gets into logs: replace that key, and send it as "
+			"an API key in the URL, where it gets into logs: replace that key, and "
+			"send it as "
 			"`Authorization: Bearer KEY`");
 		break;
 	}
@@ -126,7 +128,8 @@ static void look_at_token(void *arg, struct kvw_slice shown, const struct kvw_di
 
 	token->shown = token->gate != NULL && kvw_jwt_looks(shown);
 	if (token->shown)
-		token->verdict = kvw_jwt_gate_check(token->gate, shown, digest, token->now_s, &token->ring);
+		token->verdict =
+			kvw_jwt_gate_check(token->gate, shown, digest, token->now_s, &token->ring);
 }
 
 /* RFC 6750. A token that cannot be judged yet is no wrong one: clients try again by themselves. */
@@ -140,13 +143,18 @@ static void refuse_token(struct kvw_exchange *x, enum kvw_jwt_verdict verdict)
 		(void)snprintf(extra, sizeof(extra), "retry-after: 1\r\n");
 	else
 		(void)snprintf(extra, sizeof(extra),
-			"www-authenticate: Bearer error=\"invalid_token\", error_description=\"%s\"\r\n", text);
+			"www-authenticate: Bearer error=\"invalid_token\", "
+			"error_description=\"%s\"\r\n",
+			text);
 	kvw_reply_error_code(x, later ? 503 : 401, NULL,
-		later ? "token_keys_unavailable" : verdict == KVW_JWT_EXPIRED ? "expired_token" : "invalid_token",
+		later                        ? "token_keys_unavailable"
+		: verdict == KVW_JWT_EXPIRED ? "expired_token"
+					     : "invalid_token",
 		extra, text);
 }
 
-static bool refuse_bearer(struct kvw_exchange *x, const struct token *token, const struct kvw_digest *digest)
+static bool refuse_bearer(
+	struct kvw_exchange *x, const struct token *token, const struct kvw_digest *digest)
 {
 	if (token->verdict != KVW_JWT_GOOD) {
 		refuse_token(x, token->verdict);
@@ -167,7 +175,8 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	struct token token = {.gate = kvw_auth_jwt(loop->auth), .now_s = x->wall_ns / KVW_NS_PER_S};
 	const struct kvw_client_key *key;
 	struct kvw_digest digest;
-	enum kvw_credential shown = kvw_credential_take_seen(&loop->request_head, &digest, look_at_token, &token);
+	enum kvw_credential shown =
+		kvw_credential_take_seen(&loop->request_head, &digest, look_at_token, &token);
 
 	/* Browsers send none with it, and vLLM asks for none. */
 	if (shown == KVW_CREDENTIAL_MISSING && is_open_preflight(x)) {
@@ -181,7 +190,8 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	look_for_keys(loop);
 	key = kvw_keyring_find(loop->keyring, &digest);
 	if (key == NULL) {
-		kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_UNKNOWN, "invalid_api_key", "this API key is not known");
+		kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_UNKNOWN, "invalid_api_key",
+			"this API key is not known");
 		return true;
 	}
 	kvw_keyring_ref(loop->keyring);
@@ -192,7 +202,8 @@ static bool refuse_stranger(struct kvw_exchange *x)
 		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 	if (kvw_client_key_lives(key, x->wall_ns / KVW_NS_PER_S))
 		return false;
-	kvw_guard_refuse(x, 401, KVW_COUNT_AUTH_EXPIRED, "expired_api_key", "this API key has expired");
+	kvw_guard_refuse(
+		x, 401, KVW_COUNT_AUTH_EXPIRED, "expired_api_key", "this API key has expired");
 	return true;
 }
 
@@ -219,12 +230,14 @@ static bool key_lists(const struct kvw_exchange *x)
 static bool refuse_path(struct kvw_exchange *x)
 {
 	if (!kvw_path_straight(asked_path(x)) || !is_exposed(x)) {
-		kvw_guard_refuse(x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
+		kvw_guard_refuse(
+			x, 404, KVW_COUNT_PATHS_REFUSED, "path_not_found", "there is no such path");
 		return true;
 	}
 	if (x->caller.key == NULL || key_lists(x))
 		return false;
-	kvw_guard_refuse(x, 403, KVW_COUNT_AUTH_PATH, "path_not_allowed", "this API key may not use this path");
+	kvw_guard_refuse(x, 403, KVW_COUNT_AUTH_PATH, "path_not_allowed",
+		"this API key may not use this path");
 	return true;
 }
 

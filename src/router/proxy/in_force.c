@@ -7,8 +7,9 @@
 #include "proxy/loop.h"
 #include "proxy/step.h"
 
-static struct kvw_in_force *make_in_force(const struct kvw_loop *loop, struct kvw_settings *settings,
-	const struct kvw_config *config, struct kvw_strategy *strategy)
+static struct kvw_in_force *make_in_force(const struct kvw_loop *loop,
+	struct kvw_settings *settings, const struct kvw_config *config,
+	struct kvw_strategy *strategy)
 {
 	struct kvw_in_force *in_force = calloc(1, sizeof(*in_force));
 
@@ -17,7 +18,8 @@ static struct kvw_in_force *make_in_force(const struct kvw_loop *loop, struct kv
 	in_force->settings = settings;
 	in_force->config = config;
 	in_force->strategy = strategy;
-	in_force->cuts = config->kvaware_fragments && strategy->ops->prepare == KVW_PREPARE_TOKENS &&
+	in_force->cuts = config->kvaware_fragments &&
+			 strategy->ops->prepare == KVW_PREPARE_TOKENS &&
 			 kvw_separator_make(config->kvaware_fragments_separator,
 				 (uint32_t)config->kvaware_fragments_min, &in_force->separator);
 	in_force->step_count = kvw_steps_needed(loop, config, in_force->steps);
@@ -40,7 +42,8 @@ static void label_classes(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	if (!in_force->config->admission_enabled)
 		return;
 	if (classes->count == 0)
-		in_force->class_labels[0] = kvw_metrics_class(loop->metrics, (struct kvw_slice){NULL, 0});
+		in_force->class_labels[0] =
+			kvw_metrics_class(loop->metrics, (struct kvw_slice){NULL, 0});
 	for (size_t i = 0; i < classes->count && i < KVW_CLASSES; i++)
 		in_force->class_labels[i] =
 			kvw_metrics_class(loop->metrics, kvw_slice_of(classes->items[i]));
@@ -56,7 +59,8 @@ static void label_groups(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	}
 }
 
-/* What the loop keeps of the configuration for itself. Scans of running requests borrow from theirs. */
+/* What the loop keeps of the configuration for itself. Scans of running requests borrow from
+ * theirs. */
 static void adopt_settings(struct kvw_loop *loop, struct kvw_in_force *in_force)
 {
 	const struct kvw_config *config = in_force->config;
@@ -72,8 +76,8 @@ static void adopt_settings(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	kvw_account_set_most(loop->shared->memory, config->limits_body_memory);
 }
 
-/* Room in heads for limits.headers; requests that began when it was more keep theirs. False: out of memory,
- * nothing has changed. */
+/* Room in heads for limits.headers; requests that began when it was more keep theirs. False: out of
+ * memory, nothing has changed. */
 static bool grow_heads(struct kvw_loop *loop, const struct kvw_config *config)
 {
 	struct kvw_head request = {0}, response = {0};
@@ -81,7 +85,8 @@ static bool grow_heads(struct kvw_loop *loop, const struct kvw_config *config)
 
 	if (fields <= loop->head_room)
 		return true;
-	if (kvw_head_init(&request, fields) != KVW_OK || kvw_head_init(&response, fields) != KVW_OK) {
+	if (kvw_head_init(&request, fields) != KVW_OK ||
+		kvw_head_init(&response, fields) != KVW_OK) {
 		kvw_head_finish(&request);
 		kvw_head_finish(&response);
 		return false;

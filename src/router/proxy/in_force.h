@@ -1,8 +1,9 @@
 /*
  * in_force.h - the settings by which a loop's requests began, and those of the present turn.
  *
- * A loop looks at the start of each turn whether a reload has put other settings into force (settings.h).
- * A request keeps those that it began with until it has ended: its loop counts its requests for each.
+ * A loop looks at the start of each turn whether a reload has put other settings into force
+ * (settings.h). A request keeps those that it began with until it has ended: its loop counts its
+ * requests for each.
  *
  * Threads: all of it belongs to one loop.
  */
@@ -36,7 +37,8 @@ struct kvw_in_force {
 	uint8_t class_labels[KVW_CLASSES]; /* by class, for metrics */
 	uint8_t group_labels[KVW_MAX_MODEL_GROUPS]; /* by group, likewise */
 	struct kvw_separator separator; /* where cuts */
-	const struct kvw_step *steps[KVW_STEPS]; /* of a request's way, those that these settings need */
+	/* of a request's way, those that these settings need */
+	const struct kvw_step *steps[KVW_STEPS];
 	size_t step_count;
 	bool cuts; /* prompts are cut into the texts of kvaware.fragments */
 	uint32_t requests; /* that began with it and have not ended */

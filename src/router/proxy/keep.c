@@ -1,9 +1,10 @@
 /*
- * keep.c - what the loops share that outlives the process: owners of responses, and what keys, tenants and models
- * with limits have used.
+ * keep.c - what the loops share that outlives the process: owners of responses, and what keys,
+ * tenants and models with limits have used.
  *
- * Of a limit its use today and the time until its minute is full again are kept, by name: what a client may do does
- * not depend on a restart. Requests that run do not outlive it, so the count of those begins at none.
+ * Of a limit its use today and the time until its minute is full again are kept, by name: what a
+ * client may do does not depend on a restart. Requests that run do not outlive it, so the count of
+ * those begins at none.
  */
 #include "proxy/proxy.h"
 
@@ -32,7 +33,8 @@ struct rate_record {
 	uint32_t kind;
 };
 
-_Static_assert(sizeof(struct owner_record) == 24 && sizeof(struct rate_record) == 40, "records have no gaps");
+_Static_assert(sizeof(struct owner_record) == 24 && sizeof(struct rate_record) == 40,
+	"records have no gaps");
 
 #define CHAIN_BYTES 65536 /* of the records of one chain of the table: far more than it has */
 #define MOST_NAME   1024
@@ -44,8 +46,10 @@ static enum kvw_err keep_owners(struct kvw_owners *owners, const struct kvw_keep
 
 	while ((count = kvw_owners_copy(owners, &at, some, sizeof(some) / sizeof(some[0]))) > 0)
 		for (size_t i = 0; i < count; i++) {
-			const struct owner_record record = {some[i].id, some[i].worker, 0, some[i].tenant};
-			enum kvw_err err = out->put(out->arg, KVW_KEPT_OWNER, &record, sizeof(record));
+			const struct owner_record record = {
+				some[i].id, some[i].worker, 0, some[i].tenant};
+			enum kvw_err err =
+				out->put(out->arg, KVW_KEPT_OWNER, &record, sizeof(record));
 
 			if (err != KVW_OK)
 				return err;
@@ -75,12 +79,15 @@ static void copy_subject(void *arg, struct kvw_rate_subject *subject)
 	};
 	uint32_t len = (uint32_t)(sizeof(record) + subject->name_len);
 
-	if ((record.requests_ns == 0 && record.tokens_ns == 0 && record.day_used == 0 && record.learned == 0) ||
-		subject->name_len > MOST_NAME || sizeof(chain->bytes) - chain->len < sizeof(len) + len)
+	if ((record.requests_ns == 0 && record.tokens_ns == 0 && record.day_used == 0 &&
+		    record.learned == 0) ||
+		subject->name_len > MOST_NAME ||
+		sizeof(chain->bytes) - chain->len < sizeof(len) + len)
 		return;
 	memcpy(chain->bytes + chain->len, &len, sizeof(len));
 	memcpy(chain->bytes + chain->len + sizeof(len), &record, sizeof(record));
-	memcpy(chain->bytes + chain->len + sizeof(len) + sizeof(record), subject->name, subject->name_len);
+	memcpy(chain->bytes + chain->len + sizeof(len) + sizeof(record), subject->name,
+		subject->name_len);
 	chain->len += sizeof(len) + len;
 }
 
@@ -127,8 +134,8 @@ static void recall_owner(
 		return;
 	memcpy(&record, bytes, len);
 	if (record.worker < KVW_MAX_WORKERS && in->workers[record.worker] < KVW_MAX_WORKERS)
-		kvw_owners_recall(
-			owners, &(struct kvw_owner){record.id, record.tenant, in->workers[record.worker]});
+		kvw_owners_recall(owners,
+			&(struct kvw_owner){record.id, record.tenant, in->workers[record.worker]});
 }
 
 /* What is left of a debt, in reason: a bucket owes an hour at most after a restart. */
@@ -141,7 +148,8 @@ static int64_t debt_now(int64_t debt_ns, int64_t passed_ns)
 	return debt_ns - passed_ns < most_ns ? debt_ns - passed_ns : most_ns;
 }
 
-static void recall_rate(struct kvw_shared *shared, const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
+static void recall_rate(
+	struct kvw_shared *shared, const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
 {
 	uint64_t today = kvw_rate_day(kvw_clock_wall_ns());
 	struct kvw_rate_subject *subject;
@@ -150,17 +158,21 @@ static void recall_rate(struct kvw_shared *shared, const struct kvw_keep_in *in,
 	if (len <= sizeof(record) || len > sizeof(record) + MOST_NAME)
 		return;
 	memcpy(&record, bytes, sizeof(record));
-	if (record.kind >= KVW_RATE_KINDS || record.requests_ns < 0 || record.tokens_ns < 0 || record.day_used < 0)
+	if (record.kind >= KVW_RATE_KINDS || record.requests_ns < 0 || record.tokens_ns < 0 ||
+		record.day_used < 0)
 		return;
 	subject = kvw_rate_table_hold(shared->rates, (enum kvw_rate_kind)record.kind,
-		(struct kvw_slice){(const char *)bytes + sizeof(record), len - sizeof(record)}, in->now_ns, today);
+		(struct kvw_slice){(const char *)bytes + sizeof(record), len - sizeof(record)},
+		in->now_ns, today);
 	if (subject == NULL)
 		return;
 	kvw_bucket_owe(&subject->requests, debt_now(record.requests_ns, in->passed_ns), in->now_ns);
 	kvw_bucket_owe(&subject->tokens, debt_now(record.tokens_ns, in->passed_ns), in->now_ns);
-	/* Where replicas share their counts, Redis has the day's, with what this one has charged. */
+	/* Where replicas share their counts, Redis has the day's, with what this one has
+	 * charged. */
 	if (record.day == today && shared->config->rate_sharing_redis[0] == '\0')
-		kvw_day_correct(&subject->day, record.day_used < INT64_MAX / 4 ? record.day_used : INT64_MAX / 4, today);
+		kvw_day_correct(&subject->day,
+			record.day_used < INT64_MAX / 4 ? record.day_used : INT64_MAX / 4, today);
 	atomic_store_explicit(&subject->learned, record.learned, memory_order_relaxed);
 	kvw_rate_subject_put(subject);
 }

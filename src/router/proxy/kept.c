@@ -72,7 +72,8 @@ static enum kvw_kept judge_promise(const struct kvw_exchange *x, enum kvw_end en
 void kvw_kept_count(struct kvw_exchange *x, enum kvw_end end)
 {
 	const struct kvw_entrant *e = &x->admission.entrant;
-	bool promised = e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0 || e->promise.tpot_ns > 0;
+	bool promised =
+		e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0 || e->promise.tpot_ns > 0;
 
 	if (x->event_stream && e->counted_ns > 0 && x->first_token_ns > e->sent_ns)
 		kvw_metrics_first_token(

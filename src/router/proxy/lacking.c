@@ -100,7 +100,8 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 		(void)snprintf(message, sizeof(message), "no worker could answer; tried %s",
 			x->tried.text);
 	} else {
-		(kvw_exchange_names_workers(x) ? put_worker_states : put_states)(x->loop->fleet, &text);
+		(kvw_exchange_names_workers(x) ? put_worker_states : put_states)(
+			x->loop->fleet, &text);
 		(void)snprintf(message, sizeof(message), "no usable worker%s%s%.*s",
 			x->division.group != NULL ? " in group " : "",
 			x->division.group != NULL ? x->division.group->group : "", (int)text.len,

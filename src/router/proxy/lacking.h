@@ -1,5 +1,6 @@
 /*
- * lacking.h - a request whose model is not known, or has no worker: it waits, or its client gets an error.
+ * lacking.h - a request whose model is not known, or has no worker: it waits, or its client gets an
+ * error.
  *
  * It waits for newer model lists, or for a worker of a model that can be woken (waking.h).
  *

@@ -1,9 +1,9 @@
 /*
  * listener.c - a loop's listening sockets, and what it does with the clients that they bring.
  *
- * A loop that opens its own socket has one. A process that took sockets over has as many as the process
- * before it, which may have had more loops: each of them must be served, since the kernel spreads new
- * clients over all sockets of an address.
+ * A loop that opens its own socket has one. A process that took sockets over has as many as the
+ * process before it, which may have had more loops: each of them must be served, since the kernel
+ * spreads new clients over all sockets of an address.
  */
 #include "proxy/listener.h"
 
@@ -47,9 +47,9 @@ static void starved(struct kvw_acceptor *acceptor)
 
 	kvw_metrics_add(loop->metrics, KVW_COUNT_OUT_OF_DESCRIPTORS, 1);
 	if (kvw_shared_lacks(loop->shared, loop->now_ns))
-		kvw_warn("proxy",
-			"no descriptor is left for a client: refused until others have gone; raise the limit "
-			"(ulimit -n, LimitNOFILE)");
+		kvw_warn("proxy", "no descriptor is left for a client: refused until others have "
+				  "gone; raise the limit "
+				  "(ulimit -n, LimitNOFILE)");
 }
 
 /* In OpenAI's form; under TLS nothing can be said before a handshake. */

@@ -2,8 +2,8 @@
  * local.c - see local.h.
  *
  * All but /metrics are made of a few atomics, on the spot. /metrics is the control thread's text
- * (admin/metrics_copy.h): where there is none that is new enough, the exchange waits for the next tick.
- * SageMaker's /ping asks whether requests can be served, and is answered as /ready.
+ * (admin/metrics_copy.h): where there is none that is new enough, the exchange waits for the next
+ * tick. SageMaker's /ping asks whether requests can be served, and is answered as /ready.
  */
 #include "proxy/local.h"
 
@@ -66,8 +66,8 @@ bool kvw_local_metrics(struct kvw_exchange *x)
 	if (text != NULL)
 		reply_metrics(x, text);
 	else
-		kvw_reply_error_as(
-			x, 503, NULL, NULL, "retry-after: 1\r\n", "the metrics were not written in time");
+		kvw_reply_error_as(x, 503, NULL, NULL, "retry-after: 1\r\n",
+			"the metrics were not written in time");
 	return true;
 }
 
@@ -95,7 +95,8 @@ static char *entry_of(const struct kvw_local_answer *list, struct kvw_slice id)
 	size_t i;
 
 	json_array_foreach(json_object_get(all, "data"), i, entry) {
-		struct kvw_slice name = kvw_slice_of(json_string_value(json_object_get(entry, "id")));
+		struct kvw_slice name =
+			kvw_slice_of(json_string_value(json_object_get(entry, "id")));
 
 		if (text == NULL && kvw_slice_equal(name, id))
 			text = json_dumps(entry, JSON_COMPACT | JSON_PRESERVE_ORDER);
@@ -104,9 +105,9 @@ static char *entry_of(const struct kvw_local_answer *list, struct kvw_slice id)
 	return text;
 }
 
-/* With the entry as /v1/models has it for this client, or 404. path: as received, without query. Names of models have
- * slashes, which some clients write as they are and some as %2F. The entry is taken out of the list, so that both say
- * the same, and a key sees one where it sees the other. */
+/* With the entry as /v1/models has it for this client, or 404. path: as received, without query.
+ * Names of models have slashes, which some clients write as they are and some as %2F. The entry is
+ * taken out of the list, so that both say the same, and a key sees one where it sees the other. */
 static void answer_one_model(struct kvw_exchange *x, struct kvw_slice path)
 {
 	const struct kvw_slice list_path = KVW_SLICE("/v1/models");
@@ -116,7 +117,8 @@ static void answer_one_model(struct kvw_exchange *x, struct kvw_slice path)
 	size_t len = kvw_path_model(path, id, sizeof(id));
 
 	if (len > 0) {
-		if (kvw_admin_answer(x->loop->admin, list_path, x->caller.key, x->loop->now_ns, &list) != KVW_OK) {
+		if (kvw_admin_answer(x->loop->admin, list_path, x->caller.key, x->loop->now_ns,
+			    &list) != KVW_OK) {
 			kvw_reply_error(x, 500, "out of memory");
 			return;
 		}
@@ -126,7 +128,8 @@ static void answer_one_model(struct kvw_exchange *x, struct kvw_slice path)
 	if (text != NULL) {
 		kvw_reply(x, 200, "application/json", NULL, text, kvw_slice_of(text).len);
 	} else {
-		(void)snprintf(message, sizeof(message), "The model `%.*s` does not exist.", (int)len, id);
+		(void)snprintf(
+			message, sizeof(message), "The model `%.*s` does not exist.", (int)len, id);
 		kvw_reply_error_as(x, 404, "NotFoundError", "model", NULL, message);
 	}
 	free(text);
@@ -147,8 +150,10 @@ bool kvw_local_answers(struct kvw_exchange *x)
 		path.len = (size_t)(mark - path.data);
 	ping = kvw_slice_equal(path, KVW_SLICE("/ping"));
 	if (!head->head_method && !head->get_method && !(ping && head->post_method)) {
-		kvw_reply_error_as(x, 405, NULL, NULL, ping ? "allow: GET, HEAD, POST\r\n" : "allow: GET, HEAD\r\n",
-			ping ? "this path answers GET, HEAD and POST" : "this path answers GET and HEAD");
+		kvw_reply_error_as(x, 405, NULL, NULL,
+			ping ? "allow: GET, HEAD, POST\r\n" : "allow: GET, HEAD\r\n",
+			ping ? "this path answers GET, HEAD and POST"
+			     : "this path answers GET and HEAD");
 		return true;
 	}
 	if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {

@@ -13,7 +13,8 @@ bool kvw_local_answers(struct kvw_exchange *x);
 /* If it is a browser's preflight that kvway answers itself: answers. The same. */
 bool kvw_local_preflight(struct kvw_exchange *x);
 
-/* Answers an exchange that waits for the text of /metrics, which may be there now. False: not yet. */
+/* Answers an exchange that waits for the text of /metrics, which may be there now. False: not
+ * yet. */
 bool kvw_local_metrics(struct kvw_exchange *x);
 
 #endif

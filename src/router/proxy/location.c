@@ -1,14 +1,15 @@
 /*
  * location.c - see location.h.
  *
- * A worker builds an absolute Location from the Host that it got, which is its own address and not the one that
- * the client knows: FastAPI redirects POST /v1/chat/completions/ so. The client could not reach it, or would
- * reach it past kvway's keys and limits. So an authority that is one of a worker's becomes the client's own Host,
- * with the scheme by which the client came, and the path prefix of the worker's URL is taken off. URLs that name
- * other servers, and paths without a host, pass as they are (less the prefix).
+ * A worker builds an absolute Location from the Host that it got, which is its own address and not
+ * the one that the client knows: FastAPI redirects POST /v1/chat/completions/ so. The client could
+ * not reach it, or would reach it past kvway's keys and limits. So an authority that is one of a
+ * worker's becomes the client's own Host, with the scheme by which the client came, and the path
+ * prefix of the worker's URL is taken off. URLs that name other servers, and paths without a host,
+ * pass as they are (less the prefix).
  *
- * Cost: none for answers of 200; others have their fields looked at, and the fleet is gone through for a field that
- * has such a URL.
+ * Cost: none for answers of 200; others have their fields looked at, and the fleet is gone through
+ * for a field that has such a URL.
  */
 #include "proxy/location.h"
 
@@ -68,7 +69,8 @@ static bool take_apart(struct kvw_slice value, struct reference *out)
 static bool split_authority(const struct reference *to, char host[256], uint16_t *port)
 {
 	struct kvw_slice all = to->authority;
-	const char *colon = memrchr(all.data, ':', all.len), *bracket = memrchr(all.data, ']', all.len);
+	const char *colon = memrchr(all.data, ':', all.len),
+		   *bracket = memrchr(all.data, ']', all.len);
 	size_t len = all.len;
 	char digits[8] = "";
 	unsigned long number = to->https ? 443 : 80;
@@ -103,18 +105,25 @@ static bool is_host_of(struct kvw_worker *worker, const char *host)
 	if (strcasecmp(worker->host, host) == 0)
 		return true;
 	for (size_t i = 0; i < KVW_ADDRESSES_MAX && kvw_worker_address(worker, i, &address); i++) {
-		const void *bytes = address.ss_family == AF_INET6
-			? (const void *)&((const struct sockaddr_in6 *)(const void *)&address)->sin6_addr
-			: (const void *)&((const struct sockaddr_in *)(const void *)&address)->sin_addr;
+		const void *bytes =
+			address.ss_family == AF_INET6
+				? (const void *)&(
+					  (const struct sockaddr_in6 *)(const void *)&address)
+					  ->sin6_addr
+				: (const void *)&(
+					  (const struct sockaddr_in *)(const void *)&address)
+					  ->sin_addr;
 
-		if (inet_ntop(address.ss_family, bytes, text, sizeof(text)) != NULL && strcasecmp(text, host) == 0)
+		if (inet_ntop(address.ss_family, bytes, text, sizeof(text)) != NULL &&
+			strcasecmp(text, host) == 0)
 			return true;
 	}
 	return false;
 }
 
 /* The worker that an authority means; the one that answered is looked at first. NULL: none. */
-static struct kvw_worker *worker_of_authority(const struct kvw_exchange *x, const struct reference *to)
+static struct kvw_worker *worker_of_authority(
+	const struct kvw_exchange *x, const struct reference *to)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
 	char host[256];
@@ -162,8 +171,8 @@ static void write_own_origin(struct kvw_exchange *x, struct kvw_writer *w)
 	kvw_write(w, request->authority);
 }
 
-/* Takes a field out and writes the client's in its place. One that does not fit is left out: better no address
- * than a wrong one. */
+/* Takes a field out and writes the client's in its place. One that does not fit is left out: better
+ * no address than a wrong one. */
 static void replace_field(struct kvw_exchange *x, struct kvw_field *field, struct kvw_writer *w)
 {
 	struct kvw_worker *worker = x->attempt.worker;
@@ -202,8 +211,9 @@ size_t kvw_location_fields(struct kvw_exchange *x, struct kvw_head *head, char *
 	for (size_t i = 0; i < head->field_count; i++) {
 		struct kvw_field *field = &head->fields[i];
 
-		if (!field->hop_by_hop && (kvw_slice_equal_nocase(field->name, KVW_SLICE("location")) ||
-						  kvw_slice_equal_nocase(field->name, KVW_SLICE("content-location"))))
+		if (!field->hop_by_hop &&
+			(kvw_slice_equal_nocase(field->name, KVW_SLICE("location")) ||
+				kvw_slice_equal_nocase(field->name, KVW_SLICE("content-location"))))
 			replace_field(x, field, &w);
 	}
 	return w.len;

@@ -22,7 +22,8 @@
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
 #define LOOK_FOR_GONE_NS    KVW_NS_PER_S
-#define FAILOVER_NS         (100 * KVW_NS_PER_MS) /* between two looks at all clients while a worker is down */
+/* between two looks at all clients while a worker is down */
+#define FAILOVER_NS         (100 * KVW_NS_PER_MS)
 #define FREE_EXCHANGES_KEPT 1024
 
 static void sync_link_gauges(struct kvw_loop *loop)
@@ -73,8 +74,8 @@ static void close_listener(struct kvw_loop *loop)
 }
 
 /*
- * Another process accepts from the same sockets: what waits there is its. A client that is idle may be
- * about to send its next request, whose answer says `close`; so it has drain.settle for that.
+ * Another process accepts from the same sockets: what waits there is its. A client that is idle may
+ * be about to send its next request, whose answer says `close`; so it has drain.settle for that.
  */
 static void hand_clients_over(struct kvw_loop *loop)
 {
@@ -93,7 +94,8 @@ static void drain_handed(struct kvw_loop *loop)
 	loop->closed = loop->now_ns >= loop->drain_deadline_ns;
 }
 
-/* The time to finish is over. A client that does not take its answer at once loses it in the next tick. */
+/* The time to finish is over. A client that does not take its answer at once loses it in the next
+ * tick. */
 static void cut_all(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
@@ -116,8 +118,8 @@ static void drain_clients(struct kvw_loop *loop)
 		loop->draining = true;
 		loop->settle_until_ns = loop->now_ns + settle_ms * KVW_NS_PER_MS;
 		if (loop->index == 0)
-			kvw_info("proxy", "draining settle_ms=%lld limit_ms=%lld", (long long)settle_ms,
-				(long long)loop->config->drain_timeout_ms);
+			kvw_info("proxy", "draining settle_ms=%lld limit_ms=%lld",
+				(long long)settle_ms, (long long)loop->config->drain_timeout_ms);
 		if (how == KVW_DRAIN_HANDED)
 			hand_clients_over(loop);
 	}
@@ -137,8 +139,8 @@ static void close_all(struct kvw_loop *loop)
 		kvw_receive_drop(client, false);
 }
 
-/* Keepalive finds clients that vanish while nothing is sent to them; an answer on its way is looked after
- * here. */
+/* Keepalive finds clients that vanish while nothing is sent to them; an answer on its way is looked
+ * after here. */
 static void drop_vanished(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
@@ -150,7 +152,8 @@ static void drop_vanished(struct kvw_loop *loop)
 		next = TAILQ_NEXT(client, entry);
 		if (client->exchange != NULL &&
 			kvw_peer_vanished(client->io.fd, loop->config->timeout_peer_gone_ms)) {
-			kvw_trace_client(client->exchange->trace, loop->now_ns, KVW_TRACE_CLIENT_VANISHED);
+			kvw_trace_client(
+				client->exchange->trace, loop->now_ns, KVW_TRACE_CLIENT_VANISHED);
 			kvw_receive_drop(client, true);
 		}
 	}
@@ -183,7 +186,8 @@ static void loop_tick(struct kvw_loop *loop)
 
 static void loop_woken(struct kvw_io *io)
 {
-	struct kvw_loop *loop = (struct kvw_loop *)((char *)io - offsetof(struct kvw_loop, wake_io));
+	struct kvw_loop *loop =
+		(struct kvw_loop *)((char *)io - offsetof(struct kvw_loop, wake_io));
 	uint64_t count;
 
 	(void)!read(loop->wake_fd, &count, sizeof(count));

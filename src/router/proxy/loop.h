@@ -69,7 +69,7 @@ struct kvw_loop {
 	struct kvw_in_force *in_force;        /* what requests that begin now get */
 	struct kvw_in_force *in_force_before; /* what older requests have, by which it is dropped */
 	const struct kvw_config *config;      /* in force in this turn */
-	struct kvw_auth *auth;       /* borrowed; NULL: clients need no keys, likewise the next two */
+	struct kvw_auth *auth; /* borrowed; NULL: clients need no keys, likewise the next two */
 	struct kvw_keyring *keyring; /* a reference: as the last request found them */
 	uint64_t keyring_version;
 	struct kvw_fleet *fleet;
@@ -105,10 +105,11 @@ struct kvw_loop {
 	struct kvw_head request_head;   /* of head_owner, parsed last */
 	struct kvw_exchange *head_owner; /* whose head request_head shows; NULL: none */
 	struct kvw_head response_head;
-	size_t head_room;               /* fields for which both have room; each request sets its own limit */
+	size_t head_room; /* fields for which both have room; each request sets its own limit */
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
-	struct kvw_scan **scans; /* idle ones, made by the settings in force; up to KVW_LOOP_SCANS */
+	/* idle ones, made by the settings in force; up to KVW_LOOP_SCANS */
+	struct kvw_scan **scans;
 	size_t scan_count, scan_bytes;
 	uint64_t request_id_prefix, request_id_next;
 	uint32_t unpaid; /* requests not yet paid in at shared->repeats */
@@ -116,7 +117,8 @@ struct kvw_loop {
 	struct kvw_client_list clients; /* all that live */
 	struct kvw_client_list dead;
 	struct kvw_exchange_list parked; /* waiting for a model list */
-	struct kvw_exchange_list waking; /* waiting for a worker of their model, in the order in which they came */
+	/* waiting for a worker of their model, in the order in which they came */
+	struct kvw_exchange_list waking;
 	uint64_t woken_changes; /* of the fleet when it was last looked whether they have one */
 	int64_t woken_ns;       /* when */
 	struct kvw_gates gates; /* of requests that wait for room */
@@ -129,8 +131,9 @@ struct kvw_loop {
 	int64_t failover_ns; /* when kvw_exchange_fail_over was called last */
 	bool letting_go; /* workers are GONE: after this turn it is looked at what refers to them */
 	bool draining; /* each answer ends its connection */
-	bool handed;   /* another process accepts: no client comes any more, idle ones are let go after
-	                  drain.settle, and when the last has gone the loop ends */
+	/* another process accepts: no client comes any more, idle ones are let go after
+	 * drain.settle, and when the last has gone the loop ends */
+	bool handed;
 	bool closed;   /* no client comes any more, and idle ones are let go at once */
 	bool settled;  /* handed: drain.settle is over */
 	int64_t settle_until_ns, drain_deadline_ns;
@@ -138,7 +141,8 @@ struct kvw_loop {
 
 /* Makes the loop ready; takes the listening sockets, also when it fails. */
 enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, size_t index,
-	const struct kvw_proxy_deps *deps, const int *listen_fds, size_t listen_count) KVW_MUST_CHECK;
+	const struct kvw_proxy_deps *deps, const int *listen_fds,
+	size_t listen_count) KVW_MUST_CHECK;
 void kvw_loop_finish(struct kvw_loop *loop);
 void *kvw_loop_main(void *arg); /* thread function; arg is the loop */
 void kvw_loop_wake(struct kvw_loop *loop);
@@ -147,7 +151,8 @@ void kvw_loop_wake(struct kvw_loop *loop);
 static inline void kvw_loop_timer(struct kvw_loop *loop, struct kvw_timer *timer,
 	enum kvw_timer_kind kind, int64_t duration_ms)
 {
-	kvw_timer_set(&loop->timers, timer, (uint8_t)kind, loop->now_ns + duration_ms * KVW_NS_PER_MS);
+	kvw_timer_set(
+		&loop->timers, timer, (uint8_t)kind, loop->now_ns + duration_ms * KVW_NS_PER_MS);
 }
 
 #endif

@@ -13,7 +13,10 @@ size_t kvw_opening_skip(struct kvw_opening *o, const char *data, size_t len)
 
 	o->line_ended = data[len - 1] == '\n';
 	if (o->tokens >= KVW_TOKENS_SOME)
-		return at_event && (data[0] == ':' || data[0] == 'e') && kvw_preamble_only(data, len) ? len : 0;
+		return at_event && (data[0] == ':' || data[0] == 'e') &&
+				       kvw_preamble_only(data, len)
+			       ? len
+			       : 0;
 	skipped = kvw_preamble_skip(&o->preamble, data, len);
 	if (o->preamble.opened)
 		o->tokens = KVW_TOKENS_OPENED;
@@ -68,7 +71,8 @@ void kvw_opening_find_token(struct kvw_opening *o, bool stream, const char *data
 		o->tokens = kvw_tokens_in_piece(o->tokens, data, len);
 	else
 		o->tokens = kvw_tokens_aborted(data, len) ? KVW_TOKENS_NONE : KVW_TOKENS_SOME;
-	if (o->tokens == KVW_TOKENS_OPENED) /* the event that names the role: comments may follow it */
+	/* the event that names the role: comments may follow it */
+	if (o->tokens == KVW_TOKENS_OPENED)
 		o->preamble = (struct kvw_preamble){0};
 }
 

@@ -2,8 +2,8 @@
  * owners.c - see owners.h.
  *
  * Entries stand in a ring in the order in which they were made; buckets chain them by hash. Only a
- * 64-bit hash of an id is kept: two ids that share one would send a request to a worker that answers
- * 404, as it would without the table.
+ * 64-bit hash of an id is kept: two ids that share one would send a request to a worker that
+ * answers 404, as it would without the table.
  */
 #include "proxy/owners.h"
 
@@ -127,7 +127,8 @@ uint64_t kvw_owners_tenant(struct kvw_slice tenant)
 	return tenant.len == 0 ? 0 : XXH3_64bits(tenant.data, tenant.len) | 1;
 }
 
-void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t worker)
+void kvw_owners_set(
+	struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t worker)
 {
 	set_owner(owners, XXH3_64bits(id.data, id.len), tenant, worker);
 }
@@ -138,10 +139,12 @@ size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *
 
 	pthread_mutex_lock(&owners->lock);
 	for (; *at < owners->count && count < room; ++*at) {
-		const struct entry *entry = &owners->entries[(owners->oldest + *at) % owners->limit];
+		const struct entry *entry =
+			&owners->entries[(owners->oldest + *at) % owners->limit];
 
 		if (entry->worker != NO_ENTRY)
-			out[count++] = (struct kvw_owner){entry->hash, entry->tenant, entry->worker};
+			out[count++] =
+				(struct kvw_owner){entry->hash, entry->tenant, entry->worker};
 	}
 	pthread_mutex_unlock(&owners->lock);
 	return count;
@@ -152,7 +155,8 @@ void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner)
 	set_owner(owners, owner->id, owner->tenant, owner->worker);
 }
 
-enum kvw_owned kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t *worker)
+enum kvw_owned kvw_owners_find(
+	struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t *worker)
 {
 	enum kvw_owned owned = KVW_OWNED_UNKNOWN;
 	const struct entry *entry;
@@ -189,7 +193,8 @@ struct kvw_slice kvw_owners_id_in(const char *data, size_t len, struct kvw_slice
 		at += sizeof(name) - 1;
 		while (at < end && (*at == ' ' || *at == ':'))
 			at++;
-		if ((size_t)(end - at) < begins.len + 1 || *at != '"' || memcmp(at + 1, begins.data, begins.len) != 0)
+		if ((size_t)(end - at) < begins.len + 1 || *at != '"' ||
+			memcmp(at + 1, begins.data, begins.len) != 0)
 			continue;
 		close = memchr(at + 1, '"', (size_t)(end - at - 1));
 		if (close == NULL)

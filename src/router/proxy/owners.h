@@ -1,10 +1,13 @@
 /*
- * owners.h - which worker made which response of /v1/responses, which session of /invocations, or what else has an id.
+ * owners.h - which worker made which response of /v1/responses, which session of /invocations, or
+ * what else has an id.
  *
- * A worker keeps what it made; a request that names it (previous_response_id, GET, DELETE and cancel by id; a session
- * in the head, sagemaker.h) can be served by no other. The table is bounded: the oldest entry goes.
+ * A worker keeps what it made; a request that names it (previous_response_id, GET, DELETE and
+ * cancel by id; a session in the head, sagemaker.h) can be served by no other. The table is
+ * bounded: the oldest entry goes.
  *
- * An entry is also of the tenant whose request made the thing: for all others the id is one that there is not.
+ * An entry is also of the tenant whose request made the thing: for all others the id is one that
+ * there is not.
  *
  * Threads: any; a mutex guards the table (only such requests come here).
  */
@@ -36,8 +39,10 @@ enum kvw_owned {
 };
 
 /* An id that another tenant has stays that tenant's. */
-void kvw_owners_set(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t worker);
-enum kvw_owned kvw_owners_find(struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t *worker);
+void kvw_owners_set(
+	struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t worker);
+enum kvw_owned kvw_owners_find(
+	struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t *worker);
 
 /* An entry, over a restart. */
 struct kvw_owner {
@@ -46,14 +51,14 @@ struct kvw_owner {
 	uint32_t worker;
 };
 
-/* Copies the next entries that have a worker, oldest first; *at: 0 at first. Returns how many; 0: that was all.
- * What changes meanwhile may be missing. */
+/* Copies the next entries that have a worker, oldest first; *at: 0 at first. Returns how many; 0:
+ * that was all. What changes meanwhile may be missing. */
 size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *out, size_t room);
 /* Puts one back. */
 void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner);
 
-/* The id in the beginning of an answer, plain or a stream's first event: the first member "id" whose
- * value is a string that begins with `begins`. len 0: not (yet) there. */
+/* The id in the beginning of an answer, plain or a stream's first event: the first member "id"
+ * whose value is a string that begins with `begins`. len 0: not (yet) there. */
 struct kvw_slice kvw_owners_id_in(const char *data, size_t len, struct kvw_slice begins);
 
 /* The worker has left: none of its ids is known any more. */

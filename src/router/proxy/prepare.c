@@ -10,10 +10,10 @@
  *	   +--- answer in the loop's box, or timer
  *	        (client gone: kvw_exchange_end ends the wait)
  *
- * Nothing is asked where the answer could not change the choice: one usable worker, or none that reports
- * what it holds. Tokens are kept until the first token, so that a retry on another worker neither asks
- * nor waits again. While it waits an exchange holds its scan, since the text's chain is what it is
- * routed by if no tokens come.
+ * Nothing is asked where the answer could not change the choice: one usable worker, or none that
+ * reports what it holds. Tokens are kept until the first token, so that a retry on another worker
+ * neither asks nor waits again. While it waits an exchange holds its scan, since the text's chain
+ * is what it is routed by if no tokens come.
  */
 #include "proxy/prepare.h"
 
@@ -87,7 +87,8 @@ static bool ask_for_tokens(struct kvw_exchange *x, bool convert, kvw_token_fn *d
 	};
 
 	if (job == NULL) {
-		note_tokens(x, len > KVW_TOKENS_BODY_MAX ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_BUSY);
+		note_tokens(
+			x, len > KVW_TOKENS_BODY_MAX ? KVW_INEXACT_NO_TOKENS : KVW_INEXACT_BUSY);
 		return true;
 	}
 	if (!kvw_upload_copy(&x->upload, kvw_token_job_body(job), len)) {
@@ -95,8 +96,8 @@ static bool ask_for_tokens(struct kvw_exchange *x, bool convert, kvw_token_fn *d
 		note_tokens(x, KVW_INEXACT_NO_TOKENS);
 		return true;
 	}
-	ask.worker_count = kvw_tokens_choose(loop->sources->tokens, candidates->items, candidates->count,
-		loop->now_ns, ask.workers);
+	ask.worker_count = kvw_tokens_choose(loop->sources->tokens, candidates->items,
+		candidates->count, loop->now_ns, ask.workers);
 	ask.authorization = authorization(x);
 	if (kvw_token_job_submit(job, &ask, &result)) {
 		take_tokens(x, &result);
@@ -127,7 +128,8 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 	kvw_groups_read(x, &loop->candidates, &known, &model);
 	if (!known)
 		return true; /* it is parked until its model is */
-	choice = kvw_tokens_look(loop->sources->exact, loop->candidates.items, loop->candidates.count);
+	choice = kvw_tokens_look(
+		loop->sources->exact, loop->candidates.items, loop->candidates.count);
 	if (x->scan != NULL && x->scanned)
 		kvw_scan_exact(x->scan, &exact);
 	x->exact.in_body = exact.form == KVW_FORM_IDS;

@@ -55,9 +55,10 @@ size_t kvw_proxy_default_loops(void)
 }
 
 /*
- * As many descriptors as the system lets us have. Where they are too few for limits.connections, clients
- * get half of them and workers the other half: a client whose request can have no connection to a worker is
- * better refused at once. Some are left for files, probes and the admin address.
+ * As many descriptors as the system lets us have. Where they are too few for limits.connections,
+ * clients get half of them and workers the other half: a client whose request can have no
+ * connection to a worker is better refused at once. Some are left for files, probes and the admin
+ * address.
  */
 static void share_descriptors(struct kvw_shared *shared)
 {
@@ -78,7 +79,8 @@ static void share_descriptors(struct kvw_shared *shared)
 	shared->connections_most = ((int64_t)limit.rlim_cur - others) / 2;
 	kvw_warn("proxy",
 		"descriptors are limited to %llu: at most %lld clients at once, not "
-		"limits.connections=%lld, so that each can have a connection to a worker; raise the limit "
+		"limits.connections=%lld, so that each can have a connection to a worker; raise "
+		"the limit "
 		"(ulimit -n, LimitNOFILE)",
 		(unsigned long long)limit.rlim_cur, (long long)shared->connections_most,
 		(long long)clients);
@@ -104,7 +106,8 @@ static enum kvw_err start_threads(struct kvw_proxy *proxy)
 	return err;
 }
 
-/* The loops' sockets share an address. Port 0 is chosen once; the others take what the first one got. */
+/* The loops' sockets share an address. Port 0 is chosen once; the others take what the first one
+ * got. */
 static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *errors, int *fd)
 {
 	char bound[KVW_LISTEN_TEXT], why[384];
@@ -121,9 +124,9 @@ static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *erro
 }
 
 /*
- * Those of the process before us, as long as there is any: a socket of our own would lose the clients
- * that wait there if we failed before we are ready. The loop gets every loop_count-th, or where they are
- * too few, shares one with another loop.
+ * Those of the process before us, as long as there is any: a socket of our own would lose the
+ * clients that wait there if we failed before we are ready. The loop gets every loop_count-th, or
+ * where they are too few, shares one with another loop.
  */
 static enum kvw_err adopt_for(struct kvw_proxy *proxy, const int *handed, size_t handed_count,
 	size_t index, int *fds, size_t *count)
@@ -139,7 +142,8 @@ static enum kvw_err adopt_for(struct kvw_proxy *proxy, const int *handed, size_t
 }
 
 /* Makes the loops, each with its sockets. */
-static enum kvw_err init_proxy_loops(struct kvw_proxy *proxy, const struct kvw_proxy_deps *deps, FILE *errors)
+static enum kvw_err init_proxy_loops(
+	struct kvw_proxy *proxy, const struct kvw_proxy_deps *deps, FILE *errors)
 {
 	int handed[KVW_SOCKETS_MOST], fds[KVW_SOCKETS_MOST];
 	size_t handed_count = kvw_sockets_adopt(deps->sockets, KVW_SOCKET_CLIENTS,
@@ -162,7 +166,8 @@ static enum kvw_err init_proxy_loops(struct kvw_proxy *proxy, const struct kvw_p
 			kvw_peer_watch(fds[k], deps->config->timeout_peer_gone_ms, false);
 		err = kvw_loop_init(&proxy->loops[i], &proxy->shared, i, deps, fds, count);
 		if (err != KVW_OK) {
-			fprintf(errors, "kvway: cannot set up an event loop: %s\n", strerror(errno));
+			fprintf(errors, "kvway: cannot set up an event loop: %s\n",
+				strerror(errno));
 			break;
 		}
 		proxy->loops[i].tls = proxy->tls;
@@ -204,7 +209,8 @@ static enum kvw_err create_client_tls(struct kvw_proxy *proxy, bool keys, FILE *
 	return err;
 }
 
-enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, struct kvw_proxy **out)
+enum kvw_err kvw_proxy_start(
+	const struct kvw_proxy_deps *deps, FILE *errors, struct kvw_proxy **out)
 {
 	struct kvw_proxy *proxy = aligned_alloc(64, (sizeof(*proxy) + 63) / 64 * 64);
 	enum kvw_err err = KVW_ENOMEM;
@@ -216,7 +222,8 @@ enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors, st
 	proxy->sockets = deps->sockets;
 	proxy->loop_count = deps->loop_count;
 	proxy->loops = calloc(deps->loop_count, sizeof(proxy->loops[0]));
-	if (proxy->loops == NULL || kvw_shared_init(&proxy->shared, deps->config, deps->memory) != KVW_OK)
+	if (proxy->loops == NULL ||
+		kvw_shared_init(&proxy->shared, deps->config, deps->memory) != KVW_OK)
 		goto fail;
 	err = create_client_tls(proxy, deps->auth != NULL, errors);
 	if (err != KVW_OK)

@@ -4,8 +4,9 @@
  *   client --> listener.c, receive.c --> exchange: request.c, steps, send.c --> link --> worker
  *   client <-- client.c             <-- exchange: response.c                   <-- link <-- worker
  *
- * Each loop is a thread with its own listening socket (SO_REUSEPORT), or its share of those that another
- * process handed over, with buffers, timers and connections; loops share only the fleet, the strategy and a few atomics.
+ * Each loop is a thread with its own listening socket (SO_REUSEPORT), or its share of those that
+ * another process handed over, with buffers, timers and connections; loops share only the fleet,
+ * the strategy and a few atomics.
  */
 #ifndef KVW_PROXY_H
 #define KVW_PROXY_H
@@ -45,12 +46,14 @@ struct kvw_proxy_deps {
 
 	/* Asked for sockets of `listen` that another process had; during kvw_proxy_start only. */
 	struct kvw_sockets *sockets;
-	/* Called when all is made and no loop runs yet, to recall what a former process knew; NULL: nothing is. */
+	/* Called when all is made and no loop runs yet, to recall what a former process knew; NULL:
+	 * nothing is. */
 	void (*before_loops)(void *arg, struct kvw_proxy *proxy);
 	void *before_loops_arg;
 };
 
-/* The trace of its requests, by `config`; NULL: there is none. The caller's to destroy, after the proxy. */
+/* The trace of its requests, by `config`; NULL: there is none. The caller's to destroy, after the
+ * proxy. */
 enum kvw_err kvw_proxy_create_trace(
 	const struct kvw_config *config, size_t loops, struct kvw_trace **out) KVW_MUST_CHECK;
 
@@ -71,13 +74,13 @@ struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
 /* What keys, tenants and models with limits have used; the proxy's. */
 struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy);
 
-/* Owners of responses, and what was used of limits, over a restart (keep.h). keep: any thread; recall: before
- * the loops run. */
+/* Owners of responses, and what was used of limits, over a restart (keep.h). keep: any thread;
+ * recall: before the loops run. */
 enum kvw_err kvw_proxy_keep(struct kvw_proxy *proxy, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 void kvw_proxy_recall(struct kvw_proxy *proxy, const struct kvw_keep_in *in);
 
-/* From now on each answer ends its connection; the loops stop listening when `how` says, let running
- * requests finish for drain.timeout, and end. Returns at once. Once only. */
+/* From now on each answer ends its connection; the loops stop listening when `how` says, let
+ * running requests finish for drain.timeout, and end. Returns at once. Once only. */
 void kvw_proxy_drain(struct kvw_proxy *proxy, enum kvw_drain how);
 
 /* Waits until every loop has ended (after kvw_proxy_drain). */

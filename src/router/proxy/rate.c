@@ -13,8 +13,8 @@ size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
 
 /* --- what it used --- */
 
-/* Counts events, which end in an empty line: an engine sends one for each token, or for a few. Lines end in
- * LF or CRLF. */
+/* Counts events, which end in an empty line: an engine sends one for each token, or for a few.
+ * Lines end in LF or CRLF. */
 void kvw_rate_watch(struct kvw_exchange *x, const char *data, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {

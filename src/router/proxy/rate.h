@@ -1,8 +1,8 @@
 /*
  * rate.h - a request and the limits of its key, its tenant and its model (src/router/rates).
  *
- * Charged before it waits for anything, by prediction (steps/limits.c); corrected when it ends, by the answer's usage, or where
- * there is none by what passed.
+ * Charged before it waits for anything, by prediction (steps/limits.c); corrected when it ends, by
+ * the answer's usage, or where there is none by what passed.
  */
 #ifndef KVW_RATE_H
 #define KVW_RATE_H

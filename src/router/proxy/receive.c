@@ -2,12 +2,13 @@
  * receive.c - what a client's connection brings: bytes, its end, time that passed.
  *
  * A request is read into a small block, or a large one if the client's last request was large: one
- * buffer, which is cheaper than two, and nearly always enough. The rest of a body goes into the tail of
- * its chain and, in the same system call, into spare blocks of the loop.
- * While an exchange has its whole request nothing is read: what a client pipelines waits in the
- * kernel. A client that leaves is noticed all the same, by the edges of a close or a reset.
+ * buffer, which is cheaper than two, and nearly always enough. The rest of a body goes into the
+ * tail of its chain and, in the same system call, into spare blocks of the loop. While an exchange
+ * has its whole request nothing is read: what a client pipelines waits in the kernel. A client that
+ * leaves is noticed all the same, by the edges of a close or a reset.
  *
- * Callbacks note what came (bytes in x->upload.in, a lost client, a refusal) and advance the exchange.
+ * Callbacks note what came (bytes in x->upload.in, a lost client, a refusal) and advance the
+ * exchange.
  */
 #include "proxy/receive.h"
 
@@ -44,7 +45,8 @@ static bool begin_tls(struct kvw_client *client)
 	return false;
 }
 
-/* May this peer send a header of the PROXY protocol? Then it comes first. False: it may not be served at all. */
+/* May this peer send a header of the PROXY protocol? Then it comes first. False: it may not be
+ * served at all. */
 static bool begin_front(struct kvw_client *client, const struct sockaddr *peer)
 {
 	const struct kvw_front *front = &client->loop->shared->front;
@@ -64,7 +66,8 @@ void kvw_receive_client_take(struct kvw_loop *loop, int fd, const struct sockadd
 {
 	struct kvw_client *client = calloc(1, sizeof(*client));
 
-	if (client == NULL || kvw_io_open(&client->io, &loop->sockets, fd, client_event) != KVW_OK) {
+	if (client == NULL ||
+		kvw_io_open(&client->io, &loop->sockets, fd, client_event) != KVW_OK) {
 		free(client);
 		close(fd);
 		kvw_shared_connection_release(loop->shared);
@@ -75,7 +78,8 @@ void kvw_receive_client_take(struct kvw_loop *loop, int fd, const struct sockadd
 	client->loop = loop;
 	client->state = KVW_CLIENT_OPEN;
 	kvw_front_format(client->address, peer);
-	if (!begin_front(client, peer) || (client->state != KVW_CLIENT_PROXY && !begin_tls(client))) {
+	if (!begin_front(client, peer) ||
+		(client->state != KVW_CLIENT_PROXY && !begin_tls(client))) {
 		kvw_io_close(&client->io, false);
 		free(client);
 		kvw_shared_connection_release(loop->shared);
@@ -127,7 +131,8 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns)
 	struct kvw_client *client =
 		(struct kvw_client *)((char *)timer - offsetof(struct kvw_client, timer));
 	struct kvw_exchange *x = client->exchange;
-	static const struct kvw_head_error slow_head = {408, "the request head did not arrive in time"};
+	static const struct kvw_head_error slow_head = {
+		408, "the request head did not arrive in time"};
 
 	client->loop->now_ns = now_ns;
 	switch (timer->kind) {
@@ -371,8 +376,8 @@ static void client_run(struct kvw_client *client)
 	for (int i = 0; i < READS_AT_ONCE; i++) {
 		if (!kvw_client_alive(client) || !client->io.readable || !client_wants_read(client))
 			return;
-		/* A request was answered at once: those that came with it are answered before more is
-		 * read, lest they pile up. */
+		/* A request was answered at once: those that came with it are answered before more
+		 * is read, lest they pile up. */
 		if (client->exchange == NULL && client->io.again)
 			return;
 		if (client->state == KVW_CLIENT_LINGERING)
@@ -442,7 +447,8 @@ static void client_event(struct kvw_io *io)
 	if (client->state == KVW_CLIENT_PROXY) {
 		read_proxy_header(client);
 		if (client->state < KVW_CLIENT_OPEN) {
-			if (client->loop->closed && client->state == KVW_CLIENT_PROXY && kvw_client_idle(client))
+			if (client->loop->closed && client->state == KVW_CLIENT_PROXY &&
+				kvw_client_idle(client))
 				kvw_client_lose(client, false);
 			return;
 		}

@@ -34,7 +34,8 @@ static void note_answered(struct kvw_exchange *x)
 }
 
 /* Of a request that is only explained. True: it is one. */
-static bool note_dry(struct kvw_exchange *x, int status, const char *param, const char *code, const char *message)
+static bool note_dry(struct kvw_exchange *x, int status, const char *param, const char *code,
+	const char *message)
 {
 	struct kvw_explanation *e = x->dry;
 
@@ -104,7 +105,8 @@ void kvw_reply_error_code(struct kvw_exchange *x, int status, const char *type, 
 
 	if (note_dry(x, status, NULL, code, message))
 		return;
-	len = kvw_error_body_code(body, sizeof(body), x->path.api, status, type, NULL, code, message);
+	len = kvw_error_body_code(
+		body, sizeof(body), x->path.api, status, type, NULL, code, message);
 	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_ANSWER, 0, (uint64_t)status, message);
 	kvw_reply(x, status, "application/json", extra, body, len);
 }

@@ -44,15 +44,16 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 		return true;
 	/* Another request was parsed meanwhile; this one was found good once already. */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
-	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload), x->upload.head_len, &error) !=
-		KVW_OK)
+	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload),
+		    x->upload.head_len, &error) != KVW_OK)
 		return false;
 	loop->head_owner = x;
 	return true;
 }
 
-/* Session key from headers or cookies; the body's own is the scan's. Of a field that showed a client's key the
- * bytes are gone: the key's name, which the exchange's ring holds, stands for them. */
+/* Session key from headers or cookies; the body's own is the scan's. Of a field that showed a
+ * client's key the bytes are gone: the key's name, which the exchange's ring holds, stands for
+ * them. */
 static struct kvw_slice head_session(const struct kvw_exchange *x)
 {
 	const struct kvw_loop *loop = x->loop;
@@ -62,9 +63,11 @@ static struct kvw_slice head_session(const struct kvw_exchange *x)
 		const struct kvw_field *field = kvw_head_find(
 			&loop->request_head, kvw_slice_of(config->session_headers.items[i]));
 
-		if (field != NULL && field->value.len > 0 && !kvw_sagemaker_no_session(field->value))
-			return x->caller.key != NULL && kvw_credential_field(field) ? kvw_slice_of(x->caller.key->name)
-									     : field->value;
+		if (field != NULL && field->value.len > 0 &&
+			!kvw_sagemaker_no_session(field->value))
+			return x->caller.key != NULL && kvw_credential_field(field)
+				       ? kvw_slice_of(x->caller.key->name)
+				       : field->value;
 	}
 	for (size_t i = 0; i < config->session_cookies.count; i++) {
 		struct kvw_slice value = kvw_head_cookie(
@@ -79,14 +82,16 @@ static struct kvw_slice head_session(const struct kvw_exchange *x)
 /* x-kvway-pin, where it counts. */
 static struct kvw_slice head_pin(const struct kvw_exchange *x)
 {
-	const struct kvw_field *field =
-		x->config->http_pin ? kvw_head_find(&x->loop->request_head, KVW_SLICE(KVW_PIN_FIELD)) : NULL;
+	const struct kvw_field *field = x->config->http_pin ? kvw_head_find(&x->loop->request_head,
+								      KVW_SLICE(KVW_PIN_FIELD))
+							    : NULL;
 
 	return field != NULL ? field->value : (struct kvw_slice){NULL, 0};
 }
 
-/* A POST alone carries a prompt or empties a cache. What else comes to such a path (a browser's preflight, a HEAD of some
- * monitor) is answered by the API server alone: its answer says nothing of the engine. */
+/* A POST alone carries a prompt or empties a cache. What else comes to such a path (a browser's
+ * preflight, a HEAD of some monitor) is answered by the API server alone: its answer says nothing
+ * of the engine. */
 static struct kvw_path_info path_of_head(const struct kvw_head *head)
 {
 	struct kvw_path_info path = kvw_path_classify(head->target);
@@ -135,7 +140,8 @@ static void refuse_too_large(struct kvw_exchange *x)
 	char message[128];
 
 	(void)snprintf(message, sizeof(message), "the request body is larger than %s, %llu bytes",
-		x->upload.body.limit < x->config->limits_body ? "this API key may send" : "limits.body",
+		x->upload.body.limit < x->config->limits_body ? "this API key may send"
+							      : "limits.body",
 		(unsigned long long)x->upload.body.limit);
 	kvw_reply_error(x, 413, message);
 }
@@ -150,7 +156,8 @@ static bool refuse_unserved(struct kvw_exchange *x)
 		kvw_reply_error(x, 501, "protocol upgrades (WebSocket) are not supported");
 	} else if (x->path.kind == KVW_PATH_ENGINE_CONTROL && !config->expose_engine_control) {
 		kvw_reply_error(x, 403,
-			"this path controls the engine and is not exposed; set expose.engine_control");
+			"this path controls the engine and is not exposed; set "
+			"expose.engine_control");
 	} else if (x->path.kind == KVW_PATH_LORA && !config->expose_lora) {
 		kvw_reply_error(
 			x, 403, "loading LoRA adapters is not exposed; set expose.lora");
@@ -183,8 +190,8 @@ static bool more_than_body_memory(struct kvw_exchange *x, uint64_t bytes)
 	return true;
 }
 
-/* A whole request whose announced body would not fit now is not read to its end for nothing. What was
- * only announced holds no memory. True: refused. */
+/* A whole request whose announced body would not fit now is not read to its end for nothing. What
+ * was only announced holds no memory. True: refused. */
 static bool refuse_length(struct kvw_exchange *x)
 {
 	if (more_than_body_memory(x, x->upload.content_length))
@@ -195,7 +202,8 @@ static bool refuse_length(struct kvw_exchange *x)
 	return true;
 }
 
-/* Charges what has arrived of a whole request, and what it was read into. False: refused, an answer was sent. */
+/* Charges what has arrived of a whole request, and what it was read into. False: refused, an answer
+ * was sent. */
 static bool charge_body(struct kvw_exchange *x)
 {
 	if (more_than_body_memory(x, x->upload.received + x->scan_memory))
@@ -206,26 +214,30 @@ static bool charge_body(struct kvw_exchange *x)
 	return false;
 }
 
-/* A form on a path that is not known: images, video. Where all workers serve one model it is not looked at. */
+/* A form on a path that is not known: images, video. Where all workers serve one model it is not
+ * looked at. */
 static bool is_form(const struct kvw_exchange *x, const struct kvw_head *head)
 {
 	const struct kvw_field *type = kvw_head_field(head, KVW_FIELD_CONTENT_TYPE);
 	struct kvw_slice form = KVW_SLICE("multipart/form-data");
 
 	return type != NULL && type->value.len >= form.len &&
-	       strncasecmp(type->value.data, form.data, form.len) == 0 && kvw_fleet_divided(x->loop->fleet);
+	       strncasecmp(type->value.data, form.data, form.len) == 0 &&
+	       kvw_fleet_divided(x->loop->fleet);
 }
 
-/* Returns whether its body is read before a worker is picked: all of it if `whole`, else until its model is found, but
- * no further than is scanned. */
+/* Returns whether its body is read before a worker is picked: all of it if `whole`, else until its
+ * model is found, but no further than is scanned. */
 static bool choose_mode(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
 
 	bool prompt = x->path.prompt && head->post_method &&
-		      (head->json || x->path.api == KVW_API_AUDIO) && x->upload.framing != KVW_FRAME_NONE;
+		      (head->json || x->path.api == KVW_API_AUDIO) &&
+		      x->upload.framing != KVW_FRAME_NONE;
 
-	/* A path that is not known may all the same be one of an engine that names its model, in JSON or a form. */
+	/* A path that is not known may all the same be one of an engine that names its model, in
+	 * JSON or a form. */
 	bool unknown = x->path.kind == KVW_PATH_FORWARD && x->path.api == KVW_API_OTHER &&
 		       x->path.made_id.len == 0 && head->post_method && !x->upload.body.done &&
 		       (head->json || is_form(x, head));
@@ -287,8 +299,8 @@ void kvw_request_head(struct kvw_exchange *x)
 	x->attempt.cursor = x->upload.feed = kvw_upload_body(&x->upload);
 	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
-	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload), x->upload.head_len, &error) !=
-		KVW_OK) {
+	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload),
+		    x->upload.head_len, &error) != KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
 		if (loop->auth != NULL) /* it may hold a key, which was not found */
@@ -297,12 +309,14 @@ void kvw_request_head(struct kvw_exchange *x)
 		return;
 	}
 	note_head(x);
-	kvw_body_begin(&x->upload.body, x->upload.framing, x->upload.content_length, loop->config->limits_body);
+	kvw_body_begin(&x->upload.body, x->upload.framing, x->upload.content_length,
+		loop->config->limits_body);
 	if (x->upload.body.done)
 		body_complete(x);
 	if (kvw_local_preflight(x) || refuse_head(x) || kvw_local_answers(x))
 		return;
-	x->head_session = x->route.session = head_session(x); /* behind the guard, which knows the key */
+	/* behind the guard, which knows the key */
+	x->head_session = x->route.session = head_session(x);
 	kvw_rewrite_session(x);
 	read = choose_mode(x);
 	if (kvw_unread_refuses_encoded(x, read) || (x->whole && refuse_length(x)))
@@ -310,7 +324,8 @@ void kvw_request_head(struct kvw_exchange *x)
 	if (!x->upload.body.done) {
 		if (loop->request_head.expect_continue && arrived == 0)
 			send_continue(x);
-		kvw_loop_timer(loop, &x->client->timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
+		kvw_loop_timer(
+			loop, &x->client->timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
 	}
 	kvw_exchange_request_state(
 		x, read ? KVW_REQUEST_READ_BODY : KVW_REQUEST_ROUTING);
@@ -330,7 +345,8 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 {
 	if (x->upload.body.done || x->response_state >= KVW_RESPONSE_DONE)
 		return false;
-	return x->whole || is_looking(x) || x->upload.received - x->attempt.body_sent < x->config->limits_high_water;
+	return x->whole || is_looking(x) ||
+	       x->upload.received - x->attempt.body_sent < x->config->limits_high_water;
 }
 
 /* The body outgrew what is read whole: route on what is known and stream the rest. */
@@ -345,13 +361,14 @@ static void stream_after_all(struct kvw_exchange *x)
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
-/* Is the model's name to be looked for in more of the body? Behind the limit, too, where a prompt would else reach
- * another model's worker. */
+/* Is the model's name to be looked for in more of the body? Behind the limit, too, where a prompt
+ * would else reach another model's worker. */
 static bool looks_on(struct kvw_exchange *x)
 {
 	bool needed = x->path.prompt && kvw_fleet_divided(x->loop->fleet);
 
-	if (x->upload.body.done || x->scan == NULL || kvw_scan_model(x->scan).len > 0 || !kvw_scan_goes_on(x->scan) ||
+	if (x->upload.body.done || x->scan == NULL || kvw_scan_model(x->scan).len > 0 ||
+		!kvw_scan_goes_on(x->scan) ||
 		(x->upload.received > x->config->routing_scan_limit && !needed))
 		return false;
 	if (kvw_upload_charge(&x->upload, x->loop->shared->memory))
@@ -379,7 +396,8 @@ void kvw_request_body(struct kvw_exchange *x)
 		body_refused(x, err);
 		return;
 	}
-	if ((kvw_request_scan_charge(x) || x->upload.received > x->upload.memory) && x->whole && !charge_body(x))
+	if ((kvw_request_scan_charge(x) || x->upload.received > x->upload.memory) && x->whole &&
+		!charge_body(x))
 		return;
 	if (x->upload.body.done)
 		body_complete(x);

@@ -6,11 +6,12 @@
 
 #include "proxy/exchange.h"
 
-/* x->upload.in begins with a whole head of x->upload.head_len bytes. Leaves READ_HEAD for READ_BODY (a whole request)
- * or ROUTING, or answers: a refusal, or what kvway answers itself. */
+/* x->upload.in begins with a whole head of x->upload.head_len bytes. Leaves READ_HEAD for READ_BODY
+ * (a whole request) or ROUTING, or answers: a refusal, or what kvway answers itself. */
 void kvw_request_head(struct kvw_exchange *x);
 
-/* Takes what kvw_upload_has_news says. A whole request that has ended, or become too large to be read whole, goes to ROUTING. */
+/* Takes what kvw_upload_has_news says. A whole request that has ended, or become too large to be
+ * read whole, goes to ROUTING. */
 void kvw_request_body(struct kvw_exchange *x);
 
 /* Returns whether the client's socket may be read for this exchange now. */

@@ -1,14 +1,15 @@
 /*
  * response.c - the response side of an exchange: from the worker's socket to the client's.
  *
- * Bytes are read into the loop's scratch buffer, looked at where they lie, and written to the client
- * in the same turn, head and body in one writev; only what the client's socket does not take is
- * copied. Chunked answers pass with their framing untouched (checked, not rewritten), so an SSE event
- * leaves as it came.
+ * Bytes are read into the loop's scratch buffer, looked at where they lie, and written to the
+ * client in the same turn, head and body in one writev; only what the client's socket does not take
+ * is copied. Chunked answers pass with their framing untouched (checked, not rewritten), so an SSE
+ * event leaves as it came.
  *
- * The head of an inference answer is held until the first body byte, that of a stream until its first token: what
- * comes before that (preamble.h) says nothing of the engine, is held with it, and starts or stops no clock. Until then
- * the client has seen nothing and the request can still go to another worker.
+ * The head of an inference answer is held until the first body byte, that of a stream until its
+ * first token: what comes before that (preamble.h) says nothing of the engine, is held with it, and
+ * starts or stops no clock. Until then the client has seen nothing and the request can still go to
+ * another worker.
  */
 #include "proxy/response.h"
 
@@ -32,7 +33,8 @@
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
-#define EARLY_MOST    ((size_t)256 << 10) /* bytes held: a longer preamble is passed on, and ties the request */
+/* bytes held: a longer preamble is passed on, and ties the request */
+#define EARLY_MOST    ((size_t)256 << 10)
 
 /* What one read brings the client. Lives on the stack for that read. */
 struct outgoing {
@@ -177,7 +179,8 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 }
 
 /* Fields of kvway's own in the answer's head, and those of the worker's that it writes again. */
-static struct kvw_slice own_fields(struct kvw_exchange *x, struct kvw_head *head, char *buf, size_t size)
+static struct kvw_slice own_fields(
+	struct kvw_exchange *x, struct kvw_head *head, char *buf, size_t size)
 {
 	static const struct kvw_slice later = KVW_SLICE(KVW_BUSY_RETRY_AFTER);
 	size_t len = kvw_location_fields(x, head, buf);
@@ -219,7 +222,8 @@ static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_hea
 static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	struct kvw_loop *loop = x->loop;
-	char extra[KVW_LOCATION_ROOM + KVW_CORS_ROOM + 2048 + KVW_RATE_ROOM]; /* a worker's URL may be long */
+	/* a worker's URL may be long */
+	char extra[KVW_LOCATION_ROOM + KVW_CORS_ROOM + 2048 + KVW_RATE_ROOM];
 	struct kvw_response_head_options options = {
 		.framing = choose_pass(x, head),
 		.content_length = head->content_length,
@@ -247,7 +251,8 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 	return held->head_len > 0;
 }
 
-/* 100, 102, 103: passed on at once, save 100, which kvway answers itself. False: the client is gone. */
+/* 100, 102, 103: passed on at once, save 100, which kvway answers itself. False: the client is
+ * gone. */
 static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	struct kvw_response_head_options options = {.framing = KVW_FRAME_NONE};
@@ -263,8 +268,8 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 	return kvw_client_alive(x->client);
 }
 
-/* The answer is bad. True: noted as a failure, and another worker will be asked; else this answer is all
- * there is, and the client gets it. */
+/* The answer is bad. True: noted as a failure, and another worker will be asked; else this answer
+ * is all there is, and the client gets it. */
 static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const char *why)
 {
 	if (kvw_request_may_leave(x, x->tried.suspicions + (excuse == KVW_EXCUSE_NONE))) {
@@ -293,26 +298,29 @@ static const char *bad_status(int status)
 	}
 }
 
-/* The worker may not have what its list names, as after an adapter was taken from it directly, or it was started
- * with other models. That list is read again at once, and another worker may have it meanwhile. A 404 may have other
- * reasons: where the list still names the model, the next look is a second later. */
+/* The worker may not have what its list names, as after an adapter was taken from it directly, or
+ * it was started with other models. That list is read again at once, and another worker may have it
+ * meanwhile. A 404 may have other reasons: where the list still names the model, the next look is a
+ * second later. */
 static bool denies_model(struct kvw_exchange *x)
 {
 	struct kvw_worker *worker = x->attempt.worker;
 	int64_t now_ns = kvw_clock_ns();
 
-	if (!x->path.prompt || x->model == NULL || kvw_exchange_kept(x).len > 0 || worker->models_given)
+	if (!x->path.prompt || x->model == NULL || kvw_exchange_kept(x).len > 0 ||
+		worker->models_given)
 		return false;
 	if (kvw_worker_models_stale(worker))
 		return true;
-	if (now_ns - atomic_load_explicit(&worker->models_changed_ns, memory_order_relaxed) < KVW_NS_PER_S)
+	if (now_ns - atomic_load_explicit(&worker->models_changed_ns, memory_order_relaxed) <
+		KVW_NS_PER_S)
 		return false;
 	kvw_worker_models_changed(worker, now_ns);
 	return true;
 }
 
-/* It is full. True: noted as a failure, since another worker has room, or will have it and the request waits for that;
- * else this answer is all there is, and the client gets it. */
+/* It is full. True: noted as a failure, since another worker has room, or will have it and the
+ * request waits for that; else this answer is all there is, and the client gets it. */
 static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
 {
 	kvw_busy_note(x, pause_ns);
@@ -324,8 +332,8 @@ static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
 	return false;
 }
 
-/* It says in an answer that was held that it is full: kvway takes its word, and where the request can go nowhere answers
- * in its own. */
+/* It says in an answer that was held that it is full: kvway takes its word, and where the request
+ * can go nowhere answers in its own. */
 static void found_full(struct kvw_exchange *x)
 {
 	kvw_busy_note(x, 0);
@@ -343,8 +351,8 @@ static void broke_off(struct kvw_exchange *x, const char *why)
 	x->tried.broke_off++;
 }
 
-/* A bad status counts against the worker. A good one says nothing of its engine: the first token does.
- * False: another worker is asked. */
+/* A bad status counts against the worker. A good one says nothing of its engine: the first token
+ * does. False: another worker is asked. */
 static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	int64_t pause_ns = 0;
@@ -354,7 +362,8 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 	if (kvw_busy_by_head(head, &pause_ns))
 		return !find_room(x, pause_ns, bad_status(head->status));
 	/* until its body was seen */
-	x->attempt.opening.doubtful = head->status == 503 || (head->status == 400 && kvw_fits_another(x));
+	x->attempt.opening.doubtful =
+		head->status == 503 || (head->status == 400 && kvw_fits_another(x));
 	if (x->attempt.opening.doubtful || head->status < 500 || head->status == 501)
 		return true;
 	return !go_elsewhere(x, head->status == 502 ? KVW_EXCUSE_REFUSED : KVW_EXCUSE_NONE,
@@ -439,8 +448,8 @@ static size_t feed_head(struct kvw_exchange *x, const char *data, size_t len)
 		used += end - before;
 		a->partial_from = 0;
 		loop->response_head.field_limit = (size_t)x->config->limits_headers;
-		if (kvw_head_parse_response(
-			    &loop->response_head, head, end, kvw_exchange_is_head(x), &error) != KVW_OK) {
+		if (kvw_head_parse_response(&loop->response_head, head, end,
+			    kvw_exchange_is_head(x), &error) != KVW_OK) {
 			kvw_attempt_failed(&x->attempt, error.message);
 			return SIZE_MAX;
 		}
@@ -518,7 +527,8 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_held_drop(&x->attempt.held, &x->loop->blocks, x->loop->shared->memory);
 		x->added_ns += kvw_clock_ns() - x->loop->now_ns;
 	}
-	/* Of an answer without tokens, what routing learned of the prompt is undone: kvw_attempt_end. */
+	/* Of an answer without tokens, what routing learned of the prompt is undone:
+	 * kvw_attempt_end. */
 	if (x->request_state == KVW_REQUEST_SENT &&
 		(x->first_token_ns != 0 || x->attempt.decision.chains == 0))
 		kvw_exchange_drop_request(x);
@@ -571,14 +581,16 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 	if (x->attempt.answer.done && out->payload == 0 && o->first_len == 0)
 		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
 	if (o->tokens == KVW_TOKENS_NONE)
-		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "its engine aborted it before the first token");
+		return !go_elsewhere(
+			x, KVW_EXCUSE_BUSY, "its engine aborted it before the first token");
 	return !o->error_event ||
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
 
-/* Keeps what a read brought: what was gathered behind what is held already, and raw bytes. False: it is too much, or
- * there is no memory; what was not kept is to be sent. */
-static bool keep_held(struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
+/* Keeps what a read brought: what was gathered behind what is held already, and raw bytes. False:
+ * it is too much, or there is no memory; what was not kept is to be sent. */
+static bool keep_held(
+	struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
 {
 	struct kvw_block_pool *pool = &x->loop->blocks;
 	struct kvw_held *kept = &x->attempt.held;
@@ -600,7 +612,8 @@ static void pause_if_slow(struct kvw_exchange *x)
 {
 	bool full = !kvw_account_fits(x->loop->shared->memory, 0);
 
-	if (x->client->out.bytes <= (full ? x->config->limits_low_water : x->config->limits_high_water))
+	if (x->client->out.bytes <=
+		(full ? x->config->limits_low_water : x->config->limits_high_water))
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_PAUSED);
 	kvw_attempt_await(x, false); /* it waits for its client */
@@ -661,7 +674,8 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		answer_complete(x, used < len);
 		return;
 	}
-	if (out.payload > 0 || !kvw_exchange_streams_tokens(x)) /* else it goes on waiting: comments are no progress */
+	/* else it goes on waiting: comments are no progress */
+	if (out.payload > 0 || !kvw_exchange_streams_tokens(x))
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 	pause_if_slow(x);
@@ -698,8 +712,8 @@ static void answer_closed(struct kvw_exchange *x)
 /* Nothing was noted that comes first. */
 static bool reads_on(const struct kvw_exchange *x)
 {
-	return x->response_state != KVW_RESPONSE_PAUSED && x->attempt.failure.why == NULL && !x->faulty &&
-		kvw_client_alive(x->client);
+	return x->response_state != KVW_RESPONSE_PAUSED && x->attempt.failure.why == NULL &&
+	       !x->faulty && kvw_client_alive(x->client);
 }
 
 void kvw_response_read(struct kvw_exchange *x)
@@ -738,6 +752,6 @@ void kvw_response_resume(struct kvw_exchange *x)
 	if (kvw_exchange_streams_tokens(x) && x->first_token_ns == 0)
 		kvw_request_await_token(x, 0);
 	else
-		kvw_loop_timer(
-			x->loop, &x->timer, KVW_TIMER_STREAM_IDLE, x->config->timeout_stream_idle_ms);
+		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
+			x->config->timeout_stream_idle_ms);
 }

@@ -1,19 +1,21 @@
 /*
  * retry.h - may a request that failed go out again, and where?
  *
- * RFC 9110 section 9.2.2: a request with a method that is not idempotent must not be repeated unless
- * it is known to be safe. An inference request is until its first token: until then it has had no
- * effect but work. Any other POST may be repeated only if none of it was written.
+ * RFC 9110 section 9.2.2: a request with a method that is not idempotent must not be repeated
+ * unless it is known to be safe. An inference request is until its first token: until then it has
+ * had no effect but work. Any other POST may be repeated only if none of it was written.
  *
- * A request under which two workers broke (their connection ended without an answer, or they answered
- * 5xx) goes to no third: some prompts break any engine that reads them.
+ * A request under which two workers broke (their connection ended without an answer, or they
+ * answered 5xx) goes to no third: some prompts break any engine that reads them.
  *
- * When one worker fails, its requests are repeated elsewhere; when a whole fleet fails, repeats would
- * multiply the load that it fails under. So repeats are paid from one account of all loops: each request
- * pays in retry.budget of a repeat, each second KVW_BUDGET_PER_S. The account holds what the last 10 to
- * 20 seconds paid in, so that the requests that wait on a worker that dies find enough.
+ * When one worker fails, its requests are repeated elsewhere; when a whole fleet fails, repeats
+ * would multiply the load that it fails under. So repeats are paid from one account of all loops:
+ * each request pays in retry.budget of a repeat, each second KVW_BUDGET_PER_S. The account holds
+ * what the last 10 to 20 seconds paid in, so that the requests that wait on a worker that dies find
+ * enough.
  *
- * Threads: any. The account has a mutex, taken every KVW_BUDGET_BATCH requests of a loop, and for a repeat.
+ * Threads: any. The account has a mutex, taken every KVW_BUDGET_BATCH requests of a loop, and for a
+ * repeat.
  */
 #ifndef KVW_RETRY_H
 #define KVW_RETRY_H
@@ -32,7 +34,7 @@ enum kvw_retry {
 
 /* What is known when a worker failed. */
 struct kvw_retry_facts {
-	bool first_token;      /* the client has been or could have been sent a part of the answer */
+	bool first_token; /* the client has been or could have been sent a part of the answer */
 	bool repeatable;       /* inference path */
 	bool idempotent;       /* by method */
 	bool request_held;     /* we still have every byte of it */

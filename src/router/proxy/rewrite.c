@@ -58,12 +58,15 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 
 	/* Without memory the scan has failed. */
 	if (x->sagemaker.adapter.len > 0 &&
-		!kvw_scan_set_model(x->scan, x->rewrite.rename_to != NULL ? kvw_slice_of(x->rewrite.rename_to) : x->sagemaker.adapter))
+		!kvw_scan_set_model(x->scan, x->rewrite.rename_to != NULL
+						     ? kvw_slice_of(x->rewrite.rename_to)
+						     : x->sagemaker.adapter))
 		return;
 	if (x->rewrite.salted || x->rewrite.rename_to != NULL || !x->whole)
 		return; /* it has them, or will have none */
 	x->rewrite.alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));
-	if (x->rewrite.alias != NULL && kvw_scan_set_model(x->scan, kvw_slice_of(x->rewrite.alias->target)))
+	if (x->rewrite.alias != NULL &&
+		kvw_scan_set_model(x->scan, kvw_slice_of(x->rewrite.alias->target)))
 		x->rewrite.rename_to = x->rewrite.alias->target;
 	if (tenant.len > 0 && kvw_exchange_computes(x) && !x->path.unsalted)
 		x->rewrite.salted = set_salt(x, tenant);
@@ -89,7 +92,8 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	enum kvw_err err = KVW_EINVAL;
 
 	x->rewrite.stripped = x->scanned;
-	if (!x->rewrite.salted && x->rewrite.rename_to == NULL && (x->scan == NULL || !kvw_scan_places(x->scan)->fields))
+	if (!x->rewrite.salted && x->rewrite.rename_to == NULL &&
+		(x->scan == NULL || !kvw_scan_places(x->scan)->fields))
 		return KVW_OK;
 	if (x->rewrite.salted)
 		salt = kvw_scan_salt(x->scan, &there);
@@ -105,7 +109,9 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 		x->rewrite.salted = x->rewrite.stripped = false;
 		x->rewrite.rename_to = NULL;
 	}
-	if (err != KVW_OK && x->division.group != NULL && strcmp(x->division.group->serves, x->division.group->model) != 0)
+	if (err != KVW_OK && x->division.group != NULL &&
+		strcmp(x->division.group->serves, x->division.group->model) != 0)
 		x->division.fault = KVW_GROUP_UNWRITTEN;
-	return err == KVW_ENOMEM ? err : KVW_OK; /* what cannot be changed is refused before it is routed */
+	/* what cannot be changed is refused before it is routed */
+	return err == KVW_ENOMEM ? err : KVW_OK;
 }

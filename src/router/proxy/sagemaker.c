@@ -41,12 +41,14 @@ static bool fits_a_field(const char *name)
 	return len > 0 && len <= KVW_SAGEMAKER_MODEL;
 }
 
-void kvw_sagemaker_name_model(const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w)
+void kvw_sagemaker_name_model(
+	const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w)
 {
 	const struct kvw_model *model = x->model;
 
 	if (!x->sagemaker.invocation || model == NULL || !fits_a_field(model->name) ||
-		(x->sagemaker.adapter.len == 0 && !atomic_load_explicit(&model->adapter, memory_order_relaxed)))
+		(x->sagemaker.adapter.len == 0 &&
+			!atomic_load_explicit(&model->adapter, memory_order_relaxed)))
 		return;
 	for (size_t i = 0; i < head->field_count; i++)
 		if (kvw_slice_equal_nocase(head->fields[i].name, ADAPTER_FIELD))

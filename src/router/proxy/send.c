@@ -81,7 +81,8 @@ static void all_sent(struct kvw_exchange *x)
 		x->added_ns = kvw_clock_ns() - x->complete_ns;
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
 		kvw_request_await_token(x, x->config->timeout_attempt_ms);
-	else if (x->response_state == KVW_RESPONSE_STREAMING) /* an early answer, whose timer the upload had */
+	else if (x->response_state ==
+		 KVW_RESPONSE_STREAMING) /* an early answer, whose timer the upload had */
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 }
@@ -144,8 +145,10 @@ void kvw_request_send(struct kvw_exchange *x)
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 		if (a->link->io.writable)
-			kvw_io_again(&a->link->io); /* no edge will come: others have their turn first */
+			/* no edge will come: others have their turn first */
+			kvw_io_again(&a->link->io);
 	}
-	if (!x->upload.body.done && !x->whole && x->client->io.readable && kvw_request_wants_bytes(x))
+	if (!x->upload.body.done && !x->whole && x->client->io.readable &&
+		kvw_request_wants_bytes(x))
 		kvw_io_again(&x->client->io);
 }

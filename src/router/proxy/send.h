@@ -12,12 +12,13 @@
  * event of it. */
 void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link);
 
-/* Writes what the attempt's connection takes of head and body, a bounded number of times. Goes to SENT
- * when all is written. A worker that closed may have answered before: its answer is read next. */
+/* Writes what the attempt's connection takes of head and body, a bounded number of times. Goes to
+ * SENT when all is written. A worker that closed may have answered before: its answer is read
+ * next. */
 void kvw_request_send(struct kvw_exchange *x);
 
-/* The whole request is sent: from now on its first token is waited for, at most attempt_ms of it from this
- * worker; 0: as long as timeouts.first_token allows. */
+/* The whole request is sent: from now on its first token is waited for, at most attempt_ms of it
+ * from this worker; 0: as long as timeouts.first_token allows. */
 void kvw_request_await_token(struct kvw_exchange *x, int64_t attempt_ms);
 
 #endif

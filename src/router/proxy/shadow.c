@@ -1,9 +1,10 @@
 /*
  * shadow.c - see shadow.h.
  *
- * The copy has a connection of its own, which ends with the answer. Of that the framing is read, and what the model
- * wrote, if it is compared (fidelity.h): one that was cut off counts as an error, and a worker that keeps the connection
- * open holds no place. The worker is drawn by the session, so that a session's copies meet its prefix.
+ * The copy has a connection of its own, which ends with the answer. Of that the framing is read,
+ * and what the model wrote, if it is compared (fidelity.h): one that was cut off counts as an
+ * error, and a worker that keeps the connection open holds no place. The worker is drawn by the
+ * session, so that a session's copies meet its prefix.
  */
 #include "proxy/shadow.h"
 
@@ -37,7 +38,8 @@ struct kvw_shadow {
 	size_t len, sent;
 	size_t counted; /* of groups.shadow_memory */
 	uint64_t received, most;
-	struct kvw_fidelity *fidelity; /* compares its answer with the client's; NULL: nothing does */
+	/* compares its answer with the client's; NULL: nothing does */
+	struct kvw_fidelity *fidelity;
 	int64_t begun_ns;
 	uint8_t matched; /* bytes of the head's end that came last */
 	bool body;       /* behind it */
@@ -51,7 +53,8 @@ struct kvw_shadow {
 
 static bool take_copy_bytes(struct kvw_shadow *s, size_t bytes)
 {
-	if (!kvw_shared_shadow_take(s->loop->shared, s->in_force->config->groups_shadow_memory, bytes))
+	if (!kvw_shared_shadow_take(
+		    s->loop->shared, s->in_force->config->groups_shadow_memory, bytes))
 		return false;
 	s->counted += bytes;
 	kvw_metrics_gauge(s->loop->metrics, KVW_GAUGE_SHADOW_BYTES, (int64_t)bytes);
@@ -127,7 +130,8 @@ static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
 	size_t i = 0;
 
 	for (; i < len && s->matched < 4; i++)
-		s->matched = data[i] == head_end[s->matched] ? (uint8_t)(s->matched + 1) : data[i] == '\r';
+		s->matched = data[i] == head_end[s->matched] ? (uint8_t)(s->matched + 1)
+							     : data[i] == '\r';
 	return i;
 }
 
@@ -184,7 +188,8 @@ static enum kvw_err take_answer(struct kvw_shadow *s, const char *data, size_t l
 	err = kvw_body_feed(&s->answer, data, len, take_payload, s, &used);
 	if (!begun && s->answer.payload_bytes > 0) {
 		kvw_lease_first_token(&s->lease, s->loop->now_ns);
-		kvw_metrics_group_shadow_answer(s->loop->metrics, s->label, s->loop->now_ns - s->begun_ns);
+		kvw_metrics_group_shadow_answer(
+			s->loop->metrics, s->label, s->loop->now_ns - s->begun_ns);
 	}
 	return err;
 }
@@ -273,7 +278,8 @@ static void on_copy_link(struct kvw_link *link, void *user)
 
 static void on_copy_timer(struct kvw_timer *timer, int64_t now_ns)
 {
-	struct kvw_shadow *s = (struct kvw_shadow *)((char *)timer - offsetof(struct kvw_shadow, timer));
+	struct kvw_shadow *s =
+		(struct kvw_shadow *)((char *)timer - offsetof(struct kvw_shadow, timer));
 
 	s->loop->now_ns = now_ns;
 	end_copy(s, KVW_SHADOW_TIMEOUT);
@@ -281,11 +287,14 @@ static void on_copy_timer(struct kvw_timer *timer, int64_t now_ns)
 
 /* --- its beginning --- */
 
-/* The body as the group's workers are to read it, behind `room` bytes for a head. NULL: it cannot be had. */
-static char *copy_body_for_group(struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
+/* The body as the group's workers are to read it, behind `room` bytes for a head. NULL: it cannot
+ * be had. */
+static char *copy_body_for_group(
+	struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
 {
 	struct kvw_splice splice = {.count = 0};
-	size_t body = (size_t)kvw_upload_payload(&x->upload), most = (size_t)x->config->groups_shadow_body;
+	size_t body = (size_t)kvw_upload_payload(&x->upload),
+	       most = (size_t)x->config->groups_shadow_body;
 	char *plain = body > most ? NULL : malloc(room + body + 1), *text;
 
 	if (plain == NULL || !kvw_upload_copy(&x->upload, plain + room, body))
@@ -295,7 +304,8 @@ static char *copy_body_for_group(struct kvw_exchange *x, const struct kvw_model_
 		return plain;
 	kvw_request_scan_again(x);
 	if (x->scan == NULL || !x->scanned ||
-		kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(group->serves), &splice) != KVW_OK ||
+		kvw_splice_plan(x->scan, (struct kvw_slice){NULL, 0}, kvw_slice_of(group->serves),
+			&splice) != KVW_OK ||
 		splice.count == 0)
 		goto fail;
 	text = malloc(room + (size_t)((int64_t)body + splice.growth) + 1);
@@ -312,7 +322,8 @@ fail:
 }
 
 /* Head and body. False: it cannot be had. */
-static bool make_text(struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
+static bool make_text(
+	struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_request_head_options options = {
@@ -355,7 +366,8 @@ static struct kvw_worker *choose_worker(struct kvw_exchange *x, const struct kvw
 
 	kvw_groups_read_of(x, group, table);
 	for (size_t i = 0; i < table->count; i++) {
-		uint64_t keys[2] = {x->division.key, table->items[i].key}, drawn = XXH3_64bits(keys, sizeof(keys));
+		uint64_t keys[2] = {x->division.key, table->items[i].key},
+			 drawn = XXH3_64bits(keys, sizeof(keys));
 
 		if (!table->items[i].usable || (best != NULL && drawn <= most))
 			continue;
@@ -365,7 +377,8 @@ static struct kvw_worker *choose_worker(struct kvw_exchange *x, const struct kvw
 	return best == NULL ? NULL : x->loop->fleet->workers[best->id];
 }
 
-static bool start_copy(struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
+static bool start_copy(
+	struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
 {
 	struct kvw_loop *loop = x->loop;
 	uint32_t tokens = x->attempt.decision.prompt_tokens;
@@ -403,7 +416,8 @@ static void make_copy(struct kvw_exchange *x, const struct kvw_model_group *grou
 	_Atomic int64_t *shadows = &x->loop->shared->shadows;
 	struct kvw_shadow *s = NULL;
 
-	if (atomic_fetch_add_explicit(shadows, 1, memory_order_relaxed) < x->config->groups_shadow_in_flight)
+	if (atomic_fetch_add_explicit(shadows, 1, memory_order_relaxed) <
+		x->config->groups_shadow_in_flight)
 		s = calloc(1, sizeof(*s));
 	if (s != NULL && start_copy(x, group, s))
 		return;
@@ -420,15 +434,16 @@ static bool is_copy_due(const struct kvw_exchange *x, const struct kvw_model_gro
 {
 	uint64_t drawn = XXH3_64bits_withSeed(x->request_id.data, x->request_id.len, group->hash);
 
-	return group != x->division.group && group->shadow > 0 && (double)(drawn >> 11) * 0x1p-53 < group->shadow;
+	return group != x->division.group && group->shadow > 0 &&
+	       (double)(drawn >> 11) * 0x1p-53 < group->shadow;
 }
 
 void kvw_shadow_offer(struct kvw_exchange *x)
 {
 	struct kvw_model_groups groups;
 
-	if (x->division.group == NULL || x->attempt.link == NULL || x->tried.attempts != 1 || !x->whole || !x->scanned || !kvw_exchange_computes(x) ||
-		x->loop->draining)
+	if (x->division.group == NULL || x->attempt.link == NULL || x->tried.attempts != 1 ||
+		!x->whole || !x->scanned || !kvw_exchange_computes(x) || x->loop->draining)
 		return;
 	groups = kvw_config_groups(x->config, kvw_slice_of(x->division.group->model));
 	for (size_t i = 0; i < groups.count; i++)

@@ -1,12 +1,14 @@
 /*
- * shadow.h - copies of requests for a group that is only watched (`shadow` of model_groups): their answers are read,
- * compared with the clients' where that can be (fidelity.h), and discarded.
+ * shadow.h - copies of requests for a group that is only watched (`shadow` of model_groups): their
+ * answers are read, compared with the clients' where that can be (fidelity.h), and discarded.
  *
- * A copy has its own memory, connection and timer and waits for nothing of the request that it was made of, so that
- * whatever its worker does, no client can notice. It is made when that request is on its way, costs a copy of the body
- * (groups.shadow_body at most, groups.shadow_in_flight of them in the process), takes a lease on its worker, so that
- * others see its load, and ends with the answer, groups.shadow_answer, groups.shadow_timeout or the drain. It is not
- * repeated, grades no worker, and no rate, key or metric but kvway_group_shadow_* and kvway_group_fidelity_* knows of it.
+ * A copy has its own memory, connection and timer and waits for nothing of the request that it was
+ * made of, so that whatever its worker does, no client can notice. It is made when that request is
+ * on its way, costs a copy of the body (groups.shadow_body at most, groups.shadow_in_flight of them
+ * in the process), takes a lease on its worker, so that others see its load, and ends with the
+ * answer, groups.shadow_answer, groups.shadow_timeout or the drain. It is not repeated, grades no
+ * worker, and no rate, key or metric but kvway_group_shadow_* and kvway_group_fidelity_* knows of
+ * it.
  *
  * Threads: all of it belongs to one loop.
  */
@@ -15,7 +17,8 @@
 
 #include "proxy/exchange.h"
 
-/* A worker was picked for the request, and its head is in loop->request_head: makes the copies that are due. */
+/* A worker was picked for the request, and its head is in loop->request_head: makes the copies that
+ * are due. */
 void kvw_shadow_offer(struct kvw_exchange *x);
 
 /* From the loop's tick: ends those whose worker has left, and all when the loop drains. */

@@ -98,7 +98,8 @@ void kvw_shared_handshake_release(struct kvw_shared *shared)
 /* Counted before it is taken, so that loops together keep to it. */
 bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes)
 {
-	int64_t before = atomic_fetch_add_explicit(&shared->shadow_bytes, (int64_t)bytes, memory_order_relaxed);
+	int64_t before = atomic_fetch_add_explicit(
+		&shared->shadow_bytes, (int64_t)bytes, memory_order_relaxed);
 
 	if (before + (int64_t)bytes <= most)
 		return true;

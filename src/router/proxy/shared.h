@@ -1,6 +1,6 @@
 /*
- * shared.h - what all event loops share: limits, the account of repeats, the order to drain, owners of
- * stored responses.
+ * shared.h - what all event loops share: limits, the account of repeats, the order to drain, owners
+ * of stored responses.
  *
  * Threads: all loops, and the main thread, which orders the drain.
  */
@@ -37,7 +37,7 @@ struct kvw_shared {
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	enum kvw_drain drain; /* how; written before draining */
 	_Atomic bool draining;
-	int64_t connections_most;          /* limits.connections, or fewer where descriptors are few */
+	int64_t connections_most; /* limits.connections, or fewer where descriptors are few */
 	struct kvw_reserve reserve;        /* of all loops' acceptors */
 	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
 	_Atomic int64_t unread_logged_ns;  /* of unread.c */
@@ -52,8 +52,8 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 	struct kvw_account *memory) KVW_MUST_CHECK;
 void kvw_shared_finish(struct kvw_shared *shared);
 
-/* No descriptor was left for a client or for a worker. True: that is to be logged, once a minute for all
- * loops together. */
+/* No descriptor was left for a client or for a worker. True: that is to be logged, once a minute
+ * for all loops together. */
 bool kvw_shared_lacks(struct kvw_shared *shared, int64_t now_ns) KVW_MUST_CHECK;
 
 /* One more client, within connections_most. False: refused, nothing was taken. */
@@ -63,7 +63,8 @@ void kvw_shared_connection_release(struct kvw_shared *shared);
 bool kvw_shared_handshake_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_handshake_release(struct kvw_shared *shared);
 
-/* Bytes for copies of requests, within `most` (groups.shadow_memory). False: refused, nothing was taken. */
+/* Bytes for copies of requests, within `most` (groups.shadow_memory). False: refused, nothing was
+ * taken. */
 bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes) KVW_MUST_CHECK;
 void kvw_shared_shadow_release(struct kvw_shared *shared, size_t bytes);
 

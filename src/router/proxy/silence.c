@@ -8,7 +8,8 @@
 
 #define COMMENT   ": keep-alive\n\n"
 #define HEAD_ROOM 2048
-#define EVENT     ((size_t)8 << 10) /* bytes of an error's event; of a longer one its status alone is said */
+/* bytes of an error's event; of a longer one its status alone is said */
+#define EVENT     ((size_t)8 << 10)
 
 static bool in_chunks(const struct kvw_exchange *x)
 {
@@ -56,7 +57,8 @@ static void send_own_head(struct kvw_exchange *x)
 	kvw_client_send(x->client, &iov, 1);
 }
 
-/* Opens the answer for the client. False: the worker's head, which is held, is not that of a stream without an end. */
+/* Opens the answer for the client. False: the worker's head, which is held, is not that of a stream
+ * without an end. */
 static bool open_answer(struct kvw_exchange *x)
 {
 	struct kvw_held *held = &x->attempt.held;
@@ -78,8 +80,9 @@ static bool open_answer(struct kvw_exchange *x)
 
 void kvw_silence_comment(struct kvw_exchange *x)
 {
-	if (kvw_exchange_ended(x) || kvw_exchange_answering(x) || !x->streams || !x->upload.body.done ||
-		!kvw_exchange_computes(x) || x->client->out.bytes > 0 || !kvw_client_alive(x->client))
+	if (kvw_exchange_ended(x) || kvw_exchange_answering(x) || !x->streams ||
+		!x->upload.body.done || !kvw_exchange_computes(x) || x->client->out.bytes > 0 ||
+		!kvw_client_alive(x->client))
 		return;
 	if (x->silence.opened || open_answer(x))
 		send_piece(x, COMMENT, sizeof(COMMENT) - 1);
@@ -89,7 +92,8 @@ void kvw_silence_await(struct kvw_exchange *x)
 {
 	if (x->config->keep_alive_comments_ms > 0 && x->streams && !kvw_exchange_answering(x) &&
 		kvw_exchange_computes(x) && !kvw_timer_running(&x->silence.timer))
-		kvw_loop_timer(x->loop, &x->silence.timer, KVW_TIMER_SILENCE, x->config->keep_alive_comments_ms);
+		kvw_loop_timer(x->loop, &x->silence.timer, KVW_TIMER_SILENCE,
+			x->config->keep_alive_comments_ms);
 }
 
 enum kvw_pass kvw_silence_pass(const struct kvw_exchange *x, const struct kvw_head *head)
@@ -108,7 +112,8 @@ void kvw_silence_error(struct kvw_exchange *x, int status, const char *body, siz
 	size_t size = kvw_error_event(event, sizeof(event), x->path.api, body, len);
 
 	if (size == 0) {
-		len = kvw_error_body(own, sizeof(own), x->path.api, status, NULL, NULL, "the worker answered no stream");
+		len = kvw_error_body(own, sizeof(own), x->path.api, status, NULL, NULL,
+			"the worker answered no stream");
 		size = kvw_error_event(event, sizeof(event), x->path.api, own, len);
 	}
 	send_piece(x, event, size);
@@ -121,8 +126,10 @@ void kvw_silence_held(struct kvw_exchange *x)
 	char body[EVENT];
 	size_t len = 0;
 
-	for (const struct kvw_block *b = x->attempt.held.body.first; b != NULL && len < sizeof(body); b = b->next) {
-		size_t n = kvw_block_used(b) < sizeof(body) - len ? kvw_block_used(b) : sizeof(body) - len;
+	for (const struct kvw_block *b = x->attempt.held.body.first;
+		b != NULL && len < sizeof(body); b = b->next) {
+		size_t n = kvw_block_used(b) < sizeof(body) - len ? kvw_block_used(b)
+								  : sizeof(body) - len;
 
 		memcpy(body + len, b->data + b->begin, n);
 		len += n;

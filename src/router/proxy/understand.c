@@ -1,10 +1,10 @@
 /*
  * understand.c - what a whole request asks for: the scan of its body, and its use.
  *
- * A scan's arrays are as large as a sixteenth of the prompt. They are needed until a worker is picked;
- * a request then waits for seconds. So the scan goes back to the loop at once, where the next request
- * finds it still in the processor's cache, and a request that has to be routed again, which is rare, is
- * scanned again from the body that is kept for it.
+ * A scan's arrays are as large as a sixteenth of the prompt. They are needed until a worker is
+ * picked; a request then waits for seconds. So the scan goes back to the loop at once, where the
+ * next request finds it still in the processor's cache, and a request that has to be routed again,
+ * which is rare, is scanned again from the body that is kept for it.
  */
 #include "proxy/understand.h"
 
@@ -71,7 +71,9 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 		return;
 	/* Of a path that is not known: JSON or a form, whose model is looked for. */
 	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_AUDIO : x->path.api);
-	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT && x->config->model_group_count == 0) || !x->whole)
+	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT &&
+		    x->config->model_group_count == 0) ||
+		!x->whole)
 		kvw_scan_fields_only(x->scan);
 	kvw_scan_watch_fields(x->scan, kvw_rewrite_fields(x));
 	if (x->in_force->cuts && x->whole)
@@ -94,8 +96,8 @@ static struct kvw_slice named_model(const struct kvw_exchange *x)
 	return x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
 }
 
-/* A body that names no model is for the one that its engine is named after: which limits and which keys count must not
- * depend on what a client leaves out. */
+/* A body that names no model is for the one that its engine is named after: which limits and which
+ * keys count must not depend on what a client leaves out. */
 static void note_meant(struct kvw_exchange *x)
 {
 	if (x->scan == NULL || !x->path.prompt)
@@ -136,13 +138,15 @@ void kvw_request_keep_model(struct kvw_exchange *x)
 void kvw_request_keep_known_model(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
-	struct kvw_slice found = x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
+	struct kvw_slice found =
+		x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
 	struct kvw_model *model;
 	bool known = false;
 
 	if (found.len > 0)
 		kvw_fleet_read(loop->fleet, found, &loop->candidates, &known, &model);
-	if (known || kvw_config_alias(x->config, found) != NULL || kvw_config_groups(x->config, found).count > 0)
+	if (known || kvw_config_alias(x->config, found) != NULL ||
+		kvw_config_groups(x->config, found).count > 0)
 		keep_model(x);
 }
 
@@ -187,15 +191,19 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 {
-	/* Of a form, its header says how it is to be read, which is not compared with how the scan reads it. */
+	/* Of a form, its header says how it is to be read, which is not compared with how the scan
+	 * reads it. */
 	if (x->scan == NULL || !x->scanned || x->path.api == KVW_API_AUDIO)
 		return (struct kvw_slice){NULL, 0};
 	if (x->rewrite.alias != NULL)
 		return kvw_slice_of(x->rewrite.alias->name);
 	if (x->named.meant != NULL)
 		return kvw_slice_of(x->named.meant->name);
-	/* A query chooses a group, but workers do not read it: a body without a name is not for the group's model. */
-	return x->division.group != NULL && !x->named.absent ? kvw_slice_of(x->division.group->model) : kvw_scan_model(x->scan);
+	/* A query chooses a group, but workers do not read it: a body without a name is not for the
+	 * group's model. */
+	return x->division.group != NULL && !x->named.absent
+		       ? kvw_slice_of(x->division.group->model)
+		       : kvw_scan_model(x->scan);
 }
 
 void kvw_request_scan_release(struct kvw_exchange *x)

@@ -1,14 +1,15 @@
 /*
  * unread.c - see unread.h.
  *
- * A prompt that is compressed shows its model to its reader alone: routed unread it would reach any worker, of its
- * model or of another. vLLM and SGLang read no such body either, so its client is asked for a plain one (RFC 9110
- * section 15.5.16). Likewise a body that breaks the rules of JSON, or has another media type: where all workers
- * serve one model its worker answers it; where they do not, chance would choose the worker, so kvway answers.
+ * A prompt that is compressed shows its model to its reader alone: routed unread it would reach any
+ * worker, of its model or of another. vLLM and SGLang read no such body either, so its client is
+ * asked for a plain one (RFC 9110 section 15.5.16). Likewise a body that breaks the rules of JSON,
+ * or has another media type: where all workers serve one model its worker answers it; where they do
+ * not, chance would choose the worker, so kvway answers.
  *
- * An answer to a prompt is read as it passes: for its usage, which limits charge, its errors and ids. No engine
- * compresses it, but what stands before one may (a sidecar, an ingress) if the client allows that. So a worker is
- * asked for a plain one, whatever the client would take.
+ * An answer to a prompt is read as it passes: for its usage, which limits charge, its errors and
+ * ids. No engine compresses it, but what stands before one may (a sidecar, an ingress) if the
+ * client allows that. So a worker is asked for a plain one, whatever the client would take.
  *
  * kvway counts each body that it does not understand, and logs one a minute.
  */
@@ -25,11 +26,13 @@
 void kvw_unread_note(const struct kvw_exchange *x, enum kvw_counter counter, const char *what)
 {
 	_Atomic int64_t *logged_ns = &x->loop->shared->unread_logged_ns;
-	int64_t last = atomic_load_explicit(logged_ns, memory_order_relaxed), now_ns = x->loop->now_ns;
+	int64_t last = atomic_load_explicit(logged_ns, memory_order_relaxed),
+		now_ns = x->loop->now_ns;
 	size_t len = 0;
 
 	kvw_metrics_add(x->loop->metrics, counter, 1);
-	if (x->dry != NULL || now_ns - last < LOG_NS || !atomic_compare_exchange_strong(logged_ns, &last, now_ns))
+	if (x->dry != NULL || now_ns - last < LOG_NS ||
+		!atomic_compare_exchange_strong(logged_ns, &last, now_ns))
 		return;
 	while (len < x->target.len && x->target.data[len] != '?')
 		len++;
@@ -43,7 +46,8 @@ static const struct kvw_field *encoding(const struct kvw_head *head)
 	for (size_t i = 0; i < head->field_count; i++) {
 		const struct kvw_field *field = &head->fields[i];
 
-		if (kvw_slice_equal_nocase(field->name, KVW_SLICE("content-encoding")) && field->value.len > 0 &&
+		if (kvw_slice_equal_nocase(field->name, KVW_SLICE("content-encoding")) &&
+			field->value.len > 0 &&
 			!kvw_slice_equal_nocase(field->value, KVW_SLICE("identity")))
 			return field;
 	}
@@ -59,9 +63,11 @@ bool kvw_unread_refuses_encoded(struct kvw_exchange *x, bool read)
 	if (field == NULL)
 		return false;
 	(void)snprintf(message, sizeof(message),
-		"the body has Content-Encoding: %.*s, which engines do not read: switch off the compression of requests",
+		"the body has Content-Encoding: %.*s, which engines do not read: switch off the "
+		"compression of requests",
 		(int)(field->value.len < 32 ? field->value.len : 32), field->value.data);
-	kvw_unread_note(x, KVW_COUNT_ENCODED_REQUESTS, "a request's body has a Content-Encoding: answered 415");
+	kvw_unread_note(x, KVW_COUNT_ENCODED_REQUESTS,
+		"a request's body has a Content-Encoding: answered 415");
 	kvw_reply_error_as(x, 415, NULL, NULL, "accept-encoding: identity\r\n", message);
 	return true;
 }
@@ -90,5 +96,6 @@ void kvw_unread_ask_plain(const struct kvw_exchange *x, struct kvw_head *head, s
 void kvw_unread_answer(const struct kvw_exchange *x, const struct kvw_head *head)
 {
 	if (x->path.prompt && head->status == 200 && encoding(head) != NULL)
-		kvw_unread_note(x, KVW_COUNT_ENCODED_ANSWERS, "an answer to a prompt has a Content-Encoding: its usage is not seen");
+		kvw_unread_note(x, KVW_COUNT_ENCODED_ANSWERS,
+			"an answer to a prompt has a Content-Encoding: its usage is not seen");
 }

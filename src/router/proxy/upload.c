@@ -1,9 +1,9 @@
 /*
  * upload.c - see upload.h.
  *
- * A body is seldom copied: an edit moves the bytes behind it within the block of 8 or 64 KiB in which it lies, and all
- * other blocks stay as they were received. Of a chunked body the framing is taken out first, block by block, so that it
- * goes on with its length.
+ * A body is seldom copied: an edit moves the bytes behind it within the block of 8 or 64 KiB in
+ * which it lies, and all other blocks stay as they were received. Of a chunked body the framing is
+ * taken out first, block by block, so that it goes on with its length.
  */
 #include "proxy/upload.h"
 

@@ -1,7 +1,9 @@
 /*
- * upload.h - what a client has sent of one request, as bytes: its head, and what has come of its body.
+ * upload.h - what a client has sent of one request, as bytes: its head, and what has come of its
+ * body.
  *
- * These functions know no exchange and nothing of what the request asks for. An upload belongs to one loop.
+ * These functions know no exchange and nothing of what the request asks for. An upload belongs to
+ * one loop.
  */
 #ifndef KVW_UPLOAD_H
 #define KVW_UPLOAD_H
@@ -40,7 +42,8 @@ static inline struct kvw_cursor kvw_upload_body(const struct kvw_upload *u)
 /* Bytes of the body lie at the end of `in` that kvw_upload_feed has not seen. */
 static inline bool kvw_upload_has_news(const struct kvw_upload *u)
 {
-	return !u->body.done && (u->feed.offset < u->feed.block->end || u->feed.block->next != NULL);
+	return !u->body.done &&
+	       (u->feed.offset < u->feed.block->end || u->feed.block->next != NULL);
 }
 
 static inline bool kvw_upload_has_body(const struct kvw_upload *u)
@@ -66,8 +69,8 @@ void kvw_upload_pace_begin(struct kvw_upload *u, int64_t now_ns);
 /* Has it come at that many bytes a second since then? 0: at any pace. */
 bool kvw_upload_keeps_pace(const struct kvw_upload *u, int64_t now_ns, uint64_t rate);
 
-/* The body has ended: what lies behind it belongs to the next request, and is moved there. KVW_ENOMEM: a part of it is
- * lost. */
+/* The body has ended: what lies behind it belongs to the next request, and is moved there.
+ * KVW_ENOMEM: a part of it is lost. */
 enum kvw_err kvw_upload_split(
 	struct kvw_upload *u, struct kvw_block_pool *pool, struct kvw_chain *next) KVW_MUST_CHECK;
 
@@ -81,8 +84,8 @@ bool kvw_upload_read_again(
 uint64_t kvw_upload_payload(const struct kvw_upload *u);
 bool kvw_upload_copy(const struct kvw_upload *u, char *to, size_t len) KVW_MUST_CHECK;
 
-/* Changes the body as the plan says; a chunked one loses its framing. KVW_ENOMEM: it may be changed in part, and must
- * not be sent. */
+/* Changes the body as the plan says; a chunked one loses its framing. KVW_ENOMEM: it may be changed
+ * in part, and must not be sent. */
 enum kvw_err kvw_upload_change(struct kvw_upload *u, struct kvw_block_pool *pool,
 	const struct kvw_splice *splice) KVW_MUST_CHECK;
 

@@ -15,8 +15,8 @@
 /* The model, if a request such as this one may wait for it. */
 static struct kvw_wake_model *model_to_wake(const struct kvw_exchange *x)
 {
-	if (x->config->discovery_wake_hold_ms == 0 || x->route.model.len == 0 || x->tried.count > 0 ||
-		x->pin.len > 0)
+	if (x->config->discovery_wake_hold_ms == 0 || x->route.model.len == 0 ||
+		x->tried.count > 0 || x->pin.len > 0)
 		return NULL;
 	return kvw_wakes_find(x->loop->fleet->wakes, x->config, x->route.model);
 }
@@ -31,8 +31,10 @@ static void say_expired(struct kvw_exchange *x)
 	char text[NAME_MOST + 200];
 
 	snprintf(text, sizeof(text),
-		"the model `%.*s` has no worker and is being woken; this request has waited for %.1f s%s",
-		NAME_MOST, x->waking.model->name, (double)(x->loop->now_ns - x->waking.first_ns) / (double)KVW_NS_PER_S,
+		"the model `%.*s` has no worker and is being woken; this request has waited for "
+		"%.1f s%s",
+		NAME_MOST, x->waking.model->name,
+		(double)(x->loop->now_ns - x->waking.first_ns) / (double)KVW_NS_PER_S,
 		atomic_load_explicit(&x->waking.model->failed, memory_order_relaxed)
 			? ", and the last call to wake it failed"
 			: "");
@@ -45,8 +47,8 @@ static void refuse_to_wait(struct kvw_exchange *x, struct kvw_wake_model *model,
 	char text[NAME_MOST + 200];
 
 	kvw_wakes_refuse(x->loop->fleet->wakes, model);
-	snprintf(text, sizeof(text), "the model `%.*s` has no worker and is being woken; %s", NAME_MOST,
-		model->name, why);
+	snprintf(text, sizeof(text), "the model `%.*s` has no worker and is being woken; %s",
+		NAME_MOST, model->name, why);
 	answer_unwoken(x, text);
 }
 
@@ -63,8 +65,8 @@ static void leave_waking(struct kvw_exchange *x, enum kvw_waited how)
 		[KVW_WAITED_LEFT] = KVW_WAKE_LEFT,
 	};
 
-	kvw_wakes_release(
-		x->loop->fleet->wakes, x->waking.model, results[how], x->loop->now_ns - x->wait.since_ns);
+	kvw_wakes_release(x->loop->fleet->wakes, x->waking.model, results[how],
+		x->loop->now_ns - x->wait.since_ns);
 }
 
 static const struct kvw_wait_kind a_worker = {
@@ -79,7 +81,8 @@ static const struct kvw_wait_kind a_worker = {
 static void wait_for_model(struct kvw_exchange *x, struct kvw_wake_model *model, int64_t until_ns)
 {
 	x->waking.model = model;
-	x->admission.admitted = false; /* to a worker that is gone: the new ones have not been asked */
+	/* to a worker that is gone: the new ones have not been asked */
+	x->admission.admitted = false;
 	kvw_wakes_hold(model);
 	kvw_wait_begin(x, &a_worker, until_ns);
 }
@@ -102,12 +105,13 @@ static void say_would_wait(struct kvw_exchange *x, const struct kvw_wake_model *
 	char text[NAME_MOST + 400];
 
 	(void)snprintf(text, sizeof(text),
-		"no worker serves `%.*s` now; %s up to %lld.%03lld s while it is woken (discovery.wake); "
+		"no worker serves `%.*s` now; %s up to %lld.%03lld s while it is woken "
+		"(discovery.wake); "
 		"%u wait%s%s",
 		NAME_MOST, model->name,
-		kvw_admit_impatient(x)
-			? "it would be woken, but x-kvway-do-not-queue forbids to wait; others wait for"
-			: "the request would wait for",
+		kvw_admit_impatient(x) ? "it would be woken, but x-kvway-do-not-queue forbids to "
+					 "wait; others wait for"
+				       : "the request would wait for",
 		(long long)(hold_ms / 1000), (long long)(hold_ms % 1000), atomic_load(&model->held),
 		atomic_load(&model->asleep_ns) != 0 ? ", it is being woken" : "",
 		atomic_load(&model->failed) ? ", the last call to wake it failed" : "");
@@ -170,7 +174,8 @@ bool kvw_waking_queue(struct kvw_exchange *x)
 	if (TAILQ_EMPTY(&x->loop->waking) || x->waking.woken)
 		return false;
 	model = model_to_wake(x);
-	if (model == NULL || !any_waits(x->loop, model) || kvw_admit_impatient(x) || has_full_queue(x))
+	if (model == NULL || !any_waits(x->loop, model) || kvw_admit_impatient(x) ||
+		has_full_queue(x))
 		return false;
 	until_ns = limit_of(x);
 	if (until_ns <= x->loop->now_ns)

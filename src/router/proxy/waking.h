@@ -1,8 +1,8 @@
 /*
  * waking.h - a request for a known model that finds no worker waits for one (discovery.wake.hold).
  *
- * It waits for hold at most, and not beyond x-kvway-deadline-ms; how often it is held, the time counts from the
- * first. What has been sent to a worker before, or names its worker, does not wait.
+ * It waits for hold at most, and not beyond x-kvway-deadline-ms; how often it is held, the time
+ * counts from the first. What has been sent to a worker before, or names its worker, does not wait.
  */
 #ifndef KVW_WAKING_H
 #define KVW_WAKING_H

@@ -28,7 +28,8 @@ void kvw_whose_take(const struct kvw_exchange *x, struct kvw_slice id)
 }
 
 /* The id in what has come, once it is there; len 0: not yet, or none. */
-static struct kvw_slice seek_id(struct kvw_made *made, const char *data, size_t len, struct kvw_slice prefix)
+static struct kvw_slice seek_id(
+	struct kvw_made *made, const char *data, size_t len, struct kvw_slice prefix)
 {
 	size_t room = sizeof(made->text) - made->len;
 	struct kvw_slice id;

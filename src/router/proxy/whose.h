@@ -1,8 +1,9 @@
 /*
- * whose.h - what one worker alone keeps, asked for by its id: which worker's it is, and which tenant's.
+ * whose.h - what one worker alone keeps, asked for by its id: which worker's it is, and which
+ * tenant's.
  *
- * Of an id in owners.h both are known: for any other tenant there is no such id. Of an id in no table the tenant cannot
- * be known, so where keys have tenants there is no such response either.
+ * Of an id in owners.h both are known: for any other tenant there is no such id. Of an id in no
+ * table the tenant cannot be known, so where keys have tenants there is no such response either.
  *
  * Threads: those of the exchange's loop.
  */

@@ -6,7 +6,7 @@
  *	|                                         ^ beyond `kept`             |
  *	+-> under way --- ended well -------------|---------------------------+
  *	|          \----- failed --------> kept, oldest first                 |
- *	+------------------------------- quick, oldest first <----------------+ in less than QUICK_NS
+ *	+------------------------------- quick, oldest first <----------------+ within QUICK_NS
  *
  * Records of `quick` are taken first once there are quick_most of them. So a loop that answers
  * thousands of quick requests a second uses few records, which stay in the CPU's cache, and does
@@ -51,7 +51,8 @@ enum {
 
 static_assert(WORDS == 192, "a record is 1.5 KiB");
 
-#define SPARE          8 /* notes that states, steps and timers leave to attempts, clients and the end */
+/* notes that states, steps and timers leave to attempts, clients and the end */
+#define SPARE          8
 #define TEXT_MOST      160 /* bytes of a note's text that are kept */
 #define PREFETCH_BYTES 384 /* head and notes of a usual request */
 #define PREFETCH_TEXT  128 /* and its texts: id, model, step */
@@ -148,7 +149,8 @@ static struct kvw_trace_ring *ring_create(size_t records, size_t kept)
 	ring->words = calloc(records, WORDS * sizeof(*ring->words)); /* untouched until used */
 	ring->ways = calloc(records, sizeof(*ring->ways));
 	ring->kept_most = kept;
-	ring->quick_most = records / QUICK_SHARE > QUICK_LEAST ? records / QUICK_SHARE : QUICK_LEAST;
+	ring->quick_most =
+		records / QUICK_SHARE > QUICK_LEAST ? records / QUICK_SHARE : QUICK_LEAST;
 	if (ring->words == NULL || ring->ways == NULL) {
 		ring_destroy(ring);
 		return NULL;
@@ -209,7 +211,8 @@ static void publish(struct kvw_trace_way *way)
 /* From which the next request takes its record. */
 static struct queue *source_of(struct kvw_trace_ring *ring)
 {
-	return ring->quick.count >= ring->quick_most || ring->free.count == 0 ? &ring->quick : &ring->free;
+	return ring->quick.count >= ring->quick_most || ring->free.count == 0 ? &ring->quick
+									      : &ring->free;
 }
 
 /* A record of `free` is in no cache any more when it is taken. The next one is fetched while this
@@ -323,7 +326,8 @@ void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kin
 
 	if (kind == KVW_TRACE_ATTEMPT)
 		way->asked = true;
-	if (way->notes >= room_of(kind) || (leaves_room(kind) && text.len > 0 && text_room(way) < TEXT_MOST)) {
+	if (way->notes >= room_of(kind) ||
+		(leaves_room(kind) && text.len > 0 && text_room(way) < TEXT_MOST)) {
 		way->skipped += way->skipped < UINT16_MAX;
 		publish(way);
 		return;

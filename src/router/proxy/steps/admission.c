@@ -75,8 +75,9 @@ static enum kvw_stepped admission_dry(struct kvw_exchange *x, struct kvw_way *wa
 		.promise = x->admission.entrant.promise,
 		.turn = x->admission.entrant.turn,
 		.tokens = x->admission.entrant.tokens,
-		.deadline_ns =
-			x->admission.entrant.deadline_ns > 0 ? x->admission.entrant.deadline_ns - x->start_ns : 0,
+		.deadline_ns = x->admission.entrant.deadline_ns > 0
+				       ? x->admission.entrant.deadline_ns - x->start_ns
+				       : 0,
 		.waiting = (uint64_t)(e->admission.waiting > 0 ? e->admission.waiting : 0),
 		.most = (uint64_t)x->config->admission_max_queue,
 		.class = x->admission.entrant.wait.class,

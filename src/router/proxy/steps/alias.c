@@ -11,8 +11,9 @@
 
 static bool refuse_alias(struct kvw_exchange *x)
 {
-	const struct kvw_model_alias *alias =
-		x->rewrite.alias != NULL ? x->rewrite.alias : kvw_config_alias(x->config, x->route.model);
+	const struct kvw_model_alias *alias = x->rewrite.alias != NULL
+						      ? x->rewrite.alias
+						      : kvw_config_alias(x->config, x->route.model);
 	char message[512];
 	int status;
 

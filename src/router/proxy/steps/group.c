@@ -18,7 +18,8 @@ static bool refuse_group(struct kvw_exchange *x)
 	char message[512];
 	int status;
 
-	if (x->division.fault == KVW_GROUP_GOOD && (x->division.group != NULL || kvw_groups_take(x)))
+	if (x->division.fault == KVW_GROUP_GOOD &&
+		(x->division.group != NULL || kvw_groups_take(x)))
 		return false;
 	if (x->division.fault == KVW_GROUP_UNKNOWN) {
 		(void)snprintf(message, sizeof(message), "%s: the model has no group `%.*s`",

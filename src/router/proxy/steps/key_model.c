@@ -25,7 +25,8 @@ static bool refuse_key_model(struct kvw_exchange *x)
 	if (x->caller.key == NULL || x->caller.key->models.count == 0 || x->caller.model_allowed)
 		return false;
 	model = model_read_by_worker(x);
-	if (model.len == 0 ? !kvw_upload_has_body(&x->upload) : kvw_client_key_may_use(x->caller.key, model)) {
+	if (model.len == 0 ? !kvw_upload_has_body(&x->upload)
+			   : kvw_client_key_may_use(x->caller.key, model)) {
 		x->caller.model_allowed = true;
 		return false;
 	}

@@ -14,8 +14,9 @@ static bool refuse_unsalted(struct kvw_exchange *x)
 {
 	char message[256];
 
-	if (kvw_rewrite_tenant(x).len == 0 || x->rewrite.salted || x->path.kind != KVW_PATH_FORWARD ||
-		!kvw_upload_has_body(&x->upload) || (x->path.prompt && !kvw_exchange_computes(x)) ||
+	if (kvw_rewrite_tenant(x).len == 0 || x->rewrite.salted ||
+		x->path.kind != KVW_PATH_FORWARD || !kvw_upload_has_body(&x->upload) ||
+		(x->path.prompt && !kvw_exchange_computes(x)) ||
 		kvw_path_cancels(x->target, x->path.made_id))
 		return false;
 	if (x->path.unsalted || !x->path.prompt)

@@ -39,8 +39,8 @@ static size_t parties_of(
 	}
 	/* What an alias stands for, the model of a group, or what a body without a name means:
 	 * the guard saw to it. */
-	limit = kvw_config_served_rate(
-		x->config, x->named.meant != NULL ? kvw_slice_of(x->named.meant->name) : kvw_groups_model(x));
+	limit = kvw_config_served_rate(x->config,
+		x->named.meant != NULL ? kvw_slice_of(x->named.meant->name) : kvw_groups_model(x));
 	if (limit != NULL)
 		add_party(parties, &count, KVW_RATE_MODEL, kvw_slice_of(limit->model),
 			KVW_RATE_LIMITS_OF(limit));
@@ -52,7 +52,8 @@ static size_t parties_of(
 static uint64_t prompt_tokens(struct kvw_exchange *x)
 {
 	/* Of a body that is there, its client's bytes, not those that rewrite.c has added. */
-	bool announced = !x->upload.body.done && x->upload.content_length > x->upload.body.payload_bytes;
+	bool announced =
+		!x->upload.body.done && x->upload.content_length > x->upload.body.payload_bytes;
 	uint64_t bytes = announced ? x->upload.content_length : x->upload.body.payload_bytes;
 
 	if (!x->route.content_known)
@@ -144,8 +145,8 @@ static bool refuse_beyond(struct kvw_exchange *x)
 		demand.answer_tokens = x->route.answer_most;
 		demand.answers = x->rating.answers = answers_of(x);
 	}
-	if (!kvw_rates_take(
-		    x->loop->shared->rates, parties, count, &demand, &time, &x->rating.ticket, &refusal)) {
+	if (!kvw_rates_take(x->loop->shared->rates, parties, count, &demand, &time,
+		    &x->rating.ticket, &refusal)) {
 		refuse_over_limit(x, &refusal);
 		return true;
 	}

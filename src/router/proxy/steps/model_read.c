@@ -9,7 +9,8 @@
 
 static bool refuse_unread_model(struct kvw_exchange *x)
 {
-	if (!x->path.prompt || !kvw_upload_has_body(&x->upload) || x->scanned || x->named.text.len > 0 || x->named.meant != NULL ||
+	if (!x->path.prompt || !kvw_upload_has_body(&x->upload) || x->scanned ||
+		x->named.text.len > 0 || x->named.meant != NULL ||
 		!kvw_fleet_divided(x->loop->fleet))
 		return false;
 	kvw_unread_note(x, KVW_COUNT_MODELS_UNREAD,

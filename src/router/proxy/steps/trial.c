@@ -11,8 +11,8 @@ static bool pick_trial(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
 	struct kvw_loop *loop = x->loop;
 
-	if (x->tried.attempts > 0 || !x->whole || !x->path.repeatable || !kvw_exchange_computes(x) ||
-		!kvw_ejections_any(&loop->fleet->ejections))
+	if (x->tried.attempts > 0 || !x->whole || !x->path.repeatable ||
+		!kvw_exchange_computes(x) || !kvw_ejections_any(&loop->fleet->ejections))
 		return false;
 	for (size_t i = 0; i < set->count; i++) {
 		uint32_t id = set->items[i].id;
