@@ -95,6 +95,7 @@ enum kvt_lmcache_own {
 	KVT_LMCACHE_OWN_save_unfull_chunk,
 	KVT_LMCACHE_OWN_lookup_timeout_ms,
 	KVT_LMCACHE_OWN_load_timeout_ms,
+	KVT_LMCACHE_OWN_read_only,
 	KVT_LMCACHE_OWN_COUNT,
 };
 extern const char *const kvt_lmcache_own_names[KVT_LMCACHE_OWN_COUNT];

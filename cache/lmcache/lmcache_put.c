@@ -16,6 +16,7 @@ const char *const kvt_lmcache_own_names[KVT_LMCACHE_OWN_COUNT] = {
 	[KVT_LMCACHE_OWN_save_unfull_chunk] = "save_unfull_chunk",
 	[KVT_LMCACHE_OWN_lookup_timeout_ms] = "lookup_timeout_ms",
 	[KVT_LMCACHE_OWN_load_timeout_ms] = "load_timeout_ms",
+	[KVT_LMCACHE_OWN_read_only] = "read_only",
 };
 
 static void keep(struct kvt_lmcache_reading *r, char **slot, const char *text)

@@ -164,6 +164,18 @@ def test_more_together_than_the_machine_has(tmp_path):
     assert run.returncode == 1 and "l1.capacity: found" in run.stderr and "together, but " in run.stderr
 
 
+def test_a_consumer_and_force_skip_save_store_nothing(engine_of):  # noqa: F811
+    assert connector(None, {"LMCACHE_FORCE_SKIP_SAVE": "1"}).read_only
+    assert not connector(None, {"LMCACHE_FORCE_SKIP_SAVE": "false"}).read_only
+    assert not connector(None, {"LMCACHE_CHUNK_SIZE": "32"}).read_only
+    run = check(variables={"LMCACHE_FORCE_SKIP_SAVE": "1"})
+    assert run.returncode == 0 and '"read_only": true' in run.stdout
+    engine = engine_of({})
+    for role, reads_only in (("kv_both", False), ("kv_producer", False), ("kv_consumer", True)):
+        engine.config.kv_transfer_config.kv_role = role
+        assert engine.module.KVTierConnector(engine.config, "worker", None).settings.read_only is reads_only
+
+
 def test_ranks_share_out_folders(tmp_path):
     path = written(tmp_path, {"local_disk": "file:///a/, /b", "max_local_disk_size": 1})
     found = [json.loads(connector(path, rank=rank).yaml)["nvme"]["path"] for rank in range(3)]

@@ -199,6 +199,19 @@ def test_generated_tokens_are_stored_unless_switched_off(plan):
     assert len(stores) == 1
 
 
+def test_an_engine_that_only_reads_stores_nothing(plan):
+    plan.settings.read_only = plan.settings.save_unfull_chunk = True
+    request = request_of(10)
+    plan.matched(request, 0)
+    plan.asker.replies[1] = (1, 0)
+    assert plan.matched(request, 0) == (4 * BLOCK, True)
+    plan.allocated(request, list(range(10)), 4 * BLOCK)
+    loads, _ = plan.step(output_of())
+    assert [c.name for c in loads[0].chunks] == [name(3)]
+    _, stores = plan.step(output_of(new=[("r", list(range(10)), 4 * BLOCK)], scheduled={"r": 6 * BLOCK}))
+    assert stores == [] and plan.finished(request) is False
+
+
 def test_after_a_reset_old_answers_do_not_count(plan):
     request = request_of(8)
     plan.matched(request, 0)

@@ -447,7 +447,7 @@ class Plan:
     def _complete(self, track, computed, output, stores):
         """Adds chunks that this step completes."""
         request = track.request
-        if not self.usable or self.stale or track.old or track.mixed is None:
+        if not self.usable or self.stale or track.old or track.mixed is None or self.settings.read_only:
             return
         drafts = len(output.scheduled_spec_decode_tokens.get(request.request_id, ()))
         tokens = computed + output.num_scheduled_tokens.get(request.request_id, 0) - drafts

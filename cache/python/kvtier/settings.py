@@ -2,7 +2,7 @@
 
 	{"chunk_size": 256, "min_retrieve_tokens": 0, "save_decode_cache": true, "model_version": "",
 	 "lookup_timeout_ms": 3000, "load_timeout_ms": 5000, "step_wait_ms": 2, "save_unfull_chunk": false,
-	 "fetch_when_slower": false,
+	 "fetch_when_slower": false, "read_only": false,
 	 "cache": {"l1": {"capacity": "20GiB"}, "nvme": {"path": "/mnt/nvme/kvtier"}, "l2": {"url": "redis://..."}}}
 
 An existing LMCache configuration (LMCACHE_CONFIG_FILE, LMCACHE_*) keeps working: lmcache.py translates it, and keys
@@ -26,6 +26,7 @@ KNOWN = {
     "step_wait_ms": 2,
     "save_unfull_chunk": False,
     "fetch_when_slower": False,
+    "read_only": False,
     "cache": {},
 }
 
@@ -41,6 +42,7 @@ class Settings:
     step_wait_s: float = 0.002  # most that one step of the engine waits for answers, or, empty, for loads
     save_unfull_chunk: bool = False
     fetch_when_slower: bool = False  # load also what would be computed faster
+    read_only: bool = False  # load what others stored, store nothing
     yaml: str = "{}"
     mistakes: list[str] = field(default_factory=list)
 
@@ -108,9 +110,9 @@ def _over(base, own):
     return both
 
 
-def read(extra, environ=os.environ, rank=0, ranks=0):
+def read(extra, environ=os.environ, rank=0, ranks=0, role="kv_both"):
     """Settings of an extra configuration and of LMCache's. Settings.mistakes lists what could not be applied; the rest
-    applies. rank: the rank that they are for, of `ranks` on this node."""
+    applies. rank: the rank that they are for, of `ranks` on this node. role: vLLM's kv_role; a kv_consumer stores nothing."""
     given = {name: value for name, value in (extra or {}).items() if not str(name).startswith(lmcache.PREFIX)}
     translated, problems = lmcache.read(environ, extra, rank, ranks)
     if translated is not None:
@@ -129,6 +131,7 @@ def read(extra, environ=os.environ, rank=0, ranks=0):
         step_wait_s=_number(given, "step_wait_ms", 0, mistakes) / 1000,
         save_unfull_chunk=_truth_value(given, "save_unfull_chunk", mistakes),
         fetch_when_slower=_truth_value(given, "fetch_when_slower", mistakes),
+        read_only=_truth_value(given, "read_only", mistakes) or role == "kv_consumer",
         yaml=_yaml(given.get("cache", {}), mistakes),
         mistakes=mistakes,
     )

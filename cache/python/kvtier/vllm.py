@@ -100,6 +100,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             transfer.kv_connector_extra_config,
             rank=parallel.rank,
             ranks=parallel.local_world_size,
+            role=transfer.kv_role,
         )
         self.lmcache_requests = lmcache.Requests(logger)
         self.plan = self.subscriber = None

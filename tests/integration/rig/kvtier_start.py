@@ -73,7 +73,7 @@ class Engine:
         self.one._vllm_config = self.config = plain(
             model_config=self.model, load_config=self.load, parallel_config=self.parallel, speculative_config=None,
             cache_config=plain(block_size=32, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
-            kv_transfer_config=plain(engine_id="e", kv_connector_extra_config={"cache": cache}),
+            kv_transfer_config=plain(engine_id="e", kv_role="kv_both", kv_connector_extra_config={"cache": cache}),
         )  # fmt: skip
 
     def get_model(self):
