@@ -45,8 +45,7 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Percent-decodes; false: no room, a broken escape, or a NUL. */
-static bool decode(const char *text, size_t len, char *out, size_t room)
+bool kvw_redis_url_decode(const char *text, size_t len, char *out, size_t room)
 {
 	size_t n = 0;
 
@@ -75,10 +74,10 @@ static bool parse_login(const char *text, size_t len, struct kvw_redis_url *out)
 	const char *colon = memchr(text, ':', len);
 	size_t user = colon != NULL ? (size_t)(colon - text) : len;
 
-	if (!decode(text, user, out->username, sizeof(out->username)))
+	if (!kvw_redis_url_decode(text, user, out->username, sizeof(out->username)))
 		return false;
-	return colon == NULL ||
-	       decode(colon + 1, len - user - 1, out->password, sizeof(out->password));
+	return colon == NULL || kvw_redis_url_decode(colon + 1, len - user - 1, out->password,
+					sizeof(out->password));
 }
 
 bool kvw_redis_number(const char *text, size_t len, uint32_t most, uint32_t *out)
@@ -176,10 +175,19 @@ const char *kvw_redis_url_parse(const char *text, struct kvw_redis_url *out)
 	return kvw_redis_url_parse_as(scheme, text, out);
 }
 
+/* What follows a '?', as redis-py has it: the database. */
+static bool parse_option(
+	const struct kvw_redis_scheme *scheme, const char *option, struct kvw_redis_url *out)
+{
+	return (scheme->databases || scheme->kind == KVW_REDIS_UNIX) &&
+	       strncmp(option, "db=", 3) == 0 &&
+	       kvw_redis_number(option + 3, strlen(option + 3), 65535, &out->database);
+}
+
 const char *kvw_redis_url_parse_as(
 	const struct kvw_redis_scheme *scheme, const char *text, struct kvw_redis_url *out)
 {
-	const char *rest = text + strlen(scheme->name) + 3, *login, *slash;
+	const char *rest = text + strlen(scheme->name) + 3, *login, *slash, *end;
 	size_t len;
 
 	*out = (struct kvw_redis_url){.kind = scheme->kind, .tls = scheme->tls};
@@ -190,20 +198,24 @@ const char *kvw_redis_url_parse_as(
 			       "%XX";
 		rest = login + 1;
 	}
+	end = rest + strcspn(rest, "?");
 	if (scheme->kind == KVW_REDIS_UNIX) {
-		len = strlen(rest);
+		len = (size_t)(end - rest);
 		if (rest[0] != '/' || len >= sizeof(out->path))
 			return "unix:///PATH, at most 107 bytes of it";
-		memcpy(out->path, rest, len + 1);
-		return NULL;
+		memcpy(out->path, rest, len);
+	} else {
+		slash = memchr(rest, '/', (size_t)(end - rest));
+		len = (size_t)((slash != NULL ? slash : end) - rest);
+		if (slash != NULL && slash + 1 != end &&
+			(!scheme->databases ||
+				!kvw_redis_number(slash + 1, (size_t)(end - slash - 1), 65535,
+					&out->database)))
+			return "a database number after the last /, where there are databases";
 	}
-	slash = strchr(rest, '/');
-	len = slash != NULL ? (size_t)(slash - rest) : strlen(rest);
-	if (slash != NULL && slash[1] != '\0' &&
-		(!scheme->databases ||
-			!kvw_redis_number(slash + 1, strlen(slash + 1), 65535, &out->database)))
-		return "a database number after the last /, where there are databases";
-	return parse_nodes(rest, len, scheme, out);
+	if (*end != '\0' && !parse_option(scheme, end + 1, out))
+		return "?db=NUMBER and no other option, where there are databases";
+	return scheme->kind == KVW_REDIS_UNIX ? NULL : parse_nodes(rest, len, scheme, out);
 }
 
 void kvw_redis_url_print(const struct kvw_redis_url *url, char *out, size_t room)
@@ -222,5 +234,6 @@ void kvw_redis_url_print(const struct kvw_redis_url *url, char *out, size_t room
 			strchr(url->nodes[i].host, ':') != NULL ? "%s[%s]:%u" : "%s%s:%u",
 			i > 0 ? "," : "", url->nodes[i].host, url->nodes[i].port);
 	if (url->database != 0 && used < room)
-		snprintf(out + used, room - used, "/%u", url->database);
+		snprintf(out + used, room - used, url->kind == KVW_REDIS_UNIX ? "?db=%u" : "/%u",
+			url->database);
 }

@@ -7,6 +7,8 @@
  *	rediss..., valkeys...                                each with TLS
  *	unix://[...@]/PATH                                   a Unix socket
  *
+ * ?db=DATABASE at the end of those with databases, and of unix, says the same as /DATABASE and goes
+ * over it.
  * User and password are percent-decoded; IPv6 addresses stand in brackets. Pure functions.
  */
 #ifndef KVW_REDIS_URL_H
@@ -59,6 +61,9 @@ const struct kvw_redis_scheme *kvw_redis_scheme_of(const char *text);
  * URLs of other servers have the same form. */
 const char *kvw_redis_url_parse_as(
 	const struct kvw_redis_scheme *scheme, const char *text, struct kvw_redis_url *out);
+
+/* Percent-decodes; false: no room, a broken escape, or a NUL. */
+bool kvw_redis_url_decode(const char *text, size_t len, char *out, size_t room);
 
 /* A number of at most seven digits and nothing else, up to `most`: a port, a database, a slot. */
 bool kvw_redis_number(const char *text, size_t len, uint32_t most, uint32_t *out);

@@ -34,6 +34,12 @@ static const struct good {
 		"redis-sentinel://a:26379,b:26379/2"},
 	{"unix://user@/run/redis.sock", KVW_REDIS_UNIX, false, 0, NULL, 0, 0, "user", "",
 		"/run/redis.sock", "unix:///run/redis.sock"},
+	{"unix:///run/redis.sock?db=2", KVW_REDIS_UNIX, false, 0, NULL, 0, 2, "", "",
+		"/run/redis.sock", NULL},
+	{"redis://h?db=1", KVW_REDIS_SINGLE, false, 1, "h", 6379, 1, "", "", "",
+		"redis://h:6379/1"},
+	{"rediss://u:a?b@h:1/3?db=4", KVW_REDIS_SINGLE, true, 1, "h", 1, 4, "u", "a?b", "",
+		"rediss://h:1/4"},
 };
 
 START_TEST(what_is_right_is_taken_apart)
@@ -84,6 +90,10 @@ static const struct wrong {
 	{"redis://%4@h", "%XX"},
 	{"redis://a%00b@h", "%XX"},
 	{"unix://run/redis.sock", "unix:///PATH"},
+	{"redis://h?db=x", "?db=NUMBER"},
+	{"redis://h/1?ssl_cert_reqs=none", "?db=NUMBER"},
+	{"redis-cluster://h?db=1", "?db=NUMBER"},
+	{"unix:///s?db=1&db=2", "?db=NUMBER"},
 };
 
 START_TEST(what_is_wrong_says_what_was_expected)
