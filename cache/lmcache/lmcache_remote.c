@@ -7,6 +7,7 @@
  */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,11 @@ static void append_scheme(struct kvt_lmcache_reading *r, struct url *url, struct
 	append_text(url, "://");
 }
 
+/* What follows a '?': percent-encoded; empty where it does not. */
+struct options {
+	struct kvw_slice database, username, password;
+};
+
 /* The login of resp:// may stand in variables of its own. */
 static const char *or_variable(
 	struct kvt_lmcache_reading *r, const char *text, const char *name, bool resp)
@@ -141,19 +147,84 @@ static const char *or_variable(
 	return value != NULL ? value : text;
 }
 
-static void append_login(struct kvt_lmcache_reading *r, struct url *url, bool resp)
+static void append_login(
+	struct kvt_lmcache_reading *r, struct url *url, const struct options *o, bool resp)
 {
 	const char *user = text_of(r, KVT_LMC_EXTRA_username, KVT_LMC_EXTRA_valkey_username);
 	const char *password = text_of(r, KVT_LMC_EXTRA_password, KVT_LMC_EXTRA_valkey_password);
 
 	user = or_variable(r, user, "LMCACHE_RESP_USERNAME", resp);
 	password = or_variable(r, password, "LMCACHE_RESP_PASSWORD", resp);
-	if (*user == '\0' && *password == '\0')
+	if (*user == '\0' && *password == '\0' && o->username.len == 0 && o->password.len == 0)
 		return;
 	append_encoded(url, user);
+	if (*user == '\0')
+		append(url, o->username.data, o->username.len);
 	append_text(url, ":");
 	append_encoded(url, password);
+	if (*password == '\0')
+		append(url, o->password.data, o->password.len);
 	append_text(url, "@");
+}
+
+/* A certificate's or key's file. */
+static void put_file(struct kvt_lmcache_reading *r, const char *path, struct kvw_slice value)
+{
+	char file[URL_ROOM];
+
+	if (kvw_redis_url_decode(value.data, value.len, file, sizeof(file)))
+		kvt_lmcache_put(r, KVT_LMC_remote_url, path, file);
+	else
+		kvt_lmcache_mistake(r, KVT_LMC_remote_url,
+			"found an option for %s with a broken %%XX, expected a path", path);
+}
+
+static void take_option(struct kvt_lmcache_reading *r, struct kvw_slice name,
+	struct kvw_slice value, bool tls, struct options *out)
+{
+	char shown[KVW_REPORT_QUOTE];
+	bool ssl = name.len > 4 && memcmp(name.data, "ssl_", 4) == 0;
+	bool checks = kvw_slice_equal(value, KVW_SLICE("required")) ||
+		      kvw_slice_equal(value, KVW_SLICE("True")) ||
+		      kvw_slice_equal(value, KVW_SLICE("true"));
+
+	if (kvw_slice_equal(name, KVW_SLICE("db")))
+		out->database = value;
+	else if (kvw_slice_equal(name, KVW_SLICE("username")))
+		out->username = value;
+	else if (kvw_slice_equal(name, KVW_SLICE("password")))
+		out->password = value;
+	else if (kvw_slice_equal(name, KVW_SLICE("ssl_ca_certs")))
+		put_file(r, "l2.tls_ca", value);
+	else if (kvw_slice_equal(name, KVW_SLICE("ssl_certfile")))
+		put_file(r, "l2.tls_certificate", value);
+	else if (kvw_slice_equal(name, KVW_SLICE("ssl_keyfile")))
+		put_file(r, "l2.tls_key", value);
+	else if (tls && ssl && !checks)
+		kvt_lmcache_mistake(r, KVT_LMC_remote_url,
+			"the option %s cannot be had: the server's certificate and name are always "
+			"checked; `l2.tls_ca` or `ssl_ca_certs` names its issuer",
+			kvw_report_quote(shown, name.data, name.len));
+	else if (!tls || !ssl)
+		kvt_lmcache_note(r, KVT_LMC_remote_url, "the option %s is ignored: %s",
+			kvw_report_quote(shown, name.data, name.len),
+			ssl ? "there is no TLS" : "of redis-py alone");
+}
+
+/* NAME=VALUE&NAME=VALUE, as redis-py takes them; percent-encoded. */
+static void take_options(
+	struct kvt_lmcache_reading *r, const char *text, bool tls, struct options *out)
+{
+	while (*text != '\0') {
+		size_t len = strcspn(text, "&"), name = strcspn(text, "=&");
+		size_t before = name < len ? name + 1 : len;
+
+		if (name > 0)
+			take_option(r, (struct kvw_slice){text, name},
+				(struct kvw_slice){text + before, len - before}, tls, out);
+		text += len;
+		text += *text == '&';
+	}
 }
 
 /* Servers after the scheme; LMCache takes the scheme before each of them, and "http://" before a
@@ -179,24 +250,38 @@ static void append_servers(
 	}
 }
 
-static void build(struct kvt_lmcache_reading *r, const char *text, struct url *url)
+/* `rest`: room for what follows the scheme. */
+static void build(
+	struct kvt_lmcache_reading *r, const char *text, struct url *url, struct url *rest)
 {
 	const char *colon = strstr(text, "://");
 	struct kvw_slice scheme = {text, (size_t)(colon - text)};
 	const struct kvt_lmcache_value *database = valid(r, KVT_LMC_EXTRA_valkey_database);
-	size_t start;
+	const struct kvw_redis_scheme *redis;
+	struct options options = {0};
+	char number[24], *login, *query = NULL;
 
 	append_scheme(r, url, scheme);
-	start = url->used;
-	if (strchr(colon + 3, '@') == NULL)
-		append_login(r, url, kvw_slice_equal(scheme, KVW_SLICE("resp")));
-	append_servers(url, scheme, colon + 3, r->source->variables);
-	if (database != NULL && strchr(url->text + start, '/') == NULL) {
-		char number[24];
-
+	append_servers(rest, scheme, colon + 3, r->source->variables);
+	redis = kvw_redis_scheme_of(url->text);
+	login = strrchr(rest->text, '@');
+	if (redis != NULL)
+		query = strchr(login != NULL ? login : rest->text, '?');
+	if (query != NULL) {
+		*query++ = '\0';
+		take_options(r, query, redis->tls, &options);
+	}
+	if (login == NULL || login == rest->text)
+		append_login(r, url, &options, kvw_slice_equal(scheme, KVW_SLICE("resp")));
+	append_text(url, rest->text + (login == rest->text));
+	if (options.database.len > 0) {
+		append_text(url, "?db=");
+		append(url, options.database.data, options.database.len);
+	} else if (database != NULL && strchr(rest->text, '/') == NULL) {
 		snprintf(number, sizeof(number), "/%" PRId64, database->count);
 		append_text(url, number);
 	}
+	url->full = url->full || rest->full;
 }
 
 static void settle_url(struct kvt_lmcache_reading *r)
@@ -205,12 +290,12 @@ static void settle_url(struct kvt_lmcache_reading *r)
 	char shown[KVT_LMCACHE_SHOW];
 	struct kvt_l2_url parsed;
 	const char *expected = "a URL such as redis://HOST:6379";
-	struct url url = {0};
+	struct url url = {0}, rest = {0};
 
 	if (value == NULL || value->len == 0)
 		return;
 	if (strstr(value->text, "://") != NULL) {
-		build(r, value->text, &url);
+		build(r, value->text, &url, &rest);
 		expected = kvt_l2_url_parse(url.text, &parsed);
 		OPENSSL_cleanse(&parsed, sizeof(parsed));
 	}
@@ -223,9 +308,30 @@ static void settle_url(struct kvt_lmcache_reading *r)
 			"found %s, expected %s; there is no shared tier",
 			kvt_lmcache_show(value, KVT_LMC_remote_url, shown), expected);
 	OPENSSL_cleanse(&url, sizeof(url));
+	OPENSSL_cleanse(&rest, sizeof(rest));
 }
 
 /* --- the rest --------------------------------------------------------------------------------- */
+
+/* LMCache's client of Sentinels has its deadline from a variable. */
+static void settle_timeout(struct kvt_lmcache_reading *r)
+{
+	const char *seconds = kvt_lmcache_variable(r->source->variables, "REDIS_TIMEOUT", 13);
+	char text[32], *end;
+	double number;
+
+	if (seconds == NULL ||
+		strstr(text_of(r, KVT_LMC_remote_url, KVT_LMC_COUNT), "-sentinel://") == NULL)
+		return;
+	number = strtod(seconds, &end);
+	if (end == seconds || *end != '\0' || !(number > 0) || number > 3600) {
+		kvt_lmcache_mistake(r, KVT_LMC_remote_url,
+			"REDIS_TIMEOUT is no number of seconds up to 3600: `l2.deadline` applies");
+		return;
+	}
+	snprintf(text, sizeof(text), "%.0fms", ceil(number * 1000));
+	kvt_lmcache_put(r, KVT_LMC_remote_url, "l2.deadline", text);
+}
 
 void kvt_lmcache_settle_remote(struct kvt_lmcache_reading *r)
 {
@@ -240,6 +346,7 @@ void kvt_lmcache_settle_remote(struct kvt_lmcache_reading *r)
 	if (service != NULL && *service != '\0' &&
 		strstr(text_of(r, KVT_LMC_remote_url, KVT_LMC_COUNT), "-sentinel://") != NULL)
 		kvt_lmcache_put(r, KVT_LMC_remote_url, "l2.service", service);
+	settle_timeout(r);
 	if (most != NULL) {
 		snprintf(text, sizeof(text), "%" PRId64,
 			most->count < CONNECTIONS ? most->count : CONNECTIONS);

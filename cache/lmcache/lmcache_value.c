@@ -72,22 +72,24 @@ const char *kvt_lmcache_show(
 	const struct kvt_lmcache_value *value, size_t key, char out[KVT_LMCACHE_SHOW])
 {
 	char quoted[KVW_REPORT_QUOTE];
-	const char *at = key == KVT_LMC_remote_url && value->text != NULL
-				 ? memrchr(value->text, '@', value->len)
-				 : NULL;
+	bool url = value->text != NULL && strstr(value->text, "://") != NULL;
+	const char *query = url ? memchr(value->text, '?', value->len) : NULL; /* may have a password */
+	const char *at = url ? memrchr(value->text, '@', value->len) : NULL;
+	size_t len = query != NULL ? (size_t)(query - value->text) : value->len;
 
 	if (value->node != NULL && value->node->kind != KVW_NODE_SCALAR)
 		snprintf(out, KVT_LMCACHE_SHOW, "%s", kvw_node_kind_name(value->node));
 	else if (is_secret(key))
 		snprintf(out, KVT_LMCACHE_SHOW, "a password");
+	else if (at != NULL && query != NULL && query < at) /* either may be part of a password */
+		snprintf(out, KVT_LMCACHE_SHOW, "a URL with a login");
 	else if (at != NULL)
 		snprintf(out, KVT_LMCACHE_SHOW, "`***%.100s",
-			kvw_report_quote(quoted, at, (size_t)(value->text + value->len - at)) + 1);
+			kvw_report_quote(quoted, at, (size_t)(value->text + len - at)) + 1);
 	else if (value->len == 0)
 		snprintf(out, KVT_LMCACHE_SHOW, "an empty text");
 	else
-		snprintf(out, KVT_LMCACHE_SHOW, "%s",
-			kvw_report_quote(quoted, value->text, value->len));
+		snprintf(out, KVT_LMCACHE_SHOW, "%s", kvw_report_quote(quoted, value->text, len));
 	return out;
 }
 

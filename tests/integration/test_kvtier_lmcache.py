@@ -199,6 +199,11 @@ URLS = [
     ("redis-sentinel://a:1,redis-sentinel://b:2", {}, "redis-sentinel://a:1,b:2"),
     ("sagemaker-hyperpod://http://${NODE}:9200", {}, "sagemaker-hyperpod://10.0.0.9:9200"),
     ("redis://u:p@h:1", {"username": "other"}, "redis://u:p@h:1"),
+    ("redis://h:1?db=1", {}, "redis://h:1?db=1"),
+    ("redis://h/1?db=2", {}, "redis://h/1?db=2"),
+    ("rediss://h/1?ssl_cert_reqs=required", {}, "rediss://h/1"),
+    ("unix:///run/redis.sock", {}, "unix:///run/redis.sock"),
+    ("unix://@/run/redis.sock?db=3&password=p%40&username=u", {}, "unix://u:p%40@/run/redis.sock?db=3"),
 ]  # fmt: skip
 
 
@@ -207,6 +212,26 @@ def test_a_remote_url(tmp_path, url, extra, ours):
     path = written(tmp_path, {"remote_url": url, "extra_config": extra})
     read = connector(path, {"NODE": "10.0.0.9", "LMCACHE_RESP_USERNAME": "r", "LMCACHE_RESP_PASSWORD": "s"})
     assert read.mistakes == [] and json.loads(read.yaml)["l2"]["url"] == ours
+
+
+def test_options_of_a_remote_url(tmp_path):
+    def read(url):
+        found = connector(written(tmp_path, {"remote_url": url}))
+        return json.loads(found.yaml)["l2"], found.mistakes
+
+    plain, notes = read("redis://h/1?ssl_cert_reqs=none&health_check_interval=3")
+    assert plain == {"url": "redis://h/1"} and len(notes) == 2
+    assert "`ssl_cert_reqs` is ignored: there is no TLS" in notes[0] and "`health_check_interval` is ignored" in notes[1]
+    sealed, mistakes = read("rediss://h/1?ssl_cert_reqs=none&ssl_ca_certs=%2Fetc%2Fca.pem&db=2")
+    assert sealed == {"url": "rediss://h/1?db=2", "tls_ca": "/etc/ca.pem"}
+    assert len(mistakes) == 1 and "`ssl_cert_reqs` cannot be had: the server's certificate" in mistakes[0]
+    assert "expected ?db=NUMBER" in connector(written(tmp_path, {"remote_url": "redis://h?db=x"})).mistakes[0]
+    for login, rest in (("", "?password=geheim&x=1"), ("u:ge?heim@", "?x=1"), ("", "?password=ge@heim&x=1")):
+        hidden = check(written(tmp_path, {"remote_url": f"redis://{login}h{rest}"}))
+        assert not any(part in hidden.stdout + hidden.stderr for part in ("geheim", "u:ge", "heim")), hidden
+        assert "option `x` is ignored" in hidden.stderr or "heim&x" in rest
+    late = connector(written(tmp_path, {"remote_url": "redis-sentinel://h"}), {"REDIS_TIMEOUT": "0.5"})
+    assert json.loads(late.yaml)["l2"]["deadline"] == "500ms"
 
 
 def test_a_password_is_not_shown(tmp_path):
