@@ -52,6 +52,14 @@ struct kvt_lmcache_key {
 	bool extra; /* of extra_config */
 };
 
+/* Keys of what is not here. Static. */
+struct kvt_lmcache_other {
+	bool extra; /* of extra_config */
+	enum kvt_lmcache_fate fate;
+	const char *names; /* separated by spaces; a * at a name's end stands for any other end */
+	const char *text;
+};
+
 /* An older name. Static. */
 struct kvt_lmcache_alias {
 	const char *old, *name;
@@ -68,6 +76,7 @@ enum kvt_lmcache_index {
 };
 
 extern const struct kvt_lmcache_key kvt_lmcache_keys[KVT_LMC_COUNT];
+extern const struct kvt_lmcache_other kvt_lmcache_others[];  /* ended by NULL names */
 extern const struct kvt_lmcache_alias kvt_lmcache_aliases[]; /* ended by a NULL name */
 
 /* What is given for one key. */

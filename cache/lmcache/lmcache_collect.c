@@ -35,6 +35,36 @@ size_t kvt_lmcache_find(const char *name, bool extra)
 	return KVT_LMC_COUNT;
 }
 
+static bool is_one_of(const char *names, const char *name)
+{
+	for (size_t len; (len = strcspn(names, " ")) > 0; names += len + (names[len] == ' ')) {
+		if (names[len - 1] == '*' && strncmp(name, names, len - 1) == 0)
+			return true;
+		if (strlen(name) == len && memcmp(name, names, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Says what becomes of a key of what is not here. False: it is none. `path`: NULL where the place
+ * says it. */
+static bool collect_other(struct kvt_lmcache_reading *r, const char *name, bool extra,
+	struct kvw_place place, const char *path)
+{
+	const struct kvt_lmcache_other *other = kvt_lmcache_others;
+
+	while (other->names != NULL && (other->extra != extra || !is_one_of(other->names, name)))
+		other++;
+	if (other->names == NULL)
+		return false;
+	if (other->fate == KVT_LMCACHE_IGNORED)
+		kvw_report_mistake(&r->notes.report, place, path, "ignored: %s", other->text);
+	else
+		kvw_report_mistake(
+			&r->mistakes.report, place, path, "cannot be had: %s", other->text);
+	return true;
+}
+
 /* The known name nearest to this one, or NULL. */
 static const char *nearest(const char *name, bool extra)
 {
@@ -137,17 +167,9 @@ static void collect_key(struct kvt_lmcache_reading *r, const struct kvw_node *no
 		value->place = node->place;
 		return;
 	}
-	if (strcmp(key->text, "ec") == 0 || strncmp(key->text, "ec_", 3) == 0) {
-		kvw_report_mistake(
-			&r->notes.report, key->place, key->text, "ignored: no encoder cache");
+	if (strlen(key->text) == key->len &&
+		collect_other(r, key->text, false, key->place, key->text))
 		return;
-	}
-	if (strncmp(key->text, "lmcache.tag.", 12) == 0) {
-		kvw_report_mistake(&r->mistakes.report, key->place, key->text,
-			"tags are of requests, and ignored here: a request's `cache_salt` keeps "
-			"tenants apart");
-		return;
-	}
 	if (kvw_report_printing(&r->mistakes.report))
 		near = nearest(key->text, false);
 	kvw_report_mistake(&r->mistakes.report, key->place, key->text,
@@ -258,12 +280,14 @@ static enum kvw_err set_text(
 	return value->given ? KVW_OK : KVW_ENOMEM;
 }
 
-/* A variable that holds a mapping is read as YAML, of which its JSON is a part. */
-static void parse_map(struct kvt_lmcache_reading *r, struct kvt_lmcache_value *value)
+/* A text that holds a mapping is read as YAML, of which its JSON is a part. `name`: of the text, for
+ * messages. */
+static void parse_map(
+	struct kvt_lmcache_reading *r, struct kvt_lmcache_value *value, const char *name)
 {
 	struct kvw_report report;
 
-	kvw_report_start(&report, value->label, r->mistakes.file);
+	kvw_report_start(&report, name, r->mistakes.file);
 	kvw_document_finish(&r->extra);
 	r->err = kvw_document_parse(value->text, value->len, &report, &r->extra);
 	r->mistakes.report.mistakes += report.mistakes;
@@ -283,10 +307,9 @@ static void collect_unknown(struct kvt_lmcache_reading *r, const char *variable,
 	kvw_report_quote(shown, variable, strcspn(variable, "="));
 	snprintf(label, sizeof(label), "%.*s", (int)strlen(shown) - 2, shown + 1);
 	place.flag = label;
-	if (strncmp(name, OTHER_MODE, sizeof(OTHER_MODE) - 1) == 0)
-		kvw_report_mistake(&r->notes.report, place, NULL,
-			"ignored: of LMCache's multi-process mode; kvtierd is set by `remote_url`");
-	else if (near != NULL)
+	if (collect_other(r, name, false, place, NULL))
+		return;
+	if (near != NULL)
 		kvw_report_mistake(&r->mistakes.report, place, NULL,
 			"found a key that LMCache does not have, and that has no effect; did you "
 			"mean `%s`?",
@@ -324,7 +347,25 @@ static void collect_variable(struct kvt_lmcache_reading *r, const char *variable
 	}
 	r->err = set_text(value, kvt_lmcache_keys[key].type, text);
 	if (r->err == KVW_OK && kvt_lmcache_keys[key].type == KVT_LMCACHE_MAP)
-		parse_map(r, value);
+		parse_map(r, value, value->label);
+}
+
+/* The file may have extra_config as a text, too: LMCache reads both by the same converter. */
+static void parse_extra(struct kvt_lmcache_reading *r)
+{
+	struct kvt_lmcache_value *whole = &r->values[KVT_LMC_extra_config];
+	char name[512];
+
+	if (!whole->given || whole->label[0] != '\0' || whole->node->kind != KVW_NODE_SCALAR ||
+		kvw_node_is_null(whole->node))
+		return;
+	if (whole->len == 0) { /* no text is no mapping, to LMCache */
+		whole->given = false;
+		return;
+	}
+	snprintf(name, sizeof(name), "%.400s:%zu:%zu: extra_config", r->name, whole->place.line,
+		whole->place.column);
+	parse_map(r, whole, name);
 }
 
 /* Takes extra_config apart. */
@@ -344,7 +385,7 @@ static void collect_extra(struct kvt_lmcache_reading *r)
 			i = kvt_lmcache_find(node->key->text, true);
 		value = i < KVT_LMC_COUNT ? &r->values[i] : &unknown;
 		set_node(value, node);
-		value->place = node->place;
+		value->place = whole->node == r->extra.root ? whole->place : node->place;
 		if (whole->label[0] != '\0') {
 			char shown[KVW_REPORT_QUOTE];
 
@@ -358,8 +399,10 @@ static void collect_extra(struct kvt_lmcache_reading *r)
 			char path[KVT_LMCACHE_LABEL];
 
 			snprintf(path, sizeof(path), "extra_config.%.80s", node->key->text);
-			kvw_report_mistake(
-				&r->notes.report, value->place, path, "ignored: of no use here");
+			if (strlen(node->key->text) != node->key->len ||
+				!collect_other(r, node->key->text, true, value->place, path))
+				kvw_report_mistake(&r->notes.report, value->place, path,
+					"ignored: LMCache 0.5.6 has no such key of its own");
 		}
 	}
 }
@@ -373,6 +416,8 @@ void kvt_lmcache_collect(
 		collect_file(r, name, yaml, len);
 	for (; r->err == KVW_OK && variables != NULL && *variables != NULL; variables++)
 		collect_variable(r, *variables);
+	if (r->err == KVW_OK)
+		parse_extra(r);
 	if (r->err == KVW_OK)
 		collect_extra(r);
 }

@@ -131,6 +131,7 @@ void kvt_lmcache_settle_controller(struct kvt_lmcache_reading *r)
 		r, KVT_LMC_lmcache_worker_heartbeat_delay_time, "controller.heartbeat_delay", "s");
 	put_count(r, KVT_LMC_pin_timeout_sec, "controller.pin_time", "s");
 	put_count(r, KVT_LMC_EXTRA_full_sync_startup_delay_s, "controller.sync_delay", "s");
+	put_count(r, KVT_LMC_EXTRA_worker_socket_recv_timeout_ms, "controller.answer_time", "ms");
 	put_count(r, KVT_LMC_EXTRA_full_sync_batch_size, "controller.sync_batch", "");
 	put_hash(r);
 }

@@ -130,6 +130,19 @@ static void write_key(const struct kvt_lmcache_key *key, FILE *out)
 	fprintf(out, "%s |\n", key->text);
 }
 
+static void write_others(bool extra, FILE *out)
+{
+	for (const struct kvt_lmcache_other *o = kvt_lmcache_others; o->names != NULL; o++) {
+		if (o->extra != extra)
+			continue;
+		fputs("| `", out);
+		for (const char *c = o->names; *c != '\0'; c++)
+			fputs(*c == ' ' ? "`, `" : (char[]){*c, '\0'}, out);
+		fprintf(out, extra ? "` | %s | %s |\n" : "` |  | %s | %s |\n", fates[o->fate],
+			o->text);
+	}
+}
+
 void kvt_lmcache_reference(FILE *out)
 {
 	fputs("# LMCache's keys\n\n"
@@ -168,11 +181,13 @@ void kvt_lmcache_reference(FILE *out)
 		out);
 	for (size_t i = 0; i < KVT_LMC_OUTER; i++)
 		write_key(&kvt_lmcache_keys[i], out);
+	write_others(false, out);
 	fputs("\nOf `extra_config`, where other keys are ignored:\n\n| Key | Here | Becomes "
 	      "|\n|---|---|---|\n",
 		out);
 	for (size_t i = KVT_LMC_OUTER; i < KVT_LMC_COUNT; i++)
 		write_key(&kvt_lmcache_keys[i], out);
+	write_others(true, out);
 	fputs("\nOlder names:\n\n| Name | Of |\n|---|---|\n", out);
 	for (const struct kvt_lmcache_alias *a = kvt_lmcache_aliases; a->old != NULL; a++)
 		fprintf(out, "| `%s` | `%s` |\n", a->old, a->name);

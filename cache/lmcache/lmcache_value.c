@@ -22,6 +22,12 @@ const struct kvt_lmcache_key kvt_lmcache_keys[KVT_LMC_COUNT] = {
 #include "lmcache/lmcache.def"
 };
 
+const struct kvt_lmcache_other kvt_lmcache_others[] = {
+#define KVT_LMCACHE_OTHER(extra, fate, names, text) {extra, KVT_LMCACHE_##fate, names, text},
+#include "lmcache/lmcache.def"
+	{false, KVT_LMCACHE_IGNORED, NULL, NULL},
+};
+
 const struct kvt_lmcache_alias kvt_lmcache_aliases[] = {
 #define KVT_LMCACHE_ALIAS(old, name) {#old, #name},
 #include "lmcache/lmcache.def"

@@ -6,6 +6,7 @@ Every broken file must give a message that names file, line and key in both, and
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import types
@@ -14,6 +15,7 @@ import pytest
 
 from rig.kvtier_start import engine_of  # noqa: F401
 from rig.lmcache_files import CPU, NVME
+from rig.lmcache_keys import EXTRA, KEYS, OLDER, VLLM
 from rig.router import BUILD
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "cache" / "python"))
@@ -124,6 +126,20 @@ def test_variables_go_over_the_file_and_vllms_own_over_both(tmp_path):
     assert (read.chunk_tokens, read.min_retrieve_tokens) == (64, 9)
     assert json.loads(read.yaml) == {
         "l1": {"capacity": "3MiB"}, "l2": {"url": "kvtierd://h:1"}, "nvme": {"direct": True}}  # fmt: skip
+
+
+def test_extra_config_as_text(tmp_path):
+    path = written(tmp_path, "chunk_size: 64\nextra_config: '{\"use_odirect\": true, \"use_cufile\": 1}'\n")
+    read = connector(path)
+    assert json.loads(read.yaml)["nvme"] == {"direct": True}
+    assert [m for m in read.mistakes if m.startswith(f"{path}:2:15: extra_config.use_cufile: ignored")] == read.mistakes
+    assert "extra_config.use_odirect: `true`, line 2; honoured: nvme.direct" in check(path).stdout
+    for text, says in (("[1]", "found a list, expected a mapping"), ("{a", "not valid YAML")):
+        wrong = connector(written(tmp_path, f"extra_config: '{text}'\nchunk_size: 32\n"))
+        assert wrong.chunk_tokens == 32 and len(wrong.mistakes) == 1
+        assert wrong.mistakes[0].startswith(f"{path}:1:15: extra_config") and says in wrong.mistakes[0]
+    for nothing in ("''", "'null'", "null"):
+        assert connector(written(tmp_path, f"extra_config: {nothing}\n")).mistakes == []
 
 
 def test_variables_alone(tmp_path):
@@ -273,6 +289,59 @@ def test_the_controller(tmp_path):
     cache = library.Cache([json.dumps({"l1": {"capacity": "16MiB"}}), read.yaml.replace("10.0.0.1", "127.0.0.1")])
     assert cache.mistakes == ""
     cache.close()
+
+
+# --- every key of LMCache's own -------------------------------------------------------------------
+
+# With it every key has something to act on.
+AROUND = {
+    "enable_controller": True, "controller_pull_url": "10.0.0.1:8300", "enable_blending": True, "local_disk": "/a",
+    "max_local_disk_size": 1, "remote_url": "valkey://h:1", "numa_mode": "manual",
+}  # fmt: skip
+AROUND_EXTRA = {"gpu_to_numa_mapping": {"0": 0}, "valkey_enable_ttl": True, "valkey_ttl_sec": 60}
+
+
+def becomes(read):
+    """All that a configuration sets, without what is said about it."""
+    return {**vars(read), "mistakes": None}
+
+
+def named(lines, name):
+    """Whether the key is named by a sentence, and not as one that does not exist."""
+    found = [line for line in lines if re.search(rf"(^|[ .]){re.escape(name)}: \S+ \S", line)]
+    assert not any("does not have" in line or "no such key" in line or "unknown" in line for line in found), found
+    return bool(found)
+
+
+def test_every_key_of_lmcache_is_honoured_mapped_or_named(tmp_path):
+    def read(keys=(), extra=()):
+        extra = {**AROUND_EXTRA, **dict(extra)}
+        return connector(written(tmp_path, {**AROUND, "extra_config": extra, **dict(keys)}))
+
+    plain, silent = read(), []
+    for name, value in KEYS.items():
+        one = read(keys={name: value})
+        if not named(one.mistakes, name) and becomes(one) == becomes(plain):
+            silent.append(name)
+    for name, value in EXTRA.items():
+        one = read(extra={name: value})
+        if not named(one.mistakes, f"extra_config.{name}") and becomes(one) == becomes(plain):
+            silent.append(f"extra_config.{name}")
+    assert silent == []
+
+
+def test_every_older_name_and_every_key_of_vllms_is_known(tmp_path):
+    page = (pathlib.Path(__file__).parents[2] / "cache/python/LMCACHE.md").read_text()
+    newer = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|$", page.partition("Older names")[2], re.M))
+    assert sorted(newer) == sorted(OLDER) and set(newer.values()) <= KEYS.keys()
+    for name in OLDER:
+        old, new = (
+            becomes(connector(written(tmp_path, {**AROUND, key: KEYS[newer[name]]}))) for key in (name, newer[name])
+        )
+        assert old == new, name
+    for name in VLLM:
+        read = connector(None, extra={name: 1})
+        assert named(read.mistakes, name) and len(read.mistakes) == 1, (name, read.mistakes)
 
 
 # --- broken files ---------------------------------------------------------------------------------

@@ -12,6 +12,12 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_uint32
 from . import library
 
 PREFIX = "lmcache."
+# Keys of LMCache's connector in kv_connector_extra_config that have no prefix.
+OTHERS = {
+    "discard_partial_chunks": "save_unfull_chunk says what becomes of a prompt's rest",
+    "skip_last_n_tokens": "the last token of a prompt is always computed",
+    "lmcache_rpc_port": "ranks are asked over Unix sockets",
+}
 
 
 class Source(Structure):
@@ -56,8 +62,9 @@ def _call(environ, extra, rank, ranks):
     source = Source(ctypes.sizeof(Source), rank, ranks, 0, None, variables)
     out = Translation(size=ctypes.sizeof(Translation))
     status = lib.kvt_lmcache_read(byref(source), byref(out))
-    if status == library.MISS:
-        return None, []
+    if status == library.MISS:  # keys of another mode alone are no configuration of this one
+        others = [name for name in extra if str(name).startswith(PREFIX)]
+        return None, [f"{name}: ignored: of LMCache's multi-process mode" for name in others]
     if status not in (library.OK, library.EINVAL):
         raise library.KvtierError(f"kvt_lmcache_read: {lib.kvt_status_text(status).decode()}")
     try:

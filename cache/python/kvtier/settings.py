@@ -118,7 +118,9 @@ def read(extra, environ=os.environ, rank=0, ranks=0, role="kv_both"):
     if translated is not None:
         given = _over(translated, given)
     mistakes = problems + [
-        f"{name}: unknown, expected one of {', '.join(sorted(KNOWN))}"
+        f"{name}: ignored, a key of LMCache's: {lmcache.OTHERS[name]}"
+        if name in lmcache.OTHERS
+        else f"{name}: unknown, expected one of {', '.join(sorted(KNOWN))}"
         for name in sorted(given.keys() - KNOWN.keys())
     ]
     return Settings(
