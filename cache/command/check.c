@@ -4,16 +4,15 @@
  * Nothing is opened or made: a store may be in use meanwhile. What would be found out only by
  * opening (whether a file system takes O_DIRECT, say) is left to the statistics of a running cache.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "options/check_l2.h"
 #include "command/check_lmcache.h"
+#include "command/check_machine.h"
 #include "command/command.h"
 #include "command/format.h"
 #include "protect/key_file.h"
@@ -52,31 +51,23 @@ static bool is_set(const char *text)
 
 static void check_memory(struct check *c)
 {
-	char room[KVT_FORMAT_BYTES], asked[KVT_FORMAT_BYTES], text[200];
+	char room[KVT_FORMAT_BYTES], text[200];
 	struct kvt_neighbours neighbours;
-	uint64_t automatic, all;
 	struct rlimit lock;
 
 	kvt_neighbours_look(&neighbours, NULL, c->ranks, &c->machine);
 	kvt_neighbours_leave(&neighbours);
-	automatic = kvt_size_l1(&c->machine, c->config.l1_backing, c->l1_why);
-	c->l1 = c->config.l1_capacity != 0 ? c->config.l1_capacity : automatic;
-	if (c->config.l1_capacity != 0)
+	c->l1 = kvt_size_l1(&c->machine, c->config.l1_backing, c->l1_why);
+	if (c->config.l1_capacity != 0) {
+		c->l1 = c->config.l1_capacity;
 		snprintf(c->l1_why, sizeof(c->l1_why), "as configured");
+	}
 	if (c->l1 == 0)
 		warn(c, "l1.capacity", c->l1_why);
-	all = c->l1 * c->ranks;
-	if (automatic != 0 && all > c->machine.memory_total && c->machine.memory_total != 0) {
-		snprintf(text, sizeof(text), "found %s%s, but this machine has %s of memory",
-			kvt_format_size(asked, (double)all), c->ranks > 1 ? " together" : "",
-			kvt_format_size(room, (double)c->machine.memory_total));
-		warn(c, "l1.capacity", text);
-	} else if (c->machine.cgroup_limit != 0 && all > c->machine.cgroup_limit) {
-		snprintf(text, sizeof(text), "found %s%s, but the cgroup's limit is %s",
-			kvt_format_size(asked, (double)all), c->ranks > 1 ? " together" : "",
-			kvt_format_size(room, (double)c->machine.cgroup_limit));
-		warn(c, "l1.capacity", text);
-	}
+	else
+		c->warnings += kvt_check_memory(
+			"l1.capacity", c->config.l1_backing, c->l1, 0, c->ranks, &c->machine);
+	c->warnings += kvt_check_numa("", &c->config, &c->machine);
 	if (c->config.l1_lock && getrlimit(RLIMIT_MEMLOCK, &lock) == 0 &&
 		lock.rlim_cur != RLIM_INFINITY && lock.rlim_cur < c->l1) {
 		snprintf(text, sizeof(text),
@@ -86,56 +77,21 @@ static void check_memory(struct check *c)
 	}
 }
 
-/* The nearest folder above that exists: where the store would be made. */
-static bool existing_part(const char *path, char *out, size_t room)
-{
-	struct stat info;
-	int n = snprintf(out, room, "%s", path);
-
-	if (n <= 0 || (size_t)n >= room)
-		return false;
-	while (stat(out, &info) != 0) {
-		char *slash = strrchr(out, '/');
-
-		if (errno != ENOENT)
-			return false;
-		if (slash == NULL)
-			snprintf(out, room, ".");
-		else if (slash == out)
-			out[1] = '\0';
-		else
-			*slash = '\0';
-	}
-	errno = ENOTDIR;
-	return S_ISDIR(info.st_mode);
-}
-
 static void check_folder(struct check *c)
 {
-	char part[4096], text[300], room[KVT_FORMAT_BYTES];
 	struct kvt_nvme_share share;
+	size_t mistakes;
 
 	if (!is_set(c->config.nvme_path))
 		return;
-	if (!existing_part(c->config.nvme_path, part, sizeof(part)) ||
-		access(part, W_OK | X_OK) != 0) {
-		snprintf(text, sizeof(text), "%.150s cannot be used: %s", c->config.nvme_path,
-			strerror(errno));
-		warn(c, "nvme.path", text);
+	mistakes = kvt_check_store("", &c->config, c->ranks, &c->machine);
+	c->warnings += mistakes;
+	if (mistakes > 0)
 		return;
-	}
-	kvt_machine_read("", c->config.nvme_path, &c->machine);
 	kvt_nvme_share(&c->machine, c->config.nvme_path, NULL, c->ranks, &share, c->nvme_why);
 	c->nvme = c->config.nvme_capacity != 0 ? c->config.nvme_capacity : share.part;
 	if (c->config.nvme_capacity != 0)
 		snprintf(c->nvme_why, sizeof(c->nvme_why), "as configured");
-	if (c->config.nvme_capacity * c->ranks > c->machine.disk_free &&
-		c->machine.disk_free != 0) {
-		snprintf(text, sizeof(text), "%smore than the %s that are free in %.150s",
-			c->ranks > 1 ? "together " : "",
-			kvt_format_size(room, (double)c->machine.disk_free), part);
-		warn(c, "nvme.capacity", text);
-	}
 }
 
 static void check_keys(struct check *c)

@@ -15,12 +15,15 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/notify.h"
+#include "command/check_machine.h"
 #include "daemon/server.h"
 #include "memory/neighbours.h"
+#include "options/check_l2.h"
 
 #define TEND_NS     (50 * KVW_NS_PER_MS)
 #define PATH_BYTES  4096
@@ -68,6 +71,36 @@ uint64_t kvt_daemon_segment_bytes(const struct kvt_daemon_config *config, char *
 	kvt_neighbours_leave(&neighbours);
 	snprintf(text, sizeof(text), "shm:%s", config->segment_name);
 	return kvt_size_l1(&machine, text, why);
+}
+
+size_t kvt_daemon_check(const struct kvt_daemon_config *config, uint64_t bytes)
+{
+	struct kvt_machine machine;
+	struct stat st = {0};
+	size_t mistakes = 0;
+	char path[300];
+
+	kvt_machine_read("", NULL, &machine);
+	snprintf(path, sizeof(path), "/dev/shm/.%s.kvtierd", config->segment_name);
+	if (lstat(path, &st) == 0 && st.st_size != 0 && (uint64_t)st.st_size != bytes) {
+		fprintf(stderr,
+			"segment.size: found %llu bytes, but the segment that is there has %llu: "
+			"to remove it, rm /dev/shm/%s %s\n",
+			(unsigned long long)bytes, (unsigned long long)st.st_size,
+			config->segment_name, path);
+		mistakes++;
+	}
+	if (bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0) {
+		fprintf(stderr, "segment.size: found %llu bytes, expected whole pages of %ld\n",
+			(unsigned long long)bytes, sysconf(_SC_PAGESIZE));
+		mistakes++;
+	}
+	mistakes += kvt_check_memory(
+		"segment.size", "shm:", bytes, (uint64_t)st.st_blocks * 512, 1, &machine);
+	mistakes += kvt_check_numa("cache.", &config->cache, &machine);
+	if (config->cache.nvme_path != NULL && config->cache.nvme_path[0] != '\0')
+		mistakes += kvt_check_store("cache.", &config->cache, 1, &machine);
+	return mistakes + kvt_check_l2(&config->cache, "cache.");
 }
 
 /* --- beginning -------------------------------------------------------------------------------- */

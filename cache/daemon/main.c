@@ -80,7 +80,7 @@ static int check(const char *path)
 		printf("# segment: %llu bytes, %s\n", (unsigned long long)bytes, why);
 		kvt_print_l2(&config.cache);
 		kvt_daemon_config_print(&config, stdout);
-		if (kvt_check_l2(&config.cache, "cache.") != 0 || bytes == 0)
+		if (kvt_daemon_check(&config, bytes) != 0 || bytes == 0)
 			status = EXIT_MISTAKES;
 	}
 	kvt_daemon_config_finish(&config);

@@ -110,6 +110,31 @@ uint64_t kvt_size_l1(const struct kvt_machine *m, const char *backing, char why[
 	return bytes;
 }
 
+bool kvt_size_fits(const struct kvt_machine *m, const char *backing, uint64_t bytes, uint64_t there,
+	char why[KVT_REASON_BYTES])
+{
+	uint64_t left = m->cgroup_limit > m->cgroup_used ? m->cgroup_limit - m->cgroup_used : 0;
+	uint64_t more = bytes > there ? bytes - there : 0;
+
+	if (m->memory_total != 0 && bytes > m->memory_total)
+		snprintf(why, KVT_REASON_BYTES, "this machine has %.4g GiB of memory",
+			gib(m->memory_total));
+	else if (m->cgroup_limit != 0 && more > left)
+		snprintf(why, KVT_REASON_BYTES, "the cgroup's limit of %.4g GiB leaves %.4g GiB",
+			gib(m->cgroup_limit), gib(left));
+	else if (strncmp(backing, "shm:", 4) == 0 && m->shm_total == 0)
+		snprintf(why, KVT_REASON_BYTES, "there is no /dev/shm");
+	else if (strncmp(backing, "shm:", 4) == 0 && more > m->shm_free)
+		snprintf(why, KVT_REASON_BYTES, "%.4g GiB are free in /dev/shm", gib(m->shm_free));
+	else if (strcmp(backing, "hugetlb") == 0 && more > m->hugetlb_free)
+		snprintf(why, KVT_REASON_BYTES,
+			"%.4g GiB of huge pages are free: ordinary ones would be taken",
+			gib(m->hugetlb_free));
+	else
+		return true;
+	return false;
+}
+
 uint64_t kvt_size_nvme(const struct kvt_machine *m, char why[KVT_REASON_BYTES])
 {
 	uint64_t room = m->disk_free + m->disk_ours, keep = m->disk_total / 20;

@@ -45,4 +45,9 @@ uint64_t kvt_folder_bytes(const char *folder);
 uint64_t kvt_size_l1(const struct kvt_machine *m, const char *backing, char why[KVT_REASON_BYTES]);
 uint64_t kvt_size_nvme(const struct kvt_machine *m, char why[KVT_REASON_BYTES]);
 
+/* Whether memory of so many bytes can be had, of which `there` exist already; if not, `why` says why
+ * not. */
+bool kvt_size_fits(const struct kvt_machine *m, const char *backing, uint64_t bytes, uint64_t there,
+	char why[KVT_REASON_BYTES]);
+
 #endif

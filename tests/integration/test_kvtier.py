@@ -263,6 +263,24 @@ def test_what_cannot_work_here(tmp_path):
     assert "1 keys, 1 seals" in kvtier("check", path, status=1).stdout
 
 
+@pytest.mark.parametrize(
+    "config, says",
+    [
+        ("{l1: {capacity: 1TiB, backing: 'shm:kvtier_check'}}", "l1.capacity: found 1 TiB, but"),
+        ("{l1: {capacity: 64MiB, backing: hugetlb}}", "of huge pages are free: ordinary ones would be taken"),
+        ("{l1: {capacity: 64MiB, numa_node: 900}}", "l1.numa_node: found 900, but this machine's nodes are 0 to"),
+        ("{l1: {capacity: 64MiB}, nvme: {path: /tmp/kvtier_check, capacity: 1024TiB}}", "that are free in /tmp"),
+    ],
+)
+def test_what_the_machine_cannot_hold(tmp_path, config, says):
+    if "hugetlb" in config and "HugePages_Free:        0" not in open("/proc/meminfo").read():
+        pytest.skip("this machine has huge pages")
+    path = tmp_path / "c.yaml"
+    path.write_text(config)
+    lines = kvtier("check", path, status=1).stderr.splitlines()
+    assert len(lines) == 1 and says in lines[0]
+
+
 def test_a_shared_tier(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("l2: {url: 'rediss://bob:s3cret@cache.example:7000/2'}\nl1: {capacity: 64MiB}\n")

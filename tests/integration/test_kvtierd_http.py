@@ -65,6 +65,29 @@ def test_help_teaches_and_mistakes_point_to_it():
         assert "try `kvtierd --help`" in run(*wrong, status=2).stderr
 
 
+def test_check_sees_what_the_machine_cannot_hold(kvtierd, tmp_path):
+    daemon = kvtierd({"segment.size": "16MiB"})
+    name = daemon.segment_name
+    path = tmp_path / "check.yaml"
+
+    def lines(text, status=1):
+        path.write_text(text)
+        return run("check", path, status=status).stderr.splitlines()
+
+    assert lines(f"segment: {{name: {name}, size: 16MiB}}", status=0) == []
+    (said,) = lines(f"segment: {{name: {name}, size: 32MiB}}")
+    assert "the segment that is there has 16777216: to remove it, rm" in said
+    (said,) = lines("segment: {name: kvtierd_check, size: 60TiB}")
+    assert said.startswith("segment.size: found 60 TiB, but ")
+    (said,) = lines("segment: {name: kvtierd_check, size: 1048577}")
+    assert "expected whole pages" in said
+    store = f"nvme: {{path: {tmp_path}/store, capacity: 1000TiB}}"
+    (said,) = lines(f"segment: {{name: kvtierd_check, size: 1MiB}}\ncache: {{{store}}}")
+    assert said.startswith("cache.nvme.capacity: found 1000 TiB, more than the ")
+    (said,) = lines("segment: {name: kvtierd_check, size: 1MiB}\ncache: {nvme: {path: /proc/version/x}}")
+    assert said == "cache.nvme.path: /proc/version/x cannot be used: Not a directory"
+
+
 @pytest.mark.parametrize("arguments", [["check", "-"], ["reference", "--metrics"], ["--help"]])
 def test_a_result_that_is_lost_is_no_success(arguments):
     with open("/dev/full", "w") as full:

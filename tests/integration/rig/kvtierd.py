@@ -25,6 +25,13 @@ DEFAULTS = {
 }
 
 
+def mistakes_of(path):
+    """Lines of `kvtierd check` about the file itself; what this machine cannot hold of it is left out."""
+    done = subprocess.run([PROGRAM, "check", path], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1), done.stderr
+    return [line for line in done.stderr.splitlines() if line.startswith(f"{path}:")]
+
+
 class Segment:
     """The daemon's shared memory as a client that never attaches twice maps it."""
 

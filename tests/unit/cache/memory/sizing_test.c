@@ -240,6 +240,32 @@ START_TEST(test_size_of_memory)
 }
 END_TEST
 
+START_TEST(test_what_fits)
+{
+	struct kvt_machine m = {
+		.memory_total = 64 * GIB, .shm_total = 32 * GIB, .shm_free = 8 * GIB};
+	char why[KVT_REASON_BYTES];
+
+	ck_assert(kvt_size_fits(&m, "anon", 64 * GIB, 0, why));
+	ck_assert(!kvt_size_fits(&m, "anon", 64 * GIB + 1, 0, why));
+	ck_assert_str_eq(why, "this machine has 64 GiB of memory");
+	ck_assert(!kvt_size_fits(&m, "shm:x", 9 * GIB, 0, why));
+	ck_assert_str_eq(why, "8 GiB are free in /dev/shm");
+	ck_assert(kvt_size_fits(&m, "shm:x", 9 * GIB, GIB, why)); /* of which one is there */
+	m.hugetlb_free = GIB / 2;
+	ck_assert(!kvt_size_fits(&m, "hugetlb", GIB, 0, why));
+	ck_assert_str_eq(why, "0.5 GiB of huge pages are free: ordinary ones would be taken");
+	m.cgroup_limit = 16 * GIB;
+	m.cgroup_used = 12 * GIB;
+	ck_assert(kvt_size_fits(&m, "anon", 4 * GIB, 0, why));
+	ck_assert(!kvt_size_fits(&m, "anon", 5 * GIB, 0, why));
+	ck_assert_str_eq(why, "the cgroup's limit of 16 GiB leaves 4 GiB");
+	m = (struct kvt_machine){.memory_total = GIB};
+	ck_assert(!kvt_size_fits(&m, "shm:x", 1, 0, why));
+	ck_assert_str_eq(why, "there is no /dev/shm");
+}
+END_TEST
+
 START_TEST(test_size_of_shared_memory)
 {
 	struct kvt_machine m = {.memory_total = 64 * GIB, .memory_available = 40 * GIB};
@@ -409,6 +435,7 @@ int main(void)
 	tcase_add_test(machines, test_disk);
 	suite_add_tcase(suite, machines);
 	tcase_add_test(sizes, test_size_of_memory);
+	tcase_add_test(sizes, test_what_fits);
 	tcase_add_test(sizes, test_size_of_shared_memory);
 	tcase_add_test(sizes, test_size_of_disk);
 	tcase_add_test(sizes, test_ranks_have_equal_parts);

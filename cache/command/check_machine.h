@@ -1,0 +1,26 @@
+/*
+ * check_machine.h - what this machine cannot hold of a configuration: for `kvtier check` and
+ * `kvtierd check`.
+ *
+ * Each mistake is a line on standard error. The functions return how many there were. `in`: what
+ * stands before the keys, "" or "cache.".
+ */
+#ifndef KVT_CHECK_MACHINE_H
+#define KVT_CHECK_MACHINE_H
+
+#include <stddef.h>
+
+#include "memory/sizing.h"
+
+/* Memory of `ranks` caches, `bytes` each, of which `there` exist already; `key` asks for it. */
+size_t kvt_check_memory(const char *key, const char *backing, uint64_t bytes, uint64_t there,
+	uint32_t ranks, const struct kvt_machine *m);
+
+/* The node that memory is bound to. */
+size_t kvt_check_numa(const char *in, const struct kvt_config *config, const struct kvt_machine *m);
+
+/* The folder of stores, and the room for those of all ranks. Sets the disk's members of *m. */
+size_t kvt_check_store(
+	const char *in, const struct kvt_config *config, uint32_t ranks, struct kvt_machine *m);
+
+#endif
