@@ -33,6 +33,8 @@ static const char *obstacle(const struct kvt_config *c)
 
 static void use_daemon(struct kvt_config *c, const struct kvt_surroundings *s)
 {
+	char why[KVT_REASON_BYTES];
+
 	kvt_note(s, KVT_LOG_INFO,
 		"node: chunks are kept in kvtierd at %s, which other engines of this node share; "
 		"no store of one's own",
@@ -41,6 +43,11 @@ static void use_daemon(struct kvt_config *c, const struct kvt_surroundings *s)
 		kvt_note(s, KVT_LOG_WARN,
 			"node: l2.url is not used: give it to kvtierd, as cache.l2.url of its "
 			"configuration");
+	if (!kvt_node_segment(c->node_segment, why))
+		kvt_note(s, KVT_LOG_WARN,
+			"node: %s; nothing is found until kvtierd's segment.name is node.segment "
+			"and both see one /dev/shm",
+			why);
 	c->l2_url = c->node_url;
 	c->l2_segment = c->node_segment;
 	c->l2_format = "native";

@@ -19,4 +19,8 @@ const struct kvt_tier_ops *const *kvt_tiers(void);
 bool kvt_node_answers(
 	const struct kvt_config *config, const struct kvt_surroundings *surroundings, char *why);
 
+/* Can the daemon's segment of this name be read? If not, `why` (KVT_REASON_BYTES) names its file.
+ */
+bool kvt_node_segment(const char *name, char *why);
+
 #endif

@@ -108,6 +108,12 @@ def test_replicas_and_the_next_pod_find_what_one_stored(node):
     node.nothing_is_held()
 
 
+def test_a_wrong_segment_is_named(node):
+    engine = node.engine(node={"share": "always", "url": node.daemon.url, "segment": "kvtier-none"})
+    said = engine.errors.read_text()
+    assert "node: open /dev/shm/kvtier-none: No such file or directory; nothing is found until" in said, said
+
+
 def test_a_reset_of_one_replica_costs_the_others_nothing(node):
     one, other = node.engine(), node.engine()
     stored(node, one, PROMPTS[:10])

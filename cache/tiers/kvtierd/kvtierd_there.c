@@ -47,7 +47,7 @@ static bool ask(struct question *q, const struct kvtierd_place *place, struct kv
 	return q->well;
 }
 
-static bool segment_is_there(const char *name, char *why)
+bool kvt_node_segment(const char *name, char *why)
 {
 	struct kvtierd_segment segment;
 	bool there = false;
@@ -84,7 +84,7 @@ bool kvt_node_answers(
 		kvtierd_place_init(&place, config->l2_bucket, url.at.nodes[0].host,
 			url.at.nodes[0].port) != KVT_OK)
 		return false;
-	if (!segment_is_there(config->node_segment, why))
+	if (!kvt_node_segment(config->node_segment, why))
 		return false;
 	(void)snprintf(why, KVT_REASON_BYTES, "no memory");
 	if (kvtierd_resolver_create(url.at.nodes[0].host, url.at.nodes[0].port, false, surroundings,
