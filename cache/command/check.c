@@ -56,6 +56,8 @@ static void check_memory(struct check *c)
 	struct rlimit lock;
 
 	kvt_neighbours_look(&neighbours, NULL, c->ranks, &c->machine);
+	if (neighbours.why[0] != '\0')
+		warn(c, "l1.capacity", neighbours.why);
 	kvt_neighbours_leave(&neighbours);
 	c->l1 = kvt_size_l1(&c->machine, c->config.l1_backing, c->l1_why);
 	if (c->config.l1_capacity != 0) {

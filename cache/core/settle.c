@@ -33,6 +33,9 @@ static void settle_memory(struct kvt_config *c, unsigned part, struct kvt_neighb
 	if (c->l1_capacity == 0)
 		kvt_machine_read("", NULL, &machine);
 	kvt_neighbours_look(neighbours, NULL, c->node_ranks, &machine);
+	if (neighbours->why[0] != '\0')
+		kvt_note(s, KVT_LOG_ERROR, "l1: what other caches here will take is not known: %s",
+			neighbours->why);
 	if (c->l1_capacity == 0) {
 		c->l1_capacity = kvt_size_l1(&machine, c->l1_backing, why) / part;
 		kvt_note(s, KVT_LOG_INFO, "l1: %llu MiB: %s",

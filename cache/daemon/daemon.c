@@ -3,8 +3,8 @@
  *
  * The main thread waits for signals and gives the segment its name back when a client's runtime has
  * removed it; loops serve, the objects' thread and the library's do the rest. What is held by leases
- * stays in the segment after the end: until when is in the side file, next to the segment in
- * /dev/shm, because both last exactly as long as the machine does.
+ * stays in the segment after the end: until when is in the side file, in the user's own folder of
+ * /dev/shm, because that lasts exactly as long as the segment does.
  */
 #include "daemon/daemon.h"
 
@@ -23,6 +23,7 @@
 #include "command/check_machine.h"
 #include "daemon/server.h"
 #include "memory/neighbours.h"
+#include "memory/own_file.h"
 #include "options/check_l2.h"
 
 #define TEND_NS     (50 * KVW_NS_PER_MS)
@@ -112,7 +113,7 @@ static bool open_segment(struct daemon *d)
 		.mode = config->segment_access,
 		.longest_lease_ns = config->lease_ttl_max_ns + config->lease_grace_ns,
 		.surroundings = &d->surroundings};
-	char why[KVT_REASON_BYTES] = "", side[300];
+	char why[KVT_REASON_BYTES] = "", own[64], side[400];
 
 	options.bytes = kvt_daemon_segment_bytes(config, why);
 	if (options.bytes == 0) {
@@ -122,10 +123,12 @@ static bool open_segment(struct daemon *d)
 	kvw_info("daemon", "segment name=%s bytes=%llu why=\"%s\"", config->segment_name,
 		(unsigned long long)options.bytes, why);
 	config->segment_bytes = options.bytes;
-	snprintf(side, sizeof(side), "/dev/shm/.%s.kvtierd-leases", config->segment_name);
-	options.side_path = side;
-	if (kvt_segment_open(&options, why, &d->segment) == KVT_OK)
-		return true;
+	if (kvt_own_folder("/dev/shm", own, sizeof(own), why)) {
+		snprintf(side, sizeof(side), "%s/%s.leases", own, config->segment_name);
+		options.side_path = side;
+		if (kvt_segment_open(&options, why, &d->segment) == KVT_OK)
+			return true;
+	}
 	kvw_error("daemon", "segment: %s", why);
 	return false;
 }

@@ -8,14 +8,13 @@
 #include "daemon/doomed.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "chunk/checksum.h"
+#include "memory/own_file.h"
 
 /* One place in the file. */
 struct place {
@@ -99,9 +98,8 @@ enum kvt_status kvt_doomed_create(const char *path, const struct kvt_surrounding
 	d->surroundings = surroundings;
 	d->fd = -1;
 	if (path != NULL) {
-		d->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		d->fd = kvt_own_file(path, why);
 		if (d->fd < 0) {
-			snprintf(why, KVT_REASON_BYTES, "%.100s: %s", path, strerror(errno));
 			free(d);
 			return KVT_EIO;
 		}

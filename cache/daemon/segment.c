@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "chunk/checksum.h"
+#include "memory/own_file.h"
 
 #define FOLDER     "/dev/shm"
 #define NAME_BYTES 240                 /* with what the second link adds it stays within NAME_MAX */
@@ -141,11 +142,9 @@ static enum kvt_status open_side(struct kvt_segment_file *s, const char *path, c
 {
 	struct record r = {.pid = 0};
 
-	s->side = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (s->side < 0) {
-		snprintf(why, KVT_REASON_BYTES, "%.100s: %s", path, strerror(errno));
+	s->side = kvt_own_file(path, why);
+	if (s->side < 0)
 		return KVT_EIO;
-	}
 	if (flock(s->side, LOCK_EX | LOCK_NB) == 0)
 		return KVT_OK;
 	snprintf(why, KVT_REASON_BYTES, "%.80s is owned by another process, pid %lld", path,
@@ -249,6 +248,8 @@ static enum kvt_status open_inode(struct kvt_segment_file *s, char *why)
 			O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 		s->made = s->fd >= 0;
 	}
+	if (s->fd < 0 && errno == EACCES)
+		return refused(s, "there is a segment of this name that is another user's", why);
 	if (s->fd < 0)
 		return errno == EEXIST || errno == ENOENT ? KVT_BUSY : failed(s, why);
 	if (fstat(s->fd, &st) != 0)

@@ -6,17 +6,17 @@
  * behind the records, makes looking and entering one step: two caches that open at once do not both count
  * the same memory as free.
  *
- * The file is the user's own. Another user's file under its name is not used, and numbers that no machine
- * has count as 0.
+ * Numbers that no machine has count as 0.
  */
 #include "memory/neighbours.h"
 
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "memory/own_file.h"
 
 #define SLOTS       1024
 #define GUARD       ((off_t)1 << 30) /* where the one lock is */
@@ -57,22 +57,14 @@ static uint64_t engine_of(uint32_t ranks)
 	return (uint64_t)getsid(0) << 32 | ranks;
 }
 
-/* -1: no file that is this user's. */
-static int open_file(const char *folder)
+static int open_file(const char *folder, char why[KVT_REASON_BYTES])
 {
-	char path[256];
-	struct stat st;
-	int fd, n = snprintf(path, sizeof(path), "%s/.kvtier-%u",
-			folder != NULL ? folder : "/dev/shm", (unsigned)geteuid());
+	char own[256], path[300];
 
-	if (n < 0 || (size_t)n >= sizeof(path))
+	if (!kvt_own_folder(folder != NULL ? folder : "/dev/shm", own, sizeof(own), why))
 		return -1;
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
-		close(fd);
-		return -1;
-	}
-	return fd;
+	snprintf(path, sizeof(path), "%s/caches", own);
+	return kvt_own_file(path, why);
 }
 
 static void wait_for_guard(int fd)
@@ -88,7 +80,8 @@ void kvt_neighbours_look(
 {
 	struct record r;
 
-	*n = (struct kvt_neighbours){.fd = open_file(folder)};
+	*n = (struct kvt_neighbours){.fd = -1};
+	n->fd = open_file(folder, n->why);
 	m->ranks = ranks;
 	m->siblings = m->others = 0;
 	m->untouched = 0;

@@ -2,8 +2,9 @@
  * neighbours.h - the caches of one machine know how much memory each of them may still take.
  *
  * Memory of an arena is taken as chunks come, so that "available" still counts what an open cache has
- * promised itself. Every cache has a record in one file; a lock that dies with its process says whether
- * the record counts. In containers that file is seen by those that share /dev/shm.
+ * promised itself. Every cache has a record in one file of its user (own_file.h); a lock that dies with
+ * its process says whether the record counts. In containers that file is seen by those that share
+ * /dev/shm.
  */
 #ifndef KVT_NEIGHBOURS_H
 #define KVT_NEIGHBOURS_H
@@ -20,12 +21,13 @@ struct kvt_neighbours {
 	int fd; /* an open file, which holds the record's lock; -1: none */
 	uint32_t slot;
 	uint64_t touched; /* as the record says */
+	char why[KVT_REASON_BYTES]; /* why the others are not known; "": they are */
 };
 
 /*
  * Looks at the others: sets siblings, others and untouched of *m. `ranks`: of the caller's engine; others
  * of the same number and session are its siblings. `folder`: NULL for the machine's own, /dev/shm. Where
- * the file cannot be had, a cache is alone and *n stays without a place.
+ * the file cannot be had, a cache is alone, *n stays without a place, and n->why says it.
  * Until kvt_neighbours_enter, or _leave, other callers wait (at most 0.2 s, then they go on as they are).
  */
 void kvt_neighbours_look(

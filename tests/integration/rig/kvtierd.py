@@ -166,7 +166,7 @@ class Kvtierd(Process):
         self.kill()
         self.listen.close()
         self.admin.close()
-        for path in SHM.glob(f"*{self.segment_name}*"):
+        for path in [*SHM.glob(f"*{self.segment_name}*"), *SHM.glob(f"kvtier-*/{self.segment_name}*")]:
             path.unlink(missing_ok=True)
 
 

@@ -287,6 +287,21 @@ START_TEST(one_owner_at_a_time)
 }
 END_TEST
 
+START_TEST(what_another_user_may_touch_is_named_and_not_used)
+{
+	struct kvt_segment_file *s = NULL;
+	struct place p;
+
+	place_make(&p);
+	write_file(p.side, "");
+	ck_assert_int_eq(chmod(p.side, 0666), 0);
+	ck_assert_int_eq(kvt_segment_open(&p.options, p.why, &s), KVT_EIO);
+	ck_assert_msg(strstr(p.why, "side is open to other users") != NULL, "%s", p.why);
+	ck_assert_uint_eq(inode_of(p.hidden), 0);
+	place_clear(&p);
+}
+END_TEST
+
 START_TEST(without_room_nothing_is_left_behind)
 {
 	struct kvt_segment_file *s = NULL;
@@ -476,6 +491,7 @@ int main(void)
 	tcase_add_test(cases, another_programs_file_is_left_alone);
 	tcase_add_test(cases, what_is_not_ours_is_refused_with_the_command_that_removes_it);
 	tcase_add_test(cases, one_owner_at_a_time);
+	tcase_add_test(cases, what_another_user_may_touch_is_named_and_not_used);
 	tcase_add_test(cases, without_room_nothing_is_left_behind);
 	tcase_add_test(cases, promises_outlive_the_daemon);
 	tcase_add_test(cases, a_clean_end_leaves_no_quiet_time_but_for_leases);

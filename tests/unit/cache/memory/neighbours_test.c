@@ -17,19 +17,22 @@
 #define GIB ((uint64_t)1 << 30)
 
 static char folder[] = "/tmp/kvt-neighbours-XXXXXX";
-static char path[128];
+static char own[128], path[160];
 
 static void make_folder(void)
 {
 	strcpy(folder + strlen(folder) - 6, "XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/.kvtier-%u", folder, (unsigned)geteuid());
+	snprintf(own, sizeof(own), "%s/kvtier-%u", folder, (unsigned)geteuid());
+	snprintf(path, sizeof(path), "%s/caches", own);
 }
 
 static void remove_folder(void)
 {
 	unlink(path);
 	rmdir(path);
+	unlink(own);
+	rmdir(own);
 	rmdir(folder);
 }
 
@@ -145,6 +148,44 @@ START_TEST(test_files_that_are_no_use)
 }
 END_TEST
 
+/* What look() says is in the way, if all goes on nevertheless. */
+static const char *obstacle(void)
+{
+	static struct kvt_neighbours n;
+	struct kvt_machine m = {0};
+
+	kvt_neighbours_look(&n, folder, 1, &m);
+	ck_assert_uint_eq(m.others, 0);
+	ck_assert(n.fd >= 0 || strstr(n.why, own) != NULL);
+	kvt_neighbours_leave(&n);
+	return n.why;
+}
+
+START_TEST(test_what_another_user_may_touch_is_named_and_not_used)
+{
+	ck_assert_str_eq(obstacle(), "");
+	ck_assert_int_eq(chmod(path, 0666), 0);
+	ck_assert_ptr_nonnull(strstr(obstacle(), "/caches is open to other users (mode 666)"));
+	ck_assert_int_eq(chmod(path, 0600), 0);
+	ck_assert_int_eq(chmod(own, 0755), 0);
+	ck_assert_ptr_nonnull(strstr(obstacle(), "is open to other users (mode 755)"));
+	ck_assert_int_eq(chmod(own, 0700), 0);
+	ck_assert_str_eq(obstacle(), "");
+	if (geteuid() == 0) {
+		ck_assert_int_eq(chown(path, 4242, 4242), 0);
+		ck_assert_ptr_nonnull(
+			strstr(obstacle(), "/caches belongs to another user (uid 4242)"));
+		ck_assert_int_eq(chown(own, 4242, 4242), 0);
+		ck_assert_ptr_nonnull(
+			strstr(obstacle(), "belongs to another user (uid 4242): remove it"));
+	}
+	unlink(path);
+	ck_assert_int_eq(rmdir(own), 0);
+	ck_assert_int_eq(symlink("/tmp", own), 0);
+	ck_assert_ptr_nonnull(strstr(obstacle(), "is no folder: remove it"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("neighbours");
@@ -157,6 +198,7 @@ int main(void)
 	tcase_add_test(all, test_a_place_ends_with_its_process);
 	tcase_add_test(all, test_one_at_a_time);
 	tcase_add_test(all, test_files_that_are_no_use);
+	tcase_add_test(all, test_what_another_user_may_touch_is_named_and_not_used);
 	suite_add_tcase(suite, all);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
