@@ -6,6 +6,7 @@ real one.
 
 import contextlib
 import ctypes
+import os
 import pathlib
 import selectors
 import subprocess
@@ -17,6 +18,7 @@ import types
 import pytest
 
 from rig.kvtier_plan import BLOCK, name
+from rig.kvtier_start import engine_of  # noqa: F401
 from rig.router import BUILD
 from rig.wait import until
 
@@ -224,6 +226,35 @@ def test_a_wrong_setting_is_reported_and_the_rest_applies(extra, says):
 
 
 # --- questions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["a link", "a file", "open to others", "another's"])
+def test_a_foreign_folder_is_named_and_stops_no_engine(what, engine_of, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(ask.tempfile, "gettempdir", lambda: str(tmp_path))
+    own = pathlib.Path(ask.own_folder())
+    assert own.parent == tmp_path and own.stat().st_mode & 0o777 == 0o700 and str(own) == ask.own_folder()
+    own.rmdir()
+    if what == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        own.symlink_to(tmp_path / "elsewhere")
+    elif what == "a file":
+        own.touch()
+    else:
+        own.mkdir(mode=0o700)
+        if what == "open to others":
+            own.chmod(0o755)
+        elif os.geteuid() == 0:
+            os.chown(own, 4242, 4242)
+        else:
+            pytest.skip("only root can give a folder away")
+    with pytest.raises(ask.Foreign, match=str(own)):
+        ask.socket_path("engine", 0)
+    engine = engine_of({})
+    for role in ("scheduler", "worker"):
+        one = engine.module.KVTierConnector(engine.config, role, None)
+        assert one.why_not.startswith(f"its ranks cannot be asked: {own} is ")
+        one.register_kv_caches({})
+    assert one.worker.rank is None
 
 
 class Answering:

@@ -14,12 +14,14 @@ Question 0 asks for nothing: it subscribes. The rank sends the cache's events (e
 on.
 """
 
+import contextlib
 import hashlib
 import math
 import os
 import select
 import selectors
 import socket
+import stat
 import struct
 import tempfile
 import time
@@ -34,13 +36,29 @@ NO_TENANT = bytes(16)
 LISTEN = QUESTION.pack(0, 0, 0, 0, NO_TENANT, 0)
 
 
+class Foreign(OSError):
+    """The folder of the sockets cannot be used; the text names it."""
+
+
+def own_folder():
+    """The folder of this user's sockets, which is in one that all users write to."""
+    folder = os.path.join(tempfile.gettempdir(), f"kvtier-{os.geteuid()}")
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        state = os.lstat(folder)
+    except OSError as error:
+        raise Foreign(f"{folder}: {error.strerror}") from error
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
+        raise Foreign(f"{folder} is no folder of this user's (uid {state.st_uid}): remove it, or set TMPDIR")
+    if state.st_mode & 0o077:
+        raise Foreign(f"{folder} is open to other users (mode {state.st_mode & 0o777:o}): chmod go= it")
+    return folder
+
+
 def socket_path(engine_id, rank):
     """Where a rank of an engine listens."""
-    folder = os.path.join(tempfile.gettempdir(), f"kvtier-{os.getuid()}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    state = os.stat(folder)
-    if state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise PermissionError(f"{folder}: expected a folder that only this user can enter")
+    folder = own_folder()
     name = hashlib.sha256(str(engine_id).encode()).hexdigest()[:24]  # a socket's path must be short
     return os.path.join(folder, f"{name}-{rank}.sock")
 

@@ -110,7 +110,10 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         many = kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1
         self.worker = Worker(parallel.pipeline_parallel_size, many)
         try:
+            ask.own_folder()
             self.why_not = self._unfit(kv_cache_config)
+        except ask.Foreign as error:
+            self.why_not = f"its ranks cannot be asked: {error}"
         except Exception as error:  # a configuration that this does not know
             self.why_not = f"this engine's configuration cannot be read: {error!r}"
         if role == KVConnectorRole.SCHEDULER:
