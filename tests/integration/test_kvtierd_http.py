@@ -58,7 +58,7 @@ def run(*arguments, text=None, status=0):
 def test_help_teaches_and_mistakes_point_to_it():
     text = run("--help").stdout
     assert text == run("help").stdout
-    for part in ["usage: kvtierd", "check FILE", "127.0.0.1:9200", "sagemaker-hyperpod://", "curl -X PUT"]:
+    for part in ["usage: kvtierd", "check FILE", "127.0.0.1:9200", "sagemaker-hyperpod://", "curl -X PUT", "engines keep what is in their own memory"]:
         assert part in text
     assert run("--version").stdout.startswith("kvtierd ")
     for wrong in [["serve"], ["-c"], ["check"], ["-c", "a", "b"], ["reference", "--all"]]:
