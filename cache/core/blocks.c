@@ -63,24 +63,19 @@ struct kvt_blocks *kvt_blocks_copy(const struct kvt_blocks *blocks)
 struct kvt_cargo *kvt_cargo_make(const struct kvt_item *item)
 {
 	size_t blocks = item->blocks != NULL ? kvt_blocks_bytes(item->blocks, true) : 0;
-	size_t alias = item->alias != NULL ? strlen(item->alias) + 1 : 0;
-	struct kvt_cargo *cargo = malloc(sizeof(*cargo) + blocks + alias);
-	uint8_t *room;
+	struct kvt_cargo *cargo = malloc(sizeof(*cargo) + blocks);
 
 	if (cargo == NULL)
 		return NULL;
-	room = (uint8_t *)(cargo + 1);
 	*cargo = (struct kvt_cargo){.item = *item};
 	if (item->parent != NULL) {
 		cargo->parent = *item->parent;
 		cargo->item.parent = &cargo->parent;
 	}
 	if (item->blocks != NULL) {
-		kvt_blocks_pack(item->blocks, true, room, &cargo->blocks);
+		kvt_blocks_pack(item->blocks, true, cargo + 1, &cargo->blocks);
 		cargo->item.blocks = &cargo->blocks;
 	}
-	if (alias != 0)
-		cargo->item.alias = memcpy(room + blocks, item->alias, alias);
 	return cargo;
 }
 

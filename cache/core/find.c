@@ -256,21 +256,3 @@ enum kvt_status kvt_prefetch(struct kvt *k, const struct kvt_key *keys, size_t n
 	pthread_mutex_unlock(&k->lock);
 	return KVT_OK;
 }
-
-/* --- names ------------------------------------------------------------------------------------ */
-
-enum kvt_status kvt_name(
-	struct kvt *k, const struct kvt_key *keys, const char *const *names, size_t n)
-{
-	enum kvt_status status = check(k, keys, n, names);
-
-	if (status != KVT_OK)
-		return status;
-	for (size_t i = 0; i < k->lower_count; i++) {
-		struct kvt_tier *tier = k->lower[i].tier;
-
-		if (tier != NULL && tier->ops->also_named != NULL)
-			tier->ops->also_named(tier, keys, names, n);
-	}
-	return KVT_OK;
-}

@@ -50,7 +50,6 @@ static void use_daemon(struct kvt_config *c, const struct kvt_surroundings *s)
 			why);
 	c->l2_url = c->node_url;
 	c->l2_segment = c->node_segment;
-	c->l2_format = "native";
 	c->nvme_path = "";
 }
 

@@ -55,12 +55,19 @@ KVT_SETTING_TYPES(KVT_C_TYPE)
 		"the type of " path " is not that of " #member);
 #include "daemon/daemon_settings.def"
 
+static const char *const removed[] = {
+#define KVT_REMOVED(path) "cache." path, "",
+#include "options/settings.def"
+	NULL,
+};
+
 static const struct kvw_schema table = {
 	.keys = settings,
 	.key_count = SETTINGS,
 	.sections = sections,
 	.section_count = SECTIONS,
 	.list = "buckets",
+	.renamed = removed,
 	.such_as = "sections such as `segment:` and `cache:`",
 	.wording = KVW_WORDING_BRIEF,
 };

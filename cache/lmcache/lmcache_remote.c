@@ -3,7 +3,7 @@
  *
  * LMCache spreads over several keys what a URL of ours holds in one: the login, TLS, a cluster, the
  * database. Some of it applies to Valkey alone there; here it applies to whatever server the URL
- * names. Values that LMCache stored are neither read nor removed: l2.format stays `native`.
+ * names. Values that LMCache stored are neither read nor removed.
  */
 #include <ctype.h>
 #include <inttypes.h>

@@ -84,23 +84,13 @@ size_t kvt_check_l2(const struct kvt_config *config, const char *in)
 {
 	struct kvt_l2_url url;
 	size_t count = check_node(in, config);
-	bool compatible;
 
 	if (!is_set(config->l2_url) || kvt_l2_url_parse(config->l2_url, &url) != NULL)
 		return count;
-	compatible = strcmp(config->l2_format, "lmcache") == 0;
 	count += check_file(in, "l2.password_file", config->l2_password_file);
 	count += check_tls(in, config, &url);
 	if (url.kind == KVT_L2_TIER_kvtierd)
 		count += check_segment(in, "l2.segment", config->l2_segment);
-	if (compatible && url.kind != KVT_L2_REDIS)
-		count += warn(in, "l2.format", "found lmcache, which Redis alone has; expected native");
-	if (compatible && !is_set(config->l2_layout))
-		count += warn(in, "l2.layout", "expected with l2.format: lmcache, such as "
-					   "dtype=bfloat16 format=KV_2LTD shape=2,32,*,1024");
-	if (compatible && is_set(config->protect_keys))
-		count += warn(in, "protect.keys", "found with l2.format: lmcache, which has no place "
-					      "for it; expected one of the two");
 	OPENSSL_cleanse(&url, sizeof(url));
 	return count;
 }
@@ -115,7 +105,7 @@ void kvt_print_l2(const struct kvt_config *config)
 		return;
 	}
 	kvt_l2_url_print(&url, text, sizeof(text));
-	printf("# l2: %s, %s format%s\n", text, config->l2_format,
+	printf("# l2: %s%s\n", text,
 		is_set(url.at.username) || is_set(url.at.password) ? ", with a login" : "");
 	OPENSSL_cleanse(&url, sizeof(url));
 }

@@ -73,22 +73,14 @@ static void check_quota(
 	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
 {
 	size_t at = first + KVT_SETTING_tenant_l2_bytes;
-	const char *found = NULL;
 	struct kvt_l2_url url;
 
-	if (!r->walk.met[at].given || now->tenant_l2_bytes == 0)
+	if (!r->walk.met[at].given || now->tenant_l2_bytes == 0 || is_empty(now->l2_url) ||
+		kvt_l2_url_parse(now->l2_url, &url) != NULL || url.kind != KVT_L2_TIER_kvtierd)
 		return;
-	if (strcmp(now->l2_format, "lmcache") == 0)
-		found = "a limit with `l2.format: lmcache`, whose values name no tenants, expected one "
-			"of the two";
-	else if (!is_empty(now->l2_url) && kvt_l2_url_parse(now->l2_url, &url) == NULL &&
-		 url.kind == KVT_L2_TIER_kvtierd)
-		found = "a limit in tiered storage, expected `cache.protect.tenant_l1_bytes` and "
-			"`cache.protect.tenant_nvme_bytes` in the configuration of kvtierd";
-	if (found == NULL)
-		return;
-	kvw_report_mistake(
-		&r->report, r->walk.met[at].place, r->walk.schema->keys[at].path, "found %s", found);
+	kvw_report_mistake(&r->report, r->walk.met[at].place, r->walk.schema->keys[at].path,
+		"found a limit in tiered storage, expected `cache.protect.tenant_l1_bytes` and "
+		"`cache.protect.tenant_nvme_bytes` in the configuration of kvtierd");
 	now->tenant_l2_bytes = before->tenant_l2_bytes;
 }
 

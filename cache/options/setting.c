@@ -18,11 +18,18 @@ const struct kvw_section kvt_setting_sections[KVT_SETTING_SECTION_COUNT] = {
 #include "options/settings.def"
 };
 
+static const char *const removed[] = {
+#define KVT_REMOVED(path) path, "",
+#include "options/settings.def"
+	NULL,
+};
+
 const struct kvw_schema kvt_cache_settings = {
 	.keys = kvt_settings,
 	.key_count = KVT_SETTING_COUNT,
 	.sections = kvt_setting_sections,
 	.section_count = KVT_SETTING_SECTION_COUNT,
+	.renamed = removed,
 	.such_as = "sections such as `l1:` and `nvme:`",
 	.wording = KVW_WORDING_BRIEF,
 };

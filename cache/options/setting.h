@@ -38,7 +38,6 @@
 	X(POLICY, const char *)                                                                    \
 	X(IO_MODE, const char *)                                                                   \
 	X(L2_URL, const char *)                                                                    \
-	X(L2_FORMAT, const char *)                                                                 \
 	X(NODE_SHARE, const char *)                                                                \
 	X(CUT, const char *)                                                                       \
 	X(ENDPOINT, const char *)                                                                  \

@@ -310,8 +310,6 @@ TEXT_TYPE(BACKING, "`anon`, `hugetlb` or `shm:NAME`", NULL, parse_backing,
 TEXT_TYPE(IO_MODE, "`auto`, `uring` or `threads`", NULL, kvw_word_parse,
 	WORDS({"auto", 0}, {"uring", 0}, {"threads", 0}));
 TEXT_TYPE(L2_URL, "URL", NULL, parse_l2_url, );
-TEXT_TYPE(L2_FORMAT, "`native` or `lmcache`", NULL, kvw_word_parse,
-	WORDS({"native", 0}, {"lmcache", 0}));
 TEXT_TYPE(NODE_SHARE, "`never`, `auto` or `always`", NULL, kvw_word_parse,
 	WORDS({"never", 0}, {"auto", 0}, {"always", 0}));
 TEXT_TYPE(CUT, "`separator` or `content`", NULL, kvw_word_parse,

@@ -55,7 +55,7 @@ struct kvt_tier_request {
 	 * as `checksum`; borrowed until done. NULL: not known. */
 	const struct kvt_checksum *pieces;
 	const struct kvt_item
-		*item; /* WRITE: parent, tenant, ttl, blocks, alias; borrowed until done */
+		*item; /* WRITE: parent, tenant, ttl, blocks; borrowed until done */
 	bool announce; /* WRITE: the chunk's record must be durable before done (event follows) */
 	int64_t wanted_ns; /* WRITE: when it was put */
 	int64_t begun_ns;
@@ -126,9 +126,6 @@ struct kvt_tier_ops {
 	/* Remote tiers: may a PROBE find this key, of which known says KVT_MISS? False for what was
 	 * asked for a moment ago and was not there. NULL: a local tier. */
 	bool (*unsure)(struct kvt_tier *t, const struct kvt_key *key);
-	/* Other names under which chunks may lie in a shared tier; may be NULL. As kvt_name. */
-	void (*also_named)(struct kvt_tier *t, const struct kvt_key *keys,
-		const char *const *names, size_t n);
 	size_t (*pin)(struct kvt_tier *t, const struct kvt_key *keys, size_t n, bool pin);
 	/* Unreadable when this returns; a FLUSH afterwards makes it durable. *erased counts. */
 	enum kvt_status (*erase_tenant)(

@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-#define KVT_ABI 1
+#define KVT_ABI 2
 
 #if defined(__GNUC__)
 #define KVT_API        __attribute__((visibility("default")))
@@ -207,7 +207,6 @@ struct kvt_config {
 	/* l2: chunks that are shared with other processes and machines */
 	/* "redis://host:6379", "sagemaker-hyperpod://host:9200", ...; "": none. */
 	const char *l2_url;
-	const char *l2_format; /* "native", "lmcache" (what stock LMCache reads and writes) */
 	const char *l2_username;
 	const char *l2_password_file; /* its first line; "": the URL's, or none */
 	const char *l2_service;       /* Sentinel's name of the master */
@@ -225,8 +224,6 @@ struct kvt_config {
 	const char *l2_bucket;        /* tiered storage */
 	const char *l2_segment;       /* tiered storage: name of the daemon's shared memory */
 	uint64_t l2_lease_ns;         /* tiered storage: asked for with each lease */
-	/* Lmcache format: "dtype=bfloat16 format=KV_2LTD shape=2,32,*,1024". */
-	const char *l2_layout;
 
 	/* protect */
 	const char *protect_keys; /* file of key ids and keys; NULL or "": plain with checksums */
@@ -434,15 +431,6 @@ KVT_API enum kvt_status kvt_find(struct kvt *k, const struct kvt_key *keys, size
 	uint32_t tier_mask, uint64_t timeout_ns, uint8_t *tiers,
 	struct kvt_lookup *out) KVT_MUST_CHECK;
 
-/*
- * Other names under which stock software may have stored these chunks (LMCache's key strings), so
- * that a shared tier in compatible mode can look for them. Copied; the latest are remembered, in
- * bounded memory. To be called before kvt_find or kvt_get of the same keys. Without such a tier
- * nothing happens.
- */
-KVT_API enum kvt_status kvt_name(struct kvt *k, const struct kvt_key *keys,
-	const char *const *names, size_t n) KVT_MUST_CHECK;
-
 /* --- getting ---------------------------------------------------------------------------------- */
 
 /* Bytes of a chunk, or a part of them, in the arena. */
@@ -521,7 +509,6 @@ struct kvt_item {
 	struct kvt_tenant tenant;
 	uint64_t ttl_ns;                 /* 0: the configuration's */
 	const struct kvt_blocks *blocks; /* NULL: no events for it */
-	const char *alias; /* another name of the same bytes, kept with it; NULL: none */
 	uint32_t blocks_size; /* sizeof(struct kvt_blocks); 0: its members up to lora_name */
 	uint32_t flags; /* KVT_ITEM_* */
 };
@@ -724,7 +711,6 @@ struct kvt_tier_stats {
 	uint64_t read_bytes_per_second, write_bytes_per_second; /* learned; 0: unknown */
 	uint64_t queued_read_bytes, queued_write_bytes;
 	uint64_t breaker_trips;
-	uint64_t unverified; /* chunks read that carried no checksum (LMCache's own values) */
 };
 enum kvt_tier_state { KVT_TIER_ABSENT, KVT_TIER_WORKS, KVT_TIER_PAUSED, KVT_TIER_BROKEN };
 

@@ -20,7 +20,6 @@ PYTHON = os.environ.get("KVW_LMCACHE_PYTHON", "")
 START_SECONDS = 120
 CHUNK = 16  # tokens
 CHUNK_BYTES = 2048  # of the drive's model: 128 bytes a token
-LAYOUT = "dtype=bfloat16 format=KV_2LTD shape=2,2,*,16"  # the same, as l2.layout has it
 
 
 def environment(remote_url, chunk=CHUNK, cpu_gb=0.01, **extra):

@@ -285,7 +285,7 @@ def test_a_shared_tier(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("l2: {url: 'rediss://bob:s3cret@cache.example:7000/2'}\nl1: {capacity: 64MiB}\n")
     run = kvtier("check", path)
-    assert "# l2: rediss://cache.example:7000/2, native format, with a login\n" in run.stdout
+    assert "# l2: rediss://cache.example:7000/2, with a login\n" in run.stdout
     assert "l2.url: \"rediss://***@cache.example:7000/2\"\n" in run.stdout
     assert "s3cret" not in run.stdout + run.stderr
 
@@ -297,7 +297,7 @@ def test_a_shared_tier(tmp_path):
         ("{url: 'redis://h', tls_ca: /dev/null}", "expected rediss://"),
         ("{url: 'redis://h', password_file: /none}", "l2.password_file: /none cannot be read"),
         ("{url: 'rediss://h', tls_key: /dev/null}", "expected together with l2.tls_key"),
-        ("{url: 'redis://h', format: lmcache}", "l2.layout: expected with l2.format: lmcache"),
+        ("{url: 'redis://h', format: lmcache}", "l2.format: found a key of an earlier version, which was removed"),
         ("{url: 'kvtierd://h', segment: kvtier_not_there}", "is the daemon running"),
         ("{url: 'redis://h:port'}", "l2.url: found `redis://h:port`"),
     ],

@@ -1,8 +1,7 @@
 """Values in Redis that were changed from outside: a miss, never data.
 
-Native mode: every bit position class of a value's beginning, many places of its payload, cuts,
-growth, and whole values put under another's name. In compatible mode what libkvtier wrote itself is
-checked just as well.
+Every bit position class of a value's beginning, many places of its payload, cuts, growth, and whole
+values put under another's name.
 """
 
 import os
@@ -11,7 +10,6 @@ import random
 import pytest
 
 from rig.drive import Drive
-from rig.kvbytes import kv_bytes
 from rig.redis import SERVER
 from rig.wait import until
 
@@ -20,7 +18,6 @@ pytestmark = pytest.mark.skipif(SERVER is None, reason="no redis-server")
 SEED = int(os.environ.get("KVW_SEED", "1"))
 PLACES = int(os.environ.get("KVW_ROUNDS", "200"))
 LIMIT_MS = 20000  # never met: a read that is late is a miss as well, and its value is not looked at
-LAYOUT = "dtype=bfloat16 format=KV_2LTD shape=2,2,*,16"
 
 
 @pytest.fixture
@@ -147,66 +144,3 @@ def test_a_fingerprint_of_another_model_is_a_miss(drives, redis):
     assert drive.ask("drain", 5000)["drained"]
     assert fresh_get(drive, 3)["got"] == 3
     assert fresh_get(other, 3)["got"] == 0
-
-
-def named(drive, name, path):
-    drive.ask("reopen")
-    path.unlink(missing_ok=True)
-    got = drive.ask("getas", name, LIMIT_MS, path)
-    return path.read_bytes() if got["got"] else None
-
-
-def test_a_compatible_value_of_our_own_is_checked(drives, redis, tmp_path):
-    drive, rng = drives(**{"l2.format": "lmcache", "l2.layout": LAYOUT}), random.Random(SEED)
-    data, name = kv_bytes(1000, 0, 16), "drive/tiny@1@0@1d0318be153aea15@bfloat16"
-    (tmp_path / "in").write_bytes(data)
-    assert drive.ask("putas", name, 16, tmp_path / "in")["put"] == 1
-    assert drive.ask("drain", 5000)["drained"]
-    out = tmp_path / "out"
-    assert named(drive, name, out) == data
-    held = values(redis)
-    assert f"{name}kv_bytes".encode() in held and f"{name}metadata".encode() in held
-    assert held[f"{name}kv_bytes".encode()] == data, "stock software reads the bare bytes"
-    key = f"{name}kv_bytes"
-    with redis.connect() as connection:
-
-        def refused(value):
-            """A miss; the value goes with its mark, without which it would look like stock
-            software's."""
-            def gone():
-                """Asked again: on a busy machine a miss may be one that came too late to see the value."""
-                assert named(drive, name, out) is None
-                return not connection.cmd("EXISTS", key)
-
-            connection.cmd("SET", key, value)
-            until(gone, 5, "the value that is wrong gone")
-            until(
-                lambda: not [k for k in connection.keys() if k.startswith(name.encode())],
-                5,
-                "what belongs to it gone",
-            )
-            put_back(connection, held)
-
-        for at in rng.sample(range(len(data)), 50):
-            changed = bytearray(data)
-            changed[at] ^= 1 << rng.randrange(8)
-            refused(bytes(changed))
-        for other in (data[:-1], data + b"\0", b""):
-            connection.cmd("SET", key, other)
-            assert named(drive, name, out) is None, len(other)
-
-            def whole_again():
-                """What is not of its length may go or stay, and may go late."""
-                put_back(connection, held)
-                return named(drive, name, out) == data
-
-            until(whole_again, 10, "the value back")
-        meta = held[f"{name}metadata".encode()]
-        for at in range(len(meta)):
-            changed = bytearray(meta)
-            changed[at] ^= 1 << rng.randrange(8)
-            connection.cmd("SET", f"{name}metadata", bytes(changed))
-            assert named(drive, name, out) in (None, data), at
-        for other in (meta[:-1], meta + b"\0", b"", meta * 2):
-            connection.cmd("SET", f"{name}metadata", other)
-            assert named(drive, name, out) is None

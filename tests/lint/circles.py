@@ -96,10 +96,6 @@ ROOMS = {
             "a job waits for its tenant's epoch, an epoch that was raised makes chunks to be erased, and "
             "erasing is a job",
         ),
-        (
-            {"redis_compatible", "redis_probe"},
-            "what LMCache stored is asked for in its own way, and the answers go the way of all probes",
-        ),
     ],
 }
 

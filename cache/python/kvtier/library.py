@@ -108,7 +108,6 @@ class Item(Structure):
         ("tenant", Tenant),
         ("ttl_ns", c_uint64),
         ("blocks", POINTER(Blocks)),
-        ("alias", c_char_p),
         ("blocks_size", c_uint32),
         ("flags", c_uint32),
     ]

@@ -593,12 +593,6 @@ static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l
 			"tiered storage holds chunks in plain: not used with protect.keys");
 		return KVT_ENOTSUP;
 	}
-	if (c->l2_format != NULL && strcmp(c->l2_format, "lmcache") == 0) {
-		(void)snprintf(why, KVT_REASON_BYTES,
-			"l2.format lmcache is for Redis: tiered storage is used in native format "
-			"only");
-		return KVT_ENOTSUP;
-	}
 	if (url->at.tls || url->at.node_count != 1) {
 		(void)snprintf(why, KVT_REASON_BYTES, "tiered storage is one host, without TLS");
 		return KVT_ENOTSUP;

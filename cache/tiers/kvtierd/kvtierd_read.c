@@ -219,7 +219,6 @@ static bool take_names(struct kvtierd_job *job, struct kvt_blocks *names)
 	const struct redis_footer *f = &job->footer;
 	struct kvt_segment to = {.bytes = redis_footer_extra(f)};
 	struct kvt_checksum unused;
-	const char *alias;
 
 	if (to.bytes == 0)
 		return false;
@@ -230,7 +229,7 @@ static bool take_names(struct kvtierd_job *job, struct kvt_blocks *names)
 	       kvtierd_segment_take(&job->t->segment, &job->held.lease, f->bytes, to.bytes, &to, 1,
 		       &unused) == KVT_OK &&
 	       redis_extra_sum(job->tail, to.bytes) == f->extra_sum &&
-	       nvme_names_decode(job->tail, f->names_bytes, names, &alias) == KVT_OK &&
+	       nvme_names_decode(job->tail, f->names_bytes, names) == KVT_OK &&
 	       names->count > 0;
 }
 

@@ -21,7 +21,7 @@ static enum kvt_status prepare(struct kvtierd_job *job)
 {
 	const struct kvt_tier_request *r = job->request;
 	const struct kvt_item *item = r->item;
-	uint64_t names = nvme_names_bytes(item->blocks, item->alias);
+	uint64_t names = nvme_names_bytes(item->blocks);
 
 	names = (names + 3) / 4 * 4;
 	if (names > REDIS_MAX_EXTRA)
@@ -31,7 +31,7 @@ static enum kvt_status prepare(struct kvtierd_job *job)
 	if (job->tail == NULL)
 		return KVT_ENOMEM;
 	if (names > 0)
-		nvme_names_encode(item->blocks, item->alias, job->tail);
+		nvme_names_encode(item->blocks, job->tail);
 	job->footer = (struct redis_footer){
 		.key = r->keys[0],
 		.fingerprint = job->t->fingerprint,

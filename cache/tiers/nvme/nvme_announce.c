@@ -99,14 +99,13 @@ static void names_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_o
 	struct nvme_job *job = (struct nvme_job *)actor;
 	struct nvme_chunk chunk;
 	struct kvt_blocks names;
-	const char *alias;
 
 	if (!nvme_transfer_done(t, job, op))
 		return;
 	t->announcing--;
 	if (job->status == KVT_OK && nvme_check_head(t, job, &chunk) == KVT_OK &&
 		nvme_open_names(t, &chunk) == KVT_OK &&
-		nvme_names_decode(chunk.names, chunk.names_bytes, &names, &alias) == KVT_OK)
+		nvme_names_decode(chunk.names, chunk.names_bytes, &names) == KVT_OK)
 		nvme_announce_stored(t, job->entry, &names);
 	kvt_index_release(t->index, job->entry);
 	nvme_job_give(t, job);

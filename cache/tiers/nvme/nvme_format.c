@@ -351,71 +351,57 @@ enum {
 	NAMES_PARENT = 1,
 	NAMES_TOKENS = 2,
 	NAMES_LORA = 4,
-	NAMES_ALIAS = 8,
 	NAMES_LMCACHE = 16,
 };
 
-uint64_t nvme_names_bytes(const struct kvt_blocks *blocks, const char *alias)
+uint64_t nvme_names_bytes(const struct kvt_blocks *blocks)
 {
 	uint64_t n = NAMES_FIXED;
 
-	if (blocks == NULL && alias == NULL)
+	if (blocks == NULL)
 		return 0;
-	if (blocks != NULL) {
-		n += (uint64_t)blocks->count * blocks->hash_bytes;
-		if (blocks->parent != NULL)
-			n += blocks->hash_bytes;
-		if (blocks->tokens != NULL)
-			n += (uint64_t)blocks->count * blocks->block_size * 4;
-		if (blocks->lora_name != NULL)
-			n += strlen(blocks->lora_name) + 1;
-		if (blocks->has_lmcache_hash)
-			n += sizeof(blocks->lmcache_hash);
-	}
-	return alias == NULL ? n : n + strlen(alias) + 1;
+	n += (uint64_t)blocks->count * blocks->hash_bytes;
+	if (blocks->parent != NULL)
+		n += blocks->hash_bytes;
+	if (blocks->tokens != NULL)
+		n += (uint64_t)blocks->count * blocks->block_size * 4;
+	if (blocks->lora_name != NULL)
+		n += strlen(blocks->lora_name) + 1;
+	if (blocks->has_lmcache_hash)
+		n += sizeof(blocks->lmcache_hash);
+	return n;
 }
 
-static uint8_t *text_put(uint8_t *out, uint8_t *length, const char *text)
-{
-	size_t n = strlen(text) + 1;
-
-	kvt_put32(length, (uint32_t)n);
-	memcpy(out, text, n);
-	return out + n;
-}
-
-void nvme_names_encode(const struct kvt_blocks *blocks, const char *alias, uint8_t *out)
+void nvme_names_encode(const struct kvt_blocks *blocks, uint8_t *out)
 {
 	uint8_t *p = out + NAMES_FIXED;
 	uint32_t flags = 0;
 
 	memset(out, 0, NAMES_FIXED);
-	if (blocks != NULL) {
-		kvt_put32(out, blocks->hash_bytes);
-		kvt_put32(out + 4, blocks->count);
-		kvt_put32(out + 8, blocks->block_size);
-		memcpy(p, blocks->hashes, (size_t)blocks->count * blocks->hash_bytes);
-		p += (size_t)blocks->count * blocks->hash_bytes;
-	}
-	if (blocks != NULL && blocks->parent != NULL) {
+	kvt_put32(out, blocks->hash_bytes);
+	kvt_put32(out + 4, blocks->count);
+	kvt_put32(out + 8, blocks->block_size);
+	memcpy(p, blocks->hashes, (size_t)blocks->count * blocks->hash_bytes);
+	p += (size_t)blocks->count * blocks->hash_bytes;
+	if (blocks->parent != NULL) {
 		memcpy(p, blocks->parent, blocks->hash_bytes);
 		p += blocks->hash_bytes;
 		flags |= NAMES_PARENT;
 	}
-	if (blocks != NULL && blocks->tokens != NULL) {
+	if (blocks->tokens != NULL) {
 		for (size_t i = 0; i < (size_t)blocks->count * blocks->block_size; i++, p += 4)
 			kvt_put32(p, blocks->tokens[i]);
 		flags |= NAMES_TOKENS;
 	}
-	if (blocks != NULL && blocks->lora_name != NULL) {
-		p = text_put(p, out + 16, blocks->lora_name);
+	if (blocks->lora_name != NULL) {
+		size_t n = strlen(blocks->lora_name) + 1;
+
+		kvt_put32(out + 16, (uint32_t)n);
+		memcpy(p, blocks->lora_name, n);
+		p += n;
 		flags |= NAMES_LORA;
 	}
-	if (alias != NULL) {
-		p = text_put(p, out + 20, alias);
-		flags |= NAMES_ALIAS;
-	}
-	if (blocks != NULL && blocks->has_lmcache_hash) {
+	if (blocks->has_lmcache_hash) {
 		kvt_put64(p, blocks->lmcache_hash);
 		flags |= NAMES_LMCACHE;
 	}
@@ -428,14 +414,12 @@ static const char *text_get(const uint8_t *p, uint32_t n)
 	return n > 0 && memchr(p, 0, n) == p + n - 1 ? (const char *)p : NULL;
 }
 
-enum kvt_status nvme_names_decode(
-	const uint8_t *in, size_t len, struct kvt_blocks *blocks, const char **alias)
+enum kvt_status nvme_names_decode(const uint8_t *in, size_t len, struct kvt_blocks *blocks)
 {
 	struct kvt_blocks b = {0};
-	uint32_t flags, lora, other;
+	uint32_t flags, lora, skipped;
 	uint64_t need, tokens;
 	const uint8_t *p = in + NAMES_FIXED;
-	const char *name;
 
 	if (len < NAMES_FIXED)
 		return KVT_ECORRUPT;
@@ -444,12 +428,12 @@ enum kvt_status nvme_names_decode(
 	b.block_size = kvt_get32(in + 8);
 	flags = kvt_get32(in + 12);
 	lora = kvt_get32(in + 16);
-	other = kvt_get32(in + 20);
+	skipped = kvt_get32(in + 20);
 	tokens = (flags & NAMES_TOKENS) != 0 ? (uint64_t)b.count * b.block_size : 0;
 	if (b.hash_bytes > 32 || b.hash_bytes % 4 != 0 || tokens > NVME_MAX_TOKENS ||
 		(b.count > 0 && b.hash_bytes == 0))
 		return KVT_ECORRUPT;
-	need = NAMES_FIXED + (uint64_t)b.count * b.hash_bytes + tokens * 4 + (uint64_t)lora + other;
+	need = NAMES_FIXED + (uint64_t)b.count * b.hash_bytes + tokens * 4 + (uint64_t)lora + skipped;
 	if ((flags & NAMES_PARENT) != 0)
 		need += b.hash_bytes;
 	if ((flags & NAMES_LMCACHE) != 0)
@@ -466,13 +450,10 @@ enum kvt_status nvme_names_decode(
 		b.tokens = (const uint32_t *)(const void *)p;
 	p += tokens * 4;
 	b.lora_name = (flags & NAMES_LORA) != 0 ? text_get(p, lora) : NULL;
-	name = (flags & NAMES_ALIAS) != 0 ? text_get(p + lora, other) : NULL;
 	b.has_lmcache_hash = (flags & NAMES_LMCACHE) != 0;
-	b.lmcache_hash = b.has_lmcache_hash ? kvt_get64(p + lora + other) : 0;
-	if (((flags & NAMES_LORA) != 0) != (b.lora_name != NULL) ||
-		((flags & NAMES_ALIAS) != 0) != (name != NULL))
+	b.lmcache_hash = b.has_lmcache_hash ? kvt_get64(p + lora + skipped) : 0;
+	if (((flags & NAMES_LORA) != 0) != (b.lora_name != NULL))
 		return KVT_ECORRUPT;
 	*blocks = b;
-	*alias = name;
 	return KVT_OK;
 }

@@ -85,9 +85,9 @@
  *
  * names: what the engine calls the chunk's blocks
  *     0  u32 hash bytes, u32 count, u32 block size, u32 flags (1: parent, 2: tokens, 4: LoRA,
- *        8: alias, 16: LMCache's hash, since 1.1)
- *    16  u32 bytes of the LoRA's name, u32 bytes of the alias
- *    24  hashes, parent, tokens (u32 each), LoRA, alias (both with a zero at the end), u64 LMCache's hash
+ *        16: LMCache's hash, since 1.1)
+ *    16  u32 bytes of the LoRA's name, u32 bytes between it and LMCache's hash (0 but in old stores)
+ *    24  hashes, parent, tokens (u32 each), LoRA (with a zero at the end), u64 LMCache's hash
  */
 #ifndef KVT_NVME_FORMAT_H
 #define KVT_NVME_FORMAT_H
@@ -232,12 +232,11 @@ enum kvt_status nvme_chunk_decode(
 void nvme_piece_put(const struct nvme_chunk *c, uint32_t i, const struct kvt_checksum *sum);
 struct kvt_checksum nvme_piece_get(const struct nvme_chunk *c, uint32_t i);
 
-/* The engine's names as one piece of bytes. `alias` may be NULL. 0: there is nothing to keep. */
-uint64_t nvme_names_bytes(const struct kvt_blocks *blocks, const char *alias);
-void nvme_names_encode(const struct kvt_blocks *blocks, const char *alias, uint8_t *out);
-/* Pointers of *blocks go into `in`, which must be aligned to 4. *alias: NULL if there is none.
- * blocks->count is 0 if only an alias is there. */
-enum kvt_status nvme_names_decode(const uint8_t *in, size_t len, struct kvt_blocks *blocks,
-	const char **alias) KVT_MUST_CHECK;
+/* The engine's names as one piece of bytes. blocks NULL: 0, there is nothing to keep. */
+uint64_t nvme_names_bytes(const struct kvt_blocks *blocks);
+void nvme_names_encode(const struct kvt_blocks *blocks, uint8_t *out);
+/* Pointers of *blocks go into `in`, which must be aligned to 4. */
+enum kvt_status nvme_names_decode(
+	const uint8_t *in, size_t len, struct kvt_blocks *blocks) KVT_MUST_CHECK;
 
 #endif

@@ -175,7 +175,6 @@ static enum kvt_status judge(struct nvme *t, struct nvme_job *job, struct kvt_bl
 	struct nvme_side *side = &t->side[job->entry];
 	enum kvt_status status = job->status;
 	struct nvme_chunk chunk;
-	const char *alias;
 	bool refused = status != KVT_OK;
 
 	if (refused) {
@@ -190,7 +189,7 @@ static enum kvt_status judge(struct nvme *t, struct nvme_job *job, struct kvt_bl
 	side->read_failed = refused;
 	if (status == KVT_OK && (chunk.flags & NVME_CHUNK_NAMES) != 0 &&
 		nvme_open_names(t, &chunk) == KVT_OK &&
-		nvme_names_decode(chunk.names, chunk.names_bytes, names, &alias) == KVT_OK &&
+		nvme_names_decode(chunk.names, chunk.names_bytes, names) == KVT_OK &&
 		names->count > 0)
 		job->request->names = names;
 	return status;

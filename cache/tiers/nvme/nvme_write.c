@@ -64,7 +64,7 @@ static struct head_plan head_of(const struct nvme *t, const struct kvt_tier_requ
 	uint64_t bytes;
 
 	if (r->item != NULL)
-		head.names = nvme_names_bytes(r->item->blocks, r->item->alias);
+		head.names = nvme_names_bytes(r->item->blocks);
 	bytes = nvme_chunk_header_bytes(head.names, r->bytes, sealed, head.pieces);
 	if (bytes > NVME_MAX_HEADER && head.pieces > 0) {
 		head.pieces = 0;
@@ -159,7 +159,7 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 		chunk.checksum = r->checksum;
 	nvme_chunk_layout(&chunk, job->head);
 	if (head->names > 0)
-		nvme_names_encode(r->item->blocks, r->item->alias, chunk.names);
+		nvme_names_encode(r->item->blocks, chunk.names);
 	if (t->sealer != NULL)
 		status = seal(t, job, &chunk);
 	else

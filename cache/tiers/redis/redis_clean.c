@@ -22,8 +22,7 @@ static void page_came(struct redis_ask *ask);
 
 void redis_clean_want(struct redis_tier *t)
 {
-	if (t->names == NULL) /* names of others are not ours to walk over */
-		t->cleaning.wanted = true;
+	t->cleaning.wanted = true;
 }
 
 /* --- one value --------------------------------------------------------------------------------- */

@@ -64,7 +64,7 @@ static bool is_prompt(const struct redis_tenant *e, int64_t asked_ns)
 
 void redis_heed(struct redis_tenant *e, uint64_t epoch, int64_t asked_ns)
 {
-	if (e->kind == REDIS_UNVERIFIED || epoch < REDIS_RAISED_FROM || epoch == e->heeded)
+	if (epoch < REDIS_RAISED_FROM || epoch == e->heeded)
 		return;
 	e->heeded = epoch;
 	if (e->known)
@@ -78,7 +78,7 @@ void redis_heed_raised(struct redis_tenant *e, uint64_t epoch)
 {
 	uint64_t before = epoch - e->raise_by;
 
-	if (e->kind != REDIS_UNVERIFIED && e->known && !e->raise_failed && before >= REDIS_RAISED_FROM &&
+	if (e->known && !e->raise_failed && before >= REDIS_RAISED_FROM &&
 		before < epoch && before != e->heeded)
 		note(e, KVT_ELSEWHERE_ALL);
 	e->heeded = epoch;

@@ -9,9 +9,6 @@
  *
  * The memory for hidden keys is bounded. When it is full, all of this fingerprint is erased by its
  * epoch instead: losing chunks is allowed, reading erased ones is not.
- *
- * In the compatible format an erase reaches the names that this handle knows. A key whose name it
- * does not know stays hidden, and is unlinked when its name comes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +24,6 @@ struct unlinking {
 	struct redis_job *job; /* NULL: no request waits */
 	struct kvt_key key;
 	bool hidden; /* it is among the erased keys */
-	uint32_t left;
 	enum kvt_status status;
 };
 
@@ -66,7 +62,6 @@ static void remove_gone(struct redis_tier *t, struct redis_gone *gone)
 	*at = gone->next;
 	t->erasing.count--;
 	t->erasing.owed -= gone->owed;
-	t->erasing.nameless -= gone->nameless;
 	free(gone);
 }
 
@@ -162,8 +157,7 @@ static void unlinked(struct redis_ask *ask)
 	if (status != KVT_OK)
 		u->status = status;
 	redis_ask_free(ask);
-	if (--u->left == 0)
-		end_unlinking(u);
+	end_unlinking(u);
 }
 
 /* NULL: no memory for it. */
@@ -171,8 +165,7 @@ static void send_unlink(struct unlinking *u, struct redis_ask *ask)
 {
 	if (ask == NULL) {
 		u->status = KVT_ENOMEM;
-		if (--u->left == 0)
-			end_unlinking(u);
+		end_unlinking(u);
 		return;
 	}
 	redis_ask_send(ask, unlinked, u, kvt_now(u->t->s) + (int64_t)u->t->deadline_ns);
@@ -191,7 +184,6 @@ static void looked(struct redis_ask *ask)
 		parts = f.parts;
 	redis_ask_free(ask);
 	if (status == KVT_OK || status == KVT_ECORRUPT) {
-		u->left = 1;
 		send_unlink(u, redis_ask_parts(u->t, "UNLINK", &u->key, 0, parts));
 	} else {
 		u->status = status;
@@ -199,7 +191,7 @@ static void looked(struct redis_ask *ask)
 	}
 }
 
-static void unlink_native(struct unlinking *u)
+static void begin_unlinking(struct unlinking *u)
 {
 	struct redis_ask *ask = redis_ask_footer(u->t, &u->key);
 
@@ -211,20 +203,6 @@ static void unlink_native(struct unlinking *u)
 	redis_ask_send(ask, looked, u, kvt_now(u->t->s) + (int64_t)u->t->deadline_ns);
 }
 
-/* Three keys, in as many slots. */
-static void unlink_compatible(struct unlinking *u, char *name, size_t len)
-{
-	static const char *const ends[3] = {"metadata", "kv_bytes", "kvtier"};
-
-	u->left = 3;
-	for (int i = 0; i < 3; i++) {
-		struct redis_word words[2] = {REDIS_WORD("UNLINK"), {name, len + strlen(ends[i])}};
-
-		memcpy(name + len, ends[i], strlen(ends[i]) + 1);
-		send_unlink(u, redis_ask_new(u->t, words, 2, NULL, 0, 0));
-	}
-}
-
 static struct unlinking *unlinking_new(
 	struct redis_tier *t, struct redis_job *job, const struct kvt_key *key, bool hidden)
 {
@@ -233,22 +211,6 @@ static struct unlinking *unlinking_new(
 	if (u != NULL)
 		*u = (struct unlinking){.t = t, .job = job, .key = *key, .hidden = hidden};
 	return u;
-}
-
-static void begin_unlinking(struct unlinking *u)
-{
-	char name[LMCACHE_NAME_MAX + 16];
-	size_t len;
-
-	if (u->t->names == NULL) {
-		unlink_native(u);
-		return;
-	}
-	len = redis_names_find(u->t->names, &u->key, name, LMCACHE_NAME_MAX + 1);
-	if (len > 0)
-		unlink_compatible(u, name, len);
-	else
-		end_unlinking(u);
 }
 
 void redis_drop(struct redis_tier *t, const struct kvt_key *key)
@@ -281,11 +243,6 @@ static void begin_key(struct redis_job *job, const struct kvt_key *key)
 	struct redis_gone *gone = find(t, key);
 	struct unlinking *u;
 
-	if (gone != NULL && t->names != NULL && !redis_names_has(t->names, key)) {
-		t->erasing.nameless += !gone->nameless;
-		gone->nameless = true;
-		return;
-	}
 	u = unlinking_new(t, job, key, gone != NULL);
 	if (u == NULL) {
 		job->status = KVT_ENOMEM;
@@ -321,29 +278,14 @@ void redis_erase_begin(struct redis_job *job)
 		full = hide(t, &r->keys[i]) == NULL || full;
 	spoil(t, &t->active);
 	spoil(t, &t->parked);
-	if (full) {
+	if (full)
 		erase_all(t);
-		if (t->names != NULL)
-			redis_tenant_raise(&t->tenants.unverified);
-	}
 	for (size_t i = 0; i < r->key_count; i++)
 		kvt_presence_forget(t->presence, &r->keys[i]);
 	ask_on(job);
 }
 
 /* --- once more --------------------------------------------------------------------------------- */
-
-static bool is_due(struct redis_tier *t, struct redis_gone *gone)
-{
-	if (gone->under_way > 0)
-		return false;
-	if (gone->nameless && redis_names_has(t->names, &gone->key)) {
-		gone->nameless = false;
-		t->erasing.nameless--;
-		set_owed(t, gone, true);
-	}
-	return gone->owed;
-}
 
 static void try_bucket(struct redis_tier *t, struct redis_gone *gone)
 {
@@ -353,7 +295,8 @@ static void try_bucket(struct redis_tier *t, struct redis_gone *gone)
 		struct unlinking *u;
 
 		next = gone->next; /* an unlinking may end at once */
-		if (!is_due(t, gone) || (u = unlinking_new(t, NULL, &gone->key, true)) == NULL)
+		if (gone->under_way > 0 || !gone->owed ||
+			(u = unlinking_new(t, NULL, &gone->key, true)) == NULL)
 			continue;
 		gone->under_way++;
 		t->erasing.retrying++;
@@ -364,19 +307,8 @@ static void try_bucket(struct redis_tier *t, struct redis_gone *gone)
 size_t redis_erase_step(struct redis_tier *t, int64_t now_ns, int64_t *next_ns)
 {
 	struct redis_erasing *e = &t->erasing;
-	uint64_t told;
 
-	if (e->nameless > 0) {
-		told = redis_names_told(t->names);
-		if (told != e->names_seen)
-			e->again_ns = now_ns;
-		else if (e->owed == 0)
-			return 0;
-		e->names_seen = told;
-	} else if (e->owed == 0) {
-		return 0;
-	}
-	if (e->retrying > 0)
+	if (e->owed == 0 || e->retrying > 0)
 		return 0;
 	if (now_ns < e->again_ns) {
 		if (e->again_ns < *next_ns)

@@ -16,16 +16,19 @@
 
 #define WINDOW 512u /* commands of one probe that are under way at once */
 
-void redis_probe_absent(struct redis_job *job, size_t i, enum redis_answer_state state)
+static void ask_on(struct redis_job *job); /* more of it, or the end */
+
+static void set_absent(struct redis_job *job, size_t i, enum redis_answer_state state)
 {
 	job->answers[i].state = state;
 	if (i < job->missing)
 		job->missing = i;
 }
 
-void redis_probe_failed(struct redis_job *job, size_t i, enum kvt_status status)
+/* A command of it was refused or is late. */
+static void set_failed(struct redis_job *job, size_t i, enum kvt_status status)
 {
-	redis_probe_absent(job, i, ANSWER_LATE);
+	set_absent(job, i, ANSWER_LATE);
 	if (job->status != KVT_EIO)
 		job->status = status == KVT_FULL || status == KVT_ECORRUPT ? KVT_EIO : status;
 }
@@ -41,10 +44,10 @@ static enum kvt_status judge(struct redis_job *job, size_t i)
 
 	if (a->state != ANSWER_THERE)
 		return KVT_OK;
-	status = redis_epochs_get(job, a->unverified ? NULL : &a->known.tenant, false, &now);
+	status = redis_epochs_get(job, &a->known.tenant, false, &now);
 	if (status != KVT_OK)
 		return status;
-	if (a->unverified ? !now.unverified : a->epoch != now.all || a->tenant_epoch != now.tenant)
+	if (a->epoch != now.all || a->tenant_epoch != now.tenant)
 		a->state = ANSWER_ABSENT;
 	return KVT_OK;
 }
@@ -102,15 +105,15 @@ static void counted(struct redis_ask *ask)
 
 	job->left--;
 	if (status != KVT_OK) {
-		redis_probe_failed(job, i, status);
+		set_failed(job, i, status);
 	} else if (ask->command.reply != KVW_REDIS_INTEGER ||
 		   ask->command.integer != (int64_t)redis_part_count(job->answers[i].known.bytes,
 						   job->answers[i].known.extra) -
 						   1) {
-		redis_probe_absent(job, i, ANSWER_ABSENT);
+		set_absent(job, i, ANSWER_ABSENT);
 	}
 	redis_ask_free(ask);
-	redis_probe_on(job);
+	ask_on(job);
 }
 
 /* How many of the parts behind the first are there? They are in its slot. False: no memory. */
@@ -138,12 +141,12 @@ static void read_footer(struct redis_job *job, size_t i, const struct redis_ask 
 	if (ask->command.reply != KVW_REDIS_BULK ||
 		redis_footer_decode(ask->buffer, ask->command.bulk_bytes, &f) != KVT_OK ||
 		f.part != 0 || !redis_footer_is(&f, &t->fingerprint, &job->request->keys[i])) {
-		redis_probe_absent(job, i, ANSWER_ABSENT);
+		set_absent(job, i, ANSWER_ABSENT);
 		return;
 	}
 	sealed = (f.flags & REDIS_SEALED) != 0;
 	if (sealed != (t->sealer != NULL)) {
-		redis_probe_absent(job, i, ANSWER_ABSENT);
+		set_absent(job, i, ANSWER_ABSENT);
 		return;
 	}
 	a->state = ANSWER_THERE;
@@ -151,7 +154,7 @@ static void read_footer(struct redis_job *job, size_t i, const struct redis_ask 
 	a->tenant_epoch = f.tenant_epoch;
 	a->known = redis_footer_known(&f);
 	if (f.parts > 1 && i < job->missing && !count_parts(job, i, f.parts))
-		redis_probe_absent(job, i, ANSWER_LATE);
+		set_absent(job, i, ANSWER_LATE);
 }
 
 static void footer_came(struct redis_ask *ask)
@@ -164,12 +167,12 @@ static void footer_came(struct redis_ask *ask)
 	if (status == KVT_OK) {
 		read_footer(job, i, ask);
 	} else if (status == KVT_ECORRUPT) { /* another type lies there */
-		redis_probe_absent(job, i, ANSWER_ABSENT);
+		set_absent(job, i, ANSWER_ABSENT);
 	} else {
-		redis_probe_failed(job, i, status);
+		set_failed(job, i, status);
 	}
 	redis_ask_free(ask);
-	redis_probe_on(job);
+	ask_on(job);
 }
 
 static bool ask_footer(struct redis_job *job, size_t i)
@@ -197,19 +200,19 @@ static void begin_key(struct redis_job *job, size_t i)
 		a->state = ANSWER_BELIEVED_THERE;
 		return;
 	case KVT_PRESENCE_MISSING:
-		redis_probe_absent(job, i, ANSWER_BELIEVED_ABSENT);
+		set_absent(job, i, ANSWER_BELIEVED_ABSENT);
 		return;
 	case KVT_PRESENCE_UNKNOWN:
 		break;
 	}
 	if (redis_is_gone(t, key))
-		redis_probe_absent(job, i, ANSWER_BELIEVED_ABSENT);
-	else if (!(t->names != NULL ? redis_lm_ask(job, i) : ask_footer(job, i)))
-		redis_probe_absent(job, i, ANSWER_LATE);
+		set_absent(job, i, ANSWER_BELIEVED_ABSENT);
+	else if (!ask_footer(job, i))
+		set_absent(job, i, ANSWER_LATE);
 }
 
-/* More of it, or the end. An answer may come while another is being asked for. */
-void redis_probe_on(struct redis_job *job)
+/* An answer may come while another is being asked for. */
+static void ask_on(struct redis_job *job)
 {
 	if (job->asking)
 		return;
@@ -235,5 +238,5 @@ void redis_probe_begin(struct redis_job *job)
 	}
 	job->fresh_ns = job->begun_ns;
 	redis_tenants_refresh(job->t);
-	redis_probe_on(job);
+	ask_on(job);
 }

@@ -316,7 +316,6 @@ static void find_names(struct redis_job *job, struct kvt_blocks *names)
 	struct redis_tier *t = job->t;
 	const struct redis_footer *f = &job->footer;
 	uint64_t bytes = f->names_bytes;
-	const char *alias;
 
 	if (bytes == 0)
 		return;
@@ -331,7 +330,7 @@ static void find_names(struct redis_job *job, struct kvt_blocks *names)
 			    job->extra, &to, 1) != KVT_OK)
 			return;
 	}
-	if (nvme_names_decode(job->extra, bytes, names, &alias) == KVT_OK && names->count > 0)
+	if (nvme_names_decode(job->extra, bytes, names) == KVT_OK && names->count > 0)
 		job->request->names = names;
 }
 

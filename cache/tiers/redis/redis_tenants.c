@@ -12,9 +12,6 @@
  *	        twice. A server that is full refuses that: then the epoch is unlinked, which has the
  *	        same effect until the next write, and after it.
  *
- * A number of 2^36 and more so shows that something was erased: the compatible format asks that of
- * the epoch `unverified` before it reads what has no mark, since its tenant is unknown.
- *
  * An erase through this handle counts at once; other handles learn of it with their next probe, within a
  * second (REDIS_FRESH_NS) of reading, or by the clock (l2.seen_time, 10 s at most) while they hold chunks of
  * the tenant (redis_looks.c). Until Redis has confirmed it, nothing of the tenant is read or written here,
@@ -41,7 +38,6 @@ static void advance(struct redis_tenant *e);
 void redis_tenants_init(struct redis_tier *t)
 {
 	t->tenants.all = (struct redis_tenant){.t = t, .kind = REDIS_ALL};
-	t->tenants.unverified = (struct redis_tenant){.t = t, .kind = REDIS_UNVERIFIED};
 }
 
 void redis_tenants_finish(struct redis_tier *t)
@@ -126,12 +122,8 @@ struct redis_tenant *redis_tenant_get(struct redis_tier *t, const struct kvt_ten
 
 static size_t epoch_name(const struct redis_tenant *e, char out[REDIS_KEY_ROOM])
 {
-	size_t len = redis_epoch_name(
+	return redis_epoch_name(
 		&e->t->fingerprint, e->kind == REDIS_TENANT ? &e->tenant : NULL, out);
-
-	if (e->kind == REDIS_UNVERIFIED)
-		len = (size_t)(stpcpy(out + len, ":unverified") - out);
-	return len;
 }
 
 /* A verb about this key: GET, UNLINK, INCRBY with a number, SET with a value and NX or XX. */
@@ -263,25 +255,20 @@ static void asked(struct redis_tenant *e, const struct redis_ask *ask, enum kvt_
 		}
 		status = KVT_ECORRUPT;
 	}
-	if (status == KVT_ECORRUPT && e->t->names != NULL)
-		redis_tenant_raise(e); /* it is unknown whether something was erased */
-	else if (status == KVT_ECORRUPT)
+	if (status == KVT_ECORRUPT)
 		send_epoch(e, TENANT_REMOVES, "UNLINK", 0); /* what lies there is no epoch */
 	else
 		failed(e, status == KVT_OK ? KVT_EIO : status);
 }
 
-/* Cannot be raised as it is: a server that is full, or something else under its name. In the
- * compatible format a missing epoch would say that nothing was ever erased. */
+/* Cannot be raised as it is: a server that is full, or something else under its name. */
 static bool must_be_removed(const struct redis_ask *ask, enum kvt_status status)
 {
 	const char *text = ask->command.text;
 
 	if (ask->command.status != KVW_OK || ask->command.reply != KVW_REDIS_ERROR)
 		return false;
-	if (strncmp(text, "OOM ", 4) == 0)
-		return ask->t->names == NULL;
-	return status == KVT_ECORRUPT || strncmp(text, "ERR value", 9) == 0 ||
+	return status == KVT_ECORRUPT || strncmp(text, "OOM ", 4) == 0 || strncmp(text, "ERR value", 9) == 0 ||
 	       strncmp(text, "ERR increment", 13) == 0;
 }
 
@@ -309,8 +296,6 @@ static void was_removed(struct redis_tenant *e, const struct redis_ask *ask, enu
 		return;
 	}
 	learned(e, 0, ask->sent_ns);
-	if (e->t->names != NULL)
-		return; /* raised now that it can be */
 	if (e->raise && e->t->sealer != NULL && e->kind == REDIS_TENANT)
 		send_epoch(e, TENANT_FORGETS, "UNLINK", 0);
 	else if (e->raise)
@@ -430,14 +415,13 @@ enum kvt_status redis_epochs_get(struct redis_job *job, const struct kvt_tenant 
 	bool create, struct redis_epochs *epochs)
 {
 	struct redis_tier *t = job->t;
-	struct redis_tenant *list[2] = {&t->tenants.all, NULL};
+	struct redis_tenant *list[2] = {&t->tenants.all, redis_tenant_get(t, tenant)};
 	enum kvt_status status[2];
 
-	list[1] = tenant != NULL ? redis_tenant_get(t, tenant) : &t->tenants.unverified;
 	if (list[1] == NULL)
 		return KVT_ENOMEM;
 	for (size_t i = 0; i < 2; i++) /* both are asked for before either is waited for */
-		status[i] = look_at(list[i], job, create && tenant != NULL);
+		status[i] = look_at(list[i], job, create);
 	for (size_t i = 0; i < 2; i++) {
 		if (status[i] == KVT_OK)
 			continue;
@@ -445,12 +429,10 @@ enum kvt_status redis_epochs_get(struct redis_job *job, const struct kvt_tenant 
 			redis_job_park(job, list[i], job->resume);
 		return status[i];
 	}
-	if (create && tenant != NULL && (redis_is_late(job, list[0]) || redis_is_late(job, list[1])))
+	if (create && (redis_is_late(job, list[0]) || redis_is_late(job, list[1])))
 		return KVT_MISS; /* erased elsewhere since it was put */
 	epochs->all = list[0]->epoch;
-	epochs->tenant = tenant != NULL ? list[1]->epoch : 0;
-	epochs->unverified =
-		tenant == NULL && list[0]->epoch < REDIS_RAISED_FROM && list[1]->epoch < REDIS_RAISED_FROM;
+	epochs->tenant = list[1]->epoch;
 	return KVT_OK;
 }
 
@@ -490,7 +472,7 @@ static bool is_raising(const struct redis_tenant *e)
 /* Calls each() for all that there are until it says true. */
 static bool any(struct redis_tier *t, bool (*each)(const struct redis_tenant *e))
 {
-	bool found = each(&t->tenants.all) || each(&t->tenants.unverified);
+	bool found = each(&t->tenants.all);
 
 	for (size_t i = 0; i < REDIS_BUCKETS && !found; i++) {
 		const struct redis_tenant *e = t->tenants.buckets[i];
@@ -531,7 +513,6 @@ size_t redis_tenants_step(struct redis_tier *t, int64_t now_ns, int64_t *next_ns
 	if (t->tenants.owing == 0)
 		return 0;
 	done = raise_due(&t->tenants.all, now_ns, next_ns);
-	done += raise_due(&t->tenants.unverified, now_ns, next_ns);
 	for (size_t i = 0; i < REDIS_BUCKETS; i++) {
 		for (struct redis_tenant *e = t->tenants.buckets[i]; e != NULL; e = e->next)
 			done += raise_due(e, now_ns, next_ns);

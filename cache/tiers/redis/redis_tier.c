@@ -6,12 +6,12 @@
  *                           | ^
  *                         parked, for an epoch, a key of a tenant, or room
  *
- * Nothing is believed that Redis says: a chunk is given out if its footer (or mark) proves its key,
- * fingerprint, length and epochs, and its bytes their checksum (or open under their key). What is
- * wrong is unlinked and is a miss.
+ * Nothing is believed that Redis says: a chunk is given out if its footer proves its key, fingerprint,
+ * length and epochs, and its bytes their checksum (or open under their key). What is wrong is
+ * unlinked and is a miss.
  *
  * What is bounded where: bytes and commands on their way by the client; sealed copies here, by
- * l2_inflight; presence, names, tenants and erased keys by their tables; requests by the caller.
+ * l2_inflight; presence, tenants and erased keys by their tables; requests by the caller.
  */
 #include "tiers/redis/redis_tier.h"
 
@@ -23,8 +23,6 @@
 #include "tiers/tiers.h"
 
 #define PRESENCE_ENTRIES 65536u
-#define NAMES_MOST       65536u
-#define NAMES_BYTES      (16u << 20)
 #define WIND_UP_ROUNDS   500
 #define WIND_UP_NS       1000000
 #define PART_BYTES       (4u << 20)
@@ -52,14 +50,12 @@ static void begin_flush(struct redis_job *job)
 
 static void begin(struct redis_job *job)
 {
-	bool native = job->t->names == NULL;
-
 	switch (job->request->verb) {
 	case KVT_TIER_READ:
-		(native ? redis_read_begin : redis_lm_read_begin)(job);
+		redis_read_begin(job);
 		break;
 	case KVT_TIER_WRITE:
-		(native ? redis_write_begin : redis_lm_write_begin)(job);
+		redis_write_begin(job);
 		break;
 	case KVT_TIER_PROBE:
 		redis_probe_begin(job);
@@ -181,8 +177,6 @@ static size_t take_erasures(struct redis_tier *t)
 	}
 	if (all)
 		redis_tenant_raise(&t->tenants.all);
-	if (t->names != NULL && count > 0)
-		redis_tenant_raise(&t->tenants.unverified);
 	return count + all;
 }
 
@@ -327,20 +321,7 @@ static bool redis_unsure(struct kvt_tier *base, const struct kvt_key *key)
 	struct redis_tier *t = tier_of(base);
 	struct kvt_tier_known known;
 
-	if (t->names != NULL && !redis_names_has(t->names, key))
-		return false; /* it cannot be found */
 	return kvt_presence_get(t->presence, key, kvt_now(t->s), &known) == KVT_PRESENCE_UNKNOWN;
-}
-
-static void redis_also_named(
-	struct kvt_tier *base, const struct kvt_key *keys, const char *const *names, size_t n)
-{
-	struct redis_tier *t = tier_of(base);
-
-	for (size_t i = 0; t->names != NULL && i < n; i++) {
-		if (names[i] != NULL)
-			redis_names_tell(t->names, &keys[i], names[i]);
-	}
 }
 
 static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request)
@@ -393,7 +374,6 @@ static void redis_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	(void)snprintf(out->reason, sizeof(out->reason), "%s", wire.reason);
 	out->chunks = entries;
 	out->metadata_bytes = bytes;
-	out->name_bytes = t->names != NULL ? redis_names_bytes(t->names) : 0;
 	out->hits += c.hits;
 	out->misses += c.misses;
 	out->loads += c.loads;
@@ -403,7 +383,6 @@ static void redis_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	out->corrupt += c.corrupt;
 	out->io_errors += c.io_errors;
 	out->erased += c.erased;
-	out->unverified += c.unverified;
 	out->evictions += c.quota_evicted;
 }
 
@@ -429,7 +408,6 @@ static void free_parts(struct redis_tier *t)
 	redis_erase_finish(t);
 	redis_tenants_finish(t);
 	redis_quota_finish(t);
-	redis_names_destroy(t->names);
 	kvt_presence_destroy(t->presence);
 	kvt_sealer_destroy(t->sealer);
 	(void)pthread_mutex_destroy(&t->lock);
@@ -525,36 +503,6 @@ static enum kvt_status connect_client(struct redis_tier *t, const struct kvt_con
 	return status;
 }
 
-static enum kvt_status choose_format(
-	struct redis_tier *t, const struct kvt_config *config, char *why)
-{
-	bool sealed = or_null(config->protect_keys) != NULL;
-	const char *expected;
-
-	if (config->l2_format == NULL || strcmp(config->l2_format, "lmcache") != 0)
-		return KVT_OK;
-	if (sealed) {
-		(void)snprintf(why, KVT_REASON_BYTES,
-			"l2.format lmcache with protect.keys: LMCache could not read what is "
-			"sealed");
-		return KVT_ENOTSUP;
-	}
-	if (config->tenant_l2_bytes != 0) {
-		(void)snprintf(why, KVT_REASON_BYTES,
-			"l2.format lmcache with protect.tenant_l2_bytes: LMCache's values name no "
-			"tenants");
-		return KVT_ENOTSUP;
-	}
-	expected = or_null(config->l2_layout) == NULL
-			   ? "dtype=..., format=... and shape=..., which l2.format lmcache needs"
-			   : lmcache_layout_parse(config->l2_layout, &t->layout);
-	if (expected != NULL) {
-		(void)snprintf(why, KVT_REASON_BYTES, "l2.layout: expected %s", expected);
-		return KVT_EINVAL;
-	}
-	return redis_names_create(NAMES_MOST, NAMES_BYTES, &t->names);
-}
-
 static enum kvt_status make_sealer(struct redis_tier *t, const struct kvt_config *config, char *why)
 {
 	char *report = NULL;
@@ -626,9 +574,7 @@ static enum kvt_status redis_create(
 	(void)pthread_mutex_init(&t->lock, NULL);
 	set_limits(t, config);
 	redis_tenants_init(t);
-	status = choose_format(t, config, why);
-	if (status == KVT_OK)
-		status = redis_quota_init(t, config->tenant_l2_bytes);
+	status = redis_quota_init(t, config->tenant_l2_bytes);
 	if (status == KVT_OK)
 		status = make_sealer(t, config, why);
 	if (status == KVT_OK)
@@ -652,7 +598,6 @@ const struct kvt_tier_ops kvt_redis_ops = {
 	.known = redis_known,
 	.submit = redis_submit,
 	.unsure = redis_unsure,
-	.also_named = redis_also_named,
 	.pin = kvt_tier_pin_nothing,
 	.erase_tenant = redis_erase_tenant,
 	.erase_all = redis_erase_all,

@@ -7,15 +7,13 @@
  *   redis_read.c          a chunk comes: parts, footers, proof
  *   redis_write.c         a chunk goes
  *   redis_probe.c         which of a chain are there
- *   redis_compatible.c    the same three for chunks as LMCache keeps them
  *   redis_erase.c         keys that must not be read any more, until Redis has forgotten them
  *   redis_clean.c         values of former epochs leave Redis in the background
  *   redis_tenants.c       epochs, and keys of tenants
  *   redis_elsewhere.c     what other handles erased
  *   redis_looks.c         epochs are asked for by the clock
  *   redis_quota.c         how many bytes each tenant may have   redis_shares.c  and has
- *   redis_value.c         native bytes         redis_lmcache.c   compatible bytes
- *   redis_names.c         other names of chunks
+ *   redis_value.c         every byte of a value
  *
  * A request becomes a job, a job asks (struct redis_ask) until it knows enough, and ends once. What
  * it asks through the client has a deadline and comes back by it; while asks are under way the
@@ -24,7 +22,7 @@
  * deadline.
  *
  * Threads. Everything from the tier's thread, but what says "any thread": that is under `lock`, or
- * has one of its own (presence, names). No callback is called under it.
+ * has one of its own (presence). No callback is called under it.
  */
 #ifndef KVT_REDIS_TIER_H
 #define KVT_REDIS_TIER_H
@@ -38,8 +36,6 @@
 #include "chunk/l2_url.h"
 #include "chunk/note.h"
 #include "redis/redis.h"
-#include "tiers/redis/redis_lmcache.h"
-#include "tiers/redis/redis_names.h"
 #include "tiers/redis/redis_value.h"
 #include "protect/seal.h"
 #include "tiers/tier.h"
@@ -105,7 +101,7 @@ void redis_ask_copy(const struct redis_ask *ask, uint64_t at, void *out, size_t 
 
 /* --- tenants: redis_tenants.c ------------------------------------------------------------------ */
 
-enum redis_tenant_kind { REDIS_ALL, REDIS_TENANT, REDIS_UNVERIFIED };
+enum redis_tenant_kind { REDIS_ALL, REDIS_TENANT };
 enum redis_tenant_state {
 	TENANT_IDLE,
 	TENANT_ASKS,    /* for its epoch */
@@ -153,7 +149,7 @@ struct redis_tenant {
 #define REDIS_TENANTS 4096u
 
 struct redis_tenants {
-	struct redis_tenant all, unverified;
+	struct redis_tenant all;
 	struct redis_tenant *buckets[REDIS_BUCKETS];
 	uint32_t count;
 	uint32_t owing; /* erases that Redis does not know yet */
@@ -183,7 +179,6 @@ bool redis_tenants_owing(struct redis_tier *t);
  * job is parked, job->resume follows. Else why they cannot be had. */
 struct redis_epochs {
 	uint64_t all, tenant;
-	bool unverified; /* what has no mark may be read: nothing was ever erased */
 };
 enum kvt_status redis_epochs_get(struct redis_job *job, const struct kvt_tenant *tenant,
 	bool create, struct redis_epochs *epochs) KVT_MUST_CHECK;
@@ -226,11 +221,8 @@ enum redis_answer_state {
 /* What a probe learned of one key. */
 struct redis_answer {
 	enum redis_answer_state state;
-	bool unverified; /* compatible: it has no mark */
-	uint8_t waits;   /* compatible: commands under way */
-	uint64_t length; /* compatible: of the bytes */
 	uint64_t epoch, tenant_epoch;
-	struct kvt_tier_known known, mark; /* mark: compatible, as our third key says */
+	struct kvt_tier_known known;
 };
 
 /* A request on its way. */
@@ -261,8 +253,6 @@ struct redis_job {
 	uint8_t *extra;             /* names and tags */
 	uint8_t *bounce;            /* sealed bytes */
 	uint64_t bounce_bytes;
-	uint8_t metadata[LMCACHE_METADATA];
-	uint8_t mark[REDIS_MARK];
 	/* PROBE, ERASE: of each key; `at` is the next one to ask for */
 	size_t at;
 	size_t missing; /* PROBE: the first key that is not there */
@@ -302,15 +292,6 @@ enum kvt_status redis_job_turn(
 	struct redis_job *job, void (*resume)(struct redis_job *job)) KVT_MUST_CHECK;
 void redis_probe_begin(struct redis_job *job);
 void redis_erase_begin(struct redis_job *job);
-void redis_lm_read_begin(struct redis_job *job);
-void redis_lm_write_begin(struct redis_job *job);
-
-/* PROBE: asks for one key; each answer ends with redis_probe_on. False: no memory. */
-bool redis_lm_ask(struct redis_job *job, size_t i);
-void redis_probe_absent(struct redis_job *job, size_t i, enum redis_answer_state state);
-/* A command of it was refused or is late. */
-void redis_probe_failed(struct redis_job *job, size_t i, enum kvt_status status);
-void redis_probe_on(struct redis_job *job); /* more of it, or the end */
 
 struct kvt_seal_place redis_place(
 	const struct redis_tier *t, const struct redis_footer *f, uint32_t tier, uint64_t bytes);
@@ -332,7 +313,6 @@ struct redis_gone {
 	struct kvt_key key;
 	uint32_t under_way; /* unlinks of it */
 	bool owed;          /* one failed: to be tried again */
-	bool nameless;      /* compatible: its name is not known yet */
 };
 
 #define REDIS_GONE_BUCKETS 4096u
@@ -340,11 +320,10 @@ struct redis_gone {
 
 struct redis_erasing {
 	struct redis_gone *buckets[REDIS_GONE_BUCKETS];
-	uint32_t count, owed, nameless;
+	uint32_t count, owed;
 	uint32_t retrying; /* unlinks under way that no request waits for */
 	uint32_t cursor;   /* bucket where the next round of tries begins */
 	int64_t again_ns;
-	uint64_t names_seen; /* redis_names_told when nameless ones were last looked at */
 };
 
 bool redis_is_gone(const struct redis_tier *t, const struct kvt_key *key);
@@ -406,7 +385,6 @@ void redis_shares_list(struct redis_tier *t, size_t most, struct kvt_tenant_list
 struct redis_counters {
 	uint64_t hits, misses, corrupt, io_errors, erased;
 	uint64_t loads, load_bytes, stores, store_bytes;
-	uint64_t unverified; /* chunks read that had no mark */
 	uint64_t quota_evicted, quota_refused; /* chunks, for protect.tenant_l2_bytes */
 };
 
@@ -418,8 +396,6 @@ struct redis_tier {
 	struct kvw_redis *redis;
 	struct kvt_presence *presence;
 	struct kvt_sealer *sealer; /* NULL: plain */
-	struct redis_names *names; /* compatible format; NULL: native */
-	struct lmcache_layout layout;
 	struct kvt_fingerprint fingerprint;
 	uint8_t store_id[16]; /* of seals */
 	bool cluster;

@@ -84,7 +84,7 @@ static enum kvt_status put_names(struct redis_job *job, uint64_t bytes)
 
 	if (bytes == 0)
 		return KVT_OK;
-	nvme_names_encode(item->blocks, item->alias, job->extra);
+	nvme_names_encode(item->blocks, job->extra);
 	if (t->sealer == NULL)
 		return KVT_OK;
 	copy = malloc(padded(bytes));
@@ -108,7 +108,7 @@ static enum kvt_status make_extra(struct redis_job *job)
 	struct redis_footer *f = &job->footer;
 	const struct kvt_item *item = r->item;
 	uint64_t tag = t->sealer != NULL ? KVT_SEAL_TAG_BYTES : 0;
-	uint64_t names = item != NULL ? nvme_names_bytes(item->blocks, item->alias) : 0;
+	uint64_t names = item != NULL ? nvme_names_bytes(item->blocks) : 0;
 	struct kvt_seal_place place;
 	enum kvt_status status;
 

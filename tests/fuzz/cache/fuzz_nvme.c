@@ -122,11 +122,10 @@ static void do_record(uint8_t *p, bool right)
 static void do_names(const uint8_t *p, size_t len)
 {
 	struct kvt_blocks blocks;
-	const char *alias;
 	uint64_t bytes, sum = 0;
 	uint8_t *again;
 
-	if (nvme_names_decode(p, len, &blocks, &alias) != KVT_OK)
+	if (nvme_names_decode(p, len, &blocks) != KVT_OK)
 		return;
 	for (size_t i = 0; i < (size_t)blocks.count * blocks.hash_bytes; i++)
 		sum += blocks.hashes[i];
@@ -136,13 +135,12 @@ static void do_names(const uint8_t *p, size_t len)
 		i++)
 		sum += blocks.tokens[i];
 	sum += blocks.lora_name != NULL ? strlen(blocks.lora_name) : 0;
-	sum += alias != NULL ? strlen(alias) : 0;
-	bytes = nvme_names_bytes(&blocks, alias);
+	bytes = nvme_names_bytes(&blocks);
 	MUST(bytes <= len);
 	again = malloc(bytes);
 	MUST(again != NULL || sum == UINT64_MAX);
-	nvme_names_encode(&blocks, alias, again);
-	MUST(nvme_names_decode(again, bytes, &blocks, &alias) == KVT_OK);
+	nvme_names_encode(&blocks, again);
+	MUST(nvme_names_decode(again, bytes, &blocks) == KVT_OK);
 	free(again);
 }
 

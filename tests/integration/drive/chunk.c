@@ -13,18 +13,6 @@ void drive_key(uint64_t seed, uint32_t index, struct kvt_key *out)
 	kvt_chain_id(NULL, tokens, 3, out->bytes);
 }
 
-void drive_key_of_name(const char *name, struct kvt_key *out)
-{
-	uint32_t tokens[1024];
-	size_t count = 0;
-
-	while (count < 1024 && name[count] != '\0') {
-		tokens[count] = (unsigned char)name[count];
-		count++;
-	}
-	kvt_chain_id(NULL, tokens, count, out->bytes);
-}
-
 static uint64_t mix(uint64_t x)
 {
 	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

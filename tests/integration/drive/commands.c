@@ -145,81 +145,6 @@ static bool erase(struct drive *d, char **words, size_t count, char *error)
 	return true;
 }
 
-/* --- chunks under a name of stock software; their bytes are in files --- */
-
-/* putas NAME TOKENS FILE */
-static bool put_as(struct drive *d, char **words, size_t count, char *error)
-{
-	struct kvt_item item = {.size = sizeof(item), .alias = words[1]};
-	FILE *file = fopen(words[3], "rb");
-	void *bytes = NULL;
-	enum kvt_status status = KVT_EIO;
-	long len;
-
-	(void)count;
-	if (file == NULL)
-		return failed(error, words[3], KVT_EIO);
-	if (fseek(file, 0, SEEK_END) == 0 && (len = ftell(file)) > 0 &&
-		fseek(file, 0, SEEK_SET) == 0 && (bytes = malloc((size_t)len)) != NULL &&
-		fread(bytes, 1, (size_t)len, file) == (size_t)len) {
-		drive_key_of_name(words[1], &item.key);
-		item.tokens = (uint32_t)number(words[2]);
-		item.bytes = (uint64_t)len;
-		status = kvt_put(d->k, &item, bytes);
-	}
-	fclose(file);
-	free(bytes);
-	if (status != KVT_OK && status != KVT_EXISTS)
-		return failed(error, "putas", status);
-	printf(",\"put\":%d", status == KVT_OK);
-	return true;
-}
-
-static bool write_chunk(const struct kvt_lease *lease, const char *path)
-{
-	const struct kvt_view *view = &lease->views[0];
-	FILE *file = fopen(path, "wb");
-	bool well = file != NULL;
-
-	for (uint32_t s = 0; s < view->segment_count && well; s++) {
-		const struct kvt_segment *segment = &lease->segments[view->first_segment + s];
-
-		well = fwrite(segment->base, 1, segment->bytes, file) == segment->bytes;
-	}
-	if (file != NULL)
-		well = fclose(file) == 0 && well;
-	return well;
-}
-
-/* getas NAME LIMIT_MS FILE */
-static bool get_as(struct drive *d, char **words, size_t count, char *error)
-{
-	const uint64_t limit = number(words[2]) * MILLISECOND;
-	const char *names[] = {words[1]};
-	struct kvt_lookup lookup = {0};
-	struct kvt_lease *lease = NULL;
-	struct kvt_key key;
-	enum kvt_status status;
-	bool well = true;
-
-	(void)count;
-	drive_key_of_name(words[1], &key);
-	status = kvt_name(d->k, &key, names, 1);
-	if (status == KVT_OK)
-		status = kvt_find(d->k, &key, 1, KVT_ALL_TIERS, limit, NULL, &lookup);
-	if (status == KVT_OK || status == KVT_MISS)
-		status = kvt_get(d->k, &key, 1, limit, &lease);
-	if (status != KVT_OK && status != KVT_MISS)
-		return failed(error, "getas", status);
-	printf(",\"hits\":%zu,\"got\":%d,\"bytes\":%llu", lookup.hits, status == KVT_OK,
-		status == KVT_OK ? (unsigned long long)lease->views[0].bytes : 0ull);
-	if (status == KVT_OK) {
-		well = write_chunk(lease, words[3]);
-		kvt_release(d->k, lease);
-	}
-	return well || failed(error, words[3], KVT_EIO);
-}
-
 /* --- the cache as a whole --- */
 
 /* drain LIMIT_MS */
@@ -307,8 +232,6 @@ const struct drive_command drive_commands[] = {
 	{"find", 3, 3, find},
 	{"lookup", 2, 2, lookup},
 	{"erase", 3, 3, erase},
-	{"putas", 3, 3, put_as},
-	{"getas", 3, 3, get_as},
 	{"drain", 1, 1, drain},
 	{"reopen", 0, 0, reopen},
 	{"reset", 0, 0, reset},

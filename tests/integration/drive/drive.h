@@ -37,8 +37,6 @@ extern const struct drive_command drive_commands[]; /* ends with a NULL name */
 
 /* Chain `seed`, chunk `index`. */
 void drive_key(uint64_t seed, uint32_t index, struct kvt_key *out);
-/* The key under which the tests keep what stock software calls `name`. */
-void drive_key_of_name(const char *name, struct kvt_key *out);
 /* Its length: least to most, by the key. */
 uint64_t drive_bytes(const struct kvt_key *key, uint64_t least, uint64_t most);
 /* Bytes at .. at + count of the chunk under key. */

@@ -56,8 +56,7 @@ static void put_one(uint32_t chain, uint32_t index)
 	struct kvt_item item = {.size = sizeof(item),
 		.key = key_of(chain, index),
 		.bytes = CHUNK,
-		.blocks = &blocks,
-		.alias = "another name"};
+		.blocks = &blocks};
 
 	bytes_of(&item.key, data, CHUNK);
 	must(told(kvt_put(rig.k, &item, data)));

@@ -418,17 +418,16 @@ END_TEST
 START_TEST(test_create)
 {
 	static const struct {
-		const char *url, *keys, *format, *bucket, *segment;
+		const char *url, *keys, *bucket, *segment;
 		enum kvt_status want;
 	} cases[] = {
-		{"", "", "native", "b", "s", KVT_MISS},
-		{"redis://127.0.0.1", "", "native", "b", "s", KVT_MISS},
-		{"kvtierd://127.0.0.1", "/k", "native", "b", "s", KVT_ENOTSUP},
-		{"kvtierd://127.0.0.1", "", "lmcache", "b", "s", KVT_ENOTSUP},
-		{"kvtierd://127.0.0.1", "", "native", "", "s", KVT_EINVAL},
-		{"kvtierd://127.0.0.1", "", "native", "..", "s", KVT_EINVAL},
-		{"kvtierd://127.0.0.1", "", "native", "b", "a/b", KVT_EINVAL},
-		{"kvtierd://127.0.0.1", "", "native", "b/c", "s", KVT_OK},
+		{"", "", "b", "s", KVT_MISS},
+		{"redis://127.0.0.1", "", "b", "s", KVT_MISS},
+		{"kvtierd://127.0.0.1", "/k", "b", "s", KVT_ENOTSUP},
+		{"kvtierd://127.0.0.1", "", "", "s", KVT_EINVAL},
+		{"kvtierd://127.0.0.1", "", "..", "s", KVT_EINVAL},
+		{"kvtierd://127.0.0.1", "", "b", "a/b", KVT_EINVAL},
+		{"kvtierd://127.0.0.1", "", "b/c", "s", KVT_OK},
 	};
 	struct fake_daemon none = {.port = 1};
 
@@ -442,7 +441,6 @@ START_TEST(test_create)
 		kvt_surroundings_init(&s.surroundings, &s.config);
 		s.config.l2_url = cases[i].url;
 		s.config.protect_keys = cases[i].keys;
-		s.config.l2_format = cases[i].format;
 		s.config.l2_bucket = cases[i].bucket;
 		s.config.l2_segment = cases[i].segment;
 		ck_assert_int_eq(kvt_kvtierd_ops.create(&options, s.why, &tier), cases[i].want);

@@ -336,7 +336,7 @@ START_TEST(names_come_back)
 		.lmcache_hash = UINT64_C(0xec0a2f7a4dce7240),
 		.has_lmcache_hash = 1,
 	};
-	struct kvt_item item = {.size = sizeof(item), .blocks = &blocks, .alias = "vllm@x@1@0"};
+	struct kvt_item item = {.size = sizeof(item), .blocks = &blocks};
 	struct wish *w;
 
 	for (unsigned i = 0; i < 32; i++)
