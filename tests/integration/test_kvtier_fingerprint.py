@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-from rig.kvtier_start import Paged, called, engine_of  # noqa: F401
+from rig.kvtier_start import HfConfig, Paged, called, engine_of  # noqa: F401
 
 from kvtier import fingerprint  # noqa: E402
 
@@ -98,15 +98,6 @@ def test_a_worker_whose_weights_have_no_name_opens_memory_alone(engine_of, tmp_p
     assert named(engine) and [len(folder.name) for folder in tmp_path.iterdir()] == [64]  # the setting opens it
 
 
-@pytest.mark.parametrize("how, known", [("mp", True), ("uni", True), (None, True), ("ray", False), (object, False)])
-def test_executors_that_do_not_say_when_the_configuration_was_read(engine_of, how, known):
-    engine = engine_of(MEMORY)
-    engine.parallel.distributed_executor_backend = how
-    assert (engine.module.sources.began_ns(engine.config) is not None) == known
-    engine.parallel.data_parallel_backend = "ray"
-    assert engine.module.sources.began_ns(engine.config) is None
-
-
 # --- weights that a model's class loads besides --------------------------------------------------
 
 
@@ -129,98 +120,64 @@ def local(folder, content):
     return folder
 
 
-def secondary(place, revision=None, **more):
-    return types.SimpleNamespace(model_or_path=str(place), revision=revision, **more)
-
-
 @pytest.fixture
-def ultravox(engine_of, tmp_path, monkeypatch):
-    """ultravox(): fingerprint and why_not of an engine whose model takes its language model from org/lm."""
+def named_of(engine_of, tmp_path, monkeypatch):
+    """named_of(model, **members): (fingerprint, why_not) of an engine whose model's configuration has these."""
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     number = itertools.count()
 
-    def start(source, text=None, began=None, name="org/m"):
+    def start(name="org/m", **members):
         nvme = {"path": str(tmp_path / f"nvme{next(number)}"), "capacity": "64MiB"}  # one process owns it
         engine = engine_of({**MEMORY, "nvme": nvme})
         engine.model.model = name
-        engine.model.hf_config = types.SimpleNamespace(_name_or_path=name, _commit_hash=None, wrapped=text)
-        if name == "org/m":
-            engine.model.hf_config._commit_hash = hub_of(tmp_path, name, b"audio")
-        engine.loaded = types.SimpleNamespace(modules=lambda: [types.SimpleNamespace(), engine.model, engine.loaded])
-        engine.loaded.secondary_weights = [source]
-        monkeypatch.setattr(engine.module.weights, "began_ns", lambda: began or time.time_ns())
-        found = engine.module.sources.identify
-        why = []
-
-        def identify(*args):
-            one = found(*args)
-            why.append(one.why_not)
-            return one
-
-        monkeypatch.setattr(engine.module.sources, "identify", identify)
-        return engine.start()[1], why[0]
+        engine.model.hf_config = HfConfig(_name_or_path=name, **members)
+        engine.began = time.time_ns()
+        monkeypatch.setattr(engine.module.weights, "started_ns", lambda: engine.began)
+        found = engine.module.sources.identify(engine.config, engine.module.weights.Digests())
+        return engine.start()[1], found.why_not
 
     return start
 
 
-def test_weights_that_a_models_class_takes_from_another_id(ultravox, tmp_path):
+def test_weights_that_a_models_class_takes_from_another_id(named_of, tmp_path):
     """New ones under that id read what the old ones had stored."""
-    names = set()
+    hub_of(tmp_path, "org/m", b"audio")
+    names = [named_of()[0]]
     for content in (b"one", b"two"):
-        commit = hub_of(tmp_path, "org/lm", content)
-        config = types.SimpleNamespace(_name_or_path="org/lm", _commit_hash=commit, model_type="lm")
-        name, why_not = ultravox(secondary("org/lm"), config)
-        assert why_not is None and ultravox(secondary("org/lm"), config)[0] == name
-        names.add(name)
-        assert ultravox(secondary("org/lm", commit)) == ultravox(secondary("org/lm", commit))
-        assert "its configuration was loaded from" in ultravox(
-            secondary("org/lm"), types.SimpleNamespace(_name_or_path="org/lm", _commit_hash="a" * 40, model_type="lm"))[1]
-    assert len(names) == 2
+        hub_of(tmp_path, "org/lm", content)
+        time.sleep(0.02)
+        name, why_not = named_of(text_model_id="org/lm", audio_model_id=None)
+        assert why_not is None and named_of(text_model_id="org/lm", audio_model_id=None)[0] == name
+        names.append(name)
+    assert len(set(names)) == 3
+    assert "no snapshot of org/other is in" in named_of(audio_model_id="org/other")[1]
 
 
-def test_a_commit_that_no_configuration_names_is_that_of_a_reference_that_has_not_moved(ultravox, tmp_path):
-    hub_of(tmp_path, "org/lm", b"one")
-    time.sleep(0.02)
-    began = time.time_ns()
-    assert ultravox(secondary("org/lm"), began=began)[1] is None
-    time.sleep(0.02)
-    hub_of(tmp_path, "org/lm", b"two")
-    assert "refs/main changed after the engine started" in ultravox(secondary("org/lm"), began=began)[1]
-    assert "no snapshot of org/other is in" in ultravox(secondary("org/other"))[1]
-
-
-def test_weights_that_a_models_class_takes_from_a_folder(ultravox, tmp_path):
+def test_weights_in_folders_that_a_models_class_reads(named_of, tmp_path):
     own, names = local(tmp_path / "own", b"w"), []
     for content in (b"one", b"two"):
-        (own / "tower").mkdir(exist_ok=True)
-        (own / "tower" / "head.data").write_bytes(content)
-        for source in (
-            secondary(local(tmp_path / "lm", b"lm" + content)),
-            secondary(local(own / "whisper", content).parent, subfolder="whisper"),
-            secondary(own, subfolder="tower", allow_patterns_overrides=["*.data"]),
-        ):  # fmt: skip
-            name, why_not = ultravox(source, name=str(own))
-            assert why_not is None
-            names.append(name)
-    local(own / "audio_tokenizer", b"one")
-    names.append(ultravox(secondary(own, subfolder="whisper"), name=str(own))[0])
-    assert len(set(names)) == 7
+        local(own / "audio_tokenizer", content)
+        name, why_not = named_of(str(own))
+        assert why_not is None
+        names.append(name)
+    assert len(set(names)) == 2
 
 
-def test_a_model_that_loads_from_who_knows_where(engine_of, ultravox):
-    assert "loads weights from" in ultravox(types.SimpleNamespace(url="s3://x"))[1]
-    engine = engine_of(MEMORY)
-    found = engine.module.sources.identify(engine.config, None)  # not called by a runner
-    assert "org/m: the models that the engine loaded are not among the callers" in found.why_not
+def test_a_configuration_that_the_server_read_of_other_files(named_of, tmp_path):
+    """It is part of the name, but for where it came from."""
+    folders = [str(local(tmp_path / name, b"w")) for name in "ab"]
+    names = [named_of(folder, rope={"theta": theta}, kinds={1, 2})[0] for folder in folders for theta in (1, 2)]
+    assert names[:2] == names[2:] and names[0] != names[1]
 
 
-def test_code_that_a_model_takes_from_another_id(ultravox, tmp_path, monkeypatch):
+def test_code_that_a_model_takes_from_another_id(named_of, tmp_path, monkeypatch):
     """Its commit is in no file of the model's."""
-    hub_of(tmp_path, "org/lm", b"one")
-    mapped, names = types.SimpleNamespace(auto_map={}, model_type="lm"), []
+    hub_of(tmp_path, "org/m", b"one")
+    time.sleep(0.02)
+    mapped, names = {}, []
 
     def name():
-        names.append(ultravox(secondary("org/lm"), mapped)[0])
+        names.append(named_of(auto_map=mapped)[0])
 
     name()
     for content in ("one", "two"):
@@ -229,7 +186,7 @@ def test_code_that_a_model_takes_from_another_id(ultravox, tmp_path, monkeypatch
         pathlib.Path(module.__file__).write_text(content)
         monkeypatch.setitem(sys.modules, module.__name__, module)
         name()
-    mapped.auto_map = {"AutoModel": "org/other--modeling.Model", "AutoTokenizer": ["org/other--t.T", None]}
+    mapped = {"AutoModel": "org/other--modeling.Model", "AutoTokenizer": ["org/other--t.T", None]}
     name()
     (tmp_path / "two.py").write_text("three")
     name()

@@ -104,7 +104,6 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         )
         self.lmcache_requests = lmcache.Requests(logger)
         self.plan = self.subscriber = None
-        self.loop = None  # the engine's, once it is known
         self.seen_unnamed = False  # an image that has no name by content
         self.groups = None  # groups.Groups, if the engine has several groups of KV caches
         many = kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1
@@ -186,6 +185,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         listens = publish is not None and publish.enable_kv_cache_events
         namer = self._namer(cache.block_size)
         core = changes.find_core()
+        self.loop = loop.Loop(core)
         loaded = adapters.Adapters(logger, sees_loads=core is not None)
         tables = None
         if self.groups is not None:
@@ -389,19 +389,16 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     def has_pending_push_work(self):
         """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
-        it. Its loop is remembered, as the one to be woken for more. So it does while ranks copy blocks of windows: they
-        stay held until they say so in a step, and no reset of the engine's own cache succeeds before."""
+        it. So it does while ranks copy blocks of windows: they stay held until they say so in a step, and no reset of the
+        engine's own cache succeeds before."""
         if self.plan.groups is not None and self.plan.groups.wait():
             return True
         if self.subscriber is None:
             return False
-        if self.loop is None:
-            self.loop = loop.find()
         return self.subscriber.has_some() and not self.loop.rests()
 
     def _wake_engine(self):
-        if self.loop is not None:
-            self.loop.wake()
+        self.loop.wake()
 
     # --- worker ---
 

@@ -38,6 +38,13 @@ def called(name, kind, module="vllm.v1.attention.backends.some"):
 CPU_ATTENTION = called("CPU_ATTN", "CPUAttentionBackend", "vllm.v1.attention.backends.cpu_attn")
 
 
+class HfConfig(types.SimpleNamespace):
+    """As transformers' PretrainedConfig."""
+
+    def to_dict(self):
+        return dict(vars(self))
+
+
 class Paged:
     """As layout.PagedCache."""
 
@@ -58,13 +65,12 @@ class Engine:
 
     def __init__(self, module, cache):
         self.module, self.paged, self.kinds = module, Paged, {"l0": CPU_ATTENTION, "l1": CPU_ATTENTION}
-        self.loaded = types.SimpleNamespace()  # the object of the model's class
         self.one = object.__new__(module.KVTierConnector)
         self.one.settings = module.settings.read({"cache": cache})
         self.one.groups = self.one._kv_cache_config = None
         plain = types.SimpleNamespace
         self.model = plain(
-            model="org/m", revision=None, hf_config=plain(), hf_text_config=plain(), max_model_len=4096, dtype="torch.bfloat16",
+            model="org/m", revision=None, hf_config=HfConfig(), hf_text_config=plain(), max_model_len=4096, dtype="torch.bfloat16",
             quantization=None, hf_overrides={}, use_mla=False, get_total_num_kv_heads=lambda: 2, trust_remote_code=False,
         )  # fmt: skip
         self.load = plain(load_format="auto", download_dir=None)
@@ -75,13 +81,6 @@ class Engine:
             cache_config=plain(block_size=32, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
             kv_transfer_config=plain(engine_id="e", kv_role="kv_both", kv_connector_extra_config={"cache": cache}),
         )  # fmt: skip
-
-    def get_model(self):
-        """As the engine's runner, which calls a worker's connector."""
-        return self.loaded
-
-    def get_draft_model(self):
-        return None
 
     def layers(self):
         """What the engine registers: a KV cache for each of its layers."""
