@@ -69,7 +69,7 @@ static void answer(void *self, const char *request, char *out)
 		tell_reused(k, out);
 	else if (kvt_admin_read_shared(request, &most))
 		list_shared(k, most, out);
-	else
+	else if (!kvt_trace_answer(k, request, out, KVT_ADMIN_LINE))
 		(void)snprintf(out, KVT_ADMIN_LINE, "refused kvtier %s knows no such request",
 			kvt_version());
 }

@@ -30,6 +30,7 @@
 #include "core/latency.h"
 #include "core/lease.h"
 #include "core/meter.h"
+#include "core/trace.h"
 #include "memory/neighbours.h"
 #include "tiers/tier.h"
 #include "kvtier/kvtier_fragments.h"
@@ -48,7 +49,9 @@ struct kvt_job {
 	struct kvt_lower *lower;
 	struct kvt_job *next_finished; /* the stack of finished ones */
 	struct kvt_job *next, *prev;   /* under way in this tier, oldest first */
+	int64_t wanted_ns; /* READ, WRITE: when it came into line */
 	int64_t begun_ns;
+	uint32_t get; /* number of the get that it is for, as kvt_trace_number; 0: none */
 	uint32_t times_late; /* stalls that were counted against the tier */
 	bool probe;          /* decides whether a tier that was left alone is used again */
 	uint64_t round; /* the breaker's when it began: results of earlier rounds say nothing */
@@ -220,6 +223,7 @@ struct kvt {
 	struct kvt_prefill prefill;
 	struct kvt_counters counters;
 	struct kvt_latencies latencies;
+	struct kvt_trace *trace; /* NULL: nothing is traced */
 
 	pthread_mutex_t step_lock; /* KVT_THREADS_CALLER: one thread steps at a time */
 	pthread_mutex_t lock;      /* guards all that follows, and what says so above */

@@ -29,8 +29,28 @@ static enum kvt_status check(struct kvt *k, const struct kvt_key *keys, size_t n
 	return status;
 }
 
-static void count_lookup(struct kvt *k, size_t n, const struct kvt_lookup *plan)
+static void trace_lookup(struct kvt *k, const struct kvt_key *keys, size_t n,
+	const struct kvt_lookup *plan, int64_t begun_ns)
 {
+	int64_t now_ns = kvt_clock(k);
+	struct kvt_trace_event event = {.at_ns = now_ns,
+		.took_ns = now_ns - begun_ns,
+		.key = kvt_trace_key(keys),
+		.missing = plan->worth < n ? kvt_trace_key(&keys[plan->worth]) : 0,
+		.asked = (uint32_t)n,
+		.had = (uint32_t)plan->worth,
+		.what = KVT_TRACE_LOOKUP,
+		.why = plan->worth < plan->hits ? KVT_WHY_SLOWER : KVT_WHY_NONE};
+
+	kvt_trace_explain(k, &event);
+	kvt_trace_note(k->trace, &event);
+}
+
+static void count_lookup(struct kvt *k, const struct kvt_key *keys, size_t n,
+	const struct kvt_lookup *plan, int64_t begun_ns)
+{
+	if (k->trace != NULL && n > 0)
+		trace_lookup(k, keys, n, plan, begun_ns);
 	kvt_count(&k->counters.lookup_chunks, n);
 	kvt_count(&k->counters.lookup_hits, plan->hits);
 	kvt_count(&k->counters.not_worth, plan->hits - plan->worth);
@@ -48,7 +68,7 @@ enum kvt_status kvt_lookup(struct kvt *k, const struct kvt_key *keys, size_t n, 
 	kvt_plan(k, keys, n, tier_mask, false, tiers, out);
 	kvt_took(k, KVT_LATENCY_LOOKUP, begun_ns);
 	kvt_count(&k->counters.lookups, 1);
-	count_lookup(k, n, out);
+	count_lookup(k, keys, n, out, begun_ns);
 	return KVT_OK;
 }
 
@@ -76,7 +96,7 @@ static void complete(struct kvt *k, struct find *find, enum kvt_status status)
 	if (find->op.id != 0 && status != KVT_ECANCELED) { /* else the caller looks himself */
 		kvt_plan(k, find->keys, find->n, find->tier_mask, true, NULL, &plan);
 		kvt_took(k, KVT_LATENCY_FIND, find->begun_ns);
-		count_lookup(k, find->n, &plan);
+		count_lookup(k, find->keys, find->n, &plan, find->begun_ns);
 	}
 	kvt_op_done(k, &find->op, status, plan.hits);
 }
@@ -157,7 +177,7 @@ enum kvt_status kvt_find(struct kvt *k, const struct kvt_key *keys, size_t n, ui
 	}
 	kvt_took(k, KVT_LATENCY_FIND, begun_ns);
 	kvt_count(&k->counters.finds, 1);
-	count_lookup(k, n, &plan);
+	count_lookup(k, keys, n, &plan, begun_ns);
 	*out = plan;
 	return KVT_OK;
 }

@@ -36,6 +36,9 @@ struct get {
 	bool asking;
 	struct kvt_key *keys; /* of all `n`, while it is asked; owned */
 	size_t n;
+	enum kvt_trace_why why; /* the chunk at `end` is not wanted; NONE: it is nowhere */
+	uint32_t number;        /* kvt_trace_number */
+	uint32_t *names;        /* of all, as kvt_trace_key, where there is a number */
 	uint8_t *tiers;      /* where each was found */
 	struct want wants[]; /* of chunks from `first` on */
 };
@@ -69,6 +72,33 @@ static void stop_asking(struct get *get)
 	get->keys = NULL;
 }
 
+/* Of a get that has ended: what it asked for, had and why not more is in *event. */
+static void trace_get(
+	struct kvt *k, struct kvt_trace_event *event, enum kvt_status status, int64_t begun_ns)
+{
+	event->what = KVT_TRACE_GET;
+	event->status = (uint8_t)status;
+	event->at_ns = kvt_clock(k);
+	event->took_ns = event->at_ns - begun_ns;
+	kvt_trace_explain(k, event);
+	kvt_trace_note(k->trace, event);
+}
+
+static void trace_slow(struct kvt *k, const struct get *get, enum kvt_status status, size_t count)
+{
+	struct kvt_trace_event event = {.key = get->names[0],
+		.missing = count < get->n ? get->names[count] : 0,
+		.get = get->number,
+		.asked = (uint32_t)get->n,
+		.had = (uint32_t)count,
+		.why = (uint8_t)get->why};
+
+	for (size_t i = 0; i < count; i++)
+		if (get->tiers[i] != KVT_TIER_L1)
+			event.below[get->tiers[i] == KVT_TIER_L2]++;
+	trace_get(k, &event, status, get->begun_ns);
+}
+
 /* Ends it with what is held from the beginning on. */
 static void complete(struct kvt *k, struct get *get, enum kvt_status when_empty)
 {
@@ -90,6 +120,8 @@ static void complete(struct kvt *k, struct get *get, enum kvt_status when_empty)
 	get->hold = NULL;
 	kvt_took(k, KVT_LATENCY_GET, get->begun_ns);
 	kvt_count(&k->counters.get_hits, count);
+	if (get->number != 0)
+		trace_slow(k, get, count != 0 ? KVT_OK : when_empty, count);
 	kvt_op_done(k, &get->op, count != 0 ? KVT_OK : when_empty, count);
 }
 
@@ -108,6 +140,7 @@ static void resolved(struct kvt *k, struct kvt_waiter *waiter, uint32_t entry, u
 	size_t index = (size_t)(want - get->wants);
 
 	if (entry == KVT_NO_ENTRY) {
+		get->why = KVT_WHY_NOT_READ;
 		stop_asking(get); /* what follows is of no use */
 		give_up_from(k, get, index);
 	} else {
@@ -124,6 +157,7 @@ static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
 {
 	if (why == KVT_MISS)
 		kvt_count(&k->counters.get_timeouts, 1);
+	((struct get *)op)->why = why == KVT_MISS ? KVT_WHY_LATE : KVT_WHY_CANCELED;
 	complete(k, (struct get *)op, why);
 }
 
@@ -140,6 +174,7 @@ static uint64_t want_one(struct kvt *k, struct get *get, const struct kvt_key *k
 
 	want->get = get;
 	want->waiter.resolve = resolved;
+	want->waiter.get = get->number;
 	if (kvt_l1_hold_one(k->l1, key, true, &get->hold->entries[i]) == KVT_OK) {
 		get->tiers[i] = KVT_TIER_L1;
 		kvt_count(&k->counters.l1_hits, 1);
@@ -174,6 +209,7 @@ static void want_all(struct kvt *k, struct get *get, const struct kvt_key *keys,
 
 		if (takes == 0 || takes > room) {
 			get->end = takes == 0 ? i : i + 1;
+			get->why = takes == 0 ? KVT_WHY_NONE : KVT_WHY_NO_ROOM;
 			if (takes != 0)
 				give_up_from(k, get, i);
 			break;
@@ -199,6 +235,7 @@ static void answered(struct kvt *k, struct kvt_asker *asker)
 	kvt_count(&k->counters.not_worth, plan.hits - plan.worth);
 	count_misses(k, get->n - known - plan.hits);
 	get->end = known + plan.worth;
+	get->why = plan.worth < plan.hits ? KVT_WHY_SLOWER : KVT_WHY_NONE;
 	get->begun = false; /* so that it does not end before it is looked at */
 	want_all(k, get, get->keys, known);
 	stop_asking(get);
@@ -214,6 +251,7 @@ static void ask(struct kvt *k, struct get *get, const struct kvt_key *keys)
 	size_t left = get->n - get->end;
 
 	get->asker.resolve = answered;
+	get->asker.get = get->number;
 	get->keys = calloc(get->n, sizeof(*keys));
 	if (get->keys != NULL)
 		memcpy(get->keys, keys, get->n * sizeof(*keys));
@@ -232,11 +270,12 @@ struct outlook {
 	size_t held;  /* of L1, held already */
 	size_t known; /* held, or in a tier below and worth it */
 	bool ask;     /* a shared tier may have more */
+	enum kvt_trace_why why; /* no more than `known` is */
 };
 
 static struct get *make(size_t n)
 {
-	size_t each = sizeof(struct want) + sizeof(uint8_t);
+	size_t each = sizeof(struct want) + sizeof(uint32_t) + sizeof(uint8_t);
 	struct get *get;
 
 	if (n > (SIZE_MAX - sizeof(*get)) / each)
@@ -246,7 +285,8 @@ static struct get *make(size_t n)
 		return NULL;
 	get->op.kind = KVT_OP_GET;
 	get->op.expire = expire;
-	get->tiers = (uint8_t *)&get->wants[n];
+	get->names = (uint32_t *)&get->wants[n];
+	get->tiers = (uint8_t *)&get->names[n];
 	get->n = n;
 	return get;
 }
@@ -264,6 +304,10 @@ static enum kvt_status begin_get(struct kvt *k, const struct kvt_key *keys, size
 		return KVT_ENOMEM;
 	get->hold = hold;
 	get->begun_ns = kvt_clock(k);
+	get->why = outlook->why;
+	get->number = kvt_trace_number(k->trace);
+	for (size_t i = 0; get->number != 0 && i < n; i++)
+		get->names[i] = kvt_trace_key(&keys[i]);
 	get->front = outlook->held;
 	get->end = outlook->known;
 	memset(get->tiers, KVT_TIER_L1, outlook->held);
@@ -300,6 +344,7 @@ static enum kvt_status look_up(struct kvt *k, const struct kvt_key *keys, size_t
 	seen = held + plan.hits;
 	out->held = held;
 	out->known = held + plan.worth;
+	out->why = plan.worth < plan.hits ? KVT_WHY_SLOWER : KVT_WHY_NONE;
 	out->ask = seen < n && plan.worth == plan.hits &&
 		   kvt_probe_helps(k, &keys[seen], KVT_ALL_TIERS);
 	kvt_count(&k->counters.gets, 1);
@@ -337,6 +382,18 @@ static enum kvt_status at_once(
 	return KVT_MISS;
 }
 
+static void trace_at_once(struct kvt *k, const struct kvt_key *keys, size_t n, size_t count,
+	enum kvt_trace_why why, int64_t begun_ns)
+{
+	struct kvt_trace_event event = {.key = kvt_trace_key(keys),
+		.missing = count < n ? kvt_trace_key(&keys[count]) : 0,
+		.asked = (uint32_t)n,
+		.had = (uint32_t)count,
+		.why = (uint8_t)why};
+
+	trace_get(k, &event, count > 0 ? KVT_OK : KVT_MISS, begun_ns);
+}
+
 static void abandon(struct kvt *k, struct kvt_hold *hold, size_t held)
 {
 	for (size_t i = 0; i < held; i++)
@@ -362,6 +419,9 @@ enum kvt_status kvt_get(struct kvt *k, const struct kvt_key *keys, size_t n, uin
 		return status;
 	if (outlook.held == outlook.known && !outlook.ask) {
 		status = at_once(k, hold, outlook.held, begun_ns, &hold);
+		if (k->trace != NULL)
+			trace_at_once(k, keys, n, status == KVT_OK ? hold->lease.count : 0,
+				outlook.why, begun_ns);
 	} else {
 		status = begin_get(k, keys, n, &outlook, hold, timeout_ns, &want, &op);
 		if (status != KVT_OK) {

@@ -68,6 +68,7 @@ static void report_removed(
 {
 	struct kvt *k = self;
 
+	kvt_trace_chunk(k, KVT_TRACE_REMOVED, tier, key, KVT_WHY_NONE);
 	kvt_controller_removed(k->controller, tier, key);
 	if (names != NULL)
 		kvt_event_log_removed(k->events, tier, names);
@@ -88,6 +89,7 @@ static void destroy(struct kvt *k)
 	kvt_neighbours_leave(&k->neighbours);
 	kvt_controller_destroy(k->controller);
 	kvt_event_log_destroy(k->events);
+	kvt_trace_destroy(k->trace);
 	kvt_leases_finish(&k->leases);
 	kvt_prefill_finish(&k->prefill);
 	pthread_mutex_destroy(&k->step_lock);
@@ -203,6 +205,8 @@ static enum kvt_status open_parts(
 		k->nvme_path = strdup(k->config.nvme_path);
 		status = k->nvme_path != NULL ? KVT_OK : KVT_ENOMEM;
 	}
+	if (status == KVT_OK)
+		status = kvt_trace_create(k->config.trace_events, &k->trace);
 	if (status == KVT_OK)
 		status = kvt_ops_init(k);
 	if (status == KVT_OK)

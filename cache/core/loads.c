@@ -23,7 +23,6 @@ struct kvt_load {
 	struct kvt_lower *lower;
 	struct kvt_tier_known known;
 	struct kvt_waiter *waiters;
-	int64_t wanted_ns;
 	uint32_t entry; /* of L1, once it is reading */
 	struct kvt_segment segments[KVT_MAX_EXTENTS];
 	enum { WAITING, READING, ENDING } state;
@@ -151,7 +150,8 @@ enum kvt_status kvt_load_want(struct kvt *k, const struct kvt_key *key, struct k
 	load->keyed.key = *key;
 	load->lower = lower;
 	load->known = known;
-	load->wanted_ns = kvt_clock(k);
+	load->job.wanted_ns = kvt_clock(k);
+	load->job.get = waiter != NULL ? waiter->get : 0;
 	kvt_keyed_add(&loads->by_key, &load->keyed);
 	line_up(loads, load);
 	if (waiter != NULL)
@@ -196,7 +196,7 @@ static void load_done(struct kvt *k, struct kvt_job *job)
 	}
 	status = kvt_l1_publish(k->l1, entry, &job->request.checksum, job->request.names);
 	if (status == KVT_OK) {
-		kvt_took(k, KVT_LATENCY_LOAD, load->wanted_ns);
+		kvt_took(k, KVT_LATENCY_LOAD, job->wanted_ns);
 		kvt_count(&k->counters.promotions, 1);
 		kvt_count(&load->lower->loads, 1);
 		kvt_count(&load->lower->load_bytes, load->known.bytes);
@@ -222,6 +222,22 @@ static void begin_reading(struct kvt *k, struct kvt_load *load)
 	kvt_lower_submit(load->lower, &load->job, load_done);
 }
 
+static void trace_unread(struct kvt *k, const struct kvt_load *load, enum kvt_status status)
+{
+	int64_t now_ns = kvt_clock(k);
+
+	kvt_trace_note(
+		k->trace, &(struct kvt_trace_event){.at_ns = now_ns,
+				  .waited_ns = now_ns - load->job.wanted_ns,
+				  .bytes = load->known.bytes,
+				  .key = kvt_trace_key(&load->keyed.key),
+				  .get = load->job.get,
+				  .what = KVT_TRACE_READ,
+				  .tier = (uint8_t)load->lower->id,
+				  .status = (uint8_t)status,
+				  .why = status == KVT_FULL ? KVT_WHY_NO_ROOM : KVT_WHY_NOWHERE});
+}
+
 /* Starts or ends the first in line. False: it has to wait. */
 static bool advance(struct kvt *k, struct kvt_load *load)
 {
@@ -244,6 +260,8 @@ static bool advance(struct kvt *k, struct kvt_load *load)
 	}
 	if (status == KVT_FULL)
 		kvt_l1_count_limited(k->l1, &item);
+	if (status != KVT_EXISTS && k->trace != NULL)
+		trace_unread(k, load, status);
 	leave_line(loads, load);
 	finish(k, load, status == KVT_EXISTS); /* a caller put it meanwhile */
 	return true;

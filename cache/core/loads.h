@@ -11,6 +11,7 @@
 struct kvt_waiter {
 	struct kvt_load *load; /* NULL: waits for none */
 	uint64_t bytes;        /* of the chunk, once it is wanted */
+	uint32_t get;          /* as of a job */
 	struct kvt_waiter *next, *prev;
 	void (*resolve)(struct kvt *k, struct kvt_waiter *waiter, uint32_t entry, uint8_t tier);
 };

@@ -229,6 +229,7 @@ static void give_up(struct kvt_lower *b, const char *why)
 	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: left alone for %llu ms: %s",
 		b->tier->ops->name, (unsigned long long)(b->breaker.pause_ns / 1000000), why);
 	b->given_up = true;
+	kvt_trace_chunk(b->k, KVT_TRACE_AWAY, b->id, NULL, KVT_WHY_NONE);
 }
 
 void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
@@ -244,6 +245,7 @@ void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
 		kvt_meter_end(meter, job->request.bytes, status == KVT_OK, now_ns);
 	if (status == KVT_EIO)
 		kvt_count(&b->io_errors, 1);
+	kvt_trace_job(b->k, job, now_ns);
 	if (kvt_breaker_end(&b->breaker, job, outcome_of(status), now_ns))
 		give_up(b, "it fails");
 }

@@ -94,6 +94,7 @@ enum kvt_status kvt_probe_begin(struct kvt *k, const struct kvt_key *keys, size_
 	k->probes_under_way++;
 	kvt_count(&k->counters.probes, 1);
 	kvt_count(&k->counters.probe_chunks, n);
+	probe->job.get = asker->get;
 	probe->job.request = (struct kvt_tier_request){
 		.verb = KVT_TIER_PROBE,
 		.keys = probe->keys,

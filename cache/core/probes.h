@@ -17,6 +17,7 @@ struct kvt_probe;
 struct kvt_asker {
 	struct kvt_probe *probe; /* NULL: waits for none */
 	void (*resolve)(struct kvt *k, struct kvt_asker *asker);
+	uint32_t get; /* as of a job */
 };
 
 /* Might a shared tier have this chunk, which no tier is known to have? Any thread. */

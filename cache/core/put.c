@@ -93,6 +93,22 @@ static bool passes(struct kvt *k, const struct kvt_item *item)
 	return stored && kvt_l1_pass_for(k->l1, &keys[!ends_stored], ends_stored ? 2 : 1, item);
 }
 
+static void trace_put(
+	struct kvt *k, const struct kvt_item *item, enum kvt_status status, int64_t begun_ns)
+{
+	int64_t now_ns = kvt_clock(k);
+	struct kvt_trace_event event = {.at_ns = now_ns,
+		.took_ns = now_ns - begun_ns,
+		.bytes = item->bytes,
+		.key = kvt_trace_key(&item->key),
+		.what = KVT_TRACE_PUT,
+		.status = (uint8_t)status};
+
+	if (status == KVT_FULL)
+		event.why = kvt_l1_is_limited(k->l1, item) ? KVT_WHY_TENANT : KVT_WHY_NO_ROOM;
+	kvt_trace_note(k->trace, &event);
+}
+
 static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, uint32_t size,
 	struct kvt_segment *segments, struct put *put)
 {
@@ -113,6 +129,8 @@ static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, 
 		kvt_count(&k->counters.put_full, status == KVT_FULL);
 		if (status == KVT_FULL)
 			kvt_l1_count_limited(k->l1, item);
+		if (status != KVT_EXISTS && k->trace != NULL)
+			trace_put(k, item, status, kvt_clock(k));
 		return status;
 	}
 	if (item->blocks != NULL || goes_down(k)) {
@@ -254,7 +272,8 @@ static void sum_it(struct kvt *k, struct put *put, const void *from, struct kvt_
 	put->cargo->piece_bytes = piece;
 }
 
-static void commit_one(struct kvt *k, struct put *put, const struct kvt_checksum *given)
+static void commit_one(
+	struct kvt *k, struct put *put, const struct kvt_checksum *given, int64_t begun_ns)
 {
 	const struct kvt_blocks *names = put->cargo != NULL ? put->cargo->item.blocks : NULL;
 	struct kvt_checksum sum;
@@ -271,6 +290,11 @@ static void commit_one(struct kvt *k, struct put *put, const struct kvt_checksum
 		kvt_count(&k->counters.puts, 1);
 		kvt_count(&k->counters.put_bytes, put->bytes);
 	}
+	if (k->trace != NULL)
+		trace_put(k,
+			&(struct kvt_item){
+				.key = *kvt_l1_key(k->l1, put->entry), .bytes = put->bytes},
+			status, begun_ns);
 	send_down(k, put->cargo, status == KVT_OK);
 	kvt_l1_release(k->l1, put->entry);
 }
@@ -286,7 +310,8 @@ enum kvt_status kvt_put_commit(struct kvt *k, struct kvt_reservation *r, size_t 
 		return KVT_EINVAL;
 	for (size_t i = 0; i < r->n; i++) {
 		if (i < ready)
-			commit_one(k, &r->puts[i], checksums != NULL ? &checksums[i] : NULL);
+			commit_one(k, &r->puts[i], checksums != NULL ? &checksums[i] : NULL,
+				r->begun_ns);
 		else
 			drop(k, &r->puts[i]);
 	}

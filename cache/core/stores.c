@@ -39,7 +39,6 @@ struct kvt_store {
 	struct kvt_cargo *cargo;
 	struct kvt_tomb tomb;
 	uint64_t number; /* counts up */
-	int64_t wanted_ns;
 	uint64_t charge;
 	uint32_t entry; /* of L1, while it is written */
 	struct kvt_segment segments[KVT_MAX_EXTENTS];
@@ -111,6 +110,7 @@ static void finish(struct kvt *k, struct kvt_store *store, bool stored)
 
 static void drop(struct kvt *k, struct kvt_store *store)
 {
+	kvt_trace_chunk(k, KVT_TRACE_DROPPED, store->lower->id, &store->keyed.key, KVT_WHY_NONE);
 	leave_line(store);
 	if (!k->closing)
 		kvt_outdated_unwritten(store->lower, &store->keyed.key, false);
@@ -140,6 +140,7 @@ static void add(struct kvt *k, struct kvt_lower *lower, struct kvt_cargo *cargo)
 
 	if (store == NULL) {
 		kvt_count(&k->counters.stores_dropped, 1);
+		kvt_trace_chunk(k, KVT_TRACE_DROPPED, lower->id, &cargo->item.key, KVT_WHY_NONE);
 		return;
 	}
 	store->keyed.key = cargo->item.key;
@@ -147,7 +148,7 @@ static void add(struct kvt *k, struct kvt_lower *lower, struct kvt_cargo *cargo)
 	store->cargo = cargo;
 	cargo->users++;
 	store->number = ++stores->begun;
-	store->wanted_ns = kvt_clock(k);
+	store->job.wanted_ns = kvt_clock(k);
 	store->charge = charge;
 	join_line(store);
 	stores->bytes += charge;
@@ -249,7 +250,7 @@ size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 static void end_written(struct kvt *k, struct kvt_store *store, bool stored)
 {
 	if (stored) {
-		kvt_took(k, KVT_LATENCY_STORE, store->wanted_ns);
+		kvt_took(k, KVT_LATENCY_STORE, store->job.wanted_ns);
 		kvt_count(&store->lower->stores, 1);
 		kvt_count(&store->lower->store_bytes, store->cargo->item.bytes);
 	} else if (!k->closing) {
@@ -302,7 +303,7 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.checksum = kvt_l1_checksum(k->l1, store->entry),
 		.item = item,
 		.announce = item->blocks != NULL,
-		.wanted_ns = store->wanted_ns,
+		.wanted_ns = store->job.wanted_ns,
 	};
 	/* Another chunk may have taken the place and the length of the one that was put. */
 	if (store->lower->tier->piece_bytes == store->cargo->piece_bytes &&

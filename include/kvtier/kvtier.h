@@ -311,6 +311,9 @@ struct kvt_config {
 	/* node, further: caches of one engine on this machine,
 	 * which have equal parts of automatic sizes */
 	uint32_t node_ranks;
+
+	/* control, further: events that kvt_trace remembers; 0: nothing is traced */
+	uint32_t trace_events;
 };
 
 /* Fills in defaults; `size` is sizeof(struct kvt_config) as the caller was compiled. */
@@ -742,6 +745,12 @@ KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST
 /* All metrics in Prometheus' text format, lmcache:* names where the meaning is theirs. Free with
  * kvt_text_free. */
 KVT_API enum kvt_status kvt_metrics(struct kvt *k, char **text) KVT_MUST_CHECK;
+
+/* What the handle did lately: gets with what they had and why not more, requests to tiers, puts, stores that were
+ * dropped. The newest `most` events in the order in which they ended, then as many of those that were slow, incomplete
+ * or failed; a line of JSON each, which `kvtier trace -` reads. Chunks are named by the first 4 bytes of their keys.
+ * Free with kvt_text_free. KVT_ENOTSUP: nothing is traced. */
+KVT_API enum kvt_status kvt_trace(struct kvt *k, size_t most, char **text) KVT_MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -173,6 +173,7 @@ FUNCTIONS = {
     "kvt_poll": [c_void_p, POINTER(Completion), c_size_t],
     "kvt_events": [c_void_p, POINTER(Event), c_size_t],
     "kvt_metrics": [c_void_p, POINTER(c_void_p)],
+    "kvt_trace": [c_void_p, c_size_t, POINTER(c_void_p)],
     "kvt_status_text": [c_int],
     "kvt_version": [],
 }
@@ -381,6 +382,15 @@ class Cache:
         """All metrics as Prometheus text."""
         text = c_void_p()
         self._check("kvt_metrics", self.lib.kvt_metrics(self.handle, byref(text)))
+        try:
+            return ctypes.string_at(text.value).decode()
+        finally:
+            self.lib.kvt_text_free(text)
+
+    def trace(self, most=1000):
+        """What the handle did lately, a line of JSON each, as `kvtier trace -` reads it."""
+        text = c_void_p()
+        self._check("kvt_trace", self.lib.kvt_trace(self.handle, most, byref(text)))
         try:
             return ctypes.string_at(text.value).decode()
         finally:
