@@ -202,3 +202,24 @@ void kvt_serve_metrics(struct kvt_conn *conn)
 		kvt_conn_fail(conn, "", "out of memory");
 	free(text);
 }
+
+/* --- trace ------------------------------------------------------------------------------------ */
+
+void kvt_serve_trace(struct kvt_conn *conn)
+{
+	struct kvt_loop *loop = kvt_conn_loop(conn);
+	char *text = NULL;
+	enum kvt_status status =
+		kvt_trace(kvt_objects_cache(loop->server->objects), loop->target.limit, &text);
+
+	if (status == KVT_OK)
+		kvw_conn_answer(&conn->base, &(struct kvw_http_answer){.status = 200,
+						     .type = "application/x-ndjson",
+						     .body = {text, strlen(text)}});
+	else if (status == KVT_ENOTSUP)
+		kvt_conn_refuse(
+			conn, 404, NULL, "nothing is traced: cache.control.trace_events is 0");
+	else
+		kvt_conn_fail(conn, "", "out of memory");
+	kvt_text_free(text);
+}

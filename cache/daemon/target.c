@@ -140,8 +140,9 @@ static bool take_names(struct kvt_target *out, const struct kvw_slice *parts, si
 
 static bool take_path(struct kvt_target *out, struct kvw_slice path, struct kvt_refusal *refusal)
 {
-	static const char *const words[] = {"health", "ready", "metrics"};
-	static const enum kvt_path plain[] = {KVT_PATH_HEALTH, KVT_PATH_READY, KVT_PATH_METRICS};
+	static const char *const words[] = {"health", "ready", "metrics", "trace"};
+	static const enum kvt_path plain[] = {
+		KVT_PATH_HEALTH, KVT_PATH_READY, KVT_PATH_METRICS, KVT_PATH_TRACE};
 	static const enum kvt_path of_kv[] = {KVT_PATH_BUCKET, KVT_PATH_OBJECT, KVT_PATH_LEASES};
 	struct kvw_slice parts[PARTS];
 	bool whole;
@@ -168,7 +169,7 @@ static bool take_path(struct kvt_target *out, struct kvw_slice path, struct kvt_
 		out->path = KVT_PATH_BUCKETS;
 		return true;
 	}
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
 		if (whole && count == 1 && is(parts[0], words[i])) {
 			out->path = plain[i];
 			return true;
@@ -340,7 +341,8 @@ bool kvt_target_parse(struct kvw_slice target, struct kvt_target *out, struct kv
 	}
 	if (!take_path(out, path, refusal))
 		return false;
-	if (mark == NULL || (out->path != KVT_PATH_LEASES && out->path != KVT_PATH_BUCKET))
+	if (mark == NULL || (out->path != KVT_PATH_LEASES && out->path != KVT_PATH_BUCKET &&
+				    out->path != KVT_PATH_TRACE))
 		return true;
 	return take_query(out, query, refusal);
 }

@@ -17,6 +17,7 @@ enum kvt_path {
 	KVT_PATH_HEALTH,  /* /health */
 	KVT_PATH_READY,   /* /ready */
 	KVT_PATH_METRICS, /* /metrics */
+	KVT_PATH_TRACE,   /* /trace */
 	KVT_PATH_BUCKETS, /* /v1/buckets */
 	KVT_PATH_BUCKET,  /* /v1/kv/{bucket} */
 	KVT_PATH_OBJECT,  /* /v1/kv/{bucket}/{key} */
@@ -41,7 +42,7 @@ struct kvt_target {
 	bool keep;      /* keep=1: the object is not to be evicted */
 	uint64_t timeout_ns, ttl_ns; /* KVT_PATH_LEASES */
 	struct kvw_slice after;      /* KVT_PATH_BUCKET */
-	size_t limit;
+	size_t limit;                /* KVT_PATH_TRACE, too */
 	bool has_tenant;
 	struct kvt_tenant tenant; /* KVT_PATH_BUCKET: of an erase */
 	char model[KVT_MODEL_TEXT]; /* likewise; lower case; "": none */

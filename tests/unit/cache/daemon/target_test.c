@@ -17,6 +17,7 @@ static const struct {
 	{"/health", KVT_PATH_HEALTH, NULL, NULL},
 	{"/ready?x=1", KVT_PATH_READY, NULL, NULL},
 	{"/metrics", KVT_PATH_METRICS, NULL, NULL},
+	{"/trace?limit=10", KVT_PATH_TRACE, NULL, NULL},
 	{"/v1/buckets", KVT_PATH_BUCKETS, NULL, NULL},
 	{"/v1/kv/b", KVT_PATH_BUCKET, "b", NULL},
 	{"/v1/kv/b/k", KVT_PATH_OBJECT, "b", "k"},
