@@ -42,6 +42,31 @@ const char kvt_help_verify[] =
 	"  --json        print a list of JSON objects\n\n"
 	"Exit status 1: something is damaged.\n";
 
+const char kvt_help_trace[] =
+	"usage: kvtier trace [OPTION...] FOLDER\n"
+	"       kvtier trace [OPTION...] -\n\n"
+	"Shows what happened lately in a cache that runs: gets and lookups with the chunks that they had and\n"
+	"why not more, what each get waited for in the tiers below memory, puts, and what became of chunks\n"
+	"that were stored. FOLDER as for `kvtier stat`; the cache that uses the store is asked, by its\n"
+	"owner's user or root. `-` reads the same from standard input.\n\n"
+	"  why was this no hit?          kvtier trace --miss FOLDER\n"
+	"  where did the time go?        kvtier trace --slow 50 FOLDER\n"
+	"  what goes wrong?              kvtier trace --failed FOLDER\n"
+	"  what became of a chunk?       kvtier trace --key 8f3a12c0 FOLDER\n"
+	"  in kvtierd                    curl -s http://127.0.0.1:9201/trace?limit=1000 | kvtier trace -\n"
+	"  a cache without a store       its program prints what kvt_trace says (Python: Cache.trace())\n\n"
+	"  --miss      gets and lookups that did not have all that was asked for\n"
+	"  --failed    puts that were refused, requests that failed, chunks that were not stored, tiers that\n"
+	"              are left alone\n"
+	"  --slow MS   what took so many milliseconds or longer\n"
+	"  --key KEY   what names this chunk: the first hex digits of its key, 8 count\n"
+	"  --last N    how many at most, the newest (default 20)\n"
+	"  --json      a line of JSON for each event\n\n"
+	"A get is shown with its requests to tiers; `before that` is the last that is remembered of the chunk\n"
+	"that was missing. A chunk is named by the first 4 bytes of its key; never its bytes, no tokens. Times\n"
+	"are UTC, of the event's end. A cache remembers its last events (control.trace_events), and longer\n"
+	"those that were slow, incomplete or failed.\n";
+
 const char kvt_help_erase[] =
 	"usage: kvtier erase [--tenant NAME] [--model FINGERPRINT] [--key KEY] [OPTION...] [FOLDER]\n\n"
 	"Erases chunks for which all that is given holds, in every tier, and prints how many chunks and\n"

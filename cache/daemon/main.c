@@ -38,7 +38,8 @@ static const char help[] =
 	"  curl -X DELETE http://127.0.0.1:9201/v1/kv/BUCKET/KEY\n"
 	"      (here, on disk and in Redis; engines keep what is in their own memory until they\n"
 	"      evict it; `kvtier erase` of a tenant or of all reaches them, too)\n"
-	"  curl http://127.0.0.1:9201/metrics\n\n"
+	"  curl http://127.0.0.1:9201/metrics\n"
+	"  curl http://127.0.0.1:9201/trace | kvtier trace --miss -\n\n"
 	"Exit status: 0 fine, 1 mistakes in the configuration, 2 wrong command line, 3 could not "
 	"run.\n";
 
