@@ -6,8 +6,8 @@
  * different lists of fields never give the same input, and a key is never a chain id or a tenant.
  * Numbers are fields of little-endian bytes.
  *
- *	key     "kvtier key 1" | chain id | recipe | seed | fingerprint (32) | rank (4) | tenant (16)
- *	ends    "kvtier ends 1" | key (32)
+ *	key     "kvtier key 1" | chain id | recipe | seed | fingerprint (32) | rank (4) | tenant (16); then its slot
+ *	ends    "kvtier ends 1" | key (32); then the key's slot
  *	chain   "kvtier chain 1" | parent (32, or absent) | tokens (4 each)
  *	tenant  "kvtier tenant 1" | salt
  *	chain of a fragment  "kvtier fragment chain 1" | parent (32, or absent) | LoRA (or absent) | tokens (4 each)
@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "chunk/fragment_mark.h"
+#include "chunk/slots.h"
 #include "kvtier/kvtier_fragments.h"
 
 #define LEAST_CHAIN_ID 16
@@ -99,6 +100,7 @@ static enum kvt_status make_key(const char *domain, const struct kvt_key_parts *
 	put_field(&sha, rank, sizeof(rank));
 	put_field(&sha, parts->tenant.bytes, sizeof(parts->tenant.bytes));
 	(void)SHA256_Final(out->bytes, &sha);
+	kvt_key_take_slot(out, &parts->tenant);
 	return KVT_OK;
 }
 
@@ -124,6 +126,7 @@ void kvt_key_ends(const struct kvt_key *key, struct kvt_key *out)
 	begin(&sha, "kvtier ends 1");
 	put_field(&sha, key->bytes, sizeof(key->bytes));
 	(void)SHA256_Final(made.bytes, &sha);
+	memcpy(&made.bytes[KVT_SLOT_AT], &key->bytes[KVT_SLOT_AT], 2);
 	*out = made;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/barrier.h"
+#include "core/generations.h"
 #include "core/lower.h"
 #include "core/outdated.h"
 #include "core/refused.h"
@@ -31,6 +32,8 @@ struct kvt_barrier {
 	size_t stores_left, erased_left;
 	size_t under_way;           /* requests, and one while it begins */
 	bool bad;                   /* a tier could not make it durable */
+	bool raise;                 /* it waits for another generation, ... */
+	bool unraised;              /* ... which did not come: nothing is promised */
 	bool again[KVT_TIER_COUNT]; /* ERASE was refused */
 	int64_t again_ns;
 	uint64_t count;                      /* chunks that are erased by it */
@@ -48,7 +51,7 @@ static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
 	uint64_t count = b->count;
 
 	b->op = NULL;
-	kvt_op_done(k, op, why, count);
+	kvt_op_done(k, op, b->raise && why == KVT_MISS ? KVT_EIO : why, count);
 }
 
 struct kvt_barrier *kvt_barrier_create(const struct kvt_key *keys, size_t n)
@@ -102,7 +105,7 @@ void kvt_barriers_finish(struct kvt *k)
 static void end(struct kvt *k, struct kvt_barrier *b)
 {
 	struct barrier_op *op = b->op;
-	enum kvt_status status = b->bad ? KVT_MISS : KVT_OK;
+	enum kvt_status status = b->unraised ? KVT_EIO : b->bad ? KVT_MISS : KVT_OK;
 	uint64_t count = b->count;
 
 	remove_barrier(k, b);
@@ -329,6 +332,21 @@ bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
 		unhide(k, b, i); /* a store that comes has erased them before it is shown */
 	}
 	return bad;
+}
+
+void kvt_barrier_raise(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant)
+{
+	b->raise = kvt_generations_raise(k, b, tenant);
+	b->unraised = !b->raise;
+	b->under_way += b->raise;
+}
+
+void kvt_barrier_raised(struct kvt *k, struct kvt_barrier *b, bool made)
+{
+	b->raise = false;
+	b->unraised = !made;
+	b->under_way--;
+	advance(k, b);
 }
 
 void kvt_barrier_begun(struct kvt *k, struct kvt_barrier *b, uint64_t count, bool bad)

@@ -33,6 +33,10 @@ void kvt_barrier_await_stores(struct kvt *k, struct kvt_barrier *b);
 void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b);
 bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b) KVT_MUST_CHECK;
 
+/* Another generation of a tenant (NULL: of all), for which the barrier waits. Without it the operation ends with KVT_EIO. */
+void kvt_barrier_raise(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant);
+void kvt_barrier_raised(struct kvt *k, struct kvt_barrier *b, bool made); /* its end */
+
 /* It may end from now on, or has ended already, then the operation too. It waits for stores that were
  * erased up to now. count: chunks that are erased; bad: a tier could not make it durable. */
 void kvt_barrier_begun(struct kvt *k, struct kvt_barrier *b, uint64_t count, bool bad);

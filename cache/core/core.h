@@ -23,6 +23,7 @@
 #include <stdbool.h>
 
 #include "admin/admin.h"
+#include "chunk/slots.h"
 #include "lmcache/controller.h"
 #include "events/event_log.h"
 #include "core/keyed.h"
@@ -54,6 +55,10 @@ struct kvt_job {
 	uint32_t get; /* number of the get that it is for, as kvt_trace_number; 0: none */
 	uint32_t times_late; /* stalls that were counted against the tier */
 	bool probe;          /* decides whether a tier that was left alone is used again */
+	/* What the request calls its chunk, by names.h, once it is submitted. */
+	struct kvt_key name, parent_name;
+	struct kvt_key *names; /* of more than one; owned */
+	struct kvt_item item;
 	uint64_t round; /* the breaker's when it began: results of earlier rounds say nothing */
 };
 
@@ -141,6 +146,7 @@ struct kvt_counters {
 	_Atomic uint64_t finds, probes, probe_chunks, probe_hits;
 	_Atomic uint64_t lock_refusals;
 	_Atomic uint64_t put_blended;
+	_Atomic uint64_t tables_lost; /* of generations: everything stored became cold */
 	struct kvt_fragment_counters fragments;
 };
 
@@ -201,6 +207,34 @@ struct kvt_barriers {
 	uint64_t begun; /* numbers barriers */
 };
 
+/* Where a key's bytes are changed by its tenant's generation. */
+#define KVT_NAME_MASKS 512
+struct kvt_name_mask {
+	uint8_t bytes[KVT_SLOT_AT];
+	bool set;
+	uint32_t slot;
+};
+
+/* Names of chunks below memory: names.c, generations.c. */
+struct kvt_asking;
+struct kvt_generations {
+	struct kvt_lower *home; /* the shared tier with the table; NULL: names are keys. Constant */
+	pthread_mutex_t lock;   /* a leaf; guards what follows up to the empty line */
+	bool known;             /* the table was read */
+	uint8_t id[KVT_TABLE_ID_BYTES];
+	uint64_t number;  /* of the last change that is known */
+	uint64_t *at;     /* of each slot, KVT_SLOTS; owned */
+	struct kvt_name_mask *masks; /* KVT_NAME_MASKS lately used ones; owned */
+
+	_Atomic int64_t fresh_until_ns; /* changes are known up to l2.seen_time before this */
+	_Atomic bool failed;            /* the last question brought no answer */
+	/* under the core's lock */
+	bool under_way;             /* a question */
+	struct kvt_asking *first;   /* questions in line; owned */
+	int64_t next_ns;            /* when to ask again */
+	struct kvt_slot_set *changed; /* scratch; owned */
+};
+
 struct kvt {
 	struct kvt_config config; /* settled: no 0 that means a default; without its texts */
 	struct kvt_surroundings surroundings;
@@ -235,6 +269,7 @@ struct kvt {
 	struct kvt_stores stores;
 	struct kvt_tombs tombs;
 	struct kvt_barriers barriers;
+	struct kvt_generations generations;
 	size_t probes_under_way;
 	bool closing;
 	bool outdates; /* chunks are replaced by others under their keys (kvt_outdate) */

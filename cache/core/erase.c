@@ -59,7 +59,6 @@ static void erase_keys(struct kvt *k, struct kvt_barrier *b, const struct kvt_ke
 static size_t count_hidden(struct kvt_lower *b, const struct kvt_tenant *tenant)
 {
 	struct kvt *k = b->k;
-	struct kvt_tier *tier = b->tier;
 	struct kvt_tier_known known;
 	size_t count = 0;
 
@@ -70,8 +69,7 @@ static size_t count_hidden(struct kvt_lower *b, const struct kvt_tenant *tenant)
 			bool first = kvt_keyed_find(&k->tombs.by_key, &at->key) == at &&
 				     kvt_tomb_covers(b, &at->key, true);
 
-			known = (struct kvt_tier_known){.bytes = 0};
-			if (first && tier->ops->known(tier, &at->key, &known) == KVT_OK)
+			if (first && kvt_lower_knows(b, &at->key, &known))
 				count += tenant == NULL ||
 					 memcmp(&known.tenant, tenant, sizeof(*tenant)) == 0;
 		}
@@ -79,10 +77,11 @@ static size_t count_hidden(struct kvt_lower *b, const struct kvt_tenant *tenant)
 	return count;
 }
 
-/* The same for a tenant, or all: tiers do this at once, so that no tombs are needed. A chunk may
- * lie in several tiers: the count is of the tier that had most. */
+/* The same for a tenant, or all: it gets another generation where a shared tier has a table of them; else tiers do this
+ * at once, so that no tombs are needed. A chunk may lie in several tiers: the count is of the tier that had most. */
 static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victims *of)
 {
+	struct kvt_lower *home = k->generations.home;
 	const struct kvt_tenant *tenant = of->tenant;
 	bool bad = false;
 	size_t most;
@@ -95,9 +94,9 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victim
 		enum kvt_status status;
 		size_t count = 0, hidden;
 
-		if (tier == NULL && !of->local) /* forgetting leaves other processes' chunks */
+		if (tier == NULL && home == NULL && !of->local) /* forgetting leaves other processes' chunks */
 			bad |= kvt_refused_erase_tenant(&k->lower[i], tenant);
-		if (tier == NULL || (of->local && tier->ops->unsure != NULL))
+		if (tier == NULL || &k->lower[i] == home || (of->local && tier->ops->unsure != NULL))
 			continue;
 		hidden = count_hidden(&k->lower[i], tenant);
 		status = tenant != NULL ? tier->ops->erase_tenant(tier, tenant, &count)
@@ -108,6 +107,8 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victim
 		if (count > most)
 			most = count;
 	}
+	if (home != NULL && !of->local)
+		kvt_barrier_raise(k, b, tenant);
 	kvt_barrier_begun(k, b, most, bad);
 }
 
@@ -272,11 +273,11 @@ static enum kvt_status pin(
 		size_t there = kvt_l1_pin(k->l1, &keys[i], 1, on);
 
 		for (size_t j = 0; j < k->lower_count; j++) {
-			struct kvt_tier *tier = k->lower[j].tier;
+			struct kvt_lower *b = &k->lower[j];
 
 			/* What is erased in a tier is going. */
-			if (tier != NULL && !kvt_tomb_covers(&k->lower[j], &keys[i], false))
-				there += tier->ops->pin(tier, &keys[i], 1, on);
+			if (b->tier != NULL && !kvt_tomb_covers(b, &keys[i], false))
+				there += kvt_lower_pin(b, &keys[i], on);
 		}
 		count += there != 0;
 	}

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/generations.h"
 #include "core/lower.h"
 #include "core/loads.h"
 #include "core/moves.h"
@@ -56,6 +57,17 @@ static void count_lookup(struct kvt *k, const struct kvt_key *keys, size_t n,
 	kvt_count(&k->counters.not_worth, plan->hits - plan->worth);
 }
 
+/* What is there, as far as it is known that no other process erased it. */
+static void look(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier_mask, uint8_t *tiers,
+	struct kvt_lookup *out)
+{
+	bool fresh = kvt_generations_fresh(k);
+
+	if (!fresh && tiers != NULL)
+		memset(tiers, KVT_TIER_NONE, n);
+	kvt_plan(k, keys, fresh ? n : 0, tier_mask, false, tiers, out);
+}
+
 enum kvt_status kvt_lookup(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier_mask,
 	uint8_t *tiers, struct kvt_lookup *out)
 {
@@ -65,7 +77,7 @@ enum kvt_status kvt_lookup(struct kvt *k, const struct kvt_key *keys, size_t n, 
 	if (status != KVT_OK)
 		return status;
 	begun_ns = kvt_clock(k);
-	kvt_plan(k, keys, n, tier_mask, false, tiers, out);
+	look(k, keys, n, tier_mask, tiers, out);
 	kvt_took(k, KVT_LATENCY_LOOKUP, begun_ns);
 	kvt_count(&k->counters.lookups, 1);
 	count_lookup(k, keys, n, out, begun_ns);
@@ -156,12 +168,14 @@ enum kvt_status kvt_find(struct kvt *k, const struct kvt_key *keys, size_t n, ui
 	struct kvt_lookup plan;
 	struct find *find;
 	int64_t begun_ns;
+	bool fresh;
 
 	if (status != KVT_OK)
 		return status;
 	begun_ns = kvt_clock(k);
-	kvt_plan(k, keys, n, tier_mask, false, tiers, &plan);
-	if (plan.hits < n && kvt_probe_helps(k, &keys[plan.hits], tier_mask)) {
+	fresh = kvt_generations_await(k, timeout_ns);
+	look(k, keys, n, tier_mask, tiers, &plan);
+	if (fresh && plan.hits < n && kvt_probe_helps(k, &keys[plan.hits], tier_mask)) {
 		find = make(keys, n, tier_mask, begun_ns);
 		if (find == NULL)
 			return KVT_ENOMEM;
@@ -173,7 +187,7 @@ enum kvt_status kvt_find(struct kvt *k, const struct kvt_key *keys, size_t n, ui
 		free(find);
 		if (status != KVT_OK)
 			return status;
-		kvt_plan(k, keys, n, tier_mask, false, tiers, &plan);
+		look(k, keys, n, tier_mask, tiers, &plan);
 	}
 	kvt_took(k, KVT_LATENCY_FIND, begun_ns);
 	kvt_count(&k->counters.finds, 1);
@@ -192,6 +206,8 @@ enum kvt_status kvt_find_begin(struct kvt *k, const struct kvt_key *keys, size_t
 
 	if (status != KVT_OK)
 		return status;
+	if (!kvt_generations_fresh(k))
+		return KVT_BUSY;
 	kvt_plan(k, keys, n, tier_mask, false, NULL, &plan);
 	find = make(keys, n, tier_mask, kvt_clock(k));
 	if (find == NULL)
@@ -267,6 +283,8 @@ enum kvt_status kvt_prefetch(struct kvt *k, const struct kvt_key *keys, size_t n
 		return status;
 	if (n == 0)
 		return KVT_EINVAL;
+	if (!kvt_generations_fresh(k))
+		return KVT_OK;
 	kvt_plan(k, keys, n, KVT_ALL_TIERS, false, NULL, &plan);
 	kvt_count(&k->counters.not_worth, plan.hits - plan.worth);
 	pthread_mutex_lock(&k->lock);

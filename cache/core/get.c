@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "core/generations.h"
 #include "core/lower.h"
 #include "core/loads.h"
 #include "core/moves.h"
@@ -106,7 +107,7 @@ static void complete(struct kvt *k, struct get *get, enum kvt_status when_empty)
 
 	stop_asking(get);
 	give_up_from(k, get, get->front);
-	count = when_empty == KVT_ECANCELED ? 0 : get->front;
+	count = when_empty == KVT_ECANCELED || !kvt_generations_fresh(k) ? 0 : get->front;
 	if (count < get->front)
 		for (size_t i = 0; i < get->front; i++)
 			kvt_l1_release(k->l1, get->hold->entries[i]);
@@ -370,6 +371,11 @@ static enum kvt_status check(struct kvt *k, const struct kvt_key *keys, size_t n
 static enum kvt_status at_once(
 	struct kvt *k, struct kvt_hold *hold, size_t held, int64_t begun_ns, struct kvt_hold **out)
 {
+	if (held != 0 && !kvt_generations_fresh(k)) { /* this process was stopped since it looked */
+		for (size_t i = 0; i < held; i++)
+			kvt_l1_release(k->l1, hold->entries[i]);
+		held = 0;
+	}
 	if (held != 0)
 		held = kvt_hold_fill(&k->leases, k->l1, hold, held, NULL, begun_ns);
 	kvt_took(k, KVT_LATENCY_GET, begun_ns);
@@ -414,6 +420,8 @@ enum kvt_status kvt_get(struct kvt *k, const struct kvt_key *keys, size_t n, uin
 	if (status != KVT_OK)
 		return status;
 	begun_ns = kvt_clock(k);
+	if (!kvt_generations_await(k, timeout_ns))
+		return KVT_MISS;
 	status = look_up(k, keys, n, &hold, &outlook);
 	if (status != KVT_OK)
 		return status;
@@ -449,6 +457,8 @@ enum kvt_status kvt_get_begin(struct kvt *k, const struct kvt_key *keys, size_t 
 
 	if (status != KVT_OK)
 		return status;
+	if (!kvt_generations_fresh(k))
+		return KVT_BUSY;
 	status = look_up(k, keys, n, &hold, &outlook);
 	if (status != KVT_OK)
 		return status;

@@ -16,8 +16,10 @@
 #include "core/lower.h"
 #include "core/asked.h"
 #include "core/controlled.h"
+#include "core/generations.h"
 #include "core/kvt_open.h"
 #include "core/loads.h"
+#include "core/names.h"
 #include "core/node.h"
 #include "core/ops.h"
 #include "core/outdated.h"
@@ -57,8 +59,11 @@ static void report_stored(
 	void *self, uint32_t tier, const struct kvt_key *key, const struct kvt_blocks *names)
 {
 	struct kvt *k = self;
+	struct kvt_key own = *key;
 
-	kvt_controller_stored(k->controller, tier, key, names);
+	if (tier != KVT_TIER_L1)
+		kvt_name_above(k, key, &own);
+	kvt_controller_stored(k->controller, tier, &own, names);
 	if (names != NULL)
 		kvt_event_log_stored(k->events, tier, names);
 }
@@ -67,9 +72,12 @@ static void report_removed(
 	void *self, uint32_t tier, const struct kvt_key *key, const struct kvt_blocks *names)
 {
 	struct kvt *k = self;
+	struct kvt_key own = *key;
 
-	kvt_trace_chunk(k, KVT_TRACE_REMOVED, tier, key, KVT_WHY_NONE);
-	kvt_controller_removed(k->controller, tier, key);
+	if (tier != KVT_TIER_L1)
+		kvt_name_above(k, key, &own);
+	kvt_trace_chunk(k, KVT_TRACE_REMOVED, tier, &own, KVT_WHY_NONE);
+	kvt_controller_removed(k->controller, tier, &own);
 	if (names != NULL)
 		kvt_event_log_removed(k->events, tier, names);
 }
@@ -85,6 +93,7 @@ static void destroy(struct kvt *k)
 	if (k->ops.eventfd >= 0)
 		kvt_ops_finish(k);
 	kvt_barriers_finish(k);
+	kvt_generations_finish(k);
 	kvt_l1_destroy(k->l1);
 	kvt_neighbours_leave(&k->neighbours);
 	kvt_controller_destroy(k->controller);
@@ -94,6 +103,7 @@ static void destroy(struct kvt *k)
 	kvt_prefill_finish(&k->prefill);
 	pthread_mutex_destroy(&k->step_lock);
 	pthread_mutex_destroy(&k->lock);
+	pthread_mutex_destroy(&k->generations.lock);
 	pthread_cond_destroy(&k->due);
 	pthread_cond_destroy(&k->ends);
 	pthread_cond_destroy(&k->changed);
@@ -141,6 +151,7 @@ static void init_plain(struct kvt *k)
 	pthread_cond_init(&k->ends, &attr);
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&k->lock, NULL);
+	pthread_mutex_init(&k->generations.lock, NULL);
 	pthread_mutex_init(&k->step_lock, NULL);
 	kvt_leases_init(&k->leases);
 	kvt_latencies_init(&k->latencies);
@@ -215,6 +226,8 @@ static enum kvt_status open_parts(
 		status = kvt_controlled_start(k);
 	if (status == KVT_OK)
 		status = make_tiers(k, tiers);
+	if (status == KVT_OK)
+		status = kvt_generations_init(k);
 	if (status != KVT_OK)
 		return status;
 	k->own_clock = given->clock == NULL;
@@ -249,6 +262,7 @@ enum kvt_status kvt_open_with(
 	}
 	kvt_settings_forget_texts(&k->config); /* borrowed during kvt_open only */
 	atomic_store(&k->opened, true);
+	(void)kvt_generations_await(k, k->config.l2_deadline_ns);
 	kvt_asked_start(k);
 	*out = k;
 	return KVT_OK;

@@ -434,6 +434,11 @@ size_t kvt_l1_erase_tenant(struct kvt_l1 *l1, const struct kvt_tenant *tenant)
 	return kvt_index_erase_tenant(l1->index, tenant);
 }
 
+size_t kvt_l1_erase_slots(struct kvt_l1 *l1, const struct kvt_slot_set *slots)
+{
+	return kvt_index_erase_slots(l1->index, slots);
+}
+
 size_t kvt_l1_erase_all(struct kvt_l1 *l1)
 {
 	return kvt_index_erase_all(l1->index);
@@ -448,11 +453,6 @@ void kvt_l1_tally(
 void kvt_l1_tenants(struct kvt_l1 *l1, size_t most, struct kvt_tenant_list *out)
 {
 	kvt_index_tenants(l1->index, most, out);
-}
-
-int64_t kvt_l1_since(struct kvt_l1 *l1, const struct kvt_tenant *tenant)
-{
-	return kvt_index_since(l1->index, tenant);
 }
 
 enum kvt_status kvt_l1_known(

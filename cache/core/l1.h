@@ -58,6 +58,7 @@ void kvt_l1_discard(struct kvt_l1 *l1, uint32_t entry); /* with the filler's hol
 
 size_t kvt_l1_erase(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n);
 size_t kvt_l1_erase_tenant(struct kvt_l1 *l1, const struct kvt_tenant *tenant);
+size_t kvt_l1_erase_slots(struct kvt_l1 *l1, const struct kvt_slot_set *slots);
 size_t kvt_l1_erase_all(struct kvt_l1 *l1);
 /* What is not pinned leaves; a chunk may still be below. *tokens: how many tokens went. */
 size_t kvt_l1_clear(struct kvt_l1 *l1, uint64_t *tokens);
@@ -68,8 +69,6 @@ void kvt_l1_tally(
 	struct kvt_l1 *l1, const struct kvt_tenant *tenant, uint64_t *chunks, uint64_t *bytes);
 /* As kvt_index_tenants. */
 void kvt_l1_tenants(struct kvt_l1 *l1, size_t most, struct kvt_tenant_list *out);
-/* As kvt_index_since. */
-int64_t kvt_l1_since(struct kvt_l1 *l1, const struct kvt_tenant *tenant);
 /* What a chunk is, without a use of it. KVT_MISS. */
 enum kvt_status kvt_l1_known(
 	struct kvt_l1 *l1, const struct kvt_key *key, struct kvt_entry_info *out) KVT_MUST_CHECK;

@@ -313,6 +313,14 @@ void kvt_loads_erase(
 		}
 }
 
+void kvt_loads_erase_slots(struct kvt *k, const struct kvt_slot_set *slots)
+{
+	for (size_t i = 0; i < KVT_KEYED_LISTS; i++)
+		for (struct kvt_keyed *at = k->loads.by_key.lists[i]; at != NULL; at = at->next)
+			if (kvt_slot_set_has(slots, kvt_key_slot(&at->key)))
+				((struct kvt_load *)at)->erased = true;
+}
+
 void kvt_loads_stop(struct kvt *k)
 {
 	while (k->loads.first != NULL) {

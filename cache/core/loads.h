@@ -33,6 +33,7 @@ void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b);
 /* Loads of these chunks bring nothing back. keys NULL: of a tenant; that NULL too: of all. */
 void kvt_loads_erase(
 	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant);
+void kvt_loads_erase_slots(struct kvt *k, const struct kvt_slot_set *slots);
 /* Drops what has not begun: the handle is closing. */
 void kvt_loads_stop(struct kvt *k);
 

@@ -7,9 +7,11 @@
  * step (moves.c), under the core's lock, in the order in which the requests were finished.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "core/lower.h"
 #include "core/blocks.h"
+#include "core/names.h"
 #include "core/refused.h"
 #include "core/tombs.h"
 
@@ -20,21 +22,12 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static int64_t held_since(void *self, const struct kvt_tenant *tenant)
-{
-	struct kvt *k = self;
-
-	return kvt_l1_since(k->l1, tenant);
-}
-
 enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct kvt_tier_ops *ops)
 {
 	struct kvt_tier_options options = {
 		.config = &k->config,
 		.surroundings = &k->surroundings,
 		.watch = k->watch,
-		.held_since = held_since,
-		.self = k,
 		.arena = kvt_arena_base(kvt_l1_arena(k->l1)),
 		.arena_bytes = kvt_arena_capacity(kvt_l1_arena(k->l1)),
 	};
@@ -72,10 +65,38 @@ void kvt_lower_finish(struct kvt_lower *b)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-static bool is_known(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known)
+bool kvt_lower_knows(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known)
 {
+	struct kvt_key name;
+
 	*known = (struct kvt_tier_known){.bytes = 0};
-	return b->tier->ops->known(b->tier, key, known) == KVT_OK;
+	if (!kvt_name_below(b->k, key, &name) || b->tier->ops->known(b->tier, &name, known) != KVT_OK)
+		return false;
+	if (known->has_parent)
+		kvt_name_above(b->k, &known->parent, &known->parent);
+	return true;
+}
+
+bool kvt_lower_has(struct kvt_lower *b, const struct kvt_key *key)
+{
+	struct kvt_key name;
+
+	return kvt_name_below(b->k, key, &name) && b->tier->ops->match(b->tier, &name, 1) == 1;
+}
+
+bool kvt_lower_unsure(struct kvt_lower *b, const struct kvt_key *key)
+{
+	struct kvt_key name;
+
+	return b->tier->ops->unsure != NULL && kvt_name_below(b->k, key, &name) &&
+	       b->tier->ops->unsure(b->tier, &name);
+}
+
+size_t kvt_lower_pin(struct kvt_lower *b, const struct kvt_key *key, bool pin)
+{
+	struct kvt_key name;
+
+	return kvt_name_below(b->k, key, &name) ? b->tier->ops->pin(b->tier, &name, 1, pin) : 0;
 }
 
 struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,
@@ -88,12 +109,12 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
 
 		if (tier_mask != KVT_ALL_TIERS && (tier_mask & KVT_IN(b->id)) == 0)
 			continue;
-		if (!kvt_lower_shows(b) || !is_known(b, key, known))
+		if (!kvt_lower_shows(b) || !kvt_lower_knows(b, key, known))
 			continue;
 		if (kvt_tomb_covers(b, key, locked))
 			continue;
 		/* It may have been erased since the tier was asked, and its tomb removed. */
-		if (!tombs || is_known(b, key, known))
+		if (!tombs || kvt_lower_knows(b, key, known))
 			return b;
 	}
 	return NULL;
@@ -112,12 +133,12 @@ static bool may_have(struct kvt_lower *b, const struct kvt_key *key)
 		pthread_mutex_unlock(&k->lock);
 		return may;
 	}
-	if (is_known(b, key, &known))
+	if (kvt_lower_knows(b, key, &known))
 		return true;
 	if (tier->ops->unsure == NULL)
 		return false;
 	return atomic_load_explicit(&b->breaker.state, memory_order_relaxed) != KVT_BREAKER_CLOSED ||
-	       (k->config.l2_missing_ns >= MISSING_LEAST_NS && tier->ops->unsure(tier, key));
+	       (k->config.l2_missing_ns >= MISSING_LEAST_NS && kvt_lower_unsure(b, key));
 }
 
 bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key)
@@ -142,7 +163,7 @@ static enum kvt_unseen unseen(struct kvt_lower *b, const struct kvt_key *key)
 	what = b->tier->ops->unsure != NULL ? KVT_UNSEEN_SHARED : KVT_UNSEEN_THERE;
 	if (what == KVT_UNSEEN_SHARED ? kvt_breaker_works(&b->breaker) : kvt_breaker_shows(&b->breaker))
 		return KVT_UNSEEN_NOT;
-	if (what == KVT_UNSEEN_THERE && !is_known(b, key, &known))
+	if (what == KVT_UNSEEN_THERE && !kvt_lower_knows(b, key, &known))
 		return KVT_UNSEEN_NOT;
 	return kvt_tomb_covers(b, key, false) ? KVT_UNSEEN_NOT : what;
 }
@@ -181,6 +202,34 @@ static struct kvt_meter *meter_of(struct kvt_lower *b, const struct kvt_job *job
 	return job->request.verb == KVT_TIER_WRITE ? &b->writes : NULL;
 }
 
+/* The request's keys become names. KVT_EIO: there are none yet. */
+static enum kvt_status name_it(struct kvt *k, struct kvt_job *job)
+{
+	struct kvt_tier_request *request = &job->request;
+	struct kvt_key *names = &job->name;
+	bool known = true;
+
+	if (request->keys == NULL)
+		return KVT_OK;
+	if (request->key_count > 1)
+		names = job->names = calloc(request->key_count, sizeof(*names));
+	if (names == NULL)
+		return KVT_ENOMEM;
+	for (size_t i = 0; i < request->key_count && known; i++)
+		known = kvt_name_below(k, &request->keys[i], &names[i]);
+	request->keys = names;
+	if (request->item == NULL || !known)
+		return known ? KVT_OK : KVT_EIO;
+	job->item = *request->item;
+	job->item.key = job->name;
+	if (job->item.parent != NULL)
+		(void)kvt_name_below(k, job->item.parent, &job->parent_name);
+	if (job->item.parent != NULL)
+		job->item.parent = &job->parent_name;
+	request->item = &job->item;
+	return KVT_OK;
+}
+
 void kvt_lower_submit(
 	struct kvt_lower *b, struct kvt_job *job, void (*done)(struct kvt *k, struct kvt_job *job))
 {
@@ -199,13 +248,17 @@ void kvt_lower_submit(
 	kvt_breaker_begin(&b->breaker, job);
 	if (meter != NULL)
 		kvt_meter_begin(meter, job->request.bytes, now_ns);
-	job->request.status = KVT_OK;
+	job->names = NULL;
+	job->request.status = name_it(b->k, job);
 	job->request.begun_ns = now_ns;
 	job->request.deadline_ns = KVT_TIER_NEVER;
 	job->request.done = request_done;
 	job->request.user = job;
 	job->request.next = NULL;
-	b->tier->ops->submit(b->tier, &job->request);
+	if (job->request.status == KVT_OK)
+		b->tier->ops->submit(b->tier, &job->request);
+	else
+		request_done(&job->request);
 	if (b->has_thread)
 		b->tier->ops->wake(b->tier);
 }
@@ -241,6 +294,8 @@ void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
 	*(job->prev != NULL ? &job->prev->next : &b->oldest) = job->next;
 	*(job->next != NULL ? &job->next->prev : &b->newest) = job->prev;
 	b->under_way--;
+	free(job->names);
+	job->names = NULL;
 	if (meter != NULL)
 		kvt_meter_end(meter, job->request.bytes, status == KVT_OK, now_ns);
 	if (status == KVT_EIO)

@@ -23,6 +23,12 @@ static inline bool kvt_lower_shows(struct kvt_lower *b)
 	return b->tier != NULL && kvt_breaker_shows(&b->breaker);
 }
 
+/* What the tier, which is there, knows of a key. */
+bool kvt_lower_knows(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known);
+bool kvt_lower_has(struct kvt_lower *b, const struct kvt_key *key);
+bool kvt_lower_unsure(struct kvt_lower *b, const struct kvt_key *key);
+size_t kvt_lower_pin(struct kvt_lower *b, const struct kvt_key *key, bool pin);
+
 /* The first tier that has this chunk and may be used; NULL: none. Any thread, but not with `lock`
  * held if `locked` is false. */
 struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, uint32_t tier_mask,

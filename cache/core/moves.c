@@ -7,6 +7,7 @@
  */
 #include "core/barrier.h"
 #include "core/elsewhere.h"
+#include "core/generations.h"
 #include "core/loads.h"
 #include "core/lower.h"
 #include "core/moves.h"
@@ -68,6 +69,7 @@ size_t kvt_moves_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 		done += kvt_outdated_tick(&k->lower[i], now_ns, next_ns);
 		end_waits(&k->lower[i]);
 	}
+	done += kvt_generations_tick(k, now_ns, next_ns);
 	done += kvt_stores_tick(k, now_ns, next_ns);
 	done += kvt_barriers_tick(k, now_ns, next_ns);
 	kvt_pump(k);

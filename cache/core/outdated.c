@@ -66,7 +66,7 @@ static bool erase_all(struct kvt_lower *b)
 {
 	size_t erased;
 
-	if (b->tier->ops->erase_all(b->tier, &erased) != KVT_OK)
+	if (b->tier->ops->erase_all == NULL || b->tier->ops->erase_all(b->tier, &erased) != KVT_OK)
 		return false;
 	kvt_note(&b->k->surroundings, KVT_LOG_WARN,
 		"%s: more than %u keys are to be erased there once it is used again: all that it has is erased",
@@ -219,11 +219,11 @@ size_t kvt_outdated_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 /* In a tier that is there. Under lock. */
 static enum kvt_status outdate_in(struct kvt_lower *b, const struct kvt_key *key)
 {
-	struct kvt_tier_known known = {.bytes = 0};
+	struct kvt_tier_known known;
 
 	if (is_shared(b->tier))
 		return kvt_breaker_works(&b->breaker) ? KVT_OK : add(b, key, PUTS_MOST);
-	return b->tier->ops->known(b->tier, key, &known) == KVT_OK && !kvt_tomb_covers(b, key, true)
+	return kvt_lower_knows(b, key, &known) && !kvt_tomb_covers(b, key, true)
 		       ? KVT_EXISTS
 		       : KVT_OK;
 }

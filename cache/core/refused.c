@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/names.h"
 #include "core/refused.h"
 #include "options/settings.h"
 
@@ -182,6 +183,9 @@ static bool erase_keys(struct kvt *k, struct kvt_tier *tier, const struct owed *
 
 	if (owed->key_count == 0)
 		return true;
+	for (size_t i = 0; i < owed->key_count; i++)
+		if (!kvt_name_below(k, &owed->keys[i], &owed->keys[i]))
+			return false;
 	tier->ops->submit(tier, &erase);
 	while (!done)
 		(void)tier->ops->step(tier, 1000000, &next_ns);

@@ -344,6 +344,11 @@ static void wait_stepping(struct kvt *k, struct kvt_op *op)
 	}
 }
 
+void kvt_wait_changed(struct kvt *k, int64_t deadline_ns)
+{
+	sleep_on(k, &k->changed, deadline_ns);
+}
+
 void kvt_op_wait(struct kvt *k, struct kvt_op *op)
 {
 	if (k->config.threads == KVT_THREADS_CALLER) {

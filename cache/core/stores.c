@@ -22,6 +22,7 @@
 
 #include "core/barrier.h"
 #include "core/lower.h"
+#include "core/names.h"
 #include "core/outdated.h"
 #include "core/stores.h"
 #include "core/tombs.h"
@@ -159,7 +160,7 @@ static void add(struct kvt *k, struct kvt_lower *lower, struct kvt_cargo *cargo)
 /* What a tomb covers is on its way out. */
 static bool has_it(struct kvt_lower *b, const struct kvt_key *key)
 {
-	return b->tier->ops->match(b->tier, key, 1) == 1 && !kvt_tomb_covers(b, key, true);
+	return kvt_lower_has(b, key) && !kvt_tomb_covers(b, key, true);
 }
 
 void kvt_stores_add(struct kvt *k, struct kvt_cargo *cargo)
@@ -282,7 +283,7 @@ static bool may_write(struct kvt *k, const struct kvt_store *store)
 
 	if (k->loads.reading + k->loads.waiting != 0)
 		most /= BESIDE_LOADS;
-	return kvt_lower_shows(b) && b->stores_under_way < AT_ONCE &&
+	return kvt_lower_shows(b) && kvt_names_known(k) && b->stores_under_way < AT_ONCE &&
 	       (queued == 0 || queued + store->cargo->item.bytes <= most);
 }
 
@@ -387,6 +388,20 @@ void kvt_stores_erase(
 			next = at->next;
 			if (of_tenant((struct kvt_store *)at, tenant))
 				erase_one(k, (struct kvt_store *)at);
+		}
+	}
+}
+
+void kvt_stores_erase_slots(struct kvt *k, const struct kvt_slot_set *slots)
+{
+	for (size_t i = 0; i < KVT_KEYED_LISTS; i++) {
+		struct kvt_keyed *at = k->stores.by_key.lists[i], *next;
+
+		for (; at != NULL; at = next) {
+			next = at->next;
+			if (((struct kvt_store *)at)->state == WAITING &&
+				kvt_slot_set_has(slots, kvt_key_slot(&at->key)))
+				drop(k, (struct kvt_store *)at);
 		}
 	}
 }

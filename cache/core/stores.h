@@ -21,6 +21,9 @@ void kvt_stores_pump(struct kvt *k);
 /* Stores of these chunks leave nothing behind. keys NULL: of a tenant; that NULL too: of all. */
 void kvt_stores_erase(
 	struct kvt *k, const struct kvt_key *keys, size_t n, const struct kvt_tenant *tenant);
+/* Of tenants that have another generation from now on: what waits is dropped, what is being written goes under its former
+ * name. */
+void kvt_stores_erase_slots(struct kvt *k, const struct kvt_slot_set *slots);
 /* Tries again what a tier refused to erase. *next_ns as kvt_lower_tick. */
 size_t kvt_stores_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 /* Drops what has nothing under way. */

@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "core/core.h"
+#include "core/lower.h"
 
 #define KEYS_MOST 4096
 
@@ -21,9 +21,7 @@
 static bool is_unsure(struct kvt *k, const struct kvt_key *key)
 {
 	for (size_t i = 0; i < k->lower_count; i++) {
-		struct kvt_tier *tier = k->lower[i].tier;
-
-		if (tier != NULL && tier->ops->unsure != NULL && tier->ops->unsure(tier, key))
+		if (k->lower[i].tier != NULL && kvt_lower_unsure(&k->lower[i], key))
 			return true;
 	}
 	return false;
@@ -52,9 +50,9 @@ static bool known_by(
 
 	*out = (struct kvt_tier_known){.bytes = 0};
 	if (tier > 0) {
-		struct kvt_tier *lower = k->lower[tier - 1].tier;
+		struct kvt_lower *lower = &k->lower[tier - 1];
 
-		return lower != NULL && lower->ops->known(lower, key, out) == KVT_OK;
+		return lower->tier != NULL && kvt_lower_knows(lower, key, out);
 	}
 	if (kvt_l1_known(k->l1, key, &info) != KVT_OK)
 		return false;

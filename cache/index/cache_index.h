@@ -20,6 +20,7 @@
 #ifndef KVT_CACHE_INDEX_H
 #define KVT_CACHE_INDEX_H
 
+#include "chunk/slots.h"
 #include "chunk/tenants.h"
 #include "chunk/note.h"
 #include "policies/policy.h"
@@ -115,6 +116,7 @@ bool kvt_index_pass_for(struct kvt_index *x, const struct kvt_key *keys, size_t 
  * their chain until the parent comes back). Return how many. */
 size_t kvt_index_erase(struct kvt_index *x, const struct kvt_key *keys, size_t n);
 size_t kvt_index_erase_tenant(struct kvt_index *x, const struct kvt_tenant *tenant);
+size_t kvt_index_erase_slots(struct kvt_index *x, const struct kvt_slot_set *slots);
 size_t kvt_index_erase_all(struct kvt_index *x);
 /* LIVE ones that are not pinned; *tokens: how many tokens they had. */
 size_t kvt_index_clear(struct kvt_index *x, uint64_t *tokens);
@@ -124,9 +126,6 @@ void kvt_index_tally(
 /* The tenants that have entries, those with the most bytes by name, `most` at most (of KVT_TENANTS_LISTED).
  * Walks all tenants. */
 void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list *out);
-/* When the first entry of a tenant came, or (NULL, walks all tenants) of any, since there was none; monotonic.
- * INT64_MAX: there is none. */
-int64_t kvt_index_since(struct kvt_index *x, const struct kvt_tenant *tenant);
 /* An entry that was found to be wrong. */
 void kvt_index_drop(struct kvt_index *x, uint32_t entry);
 

@@ -38,7 +38,6 @@ struct kvt_tenant_record {
 	struct kvt_entry_list list; /* LIVE ones by use; only if there is a limit */
 	uint64_t used;              /* charges */
 	uint64_t refused;           /* entries that its limit kept out */
-	int64_t since_ns;           /* when its first entry came */
 };
 
 /* A limit of one tenant's own. Records stay: they are as many as were asked for. */

@@ -395,9 +395,21 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry)
 	kvt_index_unlock(x);
 }
 
-/* All of a tenant, or (NULL) all. Every entry from before the call is met, since entries do not
- * move. */
-static size_t erase_walk(struct kvt_index *x, const struct kvt_tenant *tenant)
+/* What a walk erases: of a tenant, of tenants' slots, or (both NULL) all. */
+struct erasure {
+	const struct kvt_tenant *tenant;
+	const struct kvt_slot_set *slots;
+};
+
+static bool is_meant(const struct erasure *of, const struct kvt_tenant *tenant)
+{
+	if (of->tenant != NULL)
+		return memcmp(tenant, of->tenant, sizeof(*tenant)) == 0;
+	return of->slots == NULL || kvt_slot_set_has(of->slots, kvt_tenant_slot(tenant));
+}
+
+/* Every entry from before the call is met, since entries do not move. */
+static size_t erase_walk(struct kvt_index *x, const struct erasure *of)
 {
 	uint32_t fresh, number = 0;
 	size_t erased = 0;
@@ -410,8 +422,7 @@ static size_t erase_walk(struct kvt_index *x, const struct kvt_tenant *tenant)
 
 			if (kvt_entry_phase(e) == KVT_FREE)
 				continue;
-			if (tenant != NULL && memcmp(&kvt_tenant_at(x, e->tenant)->tenant, tenant,
-						      sizeof(*tenant)) != 0)
+			if (!is_meant(of, &kvt_tenant_at(x, e->tenant)->tenant))
 				continue;
 			if (kvt_index_leave(x, number, KVT_LEAVE_ERASED))
 				erased++;
@@ -473,12 +484,23 @@ size_t kvt_index_clear(struct kvt_index *x, uint64_t *tokens)
 
 size_t kvt_index_erase_tenant(struct kvt_index *x, const struct kvt_tenant *tenant)
 {
-	return erase_walk(x, tenant);
+	const struct erasure of = {.tenant = tenant};
+
+	return erase_walk(x, &of);
+}
+
+size_t kvt_index_erase_slots(struct kvt_index *x, const struct kvt_slot_set *slots)
+{
+	const struct erasure of = {.slots = slots};
+
+	return erase_walk(x, &of);
 }
 
 size_t kvt_index_erase_all(struct kvt_index *x)
 {
-	return erase_walk(x, NULL);
+	const struct erasure of = {.tenant = NULL};
+
+	return erase_walk(x, &of);
 }
 
 /* --- expiry --- */

@@ -45,7 +45,6 @@ enum kvt_status kvt_tenant_charge(
 		if (kvt_pool_add(&x->tenants, hash, &found) != KVT_OK)
 			return KVT_ENOMEM;
 		kvt_tenant_at(x, found)->tenant = *tenant;
-		kvt_tenant_at(x, found)->since_ns = kvt_now(&x->surroundings);
 	}
 	record = kvt_tenant_at(x, found);
 	record->entries++;
@@ -111,38 +110,6 @@ void kvt_index_tenants(struct kvt_index *x, size_t most, struct kvt_tenant_list 
 			add_share(out, most, share);
 	}
 	kvt_index_unlock(x);
-}
-
-/* --- since when --- */
-
-static int64_t since(const struct kvt_index *x, const struct kvt_tenant *tenant)
-{
-	uint32_t number = kvt_tenant_find(x, tenant);
-
-	return number != KVT_NO_ENTRY ? kvt_tenant_at(x, number)->since_ns : INT64_MAX;
-}
-
-static int64_t since_any(const struct kvt_index *x)
-{
-	int64_t first_ns = INT64_MAX;
-
-	for (uint32_t i = 0; i < x->tenants.fresh; i++) {
-		const struct kvt_tenant_record *record = kvt_tenant_at(x, i);
-
-		if (record->entries > 0 && record->since_ns < first_ns)
-			first_ns = record->since_ns;
-	}
-	return first_ns;
-}
-
-int64_t kvt_index_since(struct kvt_index *x, const struct kvt_tenant *tenant)
-{
-	int64_t ns;
-
-	kvt_index_lock(x);
-	ns = tenant != NULL ? since(x, tenant) : since_any(x);
-	kvt_index_unlock(x);
-	return ns;
 }
 
 /* --- limits --- */

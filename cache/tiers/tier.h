@@ -22,6 +22,7 @@
 
 #include "chunk/checksum.h"
 #include "chunk/note.h"
+#include "chunk/slots.h"
 #include "chunk/tenants.h"
 #include "tiers/elsewhere.h"
 
@@ -33,6 +34,7 @@ enum kvt_tier_verb {
 	KVT_TIER_ERASE,
 	KVT_TIER_FLUSH,
 	KVT_TIER_PROBE, /* remote tiers only */
+	KVT_TIER_TABLE, /* remote tiers with `has_table` only */
 };
 
 #define KVT_TIER_NEVER INT64_MAX
@@ -50,6 +52,7 @@ struct kvt_tier_request {
 	uint64_t bytes; /* READ: what the caller expects, else KVT_MISS; WRITE: length */
 	/* PROBE: result, how many keys from the first on are there; KVT_OK also for none of them. */
 	size_t found;
+	struct kvt_table_ask *table; /* TABLE: the question and its answer; borrowed until done */
 	struct kvt_checksum checksum; /* WRITE: given; READ: result, already verified */
 	/* WRITE: those of the chunk's pieces, piece_bytes of the tier each, of the same reading of memory
 	 * as `checksum`; borrowed until done. NULL: not known. */
@@ -98,10 +101,6 @@ struct kvt_tier_options {
 	const struct kvt_config *config;             /* borrowed during create */
 	const struct kvt_surroundings *surroundings; /* borrowed until destroy */
 	struct kvt_tier_watch watch;
-	/* When the first chunk of a tenant, or (NULL) of any, came into the caller's memory since it had none;
-	 * monotonic, INT64_MAX: it has none. NULL: the caller does not say. From any thread, never waits. */
-	int64_t (*held_since)(void *self, const struct kvt_tenant *tenant);
-	void *self; /* of held_since */
 	void *arena; /* where segments lie, for registered buffers */
 	uint64_t arena_bytes;
 	bool again; /* create was refused with KVT_ELOCKED before: it is not to wait for the lock */
@@ -110,6 +109,9 @@ struct kvt_tier_options {
 struct kvt_tier_ops {
 	const char *name;
 	uint32_t id; /* enum kvt_tier_id; several tiers may share one, a cache has one of each */
+	/* Remote tiers: it keeps a table of generations, and what is erased by tenant, or all, is erased by that; then
+	 * erase_tenant, erase_all, take_elsewhere and holds are NULL. */
+	bool has_table;
 
 	/* KVT_MISS: not configured. KVT_EFORMAT, KVT_ELOCKED, KVT_EIO: not usable; `why` has room for
 	 * KVT_REASON_BYTES. */
@@ -131,6 +133,9 @@ struct kvt_tier_ops {
 	enum kvt_status (*erase_tenant)(
 		struct kvt_tier *t, const struct kvt_tenant *tenant, size_t *erased);
 	enum kvt_status (*erase_all)(struct kvt_tier *t, size_t *erased);
+	/* What tenants of these slots have here is not asked for by its name any more: its room is free at once, and a
+	 * remote tier forgets what it knows of them. Returns how many chunks went. NULL: nothing to do. */
+	size_t (*drop_slots)(struct kvt_tier *t, const struct kvt_slot_set *slots);
 	/*
 	 * Remote tiers: other processes erase there, too. Once the tier has seen that, `elsewhere` of struct
 	 * kvt_tier is true, and it writes nothing of these tenants that came before the next call of this, which

@@ -104,7 +104,8 @@ struct kvt_key_parts {
 	struct kvt_tenant tenant;
 };
 
-/* SHA-256 over the domain "kvtier key 1" and every part with its length. KVT_EINVAL. */
+/* SHA-256 over the domain "kvtier key 1" and every part with its length; two of its bytes are the tenant's, by which an erase
+ * of the tenant reaches the chunk in shared tiers. Keys that are made otherwise are not reached there. KVT_EINVAL. */
 KVT_API enum kvt_status kvt_key_make(
 	const struct kvt_key_parts *parts, struct kvt_key *out) KVT_MUST_CHECK;
 
@@ -569,13 +570,13 @@ KVT_API enum kvt_status kvt_pin(
 KVT_API enum kvt_status kvt_unpin(
 	struct kvt *k, const struct kvt_key *keys, size_t n, size_t *changed) KVT_MUST_CHECK;
 
-/* Once an erase returns KVT_OK, nothing of it can be read any more, also after a crash; leases
- * that are held go on until their release. Waits for a durable record, up to timeout_ns:
- * KVT_MISS: unreadable now, but not yet known to be durable. So it is at once while another process
- * owns the store: it is erased in it once this handle has it, unless this handle closes before. Of
- * a tenant or version, handles of other processes that use the same shared tier erase it in
- * themselves, too, when they next look (l2.seen_time, 10 s at most); an erase by key leaves what
- * they have in memory. */
+/* Once an erase returns KVT_OK, nothing of it can be read through this handle any more, also after
+ * a crash; leases that are held go on until their release. Of a tenant or version no other process
+ * reads it either, once l2.seen_time (10 s at most) is over; of keys nothing is promised for
+ * others. KVT_EIO: a shared tier did not confirm it, nothing is promised. Waits for a durable
+ * record, up to timeout_ns: KVT_MISS: unreadable now, but not yet known to be durable. So it is at
+ * once, without a shared tier, while another process owns the store: it is erased in it once this
+ * handle has it, unless this handle closes before. cache/ERASING.md has the whole. */
 KVT_API enum kvt_status kvt_erase(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant *tenant,
@@ -618,10 +619,8 @@ struct kvt_erased {
  * As kvt_erase, of what `which` describes; with a key goes that of its ends (kvt_key_ends), an
  * object that counts by itself. A key with a tenant: what no tier knows that tenant of is
  * left; shared tiers are asked about keys first. *out is set with KVT_OK and KVT_MISS (unreadable,
- * but not yet known to be durable), and with other results of an erase that had begun. A shared
- * tier erases a tenant or all by an epoch, as its README says: its chunks cannot be counted, and a
- * tier that cannot be reached makes the result KVT_EIO or KVT_MISS. KVT_EINVAL: nothing is set in
- * `which`.
+ * but not yet known to be durable), and with other results of an erase that had begun. Chunks of a
+ * shared tier cannot be counted. KVT_EINVAL: nothing is set in `which`.
  */
 KVT_API enum kvt_status kvt_erase_which(struct kvt *k, const struct kvt_which *which,
 	uint64_t timeout_ns, struct kvt_erased *out) KVT_MUST_CHECK;
@@ -736,9 +735,11 @@ struct kvt_stats {
 	 * out. Where L2 is kvtierd, which has the limits itself: refusals only, of what this handle
 	 * sent. */
 	uint64_t tenant_evictions[KVT_TIER_COUNT], tenant_refusals[KVT_TIER_COUNT];
-	/* Of shared tiers: tenants (and all at once, as one) that other processes erased there,
-	 * and this handle then, too. */
+	/* Of shared tiers: erases of tenants (and of all, as one) by other processes, which this
+	 * handle then heeded. */
 	uint64_t erased_elsewhere[KVT_TIER_COUNT];
+	/* Tables of generations that a shared tier lost: all that was stored became cold. */
+	uint64_t tables_lost;
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

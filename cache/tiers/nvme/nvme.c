@@ -611,6 +611,7 @@ const struct kvt_tier_ops kvt_nvme_ops = {
 	.pin = nvme_pin,
 	.erase_tenant = nvme_erase_tenant,
 	.erase_all = nvme_erase_all,
+	.drop_slots = nvme_drop_slots,
 	.tally = nvme_tally,
 	.tenants = nvme_tenants,
 	.limit_tenant = nvme_limit_tenant,

@@ -366,6 +366,7 @@ size_t nvme_erase_keys(struct nvme *t, const struct kvt_key *keys, size_t n);
 enum kvt_status nvme_erase_tenant(
 	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased);
 enum kvt_status nvme_erase_all(struct kvt_tier *base, size_t *erased);
+size_t nvme_drop_slots(struct kvt_tier *base, const struct kvt_slot_set *slots); /* as in tier.h */
 
 /* --- nvme_seal.c --- */
 enum kvt_status nvme_seal_open(struct nvme *t, const struct kvt_config *config, char *why);
@@ -382,7 +383,7 @@ enum kvt_status nvme_open_chunk(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk);
 enum kvt_status nvme_open_names(struct nvme *t, struct nvme_chunk *chunk); /* in place */
 /* Any thread: destroys the keys of a tenant (NULL: of all); the next commit overwrites them. */
-void nvme_seal_forget(struct nvme *t, const struct kvt_tenant *tenant);
+void nvme_seal_forget(struct nvme *t, const struct kvt_tenant *tenant, const struct kvt_slot_set *slots);
 bool nvme_seal_waiting(struct nvme *t); /* keys are to be written or overwritten */
 /* The next operation on the file of keys, one at a time. false: none is left. */
 bool nvme_seal_next(struct nvme *t, struct kvt_io_op *op);

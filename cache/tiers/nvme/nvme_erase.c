@@ -126,7 +126,7 @@ enum kvt_status nvme_erase_tenant(
 
 	begin_erase(t, &d);
 	*erased = kvt_index_erase_tenant(t->index, tenant);
-	nvme_seal_forget(t, tenant);
+	nvme_seal_forget(t, tenant, NULL);
 	return keep(t, &record, &d);
 }
 
@@ -138,6 +138,14 @@ enum kvt_status nvme_erase_all(struct kvt_tier *base, size_t *erased)
 
 	begin_erase(t, &d);
 	*erased = kvt_index_erase_all(t->index);
-	nvme_seal_forget(t, NULL);
+	nvme_seal_forget(t, NULL, NULL);
 	return keep(t, &record, &d);
+}
+
+size_t nvme_drop_slots(struct kvt_tier *base, const struct kvt_slot_set *slots)
+{
+	struct nvme *t = (struct nvme *)base;
+
+	nvme_seal_forget(t, NULL, slots);
+	return kvt_index_erase_slots(t->index, slots);
 }

@@ -308,7 +308,15 @@ static void wipe_later(struct nvme_tenants *n, struct slot *slot)
 	slot->state = SLOT_WIPE;
 }
 
-void nvme_seal_forget(struct nvme *t, const struct kvt_tenant *tenant)
+static bool is_meant(
+	const struct slot *slot, const struct kvt_tenant *tenant, const struct kvt_slot_set *slots)
+{
+	if (slots != NULL)
+		return kvt_slot_set_has(slots, kvt_tenant_slot(&slot->tenant));
+	return tenant == NULL || memcmp(&slot->tenant, tenant, sizeof(*tenant)) == 0;
+}
+
+void nvme_seal_forget(struct nvme *t, const struct kvt_tenant *tenant, const struct kvt_slot_set *slots)
 {
 	struct nvme_tenants *n = t->tenants;
 
@@ -318,8 +326,7 @@ void nvme_seal_forget(struct nvme *t, const struct kvt_tenant *tenant)
 	for (uint32_t i = 0; i < n->count; i++) {
 		struct slot *slot = &n->slots[i];
 
-		if (slot->state == SLOT_FREE || slot->state == SLOT_WIPE ||
-			(tenant != NULL && memcmp(&slot->tenant, tenant, sizeof(*tenant)) != 0))
+		if (slot->state == SLOT_FREE || slot->state == SLOT_WIPE || !is_meant(slot, tenant, slots))
 			continue;
 		wipe_later(n, slot);
 		kvt_seal_forget_tenant(t->sealer, &slot->tenant);

@@ -183,38 +183,8 @@ enum kvt_status redis_job_turn(struct redis_job *job, void (*resume)(struct redi
 	*moving += bytes;
 	job->turn = bytes;
 	job->begun_ns = kvt_now(t->s);
-	job->fresh_ns = job->begun_ns - REDIS_FRESH_NS;
 	job->deadline_ns = job->begun_ns + (int64_t)t->deadline_ns;
 	if (job->request->deadline_ns > 0 && job->request->deadline_ns < job->deadline_ns)
 		job->deadline_ns = job->request->deadline_ns;
 	return KVT_OK;
-}
-
-bool redis_job_stale(const struct redis_job *job)
-{
-	bool stale;
-
-	pthread_mutex_lock(&job->t->lock);
-	stale = job->erased || job->erases != job->t->erases;
-	pthread_mutex_unlock(&job->t->lock);
-	return stale;
-}
-
-/* Under lock, so that what an erase forgets does not come back by an answer from before it. */
-void redis_tell_there(
-	struct redis_job *job, const struct kvt_key *key, const struct kvt_tier_known *known)
-{
-	struct redis_tier *t = job->t;
-
-	if (redis_is_gone(t, key))
-		return;
-	pthread_mutex_lock(&t->lock);
-	if (!job->erased && job->erases == t->erases)
-		kvt_presence_there(t->presence, key, known, kvt_now(t->s));
-	pthread_mutex_unlock(&t->lock);
-}
-
-void redis_tell_missing(struct redis_job *job, const struct kvt_key *key)
-{
-	kvt_presence_missing(job->t->presence, key, kvt_now(job->t->s));
 }

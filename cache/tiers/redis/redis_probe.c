@@ -4,7 +4,6 @@
  * For each key the last bytes of its value are asked for, the footer: a value that was cut has
  * none. Nothing waits for anything: up to a window all are under way at once, and behind a key that
  * is missing no more are asked for. The parts behind the first of a long chunk cost a second trip.
- * Epochs are asked for along with them, so that an erase by another handle is noticed here.
  *
  * What presence believes is not asked for again.
  */
@@ -35,34 +34,18 @@ static void set_failed(struct redis_job *job, size_t i, enum kvt_status status)
 
 /* --- the end ----------------------------------------------------------------------------------- */
 
-/* Are the answers' epochs those of now? The first whose are not known yet parks the job. */
-static enum kvt_status judge(struct redis_job *job, size_t i)
-{
-	struct redis_answer *a = &job->answers[i];
-	struct redis_epochs now;
-	enum kvt_status status;
-
-	if (a->state != ANSWER_THERE)
-		return KVT_OK;
-	status = redis_epochs_get(job, &a->known.tenant, false, &now);
-	if (status != KVT_OK)
-		return status;
-	if (a->epoch != now.all || a->tenant_epoch != now.tenant)
-		a->state = ANSWER_ABSENT;
-	return KVT_OK;
-}
-
 static void remember(struct redis_job *job)
 {
 	const struct kvt_key *keys = job->request->keys;
+	int64_t now_ns = kvt_now(job->t->s);
 
 	for (size_t i = 0; i < job->request->key_count; i++) {
 		struct redis_answer *a = &job->answers[i];
 
 		if (a->state == ANSWER_THERE)
-			redis_tell_there(job, &keys[i], &a->known);
+			kvt_presence_there(job->t->presence, &keys[i], &a->known, now_ns);
 		else if (a->state == ANSWER_ABSENT)
-			redis_tell_missing(job, &keys[i]);
+			kvt_presence_missing(job->t->presence, &keys[i], now_ns);
 	}
 }
 
@@ -70,29 +53,19 @@ static bool may_be_found(const struct redis_job *job, size_t i)
 {
 	enum redis_answer_state state = job->answers[i].state;
 
-	return (state == ANSWER_THERE || state == ANSWER_BELIEVED_THERE) &&
-	       !redis_is_gone(job->t, &job->request->keys[i]);
+	return state == ANSWER_THERE || state == ANSWER_BELIEVED_THERE;
 }
 
 /* What was not answered in time counts as missing; what was answered before it still counts. */
 static void finish(struct redis_job *job)
 {
-	enum kvt_status status = KVT_OK;
 	size_t n = job->request->key_count, found = 0;
 
-	for (size_t i = 0; i < n && status == KVT_OK; i++)
-		status = judge(job, i);
-	if (status == KVT_BUSY)
-		return;
-	if (status == KVT_OK && !redis_job_stale(job)) {
-		remember(job);
-		while (found < n && may_be_found(job, found))
-			found++;
-	}
+	remember(job);
+	while (found < n && may_be_found(job, found))
+		found++;
 	job->request->found = found;
-	if (status == KVT_OK)
-		status = job->status;
-	redis_job_end(job, status == KVT_MISS ? KVT_OK : status);
+	redis_job_end(job, job->status == KVT_MISS ? KVT_OK : job->status);
 }
 
 /* --- parts ------------------------------------------------------------------------------------- */
@@ -150,8 +123,6 @@ static void read_footer(struct redis_job *job, size_t i, const struct redis_ask 
 		return;
 	}
 	a->state = ANSWER_THERE;
-	a->epoch = f.epoch;
-	a->tenant_epoch = f.tenant_epoch;
 	a->known = redis_footer_known(&f);
 	if (f.parts > 1 && i < job->missing && !count_parts(job, i, f.parts))
 		set_absent(job, i, ANSWER_LATE);
@@ -205,9 +176,7 @@ static void begin_key(struct redis_job *job, size_t i)
 	case KVT_PRESENCE_UNKNOWN:
 		break;
 	}
-	if (redis_is_gone(t, key))
-		set_absent(job, i, ANSWER_BELIEVED_ABSENT);
-	else if (!ask_footer(job, i))
+	if (!ask_footer(job, i))
 		set_absent(job, i, ANSWER_LATE);
 }
 
@@ -220,10 +189,8 @@ static void ask_on(struct redis_job *job)
 	while (job->left < WINDOW && job->at < job->request->key_count && job->at < job->missing)
 		begin_key(job, job->at++);
 	job->asking = false;
-	if (job->left == 0) {
-		job->resume = finish;
+	if (job->left == 0)
 		finish(job);
-	}
 }
 
 void redis_probe_begin(struct redis_job *job)
@@ -236,7 +203,5 @@ void redis_probe_begin(struct redis_job *job)
 		redis_job_end(job, job->answers == NULL ? KVT_ENOMEM : KVT_EINVAL);
 		return;
 	}
-	job->fresh_ns = job->begun_ns;
-	redis_tenants_refresh(job->t);
 	ask_on(job);
 }

@@ -13,9 +13,8 @@
  *	an entry that was written again meanwhile (its score says so) is not taken off
  *	chunks that are older than their TTL are taken off first
  *
- * The account's name has the tenant's epoch: an erase begins another one, which is empty. The handle that
- * makes an epoch makes its account. Where an epoch has none, Redis has evicted it, or a handle without quotas has
- * written: what the tenant had cannot be counted any more, and is given up by a new epoch.
+ * What was erased with its tenant stays in the account, and in Redis, until it is the oldest. An account that Redis evicted
+ * begins again, empty: until what the tenant had before has left by TTL or eviction, it may have twice its quota.
  *
  * Which chunk is old: a chunk that continues another one that was written or read within the last
  * minute is older than that by a microsecond, so that of one prompt the end leaves before its beginning,
@@ -36,9 +35,8 @@
 #define VICTIMS    64u        /* of one round: the script's LIMIT */
 #define ANSWER_MOST (64u << 10)
 
-/* KEYS: the account. ARGV: quota, TTL in ms or 0, whether it may be made, the chunk's entry, bytes and
- * score, then entries that are gone with the scores by which they were chosen. Answers -1: there is none;
- * else the sum, how many chunks, and what has to go, with scores. */
+/* KEYS: the account. ARGV: quota, TTL in ms or 0, the chunk's entry, bytes and score, then entries that are gone with
+ * the scores by which they were chosen. Answers the sum, how many chunks, and what has to go, with scores. */
 static const char script[] =
 	"local k, total = KEYS[1], 'total'\n"
 	"local function bytes(e) return tonumber(string.match(e, '^%d+', 33)) or 0 end\n"
@@ -46,23 +44,20 @@ static const char script[] =
 	"  if redis.call('ZREM', k, e) == 1 then redis.call('ZINCRBY', k, bytes(e), total) end\n"
 	"end\n"
 	"local made = redis.call('EXISTS', k) == 0\n"
-	"if made then\n"
-	"  if ARGV[3] ~= '1' then return {-1} end\n"
-	"  redis.call('ZADD', k, 0, total)\n"
-	"end\n"
-	"for i = 7, #ARGV, 2 do\n"
+	"if made then redis.call('ZADD', k, 0, total) end\n"
+	"for i = 6, #ARGV, 2 do\n"
 	"  if redis.call('ZSCORE', k, ARGV[i]) == ARGV[i + 1] then off(ARGV[i]) end\n"
 	"end\n"
-	"if redis.call('ZADD', k, ARGV[6], ARGV[4]) == 1 then\n"
-	"  redis.call('ZINCRBY', k, -tonumber(ARGV[5]), total)\n"
+	"if redis.call('ZADD', k, ARGV[5], ARGV[3]) == 1 then\n"
+	"  redis.call('ZINCRBY', k, -tonumber(ARGV[4]), total)\n"
 	"end\n"
 	"local ttl = tonumber(ARGV[2])\n"
 	"if ttl == 0 then\n"
 	"  redis.call('PERSIST', k)\n"
 	"else\n"
-	"  local over = '(' .. string.format('%.0f', math.max(0, tonumber(ARGV[6]) - ttl * 1000))\n"
+	"  local over = '(' .. string.format('%.0f', math.max(0, tonumber(ARGV[5]) - ttl * 1000))\n"
 	"  for _, e in ipairs(redis.call('ZRANGEBYSCORE', k, '(0', over, 'LIMIT', 0, 256)) do\n"
-	"    if e ~= ARGV[4] then off(e) end\n"
+	"    if e ~= ARGV[3] then off(e) end\n"
 	"  end\n"
 	"  local left = redis.call('PTTL', k)\n"
 	"  if made or (left >= 0 and left < ttl) then redis.call('PEXPIRE', k, ARGV[2]) end\n"
@@ -73,7 +68,7 @@ static const char script[] =
 	"if over > 0 then\n"
 	"  local old = redis.call('ZRANGEBYSCORE', k, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 64)\n"
 	"  for i = 1, #old, 2 do\n"
-	"    if over > 0 and old[i] ~= ARGV[4] then\n"
+	"    if over > 0 and old[i] ~= ARGV[3] then\n"
 	"      out[#out + 1] = old[i]\n"
 	"      out[#out + 1] = old[i + 1]\n"
 	"      over = over - bytes(old[i])\n"
@@ -185,10 +180,9 @@ static struct redis_ask *script_ask(struct redis_job *job)
 	const struct redis_admission *a = job->admission;
 	char name[REDIS_KEY_ROOM], limit[24], ttl[24], bytes[24];
 	const struct redis_footer *f = &job->footer;
-	const struct redis_tenant *tenant = redis_tenant_find(t, &f->tenant);
-	size_t len = redis_account_name(&t->fingerprint, &f->tenant, f->tenant_epoch, name), n = 0;
+	size_t len = redis_account_name(&t->fingerprint, &f->tenant, name), n = 0;
 	uint64_t ttl_ms = t->ttl_ns / 1000000;
-	struct redis_word words[10 + 2 * VICTIMS];
+	struct redis_word words[9 + 2 * VICTIMS];
 	struct redis_ask *ask;
 
 	words[n++] = REDIS_WORD("EVAL");
@@ -199,8 +193,6 @@ static struct redis_ask *script_ask(struct redis_job *job)
 		limit, (size_t)snprintf(limit, sizeof(limit), "%" PRIu64, t->quota.bytes)};
 	words[n++] = (struct redis_word){ttl,
 		(size_t)snprintf(ttl, sizeof(ttl), "%" PRIu64, ttl_ms != 0 ? ttl_ms + SLACK_MS : 0)};
-	words[n++] = tenant != NULL && tenant->made == f->tenant_epoch ? REDIS_WORD("1")
-									 : REDIS_WORD("0");
 	words[n++] = (struct redis_word){a->own.member, a->own.len};
 	words[n++] = (struct redis_word){
 		bytes, (size_t)snprintf(bytes, sizeof(bytes), "%" PRIu64, a->bytes)};
@@ -308,34 +300,12 @@ static void unlink_victims(struct redis_job *job)
 		redis_ask_send(asks[i], unlinked, job, job->deadline_ns);
 }
 
-/* Redis does not know how much there is, if this epoch is the present one. */
-static void give_up_epoch(struct redis_job *job)
-{
-	struct redis_tenant *tenant = redis_tenant_get(job->t, &job->footer.tenant);
-
-	end_admission(job);
-	if (tenant == NULL) {
-		redis_job_end(job, KVT_ENOMEM);
-		return;
-	}
-	if (redis_epochs_doubt(job) != KVT_BUSY && !tenant->raise) {
-		kvt_note(job->t->s, KVT_LOG_INFO,
-			"redis: a tenant's account is gone, or was never kept: what it had is given "
-			"up");
-		redis_tenant_raise(tenant);
-	}
-	job->resume(job); /* with the new epoch */
-}
-
 static void go_on(struct redis_job *job)
 {
 	void (*admitted)(struct redis_job *job) = job->admission->admitted;
 
 	end_admission(job);
-	if (job->erased) /* meanwhile, by its key: it must not come back */
-		redis_job_end(job, KVT_BUSY);
-	else
-		admitted(job);
+	admitted(job);
 }
 
 /* The server cannot run it, or may not: without an account nothing is stored. */
@@ -360,10 +330,9 @@ static void accounted(struct redis_ask *ask)
 	size_t count = redis_ask_status(ask) == KVT_OK && ask->command.reply == KVW_REDIS_ARRAY
 			       ? ask->command.element_count
 			       : 0;
-	bool absent = count == 1 && e[0].data != NULL && strcmp(e[0].data, "-1") == 0;
 	bool whole = count >= 2 && e[0].data != NULL && e[1].data != NULL &&
 		     take_victims(job, e + 2, count - 2);
-	enum kvt_status status = absent || whole ? KVT_OK : unaccountable(job, ask);
+	enum kvt_status status = whole ? KVT_OK : unaccountable(job, ask);
 
 	job->left = 0;
 	if (whole)
@@ -372,8 +341,6 @@ static void accounted(struct redis_ask *ask)
 	redis_ask_free(ask);
 	if (status != KVT_OK)
 		redis_job_end(job, status);
-	else if (absent)
-		give_up_epoch(job);
 	else if (a->victim_count == 0)
 		go_on(job);
 	else if (a->rounds < ROUNDS)
@@ -440,7 +407,7 @@ void redis_quota_read(struct redis_tier *t, const struct redis_footer *f)
 		return;
 	make_entry(&e, &f->key, f->bytes, f->parts,
 		touch(t, &f->key, (f->flags & REDIS_PARENT) != 0 ? &f->parent : NULL));
-	words[1].len = redis_account_name(&t->fingerprint, &f->tenant, f->tenant_epoch, name);
+	words[1].len = redis_account_name(&t->fingerprint, &f->tenant, name);
 	words[3] = (struct redis_word){e.score, strlen(e.score)};
 	words[4] = (struct redis_word){e.member, e.len};
 	ask = redis_ask_new(t, words, 5, NULL, 0, 0);

@@ -8,7 +8,7 @@
  * Reads beyond what keeps any network busy wait for their turn: a server that is asked for hundreds of
  * megabytes at once copies all of them before it sends the first byte.
  *
- *     parts come --> footers agree --> epochs are those of now --> bytes prove themselves
+ *     parts come --> footers agree --> bytes prove themselves
  *
  * Where a value is cut is the writer's setting. Usually presence knows it from a probe, or the
  * reader has the same; if neither, the footer says it, and the chunk is read a second time.
@@ -44,13 +44,13 @@ struct kvt_seal_place redis_place(
 
 void redis_read_missing(struct redis_job *job)
 {
-	redis_tell_missing(job, job->request->keys);
+	kvt_presence_missing(job->t->presence, job->request->keys, kvt_now(job->t->s));
 	redis_job_end(job, KVT_MISS);
 }
 
 void redis_read_corrupt(struct redis_job *job)
 {
-	redis_tell_missing(job, job->request->keys);
+	kvt_presence_missing(job->t->presence, job->request->keys, kvt_now(job->t->s));
 	redis_drop(job->t, job->request->keys);
 	redis_job_end(job, KVT_ECORRUPT);
 }
@@ -136,10 +136,6 @@ void redis_read_begin(struct redis_job *job)
 	struct redis_tier *t = job->t;
 	struct kvt_tier_known known;
 
-	if (redis_is_gone(t, job->request->keys)) {
-		redis_job_end(job, KVT_MISS);
-		return;
-	}
 	job->part_bytes = t->part_bytes;
 	if (kvt_presence_get(t->presence, job->request->keys, job->begun_ns, &known) ==
 			KVT_PRESENCE_THERE &&
@@ -368,36 +364,22 @@ static void end_proven(struct redis_job *job)
 	struct kvt_blocks names;
 	struct kvt_tier_known known = redis_footer_known(&job->footer);
 
-	if (redis_job_stale(job)) {
-		redis_job_end(job, KVT_MISS);
-		return;
-	}
 	find_names(job, &names);
-	redis_tell_there(job, job->request->keys, &known);
+	kvt_presence_there(job->t->presence, job->request->keys, &known, kvt_now(job->t->s));
 	redis_quota_read(job->t, &job->footer);
 	redis_job_end(job, KVT_OK);
 }
 
-/* Goes on here when an epoch or a key of the tenant has come. */
+/* Goes on here when the tenant's key has come. */
 static void prove(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
 	const struct redis_footer *f = &job->footer;
 	bool sealed = (f->flags & REDIS_SEALED) != 0;
-	struct redis_epochs now;
-	enum kvt_status status = KVT_MISS;
+	/* Else it is not for this handle. */
+	enum kvt_status status = sealed == (t->sealer != NULL) ? KVT_OK : KVT_MISS;
 
 	job->resume = prove;
-	if (sealed == (t->sealer != NULL)) /* else it is not for this handle */
-		status = redis_epochs_get(job, &f->tenant, false, &now);
-	if (status == KVT_BUSY)
-		return;
-	if (status == KVT_OK && (f->epoch != now.all || f->tenant_epoch != now.tenant))
-		status = redis_epochs_doubt(job);
-	if (status == KVT_BUSY) {
-		prove(job);
-		return;
-	}
 	if (status == KVT_OK && !extra_is_right(job))
 		status = KVT_ECORRUPT;
 	if (status == KVT_OK && sealed) {

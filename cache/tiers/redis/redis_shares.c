@@ -42,20 +42,6 @@ void redis_shares_refused(struct redis_tier *t, const struct kvt_tenant *tenant)
 	pthread_mutex_unlock(&t->lock);
 }
 
-void redis_shares_forget(struct redis_tier *t, const struct kvt_tenant *tenant)
-{
-	struct kvt_tenant_list *list = &t->shares;
-	size_t kept = 0;
-
-	pthread_mutex_lock(&t->lock);
-	for (size_t i = 0; i < list->count; i++) {
-		if (tenant != NULL && memcmp(&list->at[i].tenant, tenant, sizeof(*tenant)) != 0)
-			list->at[kept++] = list->at[i];
-	}
-	list->count = kept;
-	pthread_mutex_unlock(&t->lock);
-}
-
 static int by_bytes(const void *a, const void *b)
 {
 	const struct kvt_tenant_share *x = a, *y = b;

@@ -4,10 +4,10 @@
  *
  *     submit --> queue --> jobs --> asks --> client (redis.h)
  *                           | ^
- *                         parked, for an epoch, a key of a tenant, or room
+ *                         parked, for a key of a tenant, or room
  *
  * Nothing is believed that Redis says: a chunk is given out if its footer proves its key, fingerprint,
- * length and epochs, and its bytes their checksum (or open under their key). What is wrong is
+ * length, and its bytes their checksum (or open under their key). What is wrong is
  * unlinked and is a miss.
  *
  * What is bounded where: bytes and commands on their way by the client; sealed copies here, by
@@ -23,14 +23,10 @@
 #include "tiers/tiers.h"
 
 #define PRESENCE_ENTRIES 65536u
-#define WIND_UP_ROUNDS   500
-#define WIND_UP_NS       1000000
 #define PART_BYTES       (4u << 20)
 #define DEADLINE_NS      1000000000
 #define DEADLINE_MOST    3600000000001u
 #define PASSWORD_ROOM    1024
-#define LOOK_LEAST_NS    1000000000 /* at a tenant's epoch by the clock: l2.seen_time within these */
-#define LOOK_MOST_NS     10000000000
 
 static const uint8_t store_id[16] = "kvtier redis 1";
 
@@ -66,6 +62,9 @@ static void begin(struct redis_job *job)
 	case KVT_TIER_FLUSH:
 		begin_flush(job);
 		break;
+	case KVT_TIER_TABLE:
+		redis_table_begin(job);
+		break;
 	default:
 		redis_job_end(job, KVT_EINVAL);
 	}
@@ -75,6 +74,8 @@ static bool is_right(const struct kvt_tier_request *r)
 {
 	if (r->verb == KVT_TIER_FLUSH)
 		return true;
+	if (r->verb == KVT_TIER_TABLE)
+		return r->table != NULL;
 	if (r->keys == NULL && r->key_count > 0)
 		return false;
 	if (r->verb != KVT_TIER_READ && r->verb != KVT_TIER_WRITE)
@@ -99,15 +100,10 @@ static void take(struct redis_tier *t, struct kvt_tier_request *request)
 	job->t = t;
 	job->request = request;
 	job->number = ++t->next_number;
-	job->submitted = t->taken;
 	job->begun_ns = now;
-	job->fresh_ns = now - REDIS_FRESH_NS;
 	job->deadline_ns = now + (int64_t)t->deadline_ns * (moves ? REDIS_PATIENCE : 1);
 	if (request->deadline_ns > 0 && request->deadline_ns < job->deadline_ns)
 		job->deadline_ns = request->deadline_ns;
-	pthread_mutex_lock(&t->lock);
-	job->erases = t->erases;
-	pthread_mutex_unlock(&t->lock);
 	t->changes += redis_is_change(job);
 	TAILQ_INSERT_TAIL(&t->active, job, entry);
 	begin(job);
@@ -131,7 +127,6 @@ static size_t take_requests(struct redis_tier *t)
 		if (request == NULL)
 			return n;
 		request->next = NULL;
-		t->taken++;
 		if (t->closing) {
 			request->status = KVT_ECANCELED;
 			request->done(request);
@@ -146,65 +141,9 @@ static bool has_requests(struct redis_tier *t)
 	bool has;
 
 	pthread_mutex_lock(&t->lock);
-	has = t->queue != NULL || t->erasure_count > 0 || t->erasure_all;
+	has = t->queue != NULL;
 	pthread_mutex_unlock(&t->lock);
 	return has;
-}
-
-/* --- erases of tenants ------------------------------------------------------------------------- */
-
-/* What was erased by other threads since the last step. */
-static size_t take_erasures(struct redis_tier *t)
-{
-	struct kvt_tenant list[REDIS_ERASURES];
-	uint32_t count;
-	bool all;
-
-	pthread_mutex_lock(&t->lock);
-	count = t->erasure_count;
-	all = t->erasure_all;
-	memcpy(list, t->erasures, count * sizeof(list[0]));
-	t->erasure_count = 0;
-	t->erasure_all = false;
-	pthread_mutex_unlock(&t->lock);
-	for (uint32_t i = 0; i < count; i++) {
-		struct redis_tenant *e = redis_tenant_get(t, &list[i]);
-
-		if (e != NULL)
-			redis_tenant_raise(e);
-		else
-			all = true; /* rather too much than too little */
-	}
-	if (all)
-		redis_tenant_raise(&t->tenants.all);
-	return count + all;
-}
-
-static enum kvt_status erase(struct redis_tier *t, const struct kvt_tenant *tenant)
-{
-	pthread_mutex_lock(&t->lock);
-	t->erases++;
-	if (tenant == NULL || t->erasure_count == REDIS_ERASURES)
-		t->erasure_all = true;
-	else
-		t->erasures[t->erasure_count++] = *tenant;
-	kvt_presence_forget_tenant(t->presence, tenant);
-	pthread_mutex_unlock(&t->lock);
-	kvw_redis_wake(t->redis);
-	return KVT_OK;
-}
-
-static enum kvt_status redis_erase_tenant(
-	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
-{
-	*erased = 0; /* it is unknown how many there are */
-	return erase(tier_of(base), tenant);
-}
-
-static enum kvt_status redis_erase_all(struct kvt_tier *base, size_t *erased)
-{
-	*erased = 0;
-	return erase(tier_of(base), NULL);
 }
 
 /* --- step -------------------------------------------------------------------------------------- */
@@ -239,15 +178,13 @@ static size_t end_late(struct redis_tier *t, int64_t now, int64_t *next_ns)
 static size_t end_flushes(struct redis_tier *t)
 {
 	struct redis_job *job = TAILQ_FIRST(&t->flushes), *next;
-	bool raising = job != NULL && (redis_tenants_raising(t) || has_requests(t));
 	size_t n = 0;
 
 	for (; job != NULL; job = next) {
 		next = TAILQ_NEXT(job, entry);
-		if (job->changes > 0 || raising)
+		if (job->changes > 0)
 			continue;
-		redis_job_end(
-			job, redis_tenants_owing(t) || t->erasing.owed > 0 ? KVT_EIO : KVT_OK);
+		redis_job_end(job, KVT_OK);
 		n++;
 	}
 	return n;
@@ -256,15 +193,10 @@ static size_t end_flushes(struct redis_tier *t)
 static size_t one_round(struct redis_tier *t, int64_t *due)
 {
 	int64_t now = kvt_now(t->s);
-	size_t n = take_erasures(t);
+	size_t n = take_requests(t);
 
-	n += take_requests(t);
 	n += kvw_redis_step(t->redis, 0, due);
 	n += end_late(t, now, due);
-	n += redis_tenants_step(t, now, due);
-	n += redis_tenants_look(t, now, due);
-	n += redis_erase_step(t, now, due);
-	n += redis_clean_step(t, now, due);
 	n += end_flushes(t);
 	return n;
 }
@@ -336,20 +268,17 @@ static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request
 	pthread_mutex_lock(&t->lock);
 	*t->queue_end = request;
 	t->queue_end = &request->next;
-	t->submitted++;
 	pthread_mutex_unlock(&t->lock);
 	if (atomic_load(&t->asleep))
 		kvw_redis_wake(t->redis);
 }
 
-static void redis_take_elsewhere(struct kvt_tier *base, struct kvt_elsewhere *out)
+/* What others of these tenants wrote leaves by itself; their keys may have been destroyed. */
+static size_t redis_drop_slots(struct kvt_tier *base, const struct kvt_slot_set *slots)
 {
-	redis_tenants_take(tier_of(base), out);
-}
-
-static void redis_holds(struct kvt_tier *base, const struct kvt_tenant *tenants, size_t n)
-{
-	redis_tenants_hold(tier_of(base), tenants, n);
+	(void)slots;
+	atomic_fetch_add(&tier_of(base)->key_round, 1);
+	return 0;
 }
 
 static void redis_wake(struct kvt_tier *base)
@@ -405,27 +334,12 @@ static void redis_tenants(struct kvt_tier *base, size_t most, struct kvt_tenant_
 
 static void free_parts(struct redis_tier *t)
 {
-	redis_erase_finish(t);
-	redis_tenants_finish(t);
+	redis_keys_finish(t);
 	redis_quota_finish(t);
 	kvt_presence_destroy(t->presence);
 	kvt_sealer_destroy(t->sealer);
 	(void)pthread_mutex_destroy(&t->lock);
 	free(t);
-}
-
-/* Erases that are on their way may still arrive. */
-static void wind_up(struct redis_tier *t)
-{
-	int64_t due = INT64_MAX;
-
-	(void)take_erasures(t);
-	for (int i = 0; i < WIND_UP_ROUNDS && redis_tenants_raising(t); i++)
-		(void)kvw_redis_step(t->redis, WIND_UP_NS, &due);
-	if (redis_tenants_owing(t) || t->erasing.owed > 0)
-		kvt_note(t->s, KVT_LOG_ERROR,
-			"redis: closed before an erase reached the server: it was not erased "
-			"there");
 }
 
 static void redis_destroy(struct kvt_tier *base)
@@ -434,7 +348,6 @@ static void redis_destroy(struct kvt_tier *base)
 
 	if (t == NULL)
 		return;
-	wind_up(t);
 	t->closing = true;
 	(void)take_requests(t);
 	kvw_redis_destroy(t->redis);
@@ -528,10 +441,6 @@ static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 				 ? config->l2_deadline_ns
 				 : DEADLINE_NS;
 	t->ttl_ns = config->l2_ttl_ns;
-	t->look_every_ns = LOOK_MOST_NS;
-	if (config->l2_seen_ns < LOOK_MOST_NS)
-		t->look_every_ns = config->l2_seen_ns < LOOK_LEAST_NS ? LOOK_LEAST_NS
-								      : (int64_t)config->l2_seen_ns;
 	t->chunk_ttl_ns = config->ttl_ns;
 	t->bounce_limit = config->l2_inflight;
 	t->fingerprint = config->fingerprint;
@@ -568,12 +477,9 @@ static enum kvt_status redis_create(
 		return KVT_ENOMEM;
 	t->base.ops = &kvt_redis_ops;
 	t->s = options->surroundings;
-	t->held_since = options->held_since;
-	t->caller = options->self;
 	t->cluster = url.at.kind == KVW_REDIS_CLUSTER;
 	(void)pthread_mutex_init(&t->lock, NULL);
 	set_limits(t, config);
-	redis_tenants_init(t);
 	status = redis_quota_init(t, config->tenant_l2_bytes);
 	if (status == KVT_OK)
 		status = make_sealer(t, config, why);
@@ -599,10 +505,8 @@ const struct kvt_tier_ops kvt_redis_ops = {
 	.submit = redis_submit,
 	.unsure = redis_unsure,
 	.pin = kvt_tier_pin_nothing,
-	.erase_tenant = redis_erase_tenant,
-	.erase_all = redis_erase_all,
-	.take_elsewhere = redis_take_elsewhere,
-	.holds = redis_holds,
+	.has_table = true,
+	.drop_slots = redis_drop_slots,
 	.tenants = redis_tenants,
 	.limited = redis_limited,
 	.stats = redis_stats,

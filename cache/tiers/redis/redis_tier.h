@@ -7,18 +7,16 @@
  *   redis_read.c          a chunk comes: parts, footers, proof
  *   redis_write.c         a chunk goes
  *   redis_probe.c         which of a chain are there
- *   redis_erase.c         keys that must not be read any more, until Redis has forgotten them
- *   redis_clean.c         values of former epochs leave Redis in the background
- *   redis_tenants.c       epochs, and keys of tenants
- *   redis_elsewhere.c     what other handles erased
- *   redis_looks.c         epochs are asked for by the clock
+ *   redis_erase.c         values leave Redis
+ *   redis_table.c         generations
+ *   redis_keys.c          keys of tenants
  *   redis_quota.c         how many bytes each tenant may have   redis_shares.c  and has
  *   redis_value.c         every byte of a value
  *
  * A request becomes a job, a job asks (struct redis_ask) until it knows enough, and ends once. What
  * it asks through the client has a deadline and comes back by it; while asks are under way the
  * request's buffers are the client's, so a job ends only with its last ask. A job that waits for
- * something else (an epoch, a tenant's key, room for a sealed copy) is parked and ends at its own
+ * something else (a tenant's key, room for a sealed copy) is parked and ends at its own
  * deadline.
  *
  * Threads. Everything from the tier's thread, but what says "any thread": that is under `lock`, or
@@ -40,16 +38,10 @@
 #include "protect/seal.h"
 #include "tiers/tier.h"
 
-#define REDIS_FRESH_NS  1000000000 /* an epoch is asked again when it was learned longer ago */
-#define REDIS_RETRY_NS  1000000000 /* what an erase could not do is tried again after this */
 #define REDIS_SILENT_NS 1000000    /* a deadline that was shorter says nothing about the server */
 #define REDIS_SEGMENTS  (KVW_REDIS_MAX_PARTS - 4) /* of one request */
 #define REDIS_AT_ONCE   (32u << 20) /* bytes each way: enough for any network to be busy */
 #define REDIS_PATIENCE  4           /* deadlines that a chunk may wait for its turn */
-#define REDIS_RAISED_FROM (1ull << 36) /* epochs from this on were raised by an erase */
-#define REDIS_LOOKS     16u /* by the clock, at once */
-#define REDIS_HELD_NS   3000000000 /* how long it counts that a tenant's chunks are held here */
-#define REDIS_ERASURES  64u /* tenants whose erase waits for the next step; more: all are erased */
 
 struct redis_tier;
 struct redis_job;
@@ -99,113 +91,37 @@ enum kvt_status redis_ask_status(const struct redis_ask *ask);
 /* `len` bytes of the bulk answer from `at` on, wherever they went. */
 void redis_ask_copy(const struct redis_ask *ask, uint64_t at, void *out, size_t len);
 
-/* --- tenants: redis_tenants.c ------------------------------------------------------------------ */
+/* --- keys of tenants: redis_keys.c -------------------------------------------------------------- */
 
-enum redis_tenant_kind { REDIS_ALL, REDIS_TENANT };
-enum redis_tenant_state {
-	TENANT_IDLE,
-	TENANT_ASKS,    /* for its epoch */
-	TENANT_CREATES, /* an epoch, where there was none */
-	TENANT_RAISES,  /* the epoch */
-	TENANT_REMOVES, /* an epoch that cannot be raised */
-	TENANT_FORGETS, /* the tenant's key, after it was raised */
-};
 enum redis_key_state { KEY_NONE, KEY_ASKS, KEY_SETS, KEY_KNOWN };
 
-/* What is known of a tenant in Redis. */
+/* What is known of a tenant's wrapped key in Redis. */
 struct redis_tenant {
 	struct redis_tenant *next; /* of its bucket */
 	struct redis_tier *t;
-	enum redis_tenant_kind kind;
 	struct kvt_tenant tenant;
-	enum redis_tenant_state state;
-	uint64_t epoch;   /* 0: Redis has none */
-	int64_t known_ns; /* when it was asked for */
-	uint64_t made;    /* the epoch that this handle made, or raised it to, last */
-	uint64_t heeded;  /* the last epoch known that an erase made, of this handle or another; 0: none */
-	uint64_t raise_by;
-	uint64_t late_up_to; /* WRITEs submitted up to this are of before another's erase: not written */
-	bool known;
-	bool left_over;   /* values of an epoch that was lost or is over may lie in Redis, and count nowhere */
-	bool create, create_key; /* a job waits to write */
-	bool raise;       /* erased, and Redis does not know it yet: nothing of it is readable */
-	bool raise_again; /* erased once more while the raise was under way */
-	bool raise_failed;
-	int64_t again_ns; /* raise: not before */
-	bool failed;      /* the last asking; until the next success */
-	int64_t failed_ns;
-	enum kvt_status failure;
+	bool create_key; /* a job waits to write */
 	enum redis_key_state key_state;
 	int64_t key_failed_ns;
 	enum kvt_status key_failure;
+	uint64_t round;     /* of the tier, in which it was asked for */
+	uint32_t under_way; /* commands */
 	int64_t used_ns;
-	int64_t held_ns; /* when this handle was last said to hold chunks of it; 0: never */
-	int64_t first_held_ns; /* the first time of those without a gap */
-	bool by_clock;   /* TENANT_ASKS: no job needs it */
-	int64_t look_ns; /* when it was last asked for by the clock */
 };
 
 #define REDIS_BUCKETS 1024u
 #define REDIS_TENANTS 4096u
 
 struct redis_tenants {
-	struct redis_tenant all;
 	struct redis_tenant *buckets[REDIS_BUCKETS];
 	uint32_t count;
-	uint32_t owing; /* erases that Redis does not know yet */
-	uint32_t looks; /* by the clock, under way */
-	bool look_failed; /* the last one that ended */
-	int64_t look_ns;  /* when to look for more that are due */
-	uint32_t look_at; /* from which bucket on: each in turn */
 };
 
-void redis_tenants_init(struct redis_tier *t);
-void redis_tenants_finish(struct redis_tier *t);
-/* NULL: nothing is known of it. */
-struct redis_tenant *redis_tenant_find(struct redis_tier *t, const struct kvt_tenant *tenant);
-/* NULL: no memory. */
-struct redis_tenant *redis_tenant_get(struct redis_tier *t, const struct kvt_tenant *tenant);
-/* From the next answer on nothing that was written before is readable; raised in Redis as soon as
- * that can be reached. */
-void redis_tenant_raise(struct redis_tenant *e);
-/* Asks those again that are in use and were learned too long ago; raises what waits. */
-size_t redis_tenants_step(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
-void redis_tenants_refresh(struct redis_tier *t); /* a probe is about to ask */
-/* An erase is on its way to Redis / has failed to get there and will be tried again. */
-bool redis_tenants_raising(struct redis_tier *t);
-bool redis_tenants_owing(struct redis_tier *t);
-
-/* What a job must know before it may read or write: KVT_OK: *epochs are those of now. KVT_BUSY: the
- * job is parked, job->resume follows. Else why they cannot be had. */
-struct redis_epochs {
-	uint64_t all, tenant;
-};
-enum kvt_status redis_epochs_get(struct redis_job *job, const struct kvt_tenant *tenant,
-	bool create, struct redis_epochs *epochs) KVT_MUST_CHECK;
-/* A value's epochs are not those that are known: KVT_BUSY: which may be too old; ask once more, they
- * are to be newer now. KVT_MISS: they are not. */
-enum kvt_status redis_epochs_doubt(struct redis_job *job) KVT_MUST_CHECK;
-/* The tenant's key is in the sealer. As above. again: what it has does not open, ask Redis. */
+void redis_keys_finish(struct redis_tier *t);
+/* The tenant's key is in the sealer. KVT_BUSY: the job is parked, job->resume follows. again: what it has does not open, ask
+ * Redis. */
 enum kvt_status redis_tenant_key(struct redis_job *job, const struct kvt_tenant *tenant,
 	bool create, bool again) KVT_MUST_CHECK;
-
-/* --- erases by others: redis_elsewhere.c, redis_looks.c ----------------------------------------- */
-
-void redis_tenant_ask(struct redis_tenant *e); /* redis_tenants.c: for its epoch; it is idle */
-/* Before it is learned: an epoch that Redis has / that this handle raised it to. */
-void redis_heed(struct redis_tenant *e, uint64_t epoch, int64_t asked_ns);
-void redis_heed_raised(struct redis_tenant *e, uint64_t epoch);
-/* As take_elsewhere and holds of tier.h; the second from any thread. */
-void redis_tenants_take(struct redis_tier *t, struct kvt_elsewhere *out);
-void redis_tenants_hold(struct redis_tier *t, const struct kvt_tenant *tenants, size_t n);
-/* Asks for epochs of what this handle holds chunks of, if that was not done for a while. */
-/* Does this handle hold chunks of it? */
-static inline bool redis_tenant_is_held(const struct redis_tenant *e, int64_t now_ns)
-{
-	return e->held_ns != 0 && now_ns - e->held_ns < REDIS_HELD_NS;
-}
-
-size_t redis_tenants_look(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
 
 /* --- jobs -------------------------------------------------------------------------------------- */
 
@@ -221,7 +137,6 @@ enum redis_answer_state {
 /* What a probe learned of one key. */
 struct redis_answer {
 	enum redis_answer_state state;
-	uint64_t epoch, tenant_epoch;
 	struct kvt_tier_known known;
 };
 
@@ -231,11 +146,7 @@ struct redis_job {
 	struct redis_tier *t;
 	struct kvt_tier_request *request;
 	uint64_t number; /* by arrival */
-	uint64_t submitted; /* in the order of submit */
-	uint64_t erases; /* of the tier when it began */
 	int64_t begun_ns, deadline_ns;
-	int64_t fresh_ns;   /* epochs that were asked for earlier are too old for it */
-	bool erased;        /* its key was, meanwhile */
 	uint64_t turn;      /* its bytes in the tier's `moving` */
 	const void *parked; /* what it waits for; NULL: it does not */
 	void (*resume)(struct redis_job *job); /* when that has changed */
@@ -264,11 +175,6 @@ struct redis_job {
 
 TAILQ_HEAD(redis_jobs, redis_job);
 
-/* Was this erased by others after the job was submitted? */
-static inline bool redis_is_late(const struct redis_job *job, const struct redis_tenant *e)
-{
-	return job->submitted <= e->late_up_to;
-}
 bool redis_is_change(const struct redis_job *job); /* what a flush waits for */
 void redis_job_park(struct redis_job *job, const void *on, void (*resume)(struct redis_job *job));
 struct redis_job *redis_parked_on(const struct redis_tier *t, const void *on); /* NULL: none */
@@ -282,7 +188,6 @@ enum kvt_status redis_job_bounce(struct redis_job *job, uint64_t bytes,
  * Returns how many segments, at most REDIS_SEGMENTS. */
 uint32_t redis_job_slice(
 	const struct redis_job *job, uint64_t from, uint64_t len, struct kvt_segment *out);
-bool redis_job_stale(const struct redis_job *job); /* erased since it began */
 
 /* Each of these begins a job, which may end at once. */
 void redis_read_begin(struct redis_job *job);
@@ -292,66 +197,24 @@ enum kvt_status redis_job_turn(
 	struct redis_job *job, void (*resume)(struct redis_job *job)) KVT_MUST_CHECK;
 void redis_probe_begin(struct redis_job *job);
 void redis_erase_begin(struct redis_job *job);
+void redis_table_begin(struct redis_job *job); /* redis_table.c */
 
 struct kvt_seal_place redis_place(
 	const struct redis_tier *t, const struct redis_footer *f, uint32_t tier, uint64_t bytes);
 /* Names are sealed as something else than a payload, so that neither opens as the other. */
 #define REDIS_NAMES_TIER (KVT_TIER_L2 | 0x100u)
 
-/* Presence, unless something was erased since the job began. */
-void redis_tell_there(
-	struct redis_job *job, const struct kvt_key *key, const struct kvt_tier_known *known);
-void redis_tell_missing(struct redis_job *job, const struct kvt_key *key);
 /* PX in milliseconds, 0: none; `text` has room for 24. */
 uint64_t redis_ttl_ms(const struct redis_tier *t, const struct kvt_item *item);
 
-/* --- erasing: redis_erase.c, redis_clean.c ----------------------------------------------------- */
+/* --- erasing: redis_erase.c ---------------------------------------------------------------------- */
 
-/* A key that must not be read until Redis has forgotten it. */
-struct redis_gone {
-	struct redis_gone *next; /* of its bucket */
-	struct kvt_key key;
-	uint32_t under_way; /* unlinks of it */
-	bool owed;          /* one failed: to be tried again */
-};
-
-#define REDIS_GONE_BUCKETS 4096u
-#define REDIS_GONE_MOST    65536u
-
-struct redis_erasing {
-	struct redis_gone *buckets[REDIS_GONE_BUCKETS];
-	uint32_t count, owed;
-	uint32_t retrying; /* unlinks under way that no request waits for */
-	uint32_t cursor;   /* bucket where the next round of tries begins */
-	int64_t again_ns;
-};
-
-bool redis_is_gone(const struct redis_tier *t, const struct kvt_key *key);
 /* Unlinks a value that is not what it should be; no job waits for it. */
 void redis_drop(struct redis_tier *t, const struct kvt_key *key);
 
 /* Ends a read whose chunk is not there, or is there and wrong: then it is dropped. */
 void redis_read_missing(struct redis_job *job);
 void redis_read_corrupt(struct redis_job *job);
-size_t redis_erase_step(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
-void redis_erase_finish(struct redis_tier *t);
-
-#define REDIS_NODES 64u
-
-/* A walk over all keys of Redis, after an erase. */
-struct redis_cleaning {
-	bool wanted, running;
-	bool under_way;              /* a SCAN, or its looks */
-	uint32_t looks;              /* under way */
-	uint32_t slots[REDIS_NODES]; /* one of each node's; one that is ANY_SLOT without Cluster */
-	uint32_t nodes, node;
-	char cursor[24];
-	int64_t again_ns;
-	uint64_t removed;
-};
-
-void redis_clean_want(struct redis_tier *t);
-size_t redis_clean_step(struct redis_tier *t, int64_t now_ns, int64_t *next_ns);
 
 /* --- quotas: redis_quota.c, redis_shares.c ------------------------------------------------------ */
 
@@ -377,7 +240,6 @@ void redis_quota_read(struct redis_tier *t, const struct redis_footer *f); /* it
 void redis_shares_note(
 	struct redis_tier *t, const struct kvt_tenant *tenant, uint64_t bytes, uint64_t chunks);
 void redis_shares_refused(struct redis_tier *t, const struct kvt_tenant *tenant); /* counts one chunk */
-void redis_shares_forget(struct redis_tier *t, const struct kvt_tenant *tenant);
 void redis_shares_list(struct redis_tier *t, size_t most, struct kvt_tenant_list *out);
 
 /* --- the tier ---------------------------------------------------------------------------------- */
@@ -391,8 +253,6 @@ struct redis_counters {
 struct redis_tier {
 	struct kvt_tier base;
 	const struct kvt_surroundings *s;
-	int64_t (*held_since)(void *self, const struct kvt_tenant *tenant); /* as in struct kvt_tier_options */
-	void *caller;
 	struct kvw_redis *redis;
 	struct kvt_presence *presence;
 	struct kvt_sealer *sealer; /* NULL: plain */
@@ -401,14 +261,12 @@ struct redis_tier {
 	bool cluster;
 	uint32_t part_bytes, tokens_per_chunk;
 	uint64_t deadline_ns, ttl_ns, chunk_ttl_ns, bounce_limit;
-	int64_t look_every_ns; /* by the clock, at a tenant */
 	uint64_t seed;      /* of random numbers that are no secrets */
 	uint64_t hash_seed; /* of the table of tenants */
 
 	/* the tier's thread */
 	struct redis_jobs active, parked, flushes;
-	uint64_t next_number, taken;
-	struct kvt_elsewhere elsewhere; /* erased by others, for the caller to take */
+	uint64_t next_number;
 	size_t changes; /* writes and erases that have not ended */
 	uint64_t bounce_used;
 	uint64_t moving[2]; /* bytes of reads, and of writes, that have begun */
@@ -416,23 +274,15 @@ struct redis_tier {
 	int64_t told_ns;    /* the last line about refused writes */
 	uint64_t refused;
 	struct redis_tenants tenants;
-	struct redis_erasing erasing;
-	struct redis_cleaning cleaning;
 	struct redis_quota quota;
 	bool closing;
 
 	/* any thread */
 	pthread_mutex_t lock;
 	struct kvt_tier_request *queue, **queue_end; /* lock */
-	uint64_t submitted;                          /* lock: requests, so far */
-	struct kvt_tenant held[2 * KVT_TENANTS_LISTED]; /* lock: said to be held, for the next step */
-	uint32_t held_count;
 	struct redis_counters counters;              /* lock */
-	uint64_t erases;                             /* lock: of tenants or all, so far */
 	struct kvt_tenant_list shares;               /* lock: what tenants had */
-	struct kvt_tenant erasures[REDIS_ERASURES];  /* lock: for the next step */
-	uint32_t erasure_count;
-	bool erasure_all;
+	_Atomic uint64_t key_round; /* counts changes of generations, which destroy tenants' keys */
 	atomic_bool asleep;
 };
 

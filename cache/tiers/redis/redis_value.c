@@ -180,61 +180,20 @@ size_t redis_chunk_name(const struct kvt_fingerprint *f, const struct kvt_key *k
 static size_t tenant_name(const struct kvt_fingerprint *f, const char *what,
 	const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM])
 {
-	char *at = put_prefix(out, f);
+	char *at = stpcpy(put_prefix(out, f), what);
 
-	at = stpcpy(at, what);
-	if (tenant != NULL) {
-		*at++ = ':';
-		at = kvt_bytes_put_hex(at, tenant->bytes, sizeof(tenant->bytes));
-	}
+	at = kvt_bytes_put_hex(at, tenant->bytes, sizeof(tenant->bytes));
 	return (size_t)(at - out);
-}
-
-size_t redis_epoch_name(
-	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM])
-{
-	return tenant_name(f, "epoch", tenant, out);
 }
 
 size_t redis_tenant_key_name(
 	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM])
 {
-	return tenant_name(f, "tenantkey", tenant, out);
+	return tenant_name(f, "tenantkey:", tenant, out);
 }
 
-size_t redis_account_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
-	uint64_t epoch, char out[REDIS_KEY_ROOM])
+size_t redis_account_name(
+	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM])
 {
-	size_t len = tenant_name(f, "account", tenant, out);
-
-	return len + (size_t)snprintf(out + len, REDIS_KEY_ROOM - len, ":%llu",
-			     (unsigned long long)epoch);
-}
-
-static int digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool redis_chunk_parse(
-	const struct kvt_fingerprint *f, const char *name, size_t len, struct kvt_key *key)
-{
-	char prefix[REDIS_KEY_ROOM];
-	size_t prefix_len = (size_t)(put_prefix(prefix, f) - prefix);
-	const char *hex = name + prefix_len + 1;
-
-	if (len != prefix_len + 2 + 2 * sizeof(key->bytes) ||
-		memcmp(name, prefix, prefix_len) != 0 || name[prefix_len] != '{' ||
-		name[len - 1] != '}')
-		return false;
-	for (size_t i = 0; i < sizeof(key->bytes); i++) {
-		int high = digit_of(hex[2 * i]), low = digit_of(hex[2 * i + 1]);
-
-		if (high < 0 || low < 0)
-			return false;
-		key->bytes[i] = (uint8_t)(high << 4 | low);
-	}
-	return true;
+	return tenant_name(f, "account:", tenant, out);
 }

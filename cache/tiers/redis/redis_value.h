@@ -9,8 +9,10 @@
  * put all parts of a chunk into one slot of a Cluster: they move, vanish and are unlinked together,
  * by one command, while chunks spread over all slots. All begins with "kvt1:", for ACL patterns.
  *
- *	kvt1:FINGERPRINT:epoch    kvt1:FINGERPRINT:epoch:TENANT    kvt1:FINGERPRINT:tenantkey:TENANT
- *	kvt1:FINGERPRINT:account:TENANT:EPOCH    with quotas: redis_quota.c
+ *	kvt1:generations    redis_table.c    kvt1:FINGERPRINT:tenantkey:TENANT    redis_keys.c
+ *	kvt1:FINGERPRINT:account:TENANT    with quotas: redis_quota.c
+ *
+ * KEY is the chunk's name, with the generation of its tenant in it.
  *
  * A value is payload, names, tags, footer. The payload comes first and the footer last because the
  * reader of a chunk knows its length: GET puts the payload where it belongs and what is behind it
@@ -25,7 +27,7 @@
  *   144  u64 bytes of the chunk                        152 u64 payload in this part
  *   160  u32 payload of each part but the last         164 u32 parts        168 u32 number of this
  *   172  u32 tokens        176  u64 writer: random, for each write of a chunk
- *   184  u64 epoch of all  192  u64 epoch of the tenant, both as they were when it was written
+ *   184  u64 epoch of all  192  u64 epoch of the tenant, both as they were when it was written (kvtierd; in Redis 0)
  *   200  u64 ttl           208  i64 written (wall clock, ns)
  *   216  XXH3-128 of the chunk's bytes (low, high; zero when sealed)
  *   232  seal of the chunk: u32 format, u32 key id, u64 tenant key, u8[16] salt, u64 nonce
@@ -112,16 +114,8 @@ uint64_t redis_part_length(uint64_t bytes, uint32_t part_bytes, uint32_t part);
 /* Texts of keys, with NUL; each returns its length. */
 size_t redis_chunk_name(const struct kvt_fingerprint *f, const struct kvt_key *key, uint32_t part,
 	char out[REDIS_KEY_ROOM]);
-/* tenant NULL: of all. */
-size_t redis_epoch_name(
-	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM]);
 size_t redis_tenant_key_name(
 	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM]);
-/* A tenant's account under one epoch: redis_quota.c. */
-size_t redis_account_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
-	uint64_t epoch, char out[REDIS_KEY_ROOM]);
-/* Is this the name of a chunk's first part under this fingerprint? Sets its key. */
-bool redis_chunk_parse(
-	const struct kvt_fingerprint *f, const char *name, size_t len, struct kvt_key *key);
-
+size_t redis_account_name(
+	const struct kvt_fingerprint *f, const struct kvt_tenant *tenant, char out[REDIS_KEY_ROOM]);
 #endif

@@ -1,7 +1,7 @@
 /*
  * redis_write.c - a chunk goes to Redis, in the native format.
  *
- * First the epochs that it is written under, then, sealed, the tenant's key and a sealed copy. The
+ * First, sealed, the tenant's key and a sealed copy. The
  * parts behind the first are set before it, all at once: the first one is what probes look at.
  *
  * Writes beyond what keeps any network busy wait for their turn here, without a deadline that runs:
@@ -31,7 +31,7 @@ uint64_t redis_ttl_ms(const struct redis_tier *t, const struct kvt_item *item)
 
 /* --- what goes with the payload ----------------------------------------------------------------- */
 
-static void fill_footer(struct redis_job *job, const struct redis_epochs *epochs)
+static void fill_footer(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
 	const struct kvt_tier_request *r = job->request;
@@ -46,8 +46,6 @@ static void fill_footer(struct redis_job *job, const struct redis_epochs *epochs
 		.parts = redis_part_count(r->bytes, t->part_bytes),
 		.tokens = t->tokens_per_chunk,
 		.writer = kvw_random(&t->seed),
-		.epoch = epochs->all,
-		.tenant_epoch = epochs->tenant,
 		.written_wall_ns = kvt_wall(t->s),
 	};
 	if (t->sealer == NULL)
@@ -180,7 +178,7 @@ static void end_written(struct redis_job *job)
 {
 	struct kvt_tier_known known = redis_footer_known(&job->footer);
 
-	redis_tell_there(job, job->request->keys, &known);
+	kvt_presence_there(job->t->presence, job->request->keys, &known, kvt_now(job->t->s));
 	redis_job_end(job, KVT_OK);
 }
 
@@ -246,7 +244,6 @@ static enum kvt_status prepare(struct redis_job *job)
 	struct redis_tier *t = job->t;
 	const struct kvt_item *item = job->request->item;
 	const struct kvt_tenant none = {{0}}, *tenant = item != NULL ? &item->tenant : &none;
-	struct redis_epochs epochs;
 	enum kvt_status status;
 
 	if (t->sealer != NULL) {
@@ -256,10 +253,7 @@ static enum kvt_status prepare(struct redis_job *job)
 		if (status != KVT_OK)
 			return status;
 	}
-	status = redis_epochs_get(job, tenant, true, &epochs);
-	if (status != KVT_OK)
-		return status;
-	fill_footer(job, &epochs);
+	fill_footer(job);
 	status = make_extra(job);
 	if (status == KVT_MISS && !job->key_again) { /* the sealer has lost its key meanwhile */
 		job->key_again = true;
@@ -287,9 +281,7 @@ void redis_write_begin(struct redis_job *job)
 	const struct kvt_tier_request *r = job->request;
 
 	job->resume = go_on;
-	if (redis_is_gone(job->t, r->keys)) /* its erase would take this one, too */
-		redis_job_end(job, KVT_BUSY);
-	else if (redis_part_count(r->bytes, job->t->part_bytes) > REDIS_MAX_PARTS)
+	if (redis_part_count(r->bytes, job->t->part_bytes) > REDIS_MAX_PARTS)
 		redis_job_end(job, KVT_ENOTSUP);
 	else
 		go_on(job);

@@ -1,4 +1,5 @@
 /* chunk.c - keys, and the bytes that belong to them. */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -10,7 +11,20 @@ void drive_key(uint64_t seed, uint32_t index, struct kvt_key *out)
 {
 	const uint32_t tokens[] = {(uint32_t)seed, (uint32_t)(seed >> 32), index};
 
-	kvt_chain_id(NULL, tokens, 3, out->bytes);
+	struct kvt_key_parts parts = {.size = sizeof(parts), .hash_recipe = "drive"};
+	uint8_t chain_id[32];
+
+	kvt_chain_id(NULL, tokens, 3, chain_id);
+	parts.chain_id = chain_id;
+	parts.chain_id_bytes = sizeof(chain_id);
+	drive_tenant(seed, &parts.tenant);
+	if (kvt_key_make(&parts, out) != KVT_OK)
+		abort();
+}
+
+void drive_tenant(uint64_t seed, struct kvt_tenant *out)
+{
+	kvt_tenant_of(&seed, sizeof(seed), out);
 }
 
 static uint64_t mix(uint64_t x)

@@ -42,11 +42,12 @@ static bool put(struct drive *d, char **words, size_t count, char *error)
 
 	(void)count;
 	for (uint32_t i = 0; i < n && status == KVT_OK; i++) {
-		const struct kvt_item item = {.size = sizeof(item),
+		struct kvt_item item = {.size = sizeof(item),
 			.key = keys[i],
 			.parent = i > 0 ? &keys[i - 1] : NULL,
 			.bytes = bytes};
 
+		drive_tenant(number(words[1]), &item.tenant);
 		drive_fill(&keys[i], 0, chunk, bytes);
 		status = kvt_put(d->k, &item, chunk);
 		put += status == KVT_OK;
@@ -145,6 +146,21 @@ static bool erase(struct drive *d, char **words, size_t count, char *error)
 	return true;
 }
 
+/* erase_tenant SEED LIMIT_MS: of a chain */
+static bool erase_tenant(struct drive *d, char **words, size_t count, char *error)
+{
+	struct kvt_tenant tenant;
+	enum kvt_status status;
+
+	(void)count;
+	drive_tenant(number(words[1]), &tenant);
+	status = kvt_erase_tenant(d->k, &tenant, number(words[2]) * MILLISECOND, NULL);
+	if (status != KVT_OK && status != KVT_EIO)
+		return failed(error, "erase_tenant", status);
+	printf(",\"erased\":%s", status == KVT_OK ? "true" : "false");
+	return true;
+}
+
 /* --- the cache as a whole --- */
 
 /* drain LIMIT_MS */
@@ -232,6 +248,7 @@ const struct drive_command drive_commands[] = {
 	{"find", 3, 3, find},
 	{"lookup", 2, 2, lookup},
 	{"erase", 3, 3, erase},
+	{"erase_tenant", 2, 2, erase_tenant},
 	{"drain", 1, 1, drain},
 	{"reopen", 0, 0, reopen},
 	{"reset", 0, 0, reset},

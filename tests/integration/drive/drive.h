@@ -37,6 +37,7 @@ extern const struct drive_command drive_commands[]; /* ends with a NULL name */
 
 /* Chain `seed`, chunk `index`. */
 void drive_key(uint64_t seed, uint32_t index, struct kvt_key *out);
+void drive_tenant(uint64_t seed, struct kvt_tenant *out); /* of a chain */
 /* Its length: least to most, by the key. */
 uint64_t drive_bytes(const struct kvt_key *key, uint64_t least, uint64_t most);
 /* Bytes at .. at + count of the chunk under key. */

@@ -76,24 +76,6 @@ START_TEST(a_tenant_leaves_this_handle)
 }
 END_TEST
 
-/* What a tier needs to know whether an erase of unknown time can be of what is in memory. */
-START_TEST(a_tier_is_told_since_when_memory_has_chunks)
-{
-	struct kvt_tenant first = tenant_of(1), second = tenant_of(2);
-	int64_t before_ns = rig.now_ns;
-
-	ck_assert_int_eq(fake_held_since(fake_remote(), NULL), INT64_MAX);
-	rig_put_chain(&rig, 1, 4);
-	rig_settle(&rig);
-	ck_assert_int_ge(fake_held_since(fake_remote(), &first), before_ns);
-	ck_assert_int_le(fake_held_since(fake_remote(), &first), rig.now_ns);
-	ck_assert_int_eq(fake_held_since(fake_remote(), NULL), fake_held_since(fake_remote(), &first));
-	ck_assert_int_eq(fake_held_since(fake_remote(), &second), INT64_MAX);
-	rig_push_out(&rig);
-	ck_assert_int_eq(fake_held_since(fake_remote(), &first), INT64_MAX);
-}
-END_TEST
-
 /* It was erased before this handle first looked: what lies on its own disk may be younger. */
 START_TEST(the_first_look_leaves_the_disk)
 {
@@ -205,7 +187,6 @@ int main(void)
 	tcase_add_checked_fixture(tc, open_rig, close_rig);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_tenant_leaves_this_handle);
-	tcase_add_test(tc, a_tier_is_told_since_when_memory_has_chunks);
 	tcase_add_test(tc, the_first_look_leaves_the_disk);
 	tcase_add_test(tc, what_waits_is_not_stored);
 	tcase_add_test(tc, a_load_brings_nothing_back);

@@ -19,6 +19,16 @@ struct fake_chunk {
 	uint8_t data[];
 };
 
+/* The table of generations, of all shared tiers that have one. */
+static struct {
+	pthread_mutex_t lock;
+	uint8_t id[KVT_TABLE_ID_BYTES]; /* its first byte 0: there is none */
+	uint64_t number;
+	struct kvt_slot_change changes[64]; /* by number */
+	size_t count, page;
+	bool fails;
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 static struct fake_tier *last, *last_remote;
 static enum kvt_status refusal;
 static uint32_t erase_all_fails;
@@ -60,6 +70,7 @@ static struct fake_chunk **find(struct fake_tier *t, const struct kvt_key *key)
 
 static enum kvt_status erase_some(
 	struct fake_tier *t, const struct kvt_tenant *tenant, size_t *erased);
+static void do_raise(uint32_t slot);
 
 /* --- what a test does ------------------------------------------------------------------------- */
 
@@ -174,9 +185,30 @@ void fake_forget(struct fake_tier *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-int64_t fake_held_since(struct fake_tier *t, const struct kvt_tenant *tenant)
+void fake_table_begin(void)
 {
-	return t->held_since(t->self, tenant);
+	pthread_mutex_lock(&table.lock);
+	table.id[0] = 0;
+	table.number = table.count = 0;
+	table.page = KVT_CHANGES_MOST;
+	pthread_mutex_unlock(&table.lock);
+}
+
+void fake_table_fails(bool on)
+{
+	table.fails = on;
+}
+
+void fake_table_page(size_t changes)
+{
+	table.page = changes;
+}
+
+void fake_table_raise(uint32_t slot)
+{
+	pthread_mutex_lock(&table.lock);
+	do_raise(slot);
+	pthread_mutex_unlock(&table.lock);
 }
 
 void fake_erased_elsewhere(struct fake_tier *t, const struct kvt_tenant *tenant, enum kvt_elsewhere_depth depth)
@@ -210,8 +242,6 @@ static enum kvt_status make(const struct kvt_tier_ops *ops,
 	t->base.piece_bytes = FAKE_PIECE;
 	t->remote = ops->unsure != NULL;
 	t->watch = options->watch;
-	t->held_since = options->held_since;
-	t->self = options->self;
 	t->chunks = beginning;
 	beginning = NULL;
 	pthread_mutex_init(&t->lock, NULL);
@@ -233,6 +263,12 @@ static enum kvt_status fake_create_remote(
 	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
 {
 	return make(&fake_remote_ops, options, why, out);
+}
+
+static enum kvt_status fake_create_table(
+	const struct kvt_tier_options *options, char *why, struct kvt_tier **out)
+{
+	return make(&fake_table_ops, options, why, out);
 }
 
 /* What the tier knows without asking. */
@@ -403,6 +439,47 @@ static bool remove_chunk(struct fake_tier *t, struct fake_chunk **at)
 	return true;
 }
 
+static void do_raise(uint32_t slot)
+{
+	size_t i = 0;
+
+	while (i < table.count && table.changes[i].slot != slot)
+		i++;
+	for (; i + 1 < table.count; i++)
+		table.changes[i] = table.changes[i + 1];
+	table.changes[i] = (struct kvt_slot_change){slot, ++table.number};
+	table.count = i + 1;
+}
+
+static uint32_t do_table(struct kvt_table_ask *ask)
+{
+	bool known;
+
+	if (table.fails)
+		return KVT_EIO;
+	pthread_mutex_lock(&table.lock);
+	if (table.id[0] == 0) {
+		memcpy(table.id, ask->fresh, sizeof(table.id));
+		table.id[0] |= 1;
+	}
+	if (ask->raise != KVT_SLOT_NONE)
+		do_raise(ask->raise);
+	known = memcmp(table.id, ask->id, sizeof(table.id)) == 0;
+	memcpy(ask->now, table.id, sizeof(table.id));
+	ask->change_count = 0;
+	ask->more = false;
+	for (size_t i = 0; i < table.count; i++) {
+		if (known && table.changes[i].number <= ask->after)
+			continue;
+		ask->more = ask->change_count == table.page;
+		if (ask->more)
+			break;
+		ask->changes[ask->change_count++] = table.changes[i];
+	}
+	pthread_mutex_unlock(&table.lock);
+	return KVT_OK;
+}
+
 static uint32_t answer(struct fake_tier *t, struct kvt_tier_request *r)
 {
 	if (t->answer[r->verb] != KVT_OK && t->answer_times != 0) {
@@ -423,6 +500,8 @@ static uint32_t answer(struct fake_tier *t, struct kvt_tier_request *r)
 		return KVT_OK;
 	case KVT_TIER_PROBE:
 		return t->remote ? do_probe(t, r) : KVT_EINVAL;
+	case KVT_TIER_TABLE:
+		return do_table(r->table);
 	}
 	return KVT_EINVAL;
 }
@@ -609,6 +688,23 @@ static void fake_destroy(struct kvt_tier *base)
 	last = NULL;
 }
 
+static size_t fake_drop_slots(struct kvt_tier *base, const struct kvt_slot_set *slots)
+{
+	struct fake_tier *t = fake(base);
+	struct fake_chunk **at = &t->chunks;
+	size_t count = 0;
+
+	pthread_mutex_lock(&t->lock);
+	while (*at != NULL) {
+		if (kvt_slot_set_has(slots, kvt_tenant_slot(&(*at)->tenant)))
+			count += remove_chunk(t, at);
+		else
+			at = &(*at)->next;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return count;
+}
+
 const struct kvt_tier_ops fake_tier_ops = {
 	.name = "fake",
 	.id = KVT_TIER_NVME,
@@ -619,6 +715,7 @@ const struct kvt_tier_ops fake_tier_ops = {
 	.pin = fake_pin,
 	.erase_tenant = fake_erase_tenant,
 	.erase_all = fake_erase_all,
+	.drop_slots = fake_drop_slots,
 	.limit_tenant = fake_limit_tenant,
 	.tally = fake_tally,
 	.stats = fake_stats,
@@ -640,6 +737,22 @@ const struct kvt_tier_ops fake_remote_ops = {
 	.erase_all = fake_erase_all,
 	.take_elsewhere = fake_take_elsewhere,
 	.holds = fake_holds,
+	.stats = fake_stats,
+	.wake = fake_wake,
+	.step = fake_step,
+	.destroy = fake_destroy,
+};
+
+const struct kvt_tier_ops fake_table_ops = {
+	.name = "fake-table",
+	.id = KVT_TIER_L2,
+	.has_table = true,
+	.create = fake_create_table,
+	.match = fake_match,
+	.known = fake_known,
+	.submit = fake_submit,
+	.unsure = fake_unsure,
+	.pin = fake_pin,
 	.stats = fake_stats,
 	.wake = fake_wake,
 	.step = fake_step,

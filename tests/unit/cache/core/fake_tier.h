@@ -12,7 +12,7 @@
 
 #include "tiers/tier.h"
 
-#define FAKE_VERBS   5
+#define FAKE_VERBS   6
 #define FAKE_MISSING 64
 
 #define FAKE_PIECE 50000u /* of whose checksums it can use some */
@@ -27,8 +27,6 @@ struct fake_tier {
 	struct fake_chunk *chunks;
 	size_t with_pieces; /* writes that came with checksums of pieces */
 	struct kvt_tier_watch watch;
-	int64_t (*held_since)(void *self, const struct kvt_tenant *tenant); /* of its options */
-	void *self;                                                         /* of held_since */
 	bool woken, remote;
 	struct kvt_key missing[FAKE_MISSING]; /* asked for, and not there */
 	size_t missing_count;
@@ -47,11 +45,16 @@ struct fake_tier {
 	struct kvt_elsewhere elsewhere;
 };
 
-extern const struct kvt_tier_ops fake_tier_ops, fake_remote_ops;
+/* A local one, a shared one, and a shared one with a table of generations. */
+extern const struct kvt_tier_ops fake_tier_ops, fake_remote_ops, fake_table_ops;
+
+void fake_table_begin(void); /* the table is lost: the next question begins another one */
+void fake_table_fails(bool on);
+void fake_table_page(size_t changes); /* so many in one answer */
+void fake_table_raise(uint32_t slot); /* another process erased */
 
 struct fake_tier *fake_tier(void);
 struct fake_tier *fake_remote(void); /* likewise, of the shared ones */
-int64_t fake_held_since(struct fake_tier *t, const struct kvt_tenant *tenant); /* what the handle says */
 /* Another process erased there; tenant NULL: all. */
 void fake_erased_elsewhere(struct fake_tier *t, const struct kvt_tenant *tenant, enum kvt_elsewhere_depth depth);
 

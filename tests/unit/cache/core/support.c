@@ -77,6 +77,7 @@ struct kvt_key key_of(uint32_t chain, uint32_t index)
 	struct kvt_key key;
 
 	kvt_chain_id(NULL, (const uint32_t[]){chain, index}, 2, key.bytes);
+	memcpy(&key.bytes[KVT_SLOT_AT], &chain, 2); /* of its tenant */
 	return key;
 }
 

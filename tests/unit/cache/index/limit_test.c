@@ -55,30 +55,6 @@ START_TEST(the_largest_tenants_are_listed)
 }
 END_TEST
 
-START_TEST(since_when_a_tenant_is_here)
-{
-	struct kvt_tenant second = tenant_of(2);
-	int64_t first_ns, then_ns;
-	struct bed bed;
-
-	bed_open(&bed, &(struct bed_options){.max_entries = 64, .capacity = 1000});
-	ck_assert_int_eq(kvt_index_since(bed.index, NULL), INT64_MAX);
-	first_ns = bed.wall_ns;
-	ck_assert_int_eq(put(&bed, 1, 1, 10), KVT_OK);
-	then_ns = bed.wall_ns += 1000;
-	ck_assert_int_eq(put(&bed, 2, 2, 10), KVT_OK);
-	bed.wall_ns += 1000;
-	ck_assert_int_eq(put(&bed, 3, 2, 10), KVT_OK);
-	ck_assert_int_eq(kvt_index_since(bed.index, NULL), first_ns);
-	ck_assert_int_eq(kvt_index_since(bed.index, &second), then_ns);
-	ck_assert_uint_eq(kvt_index_erase_tenant(bed.index, &second), 2);
-	ck_assert_int_eq(kvt_index_since(bed.index, &second), INT64_MAX);
-	ck_assert_int_eq(put(&bed, 4, 2, 10), KVT_OK);
-	ck_assert_int_eq(kvt_index_since(bed.index, &second), bed.wall_ns);
-	bed_close(&bed);
-}
-END_TEST
-
 START_TEST(one_tenant_is_limited_and_others_are_not)
 {
 	struct kvt_index_stats stats;
@@ -200,7 +176,6 @@ int main(void)
 	TCase *cases = tcase_create("limit");
 
 	tcase_add_test(cases, the_largest_tenants_are_listed);
-	tcase_add_test(cases, since_when_a_tenant_is_here);
 	tcase_add_test(cases, one_tenant_is_limited_and_others_are_not);
 	tcase_add_test(cases, a_limit_that_comes_late_meets_what_is_there);
 	tcase_add_test(cases, it_holds_in_place_of_the_general_one);

@@ -191,21 +191,14 @@ END_TEST
 
 START_TEST(killed_and_back)
 {
-	struct kvt_tenant none = {{0}};
-	size_t erased;
-
 	rig_finish(&rig);
 	rig.config.l2_deadline_ns = 500 * (uint64_t)MS;
 	open_both();
 	ck_assert_int_eq(rig_put(&rig, 0, 1, 1000), KVT_OK);
 	real_stop(&server);
 	ck_assert_int_eq(rig_get(&rig, 0, 1, 1000), KVT_EIO);
-	ck_assert_int_eq(rig.tiers[0]->ops->erase_tenant(rig.tiers[0], &none, &erased), KVT_OK);
-	ck_assert_int_eq(rig_flush(&rig, 0), KVT_EIO);
+	ck_assert_int_eq(rig_erase(&rig, 0, 1), KVT_EIO);
 	real_start(&server, false);
-	for (int i = 0; i < 200 && rig_flush(&rig, 0) != KVT_OK; i++)
-		rig_steps(&rig, 0, 20);
-	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
 	for (int i = 0; i < 100 && rig_put(&rig, 0, 2, 1000) != KVT_OK; i++)
 		rig_steps(&rig, 0, 20);
 	ck_assert_int_eq(rig_get(&rig, 1, 2, 1000), KVT_OK);
@@ -215,9 +208,7 @@ END_TEST
 
 START_TEST(full)
 {
-	struct kvt_tenant none = {{0}};
 	enum kvt_status status = KVT_OK;
-	size_t erased;
 	uint64_t n = 0;
 
 	rig_finish(&rig);
@@ -231,32 +222,100 @@ START_TEST(full)
 	ck_assert_int_eq(status, KVT_FULL);
 	ck_assert_uint_ge(n, 3);
 	ck_assert_int_eq(rig_get(&rig, 1, 0, 1 << 20), KVT_OK);
-	ck_assert_int_eq(rig.tiers[0]->ops->erase_tenant(rig.tiers[0], &none, &erased), KVT_OK);
-	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
+	ck_assert_int_eq(rig_erase(&rig, 0, 0), KVT_OK);
 	ck_assert_uint_eq(rig_probe(&rig, 0, 0, 1), 0);
 	ck_assert_int_eq(rig_get(&rig, 0, 0, 1 << 20), KVT_MISS);
 }
 END_TEST
 
-START_TEST(erased_values_leave)
-{
-	struct kvt_tenant none = {{0}};
-	size_t erased;
+/* The table of generations. */
+struct table {
+	struct kvt_table_ask ask;
+	uint8_t next;
+};
 
-	for (uint64_t n = 0; n < 300; n++)
-		ck_assert_int_eq(rig_put(&rig, 0, n, 64), KVT_OK);
-	ck_assert_int_eq(rig.tiers[0]->ops->erase_tenant(rig.tiers[0], &none, &erased), KVT_OK);
-	ck_assert_int_eq(rig_flush(&rig, 0), KVT_OK);
-	ck_assert_int_eq(rig_put(&rig, 0, 1000, 64), KVT_OK); /* makes the cleaner sure of itself */
-	for (int i = 0; i < 20000 &&
-			ask_server("EXISTS", rig_name(&rig, 299, 0), NULL, NULL, 0) +
-					ask_server("EXISTS", rig_name(&rig, 0, 0), NULL, NULL, 0) >
-				0;
-		i++)
-		rig_steps(&rig, 0, 10);
-	ck_assert_int_eq(ask_server("EXISTS", rig_name(&rig, 0, 0), NULL, NULL, 0), 0);
-	ck_assert_int_eq(ask_server("EXISTS", rig_name(&rig, 299, 0), NULL, NULL, 0), 0);
-	ck_assert_int_eq(rig_get(&rig, 1, 1000, 64), KVT_OK);
+static struct table table;
+
+/* Asks by what is known, and gives this slot another generation. */
+static void ask_table(int handle, uint32_t raise)
+{
+	table.ask.raise = raise;
+	memset(table.ask.fresh, ++table.next, sizeof(table.ask.fresh));
+	ck_assert_int_eq(rig_ask_table(&rig, handle, &table.ask), KVT_OK);
+}
+
+/* The answer is known from now on. */
+static void know(void)
+{
+	memcpy(table.ask.id, table.ask.now, sizeof(table.ask.id));
+	for (uint32_t i = 0; i < table.ask.change_count; i++)
+		table.ask.after = table.ask.changes[i].number;
+}
+
+START_TEST(a_table_and_its_changes)
+{
+	table = (struct table){.next = 0};
+	ask_table(0, KVT_SLOT_NONE);
+	ck_assert_uint_eq(table.ask.change_count, 0);
+	ck_assert_uint_eq(table.ask.now[5], 1);
+	know();
+	ask_table(0, 70);
+	ck_assert_uint_eq(table.ask.change_count, 1);
+	ck_assert_uint_eq(table.ask.now[5], 1);
+	ask_table(0, KVT_SLOTS - 1); /* what a handle does not know yet comes with it */
+	ck_assert_uint_eq(table.ask.change_count, 2);
+	ck_assert_uint_eq(table.ask.changes[0].slot, 70);
+	ck_assert_uint_eq(table.ask.changes[1].slot, KVT_SLOTS - 1);
+	ck_assert_uint_eq(table.ask.changes[1].number, 2);
+	know();
+	ask_table(1, 70); /* once more: the slot has one number, the last */
+	ck_assert_uint_eq(table.ask.change_count, 1);
+	ck_assert_uint_eq(table.ask.changes[0].number, 3);
+	table.ask.after = 0;
+	ask_table(1, KVT_SLOT_NONE);
+	ck_assert_uint_eq(table.ask.change_count, 2);
+	ck_assert(!table.ask.more);
+}
+END_TEST
+
+START_TEST(a_table_that_is_lost)
+{
+	table = (struct table){.next = 0};
+	ask_table(0, 1);
+	know();
+	ask_table(0, 2);
+	ck_assert_int_eq(ask_server("DEL", "kvt1:generations", NULL, NULL, 0), 1);
+	ask_table(0, KVT_SLOT_NONE);
+	ck_assert_uint_eq(table.ask.now[5], 3);
+	ck_assert_uint_eq(table.ask.change_count, 0);
+	know();
+	table.ask.after = 9; /* a master came back without its last changes */
+	ask_table(0, KVT_SLOT_NONE);
+	ck_assert_uint_eq(table.ask.now[5], 4);
+	(void)ask_server("DEL", "kvt1:generations", NULL, NULL, 0);
+	(void)ask_server("LPUSH", "kvt1:generations", "x", NULL, 0); /* something else under its name */
+	table.ask.after = 0;
+	ask_table(0, 3);
+	ck_assert_uint_eq(table.ask.now[5], 5);
+	ck_assert_uint_eq(table.ask.change_count, 1);
+}
+END_TEST
+
+/* More changes than one answer has. */
+START_TEST(a_long_table)
+{
+	uint32_t count = 0, slots = KVT_CHANGES_MOST + 200;
+
+	table = (struct table){.next = 0};
+	for (uint32_t i = 0; i < slots; i++)
+		ask_table(0, i);
+	table.ask.after = 0;
+	do {
+		ask_table(1, KVT_SLOT_NONE);
+		count += table.ask.change_count;
+		know();
+	} while (table.ask.more);
+	ck_assert_uint_eq(count, slots);
 }
 END_TEST
 
@@ -275,7 +334,9 @@ int main(void)
 	tcase_add_test(tcase, stopped);
 	tcase_add_test(tcase, killed_and_back);
 	tcase_add_test(tcase, full);
-	tcase_add_test(tcase, erased_values_leave);
+	tcase_add_test(tcase, a_table_and_its_changes);
+	tcase_add_test(tcase, a_table_that_is_lost);
+	tcase_add_test(tcase, a_long_table);
 	tcase_set_timeout(tcase, 200);
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);

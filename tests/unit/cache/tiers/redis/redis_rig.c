@@ -53,19 +53,11 @@ void rig_init(struct redis_rig *r)
 	memset(r->config.fingerprint.bytes, 0xf1, sizeof(r->config.fingerprint.bytes));
 }
 
-static int64_t since_of(void *self, const struct kvt_tenant *tenant)
-{
-	(void)tenant;
-	return ((struct redis_rig *)self)->since_ns;
-}
-
 enum kvt_status rig_open(struct redis_rig *r, int handle)
 {
 	struct kvt_tier_options options = {
 		.config = &r->config,
 		.surroundings = &r->surroundings,
-		.held_since = since_of,
-		.self = r,
 	};
 
 	r->why[0] = '\0';
@@ -118,18 +110,6 @@ static void request_done(struct kvt_tier_request *request)
 	request->user = NULL;
 }
 
-/* As the caller does, after each step. */
-static void rig_take(struct redis_rig *r, int handle)
-{
-	struct kvt_tier *t = r->tiers[handle];
-
-	if (!atomic_load(&t->elsewhere) || r->leave_elsewhere)
-		return;
-	t->ops->take_elsewhere(t, &r->elsewhere);
-	ck_assert(r->elsewhere.all != KVT_ELSEWHERE_NOTHING || r->elsewhere.count > 0);
-	r->taken++;
-}
-
 void rig_steps(struct redis_rig *r, int handle, unsigned count)
 {
 	int64_t next;
@@ -138,7 +118,6 @@ void rig_steps(struct redis_rig *r, int handle, unsigned count)
 		(void)r->tiers[handle]->ops->step(
 			r->tiers[handle], r->real != 0 ? 1000000 : 0, &next);
 		r->now_ns += STEP_NS;
-		rig_take(r, handle);
 	}
 }
 
@@ -147,7 +126,7 @@ enum kvt_status rig_run(struct redis_rig *r, int handle, struct kvt_tier_request
 	request->done = request_done;
 	request->user = r;
 	request->begun_ns = now_of(r);
-	request->wanted_ns = request->begun_ns - r->waited_ns;
+	request->wanted_ns = request->begun_ns;
 	r->tiers[handle]->ops->submit(r->tiers[handle], request);
 	for (unsigned i = 0; request->user != NULL; i++) {
 		if (i == STEPS_MOST)
@@ -246,6 +225,13 @@ enum kvt_status rig_erase(struct redis_rig *r, int handle, uint64_t n)
 enum kvt_status rig_flush(struct redis_rig *r, int handle)
 {
 	struct kvt_tier_request request = {.verb = KVT_TIER_FLUSH};
+
+	return rig_run(r, handle, &request);
+}
+
+enum kvt_status rig_ask_table(struct redis_rig *r, int handle, struct kvt_table_ask *ask)
+{
+	struct kvt_tier_request request = {.verb = KVT_TIER_TABLE, .table = ask};
 
 	return rig_run(r, handle, &request);
 }

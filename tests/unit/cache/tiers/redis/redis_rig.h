@@ -26,11 +26,6 @@ struct redis_rig {
 	unsigned warnings;
 	bool had_names; /* the last read brought names */
 	struct kvt_checksum checksum;
-	struct kvt_elsewhere elsewhere; /* what was taken last */
-	unsigned taken;
-	bool leave_elsewhere; /* it is not taken */
-	int64_t waited_ns;    /* since a chunk was put, before it is written */
-	int64_t since_ns;     /* since when the caller's memory has had chunks */
 };
 
 void rig_init(struct redis_rig *r);
@@ -48,6 +43,7 @@ enum kvt_status rig_get(struct redis_rig *r, int handle, uint64_t n, uint64_t by
 enum kvt_status rig_get_by(
 	struct redis_rig *r, int handle, uint64_t n, uint64_t bytes, int64_t deadline_ns);
 enum kvt_status rig_erase(struct redis_rig *r, int handle, uint64_t n);
+enum kvt_status rig_ask_table(struct redis_rig *r, int handle, struct kvt_table_ask *ask);
 enum kvt_status rig_flush(struct redis_rig *r, int handle);
 /* Of the chunks first ... first + count - 1; SIZE_MAX: the probe failed. */
 size_t rig_probe(struct redis_rig *r, int handle, uint64_t first, size_t count);

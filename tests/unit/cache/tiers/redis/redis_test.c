@@ -358,22 +358,6 @@ START_TEST(a_server_that_stands_still)
 }
 END_TEST
 
-START_TEST(slow_for_one_but_alive)
-{
-	struct kvt_key keys[3] = {rig_key(1), rig_key(2), rig_key(3)};
-	struct kvt_tier_request probe = {.verb = KVT_TIER_PROBE, .keys = keys, .key_count = 3};
-
-	ck_assert_int_eq(rig_put(&rig, 0, 1, 100), KVT_OK);
-	ck_assert_int_eq(rig_get(&rig, 1, 1, 100), KVT_OK);
-	forget();
-	fake.stall_verb = "GET"; /* footers come, epochs do not */
-	probe.deadline_ns = rig.now_ns + 10 * MS;
-	ck_assert_int_eq(rig_run(&rig, 1, &probe), KVT_OK);
-	ck_assert_uint_eq(probe.found, 0);
-	ck_assert(!rig_knows(&rig, 1, 1));
-}
-END_TEST
-
 static void done_at_close(struct kvt_tier_request *request)
 {
 	(void)request;
@@ -514,7 +498,6 @@ int main(void)
 	tcase_add_test(tcase, a_server_that_is_full);
 	tcase_add_test(tcase, no_server);
 	tcase_add_test(tcase, a_server_that_stands_still);
-	tcase_add_test(tcase, slow_for_one_but_alive);
 	tcase_add_test(tcase, closing_ends_everything);
 	tcase_add_test(tcase, a_configuration_of_zeros);
 	tcase_add_test(tcase, writes_take_turns);

@@ -77,9 +77,8 @@ static void *work(void *arg)
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		uint64_t n = (seed * 31 + i * 17) % 50;
 		struct kvt_tier_known known;
-		struct kvt_tenant tenant = {{(uint8_t)(n % 3)}};
+		static const struct kvt_slot_set slots;
 		struct kvt_tier_stats stats = {0};
-		size_t erased;
 
 		(void)wish(w, KVT_TIER_WRITE, n);
 		memset(w->bytes, 0, BYTES);
@@ -92,7 +91,7 @@ static void *work(void *arg)
 		if (i % 40 == 7)
 			(void)wish(w, KVT_TIER_ERASE, n);
 		if (i % 100 == 50)
-			(void)rig.tiers[0]->ops->erase_tenant(rig.tiers[0], &tenant, &erased);
+			(void)rig.tiers[0]->ops->drop_slots(rig.tiers[0], &slots);
 		if (i % 100 == 51)
 			(void)wish(w, KVT_TIER_FLUSH, n);
 		rig.tiers[0]->ops->stats(rig.tiers[0], &stats);

@@ -1,0 +1,92 @@
+/*
+ * slots.h - generations: what is erased loses its name.
+ *
+ * A shared tier keeps a table of numbers, one for each slot. A tenant has a slot, and so has a fingerprint ("all").
+ * The name of a chunk below memory is made from its key and the numbers of its two slots (core/generations.c), so an
+ * erase of a tenant, or of all, changes one number, and what still lies anywhere under the former name is not
+ * asked for any more. The number of slots is constant: two tenants may share one, then an erase of one makes the
+ * other's chunks cold.
+ *
+ * A key says its tenant's slot in two of its bytes, which kvt_key_make puts there, since readers name keys alone.
+ */
+#ifndef KVT_SLOTS_H
+#define KVT_SLOTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kvtier/kvtier.h"
+
+#define KVT_TENANT_SLOTS  65536u
+#define KVT_VERSION_SLOTS 1024u
+#define KVT_SLOTS         (KVT_TENANT_SLOTS + KVT_VERSION_SLOTS)
+#define KVT_SLOT_AT       26 /* in a key; 2 bytes, little-endian; behind them a fragment's mark may follow */
+
+static inline uint32_t kvt_tenant_slot(const struct kvt_tenant *tenant)
+{
+	return (uint32_t)tenant->bytes[0] | (uint32_t)tenant->bytes[1] << 8;
+}
+
+static inline uint32_t kvt_key_slot(const struct kvt_key *key)
+{
+	return (uint32_t)key->bytes[KVT_SLOT_AT] | (uint32_t)key->bytes[KVT_SLOT_AT + 1] << 8;
+}
+
+static inline uint32_t kvt_version_slot(const struct kvt_fingerprint *fingerprint)
+{
+	return KVT_TENANT_SLOTS +
+	       ((uint32_t)fingerprint->bytes[0] | (uint32_t)fingerprint->bytes[1] << 8) % KVT_VERSION_SLOTS;
+}
+
+static inline void kvt_key_take_slot(struct kvt_key *key, const struct kvt_tenant *tenant)
+{
+	memcpy(&key->bytes[KVT_SLOT_AT], tenant->bytes, 2);
+}
+
+/* Slots of tenants. */
+struct kvt_slot_set {
+	bool all;
+	uint64_t bits[KVT_TENANT_SLOTS / 64];
+};
+
+static inline void kvt_slot_set_add(struct kvt_slot_set *set, uint32_t slot)
+{
+	set->bits[slot / 64] |= 1ull << slot % 64;
+}
+
+static inline bool kvt_slot_set_has(const struct kvt_slot_set *set, uint32_t slot)
+{
+	return set->all || (set->bits[slot / 64] >> slot % 64 & 1) != 0;
+}
+
+/* --- the table of a shared tier ------------------------------------------------------------------ */
+
+#define KVT_TABLE_ID_BYTES 16
+#define KVT_CHANGES_MOST   1024u   /* in one answer */
+#define KVT_SLOT_NONE      UINT32_MAX
+
+struct kvt_slot_change {
+	uint32_t slot;
+	uint64_t number; /* of the change, counting up from 1; it is the slot's generation from then on */
+};
+
+/*
+ * A question to a shared tier about its table, and what it is to change there. A table that is not there, or
+ * has fewer changes than the asker knows of (it was lost, or an older copy came back), begins again under another
+ * id: then all names are new, and what was stored is cold.
+ */
+struct kvt_table_ask {
+	uint8_t id[KVT_TABLE_ID_BYTES]; /* of the table that the asker knows; all zero: none */
+	uint64_t after;                 /* changes up to this number are known */
+	uint32_t raise;                 /* this slot gets the next number; KVT_SLOT_NONE: none */
+	const struct kvt_tenant *tenant; /* whose slot that is, NULL: all; borrowed until done */
+	uint8_t fresh[KVT_TABLE_ID_BYTES]; /* random: the id of a table that begins now */
+	/* Results, with KVT_OK. Another id than the asker's: `changes` are all that the table has. */
+	uint8_t now[KVT_TABLE_ID_BYTES];
+	struct kvt_slot_change changes[KVT_CHANGES_MOST]; /* by number */
+	uint32_t change_count;
+	bool more; /* there are later ones */
+};
+
+#endif

@@ -1,0 +1,331 @@
+/*
+ * generations.c - names of chunks below memory, by a shared tier's table of generations.
+ *
+ *	name = key XOR SHA-256(domain | id of the table | generation of the fingerprint's slot, of the tenant's slot | slots)
+ *
+ * The key is itself a hash; of the exclusive or one gets back from a name to its key, which tiers report. Two bytes
+ * with the tenant's slot, and a fragment's mark, stay as they are. Memory goes by keys.
+ *
+ * An erase of a tenant, or of all, is one change of the table; it is done when the tier has made it. From then on this
+ * handle names all that by another generation, and so does every other process once it has asked for changes: by the
+ * clock, before l2.seen_time is over, or before it reads anything, if it was stopped for longer. What was put before a
+ * change leaves memory, and the line of stores, under the same lock under which names change, so that it is never
+ * stored under a new name. What lies under a former name in Redis leaves by TTL and eviction.
+ *
+ * One question is under way at a time: an answer that another one overtook would bring back former names.
+ *
+ * While the table cannot be asked the handle goes on by what it knows: another process' erase is then seen when it can be
+ * asked again. Until it was read for the first time no tier below memory is used.
+ */
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "core/barrier.h"
+#include "core/generations.h"
+#include "core/loads.h"
+#include "core/lower.h"
+#include "core/names.h"
+#include "core/step.h"
+#include "core/stores.h"
+
+#define LEAST_NS 100000000 /* between questions, and an answer is good for twice that at least */
+#define MOST_NS  10000000000
+#define AGAIN_NS 200000000 /* after a failure */
+#define SLICE_NS 1000000
+#define STILL_AT_MOST 250 /* as in step.c */
+
+/* A question on its way, or in line for it. */
+struct kvt_asking {
+	struct kvt_job job; /* first */
+	struct kvt_asking *next;
+	struct kvt_barrier *barrier; /* NULL: no erase waits for it */
+	int64_t asked_ns;
+	uint32_t own; /* the slot that it raises; KVT_SLOT_NONE: none */
+	struct kvt_tenant tenant;
+	struct kvt_table_ask ask;
+};
+
+static void send_next(struct kvt *k);
+
+static int64_t believed_ns(const struct kvt *k)
+{
+	uint64_t ns = k->config.l2_seen_ns;
+
+	return ns > MOST_NS ? MOST_NS : ns < 2 * LEAST_NS ? 2 * LEAST_NS : (int64_t)ns;
+}
+
+enum kvt_status kvt_generations_init(struct kvt *k)
+{
+	struct kvt_generations *g = &k->generations;
+
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].ops->has_table)
+			g->home = &k->lower[i];
+	if (g->home == NULL)
+		return KVT_OK;
+	g->at = calloc(KVT_SLOTS, sizeof(*g->at));
+	g->changed = calloc(1, sizeof(*g->changed));
+	g->masks = calloc(KVT_NAME_MASKS, sizeof(*g->masks));
+	return g->at != NULL && g->changed != NULL && g->masks != NULL ? KVT_OK : KVT_ENOMEM;
+}
+
+void kvt_generations_finish(struct kvt *k)
+{
+	struct kvt_generations *g = &k->generations;
+
+	while (g->first != NULL) {
+		struct kvt_asking *asking = g->first;
+
+		g->first = asking->next;
+		free(asking);
+	}
+	free(g->at);
+	free(g->changed);
+	free(g->masks);
+}
+
+/* --- changes; under the core's lock ------------------------------------------------------------- */
+
+/* `below`: in tiers below, too. */
+static size_t free_slots(struct kvt *k, const struct kvt_slot_set *slots, bool below)
+{
+	size_t most, count;
+
+	kvt_loads_erase_slots(k, slots);
+	kvt_stores_erase_slots(k, slots);
+	most = kvt_l1_erase_slots(k->l1, slots);
+	for (size_t i = 0; below && i < k->lower_count; i++) {
+		struct kvt_tier *tier = k->lower[i].tier;
+
+		if (tier == NULL || tier->ops->drop_slots == NULL)
+			continue;
+		count = tier->ops->drop_slots(tier, slots);
+		most = count > most ? count : most;
+	}
+	return most;
+}
+
+/* Notes what changed in g->changed. Returns how many slots did, but for the one that this handle raised; those that
+ * concern it. */
+static size_t take_changes(struct kvt *k, const struct kvt_table_ask *ask, uint32_t own)
+{
+	struct kvt_generations *g = &k->generations;
+	uint32_t version = kvt_version_slot(&k->config.fingerprint);
+	size_t others = 0;
+
+	for (uint32_t i = 0; i < ask->change_count; i++) {
+		const struct kvt_slot_change *change = &ask->changes[i];
+
+		if (change->number > g->number)
+			g->number = change->number;
+		if (change->slot >= KVT_SLOTS || change->number <= g->at[change->slot])
+			continue;
+		g->at[change->slot] = change->number;
+		if (change->slot < KVT_TENANT_SLOTS)
+			kvt_slot_set_add(g->changed, change->slot);
+		else if (change->slot == version)
+			g->changed->all = true;
+		else
+			continue;
+		others += change->slot != own;
+	}
+	return others;
+}
+
+/* The table as it is now. */
+static void adopt(struct kvt *k, const struct kvt_asking *asking)
+{
+	struct kvt_generations *g = &k->generations;
+	const struct kvt_table_ask *ask = &asking->ask;
+	bool other = memcmp(g->id, ask->now, sizeof(g->id)) != 0, was_known = g->known;
+	size_t others, count;
+
+	memset(g->changed, 0, sizeof(*g->changed));
+	pthread_mutex_lock(&g->lock);
+	if (other) {
+		memset(g->at, 0, KVT_SLOTS * sizeof(*g->at));
+		memcpy(g->id, ask->now, sizeof(g->id));
+		g->number = 0;
+		g->known = false;
+	}
+	others = take_changes(k, ask, asking->own);
+	memset(g->masks, 0, KVT_NAME_MASKS * sizeof(*g->masks));
+	g->known = g->known || !ask->more;
+	pthread_mutex_unlock(&g->lock);
+	g->changed->all |= other;
+	count = free_slots(k, g->changed, was_known);
+	if (other && was_known) {
+		kvt_count(&k->counters.tables_lost, 1);
+		kvt_note(&k->surroundings, KVT_LOG_WARN,
+			"%s: its table of generations was lost: all that was stored is cold",
+			g->home->ops->name);
+	} else if (was_known && others > 0) {
+		kvt_count(&g->home->erased_elsewhere, others);
+		kvt_note(&k->surroundings, KVT_LOG_INFO,
+			"%s: another process erased: %zu changes, %zu chunks left here, too",
+			g->home->ops->name, others, count);
+	}
+	if (!ask->more)
+		atomic_store(&g->fresh_until_ns, asking->asked_ns + believed_ns(k));
+}
+
+/* --- questions; under the core's lock ----------------------------------------------------------- */
+
+static void end_asking(struct kvt *k, struct kvt_asking *asking, bool made)
+{
+	struct kvt_barrier *b = asking->barrier;
+
+	free(asking);
+	send_next(k);
+	if (b != NULL)
+		kvt_barrier_raised(k, b, made);
+	pthread_cond_broadcast(&k->changed);
+}
+
+static void answered(struct kvt *k, struct kvt_job *job)
+{
+	struct kvt_generations *g = &k->generations;
+	struct kvt_asking *asking = (struct kvt_asking *)job;
+	bool good = job->request.status == KVT_OK;
+
+	g->under_way = false;
+	g->next_ns = kvt_clock(k) + (good ? believed_ns(k) / 2 : AGAIN_NS);
+	atomic_store(&g->failed, !good);
+	if (good)
+		adopt(k, asking);
+	if (good && asking->ask.more && !k->closing) { /* the rest of it, before anything else is asked */
+		asking->ask.raise = KVT_SLOT_NONE;
+		asking->next = g->first;
+		g->first = asking;
+		send_next(k);
+		return;
+	}
+	end_asking(k, asking, good);
+}
+
+static void send_next(struct kvt *k)
+{
+	struct kvt_generations *g = &k->generations;
+	struct kvt_asking *asking = g->first;
+
+	if (asking == NULL || g->under_way || k->closing)
+		return;
+	g->first = asking->next;
+	g->under_way = true;
+	memcpy(asking->ask.id, g->id, sizeof(g->id));
+	asking->ask.after = g->number;
+	asking->asked_ns = kvt_clock(k);
+	asking->job.request = (struct kvt_tier_request){.verb = KVT_TIER_TABLE, .table = &asking->ask};
+	kvt_lower_submit(g->home, &asking->job, answered);
+}
+
+/* In line, behind those that wait. */
+static struct kvt_asking *line_up(struct kvt *k)
+{
+	struct kvt_asking **at = &k->generations.first;
+	struct kvt_asking *asking = calloc(1, sizeof(*asking));
+
+	if (asking == NULL || getrandom(asking->ask.fresh, KVT_TABLE_ID_BYTES, 0) != KVT_TABLE_ID_BYTES) {
+		free(asking);
+		return NULL;
+	}
+	asking->ask.raise = asking->own = KVT_SLOT_NONE;
+	while (*at != NULL)
+		at = &(*at)->next;
+	*at = asking;
+	return asking;
+}
+
+bool kvt_generations_raise(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant)
+{
+	struct kvt_asking *asking = k->generations.home->tier != NULL ? line_up(k) : NULL;
+
+	if (asking == NULL)
+		return false;
+	asking->barrier = b;
+	asking->own = tenant != NULL ? kvt_tenant_slot(tenant) : kvt_version_slot(&k->config.fingerprint);
+	asking->ask.raise = asking->own;
+	if (tenant != NULL) {
+		asking->tenant = *tenant;
+		asking->ask.tenant = &asking->tenant;
+	}
+	send_next(k);
+	return true;
+}
+
+/* Asks unless it is asked already. */
+static bool ask(struct kvt *k)
+{
+	struct kvt_generations *g = &k->generations;
+
+	if (g->under_way || g->first != NULL || k->closing || g->home->tier == NULL)
+		return false;
+	if (line_up(k) == NULL)
+		return false;
+	send_next(k);
+	return true;
+}
+
+size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
+{
+	struct kvt_generations *g = &k->generations;
+
+	if (g->home == NULL || g->under_way || !kvt_lower_shows(g->home))
+		return 0;
+	if (now_ns >= g->next_ns)
+		return ask(k);
+	if (g->next_ns < *next_ns)
+		*next_ns = g->next_ns;
+	return 0;
+}
+
+/* --- freshness ----------------------------------------------------------------------------------- */
+
+bool kvt_generations_fresh(struct kvt *k)
+{
+	struct kvt_generations *g = &k->generations;
+
+	if (g->home == NULL || kvt_clock(k) < atomic_load(&g->fresh_until_ns))
+		return true;
+	return g->home->tier == NULL || atomic_load(&g->failed) || !kvt_breaker_works(&g->home->breaker);
+}
+
+static bool await_stepping(struct kvt *k, int64_t deadline_ns)
+{
+	int64_t then_ns = kvt_clock(k), next_ns;
+	int still = 0;
+
+	while (!kvt_generations_fresh(k) && still < STILL_AT_MOST) {
+		size_t did;
+		int64_t now_ns;
+
+		pthread_mutex_lock(&k->lock);
+		(void)ask(k);
+		pthread_mutex_unlock(&k->lock);
+		did = kvt_step_all(k, SLICE_NS, &next_ns);
+		now_ns = kvt_clock(k);
+		if (now_ns >= deadline_ns)
+			break;
+		still = did == 0 && now_ns == then_ns ? still + 1 : 0;
+		then_ns = now_ns;
+	}
+	return kvt_generations_fresh(k);
+}
+
+bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns)
+{
+	int64_t deadline_ns;
+
+	if (kvt_generations_fresh(k))
+		return true;
+	deadline_ns = kvt_deadline(k, timeout_ns);
+	if (k->config.threads == KVT_THREADS_CALLER)
+		return await_stepping(k, deadline_ns);
+	pthread_mutex_lock(&k->lock);
+	while (!kvt_generations_fresh(k) && !k->closing && kvt_clock(k) < deadline_ns) {
+		(void)ask(k);
+		kvt_wait_changed(k, deadline_ns);
+	}
+	pthread_mutex_unlock(&k->lock);
+	return kvt_generations_fresh(k);
+}

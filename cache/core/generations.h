@@ -1,0 +1,35 @@
+/*
+ * generations.h - names of chunks below memory, by a shared tier's table of generations (chunk/slots.h).
+ */
+#ifndef KVT_GENERATIONS_H
+#define KVT_GENERATIONS_H
+
+#include "core/core.h"
+
+struct kvt_barrier;
+
+/* Once all tiers are made: the one that has a table, if any. KVT_ENOMEM. */
+enum kvt_status kvt_generations_init(struct kvt *k) KVT_MUST_CHECK;
+void kvt_generations_finish(struct kvt *k); /* nothing is under way */
+
+/* --- any thread --- */
+
+/* Is it known which erases took place up to l2.seen_time ago? Else nothing may be read. True also while the
+ * table cannot be asked: then the handle goes on by what it knows. */
+bool kvt_generations_fresh(struct kvt *k);
+
+/* --- without lock --- */
+
+/* Waits until they are fresh, up to timeout_ns. False: they are not. */
+bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns);
+
+/* --- under lock --- */
+
+/* A tenant (NULL: all of this handle's fingerprint) gets another generation; kvt_barrier_raised(b) follows. False: no
+ * memory, and nothing follows. */
+bool kvt_generations_raise(
+	struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant) KVT_MUST_CHECK;
+/* Asks for changes when that is due. *next_ns as kvt_lower_tick. */
+size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * names.h - names of chunks below memory: a key under the present generation of its tenant (chunk/slots.h).
+ *
+ * Without a shared tier that has a table of generations, a name is the key. Any thread.
+ */
+#ifndef KVT_NAMES_H
+#define KVT_NAMES_H
+
+#include "core/core.h"
+
+/* The name of a key in every tier below memory; may be `key` itself. False: the table has not been read yet. */
+bool kvt_name_below(struct kvt *k, const struct kvt_key *key, struct kvt_key *name);
+/* The key of a name of the present generation. */
+void kvt_name_above(struct kvt *k, const struct kvt_key *name, struct kvt_key *key);
+bool kvt_names_known(struct kvt *k);
+
+#endif

@@ -1,0 +1,256 @@
+"""What an erase of a tenant promises: once it is answered OK no process reads what it erased after l2.seen_time, whichever
+was away, restarted or late meanwhile; a table of generations that is lost is a cold cache.
+"""
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from rig.drive import Drive
+from rig.redis import SERVER, RedisServer
+from rig.wait import PATIENCE, until
+
+SEED = int(os.environ.get("KVW_SEED", "1"))
+SECONDS = int(os.environ.get("KVW_SECONDS", "12"))
+SEEN = 1.0  # l2.seen_time of rig.drive
+SLACK = 0.5 * PATIENCE
+BYTES = 20000
+
+pytestmark = pytest.mark.skipif(SERVER is None, reason="no redis-server")
+
+
+@pytest.fixture
+def redis(tmp_path):
+    server = RedisServer(tmp_path)
+    yield server
+    server.signal(signal.SIGCONT)
+    server.stop()
+
+
+@pytest.fixture
+def drives(tmp_path, redis):
+    """drives(N): a process with its own files over the shared tier; drives(N, store=False): with memory alone."""
+    made = []
+
+    def make(number, store=True, url=None, **more):
+        config = {"l1.capacity": "16MiB", "l2.url": url or redis.url, **more}
+        if store:
+            config.update({"nvme.path": str(tmp_path / f"store{number}"), "nvme.capacity": "64MiB"})
+        made.append(Drive(tmp_path, config, name=f"drive{number}"))
+        return made[-1].wait_open(60)
+
+    yield make
+    for drive in made:
+        drive.kill()
+
+
+def put(drive, chain):
+    assert drive.ask("put", chain, 1, BYTES)["full"] == 0
+
+
+def got(drive, chain):
+    answer = drive.ask("get", chain, 1, BYTES, 2000)
+    assert answer["wrong"] == 0, answer
+    return answer["got"]
+
+
+def stored(drive):
+    assert drive.ask("drain", 10000)["drained"]
+
+
+def erase(drive, chain):
+    return drive.ask("erase_tenant", chain, 5000)["erased"]
+
+
+def test_a_running_process_with_many_tenants(drives):
+    first, second = drives(0, store=False), drives(1)
+    for chain in range(300):
+        put(second, chain)
+    stored(second)
+    second.ask("reopen")
+    assert got(second, 299) == 1
+    assert erase(first, 299)
+    time.sleep(SEEN + SLACK)
+    assert got(second, 299) == 0
+    assert got(second, 298) == 1
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_process_that_was_away(drives, how):
+    first, second = drives(0, store=False), drives(1)
+    put(second, 1)
+    put(second, 2)
+    stored(second)
+    if how == "killed":
+        second.kill()
+        assert erase(first, 1)
+        second = drives(1)
+    else:
+        second.signal(signal.SIGSTOP)
+        assert erase(first, 1)
+        time.sleep(SEEN + SLACK)
+        second.signal(signal.SIGCONT)
+    assert got(second, 1) == 0
+    assert got(second, 2) == 1
+
+
+class Late:
+    """A proxy that keeps what a connection sends from its next SET on, as a network that lost segments does."""
+
+    def __init__(self, to):
+        self.to, self.hold, self.held, self.go = to, False, 0, threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.to))
+            threading.Thread(target=self.up, args=(client, server), daemon=True).start()
+            threading.Thread(target=self.down, args=(server, client), daemon=True).start()
+
+    def up(self, client, server):
+        kept = None
+        while True:
+            try:
+                data = client.recv(1 << 16)
+            except OSError:
+                data = b""
+            if data and kept is None and self.hold and b"\r\nSET\r\n" in data:
+                kept = b""
+                self.held += 1
+            if kept is None:
+                if not data:
+                    return server.close()
+                server.sendall(data)
+            elif data:
+                kept += data
+            else:  # the client has given up
+                self.go.wait()
+                server.sendall(kept)
+                time.sleep(0.5)
+                return server.close()
+
+    @staticmethod
+    def down(server, client):
+        try:
+            while data := server.recv(1 << 16):
+                client.sendall(data)
+        except OSError:
+            pass
+        client.close()
+
+
+def test_a_set_that_is_late(drives, redis):
+    late = Late(redis.port)
+    writer, reader = drives(0, store=False, url=late.url, **{"l2.connections": 2}), drives(1, store=False)
+    late.hold = True
+    put(writer, 1)
+    until(lambda: late.held > 0, 10, "its SET being held")
+    late.hold = False
+    writer.ask("drain", 5000)
+    until(lambda: erase(writer, 1), 20, "the erase")
+    late.go.set()
+
+    def arrived():
+        with redis.connect() as client:
+            return any(b"{" in key for key in client.keys())
+
+    until(arrived, 10, "the late value")
+    time.sleep(SEEN + SLACK)
+    assert got(reader, 1) == 0
+    assert got(writer, 1) == 0
+
+
+def test_a_table_that_redis_evicted(drives, redis):
+    first, second = drives(0), drives(1)
+    for chain in range(20):
+        put(first, chain)
+    stored(first)
+    assert got(second, 3) == 1
+    assert erase(first, 3)
+    with redis.connect() as client:
+        assert client.cmd("DEL", "kvt1:generations") == 1
+
+    def lost():
+        return "l2" in first.ask("stats") and "its table of generations was lost" in first.log()
+
+    until(lost, 10, "the line in the log")
+    assert got(first, 3) == 0 and got(first, 4) == 0
+    put(first, 4)
+    stored(first)
+    until(lambda: got(second, 4) == 1, 10, "what is stored under the new names")
+    assert got(second, 3) == 0
+
+
+def test_a_server_that_does_not_answer_makes_no_promise(drives, redis):
+    first, second = drives(0), drives(1)
+    put(first, 1)
+    stored(first)
+    redis.signal(signal.SIGSTOP)
+    assert not erase(first, 1)
+    redis.signal(signal.SIGCONT)
+    until(lambda: erase(first, 1), 20, "it is erased once it answers")
+    time.sleep(SEEN + SLACK)
+    assert got(second, 1) == 0
+
+
+class History:
+    """What may be read: nothing of a tenant that was erased more than l2.seen_time ago and not put since."""
+
+    def __init__(self):
+        self.erased = {}  # chain: when that was answered
+
+    def put(self, chain):
+        self.erased.pop(chain, None)
+
+    def judge(self, chain, begun, count):
+        if count and chain in self.erased:
+            assert begun < self.erased[chain] + SEEN + SLACK, f"{chain} is read {begun - self.erased[chain]:.2f} s after"
+
+
+def test_random_histories(drives, redis):
+    """Processes are killed, stopped and restarted, the server is slow: each looks at each tenant again and again."""
+    rng, history = random.Random(SEED), History()
+    crew = [drives(i) for i in range(3)]
+    end = time.monotonic() + SECONDS
+    erases = reads = 0
+    while time.monotonic() < end:
+        number, chain = rng.randrange(3), rng.randrange(40)
+        act = rng.random()
+        if act < 0.02:
+            crew[number].kill()
+            crew[number] = drives(number)
+        elif act < 0.04:
+            crew[number].signal(signal.SIGSTOP)
+            for _ in range(5):
+                if erase(crew[(number + 1) % 3], rng.randrange(40)):
+                    erases += 1
+            time.sleep(rng.uniform(0, 2))
+            crew[number].signal(signal.SIGCONT)
+        elif act < 0.05:
+            redis.signal(signal.SIGSTOP)
+            time.sleep(rng.uniform(0, 0.2))
+            redis.signal(signal.SIGCONT)
+        elif act < 0.3:
+            history.put(chain)
+            crew[number].ask("put", chain, 1, BYTES)
+        elif act < 0.4:
+            if erase(crew[number], chain):
+                history.erased[chain] = time.monotonic()
+                erases += 1
+        else:
+            begun = time.monotonic()
+            count = got(crew[number], chain)
+            history.judge(chain, begun, count)
+            reads += count
+    assert erases > 10 and reads > 10, (erases, reads)
