@@ -89,4 +89,7 @@ struct kvt_table_ask {
 	bool more; /* there are later ones */
 };
 
+/* The changes with the lowest numbers beyond `after`, into the results. */
+void kvt_slots_collect(const uint64_t numbers[KVT_SLOTS], uint64_t after, struct kvt_table_ask *ask);
+
 #endif

@@ -334,9 +334,10 @@ bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
 	return bad;
 }
 
-void kvt_barrier_raise(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant)
+void kvt_barrier_raise(
+	struct kvt *k, struct kvt_barrier *b, uint32_t slot, const struct kvt_tenant *tenant)
 {
-	b->raise = kvt_generations_raise(k, b, tenant);
+	b->raise = kvt_generations_raise(k, b, slot, tenant);
 	b->unraised = !b->raise;
 	b->under_way += b->raise;
 }

@@ -33,8 +33,10 @@ void kvt_barrier_await_stores(struct kvt *k, struct kvt_barrier *b);
 void kvt_barrier_hide(struct kvt *k, struct kvt_barrier *b);
 bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b) KVT_MUST_CHECK;
 
-/* Another generation of a tenant (NULL: of all), for which the barrier waits. Without it the operation ends with KVT_EIO. */
-void kvt_barrier_raise(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant);
+/* Another generation of a slot, for which the barrier waits; tenant: whose it is, or NULL. Without it the operation ends with
+ * KVT_EIO. */
+void kvt_barrier_raise(
+	struct kvt *k, struct kvt_barrier *b, uint32_t slot, const struct kvt_tenant *tenant);
 void kvt_barrier_raised(struct kvt *k, struct kvt_barrier *b, bool made); /* its end */
 
 /* It may end from now on, or has ended already, then the operation too. It waits for stores that were

@@ -277,7 +277,6 @@ struct kvt {
 	pthread_t control;
 	bool has_control;
 	int64_t tended_ns;   /* of the thread that steps the control part */
-	int64_t held_ns;     /* likewise: when shared tiers last got the list of tenants that are held here */
 	double scrub_credit; /* bytes that may be checked now, likewise; negative: owed */
 };
 

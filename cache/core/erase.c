@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/barrier.h"
+#include "core/generations.h"
 #include "core/loads.h"
 #include "core/lower.h"
 #include "core/moves.h"
@@ -25,6 +26,7 @@ struct victims {
 	size_t n;
 	const struct kvt_tenant *tenant;
 	bool local; /* all, but for tiers that other machines share */
+	const uint32_t *slot; /* not NULL: only a change of generations */
 };
 
 /* --- erasing; under lock ---------------------------------------------------------------------- */
@@ -108,8 +110,15 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victim
 			most = count;
 	}
 	if (home != NULL && !of->local)
-		kvt_barrier_raise(k, b, tenant);
+		kvt_barrier_raise(k, b,
+			tenant != NULL ? kvt_tenant_slot(tenant) : kvt_version_slot(&k->config.fingerprint), tenant);
 	kvt_barrier_begun(k, b, most, bad);
+}
+
+static void raise_slot(struct kvt *k, struct kvt_barrier *b, uint32_t slot)
+{
+	kvt_barrier_raise(k, b, slot, NULL);
+	kvt_barrier_begun(k, b, 0, false);
 }
 
 static void drain(struct kvt *k, struct kvt_barrier *b)
@@ -139,6 +148,8 @@ static enum kvt_status begin(struct kvt *k, const struct victims *victims, uint6
 	if (status == KVT_OK) {
 		if (victims == NULL)
 			drain(k, b);
+		else if (victims->slot != NULL)
+			raise_slot(k, b, *victims->slot);
 		else if (victims->keys != NULL)
 			erase_keys(k, b, victims->keys, victims->n);
 		else
@@ -214,6 +225,13 @@ enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *f
 	if (memcmp(fingerprint, &k->config.fingerprint, sizeof(*fingerprint)) != 0)
 		return kvt_version_remove(k, fingerprint, erased);
 	return run(k, &victims, timeout_ns, erased);
+}
+
+enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns)
+{
+	struct victims victims = {.slot = &slot};
+
+	return k->generations.home != NULL ? run(k, &victims, timeout_ns, NULL) : KVT_MISS;
 }
 
 enum kvt_status kvt_reset(struct kvt *k)

@@ -28,7 +28,7 @@
 #include "core/step.h"
 #include "core/stores.h"
 
-#define LEAST_NS 100000000 /* between questions, and an answer is good for twice that at least */
+#define LEAST_NS 500000000 /* between questions, and an answer is good for twice that at least */
 #define MOST_NS  10000000000
 #define AGAIN_NS 200000000 /* after a failure */
 #define SLICE_NS 1000000
@@ -236,15 +236,15 @@ static struct kvt_asking *line_up(struct kvt *k)
 	return asking;
 }
 
-bool kvt_generations_raise(struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant)
+bool kvt_generations_raise(
+	struct kvt *k, struct kvt_barrier *b, uint32_t slot, const struct kvt_tenant *tenant)
 {
 	struct kvt_asking *asking = k->generations.home->tier != NULL ? line_up(k) : NULL;
 
 	if (asking == NULL)
 		return false;
 	asking->barrier = b;
-	asking->own = tenant != NULL ? kvt_tenant_slot(tenant) : kvt_version_slot(&k->config.fingerprint);
-	asking->ask.raise = asking->own;
+	asking->own = asking->ask.raise = slot;
 	if (tenant != NULL) {
 		asking->tenant = *tenant;
 		asking->ask.tenant = &asking->tenant;
@@ -277,6 +277,25 @@ size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 	if (g->next_ns < *next_ns)
 		*next_ns = g->next_ns;
 	return 0;
+}
+
+enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
+{
+	struct kvt_generations *g = &k->generations;
+	enum kvt_status status = KVT_OK;
+	bool same;
+
+	if (g->home == NULL)
+		return KVT_MISS;
+	pthread_mutex_lock(&g->lock);
+	same = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
+	memcpy(ask->now, g->id, sizeof(g->id));
+	if (g->known)
+		kvt_slots_collect(g->at, same ? ask->after : 0, ask);
+	else
+		status = KVT_BUSY;
+	pthread_mutex_unlock(&g->lock);
+	return status;
 }
 
 /* --- freshness ----------------------------------------------------------------------------------- */

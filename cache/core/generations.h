@@ -23,12 +23,17 @@ bool kvt_generations_fresh(struct kvt *k);
 /* Waits until they are fresh, up to timeout_ns. False: they are not. */
 bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns);
 
+/* For kvtierd, whose clients share the tier that it shares: answers their questions by what this handle knows. KVT_BUSY: it
+ * knows nothing yet; KVT_MISS: there is no shared table. And a slot gets another generation: KVT_OK, KVT_EIO. */
+enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask) KVT_MUST_CHECK;
+enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns) KVT_MUST_CHECK; /* erase.c */
+
 /* --- under lock --- */
 
-/* A tenant (NULL: all of this handle's fingerprint) gets another generation; kvt_barrier_raised(b) follows. False: no
- * memory, and nothing follows. */
-bool kvt_generations_raise(
-	struct kvt *k, struct kvt_barrier *b, const struct kvt_tenant *tenant) KVT_MUST_CHECK;
+/* A slot gets another generation; kvt_barrier_raised(b) follows. tenant: whose it is, or NULL. False: no memory, and nothing
+ * follows. */
+bool kvt_generations_raise(struct kvt *k, struct kvt_barrier *b, uint32_t slot,
+	const struct kvt_tenant *tenant) KVT_MUST_CHECK;
 /* Asks for changes when that is due. *next_ns as kvt_lower_tick. */
 size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 

@@ -133,7 +133,7 @@ static bool may_have(struct kvt_lower *b, const struct kvt_key *key)
 		pthread_mutex_unlock(&k->lock);
 		return may;
 	}
-	if (kvt_lower_knows(b, key, &known))
+	if (!kvt_names_known(k) || kvt_lower_knows(b, key, &known))
 		return true;
 	if (tier->ops->unsure == NULL)
 		return false;
@@ -161,6 +161,8 @@ static enum kvt_unseen unseen(struct kvt_lower *b, const struct kvt_key *key)
 		return what;
 	}
 	what = b->tier->ops->unsure != NULL ? KVT_UNSEEN_SHARED : KVT_UNSEEN_THERE;
+	if (what == KVT_UNSEEN_THERE && !kvt_names_known(b->k))
+		return what;
 	if (what == KVT_UNSEEN_SHARED ? kvt_breaker_works(&b->breaker) : kvt_breaker_shows(&b->breaker))
 		return KVT_UNSEEN_NOT;
 	if (what == KVT_UNSEEN_THERE && !kvt_lower_knows(b, key, &known))

@@ -6,7 +6,6 @@
  * for a tier that is left alone, and lets loads, then stores, begin wherever something has ended.
  */
 #include "core/barrier.h"
-#include "core/elsewhere.h"
 #include "core/generations.h"
 #include "core/loads.h"
 #include "core/lower.h"
@@ -56,7 +55,6 @@ size_t kvt_moves_step(struct kvt_lower *b, int64_t wait_ns, int64_t *next_ns)
 {
 	size_t done = b->tier->ops->step(b->tier, wait_ns, next_ns);
 
-	done += kvt_elsewhere_heed(b); /* before loads that it ended are published */
 	return done + reap(b);
 }
 

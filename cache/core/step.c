@@ -12,7 +12,6 @@
 #include <sched.h>
 #include <signal.h>
 
-#include "core/elsewhere.h"
 #include "core/moves.h"
 #include "core/refused.h"
 #include "core/step.h"
@@ -108,7 +107,6 @@ static void *control_main(void *self)
 		look_at_clock(k, &next_ns);
 		pthread_mutex_unlock(&k->lock);
 		tend(k, kvt_clock(k), &next_ns);
-		kvt_elsewhere_list(k, kvt_clock(k), &next_ns);
 		pthread_mutex_lock(&k->lock);
 		if (!k->kicked && !k->closing)
 			sleep_on(k, &k->due, next_ns);
@@ -288,7 +286,6 @@ size_t kvt_step_all(struct kvt *k, int64_t wait_ns, int64_t *next_ns)
 			*next_ns = tier_ns;
 	}
 	done += tend(k, kvt_clock(k), next_ns);
-	kvt_elsewhere_list(k, kvt_clock(k), next_ns);
 	done += kvt_event_log_step(k->events, next_ns);
 	if (k->config.threads == KVT_THREADS_CALLER)
 		done += kvt_controller_step(k->controller, next_ns);

@@ -164,7 +164,8 @@ static bool create_objects(struct daemon *d)
 		.object_max_bytes = config->object_bytes,
 		.limits = config->buckets,
 		.limit_count = config->bucket_count};
-	char why[KVT_REASON_BYTES] = "", catalog[PATH_BYTES + 32], roster[PATH_BYTES + 32];
+	char why[KVT_REASON_BYTES] = "", catalog[PATH_BYTES + 32], roster[PATH_BYTES + 32],
+		generations[PATH_BYTES + 32];
 
 	if (nvme != NULL && nvme[0] != '\0') {
 		if (!make_folder(nvme)) {
@@ -175,6 +176,8 @@ static bool create_objects(struct daemon *d)
 		options.catalog_path = catalog;
 		snprintf(roster, sizeof(roster), "%s/kvtierd-tenants", nvme);
 		options.roster_path = roster;
+		snprintf(generations, sizeof(generations), "%s/kvtierd-generations", nvme);
+		options.generations_path = generations;
 	}
 	if (kvt_objects_create(&options, why, &d->objects) == KVT_OK)
 		return true;

@@ -29,8 +29,6 @@
 #define NAMES_MOST  (1u << 20)
 #define NAMES_BYTES ((uint64_t)256 << 20)
 #define NAMES_STEPS 64         /* of writing a new file of names, in a turn */
-#define KEPT_SHARE 64      /* a segment's part that kept objects may take: 1/64 */
-#define KEPT_MOST  (1u << 16)
 #define DRAIN_NS    5000000000 /* what was put goes down before the end, for this long at most */
 
 /* --- own threads ------------------------------------------------------------------------------ */
@@ -143,17 +141,6 @@ static enum kvt_status open_cache(
 	return status;
 }
 
-static enum kvt_status make_kept(struct kvt_objects *o)
-{
-	struct kvt_segment_stats segment;
-	uint64_t most;
-
-	kvt_segment_stats(o->segment, &segment);
-	most = segment.bytes / KEPT_SHARE / KVT_ARENA_UNIT;
-	most = most < KEPT_MOST ? most : KEPT_MOST;
-	return kvt_kept_create(o->cache, most > 0 ? (uint32_t)most : 1, &o->kept);
-}
-
 static enum kvt_status set_limits(
 	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
 {
@@ -230,6 +217,17 @@ static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
 	return status;
 }
 
+static enum kvt_status open_generations(
+	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
+{
+	char path[PATH_BYTES];
+
+	if (options->generations_path == NULL && !kvt_segment_beside(o->segment, "generations", path, sizeof(path)))
+		return KVT_EINVAL;
+	return kvt_generation_table_create(options->generations_path != NULL ? options->generations_path : path,
+		o->surroundings, why, &o->generations);
+}
+
 static enum kvt_status create_parts(
 	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
 {
@@ -245,8 +243,6 @@ static enum kvt_status create_parts(
 	if (status == KVT_OK)
 		status = open_cache(o, options, why);
 	if (status == KVT_OK)
-		status = make_kept(o);
-	if (status == KVT_OK)
 		status = set_limits(o, options, why);
 	if (status == KVT_OK)
 		status = end_replacing(o, why);
@@ -254,6 +250,8 @@ static enum kvt_status create_parts(
 		status = open_catalog(o, options, why);
 	if (status == KVT_OK)
 		status = kvt_roster_create(options->roster_path, o->surroundings, why, &o->roster);
+	if (status == KVT_OK)
+		status = open_generations(o, options, why);
 	if (status == KVT_OK)
 		status = start(o);
 	return status;
@@ -308,7 +306,7 @@ void kvt_objects_destroy(struct kvt_objects *o)
 	kvt_roster_destroy(o->roster);
 	free(o->limited);
 	kvt_doomed_destroy(o->doomed);
-	kvt_kept_destroy(o->kept);
+	kvt_generation_table_destroy(o->generations);
 	free(o->swept);
 	kvt_lease_table_destroy(o->leases);
 	for (size_t i = 0; i < KVT_STRIPES; i++)

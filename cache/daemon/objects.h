@@ -20,13 +20,12 @@
 #define KVT_OBJECTS_H
 
 #include "kvway/slice.h"
+#include "chunk/slots.h"
 #include "daemon/segment.h"
 
 #define KVT_LEASE_ID_BYTES  33 /* URL-safe text with its NUL; cannot be guessed */
 #define KVT_BUCKET_MOST     128
 #define KVT_OBJECT_KEY_MOST 1024
-#define KVT_MODEL_TEXT      33 /* with its NUL */
-#define KVT_CHUNK_TEXT      98 /* name of an engine's chunk: 64 hex digits, '-', its model; with its NUL */
 
 struct kvt_objects;
 
@@ -45,6 +44,7 @@ struct kvt_objects_options {
 	uint64_t object_max_bytes;
 	const char *catalog_path; /* names of objects, for lists after a restart; NULL: none */
 	const char *roster_path;  /* tenants of buckets, with a store on disk; NULL: none */
+	const char *generations_path; /* NULL: next to the segment */
 	const struct kvt_bucket_limit *limits;
 	size_t limit_count;
 };
@@ -105,7 +105,6 @@ struct kvt_lease_wish {
 	uint64_t timeout_ns; /* that a tier below may take to bring it */
 	uint64_t ttl_ns;
 	bool unchecked; /* the client proves the bytes itself after it has copied them; else all are read first */
-	bool keep;      /* it is not evicted from now on, if it is small and as far as the share for such objects goes (kept.h) */
 };
 
 /* Calls done exactly once. */
@@ -121,23 +120,16 @@ enum kvt_status kvt_object_release(struct kvt_objects *o, struct kvw_slice id) K
  * not known to be durable by then. */
 enum kvt_status kvt_object_erase(
 	struct kvt_objects *o, const struct kvt_object_name *name) KVT_MUST_CHECK;
-/* tenant NULL: all that is in the bucket, whose tenants lose what they have in other buckets, too. Else
- * what the tenant has, wherever. */
+/* tenant NULL: all that is in the bucket, whose tenants lose what they have in other buckets, too, and engines of libkvtier
+ * all that they stored here. Else what the tenant has, wherever. */
 enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	const struct kvt_tenant *tenant, size_t *erased) KVT_MUST_CHECK;
 
-/* An engine of libkvtier says that nothing can read some of its chunks any more: what it erased by an epoch. */
-struct kvt_forget {
-	struct kvw_slice bucket, after;  /* names behind `after` (empty: all) */
-	char model[KVT_MODEL_TEXT];      /* with which names of its chunks end: 32 hex digits, lower case */
-	const struct kvt_tenant *tenant; /* NULL: all; all zero: what names no tenant */
-	size_t erased;                   /* result */
-	char next[KVT_CHUNK_TEXT];       /* result: `after` of the rest; "": that was all */
-};
-/* They leave memory, disk and accounts at once (leased ones with their lease), and soon for good. Takes about a fifth of
- * a second at most, then there may be a rest. Nothing leaves whose tenant is not kept apart (buckets with limits of their
- * own, a shared tier), nor what lists do not know. */
-enum kvt_status kvt_chunks_forget(struct kvt_objects *o, struct kvt_forget *f) KVT_MUST_CHECK;
+/* The generations of engines of libkvtier that use this daemon (generations.h). KVT_BUSY: not known yet. */
+enum kvt_status kvt_objects_table(struct kvt_objects *o, struct kvt_table_ask *ask) KVT_MUST_CHECK;
+/* An engine erased: ask->raise gets another generation; what ask->tenant (NULL: none) has here leaves at once, leased
+ * objects with their lease. May wait for the disk; KVT_EIO: not known to be durable. */
+enum kvt_status kvt_objects_raise(struct kvt_objects *o, const struct kvt_table_ask *ask) KVT_MUST_CHECK;
 
 struct kvt_object_entry {
 	const char *bucket, *key; /* as text; borrowed during the call */

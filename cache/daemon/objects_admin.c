@@ -12,15 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/generations.h"
 #include "daemon/objects_parts.h"
 
 #define WAIT_NS   1000000000u
 #define AT_A_TIME 64          /* names */
 #define LOOK_MOST 65536       /* names that one list may pass over */
 #define SWEEP_NS  10000000000 /* between two sweeps */
-
-#define FORGET_AT_ONCE 256
-#define FORGET_NS      200000000 /* then the rest waits for the next request */
 
 /* --- erasing ---------------------------------------------------------------------------------- */
 
@@ -62,12 +60,18 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	const struct kvt_tenant *tenant, size_t *erased)
 {
 	struct kvt_tenant own, its;
-	enum kvt_status status, worst;
+	enum kvt_status status, worst = KVT_OK;
 	uint32_t at = 0;
 
 	if (bucket.len == 0 || bucket.len > KVT_BUCKET_MOST)
 		return KVT_EINVAL;
 	*erased = 0;
+	if (tenant != NULL && !o->shared)
+		worst = kvt_generation_table_raise(o->generations, kvt_tenant_slot(tenant));
+	else if (!o->shared)
+		worst = kvt_generation_table_renew(o->generations);
+	if (worst != KVT_OK)
+		return worst;
 	if (tenant != NULL)
 		return erase_tenant(o, tenant, erased); /* a sweep forgets the names */
 	kvt_tenant_of(bucket.data, bucket.len, &own);
@@ -81,7 +85,34 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	return worst;
 }
 
-/* --- what engines cannot read any more ---------------------------------------------------------- */
+/* --- generations ------------------------------------------------------------------------------- */
+
+/* Above a shared tier the table is the shared one. */
+enum kvt_status kvt_objects_table(struct kvt_objects *o, struct kvt_table_ask *ask)
+{
+	if (o->shared)
+		return kvt_table_read(o->cache, ask);
+	kvt_generation_table_read(o->generations, ask);
+	return KVT_OK;
+}
+
+/* A slot gets another generation. */
+static enum kvt_status change(struct kvt_objects *o, uint32_t slot)
+{
+	return o->shared ? kvt_table_raise(o->cache, slot, WAIT_NS)
+			 : kvt_generation_table_raise(o->generations, slot);
+}
+
+enum kvt_status kvt_objects_raise(struct kvt_objects *o, const struct kvt_table_ask *ask)
+{
+	enum kvt_status status = change(o, ask->raise);
+
+	if (status != KVT_OK || ask->tenant == NULL || o->shared)
+		return status;
+	kvt_puts_usurp_tenant(o, ask->tenant);
+	(void)!kvt_erase_tenant(o->cache, ask->tenant, 0, NULL); /* room: nothing asks for it any more */
+	return KVT_OK;
+}
 
 /* Where an item's object is; *key: its storage key. */
 static uint8_t look_up(
@@ -91,114 +122,6 @@ static uint8_t look_up(
 
 	kvt_object_key(&name, key);
 	return kvt_object_tier(o, key);
-}
-
-/* A name as tiers/kvtierd/kvtierd_format.h makes it. */
-static bool is_chunk(const char *key)
-{
-	return strlen(key) == KVT_CHUNK_TEXT - 1 && key[KVT_CHUNK_TEXT - KVT_MODEL_TEXT - 1] == '-';
-}
-
-/* Some names of the walk, and what is known of them. */
-struct forgotten {
-	struct kvt_catalog_item items[FORGET_AT_ONCE];
-	struct kvt_key keys[FORGET_AT_ONCE]; /* of those that may be meant */
-	size_t of[FORGET_AT_ONCE];           /* their items */
-	bool there[FORGET_AT_ONCE];
-};
-
-/* Returns how many of the n items are chunks of this model. */
-static size_t choose_chunks(
-	struct kvt_objects *o, const struct kvt_forget *f, struct forgotten *some, size_t n)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		const char *name = some->items[i].key;
-		struct kvt_key *key = &some->keys[count];
-		struct kvt_stripe *stripe;
-
-		if (!is_chunk(name) || strcmp(name + KVT_CHUNK_TEXT - KVT_MODEL_TEXT, f->model) != 0)
-			continue;
-		some->there[count] = look_up(o, &some->items[i], key) != KVT_TIER_NONE;
-		some->of[count++] = i;
-		stripe = kvt_object_stripe(o, key);
-		pthread_mutex_lock(&stripe->lock);
-		kvt_puts_usurp(stripe, key);
-		pthread_mutex_unlock(&stripe->lock);
-	}
-	return count;
-}
-
-static enum kvt_status forget_some(struct kvt_objects *o, struct kvt_forget *f,
-	const struct kvt_tenant *tenant, struct forgotten *some, size_t n)
-{
-	size_t count = choose_chunks(o, f, some, n);
-	struct kvt_which which = {
-		.size = sizeof(which), .tenant = tenant, .keys = some->keys, .key_count = count};
-	struct kvt_erased sum = {.size = sizeof(sum)};
-	enum kvt_status status = KVT_OK;
-
-	if (count > 0)
-		status = kvt_erase_which(o->cache, &which, 0, &sum); /* durable soon: no one waits for it */
-	for (size_t i = 0; i < count; i++) {
-		if (!some->there[i] || kvt_object_tier(o, &some->keys[i]) != KVT_TIER_NONE)
-			continue; /* another tenant's, or not there before */
-		f->erased++;
-		kvt_catalog_forget_item(o->catalog, &some->items[some->of[i]]);
-	}
-	return status == KVT_MISS ? KVT_OK : status;
-}
-
-/* Walks the bucket's names. */
-static enum kvt_status forget_all(struct kvt_objects *o, struct kvt_forget *f,
-	const struct kvt_tenant *tenant, struct forgotten *some)
-{
-	int64_t end_ns = kvt_now(o->surroundings) + FORGET_NS;
-	enum kvt_status status = KVT_OK;
-	struct kvw_slice after = f->after;
-	char last[KVT_OBJECT_KEY_MOST + 1];
-	size_t n = FORGET_AT_ONCE;
-
-	while (status == KVT_OK && n == FORGET_AT_ONCE) {
-		n = kvt_catalog_page(o->catalog, f->bucket, after, some->items, FORGET_AT_ONCE);
-		if (n == 0)
-			break;
-		status = forget_some(o, f, tenant, some, n);
-		memcpy(last, some->items[n - 1].key, sizeof(last));
-		after = kvw_slice_of(last);
-		if (n == FORGET_AT_ONCE && is_chunk(last) && kvt_now(o->surroundings) >= end_ns) {
-			memcpy(f->next, last, sizeof(f->next));
-			break;
-		}
-	}
-	return status;
-}
-
-enum kvt_status kvt_chunks_forget(struct kvt_objects *o, struct kvt_forget *f)
-{
-	static const struct kvt_tenant none;
-	const struct kvt_tenant *tenant = f->tenant;
-	enum kvt_status status;
-	struct kvt_tenant own;
-	struct forgotten *some;
-
-	f->erased = 0;
-	f->next[0] = '\0';
-	kvt_tenant_of(f->bucket.data, f->bucket.len, &own);
-	if (o->shared || (tenant != NULL && !kvt_bucket_has_tenants(o, &own)))
-		return KVT_OK;
-	if (tenant != NULL && memcmp(tenant, &none, sizeof(none)) == 0) {
-		if (kvt_roster_count(o->roster) >= KVT_ROSTER_MOST)
-			return KVT_OK; /* further tenants count for their bucket, too */
-		tenant = &own;
-	}
-	some = calloc(1, sizeof(*some));
-	if (some == NULL)
-		return KVT_ENOMEM;
-	status = forget_all(o, f, tenant, some);
-	free(some);
-	return status;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */

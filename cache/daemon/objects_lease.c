@@ -109,7 +109,6 @@ static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
 		p->name = kvt_object_name_copy(name, (char *)(p + 1));
 		p->ttl_ns = wish->ttl_ns;
 		p->unchecked = wish->unchecked;
-		p->keep = wish->keep;
 		p->done = done;
 		p->user = user;
 		add_pending(o, p);
@@ -132,8 +131,6 @@ static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lea
 	remove_pending(o, p);
 	if (hold != NULL && (p->unchecked || check(o, hold))) {
 		kvt_catalog_note(o->catalog, &p->name, hold->views[0].bytes);
-		if (p->keep)
-			kvt_kept_ask(o->kept, &p->key);
 		grant(o, &p->key, hold, p->ttl_ns, p->done, p->user);
 	} else {
 		kvt_lease_table_unreserve(o->leases);
@@ -199,8 +196,6 @@ void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
 	kvt_object_key(name, &key);
 	hold = at_hand(o, &key, !cut.unchecked);
 	if (hold != NULL) {
-		if (cut.keep)
-			kvt_kept_ask(o->kept, &key);
 		grant(o, &key, hold, cut.ttl_ns, done, user);
 	} else if (o->shared || kvt_object_tier(o, &key) != KVT_TIER_NONE) {
 		fetch(o, name, &key, &cut, done, user);

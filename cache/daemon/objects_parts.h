@@ -13,7 +13,7 @@
 
 #include "daemon/catalog.h"
 #include "daemon/doomed.h"
-#include "daemon/kept.h"
+#include "daemon/generations.h"
 #include "daemon/lease_table.h"
 #include "daemon/objects.h"
 #include "daemon/roster.h"
@@ -34,7 +34,7 @@ struct kvt_pending {
 	void *user;
 	struct kvt_key key;
 	uint64_t ttl_ns;
-	bool unchecked, keep; /* as wished */
+	bool unchecked; /* as wished */
 	struct kvt_object_name name; /* its bytes follow */
 };
 
@@ -63,12 +63,12 @@ struct kvt_objects {
 	struct kvt_pending *pending;
 	bool refused_all; /* by kvt_leases_end; the own threads are gone */
 
-	struct kvt_kept *kept;
 	struct kvt_doomed *doomed;
 	bool settling;     /* of the granting thread: a drain for places that are kept */
 	int64_t settle_ns; /* ... and when to look again */
 	struct kvt_catalog *catalog;
 	struct kvt_roster *roster;
+	struct kvt_generation_table *generations;
 	struct kvt_tenant *limited; /* buckets with limits of their own; owned */
 	size_t limited_count;
 	struct kvt_catalog_item *swept; /* of the keeping thread: the last name looked at */

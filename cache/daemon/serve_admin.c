@@ -86,13 +86,12 @@ void kvt_serve_buckets(struct kvt_conn *conn)
 
 /* --- erasing ---------------------------------------------------------------------------------- */
 
-/* One DELETE, or chunks that an engine forgets. */
+/* One DELETE. */
 struct erase_job {
 	struct kvt_job job; /* first */
 	enum kvt_status status;
 	size_t erased;
 	size_t bucket_len, key_len; /* key_len 0: the whole bucket, or a tenant */
-	struct kvt_forget forget;   /* model "": a DELETE */
 	bool has_tenant;
 	struct kvt_tenant tenant;
 	char text[KVT_BUCKET_MOST + KVT_OBJECT_KEY_MOST];
@@ -104,13 +103,7 @@ static void run_erase(struct kvt_job *job, struct kvt_objects *objects)
 	struct kvt_object_name name = {{erase->text, erase->bucket_len},
 		{erase->text + erase->bucket_len, erase->key_len}};
 
-	if (erase->forget.model[0] != '\0') {
-		erase->forget.bucket = name.bucket;
-		erase->forget.after = name.key;
-		erase->forget.tenant = erase->has_tenant ? &erase->tenant : NULL;
-		erase->status = kvt_chunks_forget(objects, &erase->forget);
-		erase->erased = erase->forget.erased;
-	} else if (erase->key_len == 0) {
+	if (erase->key_len == 0) {
 		erase->status = kvt_bucket_erase(objects, name.bucket,
 			erase->has_tenant ? &erase->tenant : NULL, &erase->erased);
 	} else {
@@ -121,11 +114,9 @@ static void run_erase(struct kvt_job *job, struct kvt_objects *objects)
 
 static void answer_erase(struct kvt_conn *conn, const struct erase_job *erase)
 {
-	char text[64 + KVT_CHUNK_TEXT];
+	char text[64];
 	int n;
 
-	if (erase->status == KVT_OK && erase->forget.model[0] != '\0')
-		kvt_meter_add(&kvt_conn_loop(conn)->meters, KVT_COUNT_FORGOTTEN, erase->erased);
 	if (erase->status == KVT_MISS) {
 		kvt_conn_refuse(conn, 404, NULL, "not found");
 	} else if (erase->status == KVT_EINVAL) {
@@ -133,9 +124,7 @@ static void answer_erase(struct kvt_conn *conn, const struct erase_job *erase)
 	} else if (erase->status != KVT_OK) {
 		kvt_conn_fail(conn, "not erased: ", kvt_status_text(erase->status));
 	} else {
-		n = snprintf(text, sizeof(text), "{\"erased\":%zu%s%s%s}\n", erase->erased,
-			erase->forget.next[0] != '\0' ? ",\"next\":\"" : "", erase->forget.next,
-			erase->forget.next[0] != '\0' ? "\"" : "");
+		n = snprintf(text, sizeof(text), "{\"erased\":%zu}\n", erase->erased);
 		kvt_conn_answer_json(conn, 200, text, (size_t)n);
 	}
 }
@@ -153,10 +142,10 @@ static void erased(struct kvw_mail *mail, struct kvw_server_loop *loop)
 	free(erase);
 }
 
-/* key: of the object; of what an engine forgets, where to begin. */
-static void begin_erase(struct kvt_conn *conn, struct kvw_slice key, const char *model)
+void kvt_serve_erase(struct kvt_conn *conn)
 {
 	struct kvt_loop *loop = kvt_conn_loop(conn);
+	struct kvw_slice key = loop->target.key;
 	struct erase_job *erase = calloc(1, sizeof(*erase));
 
 	if (erase == NULL) {
@@ -167,7 +156,6 @@ static void begin_erase(struct kvt_conn *conn, struct kvw_slice key, const char 
 	erase->job.run = run_erase;
 	erase->bucket_len = loop->target.bucket.len;
 	erase->key_len = key.len;
-	memcpy(erase->forget.model, model, strlen(model) + 1);
 	erase->has_tenant = loop->target.has_tenant;
 	erase->tenant = loop->target.tenant;
 	memcpy(erase->text, loop->target.bucket.data, erase->bucket_len);
@@ -182,24 +170,7 @@ static void begin_erase(struct kvt_conn *conn, struct kvw_slice key, const char 
 	kvt_conn_refuse(conn, 503, KVT_SOON, "too many erases wait");
 }
 
-void kvt_serve_erase(struct kvt_conn *conn)
-{
-	begin_erase(conn, kvt_conn_loop(conn)->target.key, "");
-}
-
 void kvt_serve_erase_bucket(struct kvt_conn *conn)
 {
 	kvt_serve_erase(conn);
-}
-
-/* Any client may send it: it can also overwrite each of these objects. */
-void kvt_serve_forget(struct kvt_conn *conn)
-{
-	const struct kvt_target *target = &kvt_conn_loop(conn)->target;
-
-	if (target->model[0] == '\0')
-		kvt_conn_refuse(conn, 400, NULL,
-			"expected model=: 32 hex digits, with which the names of its chunks end");
-	else
-		begin_erase(conn, target->after, target->model);
 }

@@ -196,7 +196,6 @@ void kvt_serve_lease(struct kvt_conn *conn)
 		.ttl_ns = cut(target->has_ttl, target->ttl_ns, config->lease_ttl_ns,
 			config->lease_ttl_max_ns),
 		.unchecked = target->unchecked,
-		.keep = target->keep,
 	};
 	kvw_conn_await(&conn->base, &w->wait); /* before: it may be answered by another thread at once */
 	kvt_object_lease(loop->server->objects, &name, &wish, granted, w);

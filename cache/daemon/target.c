@@ -169,6 +169,10 @@ static bool take_path(struct kvt_target *out, struct kvw_slice path, struct kvt_
 		out->path = KVT_PATH_BUCKETS;
 		return true;
 	}
+	if (whole && count == 2 && is(parts[0], "v1") && is(parts[1], "generations")) {
+		out->path = KVT_PATH_GENERATIONS;
+		return true;
+	}
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
 		if (whole && count == 1 && is(parts[0], words[i])) {
 			out->path = plain[i];
@@ -236,10 +240,6 @@ static bool take_lease_value(struct kvt_target *out, struct kvw_slice name, stru
 		if (!is(value, "0") && !is(value, "1"))
 			return refuse(refusal, 400, "check: expected 0 or 1");
 		out->unchecked = is(value, "0");
-	} else if (is(name, "keep")) {
-		if (!is(value, "0") && !is(value, "1"))
-			return refuse(refusal, 400, "keep: expected 0 or 1");
-		out->keep = is(value, "1");
 	}
 	return true;
 }
@@ -261,17 +261,30 @@ bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out)
 	return true;
 }
 
-/* Hex digits, made lower case: as names of chunks have them. */
-static bool take_model(struct kvw_slice text, char out[KVT_MODEL_TEXT])
+/* The id is as long as a tenant's hash. */
+static bool take_table_value(struct kvt_target *out, struct kvw_slice name, struct kvw_slice value,
+	struct kvt_refusal *refusal)
 {
-	if (text.len != KVT_MODEL_TEXT - 1)
-		return false;
-	for (size_t i = 0; i < text.len; i++) {
-		if (hex_of(text.data[i]) < 0)
-			return false;
-		out[i] = (char)(text.data[i] | 0x20);
+	struct kvt_tenant id;
+	uint64_t slot;
+
+	if (is(name, "after") && !whole_number(value, INT64_MAX, &out->number))
+		return refuse(refusal, 400, "after: expected a whole number");
+	if (is(name, "id")) {
+		if (!kvt_tenant_parse(value, &id))
+			return refuse(refusal, 400, "id: expected 32 hex digits");
+		memcpy(out->table, id.bytes, sizeof(out->table));
 	}
-	out[text.len] = '\0';
+	if (is(name, "slot")) {
+		if (!whole_number(value, KVT_SLOTS - 1, &slot))
+			return refuse(refusal, 400, "slot: expected 0 to 66559");
+		out->slot = (uint32_t)slot;
+	}
+	if (is(name, "tenant")) {
+		if (!kvt_tenant_parse(value, &out->tenant))
+			return refuse(refusal, 400, "tenant: expected 32 hex digits");
+		out->has_tenant = true;
+	}
 	return true;
 }
 
@@ -290,10 +303,6 @@ static bool take_list_value(struct kvt_target *out, struct kvw_slice name, struc
 		if (!whole_number(value, KVT_LIST_MOST, &limit) || limit == 0)
 			return refuse(refusal, 400, "limit: expected 1 to 1000");
 		out->limit = limit;
-	}
-	if (is(name, "model")) {
-		if (out->model[0] != '\0' || !take_model(value, out->model))
-			return refuse(refusal, 400, "model: expected 32 hex digits, once");
 	}
 	if (is(name, "tenant")) {
 		if (out->has_tenant || !kvt_tenant_parse(value, &out->tenant))
@@ -322,8 +331,9 @@ static bool take_query(struct kvt_target *out, struct kvw_slice query, struct kv
 			value.len = name.len - (size_t)(value.data - name.data);
 			name.len = (size_t)(equals - name.data);
 		}
-		good = out->path == KVT_PATH_LEASES ? take_lease_value(out, name, value, refusal)
-						    : take_list_value(out, name, value, refusal);
+		good = out->path == KVT_PATH_LEASES      ? take_lease_value(out, name, value, refusal)
+		       : out->path == KVT_PATH_GENERATIONS ? take_table_value(out, name, value, refusal)
+							   : take_list_value(out, name, value, refusal);
 	}
 	return good;
 }
@@ -335,6 +345,7 @@ bool kvt_target_parse(struct kvw_slice target, struct kvt_target *out, struct kv
 
 	memset(out, 0, offsetof(struct kvt_target, text));
 	out->limit = KVT_LIST_MOST;
+	out->slot = KVT_SLOT_NONE;
 	if (mark != NULL) {
 		path.len = (size_t)(mark - target.data);
 		query = (struct kvw_slice){mark + 1, target.len - path.len - 1};
@@ -342,7 +353,8 @@ bool kvt_target_parse(struct kvw_slice target, struct kvt_target *out, struct kv
 	if (!take_path(out, path, refusal))
 		return false;
 	if (mark == NULL || (out->path != KVT_PATH_LEASES && out->path != KVT_PATH_BUCKET &&
-				    out->path != KVT_PATH_TRACE))
+				    out->path != KVT_PATH_TRACE &&
+				    out->path != KVT_PATH_GENERATIONS))
 		return true;
 	return take_query(out, query, refusal);
 }

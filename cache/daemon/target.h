@@ -11,6 +11,7 @@
 #ifndef KVT_TARGET_H
 #define KVT_TARGET_H
 
+#include "chunk/slots.h"
 #include "daemon/objects.h"
 
 enum kvt_path {
@@ -23,6 +24,7 @@ enum kvt_path {
 	KVT_PATH_OBJECT,  /* /v1/kv/{bucket}/{key} */
 	KVT_PATH_LEASES,  /* /v1/kv/{bucket}/{key}/leases */
 	KVT_PATH_RELEASE, /* /v1/leases/{id}/release */
+	KVT_PATH_GENERATIONS, /* /v1/generations */
 };
 
 #define KVT_TENANT_HEADER "X-Kvtier-Tenant" /* of a PUT */
@@ -39,13 +41,14 @@ struct kvt_target {
 	/* Of the query; names that are not known are passed over, as is all of it on other paths. */
 	bool has_timeout, has_ttl;
 	bool unchecked; /* check=0: the client proves the bytes itself */
-	bool keep;      /* keep=1: the object is not to be evicted */
 	uint64_t timeout_ns, ttl_ns; /* KVT_PATH_LEASES */
 	struct kvw_slice after;      /* KVT_PATH_BUCKET */
 	size_t limit;                /* KVT_PATH_TRACE, too */
 	bool has_tenant;
-	struct kvt_tenant tenant; /* KVT_PATH_BUCKET: of an erase */
-	char model[KVT_MODEL_TEXT]; /* likewise; lower case; "": none */
+	struct kvt_tenant tenant; /* of an erase */
+	uint8_t table[KVT_TABLE_ID_BYTES]; /* KVT_PATH_GENERATIONS: id= */
+	uint64_t number;                   /* after= */
+	uint32_t slot;                     /* KVT_SLOT_NONE: none */
 
 	size_t used;
 	char text[KVT_BUCKET_MOST + 2 * KVT_OBJECT_KEY_MOST]; /* decoded */

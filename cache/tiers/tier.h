@@ -24,7 +24,6 @@
 #include "chunk/note.h"
 #include "chunk/slots.h"
 #include "chunk/tenants.h"
-#include "tiers/elsewhere.h"
 
 struct kvt_tier;
 
@@ -110,7 +109,7 @@ struct kvt_tier_ops {
 	const char *name;
 	uint32_t id; /* enum kvt_tier_id; several tiers may share one, a cache has one of each */
 	/* Remote tiers: it keeps a table of generations, and what is erased by tenant, or all, is erased by that; then
-	 * erase_tenant, erase_all, take_elsewhere and holds are NULL. */
+	 * erase_tenant and erase_all are NULL. */
 	bool has_table;
 
 	/* KVT_MISS: not configured. KVT_EFORMAT, KVT_ELOCKED, KVT_EIO: not usable; `why` has room for
@@ -136,16 +135,6 @@ struct kvt_tier_ops {
 	/* What tenants of these slots have here is not asked for by its name any more: its room is free at once, and a
 	 * remote tier forgets what it knows of them. Returns how many chunks went. NULL: nothing to do. */
 	size_t (*drop_slots)(struct kvt_tier *t, const struct kvt_slot_set *slots);
-	/*
-	 * Remote tiers: other processes erase there, too. Once the tier has seen that, `elsewhere` of struct
-	 * kvt_tier is true, and it writes nothing of these tenants that came before the next call of this, which
-	 * hands the list out: the caller erases them in the same turn, so that nothing of before the erase is
-	 * ever written as of after it. NULL: a local tier.
-	 */
-	void (*take_elsewhere)(struct kvt_tier *t, struct kvt_elsewhere *out);
-	/* Remote tiers: this handle holds chunks of these tenants now. The tier looks for erases of them, and
-	 * of all, also while no request comes; said again and again. NULL: a local tier. */
-	void (*holds)(struct kvt_tier *t, const struct kvt_tenant *tenants, size_t n);
 	/* Chunks of a tenant, or (NULL) all, and their payload. NULL: a tier that cannot count them,
 	 * since others store there, too. */
 	void (*tally)(struct kvt_tier *t, const struct kvt_tenant *tenant, uint64_t *chunks,
@@ -172,7 +161,6 @@ struct kvt_tier_ops {
 struct kvt_tier {
 	const struct kvt_tier_ops *ops;
 	uint64_t piece_bytes; /* it can use checksums of such pieces with a WRITE; 0: it cannot. Constant */
-	atomic_bool elsewhere; /* take_elsewhere has something */
 };
 
 /* `pin` of a tier whose server decides what is evicted. */

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from rig.drive import Drive
+from rig.kvtierd import Kvtierd
 from rig.redis import SERVER, RedisServer
 from rig.wait import PATIENCE, until
 
@@ -21,24 +22,62 @@ SEEN = 1.0  # l2.seen_time of rig.drive
 SLACK = 0.5 * PATIENCE
 BYTES = 20000
 
-pytestmark = pytest.mark.skipif(SERVER is None, reason="no redis-server")
+class Redis:
+    """A redis-server as the shared tier."""
+
+    def __init__(self, directory):
+        if SERVER is None:
+            pytest.skip("no redis-server")
+        self.server = RedisServer(directory)
+        self.config = {"l2.url": self.server.url}
+
+    def finish(self):
+        self.server.signal(signal.SIGCONT)
+        self.server.stop()
+
+
+class Node:
+    """kvtierd as the shared tier."""
+
+    def __init__(self, directory):
+        config = {"segment.size": "64MiB", "cache.nvme.path": str(directory / "kvtierd-store")}
+        config.update({"cache.nvme.capacity": "64MiB", "lease.ttl_max": "1s"})
+        self.server = Kvtierd(directory, config).wait_up()
+        self.config = {"l2.url": self.server.url, "l2.segment": self.server.segment_name, "l2.lease_time": "1s"}
+
+    def finish(self):
+        self.server.signal(signal.SIGCONT)
+        try:
+            self.server.stop()
+        finally:
+            self.server.remove()
+
+
+PEERS = {"redis": Redis, "kvtierd": Node}
+
+
+@pytest.fixture(params=PEERS)
+def peer(request, tmp_path):
+    peer = PEERS[request.param](tmp_path)
+    yield peer
+    peer.finish()
 
 
 @pytest.fixture
-def redis(tmp_path):
-    server = RedisServer(tmp_path)
-    yield server
-    server.signal(signal.SIGCONT)
-    server.stop()
+def redis(peer):
+    return peer.server
+
+
+REDIS_ALONE = pytest.mark.parametrize("peer", ["redis"], indirect=True)
 
 
 @pytest.fixture
-def drives(tmp_path, redis):
+def drives(tmp_path, peer):
     """drives(N): a process with its own files over the shared tier; drives(N, store=False): with memory alone."""
     made = []
 
-    def make(number, store=True, url=None, **more):
-        config = {"l1.capacity": "16MiB", "l2.url": url or redis.url, **more}
+    def make(number, store=True, **more):
+        config = {"l1.capacity": "16MiB", **peer.config, **more}
         if store:
             config.update({"nvme.path": str(tmp_path / f"store{number}"), "nvme.capacity": "64MiB"})
         made.append(Drive(tmp_path, config, name=f"drive{number}"))
@@ -150,9 +189,10 @@ class Late:
         client.close()
 
 
+@REDIS_ALONE
 def test_a_set_that_is_late(drives, redis):
     late = Late(redis.port)
-    writer, reader = drives(0, store=False, url=late.url, **{"l2.connections": 2}), drives(1, store=False)
+    writer, reader = drives(0, store=False, **{"l2.url": late.url, "l2.connections": 2}), drives(1, store=False)
     late.hold = True
     put(writer, 1)
     until(lambda: late.held > 0, 10, "its SET being held")
@@ -171,6 +211,7 @@ def test_a_set_that_is_late(drives, redis):
     assert got(writer, 1) == 0
 
 
+@REDIS_ALONE
 def test_a_table_that_redis_evicted(drives, redis):
     first, second = drives(0), drives(1)
     for chain in range(20):
@@ -192,13 +233,13 @@ def test_a_table_that_redis_evicted(drives, redis):
     assert got(second, 3) == 0
 
 
-def test_a_server_that_does_not_answer_makes_no_promise(drives, redis):
+def test_a_server_that_does_not_answer_makes_no_promise(drives, peer):
     first, second = drives(0), drives(1)
     put(first, 1)
     stored(first)
-    redis.signal(signal.SIGSTOP)
+    peer.server.signal(signal.SIGSTOP)
     assert not erase(first, 1)
-    redis.signal(signal.SIGCONT)
+    peer.server.signal(signal.SIGCONT)
     until(lambda: erase(first, 1), 20, "it is erased once it answers")
     time.sleep(SEEN + SLACK)
     assert got(second, 1) == 0
@@ -218,7 +259,7 @@ class History:
             assert begun < self.erased[chain] + SEEN + SLACK, f"{chain} is read {begun - self.erased[chain]:.2f} s after"
 
 
-def test_random_histories(drives, redis):
+def test_random_histories(drives, peer):
     """Processes are killed, stopped and restarted, the server is slow: each looks at each tenant again and again."""
     rng, history = random.Random(SEED), History()
     crew = [drives(i) for i in range(3)]
@@ -238,9 +279,9 @@ def test_random_histories(drives, redis):
             time.sleep(rng.uniform(0, 2))
             crew[number].signal(signal.SIGCONT)
         elif act < 0.05:
-            redis.signal(signal.SIGSTOP)
+            peer.server.signal(signal.SIGSTOP)
             time.sleep(rng.uniform(0, 0.2))
-            redis.signal(signal.SIGCONT)
+            peer.server.signal(signal.SIGCONT)
         elif act < 0.3:
             history.put(chain)
             crew[number].ask("put", chain, 1, BYTES)

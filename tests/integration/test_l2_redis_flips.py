@@ -44,7 +44,7 @@ def drives(tmp_path, redis):
 
 def values(redis, least=0):
     with redis.connect() as connection:
-        found = {key: connection.cmd("GET", key) for key in connection.keys()}
+        found = {key: connection.cmd("GET", key) for key in connection.keys() if b"{" in key}
     return {key: value for key, value in found.items() if value is not None and len(value) > least}
 
 

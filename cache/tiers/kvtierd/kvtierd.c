@@ -228,37 +228,6 @@ static void kvtierd_submit(struct kvt_tier *base, struct kvt_tier_request *reque
 		kvtierd_http_wake(t->http);
 }
 
-static enum kvt_status kvtierd_erase_tenant(
-	struct kvt_tier *base, const struct kvt_tenant *tenant, size_t *erased)
-{
-	struct kvtierd *t = kvtierd_of(base);
-	enum kvt_status status = kvtierd_epochs_erase(t, tenant, true);
-
-	*erased = 0; /* they cannot be counted */
-	kvtierd_http_wake(t->http);
-	return status;
-}
-
-static enum kvt_status kvtierd_erase_all(struct kvt_tier *base, size_t *erased)
-{
-	struct kvtierd *t = kvtierd_of(base);
-	enum kvt_status status = kvtierd_epochs_erase(t, NULL, true);
-
-	*erased = 0;
-	kvtierd_http_wake(t->http);
-	return status;
-}
-
-static void kvtierd_take_elsewhere(struct kvt_tier *base, struct kvt_elsewhere *out)
-{
-	kvtierd_epochs_take(kvtierd_of(base), out);
-}
-
-static void kvtierd_holds(struct kvt_tier *base, const struct kvt_tenant *tenants, size_t n)
-{
-	kvtierd_epochs_holds(kvtierd_of(base), tenants, n);
-}
-
 static void kvtierd_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 {
 	struct kvtierd *t = kvtierd_of(base);
@@ -348,9 +317,11 @@ static size_t begin_others(struct kvtierd *t)
 		case KVT_TIER_PROBE:
 			kvtierd_probe_begin(job);
 			break;
-		case KVT_TIER_FLUSH:
-			kvtierd_epochs_hurry(t); /* ended by end_flushes */
+		case KVT_TIER_TABLE:
+			kvtierd_table_begin(job);
 			break;
+		case KVT_TIER_FLUSH:
+			break; /* ended by end_flushes */
 		default:
 			kvtierd_job_done(job, KVT_EINVAL);
 			break;
@@ -445,17 +416,17 @@ static bool waits_for_older(struct kvtierd *t, uint64_t number)
 static size_t end_flushes(struct kvtierd *t, int64_t now_ns)
 {
 	struct kvtierd_job *job, *next;
-	enum kvt_status status;
+	bool waits;
 	size_t n = 0;
 
 	for (job = TAILQ_FIRST(&t->active); job != NULL; job = next) {
 		next = TAILQ_NEXT(job, entry);
 		if (job->request->verb != KVT_TIER_FLUSH)
 			continue;
-		status = waits_for_older(t, job->number) ? KVT_BUSY : kvtierd_epochs_settled(t);
-		if (status == KVT_BUSY && now_ns < job->request->begun_ns + INT64_C(60000000000))
+		waits = waits_for_older(t, job->number);
+		if (waits && now_ns < job->request->begun_ns + INT64_C(60000000000))
 			continue;
-		kvtierd_job_done(job, status == KVT_BUSY ? KVT_EIO : status);
+		kvtierd_job_done(job, waits ? KVT_EIO : KVT_OK);
 		n++;
 	}
 	return n;
@@ -481,7 +452,6 @@ static size_t one_round(struct kvtierd *t, int64_t *due_ns)
 	n += begin_transfers(t, &t->inbox_writes);
 	n += end_late(t, &t->inbox_reads, now_ns, due_ns);
 	n += end_late(t, &t->inbox_writes, now_ns, due_ns);
-	n += kvtierd_epochs_step(t, now_ns, due_ns);
 	n += kvtierd_leases_step(t, now_ns, due_ns);
 	return n;
 }
@@ -567,10 +537,9 @@ static void kvtierd_destroy(struct kvt_tier *base)
 	cancel(t);
 	if (t->http != NULL)
 		say_goodbye(t);
-	kvtierd_http_destroy(t->http); /* ends what waits for the daemon, or for an epoch */
+	kvtierd_http_destroy(t->http); /* ends what waits for the daemon */
 	cancel_rest(t);
 	kvtierd_leases_close(t);
-	kvtierd_epochs_finish(t);
 	kvtierd_segment_finish(&t->segment);
 	kvtierd_resolver_destroy(t->resolver);
 	kvt_presence_destroy(t->presence);
@@ -611,7 +580,6 @@ static void take_settings(struct kvtierd *t, const struct kvt_tier_options *opti
 	t->inflight = c->l2_inflight;
 	t->deadline_ns = c->l2_deadline_ns;
 	t->lease_ns = c->l2_lease_ns;
-	t->seen_ns = c->l2_seen_ns;
 	t->ttl_ns = c->l2_ttl_ns;
 	TAILQ_INIT(&t->inbox_reads);
 	TAILQ_INIT(&t->inbox_writes);
@@ -670,7 +638,6 @@ static enum kvt_status kvtierd_create(
 	t->segment.fd = -1;
 	(void)pthread_mutex_init(&t->lock, NULL);
 	take_settings(t, options);
-	kvtierd_epochs_init(t);
 	status = make_parts(t, options->config, &url, why);
 	if (status != KVT_OK) {
 		kvtierd_destroy(&t->base);
@@ -689,10 +656,7 @@ const struct kvt_tier_ops kvt_kvtierd_ops = {
 	.submit = kvtierd_submit,
 	.unsure = kvtierd_unsure,
 	.pin = kvt_tier_pin_nothing,
-	.erase_tenant = kvtierd_erase_tenant,
-	.erase_all = kvtierd_erase_all,
-	.take_elsewhere = kvtierd_take_elsewhere,
-	.holds = kvtierd_holds,
+	.has_table = true,
 	.limited = kvtierd_limited,
 	.stats = kvtierd_stats,
 	.wake = kvtierd_wake,

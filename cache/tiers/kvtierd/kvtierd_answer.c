@@ -258,17 +258,47 @@ enum kvt_status kvtierd_lease_parse(const char *text, size_t len, struct kvtierd
 	return status;
 }
 
-void kvtierd_next_parse(const char *text, size_t len, char out[KVTIERD_NEXT_BYTES])
+static bool id_parse(const json_t *value, uint8_t out[KVT_TABLE_ID_BYTES])
+{
+	const char *text = json_string_value(value);
+	unsigned byte;
+
+	if (text == NULL || json_string_length(value) != 2 * KVT_TABLE_ID_BYTES ||
+		strspn(text, "0123456789abcdef") != 2 * KVT_TABLE_ID_BYTES)
+		return false;
+	for (size_t i = 0; i < KVT_TABLE_ID_BYTES; i++) {
+		(void)sscanf(text + 2 * i, "%2x", &byte);
+		out[i] = (uint8_t)byte;
+	}
+	return true;
+}
+
+static bool change_parse(const json_t *value, struct kvt_slot_change *out)
+{
+	json_int_t slot = json_integer_value(json_array_get(value, 0));
+	json_int_t number = json_integer_value(json_array_get(value, 1));
+
+	if (json_array_size(value) != 2 || !json_is_integer(json_array_get(value, 0)) || slot < 0 ||
+		slot >= (json_int_t)KVT_SLOTS || number <= 0)
+		return false;
+	*out = (struct kvt_slot_change){(uint32_t)slot, (uint64_t)number};
+	return true;
+}
+
+enum kvt_status kvtierd_table_parse(const char *text, size_t len, struct kvt_table_ask *out)
 {
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-	const json_t *next = json_object_get(root, "next");
-	size_t bytes = json_string_length(next);
+	const json_t *changes = json_object_get(root, "changes");
+	size_t count = json_array_size(changes);
+	bool good = id_parse(json_object_get(root, "id"), out->now) && json_is_array(changes) &&
+		    json_is_boolean(json_object_get(root, "more")) && count <= KVT_CHANGES_MOST;
 
-	out[0] = '\0';
-	if (json_is_string(next) && bytes < KVTIERD_NEXT_BYTES &&
-		id_is_good(json_string_value(next), bytes))
-		memcpy(out, json_string_value(next), bytes + 1);
+	for (size_t i = 0; i < count && good; i++)
+		good = change_parse(json_array_get(changes, i), &out->changes[i]);
+	out->change_count = good ? (uint32_t)count : 0;
+	out->more = good && json_is_true(json_object_get(root, "more")) && count > 0;
 	json_decref(root);
+	return good ? KVT_OK : KVT_ECORRUPT;
 }
 
 void kvtierd_lease_finish(struct kvtierd_lease *lease)

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "chunk/slots.h"
 #include "http/body.h"
 #include "kvtier/kvtier.h"
 
@@ -18,7 +19,6 @@
 	(128u * 1024)                 /* kept of a body; a longer one is read to its end, and cut */
 #define KVTIERD_BODY_MOST  (16u << 20) /* more is no answer to anything that is asked here */
 #define KVTIERD_ID_BYTES   129u        /* of a lease, with its NUL */
-#define KVTIERD_NEXT_BYTES 98u         /* a chunk's name, with its NUL */
 #define KVTIERD_MAX_PIECES 2048u       /* fragments of one object */
 
 /* One answer after another from one connection. */
@@ -76,8 +76,9 @@ struct kvtierd_lease {
  */
 enum kvt_status kvtierd_lease_parse(
 	const char *text, size_t len, struct kvtierd_lease *out) KVT_MUST_CHECK;
-/* Reads {"next": NAME}, of what is to be forgotten: where to go on. "": nowhere, or no such text. */
-void kvtierd_next_parse(const char *text, size_t len, char out[KVTIERD_NEXT_BYTES]);
+/* Reads {"id": HEX, "more": false, "changes": [[SLOT, NUMBER], ...]}: the results of a question about generations.
+ * KVT_ECORRUPT: not such a text. */
+enum kvt_status kvtierd_table_parse(const char *text, size_t len, struct kvt_table_ask *out) KVT_MUST_CHECK;
 void kvtierd_lease_finish(struct kvtierd_lease *lease); /* zeroed is allowed */
 
 /* Do all pieces lie within so many bytes? */

@@ -1,5 +1,5 @@
 /*
- * kvtierd_erase.c - chunks that must not come back, by key.
+ * kvtierd_erase.c - chunks that are erased, by key.
  *
  * The protocol has no DELETE; kvtierd and others may serve it. So DELETE is tried, and where the
  * daemon cannot, the chunk is overwritten by a mark that is no value. "404" is believed only of a
@@ -7,9 +7,6 @@
  * the method.
  *
  * A PUT of the chunk that ended without an answer may still be stored after the chunk was deleted.
- * Then deleting proves nothing, and the epoch of its tenant is changed instead: all of the tenant's
- * chunks here are lost, which is allowed, and the late one with them. Rare: it takes a timeout and an
- * erase of the same key within a minute.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +14,6 @@
 
 #include "tiers/kvtierd/kvtierd.h"
 
-#define DOUBT_NS        60000000000
 #define DELETE_AGAIN_NS 60000000000
 
 struct ask {
@@ -36,49 +32,6 @@ struct erase {
 	uint32_t count;
 	struct ask asks[];
 };
-
-/* --- doubts ----------------------------------------------------------------------------------- */
-
-void kvtierd_doubt(struct kvtierd *t, const struct kvt_key *key, const struct kvt_tenant *tenant)
-{
-	struct kvtierd_doubt *d = &t->doubts[t->doubt_next++ % KVTIERD_DOUBTS];
-	int64_t now_ns = kvt_now(t->s);
-
-	if (d->until_ns > now_ns)
-		t->doubt_all_until_ns = now_ns + DOUBT_NS; /* one is forgotten */
-	*d = (struct kvtierd_doubt){.key = *key, .tenant = *tenant, .until_ns = now_ns + DOUBT_NS};
-}
-
-bool kvtierd_doubt_take(struct kvtierd *t, const struct kvt_key *key, struct kvt_tenant *tenant)
-{
-	int64_t now_ns = kvt_now(t->s);
-
-	for (uint32_t i = 0; i < KVTIERD_DOUBTS; i++) {
-		struct kvtierd_doubt *d = &t->doubts[i];
-
-		if (d->until_ns <= now_ns || memcmp(&d->key, key, sizeof(*key)) != 0)
-			continue;
-		*tenant = d->tenant;
-		d->until_ns = 0;
-		return true;
-	}
-	return false;
-}
-
-static enum kvt_status erase_doubts(struct kvtierd *t, const struct kvt_key *key)
-{
-	struct kvt_tenant tenant;
-	enum kvt_status status = KVT_OK;
-
-	if (kvt_now(t->s) < t->doubt_all_until_ns) {
-		t->doubt_all_until_ns = 0;
-		memset(t->doubts, 0, sizeof(t->doubts));
-		return kvtierd_epochs_erase(t, NULL, false);
-	}
-	while (status == KVT_OK && kvtierd_doubt_take(t, key, &tenant))
-		status = kvtierd_epochs_erase(t, &tenant, false);
-	return status;
-}
 
 /* --- one key ---------------------------------------------------------------------------------- */
 
@@ -110,7 +63,6 @@ static void overwrite(struct ask *a)
 	const struct kvt_key *key = &a->job->request->keys[a->index];
 	char name[KVTIERD_NAME_ROOM];
 	struct kvtierd_mark mark = {
-		.kind = KVTIERD_ERASED,
 		.fingerprint = t->fingerprint,
 		.key = *key,
 		.written_wall_ns = kvt_wall(t->s),
@@ -169,10 +121,6 @@ static void begin_ask(struct kvtierd_job *job, struct ask *a, size_t index)
 	kvt_presence_missing(t->presence, key, now_ns);
 	if (kvtierd_kept_take(t, key, &held))
 		kvtierd_release(t, &held);
-	if (erase_doubts(t, key) != KVT_OK) {
-		settled(a, KVT_EIO);
-		return;
-	}
 	a->x.user = a;
 	if (now_ns < t->delete_again_ns) {
 		overwrite(a);

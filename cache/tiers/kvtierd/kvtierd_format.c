@@ -11,43 +11,16 @@
 
 /* --- marks ------------------------------------------------------------------------------------ */
 
-static const char magic[8] = "kvtmark1";
-
 void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK])
 {
 	memset(out, 0, KVTIERD_MARK);
-	memcpy(out, magic, sizeof(magic));
-	kvt_put32(out + 8, m->kind);
+	memcpy(out, "kvtmark1", 8);
+	kvt_put32(out + 8, 3);
 	memcpy(out + 32, m->fingerprint.bytes, sizeof(m->fingerprint.bytes));
-	if (m->kind == KVTIERD_ERASED)
-		memcpy(out + 64, m->key.bytes, sizeof(m->key.bytes));
-	else if (m->kind == KVTIERD_EPOCH_TENANT)
-		memcpy(out + 64, m->tenant.bytes, sizeof(m->tenant.bytes));
+	memcpy(out + 64, m->key.bytes, sizeof(m->key.bytes));
 	kvt_put64(out + 96, m->value);
 	kvt_put64(out + 104, (uint64_t)m->written_wall_ns);
-	kvt_put64(out + 112, m->erase);
-	kvt_put64(out + 120, (uint64_t)m->erased_wall_ns);
 	kvt_bytes_stamp(out, KVTIERD_MARK, 0);
-}
-
-enum kvt_status kvtierd_mark_decode(const uint8_t in[KVTIERD_MARK], struct kvtierd_mark *out)
-{
-	uint32_t kind = kvt_get32(in + 8);
-
-	if (memcmp(in, magic, sizeof(magic)) != 0 || !kvt_bytes_prove(in, KVTIERD_MARK, 0) ||
-		kind < KVTIERD_EPOCH_ALL || kind > KVTIERD_ERASED)
-		return KVT_ECORRUPT;
-	*out = (struct kvtierd_mark){.kind = (enum kvtierd_mark_kind)kind};
-	memcpy(out->fingerprint.bytes, in + 32, sizeof(out->fingerprint.bytes));
-	if (kind == KVTIERD_ERASED)
-		memcpy(out->key.bytes, in + 64, sizeof(out->key.bytes));
-	else if (kind == KVTIERD_EPOCH_TENANT)
-		memcpy(out->tenant.bytes, in + 64, sizeof(out->tenant.bytes));
-	out->value = kvt_get64(in + 96);
-	out->written_wall_ns = (int64_t)kvt_get64(in + 104);
-	out->erase = kvt_get64(in + 112);
-	out->erased_wall_ns = (int64_t)kvt_get64(in + 120);
-	return KVT_OK;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -59,20 +32,6 @@ void kvtierd_chunk_name(
 
 	*at++ = '-';
 	(void)kvt_bytes_put_hex(at, f->bytes, 16);
-}
-
-void kvtierd_epoch_name(const struct kvt_fingerprint *f, const struct kvt_tenant *tenant,
-	char out[KVTIERD_NAME_ROOM])
-{
-	static const char prefix[] = "epoch-";
-	char *at;
-
-	memcpy(out, prefix, sizeof(prefix) - 1);
-	at = kvt_bytes_put_hex(out + sizeof(prefix) - 1, f->bytes, 16);
-	if (tenant != NULL) {
-		*at++ = '-';
-		(void)kvt_bytes_put_hex(at, tenant->bytes, sizeof(tenant->bytes));
-	}
 }
 
 static bool stands_for_itself(char c)
@@ -116,30 +75,18 @@ static void write_head(const struct kvtierd_place *p, const char *method, const 
 	x->head_len = (size_t)n;
 }
 
-static void ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
-	uint64_t ttl_ns, const char *more, struct kvtierd_exchange *x)
+void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
+	uint64_t ttl_ns, struct kvtierd_exchange *x)
 {
 	char target[640];
 
 	(void)snprintf(target, sizeof(target),
 		"/v1/kv/%s/%s/leases?timeout_ms=%" PRIu64 "&ttl_s=%" PRIu64 ".%03" PRIu64
-		"&check=0%s", /* the bytes are proven after the copy; other daemons do not know it */
+		"&check=0", /* the bytes are proven after the copy; other daemons do not know it */
 		p->bucket, name, timeout_ns / 1000000, ttl_ns / 1000000000,
-		ttl_ns / 1000000 % 1000, more);
+		ttl_ns / 1000000 % 1000);
 	x->kind = KVTIERD_LEASE;
 	write_head(p, "POST", target, 0, "", x);
-}
-
-void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
-	uint64_t ttl_ns, struct kvtierd_exchange *x)
-{
-	ask_lease(p, name, timeout_ns, ttl_ns, "", x);
-}
-
-void kvtierd_ask_mark_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
-	uint64_t ttl_ns, struct kvtierd_exchange *x)
-{
-	ask_lease(p, name, timeout_ns, ttl_ns, "&keep=1", x); /* nor this */
 }
 
 void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x)
@@ -175,16 +122,19 @@ void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct 
 	write_head(p, "DELETE", target, 0, "", x);
 }
 
-void kvtierd_ask_forget(const struct kvtierd_place *p, const struct kvt_fingerprint *f,
-	const struct kvt_tenant *tenant, const char *after, struct kvtierd_exchange *x)
+void kvtierd_ask_table(
+	const struct kvtierd_place *p, const struct kvt_table_ask *ask, struct kvtierd_exchange *x)
 {
-	char target[704], model[33], hex[2 * sizeof(tenant->bytes) + 1] = "";
+	char target[256], id[2 * KVT_TABLE_ID_BYTES + 1], hex[2 * sizeof(ask->tenant->bytes) + 1] = "", slot[24] = "";
+	bool raise = ask->raise != KVT_SLOT_NONE;
 
-	(void)kvt_bytes_put_hex(model, f->bytes, 16);
-	if (tenant != NULL)
-		(void)kvt_bytes_put_hex(hex, tenant->bytes, sizeof(tenant->bytes));
-	(void)snprintf(target, sizeof(target), "/v1/kv/%s?model=%s%s%s%s%s", p->bucket, model,
-		tenant != NULL ? "&tenant=" : "", hex, after[0] != '\0' ? "&after=" : "", after);
+	(void)kvt_bytes_put_hex(id, ask->id, sizeof(ask->id));
+	if (raise)
+		(void)snprintf(slot, sizeof(slot), "&slot=%" PRIu32, ask->raise);
+	if (raise && ask->tenant != NULL)
+		(void)kvt_bytes_put_hex(hex, ask->tenant->bytes, sizeof(ask->tenant->bytes));
+	(void)snprintf(target, sizeof(target), "/v1/generations?id=%s&after=%" PRIu64 "%s%s%s", id, ask->after, slot,
+		hex[0] != '\0' ? "&tenant=" : "", hex);
 	x->kind = KVTIERD_SHORT;
-	write_head(p, "POST", target, 0, "", x);
+	write_head(p, raise ? "POST" : "GET", target, 0, "", x);
 }

@@ -18,7 +18,6 @@
 struct ask {
 	struct kvtierd_job *job;
 	struct kvtierd_exchange x;
-	struct kvtierd_waiter waiter;
 	struct kvtierd_held held;
 	struct redis_footer footer;
 	size_t index;
@@ -67,10 +66,6 @@ static void look(struct ask *a)
 
 	if (status == KVT_ECORRUPT)
 		kvtierd_is_corrupt(t, key, "its footer is wrong");
-	if (status == KVT_OK)
-		status = kvtierd_epochs_hold(t, &a->footer, &a->waiter);
-	if (status == KVT_BUSY)
-		return; /* epochs_known goes on */
 	if (status == KVT_OK) {
 		known = redis_footer_known(&a->footer);
 		kvt_presence_there(t->presence, key, &known, now_ns);
@@ -78,16 +73,6 @@ static void look(struct ask *a)
 		kvt_presence_missing(t->presence, key, now_ns);
 	}
 	settled(a, status);
-}
-
-static void epochs_known(struct kvtierd_waiter *w, enum kvt_status status)
-{
-	struct ask *a = (struct ask *)((char *)w - offsetof(struct ask, waiter));
-
-	if (status == KVT_OK)
-		look(a);
-	else
-		settled(a, status);
 }
 
 static void send_ask(struct ask *a);
@@ -235,11 +220,8 @@ void kvtierd_probe_begin(struct kvtierd_job *job)
 	}
 	p->limit = job->request->key_count;
 	p->count = count;
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < count; i++)
 		p->asks[i].job = job;
-		p->asks[i].waiter.fn = epochs_known;
-		p->asks[i].waiter.deadline_ns = job->deadline_ns;
-	}
 	job->parts = p;
 	go_on(job);
 }

@@ -2,7 +2,7 @@
  * kvtierd_read.c - a chunk comes: lease, look at its footer, copy, check, release.
  *
  *	kept lease ----------------+
- *	POST .../leases --> held --+--> look --> epochs --> copy --> checks --> done, then release
+ *	POST .../leases --> held --+--> look --> copy --> checks --> done, then release
  *
  * The copy runs on the tier's thread, one chunk between two looks at the sockets. It goes straight
  * into the caller's segments; what does not prove itself is never said to be data, and the caller
@@ -116,19 +116,6 @@ static void end_missing(struct kvtierd_job *job, enum kvt_status status)
 	end(job, status);
 }
 
-static void look(struct kvtierd_job *job);
-
-static void epochs_known(struct kvtierd_waiter *w, enum kvt_status status)
-{
-	struct kvtierd_job *job =
-		(struct kvtierd_job *)((char *)w - offsetof(struct kvtierd_job, waiter));
-
-	if (status == KVT_OK)
-		look(job);
-	else
-		end(job, status);
-}
-
 static void look(struct kvtierd_job *job)
 {
 	struct kvtierd *t = job->t;
@@ -143,19 +130,13 @@ static void look(struct kvtierd_job *job)
 		end_missing(job, status);
 		return;
 	}
-	if (status == KVT_OK)
-		status = kvtierd_epochs_hold(t, &job->footer, &job->waiter);
-	if (status == KVT_BUSY)
-		return; /* epochs_known goes on */
-	if (status == KVT_MISS)
-		end_missing(job, status);
-	else if (status != KVT_OK)
+	if (status != KVT_OK) {
 		end(job, status);
-	else {
-		job->next_copy = NULL;
-		*t->copies_end = job;
-		t->copies_end = &job->next_copy;
+		return;
 	}
+	job->next_copy = NULL;
+	*t->copies_end = job;
+	t->copies_end = &job->next_copy;
 }
 
 static void leased(struct kvtierd_exchange *x)
@@ -191,8 +172,6 @@ void kvtierd_read_begin(struct kvtierd_job *job)
 	int64_t left_ns = job->deadline_ns - kvt_now(t->s);
 
 	r->names = NULL;
-	job->waiter.fn = epochs_known;
-	job->waiter.deadline_ns = job->deadline_ns;
 	if (!request_is_good(r)) {
 		kvtierd_job_done(job, KVT_EINVAL);
 		return;
@@ -248,7 +227,7 @@ static enum kvt_status check_copy(struct kvtierd_job *job, uint64_t generation)
 		kvtierd_is_corrupt(t, &r->keys[0], "its checksum is wrong");
 		return KVT_ECORRUPT;
 	}
-	return kvtierd_epochs_hold(t, &job->footer, &job->waiter);
+	return KVT_OK;
 }
 
 static enum kvt_status copy(struct kvtierd_job *job)
@@ -279,8 +258,6 @@ size_t kvtierd_read_copy(struct kvtierd *t)
 	if (t->copies == NULL)
 		t->copies_end = &t->copies;
 	status = copy(job);
-	if (status == KVT_BUSY)
-		return 1; /* its epochs went out of date meanwhile: looked at and copied again */
 	if (status == KVT_OK) {
 		known = redis_footer_known(&job->footer);
 		kvt_presence_there(t->presence, &job->request->keys[0], &known, kvt_now(t->s));

@@ -1,13 +1,8 @@
 /*
  * kvtierd_write.c - a chunk goes: PUT of its bytes from where they lie, names and footer behind them.
  *
- * The footer is stamped with the epochs of the moment when the PUT is begun. An erase that comes
- * later changes them, so that a PUT which arrives after the erase is of no use to any reader. One that was to
- * be written before another process' erase was seen here is not begun after it: it would be stamped as of after it.
- *
- * A PUT that ends without an answer, or with a failure (5xx but for refusals), may have been stored, or
- * may be stored later; an erase of that key within the next minute therefore does not rely on deleting
- * (kvtierd_erase.c).
+ * A PUT that ends without an answer may have been stored, or may be stored later: under its name, which an erase of its
+ * tenant takes away.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +11,7 @@
 #include "tiers/nvme/nvme_format.h"
 #include "tiers/kvtierd/kvtierd.h"
 
-/* Names and footer, with the bytes that are not known before the PUT begins still missing. */
+/* Names and footer, but for when and by which PUT. */
 static enum kvt_status prepare(struct kvtierd_job *job)
 {
 	const struct kvt_tier_request *r = job->request;
@@ -53,24 +48,14 @@ static enum kvt_status prepare(struct kvtierd_job *job)
 	return KVT_OK;
 }
 
-static bool stamp_holds(struct kvtierd_job *job)
-{
-	struct kvtierd_stamp now;
-
-	return kvtierd_epochs_now(job->t, &job->footer.tenant, &now, NULL) == KVT_OK &&
-	       now.all == job->stamp.all && now.tenant == job->stamp.tenant;
-}
-
 static void stored(struct kvtierd_job *job)
 {
 	struct kvtierd *t = job->t;
 	struct kvt_tier_request *r = job->request;
 	struct kvt_tier_known known;
 
-	if (stamp_holds(job)) {
-		known = redis_footer_known(&job->footer);
-		kvt_presence_there(t->presence, &r->keys[0], &known, kvt_now(t->s));
-	}
+	known = redis_footer_known(&job->footer);
+	kvt_presence_there(t->presence, &r->keys[0], &known, kvt_now(t->s));
 	pthread_mutex_lock(&t->lock);
 	t->counts.stores++;
 	t->counts.store_bytes += r->bytes;
@@ -93,46 +78,20 @@ static void put_done(struct kvtierd_exchange *x)
 	}
 	if (status == KVT_FULL && x->answer->quota)
 		kvtierd_count(t, &t->counts.quota_refused, 1);
-	if (x->sent_ns != 0 && (x->status != KVT_OK || status == KVT_EIO))
-		kvtierd_doubt(t, &job->request->keys[0], &job->footer.tenant);
 	kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
 }
 
-static void stamp(struct kvtierd_job *job);
-
-static void epochs_known(struct kvtierd_waiter *w, enum kvt_status status)
-{
-	struct kvtierd_job *job =
-		(struct kvtierd_job *)((char *)w - offsetof(struct kvtierd_job, waiter));
-
-	if (status == KVT_OK)
-		stamp(job);
-	else
-		kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
-}
-
-/* Epochs are known, or waited for; then the PUT goes. */
-static void stamp(struct kvtierd_job *job)
+static void send_put(struct kvtierd_job *job)
 {
 	struct kvtierd *t = job->t;
 	struct kvt_tier_request *r = job->request;
 	struct redis_footer *f = &job->footer;
 	char name[KVTIERD_NAME_ROOM];
-	enum kvt_status status = kvtierd_epochs_now(t, &f->tenant, &job->stamp, &job->waiter);
 
-	if (status == KVT_BUSY)
-		return;
-	if (status == KVT_OK && kvtierd_epochs_late(t, job))
-		status = KVT_MISS; /* the epochs are of after an erase, the chunk is not */
-	if (status == KVT_OK &&
-		getrandom(&f->writer, sizeof(f->writer), 0) != (ssize_t)sizeof(f->writer))
-		status = KVT_EIO;
-	if (status != KVT_OK) {
-		kvtierd_job_done(job, status == KVT_MISS ? KVT_BUSY : status);
+	if (getrandom(&f->writer, sizeof(f->writer), 0) != (ssize_t)sizeof(f->writer)) {
+		kvtierd_job_done(job, KVT_EIO);
 		return;
 	}
-	f->epoch = job->stamp.all;
-	f->tenant_epoch = job->stamp.tenant;
 	f->written_wall_ns = kvt_wall(t->s);
 	redis_footer_encode(f, job->tail + job->tail_bytes - REDIS_FOOTER);
 	job->x.segments = r->segments;
@@ -161,12 +120,10 @@ void kvtierd_write_begin(struct kvtierd_job *job)
 {
 	enum kvt_status status = KVT_EINVAL;
 
-	job->waiter.fn = epochs_known;
-	job->waiter.deadline_ns = job->deadline_ns;
 	if (request_is_good(job->request))
 		status = job->request->bytes <= UINT32_MAX ? prepare(job) : KVT_FULL;
 	if (status == KVT_OK)
-		stamp(job);
+		send_put(job);
 	else
 		kvtierd_job_done(job, status);
 }

@@ -13,13 +13,13 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from rig.kvtier_chunks import chunks_of, store  # noqa: E402
+from rig.kvtier_chunks import chunks_of, of_tenant, store  # noqa: E402
 
 CHUNKS, SIZE = 8, 100_000
 
 
 def key_of(tenant, index):
-    return hashlib.sha256(f"{tenant} {index}".encode()).digest()
+    return of_tenant(hashlib.sha256(f"{tenant} {index}".encode()).digest(), tenant)
 
 
 def data_of(tenant, index):

@@ -211,17 +211,6 @@ void fake_table_raise(uint32_t slot)
 	pthread_mutex_unlock(&table.lock);
 }
 
-void fake_erased_elsewhere(struct fake_tier *t, const struct kvt_tenant *tenant, enum kvt_elsewhere_depth depth)
-{
-	size_t erased;
-
-	(void)erase_some(t, tenant, &erased);
-	pthread_mutex_lock(&t->lock);
-	kvt_elsewhere_note(&t->elsewhere, tenant, depth);
-	atomic_store(&t->base.elsewhere, true);
-	pthread_mutex_unlock(&t->lock);
-}
-
 /* --- the contract ----------------------------------------------------------------------------- */
 
 static enum kvt_status make(const struct kvt_tier_ops *ops,
@@ -637,27 +626,6 @@ static enum kvt_status fake_limit_tenant(
 	return KVT_OK;
 }
 
-static void fake_take_elsewhere(struct kvt_tier *base, struct kvt_elsewhere *out)
-{
-	struct fake_tier *t = fake(base);
-
-	pthread_mutex_lock(&t->lock);
-	*out = t->elsewhere;
-	t->elsewhere = (struct kvt_elsewhere){.count = 0};
-	atomic_store(&base->elsewhere, false);
-	pthread_mutex_unlock(&t->lock);
-}
-
-static void fake_holds(struct kvt_tier *base, const struct kvt_tenant *tenants, size_t n)
-{
-	struct fake_tier *t = fake(base);
-
-	(void)tenants;
-	pthread_mutex_lock(&t->lock);
-	t->told += n;
-	pthread_mutex_unlock(&t->lock);
-}
-
 static void fake_stats(struct kvt_tier *t, struct kvt_tier_stats *out)
 {
 	out->chunks = fake_chunks(fake(t));
@@ -735,8 +703,6 @@ const struct kvt_tier_ops fake_remote_ops = {
 	.pin = fake_pin,
 	.erase_tenant = fake_erase_tenant,
 	.erase_all = fake_erase_all,
-	.take_elsewhere = fake_take_elsewhere,
-	.holds = fake_holds,
 	.stats = fake_stats,
 	.wake = fake_wake,
 	.step = fake_step,

@@ -41,8 +41,6 @@ struct fake_tier {
 	size_t limits; /* of tenants; the last one: */
 	struct kvt_tenant limited;
 	uint64_t limit;
-	size_t told; /* tenants that were said to be held */
-	struct kvt_elsewhere elsewhere;
 };
 
 /* A local one, a shared one, and a shared one with a table of generations. */
@@ -55,8 +53,6 @@ void fake_table_raise(uint32_t slot); /* another process erased */
 
 struct fake_tier *fake_tier(void);
 struct fake_tier *fake_remote(void); /* likewise, of the shared ones */
-/* Another process erased there; tenant NULL: all. */
-void fake_erased_elsewhere(struct fake_tier *t, const struct kvt_tenant *tenant, enum kvt_elsewhere_depth depth);
 
 /* What the next one's create answers; KVT_OK after each. */
 void fake_tier_refuse(enum kvt_status status);

@@ -205,7 +205,7 @@ enum kvt_status lease(struct bed *bed, const char *bucket, const char *key, uint
 	struct kvt_lease_wish wish = {.timeout_ns = timeout_ns,
 		.ttl_ns = ttl_ns,
 		.unchecked = bed->unchecked,
-		.keep = bed->keep};
+		};
 
 	memset(out, 0, sizeof(*out));
 	kvt_object_lease(bed->objects, &name, &wish, answered, &a);

@@ -27,7 +27,7 @@ struct bed {
 	struct kvt_segment_file *segment;
 	struct kvt_objects *objects;
 	const struct kvt_tenant *tenant; /* that clients name when they put; NULL: none */
-	bool keep, unchecked; /* that clients wish of what they lease */
+	bool unchecked; /* that clients wish of what they lease */
 	const uint8_t *view; /* a client's mapping, read-only; by name, made once */
 };
 

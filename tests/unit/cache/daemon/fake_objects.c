@@ -327,17 +327,24 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_chunks_forget(struct kvt_objects *o, struct kvt_forget *f)
+enum kvt_status kvt_objects_raise(struct kvt_objects *o, const struct kvt_table_ask *ask)
 {
 	pthread_mutex_lock(&o->lock);
-	o->last_named = f->tenant != NULL;
-	o->last_tenant = f->tenant != NULL ? *f->tenant : (struct kvt_tenant){{0}};
-	snprintf(o->last_model, sizeof(o->last_model), "%s", f->model);
-	snprintf(o->last_after, sizeof(o->last_after), "%.*s", (int)f->after.len,
-		f->after.len > 0 ? f->after.data : "");
-	f->erased = 7;
-	snprintf(f->next, sizeof(f->next), "%s", f->after.len == 0 ? "ab-cd" : "");
+	o->last_named = ask->tenant != NULL;
+	o->last_tenant = ask->tenant != NULL ? *ask->tenant : (struct kvt_tenant){{0}};
+	o->last_slot = ask->raise;
 	pthread_mutex_unlock(&o->lock);
+	return (enum kvt_status)atomic_load(&o->erase_status);
+}
+
+/* As if slot 7 had been changed by number 3. */
+enum kvt_status kvt_objects_table(struct kvt_objects *o, struct kvt_table_ask *ask)
+{
+	(void)o;
+	memset(ask->now, 0xab, sizeof(ask->now));
+	ask->change_count = ask->after < 3;
+	ask->changes[0] = (struct kvt_slot_change){7, 3};
+	ask->more = false;
 	return KVT_OK;
 }
 

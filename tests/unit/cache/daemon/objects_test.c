@@ -420,86 +420,6 @@ START_TEST(what_was_evicted_is_not_listed_and_forgotten)
 }
 END_TEST
 
-static void put_and_keep(const char *key, uint64_t seed, uint64_t bytes)
-{
-	struct lease l;
-
-	ck_assert_int_eq(put(&bed, "b", key, seed, bytes, NULL), KVT_OK);
-	bed.keep = true;
-	ck_assert_int_eq(lease(&bed, "b", key, SECOND, SECOND, &l), KVT_OK);
-	ck_assert_int_eq(release(&bed, &l), KVT_OK);
-	bed.keep = false;
-}
-
-/* Others than what is kept have come and gone. */
-static void flood(void)
-{
-	static uint64_t number;
-	char key[32];
-
-	for (int i = 0; i < 30; i++) {
-		snprintf(key, sizeof(key), "flood%d", (int)++number);
-		ck_assert_int_eq(put(&bed, "b", key, number, MIB / 2, NULL), KVT_OK);
-	}
-}
-
-START_TEST(what_a_client_asks_to_keep_is_not_evicted)
-{
-	struct kvt_object_name two = name_of("b", "two");
-
-	bed_init(&bed, 4 * MIB); /* one object may be kept */
-	bed.cache.l1_policy = "lru";
-	bed_open(&bed);
-	bed_attach(&bed);
-	ck_assert_int_eq(put(&bed, "b", "not kept", 9, 128, NULL), KVT_OK);
-	put_and_keep("one", 1, 128);
-	flood();
-	ck_assert_int_eq(get(&bed, "b", "one", 1), KVT_OK);
-	ck_assert_int_eq(get(&bed, "b", "not kept", 9), KVT_MISS);
-	put_and_keep("one", 2, 128); /* replaced, and asked for again */
-	flood();
-	ck_assert_int_eq(get(&bed, "b", "one", 2), KVT_OK);
-	put_and_keep("two", 3, 128); /* takes its place */
-	flood();
-	ck_assert_int_eq(get(&bed, "b", "one", 2), KVT_MISS);
-	ck_assert_int_eq(get(&bed, "b", "two", 3), KVT_OK);
-	ck_assert_int_eq(kvt_object_erase(bed.objects, &two), KVT_OK);
-	ck_assert_int_eq(get(&bed, "b", "two", 3), KVT_MISS);
-	finish();
-}
-END_TEST
-
-static uint64_t pinned(void)
-{
-	struct kvt_stats cache = {.size = sizeof(cache)};
-
-	ck_assert_int_eq(kvt_stats(kvt_objects_cache(bed.objects), &cache), KVT_OK);
-	return cache.tiers[KVT_TIER_L1].pinned;
-}
-
-START_TEST(large_objects_are_not_kept)
-{
-	char key[16];
-
-	begin(32 * MIB); /* eight small objects may be kept */
-	for (int i = 0; i < 8; i++) {
-		snprintf(key, sizeof(key), "large%d", i);
-		put_and_keep(key, (uint64_t)i, 4 * MIB);
-	}
-	for (int i = 0; i < 8; i++) {
-		snprintf(key, sizeof(key), "more%d", i);
-		ck_assert_int_eq(put(&bed, "b", key, (uint64_t)i, 4 * MIB, NULL), KVT_OK);
-	}
-	put_and_keep("a little too large", 1, (64 << 10) + 1);
-	ck_assert_uint_eq(pinned(), 0);
-	put_and_keep("small enough", 2, 64 << 10);
-	ck_assert_uint_eq(pinned(), 1);
-	put_and_keep("small enough", 3, MIB); /* its place does not count for what replaces it */
-	ck_assert_uint_eq(pinned(), 0);
-	finish();
-}
-END_TEST
-
 START_TEST(a_bucket_has_its_quota)
 {
 	static const struct kvt_bucket_limit limits[] = {{"small", 2 * MIB, 0}};
@@ -664,8 +584,6 @@ int main(void)
 	tcase_add_test(cases, leases_and_puts_are_bounded);
 	tcase_add_test(cases, objects_are_listed_in_order_and_in_pages);
 	tcase_add_test(cases, what_was_evicted_is_not_listed_and_forgotten);
-	tcase_add_test(cases, what_a_client_asks_to_keep_is_not_evicted);
-	tcase_add_test(cases, large_objects_are_not_kept);
 	tcase_add_test(cases, a_bucket_has_its_quota);
 	tcase_add_test(cases, a_tenant_has_its_quota);
 	tcase_add_test(cases, a_limited_bucket_is_one_tenant);

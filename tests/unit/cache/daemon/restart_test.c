@@ -209,7 +209,7 @@ static int left_of(const char *prefix, int count)
 /* Name of an engine's chunk. */
 static const char *chunk(int n, const char *model)
 {
-	static char name[KVT_CHUNK_TEXT];
+	static char name[98];
 
 	snprintf(name, sizeof(name), "%064x-%s", (unsigned)n, model);
 	return name;
@@ -248,66 +248,62 @@ static double account_of(const struct kvt_tenant *tenant, const char *tier)
 	return bytes;
 }
 
-static size_t forget(const char *model, const struct kvt_tenant *tenant)
+/* Changes are there after a restart, and an erased tenant's objects leave its account at once. */
+START_TEST(generations_are_kept)
 {
-	struct kvt_forget f = {.bucket = KVW_SLICE("b"), .after = KVW_SLICE(""), .tenant = tenant};
-
-	memcpy(f.model, model, sizeof(f.model));
-	ck_assert_int_eq(kvt_chunks_forget(bed.objects, &f), KVT_OK);
-	ck_assert_str_eq(f.next, "");
-	return f.erased;
-}
-
-/* What an engine has erased leaves the account of its tenant at once, in memory and on disk, and only that: neither other
- * tenants', nor other models', nor epochs. A leased one counts until its lease ends, and then leaves once. */
-START_TEST(what_engines_erased_leaves_the_account)
-{
-	struct kvt_tenant flood, quiet, none = {{0}};
-	struct lease l;
+	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));
+	struct kvt_tenant flood;
+	uint8_t id[KVT_TABLE_ID_BYTES];
+	char path[600];
+	FILE *file;
 
 	kvt_tenant_of("flood", 5, &flood);
-	kvt_tenant_of("quiet", 5, &quiet);
 	bed_init(&bed, 32 * MIB);
 	bed_use_store(&bed);
-	bed.cache.tenant_l1_bytes = 4 * MIB;
-	bed.cache.tenant_nvme_bytes = 8 * MIB;
+	bed.cache.tenant_l1_bytes = 8 * MIB;
 	bed.cache.tenant_metrics = 8;
+	(void)snprintf(path, sizeof(path), "%s.generations", bed.roster);
+	bed.options.generations_path = path;
 	bed_open(&bed);
 	bed_attach(&bed);
-	put_chunks(&quiet, MODEL, 0, 4);
-	put_chunks(NULL, MODEL, 10, 4);
-	ck_assert_int_eq(put(&bed, "b", "epoch-" MODEL, 99, 128, NULL), KVT_OK);
-	put_chunks(&flood, OTHER, 20, 2);
-	put_chunks(&flood, MODEL, 30, 6);
-	ck_assert_int_eq(kvt_drain(kvt_objects_cache(bed.objects), 10 * SECOND), KVT_OK);
-	ck_assert_double_ge(account_of(&flood, "l1"), 8 * MIB / 2.0);
-	ck_assert_double_ge(account_of(&flood, "nvme"), 8 * MIB / 2.0);
-	ck_assert_int_eq(lease(&bed, "b", chunk(35, MODEL), SECOND, 60 * SECOND, &l), KVT_OK);
-	ck_assert_uint_eq(forget(MODEL, &flood), 6);
-	ck_assert_uint_eq(forget(MODEL, &flood), 0);
-	while (account_of(&flood, "nvme") >= 3 * MIB / 2.0) /* a thread of its own */
-		usleep(1000);
-	ck_assert_double_lt(account_of(&flood, "l1"), 4 * MIB / 2.0); /* two of the other model, one leased */
-	ck_assert_double_ge(account_of(&flood, "l1"), 3 * MIB / 2.0);
-	ck_assert(reads(&bed, &l, 35));
-	ck_assert_int_eq(release(&bed, &l), KVT_OK);
-	ck_assert_double_lt(account_of(&flood, "l1"), 3 * MIB / 2.0);
-	put_chunks(&flood, MODEL, 30, 6); /* all of its room is free: nothing leaves for them */
-	ck_assert_int_eq(chunks_left(OTHER, 20, 2) + chunks_left(MODEL, 30, 6), 8);
-	ck_assert_uint_eq(forget(MODEL, &flood), 6);
+	put_chunks(&flood, MODEL, 30, 4);
+	put_chunks(NULL, MODEL, 10, 2);
+	ask->raise = kvt_tenant_slot(&flood);
+	ask->tenant = &flood;
+	ck_assert_int_eq(kvt_objects_raise(bed.objects, ask), KVT_OK);
+	ck_assert_int_eq(chunks_left(MODEL, 30, 4), 0);
+	ck_assert_int_eq(chunks_left(MODEL, 10, 2), 2);
+	ck_assert_double_lt(account_of(&flood, "l1"), 1);
+	for (uint32_t slot = 0; slot < KVT_CHANGES_MOST + 10; slot++) {
+		ask->raise = slot;
+		ask->tenant = NULL;
+		ck_assert_int_eq(kvt_objects_raise(bed.objects, ask), KVT_OK);
+	}
+	ck_assert_int_eq(kvt_objects_table(bed.objects, ask), KVT_OK);
+	ck_assert(ask->more);
+	memcpy(id, ask->now, sizeof(id));
 	bed_close(&bed);
 	bed_open(&bed);
-	ck_assert_int_eq(chunks_left(MODEL, 30, 6), 0);
-	ck_assert_double_lt(account_of(&flood, "nvme"), 3 * MIB / 2.0);
-	ck_assert_int_eq(chunks_left(MODEL, 0, 4) + chunks_left(MODEL, 10, 4), 8);
-	ck_assert_uint_eq(forget(MODEL, &none), 4); /* those without a tenant */
-	ck_assert_int_eq(chunks_left(MODEL, 10, 4), 0);
-	ck_assert_uint_eq(forget(MODEL, NULL), 4);
-	ck_assert_int_eq(chunks_left(MODEL, 0, 4), 0);
-	ck_assert_int_eq(get(&bed, "b", "epoch-" MODEL, 99), KVT_OK);
-	ck_assert_int_eq(chunks_left(OTHER, 20, 2), 2);
+	memcpy(ask->id, id, sizeof(id));
+	ask->after = KVT_CHANGES_MOST + 9;
+	ck_assert_int_eq(kvt_objects_table(bed.objects, ask), KVT_OK);
+	ck_assert_mem_eq(ask->now, id, sizeof(id));
+	ck_assert_uint_ge(ask->change_count, 1);
+	ck_assert_uint_eq(ask->changes[ask->change_count - 1].number, KVT_CHANGES_MOST + 11);
 	bed_close(&bed);
+	file = fopen(path, "r+"); /* damaged: a new table */
+	ck_assert_ptr_nonnull(file);
+	(void)fseek(file, 16 * 40, SEEK_SET);
+	(void)fputc('x', file);
+	(void)fclose(file);
+	bed_open(&bed);
+	ck_assert_int_eq(kvt_objects_table(bed.objects, ask), KVT_OK);
+	ck_assert_mem_ne(ask->now, id, sizeof(id));
+	ck_assert_uint_eq(ask->change_count, 0);
+	bed_close(&bed);
+	(void)remove(path);
 	bed_clear(&bed);
+	free(ask);
 }
 END_TEST
 
@@ -702,7 +698,7 @@ int main(void)
 	tcase_add_test(cases, what_a_silent_shared_tier_may_have_is_not_missing_for_sure);
 	tcase_add_test(cases, a_bucket_has_its_quota_on_disk);
 	tcase_add_test(cases, a_tenant_has_its_quota_on_disk);
-	tcase_add_test(cases, what_engines_erased_leaves_the_account);
+	tcase_add_test(cases, generations_are_kept);
 	tcase_add_test(cases, leases_that_are_out_keep_the_next_daemon_quiet);
 	tcase_add_test(cases, killed_again_and_again_under_clients_that_read);
 	tcase_add_test(cases, what_was_replaced_does_not_come_back);

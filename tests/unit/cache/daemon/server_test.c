@@ -110,36 +110,34 @@ START_TEST(a_client_names_a_tenant)
 }
 END_TEST
 
-/* At `listen`: engines say what nothing can read any more. */
-START_TEST(an_engine_lets_chunks_be_forgotten)
+/* At `listen`: what engines ask about generations, and change. */
+START_TEST(an_engine_asks_for_generations)
 {
-	static const char model[] = "AA0102030405060708090a0b0c0d0e0f", low[] = "aa0102030405060708090a0b0c0d0e0f";
+	static const char id[] = "abababababababababababababababab";
 	struct kvt_tenant tenant;
-	char target[160];
 	struct scene s;
 	bool named;
 	int fd;
 
 	scene_init(&s, "{}");
 	fd = dial(kvt_server_listen(s.server));
-	snprintf(target, sizeof(target), "/v1/kv/b?model=%s&tenant=ff0102030405060708090a0b0c0d0e0f", model);
-	ask(fd, "POST", target);
-	EXPECT(fd, "200", "{\"erased\":7,\"next\":\"ab-cd\"}");
+	ask(fd, "GET", "/v1/generations");
+	EXPECT(fd, "200", "{\"id\":\"abababababababababababababababab\",\"more\":false,\"changes\":[[7,3]]}");
+	ask(fd, "GET", "/v1/generations?after=3");
+	EXPECT(fd, "200", "\"changes\":[]}");
+	ask(fd, "POST", "/v1/generations?slot=5&after=2&tenant=ff0102030405060708090a0b0c0d0e0f");
+	EXPECT(fd, "200", id);
 	tenant = last_tenant(s.objects, &named);
 	ck_assert(named && tenant.bytes[0] == 0xff);
-	ck_assert_str_eq(s.objects->last_model, low);
-	snprintf(target, sizeof(target), "/v1/kv/b?model=%s&after=ab-cd", model);
-	ask(fd, "POST", target);
-	EXPECT(fd, "200", "{\"erased\":7}");
-	(void)last_tenant(s.objects, &named);
-	ck_assert(!named);
-	ck_assert_str_eq(s.objects->last_after, "ab-cd");
-	ask(fd, "POST", "/v1/kv/b");
-	EXPECT(fd, "400", "expected model=");
-	ask(fd, "POST", "/v1/kv/b?model=12");
-	EXPECT(fd, "400", "model: expected 32 hex digits");
-	ask(fd, "GET", "/metrics");
-	EXPECT(fd, "200", "kvtierd_forgotten_chunks_total 14\n");
+	ck_assert_uint_eq(s.objects->last_slot, 5);
+	atomic_store(&s.objects->erase_status, KVT_EIO);
+	ask(fd, "POST", "/v1/generations?slot=5");
+	EXPECT(fd, "503", "not changed");
+	atomic_store(&s.objects->erase_status, 0);
+	ask(fd, "POST", "/v1/generations");
+	EXPECT(fd, "400", "expected slot=");
+	ask(fd, "GET", "/v1/generations?id=12");
+	EXPECT(fd, "400", "id: expected 32 hex digits");
 	close(fd);
 	scene_finish(&s);
 }
@@ -580,7 +578,7 @@ int main(void)
 	tcase_add_test(tcase, put_lease_release);
 	tcase_add_test(tcase, both_spellings_are_one_key);
 	tcase_add_test(tcase, a_client_names_a_tenant);
-	tcase_add_test(tcase, an_engine_lets_chunks_be_forgotten);
+	tcase_add_test(tcase, an_engine_asks_for_generations);
 	tcase_add_test(tcase, wishes_are_cut);
 	tcase_add_loop_test(tcase, a_refusal_says_why, 0, sizeof(refusals) / sizeof(refusals[0]));
 	tcase_add_test(tcase, a_head_request_gets_no_body);

@@ -177,7 +177,6 @@ static int put(struct fake_daemon *d, const char *name, const char *body, size_t
 	for (size_t i = 0; i < o->pieces; at += o->lengths[i++])
 		memcpy(d->map + o->offsets[i], body + at, o->lengths[i]);
 	pthread_mutex_unlock(&d->lock);
-	d->forgets_before_put = atomic_load(&d->forgets);
 	d->puts++;
 	return 200;
 }
@@ -268,16 +267,6 @@ static void grant(struct fake_daemon *d, char id[24])
 	d->live++;
 }
 
-static void count_keep(struct fake_daemon *d, const struct request *r)
-{
-	bool mark = strstr(r->name, "/epoch-") != NULL, keep = strstr(r->target, "&keep=1") != NULL;
-
-	if (mark)
-		++*(keep ? &d->to_keep : &d->not_to_keep);
-	else
-		d->chunks_to_keep += keep;
-}
-
 static bool answer_lease(struct connection *c, const struct request *r)
 {
 	struct fake_daemon *d = c->d;
@@ -290,7 +279,6 @@ static bool answer_lease(struct connection *c, const struct request *r)
 	bool good;
 
 	be_late(d, &f->late_ms);
-	count_keep(d, r);
 	pthread_mutex_lock(&d->lock);
 	o = find(d, r->name);
 	if (o != NULL) {
@@ -364,21 +352,18 @@ static bool answer_delete(struct connection *c, const struct request *r)
 	return answer(c, o != NULL ? 200 : 404, "", "");
 }
 
-static bool answer_forget(struct connection *c, const struct request *r)
+/* Of a daemon that has a table: with one change, if it was asked for. */
+static bool answer_table(struct connection *c, const struct request *r)
 {
-	static const char next[] = "0123-abcd";
 	struct fake_daemon *d = c->d;
-	int most = atomic_load(&d->faults.can_forget), n = ++d->forgets;
-	char body[64];
 
+	if (!atomic_load(&d->faults.has_table))
+		return answer(c, 404, "", "");
 	pthread_mutex_lock(&d->lock);
-	(void)snprintf(d->forgot, sizeof(d->forgot), "%s", r->target);
+	(void)snprintf(d->asked, sizeof(d->asked), "%s %s", r->method, r->target);
 	pthread_mutex_unlock(&d->lock);
-	if (most == 0)
-		return answer(c, 405, "", "");
-	(void)snprintf(body, sizeof(body), "{\"erased\":1%s%s%s}", n % most != 0 ? ",\"next\":\"" : "",
-		n % most != 0 ? next : "", n % most != 0 ? "\"" : "");
-	return answer(c, 200, "application/json", body);
+	return answer(c, 200, "application/json",
+		"{\"id\":\"00112233445566778899aabbccddeeff\",\"more\":false,\"changes\":[[7,3],[66559,12]]}");
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -418,7 +403,7 @@ static void parse(const char *head, struct request *r)
 	must(length != NULL); /* stock daemons see one in every request */
 	r->body = strtoull(length + 16, NULL, 10);
 	r->is_release = strncmp(r->target, "/v1/leases/", 11) == 0;
-	if (r->is_release)
+	if (r->is_release || strncmp(r->target, "/v1/generations", 15) == 0)
 		return;
 	must(strncmp(r->target, "/v1/kv/", 7) == 0);
 	(void)snprintf(r->name, sizeof(r->name), "%.255s", r->target + 7);
@@ -508,8 +493,10 @@ static bool serve(struct connection *c)
 		go_on = answer_release(c, &r);
 	} else if (r.is_lease) {
 		go_on = answer_lease(c, &r);
+	} else if (strncmp(r.target, "/v1/generations", 15) == 0) {
+		go_on = answer_table(c, &r);
 	} else if (strcmp(r.method, "POST") == 0) {
-		go_on = answer_forget(c, &r);
+		go_on = answer(c, 405, "", "");
 	} else if (strcmp(r.method, "PUT") == 0) {
 		go_on = answer_put(c, &r);
 	} else {

@@ -38,7 +38,7 @@ struct fake_faults {
 	_Atomic int status_verb;   /* of requests that begin with this letter; 0: any */
 	_Atomic int fragments;     /* objects are cut into so many pieces */
 	_Atomic int can_delete;    /* 1: 200 and 404; 0: 405; 2: 404 for any DELETE */
-	_Atomic int can_forget;    /* 0: 405; n: takes n requests of each walk */
+	_Atomic int has_table;     /* of generations; 0: 404 */
 	_Atomic int chunked;       /* leases are answered in chunked coding */
 	_Atomic int garbage;       /* so many answers are not HTTP */
 	_Atomic int server;        /* says that it is kvtierd */
@@ -69,11 +69,8 @@ struct fake_daemon {
 	uint16_t port;
 	/* what tests look at */
 	_Atomic int leases, misses, releases, unknown_releases, puts, same, deletes, connections;
-	_Atomic int forgets, forgets_before_put; /* so far; and when the latest object was put */
 	_Atomic int answered_releases; /* of known and unknown leases: no fault can spoil their answers any more */
 	_Atomic int live;   /* leases now */
-	_Atomic int to_keep, not_to_keep; /* leases asked for, by whether they said keep=1, of marks */
-	_Atomic int chunks_to_keep;       /* ... of what is no mark */
 	_Atomic int late;   /* requests whose answers are late, so far */
 	_Atomic int waited; /* ms, before misses were answered */
 	_Atomic int live_connections, most_connections;
@@ -83,7 +80,7 @@ struct fake_daemon {
 	char *map;
 	size_t size, used;
 	uint64_t next_id;
-	char forgot[1024]; /* target of the last request to forget */
+	char asked[1100]; /* the last question about generations */
 	char ids[4096][24]; /* leases that live; "": none */
 	int listener, fd;
 	pthread_t thread;

@@ -202,24 +202,12 @@ void wish_submit(struct scene *s, struct kvtierd_wish *w)
 	s->tier->ops->submit(s->tier, &w->request);
 }
 
-/* As the caller does, after each step. */
-static void scene_take(struct scene *s)
-{
-	if (!atomic_load(&s->tier->elsewhere) || s->leave_elsewhere)
-		return;
-	s->tier->ops->take_elsewhere(s->tier, &s->elsewhere);
-	ck_assert(s->elsewhere.all != KVT_ELSEWHERE_NOTHING || s->elsewhere.count > 0);
-	s->taken++;
-}
-
 void scene_step(struct scene *s, unsigned rounds)
 {
 	int64_t next_ns;
 
-	while (rounds-- > 0) {
+	while (rounds-- > 0)
 		(void)s->tier->ops->step(s->tier, 1000000, &next_ns);
-		scene_take(s);
-	}
 }
 
 enum kvt_status wish_end(struct scene *s, struct kvtierd_wish *w)

@@ -20,9 +20,6 @@ struct scene {
 	int64_t ahead_ns, wall_ahead_ns; /* of the machine's clock */
 	struct kvt_clock clock;
 	unsigned stored;
-	struct kvt_elsewhere elsewhere; /* what was taken last */
-	unsigned taken;
-	bool leave_elsewhere; /* it is not taken */
 };
 
 /* Defaults of tests: 4 connections, a deadline of 10 s, answers believed for 60 s. */

@@ -158,149 +158,47 @@ START_TEST(test_erase)
 }
 END_TEST
 
-START_TEST(test_erase_tenant)
+static enum kvt_status ask_table(struct scene *s, struct kvt_table_ask *ask)
 {
-	struct kvt_tenant a = {.bytes = {1}}, b = {.bytes = {2}};
-	struct scene s, other;
-	size_t erased;
+	struct kvtierd_wish *w = wish_begin(s, KVT_TIER_TABLE, 0, 0, 0);
 
-	open_scene(&s);
-	scene_init(&other, &the_daemon);
-	scene_open(&other);
-	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
-	ck_assert_int_eq(scene_put_of(&s, 2, &b), KVT_OK);
-	ck_assert_int_eq(scene_get(&other, 1), KVT_OK);
-	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
-	ck_assert_uint_eq(s.tier->ops->match(s.tier, &(struct kvt_key){{0}}, 0), 0);
-	ck_assert_int_eq(scene_get(&s, 1), KVT_MISS); /* at once, before any flush */
-	ck_assert_int_eq(scene_get(&s, 2), KVT_OK);
-	ck_assert_int_eq(scene_flush(&s), KVT_OK);
-	/* Another process sees it once it looks again, a new one at once. */
-	other.ahead_ns += 61000000000;
-	ck_assert_int_eq(scene_get(&other, 1), KVT_MISS);
-	ck_assert_int_eq(scene_get(&other, 2), KVT_OK);
-	scene_close(&other);
-	scene_open(&other);
-	ck_assert_int_eq(scene_get(&other, 1), KVT_MISS);
-	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
-	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
-	ck_assert_int_eq(scene_get(&other, 1), KVT_OK);
-	scene_close(&other);
-	end_scene(&s);
-}
-END_TEST
-
-START_TEST(test_erase_all)
-{
-	struct kvt_tenant a = {.bytes = {1}};
-	struct scene s, other;
-	size_t erased;
-
-	open_scene(&s);
-	scene_init(&other, &the_daemon);
-	scene_open(&other);
-	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
-	ck_assert_int_eq(scene_put(&s, 2), KVT_OK);
-	ck_assert_int_eq(s.tier->ops->erase_all(s.tier, &erased), KVT_OK);
-	ck_assert_int_eq(scene_get(&s, 1), KVT_MISS);
-	ck_assert_int_eq(scene_get(&s, 2), KVT_MISS);
-	ck_assert_int_eq(scene_flush(&s), KVT_OK);
-	ck_assert_int_eq(scene_get(&other, 1), KVT_MISS);
-	ck_assert_uint_eq(scene_probe(&other, 2, 1, NULL), 0);
-	ck_assert_int_eq(scene_put(&s, 2), KVT_OK);
-	ck_assert_int_eq(scene_get(&s, 2), KVT_OK);
-	scene_close(&other);
-	end_scene(&s);
-}
-END_TEST
-
-static bool forgot(const char *text)
-{
-	bool has;
-
-	pthread_mutex_lock(&the_daemon.lock);
-	has = strstr(the_daemon.forgot, text) != NULL;
-	pthread_mutex_unlock(&the_daemon.lock);
-	return has;
+	w->request.table = ask;
+	wish_submit(s, w);
+	return wish_end(s, w);
 }
 
-/* What an erase makes unreadable the daemon may drop, before there is another epoch; a daemon that cannot is not asked
- * again for a while. */
-START_TEST(test_the_daemon_forgets_what_is_erased)
+/* What kvtierd says of generations; a daemon that knows none of them has none, and an erase there is refused. */
+START_TEST(test_generations)
 {
 	struct kvt_tenant a = {.bytes = {0xa1, 2}};
+	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));
 	struct scene s;
-	size_t erased;
 
 	open_scene(&s);
-	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
-	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
-	ck_assert_int_eq(scene_flush(&s), KVT_OK);
-	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
-	ck_assert_int_eq(scene_flush(&s), KVT_OK);
-	ck_assert_int_eq(the_daemon.forgets, 1); /* it said 405 */
-	s.ahead_ns += 61000000000;
-	the_daemon.forgets = 0;
-	atomic_store(&the_daemon.faults.can_forget, 3);
-	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
-	ck_assert_int_eq(scene_flush(&s), KVT_OK);
-	ck_assert_int_eq(the_daemon.forgets, 3);
-	ck_assert_int_eq(the_daemon.forgets_before_put, 3);
-	ck_assert(forgot("&tenant=a102000000000000"));
-	ck_assert(forgot("&after=0123-abcd"));
-	ck_assert_int_eq(s.tier->ops->erase_all(s.tier, &erased), KVT_OK);
-	ck_assert_int_eq(scene_flush(&s), KVT_OK);
-	ck_assert_int_eq(the_daemon.forgets, 6);
-	ck_assert(forgot("?model=") && !forgot("tenant="));
-	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
-	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
-	ck_assert_int_eq(the_daemon.forgets, 6); /* only for erases */
+	ask->raise = KVT_SLOT_NONE;
+	ck_assert_int_eq(ask_table(&s, ask), KVT_OK);
+	ck_assert_uint_eq(ask->change_count, 0);
+	ck_assert_uint_eq(ask->now[3], 0xff);
+	ask->raise = kvt_tenant_slot(&a);
+	ask->tenant = &a;
+	ck_assert_int_eq(ask_table(&s, ask), KVT_EIO);
+	atomic_store(&the_daemon.faults.has_table, 1);
+	ask->after = 2;
+	ck_assert_int_eq(ask_table(&s, ask), KVT_OK);
+	ck_assert_uint_eq(ask->change_count, 2);
+	ck_assert_uint_eq(ask->changes[1].slot, KVT_SLOTS - 1);
+	ck_assert_uint_eq(ask->changes[1].number, 12);
+	ck_assert_uint_eq(ask->now[15], 0xff);
+	ck_assert_str_eq(the_daemon.asked, "POST /v1/generations?id=00000000000000000000000000000000&after=2&slot=673"
+					   "&tenant=a1020000000000000000000000000000");
+	atomic_store(&the_daemon.faults.garbage, 1);
+	ck_assert_int_eq(ask_table(&s, ask), KVT_EIO);
+	free(ask);
 	end_scene(&s);
 }
 END_TEST
 
-/* The daemon evicts the mark of an erase: what was erased does not come back. */
-START_TEST(test_lost_epoch)
-{
-	struct kvt_tenant a = {.bytes = {1}};
-	struct scene s;
-	size_t erased;
-
-	open_scene(&s);
-	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
-	ck_assert_int_eq(s.tier->ops->erase_tenant(s.tier, &a, &erased), KVT_OK);
-	ck_assert_int_eq(scene_flush(&s), KVT_OK);
-	fake_forget(&the_daemon, "epoch-");
-	scene_close(&s);
-	scene_open(&s);
-	ck_assert_int_eq(scene_get(&s, 1), KVT_MISS);
-	s.ahead_ns += 61000000000;
-	ck_assert_int_eq(scene_get(&s, 1), KVT_MISS);
-	ck_assert_int_eq(scene_put_of(&s, 1, &a), KVT_OK);
-	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
-	end_scene(&s);
-}
-END_TEST
-
-/* A mark that is lost loses all that was stored under it: the daemon is asked not to evict marks, and only marks. */
-START_TEST(test_marks_are_to_be_kept)
-{
-	struct kvt_tenant a = {.bytes = {1}};
-	struct scene s;
-
-	open_scene(&s);
-	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
-	ck_assert_int_eq(scene_put_of(&s, 2, &a), KVT_OK);
-	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
-	ck_assert_int_eq(scene_get(&s, 2), KVT_OK);
-	ck_assert_int_ge(the_daemon.to_keep, 3); /* of all, of those without a tenant, of the tenant */
-	ck_assert_int_eq(the_daemon.not_to_keep, 0);
-	ck_assert_int_eq(the_daemon.chunks_to_keep, 0);
-	end_scene(&s);
-}
-END_TEST
-
-/* Two that begin at the same time agree on the epochs and read what the other wrote. */
+/* Two that begin at the same time read what the other wrote. */
 START_TEST(test_two_begin)
 {
 	struct scene s, other;
@@ -465,11 +363,7 @@ int main(void)
 	tcase_add_test(all, test_kept_lease);
 	tcase_add_test(all, test_probe_stops);
 	tcase_add_test(all, test_erase);
-	tcase_add_test(all, test_erase_tenant);
-	tcase_add_test(all, test_erase_all);
-	tcase_add_test(all, test_the_daemon_forgets_what_is_erased);
-	tcase_add_test(all, test_lost_epoch);
-	tcase_add_test(all, test_marks_are_to_be_kept);
+	tcase_add_test(all, test_generations);
 	tcase_add_test(all, test_two_begin);
 	tcase_add_test(all, test_ttl);
 	tcase_add_test(all, test_other_length);

@@ -1,0 +1,35 @@
+/*
+ * slots.c - which changes of a table an asker does not know.
+ */
+#include "chunk/slots.h"
+
+#include <stdlib.h>
+
+static int by_number(const void *a, const void *b)
+{
+	const struct kvt_slot_change *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+void kvt_slots_collect(const uint64_t numbers[KVT_SLOTS], uint64_t after, struct kvt_table_ask *ask)
+{
+	uint64_t limit = UINT64_MAX;
+
+	ask->change_count = 0;
+	ask->more = false;
+	for (uint32_t slot = 0; slot < KVT_SLOTS; slot++) {
+		if (numbers[slot] <= after || numbers[slot] >= limit)
+			continue;
+		if (ask->change_count == KVT_CHANGES_MOST) { /* the later half makes room */
+			qsort(ask->changes, ask->change_count, sizeof(ask->changes[0]), by_number);
+			ask->change_count = KVT_CHANGES_MOST / 2;
+			limit = ask->changes[ask->change_count].number;
+			ask->more = true;
+			if (numbers[slot] >= limit)
+				continue;
+		}
+		ask->changes[ask->change_count++] = (struct kvt_slot_change){slot, numbers[slot]};
+	}
+	qsort(ask->changes, ask->change_count, sizeof(ask->changes[0]), by_number);
+}

@@ -1,0 +1,179 @@
+/*
+ * generations.c - the file: places of 16 bytes, the first one the table's id, then one for each slot with its number and a
+ * check of that under the id. A place is written as a whole, within a disk's sector; zeros are a slot that never changed.
+ */
+#include "daemon/generations.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+struct place {
+	uint64_t number, check;
+};
+
+struct kvt_generation_table {
+	const struct kvt_surroundings *surroundings; /* borrowed */
+	int fd;                                      /* -1: no file */
+	pthread_mutex_t writing; /* one change at a time; taken before lock */
+	pthread_mutex_t lock;    /* guards what follows */
+	uint8_t id[KVT_TABLE_ID_BYTES];
+	uint64_t last;
+	uint64_t numbers[KVT_SLOTS];
+};
+
+_Static_assert(sizeof(struct place) == KVT_TABLE_ID_BYTES, "the id has a place, too");
+
+static uint64_t check_of(const uint8_t id[KVT_TABLE_ID_BYTES], uint32_t slot, uint64_t number)
+{
+	struct {
+		uint8_t id[KVT_TABLE_ID_BYTES];
+		uint64_t number, slot;
+	} in = {.number = number, .slot = slot};
+
+	memcpy(in.id, id, sizeof(in.id));
+	return XXH3_64bits(&in, sizeof(in));
+}
+
+static bool write_at(struct kvt_generation_table *g, uint64_t place, const void *bytes, size_t len)
+{
+	if (g->fd < 0)
+		return true;
+	if (pwrite(g->fd, bytes, len, (off_t)(place * sizeof(struct place))) == (ssize_t)len && fdatasync(g->fd) == 0)
+		return true;
+	kvt_note(g->surroundings, KVT_LOG_ERROR, "generations: %s", strerror(errno));
+	return false;
+}
+
+/* With `writing`. */
+static enum kvt_status renew(struct kvt_generation_table *g)
+{
+	size_t len = (size_t)(1 + KVT_SLOTS) * sizeof(struct place);
+	uint8_t *bytes = calloc(1, len);
+	bool good = bytes != NULL && getrandom(bytes, KVT_TABLE_ID_BYTES, 0) == KVT_TABLE_ID_BYTES;
+
+	if (!good || !write_at(g, 0, bytes, len)) {
+		free(bytes);
+		return KVT_EIO;
+	}
+	pthread_mutex_lock(&g->lock);
+	memcpy(g->id, bytes, sizeof(g->id));
+	memset(g->numbers, 0, sizeof(g->numbers));
+	g->last = 0;
+	pthread_mutex_unlock(&g->lock);
+	free(bytes);
+	return KVT_OK;
+}
+
+/* False: there is no whole table in the file. */
+static bool take_file(struct kvt_generation_table *g)
+{
+	static const uint8_t none[KVT_TABLE_ID_BYTES];
+	size_t len = (size_t)(1 + KVT_SLOTS) * sizeof(struct place);
+	struct place *places = malloc(len);
+	bool good = places != NULL && g->fd >= 0 && pread(g->fd, places, len, 0) == (ssize_t)len;
+
+	if (good)
+		memcpy(g->id, places, sizeof(g->id));
+	good = good && memcmp(g->id, none, sizeof(none)) != 0;
+	for (uint32_t slot = 0; slot < KVT_SLOTS && good; slot++) {
+		const struct place *p = &places[1 + slot];
+
+		good = (p->number == 0 && p->check == 0) || p->check == check_of(g->id, slot, p->number);
+		g->numbers[slot] = p->number;
+		g->last = p->number > g->last ? p->number : g->last;
+	}
+	free(places);
+	return good;
+}
+
+enum kvt_status kvt_generation_table_create(const char *path, const struct kvt_surroundings *surroundings,
+	char *why, struct kvt_generation_table **out)
+{
+	struct kvt_generation_table *g = calloc(1, sizeof(*g));
+
+	if (g == NULL)
+		return KVT_ENOMEM;
+	g->surroundings = surroundings;
+	g->fd = -1;
+	pthread_mutex_init(&g->writing, NULL);
+	pthread_mutex_init(&g->lock, NULL);
+	if (path != NULL)
+		g->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if ((path != NULL && g->fd < 0) || (!take_file(g) && renew(g) != KVT_OK)) {
+		snprintf(why, KVT_REASON_BYTES, "%.100s: %s", path != NULL ? path : "generations", strerror(errno));
+		kvt_generation_table_destroy(g);
+		return KVT_EIO;
+	}
+	*out = g;
+	return KVT_OK;
+}
+
+void kvt_generation_table_destroy(struct kvt_generation_table *g)
+{
+	if (g == NULL)
+		return;
+	if (g->fd >= 0)
+		close(g->fd);
+	pthread_mutex_destroy(&g->writing);
+	pthread_mutex_destroy(&g->lock);
+	free(g);
+}
+
+void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_ask *ask)
+{
+	bool known, behind;
+
+	pthread_mutex_lock(&g->lock);
+	known = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
+	behind = known && g->last < ask->after;
+	pthread_mutex_unlock(&g->lock);
+	if (behind) { /* an older copy of the file came back */
+		pthread_mutex_lock(&g->writing);
+		(void)renew(g);
+		pthread_mutex_unlock(&g->writing);
+	}
+	ask->change_count = 0;
+	ask->more = false;
+	pthread_mutex_lock(&g->lock);
+	known = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
+	memcpy(ask->now, g->id, sizeof(g->id));
+	if (!known || g->last > ask->after)
+		kvt_slots_collect(g->numbers, known ? ask->after : 0, ask);
+	pthread_mutex_unlock(&g->lock);
+}
+
+enum kvt_status kvt_generation_table_raise(struct kvt_generation_table *g, uint32_t slot)
+{
+	struct place place;
+	enum kvt_status status = KVT_EIO;
+
+	if (slot >= KVT_SLOTS)
+		return KVT_EINVAL;
+	pthread_mutex_lock(&g->writing);
+	place = (struct place){.number = g->last + 1, .check = check_of(g->id, slot, g->last + 1)};
+	if (write_at(g, 1 + slot, &place, sizeof(place))) {
+		pthread_mutex_lock(&g->lock);
+		g->numbers[slot] = g->last = place.number;
+		pthread_mutex_unlock(&g->lock);
+		status = KVT_OK;
+	}
+	pthread_mutex_unlock(&g->writing);
+	return status;
+}
+
+enum kvt_status kvt_generation_table_renew(struct kvt_generation_table *g)
+{
+	enum kvt_status status;
+
+	pthread_mutex_lock(&g->writing);
+	status = renew(g);
+	pthread_mutex_unlock(&g->writing);
+	return status;
+}
