@@ -21,6 +21,7 @@
 #include <time.h>
 
 #include "core/lower.h"
+#include "core/names.h"
 
 #define SLOW_NS    100000000
 #define KEPT_SHARE 4   /* events of the second ring: this part of the first one's */
@@ -135,13 +136,16 @@ void kvt_trace_job(struct kvt *k, const struct kvt_job *job, int64_t now_ns)
 		.what = (uint8_t)(KVT_TRACE_READ + request->verb),
 		.tier = (uint8_t)job->lower->id,
 		.status = (uint8_t)request->status};
+	struct kvt_key key;
 
 	if (k->trace == NULL)
 		return;
 	if (request->verb == KVT_TIER_READ || request->verb == KVT_TIER_WRITE)
 		event.waited_ns = job->begun_ns - job->wanted_ns;
-	if (request->key_count > 0)
-		event.key = kvt_trace_key(request->keys);
+	if (request->key_count > 0) {
+		kvt_name_above(k, request->keys, &key);
+		event.key = kvt_trace_key(&key);
+	}
 	kvt_trace_note(k->trace, &event);
 }
 
