@@ -25,14 +25,11 @@
 #include "core/loads.h"
 #include "core/lower.h"
 #include "core/names.h"
-#include "core/step.h"
 #include "core/stores.h"
 
 #define LEAST_NS 500000000 /* between questions, and an answer is good for twice that at least */
 #define MOST_NS  10000000000
 #define AGAIN_NS 200000000 /* after a failure */
-#define SLICE_NS 1000000
-#define STILL_AT_MOST 250 /* as in step.c */
 
 /* A question on its way, or in line for it. */
 struct kvt_asking {
@@ -254,7 +251,7 @@ bool kvt_generations_raise(
 }
 
 /* Asks unless it is asked already. */
-static bool ask(struct kvt *k)
+bool kvt_generations_ask(struct kvt *k)
 {
 	struct kvt_generations *g = &k->generations;
 
@@ -273,7 +270,7 @@ size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 	if (g->home == NULL || g->under_way || !kvt_lower_shows(g->home))
 		return 0;
 	if (now_ns >= g->next_ns)
-		return ask(k);
+		return kvt_generations_ask(k);
 	if (g->next_ns < *next_ns)
 		*next_ns = g->next_ns;
 	return 0;
@@ -307,44 +304,4 @@ bool kvt_generations_fresh(struct kvt *k)
 	if (g->home == NULL || kvt_clock(k) < atomic_load(&g->fresh_until_ns))
 		return true;
 	return g->home->tier == NULL || atomic_load(&g->failed) || !kvt_breaker_works(&g->home->breaker);
-}
-
-static bool await_stepping(struct kvt *k, int64_t deadline_ns)
-{
-	int64_t then_ns = kvt_clock(k), next_ns;
-	int still = 0;
-
-	while (!kvt_generations_fresh(k) && still < STILL_AT_MOST) {
-		size_t did;
-		int64_t now_ns;
-
-		pthread_mutex_lock(&k->lock);
-		(void)ask(k);
-		pthread_mutex_unlock(&k->lock);
-		did = kvt_step_all(k, SLICE_NS, &next_ns);
-		now_ns = kvt_clock(k);
-		if (now_ns >= deadline_ns)
-			break;
-		still = did == 0 && now_ns == then_ns ? still + 1 : 0;
-		then_ns = now_ns;
-	}
-	return kvt_generations_fresh(k);
-}
-
-bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns)
-{
-	int64_t deadline_ns;
-
-	if (kvt_generations_fresh(k))
-		return true;
-	deadline_ns = kvt_deadline(k, timeout_ns);
-	if (k->config.threads == KVT_THREADS_CALLER)
-		return await_stepping(k, deadline_ns);
-	pthread_mutex_lock(&k->lock);
-	while (!kvt_generations_fresh(k) && !k->closing && kvt_clock(k) < deadline_ns) {
-		(void)ask(k);
-		kvt_wait_changed(k, deadline_ns);
-	}
-	pthread_mutex_unlock(&k->lock);
-	return kvt_generations_fresh(k);
 }

@@ -34,6 +34,8 @@ enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_n
  * follows. */
 bool kvt_generations_raise(struct kvt *k, struct kvt_barrier *b, uint32_t slot,
 	const struct kvt_tenant *tenant) KVT_MUST_CHECK;
+/* Asks the table for changes. False: it is being asked, or there is no tier or memory for it now. */
+bool kvt_generations_ask(struct kvt *k);
 /* Asks for changes when that is due. *next_ns as kvt_lower_tick. */
 size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns);
 

@@ -104,8 +104,9 @@ struct kvt_key_parts {
 	struct kvt_tenant tenant;
 };
 
-/* SHA-256 over the domain "kvtier key 1" and every part with its length; two of its bytes are the tenant's, by which an erase
- * of the tenant reaches the chunk in shared tiers. Keys that are made otherwise are not reached there. KVT_EINVAL. */
+/* SHA-256 over the domain "kvtier key 1" and every part with its length; two of its bytes are the
+ * tenant's, by which an erase of the tenant reaches the chunk in shared tiers. Keys that are made
+ * otherwise are not reached there. KVT_EINVAL. */
 KVT_API enum kvt_status kvt_key_make(
 	const struct kvt_key_parts *parts, struct kvt_key *out) KVT_MUST_CHECK;
 
@@ -747,10 +748,11 @@ KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST
  * kvt_text_free. */
 KVT_API enum kvt_status kvt_metrics(struct kvt *k, char **text) KVT_MUST_CHECK;
 
-/* What the handle did lately: gets with what they had and why not more, requests to tiers, puts, stores that were
- * dropped. The newest `most` events in the order in which they ended, then as many of those that were slow, incomplete
- * or failed; a line of JSON each, which `kvtier trace -` reads. Chunks are named by the first 4 bytes of their keys.
- * Free with kvt_text_free. KVT_ENOTSUP: nothing is traced. */
+/* What the handle did lately: gets with what they had and why not more, requests to tiers, puts,
+ * stores that were dropped. The newest `most` events in the order in which they ended, then as
+ * many of those that were slow, incomplete or failed; a line of JSON each, which `kvtier trace -`
+ * reads. Chunks are named by the first 4 bytes of their keys. Free with kvt_text_free.
+ * KVT_ENOTSUP: nothing is traced. */
 KVT_API enum kvt_status kvt_trace(struct kvt *k, size_t most, char **text) KVT_MUST_CHECK;
 
 #ifdef __cplusplus
