@@ -191,11 +191,12 @@ static enum kvt_status late(const struct redis_ask *ask)
 	return waited >= (int64_t)t->deadline_ns ? KVT_EIO : KVT_MISS;
 }
 
-/* Errors by which a server says that it stores nothing at present. */
+/* Errors by which a server says that it stores nothing at present, or not a value of this length
+ * (proto-max-bulk-len), for which it ends the connection, too. */
 static bool is_refusal(const char *text)
 {
-	static const char *const refusals[] = {
-		"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS ", "NOPERM "};
+	static const char *const refusals[] = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS ",
+		"NOPERM ", "ERR Protocol error: invalid bulk length"};
 
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
 		if (strncmp(text, refusals[i], strlen(refusals[i])) == 0)

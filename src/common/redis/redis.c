@@ -289,6 +289,12 @@ void kvw_redis_client_drop_server(struct kvw_redis *r, struct kvw_redis_server *
 	kvw_redis_line_forget(r, server);
 }
 
+void kvw_redis_client_renew(struct kvw_redis *r, struct kvw_redis_server *server)
+{
+	kvw_redis_server_renew(server);
+	r->again = true; /* its links' commands are taken back in its next turn */
+}
+
 void kvw_redis_client_rerouted(struct kvw_redis *r)
 {
 	r->again = true;

@@ -392,6 +392,15 @@ void kvw_redis_server_expire(struct kvw_redis_server *server, int64_t now_ns,
 		expire_slot(&server->slots[i], now_ns, late, returned, next_ns);
 }
 
+void kvw_redis_server_renew(struct kvw_redis_server *server)
+{
+	if (server->addresses_ns != INT64_MAX)
+		server->addresses_ns = INT64_MIN;
+	for (uint32_t i = 0; i < server->slot_count; i++)
+		if (server->slots[i].was_ready)
+			kvw_redis_link_close(server->slots[i].link, "connecting again");
+}
+
 void kvw_redis_server_close(
 	struct kvw_redis_server *server, struct kvw_redis_commands *returned, const char *why)
 {

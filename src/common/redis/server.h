@@ -106,6 +106,10 @@ unsigned kvw_redis_server_turn(struct kvw_redis_server *server, int64_t now_ns,
 void kvw_redis_server_expire(struct kvw_redis_server *server, int64_t now_ns,
 	struct kvw_redis_commands *late, struct kvw_redis_commands *returned, int64_t *next_ns);
 
+/* Closes all links that are ready; their commands come back in the next turn. The next ones are to
+ * the addresses that the name has then. */
+void kvw_redis_server_renew(struct kvw_redis_server *server);
+
 /* Takes all commands back and closes all links. */
 void kvw_redis_server_close(
 	struct kvw_redis_server *server, struct kvw_redis_commands *returned, const char *why);

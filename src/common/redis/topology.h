@@ -101,6 +101,10 @@ struct kvw_redis_server *kvw_redis_client_server(
  * with KVW_EIO. The pointer is not to be used afterwards. May be called from any op. */
 void kvw_redis_client_drop_server(struct kvw_redis *r, struct kvw_redis_server *server);
 
+/* Its links are closed, its name is resolved again; commands under way go back into the line. May
+ * be called from any op. */
+void kvw_redis_client_renew(struct kvw_redis *r, struct kvw_redis_server *server);
+
 /* A command of the topology's own, for this server and no other; by-passes the bound on bytes in
  * flight. Its done is called from a later step, never from here, with any status; errors of the
  * server's are not shown to error(). */

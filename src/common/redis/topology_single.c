@@ -3,6 +3,11 @@
  *
  * No other server could answer, so commands of one that is down end at once. One that is still
  * reading its own file is asked again.
+ *
+ * A name, a service or a proxy may lead to another server than it did: after a failover the former
+ * master is a replica, keeps its connections, and refuses writes on them (READONLY). Then all links
+ * are closed, the name is resolved again, and the command is sent again; with pauses that double
+ * where the server is a replica for good.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +17,15 @@
 #include "redis/topology.h"
 
 #define LOADING_PAUSE_NS (100 * INT64_C(1000000))
+#define RENEW_NS         (1000 * INT64_C(1000000)) /* the first pause between two connections */
+#define RENEW_MOST_NS    (64 * RENEW_NS)
 
 struct single {
 	struct kvw_redis_topology base;
 	struct kvw_redis *client;
 	struct kvw_redis_server *server;
+	int64_t renewed_ns;     /* links were closed last */
+	int64_t renew_pause_ns; /* and are not again before; 0: never were */
 };
 
 static enum kvw_err single_create(struct kvw_redis *r, const struct kvw_redis_options *options,
@@ -48,12 +57,31 @@ static enum kvw_redis_route single_route(struct kvw_redis_topology *self,
 	return KVW_REDIS_ROUTE_TO;
 }
 
+/* False: that was tried a moment ago. */
+static bool renew(struct single *t, struct kvw_redis_server *server)
+{
+	const struct kvw_redis_env *env = kvw_redis_client_env(t->client);
+	int64_t now_ns = kvw_redis_now(env), since_ns = now_ns - t->renewed_ns;
+
+	if (t->renew_pause_ns != 0 && since_ns < t->renew_pause_ns)
+		return false;
+	t->renew_pause_ns = t->renew_pause_ns == 0 || since_ns > 2 * RENEW_MOST_NS ? RENEW_NS
+			    : t->renew_pause_ns < RENEW_MOST_NS ? 2 * t->renew_pause_ns
+								: RENEW_MOST_NS;
+	t->renewed_ns = now_ns;
+	kvw_redis_note(env, KVW_LOG_WARN,
+		"redis: the server is a replica (a failover?): connecting again");
+	kvw_redis_client_renew(t->client, server);
+	return true;
+}
+
 static enum kvw_redis_verdict single_error(struct kvw_redis_topology *self,
 	struct kvw_redis_command *command, struct kvw_redis_server *server)
 {
 	const struct kvw_redis_env *env = kvw_redis_client_env(((struct single *)self)->client);
 
-	(void)server;
+	if (strncmp(command->text, "READONLY ", 9) == 0 && renew((struct single *)self, server))
+		return KVW_REDIS_VERDICT_AGAIN;
 	if (strncmp(command->text, "LOADING ", 8) != 0)
 		return KVW_REDIS_VERDICT_DELIVER;
 	command->progress.not_before_ns = kvw_redis_now(env) + LOADING_PAUSE_NS;

@@ -232,6 +232,37 @@ START_TEST(t_early_reply)
 }
 END_TEST
 
+/* A failover behind one address: the former master keeps its connections, and refused each write
+ * for ever. */
+START_TEST(t_a_replica_is_connected_to_anew)
+{
+	struct order o;
+	int fd, before;
+
+	world_start(&w);
+	submit_ping(&o);
+	before = fake_login(&f);
+	HEAR(&f, before, PING);
+	SAY(&f, before, "-READONLY You can't write against a read only replica.\r\n");
+	fake_hear_end(&f, before);
+	fd = fake_login(&f);
+	answer_ping(fd, &o);
+	submit_ping(&o);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "-READONLY You can't write against a read only replica.\r\n");
+	order_wait(&o, &w); /* a replica for good: not at once again */
+	ck_assert_int_eq(o.c.reply, KVW_REDIS_ERROR);
+	w.now_ns += 1100 * MS;
+	submit_ping(&o);
+	HEAR(&f, fd, PING);
+	SAY(&f, fd, "-READONLY You can't write against a read only replica.\r\n");
+	fake_hear_end(&f, fd);
+	fd = fake_login(&f);
+	answer_ping(fd, &o);
+	fake_close(fd);
+}
+END_TEST
+
 START_TEST(t_loading_is_asked_again)
 {
 	struct order o;
@@ -403,6 +434,7 @@ int main(void)
 	tcase_add_test(tc, t_not_redis);
 	tcase_add_test(tc, t_reply_without_a_command);
 	tcase_add_test(tc, t_early_reply);
+	tcase_add_test(tc, t_a_replica_is_connected_to_anew);
 	tcase_add_test(tc, t_loading_is_asked_again);
 	tcase_add_test(tc, t_elements);
 	tcase_add_test(tc, t_bytes_in_flight);

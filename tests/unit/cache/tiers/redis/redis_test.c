@@ -308,10 +308,11 @@ START_TEST(a_server_that_is_full)
 	const char *const errors[] = {"OOM command not allowed when used memory > 'maxmemory'.",
 		"MISCONF Redis is configured to save RDB snapshots",
 		"READONLY You can't write against a read only replica.",
-		"NOPERM this user has no permissions to run the 'set' command"};
+		"NOPERM this user has no permissions to run the 'set' command",
+		"ERR Protocol error: invalid bulk length"};
 
 	ck_assert_int_eq(rig_put(&rig, 0, 1, 100), KVT_OK);
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < 5; i++) {
 		fake.error = errors[i];
 		rig.now_ns += 11000 * MS;
 		rig.warnings = 0;
