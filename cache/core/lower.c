@@ -296,13 +296,13 @@ void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
 	*(job->prev != NULL ? &job->prev->next : &b->oldest) = job->next;
 	*(job->next != NULL ? &job->next->prev : &b->newest) = job->prev;
 	b->under_way--;
-	free(job->names);
-	job->names = NULL;
 	if (meter != NULL)
 		kvt_meter_end(meter, job->request.bytes, status == KVT_OK, now_ns);
 	if (status == KVT_EIO)
 		kvt_count(&b->io_errors, 1);
 	kvt_trace_job(b->k, job, now_ns);
+	free(job->names);
+	job->names = NULL;
 	if (kvt_breaker_end(&b->breaker, job, outcome_of(status), now_ns))
 		give_up(b, "it fails");
 }
