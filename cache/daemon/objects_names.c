@@ -6,6 +6,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
+#include "chunk/slots.h"
 #include "core/lower.h"
 #include "daemon/objects_parts.h"
 
@@ -43,6 +44,7 @@ static void put_field(SHA256_CTX *sha, const void *bytes, size_t len)
 void kvt_object_key(const struct kvt_object_name *name, struct kvt_key *out)
 {
 	static const char domain[] = "kvtierd object 1";
+	struct kvt_tenant bucket;
 	SHA256_CTX sha;
 
 	(void)SHA256_Init(&sha);
@@ -50,6 +52,9 @@ void kvt_object_key(const struct kvt_object_name *name, struct kvt_key *out)
 	put_field(&sha, name->bucket.data, name->bucket.len);
 	put_field(&sha, name->key.data, name->key.len);
 	(void)SHA256_Final(out->bytes, &sha);
+	/* An erase of the bucket reaches the object in shared tiers, too, whose tenant it may be of. */
+	kvt_tenant_of(name->bucket.data, name->bucket.len, &bucket);
+	kvt_key_take_slot(out, &bucket);
 }
 
 struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key *key)

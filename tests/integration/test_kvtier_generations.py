@@ -12,7 +12,8 @@ import time
 import pytest
 
 from rig.drive import Drive
-from rig.kvtierd import Kvtierd
+from rig.client import ask
+from rig.kvtierd import Kvtierd, take
 from rig.redis import SERVER, RedisServer
 from rig.wait import PATIENCE, until
 
@@ -243,6 +244,35 @@ def test_a_server_that_does_not_answer_makes_no_promise(drives, peer):
     until(lambda: erase(first, 1), 20, "it is erased once it answers")
     time.sleep(SEEN + SLACK)
     assert got(second, 1) == 0
+
+
+@REDIS_ALONE
+def test_a_bucket_is_erased_at_each_kvtierd_above_one_redis(peer, tmp_path):
+    """Objects of a bucket that another kvtierd put into Redis do not come back after its DELETE."""
+    nodes, segments = [], []
+    config = {"cache.l2.url": peer.server.url, "cache.l2.seen_time": "1s"}
+    path, data = "/v1/kv/team/chunk", os.urandom(BYTES)
+
+    def lease(at):
+        with nodes[at].client() as client:
+            return take(client, segments[at], path, timeout_ms=2000)
+
+    try:
+        for name in ("a", "b"):
+            nodes.append(Kvtierd(tmp_path, config, name).wait_up().wait_writable())
+            segments.append(nodes[-1].segment())
+        assert nodes[0].ask("PUT", path, body=data).status == 200
+        until(lambda: lease(1) == data, 20, "a lease at the other one")
+        assert ask(nodes[0].admin_port, "DELETE", "/v1/kv/team").status == 200
+        assert lease(0) is None
+        until(lambda: lease(1) is None, 20, "the other one knows")
+        time.sleep(SEEN)
+        assert lease(0) is None and lease(1) is None
+    finally:
+        for segment in segments:
+            segment.close()
+        for node in nodes:
+            node.remove()
 
 
 class History:
