@@ -35,7 +35,6 @@ EVERY = float(os.environ.get("KVW_KILL_EVERY", "0.1"))
 BASE = float(os.environ.get("KVW_BASE", "0.7"))
 SPARED = 2
 PROMPTS = 150
-MARKS = 2  # that engines keep in the daemon: of all chunks, and of those without a tenant
 
 
 class Engine:
@@ -170,7 +169,6 @@ def test_engines_that_are_killed_cost_others_nothing(daemon, engines):
     killed = settled(spared, begin, 0)
     begin = [engine.now() for engine in spared]
     after = settled(spared, begin, BASE)
-    kept = daemon.metric("kvtier_tier_pinned_chunks", tier="l1")
     for engine in engines:
         engine.end()
     totals = {}
@@ -190,7 +188,6 @@ def test_engines_that_are_killed_cost_others_nothing(daemon, engines):
     print(json.dumps({"engines": ENGINES, "kills": KILLS, "difference by kills": difference, "spared, without kills": base,
                       "spared, with kills": killed, "spared, without kills after them": after, "all": totals}))  # fmt: skip
     assert difference > (-0.25 if BASE < 10 else -0.04), (base, killed, after)
-    assert kept == MARKS  # or all that was stored would have been lost again and again
     nothing_leaked(daemon, engines)
 
 

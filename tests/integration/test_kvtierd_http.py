@@ -339,5 +339,5 @@ def test_check_looks_at_the_shared_tier():
     text = "segment: {name: no-such, size: 4MiB}\ncache: {l2: {url: 'redis://u:secret@h', tls_ca: /none}}\n"
     told = run("check", "-", text=text, status=1)
     assert "cache.l2.tls_ca: /none cannot be read" in told.stderr
-    assert "# l2: redis://h:6379, native format, with a login" in told.stdout
+    assert "# l2: redis://h:6379, with a login" in told.stdout
     assert "secret" not in told.stdout + told.stderr

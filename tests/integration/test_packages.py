@@ -173,7 +173,7 @@ def test_units_of_the_packages_start_what_is_in_them(packages):
     _, unpacked, _ = packages
     for unit in ("kvway", "kvtierd"):
         text = (unpacked / f"usr/lib/systemd/system/{unit}.service").read_text()
-        for line in re.findall(r"^Exec(?:Start|StartPre)=(.*)$", text, re.M):
+        for line in re.findall(r"^Exec(?:Start|StartPre)=-?(.*)$", text, re.M):
             program, *arguments = line.split()
             assert (unpacked / program[1:]).exists(), line
             assert (unpacked / arguments[-1][1:]).exists(), line

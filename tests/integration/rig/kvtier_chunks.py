@@ -16,7 +16,7 @@ def of_tenant(key, salt):
 
 def key_of(prompt, index):
     """Of prompts whose first word is their tenant."""
-    return of_tenant(hashlib.sha256(f"{prompt}/{index}".encode()).digest(), prompt.split()[0])
+    return of_tenant(hashlib.sha256(f"{prompt}/{index}".encode()).digest(), str(prompt).split()[0])
 
 
 def keys_of(prompt):
