@@ -59,7 +59,7 @@ static void arrive_in_chunks(void)
 
 	while (sent < sizeof(PAYLOAD) - 1) {
 		size_t n = sizeof(PAYLOAD) - 1 - sent < 7 ? sizeof(PAYLOAD) - 1 - sent : 7;
-		int len = snprintf(chunk, sizeof(chunk), "%zx\r\n%.*s\r\n", n, (int)n, PAYLOAD + sent);
+		int len = snprintf(chunk, sizeof(chunk), "%zx\r\n%.*s\r\n", n, (int)n, &PAYLOAD[sent]);
 
 		arrive(chunk, (size_t)len);
 		ck_assert(kvw_upload_has_news(&upload));
