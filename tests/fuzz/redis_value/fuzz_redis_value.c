@@ -1,7 +1,7 @@
 /*
- * fuzz_redis_value.c - the bytes came from Redis: the end of a value, or a key of SCAN's.
+ * fuzz_redis_value.c - the bytes came from Redis: the end of a value.
  *
- * The first byte says which. Checksums are put right first where the second byte is odd, since a
+ * The first byte says nothing. Checksums are put right first where the second byte is odd, since a
  * fuzzer does not find them and what lies behind them must hold too. What decodes is encoded again
  * and must decode to the same, and its lengths must agree with each other.
  */
@@ -60,17 +60,6 @@ static void do_footer(uint8_t *p, size_t len, bool right)
 	MUST(f.names_bytes == again.names_bytes && f.tag_count == again.tag_count);
 }
 
-static void do_name(const uint8_t *p, size_t len)
-{
-	struct kvt_fingerprint f = {{0}};
-	char name[REDIS_KEY_ROOM];
-	struct kvt_key key;
-
-	if (!redis_chunk_parse(&f, (const char *)p, len, &key))
-		return;
-	MUST(redis_chunk_name(&f, &key, 0, name) == len && memcmp(name, p, len) == 0);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t *copy;
@@ -81,10 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	right = (data[1] & 1) != 0;
 	copy = malloc(size > 2 ? size - 2 : 1); /* exactly as long, so that reading beyond it is noticed */
 	memcpy(copy, data + 2, size - 2);
-	if (data[0] % 2 == 0)
-		do_footer(copy, size - 2, right);
-	else
-		do_name(copy, size - 2);
+	do_footer(copy, size - 2, right);
 	free(copy);
 	return 0;
 }
