@@ -286,11 +286,12 @@ static bool path_begins(struct kvw_slice text, struct kvw_slice with)
 static struct kvw_slice made_id(struct kvw_slice path)
 {
 	static const char prefix[] = "/v1/";
-	const char *end = path.data + path.len, *slash;
 	struct kvw_slice id = {NULL, 0};
+	const char *end, *slash;
 
 	if (!path_begins(path, KVW_SLICE(prefix)))
 		return id;
+	end = path.data + path.len;
 	path.data += sizeof(prefix) - 1;
 	slash = memchr(path.data, '/', (size_t)(end - path.data));
 	if (slash == NULL || slash == path.data)
@@ -415,9 +416,12 @@ static size_t decode(char *out, struct kvw_slice text, bool form)
 /* As it is written. Data NULL: there is none. */
 static struct kvw_slice find_parameter(struct kvw_slice target, struct kvw_slice name)
 {
-	const char *end = target.data + target.len, *at;
+	const char *end, *at;
 
-	at = target.len == 0 ? NULL : memchr(target.data, '?', target.len);
+	if (target.len == 0)
+		return (struct kvw_slice){NULL, 0};
+	end = target.data + target.len;
+	at = memchr(target.data, '?', target.len);
 	while (at != NULL) {
 		const char *next;
 		size_t len;

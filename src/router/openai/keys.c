@@ -110,7 +110,7 @@ void keys_index(struct kvw_scan *scan)
  * open object. *rest: the path behind it. */
 static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct kvw_slice *rest)
 {
-	if (path.len < len || memcmp(path.data, key, len) != 0 ||
+	if (len == 0 || path.len < len || memcmp(path.data, key, len) != 0 ||
 		(path.len > len && path.data[len] != '.'))
 		return false;
 	*rest = (struct kvw_slice){NULL, 0};
