@@ -222,7 +222,11 @@ enum kvt_status kvt_threads_start(struct kvt *k)
 		status = start_thread(&b->thread, below_main, b, name);
 		if (status != KVT_OK)
 			return status;
+		pthread_mutex_lock(&k->lock);
 		b->has_thread = true;
+		if (b->tier != NULL)
+			b->tier->ops->wake(b->tier); /* the control thread may have asked it meanwhile */
+		pthread_mutex_unlock(&k->lock);
 	}
 	return KVT_OK;
 }
