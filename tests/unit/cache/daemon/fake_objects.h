@@ -38,7 +38,7 @@ struct kvt_objects {
 	/* What a test wants. */
 	bool last_named; /* of the last put or erase of a bucket, and its tenant */
 	struct kvt_tenant last_tenant;
-	uint32_t last_slot; /* of the last change of generations */
+	_Atomic uint32_t last_slot; /* of the last change of generations */
 	_Atomic int begin_status, end_status, lease_status, erase_status; /* enum kvt_status; 0: as it is */
 	_Atomic bool limited; /* what is refused with KVT_FULL is so for its tenant's limit */
 	_Atomic uint64_t lease_delay_ns; /* answered so much later, by another thread */
