@@ -243,9 +243,9 @@ def look_at_waking():
     core.paused = True
     found.wake()
     assert core.input_queue.empty() and found.rests()
-    nobody = loop.Loop(None)
-    nobody.wake()
-    assert not nobody.rests()
+    unwatched = loop.Loop(None)
+    unwatched.wake()
+    assert not unwatched.rests()
 
 
 def look_at_changes():
