@@ -68,19 +68,18 @@ void kvt_surroundings_init(struct kvt_surroundings *s, const struct kvt_config *
 		.clock = {.now_ns = machine_now, .wall_ns = machine_wall},
 		.log = machine_log,
 	};
-	if (config == NULL)
-		return;
-	if (config->clock != NULL) {
+	if (config != NULL && config->clock != NULL) {
 		s->clock = *config->clock;
 		if (s->clock.now_ns == NULL)
 			s->clock.now_ns = machine_now;
 		if (s->clock.wall_ns == NULL)
 			s->clock.wall_ns = machine_wall;
 	}
-	if (config->log != NULL) {
+	if (config != NULL && config->log != NULL) {
 		s->log = config->log;
 		s->log_self = config->log_self;
 	}
+	s->wall_ahead_ns = kvt_wall(s) - kvt_now(s);
 }
 
 void kvt_note(const struct kvt_surroundings *s, enum kvt_log_level level, const char *format, ...)

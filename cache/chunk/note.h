@@ -13,6 +13,7 @@ struct kvt_surroundings {
 	struct kvt_clock clock; /* never NULL members */
 	void (*log)(void *self, uint32_t level, const char *line); /* never NULL */
 	void *log_self;
+	int64_t wall_ahead_ns; /* the wall clock's lead over the monotonic one when both were first read */
 };
 
 /* Fills in the machine's clock and standard error where the configuration gives none. */
@@ -26,6 +27,15 @@ static inline int64_t kvt_now(const struct kvt_surroundings *s)
 static inline int64_t kvt_wall(const struct kvt_surroundings *s)
 {
 	return s->clock.wall_ns(s->clock.self);
+}
+
+/*
+ * The clock of lifetimes: the wall clock of this handle's begin, carried on by the monotonic one. A
+ * wall clock that somebody sets moves no chunk's end; stores that outlive the process keep this time.
+ */
+static inline int64_t kvt_steady_wall(const struct kvt_surroundings *s)
+{
+	return kvt_now(s) + s->wall_ahead_ns;
 }
 
 /* A line of up to 500 characters; longer ones are cut. */

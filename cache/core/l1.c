@@ -313,7 +313,7 @@ bool kvt_l1_intact(struct kvt_l1 *l1, uint32_t entry)
 static void describe(struct kvt_l1 *l1, const struct kvt_item *item, struct kvt_entry_info *info)
 {
 	uint64_t unit = KVT_ARENA_UNIT;
-	int64_t wall = kvt_wall(l1->surroundings);
+	int64_t wall = kvt_steady_wall(l1->surroundings);
 
 	*info = (struct kvt_entry_info){
 		.bytes = item->bytes,

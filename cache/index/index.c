@@ -213,7 +213,7 @@ static bool is_taken(struct kvt_index *x, const struct kvt_key *key, uint32_t *e
 	if (number == KVT_NO_ENTRY)
 		return false;
 	e = kvt_index_at(x, number);
-	if (kvt_entry_phase(e) == KVT_LIVE && kvt_entry_has_expired(e, kvt_wall(&x->surroundings)))
+	if (kvt_entry_phase(e) == KVT_LIVE && kvt_entry_has_expired(e, kvt_steady_wall(&x->surroundings)))
 		return !kvt_index_leave(x, number, KVT_LEAVE_EXPIRED);
 	*entry = number;
 	return true;
@@ -311,7 +311,7 @@ void kvt_index_discard(struct kvt_index *x, uint32_t entry)
 
 size_t kvt_index_pin(struct kvt_index *x, const struct kvt_key *keys, size_t n, bool pin)
 {
-	const int64_t wall_ns = kvt_wall(&x->surroundings);
+	const int64_t wall_ns = kvt_steady_wall(&x->surroundings);
 	size_t there = 0;
 
 	kvt_index_lock(x);

@@ -507,7 +507,7 @@ size_t kvt_index_erase_all(struct kvt_index *x)
 
 size_t kvt_index_expire(struct kvt_index *x, size_t most)
 {
-	const int64_t wall_ns = kvt_wall(&x->surroundings);
+	const int64_t wall_ns = kvt_steady_wall(&x->surroundings);
 	uint32_t fresh, seen = 0;
 	size_t expired = 0;
 	bool more;

@@ -28,7 +28,7 @@ struct look {
 static int64_t wall_of(struct look *look)
 {
 	if (look->wall_ns == 0)
-		look->wall_ns = kvt_wall(&look->x->surroundings);
+		look->wall_ns = kvt_steady_wall(&look->x->surroundings);
 	return look->wall_ns;
 }
 

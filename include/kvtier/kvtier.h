@@ -152,7 +152,7 @@ enum kvt_tier_id {
 /* NULL members of a configuration mean the machine's own. Borrowed until kvt_close. */
 struct kvt_clock {
 	int64_t (*now_ns)(void *self); /* monotonic */
-	int64_t (*wall_ns)(void *self); /* since 1970; TTLs on disk count by it */
+	int64_t (*wall_ns)(void *self); /* since 1970; TTLs begin with it, and go on by now_ns */
 	void *self;
 };
 struct kvt_io_layer; /* kvtier_io.h: files as the library uses them */

@@ -46,7 +46,7 @@ static enum kvt_status look_at_segment(struct kvtierd *t)
 static bool outlived(struct kvtierd *t, const struct redis_footer *f)
 {
 	uint64_t ttl_ns = f->ttl_ns;
-	int64_t age_ns = kvt_wall(t->s) - f->written_wall_ns;
+	int64_t age_ns = kvt_steady_wall(t->s) - f->written_wall_ns;
 
 	if (t->ttl_ns != 0 && (ttl_ns == 0 || t->ttl_ns < ttl_ns))
 		ttl_ns = t->ttl_ns;

@@ -92,7 +92,7 @@ static void send_put(struct kvtierd_job *job)
 		kvtierd_job_done(job, KVT_EIO);
 		return;
 	}
-	f->written_wall_ns = kvt_wall(t->s);
+	f->written_wall_ns = kvt_steady_wall(t->s);
 	redis_footer_encode(f, job->tail + job->tail_bytes - REDIS_FOOTER);
 	job->x.segments = r->segments;
 	job->x.segment_count = r->segment_count;

@@ -136,13 +136,24 @@ static bool mark(struct nvme *t, const struct nvme_record *r)
 	return true;
 }
 
+/* A wall clock that was set back between two lives of the store keeps no chunk beyond its TTL. */
+static int64_t expires_of(const struct nvme *t, const struct nvme_record *r)
+{
+	int64_t wall = kvt_steady_wall(t->s);
+
+	if (r->ttl_ns == 0 || r->ttl_ns >= (uint64_t)(INT64_MAX - wall) ||
+		r->expires_wall_ns <= wall + (int64_t)r->ttl_ns)
+		return r->expires_wall_ns;
+	return wall + (int64_t)r->ttl_ns;
+}
+
 static enum kvt_status insert(struct nvme *t, const struct nvme_record *r)
 {
 	const struct kvt_key *parent = (r->flags & NVME_HAS_PARENT) != 0 ? &r->parent : NULL;
 	struct kvt_entry_info info = {
 		.bytes = r->bytes,
 		.tenant = r->tenant,
-		.expires_wall_ns = r->expires_wall_ns,
+		.expires_wall_ns = expires_of(t, r),
 		.ttl_ns = r->ttl_ns,
 		.tokens = r->tokens,
 		.cost_ns = r->cost_ns,
@@ -177,7 +188,7 @@ static enum kvt_status insert(struct nvme *t, const struct nvme_record *r)
  * into the index, which takes that for the order in which they were used. */
 static enum kvt_status apply(struct nvme *t, struct nvme_replay *p)
 {
-	int64_t wall = kvt_wall(t->s);
+	int64_t wall = kvt_steady_wall(t->s);
 	bool *kept = calloc(p->add_count + 1, sizeof(*kept));
 	struct nvme_record r;
 

@@ -27,7 +27,7 @@ static void write_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_o
 
 static int64_t expires_of(const struct nvme *t, const struct kvt_item *item, uint64_t *ttl)
 {
-	int64_t wall = kvt_wall(t->s);
+	int64_t wall = kvt_steady_wall(t->s);
 
 	*ttl = item != NULL && item->ttl_ns != 0 ? item->ttl_ns : t->ttl_ns;
 	if (*ttl == 0 || *ttl >= (uint64_t)(INT64_MAX - wall))
@@ -143,7 +143,7 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 		.flags = t->sealer != NULL ? NVME_CHUNK_SEALED : 0,
 		.expires_wall_ns = info->expires_wall_ns,
 		.ttl_ns = info->ttl_ns,
-		.written_wall_ns = kvt_wall(t->s),
+		.written_wall_ns = kvt_steady_wall(t->s),
 		.names_bytes = (uint32_t)head->names,
 		.piece_count = (uint32_t)head->pieces,
 	};

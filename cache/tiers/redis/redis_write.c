@@ -46,7 +46,7 @@ static void fill_footer(struct redis_job *job)
 		.parts = redis_part_count(r->bytes, t->part_bytes),
 		.tokens = t->tokens_per_chunk,
 		.writer = kvw_random(&t->seed),
-		.written_wall_ns = kvt_wall(t->s),
+		.written_wall_ns = kvt_steady_wall(t->s),
 	};
 	if (t->sealer == NULL)
 		f->checksum = r->checksum;

@@ -30,7 +30,7 @@ static int64_t wall_ns(void *self)
 {
 	struct scene *s = self;
 
-	return machine_ns(CLOCK_REALTIME) + s->wall_ahead_ns;
+	return machine_ns(CLOCK_REALTIME) + s->ahead_ns;
 }
 
 static void no_log(void *self, uint32_t level, const char *line)

@@ -17,7 +17,7 @@ struct scene {
 	struct fake_daemon *daemon;
 	char url[64];
 	char why[KVT_REASON_BYTES];
-	int64_t ahead_ns, wall_ahead_ns; /* of the machine's clock */
+	int64_t ahead_ns; /* of the machine's clock */
 	struct kvt_clock clock;
 	unsigned stored;
 };

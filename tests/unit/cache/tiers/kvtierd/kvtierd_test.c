@@ -239,12 +239,12 @@ START_TEST(test_ttl)
 	wish_submit(&s, w);
 	ck_assert_int_eq(wish_end(&s, w), KVT_OK);
 	ck_assert_int_eq(scene_put(&s, 2), KVT_OK);
-	s.wall_ahead_ns = 999000000000;
+	s.ahead_ns = 999000000000;
 	ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
-	s.wall_ahead_ns = 1001000000000;
+	s.ahead_ns = 1001000000000;
 	ck_assert_int_eq(scene_get(&s, 1), KVT_MISS);
 	ck_assert_int_eq(scene_get(&s, 2), KVT_OK);
-	s.wall_ahead_ns = (int64_t)s.config.l2_ttl_ns + 1000000000;
+	s.ahead_ns = (int64_t)s.config.l2_ttl_ns + 1000000000;
 	ck_assert_int_eq(scene_get(&s, 2), KVT_MISS);
 	end_scene(&s);
 }

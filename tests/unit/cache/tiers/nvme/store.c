@@ -117,6 +117,7 @@ enum kvt_status store_open(struct store *s)
 		.watch = {.stored = on_stored, .removed = on_removed, .self = s},
 	};
 
+	s->surroundings.wall_ahead_ns = wall_of(s) - now_of(s);
 	return kvt_tiers()[0]->create(&options, s->why, &s->tier);
 }
 

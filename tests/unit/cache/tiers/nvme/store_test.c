@@ -264,13 +264,32 @@ START_TEST(expired_chunks_leave)
 
 	ck_assert_int_eq(store_put_item(&s, 1, &item, false), KVT_OK);
 	ck_assert_int_eq(store_put(&s, 2), KVT_OK);
-	store_advance_wall(&s, 30000000000);
+	store_advance(&s, 30000000000);
 	reopen();
 	ck_assert(store_has(&s, 1));
-	store_advance_wall(&s, 31000000000);
+	store_advance(&s, 31000000000);
 	ck_assert(!store_has(&s, 1));
 	reopen();
 	ck_assert_uint_eq(store_stats(&s).chunks, 1);
+}
+END_TEST
+
+/* Nobody who sets the machine's clock ends a chunk early, or keeps it beyond its TTL. */
+START_TEST(a_wall_clock_that_is_set)
+{
+	struct kvt_item item = {.size = sizeof(item), .ttl_ns = 60000000000};
+	const int64_t day = 86400000000000;
+
+	ck_assert_int_eq(store_put_item(&s, 1, &item, false), KVT_OK);
+	store_advance_wall(&s, 10 * day);
+	ck_assert(store_has(&s, 1));
+	ck_assert_int_eq(store_put_item(&s, 2, &item, false), KVT_OK);
+	store_advance_wall(&s, -20 * day);
+	ck_assert(store_has(&s, 2));
+	reopen(); /* by a wall clock that is ten days behind the one that the chunks were written by */
+	ck_assert(store_has(&s, 1) && store_has(&s, 2));
+	store_advance(&s, 61000000000);
+	ck_assert(!store_has(&s, 1) && !store_has(&s, 2));
 }
 END_TEST
 
@@ -452,6 +471,7 @@ int main(void)
 	tcase_add_test(tc, another_format_is_left_alone);
 	tcase_add_test(tc, a_store_has_one_owner);
 	tcase_add_test(tc, expired_chunks_leave);
+	tcase_add_test(tc, a_wall_clock_that_is_set);
 	tcase_add_test(tc, a_smaller_capacity_holds);
 	tcase_add_test(tc, chains_come_back);
 	tcase_add_test(tc, names_come_back);
