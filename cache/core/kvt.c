@@ -82,6 +82,11 @@ static void report_removed(
 		kvt_event_log_removed(k->events, tier, names);
 }
 
+static bool has_room(void *self)
+{
+	return kvt_event_log_has_room(((struct kvt *)self)->events);
+}
+
 /* --- close ------------------------------------------------------------------------------------ */
 
 static void destroy(struct kvt *k)
@@ -160,7 +165,7 @@ static void init_plain(struct kvt *k)
 	k->loads.limit_bytes = k->config.load_inflight;
 	k->stores.limit_bytes = k->config.store_inflight;
 	k->tier_came = kvt_asked_start;
-	k->watch = (struct kvt_tier_watch){report_stored, report_removed, k};
+	k->watch = (struct kvt_tier_watch){report_stored, report_removed, has_room, k};
 }
 
 /* Makes each tier of the list that is configured, at most one of each id. */

@@ -38,6 +38,7 @@
 #define BATCH_EVENTS   512u        /* events of one batch */
 #define BATCH_NS       (2 * 1000 * 1000)
 #define TURN_BATCHES   64 /* between two looks at the replay socket */
+#define SAY_NS         (60 * INT64_C(1000000000)) /* between two lines about lost events */
 #define WAITING_MS     2  /* until an answer that waits for its asker is tried again */
 #define REPLAY_LOOK_NS (100 * INT64_C(1000000)) /* KVT_THREADS_CALLER: look for requests so often */
 
@@ -46,6 +47,8 @@ struct reader {
 	uint64_t next;       /* guarded by the log's lock, like `lost` */
 	uint64_t lost;       /* records that it was too slow for */
 	bool reads;          /* it has begun */
+	uint64_t said;       /* of `lost`, in the log; the reader's own, like say_ns */
+	int64_t say_ns;      /* not before */
 	uint8_t *buffer;     /* owned: its copies; touched by the reader only */
 	_Atomic size_t size; /* of the buffer; written by the reader only, relaxed */
 };
@@ -138,6 +141,28 @@ static void skip(struct reader *reader, uint64_t to)
 	reader->next = to;
 }
 
+/* Does half of what the ring holds lie between this reader and what it would lose next? */
+static bool is_ahead(const struct kvt_record_ring *ring, const struct reader *reader)
+{
+	bool half_empty = ring->next - ring->oldest <= ring->most / 2 && ring->held <= ring->size / 2;
+
+	return half_empty || (reader->next >= ring->oldest &&
+				     reader->next - ring->oldest >= (ring->next - ring->oldest) / 2);
+}
+
+bool kvt_event_log_has_room(struct kvt_event_log *log)
+{
+	bool room = true;
+
+	pthread_mutex_lock(&log->lock);
+	if (log->publisher != NULL)
+		room = is_ahead(&log->ring, &log->feeder);
+	if (log->keeps && (log->publisher == NULL || log->taker.reads))
+		room = room && is_ahead(&log->ring, &log->taker);
+	pthread_mutex_unlock(&log->lock);
+	return room;
+}
+
 /* Copies what fits. *need: length of a first record that is longer than the buffer, else 0. */
 static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct kvt_event *out,
 	size_t max, size_t *need)
@@ -188,9 +213,26 @@ static size_t read_events(
 	}
 }
 
+/* A reader says once in a minute that it has lost events. */
+static void say_lost(struct kvt_event_log *log, struct reader *reader, const char *who)
+{
+	int64_t now_ns = kvt_now(log->s);
+
+	if (reader->lost == reader->said || now_ns < reader->say_ns)
+		return;
+	kvt_note(log->s, KVT_LOG_WARN,
+		"events: %llu were lost, since %s too slowly: routers may take chunks for stored that are gone",
+		(unsigned long long)(reader->lost - reader->said), who);
+	reader->said = reader->lost;
+	reader->say_ns = now_ns + SAY_NS;
+}
+
 size_t kvt_event_log_take(struct kvt_event_log *log, struct kvt_event *out, size_t max)
 {
-	return read_events(log, &log->taker, out, max);
+	size_t n = read_events(log, &log->taker, out, max);
+
+	say_lost(log, &log->taker, "the engine took them");
+	return n;
 }
 
 /* --- publishing ------------------------------------------------------------------------------- */
@@ -201,7 +243,13 @@ static size_t publish(struct kvt_event_log *log)
 	size_t sent = 0, n;
 
 	while (sent < TURN_BATCHES) {
+		uint64_t lost = log->feeder.lost;
+
 		n = read_events(log, &log->feeder, log->events, BATCH_EVENTS);
+		if (log->feeder.lost != lost) {
+			kvt_publisher_skip(log->publisher);
+			say_lost(log, &log->feeder, "the publisher's thread ran");
+		}
 		if (n == 0)
 			break;
 		if (kvt_event_batch_pack(&log->batch, kvt_wall(log->s), log->events, n) == KVT_OK)

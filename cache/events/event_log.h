@@ -3,14 +3,17 @@
  * publisher for subscribers over ZeroMQ.
  *
  * Every change gets the next sequence number. The queue keeps config.events_queue events and loses
- * the oldest first; a reader sees that by the gap. The publisher sends them as vLLM does
- * (EventBatch as MessagePack maps, three frames: topic, sequence, payload), batches what comes
- * within a few milliseconds, and answers replay requests from a ring of events_replay_bytes.
+ * the oldest first; a reader sees that by the gap, and the log says so. The publisher sends them as
+ * vLLM does (EventBatch as MessagePack maps, three frames: topic, sequence, payload), batches what
+ * comes within a few milliseconds, and answers replay requests from a ring of events_replay_bytes.
+ * Events that it came too late for leave a gap in the numbers of its batches.
  * Thread-safe; adding never waits. The publisher has a thread of its own (none with
  * KVT_THREADS_CALLER: then kvt_event_log_step does its work).
  */
 #ifndef KVT_EVENT_LOG_H
 #define KVT_EVENT_LOG_H
+
+#include <stdbool.h>
 
 #include "chunk/note.h"
 
@@ -32,6 +35,10 @@ void kvt_event_log_stored(
 void kvt_event_log_removed(
 	struct kvt_event_log *log, uint32_t tier, const struct kvt_blocks *blocks);
 void kvt_event_log_cleared(struct kvt_event_log *log, uint32_t tier);
+
+/* Are the readers so far that half of the queue may come before one of them loses an event? Where nobody
+ * has read yet, and no publisher does: is half of the queue empty? */
+bool kvt_event_log_has_room(struct kvt_event_log *log);
 
 /* As kvt_events. The first event has sequence 1. One call gives at most 64 KiB of events, or one
  * larger; 0 says that there are no more. One thread at a time. */

@@ -3,7 +3,8 @@
  *
  * `stored` is reported for chunks whose request asks for it, once their record is durable, and for
  * chunks that were found when the store was opened: their headers are read one by one in the
- * background, a few at a time and only when the disk has nothing better to do. Of a reported chunk
+ * background, a few at a time, only when the disk has nothing better to do, and only as fast as
+ * somebody reads the events: of a large store none is lost. Of a reported chunk
  * the block hashes stay in memory so that its removal can be reported without reading; token ids
  * are never kept.
  *
@@ -116,6 +117,8 @@ size_t nvme_announce_step(struct nvme *t)
 	size_t n = 0;
 
 	if (t->announce_done || !t->events)
+		return 0;
+	if (t->watch.has_room != NULL && !t->watch.has_room(t->watch.self))
 		return 0;
 	while (t->announcing < AT_ONCE && t->reads_active == 0 && t->writes_active == 0) {
 		const struct nvme_side *side;

@@ -121,6 +121,7 @@ START_TEST(oldest_lost_first)
 	ck_assert_uint_eq(lost(log), 0); /* no reader, so nothing is lost */
 	ck_assert_uint_eq(kvt_event_log_take(log, out, 16), 8);
 	ck_assert_uint_eq(lost(log), 22);
+	ck_assert_ptr_nonnull(strstr(world.lines, "events: 22 were lost"));
 	for (uint64_t i = 0; i < 8; i++) {
 		chunk_make(&chunk, 22 + i, 2, 8, 4);
 		ck_assert_uint_eq(out[i].sequence, 23 + i);
@@ -133,6 +134,31 @@ START_TEST(oldest_lost_first)
 	ck_assert_uint_eq(out[0].sequence, 32);
 	ck_assert_uint_eq(kvt_event_log_take(log, out, 16), 5);
 	ck_assert_uint_eq(out[4].sequence, 39);
+	kvt_event_log_destroy(log);
+}
+END_TEST
+
+/* What is announced in the background waits while half of the queue has not been read. */
+START_TEST(room_for_what_can_wait)
+{
+	struct kvt_event_log *log = make(8);
+	struct kvt_event out[16];
+
+	chunk_make(&chunk, 1, 2, 8, 4);
+	for (uint64_t i = 0; i < 4; i++) {
+		ck_assert(kvt_event_log_has_room(log));
+		kvt_event_log_stored(log, KVT_TIER_L1, &chunk.blocks);
+	}
+	kvt_event_log_stored(log, KVT_TIER_L1, &chunk.blocks);
+	ck_assert(!kvt_event_log_has_room(log));
+	ck_assert_uint_eq(kvt_event_log_take(log, out, 2), 2);
+	ck_assert(kvt_event_log_has_room(log));
+	for (uint64_t i = 0; i < 5; i++)
+		kvt_event_log_stored(log, KVT_TIER_L1, &chunk.blocks);
+	ck_assert(!kvt_event_log_has_room(log)); /* 8 kept, none of them read */
+	ck_assert_uint_eq(kvt_event_log_take(log, out, 16), 8);
+	ck_assert(kvt_event_log_has_room(log));
+	ck_assert_uint_eq(lost(log), 0);
 	kvt_event_log_destroy(log);
 }
 END_TEST
@@ -283,6 +309,7 @@ int main(void)
 	tcase_add_test(tc, comes_out_as_it_went_in);
 	tcase_add_test(tc, taken_events_stay);
 	tcase_add_test(tc, oldest_lost_first);
+	tcase_add_test(tc, room_for_what_can_wait);
 	tcase_add_test(tc, bytes_are_bounded);
 	tcase_add_test(tc, impossible_events);
 	tcase_add_test(tc, no_queue);

@@ -109,12 +109,17 @@ static void on_removed(
 	s->removed++;
 }
 
+static bool has_room(void *self)
+{
+	return !((struct store *)self)->no_room;
+}
+
 enum kvt_status store_open(struct store *s)
 {
 	struct kvt_tier_options options = {
 		.config = &s->config,
 		.surroundings = &s->surroundings,
-		.watch = {.stored = on_stored, .removed = on_removed, .self = s},
+		.watch = {.stored = on_stored, .removed = on_removed, .has_room = has_room, .self = s},
 	};
 
 	s->surroundings.wall_ahead_ns = wall_of(s) - now_of(s);

@@ -22,6 +22,7 @@ struct store {
 	char folder[128];
 	char why[KVT_REASON_BYTES];
 	unsigned stored, removed; /* reported by the watch */
+	bool no_room;             /* what the watch says */
 	uint64_t lmcache_hash;    /* of the last stored one; 0: it has none */
 	struct kvt_key last_removed;
 	char last_log[512];

@@ -370,7 +370,12 @@ START_TEST(names_come_back)
 	ck_assert_int_eq(wish_wait(&s, w), KVT_OK);
 	ck_assert(w->had_names);
 	wish_free(w);
+	s.no_room = true;
 	reopen();
+	for (unsigned i = 0; i < 100; i++)
+		store_step(&s, 1);
+	ck_assert_uint_eq(s.stored, 1); /* as long as nobody would keep it */
+	s.no_room = false;
 	for (unsigned i = 0; i < 1000 && s.stored < 2; i++)
 		store_step(&s, 100);
 	ck_assert_uint_eq(s.stored, 2);
