@@ -30,8 +30,8 @@ static inline int64_t kvt_wall(const struct kvt_surroundings *s)
 }
 
 /*
- * The clock of lifetimes: the wall clock of this handle's begin, carried on by the monotonic one. A
- * wall clock that somebody sets moves no chunk's end; stores that outlive the process keep this time.
+ * The clock of lifetimes: the wall clock of this handle's begin, carried on by the monotonic clock. A
+ * step of the wall clock moves no chunk's end. Stores on disk keep this time.
  */
 static inline int64_t kvt_steady_wall(const struct kvt_surroundings *s)
 {

@@ -36,8 +36,8 @@ void kvt_event_log_removed(
 	struct kvt_event_log *log, uint32_t tier, const struct kvt_blocks *blocks);
 void kvt_event_log_cleared(struct kvt_event_log *log, uint32_t tier);
 
-/* Are the readers so far that half of the queue may come before one of them loses an event? Where nobody
- * has read yet, and no publisher does: is half of the queue empty? */
+/* Has each reader read so much that half a queue of events may come before the reader loses one? A log
+ * without a publisher counts the engine as a reader before its first read. */
 bool kvt_event_log_has_room(struct kvt_event_log *log);
 
 /* As kvt_events. The first event has sequence 1. One call gives at most 64 KiB of events, or one

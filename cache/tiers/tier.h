@@ -87,8 +87,8 @@ struct kvt_tier_known {
 /* stored: an entry came whose request asked for it, and its record is durable; or it was found when
  * the tier was opened. removed: one of these went (evicted, expired, erased, failed its check). For
  * events. Called on the tier's thread; holds none of the caller's locks. names: as put gave them
- * (removed: the hashes alone); borrowed during the call. has_room: would `stored` for a chunk that was
- * found be kept until somebody reads it? NULL: always. */
+ * (removed: the hashes alone); borrowed during the call. has_room: does the queue of events keep one more
+ * `stored` of a found chunk until its readers come? NULL: always. */
 struct kvt_tier_watch {
 	void (*stored)(void *self, uint32_t tier, const struct kvt_key *key,
 		const struct kvt_blocks *names);

@@ -4,7 +4,7 @@
  * `stored` is reported for chunks whose request asks for it, once their record is durable, and for
  * chunks that were found when the store was opened: their headers are read one by one in the
  * background, a few at a time, only when the disk has nothing better to do, and only as fast as
- * somebody reads the events: of a large store none is lost. Of a reported chunk
+ * readers of the events follow: the queue loses none of a large store. Of a reported chunk
  * the block hashes stay in memory so that its removal can be reported without reading; token ids
  * are never kept.
  *

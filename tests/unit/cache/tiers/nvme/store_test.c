@@ -274,7 +274,7 @@ START_TEST(expired_chunks_leave)
 }
 END_TEST
 
-/* Nobody who sets the machine's clock ends a chunk early, or keeps it beyond its TTL. */
+/* A step of the wall clock ends no chunk early, and keeps none beyond its TTL. */
 START_TEST(a_wall_clock_that_is_set)
 {
 	struct kvt_item item = {.size = sizeof(item), .ttl_ns = 60000000000};
@@ -374,7 +374,7 @@ START_TEST(names_come_back)
 	reopen();
 	for (unsigned i = 0; i < 100; i++)
 		store_step(&s, 1);
-	ck_assert_uint_eq(s.stored, 1); /* as long as nobody would keep it */
+	ck_assert_uint_eq(s.stored, 1); /* as long as the queue has no room */
 	s.no_room = false;
 	for (unsigned i = 0; i < 1000 && s.stored < 2; i++)
 		store_step(&s, 100);
