@@ -112,6 +112,45 @@ START_TEST(an_erase_that_does_not_arrive)
 }
 END_TEST
 
+/* Nor where the caller's time is over before the disk has flushed. */
+START_TEST(an_erase_that_fails_and_is_late)
+{
+	struct kvt_tenant tenant = tenant_of(1);
+
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, 1);
+	fake_hold(fake_tier(), KVT_TIER_FLUSH, true);
+	ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, SECOND / 1000, NULL), KVT_EIO);
+	fake_hold(fake_tier(), KVT_TIER_FLUSH, false);
+}
+END_TEST
+
+/* Another model's: its processes, which may run anywhere, have other names from then on. */
+START_TEST(an_erase_of_another_model)
+{
+	struct kvt_fingerprint own = rig.config.fingerprint, other = own;
+	struct kvt_key before, after;
+	size_t erased = 1;
+
+	other.bytes[0] ^= 1;
+	kvt_close(rig.k);
+	rig.config.fingerprint = other;
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	before = name_of(1);
+	kvt_close(rig.k);
+	rig.config.fingerprint = own;
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	ck_assert_int_eq(kvt_erase_version(rig.k, &other, LONG, &erased), KVT_OK);
+	ck_assert_uint_eq(erased, 0);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, 1);
+	ck_assert_int_eq(kvt_erase_version(rig.k, &other, LONG, NULL), KVT_EIO);
+	kvt_close(rig.k);
+	rig.config.fingerprint = other;
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	after = name_of(1);
+	ck_assert_mem_ne(&before, &after, sizeof(before));
+}
+END_TEST
+
 /* By the clock, and with all that this handle has of it: memory, disk, stores in line. */
 START_TEST(an_erase_by_another)
 {
@@ -294,6 +333,8 @@ int main(void)
 	tcase_add_test(tc, tiers_know_names_and_not_keys);
 	tcase_add_test(tc, an_erased_tenant_has_another_name);
 	tcase_add_test(tc, an_erase_that_does_not_arrive);
+	tcase_add_test(tc, an_erase_that_fails_and_is_late);
+	tcase_add_test(tc, an_erase_of_another_model);
 	tcase_add_test(tc, an_erase_by_another);
 	tcase_add_test(tc, a_process_that_was_away);
 	tcase_add_test(tc, an_erase_while_no_process_ran);
