@@ -31,13 +31,17 @@
 #define MOST_NS  10000000000
 #define AGAIN_NS 200000000 /* after a failure */
 
+#define PAGES_MOST 256 /* of a table, which comes in 130 at most */
+#define LINE_MOST  256 /* questions in line */
+
 /* A question on its way, or in line for it. */
 struct kvt_asking {
 	struct kvt_job job; /* first */
 	struct kvt_asking *next;
 	struct kvt_barrier *barrier; /* NULL: no erase waits for it */
 	int64_t asked_ns;
-	uint32_t own; /* the slot that it raises; KVT_SLOT_NONE: none */
+	uint32_t own;   /* the slot that it raises; KVT_SLOT_NONE: none */
+	uint32_t pages; /* of the answer, so far */
 	struct kvt_tenant tenant;
 	struct kvt_table_ask ask;
 };
@@ -185,6 +189,10 @@ static void answered(struct kvt *k, struct kvt_job *job)
 	struct kvt_asking *asking = (struct kvt_asking *)job;
 	bool good = job->request.status == KVT_OK;
 
+	if (good && ++asking->pages > PAGES_MOST) {
+		kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: its table of generations has no end", g->home->ops->name);
+		good = false;
+	}
 	g->under_way = false;
 	g->next_ns = kvt_clock(k) + (good ? believed_ns(k) / 2 : AGAIN_NS);
 	atomic_store(&g->failed, !good);
@@ -216,19 +224,25 @@ static void send_next(struct kvt *k)
 	kvt_lower_submit(g->home, &asking->job, answered);
 }
 
-/* In line, behind those that wait. */
+/* In line, behind those that wait. NULL: no memory, or the tier has left too many without an answer. */
 static struct kvt_asking *line_up(struct kvt *k)
 {
 	struct kvt_asking **at = &k->generations.first;
-	struct kvt_asking *asking = calloc(1, sizeof(*asking));
+	struct kvt_asking *asking = NULL;
+	size_t count = 0;
 
+	for (; *at != NULL; at = &(*at)->next)
+		count++;
+	if (count < LINE_MOST)
+		asking = calloc(1, sizeof(*asking));
+	else
+		kvt_note(&k->surroundings, KVT_LOG_WARN, "%s: an erase is refused: %d wait for its answer",
+			k->generations.home->ops->name, LINE_MOST);
 	if (asking == NULL || getrandom(asking->ask.fresh, KVT_TABLE_ID_BYTES, 0) != KVT_TABLE_ID_BYTES) {
 		free(asking);
 		return NULL;
 	}
 	asking->ask.raise = asking->own = KVT_SLOT_NONE;
-	while (*at != NULL)
-		at = &(*at)->next;
 	*at = asking;
 	return asking;
 }

@@ -30,8 +30,8 @@ enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_n
 
 /* --- under lock --- */
 
-/* A slot gets another generation; kvt_barrier_raised(b) follows. tenant: whose it is, or NULL. False: no memory, and nothing
- * follows. */
+/* A slot gets another generation; kvt_barrier_raised(b) follows. tenant: whose it is, or NULL. False: no memory, or too
+ * many wait, and nothing follows. */
 bool kvt_generations_raise(struct kvt *k, struct kvt_barrier *b, uint32_t slot,
 	const struct kvt_tenant *tenant) KVT_MUST_CHECK;
 /* Asks the table for changes. False: it is being asked, or there is no tier or memory for it now. */

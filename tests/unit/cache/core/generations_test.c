@@ -284,6 +284,38 @@ START_TEST(a_long_table_comes_in_parts)
 }
 END_TEST
 
+/* A server that always says that there is more, and never what. */
+START_TEST(a_table_without_end)
+{
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	fake_table_page(0);
+	fake_table_raise(9);
+	rig_advance(&rig, 3 * SECOND);
+	ck_assert_uint_le(fake_begun(fake_remote(), KVT_TIER_TABLE), 1000);
+	fake_table_page(1000);
+	rig_advance(&rig, SECOND);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, LONG), 4);
+	ck_assert_uint_eq(counted(), 1);
+}
+END_TEST
+
+/* Erases that a stopped server does not answer do not pile up. */
+START_TEST(erases_in_line)
+{
+	struct kvt_tenant tenant = tenant_of(1);
+	size_t before = fake_begun(fake_remote(), KVT_TIER_TABLE);
+
+	fake_hold(fake_remote(), KVT_TIER_TABLE, true);
+	for (int i = 0; i < 400; i++)
+		ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, 0, NULL), KVT_EIO);
+	fake_hold(fake_remote(), KVT_TIER_TABLE, false);
+	rig_settle(&rig);
+	ck_assert_uint_le(fake_begun(fake_remote(), KVT_TIER_TABLE) - before, 300);
+	ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, LONG, NULL), KVT_OK);
+}
+END_TEST
+
 /* A chunk that is being brought up was read under the name of before. */
 START_TEST(a_load_brings_nothing_back)
 {
@@ -342,6 +374,8 @@ int main(void)
 	tcase_add_test(tc, a_table_that_cannot_be_asked);
 	tcase_add_test(tc, a_table_that_was_never_read);
 	tcase_add_test(tc, a_long_table_comes_in_parts);
+	tcase_add_test(tc, a_table_without_end);
+	tcase_add_test(tc, erases_in_line);
 	tcase_add_test(tc, a_load_brings_nothing_back);
 	tcase_add_test(tc, a_reader_keeps_what_it_has);
 	return run_tcase("generations", tc);
