@@ -247,7 +247,10 @@ void kvt_lower_submit(
 	*(b->newest != NULL ? &b->newest->next : &b->oldest) = job;
 	b->newest = job;
 	b->under_way++;
-	kvt_breaker_begin(&b->breaker, job);
+	if (job->request.verb == KVT_TIER_TABLE)
+		kvt_breaker_pass(job); /* of a Cluster the table is one shard's; whether it is fresh is known by its answers */
+	else
+		kvt_breaker_begin(&b->breaker, job);
 	if (meter != NULL)
 		kvt_meter_begin(meter, job->request.bytes, now_ns);
 	job->names = NULL;

@@ -246,6 +246,19 @@ START_TEST(a_table_that_cannot_be_asked)
 }
 END_TEST
 
+/* In a Cluster the table is one shard's matter: whether the tier is used does not depend on it. */
+START_TEST(a_table_says_nothing_of_its_tier)
+{
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, UINT32_MAX);
+	for (int i = 0; i < 100; i++)
+		rig_advance(&rig, SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L2].breaker_trips, 0);
+	ck_assert_int_eq(rig_stats(&rig).tiers[KVT_TIER_L2].state, KVT_TIER_WORKS);
+}
+END_TEST
+
 /* Until the table was read no tier below memory is used. */
 START_TEST(a_table_that_was_never_read)
 {
@@ -372,6 +385,7 @@ int main(void)
 	tcase_add_test(tc, an_erase_while_no_process_ran);
 	tcase_add_test(tc, a_lost_table_is_a_cold_cache);
 	tcase_add_test(tc, a_table_that_cannot_be_asked);
+	tcase_add_test(tc, a_table_says_nothing_of_its_tier);
 	tcase_add_test(tc, a_table_that_was_never_read);
 	tcase_add_test(tc, a_long_table_comes_in_parts);
 	tcase_add_test(tc, a_table_without_end);
