@@ -14,8 +14,10 @@
  *
  * One question is under way at a time: an answer that another one overtook would bring back former names.
  *
- * While the table cannot be asked the handle goes on by what it knows: another process' erase is then seen when it can be
- * asked again. Until it was read for the first time no tier below memory is used.
+ * While the tier cannot be reached the handle goes on with its memory and disk by what it knows: another process' erase is
+ * then seen when it can be asked again. A tier that answers, but refuses the question, is no reason to go on: memory alone
+ * is used. Each failure is good for about l2.seen_time, as an answer is, so that a process that was stopped asks again.
+ * Until the table was read for the first time no tier below memory is used.
  */
 #include <stdlib.h>
 #include <sys/random.h>
@@ -48,11 +50,14 @@ struct kvt_asking {
 
 static void send_next(struct kvt *k);
 
+static int64_t bounded(uint64_t ns)
+{
+	return ns > MOST_NS ? MOST_NS : ns < 2 * LEAST_NS ? 2 * LEAST_NS : (int64_t)ns;
+}
+
 static int64_t believed_ns(const struct kvt *k)
 {
-	uint64_t ns = k->config.l2_seen_ns;
-
-	return ns > MOST_NS ? MOST_NS : ns < 2 * LEAST_NS ? 2 * LEAST_NS : (int64_t)ns;
+	return bounded(k->config.l2_seen_ns);
 }
 
 enum kvt_status kvt_generations_init(struct kvt *k)
@@ -166,8 +171,11 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 			"%s: another process erased: %zu changes, %zu chunks left here, too",
 			g->home->ops->name, others, count);
 	}
-	if (!ask->more)
-		atomic_store(&g->fresh_until_ns, asking->asked_ns + believed_ns(k));
+	if (ask->more)
+		return;
+	atomic_store(&g->fresh_until_ns, asking->asked_ns + believed_ns(k));
+	atomic_store(&g->tried_until_ns, 0);
+	g->told = false;
 }
 
 /* --- questions; under the core's lock ----------------------------------------------------------- */
@@ -183,6 +191,24 @@ static void end_asking(struct kvt *k, struct kvt_asking *asking, bool made)
 	pthread_cond_broadcast(&k->changed);
 }
 
+static void failed(struct kvt *k, bool refused)
+{
+	struct kvt_generations *g = &k->generations;
+	int64_t now_ns = kvt_clock(k), question_ns = AGAIN_NS + bounded(k->config.l2_deadline_ns);
+
+	atomic_store(&g->refused, refused);
+	atomic_store(&g->tried_until_ns, now_ns + believed_ns(k) + question_ns);
+	if (!refused)
+		return;
+	kvt_count(&k->counters.tables_refused, 1);
+	if (g->told || now_ns < atomic_load(&g->fresh_until_ns))
+		return;
+	g->told = true;
+	kvt_note(&k->surroundings, KVT_LOG_WARN,
+		"%s: refuses to say which tenants were erased: until it does only memory is used, and its erases are not seen",
+		g->home->ops->name);
+}
+
 static void answered(struct kvt *k, struct kvt_job *job)
 {
 	struct kvt_generations *g = &k->generations;
@@ -190,14 +216,15 @@ static void answered(struct kvt *k, struct kvt_job *job)
 	bool good = job->request.status == KVT_OK;
 
 	if (good && ++asking->pages > PAGES_MOST) {
-		kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: its table of generations has no end", g->home->ops->name);
+		job->request.status = KVT_ENOTSUP;
 		good = false;
 	}
 	g->under_way = false;
 	g->next_ns = kvt_clock(k) + (good ? believed_ns(k) / 2 : AGAIN_NS);
-	atomic_store(&g->failed, !good);
 	if (good)
 		adopt(k, asking);
+	else
+		failed(k, job->request.status == KVT_ENOTSUP);
 	if (good && asking->ask.more && !k->closing) { /* the rest of it, before anything else is asked */
 		asking->ask.raise = KVT_SLOT_NONE;
 		asking->next = g->first;
@@ -281,7 +308,7 @@ size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 {
 	struct kvt_generations *g = &k->generations;
 
-	if (g->home == NULL || g->under_way || !kvt_lower_shows(g->home))
+	if (g->home == NULL || g->home->tier == NULL || g->under_way)
 		return 0;
 	if (now_ns >= g->next_ns)
 		return kvt_generations_ask(k);
@@ -298,6 +325,8 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 
 	if (g->home == NULL)
 		return KVT_MISS;
+	if (!kvt_generations_show(k, NULL))
+		return KVT_BUSY;
 	pthread_mutex_lock(&g->lock);
 	same = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
 	memcpy(ask->now, g->id, sizeof(g->id));
@@ -314,8 +343,23 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 bool kvt_generations_fresh(struct kvt *k)
 {
 	struct kvt_generations *g = &k->generations;
+	int64_t now_ns;
 
-	if (g->home == NULL || kvt_clock(k) < atomic_load(&g->fresh_until_ns))
+	if (g->home == NULL || g->home->tier == NULL)
 		return true;
-	return g->home->tier == NULL || atomic_load(&g->failed) || !kvt_breaker_works(&g->home->breaker);
+	now_ns = kvt_clock(k);
+	return now_ns < atomic_load(&g->fresh_until_ns) || now_ns < atomic_load(&g->tried_until_ns);
+}
+
+bool kvt_generations_show(struct kvt *k, const struct kvt_lower *b)
+{
+	struct kvt_generations *g = &k->generations;
+	int64_t now_ns;
+
+	if (g->home == NULL)
+		return true;
+	now_ns = kvt_clock(k);
+	if (now_ns < atomic_load(&g->fresh_until_ns))
+		return true;
+	return b != g->home && !atomic_load(&g->refused) && now_ns < atomic_load(&g->tried_until_ns);
 }

@@ -743,6 +743,7 @@ struct kvt_stats {
 	uint64_t erased_elsewhere[KVT_TIER_COUNT];
 	/* Tables of generations that a shared tier lost: all that was stored became cold. */
 	uint64_t tables_lost;
+	uint64_t tables_refused; /* questions for them that a shared tier refused, though it was reached */
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

@@ -247,6 +247,31 @@ def test_a_server_that_does_not_answer_makes_no_promise(drives, peer):
 
 
 @REDIS_ALONE
+def test_a_server_that_refuses_the_question_alone(drives, redis, tmp_path):
+    """An ACL takes EVAL away: what lies in Redis is not read until it is back, and the log says so once."""
+    (tmp_path / "password").write_text("secret\n")
+    with redis.connect() as client:
+        client.cmd("ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all")
+        user = {"l2.username": "reader", "l2.password_file": str(tmp_path / "password")}
+        first, second = drives(0), drives(1, **user)
+        for chain in range(4):
+            put(first, chain)
+        stored(first)
+        assert got(second, 1) == 1 and got(second, 2) == 1
+        stored(second)
+        client.cmd("ACL", "SETUSER", "reader", "-eval")
+        assert erase(first, 1) and erase(first, 3)
+        time.sleep(SEEN + SLACK)
+        assert got(second, 3) == 0 and got(second, 0) == 0
+        assert got(second, 2) == 1  # in memory
+        second.ask("stats")
+        assert second.log().count("refuses to say which tenants were erased") == 1
+        client.cmd("ACL", "SETUSER", "reader", "+eval")
+    until(lambda: got(second, 0) == 1, 10, "the answer")
+    assert got(second, 1) == 0 and got(second, 3) == 0 and got(second, 2) == 1
+
+
+@REDIS_ALONE
 def test_a_bucket_is_erased_at_each_kvtierd_above_one_redis(peer, tmp_path):
     """Objects of a bucket that another kvtierd put into Redis do not come back after its DELETE."""
     nodes, segments = [], []

@@ -41,14 +41,16 @@ static enum kvt_status judge(struct kvtierd *t, const struct kvtierd_exchange *x
 	}
 	if (has_none(x->answer, ask))
 		return KVT_OK;
-	return status == 200 ? KVT_EIO : kvtierd_refused(t, x);
+	if (status != 200)
+		(void)kvtierd_refused(t, x);
+	return KVT_ENOTSUP;
 }
 
 static void answered(struct kvtierd_exchange *x)
 {
 	struct kvtierd_job *job = x->user;
 
-	kvtierd_job_done(job, judge(job->t, x, job->request->table) == KVT_OK ? KVT_OK : KVT_EIO);
+	kvtierd_job_done(job, judge(job->t, x, job->request->table));
 }
 
 void kvtierd_table_begin(struct kvtierd_job *job)

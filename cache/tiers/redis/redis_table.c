@@ -125,12 +125,9 @@ static void answered(struct redis_ask *ask)
 {
 	struct redis_job *job = ask->owner;
 	enum kvt_status status = redis_ask_status(ask);
-	const struct kvw_redis_command *c = &ask->command;
 
-	if (status == KVT_OK && !read_answer(ask, job->request->table))
-		status = KVT_EIO;
-	if (status != KVT_OK && c->status == KVW_OK && c->reply == KVW_REDIS_ERROR)
-		redis_refused(job->t, c->text);
+	if (ask->command.status == KVW_OK && (status != KVT_OK || !read_answer(ask, job->request->table)))
+		status = KVT_ENOTSUP;
 	redis_ask_free(ask);
 	if (status == KVT_OK && job->request->table->raise != KVT_SLOT_NONE && job->t->sealer != NULL &&
 		job->request->table->tenant != NULL)

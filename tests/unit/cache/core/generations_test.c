@@ -2,8 +2,10 @@
  * generations_test.c - a shared tier has a table of generations: what is erased loses its name, here and for other
  * processes. Without threads, so that each step is the test's.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/generations.h"
 #include "core/names.h"
 #include "support.h"
 #include "tests/unit/suite.h"
@@ -246,6 +248,76 @@ START_TEST(a_table_that_cannot_be_asked)
 }
 END_TEST
 
+/* How many of a chain's first 4 chunks this tier has, as a lookup says. */
+static size_t shown(uint32_t chain, uint32_t tier)
+{
+	struct kvt_lookup found;
+	struct kvt_key keys[4];
+
+	keys_of(chain, 4, keys);
+	ck_assert_int_eq(kvt_lookup(rig.k, keys, 4, KVT_IN(tier), NULL, &found), KVT_OK);
+	return found.hits;
+}
+
+static void wait_and_look(size_t memory, size_t disk, size_t shared)
+{
+	for (int i = 0; i < 20; i++)
+		rig_advance(&rig, SECOND);
+	ck_assert_uint_eq(shown(1, KVT_TIER_L1), memory);
+	ck_assert_uint_eq(shown(1, KVT_TIER_NVME), disk);
+	ck_assert_uint_eq(shown(1, KVT_TIER_L2), shared);
+}
+
+/* A tier that cannot be reached hides its own chunks alone; one that is reached, and refuses the question, the disk's,
+ * too, and says so once. */
+START_TEST(a_table_without_an_answer)
+{
+	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));
+	uint64_t lines;
+
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	wait_and_look(4, 4, 4);
+	ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_OK);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, UINT32_MAX);
+	wait_and_look(4, 4, 0);
+	ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_OK);
+	ck_assert_uint_eq(rig_stats(&rig).tables_refused, 0);
+	lines = rig.lines;
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_ENOTSUP, UINT32_MAX);
+	wait_and_look(4, 0, 0);
+	ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_BUSY);
+	ck_assert_uint_gt(rig_stats(&rig).tables_refused, 10);
+	ck_assert_uint_eq(rig.lines, lines + 1);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_OK, 0);
+	wait_and_look(4, 4, 4);
+	free(ask);
+}
+END_TEST
+
+/* A process that was stopped asks, whatever the last answer was. */
+START_TEST(a_process_that_was_away_and_cut_off)
+{
+	static const enum kvt_status answers[] = {KVT_EIO, KVT_ENOTSUP};
+	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));
+
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	for (size_t i = 0; i < 2; i++) {
+		fake_answer(fake_remote(), KVT_TIER_TABLE, answers[i], UINT32_MAX);
+		for (int j = 0; j < 20; j++)
+			rig_advance(&rig, SECOND);
+		ck_assert_uint_eq(shown(1, KVT_TIER_L1), 4);
+		rig.now_ns += 60 * SECOND;
+		ck_assert_uint_eq(shown(1, KVT_TIER_L1), 0);
+		ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_BUSY);
+		rig_settle(&rig);
+		ck_assert_uint_eq(shown(1, KVT_TIER_L1), 4);
+	}
+	free(ask);
+}
+END_TEST
+
 /* In a Cluster the table is one shard's matter: whether the tier is used does not depend on it. */
 START_TEST(a_table_says_nothing_of_its_tier)
 {
@@ -385,6 +457,8 @@ int main(void)
 	tcase_add_test(tc, an_erase_while_no_process_ran);
 	tcase_add_test(tc, a_lost_table_is_a_cold_cache);
 	tcase_add_test(tc, a_table_that_cannot_be_asked);
+	tcase_add_test(tc, a_table_without_an_answer);
+	tcase_add_test(tc, a_process_that_was_away_and_cut_off);
 	tcase_add_test(tc, a_table_says_nothing_of_its_tier);
 	tcase_add_test(tc, a_table_that_was_never_read);
 	tcase_add_test(tc, a_long_table_comes_in_parts);
