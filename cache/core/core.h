@@ -223,8 +223,9 @@ struct kvt_generations {
 	pthread_mutex_t lock;   /* a leaf; guards what follows up to the empty line */
 	bool known;             /* the table was read */
 	uint8_t id[KVT_TABLE_ID_BYTES];
-	uint64_t number;  /* of the last change that is known */
-	uint64_t *at;     /* of each slot, KVT_SLOTS; owned */
+	uint64_t number; /* of the last change that is known; KVT_NUMBER_LOST: the table lost some that were known */
+	uint32_t sum;    /* of all in `at` */
+	uint64_t *at;    /* of each slot, KVT_SLOTS; owned */
 	struct kvt_name_mask *masks; /* KVT_NAME_MASKS lately used ones; owned */
 
 	_Atomic int64_t fresh_until_ns; /* changes are known up to l2.seen_time before this */

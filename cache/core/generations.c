@@ -126,6 +126,7 @@ static size_t take_changes(struct kvt *k, const struct kvt_table_ask *ask, uint3
 			g->number = change->number;
 		if (change->slot >= KVT_SLOTS || change->number <= g->at[change->slot])
 			continue;
+		g->sum += (uint32_t)(change->number - g->at[change->slot]);
 		g->at[change->slot] = change->number;
 		if (change->slot < KVT_TENANT_SLOTS)
 			kvt_slot_set_add(g->changed, change->slot);
@@ -143,7 +144,7 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 {
 	struct kvt_generations *g = &k->generations;
 	const struct kvt_table_ask *ask = &asking->ask;
-	bool other = memcmp(g->id, ask->now, sizeof(g->id)) != 0, was_known = g->known;
+	bool other = memcmp(g->id, ask->now, sizeof(g->id)) != 0, was_known = g->known, whole;
 	size_t others, count;
 
 	memset(g->changed, 0, sizeof(*g->changed));
@@ -151,12 +152,15 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 	if (other) {
 		memset(g->at, 0, KVT_SLOTS * sizeof(*g->at));
 		memcpy(g->id, ask->now, sizeof(g->id));
-		g->number = 0;
+		g->number = g->sum = 0;
 		g->known = false;
 	}
 	others = take_changes(k, ask, asking->own);
 	memset(g->masks, 0, KVT_NAME_MASKS * sizeof(*g->masks));
 	g->known = g->known || !ask->more;
+	whole = !ask->more && g->sum == ask->sum;
+	if (!ask->more && !whole)
+		g->number = KVT_NUMBER_LOST;
 	pthread_mutex_unlock(&g->lock);
 	g->changed->all |= other;
 	count = free_slots(k, g->changed, was_known);
@@ -171,8 +175,9 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 			"%s: another process erased: %zu changes, %zu chunks left here, too",
 			g->home->ops->name, others, count);
 	}
-	if (ask->more)
+	if (!whole)
 		return;
+	g->next_ns = kvt_clock(k) + believed_ns(k) / 2;
 	atomic_store(&g->fresh_until_ns, asking->asked_ns + believed_ns(k));
 	atomic_store(&g->tried_until_ns, 0);
 	g->told = false;
@@ -220,7 +225,7 @@ static void answered(struct kvt *k, struct kvt_job *job)
 		good = false;
 	}
 	g->under_way = false;
-	g->next_ns = kvt_clock(k) + (good ? believed_ns(k) / 2 : AGAIN_NS);
+	g->next_ns = kvt_clock(k) + AGAIN_NS;
 	if (good)
 		adopt(k, asking);
 	else
@@ -244,8 +249,10 @@ static void send_next(struct kvt *k)
 		return;
 	g->first = asking->next;
 	g->under_way = true;
+	pthread_mutex_lock(&g->lock);
 	memcpy(asking->ask.id, g->id, sizeof(g->id));
 	asking->ask.after = g->number;
+	pthread_mutex_unlock(&g->lock);
 	asking->asked_ns = kvt_clock(k);
 	asking->job.request = (struct kvt_tier_request){.verb = KVT_TIER_TABLE, .table = &asking->ask};
 	kvt_lower_submit(g->home, &asking->job, answered);
@@ -330,7 +337,9 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 	pthread_mutex_lock(&g->lock);
 	same = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
 	memcpy(ask->now, g->id, sizeof(g->id));
-	if (g->known)
+	if (g->known && same && ask->after > g->number)
+		g->number = KVT_NUMBER_LOST; /* this process began after the shared tier lost changes that a client knows */
+	if (g->known && g->number != KVT_NUMBER_LOST)
 		kvt_slots_collect(g->at, same ? ask->after : 0, ask);
 	else
 		status = KVT_BUSY;

@@ -23,7 +23,7 @@ static bool has_none(const struct kvtierd_reader *answer, struct kvt_table_ask *
 		(memcmp(ask->id, unknown, sizeof(none)) != 0 && memcmp(ask->id, none, sizeof(none)) != 0))
 		return false;
 	memcpy(ask->now, none, sizeof(none));
-	ask->change_count = 0;
+	ask->change_count = ask->sum = 0;
 	ask->more = false;
 	return true;
 }

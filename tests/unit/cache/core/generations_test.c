@@ -231,6 +231,30 @@ START_TEST(a_lost_table_is_a_cold_cache)
 }
 END_TEST
 
+/* A failover lost a change that this handle knows; then others erased, until the table had got further than before. */
+START_TEST(a_table_that_lost_its_last_change)
+{
+	for (uint32_t chain = 1; chain < 5; chain++)
+		rig_put_chain(&rig, chain, 4);
+	rig_settle(&rig);
+	fake_table_raise(1);
+	rig_advance(&rig, 5 * SECOND);
+	ck_assert_uint_eq(rig_get(&rig, 2, 4, LONG), 4);
+	fake_table_forget_last();
+	for (uint32_t i = 0; i < 3; i++)
+		fake_table_raise(2 + i % 2);
+	rig_advance(&rig, 3 * SECOND);
+	rig_advance(&rig, SECOND / 2);
+	ck_assert_uint_eq(rig_stats(&rig).tables_lost, 1);
+	for (uint32_t chain = 1; chain < 5; chain++)
+		ck_assert_uint_eq(rig_get(&rig, chain, 4, LONG), 0);
+	rig_put_chain(&rig, 4, 4);
+	ck_assert_uint_eq(rig_get(&rig, 4, 4, LONG), 4);
+	rig_advance(&rig, 60 * SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).tables_lost, 1);
+}
+END_TEST
+
 /* While the table cannot be asked the handle goes on by what it knows; what it missed counts afterwards. */
 START_TEST(a_table_that_cannot_be_asked)
 {
@@ -456,6 +480,7 @@ int main(void)
 	tcase_add_test(tc, a_process_that_was_away);
 	tcase_add_test(tc, an_erase_while_no_process_ran);
 	tcase_add_test(tc, a_lost_table_is_a_cold_cache);
+	tcase_add_test(tc, a_table_that_lost_its_last_change);
 	tcase_add_test(tc, a_table_that_cannot_be_asked);
 	tcase_add_test(tc, a_table_without_an_answer);
 	tcase_add_test(tc, a_process_that_was_away_and_cut_off);

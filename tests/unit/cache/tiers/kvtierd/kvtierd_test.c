@@ -188,6 +188,7 @@ START_TEST(test_generations)
 	ck_assert_uint_eq(ask->change_count, 2);
 	ck_assert_uint_eq(ask->changes[1].slot, KVT_SLOTS - 1);
 	ck_assert_uint_eq(ask->changes[1].number, 12);
+	ck_assert_uint_eq(ask->sum, 15);
 	ck_assert_uint_eq(ask->now[15], 0xff);
 	ck_assert_str_eq(the_daemon.asked, "POST /v1/generations?id=00000000000000000000000000000000&after=2&slot=673"
 					   "&tenant=a1020000000000000000000000000000");
