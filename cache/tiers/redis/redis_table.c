@@ -6,7 +6,7 @@
  * a slot a larger number than all. Where there is no table, or one that is behind the asker, the script begins another one.
  * A table has 66,560 slots at most; 5 MB.
  *
- * A failover may lose the last changes: a handle that knew one of them sees another sum, and has the table begun anew. A
+ * A failover may lose the last changes: a handle that knew one of them sees another sum, and has another table begun. A
  * failover that loses a change of which no running handle knows brings back what it erased: Redis promises no more. A
  * server that is full refuses a change, and the erase with it.
  */

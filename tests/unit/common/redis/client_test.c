@@ -311,7 +311,7 @@ START_TEST(t_idle_links_do_not_delay_a_failover)
 }
 END_TEST
 
-/* Each failover that connecting anew has followed is followed by the next one likewise. */
+/* The next failover is followed as fast as the first one. */
 START_TEST(t_failovers_one_after_another)
 {
 	struct order o;
