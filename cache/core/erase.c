@@ -221,14 +221,15 @@ enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_n
 	return k->generations.home != NULL ? run(k, &victims, timeout_ns, NULL) : KVT_MISS;
 }
 
-/* Its store of this handle's path and rank goes. Other processes have others: they hear of its generation, and so does
- * the owner of a store that is locked. */
+/* Its store of this handle's path and rank goes. Other processes have others: they hear of its
+ * generation, and so does the owner of a store that is locked. */
 static enum kvt_status erase_other_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
 	uint64_t timeout_ns, size_t *erased)
 {
 	enum kvt_status status = kvt_version_remove(k, fingerprint, erased);
+	bool gone = status == KVT_OK || status == KVT_MISS || status == KVT_ELOCKED;
 
-	if (k->generations.home == NULL || (status != KVT_OK && status != KVT_MISS && status != KVT_ELOCKED))
+	if (k->generations.home == NULL || !gone)
 		return status;
 	if (erased != NULL)
 		*erased = 0;

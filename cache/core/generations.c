@@ -14,10 +14,11 @@
  *
  * One question is under way at a time: an answer that another one overtook would bring back former names.
  *
- * While the tier cannot be reached the handle goes on with its memory and disk by what it knows: another process' erase is
- * then seen when it can be asked again. A tier that answers, but refuses the question, is no reason to go on: memory alone
- * is used. Each failure is good for about l2.seen_time, as an answer is, so that a process that was stopped asks again.
- * Until the table was read for the first time no tier below memory is used.
+ * While the tier cannot be reached the handle goes on with its memory and disk by what it knows:
+ * another process' erase is then seen when it can be asked again. A tier that answers, but refuses
+ * the question, is no reason to go on: memory alone is used. Each failure is good for about
+ * l2.seen_time, as an answer is, so that a process that was stopped asks again. Until the table
+ * was read for the first time no tier below memory is used.
  */
 #include <stdlib.h>
 #include <sys/random.h>
@@ -210,7 +211,8 @@ static void failed(struct kvt *k, bool refused)
 		return;
 	g->told = true;
 	kvt_note(&k->surroundings, KVT_LOG_WARN,
-		"%s: refuses to say which tenants were erased: until it does only memory is used, and its erases are not seen",
+		"%s: refuses to say which tenants were erased: until it does only memory is used, and "
+		"erases by others are not seen",
 		g->home->ops->name);
 }
 
@@ -258,7 +260,8 @@ static void send_next(struct kvt *k)
 	kvt_lower_submit(g->home, &asking->job, answered);
 }
 
-/* In line, behind those that wait. NULL: no memory, or the tier has left too many without an answer. */
+/* In line, behind those that wait. NULL: no memory, or the tier has left too many without an
+ * answer. */
 static struct kvt_asking *line_up(struct kvt *k)
 {
 	struct kvt_asking **at = &k->generations.first;
@@ -270,7 +273,8 @@ static struct kvt_asking *line_up(struct kvt *k)
 	if (count < LINE_MOST)
 		asking = calloc(1, sizeof(*asking));
 	else
-		kvt_note(&k->surroundings, KVT_LOG_WARN, "%s: an erase is refused: %d wait for its answer",
+		kvt_note(&k->surroundings, KVT_LOG_WARN,
+			"%s: an erase is refused: %d wait for its answer",
 			k->generations.home->ops->name, LINE_MOST);
 	if (asking == NULL || getrandom(asking->ask.fresh, KVT_TABLE_ID_BYTES, 0) != KVT_TABLE_ID_BYTES) {
 		free(asking);
@@ -337,8 +341,9 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 	pthread_mutex_lock(&g->lock);
 	same = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
 	memcpy(ask->now, g->id, sizeof(g->id));
+	/* This process began after the shared tier had lost changes that a client knows. */
 	if (g->known && same && ask->after > g->number)
-		g->number = KVT_NUMBER_LOST; /* this process began after the shared tier lost changes that a client knows */
+		g->number = KVT_NUMBER_LOST;
 	if (g->known && g->number != KVT_NUMBER_LOST)
 		kvt_slots_collect(g->at, same ? ask->after : 0, ask);
 	else
@@ -370,5 +375,6 @@ bool kvt_generations_show(struct kvt *k, const struct kvt_lower *b)
 	now_ns = kvt_clock(k);
 	if (now_ns < atomic_load(&g->fresh_until_ns))
 		return true;
-	return b != g->home && !atomic_load(&g->refused) && now_ns < atomic_load(&g->tried_until_ns);
+	return b != g->home && !atomic_load(&g->refused) &&
+	       now_ns < atomic_load(&g->tried_until_ns);
 }

@@ -254,7 +254,7 @@ void kvt_lower_submit(
 	b->newest = job;
 	b->under_way++;
 	if (job->request.verb == KVT_TIER_TABLE)
-		kvt_breaker_pass(job); /* of a Cluster the table is one shard's; whether it is fresh is known by its answers */
+		kvt_breaker_pass(job); /* the table is one shard's of a Cluster */
 	else
 		kvt_breaker_begin(&b->breaker, job);
 	if (meter != NULL)

@@ -1,9 +1,10 @@
 /*
  * kvtierd_table.c - the table of generations (chunk/slots.h), which kvtierd keeps for its clients.
  *
- * A daemon of another make has none, and says so by 404, 405 or 501: chunks there have names that do not change, and
- * erases of tenants, or of all, are not possible. Another answer, or one of these from a daemon that has answered with a
- * table, is a failure: a proxy, a limit or an overload are no reason to take former names again.
+ * A daemon of another make has none, and says so by 404, 405 or 501: chunks there have names that
+ * do not change, and erases of tenants, or of all, are not possible. Another answer, or one of
+ * these from a daemon that has answered with a table, is a failure: a proxy, a limit or an
+ * overload are no reason to take former names again.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,9 +19,11 @@ static bool has_none(const struct kvtierd_reader *answer, struct kvt_table_ask *
 	uint8_t none[KVT_TABLE_ID_BYTES];
 
 	memset(none, 0xff, sizeof(none));
-	if (answer->kvtierd || ask->raise != KVT_SLOT_NONE ||
-		(answer->status != 404 && answer->status != 405 && answer->status != 501) ||
-		(memcmp(ask->id, unknown, sizeof(none)) != 0 && memcmp(ask->id, none, sizeof(none)) != 0))
+	if (answer->kvtierd || ask->raise != KVT_SLOT_NONE)
+		return false;
+	if (answer->status != 404 && answer->status != 405 && answer->status != 501)
+		return false;
+	if (memcmp(ask->id, unknown, sizeof(none)) != 0 && memcmp(ask->id, none, sizeof(none)) != 0)
 		return false;
 	memcpy(ask->now, none, sizeof(none));
 	ask->change_count = ask->sum = 0;

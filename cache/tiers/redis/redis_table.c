@@ -1,14 +1,16 @@
 /*
  * redis_table.c - the table of generations (chunk/slots.h), one for all that store in this Redis.
  *
- * It is a sorted set, kvt1:generations: each slot that was ever changed, by the number of its last change, the table's id,
- * by 0, and "sum", by -1 less the sum of the numbers. One script asks for what is newer than a number and, if wanted, gives
- * a slot a larger number than all. Where there is no table, or one that is behind the asker, the script begins another one.
- * A table has 66,560 slots at most; 5 MB.
+ * It is a sorted set, kvt1:generations: each slot that was ever changed, by the number of its last
+ * change, the table's id, by 0, and "sum", by -1 less the sum of the numbers. One script asks for
+ * what is newer than a number and, if wanted, gives a slot a larger number than all. Where there
+ * is no table, or one that is behind the asker, the script begins another one. A table has 66,560
+ * slots at most; 5 MB.
  *
- * A failover may lose the last changes: a handle that knew one of them sees another sum, and has another table begun. A
- * failover that loses a change of which no running handle knows brings back what it erased: Redis promises no more. A
- * server that is full refuses a change, and the erase with it.
+ * A failover may lose the last changes: a handle that knew one of them sees another sum, and has
+ * another table begun. A failover that loses a change of which no running handle knows brings back
+ * what it erased: Redis promises no more. A server that is full refuses a change, and the erase
+ * with it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +31,8 @@ static const char script[] =
 	"local head = redis.call('ZRANGE', t, 0, 1, 'WITHSCORES')\n"
 	"local last = tonumber(redis.call('ZRANGE', t, -1, -1, 'WITHSCORES')[2] or 0)\n"
 	"local sum, id = -1 - tonumber(head[2] or -1), head[3]\n"
-	"if head[1] ~= 'sum' or head[4] ~= '0' or (id == ARGV[1] and last < tonumber(ARGV[2])) then\n"
+	"local behind = id == ARGV[1] and last < tonumber(ARGV[2])\n"
+	"if head[1] ~= 'sum' or head[4] ~= '0' or behind then\n"
 	"  redis.call('DEL', t)\n"
 	"  redis.call('ZADD', t, -1, 'sum', 0, ARGV[4])\n"
 	"  sum, id, last = 0, ARGV[4], 0\n"
@@ -38,7 +41,8 @@ static const char script[] =
 	"  local was = tonumber(redis.call('ZSCORE', t, ARGV[3]) or 0)\n"
 	"  last = last + tonumber(ARGV[5])\n"
 	"  sum = (sum + last - was) % 4294967296\n"
-	"  redis.call('ZADD', t, string.format('%.0f', last), ARGV[3], string.format('%.0f', -1 - sum), 'sum')\n"
+	"  local score = string.format('%.0f', -1 - sum)\n"
+	"  redis.call('ZADD', t, string.format('%.0f', last), ARGV[3], score, 'sum')\n"
 	"end\n"
 	"local from = '0'\n"
 	"if id == ARGV[1] then from = ARGV[2] end\n"
@@ -91,7 +95,9 @@ static bool read_answer(const struct redis_ask *ask, struct kvt_table_ask *out)
 	uint64_t slot, sum;
 
 	if (ask->command.reply != KVW_REDIS_ARRAY || count < 2 || count % 2 != 0 ||
-		count > 2 + 2 * KVT_CHANGES_MOST || !id_read(&e[0], out->now) || !number_read(&e[1], &sum))
+		count > 2 + 2 * KVT_CHANGES_MOST)
+		return false;
+	if (!id_read(&e[0], out->now) || !number_read(&e[1], &sum))
 		return false;
 	out->sum = (uint32_t)sum;
 	out->change_count = (uint32_t)(count / 2) - 1;
@@ -134,7 +140,8 @@ static void answered(struct redis_ask *ask)
 	struct redis_job *job = ask->owner;
 	enum kvt_status status = redis_ask_status(ask);
 
-	if (ask->command.status == KVW_OK && (status != KVT_OK || !read_answer(ask, job->request->table)))
+	if (ask->command.status == KVW_OK &&
+		(status != KVT_OK || !read_answer(ask, job->request->table)))
 		status = KVT_ENOTSUP;
 	redis_ask_free(ask);
 	if (status == KVT_OK && job->request->table->raise != KVT_SLOT_NONE && job->t->sealer != NULL &&
@@ -148,7 +155,8 @@ void redis_table_begin(struct redis_job *job)
 {
 	const struct kvt_table_ask *of = job->request->table;
 	char known[ID_TEXT + 1], fresh[ID_TEXT + 1], after[24], slot[16] = "", step[24];
-	struct redis_word words[9] = {REDIS_WORD("EVAL"), REDIS_WORD(script), REDIS_WORD("1"), REDIS_WORD(NAME)};
+	struct redis_word words[9] = {
+		REDIS_WORD("EVAL"), REDIS_WORD(script), REDIS_WORD("1"), REDIS_WORD(NAME)};
 	struct redis_ask *ask;
 
 	id_text(of->id, known);

@@ -231,7 +231,8 @@ START_TEST(a_lost_table_is_a_cold_cache)
 }
 END_TEST
 
-/* A failover lost a change that this handle knows; then others erased, until the table had got further than before. */
+/* A failover lost a change that this handle knows; then others erased, until the table had got
+ * further than before. */
 START_TEST(a_table_that_lost_its_last_change)
 {
 	for (uint32_t chain = 1; chain < 5; chain++)
@@ -292,8 +293,8 @@ static void wait_and_look(size_t memory, size_t disk, size_t shared)
 	ck_assert_uint_eq(shown(1, KVT_TIER_L2), shared);
 }
 
-/* A tier that cannot be reached hides its own chunks alone; one that is reached, and refuses the question, the disk's,
- * too, and says so once. */
+/* A tier that cannot be reached hides its own chunks alone; one that is reached, and refuses the
+ * question, the disk's, too, and says so once. */
 START_TEST(a_table_without_an_answer)
 {
 	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));

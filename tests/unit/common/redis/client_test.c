@@ -288,7 +288,7 @@ START_TEST(t_all_that_a_replica_refused_is_sent_again)
 }
 END_TEST
 
-/* Connections that were idle at the failover are closed, too, and that is no failure to wait after. */
+/* Connections that were idle are closed, too, which is no failure that one waits after. */
 START_TEST(t_idle_links_do_not_delay_a_failover)
 {
 	struct order o;

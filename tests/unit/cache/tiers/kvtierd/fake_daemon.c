@@ -365,7 +365,8 @@ static bool answer_table(struct connection *c, const struct request *r)
 	(void)snprintf(d->asked, sizeof(d->asked), "%s %s", r->method, r->target);
 	pthread_mutex_unlock(&d->lock);
 	return answer(c, 200, "application/json",
-		"{\"id\":\"00112233445566778899aabbccddeeff\",\"more\":false,\"sum\":15,\"changes\":[[7,3],[66559,12]]}");
+		"{\"id\":\"00112233445566778899aabbccddeeff\",\"more\":false,\"sum\":15,"
+		"\"changes\":[[7,3],[66559,12]]}");
 }
 
 /* --- requests --------------------------------------------------------------------------------- */

@@ -199,7 +199,8 @@ START_TEST(test_generations)
 }
 END_TEST
 
-/* Only an answer that says so means that a daemon keeps no table; and a table that is known does not become none. */
+/* Only an answer that says so means that a daemon keeps no table; and a table that is known does
+ * not become none. */
 START_TEST(test_no_generations)
 {
 	static const int none[] = {404, 405, 501}, refusals[] = {400, 401, 429, 500, 502, 503};

@@ -278,7 +278,7 @@ START_TEST(a_table_and_its_changes)
 	ck_assert(!table.ask.more);
 	ck_assert_uint_eq(table.ask.sum, table.ask.changes[0].number + table.ask.changes[1].number);
 	know();
-	table.ask.after = KVT_NUMBER_LOST; /* another sum than the asker's: a master came back without its last changes */
+	table.ask.after = KVT_NUMBER_LOST; /* the asker's sum is another one */
 	ask_table(0, KVT_SLOT_NONE);
 	ck_assert_uint_eq(table.ask.now[5], table.next);
 	ck_assert_uint_eq(table.ask.change_count + table.ask.sum, 0);
