@@ -18,7 +18,9 @@ void kvt_slots_collect(const uint64_t numbers[KVT_SLOTS], uint64_t after, struct
 
 	ask->change_count = 0;
 	ask->more = false;
+	ask->sum = 0;
 	for (uint32_t slot = 0; slot < KVT_SLOTS; slot++) {
+		ask->sum += (uint32_t)numbers[slot];
 		if (numbers[slot] <= after || numbers[slot] >= limit)
 			continue;
 		if (ask->change_count == KVT_CHANGES_MOST) { /* the later half makes room */

@@ -68,28 +68,42 @@ static inline bool kvt_slot_set_has(const struct kvt_slot_set *set, uint32_t slo
 
 struct kvt_slot_change {
 	uint32_t slot;
-	uint64_t number; /* of the change, counting up from 1; it is the slot's generation from then on */
+	uint64_t number; /* of the change; it is the slot's generation from then on */
 };
 
+/* How much larger a change's number is than the last one's, from 3 random bytes: 1 to 2^20. So an
+ * older copy of a table that came back gives its next changes other numbers than those that it
+ * lost. */
+static inline uint64_t kvt_change_step(const uint8_t random[3])
+{
+	return 1 + ((uint32_t)random[0] | (uint32_t)random[1] << 8 | (random[2] & 15u) << 16);
+}
+
 /*
- * A question to a shared tier about its table, and what it is to change there. A table that is not there, or
- * has fewer changes than the asker knows of (it was lost, or an older copy came back), begins again under another
- * id: then all names are new, and what was stored is cold.
+ * A question to a shared tier about its table, and what it is to change there. A table that is not
+ * there, or has not got as far as the asker knows (it was lost, or an older copy came back),
+ * begins again under another id: then all names are new, and what was stored is cold. An older
+ * copy may have got further by other changes: it is known by the sum of its numbers, which the
+ * asker compares with its own, and asks for changes after KVT_NUMBER_LOST if they differ.
  */
+#define KVT_NUMBER_LOST (1ull << 53) /* larger than any */
+
 struct kvt_table_ask {
 	uint8_t id[KVT_TABLE_ID_BYTES]; /* of the table that the asker knows; all zero: none */
 	uint64_t after;                 /* changes up to this number are known */
 	uint32_t raise;                 /* this slot gets the next number; KVT_SLOT_NONE: none */
 	const struct kvt_tenant *tenant; /* whose slot that is, NULL: all; borrowed until done */
-	uint8_t fresh[KVT_TABLE_ID_BYTES]; /* random: the id of a table that begins now */
+	/* Random: the id of a table that begins now, and a change's step. */
+	uint8_t fresh[KVT_TABLE_ID_BYTES];
 	/* Results, with KVT_OK. Another id than the asker's: `changes` are all that the table has. */
 	uint8_t now[KVT_TABLE_ID_BYTES];
 	struct kvt_slot_change changes[KVT_CHANGES_MOST]; /* by number */
 	uint32_t change_count;
-	bool more; /* there are later ones */
+	bool more;    /* there are later ones */
+	uint32_t sum; /* of the numbers of all slots of the table, modulo 2^32 */
 };
 
-/* The changes with the lowest numbers beyond `after`, into the results. */
+/* The changes with the lowest numbers beyond `after`, and the sum, into the results. */
 void kvt_slots_collect(const uint64_t numbers[KVT_SLOTS], uint64_t after, struct kvt_table_ask *ask);
 
 #endif

@@ -51,7 +51,7 @@ static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
 	uint64_t count = b->count;
 
 	b->op = NULL;
-	kvt_op_done(k, op, b->raise && why == KVT_MISS ? KVT_EIO : why, count);
+	kvt_op_done(k, op, (b->raise || b->unraised) && why == KVT_MISS ? KVT_EIO : why, count);
 }
 
 struct kvt_barrier *kvt_barrier_create(const struct kvt_key *keys, size_t n)

@@ -37,6 +37,12 @@ static inline bool kvt_breaker_works(struct kvt_breaker *b)
 
 /* A request is begun: records what decides later whether its result counts. */
 void kvt_breaker_begin(struct kvt_breaker *b, struct kvt_job *job);
+/* A request is begun whose result does not count: it concerns one part of the tier. */
+static inline void kvt_breaker_pass(struct kvt_job *job)
+{
+	job->probe = false;
+	job->round = UINT64_MAX;
+}
 /* Its result. True: the tier is left alone from now on. */
 bool kvt_breaker_end(
 	struct kvt_breaker *b, const struct kvt_job *job, enum kvt_outcome outcome, int64_t now_ns);

@@ -147,6 +147,7 @@ struct kvt_counters {
 	_Atomic uint64_t lock_refusals;
 	_Atomic uint64_t put_blended;
 	_Atomic uint64_t tables_lost; /* of generations: everything stored became cold */
+	_Atomic uint64_t tables_refused; /* questions for them that a tier refused */
 	struct kvt_fragment_counters fragments;
 };
 
@@ -222,13 +223,17 @@ struct kvt_generations {
 	pthread_mutex_t lock;   /* a leaf; guards what follows up to the empty line */
 	bool known;             /* the table was read */
 	uint8_t id[KVT_TABLE_ID_BYTES];
-	uint64_t number;  /* of the last change that is known */
-	uint64_t *at;     /* of each slot, KVT_SLOTS; owned */
+	/* Of the last change that is known. KVT_NUMBER_LOST: the table lost some that were. */
+	uint64_t number;
+	uint32_t sum;    /* of all in `at` */
+	uint64_t *at;    /* of each slot, KVT_SLOTS; owned */
 	struct kvt_name_mask *masks; /* KVT_NAME_MASKS lately used ones; owned */
 
 	_Atomic int64_t fresh_until_ns; /* changes are known up to l2.seen_time before this */
-	_Atomic bool failed;            /* the last question brought no answer */
+	_Atomic int64_t tried_until_ns; /* the last question failed: no answer is waited for */
+	_Atomic bool refused;           /* the tier could be reached when it failed */
 	/* under the core's lock */
+	bool told; /* the log says that it refuses */
 	bool under_way;             /* a question */
 	struct kvt_asking *first;   /* questions in line; owned */
 	int64_t next_ns;            /* when to ask again */

@@ -214,6 +214,28 @@ enum kvt_status kvt_erase_tenant(
 	return run(k, &victims, timeout_ns, erased);
 }
 
+enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns)
+{
+	struct victims victims = {.slot = &slot};
+
+	return k->generations.home != NULL ? run(k, &victims, timeout_ns, NULL) : KVT_MISS;
+}
+
+/* Its store of this handle's path and rank goes. Other processes have others: they hear of its
+ * generation, and so does the owner of a store that is locked. */
+static enum kvt_status erase_other_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
+	uint64_t timeout_ns, size_t *erased)
+{
+	enum kvt_status status = kvt_version_remove(k, fingerprint, erased);
+	bool gone = status == KVT_OK || status == KVT_MISS || status == KVT_ELOCKED;
+
+	if (k->generations.home == NULL || !gone)
+		return status;
+	if (erased != NULL)
+		*erased = 0;
+	return kvt_table_raise(k, kvt_version_slot(fingerprint), timeout_ns);
+}
+
 enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
 	uint64_t timeout_ns, size_t *erased)
 {
@@ -223,15 +245,8 @@ enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *f
 	if (status != KVT_OK || fingerprint == NULL)
 		return status != KVT_OK ? status : KVT_EINVAL;
 	if (memcmp(fingerprint, &k->config.fingerprint, sizeof(*fingerprint)) != 0)
-		return kvt_version_remove(k, fingerprint, erased);
+		return erase_other_version(k, fingerprint, timeout_ns, erased);
 	return run(k, &victims, timeout_ns, erased);
-}
-
-enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns)
-{
-	struct victims victims = {.slot = &slot};
-
-	return k->generations.home != NULL ? run(k, &victims, timeout_ns, NULL) : KVT_MISS;
 }
 
 enum kvt_status kvt_reset(struct kvt *k)

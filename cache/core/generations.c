@@ -14,8 +14,11 @@
  *
  * One question is under way at a time: an answer that another one overtook would bring back former names.
  *
- * While the table cannot be asked the handle goes on by what it knows: another process' erase is then seen when it can be
- * asked again. Until it was read for the first time no tier below memory is used.
+ * While the tier cannot be reached the handle goes on with its memory and disk by what it knows:
+ * another process' erase is then seen when it can be asked again. A tier that answers, but refuses
+ * the question, is no reason to go on: memory alone is used. Each failure is good for about
+ * l2.seen_time, as an answer is, so that a process that was stopped asks again. Until the table
+ * was read for the first time no tier below memory is used.
  */
 #include <stdlib.h>
 #include <sys/random.h>
@@ -31,24 +34,31 @@
 #define MOST_NS  10000000000
 #define AGAIN_NS 200000000 /* after a failure */
 
+#define PAGES_MOST 256 /* of a table, which comes in 130 at most */
+#define LINE_MOST  256 /* questions in line */
+
 /* A question on its way, or in line for it. */
 struct kvt_asking {
 	struct kvt_job job; /* first */
 	struct kvt_asking *next;
 	struct kvt_barrier *barrier; /* NULL: no erase waits for it */
 	int64_t asked_ns;
-	uint32_t own; /* the slot that it raises; KVT_SLOT_NONE: none */
+	uint32_t own;   /* the slot that it raises; KVT_SLOT_NONE: none */
+	uint32_t pages; /* of the answer, so far */
 	struct kvt_tenant tenant;
 	struct kvt_table_ask ask;
 };
 
 static void send_next(struct kvt *k);
 
+static int64_t bounded(uint64_t ns)
+{
+	return ns > MOST_NS ? MOST_NS : ns < 2 * LEAST_NS ? 2 * LEAST_NS : (int64_t)ns;
+}
+
 static int64_t believed_ns(const struct kvt *k)
 {
-	uint64_t ns = k->config.l2_seen_ns;
-
-	return ns > MOST_NS ? MOST_NS : ns < 2 * LEAST_NS ? 2 * LEAST_NS : (int64_t)ns;
+	return bounded(k->config.l2_seen_ns);
 }
 
 enum kvt_status kvt_generations_init(struct kvt *k)
@@ -117,6 +127,7 @@ static size_t take_changes(struct kvt *k, const struct kvt_table_ask *ask, uint3
 			g->number = change->number;
 		if (change->slot >= KVT_SLOTS || change->number <= g->at[change->slot])
 			continue;
+		g->sum += (uint32_t)(change->number - g->at[change->slot]);
 		g->at[change->slot] = change->number;
 		if (change->slot < KVT_TENANT_SLOTS)
 			kvt_slot_set_add(g->changed, change->slot);
@@ -134,7 +145,7 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 {
 	struct kvt_generations *g = &k->generations;
 	const struct kvt_table_ask *ask = &asking->ask;
-	bool other = memcmp(g->id, ask->now, sizeof(g->id)) != 0, was_known = g->known;
+	bool other = memcmp(g->id, ask->now, sizeof(g->id)) != 0, was_known = g->known, whole;
 	size_t others, count;
 
 	memset(g->changed, 0, sizeof(*g->changed));
@@ -142,12 +153,15 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 	if (other) {
 		memset(g->at, 0, KVT_SLOTS * sizeof(*g->at));
 		memcpy(g->id, ask->now, sizeof(g->id));
-		g->number = 0;
+		g->number = g->sum = 0;
 		g->known = false;
 	}
 	others = take_changes(k, ask, asking->own);
 	memset(g->masks, 0, KVT_NAME_MASKS * sizeof(*g->masks));
 	g->known = g->known || !ask->more;
+	whole = !ask->more && g->sum == ask->sum;
+	if (!ask->more && !whole)
+		g->number = KVT_NUMBER_LOST;
 	pthread_mutex_unlock(&g->lock);
 	g->changed->all |= other;
 	count = free_slots(k, g->changed, was_known);
@@ -162,8 +176,12 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 			"%s: another process erased: %zu changes, %zu chunks left here, too",
 			g->home->ops->name, others, count);
 	}
-	if (!ask->more)
-		atomic_store(&g->fresh_until_ns, asking->asked_ns + believed_ns(k));
+	if (!whole)
+		return;
+	g->next_ns = kvt_clock(k) + believed_ns(k) / 2;
+	atomic_store(&g->fresh_until_ns, asking->asked_ns + believed_ns(k));
+	atomic_store(&g->tried_until_ns, 0);
+	g->told = false;
 }
 
 /* --- questions; under the core's lock ----------------------------------------------------------- */
@@ -179,17 +197,41 @@ static void end_asking(struct kvt *k, struct kvt_asking *asking, bool made)
 	pthread_cond_broadcast(&k->changed);
 }
 
+static void failed(struct kvt *k, bool refused)
+{
+	struct kvt_generations *g = &k->generations;
+	int64_t now_ns = kvt_clock(k), question_ns = AGAIN_NS + bounded(k->config.l2_deadline_ns);
+
+	atomic_store(&g->refused, refused);
+	atomic_store(&g->tried_until_ns, now_ns + believed_ns(k) + question_ns);
+	if (!refused)
+		return;
+	kvt_count(&k->counters.tables_refused, 1);
+	if (g->told || now_ns < atomic_load(&g->fresh_until_ns))
+		return;
+	g->told = true;
+	kvt_note(&k->surroundings, KVT_LOG_WARN,
+		"%s: refuses to say which tenants were erased: until it does only memory is used, and "
+		"erases by others are not seen",
+		g->home->ops->name);
+}
+
 static void answered(struct kvt *k, struct kvt_job *job)
 {
 	struct kvt_generations *g = &k->generations;
 	struct kvt_asking *asking = (struct kvt_asking *)job;
 	bool good = job->request.status == KVT_OK;
 
+	if (good && ++asking->pages > PAGES_MOST) {
+		job->request.status = KVT_ENOTSUP;
+		good = false;
+	}
 	g->under_way = false;
-	g->next_ns = kvt_clock(k) + (good ? believed_ns(k) / 2 : AGAIN_NS);
-	atomic_store(&g->failed, !good);
+	g->next_ns = kvt_clock(k) + AGAIN_NS;
 	if (good)
 		adopt(k, asking);
+	else
+		failed(k, job->request.status == KVT_ENOTSUP);
 	if (good && asking->ask.more && !k->closing) { /* the rest of it, before anything else is asked */
 		asking->ask.raise = KVT_SLOT_NONE;
 		asking->next = g->first;
@@ -209,26 +251,36 @@ static void send_next(struct kvt *k)
 		return;
 	g->first = asking->next;
 	g->under_way = true;
+	pthread_mutex_lock(&g->lock);
 	memcpy(asking->ask.id, g->id, sizeof(g->id));
 	asking->ask.after = g->number;
+	pthread_mutex_unlock(&g->lock);
 	asking->asked_ns = kvt_clock(k);
 	asking->job.request = (struct kvt_tier_request){.verb = KVT_TIER_TABLE, .table = &asking->ask};
 	kvt_lower_submit(g->home, &asking->job, answered);
 }
 
-/* In line, behind those that wait. */
+/* In line, behind those that wait. NULL: no memory, or the tier has left too many without an
+ * answer. */
 static struct kvt_asking *line_up(struct kvt *k)
 {
 	struct kvt_asking **at = &k->generations.first;
-	struct kvt_asking *asking = calloc(1, sizeof(*asking));
+	struct kvt_asking *asking = NULL;
+	size_t count = 0;
 
+	for (; *at != NULL; at = &(*at)->next)
+		count++;
+	if (count < LINE_MOST)
+		asking = calloc(1, sizeof(*asking));
+	else
+		kvt_note(&k->surroundings, KVT_LOG_WARN,
+			"%s: an erase is refused: %d wait for its answer",
+			k->generations.home->ops->name, LINE_MOST);
 	if (asking == NULL || getrandom(asking->ask.fresh, KVT_TABLE_ID_BYTES, 0) != KVT_TABLE_ID_BYTES) {
 		free(asking);
 		return NULL;
 	}
 	asking->ask.raise = asking->own = KVT_SLOT_NONE;
-	while (*at != NULL)
-		at = &(*at)->next;
 	*at = asking;
 	return asking;
 }
@@ -267,7 +319,7 @@ size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 {
 	struct kvt_generations *g = &k->generations;
 
-	if (g->home == NULL || g->under_way || !kvt_lower_shows(g->home))
+	if (g->home == NULL || g->home->tier == NULL || g->under_way)
 		return 0;
 	if (now_ns >= g->next_ns)
 		return kvt_generations_ask(k);
@@ -284,10 +336,15 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 
 	if (g->home == NULL)
 		return KVT_MISS;
+	if (!kvt_generations_show(k, NULL))
+		return KVT_BUSY;
 	pthread_mutex_lock(&g->lock);
 	same = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
 	memcpy(ask->now, g->id, sizeof(g->id));
-	if (g->known)
+	/* This process began after the shared tier had lost changes that a client knows. */
+	if (g->known && same && ask->after > g->number)
+		g->number = KVT_NUMBER_LOST;
+	if (g->known && g->number != KVT_NUMBER_LOST)
 		kvt_slots_collect(g->at, same ? ask->after : 0, ask);
 	else
 		status = KVT_BUSY;
@@ -300,8 +357,24 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 bool kvt_generations_fresh(struct kvt *k)
 {
 	struct kvt_generations *g = &k->generations;
+	int64_t now_ns;
 
-	if (g->home == NULL || kvt_clock(k) < atomic_load(&g->fresh_until_ns))
+	if (g->home == NULL || g->home->tier == NULL)
 		return true;
-	return g->home->tier == NULL || atomic_load(&g->failed) || !kvt_breaker_works(&g->home->breaker);
+	now_ns = kvt_clock(k);
+	return now_ns < atomic_load(&g->fresh_until_ns) || now_ns < atomic_load(&g->tried_until_ns);
+}
+
+bool kvt_generations_show(struct kvt *k, const struct kvt_lower *b)
+{
+	struct kvt_generations *g = &k->generations;
+	int64_t now_ns;
+
+	if (g->home == NULL)
+		return true;
+	now_ns = kvt_clock(k);
+	if (now_ns < atomic_load(&g->fresh_until_ns))
+		return true;
+	return b != g->home && !atomic_load(&g->refused) &&
+	       now_ns < atomic_load(&g->tried_until_ns);
 }

@@ -14,24 +14,28 @@ void kvt_generations_finish(struct kvt *k); /* nothing is under way */
 
 /* --- any thread --- */
 
-/* Is it known which erases took place up to l2.seen_time ago? Else nothing may be read. True also while the
- * table cannot be asked: then the handle goes on by what it knows. */
+/* May memory be read? Yes if it is known which erases took place up to l2.seen_time ago, or the
+ * question for them has failed just now. False: it is to be asked first. */
 bool kvt_generations_fresh(struct kvt *k);
+/* And this tier? The shared one only if they are known; others also while the shared one cannot be
+ * reached. NULL: one of the others. */
+bool kvt_generations_show(struct kvt *k, const struct kvt_lower *b);
 
 /* --- without lock --- */
 
 /* Waits until they are fresh, up to timeout_ns. False: they are not. */
 bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns);
 
-/* For kvtierd, whose clients share the tier that it shares: answers their questions by what this handle knows. KVT_BUSY: it
- * knows nothing yet; KVT_MISS: there is no shared table. And a slot gets another generation: KVT_OK, KVT_EIO. */
+/* For kvtierd, whose clients share the tier that it shares: answers their questions by what this
+ * handle knows. KVT_BUSY: it knows nothing yet, or may not read its disk by it now; KVT_MISS: there
+ * is no shared table. And a slot gets another generation: KVT_OK, KVT_EIO. */
 enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask) KVT_MUST_CHECK;
 enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns) KVT_MUST_CHECK; /* erase.c */
 
 /* --- under lock --- */
 
-/* A slot gets another generation; kvt_barrier_raised(b) follows. tenant: whose it is, or NULL. False: no memory, and nothing
- * follows. */
+/* A slot gets another generation; kvt_barrier_raised(b) follows. tenant: whose it is, or NULL.
+ * False: no memory, or too many wait, and nothing follows. */
 bool kvt_generations_raise(struct kvt *k, struct kvt_barrier *b, uint32_t slot,
 	const struct kvt_tenant *tenant) KVT_MUST_CHECK;
 /* Asks the table for changes. False: it is being asked, or there is no tier or memory for it now. */

@@ -242,7 +242,7 @@ static void trace_unread(struct kvt *k, const struct kvt_load *load, enum kvt_st
 static bool advance(struct kvt *k, struct kvt_load *load)
 {
 	struct kvt_loads *loads = &k->loads;
-	bool refused = load->erased || !kvt_lower_shows(load->lower) ||
+	bool refused = load->erased || !kvt_lower_readable(load->lower) ||
 		       kvt_tomb_covers(load->lower, &load->keyed.key, true);
 	const struct kvt_item item = item_of(load);
 	enum kvt_status status = KVT_MISS;

@@ -11,6 +11,7 @@
 
 #include "core/lower.h"
 #include "core/blocks.h"
+#include "core/generations.h"
 #include "core/names.h"
 #include "core/refused.h"
 #include "core/tombs.h"
@@ -65,6 +66,11 @@ void kvt_lower_finish(struct kvt_lower *b)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
+bool kvt_lower_readable(struct kvt_lower *b)
+{
+	return kvt_lower_shows(b) && kvt_generations_show(b->k, b);
+}
+
 bool kvt_lower_knows(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known)
 {
 	struct kvt_key name;
@@ -109,7 +115,7 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
 
 		if (tier_mask != KVT_ALL_TIERS && (tier_mask & KVT_IN(b->id)) == 0)
 			continue;
-		if (!kvt_lower_shows(b) || !kvt_lower_knows(b, key, known))
+		if (!kvt_lower_readable(b) || !kvt_lower_knows(b, key, known))
 			continue;
 		if (kvt_tomb_covers(b, key, locked))
 			continue;
@@ -163,7 +169,7 @@ static enum kvt_unseen unseen(struct kvt_lower *b, const struct kvt_key *key)
 	what = b->tier->ops->unsure != NULL ? KVT_UNSEEN_SHARED : KVT_UNSEEN_THERE;
 	if (what == KVT_UNSEEN_THERE && !kvt_names_known(b->k))
 		return what;
-	if (what == KVT_UNSEEN_SHARED ? kvt_breaker_works(&b->breaker) : kvt_breaker_shows(&b->breaker))
+	if (kvt_lower_readable(b) && (what == KVT_UNSEEN_THERE || kvt_breaker_works(&b->breaker)))
 		return KVT_UNSEEN_NOT;
 	if (what == KVT_UNSEEN_THERE && !kvt_lower_knows(b, key, &known))
 		return KVT_UNSEEN_NOT;
@@ -247,7 +253,10 @@ void kvt_lower_submit(
 	*(b->newest != NULL ? &b->newest->next : &b->oldest) = job;
 	b->newest = job;
 	b->under_way++;
-	kvt_breaker_begin(&b->breaker, job);
+	if (job->request.verb == KVT_TIER_TABLE)
+		kvt_breaker_pass(job); /* the table is one shard's of a Cluster */
+	else
+		kvt_breaker_begin(&b->breaker, job);
 	if (meter != NULL)
 		kvt_meter_begin(meter, job->request.bytes, now_ns);
 	job->names = NULL;

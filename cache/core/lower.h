@@ -23,6 +23,9 @@ static inline bool kvt_lower_shows(struct kvt_lower *b)
 	return b->tier != NULL && kvt_breaker_shows(&b->breaker);
 }
 
+/* And may they be read now? Not while it is unknown which of them others have erased. */
+bool kvt_lower_readable(struct kvt_lower *b);
+
 /* What the tier, which is there, knows of a key. */
 bool kvt_lower_knows(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known);
 bool kvt_lower_has(struct kvt_lower *b, const struct kvt_key *key);

@@ -32,7 +32,7 @@ static struct kvt_lower *whom_to_ask(struct kvt *k, const struct kvt_key *key, u
 
 		if (tier_mask != KVT_ALL_TIERS && (tier_mask & KVT_IN(b->id)) == 0)
 			continue;
-		if (kvt_lower_shows(b) && kvt_lower_unsure(b, key))
+		if (kvt_lower_readable(b) && kvt_lower_unsure(b, key))
 			return b;
 	}
 	return NULL;

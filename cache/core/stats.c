@@ -109,6 +109,7 @@ static void add_counters(const struct kvt_counters *c, struct kvt_stats *s)
 	s->probe_hits = get(&c->probe_hits);
 	s->lock_refusals = get(&c->lock_refusals);
 	s->tables_lost = get(&c->tables_lost);
+	s->tables_refused = get(&c->tables_refused);
 	s->put_blended = get(&c->put_blended);
 }
 

@@ -117,7 +117,7 @@ void kvt_trace_explain(struct kvt *k, struct kvt_trace_event *event)
 		return;
 	event->why = KVT_WHY_NOWHERE;
 	for (size_t i = 0; i < k->lower_count; i++) {
-		if (kvt_lower_shows(&k->lower[i]))
+		if (kvt_lower_readable(&k->lower[i]))
 			continue;
 		event->why = KVT_WHY_AWAY;
 		event->tier = (uint8_t)k->lower[i].id;

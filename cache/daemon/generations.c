@@ -139,25 +139,26 @@ void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_
 		(void)renew(g);
 		pthread_mutex_unlock(&g->writing);
 	}
-	ask->change_count = 0;
-	ask->more = false;
 	pthread_mutex_lock(&g->lock);
 	known = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
 	memcpy(ask->now, g->id, sizeof(g->id));
-	if (!known || g->last > ask->after)
-		kvt_slots_collect(g->numbers, known ? ask->after : 0, ask);
+	kvt_slots_collect(g->numbers, known ? ask->after : 0, ask);
 	pthread_mutex_unlock(&g->lock);
 }
 
 enum kvt_status kvt_generation_table_raise(struct kvt_generation_table *g, uint32_t slot)
 {
 	struct place place;
+	uint8_t random[3];
 	enum kvt_status status = KVT_EIO;
 
 	if (slot >= KVT_SLOTS)
 		return KVT_EINVAL;
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return KVT_EIO;
 	pthread_mutex_lock(&g->writing);
-	place = (struct place){.number = g->last + 1, .check = check_of(g->id, slot, g->last + 1)};
+	place.number = g->last + kvt_change_step(random);
+	place.check = check_of(g->id, slot, place.number);
 	if (write_at(g, 1 + slot, &place, sizeof(place))) {
 		pthread_mutex_lock(&g->lock);
 		g->numbers[slot] = g->last = place.number;

@@ -19,7 +19,7 @@ void kvt_generation_table_destroy(struct kvt_generation_table *g); /* NULL is al
 
 /* Answers a question; what it is to change does not count. */
 void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_ask *ask);
-/* The next number for a slot; durable when it returns KVT_OK. */
+/* A larger number than all for a slot; durable when it returns KVT_OK. */
 enum kvt_status kvt_generation_table_raise(struct kvt_generation_table *g, uint32_t slot) KVT_MUST_CHECK;
 /* Another table begins: all names change. Durable likewise. */
 enum kvt_status kvt_generation_table_renew(struct kvt_generation_table *g) KVT_MUST_CHECK;

@@ -28,7 +28,8 @@ static void answer_table(struct kvt_conn *conn, const struct kvt_table_ask *ask)
 		fputs("{\"id\":\"", out);
 		for (size_t i = 0; i < sizeof(ask->now); i++)
 			fprintf(out, "%02x", ask->now[i]);
-		fprintf(out, "\",\"more\":%s,\"changes\":[", ask->more ? "true" : "false");
+		fprintf(out, "\",\"more\":%s,\"sum\":%" PRIu32 ",\"changes\":[",
+			ask->more ? "true" : "false", ask->sum);
 		for (uint32_t i = 0; i < ask->change_count; i++)
 			fprintf(out, "%s[%" PRIu32 ",%" PRIu64 "]", i > 0 ? "," : "", ask->changes[i].slot,
 				ask->changes[i].number);

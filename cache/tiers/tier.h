@@ -33,7 +33,8 @@ enum kvt_tier_verb {
 	KVT_TIER_ERASE,
 	KVT_TIER_FLUSH,
 	KVT_TIER_PROBE, /* remote tiers only */
-	KVT_TIER_TABLE, /* remote tiers with `has_table` only */
+	/* Remote tiers with `has_table` only. KVT_ENOTSUP: the server answers, but not this. */
+	KVT_TIER_TABLE,
 };
 
 #define KVT_TIER_NEVER INT64_MAX

@@ -582,7 +582,10 @@ KVT_API enum kvt_status kvt_erase(struct kvt *k, const struct kvt_key *keys, siz
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant *tenant,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
-/* Another fingerprint's store under the same path is removed; one's own is emptied. */
+/* Of this handle's own fingerprint: all of it. Of another one the store under the same path and of
+ * the same rank is removed (KVT_MISS: there is none; KVT_ELOCKED: another process owns it); with a
+ * shared tier all processes of that fingerprint hear of it, also the owner of such a store, and
+ * KVT_OK is as above. */
 KVT_API enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 
@@ -741,6 +744,7 @@ struct kvt_stats {
 	uint64_t erased_elsewhere[KVT_TIER_COUNT];
 	/* Tables of generations that a shared tier lost: all that was stored became cold. */
 	uint64_t tables_lost;
+	uint64_t tables_refused; /* questions for them that a tier refused, though it was reached */
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

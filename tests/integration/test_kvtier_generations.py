@@ -234,6 +234,32 @@ def test_a_table_that_redis_evicted(drives, redis):
     assert got(second, 3) == 0
 
 
+@REDIS_ALONE
+def test_a_master_without_its_last_changes(drives, redis):
+    """After a failover: an erase is seen by a process that knows more changes than the new master had."""
+    first, second, third = drives(0), drives(1), drives(2)
+    for chain in range(6):
+        put(second, chain)
+    stored(second)
+    assert got(second, 3) == 1
+    third.signal(signal.SIGSTOP)
+    with redis.connect() as client:
+        before = client.cmd("DUMP", "kvt1:generations")
+        assert erase(first, 1) and erase(first, 2)
+        time.sleep(SEEN)  # the second one knows of both
+        assert got(second, 1) == 0 and got(second, 3) == 1
+        first.signal(signal.SIGSTOP)
+        second.signal(signal.SIGSTOP)
+        client.cmd("RESTORE", "kvt1:generations", 0, before, "REPLACE")
+    third.signal(signal.SIGCONT)
+    assert erase(third, 3) and erase(third, 4) and erase(third, 5)
+    first.signal(signal.SIGCONT)
+    second.signal(signal.SIGCONT)
+    time.sleep(SEEN + SLACK)
+    assert [got(second, chain) for chain in range(1, 6)] == [0] * 5
+    assert [got(third, chain) for chain in range(1, 6)] == [0] * 5
+
+
 def test_a_server_that_does_not_answer_makes_no_promise(drives, peer):
     first, second = drives(0), drives(1)
     put(first, 1)
@@ -244,6 +270,31 @@ def test_a_server_that_does_not_answer_makes_no_promise(drives, peer):
     until(lambda: erase(first, 1), 20, "it is erased once it answers")
     time.sleep(SEEN + SLACK)
     assert got(second, 1) == 0
+
+
+@REDIS_ALONE
+def test_a_server_that_refuses_the_question_alone(drives, redis, tmp_path):
+    """An ACL takes EVAL away: what lies in Redis is not read until it is back, and the log says so once."""
+    (tmp_path / "password").write_text("secret\n")
+    with redis.connect() as client:
+        client.cmd("ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all")
+        user = {"l2.username": "reader", "l2.password_file": str(tmp_path / "password")}
+        first, second = drives(0), drives(1, **user)
+        for chain in range(4):
+            put(first, chain)
+        stored(first)
+        assert got(second, 1) == 1 and got(second, 2) == 1
+        stored(second)
+        client.cmd("ACL", "SETUSER", "reader", "-eval")
+        assert erase(first, 1) and erase(first, 3)
+        time.sleep(SEEN + SLACK)
+        assert got(second, 3) == 0 and got(second, 0) == 0
+        assert got(second, 2) == 1  # in memory
+        second.ask("stats")
+        assert second.log().count("refuses to say which tenants were erased") == 1
+        client.cmd("ACL", "SETUSER", "reader", "+eval")
+    until(lambda: got(second, 0) == 1, 10, "the answer")
+    assert got(second, 1) == 0 and got(second, 3) == 0 and got(second, 2) == 1
 
 
 @REDIS_ALONE

@@ -289,12 +289,15 @@ enum kvt_status kvtierd_table_parse(const char *text, size_t len, struct kvt_tab
 {
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 	const json_t *changes = json_object_get(root, "changes");
+	const json_t *sum = json_object_get(root, "sum");
 	size_t count = json_array_size(changes);
-	bool good = id_parse(json_object_get(root, "id"), out->now) && json_is_array(changes) &&
-		    json_is_boolean(json_object_get(root, "more")) && count <= KVT_CHANGES_MOST;
+	bool good = id_parse(json_object_get(root, "id"), out->now) && json_is_integer(sum) &&
+		    json_is_array(changes) && json_is_boolean(json_object_get(root, "more")) &&
+		    count <= KVT_CHANGES_MOST;
 
 	for (size_t i = 0; i < count && good; i++)
 		good = change_parse(json_array_get(changes, i), &out->changes[i]);
+	out->sum = (uint32_t)json_integer_value(sum);
 	out->change_count = good ? (uint32_t)count : 0;
 	out->more = good && json_is_true(json_object_get(root, "more")) && count > 0;
 	json_decref(root);

@@ -76,8 +76,8 @@ struct kvtierd_lease {
  */
 enum kvt_status kvtierd_lease_parse(
 	const char *text, size_t len, struct kvtierd_lease *out) KVT_MUST_CHECK;
-/* Reads {"id": HEX, "more": false, "changes": [[SLOT, NUMBER], ...]}: the results of a question about generations.
- * KVT_ECORRUPT: not such a text. */
+/* Reads {"id": HEX, "more": false, "sum": NUMBER, "changes": [[SLOT, NUMBER], ...]}: the results of
+ * a question about generations. KVT_ECORRUPT: not such a text. */
 enum kvt_status kvtierd_table_parse(const char *text, size_t len, struct kvt_table_ask *out) KVT_MUST_CHECK;
 void kvtierd_lease_finish(struct kvtierd_lease *lease); /* zeroed is allowed */
 

@@ -1,8 +1,10 @@
 /*
  * kvtierd_table.c - the table of generations (chunk/slots.h), which kvtierd keeps for its clients.
  *
- * Another daemon has none: chunks there have names that do not change, and erases of tenants, or of all, are not
- * possible.
+ * A daemon of another make has none, and says so by 404, 405 or 501: chunks there have names that
+ * do not change, and erases of tenants, or of all, are not possible. Another answer, or one of
+ * these from a daemon that has answered with a table, is a failure: a proxy, a limit or an
+ * overload are no reason to take former names again.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,12 +12,23 @@
 
 #include "tiers/kvtierd/kvtierd.h"
 
-/* A table that never changes. */
-static void have_none(struct kvt_table_ask *ask)
+/* Answers with a table that never changes, if this daemon has none. */
+static bool has_none(const struct kvtierd_reader *answer, struct kvt_table_ask *ask)
 {
-	memset(ask->now, 0xff, sizeof(ask->now));
-	ask->change_count = 0;
+	static const uint8_t unknown[KVT_TABLE_ID_BYTES];
+	uint8_t none[KVT_TABLE_ID_BYTES];
+
+	memset(none, 0xff, sizeof(none));
+	if (answer->kvtierd || ask->raise != KVT_SLOT_NONE)
+		return false;
+	if (answer->status != 404 && answer->status != 405 && answer->status != 501)
+		return false;
+	if (memcmp(ask->id, unknown, sizeof(none)) != 0 && memcmp(ask->id, none, sizeof(none)) != 0)
+		return false;
+	memcpy(ask->now, none, sizeof(none));
+	ask->change_count = ask->sum = 0;
 	ask->more = false;
+	return true;
 }
 
 static enum kvt_status judge(struct kvtierd *t, const struct kvtierd_exchange *x, struct kvt_table_ask *ask)
@@ -29,18 +42,18 @@ static enum kvt_status judge(struct kvtierd *t, const struct kvtierd_exchange *x
 		kvtierd_works(t);
 		return KVT_OK;
 	}
-	if (!x->answer->kvtierd && ask->raise == KVT_SLOT_NONE && status >= 400 && status < 600 && status != 503) {
-		have_none(ask);
+	if (has_none(x->answer, ask))
 		return KVT_OK;
-	}
-	return status == 200 ? KVT_EIO : kvtierd_refused(t, x);
+	if (status != 200)
+		(void)kvtierd_refused(t, x);
+	return KVT_ENOTSUP;
 }
 
 static void answered(struct kvtierd_exchange *x)
 {
 	struct kvtierd_job *job = x->user;
 
-	kvtierd_job_done(job, judge(job->t, x, job->request->table) == KVT_OK ? KVT_OK : KVT_EIO);
+	kvtierd_job_done(job, judge(job->t, x, job->request->table));
 }
 
 void kvtierd_table_begin(struct kvtierd_job *job)

@@ -1,13 +1,16 @@
 /*
  * redis_table.c - the table of generations (chunk/slots.h), one for all that store in this Redis.
  *
- * It is a sorted set, kvt1:generations: each slot that was ever changed, by the number of its last change, and the
- * table's id, by 0. One script asks for what is newer than a number and, if wanted, gives a slot the next number. Where
- * there is no table, or one that is behind the asker (a master came back without its last changes), the script begins
- * another one. A table has 66,560 slots at most; 5 MB.
+ * It is a sorted set, kvt1:generations: each slot that was ever changed, by the number of its last
+ * change, the table's id, by 0, and "sum", by -1 less the sum of the numbers. One script asks for
+ * what is newer than a number and, if wanted, gives a slot a larger number than all. Where there
+ * is no table, or one that is behind the asker, the script begins another one. A table has 66,560
+ * slots at most; 5 MB.
  *
- * A server that is full refuses a change, and the erase with it. A failover that loses the last change, and that no handle
- * notices which knows it, brings back what it erased: Redis promises no more.
+ * A failover may lose the last changes: a handle that knew one of them sees another sum, and has
+ * another table begun. A failover that loses a change of which no running handle knows brings back
+ * what it erased: Redis promises no more. A server that is full refuses a change, and the erase
+ * with it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,22 +24,30 @@
 #define ID_TEXT     (3 + 2 * KVT_TABLE_ID_BYTES)
 
 /* KEYS: the table. ARGV: id that the asker knows, the last number that it knows, the slot to change or "", an id for a new
- * table. Answers the id, then slots and numbers. */
+ * table, the step to the change's number. Answers the id, the sum, then slots and numbers. */
 static const char script[] =
 	"local t = KEYS[1]\n"
 	"if redis.call('TYPE', t)['ok'] ~= 'zset' then redis.call('DEL', t) end\n"
-	"local first = redis.call('ZRANGE', t, 0, 0, 'WITHSCORES')\n"
+	"local head = redis.call('ZRANGE', t, 0, 1, 'WITHSCORES')\n"
 	"local last = tonumber(redis.call('ZRANGE', t, -1, -1, 'WITHSCORES')[2] or 0)\n"
-	"local id = first[1]\n"
-	"if not id or first[2] ~= '0' or (id == ARGV[1] and last < tonumber(ARGV[2])) then\n"
+	"local sum, id = -1 - tonumber(head[2] or -1), head[3]\n"
+	"local behind = id == ARGV[1] and last < tonumber(ARGV[2])\n"
+	"if head[1] ~= 'sum' or head[4] ~= '0' or behind then\n"
 	"  redis.call('DEL', t)\n"
-	"  redis.call('ZADD', t, 0, ARGV[4])\n"
-	"  id, last = ARGV[4], 0\n"
+	"  redis.call('ZADD', t, -1, 'sum', 0, ARGV[4])\n"
+	"  sum, id, last = 0, ARGV[4], 0\n"
 	"end\n"
-	"if ARGV[3] ~= '' then redis.call('ZADD', t, string.format('%.0f', last + 1), ARGV[3]) end\n"
+	"if ARGV[3] ~= '' then\n"
+	"  local was = tonumber(redis.call('ZSCORE', t, ARGV[3]) or 0)\n"
+	"  last = last + tonumber(ARGV[5])\n"
+	"  sum = (sum + last - was) % 4294967296\n"
+	"  local score = string.format('%.0f', -1 - sum)\n"
+	"  redis.call('ZADD', t, string.format('%.0f', last), ARGV[3], score, 'sum')\n"
+	"end\n"
 	"local from = '0'\n"
 	"if id == ARGV[1] then from = ARGV[2] end\n"
 	"local out = redis.call('ZRANGEBYSCORE', t, '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1024)\n"
+	"table.insert(out, 1, string.format('%.0f', sum))\n"
 	"table.insert(out, 1, id)\n"
 	"return out\n";
 
@@ -81,16 +92,19 @@ static bool read_answer(const struct redis_ask *ask, struct kvt_table_ask *out)
 {
 	const struct kvw_redis_element *e = ask->command.found;
 	size_t count = ask->command.element_count;
-	uint64_t slot;
+	uint64_t slot, sum;
 
-	if (ask->command.reply != KVW_REDIS_ARRAY || count % 2 == 0 || count > 1 + 2 * KVT_CHANGES_MOST ||
-		!id_read(e, out->now))
+	if (ask->command.reply != KVW_REDIS_ARRAY || count < 2 || count % 2 != 0 ||
+		count > 2 + 2 * KVT_CHANGES_MOST)
 		return false;
-	out->change_count = (uint32_t)(count / 2);
+	if (!id_read(&e[0], out->now) || !number_read(&e[1], &sum))
+		return false;
+	out->sum = (uint32_t)sum;
+	out->change_count = (uint32_t)(count / 2) - 1;
 	out->more = out->change_count == KVT_CHANGES_MOST;
 	for (uint32_t i = 0; i < out->change_count; i++) {
-		if (!number_read(&e[1 + 2 * i], &slot) || slot >= KVT_SLOTS ||
-			!number_read(&e[2 + 2 * i], &out->changes[i].number))
+		if (!number_read(&e[2 + 2 * i], &slot) || slot >= KVT_SLOTS ||
+			!number_read(&e[3 + 2 * i], &out->changes[i].number))
 			return false;
 		out->changes[i].slot = (uint32_t)slot;
 	}
@@ -125,12 +139,10 @@ static void answered(struct redis_ask *ask)
 {
 	struct redis_job *job = ask->owner;
 	enum kvt_status status = redis_ask_status(ask);
-	const struct kvw_redis_command *c = &ask->command;
 
-	if (status == KVT_OK && !read_answer(ask, job->request->table))
-		status = KVT_EIO;
-	if (status != KVT_OK && c->status == KVW_OK && c->reply == KVW_REDIS_ERROR)
-		redis_refused(job->t, c->text);
+	if (ask->command.status == KVW_OK &&
+		(status != KVT_OK || !read_answer(ask, job->request->table)))
+		status = KVT_ENOTSUP;
 	redis_ask_free(ask);
 	if (status == KVT_OK && job->request->table->raise != KVT_SLOT_NONE && job->t->sealer != NULL &&
 		job->request->table->tenant != NULL)
@@ -142,8 +154,9 @@ static void answered(struct redis_ask *ask)
 void redis_table_begin(struct redis_job *job)
 {
 	const struct kvt_table_ask *of = job->request->table;
-	char known[ID_TEXT + 1], fresh[ID_TEXT + 1], after[24], slot[16] = "";
-	struct redis_word words[8] = {REDIS_WORD("EVAL"), REDIS_WORD(script), REDIS_WORD("1"), REDIS_WORD(NAME)};
+	char known[ID_TEXT + 1], fresh[ID_TEXT + 1], after[24], slot[16] = "", step[24];
+	struct redis_word words[9] = {
+		REDIS_WORD("EVAL"), REDIS_WORD(script), REDIS_WORD("1"), REDIS_WORD(NAME)};
 	struct redis_ask *ask;
 
 	id_text(of->id, known);
@@ -154,7 +167,9 @@ void redis_table_begin(struct redis_job *job)
 		(void)snprintf(slot, sizeof(slot), "%" PRIu32, of->raise);
 	words[6] = (struct redis_word){slot, strlen(slot)};
 	words[7] = (struct redis_word){fresh, ID_TEXT};
-	ask = redis_ask_new(job->t, words, 8, NULL, 0, 0);
+	words[8] = (struct redis_word){
+		step, (size_t)snprintf(step, sizeof(step), "%" PRIu64, kvt_change_step(of->fresh))};
+	ask = redis_ask_new(job->t, words, 9, NULL, 0, 0);
 	if (ask == NULL) {
 		redis_job_end(job, KVT_ENOMEM);
 		return;

@@ -396,9 +396,12 @@ void kvw_redis_server_renew(struct kvw_redis_server *server)
 {
 	if (server->addresses_ns != INT64_MAX)
 		server->addresses_ns = INT64_MIN;
-	for (uint32_t i = 0; i < server->slot_count; i++)
-		if (server->slots[i].was_ready)
-			kvw_redis_link_close(server->slots[i].link, "connecting again");
+	for (uint32_t i = 0; i < server->slot_count; i++) {
+		if (!server->slots[i].was_ready)
+			continue;
+		server->slots[i].answered = true; /* an idle one has not failed */
+		kvw_redis_link_close(server->slots[i].link, "connecting again");
+	}
 }
 
 void kvw_redis_server_close(
@@ -442,7 +445,11 @@ uint16_t kvw_redis_server_port(const struct kvw_redis_server *server)
 
 bool kvw_redis_server_ready(const struct kvw_redis_server *server)
 {
-	return server->ready > 0;
+	for (uint32_t i = 0; i < server->slot_count; i++)
+		if (server->slots[i].was_ready &&
+			kvw_redis_link_state(server->slots[i].link) == KVW_REDIS_LINK_READY)
+			return true;
+	return false;
 }
 
 const char *kvw_redis_server_info(const struct kvw_redis_server *server)

@@ -6,8 +6,8 @@
  *
  * A name, a service or a proxy may lead to another server than it did: after a failover the former
  * master is a replica, keeps its connections, and refuses writes on them (READONLY). Then all links
- * are closed, the name is resolved again, and the command is sent again; with pauses that double
- * where the server is a replica for good.
+ * are closed, the name is resolved again, and all that they refused is sent again; with pauses that
+ * double while the next server refuses, too: it may be a replica for good.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,9 @@ struct single {
 	struct kvw_redis_topology base;
 	struct kvw_redis *client;
 	struct kvw_redis_server *server;
-	int64_t renewed_ns;     /* links were closed last */
-	int64_t renew_pause_ns; /* and are not again before; 0: never were */
+	int64_t renew_ns; /* links are not closed again before */
+	int64_t pause_ns; /* from then on, after the last time */
+	bool refused;     /* by the server that was connected to last */
 };
 
 static enum kvw_err single_create(struct kvw_redis *r, const struct kvw_redis_options *options,
@@ -61,14 +62,20 @@ static enum kvw_redis_route single_route(struct kvw_redis_topology *self,
 static bool renew(struct single *t, struct kvw_redis_server *server)
 {
 	const struct kvw_redis_env *env = kvw_redis_client_env(t->client);
-	int64_t now_ns = kvw_redis_now(env), since_ns = now_ns - t->renewed_ns;
+	int64_t now_ns = kvw_redis_now(env);
 
-	if (t->renew_pause_ns != 0 && since_ns < t->renew_pause_ns)
+	if (!kvw_redis_server_ready(server))
+		return true; /* a link refused that has been closed since */
+	if (now_ns < t->renew_ns) {
+		t->refused = true;
 		return false;
-	t->renew_pause_ns = t->renew_pause_ns == 0 || since_ns > 2 * RENEW_MOST_NS ? RENEW_NS
-			    : t->renew_pause_ns < RENEW_MOST_NS ? 2 * t->renew_pause_ns
-								: RENEW_MOST_NS;
-	t->renewed_ns = now_ns;
+	}
+	if (!t->refused)
+		t->pause_ns = RENEW_NS;
+	else if (t->pause_ns < RENEW_MOST_NS)
+		t->pause_ns *= 2;
+	t->refused = false;
+	t->renew_ns = now_ns + t->pause_ns;
 	kvw_redis_note(env, KVW_LOG_WARN,
 		"redis: the server is a replica (a failover?): connecting again");
 	kvw_redis_client_renew(t->client, server);

@@ -23,7 +23,8 @@ struct fake_chunk {
 static struct {
 	pthread_mutex_t lock;
 	uint8_t id[KVT_TABLE_ID_BYTES]; /* its first byte 0: there is none */
-	uint64_t number;
+	uint64_t number, step; /* the step is another one each time, as random ones are */
+	uint32_t sum;
 	struct kvt_slot_change changes[64]; /* by number */
 	size_t count, page;
 	bool fails;
@@ -189,7 +190,7 @@ void fake_table_begin(void)
 {
 	pthread_mutex_lock(&table.lock);
 	table.id[0] = 0;
-	table.number = table.count = 0;
+	table.number = table.count = table.sum = 0;
 	table.page = KVT_CHANGES_MOST;
 	pthread_mutex_unlock(&table.lock);
 }
@@ -208,6 +209,15 @@ void fake_table_raise(uint32_t slot)
 {
 	pthread_mutex_lock(&table.lock);
 	do_raise(slot);
+	pthread_mutex_unlock(&table.lock);
+}
+
+void fake_table_forget_last(void)
+{
+	pthread_mutex_lock(&table.lock);
+	table.count--;
+	table.sum -= (uint32_t)table.changes[table.count].number;
+	table.number = table.count > 0 ? table.changes[table.count - 1].number : 0;
 	pthread_mutex_unlock(&table.lock);
 }
 
@@ -434,9 +444,11 @@ static void do_raise(uint32_t slot)
 
 	while (i < table.count && table.changes[i].slot != slot)
 		i++;
+	table.number += ++table.step;
+	table.sum += (uint32_t)(table.number - (i < table.count ? table.changes[i].number : 0));
 	for (; i + 1 < table.count; i++)
 		table.changes[i] = table.changes[i + 1];
-	table.changes[i] = (struct kvt_slot_change){slot, ++table.number};
+	table.changes[i] = (struct kvt_slot_change){slot, table.number};
 	table.count = i + 1;
 }
 
@@ -447,6 +459,8 @@ static uint32_t do_table(struct kvt_table_ask *ask)
 	if (table.fails)
 		return KVT_EIO;
 	pthread_mutex_lock(&table.lock);
+	if (table.number < ask->after && memcmp(table.id, ask->id, sizeof(table.id)) == 0)
+		table.id[0] = table.number = table.count = table.sum = 0;
 	if (table.id[0] == 0) {
 		memcpy(table.id, ask->fresh, sizeof(table.id));
 		table.id[0] |= 1;
@@ -457,6 +471,7 @@ static uint32_t do_table(struct kvt_table_ask *ask)
 	memcpy(ask->now, table.id, sizeof(table.id));
 	ask->change_count = 0;
 	ask->more = false;
+	ask->sum = table.sum;
 	for (size_t i = 0; i < table.count; i++) {
 		if (known && table.changes[i].number <= ask->after)
 			continue;

@@ -50,6 +50,8 @@ void fake_table_begin(void); /* the table is lost: the next question begins anot
 void fake_table_fails(bool on);
 void fake_table_page(size_t changes); /* so many in one answer */
 void fake_table_raise(uint32_t slot); /* another process erased */
+/* A failover: the last change, of a slot that had none before, is lost. */
+void fake_table_forget_last(void);
 
 struct fake_tier *fake_tier(void);
 struct fake_tier *fake_remote(void); /* likewise, of the shared ones */

@@ -2,8 +2,10 @@
  * generations_test.c - a shared tier has a table of generations: what is erased loses its name, here and for other
  * processes. Without threads, so that each step is the test's.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/generations.h"
 #include "core/names.h"
 #include "support.h"
 #include "tests/unit/suite.h"
@@ -112,6 +114,45 @@ START_TEST(an_erase_that_does_not_arrive)
 }
 END_TEST
 
+/* Nor where the caller's time is over before the disk has flushed. */
+START_TEST(an_erase_that_fails_and_is_late)
+{
+	struct kvt_tenant tenant = tenant_of(1);
+
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, 1);
+	fake_hold(fake_tier(), KVT_TIER_FLUSH, true);
+	ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, SECOND / 1000, NULL), KVT_EIO);
+	fake_hold(fake_tier(), KVT_TIER_FLUSH, false);
+}
+END_TEST
+
+/* Another model's: its processes, which may run anywhere, have other names from then on. */
+START_TEST(an_erase_of_another_model)
+{
+	struct kvt_fingerprint own = rig.config.fingerprint, other = own;
+	struct kvt_key before, after;
+	size_t erased = 1;
+
+	other.bytes[0] ^= 1;
+	kvt_close(rig.k);
+	rig.config.fingerprint = other;
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	before = name_of(1);
+	kvt_close(rig.k);
+	rig.config.fingerprint = own;
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	ck_assert_int_eq(kvt_erase_version(rig.k, &other, LONG, &erased), KVT_OK);
+	ck_assert_uint_eq(erased, 0);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, 1);
+	ck_assert_int_eq(kvt_erase_version(rig.k, &other, LONG, NULL), KVT_EIO);
+	kvt_close(rig.k);
+	rig.config.fingerprint = other;
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	after = name_of(1);
+	ck_assert_mem_ne(&before, &after, sizeof(before));
+}
+END_TEST
+
 /* By the clock, and with all that this handle has of it: memory, disk, stores in line. */
 START_TEST(an_erase_by_another)
 {
@@ -190,6 +231,31 @@ START_TEST(a_lost_table_is_a_cold_cache)
 }
 END_TEST
 
+/* A failover lost a change that this handle knows; then others erased, until the table had got
+ * further than before. */
+START_TEST(a_table_that_lost_its_last_change)
+{
+	for (uint32_t chain = 1; chain < 5; chain++)
+		rig_put_chain(&rig, chain, 4);
+	rig_settle(&rig);
+	fake_table_raise(1);
+	rig_advance(&rig, 5 * SECOND);
+	ck_assert_uint_eq(rig_get(&rig, 2, 4, LONG), 4);
+	fake_table_forget_last();
+	for (uint32_t i = 0; i < 3; i++)
+		fake_table_raise(2 + i % 2);
+	rig_advance(&rig, 3 * SECOND);
+	rig_advance(&rig, SECOND / 2);
+	ck_assert_uint_eq(rig_stats(&rig).tables_lost, 1);
+	for (uint32_t chain = 1; chain < 5; chain++)
+		ck_assert_uint_eq(rig_get(&rig, chain, 4, LONG), 0);
+	rig_put_chain(&rig, 4, 4);
+	ck_assert_uint_eq(rig_get(&rig, 4, 4, LONG), 4);
+	rig_advance(&rig, 60 * SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).tables_lost, 1);
+}
+END_TEST
+
 /* While the table cannot be asked the handle goes on by what it knows; what it missed counts afterwards. */
 START_TEST(a_table_that_cannot_be_asked)
 {
@@ -204,6 +270,89 @@ START_TEST(a_table_that_cannot_be_asked)
 	for (int i = 0; i < 400; i++)
 		rig_advance(&rig, SECOND);
 	ck_assert_uint_eq(rig_get(&rig, 1, 4, LONG), 0);
+}
+END_TEST
+
+/* How many of a chain's first 4 chunks this tier has, as a lookup says. */
+static size_t shown(uint32_t chain, uint32_t tier)
+{
+	struct kvt_lookup found;
+	struct kvt_key keys[4];
+
+	keys_of(chain, 4, keys);
+	ck_assert_int_eq(kvt_lookup(rig.k, keys, 4, KVT_IN(tier), NULL, &found), KVT_OK);
+	return found.hits;
+}
+
+static void wait_and_look(size_t memory, size_t disk, size_t shared)
+{
+	for (int i = 0; i < 20; i++)
+		rig_advance(&rig, SECOND);
+	ck_assert_uint_eq(shown(1, KVT_TIER_L1), memory);
+	ck_assert_uint_eq(shown(1, KVT_TIER_NVME), disk);
+	ck_assert_uint_eq(shown(1, KVT_TIER_L2), shared);
+}
+
+/* A tier that cannot be reached hides its own chunks alone; one that is reached, and refuses the
+ * question, the disk's, too, and says so once. */
+START_TEST(a_table_without_an_answer)
+{
+	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));
+	uint64_t lines;
+
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	wait_and_look(4, 4, 4);
+	ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_OK);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, UINT32_MAX);
+	wait_and_look(4, 4, 0);
+	ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_OK);
+	ck_assert_uint_eq(rig_stats(&rig).tables_refused, 0);
+	lines = rig.lines;
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_ENOTSUP, UINT32_MAX);
+	wait_and_look(4, 0, 0);
+	ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_BUSY);
+	ck_assert_uint_gt(rig_stats(&rig).tables_refused, 10);
+	ck_assert_uint_eq(rig.lines, lines + 1);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_OK, 0);
+	wait_and_look(4, 4, 4);
+	free(ask);
+}
+END_TEST
+
+/* A process that was stopped asks, whatever the last answer was. */
+START_TEST(a_process_that_was_away_and_cut_off)
+{
+	static const enum kvt_status answers[] = {KVT_EIO, KVT_ENOTSUP};
+	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));
+
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	for (size_t i = 0; i < 2; i++) {
+		fake_answer(fake_remote(), KVT_TIER_TABLE, answers[i], UINT32_MAX);
+		for (int j = 0; j < 20; j++)
+			rig_advance(&rig, SECOND);
+		ck_assert_uint_eq(shown(1, KVT_TIER_L1), 4);
+		rig.now_ns += 60 * SECOND;
+		ck_assert_uint_eq(shown(1, KVT_TIER_L1), 0);
+		ck_assert_int_eq(kvt_table_read(rig.k, ask), KVT_BUSY);
+		rig_settle(&rig);
+		ck_assert_uint_eq(shown(1, KVT_TIER_L1), 4);
+	}
+	free(ask);
+}
+END_TEST
+
+/* In a Cluster the table is one shard's matter: whether the tier is used does not depend on it. */
+START_TEST(a_table_says_nothing_of_its_tier)
+{
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	fake_answer(fake_remote(), KVT_TIER_TABLE, KVT_EIO, UINT32_MAX);
+	for (int i = 0; i < 100; i++)
+		rig_advance(&rig, SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L2].breaker_trips, 0);
+	ck_assert_int_eq(rig_stats(&rig).tiers[KVT_TIER_L2].state, KVT_TIER_WORKS);
 }
 END_TEST
 
@@ -242,6 +391,38 @@ START_TEST(a_long_table_comes_in_parts)
 	kvt_close(rig.k);
 	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
 	ck_assert_mem_eq(&after, &(struct kvt_key[]){name_of(20)}[0], sizeof(after));
+}
+END_TEST
+
+/* A server that always says that there is more, and never what. */
+START_TEST(a_table_without_end)
+{
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	fake_table_page(0);
+	fake_table_raise(9);
+	rig_advance(&rig, 3 * SECOND);
+	ck_assert_uint_le(fake_begun(fake_remote(), KVT_TIER_TABLE), 1000);
+	fake_table_page(1000);
+	rig_advance(&rig, SECOND);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, LONG), 4);
+	ck_assert_uint_eq(counted(), 1);
+}
+END_TEST
+
+/* Erases that a stopped server does not answer do not pile up. */
+START_TEST(erases_in_line)
+{
+	struct kvt_tenant tenant = tenant_of(1);
+	size_t before = fake_begun(fake_remote(), KVT_TIER_TABLE);
+
+	fake_hold(fake_remote(), KVT_TIER_TABLE, true);
+	for (int i = 0; i < 400; i++)
+		ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, 0, NULL), KVT_EIO);
+	fake_hold(fake_remote(), KVT_TIER_TABLE, false);
+	rig_settle(&rig);
+	ck_assert_uint_le(fake_begun(fake_remote(), KVT_TIER_TABLE) - before, 300);
+	ck_assert_int_eq(kvt_erase_tenant(rig.k, &tenant, LONG, NULL), KVT_OK);
 }
 END_TEST
 
@@ -294,13 +475,21 @@ int main(void)
 	tcase_add_test(tc, tiers_know_names_and_not_keys);
 	tcase_add_test(tc, an_erased_tenant_has_another_name);
 	tcase_add_test(tc, an_erase_that_does_not_arrive);
+	tcase_add_test(tc, an_erase_that_fails_and_is_late);
+	tcase_add_test(tc, an_erase_of_another_model);
 	tcase_add_test(tc, an_erase_by_another);
 	tcase_add_test(tc, a_process_that_was_away);
 	tcase_add_test(tc, an_erase_while_no_process_ran);
 	tcase_add_test(tc, a_lost_table_is_a_cold_cache);
+	tcase_add_test(tc, a_table_that_lost_its_last_change);
 	tcase_add_test(tc, a_table_that_cannot_be_asked);
+	tcase_add_test(tc, a_table_without_an_answer);
+	tcase_add_test(tc, a_process_that_was_away_and_cut_off);
+	tcase_add_test(tc, a_table_says_nothing_of_its_tier);
 	tcase_add_test(tc, a_table_that_was_never_read);
 	tcase_add_test(tc, a_long_table_comes_in_parts);
+	tcase_add_test(tc, a_table_without_end);
+	tcase_add_test(tc, erases_in_line);
 	tcase_add_test(tc, a_load_brings_nothing_back);
 	tcase_add_test(tc, a_reader_keeps_what_it_has);
 	return run_tcase("generations", tc);

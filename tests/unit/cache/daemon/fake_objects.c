@@ -345,6 +345,7 @@ enum kvt_status kvt_objects_table(struct kvt_objects *o, struct kvt_table_ask *a
 	ask->change_count = ask->after < 3;
 	ask->changes[0] = (struct kvt_slot_change){7, 3};
 	ask->more = false;
+	ask->sum = 3;
 	return KVT_OK;
 }
 

@@ -122,7 +122,9 @@ START_TEST(an_engine_asks_for_generations)
 	scene_init(&s, "{}");
 	fd = dial(kvt_server_listen(s.server));
 	ask(fd, "GET", "/v1/generations");
-	EXPECT(fd, "200", "{\"id\":\"abababababababababababababababab\",\"more\":false,\"changes\":[[7,3]]}");
+	EXPECT(fd, "200",
+		"{\"id\":\"abababababababababababababababab\",\"more\":false,\"sum\":3,"
+		"\"changes\":[[7,3]]}");
 	ask(fd, "GET", "/v1/generations?after=3");
 	EXPECT(fd, "200", "\"changes\":[]}");
 	ask(fd, "POST", "/v1/generations?slot=5&after=2&tenant=ff0102030405060708090a0b0c0d0e0f");

@@ -263,6 +263,77 @@ START_TEST(t_a_replica_is_connected_to_anew)
 }
 END_TEST
 
+#define READONLY "-READONLY You can't write against a read only replica.\r\n"
+
+START_TEST(t_all_that_a_replica_refused_is_sent_again)
+{
+	struct order first, second;
+	int fd;
+
+	world_start(&w);
+	submit_ping(&first);
+	submit_ping(&second);
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING PING);
+	SAY(&f, fd, READONLY READONLY);
+	fake_hear_end(&f, fd);
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING PING);
+	SAY(&f, fd, "+PONG\r\n+PONG\r\n");
+	order_wait(&first, &w);
+	order_wait(&second, &w);
+	ck_assert_int_eq(first.c.reply, KVW_REDIS_STATUS);
+	ck_assert_int_eq(second.c.reply, KVW_REDIS_STATUS);
+	fake_close(fd);
+}
+END_TEST
+
+/* Connections that were idle are closed, too, which is no failure that one waits after. */
+START_TEST(t_idle_links_do_not_delay_a_failover)
+{
+	struct order o;
+	int fd, idle[2];
+
+	w.options.connections = 3;
+	world_start(&w);
+	submit_ping(&o);
+	fd = fake_login(&f);
+	HEAR(&f, fd, PING);
+	idle[0] = fake_login(&f);
+	idle[1] = fake_login(&f);
+	SAY(&f, fd, READONLY);
+	fake_hear_end(&f, fd);
+	fake_hear_end(&f, idle[0]);
+	fake_hear_end(&f, idle[1]);
+	fd = fake_login(&f);
+	answer_ping(fd, &o);
+	fake_close(fd);
+}
+END_TEST
+
+/* The next failover is followed as fast as the first one. */
+START_TEST(t_failovers_one_after_another)
+{
+	struct order o;
+	int fd;
+
+	world_start(&w);
+	submit_ping(&o);
+	fd = fake_login(&f);
+	answer_ping(fd, &o);
+	for (int i = 0; i < 4; i++) {
+		w.now_ns += 1100 * MS;
+		submit_ping(&o);
+		HEAR(&f, fd, PING);
+		SAY(&f, fd, READONLY);
+		fake_hear_end(&f, fd);
+		fd = fake_login(&f);
+		answer_ping(fd, &o);
+	}
+	fake_close(fd);
+}
+END_TEST
+
 START_TEST(t_loading_is_asked_again)
 {
 	struct order o;
@@ -435,6 +506,9 @@ int main(void)
 	tcase_add_test(tc, t_reply_without_a_command);
 	tcase_add_test(tc, t_early_reply);
 	tcase_add_test(tc, t_a_replica_is_connected_to_anew);
+	tcase_add_test(tc, t_all_that_a_replica_refused_is_sent_again);
+	tcase_add_test(tc, t_idle_links_do_not_delay_a_failover);
+	tcase_add_test(tc, t_failovers_one_after_another);
 	tcase_add_test(tc, t_loading_is_asked_again);
 	tcase_add_test(tc, t_elements);
 	tcase_add_test(tc, t_bytes_in_flight);

@@ -357,13 +357,16 @@ static bool answer_table(struct connection *c, const struct request *r)
 {
 	struct fake_daemon *d = c->d;
 
-	if (!atomic_load(&d->faults.has_table))
-		return answer(c, 404, "", "");
+	int has = atomic_load(&d->faults.has_table);
+
+	if (has != 1)
+		return answer(c, has == 0 ? 404 : has, "", "");
 	pthread_mutex_lock(&d->lock);
 	(void)snprintf(d->asked, sizeof(d->asked), "%s %s", r->method, r->target);
 	pthread_mutex_unlock(&d->lock);
 	return answer(c, 200, "application/json",
-		"{\"id\":\"00112233445566778899aabbccddeeff\",\"more\":false,\"changes\":[[7,3],[66559,12]]}");
+		"{\"id\":\"00112233445566778899aabbccddeeff\",\"more\":false,\"sum\":15,"
+		"\"changes\":[[7,3],[66559,12]]}");
 }
 
 /* --- requests --------------------------------------------------------------------------------- */

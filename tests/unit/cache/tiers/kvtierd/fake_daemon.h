@@ -38,7 +38,7 @@ struct fake_faults {
 	_Atomic int status_verb;   /* of requests that begin with this letter; 0: any */
 	_Atomic int fragments;     /* objects are cut into so many pieces */
 	_Atomic int can_delete;    /* 1: 200 and 404; 0: 405; 2: 404 for any DELETE */
-	_Atomic int has_table;     /* of generations; 0: 404 */
+	_Atomic int has_table;     /* of generations; 0: 404; else 1, or another status */
 	_Atomic int chunked;       /* leases are answered in chunked coding */
 	_Atomic int garbage;       /* so many answers are not HTTP */
 	_Atomic int server;        /* says that it is kvtierd */

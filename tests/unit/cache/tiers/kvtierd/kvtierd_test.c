@@ -181,18 +181,48 @@ START_TEST(test_generations)
 	ck_assert_uint_eq(ask->now[3], 0xff);
 	ask->raise = kvt_tenant_slot(&a);
 	ask->tenant = &a;
-	ck_assert_int_eq(ask_table(&s, ask), KVT_EIO);
+	ck_assert_int_eq(ask_table(&s, ask), KVT_ENOTSUP);
 	atomic_store(&the_daemon.faults.has_table, 1);
 	ask->after = 2;
 	ck_assert_int_eq(ask_table(&s, ask), KVT_OK);
 	ck_assert_uint_eq(ask->change_count, 2);
 	ck_assert_uint_eq(ask->changes[1].slot, KVT_SLOTS - 1);
 	ck_assert_uint_eq(ask->changes[1].number, 12);
+	ck_assert_uint_eq(ask->sum, 15);
 	ck_assert_uint_eq(ask->now[15], 0xff);
 	ck_assert_str_eq(the_daemon.asked, "POST /v1/generations?id=00000000000000000000000000000000&after=2&slot=673"
 					   "&tenant=a1020000000000000000000000000000");
 	atomic_store(&the_daemon.faults.garbage, 1);
-	ck_assert_int_eq(ask_table(&s, ask), KVT_EIO);
+	ck_assert_int_eq(ask_table(&s, ask), KVT_EIO); /* this is no HTTP */
+	free(ask);
+	end_scene(&s);
+}
+END_TEST
+
+/* Only an answer that says so means that a daemon keeps no table; and a table that is known does
+ * not become none. */
+START_TEST(test_no_generations)
+{
+	static const int none[] = {404, 405, 501}, refusals[] = {400, 401, 429, 500, 502, 503};
+	struct kvt_table_ask *ask = calloc(1, sizeof(*ask));
+	struct scene s;
+
+	open_scene(&s);
+	ask->raise = KVT_SLOT_NONE;
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		atomic_store(&the_daemon.faults.has_table, none[i]);
+		memset(ask->id, 0, sizeof(ask->id));
+		ck_assert_int_eq(ask_table(&s, ask), KVT_OK);
+		memcpy(ask->id, ask->now, sizeof(ask->id));
+		ck_assert_int_eq(ask_table(&s, ask), KVT_OK);
+		ask->id[3] = 1;
+		ck_assert_int_eq(ask_table(&s, ask), KVT_ENOTSUP);
+	}
+	memset(ask->id, 0, sizeof(ask->id));
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		atomic_store(&the_daemon.faults.has_table, refusals[i]);
+		ck_assert_int_eq(ask_table(&s, ask), KVT_ENOTSUP);
+	}
 	free(ask);
 	end_scene(&s);
 }
@@ -364,6 +394,7 @@ int main(void)
 	tcase_add_test(all, test_probe_stops);
 	tcase_add_test(all, test_erase);
 	tcase_add_test(all, test_generations);
+	tcase_add_test(all, test_no_generations);
 	tcase_add_test(all, test_two_begin);
 	tcase_add_test(all, test_ttl);
 	tcase_add_test(all, test_other_length);

@@ -246,9 +246,10 @@ static void do_range(struct kvw_redis_command *c, const struct words *w, const s
 /* The script of redis_table.c, without a table: it begins now. */
 static void do_table(struct kvw_redis_command *c, const struct words *w)
 {
-	c->found = calloc(1, sizeof(*c->found));
-	c->element_count = 1;
+	c->found = calloc(2, sizeof(*c->found));
+	c->element_count = 2;
 	c->found[0] = (struct kvw_redis_element){.data = strdup(w->at[7]), .len = w->len[7], .depth = 1};
+	c->found[1] = (struct kvw_redis_element){.data = strdup("0"), .len = 1, .depth = 1};
 	c->reply = KVW_REDIS_ARRAY;
 }
 

@@ -266,15 +266,22 @@ START_TEST(a_table_and_its_changes)
 	ck_assert_uint_eq(table.ask.change_count, 2);
 	ck_assert_uint_eq(table.ask.changes[0].slot, 70);
 	ck_assert_uint_eq(table.ask.changes[1].slot, KVT_SLOTS - 1);
-	ck_assert_uint_eq(table.ask.changes[1].number, 2);
+	ck_assert_uint_gt(table.ask.changes[1].number, table.ask.changes[0].number);
+	ck_assert_uint_eq(table.ask.sum, table.ask.changes[0].number + table.ask.changes[1].number);
 	know();
 	ask_table(1, 70); /* once more: the slot has one number, the last */
 	ck_assert_uint_eq(table.ask.change_count, 1);
-	ck_assert_uint_eq(table.ask.changes[0].number, 3);
+	ck_assert_uint_gt(table.ask.changes[0].number, table.ask.after);
 	table.ask.after = 0;
 	ask_table(1, KVT_SLOT_NONE);
 	ck_assert_uint_eq(table.ask.change_count, 2);
 	ck_assert(!table.ask.more);
+	ck_assert_uint_eq(table.ask.sum, table.ask.changes[0].number + table.ask.changes[1].number);
+	know();
+	table.ask.after = KVT_NUMBER_LOST; /* the asker's sum is another one */
+	ask_table(0, KVT_SLOT_NONE);
+	ck_assert_uint_eq(table.ask.now[5], table.next);
+	ck_assert_uint_eq(table.ask.change_count + table.ask.sum, 0);
 }
 END_TEST
 
