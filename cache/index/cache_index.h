@@ -69,6 +69,8 @@ enum kvt_status kvt_index_hold(
 size_t kvt_index_hold_chain(
 	struct kvt_index *x, const struct kvt_key *keys, size_t n, bool use, uint32_t *entries);
 void kvt_index_release(struct kvt_index *x, uint32_t entry);
+/* Is a held entry still LIVE, that is, not erased, expired or dropped since it was held? */
+bool kvt_index_is_live(const struct kvt_index *x, uint32_t entry);
 
 /* Of an entry that the caller holds, or is filling. The key is borrowed as long as the hold. */
 const struct kvt_key *kvt_index_key(const struct kvt_index *x, uint32_t entry);
