@@ -55,6 +55,7 @@ struct kvt_job {
 	uint32_t get; /* number of the get that it is for, as kvt_trace_number; 0: none */
 	uint32_t times_late; /* stalls that were counted against the tier */
 	bool probe;          /* decides whether a tier that was left alone is used again */
+	bool unasked;        /* it had no name, or no memory for one: its status is not the tier's word */
 	/* What the request calls its chunk, by names.h, once it is submitted. */
 	struct kvt_key name, parent_name;
 	struct kvt_key *names; /* of more than one; owned */

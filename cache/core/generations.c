@@ -55,9 +55,13 @@ enum kvt_status kvt_generations_init(struct kvt *k)
 {
 	struct kvt_generations *g = &k->generations;
 
-	for (size_t i = 0; i < k->lower_count; i++)
-		if (k->lower[i].ops->has_table)
-			g->home = &k->lower[i];
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_lower *b = &k->lower[i];
+
+		/* One that is left out for good is as if it were not configured. */
+		if (b->ops->has_table && (b->tier != NULL || b->refused != NULL))
+			g->home = b;
+	}
 	if (g->home == NULL)
 		return KVT_OK;
 	g->at = calloc(KVT_SLOTS, sizeof(*g->at));

@@ -257,7 +257,8 @@ void kvt_lower_submit(
 	job->request.done = request_done;
 	job->request.user = job;
 	job->request.next = NULL;
-	if (job->request.status == KVT_OK)
+	job->unasked = job->request.status != KVT_OK;
+	if (!job->unasked)
 		b->tier->ops->submit(b->tier, &job->request);
 	else
 		request_done(&job->request);
@@ -265,9 +266,11 @@ void kvt_lower_submit(
 		b->tier->ops->wake(b->tier);
 }
 
-static enum kvt_outcome outcome_of(uint32_t status)
+static enum kvt_outcome outcome_of(const struct kvt_job *job)
 {
-	switch (status) {
+	if (job->unasked)
+		return KVT_OUTCOME_NONE;
+	switch (job->request.status) {
 	case KVT_EIO:
 		return KVT_OUTCOME_BAD;
 	case KVT_ENOMEM:
@@ -298,12 +301,12 @@ void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
 	b->under_way--;
 	if (meter != NULL)
 		kvt_meter_end(meter, job->request.bytes, status == KVT_OK, now_ns);
-	if (status == KVT_EIO)
+	if (status == KVT_EIO && !job->unasked)
 		kvt_count(&b->io_errors, 1);
 	kvt_trace_job(b->k, job, now_ns);
 	free(job->names);
 	job->names = NULL;
-	if (kvt_breaker_end(&b->breaker, job, outcome_of(status), now_ns))
+	if (kvt_breaker_end(&b->breaker, job, outcome_of(job), now_ns))
 		give_up(b, "it fails");
 }
 

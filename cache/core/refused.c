@@ -14,6 +14,7 @@
 
 #define PAUSE_MOST_NS 30000000000 /* an owner that ends is noticed within this */
 #define STAYS_NS      60000000000 /* an owner that does not end within this is taken to stay */
+#define NAMES_NS      1000000000  /* between looks at whether names are known */
 #define KEYS_MOST     65536u      /* erased meanwhile; beyond, all of the store is emptied */
 #define TENANTS_MOST  4096u
 
@@ -277,6 +278,21 @@ static void refused_again(struct kvt_lower *b, enum kvt_status status, const cha
 		r->again_ns = KVT_NEVER; /* it stays like that */
 }
 
+/* A local store waits until names are known: without them what was erased meanwhile could not be
+ * erased in it one by one, and it is not used without them either. */
+static bool is_due(struct kvt_lower *b)
+{
+	struct kvt_refused *r = b->refused;
+	int64_t now_ns = kvt_clock(b->k);
+
+	if (now_ns < r->again_ns)
+		return false;
+	if (b->ops->has_table || kvt_names_known(b->k))
+		return true;
+	r->again_ns = now_ns + NAMES_NS;
+	return false;
+}
+
 size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns)
 {
 	struct kvt_refused *r = b->refused;
@@ -286,7 +302,7 @@ size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns)
 
 	if (r == NULL)
 		return 0;
-	if (kvt_clock(b->k) >= r->again_ns) {
+	if (is_due(b)) {
 		status = b->ops->create(&r->options, why, &tier);
 		if (status == KVT_OK && attach(b, tier) != 0)
 			return 1;
