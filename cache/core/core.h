@@ -146,7 +146,7 @@ struct kvt_counters {
 	_Atomic uint64_t stores_dropped, prefetches, promotions, joined_loads, not_worth;
 	_Atomic uint64_t finds, probes, probe_chunks, probe_hits;
 	_Atomic uint64_t lock_refusals;
-	_Atomic uint64_t put_blended;
+	_Atomic uint64_t put_blended, put_orphans;
 	_Atomic uint64_t tables_lost; /* of generations: everything stored became cold */
 	struct kvt_fragment_counters fragments;
 };
@@ -236,6 +236,8 @@ struct kvt_generations {
 	struct kvt_slot_set *changed; /* scratch; owned */
 };
 
+#define KVT_REFUSED_PUTS 1024
+
 struct kvt {
 	struct kvt_config config; /* settled: no 0 that means a default; without its texts */
 	struct kvt_surroundings surroundings;
@@ -257,6 +259,8 @@ struct kvt {
 	struct kvt_leases leases;
 	struct kvt_prefill prefill;
 	struct kvt_counters counters;
+	/* Chunks whose last put was refused, by a word of their keys; put.c. Relaxed. */
+	_Atomic uint64_t refused_puts[KVT_REFUSED_PUTS];
 	struct kvt_latencies latencies;
 	struct kvt_trace *trace; /* NULL: nothing is traced */
 

@@ -109,6 +109,7 @@ static void add_counters(const struct kvt_counters *c, struct kvt_stats *s)
 	s->probe_hits = get(&c->probe_hits);
 	s->lock_refusals = get(&c->lock_refusals);
 	s->tables_lost = get(&c->tables_lost);
+	s->put_orphans = get(&c->put_orphans);
 	s->put_blended = get(&c->put_blended);
 }
 

@@ -58,6 +58,8 @@ struct kvt_tier_request {
 	const struct kvt_checksum *pieces;
 	const struct kvt_item
 		*item; /* WRITE: parent, tenant, ttl, blocks; borrowed until done */
+	bool chained;  /* WRITE: only where the chunk's parent, if it has one, is here or being written; else
+			* KVT_MISS. A remote tier cannot know that, and stores it. */
 	bool announce; /* WRITE: the chunk's record must be durable before done (event follows) */
 	int64_t wanted_ns; /* WRITE: when it was put */
 	int64_t begun_ns;

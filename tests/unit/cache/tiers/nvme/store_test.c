@@ -320,6 +320,29 @@ START_TEST(chains_come_back)
 }
 END_TEST
 
+/* A chunk whose parent did not come, or found no room, has no use here. */
+START_TEST(a_chunk_without_its_parent_is_refused)
+{
+	struct kvt_key parent = key_of(1);
+	struct kvt_item item = {.size = sizeof(item), .parent = &parent};
+	struct wish *first = wish_new(&s, KVT_TIER_WRITE, 1, 0), *second;
+
+	for (int i = 0; i < 2; i++) {
+		if (i == 1) /* is being written when its child comes */
+			s.tier->ops->submit(s.tier, &first->request);
+		second = wish_new(&s, KVT_TIER_WRITE, 2, 0);
+		second->request.item = &item;
+		second->request.chained = true;
+		s.tier->ops->submit(s.tier, &second->request);
+		ck_assert_int_eq(wish_wait(&s, second), i == 0 ? KVT_MISS : KVT_OK);
+		wish_free(second);
+	}
+	ck_assert_int_eq(wish_wait(&s, first), KVT_OK);
+	wish_free(first);
+	ck_assert(store_has(&s, 1) && store_has(&s, 2));
+}
+END_TEST
+
 START_TEST(names_come_back)
 {
 	uint8_t hashes[2 * 32] = {1, 2, 3};
@@ -454,6 +477,7 @@ int main(void)
 	tcase_add_test(tc, expired_chunks_leave);
 	tcase_add_test(tc, a_smaller_capacity_holds);
 	tcase_add_test(tc, chains_come_back);
+	tcase_add_test(tc, a_chunk_without_its_parent_is_refused);
 	tcase_add_test(tc, names_come_back);
 	tcase_add_test(tc, a_folder_that_vanished);
 	tcase_add_test(tc, a_full_file_system);
