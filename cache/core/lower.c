@@ -37,6 +37,7 @@ enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct 
 	*b = (struct kvt_lower){.k = k, .ops = ops, .id = ops->id, .state = KVT_TIER_WORKS};
 	kvt_breaker_init(
 		&b->breaker, &k->config, (uint64_t)ops->id * 0x9e3779b97f4a7c15u + k->config.rank);
+	b->write_breaker = b->breaker;
 	status = ops->create(&options, b->reason, &tier);
 	if (status == KVT_OK) {
 		atomic_store(&b->tier, tier);
@@ -204,6 +205,13 @@ static struct kvt_meter *meter_of(struct kvt_lower *b, const struct kvt_job *job
 	return job->request.verb == KVT_TIER_WRITE ? &b->writes : NULL;
 }
 
+static struct kvt_breaker *breaker_of(struct kvt_lower *b, const struct kvt_job *job)
+{
+	bool writes = job->request.verb == KVT_TIER_WRITE || job->request.verb == KVT_TIER_FLUSH;
+
+	return writes ? &b->write_breaker : &b->breaker;
+}
+
 /* The request's keys become names. KVT_EIO: there are none yet. */
 static enum kvt_status name_it(struct kvt *k, struct kvt_job *job)
 {
@@ -247,7 +255,7 @@ void kvt_lower_submit(
 	*(b->newest != NULL ? &b->newest->next : &b->oldest) = job;
 	b->newest = job;
 	b->under_way++;
-	kvt_breaker_begin(&b->breaker, job);
+	kvt_breaker_begin(breaker_of(b, job), job);
 	if (meter != NULL)
 		kvt_meter_begin(meter, job->request.bytes, now_ns);
 	job->names = NULL;
@@ -276,16 +284,25 @@ static enum kvt_outcome outcome_of(const struct kvt_job *job)
 	case KVT_ENOMEM:
 	case KVT_ECANCELED:
 		return KVT_OUTCOME_NONE;
-	default:
-		return KVT_OUTCOME_GOOD;
+	default: /* a flush that had nothing to do says nothing about writes */
+		return job->request.verb == KVT_TIER_FLUSH ? KVT_OUTCOME_NONE : KVT_OUTCOME_GOOD;
 	}
 }
 
-/* The tier is left alone from now on. */
-static void give_up(struct kvt_lower *b, const char *why)
+/* The result of a request, or that there is none yet. The tier may be left alone from now on, or its writes. */
+static void judge(struct kvt_lower *b, const struct kvt_job *job, enum kvt_outcome outcome, int64_t now_ns,
+	const char *why)
 {
-	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: left alone for %llu ms: %s",
-		b->tier->ops->name, (unsigned long long)(b->breaker.pause_ns / 1000000), why);
+	struct kvt_breaker *breaker = breaker_of(b, job);
+	bool writes = breaker == &b->write_breaker;
+
+	if (!kvt_breaker_end(breaker, job, outcome, now_ns))
+		return;
+	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: %s for %llu ms: %s", b->tier->ops->name,
+		writes ? "stores nothing" : "left alone",
+		(unsigned long long)(breaker->pause_ns / 1000000), why);
+	if (writes)
+		return;
 	b->given_up = true;
 	kvt_trace_chunk(b->k, KVT_TRACE_AWAY, b->id, NULL, KVT_WHY_NONE);
 }
@@ -306,8 +323,7 @@ void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
 	kvt_trace_job(b->k, job, now_ns);
 	free(job->names);
 	job->names = NULL;
-	if (kvt_breaker_end(&b->breaker, job, outcome_of(job), now_ns))
-		give_up(b, "it fails");
+	judge(b, job, outcome_of(job), now_ns, "it fails");
 }
 
 struct kvt_job *kvt_lower_finished(struct kvt_lower *b)
@@ -357,8 +373,7 @@ static size_t find_stalls(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 			due_ns += patience;
 			done++;
 			kvt_count(&b->io_errors, 1);
-			if (kvt_breaker_end(&b->breaker, job, KVT_OUTCOME_BAD, now_ns))
-				give_up(b, "it does not answer");
+			judge(b, job, KVT_OUTCOME_BAD, now_ns, "it does not answer");
 		}
 		if (due_ns < *next_ns)
 			*next_ns = due_ns;
@@ -374,10 +389,7 @@ size_t kvt_lower_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 
 	if (b->tier == NULL)
 		return 0;
-	if (kvt_breaker_tick(&b->breaker, now_ns))
-		done++;
-	done += find_stalls(b, now_ns, next_ns);
-	if (b->breaker.state == KVT_BREAKER_OPEN && b->breaker.until_ns < *next_ns)
-		*next_ns = b->breaker.until_ns;
-	return done;
+	done += kvt_breaker_tick(&b->breaker, now_ns, next_ns);
+	done += kvt_breaker_tick(&b->write_breaker, now_ns, next_ns);
+	return done + find_stalls(b, now_ns, next_ns);
 }

@@ -107,17 +107,50 @@ START_TEST(a_failed_probe_doubles_the_pause)
 }
 END_TEST
 
-START_TEST(a_store_may_be_the_probe)
+/* A disk that cannot be written to (EROFS, EDQUOT, EIO) is read from; it is asked to store again after a pause. */
+START_TEST(writes_that_fail_leave_reads_on)
+{
+	below_only(3);
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_EIO, UINT32_MAX);
+	rig_put_chain(&rig, 7, 6);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 64 + 3 + 6); /* all at once */
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].breaker_trips, 1);
+	rig_put_chain(&rig, 8, 1);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 64 + 3 + 6);
+	ck_assert_uint_eq(rig_lookup(&rig, 1, 3, NULL), 3);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 3);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED); /* that says nothing about writes */
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_OK, 0);
+	rig_advance(&rig, 6 * SECOND); /* the one that waits is the probe */
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 64 + 3 + 7);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+}
+END_TEST
+
+/* A drain between two failures had nothing to flush, and is no success. */
+START_TEST(drains_do_not_hide_that_writes_fail)
+{
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_EIO, UINT32_MAX);
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+		ck_assert_int_eq(rig_put(&rig, 7 + i, 0), KVT_OK);
+		ck_assert_int_eq(kvt_drain(rig.k, SECOND), KVT_OK);
+	}
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+}
+END_TEST
+
+START_TEST(reads_that_fail_leave_writes_on)
 {
 	below_only(1);
 	trip();
-	fake_answer(fake_tier(), KVT_TIER_READ, KVT_OK, 0);
 	ck_assert_int_eq(rig_put(&rig, 7, 0), KVT_OK);
 	rig_settle(&rig);
-	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 65);
-	rig_advance(&rig, 6 * SECOND);
 	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 66);
-	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
 }
 END_TEST
 
@@ -479,7 +512,9 @@ int main(void)
 	tcase_add_test(tc, failures_in_a_row_open_it);
 	tcase_add_test(tc, a_probe_closes_it);
 	tcase_add_test(tc, a_failed_probe_doubles_the_pause);
-	tcase_add_test(tc, a_store_may_be_the_probe);
+	tcase_add_test(tc, writes_that_fail_leave_reads_on);
+	tcase_add_test(tc, drains_do_not_hide_that_writes_fail);
+	tcase_add_test(tc, reads_that_fail_leave_writes_on);
 	tcase_add_test(tc, misses_and_bad_chunks_are_answers);
 	tcase_add_test(tc, a_stalled_tier_is_left_alone);
 	tcase_add_test(tc, without_the_tier_memory_works);
