@@ -112,7 +112,7 @@ struct kvt_lower {
 	uint32_t id;    /* enum kvt_tier_id */
 	uint32_t state; /* enum kvt_tier_state without the tier's own word; under lock */
 	char reason[KVT_REASON_BYTES]; /* under lock */
-	struct kvt_refused *refused; /* owned: another process has the store; set and freed under lock */
+	struct kvt_refused *refused; /* owned: the store could not be opened; set and freed under lock */
 	struct kvt_breaker breaker;       /* for all but writes: a tier that is left alone is not asked for anything */
 	struct kvt_breaker write_breaker; /* for WRITE and FLUSH: a tier may fail to store and be read from all the same */
 	bool given_up; /* left alone since, and the waits for it are still to be ended */

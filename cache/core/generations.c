@@ -58,8 +58,7 @@ enum kvt_status kvt_generations_init(struct kvt *k)
 	for (size_t i = 0; i < k->lower_count; i++) {
 		struct kvt_lower *b = &k->lower[i];
 
-		/* One that is left out for good is as if it were not configured. */
-		if (b->ops->has_table && (b->tier != NULL || b->refused != NULL))
+		if (b->ops->has_table && b->tier != NULL) /* one that is left out is as none */
 			g->home = b;
 	}
 	if (g->home == NULL)

@@ -22,6 +22,14 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+/* May what keeps a tier from being made pass: another owner, a full or read-only disk, rights? Formats and settings
+ * stay. A shared tier is made without its server; what it lacks at the start is a file that a setting names. */
+static bool may_pass(const struct kvt_tier_ops *ops, enum kvt_status status)
+{
+	return ops->unsure == NULL &&
+	       (status == KVT_ELOCKED || status == KVT_EIO || status == KVT_FULL);
+}
+
 enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct kvt_tier_ops *ops)
 {
 	struct kvt_tier_options options = {
@@ -48,8 +56,8 @@ enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct 
 		return KVT_OK;
 	if (b->reason[0] == '\0')
 		snprintf(b->reason, sizeof(b->reason), "%s", kvt_status_text(status));
-	if (status == KVT_ELOCKED)
-		return kvt_refused_begin(b, &options);
+	if (may_pass(ops, status))
+		return kvt_refused_begin(b, &options, status);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: left out: %s", ops->name, b->reason);
 	return status == KVT_ENOMEM ? KVT_ENOMEM : KVT_OK;
 }

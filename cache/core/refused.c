@@ -1,5 +1,5 @@
 /*
- * refused.c - a tier whose store another process owns; see the header.
+ * refused.c - a tier whose store could not be opened; see the header.
  *
  * The tier is made, and brought up to date with what was erased meanwhile, by the thread that steps
  * it afterwards. Only then is it shown: `tier` is set under the lock, in the moment in which no
@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/names.h"
 #include "core/refused.h"
@@ -67,7 +68,8 @@ void kvt_refused_destroy(struct kvt_refused *r)
 	free(r);
 }
 
-enum kvt_status kvt_refused_begin(struct kvt_lower *b, const struct kvt_tier_options *options)
+enum kvt_status kvt_refused_begin(
+	struct kvt_lower *b, const struct kvt_tier_options *options, enum kvt_status why)
 {
 	struct kvt *k = b->k;
 	struct kvt_refused *r = calloc(1, sizeof(*r));
@@ -87,10 +89,9 @@ enum kvt_status kvt_refused_begin(struct kvt_lower *b, const struct kvt_tier_opt
 	r->begun_ns = kvt_clock(k);
 	r->again_ns = r->begun_ns + (int64_t)r->pause_ns;
 	b->refused = r;
-	kvt_count(&k->counters.lock_refusals, 1);
+	kvt_count(&k->counters.lock_refusals, why == KVT_ELOCKED);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR,
-		"%s: left out until it is free: %s; asked for again after %llu ms, then less and "
-		"less often",
+		"%s: left out for now: %s; tried again after %llu ms, then less and less often",
 		b->ops->name, b->reason, (unsigned long long)(r->pause_ns / 1000000));
 	return KVT_OK;
 }
@@ -251,22 +252,20 @@ static size_t attach(struct kvt_lower *b, struct kvt_tier *tier)
 	if (!good)
 		return 0;
 	kvt_note(&k->surroundings, KVT_LOG_INFO,
-		"%s: no other process has the store any more: used from now on", b->ops->name);
+		"%s: the store could be opened: used from now on", b->ops->name);
 	k->tier_came(k);
 	return 1;
 }
 
-/* Another process still has it, or what it left cannot be opened. */
+/* Another process still has it, or it still cannot be opened. */
 static void refused_again(struct kvt_lower *b, enum kvt_status status, const char *why)
 {
 	struct kvt *k = b->k;
 	struct kvt_refused *r = b->refused;
 
-	if (status == KVT_ELOCKED)
-		kvt_count(&k->counters.lock_refusals, 1);
-	else
-		kvt_note(&k->surroundings, KVT_LOG_ERROR,
-			"%s: no other process has the store, but: %s", b->ops->name, why);
+	kvt_count(&k->counters.lock_refusals, status == KVT_ELOCKED);
+	if (strcmp(b->reason, why) != 0)
+		kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: still left out: %s", b->ops->name, why);
 	pthread_mutex_lock(&k->lock);
 	snprintf(b->reason, sizeof(b->reason), "%s", why);
 	pthread_mutex_unlock(&k->lock);
@@ -278,8 +277,8 @@ static void refused_again(struct kvt_lower *b, enum kvt_status status, const cha
 		r->again_ns = KVT_NEVER; /* it stays like that */
 }
 
-/* A local store waits until names are known: without them what was erased meanwhile could not be
- * erased in it one by one, and it is not used without them either. */
+/* A store waits until names are known: without them what was erased meanwhile could not be erased in it
+ * one by one, and it is not used without them either. */
 static bool is_due(struct kvt_lower *b)
 {
 	struct kvt_refused *r = b->refused;
@@ -287,7 +286,7 @@ static bool is_due(struct kvt_lower *b)
 
 	if (now_ns < r->again_ns)
 		return false;
-	if (b->ops->has_table || kvt_names_known(b->k))
+	if (kvt_names_known(b->k))
 		return true;
 	r->again_ns = now_ns + NAMES_NS;
 	return false;

@@ -104,7 +104,7 @@ struct kvt_tier_options {
 	struct kvt_tier_watch watch;
 	void *arena; /* where segments lie, for registered buffers */
 	uint64_t arena_bytes;
-	bool again; /* create was refused with KVT_ELOCKED before: it is not to wait for the lock */
+	bool again; /* create was refused before: it is not to wait for the lock */
 };
 
 struct kvt_tier_ops {

@@ -61,6 +61,33 @@ static void reopen(void)
 	open_whole();
 }
 
+/* A file lies where the store's folder is to be; when it is gone the store is used. */
+START_TEST(a_store_whose_place_is_taken_is_tried_again)
+{
+	char path[256];
+	size_t at;
+	FILE *file;
+
+	rig_close(&rig);
+	rig.config.fingerprint.bytes[0] = 7; /* another store */
+	rig.config.breaker_open_ns = SECOND / 20;
+	at = (size_t)snprintf(path, sizeof(path), "%s/07", folder);
+	for (int i = 1; i < 32; i++)
+		at += (size_t)snprintf(path + at, sizeof(path) - at, "00");
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fclose(file);
+	open_whole();
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].state, KVT_TIER_BROKEN);
+	ck_assert_int_eq(unlink(path), 0);
+	for (int i = 0; i < 600 && rig_stats(&rig).tiers[KVT_TIER_NVME].state != KVT_TIER_WORKS; i++)
+		usleep(50000);
+	rig_put_chain(&rig, 1, 3);
+	ck_assert_int_eq(kvt_drain(rig.k, 60 * SECOND), KVT_OK);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].chunks, 3);
+}
+END_TEST
+
 START_TEST(what_was_stored_is_there_after_a_restart)
 {
 	uint8_t tiers[6];
@@ -294,6 +321,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, make_folder, remove_folder);
+	tcase_add_test(tc, a_store_whose_place_is_taken_is_tried_again);
 	tcase_add_test(tc, what_was_stored_is_there_after_a_restart);
 	tcase_add_test(tc, tokens_that_were_not_counted_are_known_after_a_restart);
 	tcase_add_test(tc, what_was_erased_is_not);
