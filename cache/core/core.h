@@ -106,13 +106,14 @@ struct kvt_refused;
 struct kvt_lower {
 	struct kvt *k;
 	const struct kvt_tier_ops *ops;
-	/* NULL: absent, `reason` says why. Set once, under lock, by open or by the thread that asks
-	 * again for a refused one; read without. */
+	/* NULL: absent, `reason` says why. Set under lock, by open or by the thread that asks again for a refused
+	 * one; read without. It never becomes NULL, and the one that was there before is kept until close. */
 	_Atomic(struct kvt_tier *) tier;
 	uint32_t id;    /* enum kvt_tier_id */
 	uint32_t state; /* enum kvt_tier_state without the tier's own word; under lock */
 	char reason[KVT_REASON_BYTES]; /* under lock */
-	struct kvt_refused *refused; /* owned: the store could not be opened; set and freed under lock */
+	struct kvt_refused *refused; /* owned: the store could not be opened, or is lost; set under lock */
+	struct kvt_refused *spare;   /* owned: while it is open, for when it is lost; NULL: a tier that never is */
 	struct kvt_breaker breaker;       /* for all but writes: a tier that is left alone is not asked for anything */
 	struct kvt_breaker write_breaker; /* for WRITE and FLUSH: a tier may fail to store and be read from all the same */
 	bool given_up; /* left alone since, and the waits for it are still to be ended */

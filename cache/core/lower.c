@@ -49,7 +49,10 @@ enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct 
 	status = ops->create(&options, b->reason, &tier);
 	if (status == KVT_OK) {
 		atomic_store(&b->tier, tier);
-		return KVT_OK;
+		status = ops->lost != NULL ? kvt_refused_spare(b, &options) : KVT_OK;
+		if (status != KVT_OK)
+			kvt_lower_finish(b);
+		return status;
 	}
 	b->state = status == KVT_MISS ? KVT_TIER_ABSENT : KVT_TIER_BROKEN;
 	if (status == KVT_MISS)
@@ -64,12 +67,15 @@ enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct 
 
 void kvt_lower_finish(struct kvt_lower *b)
 {
-	struct kvt_tier *tier = atomic_exchange(&b->tier, NULL);
+	struct kvt_tier *tier = atomic_exchange(&b->tier, NULL), *before;
 
-	if (tier != NULL)
+	for (; tier != NULL; tier = before) {
+		before = tier->retired;
 		tier->ops->destroy(tier);
+	}
 	kvt_refused_destroy(b->refused);
-	b->refused = NULL;
+	kvt_refused_destroy(b->spare);
+	b->refused = b->spare = NULL;
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */

@@ -283,7 +283,7 @@ static bool may_write(struct kvt *k, const struct kvt_store *store)
 
 	if (k->loads.reading + k->loads.waiting != 0)
 		most /= BESIDE_LOADS;
-	return kvt_breaker_shows(&b->write_breaker) && kvt_names_known(k) && b->stores_under_way < AT_ONCE &&
+	return b->refused == NULL && kvt_breaker_shows(&b->write_breaker) && kvt_names_known(k) && b->stores_under_way < AT_ONCE &&
 	       (queued == 0 || queued + store->cargo->item.bytes <= most);
 }
 

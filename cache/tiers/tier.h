@@ -156,12 +156,17 @@ struct kvt_tier_ops {
 	 * *next_ns: when it wants to be called again at the latest. */
 	size_t (*step)(struct kvt_tier *t, int64_t wait_ns, int64_t *next_ns);
 
+	/* Its store was taken away, and it has let go of it: requests end without it, reads and writes with KVT_MISS,
+	 * flushes with KVT_ECANCELED. Another tier is to be made in its place. NULL: never. */
+	bool (*lost)(struct kvt_tier *t);
+
 	/* All requests have come back. Syncs and ends. NULL is allowed. */
 	void (*destroy)(struct kvt_tier *t);
 };
 
 struct kvt_tier {
 	const struct kvt_tier_ops *ops;
+	struct kvt_tier *retired; /* the core's: the one whose place it took; 0 from create */
 	uint64_t piece_bytes; /* it can use checksums of such pieces with a WRITE; 0: it cannot. Constant */
 };
 

@@ -262,7 +262,9 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 	job->actor.done = write_done;
 	job->stored = calloc(1, sizeof(*job->stored));
 	if (job->stored != NULL)
-		status = t->log.bad ? KVT_EIO : prepare(t, job, erases);
+		status = t->lost      ? KVT_MISS
+			 : t->log.bad ? KVT_EIO
+				      : prepare(t, job, erases);
 	if (status == KVT_OK) {
 		t->writes_active++;
 		nvme_rate_begin(t, &t->write_rate);

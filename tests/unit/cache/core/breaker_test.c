@@ -379,11 +379,11 @@ START_TEST(limits_are_kept_until_a_store_is_used)
 	fake_tier_refuse_erase_all(1); /* it comes, and cannot be brought up to date */
 	rig_advance(&rig, 5 * SECOND);
 	ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
-	ck_assert_int_eq(kvt_limit_tenant(rig.k, &one, 0, 2 * CHUNK), KVT_OK);
+	ck_assert_int_eq(kvt_limit_tenant(rig.k, &two, 0, 2 * CHUNK), KVT_OK);
 	rig_advance(&rig, 10 * SECOND);
 	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
-	ck_assert_uint_eq(fake_tier()->limits, 3);
-	ck_assert_mem_eq(&fake_tier()->limited, &one, sizeof(one)); /* in their order */
+	ck_assert_uint_eq(fake_tier()->limits, 2);
+	ck_assert_mem_eq(&fake_tier()->limited, &two, sizeof(two)); /* its last one */
 	ck_assert_uint_eq(fake_tier()->limit, 2 * CHUNK);
 }
 END_TEST
