@@ -1,6 +1,6 @@
 /*
- * breaker.h - whether a tier that failed is to be left alone. Each tier has two: for writes, and for all else, so
- * that a disk that is read-only or over its quota is read from on.
+ * breaker.h - whether a tier that failed is to be left alone. Each tier has two: for writes, and for
+ * all else, so that a disk that is read-only or over its quota is read from on.
  *
  *	CLOSED --failures in a row--> OPEN --pause over--> HALF --one request--> PROBING
  *	   ^                            ^                                        |    |

@@ -55,7 +55,7 @@ struct kvt_job {
 	uint32_t get; /* number of the get that it is for, as kvt_trace_number; 0: none */
 	uint32_t times_late; /* stalls that were counted against the tier */
 	bool probe;          /* decides whether a tier that was left alone is used again */
-	bool unasked;        /* it had no name, or no memory for one: its status is not the tier's word */
+	bool unasked;        /* it had no name: its status is not the tier's word */
 	/* What the request calls its chunk, by names.h, once it is submitted. */
 	struct kvt_key name, parent_name;
 	struct kvt_key *names; /* of more than one; owned */
@@ -106,16 +106,18 @@ struct kvt_refused;
 struct kvt_lower {
 	struct kvt *k;
 	const struct kvt_tier_ops *ops;
-	/* NULL: absent, `reason` says why. Set under lock, by open or by the thread that asks again for a refused
-	 * one; read without. It never becomes NULL, and the one that was there before is kept until close. */
+	/* NULL: absent, `reason` says why. Set under lock, by open or by the thread that asks again
+	 * for a refused one; read without. It never becomes NULL again, and the one that was there
+	 * before is kept until close. */
 	_Atomic(struct kvt_tier *) tier;
 	uint32_t id;    /* enum kvt_tier_id */
 	uint32_t state; /* enum kvt_tier_state without the tier's own word; under lock */
 	char reason[KVT_REASON_BYTES]; /* under lock */
-	struct kvt_refused *refused; /* owned: the store could not be opened, or is lost; set under lock */
-	struct kvt_refused *spare;   /* owned: while it is open, for when it is lost; NULL: a tier that never is */
-	struct kvt_breaker breaker;       /* for all but writes: a tier that is left alone is not asked for anything */
-	struct kvt_breaker write_breaker; /* for WRITE and FLUSH: a tier may fail to store and be read from all the same */
+	/* Owned; set under lock. `refused`: the store could not be opened, or is lost. `spare`: it is
+	 * open, and may be lost. */
+	struct kvt_refused *refused, *spare;
+	struct kvt_breaker breaker;       /* for all but these: */
+	struct kvt_breaker write_breaker; /* WRITE and FLUSH may fail, and reads go on */
 	bool given_up; /* left alone since, and the waits for it are still to be ended */
 	struct kvt_meter reads, writes;
 	struct kvt_job *oldest, *newest; /* under way */

@@ -22,8 +22,9 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* May what keeps a tier from being made pass: another owner, a full or read-only disk, rights? Formats and settings
- * stay. A shared tier is made without its server; what it lacks at the start is a file that a setting names. */
+/* May what keeps a tier from being made pass: another owner, a full or read-only disk, rights?
+ * Formats and settings stay. A shared tier is made without its server; what it lacks at the start
+ * is a file that a setting names. */
 static bool may_pass(const struct kvt_tier_ops *ops, enum kvt_status status)
 {
 	return ops->unsure == NULL &&
@@ -303,9 +304,10 @@ static enum kvt_outcome outcome_of(const struct kvt_job *job)
 	}
 }
 
-/* The result of a request, or that there is none yet. The tier may be left alone from now on, or its writes. */
-static void judge(struct kvt_lower *b, const struct kvt_job *job, enum kvt_outcome outcome, int64_t now_ns,
-	const char *why)
+/* The result of a request, or that there is none yet. The tier may be left alone from now on, or its
+ * writes. */
+static void judge(struct kvt_lower *b, const struct kvt_job *job, enum kvt_outcome outcome,
+	int64_t now_ns, const char *why)
 {
 	struct kvt_breaker *breaker = breaker_of(b, job);
 	bool writes = breaker == &b->write_breaker;

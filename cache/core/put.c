@@ -7,9 +7,9 @@
  * stores. A chunk that only a lower tier has may be put: its copy in L1 is then had without
  * reading, and the store finds that there is nothing to do.
  *
- * A chunk whose parent is stored nowhere is refused (KVT_MISS): no get would reach it, and it would take the
- * room of chunks that a get does reach. Stored is what L1 has or is being filled with, what a tier below has,
- * and what a shared tier may have; of the latter the keys that were refused here lately are not.
+ * A chunk whose parent is stored nowhere is refused (KVT_MISS): no get would reach it, and it would
+ * take the room of chunks that a get does reach. Stored is what L1 has or is being filled with, what
+ * a tier below has, and what a shared tier may have, but not what was refused here lately.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +94,8 @@ static _Atomic uint64_t *refused_at(struct kvt *k, const struct kvt_key *key)
 	return &k->refused_puts[word_of(key) % KVT_REFUSED_PUTS];
 }
 
-/* Remembers whether the last put of a chunk was refused. A later one may take its place: then a shared tier
- * may have it again, as far as this handle knows. */
+/* Remembers whether the last put of a chunk was refused. Another chunk may take its place: then a
+ * shared tier may have it again, as far as this handle knows. */
 static void note_put(struct kvt *k, const struct kvt_key *key, bool refused)
 {
 	_Atomic uint64_t *at = refused_at(k, key);
@@ -232,12 +232,12 @@ static enum kvt_status try_one(
 {
 	const char *at = (const char *)items + i * items->size;
 
-	return reserve_one(k, (const struct kvt_item *)at, items->size, &r->segments[i * KVT_MAX_EXTENTS],
-		&r->puts[i]);
+	return reserve_one(k, (const struct kvt_item *)at, items->size,
+		&r->segments[i * KVT_MAX_EXTENTS], &r->puts[i]);
 }
 
-/* Reserves each item; those whose parents follow them get a second try, from the last on. Returns whether any
- * has room. */
+/* Reserves each item; those whose parents follow them get a second try, from the last on. Returns
+ * whether any has room. */
 static bool reserve_all(
 	struct kvt *k, const struct kvt_item *items, struct kvt_reservation *r, uint32_t *status)
 {

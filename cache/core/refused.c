@@ -251,7 +251,7 @@ static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 	b->spare = r;
 	b->state = KVT_TIER_WORKS;
 	b->reason[0] = '\0';
-	tier->retired = b->tier; /* other threads may be in it: kept until close, without its files */
+	tier->retired = b->tier; /* other threads may be in it: it is kept, without its files */
 	atomic_store(&b->tier, tier);
 	return true;
 }
@@ -315,8 +315,8 @@ static void refused_again(struct kvt_lower *b, enum kvt_status status, const cha
 		r->again_ns = KVT_NEVER; /* it stays like that */
 }
 
-/* A store waits until names are known: without them what was erased meanwhile could not be erased in it
- * one by one, and it is not used without them either. */
+/* A store waits until names are known: without them what was erased meanwhile could not be erased in
+ * it one by one, and it is not used without them either. */
 static bool is_due(struct kvt_lower *b)
 {
 	struct kvt_refused *r = b->refused;
@@ -330,8 +330,8 @@ static bool is_due(struct kvt_lower *b)
 	return false;
 }
 
-/* A lost tier is made again at once. It begins empty: what was erased meanwhile, or was not yet known to be, is in
- * no list, and would come back with the rest. */
+/* A lost tier is made again at once. It begins empty: what was erased meanwhile, or was not yet known
+ * to be, is in no list, and would come back with the rest. */
 static struct kvt_refused *take_spare(struct kvt_lower *b)
 {
 	struct kvt *k = b->k;

@@ -45,7 +45,8 @@ static void settle_memory(struct kvt_config *c, unsigned part, struct kvt_neighb
 	}
 	if (given != 0 && c->l1_capacity != given)
 		kvt_note(s, KVT_LOG_ERROR, "l1: %llu MiB instead of the %llu MiB of l1.capacity: %s",
-			(unsigned long long)(c->l1_capacity >> 20), (unsigned long long)(given >> 20), why);
+			(unsigned long long)(c->l1_capacity >> 20),
+			(unsigned long long)(given >> 20), why);
 	kvt_neighbours_enter(neighbours, c->node_ranks, c->l1_capacity);
 }
 

@@ -56,7 +56,8 @@ static void add_lower(struct kvt_lower *b, struct kvt_tier_stats *s)
 		s->state = KVT_TIER_PAUSED;
 	if (s->state == KVT_TIER_WORKS && !kvt_breaker_shows(&b->write_breaker)) {
 		s->state = KVT_TIER_PAUSED;
-		copy_text(s->reason, sizeof(s->reason), "it fails to store (the log says why), and is read from");
+		copy_text(s->reason, sizeof(s->reason),
+			"it fails to store (the log says why), and is read from");
 	}
 	s->hits = get(&b->hits);
 	s->misses = get(&b->misses);

@@ -283,12 +283,14 @@ static bool may_write(struct kvt *k, const struct kvt_store *store)
 
 	if (k->loads.reading + k->loads.waiting != 0)
 		most /= BESIDE_LOADS;
-	return b->refused == NULL && kvt_breaker_shows(&b->write_breaker) && kvt_names_known(k) && b->stores_under_way < AT_ONCE &&
+	return b->refused == NULL && kvt_breaker_shows(&b->write_breaker) && kvt_names_known(k) &&
+	       b->stores_under_way < AT_ONCE &&
 	       (queued == 0 || queued + store->cargo->item.bytes <= most);
 }
 
-/* Is it the only tier below? Then a chunk whose parent is not in it either is of no use in it: the parent leaves L1
- * some day, and what is behind a gap is never read. Another tier may have the parent. */
+/* Is it the only tier below? Then a chunk whose parent is not in it either is of no use in it: the
+ * parent leaves L1 some day, and what is behind a gap is never read. Another tier may have the
+ * parent. */
 static bool is_alone(const struct kvt_lower *b)
 {
 	for (size_t i = 0; i < b->k->lower_count; i++)
@@ -340,7 +342,8 @@ static bool is_early(struct kvt *k, const struct kvt_store *store)
 	return false;
 }
 
-/* Its turn has come, unless its parent is to go first or an erased chunk of its name is still on its way out. */
+/* Its turn has come, unless its parent is to go first or an erased chunk of its name is still on its
+ * way out. */
 static void advance(struct kvt *k, struct kvt_store *store)
 {
 	if (kvt_tomb_covers(store->lower, &store->keyed.key, true) || is_early(k, store))

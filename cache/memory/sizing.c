@@ -114,7 +114,8 @@ uint64_t kvt_size_cut(
 	const struct kvt_machine *m, const char *backing, uint64_t bytes, char why[KVT_REASON_BYTES])
 {
 	uint64_t taken = m->cgroup_used + m->untouched;
-	uint64_t left = m->cgroup_limit > taken ? m->cgroup_limit - taken : 0, most = whole(left / 10 * 9);
+	uint64_t left = m->cgroup_limit > taken ? m->cgroup_limit - taken : 0;
+	uint64_t most = whole(left / 10 * 9);
 
 	if (m->cgroup_limit == 0 || strcmp(backing, "anon") != 0 || bytes <= left)
 		return bytes;

@@ -58,8 +58,9 @@ struct kvt_tier_request {
 	const struct kvt_checksum *pieces;
 	const struct kvt_item
 		*item; /* WRITE: parent, tenant, ttl, blocks; borrowed until done */
-	bool chained;  /* WRITE: only where the chunk's parent, if it has one, is here or being written; else
-			* KVT_MISS. A remote tier cannot know that, and stores it. */
+	/* WRITE: only where the chunk's parent, if it has one, is here or being written; else
+	 * KVT_MISS. A remote tier cannot know that, and stores it. */
+	bool chained;
 	bool announce; /* WRITE: the chunk's record must be durable before done (event follows) */
 	int64_t wanted_ns; /* WRITE: when it was put */
 	int64_t begun_ns;
@@ -156,8 +157,9 @@ struct kvt_tier_ops {
 	 * *next_ns: when it wants to be called again at the latest. */
 	size_t (*step)(struct kvt_tier *t, int64_t wait_ns, int64_t *next_ns);
 
-	/* Its store was taken away, and it has let go of it: requests end without it, reads and writes with KVT_MISS,
-	 * flushes with KVT_ECANCELED. Another tier is to be made in its place. NULL: never. */
+	/* Its store was taken away, and it has let go of it: requests end without it, reads and
+	 * writes with KVT_MISS, flushes with KVT_ECANCELED. Another tier is to be made in its place.
+	 * NULL: never. */
 	bool (*lost)(struct kvt_tier *t);
 
 	/* All requests have come back. Syncs and ends. NULL is allowed. */

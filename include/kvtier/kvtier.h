@@ -377,8 +377,8 @@ struct kvt; /* one cache: its memory, its files, its threads */
 /*
  * Opens a cache. A tier that cannot be had (wrong folder, foreign format, locked by another
  * process, no memory for it) is left out with a line in the log and a reason in kvt_stats; the
- * call fails only if no tier can be had at all, or with KVT_EINVAL and KVT_ENOMEM. A store on disk that
- * is locked, full, read-only or not this user's is tried again as long as the handle is open.
+ * call fails only if no tier can be had at all, or with KVT_EINVAL and KVT_ENOMEM. A store on disk
+ * that is locked, full, read-only or not this user's is tried again as long as the handle is open.
  * Waits up to 10 s for another owner of the store to let go of it.
  */
 KVT_API enum kvt_status kvt_open(const struct kvt_config *config, struct kvt **out) KVT_MUST_CHECK;

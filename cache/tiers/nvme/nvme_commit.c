@@ -442,7 +442,8 @@ static void commit_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_
 	}
 }
 
-/* While the log is bad, or the store is lost, nothing can be made durable: fails the requests that wait for that. */
+/* While the log is bad, or the store is lost, nothing can be made durable: fails the requests that
+ * wait for that. */
 static void give_up_waiting(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;

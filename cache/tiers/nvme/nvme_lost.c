@@ -1,10 +1,11 @@
 /*
  * nvme_lost.c - a store whose folder or lock file was removed while it was open.
  *
- * Its files may be another process' by now, or nobody's whose space is still taken. The tier looks once a
- * second whether its lock is the file of that name still. If not, it touches nothing any more: its index is
- * empty, requests end without a disk, and once what was under way has ended its files are closed. The core
- * then makes another tier in its place (refused.c), which takes the lock like any other and begins empty.
+ * Its files may be another process' by now, or take space under no name. The tier looks once a
+ * second whether its lock is the file of that name still. If not, it touches nothing any more: its
+ * index is empty, requests end without a disk, and once what was under way has ended its files are
+ * closed. The core then makes another tier in its place (refused.c), which takes the lock like any
+ * other and begins empty.
  */
 #include <stdio.h>
 
@@ -17,10 +18,12 @@ static void lose(struct nvme *t)
 	pthread_mutex_lock(&t->lock);
 	t->closing = true; /* what goes is not logged */
 	t->log.pending.count = 0;
-	(void)snprintf(t->reason, sizeof(t->reason), "%.110s: its folder or lock file was removed", t->folder);
+	(void)snprintf(t->reason, sizeof(t->reason), "%.110s: its folder or lock file was removed",
+		t->folder);
 	t->state = KVT_TIER_BROKEN;
 	pthread_mutex_unlock(&t->lock);
-	kvt_note(t->s, KVT_LOG_ERROR, "nvme: %s: nothing of it is used any more, and it begins again, empty", t->reason);
+	kvt_note(t->s, KVT_LOG_ERROR,
+		"nvme: %s: nothing of it is used any more, and it begins again, empty", t->reason);
 	t->lost = true;
 	(void)kvt_index_erase_all(t->index);
 }

@@ -110,7 +110,7 @@ static void lock_path(char out[256])
 	(void)snprintf(out + at, 256 - at, "/0/%s", KVT_IO_LOCK_NAME);
 }
 
-/* Someone empties the disk below an engine that runs: the store begins again within seconds. */
+/* An operator empties the disk below an engine that runs: the store begins again within seconds. */
 START_TEST(a_store_whose_folder_was_removed_begins_again)
 {
 	struct kvt_stats before;
