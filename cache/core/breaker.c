@@ -69,10 +69,15 @@ bool kvt_breaker_end(
 	return false;
 }
 
-bool kvt_breaker_tick(struct kvt_breaker *b, int64_t now_ns)
+bool kvt_breaker_tick(struct kvt_breaker *b, int64_t now_ns, int64_t *next_ns)
 {
-	if (b->state != KVT_BREAKER_OPEN || now_ns < b->until_ns)
+	if (b->state != KVT_BREAKER_OPEN)
 		return false;
-	become(b, KVT_BREAKER_HALF);
-	return true;
+	if (now_ns >= b->until_ns) {
+		become(b, KVT_BREAKER_HALF);
+		return true;
+	}
+	if (b->until_ns < *next_ns)
+		*next_ns = b->until_ns;
+	return false;
 }

@@ -1,5 +1,6 @@
 /*
- * breaker.h - whether a tier that failed is to be left alone.
+ * breaker.h - whether a tier that failed is to be left alone. Each tier has two: for writes, and for
+ * all else, so that a disk that is read-only or over its quota is read from on.
  *
  *	CLOSED --failures in a row--> OPEN --pause over--> HALF --one request--> PROBING
  *	   ^                            ^                                        |    |
@@ -46,7 +47,7 @@ static inline void kvt_breaker_pass(struct kvt_job *job)
 /* Its result. True: the tier is left alone from now on. */
 bool kvt_breaker_end(
 	struct kvt_breaker *b, const struct kvt_job *job, enum kvt_outcome outcome, int64_t now_ns);
-/* Time passed. True: a probe may be sent from now on. */
-bool kvt_breaker_tick(struct kvt_breaker *b, int64_t now_ns);
+/* Time passed. True: a probe may be sent from now on. *next_ns: lowered to when to look again. */
+bool kvt_breaker_tick(struct kvt_breaker *b, int64_t now_ns, int64_t *next_ns);
 
 #endif

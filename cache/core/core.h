@@ -55,6 +55,7 @@ struct kvt_job {
 	uint32_t get; /* number of the get that it is for, as kvt_trace_number; 0: none */
 	uint32_t times_late; /* stalls that were counted against the tier */
 	bool probe;          /* decides whether a tier that was left alone is used again */
+	bool unasked;        /* it had no name: its status is not the tier's word */
 	/* What the request calls its chunk, by names.h, once it is submitted. */
 	struct kvt_key name, parent_name;
 	struct kvt_key *names; /* of more than one; owned */
@@ -105,14 +106,18 @@ struct kvt_refused;
 struct kvt_lower {
 	struct kvt *k;
 	const struct kvt_tier_ops *ops;
-	/* NULL: absent, `reason` says why. Set once, under lock, by open or by the thread that asks
-	 * again for a refused one; read without. */
+	/* NULL: absent, `reason` says why. Set under lock, by open or by the thread that asks again
+	 * for a refused one; read without. It never becomes NULL again, and the one that was there
+	 * before is kept until close. */
 	_Atomic(struct kvt_tier *) tier;
 	uint32_t id;    /* enum kvt_tier_id */
 	uint32_t state; /* enum kvt_tier_state without the tier's own word; under lock */
 	char reason[KVT_REASON_BYTES]; /* under lock */
-	struct kvt_refused *refused; /* owned: another process has the store; set and freed under lock */
-	struct kvt_breaker breaker;
+	/* Owned; set under lock. `refused`: the store could not be opened, or is lost. `spare`: it is
+	 * open, and may be lost. */
+	struct kvt_refused *refused, *spare;
+	struct kvt_breaker breaker;       /* for all but these: */
+	struct kvt_breaker write_breaker; /* WRITE and FLUSH may fail, and reads go on */
 	bool given_up; /* left alone since, and the waits for it are still to be ended */
 	struct kvt_meter reads, writes;
 	struct kvt_job *oldest, *newest; /* under way */
@@ -145,7 +150,7 @@ struct kvt_counters {
 	_Atomic uint64_t stores_dropped, prefetches, promotions, joined_loads, not_worth;
 	_Atomic uint64_t finds, probes, probe_chunks, probe_hits;
 	_Atomic uint64_t lock_refusals;
-	_Atomic uint64_t put_blended;
+	_Atomic uint64_t put_blended, put_orphans;
 	_Atomic uint64_t tables_lost; /* of generations: everything stored became cold */
 	_Atomic uint64_t tables_refused; /* questions for them that a tier refused */
 	struct kvt_fragment_counters fragments;
@@ -240,6 +245,8 @@ struct kvt_generations {
 	struct kvt_slot_set *changed; /* scratch; owned */
 };
 
+#define KVT_REFUSED_PUTS 1024
+
 struct kvt {
 	struct kvt_config config; /* settled: no 0 that means a default; without its texts */
 	struct kvt_surroundings surroundings;
@@ -261,6 +268,8 @@ struct kvt {
 	struct kvt_leases leases;
 	struct kvt_prefill prefill;
 	struct kvt_counters counters;
+	/* Chunks whose last put was refused, by a word of their keys; put.c. Relaxed. */
+	_Atomic uint64_t refused_puts[KVT_REFUSED_PUTS];
 	struct kvt_latencies latencies;
 	struct kvt_trace *trace; /* NULL: nothing is traced */
 

@@ -65,9 +65,12 @@ enum kvt_status kvt_generations_init(struct kvt *k)
 {
 	struct kvt_generations *g = &k->generations;
 
-	for (size_t i = 0; i < k->lower_count; i++)
-		if (k->lower[i].ops->has_table)
-			g->home = &k->lower[i];
+	for (size_t i = 0; i < k->lower_count; i++) {
+		struct kvt_lower *b = &k->lower[i];
+
+		if (b->ops->has_table && b->tier != NULL) /* one that is left out is as none */
+			g->home = b;
+	}
 	if (g->home == NULL)
 		return KVT_OK;
 	g->at = calloc(KVT_SLOTS, sizeof(*g->at));

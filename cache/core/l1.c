@@ -259,6 +259,11 @@ void kvt_l1_release(struct kvt_l1 *l1, uint32_t entry)
 	kvt_index_release(l1->index, entry);
 }
 
+bool kvt_l1_is_live(struct kvt_l1 *l1, uint32_t entry)
+{
+	return kvt_index_is_live(l1->index, entry);
+}
+
 size_t kvt_l1_pass(struct kvt_l1 *l1, const uint32_t *entries, size_t n)
 {
 	return kvt_index_pass(l1->index, entries, n);
@@ -365,9 +370,9 @@ static enum kvt_status find_room(struct kvt_l1 *l1, uint64_t bytes, uint64_t kee
 }
 
 enum kvt_status kvt_l1_reserve(
-	struct kvt_l1 *l1, const struct kvt_item *item, bool load, uint32_t *entry)
+	struct kvt_l1 *l1, const struct kvt_item *item, enum kvt_l1_use use, uint32_t *entry)
 {
-	uint64_t keep = load ? 0 : l1->staging_units;
+	uint64_t keep = use == KVT_L1_LOAD ? 0 : l1->staging_units;
 	uint64_t place[4] = {0};
 	struct kvt_entry_info info;
 	enum kvt_status status;
@@ -376,8 +381,8 @@ enum kvt_status kvt_l1_reserve(
 	if (item->bytes > kvt_arena_capacity(l1->arena) - keep * KVT_ARENA_UNIT)
 		return KVT_FULL;
 	describe(l1, item, &info);
-	status = kvt_index_insert_sparing(
-		l1->index, &item->key, item->parent, &info, keep * KVT_ARENA_UNIT, &found);
+	status = kvt_index_insert_sparing(l1->index, &item->key, item->parent, &info,
+		keep * KVT_ARENA_UNIT, use == KVT_L1_CHILD, &found);
 	if (status != KVT_OK)
 		return status;
 	status = find_room(l1, item->bytes, keep, &place[PLACE_RUNS]);

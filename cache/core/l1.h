@@ -29,6 +29,7 @@ size_t kvt_l1_hold(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, uint
 enum kvt_status kvt_l1_hold_one(
 	struct kvt_l1 *l1, const struct kvt_key *key, bool use, uint32_t *entry) KVT_MUST_CHECK;
 void kvt_l1_release(struct kvt_l1 *l1, uint32_t entry);
+bool kvt_l1_is_live(struct kvt_l1 *l1, uint32_t entry); /* as kvt_index_is_live */
 /* As kvt_index_pass: held chunks leave when their holder releases them, unless others want them. */
 size_t kvt_l1_pass(struct kvt_l1 *l1, const uint32_t *entries, size_t n);
 /* As kvt_index_pass_for: these chunks make room for a put of this one, or stay where it would not fit all the same. */
@@ -44,10 +45,15 @@ struct kvt_checksum kvt_l1_checksum(struct kvt_l1 *l1, uint32_t entry);
 /* Do the bytes of an entry that is held still give its checksum? Reads them all. */
 bool kvt_l1_intact(struct kvt_l1 *l1, uint32_t entry);
 
-/* Room for a chunk, FILLING, held by the filler. `load`: may use the staging share. KVT_EXISTS,
- * KVT_FULL, KVT_ENOMEM. */
-enum kvt_status kvt_l1_reserve(
-	struct kvt_l1 *l1, const struct kvt_item *item, bool load, uint32_t *entry) KVT_MUST_CHECK;
+/* What room is for. */
+enum kvt_l1_use {
+	KVT_L1_LOAD,  /* may use the staging share */
+	KVT_L1_PUT,   /* its parent is not needed here: a tier below may have it */
+	KVT_L1_CHILD, /* a put; KVT_MISS: its parent is not here, nor being filled */
+};
+/* Room for a chunk, FILLING, held by the filler. KVT_EXISTS, KVT_FULL, KVT_MISS, KVT_ENOMEM. */
+enum kvt_status kvt_l1_reserve(struct kvt_l1 *l1, const struct kvt_item *item, enum kvt_l1_use use,
+	uint32_t *entry) KVT_MUST_CHECK;
 /*
  * Visible from now on; the filler's hold stays. names (NULL: none, and then no events) are copied
  * but for the token ids, and reported to the watch as they are. KVT_MISS: erased meanwhile.

@@ -118,7 +118,8 @@ size_t kvt_hold_fill(struct kvt_leases *leases, struct kvt_l1 *l1, struct kvt_ho
 		uint64_t bytes = 0;
 		uint32_t pieces;
 
-		if (!make_segment_room(hold, segments + KVT_MAX_EXTENTS))
+		if (!kvt_l1_is_live(l1, hold->entries[i]) ||
+			!make_segment_room(hold, segments + KVT_MAX_EXTENTS))
 			break;
 		pieces = kvt_l1_segments(l1, hold->entries[i], &hold->segments[segments]);
 		for (uint32_t j = 0; j < pieces; j++)

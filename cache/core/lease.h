@@ -37,8 +37,9 @@ void kvt_leases_finish(struct kvt_leases *leases); /* frees the pool */
 /* A lease for up to n chunks, not yet out and without any. NULL: out of memory. */
 struct kvt_hold *kvt_hold_take(struct kvt_leases *leases, size_t n);
 /* Fills it from the first `count` entries, whose holds it then owns. tiers: of each chunk; NULL:
- * all L1. Returns how many chunks it has: fewer only if memory ran out, and then the holds of the
- * rest are released. */
+ * all L1. Returns how many chunks it has: fewer if one of them left L1 since it was held (a get
+ * that began before an erase does not hand out what was erased), or if memory ran out; the holds
+ * of the rest are released. */
 size_t kvt_hold_fill(struct kvt_leases *leases, struct kvt_l1 *l1, struct kvt_hold *hold,
 	size_t count, const uint8_t *tiers, int64_t now_ns);
 /* Releases its chunks, if it is filled, and gives it back. NULL is allowed. */

@@ -25,10 +25,9 @@ enum kvt_status kvt_limit_tenant(
 
 		pthread_mutex_lock(&k->lock);
 		tier = k->lower[i].tier;
-		if (tier == NULL)
-			status = kvt_refused_limit(&k->lower[i], tenant, nvme_bytes);
+		status = kvt_refused_limit(&k->lower[i], tenant, nvme_bytes);
 		pthread_mutex_unlock(&k->lock);
-		if (tier != NULL && tier->ops->limit_tenant != NULL)
+		if (status == KVT_OK && tier != NULL && tier->ops->limit_tenant != NULL)
 			status = tier->ops->limit_tenant(tier, tenant, nvme_bytes);
 	}
 	return status;

@@ -251,7 +251,7 @@ static bool advance(struct kvt *k, struct kvt_load *load)
 		loads->reading_bytes + load->known.bytes > loads->limit_bytes)
 		return false;
 	if (!refused)
-		status = kvt_l1_reserve(k->l1, &item, true, &load->entry);
+		status = kvt_l1_reserve(k->l1, &item, KVT_L1_LOAD, &load->entry);
 	if (status == KVT_FULL && loads->reading != 0)
 		return false; /* what is being read may be evicted afterwards */
 	if (status == KVT_OK) {

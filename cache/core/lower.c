@@ -23,6 +23,15 @@
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+/* May what keeps a tier from being made pass: another owner, a full or read-only disk, rights?
+ * Formats and settings stay. A shared tier is made without its server; what it lacks at the start
+ * is a file that a setting names. */
+static bool may_pass(const struct kvt_tier_ops *ops, enum kvt_status status)
+{
+	return ops->unsure == NULL &&
+	       (status == KVT_ELOCKED || status == KVT_EIO || status == KVT_FULL);
+}
+
 enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct kvt_tier_ops *ops)
 {
 	struct kvt_tier_options options = {
@@ -38,30 +47,37 @@ enum kvt_status kvt_lower_init(struct kvt_lower *b, struct kvt *k, const struct 
 	*b = (struct kvt_lower){.k = k, .ops = ops, .id = ops->id, .state = KVT_TIER_WORKS};
 	kvt_breaker_init(
 		&b->breaker, &k->config, (uint64_t)ops->id * 0x9e3779b97f4a7c15u + k->config.rank);
+	b->write_breaker = b->breaker;
 	status = ops->create(&options, b->reason, &tier);
 	if (status == KVT_OK) {
 		atomic_store(&b->tier, tier);
-		return KVT_OK;
+		status = ops->lost != NULL ? kvt_refused_spare(b, &options) : KVT_OK;
+		if (status != KVT_OK)
+			kvt_lower_finish(b);
+		return status;
 	}
 	b->state = status == KVT_MISS ? KVT_TIER_ABSENT : KVT_TIER_BROKEN;
 	if (status == KVT_MISS)
 		return KVT_OK;
 	if (b->reason[0] == '\0')
 		snprintf(b->reason, sizeof(b->reason), "%s", kvt_status_text(status));
-	if (status == KVT_ELOCKED)
-		return kvt_refused_begin(b, &options);
+	if (may_pass(ops, status))
+		return kvt_refused_begin(b, &options, status);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: left out: %s", ops->name, b->reason);
 	return status == KVT_ENOMEM ? KVT_ENOMEM : KVT_OK;
 }
 
 void kvt_lower_finish(struct kvt_lower *b)
 {
-	struct kvt_tier *tier = atomic_exchange(&b->tier, NULL);
+	struct kvt_tier *tier = atomic_exchange(&b->tier, NULL), *before;
 
-	if (tier != NULL)
+	for (; tier != NULL; tier = before) {
+		before = tier->retired;
 		tier->ops->destroy(tier);
+	}
 	kvt_refused_destroy(b->refused);
-	b->refused = NULL;
+	kvt_refused_destroy(b->spare);
+	b->refused = b->spare = NULL;
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
@@ -210,6 +226,13 @@ static struct kvt_meter *meter_of(struct kvt_lower *b, const struct kvt_job *job
 	return job->request.verb == KVT_TIER_WRITE ? &b->writes : NULL;
 }
 
+static struct kvt_breaker *breaker_of(struct kvt_lower *b, const struct kvt_job *job)
+{
+	bool writes = job->request.verb == KVT_TIER_WRITE || job->request.verb == KVT_TIER_FLUSH;
+
+	return writes ? &b->write_breaker : &b->breaker;
+}
+
 /* The request's keys become names. KVT_EIO: there are none yet. */
 static enum kvt_status name_it(struct kvt *k, struct kvt_job *job)
 {
@@ -256,7 +279,7 @@ void kvt_lower_submit(
 	if (job->request.verb == KVT_TIER_TABLE)
 		kvt_breaker_pass(job); /* the table is one shard's of a Cluster */
 	else
-		kvt_breaker_begin(&b->breaker, job);
+		kvt_breaker_begin(breaker_of(b, job), job);
 	if (meter != NULL)
 		kvt_meter_begin(meter, job->request.bytes, now_ns);
 	job->names = NULL;
@@ -266,7 +289,8 @@ void kvt_lower_submit(
 	job->request.done = request_done;
 	job->request.user = job;
 	job->request.next = NULL;
-	if (job->request.status == KVT_OK)
+	job->unasked = job->request.status != KVT_OK;
+	if (!job->unasked)
 		b->tier->ops->submit(b->tier, &job->request);
 	else
 		request_done(&job->request);
@@ -274,24 +298,36 @@ void kvt_lower_submit(
 		b->tier->ops->wake(b->tier);
 }
 
-static enum kvt_outcome outcome_of(uint32_t status)
+static enum kvt_outcome outcome_of(const struct kvt_job *job)
 {
-	switch (status) {
+	if (job->unasked)
+		return KVT_OUTCOME_NONE;
+	switch (job->request.status) {
 	case KVT_EIO:
 		return KVT_OUTCOME_BAD;
 	case KVT_ENOMEM:
 	case KVT_ECANCELED:
 		return KVT_OUTCOME_NONE;
-	default:
-		return KVT_OUTCOME_GOOD;
+	default: /* a flush that had nothing to do says nothing about writes */
+		return job->request.verb == KVT_TIER_FLUSH ? KVT_OUTCOME_NONE : KVT_OUTCOME_GOOD;
 	}
 }
 
-/* The tier is left alone from now on. */
-static void give_up(struct kvt_lower *b, const char *why)
+/* The result of a request, or that there is none yet. The tier may be left alone from now on, or its
+ * writes. */
+static void judge(struct kvt_lower *b, const struct kvt_job *job, enum kvt_outcome outcome,
+	int64_t now_ns, const char *why)
 {
-	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: left alone for %llu ms: %s",
-		b->tier->ops->name, (unsigned long long)(b->breaker.pause_ns / 1000000), why);
+	struct kvt_breaker *breaker = breaker_of(b, job);
+	bool writes = breaker == &b->write_breaker;
+
+	if (!kvt_breaker_end(breaker, job, outcome, now_ns))
+		return;
+	kvt_note(&b->k->surroundings, KVT_LOG_WARN, "%s: %s for %llu ms: %s", b->tier->ops->name,
+		writes ? "stores nothing" : "left alone",
+		(unsigned long long)(breaker->pause_ns / 1000000), why);
+	if (writes)
+		return;
 	b->given_up = true;
 	kvt_trace_chunk(b->k, KVT_TRACE_AWAY, b->id, NULL, KVT_WHY_NONE);
 }
@@ -307,13 +343,12 @@ void kvt_lower_take_back(struct kvt_lower *b, struct kvt_job *job)
 	b->under_way--;
 	if (meter != NULL)
 		kvt_meter_end(meter, job->request.bytes, status == KVT_OK, now_ns);
-	if (status == KVT_EIO)
+	if (status == KVT_EIO && !job->unasked)
 		kvt_count(&b->io_errors, 1);
 	kvt_trace_job(b->k, job, now_ns);
 	free(job->names);
 	job->names = NULL;
-	if (kvt_breaker_end(&b->breaker, job, outcome_of(status), now_ns))
-		give_up(b, "it fails");
+	judge(b, job, outcome_of(job), now_ns, "it fails");
 }
 
 struct kvt_job *kvt_lower_finished(struct kvt_lower *b)
@@ -363,8 +398,7 @@ static size_t find_stalls(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 			due_ns += patience;
 			done++;
 			kvt_count(&b->io_errors, 1);
-			if (kvt_breaker_end(&b->breaker, job, KVT_OUTCOME_BAD, now_ns))
-				give_up(b, "it does not answer");
+			judge(b, job, KVT_OUTCOME_BAD, now_ns, "it does not answer");
 		}
 		if (due_ns < *next_ns)
 			*next_ns = due_ns;
@@ -380,10 +414,7 @@ size_t kvt_lower_tick(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 
 	if (b->tier == NULL)
 		return 0;
-	if (kvt_breaker_tick(&b->breaker, now_ns))
-		done++;
-	done += find_stalls(b, now_ns, next_ns);
-	if (b->breaker.state == KVT_BREAKER_OPEN && b->breaker.until_ns < *next_ns)
-		*next_ns = b->breaker.until_ns;
-	return done;
+	done += kvt_breaker_tick(&b->breaker, now_ns, next_ns);
+	done += kvt_breaker_tick(&b->write_breaker, now_ns, next_ns);
+	return done + find_stalls(b, now_ns, next_ns);
 }

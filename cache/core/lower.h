@@ -26,6 +26,12 @@ static inline bool kvt_lower_shows(struct kvt_lower *b)
 /* And may they be read now? Not while it is unknown which of them others have erased. */
 bool kvt_lower_readable(struct kvt_lower *b);
 
+/* Did it work when it was used last, in both directions? Any thread. */
+static inline bool kvt_lower_works(struct kvt_lower *b)
+{
+	return kvt_breaker_works(&b->breaker) && kvt_breaker_works(&b->write_breaker);
+}
+
 /* What the tier, which is there, knows of a key. */
 bool kvt_lower_knows(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known);
 bool kvt_lower_has(struct kvt_lower *b, const struct kvt_key *key);

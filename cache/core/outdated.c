@@ -109,7 +109,7 @@ bool kvt_outdated_add(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
 
 void kvt_outdated_unwritten(struct kvt_lower *b, const struct kvt_key *key, bool refused)
 {
-	if (!b->k->outdates || !is_shared(b->tier) || (!refused && kvt_breaker_works(&b->breaker)))
+	if (!b->k->outdates || !is_shared(b->tier) || (!refused && kvt_lower_works(b)))
 		return;
 	(void)!add(b, key, PUTS_MOST); /* as with what came before the handle knew that the tier fails */
 }
@@ -222,7 +222,7 @@ static enum kvt_status outdate_in(struct kvt_lower *b, const struct kvt_key *key
 	struct kvt_tier_known known;
 
 	if (is_shared(b->tier))
-		return kvt_breaker_works(&b->breaker) ? KVT_OK : add(b, key, PUTS_MOST);
+		return kvt_lower_works(b) ? KVT_OK : add(b, key, PUTS_MOST);
 	return kvt_lower_knows(b, key, &known) && !kvt_tomb_covers(b, key, true)
 		       ? KVT_EXISTS
 		       : KVT_OK;

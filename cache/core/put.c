@@ -6,6 +6,10 @@
  * checksum from the bytes as they lie in the arena, publishes, and leaves the way down to the
  * stores. A chunk that only a lower tier has may be put: its copy in L1 is then had without
  * reading, and the store finds that there is nothing to do.
+ *
+ * A chunk whose parent is stored nowhere is refused (KVT_MISS): no get would reach it, and it would
+ * take the room of chunks that a get does reach. Stored is what L1 has or is being filled with, what
+ * a tier below has, and what a shared tier may have, but not what was refused here lately.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +79,44 @@ static bool goes_down(struct kvt *k)
 	return false;
 }
 
+/* --- chains ----------------------------------------------------------------------------------- */
+
+static uint64_t word_of(const struct kvt_key *key)
+{
+	uint64_t word;
+
+	memcpy(&word, key->bytes, sizeof(word));
+	return word;
+}
+
+static _Atomic uint64_t *refused_at(struct kvt *k, const struct kvt_key *key)
+{
+	return &k->refused_puts[word_of(key) % KVT_REFUSED_PUTS];
+}
+
+/* Remembers whether the last put of a chunk was refused. Another chunk may take its place: then a
+ * shared tier may have it again, as far as this handle knows. */
+static void note_put(struct kvt *k, const struct kvt_key *key, bool refused)
+{
+	_Atomic uint64_t *at = refused_at(k, key);
+	uint64_t word = word_of(key);
+
+	if (refused)
+		atomic_store_explicit(at, word, memory_order_relaxed);
+	else if (atomic_load_explicit(at, memory_order_relaxed) == word)
+		atomic_store_explicit(at, 0, memory_order_relaxed);
+}
+
+/* May a tier below have the parent? Without `lock`. */
+static bool is_below(struct kvt *k, const struct kvt_key *parent)
+{
+	struct kvt_tier_known known;
+
+	if (atomic_load_explicit(refused_at(k, parent), memory_order_relaxed) == word_of(parent))
+		return kvt_lower_holding(k, parent, KVT_ALL_TIERS, false, &known) != NULL;
+	return kvt_lower_may_have(k, parent);
+}
+
 /* A chain that is longer than L1 goes through the room of its last chunk, once that is stored below. The ends of
  * that chunk, which hang on it, leave before it. What would not fit all the same pushes nothing out. */
 static bool passes(struct kvt *k, const struct kvt_item *item)
@@ -109,6 +151,19 @@ static void trace_put(
 	kvt_trace_note(k->trace, &event);
 }
 
+/* Room in L1 for a chunk that has a parent somewhere, or begins a chain. */
+static enum kvt_status reserve_room(struct kvt *k, const struct kvt_item *item, uint32_t *entry)
+{
+	enum kvt_status status = kvt_l1_reserve(k->l1, item, KVT_L1_CHILD, entry);
+
+	if (status == KVT_MISS && is_below(k, item->parent))
+		status = kvt_l1_reserve(k->l1, item, KVT_L1_PUT, entry);
+	if (status == KVT_FULL && passes(k, item))
+		status = kvt_l1_reserve(k->l1, item, KVT_L1_PUT, entry);
+	note_put(k, &item->key, status != KVT_OK && status != KVT_EXISTS);
+	return status;
+}
+
 static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, uint32_t size,
 	struct kvt_segment *segments, struct put *put)
 {
@@ -120,9 +175,7 @@ static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, 
 		kvt_count(&k->counters.put_blended, (whole.item.flags & KVT_ITEM_BLENDED) != 0);
 		return KVT_EINVAL;
 	}
-	status = kvt_l1_reserve(k->l1, item, false, &put->entry);
-	if (status == KVT_FULL && passes(k, item))
-		status = kvt_l1_reserve(k->l1, item, false, &put->entry);
+	status = reserve_room(k, item, &put->entry);
 	if (status != KVT_OK) {
 		put->entry = KVT_NO_ENTRY;
 		kvt_count(&k->counters.put_exists, status == KVT_EXISTS);
@@ -174,15 +227,59 @@ static void destroy(struct kvt_reservation *r)
 	free(r);
 }
 
+static enum kvt_status try_one(
+	struct kvt *k, const struct kvt_item *items, struct kvt_reservation *r, size_t i)
+{
+	const char *at = (const char *)items + i * items->size;
+
+	return reserve_one(k, (const struct kvt_item *)at, items->size,
+		&r->segments[i * KVT_MAX_EXTENTS], &r->puts[i]);
+}
+
+/* Reserves each item; those whose parents follow them get a second try, from the last on. Returns
+ * whether any has room. */
+static bool reserve_all(
+	struct kvt *k, const struct kvt_item *items, struct kvt_reservation *r, uint32_t *status)
+{
+	bool any = false;
+	size_t orphans = 0;
+
+	for (size_t i = 0; i < r->n; i++) {
+		r->puts[i].entry = KVT_NO_ENTRY;
+		status[i] = try_one(k, items, r, i);
+	}
+	for (size_t i = r->n; i-- > 0;) {
+		if (status[i] == KVT_MISS && any)
+			status[i] = try_one(k, items, r, i);
+		any = any || status[i] == KVT_OK;
+		orphans += status[i] == KVT_MISS;
+	}
+	kvt_count(&k->counters.put_orphans, orphans);
+	return any;
+}
+
+/* Segments of all puts, one after another. */
+static void close_ranks(struct kvt_reservation *r, uint32_t *counts)
+{
+	struct kvt_segment *next = r->segments;
+
+	for (size_t i = 0; i < r->n; i++) {
+		struct put *put = &r->puts[i];
+
+		counts[i] = put->segment_count;
+		if (counts[i] != 0)
+			memmove(next, put->segments, counts[i] * sizeof(*next));
+		put->segments = next;
+		next += counts[i];
+	}
+}
+
 enum kvt_status kvt_put_reserve(struct kvt *k, const struct kvt_item *items, size_t n,
 	struct kvt_reservation **out, const struct kvt_segment **segments, uint32_t *counts,
 	uint32_t *status)
 {
 	enum kvt_status usable = kvt_usable(k);
 	struct kvt_reservation *r;
-	const char *at = (const char *)items;
-	struct kvt_segment *next;
-	bool any = false;
 
 	if (usable != KVT_OK)
 		return usable;
@@ -193,19 +290,12 @@ enum kvt_status kvt_put_reserve(struct kvt *k, const struct kvt_item *items, siz
 	if (r == NULL)
 		return KVT_ENOMEM;
 	r->begun_ns = kvt_clock(k);
-	next = r->segments;
-	for (size_t i = 0; i < n; i++, at += items->size) {
-		r->puts[i].entry = KVT_NO_ENTRY;
-		status[i] =
-			reserve_one(k, (const struct kvt_item *)at, items->size, next, &r->puts[i]);
-		counts[i] = r->puts[i].segment_count;
-		next += counts[i];
-		any = any || status[i] == KVT_OK;
-	}
-	if (!any) {
+	if (!reserve_all(k, items, r, status)) {
+		memset(counts, 0, n * sizeof(*counts));
 		destroy(r);
 		return (enum kvt_status)status[0];
 	}
+	close_ranks(r, counts);
 	*out = r;
 	*segments = r->segments;
 	return KVT_OK;
@@ -217,6 +307,7 @@ static void drop(struct kvt *k, struct put *put)
 {
 	if (put->entry == KVT_NO_ENTRY)
 		return;
+	note_put(k, kvt_l1_key(k->l1, put->entry), true);
 	kvt_l1_discard(k->l1, put->entry);
 	kvt_cargo_free(put->cargo); /* no other thread has seen it */
 }

@@ -1,5 +1,5 @@
 /*
- * refused.c - a tier whose store another process owns; see the header.
+ * refused.c - a tier whose store could not be opened; see the header.
  *
  * The tier is made, and brought up to date with what was erased meanwhile, by the thread that steps
  * it afterwards. Only then is it shown: `tier` is set under the lock, in the moment in which no
@@ -7,13 +7,16 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "core/moves.h"
 #include "core/names.h"
 #include "core/refused.h"
 #include "options/settings.h"
 
 #define PAUSE_MOST_NS 30000000000 /* an owner that ends is noticed within this */
 #define STAYS_NS      60000000000 /* an owner that does not end within this is taken to stay */
+#define NAMES_NS      1000000000  /* between looks at whether names are known */
 #define KEYS_MOST     65536u      /* erased meanwhile; beyond, all of the store is emptied */
 #define TENANTS_MOST  4096u
 
@@ -66,30 +69,49 @@ void kvt_refused_destroy(struct kvt_refused *r)
 	free(r);
 }
 
-enum kvt_status kvt_refused_begin(struct kvt_lower *b, const struct kvt_tier_options *options)
+/* NULL: no memory. */
+static struct kvt_refused *make(struct kvt *k, const struct kvt_tier_options *options)
 {
-	struct kvt *k = b->k;
 	struct kvt_refused *r = calloc(1, sizeof(*r));
 
-	if (r == NULL)
-		return KVT_ENOMEM;
-	if (kvt_settings_copy(&k->config, &r->config) != KVT_OK) {
+	if (r == NULL || kvt_settings_copy(&k->config, &r->config) != KVT_OK) {
 		free(r);
-		return KVT_ENOMEM;
+		return NULL;
 	}
 	r->options = *options;
 	r->options.config = &r->config;
 	r->options.again = true;
+	return r;
+}
+
+static void set_pause(struct kvt *k, struct kvt_refused *r)
+{
 	r->pause_ns = k->config.breaker_open_ns;
 	if (r->pause_ns > longest_pause(k))
 		r->pause_ns = longest_pause(k);
 	r->begun_ns = kvt_clock(k);
+}
+
+enum kvt_status kvt_refused_spare(struct kvt_lower *b, const struct kvt_tier_options *options)
+{
+	b->spare = make(b->k, options);
+	return b->spare != NULL ? KVT_OK : KVT_ENOMEM;
+}
+
+enum kvt_status kvt_refused_begin(
+	struct kvt_lower *b, const struct kvt_tier_options *options, enum kvt_status why)
+{
+	struct kvt *k = b->k;
+	struct kvt_refused *r = make(k, options);
+
+	if (r == NULL)
+		return KVT_ENOMEM;
+	set_pause(k, r);
 	r->again_ns = r->begun_ns + (int64_t)r->pause_ns;
 	b->refused = r;
-	kvt_count(&k->counters.lock_refusals, 1);
+	kvt_count(&k->counters.lock_refusals, why == KVT_ELOCKED);
 	kvt_note(&k->surroundings, KVT_LOG_ERROR,
-		"%s: left out until it is free: %s; asked for again after %llu ms, then less and "
-		"less often",
+		"%s: left out for now: %s; tried again after %llu ms, then less and less often",
 		b->ops->name, b->reason, (unsigned long long)(r->pause_ns / 1000000));
 	return KVT_OK;
 }
@@ -145,11 +167,18 @@ bool kvt_refused_erase_tenant(struct kvt_lower *b, const struct kvt_tenant *tena
 enum kvt_status kvt_refused_limit(
 	struct kvt_lower *b, const struct kvt_tenant *tenant, uint64_t bytes)
 {
-	struct owed *owed = b->refused != NULL ? &b->refused->owed : NULL;
+	struct kvt_refused *r = b->refused != NULL ? b->refused : b->spare;
+	struct owed *owed = r != NULL ? &r->owed : NULL;
 	struct limit *more;
 
 	if (owed == NULL || b->ops->limit_tenant == NULL)
 		return KVT_OK;
+	for (size_t i = 0; i < owed->limit_count; i++) {
+		if (memcmp(&owed->limits[i].tenant, tenant, sizeof(*tenant)) == 0) {
+			owed->limits[i].bytes = bytes;
+			return KVT_OK;
+		}
+	}
 	if (owed->limit_count == TENANTS_MOST)
 		return KVT_FULL;
 	more = reallocarray(owed->limits, owed->limit_count + 1, sizeof(*more));
@@ -211,7 +240,7 @@ static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 	if (r->owed.all || r->owed.key_count + r->owed.tenant_count != 0) {
 		*owed = r->owed;
 		r->owed = (struct owed){.limits = owed->limits, .limit_count = owed->limit_count};
-		owed->limits = NULL; /* they stay until a tier is shown */
+		owed->limits = NULL; /* they stay until the handle closes */
 		owed->limit_count = 0;
 		return false;
 	}
@@ -219,24 +248,35 @@ static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 		(void)!tier->ops->limit_tenant(
 			tier, &r->owed.limits[i].tenant, r->owed.limits[i].bytes);
 	b->refused = NULL;
+	b->spare = r;
 	b->state = KVT_TIER_WORKS;
 	b->reason[0] = '\0';
+	tier->retired = b->tier; /* other threads may be in it: it is kept, without its files */
 	atomic_store(&b->tier, tier);
-	kvt_refused_destroy(r);
 	return true;
+}
+
+/* Requests to the tier that is lost end before another one takes its place. */
+static bool is_busy(struct kvt_lower *b)
+{
+	return b->tier != NULL && b->under_way != 0;
 }
 
 static size_t attach(struct kvt_lower *b, struct kvt_tier *tier)
 {
 	struct kvt *k = b->k;
 	struct owed owed;
-	bool shown, good = true;
+	bool shown, busy, good = true;
+	int64_t next_ns;
 
 	do {
 		pthread_mutex_lock(&k->lock);
-		shown = show(b, tier, &owed);
+		busy = is_busy(b);
+		shown = !busy && show(b, tier, &owed);
 		pthread_mutex_unlock(&k->lock);
-		if (!shown) {
+		if (busy) {
+			(void)kvt_moves_step(b, 1000000, &next_ns);
+		} else if (!shown) {
 			good = settle(k, tier, &owed);
 			if (!good) { /* erased chunks are in it: it is not used now */
 				pthread_mutex_lock(&k->lock);
@@ -250,22 +290,20 @@ static size_t attach(struct kvt_lower *b, struct kvt_tier *tier)
 	if (!good)
 		return 0;
 	kvt_note(&k->surroundings, KVT_LOG_INFO,
-		"%s: no other process has the store any more: used from now on", b->ops->name);
+		"%s: the store could be opened: used from now on", b->ops->name);
 	k->tier_came(k);
 	return 1;
 }
 
-/* Another process still has it, or what it left cannot be opened. */
+/* Another process still has it, or it still cannot be opened. */
 static void refused_again(struct kvt_lower *b, enum kvt_status status, const char *why)
 {
 	struct kvt *k = b->k;
 	struct kvt_refused *r = b->refused;
 
-	if (status == KVT_ELOCKED)
-		kvt_count(&k->counters.lock_refusals, 1);
-	else
-		kvt_note(&k->surroundings, KVT_LOG_ERROR,
-			"%s: no other process has the store, but: %s", b->ops->name, why);
+	kvt_count(&k->counters.lock_refusals, status == KVT_ELOCKED);
+	if (strcmp(b->reason, why) != 0)
+		kvt_note(&k->surroundings, KVT_LOG_ERROR, "%s: still left out: %s", b->ops->name, why);
 	pthread_mutex_lock(&k->lock);
 	snprintf(b->reason, sizeof(b->reason), "%s", why);
 	pthread_mutex_unlock(&k->lock);
@@ -277,16 +315,51 @@ static void refused_again(struct kvt_lower *b, enum kvt_status status, const cha
 		r->again_ns = KVT_NEVER; /* it stays like that */
 }
 
-size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns)
+/* A store waits until names are known: without them what was erased meanwhile could not be erased in
+ * it one by one, and it is not used without them either. */
+static bool is_due(struct kvt_lower *b)
 {
 	struct kvt_refused *r = b->refused;
+	int64_t now_ns = kvt_clock(b->k);
+
+	if (now_ns < r->again_ns)
+		return false;
+	if (kvt_names_known(b->k))
+		return true;
+	r->again_ns = now_ns + NAMES_NS;
+	return false;
+}
+
+/* A lost tier is made again at once. It begins empty: what was erased meanwhile, or was not yet known
+ * to be, is in no list, and would come back with the rest. */
+static struct kvt_refused *take_spare(struct kvt_lower *b)
+{
+	struct kvt *k = b->k;
+	struct kvt_refused *r = b->spare;
+	struct kvt_tier *tier = b->tier;
+
+	if (r == NULL || tier == NULL || b->ops->lost == NULL || !b->ops->lost(tier))
+		return NULL;
+	pthread_mutex_lock(&k->lock);
+	b->spare = NULL;
+	b->refused = r;
+	r->owed.all = true;
+	set_pause(k, r);
+	r->again_ns = r->begun_ns;
+	pthread_mutex_unlock(&k->lock);
+	return r;
+}
+
+size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns)
+{
+	struct kvt_refused *r = b->refused != NULL ? b->refused : take_spare(b);
 	char why[KVT_REASON_BYTES] = "";
 	struct kvt_tier *tier = NULL;
 	enum kvt_status status;
 
 	if (r == NULL)
 		return 0;
-	if (kvt_clock(b->k) >= r->again_ns) {
+	if (is_due(b)) {
 		status = b->ops->create(&r->options, why, &tier);
 		if (status == KVT_OK && attach(b, tier) != 0)
 			return 1;

@@ -25,13 +25,13 @@ static uint64_t stores_in_full(const struct kvt_config *c)
 static void settle_memory(struct kvt_config *c, unsigned part, struct kvt_neighbours *neighbours,
 	const struct kvt_surroundings *s)
 {
+	uint64_t given = c->l1_capacity;
 	char why[KVT_REASON_BYTES];
 	struct kvt_machine machine = {0};
 
 	if (c->l1_capacity != 0 && c->l1_capacity < KVT_NEIGHBOURS_LEAST)
 		return;
-	if (c->l1_capacity == 0)
-		kvt_machine_read("", NULL, &machine);
+	kvt_machine_read("", NULL, &machine);
 	kvt_neighbours_look(neighbours, NULL, c->node_ranks, &machine);
 	if (neighbours->why[0] != '\0')
 		kvt_note(s, KVT_LOG_ERROR, "l1: what other caches here will take is not known: %s",
@@ -40,7 +40,13 @@ static void settle_memory(struct kvt_config *c, unsigned part, struct kvt_neighb
 		c->l1_capacity = kvt_size_l1(&machine, c->l1_backing, why) / part;
 		kvt_note(s, KVT_LOG_INFO, "l1: %llu MiB: %s",
 			(unsigned long long)(c->l1_capacity >> 20), why);
+	} else {
+		c->l1_capacity = kvt_size_cut(&machine, c->l1_backing, given, why);
 	}
+	if (given != 0 && c->l1_capacity != given)
+		kvt_note(s, KVT_LOG_ERROR, "l1: %llu MiB instead of the %llu MiB of l1.capacity: %s",
+			(unsigned long long)(c->l1_capacity >> 20),
+			(unsigned long long)(given >> 20), why);
 	kvt_neighbours_enter(neighbours, c->node_ranks, c->l1_capacity);
 }
 

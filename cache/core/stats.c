@@ -54,6 +54,11 @@ static void add_lower(struct kvt_lower *b, struct kvt_tier_stats *s)
 	tier->ops->stats(tier, s);
 	if (s->state == KVT_TIER_WORKS && !kvt_breaker_shows(&b->breaker))
 		s->state = KVT_TIER_PAUSED;
+	if (s->state == KVT_TIER_WORKS && !kvt_breaker_shows(&b->write_breaker)) {
+		s->state = KVT_TIER_PAUSED;
+		copy_text(s->reason, sizeof(s->reason),
+			"it fails to store (the log says why), and is read from");
+	}
 	s->hits = get(&b->hits);
 	s->misses = get(&b->misses);
 	s->loads = get(&b->loads);
@@ -68,7 +73,7 @@ static void add_lower(struct kvt_lower *b, struct kvt_tier_stats *s)
 	s->write_bytes_per_second = get(&b->writes.rate);
 	s->queued_read_bytes = get(&b->reads.queued);
 	s->queued_write_bytes = get(&b->writes.queued);
-	s->breaker_trips = get(&b->breaker.trips);
+	s->breaker_trips = get(&b->breaker.trips) + get(&b->write_breaker.trips);
 }
 
 static void add_limited(struct kvt *k, struct kvt_stats *s)
@@ -110,6 +115,7 @@ static void add_counters(const struct kvt_counters *c, struct kvt_stats *s)
 	s->lock_refusals = get(&c->lock_refusals);
 	s->tables_lost = get(&c->tables_lost);
 	s->tables_refused = get(&c->tables_refused);
+	s->put_orphans = get(&c->put_orphans);
 	s->put_blended = get(&c->put_blended);
 }
 

@@ -163,6 +163,7 @@ static void *below_main(void *self)
 			wait_ns = TIER_WAIT_NS;
 		next_ns = KVT_NEVER;
 		done = kvt_moves_step(b, done != 0 ? 0 : wait_ns, &next_ns);
+		done += kvt_refused_step(b, &next_ns); /* its store may be lost */
 	}
 	return NULL;
 }
@@ -281,11 +282,9 @@ size_t kvt_step_all(struct kvt *k, int64_t wait_ns, int64_t *next_ns)
 	for (size_t i = 0; i < k->lower_count; i++) {
 		int64_t tier_ns = KVT_NEVER;
 
-		if (k->lower[i].tier == NULL) {
-			done += kvt_refused_step(&k->lower[i], next_ns);
-			continue;
-		}
-		done += kvt_moves_step(&k->lower[i], wait_ns, &tier_ns);
+		if (k->lower[i].tier != NULL)
+			done += kvt_moves_step(&k->lower[i], wait_ns, &tier_ns);
+		done += kvt_refused_step(&k->lower[i], &tier_ns);
 		if (tier_ns < *next_ns)
 			*next_ns = tier_ns;
 	}

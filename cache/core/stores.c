@@ -283,8 +283,20 @@ static bool may_write(struct kvt *k, const struct kvt_store *store)
 
 	if (k->loads.reading + k->loads.waiting != 0)
 		most /= BESIDE_LOADS;
-	return kvt_lower_shows(b) && kvt_names_known(k) && b->stores_under_way < AT_ONCE &&
+	return b->refused == NULL && kvt_breaker_shows(&b->write_breaker) && kvt_names_known(k) &&
+	       b->stores_under_way < AT_ONCE &&
 	       (queued == 0 || queued + store->cargo->item.bytes <= most);
+}
+
+/* Is it the only tier below? Then a chunk whose parent is not in it either is of no use in it: the
+ * parent leaves L1 some day, and what is behind a gap is never read. Another tier may have the
+ * parent. */
+static bool is_alone(const struct kvt_lower *b)
+{
+	for (size_t i = 0; i < b->k->lower_count; i++)
+		if (&b->k->lower[i] != b && b->k->lower[i].tier != NULL)
+			return false;
+	return true;
 }
 
 static void begin_writing(struct kvt *k, struct kvt_store *store)
@@ -305,6 +317,7 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.item = item,
 		.announce = item->blocks != NULL,
 		.wanted_ns = store->job.wanted_ns,
+		.chained = is_alone(store->lower),
 	};
 	/* Another chunk may have taken the place and the length of the one that was put. */
 	if (store->lower->tier->piece_bytes == store->cargo->piece_bytes &&
@@ -313,10 +326,27 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 	kvt_lower_submit(store->lower, &store->job, write_done);
 }
 
-/* Its turn has come, unless an erased chunk of its name is still on its way out. */
+/* Does its parent stand behind it in line, since a batch had the child first? */
+static bool is_early(struct kvt *k, const struct kvt_store *store)
+{
+	const struct kvt_key *parent = store->cargo->item.parent;
+	struct kvt_keyed *at = parent != NULL ? kvt_keyed_find(&k->stores.by_key, parent) : NULL;
+
+	for (; at != NULL; at = kvt_keyed_from(at->next, parent)) {
+		const struct kvt_store *other = (const struct kvt_store *)at;
+
+		if (other->lower == store->lower && other->state == WAITING &&
+			other->number > store->number)
+			return true;
+	}
+	return false;
+}
+
+/* Its turn has come, unless its parent is to go first or an erased chunk of its name is still on its
+ * way out. */
 static void advance(struct kvt *k, struct kvt_store *store)
 {
-	if (kvt_tomb_covers(store->lower, &store->keyed.key, true))
+	if (kvt_tomb_covers(store->lower, &store->keyed.key, true) || is_early(k, store))
 		return;
 	if (has_it(store->lower, &store->keyed.key)) {
 		leave_line(store);

@@ -69,6 +69,8 @@ enum kvt_status kvt_index_hold(
 size_t kvt_index_hold_chain(
 	struct kvt_index *x, const struct kvt_key *keys, size_t n, bool use, uint32_t *entries);
 void kvt_index_release(struct kvt_index *x, uint32_t entry);
+/* Is a held entry still LIVE, that is, not erased, expired or dropped since it was held? */
+bool kvt_index_is_live(const struct kvt_index *x, uint32_t entry);
 
 /* Of an entry that the caller holds, or is filling. The key is borrowed as long as the hold. */
 const struct kvt_key *kvt_index_key(const struct kvt_index *x, uint32_t entry);
@@ -89,10 +91,11 @@ bool kvt_index_parent(struct kvt_index *x, uint32_t entry, struct kvt_key *out);
 enum kvt_status kvt_index_insert(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info,
 	uint32_t *entry) KVT_MUST_CHECK;
-/* The same; `spare` of the capacity is unused besides. */
+/* The same; `spare` of the capacity is unused besides. `chained`: only where its parent, if it has
+ * one, is here, FILLING or LIVE; else KVT_MISS, and nothing is evicted for it. */
 enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info, uint64_t spare,
-	uint32_t *entry) KVT_MUST_CHECK;
+	bool chained, uint32_t *entry) KVT_MUST_CHECK;
 /* Replaces info->place (and charge, bytes stay) of an entry that is being filled. */
 void kvt_index_place(struct kvt_index *x, uint32_t entry, const uint64_t place[4]);
 /* FILLING -> LIVE. The filler's hold remains: release it. KVT_MISS: it was erased meanwhile. */

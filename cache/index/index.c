@@ -222,14 +222,15 @@ static bool is_taken(struct kvt_index *x, const struct kvt_key *key, uint32_t *e
 enum kvt_status kvt_index_insert(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info, uint32_t *entry)
 {
-	return kvt_index_insert_sparing(x, key, parent, info, 0, entry);
+	return kvt_index_insert_sparing(x, key, parent, info, 0, false, entry);
 }
 
 enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_key *key,
-	const struct kvt_key *parent, const struct kvt_entry_info *info, uint64_t spare,
+	const struct kvt_key *parent, const struct kvt_entry_info *info, uint64_t spare, bool chained,
 	uint32_t *entry)
 {
-	enum kvt_status status;
+	enum kvt_status status = KVT_MISS;
+	uint32_t above;
 
 	if (info->bytes > KVT_ENTRY_BYTES_MOST || info->charge > KVT_ENTRY_BYTES_MOST)
 		return KVT_EINVAL;
@@ -237,13 +238,16 @@ enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_k
 	if (is_taken(x, key, entry)) {
 		status = KVT_EXISTS;
 	} else {
-		/* Room for a child is not made where its parent is. */
-		x->guard = parent == NULL ? KVT_NO_ENTRY : kvt_index_find(x, parent);
+		above = parent == NULL ? KVT_NO_ENTRY : kvt_index_find(x, parent);
+		if (chained && parent != NULL && above == KVT_NO_ENTRY)
+			goto out;
+		x->guard = above; /* room for a child is not made where its parent is */
 		status = kvt_index_make_room(x, &info->tenant, info->charge, spare);
 		x->guard = KVT_NO_ENTRY;
 		if (status == KVT_OK)
 			status = enter(x, key, parent, info, entry);
 	}
+out:
 	kvt_index_unlock(x);
 	return status;
 }

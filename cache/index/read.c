@@ -215,6 +215,11 @@ bool kvt_index_next(struct kvt_index *x, uint32_t *cursor, uint32_t *entry)
 	return false;
 }
 
+bool kvt_index_is_live(const struct kvt_index *x, uint32_t entry)
+{
+	return kvt_entry_phase(kvt_index_at(x, entry)) == KVT_LIVE;
+}
+
 void kvt_index_release(struct kvt_index *x, uint32_t entry)
 {
 	struct kvt_entry *e = kvt_index_at(x, entry);

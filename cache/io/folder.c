@@ -156,6 +156,15 @@ int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error)
 	return fd;
 }
 
+bool kvt_folder_holds(int folder, const char *name, int lock)
+{
+	struct stat own, there;
+
+	if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) != 0)
+		return errno != ENOENT && errno != ESTALE; /* else it cannot be known now */
+	return fstat(lock, &own) != 0 || (own.st_dev == there.st_dev && own.st_ino == there.st_ino);
+}
+
 void kvt_folder_unlock(int lock)
 {
 	if (ftruncate(lock, 0) != 0)

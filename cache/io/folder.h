@@ -20,6 +20,8 @@ int kvt_folder_list(int folder, const char *except, void (*each)(void *self, con
 /* Takes the lock in the file `name` and writes the pid into it. -1: *error is errno, or 0 if
  * another process has it: *owner is its pid, 0 if unknown. */
 int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error);
+/* Is the lock the file of that name in the folder still? */
+bool kvt_folder_holds(int folder, const char *name, int lock);
 void kvt_folder_unlock(int lock);
 
 /* Writes a block with O_DIRECT into a file without a name and looks at what became of it. */

@@ -310,6 +310,13 @@ static enum kvt_status machine_lock(struct kvt_io *io, int64_t *owner)
 	return KVT_ELOCKED;
 }
 
+static bool machine_holds(struct kvt_io *io)
+{
+	struct machine *m = machine_of(io);
+
+	return m->lock < 0 || kvt_folder_holds(m->folder, KVT_IO_LOCK_NAME, m->lock);
+}
+
 /* --- data --------------------------------------------------------------------------------------- */
 
 /* Several SYNCs of a file may overlap: what the first of them covers, each does. */
@@ -397,6 +404,7 @@ static const struct kvt_io_ops machine_ops = {
 	.mode = machine_mode,
 	.why = machine_why,
 	.destroy = machine_destroy,
+	.holds = machine_holds,
 };
 
 /* --- making one --------------------------------------------------------------------------------- */

@@ -110,6 +110,19 @@ uint64_t kvt_size_l1(const struct kvt_machine *m, const char *backing, char why[
 	return bytes;
 }
 
+uint64_t kvt_size_cut(
+	const struct kvt_machine *m, const char *backing, uint64_t bytes, char why[KVT_REASON_BYTES])
+{
+	uint64_t taken = m->cgroup_used + m->untouched;
+	uint64_t left = m->cgroup_limit > taken ? m->cgroup_limit - taken : 0;
+	uint64_t most = whole(left / 10 * 9);
+
+	if (m->cgroup_limit == 0 || strcmp(backing, "anon") != 0 || bytes <= left)
+		return bytes;
+	tell(m, why, "nine tenths", left, "left under the cgroup's memory limit");
+	return most > MIB ? most : MIB;
+}
+
 bool kvt_size_fits(const struct kvt_machine *m, const char *backing, uint64_t bytes, uint64_t there,
 	char why[KVT_REASON_BYTES])
 {

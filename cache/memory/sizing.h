@@ -45,6 +45,12 @@ uint64_t kvt_folder_bytes(const char *folder);
 uint64_t kvt_size_l1(const struct kvt_machine *m, const char *backing, char why[KVT_REASON_BYTES]);
 uint64_t kvt_size_nvme(const struct kvt_machine *m, char why[KVT_REASON_BYTES]);
 
+/* What a configured L1 may have: `bytes`, or nine tenths of what the cgroup's limit leaves where that
+ * is less, and `why` says so; a process that takes more is killed. Only of backing "anon": other
+ * memory has its size elsewhere. */
+uint64_t kvt_size_cut(
+	const struct kvt_machine *m, const char *backing, uint64_t bytes, char why[KVT_REASON_BYTES]);
+
 /* Whether memory of so many bytes can be had, of which `there` exist already; if not, `why` says why
  * not. */
 bool kvt_size_fits(const struct kvt_machine *m, const char *backing, uint64_t bytes, uint64_t there,

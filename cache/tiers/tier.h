@@ -59,6 +59,9 @@ struct kvt_tier_request {
 	const struct kvt_checksum *pieces;
 	const struct kvt_item
 		*item; /* WRITE: parent, tenant, ttl, blocks; borrowed until done */
+	/* WRITE: only where the chunk's parent, if it has one, is here or being written; else
+	 * KVT_MISS. A remote tier cannot know that, and stores it. */
+	bool chained;
 	bool announce; /* WRITE: the chunk's record must be durable before done (event follows) */
 	int64_t wanted_ns; /* WRITE: when it was put */
 	int64_t begun_ns;
@@ -105,7 +108,7 @@ struct kvt_tier_options {
 	struct kvt_tier_watch watch;
 	void *arena; /* where segments lie, for registered buffers */
 	uint64_t arena_bytes;
-	bool again; /* create was refused with KVT_ELOCKED before: it is not to wait for the lock */
+	bool again; /* create was refused before: it is not to wait for the lock */
 };
 
 struct kvt_tier_ops {
@@ -157,12 +160,18 @@ struct kvt_tier_ops {
 	 * *next_ns: when it wants to be called again at the latest. */
 	size_t (*step)(struct kvt_tier *t, int64_t wait_ns, int64_t *next_ns);
 
+	/* Its store was taken away, and it has let go of it: requests end without it, reads and
+	 * writes with KVT_MISS, flushes with KVT_ECANCELED. Another tier is to be made in its place.
+	 * NULL: never. */
+	bool (*lost)(struct kvt_tier *t);
+
 	/* All requests have come back. Syncs and ends. NULL is allowed. */
 	void (*destroy)(struct kvt_tier *t);
 };
 
 struct kvt_tier {
 	const struct kvt_tier_ops *ops;
+	struct kvt_tier *retired; /* the core's: the one whose place it took; 0 from create */
 	uint64_t piece_bytes; /* it can use checksums of such pieces with a WRITE; 0: it cannot. Constant */
 };
 

@@ -377,7 +377,8 @@ struct kvt; /* one cache: its memory, its files, its threads */
 /*
  * Opens a cache. A tier that cannot be had (wrong folder, foreign format, locked by another
  * process, no memory for it) is left out with a line in the log and a reason in kvt_stats; the
- * call fails only if no tier can be had at all, or with KVT_EINVAL and KVT_ENOMEM.
+ * call fails only if no tier can be had at all, or with KVT_EINVAL and KVT_ENOMEM. A store on disk
+ * that is locked, full, read-only or not this user's is tried again as long as the handle is open.
  * Waits up to 10 s for another owner of the store to let go of it.
  */
 KVT_API enum kvt_status kvt_open(const struct kvt_config *config, struct kvt **out) KVT_MUST_CHECK;
@@ -509,7 +510,9 @@ struct kvt_item {
 	uint32_t size; /* sizeof(struct kvt_item) */
 	uint32_t tokens; /* of the prompt; 0: the configuration's tokens_per_chunk */
 	struct kvt_key key;
-	const struct kvt_key *parent; /* the chunk before; NULL: first of its chain */
+	/* The chunk before; NULL: first of its chain. A chunk whose parent is stored nowhere is
+	 * refused, since no get would reach it. */
+	const struct kvt_key *parent;
 	uint64_t bytes;               /* > 0 */
 	struct kvt_tenant tenant;
 	uint64_t ttl_ns;                 /* 0: the configuration's */
@@ -534,6 +537,7 @@ struct kvt_reservation; /* room for chunks that are being filled; invisible to e
  * Room for n chunks, in order; evicts for it. *out and *segments (borrowed until commit or abort;
  * chunk i has counts[i] of them, one after another) are set if at least one chunk got room.
  * status[i]: KVT_OK, KVT_EXISTS (there or being filled by another put: counts[i] is 0), KVT_FULL,
+ * KVT_MISS (its parent is in no tier, not being filled, not in this call, or was refused just now),
  * KVT_EINVAL. Returns KVT_OK if any is KVT_OK, else the first one's. Does not wait.
  */
 KVT_API enum kvt_status kvt_put_reserve(struct kvt *k, const struct kvt_item *items, size_t n,
@@ -553,7 +557,7 @@ KVT_API void kvt_put_abort(struct kvt *k, struct kvt_reservation *reservation);
 KVT_API void kvt_fill(const struct kvt_segment *segments, size_t count, const void *from,
 	uint64_t bytes, struct kvt_checksum *out);
 
-/* Reserve, fill, commit of one chunk. KVT_EXISTS: was there already. */
+/* Reserve, fill, commit of one chunk. KVT_EXISTS: was there already; KVT_MISS as above. */
 KVT_API enum kvt_status kvt_put(
 	struct kvt *k, const struct kvt_item *item, const void *bytes) KVT_MUST_CHECK;
 
@@ -745,6 +749,7 @@ struct kvt_stats {
 	/* Tables of generations that a shared tier lost: all that was stored became cold. */
 	uint64_t tables_lost;
 	uint64_t tables_refused; /* questions for them that a tier refused, though it was reached */
+	uint64_t put_orphans; /* puts that were refused: the chunk's parent is stored nowhere */
 };
 KVT_API enum kvt_status kvt_stats(struct kvt *k, struct kvt_stats *out) KVT_MUST_CHECK;
 

@@ -106,6 +106,10 @@ struct kvt_io_ops {
 	const struct kvt_io_mode *(*mode)(struct kvt_io *io);
 	const char *(*why)(struct kvt_io *io); /* cause of the last failure, "" if none */
 	void (*destroy)(struct kvt_io *io);    /* nothing is under way, files are closed */
+
+	/* Is what lock took still the folder's lock: was neither it nor the folder removed?
+	 * NULL: always. */
+	bool (*holds)(struct kvt_io *io);
 };
 
 struct kvt_io {

@@ -86,7 +86,6 @@ class Rank:
     """The cache of one rank over its paged KV cache."""
 
     MOST_STORES = 4096  # waiting; beyond, the oldest is not stored
-    MOST_CUT = 4096  # chunks that found no room and are kept in mind; beyond, the oldest is not
     MOST_COPIES = 16  # into the paged cache at once; a device has its queues full with fewer
     PART_BYTES = 16 << 20  # of a load that are asked for at once, or one chunk
     PARTS_BYTES = 64 << 20  # of a load that are under way, or two parts
@@ -139,7 +138,6 @@ class Rank:
         self.worth = Worth(fetch_when_slower)
         self.full_since = None  # the first of the stores that have found no room began to wait then
         self.pausing = False  # the first store waits for room
-        self.cut = collections.OrderedDict()  # names of chunks that found no room: what follows them is not stored
         self.stream = paged.new_stream()
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.selector = selectors.DefaultSelector()
@@ -641,26 +639,12 @@ class Rank:
             self.full_since = now
         return now - self.full_since < self.ROOM_S
 
-    def _cut_off(self, store):
-        """No room was found for it or for its parent. What follows would take the room of what is in front of the gap,
-        and no lookup would reach it."""
-        self._count("refused_chunks")
-        if store.part != ENDS:
-            self.cut[store.name] = True
-            self.cut.move_to_end(store.name)
-            if len(self.cut) > self.MOST_CUT:
-                self.cut.popitem(last=False)
-
     def _put(self, store, after):
         """False: there is no room yet."""
         if store.part == work.FRAGMENT and self.fragments is None:
             self._count("refused_chunks")
             return True
         fragment = work.FRAGMENT if store.part == work.FRAGMENT else None
-        if store.parent in self.cut and not self.cache.lookup([self._key(store.parent, store.tenant, fragment)])[0]:
-            self._count("stores")
-            self._cut_off(store)
-            return True
         part = self._part(store)
         size = part.chunk_bytes(store.count or len(store.block_ids))
         if store.part == ENDS:
@@ -673,12 +657,7 @@ class Rank:
             return False
         self._count("stores")
         if reservation is None:
-            if status == library.EXISTS:
-                self._count("existing_chunks")
-                if store.part != ENDS:
-                    self.cut.pop(store.name, None)
-            else:
-                self._cut_off(store)
+            self._count("existing_chunks" if status == library.EXISTS else "refused_chunks")
             return True
         self.full_since, ready = None, 0
         try:
@@ -692,8 +671,6 @@ class Rank:
             if ready:
                 self.cache.commit(reservation, ready)
                 self._count("stored_fragment_chunks" if fragment else "stored_chunks")
-                if store.part != ENDS:
-                    self.cut.pop(store.name, None)
             else:
                 self.cache.abort(reservation)
         return True

@@ -48,7 +48,7 @@ static void set_state(struct nvme *t)
 {
 	uint32_t state = KVT_TIER_WORKS;
 
-	if (t->failures >= BROKEN_AFTER)
+	if (t->failures >= BROKEN_AFTER || t->lost)
 		state = KVT_TIER_BROKEN;
 	else if (t->log.bad)
 		state = KVT_TIER_PAUSED;
@@ -255,7 +255,7 @@ static void look_at_share(struct nvme *t, int64_t now)
 	char why[KVT_REASON_BYTES] = "";
 	struct kvt_machine machine;
 
-	if (before == 0 || now < t->share_ns)
+	if (before == 0 || now < t->share_ns || t->lost)
 		return;
 	t->share_ns = now + SHARE_NS;
 	kvt_machine_read("", t->path, &machine);
@@ -304,6 +304,7 @@ static size_t one_round(struct nvme *t)
 	n += begin_writes(t);
 	n += expire(t, kvt_now(t->s));
 	look_at_share(t, kvt_now(t->s));
+	nvme_lost_look(t, kvt_now(t->s));
 	n += nvme_commit_step(t, kvt_now(t->s));
 	n += nvme_announce_step(t);
 	n += nvme_transfer_issue(t);
@@ -339,7 +340,8 @@ static void wind_up(struct nvme *t)
 	bool tried = false;
 
 	for (;;) {
-		bool bad = t->log.bad, retry = bad && !tried && t->commit.phase == NVME_IDLE;
+		bool bad = t->log.bad || t->lost;
+		bool retry = bad && !t->lost && !tried && t->commit.phase == NVME_IDLE;
 
 		t->commit.wanted = t->commit.stored != NULL;
 		if (bad)
@@ -619,5 +621,6 @@ const struct kvt_tier_ops kvt_nvme_ops = {
 	.stats = nvme_stats,
 	.wake = nvme_wake,
 	.step = nvme_step,
+	.lost = nvme_lost,
 	.destroy = nvme_destroy,
 };

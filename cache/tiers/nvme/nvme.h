@@ -14,6 +14,7 @@
  *   nvme_recover.c   opening: format, log, what is there
  *   nvme_replay.c    what a log says
  *   nvme_announce.c  names of chunks, for events
+ *   nvme_lost.c      a store whose folder or lock file was removed
  *   nvme_seal.c      chunks at rest under tenants' keys
  *   nvme_format.c    bytes on disk
  *
@@ -210,7 +211,10 @@ struct nvme {
 	const struct kvt_surroundings *s;
 	struct kvt_tier_watch watch;
 	bool events;
-	bool closing; /* gone logs nothing any more */
+	bool closing; /* lock: gone logs nothing any more */
+	bool lost;    /* the store is not this process' any more ... */
+	bool let_go;  /* ... and its files are closed */
+	int64_t look_ns; /* next look whether it is */
 	bool caller_threads;
 	struct kvt_io *io;
 	struct kvt_index *index;
@@ -393,6 +397,10 @@ void nvme_seal_ended(struct nvme *t, const struct kvt_io_op *op, bool ok);
 /* Reads or makes the store in t->io's folder: format, files, index, log. */
 enum kvt_status nvme_recover(
 	struct nvme *t, const struct kvt_config *config, const char *folder, char *why);
+
+/* --- nvme_lost.c --- */
+void nvme_lost_look(struct nvme *t, int64_t now);
+bool nvme_lost(struct kvt_tier *base); /* as in tier.h */
 
 /* --- nvme_announce.c --- */
 void nvme_announce_stored(struct nvme *t, uint32_t entry, const struct kvt_blocks *names);

@@ -442,17 +442,19 @@ static void commit_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_
 	}
 }
 
-/* While the log is bad nothing can be made durable: fails the requests that wait for that. */
+/* While the log is bad, or the store is lost, nothing can be made durable: fails the requests that
+ * wait for that. */
 static void give_up_waiting(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;
+	enum kvt_status status = t->lost ? KVT_ECANCELED : KVT_EIO;
 	struct kvt_tier_request *flushes = c->flushes;
 
 	c->flushes = NULL;
 	c->wanted = false;
 	c->group = take_stored(c);
-	end_group(t, KVT_EIO);
-	end_flushes(flushes, KVT_EIO);
+	end_group(t, status);
+	end_flushes(flushes, status);
 }
 
 size_t nvme_commit_step(struct nvme *t, int64_t now)
@@ -477,7 +479,7 @@ size_t nvme_commit_step(struct nvme *t, int64_t now)
 	default:
 		return 0;
 	}
-	if (t->log.bad && now < t->log.retry_ns) {
+	if (t->lost || (t->log.bad && now < t->log.retry_ns)) {
 		give_up_waiting(t);
 		return 0;
 	}

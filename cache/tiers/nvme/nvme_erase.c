@@ -86,12 +86,14 @@ static void begin_erase(struct nvme *t, const struct doomed *d)
 static enum kvt_status keep(struct nvme *t, struct nvme_record *record, const struct doomed *d)
 {
 	enum kvt_status status = KVT_OK;
+	size_t keys;
 
 	pthread_mutex_lock(&t->lock);
 	record->generation = t->log.generation;
-	if (record->type != NVME_ERASE)
+	if (record->type != NVME_ERASE && !t->closing)
 		status = nvme_log_add(t, record);
-	for (size_t i = 0; record->type == NVME_ERASE && i < d->count; i += NVME_ERASE_KEYS) {
+	keys = record->type == NVME_ERASE && !t->closing ? d->count : 0;
+	for (size_t i = 0; i < keys; i += NVME_ERASE_KEYS) {
 		size_t n = d->count - i < NVME_ERASE_KEYS ? d->count - i : NVME_ERASE_KEYS;
 
 		memcpy(record->keys, d->keys + i, n * sizeof(d->keys[0]));

@@ -190,7 +190,8 @@ static enum kvt_status insert(struct nvme *t, struct kvt_tier_request *r,
 	const struct kvt_entry_info *info, uint64_t erases, uint32_t *entry)
 {
 	const struct kvt_key *parent = r->item != NULL ? r->item->parent : NULL;
-	enum kvt_status status = kvt_index_insert(t->index, &r->keys[0], parent, info, entry);
+	enum kvt_status status = kvt_index_insert_sparing(
+		t->index, &r->keys[0], parent, info, 0, r->chained, entry);
 	bool erased;
 
 	if (status != KVT_OK)
@@ -261,7 +262,9 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 	job->actor.done = write_done;
 	job->stored = calloc(1, sizeof(*job->stored));
 	if (job->stored != NULL)
-		status = t->log.bad ? KVT_EIO : prepare(t, job, erases);
+		status = t->lost      ? KVT_MISS
+			 : t->log.bad ? KVT_EIO
+				      : prepare(t, job, erases);
 	if (status == KVT_OK) {
 		t->writes_active++;
 		nvme_rate_begin(t, &t->write_rate);

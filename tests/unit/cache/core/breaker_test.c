@@ -107,17 +107,50 @@ START_TEST(a_failed_probe_doubles_the_pause)
 }
 END_TEST
 
-START_TEST(a_store_may_be_the_probe)
+/* A disk that cannot be written to (EROFS, EDQUOT, EIO) is read from; it is asked to store again after a pause. */
+START_TEST(writes_that_fail_leave_reads_on)
+{
+	below_only(3);
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_EIO, UINT32_MAX);
+	rig_put_chain(&rig, 7, 6);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 64 + 3 + 6); /* all at once */
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].breaker_trips, 1);
+	rig_put_chain(&rig, 8, 1);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 64 + 3 + 6);
+	ck_assert_uint_eq(rig_lookup(&rig, 1, 3, NULL), 3);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 3);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED); /* that says nothing about writes */
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_OK, 0);
+	rig_advance(&rig, 6 * SECOND); /* the one that waits is the probe */
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 64 + 3 + 7);
+	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+}
+END_TEST
+
+/* A drain between two failures had nothing to flush, and is no success. */
+START_TEST(drains_do_not_hide_that_writes_fail)
+{
+	fake_answer(fake_tier(), KVT_TIER_WRITE, KVT_EIO, UINT32_MAX);
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+		ck_assert_int_eq(rig_put(&rig, 7 + i, 0), KVT_OK);
+		ck_assert_int_eq(kvt_drain(rig.k, SECOND), KVT_OK);
+	}
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
+}
+END_TEST
+
+START_TEST(reads_that_fail_leave_writes_on)
 {
 	below_only(1);
 	trip();
-	fake_answer(fake_tier(), KVT_TIER_READ, KVT_OK, 0);
 	ck_assert_int_eq(rig_put(&rig, 7, 0), KVT_OK);
 	rig_settle(&rig);
-	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 65);
-	rig_advance(&rig, 6 * SECOND);
 	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), 66);
-	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
+	ck_assert_uint_eq(state(), KVT_TIER_PAUSED);
 }
 END_TEST
 
@@ -232,6 +265,30 @@ START_TEST(a_refused_store_is_asked_for_again_until_it_is_free)
 }
 END_TEST
 
+/* A disk that is full, read-only or not this user's at the start, for now; another format stays. */
+START_TEST(a_store_that_cannot_be_opened_is_tried_again)
+{
+	static const enum kvt_status passing[] = {KVT_EIO, KVT_FULL}, staying[] = {KVT_EFORMAT, KVT_ENOTSUP};
+
+	rig_close(&rig);
+	for (int i = 0; i < 4; i++) {
+		bool passes = i < 2;
+
+		rig_init(&rig);
+		fake_tier_refuse(passes ? passing[i] : staying[i - 2]);
+		rig_open(&rig);
+		ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
+		ck_assert_uint_eq(rig_stats(&rig).lock_refusals, 0);
+		ck_assert_int_eq(kvt_erase(rig.k, keys, 1, 0, NULL), passes ? KVT_MISS : KVT_OK);
+		rig_advance(&rig, 5 * SECOND);
+		ck_assert_uint_eq(state(), passes ? KVT_TIER_WORKS : KVT_TIER_BROKEN);
+		rig_close(&rig);
+	}
+	rig_init(&rig);
+	rig_open(&rig);
+}
+END_TEST
+
 START_TEST(pauses_between_questions_are_bounded)
 {
 	open_refused();
@@ -322,11 +379,11 @@ START_TEST(limits_are_kept_until_a_store_is_used)
 	fake_tier_refuse_erase_all(1); /* it comes, and cannot be brought up to date */
 	rig_advance(&rig, 5 * SECOND);
 	ck_assert_uint_eq(state(), KVT_TIER_BROKEN);
-	ck_assert_int_eq(kvt_limit_tenant(rig.k, &one, 0, 2 * CHUNK), KVT_OK);
+	ck_assert_int_eq(kvt_limit_tenant(rig.k, &two, 0, 2 * CHUNK), KVT_OK);
 	rig_advance(&rig, 10 * SECOND);
 	ck_assert_uint_eq(state(), KVT_TIER_WORKS);
-	ck_assert_uint_eq(fake_tier()->limits, 3);
-	ck_assert_mem_eq(&fake_tier()->limited, &one, sizeof(one)); /* in their order */
+	ck_assert_uint_eq(fake_tier()->limits, 2);
+	ck_assert_mem_eq(&fake_tier()->limited, &two, sizeof(two)); /* its last one */
 	ck_assert_uint_eq(fake_tier()->limit, 2 * CHUNK);
 }
 END_TEST
@@ -479,11 +536,14 @@ int main(void)
 	tcase_add_test(tc, failures_in_a_row_open_it);
 	tcase_add_test(tc, a_probe_closes_it);
 	tcase_add_test(tc, a_failed_probe_doubles_the_pause);
-	tcase_add_test(tc, a_store_may_be_the_probe);
+	tcase_add_test(tc, writes_that_fail_leave_reads_on);
+	tcase_add_test(tc, drains_do_not_hide_that_writes_fail);
+	tcase_add_test(tc, reads_that_fail_leave_writes_on);
 	tcase_add_test(tc, misses_and_bad_chunks_are_answers);
 	tcase_add_test(tc, a_stalled_tier_is_left_alone);
 	tcase_add_test(tc, without_the_tier_memory_works);
 	tcase_add_test(tc, a_refused_store_is_asked_for_again_until_it_is_free);
+	tcase_add_test(tc, a_store_that_cannot_be_opened_is_tried_again);
 	tcase_add_test(tc, pauses_between_questions_are_bounded);
 	tcase_add_test(tc, what_was_erased_before_a_store_came_is_not_read_from_it);
 	tcase_add_test(tc, all_that_was_erased_before_a_store_came_is_not_in_it);

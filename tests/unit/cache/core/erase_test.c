@@ -99,6 +99,34 @@ START_TEST(a_load_under_way_brings_nothing_back)
 }
 END_TEST
 
+/* What a get held in memory before the erase, while it waited for more, is not handed out after it. */
+START_TEST(a_get_that_waits_hands_out_nothing_erased)
+{
+	struct kvt_lease *lease;
+	struct kvt_completion c;
+	uint64_t op;
+
+	below_only(4);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 3); /* in memory from now on */
+	fake_hold(fake_tier(), KVT_TIER_READ, true);
+	ck_assert_int_eq(kvt_get_begin(rig.k, keys, 4, LONG, 0, &op), KVT_OK);
+	rig_settle(&rig);
+	ck_assert_int_eq(kvt_erase(rig.k, &keys[1 - _i], 1, LONG, NULL), KVT_OK);
+	fake_hold(fake_tier(), KVT_TIER_READ, false);
+	rig_settle(&rig);
+	ck_assert_uint_eq(kvt_poll(rig.k, &c, 1), 1);
+	ck_assert_uint_eq(c.status, _i == 0 ? KVT_OK : KVT_MISS);
+	ck_assert_uint_eq(c.count, 1 - _i);
+	if (c.status == KVT_OK) {
+		ck_assert_int_eq(kvt_get_take(rig.k, op, &lease), KVT_OK);
+		ck_assert_uint_eq(lease->count, 1);
+		check_lease(lease, keys, 1);
+		kvt_release(rig.k, lease);
+	}
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L1].leased, 0);
+}
+END_TEST
+
 START_TEST(a_load_in_line_brings_nothing_back)
 {
 	uint64_t op;
@@ -444,6 +472,7 @@ int main(void)
 	tcase_add_test(tc, erase_reaches_every_tier);
 	tcase_add_test(tc, it_is_gone_before_the_tier_answers);
 	tcase_add_test(tc, a_load_under_way_brings_nothing_back);
+	tcase_add_loop_test(tc, a_get_that_waits_hands_out_nothing_erased, 0, 2);
 	tcase_add_test(tc, a_load_in_line_brings_nothing_back);
 	tcase_add_test(tc, a_store_under_way_leaves_nothing_behind);
 	tcase_add_test(tc, a_store_in_line_is_dropped);

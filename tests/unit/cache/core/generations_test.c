@@ -375,6 +375,66 @@ START_TEST(a_table_that_was_never_read)
 }
 END_TEST
 
+/* A shared tier that is left out for good (a setting that it does not know) is as none: the disk is used. */
+START_TEST(a_table_that_will_never_be_there)
+{
+	kvt_close(rig.k);
+	fake_tier_refuse(KVT_ENOTSUP); /* of the first one, the shared one */
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_L2].state, KVT_TIER_BROKEN);
+	rig_put_chain(&rig, 1, 4);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 4);
+	rig_push_out(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, LONG), 4);
+	ck_assert_int_eq(kvt_erase_tenant(rig.k, &(struct kvt_tenant[]){tenant_of(1)}[0], LONG, NULL), KVT_OK);
+	ck_assert_uint_eq(rig_get(&rig, 1, 4, LONG), 0);
+}
+END_TEST
+
+/* Requests without a name never reach the disk: that they fail says nothing about it. */
+START_TEST(a_disk_is_not_blamed_for_names_that_are_unknown)
+{
+	struct kvt_key keys[4];
+
+	kvt_close(rig.k);
+	fake_table_fails(true);
+	rig.config.breaker_failures = 3;
+	ck_assert_int_eq(kvt_open_with(&rig.config, both, &rig.k), KVT_OK);
+	keys_of(1, 4, keys);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_ne(kvt_erase(rig.k, keys, 4, 0, NULL), KVT_OK);
+	rig_advance(&rig, 5 * SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].state, KVT_TIER_WORKS);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].io_errors, 0);
+	fake_table_fails(false);
+}
+END_TEST
+
+/* The disk comes while names are unknown, and a key was erased meanwhile: nothing else leaves the disk. */
+START_TEST(a_disk_that_comes_before_the_names)
+{
+	static const struct kvt_tier_ops *const disk_first[] = {&fake_tier_ops, &fake_table_ops, NULL};
+	struct kvt_key key = key_of(1, 0), other = key_of(7, 0);
+	struct kvt_tenant tenant = tenant_of(7);
+	uint8_t data[64] = {0};
+
+	kvt_close(rig.k);
+	fake_table_fails(true);
+	fake_tier_refuse(KVT_ELOCKED);
+	ck_assert_int_eq(kvt_open_with(&rig.config, disk_first, &rig.k), KVT_OK);
+	fake_tier_begin_with(&other, &tenant, data, sizeof(data));
+	(void)!kvt_erase(rig.k, &key, 1, 0, NULL);
+	for (int i = 0; i < 100; i++)
+		rig_advance(&rig, SECOND);
+	fake_table_fails(false);
+	for (int i = 0; i < 400; i++)
+		rig_advance(&rig, SECOND);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].state, KVT_TIER_WORKS);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), 1);
+}
+END_TEST
+
 START_TEST(a_long_table_comes_in_parts)
 {
 	struct kvt_key before, after;
@@ -487,6 +547,9 @@ int main(void)
 	tcase_add_test(tc, a_process_that_was_away_and_cut_off);
 	tcase_add_test(tc, a_table_says_nothing_of_its_tier);
 	tcase_add_test(tc, a_table_that_was_never_read);
+	tcase_add_test(tc, a_table_that_will_never_be_there);
+	tcase_add_test(tc, a_disk_is_not_blamed_for_names_that_are_unknown);
+	tcase_add_test(tc, a_disk_that_comes_before_the_names);
 	tcase_add_test(tc, a_long_table_comes_in_parts);
 	tcase_add_test(tc, a_table_without_end);
 	tcase_add_test(tc, erases_in_line);

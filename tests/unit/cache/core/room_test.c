@@ -301,6 +301,121 @@ START_TEST(a_put_chain_waits_for_the_tier)
 }
 END_TEST
 
+/* --- chunks whose parent is nowhere ------------------------------------------------------------- */
+
+static void open_alone(uint64_t quota)
+{
+	rig_close(&rig);
+	rig_init(&rig);
+	rig.with_tier = false;
+	rig.config.tenant_l1_bytes = quota;
+	rig_open(&rig);
+}
+
+/* Puts chunks of chain 1; returns how many were stored. */
+static uint32_t put_all(uint32_t chunks)
+{
+	uint32_t stored = 0;
+
+	for (uint32_t i = 0; i < chunks; i++) {
+		enum kvt_status status = rig_put(&rig, 1, i);
+
+		ck_assert_int_eq(status, i == stored ? i < L1_CHUNKS ? status : KVT_FULL : KVT_MISS);
+		stored += status == KVT_OK;
+	}
+	return stored;
+}
+
+/* Each chunk behind the first that found no room took the room of one in front of it. */
+START_TEST(a_chain_longer_than_memory_keeps_its_beginning)
+{
+	open_alone(0);
+	ck_assert_uint_eq(put_all(2 * L1_CHUNKS), L1_CHUNKS);
+	ck_assert_uint_eq(hits_of_chain(2 * L1_CHUNKS), L1_CHUNKS);
+	ck_assert_uint_eq(evictions(), 0);
+	ck_assert_uint_eq(rig_stats(&rig).put_full, 1);
+	ck_assert_uint_eq(rig_stats(&rig).put_orphans, L1_CHUNKS - 1);
+	ck_assert_int_eq(rig_put(&rig, 2, 0), KVT_OK); /* others' chains have room, and take its end */
+	ck_assert_uint_eq(hits_of_chain(2 * L1_CHUNKS), L1_CHUNKS - 1);
+}
+END_TEST
+
+START_TEST(a_chain_longer_than_its_tenants_quota_keeps_its_beginning)
+{
+	open_alone(16 * CHUNK);
+	for (uint32_t i = 0; i < 32; i++)
+		ck_assert_int_eq(rig_put(&rig, 1, i), i < 16 ? KVT_OK : i == 16 ? KVT_FULL : KVT_MISS);
+	ck_assert_uint_eq(hits_of_chain(32), 16);
+}
+END_TEST
+
+/* A shared tier may have any chunk that it was not asked about: not one that this handle refused to put. */
+START_TEST(what_follows_a_refused_put_is_not_in_a_shared_tier)
+{
+	struct kvt_key refused;
+	uint8_t *data = calloc(1, CHUNK);
+	uint32_t n = 0;
+
+	rig_close(&rig);
+	rig_init(&rig);
+	rig.remote = true;
+	rig_open(&rig);
+	ck_assert_int_eq(rig_put(&rig, 7, 3), KVT_OK); /* others may have put the chunks in front of it */
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	while (rig_put(&rig, 1, n) == KVT_OK)
+		n++;
+	for (uint32_t i = n + 1; i < n + 8; i++)
+		ck_assert_int_eq(rig_put(&rig, 1, i), KVT_MISS);
+	ck_assert_uint_eq(hits_of_chain(n + 8), n);
+	refused = key_of(1, n); /* another process puts it, and this one gets to know */
+	bytes_of(&refused, data, CHUNK);
+	fake_plant(fake_tier(), &refused, data, CHUNK);
+	free(data);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+	rig_settle(&rig);
+	ck_assert_int_eq(kvt_find(rig.k, &refused, 1, KVT_ALL_TIERS, LONG, NULL, &(struct kvt_lookup){0}), KVT_OK);
+	ck_assert_int_eq(rig_put(&rig, 1, n + 1), KVT_OK);
+}
+END_TEST
+
+/* Parents behind their children in one call, and children of what another call still fills. */
+START_TEST(parents_may_come_in_the_same_call_or_be_under_way)
+{
+	enum { N = 5 };
+	struct kvt_item items[N], child = {.size = sizeof(child), .key = key_of(1, N), .bytes = CHUNK};
+	const struct kvt_segment *segments, *other;
+	struct kvt_reservation *r, *second;
+	uint32_t counts[N], status[N], count, one, at = 0;
+	uint8_t *data = malloc(CHUNK);
+	struct kvt_key keys[N];
+
+	ck_assert_ptr_nonnull(data);
+	keys_of(1, N, keys);
+	for (uint32_t i = 0; i < N; i++) /* the chain's end first */
+		items[i] = (struct kvt_item){.size = sizeof(items[i]), .key = keys[N - 1 - i],
+			.parent = i < N - 1 ? &keys[N - 2 - i] : NULL, .bytes = CHUNK};
+	ck_assert_int_eq(kvt_put_reserve(rig.k, items, N, &r, &segments, counts, status), KVT_OK);
+	child.parent = &keys[N - 1];
+	ck_assert_int_eq(kvt_put_reserve(rig.k, &child, 1, &second, &other, &count, &one), KVT_OK);
+	for (uint32_t i = 0; i < N; i++) {
+		struct kvt_checksum sum;
+
+		ck_assert_uint_eq(status[i], KVT_OK);
+		bytes_of(&items[i].key, data, CHUNK);
+		kvt_fill(&segments[at], counts[i], data, CHUNK, &sum);
+		at += counts[i];
+	}
+	free(data);
+	ck_assert_int_eq(kvt_put_commit(rig.k, r, N, NULL), KVT_OK);
+	kvt_put_abort(rig.k, second);
+	rig_settle(&rig);
+	ck_assert_uint_eq(rig_get(&rig, 1, N, 0), N);
+	ck_assert_uint_eq(fake_chunks(fake_tier()), N);
+	ck_assert_uint_eq(rig_stats(&rig).put_orphans, 0);
+	ck_assert_int_eq(rig_put(&rig, 1, N + 1), KVT_MISS); /* what was aborted is not there */
+}
+END_TEST
+
 START_TEST(what_others_want_does_not_pass)
 {
 	struct kvt_key keys[5];
@@ -359,6 +474,10 @@ int main(void)
 	tcase_add_test(tc, a_put_too_large_leaves_its_parent);
 	tcase_add_loop_test(tc, a_put_chain_with_ends_passes_through, 0, 16);
 	tcase_add_test(tc, a_put_chain_waits_for_the_tier);
+	tcase_add_test(tc, a_chain_longer_than_memory_keeps_its_beginning);
+	tcase_add_test(tc, a_chain_longer_than_its_tenants_quota_keeps_its_beginning);
+	tcase_add_test(tc, what_follows_a_refused_put_is_not_in_a_shared_tier);
+	tcase_add_test(tc, parents_may_come_in_the_same_call_or_be_under_way);
 	tcase_add_test(tc, what_others_want_does_not_pass);
 	tcase_add_test(tc, a_prefetch_takes_an_eighth);
 	return run_tcase("cache/core room", tc);

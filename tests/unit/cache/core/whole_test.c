@@ -12,6 +12,7 @@
 
 #include "support.h"
 #include "core/core.h"
+#include "io/machine.h"
 #include "options/setting.h"
 #include "tests/unit/suite.h"
 
@@ -60,6 +61,109 @@ static void reopen(void)
 	rig_close(&rig);
 	open_whole();
 }
+
+/* A file lies where the store's folder is to be; when it is gone the store is used. */
+START_TEST(a_store_whose_place_is_taken_is_tried_again)
+{
+	char path[256];
+	size_t at;
+	FILE *file;
+
+	rig_close(&rig);
+	rig.config.fingerprint.bytes[0] = 7; /* another store */
+	rig.config.breaker_open_ns = SECOND / 20;
+	at = (size_t)snprintf(path, sizeof(path), "%s/07", folder);
+	for (int i = 1; i < 32; i++)
+		at += (size_t)snprintf(path + at, sizeof(path) - at, "00");
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fclose(file);
+	open_whole();
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].state, KVT_TIER_BROKEN);
+	ck_assert_int_eq(unlink(path), 0);
+	for (int i = 0; i < 600 && rig_stats(&rig).tiers[KVT_TIER_NVME].state != KVT_TIER_WORKS; i++)
+		usleep(50000);
+	rig_put_chain(&rig, 1, 3);
+	ck_assert_int_eq(kvt_drain(rig.k, 60 * SECOND), KVT_OK);
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].chunks, 3);
+}
+END_TEST
+
+static void await_state(struct kvt *k, uint32_t state)
+{
+	struct kvt_stats stats = {.size = sizeof(stats)};
+
+	for (int i = 0; i < 600; i++, usleep(50000)) {
+		ck_assert_int_eq(kvt_stats(k, &stats), KVT_OK);
+		if (stats.tiers[KVT_TIER_NVME].state == state)
+			return;
+	}
+	ck_abort_msg("state %u instead of %u", stats.tiers[KVT_TIER_NVME].state, state);
+}
+
+static void lock_path(char out[256])
+{
+	size_t at = (size_t)snprintf(out, 256, "%s/", folder);
+
+	for (int i = 0; i < 32; i++)
+		at += (size_t)snprintf(out + at, 256 - at, "00");
+	(void)snprintf(out + at, 256 - at, "/0/%s", KVT_IO_LOCK_NAME);
+}
+
+/* An operator empties the disk below an engine that runs: the store begins again within seconds. */
+START_TEST(a_store_whose_folder_was_removed_begins_again)
+{
+	struct kvt_stats before;
+	char lock[256];
+
+	lock_path(lock);
+	rig_put_chain(&rig, 1, 3);
+	ck_assert_int_eq(kvt_drain(rig.k, 60 * SECOND), KVT_OK);
+	for (int round = 0; round < 2; round++) {
+		before = rig_stats(&rig);
+		if (round == 0) /* all of it, then the lock alone */
+			nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+		else
+			ck_assert_int_eq(unlink(lock), 0);
+		for (int i = 0; i < 600 && access(lock, F_OK) != 0; i++)
+			usleep(50000);
+		await_state(rig.k, KVT_TIER_WORKS);
+		ck_assert_uint_gt(rig.lines, 0);
+		ck_assert_uint_eq(before.tiers[KVT_TIER_NVME].chunks, 3);
+		ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].chunks, 0);
+		rig_put_chain(&rig, 10 + (uint32_t)round, 3);
+		ck_assert_int_eq(kvt_drain(rig.k, 60 * SECOND), KVT_OK);
+		ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].chunks, 3);
+	}
+	ck_assert_int_eq(kvt_reset(rig.k), KVT_OK);
+	reopen();
+	ck_assert_uint_eq(rig_stats(&rig).tiers[KVT_TIER_NVME].chunks, 0);
+}
+END_TEST
+
+/* Another owner comes by that gap: the first one lets go, and has the store when the other ends. */
+START_TEST(a_store_never_keeps_two_owners)
+{
+	char lock[256];
+	struct kvt *other;
+
+	rig_close(&rig);
+	rig.config.breaker_open_ns = SECOND / 20;
+	open_whole();
+	rig_put_chain(&rig, 1, 3);
+	ck_assert_int_eq(kvt_drain(rig.k, 60 * SECOND), KVT_OK);
+	lock_path(lock);
+	ck_assert_int_eq(unlink(lock), 0);
+	ck_assert_int_eq(kvt_open(&rig.config, &other), KVT_OK);
+	await_state(other, KVT_TIER_WORKS);
+	await_state(rig.k, KVT_TIER_BROKEN);
+	ck_assert_uint_eq(rig_get(&rig, 1, 3, SECOND), 3); /* of memory */
+	ck_assert_int_eq(kvt_erase(rig.k, (struct kvt_key[]){key_of(1, 0)}, 1, SECOND, NULL), KVT_MISS);
+	kvt_close(other);
+	await_state(rig.k, KVT_TIER_WORKS);
+	ck_assert_uint_eq(rig_get(&rig, 1, 1, SECOND), 0);
+}
+END_TEST
 
 START_TEST(what_was_stored_is_there_after_a_restart)
 {
@@ -294,6 +398,9 @@ int main(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, make_folder, remove_folder);
+	tcase_add_test(tc, a_store_whose_place_is_taken_is_tried_again);
+	tcase_add_test(tc, a_store_whose_folder_was_removed_begins_again);
+	tcase_add_test(tc, a_store_never_keeps_two_owners);
 	tcase_add_test(tc, what_was_stored_is_there_after_a_restart);
 	tcase_add_test(tc, tokens_that_were_not_counted_are_known_after_a_restart);
 	tcase_add_test(tc, what_was_erased_is_not);

@@ -420,12 +420,33 @@ START_TEST(test_here)
 }
 END_TEST
 
+
+/* A configured size that the cgroup would kill for is cut; all else is as it was given. */
+START_TEST(test_too_much_for_the_cgroup)
+{
+	const uint64_t gib = 1ull << 30;
+	struct kvt_machine m = {.memory_total = 64 * gib, .cgroup_limit = 16 * gib, .cgroup_used = 5 * gib, .untouched = gib};
+	char why[KVT_REASON_BYTES] = "";
+
+	ck_assert_uint_eq(kvt_size_cut(&m, "anon", 10 * gib, why), 10 * gib);
+	ck_assert_str_eq(why, "");
+	ck_assert_uint_eq(kvt_size_cut(&m, "anon", 11 * gib, why), 9 * gib);
+	ck_assert_str_eq(why, "nine tenths of 10.0 GiB left under the cgroup's memory limit");
+	ck_assert_uint_eq(kvt_size_cut(&m, "shm:name", 11 * gib, why), 11 * gib);
+	m.cgroup_used = 17 * gib;
+	ck_assert_uint_eq(kvt_size_cut(&m, "anon", 11 * gib, why), 1 << 20);
+	m.cgroup_limit = 0;
+	ck_assert_uint_eq(kvt_size_cut(&m, "anon", 100 * gib, why), 100 * gib);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("sizing");
 	TCase *machines = tcase_create("machines"), *sizes = tcase_create("sizes");
 
 	tcase_add_checked_fixture(machines, make_root, remove_root);
+	tcase_add_test(machines, test_too_much_for_the_cgroup);
 	tcase_add_test(machines, test_empty_root);
 	tcase_add_test(machines, test_bare_machine);
 	tcase_add_test(machines, test_cgroup_2);
