@@ -185,7 +185,7 @@ struct kvw_strategy_options {
 	/* kvaware */
 	uint64_t index_bytes; /* hard limit of the exact index; parked events have a 16th */
 	double load_ns_per_token[KVW_TIER_COUNT]; /* to fetch cached tokens of a tier; DEVICE: 0 */
-	double eviction_weight; /* of computing again what a prompt pushes out of a full cache, 4 */
+	double eviction_weight; /* of recomputing blocks a prompt evicts from a full cache, 4 */
 
 	/* kvaware: texts that are no prefix, of workers that blend */
 	bool fragments;               /* create() alone */
