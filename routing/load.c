@@ -1,5 +1,5 @@
 /*
- * load.c - one worker's load: what it was given and has not answered.
+ * load.c - one worker's load: the requests it was given and has not answered.
  *
  * The scheme (W, D, U and the leases) is described in kvway/load.h. Invariants, true whenever the
  * lock is free:
@@ -7,9 +7,9 @@
  *     0 <= W - D <= U        U = sum of prefill_ns over leases without a first token
  *     idle_at = clock + W - D + peers
  *
- * Each lease adds to U once (take) and leaves it once (first token, or release without one). D
- * only grows and is cut off at W, so whatever order time, answers and releases come in, no work
- * is subtracted twice, and a worker without waiting leases has a queue of exactly 0.
+ * Each lease adds to U once (take) and subtracts once (first token, or release without one). D only
+ * grows and is cut off at W, so whatever order time, answers and releases come in, no work is
+ * subtracted twice, and a worker without waiting leases has a queue of exactly 0.
  *
  * A worker with own work and peers' may compute either at any moment, so each loses its share of
  * the time that passes; their sum falls by one each nanosecond like Q_w of a router alone.
@@ -26,19 +26,19 @@
 #include "routing/prefetch.h"
 #include "routing/spin.h"
 
-#define CLAIM_NS   INT64_C(200000000) /* a shorter queue of peers proves nothing */
-#define CLAIM_ALONE_NS INT64_C(2000000000) /* the same of one of them */
+#define CLAIM_NS   INT64_C(200000000) /* a shorter queue of peers is no evidence */
+#define CLAIM_ALONE_NS INT64_C(2000000000) /* the same for one peer */
 #define TRUST_LOST 0.5f
 #define TRUST_WON  0.1f
-#define TRUST_LEAST (1.0f / 64) /* less is none */
-#define TRUST_BACK_NS INT64_C(10000000000) /* all of it comes back while no queue is claimed */
-/* Of what ended requests say of the next ones, with each that ends. */
+#define TRUST_LEAST (1.0f / 64) /* less counts as 0 */
+#define TRUST_BACK_NS INT64_C(10000000000) /* full trust returns in this time without claims */
+/* Decay of kept_tokens and kept_ns with each request that ends. */
 #define KEPT_DECAY (63.0 / 64)
-#define ROOM_STEP  (1.0 / 64)  /* a smaller change of what is known of the room is not written */
-/* A queue claimed for so long, with no request there, is not believed any more. */
+#define ROOM_STEP  (1.0 / 64)  /* a smaller relative change of the room is not written */
+/* Trust ends after a claim of this length that no request checked. */
 #define DOUBT_NS      INT64_C(30000000000)
 
-/* What readers see is asked for as well: it is written before the lock is given back. */
+/* Prefetches the readers' words, too: the holder writes them before it unlocks. */
 static void lock(struct kvw_load *load)
 {
 	kvw_prefetch_write(load->seen);
@@ -80,7 +80,7 @@ static void publish_counts(struct kvw_load *load)
 		memory_order_relaxed);
 }
 
-/* Every pick reads these: they are written only when they have changed by enough to matter. */
+/* Every pick reads these words: so only changes large enough to matter are written. */
 static void show_value(_Atomic float *shown, double value)
 {
 	double was = (double)atomic_load_explicit(shown, memory_order_relaxed);
@@ -194,7 +194,7 @@ void kvw_load_expect(struct kvw_load *load)
 	kvw_prefetch_write(load->seen);
 }
 
-/* Counts what is in flight up or down by a kvw_load_held(). Lock held. */
+/* Adds a kvw_load_held(), perhaps negative, to the counts in flight. Lock held. */
 static void count_held(struct kvw_load *load, uint64_t by)
 {
 	uint64_t held = atomic_load_explicit(&load->seen->held, memory_order_relaxed);
@@ -236,7 +236,7 @@ static float trust_of(float trust)
 	return trust < TRUST_LEAST ? 0 : trust > 1 ? 1 : trust;
 }
 
-/* What time says of the last claim. Lock held. */
+/* Adjusts the trust for the time since the last judgement. Lock held. */
 static void doubt_peers(struct kvw_load *load, int64_t now_ns)
 {
 	int64_t since_ns = now_ns - load->judged_ns;
@@ -348,7 +348,7 @@ static void count_sequences(struct kvw_lease *lease, uint32_t more)
 		load->unanswered += more;
 }
 
-/* It has its first token, or will get none. Lock held. */
+/* The lease has its first token, or will get none. Lock held. */
 static void count_answered(struct kvw_lease *lease)
 {
 	if (lease->unanswered)
@@ -374,8 +374,8 @@ void kvw_lease_widen(struct kvw_lease *lease, uint32_t more)
 	kvw_spin_unlock(&lease->load->lock);
 }
 
-/* Of a time in which the worker computed prompts: what it spent on ours,
- * where peers' were there as well. Lock held. */
+/* The part of the prefill time `ns` that the worker spent on our prompts, where peers have prompts
+ * there, too. Lock held. */
 static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lease, int64_t ns)
 {
 	double own = (double)load->waiting_ns, peers = (double)load->peers_waiting_ns;
@@ -385,8 +385,8 @@ static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lea
 	return own > 0 ? (int64_t)((double)ns * own / (own + peers)) : 0;
 }
 
-/* The same of the one whose claim was the largest: what it alone had there was to be computed
- * before this. Lock held. */
+/* Counts evidence on the router with the largest claim: its work alone should have been computed
+ * before this request. Lock held. */
 static void judge_claim(
 	struct kvw_load *load, const struct kvw_load_claim *claim, int64_t waited_ns)
 {
@@ -400,7 +400,7 @@ static void judge_claim(
 	verdict->right += waited_ns >= claim->queue_ns / 2;
 }
 
-/* A first token says whether the peers' work was there that was to delay it. Lock held. */
+/* A first token shows whether the peers' claimed work delayed it. Lock held. */
 static void judge_peers(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	int64_t waited_ns = now_ns - lease->taken_ns - lease->prefill_ns;
@@ -443,8 +443,8 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	lease->first_ns = now_ns;
 }
 
-/* A lease ends unanswered: the part of its work that was not reached yet will not be done.
- * Lock held. */
+/* Ends an unanswered lease: skips the part of its work that the worker has not reached. Lock
+ * held. */
 static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	int64_t left = 0;
@@ -459,9 +459,9 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 	publish_counts(load);
 }
 
-/* How long it had its part of the KV memory: since its prefill began. A plain answer does not show
- * when that was: by Little's law as large a part of its time as fits the room of what is in flight.
- * Lock held. */
+/* The time that a request held its part of the KV memory, from the start of its prefill. A plain
+ * answer does not show that start: by Little's law the estimate is its time times the part of the
+ * tokens in flight that fits the room. Lock held. */
 static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	double tokens = (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed);
@@ -473,7 +473,7 @@ static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease
 	return (double)(now_ns - lease->taken_ns) * (context > tokens ? tokens / context : 1);
 }
 
-/* It gives its part of the KV memory back. Lock held. */
+/* Learns from a request that frees its part of the KV memory. Lock held. */
 static void learn_kept(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	double ns = kept_ns(load, lease, now_ns);

@@ -2,14 +2,15 @@
  * kvtier_io.h - files as kvtier uses them, behind a table of functions.
  *
  * The library never calls open(2) or write(2) on a store itself: it asks an I/O layer. The
- * machine's own layer uses O_DIRECT with io_uring or threads. A caller may give another one, and
- * that is how faults, power loss and simulated time are tested: a layer that keeps files in
- * memory, drops whatever was not synced, or answers late.
+ * machine's own layer uses O_DIRECT with io_uring or threads. A caller may pass another layer.
+ * Tests of faults, power loss and simulated time do: their layer keeps files in memory, drops
+ * writes without sync, or answers late.
  *
- * A layer gives one `struct kvt_io` per store. Names are relative to the store's folder and have
+ * A layer creates one `struct kvt_io` per store. Names are relative to the store's folder and have
  * no '/'. Synchronous functions are called while a store opens, and for files of metadata; data
- * moves by operations. All functions of one kvt_io but `wake` are called from one thread at a
- * time. Statuses are KVT_OK, KVT_EIO (text of the cause through `why`), KVT_ENOMEM, or as said.
+ * moves by operations. All functions of one kvt_io but `wake` are called from one thread at a time.
+ * Statuses are KVT_OK, KVT_EIO (text of the cause through `why`), KVT_ENOMEM, or as a function's
+ * comment says.
  */
 #ifndef KVTIER_IO_H
 #define KVTIER_IO_H
@@ -33,9 +34,9 @@ enum kvt_io_kind { KVT_IO_READ, KVT_IO_WRITE, KVT_IO_SYNC };
 #define KVT_IO_MAX_PIECES 64
 
 /*
- * One operation. It and its buffers must stay valid from submit until reap returns it.
- * With direct files offset, every piece's base and length are multiples of `alignment`.
- * A SYNC covers all writes of the file that were reaped before it was submitted.
+ * One operation. It and its buffers must stay valid from submit until reap returns it. For direct
+ * files, offset and every piece's base and length are multiples of `alignment`. A SYNC covers all
+ * writes of the file that were reaped before it was submitted.
  */
 struct kvt_io_op {
 	enum kvt_io_kind kind;
@@ -50,14 +51,14 @@ struct kvt_io_op {
 
 struct kvt_io_file_info {
 	uint64_t bytes;     /* length */
-	uint32_t alignment; /* that operations need; 1 for files without O_DIRECT */
+	uint32_t alignment; /* of operations; 1 for files without O_DIRECT */
 	bool direct;
 };
 
-/* What the layer turned out to do. */
+/* The mode that the layer chose. */
 struct kvt_io_mode {
 	char name[32];                 /* "uring", "uring-plain", "threads", "memory", ... */
-	char reason[KVT_REASON_BYTES]; /* why not the better one; "" if it is the best */
+	char reason[KVT_REASON_BYTES]; /* why not a better mode; "" if it is the best */
 	bool durable;                  /* false: a sync reaches no device (tmpfs) */
 	bool direct;
 };
@@ -66,7 +67,7 @@ struct kvt_io_options {
 	const char *mode; /* "auto", "uring", "threads"; other layers may ignore it */
 	uint32_t depth;   /* operations that may be under way at once, 1 to 1024 */
 	bool direct;
-	/* Memory that most operations use, to be registered where that helps; may be NULL. */
+	/* Memory that most operations use, for the layer to register; may be NULL. */
 	void *arena;
 	uint64_t arena_bytes;
 };
@@ -80,10 +81,10 @@ struct kvt_io_ops {
 	void (*close)(struct kvt_io *io, struct kvt_file *file);
 	enum kvt_status (*info)(
 		struct kvt_io *io, struct kvt_file *file, struct kvt_io_file_info *out);
-	/* Length becomes `bytes` and the blocks are the file's own. KVT_FULL: no space left. */
+	/* Sets the length to `bytes` and allocates the blocks. KVT_FULL: no space left. */
 	enum kvt_status (*reserve)(struct kvt_io *io, struct kvt_file *file, uint64_t bytes);
 	enum kvt_status (*truncate)(struct kvt_io *io, struct kvt_file *file, uint64_t bytes);
-	/* KVT_MISS: was not there. */
+	/* KVT_MISS: no such file. */
 	enum kvt_status (*remove)(struct kvt_io *io, const char *name);
 	enum kvt_status (*rename)(struct kvt_io *io, const char *from, const char *to);
 	enum kvt_status (*sync_folder)(struct kvt_io *io);
@@ -92,14 +93,15 @@ struct kvt_io_ops {
 		struct kvt_io *io, void (*each)(void *self, const char *name), void *self);
 	/* Free bytes that this user may still write. */
 	enum kvt_status (*free_bytes)(struct kvt_io *io, uint64_t *out);
-	/* One owner per folder: KVT_ELOCKED with *owner = its pid (0: unknown). Gone with close. */
+	/* Locks the folder for one owner. KVT_ELOCKED: *owner is the owner's pid (0: unknown). The
+	 * lock ends with destroy. */
 	enum kvt_status (*lock)(struct kvt_io *io, int64_t *owner);
 
 	/* --- data --- */
 	/* Takes a list (by next) of operations; all come back through reap, in any order. */
 	void (*submit)(struct kvt_io *io, struct kvt_io_op *list);
-	/* Up to max finished ones; waits up to wait_ns (0: does not wait) for the first,
-	 * or a wake. */
+	/* Returns up to max finished operations; waits up to wait_ns (0: does not wait) for the
+	 * first, or a wake. */
 	size_t (*reap)(struct kvt_io *io, struct kvt_io_op **out, size_t max, int64_t wait_ns);
 	void (*wake)(struct kvt_io *io); /* from any thread: a reap that waits returns */
 
@@ -116,7 +118,7 @@ struct kvt_io {
 	const struct kvt_io_ops *ops;
 };
 
-/* What a caller hands to kvt_open: makes a kvt_io for a folder, which is created if missing. */
+/* Passed to kvt_open: makes a kvt_io for a folder, which is created if missing. */
 struct kvt_io_layer {
 	enum kvt_status (*create)(void *self, const char *folder,
 		const struct kvt_io_options *options, struct kvt_io **out);

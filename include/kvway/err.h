@@ -1,9 +1,9 @@
 /*
- * err.h - the one list of failures that one file reports to another, but for those of kvtier.h.
+ * err.h - the error codes that functions of kvway return to each other; kvtier.h has its own.
  *
- * Foreign codes (errno, OpenSSL, curl) become one of these where they are met; the cause is
- * kept in the log line or message written there. Results travel through out-parameters, which
- * a failing function leaves untouched.
+ * The caller of a foreign library turns its code (errno, OpenSSL, curl) into one of these and
+ * writes the cause into a log line or message. Results travel through out-parameters, which a
+ * failing function leaves untouched.
  */
 #ifndef KVW_ERR_H
 #define KVW_ERR_H
@@ -18,9 +18,9 @@ enum kvw_err {
 	KVW_EIO,       /* a system call failed; errno was logged */
 	KVW_EAGAIN,    /* nothing now, try later */
 	KVW_ETIMEDOUT, /* a deadline passed */
-	KVW_EPROTO,    /* the peer or the text broke its format */
+	KVW_EPROTO,    /* the peer or the text violates its format */
 	KVW_ELIMIT,    /* a configured limit was reached */
-	KVW_ENOTFOUND, /* no such thing */
+	KVW_ENOTFOUND, /* the thing asked for does not exist */
 	KVW_ECLOSED,   /* the peer went away */
 };
 

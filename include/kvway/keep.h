@@ -1,15 +1,14 @@
 /*
- * keep.h - what is to outlive the process, as records: between those that know something and the
- * room that writes it to a file (src/router/state).
+ * keep.h - records of state that outlives the process: the interface between the parts of kvway
+ * that have such state and the writer of the state file (src/router/state).
  *
- * A part of kvway (a strategy, a table) gives its knowledge away record by record, while it is in
- * use by other threads; a part of the next process gets the same records, before that serves a
- * request. A record is at most KVW_KEPT_MOST bytes in the byte order of the machine. What comes
- * back may be anything: it was checked for damage, not for sense, so its reader checks each number
- * that it uses.
+ * A part of kvway (a strategy, a table) writes its state record by record, while other threads use
+ * that state; the next process reads the same records before it serves a request. A record is at
+ * most KVW_KEPT_MOST bytes in the byte order of the machine. Records read back were checked for
+ * damage, not for plausible values, so the reader checks each number that it uses.
  *
- * Workers are named by their ids in the process that wrote. The next one has other ids; `workers`
- * translates.
+ * Records name workers by their ids in the writing process. The next process has other ids;
+ * `workers` translates.
  */
 #ifndef KVW_KEEP_H
 #define KVW_KEEP_H
@@ -23,48 +22,50 @@
 #define KVW_KEPT_MOST 16384 /* bytes of a record */
 #define KVW_KEPT_GONE UINT32_MAX
 
-/* Kinds of records. Numbers are part of the format: never used again for another kind. */
+/* Kinds of records. The numbers are part of the format: none is ever reused for another kind. */
 enum kvw_keep_kind {
-	KVW_KEPT_END = 0,     /* the file's: nothing follows */
-	KVW_KEPT_WORKER = 1,  /* the file's: a worker and its id */
+	KVW_KEPT_END = 0,     /* of the file: no record follows */
+	KVW_KEPT_WORKER = 1,  /* of the file: a worker and its id */
 	KVW_KEPT_MODEL = 2,   /* bytes per token of a model */
-	KVW_KEPT_RATE = 3,    /* what a key, a tenant or a model with limits has used */
+	KVW_KEPT_RATE = 3,    /* usage of a key, tenant or model with limits */
 	KVW_KEPT_OWNER = 4,   /* the worker that made a response */
-	/* Only in what a process hands to the one that takes over, never in the file:
-	 * LMCache's registry. */
-	KVW_KEPT_INSTANCE = 5, /* an instance, and whose it is */
-	KVW_KEPT_RANK = 6,     /* of the instance before */
-	KVW_KEPT_LOCATION = 7, /* of one of its ranks, with the sequence number to come */
-	KVW_KEPT_KEYS = 8,     /* that the location before holds */
-	KVW_KEPT_TREE = 16,   /* the prefix tree: what its nodes have in common */
+	/* LMCache's registry: only in the records that a process hands to its successor at a
+	 * takeover, never in the file. */
+	KVW_KEPT_INSTANCE = 5, /* an instance and its owner */
+	KVW_KEPT_RANK = 6,     /* a rank of the preceding instance */
+	KVW_KEPT_LOCATION = 7, /* of the preceding rank, with its next sequence number */
+	KVW_KEPT_KEYS = 8,     /* keys that the preceding location holds */
+	KVW_KEPT_TREE = 16,   /* the prefix tree: parameters of all nodes */
 	KVW_KEPT_NODE = 17,   /* a node with its holders */
 	KVW_KEPT_VIEW = 18,   /* the window of a worker's view */
-	KVW_KEPT_SHARE = 19,  /* the share of a worker's cache that predictions count on */
-	KVW_KEPT_PLACES = 20, /* the table of sessions: what they have in common */
+	KVW_KEPT_SHARE = 19,  /* share of a worker's cache that predictions assume */
+	KVW_KEPT_PLACES = 20, /* the table of sessions: parameters of all sessions */
 	KVW_KEPT_SESSION = 21,
-	KVW_KEPT_KINDS = 32 /* all are below */
+	KVW_KEPT_KINDS = 32 /* all kinds are below */
 };
 
 #define KVW_KEPT_FIRST_OF_STRATEGY KVW_KEPT_TREE
 #define KVW_KEPT_LAST_OF_STRATEGY  (KVW_KEPT_KINDS - 1)
 
-/* Where records go. */
+/* The sink of records. */
 struct kvw_keep_out {
-	/* An error ends the writing: the part returns it. Borrows the record during the call. */
+	/* Borrows the record during the call. An error ends the writing: the part returns that
+	 * error. */
 	enum kvw_err (*put)(void *arg, enum kvw_keep_kind kind, const void *record, size_t len);
 	void *arg;
 	int64_t now_ns; /* monotonic */
 };
 
-/* Where they come from. */
+/* The source of records. */
 struct kvw_keep_in {
-	/* The next record; its bytes may lie at any address, and stay until the next call. False:
-	 * there are no more for this part. */
+	/* Reads the next record; its bytes may lie at any address, and stay valid until the next
+	 * call. False: there are no more records for this part. */
 	bool (*next)(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len);
 	void *arg;
-	/* [KVW_MAX_WORKERS] id then -> id now; KVW_KEPT_GONE: it is not the same. */
+	/* [KVW_MAX_WORKERS] old id -> present id; KVW_KEPT_GONE: the worker or its cache is
+	 * gone. */
 	const uint32_t *workers;
-	const uint32_t *generations; /* [KVW_MAX_WORKERS] id now -> generation of its cache */
+	const uint32_t *generations; /* [KVW_MAX_WORKERS] present id -> generation of its cache */
 	int64_t now_ns;          /* monotonic */
 	int64_t passed_ns;       /* since the records were written; >= 0 */
 };

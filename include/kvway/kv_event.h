@@ -1,18 +1,18 @@
 /*
- * kv_event.h - one change of what a worker's cache holds, as feeds report it to the exact index.
+ * kv_event.h - one change of a worker's cache contents, as feeds report it to the exact index.
  *
- * vLLM's KV events become this record, so that the index does not know their format. Plain data:
- * everything pointed at belongs to the decoder that filled the record and is valid until that
- * decoder is called again.
+ * Decoders turn vLLM's KV events into this record, so that the index does not know vLLM's format.
+ * Plain data: the decoder that filled the record owns everything pointed at, which is valid until
+ * the decoder's next call.
  *
- * Hashes are 64-bit names of blocks, given by the engine. vLLM sends either the last 8 bytes of
- * its digest as an integer or the whole digest (16 or 32 bytes), and both may meet in one stream;
- * a digest is therefore folded to its last 8 bytes, big-endian, which is what vLLM does itself
- * by default. What a collision costs: a name is used within one worker only, to find the block that
- * a later event removes. Among a million
- * blocks two share a name with probability 3e-8; an attacker that searches for a pair (2^32
- * hashes) makes the index forget one block early or keep it too long. Either way one hit is
- * predicted wrongly; the engine compares its own whole digests, so an answer is never wrong.
+ * Hashes are 64-bit names of blocks, given by the engine. vLLM sends either the last 8 bytes of its
+ * digest as an integer or the whole digest (16 or 32 bytes), and both may meet in one stream; a
+ * digest is therefore folded to its last 8 bytes, big-endian, as vLLM itself does by default. Cost
+ * of a collision: a name is used within one worker only, to find the block that a later event
+ * removes. Among a million blocks two share a name with probability 3e-8; an attacker that searches
+ * for a pair (2^32 hashes) makes the index forget one block early or keep it too long. Either way
+ * one hit is predicted wrongly; the engine compares its own whole digests, so an answer is never
+ * wrong.
  */
 #ifndef KVW_KV_EVENT_H
 #define KVW_KV_EVENT_H
@@ -25,8 +25,8 @@
 #include "kvway/slice.h"
 
 enum kvw_kv_kind {
-	KVW_KV_STORED,  /* the blocks are in the tier from now on (perhaps once more: count) */
-	KVW_KV_REMOVED, /* one copy of each block left the tier */
+	KVW_KV_STORED,  /* the tier has one more copy of each block: count copies */
+	KVW_KV_REMOVED, /* the tier lost one copy of each block */
 	KVW_KV_CLEARED, /* the tier is empty */
 };
 
@@ -39,30 +39,30 @@ struct kvw_kv_event {
 	size_t hash_count;      /* 0 when cleared */
 	uint32_t hash_bytes;    /* width of the first hash as sent: 8 for an integer, 16, 32 */
 
-	/* The rest is known of stored blocks only; otherwise zero. */
+	/* The members below are set for stored blocks only; else zero. */
 	bool has_parent; /* false: the first block begins a prompt */
-	uint64_t parent; /* the block before the first one */
+	uint64_t parent; /* the block before the first block */
 	const uint32_t *tokens; /* token ids of all blocks one after another */
-	size_t token_count;     /* hash_count * block_size, or 0: not sent (offloaded blocks) */
+	size_t token_count;     /* hash_count * block_size; 0: tokens not sent (offloaded blocks) */
 	uint32_t block_size;    /* tokens per block, > 0 when stored */
 	const uint64_t *extra;  /* one per block: kvw_kv_extra_*(); NULL: all are 0 */
-	struct kvw_slice lora;  /* name of the adapter; len 0: none was named */
+	struct kvw_slice lora;  /* name of the adapter; len 0: none */
 	struct kvw_slice salt;  /* cache_salt, sent where a prompt begins; len 0: none */
-	bool extra_is_plain; /* lora and salt say all that extra says: no images, no embeddings */
+	bool extra_is_plain; /* extra has nothing besides lora and salt: no images, embeddings */
 	bool has_lora_id;
-	int64_t lora_id;            /* engine's number of it: old versions send only this */
+	int64_t lora_id;            /* engine's number of the adapter; old versions: only this */
 	bool has_group;             /* hybrid models: a hit needs every group */
-	uint32_t group;             /* group_idx; 0 if not sent. Also in removals */
+	uint32_t group;             /* group_idx; 0 if not sent. Set for removals, too */
 	struct kvw_slice spec_kind; /* "full_attention", "sliding_window", ... or len 0 */
 	uint32_t sliding_window;    /* tokens; 0: none */
 };
 
 /*
- * What else than its tokens and its parent distinguishes a block, as one number; 0 is nothing.
- * The members of the event's extra_keys are folded in their order. vLLM's order is: LoRA name,
- * multimodal items, cache salt (in the first block of a prompt only), digest of embeddings;
- * so a request with a salt has kvw_kv_extra_text(0, salt) in its first block and 0 in the others.
- * FNV-1a with a last mix: short texts, and both sides must agree without a library between them.
+ * Everything besides tokens and parent that distinguishes a block, as one number; 0: nothing. The
+ * function folds the event's extra_keys in their order. vLLM's order is: LoRA name, multimodal
+ * items, cache salt (in the first block of a prompt only), digest of embeddings; so a request with
+ * a salt has kvw_kv_extra_text(0, salt) in its first block and 0 in the others. FNV-1a with a final
+ * mix: texts are short, and both sides have to agree without a shared library.
  */
 static inline uint64_t kvw_kv_extra_fold(uint64_t extra, char what, const void *data, size_t len)
 {

@@ -1,10 +1,9 @@
 /*
  * route.h - the contract between the proxy and a routing strategy.
  *
- * A strategy answers one question: which worker serves this request? It reads a snapshot of
+ * A strategy answers one question: which worker serves this request? A strategy reads a snapshot of
  * candidates, does no I/O, has no clock of its own and never blocks on anything but its own short
- * locks. One instance serves every event loop, so each function may run in several threads at
- * once.
+ * locks. One instance serves every event loop, so each function may run in several threads at once.
  *
  * Order of calls for one request: pick, then at most once first_token, then exactly once done for
  * every successful pick (a retry on another worker is a new pick).
@@ -25,24 +24,24 @@
 enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, KVW_TIER_COUNT };
 
 #define KVW_STRATEGIES_MOST 16 /* in routing/strategies.def */
-#define KVW_OWN_REASONS      8 /* most that one strategy has of its own */
-#define KVW_OWN_KEYS_MOST   64 /* own settings of all strategies */
+#define KVW_OWN_REASONS      8 /* most own reasons of one strategy */
+#define KVW_OWN_KEYS_MOST   64 /* most own settings of all strategies together */
 
 /* Why a worker was chosen: a label of metrics, access log and `kvway explain`. */
 enum kvw_reason {
 	KVW_REASON_TURN,       /* roundrobin: it was its turn */
 	KVW_REASON_PREFIX,     /* lowest cost, and it holds a prefix */
-	KVW_REASON_LOAD,       /* lowest cost without a prefix that decided */
-	KVW_REASON_NO_CONTENT, /* prompt not understood, went by load */
+	KVW_REASON_LOAD,       /* lowest cost, not because of a prefix */
+	KVW_REASON_NO_CONTENT, /* prompt not understood: chosen by load */
 	KVW_REASON_ONLY,       /* one usable worker */
 	KVW_REASON_OWNER,      /* the worker that holds the state this request names */
 	KVW_REASON_BOUND,      /* a cheaper worker had too many requests in flight */
 	KVW_REASON_SLOW_START, /* a cheaper worker is new, just returned or has a small weight */
-	KVW_REASON_KVAWARE,    /* lowest cost, and by its own word it holds a prefix */
-	/* Ejected after bad answers, and its time is over: one request tries it. */
+	KVW_REASON_KVAWARE,    /* lowest cost, and its events report a prefix */
+	/* The worker was ejected after bad answers and its pause is over: one request tries it. */
 	KVW_REASON_TRIAL,
 	KVW_REASON_PINNED,     /* the request names it: x-kvway-pin */
-	KVW_REASON_OWN,        /* the first of those in `reasons` of strategies: KVW_OWN_REASON */
+	KVW_REASON_OWN,        /* the first of strategies' own `reasons`: KVW_OWN_REASON */
 	KVW_REASON_COUNT = KVW_REASON_OWN + KVW_STRATEGIES_MOST * KVW_OWN_REASONS
 };
 
@@ -54,25 +53,25 @@ struct kvw_reason_text {
 
 /* One worker as a strategy sees it. */
 struct kvw_candidate {
-	/* Below KVW_MAX_WORKERS; another worker's once this one has `left`. */
+	/* Below KVW_MAX_WORKERS; reused for another worker once this worker has `left`. */
 	uint32_t id;
 	uint32_t generation;      /* grows when the worker's cache is known to be lost */
 	uint64_t key;             /* hash of its URL: equal in every replica of kvway */
 	struct kvw_load *load;    /* live load; read it with kvw_load_*() */
 	uint64_t capacity_tokens; /* KV capacity, usable tokens; 0: unknown */
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
-	/* Of an even share of the load that it may have; < 1: slow start, or its weight. */
+	/* Share of an even part of the load that the worker may have; < 1: slow start or weight. */
 	float share;
 	bool usable;  /* healthy, not draining, serves the model */
-	bool blends;  /* by its metrics, or its configuration: it reuses texts that are no prefix */
+	bool blends;  /* reuses texts that are no prefix, by its metrics or configuration */
 };
 
 /* Candidates for one request. Borrowed: valid only during pick(). */
 struct kvw_candidates {
 	const struct kvw_candidate *items; /* ascending by id */
 	size_t count;
-	const struct kvw_load_board *board; /* where the loads of all of them lie; NULL: nowhere */
-	uint64_t version; /* sets of one number have equal items; 0: unknown */
+	const struct kvw_load_board *board; /* has the loads of all items; NULL: no board */
+	uint64_t version; /* sets of equal version have equal items; 0: unknown */
 };
 
 /* What pick() decided. Plain data; the exchange keeps it until done(). */
@@ -82,16 +81,16 @@ struct kvw_decision {
 	uint32_t prompt_tokens;              /* predicted length of the prompt; 0: unknown */
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted hit, tokens by tier */
 	int64_t prefill_ns;                  /* p_w of the chosen worker: the lease's work */
-	/* Until the chosen worker can begin it, as in struct kvw_cost. */
+	/* Nanoseconds until the chosen worker can begin, as in struct kvw_cost. */
 	int64_t queue_ns;
 	uint32_t inflight;                   /* n_w of the chosen worker before this request */
-	uint32_t chains;    /* prompts that were looked up to predict the hit; 0: none was */
+	uint32_t chains;    /* prompts looked up to predict the hit; 0: none */
 	uint32_t worker_id; /* items[pos].id */
-	uint32_t fragment_tokens; /* predicted to be reused behind that hit: kvaware */
-	bool exact; /* hit_tokens follow from the prompt's tokens and the worker's own word */
+	uint32_t fragment_tokens; /* predicted reuse behind that hit: kvaware */
+	bool exact; /* hit_tokens come from the prompt's tokens and the worker's events */
 };
 
-/* Tokens of the prompt that the worker is predicted to have, in whatever tier. */
+/* Tokens of the prompt that the worker is predicted to have, over all tiers. */
 static inline uint64_t kvw_decision_cached(const struct kvw_decision *decision)
 {
 	uint64_t tokens = decision->fragment_tokens;
@@ -105,25 +104,25 @@ static inline uint64_t kvw_decision_cached(const struct kvw_decision *decision)
 enum kvw_verdict {
 	KVW_VERDICT_CHOSEN,
 	KVW_VERDICT_COSTS_MORE,
-	KVW_VERDICT_TIE,          /* as cheap as the chosen one; the tie went by hash */
+	KVW_VERDICT_TIE,          /* as cheap as the chosen worker; a hash broke the tie */
 	KVW_VERDICT_BOUND,        /* cheap enough, but over its bound of requests in flight */
 	KVW_VERDICT_SLOW_START,   /* cheap enough, but new, just returned or of a small weight */
 	KVW_VERDICT_UNUSABLE,     /* down, or draining */
-	KVW_VERDICT_NOT_ITS_TURN, /* by a strategy that does not weigh cost */
+	KVW_VERDICT_NOT_ITS_TURN, /* the strategy does not compare costs */
 	KVW_VERDICT_COUNT
 };
 
-/* What one candidate would have cost: explain()'s answer. Times in nanoseconds. */
+/* Cost of one candidate, as explain() answers. Times in nanoseconds. */
 struct kvw_cost {
 	uint32_t hit_tokens[KVW_TIER_COUNT]; /* predicted, as vLLM would count them */
-	/* Until it can begin the prompt: Q_w, or K_w if that is longer. */
+	/* Time until the worker can begin the prompt: Q_w, or K_w if that is longer. */
 	double queue_ns;
-	double room_ns;                      /* K_w: until it has KV memory for the prompt */
-	double prefill_ns;                   /* p_w, with what loading from lower tiers takes */
+	double room_ns;                      /* K_w: time until KV memory for the prompt is free */
+	double prefill_ns;                   /* p_w, loading from lower tiers included */
 	double others_ns;                    /* omega * p_w * n_w */
 	double context_ns;                   /* reading the contexts of its requests in flight */
-	double evict_ns;                     /* what it would push out, computed again; kvaware */
-	double total_ns;                     /* the sum that was compared; 0: not weighed */
+	double evict_ns;                     /* recomputing the blocks it would evict; kvaware */
+	double total_ns;                     /* the compared sum; 0: not compared */
 	uint32_t inflight;                   /* n_w */
 	uint32_t fragment_tokens;            /* as in struct kvw_decision */
 	enum kvw_verdict verdict;
@@ -144,8 +143,8 @@ struct kvw_own_setting {
 	const char *name; /* NULL ends a strategy's list */
 	enum kvw_setting_kind kind;
 	const char *def, *min, *max; /* as written in YAML; min and max "" where there is none */
-	bool reload;                 /* whether reconfigure() takes it over */
-	const char *text;            /* what it does, for REFERENCE.md */
+	bool reload;                 /* whether reconfigure() applies it */
+	const char *text;            /* description for REFERENCE.md */
 };
 
 union kvw_setting_value {
@@ -159,41 +158,42 @@ struct kvw_strategy;
 
 /* Settings of strategies, from the configuration. Copied by create() and reconfigure(). */
 struct kvw_strategy_options {
-	/* Of create() alone: the running strategy that the new one replaces, or NULL. What both
-	 * kinds have (prefixaware and kvaware: the prefix tree and what answers taught) the two
-	 * share from then on, in any order of destruction; nothing else is taken over. Decisions of
-	 * the old one end through its own done(). Borrowed during the call. */
+	/* For create() alone: the running strategy that the new one replaces, or NULL. Old and new
+	 * strategy share the parts that both kinds have (prefixaware and kvaware: the prefix tree
+	 * and the learned rates) from then on, in any order of destruction; no other part is taken
+	 * over. Decisions of the old strategy end through its own done(). Borrowed during the
+	 * call. */
 	const struct kvw_strategy *heir_of;
 
 	/* The strategy's own, in the order of its `settings`; borrowed during the call. */
 	const union kvw_setting_value *own;
 
-	/* What several strategies read. */
+	/* Read by several strategies. */
 	double omega;                /* weight of the delay imposed on others, 0.07 */
-	double context_ns_per_token; /* of requests in flight, that a newcomer waits for, 3000 */
+	double context_ns_per_token; /* delay per token of the contexts in flight, 3000 */
 	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
 	double attention_ns_per_pair;     /* quadratic term of prefill, ns per token pair */
 	uint64_t tree_bytes;              /* hard cap of the prefix tree's memory */
 	uint64_t capacity_tokens;         /* assumed where a worker does not report its own */
 	uint64_t seed;                    /* for hashes that must not be guessable; tests fix it */
 
-	/* A worker with more than bound * mean + gap requests in flight is passed over, the mean
-	 * being that of the usable candidates. bound 0: never. */
+	/* A worker with more than bound * mean + gap requests in flight is passed over; mean: of
+	 * the usable candidates. bound 0: never. */
 	double inflight_bound;
 	double inflight_gap;
 
 	/* kvaware */
 	uint64_t index_bytes; /* hard limit of the exact index; parked events have a 16th */
 	double load_ns_per_token[KVW_TIER_COUNT]; /* to fetch cached tokens of a tier; DEVICE: 0 */
-	double eviction_weight; /* of computing again what a prompt pushes out of a full cache, 4 */
+	double eviction_weight; /* of recomputing blocks a prompt evicts from a full cache, 4 */
 
 	/* kvaware: texts that are no prefix, of workers that blend */
 	bool fragments;               /* create() alone */
 	uint64_t fragment_bytes;      /* hard limit of the table; create() alone */
 	uint64_t fragment_held;       /* tokens that a worker is believed to hold */
 	uint32_t fragment_min_tokens; /* shorter texts do not count */
-	double fragment_ns_per_token; /* to load and move one */
-	double fragment_share;        /* of them that is computed again, 0 to 1 */
+	double fragment_ns_per_token; /* time to load and move a token */
+	double fragment_share;        /* share of these tokens that is computed again, 0 to 1 */
 };
 
 /* Gauges that a strategy can report; those that do not apply stay 0. */
@@ -206,19 +206,19 @@ struct kvw_strategy_stats {
 	uint64_t exact_parked, exact_dropped, exact_parked_dropped, exact_unknown_removes;
 };
 
-/* What a strategy has learned of one worker. */
+/* Numbers that a strategy has learned about one worker. */
 struct kvw_worker_learned {
-	double prefill_tokens_per_second;  /* what costs are computed with */
-	double observed_tokens_per_second; /* by its own times to first token; 0: too few samples */
-	uint32_t rate_samples;             /* of those, in the window */
-	double capacity_share; /* of its capacity that predictions count on, 0.25 to 1 */
+	double prefill_tokens_per_second;  /* the rate used to compute costs */
+	double observed_tokens_per_second; /* from its times to first token; 0: too few samples */
+	uint32_t rate_samples;             /* such samples in the window */
+	double capacity_share; /* share of its capacity that predictions assume, 0.25 to 1 */
 };
 
-/* What a strategy wants to know of a request; each includes those before it. */
+/* How much of a request a strategy needs; each level includes those before it. */
 enum kvw_prepare {
 	KVW_PREPARE_FIELDS,  /* the body's model, session, stream */
 	KVW_PREPARE_CONTENT, /* the prompt, hashed chunk by chunk */
-	KVW_PREPARE_TOKENS,  /* its exact tokens, if a worker gives them in time; needs `exact` */
+	KVW_PREPARE_TOKENS,  /* the exact tokens, if a worker answers in time; needs `exact` */
 };
 
 struct kvw_strategy_ops;
@@ -232,9 +232,9 @@ struct kvw_strategy {
 struct kvw_strategy_ops {
 	const char *name;   /* as written in the key routing.strategy */
 	const char *help;   /* one line for --help and REFERENCE.md */
-	const struct kvw_own_setting *settings; /* its own; NULL: none */
-	const struct kvw_reason_text *reasons; /* its own, at most KVW_OWN_REASONS; NULL: none */
-	enum kvw_prepare prepare; /* what is found out of a request before pick() */
+	const struct kvw_own_setting *settings; /* own settings; NULL: none */
+	const struct kvw_reason_text *reasons; /* own ones, at most KVW_OWN_REASONS; NULL: none */
+	enum kvw_prepare prepare; /* how much of a request pick() needs */
 
 	/* Caller owns *out. Fails only with KVW_ENOMEM, leaving *out alone. */
 	enum kvw_err (*create)(const struct kvw_strategy_options *options,
@@ -245,15 +245,15 @@ struct kvw_strategy_ops {
 		const struct kvw_candidates *set, int64_t now_ns,
 		struct kvw_decision *out) KVW_MUST_CHECK;
 
-	/* What pick would decide now and why; changes nothing that a later pick could see. costs:
+	/* Computes what pick would decide now and why, without effect on later picks. costs:
 	 * [set->count], all filled. *out and errors as pick. */
 	enum kvw_err (*explain)(struct kvw_strategy *self, const struct kvw_route_request *request,
 		const struct kvw_candidates *set, int64_t now_ns, struct kvw_cost *costs,
 		struct kvw_decision *out) KVW_MUST_CHECK;
 
-	/* Optional. Takes over all options but the sizes (tree_bytes, index_bytes, own settings
-	 * without `reload`) and the seed, and keeps all that was learned. Any thread, one at a
-	 * time, while others pick: a pick that has begun may still see some of the old values. */
+	/* Optional. Applies all options but the sizes (tree_bytes, index_bytes, own settings
+	 * without `reload`) and the seed, and keeps all learned state. Any thread, one at a time,
+	 * while others pick: a pick that has begun may still see some of the old values. */
 	void (*reconfigure)(
 		struct kvw_strategy *self, const struct kvw_strategy_options *options);
 
@@ -265,12 +265,11 @@ struct kvw_strategy_ops {
 	void (*done)(struct kvw_strategy *self, const struct kvw_decision *decision,
 		const struct kvw_outcome *outcome, int64_t now_ns);
 
-	/* Optional. The worker's cache is lost: forget what it held, in O(1). */
+	/* Optional. The worker's cache is lost: forgets its blocks, in O(1). */
 	void (*purge)(struct kvw_strategy *self, uint32_t worker_id);
 
 	/* Optional; without it purge is called. The worker has left, and no request refers to it:
-	 * forget all that was known of it, since its id may be that of another worker from now
-	 * on. */
+	 * forgets all state about it, since another worker may get its id. */
 	void (*left)(struct kvw_strategy *self, uint32_t worker_id);
 
 	/* Optional. */
@@ -280,35 +279,36 @@ struct kvw_strategy_ops {
 	void (*learned)(
 		struct kvw_strategy *self, uint32_t worker_id, struct kvw_worker_learned *out);
 
-	/* Optional. Gives away what is to outlive the process, while other threads pick (keep.h).
-	 * The error of out->put. */
+	/* Optional. Writes the state that outlives the process (keep.h), while other threads pick.
+	 * Returns the error of out->put. */
 	enum kvw_err (*keep)(
 		struct kvw_strategy *self, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 
-	/* Optional. Takes what a strategy of any kind gave away, as far as it is of use.
+	/* Optional. Reads the records that a strategy of any kind wrote, and uses those it can.
 	 * Before the first pick. */
 	void (*recall)(struct kvw_strategy *self, const struct kvw_keep_in *in);
 	/* Optional. Called before recall(), and before any other thread uses the strategy: then
-	 * recall() may run while others pick. They get what was recalled at its end, and what they
-	 * have taught until then may be lost. KVW_ENOMEM: it may not. */
+	 * recall() may run while others pick. The recalled state takes effect at the end of
+	 * recall(); what picks and answers taught until then may be lost. KVW_ENOMEM: recall() must
+	 * not run so. */
 	enum kvw_err (*recall_aside)(struct kvw_strategy *self) KVW_MUST_CHECK;
 
-	/* Optional. The view that feeds are to fill; the strategy's own. */
+	/* Optional. The view that feeds fill; the strategy owns it. */
 	struct kvw_exact *(*exact)(struct kvw_strategy *self);
 
 	void (*destroy)(struct kvw_strategy *self); /* NULL is allowed */
 };
 
-/* NULL-terminated list of what is built in, from routing/strategies.def. */
+/* NULL-terminated list of built-in strategies, from routing/strategies.def. */
 extern const struct kvw_strategy_ops *const kvw_strategies[];
 
-/* By name; NULL if there is none. */
+/* Finds a strategy by name; NULL: none has it. */
 const struct kvw_strategy_ops *kvw_strategy_find(const char *name);
 
 /* Label text of a reason, for example "prefix"; "unknown" if there is no such reason. */
 const char *kvw_reason_name(enum kvw_reason reason);
 
-/* The same as half a sentence, for example "it is its turn". */
+/* The reason as half a sentence, for example "it is its turn". */
 const char *kvw_reason_why(enum kvw_reason reason);
 
 /* Whether decisions of this strategy may have this reason: a shared one or one of its own. */

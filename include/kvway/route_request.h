@@ -1,10 +1,10 @@
 /*
- * route_request.h - what routing knows of one request.
+ * route_request.h - the parts of one request that routing reads.
  *
- * Filled by src/router/openai from the head and the body, read by routing/. The prompt appears only
- * as a chain of hashes: chunk i's hash covers everything before it too, so two prompts share a
- * prefix of k chunks exactly when their k-th hashes are equal (64 bits: a collision costs one
- * badly predicted hit, never a wrong answer).
+ * src/router/openai fills it from the head and the body, routing/ reads it. The prompt appears only
+ * as a chain of hashes: chunk i's hash covers all chunks before it, too, so two prompts share a
+ * prefix of k chunks exactly when their k-th hashes are equal (64 bits: a collision costs one badly
+ * predicted hit, never a wrong answer).
  */
 #ifndef KVW_ROUTE_REQUEST_H
 #define KVW_ROUTE_REQUEST_H
@@ -17,7 +17,7 @@
 
 /* Which body format a path carries. Fixed list: it is also the label `route` of metrics. */
 enum kvw_api {
-	KVW_API_OTHER = 0, /* not understood: forwarded by load alone */
+	KVW_API_OTHER = 0, /* not understood: routed by load alone */
 	KVW_API_COMPLETIONS,
 	KVW_API_CHAT,
 	KVW_API_RESPONSES,
@@ -42,37 +42,37 @@ struct kvw_chunk {
 	uint32_t reserved; /* 0 */
 };
 
-/* A text within a prompt, by its own bytes, model and salt. */
+/* A text within a prompt, hashed from its own bytes, model and salt. */
 struct kvw_segment {
 	uint64_t hash;
-	uint32_t from, to; /* units of the chain that it lies in */
+	uint32_t from, to; /* in units of its chain */
 };
 
-/* Why a request goes without exact tokens: a label of metrics. */
+/* Why a request has no exact tokens: a label of metrics. */
 enum kvw_inexact {
-	KVW_INEXACT_NOT,         /* it has them */
-	KVW_INEXACT_NOT_WANTED,  /* the strategy does not ask */
+	KVW_INEXACT_NOT,         /* the request has exact tokens */
+	KVW_INEXACT_NOT_WANTED,  /* the strategy does not use them */
 	KVW_INEXACT_NO_TOKENS,   /* no worker can tokenize this kind of prompt */
 	KVW_INEXACT_NO_VIEW,     /* no worker reports its blocks: tokens would be of no use */
-	KVW_INEXACT_TIMEOUT,     /* a worker was asked and did not answer in time */
-	KVW_INEXACT_FAILED,      /* ... and answered an error, or nonsense */
-	KVW_INEXACT_BUSY,        /* too many were being asked for */
-	KVW_INEXACT_NO_CHOICE,   /* one worker can serve it: nothing to compare */
+	KVW_INEXACT_TIMEOUT,     /* the asked worker did not answer in time */
+	KVW_INEXACT_FAILED,      /* the asked worker answered an error, or nonsense */
+	KVW_INEXACT_BUSY,        /* too many requests for tokens were under way */
+	KVW_INEXACT_NO_CHOICE,   /* one worker can serve the request: nothing to compare */
 	KVW_INEXACT_COUNT
 };
 
 /* Borrowed: valid until the scan that made it is reset. */
 struct kvw_route_request {
 	enum kvw_api api;
-	struct kvw_slice model;       /* as meant (unescaped); len 0: the body names none */
+	struct kvw_slice model;       /* unescaped; len 0: the body names none */
 	struct kvw_slice session;     /* session key from header, cookie or body; len 0: none */
 	struct kvw_slice previous_id; /* /v1/responses: previous_response_id; len 0: none */
 	bool stream;                  /* the body asks for a stream */
 	bool include_usage;           /* stream_options.include_usage is true */
 	bool content_known;           /* the chains below describe the prompt */
 	bool teaches;                 /* a generating path: insert the prompt, charge prefill */
-	uint32_t choices;             /* answers that it asks for to each prompt; 0: one */
-	uint32_t answer_most;         /* most tokens of an answer, as it says; 0: it does not */
+	uint32_t choices;             /* answers requested per prompt; 0: one */
+	uint32_t answer_most;         /* requested limit of an answer's tokens; 0: none */
 	bool token_ids;               /* units are token ids, else bytes */
 	float tokens_per_unit;        /* 1 for token ids, else learned per model (prior 1/4) */
 
@@ -83,10 +83,10 @@ struct kvw_route_request {
 	const uint32_t *chain_ends;
 	uint32_t chain_count;
 	uint64_t seed; /* h_0: format, model, LoRA, salt */
-	uint64_t tenant; /* whose sessions are apart from all others'; 0: none */
+	uint64_t tenant; /* has sessions of its own, apart from other tenants'; 0: none */
 
-	/* The texts of the one chain that workers may hold wherever they stand; none if the request
-	 * wants no such, or the strategy does not ask. */
+	/* Texts of the one chain that workers can reuse at any position; none if the request
+	 * forbids such reuse or the strategy does not use it. */
 	const struct kvw_segment *segments;
 	uint32_t segment_count;
 
@@ -100,11 +100,11 @@ struct kvw_route_request {
 /* How one forwarded request ended, for kvw_strategy_ops.done. */
 struct kvw_outcome {
 	int status;                /* HTTP status sent to the client; 0: none was */
-	bool first_token;          /* a first token was seen */
+	bool first_token;          /* the first token arrived */
 	bool completed;            /* the answer arrived whole */
 	bool streamed;             /* as a stream: its first byte was its first token */
 	bool prompt_known;         /* prompt_tokens is from the worker's usage */
-	bool cached_known;         /* prompt_tokens and cached_tokens are */
+	bool cached_known;         /* prompt_tokens and cached_tokens are from the usage */
 	uint32_t prompt_tokens;    /* usage.prompt_tokens */
 	uint32_t cached_tokens;    /* usage.prompt_tokens_details.cached_tokens */
 	int64_t first_token_ns;    /* from the pick to the first token; 0 if none */
@@ -113,8 +113,8 @@ struct kvw_outcome {
 	int64_t served_ns;
 
 	/* The request as it was picked, if the worker failed or answered an error before any token:
-	 * of the prompt it holds no more than before. NULL: it may hold it, or the prompt was not
-	 * kept. Borrowed during the call. */
+	 * the worker then holds no more of the prompt than before. NULL: the worker may hold the
+	 * prompt, or the request was not kept. Borrowed during the call. */
 	const struct kvw_route_request *unserved;
 };
 

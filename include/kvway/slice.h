@@ -1,7 +1,8 @@
 /*
  * slice.h - a borrowed run of bytes, not NUL-terminated.
  *
- * The function that returns one says how long it stays valid. data may be NULL only if len is 0.
+ * The function that returns a slice documents how long it stays valid. data may be NULL only if len
+ * is 0.
  */
 #ifndef KVW_SLICE_H
 #define KVW_SLICE_H

@@ -1,13 +1,13 @@
 /*
  * topology_single.c - one server, by name or by the path of its Unix socket.
  *
- * No other server could answer, so commands of one that is down end at once. One that is still
- * reading its own file is asked again.
+ * No other server could answer, so commands end at once while the server is down. A server that is
+ * still loading its file gets the command again.
  *
- * A name, a service or a proxy may lead to another server than it did: after a failover the former
- * master is a replica, keeps its connections, and refuses writes on them (READONLY). Then all links
- * are closed, the name is resolved again, and all that they refused is sent again; with pauses that
- * double while the next server refuses, too: it may be a replica for good.
+ * A name, a service or a proxy may lead to another server than before: after a failover the former
+ * master is a replica, keeps its connections, and refuses writes on them (READONLY). Then the
+ * topology closes all links, resolves the name and sends all refused commands again; with pauses
+ * that double while the next server refuses, too: that server may stay a replica.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +24,9 @@ struct single {
 	struct kvw_redis_topology base;
 	struct kvw_redis *client;
 	struct kvw_redis_server *server;
-	int64_t renew_ns; /* links are not closed again before */
-	int64_t pause_ns; /* from then on, after the last time */
-	bool refused;     /* by the server that was connected to last */
+	int64_t renew_ns; /* time before which links are not closed again */
+	int64_t pause_ns; /* pause from one closing of links to the next */
+	bool refused;     /* the server that was connected to last has refused a write */
 };
 
 static enum kvw_err single_create(struct kvw_redis *r, const struct kvw_redis_options *options,
@@ -58,7 +58,7 @@ static enum kvw_redis_route single_route(struct kvw_redis_topology *self,
 	return KVW_REDIS_ROUTE_TO;
 }
 
-/* False: that was tried a moment ago. */
+/* False: renewed too recently. */
 static bool renew(struct single *t, struct kvw_redis_server *server)
 {
 	const struct kvw_redis_env *env = kvw_redis_client_env(t->client);
