@@ -17,7 +17,6 @@ Writes into OUT (default: build-package/out)
   kvway-*.whl   the router with its libraries; pip install it where there is Python and the glibc in its name, or a newer
   kvtier-*.whl  the connector of vLLM, for libkvtier1
 
-
   --build DIR   take the programs of this finished build; otherwise a release is built in build-package
   --help        this text
 

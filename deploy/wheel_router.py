@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """wheel_router.py PROGRAM OUT - kvway as a wheel: the program, and every library that it loads but glibc.
 
-PROGRAM is the installed, stripped kvway. pip copies it to bin/, its libraries to lib/kvway/ next to bin/, where an
-RPATH finds them: no variable is needed, and LD_LIBRARY_PATH replaces none. The libraries are the distribution's, byte for
-byte, with the licences of their packages. The tag names the newest glibc of which program or libraries need a symbol.
+PROGRAM is the installed, stripped kvway. pip copies it to bin/, its libraries to libexec/kvway/ next to bin/ (below lib/,
+`pip install --target` would leave them out), where an RPATH finds them: no variable is needed, and LD_LIBRARY_PATH
+replaces none. The libraries are the distribution's, byte for byte, with the licences of their packages. The tag names the
+newest glibc of which program or libraries need a symbol.
 
 Needs dpkg, binutils and patchelf (deploy/packages.sh package).
 """
@@ -21,7 +22,7 @@ from wheel import ROOT, write
 
 DOC = pathlib.Path("/usr/share/doc")
 TEXTS = pathlib.Path("/usr/share/common-licenses")
-RPATH = "$ORIGIN/../lib/kvway"
+RPATH = "$ORIGIN/../libexec/kvway"
 C = {**os.environ, "LC_ALL": "C"}
 
 README = """\
@@ -37,7 +38,7 @@ The wheel brings the program and its libraries; of the system it needs glibc.
 """
 
 NOTICE = """\
-kvway is under the licence in ../LICENSE. The libraries in lib/kvway are those of the following binary packages of
+kvway is under the licence in ../LICENSE. The libraries in libexec/kvway are those of the following binary packages of
 {system}, unchanged; `apt-get source PACKAGE=VERSION` gets their sources.
 PACKAGE.copyright is the licence of a package, common/ has the texts to which these refer as /usr/share/common-licenses.
 
@@ -125,7 +126,7 @@ def main(program, out):
         data = f"kvway-{version}.data"
         files = {f"{data}/scripts/kvway": copy.read_bytes()}
     for name, (path, _) in libraries.items():
-        files[f"{data}/data/lib/kvway/{name}"] = path.read_bytes()
+        files[f"{data}/data/libexec/kvway/{name}"] = path.read_bytes()
     for path in (ROOT / "config/REFERENCE.md", *sorted((ROOT / "config/examples").glob("*.yaml"))):
         files[f"{data}/data/share/doc/kvway/{path.relative_to(ROOT / 'config')}"] = path.read_bytes()
     for name, text in licences_of({package for _, package in libraries.values()}).items():

@@ -249,7 +249,7 @@ def test_the_routers_wheel_lists_what_is_in_it_with_the_licences_of_its_librarie
     for name, (digest, size) in listed.items():
         sha256 = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest()).rstrip(b"=").decode()
         assert (digest, int(size)) == (f"sha256={sha256}", len(files[name])), name
-    libraries = [name.rsplit("/", 1)[1] for name in files if "/data/lib/kvway/" in name]
+    libraries = [name.rsplit("/", 1)[1] for name in files if "/data/libexec/kvway/" in name]
     assert any(name.startswith("libevent") for name in libraries)
     assert not [name for name in libraries if re.match(r"(libc|libm|libpthread|ld-linux.*)\.so", name)]
     for package in re.findall(r"^([a-z0-9.+-]+)(?::\w+)? \S+, of ", files[f"{info}/licenses/libraries/NOTICE"].decode(), re.M):
@@ -257,7 +257,7 @@ def test_the_routers_wheel_lists_what_is_in_it_with_the_licences_of_its_librarie
 
 
 def test_the_installed_router_needs_nothing_of_the_system_but_glibc(environment):
-    libraries = environment.resolve() / "lib/kvway"
+    libraries = environment.resolve() / "libexec/kvway"
     loaded = re.findall(r"^\s*(\S+) => (/\S+)", run("ldd", environment / "bin/kvway"), re.M)
     own = {name for name, path in loaded if pathlib.Path(path).resolve().parent == libraries}
     assert own == {path.name for path in libraries.iterdir()}
