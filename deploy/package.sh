@@ -1,5 +1,5 @@
 #!/bin/bash
-# package.sh - Debian packages of kvway and kvtier, and the wheel of vLLM's connector.
+# package.sh - Debian packages of kvway and kvtier, wheels of the router and of vLLM's connector.
 #
 # kvway, kvtier (commands and kvtierd), libkvtier1 and libkvtier-dev, for the release on which it runs: Debian 12 or
 # Ubuntu 24.04. Built with dpkg-deb, no debhelper; what they depend on is computed (dpkg-shlibdeps). Manual pages and
@@ -12,7 +12,10 @@ usage() {
 	cat <<'END'
 usage: deploy/package.sh [--build DIR] [OUT]
 
-Writes *.deb and a *.whl into OUT (default: build-package/out).
+Writes into OUT (default: build-package/out)
+  *.deb         the packages kvway, kvtier, libkvtier1 and libkvtier-dev
+  kvway-*.whl   the router with its libraries; pip install it where there is Python and the glibc in its name, or a newer
+  kvtier-*.whl  the connector of vLLM, for libkvtier1
 
   --build DIR   take the programs of this finished build; otherwise a release is built in build-package
   --help        this text
@@ -190,5 +193,14 @@ for package in kvway kvtier libkvtier1 libkvtier-dev; do
 	(cd "$work/$package" && find usr etc -type f -exec md5sum {} + 2>/dev/null | grep -v ' etc/' >DEBIAN/md5sums) || true
 	dpkg-deb --root-owner-group -Z"${KVW_COMPRESSION:-xz}" --build "$work/$package" "$out/${package}_${version}_$arch.deb" >&2
 done
-cd "$out" && "$root/deploy/wheel.py" .
+
+# --- the wheels -----------------------------------------------------------------------------------
+
+cd "$out"
+"$root/deploy/wheel.py" . >&2
+if command -v patchelf >/dev/null; then
+	"$root/deploy/wheel_router.py" "$usr/bin/kvway" . >&2
+else
+	echo "package.sh: no wheel of the router: patchelf is not here (deploy/packages.sh package installs it)" >&2
+fi
 ls "$out"

@@ -20,10 +20,10 @@ packages_of() {
 	test)
 		echo check g++ clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \
 			python3 python3-pytest python3-venv python3-yaml shellcheck git util-linux \
-			redis-server redis-tools openssl prometheus dpkg-dev '?kubectl|kubernetes-client'
+			redis-server redis-tools openssl prometheus dpkg-dev patchelf '?kubectl|kubernetes-client'
 		;;
 	demo) echo curl python3 ;;
-	package) echo dpkg-dev binutils python3 ;;
+	package) echo dpkg-dev binutils patchelf python3 ;;
 	peers) echo haproxy nginx fio redis-server redis-tools python3-venv util-linux ;;
 	*)
 		echo "packages.sh: unknown group '$1'; groups are build, test, package, demo and peers" >&2

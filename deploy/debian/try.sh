@@ -54,7 +54,7 @@ if [ "${2:-}" = --inside ]; then
 	/tmp/try
 
 	say "the wheel"
-	PYTHONPATH=$(echo /packages/*.whl) python3 -c 'from kvtier.library import Cache; Cache(["l1: {capacity: 64MiB}"]).close()'
+	PYTHONPATH=$(echo /packages/kvtier-*.whl) python3 -c 'from kvtier.library import Cache; Cache(["l1: {capacity: 64MiB}"]).close()'
 
 	say "remove and purge"
 	apt-get purge -y kvway kvtier libkvtier1 libkvtier-dev >/dev/null

@@ -1,11 +1,16 @@
-"""Debian packages of deploy/package.sh, unpacked and run from there; deploy/debian/try.sh installs them for real."""
+"""Debian packages of deploy/package.sh, unpacked and run from there; deploy/debian/try.sh installs them for real. Wheels."""
 
+import base64
+import csv
+import hashlib
 import os
 import pathlib
 import re
 import shutil
+import stat
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -13,6 +18,7 @@ from rig.client import ask
 from rig.kvtierd import PROGRAM as KVTIERD
 from rig.router import BUILD, Process
 from rig.router import PROGRAM as KVWAY
+from rig.sim import Sim
 from rig.wait import until, unused_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -125,7 +131,7 @@ def test_pages_are_without_mistakes(manual):
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """{name: its control file}, the folder with all of them unpacked, and the wheel."""
+    """{name: its control file}, the folder with all of them unpacked, and {name: wheel}."""
     if shutil.which("dpkg-shlibdeps") is None:
         pytest.skip("dpkg-dev is not installed")
     out = tmp_path_factory.mktemp("packages")
@@ -134,8 +140,7 @@ def packages(tmp_path_factory):
     for package in out.glob("*.deb"):
         control[package.name.split("_")[0]] = run("dpkg-deb", "--field", package)
         run("dpkg-deb", "--extract", package, unpacked)
-    (wheel,) = out.glob("*.whl")
-    return control, unpacked, wheel
+    return control, unpacked, {wheel.name.split("-")[0]: wheel for wheel in out.glob("*.whl")}
 
 
 def test_packages_need_the_libraries_that_they_load(packages):
@@ -192,10 +197,98 @@ def test_a_program_finds_the_library_by_pkg_config(packages, tmp_path):
 
 
 def test_the_wheel_has_the_whole_package_and_finds_the_library(packages):
-    _, unpacked, wheel = packages
+    _, unpacked, wheels = packages
+    wheel = wheels["kvtier"]
     (library,) = unpacked.glob("usr/lib/*/libkvtier.so.1")
     code = 'from kvtier.library import Cache; Cache(["l1: {capacity: 64MiB}"]).close()'
     run("/usr/bin/python3", "-c", code, env={"PYTHONPATH": str(wheel), "LD_LIBRARY_PATH": str(library.parent)})
     listed = run("/usr/bin/python3", "-m", "zipfile", "--list", wheel)
     for module in (ROOT / "cache/python/kvtier").glob("*.py"):
         assert f"kvtier/{module.name}" in listed
+
+
+# --- the router's wheel -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def router_wheel(packages):
+    if shutil.which("patchelf") is None:
+        pytest.skip("patchelf is not installed")
+    return packages[2]["kvway"]
+
+
+@pytest.fixture(scope="module")
+def environment(router_wheel, tmp_path_factory):
+    """A virtual environment in which pip has installed the wheel."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    made = subprocess.run([sys.executable, "-m", "venv", folder], capture_output=True, text=True, timeout=400)
+    if made.returncode != 0:
+        pytest.skip(f"no virtual environment with pip (python3-venv): {(made.stdout + made.stderr).strip()}")
+    run(folder / "bin/pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", router_wheel)
+    return folder
+
+
+def test_the_same_router_gives_the_same_wheel(packages, router_wheel, tmp_path):
+    _, unpacked, _ = packages
+    run(sys.executable, ROOT / "deploy/wheel_router.py", unpacked / "usr/bin/kvway", tmp_path)
+    assert (tmp_path / router_wheel.name).read_bytes() == router_wheel.read_bytes()
+
+
+def test_the_routers_wheel_lists_what_is_in_it_with_the_licences_of_its_libraries(router_wheel):
+    assert re.fullmatch(r"kvway-0\.1\.0-py3-none-manylinux_2_\d+_\w+\.whl", router_wheel.name)
+    with zipfile.ZipFile(router_wheel) as archive:
+        files = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+        modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
+    info = "kvway-0.1.0.dist-info"
+    programs = [name for name, mode in modes.items() if mode & 0o111]
+    assert programs == ["kvway-0.1.0.data/scripts/kvway"]
+    assert all(stat.S_ISREG(mode) for mode in modes.values())
+    listed = {row[0]: row[1:] for row in csv.reader(files[f"{info}/RECORD"].decode().splitlines())}
+    assert listed.pop(f"{info}/RECORD") == ["", ""]
+    assert set(listed) == set(files) - {f"{info}/RECORD"}
+    for name, (digest, size) in listed.items():
+        sha256 = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest()).rstrip(b"=").decode()
+        assert (digest, int(size)) == (f"sha256={sha256}", len(files[name])), name
+    libraries = [name.rsplit("/", 1)[1] for name in files if "/data/libexec/kvway/" in name]
+    assert any(name.startswith("libevent") for name in libraries)
+    assert not [name for name in libraries if re.match(r"(libc|libm|libpthread|ld-linux.*)\.so", name)]
+    for package in re.findall(r"^([a-z0-9.+-]+)(?::\w+)? \S+, of ", files[f"{info}/licenses/libraries/NOTICE"].decode(), re.M):
+        assert files[f"{info}/licenses/libraries/{package}.copyright"], package
+
+
+def test_the_installed_router_needs_nothing_of_the_system_but_glibc(environment):
+    libraries = environment.resolve() / "libexec/kvway"
+    loaded = re.findall(r"^\s*(\S+) => (/\S+)", run("ldd", environment / "bin/kvway"), re.M)
+    own = {name for name, path in loaded if pathlib.Path(path).resolve().parent == libraries}
+    assert own == {path.name for path in libraries.iterdir()}
+    for name, _ in loaded:
+        assert name in own or re.match(r"(libc|libm|libpthread|libdl|librt|libresolv)\.so", name), name
+
+
+def test_the_installed_router_serves_a_worker_of_its_command_line(environment, tmp_path):
+    kvway = environment / "bin/kvway"
+    assert run(kvway, "--version") == "kvway 0.1.0\n"
+    assert "--worker URL" in run(kvway, "--help")
+    (example,) = environment.glob("share/doc/kvway/examples/minimal.yaml")
+    assert "ok, 2 workers" in run(kvway, "check", "-c", example)
+    sim, port, admin = Sim(tmp_path), unused_port(), unused_port()
+    flags = ("--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}", "--worker", sim.workers[0].url)
+    router = Process([kvway, *flags], tmp_path / "kvway.log")
+
+    def knows_the_model():
+        assert router.alive(), router.log()
+        try:
+            return [model["id"] for model in ask(port, "GET", "/v1/models").json()["data"]] == ["tiny"]
+        except OSError:
+            return False
+
+    try:
+        until(knows_the_model, 20, "the worker's model")
+        body = b'{"model": "tiny", "prompt": "one two three", "max_tokens": 4}'
+        answer = ask(port, "POST", "/v1/completions", [("content-type", "application/json")], body)
+        assert (answer.status, answer.json()["model"]) == (200, "tiny"), answer.body
+        assert answer.json()["usage"]["completion_tokens"] == 4
+        assert sim.workers[0].stats()["finished"] == 1
+    finally:
+        router.kill()
+        sim.kill()

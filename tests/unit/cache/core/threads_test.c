@@ -274,19 +274,21 @@ START_TEST(a_get_waits_for_its_load)
 }
 END_TEST
 
-/* With threads of its own and a clock of the caller's that stands until the test moves it. */
+/* Moves the caller's clock until *self: a get that begins late has its end moved past, too. */
 static void *move_clock(void *self)
 {
 	struct timespec pause = {.tv_nsec = 30000000};
 
-	(void)self;
-	nanosleep(&pause, NULL);
-	atomic_fetch_add(&rig.now_ns, 10 * SECOND);
+	while (!atomic_load((_Atomic bool *)self)) {
+		nanosleep(&pause, NULL);
+		atomic_fetch_add(&rig.now_ns, 10 * SECOND);
+	}
 	return NULL;
 }
 
 START_TEST(deadlines_count_by_the_callers_clock)
 {
+	_Atomic bool over = false;
 	pthread_t mover;
 
 	rig_init(&rig);
@@ -298,8 +300,9 @@ START_TEST(deadlines_count_by_the_callers_clock)
 	for (uint32_t i = 0; i < 64; i++)
 		ck_assert_int_eq(rig_put(&rig, 1000 + i, 0), KVT_OK);
 	fake_hold(fake_tier(), KVT_TIER_READ, true);
-	ck_assert_int_eq(pthread_create(&mover, NULL, move_clock, NULL), 0);
+	ck_assert_int_eq(pthread_create(&mover, NULL, move_clock, &over), 0);
 	ck_assert_uint_eq(rig_get(&rig, 1, 1, 9 * SECOND), 0);
+	atomic_store(&over, true);
 	pthread_join(mover, NULL);
 	ck_assert_int_ge(rig.now_ns, 1010 * SECOND);
 	fake_hold(fake_tier(), KVT_TIER_READ, false);

@@ -47,6 +47,15 @@ static void judge_exists(struct history *h, uint32_t id)
 		model_wrong(h, "chunk %u is gone and said to exist", id);
 }
 
+/* Refused, since its parent is nowhere: not of a first chunk, nor while the parent is there for certain. */
+static void judge_orphan(struct history *h, uint32_t id)
+{
+	const struct entry *parent = model_entry(h, id % h->p->depth > 0 ? id - 1 : id);
+
+	if (id % h->p->depth == 0 || parent->presence == MUST || parent->filling > 0)
+		model_wrong(h, "chunk %u is refused as if its parent were nowhere", id);
+}
+
 void model_do_put(struct history *h)
 {
 	uint32_t id = model_pick(h);
@@ -75,6 +84,9 @@ void model_do_put(struct history *h)
 	case KVT_FULL:
 		if (h->p->roomy)
 			model_wrong(h, "no room for chunk %u", id);
+		break;
+	case KVT_MISS:
+		judge_orphan(h, id);
 		break;
 	default:
 		model_wrong(h, "put says %s", kvt_status_text(status));
@@ -130,6 +142,8 @@ void model_do_reserve(struct history *h)
 			judge_exists(h, f->ids[i]);
 		else if (f->status[i] == KVT_FULL && h->p->roomy)
 			model_wrong(h, "no room for chunk %u", f->ids[i]);
+		else if (f->status[i] == KVT_MISS)
+			judge_orphan(h, f->ids[i]);
 		if (f->status[i] != KVT_OK)
 			continue;
 		fill_segments(h, f, i, segments, counts[i], items[i].bytes);
