@@ -259,6 +259,11 @@ void kvt_l1_release(struct kvt_l1 *l1, uint32_t entry)
 	kvt_index_release(l1->index, entry);
 }
 
+bool kvt_l1_is_filling(struct kvt_l1 *l1, const struct kvt_key *key)
+{
+	return kvt_index_is_filling(l1->index, key);
+}
+
 bool kvt_l1_is_live(struct kvt_l1 *l1, uint32_t entry)
 {
 	return kvt_index_is_live(l1->index, entry);

@@ -29,6 +29,7 @@ size_t kvt_l1_hold(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, uint
 enum kvt_status kvt_l1_hold_one(
 	struct kvt_l1 *l1, const struct kvt_key *key, bool use, uint32_t *entry) KVT_MUST_CHECK;
 void kvt_l1_release(struct kvt_l1 *l1, uint32_t entry);
+bool kvt_l1_is_filling(struct kvt_l1 *l1, const struct kvt_key *key); /* as kvt_index_is_filling */
 bool kvt_l1_is_live(struct kvt_l1 *l1, uint32_t entry); /* as kvt_index_is_live */
 /* As kvt_index_pass: held chunks leave when their holder releases them, unless others want them. */
 size_t kvt_l1_pass(struct kvt_l1 *l1, const uint32_t *entries, size_t n);

@@ -288,15 +288,15 @@ static bool may_write(struct kvt *k, const struct kvt_store *store)
 	       (queued == 0 || queued + store->cargo->item.bytes <= most);
 }
 
-/* Is it the only tier below? Then a chunk whose parent is not in it either is of no use in it: the
- * parent leaves L1 some day, and what is behind a gap is never read. Another tier may have the
- * parent. */
-static bool is_alone(const struct kvt_lower *b)
+/* Must the tier have the parent? The only tier below must: the parent leaves L1 some day, and no get
+ * reaches a chunk behind a gap. Another tier may have the parent, and a parent that is being filled
+ * follows its child. */
+static bool needs_parent(struct kvt *k, const struct kvt_lower *b, const struct kvt_item *item)
 {
-	for (size_t i = 0; i < b->k->lower_count; i++)
-		if (&b->k->lower[i] != b && b->k->lower[i].tier != NULL)
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (&k->lower[i] != b && k->lower[i].tier != NULL)
 			return false;
-	return true;
+	return item->parent != NULL && !kvt_l1_is_filling(k->l1, item->parent);
 }
 
 static void begin_writing(struct kvt *k, struct kvt_store *store)
@@ -317,7 +317,7 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.item = item,
 		.announce = item->blocks != NULL,
 		.wanted_ns = store->job.wanted_ns,
-		.chained = is_alone(store->lower),
+		.chained = needs_parent(k, store->lower, item),
 	};
 	/* Another chunk may have taken the place and the length of the one that was put. */
 	if (store->lower->tier->piece_bytes == store->cargo->piece_bytes &&

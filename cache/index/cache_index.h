@@ -98,6 +98,9 @@ enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_k
 	bool chained, uint32_t *entry) KVT_MUST_CHECK;
 /* Replaces info->place (and charge, bytes stay) of an entry that is being filled. */
 void kvt_index_place(struct kvt_index *x, uint32_t entry, const uint64_t place[4]);
+/* Is an entry of this key FILLING? It may be LIVE a moment later. */
+bool kvt_index_is_filling(struct kvt_index *x, const struct kvt_key *key);
+
 /* FILLING -> LIVE. The filler's hold remains: release it. KVT_MISS: it was erased meanwhile. */
 enum kvt_status kvt_index_publish(struct kvt_index *x, uint32_t entry) KVT_MUST_CHECK;
 /* FILLING -> gone, with the filler's hold. */

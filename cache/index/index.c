@@ -252,6 +252,18 @@ out:
 	return status;
 }
 
+bool kvt_index_is_filling(struct kvt_index *x, const struct kvt_key *key)
+{
+	uint32_t number;
+	bool fills;
+
+	kvt_index_lock(x);
+	number = kvt_index_find(x, key);
+	fills = number != KVT_NO_ENTRY && kvt_entry_phase(kvt_index_at(x, number)) == KVT_FILLING;
+	kvt_index_unlock(x);
+	return fills;
+}
+
 void kvt_index_place(struct kvt_index *x, uint32_t entry, const uint64_t place[4])
 {
 	kvt_index_lock(x);
