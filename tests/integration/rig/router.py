@@ -45,9 +45,12 @@ def write_config(path, flat):
     path.write_text(json.dumps(nest(flat), indent=2) + "\n")
 
 
+PRCTL = ctypes.CDLL(None).prctl  # known before a fork: a child of a process with threads must not load anything
+
+
 def die_with_parent():
     """The kernel kills the child when the test run ends, however it ends."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    PRCTL(1, signal.SIGKILL, 0, 0, 0)
 
 
 class Process:
