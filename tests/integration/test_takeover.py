@@ -413,7 +413,7 @@ def test_a_service_manager_keeps_the_sockets_over_a_crash(line, tmp_path, monkey
 
 
 def ended(pid):
-    """Is a process gone that is no child of this one? Where nobody takes its status it stays as a zombie."""
+    """Is a process gone that is no child of this one? A zombie, whose status no process took, is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0] == "Z"
