@@ -27,7 +27,8 @@ Suites, in this order:
   --help       this text
 
 While it runs, a line a minute says how far a build or a suite is, and which tests take longest. The
-builds for the sanitizers compile, at the lowest priority, while the tests before them run.
+builds for the sanitizers compile, at the lowest priority, while the tests before them run; fuzzing runs
+like that during the tests of ThreadSanitizer's build.
 
 A test that fails without a sanitizer's report is tried a second time, alone, if at most three of
 its suite did: what passes then is counted and named above the last line, to be looked into.
@@ -72,13 +73,16 @@ wanted() { [[ " $suites " == *" $1 "* ]]; }
 deploy/packages.sh build test || exit 1
 
 rows=$(mktemp)
-ahead= # process that builds for a later suite
-trap 'rm -f "$rows"; [ -z "$ahead" ] || kill "$ahead" 2>/dev/null' EXIT
+ahead=   # process that builds for a later suite
+fuzzing= # process that fuzzes while another suite waits
+trap 'rm -f "$rows"; [ -z "$ahead$fuzzing" ] || kill $ahead $fuzzing 2>/dev/null' EXIT
 python=/usr/bin/python3
 jobs=$(nproc)
 more=$((jobs * 3)) # many tests only wait,
 most=$((jobs * 4)) # those of integration for most of their time
 fixed_addresses=() # a command before `meson test`
+# gold links in a third of the time that ld takes; binutils has both.
+linker=$(command -v ld.gold >/dev/null && echo gold)
 # Line tables are all that a sanitizer's report shows; the kernel for GPUs is nothing that it sees. Both compile sooner.
 for_sanitizers=(-Dc_args=-gline-tables-only -Dcuda=disabled)
 
@@ -86,12 +90,12 @@ for_sanitizers=(-Dc_args=-gline-tables-only -Dcuda=disabled)
 configure() { # DIR COMPILER OPTIONS...
 	local dir=$1 compiler=$2
 	shift 2
-	local stamp="$compiler $*"
+	local stamp="$compiler $linker $*"
 	if [ "$(cat "$dir/.kvw-options" 2>/dev/null)" = "$stamp" ]; then
 		return 0
 	fi
 	rm -rf "$dir"
-	CC=$compiler meson setup "$dir" -Dwerror=true "$@" >"$dir.log" 2>&1 || {
+	CC=$compiler CC_LD=$linker CXX_LD=$linker meson setup "$dir" -Dwerror=true "$@" >"$dir.log" 2>&1 || {
 		cat "$dir.log" >&2
 		return 1
 	}
@@ -99,12 +103,22 @@ configure() { # DIR COMPILER OPTIONS...
 	echo "$stamp" >"$dir/.kvw-options"
 }
 
+# What ninja compiles in a build directory: everything, or nothing but what its tests need.
+targets_of() { # DIR
+	if [ "$1" = build-tsan ]; then
+		$python tests/threads.py targets "$1"
+	else
+		echo all
+	fi
+}
+
 # A build counts as one test: it must be free of warnings.
 build() { # LABEL DIR COMPILER OPTIONS...
-	local label=$1 dir=$2 started=$SECONDS
+	local label=$1 dir=$2 started=$SECONDS targets=()
 	shift
 	echo "== build $label" >&2
-	if configure "$@" && $python tests/progress.py "build $label" "$dir/build.log" ninja -C "$dir" -j "$jobs"; then
+	if configure "$@" && mapfile -t targets < <(targets_of "$dir") && [ ${#targets[@]} -gt 0 ] &&
+		$python tests/progress.py "build $label" "$dir/build.log" ninja -C "$dir" -j "$jobs" "${targets[@]}"; then
 		printf 'build %s\t1\t0\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
 		return 0
 	fi
@@ -178,7 +192,14 @@ if wanted asan || wanted fuzz; then
 	if wanted tsan; then build_tsan; fi
 	if [ $asan_ready = yes ]; then
 		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4 --num-processes "$more"; fi
-		if wanted fuzz; then suite fuzz build-asan --suite fuzz-smoke; fi
+		if wanted fuzz; then
+			# At the lowest priority, too: the suite after it waits for half of its time.
+			(
+				renice -n 19 "$BASHPID" >/dev/null
+				suite fuzz build-asan --suite fuzz-smoke
+			) &
+			fuzzing=$!
+		fi
 	fi
 fi
 if wanted tsan; then
@@ -188,11 +209,13 @@ if wanted tsan; then
 	# libzmq and what it calls are not instrumented: between its own threads everything looks like a race.
 	export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ignore_noninstrumented_modules=1${TSAN_OPTIONS:+ $TSAN_OPTIONS}"
 	if built; then
-		# Where there is one thread there is nothing to see.
-		mapfile -t names < <(meson test -C build-tsan --list --suite unit --suite load 2>/dev/null |
-			sed -n 's|.* / ||p' | grep -vxFf tests/one_thread.txt)
+		mapfile -t names < <($python tests/threads.py tests build-tsan)
 		suite tsan build-tsan -t 4 --num-processes "$more" "${names[@]}"
 	fi
+fi
+if [ -n "$fuzzing" ]; then
+	wait "$fuzzing"
+	fuzzing=
 fi
 
 echo

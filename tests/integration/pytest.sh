@@ -16,4 +16,7 @@ test_sdk | test_sdk_keys | test_kubernetes_clients)
 	[ ! -x "$root/build-venv/bin/python" ] || python=$root/build-venv/bin/python
 	;;
 esac
+# Modules are compiled, and pytest's assertions written, once for all builds; none of it goes into the source tree.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="$root/build-pycache"
 exec "$python" -m pytest -q -p no:cacheprovider --junitxml "$build/junit/$report.xml" "$file"

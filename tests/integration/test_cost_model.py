@@ -31,7 +31,7 @@ def process(tmp_path):
 def text(seed, tokens):
     """kvsim counts a token per four characters."""
     rng = random.Random(seed)
-    return " ".join(rng.choice(WORDS) for _ in range(tokens))[: 4 * tokens]
+    return " ".join(rng.choices(WORDS, k=tokens))[: 4 * tokens]
 
 
 def stream_body(content, max_tokens=1):

@@ -95,8 +95,7 @@ def refused(router, status, *args, **more):
 
 
 def words(seed, count):
-    rng = random.Random(seed)
-    return " ".join(rng.choice("sea king ship wind river morning boat story".split()) for _ in range(count))
+    return " ".join(random.Random(seed).choices("sea king ship wind river morning boat story".split(), k=count))
 
 
 def mixed_bodies(count):

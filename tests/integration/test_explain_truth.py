@@ -75,7 +75,7 @@ class Case:
         rng = self.rng
         path = rng.choice([CHAT, CHAT, COMPLETIONS, "/v1/embeddings", "/v1/responses", "/tokenize"])
         request = {"path": path, "model": rng.choice(["tiny", "tiny", "next", "big", "small", "split", "nope", None])}
-        request["text"] = " ".join(rng.choice(WORDS) for _ in range(rng.choice([5, 300, 20000])))
+        request["text"] = " ".join(rng.choices(WORDS, k=rng.choice([5, 300, 20000])))
         if self.keys:
             request["key"] = rng.choice(KEYS)
         headers = [("X-Request-Id", f"request-{rng.randrange(1 << 30)}")]

@@ -53,7 +53,7 @@ def listening(kvway, workers, config=None, **keys):
 
 def text(seed, tokens):
     rng = random.Random(seed)
-    return " ".join(rng.choice(WORDS) for _ in range(tokens))[: 4 * tokens]
+    return " ".join(rng.choices(WORDS, k=tokens))[: 4 * tokens]
 
 
 class Talk:

@@ -17,7 +17,7 @@ ON = {**SHOWN, "kvaware.fragments.enabled": True, "kvaware.fragments.min_tokens"
 
 def document(n):
     rng = random.Random(n)
-    return f"document {n}: " + " ".join(rng.choice(WORDS) for _ in range(400))
+    return f"document {n}: " + " ".join(rng.choices(WORDS, k=400))
 
 
 def prompt(*which):

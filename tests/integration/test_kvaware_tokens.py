@@ -23,7 +23,7 @@ WORDS = "sea king ship isle wind tide dawn boat tale keys memo coin".split()
 
 def text(seed, words=200):
     rng = random.Random(seed)
-    return " ".join(rng.choice(WORDS) for _ in range(words))
+    return " ".join(rng.choices(WORDS, k=words))
 
 
 def chat(content, **more):

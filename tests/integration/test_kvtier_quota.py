@@ -27,7 +27,7 @@ def engine(tmp_path):
     made = []
 
     def make(**sections):
-        shared = {"missing_time": "0s", "seen_time": "10ms", "deadline": "2s", "lease_time": "1s"}
+        shared = {"missing_time": "0s", "seen_time": "10ms", "deadline": "20s", "lease_time": "1s"}
         shared |= sections.pop("l2")
         made.append(Engine(tmp_path, f"engine{len(made)}", {"l1": {"capacity": "1MiB"}, "l2": shared, **sections}))
         return made[-1].ready()
@@ -46,10 +46,15 @@ def put(engine, salt, prompts, daemon=None):
             until(lambda: daemon.metric("kvtier_tier_leased_chunks", tier="l1") == 0, 20, "all on disk")
 
 
+def has_all(engine, prompts, what):
+    """An engine that stands still for longer than its lease on a chunk, on a busy machine, has a miss: it asks again."""
+    until(lambda: engine.get(*prompts) == CHUNKS * len(prompts), 20, what)
+
+
 def check(engine):
     """Another engine finds all that the quiet one has, and of the flood the latest."""
-    assert engine.get(*QUIET) == CHUNKS * len(QUIET)
-    assert engine.get(*FLOOD[-4:]) == CHUNKS * 4
+    has_all(engine, QUIET, "all of the quiet one")
+    has_all(engine, FLOOD[-4:], "the latest of the flood")
     assert engine.get(*FLOOD) < CHUNKS * len(FLOOD) / 2
 
 
@@ -98,13 +103,15 @@ def test_a_flood_in_kvtierd(daemon, engine, tmp_path):
         daemon.start()
         daemon.wait_up()
         other = engine(**shared)
-        until(lambda: other.get(*QUIET) == CHUNKS * len(QUIET), 20, "the quiet one's chunks from disk")
+        has_all(other, QUIET, "the quiet one's chunks from disk")
     put(other, "flood", FLOOD, daemon)
     check(engine(**shared))
     kvtier("erase", "--tenant", "flood", "--yes", tmp_path / "shared")
-    assert hash_of["flood"] not in tenants_of(tmp_path / "shared")
+    # A chunk in memory that an engine read a moment ago goes when its lease ends.
+    until(lambda: hash_of["flood"] not in tenants_of(tmp_path / "shared"), 20, "nothing of the flood in the account")
     other = engine(**shared)
-    assert other.get(*FLOOD) == 0 and other.get(*QUIET) == CHUNKS * len(QUIET)
+    assert other.get(*FLOOD) == 0
+    has_all(other, QUIET, "all of the quiet one")
 
 
 def account(daemon, tenant):
@@ -132,13 +139,13 @@ def test_what_an_engine_erases_leaves_the_account(daemon, engine, tmp_path):
     assert account(daemon, quiet) == {"l1": CHUNKS * len(QUIET), "nvme": CHUNKS * len(QUIET)}
     daemon.restart(kill=True)
     other = engine(**shared)
-    until(lambda: other.get(*QUIET) == CHUNKS * len(QUIET), 20, "the quiet one's chunks from disk")
+    has_all(other, QUIET, "the quiet one's chunks from disk")
     assert other.get(*FLOOD[:12]) == 0
     until(lambda: other_model.get(FLOOD[-1]) == 0, 20, "the other model's engine knows")
     before = daemon.metric("kvtier_tenant_evictions_total")
     put(other, "flood", FLOOD[:4], daemon)  # all of its room is free again
     assert daemon.metric("kvtier_tenant_evictions_total") == before
-    assert engine(**shared).get(*FLOOD[:4]) == CHUNKS * 4
+    has_all(engine(**shared), FLOOD[:4], "what was put again")
 
 
 @pytest.mark.parametrize("daemon", [{"lease.ttl_max": "60s"}], indirect=True)
@@ -162,7 +169,7 @@ def test_a_tenant_at_its_quota_is_no_fault_of_the_tier(daemon, engine):
     assert one.ask("metric", "kvtier_tier_breaker_trips_total") == 0
     assert one.ask("metric", "lmcache:lmcache_is_healthy") == 1
     put(one, "quiet", QUIET)
-    assert engine(l2={"url": daemon.url, "segment": daemon.segment_name}).get(*QUIET) == CHUNKS * len(QUIET)
+    has_all(engine(l2={"url": daemon.url, "segment": daemon.segment_name}), QUIET, "all of the quiet one")
 
 
 @pytest.mark.skipif(SERVER is None, reason="no redis-server")
@@ -186,9 +193,10 @@ def test_a_flood_in_redis(redis, engine, tmp_path):
     config.write_text(json.dumps({"fingerprint": MODEL, **shared}))
     kvtier("erase", "--config", config, "--tenant", "flood", "--yes")
     other = engine(**shared)
-    assert other.get(*FLOOD) == 0 and other.get(*QUIET) == CHUNKS * len(QUIET)
+    assert other.get(*FLOOD) == 0
+    has_all(other, QUIET, "all of the quiet one")
     put(other, "flood", FLOOD[:8])  # in place of what was erased
-    assert other.get(*FLOOD[:8]) == CHUNKS * 8
+    has_all(other, FLOOD[:8], "what was put in place of what was erased")
 
 
 @pytest.mark.parametrize(

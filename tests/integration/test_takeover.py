@@ -305,6 +305,7 @@ def test_sigusr2_starts_the_installed_program(line):
         finally:
             os.kill(heir, signal.SIGTERM)
     until(lambda: refuses(one.port), 10, "the end of the new one")
+    until(lambda: ended(heir), 20, "the process to be gone, and with it its socket for takeovers")
     one.first(takeover=False)
 
 
@@ -409,6 +410,15 @@ def test_a_service_manager_keeps_the_sockets_over_a_crash(line, tmp_path, monkey
         assert one.metric("kvway_takeover_adopted_sockets") == count
         assert "not adopted" not in one.log()
     manager.close()
+
+
+def ended(pid):
+    """Is a process gone that is no child of this one? A zombie, whose status no process took, is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def newest(log):

@@ -15,6 +15,9 @@
 #define MILLISECOND  INT64_C(1000000)
 #define MOST_THREADS 16
 
+/* Between two operations of a thread: at full speed they would take all processors of a machine that runs other tests. */
+static const struct timespec pause_of_a_thread = {.tv_nsec = 2 * MILLISECOND};
+
 /* What all threads share; sums are relaxed, as no thread decides anything by them. */
 struct run {
 	struct drive *d;
@@ -128,6 +131,7 @@ static void *work(void *argument)
 			put_chain(w, keys);
 		else
 			get_chain(w, keys);
+		nanosleep(&pause_of_a_thread, NULL);
 	}
 	return NULL;
 }

@@ -11,8 +11,7 @@ BLOCK = 16
 
 def ids(seed, count):
     """A prompt of token ids."""
-    rng = random.Random(seed)
-    return [rng.randrange(1 << 16) for _ in range(count)]
+    return random.Random(seed).choices(range(1 << 16), k=count)
 
 
 class Outcome:

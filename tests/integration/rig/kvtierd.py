@@ -122,14 +122,14 @@ class Kvtierd(Process):
     def client(self, timeout=10.0):
         return Client(self.port, timeout)
 
-    def metrics(self):
-        return parse_metrics(ask(self.admin_port, "GET", "/metrics").body.decode())
+    def metrics(self, only=""):
+        return parse_metrics(ask(self.admin_port, "GET", "/metrics").body.decode(), only)
 
     def metric(self, name, **labels):
         """Sum of a metric's samples that carry these labels; the name must exist."""
         found = [
             value
-            for (sample, have), value in self.metrics().items()
+            for (sample, have), value in self.metrics(name).items()
             if sample == name and all((k, v) in have for k, v in labels.items())
         ]
         assert found, f"no metric {name}{labels}"

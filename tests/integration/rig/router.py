@@ -1,6 +1,7 @@
 """A kvway process."""
 
 import ctypes
+import functools
 import json
 import os
 import pathlib
@@ -45,9 +46,12 @@ def write_config(path, flat):
     path.write_text(json.dumps(nest(flat), indent=2) + "\n")
 
 
+PRCTL = ctypes.CDLL(None).prctl  # known before a fork: a child of a process with threads must not load anything
+
+
 def die_with_parent():
     """The kernel kills the child when the test run ends, however it ends."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    PRCTL(1, signal.SIGKILL, 0, 0, 0)
 
 
 class Process:
@@ -172,14 +176,14 @@ class Router(Process):
     def ask(self, method, target, headers=(), body=None, chunks=None, timeout=10.0):
         return ask(self.port, method, target, headers, body, chunks, timeout)
 
-    def metrics(self):
-        """{'name{label="x"}': value} of all samples, from the admin address."""
-        return parse_metrics(ask(self.admin_port, "GET", "/metrics").body.decode())
+    def metrics(self, only=""):
+        """{(name, labels): value} of all samples whose name begins so, from the admin address."""
+        return parse_metrics(ask(self.admin_port, "GET", "/metrics").body.decode(), only)
 
     def metric(self, name, **labels):
         """Sum of a metric's samples that carry these labels; 0 when there are none."""
         total = 0.0
-        for (sample, have), value in self.metrics().items():
+        for (sample, have), value in self.metrics(name).items():
             if sample == name and all((k, v) in have for k, v in labels.items()):
                 total += value
         return total
@@ -228,23 +232,29 @@ class Router(Process):
             self.listen.close()
 
 
-SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
+SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?$")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\.)*)"(?:,|$)')
 
 
-def parse_metrics(text):
-    """{(name, frozenset of (label, value)): value}; every line must be well formed."""
+@functools.lru_cache(maxsize=20000)
+def sample_key(text):
+    """(name, frozenset of (label, value)) of what stands before a value: pages that are asked again have the same."""
+    match = SAMPLE.match(text)
+    assert match, f"not a sample: {text!r}"
+    name, labels = match.groups()
+    rest = LABEL.sub("", labels or "")
+    assert not rest, f"bad labels in {text!r}: {rest!r}"
+    return name, frozenset(LABEL.findall(labels or ""))
+
+
+def parse_metrics(text, only=""):
+    """{(name, frozenset of (label, value)): value}; every line must be well formed, of those that begin with `only`."""
     samples = {}
     for line in text.splitlines():
-        if not line or line.startswith("#"):
+        if not line or line.startswith("#") or not line.startswith(only):
             continue
-        match = SAMPLE.match(line)
-        assert match, f"not a sample: {line!r}"
-        name, labels, value = match.groups()
-        pairs = LABEL.findall(labels or "")
-        rest = LABEL.sub("", labels or "")
-        assert not rest, f"bad labels in {line!r}: {rest!r}"
-        key = (name, frozenset(pairs))
+        before, _, value = line.rpartition(" ")
+        key = sample_key(before)
         assert key not in samples, f"sample twice: {line!r}"
         samples[key] = float(value)
     return samples

@@ -72,7 +72,7 @@ class Line:
         text = ask(self.admin_port, "GET", "/metrics").body.decode()
         return sum(
             value
-            for (sample, have), value in parse_metrics(text).items()
+            for (sample, have), value in parse_metrics(text, name).items()
             if sample == name and set(labels.items()) <= have
         )
 

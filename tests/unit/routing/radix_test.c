@@ -7,6 +7,7 @@
 
 #include "routing/radix_node.h"
 #include "support.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define UNLIMITED UINT64_C(1000000000)
@@ -454,7 +455,7 @@ START_TEST(soak_keeps_memory_flat)
 	struct prompt p;
 
 	create_again(1 << 20, 4);
-	for (unsigned i = 0; i < 2000000; i++) {
+	for (unsigned i = 0; i < kvt_test_steps(2000000); i++) {
 		prompt_start(&p);
 		for (unsigned k = 0; k < 6; k++)
 			prompt_add(&p, test_random(&dice) % (k < 2 ? 4 : 1000));

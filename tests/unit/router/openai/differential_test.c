@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "reference.h"
+#include "tests/unit/steps.h"
 #include "tests/unit/suite.h"
 
 #define BODY_SIZE (64 << 10)
+#define BODIES    (1200 / KVT_TEST_SHARE) /* of a seed */
 
 struct maker {
 	char data[BODY_SIZE];
@@ -412,13 +414,13 @@ static void run(unsigned seed, unsigned count, bool spoilt)
 
 START_TEST(well_formed_bodies)
 {
-	run((unsigned)_i + 1, 1200, false);
+	run((unsigned)_i + 1, BODIES, false);
 }
 END_TEST
 
 START_TEST(spoilt_bodies)
 {
-	run((unsigned)_i + 1000, 1200, true);
+	run((unsigned)_i + 1000, BODIES, true);
 }
 END_TEST
 

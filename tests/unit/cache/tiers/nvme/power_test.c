@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "history.h"
+#include "tests/unit/steps.h"
 
 #define CRASHES 20
+#define ALL     (KVT_TEST_SHARE > 1 ? 100 : 200) /* crashes of a test */
 
 static struct history_result run(
 	uint64_t histories, uint64_t seed, unsigned steps, uint64_t capacity, const char *keys)
@@ -34,7 +36,7 @@ static struct history_result run(
 
 START_TEST(nothing_wrong_with_room)
 {
-	struct history_result result = run(200, 1, 60, 64u << 20, NULL);
+	struct history_result result = run(ALL, 1, 60, 64u << 20, NULL);
 
 	ck_assert_uint_gt(result.found, 0);
 	ck_assert_uint_gt(result.lost, 0);
@@ -45,7 +47,7 @@ END_TEST
 
 START_TEST(nothing_wrong_while_evicting)
 {
-	struct history_result result = run(200, 1000, 60, 2u << 20, NULL);
+	struct history_result result = run(ALL, 1000, 60, 2u << 20, NULL);
 
 	ck_assert_uint_gt(result.found, 0);
 	ck_assert_uint_gt(result.must_not, 100);
