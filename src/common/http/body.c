@@ -1,20 +1,20 @@
 /*
- * body.c - one pass over a body: where it ends and what in it is payload.
+ * body.c - finds a message body's end and its payload in one pass.
  *
- * Payload is skipped in runs, never looked at; of chunked coding only the framing between the runs
- * is read byte by byte, some seven bytes a chunk. Nothing is copied: a run is reported where it
- * lies, and a chunk that spans two reads is reported in two runs.
+ * The reader skips payload in runs without looking at it and reads only the framing of chunked
+ * coding byte by byte, some seven bytes a chunk. It copies nothing: it reports a run in place, and
+ * a chunk that spans two reads as two runs.
  *
  * The grammar is RFC 9112 section 7.1 without its tolerances: no blank anywhere in a size line
  * outside a quoted string, CR LF alone ends a line, names and values of extensions are tokens or
- * quoted strings of printable ASCII. Extensions are read only to be sure where they end; lines,
- * extensions and trailers are bounded in size, and the extensions of a body together by its payload
- * plus 16 KiB, so that tiny chunks with long extensions cannot make work out of proportion.
+ * quoted strings of printable ASCII. Extensions are parsed only to find their end; lines,
+ * extensions and trailers are bounded in size, and all extensions of a body together by its payload
+ * plus 16 KiB, so that tiny chunks with long extensions cannot cause disproportionate work.
  *
- * llhttp does not run over bodies in the proxy. It would find the same ends: tests/fuzz/http feeds
- * both with the same bytes and fails where ours accepts what llhttp refuses or decodes otherwise
- * (but for two forms of extensions that RFC 9112 allows and llhttp 8 does not know). Running it
- * here too would only repeat that at every read, and cost about as much as this file.
+ * llhttp does not parse bodies in the proxy. It would find the same ends: tests/fuzz/http feeds
+ * both parsers the same bytes and fails if this one accepts input that llhttp refuses or decodes
+ * otherwise (except for two forms of extensions that RFC 9112 allows and llhttp 8 does not know).
+ * Running llhttp here, too, would about double the cost of each read.
  */
 #include "http/body.h"
 
@@ -23,10 +23,10 @@
 #define MAX_SIZE_DIGITS 16   /* hex digits of a chunk size, leading zeros included */
 #define MAX_LINE        4096 /* bytes of one chunk-size or trailer line */
 #define MAX_TRAILERS    16384
-#define MAX_EXTENSIONS  16384 /* of one body, beyond as many bytes as it has payload */
+#define MAX_EXTENSIONS  16384 /* bytes of a body's extensions beyond its payload's bytes */
 #define MAX_CHUNK       (UINT64_MAX >> 1)
 
-/* What the next byte is. RUN states consume payload. */
+/* Kind of the next byte. RUN states consume payload. */
 enum state {
 	STATE_RUN,          /* LENGTH: payload */
 	STATE_RUN_TO_CLOSE, /* CLOSE: payload */
@@ -39,8 +39,8 @@ enum state {
 	STATE_EXT_END,      /* after the closing quote */
 	STATE_SIZE_LF,      /* LF of a size line */
 	STATE_CHUNK,        /* payload of a chunk */
-	STATE_CHUNK_CR,     /* CR after it */
-	STATE_CHUNK_LF,     /* LF after it */
+	STATE_CHUNK_CR,     /* CR after the payload */
+	STATE_CHUNK_LF,     /* LF after the payload */
 	STATE_TRAILER,      /* first byte of a trailer line, or CR of the last line */
 	STATE_TRAILER_NAME, /* rest of a trailer's name */
 	STATE_TRAILER_VALUE,
@@ -51,7 +51,7 @@ enum state {
 	STATE_OVER_LIMIT,
 };
 
-/* Bytes being fed. */
+/* The bytes of one call of kvw_body_feed. */
 struct feed {
 	const char *p, *end;
 	kvw_body_data_fn on_data;
@@ -89,7 +89,7 @@ void kvw_body_begin(
 	body->done = body->state == STATE_DONE;
 }
 
-/* Hands on a run of at most body->left bytes. True when left is used up. */
+/* Reports a run of at most body->left bytes. True when left is used up. */
 static bool take_run(struct kvw_body *body, struct feed *f)
 {
 	size_t len = (size_t)(f->end - f->p);
@@ -129,14 +129,14 @@ static bool end_size_line(struct kvw_body *body)
 	return true;
 }
 
-/* Behind a ';'. */
+/* After a ';'. */
 static void begin_extension(struct kvw_body *body)
 {
 	body->state = STATE_EXT_NAME;
 	body->name_len = 0;
 }
 
-/* One byte of a chunk size, or the one behind it. */
+/* Takes one byte of a chunk size, or the byte after it. */
 static bool take_size(struct kvw_body *body, char c)
 {
 	if (kvw_char_is(c, KVW_CHAR_HEX)) {
@@ -162,7 +162,7 @@ static bool take_size(struct kvw_body *body, char c)
 	return true;
 }
 
-/* One byte of a chunk extension, CR included. */
+/* Takes one byte of a chunk extension, CR included. */
 static bool take_extension(struct kvw_body *body, char c)
 {
 	bool token = kvw_char_is(c, KVW_CHAR_TOKEN);
@@ -238,7 +238,7 @@ static bool trailer_forbidden(const struct kvw_body *body)
 	return false;
 }
 
-/* First byte of a line behind the last chunk. */
+/* Takes the first byte of a line after the last chunk. */
 static bool begin_trailer(struct kvw_body *body, char c)
 {
 	if (c == '\r') {
@@ -256,7 +256,7 @@ static bool begin_trailer(struct kvw_body *body, char c)
 	return true;
 }
 
-/* One byte of a trailer line, CR included. */
+/* Takes one byte of a trailer line, CR included. */
 static bool take_trailer(struct kvw_body *body, char c)
 {
 	if (body->state == STATE_TRAILER && !begin_trailer(body, c))
@@ -296,7 +296,7 @@ static bool take_exact(
 	return true;
 }
 
-/* One byte that is not payload. */
+/* Takes one byte that is not payload. */
 static bool take_framing(struct kvw_body *body, char c)
 {
 	switch ((enum state)body->state) {
@@ -323,7 +323,7 @@ static bool take_framing(struct kvw_body *body, char c)
 	}
 }
 
-/* Takes bytes until they are used up, the body ends, or something is wrong (false). */
+/* Takes bytes until they are used up, the body ends, or an error occurs (false). */
 static bool take_input(struct kvw_body *body, struct feed *f)
 {
 	while (f->p < f->end) {

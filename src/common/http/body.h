@@ -1,11 +1,11 @@
 /*
- * body.h - where a message body ends, and which bytes are its payload.
+ * body.h - finds the end of a message body and its payload.
  *
- * Strict about chunked coding (RFC 9112 section 7.1): sizes in hex without blanks or overflow, CR
- * LF alone as line end, chunk extensions by their grammar in printable ASCII, trailers checked like
- * head fields and never one that frames, routes, authenticates or describes the content (RFC 9110
- * section 6.5.1). The bytes that belong to the body may be forwarded as they are: llhttp finds the
- * same payload and the same end in them, which fuzzing shows and run time does not repeat.
+ * The reader is strict about chunked coding (RFC 9112 section 7.1): sizes in hex without blanks or
+ * overflow, only CR LF as line end, chunk extensions by their grammar in printable ASCII, trailers
+ * checked like head fields, and none that frames, routes, authenticates or describes the content
+ * (RFC 9110 section 6.5.1). The body's bytes may be forwarded unchanged: llhttp finds the same
+ * payload and the same end in them, as fuzzing shows.
  */
 #ifndef KVW_BODY_H
 #define KVW_BODY_H
@@ -19,8 +19,8 @@ typedef void (*kvw_body_data_fn)(void *arg, const char *data, size_t len);
 struct kvw_body {
 	enum kvw_framing framing;
 	bool done;                /* the last byte of the message was fed */
-	uint64_t payload_bytes;   /* so far */
-	uint64_t left;            /* LENGTH: bytes to come; CHUNKED: of the current chunk */
+	uint64_t payload_bytes;   /* payload so far */
+	uint64_t left;            /* bytes to come: LENGTH: of the body; CHUNKED: of the chunk */
 	uint64_t limit;           /* payload beyond this is KVW_ELIMIT */
 	uint64_t extension_bytes; /* of all chunk extensions so far */
 	uint32_t line_len;        /* size digits, then bytes, of the current line */
@@ -37,14 +37,15 @@ void kvw_body_begin(
 
 /*
  * Takes data, calls on_data (NULL allowed) for payload, and sets *used to the bytes that belong to
- * this body: less than len when it ends inside. KVW_EPROTO: body->error says what is wrong.
- * KVW_ELIMIT: over the limit; no payload beyond it was handed on, and for a Content-Length or chunk
- * size none of what it announced. Both are final: later calls return the same.
+ * this body: less than len if the body ends inside data. KVW_EPROTO: body->error has the reason.
+ * KVW_ELIMIT: over the limit; no payload beyond the limit was reported, and none of a
+ * Content-Length or chunk that announces too much. Both are final: later calls return the same.
  */
 enum kvw_err kvw_body_feed(struct kvw_body *body, const char *data, size_t len,
 	kvw_body_data_fn on_data, void *arg, size_t *used) KVW_MUST_CHECK;
 
-/* The sender closed. True if that ends the body properly (KVW_FRAME_CLOSE, or already done). */
+/* To be called when the sender closes. True if that ends the body properly (KVW_FRAME_CLOSE, or
+ * already done). */
 bool kvw_body_close(struct kvw_body *body);
 
 #endif

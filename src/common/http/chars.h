@@ -1,9 +1,8 @@
 /*
  * chars.h - byte classes of HTTP's grammar, and scans that stop at the first byte outside one.
  *
- * Inside src/common/http only. The scans look at 16 bytes at a time where SSE2 is there (every
- * x86-64), else at 8 in a general register; the last few bytes before the end go one by one, so
- * nothing is ever read past it.
+ * Inside src/common/http only. The scans test 16 bytes at a time with SSE2 (every x86-64), else 8
+ * in a general register; they test the last few bytes one by one, so they never read past the end.
  */
 #ifndef KVW_HTTP_CHARS_H
 #define KVW_HTTP_CHARS_H
@@ -44,9 +43,9 @@ static inline unsigned kvw_char_hex(char c)
 }
 
 /*
- * name[0..n) equals lower[0..n) without regard to case. name holds token bytes only and lower only
- * lower-case letters and '-': among tokens no other byte than the capital letter becomes one of
- * these by setting bit 5, so no table is needed. Cheap where n is a constant.
+ * name[0..n) equals lower[0..n) without regard to case. name has token bytes only, and lower only
+ * lower-case letters and '-': setting bit 5 turns no token byte but the capital letter into one of
+ * these, so no table is needed. Cheap if n is a constant.
  */
 static inline __attribute__((always_inline)) bool kvw_token_is(
 	const char *name, const char *lower, size_t n)
@@ -59,7 +58,7 @@ static inline __attribute__((always_inline)) bool kvw_token_is(
 		return diff == 0;
 	}
 	for (size_t i = 0; i < n; i += 8) {
-		size_t at = i + 8 <= n ? i : n - 8; /* the last eight overlap what was compared */
+		size_t at = i + 8 <= n ? i : n - 8; /* the last eight overlap compared bytes */
 
 		memcpy(&a, name + at, 8);
 		memcpy(&b, lower + at, 8);

@@ -1,8 +1,8 @@
 /*
- * head.c - a head's life, finding its end, and looking things up in it.
+ * head.c - creates and destroys a head, finds its end, and looks up fields and cookies.
  *
- * The end is an empty line: LF, then LF or CR LF. Looking for that pair of bytes 16 positions at a
- * time is cheaper than stepping from line to line, and the place where the search stopped is kept,
+ * The end is an empty line: LF, then LF or CR LF. Searching that pair of bytes 16 positions at a
+ * time is cheaper than stepping from line to line, and a search resumes where the last one stopped,
  * so that a head that trickles in byte by byte costs linear time in all.
  */
 #include <stdlib.h>
@@ -47,7 +47,7 @@ size_t kvw_head_find_end(const char *data, size_t len, size_t *from)
 		if (end - lf >= 3 && lf[2] == '\n') /* lf[1] is CR */
 			return (size_t)(lf - data) + 3;
 		if (end - lf < 3)
-			break; /* what follows decides */
+			break; /* the next bytes decide */
 		lf++;
 	}
 	*from = (size_t)(lf - data);
@@ -80,7 +80,7 @@ const struct kvw_field *kvw_head_search(const struct kvw_head *head, struct kvw_
 	return NULL;
 }
 
-/* Value of one name in one Cookie field ("a=1; b=2"); data NULL if it is not there. */
+/* Value of one name in one Cookie field ("a=1; b=2"); data is NULL if there is no such cookie. */
 static struct kvw_slice cookie_in(struct kvw_slice field, struct kvw_slice name)
 {
 	const char *p = field.data, *end = field.data + field.len;

@@ -1,16 +1,18 @@
 /*
  * head.h - one HTTP/1.1 message head: found, checked, cut into fields.
  *
- * The check is our own and comes before llhttp, so that every version of llhttp refuses alike: what
- * two parsers could read differently (RFC 9112 section 11.2, request smuggling) is refused, not
- * repaired. llhttp then parses the same bytes; a head is good when both say so.
+ * kvway's own check comes before llhttp, so that the result does not depend on llhttp's version:
+ * the check refuses every head that two parsers could read differently (RFC 9112 section 11.2,
+ * request smuggling), and repairs none. llhttp then parses the same bytes; a head is good if both
+ * accept it.
  *
- * Clients and workers send the same head over and over, save for Content-Length. What llhttp has
- * passed is therefore remembered byte by byte, without that number, and not asked again.
+ * Clients and workers send the same head over and over, except for Content-Length. So heads that
+ * llhttp has accepted are remembered byte by byte, without that number, and not parsed again by
+ * llhttp.
  *
- * A head lies in one contiguous buffer owned by the caller; all slices point into it (a target that
- * an absolute URL left out is static text). One kvw_head serves one message after another, in one
- * thread.
+ * A head lies in one contiguous buffer owned by the caller; all slices point into it (the target of
+ * an absolute URL without path is static text). One kvw_head serves one message after another, in
+ * one thread.
  */
 #ifndef KVW_HEAD_H
 #define KVW_HEAD_H
@@ -23,7 +25,7 @@
 #define KVW_HEAD_MAX_FIELDS 1000
 #define KVW_HEAD_MAX_TARGET 16384 /* bytes of a request target; beyond: 414 */
 
-/* Fields that the proxy itself looks at. */
+/* Fields that the proxy itself reads. */
 enum kvw_field_id {
 	KVW_FIELD_OTHER = 0,
 	KVW_FIELD_HOST,
@@ -51,8 +53,8 @@ struct kvw_field {
 	struct kvw_slice name;  /* as received */
 	struct kvw_slice value; /* without surrounding blanks */
 	enum kvw_field_id id;
-	/* Listed in Connection, or of one connection by nature (Connection, Keep-Alive,
-	 * Proxy-Connection, TE, Transfer-Encoding, Upgrade): not forwarded. */
+	/* Listed in Connection, or always hop-by-hop (Connection, Keep-Alive, Proxy-Connection, TE,
+	 * Transfer-Encoding, Upgrade): not forwarded. */
 	bool hop_by_hop;
 };
 
@@ -67,9 +69,9 @@ struct kvw_head {
 	size_t len;       /* bytes of the head with its empty line */
 	struct kvw_slice method;
 	/* Requests: path and query, beginning with '/', or "*" (OPTIONS). Of an absolute-form
-	 * target ("http://host/path") this is what follows the authority. */
+	 * target ("http://host/path"): the part after the authority. */
 	struct kvw_slice target;
-	/* Requests: host[:port] that is meant: the authority of an absolute-form target, else the
+	/* Requests: the effective host[:port]: the authority of an absolute-form target, else the
 	 * Host field's value (RFC 9112 section 3.2.2); len 0 if there is none. */
 	struct kvw_slice authority;
 	int status;              /* responses */
@@ -91,7 +93,7 @@ struct kvw_head {
 	struct kvw_field *fields;
 	size_t field_count, field_limit;
 	uint64_t name_lengths; /* bit n % 64: a name of n bytes is among the fields' */
-	struct kvw_passed *passed; /* heads that llhttp has passed; NULL: none are kept */
+	struct kvw_passed *passed; /* heads that llhttp has accepted; NULL: none are kept */
 	/* Index into fields of the first field of each id, or -1. */
 	int16_t first[KVW_FIELD_COUNT];
 };
@@ -99,34 +101,34 @@ struct kvw_head {
 /* Why a head was refused. A 405 also wants an Allow field (RFC 9110 section 15.5.6). */
 struct kvw_head_error {
 	int status;          /* 400, 405, 414, 417, 431, 501, 505; 502 for responses */
-	const char *message; /* static text that says what was wrong */
+	const char *message; /* static text of the reason */
 };
 
 enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit) KVW_MUST_CHECK;
 void kvw_head_finish(struct kvw_head *head);
-/* Keeps no copies of heads that were good from now on, and wipes those that it has: they hold
- * secrets. Each head is then read by llhttp. */
+/* Stops keeping copies of good heads and wipes the kept ones, which hold secrets. From now on
+ * llhttp parses each head. */
 void kvw_head_remember_none(struct kvw_head *head);
 
 /*
- * Length of the head including its empty line, 0 if it is not complete yet. `from` is where an
- * earlier call on the same bytes may resume, 0 at first. Empty lines before a request (RFC 9112
- * section 2.2) are the caller's to skip: kvw_head_skip_blank. A bare LF line end is found too, so
- * that a client that uses them gets its 400 at once rather than a timeout.
+ * Length of the head including its empty line, 0 if it is not complete yet. `*from` is the position
+ * at which the next call on the same bytes resumes, 0 at first. The caller skips empty lines before
+ * a request (RFC 9112 section 2.2) with kvw_head_skip_blank. Bare LF counts as a line end here, so
+ * that a client that sends it gets its 400 at once rather than a timeout.
  */
 size_t kvw_head_find_end(const char *data, size_t len, size_t *from);
 size_t kvw_head_skip_blank(const char *data, size_t len);
 
-/* Fills *error for bytes that passed the caller's limit before a head ended: 414 while still in the
- * request line, else 431. */
+/* Fills *error for a head that exceeds the caller's limit before its end: 414 within the request
+ * line, else 431. */
 void kvw_head_too_large(const char *data, size_t len, struct kvw_head_error *error);
 
-/* data[0..len) is one whole head as kvw_head_find_end found it. KVW_EPROTO fills *error and leaves
+/* data[0..len) is one whole head, found by kvw_head_find_end. KVW_EPROTO fills *error and leaves
  * everything in *head but its two arrays undefined. */
 enum kvw_err kvw_head_parse_request(struct kvw_head *head, const char *data, size_t len,
 	struct kvw_head_error *error) KVW_MUST_CHECK;
 
-/* to_head: the answer to a HEAD request. Status 1xx, 204, 304 have no body either. */
+/* to_head: the response answers a HEAD request and has no body, like statuses 1xx, 204, 304. */
 enum kvw_err kvw_head_parse_response(struct kvw_head *head, const char *data, size_t len,
 	bool to_head, struct kvw_head_error *error) KVW_MUST_CHECK;
 
@@ -139,8 +141,7 @@ static inline const struct kvw_field *kvw_head_field(
 
 const struct kvw_field *kvw_head_search(const struct kvw_head *head, struct kvw_slice name);
 
-/* First field of that name (any case), or NULL.
- * Most names that are asked for are not there: their lengths say so. */
+/* First field of that name (any case), or NULL. Lengths rule out most absent names. */
 static inline const struct kvw_field *kvw_head_find(
 	const struct kvw_head *head, struct kvw_slice name)
 {
@@ -150,7 +151,7 @@ static inline const struct kvw_field *kvw_head_find(
 /* Value of a cookie by name from the Cookie fields; len 0 if there is none. */
 struct kvw_slice kvw_head_cookie(const struct kvw_head *head, struct kvw_slice name);
 
-/* Text of a status, for example "Not Found"; "Unknown" for one we do not know. */
+/* Text of a status, for example "Not Found"; "Unknown" for an unknown status. */
 const char *kvw_status_text(int status);
 
 #endif

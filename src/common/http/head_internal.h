@@ -1,11 +1,11 @@
 /*
- * head_internal.h - how the files that read a head divide the work. Inside src/common/http only.
+ * head_internal.h - functions that the files of the head parser share. Inside src/common/http only.
  *
- *   head_parse.c   bytes -> lines -> fields: the grammar, and nothing about meaning
- *   head_rules.c   what the fields say together: framing, connection, host, expectations
- *   second_look.c  llhttp over the same bytes, and whether it says the same
+ *   head_parse.c   bytes -> lines -> fields: the grammar, not the meaning
+ *   head_rules.c   the meaning of all fields: framing, connection, host, expectations
+ *   second_look.c  llhttp over the same bytes, and whether it agrees
  *
- * Each step returns false after filling *error; the first reason found is the one reported.
+ * Each step returns false after filling *error; the first fault found is reported.
  */
 #ifndef KVW_HEAD_INTERNAL_H
 #define KVW_HEAD_INTERNAL_H
@@ -21,7 +21,7 @@ static inline __attribute__((cold)) bool kvw_refuse(
 	return false;
 }
 
-/* Checks what the fields of a request mean and fills the rest of *head. */
+/* Interprets the fields of a request, checks them and fills the rest of *head. */
 bool kvw_head_apply_request(struct kvw_head *head, struct kvw_head_error *error);
 
 /* The same for a response; errors carry 502. */
@@ -30,13 +30,13 @@ bool kvw_head_apply_response(struct kvw_head *head, bool to_head, struct kvw_hea
 /* host[:port] as it may stand in Host or in a target. */
 bool kvw_head_authority_valid(struct kvw_slice authority);
 
-/* The method is one that llhttp knows and that speaks HTTP (not RTSP). */
+/* Whether llhttp knows the method and it is HTTP's (not RTSP's). */
 bool kvw_method_known(struct kvw_slice method);
 
-/* llhttp reads the head and finds the same end, version and framing. */
+/* Whether llhttp accepts the head and finds the same end, version and framing. */
 bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error *error);
 
-/* What kvw_second_look remembers, empty; from malloc. NULL: out of memory. */
+/* An empty table of heads for kvw_second_look; from malloc. NULL: out of memory. */
 struct kvw_passed *kvw_passed_create(void);
 void kvw_passed_destroy(struct kvw_passed *passed); /* wipes it; NULL is allowed */
 

@@ -9,12 +9,12 @@
  * which is neither a token byte nor visible, so a loop over names stops there at the latest. Values
  * are scanned and checked in one go, 16 bytes at a time (chars.h).
  *
- * Nothing here knows what a field means, save which ones must not appear twice.
+ * This file does not know the meaning of fields, except which ones must not appear twice.
  */
 #include "http/chars.h"
 #include "http/head_internal.h"
 
-/* A head being cut. */
+/* Position in a head that is being parsed. */
 struct cut {
 	const char *p;   /* next byte */
 	const char *end; /* past the last byte, which is LF */
@@ -29,7 +29,7 @@ static bool refuse_head(const struct cut *c, int status, const char *message)
 	return kvw_refuse(c->error, c->response ? 502 : status, message);
 }
 
-/* c->p stands where a line should end. */
+/* Expects the line's end at c->p. */
 static bool read_line_end(struct cut *c)
 {
 	if (c->p[0] == '\r' && c->end - c->p >= 2 && c->p[1] == '\n') {
@@ -45,7 +45,7 @@ static bool read_line_end(struct cut *c)
 	return refuse_head(c, 400, "control character in the message head");
 }
 
-/* "HTTP/1.1": sets minor. Other versions are named as such, anything else is garbage. */
+/* Reads "HTTP/1.1" and sets minor. In a request other versions are a 505, other text a 400. */
 static bool read_version(struct cut *c)
 {
 	const char *v = c->p;
@@ -73,7 +73,7 @@ static bool read_method(struct cut *c)
 	return true;
 }
 
-/* What stands between method and version, still unjudged. */
+/* Reads the text between method and version, without checking it. */
 static bool read_target(struct cut *c)
 {
 	const char *start = c->p;
@@ -180,7 +180,7 @@ static bool read_status_line(struct cut *c)
 	c->p = code + 3;
 	c->head->reason = (struct kvw_slice){c->p, 0};
 	if (*c->p ==
-		' ') { /* RFC 9112 wants the space even before an empty reason; many leave it out */
+		' ') { /* RFC 9112 requires the space even before an empty reason; many omit it */
 		const char *reason = c->p + 1;
 
 		c->p = kvw_scan_value(reason, c->end);
@@ -191,7 +191,7 @@ static bool read_status_line(struct cut *c)
 	return read_line_end(c);
 }
 
-/* Which of the names that we look at this is. The name holds token bytes only. */
+/* Finds the id of a name. The name has token bytes only. */
 static enum kvw_field_id identify(const char *name, size_t len)
 {
 #define IS(lower, id)                                                                              \
@@ -245,8 +245,8 @@ static enum kvw_field_id identify(const char *name, size_t len)
 #undef IS
 }
 
-/* Fields of one connection by nature (RFC 9110 section 7.6.1). Trailer is not one of them: it
- * goes wherever trailers can go. */
+/* Fields that are always hop-by-hop (RFC 9110 section 7.6.1). Trailer is not: it goes wherever
+ * trailers can go. */
 static bool is_hop_by_hop(enum kvw_field_id id)
 {
 	const uint32_t set = 1u << KVW_FIELD_CONNECTION | 1u << KVW_FIELD_KEEP_ALIVE |
@@ -257,7 +257,7 @@ static bool is_hop_by_hop(enum kvw_field_id id)
 	return (set >> id & 1) != 0;
 }
 
-/* Notes the field's id; those that decide framing or authority may come once only. */
+/* Records the field's id; fields that decide framing or authority may come only once. */
 static bool register_field(struct cut *c, struct kvw_field *field)
 {
 	struct kvw_head *head = c->head;
@@ -278,7 +278,7 @@ static bool register_field(struct cut *c, struct kvw_field *field)
 	return true;
 }
 
-/* Why the byte at c->p, after name_len bytes of a name, cannot stand there. */
+/* Refuses the byte at c->p, after name_len bytes of a name, with the reason. */
 static bool refuse_name(struct cut *c, size_t name_len)
 {
 	const char *p = c->p;
@@ -331,7 +331,7 @@ static bool read_field(struct cut *c)
 	return true;
 }
 
-/* Field lines up to the empty line, which must be the last thing in the bytes. */
+/* Reads field lines up to the empty line, which must end the bytes. */
 static bool read_fields(struct cut *c)
 {
 	while (c->p < c->end && *c->p != '\r') {

@@ -1,23 +1,23 @@
 /*
- * head_rules.c - what the fields of a head say together.
+ * head_rules.c - interprets the fields of a head together: framing, connection, host, Expect.
  *
- * The one question that client, router and worker must answer alike is where the message ends
- * (RFC 9112 section 6.3). So every combination for which some server is known to choose differently
- * is refused: Content-Length together with Transfer-Encoding, a Content-Length that is repeated,
- * listed, signed or too long for 63 bits, any coding but one plain "chunked", and chunked with
- * HTTP/1.0.
+ * Client, router and worker must find the same end of a message (RFC 9112 section 6.3). So every
+ * combination that some servers are known to read differently is refused: Content-Length together
+ * with Transfer-Encoding, a Content-Length that is repeated, listed, signed or too long for 63
+ * bits, any coding but one plain "chunked", and chunked with HTTP/1.0.
  *
- * Connection may name further fields that end here. It may not be used to take away fields that the
- * servers behind us need: a name that frames, routes, authenticates or describes the content is
- * refused rather than obeyed or ignored, since each of these two would be half of an attack.
+ * Connection may name further fields that this hop drops. It must not remove fields that the
+ * servers behind kvway need: a name that frames, routes, authenticates or describes the content is
+ * refused, since dropping or forwarding the field could each be half of an attack.
  */
 #include "http/chars.h"
 #include "http/head_internal.h"
 
-/* Names a Connection field may list besides the hop-by-hop fields; each is searched in the head. */
+/* Names a Connection field may list besides the hop-by-hop fields; each costs a search in the
+ * head. */
 #define MAX_CONNECTION_NAMES 16
 
-/* One member of a comma-separated list at a time. */
+/* Iterates over the members of a comma-separated list. */
 struct list {
 	const char *p, *end;
 };
@@ -102,8 +102,8 @@ static bool refuse_coding(struct kvw_slice value, int status, struct kvw_head_er
 		error, status == 400 ? 501 : status, "Transfer-Encoding other than chunked");
 }
 
-/* A tab behind the value: blank by the grammar, but part of the value for some parsers (llhttp 8
- * takes "chunked\t" for an unknown coding). The value is followed by CR at the latest. */
+/* Whether a tab follows the value: a blank by the grammar, but part of the value for some parsers
+ * (llhttp 8 takes "chunked\t" for an unknown coding). The value is followed by CR at the latest. */
 static bool tab_behind(struct kvw_slice value)
 {
 	const char *p = value.data + value.len;
@@ -113,7 +113,8 @@ static bool tab_behind(struct kvw_slice value)
 	return *p == '\t';
 }
 
-/* Sets framing and content_length from the two framing fields; framing is left if there is none. */
+/* Sets framing and content_length from the two framing fields; without these fields framing stays
+ * as it was. */
 static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_error *error)
 {
 	const struct kvw_field *length = kvw_head_field(head, KVW_FIELD_CONTENT_LENGTH);
@@ -163,10 +164,10 @@ static bool is_end_to_end(struct kvw_slice name)
 	       IS(name, "x-forwarded-proto") || IS(name, "x-forwarded-host");
 }
 
-/* What the members of one Connection field ask for. */
+/* The options that Connection fields list. */
 struct connection_options {
 	bool close, keep_alive, upgrade;
-	unsigned names; /* of further fields, in all Connection fields */
+	unsigned names; /* names of further fields, in all Connection fields */
 };
 
 static bool apply_connection_field(struct kvw_head *head, struct kvw_slice value, int status,
@@ -188,7 +189,7 @@ static bool apply_connection_field(struct kvw_head *head, struct kvw_slice value
 			options->upgrade = true;
 		} else if (IS(member, "te") || IS(member, "transfer-encoding") ||
 			   IS(member, "proxy-connection")) {
-			continue; /* hop-by-hop in any case */
+			continue; /* always hop-by-hop */
 		} else if (is_end_to_end(member)) {
 			return kvw_refuse(error, status,
 				"Connection lists a field that is not of one connection");
@@ -203,7 +204,7 @@ static bool apply_connection_field(struct kvw_head *head, struct kvw_slice value
 	return true;
 }
 
-/* Sets keep_alive, upgrade and the hop-by-hop marks that Connection asks for. */
+/* Sets keep_alive, upgrade and the hop-by-hop marks according to Connection. */
 static bool apply_connection(struct kvw_head *head, int status, struct kvw_head_error *error)
 {
 	struct connection_options options = {0};
@@ -230,7 +231,7 @@ static bool apply_connection(struct kvw_head *head, int status, struct kvw_head_
 	return true;
 }
 
-/* "trailers" in TE. */
+/* Sets te_trailers if TE lists "trailers". */
 static void apply_te(struct kvw_head *head)
 {
 	const struct kvw_field *field = kvw_head_field(head, KVW_FIELD_TE);
@@ -244,7 +245,7 @@ static void apply_te(struct kvw_head *head)
 		head->te_trailers |= IS(member, "trailers");
 }
 
-/* Every Expect must be 100-continue. It is meant for bodies only, and not known to HTTP/1.0. */
+/* Every Expect must be 100-continue, which counts only for HTTP/1.1 requests with a body. */
 static bool apply_expect(struct kvw_head *head, struct kvw_head_error *error)
 {
 	if (head->first[KVW_FIELD_EXPECT] < 0)
@@ -259,7 +260,7 @@ static bool apply_expect(struct kvw_head *head, struct kvw_head_error *error)
 	return true;
 }
 
-/* An IPv6 address or a later form between brackets: hex digits, colons, dots, zone-less. */
+/* Length of an IP literal in brackets: hex digits, colons, dots, without a zone. */
 static size_t bracket_len(struct kvw_slice s)
 {
 	size_t i = 1;
@@ -282,7 +283,7 @@ bool kvw_head_authority_valid(struct kvw_slice s)
 		while (i < s.len && kvw_char_is(s.data[i], KVW_CHAR_HOST))
 			i++;
 		if (i == 0)
-			return s.len == 0; /* a Host may be empty, a port alone names nothing */
+			return s.len == 0; /* a Host may be empty, but a port needs a host */
 	}
 	if (i == s.len)
 		return true;
@@ -305,7 +306,7 @@ static bool apply_host(struct kvw_head *head, struct kvw_head_error *error)
 	}
 	if (!kvw_head_authority_valid(host->value))
 		return kvw_refuse(error, 400, "Host is not a valid host and port");
-	if (head->authority.len == 0) /* else the target's own wins (RFC 9112 section 3.2.2) */
+	if (head->authority.len == 0) /* else the target's one wins (RFC 9112 section 3.2.2) */
 		head->authority = host->value;
 	return true;
 }
@@ -340,8 +341,7 @@ bool kvw_head_apply_response(struct kvw_head *head, bool to_head, struct kvw_hea
 	if (!has_body(head, to_head)) {
 		if (head->status < 200 && framed)
 			return kvw_refuse(error, 502, "1xx response with a body");
-		/* A 204 that announces a body may well be followed by one: do not use the
-		 * connection again. */
+		/* A body may follow a 204 that announces one: do not reuse the connection. */
 		if (head->status == 204 && framed)
 			head->keep_alive = false;
 		head->framing = KVW_FRAME_NONE;

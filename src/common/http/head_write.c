@@ -1,17 +1,17 @@
 /*
  * head_write.c - writes the forwarded head from the received one.
  *
- * Fields keep their order, their spelling and their blanks. Since they lie one behind the other in
- * the parsed bytes, the fields between two dropped ones are one memcpy: a usual head is three or
+ * Fields keep their order, their spelling and their blanks. Since fields are contiguous in the
+ * parsed bytes, one memcpy copies all fields between two dropped ones: a usual head takes three or
  * four copies, however many fields it has.
  *
- * What this hop decides itself is written, never copied: the framing, Host, Connection and, in
- * answers, the version. The fields that collect hops (X-Forwarded-For, Forwarded) are lists, and a
- * list that came in several fields continues at the end of its last one (RFC 9110 section 5.3).
+ * The writer itself writes the framing, Host, Connection and, in answers, the version. The fields
+ * that collect hops (X-Forwarded-For, Forwarded) are lists; this hop is appended to the last field
+ * of each list (RFC 9110 section 5.3).
  */
 #include "http/write.h"
 
-/* Past the CRLF of field i. */
+/* The position after the CRLF of field i. */
 static const char *line_end(const struct kvw_head *head, size_t i)
 {
 	return i + 1 < head->field_count ? head->fields[i + 1].name.data
@@ -23,7 +23,7 @@ static void write_range(struct kvw_writer *w, const char *from, const char *to)
 	kvw_write(w, (struct kvw_slice){from, (size_t)(to - from)});
 }
 
-/* Fields that end here or are always written by us, as a set of ids. */
+/* Fields that this hop drops or always writes itself, as a set of ids. */
 #define BIT(id) (UINT32_C(1) << (id))
 
 static bool kept(const struct kvw_field *field, uint32_t dropped)
@@ -44,7 +44,7 @@ static size_t last_of(const struct kvw_head *head, enum kvw_field_id id)
 	return i;
 }
 
-/* The framing field for a body that is sent on. */
+/* Writes the framing field for a forwarded body. */
 static void write_framing(struct kvw_writer *w, enum kvw_framing framing, uint64_t content_length)
 {
 	if (framing == KVW_FRAME_LENGTH) {
@@ -56,7 +56,7 @@ static void write_framing(struct kvw_writer *w, enum kvw_framing framing, uint64
 	}
 }
 
-/* An IPv4 or IPv6 address, by its characters. */
+/* Whether s is an IPv4 or IPv6 address, by its characters. */
 static bool is_address(struct kvw_slice s, bool *v6)
 {
 	*v6 = s.len > 0 && memchr(s.data, ':', s.len) != NULL;
@@ -70,7 +70,7 @@ static bool is_address(struct kvw_slice s, bool *v6)
 	return s.len > 0;
 }
 
-/* The client's address without an IPv6 zone ("%eth0"), which means nothing elsewhere. */
+/* The client's address without an IPv6 zone ("%eth0"), which is local to this machine. */
 static struct kvw_slice client_address(const struct kvw_request_head_options *o)
 {
 	struct kvw_slice s = o->client;
@@ -81,13 +81,13 @@ static struct kvw_slice client_address(const struct kvw_request_head_options *o)
 	return s;
 }
 
-/* Whether Host is replaced, so that the client's own is worth forwarding in another field. */
+/* Whether Host is replaced, so that another field has to carry the client's own. */
 static bool passes_host(const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	return o->authority.len > 0 && head->authority.len > 0;
 }
 
-/* This hop as an element of Forwarded (RFC 7239): for=192.0.2.1;proto=http;host="example" */
+/* Writes this hop as an element of Forwarded (RFC 7239): for=192.0.2.1;proto=http;host="example" */
 static void write_forwarded_element(
 	struct kvw_writer *w, const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
@@ -109,7 +109,7 @@ static void write_forwarded_element(
 	}
 }
 
-/* This hop's element of a list field. */
+/* Writes this hop's element of a list field. */
 static void write_hop(struct kvw_writer *w, enum kvw_field_id id, const struct kvw_head *head,
 	const struct kvw_request_head_options *o)
 {
@@ -128,7 +128,7 @@ static void copy_request_fields(struct kvw_writer *w, const struct kvw_head *hea
 				  : head->field_count;
 	size_t last_forwarded =
 		o->forwarded ? last_of(head, KVW_FIELD_FORWARDED) : head->field_count;
-	const char *run = NULL; /* begin of the kept lines that were not copied yet */
+	const char *run = NULL; /* start of kept lines not copied yet */
 
 	for (size_t i = 0; i < head->field_count; i++) {
 		const struct kvw_field *field = &head->fields[i];
@@ -153,7 +153,7 @@ static void copy_request_fields(struct kvw_writer *w, const struct kvw_head *hea
 		write_range(w, run, line_end(head, head->field_count - 1));
 }
 
-/* Fields about the client that it did not send itself. */
+/* Adds the forwarding fields that the client did not send. */
 static void add_forwarded_fields(
 	struct kvw_writer *w, const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
@@ -211,7 +211,7 @@ size_t kvw_head_write_request(
 	return finish_head(w, before);
 }
 
-/* Longest text that the functions here add to what their inputs hold. */
+/* Most bytes that these functions write beyond their inputs. */
 #define FIXED_ROOM 512
 
 size_t kvw_head_request_bound(const struct kvw_head *head, const struct kvw_request_head_options *o)
@@ -220,7 +220,7 @@ size_t kvw_head_request_bound(const struct kvw_head *head, const struct kvw_requ
 	       2 * o->client.len + o->request_id.len + o->bearer.len + o->extra.len + FIXED_ROOM;
 }
 
-/* The worker's fields as they came. */
+/* Copies the worker's fields unchanged. */
 static void copy_response_fields(
 	struct kvw_writer *w, const struct kvw_head *head, uint32_t dropped)
 {

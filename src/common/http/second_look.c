@@ -1,16 +1,16 @@
 /*
- * second_look.c - llhttp reads a head that our own check has passed.
+ * second_look.c - llhttp parses a head that kvway's own check has accepted.
  *
- * Two parsers written by different people, one answer: a head is good when llhttp accepts it too,
- * its head ends at the same byte, and it finds the same version, method or status, and framing.
- * llhttp runs without callbacks but one that stops it behind the empty line, which costs about a
- * nanosecond per byte, less than half of it with SSE 4.2. It knows nothing of HEAD here: framing is
- * compared as far as the two framing fields decide it.
+ * Two independent parsers have to agree: a head is good if llhttp accepts it, too, ends it at the
+ * same byte, and finds the same version, method or status, and framing. llhttp runs with one
+ * callback, which stops it after the empty line, and costs about a nanosecond per byte, less than
+ * half of that with SSE 4.2. llhttp does not know here that a request was HEAD: framing is compared
+ * as far as the two framing fields decide it.
  *
- * The verdict follows from the bytes alone, so a head that was passed before is passed again. The
- * digits of Content-Length, which our own check has read already, may differ: it has let pass 18 of
- * them at most, and of so many llhttp takes any. A table of a few heads is enough, for clients and
- * workers of a kind send alike.
+ * The verdict depends on the bytes alone, so a head equal to an accepted one is accepted without
+ * llhttp. Only the digits of Content-Length may differ: kvway's own check allows 18 of them at
+ * most, and llhttp accepts any number of that length. A table of a few heads is enough, since
+ * clients and workers of one kind send equal heads.
  */
 #include <llhttp.h>
 #include <stdlib.h>
@@ -39,8 +39,9 @@ static int stop_behind_head(llhttp_t *parser)
 	return HPE_PAUSED;
 }
 
-/* What the framing fields said, before the rules of RFC 9112 section 6.3 about HEAD and statuses.
- * */
+/* Compares the framing by the fields alone, without the rules of RFC 9112 section 6.3 about HEAD
+ * and statuses.
+ */
 static bool same_framing(const struct kvw_head *head, const llhttp_t *parser)
 {
 	bool chunked = head->first[KVW_FIELD_TRANSFER_ENCODING] >= 0;
@@ -54,12 +55,12 @@ static bool same_framing(const struct kvw_head *head, const llhttp_t *parser)
 }
 
 #define PASSED_HEADS  16   /* a power of two */
-#define PASSED_BYTES  1000 /* longer ones are always read */
+#define PASSED_BYTES  1000 /* llhttp always parses longer heads */
 
-/* A head that llhttp has passed, without the digits of Content-Length. */
+/* A head that llhttp has accepted, without the digits of Content-Length. */
 struct kvw_passed {
-	uint16_t before, behind; /* bytes in front of the digits and behind them; 0, 0: none */
-	bool response, close;    /* close: llhttp heard that the connection ends */
+	uint16_t before, behind; /* bytes before and after the digits; 0, 0: none */
+	bool response, close;    /* close: llhttp finds that the connection ends */
 	char bytes[PASSED_BYTES];
 };
 
@@ -75,14 +76,14 @@ void kvw_passed_destroy(struct kvw_passed *passed)
 	free(passed);
 }
 
-/* A head as it is kept. */
+/* A head in the form of the table's entries. */
 struct key {
 	const char *before, *behind;
 	size_t before_len, behind_len;
 	bool response;
 };
 
-/* False: of the kind that is not kept. */
+/* False: such a head is not kept. */
 static bool key_of(const struct kvw_head *head, bool response, struct key *key)
 {
 	const struct kvw_field *length = kvw_head_field(head, KVW_FIELD_CONTENT_LENGTH);
@@ -105,7 +106,7 @@ static uint64_t word_at(const char *p)
 	return word;
 }
 
-/* The only place where this head may be kept. */
+/* The only place of the table that may hold this head. */
 static struct kvw_passed *place_of(const struct kvw_head *head, const struct key *key)
 {
 	uint64_t hash = key->before_len << 16 ^ key->behind_len << 1 ^ (uint64_t)key->response;
@@ -134,7 +135,7 @@ static void keep_key(struct kvw_passed *passed, const struct key *key, bool clos
 	memcpy(passed->bytes + key->before_len, key->behind, key->behind_len);
 }
 
-/* llhttp's own verdict. *close: it heard that the connection ends. */
+/* llhttp's own verdict. *close: llhttp finds that the connection ends. */
 static bool ask_llhttp(
 	const struct kvw_head *head, bool response, bool *close, struct kvw_head_error *error)
 {
@@ -146,7 +147,7 @@ static bool ask_llhttp(
 	llhttp_init(&parser, response ? HTTP_RESPONSE : HTTP_REQUEST, &settings);
 	result = llhttp_execute(&parser, head->data, head->len);
 	if (result != HPE_PAUSED) {
-		const char *reason = llhttp_get_error_reason(&parser); /* a literal of llhttp's */
+		const char *reason = llhttp_get_error_reason(&parser); /* a literal of llhttp */
 
 		return kvw_refuse(error, status,
 			result != HPE_OK && reason != NULL ? reason
@@ -177,8 +178,8 @@ bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error
 		if (passed != NULL)
 			keep_key(passed, &key, close);
 	}
-	/* llhttp reads Connection its own way, and Proxy-Connection too: where it hears "close",
-	 * so do we. */
+	/* llhttp reads Connection in its own way, and Proxy-Connection, too: its "close" counts,
+	 * too. */
 	if (close)
 		head->keep_alive = false;
 	return true;

@@ -59,7 +59,7 @@ static void put_two(char *p, int value)
 	p[1] = (char)('0' + value % 10);
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT". strftime would ask the locale for the names. */
+/* "Sun, 06 Nov 1994 08:49:37 GMT". strftime would use the locale's names. */
 static void format_date(char text[32], int64_t second)
 {
 	static const char days[] = "SunMonTueWedThuFriSat";

@@ -1,13 +1,13 @@
 /*
  * write.h - message heads and chunk lines, written into memory that the caller owns.
  *
- * Nothing here allocates. A writer that runs out of room sets `overflow`, keeps what fitted and
- * leaves out what did not, so that a caller may append at will and look once at the end; the bytes
- * are then no message and must not be sent. kvw_head_*_bound() say how much room is always enough.
+ * Nothing here allocates. A writer that runs out of room sets `overflow` and leaves out the text
+ * that does not fit, so that a caller may append at will and check once at the end; after an
+ * overflow the bytes are no message and must not be sent. kvw_head_*_bound() return a room that is
+ * always enough.
  *
- * Fields that go from one side to the other are copied byte for byte and in order, neighbours in
- * one piece. What belongs to one connection only (RFC 9110 section 7.6.1) stays behind: the marks
- * of the parser decide (kvw_field.hop_by_hop).
+ * Forwarded fields are copied byte for byte and in order, neighbours in one piece. Hop-by-hop
+ * fields (RFC 9110 section 7.6.1) are dropped, by the parser's marks (kvw_field.hop_by_hop).
  */
 #ifndef KVW_WRITE_H
 #define KVW_WRITE_H
@@ -19,7 +19,7 @@ struct kvw_writer {
 	char *data;
 	size_t len;    /* bytes written */
 	size_t size;   /* room in data */
-	bool overflow; /* something did not fit and was left out */
+	bool overflow; /* some text did not fit and was left out */
 };
 
 #define KVW_WRITER(memory, room) ((struct kvw_writer){.data = (memory), .size = (room)})
@@ -40,30 +40,30 @@ void kvw_write_hex(struct kvw_writer *w, uint64_t value); /* lower case, no lead
 /* A string literal; its length is known to the compiler. */
 #define kvw_write_literal(w, text) kvw_write((w), KVW_SLICE(text))
 
-/* "name: value" CRLF. The caller vouches that neither holds CR, LF or NUL. */
+/* "name: value" CRLF. The caller ensures that neither has CR, LF or NUL. */
 void kvw_write_field(struct kvw_writer *w, struct kvw_slice name, struct kvw_slice value);
 
 /* "HTTP/1.1 200 OK" CRLF, with the text of kvw_status_text(). */
 void kvw_status_line(struct kvw_writer *w, int status);
 
-/* The line before a chunk of len > 0 bytes: hex size and CRLF. After the bytes goes KVW_CHUNK_END,
- * at the end of the body KVW_CHUNK_LAST. */
+/* The line before a chunk of len > 0 bytes: hex size and CRLF. The caller writes KVW_CHUNK_END
+ * after the bytes, and KVW_CHUNK_LAST at the end of the body. */
 void kvw_chunk_line(struct kvw_writer *w, uint64_t len);
 #define KVW_CHUNK_END  "\r\n"
 #define KVW_CHUNK_LAST "0\r\n\r\n"
 
 /* One formatted second. One per event loop; zeroed is valid. */
 struct kvw_date_cache {
-	int64_t second; /* seconds since 1970 that text shows */
+	int64_t second; /* the second of `text`, since 1970 */
 	char text[32];  /* IMF-fixdate, "" before the first use */
 };
 
-/* Wall time as a Date field wants it: "Sun, 06 Nov 1994 08:49:37 GMT". wall_ns is nanoseconds since
- * 1970, 0 <= wall_ns. Valid until the next call with this cache. */
+/* Wall time in the format of a Date field: "Sun, 06 Nov 1994 08:49:37 GMT". wall_ns is nanoseconds
+ * since 1970, 0 <= wall_ns. Valid until the next call with this cache. */
 struct kvw_slice kvw_date(struct kvw_date_cache *cache, int64_t wall_ns);
 
-/* What a forwarded request's head gets besides the client's own fields. Slices are borrowed for the
- * call; those with len 0 are left out. */
+/* Fields that kvway adds to a forwarded request's head. Slices are borrowed for the call; those
+ * with len 0 are left out. */
 struct kvw_request_head_options {
 	/* Path of the worker's URL, no final slash: before the target. */
 	struct kvw_slice prefix;
@@ -75,34 +75,34 @@ struct kvw_request_head_options {
 	bool https;       /* the client came over TLS */
 	enum kvw_framing framing; /* NONE, LENGTH or CHUNKED: how the body will be sent */
 	uint64_t content_length;  /* for LENGTH */
-	struct kvw_slice bearer;  /* Authorization: Bearer, where the client's own is left out */
+	struct kvw_slice bearer;  /* Authorization: Bearer, if the client's own is dropped */
 	struct kvw_slice extra;   /* whole field lines, each with CRLF */
 };
 
 /*
  * Writes the head that goes to a worker: method, prefix and origin-form target, HTTP/1.1, Host, the
- * client's end-to-end fields, and what the options ask for. Host, Expect and the framing fields are
- * written by us. X-Forwarded-For and Forwarded get this hop appended to what the client sent;
- * X-Forwarded-Proto and X-Forwarded-Host describe the first hop and are left alone where the client
- * sent them. `TE: trailers` is sent on if the client did; Trailer only where the body is CHUNKED,
- * since only there trailers can follow. No Connection field otherwise: HTTP/1.1 persists by itself.
- * Returns the bytes written, 0 if they did not fit (w->overflow).
+ * client's end-to-end fields, and the fields of the options. kvway writes Host, Expect and the
+ * framing fields itself. This hop is appended to the client's X-Forwarded-For and Forwarded;
+ * X-Forwarded-Proto and X-Forwarded-Host describe the first hop and stay as the client sent them.
+ * `TE: trailers` is forwarded; Trailer only with a CHUNKED body, since only that can have trailers.
+ * No Connection field otherwise: HTTP/1.1 persists by default. Returns the bytes written, 0 if they
+ * did not fit (w->overflow).
  */
 size_t kvw_head_write_request(struct kvw_writer *w, const struct kvw_head *head,
 	const struct kvw_request_head_options *o);
 
-/* Room that kvw_head_write_request() never exceeds. */
+/* Upper bound of the bytes that kvw_head_write_request() writes. */
 size_t kvw_head_request_bound(
 	const struct kvw_head *head, const struct kvw_request_head_options *o);
 
-/* What a response says about the client's connection. */
+/* The Connection field of a response to the client. */
 enum kvw_connection {
-	KVW_CONNECTION_NONE,       /* no field: HTTP/1.1 and going on */
+	KVW_CONNECTION_NONE,       /* no field: HTTP/1.1 that persists */
 	KVW_CONNECTION_CLOSE,      /* Connection: close */
 	KVW_CONNECTION_KEEP_ALIVE, /* Connection: keep-alive, for an HTTP/1.0 client that asked */
 };
 
-/* What a forwarded response's head gets besides the worker's own fields. Borrowed for the call. */
+/* Fields that kvway adds to a forwarded response's head. Borrowed for the call. */
 struct kvw_response_head_options {
 	enum kvw_framing framing; /* towards the client. NONE: there is no body; then a worker's
 	                                   Content-Length stays (HEAD, 304) save for 1xx and 204.
@@ -115,15 +115,14 @@ struct kvw_response_head_options {
 };
 
 /*
- * Writes the head that goes to the client: HTTP/1.1, the worker's status and reason as they came,
- * its end-to-end fields, and what the options ask for. Trailer only where the body is CHUNKED. Also
- * for 1xx heads (with framing NONE). Returns the bytes written, 0 if they did not fit
- * (w->overflow).
+ * Writes the head that goes to the client: HTTP/1.1, the worker's unchanged status and reason, its
+ * end-to-end fields, and the fields of the options. Trailer only with a CHUNKED body. Also for 1xx
+ * heads (with framing NONE). Returns the bytes written, 0 if they did not fit (w->overflow).
  */
 size_t kvw_head_write_response(struct kvw_writer *w, const struct kvw_head *head,
 	const struct kvw_response_head_options *o);
 
-/* Room that kvw_head_write_response() never exceeds. */
+/* Upper bound of the bytes that kvw_head_write_response() writes. */
 size_t kvw_head_response_bound(
 	const struct kvw_head *head, const struct kvw_response_head_options *o);
 
