@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdarg.h>
 
-#define LINE_BYTES 501 /* with the '\0' */
+#define LINE_BYTES 501 /* including '\0' */
 
 void kvw_redis_note(
 	const struct kvw_redis_env *env, enum kvw_log_level level, const char *format, ...)

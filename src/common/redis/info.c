@@ -1,5 +1,5 @@
 /*
- * info.c - what a server says of itself.
+ * info.c - reads a server's reply to INFO.
  */
 #include "redis/info.h"
 

@@ -60,7 +60,7 @@ void kvw_redis_inquiry_finish(struct kvw_redis_inquiry *q)
 	q->state = KVW_REDIS_INQUIRY_IDLE;
 }
 
-/* The first two are free: a slot that has moved, and then one key of it that has already. */
+/* The first two redirections cost no pause: a moved slot, and then a key that has moved already. */
 int64_t kvw_redis_inquiry_pause_ns(struct kvw_redis *r, uint32_t redirects)
 {
 	uint32_t doubled = redirects < 8 ? redirects : 8;

@@ -1,25 +1,25 @@
 /*
- * line.c - commands that wait, and what becomes of those that come back.
+ * line.c - the line of waiting commands, and the handling of commands that come back.
  *
- * Order. The line is sent in the order of arrival as long as there is room in flight; a command
- * that waits for its own server (connecting, or no route known) lets others pass, one that waits
- * for room does not, so that large values are not starved by small ones. One that is larger than
- * all the room there is goes alone.
+ * Order. Commands are sent in the order of arrival while there is room in flight; a command that
+ * waits for its own server (connecting, or no route known) lets others pass, a command that waits
+ * for room does not, so that small values do not starve large ones. A command larger than the whole
+ * room goes alone.
  *
- * Cost. Commands that were looked at and have to wait are not looked at again before something has
- * changed for them (`again`), so a long line costs nothing in the common case.
+ * Cost. Commands that have to wait are not examined again before something has changed for them
+ * (`again`), so a long line costs nothing in the common case.
  *
- * Deadlines. One lower bound for all of them is kept; only when it passes are commands looked
- * through, and the bound is computed again. As deadlines are much longer than a command's life,
- * that is about once in a deadline's length.
+ * Deadlines. One lower bound of all deadlines is kept; only when it passes are all commands
+ * examined and the bound computed again. As deadlines are much longer than a command's life, that
+ * happens about once in a deadline's length.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "redis/client.h"
 
-#define TRIES_MAX     5  /* connections lost under one command: it may be what they die of */
-#define REDIRECTS_MAX 16 /* at once, one after another */
+#define TRIES_MAX     5  /* connections lost under one command, which may cause their ends */
+#define REDIRECTS_MAX 16 /* without reply in between */
 #define NOTE_QUIET_NS (10 * INT64_C(1000000000))
 
 /* --- the ends of commands --------------------------------------------------------------------- */
@@ -96,7 +96,7 @@ static void leave_line(struct kvw_redis *r, struct kvw_redis_command *c)
 	kvw_redis_commands_remove(&r->line, c);
 }
 
-/* To the head of the line: it has waited once already. */
+/* Puts a command at the head of the line, since it has waited once already. */
 static void rejoin(struct kvw_redis *r, struct kvw_redis_command *c)
 {
 	c->progress.sent = 0;
@@ -129,15 +129,15 @@ static bool fits(const struct kvw_redis *r, const struct kvw_redis_command *c)
 	       r->in_flight_bytes + c->progress.bytes <= r->options.inflight_bytes;
 }
 
-/* Look at the whole line again at this time. */
+/* Has the whole line examined again at this time. */
 static void look_at(struct kvw_redis *r, int64_t at_ns)
 {
 	if (at_ns < r->look_ns)
 		r->look_ns = at_ns;
 }
 
-/* The server is not reachable now: its commands wait for a new route, or end. What a command waits
- * for is kept in its text, should the deadline pass. */
+/* The server is not reachable now: its commands wait for a new route, or end. A waiting command's
+ * text gets the reason, for the case that its deadline passes. */
 static void server_down(
 	struct kvw_redis *r, struct kvw_redis_command *c, const struct kvw_redis_server *server)
 {
@@ -151,7 +151,7 @@ static void server_down(
 	finish_failed(r, c, server->why);
 }
 
-/* Hands one command of the line on. True: to a link. */
+/* Routes one command of the line. True: a link got it. */
 static bool send_one(struct kvw_redis *r, struct kvw_redis_command *c, int64_t now_ns)
 {
 	struct kvw_redis_server *server = c->progress.to;
@@ -226,7 +226,7 @@ bool kvw_redis_line_send(struct kvw_redis *r, int64_t now_ns, int64_t *next_ns)
 
 /* --- coming back ------------------------------------------------------------------------------ */
 
-/* Logs the errors that an operator has to mend. */
+/* Logs the errors that an operator has to repair. */
 static void note_error(struct kvw_redis *r, const struct kvw_redis_command *c, int64_t now_ns)
 {
 	static const char *const notable[] = {
@@ -295,7 +295,7 @@ void kvw_redis_line_settle(struct kvw_redis *r, struct kvw_redis_server *server,
 		count_out(r, c);
 		settle_answered(r, server, c, now_ns);
 	}
-	while ((c = returned->last) != NULL) { /* the last first, each to the line's head */
+	while ((c = returned->last) != NULL) { /* from the last on, each to the line's head */
 		kvw_redis_commands_remove(returned, c);
 		count_out(r, c);
 		settle_returned(r, server, c, counted);

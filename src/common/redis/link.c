@@ -1,20 +1,20 @@
 /*
  * link.c - one connection to one server.
  *
- * 	commands:  [first ... | unsent ... last]      in the order of their requests and replies
- * 	            being answered, partly or not yet sent
+ * commands:  [first ... | unsent ... last]      in the order of their requests and replies
+ * being answered, partly or not yet sent
  *
- * Replies come in the order of requests, so one list is all there is: replies are read for its
- * first command, requests are sent from `unsent` on. During the login the list is that of the
- * login's own commands, and the others wait.
+ * Replies come in the order of requests, so one list is enough: the next reply belongs to its first
+ * command, requests are sent from `unsent` on. During the login the login's own commands form the
+ * list, and the others wait.
  *
- * Receiving. One system call fills what is left of the value's own memory and, behind it, a small
- * buffer, so that the end of one value and the head of the next come with it. Of each value at most
- * that buffer's size is copied.
+ * Receiving. One system call fills the rest of the value's own memory and then a small buffer, so
+ * that it also receives the end of one value and the head of the next. Of each value at most that
+ * buffer's size is copied.
  *
- * What ends a link: the server or the network, bytes that are no reply to anything, a late reply
- * (the caller may free the memory that it belongs in), a login that is refused or takes too long.
- * The cause is kept in words, its commands are left for the owner.
+ * A link ends by the server or the network, by bytes that are no reply, by a late reply (the caller
+ * may free the reply's memory), or by a login that is refused or takes too long. The link keeps the
+ * cause as text and leaves its commands to the owner.
  */
 #include "redis/link.h"
 
@@ -27,8 +27,8 @@
 #include "redis/wire.h"
 
 #define BUFFER_BYTES 16384
-#define TURN_CALLS   16  /* system calls of one kind in one turn, so that other links get theirs */
-#define SEND_PIECES  128 /* of one system call */
+#define TURN_CALLS   16  /* most system calls of one kind per turn, for fairness between links */
+#define SEND_PIECES  128 /* most pieces of one system call */
 #define ROOM_PIECES  (KVW_REDIS_MAX_PARTS + 1)
 
 static const char asking_request[] = "*1\r\n$6\r\nASKING\r\n";
@@ -38,7 +38,7 @@ struct kvw_redis_link {
 	void *owner;
 	int epoll;
 	enum kvw_redis_link_state state;
-	bool refused; /* the login was */
+	bool refused; /* the login was refused */
 	bool reading; /* resp reads the first command's reply */
 	bool asked;   /* the reply of ASKING for the first command has come */
 	int64_t give_up_ns;
@@ -48,7 +48,7 @@ struct kvw_redis_link {
 	const struct kvw_redis_link_login *who;
 	struct kvw_redis_commands commands;
 	struct kvw_redis_commands login_commands;
-	struct kvw_redis_command *unsent; /* of the list that is sent now; NULL: all of it is */
+	struct kvw_redis_command *unsent; /* first unsent command of the current list; NULL: none */
 	struct kvw_redis_command asking;  /* takes the reply of ASKING */
 	uint64_t bytes;                   /* of commands */
 	struct kvw_redis_login login;
@@ -93,7 +93,7 @@ void kvw_redis_link_close(struct kvw_redis_link *l, const char *why)
 	l->reading = l->asked = false;
 }
 
-/* What the wire says ended it, and when in a connection's life that was. */
+/* Closes with the wire's cause and the state of the connection at that time. */
 static void close_failed(struct kvw_redis_link *l)
 {
 	static const char *const during[] = {
@@ -174,7 +174,7 @@ static void take_back(struct kvw_redis_link *l, struct kvw_redis_command *comman
 
 void kvw_redis_link_cancel(struct kvw_redis_link *l, struct kvw_redis_command *command)
 {
-	/* a TLS record that is half on its way may hold the first bytes of what counts as unsent */
+	/* a partly sent TLS record may hold the first bytes of a command that counts as unsent */
 	bool touched = command->progress.sent > 0 || l->wire.blocked;
 
 	if (touched && l->state != KVW_REDIS_LINK_CLOSED)
@@ -202,7 +202,7 @@ static uint64_t request_bytes(const struct kvw_redis_command *c)
 	return bytes;
 }
 
-/* Adds what lies behind the first *skip bytes of a piece, and lowers *skip by its length. */
+/* Adds the rest of a piece after its first *skip bytes, and lowers *skip by its length. */
 static size_t add_piece(
 	struct iovec *pieces, size_t n, const void *data, size_t len, uint64_t *skip)
 {
@@ -215,7 +215,7 @@ static size_t add_piece(
 	return n + 1;
 }
 
-/* The pieces of requests from `unsent` on, behind what has left already. */
+/* Collects the pieces of requests from `unsent` on, without the bytes already sent. */
 static size_t gather(const struct kvw_redis_link *l, struct iovec *pieces)
 {
 	size_t n = 0;
@@ -251,12 +251,12 @@ static void sent(struct kvw_redis_link *l, uint64_t bytes)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-/* Gives the parser the command whose reply comes next. False: no command waits for one. */
+/* Gives the parser the command whose reply comes next. False: no command waits for a reply. */
 static bool begin_reply(struct kvw_redis_link *l)
 {
 	struct kvw_redis_command *c = current(l)->first;
 
-	/* a server that takes no more clients says so before it is asked anything */
+	/* a server with too many clients sends an error before any request */
 	if (c == NULL || (c->progress.sent == 0 && l->state == KVW_REDIS_LINK_READY)) {
 		kvw_redis_link_close(l, "the server sent a reply without a command");
 		return false;
@@ -284,7 +284,7 @@ static void login_replied(struct kvw_redis_link *l)
 		end_login(l);
 }
 
-/* The first command has its whole reply, or something that is none (KVW_EPROTO). */
+/* Handles the end of the first command's reply, also of bytes that are no reply (KVW_EPROTO). */
 static void replied(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct kvw_redis_command *c = l->commands.first;
@@ -298,13 +298,13 @@ static void replied(struct kvw_redis_link *l, struct kvw_redis_commands *answere
 	c->progress.asking = false;
 	take_back(l, c);
 	kvw_redis_commands_add(answered, c);
-	if (early) /* the rest of its request would be taken for another one */
+	if (early) /* the server would take the rest of the request for another one */
 		kvw_redis_link_close(l, c->reply == KVW_REDIS_ERROR
 						? c->text
 						: "the server answered before it was asked");
 }
 
-/* What was received is no reply: the command it was for gets to know, unless that is a login's. */
+/* The received bytes are no reply: ends their command with KVW_EPROTO, unless it is a login's. */
 static void corrupt(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct kvw_redis_command *c = l->commands.first;
@@ -321,7 +321,7 @@ static void corrupt(struct kvw_redis_link *l, struct kvw_redis_commands *answere
 	kvw_redis_link_close(l, why);
 }
 
-/* Goes through bytes that came by the buffer. */
+/* Parses bytes that arrived in the buffer. */
 static void take_bytes(
 	struct kvw_redis_link *l, const char *data, size_t len, struct kvw_redis_commands *answered)
 {
@@ -346,7 +346,7 @@ static void take_bytes(
 	}
 }
 
-/* True: stopped before the socket was empty. */
+/* Receives. True: stopped before the socket was empty. */
 static bool receive_turn(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct iovec pieces[ROOM_PIECES + 1];
@@ -374,7 +374,7 @@ static bool receive_turn(struct kvw_redis_link *l, struct kvw_redis_commands *an
 	return false;
 }
 
-/* Nothing can be sent any more; what the server sent before it hung up may say why. */
+/* Sending has failed; reads the server's last bytes, which may have the reason. */
 static void hear_last_words(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	char why[KVW_REDIS_WIRE_WHY];
@@ -390,7 +390,7 @@ static void hear_last_words(struct kvw_redis_link *l, struct kvw_redis_commands 
 	close_failed(l);
 }
 
-/* True: stopped before the socket was full. */
+/* Sends. True: stopped before the socket was full. */
 static bool send_turn(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct iovec pieces[SEND_PIECES];
@@ -418,7 +418,7 @@ void kvw_redis_link_event(struct kvw_redis_link *l, uint32_t events)
 		kvw_redis_wire_event(&l->wire, events);
 }
 
-/* Connecting and TLS. */
+/* Continues connecting and TLS. */
 static void get_ready(struct kvw_redis_link *l)
 {
 	enum kvw_redis_wire_go go = KVW_REDIS_WIRE_WAIT;

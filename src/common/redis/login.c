@@ -1,5 +1,5 @@
 /*
- * login.c - what a new connection says first.
+ * login.c - the first commands on a new connection.
  */
 #include "redis/login.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ARGUMENTS     4
-#define HEADER_BYTES  32 /* of a length and its CR LFs */
+#define HEADER_BYTES  32 /* room for a length and its CR LFs */
 #define DATABASE_TEXT 16
 
 static bool is_given(const char *text)
@@ -17,7 +17,7 @@ static bool is_given(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* Appends a request of the arguments up to a NULL; out has room. */
+/* Appends a request with the arguments up to a NULL; out has room. */
 static char *write_request(char *out, const char *const *arguments)
 {
 	size_t count = 0;

@@ -1,9 +1,9 @@
 /*
- * login.h - what a new connection says first: AUTH, SELECT and INFO server, in one go.
+ * login.h - the first commands on a new connection: AUTH, SELECT and INFO server, pipelined.
  *
- * Nothing of the client's goes out before all are answered, so that nothing is ever done as
- * another user or in another database. INFO may be refused (an ACL without it); it only shows
- * which server answers, and that one does.
+ * The link sends no other command before all are answered, so that none runs as another user or in
+ * another database. The server may refuse INFO (by ACL), since the reply only names its product and
+ * proves that it answers.
  *
  * Threads: one. Memory with the password in it is overwritten before it is freed.
  */
@@ -19,7 +19,7 @@
 struct kvw_redis_link_login {
 	const char *username, *password; /* NULL or "": none */
 	uint32_t database;
-	bool optional; /* go on if it is refused */
+	bool optional; /* ignore a refused AUTH */
 };
 
 /* One login. All zeroes: nothing to release. */
@@ -35,14 +35,14 @@ struct kvw_redis_login {
 	bool optional; /* AUTH may be refused */
 	char *bytes;   /* owned: the requests */
 	size_t byte_count;
-	char info[KVW_REDIS_LOGIN_INFO_BYTES + 1]; /* what INFO said; "": nothing */
+	char info[KVW_REDIS_LOGIN_INFO_BYTES + 1]; /* the reply of INFO; "": none */
 };
 
 /* Adds the commands to `queue`; they belong to *login. KVW_ENOMEM. */
 enum kvw_err kvw_redis_login_begin(struct kvw_redis_login *login,
 	const struct kvw_redis_link_login *who, struct kvw_redis_commands *queue) KVW_MUST_CHECK;
 
-/* Is this answer good? NULL: yes; else what the server said, which lives as long as *login. */
+/* Checks an answer. NULL: good; else the server's error text, which lives as long as *login. */
 const char *kvw_redis_login_judge(
 	struct kvw_redis_login *login, struct kvw_redis_command *answered);
 

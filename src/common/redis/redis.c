@@ -1,10 +1,10 @@
 /*
- * redis.c - the client as others see it: its making, its step, its figures.
+ * redis.c - the client's public functions: create, step, statistics.
  *
- * A step is: let all links send and receive, settle what came back, end what is late, let the
- * topology think, send what there is room for; if there was nothing to do, wait for events and do
- * that once more; then call done for all that has ended. Links are looked at in turn and not by
- * event: there are few, and a link with nothing to do costs some nanoseconds.
+ * A step: all links send and receive, returned commands are settled, late ones ended, the topology
+ * runs its step, commands with room are sent; if there was nothing to do, the step waits for events
+ * and repeats that once; then it calls done for all ended commands. Links are polled in turn, not
+ * by event: there are few, and an idle link costs some nanoseconds.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -20,7 +20,7 @@
 #include "redis/info.h"
 #include "redis/wire.h"
 
-#define EVENTS 64 /* of one call of epoll_wait */
+#define EVENTS 64 /* most events per call of epoll_wait */
 
 /* --- making ----------------------------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ static const char *first_given(const char *a, const char *b)
 	return a != NULL && a[0] != '\0' ? a : b;
 }
 
-/* Copies what create was given; the files' names are not needed afterwards. */
+/* Copies the options of create, except file names, which are not needed afterwards. */
 static enum kvw_err take_options(struct kvw_redis *r, const struct kvw_redis_options *options)
 {
 	const char *const from[] = {
@@ -155,7 +155,7 @@ enum kvw_err kvw_redis_create(
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-/* Calls done for all that has ended, also for what that adds. */
+/* Calls done for all ended commands, also for those that end meanwhile. */
 static size_t call_done(struct kvw_redis *r)
 {
 	struct kvw_redis_command *c;
@@ -292,13 +292,13 @@ void kvw_redis_client_drop_server(struct kvw_redis *r, struct kvw_redis_server *
 void kvw_redis_client_renew(struct kvw_redis *r, struct kvw_redis_server *server)
 {
 	kvw_redis_server_renew(server);
-	r->again = true; /* its links' commands are taken back in its next turn */
+	r->again = true; /* its next turn takes back its links' commands */
 }
 
 void kvw_redis_client_rerouted(struct kvw_redis *r)
 {
 	r->again = true;
-	r->mode_at = UINT64_MAX; /* the topology may describe itself in another way now */
+	r->mode_at = UINT64_MAX; /* the topology's description may have changed */
 }
 
 bool kvw_redis_client_busy(const struct kvw_redis *r)
@@ -347,7 +347,7 @@ static void turn_all(struct kvw_redis *r, int64_t now_ns, int64_t *next_ns)
 	}
 }
 
-/* One round over everything, without waiting. Lowers *next_ns. */
+/* Runs one round over all parts of the client, without waiting. Lowers *next_ns. */
 static void go_round(struct kvw_redis *r, int64_t *next_ns)
 {
 	int64_t now_ns = kvw_redis_now(&r->options.env);
@@ -377,7 +377,7 @@ static int timeout_ms(const struct kvw_redis *r, int64_t wait_ns, int64_t next_n
 	return left_ns > 60000 ? 60000 : (int)left_ns;
 }
 
-/* Notes what has happened to sockets. Returns how many events there were. */
+/* Records the sockets' events. Returns their number. */
 static size_t take_events(struct kvw_redis *r, int wait_ms)
 {
 	struct epoll_event events[EVENTS];
@@ -446,7 +446,7 @@ void kvw_redis_wake(struct kvw_redis *r)
 {
 	uint64_t one = 1;
 
-	(void)!write(r->wake, &one, sizeof(one)); /* full: it is awake anyway */
+	(void)!write(r->wake, &one, sizeof(one)); /* a full counter wakes it anyway */
 }
 
 void kvw_redis_stats(struct kvw_redis *r, struct kvw_redis_stats *out)

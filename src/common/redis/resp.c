@@ -2,19 +2,19 @@
  * resp.c - reads replies in Redis' protocol, in whatever pieces they arrive.
  *
  * A state machine over bytes, so that no input is ever kept for later: the caller's buffer is free
- * again after each call, however a reply was cut. Of a line only the beginning is kept; nothing
- * that matters is longer (numbers, and texts for people).
+ * again after each call, however a reply was cut. Only the beginning of a line is kept; that is
+ * enough for numbers and texts for people.
  *
  * Invariants: found[0 .. element_count) are complete but for the last one's data while its body
- * arrives; what is kept of an array never costs more than element_limit, its table included; once
- * `full` is set nothing of this reply is kept.
+ * arrives; the kept elements of an array and their table never exceed element_limit; once `full` is
+ * set the rest of this reply is discarded.
  */
 #include "redis/resp.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_LEN_MAX 20 /* of a line that is a number: "-9223372036854775808" */
+#define NUMBER_LEN_MAX 20 /* longest number: "-9223372036854775808" */
 
 static enum kvw_redis_resp_state broken(struct kvw_redis_resp *p, const char *why)
 {
@@ -82,7 +82,7 @@ static uint64_t room_of(const struct kvw_redis_command *c)
 	return room;
 }
 
-/* The piece of memory that a segment is; 0 is lead. */
+/* The memory of a segment; 0 is lead. */
 static struct iovec piece_of(const struct kvw_redis_command *c, uint32_t segment)
 {
 	if (segment == 0)
@@ -134,7 +134,8 @@ void kvw_redis_resp_arrived(struct kvw_redis_resp *p, uint64_t bytes)
 	}
 }
 
-/* Copies bytes that came by the caller's buffer to where the rest goes directly. */
+/* Copies bytes from the caller's buffer to the memory into which later bytes are received
+ * directly. */
 static void copy_body(struct kvw_redis_resp *p, const char *data, size_t len)
 {
 	while (len > 0) {
@@ -153,8 +154,8 @@ static void copy_body(struct kvw_redis_resp *p, const char *data, size_t len)
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* One more element of len bytes, whose data is NUL-terminated room; NULL: there is no room, and
- * nothing of this reply is kept. */
+/* Adds an element with a NUL-terminated buffer of len bytes; NULL: there is no room, and the reply
+ * is discarded. */
 static struct kvw_redis_element *add_element(struct kvw_redis_resp *p, size_t len, bool nil)
 {
 	struct kvw_redis_command *c = p->command;
@@ -200,7 +201,7 @@ static void add_text(struct kvw_redis_resp *p)
 		memcpy(e->data, p->line, len);
 }
 
-/* A value is complete, and with it each array whose last element it was. */
+/* Ends a value, and each array whose last element it was. */
 static enum kvw_redis_resp_state value_ends(struct kvw_redis_resp *p)
 {
 	p->part = KVW_REDIS_RESP_TYPE;
@@ -217,7 +218,7 @@ static enum kvw_redis_resp_state value_ends(struct kvw_redis_resp *p)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* The line as a number: digits, a minus before them, nothing else, and it fits. */
+/* Reads the line as an int64_t: only digits, with a minus or without. */
 static bool line_number(const struct kvw_redis_resp *p, int64_t *out)
 {
 	bool minus = p->line_len > 0 && p->line[0] == '-';
@@ -237,7 +238,7 @@ static bool line_number(const struct kvw_redis_resp *p, int64_t *out)
 	return true;
 }
 
-/* For people: cut, and without what a terminal would obey. */
+/* Stores the line for people: cut, and without control characters. */
 static void take_text(struct kvw_redis_resp *p)
 {
 	char *text = p->command->text;
@@ -319,7 +320,7 @@ static enum kvw_redis_resp_state line_ends(struct kvw_redis_resp *p)
 	return value_ends(p);
 }
 
-/* Takes bytes of a line up to its CR. */
+/* Reads bytes of a line up to its CR. */
 static enum kvw_redis_resp_state line_goes_on(
 	struct kvw_redis_resp *p, const char *data, size_t len, size_t *used)
 {

@@ -1,5 +1,5 @@
 /*
- * server.c - one server: its addresses, its links, and when to try again.
+ * server.c - one server: its addresses, its links, and its retries.
  */
 #include "redis/server.h"
 
@@ -14,7 +14,7 @@
 #define RETRY_DOUBLINGS   6 /* then RETRY_MOST_NS */
 #define RETRY_MOST_NS     (2000 * MS)
 #define ADDRESSES_LIVE_NS (10000 * MS)
-#define QUIET_SAME_NS     (30000 * MS) /* between two lines with the same reason */
+#define QUIET_SAME_NS     (30000 * MS) /* between two log lines with the same reason */
 #define QUIET_NS          (1000 * MS)
 
 struct kvw_redis_server *kvw_redis_server_create(struct kvw_redis_server_settings *settings,
@@ -68,7 +68,7 @@ static void print_name(const struct kvw_redis_server *server, char *out, size_t 
 			server->host, server->port);
 }
 
-/* Once for each reason, and again after a while; never more often than each second. */
+/* Logs a reason once, and again after QUIET_SAME_NS; at most one line per second. */
 static void log_trouble(struct kvw_redis_server *server, const char *why, int64_t now_ns)
 {
 	char name[KVW_REDIS_URL_TEXT + 16];
@@ -100,7 +100,7 @@ static void log_works(struct kvw_redis_server *server)
 
 /* --- attempts --------------------------------------------------------------------------------- */
 
-/* Now plus a time that grows with each failure, a quarter more or less. */
+/* Sets retry_ns to now plus a time that grows with each failure, a quarter more or less. */
 static void back_off(struct kvw_redis_server *server, int64_t now_ns)
 {
 	int64_t delay_ns = server->failures < RETRY_DOUBLINGS ? RETRY_LEAST_NS << server->failures
@@ -119,7 +119,7 @@ static unsigned attempt_failed(struct kvw_redis_server *server, const char *why,
 	back_off(server, now_ns);
 	log_trouble(server, why, now_ns);
 	if (server->addresses_ns != INT64_MAX)
-		server->addresses_ns = INT64_MIN; /* it may have moved */
+		server->addresses_ns = INT64_MIN; /* the address may have changed */
 	if (server->ready > 0)
 		return KVW_REDIS_SERVER_CHANGED;
 	server->down = true;
@@ -155,7 +155,7 @@ static bool have_addresses(const struct kvw_redis_server *server, int64_t now_ns
 			       now_ns - server->addresses_ns < ADDRESSES_LIVE_NS));
 }
 
-/* Opens what is closed: one link while none is ready, else all. */
+/* Opens closed links: one while none is ready, else all. */
 static void open_links(struct kvw_redis_server *server, int64_t give_up_ns)
 {
 	uint32_t under_way = 0;
@@ -175,7 +175,7 @@ static void open_links(struct kvw_redis_server *server, int64_t give_up_ns)
 	}
 }
 
-/* Begins an attempt, if it is time for one and something is closed. */
+/* Begins an attempt, if one is due and a link is closed. */
 static void attempt(struct kvw_redis_server *server, int64_t now_ns)
 {
 	int64_t give_up_ns = now_ns + server->settings->connect_ns;
@@ -190,7 +190,7 @@ static void attempt(struct kvw_redis_server *server, int64_t now_ns)
 	if (server->question == NULL &&
 		kvw_resolve_begin(host, server->port, server->settings->wake, &server->question) !=
 			KVW_OK)
-		server->question = NULL; /* the attempt ends at its limit, and is logged then */
+		server->question = NULL; /* the attempt ends at its time limit, which logs it */
 	server->give_up_ns = give_up_ns;
 }
 
@@ -275,7 +275,7 @@ static unsigned became_ready(
 	return KVW_REDIS_SERVER_WENT_UP;
 }
 
-/* The link has closed. in_use: it had commands, whose ends show it. */
+/* Handles a closed link. in_use: it had commands, whose results show the failure. */
 static unsigned became_closed(struct kvw_redis_server *server, struct kvw_redis_link_slot *slot,
 	bool in_use, int64_t now_ns)
 {

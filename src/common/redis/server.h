@@ -1,14 +1,14 @@
 /*
- * server.h - one server: its addresses, its links, and when to try again.
+ * server.h - one server: its addresses, its links, and its retries.
  *
- * The first link is opened when the first command comes, the others once that one works, so that a
- * server that is down is asked once. A command goes to the ready link with the fewest bytes under
- * way. A lost link is opened again by the next command.
+ * The first link is opened for the first command, the others once that link is ready, so that a
+ * server that is down gets one attempt at a time. A command goes to the ready link with the fewest
+ * bytes under way. A lost link is opened again by the next command.
  *
- * An attempt is: the name's addresses, then one after another of them, TCP, TLS and login, all
- * within connect_ns. After one that failed the server is down, and stays unasked for a time that
- * doubles with each failure (50 ms to 2 s, a quarter more or less of it by chance). A connection
- * that ends before it has answered one command counts as a failure too.
+ * An attempt resolves the name, then tries one address after another, TCP, TLS and login, all
+ * within connect_ns. After a failed attempt the server is down, and gets no attempt for a time that
+ * doubles with each failure (50 ms to 2 s, a random quarter more or less). A connection that ends
+ * before it has answered one command counts as a failure, too.
  *
  * Threads: one.
  */
@@ -19,7 +19,7 @@
 #include "redis/link.h"
 #include "redis/topology.h"
 
-/* What all servers of a client share. */
+/* Settings that all servers of a client share. */
 struct kvw_redis_server_settings {
 	const struct kvw_redis_env *env;
 	int epoll, wake;
@@ -30,10 +30,10 @@ struct kvw_redis_server_settings {
 	uint64_t random; /* state */
 };
 
-/* What has become of a server in a turn. */
-#define KVW_REDIS_SERVER_WENT_UP   1u /* it has a ready link, and had none */
+/* Changes of a server in a turn. */
+#define KVW_REDIS_SERVER_WENT_UP   1u /* it has its first ready link */
 #define KVW_REDIS_SERVER_WENT_DOWN 2u /* an attempt failed, and it has no ready link */
-/* A link was lost or has come: commands that wait may go on. */
+/* A link was lost or became ready: waiting commands may proceed. */
 #define KVW_REDIS_SERVER_CHANGED   4u
 
 struct kvw_redis_server_stats {
@@ -41,15 +41,15 @@ struct kvw_redis_server_stats {
 	uint32_t connections;                            /* ready now */
 };
 
-/* One link, and how its attempts go. */
+/* One link, and the state of its attempts. */
 struct kvw_redis_link_slot {
 	struct kvw_redis_link *link;
-	size_t address;   /* of addresses: tried next */
+	size_t address;   /* index of the address to try next */
 	size_t untried;   /* addresses that this attempt has left */
-	bool was_ready;   /* as far as the last turn knows */
-	bool answered;    /* a command, since it became ready */
+	bool was_ready;   /* READY at the last turn */
+	bool answered;    /* has answered a command since it became ready */
 	bool open;        /* an attempt or a connection is under way */
-	bool late;        /* it was closed for a late reply */
+	bool late;        /* closed for a late reply */
 	uint64_t readies; /* times that it became ready */
 };
 
@@ -61,7 +61,7 @@ struct kvw_redis_server {
 	uint16_t port; /* 0: host is the path of a Unix socket */
 	void *user;    /* the topology's */
 	bool unwanted; /* dropped by the topology: destroyed when the next step begins */
-	bool patient;  /* while it is down its commands wait for another route */
+	bool patient;  /* while down, its commands wait for another route */
 
 	struct kvw_redis_link_slot *slots;
 	uint32_t slot_count;
@@ -69,45 +69,45 @@ struct kvw_redis_server {
 
 	struct kvw_resolve *question; /* NULL: none */
 	struct kvw_resolve_addresses addresses;
-	int64_t addresses_ns; /* when they were found; INT64_MAX: digits, for ever */
-	int64_t give_up_ns;   /* of the attempt that waits for the addresses; 0: none does */
+	int64_t addresses_ns; /* time of the resolution; INT64_MAX: an IP address, no expiry */
+	int64_t give_up_ns;   /* deadline of the attempt that waits for addresses; 0: none */
 
 	uint32_t failures; /* one after another */
-	int64_t retry_ns;  /* not asked before */
+	int64_t retry_ns;  /* no attempt before */
 	bool down;
 	char why[KVW_REDIS_REASON]; /* the last failure */
 
-	int64_t quiet_ns; /* no line in the log before */
+	int64_t quiet_ns; /* no log line before */
 	bool logged_down, logged_up;
-	char logged[KVW_REDIS_REASON]; /* last line's reason */
+	char logged[KVW_REDIS_REASON]; /* reason of the last log line */
 };
 
 struct kvw_redis_server *kvw_redis_server_create(struct kvw_redis_server_settings *settings,
 	const char *host, uint16_t port, enum kvw_redis_server_role role);
 void kvw_redis_server_discard(
-	struct kvw_redis_server *server); /* has no commands; NULL is allowed */
+	struct kvw_redis_server *server); /* must have no commands; NULL is allowed */
 
 enum kvw_redis_server_offer {
 	KVW_REDIS_SERVER_READY, /* *link can take a command */
-	KVW_REDIS_SERVER_LATER, /* connecting: ask again when it went up or down */
+	KVW_REDIS_SERVER_LATER, /* connecting: ask again when it goes up or down */
 	KVW_REDIS_SERVER_DOWN,  /* not before retry_ns; `why` has the cause */
 };
 enum kvw_redis_server_offer kvw_redis_server_offer(
 	struct kvw_redis_server *server, int64_t now_ns, struct kvw_redis_link **link);
 
-/* Lets all links work. Answered commands go to `answered`, those of lost links to `returned`.
- * *next_ns: lowered to when it wants another turn; to now_ns: at once. Returns what has become of
- * it, KVW_REDIS_SERVER_WENT_... */
+/* Runs all links. Answered commands go to `answered`, those of lost links to `returned`. *next_ns:
+ * lowered to the time of the next turn; now_ns: at once. Returns KVW_REDIS_SERVER_WENT_...
+ * flags. */
 unsigned kvw_redis_server_turn(struct kvw_redis_server *server, int64_t now_ns,
 	struct kvw_redis_commands *answered, struct kvw_redis_commands *returned, int64_t *next_ns);
 
-/* Ends commands whose deadline has passed, and the links they are on; those go to `late`, the
- * others of such links to `returned`. *next_ns: lowered to the earliest deadline that is left. */
+/* Ends commands whose deadline has passed, and their links; those commands go to `late`, the links'
+ * other commands to `returned`. *next_ns: lowered to the earliest remaining deadline. */
 void kvw_redis_server_expire(struct kvw_redis_server *server, int64_t now_ns,
 	struct kvw_redis_commands *late, struct kvw_redis_commands *returned, int64_t *next_ns);
 
-/* Closes all links that are ready; their commands come back in the next turn. The next ones are to
- * the addresses that the name has then. */
+/* Closes all ready links; the next turn returns their commands. New links use the addresses that
+ * the name has then. */
 void kvw_redis_server_renew(struct kvw_redis_server *server);
 
 /* Takes all commands back and closes all links. */

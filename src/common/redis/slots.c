@@ -46,7 +46,7 @@ bool kvw_redis_same_node(const struct kvw_redis_node *a, const struct kvw_redis_
 	return a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
-/* A name or an address; what the server does not know is the host that was asked. */
+/* Reads a name or an address; an unknown one stands for the host that was asked. */
 static bool read_host(const char *text, size_t len, const struct kvw_redis_node *asked,
 	struct kvw_redis_node *out)
 {
@@ -78,8 +78,8 @@ struct reader {
 	const struct kvw_redis_node *asked;
 };
 
-/* One server's entry. present: false at the end of the range. A server of port 0 has no endpoint
- * of the kind that was asked for. */
+/* One server's entry. present: false at the end of the range. A server with port 0 has no endpoint
+ * of the requested kind. */
 static bool next_node(struct reader *r, struct kvw_redis_node *out, bool *present)
 {
 	const struct kvw_redis_element *host = &r->elements[r->at];
@@ -104,8 +104,7 @@ static bool next_node(struct reader *r, struct kvw_redis_node *out, bool *presen
 	for (; r->at < r->count && r->elements[r->at].depth > 3; r->at++) {
 		const struct kvw_redis_element *name = &r->elements[r->at];
 
-		/* The cluster announces host names and this node has none:
-		 * the address stands here. */
+		/* The cluster announces host names and this node has none: use the address. */
 		if (unknown && name->data != NULL && strcmp(name->data, "ip") == 0 &&
 			r->at + 1 < r->count && name[1].data != NULL && name[1].depth > 3 &&
 			!read_host(name[1].data, name[1].len, r->asked, out))
@@ -126,7 +125,7 @@ static bool next_range(struct reader *r, uint32_t *first, uint32_t *last)
 	       kvw_redis_number(e[1].data, e[1].len, KVW_REDIS_SLOTS - 1, last) && *first <= *last;
 }
 
-/* The server's place in the map, added if it is new; KVW_REDIS_NO_OWNER: no room. */
+/* The server's index in the map; adds a new server. KVW_REDIS_NO_OWNER: no room. */
 static uint16_t node_at(struct kvw_redis_slot_map *map, const struct kvw_redis_node *node)
 {
 	for (uint32_t i = 0; i < map->node_count; i++)
@@ -188,8 +187,8 @@ enum kvw_err kvw_redis_slot_map_read(struct kvw_redis_slot_map *map,
 
 /* --- redirections ----------------------------------------------------------------------------- */
 
-/* "3999 HOST:PORT": the port stands behind the last colon, since IPv6 comes without brackets. Some
- * servers add more words behind it. */
+/* "3999 HOST:PORT": the port follows the last colon, since IPv6 comes without brackets. Some
+ * servers append more words. */
 static bool read_target(
 	const char *text, const struct kvw_redis_node *asked, struct kvw_redis_redirect *out)
 {

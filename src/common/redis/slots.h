@@ -1,13 +1,13 @@
 /*
- * slots.h - which server of a cluster owns which slot, and what servers say when it is not them.
+ * slots.h - the map of a cluster's slots to servers, and the redirections that servers send.
  *
- * Pure functions on what came from a server, all of it untrusted: a reply that makes no sense is
- * refused whole, and a map never names more than KVW_REDIS_SERVERS servers.
+ * Pure functions on untrusted replies of servers: an invalid reply is refused whole, and a map
+ * never has more than KVW_REDIS_SERVERS servers.
  *
  * The map is read from CLUSTER SLOTS, which every version since 3.0 has and which answers with the
- * endpoint that clients are to use (address or name, TLS or plain port), where CLUSTER NODES would
- * give all of them and leave the choice to us. A server that does not know its own address says
- * nil, "" or "?": that is the host that was asked, with the port that it said.
+ * endpoint that clients are to use (address or name, TLS or plain port), while CLUSTER NODES would
+ * list all endpoints and leave the choice to the client. A server that does not know its own
+ * address sends nil, "" or "?", which stands for the host that was asked, with the sent port.
  */
 #ifndef KVW_REDIS_SLOTS_H
 #define KVW_REDIS_SLOTS_H
@@ -15,7 +15,7 @@
 #include "redis/redis.h"
 
 #define KVW_REDIS_SERVERS 256
-#define KVW_REDIS_NO_OWNER  UINT16_MAX /* no owner of a slot */
+#define KVW_REDIS_NO_OWNER  UINT16_MAX /* slot without owner */
 
 /* The servers of a cluster. Masters stand first. About 100 KB: on the heap. */
 struct kvw_redis_slot_map {
@@ -26,20 +26,20 @@ struct kvw_redis_slot_map {
 	uint16_t owner[KVW_REDIS_SLOTS]; /* into nodes, or KVW_REDIS_NO_OWNER */
 };
 
-/* Reads the reply to CLUSTER SLOTS that `asked` gave. Replicas beyond the room are left out.
- * KVW_EPROTO: not such a reply. KVW_ELIMIT: more than KVW_REDIS_SERVERS masters. The map is
- * undefined then. */
+/* Reads the reply of `asked` to CLUSTER SLOTS. Replicas beyond the room are left out. KVW_EPROTO:
+ * the reply is invalid. KVW_ELIMIT: more than KVW_REDIS_SERVERS masters. After an error the map is
+ * undefined. */
 enum kvw_err kvw_redis_slot_map_read(struct kvw_redis_slot_map *map,
 	const struct kvw_redis_element *elements, size_t count,
 	const struct kvw_redis_node *asked) KVW_MUST_CHECK;
 
 bool kvw_redis_same_node(const struct kvw_redis_node *a, const struct kvw_redis_node *b);
 
-/* What an error says about where or when to ask again. */
+/* Where or when to send a command again, by an error reply. */
 enum kvw_redis_redirect_kind {
 	KVW_REDIS_REDIRECT_NONE,    /* an error like any other */
-	KVW_REDIS_REDIRECT_MOVED,   /* the slot is another server's from now on */
-	KVW_REDIS_REDIRECT_ASK,     /* this once, after ASKING */
+	KVW_REDIS_REDIRECT_MOVED,   /* another server owns the slot from now on */
+	KVW_REDIS_REDIRECT_ASK,     /* another server for this command, after ASKING */
 	KVW_REDIS_REDIRECT_LATER,   /* the same server, after a moment: TRYAGAIN, LOADING */
 	KVW_REDIS_REDIRECT_REPLICA, /* the server is no master (any more): READONLY, MASTERDOWN */
 	KVW_REDIS_REDIRECT_DOWN,    /* the cluster does not serve the slot at present */
@@ -51,8 +51,8 @@ struct kvw_redis_redirect {
 	struct kvw_redis_node node; /* MOVED, ASK */
 };
 
-/* Takes an error's text (without its '-') apart; asked: the server that sent it. A MOVED or ASK
- * that cannot be understood is KVW_REDIS_REDIRECT_NONE. */
+/* Parses an error's text (without its '-'); asked: the server that sent it. An invalid MOVED or ASK
+ * is KVW_REDIS_REDIRECT_NONE. */
 void kvw_redis_redirect_read(
 	const char *text, const struct kvw_redis_node *asked, struct kvw_redis_redirect *out);
 

@@ -1,30 +1,29 @@
 /*
  * topology_cluster.c - Redis Cluster: commands go to the master that owns their key's slot.
  *
- * The owners are learnt with CLUSTER SLOTS from any server that answers, over a connection of its
- * own, so that the question never waits behind values. The map is asked for when the first command
- * comes, every three seconds or so while there are commands (a master that hangs is noticed no
- * other way by those that wait for its answer), and soon after anything that hints at a change:
- * MOVED (which also corrects its one slot at once), a server to which no connection can be had, for
- * as long as that lasts, CLUSTERDOWN, a slot without an owner. Two questions are at least 200 ms
- * apart, however many commands fail.
+ * The topology asks any server that answers for the owners with CLUSTER SLOTS, over a separate
+ * connection, so that the question never waits behind values. It asks for the map at the first
+ * command, every three seconds or so while there are commands (the only way to notice a master that
+ * hangs), and soon after any hint of a change: MOVED (which also corrects its one slot at once), an
+ * unreachable server, for as long as that lasts, CLUSTERDOWN, a slot without an owner. Two
+ * questions are at least 200 ms apart, however many commands fail.
  *
- * Servers are asked in this order: the one that a MOVED named, then those with open connections,
- * then the others of the last map, then those that failed lately or said CLUSTERDOWN (the lesser
- * side of a split network has an old map), then the seeds of the URL, whose names are resolved
- * again. The cluster is gone only when no server answers: commands then end with KVW_EIO, until one
- * does. A dead master alone makes its commands wait: the map is asked for again and again until it
- * names the replica that took over, or the command's deadline passes.
+ * Servers are asked in this order: the server that a MOVED named, then servers with open
+ * connections, then the others of the last map, then those that failed lately or answered
+ * CLUSTERDOWN (the minority side of a split network has an old map), then the seeds of the URL,
+ * whose names are resolved again. The cluster counts as gone only when no server answers: until one
+ * does, commands end with KVW_EIO. A dead master alone makes its commands wait: the map is asked
+ * for again and again until it names the replica that took over, or the command's deadline passes.
  *
- * 	member   a server that the map or a redirection names; its place is what owner[] holds
- * 	owner    slot -> member; always a member that exists, or KVW_REDIS_NO_OWNER
+ * member   a server that the map or a redirection names; its place is what owner[] holds
+ * owner    slot -> member; always a member that exists, or KVW_REDIS_NO_OWNER
  *
  * Invariant: a member without `listed` owns no slot but those a MOVED gave it since the last map.
- * Members that the map does not list any more are dropped, their commands go back into the line;
- * one that was named by a redirection is spared for some seconds, since a server that imports its
- * first slot is in no map yet.
+ * Members that the map does not list any more are dropped, their commands go back into the line; a
+ * member named by a redirection is kept for some seconds, since a server that imports its first
+ * slot is in no map yet.
  *
- * Cost: route is one look into an array of 32 KB; a new map one pass over 16384 slots.
+ * Cost: a route is one look-up in an array of 32 KB; a new map one pass over 16384 slots.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,20 +36,20 @@
 #define MAP_EVERY_NS (3 * SECOND_NS)
 #define MAP_GAP_NS   (SECOND_NS / 5)  /* between the end of one question and the next */
 #define GONE_GAP_NS  (SECOND_NS / 2)  /* the same after no server answered */
-#define SPARE_NS     (10 * SECOND_NS) /* a member that was named by a redirection */
-#define DOUBT_NS     (5 * SECOND_NS)  /* how long that speaks against a member as a source */
+#define SPARE_NS     (10 * SECOND_NS) /* a redirection protects a member so long */
+#define DOUBT_NS     (5 * SECOND_NS)  /* a failure ranks a member lower so long */
 #define ANSWER_BYTES (16 << 20)       /* 16384 ranges of one slot, three servers each */
-#define MAX_WAIT_NS  (2 * SECOND_NS)  /* for one answer */
+#define MAX_WAIT_NS  (2 * SECOND_NS)  /* limit of one answer */
 
 /* A server of the cluster. */
 struct member {
 	struct kvw_redis_node node;      /* port 0: this place is free */
-	struct kvw_redis_server *server; /* NULL: nothing was sent there yet */
-	int64_t named_ns;                /* by a redirection, last; 0: never */
-	int64_t doubted_ns; /* no connection could be had, or it cannot serve; 0: never */
-	bool lost;          /* no connection can be had */
-	bool listed;        /* by the present map */
-	bool asked;         /* in this round of questions */
+	struct kvw_redis_server *server; /* NULL: no command was sent there yet */
+	int64_t named_ns;                /* last redirection to it; 0: never */
+	int64_t doubted_ns; /* last failure to connect or serve; 0: never */
+	bool lost;          /* unreachable */
+	bool listed;        /* in the present map */
+	bool asked;         /* asked in this round of questions */
 };
 
 struct cluster {
@@ -59,19 +58,19 @@ struct cluster {
 	const struct kvw_redis_options *options;
 	struct member members[KVW_REDIS_SERVERS];
 	uint16_t owner[KVW_REDIS_SLOTS];
-	uint32_t masters; /* of the present map */
+	uint32_t masters; /* masters of the present map */
 	bool known;       /* there is a map */
-	bool gone;        /* no server answered in the last round; reason says why */
+	bool gone;        /* no server answered in the last round; see `reason` */
 	bool used;        /* commands came since the last map */
 
 	struct kvw_redis_inquiry inquiry;
-	struct kvw_redis_server *control; /* the server that it asks, or has asked; may be NULL */
+	struct kvw_redis_server *control; /* the server asked now or last; may be NULL */
 	struct kvw_redis_node asked;      /* the same */
 	bool seeds_asked[KVW_REDIS_URL_NODES];
-	bool round;                    /* some have been asked, more may be */
-	const struct member *informed; /* ask this one first; may be NULL */
-	int64_t due_ns;                /* when the next round begins */
-	int64_t earliest_ns;           /* and not before */
+	bool round;                    /* a round of questions is under way */
+	const struct member *informed; /* member to ask first; may be NULL */
+	int64_t due_ns;                /* time of the next round */
+	int64_t earliest_ns;           /* no round before */
 
 	struct kvw_redis_slot_map map; /* the last answer */
 	char reason[KVW_REDIS_REASON];
@@ -82,7 +81,7 @@ static int64_t now_of(struct cluster *c)
 	return kvw_redis_now(kvw_redis_client_env(c->r));
 }
 
-/* A map is wanted as soon as the gap allows. */
+/* Requests a map as soon as the gap allows. */
 static void want_map(struct cluster *c)
 {
 	c->used = true;
@@ -92,7 +91,7 @@ static void want_map(struct cluster *c)
 
 /* --- members ---------------------------------------------------------------------------------- */
 
-/* NULL: it is new and there is no room. */
+/* Finds or adds a member. NULL: no room for a new one. */
 static struct member *member_of(struct cluster *c, const struct kvw_redis_node *node)
 {
 	struct member *free_place = NULL;
@@ -122,7 +121,7 @@ static struct kvw_redis_server *server_of(struct cluster *c, struct member *m)
 	return m->server;
 }
 
-/* It owns nothing any more. */
+/* Drops a member that owns no slot. */
 static void member_drop(struct cluster *c, struct member *m)
 {
 	if (c->informed == m)
@@ -134,8 +133,8 @@ static void member_drop(struct cluster *c, struct member *m)
 
 /* --- a new map -------------------------------------------------------------------------------- */
 
-/* Those of the map are listed. Room is made by letting go of others, also of those that a
- * redirection named. */
+/* Marks a server of the map as listed. Drops others for room, also those that a redirection
+ * named. */
 static struct member *list_node(struct cluster *c, const struct kvw_redis_node *node)
 {
 	struct member *m = member_of(c, node);
@@ -151,8 +150,8 @@ static struct member *list_node(struct cluster *c, const struct kvw_redis_node *
 	return m;
 }
 
-/* Not in use any more: those that own nothing, unless a redirection named them lately. A replica is
- * kept as a server to ask, without connections. */
+/* Drops members that own no slot, unless a redirection named them lately. Keeps replicas as servers
+ * to ask, without connections. */
 static void let_go(struct cluster *c, const bool *owns, int64_t now)
 {
 	for (size_t i = 0; i < KVW_REDIS_SERVERS; i++) {
@@ -171,7 +170,7 @@ static void let_go(struct cluster *c, const bool *owns, int64_t now)
 	}
 }
 
-/* Writes the owner of every slot before it drops any member. */
+/* Takes the new map. Writes the owner of every slot before it drops any member. */
 static void adopt_map(struct cluster *c, int64_t now)
 {
 	const struct kvw_redis_slot_map *map = &c->map;
@@ -205,7 +204,7 @@ static void adopt_map(struct cluster *c, int64_t now)
 
 /* --- asking for it ---------------------------------------------------------------------------- */
 
-/* How likely a member knows the present map: higher is asked first; 0: not to be asked. */
+/* Rank of a member as a source of the map: higher is asked first; 0: not asked. */
 static unsigned rank_of(const struct cluster *c, const struct member *m, int64_t now)
 {
 	bool doubted = m->doubted_ns != 0 && now - m->doubted_ns < DOUBT_NS;
@@ -219,7 +218,7 @@ static unsigned rank_of(const struct cluster *c, const struct member *m, int64_t
 	return m->server != NULL && kvw_redis_server_ready(m->server) ? 3 : 2;
 }
 
-/* The next one to ask; among equals a random one. False: all have been. */
+/* Chooses the next server to ask, at random among equal ranks. False: all have been asked. */
 static bool next_to_ask(struct cluster *c, int64_t now, struct kvw_redis_node *out)
 {
 	uint32_t from = kvw_redis_client_random(c->r, KVW_REDIS_SERVERS);
@@ -250,7 +249,7 @@ static bool next_to_ask(struct cluster *c, int64_t now, struct kvw_redis_node *o
 	return false;
 }
 
-/* One that the map lists, and no connection can be had to it. */
+/* Whether a member of the map is unreachable. */
 static bool a_master_is_lost(const struct cluster *c)
 {
 	for (size_t i = 0; i < KVW_REDIS_SERVERS; i++)
@@ -259,7 +258,7 @@ static bool a_master_is_lost(const struct cluster *c)
 	return false;
 }
 
-/* The end of a round, well or badly: commands in line are looked at again. */
+/* Ends a round, with or without success: commands in line are routed again. */
 static void end_round(struct cluster *c, bool gone, int64_t now)
 {
 	c->gone = gone;
@@ -360,7 +359,7 @@ static void cluster_step(struct kvw_redis_topology *t, int64_t now_ns, int64_t *
 
 /* --- commands --------------------------------------------------------------------------------- */
 
-/* Some slot that has an owner. */
+/* Any slot that has an owner. */
 static uint16_t any_owner(struct cluster *c)
 {
 	uint32_t from = kvw_redis_client_random(c->r, KVW_REDIS_SLOTS);
@@ -397,7 +396,7 @@ static enum kvw_redis_route cluster_route(struct kvw_redis_topology *t,
 	return *server != NULL ? KVW_REDIS_ROUTE_TO : KVW_REDIS_ROUTE_NONE;
 }
 
-/* Where a redirection points to; NULL: cannot be had at present. */
+/* The member that a redirection names; NULL: no room or no memory. */
 static struct member *named_member(
 	struct cluster *c, const struct kvw_redis_node *node, int64_t now)
 {
@@ -448,9 +447,9 @@ static bool cluster_down(
 	struct cluster *c = (struct cluster *)t;
 	struct member *m = kvw_redis_server_user(server);
 
-	(void)why; /* the client has it */
+	(void)why; /* the client keeps it */
 	if (m == NULL)
-		return false; /* the one that was asked for the map */
+		return false; /* the server asked for the map */
 	m->lost = true;
 	m->doubted_ns = now_of(c);
 	want_map(c);
@@ -498,7 +497,7 @@ static enum kvw_err cluster_create(struct kvw_redis *r, const struct kvw_redis_o
 	return KVW_OK;
 }
 
-/* The servers are the client's. */
+/* The client owns the servers. */
 static void cluster_destroy(struct kvw_redis_topology *t)
 {
 	struct cluster *c = (struct cluster *)t;

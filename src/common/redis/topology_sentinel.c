@@ -1,23 +1,24 @@
 /*
  * topology_sentinel.c - one master, whose address Sentinels know.
  *
- * The Sentinels of the URL are asked in turn (SENTINEL GET-MASTER-ADDR-BY-NAME), beginning with the
- * one that was right last, and what they say is checked: the server itself must say with ROLE that
- * it is a master, since a Sentinel that was cut off names the old one for a while. A server that
- * may not be asked for its ROLE (ACL) is believed; a wrong belief shows as READONLY.
+ * The topology asks the Sentinels of the URL in turn (SENTINEL GET-MASTER-ADDR-BY-NAME), beginning
+ * with the last one that was right, and checks their answer: the named server itself must answer
+ * ROLE with "master", since a Sentinel that was cut off names the old master for a while. A server
+ * whose ACL refuses ROLE counts as a master; if it is none, READONLY shows that.
  *
- * They are asked when the first command comes, every three seconds or so while there are commands,
- * and soon after anything that hints at a change: READONLY, MASTERDOWN, no connection to the
- * master, or a new connection to it (a Sentinel that makes another server master ends the old
- * one's connections). No subscription is needed for that. Questions are at least 200 ms apart.
+ * It asks at the first command, every three seconds or so while there are commands, and soon after
+ * any hint of a change: READONLY, MASTERDOWN, no connection to the master, or a new connection to
+ * it (a Sentinel that promotes another server ends the old master's connections). So no
+ * subscription is needed. Questions are at least 200 ms apart.
  *
- * 	IDLE -> ASKING (a Sentinel) -> CHECKING (the server it named) -> IDLE
- * 	           ^---- next Sentinel: no answer, or no master ----'
+ * IDLE -> ASKING (a Sentinel) -> CHECKING (the server it named) -> IDLE
+ * ^---- next Sentinel: no answer, or no master ----'
  *
- * While no Sentinel names a master, the present one stays: if no Sentinel answers, it is asked
- * itself, and works on. When it was lost, commands wait for the next one as long as a Sentinel
- * answers (a failover is under way). If none answers, or there never was a master (a wrong
- * password, a name that no Sentinel knows), they end with KVW_EIO and the reason.
+ * While no Sentinel names a master, the present one stays: if no Sentinel answers, the topology
+ * asks the master itself for its ROLE and keeps it. After its loss, commands wait for the next
+ * master as long as a Sentinel answers (a failover is under way). If none answers, or there never
+ * was a master (a wrong password, a name that no Sentinel knows), commands end with KVW_EIO and the
+ * reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,22 +41,22 @@ struct sentinel {
 	const struct kvw_redis_options *options;
 	struct kvw_redis_server *master; /* NULL: none is known */
 	struct kvw_redis_node master_node;
-	bool suspect; /* it is gone or no master: commands wait */
-	bool gone;    /* no Sentinel answered in the last round; reason says why */
+	bool suspect; /* the master is lost or no master: commands wait */
+	bool gone;    /* no Sentinel answered in the last round; see `reason` */
 	bool used;    /* commands came since the last round */
 
 	enum { SENTINEL_IDLE, SENTINEL_ASKING, SENTINEL_CHECKING } state;
 	struct kvw_redis_inquiry inquiry;
 	struct kvw_redis_server
 		*control[KVW_REDIS_URL_NODES]; /* the Sentinels; NULL: not asked yet */
-	struct kvw_redis_server *candidate;    /* being checked; may be the master */
+	struct kvw_redis_server *candidate;    /* server being checked; may be the master */
 	struct kvw_redis_node candidate_node;
-	size_t at;           /* the Sentinel that is asked, or was right last */
-	size_t asked;        /* how many have been, in this round */
-	bool answered;       /* one of them did */
-	bool checked_master; /* the present one was asked itself, in this round */
-	int64_t due_ns;      /* when the next round begins */
-	int64_t earliest_ns; /* and not before */
+	size_t at;           /* Sentinel asked now, or last right one */
+	size_t asked;        /* Sentinels asked in this round */
+	bool answered;       /* a Sentinel answered in this round */
+	bool checked_master; /* the master itself was asked in this round */
+	int64_t due_ns;      /* time of the next round */
+	int64_t earliest_ns; /* no round before */
 	char reason[KVW_REDIS_REASON];
 };
 
@@ -150,7 +151,7 @@ static void drop_candidate(struct sentinel *s)
 	s->candidate = NULL;
 }
 
-/* Two elements, HOST and PORT. */
+/* Reads an answer of two elements, HOST and PORT. */
 static bool read_address(const struct sentinel *s, struct kvw_redis_node *out)
 {
 	const struct kvw_redis_command *c = &s->inquiry.command;
@@ -169,7 +170,7 @@ static bool read_address(const struct sentinel *s, struct kvw_redis_node *out)
 	return true;
 }
 
-/* Servers of before 2.8.12 have no ROLE; some users may not ask. */
+/* Servers before 2.8.12 have no ROLE; an ACL may refuse it. */
 static bool is_master(const struct sentinel *s, char *why, size_t room)
 {
 	const struct kvw_redis_command *c = &s->inquiry.command;
@@ -184,7 +185,8 @@ static bool is_master(const struct sentinel *s, char *why, size_t room)
 	       strcmp(c->found[0].data, "master") == 0;
 }
 
-/* The old master's commands go back into the line and from there to the new one. */
+/* Makes the candidate the master. The old master's commands go back into the line and from there to
+ * the new one. */
 static void adopt_candidate(struct sentinel *s)
 {
 	if (s->candidate != s->master) {
@@ -296,8 +298,8 @@ static enum kvw_redis_verdict sentinel_error(struct kvw_redis_topology *t,
 	return KVW_REDIS_VERDICT_AGAIN;
 }
 
-/* A master that cannot be reached is asked for again;
- * until a Sentinel answers, its commands wait. */
+/* Asks for the master again after it became unreachable; its commands wait until a Sentinel
+ * answers. */
 static bool sentinel_down(
 	struct kvw_redis_topology *t, struct kvw_redis_server *server, const char *why)
 {
@@ -348,7 +350,7 @@ static enum kvw_err sentinel_create(struct kvw_redis *r, const struct kvw_redis_
 	return KVW_OK;
 }
 
-/* The servers are the client's. */
+/* The client owns the servers. */
 static void sentinel_destroy(struct kvw_redis_topology *t)
 {
 	struct sentinel *s = (struct sentinel *)t;

@@ -1,13 +1,13 @@
 /*
  * topology_single.c - one server, by name or by the path of its Unix socket.
  *
- * No other server could answer, so commands of one that is down end at once. One that is still
- * reading its own file is asked again.
+ * No other server could answer, so commands end at once while the server is down. A server that is
+ * still loading its file gets the command again.
  *
- * A name, a service or a proxy may lead to another server than it did: after a failover the former
- * master is a replica, keeps its connections, and refuses writes on them (READONLY). Then all links
- * are closed, the name is resolved again, and the command is sent again; with pauses that double
- * where the server is a replica for good.
+ * A name, a service or a proxy may lead to another server than before: after a failover the former
+ * master is a replica, keeps its connections, and refuses writes on them (READONLY). Then the
+ * topology closes all links, resolves the name and sends the command again; with pauses that double
+ * if the server stays a replica.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ struct single {
 	struct kvw_redis_topology base;
 	struct kvw_redis *client;
 	struct kvw_redis_server *server;
-	int64_t renewed_ns;     /* links were closed last */
-	int64_t renew_pause_ns; /* and are not again before; 0: never were */
+	int64_t renewed_ns;     /* time at which links were closed last */
+	int64_t renew_pause_ns; /* minimum pause until the next time; 0: never closed */
 };
 
 static enum kvw_err single_create(struct kvw_redis *r, const struct kvw_redis_options *options,
@@ -57,7 +57,7 @@ static enum kvw_redis_route single_route(struct kvw_redis_topology *self,
 	return KVW_REDIS_ROUTE_TO;
 }
 
-/* False: that was tried a moment ago. */
+/* False: renewed too recently. */
 static bool renew(struct single *t, struct kvw_redis_server *server)
 {
 	const struct kvw_redis_env *env = kvw_redis_client_env(t->client);

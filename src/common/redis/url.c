@@ -1,5 +1,5 @@
 /*
- * url.c - where a Redis is.
+ * url.c - parses the URL of a Redis server.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,7 +175,7 @@ const char *kvw_redis_url_parse(const char *text, struct kvw_redis_url *out)
 	return kvw_redis_url_parse_as(scheme, text, out);
 }
 
-/* What follows a '?', as redis-py has it: the database. */
+/* Parses the database after a '?', in redis-py's form. */
 static bool parse_option(
 	const struct kvw_redis_scheme *scheme, const char *option, struct kvw_redis_url *out)
 {

@@ -1,15 +1,15 @@
 /*
- * url.h - where a Redis or Valkey is: the text of a URL, taken apart.
+ * url.h - parses the URL of a Redis or Valkey server.
  *
- *	redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]     one server; valkey: the same
- *	redis-cluster://[...@]HOST[:PORT],HOST[:PORT],...    any of its nodes
- *	redis-sentinel://[...@]HOST[:PORT],...[/DATABASE]    Sentinels, not the servers
- *	rediss..., valkeys...                                each with TLS
- *	unix://[...@]/PATH                                   a Unix socket
+ * redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]     one server; valkey: the same
+ * redis-cluster://[...@]HOST[:PORT],HOST[:PORT],...    any of its nodes
+ * redis-sentinel://[...@]HOST[:PORT],...[/DATABASE]    Sentinels, not the servers
+ * rediss..., valkeys...                                each with TLS
+ * unix://[...@]/PATH                                   a Unix socket
  *
- * ?db=DATABASE at the end of those with databases, and of unix, says the same as /DATABASE and goes
- * over it.
- * User and password are percent-decoded; IPv6 addresses stand in brackets. Pure functions.
+ * ?db=DATABASE at the end of those with databases, and of unix, has the meaning of /DATABASE and
+ * overrides it. User and password are percent-decoded; IPv6 addresses stand in brackets. Pure
+ * functions.
  */
 #ifndef KVW_REDIS_URL_H
 #define KVW_REDIS_URL_H
@@ -39,33 +39,34 @@ struct kvw_redis_url {
 	char path[108]; /* KVW_REDIS_UNIX */
 };
 
-/* NULL: taken apart. Else what was expected, static text, and *out is undefined. */
+/* Parses a URL. NULL: success. Else a static text of what was expected, and *out is undefined. */
 const char *kvw_redis_url_parse(const char *text, struct kvw_redis_url *out);
 
-/* The text without user and password, for people; into room bytes. */
+/* Prints the URL without user and password, for people; into room bytes. */
 void kvw_redis_url_print(const struct kvw_redis_url *url, char *out, size_t room);
 
-/* What stands before "://", and what it says about the rest. */
+/* A scheme, the text before "://", and the form of the rest. */
 struct kvw_redis_scheme {
 	const char *name;
 	enum kvw_redis_kind kind;
 	bool tls;
-	bool databases; /* a number may follow the servers */
-	uint16_t port;  /* of servers that are named without one */
+	bool databases; /* a database number may follow the servers */
+	uint16_t port;  /* default port */
 };
 
 /* The scheme of a URL; NULL: it is none of Redis'. */
 const struct kvw_redis_scheme *kvw_redis_scheme_of(const char *text);
 
-/* As kvw_redis_url_parse, for a text that begins with this scheme, which may be the caller's own:
- * URLs of other servers have the same form. */
+/* As kvw_redis_url_parse, for a text with this scheme, which may be the caller's own: URLs of other
+ * kinds of servers have the same form. */
 const char *kvw_redis_url_parse_as(
 	const struct kvw_redis_scheme *scheme, const char *text, struct kvw_redis_url *out);
 
 /* Percent-decodes; false: no room, a broken escape, or a NUL. */
 bool kvw_redis_url_decode(const char *text, size_t len, char *out, size_t room);
 
-/* A number of at most seven digits and nothing else, up to `most`: a port, a database, a slot. */
+/* Parses a whole text as a number of at most seven digits, up to `most`: a port, a database, a
+ * slot. */
 bool kvw_redis_number(const char *text, size_t len, uint32_t most, uint32_t *out);
 
 #endif

@@ -13,8 +13,8 @@
 
 #include "redis/wire_tls.h"
 
-/* An idle connection whose peer is gone without a word is noticed after about half a minute;
- * one with commands under way by their deadlines. */
+/* Keepalive detects a vanished peer of an idle connection after about half a minute; with commands
+ * under way their deadlines do. */
 #define KEEPALIVE_IDLE_S     15
 #define KEEPALIVE_INTERVAL_S 5
 #define KEEPALIVE_PROBES     3
@@ -27,12 +27,12 @@ static bool fail_wire(struct kvw_redis_wire *w, int error)
 	return false;
 }
 
-/* Bytes that wait in the send buffer should still be in the processor's cache when they are taken
- * out: left to grow to megabytes, it makes large values cost both sides a third more. Enough for
- * what is under way on a local network: the kernel doubles it. */
+/* Bytes in the send buffer should still be in the processor's cache when the kernel sends them:
+ * with a buffer of megabytes large values cost both sides a third more. The size is enough for a
+ * local network: the kernel doubles it. */
 #define SEND_BUFFER_BYTES (256 << 10)
 
-/* Settings that only make things better: a refusal is no failure. */
+/* Tunes the socket: a refused option is no failure. */
 static void tune(int fd, int family)
 {
 	const struct {

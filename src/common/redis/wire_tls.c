@@ -1,16 +1,15 @@
 /*
  * wire_tls.c - TLS on a wire, by OpenSSL.
  *
- * OpenSSL is given a BIO of ours: its own socket BIO writes in a way that raises SIGPIPE, and asks
- * the kernel also when it is known to have nothing.
+ * OpenSSL gets a BIO of this file: its own socket BIO writes in a way that raises SIGPIPE, and
+ * calls the kernel also when the socket is known to be empty.
  *
- * Received records are decrypted in OpenSSL's buffer and copied once, to where the value belongs;
- * the buffer is large, so that one system call brings many records. What is sent is cut into
- * records from the caller's memory; only where a record would be short are several pieces copied
- * together first.
+ * Received records are decrypted in OpenSSL's buffer and copied once, into the value's memory; the
+ * buffer is large, so that one system call receives many records. Sent records are cut from the
+ * caller's memory; several pieces are first copied together only if a record would be short.
  *
- * A read that finds the end of the connection without TLS's own end of it is a failure like any
- * other: what counts is complete replies, so a cut connection never looks like a short value.
+ * A connection that ends without TLS's close is an ordinary failure: only complete replies count,
+ * so a cut connection never looks like a short value.
  */
 #include "redis/wire_tls.h"
 
@@ -83,7 +82,7 @@ static bool is_given(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* "what PATH: reason" by OpenSSL's oldest complaint, which is the cause of the others. */
+/* Writes "what PATH: reason" with OpenSSL's oldest error, the cause of the others. */
 static bool complain(char *why, const char *what, const char *path)
 {
 	unsigned long code = ERR_peek_error();
@@ -148,7 +147,7 @@ fail:
 
 /* --- failures --------------------------------------------------------------------------------- */
 
-/* Keeps the cause in words: OpenSSL's reason, what it found wrong with a certificate, or errno. */
+/* Stores the cause as text: OpenSSL's reason, its verdict on a certificate, or errno. */
 static ssize_t note_failure(struct kvw_redis_wire *w, int ssl_error, int error)
 {
 	unsigned long code = ERR_peek_error();
@@ -189,7 +188,7 @@ static bool expect_host(SSL *ssl, const char *host)
 	return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-/* The methods are this connection's own, so that nothing is shared or left behind. */
+/* Each connection has its own methods, so that none is shared or left allocated. */
 static BIO *bio_for(struct kvw_redis_wire *w)
 {
 	BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "kvw_redis_wire");
@@ -256,7 +255,7 @@ void kvw_redis_wire_tls_close(struct kvw_redis_wire *w)
 {
 	ERR_clear_error();
 	if (w->secured && !w->failed && !w->blocked)
-		(void)SSL_shutdown(w->ssl); /* says goodbye if there is room for it */
+		(void)SSL_shutdown(w->ssl); /* sends close_notify if there is room */
 	ERR_clear_error();
 	SSL_free(w->ssl);
 	BIO_meth_free(w->bio_method);
@@ -264,8 +263,9 @@ void kvw_redis_wire_tls_close(struct kvw_redis_wire *w)
 	w->bio_method = NULL;
 }
 
-/* What the next record is made of: a long piece itself, or short ones copied together. Always the
- * same bytes while the pieces begin with the same ones, and never fewer as they grow in number. */
+/* The bytes of the next record: a long piece itself, or short ones copied together. The result
+ * stays the same while the pieces begin with the same bytes, and never shrinks when pieces are
+ * added. */
 static struct iovec next_record(
 	const struct iovec *pieces, size_t count, size_t skip, char *together)
 {
@@ -290,7 +290,7 @@ static struct iovec next_record(
 	return record;
 }
 
-/* SSL_write or SSL_read gave n <= 0: 0 to be tried again after an event, or -1. */
+/* Handles n <= 0 of SSL_write or SSL_read. 0: try again after an event; -1: failure. */
 static ssize_t not_now(struct kvw_redis_wire *w, int n, bool writing)
 {
 	int error = errno, ssl_error = SSL_get_error(w->ssl, n);

@@ -1,5 +1,5 @@
 /*
- * wire_tls.h - TLS of a wire: between wire.c and wire_tls.c.
+ * wire_tls.h - TLS of a wire: wire_tls.c's functions for wire.c.
  */
 #ifndef KVW_REDIS_WIRE_TLS_H
 #define KVW_REDIS_WIRE_TLS_H
