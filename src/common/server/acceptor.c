@@ -7,9 +7,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define ACCEPTS_AT_ONCE 64 /* then other sockets have their turn */
+#define ACCEPTS_AT_ONCE 64 /* clients per turn, for fairness to other sockets */
 
-/* As far as descriptors go. */
+/* Opens reserve descriptors until it is full or none is left. */
 static void fill_reserve(struct kvw_reserve *reserve)
 {
 	while (reserve->held < KVW_RESERVE_FDS) {
@@ -40,7 +40,8 @@ static int accept_one(struct kvw_acceptor *acceptor, struct sockaddr_storage *pe
 	return accept4(acceptor->fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
-/* Nothing can be accepted: the socket, still readable, must not wake the loop for ever. */
+/* Stops watching: no client can be accepted, and the readable socket would wake the loop for
+ * ever. */
 static void rest(struct kvw_acceptor *acceptor)
 {
 	if (acceptor->ops->starved != NULL)
@@ -56,7 +57,7 @@ static bool out_of_descriptors(void)
 	return errno == EMFILE || errno == ENFILE;
 }
 
-/* No descriptor left: takes one connection off the queue and refuses it. */
+/* Without a free descriptor: takes one connection off the queue and refuses it. */
 static void shed(struct kvw_acceptor *acceptor)
 {
 	struct kvw_reserve *reserve = acceptor->reserve;
@@ -75,7 +76,7 @@ static void shed(struct kvw_acceptor *acceptor)
 		rest(acceptor);
 }
 
-/* The next client; else -1, where one was refused perhaps. Under the lock of the reserve. */
+/* Accepts the next client. -1: none; a client may have been refused. Under the reserve's lock. */
 static int next_client(struct kvw_acceptor *acceptor, struct sockaddr_storage *peer)
 {
 	int fd = -1;

@@ -1,15 +1,15 @@
 /*
- * acceptor.h - takes clients off the listening socket of an event loop.
+ * acceptor.h - accepts clients on the listening socket of an event loop.
  *
  * A process without a free descriptor cannot accept, and the waiting connection would wake the loop
- * for ever. Some descriptors are therefore kept in reserve: one is given up, the connection
- * accepted and refused, and the reserve filled again. So a client hears at once that there is no
- * room, whether descriptors or the program's own limit ran out.
+ * for ever. So the program keeps some descriptors in reserve: the acceptor closes one, accepts and
+ * refuses the connection, and fills the reserve again. So a client gets a refusal at once, whether
+ * descriptors or the program's own limit ran out.
  *
  * Acceptors of several loops share one reserve and accept one at a time, lest one take the
- * descriptor that another one gave up. Any other thread may: then the reserve comes first, and
- * clients are refused until it is full again; where nothing is left of it, accepting rests until
- * kvw_acceptor_tick has some of it back, and clients wait in the kernel.
+ * descriptor that another one closed. Any other thread may take it: then free descriptors go to the
+ * reserve first, and clients are refused until it is full again; while the reserve is empty,
+ * accepting stops until kvw_acceptor_tick has refilled some of it, and clients wait in the kernel.
  *
  * Threads: an acceptor belongs to its loop. Several loops may each have one on sockets that share
  * an address. A reserve may be used by all.
@@ -24,33 +24,34 @@
 #include "base/io.h"
 
 enum kvw_refusal {
-	KVW_REFUSED_LIMIT,       /* admit() said so */
+	KVW_REFUSED_LIMIT,       /* admit() returned false */
 	KVW_REFUSED_DESCRIPTORS, /* none is left */
 };
 
 struct kvw_acceptor;
 
-/* What the program does with clients. All are called on the loop's thread. */
+/* The program's callbacks for clients. All are called on the loop's thread. */
 struct kvw_acceptor_ops {
-	/* Before the clients of one turn, for example to read the clock. */
+	/* Called before the clients of one turn, for example to read the clock. */
 	void (*begin)(struct kvw_acceptor *acceptor);
 	/* True: there is room for one more connection, which is counted from now on. */
 	bool (*admit)(struct kvw_acceptor *acceptor);
-	/* An admitted client. Takes fd. peer is borrowed for the call. */
+	/* Serves an admitted client. Takes fd. peer is borrowed for the call. */
 	void (*serve_take)(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer);
-	/* A client that is not served: answers if it can without waiting. Takes fd. */
+	/* Refuses a client: answers if that is possible without waiting. Takes fd. */
 	void (*refuse_take)(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why);
-	/* Optional. No client could even be refused for want of a descriptor or of memory. */
+	/* Optional. Called if not even a refusal was possible, for want of a descriptor or
+	 * memory. */
 	void (*starved)(struct kvw_acceptor *acceptor);
 };
 
 #define KVW_RESERVE_FDS 4
 
-/* Descriptors of a program that are kept for refusing. */
+/* Descriptors that a program keeps for refusals. */
 struct kvw_reserve {
-	pthread_mutex_t lock; /* of the rest; held while a client is accepted */
+	pthread_mutex_t lock; /* guards the members below; held during an accept */
 	int fds[KVW_RESERVE_FDS];
-	int held; /* of them: the first ones */
+	int held; /* the first `held` descriptors are open */
 };
 
 void kvw_reserve_init(struct kvw_reserve *reserve);
@@ -67,29 +68,29 @@ struct kvw_acceptor {
 	bool resting;           /* not watched */
 };
 
-/* Takes fd (-1: this loop does not accept). Cannot fail; after it, kvw_acceptor_finish() is due. */
+/* Takes fd (-1: this loop does not accept). Cannot fail; to be followed by
+ * kvw_acceptor_finish(). */
 void kvw_acceptor_init(
 	struct kvw_acceptor *acceptor, const struct kvw_acceptor_ops *ops, int fd);
 
-/* Uses that reserve, not one of its own; before kvw_acceptor_watch.
- * Borrowed until kvw_acceptor_finish. */
+/* Makes the acceptor use this reserve instead of its own; before kvw_acceptor_watch. Borrowed until
+ * kvw_acceptor_finish. */
 void kvw_acceptor_share(struct kvw_acceptor *acceptor, struct kvw_reserve *reserve);
 
-/* Accepts from now on, whenever the set has news. Does nothing without a descriptor. */
+/* Starts to accept, on events of the set. Does nothing without a descriptor. */
 enum kvw_err kvw_acceptor_watch(
 	struct kvw_acceptor *acceptor, struct kvw_io_set *set) KVW_MUST_CHECK;
 
-/* Accepts what has arrived, at most 64 clients: the set calls it, and a loop that is about
- * to stop does. */
+/* Accepts at most 64 waiting clients. The set calls it, and a loop before it stops. */
 void kvw_acceptor_run(struct kvw_acceptor *acceptor);
 
-/* From the loop's tick: fills the reserve where it was lost, and then accepts again. */
+/* From the loop's tick: refills the reserve, and then accepts again. */
 void kvw_acceptor_tick(struct kvw_acceptor *acceptor);
 
 /* Closes the listening socket. The second time does nothing. */
 void kvw_acceptor_stop(struct kvw_acceptor *acceptor);
 
-/* The same, and gives up the reserve. */
+/* The same, and closes the reserve. */
 void kvw_acceptor_finish(struct kvw_acceptor *acceptor);
 
 #endif

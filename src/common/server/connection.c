@@ -1,8 +1,8 @@
 /*
- * connection.c - heads, limits of time, and what goes on between them; see connection.h.
+ * connection.c - heads, time limits, and the states of a connection; see connection.h.
  *
- * Each turn of a connection is bounded, so that one that always has more to say does not keep the
- * others waiting.
+ * Each turn of a connection is bounded, so that a connection with endless input does not block the
+ * others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* --- limits of time --------------------------------------------------------------------------- */
 
-/* Does the body come fast enough? Then the timer looks again in a second. */
+/* Whether the body arrives fast enough. If so, the timer checks again in a second. */
 static bool body_in_time(struct kvw_conn *conn)
 {
 	const struct kvw_clients_limits *limits = kvw_conn_limits(conn);
@@ -26,8 +26,8 @@ static bool body_in_time(struct kvw_conn *conn)
 	return true;
 }
 
-/* What waits in the kernel for more to come counts, too.
- * False: the body needs no judging any more. */
+/* Takes bytes that wait in the kernel, which count for the rate, too. False: the body needs no
+ * check any more. */
 static bool look_for_more(struct kvw_conn *conn)
 {
 	if (conn->state != KVW_CONN_BODY)
@@ -84,7 +84,7 @@ static void timeout(struct kvw_timer *timer, int64_t now_ns)
 		passed(conn, KVW_CONN_TIME_WRITE);
 		kvw_conn_close(conn, true);
 		return;
-	case KVW_CONN_TIMER_WATCH: /* it was read: no reset came */
+	case KVW_CONN_TIMER_WATCH: /* the client read the answer: no reset came */
 		conn->until_read = false;
 		kvw_conn_close(conn, false);
 		return;
@@ -100,7 +100,7 @@ static void timeout(struct kvw_timer *timer, int64_t now_ns)
 
 /* --- heads ------------------------------------------------------------------------------------ */
 
-/* A whole head of len bytes: its body's framing is settled here, the rest by the program. */
+/* Handles a whole head of len bytes: checks the body's framing; the program does the rest. */
 static void begin_request(struct kvw_conn *conn, size_t len)
 {
 	struct kvw_clients *clients = conn->clients;
@@ -120,7 +120,8 @@ static void begin_request(struct kvw_conn *conn, size_t len)
 	conn->head_method = head->head_method;
 	conn->expects = head->expect_continue;
 	conn->body_left = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
-	/* Unless it is received: a client that waits for "100 Continue" need not send it at all. */
+	/* Cleared when the body is received: a client that waits for "100 Continue" may never send
+	 * it. */
 	conn->body_unread = head->framing == KVW_FRAME_CHUNKED || conn->expects;
 	conn->until_read = false;
 	conn->body_got = 0;
@@ -178,7 +179,7 @@ static bool take_head(struct kvw_conn *conn)
 
 /* --- the turn --------------------------------------------------------------------------------- */
 
-/* Nothing of a request has come. */
+/* Whether no byte of a request has come. */
 static bool is_idle(const struct kvw_conn *conn)
 {
 	return conn->state == KVW_CONN_HEAD && conn->in_end == conn->in_begin && !conn->io.readable;

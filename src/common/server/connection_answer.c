@@ -1,5 +1,5 @@
 /*
- * connection_answer.c - heads of answers, and what the socket did not take of them.
+ * connection_answer.c - writes answers, and keeps the rest that the socket did not take.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void write_head(
 	kvw_write_literal(w, "\r\n");
 }
 
-/* Keeps what was not taken; false: no memory for it. */
+/* Keeps the unsent rest; false: no memory. */
 static bool keep_rest(struct kvw_conn *conn, const struct iovec *iov, int count, size_t sent)
 {
 	size_t total = 0, used = 0;
@@ -63,14 +63,14 @@ void kvw_conn_part(struct kvw_conn *conn)
 	kvw_io_shutdown(&conn->io);
 }
 
-/* The answer is out: what comes next? */
+/* Chooses the state after a sent answer. */
 static void answered(struct kvw_conn *conn)
 {
 	if (!conn->io.peer_closed && !conn->io.broken)
-		conn->until_read = false; /* it goes to a client that is there */
+		conn->until_read = false; /* the client has not closed its side */
 	if (conn->until_read) {
-		/* The client had closed its side before. If it did not only stop sending, this
-		 * answer makes it reset the connection. */
+		/* The client had closed its sending side. If it is gone altogether, this answer
+		 * causes a reset. */
 		conn->state = KVW_CONN_LINGER;
 		kvw_conn_timer(conn, KVW_CONN_TIMER_WATCH, WATCH_NS);
 	} else if (conn->close_after) {

@@ -1,5 +1,5 @@
 /*
- * connection_body.c - bodies: collected, received by the program, or thrown away.
+ * connection_body.c - bodies: collected, received by the program, or discarded.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ bool kvw_conn_receive(struct kvw_conn *conn, void (*receive)(struct kvw_conn *co
 	conn->receive = receive;
 	conn->body_unread = false;
 	if (!conn->expects || conn->in_end > conn->in_begin)
-		return true; /* it does not wait */
+		return true; /* the client does not wait for 100 Continue */
 	if (kvw_io_writev(&conn->io, &iov, 1) == (ssize_t)iov.iov_len)
 		return true;
 	kvw_conn_close(conn, true);
@@ -60,7 +60,7 @@ static void hand_over_body(struct kvw_conn *conn)
 	kvw_timer_clear(&clients->loop.timers, &conn->timer);
 	if (kvw_head_parse_request(&clients->head, whole->head, whole->head_len, &error) == KVW_OK)
 		clients->options.ops->request(conn);
-	else /* it was good before */
+	else /* no error so far */
 		kvw_conn_refuse(conn, KVW_CONN_BAD_HEAD, error.status, error.message);
 }
 
@@ -128,7 +128,7 @@ void kvw_conn_collect(struct kvw_conn *conn, const char *data, size_t len)
 
 /* --- thrown away ------------------------------------------------------------------------------ */
 
-/* Bytes of the body in the buffer are passed over; returns how many. */
+/* Skips bytes of the body in the buffer; returns their number. */
 static size_t skip_buffered(struct kvw_conn *conn)
 {
 	size_t have = conn->in_end - conn->in_begin;

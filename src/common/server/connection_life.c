@@ -1,7 +1,7 @@
 /*
  * connection_life.c - input buffers, waits and ends of connections.
  *
- * An input buffer is held only while it holds something.
+ * A connection holds an input buffer only while there is input in it.
  */
 #include <stdlib.h>
 #include <string.h>

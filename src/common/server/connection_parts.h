@@ -1,5 +1,5 @@
 /*
- * connection_parts.h - what the connection's files share. They call downwards only:
+ * connection_parts.h - functions that the connection's files share. They call downwards only:
  *
  *	connection.c ---> connection_body.c ---> connection_answer.c ---> connection_life.c
  */
@@ -8,18 +8,18 @@
 
 #include "server/connection.h"
 
-/* Each has one duration, but for BODY (timer.h). */
+/* Each kind has one duration, except BODY (timer.h). */
 enum kvw_conn_timer {
 	KVW_CONN_TIMER_IDLE,
 	KVW_CONN_TIMER_HEAD,
 	KVW_CONN_TIMER_BODY,
-	KVW_CONN_TIMER_RATE, /* body_rate is looked at again */
+	KVW_CONN_TIMER_RATE, /* next check of body_rate */
 	KVW_CONN_TIMER_WRITE,
 	KVW_CONN_TIMER_LINGER,
 	KVW_CONN_TIMER_WATCH /* of until_read */
 };
 
-/* Bytes of a body; then the other connections have their turn. */
+/* Bytes of a body per turn, for fairness to other connections. */
 #define KVW_CONN_AT_ONCE ((size_t)1 << 20)
 
 static inline const struct kvw_clients_limits *kvw_conn_limits(const struct kvw_conn *conn)
@@ -33,18 +33,19 @@ void kvw_conn_timer(struct kvw_conn *conn, enum kvw_conn_timer kind, uint64_t du
 bool kvw_conn_read(struct kvw_conn *conn);
 void kvw_conn_drop_input(struct kvw_conn *conn);
 void kvw_conn_drop_whole(struct kvw_conn *conn);
-/* Between requests; the next may come. */
+/* Waits for the next request. */
 void kvw_conn_rest(struct kvw_conn *conn);
 
 /* --- connection_answer.c --- */
 void kvw_conn_flush(struct kvw_conn *conn); /* of state SEND */
-void kvw_conn_part(struct kvw_conn *conn);  /* nothing more is said: LINGER */
-/* The program answers; the connection ends with that. */
+void kvw_conn_part(struct kvw_conn *conn);  /* enters LINGER */
+/* Has the program answer; the connection ends after that. */
 void kvw_conn_refuse(
 	struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message);
 
 /* --- connection_body.c --- */
-/* The body of the request in clients->head, len bytes, is collected; then it is handed over. */
+/* Collects the body of the request in clients->head, whose head has len bytes; then passes the
+ * request on. */
 void kvw_conn_collect(struct kvw_conn *conn, const char *head, size_t len);
 /* Of state DRAIN. False: nothing came now, or the connection is closed. */
 bool kvw_conn_drain(struct kvw_conn *conn);
@@ -55,7 +56,7 @@ struct kvw_whole_body {
 	struct kvw_body reader;
 	struct kvw_page text;
 	size_t head_len;
-	char head[]; /* parsed again when the body is there: others use clients->head meanwhile */
+	char head[]; /* parsed again after the body: other requests use clients->head meanwhile */
 };
 
 #endif

@@ -14,9 +14,9 @@
 
 #include "settings/address.h"
 
-/* The kernel takes net.core.somaxconn where that is less. */
+/* The kernel limits it to net.core.somaxconn. */
 #define BACKLOG     4096
-#define REASON_ROOM 70 /* of `why`, for what is not the address */
+#define REASON_ROOM 70 /* room in `why` besides the address */
 
 /* Closes fd, keeping errno. */
 static int close_failed(int fd)

@@ -15,15 +15,15 @@
 
 enum kvw_listen_share {
 	KVW_LISTEN_ALONE, /* no other socket may listen on the address */
-	KVW_LISTEN_FIRST, /* none does yet; further ones of this process will (SO_REUSEPORT) */
-	KVW_LISTEN_NEXT,  /* one of those */
+	KVW_LISTEN_FIRST, /* no other yet; more of this process follow (SO_REUSEPORT) */
+	KVW_LISTEN_NEXT,  /* one of those that follow */
 };
 
 /*
- * Opens *fd: non-blocking, closed on exec, accepted connections send without delay. bound is the
- * address as bound, IPv6 in brackets; with port 0 it names the one that the kernel chose.
- * KVW_EINVAL: the text is no address; KVW_EIO: it cannot be resolved or bound. Then `why` says so
- * in one line, cut to why_size (at least 100).
+ * Opens *fd: non-blocking, closed on exec, with TCP_NODELAY for accepted connections. bound is the
+ * bound address, IPv6 in brackets, with the kernel's choice for port 0. KVW_EINVAL: the text is no
+ * address; KVW_EIO: it cannot be resolved or bound. On failure `why` has the cause in one line, cut
+ * to why_size (at least 100).
  */
 enum kvw_err kvw_listen(const char *address, enum kvw_listen_share share, int *fd,
 	char bound[KVW_LISTEN_TEXT], char *why, size_t why_size) KVW_MUST_CHECK;

@@ -1,8 +1,8 @@
 /*
  * loop.c - see loop.h.
  *
- * Mail is a stack without a lock: other threads push, the loop takes all of it at once and turns it
- * round. The thread that pushes onto an empty stack wakes the loop.
+ * Mail is a lock-free stack: other threads push, the loop takes all mail at once and reverses it.
+ * The thread that pushes onto an empty stack wakes the loop.
  */
 #include "server/loop.h"
 
@@ -29,7 +29,7 @@ void kvw_server_loop_post(struct kvw_server_loop *loop, struct kvw_mail *mail)
 {
 	struct kvw_mail *first;
 
-	/* The mail may be taken, and the loop end, before the wake. */
+	/* The loop may take the mail and end before the wake. */
 	atomic_fetch_add_explicit(&loop->posting, 1, memory_order_relaxed);
 	first = atomic_load_explicit(&loop->mail, memory_order_relaxed);
 	do {
@@ -112,7 +112,7 @@ static void arrived(struct kvw_mail *mail, struct kvw_server_loop *loop)
 	free(handed);
 }
 
-/* The loop that gets the next client, which is counted there. */
+/* Chooses the loop for the next client, and counts the client there. */
 static struct kvw_server_loop *choose_loop(struct kvw_server_loop *accepting)
 {
 	struct kvw_server_loop *best = accepting;
@@ -121,7 +121,7 @@ static struct kvw_server_loop *choose_loop(struct kvw_server_loop *accepting)
 		if (atomic_load(&l->conn_count) < atomic_load(&best->conn_count))
 			best = l;
 	atomic_fetch_add(&best->conn_count, 1);
-	/* Looked at after the count: a loop that drains either sees it, or may have ended. */
+	/* Read after the count: a draining loop either sees the count, or may have ended. */
 	if (best == accepting || !atomic_load(&accepting->server->draining))
 		return best;
 	atomic_fetch_sub(&best->conn_count, 1);
@@ -150,7 +150,7 @@ static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct socka
 	struct handed *handed = loop == accepting ? NULL : malloc(sizeof(*handed));
 
 	(void)peer;
-	if (loop != accepting && handed == NULL) { /* memory is out: it stays here */
+	if (loop != accepting && handed == NULL) { /* out of memory: the client stays here */
 		atomic_fetch_sub(&loop->conn_count, 1);
 		atomic_fetch_add(&accepting->conn_count, 1);
 	}
@@ -178,8 +178,8 @@ static const struct kvw_acceptor_ops accepts = {
 
 /* --- turning ---------------------------------------------------------------------------------- */
 
-/* What had arrived is answered: clients that wait to be accepted,
- * and requests without an event so far. */
+/* Handles all arrivals before the stop: clients in the accept queue, and requests without an event
+ * so far. */
 static void take_arrived(struct kvw_server_loop *loop)
 {
 	uint32_t before;
@@ -311,7 +311,7 @@ void kvw_server_loop_join(struct kvw_server_loop *loop)
 void kvw_server_loop_finish(struct kvw_server_loop *loop)
 {
 	loop->ended = true;
-	take_mail(loop); /* what was posted too late */
+	take_mail(loop); /* late mail */
 	while (atomic_load_explicit(&loop->posting, memory_order_acquire) > 0)
 		sched_yield();
 	loop->ops->cut(loop);

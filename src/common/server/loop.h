@@ -2,9 +2,9 @@
  * loop.h - a server's event loop: its thread, its sockets and timers, mail from other threads, the
  * clients that it accepts, and how it ends.
  *
- * A server has one loop or several. One may accept for all: the others join its ring, and each
- * client goes to the loop of the ring that has the fewest. Draining stops accepting; what is under
- * way gets some time, then it is cut.
+ * A server has one loop or several. One loop may accept for all: the others join its ring, and each
+ * client goes to the loop of the ring with the fewest clients. Draining stops accepting; requests
+ * under way get some time, then they are cut.
  *
  * 	start --> turns --> drain --> turns until nothing is left, or cut --> join --> finish
  *
@@ -26,36 +26,37 @@
 
 struct kvw_server_loop;
 
-/* Something that another thread gives to a loop. Embedded in what is given. */
+/* An object that another thread sends to a loop. Embedded in that object. */
 struct kvw_mail {
 	struct kvw_mail *next;
-	/* On the loop's thread; takes the mail. After the loop has ended (loop->ended), on the
-	 * thread that finishes it: then it only frees. */
+	/* Called on the loop's thread; takes the mail. After the loop has ended (loop->ended):
+	 * called on the thread that finishes it, only to free the mail. */
 	void (*deliver)(struct kvw_mail *mail, struct kvw_server_loop *loop);
 };
 
-/* What all loops of a server share. Zeroed but for the limits it is ready. */
+/* Shared by all loops of a server. Ready when zeroed, with the limits set. */
 struct kvw_server {
 	uint32_t most; /* connections */
 	uint64_t drain_ns;
 	_Atomic uint32_t connections; /* now */
-	/* Another process accepts from the same socket: what waits there is its, and clients
-	 * without a request have so long to send one. 0: none does. Written before `draining`. */
+	/* Not 0: another process accepts from the same socket: the accept queue is left to it, and
+	 * clients without a request have this long to send one. Written before `draining`. */
 	uint64_t settle_ns;
 	_Atomic bool draining;        /* kvw_server_drain */
 };
 
-/* What a program does in its loops, on the loop's thread. */
+/* The program's callbacks, on the loop's thread. */
 struct kvw_server_loop_ops {
-	/* A client, counted until kvw_server_loop_lost. Takes fd. */
+	/* Serves a client, counted until kvw_server_loop_lost. Takes fd. */
 	void (*serve_take)(struct kvw_server_loop *loop, int fd);
-	/* One that is not served: answers if it can without waiting. Takes fd. */
+	/* Refuses a client: answers if that is possible without waiting. Takes fd. */
 	void (*refuse_take)(struct kvw_server_loop *loop, int fd, enum kvw_refusal why);
-	/* Draining begins, and the socket is closed: lets go of clients without a request. */
+	/* Called when draining begins and the socket is closed: closes clients without a
+	 * request. */
 	void (*drain)(struct kvw_server_loop *loop);
-	/* Its time is over: lets go of all. */
+	/* Called when the time for draining is over: closes all clients. */
 	void (*cut)(struct kvw_server_loop *loop);
-	/* The loop has turned: frees what ended in this turn. */
+	/* Called after a turn: frees the objects that ended in it. */
 	void (*turned)(struct kvw_server_loop *loop);
 };
 
@@ -63,18 +64,18 @@ struct kvw_server_loop {
 	const struct kvw_server_loop_ops *ops;
 	struct kvw_server *server;
 	char name[16];                /* of the thread */
-	struct kvw_server_loop *next; /* ring of those that one accepts for; itself: alone */
+	struct kvw_server_loop *next; /* ring of loops that one accepts for; itself: alone */
 	struct kvw_io_set sockets;
 	struct kvw_timers timers;
 	int64_t now_ns; /* monotonic, of the event being handled */
-	size_t waits;   /* answers that are being made elsewhere: the loop does not end before */
+	size_t waits;   /* answers being made elsewhere; the loop ends only at 0 */
 	_Atomic bool draining; /* it accepts no more */
-	bool lets_go;          /* draining, and clients without a request are let go */
+	bool lets_go;          /* draining, and clients without a request are closed */
 	bool ended; /* its thread is over */
 	_Atomic uint32_t conn_count;
 	_Atomic int64_t turn_ns; /* when it turned last; INT64_MAX: ended */
 
-	/* loop.c's */
+	/* private to loop.c */
 	struct kvw_acceptor acceptor;
 	struct kvw_io wake_io;
 	int wake_fd;
@@ -85,23 +86,23 @@ struct kvw_server_loop {
 	bool started;
 };
 
-/* Zeroes the loop first; takes listen_fd (-1: it does not accept), also when it fails. After it,
- * also after a failure, kvw_server_loop_finish() is due. */
+/* Zeroes the loop first; takes listen_fd (-1: the loop does not accept), also on failure. To be
+ * followed by kvw_server_loop_finish(), also after a failure. */
 enum kvw_err kvw_server_loop_init(struct kvw_server_loop *loop, struct kvw_server *server,
 	const struct kvw_server_loop_ops *ops, int listen_fd) KVW_MUST_CHECK;
 
-/* Accepts from this socket; it had none so far. On the loop's thread. Takes listen_fd, also when
- * it fails. */
+/* Makes a loop without socket accept from this one. On the loop's thread. Takes listen_fd, also on
+ * failure. */
 enum kvw_err kvw_server_loop_listen_take(
 	struct kvw_server_loop *loop, int listen_fd) KVW_MUST_CHECK;
 
 /* Puts `other`, which is alone, into the ring of `loop`. Before the start. */
 void kvw_server_loop_join_ring(struct kvw_server_loop *loop, struct kvw_server_loop *other);
 
-/* Starts the thread. KVW_ENOMEM: there is none to be had. */
+/* Starts the thread. KVW_ENOMEM: no thread. */
 enum kvw_err kvw_server_loop_start(struct kvw_server_loop *loop, const char *name) KVW_MUST_CHECK;
 
-/* One turn, which waits for news until the next tick if `wait`. False: waiting failed. */
+/* Runs one turn, which waits for events until the next tick if `wait`. False: waiting failed. */
 bool kvw_server_loop_turn(struct kvw_server_loop *loop, bool wait) KVW_MUST_CHECK;
 
 /* Any thread, before kvw_server_loop_finish(): a mail posted later is never delivered. */
@@ -109,17 +110,16 @@ void kvw_server_loop_post(struct kvw_server_loop *loop, struct kvw_mail *mail);
 /* The next tick comes at once. Any thread. */
 void kvw_server_loop_wake(struct kvw_server_loop *loop);
 
-/* One more client than the limit allows is this loop's, until kvw_server_loop_lost. */
+/* Counts a client of this loop beyond the limit, until kvw_server_loop_lost. */
 void kvw_server_loop_gained(struct kvw_server_loop *loop);
 /* A client that serve_take got is gone. */
 void kvw_server_loop_lost(struct kvw_server_loop *loop);
 
-/* Waits for the thread, whose server drains. Does nothing where there is none. */
+/* Waits for the thread to end, while its server drains. Does nothing without a thread. */
 void kvw_server_loop_join(struct kvw_server_loop *loop);
 
-/* Delivers what mail is left, cuts, closes; when the loops of the ring have ended and nothing is
- * posted any more. A thread whose mail was taken may still be inside of kvw_server_loop_post: it is
- * waited for. */
+/* Delivers the remaining mail, cuts, closes; to be called when all loops of the ring have ended and
+ * no thread posts any more. Waits for threads that are still inside kvw_server_loop_post. */
 void kvw_server_loop_finish(struct kvw_server_loop *loop);
 
 #endif

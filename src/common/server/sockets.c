@@ -2,7 +2,7 @@
  * sockets.c - see sockets.h.
  *
  * Addresses are compared as the kernel has them, not as text, so that `localhost:80` finds a socket
- * that was bound as 127.0.0.1:80. Sets are small, and looked through from the front.
+ * that was bound as 127.0.0.1:80. Sets are small: look-ups are linear.
  */
 #include "server/sockets.h"
 
@@ -122,7 +122,7 @@ enum kvw_err kvw_sockets_offer_take(struct kvw_sockets *set, enum kvw_socket_use
 	return KVW_OK;
 }
 
-/* What kvw_sockets_adopt looks for: the first address of the name, which kvw_listen would bind. */
+/* Resolves the name to its first address, which kvw_listen would bind. */
 static bool resolve(const char *address, struct sockaddr_storage *out)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC,

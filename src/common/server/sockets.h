@@ -1,14 +1,14 @@
 /*
- * sockets.h - the listening sockets of a process: those that it opened, and those that another
- * process or the service manager handed to it and that it has not put to use yet.
+ * sockets.h - the listening sockets of a process: sockets that it opened, and inherited ones, from
+ * another process or the service manager, that it does not use yet.
  *
- * A room that wants to listen asks here first. What was handed on is found by its address: the
- * socket must be bound to the very address and port that the configuration names. Port 0 fits any
- * port of a socket that had the same use.
+ * A part of the program that wants to listen first asks the set for an inherited socket, which must
+ * be bound to exactly the configured address and port. Port 0 matches any port of a socket that had
+ * the same use.
  *
- * The set owns a descriptor until kvw_sockets_adopt gives it away. From then on it only remembers
- * the number, so that the socket can be handed on to the next process; the room that has it may
- * close it once kvw_sockets_used is not called any more.
+ * The set owns a descriptor until kvw_sockets_adopt gives it away. From then on the set only
+ * remembers the number, so that the next process can inherit the socket; the new owner may close it
+ * once kvw_sockets_used is not called any more.
  *
  * Threads: one, the main thread.
  */
@@ -23,21 +23,21 @@
 #define KVW_SOCKETS_MOST 1024 /* of a set */
 #define KVW_SOCKET_TEXT  128  /* room for an address: HOST:PORT, or the path of a Unix socket */
 
-/* What it is for. */
+/* Use of a socket. */
 enum kvw_socket_use {
 	KVW_SOCKET_CLIENTS,
 	KVW_SOCKET_ADMIN,
-	KVW_SOCKET_TAKEOVER, /* where the next process asks */
-	KVW_SOCKET_EVENTS,   /* engines connect there to publish what their caches hold */
-	KVW_SOCKET_ANY,      /* the service manager did not say */
+	KVW_SOCKET_TAKEOVER, /* for the request of the next process */
+	KVW_SOCKET_EVENTS,   /* for engines that publish their KV events */
+	KVW_SOCKET_ANY,      /* the service manager gave no use */
 	KVW_SOCKET_USES
 };
 
 struct kvw_socket {
 	enum kvw_socket_use use;
 	int fd;
-	bool waiting; /* owned by the set, and no room has asked for it */
-	bool handed;  /* another process had it before */
+	bool waiting; /* owned by the set, not adopted yet */
+	bool handed;  /* inherited */
 	char address[KVW_SOCKET_TEXT]; /* as bound */
 };
 
@@ -50,33 +50,33 @@ struct kvw_sockets {
 const char *kvw_socket_use_name(enum kvw_socket_use use);
 enum kvw_socket_use kvw_socket_use_of(const char *name);
 
-/* A zeroed set is empty. Closes what waits. */
+/* A zeroed set is empty. Closes the sockets that were not adopted. */
 void kvw_sockets_finish(struct kvw_sockets *set);
 
-/* One that was handed to this process. Takes fd, also when it fails. KVW_EINVAL: no listening
- * stream socket; KVW_ELIMIT: too many; KVW_ENOMEM. */
+/* Adds an inherited socket. Takes fd, also on failure. KVW_EINVAL: no listening stream socket;
+ * KVW_ELIMIT: too many; KVW_ENOMEM. */
 enum kvw_err kvw_sockets_offer_take(
 	struct kvw_sockets *set, enum kvw_socket_use use, int fd) KVW_MUST_CHECK;
 
-/* Those that wait and are bound to `address` (HOST:PORT, or for KVW_SOCKET_TAKEOVER the path of a
- * Unix socket, as it was bound), up to `most`; fds are the caller's. Returns how many; 0: none
- * fits. Looks the host up, so it may block. */
+/* Gives the caller up to `most` inherited sockets bound to `address` (HOST:PORT, or for
+ * KVW_SOCKET_TAKEOVER the path of a Unix socket, as it was bound). Returns their number; 0: none
+ * matches. Resolves the host, so it may block. */
 size_t kvw_sockets_adopt(struct kvw_sockets *set, enum kvw_socket_use use, const char *address,
 	int *fds, size_t most);
 
-/* The caller opened this one itself and keeps it.
- * A failure means only that it cannot be handed on. */
+/* Adds a socket that the caller opened and owns. After a failure the next process cannot inherit
+ * it. */
 void kvw_sockets_note(struct kvw_sockets *set, enum kvw_socket_use use, int fd);
 
 /* The nth socket in use, from 0; NULL: there are no more. */
 const struct kvw_socket *kvw_sockets_used(const struct kvw_sockets *set, size_t n);
 
-/* The first that no room has asked for; NULL: there is none. */
+/* The first inherited socket that was not adopted; NULL: there is none. */
 const struct kvw_socket *kvw_sockets_waiting(const struct kvw_sockets *set);
-/* Closes that one. */
+/* Closes that socket. */
 void kvw_sockets_drop(struct kvw_sockets *set, const struct kvw_socket *waiting);
 
-/* The address of a bound socket as text; "" where it has none. */
+/* The address of a bound socket as text; "" if it has none. */
 void kvw_socket_address(int fd, char text[KVW_SOCKET_TEXT]);
 
 #endif
