@@ -1,9 +1,9 @@
 /*
  * address.c - host:port and http[s]://host:port/prefix, taken apart.
  *
- * Strict on purpose: what passes here goes into Host fields, socket calls and metric labels as it
- * is. A host of digits and dots must be a whole IPv4 address (inet_aton's "127.1" and octal forms
- * are refused), a name follows RFC 1123 with '_' allowed, since container names use it.
+ * Strict on purpose: accepted texts go unchanged into Host fields, socket calls and metric labels.
+ * A host of digits and dots must be a whole IPv4 address (inet_aton's "127.1" and octal forms are
+ * refused), a name follows RFC 1123 with '_' allowed, since container names use it.
  */
 #include "settings/address.h"
 
@@ -34,7 +34,7 @@ static bool is_ip(int family, struct kvw_slice host)
 }
 
 /* Labels of 1 to 63 characters between dots; the last one not all digits. A final dot (RFC 1034:
- * not relative to a search domain) is one. */
+ * not relative to a search domain) is allowed. */
 static bool is_name(struct kvw_slice host)
 {
 	size_t label = 0;

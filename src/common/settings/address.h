@@ -1,8 +1,8 @@
 /*
- * address.h - host:port and http[s]://host:port/prefix, taken apart.
+ * address.h - parses host:port and http[s]://host:port/prefix.
  *
- * The loader checks and stores them as text; code that listens or connects takes them apart again
- * with the same functions. They resolve no name. All slices borrow from the text given.
+ * The loader checks and stores addresses as text; code that listens or connects parses them again
+ * with the same functions, which resolve no name. All slices borrow from the given text.
  */
 #ifndef KVW_ADDRESS_H
 #define KVW_ADDRESS_H
@@ -22,7 +22,7 @@ struct kvw_address {
 	uint16_t port;         /* 0 is allowed: the kernel chooses (listening only) */
 };
 
-/* What is wrong with a text. Plain data, static text. */
+/* The fault of a text. */
 enum kvw_address_fault {
 	KVW_ADDRESS_OK,
 	KVW_ADDRESS_NO_PORT,
@@ -35,7 +35,7 @@ enum kvw_address_fault {
 	KVW_ADDRESS_USER,     /* user:password@ */
 	KVW_ADDRESS_QUERY,    /* '?' or '#' */
 	KVW_ADDRESS_BAD_PATH, /* characters, or a segment '.', '..' or empty */
-	KVW_ADDRESS_API_PATH, /* ends in /v1, which requests bring themselves */
+	KVW_ADDRESS_API_PATH, /* ends in /v1, which the requests' paths have */
 };
 
 /* KVW_ADDRESS_OK fills *out; else *out is untouched. */
@@ -50,7 +50,7 @@ struct kvw_url {
 	struct kvw_slice prefix;    /* "" or "/prefix", without a final slash */
 };
 
-/* The same for a URL. */
+/* As kvw_address_split, for a URL. */
 enum kvw_address_fault kvw_url_split(struct kvw_slice text, struct kvw_url *out) KVW_MUST_CHECK;
 
 #endif

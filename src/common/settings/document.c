@@ -1,15 +1,15 @@
 /*
  * document.c - builds the tree from libyaml's events.
  *
- * The composer of libyaml would build one too, but it keeps no order of mistakes, resolves aliases
- * and accepts everything; from events it takes as many lines to build our own. Open mappings and
- * lists are a fixed stack, so nesting is bounded before libyaml sees what is inside.
+ * libyaml's composer builds a tree, too, but keeps no order of mistakes, resolves aliases and
+ * accepts everything; building from events takes no more lines. A fixed stack holds the open
+ * mappings and lists, so nesting is bounded before libyaml reads their contents.
  *
- * A mistake that leaves no doubt about the rest (an alias, a tag) is reported and reading goes on;
- * where YAML itself is broken the rest means nothing and reading ends with that one line.
+ * After a mistake that leaves the rest readable (an alias, a tag) reading goes on; after a syntax
+ * error of YAML the rest has no meaning, and reading ends with that one line.
  *
- * libyaml guesses UTF-16 from the first bytes unless an encoding is set: we set UTF-8, and cut off
- * a byte order mark before, so that columns of the first line count what the user sees.
+ * libyaml guesses UTF-16 from the first bytes unless an encoding is set: kvway sets UTF-8, and
+ * first removes a byte order mark, so that columns of the first line count visible characters.
  */
 #include "settings/document.h"
 
@@ -22,7 +22,7 @@
 /* An open list or mapping. */
 struct level {
 	struct kvw_node *node;
-	struct kvw_node *key; /* of a mapping: read, its value comes next; else NULL */
+	struct kvw_node *key; /* of a mapping: key whose value comes next; else NULL */
 };
 
 struct builder {
@@ -86,7 +86,7 @@ static enum kvw_err make_node(struct builder *b, const yaml_event_t *event, enum
 	return KVW_OK;
 }
 
-/* Puts a node where it stands: root, entry, key or value. */
+/* Puts a node into the tree: as root, entry, key or value. */
 static void attach(struct builder *b, struct kvw_node *node)
 {
 	struct level *level;
@@ -112,7 +112,7 @@ static void attach(struct builder *b, struct kvw_node *node)
 	parent->count++;
 }
 
-/* True where the next node would be a key. */
+/* Whether the next node is a key. */
 static bool at_key(const struct builder *b)
 {
 	const struct level *level;
@@ -123,13 +123,13 @@ static bool at_key(const struct builder *b)
 	return level->node->kind == KVW_NODE_MAP && level->key == NULL;
 }
 
-/* The name of what is read now, such as "workers[1].url"; cut off where it does not fit. NULL at
- * the top. */
+/* The path of the current node, such as "workers[1].url"; cut if it does not fit. NULL at the
+ * top. */
 static const char *path_here(const struct builder *b, char *out, size_t room)
 {
 	size_t used = 0;
 
-	/* Level i is named by what stands in level i - 1; what is read now has no level yet. */
+	/* The key or index in level i - 1 names level i; the current node has no level yet. */
 	for (size_t i = 1; i <= b->depth && used < room; i++) {
 		const struct level *in = &b->levels[i - 1];
 		const struct kvw_node *key = i < b->depth ? b->levels[i].node->key : in->key;
@@ -233,7 +233,7 @@ static void on_close(struct builder *b)
 {
 	struct kvw_node *node = b->levels[--b->depth].node;
 
-	/* As a key it was refused on opening; its value then has no name. */
+	/* A mapping or list as key was refused when it began; its value has no name. */
 	if (b->depth > 0 && b->levels[b->depth - 1].key == node)
 		node->kind = KVW_NODE_BAD;
 }
@@ -282,7 +282,7 @@ static struct kvw_place place_of_byte(const char *text, size_t offset)
 	return place;
 }
 
-/* libyaml's error in our words. */
+/* Reports libyaml's error in kvway's wording. */
 static enum kvw_err report_syntax(struct builder *b, const yaml_parser_t *parser)
 {
 	const char *problem = parser->problem != NULL ? parser->problem : "not valid YAML";
@@ -299,12 +299,13 @@ static enum kvw_err report_syntax(struct builder *b, const yaml_parser_t *parser
 		kvw_report_mistake(b->report, place_of_byte(b->text, offset), NULL,
 			"found %s 0x%02X (%s), expected UTF-8 text",
 			control ? "a control character" : "the byte",
-			/* libyaml has no value, or the character's, where it is no single byte that
-			 * is wrong. */
+			/* libyaml's own value is 0, or the character's, unless a single byte is
+			 * wrong. */
 			offset < b->len ? (unsigned)(unsigned char)b->text[offset] : 0, problem);
 		return KVW_EINVAL;
 	}
-	/* The index counts characters, so it points at the tab only in ASCII; then it says more. */
+	/* The index counts characters, so it points at the tab only after ASCII text; then name the
+	 * tab. */
 	if (index < b->len && b->text[index] == '\t' && strstr(problem, "cannot start") != NULL)
 		kvw_report_mistake(b->report, place_of(&parser->problem_mark), NULL,
 			"found a tab, expected spaces: YAML does not indent with tabs");

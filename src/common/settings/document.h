@@ -1,10 +1,10 @@
 /*
  * document.h - a YAML text as a small tree in which every value knows its line and column.
  *
- * YAML is accepted as far as a configuration needs it: one document of mappings, lists and
- * scalars in UTF-8. Anchors, aliases and tags are refused by name: they make a value appear where
- * the user did not write it, so that a message could not say where to look. What a scalar means is
- * decided by the key it is given to, never by how it looks (`off` is a word, `8001` may be a name).
+ * YAML is accepted as far as a configuration needs it: one document of mappings, lists and scalars
+ * in UTF-8. Anchors, aliases and tags are refused by name: they make a value appear where the user
+ * did not write it, so that a message could not give its place. A scalar's key determines its type,
+ * never its form (`off` is a word, `8001` may be a name).
  */
 #ifndef KVW_CONFIG_DOCUMENT_H
 #define KVW_CONFIG_DOCUMENT_H
@@ -22,17 +22,17 @@ enum kvw_node_kind {
 	KVW_NODE_SCALAR,
 	KVW_NODE_LIST,
 	KVW_NODE_MAP,
-	KVW_NODE_BAD, /* already reported: pass over it in silence */
+	KVW_NODE_BAD, /* already reported: skipped in silence */
 };
 
 /* Owned by its document. */
 struct kvw_node {
-	struct kvw_node *next;  /* after it in the same list or mapping */
+	struct kvw_node *next;  /* next node of the same list or mapping */
 	struct kvw_node *first; /* LIST: entries, MAP: values, in the order of the text */
 	struct kvw_node *last;
 	struct kvw_node *key;   /* of a value in a mapping: SCALAR or BAD; else NULL */
-	struct kvw_node *older; /* made before it: the document frees along this */
-	struct kvw_place place; /* where it begins */
+	struct kvw_node *older; /* created before it: the document frees along this list */
+	struct kvw_place place; /* its first character */
 	enum kvw_node_kind kind;
 	bool quoted;  /* SCALAR: written in quotes or as a block */
 	size_t count; /* LIST, MAP: values */
@@ -60,7 +60,7 @@ void kvw_document_finish(struct kvw_document *document);
 /* "a list", "a mapping" or "text", for messages. */
 const char *kvw_node_kind_name(const struct kvw_node *node);
 
-/* A scalar that says nothing: `key:`, `key: ~`, `key: null`. */
+/* Whether a scalar is null: `key:`, `key: ~`, `key: null`. */
 bool kvw_node_is_null(const struct kvw_node *node);
 
 #endif

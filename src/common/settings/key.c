@@ -60,7 +60,7 @@ static enum kvw_err parse_text(const struct kvw_schema *schema, const struct kvw
 	return type->parse(type, text, schema->names, out, fault);
 }
 
-/* A limit always parses; tests see to that. */
+/* A limit always parses; tests ensure that. */
 static bool is_beyond(
 	const struct kvw_key *key, const union kvw_value *value, const char *limit, int way)
 {
@@ -79,7 +79,8 @@ static bool in_range(const struct kvw_key *key, const union kvw_value *value)
 	       (!is_beyond(key, value, key->min, -1) && !is_beyond(key, value, key->max, 1));
 }
 
-/* A value outside: only the range is named. No value at all: also how to write one. */
+/* Writes the expected text. Of a value outside the range: the range. Of no value at all: also the
+ * form. */
 static void expect(const struct kvw_schema *schema, const struct kvw_key *key, bool outside,
 	struct kvw_fault *fault)
 {
@@ -192,7 +193,7 @@ enum kvw_err kvw_key_text(const struct kvw_key *key, const void *values, char **
 	const struct kvw_type *type = key->type;
 	union kvw_value value = value_of(key, values);
 	char empty[] = "", *text;
-	size_t room = 128; /* numbers and words */
+	size_t room = 128; /* room for numbers and words */
 
 	if (type->item != NULL) {
 		text = text_of_list(type->item,

@@ -14,7 +14,7 @@ void kvw_reference_cell(FILE *out, const char *text)
 		fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
 }
 
-/* Words stand here where the type's name does not list them. */
+/* Writes the range, or the words if the type's name does not list them. */
 static void write_range(FILE *out, const struct kvw_key *key)
 {
 	const struct kvw_word *words = key->type->words;
@@ -96,8 +96,7 @@ static void write_comment(FILE *out, size_t depth, const char *text)
 	}
 }
 
-/* A default as YAML. The FULL schemas write theirs so that no quotes are needed,
- * but where blanks are part of it. */
+/* Writes a default as YAML. Defaults of FULL schemas need no quotes, except those with blanks. */
 static void write_default(FILE *out, const struct kvw_schema *schema, const struct kvw_key *key)
 {
 	struct kvw_key alone = *key;

@@ -1,5 +1,5 @@
 /*
- * reference.h - what a schema says for people: the tables of a reference page, and a YAML file with
+ * reference.h - writes a schema for people: the tables of a reference page, and a YAML file with
  * every key and its default. The text around them belongs to the program.
  */
 #ifndef KVW_CONFIG_REFERENCE_H
@@ -18,7 +18,7 @@ void kvw_reference_keys(FILE *out, const struct kvw_schema *schema);
 /* Text in a cell of a table: '|' would end it. */
 void kvw_reference_cell(FILE *out, const char *text);
 
-/* Every section with every key. */
+/* Writes every section with every key. */
 void kvw_reference_example(FILE *out, const struct kvw_schema *schema);
 
 /* One key with its comment, under `name` at this depth of sections. */

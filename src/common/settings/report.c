@@ -1,8 +1,8 @@
 /*
  * report.c - mistakes in a configuration, printed as they are found.
  *
- * Nothing is collected: values are visited in the order of the file, so printing at once gives
- * sorted lines and needs no memory. Only rules between two keys come after everything else.
+ * Mistakes are not collected: values are visited in the order of the file, so printing at once
+ * gives sorted lines and needs no memory. Only checks of two keys together come last.
  */
 #include "settings/report.h"
 

@@ -2,9 +2,9 @@
  * report.h - mistakes in a configuration, printed as they are found.
  *
  * One line each: `FILE:LINE:COLUMN: KEY: ...` for a file, `--flag: ...` for a flag. After
- * KVW_REPORT_MOST lines the rest is only counted, so that a file that is something else entirely
- * does not fill the terminal. Text from the file is printed through quote(): short, one line, no
- * control characters that could act on a terminal.
+ * KVW_REPORT_MOST lines the rest is only counted, so that a file of another kind does not fill the
+ * terminal. Text from the file is printed through quote(): short, one line, no control characters
+ * that could act on a terminal.
  */
 #ifndef KVW_CONFIG_REPORT_H
 #define KVW_CONFIG_REPORT_H
@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #define KVW_REPORT_MOST  100
-#define KVW_REPORT_QUOTE 96 /* room for what quote() writes */
+#define KVW_REPORT_QUOTE 96 /* room for quote()'s output */
 
 /* Where a value was written. */
 struct kvw_place {
@@ -34,7 +34,7 @@ void kvw_report_start(struct kvw_report *report, const char *name, FILE *out);
 void kvw_report_mistake(struct kvw_report *report, struct kvw_place place, const char *key,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Says how many were not printed. */
+/* Prints the number of mistakes that were not printed. */
 void kvw_report_finish(struct kvw_report *report);
 
 /* True while a mistake would still be printed: a costly suggestion is worth computing. */

@@ -1,9 +1,9 @@
 /*
  * suggest.h - the known word nearest to a misspelt one, for "did you mean `x`?".
  *
- * Distance: insertions, deletions, replacements and swaps of neighbours (optimal string
- * alignment); case and '-' against '_' count for nothing. A candidate is near when no more than a
- * third of the wanted word's characters, at most three, would have to change.
+ * Distance: insertions, deletions, replacements and swaps of neighbours (optimal string alignment);
+ * case and '-' against '_' count for nothing. A candidate is near if at most a third of the wanted
+ * word's characters, and at most three, would have to change.
  */
 #ifndef KVW_CONFIG_SUGGEST_H
 #define KVW_CONFIG_SUGGEST_H
@@ -21,8 +21,8 @@ struct kvw_suggest {
 
 void kvw_suggest_start(struct kvw_suggest *suggest, const char *wanted);
 
-/* Compares `word` with what is wanted; `candidate` is kept where it is the nearest so far. The
- * two differ where a word is known by its last part only. */
+/* Compares `word` with the wanted word; keeps `candidate` if it is the nearest so far. The two
+ * differ if only the last part of a candidate is compared. */
 void kvw_suggest_offer(struct kvw_suggest *suggest, const char *word, const char *candidate);
 
 #endif

@@ -1,10 +1,8 @@
 /*
- * types.h - the types that a table of keys may use: how a text becomes a value, and a value its
- * text.
+ * types.h - the types that a table of keys may use: conversion of texts to values, and back.
  *
- * One `struct kvw_type` per type, named kvw_type_<TYPE>; a room defines those that it alone needs.
- * A type knows nothing of keys or places: it turns text into a value or says what it expected
- * instead.
+ * One `struct kvw_type` per type, named kvw_type_<TYPE>; a program may define types of its own. A
+ * type does not know keys or places: it converts a text to a value or returns what it expected.
  */
 #ifndef KVW_CONFIG_TYPES_H
 #define KVW_CONFIG_TYPES_H
@@ -25,12 +23,12 @@ union kvw_value {
 	uint64_t size;
 	double ratio;
 	char *text;              /* owned by the holder of the value */
-	unsigned char bytes[32]; /* for types of a room */
+	unsigned char bytes[32]; /* for types of a program */
 };
 
 /* Why a text is no value. */
 struct kvw_fault {
-	const char *found; /* said instead of the text itself; NULL: the text is quoted */
+	const char *found; /* printed instead of the text; NULL: the text is quoted */
 	char expected[320];
 	char suggestion[128]; /* "": none */
 };
@@ -41,7 +39,7 @@ struct kvw_strings {
 	size_t count;
 };
 
-/* One word of a type that has a list of them. */
+/* One word of a type that lists its words. */
 struct kvw_word {
 	const char *name; /* NULL ends the list */
 	int value;        /* of an enum */
@@ -50,16 +48,16 @@ struct kvw_word {
 struct kvw_type {
 	const char *name;             /* as in REFERENCE.md */
 	const char *expected;         /* "a size such as 64MiB"; NULL: parse says more */
-	const char *usual;            /* REFERENCE.md says this for the default; NULL: the value */
-	const struct kvw_word *words; /* all that there are; else NULL */
+	const char *usual;            /* REFERENCE.md's text for the default; NULL: the value */
+	const struct kvw_word *words; /* all words of the type; NULL: not a list of words */
 	const struct kvw_type *item;  /* the type of a list's entries; NULL: not a list */
 	size_t size;                  /* bytes of the field */
 	bool owned;                   /* the value is text on the heap */
 	bool secret;                  /* never printed */
 	bool automatic;               /* `auto` stands for 0, which is outside of the range */
 
-	/* KVW_EINVAL fills *fault, as far as `expected` above does not say it. `strategies`: the
-	 * names that there are. text ends with a NUL beyond its length. Not for lists. */
+	/* KVW_EINVAL fills *fault, where `expected` above is not enough. `strategies`: all names of
+	 * strategies. text ends with a NUL beyond its length. Not for lists. */
 	enum kvw_err (*parse)(const struct kvw_type *type, struct kvw_slice text,
 		const char *const *strategies, union kvw_value *out, struct kvw_fault *fault);
 
@@ -74,7 +72,7 @@ struct kvw_type {
 /* C types: bool, int64_t, uint64_t (bytes), int64_t (ms), double. */
 extern const struct kvw_type kvw_type_BOOL, kvw_type_INT, kvw_type_SIZE, kvw_type_DURATION,
 	kvw_type_RATIO;
-/* The same for structs with members of fixed size: uint32_t, int32_t, uint32_t, uint64_t (ns). */
+/* Types for structs with members of fixed size: uint32_t, int32_t, uint32_t, uint64_t (ns). */
 extern const struct kvw_type kvw_type_FLAG, kvw_type_NODE, kvw_type_COUNT, kvw_type_TIME,
 	kvw_type_AUTO_COUNT, kvw_type_AUTO_SIZE;
 /* char * */
@@ -83,7 +81,8 @@ extern const struct kvw_type kvw_type_STRING, kvw_type_SECRET, kvw_type_ADDRESS,
 /* struct kvw_strings */
 extern const struct kvw_type kvw_type_STRINGS, kvw_type_TOKENS;
 
-/* Parse and print of a type whose values are `words`: their numbers, or texts if it is owned. */
+/* Parse and print for a type with `words`: values are their numbers, or texts if the type is
+ * owned. */
 enum kvw_err kvw_word_parse(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *strategies, union kvw_value *out,
 	struct kvw_fault *fault) KVW_MUST_CHECK;
@@ -93,8 +92,8 @@ void kvw_word_print(
 /* A copy on the heap. */
 enum kvw_err kvw_text_copy(struct kvw_slice text, union kvw_value *out) KVW_MUST_CHECK;
 
-/* Prints a text without control characters: plain where that is safe, also in a list, else in
- * double quotes. Takes at most twice its length and 3 bytes. */
+/* Prints a text without control characters: plain if that is safe, also in a list, else in double
+ * quotes. Writes at most twice its length and 3 bytes. */
 void kvw_text_print(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room);
 

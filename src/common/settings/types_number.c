@@ -2,8 +2,8 @@
  * types_number.c - truth values, numbers, sizes and durations.
  *
  * Written forms are few and exact, so that two people read the same file alike: no octal or hex, no
- * underscores, no "MB" that may mean a million, no duration without its unit. A near miss gets a
- * suggestion instead.
+ * underscores, no "MB" that may mean a million, no duration without its unit. A similar wrong form
+ * gets a suggestion.
  */
 #include "settings/types.h"
 
@@ -207,7 +207,7 @@ static enum kvw_err parse_time(const struct kvw_type *type, struct kvw_slice tex
 	return err;
 }
 
-/* [-]digits[.digits][e[+-]digits]: leaves out what strtod knows beyond that (hex, inf, nan). */
+/* [-]digits[.digits][e[+-]digits]: excludes strtod's further forms (hex, inf, nan). */
 static bool is_decimal(const char *text)
 {
 	size_t whole, part;
@@ -274,7 +274,7 @@ static int compare_nodes(const union kvw_value *a, const union kvw_value *b)
 	return (a->word > b->word) - (a->word < b->word);
 }
 
-/* Not a number is beyond every limit. */
+/* NaN is beyond every limit. */
 static int compare_ratios(const union kvw_value *a, const union kvw_value *b)
 {
 	if (isnan(a->ratio))
@@ -356,7 +356,7 @@ static void print_duration(
 	print_ms((uint64_t)value->integer, out, room);
 }
 
-/* A C caller's odd nanoseconds are cut. */
+/* Cuts nanoseconds that no unit expresses (from C callers). */
 static void print_time(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
 {

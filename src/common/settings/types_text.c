@@ -1,8 +1,8 @@
 /*
  * types_text.c - names, addresses, URLs, words out of a list.
  *
- * Whatever passes here may be written into HTTP heads, logs and metric labels, so control
- * characters never pass, and secrets (sent in a header) are visible ASCII only.
+ * Accepted texts may be written into HTTP heads, logs and metric labels, so control characters are
+ * refused, and secrets (sent in a header) are visible ASCII only.
  */
 #include "settings/types.h"
 
@@ -106,7 +106,7 @@ static enum kvw_err parse_token(const struct kvw_type *type, struct kvw_slice te
 	return kvw_text_copy(text, out);
 }
 
-/* A suggestion that repairs an address, if it then is one. */
+/* Suggests host and port, if they form a valid address. */
 static void suggest_address(struct kvw_fault *fault, const char *host, struct kvw_slice port)
 {
 	char text[128];
@@ -151,8 +151,8 @@ static enum kvw_err parse_address(const struct kvw_type *type, struct kvw_slice 
 	return KVW_EINVAL;
 }
 
-/* Stored in one spelling, so that equal workers have equal URLs in every replica: lower-case host,
- * port always written, no final slash. */
+/* Stores a URL in one spelling, so that equal workers have equal URLs in every replica: lower-case
+ * host, port always written, no final slash. */
 static enum kvw_err copy_url(const struct kvw_url *url, union kvw_value *out)
 {
 	char *text = NULL;
@@ -278,7 +278,7 @@ static enum kvw_err parse_strategy(const struct kvw_type *type, struct kvw_slice
 	return no_such_word(&near, fault);
 }
 
-/* A number that is no word's shows as the last one. */
+/* A number without a word prints as the last word. */
 void kvw_word_print(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
 {
@@ -303,8 +303,8 @@ static bool is_plain(const char *text)
 	return true;
 }
 
-/* Characters that YAML reads as a line's end or not at all, and those that act on a terminal, as an
- * escape: their bytes, or 0 for all others. */
+/* Escapes a character that YAML reads as a line's end or not at all, or that controls a terminal.
+ * Returns its bytes in the text; 0: no escape needed. */
 static size_t escape(const unsigned char *c, char out[8])
 {
 	if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) {

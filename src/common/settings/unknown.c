@@ -40,7 +40,7 @@ static void offer_names(
 	}
 }
 
-/* A key that exists elsewhere under this very name. */
+/* A key of exactly this name in another section. */
 static const char *find_elsewhere(const struct kvw_schema *schema, const char *name)
 {
 	for (size_t i = 0; i < schema->key_count; i++) {
@@ -52,8 +52,8 @@ static const char *find_elsewhere(const struct kvw_schema *schema, const char *n
 	return NULL;
 }
 
-/* What a key of an earlier version is called now, "" if it was removed.
- * NULL: there was none of that path. */
+/* The present path of a key of an earlier version, "" if it was removed. NULL: no such key
+ * existed. */
 static const char *find_renamed(const struct kvw_schema *schema, const char *path)
 {
 	for (const char *const *old = schema->renamed; old != NULL && *old != NULL; old += 2)
@@ -62,7 +62,7 @@ static const char *find_renamed(const struct kvw_schema *schema, const char *pat
 	return NULL;
 }
 
-/* The names that a section may hold, joined by commas; cut off where they do not fit. */
+/* The names that a section may hold, joined by commas; cut if they do not fit. */
 static void list_names(const struct kvw_schema *schema, const char *section, char *out, size_t room)
 {
 	const char *path;

@@ -1,5 +1,5 @@
 /*
- * unknown.h - an unknown key: what it may have been meant to be.
+ * unknown.h - reports an unknown key, with a suggestion.
  *
  * Paths are dotted, "section.key"; a name is a path's last part, as it stands in its section.
  * Serves every configuration that is a tree of sections (the router's, the cache's). Pure
@@ -12,8 +12,8 @@
 #include "settings/key.h"
 #include "settings/report.h"
 
-/* Reports `key`, at `path`, which `section` does not have: with the known name nearest to it, here
- * or elsewhere, or with those that may stand here. */
+/* Reports `key`, at `path`, which `section` does not have: with the nearest known name, in this
+ * section or elsewhere, or with all names of this section. */
 void kvw_report_unknown(struct kvw_report *report, const struct kvw_schema *schema,
 	const char *section, const char *path, const struct kvw_node *key);
 

@@ -53,7 +53,7 @@ static void report_value(struct kvw_walk *w, const struct kvw_given *given, cons
 		suggest ? "`?" : "");
 }
 
-/* Parses one scalar into *value. False in *valid: reported, and *value holds nothing. */
+/* Parses one scalar into *value. *valid false: a mistake was reported, *value is not set. */
 static enum kvw_err parse_scalar(struct kvw_walk *w, const struct kvw_key *key, const char *shown,
 	const struct kvw_given *given, union kvw_value *value, bool *valid)
 {
@@ -62,7 +62,7 @@ static enum kvw_err parse_scalar(struct kvw_walk *w, const struct kvw_key *key, 
 	enum kvw_err err;
 
 	if (!is_text(given->node))
-		text = KVW_SLICE("\x01"); /* no type accepts it, but says what it wants */
+		text = KVW_SLICE("\x01"); /* a text that no type accepts: gets the expected form */
 	err = kvw_key_parse(w->schema, key, text, value, &fault);
 	if (err == KVW_EINVAL)
 		report_value(w, given, shown, key->type, &fault);
@@ -93,7 +93,7 @@ static enum kvw_err parse_item(struct kvw_walk *w, const struct kvw_type *type, 
 	return err;
 }
 
-/* Entries of a list into *out, which then owns what was parsed, even where *valid is false. */
+/* Parses entries of a list into *out, which then owns the parsed ones, even if *valid is false. */
 static enum kvw_err parse_items(struct kvw_walk *w, const struct kvw_key *key, const char *shown,
 	const struct kvw_node *list, struct kvw_strings *out, bool *valid)
 {
