@@ -1,4 +1,4 @@
-/* tls.c - contexts: made of their options, lent to connections. */
+/* tls.c - creates contexts from options, and gives connections references to them. */
 #include "tls/tls.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "tls/tls_internal.h"
 
-/* pairs: most own certificates. */
+/* pairs: the maximum of own certificates. */
 static struct kvw_tls *new_tls(bool server, size_t pairs)
 {
 	struct kvw_tls *tls = calloc(1, sizeof(*tls));
@@ -56,7 +56,7 @@ static bool add_pair(struct kvw_tls *tls, const char *certificate, const char *k
 	return key == NULL || kvw_tls_watch(tls, key, KVW_TLS_FILE_KEY, &pair->key);
 }
 
-/* A file with both, or a folder as of a Kubernetes Secret. */
+/* Adds a file with chain and key, or a folder like a Kubernetes Secret's. */
 static bool add_certificate(struct kvw_tls *tls, const char *path)
 {
 	char *certificate, *key;
@@ -77,7 +77,7 @@ static bool add_certificate(struct kvw_tls *tls, const char *path)
 	return added;
 }
 
-/* NULL for what is not given. False: out of memory. */
+/* Copies a text; "" and NULL become NULL. False: out of memory. */
 static bool copy_text(const char *text, char **out)
 {
 	if (text == NULL || text[0] == '\0')

@@ -1,9 +1,9 @@
 /*
  * tls_bio.c - between OpenSSL and the socket of a kvw_io.
  *
- * OpenSSL's own socket BIO would ask the kernel each time. This one knows from the flags when that
- * is useless: after EAGAIN, and after a read that came back short (see kvw_io_readv), so that a
- * message which fits into one buffer costs one system call.
+ * OpenSSL's own socket BIO calls the kernel each time. This BIO skips useless calls by the socket's
+ * flags: after EAGAIN, and after a short read (see kvw_io_readv), so that a message that fits into
+ * one buffer costs one system call.
  */
 #include <errno.h>
 #include <sys/socket.h>

@@ -1,14 +1,14 @@
 /*
- * tls_files.c - the files of a context: when they are replaced, and taking over what they hold.
+ * tls_files.c - detects replaced files of a context, and takes over their contents.
  *
- * Files are looked at, not subscribed to: stat(2) follows the links by which a Kubernetes Secret is
- * swapped whole, works on every file system, and sees a file that is removed and comes back. A
- * certificate and its key are two files that are seldom replaced together. So what has changed must
- * look the same in two looks before it is read, and what does not fit is tried again by each look,
- * without a word, until it fits or changes.
+ * Files are polled, not watched by inotify: stat(2) follows the links by which a Kubernetes Secret
+ * is swapped whole, works on every file system, and sees a file that is removed and comes back. A
+ * certificate and its key are two files that are seldom replaced at the same moment. So changed
+ * files must look the same in two looks before they are read, and each look tries files that do not
+ * match again, without a log line, until they match or change.
  *
- * What was read is whole before it is in force: a pointer to another SSL_CTX. Connections have
- * counted references to theirs.
+ * A new SSL_CTX is complete before the context's pointer is set to it. Connections have counted
+ * references to theirs.
  */
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -107,7 +107,7 @@ const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i)
 	return i < tls->file_count ? &tls->files[i].file : NULL;
 }
 
-/* Has the file been replaced since it was loaded? path: the context's copy. */
+/* Whether the file was replaced since it was loaded. path: the context's copy. */
 static bool is_new(const struct kvw_tls *tls, const char *path)
 {
 	for (size_t i = 0; i < tls->file_count; i++)
@@ -116,8 +116,8 @@ static bool is_new(const struct kvw_tls *tls, const char *path)
 	return false;
 }
 
-/* A new certificate that has ended serves no client: better the old one, which perhaps has not. One
- * that was there before keeps no others from being renewed. */
+/* A new certificate that has expired serves no client: the old one may still be valid. An expired
+ * certificate that was loaded before does not block the renewal of others. */
 static bool has_ended(
 	const struct kvw_tls *tls, const struct kvw_tls_set *set, char *why, size_t why_size)
 {

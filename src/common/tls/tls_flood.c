@@ -1,11 +1,11 @@
 /*
- * tls_flood.c - a bound on messages that come after the handshake and carry nothing.
+ * tls_flood.c - a bound on messages without payload after the handshake.
  *
- * A peer may ask for renegotiation (TLS 1.2) or for new keys (1.3) at any time, and a server may
- * send tickets. OpenSSL refuses or takes one after the other without a bound, and does not return
- * from a read before the socket is empty: one peer could hold a loop for as long as it sends. So
- * they are counted where OpenSSL reports messages, and beyond the bound the socket seems broken to
- * it (tls_bio.c). What one read had brought by then is still worked off: 16 KiB.
+ * A peer may request renegotiation (TLS 1.2) or new keys (1.3) at any time, and a server may send
+ * tickets. OpenSSL refuses or accepts any number of them, and does not return from a read before
+ * the socket is empty: one peer could block a loop for as long as it sends. So OpenSSL's message
+ * callback counts these messages, and beyond the bound the BIO reports a broken socket to OpenSSL
+ * (tls_bio.c). OpenSSL still processes the bytes of one read: 16 KiB.
  */
 #include <string.h>
 

@@ -4,16 +4,16 @@
  *   owner --readv/writev--> ops here --SSL_read/SSL_write--> OpenSSL --tls_bio.c--> socket
  *   owner <---on_event----- filter here <-------------------------------edges--- kvw_io_set
  *
- * Two pairs of flags. raw_readable and raw_writable say what the socket may still do, as kvw_io's
- * own do for plain TCP; tls_bio.c alone clears them and then asks the kernel no more until an edge
- * has set them. io->readable and io->writable say what the owner may do. The two differ because
- * OpenSSL may hold decrypted bytes while the socket is drained, may need the socket's other
- * direction, and eats records that carry nothing for the owner. Which direction a blocked call
- * waits for is remembered (read_wants_write, write_wants_read) and the edge translated.
+ * Two pairs of flags. raw_readable and raw_writable are the socket's state, like kvw_io's flags for
+ * plain TCP; tls_bio.c alone clears them and then makes no system call until an edge has set them.
+ * io->readable and io->writable are the owner's view. The two differ because OpenSSL may hold
+ * decrypted bytes while the socket is drained, may need the socket's other direction, and consumes
+ * records without payload for the owner. The direction that a blocked call waits for is recorded
+ * (read_wants_write, write_wants_read), to translate the edge.
  *
- * Invariants: io->readable is false only if OpenSSL said that it needs more from the socket, and
- * then raw_readable is false too or read_wants_write is set; the same for writing. So no edge is
- * lost, and no event is queued unless something has changed: nothing spins.
+ * Invariants: io->readable is false only if OpenSSL needs more from the socket, and then
+ * raw_readable is false, too, or read_wants_write is set; the same for writing. So no edge is lost,
+ * and an event is queued only after a change: no loop spins.
  *
  * Small pieces are copied into one record: a head and a body leave
  * together, and a record costs 22 bytes and a fixed part of a microsecond.
@@ -62,8 +62,8 @@ static void log_failure(const struct kvw_io *io, const struct kvw_tls_conn *c)
 		c->why == NULL ? "" : c->why);
 }
 
-/* The name or address that the certificate does not bear, to be freed by OPENSSL_free;
- * NULL: it is not that. */
+/* The name or address that the certificate lacks, to be freed by OPENSSL_free; NULL: the failure
+ * has another cause. */
 static char *missed_name(SSL *ssl, long verdict)
 {
 	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
@@ -76,7 +76,7 @@ static char *missed_name(SSL *ssl, long verdict)
 	return host == NULL ? NULL : OPENSSL_strdup(host);
 }
 
-/* Keeps the cause in words: OpenSSL's reason, what it found wrong with a certificate, or errno. */
+/* Stores the cause as text: OpenSSL's reason, its verdict on a certificate, or errno. */
 static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 {
 	unsigned long code = ERR_peek_error();
@@ -120,7 +120,7 @@ static ssize_t fail_with(int error)
 
 /* --- reading --- */
 
-/* A read took what it could; was a write waiting for that? */
+/* After a read: retries a write that waited for it. */
 static void after_read(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (!c->write_wants_read)
@@ -202,7 +202,7 @@ static void settle_flags(struct kvw_io *io, struct kvw_tls_conn *c)
 
 /* --- writing --- */
 
-/* Bytes still to be written: a place in an iovec. */
+/* Bytes still to be written: a position in an iovec. */
 struct offer {
 	const struct iovec *iov;
 	int count;
@@ -220,7 +220,7 @@ static void offer_skip(struct offer *o, size_t n)
 	o->at += n;
 }
 
-/* The payload of the next record: where it lies if in one piece, else copied into buffer. */
+/* The payload of the next record: in place if contiguous, else copied into buffer. */
 static const char *offer_record(const struct offer *o, char *buffer, size_t *len)
 {
 	const char *first = (const char *)o->iov->iov_base + o->at;
@@ -299,8 +299,8 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 
 /* --- closing --- */
 
-/* Sends close_notify, by which the peer knows that nothing is missing. Once, and only if the socket
- * takes it now. */
+/* Sends close_notify, which proves to the peer that no byte is missing. Once, and only if the
+ * socket takes it now. */
 static void send_close_notify(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (!c->ready || c->finished || c->blocked || io->broken)
@@ -348,7 +348,8 @@ static void handshake(struct kvw_io *io, struct kvw_tls_conn *c)
 	int n;
 
 	if (!c->begun && io->broken) {
-		/* Not even connected. The socket's own error says more than ours could. */
+		/* Not even connected: kvw_tls_why() stays NULL, since the socket's own error is
+		 * more precise. */
 		c->error = ECONNRESET;
 		c->read_failed = c->write_failed = c->finished = true;
 		return;
@@ -373,13 +374,13 @@ static void handshake(struct kvw_io *io, struct kvw_tls_conn *c)
 	}
 }
 
-/* Stands before the owner's on_event. */
+/* The socket's on_event, which calls the owner's. */
 static void filter_event(struct kvw_io *io)
 {
 	struct kvw_tls_conn *c = io->state;
 
-	/* The owner's flags may be left from before: that costs one EAGAIN,
-	 * a lost edge would cost all. */
+	/* The owner's flags may be stale: that costs one EAGAIN, a lost edge would stop the
+	 * connection. */
 	c->raw_readable = c->raw_readable || io->readable;
 	c->raw_writable = c->raw_writable || io->writable;
 	if (!c->ready && !c->read_failed) {
@@ -442,7 +443,7 @@ enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls)
 	return KVW_OK;
 }
 
-/* Sets the name that the certificate must bear; a DNS name is also sent as SNI. */
+/* Sets the name that the certificate must have; a DNS name is also sent as SNI. */
 static bool expect_host(SSL *ssl, const char *host)
 {
 	unsigned char binary[sizeof(struct in6_addr)];
@@ -484,7 +485,7 @@ bool kvw_tls_resumed(const struct kvw_io *io)
 	return c != NULL && c->ready && SSL_session_reused(c->ssl) == 1;
 }
 
-/* NULL: it has shown none, or one that was not verified. */
+/* NULL: the peer sent none, or it was not verified. */
 static X509 *peer_certificate(const struct kvw_tls_conn *c)
 {
 	X509 *shown = c == NULL || !c->ready ? NULL : SSL_get0_peer_certificate(c->ssl);

@@ -1,16 +1,16 @@
 /*
- * tls_load.c - from files to OpenSSL: certificates, trust and settings.
+ * tls_load.c - loads certificates, trusted CAs and settings into OpenSSL.
  *
  * Groups and the ciphers of TLS 1.3 are OpenSSL's defaults, which the distribution keeps up to
- * date; of TLS 1.2 servers take those with forward secrecy and authenticated encryption only. Set
- * here:
+ * date; for TLS 1.2 servers accept only ciphers with forward secrecy and authenticated encryption.
+ * Set here:
  *
- *   - read ahead: a record's header and body in one system call, and what follows them too
+ *   - read ahead: a record's header, body and the bytes after it in one system call
  *   - buffers released when empty: an idle connection keeps none of its 34 KB
  *   - partial writes and moving buffers: a blocked write is reported as such, and its bytes may
  *     have been copied elsewhere before they are offered again
- *   - session tickets instead of a cache: resumption without a table that loops would share
- *   - no renegotiation (TLS 1.2): it lets a client make us work for nothing; and a bound on how
+ *   - session tickets instead of a cache: resumption without a table shared by loops
+ *   - no renegotiation (TLS 1.2), which lets a client waste the server's time; and a bound on how
  *     often the peer may ask for it or for a key update (tls_flood.c)
  */
 #include <openssl/err.h>
@@ -23,7 +23,7 @@
 /* Protocol names as ALPN writes them. */
 static const unsigned char alpn_http[] = "\x08http/1.1";
 
-/* "what PATH: reason" of OpenSSL's oldest complaint, which is the cause of the others. */
+/* Writes "what PATH: reason" with OpenSSL's oldest error, the cause of the others. */
 static enum kvw_err complain(char *why, size_t why_size, const char *what, const char *path)
 {
 	unsigned long code = ERR_peek_error();
@@ -50,7 +50,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 	return SSL_TLSEXT_ERR_OK;
 }
 
-/* What servers and clients have in common. NULL: out of memory. */
+/* An SSL_CTX with the settings that servers and clients share. NULL: out of memory. */
 static SSL_CTX *new_ctx(const SSL_METHOD *method)
 {
 	SSL_CTX *ctx = SSL_CTX_new(method);
@@ -98,8 +98,8 @@ static enum kvw_err load_certificate(
 	return KVW_OK;
 }
 
-/* Clients must show a certificate of one of these authorities; the handshake sends them the names.
- * asked: they may come without. */
+/* Requires client certificates of these authorities, whose names the handshake sends. asked:
+ * clients may come without a certificate. */
 static enum kvw_err load_client_ca(
 	SSL_CTX *ctx, const char *path, bool asked, char *why, size_t why_size)
 {
@@ -130,7 +130,7 @@ static enum kvw_err load_ciphers(
 	return KVW_OK;
 }
 
-/* A session belongs to what was asked of its client: with other authorities it is not resumed. */
+/* Binds sessions to the authorities for clients: with others a session is not resumed. */
 static bool set_session_context(const struct kvw_tls *tls, SSL_CTX *ctx)
 {
 	static const unsigned char session_context[] = "kvway";
@@ -184,7 +184,7 @@ static bool names(const SSL_CTX *ctx, const char *host)
 		       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
 }
 
-/* Of several certificates the first one that bears the name which the client asks for. */
+/* Chooses the first certificate with the name that the client requests. */
 static int choose_certificate(SSL *ssl, int *alert, void *arg)
 {
 	const struct kvw_tls_set *set = arg;

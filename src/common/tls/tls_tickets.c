@@ -2,13 +2,13 @@
  * tls_tickets.c - keys of session tickets.
  *
  * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume
- * on any of them and no table grows. With a key recorded connections of TLS 1.2 can be opened: so
- * keys are made in this process, never written to a disk, and replaced every hour. A ticket of an
- * older key is accepted and replaced by a new one. Renewed certificates leave the keys alone. The
- * process that takes over gets them, and replaces them at the hour at which this one would.
+ * on any of them and no table grows. A key can decrypt recorded connections of TLS 1.2: so keys are
+ * made in this process, never written to a disk, and replaced every hour. A ticket of an older key
+ * is accepted and replaced by a new one. A renewal of certificates does not change the keys. The
+ * process that takes over inherits them, and replaces them when this process would have.
  *
- * With TLS 1.3 each resumption brings a new ticket, since clients should use one only once (RFC
- * 8446, C.4): else every second connection of theirs would be a full handshake.
+ * With TLS 1.3 each resumption brings a new ticket, since clients should use a ticket only once
+ * (RFC 8446, C.4): else every second connection would need a full handshake.
  */
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
@@ -106,7 +106,7 @@ bool kvw_tls_inherit_tickets(
 	return true;
 }
 
-/* The key of this name, or the newest for NULL. Returns its place; -1: there is none. */
+/* The index of the key of this name, or of the newest for NULL; -1: there is none. */
 static int find_key(
 	struct kvw_tls_tickets *tickets, const unsigned char *name, struct kvw_tls_ticket_key *out)
 {
@@ -134,8 +134,8 @@ static bool set_mac(EVP_MAC_CTX *mac, struct kvw_tls_ticket_key *key)
 	return EVP_MAC_CTX_set_params(mac, params) == 1;
 }
 
-/* As SSL_CTX_set_tlsext_ticket_key_evp_cb(3) wants it: 0 for a ticket that cannot be opened, 2 for
- * one that is to be replaced. */
+/* As SSL_CTX_set_tlsext_ticket_key_evp_cb(3) wants it: 0: the ticket cannot be decrypted, 2: the
+ * ticket is to be replaced. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
 	EVP_MAC_CTX *mac, int seal)
 {
@@ -160,8 +160,8 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 	return at > 0 || (!seal && SSL_version(ssl) == TLS1_3_VERSION) ? 2 : 1;
 }
 
-/* Each resumption renews the ticket, and does not look at the client's certificate again: so its
- * end is looked at here. */
+/* Resumptions renew the ticket without verifying the client's certificate again: so its expiry is
+ * checked here. */
 static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
 	size_t name_len, SSL_TICKET_STATUS status, void *arg)
 {

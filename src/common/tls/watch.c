@@ -9,8 +9,8 @@
 
 /* Keys that wait for a context. */
 struct kvw_tls_heirloom {
-	char use[16]; /* "": none wait here */
-	int64_t since_ns; /* when they came */
+	char use[16]; /* "": the entry is free */
+	int64_t since_ns; /* time at which they came */
 	struct kvw_tls_passed passed;
 };
 
@@ -27,7 +27,7 @@ void kvw_tls_watch_finish(struct kvw_tls_watch *watch)
 	pthread_mutex_destroy(&watch->lock);
 }
 
-/* For one more item; locked. False: out of memory. */
+/* Makes room for one more item; locked. False: out of memory. */
 static bool make_room(struct kvw_tls_watch *watch)
 {
 	size_t room = watch->room == 0 ? 8 : 2 * watch->room;
@@ -176,8 +176,8 @@ uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch)
 	return sum;
 }
 
-/* When the first of a file's certificates ends by what this context has in force;
- * 0: the file is not among its own. */
+/* The earliest end of a file's certificates as loaded in this context; 0: the context does not have
+ * the file. */
 static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, const char *path)
 {
 	const struct kvw_tls_file *file;
@@ -192,9 +192,9 @@ static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, co
 	return 0;
 }
 
-/* Contexts that differ in their authorities share a certificate, and one may have refused what
- * another has taken over: the first end counts. 0: it is reported with an earlier context, or with
- * an earlier file of this one. */
+/* The earliest end over all contexts: contexts with different authorities share a certificate, and
+ * one may have refused a renewal that another took over. 0: an earlier context, or an earlier file
+ * of this one, reports it. */
 static int64_t end_of(const struct kvw_tls_watch *watch, size_t i, size_t n)
 {
 	const struct kvw_tls_watch_item *item = &watch->items[i];
