@@ -2,7 +2,7 @@
  * counter.h - a number that one thread counts and any thread reads.
  *
  * Relaxed atomics without a locked instruction: a reader sees each number whole, and may see two of
- * them one event apart. A number that several threads count needs atomic_fetch_add instead.
+ * them one event apart. A number counted by several threads needs atomic_fetch_add instead.
  */
 #ifndef KVW_COUNTER_H
 #define KVW_COUNTER_H

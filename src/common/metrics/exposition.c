@@ -2,7 +2,7 @@
  * exposition.c - see exposition.h.
  *
  * The text is built in memory and handed over whole: a client that reads slowly holds no lock of
- * what is counted.
+ * the counters.
  */
 #include "metrics/exposition.h"
 
@@ -179,7 +179,7 @@ void kvw_metrics_page(
 		fprintf(out, "| `%s` | %s | %s%s%s | ", info->name, info->type, tick, info->labels,
 			tick);
 		for (const char *c = info->help; *c != '\0'; c++) {
-			if (*c == '|') /* would end the cell */
+			if (*c == '|') /* a '|' would end the cell */
 				fputc('\\', out);
 			fputc(*c, out);
 		}

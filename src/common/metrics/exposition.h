@@ -6,8 +6,8 @@
  * which calls the kvw_sample functions; kvw_exposition_take() ends the text. The same list makes
  * the reference page METRICS.md, so that a page never lacks a metric.
  *
- * Running out of memory is remembered by the page; kvw_exposition_take() reports it once.
- * Format: https://prometheus.io/docs/instrumenting/exposition_formats/
+ * The page remembers that memory ran out; kvw_exposition_take() reports it once. Format:
+ * https://prometheus.io/docs/instrumenting/exposition_formats/
  */
 #ifndef KVW_EXPOSITION_H
 #define KVW_EXPOSITION_H
@@ -19,7 +19,7 @@
 #include "kvway/err.h"
 #include "metrics/histogram.h"
 
-/* A metric by its line in a .def file. Static. */
+/* A metric, from its line in a .def file. Static. */
 struct kvw_metric_info {
 	const char *name;   /* a histogram's without _bucket */
 	const char *type;   /* "counter", "gauge" or "histogram" */
@@ -27,7 +27,7 @@ struct kvw_metric_info {
 	const char *help;   /* one line */
 };
 
-/* How numbers that are not whole are written; dashboards compare neither, scripts may. */
+/* Format of fractional numbers, which scripts may compare. */
 enum kvw_numbers {
 	KVW_NUMBERS_EXACT, /* 15 digits; sums of histograms as 1.25 */
 	KVW_NUMBERS_NINE,  /* 9 digits; sums of histograms with nine decimals, 1.250000000 */
@@ -46,7 +46,7 @@ struct kvw_label {
 	struct kvw_slice value;
 };
 
-/* HELP and TYPE; samples that follow are this metric's. */
+/* Writes HELP and TYPE; the samples that follow belong to this metric. */
 void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info);
 
 /* One sample: name, suffix, labels in braces if there are any, value.
@@ -57,14 +57,14 @@ void kvw_sample_i64(struct kvw_exposition *out, const struct kvw_label *labels, 
 	int64_t value);
 void kvw_sample_double(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	double value);
-/* A sample whose only label is a text of the program. */
+/* Writes a sample whose only label is a constant text. */
 void kvw_sample_named(
 	struct kvw_exposition *out, const char *label, const char *value, uint64_t number);
 
 /* Buckets, sum and count. At most 7 labels. */
 void kvw_sample_histogram(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum);
-/* The same of any unit: buckets[bounds_count] counts what is above all bounds. */
+/* The same for any unit; buckets[bounds_count] counts values above all bounds. */
 void kvw_sample_buckets(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	const double *bounds, size_t bounds_count, const uint64_t *buckets, double sum);
 

@@ -2,8 +2,8 @@
  * histogram.h - durations counted in buckets with fixed upper bounds.
  *
  * The bucket of a value is found without a search: its bit length picks the first bound of its
- * octave from a table, and at most the few bounds inside one octave are compared after that. The
- * bounds are those that dashboards expect, so they are not powers of two.
+ * octave from a table, and at most the few bounds inside one octave are compared after that.
+ * Dashboards expect decimal bounds, so they are not powers of two.
  *
  * Threads: one thread observes (relaxed atomics, no locked instruction), or several through
  * kvw_histogram_observe_shared(); any thread reads. A reader may see a sum that lacks a value
@@ -31,7 +31,7 @@ struct kvw_histogram {
 	_Atomic uint64_t buckets[KVW_BOUNDS_MAX + 1]; /* not cumulative; [count] = above all */
 };
 
-/* A histogram added up over shards. */
+/* The sum of a histogram's shards. */
 struct kvw_histogram_sum {
 	uint64_t sum_ns, count;
 	uint64_t buckets[KVW_BOUNDS_MAX + 1];
@@ -44,9 +44,8 @@ void kvw_bounds_init(
 /* Adds the histogram to *into, which starts zeroed. */
 void kvw_histogram_collect(const struct kvw_histogram *histogram, struct kvw_histogram_sum *into);
 
-/* Index of the bucket that holds the value. The first bucket has its branch: where an operation
- * takes less than a microsecond, the processor foresees it, and adds without waiting for the
- * table. */
+/* Index of the bucket that holds the value. The first bucket has its own branch: for operations
+ * below a microsecond the processor predicts it, and adds without waiting for the table. */
 static inline size_t kvw_bounds_find(const struct kvw_bounds *bounds, uint64_t ns)
 {
 	size_t i;
