@@ -1,9 +1,9 @@
 /*
- * block_key.c - XXH3 where the token ids lie.
+ * block_key.c - computes XXH3 over token ids in place.
  *
- * The parent goes in as the seed, so nothing is copied: 16 tokens cost 6 ns, 256 tokens 70 ns.
- * Fields of the space are hashed one by one for the same reason, which also keeps "ab" + "c" apart
- * from "a" + "bc".
+ * The parent's key is the seed, so no data is copied: 16 tokens cost 6 ns, 256 tokens 70 ns. Fields
+ * of the space are hashed one by one for the same reason, which also keeps "ab" + "c" apart from
+ * "a" + "bc".
  */
 #include "wire/block_key.h"
 

@@ -4,7 +4,7 @@
  *	root = XXH3-64 of block size, model, adapter and salt, each seeded with the one before
  *	key  = XXH3-64(token ids as little-endian 32-bit words, seed: the parent's key or root)
  *
- * A key stands for a block and all that precedes it. It does not depend on what an engine calls the
+ * A key stands for a block and all blocks before it. It does not depend on the engine's name of the
  * block, so engines with different hash algorithms or seeds share one index. All replicas of a
  * router compute the same keys. Pure functions, any thread, no allocation.
  */
@@ -16,7 +16,7 @@
 
 #include "kvway/slice.h"
 
-/* What makes equal tokens different. Slices are borrowed during the call. */
+/* Properties besides tokens that distinguish blocks. Slices are borrowed during the call. */
 struct kvw_block_space {
 	uint32_t block_size; /* tokens */
 	struct kvw_slice model;
@@ -27,12 +27,12 @@ struct kvw_block_space {
 /* The key before a prompt's first block. */
 uint64_t kvw_block_root(const struct kvw_block_space *space);
 
-/* The key of the block of tokens[0..count) behind `parent`. */
+/* The key of the block of tokens[0..count) after `parent`. */
 uint64_t kvw_block_key(uint64_t parent, const uint32_t *tokens, size_t count);
 
 /*
- * Keys of the full blocks in tokens[0..count), which follow *parent; at most `cap`. Moves *parent
- * past them and returns how many there are. block_size must not be 0.
+ * Keys of the full blocks in tokens[0..count), which follow *parent; at most `cap`. Sets *parent to
+ * the last key and returns the number of keys. block_size must not be 0.
  */
 size_t kvw_block_keys(uint64_t *parent, const uint32_t *tokens, size_t count, uint32_t block_size,
 	uint64_t *keys, size_t cap);

@@ -15,7 +15,7 @@ enum major {
 static void put_head(struct kvw_hasher *out, enum major major, uint64_t n)
 {
 	uint8_t head[9];
-	size_t wide = 0; /* bytes that follow the first */
+	size_t wide = 0; /* bytes after the first one */
 	uint8_t info = (uint8_t)n;
 
 	if (n > UINT32_MAX)
@@ -55,7 +55,7 @@ static void cbor_tuple_begin(struct kvw_hasher *out, size_t count)
 
 static void cbor_tuple_end(struct kvw_hasher *out, size_t count)
 {
-	(void)out; /* the head has said how many */
+	(void)out; /* the head has the count */
 	(void)count;
 }
 

@@ -21,7 +21,7 @@ struct kvw_hasher {
 	enum kvw_digest_kind kind;
 	SHA256_CTX sha;    /* of KVW_DIGEST_SHA256 */
 	XXH3_state_t *xxh; /* owned; of KVW_DIGEST_XXH3_128, else NULL */
-	size_t length;     /* put since the start */
+	size_t length;     /* bytes put since the start */
 	size_t filled;     /* bytes of buffer that are not hashed yet */
 	bool counting;
 	uint8_t buffer[512];
@@ -50,7 +50,7 @@ void kvw_hasher_destroy(struct kvw_hasher *hasher)
 {
 	if (hasher == NULL)
 		return;
-	(void)XXH3_freeState(hasher->xxh); /* has nothing to report */
+	(void)XXH3_freeState(hasher->xxh); /* its result is always success */
 	free(hasher);
 }
 

@@ -1,9 +1,9 @@
 /*
- * hasher.h - a digest of bytes that are written piece by piece.
+ * hasher.h - computes a digest of bytes that come piece by piece.
  *
- * The serialisations write here, so no buffer ever holds a whole chunk and nothing is bounded by
- * its size. A hasher can also only count: pickle wants the length of what follows before it
- * follows, so a value is written twice, first to be counted.
+ * The serialisations write into a hasher, so no buffer has to hold a whole chunk and its size is
+ * unbounded. A hasher can also only count: pickle puts a value's length before the value, so a
+ * value is written twice, first to count its bytes.
  *
  * One hasher serves any number of digests, one after the other, without allocating again. It
  * belongs to one thread.
@@ -25,14 +25,14 @@ enum kvw_digest_kind {
 
 struct kvw_hasher;
 
-/* Begun already. KVW_ENOMEM. */
+/* Creates a hasher that has begun a digest. KVW_ENOMEM. */
 KVW_MUST_CHECK enum kvw_err kvw_hasher_create(enum kvw_digest_kind kind, struct kvw_hasher **out);
 void kvw_hasher_destroy(struct kvw_hasher *hasher); /* NULL is allowed */
 
 /* Bytes of its digests: 32 or 16. */
 size_t kvw_hasher_size(const struct kvw_hasher *hasher);
 
-/* Begin again: what is put from now on is counted, or hashed. */
+/* Begin again: the bytes put from now on are only counted, or hashed. */
 void kvw_hasher_start_count(struct kvw_hasher *hasher);
 void kvw_hasher_start(struct kvw_hasher *hasher);
 
@@ -41,7 +41,8 @@ void kvw_hasher_put(struct kvw_hasher *hasher, const void *data, size_t len);
 /* Bytes put since the start. */
 size_t kvw_hasher_length(const struct kvw_hasher *hasher);
 
-/* Writes kvw_hasher_size() bytes of what was put since kvw_hasher_start(), which comes next. */
+/* Writes the digest, kvw_hasher_size() bytes, of all bytes put since kvw_hasher_start(). The next
+ * call must be kvw_hasher_start() or kvw_hasher_start_count(). */
 void kvw_hasher_finish(struct kvw_hasher *hasher, uint8_t digest[KVW_DIGEST_MAX]);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * json_msgpack.c - a JSON reader that writes MessagePack as it goes.
  *
- * MessagePack wants the number of members before the members. So each array or map gets a head
- * with a 32-bit count of 0, and the count is written into it when its bracket closes. No
- * recursion: open brackets lie on a small stack.
+ * MessagePack puts the number of members before the members. So each array or map first gets a head
+ * with a 32-bit count of 0, which is overwritten when its bracket closes. No recursion: open
+ * brackets lie on a small stack.
  *
  * Room: per byte of JSON at most 2.5 are written ("[]" is five bytes of head, "1e1," nine of a
  * double), and as much again for each bracket that is still open.
@@ -15,7 +15,7 @@
 
 /* One open bracket. */
 struct level {
-	size_t head;    /* offset in the output of its head */
+	size_t head;    /* offset of its head in the output */
 	uint32_t count; /* values (array) or pairs (map) that have begun */
 	bool map;
 };
@@ -68,7 +68,7 @@ static enum kvw_err hex4(struct reader *r, uint32_t *unit)
 	return KVW_OK;
 }
 
-/* A code point as UTF-8 at to; the number of bytes. */
+/* Writes a code point as UTF-8 to `to`; returns its bytes. */
 static size_t utf8(uint32_t code, char *to)
 {
 	if (code < 0x80) {
@@ -93,7 +93,7 @@ static size_t utf8(uint32_t code, char *to)
 	return 4;
 }
 
-/* After "\u": one code point, two escapes if it is a surrogate pair. */
+/* Reads one code point after "\u"; a surrogate pair takes two escapes. */
 static enum kvw_err unicode(struct reader *r, char *to, size_t *len)
 {
 	uint32_t code, low;
@@ -118,7 +118,7 @@ static enum kvw_err unicode(struct reader *r, char *to, size_t *len)
 	return KVW_OK;
 }
 
-/* After a backslash. */
+/* Reads an escape after its backslash. */
 static enum kvw_err escape(struct reader *r, char *to, size_t *len)
 {
 	static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
@@ -139,7 +139,7 @@ static enum kvw_err escape(struct reader *r, char *to, size_t *len)
 	return KVW_OK;
 }
 
-/* A text from its quote on. Its head has a 32-bit length, because escapes shrink it. */
+/* Reads a text from its quote on. Its head has a 32-bit length, because escapes shrink the text. */
 static enum kvw_err text(struct reader *r)
 {
 	struct kvw_mp_out *out = r->out;
@@ -149,7 +149,7 @@ static enum kvw_err text(struct reader *r)
 
 	if (out->full || out->size - out->len < 5 ||
 		out->size - out->len - 5 < (size_t)(r->end - r->at)) {
-		out->full = true; /* unescaped it is never longer */
+		out->full = true; /* an unescaped text is never longer */
 		return KVW_ELIMIT;
 	}
 	out->data[head] = 0xdb;
@@ -286,7 +286,7 @@ static void close_level(struct reader *r)
 	r->at++;
 }
 
-/* A value, or the bracket that opens one. */
+/* Reads a value, or the bracket that opens one. */
 static enum kvw_err value(struct reader *r)
 {
 	if (r->at == r->end)
@@ -316,7 +316,7 @@ static enum kvw_err value(struct reader *r)
 	}
 }
 
-/* The name of a map's next member and its colon. */
+/* Reads the name of a map's next member and its colon. */
 static enum kvw_err name(struct reader *r)
 {
 	enum kvw_err err;
@@ -334,7 +334,7 @@ static enum kvw_err name(struct reader *r)
 	return KVW_OK;
 }
 
-/* Inside the innermost bracket: its end, or the next member. */
+/* Reads the end of the innermost bracket, or its next member. */
 static enum kvw_err member(struct reader *r)
 {
 	struct level *level = &r->levels[r->depth - 1];

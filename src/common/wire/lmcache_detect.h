@@ -1,9 +1,9 @@
 /*
- * lmcache_detect.h - which recipe do these workers use, if not the configured one?
+ * lmcache_detect.h - finds the hash recipe of workers that do not use the configured one.
  *
- * LMCache's keys say nothing of how they were made. But a prompt that was routed to a worker is
- * among what that worker admits a moment later: under the right recipe the key of its first chunk
- * is there, under any other it is not. 64 bits do not agree by chance.
+ * LMCache's keys do not name their recipe. But a worker admits the chunks of a prompt soon after
+ * the prompt was routed to it: so the key of the first chunk by the right recipe is among its keys,
+ * the key by any other recipe is not. 64 bits do not agree by chance.
  */
 #ifndef KVW_LMCACHE_DETECT_H
 #define KVW_LMCACHE_DETECT_H
@@ -20,10 +20,10 @@ typedef bool kvw_lmcache_known_fn(void *context, uint64_t key);
 /*
  * Tries the configured recipe, then those that differ from it by algorithm, SipHash variant, extra,
  * fold, seed (not set, 0, LMCache without vLLM) and chunk size (powers of two from 16 to 2048), in
- * all combinations, then seeds that people choose, with all else as configured, on the beginning of
- * one prompt. *found borrows what `configured` does.
+ * all combinations, then common seeds, with all else as configured, on the beginning of one prompt.
+ * *found borrows the same texts as `configured`.
  *
- * KVW_ENOTFOUND: none of them; the seed may be another, or the tokens. KVW_ENOMEM. Takes some 3 ms
+ * KVW_ENOTFOUND: none matches; the seed may be another, or the tokens. KVW_ENOMEM. Takes some 3 ms
  * for a prompt of 2,048 tokens: not for an event loop. A fault in `configured` is no error.
  */
 KVW_MUST_CHECK enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *configured,
@@ -31,9 +31,9 @@ KVW_MUST_CHECK enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *
 	struct kvw_lmcache_recipe *found);
 
 /*
- * What to change in `configured` to get `found`, as "hash algorithm sha256_cbor (configured:
- * builtin), chunk size 64 (configured: 256)"; empty if nothing. Returns the length; cut if
- * size is too small, always terminated (size > 0).
+ * Writes the changes from `configured` to `found`, such as "hash algorithm sha256_cbor (configured:
+ * builtin), chunk size 64 (configured: 256)"; empty if nothing. Returns the length; cut if size is
+ * too small, always terminated (size > 0).
  */
 size_t kvw_lmcache_difference(const struct kvw_lmcache_recipe *configured,
 	const struct kvw_lmcache_recipe *found, char *text, size_t size);

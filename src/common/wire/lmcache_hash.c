@@ -1,5 +1,5 @@
 /*
- * lmcache_hash.c - one loop over chunks, and what H is for one tuple.
+ * lmcache_hash.c - the loop over chunks, and the hash H of one tuple.
  *
  * `builtin` is arithmetic alone. Digests write the tuple through a hasher that all chunks of a call
  * share. The cost of a chunk of 256 tokens is some 0.3 us for `builtin`, 2 to 3 us for a digest.
@@ -9,10 +9,10 @@
 #include "wire/object_hash.h"
 #include "wire/pyhash.h"
 
-/* vLLM's, where PYTHONHASHSEED is not set and the algorithm is cryptographic. */
+/* vLLM's seed if PYTHONHASHSEED is not set and the algorithm is cryptographic. */
 #define DEFAULT_SEED "vllm-none-hash"
 
-/* What is hashed for a chunk. */
+/* Input of a chunk's hash. */
 struct link {
 	uint64_t parent;
 	const uint32_t *tokens;
@@ -107,7 +107,7 @@ static uint64_t builtin_seed(const struct kvw_lmcache_recipe *recipe)
 	struct kvw_slice seed = kvw_slice_of(recipe->seed);
 
 	if (seed.len > 0 && kvw_py_key_init(&key, recipe->siphash, recipe->seed) != KVW_OK)
-		return 0; /* a fault, which the caller has excluded */
+		return 0; /* excluded by the caller */
 	return kvw_py_hash_text(&key, seed.data, seed.len);
 }
 

@@ -1,8 +1,8 @@
 /*
- * lmcache_reply.c - what a controller says to LMCache's workers.
+ * lmcache_reply.c - writes a controller's answers to LMCache's workers.
  *
- * Members in the order of LMCache's own classes, those at their default written too, integers as
- * short as they go: the bytes are those that its own controller sends.
+ * Members are in the order of LMCache's own classes, defaults included, integers in their shortest
+ * form: the bytes equal those of LMCache's own controller.
  */
 #include "wire/lmcache_wire.h"
 
@@ -17,7 +17,7 @@ static void put_text(struct kvw_mp_out *out, const char *key, struct kvw_slice t
 	kvw_mp_put_str(out, text);
 }
 
-/* A map of so many members, the first of which is its type. */
+/* Begins a map of `members` members, the first of which is the type. */
 static void begin_reply(struct kvw_mp_out *out, uint32_t members, const char *type)
 {
 	kvw_mp_put_map(out, members);

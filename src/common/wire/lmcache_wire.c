@@ -1,9 +1,9 @@
 /*
- * lmcache_wire.c - LMCache's messages read: one table of members, one of types.
+ * lmcache_wire.c - reads LMCache's messages by a table of members and a table of types.
  *
- * A member of one name has one shape in all messages, so members are read as they come, before
- * the type need be known; a bit per member remembers that it was there. The type then decides which
- * bits must be set. A JSON message is rewritten as msgpack first and read the same way.
+ * A member of one name has one shape in all messages, so members are read in any order, before the
+ * type is known; a bit per member records its presence. The type then decides which bits must be
+ * set. A JSON message is first converted to msgpack and read the same way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ enum member {
 	KEYS,
 	ACTUAL_TOTAL_KEYS,
 	OP_TYPE,
-	MEMBERS, /* and: none of these */
+	MEMBERS, /* also: an unknown name */
 };
 
 static const struct kvw_slice names[MEMBERS] = {
@@ -88,7 +88,7 @@ static const struct {
 struct draft {
 	struct kvw_lmc_message message;
 	uint64_t key, number; /* of a KVAdmitMsg or KVEvictMsg */
-	uint32_t seen;        /* BIT() of each member that was there */
+	uint32_t seen;        /* BIT() of each member present */
 };
 
 void kvw_lmc_reader_init(struct kvw_lmc_reader *reader)
@@ -113,7 +113,7 @@ static enum kvw_err refuse_message(struct kvw_lmc_reader *reader, const char *er
 
 /* --- shapes of members ---------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 sequence at `at`, 0 if it is none. Control characters are none. */
+/* Length of the UTF-8 sequence at `at`; 0: invalid, or a control character. */
 static size_t printable(const uint8_t *at, size_t left)
 {
 	size_t len = at[0] < 0x80 ? 1 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
@@ -183,7 +183,7 @@ static enum kvw_err take_port(struct kvw_mp *mp, uint16_t *port)
 	return err;
 }
 
-/* Room for count keys with number and kind each; what was there is not kept. */
+/* Makes room for count keys with number and kind each; old contents are lost. */
 static enum kvw_err make_room(struct kvw_lmc_reader *reader, size_t count)
 {
 	size_t want = reader->room == 0 ? 64 : reader->room;
@@ -352,7 +352,7 @@ static enum kvw_err take_member(
 		return take_uint32(mp, &message->batch_count);
 	case BATCH_ID:
 		return take_uint32(mp, &message->batch_id);
-	case OP_TYPE: /* belongs into an operation */
+	case OP_TYPE: /* a member of operations only */
 	case MEMBERS:
 		break;
 	}
@@ -386,7 +386,7 @@ static enum kvw_err take_members(
 	return err;
 }
 
-/* An old message of one operation. */
+/* Reads an old message of one operation. */
 static enum kvw_err single_operation(struct kvw_lmc_reader *reader, struct draft *draft, bool admit)
 {
 	enum kvw_err err = make_room(reader, 1);
@@ -469,7 +469,7 @@ enum kvw_err kvw_lmc_read(
 		reader->error = "a message larger than 16 MiB";
 		return KVW_ELIMIT;
 	}
-	if (frame.len > 0 && frame.data[0] == '{') /* as msgpack it would be the number 123 */
+	if (frame.len > 0 && frame.data[0] == '{') /* '{' as msgpack would be the number 123 */
 		err = rewrite_json(reader, &frame);
 	if (err != KVW_OK)
 		return err;

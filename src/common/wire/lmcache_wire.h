@@ -1,21 +1,22 @@
 /*
- * lmcache_wire.h - what LMCache's workers say to their controller, and what it answers.
+ * lmcache_wire.h - messages of LMCache's workers to their controller, and its answers.
  *
  * One message is one frame: a msgpack map {"type": "<Class>", ...} or the same as JSON. On the pull
- * socket each frame of a multipart is a message; on the reply and heartbeat sockets (ROUTER)
- * a request is [identity, "", message], from REQ clients (up to 0.3.11) and DEALER clients (from
- * 0.3.12) alike, and so is the answer. The messages are the same from 0.3 to 0.5, but for
- * members that came and went; all of these are optional here:
+ * socket each frame of a multipart is a message; on the reply and heartbeat sockets (ROUTER) a
+ * request is [identity, "", message], from REQ clients (up to 0.3.11) and DEALER clients (from
+ * 0.3.12) alike, and so is the answer. The messages are the same from 0.3 to 0.5, except for some
+ * members, all of which are optional here:
  *
  *   up to 0.3.11  RegisterMsg, HeartbeatMsg and DeRegisterMsg come on the pull socket
  *   mid-2025      RegisterMsg with distributed_url instead of peer_init_url
  *   old disk tier KVAdmitMsg and KVEvictMsg, one operation each, not numbered
  *
- * Members may come in any order, unknown ones are ignored, a missing or ill-shaped one refuses the
- * message, as LMCache's own controller does. Keys are 64 bits, signed or not: two's complement.
+ * Members may come in any order, unknown ones are ignored, a missing or malformed one makes the
+ * reader refuse the message, as LMCache's own controller does. Keys are 64 bits, signed or not:
+ * two's complement.
  *
- * Nothing here is authenticated: any process can send any instance id or address. Texts that
- * name something are checked to be UTF-8 without control characters, so that they may be logged.
+ * Messages are not authenticated: any process can send any instance id or address. Names are
+ * checked to be UTF-8 without control characters, so that they may be logged.
  *
  * Source: lmcache/v1/cache_controller/message.py; frames recorded from 0.5.6 are in the tests.
  */
@@ -33,7 +34,7 @@
 
 enum kvw_lmc_type {
 	KVW_LMC_REGISTER,    /* RegisterMsg */
-	KVW_LMC_HEARTBEAT,   /* HeartbeatMsg: says all that a registration says */
+	KVW_LMC_HEARTBEAT,   /* HeartbeatMsg: has all members of a registration */
 	KVW_LMC_DEREGISTER,  /* DeRegisterMsg */
 	KVW_LMC_OPERATIONS,  /* BatchedKVOperationMsg, KVAdmitMsg, KVEvictMsg */
 	KVW_LMC_P2P_LOOKUP,  /* BatchedP2PLookupMsg */
@@ -45,8 +46,8 @@ enum kvw_lmc_type {
 };
 
 /*
- * One message. A member that its type does not have is zero. Slices and arrays are valid until
- * the reader's next message, and as long as the frame.
+ * One message. Members that its type lacks are zero. Slices and arrays are valid until the reader's
+ * next message, and only as long as the frame.
  */
 struct kvw_lmc_message {
 	enum kvw_lmc_type type;
@@ -59,8 +60,8 @@ struct kvw_lmc_message {
 	struct kvw_slice sync_id;
 
 	const uint64_t *keys;    /* OPERATIONS, P2P_LOOKUP (hashes), SYNC_BATCH */
-	const uint64_t *numbers; /* OPERATIONS: seq_num of each; NULL: they are not numbered */
-	const bool *admits;      /* OPERATIONS: each an admit, else an evict */
+	const uint64_t *numbers; /* OPERATIONS: seq_num of each; NULL: not numbered */
+	const bool *admits;      /* OPERATIONS: true: an admit, false: an evict */
 	size_t key_count;
 
 	uint64_t total_keys;    /* SYNC_START: announced, SYNC_END: really sent */
@@ -70,8 +71,8 @@ struct kvw_lmc_message {
 
 /* Reads messages, one after another; keeps arrays that grow up to the limits. One thread. */
 struct kvw_lmc_reader {
-	const char *error;     /* static text: why the last message was refused */
-	const char *field;     /* member that it was about; NULL: none in particular */
+	const char *error;     /* static text: the reason of the last refusal */
+	const char *field;     /* member that caused it; NULL: no single one */
 	struct kvw_slice type; /* type of the last message as sent; borrowed like the rest */
 
 	uint64_t *keys, *numbers; /* owned; all three have `room` items */
@@ -92,18 +93,19 @@ enum kvw_err kvw_lmc_read(struct kvw_lmc_reader *reader, struct kvw_slice frame,
 	struct kvw_lmc_message *message) KVW_MUST_CHECK;
 
 /*
- * The message of a request on a ROUTER socket, [identity] [""] [message], and how many frames at
- * the front the answer repeats. KVW_EPROTO: not of that form.
+ * Finds the message of a request on a ROUTER socket, [identity] [""] [message], and the number of
+ * leading frames that the answer repeats. KVW_EPROTO: not of that form.
  */
 enum kvw_err kvw_lmc_request(const struct kvw_slice *frames, size_t count,
 	struct kvw_slice *message, size_t *envelope) KVW_MUST_CHECK;
 
-/* Tier of a location. Names that are not known count as remote, the slowest. */
+/* Tier of a location. Unknown names count as remote, the slowest. */
 enum kvw_tier kvw_lmc_tier(struct kvw_slice location);
 
-/* --- answers: written to out, whose `full` says whether all fitted ---------------------------- */
+/* --- answers: written to out, whose `full` is set if they did not fit
+ * ---------------------------- */
 
-/* heartbeat_url "host:port" without a scheme; len 0: no heartbeats are wanted. */
+/* heartbeat_url "host:port" without a scheme; len 0: no heartbeats. */
 void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_url);
 
 /* reason: "controller_restart" or "worker_re_registered" asks for a full sync; len 0: nothing. */

@@ -1,11 +1,10 @@
 /*
- * msgpack.c - the reader: one head at a time, nothing kept.
+ * msgpack.c - the reader, which reads one head at a time and keeps no state but its position.
  *
  * Why not msgpack-c: its unpacker builds a tree of objects and reserves an array's room by the
  * count that the head declares, so that five bytes (dd ff ff ff ff) make it ask for a hundred
- * gigabytes, and the tree is then copied once more into what the index wants. The format is
- * small; a cursor over it needs no memory at all and lets the caller put each token id where it
- * belongs when it is read.
+ * gigabytes, and the tree would then be copied into the index's form. The format is small; a cursor
+ * over it needs no memory and lets the caller store each token id directly in its final place.
  *
  * Cost: a head is one switch; skipping is linear in the bytes passed.
  */
@@ -87,7 +86,7 @@ static enum kvw_err end_real(
 	return KVW_OK;
 }
 
-/* `len` bytes at `at`, after a type byte if it is an extension. */
+/* Ends a value of `len` bytes at `at`; an extension has a type byte before them. */
 static enum kvw_err end_bytes(struct kvw_mp *mp, const uint8_t *at, uint64_t len,
 	enum kvw_mp_type type, struct kvw_mp_value *value)
 {
@@ -114,7 +113,7 @@ static enum kvw_err end_count(struct kvw_mp *mp, const uint8_t *at, uint64_t cou
 	return KVW_OK;
 }
 
-/* A length or count of `width` bytes at `at`, and what it counts. */
+/* Reads a length or count of `width` bytes at `at`, and what it counts. */
 static enum kvw_err end_sized(struct kvw_mp *mp, const uint8_t *at, size_t width,
 	enum kvw_mp_type type, struct kvw_mp_value *value)
 {
@@ -238,7 +237,7 @@ enum kvw_err kvw_mp_skip(struct kvw_mp *mp)
 	return KVW_OK;
 }
 
-/* The next value if it has the type, with the cursor moved past it. */
+/* Reads the next value if it has the type, and moves the cursor past it. */
 static enum kvw_err next_of(
 	struct kvw_mp *mp, enum kvw_mp_type type, const char *error, struct kvw_mp_value *value)
 {

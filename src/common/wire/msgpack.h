@@ -6,14 +6,14 @@
  * bytes:
  *
  *   - a length must fit into the bytes that are left; a count of n values needs at least n bytes
- *     (2n for a map), so no caller reserves memory for what cannot be there;
+ *     (2n for a map), so no caller reserves memory for values that cannot exist;
  *   - skipping nests at most KVW_MP_DEPTH deep and uses no recursion;
- *   - a call that fails moves nothing, writes no result and leaves a text in `error`.
+ *   - a failed call does not move the cursor, writes no result and sets `error`.
  *
  * Format: github.com/msgpack/msgpack/blob/master/spec.md. Every encoding of a value is accepted,
  * not only the shortest one; the writer writes the shortest.
  *
- * Threads: none of this is shared; a reader belongs to the thread that made it.
+ * Threads: a reader or writer belongs to the thread that made it.
  */
 #ifndef KVW_MSGPACK_H
 #define KVW_MSGPACK_H
@@ -53,10 +53,10 @@ struct kvw_mp_value {
 	};
 };
 
-/* Reader. Borrows the buffer. Copying it marks a place to come back to. */
+/* Reader. Borrows the buffer. A copy of the struct marks a position to return to. */
 struct kvw_mp {
 	const uint8_t *at, *end;
-	const char *error; /* static text: why the last failing call failed; NULL: none did */
+	const char *error; /* static text: reason of the last failure; NULL: none */
 };
 
 void kvw_mp_init(struct kvw_mp *mp, const void *data, size_t len);
@@ -66,11 +66,10 @@ static inline size_t kvw_mp_left(const struct kvw_mp *mp)
 	return (size_t)(mp->end - mp->at);
 }
 
-/* Next value or head. KVW_EPROTO: cut off, a count beyond the buffer,
- * or a byte that means nothing. */
+/* Next value or head. KVW_EPROTO: cut off, a count beyond the buffer, or an invalid byte. */
 enum kvw_err kvw_mp_next(struct kvw_mp *mp, struct kvw_mp_value *value) KVW_MUST_CHECK;
 
-/* Pass over one value with all that it holds. Also KVW_ELIMIT: nested too deep. */
+/* Skips one value with all its members. Also KVW_ELIMIT: nested too deep. */
 enum kvw_err kvw_mp_skip(struct kvw_mp *mp) KVW_MUST_CHECK;
 
 /* One value of a known type; KVW_EPROTO if it is another one. */
@@ -86,10 +85,11 @@ enum kvw_err kvw_mp_uint(struct kvw_mp *mp, uint64_t most, uint64_t *value) KVW_
 /* Any integer of 64 bits, signed or not, as its two's complement bits. */
 enum kvw_err kvw_mp_bits(struct kvw_mp *mp, uint64_t *bits) KVW_MUST_CHECK;
 
-/* True, and passed, if the next value is nil; false and nothing moved otherwise. */
+/* Skips the next value and returns true if it is nil; else returns false and does not move. */
 bool kvw_mp_take_nil(struct kvw_mp *mp);
 
-/* Writer into a fixed buffer. What does not fit sets `full`; nothing is written from then on. */
+/* Writer into a fixed buffer. The first value that does not fit sets `full`; later ones are not
+ * written. */
 struct kvw_mp_out {
 	uint8_t *data; /* borrowed */
 	size_t size, len;

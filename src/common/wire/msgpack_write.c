@@ -1,9 +1,9 @@
 /*
  * msgpack_write.c - the writer: shortest forms into a fixed buffer.
  *
- * Shortest forms because LMCache's and vLLM's own encoder writes them, so that what we send is
- * byte for byte what its own controller would have sent. A value is written whole or not at all;
- * the first that does not fit ends the message, which the caller sees in `full` once, at the end.
+ * LMCache's and vLLM's own encoder writes shortest forms, so kvway's messages are byte for byte
+ * equal to those of LMCache's controller. A value is written whole or not at all; the first one
+ * that does not fit ends the message and sets `full`, which the caller checks once, at the end.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ void kvw_mp_out_init(struct kvw_mp_out *out, void *data, size_t size)
 	*out = (struct kvw_mp_out){.data = data, .size = size};
 }
 
-/* A head byte, a big-endian number of `width` bytes, then `len` bytes. */
+/* Writes a head byte, a big-endian number of `width` bytes, then `len` bytes. */
 static void put_value(struct kvw_mp_out *out, uint8_t head, uint64_t number, size_t width,
 	const char *bytes, size_t len)
 {

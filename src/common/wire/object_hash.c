@@ -1,8 +1,8 @@
 /*
- * object_hash.c - one value through one format into one hasher.
+ * object_hash.c - writes one value in one format into a hasher.
  *
- * Formats that say the length of a value before it have it written twice, the first time only to
- * be counted. That costs less than a buffer that could hold any value.
+ * For formats that put a value's length before it, the value is written twice, the first time only
+ * to count its bytes. That costs less than a buffer for any value.
  */
 #include "wire/object_hash.h"
 

@@ -1,9 +1,9 @@
 /*
  * object_hash.h - digests of Python objects: serialise, then hash.
  *
- * vLLM and LMCache hash tuples of ints, strings and None by writing them as pickle
- * (protocol 5) or canonical CBOR and hashing the text with SHA-256 or XXH3-128. What is needed of
- * both formats is here; no object is built in memory, a caller writes a value item by item.
+ * vLLM and LMCache hash tuples of ints, strings and None by writing them as pickle (protocol 5) or
+ * canonical CBOR and hashing the text with SHA-256 or XXH3-128. Both formats are implemented as far
+ * as that needs; no object is built in memory, a caller writes a value item by item.
  *
  * Sources: CPython's Lib/pickletools.py and Modules/_pickle.c, RFC 8949 section 4.2.
  */
@@ -26,17 +26,17 @@ enum kvw_object_hash {
 	KVW_OBJECT_XXHASH_CBOR, /* "xxhash_cbor" */
 };
 
-/* A serialisation. Items are written in order; a tuple's between its begin and its end. */
+/* A serialisation. Items are written in order; a tuple's items between its begin and its end. */
 struct kvw_format {
 	void (*none)(struct kvw_hasher *out);
 	void (*number)(struct kvw_hasher *out, uint64_t value);
 	void (*text)(struct kvw_hasher *out, const char *utf8, uint32_t len);
 	void (*tuple_begin)(struct kvw_hasher *out, size_t count);
 	void (*tuple_end)(struct kvw_hasher *out, size_t count);
-	/* Around the whole value; NULL where nothing is needed. */
+	/* Called around the whole value; may be NULL. */
 	void (*value_begin)(struct kvw_hasher *out, size_t body);
 	void (*value_end)(struct kvw_hasher *out);
-	size_t body_max; /* bytes of value that it can do; 0: without limit */
+	size_t body_max; /* most bytes of a value; 0: without limit */
 };
 
 /*
@@ -48,7 +48,7 @@ extern const struct kvw_format kvw_pickle;
 /* CBOR, canonical: the shortest form of every length. */
 extern const struct kvw_format kvw_cbor;
 
-/* Writes one value; must write the same when called again. */
+/* Writes one value; a second call must write the same bytes. */
 typedef void kvw_value_fn(
 	struct kvw_hasher *out, const struct kvw_format *format, const void *value);
 

@@ -1,15 +1,15 @@
 /*
- * pickle.c - what pickle.dumps(value, protocol=5) writes for ints, strings, tuples and None.
+ * pickle.c - writes ints, strings, tuples and None as pickle.dumps(value, protocol=5) does.
  *
  *	80 05                protocol
  *	95 <u64 length>      one frame with all that follows
  *	...                  the value
  *	2e                   stop
  *
- * Strings and tuples that are not empty are followed by 94, "memoize", so that a later use
- * of the same object could refer to them; nothing here is used twice. Tuples of one to three items
- * are written behind their items, longer ones between a mark and an end. Bodies below 4 bytes have
- * no frame and such of 64 KiB several; neither occurs here (the shortest string has 4).
+ * Strings and tuples that are not empty are followed by 94, "memoize", for later references to the
+ * same object; no object here occurs twice. The opcode of a tuple of one to three items follows its
+ * items, longer tuples have a mark before and an opcode after them. Bodies below 4 bytes have no
+ * frame, bodies above 64 KiB several; neither occurs here (the shortest string has 4).
  */
 #include "wire/object_hash.h"
 
@@ -20,7 +20,7 @@ static void put_byte(struct kvw_hasher *out, uint8_t byte)
 	kvw_hasher_put(out, &byte, 1);
 }
 
-/* An opcode and its argument of `wide` bytes, little-endian. */
+/* Writes an opcode and its argument of `wide` bytes, little-endian. */
 static void put_op(struct kvw_hasher *out, uint8_t op, uint64_t argument, size_t wide)
 {
 	uint8_t bytes[9] = {op};
@@ -35,7 +35,7 @@ static void pickle_none(struct kvw_hasher *out)
 	put_byte(out, 'N');
 }
 
-/* Beyond 31 bits: two's complement in as few bytes as hold the value and a sign bit. */
+/* Writes an integer beyond 31 bits: two's complement in the fewest bytes for value and sign bit. */
 static void put_long(struct kvw_hasher *out, uint64_t value)
 {
 	size_t bits = 64 - (size_t)__builtin_clzll(value);

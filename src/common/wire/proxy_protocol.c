@@ -1,10 +1,9 @@
 /*
  * proxy_protocol.c - see proxy_protocol.h.
  *
- * Strict, as its own text asks: one space between the words of version 1, no number with a zero
- * before it, no address that inet_pton does not take; in version 2 every additional field within
- * the announced length, and a checksum, where there is one, that fits. A header that can be read in
- * two ways is none.
+ * Strict, as the specification requires: one space between the words of version 1, no number with a
+ * leading zero, no address that inet_pton refuses; in version 2 every additional field within the
+ * announced length, and a right checksum, if there is one. An ambiguous header is refused.
  */
 #include "wire/proxy_protocol.h"
 
@@ -12,7 +11,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#define V1_MOST   107 /* with its line end */
+#define V1_MOST   107 /* with line end */
 #define V2_FIXED  16
 #define TLV_CRC32C 0x03
 
@@ -29,7 +28,7 @@ static enum kvw_proxy_verdict bad(const char **why, const char *text)
 
 /* --- version 1 --- */
 
-/* The next word, which ends at a space or at `end`. */
+/* The words of a line, each of which ends at a space or at `end`. */
 struct words {
 	const char *at, *end;
 };
@@ -84,7 +83,7 @@ static void set_v6(struct sockaddr_storage *to, const void *address, uint16_t po
 	v6->sin6_port = htons(port);
 }
 
-/* `line` is what stands between "PROXY " and the line's end. */
+/* `line` is the text between "PROXY " and the line's end. */
 static bool read_line(struct words line, struct kvw_proxy_header *out)
 {
 	char family[8], from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
@@ -95,7 +94,7 @@ static bool read_line(struct words line, struct kvw_proxy_header *out)
 	if (!next_word(&line, family, sizeof(family)))
 		return false;
 	if (strcmp(family, "UNKNOWN") == 0) {
-		out->known = false; /* whatever follows says nothing */
+		out->known = false; /* the rest of the line has no meaning */
 		return true;
 	}
 	if (strcmp(family, "TCP4") == 0)
@@ -145,8 +144,8 @@ uint32_t kvw_proxy_crc32c(const char *data, size_t len)
 	return ~crc;
 }
 
-/* Additional fields from `at` on. The checksum, if there is one,
- * is of the whole header with zeroes in its place. */
+/* Checks the additional fields from `at` on. The checksum, if there is one, covers the whole header
+ * with zeroes in its own place. */
 static bool good_fields(const char *data, size_t at, size_t len)
 {
 	bool summed = false;
@@ -204,7 +203,7 @@ static enum kvw_proxy_verdict read_v2(
 	transport = (uint8_t)data[13] & 15;
 	if ((uint8_t)data[12] >> 4 != 2 || command > PROXY)
 		return bad(why, "a header of version 2 has another version or command");
-	if (command == LOCAL) /* whatever it says of addresses is to be ignored */
+	if (command == LOCAL) /* addresses are to be ignored */
 		family = transport = 0;
 	if (family > 3 || transport > 2 || (family == 0) != (transport == 0))
 		return bad(why, "a header of version 2 has an unknown family or transport");

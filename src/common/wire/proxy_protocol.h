@@ -13,20 +13,19 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The longest header that is read: version 2 may announce 64 KiB,
- * and senders need some 500 bytes of it. */
+/* The longest accepted header: version 2 may announce 64 KiB, but senders use some 500 bytes. */
 #define KVW_PROXY_HEADER_MOST 4096
 
 enum kvw_proxy_verdict {
 	KVW_PROXY_WHOLE, /* *out is set */
-	KVW_PROXY_MORE,  /* what there is may be the beginning of one */
-	KVW_PROXY_NONE,  /* these are other bytes */
-	KVW_PROXY_BAD,   /* one that breaks the format, or that is too long; *why says how */
+	KVW_PROXY_MORE,  /* the bytes may be the beginning of a header */
+	KVW_PROXY_NONE,  /* the bytes are no header */
+	KVW_PROXY_BAD,   /* a malformed or too long header; *why has the reason */
 };
 
 struct kvw_proxy_header {
-	size_t len; /* bytes of it; the client's own follow */
-	/* Client is set; false: the sender speaks for itself (LOCAL), or of no IP address. */
+	size_t len; /* bytes of the header; the client's own follow */
+	/* True: `client` is set. False: the sender's own connection (LOCAL), or no IP address. */
 	bool known;
 	struct sockaddr_storage client; /* AF_INET or AF_INET6, with its port */
 };

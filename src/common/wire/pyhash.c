@@ -1,6 +1,6 @@
 /*
  * pyhash.c - CPython's Python/pyhash.c, Objects/tupleobject.c and Python/bootstrap_hash.c, as far
- * as they decide numbers that leave the process.
+ * as they determine numbers that leave the process.
  */
 #include "wire/pyhash.h"
 
@@ -32,7 +32,7 @@ static bool seed_parse(const char *text, uint32_t *seed)
 	return true;
 }
 
-/* Eight bytes of the generator that CPython fills its secret with, little-endian. */
+/* Eight bytes of the generator by which CPython fills its secret, little-endian. */
 static uint64_t secret_word(uint32_t *state)
 {
 	uint64_t word = 0;

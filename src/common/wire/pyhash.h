@@ -1,8 +1,8 @@
 /*
- * pyhash.h - what CPython's hash() returns, for the few types that chunk hashes are made of.
+ * pyhash.h - CPython's hash() for the few types that chunk hashes use.
  *
- * 64-bit builds only. Results are Py_hash_t, kept as their bit pattern: what Python prints is
- * (int64_t)result. No object hashes to -1, which CPython keeps for errors; it becomes -2.
+ * 64-bit builds only. Results are Py_hash_t, as bit patterns: Python prints (int64_t)result. No
+ * object hashes to -1, CPython's value for errors; -1 becomes -2.
  *
  * Only strings and bytes depend on PYTHONHASHSEED. A tuple of ints has the same hash in every
  * process of every CPython since 3.8. Pure, no allocation, any thread.
@@ -17,29 +17,29 @@
 
 #include "kvway/err.h"
 
-/* hash(None) since CPython 3.12. Before, it is made of an address: another one in each process
- * and build. */
+/* hash(None) since CPython 3.12. Before 3.12 it depends on an address, which differs by process and
+ * build. */
 #define KVW_PY_HASH_NONE UINT64_C(0xfca86420)
 
-/* What strings are hashed with in one process. */
+/* The key of all string hashes in one process. */
 struct kvw_py_key {
 	enum kvw_siphash_variant variant;
 	uint64_t k0, k1;
 };
 
 /*
- * The key that PYTHONHASHSEED=text gives. KVW_EINVAL: CPython would draw one at random (`random`,
+ * Sets the key for PYTHONHASHSEED=text. KVW_EINVAL: CPython would draw one at random (`random`,
  * empty), or refuse to start (anything but decimal digits up to 4294967295). text: NUL-terminated.
  */
 KVW_MUST_CHECK enum kvw_err kvw_py_key_init(
 	struct kvw_py_key *key, enum kvw_siphash_variant variant, const char *text);
 
-/* Of a bytes object, or of a str of ASCII only, which has the same hash. */
+/* Hash of a bytes object, or of an ASCII-only str, which has the same hash. */
 uint64_t kvw_py_hash_text(const struct kvw_py_key *key, const void *data, size_t len);
 
 uint64_t kvw_py_hash_int(int64_t value);
 
-/* A tuple's hash as it grows; begin with {KVW_PY_TUPLE_START, 0}. */
+/* A tuple's hash, item by item; begin with {KVW_PY_TUPLE_START, 0}. */
 struct kvw_py_tuple {
 	uint64_t acc;
 	uint64_t length; /* items so far */

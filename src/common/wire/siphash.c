@@ -1,7 +1,7 @@
 /*
  * siphash.c - the reference algorithm, with the number of rounds as a parameter.
  *
- * It runs once per process on a dozen bytes (the text of a seed), so it is written to be read.
+ * It runs once per process on a dozen bytes (the text of a seed), so it favours clarity over speed.
  */
 #include "wire/siphash.h"
 

@@ -1,8 +1,8 @@
 /*
  * siphash.h - SipHash with a 128-bit key and a 64-bit result (Aumasson and Bernstein, 2012).
  *
- * Two variants are in use by CPython for strings: 1-3 since 3.11, 2-4 before. The first number is
- * rounds per word of input, the second rounds at the end. Pure, no allocation, any thread.
+ * CPython uses two variants for strings: 1-3 since 3.11, 2-4 before. The first number is rounds per
+ * word of input, the second rounds at the end. Pure, no allocation, any thread.
  */
 #ifndef KVW_SIPHASH_H
 #define KVW_SIPHASH_H

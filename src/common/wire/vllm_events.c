@@ -1,13 +1,13 @@
 /*
- * vllm_events.c - batches of KV events, by position or by name.
+ * vllm_events.c - decodes batches of KV events, with members by position or by name.
  *
- * Both encodings meet in take_member(): a table says which member a position is, another which one
- * a name is, and from there on there is one way to read each member. A member may come in
- * any order (the type too); an event is judged when all of it was read.
+ * Both encodings lead to take_member(): one table maps positions to members, another names, and
+ * then each member is read in one way. Members may come in any order (the type, too); an event is
+ * checked after all its members were read.
  *
- * An event of a known type whose members do not fit (five hashes with four blocks of tokens, a
- * text as block size) is not guessed at: it is passed over and counted, the others of its batch
- * are still good.
+ * An event of a known type whose members do not fit (five hashes with four blocks of tokens, a text
+ * as block size) is not guessed at: the reader skips and counts it, and still returns the other
+ * events of the batch.
  *
  * Cost: two passes over the bytes (begin() proves that they are whole), no allocation once the
  * arrays have grown to the usual size.
@@ -31,7 +31,7 @@ enum member {
 	SPEC_KIND,
 	SLIDING_WINDOW,
 	LOCALITY,
-	UNKNOWN, /* and the number of the others */
+	UNKNOWN, /* also: the number of known members */
 };
 
 /* Names of members, in the order of enum member; it is also BlockStored's order by position. */
@@ -56,15 +56,15 @@ static const enum member removed_order[] = {TYPE, HASHES, MEDIUM, GROUP};
 #define REMOVED_MEMBERS (sizeof(removed_order) / sizeof(removed_order[0]))
 #define STORED_MEMBERS  ((uint32_t)SLIDING_WINDOW + 1)
 
-/* What is known of an event besides the record. */
+/* Members of an event that the record does not have. */
 struct details {
 	bool has_type, known_type, has_hashes;
 	struct kvw_slice medium, locality; /* len 0: not given */
 	size_t extra_count;
 	struct kvw_slice first[2]; /* first members of the first block's extra keys, if texts */
-	uint32_t first_count;      /* members there */
-	bool later_same;           /* other blocks have first[0] at most */
-	bool later_any;            /* one of them has it */
+	uint32_t first_count;      /* number of those members */
+	bool later_same;           /* other blocks have at most first[0] */
+	bool later_any;            /* another block has extra keys */
 };
 
 void kvw_vllm_reader_init(struct kvw_vllm_reader *reader)
@@ -103,7 +103,7 @@ static enum kvw_err take_rank(struct kvw_vllm_reader *reader)
 	return err;
 }
 
-/* The three members of a batch; *events is set to where the list of events begins. */
+/* The three members of a batch; *events is set to the start of the list of events. */
 static enum kvw_err take_batch_member(
 	struct kvw_vllm_reader *reader, uint32_t position, struct kvw_mp *events)
 {
@@ -191,7 +191,7 @@ enum kvw_err kvw_vllm_begin(struct kvw_vllm_reader *reader, const void *payload,
 
 /* --- members of an event -------------------------------------------------------------------- */
 
-/* Room for count items; what was in the array is not kept. */
+/* Makes room for count items; old contents are lost. */
 static enum kvw_err make_room(void **array, size_t *room, size_t count, size_t size)
 {
 	size_t want = *room == 0 ? 64 : *room;
@@ -210,7 +210,7 @@ static enum kvw_err make_room(void **array, size_t *room, size_t count, size_t s
 	return KVW_OK;
 }
 
-/* A hash: an integer, or bytes, of which the last 8 count, big-endian. */
+/* Reads a hash: an integer, or bytes, of which the last 8 count, big-endian. */
 static enum kvw_err take_hash(struct kvw_mp *mp, uint64_t *hash, uint32_t *width)
 {
 	struct kvw_mp_value value;
@@ -289,7 +289,7 @@ static enum kvw_err take_tokens(struct kvw_vllm_reader *reader, struct kvw_kv_ev
 	return err;
 }
 
-/* One member of a block's extra keys: texts, numbers, or whatever later versions put there. */
+/* Folds one member of a block's extra keys: texts, numbers, or types of later versions. */
 static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
 {
 	const uint8_t *start = mp->at;
@@ -317,7 +317,7 @@ static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
 	}
 }
 
-/* Looks at member m of block i before it is folded: is it a text, and the expected one? */
+/* Before folding member m of block i: records whether it is a text, and the expected one. */
 static void note_extra(const struct kvw_mp *mp, uint32_t i, uint32_t m, struct details *details)
 {
 	struct kvw_mp look = *mp;
@@ -471,7 +471,8 @@ static enum kvw_err take_member(struct kvw_vllm_reader *reader, enum member memb
 
 /* --- one event ------------------------------------------------------------------------------ */
 
-/* The engine writes members in our order, so the one at the same position is tried first. */
+/* The engine writes members in the order of the table, so the entry at the same position is tried
+ * first. */
 static enum member member_named(struct kvw_slice name, uint32_t position)
 {
 	enum member member = TYPE;
@@ -494,7 +495,7 @@ static enum member member_at(enum kvw_kv_kind kind, uint32_t position)
 	return UNKNOWN;
 }
 
-/* The members of one event. Ends early when the type is unknown: there is nothing to read. */
+/* The members of one event. Stops at an unknown type. */
 static enum kvw_err take_event(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct details *details)
 {
@@ -522,13 +523,13 @@ static enum kvw_err take_event(
 	return err;
 }
 
-/* Media of vLLM and SGLang. False: no place that is known. */
+/* The tier of a medium of vLLM or SGLang. False: unknown medium. */
 static bool tier_of(struct kvw_slice medium, struct kvw_slice locality, enum kvw_tier *tier)
 {
 	bool remote = kvw_slice_equal_nocase(locality, KVW_SLICE("REMOTE"));
 
 	if (medium.len == 0 || kvw_slice_equal(medium, KVW_SLICE("GPU")))
-		*tier = KVW_TIER_DEVICE; /* versions that know one medium do not name it */
+		*tier = KVW_TIER_DEVICE; /* versions with one medium do not send it */
 	else if (kvw_slice_equal(medium, KVW_SLICE("CPU")) ||
 		 kvw_slice_equal(medium, KVW_SLICE("CPU_PINNED")))
 		*tier = KVW_TIER_HOST;
@@ -542,7 +543,8 @@ static bool tier_of(struct kvw_slice medium, struct kvw_slice locality, enum kvw
 	return true;
 }
 
-/* The salt from the extra keys (LoRA's name, then the salt), and whether that is all they hold. */
+/* Finds the salt in the extra keys (LoRA's name, then the salt), and whether they have anything
+ * else. */
 static void find_salt(struct kvw_kv_event *event, const struct details *details)
 {
 	bool named = details->first_count > 0 && event->lora.len > 0 &&
@@ -558,7 +560,7 @@ static void find_salt(struct kvw_kv_event *event, const struct details *details)
 		(left == 0 && (!details->later_any || (named && details->later_same)));
 }
 
-/* Whether what was read makes sense together. */
+/* Checks that the members of an event are consistent. */
 static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_event *event,
 	const struct details *details)
 {
@@ -581,7 +583,7 @@ static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_ev
 	return KVW_OK;
 }
 
-/* One event at the cursor, which ends behind it whatever is wrong with it. False: passed over. */
+/* Reads one event and moves the cursor past it, also if it is bad. False: the event was skipped. */
 static enum kvw_err read_event(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, bool *good)
 {
@@ -608,7 +610,7 @@ static enum kvw_err read_event(
 	reader->bad_events += err != KVW_OK;
 	reader->mp = start;
 	skipped = kvw_mp_skip(&reader->mp);
-	if (skipped != KVW_OK) { /* begin() has passed over it once, so it is whole */
+	if (skipped != KVW_OK) { /* begin() has skipped it once, so it is complete */
 		reader->left = 0;
 		return skipped;
 	}

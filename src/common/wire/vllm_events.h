@@ -1,14 +1,13 @@
 /*
- * vllm_events.h - what a vLLM engine publishes about its KV cache, decoded.
+ * vllm_events.h - decodes the events that a vLLM engine publishes about its KV cache.
  *
  * A batch is one msgpack payload: [time, [event, ...], data-parallel rank]. Events are arrays by
- * position up to vLLM 0.23 (["BlockStored", hashes, parent, tokens, block size, ...]) and maps
- * from 0.24 on ({"type": "BlockStored", "block_hashes": ...}); both are read, member by member,
- * and so is a batch that is itself a map. What we do not know is passed over: members, events,
- * media.
+ * position up to vLLM 0.23 (["BlockStored", hashes, parent, tokens, block size, ...]) and maps from
+ * 0.24 on ({"type": "BlockStored", "block_hashes": ...}); both are read, member by member, and so
+ * is a batch that is itself a map. Unknown members, events and media are skipped.
  *
- * A batch is walked through once before its first event is given out. So bytes that are broken
- * refuse the whole batch and change nothing, and the caller can treat it like a lost one (ask for
+ * The reader first walks through the whole batch, before it returns the first event. So a malformed
+ * batch is refused whole and changes no state, and the caller can treat it like a lost one (request
  * a replay, else forget the worker).
  *
  * Source: vllm/distributed/kv_events.py; bytes recorded from vLLM 0.32 are in the tests.
@@ -30,16 +29,16 @@
  */
 struct kvw_vllm_reader {
 	struct kvw_mp mp;       /* in the events of the current batch */
-	uint32_t left;          /* events of it still to read */
-	double time_s;          /* when the engine sent the batch, Unix time */
+	uint32_t left;          /* events of the batch still to read */
+	double time_s;          /* time at which the engine sent the batch, Unix time */
 	bool has_rank;          /* the batch names its data-parallel rank */
-	uint32_t rank;          /* 0 if it does not */
-	uint64_t events;        /* given out, since init */
-	uint64_t unknown_types; /* events passed over because their type is unknown here */
-	uint64_t unknown_media; /* ... or the place where the blocks lie */
-	uint64_t bad_events;    /* ... or because their members do not fit together */
-	const char *error;      /* static text: the last refusal of a batch or bad event */
-	const char *field;      /* member that it was about; NULL: none in particular */
+	uint32_t rank;          /* 0 if not named */
+	uint64_t events;        /* events returned since init */
+	uint64_t unknown_types; /* events skipped for an unknown type */
+	uint64_t unknown_media; /* ... for an unknown medium */
+	uint64_t bad_events;    /* ... for inconsistent members */
+	const char *error;      /* static text: reason of the last refused batch or bad event */
+	const char *field;      /* member that caused it; NULL: no single one */
 
 	uint64_t *hashes, *extra; /* owned; a pair of hash_room each */
 	uint32_t *tokens;         /* owned */
@@ -50,16 +49,16 @@ void kvw_vllm_reader_init(struct kvw_vllm_reader *reader);
 void kvw_vllm_reader_finish(struct kvw_vllm_reader *reader);
 
 /*
- * Begins a batch; the payload must stay until its last event was read. A batch left in the middle
- * is forgotten. KVW_EPROTO or KVW_ELIMIT: refused, see error; then it has no events.
+ * Begins a batch; the payload must stay until its last event was read. An unfinished batch is
+ * dropped. KVW_EPROTO or KVW_ELIMIT: refused, see error; the batch then has no events.
  */
 enum kvw_err kvw_vllm_begin(
 	struct kvw_vllm_reader *reader, const void *payload, size_t len) KVW_MUST_CHECK;
 
 /*
- * Next event, valid until the next call. KVW_ENOTFOUND: that was all. KVW_ENOMEM: this event was
- * passed over for want of memory; more may follow, but the view has a hole, as it has when
- * bad_events grew.
+ * Next event, valid until the next call. KVW_ENOTFOUND: no more events. KVW_ENOMEM: this event was
+ * skipped for want of memory; more may follow, but the caller's view has a gap, as after bad_events
+ * grew.
  */
 enum kvw_err kvw_vllm_next(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event) KVW_MUST_CHECK;

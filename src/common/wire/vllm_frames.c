@@ -1,8 +1,8 @@
 /*
- * vllm_frames.c - which frame of a message is what.
+ * vllm_frames.c - finds topic, sequence and payload among a message's frames.
  *
  * The two replay layouts differ in the number of frames only. No engine reaches the sequence
- * 2^64-1, so a message that bears it is the end marker or broken; the payload shows which.
+ * 2^64-1, so a message with it is the end marker or malformed, which the payload decides.
  */
 #include "wire/vllm_frames.h"
 

@@ -7,9 +7,10 @@
  *                        or   [""] [sequence] [payload]           (before)
  *            at last          ... [ff x 8] [""]
  *
- * Without the empty first frame of the request the engine answers nothing at all. The engine keeps
- * buffer_steps batches; if the first one that comes is above the one asked for, the rest is lost.
- * Source: ZmqEventPublisher in vllm/distributed/kv_events.py. Pure functions, any thread.
+ * Without the empty first frame of the request the engine does not answer. The engine keeps
+ * buffer_steps batches; if the first replayed sequence is above the requested one, the batches
+ * between are lost. Source: ZmqEventPublisher in vllm/distributed/kv_events.py. Pure functions, any
+ * thread.
  */
 #ifndef KVW_VLLM_FRAMES_H
 #define KVW_VLLM_FRAMES_H
@@ -20,7 +21,7 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_VLLM_FRAMES_MAX 4 /* more frames than this no message has */
+#define KVW_VLLM_FRAMES_MAX 4 /* most frames of a message */
 
 /* One numbered batch. The slices are those of the frames. */
 struct kvw_vllm_message {
@@ -29,14 +30,14 @@ struct kvw_vllm_message {
 	struct kvw_slice payload; /* for kvw_vllm_begin() */
 };
 
-/* A message of the PUB socket. KVW_EPROTO: not of that form. */
+/* Parses a message of the PUB socket. KVW_EPROTO: not of that form. */
 enum kvw_err kvw_vllm_published(const struct kvw_slice *frames, size_t count,
 	struct kvw_vllm_message *message) KVW_MUST_CHECK;
 
 /* The second frame of a replay request; the first one is empty. */
 void kvw_vllm_replay_request(uint64_t first, uint8_t frame[8]);
 
-/* A message of the replay socket. KVW_ENOTFOUND: the end marker; KVW_EPROTO: neither. */
+/* Parses a message of the replay socket. KVW_ENOTFOUND: the end marker; KVW_EPROTO: invalid. */
 enum kvw_err kvw_vllm_replayed(const struct kvw_slice *frames, size_t count,
 	struct kvw_vllm_message *message) KVW_MUST_CHECK;
 
