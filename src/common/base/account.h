@@ -1,9 +1,9 @@
 /*
- * account.h - bytes that all threads together hold for clients, and how many they may.
+ * account.h - counts the bytes that all threads together hold for clients, within a limit.
  *
- * A caller takes bytes (kvw_account_take) before it holds them; takes together keep to the limit.
- * Bytes that are held already are added (kvw_account_add) whatever the limit, and the next take
- * sees them. Threads: any.
+ * A caller takes bytes (kvw_account_take) before it holds them; all takes together stay within the
+ * limit. Bytes that the caller already holds are added (kvw_account_add) regardless of the limit,
+ * and the next take counts them. Threads: any.
  */
 #ifndef KVW_ACCOUNT_H
 #define KVW_ACCOUNT_H
@@ -15,7 +15,7 @@
 #include "kvway/err.h"
 
 struct kvw_account {
-	/* Each request writes the next two: nothing else is in their cache line. */
+	/* Each request writes the next two members, which have a cache line of their own. */
 	char before[64];
 	_Atomic uint64_t bytes;
 	_Atomic uint64_t most;
@@ -32,7 +32,7 @@ static inline uint64_t kvw_account_bytes(const struct kvw_account *account)
 	return atomic_load_explicit(&account->bytes, memory_order_relaxed);
 }
 
-/* Would this many bytes fit now? Takes nothing. */
+/* Whether this many bytes would fit now. Takes nothing. */
 static inline bool kvw_account_fits(const struct kvw_account *account, uint64_t bytes)
 {
 	return kvw_account_bytes(account) + bytes <=
@@ -59,8 +59,8 @@ static inline void kvw_account_update(struct kvw_account *account, uint64_t *hel
 	*held = now;
 }
 
-/* Adds the bytes first and looks then, so that threads together keep to the limit. False: refused,
- * nothing was taken. */
+/* Adds the bytes first and then checks, so that all threads together stay within the limit. False:
+ * refused, nothing was taken. */
 KVW_MUST_CHECK static inline bool kvw_account_take(struct kvw_account *account, uint64_t bytes)
 {
 	kvw_account_add(account, bytes);

@@ -39,7 +39,7 @@ bool kvw_base64_read(
 			return false;
 		out[n++] = (unsigned char)(bits >> held);
 	}
-	/* Bits that say nothing: a second text for the same bytes. */
+	/* Unused bits are set: the text would be a second spelling of the same bytes. */
 	if ((bits & ((1u << held) - 1)) != 0)
 		return false;
 	*len = n;

@@ -17,7 +17,7 @@ enum kvw_base64 {
 	KVW_BASE64_URL /* '-' and '_' */
 };
 
-/* Writes the bytes of text to out and sets *len. False: the text is no base64 of this kind, or its
+/* Writes the bytes of text to out and sets *len. False: the text is not base64 of this kind, or its
  * bytes do not fit into room; out may have been written to. Callers remove padding themselves. */
 bool kvw_base64_read(
 	struct kvw_slice text, enum kvw_base64 kind, unsigned char *out, size_t room, size_t *len);

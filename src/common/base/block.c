@@ -1,6 +1,6 @@
 /*
- * block.c - see block.h. Nothing here costs more than a few loads and stores, save the first use
- * of a block, when the kernel hands out its pages.
+ * block.c - see block.h. Every operation costs a few loads and stores, except the first use of a
+ * block, when the kernel maps its pages.
  */
 #include "base/block.h"
 
@@ -12,8 +12,8 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Bytes of a slab, and of free blocks that are kept in addition. A sanitizer shall see every block
- * come and go. */
+/* Bytes of a slab, and of further free blocks that are kept. Under a sanitizer every block is
+ * allocated and freed. */
 #define KEPT ((size_t)4 << 20)
 #if defined(__SANITIZE_ADDRESS__)
 #define SLAB ((size_t)0)
@@ -26,8 +26,8 @@
 #define SLAB ((size_t)4 << 20)
 #endif
 
-/* From one block of a slab to the next: with steps of a power of two the beginnings of all blocks,
- * which are used most, would share a few sets of the processor's caches. */
+/* From one block of a slab to the next: with a stride of a power of two the starts of all blocks,
+ * which are used most, would share a few cache sets. */
 static size_t stride(size_t total)
 {
 	return total + total / 16 / 64 * 64 + 64;
@@ -41,7 +41,7 @@ static void *map_pages(size_t size)
 	return pages == MAP_FAILED ? NULL : pages;
 }
 
-/* Beyond the slab large blocks are pages, so that they go back to the system. */
+/* Large blocks outside of the slab are mapped pages, so that freeing returns them to the system. */
 static struct kvw_block *alloc_block(size_t total)
 {
 	return total == KVW_BLOCK_LARGE && SLAB > 0
@@ -59,7 +59,8 @@ static void free_block(struct kvw_block *block)
 		free(block);
 }
 
-/* A slab that begins with a huge page, if there is memory for one. Its pages come when touched. */
+/* Maps a slab, aligned to huge pages, if there is memory. The kernel provides its pages when
+ * touched. */
 static void open_slab(struct kvw_block_list *list)
 {
 	char *memory;
@@ -193,8 +194,8 @@ enum kvw_err kvw_chain_append(struct kvw_chain *chain, struct kvw_block_pool *po
 	return KVW_OK;
 }
 
-/* What has no room behind `offset`, of `text` and the last `rest` bytes of the block: moved into a
- * block that follows. Returns how much of the text it took. */
+/* Moves the bytes without room in `block`, of the text and the block's rest after it, into `fresh`,
+ * which follows. Returns the number of the text's bytes that went there. */
 static size_t move_over(struct kvw_block *block, struct kvw_block *fresh, size_t over, size_t rest,
 	struct kvw_slice text)
 {

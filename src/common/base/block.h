@@ -3,9 +3,9 @@
  *
  * Two sizes: small blocks hold a head and a short body, large blocks the rest of the body. A loop's
  * pool hands out the block that was returned last, which is still in the processor's cache. The
- * first blocks of each size lie in one slab of huge pages (the kernel copies every body into them
- * and out again, and four-kilobyte pages would cost it a look into the page tables for each); they
- * stay until the pool ends. Beyond them a bounded number of free ones is kept.
+ * first blocks of each size lie in one slab of huge pages (the kernel copies every body into and
+ * out of them, and with pages of 4 KiB would walk the page tables for each); they stay until the
+ * pool ends. Beyond them a bounded number of free blocks is kept.
  *
  * Threads: a pool and all its blocks belong to one loop.
  */
@@ -33,9 +33,9 @@ struct kvw_block {
 /* Blocks of one size. */
 struct kvw_block_list {
 	struct kvw_block *free;
-	size_t kept; /* free ones that are malloc's */
+	size_t kept; /* free blocks outside of the slab */
 	char *slab, *end;
-	char *unused; /* of the slab: from here on, nothing was handed out yet */
+	char *unused; /* start of the slab's part that was never handed out */
 };
 
 /* Zeroed means empty. */
@@ -49,7 +49,7 @@ struct kvw_chain {
 	size_t bytes; /* between begin and end of all blocks */
 };
 
-/* A place in a chain: the next byte to send. block NULL: at the end. */
+/* A position in a chain: the next byte to send. block NULL: at the end. */
 struct kvw_cursor {
 	struct kvw_block *block;
 	uint32_t offset; /* into block->data */
@@ -73,7 +73,7 @@ static inline size_t kvw_block_used(const struct kvw_block *block)
 /* Takes block as the last one. */
 void kvw_chain_take(struct kvw_chain *chain, struct kvw_block *block);
 
-/* Copies bytes to the end. KVW_ENOMEM leaves the chain as it was or longer by a part. */
+/* Copies bytes to the end. After KVW_ENOMEM the chain has none or a part of the bytes. */
 enum kvw_err kvw_chain_append(struct kvw_chain *chain, struct kvw_block_pool *pool,
 	const char *data, size_t len) KVW_MUST_CHECK;
 
@@ -87,9 +87,9 @@ void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool);
 void kvw_chain_wipe(struct kvw_chain *chain);
 
 /*
- * Replaces the `removed` bytes from the cursor on, which the chain holds, by `text`. Bytes behind
- * them move within their block, those that find no room there into a block of their own: at most
- * text.len. Other cursors into these blocks are void. text.len is at most KVW_BLOCK_SMALL / 2.
+ * Replaces the `removed` bytes from the cursor on, which the chain must have, by `text`. Later
+ * bytes of the block move within it; at most text.len bytes without room move into a new block.
+ * Other cursors into these blocks become invalid. text.len is at most KVW_BLOCK_SMALL / 2.
  * KVW_ENOMEM leaves the chain as it was.
  */
 enum kvw_err kvw_chain_replace(struct kvw_chain *chain, struct kvw_block_pool *pool,

@@ -8,7 +8,7 @@
 #endif
 
 #ifdef __SSE2__
-/* The first place among the 16 from p on. */
+/* The first match among the 16 positions from p on. */
 static const char *find_here(
 	const char *p, struct kvw_slice what, __m128i second, __m128i near_last)
 {

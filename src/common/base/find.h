@@ -1,10 +1,10 @@
 /*
- * find.h - a short text in bytes, as memmem(3) finds it, at half the cost in the few hundred bytes
- * of an answer.
+ * find.h - searches a short text, as memmem(3), at half its cost in the few hundred bytes of an
+ * answer.
  *
- * The second byte of the text and the last but one are compared at 16 places at a time (SSE2), and
- * the whole text where both are right: its first and its last byte are quotes often, as many bytes
- * around it are. Without SSE2 it is memmem.
+ * The search compares the text's second and last but one byte at 16 positions at a time (SSE2), and
+ * the whole text where both match: its first and last byte are often quotes, which are frequent in
+ * JSON. Without SSE2 the search is memmem.
  */
 #ifndef KVW_FIND_H
 #define KVW_FIND_H
@@ -13,8 +13,8 @@
 
 #include "kvway/slice.h"
 
-/* The first place of `what`, at least 4 bytes, in data[0..len), or NULL. data may be NULL if len
- * is 0. */
+/* The first occurrence of `what`, at least 4 bytes, in data[0..len), or NULL. data may be NULL if
+ * len is 0. */
 const char *kvw_find(const char *data, size_t len, struct kvw_slice what);
 
 #endif

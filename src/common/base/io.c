@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define LINES_AHEAD 10 /* of what an event needs */
+#define LINES_AHEAD 10 /* cache lines fetched ahead per event */
 
 enum kvw_err kvw_io_set_init(struct kvw_io_set *set)
 {
@@ -68,7 +68,7 @@ static void note_events(struct kvw_io *io, unsigned events)
 		io->broken = io->readable = io->writable = true;
 }
 
-/* As many as are queued now; those queued meanwhile wait for the next turn. */
+/* Runs the sockets queued now; those queued meanwhile wait for the next turn. */
 static void run_queued(struct kvw_io_set *set)
 {
 	for (size_t n = set->again_count; n > 0 && !TAILQ_EMPTY(&set->again); n--) {
@@ -96,7 +96,7 @@ static void sort_by_kind(const struct epoll_event *events, int count, uint16_t *
 		}
 }
 
-/* The first lines of what will be looked at soon. */
+/* Prefetches the first cache lines that handling this socket will read. */
 static void fetch(const struct kvw_io *io)
 {
 	const char *lines = io->needs;
@@ -107,7 +107,7 @@ static void fetch(const struct kvw_io *io)
 
 bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms)
 {
-	struct epoll_event events[KVW_IO_EVENTS_AT_ONCE]; /* more wait for the next turn */
+	struct epoll_event events[KVW_IO_EVENTS_AT_ONCE]; /* other events wait for the next turn */
 	uint16_t order[KVW_IO_EVENTS_AT_ONCE];
 	int count = epoll_wait(set->fd, events, KVW_IO_EVENTS_AT_ONCE,
 		kvw_io_set_busy(set) ? 0 : timeout_ms);
@@ -119,7 +119,7 @@ bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms)
 		if (i + 1 < count)
 			fetch(events[order[i + 1]].data.ptr);
 		if (io->fd < 0)
-			continue; /* closed by one before it */
+			continue; /* closed by an earlier callback */
 		note_events(io, events[order[i]].events);
 		io->on_event(io);
 	}
@@ -153,7 +153,7 @@ void kvw_io_close(struct kvw_io *io, bool reset)
 		struct linger now = {.l_onoff = 1, .l_linger = 0};
 
 		(void)setsockopt(io->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-		io->broken = true; /* ops must not end it as if it were whole */
+		io->broken = true; /* ops must not end it like a complete message */
 	}
 	if (io->ops != NULL)
 		io->ops->close(io);

@@ -2,11 +2,11 @@
  * log.c - format a line and write it to standard error with one write(2).
  *
  * One write per line keeps lines of several threads whole (POSIX: pipes up to PIPE_BUF, files with
- * O_APPEND). Standard error stays blocking, since other processes may share it; where its reader
- * does not keep up, a line that would have to wait is dropped, so that no event loop ever does.
- * Looking and writing are one step for all threads. Lines on event loops are rare (state changes,
- * not requests; those go to the access log's ring), and each place that could repeat is
- * rate-limited by its caller.
+ * O_APPEND). Standard error stays blocking, since other processes may share it; if its reader does
+ * not keep up, a line that would block is dropped, so that no event loop ever blocks. A lock makes
+ * check and write one step for all threads. Lines on event loops are rare (state changes, not
+ * requests, which go to the access log's ring), and callers limit the rate of lines that could
+ * repeat.
  */
 #include "base/log.h"
 
@@ -39,7 +39,7 @@ uint64_t kvw_log_dropped(void)
 	return atomic_load_explicit(&dropped, memory_order_relaxed);
 }
 
-/* A pipe or a socket that says it is writable takes a line whole: it has room for a page. */
+/* A writable pipe or socket takes a whole line: it has room for a page. */
 static bool write_at_once(const char *line, size_t len)
 {
 	struct pollfd target = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -67,7 +67,7 @@ static void mask(char *text, size_t len)
 	}
 }
 
-/* What is left of a text that was cut at len when the character that was cut in two goes. */
+/* Length of a text cut at len, without a last character that the cut has split. */
 static size_t whole(const char *text, size_t len)
 {
 	size_t begin = len;
@@ -90,9 +90,9 @@ static size_t count_quotes(const char *text)
 	return count;
 }
 
-/* The same text again, but quotation marks of its arguments are apostrophes: they would end a
- * field, and what follows could pass for others. A control character that the text does not have
- * stands for those of the format meanwhile. */
+/* Formats the text again, with the arguments' quotation marks as apostrophes: they would end a
+ * field and could forge others. Meanwhile a control character that the text does not have stands
+ * for the format's quotation marks. */
 static void format_again(char *out, size_t room, const char *format, va_list args)
 {
 	char marked[512], mark = 1;
@@ -109,8 +109,8 @@ static void format_again(char *out, size_t room, const char *format, va_list arg
 		*out = (char)(*out == '"' ? '\'' : *out == mark && mark < ' ' ? '"' : *out);
 }
 
-/* One text of at most room - 1 bytes, cut after a whole character, in which what the arguments hold
- * makes neither lines nor fields. Returns its length. */
+/* Formats a text of at most room - 1 bytes, cut after a whole character, in which arguments cannot
+ * make lines or fields. Returns its length. */
 static size_t format_clean(char *out, size_t room, const char *format, va_list args)
 {
 	va_list again;

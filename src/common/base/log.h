@@ -3,8 +3,8 @@
  *
  * Format: time, level, room, text, then key=value fields. Never prompts, keys or tokens of users. A
  * character that could end a line or begin a terminal's command becomes '?', and a quotation mark
- * that is not the format's an apostrophe: texts may come from outside. Each line is one write(2); a
- * line that cannot be written, or not without waiting, is dropped and counted. Thread-safe.
+ * of an argument an apostrophe: arguments may come from outside. Each line is one write(2); a line
+ * that cannot be written, or not without waiting, is dropped and counted. Thread-safe.
  */
 #ifndef KVW_LOG_H
 #define KVW_LOG_H
@@ -22,7 +22,7 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	__attribute__((format(printf, 3, 4)));
 uint64_t kvw_log_dropped(void);
 
-/* A line for another log, cut to room and masked likewise. */
+/* Formats a line for another log, cut to room and masked likewise. */
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
 

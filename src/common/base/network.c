@@ -9,7 +9,7 @@
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}; /* ::ffff:0:0/96 */
 
-/* The number behind the slash. */
+/* Parses the number after the slash. */
 static bool parse_bits(const char *text, unsigned most, unsigned *bits)
 {
 	unsigned value = 0;

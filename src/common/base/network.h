@@ -11,16 +11,17 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* IPv4 is held as IPv6 holds it (::ffff:a.b.c.d), so that a socket for both finds its peers. */
+/* IPv4 is stored as IPv4-mapped IPv6 (::ffff:a.b.c.d), the peers' form on a socket for both. */
 struct kvw_network {
 	uint8_t bytes[16];
-	uint8_t bits; /* of bytes that count, 0 to 128 */
+	uint8_t bits; /* prefix length of bytes, 0 to 128 */
 };
 
-/* False: it is none, or has bits behind its prefix; *out is left alone. */
+/* False: not a network, or bits are set after the prefix; *out is untouched. */
 bool kvw_network_parse(const char *text, struct kvw_network *out);
 
-/* Does one of the networks hold the address? False for an address that is neither IPv4 nor IPv6. */
+/* Whether one of the networks has the address. False for an address that is neither IPv4 nor
+ * IPv6. */
 bool kvw_networks_hold(
 	const struct kvw_network *networks, size_t count, const struct sockaddr *address);
 

@@ -1,8 +1,8 @@
 /*
  * notify.h - messages of a program to the service manager that started it (sd_notify of systemd).
  *
- * A message is a datagram to the socket that $NOTIFY_SOCKET names. Without that variable nothing
- * happens.
+ * A message is a datagram to the socket that $NOTIFY_SOCKET names. Without that variable the
+ * functions do nothing.
  *
  * Threads: any, while none changes the environment.
  */
@@ -16,14 +16,14 @@
  * the service manager notices that the message is missing. */
 void kvw_notify(const char *state);
 
-/* The manager keeps copies of these descriptors, and gives them to the next process under this name
- * if this one dies. It forgets them by "FDSTOREREMOVE=1\nFDNAME=name". */
+/* Has the manager keep copies of these descriptors, and pass them to the next process under this
+ * name if this one dies. "FDSTOREREMOVE=1\nFDNAME=name" removes them. */
 void kvw_notify_store(const char *name, const int *fds, size_t count);
 
-/* A reload begins; READY=1 ends it. */
+/* Announces a reload; READY=1 ends it. */
 void kvw_notify_reloading(void);
 
-/* How long the manager waits for the next WATCHDOG=1 ($WATCHDOG_USEC); 0: it does not. */
+/* The manager's timeout for the next WATCHDOG=1 ($WATCHDOG_USEC); 0: no watchdog. */
 int64_t kvw_notify_watchdog_ns(void);
 
 #endif

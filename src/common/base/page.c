@@ -1,9 +1,9 @@
 /*
  * page.c - see page.h.
  *
- * The JSON escape is also the access log's, once per string of each request: a run of plain ASCII
- * is found by a table and copied whole. UTF-8 is checked because a request target may hold any
- * byte, and one bad byte would make the whole line unreadable for strict consumers of the log.
+ * The access log calls the JSON escape once per string of each request: so a table finds runs of
+ * plain ASCII, which are copied whole. UTF-8 is checked because a request target may hold any byte,
+ * and one bad byte would make the whole line unreadable for strict consumers of the log.
  */
 #include "base/page.h"
 
@@ -127,7 +127,7 @@ static size_t utf8_length(const unsigned char *p, size_t left)
 	if (n > left)
 		return 0;
 	if (p[0] == 0xE0)
-		least = 0xA0; /* shorter forms exist */
+		least = 0xA0; /* overlong forms */
 	else if (p[0] == 0xED)
 		most = 0x9F; /* surrogates */
 	else if (p[0] == 0xF0)
@@ -187,7 +187,7 @@ size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value)
 		} else if ((used = utf8_length(p + i, value.len - i)) == 2 && p[i] == 0xC2 &&
 			   p[i + 1] < 0xA0) {
 			piece = escape_code(
-				escaped, p[i + 1]); /* a control character to some terminals */
+				escaped, p[i + 1]); /* a control character for some terminals */
 			;
 		} else if (used > 0) {
 			memcpy(escaped, p + i, used);

@@ -2,7 +2,7 @@
  * page.h - a growing text, and the escapes of JSON and of Prometheus labels.
  *
  * A text that could not grow remembers the failure (`failed`) and ignores later pieces, so that
- * writers need no check after each piece: the function that takes the result checks once.
+ * writers check no piece: the function that takes the result checks once.
  */
 #ifndef KVW_PAGE_H
 #define KVW_PAGE_H

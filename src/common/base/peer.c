@@ -42,7 +42,7 @@ bool kvw_peer_vanished(int fd, int64_t gone_ms)
 
 	if (gone_ms == 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
 		return false;
-	/* One probe of a shut window may just be on its way. */
+	/* One probe of a closed window may be in flight. */
 	return info.tcpi_last_ack_recv >= gone_ms &&
 	       (info.tcpi_retransmits > 0 || info.tcpi_probes > 1);
 }

@@ -12,12 +12,12 @@
 
 #define KVT_READ_FILE_WHY 128
 
-/* Up to `most` bytes of a file ("-": standard input), with a NUL after them. NULL, and `why` has
- * the cause. The caller frees it. */
+/* Up to `most` bytes of a file ("-": standard input), with a NUL after them. NULL: failed, `why`
+ * has the cause. The caller frees the text. */
 char *kvt_read_file(const char *path, size_t most, size_t *len, char why[KVT_READ_FILE_WHY]);
 
-/* Up to `room` bytes, of a pipe too; *len of them were read, also on failure. No NUL comes after
- * them, and when all of the room is used there may be more. KVW_EIO: errno has the cause. */
+/* Reads up to `room` bytes, also of a pipe; *len is their number, also on failure. No NUL follows
+ * them, and if *len is room there may be more. KVW_EIO: errno has the cause. */
 enum kvw_err kvw_read_all(int fd, char *buffer, size_t room, size_t *len) KVW_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * resolve.c - the addresses of a host name, at once or by a thread of its own.
+ * resolve.c - resolves a host name, at once or in a separate thread.
  *
  * A question has two owners, the asker and the thread; the last of them frees it.
  */
@@ -88,7 +88,7 @@ static void *resolve_thread(void *self)
 
 	question->error = kvw_resolve_now(question->host, question->port, 0, &question->addresses);
 	atomic_store_explicit(&question->answered, true, memory_order_release);
-	/* full: the reader has a wake-up waiting already */
+	/* a full counter wakes the reader anyway */
 	(void)!write(question->wake, &one, sizeof(one));
 	kvw_resolve_drop(question);
 	return NULL;

@@ -1,8 +1,8 @@
 /*
- * search.h - a place in a sorted array, by binary search.
+ * search.h - binary search in a sorted array.
  *
- * Unlike bsearch(3), a search for a missing key says where the key belongs. Inlined with its
- * comparison, so that it costs what a loop written in its place would.
+ * Unlike bsearch(3), the search also returns the position of a missing key. It is inlined with its
+ * comparison, so that it costs no more than a hand-written loop.
  */
 #ifndef KVW_SEARCH_H
 #define KVW_SEARCH_H
@@ -13,8 +13,8 @@
 
 #include "kvway/slice.h"
 
-/* How the key compares to the item at an index of the array: below 0 if it comes before, 0:
- * it is that item. */
+/* Compares the key to the item at an index of the array: below 0: the key comes before; 0:
+ * equal. */
 typedef int kvw_search_fn(const void *key, const void *items, size_t at);
 
 /* The index of the key among `count` items in ascending order, or where it would be. */

@@ -1,6 +1,6 @@
 /*
- * timer.c - see timer.h. A deadline that is earlier than the list's last (a duration was changed
- * by a reload) walks back from the end, so lists stay in order whatever happens.
+ * timer.c - see timer.h. A deadline earlier than the list's last one (after a reload changed the
+ * duration) is inserted by a walk back from the end, so lists always stay in order.
  */
 #include "base/timer.h"
 

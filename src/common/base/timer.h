@@ -1,9 +1,9 @@
 /*
  * timer.h - an event loop's timeouts, without a system call or a heap.
  *
- * Timeouts of one kind have one duration, so a timeout that is set later is due later: each kind is
- * a list in order of deadline, and setting or clearing one is a few stores. The loop's tick looks
- * at the front of each list. Precision is that of the tick.
+ * Timeouts of one kind have one duration, so a timeout set later is due later: each kind is a list
+ * in order of deadline, and setting or clearing a timeout takes a few stores. The loop's tick
+ * checks the front of each list. Precision is that of the tick.
  *
  * Threads: belongs to one loop.
  */
