@@ -2,7 +2,7 @@
  * capacity_share.c - see capacity_share.h.
  *
  * A prediction is good if it is within two blocks of 32 tokens and 2 % of the prompt: template
- * tokens and the ratio of text to tokens put it off by that much without anything being evicted.
+ * tokens and the ratio of text to tokens cause errors of that size without any eviction.
  */
 #include "routing/capacity_share.h"
 

@@ -1,17 +1,18 @@
 /*
- * capacity_share.h - the share of a worker's KV cache that predictions may count on.
+ * capacity_share.h - the share of a worker's KV cache that predictions assume for prompts.
  *
- * The router's view of a worker is as large as the KV cache that the worker reports. What the
- * engine really keeps for prompts can be less: running requests hold blocks, other routers send
- * requests too, block sizes differ from what we assume. Then the engine has evicted what the view
- * still holds, and its answers show it: fewer cached tokens
- * (usage.prompt_tokens_details.cached_tokens) than predicted. Each such answer lowers the worker's
- * share by missing / predicted / 32 of itself; a correct one raises it by 1/256 of what it lacks of
- * 1, one with more cached tokens than predicted by 1/64. The share never falls below a quarter.
- * Answers without cached_tokens are ignored: unknown is not 0.
+ * The router's view of a worker is as large as the KV cache that the worker reports. The engine may
+ * keep less for prompts: running requests hold blocks, other routers send requests, too, block
+ * sizes differ from the assumed ones. Then the engine has evicted blocks that the view still has,
+ * and its answers show that: fewer cached tokens (usage.prompt_tokens_details.cached_tokens) than
+ * predicted. Each such answer lowers the worker's share by missing / predicted / 32 of itself; a
+ * correct answer raises it by 1/256 of the difference to 1, an answer with more cached tokens than
+ * predicted by 1/64. The share never falls below a quarter. Answers without cached_tokens are
+ * ignored: unknown is not 0.
  *
- * With one wrong hit in fifty, as cancelled requests cause them, the share stays near 0.86; at one
- * in ten it is one half; a worker that really holds less goes down until hits come true.
+ * With one wrong hit in fifty, as after cancelled requests, the share stays near 0.86; with one in
+ * ten near one half; for a worker that really keeps less the share falls until predicted hits are
+ * right.
  *
  * Threads: any. The share is one atomic float; of two answers at the same moment one may be lost.
  */
@@ -41,8 +42,7 @@ static inline uint64_t kvw_capacity_share_capacity(
 	return share >= 1 ? reported : capacity > 0 ? capacity : 1;
 }
 
-/* Learns from one answer: tokens of its prompt, how many were predicted to be cached,
- * how many were. */
+/* Learns from one answer: tokens of its prompt, predicted and real cached tokens. */
 void kvw_capacity_share_learn(struct kvw_capacity_share *shares, uint32_t worker, uint32_t prompt,
 	uint32_t predicted, uint32_t actual);
 

@@ -1,10 +1,10 @@
 /*
  * choice.c - picks the worker of the lowest cost, in nanoseconds.
  *
- * Predicted times are good to some percent at best, so costs within a hundredth of each other
- * (and within 20 us, where everything is idle) are a tie. Ties go by rendezvous hash: replicas
- * of the router that see the same load agree without exchanging messages, and idle workers share
- * unknown prompts evenly.
+ * Predicted times are good to some percent at best, so costs within a hundredth of each other (and
+ * within 20 us, if all are idle) are a tie. A rendezvous hash breaks ties: replicas of the router
+ * that see the same load agree without exchanging messages, and idle workers share unknown prompts
+ * evenly.
  */
 #include "routing/choice.h"
 
@@ -84,7 +84,7 @@ uint64_t kvw_limit_score(uint64_t score, double share)
 	return share > 0 ? (uint64_t)(pow((double)(score >> 11) * 0x1p-53, 1 / share) * 0x1p64) : 0;
 }
 
-/* Four at a time, so that one comparison does not wait for the one before. */
+/* Compares four at a time, so that no comparison waits for the one before. */
 double kvw_lowest(const double *costs, size_t count)
 {
 	double low[4] = {KVW_NO_COST, KVW_NO_COST, KVW_NO_COST, KVW_NO_COST};
@@ -148,15 +148,15 @@ size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, 
 	return best;
 }
 
-/* Among candidates some of which may have a share only: one whose turn it is, if it costs no more
- * than others; never one whose turn it is not, unless there is no other. */
+/* Chooses among equal candidates, some with a limited share: one whose turn it is, if it costs no
+ * more than the others; one whose turn it is not only if there is no other. */
 static size_t choose_in_turn(
 	const struct kvw_candidates *set, double *costs, double shares, uint64_t salt)
 {
 	double limit = kvw_tie_limit(costs, set->count);
 	/* Spread evenly over 0 to 1. */
 	double turn = (uint32_t)(salt * UINT32_C(0x9E3779B9)) * 0x1p-32;
-	double end = 0; /* of what belongs to the workers so far */
+	double end = 0; /* end of the workers' parts so far */
 	double others[KVW_MAX_WORKERS];
 	bool any = false;
 

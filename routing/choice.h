@@ -1,5 +1,5 @@
 /*
- * choice.h - what strategies share: prefill in seconds, the lowest cost, and ties.
+ * choice.h - functions that strategies share: prefill times, the lowest cost, and ties.
  *
  * Pure functions of their arguments; any thread.
  */
@@ -14,11 +14,10 @@
 
 #include "kvway/route.h"
 
-/* How long a worker computes over a prompt.
- * Relaxed: options that change while requests are routed. */
+/* Model of a worker's prefill time. Relaxed: options that change while requests are routed. */
 struct kvw_prefill_model {
 	_Atomic double ns_per_token;
-	_Atomic double ns_per_pair; /* of tokens: attention */
+	_Atomic double ns_per_pair; /* per pair of tokens: attention */
 	_Atomic double omega; /* weight of the delay that a prefill imposes on running requests */
 };
 
@@ -47,7 +46,7 @@ static inline uint32_t kvw_chain_tokens(
 /* Tokens of all chains. */
 uint32_t kvw_request_tokens(const struct kvw_route_request *request);
 
-/* ns of prefill if nothing is cached; 0 for a request that does not charge any. */
+/* ns of prefill if nothing is cached; 0 for a request without prefill charge. */
 int64_t kvw_request_prefill_ns(
 	const struct kvw_prefill_model *model, const struct kvw_route_request *request);
 
@@ -60,7 +59,7 @@ static inline uint64_t kvw_rendezvous(uint64_t what, uint64_t key)
 	return x ^ x >> 32;
 }
 
-/* First place of an id >= from; set->count: there is none. */
+/* First index of an id >= from; set->count: none. */
 static inline size_t kvw_place_from(const struct kvw_candidates *set, uint32_t from)
 {
 	size_t low = 0;
@@ -79,25 +78,25 @@ static inline size_t kvw_place_from(const struct kvw_candidates *set, uint32_t f
 
 size_t kvw_usable_count(const struct kvw_candidates *set);
 
-/* Shares of all usable candidates, none counting as more than 1; *limited: one has less than 1. */
+/* Sum of the shares of all usable candidates, each at most 1; *limited: one is below 1. */
 double kvw_share_sum(const struct kvw_candidates *set, bool *limited);
 
-/* A score that wins against an even one as often as share (< 1) says. */
+/* Lowers a score so that it wins over a full candidate's in proportion to share (< 1). */
 uint64_t kvw_limit_score(uint64_t score, double share);
 
 /* Cost of a candidate that cannot be chosen. */
 #define KVW_NO_COST ((double)INFINITY)
 
-/* Position of the lowest cost (ns); KVW_NO_COST where a candidate is not usable, which is not true
- * of all. Costs that differ by less than a prediction is worth count as equal; among those the
+/* Position of the lowest cost (ns); KVW_NO_COST for unusable candidates, which must not be all.
+ * Costs that differ by less than the precision of predictions count as equal; among those the
  * highest rendezvous score of `salt` wins. */
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt);
 
-/* The same among `count` (> 0) places whose costs count as equal. */
+/* The same among `count` (> 0) indices whose costs count as equal. */
 size_t kvw_choose_among(
 	const struct kvw_candidates *set, const uint16_t *places, size_t count, uint64_t salt);
 
-/* KVW_NO_COST of none. */
+/* The lowest of `costs`; KVW_NO_COST if count is 0. */
 double kvw_lowest(const double *costs, size_t count);
 
 /* Costs up to this count as equal to `lowest`. */
@@ -106,19 +105,19 @@ double kvw_tie_limit_of(double lowest);
 /* Costs up to this count as equal to the lowest of them. */
 double kvw_tie_limit(const double *costs, size_t count);
 
-/* A prompt of which nothing is known is taken to be so long. */
+/* Assumed tokens of an unknown prompt. */
 #define KVW_UNKNOWN_TOKENS 1024.0
 
-/* Requests in flight count at least so much where nothing else is known. */
+/* Least weight of requests in flight for an unknown prompt. */
 #define KVW_MIN_OMEGA 0.01
 
-/* The same by load alone, for a prompt of which nothing is known. salt: 1 more than that of the
- * request before, so that workers with a share are chosen in turn. */
+/* Chooses by load alone, for an unknown prompt. salt: one more than the last request's, so that
+ * workers with a share are chosen in turn. */
 size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
 	int64_t now_ns, uint64_t salt);
 
-/* Fills costs for a strategy that does not compare any: what is known of each candidate, and that
- * `chosen` was. */
+/* Fills costs for a strategy that does not compare costs: each candidate's known numbers, and the
+ * verdicts. */
 void kvw_explain_unweighed(const struct kvw_prefill_model *model,
 	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
 	size_t chosen, struct kvw_cost *costs);

@@ -3,13 +3,12 @@
  *
  *     word | tag : 32 | worker : 10 | end : 22 |      end in units of 2^24 ns, about 17 ms
  *
- * The tag mixes in the worker's epoch, which moves when it is forgotten. Ends wrap after 19 hours;
- * a claim is alive if it ends within the longest life of one, so an old word does not come to life
- * again except for a minute of those hours, and then only for its own key.
+ * The tag mixes in the worker's epoch, which kvw_claims_forget increments. Ends wrap after 19
+ * hours; a claim is alive if its end is at most the longest life ahead, so an old word becomes
+ * alive again only for a minute of those hours, and then only for its own key.
  *
- * Cost: a pick reads one line where claims could begin (for each length at which some worker's
- * blocks end), and one for each claimed block that follows. While nothing is claimed it reads one
- * word.
+ * Cost: a pick reads one cache line for each position at which some worker's blocks end, and one
+ * for each claimed block after it. While nothing is claimed it reads one word.
  */
 #include "routing/claims.h"
 
@@ -21,8 +20,8 @@
 
 #define BUCKETS_LOG 14u
 #define PER_BUCKET  8u
-#define AHEAD       8u  /* claims whose line is asked for in advance */
-#define MAX_ENDS    16u /* different lengths of hits that are carried on */
+#define AHEAD       8u  /* claims whose line is prefetched */
+#define MAX_ENDS    16u /* most different lengths of hits that are extended */
 
 #define WORKER_BITS 10u
 #define END_BITS    22u
@@ -109,7 +108,7 @@ static uint32_t word_worker(uint64_t word)
 	return (uint32_t)(word >> END_BITS) & ((1u << WORKER_BITS) - 1);
 }
 
-/* How many units a word has still to live; 0: it is dead. */
+/* Remaining units of a word's life; 0: dead. */
 static uint32_t word_life(uint64_t word, uint32_t now)
 {
 	uint32_t left = ((uint32_t)word - now) & END_MASK;
@@ -119,7 +118,7 @@ static uint32_t word_life(uint64_t word, uint32_t now)
 
 /* --- chains --- */
 
-/* The first block at or after `block` of those that are claimed. */
+/* The first block at or after `block` that picks claim. */
 static uint32_t claimed_from(uint32_t block)
 {
 	return block < KVW_CLAIMS_EACH ? block : block | (KVW_CLAIMS_STRIDE - 1);
@@ -134,7 +133,8 @@ static void prefetch(
 
 /* --- making --- */
 
-/* Over the worker's own claim of this block, or over the one that has least to live. */
+/* Overwrites the worker's own claim of this block, or the claim with the shortest remaining
+ * life. */
 static void claim_block(
 	struct kvw_claims *claims, uint64_t spread, uint32_t worker, uint32_t now, uint32_t end)
 {

@@ -1,19 +1,19 @@
 /*
- * claims.h - blocks that a worker will hold once it has begun the requests it was sent.
+ * claims.h - blocks that a worker will hold once it has begun the requests sent to it.
  *
  * An engine publishes a block when it schedules it. Until then, which may be seconds in a queue,
  * the exact view does not know that the block is on its way, and a burst of requests with one new
  * prefix would be scattered over all workers. So a pick claims the blocks that its worker lacks,
- * for about as long as the worker is predicted to need for them, and later picks find them as if
- * they were there. What an event confirms meanwhile needs no claim.
+ * for about the time that the worker is predicted to need for them, and later picks count claimed
+ * blocks as held. A block that an event confirms needs no claim any more.
  *
  * A claim is one word of 64 bits in a table of fixed size: worker, end and 32 bits of the block's
- * key; 14 more bits are the place in the table, eight claims to a cache line. Picks write words
- * without locks; the last one wins, a claim that is overwritten or forgotten is a hit less, and a
- * wrong one (about 2^-46 per look) a badly predicted request.
+ * key; 14 more bits are the position in the table, eight claims to a cache line. Picks write words
+ * without locks; the last one wins. An overwritten or forgotten claim costs a hit, a false match
+ * (about 2^-46 per look-up) a bad prediction.
  *
- * Keys name all that comes before them, so of long prompts not every block is claimed: each of the
- * first KVW_CLAIMS_EACH, then every KVW_CLAIMS_STRIDE-th.
+ * A block's key covers all blocks before it, so picks need not claim every block of a long prompt:
+ * each of the first KVW_CLAIMS_EACH, then every KVW_CLAIMS_STRIDE-th.
  *
  * Threads: any, all functions.
  */
@@ -33,21 +33,20 @@ struct kvw_claims;
 enum kvw_err kvw_claims_create(uint64_t seed, struct kvw_claims **out) KVW_MUST_CHECK;
 void kvw_claims_destroy(struct kvw_claims *claims); /* NULL is allowed */
 
-/* The worker will hold blocks [held, chain->count) of the chain. Claims end after about ns. */
+/* Claims blocks [held, chain->count) of the chain for the worker. The claims end after about ns. */
 void kvw_claims_make(struct kvw_claims *claims, uint32_t worker,
 	const struct kvw_exact_chain *chain, uint32_t held, int64_t now_ns, int64_t ns);
 
-/* The worker will not hold them after all.
- * Claims of other requests for the same blocks go as well. */
+/* Drops claims of blocks that the worker will not hold after all, and other requests' claims of the
+ * same blocks. */
 void kvw_claims_drop(struct kvw_claims *claims, uint32_t worker,
 	const struct kvw_exact_chain *chain, uint32_t held);
 
-/* Carries *hits, of this chain, on through what is claimed, as blocks of KVW_TIER_DEVICE. Writes
- * nothing else. */
+/* Extends *hits, of this chain, by the claimed blocks, as blocks of KVW_TIER_DEVICE. */
 void kvw_claims_extend(const struct kvw_claims *claims, const struct kvw_exact_chain *chain,
 	int64_t now_ns, struct kvw_kvindex_hits *hits);
 
-/* The worker's cache is lost, and what it was sent. Constant time. */
+/* Forgets all claims of a worker that lost its cache. Constant time. */
 void kvw_claims_forget(struct kvw_claims *claims, uint32_t worker);
 
 #endif

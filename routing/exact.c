@@ -1,8 +1,8 @@
 /*
- * exact.c - the index of blocks, and how far each worker's reporters can be believed.
+ * exact.c - the index of blocks, and the coverage of each worker's reporters.
  *
  * Apart from its blocks, the state of a worker is one atomic byte: two bits of coverage per
- * reporter, and whether a purge was asked for. So a pick reads one cache line for 64 workers, any
+ * reporter, and whether a purge was requested. So a pick reads one cache line for 64 workers, any
  * thread requests a purge with one instruction, and nothing here needs a lock. While a purge is
  * pending, every FULL reads as BLIND.
  *
@@ -104,7 +104,7 @@ static unsigned with_coverage(unsigned state, enum kvw_reporter reporter, unsign
 	return (state & ~(COVERAGE_MASK << shift)) | coverage << shift;
 }
 
-/* No reporter sees all. */
+/* Turns every FULL into BLIND. */
 static unsigned dimmed(unsigned state)
 {
 	for (unsigned reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++)
@@ -149,7 +149,7 @@ void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker)
 	atomic_store_explicit(&exact->asked, true, memory_order_release);
 }
 
-/* Carries out one purge if one was asked for. */
+/* Executes one purge if one was requested. */
 static bool purge_one(struct kvw_exact *exact, uint32_t worker)
 {
 	_Atomic uint8_t *state = &exact->states[worker];

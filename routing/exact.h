@@ -1,6 +1,6 @@
 /*
- * exact.h - the exact view, for its owner: a strategy. What feeds and all others see of it is
- * kvway/exact.h.
+ * exact.h - the exact view, for its owner, a strategy. kvway/exact.h is the part for feeds and all
+ * others.
  */
 #ifndef KVW_ROUTING_EXACT_H
 #define KVW_ROUTING_EXACT_H
@@ -14,11 +14,12 @@ enum kvw_err kvw_exact_create(
 	const struct kvw_strategy_options *options, struct kvw_exact **out) KVW_MUST_CHECK;
 void kvw_exact_destroy(struct kvw_exact *exact); /* NULL is allowed */
 
-/* What workers will hold soon. Belongs to the view. */
+/* The claims, which belong to the view. */
 struct kvw_claims *kvw_exact_claims(const struct kvw_exact *exact);
 
-/* The worker's cache is lost. Any thread, constant time. Until a feed has read the worker's stream
- * again its coverages are BLIND at most; kvw_exact_tick purges the index. */
+/* Requests a purge of a worker that lost its cache. Any thread, constant time. Until a feed has
+ * read the worker's stream again its coverages are BLIND at most; kvw_exact_tick purges the
+ * index. */
 void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker);
 
 /* As kvw_kvindex_match. Any thread. */

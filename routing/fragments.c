@@ -1,11 +1,10 @@
 /*
  * fragments.c - see fragments.h.
  *
- * Each worker has a clock of its own that counts the tokens of new texts that it was sent, in units
- * of 64. An entry's second word has the worker and its clock when the entry was made or used last:
- * worker in bits 0 to 15, a mark of use in bit 16, the clock in bits 32 to 63. The clock of 32 bits
- * goes around after 2^38 tokens; an entry that is as old as half of that by chance is believed
- * once.
+ * Each worker has a clock that counts the tokens of new texts sent to it, in units of 64. An
+ * entry's second word has the worker and the worker's clock at the entry's last use: worker in bits
+ * 0 to 15, a mark of use in bit 16, the clock in bits 32 to 63. The clock of 32 bits goes around
+ * after 2^38 tokens; an entry that is by chance half of that old counts as held once.
  */
 #include "routing/fragments.h"
 
@@ -34,7 +33,7 @@ struct kvw_fragments {
 	uint64_t mask;    /* count of sets - 1 */
 	_Atomic uint64_t used;
 	_Alignas(64) _Atomic uint32_t clocks[KVW_MAX_WORKERS];
-	_Alignas(64) _Atomic uint32_t floors[KVW_MAX_WORKERS]; /* what is older is lost */
+	_Alignas(64) _Atomic uint32_t floors[KVW_MAX_WORKERS]; /* older entries are lost */
 };
 
 enum kvw_err kvw_fragments_create(uint64_t bytes, struct kvw_fragments **out)
@@ -76,7 +75,7 @@ static uint64_t meta_of(uint32_t worker, uint32_t clock)
 	return (uint64_t)clock << 32 | USED | worker;
 }
 
-/* Units that the entry's worker took in since; UINT32_MAX: it holds the entry's text no more. */
+/* Units that the entry's worker got since; UINT32_MAX: the worker has lost the text. */
 static uint32_t age_of(const struct kvw_fragments *f, uint64_t meta)
 {
 	uint32_t worker = worker_of(meta), then = (uint32_t)(meta >> 32);
@@ -98,8 +97,7 @@ static struct set *set_of(const struct kvw_fragments *f, uint64_t hash)
 	return &f->sets[(hash >> 17) & f->mask];
 }
 
-/* The entry of a text and a worker, or the one that its newest entry takes the place of.
- * *known: which. */
+/* The entry of a text and a worker; without one the entry to replace. *known: the entry exists. */
 static struct entry *place_of(const struct kvw_fragments *f, struct set *set, uint64_t hash,
 	uint32_t worker, bool *known, uint64_t *was)
 {
@@ -136,7 +134,7 @@ void kvw_fragments_teach(struct kvw_fragments *f, uint64_t hash, uint32_t tokens
 	struct entry *entry = place_of(f, set, hash, worker, &known, &was);
 	uint32_t units = tokens / UNIT + 1, clock;
 
-	/* What it holds it need not take in again. */
+	/* A text that the worker still holds does not move its clock. */
 	known = known && age_of(f, was) <= held_units(held_tokens);
 	if (known)
 		clock = atomic_load_explicit(&f->clocks[worker], memory_order_relaxed);
@@ -175,8 +173,7 @@ uint32_t kvw_fragments_find(
 
 void kvw_fragments_purge(struct kvw_fragments *f, uint32_t worker)
 {
-	/* What is taught from now on is beyond the floor: each entry moves the clock,
-	 * or was one. */
+	/* Entries taught from now on are beyond the floor: each new one moves the clock. */
 	atomic_store_explicit(&f->floors[worker],
 		atomic_fetch_add_explicit(&f->clocks[worker], 1, memory_order_relaxed),
 		memory_order_relaxed);

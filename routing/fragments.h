@@ -1,16 +1,15 @@
 /*
- * fragments.h - which worker was sent which text lately: cached text that is not a prefix, as it is
- * predicted.
+ * fragments.h - predicts cached text that is not a prefix, from the texts lately sent to each
+ * worker.
  *
  * A worker that blends (struct kvw_candidate.blends) reuses a text that it computed before wherever
- * the text stands. Workers do not report such texts, so what was routed to a worker counts as held
- * there, until so many tokens of other texts were routed to it as it is believed to hold.
+ * the text stands. Workers do not report such texts, so a text routed to a worker counts as held
+ * there, until as many tokens of other texts were routed to it as it is assumed to hold.
  *
- * One table of fixed size: sets of eight entries in two cache lines, each a text and a worker.
- * Within a set the entry goes whose worker took in most since. Any thread, without locks: an entry
- * is two words, the first the text's hash changed with the second, so that a torn one is no entry
- * of that text. At worst a prediction is wrong, as it may be anyway. A worker's entries are
- * forgotten at once by moving a floor.
+ * One table of fixed size: sets of eight entries in two cache lines, each a text and a worker. A
+ * full set drops the entry whose worker got most tokens since. Any thread, without locks: an entry
+ * is two words, the first is the text's hash XOR the second, so that a torn entry matches no text.
+ * At worst a prediction is wrong. Moving a floor forgets all entries of a worker at once.
  */
 #ifndef KVW_FRAGMENTS_H
 #define KVW_FRAGMENTS_H
@@ -20,7 +19,7 @@
 
 #include "kvway/err.h"
 
-#define KVW_FRAGMENT_HOLDERS 8 /* workers of one text that are known at most */
+#define KVW_FRAGMENT_HOLDERS 8 /* most known workers of one text */
 
 struct kvw_fragments;
 
@@ -28,17 +27,18 @@ struct kvw_fragments;
 enum kvw_err kvw_fragments_create(uint64_t bytes, struct kvw_fragments **out) KVW_MUST_CHECK;
 void kvw_fragments_destroy(struct kvw_fragments *fragments); /* NULL is allowed */
 
-/* A worker that holds `held_tokens` at most was sent this text of so many tokens. */
+/* Records that this text of so many tokens was sent to a worker, which holds at most
+ * `held_tokens`. */
 void kvw_fragments_teach(struct kvw_fragments *fragments, uint64_t hash, uint32_t tokens,
 	uint32_t worker, uint64_t held_tokens);
-/* Workers believed to hold the text, at most KVW_FRAGMENT_HOLDERS of them, each once;
- * returns how many. */
+/* Workers assumed to hold the text, at most KVW_FRAGMENT_HOLDERS of them, each once; returns their
+ * number. */
 uint32_t kvw_fragments_find(const struct kvw_fragments *fragments, uint64_t hash,
 	uint64_t held_tokens, uint32_t *workers);
-/* The worker has lost what it held. */
+/* Forgets the texts of a worker that lost its cache. */
 void kvw_fragments_purge(struct kvw_fragments *fragments, uint32_t worker);
 
-/* Entries in use by now, of how many there may be; bytes of the table. */
+/* Entries ever used, capacity and bytes of the table. */
 void kvw_fragments_stats(
 	const struct kvw_fragments *fragments, uint64_t *used, uint64_t *most, uint64_t *bytes);
 

@@ -1,5 +1,5 @@
 /*
- * group_choice.c - see group_choice.h. Some 20 ns for each group.
+ * group_choice.c - see group_choice.h. Cost: some 20 ns per group.
  */
 #include "routing/group_choice.h"
 

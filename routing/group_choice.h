@@ -1,11 +1,11 @@
 /*
- * group_choice.h - which group of a model a request goes to: weighted rendezvous hashing.
+ * group_choice.h - chooses a request's group of a model by weighted rendezvous hashing.
  *
  * Each group draws a number from the request's key and its own name, and the smallest -ln(u) /
- * weight wins. So a group gets its part of all keys by weight; every replica that knows the same
- * names and weights chooses alike; and a group whose weight grows takes keys from the others in the
- * proportion of theirs, while no key moves between two groups that did not change. The order behind
- * the winner says where a request goes whose group has no worker.
+ * weight wins. So a group gets its part of all keys by weight; every replica with the same names
+ * and weights chooses alike; and a group whose weight grows takes keys from the others in
+ * proportion to their weights, while no key moves between two unchanged groups. The order after the
+ * winner gives the next groups for a request whose group has no worker.
  *
  * Pure functions.
  */
@@ -22,8 +22,8 @@ struct kvw_group_share {
 	double weight; /* >= 0 */
 };
 
-/* Indexes of the groups with a weight above 0, the chosen one first; returns how many. count is at
- * most KVW_GROUPS_MOST, the room in order. */
+/* Indexes of the groups with a weight above 0, the chosen one first; returns their number. count is
+ * at most KVW_GROUPS_MOST, the room of `order`. */
 size_t kvw_group_order(
 	const struct kvw_group_share *shares, size_t count, uint64_t key, uint8_t *order);
 

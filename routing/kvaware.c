@@ -1,8 +1,8 @@
 /*
- * kvaware.c - prefixaware with hits by the workers' own word instead of what was sent to them.
+ * kvaware.c - prefixaware with hits from the workers' own events instead of from routed prompts.
  *
- * The cost, the guards, the learned rates and the prefix tree are those of prefixaware.c; only
- * where hits come from differs, worker by worker:
+ * The cost, the guards, the learned rates and the prefix tree are those of prefixaware.c; only the
+ * source of hits differs, worker by worker:
  *
  *   engine reports all       what its engine holds of the prompt's blocks, and from there on what
  *                            LMCache behind it holds, if that reports all too
@@ -14,27 +14,28 @@
  * lost is no worse off than there.
  *
  * Engines never reuse a prompt's last token: a hit of h of n tokens counts as min(h, n - 1), in the
- * engine's own cache rounded down to blocks. What lies in lower tiers is fetched first: that time
- * lessens what the hit saves, and where it is longer than computing these tokens, they save
- * nothing. It follows from the same sum for all: saved work is counted in tokens, a nanosecond of
- * loading as 1 / x of one.
+ * engine's own cache rounded down to blocks. Blocks in lower tiers are fetched first: that time
+ * reduces the saving of the hit, and if fetching takes longer than computing these tokens, they
+ * save nothing. Both are counted in one unit: saved work in tokens, a nanosecond of loading as 1 /
+ * x of a token.
  *
- * Blocks of requests that were sent but are not yet published are found as claims (claims.h).
+ * Blocks of sent requests that are not yet published are found as claims (claims.h).
  *
- * An engine's cache that is full gives up a token for each that it computes, and what it gave up is
- * computed again when it is asked for, at the cost of another. So a worker pays eviction_weight
- * times what the tokens take that the prompt would push out there. While caches have room this is 0
- * and spreads what is new; among full ones it is one more reason to go where the prefix is.
+ * A full engine's cache evicts a token for each token that it computes, and an evicted token that
+ * is needed again has to be recomputed. So a worker's cost includes eviction_weight times the
+ * prefill time of the tokens that the prompt would evict there. While caches have room this term is
+ * 0 and new prompts spread; among full caches it favours the worker with the prefix.
  *
- * The index knows which blocks of a worker come first, but of LMCache's only how many lie in each
- * tier. What the engine does not need of them is taken from the fastest tiers.
+ * The index knows the leading blocks of a worker, but of LMCache's blocks only the number in each
+ * tier. The blocks that the engine does not need from LMCache are assumed to be in the fastest
+ * tiers.
  *
- * Where a worker blends, texts that it was sent lately count behind its hit, wherever they stand
- * (fragments.h): what computing them would take, less the share that is computed again, less their
- * loading and moving. Off by default: then there is no table, and a pick pays one branch.
+ * If a worker blends, texts lately sent to it count after its hit, at any position (fragments.h):
+ * they save their prefill time less the share that is recomputed, less loading and moving. Off by
+ * default: then there is no table, and a pick pays one branch.
  *
- * Cost of a pick: that of prefixaware, and one walk of the index per way to name blocks, which are
- * as many as block sizes and hash recipes in the fleet. No allocation; 130 KiB of stack at most.
+ * Cost of a pick: that of prefixaware, and one walk of the index per block size and hash recipe in
+ * the fleet. No allocation; 130 KiB of stack at most.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -46,8 +47,8 @@
 #include "routing/prefixaware.h"
 #include "routing/strategies.h"
 
-#define CLAIM_FACTOR 1.5                /* of the predicted time until the prompt is computed */
-#define CLAIM_NS     INT64_C(500000000) /* added to that: until the event arrives */
+#define CLAIM_FACTOR 1.5                /* times the predicted time until the prompt is computed */
+#define CLAIM_NS     INT64_C(500000000) /* added to that: time until the event arrives */
 
 struct kvaware {
 	struct kvw_prefixaware pa; /* first */
@@ -66,7 +67,7 @@ struct kvaware {
 	_Alignas(64) _Atomic uint32_t fragment_generations[KVW_MAX_WORKERS];
 };
 
-/* Whose reports count for a worker. */
+/* The reporters whose events count for a worker. */
 enum word {
 	WORD_TREE,    /* no reporter: the prefix tree guesses */
 	WORD_LMCACHE, /* its LMCache alone */
@@ -76,19 +77,19 @@ enum word {
 
 #define NO_CHAIN KVW_EXACT_CHAINS
 
-enum { REASON_FRAGMENTS }; /* of its own */
+enum { REASON_FRAGMENTS }; /* own reasons */
 
-/* What the workers themselves hold of one prompt. Places are those of the candidates; of candidates
- * with WORD_TREE nothing else is set. */
+/* What the workers report to hold of one prompt. Indices are the candidates'; for candidates with
+ * WORD_TREE no other member is set. */
 struct view {
 	bool any; /* some worker has another word than WORD_TREE */
 	uint8_t word[KVW_MAX_WORKERS];
-	uint8_t chain[KVW_MAX_WORKERS]; /* that reaches furthest, of the first to be asked */
-	uint32_t held[KVW_MAX_WORKERS]; /* its blocks that are held or claimed */
+	uint8_t chain[KVW_MAX_WORKERS]; /* chain that reaches furthest; the first among equals */
+	uint32_t held[KVW_MAX_WORKERS]; /* held or claimed blocks of that chain */
 	double evict_ns[KVW_MAX_WORKERS];
-	bool blended; /* some worker is believed to hold texts of it; then the next two are set */
-	uint32_t fragment_tokens[KVW_MAX_WORKERS]; /* behind its hit */
-	double fragment_work[KVW_MAX_WORKERS];     /* that they save */
+	bool blended; /* some worker is assumed to hold texts; then the next two are set */
+	uint32_t fragment_tokens[KVW_MAX_WORKERS]; /* after its hit */
+	double fragment_work[KVW_MAX_WORKERS];     /* work that they save */
 	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT];
 	struct kvw_kvindex_hits hits; /* of the chain matched last */
 };
@@ -105,7 +106,7 @@ static void kvaware_destroy(struct kvw_strategy *self)
 	free(ka);
 }
 
-/* Those that prefixaware does not have. */
+/* Takes the options that prefixaware does not have. */
 static void take_options(struct kvaware *ka, const struct kvw_strategy_options *options)
 {
 	for (unsigned t = KVW_TIER_DEVICE + 1; t < KVW_TIER_COUNT; t++)
@@ -150,7 +151,7 @@ static enum kvw_err kvaware_create(
 
 /* --- what workers say --- */
 
-/* Whose word counts, of the reporters that the request has a chain for. */
+/* Chooses the reporters that count for each worker, among those with a chain in the request. */
 static void choose_reporter(const struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, struct view *view)
 {
@@ -200,7 +201,7 @@ static void shorten(uint32_t tokens[KVW_TIER_COUNT], unsigned last, uint32_t by)
 	}
 }
 
-/* Tokens that are reused of a hit in one chain; by tier in `tokens`. */
+/* Reused tokens of a hit in one chain; by tier in `tokens`. */
 static uint32_t reused(const struct kvw_exact_chain *chain, const struct kvw_kvindex_hits *hits,
 	uint32_t id, uint32_t prompt, uint32_t tokens[KVW_TIER_COUNT])
 {
@@ -217,7 +218,7 @@ static uint32_t reused(const struct kvw_exact_chain *chain, const struct kvw_kvi
 	return most;
 }
 
-/* Lets a hit go on to `hit` tokens with those of another, from which the first are not needed. */
+/* Extends a hit by the tokens of a longer one, whose first tokens are not needed. */
 static void lengthen(uint32_t tokens[KVW_TIER_COUNT], uint32_t more[KVW_TIER_COUNT])
 {
 	uint32_t skip = sum_of(tokens);
@@ -230,7 +231,7 @@ static void lengthen(uint32_t tokens[KVW_TIER_COUNT], uint32_t more[KVW_TIER_COU
 	}
 }
 
-/* Candidates go on with one chain if it carries them further. */
+/* Extends candidates' hits by one chain if it reaches further. */
 static void take_chain(const struct kvw_route_request *request, uint32_t c, unsigned words,
 	const struct kvw_candidates *set, struct view *view)
 {
@@ -249,7 +250,7 @@ static void take_chain(const struct kvw_route_request *request, uint32_t c, unsi
 			memcpy(view->tokens[i], more, sizeof(more));
 		else
 			lengthen(view->tokens[i], more);
-		/* Where no engine reports, requests are claimed under LMCache's keys. */
+		/* Without reports of the engine, claims use LMCache's keys. */
 		if (chain->reporter == KVW_REPORTER_ENGINE || view->word[i] == WORD_LMCACHE) {
 			view->chain[i] = (uint8_t)c;
 			view->held[i] = view->hits.blocks[id];
@@ -274,7 +275,7 @@ static void match_chains(const struct kvaware *ka, const struct kvw_route_reques
 	}
 }
 
-/* --- what it makes of the weighing --- */
+/* --- effect on the weighing --- */
 
 /* Work that a hit saves a worker that needs x ns for a token of it. */
 static double saved_by(
@@ -294,7 +295,7 @@ static double saved_by(
 	return saved;
 }
 
-/* The prompt's length is known to the token: the tree's hits are measured by it too. */
+/* The request with the exact length of the prompt, by which the tree's hits are measured, too. */
 static struct kvw_route_request measured(const struct kvw_route_request *request)
 {
 	struct kvw_route_request exactly = *request;
@@ -307,7 +308,7 @@ static struct kvw_route_request measured(const struct kvw_route_request *request
 	return exactly;
 }
 
-/* Tokens that the prompt would push out of an engine's cache. */
+/* Tokens that the prompt would evict from an engine's cache. */
 static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c,
 	const struct kvw_weighing *w, size_t i)
 {
@@ -320,7 +321,7 @@ static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c
 
 /* --- texts that are no prefix --- */
 
-/* A worker of a newer generation than the table knows has lost what it held. */
+/* Purges the table for a worker of a newer generation, which has lost its cache. */
 static void note_generation(struct kvaware *ka, const struct kvw_candidate *c)
 {
 	_Atomic uint32_t *generation = &ka->fragment_generations[c->id];
@@ -334,7 +335,7 @@ static void note_generation(struct kvaware *ka, const struct kvw_candidate *c)
 		}
 }
 
-/* Does the worker blend, and is what the table knows of it true of its cache? */
+/* Whether the worker blends and the table's entries are of its present cache. */
 static bool may_blend(const struct kvaware *ka, const struct kvw_candidate *c)
 {
 	uint32_t known =
@@ -343,7 +344,7 @@ static bool may_blend(const struct kvaware *ka, const struct kvw_candidate *c)
 	return c->blends && (int32_t)(c->generation - known) <= 0;
 }
 
-/* Where a segment lies in the prompt, in tokens; false: it is too short to count. */
+/* Position of a segment in the prompt, in tokens; false: too short to count. */
 static bool place_of(const struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_segment *segment, uint32_t *from, uint32_t *to)
 {
@@ -354,7 +355,7 @@ static bool place_of(const struct kvaware *ka, const struct kvw_route_request *r
 	return *to > *from && *to - *from >= least;
 }
 
-/* A candidate is believed to hold the tokens [from, to). Those within its hit are not needed. */
+/* Counts tokens [from, to), which a candidate is assumed to hold, except those within its hit. */
 static void take_segment(const struct kvaware *ka, size_t i, uint32_t from, uint32_t to,
 	const struct kvw_weighing *w, struct view *view)
 {
@@ -367,13 +368,13 @@ static void take_segment(const struct kvaware *ka, size_t i, uint32_t from, uint
 		return;
 	saved = kvw_rates_work(w->pairs, to, first) * (1 - share) - (to - first) * ns / w->x[i];
 	if (saved <= 0)
-		return; /* it computes what takes longer to load */
+		return; /* computing is faster than loading */
 	view->fragment_tokens[i] += to - first;
 	view->fragment_work[i] += saved;
 	view->blended = true;
 }
 
-/* Takes off the costs what texts save that are no prefix. */
+/* Subtracts from the costs the savings by texts that are no prefix. */
 static void weigh_fragments(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, struct kvw_weighing *w, struct view *view)
 {
@@ -408,7 +409,7 @@ static void weigh_fragments(struct kvaware *ka, const struct kvw_route_request *
 	w->unhit = w->lowest;
 }
 
-/* The chosen worker will hold the prompt's texts. */
+/* Records that the chosen worker will hold the prompt's texts. */
 static void teach_fragments(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidate *chosen)
 {
@@ -427,7 +428,7 @@ static void teach_fragments(struct kvaware *ka, const struct kvw_route_request *
 static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
 {
-	double before = 0; /* work that the tree's hits were believed to save */
+	double before = 0; /* work that the tree's hits save */
 	double eviction_weight = atomic_load_explicit(&ka->eviction_weight, memory_order_relaxed);
 
 	view->any = view->blended = false;
@@ -484,8 +485,8 @@ static void decide(const struct kvw_route_request *request, const struct kvw_can
 		out->reason = KVW_REASON_KVAWARE;
 }
 
-/* The chosen worker will hold the prompt. Which of several key spaces it uses is known only from
- * its hits. */
+/* Claims the prompt for the chosen worker. Only its hits show which of several key spaces it
+ * uses. */
 static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct view *view, const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -504,7 +505,7 @@ static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	}
 }
 
-/* What the worker was believed to be about to hold, it will not. */
+/* Drops the claims of a request that the worker did not serve. */
 static void unclaim(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_decision *decision)
 {
@@ -524,7 +525,7 @@ static enum kvw_err kvaware_pick(struct kvw_strategy *self, const struct kvw_rou
 {
 	struct kvaware *ka = (struct kvaware *)self;
 	struct kvw_route_request exactly = measured(request);
-	struct kvw_weighing w; /* these two are filled as far as there are candidates */
+	struct kvw_weighing w; /* both are filled for existing candidates only */
 	struct view view;
 	struct kvw_choice choice;
 

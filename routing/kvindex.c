@@ -6,12 +6,12 @@
  *            \-> parked records, until their parent is stored            ^
  *                kvindex_park.h                                  readers |
  *
- * All but parked records lies in one mapping, sized for as many entries as fit: the limit in bytes
- * is kept by never having more. Beyond it the entries that were stored longest ago go.
+ * All memory but parked records is one mapping, sized for as many entries as fit the limit in
+ * bytes. When it is full, the entries stored longest ago are dropped.
  *
- * Never a wrong hit: a word is in the table exactly as long as its entry is, an entry lives only by
- * stores that were not removed, and lives in a generation of its cell. Every shortcut (no room,
- * a torn read, a parked record lost) leaves words out and adds none.
+ * Never a wrong hit: a word is in the table exactly as long as its entry exists, an entry exists
+ * only by stores that were not removed, and in one generation of its cell. Every failure (no room,
+ * a torn read, a lost parked record) omits words and adds none.
  */
 #include "routing/kvindex.h"
 
@@ -55,7 +55,7 @@ enum kvw_err kvw_kvindex_create(const struct kvw_kvindex_options *options, struc
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (index->mapping == MAP_FAILED)
 		goto out;
-	/* Random access all over: without large pages every look-up also misses the TLB. */
+	/* Accesses are random: without large pages every look-up also misses the TLB. */
 	(void)madvise(index->mapping, index->mapped_bytes, MADV_HUGEPAGE);
 	err = kvw_kvpark_init(&index->park, options->park_bytes, options->park_ns, options->seed);
 	if (err != KVW_OK)
@@ -98,7 +98,8 @@ static void store_one(struct kvw_kvindex *index, uint32_t lane,
 	kvw_kvpark_wake(&index->park, lane, hash);
 }
 
-/* Asks for the keys of a record whose parent is known, and stores what was not removed since. */
+/* Gets the keys of a record whose parent is known, and stores the blocks that were not removed
+ * since. */
 static void resume_one(struct kvw_kvindex *index, struct kvw_kvrecord *record)
 {
 	struct kvw_kvindex_parked parked;
@@ -118,7 +119,7 @@ static void resume_one(struct kvw_kvindex *index, struct kvw_kvrecord *record)
 	}
 }
 
-/* Records made ready on the way come to the end of the line, so depth costs no stack. */
+/* Resumes ready records. Records that this makes ready are appended, so depth costs no stack. */
 static void resume(struct kvw_kvindex *index)
 {
 	struct kvw_kvrecord *record = kvw_kvpark_ready(&index->park);
@@ -143,7 +144,7 @@ void kvw_kvindex_stored(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks)
 {
 	check_from(from, blocks->tier);
-	/* From the end, so that a chain's beginning is the newest of it. */
+	/* From the end, so that a chain's first blocks are its newest. */
 	for (uint32_t i = blocks->count; i-- > 0;)
 		store_one(index, kvw_kvlane(from), blocks, blocks->hashes[i], blocks->keys[i]);
 	resume(index);
@@ -279,7 +280,7 @@ void kvw_kvindex_stats(struct kvw_kvindex *index, struct kvw_kvindex_stats *out)
 		.purges = read_counter(&index->purges),
 		.clears = read_counter(&index->clears),
 	};
-	/* What every index has, and what is in use of the rest. */
+	/* The fixed part of every index, and the used part of the rest. */
 	out->bytes = kvw_kvlocal_bytes(local->count) -
 		     (uint64_t)local->count * (sizeof(struct kvw_kvslot) + each) +
 		     read_counter(&local->table.used) * sizeof(struct kvw_kvslot) +

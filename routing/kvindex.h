@@ -1,25 +1,24 @@
 /*
- * kvindex.h - which worker holds which KV block, by the events that workers publish.
+ * kvindex.h - the KV blocks that each worker holds, by the events that workers publish.
  *
  * Engines and cache layers publish what they store and drop. The index keeps the result: for each
- * block of a prompt the workers that hold it and in which tier. It is exact as far as the events
- * are, and whatever it has to forget it forgets towards a miss, never towards a hit.
+ * block of a prompt the workers that hold it and in which tier. It is as exact as the events, and
+ * when it has to forget, the error is a miss, never a wrong hit.
  *
- * A block is named twice. Its *key* identifies a prompt's beginning up to the block's end: the
- * router computes it from a request's own tokens. Its *engine hash* is what events call it: 64
- * bits, wider ones folded by the feed. Removals name the engine hash alone and continued chains
- * name the parent's, so the index also remembers the key of every engine hash, per worker and
- * source. Keys of one *space* are comparable: one engine's block size, model, adapter and salt, or
- * one recipe of chunk hashes. Spaces are numbers of the caller; equal keys of two spaces are two
- * blocks.
+ * A block has two names. Its *key* identifies a prompt's beginning up to the block's end: the
+ * router computes it from a request's own tokens. Its *engine hash* is its name in events: 64 bits,
+ * wider ones folded by the feed. Removals contain the engine hash alone and continued chains the
+ * parent's, so the index also stores the key of every engine hash, per worker and source. Keys of
+ * one *space* are comparable: one engine's block size, model, adapter and salt, or one recipe of
+ * chunk hashes. The caller numbers the spaces; equal keys of two spaces are two blocks.
  *
- * A *source* is one stream of events about a worker: an engine's rank, a cache layer. What two of
- * them announce counts for each of them alone, so that one can be cleared without the other.
+ * A *source* is one stream of events about a worker: an engine's rank, a cache layer. Blocks are
+ * counted per source, so that one source can be cleared without the others.
  *
  * Threads: match and stats run in any number of threads at any time, take no lock and write
  * nothing. All other functions write and belong to one thread at a time. A match that runs while
- * another thread writes sees each block as it was or as it is: what was removed a moment ago may be
- * hit once more, and a match may miss a block that is being written at that moment.
+ * another thread writes sees each block before or after the change: a block removed a moment ago
+ * may be hit once more, and a match may miss a block that is being written.
  */
 #ifndef KVW_KVINDEX_H
 #define KVW_KVINDEX_H
@@ -32,7 +31,7 @@
 #include "kvway/route.h"
 
 #define KVW_KVINDEX_SOURCES   16 /* streams of events per worker */
-/* ... of which so many, from a multiple of it on, name one kind of block. */
+/* Size of a group: sources from a multiple of it on, with one kind of blocks. */
 #define KVW_KVINDEX_GROUP     8
 #define KVW_KVINDEX_ANY       UINT32_MAX
 #define KVW_KVINDEX_MIN_BYTES (UINT64_C(15) << 16)
@@ -45,30 +44,30 @@ struct kvw_kvindex_from {
 	uint32_t source; /* below KVW_KVINDEX_SOURCES */
 };
 
-/* Blocks whose parent was not known when they were stored, and is known now. Borrowed: valid
- * during the callback. */
+/* Blocks whose parent was unknown when they were stored, and is known now. Borrowed: valid during
+ * the callback. */
 struct kvw_kvindex_parked {
 	struct kvw_kvindex_from from;
 	uint32_t space;
 	enum kvw_tier tier;
-	uint64_t parent_key;    /* the key that `parent` turned out to have */
+	uint64_t parent_key;    /* the key of `parent` */
 	uint32_t count;         /* blocks */
 	const uint64_t *hashes; /* [count] engine hashes */
-	const void *payload;    /* what the caller parked with them, aligned to 8 */
+	const void *payload;    /* the caller's data for them, aligned to 8 */
 	size_t payload_bytes;
 };
 
-/* Computes the keys of parked blocks: fills keys[parked->count], true. False: cannot be done, they
- * are dropped. Runs inside a writer and must not call one. */
+/* Computes the keys of parked blocks: fills keys[parked->count] and returns true. False:
+ * impossible; the blocks are dropped. Runs inside a writer and must not call one. */
 typedef bool kvw_kvindex_keys_fn(
 	void *ctx, const struct kvw_kvindex_parked *parked, uint64_t *keys);
 
 struct kvw_kvindex_options {
 	uint64_t bytes;      /* hard limit without parked records; at least KVW_KVINDEX_MIN_BYTES */
-	uint64_t park_bytes; /* hard limit of parked records; 0: none is kept */
-	int64_t park_ns;     /* a record waits at most so long for its parent */
-	uint64_t seed;       /* of the tables' hash, so that clients cannot aim at one bucket */
-	kvw_kvindex_keys_fn *keys; /* needed where records are parked */
+	uint64_t park_bytes; /* hard limit of parked records; 0: none are kept */
+	int64_t park_ns;     /* longest wait of a record for its parent */
+	uint64_t seed;       /* of the tables' hash, so that clients cannot target one bucket */
+	kvw_kvindex_keys_fn *keys; /* required if records are parked */
 	void *keys_ctx;
 };
 
@@ -81,13 +80,13 @@ struct kvw_kvindex_blocks {
 	const uint64_t *keys;   /* [count]; not read by park and removed */
 };
 
-/* The workers that hold a beginning of a chain, and how much of it. Plain data, about 24 KiB. */
+/* The workers that hold leading blocks of a chain, and their numbers. Plain data, about 24 KiB. */
 struct kvw_kvindex_hits {
-	uint32_t count;                    /* workers that hold its beginning */
+	uint32_t count;                    /* workers that hold the first block */
 	uint16_t workers[KVW_MAX_WORKERS]; /* their ids, in no order */
 	uint32_t blocks[KVW_MAX_WORKERS];  /* by id: leading blocks held; 0 for the rest */
 	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT]; /* by id, set where blocks > 0 */
-	uint8_t tier[KVW_MAX_WORKERS];                    /* by id: of the last of these blocks */
+	uint8_t tier[KVW_MAX_WORKERS];                    /* by id: tier of the last such block */
 };
 
 struct kvw_kvindex_stats {
@@ -113,18 +112,18 @@ void kvw_kvindex_destroy(struct kvw_kvindex *index); /* NULL is allowed */
 
 /* --- writers --- */
 
-/* The worker holds these blocks. A hash that it holds in this tier already is counted and takes as
- * many removals. Records parked for one of the hashes are resumed. */
+/* Records that the worker stored these blocks. A hash stored several times in one tier is counted
+ * and needs as many removals. Records parked for one of the hashes are resumed. */
 void kvw_kvindex_stored(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks);
 
-/* The worker dropped these blocks from this tier. */
+/* Records that the worker dropped these blocks from this tier. */
 void kvw_kvindex_removed(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks);
 
-/* All that is known of a worker by a source in a tier is void, parked records included. Either may
- * be KVW_KVINDEX_ANY. Constant time. Also to be called before a stream is read from its start
- * again: what is stored twice would have to be removed twice. */
+/* Forgets all blocks of a worker by a source in a tier, parked records included. Source and tier
+ * may be KVW_KVINDEX_ANY. Constant time. Also to be called before a stream is read from its start
+ * again: blocks stored twice would need two removals. */
 void kvw_kvindex_cleared(
 	struct kvw_kvindex *index, uint32_t worker, uint32_t source, uint32_t tier);
 
@@ -134,44 +133,44 @@ void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker);
 /* Replaces the function of the options that computes the keys of parked records. */
 void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, void *keys_ctx);
 
-/* Sources of a worker that hold a block only together, bit s for source s: ranks that keep a slice
- * each, or groups of layers. A block counts for them when all have it, and for the slowest of the
- * tiers in which each has it fastest. Sources not named, at first all, count each for itself. A
- * purge leaves this as it is.
+/* Sets the sources of a worker that hold a block only together, bit s for source s: ranks that keep
+ * a slice each, or groups of layers. A block counts for them when all have it, in the slowest of
+ * their fastest tiers. Other sources, initially all, count each for itself. A purge does not change
+ * this.
  *
- * Sets this for the sources in `among` and leaves the others, so that a feed of some sources need
- * not know the others: for example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different
- * groups (KVW_KVINDEX_GROUP: 0 to 7, 8 to 15) never wait for each other: what is required of one
- * group decides for the blocks that this group names. */
+ * The call sets only the sources in `among`, so that a feed need not know the other sources: for
+ * example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different groups
+ * (KVW_KVINDEX_GROUP: 0 to 7, 8 to 15) never wait for each other: the requirement of a group
+ * applies to the group's own blocks. */
 void kvw_kvindex_require(
 	struct kvw_kvindex *index, uint32_t worker, uint32_t among, uint32_t sources);
 
-/* The key of an engine hash in any tier. Sets *key. KVW_ENOTFOUND: not known. */
+/* The key of an engine hash in any tier. Sets *key. KVW_ENOTFOUND: unknown. */
 enum kvw_err kvw_kvindex_key_of(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	uint64_t hash, uint64_t *key) KVW_MUST_CHECK;
 
-/* As stored, for blocks whose keys cannot be computed before `parent` is known: it keeps them with
- * a copy of the payload and asks for the keys when the parent is stored. Removals and clears in
- * between count. Records that find no room, or wait too long, are dropped. now_ns never goes
- * back. */
+/* As kvw_kvindex_stored, for blocks whose keys cannot be computed before `parent` is known: keeps
+ * them with a copy of the payload and calls the keys function when the parent is stored. Removals
+ * and clears in between apply. Records without room, or that wait too long, are dropped. now_ns
+ * must not decrease. */
 void kvw_kvindex_park(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks, uint64_t parent, const void *payload,
 	size_t payload_bytes, int64_t now_ns);
 
-/* To be called now and then: drops what has been parked too long and reclaims a bounded piece of
- * what purges and clears have left. */
+/* To be called periodically: drops records parked too long and reclaims a bounded number of stale
+ * entries of purges and clears. */
 void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns);
 
 /* --- readers --- */
 
-/* How many leading blocks of a chain each worker holds, in any tier and by any source that
- * need not wait for others (kvw_kvindex_require); a block that
- * it holds in several tiers counts for the fastest. Fills *hits. */
+/* Finds the number of leading blocks of a chain that each worker holds, in any tier and by any
+ * source, required sources together (kvw_kvindex_require); a block in several tiers counts in the
+ * fastest. Fills *hits. */
 void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t *keys,
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);
 
-/* Blocks that a worker holds in a tier by the word of that one of `sources` (bit s for source s)
- * that names most of them. */
+/* Blocks that a worker holds in a tier, by the one of `sources` (bit s for source s) with the
+ * most. */
 uint32_t kvw_kvindex_held(
 	const struct kvw_kvindex *index, uint32_t worker, uint32_t sources, enum kvw_tier tier);
 

@@ -1,6 +1,6 @@
 /*
- * kvindex_local.c - entries of engine hashes, their order by age and the hand that reclaims the
- * stale ones; kvindex_local.h describes the scheme.
+ * kvindex_local.c - entries of engine hashes, their order by age and the sweep that reclaims stale
+ * entries; kvindex_local.h describes the scheme.
  *
  * One thread writes. The counters are atomic because statistics read them from other threads.
  */
@@ -8,10 +8,10 @@
 
 #include <assert.h>
 
-#define SWEEP_PER_STORE 4  /* entries that the hand passes with each block stored */
-#define SWEEP_FOR_ROOM  64 /* and when there is no room left, before the oldest is dropped */
+#define SWEEP_PER_STORE 4  /* entries swept per stored block */
+#define SWEEP_FOR_ROOM  64 /* entries swept before the oldest is dropped for room */
 
-/* A round of the hand ends within so many steps of generations, which wrap at 2^16. */
+/* A round of the sweep ends within so many steps of generations, which wrap at 2^16. */
 #define STEPS_PER_ROUND 32768
 
 _Static_assert(KVW_KVCELLS == 1 << 16, "a cell is the lower half of a word");
@@ -104,7 +104,7 @@ static void list_append(struct kvw_kvlocal *local, uint32_t at)
 
 /* --- entries --- */
 
-/* Ends an entry and the holder it stands for. */
+/* Frees an entry and drops its holder word. */
 static void release_entry(struct kvw_kvlocal *local, uint32_t at)
 {
 	struct kvw_kventry *entry = &local->entries[at];
@@ -193,8 +193,8 @@ void kvw_kvlocal_stored(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier,
 		list_append(local, at);
 		return;
 	}
-	/* Stale, or the hash means something else by now: the first removal will end that too. The
-	 * sweep may have released it already. */
+	/* The entry is stale, or the hash has another key now: release it. The sweep may have done
+	 * so already. */
 	if (at != 0 && entry->word != 0 && entry->hash == hash)
 		release_entry(local, at);
 	enter(local, cell, space, hash, mixed);
@@ -246,7 +246,7 @@ static void forget_cell(struct kvw_kvlocal *local, uint32_t cell)
 {
 	uint16_t generation = (uint16_t)(kvw_kvgeneration(local, cell) + 1);
 
-	/* 0 would make a word of a free entry. */
+	/* A generation of 0 could make a word of 0, which means free. */
 	atomic_store_explicit(
 		&local->generations[cell], generation == 0 ? 1 : generation, memory_order_relaxed);
 	count_by(&local->stale, kvw_kvlive(local, cell));

@@ -1,19 +1,19 @@
 /*
- * kvindex_local.h - which key an engine hash means: the writer's side of the index.
+ * kvindex_local.h - the keys of engine hashes: the writer's side of the index.
  *
- * An entry is what one source of one worker said about one engine hash in one tier: its key and how
- * often it was stored more than removed. Each entry stands for exactly one holder word in the table
- * of keys (kvindex_table.h), so whatever ends an entry, be it a removal, lack of room or the
- * reclaiming of what was purged, ends the word with it, and the table cannot outgrow the entries.
+ * An entry has the state of one engine hash by one source of one worker in one tier: its key and
+ * its stores less its removals. Each entry stands for exactly one holder word in the table of keys
+ * (kvindex_table.h): freeing an entry, by a removal, for room or after a purge, also drops the
+ * word, so the table cannot outgrow the entries.
  *
  * Entries lie in one array, in hash chains by worker, source and engine hash (a hash's tiers are
- * neighbours), and in one list by the time of their last store, from whose old end they are dropped
- * when the array is full. Chains of blocks are entered from their end, so that what is dropped
- * first is a chain's tail.
+ * neighbours), and in one list by the time of their last store, whose oldest entries are dropped
+ * when the array is full. Chains of blocks are entered from their end, so that a chain's tail is
+ * dropped first.
  *
- * A cell is a source's tier at a worker. Its generation moves when it is cleared; older entries are
- * stale and are found by a hand that goes around the array some steps per event. A generation has
- * 16 bits: before any could come around, the hand finishes its round at once.
+ * A cell is one tier of one source of one worker. A clear increments the cell's generation; entries
+ * of older generations are stale, and a sweep over the array finds them, some steps per event. A
+ * generation has 16 bits: before any could wrap, the sweep finishes its round at once.
  */
 #ifndef KVW_KVINDEX_LOCAL_H
 #define KVW_KVINDEX_LOCAL_H
@@ -26,11 +26,11 @@
 
 struct kvw_kventry {
 	uint64_t hash; /* the engine's */
-	uint64_t key;  /* with its space mixed in */
-	uint32_t word; /* the holder; 0: free */
+	uint64_t key;  /* key with its space mixed in */
+	uint32_t word; /* the holder word; 0: free */
 	uint32_t space;
-	uint32_t count; /* stored more often than removed, > 0 */
-	uint32_t next;  /* of its hash chain, or of the free ones */
+	uint32_t count; /* stores less removals, > 0 */
+	uint32_t next;  /* next of its hash chain, or of the free list */
 	uint32_t older, newer;
 };
 
@@ -47,7 +47,7 @@ struct kvw_kvlocal {
 	uint32_t free_entries;
 	uint32_t oldest, newest;
 	uint32_t hand;
-	uint32_t steps_of_generations; /* since the hand last began a round */
+	uint32_t steps_of_generations; /* since the sweep's last round began */
 	uint64_t seed;
 	_Atomic bool requires;                 /* some worker has required sources */
 	_Atomic uint64_t used, stale, dropped; /* entries */
@@ -74,13 +74,13 @@ static inline uint16_t kvw_kvgeneration(const struct kvw_kvlocal *local, uint32_
 	return atomic_load_explicit(&local->generations[cell], memory_order_relaxed);
 }
 
-/* Entries of a cell that count. */
+/* Live entries of a cell. */
 static inline uint32_t kvw_kvlive(const struct kvw_kvlocal *local, uint32_t cell)
 {
 	return atomic_load_explicit(&local->live[cell], memory_order_relaxed);
 }
 
-/* The word of a holder that stores a block now. */
+/* The holder word of a block stored now. */
 static inline uint32_t kvw_kvword(const struct kvw_kvlocal *local, uint32_t cell)
 {
 	return (uint32_t)kvw_kvgeneration(local, cell) << 16 | cell;
@@ -91,7 +91,7 @@ static inline bool kvw_kvword_alive(const struct kvw_kvlocal *local, uint32_t wo
 	return kvw_kvgeneration(local, kvw_kvword_cell(word)) == word >> 16;
 }
 
-/* A key and its space as the table knows them. */
+/* The table's key of a key and its space. */
 static inline uint64_t kvw_kvkey(uint32_t space, uint64_t key)
 {
 	return key ^ kvw_kvspread(space, 0);
@@ -100,7 +100,7 @@ static inline uint64_t kvw_kvkey(uint32_t space, uint64_t key)
 /* Bytes of memory for `count` entries. */
 uint64_t kvw_kvlocal_bytes(uint64_t count);
 
-/* Lays all of it into zeroed memory, aligned to 64. */
+/* Initializes it in zeroed memory, aligned to 64. */
 void kvw_kvlocal_init(struct kvw_kvlocal *local, void *memory, uint32_t count, uint64_t seed);
 
 void kvw_kvlocal_stored(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier, uint32_t space,
@@ -114,14 +114,14 @@ bool kvw_kvlocal_removed(
 bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t hash,
 	uint64_t *key) KVW_MUST_CHECK;
 
-/* Of the sources in `among`, those in `sources` are required. */
+/* Sets required sources: `sources`, among those in `among`. */
 void kvw_kvlocal_require(
 	struct kvw_kvlocal *local, uint32_t worker, uint32_t among, uint32_t sources);
 
-/* Moves the generation of each of `count` lanes, in one tier or all. Counts as one step for all. */
+/* Increments the generations of lanes, in one tier or all, as one step. */
 void kvw_kvlocal_forget(struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier);
 
-/* Moves the hand over so many entries, as long as any is stale. */
+/* Sweeps so many entries, while any is stale. */
 void kvw_kvlocal_sweep(struct kvw_kvlocal *local, uint32_t steps);
 
 /* For any thread: kvw_kvindex_match(), whose space is in `mix`. */

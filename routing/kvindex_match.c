@@ -1,22 +1,22 @@
 /*
- * kvindex_match.c - how far each worker holds a chain of blocks.
+ * kvindex_match.c - finds the leading blocks of a chain that each worker holds.
  *
  * The chain is walked once, from its beginning, as long as some worker holds the next block. A
- * worker stays in the run while each next block names it, in whatever tier. Memory of later blocks
- * is asked for while earlier ones are read. Neighbours in a chain mostly have the very same
- * holders, stored in the same order: then words are compared as they are and only counted, so that
- * a long system prompt which all workers hold costs little more than reading it.
+ * worker stays in the run while it holds each next block, in any tier. Memory of later blocks is
+ * prefetched while earlier ones are read. Neighbours in a chain mostly have the same holders,
+ * stored in the same order: then the words are only compared and the block counted, so that a long
+ * system prompt that all workers hold costs little more than reading it.
  *
- * Sources that count together are gathered first: a bit for each, by tier. When all words of a
- * block are seen, a worker holds it in the first tier up to which all bits of a group are there.
- * The order of the words does not matter.
+ * For sources that count together a bit each is collected first, by tier. After all words of a
+ * block, a worker holds the block in the first tier up to which all bits of a group are set. The
+ * order of the words does not matter.
  */
 #include <string.h>
 
 #include "routing/kvindex_local.h"
 
-#define BUCKETS_AHEAD 16 /* blocks whose bucket is asked for in advance */
-#define SLOTS_AHEAD   8  /* blocks whose first slot is */
+#define BUCKETS_AHEAD 16 /* blocks whose bucket is prefetched */
+#define SLOTS_AHEAD   8  /* blocks whose first slot is prefetched */
 
 #define GROUP_MASK ((1u << KVW_KVINDEX_GROUP) - 1)
 
@@ -25,8 +25,8 @@ struct walk {
 	const struct kvw_kvlocal *local;
 	struct kvw_kvindex_hits *hits;
 	uint32_t block_tokens;
-	uint32_t done;    /* blocks that hits knows of */
-	uint32_t again;   /* further blocks with the very holders of the last of these */
+	uint32_t done;    /* blocks written to hits */
+	uint32_t again;   /* further blocks with the holders of the last of these */
 	uint32_t holders; /* words of that block */
 	bool any;         /* the current block has a holder */
 	bool gathers;     /* some sources count together: `seen` is zero between blocks */
@@ -53,7 +53,7 @@ static uint32_t required_of(const struct walk *walk, uint32_t worker)
 	return atomic_load_explicit(&walk->local->required[worker], memory_order_relaxed);
 }
 
-/* A worker holds the next block in a tier, perhaps among others. */
+/* Extends a worker's run by the next block, held in a tier, perhaps among others. */
 static void reach(struct walk *walk, uint32_t worker, uint32_t tier)
 {
 	struct kvw_kvindex_hits *hits = walk->hits;
@@ -75,7 +75,7 @@ static void reach(struct walk *walk, uint32_t worker, uint32_t tier)
 	}
 }
 
-/* What the required sources of a group hold together. */
+/* Settles the current block for the required sources of a group. */
 static void settle_group(struct walk *walk, uint32_t worker, uint32_t required)
 {
 	uint32_t have = 0;
@@ -89,7 +89,7 @@ static void settle_group(struct walk *walk, uint32_t worker, uint32_t required)
 	}
 }
 
-/* What a worker's required sources hold together, and on to the next block. */
+/* Settles the current block for a worker's required sources, and clears `seen`. */
 static void settle_worker(struct walk *walk, uint32_t worker)
 {
 	uint32_t required = required_of(walk, worker);
@@ -99,7 +99,7 @@ static void settle_worker(struct walk *walk, uint32_t worker)
 	memset(walk->seen[worker], 0, sizeof(walk->seen[worker]));
 }
 
-/* Extends by block `done` the runs of the workers that hold it. Returns whether any run grew. */
+/* Extends the runs of the workers that hold block `done`. Returns whether any run grew. */
 static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 {
 	walk->any = false;
@@ -120,8 +120,7 @@ static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 	return walk->any;
 }
 
-/* Extends the runs that passed the last block written to hits by the blocks with the same
- * holders. */
+/* Extends the runs of the last written block by the blocks with the same holders. */
 static void catch_up(struct walk *walk)
 {
 	struct kvw_kvindex_hits *hits = walk->hits;
@@ -189,7 +188,7 @@ void kvw_kvmatch(const struct kvw_kvlocal *local, uint64_t mix, const uint64_t *
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits)
 {
 	const struct kvw_kvtable *table = &local->table;
-	uint32_t words[2][KVW_KVWORDS_READ]; /* of this block and the last, as far as needed */
+	uint32_t words[2][KVW_KVWORDS_READ]; /* of this block and the last one */
 	struct walk walk;
 	unsigned turn = 0;
 	bool more = true;

@@ -9,7 +9,7 @@
 #include "routing/kvindex_local.h"
 
 #define MOST_HEADS     65536
-#define BYTES_PER_HEAD 256 /* of what may be parked */
+#define BYTES_PER_HEAD 256 /* bytes of the limit per list head */
 
 enum kvw_err kvw_kvpark_init(
 	struct kvw_kvpark *park, uint64_t bytes_limit, int64_t wait_ns, uint64_t seed)

@@ -1,11 +1,11 @@
 /*
  * kvindex_park.h - blocks that were stored before their parent was known.
  *
- * Their keys continue the parent's key, so until that is known there is nothing to enter. A record
- * keeps what the keys will be computed from, and is found in two ways: by its parent, to be woken
- * when that is stored, and by each of its own hashes, so that a removal that arrives before the
- * parent is not forgotten. Each record is one allocation and is counted with all its bytes; those
- * that wait are in a list by age, from whose old end records go for lack of time or room.
+ * Their keys continue the parent's key, so before that is known they cannot be entered. A record
+ * keeps the data for computing the keys, and is found in two ways: by its parent, whose store wakes
+ * it, and by each of its own hashes, so that a removal that arrives before the parent takes effect.
+ * Each record is one allocation and counts with all its bytes; waiting records are in a list by
+ * age, and the oldest are dropped for time or room.
  *
  * Belongs to the index's writer; only the counters are read by other threads.
  */
@@ -18,31 +18,31 @@
 
 struct kvw_kvrecord;
 
-/* A link of a list whose members can leave it from anywhere. */
+/* A link of a list from which any member can be removed. */
 struct kvw_kvlink {
 	struct kvw_kvlink *next;
-	struct kvw_kvlink **here; /* what points to this one; NULL: in no list */
+	struct kvw_kvlink **here; /* pointer to this link; NULL: in no list */
 	struct kvw_kvrecord *record;
 };
 
 /* One block of a record. */
 struct kvw_kvparked_block {
-	struct kvw_kvlink link; /* among the blocks by their hash, unless gone */
+	struct kvw_kvlink link; /* in the list of its hash, unless gone */
 	bool gone;              /* removed since */
 };
 
 struct kvw_kvrecord {
-	struct kvw_kvlink by_parent; /* while it waits */
+	struct kvw_kvlink by_parent; /* set while it waits */
 	struct kvw_kvrecord *older, *newer;
 	struct kvw_kvindex_from from;
 	uint32_t lane;
-	uint32_t word; /* its holder word when it was parked; stale if it was cleared since */
+	uint32_t word; /* its holder word when it was parked; stale after a clear */
 	uint32_t space;
 	uint32_t count;
 	uint64_t parent; /* engine hash */
 	int64_t parked_ns;
 	size_t bytes;                      /* of the whole record */
-	struct kvw_kvparked_block *blocks; /* [count]; these four lie behind the record */
+	struct kvw_kvparked_block *blocks; /* [count]; these four arrays follow the record */
 	uint64_t *hashes;                  /* [count] */
 	uint64_t *keys;                    /* [count] room for the answer */
 	void *payload;
@@ -59,7 +59,7 @@ struct kvw_kvpark {
 	uint64_t seed;
 	struct kvw_kvlink **parents; /* [heads] */
 	struct kvw_kvlink **hashes;  /* [heads] */
-	uint32_t heads;              /* a power of two; 0: nothing is ever parked */
+	uint32_t heads;              /* a power of two; 0: no record is ever parked */
 	struct kvw_kvrecord_list waiting, ready;
 	_Atomic uint64_t records, bytes, dropped;
 };
@@ -69,27 +69,27 @@ enum kvw_err kvw_kvpark_init(struct kvw_kvpark *park, uint64_t bytes_limit, int6
 	uint64_t seed) KVW_MUST_CHECK;
 void kvw_kvpark_finish(struct kvw_kvpark *park);
 
-/* Parks a record, or drops it where it finds no room. `word`: of the holder that stores it now. */
+/* Parks a record, or drops it without room. `word`: the holder word of a store now. */
 void kvw_kvpark_add(struct kvw_kvpark *park, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks, uint32_t word, uint64_t parent,
 	const void *payload, size_t payload_bytes, int64_t now_ns);
 
-/* Makes records ready that wait for this hash. */
+/* Makes the records that wait for this hash ready. */
 void kvw_kvpark_wake(struct kvw_kvpark *park, uint32_t lane, uint64_t hash);
 
 /* Takes the first record that is ready, or NULL. The caller frees it. */
 struct kvw_kvrecord *kvw_kvpark_ready(struct kvw_kvpark *park);
 void kvw_kvpark_free(struct kvw_kvpark *park, struct kvw_kvrecord *record);
 
-/* One block of this hash that the holder of `word` stored is removed. False: none is parked. */
+/* Removes one parked block of this hash and holder word. False: none is parked. */
 bool kvw_kvpark_removed(struct kvw_kvpark *park, uint32_t word, uint64_t hash) KVW_MUST_CHECK;
 
-/* Drops what has waited too long. */
+/* Drops records that have waited too long. */
 void kvw_kvpark_expire(struct kvw_kvpark *park, int64_t now_ns);
 
 void kvw_kvpark_count_dropped(struct kvw_kvpark *park);
 
-/* A record as the caller's callback sees it; the parent's key is not set. */
+/* Fills the struct for the keys function; the parent's key is not set. */
 void kvw_kvrecord_show(const struct kvw_kvrecord *record, struct kvw_kvindex_parked *out);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * kvindex_table.h - from the key of a block to its holders; one writer, readers without locks.
  *
- * A holder is one word: its cell (worker, source, tier) and the generation that this *cell*
- * had when the block was stored. A word is alive while its cell still has that generation, so a
- * purge is a step of generations and visits no block. Holders of a key are a multiset: two engine
- * hashes of one source and tier that mean one key are two equal words.
+ * A holder is one word: its cell (worker, source, tier) and the generation that this *cell* had
+ * when the block was stored. A word is alive while its cell still has that generation, so a purge
+ * increments generations and visits no block. Holders of a key are a multiset: two engine hashes of
+ * one source and tier with the same key are two equal words.
  *
  *     bucket | seq | head |        slots of 32 bytes
  *                      \--> | key . | next | more | word x 4 |     head slot of a key
@@ -12,16 +12,16 @@
  *                                       \--> next key of the bucket
  *
  * All slots of a key but the first in its chain of `more` are full: adding touches the head slot
- * and the one behind it, however many workers share a system prompt.
+ * and the next one, however many workers share a system prompt.
  *
- * Reading while the writer runs: each bucket has a sequence, odd while the writer changes anything
- * that hangs from it. A reader copies the words and takes them only if the sequence is the even
- * number that it was before. Slots move between buckets when they are freed and used again, which a
- * reader on its way does not notice at once, but they leave a bucket only under its sequence.
- * Everything a reader loads is atomic: the writer stores with release after making the sequence
- * odd, the reader loads with acquire before it looks at the sequence again, hence a reader that saw
- * any new value also sees the sequence changed. A reader that fails too often takes the block for
- * unknown. In a torn chain each step stays within the slots and the steps are counted.
+ * Reading while the writer runs: each bucket has a sequence, odd while the writer changes the
+ * bucket or its slots. A reader copies the words and accepts them only if the sequence is the same
+ * even number before and after. Slots that are freed and reused move between buckets, which a
+ * reader may not notice at once, but they leave a bucket only under its sequence. Everything a
+ * reader loads is atomic: the writer stores with release after making the sequence odd, the reader
+ * loads with acquire before it looks at the sequence again, hence a reader that saw any new value
+ * also sees the sequence changed. After too many failures a reader treats the block as unknown. In
+ * a torn chain each step stays within the slots and the steps are bounded.
  */
 #ifndef KVW_KVINDEX_TABLE_H
 #define KVW_KVINDEX_TABLE_H
@@ -30,9 +30,9 @@
 #include <stdint.h>
 
 #define KVW_KVSLOT_WORDS 8
-#define KVW_KVWORDS_READ 2048 /* holders of one key that a reader looks at; it misses the rest */
+#define KVW_KVWORDS_READ 2048 /* most holders of one key that a reader sees */
 
-/* 32 bytes; 0 among words is none, slot 0 is not used. */
+/* 32 bytes; a word of 0 is empty, slot 0 is not used. */
 struct kvw_kvslot {
 	_Atomic uint32_t w[KVW_KVSLOT_WORDS];
 };
@@ -53,11 +53,12 @@ struct kvw_kvtable {
 	_Atomic uint64_t used; /* slots */
 };
 
-/* Bytes per slot, and what the table needs beyond `count` of them. */
+/* Bytes per slot, and further bytes of the table beyond `count` slots. */
 #define KVW_KVTABLE_SLOT_BYTES (sizeof(struct kvw_kvslot) + sizeof(struct kvw_kvbucket))
 #define KVW_KVTABLE_MORE_BYTES sizeof(struct kvw_kvslot)
 
-/* Lays the table into zeroed memory, aligned to 64. It never needs more slots than it has words. */
+/* Initializes the table in zeroed memory, aligned to 64. It never needs more slots than it has
+ * words. */
 void kvw_kvtable_init(struct kvw_kvtable *table, void *memory, uint32_t count, uint64_t seed);
 
 /* A hash spread over all bits. */
@@ -81,12 +82,12 @@ static inline struct kvw_kvbucket *kvw_kvtable_bucket(const struct kvw_kvtable *
 /* Adds one word, which is not 0. There must be fewer than `count` words. */
 void kvw_kvtable_add(struct kvw_kvtable *table, uint64_t key, uint32_t word);
 
-/* Takes one such word away; it must be there. */
+/* Removes one such word, which must exist. */
 void kvw_kvtable_drop(struct kvw_kvtable *table, uint64_t key, uint32_t word);
 
 /* --- readers --- */
 
-/* Asks for the memory of a key's first slot, whose bucket was prefetched before. */
+/* Prefetches a key's first slot; its bucket was prefetched before. */
 static inline void kvw_kvtable_prefetch(const struct kvw_kvtable *table, uint64_t key)
 {
 	uint32_t head =
@@ -95,7 +96,7 @@ static inline void kvw_kvtable_prefetch(const struct kvw_kvtable *table, uint64_
 	__builtin_prefetch(&table->slots[head <= table->count ? head : 0]);
 }
 
-/* Copies the holders of a key. Returns how many. */
+/* Copies the holders of a key. Returns their number. */
 uint32_t kvw_kvtable_read(
 	const struct kvw_kvtable *table, uint64_t key, uint32_t words[KVW_KVWORDS_READ]);
 

@@ -194,7 +194,7 @@ void kvw_load_expect(struct kvw_load *load)
 	kvw_prefetch_write(load->seen);
 }
 
-/* Counts what is in flight up or down by a kvw_load_held(). Lock held. */
+/* Adds a kvw_load_held(), perhaps negative, to the counts in flight. Lock held. */
 static void count_held(struct kvw_load *load, uint64_t by)
 {
 	uint64_t held = atomic_load_explicit(&load->seen->held, memory_order_relaxed);
@@ -443,8 +443,8 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	lease->first_ns = now_ns;
 }
 
-/* A lease ends unanswered: the part of its work that was not reached yet will not be done.
- * Lock held. */
+/* Ends an unanswered lease: skips the part of its work that the worker has not reached. Lock
+ * held. */
 static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	int64_t left = 0;
@@ -459,9 +459,9 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 	publish_counts(load);
 }
 
-/* How long it had its part of the KV memory: since its prefill began. A plain answer does not show
- * when that was: by Little's law as large a part of its time as fits the room of what is in flight.
- * Lock held. */
+/* The time that a request held its part of the KV memory, from the start of its prefill. A plain
+ * answer does not show that start: by Little's law the estimate is its time times the part of the
+ * tokens in flight that fits the room. Lock held. */
 static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	double tokens = (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed);
@@ -473,7 +473,7 @@ static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease
 	return (double)(now_ns - lease->taken_ns) * (context > tokens ? tokens / context : 1);
 }
 
-/* It gives its part of the KV memory back. Lock held. */
+/* Learns from a request that frees its part of the KV memory. Lock held. */
 static void learn_kept(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	double ns = kept_ns(load, lease, now_ns);

@@ -1,11 +1,10 @@
 /*
- * prefetch.h - asking for a cache line that is about to be written.
+ * prefetch.h - prefetches a cache line that is about to be written.
  *
- * Of lines that all loops write (locks, loads, views) another processor mostly has the newest copy.
- * A lock waits for such a line and lets nothing else go on meanwhile, so it is asked for as soon as
- * it is known which one it will be. On x86-64 that takes an instruction which compilers give for
- * __builtin_prefetch(p, 1) only if they may assume that the processor has it; older processors
- * execute it as a no-op.
+ * Lines that all loops write (locks, loads, views) are mostly in another processor's cache. A lock
+ * stalls until such a line has arrived, so callers prefetch the line as soon as they know it. On
+ * x86-64 that takes an instruction which compilers emit for __builtin_prefetch(p, 1) only if they
+ * may assume that the processor has it; older processors execute it as a no-op.
  */
 #ifndef KVW_PREFETCH_H
 #define KVW_PREFETCH_H

@@ -1,31 +1,32 @@
 /*
- * prefixaware.c - the worker on which this prompt costs everybody the least time.
+ * prefixaware.c - chooses the worker on which the prompt costs all requests together the least
+ * time.
  *
  *     cost(w) = max(Q_w, K_w) + p_w + omega * p_w * n_w + c * T_w          all in nanoseconds
  *
  * Q_w: prefill that w was given and has not done (its load). K_w: time until requests in flight
- * there have given back the KV memory that this prompt needs; 0 while it fits. p_w: prefill of what
- * w lacks of this prompt, by the prefix tree. n_w: its requests in flight, each of which p_w
- * delays. The first two terms are this request's time to first token, the third what it costs the
- * others. T_w: tokens of the prompts in flight there. For each token that it answers an engine
- * reads all of them, so they are what this request's answer will wait for; c is that time over an
- * answer of some hundred tokens, at part of its weight. A count of requests would not show it:
- * prompts differ a hundredfold. When no worker has a hit this is least-work balancing; a prefix
- * that many ask for is computed again elsewhere exactly when the queue before it costs more than
- * that. A wrong prefill rate cancels out as long as it is equally wrong for all; rates.h describes
- * how it is learned. The lowest cost wins unless a guard bars it (guards.h).
+ * there have freed the KV memory that this prompt needs; 0 if it fits. p_w: prefill of the part of
+ * this prompt that w lacks, by the prefix tree. n_w: its requests in flight, each of which p_w
+ * delays. The first two terms are this request's time to first token, the third is the delay of the
+ * others. T_w: tokens of the prompts in flight there. For each generated token an engine reads all
+ * of them, so they delay this request's answer; c is that delay over an answer of some hundred
+ * tokens, at part of its weight. A count of requests would not do: prompts differ a hundredfold.
+ * Without hits this is least-work balancing; a popular prefix is recomputed elsewhere exactly when
+ * the queue at its holders costs more than that. A wrong prefill rate cancels out as long as it is
+ * equally wrong for all workers; rates.h describes how it is learned. The lowest cost wins unless a
+ * guard bars it (guards.h).
  *
  * Engines reuse whole blocks, and never the last token: a hit of h of n tokens counts as
  * min(h, n - 1) rounded down to blocks.
  *
- * The prompt is inserted into the tree at once, not when it is answered: the next request with the
- * same prefix arrives earlier and must find it. Where the worker fails, that is taken back. Ties go
- * by rendezvous hash of the first chunk without a holder, so the branches of one system prompt
- * spread although they begin alike. Answers then teach how much of a worker's cache predictions may
- * count on (capacity_share.h).
+ * The prompt is inserted into the tree at the pick, not at its answer: the next request with the
+ * same prefix arrives earlier and must find it. If the worker fails, the insertion is undone. A
+ * rendezvous hash of the first chunk without a holder breaks ties, so the branches of one system
+ * prompt spread although they begin alike. Answers teach the share of a worker's cache that
+ * predictions assume (capacity_share.h).
  *
- * Cost of a pick: one walk of the tree, a few ns per candidate, one insert; no allocation. What
- * depends on the number of workers is kept in arrays on the stack (45 KiB at 1,024).
+ * Cost of a pick: one walk of the tree, a few ns per candidate, one insert; no allocation. Arrays
+ * over all workers lie on the stack (45 KiB at 1,024).
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -35,9 +36,9 @@
 #include "routing/prefixaware.h"
 #include "routing/strategies.h"
 
-#define UNSURE_TOKENS 128 /* that a predicted hit may be short of the real one, at any length */
-#define MOST_AHEAD    4   /* requests that a worker of a small share must wait for at most */
-#define MAX_COMPANY   16  /* with more running requests a time to first token teaches no rate */
+#define UNSURE_TOKENS 128 /* possible error of a predicted hit, at any length */
+#define MOST_AHEAD    4   /* most requests that a worker of a small share is made to skip */
+#define MAX_COMPANY   16  /* with more running requests no rate is learned */
 
 static void release_knowledge(struct kvw_prefix_knowledge *known)
 {
@@ -73,7 +74,7 @@ static struct kvw_prefix_knowledge *make_knowledge(
 	return NULL;
 }
 
-/* That of the strategy which this one replaces. NULL: it has none. */
+/* The knowledge of the replaced strategy. NULL: it has none. */
 static struct kvw_prefix_knowledge *inherit(
 	const struct kvw_strategy *from, const struct kvw_prefill_model *prior)
 {
@@ -93,7 +94,7 @@ void kvw_prefixaware_finish(struct kvw_prefixaware *pa)
 	release_knowledge(pa->known);
 }
 
-/* All but the rates' prior. */
+/* Takes all options but the rates' prior. */
 static void take_options(struct kvw_prefixaware *pa, const struct kvw_strategy_options *options)
 {
 	atomic_store_explicit(&pa->omega, options->omega, memory_order_relaxed);
@@ -158,7 +159,7 @@ static enum kvw_err prefixaware_create(
 	return KVW_OK;
 }
 
-/* As kvw_choose_lowest, of costs that were summed up. */
+/* As kvw_choose_lowest, for the costs of a finished weighing. */
 static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w)
 {
@@ -177,13 +178,13 @@ static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidat
 	return kvw_choose_among(set, places, count, w->salt);
 }
 
-/* A candidate's part of the requests, which it is credited with each of them. */
+/* A candidate's part of the requests, its credit for each request. */
 static int32_t part_of(const struct kvw_candidate *c, const struct kvw_weighing *w)
 {
 	return (int32_t)(KVW_SHARE_ONE * (double)c->share / w->shares);
 }
 
-/* Was a candidate of a small share sent more than that, and one request in advance? */
+/* Whether a candidate of a small share got more than its share and one request in advance. */
 static bool is_ahead(const struct kvw_prefixaware *pa, const struct kvw_candidate *c,
 	const struct kvw_weighing *w)
 {
@@ -202,7 +203,7 @@ static enum kvw_reason bar_of(const struct kvw_prefixaware *pa, const struct kvw
 	return bar;
 }
 
-/* As kvw_guards_open, of bar_of. */
+/* As kvw_guards_open, with bar_of. */
 static size_t open_costs(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w, double *open)
 {
@@ -216,7 +217,8 @@ static size_t open_costs(const struct kvw_prefixaware *pa, const struct kvw_cand
 	return count;
 }
 
-/* Shares bar no candidate if all that guards leave are ahead of theirs. */
+/* Whether shares bar candidates: not if all candidates that pass the guards are ahead of their
+ * shares. */
 static bool counts_shares(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w)
 {
@@ -332,8 +334,8 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 		kvw_radix_insert(w->tree, request->chunks + begin, end - begin, &use, &w->path);
 		begin = end;
 	}
-	/* For the lease. No sooner: other loops read these lines all the time,
-	 * and would take them back. */
+	/* For the lease. Not earlier: other loops read these lines all the time, and would fetch
+	 * them back. */
 	kvw_load_expect(chosen->load);
 }
 
@@ -342,7 +344,7 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	struct kvw_decision *out)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
-	struct kvw_weighing w; /* filled as far as there are candidates and steps */
+	struct kvw_weighing w; /* filled for existing candidates and steps only */
 	struct kvw_choice choice;
 
 	w.look = false;
@@ -355,7 +357,7 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	return KVW_OK;
 }
 
-/* What a guard makes of a candidate that is cheap enough. */
+/* The verdict on a candidate that is cheap enough but barred. */
 static enum kvw_verdict verdict_of_bar(enum kvw_reason bar)
 {
 	switch (bar) {
@@ -419,7 +421,8 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 	return KVW_OK;
 }
 
-/* Did this request have the worker's prefill to itself? A tenth of its own work does not matter. */
+/* Whether no other prefill ran together with this request's. Up to a tenth of its own work is
+ * ignored. */
 static bool was_alone(const struct kvw_decision *decision, const struct kvw_outcome *outcome)
 {
 	int64_t little = decision->prefill_ns / 10;
@@ -428,7 +431,7 @@ static bool was_alone(const struct kvw_decision *decision, const struct kvw_outc
 	       outcome->behind_ns <= little;
 }
 
-/* Tokens, of all tiers. */
+/* Tokens of the predicted hit over all tiers. */
 static uint32_t predicted_hit(const struct kvw_decision *decision)
 {
 	uint32_t hit = 0;
@@ -438,8 +441,8 @@ static uint32_t predicted_hit(const struct kvw_decision *decision)
 	return hit;
 }
 
-/* Was more cached than the device was known to have? It may have been loaded from behind it, from
- * where takes a time that is not prefill. Predictions are exact to some blocks only. */
+/* Whether more tokens were cached than the device was known to have: the rest may have been loaded
+ * from lower tiers, whose time is not prefill. Predictions are exact only to some blocks. */
 static bool came_from_elsewhere(
 	const struct kvw_decision *decision, const struct kvw_outcome *outcome, uint32_t prompt)
 {
@@ -456,7 +459,7 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 	bool alone = was_alone(decision, outcome);
 
 	if (cached >= prompt || (!outcome->cached_known && cached > prompt / 2))
-		return; /* of a hit that was only predicted, too little is left to be sure of */
+		return; /* too little work beyond the possible error of a predicted hit */
 	if (came_from_elsewhere(decision, outcome, prompt))
 		return;
 	kvw_rates_learn(
@@ -469,8 +472,8 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 			    });
 }
 
-/* Leading chunks of a chain that cover a predicted hit. The prediction's own measure of the prompt
- * is used: bytes per token may have changed since. */
+/* Leading chunks of a chain that cover a predicted hit. Uses the prediction's own length of the
+ * prompt: bytes per token may have changed since. */
 static uint32_t chunks_of_hit(
 	const struct kvw_chunk *chunks, uint32_t count, uint32_t hit, uint32_t prompt_tokens)
 {
@@ -484,14 +487,13 @@ static uint32_t chunks_of_hit(
 	return kept;
 }
 
-/* Takes back what the pick taught the tree. What the worker held before stays, to the block: that
- * is what the pick predicted. Of several chains it is known only in sum, so a hit in any of them
- * keeps all. A request for the same prefix that the worker did serve meanwhile is forgotten too,
- * until the next one. */
+/* Undoes the pick's insertion into the tree. The worker's earlier blocks stay: the predicted hit.
+ * Of several chains only the sum is known, so a hit in any of them keeps all. A request for the
+ * same prefix that the worker did serve meanwhile is forgotten, too, until the next one. */
 static void unteach(struct kvw_prefixaware *pa, const struct kvw_decision *decision,
 	const struct kvw_route_request *request)
 {
-	struct kvw_radix_path path; /* filled as far as there are steps */
+	struct kvw_radix_path path; /* filled for existing steps only */
 	uint32_t hit = predicted_hit(decision);
 	uint32_t begin = 0;
 
@@ -519,12 +521,13 @@ void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *
 		unteach(pa, decision, outcome->unserved);
 	if (decision->chains == 0 || outcome->status != 200)
 		return;
-	/* What was loaded from behind the device took time that is not prefill. */
+	/* Loading from lower tiers took time that is not prefill. */
 	if (decision->chains == 1 && outcome->streamed && outcome->first_token &&
 		decision->fragment_tokens == 0 &&
 		predicted_hit(decision) == decision->hit_tokens[KVW_TIER_DEVICE])
 		learn_rate(pa, decision, outcome);
-	/* Of what a worker itself says, the tree's share of its capacity has nothing to learn. */
+	/* Predictions from a worker's own events teach nothing about the share of its capacity for
+	 * the tree. */
 	if (outcome->completed && outcome->cached_known && !decision->exact)
 		kvw_capacity_share_learn(&pa->known->capacity_share, decision->worker_id,
 			outcome->prompt_tokens, decision->hit_tokens[KVW_TIER_DEVICE],

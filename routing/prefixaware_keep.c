@@ -1,21 +1,21 @@
 /*
- * prefixaware_keep.c - what requests and answers have taught, over a restart: the prefix tree, and
- * the share of each worker's cache that predictions count on.
+ * prefixaware_keep.c - keeps learned state over a restart: the prefix tree, and the share of each
+ * worker's cache that predictions assume.
  *
- * Large trees are recalled while requests are served (kvw_prefixaware_recall_aside): into the tree
- * that is to be in use, which no other thread has yet, while they use a small one. At the end they
- * get the large one, in one store. A pick loads the tree once, and may go on to use the small one,
- * which so lives as long as the other.
+ * Large trees are recalled while requests are served (kvw_prefixaware_recall_aside): into the final
+ * tree, which no other thread sees yet, while requests use a small one. At the end one store puts
+ * the large tree into use. A pick loads the tree once and may go on to use the small one, which
+ * therefore lives as long as the large one.
  *
- * Prefill rates are not kept: some eight streams teach them again, and the machine behind a URL may
- * be another.
+ * Prefill rates are not kept: some eight streams teach them again, and the machine at a URL may
+ * have changed.
  */
 #include <string.h>
 
 #include "routing/prefixaware.h"
 #include "routing/radix_keep.h"
 
-/* The tree in use meanwhile has so small a part of the bytes. */
+/* The interim tree has this part of the bytes. */
 #define INTERIM_SHARE 16
 #define INTERIM_MOST  (UINT64_C(64) << 20) /* bytes */
 
@@ -79,7 +79,7 @@ enum kvw_err kvw_prefixaware_recall_aside(struct kvw_strategy *self)
 	return KVW_OK;
 }
 
-/* Where another thread has noted a newer one already, that stays. */
+/* Stores generations, unless another thread has stored a newer one. */
 static void know_generations(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
 {
 	for (uint32_t i = 0; i < KVW_MAX_WORKERS; i++) {
@@ -95,7 +95,7 @@ static void know_generations(struct kvw_prefix_knowledge *known, const struct kv
 	}
 }
 
-/* What workers that have lost their caches meanwhile held. */
+/* Purges workers that have lost their caches meanwhile. */
 static void purge_newer(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
 {
 	for (uint32_t i = 0; i < KVW_MAX_WORKERS; i++) {
@@ -107,9 +107,9 @@ static void purge_newer(struct kvw_prefix_knowledge *known, const struct kvw_kee
 	}
 }
 
-/* From now on requests use what was recalled. A worker whose cache is gone is noted in
- * `generations` before its part of the tree in use is purged: so it is seen here, before the
- * exchange or after it, or its purge is of the new tree. */
+/* Puts the recalled tree into use. A lost cache is first recorded in `generations`, then purged
+ * from the tree in use: so this function sees it, before or after the exchange, or the purge is of
+ * the new tree. */
 static void use_own(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
 {
 	if (atomic_load(&known->tree) == known->own)
@@ -144,7 +144,7 @@ void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in 
 	know_generations(pa->known, in);
 	while (in->next(in->arg, &kind, &bytes, &len)) {
 		if (kind == KVW_KEPT_TREE && tree == NULL)
-			/* What is not for this tree is left out. */
+			/* Records of another tree are skipped. */
 			(void)!kvw_radix_recall_begin(pa->known->own, in, bytes, len, &tree);
 		else if (kind == KVW_KEPT_NODE && tree != NULL)
 			kvw_radix_recall_node(tree, bytes, len);

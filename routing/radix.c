@@ -1,24 +1,23 @@
 /*
- * radix.c - the prefix tree: its memory, finding a prompt's path, and the workers that hold it.
+ * radix.c - the prefix tree: its memory, and finding a prompt's path and the workers that hold it.
  *
  *     chunks of a prompt   0 1 2 3 4 5 6 7 8 9 ...         (hashes, cumulative)
  *     nodes on its path    [A . . . .[B . . .[C . . . .
  *
- * A node is found in the table by the hash of its first chunk. A child may hang anywhere along
- * its parent's run: where prompts part inside a run, the run is not split, the newcomer's node
- * simply begins there. So a published node never changes but for its holders, nothing is ever
- * merged back, and a prompt that branches costs one node per 27 new chunks.
+ * A node is found in the table by the hash of its first chunk. A child may branch off anywhere
+ * along its parent's run: where prompts part inside a run, the run is not split, the new prompt's
+ * node simply begins there. So a published node never changes except its holders, nodes are never
+ * merged, and a prompt that branches costs one node per 27 new chunks.
  *
- * Walking: the nodes of a path are exactly those of its chunks that the table knows as a
- * beginning. All hashes are known before the walk, so the table is asked about 64 chunks at once,
- * which takes eight cache lines (radix_table.h), and on a long known path it is asked ahead; no
- * node is waited for. From one node the next begins at the latest where its run ends. The nodes'
- * lines are fetched while the walk goes on and read when it is over. Only the last node's run is
- * compared.
+ * Walking: the nodes of a path begin at exactly those of its chunks that are in the table. All
+ * hashes are known before the walk, so 64 chunks are looked up at once, which takes eight cache
+ * lines (radix_table.h), on a long known path ahead of need; the walk waits for no node. After one
+ * node the next begins at the latest where its run ends. The nodes' lines are prefetched during the
+ * walk and read after it. Only the last node's run is compared.
  *
  * Loops read without any lock. An insert locks the nodes whose holders it changes, one at a time,
- * for some twenty instructions; nodes that every prompt shares (the system prompt) are changed
- * seldom, because a holder that is recent enough is left alone.
+ * for some twenty instructions; nodes that every prompt shares (the system prompt) change seldom,
+ * because a recent holder is not written again.
  *
  * All memory is one mapping, made at the start and touched as it fills:
  *
@@ -43,7 +42,7 @@ _Static_assert(KVW_RADIX_RUN <= 31, "lengths and ranges have five bits");
 
 /* --- life --- */
 
-/* Where things lie in the mapping. */
+/* Layout of the mapping. */
 struct layout {
 	uint32_t ticks;      /* of each view; the views begin the mapping */
 	uint32_t shard_bits; /* of the table */
@@ -100,7 +99,7 @@ enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kv
 		free(tree);
 		return KVW_ENOMEM;
 	}
-	/* Random access all over: without large pages every look-up also misses the TLB. */
+	/* Accesses are random: without large pages every look-up also misses the TLB. */
 	(void)madvise(memory, tree->mapped_bytes, MADV_HUGEPAGE);
 	tree->mapping = memory;
 	tree->fixed_bytes = layout.slots_at;
@@ -127,7 +126,8 @@ void kvw_radix_destroy(struct kvw_radix *tree)
 
 /* --- walking --- */
 
-/* How far the prompt agrees with the run of the path's last node; 0: not the node it was. */
+/* Chunks of the prompt that match the run of the path's last node; 0: the slot has another node
+ * now. */
 static uint32_t match_run(
 	struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t count, uint32_t start)
 {
@@ -149,9 +149,8 @@ static uint32_t match_run(
 	return length;
 }
 
-/* Takes the nodes of a window into the path, as far as each begins where the one before allows: at
- * the latest where its run ends. False: the path ends here. *end: the first chunk at which none can
- * begin any more. */
+/* Appends the nodes of a window to the path, while each begins at the latest where the run before
+ * it ends. False: the path ends here. *end: the first chunk at which no node can begin any more. */
 static bool take_steps(struct kvw_radix *tree, const struct kvw_table_found *found,
 	struct kvw_radix_path *path, uint32_t *end)
 {
@@ -174,7 +173,7 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	struct kvw_radix_path *path)
 {
 	struct kvw_table_asked asked;
-	struct kvw_table_found found; /* filled as far as it counts */
+	struct kvw_table_found found; /* filled up to its count */
 	uint32_t end = 1;             /* the first node begins the prompt */
 	uint32_t next = KVW_TABLE_WINDOW;
 	bool more = count > 0;
@@ -187,7 +186,7 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	while (more) {
 		asked.end = end;
 		kvw_table_look(&tree->table, chunks, &asked, &found);
-		/* The next window's lines are on their way while this one's nodes are noted. */
+		/* The next window's lines arrive while this one's nodes are recorded. */
 		if (found.count > 0 && next < count)
 			kvw_table_ask(&tree->table, chunks, count, next, &asked);
 		more = take_steps(tree, &found, path, &end) && end > next && next < count;
@@ -210,7 +209,7 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 			path->matched = last.start + run;
 	}
 	path->settled = true;
-	/* If it is inserted, it grows here. */
+	/* An insert would add nodes here. */
 	if (path->matched < count) {
 		kvw_prefetch_place(tree, chunks, path->matched);
 		if (path->count > 0)
@@ -245,7 +244,7 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 		uint32_t length = kvw_path_length(path, i);
 		uint32_t more = 0;
 
-		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will look at it */
+		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will read it */
 		do {
 			kvw_scan_reach(slot->word, kvw_slot_used(slot), tree->views.windows, start,
 				length, reach);

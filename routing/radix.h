@@ -1,20 +1,20 @@
 /*
- * radix.h - which worker has seen which prompt prefix.
+ * radix.h - the prefix tree: which worker has seen which prompt prefix.
  *
- * One path-compressed radix tree over chunk hashes serves all workers and all models. A node
- * covers a run of up to KVW_RADIX_RUN chunks and knows its holders: which workers hold how much
- * of the run, and how recently each of them used it. A prompt's hashes are cumulative (chunk i's
- * hash identifies everything before it too), so a node is found by the hash of its first chunk in
- * one flat table, wherever it hangs, and all of a prompt's look-ups can be in flight at once.
+ * One path-compressed radix tree over chunk hashes serves all workers and all models. A node covers
+ * a run of up to KVW_RADIX_RUN chunks and has its holders: the workers that hold the run or its
+ * beginning, and their last uses. A prompt's hashes are cumulative (chunk i's hash identifies all
+ * chunks before it, too), so one flat table finds a node by the hash of its first chunk, anywhere
+ * in the tree, and all of a prompt's look-ups can be in flight at once.
  *
- * Each worker's view is bounded by its own KV capacity and aged by LRU like the engine's cache;
- * the whole tree has a hard limit in bytes and drops least recently used branches beyond it.
- * Forgetting a worker takes constant time; what it held is ignored at once and reclaimed lazily.
+ * Each worker's view is bounded by its own KV capacity and aged by LRU like the engine's cache; the
+ * whole tree has a hard limit in bytes and drops least recently used branches beyond it. Forgetting
+ * a worker takes constant time; its entries are ignored at once and reclaimed lazily.
  *
- * Threads: every function but create and destroy may run in any thread at any time. find and
- * reach take no lock and write nothing. A walk that races with an eviction can miss a prefix that
- * was just dropped or, with a probability of about 2^-20, see a wrong one; routing is then a
- * little worse for one request, nothing else.
+ * Threads: every function but create and destroy may run in any thread at any time. find and reach
+ * take no lock and write nothing. A walk that races with an eviction can miss a prefix that was
+ * just dropped or, with a probability of about 2^-20, see a wrong one; the only effect is a
+ * slightly worse choice for one request.
  */
 #ifndef KVW_RADIX_H
 #define KVW_RADIX_H
@@ -33,11 +33,11 @@ struct kvw_radix;
 
 struct kvw_radix_options {
 	uint64_t bytes; /* hard limit of all memory; raised to KVW_RADIX_MIN_BYTES */
-	uint64_t seed;  /* of the table's hash, so that clients cannot aim at one bucket */
+	uint64_t seed;  /* seed of the table's hash, against clients that target a bucket */
 
-	/* A holder whose recency is within window/2^n of the newest is not written again, so that
-	 * the nodes which all requests share stay clean in every core's cache. 0 stands for 4;
-	 * 32 keeps exact order. */
+	/* A holder whose last use is within window/2^n of the newest is not written again, so that
+	 * nodes shared by all requests stay unmodified in every core's cache. 0 stands for 4; 32
+	 * keeps exact order. */
 	unsigned slack_shift;
 };
 
@@ -47,7 +47,7 @@ struct kvw_radix_step {
 	uint32_t start; /* index of the prompt's chunk at which the node begins */
 };
 
-/* What find saw of a prompt. Plain data, 32 KiB; only the steps in use are ever touched. */
+/* The path of a prompt, from find. Plain data, 32 KiB; only the steps in use are touched. */
 struct kvw_radix_path {
 	uint32_t count;   /* steps in use */
 	uint32_t matched; /* leading chunks that the tree knows; set by reach and insert */
@@ -55,19 +55,19 @@ struct kvw_radix_path {
 	struct kvw_radix_step steps[KVW_RADIX_MAX_STEPS];
 };
 
-/* The workers that hold a beginning of a prompt, and how much of it. Plain data. */
+/* The workers that hold leading chunks of a prompt, and their numbers. Plain data. */
 struct kvw_radix_reach {
-	uint32_t limit; /* the caller's: only workers below are of interest */
-	uint32_t count; /* workers that hold any of it */
-	/* Their ids, in no order; the place behind the last is written, too. */
+	uint32_t limit; /* set by the caller: only workers below are reported */
+	uint32_t count; /* workers that hold any chunk */
+	/* Their ids, in no order; the element after the last is written, too. */
 	_Alignas(64) uint32_t workers[KVW_MAX_WORKERS + 1];
 	uint32_t chunks[KVW_MAX_WORKERS]; /* leading chunks that each holds */
 
-	/* [limit], of the walk: chunks by worker id, 0 for the rest. */
+	/* [limit], internal: chunks by worker id, 0 for the rest. */
 	uint32_t map[KVW_MAX_WORKERS];
 };
 
-/* What a prompt is inserted with: its worker and that worker's view. */
+/* Parameters of an insert: the worker and its view. */
 struct kvw_radix_use {
 	uint32_t worker;          /* below KVW_MAX_WORKERS */
 	uint64_t capacity_tokens; /* of its KV cache; > 0 */
@@ -80,31 +80,30 @@ enum kvw_err kvw_radix_create(
 	const struct kvw_radix_options *options, struct kvw_radix **out) KVW_MUST_CHECK;
 void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 
-/* Walks one chain through the table and prefetches its nodes, which takes a while: a caller with
- * other work does it before kvw_radix_reach. Fills *path. */
+/* Walks one chain through the table and prefetches its nodes; while they arrive, the caller can do
+ * other work before kvw_radix_reach. Fills *path. */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* How far each worker below reach->limit is believed to hold a chain. `path` is what find gave for
- * the same one; of *reach only the limit need be set. */
+/* Finds the leading chunks of a chain that each worker below reach->limit holds, by the tree.
+ * `path`: from find, for the same chain; of *reach only the limit need be set. */
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach);
 
-/* The worker is about to compute or reuse this chain: it holds all of it from now on, most
- * recently used. `path` is what find gave for the same chain; it is overwritten. */
+/* Records that the worker is about to compute or reuse this chain: it holds all of it from now on,
+ * most recently used. `path`: from find, for the same chain; it is overwritten. */
 void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	const struct kvw_radix_use *use, struct kvw_radix_path *path);
 
-/* The worker did not compute this chain after all: of what it holds of it, only the first `kept`
- * chunks stay. What it holds beyond the chain in a node that goes, goes too. `path` is
- * overwritten. */
+/* Records that the worker did not compute this chain after all: it keeps only the first `kept`
+ * chunks. In a node that it loses, it also loses chunks beyond the chain. `path` is overwritten. */
 void kvw_radix_retract(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	uint32_t kept, uint32_t worker, struct kvw_radix_path *path);
 
-/* An insert for this worker is about to come: asks for what of the worker's it will write. */
+/* Prefetches the worker's data that the next insert will write. */
 void kvw_radix_expect(struct kvw_radix *tree, uint32_t worker);
 
-/* Forgets all that a worker holds, in constant time. */
+/* Forgets all chunks of a worker, in constant time. */
 void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker);
 
 /* Tokens in a worker's view. */

@@ -1,31 +1,31 @@
 /*
- * radix_evict.c - giving memory back: least recently used branches, and nodes without holders.
+ * radix_evict.c - frees memory: least recently used branches, and nodes without holders.
  *
- * There is no list of all nodes in order of use: every request would have to write to it, on
- * every loop. Instead eviction throws dice for some nodes, takes the one that was not used for
- * longest, goes down to the end of its branch (a child was never used later than its parent), and
- * from there drops nodes upwards as long as they are as old and have no other children. A node
- * that no worker holds any more is taken at once. So whole branches go, the old ones first.
+ * There is no list of all nodes in order of use: every request would have to write to it, on every
+ * loop. Instead an eviction samples some random nodes, takes the one unused for longest, goes down
+ * to the end of its branch (a child is never used later than its parent), and from there drops
+ * nodes upwards as long as they are as old and have no other children. A sampled node without
+ * holders is taken at once. So whole branches are dropped, old ones first.
  *
- * All of this is far from the cache, so it is done a step ahead: an eviction drops the victim
- * that the one before chose, chooses the next among nodes for which the one before threw the dice,
- * and throws the dice for the next. Each time the memory has had a request's time to arrive.
+ * All of this memory is uncached, so each step is prepared one eviction ahead: an eviction drops
+ * the victim that the last one chose, chooses the next victim among the nodes that the last one
+ * sampled, and samples nodes for the next. So each prefetch has a request's time to arrive.
  *
- * Ageing and purging of views do not visit the tree. A hand that moves with each insert finds the
- * nodes that became dead by it, without any pressure for memory. It moves twice as fast as nodes
- * are made: the tree then stays about twice as large as what the views hold, which fits the
- * processor's caches where the limit in bytes would not.
+ * Ageing and purging of views do not visit the tree. A sweep that advances with each insert finds
+ * the nodes without holders, even without need for memory. It advances twice as fast as nodes are
+ * made: the tree then stays about twice as large as the views' contents, which fit the processor's
+ * caches where the limit in bytes would not.
  */
 #include "routing/radix_node.h"
 
 #include "routing/spin.h"
 
-#define THROWS      16 /* throws before eviction gives up */
+#define THROWS      16 /* samples before eviction gives up */
 #define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
-#define SWEEP_AHEAD 16 /* slots: what a prompt makes the hand pass is fetched by the one before */
+#define SWEEP_AHEAD 16 /* slots that are prefetched for the next prompt's sweep */
 
-/* Takes a node out of the tree. *parent: what it hung from, 0 = nothing. Its slot goes to *spare if
- * that is 0 (NULL: there is none), or else to the pool. False: it is in use. */
+/* Takes a node out of the tree. *parent: its parent, 0: none. Its slot goes to *spare if that is 0,
+ * else, or if spare is NULL, to the pool. False: the node is in use. */
 static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
 	uint32_t *parent, uint32_t *spare)
 {
@@ -35,7 +35,7 @@ static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 
 	if (kvw_slot_refs(slot) != refs || !atomic_compare_exchange_strong(&slot->refs, &refs, 0))
 		return false;
-	/* No lock is taken: a thread that takes it from here on sees that the node is dead. */
+	/* Does not lock: a thread that locks from here on sees that the node is dead. */
 	if (kvw_spin_held(&slot->lock)) {
 		atomic_store(&slot->refs, KVW_NODE_LIVE);
 		return false;
@@ -56,14 +56,14 @@ static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 	return true;
 }
 
-/* How long ago, with the clock's wrap-around. */
+/* Time since the last use, with the clock's wrap-around. */
 static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 {
 	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
 }
 
-/* Whether the first holder is alive, without a branch: mostly it is, so the node is held, and it
- * lies in the slot's first line. */
+/* Whether the first holder is alive, without a branch: mostly it is, and it is in the slot's first
+ * line. */
 static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint64_t word = atomic_load_explicit(&slot->word[0], memory_order_acquire);
@@ -85,7 +85,7 @@ static uint64_t throw_dice(uint64_t *state)
 	return x * UINT64_C(0x2545F4914F6CDD1D) >> 32;
 }
 
-/* What a throw found. 0: nothing of the kind. */
+/* Result of a sample. 0: no such node. */
 struct sample {
 	uint32_t dead;   /* a node without children and holders */
 	uint32_t oldest; /* any node */
@@ -94,14 +94,14 @@ struct sample {
 	uint64_t leaf_age;
 };
 
-/* What one eviction begins with. */
+/* Prepared input of one eviction. */
 struct plan {
 	uint32_t victim; /* 0: none */
 	uint32_t stamp;
-	uint32_t picks[KVW_EVICT_SAMPLES]; /* 0: none thrown yet */
+	uint32_t picks[KVW_EVICT_SAMPLES]; /* 0: not sampled yet */
 };
 
-/* What a throw hit cannot be guessed: no branch but the one that is hardly ever taken. */
+/* Samples are unpredictable: so the only branch is one that is hardly ever taken. */
 static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struct sample *sample)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -119,7 +119,7 @@ static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struc
 	sample->leaf_age = leaf_age > sample->leaf_age ? leaf_age : sample->leaf_age;
 }
 
-/* Takes what was prepared, and throws the dice for the next time. */
+/* Takes the prepared plan, and samples nodes for the next one. */
 static struct plan take_plan(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t high = atomic_load_explicit(&tree->fresh, memory_order_relaxed);
@@ -139,7 +139,7 @@ static struct plan take_plan(struct kvw_radix *tree, struct kvw_pool *pool)
 	return plan;
 }
 
-/* The end of the branch below a node, along the newest children; 0: lost the trail. */
+/* The end of the branch below a node, along the newest children; 0: not found. */
 static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 {
 	for (unsigned depth = 0; depth < KVW_RADIX_MAX_STEPS; depth++) {
@@ -178,7 +178,7 @@ static void drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 	}
 }
 
-/* Asks for what removing a node will write to besides the node. */
+/* Prefetches the memory that removing a node will write besides the node. */
 static void prefetch_removal(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint32_t parent =
@@ -188,7 +188,7 @@ static void prefetch_removal(struct kvw_radix *tree, struct kvw_slot *slot)
 	kvw_prefetch_write(kvw_slot_at(tree, parent));
 }
 
-/* Chooses the next victim among the picks and asks for what removing it will touch. */
+/* Chooses the next victim among the picks and prefetches the memory that its removal will touch. */
 static void prepare_picks(
 	struct kvw_radix *tree, struct kvw_pool *pool, const uint32_t *picks, uint32_t now)
 {
@@ -235,7 +235,7 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 		struct plan plan = take_plan(tree, pool);
 		struct kvw_slot *slot = kvw_slot_at(tree, plan.victim);
 
-		/* Another thread may have used it since it was chosen. */
+		/* Another thread may have used the victim since it was chosen. */
 		if (plan.victim != 0 &&
 			atomic_load_explicit(&slot->stamp, memory_order_relaxed) == plan.stamp)
 			drop_branch(tree, pool, plan.victim, age_of(slot, now), now, &spare);
@@ -244,8 +244,8 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 	return spare;
 }
 
-/* Looks at a slot that the hand met. True: a node without holders; the memory that its removal
- * touches is being prefetched. */
+/* Checks a slot of the sweep. True: a node without holders; the memory that its removal touches is
+ * prefetched. */
 static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -274,8 +274,8 @@ void kvw_radix_sweep(
 	uint32_t hand = atomic_load_explicit(&pool->hand, memory_order_relaxed);
 	uint32_t end = hand + slots < high ? hand + slots : high;
 
-	/* Each loop's hand passes all slots, whichever loop took them: some loops make nodes,
-	 * others rest. */
+	/* Each loop's sweep covers all slots, whichever loop took them: some loops make nodes,
+	 * others idle. */
 	atomic_store_explicit(&pool->hand, end < high ? end : 0, memory_order_relaxed);
 	swept->count = 0;
 	for (uint32_t index = hand; index < end; index++) {
@@ -297,7 +297,7 @@ void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct 
 		struct kvw_slot *slot = kvw_slot_at(tree, swept->nodes[i]);
 		uint32_t parent = 0;
 
-		/* It may have a holder by now, or another loop may have dropped it. */
+		/* The node may have a holder by now, or another loop may have dropped it. */
 		if (kvw_slot_refs(slot) == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
 			(void)remove_node(tree, pool, swept->nodes[i], &parent, NULL);
 	}

@@ -1,14 +1,14 @@
 /*
  * radix_hold.c - the holders of a node.
  *
- * A worker has one entry in a node, with two times: when the run's beginning was last used, and
- * when the rest was. Using the first k chunks gives everything up to k the newest time and leaves
- * what lies beyond k at its old one. That would be a third time where k lies in the run's
- * beginning; then what lies beyond k is given the time of its larger part. So recency is about
- * exact to the chunk, although the node is never split.
+ * A worker has one entry in a node, with two times: the last use of the run's beginning, and that
+ * of the rest. Using the first k chunks gives them the newest time and leaves the chunks beyond k
+ * at their old one. If k lies in the run's beginning, that would make a third time; then all chunks
+ * beyond k get the time of their larger part. So recency is nearly exact to the chunk, although the
+ * node is never split.
  *
- * Dead entries (aged or purged) are overwritten by the next holder that needs a place, so a node's
- * lists are no longer than the most holders it ever had at once.
+ * Dead entries (aged or purged) are overwritten by the next new holder, so a node's lists are no
+ * longer than the most holders it ever had at once.
  */
 #include "routing/radix_node.h"
 
@@ -34,13 +34,13 @@ static struct kvw_slot *next_slot(struct kvw_radix *tree, struct kvw_slot *slot)
 	return next == 0 ? NULL : kvw_slot_at(tree, next);
 }
 
-/* Where an entry is, or can go. */
+/* Position of an entry, or for a new one. */
 struct place {
 	struct kvw_slot *slot; /* NULL: nowhere */
 	unsigned word;
 };
 
-/* The worker's entry. */
+/* Finds the worker's entry. */
 static struct place find_worker(struct kvw_radix *tree, struct kvw_slot *node, uint32_t worker)
 {
 	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
@@ -57,8 +57,7 @@ static struct kvw_holder holder_at(struct place place)
 	return kvw_holder_unpack(load_word(place.slot, place.word));
 }
 
-/* Whether the first `upto` chunks were used by this worker so lately that nothing need be
- * written. */
+/* Whether the worker used the first `upto` chunks so recently that no write is needed. */
 static bool held_lately(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t upto,
 	const struct kvw_ledger *ledger)
 {
@@ -99,7 +98,7 @@ static bool extend(
 		slot = kvw_slot_at(tree, more);
 		used = 0;
 	}
-	/* The word before the count: a reader never looks at a stale one. */
+	/* The word is stored before the count, so that no reader sees a stale word. */
 	store_word(slot, used, 0);
 	atomic_store_explicit(&slot->used, (uint8_t)(used + 1), memory_order_release);
 	*place = (struct place){slot, used};
@@ -113,8 +112,8 @@ static bool is_past(struct kvw_holder h, uint32_t now)
 	       now - kvw_holder_rest_tick(h) <= KVW_HOLDER_OLDEST;
 }
 
-/* The tick of what lies beyond `upto`, which lies in the run's beginning: that of its larger part,
- * to which the other is moved. */
+/* The tick of the chunks beyond `upto`, which lies in the run's beginning: the tick of their larger
+ * part; the other part's tokens move to it. */
 static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
@@ -130,8 +129,8 @@ static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t 
 	return h.tick;
 }
 
-/* The worker's entry, of which `extent` chunks are held, once it has used the first `upto` again;
- * also updates the ledger. Node locked. */
+/* The worker's entry, with `extent` chunks held, after a new use of the first `upto`; also updates
+ * the ledger. Node locked. */
 static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
@@ -155,7 +154,7 @@ static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, u
 	};
 }
 
-/* A word that holds nothing, or nothing any more. Node locked. */
+/* Finds an empty word or a dead entry. Node locked. */
 static bool find_place(struct kvw_radix *tree, struct kvw_slot *node, struct place *place)
 {
 	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
@@ -249,7 +248,7 @@ void kvw_node_cut(struct kvw_radix *tree, uint32_t index, uint32_t upto, uint64_
 
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 {
-	/* Mostly the first holder is alive, and it lies in the slot's first line. */
+	/* Mostly the first holder is alive, and it is in the slot's first line. */
 	if (kvw_slot_used(slot) > 0 &&
 		kvw_holder_alive(tree, kvw_holder_unpack(load_word(slot, 0))))
 		return true;
@@ -263,7 +262,7 @@ bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 	return false;
 }
 
-/* Gives back the slots of a chain that begins here. */
+/* Frees the slots of the overflow chain that begins here. */
 static void give_chain(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	while (index != 0) {

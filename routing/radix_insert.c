@@ -1,16 +1,16 @@
 /*
- * radix_insert.c - a worker will hold a prompt: new nodes, and the worker among the holders; and
- * what is undone of it when the worker did not compute the prompt.
+ * radix_insert.c - inserts a prompt for a worker: adds nodes and the worker as holder; and retracts
+ * that when the worker did not compute the prompt.
  *
- * The path that find gave may be out of date: another loop inserted the same prompt, or part of
- * it was evicted. Whatever is about to be changed is therefore checked first, under its lock or
- * with a reference on it, by the last hash that the path needs from it; if it is not what it was,
- * the path is found again. A few such rounds are plenty; a prompt that still is not entered whole
- * costs its next reader a hit, nothing else.
+ * The path from find may be out of date: another loop inserted the same prompt, or part of it was
+ * evicted. So each node is checked before it is changed, under its lock or with a reference on it,
+ * by the last hash that the path needs from it; if the slot has another node, the path is found
+ * again. A few such rounds suffice; a prompt that is still not entered whole only costs its next
+ * reader a hit.
  *
- * New nodes are made from the end of the path on. The inserter holds a reference on the last one,
- * so that eviction, which its own need for memory may cause, cannot take the path from under it.
- * The node that ends the prompt needs none: nothing is to be made below it, and it comes with its
+ * New nodes are appended to the end of the path. The inserter holds a reference on the last node,
+ * so that an eviction, perhaps caused by its own need for memory, cannot remove the path meanwhile.
+ * The node that ends the prompt needs none: no node will follow it, and it is published with its
  * holder.
  */
 #include <assert.h>
@@ -18,7 +18,7 @@
 #include "routing/radix_node.h"
 #include "routing/spin.h"
 
-#define SWEEP_SLOTS     2  /* slots that the hand passes per insert, and two more per new node */
+#define SWEEP_SLOTS     2  /* slots swept per insert, and two more per new node */
 #define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
 #define MAX_NODE_TOKENS ((uint32_t)1 << 24)
 
@@ -99,7 +99,7 @@ static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks,
 	return tokens;
 }
 
-/* What a node that begins at chunk `start` remembers of its group. */
+/* The group's hash bits stored in a node that begins at chunk `start`. */
 static uint32_t group_of(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t start)
 {
 	uint64_t first = chunks[start & ~(uint32_t)(KVW_TABLE_GROUP - 1)].hash;
@@ -108,9 +108,9 @@ static uint32_t group_of(struct kvw_radix *tree, const struct kvw_chunk *chunks,
 }
 
 /* Publishes a new node that begins at path->matched, below the path's last node, on which the
- * caller has a reference. The reference becomes the node's own; the caller then has one on the
- * new node, unless that ends the prompt: it is held by the ledger's worker, and nothing follows.
- * False: no memory, or another loop was faster; the reference is as before. */
+ * caller has a reference. The reference becomes the node's own; the caller then has one on the new
+ * node, unless that node ends the prompt: then the ledger's worker holds it. False: no memory, or
+ * another loop was faster; the reference is as before. */
 static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
 	uint32_t count, const struct kvw_radix_use *use, struct kvw_radix_path *path,
 	struct kvw_ledger *ledger)
@@ -144,8 +144,9 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 
 		kvw_slot_set_child(above, kvw_slot_group(above), index);
 	}
-	/* Dead until here, so that no thread has taken a reference which a failure would lose. From
-	 * here on a last node may go at any time, and its parent with it. */
+	/* The node was dead until here, so that no thread had a reference that a failure would
+	 * lose. From here on an eviction may drop a last node at any time, and its parent with
+	 * it. */
 	atomic_store_explicit(
 		&slot->refs, last ? KVW_NODE_LIVE : KVW_NODE_LIVE + 1, memory_order_release);
 	path->steps[path->count++] = (struct kvw_radix_step){index, start};
@@ -158,7 +159,7 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 }
 
 /* Enters the worker as holder along the path's first `count` steps, from their end, so that the end
- * is the oldest part and goes first. False: part of the path was evicted in the meantime. */
+ * is the oldest part and dropped first. False: part of the path was evicted in the meantime. */
 static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_chunk *chunks,
 	const struct kvw_radix_path *path, uint32_t count, int64_t now_ns,
 	struct kvw_ledger *ledger)
@@ -177,14 +178,14 @@ static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struc
 	return whole;
 }
 
-/* One try with a path that was just found. False: the path changed, find it again. */
+/* One try with a new path. False: the path has changed and must be found again. */
 static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
 	const struct kvw_chunk *chunks, uint32_t count, const struct kvw_radix_use *use,
 	struct kvw_radix_path *path)
 {
 	struct kvw_radix_step last = {0, 0};
 	struct kvw_ledger ledger;
-	uint32_t unheld = 0; /* steps of the path, the last of which we have a reference on */
+	uint32_t unheld = 0; /* steps of the path without the holder; the last one is referenced */
 	bool done = true;
 
 	kvw_path_settle(tree, chunks, count, path);

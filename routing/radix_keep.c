@@ -1,17 +1,16 @@
 /*
  * radix_keep.c - see radix_keep.h.
  *
- * Writing goes through the slots in their order. A node's record has its own index and its
- * parent's, so that the reader can hang it up again; what its hash table needs (the upper half of
- * its group's spread hash, its place in the group) is in the node, so the next tree may be of
- * another size, but takes over the seed. Nodes that no worker holds are left out: a child whose
- * parent is missing begins a branch of its own, which look-ups reach once the parent is there
- * again.
+ * The writer goes through the slots in their order. A node's record has its own index and its
+ * parent's, so that the reader can link it again; the data for the hash table (the upper half of
+ * its group's spread hash, its place in the group) is in the node, so the next tree may have
+ * another size, but takes over the seed. Nodes without holders are left out: a child whose parent
+ * is missing begins a branch of its own, which look-ups reach once the parent is inserted again.
  *
- * Reading fills fresh slots one after the other, with parents as they were numbered then. At the
- * end the numbers are translated, circles (which no writer makes) are cut, and the views' rings and
- * totals are summed up from the holders, so that they agree with the tree whatever the records
- * said. It costs one pass over the slots in their order and one along the parents.
+ * The reader fills fresh slots one after the other, with the parents' old numbers. At the end it
+ * translates the numbers, cuts cycles (which no writer makes), and sums up the views' rings and
+ * totals from the holders, so that they agree with the tree for any records. That costs one pass
+ * over the slots in their order and one along the parents.
  */
 #include "routing/radix_keep.h"
 
@@ -20,22 +19,22 @@
 
 #include "routing/radix_node.h"
 
-#define KEEP_LAYOUT     1  /* of the records below */
+#define KEEP_LAYOUT     1  /* version of the records below */
 #define MOST_OVERFLOWS  64 /* slots of a node's chain of holders */
 #define MOST_HOLDERS    (KVW_NODE_HOLDERS + MOST_OVERFLOWS * KVW_NODE_WORDS)
 #define MOST_TOKENS     (UINT32_C(1) << 24)
-#define MOST_SHRINK     16 /* a tree may be so many times smaller than the one that was kept */
+#define MOST_SHRINK     16 /* the new tree may be at most this many times smaller */
 
 /* Common to all nodes. */
 struct tree_record {
 	uint32_t layout;
 	uint32_t run;   /* KVW_RADIX_RUN */
-	uint32_t end;   /* indices of slots are below */
+	uint32_t end;   /* indices of slots are below it */
 	uint32_t clock; /* newest stamp */
 	uint64_t seed;
 };
 
-/* A node; behind it its parts of hashes, then its holders, words of eight bytes. */
+/* A node; its parts of hashes follow, then its holders, words of eight bytes. */
 struct node_record {
 	uint64_t key;
 	uint32_t index, parent;
@@ -64,7 +63,7 @@ static uint32_t part_words(uint32_t length)
 
 /* --- keeping --- */
 
-/* What one node is written from. */
+/* A copy of one node, for its record. */
 struct node_copy {
 	struct node_record head;
 	uint64_t words[KVW_NODE_WORDS + MOST_HOLDERS]; /* parts, then holders */
@@ -89,7 +88,7 @@ static uint32_t copy_holders(
 	return count;
 }
 
-/* The holders of a node and of its chain, behind `count` words. Returns the new count. */
+/* Adds the holders of a node and of its chain to `count` words. Returns the new count. */
 static uint32_t copy_chain(
 	struct kvw_radix *tree, struct kvw_slot *slot, struct node_copy *copy, uint32_t count)
 {
@@ -108,8 +107,8 @@ static uint32_t copy_chain(
 	return count;
 }
 
-/* Returns the bytes of the record; 0: there is no node that a worker holds. Holders are read before
- * the key is read again: a slot that another node has taken has another key by then. */
+/* Returns the bytes of the record; 0: no node with a holder. Holders are read before the key is
+ * read again: a slot that was reused has another key by then. */
 static size_t copy_node(struct kvw_radix *tree, uint32_t index, struct node_copy *copy)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -182,10 +181,10 @@ struct kvw_radix_recall {
 	struct kvw_radix *tree;
 	struct kvw_pool *pool;
 	const struct kvw_keep_in *in;
-	uint32_t *slots; /* [end] index then -> index now; 0: it is not here */
-	uint8_t *fine;   /* [slot_count / 8 + 1] bits: the node's ancestors are no circle */
+	uint32_t *slots; /* [end] old index -> new index; 0: not recalled */
+	uint8_t *fine;   /* [slot_count / 8 + 1] bits: the node's ancestors form no cycle */
 	uint32_t end;
-	uint32_t younger; /* stamps grow by so much */
+	uint32_t younger; /* added to all stamps */
 };
 
 enum kvw_err kvw_radix_recall_begin(struct kvw_radix *tree, const struct kvw_keep_in *in,
@@ -224,8 +223,7 @@ enum kvw_err kvw_radix_recall_begin(struct kvw_radix *tree, const struct kvw_kee
 	return KVW_OK;
 }
 
-/* 0: none is left that was never used.
- * Nothing is evicted for it: what is here already is as good. */
+/* Takes a slot that was never used. 0: none is left; recalled nodes are not evicted for others. */
 static uint32_t take_fresh(struct kvw_radix_recall *recall)
 {
 	struct kvw_radix *tree = recall->tree;
@@ -234,7 +232,7 @@ static uint32_t take_fresh(struct kvw_radix_recall *recall)
 	return fresh < tree->slot_count ? kvw_slot_take(tree, recall->pool) : 0;
 }
 
-/* One more holder of a node; *last: the slot that has the newest. False: no memory. */
+/* Adds a holder to a node; *last: the slot with its newest holder. False: no memory. */
 static bool add_holder(struct kvw_radix_recall *recall, struct kvw_slot *node,
 	struct kvw_slot **last, uint64_t word)
 {
@@ -255,7 +253,7 @@ static bool add_holder(struct kvw_radix_recall *recall, struct kvw_slot *node,
 	return true;
 }
 
-/* Enters those of the holders that are workers now, each once. */
+/* Adds the holders that are still workers, each once. */
 static void add_holders(struct kvw_radix_recall *recall, struct kvw_slot *node,
 	const struct node_record *head, const uint8_t *words)
 {
@@ -350,7 +348,7 @@ static bool is_live(struct kvw_slot *slot)
 	return kvw_slot_refs(slot) != 0 && kvw_slot_key(slot) != 0;
 }
 
-/* The parent's index now, by that of then. */
+/* Translates the parent's old index. */
 static void translate_parent(struct kvw_radix_recall *recall, struct kvw_slot *slot, uint32_t index)
 {
 	uint32_t then = atomic_load_explicit(&slot->link, memory_order_relaxed);
@@ -364,7 +362,7 @@ static bool is_fine(const struct kvw_radix_recall *recall, uint32_t index)
 	return index == 0 || (recall->fine[index / 8] >> index % 8 & 1) != 0;
 }
 
-/* Cuts a node off from its parent if its ancestors do not end. */
+/* Cuts a node off from its parent if its ancestors form a cycle. */
 static void cut_circle(struct kvw_radix_recall *recall, uint32_t index)
 {
 	struct kvw_radix *tree = recall->tree;
@@ -379,7 +377,7 @@ static void cut_circle(struct kvw_radix_recall *recall, uint32_t index)
 		recall->fine[at / 8] |= (uint8_t)(1u << at % 8);
 }
 
-/* Hangs the node on its parent and counts its holders in the views; those that are dead go. */
+/* Links the node to its parent and counts its holders in the views; drops dead holders. */
 static void settle_slot(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t index)
 {
 	uint32_t parent = atomic_load_explicit(&slot->link, memory_order_relaxed);

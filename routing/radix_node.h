@@ -1,11 +1,10 @@
 /*
- * radix_node.h - the memory of the prefix tree: slots of 256 bytes, and which lock guards which
- * field.
+ * radix_node.h - the memory of the prefix tree: slots of 256 bytes, and the locks of their fields.
  *
  * A slot is a node or, for a node with more than KVW_NODE_HOLDERS holders, an overflow list of
- * them. Slots are all alike, so memory never fragments and the byte limit is met by never having
- * more of them. They are reused but never unmapped: a late reader finds a wrong slot, not a wrong
- * address, and sees by the key that it is wrong.
+ * them. Slots have one size, so memory never fragments and their number keeps the byte limit. They
+ * are reused but never unmapped: a late reader may find a wrong slot, never a wrong address, and
+ * detects the wrong slot by its key.
  *
  * Fixed while a node is published: key, length, place, hashes, tokens, parent. Changing: holders
  * (under the node's lock, each entry one atomic word), refs, stamp, child. Readers load words with
@@ -14,13 +13,13 @@
  *
  * refs counts children and the inserts that are attaching one, above KVW_NODE_LIVE. 0 is a slot
  * that is fresh, free, being built, or an overflow. Only a live node without references may be
- * evicted (LIVE -> 0), and no reference can be taken on a dead one, so a node's ancestors outlive
- * it. Eviction takes no lock: it makes the node dead, then checks whether the lock is held, and if
- * so makes it live again. A thread that takes the lock checks refs afterwards. So one of the two
+ * evicted (LIVE -> 0), and no reference can be taken on a dead node, so a node's ancestors outlive
+ * it. Eviction takes no lock: it marks the node dead, then checks whether the lock is held, and if
+ * so marks it live again. A thread that takes the lock checks refs afterwards. So one of the two
  * sees the other.
  *
- * Order of locks: node, then pool or table shard, then view. A thread that may hold another node
- * only tries a node's lock and never waits for it.
+ * Order of locks: node, then pool or table shard, then view. A thread that may hold another node's
+ * lock only tries to lock a node and never waits.
  */
 #ifndef KVW_RADIX_NODE_H
 #define KVW_RADIX_NODE_H
@@ -40,12 +39,12 @@
 #define KVW_NODE_LIVE     UINT32_C(0x80000000)
 #define KVW_POOLS         16
 #define KVW_STAMP_SHIFT   24 /* ns to units of a stamp: 16.8 ms */
-#define KVW_EVICT_SAMPLES 5 /* nodes that an eviction looks at */
+#define KVW_EVICT_SAMPLES 5 /* nodes that an eviction samples */
 
 struct kvw_slot {
 	atomic_bool lock;          /* guards holders and overflow */
 	_Atomic uint8_t length;    /* chunks of the run */
-	_Atomic uint8_t used;      /* words that hold or have held a holder */
+	_Atomic uint8_t used;      /* words that are or were holders */
 	_Atomic uint8_t place;     /* of the first chunk in its group */
 	_Atomic uint32_t refs;     /* KVW_NODE_LIVE + children and attaching inserts; 0: dead */
 	_Atomic uint32_t link;     /* node: parent, 0 = none; free slot: next free */
@@ -58,26 +57,26 @@ struct kvw_slot {
 	_Atomic uint64_t word[KVW_NODE_WORDS];
 };
 
-/* Free slots. Every thread uses a pool of its own, so that loops seldom meet, and what one gives
- * back it takes next, while it still is in its cache. */
+/* Free slots. Every thread uses its own pool, so that loops seldom contend, and a thread reuses the
+ * slot that it freed last, which is still in its cache. */
 struct kvw_pool {
 	_Alignas(64) atomic_bool lock; /* guards the next two */
 	_Atomic uint32_t free; /* head of a list by link; 0: empty; read without the lock too */
-	/* Slots handed out less those given back: a part of the sum over all pools. */
+	/* Slots taken less slots freed; only the sum over all pools is meaningful. */
 	int64_t taken;
 
-	/* What follows guides choices. Where threads share a pool one may overwrite another's: an
-	 * index is checked before it is used for anything. */
+	/* The members below are hints. Threads that share a pool may overwrite each other's: so
+	 * each index is checked before use. */
 	_Atomic uint64_t random;                   /* state of the eviction's dice */
-	_Atomic uint32_t picks[KVW_EVICT_SAMPLES]; /* thrown for the next eviction, on their way */
-	_Atomic uint64_t victim;    /* of the next eviction, its last use << 32 | index; 0: none */
+	_Atomic uint32_t picks[KVW_EVICT_SAMPLES]; /* sampled for the next eviction, prefetched */
+	_Atomic uint64_t victim;    /* the next victim: last use << 32 | index; 0: none */
 	_Atomic uint32_t hand;      /* sweep: the next slot */
-	_Atomic uint32_t neighbour; /* turns at borrowing: when, and from which pool */
+	_Atomic uint32_t neighbour; /* counter that decides when to borrow, and from which pool */
 };
 
 #define KVW_SWEPT_MOST 16
 
-/* Nodes to be dropped a little later, when what that touches has arrived. */
+/* Nodes to drop a little later, when the prefetched memory has arrived. */
 struct kvw_swept {
 	uint32_t count;
 	uint32_t nodes[KVW_SWEPT_MOST];
@@ -89,18 +88,18 @@ struct kvw_radix {
 	struct kvw_views views;
 	void *mapping;
 	uint64_t mapped_bytes;
-	uint64_t fixed_bytes; /* of it, all but the slots */
+	uint64_t fixed_bytes; /* bytes of the mapping without the slots */
 	struct kvw_table table;
 	struct kvw_pool pools[KVW_POOLS];
 
-	/* Apart from what every look-up reads. */
+	/* In another cache line than the members that every look-up reads. */
 	_Alignas(64) _Atomic uint32_t fresh; /* slots from here on were never used */
-	_Atomic uint32_t clock;              /* newest stamp: what eviction takes for now */
+	_Atomic uint32_t clock;              /* newest stamp: eviction's present time */
 };
 
 /* A holder: worker w holds the run's chunks [0, upto), and last used [0, mid) at `tick`, the rest
- * `older` ticks before: prompts that end or branch off inside the run use its beginning later. What
- * was used at a third time counts as one of the two. One word per worker and node, 0 = none. */
+ * `older` ticks before: prompts that end or branch off inside the run use its beginning later. A
+ * third time of use is rounded to one of the two. One word per worker and node, 0: none. */
 struct kvw_holder {
 	uint32_t tick;
 	uint32_t worker;
@@ -127,13 +126,13 @@ static inline struct kvw_holder kvw_holder_unpack(uint64_t word)
 	};
 }
 
-/* The tick at which what lies beyond `mid` was last used. */
+/* The tick of the last use of the chunks beyond `mid`. */
 static inline uint32_t kvw_holder_rest_tick(struct kvw_holder h)
 {
 	return h.tick - h.older;
 }
 
-/* How much of the run is held: all of it, its beginning, or nothing. */
+/* Chunks of the run that are held: upto, mid or 0. */
 static inline uint32_t kvw_holder_extent(struct kvw_holder h, uint64_t window)
 {
 	uint32_t held = kvw_view_alive(window, kvw_holder_rest_tick(h)) ? h.upto : h.mid;
@@ -157,7 +156,7 @@ static inline uint32_t kvw_slot_check(const struct kvw_radix *tree, uint32_t ind
 	return index < tree->slot_count ? index : 0;
 }
 
-/* Sequentially consistent: after locking a node its caller sees whether eviction came before. */
+/* Sequentially consistent: after locking a node the caller sees an earlier eviction. */
 static inline uint32_t kvw_slot_refs(struct kvw_slot *slot)
 {
 	return atomic_load(&slot->refs);
@@ -168,7 +167,7 @@ static inline uint64_t kvw_slot_key(struct kvw_slot *slot)
 	return atomic_load_explicit(&slot->key, memory_order_acquire);
 }
 
-/* Words that hold or have held a holder. */
+/* Words that are or were holders. */
 static inline unsigned kvw_slot_used(struct kvw_slot *slot)
 {
 	unsigned used = atomic_load_explicit(&slot->used, memory_order_acquire);
@@ -176,7 +175,7 @@ static inline unsigned kvw_slot_used(struct kvw_slot *slot)
 	return used < KVW_NODE_WORDS ? used : KVW_NODE_WORDS;
 }
 
-/* Where a part of the hash of the run's chunk i > 0 is kept. The first chunk's is kept whole, as
+/* Position of the stored part of the hash of the run's chunk i > 0. The first chunk's whole hash is
  * the key. */
 #define KVW_NODE_PARTS     3 /* in a word */
 #define KVW_NODE_PART_BITS 21
@@ -192,7 +191,7 @@ static inline unsigned kvw_slot_part_shift(uint32_t i)
 	return (i - 1) % KVW_NODE_PARTS * KVW_NODE_PART_BITS;
 }
 
-/* Whether the run's chunk i has this hash: surely not, or with an error of 2^-21 for i > 0. */
+/* Whether the run's chunk i has this hash; for i > 0 a match is wrong with probability 2^-21. */
 static inline bool kvw_slot_matches(struct kvw_slot *slot, uint32_t i, uint64_t hash)
 {
 	uint64_t word;
@@ -210,8 +209,8 @@ static inline void kvw_slot_prefetch_hash(struct kvw_slot *slot, uint32_t i)
 }
 
 /* Whether the slot is a live node whose run begins with `chunks` chunks, the last of which has this
- * hash. Being cumulative, it stands for all of them: the slot may have been reused for another
- * prompt with the same first chunk since its index was read. */
+ * hash. The hash is cumulative and so checks all of them: the slot may have been reused for another
+ * prompt with the same first chunk. */
 static inline bool kvw_slot_begins(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
 {
 	return kvw_slot_refs(slot) != 0 &&
@@ -233,7 +232,7 @@ static inline int64_t kvw_slot_tokens(struct kvw_slot *slot, uint32_t from, uint
 			 (from == 0 ? 0 : all * from / length));
 }
 
-/* Asks for where a node that begins at chunk `at` would be entered. */
+/* Prefetches the table's bucket for a node that begins at chunk `at`. */
 static inline void kvw_prefetch_place(
 	struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t at)
 {
@@ -273,8 +272,8 @@ static inline uint32_t kvw_path_length(const struct kvw_radix_path *path, uint32
 
 /* --- radix.c --- */
 
-/* Compares the run of the path's last node, if that was not done yet. A node that is not what it
- * was ends the path before it. */
+/* Compares the run of the path's last node, if that was not done yet. A slot with another node now
+ * ends the path before it. */
 void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
@@ -283,40 +282,39 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 /* The calling thread's pool. Up to KVW_POOLS threads have one of their own. */
 struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree);
 
-/* Returns a dead and empty slot that no other thread can reach; evicts if it must. 0: none left. */
+/* Returns a dead and empty slot that no other thread can reach; evicts if needed. 0: none left. */
 uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool);
 
 /* Makes a slot that no other thread can reach dead and empty. kvw_slot_give does this, too. */
 void kvw_slot_reset(struct kvw_slot *slot);
 
-/* Gives back a slot that no other thread can reach. */
+/* Frees a slot that no other thread can reach. */
 void kvw_slot_give(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index);
 
 /* --- radix_evict.c --- */
 
-/* Drops a branch that was not used for long, its end first. Returns one of the slots that this
- * frees, dead and empty and still counted as taken; the rest is given to the pool. 0: found nothing
- * to drop. */
+/* Drops a branch that was not used for long, its end first. Returns one of the freed slots, dead
+ * and empty and still counted as taken; the others go to the pool. 0: no branch to drop. */
 uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool);
 
-/* Asks for what the next eviction will write to far from its victim. */
+/* Prefetches the memory that the next eviction will write outside of its victim. */
 void kvw_radix_expect_eviction(struct kvw_radix *tree, struct kvw_pool *pool);
 
-/* Looks at the next few slots in turn and notes nodes without holders. */
+/* Sweeps the next few slots and records nodes without holders. */
 void kvw_radix_sweep(
 	struct kvw_radix *tree, struct kvw_pool *pool, uint32_t slots, struct kvw_swept *swept);
 
-/* Drops those of them that are still so. */
+/* Drops those of them that still have no holder. */
 void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw_swept *swept);
 
 /* --- radix_hold.c --- */
 
-/* The ledger's worker uses the first `upto` chunks of a node, the last of which has the hash
- * `last`. False: that node is gone. */
+/* Records that the ledger's worker uses the first `upto` chunks of a node, the last of which has
+ * the hash `last`. False: that node is gone. */
 bool kvw_node_hold(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t upto,
 	uint64_t last, uint32_t stamp, struct kvw_ledger *ledger);
 
-/* The worker holds no more than the first `keep` chunks of a node whose chunk `upto - 1` has the
+/* Cuts the worker's holding to the first `keep` chunks of a node whose chunk `upto - 1` has the
  * hash `last`; does nothing if that node is gone. */
 void kvw_node_cut(struct kvw_radix *tree, uint32_t index, uint32_t upto, uint64_t last,
 	uint32_t worker, uint32_t keep);

@@ -1,19 +1,18 @@
 /*
  * radix_pool.c - free slots of the prefix tree.
  *
- * A pool that is empty takes fresh slots while there are any, then what a neighbour has left over,
- * then evicts a branch into itself. No memory is asked for: the limit in bytes is the number of
- * slots.
+ * An empty pool takes fresh slots while there are any, then a neighbour's spare slots, then evicts
+ * a branch into itself. No memory is allocated: the number of slots is the limit in bytes.
  */
 #include "routing/radix_node.h"
 
 #include "routing/spin.h"
 
 #define FRESH_BATCH  8 /* slots that a pool takes at once while there are unused ones */
-#define REFILL_TRIES 8 /* batches that other threads may take away before this one goes on */
+#define REFILL_TRIES 8 /* batches that other threads may steal before this one gives up */
 
-/* Slots that an empty pool finds elsewhere before it looks at a neighbour,
- * whose line that one writes. */
+/* Slots that an empty pool gets elsewhere before it tries a neighbour, whose cache line the
+ * neighbour writes. */
 #define BORROW_TURNS 16
 
 struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree)
@@ -73,7 +72,8 @@ static bool refill(struct kvw_radix *tree, struct kvw_pool *pool)
 	return true;
 }
 
-/* From another pool, now and then, each time another one; 0: none yet, or that is empty too. */
+/* Takes a slot from another pool, a different one each time, but not at every call; 0: not this
+ * time, or that pool is empty, too. */
 static uint32_t borrow(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t next = atomic_load_explicit(&pool->neighbour, memory_order_relaxed) + 1;
@@ -90,7 +90,7 @@ uint32_t kvw_slot_take(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t index = pop(tree, pool);
 
-	/* Another thread may take away what this one brought into the pool. */
+	/* Another thread may steal the slots that this one put into the pool. */
 	for (unsigned i = 0; index == 0 && i < REFILL_TRIES && refill(tree, pool); i++)
 		index = pop(tree, pool);
 	if (index == 0)

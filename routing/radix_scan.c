@@ -1,6 +1,6 @@
 /*
- * radix_scan.c - holders looked through without branches: whose a word is and whether it is alive
- * is hard to guess and soon computed.
+ * radix_scan.c - scans holders without branches: a word's worker and state are hard to predict and
+ * cheap to compute.
  */
 #include "routing/radix_scan.h"
 

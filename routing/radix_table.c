@@ -1,12 +1,12 @@
 /*
- * radix_table.c - groups, buckets and what spills from them; radix_table.h describes the layout.
+ * radix_table.c - groups, buckets and spilled entries; radix_table.h describes the layout.
  */
 #include "routing/radix_table.h"
 
 #include "routing/spin.h"
 
-#define TAG_MASK   UINT64_C(0xFFFFFE00) /* bits of an entry that hold bits of its own hash */
-#define SPILLED    UINT64_C(0x100)      /* it was placed by its own hash */
+#define TAG_MASK   UINT64_C(0xFFFFFE00) /* bits of an entry that are bits of its own hash */
+#define SPILLED    UINT64_C(0x100)      /* placed by its own hash */
 #define PLACE_BIT  5
 #define GROUP_MASK ((uint32_t)KVW_TABLE_GROUP - 1)
 #define MOST       255 /* of a count */
@@ -23,16 +23,16 @@ static inline uint64_t load_counts(const struct kvw_bucket *bucket)
 	return atomic_load_explicit(&bucket->counts, memory_order_acquire);
 }
 
-/* Bit in what match_group returns: the bucket's counts are not all 0. */
+/* Bit in match_group's result: the bucket's counts are not all 0. */
 #define CROWDED (1u << KVW_BUCKET_ENTRIES)
 
-/* Entries that passed a bucket. */
+/* Entries that passed a full bucket. */
 static inline uint32_t passed(const struct kvw_bucket *bucket)
 {
 	return (uint32_t)load_counts(bucket) & MOST;
 }
 
-/* Notes what chunk `at` of a window begins, in the order of chunks. */
+/* Records the node that begins at chunk `at` of a window, in the order of chunks. */
 static inline void note_entry(struct kvw_table_found *found, uint32_t at, uint64_t entry)
 {
 	uint32_t place = found->count;
@@ -40,7 +40,7 @@ static inline void note_entry(struct kvw_table_found *found, uint32_t at, uint64
 	while (place > 0 && found->at[place - 1] > at)
 		place--;
 	if (place > 0 && found->at[place - 1] == at)
-		return; /* entered twice: either will do */
+		return; /* entered twice: either is right */
 	for (uint32_t i = found->count++; i > place; i--) {
 		found->at[i] = found->at[i - 1];
 		found->entries[i] = found->entries[i - 1];
@@ -99,7 +99,8 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 		asked->homes[i] = kvw_table_group_home(table, chunks, first + i * KVW_TABLE_GROUP);
 		kvw_table_prefetch(table, asked->homes[i]);
 	}
-	/* Short prompts with a common beginning crowd one group: where they spilled to, at once. */
+	/* Short prompts with a common beginning crowd one group: so their spill buckets are
+	 * prefetched at once. */
 	for (uint32_t i = 1; i < asked->count && asked->count <= KVW_TABLE_GROUP; i++) {
 		uint64_t spread = kvw_table_spread(table, chunks[first + i].hash);
 
@@ -112,7 +113,7 @@ static inline unsigned match_group(const struct kvw_table *table, const struct k
 {
 	unsigned match = 0;
 
-	/* Without branches: which entry it is, if any, cannot be guessed. */
+	/* Without branches: the matching entry is unpredictable. */
 	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
 		uint64_t entry = load_entry(bucket, i);
 		uint32_t place = kvw_entry_place(entry);
@@ -156,7 +157,7 @@ static uint64_t find_spilled(const struct kvw_table *table, uint64_t spread, uin
 	return 0;
 }
 
-/* Bit by bit, the places of a group at which nodes may begin that spilled. */
+/* The places of a group, as bits, at which spilled nodes may begin. */
 static inline uint64_t spilled_places(const struct kvw_bucket *bucket, uint32_t count)
 {
 	uint64_t counts = load_counts(bucket);
@@ -166,7 +167,7 @@ static inline uint64_t spilled_places(const struct kvw_bucket *bucket, uint32_t 
 	return (counts >> 7) * UINT64_C(0x0102040810204080) >> 56 & ((1u << count) - 1);
 }
 
-/* Chunks of the window, bit by bit, that may begin a node which was placed by its own hash. */
+/* Looks up chunks of the window that may begin a node placed by its own hash. */
 static void look_for_spilled(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	uint64_t places, struct kvw_table_found *found, uint32_t first)
 {
@@ -193,7 +194,7 @@ static inline uint32_t group_count(const struct kvw_table_asked *asked, uint32_t
 	return asked->count - i < KVW_TABLE_GROUP ? asked->count - i : KVW_TABLE_GROUP;
 }
 
-/* Chunks of a window before `end`, bit by bit. */
+/* Chunks of a window before `end`, as bits. */
 static inline uint64_t before(uint32_t end, const struct kvw_table_asked *asked)
 {
 	uint32_t count = end > asked->first ? end - asked->first : 0;
@@ -201,8 +202,8 @@ static inline uint64_t before(uint32_t end, const struct kvw_table_asked *asked)
 	return count < KVW_TABLE_WINDOW ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
 }
 
-/* All groups are compared before any answer is looked at: which of them name a node cannot be
- * guessed, and their lines are all on their way. */
+/* All groups are compared before any result is used: matches are unpredictable, and all lines have
+ * been prefetched. */
 void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
@@ -234,7 +235,7 @@ void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunk
 		if (first >= end && (spilled & before(first, asked)) == 0)
 			break; /* no run arrives here */
 		if (at >= asked->first + asked->count || entry == 0)
-			continue; /* it has changed meanwhile */
+			continue; /* changed meanwhile */
 		note_entry(found, at, entry);
 		if (at + kvw_entry_length(entry) >= end)
 			end = at + kvw_entry_length(entry) + 1;
@@ -292,7 +293,7 @@ void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out)
 	}
 }
 
-/* Index of an empty entry, or -1. Sets *twin if one with the same tag and place is there. Lock
+/* Index of an empty entry, or -1. Sets *twin if an entry with the same tag and place exists. Lock
  * held. */
 static int free_entry(const struct kvw_bucket *bucket, uint64_t wanted, bool *twin)
 {
@@ -309,7 +310,8 @@ static int free_entry(const struct kvw_bucket *bucket, uint64_t wanted, bool *tw
 	return room;
 }
 
-/* Whether all buckets from `home` up to `end` can count one more; adds `by` if so. Lock held. */
+/* Adds `by` to the passed counts of all buckets from `home` up to `end`, if all have room. Lock
+ * held. */
 static bool count_passed(struct kvw_table *table, uint32_t home, uint32_t end, int by)
 {
 	for (uint32_t at = home; at != end && by > 0; at++)
@@ -347,8 +349,7 @@ static enum kvw_err spill(struct kvw_table *table, uint64_t spread, uint64_t ent
 	return err;
 }
 
-/* Counts one more or one less that spilled from a place of a group.
- * Place 0 is counted as passed. */
+/* Adds `by` to the spilled entries of a place of a group. Place 0 is counted as passed. */
 static void count_spilled(struct kvw_table *table, uint32_t home, uint32_t place, int by)
 {
 	struct kvw_bucket *bucket = &table->buckets[home];
@@ -362,7 +363,7 @@ static void count_spilled(struct kvw_table *table, uint32_t home, uint32_t place
 	unlock_shard(shard);
 }
 
-/* Places an entry in its group's bucket, or by its own hash where that is full. */
+/* Places an entry in its group's bucket, or by its own hash if that bucket is full. */
 static enum kvw_err enter(struct kvw_table *table, uint64_t spread, uint32_t home, uint32_t place,
 	uint32_t node, uint32_t length)
 {
@@ -406,8 +407,8 @@ enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t gr
 		kvw_table_home(table, (uint64_t)group << 32), place & GROUP_MASK, node, length);
 }
 
-/* Clears the entry of exactly this node, spilled or not as the caller says, if this bucket has it.
- * *entry: what it was. Lock held. */
+/* Clears the entry of exactly this node, spilled or not as given, if this bucket has it. *entry:
+ * its value. Lock held. */
 static bool clear_node(
 	struct kvw_bucket *bucket, uint32_t node, uint64_t spilled, uint64_t *entry)
 {

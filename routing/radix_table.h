@@ -1,29 +1,29 @@
 /*
- * radix_table.h - from the chunk that begins a node to the node.
+ * radix_table.h - maps the first chunk of a node to the node.
  *
- * One flat hash table of buckets, each one cache line: seven entries and a word of counts. Where an
- * entry goes follows from its *group*, the eight consecutive chunks of a prompt (0 to 7, 8 to 15,
- * ...) that its chunk belongs to: hashes are cumulative, so all prompts that contain the chunk
- * agree on the hash of the group's first chunk, and that hash chooses the bucket. A prompt of 64
- * chunks reads eight lines to learn of every node on its path, all of them known before the first
- * has arrived, where a table by the chunk's own hash would read 64.
+ * One flat hash table of buckets, each one cache line: seven entries and a word of counts. An
+ * entry's *group*, the eight consecutive chunks of a prompt (0 to 7, 8 to 15, ...) around its
+ * chunk, determines its bucket: hashes are cumulative, so all prompts that contain the chunk agree
+ * on the hash of the group's first chunk, and that hash chooses the bucket. A prompt of 64 chunks
+ * reads eight lines to find every node on its path, all prefetched at once, where a table by the
+ * chunk's own hash would read 64.
  *
- * Where thousands of prompts part within one group (behind a shared system prompt), its bucket is
- * full.
- * The rest of them spill: they are placed by their own hash, in that bucket or the next ones with
- * room. The group's bucket counts what spilled, by place in the group, and only where the count is
- * not 0 is a chunk asked about by its own hash. Each bucket also counts the entries that passed it
- * on their way.
+ * If thousands of prompts part within one group (after a shared system prompt), its bucket is full.
+ * The other entries spill: they are placed by their own hash, in that bucket or the next ones with
+ * room. The group's bucket counts the spilled entries, by place in the group, and only if the count
+ * is not 0 is a chunk looked up by its own hash. Each bucket also counts the entries that passed it
+ * because it was full.
  *
- * Removing clears an entry and takes one off the counts: there are no tombstones and no entry ever
- * moves, so readers need no lock. A writer counts before it stores and clears before it uncounts.
+ * Removing clears an entry and decrements the counts: there are no tombstones and no entry ever
+ * moves, so readers need no lock. A writer increments counts before it stores an entry and clears
+ * an entry before it decrements.
  *
  * An entry is one word: node, length of its run, place in its group, whether it spilled, and 23
  * bits of its own hash.
  *
  * The table is cut into shards of consecutive buckets, each with its own lock for writers; a writer
- * never holds two. Behind its last bucket a shard has as many spare ones as an entry may go on, so
- * probing never turns around.
+ * never holds two. After its last bucket a shard has as many spare buckets as an entry may be
+ * displaced, so probing never wraps around.
  */
 #ifndef KVW_RADIX_TABLE_H
 #define KVW_RADIX_TABLE_H
@@ -37,22 +37,21 @@
 #include "routing/prefetch.h"
 
 #define KVW_TABLE_GROUP      8  /* chunks */
-#define KVW_TABLE_WINDOW     64 /* chunks that are asked about at once */
+#define KVW_TABLE_WINDOW     64 /* chunks looked up at once */
 #define KVW_TABLE_GROUPS     (KVW_TABLE_WINDOW / KVW_TABLE_GROUP)
 #define KVW_BUCKET_ENTRIES   7
 #define KVW_BUCKET_FILL      2  /* entries per bucket that the table is sized for */
-#define KVW_TABLE_PROBES     16 /* buckets that an entry may be away from its own place */
+#define KVW_TABLE_PROBES     16 /* most buckets that an entry is displaced */
 #define KVW_TABLE_SHARD_BITS 6  /* at most */
 
 struct kvw_bucket {
 	_Alignas(64) _Atomic uint64_t entries[KVW_BUCKET_ENTRIES]; /* 0: free */
-	/* Byte 0: entries that found this bucket full and went on, which is also how entries of
-	 * place 0 spill. Byte p: entries of place p in groups that belong here which were placed by
-	 * their own hash; at 255 it stays. */
+	/* Byte 0: entries that passed this full bucket; entries of place 0 spill in this way, too.
+	 * Byte p: spilled entries of place p in the groups of this bucket; a count of 255 stays. */
 	_Atomic uint64_t counts;
 };
 
-/* What a table holds. */
+/* Contents of a table. */
 struct kvw_table_use {
 	uint64_t nodes;
 	uint64_t chunks;  /* of their runs */
@@ -60,12 +59,12 @@ struct kvw_table_use {
 };
 
 struct kvw_table_shard {
-	/* Guards writes to what follows and to the shard's buckets. */
+	/* Guards writes to the members below and to the shard's buckets. */
 	_Alignas(64) atomic_bool lock;
 	_Atomic uint64_t nodes, chunks, removed; /* this shard's part of kvw_table_use */
 };
 
-/* A window of a prompt whose lines are on their way. */
+/* A window of a prompt whose lines are being prefetched. */
 struct kvw_table_asked {
 	uint32_t first; /* chunk, a multiple of KVW_TABLE_GROUP */
 	uint32_t count; /* chunks */
@@ -84,8 +83,8 @@ struct kvw_table_found {
 struct kvw_table {
 	struct kvw_bucket *buckets;
 	uint32_t shard_bits;    /* there are 2^shard_bits shards */
-	uint32_t shard_buckets; /* places of each, without its spare buckets */
-	uint64_t shard_inverse; /* 2^64 / (buckets of each, with those), rounded up */
+	uint32_t shard_buckets; /* buckets of each, without its spare ones */
+	uint64_t shard_inverse; /* 2^64 / (buckets of each, spare ones included), rounded up */
 	uint64_t seed;
 	struct kvw_table_shard shards[1 << KVW_TABLE_SHARD_BITS];
 };
@@ -107,7 +106,7 @@ static inline uint32_t kvw_entry_place(uint64_t entry)
 	return (uint32_t)entry >> 5 & (KVW_TABLE_GROUP - 1);
 }
 
-/* A hash spread over all bits; what chunks carry may come from clients. */
+/* A hash spread over all bits; chunks' hashes may come from clients. */
 static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t hash)
 {
 	uint64_t x = (hash ^ table->seed) * UINT64_C(0x9E3779B97F4A7C15);
@@ -115,8 +114,8 @@ static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t 
 	return x ^ x >> 32;
 }
 
-/* The bucket to which a spread hash belongs: its upper half decides, so that a node which remembers
- * that of its group is found a place in a table of any size. */
+/* The bucket to which a spread hash belongs: its upper half decides, so that a node with the upper
+ * half of its group's hash can be placed in a table of any size. */
 static inline uint32_t kvw_table_home(const struct kvw_table *table, uint64_t spread)
 {
 	uint64_t shard = spread >> 32 >> (32 - table->shard_bits);
@@ -149,8 +148,7 @@ static inline uint32_t kvw_table_shard(const struct kvw_table *table, uint32_t b
 	return (uint32_t)((wide)table->shard_inverse * bucket >> 64);
 }
 
-/* Of a bucket that will be written: with its lock.
- * `home` may be stale, and no bucket of the table. */
+/* Prefetches a bucket that will be written, and its lock. `home` may be stale and invalid. */
 static inline void kvw_table_prefetch_write(const struct kvw_table *table, uint32_t home)
 {
 	uint32_t shard = kvw_table_shard(table, home) & ((1u << KVW_TABLE_SHARD_BITS) - 1);
@@ -162,23 +160,23 @@ static inline void kvw_table_prefetch_write(const struct kvw_table *table, uint3
 /* Bytes of a table, a multiple of 64. */
 uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets);
 
-/* Lays the table into zeroed memory of kvw_table_bytes(...), aligned to 64. */
+/* Initializes the table in zeroed memory of kvw_table_bytes(...), aligned to 64. */
 void kvw_table_init(struct kvw_table *table, void *memory, uint32_t shard_bits,
 	uint32_t shard_buckets, uint64_t seed);
 
-/* Asks for what look needs to know about the window that begins at chunk `first` of a chain. The
- * caller may know `end`; ask does not. */
+/* Prefetches the lines for kvw_table_look of the window that begins at chunk `first` of a chain.
+ * The caller may lower `end` afterwards. */
 void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t count,
 	uint32_t first, struct kvw_table_asked *asked);
 
-/* The nodes that begin in a window that was asked about, up to where a path that reaches the window
- * ends: what begins behind a group at which no run arrives is left out. With a probability of about
- * 2^-25 a node is named that begins with another chunk. */
+/* Finds the nodes that begin in a prefetched window, up to the end of a path that reaches the
+ * window: nodes after a group that no run reaches are left out. With a probability of about 2^-25 a
+ * found node begins with another chunk. */
 void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found);
 
 /* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets
- * *home, the bucket of its group. KVW_EINVAL: there is one already. KVW_ELIMIT: no room. */
+ * *home, the bucket of its group. KVW_EINVAL: such a node exists. KVW_ELIMIT: no room. */
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
 	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
 
@@ -188,11 +186,11 @@ enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *c
 enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t group, uint32_t place,
 	uint32_t node, uint32_t length) KVW_MUST_CHECK;
 
-/* Counts what the table holds. While writers run it may lack some of their changes. */
+/* Counts the table's contents. While writers run, some of their changes may be missing. */
 void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out);
 
-/* Removes the entry of exactly this node, if it is there. `hash`: of its first chunk; `home`: what
- * insert gave. */
+/* Removes the entry of exactly this node, if it exists. `hash`: of its first chunk; `home`: from
+ * insert. */
 void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t home, uint32_t node);
 
 #endif

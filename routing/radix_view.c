@@ -1,8 +1,8 @@
 /*
  * radix_view.c - windows and rings of the workers' views; radix_view.h describes the scheme.
  *
- * All loads and stores are relaxed: a window is complete in one word, and no memory is reached
- * through it. What belongs together is only read and written under the view's lock.
+ * All loads and stores are relaxed: a window is one word, and no memory is reached through it.
+ * Members that belong together are only read and written under the view's lock.
  */
 #include "routing/radix_view.h"
 
@@ -12,7 +12,7 @@
 /* A full window is at least this many capacities of use long. */
 #define WINDOW_CAPACITIES 4
 
-/* Workers may claim any capacity: what is counted must fit its words. */
+/* Workers may report any capacity: counts must fit their words. */
 #define MOST_CAPACITY    (UINT64_C(1) << 56)
 #define MOST_TICK_TOKENS (INT64_C(1) << 30)
 
@@ -86,7 +86,7 @@ static void begin_tick(struct kvw_views *views, uint32_t worker)
 	set_window(views, worker, floor, now);
 }
 
-/* First use of a view. Tick 0 is never used: it is what zeroed memory would mean. */
+/* First use of a view. Tick 0 is never used: it is the value of zeroed memory. */
 static void start_view(struct kvw_views *views, uint32_t worker)
 {
 	struct kvw_view *view = &views->items[worker];
@@ -201,7 +201,7 @@ static void trim(struct kvw_views *views, uint32_t worker, int64_t capacity)
 	while (total_of(view) > capacity && floor != now)
 		drop_tick(views, worker, floor++);
 	if (total_of(view) > capacity) {
-		/* One tick alone is too much: a prompt that cannot be held at all. */
+		/* One tick alone exceeds the capacity: a prompt too long for the worker. */
 		drop_tick(views, worker, now);
 		floor = ++now;
 		set_tick(views, worker, now, 0);
@@ -242,8 +242,8 @@ void kvw_view_purge(struct kvw_views *views, uint32_t worker)
 	uint32_t now = 0;
 
 	kvw_spin_lock(&view->lock);
-	/* Past every tick that an entry can carry. The ring's old words are zeroed tick by tick
-	 * as the window moves on. */
+	/* Beyond every tick that an entry can have. The ring's old words are zeroed tick by tick as
+	 * the window moves on. */
 	now = (uint32_t)kvw_view_window(views, worker) + 2;
 	atomic_store_explicit(&view->total, 0, memory_order_relaxed);
 	set_tick(views, worker, now, 0);

@@ -1,21 +1,21 @@
 /*
- * radix_view.h - how much of the tree each worker still holds.
+ * radix_view.h - the part of the tree that each worker still holds.
  *
  * A worker's time is counted in ticks. Every holder entry in the tree carries the ticks at which
  * the worker last used its two parts; a part is alive while its tick lies in the worker's window
- * [floor, now]. Ageing is a step of the floor: everything last used at that tick dies at once,
- * wherever it is, without being visited. Purging moves the whole window past everything.
+ * [floor, now]. Ageing increments the floor: all parts last used at that tick die at once, without
+ * being visited. Purging moves the whole window beyond all ticks.
  *
- * A ring keeps, for each tick of the window, the tokens last used at it, so that the view's size
- * is known: using an entry again moves its tokens from its old tick to the newest. A tick ends
- * when it has gathered a small share of the capacity, so the ring is short and the order is LRU
- * to that precision. Prompts are entered from their end to their beginning; a long one spans
- * several ticks with its tail the oldest, as engines free a prompt's last blocks first.
+ * A ring keeps, for each tick of the window, the tokens last used at it, so that the view's size is
+ * known: a new use of an entry moves its tokens from its old tick to the newest. A tick ends when
+ * it has a small share of the capacity, so the ring is short and the order is LRU to that
+ * precision. Prompts are entered from their end to their beginning; a long prompt spans several
+ * ticks with its tail the oldest, as engines free a prompt's last blocks first.
  *
  * Ring and total change under the view's lock, a few dozen instructions, taken about twice per
  * insert; locks of views are taken last and never together. A change for a tick that has left the
- * window in the meantime is void on both sides, so whatever ageing, purges, inserts and evictions
- * race, the total stays the sum of the window's ring. Readers only load the window.
+ * window in the meantime has no effect on ring and total, so the total stays the sum of the
+ * window's ring in any race of ageing, purges, inserts and evictions. Readers only load the window.
  */
 #ifndef KVW_RADIX_VIEW_H
 #define KVW_RADIX_VIEW_H
@@ -58,12 +58,12 @@ struct kvw_ledger {
 	struct kvw_views *views;
 	uint32_t worker;
 	uint64_t capacity;   /* tokens */
-	int64_t tick_tokens; /* a tick ends when it has gathered so many */
+	int64_t tick_tokens; /* tokens at which a tick ends */
 	uint32_t now;        /* tick that is being written */
-	uint32_t slack;      /* entries so many ticks old count as new */
+	uint32_t slack;      /* entries at most this many ticks old count as new */
 	int64_t added;       /* to `now`, not yet in the ring */
 	unsigned move_count;
-	struct kvw_move moves[KVW_LEDGER_MOVES]; /* not yet taken out of the ring */
+	struct kvw_move moves[KVW_LEDGER_MOVES]; /* not yet subtracted from the ring */
 };
 
 /* Bytes of the arrays for rings of `ticks`. */
@@ -95,22 +95,22 @@ static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
 void kvw_ledger_open(
 	struct kvw_ledger *ledger, struct kvw_views *views, uint32_t worker, uint64_t capacity);
 
-/* Asks for what changes when tokens of this tick come or go. */
+/* Prefetches the words that a change of this tick's tokens writes. */
 void kvw_view_prefetch(struct kvw_views *views, uint32_t worker, uint32_t tick);
 
-/* tokens were held since `tick` and are used now. */
+/* Records that tokens of `tick` are used now. */
 void kvw_ledger_move(struct kvw_ledger *ledger, uint32_t tick, int64_t tokens);
 
-/* tokens were held since `from` and count as used at `to`, an earlier or later tick but not now. */
+/* Moves tokens from tick `from` to `to`, an earlier or later tick but not the present one. */
 void kvw_ledger_shift(struct kvw_ledger *ledger, uint32_t from, uint32_t to, int64_t tokens);
 
-/* tokens are new. */
+/* Records new tokens. */
 static inline void kvw_ledger_add(struct kvw_ledger *ledger, int64_t tokens)
 {
 	ledger->added += tokens;
 }
 
-/* Writes what was gathered and begins the next tick, unless another thread has. */
+/* Writes the gathered changes and begins the next tick, unless another thread has. */
 void kvw_ledger_end_tick(struct kvw_ledger *ledger);
 
 /* Between two nodes: ends the tick if it is full. */
@@ -123,19 +123,20 @@ static inline void kvw_ledger_turn(struct kvw_ledger *ledger)
 		kvw_ledger_end_tick(ledger);
 }
 
-/* Writes what is left and ages the view down to its capacity. */
+/* Writes the remaining changes and ages the view down to its capacity. */
 void kvw_ledger_close(struct kvw_ledger *ledger);
 
-/* An entry that may be alive is dropped from the tree, with what it held of two ticks. */
+/* Subtracts an entry that is dropped from the tree, and may be alive, with its tokens of two
+ * ticks. */
 void kvw_view_forget(struct kvw_views *views, uint32_t worker, const struct kvw_move parts[2]);
 
 void kvw_view_purge(struct kvw_views *views, uint32_t worker);
 
-/* The window that a view of another process had; its ring is empty. A window longer than the ring
- * loses its beginning. The view was not used yet. */
+/* Sets the window of a view kept by another process; the ring stays empty. A window longer than the
+ * ring loses its beginning. The view must be unused. */
 void kvw_view_recall(struct kvw_views *views, uint32_t worker, uint32_t floor, uint32_t now);
 
-/* Counts an entry of such a view. False: it is dead. No other thread uses the views. */
+/* Counts an entry of such a view. False: it is dead. No other thread may use the views. */
 bool kvw_view_recount(struct kvw_views *views, uint32_t worker, const struct kvw_move parts[2]);
 
 /* Purges of all views since start. */

@@ -3,10 +3,9 @@
  *
  * A worker's samples are a ring; its rate is recomputed at the 8th sample, at each 4th from then
  * on, and once the ring is full at each 32nd (64 divisions and a selection). The shortest request
- * is looked for over the present and the previous epoch of 256 requests, so that a sample that was
- * wrong (a worker may hold blocks in its cache that we do not know of) is forgotten. The median is
- * recomputed when a worker's rate has moved by a percent. Memory of workers without samples is
- * never touched.
+ * is that of the present and the previous epoch of 256 requests, so that a wrong sample (a worker's
+ * cache may have blocks that kvway does not know of) is forgotten. The median is recomputed when a
+ * worker's rate has moved by a percent. Memory of workers without samples is never touched.
  */
 #include "routing/rates.h"
 
@@ -18,18 +17,18 @@
 
 #include "routing/spin.h"
 
-#define EPOCH       256   /* requests, of the search for the shortest one */
+#define EPOCH       256   /* requests per epoch of the shortest request */
 #define STEP        4     /* samples between two computations */
 #define FULL_STEP   32    /* the same once the ring is full */
 #define BUSY_STEP   16    /* the same for requests that met others */
-#define BUSY_MEMORY 64    /* so many of them are averaged */
+#define BUSY_MEMORY 64    /* requests over which they are averaged */
 #define LEAST_WORK  256.0 /* tokens; a shorter request measures overhead, not the rate */
 #define SLOPE       4.0   /* a slope is taken between amounts of work that differ by this factor */
-#define NOISE       0.125 /* of the median: a rate as near to it counts as equal */
+#define NOISE       0.125 /* relative distance to the median that counts as equal */
 #define MOVED       0.01
 #define ALIGNMENT   64 /* bytes: a cache line */
 
-#define MOST_FASTER 16.0 /* than the prior */
+#define MOST_FASTER 16.0 /* most times faster than the prior */
 #define MOST_SLOWER 64.0
 
 /* One time to first token. */
@@ -37,14 +36,14 @@ struct point {
 	float ns, tokens, pairs; /* t, L - h, (L^2 - h^2) / 2 */
 };
 
-/* What is known of one worker. A sample writes the first cache line and one of the ring. */
+/* Samples of one worker. A new sample writes the first cache line and one of the ring. */
 struct window {
 	_Alignas(ALIGNMENT) atomic_bool lock; /* guards all that follows */
 	struct point shortest[2];             /* of this epoch and the one before; ns 0: none */
 	uint32_t count, next;                 /* of ring */
 	uint32_t fresh;                       /* samples since the rate was computed */
 	struct point busy;                    /* decaying sums over requests that met others */
-	uint32_t busy_count;                  /* how many there were */
+	uint32_t busy_count;                  /* their number */
 	uint32_t epoch;                       /* requests in this epoch */
 	struct point ring[KVW_RATES_WINDOW];
 };
@@ -53,10 +52,10 @@ struct kvw_rates_book {
 	_Atomic double prior_x;
 	_Atomic double pair_ns; /* a: attention per pair, of a typical worker */
 
-	/* Taken after a window's, and seldom. Guards what is below but the windows, and writes of
-	 * these two, of those above and of the atomics in kvw_rates. */
+	/* Taken seldom, and after a window's lock. Guards the members below except the windows, and
+	 * writes of the atomics here and in kvw_rates. */
 	atomic_bool lock;
-	_Atomic double median;       /* of the learned x; the prior if there are none */
+	_Atomic double median;       /* median of the learned x; the prior if there are none */
 	_Atomic size_t learned;      /* workers with a learned x */
 	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not yet */
 	float room[KVW_MAX_WORKERS]; /* for median_of */
@@ -67,7 +66,7 @@ enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_mo
 {
 	struct kvw_rates_book *book = NULL;
 
-	/* Zeroed, aligned and not touched: no one function gives that. */
+	/* No single function returns zeroed, aligned and untouched memory. */
 	rates->memory = calloc(1, sizeof(*book) + ALIGNMENT);
 	if (rates->memory == NULL)
 		return KVW_ENOMEM;
@@ -85,7 +84,7 @@ void kvw_rates_finish(struct kvw_rates *rates)
 }
 
 /* The value that would be at place k (< count) if x were sorted; reorders x. Hoare's selection:
- * what is not on the side of k is not looked at again. */
+ * continues only on the side of k. */
 static float select_kth(float *x, size_t count, size_t k)
 {
 	size_t low = 0;
@@ -121,7 +120,7 @@ static double work_of(const struct point *p, double pairs)
 	return p->tokens + pairs * p->pairs;
 }
 
-/* Slopes from the shortest request, as far as there are any. Returns how many. */
+/* Computes slopes from the shortest request. Returns their number. */
 static size_t slopes(const struct window *window, double pairs, float *out)
 {
 	const struct point *low = &window->shortest[0];
@@ -140,9 +139,9 @@ static size_t slopes(const struct window *window, double pairs, float *out)
 	return count;
 }
 
-/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these.
- * That a worker is faster than the fleet's median (0: there is none) takes half of them: one that
- * is believed too fast is given more than it can do. */
+/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these. A
+ * rate above the fleet's median (0: none) needs half of the samples: a worker rated too fast gets
+ * more work than it can do. */
 static double ring_x(const struct window *window, double pairs, double median)
 {
 	float x[KVW_RATES_WINDOW];
@@ -179,7 +178,7 @@ static double window_x(const struct kvw_rates_book *book, const struct window *w
 	return x;
 }
 
-/* Lower median of what workers have learned. Lock held. */
+/* Lower median of the workers' learned x. Lock held. */
 static double median_of(struct kvw_rates_book *book)
 {
 	size_t count = 0;
@@ -214,7 +213,7 @@ static void publish_rates(struct kvw_rates *rates)
 	}
 }
 
-/* The same while no rate is learned. Lock held. */
+/* Publishes the prior while no rate is learned. Lock held. */
 static void publish_prior(struct kvw_rates *rates, double x, double pair_ns)
 {
 	atomic_store_explicit(&rates->book->median, x, memory_order_relaxed);
@@ -240,7 +239,7 @@ void kvw_rates_reconfigure(struct kvw_rates *rates, const struct kvw_prefill_mod
 	kvw_spin_unlock(&book->lock);
 }
 
-/* The shortest request so far. Window locked. */
+/* Updates the shortest request. Window locked. */
 static void note_shortest(struct window *window, const struct point *p)
 {
 	if (window->epoch++ == EPOCH) {

@@ -1,16 +1,15 @@
 /*
- * roundrobin.c - give each usable worker one request in turn.
+ * roundrobin.c - gives each usable worker one request in turn.
  *
- * The cursor is a worker id, not an index. Workers join and leave while we run; an index would then
- * point at a different worker, and a worker would be skipped or served twice. "The next id after
- * the last one served" stays true whatever happened to the set in between, including the loss of
- * that worker.
+ * The cursor is a worker id, not an index. Workers join and leave; an index would then point at a
+ * different worker, and a worker would be skipped or served twice. "The next id after the last one
+ * served" stays valid after any change of the set, including the loss of that worker.
  *
- * Rounds are counted with the cursor. A worker that may have a share only has a turn in that part
- * of the rounds; where all have a share, parts are those of the largest.
+ * Rounds are counted with the cursor. A worker with a limited share has a turn in that part of the
+ * rounds; if all shares are limited, parts are relative to the largest.
  *
- * Loops race on the cursor with compare-and-swap: a loser looks again, so two loops never give
- * the same turn away. Cost: O(n) per pick, no allocation.
+ * Loops race on the cursor with compare-and-swap: a loser tries again, so two loops never use the
+ * same turn. Cost: O(n) per pick, no allocation.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -55,8 +54,8 @@ static double largest_share(const struct kvw_candidates *set)
 	return largest;
 }
 
-/* Whether a worker that is to have this part (0 to 1) of the turns has one in this round: as evenly
- * as it can be, and each worker in other rounds. */
+/* Whether a worker with this part (0 to 1) of the turns has one in this round: turns are spread
+ * evenly, and differ between workers. */
 static bool has_turn(uint32_t round, double part, uint32_t worker)
 {
 	uint64_t step = part < 1 ? (uint64_t)(part * 0x1p32) : UINT64_C(1) << 32;
@@ -66,12 +65,12 @@ static bool has_turn(uint32_t round, double part, uint32_t worker)
 }
 
 /* First usable worker from the cursor on that has a turn in its round; moves the cursor past it. In
- * each round one of the largest share has. */
+ * each round a worker of the largest share has one. */
 static bool next_in_turn(const struct kvw_candidates *set, uint64_t *cursor, size_t *pos)
 {
 	size_t at = kvw_place_from(set, (uint32_t)*cursor);
 	uint32_t round = (uint32_t)(*cursor >> 32);
-	double largest = 0; /* not looked for yet */
+	double largest = 0; /* not computed yet */
 
 	for (size_t i = 0; i < 2 * set->count; i++, at++) {
 		const struct kvw_candidate *c;

@@ -1,21 +1,20 @@
 /*
- * session.c - a session stays with its worker.
+ * session.c - keeps a session on its worker.
  *
  * A new session goes to the worker with the highest rendezvous score among those whose load is
- * within the bound (consistent hashing with bounded loads, Mirrokni et al., arXiv 1608.01350):
- * a worker may have at most ceil(bound * mean) requests in flight, counting the new one. So when
- * the fleet changes, only sessions of the worker that changed are placed again, and a hot worker
- * passes newcomers on to each session's own next choice. A worker that may have a share only has
- * that share of the bound, and its scores are lowered so that it is the favourite of as many
- * sessions.
+ * within the bound (consistent hashing with bounded loads, Mirrokni et al., arXiv 1608.01350): a
+ * worker may have at most ceil(bound * mean) requests in flight, counting the new one. So when the
+ * fleet changes, only sessions of the changed worker are placed again, and a hot worker passes new
+ * sessions on to each session's own next choice. A worker with a limited share has that share of
+ * the bound, and its scores are lowered so that it is the first choice of that share of sessions.
  *
- * Where it was placed is remembered. The load bound is for new sessions only, and a worker that
- * comes back (or joins) attracts new sessions, never those that live elsewhere by now. Only a
- * session whose worker cannot serve it is moved, once. The table forgets what was not used for
- * the TTL, and the least recently used beyond its size; a forgotten session starts at its hash.
+ * A table stores each session's worker. The load bound is for new sessions only, and a worker that
+ * comes back (or joins) attracts new sessions, never those placed elsewhere by now. Only a session
+ * whose worker cannot serve it is moved, once. The table forgets sessions unused for the TTL, and
+ * the least recently used beyond its size; a forgotten session is placed by its hash again.
  *
  * Requests for another model are another session, because other workers may serve it, and so are
- * those of another tenant: no client learns where another's session is, or moves it.
+ * those of another tenant: no client can find or move another's session.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -32,8 +31,8 @@
 #define NS_PER_MS   UINT64_C(1000000)
 #define PLACE_TRIES 4 /* against other loops that place the same session */
 
-enum { TTL, TABLE, LOAD_BOUND, SETTINGS };         /* its settings */
-enum { HOME, PLACED, MOVED, NO_SESSION, REASONS }; /* its reasons */
+enum { TTL, TABLE, LOAD_BOUND, SETTINGS };         /* own settings */
+enum { HOME, PLACED, MOVED, NO_SESSION, REASONS }; /* own reasons */
 
 struct session {
 	struct kvw_strategy base;
@@ -49,7 +48,7 @@ static uint64_t ttl_ns_of(const struct kvw_strategy_options *options)
 	return (uint64_t)options->own[TTL].integer * NS_PER_MS;
 }
 
-/* All but what the table takes. */
+/* Takes all options but the table's. */
 static void take_options(struct session *s, const struct kvw_strategy_options *options)
 {
 	double bound = options->own[LOAD_BOUND].ratio;
@@ -87,7 +86,7 @@ static void session_reconfigure(
 	kvw_session_table_set_ttl(s->table, ttl_ns_of(options));
 }
 
-/* What the table remembers a session by: secret seed, so that clients cannot aim. */
+/* A session's key in the table: with a secret seed, so that clients cannot target it. */
 static uint64_t table_key(const struct session *s, const struct kvw_route_request *request)
 {
 	uint64_t model = XXH3_64bits_withSeed(
@@ -96,7 +95,8 @@ static uint64_t table_key(const struct session *s, const struct kvw_route_reques
 	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
 }
 
-/* What its place follows from: no seed, so that all replicas of the router agree. */
+/* The key that decides a session's place: without seed, so that all replicas of the router
+ * agree. */
 static uint64_t place_key(const struct kvw_route_request *request)
 {
 	uint64_t model =
@@ -120,12 +120,13 @@ static double load_limit(const struct session *s, const struct kvw_candidates *s
 	return bound * (double)total / (shares > 0 ? shares : 1);
 }
 
-/* First choice by hash within the bound. *passed_on: a higher score was over its bound. */
+/* First choice by hash within the bound. *passed_on: a worker with a higher score was over its
+ * bound. */
 static size_t place_by_hash(
 	const struct session *s, const struct kvw_candidates *set, uint64_t key, bool *passed_on)
 {
 	double full_limit = load_limit(s, set);
-	size_t favourite = set->count; /* whatever its load */
+	size_t favourite = set->count; /* highest score, at any load */
 	size_t best = set->count;
 	uint64_t favourite_score = 0;
 	uint64_t best_score = 0;
@@ -152,7 +153,7 @@ static size_t place_by_hash(
 			best_score = score;
 		}
 	}
-	/* Loads move while we look, so that all may seem over the bound. */
+	/* Loads change meanwhile, so that all may seem over the bound. */
 	if (best == set->count)
 		best = favourite;
 	*passed_on = best != favourite;
@@ -168,7 +169,7 @@ static size_t position_of(const struct kvw_candidates *set, uint32_t id)
 										      : set->count;
 }
 
-/* Where the session lives or is to live. At least one candidate is usable. */
+/* Finds or places the session's worker. At least one candidate must be usable. */
 static size_t settle_session(struct session *s, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, enum kvw_reason *reason)
 {
@@ -192,7 +193,7 @@ static size_t settle_session(struct session *s, const struct kvw_route_request *
 	return pos < set->count ? pos : place_by_hash(s, set, place_key(request), &passed_on);
 }
 
-/* Where settle would send it. */
+/* The worker that settle_session would choose, without placing. */
 static size_t look_up_session(struct session *s, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, enum kvw_reason *reason)
 {
@@ -327,7 +328,8 @@ static int compare_ages(const void *a, const void *b)
 	return (age < other) - (age > other);
 }
 
-/* A session of a worker that is the same, or one of no worker to be left out. */
+/* Reads a session; the worker is KVW_KEPT_GONE if it is not the same, and the session to be left
+ * out. */
 static struct session_record read_session(
 	const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
 {
@@ -341,7 +343,7 @@ static struct session_record read_session(
 	if (record.age_ns < 0)
 		record.age_ns = 0;
 	if (record.age_ns > in->now_ns - in->passed_ns)
-		record.worker = KVW_KEPT_GONE; /* older than the clock can say */
+		record.worker = KVW_KEPT_GONE; /* older than the clock's range */
 	return record;
 }
 

@@ -1,10 +1,9 @@
 /*
  * session_table.c - hash chains and a list in order of use, by index, in fixed arrays.
  *
- * Invariant of a shard: entries [1, fresh) are either on a hash chain and on the list of use, or
- * on the free list; entry 0 is the list's anchor (next = newest, prev = oldest). A change drops
- * what has expired at the old end, at most EXPIRE_STEP entries, so that a request never pays for
- * many.
+ * Invariant of a shard: entries [1, fresh) are either on a hash chain and on the list of use, or on
+ * the free list; entry 0 is the list's anchor (next = newest, prev = oldest). A change drops
+ * expired entries at the old end, at most EXPIRE_STEP, so that no request pays for many.
  */
 #include "routing/session_table.h"
 
@@ -28,7 +27,7 @@ struct entry {
 };
 
 struct shard {
-	_Alignas(64) atomic_bool lock; /* guards all of it */
+	_Alignas(64) atomic_bool lock; /* guards the whole shard */
 	struct entry *entries;         /* [capacity + 1]; 0 is the anchor */
 	uint32_t *buckets;             /* [bucket_mask + 1] heads of chains; 0: empty */
 	uint32_t bucket_mask;

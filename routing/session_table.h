@@ -1,9 +1,8 @@
 /*
- * session_table.h - which worker a session lives on: bounded, least recently used out, with a TTL.
+ * session_table.h - maps sessions to workers: bounded, with LRU eviction and a TTL.
  *
- * All memory is asked for at the start (touched as it fills); nothing is allocated later. Keys are
- * 64-bit hashes made with a secret seed; two sessions with equal hashes would share a worker,
- * nothing more.
+ * All memory is allocated at creation (touched as it fills). Keys are 64-bit hashes made with a
+ * secret seed; two sessions with equal hashes would share a worker, nothing more.
  *
  * Threads: any function but create and destroy in any thread. A table of many sessions is cut
  * into shards by key, each with a short lock.
@@ -24,13 +23,13 @@ enum kvw_err kvw_session_table_create(
 	uint32_t capacity, uint64_t ttl_ns, struct kvw_session_table **out) KVW_MUST_CHECK;
 void kvw_session_table_destroy(struct kvw_session_table *table); /* NULL is allowed */
 
-/* Another TTL, for sessions that are remembered too. */
+/* Sets another TTL, also for stored sessions. */
 void kvw_session_table_set_ttl(struct kvw_session_table *table, uint64_t ttl_ns);
 
-/* The session's worker, which counts as use; KVW_NO_WORKER: unknown or expired. */
+/* The session's worker; counts as a use. KVW_NO_WORKER: unknown or expired. */
 uint32_t kvw_session_table_use(struct kvw_session_table *table, uint64_t key, int64_t now_ns);
 
-/* The same, which does not count as use and drops nothing. */
+/* The same without counting as a use or dropping entries. */
 uint32_t kvw_session_table_look(struct kvw_session_table *table, uint64_t key, int64_t now_ns);
 
 /* Moves the session from `old` (KVW_NO_WORKER: it is new) to `worker`. Returns its worker: another
@@ -38,23 +37,22 @@ uint32_t kvw_session_table_look(struct kvw_session_table *table, uint64_t key, i
 uint32_t kvw_session_table_place(struct kvw_session_table *table, uint64_t key, uint32_t old,
 	uint32_t worker, int64_t now_ns);
 
-/* Sessions of the worker have none any more. */
+/* Removes the worker from all its sessions. */
 void kvw_session_table_forget(struct kvw_session_table *table, uint32_t worker);
 
-/* Calls fn for each session that has a worker, some at a time under a lock; what changes meanwhile
- * may be missing. An error of fn ends it and is returned. */
+/* Calls fn for each session that has a worker, some at a time under a lock; sessions that change
+ * meanwhile may be missing. An error of fn ends the call and is returned. */
 enum kvw_err kvw_session_table_each(struct kvw_session_table *table,
 	enum kvw_err (*fn)(void *arg, uint64_t key, uint32_t worker, int64_t used_ns),
 	void *arg) KVW_MUST_CHECK;
 
-/* A session that was last used at another time than now.
- * Those that were used longest ago come first. */
+/* Adds a session with its time of last use. To be called in order of use, oldest first. */
 void kvw_session_table_recall(
 	struct kvw_session_table *table, uint64_t key, uint32_t worker, int64_t used_ns);
 
 uint32_t kvw_session_table_capacity(const struct kvw_session_table *table);
 
-/* Sessions remembered; some may have expired and wait to be dropped. */
+/* Number of stored sessions; some may have expired. */
 uint64_t kvw_session_table_count(struct kvw_session_table *table);
 
 #endif

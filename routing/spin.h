@@ -1,8 +1,8 @@
 /*
  * spin.h - a lock of one byte for sections of some ten instructions.
  *
- * Spins briefly, then yields the processor: a holder that was preempted must be able to run.
- * Nothing that blocks, allocates from the system or does I/O may happen under one.
+ * Spins briefly, then yields the processor: a preempted holder must be able to run. A holder must
+ * not block, allocate from the system or do I/O.
  */
 #ifndef KVW_SPIN_H
 #define KVW_SPIN_H
@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define KVW_SPIN_TURNS 64 /* looks at a held lock before the processor is yielded */
+#define KVW_SPIN_TURNS 64 /* tries before yielding the processor */
 
 static inline void kvw_spin_pause(void)
 {

@@ -14,7 +14,7 @@ const struct kvw_strategy_ops *const kvw_strategies[] = {
 
 _Static_assert(KVW_STRATEGY_COUNT <= KVW_STRATEGIES_MOST, "raise KVW_STRATEGIES_MOST");
 
-/* Those that several strategies have, or that the proxy gives. */
+/* Reasons that several strategies share, or that the proxy sets. */
 static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
 	[KVW_REASON_TURN] = {"turn", "it is its turn"},
 	[KVW_REASON_PREFIX] = {"prefix",

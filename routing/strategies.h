@@ -10,7 +10,7 @@
 #include "routing/strategies.def"
 #undef KVW_STRATEGY
 
-/* Places in the list. */
+/* Indices in the list. */
 enum kvw_strategy_index {
 #define KVW_STRATEGY(name) KVW_STRATEGY_##name,
 #include "routing/strategies.def"
@@ -18,7 +18,7 @@ enum kvw_strategy_index {
 	KVW_STRATEGY_COUNT
 };
 
-/* The i-th of a strategy's own `reasons`, as decisions name it. */
+/* The enum kvw_reason of the i-th of a strategy's own `reasons`. */
 #define KVW_OWN_REASON(strategy, i)                                                                \
 	((enum kvw_reason)(KVW_REASON_OWN + KVW_STRATEGY_##strategy * KVW_OWN_REASONS + (i)))
 

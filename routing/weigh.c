@@ -1,32 +1,31 @@
 /*
- * weigh.c - what each worker would cost for one prompt, before one is chosen.
+ * weigh.c - computes each worker's cost for one prompt.
  *
- * Walks the tree, and while the nodes arrive adds up what each worker would cost if it held nothing
- * of the prompt: one loop over all of them, without branches. What hits save is then taken off, of
- * those few workers that the path reaches. Unless the caller only looks, a worker that has lost its
- * cache is purged here.
+ * Walks the tree, and while the nodes arrive computes each worker's cost without any hit: one loop
+ * over all workers, without branches. Then subtracts the savings of hits for the few workers that
+ * the path reaches. Unless the caller only looks, purges workers that have lost their cache.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "routing/prefixaware.h"
 
-#define DEFAULT_BLOCK 16  /* vLLM's block, where the worker does not report its own */
-#define MAX_CHAINS    256 /* of a list of prompts; the rest is not looked up */
+#define DEFAULT_BLOCK 16  /* vLLM's block, if the worker does not report its own */
+#define MAX_CHAINS    256 /* of a list of prompts; further ones are not looked up */
 
-/* Of the board that is asked for before the walk: what a core waits for at once, about. */
+/* Bytes of the board to prefetch before the walk: about a core's outstanding misses. */
 #define PREFETCH_BYTES 2048
 
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
-	/* In order with what has noted the loss: a tree that comes into use meanwhile is looked
-	 * through (prefixaware_keep.c). */
+	/* Ordered after the store of the generation: prefixaware_keep.c purges a tree that comes
+	 * into use meanwhile. */
 	kvw_radix_purge(atomic_load(&pa->known->tree), worker);
 	kvw_rates_restart(&pa->known->rates, worker);
 	kvw_capacity_share_restart(&pa->known->capacity_share, worker);
 }
 
-/* Is a candidate's cache newer than what the tree knows? */
+/* Whether a candidate's cache is newer than the tree's generation of it. */
 static bool is_newer(const struct kvw_prefixaware *pa, const struct kvw_candidate *c)
 {
 	uint32_t known = atomic_load_explicit(&pa->known->generations[c->id], memory_order_relaxed);
@@ -34,8 +33,8 @@ static bool is_newer(const struct kvw_prefixaware *pa, const struct kvw_candidat
 	return (int32_t)(c->generation - known) > 0;
 }
 
-/* A candidate of a newer generation than the tree knows has lost its cache. A loop with an older
- * snapshot of the fleet must not purge it again. */
+/* Purges a candidate of a newer generation than the tree's: it has lost its cache. A loop with an
+ * older snapshot of the fleet must not purge it again. */
 static void note_generation(struct kvw_prefixaware *pa, const struct kvw_candidate *c)
 {
 	_Atomic uint32_t *generation = &pa->known->generations[c->id];
@@ -61,8 +60,8 @@ static uint32_t usable_hit(const struct kvw_route_request *request, uint32_t beg
 	return (block & (block - 1)) == 0 ? hit & ~(block - 1) : hit / block * block;
 }
 
-/* Place of a worker among the candidates; set->count: it is none of them. Ids are places in a
- * fleet that never lost a worker and serves one model. */
+/* Index of a worker among the candidates; set->count: not among them. Ids are indices in a fleet
+ * that never lost a worker and serves one model. */
 static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 {
 	size_t place = 0;
@@ -73,15 +72,15 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 	return place < set->count && set->items[place].id == id ? place : set->count;
 }
 
-/* Places are ids, and loads lie on a board: a fleet that never lost a worker and serves one
- * model. */
+/* Whether indices are ids and loads lie on a board, as in a fleet that never lost a worker and
+ * serves one model. */
 static bool is_dense(const struct kvw_candidates *set)
 {
 	return set->board != NULL && set->count > 0 &&
 	       set->items[set->count - 1].id == set->count - 1;
 }
 
-/* Asks for the board of a dense set: other loops have written to some of its lines. */
+/* Prefetches the board of a dense set: other loops have written to some of its lines. */
 static void prefetch_board(const struct kvw_candidates *set)
 {
 	const char *board = (const char *)set->board;
@@ -134,8 +133,8 @@ static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_ca
 	return inflight;
 }
 
-/* What is known of a set that was found plain: its version, and the block size of all its
- * candidates (a power of two) or 0 if they differ. */
+/* Encodes a plain set: its version, and the block size of all its candidates (a power of two) or 0
+ * if they differ. */
 static uint64_t plain_word(uint64_t version, uint32_t block_size)
 {
 	return version << 6 | (block_size == 0 ? 0 : (uint64_t)__builtin_ctz(block_size) + 1);
@@ -158,8 +157,8 @@ static uint32_t block_size_of(const struct kvw_candidate *c)
 	return c->block_size == 0 ? DEFAULT_BLOCK : c->block_size;
 }
 
-/* Reads all candidates. Returns how many are usable; notes those that have lost their caches. Sets
- * w->shares, and if all are usable and none has, w->block_size. */
+/* Reads all candidates. Returns the number of usable ones; handles those that have lost their
+ * caches. Sets w->shares, and w->block_size if all are usable and none has lost its cache. */
 static size_t read_items(
 	struct kvw_prefixaware *pa, const struct kvw_candidates *set, struct kvw_weighing *w)
 {
@@ -218,7 +217,7 @@ static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *
 	w->mean = usable > 0 ? (double)inflight / (double)usable : 0;
 }
 
-/* A candidate will reuse so many tokens more. */
+/* Adds a hit to a candidate's reused tokens. */
 static void take_hit(struct kvw_weighing *w, size_t i, uint32_t hit, double saved)
 {
 	w->saved[i] = kvw_weigh_saved(w, i) + saved;
@@ -265,7 +264,7 @@ static uint32_t take_each(const struct kvw_prefixaware *pa, const struct kvw_rou
 		uint32_t hit = 0;
 
 		if (i == set->count || (w->look && is_newer(pa, &set->items[i])))
-			continue; /* none of them, or a pick would purge it first */
+			continue; /* not a candidate, or one that a pick would purge first */
 		hit = usable_hit(request, begin, held, tokens, block_size_of(&set->items[i]));
 		take_hit(w, i, hit, kvw_rates_work(w->pairs, hit, 0));
 		if (held > furthest && set->items[i].usable)
@@ -274,7 +273,7 @@ static uint32_t take_each(const struct kvw_prefixaware *pa, const struct kvw_rou
 	return furthest;
 }
 
-/* Takes off what each candidate's hit in one chain, whose path was found, saves it. */
+/* Subtracts the savings of each candidate's hit in one chain, whose path was found. */
 static void weigh_chain(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, uint32_t begin, uint32_t end, struct kvw_weighing *w)
 {
@@ -307,7 +306,7 @@ static void measure(const struct kvw_route_request *request, struct kvw_weighing
 	}
 }
 
-/* A prompt that is understood. Chains beyond those that are looked up count as misses. */
+/* Weighs a known prompt. Chains beyond MAX_CHAINS count as misses. */
 static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w)
 {
@@ -333,7 +332,7 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	}
 }
 
-/* A prompt of which nothing is known, or one that leaves nothing in the cache. */
+/* Weighs an unknown prompt, or one that leaves no blocks in the cache. */
 static void weigh_blind(struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, struct kvw_weighing *w)
 {

@@ -1,6 +1,6 @@
 /*
- * weigh_kernel.c - see weigh_kernel.h; in plain C, four at a time where one step would wait for the
- * one before.
+ * weigh_kernel.c - see weigh_kernel.h; in plain C, four at a time where steps would depend on each
+ * other.
  */
 #include "routing/weigh_kernel.h"
 

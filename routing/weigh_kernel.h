@@ -1,9 +1,9 @@
 /*
  * weigh_kernel.h - the loops over all workers that every pick runs.
  *
- * They read arrays from one end to the other and hardly anything else, written once in C and once
- * for AVX-512; both give the same bits. Arrays are indexed by place, those of take() by worker;
- * loads() is for candidates whose places are their ids.
+ * They read arrays sequentially, and exist in C and for AVX-512; both compute the same bits. Arrays
+ * are indexed by candidate, those of take() by worker; loads() is for candidates whose indices are
+ * their ids.
  */
 #ifndef KVW_WEIGH_KERNEL_H
 #define KVW_WEIGH_KERNEL_H
@@ -14,18 +14,18 @@
 #include "kvway/load.h"
 #include "kvway/route_request.h"
 
-#define KVW_REACHED_SPARE 7 /* places that may be written behind the last */
+#define KVW_REACHED_SPARE 7 /* elements that may be written after the last */
 
-/* What costs of a prompt are made of. Work is in tokens, as in rates.h. */
+/* Terms of a prompt's costs. Work is in tokens, as in rates.h. */
 struct kvw_cost_terms {
 	int64_t now_ns;
 	double context_ns; /* c */
-	double miss;       /* work of the prompt where nothing is cached */
+	double miss;       /* work of the prompt if nothing is cached */
 	double tokens;     /* of the prompt */
 	float omega;
 };
 
-/* The workers that hold some of a chain, and what hits in it are measured by. */
+/* The workers that hold leading chunks of a chain, and the data to compute their hits. */
 struct kvw_reached {
 	const struct kvw_chunk *chunks;
 	const uint32_t *workers; /* each once */
@@ -34,7 +34,7 @@ struct kvw_reached {
 	double tokens_per_unit;
 	double pairs; /* k */
 	float omega;
-	uint32_t most;       /* tokens of it that can be reused */
+	uint32_t most;       /* most tokens that can be reused */
 	uint32_t block_size; /* tokens; a power of two */
 };
 
@@ -42,7 +42,7 @@ struct kvw_reached {
 struct kvw_weights {
 	double *costs;           /* ns */
 	uint32_t *hits;          /* tokens */
-	double *saved;           /* work that they save; where there are hits */
+	double *saved;           /* work that hits save; set where there are hits */
 	const float *x;          /* ns per token of work */
 	const int32_t *inflight; /* n_w */
 };
@@ -55,13 +55,13 @@ struct kvw_weigh_kernel {
 		size_t count, const struct kvw_cost_terms *terms, double *costs, float *x,
 		int32_t *inflight, double *lowest);
 
-	/* Adds what workers reuse of a chain to their hits and to what these save, and takes it off
-	 * their costs. costs: the same in the order of reached->workers, with KVW_REACHED_SPARE
-	 * places more. Returns the lowest of them. */
+	/* Adds workers' reused tokens of a chain to their hits and savings, and subtracts the
+	 * savings from their costs. costs: those costs in the order of reached->workers, with room
+	 * for KVW_REACHED_SPARE more. Returns the lowest of them. */
 	double (*take)(const struct kvw_reached *reached, const struct kvw_weights *weights,
 		double *costs);
 
-	/* Places of the costs up to `limit`, ascending. Returns how many. */
+	/* Indices of the costs up to `limit`, ascending. Returns their number. */
 	size_t (*within)(const double *costs, size_t count, double limit, uint16_t *places);
 };
 

@@ -21,7 +21,7 @@ static inline __mmask8 lanes_of(size_t left)
 	return (__mmask8)(left < LANES ? (1u << left) - 1 : 0xff);
 }
 
-/* What one step reads of, and gives for, some of eight workers; the others are idle. */
+/* Input and output of one step for up to eight workers, by mask. */
 struct step {
 	const struct kvw_load_seen *seen;
 	const struct kvw_load_room *rooms;
