@@ -2,8 +2,8 @@
  * link.h - one connection to one server: TCP or a Unix socket, TLS if wanted, login, and commands
  * pipelined over it.
  *
- * CLOSED -> CONNECTING -> SECURING (TLS) -> LOGIN -> READY
- * ^___________|____________|______________|_________|
+ * 	CLOSED -> CONNECTING -> SECURING (TLS) -> LOGIN -> READY
+ * 	   ^___________|____________|______________|_________|
  *
  * A link has no callbacks. Its owner (server.c) passes it the events of its socket, runs it
  * (kvw_redis_link_turn), takes the answered commands from a list, and checks `state`: when CLOSED,
@@ -77,7 +77,7 @@ struct kvw_redis_command *kvw_redis_link_take(
 enum kvw_redis_link_state kvw_redis_link_state(const struct kvw_redis_link *l);
 const char *kvw_redis_link_why(
 	const struct kvw_redis_link *l); /* cause of its end, for people; no secrets */
-bool kvw_redis_link_refused(const struct kvw_redis_link *l); /* ... and that was a refused login */
+bool kvw_redis_link_refused(const struct kvw_redis_link *l); /* ... whether a refused login did */
 uint64_t kvw_redis_link_bytes(const struct kvw_redis_link *l); /* bytes of its commands */
 int64_t kvw_redis_link_give_up_ns(
 	const struct kvw_redis_link *l); /* while neither CLOSED nor READY */
