@@ -1,7 +1,7 @@
 /*
  * answer_text.c - see answer_text.h.
  *
- * What a string means follows from how deep it lies below `choices` and from its key:
+ * A string's depth below `choices` and its key decide its meaning:
  *
  * 	{"choices":[{"index":0,"text":"..."                                                depth 3
  * 	             "message" or "delta":{"content":"...","reasoning":"..."               depth 4
@@ -44,7 +44,7 @@ static enum meaning meaning_of_key(struct kvw_answer_text *a)
 	return MEANS_NOTHING;
 }
 
-/* A byte that is in no string. */
+/* Takes a byte outside of strings. */
 static void between(struct kvw_answer_text *a, char c)
 {
 	switch (c) {
@@ -78,8 +78,8 @@ static void between(struct kvw_answer_text *a, char c)
 	a->meaning = MEANS_NOTHING;
 }
 
-/* The bytes at p that are of the string itself: hands them out, or keeps them as a key.
- * Returns what follows. */
+/* Takes the plain bytes of a string at p: reports them, or keeps them as a key. Returns the first
+ * byte after them. */
 static const char *take_run(struct kvw_answer_text *a, const char *p, const char *end,
 	kvw_answer_text_fn *fn, void *user)
 {

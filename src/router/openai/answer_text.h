@@ -1,13 +1,12 @@
 /*
- * answer_text.h - what a model wrote, out of an answer that streams by.
+ * answer_text.h - extracts the generated text from an answer as it streams through.
  *
  * Of completions and chat, as plain JSON or in SSE events: `text`, `content`, `reasoning` (and
  * `reasoning_content`), names and arguments of tool calls, in the order in which they come,
- * unescaped, as UTF-8. Two answers of the same form (both streams, or neither) wrote the same
- * exactly when the texts are equal, however events divide them.
+ * unescaped, as UTF-8. Two answers of the same form (both streams, or neither) are equal exactly
+ * when the texts are, however events divide them.
  *
- * No DOM, and nothing is kept but the last key. Of bytes that are no such answer comes what looks
- * like one.
+ * No DOM; only the last key is kept. From bytes that are no such answer the text is arbitrary.
  */
 #ifndef KVW_ANSWER_TEXT_H
 #define KVW_ANSWER_TEXT_H
@@ -20,14 +19,14 @@
 
 /* Zeroed at first. */
 struct kvw_answer_text {
-	bool failed;  /* it has an error */
-	bool several; /* it has further choices, whose texts are not told apart */
+	bool failed;  /* the answer has an error */
+	bool several; /* it has several choices, whose texts are mixed */
 	/* private */
 	bool in_choices;
 	uint8_t state, meaning;
-	uint8_t digits; /* of an escape that are still to come */
+	uint8_t digits; /* hex digits of an escape still to come */
 	uint32_t depth;
-	/* Of the escape so far; a high surrogate that waits for its other half. */
+	/* The escape's code so far; a high surrogate that waits for its low half. */
 	uint32_t code, high;
 	size_t key_len;
 	char key[KVW_ANSWER_KEY];

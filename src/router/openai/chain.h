@@ -1,13 +1,13 @@
 /*
- * chain.h - how hashes of pieces become the hash of the whole.
+ * chain.h - combines the hashes of pieces to the hash of the whole.
  *
- * Pieces (chunks of text, keys, names) are hashed with XXH3-64; what combines them is one 64 by 64
- * bit multiplication, its halves added without carry, which is what XXH3 itself does inside. It
- * costs a fifth of an XXH3 call and a prompt of 256 KB needs a thousand of them.
+ * Pieces (chunks of text, keys, names) are hashed with XXH3-64; one 64 by 64 bit multiplication,
+ * whose halves are XORed, combines two hashes, as inside XXH3. That costs a fifth of an XXH3 call,
+ * and a prompt of 256 KB needs a thousand of them.
  *
- * Everything that is folded begins with a tag, so that a text can never be taken for a tool or the
- * end of one message for the beginning of the next. Changing anything here changes what every
- * replica of the router computes: raise KVW_CHAIN_VERSION then.
+ * Every fold begins with a tag, so that a text can never equal a tool, or the end of one message
+ * the beginning of the next. All replicas of the router must compute the same: raise
+ * KVW_CHAIN_VERSION with any change here.
  */
 #ifndef KVW_CHAIN_H
 #define KVW_CHAIN_H
@@ -32,17 +32,17 @@
 #define KVW_TAG_TRUE      UINT64_C(0x4c1b2a9d3e5f7061)
 #define KVW_TAG_FALSE     UINT64_C(0x7a8b9cadbecfd0e3)
 
-/* What a chat template adds around one message, in units of text: some four tokens. */
+/* Units of text that a chat template adds around a message: some four tokens. */
 #define KVW_MESSAGE_UNITS 16u
-/* Images, audio, files: what counts is the digest, not the length of the data. */
+/* Units of an image, audio or file, whatever the length of its data. */
 #define KVW_MEDIA_UNITS 16u
 
-/* What the two members of kvw_mix are changed with. */
+/* XORed with the two operands of kvw_mix. */
 #define KVW_MIX_FIRST  UINT64_C(0x2d358dccaa6c78a5)
 #define KVW_MIX_SECOND UINT64_C(0x8bb84b93962eacc9)
 
-/* kvw_mix of a chain that is kept changed, with KVW_MIX_FIRST, from one link to the next: in a long
- * chain each waits for the one before, here for an instruction less. */
+/* kvw_mix for a chain whose hash is kept XORed with KVW_MIX_FIRST between links: in a long chain
+ * each link waits for the one before; this saves an instruction. */
 static inline uint64_t kvw_mix_on(uint64_t changed, uint64_t b)
 {
 	unsigned __int128 product = (unsigned __int128)changed * (b ^ KVW_MIX_SECOND);

@@ -3,11 +3,11 @@
  * work.
  *
  * The value is that of XXH3_64bits(chunk, 256) with its default secret (xxHash 0.8, "long" input):
- * eight lanes of 64 bits take in four blocks of 64 bytes, each with its part of the secret, and are
- * merged at the end. Doing it here lets one load of a block serve both the search for the string's
- * end and the hash; a call to the library reads everything a second time. Merging is arithmetic on
- * single words: the lanes of some chunks are put down first, since words that are read back right
- * after a wide store make the processor wait, and so does taking a wide register to pieces.
+ * eight lanes of 64 bits absorb four blocks of 64 bytes, each with its part of the secret, and are
+ * merged at the end. Here one load of a block serves both the search for the string's end and the
+ * hash; a library call would read all bytes a second time. Merging works on single words: the lanes
+ * of some chunks are stored first, since reading words right after a wide store stalls the
+ * processor, as does splitting a wide register.
  */
 #ifndef KVW_CHUNK_HASH_H
 #define KVW_CHUNK_HASH_H
@@ -34,11 +34,11 @@ static const unsigned char chunk_secret[192] = {
 	0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 };
 
-/* Where each block's part of the secret begins: 8 bytes on from the last, but the last block's,
- * which is 7 bytes before the secret's last 64. */
+/* Offset of each block's part of the secret: 8 bytes after the last one's, except the last block's,
+ * which begins 7 bytes before the secret's last 64. */
 static const unsigned char chunk_secret_at[CHUNK_BLOCKS] = {0, 8, 16, 121};
 
-/* What the lanes begin with: xxHash's primes. */
+/* Initial lanes: xxHash's primes. */
 _Alignas(64) static const uint64_t chunk_lanes[8] = {
 	UINT64_C(0xC2B2AE3D),
 	UINT64_C(0x9E3779B185EBCA87),
@@ -50,7 +50,7 @@ _Alignas(64) static const uint64_t chunk_lanes[8] = {
 	UINT64_C(0x9E3779B1),
 };
 
-/* Where the 64 bytes of the secret begin that the lanes are changed with before they are merged. */
+/* Offset of the 64 bytes of the secret that are XORed with the lanes before the merge. */
 #define CHUNK_MERGE_SECRET 11
 
 static inline uint64_t chunk_fold(uint64_t a, uint64_t b)

@@ -1,10 +1,10 @@
 /*
  * cuts.c - separators found while a body is fed, and the segments at its end.
  *
- * The body is searched as it is written, by memmem within what is fed and byte by byte (Knuth,
- * Morris, Pratt) over the seams, so that it does not matter how it is cut into feeds. A separator
- * that is spelt otherwise than by the shortest escapes is not found, and one outside a prompt's
- * text is passed over: either way a prediction is missed and nothing else happens.
+ * The body is searched in its raw form, by memmem within a feed and byte by byte (Knuth, Morris,
+ * Pratt) across feeds, so that the division into feeds does not matter. A separator that is not
+ * spelt with the shortest escapes is not found, and one outside a prompt's text is skipped: the
+ * only effect is a missed prediction.
  *
  * Segments are made in the order of the fold (fold.c), whose units they are measured in.
  */
@@ -54,7 +54,7 @@ void kvw_scan_cut(struct kvw_scan *scan, const struct kvw_separator *separator)
 	scan->cutting = true;
 }
 
-/* One more byte of the body; true: a separator ends with it. */
+/* Matches one more byte of the body; true: a separator ends with it. */
 static bool matches(struct cuts *cuts, char byte)
 {
 	const struct kvw_separator *s = cuts->separator;
@@ -104,13 +104,13 @@ void cuts_make(struct kvw_scan *scan)
 	kvw_text_cut(&scan->text);
 	pieces = (uint32_t)scan->text.piece_count;
 	while (cuts->count > 0 && cuts->at[cuts->count - 1] >= pieces)
-		cuts->count--; /* of a text that was read before, and counts no more */
+		cuts->count--; /* belongs to an earlier text, which no longer counts */
 	cuts->at[cuts->count++] = pieces;
 }
 
 /* --- segments --- */
 
-/* Where the walk is. */
+/* Position of the walk. */
 struct walk {
 	uint64_t seed;
 	uint32_t units, from;

@@ -1,11 +1,10 @@
 /*
  * cuts.h - a prompt cut into segments, for workers that reuse cached text which is not a prefix.
  *
- * Segments are the texts of messages and of their parts, or a prompt, and where a separator is
- * given what lies between two of them; a separator ends the segment before it. They are hashed by
- * the pieces that the scan makes anyway: at a separator the open piece ends, so that the pieces
- * behind it do not depend on what comes before. So a body with separators has other chunks, and
- * another chain, than without this.
+ * Segments are the texts of messages and of their parts, or a prompt; a separator, if given,
+ * divides them further and ends the segment before it. The scan's own pieces give their hashes: at
+ * a separator the open piece ends, so that later pieces do not depend on earlier text. So a body
+ * with separators has other chunks, and another chain, than without cuts.
  *
  * Off unless a scan is given a separator: the scan then pays one branch for each feed.
  */
@@ -22,9 +21,9 @@ struct kvw_scan;
 
 #define KVW_SEPARATOR_MOST 64u   /* bytes, as a configuration has it */
 #define KVW_CUTS_MOST      4096u /* separators of one body at which it is cut */
-#define KVW_SEGMENTS_MOST  256u  /* of one body; further ones are not known */
+#define KVW_SEGMENTS_MOST  256u  /* of one body; further ones are ignored */
 
-/* A separator as it stands in a JSON string. Made once, read by any thread. */
+/* A separator in its JSON spelling. Made once, read by any thread. */
 struct kvw_separator {
 	uint8_t len;                         /* 0: messages alone are cut */
 	char text[6 * KVW_SEPARATOR_MOST];   /* escaped */
@@ -32,7 +31,7 @@ struct kvw_separator {
 	uint32_t min_units;                  /* shorter segments are left out */
 };
 
-/* text: ASCII, at most KVW_SEPARATOR_MOST bytes; false: it is not. */
+/* text: ASCII, at most KVW_SEPARATOR_MOST bytes; else the result is false. */
 bool kvw_separator_make(const char *text, uint32_t min_units, struct kvw_separator *out);
 
 /* After reset. Borrowed until the next reset. Without memory nothing is cut. */

@@ -1,8 +1,8 @@
 /*
  * engine_fields.c - see engine_fields.h.
  *
- * Of vLLM 0.32 and SGLang. `extra_args` stands in `sampling_params`, where vLLM's
- * /inference/v1/generate takes what vllm_xargs is elsewhere; all others at the top.
+ * Of vLLM 0.32 and SGLang. `extra_args` is a member of `sampling_params`, where vLLM's
+ * /inference/v1/generate has it in place of vllm_xargs; all others are top-level members.
  */
 #include "openai/engine_fields.h"
 
@@ -11,18 +11,18 @@
 static const struct {
 	const char *name, *instead;
 } fields[] = {
-	{"priority", "0"}, /* of the engine's queue: none may pass others */
-	/* Where KV is fetched from or sent to: hosts, ports, blocks of others. */
+	{"priority", "0"}, /* rank in the engine's queue: clients must not overtake */
+	/* Source or destination of KV: hosts, ports, others' blocks. */
 	{"kv_transfer_params", "null"},
 	{"ec_transfer_params", "null"},
 	{"bootstrap_host", "null"},
 	{"bootstrap_port", "null"},
 	{"bootstrap_room", "null"},
-	/* Handed to the engine's plug-ins as they are; KV parameters can stand in them, too. */
+	/* Passed on to the engine's plug-ins; may contain KV parameters, too. */
 	{"vllm_xargs", "null"},
 	{"extra_args", "null"},
-	{"custom_logit_processor", "null"}, /* code */
-	{"lora_path", "null"},              /* a model besides the one that `model` names */
+	{"custom_logit_processor", "null"}, /* executable code */
+	{"lora_path", "null"},              /* a model other than the one in `model` */
 };
 
 uint32_t kvw_engine_field(const char *name, size_t len)

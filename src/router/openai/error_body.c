@@ -54,7 +54,8 @@ static size_t character(const unsigned char *p)
 	return 0;
 }
 
-/* Text inside quotes, as much as leaves `keep` bytes free. Bytes that are not UTF-8 become `?`. */
+/* Writes text inside quotes, as much as leaves `keep` bytes free. Bytes that are not UTF-8 become
+ * `?`. */
 static void out_escaped(struct out *out, const char *text, size_t keep)
 {
 	const unsigned char *p = (const unsigned char *)text;
@@ -121,8 +122,7 @@ static const char *type_of(int status)
 	}
 }
 
-/* As Anthropic's API and vLLM since 0.33 name them.
- * Of other 4xx it says so itself: the request was wrong. */
+/* Type names of Anthropic's API and of vLLM since 0.33. Other 4xx are invalid_request_error. */
 static const char *anthropic_type_of(int status)
 {
 	switch (status) {

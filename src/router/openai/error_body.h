@@ -18,7 +18,7 @@
  * that are not UTF-8 become `?`. buf is terminated with NUL. Returns 0 if not even the frame fits:
  * 256 bytes are always enough.
  */
-/* The same with a word as the error's code, where there is one (NULL: the status). */
+/* The same with a word as the error's code (NULL: the status). */
 size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status, const char *type,
 	const char *param, const char *code, const char *message);
 size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, const char *type,
@@ -26,8 +26,8 @@ size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, cons
 
 /*
  * Writes a JSON error body, of kvway's or a worker's, as the event that ends a stream of that API:
- * an SDK raises it as it would have raised the body. Returns its length; 0: it is no JSON object,
- * or has no room.
+ * an SDK raises the event like the body. Returns its length; 0: it is no JSON object, or has no
+ * room.
  */
 size_t kvw_error_event(char *buf, size_t size, enum kvw_api api, const char *body, size_t len);
 

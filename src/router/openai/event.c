@@ -7,7 +7,7 @@
 
 #include "kvway/slice.h"
 
-/* How vLLM's streams say that the engine failed: of completions and chat, of /v1/messages, and of
+/* First bytes of vLLM's error events in streams of completions and chat, of /v1/messages, and of
  * old versions. */
 static const struct kvw_slice error_events[] = {
 	KVW_SLICE("data: {\"error\""),
@@ -32,7 +32,7 @@ enum kvw_beginning kvw_event_beginning(const char *data, size_t len)
 	return so_far;
 }
 
-/* "code" stands in the error, which comes in one piece. */
+/* The error has a "code", and comes in one piece. */
 bool kvw_event_blames_client(const char *data, size_t len)
 {
 	static const char key[] = "\"code\":";

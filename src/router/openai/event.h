@@ -1,9 +1,8 @@
 /*
- * event.h - what an event of an answer's stream says by its first bytes or its last ones: an error,
- * or the end.
+ * event.h - recognizes error and end events of an answer's stream by their first or last bytes.
  *
- * Engines send an event in one piece, so that pieces are looked at and no event is put together.
- * All functions are pure.
+ * Engines send an event in one piece, so these functions examine pieces and assemble no event. All
+ * functions are pure.
  */
 #ifndef KVW_OPENAI_EVENT_H
 #define KVW_OPENAI_EVENT_H
@@ -11,17 +10,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Unknown: so far it could still be an error. */
+/* Unknown: the bytes so far may still be an error's. */
 enum kvw_beginning { KVW_BEGINS_WELL, KVW_BEGINS_WITH_ERROR, KVW_BEGINNING_UNKNOWN };
 
-/* Whether data, the first bytes of an event, begin one that says that the engine failed. */
+/* Whether data, the first bytes of an event, begin an engine's error event. */
 enum kvw_beginning kvw_event_beginning(const char *data, size_t len);
 
-/* An error of the 400s is the client's fault. */
+/* Whether the error's code is a 4xx, the client's fault. */
 bool kvw_event_blames_client(const char *data, size_t len);
 
-/* The event after which a client may close without waiting for the last chunk,
- * as OpenAI's SDK does. */
+/* Whether a client may close after this event without waiting for the last chunk, as OpenAI's SDK
+ * does. */
 bool kvw_event_is_last(const char *data, size_t len);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * fold.c - from pieces, in the order of the body, to the chain, in the order of the prompt.
+ * fold.c - folds pieces, in the order of the body, into the chain, in the order of the prompt.
  *
- * h0 = format, kind of prompt, model, salt, settings of the template. Then tools, system,
- * messages; within a message role and type, members other than content, content, calls. A piece of
- * no units changes all hashes behind it but is no chunk of its own.
+ * h0 = format, kind of prompt, model, salt, settings of the template. Then tools, system, messages;
+ * within a message role and type, members other than content, content, calls. A piece of no units
+ * changes all later hashes but is no chunk of its own.
  *
  * LoRA adapters are named by the model field, so the model's name covers them.
  */
@@ -15,11 +15,11 @@
 
 #include "openai/scan_state.h"
 
-/* Where the fold is. */
+/* Position of the fold. */
 struct fold {
 	uint64_t hash;
 	uint32_t units;
-	struct kvw_chunk *next; /* room enough was made before */
+	struct kvw_chunk *next; /* the room was reserved before */
 };
 
 static inline void fold_pieces(struct fold *fold, const struct kvw_piece *pieces, uint32_t count)
@@ -34,7 +34,7 @@ static inline void fold_pieces(struct fold *fold, const struct kvw_piece *pieces
 		changed = kvw_mix_on(changed, pieces[i].hash);
 		units += pieces[i].units;
 		*next = (struct kvw_chunk){changed ^ KVW_MIX_FIRST, units, 0};
-		next += pieces[i].units > 0; /* else the next one takes its place */
+		next += pieces[i].units > 0; /* else the next one overwrites it */
 	}
 	*fold = (struct fold){changed ^ KVW_MIX_FIRST, units, next};
 }
@@ -78,12 +78,12 @@ static uint64_t slot_hash(const struct kvw_scan *scan, enum slot slot)
 
 	if (range.first == UINT32_MAX)
 		return 0;
-	if (range.count == 0) /* nothing may be held at all */
+	if (range.count == 0) /* the buffer may be empty */
 		return XXH3_64bits("", 0);
 	return XXH3_64bits(scan->held.data + range.first, range.count);
 }
 
-/* Settings spelt out that would be so anyway mean the same as none. */
+/* Whether an explicit setting equals the default, and so counts as none. */
 static bool is_default(const struct kvw_scan *scan, unsigned setting, bool talk)
 {
 	uint64_t value = scan->settings[setting];
@@ -114,7 +114,7 @@ static uint64_t seed_of(const struct kvw_scan *scan, bool talk)
 	return hash;
 }
 
-/* Makes room for the chunks; some, even if there are none. */
+/* Makes room for the chunks; at least some, even for none. */
 static enum kvw_err reserve(struct kvw_scan *scan, uint32_t count)
 {
 	uint32_t capacity = count + count / 2 + 16;
@@ -149,7 +149,7 @@ static enum kvw_err fold_prompts(struct kvw_scan *scan, struct kvw_route_request
 	return KVW_OK;
 }
 
-/* The messages [from, end), behind what stands before all. */
+/* Folds the messages [from, end), after the parts common to all chats. */
 static void fold_one_talk(
 	const struct kvw_scan *scan, struct fold *fold, uint32_t from, uint32_t end)
 {
@@ -172,7 +172,7 @@ static enum kvw_err fold_talks(struct kvw_scan *scan, struct kvw_route_request *
 	if (!scan->batch)
 		scan->chain_count = 0;
 	else if (room > 0)
-		/* Workers take no tools there, and each chat would repeat them. */
+		/* Workers accept no tools there, and each chat would repeat them. */
 		return KVW_EPROTO;
 	if (scan->chain_count == 0 && !prompt_talk_end(scan))
 		return KVW_ENOMEM;
@@ -201,7 +201,7 @@ static uint64_t mix_range(const struct kvw_scan *scan, uint64_t hash, struct ran
 	return hash;
 }
 
-/* Without model, salt and settings: the same wherever the conversation is sent. */
+/* Without model, salt and settings, so that it is the same wherever the conversation is sent. */
 uint64_t kvw_scan_opening(const struct kvw_scan *scan)
 {
 	uint64_t hash = KVW_TAG_TALK ^ KVW_MIX_FIRST;
@@ -228,7 +228,7 @@ enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
 	result.seed = seed_of(scan, scan->has_messages);
 	result.teaches = scan->api == KVW_API_COMPLETIONS || scan->api == KVW_API_CHAT ||
 			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
-	/* What came before a previous response is on its worker, not in this body. */
+	/* The text before a previous response is on its worker, not in this body. */
 	result.content_known = !scan->text.fields_only &&
 			       (scan->prompts != 0) != scan->has_messages && scan->unknown == 0 &&
 			       scan->slots[SLOT_PREVIOUS].first == UINT32_MAX;

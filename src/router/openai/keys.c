@@ -1,7 +1,7 @@
 /*
- * keys.c - what the value behind a key means.
+ * keys.c - decides the meaning of a key's value.
  *
- * The APIs differ in their top-level keys only; below that a message is a message.
+ * The APIs differ only in their top-level keys; messages have one form.
  */
 #include <string.h>
 
@@ -106,8 +106,8 @@ void keys_index(struct kvw_scan *scan)
 	}
 }
 
-/* A member of that name leads to, or is, a session field whose path goes on with `path` in the
- * open object. *rest: the path behind it. */
+/* Whether a member of that name leads to, or is, a session field whose path continues with `path`
+ * in the open object. *rest: the path after it. */
 static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct kvw_slice *rest)
 {
 	if (len == 0 || path.len < len || memcmp(path.data, key, len) != 0 ||
@@ -119,8 +119,8 @@ static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct 
 	return true;
 }
 
-/* A member without a meaning of its own, in the object that is open. paths: bits of the session
- * fields whose paths lead there. */
+/* Handles a member without own meaning, in the open object. paths: bits of the session fields whose
+ * paths lead into that object. */
 static void session_key(
 	struct kvw_scan *scan, struct frame *frame, const char *key, size_t len, uint8_t paths)
 {
@@ -184,7 +184,7 @@ static void sampling_key(struct kvw_scan *scan, struct frame *frame, const char 
 		*scan_skipped(scan, frame->argument) = 0;
 }
 
-/* As vLLM looks at such bodies: a chat before all else, then what an engine completes. */
+/* In vLLM's order: first a chat, then a completion. */
 static enum kvw_api kind_of(const struct kvw_scan *scan)
 {
 	if (scan->has_messages)
@@ -223,10 +223,10 @@ void keys_settle(struct kvw_scan *scan)
 	else if (scan->batch)
 		scan->api = KVW_API_CHAT;
 	if ((scan->prompts & (scan->prompts - 1)) != 0)
-		scan->unknown = 1; /* which of them the worker reads is not ours to guess */
+		scan->unknown = 1; /* it is unknown which of them the worker reads */
 }
 
-/* Keys of a message that are not just some member of it. */
+/* Keys of a message with a meaning of their own. */
 static enum node message_key(const char *key, size_t len, uint8_t *argument)
 {
 	*argument = 0;
@@ -242,7 +242,7 @@ static enum node message_key(const char *key, size_t len, uint8_t *argument)
 		*argument = 1;
 		return NODE_CALLS;
 	}
-	/* An item's name and state in the API's own store never reach the template. */
+	/* An item's id and state in the API's store never reach the template. */
 	if (IS("id") || IS("status") || IS("cache_control"))
 		return NODE_SKIP;
 	return NODE_VALUE;

@@ -1,13 +1,12 @@
 /*
- * multipart.c - the model's name out of a form with an audio file in it (RFC 7578).
+ * multipart.c - reads the model's name from a form with an audio file (RFC 7578).
  *
- * The boundary is the body's own first line; parts are separated by
- * `\r\n--boundary`, which contains its first byte only once, so that a search that fails goes on
- * with the byte it failed at. Values of the fields that are asked for are kept, all else (the file
- * above all) is looked at for carriage returns only.
+ * The boundary is the body's own first line; parts are separated by `\r\n--boundary`, whose first
+ * byte occurs in it only once, so that a failed search continues at the byte where it failed.
+ * Values of wanted fields are kept; other bytes (mainly the file) are only searched for carriage
+ * returns.
  *
- * A form that breaks these rules is refused as a malformed body is; what its worker makes of it is
- * the worker's matter.
+ * A form that violates these rules counts as a malformed body; its worker decides about it.
  */
 #include <string.h>
 
@@ -47,7 +46,7 @@ static struct kvw_slice field_name(struct kvw_slice line)
 	return (struct kvw_slice){NULL, 0};
 }
 
-/* The slot that the part whose head is in scratch belongs to, or SLOT_COUNT. Sets form.field. */
+/* The slot of the part whose head is in scratch, or SLOT_COUNT. Sets form.field. */
 static unsigned slot_of_head(struct kvw_scan *scan)
 {
 	static const char disposition[] = "content-disposition:";
@@ -75,7 +74,7 @@ static unsigned slot_of_head(struct kvw_scan *scan)
 	return SLOT_COUNT;
 }
 
-/* Bytes of the open part's value. */
+/* Takes bytes of the open part's value. */
 static void take_value(struct kvw_scan *scan, const char *data, size_t len)
 {
 	struct form *form = &scan->form;
@@ -101,7 +100,7 @@ static void end_value(struct kvw_scan *scan)
 			KVW_SLICE("true"));
 }
 
-/* The first line: the delimiter without its leading line end. */
+/* Takes the first line: the delimiter without its leading line end. */
 static const char *take_first_line(struct kvw_scan *scan, const char *p, const char *end)
 {
 	struct form *form = &scan->form;
@@ -139,7 +138,7 @@ static const char *take_head(struct kvw_scan *scan, const char *p, const char *e
 		p++;
 		if (head->data[head->len - 1] != '\n')
 			continue;
-		/* An empty line ends it, be it the first one. */
+		/* An empty line ends the head, also as its first line. */
 		if ((head->len >= 4 && memcmp(head->data + head->len - 4, "\r\n\r\n", 4) == 0) ||
 			(head->len == 2 && head->data[0] == '\r')) {
 			form->field = 0;
@@ -161,7 +160,7 @@ static const char *take_head(struct kvw_scan *scan, const char *p, const char *e
 	return p;
 }
 
-/* Up to the next delimiter. */
+/* Takes bytes up to the next delimiter. */
 static const char *take_part(struct kvw_scan *scan, const char *p, const char *end)
 {
 	struct form *form = &scan->form;
@@ -193,7 +192,7 @@ static const char *take_part(struct kvw_scan *scan, const char *p, const char *e
 	return p;
 }
 
-/* Behind a delimiter: a line end, or the two hyphens that end the form. */
+/* Takes the bytes after a delimiter: a line end, or the two hyphens that end the form. */
 static const char *take_after(struct kvw_scan *scan, const char *p)
 {
 	struct form *form = &scan->form;
@@ -236,7 +235,7 @@ void form_feed(struct kvw_scan *scan, const char *p, const char *end)
 		case FORM_AFTER:
 			p = take_after(scan, p);
 			break;
-		default: /* what follows the end is to be ignored */
+		default: /* bytes after the end are ignored */
 			return;
 		}
 	}

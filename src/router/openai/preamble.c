@@ -24,7 +24,7 @@ static const struct kvw_slice openings[] = {
 
 enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
 
-/* line: its first bytes; ended: it has no more. */
+/* line: its first bytes; ended: they are the whole line. */
 static enum match match(const char *line, size_t len, bool ended)
 {
 	static const size_t colon = sizeof("event:") - 1;
@@ -47,7 +47,7 @@ static enum match match(const char *line, size_t len, bool ended)
 	return MATCH_NONE;
 }
 
-/* The next byte of an event's first line. False: the line is none of ours. */
+/* Takes the next byte of an event's first line. False: the line is not of the preamble. */
 static bool first_line(struct kvw_preamble *p, char c)
 {
 	if (c == '\r')
@@ -76,8 +76,8 @@ static bool first_line(struct kvw_preamble *p, char c)
 
 size_t kvw_preamble_skip(struct kvw_preamble *p, const char *data, size_t len)
 {
-	size_t line = 0;         /* where the present first line begins in this piece ... */
-	size_t before = p->len; /* ... unless so much of it came before */
+	size_t line = 0;         /* start of the present first line in this piece ... */
+	size_t before = p->len; /* ... after this many bytes in earlier pieces */
 
 	if (p->state == OVER)
 		return 0;

@@ -1,15 +1,15 @@
 /*
- * prompt.c - where the pieces of messages, their parts, and plain prompts lie.
+ * prompt.c - records the pieces of messages, their parts, and plain prompts.
  *
  * A message remembers the range of its content's pieces, so that messages can be folded in their
- * own order with role and name in front, wherever those stood in the body. A part of content begins
- * with a mark, a piece of no units that is filled in when the part's type is known:
+ * own order with role and name first, at whatever place in the body those were. A part of content
+ * begins with a mark, a piece of no units that is filled once the part's type is known:
  *
  *	first part, plain text   0, folded as nothing: one text part means the same as a string
  *	later part, plain text   "a part begins"
  *	any other                its type
  *
- * What a part holds beyond text is one piece behind its text.
+ * A part's contents other than text are one piece after its text.
  */
 #include <stdlib.h>
 

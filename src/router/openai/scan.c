@@ -1,7 +1,7 @@
 /*
- * scan.c - a scan's life: made once, reset for each body, asked at its end.
+ * scan.c - creates a scan, resets it for each body, and returns its results.
  *
- * What a body needed is kept for the next one, up to SCAN_KEEP_BYTES.
+ * Memory is kept for the next body, up to SCAN_KEEP_BYTES.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ enum kvw_err kvw_scan_create(const struct kvw_scan_options *options, struct kvw_
 	return KVW_OK;
 }
 
-/* Frees what grows with the body. */
+/* Frees the memory that grows with the body. */
 static void release_memory(struct kvw_scan *scan)
 {
 	free(scan->scratch.data);
@@ -163,7 +163,7 @@ static struct kvw_slice session_text(const struct kvw_scan *scan)
 	for (uint32_t i = 0; i < scan->session_count && found.len == 0; i++) {
 		unsigned slot = SLOT_SESSION + i;
 
-		/* A field that has a meaning of its own is kept once, there. */
+		/* A field with a meaning of its own is kept only in its own slot. */
 		if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("model")))
 			slot = SLOT_MODEL;
 		else if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("cache_salt")))
@@ -336,7 +336,7 @@ void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out)
 			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
 
 	*out = (struct kvw_scan_exact){.cache_salt = slot_text(scan, SLOT_SALT)};
-	/* A prompt that was shortened is not what /tokenize would say. */
+	/* /tokenize would not shorten the prompt. */
 	if (!generates || scan->batch || (scan->prompts != 0) == scan->has_messages ||
 		scan->unknown != 0 || scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
 		has_setting(scan, SETTING_TRUNCATE_PROMPT_TOKENS))

@@ -1,27 +1,26 @@
 /*
  * scan.h - one pass over a request body: model, prompt, stream, session key.
  *
- * No DOM. While the body arrives only content is hashed, segment by segment (tools, system, each
- * message); kvw_scan_finish folds the segments in canonical order into the chain that routing
- * compares. The chain depends on what the prompt means, not on how it is spelt: escapes, white
- * space and the order of keys do not matter; role, tool, image, model, LoRA name and salt do.
+ * No DOM. While the body arrives the scan hashes only content, segment by segment (tools, system,
+ * each message); kvw_scan_finish folds the segments in canonical order into the chain that routing
+ * compares. The chain depends on the prompt's meaning, not on its spelling: escapes, white space
+ * and the order of keys do not matter; role, tool, image, model, LoRA name and salt do.
  *
- * A body that is not what its path promises (not JSON, wrong types) is never guessed at:
- * kvw_scan_finish says KVW_EPROTO and the request goes by load, among the workers of its model if
- * that was found; its worker owns the error message.
- * A valid body without a prompt, or with one in a form that is not understood (embeddings as the
- * prompt, what a previous response is the beginning of), gives KVW_OK with content_known false.
+ * For a body that violates its path's format (not JSON, wrong types) kvw_scan_finish returns
+ * KVW_EPROTO and the request is routed by load, among the workers of its model if that was found;
+ * its worker writes the error message. A valid body without a prompt, or with one in an unknown
+ * form (embeddings, the continuation of a previous response), gives KVW_OK with content_known
+ * false.
  *
  * On KVW_API_AUDIO a body may also be a form (multipart/form-data).
  *
- * On KVW_API_INVOCATIONS the body says what it is: with `messages` a chat, with `prompt`, or LMI's
+ * On KVW_API_INVOCATIONS the body decides the API: with `messages` a chat, with `prompt`, or LMI's
  * `inputs`, a completion, with `input` one for embeddings, else one of KVW_API_RERANK. Members come
- * in any order, so all are read until the end; its chain is then the one that it would have on that
- * path. out->api of kvw_scan_finish says which it was, and stays as it is if that failed.
+ * in any order, so all are read until the end; its chain is then that of the API's own path.
+ * kvw_scan_finish sets out->api to it, and leaves it unchanged on failure.
  *
- * Of KVW_API_GENERATE and KVW_API_CHAT_BATCH, likewise, out->api is KVW_API_COMPLETIONS and
- * KVW_API_CHAT: these are such requests in another form, with the chains that they would have
- * there.
+ * Of KVW_API_GENERATE and KVW_API_CHAT_BATCH, likewise, out->api becomes KVW_API_COMPLETIONS and
+ * KVW_API_CHAT: these are such requests in another form, with the same chains.
  *
  * Threads: a scan belongs to one thread. Memory: a scan keeps its arrays over kvw_scan_reset(), up
  * to 1 MiB, so that one per loop slot serves many requests without allocating; bounded by the
@@ -48,7 +47,7 @@ enum kvw_err kvw_scan_create(
 	const struct kvw_scan_options *options, struct kvw_scan **out) KVW_MUST_CHECK;
 void kvw_scan_destroy(struct kvw_scan *scan); /* NULL is allowed */
 
-/* Begins a new body. Forgets everything borrowed from the last one. */
+/* Begins a new body. Invalidates everything borrowed from the last one. */
 void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api);
 
 /* After reset, for a router that does not compare prompts: the body is checked and its fields
@@ -59,46 +58,46 @@ void kvw_scan_fields_only(struct kvw_scan *scan);
  * token ids are kept, four bytes each. */
 void kvw_scan_keep_ids(struct kvw_scan *scan);
 
-/* After reset: the places of these members are noted that direct the engine (bits,
- * by engine_fields.h). */
+/* After reset: records the places of these members, which control the engine (bits, by
+ * engine_fields.h). */
 void kvw_scan_watch_fields(struct kvw_scan *scan, uint32_t fields);
 
-/* Takes the next bytes, cut anywhere. They are not kept: the caller may reuse the buffer. */
+/* Takes the next bytes, cut anywhere. The scan keeps none of them: the caller may reuse the
+ * buffer. */
 void kvw_scan_feed(struct kvw_scan *scan, const char *data, size_t len);
 
 /*
- * Ends the body and fills *out, borrowed until reset or destroy. out->tokens_per_unit is left to
- * the caller, and so is a session key from header or cookie.
- * KVW_EPROTO: not the JSON that this path promises; out holds api alone (content_known false).
- * KVW_ENOMEM: likewise.
+ * Ends the body and fills *out, borrowed until reset or destroy. The caller sets
+ * out->tokens_per_unit and a session key from header or cookie. KVW_EPROTO: not the JSON of this
+ * path; only out->api is set (content_known false). KVW_ENOMEM: likewise.
  */
 enum kvw_err kvw_scan_finish(struct kvw_scan *scan, struct kvw_route_request *out) KVW_MUST_CHECK;
 
-/* After a kvw_scan_finish that said KVW_OK: a hash of a chat's beginning, to the end of what its
- * user says first;
- * 0: it has none, or it was not read. Every later turn of the conversation has the same. */
+/* After a successful kvw_scan_finish: a hash of a chat's beginning, up to the end of its first user
+ * message; 0: there is none, or it was not read. It is equal in every later turn of the
+ * conversation. */
 uint64_t kvw_scan_opening(const struct kvw_scan *scan);
 
-/* After the same: temperature is 0, so that the likeliest token is taken each time.
- * Of chat and completions alone. */
+/* After the same: whether temperature is 0, so that sampling is greedy. For chat and completions
+ * only. */
 bool kvw_scan_greedy(const struct kvw_scan *scan);
 
 /* The model's name, once all of it was fed, even if the rest of the body is missing or broken; len
  * 0: not found yet. Borrowed until more is fed. */
 struct kvw_slice kvw_scan_model(const struct kvw_scan *scan);
-/* False: nothing will be found in what is fed from now on. */
+/* False: further bytes will not change the result. */
 bool kvw_scan_goes_on(const struct kvw_scan *scan);
 
-/* How the exact tokens of a prompt can be had. */
+/* How to get the exact tokens of a prompt. */
 enum kvw_prompt_form {
-	/* In no way: several prompts, images or audio, tools that are converted, ... */
+	/* Impossible: several prompts, images or audio, tools that are converted, ... */
 	KVW_FORM_NONE,
-	KVW_FORM_IDS,     /* the body holds them */
-	KVW_FORM_PLAIN,   /* vLLM's /tokenize makes of this body what the path itself would */
-	KVW_FORM_CONVERT, /* ... of the same prompt in another body, if at all */
+	KVW_FORM_IDS,     /* the body has the token ids */
+	KVW_FORM_PLAIN,   /* vLLM's /tokenize of this body gives the same tokens */
+	KVW_FORM_CONVERT, /* ... of a converted body, if at all */
 };
 
-/* What a router that compares exact tokens needs besides the chain. Borrowed as the chain is. */
+/* Data besides the chain for a router that compares exact tokens. Borrowed as the chain is. */
 struct kvw_scan_exact {
 	enum kvw_prompt_form form;
 	struct kvw_slice cache_salt; /* len 0: none */
@@ -106,46 +105,47 @@ struct kvw_scan_exact {
 	size_t id_count;
 };
 
-/* After a kvw_scan_finish that said KVW_OK. */
+/* After a successful kvw_scan_finish. */
 void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out);
 
 /* --- changing a body (splice.h) --- */
 
 #define KVW_SCAN_PLACES 16 /* duplicates and all */
 
-/* What a place is; from KVW_PLACE_FIELD on a member that directs the engine (engine_fields.h). */
+/* Kind of a place; from KVW_PLACE_FIELD on a member that controls the engine (engine_fields.h). */
 enum kvw_place_kind { KVW_PLACE_MODEL, KVW_PLACE_SALT, KVW_PLACE_FIELD = 32 };
 
-/* The value of a top-level `model` or `cache_salt`, quotes and all, or of a form's `model`: bytes
- * of what was fed. Likewise of members that direct the engine, if these are watched; white space
- * behind it may belong to it. */
+/* The value of a top-level `model` or `cache_salt`, quotes included, or of a form's `model`: byte
+ * offsets in the fed body. Likewise of members that control the engine, if watched; white space
+ * after such a value may be included. */
 struct kvw_scan_place {
 	uint64_t begin, end;
 	uint8_t kind;
 };
 
-/* Where a body can be changed. */
+/* The places where a body can be changed. */
 struct kvw_scan_places {
 	bool form;     /* else JSON */
 	bool empty;    /* the object has no member */
-	bool too_many; /* there are more than these */
+	bool too_many; /* the body has more places */
 	bool fields;   /* some are of KVW_PLACE_FIELD */
-	uint64_t open; /* behind the object's opening brace */
+	uint64_t open; /* offset after the object's opening brace */
 	uint32_t count;
 	struct kvw_scan_place items[KVW_SCAN_PLACES]; /* ascending */
 };
 
-/* Once the whole body was fed. Borrowed until reset or destroy. */
+/* After the whole body was fed. Borrowed until reset or destroy. */
 const struct kvw_scan_places *kvw_scan_places(const struct kvw_scan *scan);
-/* The body's own salt. *there: it has one, which may be empty.
- * Borrowed until more is fed or set. */
+/* The body's own salt. *there: the body has one, which may be empty. Borrowed until more is fed or
+ * set. */
 struct kvw_slice kvw_scan_salt(const struct kvw_scan *scan, bool *there);
-/* Between the last feed and kvw_scan_finish, which may be called again: the body will have this
- * salt, this model. What the scan lent before is gone. False: out of memory. */
+/* Sets the salt or model that the changed body will have; between the last feed and
+ * kvw_scan_finish, which may be called again. Invalidates earlier results. False: out of memory. */
 bool kvw_scan_set_salt(struct kvw_scan *scan, struct kvw_slice salt) KVW_MUST_CHECK;
 bool kvw_scan_set_model(struct kvw_scan *scan, struct kvw_slice model) KVW_MUST_CHECK;
 
-/* Does its `kv_transfer_params` refuse fragments? That has to stand when the rest of them goes. */
+/* Whether the body's `kv_transfer_params` refuses fragments, which has to stay when its other
+ * members are removed. */
 bool kvw_scan_exact_only(const struct kvw_scan *scan);
 
 /* Bytes that the scan holds now, for the gauge of request memory. */

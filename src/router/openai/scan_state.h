@@ -1,5 +1,5 @@
 /*
- * scan_state.h - the inside of a scan, shared by its files.
+ * scan_state.h - internals of a scan, shared by its files.
  *
  * 	feed --> tokens.c    JSON tokens, cut anywhere; knows the grammar, not what anything means
  * 	           |
@@ -10,8 +10,8 @@
  * 	  text.c        |
  * 	         fold.c      at the end: pieces, in canonical order, into the chain
  *
- * Functions that return bool return false for a body that is not what its path promises, or when a
- * limit is reached; the scan is then over.
+ * Functions of type bool return false for a body that violates its path's format, or beyond a
+ * limit; the scan then ends.
  */
 #ifndef KVW_SCAN_STATE_H
 #define KVW_SCAN_STATE_H
@@ -23,31 +23,31 @@
 #define SCAN_DEPTH           128    /* containers inside one another */
 #define SCAN_MAX_MESSAGES    65536u /* in one body */
 #define SCAN_MAX_CHAINS      65536u /* prompts in one body */
-#define SCAN_MAX_MEMBERS     65536u /* of all objects that are open at one time */
-#define SCAN_MIN_PIECES      65536u /* more only if the body is long enough for them */
+#define SCAN_MAX_MEMBERS     65536u /* of all objects open at one time */
+#define SCAN_MIN_PIECES      65536u /* more only for a long body */
 #define SCAN_BYTES_PER_PIECE 64u
 #define SCAN_KEEP_BYTES      ((size_t)1 << 20) /* memory kept from one body to the next */
 
 /*
- * A block of an Anthropic system prompt that begins so carries a hash that differs in each request.
- * vLLM drops such blocks, or no prefix would ever be found again.
+ * A block of an Anthropic system prompt that begins so has a hash that differs in each request.
+ * vLLM drops such blocks, since otherwise no prefix would ever be reused.
  */
 #define SCAN_BILLING "x-anthropic-billing-header"
 
-/* What a value means. */
+/* Meaning of a value. */
 enum node {
-	NODE_SKIP, /* nothing: checked, not looked at */
+	NODE_SKIP, /* ignored: only checked */
 	NODE_ROOT,
-	NODE_SLOT, /* a string to keep; the frame's argument says which */
+	NODE_SLOT, /* a string to keep, in the slot of the frame's argument */
 	NODE_STREAM,
 	NODE_STREAM_OPTIONS,
 	NODE_INCLUDE_USAGE,
 	NODE_KV_PARAMS, /* kv_transfer_params */
-	NODE_FRAGMENTS, /* its kvtier.fragments */
+	NODE_FRAGMENTS, /* kvtier.fragments in kv_transfer_params */
 	NODE_SAMPLING,  /* sampling_params */
-	NODE_SETTING,   /* changes what the template makes of the prompt; argument: which */
+	NODE_SETTING,   /* changes the template's output; argument: enum setting */
 	NODE_TOOLS,     /* list of tools */
-	NODE_FUNCTIONS, /* the same, as it was called before */
+	NODE_FUNCTIONS, /* the same under its former name */
 	NODE_TOOL,
 	NODE_SYSTEM,   /* content of a message whose role is system */
 	NODE_INPUT,    /* /v1/responses: a string, or messages */
@@ -56,7 +56,7 @@ enum node {
 	NODE_MESSAGE,
 	NODE_ROLE,
 	NODE_ITEM_TYPE,
-	NODE_CALLS,   /* what the message calls: its tool_calls and function_call */
+	NODE_CALLS,   /* a message's tool_calls and function_call */
 	NODE_CONTENT, /* string or list of parts */
 	NODE_PART,
 	NODE_PART_TYPE,
@@ -65,7 +65,7 @@ enum node {
 	NODE_PROMPT_ITEM,
 	NODE_IDS, /* list of token ids inside a list */
 	NODE_ID,
-	NODE_UNKNOWN, /* a prompt in a form that we do not understand */
+	NODE_UNKNOWN, /* a prompt in an unknown form */
 	NODE_VALUE    /* any value: one hash */
 };
 
@@ -79,8 +79,7 @@ enum slot {
 	SLOT_COUNT = SLOT_SESSION + KVW_SCAN_MAX_SESSION_FIELDS
 };
 
-/* A member of the top level, or of sampling_params, that is NODE_SKIP:
- * does a number in it count? */
+/* Number to read from a NODE_SKIP member of the top level or of sampling_params. */
 enum skip { SKIP_ALL, SKIP_CHOICES, SKIP_MOST, SKIP_MOST_OLD, SKIP_TEMPERATURE };
 
 /* Top-level members that hold a prompt, of /invocations and of /generate: bits of kvw_scan.prompts.
@@ -115,16 +114,16 @@ struct frame {
 	uint32_t first; /* of an object: index of its first member */
 	uint32_t units; /* of a list: sum of its elements */
 	uint32_t key_len;
-	uint8_t node;     /* enum node: what this container means */
-	uint8_t member;   /* enum node: what the value to come means */
+	uint8_t node;     /* enum node: meaning of this container */
+	uint8_t member;   /* enum node: meaning of the next value */
 	uint8_t argument; /* of `member`: enum slot, setting, skip, or an index */
 	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
 	/* Of an object that is skipped: bits of session fields whose paths lead into it ... */
 	uint8_t inside;
 	uint8_t within;   /* ... and into the member read last */
-	/* Of the member read last: 1 + enum kvw_place_kind, if its place is noted; else 0. */
+	/* Of the member read last: 1 + enum kvw_place_kind, if its place is recorded; else 0. */
 	uint8_t field;
-	bool holds;       /* sampling_params: members of its own direct the engine */
+	bool holds;       /* sampling_params: has members that control the engine */
 	bool list;
 	bool media; /* the member read last holds an image, audio or a file */
 };
@@ -141,7 +140,7 @@ struct buffer {
 	size_t len, capacity;
 };
 
-/* A value's hash, and how much prompt it stands for. */
+/* A value's hash, and its units of prompt. */
 struct value {
 	uint64_t hash;
 	uint32_t units;
@@ -174,10 +173,10 @@ enum state {
 	STATE_FAILED
 };
 
-/* Where a body was cut, and what that gave: cuts.c. */
+/* Cuts of a body, and the segments: cuts.c. */
 struct cuts {
 	const struct kvw_separator *separator; /* borrowed until the next reset */
-	uint8_t matched;                       /* bytes of it, at the end of what was fed */
+	uint8_t matched;                       /* bytes of it matched at the end of the fed bytes */
 	uint32_t count;
 	uint32_t at[KVW_CUTS_MOST]; /* ascending: a segment begins with this piece */
 	uint32_t segment_count;
@@ -197,50 +196,50 @@ struct form {
 	} state;
 	char delimiter[2 + 2 + 70 + 1]; /* RFC 2046: the boundary has 70 bytes at most; + CR */
 	uint8_t len;                    /* of delimiter */
-	uint8_t matched;                /* bytes of delimiter, or of what follows it */
-	char last;                      /* the first byte behind the delimiter */
+	uint8_t matched;                /* matched bytes of delimiter, or of the bytes after it */
+	char last;                      /* the first byte after the delimiter */
 	uint8_t field;                  /* of the open part, as in struct frame */
-	unsigned slot;                  /* of the open part; SLOT_COUNT: not asked for */
+	unsigned slot;                  /* of the open part; SLOT_COUNT: not wanted */
 };
 
-/* Where a string's text goes. */
+/* Destination of a string's text. */
 enum sink { SINK_TEXT, SINK_KEY, SINK_SLOT };
 
 struct kvw_scan {
 	const struct kvw_text_ops *ops;
 	struct kvw_slice session_names[KVW_SCAN_MAX_SESSION_FIELDS]; /* borrowed */
 	uint32_t session_count;
-	uint64_t hash_text[4], hash_message; /* of the words that mean "plain text", "message" */
+	uint64_t hash_text[4], hash_message; /* hashes of the types of plain text, of "message" */
 	uint64_t hash_user, hash_system;
 	uint8_t root_first[64], root_next[64]; /* index of the top-level keys; 0: end of a list */
 
 	/* The token being read. */
 	enum state state;
 	enum sink sink;
-	char escape[6]; /* of an escape that was cut, what has arrived */
+	char escape[6]; /* the bytes so far of an escape that was cut */
 	uint8_t escape_len;
-	uint32_t high;         /* a high surrogate that waits for its other half; 0: none */
-	const char *literal;   /* what has to follow */
-	const char *number;    /* it is one, spelt so: NaN, ...; NULL: */
+	uint32_t high;         /* a high surrogate that waits for its low half; 0: none */
+	const char *literal;   /* expected rest of a literal */
+	const char *number;    /* its spelling if a number: NaN, ...; NULL: */
 	char literal_first;    /* t, f or n */
 	uint8_t marked;        /* bytes of a byte order mark in front */
-	bool matching;         /* the string may begin with SCAN_BILLING, and has so far */
+	bool matching;         /* the string matches SCAN_BILLING so far */
 	uint8_t matched;       /* bytes of it */
 	struct buffer scratch; /* a key or number that was cut */
 
 	struct form form;
 
-	/* What is known so far. */
+	/* Results so far. */
 	enum kvw_api api;
 	bool no_memory;
 	bool stream, include_usage;
-	bool exact_only; /* it wants no fragments */
+	bool exact_only; /* the request refuses fragments */
 	bool cutting;    /* cuts is in use */
 	struct cuts *cuts; /* owned; NULL: never used */
-	uint8_t unknown; /* bits: prompts in a form that we do not understand */
-	uint32_t choices; /* the key n; 0: it is not there, or no number of answers */
+	uint8_t unknown; /* bits: prompts in an unknown form */
+	uint32_t choices; /* the key n; 0: absent, or no valid number */
 	uint32_t greedy; /* 1: temperature is 0 */
-	/* max_completion_tokens and the like, max_tokens; 0: not there, or no number. */
+	/* max_completion_tokens and the like, max_tokens; 0: absent, or no number. */
 	uint32_t most, most_old;
 	bool has_messages;
 	uint8_t prompts; /* bits: enum prompt_member; 0: no prompt */
@@ -272,7 +271,7 @@ struct kvw_scan {
 	uint32_t depth;
 	uint64_t fed_bytes;
 	struct kvw_scan_places places;
-	uint32_t watched; /* bits of members that direct the engine */
+	uint32_t watched; /* bits of watched members that control the engine */
 	struct kvw_text text;
 	struct frame frames[SCAN_DEPTH];
 };
@@ -282,7 +281,7 @@ static inline struct frame *scan_top(struct kvw_scan *scan)
 	return &scan->frames[scan->depth - 1];
 }
 
-/* Where the number behind a key of enum skip goes, but SKIP_ALL. */
+/* Destination of the number for a key of enum skip, except SKIP_ALL. */
 static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
 {
 	return what == SKIP_CHOICES	? &scan->choices
@@ -297,26 +296,26 @@ static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
  * ends; `at` in bytes of what was fed. */
 void places_begin(struct kvw_scan *scan, unsigned kind, uint64_t at);
 void places_end(struct kvw_scan *scan, unsigned kind, uint64_t at);
-/* Of a member that directs the engine, if it is watched: 1 + enum kvw_place_kind; else 0. */
+/* Of a watched member that controls the engine: 1 + enum kvw_place_kind; else 0. */
 uint8_t places_field(const struct kvw_scan *scan, const char *name, size_t len);
 
-/* --- keys.c: what values mean --- */
+/* --- keys.c: meanings of values --- */
 
 /* Builds the index of the top-level keys. */
 void keys_index(struct kvw_scan *scan);
-/* At the end: what the body of a path that stands for others is, and nothing of it counts that its
- * API does not know. */
+/* At the end: decides the API of a path that serves several, and drops members that this API does
+ * not know. */
 void keys_settle(struct kvw_scan *scan);
-/* A key of the innermost object: sets what the value to come means. */
+/* Takes a key of the innermost object: sets the meaning of the next value. */
 void keys_value_of(struct kvw_scan *scan, const char *key, size_t len);
 
-/* --- schema.c: what becomes of them --- */
+/* --- schema.c: handling of values --- */
 
 /* A string begins: sets scan->sink and prepares text. */
 bool schema_string_begin(struct kvw_scan *scan) KVW_MUST_CHECK;
 bool schema_string_end(struct kvw_scan *scan) KVW_MUST_CHECK;
 bool schema_number(struct kvw_scan *scan, const char *text, size_t len) KVW_MUST_CHECK;
-/* Keeps ids that the text has taken in one go, each with its comma and at most one space; false: no
+/* Keeps ids that the text took at once, each with its comma and at most one space; false: no
  * memory. */
 bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end) KVW_MUST_CHECK;
 /* first: 't', 'f' or 'n'. */
@@ -336,33 +335,34 @@ void prompt_system_open(struct kvw_scan *scan);
 void prompt_content_begin(struct kvw_scan *scan);
 void prompt_content_end(struct kvw_scan *scan);
 void prompt_part_open(struct kvw_scan *scan);
-void prompt_part_text(struct kvw_scan *scan); /* its text begins; an earlier one is forgotten */
+void prompt_part_text(struct kvw_scan *scan); /* its text begins; drops an earlier one */
 void prompt_part_close(struct kvw_scan *scan, struct value members);
 
 /* --- value.c: one hash for any value --- */
 
-/* The member whose key the frame holds. hash 0: as if it were absent. */
+/* Adds the member whose key is in the frame. hash 0: counts as absent. */
 bool value_member(struct kvw_scan *scan, struct frame *frame, struct value value) KVW_MUST_CHECK;
-/* Takes the members of an object that closes. hash 0: it has none. */
+/* Hashes the members of an object that closes. hash 0: it has none. */
 struct value value_take_members(struct kvw_scan *scan, const struct frame *frame);
 struct value value_number(const char *text, size_t len);
 uint64_t value_of_word(const char *word); /* as the string would hash */
-/* Is this the name of a member that holds an image, audio or a file? */
+/* Whether a member of this name has an image, audio or a file. */
 bool value_is_media(const char *key, size_t len);
 
 /* --- multipart.c --- */
 
-/* The body begins with a hyphen: it is a form. */
+/* Begins a form: the body begins with a hyphen. */
 void form_begin(struct kvw_scan *scan);
 void form_feed(struct kvw_scan *scan, const char *p, const char *end);
 
 /* --- cuts.c --- */
 
-/* How many of these bytes to take before the body is to be cut; more than len: all, and no cut. */
+/* Number of these bytes before the next cut; more than len: no cut. */
 size_t cuts_next(struct kvw_scan *scan, const char *data, size_t len);
-/* A separator was taken: the text's next piece begins a segment. */
+/* After a separator: the text's next piece begins a segment. */
 void cuts_make(struct kvw_scan *scan);
-/* The segments of a request whose chain is known. seed: of all that they are apart by. */
+/* Sets the segments of a request whose chain is known. seed: distinguishes models, salts and so
+ * on. */
 void cuts_segments(struct kvw_scan *scan, uint64_t seed, struct kvw_route_request *out);
 
 /* --- fold.c --- */

@@ -1,9 +1,9 @@
 /*
- * schema.c - what becomes of each value of a request body, by what it means.
+ * schema.c - handles each value of a request body, by its meaning.
  *
- * What it means was decided by the container it is in and its key (keys.c). A value whose type its
- * path does not know ends the scan: what a worker would make of `"stream": "yes"` is not ours to
- * guess. null means absent, except inside tools and other opaque values.
+ * Its container and key have decided the meaning (keys.c). A value of a wrong type ends the scan,
+ * since a worker's reading of `"stream": "yes"` is unknown. null means absent, except inside tools
+ * and other opaque values.
  *
  * Of duplicate keys the last counts, at every level, as in the workers' own parser.
  */
@@ -12,7 +12,7 @@
 
 #include "openai/scan_state.h"
 
-/* A value of which only the hash counts is complete. */
+/* Ends a value of which only the hash counts. */
 static bool value_done(struct kvw_scan *scan, struct value value)
 {
 	struct frame *frame = scan_top(scan);
@@ -47,7 +47,7 @@ static bool value_done(struct kvw_scan *scan, struct value value)
 	}
 }
 
-/* Strings that are content: the place where their pieces belong is opened first. */
+/* Begins a string that is content: opens the place of its pieces first. */
 static bool content_begin(struct kvw_scan *scan, struct frame *frame)
 {
 	switch ((enum node)frame->member) {
@@ -158,7 +158,7 @@ static bool keep_id(struct kvw_scan *scan, uint32_t id)
 	return buffer_append(scan, &scan->ids, (const char *)&id, sizeof(id));
 }
 
-/* A token id in full. */
+/* Takes a whole token id. */
 static bool take_id(struct kvw_scan *scan, const char *text, size_t len)
 {
 	uint64_t id = 0;
@@ -196,7 +196,7 @@ bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end)
 	return true;
 }
 
-/* How many answers or tokens are wanted; what is no such number its worker refuses. */
+/* A requested number of answers or tokens; 0: no such number, which the worker refuses. */
 static uint32_t number_of(const char *text, size_t len, size_t most_digits)
 {
 	uint32_t n = 0;
@@ -209,7 +209,7 @@ static uint32_t number_of(const char *text, size_t len, size_t most_digits)
 	return n;
 }
 
-/* A temperature with which vLLM takes the likeliest token: below its smallest, 1e-5. */
+/* Whether vLLM samples greedily at this temperature: below its minimum, 1e-5. */
 static bool is_greedy(const char *text, size_t len)
 {
 	char copy[32];
@@ -358,7 +358,7 @@ bool schema_literal(struct kvw_scan *scan, char first)
 	}
 }
 
-/* Pushes a frame. member: what the elements of a list are. */
+/* Pushes a frame. member: meaning of a list's elements. */
 static bool push_node(struct kvw_scan *scan, bool list, enum node node, enum node member)
 {
 	struct frame *frame = &scan->frames[scan->depth++];
@@ -483,7 +483,7 @@ bool schema_close(struct kvw_scan *scan)
 	case NODE_TOOL:
 		if (!frame->list)
 			value = value_take_members(scan, frame);
-		if (value.hash == 0) /* {} is something too */
+		if (value.hash == 0) /* {} is not absent */
 			value.hash = KVW_TAG_OBJECT;
 		return value_done(scan, value);
 	case NODE_TOOLS:

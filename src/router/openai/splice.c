@@ -54,7 +54,7 @@ static void add_edit(struct kvw_splice *out, uint64_t at, uint64_t removed, stru
 	out->growth += (int64_t)text.len - (int64_t)removed;
 }
 
-/* As the first member: a body without the member gets one. */
+/* The salt as first member, for a body without one. */
 static struct kvw_slice salt_member(struct texts *texts, struct kvw_slice salt, bool empty)
 {
 	put_bytes(texts, "\"cache_salt\":", 13);
@@ -72,7 +72,7 @@ static bool has_salt(const struct kvw_scan_places *places)
 	return false;
 }
 
-/* What stands instead of a member that directs the engine. */
+/* The value in place of a member that controls the engine. */
 static struct kvw_slice default_of(const struct kvw_scan *scan, uint32_t field)
 {
 	if (kvw_scan_exact_only(scan) && field == kvw_engine_field("kv_transfer_params", 18))

@@ -1,5 +1,5 @@
 /*
- * text.c - what the inner loops of text_kernel.h leave over: the rare and the short.
+ * text.c - handles the rare and short cases that the inner loops of text_kernel.h leave.
  */
 #include <endian.h>
 #include <stdlib.h>

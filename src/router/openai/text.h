@@ -1,16 +1,16 @@
 /*
- * text.h - the text of JSON strings, cut into chunks and hashed where it lies.
+ * text.h - cuts the text of JSON strings into chunks and hashes them in place.
  *
  * Canonical form of a string: its shortest JSON spelling. `"` and `\` are written `\"` and `\\`,
- * control characters `\b \f \n \r \t` or `\u00xx` in lower case, everything else as UTF-8. What
- * clients send is in this form nearly always, escapes included, so that a chunk is hashed without
- * being copied; `\/` and needless `\u` are decoded into a buffer first.
+ * control characters `\b \f \n \r \t` or `\u00xx` in lower case, everything else as UTF-8. Clients
+ * nearly always send this form, escapes included, so that a chunk is hashed without a copy; `\/`
+ * and needless `\u` are decoded into a buffer first.
  *
  * A chunk is 256 bytes of canonical text, or 64 token ids as little-endian 32-bit numbers. A string
- * begins a new chunk and its short tail is a chunk of its own.
+ * begins a new chunk, and its short tail is a chunk of its own.
  *
- * Bytes from 0x80 on are hashed as they are. Whether they are valid UTF-8 is the worker's question:
- * equal bytes hash equally either way, and a refused prompt fills no cache.
+ * Bytes from 0x80 on are hashed as they are. The worker checks that they are valid UTF-8: equal
+ * bytes hash equally in any case, and a refused prompt fills no cache.
  *
  * The inner loops exist once per instruction set (text_kernel.h) and are chosen at run time.
  */
@@ -32,7 +32,7 @@ struct kvw_piece {
 	uint32_t spare;
 };
 
-/* What becomes of a string's text. */
+/* Use of a string's text. */
 enum kvw_text_mode {
 	KVW_TEXT_NOTHING, /* checked only */
 	KVW_TEXT_VALUE,   /* folded into `value` */
@@ -40,15 +40,15 @@ enum kvw_text_mode {
 };
 
 struct kvw_text {
-	/* Canonical text that could not be hashed in place: fewer than 256 bytes between calls,
-	 * and room for the wide stores of the decoder. */
+	/* Canonical text that cannot be hashed in place: fewer than 256 bytes between calls, plus
+	 * room for the decoder's wide stores. */
 	_Alignas(32) unsigned char buffer[KVW_TEXT_CHUNK + 64];
 	uint32_t fill;
 	enum kvw_text_mode mode;
 	bool fields_only;         /* prompt text is checked, not hashed */
 	uint32_t units;           /* KVW_TEXT_VALUE: bytes folded so far */
 	uint64_t value;           /* KVW_TEXT_VALUE: hash so far */
-	bool too_many;            /* pieces were lost: more than the text justifies */
+	bool too_many;            /* pieces were lost: above piece_limit */
 	bool no_memory;           /* pieces were lost: allocation failed */
 	struct kvw_piece *pieces; /* owned */
 	size_t piece_count, piece_capacity;
@@ -59,13 +59,13 @@ struct kvw_text {
 struct kvw_text_ops {
 	/*
 	 * Takes text inside a string. Returns the first byte not taken: the closing quote, a
-	 * control character, a backslash whose escape is malformed or not complete before `end`,
-	 * or `end`. At a closing quote the last chunk is hashed too. Pieces end nowhere else.
+	 * control character, a backslash whose escape is malformed or not complete before `end`, or
+	 * `end`. At a closing quote the last chunk is hashed, too. Pieces end nowhere else.
 	 */
 	const char *(*run)(struct kvw_text *text, const char *p, const char *end);
 	/*
-	 * Takes token ids from p on as long as each is followed by a comma and at most one space.
-	 * Returns the start of the next value; p if it cannot take even one.
+	 * Takes token ids from p on, each followed by a comma and at most one space. Returns the
+	 * start of the next value; p if it cannot take even one.
 	 */
 	const char *(*ids)(struct kvw_text *text, const char *p, const char *end);
 	const char *name;
@@ -82,7 +82,7 @@ extern const struct kvw_text_ops kvw_text_avx512;
 /* The best for this processor. */
 const struct kvw_text_ops *kvw_text_ops(void);
 
-/* All that this processor can run, the best first, NULL at the end. */
+/* All variants that this processor can run, the best first, NULL at the end. */
 #define KVW_TEXT_OPS_MOST 4
 void kvw_text_all_ops(const struct kvw_text_ops *all[KVW_TEXT_OPS_MOST]);
 
@@ -107,7 +107,7 @@ static inline void kvw_text_push(struct kvw_text *text, uint64_t hash, uint32_t 
 	text->pieces[text->piece_count++] = (struct kvw_piece){.hash = hash, .units = units};
 }
 
-/* A chunk was hashed. */
+/* Takes the hash of a chunk. */
 static inline void kvw_text_emit(struct kvw_text *text, uint64_t hash, uint32_t units)
 {
 	if (text->mode == KVW_TEXT_PIECES) {
@@ -127,7 +127,7 @@ void kvw_text_put_id(struct kvw_text *text, uint32_t id);
 /* Hashes the tail of a string. For KVW_TEXT_VALUE, returns the hash of the whole string. */
 uint64_t kvw_text_end(struct kvw_text *text);
 
-/* Amid a string: what was taken so far ends a piece. KVW_TEXT_PIECES alone. */
+/* Ends a piece inside a string. KVW_TEXT_PIECES only. */
 void kvw_text_cut(struct kvw_text *text);
 
 /* Hashes the tail of a list of token ids. */

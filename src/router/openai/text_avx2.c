@@ -45,8 +45,8 @@ static inline uint64_t stops(const struct block *block)
 	return bits(stop_bytes(block->low), stop_bytes(block->high));
 }
 
-/* By its low half a byte is compared with the only one of `"` and `\\` that it can be; 0 is
- * neither, and is a control character anyway. */
+/* Compares each byte with the one of `"` and `\\` that has its low half; 0 matches neither, but is
+ * a control character anyway. */
 static inline __m256i special_bytes(__m256i v)
 {
 	const __m256i by_low = _mm256_setr_epi8(0, 0, '"', 0, 0, 0, 0, 0, 0, 0, 0, 0, '\\', 0, 0, 0,

@@ -27,7 +27,7 @@ static inline uint64_t stops(const struct block *block)
 }
 
 /* Hides a constant from the compiler, which would otherwise compute it again for every block, on
- * the port that compares. */
+ * the port of the comparisons. */
 static inline __m512i held(__m512i v)
 {
 	__asm__("" : "+v"(v));
@@ -39,8 +39,8 @@ static inline uint64_t backslashes(const struct block *block)
 	return _mm512_cmpeq_epi8_mask(block->bytes, _mm512_set1_epi8('\\'));
 }
 
-/* By its low half a byte is compared with the only one of `"` and `\` that it can be; 0 is neither,
- * and is a control character anyway. */
+/* Compares each byte with the one of `"` and `\` that has its low half; 0 matches neither, but is a
+ * control character anyway. */
 static inline bool has_special(const struct block *block)
 {
 	const __m512i by_low = held(_mm512_broadcast_i32x4(

@@ -14,9 +14,9 @@
  * also struct chunk_hash and chunk_hash_begin, _add, _keep (chunk_hash.h), so that a block is read
  * once for both its end and its hash.
  *
- * Which bytes are escaped is computed with one subtraction for 64 bytes (an odd run of backslashes
- * carries into the byte behind it), not by looking at each backslash: source code has an escape
- * every twenty bytes at places that no branch predictor can know.
+ * One subtraction for 64 bytes computes which bytes are escaped (an odd run of backslashes carries
+ * into the byte after it), without a branch per backslash: source code has an escape every twenty
+ * bytes, at unpredictable places.
  */
 #include <endian.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* How far text is looked at before it is hashed, so that it is still in the first-level cache. */
+/* Bytes of text that are scanned before they are hashed, so that they are still in the L1 cache. */
 #define KERNEL_STRIDE 4096
 
 /* Hashes whole chunks of [p, q); returns what is left in place. Completes the buffer first. */
@@ -49,7 +49,7 @@ static inline const char *kernel_chunks(struct kvw_text *text, const char *p, co
 	return p;
 }
 
-/* The span [p, q) is done with: hash it, keeping a tail in the buffer unless the string is over. */
+/* Hashes the scanned span [p, q), keeping a tail in the buffer unless the string is over. */
 static inline void kernel_feed(struct kvw_text *text, const char *p, const char *q, bool over)
 {
 	size_t tail;
@@ -71,7 +71,7 @@ static inline void kernel_feed(struct kvw_text *text, const char *p, const char 
 	}
 }
 
-/* Bytes that follow a backslash which is not itself escaped. *carry: the next block's first is. */
+/* Bytes after an unescaped backslash. *carry: the next block's first byte is one. */
 static inline uint64_t kernel_escaped(uint64_t backslash, uint64_t *carry)
 {
 	const uint64_t odd = UINT64_C(0xaaaaaaaaaaaaaaaa);
@@ -83,7 +83,7 @@ static inline uint64_t kernel_escaped(uint64_t backslash, uint64_t *carry)
 	return escaped;
 }
 
-/* Where text in canonical form ends in this block: bit 0 to 63, or 64. */
+/* End of canonical text in this block: bit 0 to 63, or 64. */
 static inline unsigned kernel_block_end(const struct block *block, uint64_t *carry, bool *bad)
 {
 	uint64_t backslash = backslashes(block), stop = stops(block);
@@ -101,7 +101,7 @@ static inline unsigned kernel_block_end(const struct block *block, uint64_t *car
 	return stop == 0 ? 64 : (unsigned)__builtin_ctzll(stop);
 }
 
-/* Whether the byte at p is escaped by what precedes it in a span that begins at `first`. */
+/* Whether the bytes before p, in a span that begins at `first`, escape the byte at p. */
 static inline uint64_t kernel_carry(const char *first, const char *p)
 {
 	const char *q = p;
@@ -111,8 +111,8 @@ static inline uint64_t kernel_carry(const char *first, const char *p)
 	return (uint64_t)(p - q) & 1;
 }
 
-/* Where canonical text ends in `count` blocks at p; past them: nowhere. `special`: those to be
- * looked at; *carry: the first byte is escaped, then the one behind them. */
+/* End of canonical text in `count` blocks at p; past them: no end. `special`: blocks to examine;
+ * *carry: in: the first byte is escaped; out: the byte after the blocks is. */
 static inline size_t kernel_find_end(
 	const char *p, unsigned count, uint64_t special, uint64_t *carry)
 {
@@ -129,7 +129,7 @@ static inline size_t kernel_find_end(
 		if (at < 64)
 			return 64 * (size_t)i + at;
 		special &= special - 1;
-		/* A branch: the next block must not wait for what this one says. */
+		/* A branch, so that the next block does not wait for this one's result. */
 		if (__builtin_expect(after != 0, 0)) {
 			if (i + 1 == count)
 				*carry = 1;
@@ -141,11 +141,12 @@ static inline size_t kernel_find_end(
 }
 
 /*
- * Passes canonical text that is not hashed. Returns the block at which to go on; *carry: as there.
+ * Skips canonical text that is not hashed. Returns the block at which to go on; *carry: of that
+ * block.
  *
- * Prose has an escape in some blocks, and no branch predictor can know in which: so many are asked
- * whether there is anything special in them, as many again as were passed, and looked at
- * afterwards. Source code has something in most, and is left to be looked at block by block.
+ * Prose has an escape in some unpredictable blocks: so groups of blocks, doubling in number, are
+ * tested for special bytes and examined afterwards. Source code has special bytes in most blocks,
+ * and is examined block by block.
  */
 static inline const char *kernel_pass(const char *p, const char *end, uint64_t *carry)
 {
@@ -192,8 +193,8 @@ static inline void kernel_merge(struct kvw_text *text, uint64_t (*kept)[8], unsi
 		kvw_text_emit(text, chunk_hash_merge(kept[i]), KVW_TEXT_CHUNK);
 }
 
-/* Takes whole chunks of canonical text. Returns where one begins that is not for certain: what is
- * special in it, or at its edge, is found by kernel_span. *carry: as there. */
+/* Takes whole chunks of canonical text. Returns the first chunk that may not be canonical, for
+ * kernel_span. *carry: as for kernel_find_end. */
 static inline const char *kernel_take_chunks(
 	struct kvw_text *text, const char *p, const char *end, uint64_t *carry)
 {
@@ -214,7 +215,7 @@ static inline const char *kernel_take_chunks(
 				goto out;
 			chunk_hash_add(&hash, &block, chunk_secret + chunk_secret_at[i]);
 		}
-		/* A backslash at its end is text only if what follows makes it an escape. */
+		/* A backslash at its end is text only if the next bytes make it an escape. */
 		if (after != 0 && (end - p == (ptrdiff_t)KVW_TEXT_CHUNK ||
 					  !kernel_escapes(p[KVW_TEXT_CHUNK])))
 			break;
@@ -233,7 +234,7 @@ out:
 }
 #endif
 
-/* How far to look before hashing what lies there. */
+/* Bytes to scan before hashing them. */
 static inline ptrdiff_t kernel_stride(const struct kvw_text *text, bool first)
 {
 	if (text->mode == KVW_TEXT_NOTHING)
@@ -287,8 +288,8 @@ static inline const char *kernel_span(struct kvw_text *text, const char *p, cons
 	memcpy(tail, p, (size_t)(end - p));
 	block = load(tail);
 	at = kernel_block_end(&block, &carry, &bad);
-	/* Past the end only if a backslash is the last byte:
-	 * the quote behind it counts as escaped. */
+	/* Beyond the end only if a backslash is the last byte: the quote after it counts as
+	 * escaped. */
 	q = p + at > end ? end - 1 : p + at - bad;
 	kernel_feed(text, base, q, q < end && *q == '"' && !bad);
 	return q;
@@ -354,8 +355,8 @@ static inline uint32_t kernel_decimal(uint64_t digits)
 }
 
 /*
- * Commas and the starts of numbers are bit masks over 64 bytes, so that where the next id begins
- * does not wait for the length of the last one.
+ * Commas and the starts of numbers are bit masks over 64 bytes, so that the start of the next id
+ * does not depend on the length of the last one.
  */
 static const char *kernel_ids(struct kvw_text *text, const char *p, const char *end)
 {

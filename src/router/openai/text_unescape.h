@@ -30,7 +30,7 @@ static inline __m256i hex_values(__m256i digits, __m256i *valid)
 	return _mm256_blendv_epi8(_mm256_add_epi8(letter, _mm256_set1_epi8(10)), number, is_number);
 }
 
-/* Eight code units, each of three UTF-8 bytes, as such: 12 bytes in front of each half. */
+/* Eight code units as three UTF-8 bytes each: 12 bytes at the start of each half. */
 static inline __m256i three_bytes(__m256i unit)
 {
 	const __m256i six = _mm256_set1_epi32(0x3f);
@@ -108,7 +108,7 @@ static inline const char *unescape_all(struct kvw_text *text, const char *p, con
 			return p;
 		kvw_text_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
 		text->fill -= (uint32_t)KVW_TEXT_CHUNK;
-		/* More than is left: at most 23 bytes. */
+		/* Writes up to 23 bytes beyond the result. */
 		_mm256_storeu_si256((__m256i *)text->buffer,
 			_mm256_loadu_si256((const __m256i *)(text->buffer + KVW_TEXT_CHUNK)));
 	}

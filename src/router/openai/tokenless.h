@@ -1,8 +1,8 @@
 /*
- * tokenless.h - finds answers of 200 that have no token.
+ * tokenless.h - detects answers of status 200 without any token.
  *
- * An engine that is put to sleep or paused aborts what it has (vLLM's mode=abort, the default), and
- * its API server ends those answers as if all were well: 200, and
+ * An engine that is put to sleep or paused aborts its requests (vLLM's mode=abort, the default),
+ * and its API server ends their answers as if complete: 200, and
  *
  * 	/v1/completions       a stream of nothing but usage, if wished, and "data: [DONE]"
  * 	/v1/chat/completions  the same after the event that names the role
@@ -10,9 +10,9 @@
  * 	without streaming     "finish_reason":"abort", as in a stream that is aborted with its
  * 	                      first token
  *
- * For the client that is an empty answer, though another worker could have given it one. The event
- * with the role and message_start come together with what follows the first token: to keep them
- * until then delays nothing.
+ * The client would get an empty answer, though another worker could generate one. The event with
+ * the role and message_start come together with the first token: keeping them until then delays
+ * nothing.
  */
 #ifndef KVW_TOKENLESS_H
 #define KVW_TOKENLESS_H
@@ -24,16 +24,16 @@
 enum kvw_token_sign {
 	KVW_TOKENS_UNKNOWN, /* nothing has come yet */
 	KVW_TOKENS_OPENED,  /* only what precedes the first token */
-	KVW_TOKENS_SOME,    /* or this piece does not show it */
-	KVW_TOKENS_NONE,    /* or one that came with the abort, which no client has seen */
+	KVW_TOKENS_SOME,    /* or the piece is ambiguous */
+	KVW_TOKENS_NONE,    /* or only one with the abort, which no client has seen */
 };
 
-/* After the next piece of a stream, without its preamble (openai/preamble.h), of which
- * message_start opens it too; so_far: UNKNOWN or OPENED. A piece that is not one whole event is
- * taken to have a token. */
+/* The sign after the next piece of a stream, without its preamble (openai/preamble.h), though
+ * message_start counts as opening; so_far: UNKNOWN or OPENED. A piece that is not one whole event
+ * counts as having a token. */
 enum kvw_token_sign kvw_tokens_in_piece(enum kvw_token_sign so_far, const char *data, size_t len);
 
-/* Was the plain answer, or the first piece of it, cut short by its engine? */
+/* Whether the engine aborted the plain answer, judged from it or its first piece. */
 bool kvw_tokens_aborted(const char *data, size_t len);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * tokens.c - JSON tokens out of a body that arrives in pieces.
+ * tokens.c - reads JSON tokens from a body that arrives in pieces.
  *
- * A state machine of the grammar: what may come next, nothing about meaning. A token that lies in
- * one piece is handed on where it lies; one that is cut (a key, a number, an escape) is collected
- * first. Strings of prompt text go to text.c in whole spans.
+ * A state machine of the grammar, without meaning. A token within one piece is passed on in place;
+ * a cut token (a key, a number, an escape) is collected first. Strings of prompt text go to text.c
+ * in whole spans.
  *
- * Strict: RFC 8259 and an object at the top, nothing around it but white space; and what Python's
- * json, by which vLLM and SGLang read, takes besides: NaN, Infinity, -Infinity, and a byte order
- * mark of UTF-8 in front. What it takes in UTF-16 or -32 is refused here. Not checked: UTF-8 (see
- * text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and no
- * recursion.
+ * Strict: RFC 8259 and an object at the top, with only white space around it; plus the extensions
+ * of Python's json, the parser of vLLM and SGLang: NaN, Infinity, -Infinity, and a leading byte
+ * order mark of UTF-8. UTF-16 and -32, which it also accepts, are refused here. Not checked: UTF-8
+ * (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and
+ * no recursion.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,20 +21,20 @@
 
 #define SHORT_NAME 16 /* bytes: "assistant", "function_call" */
 
-/* The body is over for us. */
+/* Ends the scan of the body. */
 static const char *fail_scan(struct kvw_scan *scan, const char *end)
 {
 	scan->state = STATE_FAILED;
 	return end;
 }
 
-/* Where p lies in the body. */
+/* Offset of p in the body. */
 static inline uint64_t place_of(const struct kvw_scan *scan, const char *p, const char *end)
 {
 	return scan->fed_bytes - (uint64_t)(end - p);
 }
 
-/* Bytes that may stand in a string and mean themselves. */
+/* Whether a byte in a string stands for itself. */
 static inline bool is_plain(char c)
 {
 	return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
@@ -46,8 +46,9 @@ static inline bool is_space(char c)
 }
 
 /*
- * The next character of a string that may begin with SCAN_BILLING. Once it has, the rest is not
- * looked at; once it cannot, what was held back is text after all. Returns whether it was taken.
+ * Matches the next character of a string that may begin with SCAN_BILLING. After a full match the
+ * rest is ignored; after a mismatch the held-back characters count as text. Returns whether the
+ * character was taken.
  */
 static bool match_billing(struct kvw_scan *scan, uint32_t code)
 {
@@ -66,7 +67,7 @@ static bool match_billing(struct kvw_scan *scan, uint32_t code)
 	return true;
 }
 
-/* One character of a string that did not lie there as it is meant. */
+/* Takes one decoded character of a string. */
 static bool put_code(struct kvw_scan *scan, uint32_t code)
 {
 	unsigned char bytes[8];
@@ -84,7 +85,7 @@ static bool put_code(struct kvw_scan *scan, uint32_t code)
 		(const char *)bytes, len);
 }
 
-/* A code unit of \uXXXX. A high surrogate waits for what follows. */
+/* Takes a code unit of \uXXXX. A high surrogate waits for the next one. */
 static bool put_unit(struct kvw_scan *scan, uint32_t unit)
 {
 	uint32_t high = scan->high;
@@ -103,7 +104,7 @@ static bool put_unit(struct kvw_scan *scan, uint32_t unit)
 	return put_code(scan, unit);
 }
 
-/* What the letter behind a backslash stands for; UINT32_MAX: nothing. */
+/* The character of the letter after a backslash; UINT32_MAX: invalid. */
 static uint32_t short_escape(char letter)
 {
 	switch (letter) {
@@ -127,8 +128,7 @@ static uint32_t short_escape(char letter)
 }
 
 /*
- * Goes on with an escape byte by byte, or, if a high surrogate waits and none follows, lets it
- * stand alone.
+ * Continues an escape byte by byte; a waiting high surrogate without a second escape stands alone.
  */
 static const char *take_escape(struct kvw_scan *scan, const char *p, const char *end)
 {
@@ -209,8 +209,8 @@ static const char *take_string(struct kvw_scan *scan, const char *p, const char 
 static const char *take_value(struct kvw_scan *scan, const char *p, const char *end);
 
 /*
- * Behind a key. What follows nearly always, a colon, at most one space and a value, is taken here:
- * each return to take_token() costs a jump that is hard to predict.
+ * Takes the usual bytes after a key, a colon, at most one space and a value, at once: each return
+ * to take_token() costs an unpredictable jump.
  */
 static const char *after_key(struct kvw_scan *scan, const char *p, const char *end)
 {
@@ -223,7 +223,7 @@ static const char *after_key(struct kvw_scan *scan, const char *p, const char *e
 	return is_space(*p) ? p : take_value(scan, p, end);
 }
 
-/* A key: p behind its opening quote. */
+/* Begins a key: p after its opening quote. */
 static const char *begin_key(struct kvw_scan *scan, const char *p, const char *end)
 {
 	const char *q = p;
@@ -274,7 +274,7 @@ static bool is_number(const char *p, size_t len)
 	return p == end;
 }
 
-/* The null that ends here may stand for a salt. */
+/* Records the place of a null, which may be that of a salt. */
 static void note_null(struct kvw_scan *scan, uint64_t at)
 {
 	const struct frame *frame = scan_top(scan);
@@ -301,8 +301,8 @@ static const char *take_literal(struct kvw_scan *scan, const char *p, const char
 	return p;
 }
 
-/* number: the literal is one, so spelt. NULL: true, false or null, after its first letter.
- * p at what is to come. */
+/* number: spelling of a number literal; NULL: true, false or null, after its first letter. p at its
+ * next byte. */
 static const char *begin_literal(struct kvw_scan *scan, const char *literal, const char *number,
 	const char *p, const char *end)
 {
@@ -339,7 +339,7 @@ static const char *take_number(struct kvw_scan *scan, const char *p, const char 
 	return q;
 }
 
-/* A string value: p behind its opening quote. Short names are hashed here, at once. */
+/* Begins a string value: p after its opening quote. Hashes short names at once. */
 static const char *begin_string(struct kvw_scan *scan, const char *p, const char *end)
 {
 	const char *q = p;
@@ -400,7 +400,7 @@ static const char *close_container(struct kvw_scan *scan, const char *p, const c
 	return p + 1;
 }
 
-/* A value, or the end of an empty list. Runs of token ids are taken at once. */
+/* Takes a value, or the end of an empty list. Takes runs of token ids at once. */
 static const char *take_value(struct kvw_scan *scan, const char *p, const char *end)
 {
 	if (scan->depth > 0 && scan_top(scan)->member == NODE_ID) {
@@ -418,7 +418,7 @@ static const char *take_value(struct kvw_scan *scan, const char *p, const char *
 	return begin_value(scan, p, end);
 }
 
-/* Behind a value. Goes on with the next key where that follows at once, see after_key(). */
+/* Continues after a value, with the next key if that follows directly, see after_key(). */
 static const char *after_value(struct kvw_scan *scan, const char *p, const char *end)
 {
 	if (scan_top(scan)->field != 0) {
@@ -440,7 +440,7 @@ static const char *after_value(struct kvw_scan *scan, const char *p, const char 
 	return *p == '"' ? begin_key(scan, p + 1, end) : p;
 }
 
-/* The next token, or a part of it. p < end. */
+/* Takes the next token, or a part of it. p < end. */
 static const char *take_token(struct kvw_scan *scan, const char *p, const char *end)
 {
 	if (scan->state == STATE_STRING)
@@ -477,7 +477,7 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 	}
 }
 
-/* A byte order mark, from the body's first byte on. */
+/* Takes a byte order mark at the body's first byte. */
 static const char *take_mark(struct kvw_scan *scan, const char *p, const char *end)
 {
 	static const char mark[] = "\xef\xbb\xbf";

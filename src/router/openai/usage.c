@@ -1,9 +1,9 @@
 /*
- * usage.c - token counts out of an answer that streams by.
+ * usage.c - reads token counts from an answer as it streams through.
  *
- * A usage object counts where the protocols put it, and nowhere else: an answer echoes what its
- * client sent (`tools`, `metadata`, `kv_transfer_params`), and a client must not choose what it is
- * charged. So it is a member of the top level, or of the `response`, `message` or `delta` there:
+ * A usage object counts only where the protocols put it: an answer echoes members of its request
+ * (`tools`, `metadata`, `kv_transfer_params`), and a client must not control its own charges. So it
+ * has to be a member of the top level, or of the `response`, `message` or `delta` there:
  *
  * 	{"usage":{...}}                                        whole answers, chunks, message_delta
  * 	{"type":"response.completed","response":{"usage":{...}}}
@@ -11,13 +11,13 @@
  * 	{"type":"message-end","delta":{"usage":{...}}}         Cohere's chat
  * 	{"meta":{"billed_units":{...}}}                        Cohere's embeddings
  *
- * Brackets and strings are counted along to know the place. Most events have no usage, or a null,
- * as servers write it into every event: a piece that begins and ends between two events and shows
- * no other `"usage"` is searched for that alone. The member name, both quotes included, cannot
- * stand inside a JSON string, where its quotes would be escaped.
+ * Brackets and strings are tracked to know the place. Most events have no usage, or null, which
+ * some servers write into every event: a piece of whole events without another `"usage"` only costs
+ * that search. The member name, both quotes included, cannot stand inside a JSON string, where its
+ * quotes would be escaped.
  *
- * An object is read where it is if the piece holds all of it; else it is copied until its braces
- * are even, then read.
+ * An object is read in place if the piece has all of it; else it is copied until its braces
+ * balance, then read.
  *
  * Names, as recorded from vLLM 0.32:
  *
@@ -49,12 +49,12 @@ void kvw_usage_init(struct kvw_usage *usage)
 	usage->window_len = 0;
 }
 
-/* The counts of one usage object. */
+/* Reads the counts of one usage object. */
 struct reader {
 	uint64_t prompt, input, completion, cached, created, images;
 	bool has_prompt, has_input, has_completion, has_cached, has_created;
-	bool anthropic; /* `input` excludes what was cached */
-	bool cohere;    /* units were counted: what follows is cached_tokens */
+	bool anthropic; /* `input` excludes cached tokens */
+	bool cohere;    /* billed units were read: cached_tokens follows */
 };
 
 static bool key_is(const char *key, size_t len, const char *name)
@@ -62,7 +62,7 @@ static bool key_is(const char *key, size_t len, const char *name)
 	return len == strlen(name) && memcmp(key, name, len) == 0;
 }
 
-/* What the members of an object count. */
+/* Which members of an object count. */
 enum counted { COUNTS_ALL, COUNTS_CACHED, COUNTS_UNITS, COUNTS_NOTHING };
 
 static enum counted counted_in(const char *key, size_t len)
@@ -144,7 +144,7 @@ static const char *plain_end(const char *p, const char *end)
 	return p;
 }
 
-/* Skips a string; p behind its opening quote. Returns its closing quote, or end. */
+/* Skips a string; p after its opening quote. Returns its closing quote, or end. */
 static const char *string_end(const char *p, const char *end)
 {
 	while ((p = plain_end(p, end)) < end && *p != '"')
@@ -159,8 +159,8 @@ static const char *skip_space(const char *p, const char *end)
 	return p;
 }
 
-/* Reads keys with counts out of an object; p at its brace. Returns the first byte behind it; NULL:
- * it is not whole. */
+/* Reads keys with counts out of an object; p at its brace. Returns the first byte after it; NULL:
+ * it is incomplete. */
 static const char *read_object(struct reader *reader, const char *p, const char *end)
 {
 	unsigned depth = 0;
@@ -203,7 +203,7 @@ static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 			prompt += reader->created;
 		usage->prompt_known = prompt <= UINT32_MAX;
 		usage->prompt_tokens = usage->prompt_known ? (uint32_t)prompt : 0;
-		/* More cached than there is would be nonsense: unknown then. */
+		/* More cached than prompt tokens is invalid: then the count is unknown. */
 		usage->cached_known =
 			reader->has_cached && usage->prompt_known && reader->cached <= prompt;
 		usage->cached_tokens = usage->cached_known ? (uint32_t)reader->cached : 0;
@@ -216,8 +216,8 @@ static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 
 /* --- an object --- */
 
-/* Reads a usage object that lies whole in this piece, from its brace at p. Returns the first byte
- * behind it; NULL: it does not lie whole, and the caller has to copy it. */
+/* Reads a usage object from its brace at p, if it is complete in this piece. Returns the first byte
+ * after it; NULL: it is incomplete, and the caller has to copy it. */
 static const char *take_in_place(struct kvw_usage *usage, const char *p, const char *end)
 {
 	struct reader reader = {0};
@@ -229,7 +229,7 @@ static const char *take_in_place(struct kvw_usage *usage, const char *p, const c
 	return last;
 }
 
-/* Where an object is: what of its bytes decides where it ends. */
+/* Nesting state within an object, to find its end. */
 struct place {
 	uint32_t depth;
 	bool in_string, escaped;
@@ -249,8 +249,8 @@ static inline void step(struct place *at, char c)
 	}
 }
 
-/* Goes on copying an object, whose brace is in the window or first in p. Returns the first byte
- * behind it, or behind what had room. */
+/* Continues to copy an object, whose brace is in the window or first in p. Returns the first byte
+ * after it, or after the bytes with room. */
 static const char *collect_usage(struct kvw_usage *usage, const char *p, const char *end)
 {
 	size_t room = sizeof(usage->window) - usage->window_len;
@@ -273,16 +273,16 @@ static const char *collect_usage(struct kvw_usage *usage, const char *p, const c
 		read_object(&reader, usage->window, usage->window + usage->window_len) != NULL)
 		take_counts(usage, &reader);
 	usage->held = usage->held && usage->depth == 2;
-	usage->depth += at.depth; /* of one that is too long the rest passes like any other */
+	usage->depth += at.depth; /* the rest of one that is too long is skipped */
 	return p;
 }
 
 /* --- its place --- */
 
-/* Of the value to come. */
+/* Meaning of the next value. */
 enum meaning { MEANS_NOTHING, MEANS_USAGE, MEANS_HOLDER };
 
-/* Do keys count here? */
+/* Whether keys count at this place. */
 static bool counts(const struct kvw_usage *usage)
 {
 	return usage->depth == 1 || (usage->depth == 2 && usage->held);
@@ -298,8 +298,7 @@ static enum meaning meaning_of_key(const struct kvw_usage *usage, const char *ke
 		       : MEANS_NOTHING;
 }
 
-/* Goes on inside a string that this piece does not hold whole, with its colon. Where keys count it
- * may be one. */
+/* Continues a string that, with its colon, spans pieces. Where keys count it may be a key. */
 static const char *take_string(struct kvw_usage *usage, const char *p, const char *end)
 {
 	const char *from = p;
@@ -319,7 +318,7 @@ static const char *take_string(struct kvw_usage *usage, const char *p, const cha
 	return p == end ? end : p + 1;
 }
 
-/* Behind a string that may be a key: a colon makes it one. */
+/* After a string that may be a key: a colon makes it one. */
 static const char *take_colon(struct kvw_usage *usage, const char *p, const char *end)
 {
 	p = skip_space(p, end);
@@ -339,7 +338,7 @@ static const char *open_string(struct kvw_usage *usage, const char *p, const cha
 	if (usage->depth == 0)
 		return text;
 	last = plain_end(text, end);
-	/* Whole, and so is what says whether it is a key. */
+	/* The string and the byte that shows whether it is a key are complete. */
 	if (end - last > 1 && *last == '"' &&
 		(last[1] == ':' || last[1] == ',' || !counts(usage))) {
 		if (last[1] == ':' && counts(usage))
@@ -376,7 +375,7 @@ static const char *structure(const char *p, const char *end)
 	return p;
 }
 
-/* An opening bracket at p. Between events, at depth 0, only an object begins something. */
+/* Takes an opening bracket at p. Between events, at depth 0, only an object counts. */
 static const char *open_container(struct kvw_usage *usage, const char *p, const char *end)
 {
 	enum meaning meaning = (enum meaning)usage->meaning;
@@ -400,7 +399,7 @@ static const char *open_container(struct kvw_usage *usage, const char *p, const 
 	return p + 1;
 }
 
-/* Outside of strings. */
+/* Takes bytes outside of strings. */
 static const char *take_structure(struct kvw_usage *usage, const char *p, const char *end)
 {
 	p = structure(p, end);
@@ -419,7 +418,7 @@ static const char *take_structure(struct kvw_usage *usage, const char *p, const 
 	return p + 1;
 }
 
-/* Whole events without a usage that is an object? */
+/* Whether the bytes are whole events without a usage object. */
 static bool says_nothing(const char *p, const char *end)
 {
 	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n')

@@ -1,15 +1,15 @@
 /*
- * usage.h - token counts out of an answer that streams by.
+ * usage.h - reads token counts from an answer as it streams through.
  *
  * Finds the usage objects of completions, chat, responses, messages and Cohere's paths in a plain
- * JSON body or in SSE events, without a DOM, where these protocols put them: what an answer echoes
- * of its request does not count. What is kept between calls is one usage object at most, and of
- * other bytes none. Costs a search for `"usage"` at some 10 GB/s, tens of nanoseconds an event; of
- * events with usage, and of whole answers, a look at each bracket and string.
+ * JSON body or in SSE events, without a DOM, where these protocols put them: echoes of the request
+ * do not count. Between calls at most one usage object is kept, and no other bytes. Costs a search
+ * for `"usage"` at some 10 GB/s, tens of nanoseconds an event; for events with usage, and whole
+ * answers, a test of each bracket and string.
  *
  * Several usage objects may pass (message_start and message_delta; one per event with continuous
- * usage statistics). A later one replaces what it states: one that states the prompt's length
- * replaces the cached count too, so that no count survives from an object that was not the last.
+ * usage statistics). A later object replaces the counts that it has: one with the prompt's length
+ * replaces the cached count, too, so that no count survives from an earlier object.
  */
 #ifndef KVW_USAGE_H
 #define KVW_USAGE_H
@@ -29,12 +29,12 @@ struct kvw_usage {
 	/* private */
 	bool collecting; /* the window holds an object's beginning */
 	bool in_string, escaped;
-	bool string_ended; /* just now, where keys count: a colon makes it one */
+	bool string_ended; /* a possible key has just ended: a colon makes it one */
 	/* The container of depth 2 is the `response`, `message` or `delta` that holds a usage. */
 	bool held;
-	uint8_t meaning; /* of the value to come: in usage.c */
+	uint8_t meaning; /* meaning of the next value: in usage.c */
 	uint8_t key_len;
-	char key[10];    /* the string read last may be one; a longer one is none that counts */
+	char key[10];    /* the last string, perhaps a key; longer ones do not count */
 	uint32_t depth;  /* of the answer's containers */
 	uint32_t inside; /* likewise, of the object that is copied */
 	char window[KVW_USAGE_WINDOW];

@@ -1,7 +1,7 @@
 /*
  * value.c - one hash for any JSON value: tools, tool calls, images, settings, unknown parts.
  *
- * Equal values hash equally however they are written:
+ * Equal values hash equally in any spelling:
  *
  *	string   its canonical text in chunks, then its length (text.h)
  *	number   an integer by its digits (-0 is 0), anything else as the nearest double; so 1e2 and
@@ -10,7 +10,7 @@
  *	object   its members sorted by the hash of their keys; of equal keys the last counts
  *
  * The members of open objects lie on one stack, so an object costs 24 bytes a member while it is
- * open and nothing afterwards.
+ * open, and none afterwards.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 
 #define INSERTION_LIMIT 24  /* members; beyond that qsort is faster */
 #define NUMBER_LIMIT    512 /* bytes; longer ones are hashed as they are spelt */
-#define NUMBER_UNITS    4   /* whatever its spelling */
+#define NUMBER_UNITS    4   /* for any spelling */
 
 bool value_member(struct kvw_scan *scan, struct frame *frame, struct value value)
 {
