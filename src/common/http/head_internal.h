@@ -1,9 +1,9 @@
 /*
  * head_internal.h - functions that the files of the head parser share. Inside src/common/http only.
  *
- *   head_parse.c bytes -> lines -> fields: the grammar, not the meaning head_rules.c the meaning of
- *   all fields: framing, connection, host, expectations second_look.c llhttp over the same bytes,
- *   and whether it agrees
+ *   head_parse.c   bytes -> lines -> fields: the grammar, not the meaning
+ *   head_rules.c   the meaning of all fields: framing, connection, host, expectations
+ *   second_look.c  llhttp over the same bytes, and whether it agrees
  *
  * Each step returns false after filling *error; the first fault found is reported.
  */

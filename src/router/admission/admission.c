@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_RATE 1.1f /* until it is known better */
+#define FIRST_RATE 1.1f /* initial rate */
 #define LEAST_RATE 0.05
-#define MOST_RATE  1e6 /* workers that answer at once, without an engine */
+#define MOST_RATE  1e6 /* limit, for workers that answer at once, without an engine */
 #define LOOK_NS    INT64_C(2000000)
-/* There was no look for so long: nothing is known of that time. */
+/* After a longer pause between looks the time in between is ignored. */
 #define LONG_NS    INT64_C(1000000000)
 #define FADE_NS    30e9
-#define IDLE_NS    2e9 /* of each worker that has not worked yet: a first burst fills nothing */
-#define PRIOR_NS   2e9 /* of each worker at that rate are added to what is seen */
+#define IDLE_NS    2e9 /* idle time assumed per worker before its first work */
+#define PRIOR_NS   2e9 /* work at the initial rate added per worker as a prior */
 
 struct kvw_admission *kvw_admission_create(size_t programs)
 {
@@ -41,7 +41,7 @@ void kvw_admission_destroy(struct kvw_admission *admission)
 	free(admission);
 }
 
-/* Continues the sums by what happened in the last dt_ns. */
+/* Updates the sums for the last dt_ns. */
 static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_ns, int64_t now_ns)
 {
 	double left = exp(-(double)dt_ns / FADE_NS);

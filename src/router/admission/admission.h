@@ -3,15 +3,15 @@
  * refused.
  *
  * A router that only chooses lets a queue grow in each worker, where first come, first served then
- * breaks all promises at once. So requests wait here instead. A worker gets a prompt when it can
- * take it (pace.h); waiting requests are sent in an order that keeps the most promises (queue.h); a
- * request that is too dear for a fleet with more work than it can do is not sent (price.h); and
- * turns of running programs come before new programs that would push their caches out (programs.h).
+ * breaks all promises at once. So requests wait in kvway instead. A worker gets a prompt when it
+ * can take it (pace.h); waiting requests are sent in an order that keeps the most promises
+ * (queue.h); a request that is too expensive for an overloaded fleet is not sent (price.h); and
+ * turns of running programs come before new programs that would evict their caches (programs.h).
  * gate.h puts these together for one loop and one model.
  *
  * The workers' rate is learned as well: the predicted prefill of the requests that they answered,
- * over the time in which they had work. The rate is in the unit of the predictions, so that a
- * prediction which is wrong by a factor does no harm here.
+ * over the time in which they had work. The rate is in the unit of the predictions, so that
+ * predictions that are wrong by a constant factor do no harm here.
  *
  * No I/O, no clock of its own, no locks but short ones: the replay of bench/replay runs this code.
  *
@@ -26,7 +26,7 @@
 #include "kvway/load.h"
 #include "kvway/slice.h"
 
-#define KVW_FULL_SHARE 0.85f /* of the workers' time, from which on they count as full */
+#define KVW_FULL_SHARE 0.85f /* busy share of the workers' time from which on they count as full */
 
 struct kvw_admission {
 	struct kvw_pace paces[KVW_MAX_WORKERS]; /* by worker id */
@@ -35,23 +35,23 @@ struct kvw_admission {
 	/* The workers' rate: predicted prefill per worker and ns of being busy. */
 	_Atomic float done_per_ns;
 	_Atomic float busy_share;  /* of all workers' time in the last half minute */
-	_Atomic int64_t done_ns;   /* predicted prefill of first tokens that came since looked_ns */
-	_Atomic int64_t looked_ns; /* when the sums below were continued */
-	_Atomic bool looking;      /* by one thread at a time; guards these two */
+	_Atomic int64_t done_ns;   /* predicted prefill of first tokens since looked_ns */
+	_Atomic int64_t looked_ns; /* last update of the sums below */
+	_Atomic bool looking;      /* lock of the updating thread; guards these two */
 	double work_sum, busy_sum, time_sum;
 	double own_sum; /* the part of busy_sum that workers spent on this router's prompts */
 
-	/* Written by the gates that planned and counted last; estimate.c reads them. */
+	/* Written by the last gate that planned or counted; estimate.c reads them. */
 	_Atomic int64_t planned_ns;         /* 0: none has */
-	_Atomic float limits[KVW_CLASSES];  /* of a price, by that plan */
-	_Atomic float mean_ns, lag;         /* of a gate; lag 0: none has counted */
+	_Atomic float limits[KVW_CLASSES];  /* limits on prices, by that plan */
+	_Atomic float mean_ns, lag;         /* from a gate; lag 0: none yet */
 
 	/* Sums over all loops: work that waits, and work that is offered (ns per second). */
 	_Atomic int64_t waiting_ns;
 	_Atomic int64_t first_waiting_ns; /* of the most important class */
 	_Atomic int64_t offered_per_s;
 	_Atomic uint64_t refused; /* requests, ever */
-	/* The same sums of other routers before the same workers; 0: there are none. */
+	/* The same sums of other routers with the same workers; 0: none. */
 	_Atomic int64_t peers_waiting_ns, peers_first_waiting_ns, peers_offered_per_s;
 };
 
@@ -60,7 +60,7 @@ struct kvw_admission_work {
 	int64_t waiting_ns, first_waiting_ns, offered_per_s;
 };
 
-/* programs: how many are remembered; 0: none. NULL: no memory. Aligned to cache lines. */
+/* programs: size of the table; 0: none. NULL: no memory. Aligned to cache lines. */
 struct kvw_admission *kvw_admission_create(size_t programs);
 void kvw_admission_destroy(struct kvw_admission *admission); /* NULL is allowed */
 
@@ -74,7 +74,7 @@ static inline double kvw_admission_rate(const struct kvw_admission *admission)
 	return atomic_load_explicit(&admission->done_per_ns, memory_order_relaxed);
 }
 
-/* Do the workers have as much work as they can do? */
+/* Whether the workers have as much work as they can do. */
 static inline bool kvw_admission_full(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->busy_share, memory_order_relaxed) > KVW_FULL_SHARE;
@@ -86,11 +86,11 @@ struct kvw_admission_work kvw_admission_own(const struct kvw_admission *admissio
 void kvw_admission_set_peers(
 	struct kvw_admission *admission, const struct kvw_admission_work *peers);
 
-/* Reads the field x-kvway-deadline-ms: how long after its arrival a request is of use; 0: the field
- * names no time. */
+/* Reads the field x-kvway-deadline-ms: time after arrival for which a request is useful; 0: no
+ * valid time. */
 int64_t kvw_admission_deadline_ns(struct kvw_slice text);
 
-/* A worker has left, and its id will be another's. */
+/* Drops a worker's state: another worker will get its id. */
 void kvw_admission_left(struct kvw_admission *admission, uint32_t worker);
 
 #endif

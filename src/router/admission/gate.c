@@ -4,25 +4,25 @@
 #include <math.h>
 #include <string.h>
 
-#define LOOKS             64                   /* requests that one call judges again at most */
+#define LOOKS             64                   /* most requests that one call judges again */
 #define PLAN_NS           INT64_C(2000000)     /* least time between two plans of the queue */
-#define PLAN_EACH_NS      INT64_C(2000)        /* the same, for each request that waits */
-#define PLAN_AT_ONCE      1000                 /* with fewer waiting, a new one is planned */
+#define PLAN_EACH_NS      INT64_C(2000)        /* the same, per waiting request */
+#define PLAN_AT_ONCE      1000                 /* fewer waiting ones are planned at each new one */
 #define TELL_NS           INT64_C(1000000000)  /* between two reports of an empty gate */
-#define TELL_LEAST        1e6                  /* less offered work is reported as none */
+#define TELL_LEAST        1e6                  /* less offered work is reported as 0 */
 #define PROMPT_AHEAD_NS   INT64_C(200000000)   /* work of a worker before a promised request */
 #define LATE_NS           INT64_C(1000000000)  /* overdue requests are sent so long, then refused */
-#define LATE_OVER_NS      INT64_C(2000000000)  /* ... until none has been overdue for so long */
-#define SHORT_TOKENS      3                    /* prefill that late streams bear, in token times */
-#define SHORT_TOKENS_EASY 7                    /* ... while the workers have time left */
-#define TOKEN_NS          1e8                  /* a token's time without such a promise */
+#define LATE_OVER_NS      INT64_C(2000000000)  /* ... until none was overdue for this time */
+#define SHORT_TOKENS      3                    /* prefill allowed to late streams, in token times */
+#define SHORT_TOKENS_EASY 7                    /* ... while the workers have spare time */
+#define TOKEN_NS          1e8                  /* a token's time without a promise */
 #define PRESSED           4                    /* a request is pressed in this last part */
-#define PATIENT           1.5                  /* times what a request needs that needs too long */
-#define HEAVY_NS          5e9                  /* prefill that holds streams up noticeably */
+#define PATIENT           1.5                  /* limit of a hopeless request, times its own need */
+#define HEAVY_NS          5e9                  /* prefill that delays streams noticeably */
 #define HEAVY_WEIGHT      0.6
-#define TOO_LATE_NS       1e15                 /* of a broken promise; of waiting when pressed */
+#define TOO_LATE_NS       1e15                 /* cost of a late answer; of waiting when pressed */
 #define FOREIGN_WEIGHT    0.07                 /* of prefill, for each foreign stream it delays */
-#define SURE              0.8                  /* share of turns that another one follows */
+#define SURE              0.8                  /* share of turns with a next one that is sure */
 #define LEARN             (1 / 128.0)          /* weight of a new request in the mean */
 #define LAG_FIRST         0.7
 #define WAKE_NS           INT64_C(5000000)
@@ -40,7 +40,7 @@ void kvw_gate_init(
 	kvw_price_init(&gate->price);
 }
 
-/* Reports to the other gates what waits here. first: of the most important class. */
+/* Publishes this gate's waiting work to the other gates. first: of the most important class. */
 static void tell_waiting(struct kvw_gate *gate, int64_t by_ns, bool first)
 {
 	gate->told_waiting_ns += by_ns;
@@ -86,9 +86,9 @@ void kvw_gate_finish(struct kvw_gate *gate)
 	kvw_queue_finish(&gate->queue);
 }
 
-/* Answers that are behind keep a prompt out, but not a short one that would break its own promise.
- * Returns how much prefill is short: while the workers have time left, streams get back what a
- * longer one takes from them. */
+/* Late answers keep a prompt out, but not a short one that would break its own promise. Returns the
+ * prefill that counts as short: while the workers have spare time, streams can recover from a
+ * longer one. */
 static double short_of(const struct kvw_entrant *e, int64_t now_ns)
 {
 	double tokens = e->wait.late == KVW_LATE_NEVER ? SHORT_TOKENS : SHORT_TOKENS_EASY;
@@ -99,7 +99,7 @@ static double short_of(const struct kvw_entrant *e, int64_t now_ns)
 	return tokens * (e->promise.tpot_ns > 0 ? (double)e->promise.tpot_ns : TOKEN_NS);
 }
 
-/* What a worker has to compute, in the time that it will really take. */
+/* A worker's queue, in the time that it will really take. */
 static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
 {
 	double rate = kvw_admission_rate(gate->admission);
@@ -108,7 +108,7 @@ static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate 
 	return longer(predicted, kvw_pace_undone_ns(&gate->admission->paces[c->id], rate, now_ns));
 }
 
-/* foreign_ns: what it has to compute for others that ask it directly. */
+/* foreign_ns: its work for foreign requests. */
 static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c,
 	int64_t foreign_ns, int64_t ahead_ns, int64_t now_ns)
 {
@@ -123,7 +123,7 @@ static bool is_promised(const struct kvw_entrant *e)
 	return e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
 }
 
-/* How much work a worker may have before this request. */
+/* Limit of a worker's work before this request. */
 static int64_t ahead_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	return is_promised(e) ? PROMPT_AHEAD_NS : gate->terms.ahead_ns;
@@ -152,15 +152,15 @@ static bool is_idle(const struct kvw_gate *gate, uint32_t worker, int64_t now_ns
 	return !kvw_pace_busy(&gate->admission->paces[worker], now_ns);
 }
 
-/* A worker that the strategy would pass over, but for its own choice. */
+/* Whether the strategy would pass over this worker. */
 static bool is_barred(const struct kvw_cost *cost)
 {
 	return cost->verdict == KVW_VERDICT_UNUSABLE || cost->verdict == KVW_VERDICT_BOUND ||
 	       cost->verdict == KVW_VERDICT_SLOW_START;
 }
 
-/* What a long prompt costs the streams that a worker answers. What the strategy charges for ours,
- * those of others cost as well. */
+/* Cost of a long prompt for the streams of a worker. Foreign streams count like ours in the
+ * strategy's cost. */
 static double hold_up_ns(const struct kvw_cost *cost, uint32_t foreign)
 {
 	double heavy = cost->prefill_ns < HEAVY_NS ? cost->prefill_ns / HEAVY_NS : 1;
@@ -170,7 +170,7 @@ static double hold_up_ns(const struct kvw_cost *cost, uint32_t foreign)
 	       (weight + FOREIGN_WEIGHT) * cost->prefill_ns * foreign;
 }
 
-/* Workers seen at another time or rate are looked at again. */
+/* The epoch changes with time and rate; then workers are examined again. */
 static uint64_t epoch_of(struct kvw_gate *gate, int64_t now_ns)
 {
 	double rate = kvw_admission_rate(gate->admission);
@@ -196,16 +196,15 @@ static struct kvw_outlook *look_at_worker(
 	return o;
 }
 
-/* What a worker has to compute before this request for others that ask it directly,
- * or until it has room. */
+/* Time for a worker's foreign requests before this request, or until it has room. */
 static inline int64_t foreign_of(const struct kvw_outlook *o, const struct kvw_candidate *c,
 	const struct kvw_entrant *e, int64_t now_ns)
 {
 	return o->foreign ? kvw_load_before_ns(c->load, e->wait.came_ns, now_ns) : 0;
 }
 
-/* Until the worker can take this prompt; 0: now.
- * Less than short_ns: although answers are behind. */
+/* Time until the worker can take this prompt; 0: now. Work below short_ns is taken even if answers
+ * are late. */
 static inline int64_t wait_seen(const struct kvw_outlook *o, int64_t foreign_ns, double work_ns,
 	int64_t ahead_ns, double short_ns)
 {
@@ -217,19 +216,19 @@ static inline int64_t wait_seen(const struct kvw_outlook *o, int64_t foreign_ns,
 	return longer(longer(wait, -left_ns), 0);
 }
 
-/* When its first token is due; INT64_MAX: no such promise. */
+/* Due time of its first token; INT64_MAX: no promise. */
 static int64_t first_due_of(const struct kvw_entrant *e)
 {
 	return is_promised(e) ? e->wait.came_ns + kvw_promise_first_ns(&e->promise, e->tokens)
 			      : INT64_MAX;
 }
 
-/* The lowest cost, with the time until the worker can take a prompt. While the workers have time
- * left, one where the promise will be kept goes before one where it will not, however many streams
- * the prompt holds up there. A request that was promised nothing and has waited for most of the
- * time that it can goes wherever it can go now, so that it is not refused for the sake of a worker
- * that suits it better. Sums up what it sees of all; with a thousand workers that is what admission
- * costs. */
+/* Chooses the lowest cost, including the time until the worker can take a prompt. While the workers
+ * have spare time, a worker where the promise will be kept comes before one where it will not,
+ * however many streams the prompt delays there. A request without a promise that has waited for
+ * most of its time goes to any worker that can take it now, so that it is not refused for want of a
+ * better one. Also sums up numbers over all workers; with a thousand workers this loop is the main
+ * cost of admission. */
 static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns)
@@ -271,8 +270,8 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		whole_ns = costs[i].prefill_ns > whole_ns ? costs[i].prefill_ns : whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
 		held = hit > held ? hit : held;
-		/* The strategy counts what it predicted; what the worker has to do beyond that
-		 * counts as well. */
+		/* The strategy counts predicted work; the worker's work beyond that counts as
+		 * well. */
 		cost = costs[i].total_ns +
 		       fmax(0, (double)longer(wait, o->queue_ns) - costs[i].queue_ns);
 		if (!weighed || cost >= best || (i != wish->pos && is_barred(&costs[i])))
@@ -307,8 +306,8 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	return pos;
 }
 
-/* What is lost with the request, in requests like the others: its program's context, if the program
- * would come back to it. */
+/* Value of the request, in units of a usual request: includes its program's context, if the program
+ * would come back. */
 static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	struct kvw_programs_stats programs;
@@ -325,8 +324,9 @@ static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
 	       gate->late_ns - gate->late_since_ns > LATE_NS;
 }
 
-/* What waits of the most important class takes the workers longer than this one of it is promised.
- * Their time shows that only seconds later, and the prices only when a minute of work has come. */
+/* Whether the waiting work of the most important class takes longer than this request's promise.
+ * The workers' busy time shows that only seconds later, the prices only after a minute of offered
+ * work. */
 static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	int64_t waiting =
@@ -341,10 +341,9 @@ static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return (double)waiting > rate * (double)kvw_promise_first_ns(&e->promise, e->tokens);
 }
 
-/* While the workers have time left no other gains by a refusal (but a more important class, if this
- * one is a lesser one), and a program that is all but sure to come back loses more by it than by
- * one late turn. Requests that are overdue one after the other say sooner than the workers' time
- * that there is none left. */
+/* While the workers have spare time, no other request gains by a refusal (except a more important
+ * class), and a program that is almost sure to come back loses more by it than by one late turn. A
+ * series of overdue requests shows overload sooner than the workers' busy time. */
 static enum kvw_late lateness(
 	const struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
 {
@@ -361,13 +360,13 @@ static enum kvw_late lateness(
 	return KVW_LATE_SENT;
 }
 
-/* Sets its limits but for start_ns, which it returns. */
+/* Sets its limits except start_ns, which it returns. */
 static int64_t set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
 {
 	struct kvw_waiter *w = &e->wait;
 	int64_t start_ns = 0;
 	int64_t work_ns = (int64_t)(gate->lag * (double)w->work_ns);
-	int64_t idle_ns = work_ns + SAFE_NS; /* what it needs on an idle worker */
+	int64_t idle_ns = work_ns + SAFE_NS; /* its time on an idle worker */
 	int64_t need_ns = 0;
 
 	w->until_ns = gate->terms.max_wait_ns < INT64_MAX - w->came_ns
@@ -383,17 +382,17 @@ static int64_t set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t 
 	w->first_ns = kvw_promise_first_ns(&e->promise, e->tokens);
 	if (w->first_ns < idle_ns)
 		w->first_ns = (int64_t)(PATIENT * (double)idle_ns);
-	/* However late first tokens have been, half of its time is there to wait. */
+	/* At least half of its time remains for waiting, however late first tokens have been. */
 	need_ns = work_ns + (int64_t)fmin(gate->more_ns, fmax(SAFE_NS, (double)w->first_ns / 2));
 	if (w->came_ns + w->first_ns - need_ns < start_ns)
 		start_ns = w->came_ns + w->first_ns - need_ns;
-	/* Half of the safety is there for one that just makes it. */
+	/* A request that barely makes it keeps half of the safety margin. */
 	if (start_ns < w->came_ns + SAFE_NS / 2 && w->until_ns > w->came_ns + SAFE_NS / 2)
 		start_ns = w->came_ns + SAFE_NS / 2;
 	return start_ns;
 }
 
-/* When it has waited in vain. */
+/* End of its wait. */
 static int64_t due_of(const struct kvw_waiter *w)
 {
 	return w->late == KVW_LATE_IN_TURN ? w->until_ns : w->start_ns;
@@ -405,7 +404,7 @@ static void note_due(struct kvw_gate *gate, const struct kvw_waiter *w)
 		gate->due_ns = due_of(w);
 }
 
-/* Most of the time that it could wait is over. */
+/* Whether most of its waiting time is over. */
 static bool is_pressed(const struct kvw_waiter *w, int64_t start_ns, int64_t now_ns)
 {
 	return start_ns - now_ns < (start_ns - w->came_ns) / PRESSED;
@@ -466,7 +465,7 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *e)
 	e->wait.aged = false;
 }
 
-/* This gate's part of what the workers do: of the waiting work, or of the offered. */
+/* This gate's part of the total: of the waiting work, or of the offered. */
 static double part(int64_t mine, const _Atomic int64_t *all, const _Atomic int64_t *peers)
 {
 	int64_t sum = atomic_load_explicit(all, memory_order_relaxed) +
@@ -475,7 +474,7 @@ static double part(int64_t mine, const _Atomic int64_t *all, const _Atomic int64
 	return sum <= mine || mine <= 0 ? 1 : (double)mine / (double)sum;
 }
 
-/* A new one, or one whose context is lost. */
+/* The program is new, or its context is lost. */
 bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	struct kvw_programs_stats programs;
@@ -486,14 +485,14 @@ bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 		(!begins && e->held_tokens * 2 >= e->turn.context))
 		return false;
 	kvw_programs_stats(gate->admission->programs, &programs);
-	/* Alone, it pushes out no other's. */
+	/* A single program evicts no other's context. */
 	if (programs.running <= (begins ? 0 : 1))
 		return false;
 	return (double)programs.context + (begins ? (double)e->tokens : 0) > programs.limit;
 }
 
-/* None starves: a request that has waited for long counts as one class better. And one whose time
- * is nearly over goes before those that can wait. */
+/* Prevents starvation: a request that has waited for long counts as one class better, and one whose
+ * time is nearly over goes before those that can wait. */
 static void age(struct kvw_gate *gate, int64_t now_ns)
 {
 	for (size_t i = 0; i < gate->queue.count; i++) {
@@ -504,7 +503,7 @@ static void age(struct kvw_gate *gate, int64_t now_ns)
 		if (w->aged || w->class == 0 || now_ns - w->came_ns <= gate->terms.max_wait_ns / 2)
 			continue;
 		w->aged = true;
-		/* Forward, past what was looked at. */
+		/* The request moves forward, before the examined ones. */
 		kvw_queue_set(&gate->queue, w, w->class - 1, w->start_ns, w->pressed);
 	}
 }
@@ -555,7 +554,7 @@ static void note_late(struct kvw_gate *gate, int64_t now_ns)
 	gate->late_ns = now_ns;
 }
 
-/* One that waits in vain. */
+/* A request whose wait is over. */
 static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 {
 	int64_t first_ns = INT64_MAX;
@@ -577,8 +576,8 @@ static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 	return NULL;
 }
 
-/* Which of those that wait may go, from the best to the last; too dear: none. No room: more
- * important classes fill the workers, it is said, but one has nothing to do. */
+/* Ranks of waiting requests that may go, from the best to the last; TOO_DEAR: may not go. NO_ROOM:
+ * more important classes should fill the workers, but one is idle. */
 enum rank { KEPT, GIVEN_UP, NO_ROOM, TOO_DEAR };
 
 static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w)
@@ -588,7 +587,7 @@ static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w
 	return w->given_up ? GIVEN_UP : KEPT;
 }
 
-/* Can one of this rank wait, and is there a worker for it by the last judgement? */
+/* Whether requests of this rank may wait, and had a worker at the last judgement. */
 static bool has_worker(const struct kvw_gate *gate, enum rank rank)
 {
 	if (rank == GIVEN_UP)
@@ -596,7 +595,7 @@ static bool has_worker(const struct kvw_gate *gate, enum rank rank)
 	return rank == KEPT || (gate->any_idle && gate->price.limit[KVW_CLASSES - 1] <= 0);
 }
 
-/* One of this rank that can be sent now. */
+/* A request of this rank that can be sent now. */
 static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t now_ns,
 	kvw_gate_judge_fn *judge, void *user)
 {
@@ -616,7 +615,7 @@ static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t 
 			return e;
 		if (gate->all_full)
 			return NULL;
-		/* Where it moved backwards, another has its place. */
+		/* If it moved backwards, another request is at this index now. */
 		i += gate->queue.items[i] == &e->wait ||
 		     kvw_waiter_before(&e->wait, gate->queue.items[i]);
 	}
@@ -643,7 +642,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 			*out = e;
 			return KVW_SEND;
 		}
-		/* By what is known now it has time. */
+		/* By the new judgement it still has time. */
 		if (now_ns < due_of(&e->wait))
 			e = NULL;
 	}
@@ -656,7 +655,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_REFUSE;
 	}
 	plan(gate, now_ns);
-	/* Where none is judged on the way, nothing is known of the workers. */
+	/* Without a judgement the workers' states are unknown. */
 	gate->any_open = true;
 	gate->any_idle = true;
 	for (enum rank rank = KEPT; e == NULL && rank <= NO_ROOM; rank++)

@@ -1,5 +1,5 @@
 /*
- * gate_inside.h - the inside of a gate, shared by its files: gate.c judges, keeps and sends
+ * gate_inside.h - internals of a gate, shared by its files: gate.c judges, keeps and sends
  * requests; gate_sent.c follows those that were sent, and learns from their first tokens.
  */
 #ifndef KVW_GATE_INSIDE_H
@@ -7,7 +7,7 @@
 
 #include "admission/gate.h"
 
-/* A request is sent sooner than it must by this much, at least. */
+/* Safety margin before a request's latest time of sending. */
 #define SAFE_NS INT64_C(100000000)
 
 static inline int64_t longer(int64_t a, int64_t b)
@@ -25,7 +25,7 @@ static inline uint64_t hit_of(const uint32_t *hit_tokens)
 	return sum;
 }
 
-/* The gate looks at this worker again before it judges the next request. */
+/* Refreshes the gate's view of this worker before the next judgement. */
 static inline void forget_outlook(struct kvw_gate *gate, uint32_t worker)
 {
 	gate->outlooks->workers[worker].epoch = 0;

@@ -1,17 +1,18 @@
 /*
- * gate_sent.c - requests that a gate has sent: their pace and program, and what first tokens teach.
+ * gate_sent.c - requests that a gate has sent: their pace and program, and learning from first
+ * tokens.
  *
  * Two quantiles are learned: the ratio of the time to a first token to the predicted one (lag), and
  * for short prompts, where steps of the engine count more than prefill, the time beyond it.
  */
 #include "admission/gate_inside.h"
 
-#define MORE_MOST_NS 5e9 /* of a first token after what was predicted */
+#define MORE_MOST_NS 5e9 /* most delay of a first token beyond its prediction */
 #define LAG_LEAST    0.3
 #define LAG_MOST     3.0
-#define LONG_NS      INT64_C(1000000000) /* a prompt of which that long is expected shows the lag */
+#define LONG_NS      INT64_C(1000000000) /* least expected time of a prompt that teaches the lag */
 
-/* Its program runs. What it had in a cache and has no more is computed again. */
+/* Updates its program: it runs. Context that it has lost from a cache counts as recomputed. */
 static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -26,8 +27,7 @@ static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	kvw_programs_sent(gate->admission->programs, &e->turn, decision->prompt_tokens, now_ns);
 }
 
-/* Its time to first token as admission counts on it: corrected by what the workers did,
- * and have not done. */
+/* The expected time to first token, corrected by the workers' rate and unanswered work. */
 static int64_t counted_on(const struct kvw_gate *gate, uint32_t worker,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -62,8 +62,8 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 		program_sent(gate, e, decision, now_ns);
 }
 
-/* Moves the quantile that nine of ten are below. Where prompts are short, what delays their first
- * tokens is something else: steps of the engine, or that it runs no more requests at once. */
+/* Moves the quantile that nine of ten are below. First tokens of short prompts are delayed by other
+ * causes: steps of the engine, or its limit of running requests. */
 static void learn_more(struct kvw_gate *gate, double more_ns)
 {
 	gate->more_ns *= more_ns > gate->more_ns ? 1 + 0.9 * 0.05 : 1 - 0.1 * 0.05;

@@ -19,7 +19,7 @@ void kvw_pace_sent(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns)
 		atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
 }
 
-/* Its first token has come, or will not. */
+/* Ends the wait for a first token, which has come, or will not. */
 static void leave_shown(struct kvw_pace *pace, int64_t work_ns)
 {
 	atomic_fetch_sub_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
@@ -37,7 +37,7 @@ void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns
 
 void kvw_pace_follows(struct kvw_pace *pace)
 {
-	/* The first one: what others were promised is past. */
+	/* The first stream: the balance of earlier ones is void. */
 	if (atomic_fetch_add_explicit(&pace->answering, 1, memory_order_relaxed) <= 0)
 		atomic_store_explicit(
 			&pace->behind_ns, -KVW_PACE_CREDIT_NS, memory_order_relaxed);
@@ -72,7 +72,7 @@ double kvw_pace_own_share(const struct kvw_pace *pace)
 		       : count_of(&pace->peers) > 0 ? 0 : 1;
 }
 
-/* What is left of other routers' work. */
+/* The rest of other routers' work. */
 static double peers_undone(const struct kvw_pace *pace, int64_t now_ns)
 {
 	int64_t until_ns = get(&pace->peers_until_ns);
@@ -111,7 +111,7 @@ void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, i
 	atomic_store_explicit(&pace->moved_ns, now_ns, memory_order_relaxed);
 }
 
-/* How far its answers are behind; <= 0: not. */
+/* Lateness of its answers; <= 0: not late. */
 static int64_t behind(const struct kvw_pace *pace, int64_t now_ns)
 {
 	if (count_of(&pace->answering) <= 0 || now_ns - get(&pace->moved_ns) > KVW_PACE_STALE_NS)
@@ -125,7 +125,7 @@ struct kvw_pace_seen kvw_pace_see(const struct kvw_pace *pace, int64_t now_ns)
 	bool computes = count_of(&pace->unanswered) > 0 || count_of(&pace->peers) > 0;
 
 	return (struct kvw_pace_seen){
-		/* Tokens come about twice as fast as they must. */
+		/* Without prefill tokens come about twice as fast as required. */
 		.late_ns = behind_ns > 0 ? behind_ns / 2 : 0,
 		.computes = computes,
 		.busy = computes || behind_ns > 0,

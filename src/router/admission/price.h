@@ -1,16 +1,16 @@
 /*
  * price.h - the highest price at which the workers can do all cheaper requests.
  *
- * When more work comes than can be done, a request that takes ten seconds of a worker takes them
- * from ten or twenty others whose promises it breaks, whichever was first. The limit on a request's
- * price (its work over its value) follows from the work that was offered lately: at this price all
- * cheaper work just fills the workers' time. Below capacity there is no limit. Work of a more
- * important class comes first, whatever its price.
+ * Under overload, a request that takes ten seconds of a worker takes them from ten or twenty others
+ * and breaks their promises, in any order. The limit on a request's price (its work over its value)
+ * follows from the recently offered work: all work cheaper than the limit just fills the workers'
+ * time. Below capacity there is no limit. Work of a more important class comes first, whatever its
+ * price.
  *
  * Offered work is summed up by classes and steps of price, older work fading away within a minute.
  *
- * Threads: a price belongs to one event loop, which sees its own requests alone; it counts on the
- * same share of the workers' time as its share of all requests (kvw_price_limits' rate).
+ * Threads: a price belongs to one event loop, which sees only its own requests; it assumes a share
+ * of the workers' time equal to its share of all requests (kvw_price_limits' rate).
  */
 #ifndef KVW_PRICE_H
 #define KVW_PRICE_H
@@ -20,18 +20,18 @@
 #define KVW_PRICE_STEPS 128 /* eight to a doubling, from 1 ms on */
 
 struct kvw_price {
-	double offered[KVW_CLASSES][KVW_PRICE_STEPS]; /* ns, each as much as it counts at from_ns */
+	double offered[KVW_CLASSES][KVW_PRICE_STEPS]; /* ns, decayed to from_ns */
 	double total;                                 /* of all */
-	int64_t from_ns;                              /* 0: nothing was offered yet */
+	int64_t from_ns;                              /* 0: none was offered yet */
 	double limit[KVW_CLASSES]; /* INFINITY: none */
 };
 
 void kvw_price_init(struct kvw_price *price);
-/* A request has come. */
+/* Counts an offered request. */
 void kvw_price_offer(struct kvw_price *price, const struct kvw_waiter *waiter, int64_t now_ns);
 /* Offered work per ns, over the last minute. */
 double kvw_price_offered(const struct kvw_price *price, int64_t now_ns);
-/* Sets the limits. rate: predicted ns of prefill that are done for it in one ns. */
+/* Sets the limits. rate: predicted ns of prefill done for this loop in one ns. */
 void kvw_price_limits(struct kvw_price *price, double rate, int64_t now_ns);
 
 static inline bool kvw_price_too_high(

@@ -1,10 +1,10 @@
 /*
  * programs.c - see programs.h.
  *
- * A table of sets of four entries: a key has its place in one set, where the program that was heard
- * of last takes the place of the one that was heard of first. Readers take no lock: every word is
- * atomic, and a turn that is read while it moves is at worst taken for a new program. Sums over the
- * table are made slice by slice, so that no call takes long.
+ * A table of sets of four entries: a key belongs to one set, where a new program replaces the least
+ * recently active one. Readers take no lock: every word is atomic, and a turn read during a move at
+ * worst counts as a new program. Sums over the table are computed slice by slice, so that no call
+ * takes long.
  */
 #include "admission/programs.h"
 
@@ -18,12 +18,12 @@
 
 #define WAYS     4
 #define SLICES   16
-#define PATIENCE 2.0     /* times what it takes in general, or this program took */
+#define PATIENCE 2.0     /* times the usual time away, or this program's */
 #define STRIDE   8       /* chunks */
-/* Looks whose sets are asked for before the first: a miss waits for memory. */
+/* Look-ups whose sets are prefetched: a cache miss waits for memory. */
 #define AHEAD    8
-#define MOST_LOOKS 1024  /* for a program, from the prompt's end */
-#define MOST_RUN_NS INT64_C(3600000000000) /* a turn takes no longer: its end was missed */
+#define MOST_LOOKS 1024  /* most look-ups for a program, from the prompt's end */
+#define MOST_RUN_NS INT64_C(3600000000000) /* longest turn: after that its end was missed */
 #define LEARN    (1 / 256.0f)
 #define AWAY_FIRST_NS 30e9f
 #define AWAY_LEAST_NS 1e8f
@@ -31,18 +31,18 @@
 
 struct entry {
 	_Atomic uint64_t key;     /* 0: free */
-	_Atomic int64_t heard_ns; /* sent or ended last */
-	_Atomic float away_ns;    /* between its turns, in the mean; 0: not known */
+	_Atomic int64_t heard_ns; /* time of its last sending or end */
+	_Atomic float away_ns;    /* mean time between its turns; 0: unknown */
 	_Atomic uint32_t context, turns;
 	_Atomic uint32_t under_way; /* requests */
 };
 
 struct set {
-	_Alignas(64) atomic_bool lock; /* of threads that write entries */
+	_Alignas(64) atomic_bool lock; /* for writers of entries */
 	struct entry entries[WAYS];
 };
 
-/* What a slice of the table summed up to. */
+/* Sums of a slice of the table. */
 struct slice {
 	_Atomic uint64_t known, running, context;
 };
@@ -65,7 +65,7 @@ struct kvw_programs {
 };
 
 #define ADAPT_NS   INT64_C(1000000000)
-#define FADE       0.97 /* of the sums, each time */
+#define FADE       0.97 /* decay of the sums, each time */
 #define MUCH_LOST  0.3
 #define LITTLE_LOST 0.12
 #define LOWER      0.97f
@@ -108,7 +108,7 @@ void kvw_programs_destroy(struct kvw_programs *programs)
 
 static struct set *set_of(struct kvw_programs *programs, uint64_t key)
 {
-	/* Keys are hashes; their low bits choose nothing else here. */
+	/* Keys are hashes, so their low bits can choose the set. */
 	return &programs->sets[(key ^ key >> 32) & programs->mask];
 }
 
@@ -120,27 +120,28 @@ static struct entry *find_entry(struct set *set, uint64_t key)
 	return NULL;
 }
 
-/* Its keys lie in two cache lines. */
+/* Prefetches a set, whose keys lie in two cache lines. */
 static void expect(const struct set *set)
 {
 	__builtin_prefetch(set);
 	__builtin_prefetch((const char *)set + 64);
 }
 
-/* How many of its chunks stand for a prompt: all full ones down to a multiple of STRIDE, so that a
- * next turn which differs a little at the end of this one is still known by it. */
+/* Number of chunks that identify a prompt: all full ones, rounded down to a multiple of STRIDE, so
+ * that a next turn that differs slightly at this one's end is still recognized. */
 static uint32_t standing_chunks(const struct kvw_route_request *request)
 {
 	const struct kvw_chunk *chunks = request->chunks;
 	uint32_t count = request->chunk_count;
 
-	/* All but perhaps the last are of one length. */
+	/* All but perhaps the last have one length. */
 	if (count >= 2 && chunks[count - 1].end - chunks[count - 2].end != chunks[0].end)
 		count--;
 	return count >= STRIDE ? count - count % STRIDE : count;
 }
 
-/* The entry may be another program's by now: `before` is what was looked for all the same. */
+/* Another program may have replaced the entry by now; `before` is set to the searched key in any
+ * case. */
 static void fill_turn(const struct entry *entry, uint64_t key, struct kvw_turn *turn)
 {
 	turn->before = key;
@@ -204,7 +205,7 @@ static void learn_away(struct kvw_programs *programs, float away_ns)
 	SET(programs->away_ns, now);
 }
 
-/* Takes what is known of the program out of the place of its last turn. */
+/* Removes the program's entry of its last turn, and returns its contents. */
 static bool take_entry(struct kvw_programs *programs, uint64_t key, struct entry *out)
 {
 	struct set *set = set_of(programs, key);
@@ -223,7 +224,7 @@ static bool take_entry(struct kvw_programs *programs, uint64_t key, struct entry
 	return entry != NULL;
 }
 
-/* A free entry, or that of the program which was heard of first. */
+/* A free entry, or that of the least recently active program. */
 static struct entry *place_in(struct set *set, uint64_t key)
 {
 	struct entry *place = find_entry(set, key);
@@ -240,10 +241,10 @@ static struct entry *place_in(struct set *set, uint64_t key)
 	return place;
 }
 
-/* A turn after the program was away. */
+/* Records a turn after the program was away. */
 static void came_back(struct kvw_programs *programs, struct entry *known, int64_t now_ns)
 {
-	int64_t since = now_ns - GET(known->heard_ns); /* of another thread, so perhaps later */
+	int64_t since = now_ns - GET(known->heard_ns); /* set by another thread, so perhaps later */
 	float away = since > 0 ? (float)since : 0;
 	float mean = GET(known->away_ns);
 
@@ -273,7 +274,7 @@ void kvw_programs_sent(
 	again = turn->before != 0 && take_entry(programs, turn->before, &known);
 	if (again && GET(known.under_way) == 0)
 		came_back(programs, &known, now_ns);
-	/* One under another key ends there, unheard. */
+	/* An entry under another key ends without a further turn. */
 	if (again && turn->before == turn->key)
 		under_way = GET(known.under_way);
 	set = set_of(programs, turn->key);
@@ -291,7 +292,7 @@ void kvw_programs_sent(
 	SET(entry->under_way, under_way + 1);
 	SET(entry->key, turn->key);
 	kvw_spin_unlock(&set->lock);
-	/* The same prompt once more, as after a worker failed, says nothing of that. */
+	/* A repeated prompt, as after a worker's failure, is no evidence of that. */
 	if (again || !repeated)
 		learn_returning(programs, again);
 }
@@ -332,7 +333,7 @@ void kvw_programs_lost(struct kvw_programs *programs, int64_t lost_ns, int64_t w
 	atomic_fetch_add_explicit(&programs->work_ns, work_ns, memory_order_relaxed);
 }
 
-/* Learns how much context may run. */
+/* Adapts the limit of running context. */
 static void adapt(struct kvw_programs *programs, bool full)
 {
 	struct kvw_programs_stats now;
@@ -342,12 +343,12 @@ static void adapt(struct kvw_programs *programs, bool full)
 
 	programs->lost_sum = programs->lost_sum * FADE + (double)lost_ns;
 	programs->work_sum = programs->work_sum * FADE + (double)work_ns;
-	/* It fades to nothing when nothing is sent for hours. */
+	/* The sum decays to 0 when no request is sent for hours. */
 	if (programs->work_sum > 0)
 		lost = programs->lost_sum / programs->work_sum;
 	SET(programs->lost, (float)lost);
 	kvw_programs_stats(programs, &now);
-	/* A quiet second is no reason to let less run. */
+	/* Not lowered for a second without work. */
 	if (full && lost > MUCH_LOST && work_ns > 0) {
 		float limit =
 			now.limit < (double)now.context ? (float)now.limit : (float)now.context;

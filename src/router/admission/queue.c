@@ -11,7 +11,7 @@ void kvw_queue_finish(struct kvw_queue *queue)
 	*queue = (struct kvw_queue){0};
 }
 
-/* Moves all so that half of the room that is left is on either side. */
+/* Centers the items in the free room. */
 static void center(struct kvw_queue *queue)
 {
 	struct kvw_waiter **items = queue->slots + (queue->room - queue->count) / 2;
@@ -40,7 +40,7 @@ static enum kvw_err grow(struct kvw_queue *queue)
 	return KVW_OK;
 }
 
-/* How many of the first `count` of these come before; with_equal: or are equal. */
+/* Number of the first `count` items that come before; with_equal: or are equal. */
 static size_t count_before(struct kvw_waiter *const *items, size_t count,
 	const struct kvw_waiter *waiter, bool with_equal)
 {
@@ -58,7 +58,7 @@ static size_t count_before(struct kvw_waiter *const *items, size_t count,
 	return from;
 }
 
-/* Where it waits. */
+/* Index of a waiter. */
 static size_t place_of(const struct kvw_queue *queue, const struct kvw_waiter *waiter)
 {
 	size_t place = count_before(queue->items, queue->count, waiter, false);
@@ -68,7 +68,7 @@ static size_t place_of(const struct kvw_queue *queue, const struct kvw_waiter *w
 	return place;
 }
 
-/* Those before `place` move by one to the front. */
+/* Moves the items before `place` by one to the front. */
 static void shift_front(struct kvw_queue *queue, size_t place)
 {
 	queue->items--;
@@ -146,7 +146,7 @@ void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t c
 	items[to] = waiter;
 }
 
-/* To be given up before the other. */
+/* Whether a is to be given up before b. */
 static bool dearer(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
 	return a->class != b->class ? a->class > b->class
@@ -160,7 +160,7 @@ static void heap_push(struct kvw_waiter **heap, size_t at, struct kvw_waiter *wa
 	heap[at] = waiter;
 }
 
-/* Takes the dearest of `count` out. */
+/* Removes the item of the highest price among `count`. */
 static struct kvw_waiter *heap_pop(struct kvw_waiter **heap, size_t count)
 {
 	struct kvw_waiter *dearest = heap[0];
@@ -184,7 +184,7 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 	struct kvw_waiter **heap = queue->heap;
 	double work = ahead_ns;
 	size_t kept = 0;
-	/* Of those kept, in the heap's order: seldom any, for while all fits none is needed. */
+	/* Kept items in heap order: built only when needed, seldom. */
 	size_t ordered = 0;
 
 	queue->given_up = 0;
@@ -194,13 +194,13 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 
 		waiter->given_up = false;
 		if (waiter->late != KVW_LATE_NEVER && slack < 0) {
-			/* No other is given up for what is late already. */
+			/* No other is given up for a request that is late already. */
 			work += (double)waiter->work_ns;
 			continue;
 		}
 		heap[kept++] = waiter;
 		work += (double)waiter->work_ns;
-		/* What is before it has to be done when it must be sent. */
+		/* The work before it has to be done by its latest time of sending. */
 		while (!waiter->given_up && work - (double)waiter->work_ns > slack && kept > 0) {
 			struct kvw_waiter *dearest = NULL;
 

@@ -1,22 +1,22 @@
 /*
- * queue.h - requests that wait, in the order of sending, and which of them to give up.
+ * queue.h - waiting requests in the order of sending, and the choice of those to give up.
  *
  * The order: the more important class first; within it those whose time is nearly over (pressed),
  * by the moment at which a request has to be sent at the latest so that its first token comes in
- * time; then the others as they came. By that moment alone short prompts, which are promised
- * sooner, would go before the long ones that came with them, and a long one then holds up every
- * answer that has begun on its worker. Sent first, it has no answers to hold up, and the short ones
- * go to other workers or after it, in time as well.
+ * time; then the others in order of arrival. If that moment alone decided, short prompts, which
+ * have earlier promises, would go before long ones that arrived with them, and a long one would
+ * then delay every answer on its worker. Sent first, it delays no answers, and the short ones go to
+ * other workers or after it, in time as well.
  *
- * Where not all can be in time, the queue gives up requests that take the most time from others for
- * their worth, by Moore and Hodgson's rule. kvw_queue_plan adds up the work in order, and whenever
- * a request would be sent too late it gives up the request of the highest price so far (work over
- * value) in the least important class so far. Requests that were given up stay in the queue: they
- * are sent if time is left over after all.
+ * If not all can be in time, the queue gives up requests with the most work for their value, by
+ * Moore and Hodgson's rule. kvw_queue_plan adds up the work in order, and whenever a request would
+ * be sent too late it gives up the request of the highest price so far (work over value) in the
+ * least important class so far. Requests that were given up stay in the queue: they are sent if
+ * there is time after all.
  *
  * The queue is a sorted array with room at both ends. A place is found by binary search; the
- * shorter side moves to make room for a request or to close its gap: most come at the end and leave
- * from the front.
+ * shorter side moves to make room for a request or to close its gap: most are added at the end and
+ * leave from the front.
  *
  * Threads: a queue belongs to one event loop.
  */
@@ -34,7 +34,7 @@
 /* The fate of a request that can no longer be sent in time. */
 enum kvw_late {
 	KVW_LATE_NEVER,  /* it is refused */
-	KVW_LATE_SENT,   /* it is sent all the same, at once */
+	KVW_LATE_SENT,   /* it is sent anyway, at once */
 	KVW_LATE_IN_TURN /* it keeps its place */
 };
 
@@ -43,18 +43,18 @@ struct kvw_waiter {
 	int64_t came_ns;
 	/* Promised time from came_ns to the first token; INT64_MAX: no promise. */
 	int64_t first_ns;
-	int64_t until_ns;   /* it is refused if it waits still */
-	int64_t work_ns;    /* prefill that it costs where it would go, as predicted */
-	int64_t start_ns;   /* when it has to be sent at the latest; <= until_ns */
-	double value;       /* of keeping its promise: 1, or more if more would be lost than that */
-	uint32_t worker;    /* where it would go: the worker's id */
+	int64_t until_ns;   /* refused if it still waits then */
+	int64_t work_ns;    /* predicted prefill on its worker */
+	int64_t start_ns;   /* latest time of sending; <= until_ns */
+	double value;       /* of keeping its promise: 1, or more if more would be lost */
+	uint32_t worker;    /* id of its worker */
 	uint8_t class;
 	bool promised;      /* refused if the promise cannot be kept */
 	enum kvw_late late;
 	bool given_up;      /* by the last plan */
-	bool aged;          /* by a long wait `class` is one better than its own */
+	bool aged;          /* `class` is one better than its own, after a long wait */
 	bool pressed;       /* start_ns is near */
-	/* Is in a queue: class, start_ns and pressed change by kvw_queue_set alone. */
+	/* In a queue: only kvw_queue_set changes class, start_ns and pressed. */
 	bool waits;
 };
 
@@ -63,10 +63,10 @@ struct kvw_queue {
 	struct kvw_waiter **slots; /* [room] */
 	struct kvw_waiter **heap;  /* of kvw_queue_plan; [room] */
 	size_t count, room;
-	size_t given_up;           /* of those that wait */
+	size_t given_up;           /* number of waiting ones given up */
 };
 
-/* The order; equal ones have none. */
+/* Whether a comes before b; equal ones have no order. */
 static inline bool kvw_waiter_before(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
 	if (a->class != b->class)
@@ -76,14 +76,14 @@ static inline bool kvw_waiter_before(const struct kvw_waiter *a, const struct kv
 	return a->pressed ? a->start_ns < b->start_ns : a->came_ns < b->came_ns;
 }
 
-void kvw_queue_finish(struct kvw_queue *queue); /* nothing waits in it */
+void kvw_queue_finish(struct kvw_queue *queue); /* must be empty */
 
-/* KVW_ENOMEM: it was not added. */
+/* Adds a waiter. KVW_ENOMEM: not added. */
 enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) KVW_MUST_CHECK;
-/* Nothing happens if it does not wait. */
+/* Removes a waiter; does nothing if it does not wait. */
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
-/* Changes the keys of the waiter's place, whether it waits or not. A waiter that moves passes no
- * more others than it must. */
+/* Changes the waiter's sort keys, waiting or not. A waiter that moves passes as few others as
+ * possible. */
 void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class,
 	int64_t start_ns, bool pressed);
 
@@ -94,7 +94,7 @@ static inline double kvw_waiter_price(const struct kvw_waiter *waiter)
 }
 
 /* Sets given_up of all waiters. rate: predicted ns of prefill that the workers do in one ns;
- * ahead_ns: work that the workers have before these. */
+ * ahead_ns: the workers' work before these. */
 void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double ahead_ns);
 
 #endif

@@ -1,17 +1,17 @@
 /*
  * auth.c - see auth.h.
  *
- * The thread is of its own because a file of 100,000 keys takes a second to read: the control
- * thread, with its probes, does not wait for that.
+ * The file has its own thread because reading 100,000 keys takes a second, which would delay the
+ * control thread and its probes.
  *
  * The folder is watched, as for discovery.file: a file that is replaced by a rename is another
  * inode, and Kubernetes replaces a folder behind a link (`..data`). Where the kernel reports
- * nothing, a look at the file every few seconds does. Each state of the file is read once, so that
- * a mistake is logged once; one that could not be read at all is tried again with each look.
+ * nothing, polling the file every few seconds detects changes. Each state of the file is read once,
+ * so that a mistake is logged once; an unreadable file is retried at each look.
  *
- * The first half of a file may be good YAML whose last entry lacks what restricts it. So the file
- * is read when two looks SETTLE_MS apart saw the same, and what was read counts if it is the same
- * afterwards.
+ * The first half of a file may be valid YAML whose last entry lacks its restrictions. So the file
+ * is read when two looks SETTLE_MS apart saw the same state, and the result counts if the state is
+ * still the same afterwards.
  */
 #include "auth/auth.h"
 
@@ -35,7 +35,7 @@
 #define ROOM        "auth"
 #define INTERVAL_MS 2000
 #define SETTLE_MS   50
-#define LINES_MOST  20 /* of one file's mistakes in the log */
+#define LINES_MOST  20 /* most log lines on one file's mistakes */
 #define WATCHED                                                                                    \
 	(IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF |   \
 		IN_MOVE_SELF | IN_ONLYDIR)
@@ -44,11 +44,11 @@ struct kvw_auth {
 	char *path, *folder; /* owned */
 	pthread_mutex_t lock; /* of ring, with version, and of writing tenants */
 	struct kvw_keyring *ring;
-	struct kvw_tenants *tenants; /* owned; NULL: they are not kept apart */
-	atomic_bool warned;          /* that their secret does not last */
+	struct kvw_tenants *tenants; /* owned; NULL: tenants are not isolated */
+	atomic_bool warned;          /* warned that their secret does not last */
 	_Atomic uint64_t version;
 	struct kvw_auth_state state;
-	struct kvw_jwt_gate *jwt; /* owned; NULL: tokens are not asked for */
+	struct kvw_jwt_gate *jwt; /* owned; NULL: tokens are not used */
 
 	/* Of the thread. */
 	pthread_t thread;
@@ -57,19 +57,18 @@ struct kvw_auth {
 	int wake;   /* eventfd */
 	int notify; /* inotify; -1: none */
 	int watch;  /* of the folder; -1: none */
-	struct stat seen;   /* of the file as it was read last; all 0: it could not be read */
-	struct stat before; /* as an earlier look found it, */
-	int64_t before_ns;  /* and when it first did */
-	bool failed;        /* that state could not be read, which was logged */
+	struct stat seen;   /* state of the file last read; all 0: not readable */
+	struct stat before; /* state at an earlier look, */
+	int64_t before_ns;  /* and when it was first seen */
+	bool failed;        /* reading that state failed, which was logged */
 	struct kvw_keyring **retired; /* [retired_count], a reference each: freed by this thread */
 	size_t retired_count, retired_room;
-	int missing; /* it could not be looked at, which was logged */
+	int missing; /* errno of a failed look, which was logged */
 };
 
 /* --- keys --- */
 
-/* Frees the former keys that nothing uses any more: to free 100,000 takes a loop's time for
- * requests. */
+/* Frees former keys without users here, since freeing 100,000 would delay a loop. */
 static void free_retired(struct kvw_auth *auth)
 {
 	size_t kept = 0;
@@ -102,7 +101,7 @@ static void retire(struct kvw_auth *auth, struct kvw_keyring *ring)
 	free_retired(auth);
 }
 
-/* Each replica of kvway has a secret of its own then, and another one after a restart. */
+/* Without a file each replica of kvway has its own secret, and a new one after a restart. */
 void kvw_auth_saw_tenant(struct kvw_auth *auth)
 {
 	if (auth->tenants == NULL || kvw_tenants_last(auth->tenants) ||
@@ -173,7 +172,8 @@ static bool is_still(const struct kvw_auth *auth, const struct stat *state)
 	return stat(auth->path, &now) == 0 && is_same_file(&now, state);
 }
 
-/* Reads the file, whose state is `now`. False: it changed meanwhile, and nothing came of it. */
+/* Reads the file, whose state is `now`. False: the file changed meanwhile; the result was
+ * dropped. */
 static bool read_file(struct kvw_auth *auth, const struct stat *now)
 {
 	struct kvw_keyring *ring = NULL;
@@ -200,15 +200,14 @@ static bool read_file(struct kvw_auth *auth, const struct stat *now)
 	if (still && (err == KVW_OK || err == KVW_EINVAL))
 		auth->seen = *now;
 	else
-		/* So that a revoked key does not stay. */
+		/* So that the file is read again: a revoked key must not stay. */
 		memset(&auth->seen, 0, sizeof(auth->seen));
 	auth->failed = still && err != KVW_OK && err != KVW_EINVAL;
 	free(mistakes);
 	return still;
 }
 
-/* force: also one that has not changed.
- * True: it may be changing, and is to be looked at again soon. */
+/* force: also an unchanged file. True: the file may be changing, and needs another look soon. */
 static bool look_at_file(struct kvw_auth *auth, bool force)
 {
 	int64_t now_ns = kvw_clock_ns();
@@ -241,7 +240,7 @@ static void watch_folder(struct kvw_auth *auth)
 		auth->watch = inotify_add_watch(auth->notify, auth->folder, WATCHED);
 }
 
-/* Something happened in the folder: whether to the file, its state says. */
+/* Takes events of the folder; the file's state shows whether they concern it. */
 static void take_events(struct kvw_auth *auth)
 {
 	char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -302,7 +301,7 @@ static bool set_paths(struct kvw_auth *auth, const char *path)
 	return auth->path != NULL && auth->folder != NULL;
 }
 
-/* A file that was written this moment may be changing still: waits for it, but not for ever. */
+/* Waits, for a limited time, for a file that may still be changing. */
 static void settle_file(struct kvw_auth *auth)
 {
 	const struct timespec wait = {.tv_nsec = SETTLE_MS * KVW_NS_PER_MS};
@@ -318,7 +317,7 @@ static void settle_file(struct kvw_auth *auth)
 	}
 }
 
-/* Without a file: no key is known, and none will be. */
+/* Starts without a file, and without keys. */
 static enum kvw_err start_empty(struct kvw_auth *auth)
 {
 	struct kvw_keyring *ring;

@@ -1,12 +1,11 @@
 /*
  * command.c - see command.h.
  *
- * A key is 33 random bytes, so its plain SHA-256 is as hard to invert as the key is to guess:
- * passwords need a slow hash, these do not. The key goes to standard error and the entry to
- * standard output, so that `kvway key new NAME >> FILE` writes down the one and shows the other,
- * once.
+ * A key is 33 random bytes, so inverting its plain SHA-256 is as hard as guessing the key: unlike
+ * passwords, it needs no slow hash. The key goes to standard error and the entry to standard
+ * output, so that `kvway key new NAME >> FILE` writes down the one and shows the other, once.
  *
- * The entry is read back by the file's own reader before it is printed: what is printed is fit.
+ * The file's own reader checks the entry before it is printed.
  */
 #include "auth/command.h"
 
@@ -24,7 +23,7 @@
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
-/* The flags of `new`, and the members of an entry that they become. */
+/* The flags of `new`, and their members of an entry. */
 static const struct {
 	const char *flag, *member;
 } flags[] = {{"--tenant", "tenant"}, {"--class", "class"}, {"--expires", "expires"}};
@@ -106,7 +105,7 @@ static void write_entry(FILE *out, const char *name, const struct kvw_digest *di
 			fprintf(out, "    %s: %s\n", flags[i].member, values[i]);
 }
 
-/* The words behind `new`. False: wrong usage, which was said. */
+/* Reads the words after `new`. False: wrong usage, reported. */
 static bool read_words(
 	int argc, char **argv, FILE *err, const char **name, const char *values[FLAG_COUNT])
 {
@@ -132,7 +131,7 @@ static bool read_words(
 	return *name != NULL;
 }
 
-/* Anything that the file's reader would take for more than one word of YAML. */
+/* Whether a text is one plain word of YAML. */
 static bool is_plain(const char *text)
 {
 	return text[0] != '\0' && text[0] != '-' &&
@@ -217,7 +216,7 @@ static void print_key(FILE *out, const struct kvw_client_key *key)
 		until);
 }
 
-/* The key on standard input: whose is it? */
+/* Finds the entry of the key on standard input. */
 static int check_key(const struct kvw_keyring *ring, FILE *in, FILE *out, FILE *err)
 {
 	const struct kvw_client_key *key;

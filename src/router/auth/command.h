@@ -1,5 +1,5 @@
 /*
- * command.h - `kvway key`: makes a key of a client, and looks a file of them over.
+ * command.h - `kvway key`: makes a client's key, and checks a file of keys.
  */
 #ifndef KVW_KEY_COMMAND_H
 #define KVW_KEY_COMMAND_H
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* argv[0] is the word `key`. `in` is read by `check FILE -` alone. Returns the exit status of the
- * program: 0 all is well, 1 mistakes in the file or a key that is not valid, 2 wrong usage. */
+ * program: 0 success, 1 mistakes in the file or an invalid key, 2 wrong usage. */
 int kvw_key_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
 
 #endif

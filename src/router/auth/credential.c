@@ -26,8 +26,8 @@ static int hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Is this the name of a parameter by which clients of other services send a key? Read as a server
- * would: percent-escapes, any case. */
+/* Whether this parameter's name is one by which clients of other services send a key, after
+ * decoding percent-escapes, in any case. */
 static bool names_key(const char *text, size_t len)
 {
 	static const char *const names[] = {"key", "api_key", "api-key", "apikey", "x-api-key",
@@ -88,7 +88,7 @@ static bool query_has_key(struct kvw_slice query)
 
 /* --- the fields --- */
 
-/* What is behind `Bearer`. False: another scheme. */
+/* The text after `Bearer`. False: another scheme. */
 static bool bearer_of(struct kvw_slice value, struct kvw_slice *out)
 {
 	static const char scheme[] = "bearer";
@@ -105,7 +105,7 @@ static bool bearer_of(struct kvw_slice value, struct kvw_slice *out)
 	return true;
 }
 
-/* No compiler may leave it out, as it may a memset of what nothing reads. */
+/* Wipes a text in a way that a compiler cannot remove, unlike a memset. */
 static void wipe(struct kvw_slice text)
 {
 	volatile char *at = (volatile char *)(uintptr_t)text.data;

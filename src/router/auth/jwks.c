@@ -19,7 +19,7 @@
 /* One key. */
 struct key {
 	char kid[KVW_JWKS_KID_MOST];
-	size_t kid_len; /* 0: it has no name */
+	size_t kid_len; /* 0: no name */
 	enum kvw_jwt_alg alg;
 	EVP_PKEY *pkey; /* owned */
 };
@@ -38,7 +38,7 @@ static const char *text_of(const json_t *jwk, const char *name)
 	return json_string_value(json_object_get(jwk, name));
 }
 
-/* A member in base64url. Returns its bytes, 0: it is not there or is bad. */
+/* Decodes a member in base64url. Returns its bytes; 0: missing or invalid. */
 static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, size_t room)
 {
 	const char *text = text_of(jwk, name);
@@ -49,8 +49,7 @@ static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, 
 	return len;
 }
 
-/* Did OpenSSL fail for want of memory since its errors were cleared? Of a key that it refuses it
- * says why. */
+/* Whether OpenSSL ran out of memory since its errors were cleared, or else refused a key. */
 static bool ran_out(void)
 {
 	unsigned long code;
@@ -79,8 +78,7 @@ static EVP_PKEY *make_key(const char *type, OSSL_PARAM_BLD *build, bool *starved
 	return pkey;
 }
 
-/* A large exponent would make each verification slow, a small one is what broken libraries were
- * attacked with. */
+/* A large exponent makes each verification slow; small ones enabled attacks on broken libraries. */
 static bool good_rsa(const BIGNUM *n, const BIGNUM *e)
 {
 	int bits = BN_num_bits(n);
@@ -157,7 +155,7 @@ static EVP_PKEY *ed25519_of(const json_t *jwk, bool *starved)
 	return pkey;
 }
 
-/* Absent is good. */
+/* An absent member is accepted. */
 static bool says(const json_t *jwk, const char *name, const char *one, const char *other)
 {
 	const json_t *value = json_object_get(jwk, name);
@@ -187,8 +185,8 @@ static bool is(const char *text, const char *word)
 	return text != NULL && strcmp(text, word) == 0;
 }
 
-/* The algorithm is what the key's type and curve are made for.
- * NULL: it is of no use, or, *starved, memory ran out. */
+/* Makes a key, with the algorithm of its type and curve. NULL: unusable, or, with *starved, out of
+ * memory. */
 static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg, bool *starved)
 {
 	const char *type = text_of(jwk, "kty"), *curve = text_of(jwk, "crv");
@@ -210,7 +208,7 @@ static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg, bool *starved
 	return NULL;
 }
 
-/* False: it is left out; or there was no memory for it, and the set is starved. */
+/* False: the key is left out; or out of memory, and the set is starved. */
 static bool add_key(struct kvw_jwks *jwks, const json_t *jwk)
 {
 	struct key *key = &jwks->keys[jwks->count];
@@ -275,7 +273,7 @@ enum kvw_err kvw_jwks_parse(
 	for (size_t i = 0; i < json_array_size(keys); i++)
 		jwks->skipped += !add_key(jwks, json_array_get(keys, i));
 	ERR_clear_error();
-	/* A key that is left out for that is none that the issuer has withdrawn. */
+	/* The issuer has not withdrawn a key that is missing for want of memory. */
 	if (jwks->starved) {
 		err = KVW_ENOMEM;
 		goto out;

@@ -1,9 +1,8 @@
 /*
- * jwks.h - the public keys that sign clients' tokens (JSON Web Key Set, RFC 7517), by their names.
+ * jwks.h - the public keys that verify clients' tokens (JSON Web Key Set, RFC 7517), by name.
  *
- * A key is for one algorithm, which follows from its own type and curve and never from a token: an
- * RSA key verifies RS256 and nothing else. A key that is of no use here (another type, use or
- * algorithm, too small) is left out and counted.
+ * A key has one algorithm, by its own type and curve and never by a token: an RSA key verifies only
+ * RS256. An unusable key (another type, use or algorithm, too small) is left out and counted.
  *
  * A set never changes; the holder of a reference may read it in any thread.
  */
@@ -27,8 +26,8 @@ enum kvw_jwt_alg { KVW_JWT_RS256, KVW_JWT_ES256, KVW_JWT_EDDSA };
 
 struct kvw_jwks;
 
-/* The caller has one reference. KVW_EINVAL: it is no set of keys; KVW_ENOTFOUND: a set without a
- * usable key; why[room] says which. KVW_ENOMEM. */
+/* The caller has one reference. KVW_EINVAL: not a set of keys; KVW_ENOTFOUND: a set without a
+ * usable key; why[room] has the cause. KVW_ENOMEM. */
 enum kvw_err kvw_jwks_parse(
 	const char *text, size_t len, char *why, size_t room, struct kvw_jwks **out) KVW_MUST_CHECK;
 void kvw_jwks_ref(struct kvw_jwks *jwks);
@@ -38,8 +37,7 @@ size_t kvw_jwks_count(const struct kvw_jwks *jwks);
 size_t kvw_jwks_skipped(const struct kvw_jwks *jwks);
 
 /* The key with this name (data NULL: the token names none, and it must be the only one) for this
- * algorithm. Borrowed.
- * NULL: there is none; *known: there is one of this name, for another algorithm. */
+ * algorithm. Borrowed. NULL: none; *known: a key of this name exists, for another algorithm. */
 EVP_PKEY *kvw_jwks_find(
 	const struct kvw_jwks *jwks, struct kvw_slice kid, enum kvw_jwt_alg alg, bool *known);
 

@@ -18,7 +18,7 @@
 #include "config/schema.h"
 
 #define HEADER_MOST     2048 /* bytes, decoded */
-#define BRACKETS_MOST   16   /* in a header: jansson goes down one call for each */
+#define BRACKETS_MOST   16   /* in a header: jansson recurses once for each */
 #define SIGNATURE_MOST  (KVW_JWKS_RSA_MOST / 8)
 #define HALF            32 /* of an ES256 signature */
 #define LIST_MOST       1024 /* models, as in the keys file */
@@ -90,7 +90,7 @@ static bool is_flat(const char *text, size_t len)
 	return brackets <= BRACKETS_MOST;
 }
 
-/* RFC 8725: a token of another kind, such as one for logout, is no token for access. */
+/* RFC 8725: a token of another kind, such as for logout, is no access token. */
 static bool good_type(const json_t *header)
 {
 	const json_t *type = json_object_get(header, "typ");
@@ -150,8 +150,7 @@ static enum kvw_jwt_verdict read_header(
 
 /* --- the signature --- */
 
-/* r and s, as JOSE has them, in the form that OpenSSL reads.
- * Returns its length; 0: without memory. */
+/* Converts r and s from JOSE's form to OpenSSL's. Returns its length; 0: out of memory. */
 static size_t der_of(const unsigned char *raw, unsigned char *out, size_t room)
 {
 	ECDSA_SIG *pair = ECDSA_SIG_new();
@@ -177,7 +176,7 @@ static bool verifies(EVP_PKEY *pkey, enum kvw_jwt_alg alg, const unsigned char *
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 	bool good;
 
-	/* RSA: PKCS #1 v1.5 is what a key without parameters does, and RS256 is that. */
+	/* RSA: a key without parameters uses PKCS #1 v1.5, which is RS256. */
 	good = ctx != NULL && EVP_DigestVerifyInit(ctx, NULL, hash, NULL, pkey) == 1 &&
 	       EVP_DigestVerify(ctx, signature, len, (const unsigned char *)text.data, text.len) ==
 		       1;
@@ -254,13 +253,13 @@ static bool has_audience(const struct kvw_config *config, const json_t *value)
 	return is_audience(config, value);
 }
 
-/* The claim of this name; NULL: it is not there, or is not to be read. */
+/* The claim of this name; NULL: absent, or not configured. */
 static const json_t *claim_of(const json_t *claims, const char *name)
 {
 	return name[0] == '\0' ? NULL : json_object_get(claims, name);
 }
 
-/* It stands in logs, and other rooms find what belongs to it by it. */
+/* Sets the name, which logs contain, and which identifies limits and usage. */
 static bool set_name(struct kvw_client_key *key, const json_t *value)
 {
 	const char *text = json_string_value(value);
@@ -273,11 +272,11 @@ static bool set_name(struct kvw_client_key *key, const json_t *value)
 			return false;
 	if (asprintf(&key->name, PREFIX "%s", text) >= 0)
 		return true;
-	key->name = NULL; /* what it is now is not said */
+	key->name = NULL; /* it no longer owns its name */
 	return false;
 }
 
-/* A name such as those of the keys file. Absent is good. */
+/* Sets a name with the rules of the keys file. An absent claim is accepted. */
 static bool set_word(char **out, const json_t *value)
 {
 	if (value == NULL)
@@ -311,7 +310,7 @@ static bool add_words(struct kvw_strings *out, const char *text)
 	return true;
 }
 
-/* Tokens are remembered by the thousand. */
+/* Frees unused room: thousands of tokens are cached. */
 static bool shrink(struct kvw_strings *list)
 {
 	char **items = realloc(list->items, list->count * sizeof(items[0]));
@@ -321,8 +320,8 @@ static bool shrink(struct kvw_strings *list)
 	return items != NULL;
 }
 
-/* A list, or words in one text as `scope` has them. Absent is good. An empty one would mean all,
- * where whatever made the token hardly meant that: it is refused. */
+/* Sets a list, or words of one text, as in `scope`. An absent claim is accepted. An empty list,
+ * which would mean "all", is refused: the issuer hardly meant that. */
 static bool set_list(struct kvw_strings *out, const json_t *value)
 {
 	if (value == NULL)
@@ -368,8 +367,8 @@ static const enum kvw_client_key_index limit_keys[] = {
 	KVW_CLIENT_KEY_timeout_ms,
 };
 
-/* One of the token's own, written as in the keys file.
- * One that is not known may be meant to limit something. */
+/* Sets one of the token's own limits, written as in the keys file. An unknown one is refused, since
+ * it may be meant as a limit. */
 static bool set_limit(struct kvw_client_key *key, const char *name, const json_t *value)
 {
 	char number[24];
@@ -388,7 +387,7 @@ static bool set_limit(struct kvw_client_key *key, const char *name, const json_t
 		if (kvw_key_parse(&kvw_client_key_schema, limit, kvw_slice_of(text), &read,
 			    &fault) != KVW_OK)
 			return false;
-		/* Or a size: as large. */
+		/* Also a size, which has as many bytes. */
 		memcpy((char *)key + limit->offset, &read.integer, sizeof(read.integer));
 		return true;
 	}

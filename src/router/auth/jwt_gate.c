@@ -1,8 +1,8 @@
 /*
  * jwt_gate.c - see jwt_gate.h.
  *
- * A token becomes a ring of one key, so that a request holds what it came by in the same way as
- * with a key of the file.
+ * A token becomes a ring of one key, so that a request holds its credential in the same way as a
+ * key of the file.
  */
 #include "auth/jwt_gate.h"
 

@@ -1,6 +1,5 @@
 /*
- * jwt_gate.h - which tokens get in: the keys that verify them, and those that were verified
- * already.
+ * jwt_gate.h - checks tokens, with the keys that verify them and the cache of verified ones.
  *
  * Threads: start and stop once each; all else by any.
  */
@@ -21,7 +20,7 @@ struct kvw_jwt_gate_state {
 	const struct kvw_jwt_keys_state *keys;
 };
 
-/* Does the configuration ask for tokens? */
+/* Whether the configuration uses tokens. */
 bool kvw_jwt_wanted(const struct kvw_config *config);
 
 /* config is borrowed. As kvw_jwt_keys_start. */
@@ -30,8 +29,8 @@ enum kvw_err kvw_jwt_gate_start(
 void kvw_jwt_gate_stop(struct kvw_jwt_gate *gate); /* NULL is allowed */
 void kvw_jwt_gate_reload(struct kvw_jwt_gate *gate);
 
-/* digest: of the token (kvw_key_digest). KVW_JWT_GOOD: *ring has the one key that it stands for,
- * found by the digest; the caller's reference. Verifies a signature where the token is new. */
+/* digest: of the token (kvw_key_digest). KVW_JWT_GOOD: *ring has the token's one key, found by the
+ * digest; the caller's reference. Verifies the signature of a new token. */
 enum kvw_jwt_verdict kvw_jwt_gate_check(struct kvw_jwt_gate *gate, struct kvw_slice token,
 	const struct kvw_digest *digest, int64_t now_s, struct kvw_keyring **ring) KVW_MUST_CHECK;
 

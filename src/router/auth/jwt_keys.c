@@ -1,12 +1,11 @@
 /*
  * jwt_keys.c - see jwt_keys.h.
  *
- * A file is looked at every FILE_MS; a URL is fetched every `auth.jwt.refresh`, and
- * `auth.jwt.refresh_pause` after a failure. A set of the same bytes is the same set: what was
- * verified by it stays verified.
+ * A file is polled every FILE_MS; a URL is fetched every `auth.jwt.refresh`, and
+ * `auth.jwt.refresh_pause` after a failure. A set of equal bytes is the same set: tokens verified
+ * by it stay verified.
  *
- * No redirect is followed and nothing but https is spoken, so that what is trusted is what the
- * configuration names.
+ * The fetch follows no redirect and uses only https, so that only the configured host is trusted.
  */
 #include "auth/jwt_keys.h"
 
@@ -29,7 +28,7 @@
 #define FETCH_MS   10000L
 #define WHY        256 /* bytes of a reason */
 
-/* What was read. */
+/* A document that was read. */
 struct document {
 	char *text; /* owned; room for KVW_JWKS_MAX_BYTES and one more */
 	size_t len;
@@ -46,14 +45,14 @@ struct kvw_jwt_keys {
 	pthread_cond_t woken;
 	struct kvw_jwks *jwks;
 	bool wanted, fetching;
-	int64_t tried_ns; /* the end of the last fetch; 0: there was none */
+	int64_t tried_ns; /* end of the last fetch; 0: none */
 
 	/* Of the thread. */
 	pthread_t thread;
 	bool started;
-	_Atomic bool ends; /* breaks a fetch off, too */
+	_Atomic bool ends; /* also aborts a fetch */
 	struct document now, next; /* in force, being read */
-	struct stat seen; /* of the file as it was read last */
+	struct stat seen; /* state of the file last read */
 	bool failing;     /* the last one failed, */
 	char why[WHY];    /* for this reason, which was logged */
 };
@@ -155,7 +154,7 @@ static enum kvw_err fetch(struct kvw_jwt_keys *keys, char why[WHY])
 
 /* --- the set in force --- */
 
-/* Takes jwks; NULL: none is in force any more. */
+/* Takes jwks; NULL: no set is in force any more. */
 static void put_into_force(struct kvw_jwt_keys *keys, struct kvw_jwks *jwks)
 {
 	struct kvw_jwks *before;
@@ -175,7 +174,7 @@ static bool is_same(const struct kvw_jwt_keys *keys)
 	       memcmp(keys->now.text, keys->next.text, keys->next.len) == 0;
 }
 
-/* What was read comes into force. */
+/* Puts the document that was read into force. */
 static enum kvw_err take_over(struct kvw_jwt_keys *keys, char why[WHY])
 {
 	struct kvw_jwks *jwks = NULL;
@@ -228,7 +227,7 @@ static enum kvw_err read_again(struct kvw_jwt_keys *keys, bool force, char why[W
 	return err;
 }
 
-/* After so long without a word the old keys may have been withdrawn. */
+/* Drops keys that were not seen for too long: the issuer may have withdrawn them. */
 static void drop_old(struct kvw_jwt_keys *keys, int64_t now_ns)
 {
 	int64_t keep_ns = keys->config->auth_jwt_keep_ms * KVW_NS_PER_MS;

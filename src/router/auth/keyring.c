@@ -1,13 +1,13 @@
 /*
  * keyring.c - see keyring.h.
  *
- * An open table of 32-bit places, at most half full, so that a key of 100,000 is found after one or
- * two looks: one into the table, one at the key's hash. A hash is as good as random, so its first
- * bytes are the place to begin.
+ * An open-addressing table of 32-bit entries, at most half full, so that one of 100,000 keys is
+ * found with about two cache misses: the table's entry and the key's hash. A hash is as good as
+ * random, so its first bytes are the first slot.
  *
- * Hashes are compared in constant time. That a search ends sooner or later by what stands in the
- * table says something about the hashes in it, at most, and not about a key: to come closer to one,
- * a client would have to choose the hash of what it sends.
+ * Hashes are compared in constant time. The length of a search reveals at most something about
+ * hashes in the table, not about a key: to approach one, a client would have to choose the hash of
+ * its text.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*: EVP_DigestInit_ex() allocates, and can fail */
 
@@ -45,7 +45,7 @@ void kvw_client_keys_free(struct kvw_client_key *keys, size_t count)
 	free(keys);
 }
 
-/* The slot of this hash, or the free one where it would be. */
+/* The slot of this hash, or the free one for it. */
 static size_t find_slot(const struct kvw_keyring *ring, const struct kvw_digest *digest)
 {
 	size_t at = place_of(digest) & ring->mask;

@@ -1,9 +1,8 @@
 /*
  * keyring.h - the keys of clients that are in force, found by the SHA-256 of the key in a request.
  *
- * A keyring is made of a keys file and never changes; a new file makes a new keyring. The holder of
- * a reference may read it in any thread, so a request keeps the key that it began with until it has
- * ended.
+ * A keyring is made from a keys file and is immutable; a new file makes a new keyring. The holder
+ * of a reference may read it in any thread, so a request keeps its first key until its end.
  */
 #ifndef KVW_KEYRING_H
 #define KVW_KEYRING_H
@@ -19,17 +18,17 @@
 
 struct kvw_keyring;
 
-/* Takes keys[count], an array on the heap, and all that it holds, also when it fails; NULL where
- * count is 0. The caller has one reference. KVW_EINVAL: two have the same hash; *twice is the place
- * of the second. KVW_ENOMEM. */
+/* Takes keys[count], an array on the heap, and its contents, also on failure; NULL if count is 0.
+ * The caller has one reference. KVW_EINVAL: two have the same hash; *twice is the index of the
+ * second. KVW_ENOMEM. */
 enum kvw_err kvw_keyring_create(struct kvw_client_key *keys, size_t count, struct kvw_keyring **out,
 	size_t *twice) KVW_MUST_CHECK;
 void kvw_keyring_ref(struct kvw_keyring *ring);
 void kvw_keyring_unref(struct kvw_keyring *ring); /* NULL is allowed */
-/* Has the caller the only reference? It stays so where none can be had but by a holder. */
+/* Whether the caller has the only reference. Only holders can make further ones. */
 bool kvw_keyring_alone(const struct kvw_keyring *ring);
 
-/* The key with this hash; NULL: there is none. Borrowed from the ring. */
+/* The key with this hash; NULL: none. Borrowed from the ring. */
 const struct kvw_client_key *kvw_keyring_find(
 	const struct kvw_keyring *ring, const struct kvw_digest *digest);
 /* Finds a key by its name, among all keys. */
@@ -40,13 +39,13 @@ bool kvw_keyring_has_tenants(const struct kvw_keyring *ring);
 /* The SHA-256 of a client's text. Leaves no copy of the text behind. */
 void kvw_key_digest(struct kvw_slice shown, struct kvw_digest *out);
 
-/* May it still be used at this time, seconds since 1970? */
+/* Whether the key has not expired at this time, seconds since 1970. */
 static inline bool kvw_client_key_lives(const struct kvw_client_key *key, int64_t now_s)
 {
 	return key->expires == 0 || now_s < key->expires;
 }
 
-/* May it be used for this model? */
+/* Whether the key may be used for this model. */
 bool kvw_client_key_may_use(const struct kvw_client_key *key, struct kvw_slice model);
 
 /* Frees an array of keys and its contents. */

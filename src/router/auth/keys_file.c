@@ -1,9 +1,9 @@
 /*
  * keys_file.c - see keys_file.h.
  *
- * An entry goes the way of the configuration: the same document, walk, keys and types
- * (config/keys.def). Here are the rules between them. Which classes and models there are is not
- * asked: the configuration and the workers say that, and both change on their own.
+ * An entry is read like the configuration: by the same document, walk, keys and types
+ * (config/keys.def). This file adds the rules between them. The existence of classes and models is
+ * not checked: the configuration and the workers define them, and both change independently.
  */
 #include "auth/keys_file.h"
 
@@ -30,11 +30,11 @@ static const struct kvw_section no_sections[] = {{"", ""}};
 static const struct kvw_schema schema = {
 	.sections = no_sections, .section_count = 1, .names = no_strategies, .such_as = ENTRIES};
 
-/* What is read so far. */
+/* Entries read so far. */
 struct reading {
 	struct kvw_walk walk;
 	struct kvw_client_key *keys; /* [count] */
-	struct kvw_place *places;    /* [count], of their names */
+	struct kvw_place *places;    /* [count], places of their names */
 	size_t count, room;
 };
 
@@ -74,7 +74,7 @@ static void check_paths(
 				kvw_report_quote(quoted, paths->items[i], strlen(paths->items[i])));
 }
 
-/* The star ends a name; anywhere else it would look like more than it is. */
+/* A star may only end a name; elsewhere it would be misleading. */
 static void check_models(
 	struct reading *r, size_t index, const struct kvw_strings *models, struct kvw_place place)
 {
@@ -207,7 +207,7 @@ static int by_name(const void *a, const void *b, void *arg)
 	return order != 0 ? order : *one < *two ? -1 : 1;
 }
 
-/* Of a list in which each entry is good by itself. */
+/* Checks the names of a list of valid entries. */
 static enum kvw_err check_names(struct reading *r)
 {
 	size_t *order = calloc(r->count + 1, sizeof(*order));

@@ -1,7 +1,7 @@
 /*
  * keys_file.h - the file of clients' keys (`auth.keys_file`): read whole, checked whole.
  *
- * Each mistake is a line in `errors`, as config/config.h says it. Any thread; no state.
+ * Each mistake is a line in `errors`, in config/config.h's form. Any thread; no state.
  */
 #ifndef KVW_KEYS_FILE_H
 #define KVW_KEYS_FILE_H
@@ -16,11 +16,11 @@
 enum kvw_err kvw_keys_file_parse(const char *name, const char *text, size_t len, FILE *errors,
 	struct kvw_keyring **out) KVW_MUST_CHECK;
 
-/* The same of a file. KVW_EIO: it cannot be read, which is in `errors`, too. */
+/* The same for a file. KVW_EIO: it cannot be read; `errors` has the cause. */
 enum kvw_err kvw_keys_file_load(
 	const char *path, FILE *errors, struct kvw_keyring **out) KVW_MUST_CHECK;
 
-/* May the text name a key or a tenant? */
+/* Whether the text is a valid name of a key or a tenant. */
 bool kvw_keys_file_name_good(const char *name);
 
 #endif

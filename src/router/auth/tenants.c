@@ -1,8 +1,8 @@
 /*
  * tenants.c - see tenants.h.
  *
- * Both states of HMAC that follow from the secret are made once: a salt then costs the hashing of
- * two or three blocks, without memory from the heap.
+ * Both HMAC states of the secret are computed once: a salt then costs hashing two or three blocks,
+ * without heap memory.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*: EVP_MAC_init() allocates, and can fail */
 
@@ -19,7 +19,7 @@
 enum purpose { PURPOSE_SALT = 1, PURPOSE_NUMBER };
 
 struct kvw_tenants {
-	SHA256_CTX inner, outer; /* behind their pads */
+	SHA256_CTX inner, outer; /* after their pads */
 	bool from_file;
 };
 
@@ -117,7 +117,7 @@ bool kvw_tenants_last(const struct kvw_tenants *tenants)
 	return tenants->from_file;
 }
 
-/* The name's length comes first: no other name and salt are the same bytes. */
+/* The name's length comes first, so that no other name and salt give the same bytes. */
 static void digest_of(const struct kvw_tenants *tenants, enum purpose purpose,
 	struct kvw_slice tenant, bool has_own, struct kvw_slice own,
 	unsigned char out[SHA256_DIGEST_LENGTH])

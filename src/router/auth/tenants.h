@@ -1,11 +1,11 @@
 /*
- * tenants.h - the cache salt of each tenant's requests, so that no tenant can learn by time what
- * another has asked.
+ * tenants.h - the cache salt of each tenant's requests, so that no tenant can learn another's
+ * prompts by timing.
  *
- * An engine finds cached blocks of requests with the same salt only. A tenant's is HMAC-SHA256 of
- * its name and of the salt that the request itself has, by a secret: a client that knows both still
- * cannot name another tenant's, by a key without a tenant or at a worker. All replicas of kvway
- * need the same secret, or what one has had computed another does not find.
+ * An engine finds cached blocks of requests with the same salt only. A tenant's salt is
+ * HMAC-SHA256, by a secret, of its name and the request's own salt: a client that knows both still
+ * cannot produce another tenant's salt, with a key without tenant or directly at a worker. All
+ * replicas of kvway need the same secret, to find each other's cached blocks.
  *
  * Threads: any, once created; it never changes.
  */
@@ -26,8 +26,8 @@
 
 struct kvw_tenants;
 
-/* secret_file: white space at its end does not count; empty: a secret of this process alone.
- * KVW_EINVAL, KVW_EIO: it is too short or too long, or cannot be read, which is in `errors`;
+/* secret_file: white space at its end is ignored; empty: a secret of this process alone.
+ * KVW_EINVAL, KVW_EIO: it is too short or too long, or cannot be read; `errors` has the cause;
  * KVW_ENOMEM. */
 enum kvw_err kvw_tenants_create(
 	const char *secret_file, FILE *errors, struct kvw_tenants **out) KVW_MUST_CHECK;
@@ -41,7 +41,7 @@ void kvw_tenants_salt(const struct kvw_tenants *tenants, struct kvw_slice tenant
 /* A number for the tenant in this process; never 0. */
 uint64_t kvw_tenants_number(const struct kvw_tenants *tenants, struct kvw_slice tenant);
 
-/* Was the secret read from a file? */
+/* Whether the secret was read from a file, and so lasts. */
 bool kvw_tenants_last(const struct kvw_tenants *tenants);
 
 #endif

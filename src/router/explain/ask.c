@@ -1,5 +1,5 @@
 /*
- * explain_ask.c - what `kvway explain` asks a running router.
+ * explain_ask.c - the request of `kvway explain` to a running router.
  */
 #include "explain/ask.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds a parameter to *target, which it takes the place of; NULL: out of memory. */
+/* Replaces *target by one with this parameter added; NULL: out of memory. */
 static void add_parameter(char **target, const char *name, const char *value)
 {
 	char *before = *target, *escaped = value == NULL ? NULL : kvw_admin_client_encode(value);

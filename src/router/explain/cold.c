@@ -1,8 +1,8 @@
 /*
  * explain_cold.c - an explanation from a configuration file alone.
  *
- * Builds a fleet of the file's workers, without connecting to them, and the strategy that it names,
- * both as just after a start: no worker probed, nothing in flight, nothing remembered.
+ * Builds a fleet of the file's workers, without connecting to them, and the configured strategy,
+ * both in their state after a start: no worker probed, no request in flight, nothing learned.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "explain/ask.h"
 #include "proxy/dry.h"
 
-/* "Name: value" lines as fields of the head that the admin address would have received. */
+/* Adds "Name: value" lines to the head that the admin address would have received. */
 static enum kvw_err take_headers(const struct kvw_explain_options *options, struct kvw_head *head)
 {
 	enum kvw_err err = kvw_head_init(head, options->header_count + 1);

@@ -14,7 +14,7 @@
 
 #define READ_STEP ((size_t)64 << 10)
 
-/* The whole of `in`, up to a byte more than can be explained. KVW_EIO, KVW_ENOMEM. */
+/* Reads `in`, up to one byte more than the limit. KVW_EIO, KVW_ENOMEM. */
 static enum kvw_err read_all(FILE *in, char **data, size_t *len)
 {
 	char *text = NULL;

@@ -26,14 +26,14 @@ enum kvw_explain_status {
 /* Borrowed from argv. */
 struct kvw_explain_options {
 	struct kvw_admin_options router;
-	const char *path;   /* --path; NULL: by what the body holds */
-	const char *key;    /* --key, its name; NULL: it comes by none */
+	const char *path;   /* --path; NULL: decided by the body */
+	const char *key;    /* --key, its name; NULL: no key */
 	const char *headers[KVW_EXPLAIN_HEADERS_MAX]; /* --header, "Name: value" */
 	size_t header_count;
 	bool cold;
 };
 
-/* argv[0] is the word `explain`. False: everything is said, leave with *status. Help goes to out,
+/* argv[0] is the word `explain`. False: the program exits with *status. Help goes to out,
  * complaints to err. argv may be reordered. */
 bool kvw_explain_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_explain_options *options, enum kvw_explain_status *status) KVW_MUST_CHECK;

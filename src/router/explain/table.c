@@ -1,9 +1,8 @@
 /*
  * explain_table.c - see explain_table.h.
  *
- * The first lines say what was understood of the request, the table compares the workers, the last
- * line is the decision in words. Text that came over the wire is printed without control
- * characters.
+ * The first lines show the parsed request, the table compares the workers, the last line states the
+ * decision. Text from the router is printed without control characters.
  */
 #include "explain/table.h"
 
@@ -74,7 +73,7 @@ static void put_worker(FILE *out, const json_t *worker, int width)
 	fputc('\n', out);
 }
 
-/* A code of the answer in words. */
+/* Text of a code in the answer. */
 static const char *words_of(const char *reason)
 {
 	static const char *const words[][2] = {
@@ -103,7 +102,7 @@ static void put_promise(FILE *out, const json_t *promise, const char *key, const
 		fprintf(out, ", promised %.0f ms %s", ms, what);
 }
 
-/* Not there unless admission is enabled. */
+/* Absent unless admission is enabled. */
 static void put_admission(FILE *out, const json_t *admission)
 {
 	const json_t *promise = json_object_get(admission, "promise");
@@ -128,7 +127,7 @@ static void put_admission(FILE *out, const json_t *admission)
 	fputs(".\n", out);
 }
 
-/* One of a party's limits; not there: it has none. */
+/* Prints one of a party's limits; absent: none. */
 static void put_limit(FILE *out, const json_t *party, const char *key, const char *what)
 {
 	const json_t *limit = json_object_get(party, key);
@@ -164,7 +163,7 @@ static void put_limits(FILE *out, const json_t *limits)
 	}
 }
 
-/* Where the model is divided. */
+/* Prints the group, if the model has groups. */
 static void put_group(FILE *out, const json_t *root)
 {
 	const char *group = text_of(root, "group");
@@ -178,7 +177,7 @@ static void put_group(FILE *out, const json_t *root)
 	fputs(")", out);
 }
 
-/* Those steps of its way that have something to say. */
+/* Prints the steps with a result. */
 static void put_steps(FILE *out, const json_t *steps)
 {
 	for (size_t i = 0; i < json_array_size(steps); i++) {
@@ -226,7 +225,8 @@ static void put_request(FILE *out, const json_t *root)
 	fputc('\n', out);
 }
 
-/* kvaware: whose word each line goes by, and what is wrong where it is not the worker's own. */
+/* kvaware: prints the source of each line's hits, and the fault if it is not the worker's own
+ * events. */
 static void put_coverages(FILE *out, const json_t *root)
 {
 	const json_t *workers = json_object_get(root, "workers");

@@ -1,5 +1,5 @@
 /*
- * explain_table.h - an explanation as a person reads it.
+ * explain_table.h - prints an explanation for people.
  */
 #ifndef KVW_EXPLAIN_TABLE_H
 #define KVW_EXPLAIN_TABLE_H
@@ -9,11 +9,12 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-/* json: what POST /explain answers with status 200.
- * KVW_EPROTO: it is not that; nothing was printed. */
+/* json: the answer of POST /explain with status 200. KVW_EPROTO: another format; nothing was
+ * printed. */
 enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out) KVW_MUST_CHECK;
 
-/* The message of an error in OpenAI's form, to `err`; the text itself if it is none. */
+/* Prints the message of an error in OpenAI's form to `err`, or the text itself if it has another
+ * form. */
 void kvw_explain_error_print(long status, struct kvw_slice json, FILE *err);
 
 #endif

@@ -6,11 +6,11 @@
  *
  * A turn: wait until a socket, a post or a timer is due; run the posts; let each readable socket
  * have its burst; run the timers. zmq_poll reports sockets again as long as they have messages, so
- * what a burst leaves is taken in the next turn.
+ * the next turn takes what a burst leaves.
  *
- * Watches may come and go while sockets are being read. An ended one stays in its place, marked,
- * until the turn is over, so that no place moves under the loop over them; a socket may be closed
- * as soon as it is unwatched, because the list for zmq_poll is rebuilt before it is used again.
+ * Watches may be added and ended while sockets are being read. An ended watch stays in the array,
+ * marked, until the turn is over, so that no entry moves during the loop over them; a socket may be
+ * closed as soon as it is unwatched, because the list for zmq_poll is rebuilt before its next use.
  */
 #include "feeds/feed.h"
 
@@ -34,7 +34,7 @@
 #define PURGE_CHUNK  64    /* purged workers reported at a time */
 #define SOCKETS_MAX  65000 /* below what ZeroMQ allows; 64 workers need 128 */
 #define SOCKETS_FREE 64    /* in addition to two for each rank of each worker */
-#define RECALL_NS    (2 * KVW_NS_PER_MS) /* for records of the process before us, in a turn */
+#define RECALL_NS    (2 * KVW_NS_PER_MS) /* for records of the former process, per turn */
 
 struct watch {
 	void *socket; /* NULL: ended */
@@ -73,25 +73,25 @@ struct kvw_feed {
 	struct kvw_lag lag;
 	_Atomic uint64_t counts[KVW_FEED_COUNTERS]; /* POSTS_REFUSED: any thread */
 	_Atomic uint32_t sockets;
-	/* Since when, in another process's place; 0: not, or an engine was heard. */
+	/* Start of listening in the former process's place; 0: no, or an engine was heard. */
 	int64_t listens_ns;
 	_Atomic int64_t handover_ns; /* see kvw_feed_stats */
 	_Atomic bool settled;
-	bool reads;              /* fixed before hand_over: the next process reads our records */
-	_Atomic int kept;        /* a memory file of them; -1: none, or given away */
+	bool reads;              /* fixed before hand_over: the next process reads the records */
+	_Atomic int kept;        /* memory file of them; -1: none, or given away */
 	_Atomic bool handed_over;
-	/* Fixed before listen_now: what the process before us gave; -1: nothing. */
+	/* Fixed before listen_now: the former process's file; -1: none. */
 	int handed;
-	struct kvw_state_reader *recalls;  /* NULL: nothing is read */
+	struct kvw_state_reader *recalls;  /* NULL: no records are read */
 	uint64_t recalled;                 /* records */
 	int64_t recall_begun_ns;
 
-	pthread_mutex_t post_lock; /* guards what follows */
+	pthread_mutex_t post_lock; /* guards the members below */
 	struct post posts[KVW_FEED_POSTS];
 	size_t post_first, post_count;
 	bool closed; /* no more posts */
 
-	pthread_mutex_t status_lock;    /* guards what follows */
+	pthread_mutex_t status_lock;    /* guards the members below */
 	struct kvw_feed_status *status; /* [KVW_MAX_WORKERS][KVW_REPORTER_COUNT] */
 };
 
@@ -267,8 +267,8 @@ static void drop_ended(struct kvw_feed *feed)
 	feed->watches_ended = false;
 }
 
-/* Returns how many watches were looked at. The list is made each time: that costs less than what
- * zmq_poll does with it. */
+/* Returns the number of polled watches. The list is rebuilt each time, which costs less than
+ * zmq_poll itself. */
 static size_t wait_for_something(struct kvw_feed *feed, int64_t timeout_ns)
 {
 	long timeout_ms = (long)((timeout_ns + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
@@ -291,7 +291,7 @@ static void report_purged(struct kvw_feed *feed, const uint32_t *purged, size_t 
 			feed->deps.modules[i]->purged(feed->states[i], purged, count);
 }
 
-/* Carries out the purges that other threads have asked for. */
+/* Executes purges requested by other threads. */
 static void purge(struct kvw_feed *feed)
 {
 	uint32_t purged[PURGE_CHUNK];
@@ -303,7 +303,7 @@ static void purge(struct kvw_feed *feed)
 	} while (count == PURGE_CHUNK);
 }
 
-/* Reads messages, purges first: what a worker publishes afterwards is of its new cache. */
+/* Reads messages after purges: later events of a purged worker are of its new cache. */
 static void read_sockets(struct kvw_feed *feed, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -311,7 +311,7 @@ static void read_sockets(struct kvw_feed *feed, size_t count)
 
 		if ((feed->polled[i + 1].revents & ZMQ_POLLIN) == 0)
 			continue;
-		/* The place is looked at again each time: the call may end this watch, and grow the
+		/* The entry is read again each time: the call may end this watch, and grow the
 		 * array. */
 		for (int n = 0; n < KVW_FEED_BURST; n++) {
 			purge(feed);
@@ -359,7 +359,7 @@ static bool take_post(struct kvw_feed *feed, struct post *post)
 	return taken;
 }
 
-/* Those that wait now, so that posts that post do not keep the sockets waiting. */
+/* Runs the posts that wait now, so that posts that post do not starve the sockets. */
 static void run_posts(struct kvw_feed *feed)
 {
 	struct post post;
@@ -410,8 +410,8 @@ static void end_recall(struct kvw_feed *feed, bool all_came)
 			feed->deps.modules[i]->recalled(feed->states[i], all_came);
 }
 
-/* A little in each turn, so that engines' events do not wait. Until all is read no engine may
- * connect: a message would be taken for one that follows. */
+/* Reads some records in each turn, so that engines' events do not wait. Until all are read no
+ * engine may connect: its messages would seem to follow the records. */
 static void recall_some(struct kvw_feed *feed, void *arg)
 {
 	int64_t until_ns = kvw_clock_ns() + RECALL_NS;
@@ -496,8 +496,8 @@ static void write_kept(struct kvw_feed *feed)
 	atomic_store(&feed->kept, fd);
 }
 
-/* No engine has connected here, so what the process before us gave is still all that is true:
- * the next one gets that. */
+/* No engine has connected here, so the former process's records are still complete: passes them on
+ * to the next one. */
 static void pass_on(struct kvw_feed *feed)
 {
 	if (feed->reads) {
@@ -596,7 +596,7 @@ static void run_timers(struct kvw_feed *feed)
 	}
 }
 
-/* The index's own housekeeping. */
+/* Runs the index's housekeeping. */
 static void tick_feed(struct kvw_feed *feed, void *ctx)
 {
 	uint32_t purged[PURGE_CHUNK];

@@ -3,11 +3,10 @@
  *
  * One thread with one ZeroMQ context; it alone writes the exact index. Each protocol is a module:
  * vLLM's event streams (vllm_feed.h) and LMCache's controller protocol (lmcache/lmcache.h). A
- * module registers sockets and timers, and is called on this thread only. No call of a module may
- * block.
+ * module registers sockets and timers, and is called on this thread only. A module must not block.
  *
- * Each turn handles at most KVW_FEED_BURST messages of a socket before it looks at the others, so
- * that one busy worker cannot starve the rest. Other threads hand it work by kvw_feed_post.
+ * Each turn handles at most KVW_FEED_BURST messages of a socket before the others, so that one busy
+ * worker cannot starve the rest. Other threads give it work by kvw_feed_post.
  */
 #ifndef KVW_FEED_H
 #define KVW_FEED_H
@@ -33,31 +32,31 @@ struct kvw_feed_module {
 	const char *name;
 
 	/* Called by kvw_feed_start, before the thread runs: opens the configured sockets. Sets
-	 * *state, to NULL if none is configured. A failure was printed to `errors` and leaves
-	 * nothing behind. */
+	 * *state, to NULL if none is configured. On failure, the cause is printed to `errors` and
+	 * nothing stays open. */
 	enum kvw_err (*start)(struct kvw_feed *feed, FILE *errors, void **state) KVW_MUST_CHECK;
 
-	/* Optional, feed thread: these workers' caches were lost,
-	 * and the index has forgotten them. */
+	/* Optional, feed thread: called after these workers' caches were lost and purged from the
+	 * index. */
 	void (*purged)(void *state, const uint32_t *workers, size_t count);
 
-	/* Optional, feed thread: engines may connect from now on, where deps->waits. */
+	/* Optional, feed thread, with deps->waits: engines may connect from now on. */
 	void (*listen)(void *state);
 	/* Optional, feed thread: another process listens. Closes the sockets to which engines
 	 * connect. */
 	void (*hand_over)(void *state);
-	/* Optional, feed thread, after hand_over: gives away the knowledge by which the next
-	 * process goes on without asking again. */
+	/* Optional, feed thread, after hand_over: writes the state with which the next process goes
+	 * on without asking again. */
 	enum kvw_err (*keep)(void *state, const struct kvw_keep_out *out);
-	/* Optional, feed thread, before listen: a record that the former process has given away, of
-	 * any module; recalled is called after the last one; all_came: no record is missing. */
+	/* Optional, feed thread, before listen: takes a record of the former process, of any
+	 * module; recalled is called after the last one; all_came: no record is missing. */
 	void (*recall)(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len);
 	void (*recalled)(void *state, bool all_came);
-	/* Optional, feed thread: has every worker that can be reached reported its cache, or shown
-	 * that it will not? */
+	/* Optional, feed thread: whether every reachable worker has reported its cache, or shown
+	 * that it will not. */
 	bool (*settled)(void *state);
 
-	/* The thread has ended: closes its sockets. Only where start gave a state. */
+	/* Called after the thread has ended: closes its sockets. Only if start set a state. */
 	void (*stop)(void *state);
 };
 
@@ -67,40 +66,39 @@ struct kvw_feed_deps {
 	struct kvw_fleet *fleet;
 	struct kvw_exact *exact;
 	struct kvw_kvspaces *spaces;
-	/* Used by kvw_feed_start alone; NULL: no socket is adopted or handed on. */
+	/* Used by kvw_feed_start alone; NULL: no socket is inherited or passed on. */
 	struct kvw_sockets *sockets;
 	/* Engines may connect only after kvw_feed_listen: another process still listens. */
 	bool waits;
 	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1]; /* up to the first NULL */
 };
 
-/* Makes the thread and starts its modules. KVW_EINVAL: an address cannot be had or is none;
- * `errors` says which, and why. */
+/* Makes the thread and starts its modules. KVW_EINVAL: an address is invalid or cannot be bound;
+ * `errors` has the address and the cause. */
 enum kvw_err kvw_feed_start(
 	const struct kvw_feed_deps *deps, FILE *errors, struct kvw_feed **out) KVW_MUST_CHECK;
 void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread */
 
 /* --- any thread --- */
 
-/* Ends deps.waits: the process before us listens no more. Takes handed, a memory file with the
- * records of its modules; -1: there is none. A fault in it is logged, and costs warmth. */
+/* Ends deps.waits: the former process has stopped listening. Takes handed, a memory file with the
+ * records of its modules; -1: none. A fault in it is logged, and the records are lost. */
 void kvw_feed_listen(struct kvw_feed *feed, int handed);
-/* Engines connect to another process from now on. Waits until the sockets are closed and, where it
- * reads them, the modules' records are written, or wait_ns are over. Returns a memory file of them,
- * the caller's; -1: there is none. */
+/* Hands over: engines connect to another process from now on. Waits until the sockets are closed
+ * and, with `reads`, the modules' records are written, or wait_ns are over. Returns a memory file
+ * of the records, the caller's; -1: none. */
 int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads);
-/* Had all workers reported their caches at the last tick, so that nothing more is to be waited
- * for? */
+/* Whether all modules were settled at the last tick. */
 bool kvw_feed_settled(const struct kvw_feed *feed);
 
-/* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS wait already; KVW_ECLOSED:
- * the feed stops. kvw_feed_stop calls the functions that still wait, with kvw_feed_stopped(feed)
- * true, so that arg can be freed. */
+/* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS posts wait already;
+ * KVW_ECLOSED: the feed stops. kvw_feed_stop calls the functions that still wait, with
+ * kvw_feed_stopped(feed) true, so that they can free arg. */
 typedef void kvw_feed_fn(struct kvw_feed *feed, void *arg);
 enum kvw_err kvw_feed_post(struct kvw_feed *feed, kvw_feed_fn *fn, void *arg) KVW_MUST_CHECK;
 bool kvw_feed_stopped(const struct kvw_feed *feed);
 
-/* The state that this module's start gave; NULL: none, or it is not among the feed's modules. */
+/* The state from this module's start; NULL: none, or not a module of the feed. */
 void *kvw_feed_module_state(const struct kvw_feed *feed, const struct kvw_feed_module *module);
 
 /* Counters since start. */
@@ -109,12 +107,12 @@ enum kvw_feed_counter {
 	KVW_FEED_BYTES,            /* of them */
 	KVW_FEED_BATCHES,          /* applied */
 	KVW_FEED_EVENTS,           /* applied */
-	KVW_FEED_REFUSED,          /* messages that are none, or cannot be read */
-	KVW_FEED_GAPS,             /* numbers in a worker's sequence that did not come */
-	KVW_FEED_REPLAYS,          /* asked for */
+	KVW_FEED_REFUSED,          /* messages that are malformed or unreadable */
+	KVW_FEED_GAPS,             /* missing numbers in a worker's sequence */
+	KVW_FEED_REPLAYS,          /* requested */
 	KVW_FEED_REPLAYED_BATCHES, /* applied from replays; also in BATCHES */
-	KVW_FEED_LOST_BATCHES,     /* that no replay could bring */
-	KVW_FEED_DROPPED_EVENTS,   /* of a lost batch at least one; and those not understood */
+	KVW_FEED_LOST_BATCHES,     /* batches that no replay could recover */
+	KVW_FEED_DROPPED_EVENTS,   /* at least one per lost batch; and unknown events */
 	KVW_FEED_RESTARTS,         /* of engines, by their sequence */
 	KVW_FEED_POSTS_REFUSED,
 	KVW_FEED_COUNTERS
@@ -136,7 +134,7 @@ struct kvw_feed_stats {
 	double lag_p50_ms, lag_p99_ms;
 	int64_t cpu_ns;                       /* of the feed's thread */
 	uint32_t sockets;                     /* watched */
-	/* From when we listened in another process's place until an engine was heard; 0: never. */
+	/* Time from listening in the former process's place until an engine was heard; 0: never. */
 	int64_t handover_ns;
 	uint32_t coverages[KVW_REPORTER_COUNT][3]; /* workers by enum kvw_coverage */
 };
@@ -149,9 +147,9 @@ struct kvw_feed_status {
 	enum kvw_coverage coverage;
 	uint32_t sources;  /* streams of events */
 	uint64_t sequence; /* of the last message of any of them */
-	int64_t lag_ns;    /* of it; negative: not known */
-	int64_t heard_ns;  /* when it came, monotonic; 0: none did */
-	/* Why the coverage is not whole, and a remedy; empty: nothing is wrong. */
+	int64_t lag_ns;    /* of it; negative: unknown */
+	int64_t heard_ns;  /* time of its arrival, monotonic; 0: none */
+	/* Why the coverage is not FULL, and a remedy; empty: no fault. */
 	char wrong[256];
 };
 
@@ -165,29 +163,29 @@ const struct kvw_feed_deps *kvw_feed_deps(const struct kvw_feed *feed);
 void *kvw_feed_context(struct kvw_feed *feed);     /* ZeroMQ's */
 int64_t kvw_feed_now(const struct kvw_feed *feed); /* monotonic ns, of this turn */
 
-/* fn is called while the socket can be read: it reads one message, and returns false when there was
+/* Calls fn while the socket can be read: fn reads one message, and returns false when there was
  * none. KVW_ENOMEM. */
 typedef bool kvw_feed_read_fn(void *socket, void *ctx);
 enum kvw_err kvw_feed_watch(
 	struct kvw_feed *feed, void *socket, kvw_feed_read_fn *fn, void *ctx) KVW_MUST_CHECK;
 void kvw_feed_unwatch(struct kvw_feed *feed, void *socket); /* also from within fn */
 
-/* fn is called about every interval until the feed stops. KVW_ENOMEM. */
+/* Calls fn about every interval until the feed stops. KVW_ENOMEM. */
 enum kvw_err kvw_feed_every(
 	struct kvw_feed *feed, int64_t interval_ns, kvw_feed_fn *fn, void *ctx) KVW_MUST_CHECK;
 
-/* A message came by a socket to which engines connect. */
+/* To be called when a message came by a socket to which engines connect. */
 void kvw_feed_heard_there(struct kvw_feed *feed);
 
 void kvw_feed_count(struct kvw_feed *feed, enum kvw_feed_counter counter, uint64_t n);
 
-/* A message of a worker was applied. sent_ns: its own time stamp, wall clock; 0: it has none, or
- * its age says nothing. */
+/* Records that a message of a worker was applied. sent_ns: its own time stamp, wall clock; 0: none,
+ * or its age is meaningless. */
 void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	uint64_t sequence, int64_t sent_ns);
 
-/* Sets a reporter's coverage of a worker, in the exact view and in its status; wrong: cut if it is
- * too long, "" if nothing is. */
+/* Sets a reporter's coverage of a worker, in the exact view and in its status; wrong: cut if too
+ * long, "": no fault. */
 void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	enum kvw_coverage coverage, uint32_t sources, const char *wrong);
 

@@ -2,13 +2,13 @@
  * kvspace.c - see kvspace.h.
  *
  * The table only grows, and has KVW_EXACT_CHAINS places from the start: the feed's thread writes
- * the next place and then publishes the count with release order, readers take the count with
- * acquire order and see whole spaces. Nothing is locked, nothing is moved.
+ * the next place and then publishes the count with release order; readers load the count with
+ * acquire order and see complete spaces. There are no locks, and no entry moves.
  *
  * An engine's key is the router's own (block_key.h) with the model left out: a fleet may serve one
- * model under several names, and the holders that a lookup finds are compared with the workers that
- * serve the model in any case. Two models of one tokenizer and block size therefore share keys, and
- * no worker is believed to hold what another model's worker holds.
+ * model under several names, and the holders that a look-up finds are compared with the workers
+ * that serve the model in any case. So two models of one tokenizer and block size share keys, but a
+ * worker never counts as holder of another model's blocks.
  */
 #include "feeds/kvspace.h"
 
@@ -22,7 +22,7 @@
 struct kvw_kvspaces {
 	struct kvw_kvspace items[KVW_EXACT_CHAINS];
 	uint64_t roots[KVW_EXACT_CHAINS]; /* LMCache: the key before the first chunk */
-	_Atomic size_t count;             /* release: items below it are whole */
+	_Atomic size_t count;             /* release: items below it are complete */
 };
 
 enum kvw_err kvw_kvspaces_create(struct kvw_kvspaces **out)
@@ -57,7 +57,7 @@ const struct kvw_kvspace *kvw_kvspaces_get(const struct kvw_kvspaces *spaces, si
 
 /* --- feed thread --- */
 
-/* Publishes a space whose members but the number are set. */
+/* Publishes a space; all its members but the number are set. */
 static uint32_t add_root(
 	struct kvw_kvspaces *spaces, const struct kvw_kvspace *space, uint64_t root)
 {
@@ -96,7 +96,7 @@ static bool equal_text(const char *a, const char *b)
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-/* Whether both give every prompt the same keys, as far as their settings show it. */
+/* Whether both recipes give every prompt the same keys, by their settings. */
 static bool equal_recipe(const struct kvw_lmcache_recipe *a, const struct kvw_lmcache_recipe *b)
 {
 	return a->algorithm == b->algorithm && a->siphash == b->siphash && a->extra == b->extra &&
@@ -147,7 +147,7 @@ uint64_t kvw_kvspace_engine_root(
 	return kvw_block_root(&space);
 }
 
-/* Room for the names of `tokens` tokens in each of the first `count` spaces. */
+/* Makes room for the keys of `tokens` tokens in each of the first `count` spaces. */
 static enum kvw_err make_room(
 	struct kvw_kvchains *chains, const struct kvw_kvspaces *spaces, size_t count, size_t tokens)
 {
@@ -193,7 +193,7 @@ enum kvw_err kvw_kvchains_fill(struct kvw_kvchains *chains, const struct kvw_kvs
 		const struct kvw_kvspace *space = &spaces->items[i];
 		size_t whole = prompt->count / space->block_tokens, made = 0;
 
-		/* With no place for more than the whole blocks, a partial chunk gets no name. */
+		/* The limit of whole blocks excludes a partial chunk. */
 		err = fill_one(spaces, i, prompt, chains->keys + used, whole, &made);
 		chains->chains[i] = (struct kvw_exact_chain){.reporter = space->reporter,
 			.space = space->number,

@@ -1,14 +1,14 @@
 /*
- * kvspace.h - the ways in which this fleet names blocks, and a prompt's names in all of them.
+ * kvspace.h - the key spaces of this fleet's blocks, and a prompt's keys in all of them.
  *
- * Keys of the exact index are comparable within a space: all engines of one block size are one,
- * because their keys are the router's own (block_key.h), and so are all LMCache workers that hash
- * by one recipe. Feeds add the spaces that they meet; a loop computes the names of a prompt in
- * every space that there is. Spaces are never removed; there are few, because a fleet is configured
+ * Keys of the exact index are comparable within a space: all engines of one block size share a
+ * space, because their keys are the router's own (block_key.h), and so do all LMCache workers with
+ * one hash recipe. Feeds add the spaces that they find; a loop computes the keys of a prompt in
+ * every space. Spaces are never removed; there are few, because a fleet's workers are configured
  * alike.
  *
  * Threads: the feed's thread alone adds. Everything else may be called from any thread; a space is
- * immutable once it can be seen.
+ * immutable once it is published.
  */
 #ifndef KVW_KVSPACE_H
 #define KVW_KVSPACE_H
@@ -22,7 +22,7 @@
 
 struct kvw_kvspace {
 	enum kvw_reporter reporter;
-	uint32_t number;                   /* of the index: its place in the table */
+	uint32_t number;                   /* in the index: its position in the table */
 	uint32_t block_tokens;             /* of an engine, or the recipe's chunk_size */
 	struct kvw_lmcache_recipe recipe;  /* of LMCache; its seed is owned by the table */
 };
@@ -49,8 +49,8 @@ enum kvw_err kvw_kvspaces_lmcache(struct kvw_kvspaces *spaces,
 size_t kvw_kvspaces_count(const struct kvw_kvspaces *spaces);
 const struct kvw_kvspace *kvw_kvspaces_get(const struct kvw_kvspaces *spaces, size_t space);
 
-/* The key before an engine's first block of a prompt, from which the keys of all blocks follow. The
- * model is no part of it: holders are looked up among workers that serve the model. */
+/* The key before an engine's first block of a prompt, from which the keys of all blocks follow. It
+ * does not include the model: holders are looked up among workers that serve the model. */
 uint64_t kvw_kvspace_engine_root(
 	uint32_t block_tokens, struct kvw_slice lora, struct kvw_slice cache_salt);
 
@@ -58,11 +58,11 @@ uint64_t kvw_kvspace_engine_root(
 struct kvw_kvprompt {
 	const uint32_t *tokens;
 	size_t count;
-	struct kvw_slice lora;       /* name of the adapter that the request goes to; empty: none */
+	struct kvw_slice lora;       /* name of the request's adapter; empty: none */
 	struct kvw_slice cache_salt; /* empty: none */
 };
 
-/* Names of one prompt after another, in every space. Zeroed is empty; owns arrays that grow up to
+/* Keys of one prompt after another, in every space. Zeroed is empty; owns arrays that grow up to
  * the longest prompt seen. One thread. */
 struct kvw_kvchains {
 	struct kvw_exact_chain chains[KVW_EXACT_CHAINS]; /* keys point into `keys` */

@@ -1,9 +1,8 @@
 /*
  * lag.c - see lag.h.
  *
- * Two half windows: one is filled while the other still counts, and every 30 seconds the older one
- * is emptied and becomes the one that is filled. A quantile is the upper bound of the fine bucket
- * in which it falls.
+ * Two half windows: one is filled while the other still counts; every 30 seconds the older one is
+ * emptied and filled next. A quantile is the upper bound of its fine bucket.
  */
 #include "feeds/lag.h"
 
@@ -24,7 +23,7 @@ void kvw_lag_init(struct kvw_lag *lag, int64_t now_ns)
 	atomic_store(&lag->p99_us, -1);
 }
 
-/* Bucket of a lag in microseconds: octave and the two bits behind its first one. */
+/* Bucket of a lag in microseconds: octave and the two bits after the leading one. */
 static uint32_t fine_of(uint64_t us)
 {
 	uint32_t octave, bucket;

@@ -1,5 +1,5 @@
 /*
- * lag.h - how old events are when they are applied: a histogram since start, quantiles of late.
+ * lag.h - the age of events when they are applied: a histogram since start, and recent quantiles.
  *
  * Written by one thread; kvw_lag_read may run in others at the same time. The quantiles are those
  * of a window of 30 to 60 seconds, to about a fifth of their value, and are computed by the writer
@@ -19,12 +19,12 @@
 struct kvw_lag {
 	_Atomic uint64_t counts[KVW_FEED_LAGS + 1];
 	_Atomic uint64_t sum_us;
-	_Atomic int64_t p50_us, p99_us; /* -1: nothing in the window */
+	_Atomic int64_t p50_us, p99_us; /* -1: the window is empty */
 	/* writer only */
 	uint32_t halves[2][KVW_LAG_FINE];
 	uint32_t half;     /* the window that is being filled */
-	int64_t turned_ns; /* when it was begun */
-	int64_t told_ns;   /* when the quantiles were computed */
+	int64_t turned_ns; /* start of that window */
+	int64_t told_ns;   /* time of the last quantiles */
 };
 
 void kvw_lag_init(struct kvw_lag *lag, int64_t now_ns);

@@ -21,7 +21,7 @@ int kvw_listener_open(struct kvw_sockets *sockets, const char *endpoint, bool ip
 	if (sockets == NULL || strncmp(endpoint, "tcp://", 6) != 0)
 		return -1;
 	endpoint += 6;
-	/* As libzmq understands it. */
+	/* In libzmq's meaning. */
 	if (strncmp(endpoint, "*:", 2) == 0)
 		(void)snprintf(
 			address, sizeof(address), "%s:%s", ipv6 ? "[::]" : "0.0.0.0", endpoint + 2);
@@ -48,5 +48,5 @@ bool kvw_listener_give(void *socket, const char *endpoint, int fd)
 		errno = failed;
 		return false;
 	}
-	return zmq_bind(socket, endpoint) == 0; /* it closes what it could not use */
+	return zmq_bind(socket, endpoint) == 0; /* libzmq closes a socket that it cannot use */
 }

@@ -1,12 +1,12 @@
 /*
- * prediction_check.h - do exact predictions come true?
+ * prediction_check.h - checks exact predictions against answers.
  *
  * A worker's reports about its cache and the cached tokens of its answers come from the same
- * engine. If they differ, the cache is not to blame: kvway has other tokens, another block size, or
- * the events of another engine. The last predictions of a worker are kept as bits; when most of
- * them were wrong, one log line says so, with what to check.
+ * engine. If they differ, the cache is not the cause: kvway has other tokens, another block size,
+ * or the events of another engine. The last predictions of a worker are kept as bits; when most of
+ * them were wrong, one log line reports that, with settings to check.
  *
- * Threads: any. Two loops that note at the same moment may lose one bit of it.
+ * Threads: any. Two loops that record at the same moment may lose one bit.
  */
 #ifndef KVW_PREDICTION_CHECK_H
 #define KVW_PREDICTION_CHECK_H
@@ -17,7 +17,7 @@
 
 #include "fleet/fleet.h"
 
-/* The last predictions of one worker. Zeroed has seen nothing. */
+/* The last predictions of one worker. Zeroed: none. */
 struct kvw_prediction_check {
 	/* Last predictions, newest lowest: bit too many, bit + 32 too few. */
 	_Atomic uint64_t history;
@@ -27,17 +27,17 @@ struct kvw_prediction_check {
 
 #define KVW_PREDICTION_CHECK_WINDOW 32
 
-/* Is this prediction right, within a block? */
+/* Whether the prediction is right within a block. */
 bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens);
 
-/* Notes one prediction. True, once until most are right again: more than half were wrong.
- * *too_many: most of those predicted more than there was. */
+/* Records one prediction. True, once until most are right again: more than half were wrong.
+ * *too_many: most of those were too high. */
 bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted,
 	uint32_t cached, uint32_t block_tokens, bool *too_many);
 
 void kvw_prediction_check_clear(struct kvw_prediction_check *prediction_check);
 
-/* Says so in the log. */
+/* Logs that. */
 void kvw_prediction_check_complain(
 	const struct kvw_worker *worker, bool too_many, uint32_t predicted, uint32_t cached);
 

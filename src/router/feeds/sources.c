@@ -2,8 +2,8 @@
  * sources.c - see sources.h.
  *
  * LMCache's users look for the lines "Routing request to INSTANCE found by kvaware router" and
- * "Matched instance url None". Of each, one a second is written at info, the rest at debug: a line
- * for each request would cost more than the request.
+ * "Matched instance url None". One line of each per second is written at info, the rest at debug: a
+ * line for each request would cost more than the request.
  */
 #include "feeds/sources.h"
 
@@ -17,7 +17,7 @@
 
 #define INSTANCE_MAX  256
 #define LOG_NS        KVW_NS_PER_S
-#define BLOCK_ASSUMED 16 /* tokens, where the worker does not report its block size */
+#define BLOCK_ASSUMED 16 /* tokens, if the worker does not report its block size */
 
 enum kvw_err kvw_sources_create(const struct kvw_sources_deps *deps, struct kvw_sources **out)
 {
@@ -70,14 +70,14 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources)
 	return stats.instances > 0;
 }
 
-/* Was the worker chosen by what it is reported to hold? Then *name is LMCache's name of it, or its
- * URL where the engine alone reports that. What was sent there lately and not reported yet
- * (routing/claims.h) is no report. */
+/* Whether the worker was chosen by its reported blocks. Then *name is LMCache's name of it, or its
+ * URL if only the engine reports them. Sent but unreported blocks (routing/claims.h) do not
+ * count. */
 static bool found_by_reports(const struct kvw_sources *sources,
 	const struct kvw_route_request *route, const struct kvw_worker *worker, char *name,
 	size_t size)
 {
-	struct kvw_kvindex_hits hits; /* filled as far as there are workers */
+	struct kvw_kvindex_hits hits; /* filled for existing workers only */
 	bool found = false;
 
 	for (uint32_t i = 0; i < route->exact_count; i++) {
@@ -138,8 +138,8 @@ void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_requ
 	log_routed(sources, route, decision, worker, now_ns);
 }
 
-/* A right prediction may be off by this many tokens: one block of its source. LMCache does not
- * report the engine's own cache, where the rest of one of its chunks may lie. */
+/* Allowed error of a right prediction, in tokens: one block of its source. LMCache does not report
+ * the engine's own cache, which may have the rest of an LMCache chunk. */
 static uint32_t slack_of(const struct kvw_sources *sources, const struct kvw_worker *worker)
 {
 	uint32_t block = atomic_load_explicit(&worker->block_size, memory_order_relaxed);

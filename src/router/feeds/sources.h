@@ -2,9 +2,9 @@
  * sources.h - questions of the data plane to the feeds about one request, for a strategy that
  * routes by exact tokens (kvw_strategy_ops.prepare is KVW_PREPARE_TOKENS).
  *
- * Before the pick: is there any source that reports contents of caches? After it: the sources hear
- * where the prompt went. At the end: was the prediction right? The proxy asks these questions
- * without knowing which protocols the sources speak.
+ * Before the pick: whether any source reports contents of caches. After it: the sources learn where
+ * the prompt went. At the end: whether the prediction was right. So the proxy does not depend on
+ * the sources' protocols.
  *
  * Threads: any, between kvw_sources_create and kvw_sources_destroy. Nothing here blocks.
  */
@@ -19,14 +19,14 @@
 
 struct kvw_lmcache;
 
-/* Read-only after creation, but for atomics and the checks, which hold atomics. All pointers are
+/* Read-only after creation, except atomics and the checks, which have atomics. All pointers are
  * borrowed. */
 struct kvw_sources {
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
 	struct kvw_exact *exact;     /* the strategy's view, filled by the feeds */
 	struct kvw_lmcache *lmcache; /* NULL: none is configured */
-	_Atomic int64_t tokens_timeout_ms; /* a prompt's tokens are waited for no longer */
+	_Atomic int64_t tokens_timeout_ms; /* longest wait for a prompt's tokens */
 	uint32_t lmcache_chunk;      /* tokens */
 	struct kvw_prediction_check *checks; /* [KVW_MAX_WORKERS] */
 	/* When a line of kvw_sources_routed was last written at info. */
@@ -47,22 +47,22 @@ enum kvw_err kvw_sources_create(
 	const struct kvw_sources_deps *deps, struct kvw_sources **out) KVW_MUST_CHECK;
 void kvw_sources_destroy(struct kvw_sources *sources); /* NULL is allowed */
 
-/* New values of the keys that a reload may change. */
+/* Applies the keys that a reload may change. */
 void kvw_sources_reconfigure(struct kvw_sources *sources, const struct kvw_config *config);
-/* The worker's slot will have another one. */
+/* Drops a worker's records: another worker gets the slot. */
 void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
 
-/* Does any source have workers that we may not have mapped yet? Routed prompts reveal them. */
+/* Whether any source may have unmapped workers, which routed prompts reveal. */
 bool kvw_sources_unmapped(const struct kvw_sources *sources);
 
-/* The request goes to this worker. prompt NULL: its tokens are not known. Writes the log lines that
- * LMCache's users look for: by which worker's reports it was sent there, or that none decided. */
+/* Records that the request goes to this worker. prompt NULL: its tokens are unknown. Writes the log
+ * lines that LMCache's users look for: the worker whose reports decided, or that none did. */
 void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
 	const struct kvw_decision *decision, const struct kvw_worker *worker,
 	const struct kvw_kvprompt *prompt, int64_t now_ns);
 
 /* Compares an exact prediction for the worker with the cached tokens of its answer. Returns whether
- * the prediction was right; when most of a worker's were wrong, the log says so. */
+ * the prediction was right; logs if most of a worker's were wrong. */
 bool kvw_sources_check(const struct kvw_sources *sources, const struct kvw_worker *worker,
 	uint32_t predicted, uint32_t cached);
 

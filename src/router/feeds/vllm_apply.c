@@ -1,15 +1,13 @@
 /*
  * vllm_apply.c - see vllm_apply.h.
  *
- * A key covers tokens, adapter and salt: what a request's own chain is computed from. What else can
- * distinguish a block (an image, embeddings) is mixed into its key where it appears, so that block
- * and all that follow it are never found by a prompt of text, and prompts before it still are. Old
- * engines name an adapter by its number alone, which no request knows: its blocks get keys that no
- * lookup uses.
+ * A key covers tokens, adapter and salt, as a request's own chain does. Other distinguishing data
+ * of a block (an image, embeddings) is mixed into its key, so that a prompt of text never matches
+ * that block or those after it, but still matches the blocks before. Old engines name an adapter by
+ * its number alone, which no request knows: its blocks get keys that no look-up uses.
  *
- * Blocks in lower tiers may come without tokens; they are those that the engine holds, or held a
- * moment ago, in another tier, so their keys are known by their hashes. Those that are not known
- * are not counted: a miss.
+ * Blocks in lower tiers may come without tokens; the engine holds, or held a moment ago, the same
+ * blocks in another tier, so their hashes give their keys. Unknown ones are not counted: a miss.
  */
 #include "feeds/vllm_apply.h"
 
@@ -19,7 +17,7 @@
 
 #include "wire/block_key.h"
 
-/* What is parked with blocks whose parent is not known: this, their extras, their tokens. */
+/* Payload of parked blocks: this struct, their extras, their tokens. */
 struct parked {
 	uint32_t block_size;
 	uint32_t has_extras; /* as many as blocks */
@@ -120,7 +118,7 @@ static bool rank_has_full(const struct kvw_vllm_map *map, uint32_t rank)
 	return false;
 }
 
-/* Sets in the index which sources hold a block only together: those of a rank that has several. */
+/* Requires in the index the sources of a rank with several groups together. */
 static void require_groups(struct kvw_vllm_applier *applier, const struct kvw_vllm_map *map)
 {
 	uint32_t together = 0;
@@ -163,7 +161,7 @@ static void drop_source(
 	group->source = -1;
 }
 
-/* A group that stores something for the first time. NULL: too many. */
+/* Adds a group at its first store. NULL: too many. */
 static struct kvw_vllm_group *add_group(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map,
 	uint32_t rank, const struct kvw_kv_event *event)
 {
@@ -206,7 +204,7 @@ void kvw_vllm_map_clear(struct kvw_vllm_applier *applier, struct kvw_vllm_map *m
 
 /* --- events --- */
 
-/* The adapter's name, for engines that give only its number a name that no request has. */
+/* The adapter's name; if the engine sends only its number, a name that no request has. */
 static struct kvw_slice adapter_of(const struct kvw_kv_event *event, char *text, size_t size)
 {
 	int len;
@@ -217,7 +215,7 @@ static struct kvw_slice adapter_of(const struct kvw_kv_event *event, char *text,
 	return (struct kvw_slice){text, (size_t)len};
 }
 
-/* What must be mixed into the key of block i: its extra, unless adapter and salt are all of it. */
+/* Data to mix into the key of block i: its extra, unless that is only adapter and salt. */
 static uint64_t extra_of(const struct kvw_kv_event *event, uint32_t i)
 {
 	uint64_t plain = 0;
@@ -229,13 +227,13 @@ static uint64_t extra_of(const struct kvw_kv_event *event, uint32_t i)
 	return event->extra[i] == plain ? 0 : event->extra[i];
 }
 
-/* Blocks as the index takes them. */
+/* Blocks in the index's form. */
 struct stored {
 	struct kvw_kvindex_from from;
 	struct kvw_kvindex_blocks blocks;
 };
 
-/* Extras of an event, written to extras[count]. False: there are none to be mixed in. */
+/* Extras of an event, written to extras[count]. False: none to mix in. */
 static bool fill_extras(const struct kvw_kv_event *event, uint64_t *extras)
 {
 	if (event->extra == NULL || event->extra_is_plain)
@@ -266,7 +264,7 @@ static const char *park(struct kvw_vllm_applier *applier, const struct kvw_kv_ev
 	return NULL;
 }
 
-/* Blocks without tokens: those whose hashes are known. */
+/* Stores blocks without tokens: those whose hashes are known. */
 static void store_known(struct kvw_vllm_applier *applier, struct stored *stored)
 {
 	struct kvw_kvindex_blocks all = stored->blocks;
@@ -306,7 +304,7 @@ static const char *store_tokens(struct kvw_vllm_applier *applier, const struct k
 	return NULL;
 }
 
-/* NULL, or why the view has a hole now. */
+/* Applies a store. Returns why the view has a hole now; NULL: none. */
 static const char *apply_stored(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map,
 	uint32_t rank, const struct kvw_kv_event *event, int64_t now_ns)
 {
@@ -372,7 +370,7 @@ static void apply_one(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map
 	case KVW_KV_CLEARED:
 		apply_cleared(applier, map, rank, event);
 		result->cleared = true;
-		result->hole = NULL; /* what was missed before is gone from the engine too */
+		result->hole = NULL; /* the engine has dropped the missed blocks, too */
 		break;
 	}
 	result->events++;

@@ -1,15 +1,14 @@
 /*
- * vllm_apply.h - one engine's batches of KV events become writes to the exact index.
+ * vllm_apply.h - applies one engine's batches of KV events to the exact index.
  *
- * An event names a block by the engine's hash and lists its token ids; the index wants the router's
- * own key (block_key.h), which is computed here, and the source within the worker, which is found
- * here: one for each pair of data-parallel rank and cache group.
+ * An event names a block by the engine's hash and lists its token ids; these functions compute the
+ * router's own key (block_key.h), and the source within the worker: one for each pair of
+ * data-parallel rank and cache group.
  *
  * Groups. A hybrid model keeps several groups of layers, each with blocks of its own. A prefix is a
- * hit when the groups that look at all of it hold it: these must hold a block together. Groups that
- * look at a window, or keep a state, need the end of the prefix only; they drop earlier blocks
- * while the prefix stays a hit. They are left out where there is a group that looks at the whole
- * prefix.
+ * hit when the groups with full attention hold it: these must hold a block together. Groups with a
+ * window, or a state, need only the end of the prefix; they drop earlier blocks while the prefix
+ * stays a hit. They are left out if there is a group with full attention.
  *
  * Threads: the feed's.
  */
@@ -22,7 +21,7 @@
 
 #define KVW_VLLM_GROUPS 64 /* pairs of rank and group told apart, counted or not */
 
-/* State that all workers share. */
+/* State shared by all workers. */
 struct kvw_vllm_applier {
 	struct kvw_kvindex *index;   /* borrowed */
 	struct kvw_kvspaces *spaces; /* borrowed */
@@ -33,14 +32,14 @@ struct kvw_vllm_applier {
 	size_t payload_room;
 };
 
-/* Sets itself as the function that computes keys of parked blocks. */
+/* Sets the index's function that computes keys of parked blocks. */
 void kvw_vllm_applier_init(
 	struct kvw_vllm_applier *applier, struct kvw_kvindex *index, struct kvw_kvspaces *spaces);
 void kvw_vllm_applier_finish(struct kvw_vllm_applier *applier);
 
 struct kvw_vllm_group {
 	uint32_t rank, group;
-	bool windowed; /* its blocks do not reach back to the beginning */
+	bool windowed; /* its blocks do not reach back to the prompt's start */
 	int source;    /* of the index; -1: left out */
 };
 
@@ -49,14 +48,14 @@ struct kvw_vllm_map {
 	uint32_t worker;
 	uint32_t count;
 	struct kvw_vllm_group groups[KVW_VLLM_GROUPS];
-	bool overflow; /* there are more that count than the index has sources for an engine */
+	bool overflow; /* more counted groups than the index has sources for an engine */
 };
 
 struct kvw_vllm_applied {
 	uint64_t events;  /* taken */
-	uint64_t dropped; /* not understood, or no memory for them */
+	uint64_t dropped; /* unknown, or no memory */
 	bool cleared;     /* among them: the engine has emptied its cache */
-	double time_s;    /* when the engine sent the batch */
+	double time_s;    /* time at which the engine sent the batch */
 	const char *hole; /* why the view has a hole now, static text; NULL: it has none */
 };
 
@@ -64,7 +63,7 @@ struct kvw_vllm_applied {
 void kvw_vllm_apply(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map, uint32_t rank,
 	struct kvw_slice payload, int64_t now_ns, struct kvw_vllm_applied *result);
 
-/* Nothing that is known of this rank counts any more. */
+/* Forgets all blocks of this rank. */
 void kvw_vllm_map_clear(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map, uint32_t rank);
 
 #endif

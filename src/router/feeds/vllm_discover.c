@@ -1,8 +1,8 @@
 /*
  * vllm_discover.c - see vllm_discover.h.
  *
- * libcurl's multi interface, looked at from a timer: the requests are few and tiny, and no request
- * of a client waits for them. Nothing resolves a name here (probe_request.h), so nothing blocks.
+ * libcurl's multi interface, polled by a timer: the requests are few and tiny, and no client's
+ * request waits for them. No name is resolved here (probe_request.h), so nothing blocks.
  */
 #include "feeds/vllm_discover.h"
 
@@ -53,7 +53,7 @@ enum kvw_err kvw_vllm_discover_create(
 	discover->found = found;
 	discover->ctx = ctx;
 	discover->targets = calloc(KVW_MAX_WORKERS, sizeof(*discover->targets));
-	/* What it takes is counted: the prober does the same for itself. */
+	/* libcurl counts the calls: the prober makes its own. */
 	if (discover->targets == NULL || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
 		free(discover->targets);
 		free(discover);
@@ -72,7 +72,7 @@ enum kvw_err kvw_vllm_discover_create(
 	return KVW_OK;
 }
 
-/* The transfer is over, or is given up. */
+/* Ends a transfer that is over or given up. */
 static void release_target(struct kvw_vllm_discover *discover, struct target *target)
 {
 	if (target->running)
@@ -171,7 +171,7 @@ static void start_probe(struct kvw_vllm_discover *discover, struct target *targe
 	target->due_ns = target->asked_ns + PAUSE_MOST_NS;
 }
 
-/* Whether asking again soon could give something else. */
+/* Whether a new request soon would have the same result. */
 static bool is_final(CURLcode code, long status)
 {
 	return code == CURLE_OK && (status == 200 || status == 404 || status == 405);

@@ -1,9 +1,9 @@
 /*
- * vllm_discover.h - asks workers where they publish their KV events: GET /kv_event_sources.
+ * vllm_discover.h - gets workers' addresses of KV events: GET /kv_event_sources.
  *
  * One request per worker at a time, on the feed's thread and without blocking it. A worker that
- * does not answer is asked again, less and less often; one that has answered is asked again when
- * the caller wants it.
+ * does not answer is asked again, at growing intervals; one that has answered, when the caller
+ * requests it.
  */
 #ifndef KVW_VLLM_DISCOVER_H
 #define KVW_VLLM_DISCOVER_H
@@ -22,15 +22,15 @@ enum kvw_err kvw_vllm_discover_create(struct kvw_feed *feed, kvw_vllm_found_fn *
 	struct kvw_vllm_discover **out) KVW_MUST_CHECK;
 void kvw_vllm_discover_destroy(struct kvw_vllm_discover *discover); /* NULL is allowed */
 
-/* Asks a worker, soon: not more than once in five seconds, unless it was never asked.
- * It is borrowed until it is dropped. */
+/* Requests a question to a worker soon: at most one in five seconds, except the first. The worker
+ * is borrowed until kvw_vllm_discover_drop. */
 void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, struct kvw_worker *worker);
 void kvw_vllm_discover_drop(struct kvw_vllm_discover *discover, const struct kvw_worker *worker);
 
-/* Starts requests that are due and takes answers that have come. Called about every 20 ms. */
+/* Starts due requests and handles answers. To be called about every 20 ms. */
 void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover);
 
-/* Why the last attempt failed; "": it did not, or there was none. */
+/* Cause of the last attempt's failure; "": none. */
 const char *kvw_vllm_discover_error(const struct kvw_vllm_discover *discover, uint32_t worker);
 
 #endif

@@ -1,11 +1,11 @@
 /*
  * vllm_endpoints.c - see vllm_endpoints.h.
  *
- * An engine listens where its endpoint holds a wildcard and connects otherwise. What it reports is
- * its own point of view: "all addresses" is any of its own, and we take the one that requests go
- * to. An endpoint without a wildcard is the address of another process, to which the engine
- * connects: us, if kvaware.events.bind is that address. The replay socket it always binds, so there
- * a concrete address is its own.
+ * An engine listens if its endpoint has a wildcard and connects otherwise. It reports its own view:
+ * "all addresses" means any of its own, of which kvway uses the one for requests. An endpoint
+ * without a wildcard is the address of another process, to which the engine connects: kvway, if
+ * kvaware.events.bind is that address. The engine always binds its replay socket, so a concrete
+ * address there is its own.
  */
 #include "feeds/vllm_endpoints.h"
 
@@ -23,14 +23,14 @@ static bool text_begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* As ZmqEventPublisher decides it; 0.0.0.0 is no address to connect to. */
+/* Whether the engine binds, by ZmqEventPublisher's rule; 0.0.0.0 is no address to connect to. */
 static bool is_bound(const char *endpoint)
 {
 	return strchr(endpoint, '*') != NULL || strstr(endpoint, "::") != NULL ||
 	       text_begins(endpoint, "tcp://0.0.0.0:") || text_begins(endpoint, "ipc://");
 }
 
-/* The host of tcp://HOST:PORT, with its brackets. False: not of that form, or no good port. */
+/* The host of tcp://HOST:PORT, with its brackets. False: not of that form, or an invalid port. */
 static bool split_tcp(const char *endpoint, struct kvw_slice *host, uint32_t *port)
 {
 	const char *at = endpoint + 6, *colon = strrchr(endpoint, ':');
@@ -79,7 +79,7 @@ static enum kvw_err copy(const char *text, char **out)
 	return KVW_OK;
 }
 
-/* Where to connect for an endpoint as the engine sees it. KVW_EPROTO: nothing that we can reach. */
+/* The address to connect to for an engine's endpoint. KVW_EPROTO: kvway cannot reach it. */
 static enum kvw_err resolve(const char *endpoint, const char *host, char **out)
 {
 	struct kvw_slice told;
@@ -108,14 +108,14 @@ bool kvw_vllm_endpoint_equal(const struct kvw_vllm_endpoint *a, const struct kvw
 {
 	if (a->rank != b->rank || a->connects != b->connects || strcmp(a->replay, b->replay) != 0)
 		return false;
-	/* One that connects comes to us wherever it believes us to be. */
+	/* An engine that connects reaches kvway by whatever address it uses. */
 	return a->connects ||
 	       (strcmp(a->events, b->events) == 0 && strcmp(a->topic, b->topic) == 0);
 }
 
-/* --- what an engine says --- */
+/* --- an engine's answer --- */
 
-/* A text, "" if it is missing or null. False: something else, or too long. */
+/* Reads a text, "" if missing or null. False: another type, or too long. */
 static bool text_of(const json_t *source, const char *name, const char **text)
 {
 	const json_t *value = json_object_get(source, name);
@@ -139,7 +139,7 @@ static bool parse_rank(const char *text, uint32_t *rank)
 	return *end == '\0' && number <= RANK_MAX;
 }
 
-/* One source; *item is released by the caller whatever happens. */
+/* Parses one source; the caller releases *item in any case. */
 static enum kvw_err parse_one(
 	const json_t *source, const char *host, struct kvw_vllm_endpoint *item)
 {
@@ -216,9 +216,9 @@ enum kvw_err kvw_vllm_endpoints_parse(
 	return err;
 }
 
-/* --- what is configured --- */
+/* --- the configuration --- */
 
-/* The template with its host, at port + rank. */
+/* Fills a template with its host and port + rank. */
 static enum kvw_err fill_template(const char *template, const char *host, uint32_t rank, char **out)
 {
 	static const char mark[] = "{host}";

@@ -1,5 +1,5 @@
 /*
- * vllm_endpoints.h - where an engine publishes its KV events: as it says itself, or as configured.
+ * vllm_endpoints.h - addresses of an engine's KV events, from its own answer or the configuration.
  *
  * Pure functions, any thread.
  */
@@ -13,7 +13,7 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_VLLM_RANKS 8 /* data-parallel ranks of one worker that are listened to */
+#define KVW_VLLM_RANKS 8 /* most data-parallel ranks of one worker */
 
 /* Sockets of one rank. All owned, never NULL. */
 struct kvw_vllm_endpoint {
@@ -22,7 +22,7 @@ struct kvw_vllm_endpoint {
 	char *replay;          /* "": it replays nothing */
 	char *topic;           /* the engine's own name; may be "" */
 	uint64_t buffer_steps; /* batches that it can replay; 0: not given */
-	bool connects;         /* it connects to `events` instead of listening there */
+	bool connects;         /* the engine connects to `events` instead of listening there */
 };
 
 struct kvw_vllm_endpoints {
@@ -33,7 +33,7 @@ struct kvw_vllm_endpoints {
 
 /*
  * The answer of GET /kv_event_sources, {"0": {"endpoint": ..., "replay_endpoint": ...}, ...}. host
- * is put where an endpoint says "all addresses". {} is good and gives none. KVW_EPROTO: not of that
+ * replaces "all addresses" in an endpoint. {} is valid and gives none. KVW_EPROTO: not of that
  * form; KVW_ENOMEM.
  */
 enum kvw_err kvw_vllm_endpoints_parse(const char *body, size_t len, const char *host,
@@ -41,14 +41,14 @@ enum kvw_err kvw_vllm_endpoints_parse(const char *body, size_t len, const char *
 
 /*
  * Endpoints from templates: `{host}` is replaced, rank r is at port + r. replay may be "".
- * KVW_EINVAL: one of them is no endpoint; KVW_ENOMEM.
+ * KVW_EINVAL: an invalid endpoint; KVW_ENOMEM.
  */
 enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uint32_t ranks,
 	const char *host, struct kvw_vllm_endpoints *out) KVW_MUST_CHECK;
 
 void kvw_vllm_endpoints_finish(struct kvw_vllm_endpoints *endpoints);
 
-/* Do both mean the same streams? */
+/* Whether both are the same stream. */
 bool kvw_vllm_endpoint_equal(const struct kvw_vllm_endpoint *a, const struct kvw_vllm_endpoint *b);
 
 /* HOST:PORT in a topic kv@HOST:PORT@MODEL. False: it is of another form. */

@@ -2,9 +2,9 @@
  * vllm_feed.c - see vllm_feed.h.
  *
  * Each worker has a stream for each of its ranks. A set of endpoints, from the configuration or
- * from the worker itself, replaces the one before: streams whose endpoint stays the same go on
- * undisturbed. A worker is asked again when it comes back, when its cache was lost, and when a
- * replay socket does not answer any more, because it may publish somewhere else now.
+ * from the worker itself, replaces the one before: streams whose endpoint stays the same go on. A
+ * worker is asked again when it comes back, when its cache was lost, and when a replay socket no
+ * longer answers, because its endpoints may have changed.
  */
 #include "feeds/vllm_feed.h"
 
@@ -23,7 +23,7 @@
 #define DISCOVER_TICK_NS (20 * KVW_NS_PER_MS)
 #define TICK_NS          (100 * KVW_NS_PER_MS)
 #define NONE_AGAIN_NS    (60 * KVW_NS_PER_S) /* a worker without events is asked again */
-#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between two lines about topics of unknown workers */
+#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between log lines on topics of unknown workers */
 
 struct vllm_feed;
 
@@ -32,29 +32,29 @@ struct vllm_worker {
 	struct kvw_worker *worker; /* held; NULL: the slot has none */
 	const struct kvw_worker_config *config; /* its own */
 	uint32_t address_version;
-	char host[NI_MAXHOST]; /* as a number */
+	char host[NI_MAXHOST]; /* numeric */
 	struct kvw_vllm_map map;
 	struct kvw_vllm_stream *streams[KVW_VLLM_RANKS]; /* owned; [count] */
 	size_t count;
-	bool fixed; /* its endpoints are configured for it: it is not asked */
+	bool fixed; /* its own endpoints are configured: not asked */
 	bool was_up;
-	bool told; /* it was asked, and has answered or failed to */
-	bool registered; /* the log has said that its reports are known */
-	bool more;        /* it has more ranks than are listened to */
-	int64_t again_ns; /* to be asked again; INT64_MAX: when something happens */
+	bool told; /* it has answered, or failed to */
+	bool registered; /* its registration was logged */
+	bool more;        /* it has more ranks than KVW_VLLM_RANKS */
+	int64_t again_ns; /* time of the next question; INT64_MAX: on an event */
 	char none[200];   /* why it has no stream; "" */
 };
 
-/* A socket to which the engines' rank connects. */
+/* A socket to which engines of one rank connect. */
 struct bound {
 	struct vllm_feed *owner;
 	uint32_t rank;
-	void *sub;      /* NULL: engines may not connect yet, or not any more */
-	int fd;         /* owned; -1: libzmq has it, or will bind by itself */
+	void *sub;      /* NULL: engines may not connect yet, or no longer */
+	int fd;         /* owned; -1: libzmq has it, or binds itself */
 	char *endpoint; /* owned */
 };
 
-/* The worker that HOST:PORT in a topic means. */
+/* The worker of HOST:PORT in a topic. */
 struct name {
 	char *authority; /* owned */
 	uint32_t worker;
@@ -71,7 +71,7 @@ struct vllm_feed {
 	size_t bound_count;
 	struct name *names; /* [name_count], ascending; where something is bound */
 	size_t name_count;
-	int64_t stranger_ns; /* when a line may be written again */
+	int64_t stranger_ns; /* earliest time of the next line */
 };
 
 /* --- coverages --- */
@@ -97,7 +97,7 @@ static void report_coverage(struct vllm_worker *w)
 	}
 	kvw_feed_set_coverage(w->owner->feed, w->worker->id, KVW_REPORTER_ENGINE, coverage,
 		(uint32_t)w->count, wrong);
-	/* As LMCache's instances: users look for this line. */
+	/* As for LMCache's instances: users look for this line. */
 	if (coverage == KVW_COVERAGE_FULL && !w->registered)
 		kvw_info("feed", "Worker registered: %s reports=\"vLLM's KV events\"",
 			w->worker->url);
@@ -113,7 +113,7 @@ static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
 	report_coverage(w);
 }
 
-/* It has no streams, for this reason. */
+/* Reports why a worker has no streams. */
 static void report_none(struct vllm_worker *w, const char *why)
 {
 	if (w->count == 0 && strcmp(w->none, why) != 0)
@@ -168,7 +168,7 @@ static bool is_in(const struct kvw_vllm_endpoints *list, const struct kvw_vllm_e
 	return false;
 }
 
-/* Listens to these from now on. Takes what is in the list. */
+/* Sets the endpoints to listen to. Takes the list's contents. */
 static void set_endpoints(struct vllm_worker *w, struct kvw_vllm_endpoints *take)
 {
 	for (size_t i = w->count; i-- > 0;)
@@ -185,14 +185,14 @@ static void set_endpoints(struct vllm_worker *w, struct kvw_vllm_endpoints *take
 	report_coverage(w);
 }
 
-/* --- where a worker publishes --- */
+/* --- workers' endpoints --- */
 
 static const char *template_of(const char *own, const char *common)
 {
 	return own[0] != '\0' ? own : common;
 }
 
-/* The configured endpoints of a worker; empty where none are. */
+/* The configured endpoints of a worker; empty: none. */
 static enum kvw_err configured(const struct vllm_worker *w, struct kvw_vllm_endpoints *out)
 {
 	const struct kvw_config *config = w->owner->config;
@@ -223,7 +223,7 @@ static void use_configured(struct vllm_worker *w, const char *why_not_asked)
 		report_none(w, err == KVW_OK ? why_not_asked : "out of memory");
 }
 
-/* Adds the configured replay socket where the engine does not report its own. */
+/* Adds the configured replay socket if the engine does not report its own. */
 static enum kvw_err add_replay(const struct vllm_worker *w, struct kvw_vllm_endpoint *item)
 {
 	const char *replay =
@@ -325,7 +325,7 @@ static void free_names(struct vllm_feed *f)
 	f->name_count = 0;
 }
 
-/* Each worker by its URL's authority, and by its addresses. */
+/* Indexes each worker by its URL's authority, and by its addresses. */
 static enum kvw_err make_names(struct vllm_feed *f)
 {
 	char port[NI_MAXSERV], host[NI_MAXHOST], *text;
@@ -374,7 +374,7 @@ static struct vllm_worker *worker_of_topic(struct vllm_feed *f, struct kvw_slice
 	return found_name == NULL ? NULL : &f->workers[found_name->worker];
 }
 
-/* Logs, now and then, that a process publishes which is none of our workers. */
+/* Logs, rate-limited, that a process publishes which is no worker. */
 static void warn_stranger(struct vllm_feed *f, struct kvw_slice topic)
 {
 	char text[64];
@@ -394,7 +394,7 @@ static void warn_stranger(struct vllm_feed *f, struct kvw_slice topic)
 		text);
 }
 
-/* The stream of a worker that is heard here for the first time. */
+/* Adds the stream of a worker at its first message here. */
 static struct kvw_vllm_stream *add_bound_stream(struct vllm_worker *w, const struct bound *bound)
 {
 	struct kvw_vllm_endpoint item = {.rank = bound->rank, .connects = true};
@@ -443,7 +443,7 @@ static bool read_bound(void *socket, void *ctx)
 	return true;
 }
 
-/* Engines may connect from now on. */
+/* Lets engines connect from now on. */
 static enum kvw_err bind_one(struct vllm_feed *f, struct bound *bound, FILE *errors)
 {
 	void *sub = kvw_vllm_sub(kvw_feed_context(f->feed), NULL, f->config->kvaware_events_topic);
@@ -497,7 +497,7 @@ static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 
 /* --- workers that come and go --- */
 
-/* Begins to listen to a worker, which is held. What is wrong with its endpoints is printed. */
+/* Begins to listen to a held worker. Faults of its endpoints are printed. */
 static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FILE *errors)
 {
 	const struct kvw_config *config = f->config;
@@ -512,7 +512,7 @@ static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FIL
 	w->address_version = atomic_load(&w->worker->address_version);
 	kvw_worker_ip(w->worker, w->host, sizeof(w->host));
 	w->fixed = w->config->events_endpoint[0] != '\0' || !config->kvaware_events_discover;
-	err = configured(w, &list); /* also where the worker is asked first: it must make sense */
+	err = configured(w, &list); /* checked even if the worker is asked first */
 	if (err == KVW_EINVAL)
 		fprintf(errors,
 			"worker %s: found `%s` and `%s` for its events and their replay, expected "
@@ -546,7 +546,7 @@ static void stop_worker(struct vllm_worker *w)
 	kvw_worker_let_go(worker);
 }
 
-/* It listens elsewhere now, or can be found at last. */
+/* Handles a worker's new address. */
 static void move_worker(struct vllm_worker *w)
 {
 	w->address_version = atomic_load(&w->worker->address_version);
@@ -557,7 +557,7 @@ static void move_worker(struct vllm_worker *w)
 		kvw_vllm_discover_want(w->owner->discover, w->worker);
 }
 
-/* One slot of the fleet. Returns whether something has changed. */
+/* Follows one slot of the fleet. Returns whether it has changed. */
 static bool follow_slot(struct vllm_feed *f, size_t slot, FILE *errors, enum kvw_err *err)
 {
 	struct kvw_worker *worker = kvw_feed_deps(f->feed)->fleet->workers[slot];
@@ -580,7 +580,7 @@ static bool follow_slot(struct vllm_feed *f, size_t slot, FILE *errors, enum kvw
 	return changed;
 }
 
-/* Takes up workers that have come, and lets go of those that are gone. */
+/* Adds new workers, and releases gone ones. */
 static enum kvw_err follow(struct vllm_feed *f, FILE *errors)
 {
 	const struct kvw_fleet *fleet = kvw_feed_deps(f->feed)->fleet;
@@ -669,7 +669,7 @@ static void listen_bound(void *state)
 				"feed", "engines cannot connect endpoint=%s", f->bound[i].endpoint);
 }
 
-/* Engines notice it, and connect to the process that listens there now. */
+/* Engines then connect to the new process. */
 static void hand_over_vllm(void *state)
 {
 	struct vllm_feed *f = state;
@@ -683,7 +683,7 @@ static void hand_over_vllm(void *state)
 	}
 }
 
-/* What a replay socket does not answer within its time is not waited for. */
+/* Replays are waited for only until their deadline. */
 static bool settled(void *state)
 {
 	const struct vllm_feed *f = state;

@@ -1,10 +1,10 @@
 /*
- * vllm_feed.h - the module that listens to vLLM's KV events, of all workers of the fleet.
+ * vllm_feed.h - the module that reads the vLLM KV events of all workers.
  *
  * A worker's endpoint is the first of: its own events_endpoint; the answer to a question to the
- * worker (kvaware.events.discover); kvaware.events.endpoint where the worker cannot answer. Engines
- * that connect instead of listening are found by kvaware.events.bind. kvw_feed_worker_status(feed,
- * worker, KVW_REPORTER_ENGINE, ...) has each worker's status and fault.
+ * worker (kvaware.events.discover); kvaware.events.endpoint if the worker cannot answer. Engines
+ * that connect instead of listening use kvaware.events.bind. kvw_feed_worker_status(feed, worker,
+ * KVW_REPORTER_ENGINE, ...) has each worker's status and fault.
  */
 #ifndef KVW_VLLM_FEED_H
 #define KVW_VLLM_FEED_H

@@ -15,7 +15,7 @@ static bool grow(struct kvw_vllm_held *held)
 	items = calloc(room, sizeof(*items));
 	if (items == NULL)
 		return false;
-	/* A message is moved by ZeroMQ's own function: it may refer to itself. */
+	/* Only ZeroMQ's own function can move a message, which may refer to itself. */
 	for (size_t i = 0; i < held->count; i++) {
 		struct kvw_vllm_held_batch *from = &held->items[(held->first + i) % held->room];
 

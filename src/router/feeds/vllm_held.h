@@ -1,8 +1,8 @@
 /*
  * vllm_held.h - live batches that wait while the batches before them are being replayed.
  *
- * A queue with a bound in batches and bytes. A batch that does not fit is refused; the stream finds
- * it missing by its number and asks again. Zeroed is empty. One thread.
+ * A queue bounded in batches and bytes. A batch that does not fit is refused; by its number the
+ * stream finds it missing and requests it again. Zeroed is empty. One thread.
  */
 #ifndef KVW_VLLM_HELD_H
 #define KVW_VLLM_HELD_H
@@ -27,7 +27,7 @@ struct kvw_vllm_held {
 	size_t bytes;
 };
 
-/* Takes the payload's content; false: no room, and the payload is as it was. */
+/* Takes the payload's content; false: no room, and the payload is unchanged. */
 bool kvw_vllm_held_push(struct kvw_vllm_held *held, uint64_t sequence, zmq_msg_t *payload);
 
 /* The oldest; NULL: empty. Valid until the next call. */

@@ -1,9 +1,9 @@
 /*
  * vllm_socket.c - see vllm_socket.h.
  *
- * A frame beyond KVW_VLLM_PAYLOAD_MAX makes ZeroMQ close the connection and open it again, so that
- * it shows as a gap. The queue of a SUB is as long as vLLM's own (its hwm): what is too much for
- * both is a gap too.
+ * After a frame beyond KVW_VLLM_PAYLOAD_MAX ZeroMQ closes the connection and opens it again, which
+ * shows as a gap. The queue of a SUB is as long as vLLM's own (its hwm): an overflow of both is a
+ * gap, too.
  */
 #include "feeds/vllm_socket.h"
 
@@ -14,7 +14,7 @@
 #define RECONNECT_MOST_MS 2000
 #define HANDSHAKE_MS      5000
 #define CONNECT_MS        5000
-#define HEARTBEAT_MS      5000 /* a peer that is gone without a word is noticed */
+#define HEARTBEAT_MS      5000 /* detects a vanished peer */
 #define SILENCE_MS        15000
 
 static bool set_int(void *socket, int option, int value)
@@ -36,7 +36,7 @@ static bool set_bounds(void *socket)
 	       set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, SILENCE_MS);
 }
 
-/* The socket, or NULL with errno as it was. */
+/* Returns the socket, or closes it and returns NULL with errno preserved. */
 static void *keep_if(void *socket, bool good)
 {
 	int error = zmq_errno();
@@ -88,7 +88,7 @@ bool kvw_vllm_receive(void *socket, struct kvw_vllm_frames *message)
 		zmq_msg_init(frame);
 		if (zmq_msg_recv(frame, socket, ZMQ_DONTWAIT) < 0) {
 			zmq_msg_close(frame);
-			return message->count > 0; /* frames of a message come all at once */
+			return message->count > 0; /* all frames of a message arrive at once */
 		}
 		more = zmq_msg_more(frame) != 0;
 		message->bytes += zmq_msg_size(frame);

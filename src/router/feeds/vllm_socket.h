@@ -1,6 +1,6 @@
 /*
- * vllm_socket.h - ZeroMQ sockets to and from engines, with the bounds that strangers need, and
- * their messages as frames.
+ * vllm_socket.h - ZeroMQ sockets to and from engines, with limits for untrusted peers, and their
+ * messages as frames.
  */
 #ifndef KVW_VLLM_SOCKET_H
 #define KVW_VLLM_SOCKET_H
@@ -12,24 +12,24 @@
 #include "kvway/err.h"
 #include "wire/vllm_frames.h"
 
-/* A SUB that connects; endpoint NULL: to none yet. NULL: cannot be; errno is zmq_errno(). */
+/* Makes a SUB that connects; endpoint NULL: to none yet. NULL: failed; errno is zmq_errno(). */
 void *kvw_vllm_sub(void *context, const char *endpoint, const char *topic);
 
-/* A DEALER that connects. NULL: as above. */
+/* Makes a DEALER that connects. NULL: as above. */
 void *kvw_vllm_dealer(void *context, const char *endpoint);
 
-/* Asks for all batches from `first` on. False: the socket cannot take it now. */
+/* Requests all batches from `first` on. False: the socket cannot take the request now. */
 bool kvw_vllm_ask(void *dealer, uint64_t first);
 
 /* A message of one or more frames, released by kvw_vllm_message_finish. */
 struct kvw_vllm_frames {
 	zmq_msg_t frames[KVW_VLLM_FRAMES_MAX];
 	struct kvw_slice slices[KVW_VLLM_FRAMES_MAX];
-	size_t count; /* more than KVW_VLLM_FRAMES_MAX: the rest was thrown away */
+	size_t count; /* above KVW_VLLM_FRAMES_MAX: the rest was discarded */
 	size_t bytes; /* of all of them */
 };
 
-/* False: there is none. */
+/* Receives a message. False: none. */
 bool kvw_vllm_receive(void *socket, struct kvw_vllm_frames *message);
 void kvw_vllm_message_finish(struct kvw_vllm_frames *message);
 

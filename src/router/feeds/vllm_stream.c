@@ -6,24 +6,23 @@
  *                              else the engine has restarted: all is forgotten
  *   live number >  next        held, and the missing ones are asked for
  *
- * Asking. From the start, after connecting and after the engine has restarted: a first batch 0, or
- * none at all, means that everything will be known when the answer ends. To go on, on a gap and
- * after a silence: the last batch applied is asked for too, and must be the very same, because an
- * engine that was started again may well have passed the number that we wait for. Its payload holds
- * the time at which it was sent, so no other batch is taken for it.
+ * Replays. From the start, after connecting and after a restart of the engine: if the answer begins
+ * with batch 0, or is empty, the view is complete when it ends. Going on, after a gap or a silence:
+ * the request includes the last applied batch, which must be identical, because a restarted engine
+ * may have passed the expected number. Its payload has its time of sending, so no other batch is
+ * equal.
  *
- * A silence is asked about because a lost message shows only when the next one comes, and that one
- * may be late: the subscription that was not there yet when the answer was written, a queue that
- * ran over, an engine that died.
+ * A silence causes a request because a lost message shows only at the next one, which may be late:
+ * the subscription was not active yet when the answer was written, a queue overflowed, an engine
+ * died.
  *
- * What cannot be had (the engine keeps only so many batches, or has no replay socket) leaves the
- * stream blind: it forgets the rank, goes on with what comes, and sees all again when the engine
- * says that its cache was emptied, or restarts.
+ * If batches cannot be recovered (the engine keeps a limited number, or has no replay socket) the
+ * stream becomes blind: it forgets the rank, applies further batches, and is complete again when
+ * the engine reports an emptied cache, or restarts.
  *
- * A purge comes from outside: a request that empties the cache has passed, or the process is
- * another one. The engine announces an emptied cache with its next batch. If that batch says
- * nothing of the kind the cache was not emptied after all, or was long before: then everything is
- * asked for.
+ * A purge comes from outside: after a request that empties the cache, or for a new process. The
+ * engine announces an emptied cache with its next batch. If that batch does not, the cache was not
+ * emptied, or long before: then the stream requests a replay from the start.
  */
 #include "feeds/vllm_stream.h"
 
@@ -38,13 +37,13 @@
 #include "base/log.h"
 #include "feeds/vllm_socket.h"
 
-#define ANSWER_NS     (5 * KVW_NS_PER_S) /* a replay socket says something in this time */
-#define SILENCE_NS    KVW_NS_PER_S       /* of a stream that was heard, before it is asked */
-#define LOOK_NS       (5 * KVW_NS_PER_S) /* between further looks */
+#define ANSWER_NS     (5 * KVW_NS_PER_S) /* timeout of a replay socket */
+#define SILENCE_NS    KVW_NS_PER_S       /* silence of a stream before a request */
+#define LOOK_NS       (5 * KVW_NS_PER_S) /* between further requests */
 #define PAUSE_NS      KVW_NS_PER_S
 #define PAUSE_MOST_NS (30 * KVW_NS_PER_S)
 #define BARREN_MOST   3
-#define JUST_BEGUN_NS (60 * KVW_NS_PER_S) /* longer than it takes to scrape a new start time */
+#define JUST_BEGUN_NS (60 * KVW_NS_PER_S) /* longer than a scrape of a new start time takes */
 
 static int64_t now_of(const struct kvw_vllm_stream *stream)
 {
@@ -66,14 +65,14 @@ static void changed(struct kvw_vllm_stream *stream)
 	stream->deps.changed(stream, stream->deps.ctx);
 }
 
-/* --- what is known --- */
+/* --- state of the view --- */
 
 static void forget(struct kvw_vllm_stream *stream)
 {
 	kvw_vllm_map_clear(stream->deps.applier, stream->deps.map, stream->endpoint.rank);
 }
 
-/* From now on not everything is known. */
+/* Makes the stream incomplete, with a reason. */
 __attribute__((format(printf, 2, 3))) static void lose(
 	struct kvw_vllm_stream *stream, const char *format, ...)
 {
@@ -105,7 +104,7 @@ static void become_whole(struct kvw_vllm_stream *stream)
 	stream->wrong[0] = '\0';
 }
 
-/* Says so, once the stream is not only whole but at its end. */
+/* Logs that, once the stream is whole and no request is under way. */
 static void log_whole(struct kvw_vllm_stream *stream, const char *how)
 {
 	if (stream->whole && !stream->logged_whole)
@@ -125,7 +124,7 @@ static uint64_t digest_of(struct kvw_slice payload)
 	return XXH3_64bits(payload.data, payload.len);
 }
 
-/* Whether the batch of this number, below next, is the one that was applied. */
+/* Whether the payload of this number, below next, is that of the applied batch. */
 static bool is_known(
 	const struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)
 {
@@ -133,13 +132,13 @@ static bool is_known(
 	       stream->digests[sequence % KVW_VLLM_DIGESTS] == digest_of(payload);
 }
 
-/* What was sent to the engine before it forgot all is gone as well. */
+/* Drops claims of prompts sent to the engine before it lost its cache. */
 static void forget_claims(struct kvw_vllm_stream *stream)
 {
 	kvw_exact_emptied(kvw_feed_deps(stream->deps.feed)->exact, stream->deps.map->worker);
 }
 
-/* Applies the batch that is expected. */
+/* Applies the expected batch. */
 static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool replayed)
 {
 	struct kvw_vllm_applied result;
@@ -188,7 +187,7 @@ static void skip_to(struct kvw_vllm_stream *stream, uint64_t until, const char *
 	stream->next = until;
 }
 
-/* --- asking --- */
+/* --- requests --- */
 
 static void close_dealer(struct kvw_vllm_stream *stream)
 {
@@ -220,7 +219,7 @@ static bool open_dealer(struct kvw_vllm_stream *stream)
 	return false;
 }
 
-/* Only where there is a replay socket. An answer that is under way is of no interest any more. */
+/* Only with a replay socket. Drops an answer under way. */
 static void ask_for_replay(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
 {
 	uint64_t first = what == KVW_VLLM_GOING_ON ? stream->next - 1 : 0;
@@ -237,13 +236,13 @@ static void ask_for_replay(struct kvw_vllm_stream *stream, enum kvw_vllm_asking 
 		close_dealer(stream); /* the deadline will report it */
 }
 
-/* To get what follows the last batch, or everything if there was none. */
+/* Requests the batches after the last one, or all if there was none. */
 static void ask_on(struct kvw_vllm_stream *stream)
 {
 	ask_for_replay(stream, stream->next > 0 ? KVW_VLLM_GOING_ON : KVW_VLLM_FROM_START);
 }
 
-/* The engine is another process, or one that has lost its memory. */
+/* Begins again: the engine is another process, or has restarted its numbers. */
 static void begin_again(struct kvw_vllm_stream *stream, const char *how)
 {
 	kvw_info("feed",
@@ -266,7 +265,7 @@ static void begin_again(struct kvw_vllm_stream *stream, const char *how)
 static const char no_replay[] = "the engine offers no replay: start it with replay_endpoint in "
 				"--kv-events-config, or set kvaware.events.replay";
 
-/* The batch is beyond the one expected, and no replay is running. */
+/* Handles a batch beyond the expected one, without a running replay. */
 static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
 	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
@@ -280,12 +279,12 @@ static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *pa
 	kvw_info("feed", "cache events: a gap url=%s rank=%u from=%" PRIu64 " to=%" PRIu64,
 		stream->deps.url, stream->endpoint.rank, stream->next, sequence);
 	if (!kvw_vllm_held_push(&stream->held, sequence, payload))
-		return; /* the next one that comes is beyond too */
+		return; /* the next one will be beyond, too */
 	stream->barren = 0;
 	ask_on(stream);
 }
 
-/* A batch that need not wait for others. */
+/* Takes a batch that need not wait for others. */
 static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
 	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
@@ -308,8 +307,8 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 	stream->ask_again_ns = has_replay(stream) ? now_of(stream) + SILENCE_NS : INT64_MAX;
 	if (!emptied || !stream->emptied)
 		return;
-	/* The cache was said to be emptied, and the engine says nothing of it. Only streams with a
-	 * replay wait for that. */
+	/* After a purge the engine did not announce an emptied cache. Only streams with a replay
+	 * wait for that. */
 	stream->emptied = stream->logged_whole = false;
 	ask_for_replay(stream, KVW_VLLM_FROM_START);
 	changed(stream);
@@ -317,8 +316,8 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 
 void kvw_vllm_stream_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
-	/* An engine may let its replay wait for a tenth of a second: what is in its turn does not
-	 * wait for an answer that will say nothing new. */
+	/* An engine may delay its replay by a tenth of a second: a batch in sequence does not wait
+	 * for an answer without news. */
 	bool in_turn = stream->asking == KVW_VLLM_GOING_ON && sequence == stream->next &&
 		       stream->held.count == 0;
 
@@ -348,7 +347,7 @@ static bool read_live(void *socket, void *ctx)
 
 /* --- answers --- */
 
-/* What waited, as far as it follows. False: there is a gap still. */
+/* Applies held batches in sequence. False: a gap remains. */
 static bool take_held(struct kvw_vllm_stream *stream)
 {
 	struct kvw_vllm_held_batch *first;
@@ -372,7 +371,7 @@ static bool take_held(struct kvw_vllm_stream *stream)
 	return true;
 }
 
-/* Nothing is under way any more. */
+/* Ends a request. */
 static void rest(struct kvw_vllm_stream *stream, int64_t pause_ns)
 {
 	stream->asking = KVW_VLLM_NOT_ASKING;
@@ -380,7 +379,7 @@ static void rest(struct kvw_vllm_stream *stream, int64_t pause_ns)
 	changed(stream);
 }
 
-/* All has come that comes; goes on with what was held, or asks once more. */
+/* Handles the end of an answer: goes on with held batches, or requests once more. */
 static void end_of_answer(struct kvw_vllm_stream *stream)
 {
 	bool from_start = stream->asking == KVW_VLLM_FROM_START;
@@ -411,7 +410,7 @@ static void end_of_answer(struct kvw_vllm_stream *stream)
 	log_whole(stream, "replayed");
 }
 
-/* First batch of an answer from the start. */
+/* Takes the first batch of an answer from the start. */
 static void first_from_start(struct kvw_vllm_stream *stream, uint64_t sequence)
 {
 	forget(stream);
@@ -430,7 +429,7 @@ static void first_from_start(struct kvw_vllm_stream *stream, uint64_t sequence)
 		sequence);
 }
 
-/* First batch of an answer that goes on. False: it is no use to go on. */
+/* Takes the first batch of an answer that goes on. False: the answer is useless. */
 static bool first_going_on(
 	struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)
 {
@@ -474,13 +473,13 @@ static void take_end(struct kvw_vllm_stream *stream)
 	stream->unanswered = false;
 	stream->pause_ns = PAUSE_NS;
 	if (!stream->answered && stream->asking == KVW_VLLM_FROM_START) {
-		/* It has never published anything: it holds nothing. */
+		/* The engine has never published: its cache is empty. */
 		forget(stream);
 		stream->next = 0;
 		become_whole(stream);
 	} else if (!stream->answered) {
 		begin_again(stream, "it has published less than that");
-		stream->asking = KVW_VLLM_NOT_ASKING; /* this answer was the whole one */
+		stream->asking = KVW_VLLM_NOT_ASKING; /* the answer was complete */
 		ask_for_replay(stream, KVW_VLLM_FROM_START);
 		return;
 	}
@@ -502,7 +501,7 @@ static bool read_reply(void *socket, void *ctx)
 	if (err == KVW_EPROTO)
 		count_event(stream, KVW_FEED_REFUSED, 1);
 	else if (stream->asking == KVW_VLLM_NOT_ASKING)
-		err = KVW_OK; /* no replay was asked for */
+		err = KVW_OK; /* no replay was requested */
 	else if (err == KVW_ENOTFOUND)
 		take_end(stream);
 	else
@@ -513,7 +512,7 @@ static bool read_reply(void *socket, void *ctx)
 
 /* --- deadlines --- */
 
-/* The replay socket has said nothing for too long. */
+/* Handles a timeout of the replay socket. */
 static void no_answer(struct kvw_vllm_stream *stream)
 {
 	struct kvw_vllm_held_batch *held;
@@ -553,7 +552,7 @@ void kvw_vllm_stream_tick(struct kvw_vllm_stream *stream)
 	}
 	if (!has_replay(stream) || now_ns < stream->ask_again_ns)
 		return;
-	/* What is lost for good is not asked for again: it would begin at the same place. */
+	/* Lost batches are not requested again: the answer would begin at the same batch. */
 	if (stream->whole || stream->beyond)
 		ask_on(stream);
 	else
@@ -570,7 +569,7 @@ void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream)
 		return;
 	}
 	stream->logged_whole = false;
-	/* The news of a new process comes late, when some of its batches were applied already. */
+	/* The purge for a new process comes late, after some of its batches were applied. */
 	changed(stream);
 	if (just_begun || stream->asking != KVW_VLLM_NOT_ASKING || !stream->whole) {
 		stream->restarted_ns = 0;

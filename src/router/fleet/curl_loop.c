@@ -1,8 +1,8 @@
 /*
  * curl_loop.c - see curl_loop.h.
  *
- * libcurl calls back from inside its own functions; those callbacks only touch events. Handles are
- * taken out in read_results(), after libcurl has returned.
+ * libcurl calls back from inside its own functions; those callbacks only touch events.
+ * read_results() takes handles out, after libcurl has returned.
  */
 #include "fleet/curl_loop.h"
 

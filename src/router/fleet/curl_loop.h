@@ -1,8 +1,9 @@
 /*
  * curl_loop.h - libcurl's multi interface on an event base.
  *
- * Transfers are added with kvw_curl_loop_start; `done` is called for each that has ended, after it
- * was taken out and outside of libcurl's own functions, so that it may do anything with the handle.
+ * Transfers are added with kvw_curl_loop_start; the loop calls `done` for each ended transfer,
+ * after it was taken out and outside of libcurl's own functions, so that `done` may do anything
+ * with the handle.
  *
  * Threads: a loop and all its transfers belong to the thread of its base.
  */
@@ -34,10 +35,10 @@ enum kvw_err kvw_curl_loop_init(struct kvw_curl_loop *loop, struct event_base *b
 /* No transfer may be left. Also after a failed init. */
 void kvw_curl_loop_finish(struct kvw_curl_loop *loop);
 
-/* KVW_ENOMEM: libcurl did not take it; `done` will not be called. */
+/* KVW_ENOMEM: libcurl did not take the transfer; `done` will not be called. */
 enum kvw_err kvw_curl_loop_start(struct kvw_curl_loop *loop, CURL *easy) KVW_MUST_CHECK;
-/* A call that ends before the answer of the DNS does not wait for the thread that asks it.
- * False: out of memory. */
+/* Lets a transfer that ends before the answer of the DNS not wait for the resolving thread. False:
+ * out of memory. */
 bool kvw_curl_leave_dns_behind(CURL *easy) KVW_MUST_CHECK;
 /* Ends a transfer without `done`. */
 void kvw_curl_loop_abort(struct kvw_curl_loop *loop, CURL *easy);

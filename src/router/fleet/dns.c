@@ -2,10 +2,10 @@
  * dns.c - see dns.h.
  *
  * Two channels of c-ares: one that reads the hosts file only and therefore answers at once, and one
- * that asks servers only. c-ares calls back from inside its own functions, where it must not be
- * called in turn; those callbacks only fill their question. An answer is given from an event of its
- * own, so that what it calls may ask and drop as it likes. c-ares cannot cancel one query alone:
- * a dropped question stays until c-ares has called back for all its parts.
+ * that asks servers only. c-ares calls back from inside its own functions, where c-ares must not be
+ * called; those callbacks only fill their question. A separate event delivers the answer, so that
+ * its receiver may ask and drop freely. c-ares cannot cancel one query alone: a dropped question
+ * stays until c-ares has called back for all its parts.
  */
 #include "fleet/dns.h"
 
@@ -18,7 +18,7 @@
 #include <strings.h>
 #include <sys/queue.h>
 
-#define CARES_NO_DEPRECATED /* what 1.18 to 1.34 have in common is called deprecated by the last */
+#define CARES_NO_DEPRECATED /* 1.34 deprecates functions that 1.18 to 1.34 share */
 #include <ares.h>
 #include <event2/event.h>
 
@@ -40,14 +40,14 @@ struct dns_socket {
 };
 
 struct kvw_dns_question {
-	TAILQ_ENTRY(kvw_dns_question) entry; /* of `finished` while it waits to be given */
+	TAILQ_ENTRY(kvw_dns_question) entry; /* of `finished` while it waits for delivery */
 	struct kvw_dns *dns;
 	kvw_dns_answer_fn *fn; /* NULL: dropped */
 	void *arg;
 	uint16_t port;
 	uint8_t open;  /* queries that c-ares has not called back for */
 	bool finished; /* on the list */
-	bool none;     /* a query was answered: there is nothing of this kind */
+	bool none;     /* a query had an empty answer */
 	int failed;    /* a query that failed: its status of c-ares; else 0 */
 	int said;      /* the status behind `none` */
 	uint32_t ttl_s;
@@ -135,7 +135,7 @@ static void free_question(struct kvw_dns_question *question)
 	free(question);
 }
 
-/* What has come of all its queries together. */
+/* Delivers the result of all its queries together. */
 static void give(struct kvw_dns_question *question, kvw_dns_answer_fn *fn, void *arg)
 {
 	struct kvw_dns_answer answer = {.verdict = KVW_DNS_FOUND, .ttl_s = question->ttl_s};
@@ -168,7 +168,7 @@ static void on_deliver(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* One query less is open. */
+/* Ends one query of a question. */
 static void query_ended(struct kvw_dns_question *question)
 {
 	if (--question->open > 0)
@@ -293,8 +293,8 @@ static void forget_socket(struct dns_socket *socket)
 	free(socket);
 }
 
-/* c-ares wants to know when this socket can be read or written;
- * neither: it is about to close it. */
+/* c-ares wants to know when this socket can be read or written; neither: c-ares is about to close
+ * it. */
 static void on_socket(void *arg, ares_socket_t fd, int readable, int writable)
 {
 	struct kvw_dns *dns = arg;
@@ -339,7 +339,7 @@ static enum kvw_err create_channels(struct kvw_dns *dns, const struct kvw_dns_op
 	int status = ares_library_init(ARES_LIB_INIT_ALL);
 
 #ifdef ARES_OPT_QUERY_CACHE
-	mask |= ARES_OPT_QUERY_CACHE; /* of age 0: none. Its callers decide when to ask again */
+	mask |= ARES_OPT_QUERY_CACHE; /* age 0: no cache. The callers decide when to ask again */
 #endif
 	dns->library = status == ARES_SUCCESS;
 	if (status == ARES_SUCCESS)
@@ -448,7 +448,7 @@ static void ask_addresses(ares_channel channel, const char *host, int family,
 	ares_getaddrinfo(channel, host, port, &hints, fn, question);
 }
 
-/* Whether its addresses are known without a server; then they are in the question. */
+/* Whether the addresses are known without a server; then stores them in the question. */
 static bool at_hand(struct kvw_dns *dns, const char *host, struct kvw_dns_question *question)
 {
 	struct kvw_resolve_addresses literal = {0};
@@ -469,7 +469,7 @@ static bool at_hand(struct kvw_dns *dns, const char *host, struct kvw_dns_questi
 		question->ttl_s = KVW_DNS_FILE;
 		return true;
 	}
-	question->failed = 0; /* what the file lacks or was unreadable says nothing */
+	question->failed = 0; /* a missing entry or unreadable file is no failure */
 	question->none = false;
 	return false;
 }
@@ -508,7 +508,7 @@ enum kvw_err kvw_dns_ask_host(struct kvw_dns *dns, const char *host, uint16_t po
 
 	if (question == NULL)
 		return KVW_ENOMEM;
-	question->open = 1; /* ours, so that it is not finished before all are asked */
+	question->open = 1; /* held here, so that it does not finish before all queries are sent */
 	if (!at_hand(dns, host, question)) {
 		question->open += 2;
 		ask_addresses(dns->servers, host, AF_INET, question, on_addresses);

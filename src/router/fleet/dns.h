@@ -2,11 +2,11 @@
  * dns.h - questions to the domain name system, asked on an event base by c-ares.
  *
  * A host is asked for its IPv4 and its IPv6 addresses in two queries, because they fail separately:
- * a server that answers one of them with SERVFAIL must not look like a host without addresses. A
- * host of the hosts file is known from there alone, as by the machine's own resolver, and
- * `localhost` is 127.0.0.1 and ::1 whatever that file holds (RFC 6761, 6.3). Servers, search
- * domains and ndots come from /etc/resolv.conf, or from LOCALDOMAIN and RES_OPTIONS in the
- * environment. An answer that does not fit a datagram is fetched again by TCP.
+ * a server that answers one of them with SERVFAIL must not look like a host without addresses. For
+ * a host in the hosts file only that file counts, as in the machine's own resolver, and `localhost`
+ * is always 127.0.0.1 and ::1 (RFC 6761, 6.3). Servers, search domains and ndots come from
+ * /etc/resolv.conf, or from LOCALDOMAIN and RES_OPTIONS in the environment. An answer that does not
+ * fit a datagram is fetched again by TCP.
  *
  * Threads: everything here belongs to the thread of the base.
  */
@@ -33,9 +33,9 @@ struct kvw_dns_question;
 
 enum kvw_dns_verdict {
 	KVW_DNS_FOUND,
-	/* By a server's answer: no such name (NXDOMAIN), or no record of this kind. */
+	/* A server answered: no such name (NXDOMAIN), or no record of this kind. */
 	KVW_DNS_NONE,
-	KVW_DNS_FAILED, /* not known: SERVFAIL, refused, timed out, no readable answer */
+	KVW_DNS_FAILED, /* unknown: SERVFAIL, refused, timed out, no readable answer */
 };
 
 /* An entry of an SRV answer. */
@@ -49,22 +49,22 @@ struct kvw_dns_answer {
 	enum kvw_dns_verdict verdict;
 	const char *why; /* not FOUND: in words */
 	uint32_t ttl_s;  /* FOUND: least of all records, or KVW_DNS_STAY or KVW_DNS_FILE */
-	bool half; /* FOUND: one kind of addresses could not be asked for and is missing here */
+	bool half; /* FOUND: the query for one kind of addresses failed */
 
 	/* Answer for a host: addresses with the port of the question; IPv4 first, ascending, none
 	 * twice. */
 	const struct sockaddr_storage *addresses;
 	size_t address_count;
 
-	/* Answer for a service: ordered by host and port, none twice. Priority and weight are not
-	 * looked at. */
+	/* Answer for a service: ordered by host and port, none twice. Priority and weight are
+	 * ignored. */
 	const struct kvw_dns_target *targets;
 	size_t target_count;
 };
 
 typedef void kvw_dns_answer_fn(void *arg, const struct kvw_dns_answer *answer);
 
-/* Zeroed: as the machine is set up. */
+/* Zeroed: the machine's settings. */
 struct kvw_dns_options {
 	/* "ADDRESS:PORT,..." instead of the servers of resolv.conf; for tests. */
 	const char *servers;
@@ -76,7 +76,7 @@ struct kvw_dns_options {
 enum kvw_err kvw_dns_create(struct event_base *base, const struct kvw_dns_options *options,
 	struct kvw_dns **out) KVW_MUST_CHECK;
 
-/* Questions still open are dropped. Not from within an answer. NULL is allowed. */
+/* Drops open questions. Not from within an answer. NULL is allowed. */
 void kvw_dns_destroy(struct kvw_dns *dns);
 
 /* Calls `fn` before it returns, and returns true, if no server is needed: the host is an address in
@@ -84,8 +84,8 @@ void kvw_dns_destroy(struct kvw_dns *dns);
 bool kvw_dns_at_hand(
 	struct kvw_dns *dns, const char *host, uint16_t port, kvw_dns_answer_fn *fn, void *arg);
 
-/* `fn` is called once, from the loop and never from within this call; the question is gone when it
- * is called. */
+/* Asks for a host's addresses. `fn` is called once, from the loop and never from within this call;
+ * the question is freed before that. */
 enum kvw_err kvw_dns_ask_host(struct kvw_dns *dns, const char *host, uint16_t port,
 	kvw_dns_answer_fn *fn, void *arg, struct kvw_dns_question **out) KVW_MUST_CHECK;
 
@@ -93,10 +93,10 @@ enum kvw_err kvw_dns_ask_host(struct kvw_dns *dns, const char *host, uint16_t po
 enum kvw_err kvw_dns_ask_service(struct kvw_dns *dns, const char *service, kvw_dns_answer_fn *fn,
 	void *arg, struct kvw_dns_question **out) KVW_MUST_CHECK;
 
-/* `fn` is not called any more. NULL is allowed. */
+/* Drops a question; `fn` is not called any more. NULL is allowed. */
 void kvw_dns_drop(struct kvw_dns_question *question);
 
-/* Brings addresses into the order of kvw_dns_answer. Returns how many are left. */
+/* Sorts addresses in the order of kvw_dns_answer, without duplicates. Returns their number. */
 size_t kvw_dns_order(struct sockaddr_storage *addresses, size_t count);
 
 #endif

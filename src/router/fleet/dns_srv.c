@@ -15,7 +15,7 @@
 #include <ares.h>
 
 #define HEADER     12
-#define RECORD     10 /* what follows a record's name, without its data */
+#define RECORD     10 /* bytes after a record's name, without its data */
 #define CLASS_IN   1
 #define TYPE_CNAME 5
 #define TYPE_SRV   33
@@ -30,13 +30,13 @@ static uint32_t get32(const unsigned char *at)
 	return (uint32_t)get16(at) << 16 | get16(at + 2);
 }
 
-/* What is left of the message. */
+/* The rest of the message. */
 struct rest {
 	const unsigned char *message;
 	size_t len, at;
 };
 
-/* Passes over a name; out NULL: that is all. Else its text, cut to nothing if it does not fit. */
+/* Skips a name; if out is not NULL, writes its text, or "" if it does not fit. */
 static enum kvw_err read_name(struct rest *rest, char out[KVW_DNS_HOST])
 {
 	char *text = NULL;

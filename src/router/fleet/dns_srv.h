@@ -1,17 +1,16 @@
 /*
- * dns_srv.h - the targets in an answer to a question for SRV records (RFC 2782).
+ * dns_srv.h - reads the targets of an answer with SRV records (RFC 2782).
  *
- * Read here and not by c-ares because its list has no TTL.
+ * Not left to c-ares, because its list has no TTL.
  */
 #ifndef KVW_DNS_SRV_H
 #define KVW_DNS_SRV_H
 
 #include "fleet/dns.h"
 
-/* A whole message, as it came: any bytes. On KVW_OK the caller frees *targets, at most
- * KVW_DNS_MOST, by host and port, none twice; *ttl_s is the least of the records'. KVW_ENOTFOUND:
- * no target (none at all, or ".", which says that the service is not there). KVW_EPROTO: malformed.
- * KVW_ENOMEM. */
+/* Reads a whole message, of any bytes. On KVW_OK the caller frees *targets, at most KVW_DNS_MOST,
+ * by host and port, none twice; *ttl_s is the least of the records'. KVW_ENOTFOUND: no target (none
+ * at all, or ".", for a service that does not exist). KVW_EPROTO: malformed. KVW_ENOMEM. */
 enum kvw_err kvw_dns_srv_read(const unsigned char *message, size_t len,
 	struct kvw_dns_target **targets, size_t *count, uint32_t *ttl_s) KVW_MUST_CHECK;
 

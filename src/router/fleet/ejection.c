@@ -7,7 +7,8 @@
 #define COUNT_BITS 16
 #define COUNT_MAX  ((UINT64_C(1) << COUNT_BITS) - 1)
 
-/* A period as one word: its number, then good and bad answers, which stop at COUNT_MAX. */
+/* A period as one word: its number, then counts of good and bad answers, which saturate at
+ * COUNT_MAX. */
 #define GOOD(word)   ((word) >> COUNT_BITS & COUNT_MAX)
 #define BAD(word)    ((word) & COUNT_MAX)
 #define NUMBER(word) ((word) >> 2 * COUNT_BITS)
@@ -52,7 +53,7 @@ static void count_answer(struct kvw_ejections *all, struct kvw_ejection *worker,
 		period, &old, next, memory_order_relaxed, memory_order_relaxed));
 }
 
-/* Are bad answers too large a share of the window's? */
+/* Whether the share of bad answers in the window is too large. */
 static bool too_many_bad(
 	const struct kvw_ejections *all, const struct kvw_ejection *worker, int64_t now_ns)
 {
@@ -151,14 +152,14 @@ static enum kvw_ejection_change judge_trial(struct kvw_ejections *all, struct kv
 	case KVW_GRADE_TURNED_BAD:
 		*for_ms = leave_out(all, worker, now_ns);
 		return KVW_EJECTION_EJECTED;
-	default: /* it said nothing: the next request tries again */
+	default: /* no verdict: the next request tries again */
 		atomic_store_explicit(&worker->until_ns, now_ns, memory_order_relaxed);
 		set_state(worker, KVW_EJECTION_OUT);
 		return KVW_EJECTION_NO_CHANGE;
 	}
 }
 
-/* It answered badly once more. */
+/* Handles one more bad answer. */
 static enum kvw_ejection_change judge_bad(
 	struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns, int64_t *for_ms)
 {

@@ -1,5 +1,5 @@
 /*
- * ejection.h - leaves workers out because of their answers.
+ * ejection.h - ejects workers because of bad answers.
  *
  * A health probe sees the API server; requests see the engine behind it. A vLLM whose engine has
  * died answers 500, or 200 and an error as its first event, within a millisecond, while /health
@@ -13,10 +13,10 @@
  * 	 \--------------------------------- good answer -----------------------------/
  *
  * The time of an ejection begins with ejection.time, doubles with each ejection in succession up to
- * ejection.max_time, and is up to a fifth longer by chance, so that workers do not come back
- * together. While a worker is out, good answers that were on their way and healthy probes do not
- * bring it back: only the one request of its trial does, and afterwards the worker starts slowly.
- * At most ejection.max_share of the workers are out: when all are broken, the fault is not theirs.
+ * ejection.max_time, and is randomly up to a fifth longer, so that workers do not return together.
+ * While a worker is out, good answers of earlier requests and healthy probes do not bring it back:
+ * only the one request of its trial does, and afterwards the worker starts slowly. At most
+ * ejection.max_share of the workers are out: when all fail, the fault is not theirs.
  *
  * Threads: any. Counting is a compare-and-swap on the worker; a change of state takes a mutex, and
  * happens a few times a second at most.
@@ -37,10 +37,10 @@ enum kvw_ejection_state { KVW_EJECTION_IN, KVW_EJECTION_OUT, KVW_EJECTION_TRIAL 
 
 /* The verdict of an attempt on its worker, once the answer has begun or the attempt has ended. */
 enum kvw_grade {
-	KVW_GRADE_NONE, /* nothing: the client left, or the request itself was at fault */
+	KVW_GRADE_NONE, /* no verdict: the client left, or the request was at fault */
 	KVW_GRADE_GOOD,
 	KVW_GRADE_BAD,
-	/* Bad in the end, after it was graded good: takes the place of that. */
+	/* Bad in the end, after it was graded good: replaces that grade. */
 	KVW_GRADE_TURNED_BAD,
 };
 
@@ -50,7 +50,7 @@ struct kvw_ejection {
 	_Atomic uint64_t periods[KVW_EJECTION_PERIODS];
 	_Atomic uint32_t bad_in_row;
 	_Atomic uint8_t state;      /* enum kvw_ejection_state */
-	_Atomic int64_t until_ns;   /* OUT: when its trial may begin */
+	_Atomic int64_t until_ns;   /* OUT: earliest time of its trial */
 	_Atomic uint64_t bad, ejections; /* since start */
 	/* Under the mutex: */
 	uint32_t in_succession;     /* ejections; forgotten after ejection.max_time without one */
@@ -61,10 +61,10 @@ struct kvw_ejection {
 struct kvw_ejections {
 	const struct kvw_config *_Atomic config; /* borrowed; a reload replaces it */
 	pthread_mutex_t mutex;
-	size_t workers;                  /* that there are; under the mutex */
+	size_t workers;                  /* number of workers; under the mutex */
 	_Atomic size_t out;              /* those OUT or in TRIAL; changed under the mutex */
-	_Atomic uint64_t refused;        /* ejections that ejection.max_share forbade */
-	uint64_t random;                 /* spreads returns; under the mutex */
+	_Atomic uint64_t refused;        /* ejections that ejection.max_share prevented */
+	uint64_t random;                 /* state of the jitter; under the mutex */
 };
 
 enum kvw_err kvw_ejections_init(
@@ -73,35 +73,36 @@ void kvw_ejections_finish(struct kvw_ejections *all);
 
 /* Sets the number of workers, of which ejection.max_share is a share. */
 void kvw_ejections_set_workers(struct kvw_ejections *all, size_t workers);
-/* The worker is gone: its state is as zeroed, for another one. No trial may be under way. */
+/* Zeroes the state of a gone worker, for another one. No trial may be under way. */
 void kvw_ejection_clear(struct kvw_ejections *all, struct kvw_ejection *worker);
 
-/* Change that a grade has made. */
+/* Change caused by a grade. */
 enum kvw_ejection_change {
 	KVW_EJECTION_NO_CHANGE,
 	KVW_EJECTION_EJECTED,
 	KVW_EJECTION_BACK,
 };
 
-/* trial: the attempt that began the worker's trial. *for_ms: how long it is ejected. */
+/* trial: the attempt that began the worker's trial. *for_ms: duration of an ejection. */
 enum kvw_ejection_change kvw_ejection_judge(struct kvw_ejections *all, struct kvw_ejection *worker,
 	enum kvw_grade grade, bool trial, int64_t now_ns, int64_t *for_ms);
 
-/* May be sent a request now. While it is OUT, time alone changes the answer. */
+/* Whether the worker may get a request now. While it is OUT, only time changes the result. */
 bool kvw_ejection_allows(const struct kvw_ejection *worker, int64_t now_ns);
 
-/* A worker that is OUT has been picked. True: this request is its trial, whose grade, NONE too, is
- * owed to kvw_ejection_judge. */
+/* To be called when a worker that is OUT was picked. True: this request is its trial, whose grade,
+ * even NONE, must be passed to kvw_ejection_judge. */
 bool kvw_ejection_try(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
-/* The worker stands still: it is ejected like after bad answers. Returns for how many ms; 0: it is
- * not ejected, or was already; a trial that is under way is graded when its request leaves. */
+/* Ejects a stalled worker, as after bad answers. Returns the duration in ms; 0: not ejected, or it
+ * was already; a trial under way is graded when its request leaves. */
 int64_t kvw_ejection_force(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
-/* The worker is another process now, or answers its probes again: its trial may begin at once. */
+/* Lets the trial of a worker begin at once: it is another process now, or answers its probes
+ * again. */
 void kvw_ejection_hasten(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
-/* Is any worker not IN? */
+/* Whether any worker is not IN. */
 static inline bool kvw_ejections_any(const struct kvw_ejections *all)
 {
 	return atomic_load_explicit(&all->out, memory_order_relaxed) > 0;

@@ -1,10 +1,11 @@
 /*
  * epoch.c - see epoch.h.
  *
- * A retired object notes every loop's turn count; it is free when each count has grown by two: the
- * turn that was running, and a whole one. Counts are written in one total order with the pointers
- * that the control thread replaces: a loop whose turn it has seen begin cannot still find the old
- * pointer there. With a plain store the count could become visible after the reads of its own turn.
+ * A retired object records every loop's turn count; it may be freed when each count has grown by
+ * two: the running turn, and a whole one. Counts and the pointers that the control thread replaces
+ * are written in one total order: a loop whose new turn the control thread has seen cannot find the
+ * old pointer any more. With a plain store the count could become visible after the reads of its
+ * own turn.
  */
 #include "fleet/epoch.h"
 

@@ -1,9 +1,9 @@
 /*
- * epoch.h - when may something that loops read without a lock be freed?
+ * epoch.h - frees objects that loops read without a lock once no loop can still use them.
  *
- * Each loop counts its turns; between two turns it holds nothing borrowed. A retired object is
+ * Each loop counts its turns; between two turns it holds no borrowed object. A retired object is
  * freed once every loop has finished the turn in which the object was still reachable. Loops turn
- * at least every tick, so that is soon, and a loop pays one atomic addition per turn.
+ * at least once per tick, so that is soon, and a loop pays one atomic addition per turn.
  *
  * Threads: kvw_epochs_turn by the loop that owns the index (or the thread that stands for it);
  * kvw_epochs_retire and kvw_epochs_reclaim by the control thread.

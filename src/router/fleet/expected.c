@@ -1,7 +1,7 @@
 /*
  * expected.c - see expected.h.
  *
- * A slot is found from below, so that the tables that are indexed by slots stay dense.
+ * The lowest free slot is taken, so that tables indexed by slots stay dense.
  */
 #include "fleet/expected.h"
 

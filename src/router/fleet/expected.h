@@ -1,11 +1,11 @@
 /*
- * expected.h - workers that a former process of kvway knew, and that may come.
+ * expected.h - workers that a former process of kvway knew and that may join again.
  *
- * Knowledge of a worker is filed under its slot. So after a restart each worker gets the slot under
- * which its knowledge was recalled: workers that are there already have a slot, for the others a
- * free slot is reserved until they come by discovery, or until they are given up. Whether a worker
- * is the same process is known when its metrics are read: another process_start_time_seconds than
- * it had means that its cache is lost (probe.c).
+ * Knowledge about a worker is stored under its slot. So after a restart each worker gets the slot
+ * under which its knowledge was recalled: present workers have a slot, for the others a free slot
+ * is reserved until discovery finds them, or until they are given up. The worker's metrics show
+ * whether it is the same process: another process_start_time_seconds than before means that its
+ * cache is lost (probe.c).
  *
  * Threads: the control thread, or the one that starts kvway, before there is a control thread.
  */
@@ -15,13 +15,13 @@
 #include "fleet/fleet.h"
 
 /* Expects the worker that had this URL and started_s > 0. Sets *slot, and *generation of the
- * worker's cache here. KVW_ENOTFOUND: the worker is known to be another process by now, or was
- * expected before; KVW_ELIMIT: there is no slot; KVW_ENOMEM. */
+ * worker's cache in this process. KVW_ENOTFOUND: the worker is another process by now, or was
+ * expected before; KVW_ELIMIT: no free slot; KVW_ENOMEM. */
 enum kvw_err kvw_fleet_expect(struct kvw_fleet *fleet, const char *url, double started_s,
 	uint32_t *slot, uint32_t *generation) KVW_MUST_CHECK;
 
-/* Stops waiting for workers that have not come: all knowledge of their slots is forgotten. Returns
- * how many they were. */
+/* Stops waiting for workers that have not come: forgets all knowledge of their slots. Returns their
+ * number. */
 size_t kvw_fleet_expect_no_more(struct kvw_fleet *fleet);
 
 #endif

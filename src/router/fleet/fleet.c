@@ -43,8 +43,8 @@ static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *vie
 	return there ? &view->models[at] : NULL;
 }
 
-/* What is only true of a worker for a while. Most have neither, and no clock is read. True: it will
- * change with time alone. */
+/* Sets the temporary states of a worker. Most workers have none, and then no clock is read. True:
+ * the state will change with time alone. */
 static bool note_passing_state(
 	const struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_candidate *item)
 {
@@ -61,7 +61,7 @@ static bool note_passing_state(
 		double ms = (double)(now_ns - slow_since) / (double)KVW_NS_PER_MS;
 		double share = ms / (double)fleet->config->routing_slow_start_ms;
 
-		if (share >= 1) /* over, unless it has begun again meanwhile */
+		if (share >= 1) /* over, unless it has begun again */
 			(void)atomic_compare_exchange_strong(
 				&worker->slow_since_ns, &slow_since, 0);
 		else if ((float)share < item->share)
@@ -110,17 +110,17 @@ bool kvw_fleet_divided(const struct kvw_fleet *fleet)
 /* The workers that serve a model. */
 struct service {
 	const struct kvw_model_entry *serves; /* NULL: any worker */
-	struct kvw_model *model;              /* NULL: none was asked for, or it is not known */
+	struct kvw_model *model;              /* NULL: none was requested, or it is unknown */
 	bool known;
-	uint64_t version; /* of the candidates, as long as time alone changes none of them */
+	uint64_t version; /* of the candidates, if time alone changes none of them */
 };
 
-/* A view has less than so many models whose candidates have versions. */
+/* Limit of models per view whose candidates have versions. */
 #define VERSION_MODELS (UINT64_C(1) << 16)
 
 static struct service find_service(const struct kvw_fleet *fleet, struct kvw_slice name)
 {
-	/* Changes before all that they count. */
+	/* Read before the state whose changes it counts. */
 	uint64_t changes = atomic_load_explicit(&fleet->changes, memory_order_acquire);
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&fleet->view, memory_order_acquire);
@@ -160,7 +160,7 @@ void kvw_fleet_use_ejected(
 	}
 }
 
-/* Returns how many there are. Sets *passing: one of them will change with time alone. */
+/* Returns their number. Sets *passing: one of them will change with time alone. */
 static size_t fill_candidates(const struct kvw_fleet *fleet, const struct kvw_model_entry *serves,
 	struct kvw_candidate *items, bool *passing)
 {
@@ -294,10 +294,10 @@ void kvw_fleet_remember_model(
 }
 
 /*
- * Bytes per token, a moving average over some 32 answers. A short prompt counts for less: the chat
- * template's own tokens are a larger part of it. A prompt of mostly something else than text (an
- * image counts as some bytes and many hundred tokens) is pulled to within a factor of two of what
- * is known, so that no single kind of request can carry the ratio away.
+ * Bytes per token, a moving average over some 32 answers. A short prompt counts less: the chat
+ * template's own tokens are a larger part of it. The ratio of a prompt that is mostly not text (an
+ * image is few bytes and many hundred tokens) is limited to a factor of two around the average, so
+ * that no single kind of request dominates it.
  */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens)
 {
@@ -404,10 +404,10 @@ static bool cards_equal(const struct kvw_model_list *list, const struct kvw_mode
 	return true;
 }
 
-/* The list is in the view. */
+/* Records that the view has the worker's list. */
 static void list_is_read(struct kvw_worker *worker)
 {
-	/* Last: a thread that reads this time reads the published list. */
+	/* Last: a thread that sees this time also sees the published list. */
 	atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_release);
 }
 
@@ -429,7 +429,7 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	return err;
 }
 
-/* By what the workers said last of each: has it a parent? */
+/* Marks models as adapters by the workers' latest lists: those with a parent. */
 static void note_adapters(const struct kvw_fleet *fleet, const struct kvw_model_list *list)
 {
 	const struct kvw_fleet_view *view =
@@ -454,7 +454,7 @@ static uint32_t least_len(const struct kvw_model_list *list)
 	return least;
 }
 
-/* And what all workers take. */
+/* Sets a worker's model length, and the shortest of all workers. */
 static void set_len(struct kvw_fleet *fleet, struct kvw_worker *worker, uint32_t tokens)
 {
 	uint32_t shortest = 0;
@@ -491,7 +491,7 @@ enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *w
 	}
 	kvw_model_names_finish(listed);
 	if (err != KVW_OK) {
-		kvw_model_list_clear(list); /* it differs next time, and is published then */
+		kvw_model_list_clear(list); /* it will differ next time, and be published then */
 		return err;
 	}
 	note_adapters(fleet, list);
@@ -509,7 +509,7 @@ enum kvw_err kvw_fleet_change(
 
 	kvw_fleet_changed(&fleet->changes);
 	if (err != KVW_OK || models->count == 0)
-		return err; /* until it has been asked, what it was said to serve holds */
+		return err; /* until the worker is asked, its configured list holds */
 	return kvw_fleet_set_models(
 		fleet, worker, (const char *const *)models->items, models->count);
 }
@@ -530,7 +530,7 @@ void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends)
 		kvw_fleet_changed(worker->changes);
 }
 
-/* What the prefill of one takes, as the strategy would predict it. */
+/* Prefill time of a foreign request, as the strategy would predict it. */
 static double foreign_prefill_ns(const struct kvw_fleet *fleet, const struct kvw_worker *worker,
 	const struct kvw_foreign_found *found)
 {

@@ -1,5 +1,5 @@
 /*
- * fleet.h - the workers: which there are, their state, and which may be picked.
+ * fleet.h - the workers, their states, and the candidates for picks.
  *
  * The fleet is a table of KVW_MAX_WORKERS slots (worker.h); workers come and go while requests run.
  * A changing property of a worker is either an atomic in it, written by the control thread and by
@@ -7,12 +7,12 @@
  * publishes a new view and frees the old one when every loop has passed a quiet point (epoch.h).
  *
  * A worker leaves in this order: it is drained (no new requests; members.h decides for how long),
- * removed (it is GONE: no view lists it; requests that still run there are moved or cut), let go of
- * by every loop, the feeds and all other holders; then kvw_fleet_reap purges all knowledge of it
- * and its slot is FREE for another worker, of a new generation.
+ * removed (GONE: no view lists it; its running requests are moved or cut), and released by every
+ * loop, the feeds and all other holders; then kvw_fleet_reap purges all knowledge of it and its
+ * slot is FREE for another worker, of a new generation.
  *
- * Threads: the control thread alone calls what stands below "control thread"; loops call the rest,
- * and both report lost caches.
+ * Threads: the control thread alone calls the functions below "control thread"; loops call the
+ * others, and both report lost caches.
  */
 #ifndef KVW_FLEET_H
 #define KVW_FLEET_H
@@ -33,20 +33,20 @@ struct kvw_wakes;       /* wake/wakes.h */
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
-/* Models with lower indices stay as long as the fleet: metrics name them. Of the others that no
- * worker lists and no request uses KVW_MODELS_UNLISTED are kept; more are freed, and their indices
- * are given to new ones. */
+/* Models with lower indices stay as long as the fleet: metrics name them. Of the others, at most
+ * KVW_MODELS_UNLISTED without a listing worker or request are kept; further ones are freed and
+ * their indices reused. */
 #define KVW_MODELS_KEPT     256
 #define KVW_MODELS_UNLISTED 1024
 
-/* Facts about a model that loops and responses learn. The entry stays while a view that loops may
- * read has it, and while it is held. */
+/* Learned facts about a model. The entry stays while a view that loops may read has it, and while
+ * it is held. */
 struct kvw_model {
 	char *name;
 	uint32_t index;                     /* for metric labels */
-	uint32_t views;                     /* that have it; the control thread's */
+	uint32_t views;                     /* views that have it; the control thread's */
 	bool listed;                        /* in the present view; the control thread's */
-	uint64_t serial;                    /* no other has it */
+	uint64_t serial;                    /* unique */
 	_Atomic uint32_t holds;             /* of kvw_model_hold */
 	/* A LoRA adapter, by the list of a worker that serves it. */
 	_Atomic bool adapter;
@@ -56,7 +56,7 @@ struct kvw_model {
 struct kvw_model_entry {
 	struct kvw_model *model;
 	uint64_t workers[KVW_MODEL_WORDS]; /* bit = worker id */
-	struct kvw_model_card card; /* of all these workers together; its texts are the view's */
+	struct kvw_model_card card; /* merged from all these workers; the view owns its texts */
 };
 
 /* Immutable. Borrowed by a loop until its next quiet point. */
@@ -66,7 +66,7 @@ struct kvw_fleet_view {
 	bool all_known; /* every worker's list is known: an unknown model is a 404 */
 };
 
-/* TLS to workers that are believed by the same authorities. */
+/* TLS to workers whose certificates are verified by the same authorities. */
 struct kvw_trust {
 	struct kvw_tls *tls; /* owned */
 	char *ca_file;       /* owned; "": the authorities that the system trusts */
@@ -74,7 +74,7 @@ struct kvw_trust {
 	struct kvw_trust *next;
 };
 
-/* Bytes per token of a model, as a former process of kvway had learned it. */
+/* Bytes per token of a model, learned by a former process of kvway. */
 struct kvw_remembered_model {
 	char *name; /* owned */
 	uint32_t units_per_token_q16;
@@ -90,12 +90,12 @@ struct kvw_fleet {
 	const struct kvw_fleet_view *_Atomic view;
 	const struct kvw_config *_Atomic config; /* in force */
 	struct kvw_epochs *epochs;       /* quiet points of the loops */
-	struct kvw_strategy *_Atomic strategy;   /* in force; gets the purges; NULL: none */
-	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: they are others' */
+	struct kvw_strategy *_Atomic strategy;   /* in force; purges go to it; NULL: none */
+	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: owned by others */
 	/* The control thread's: entries to be destroyed. */
 	struct kvw_settings *replaced;
-	/* To workers; owned, the control thread's.
-	 * One goes with the slot of its last worker, but for upstream.tls.ca_file's. */
+	/* For TLS to workers; owned, the control thread's. An entry is freed with the slot of its
+	 * last worker, except upstream.tls.ca_file's. */
 	struct kvw_trust *trusts;
 	/* Certificates of all addresses, renewed by the control thread. */
 	struct kvw_tls_watch certificates;
@@ -103,41 +103,41 @@ struct kvw_fleet {
 	void (*freed)(void *arg, uint32_t slot);
 	void *freed_arg;
 	struct kvw_ejections ejections;
-	struct kvw_ratios *ratios;       /* tokens per byte, by how prompts begin; owned */
+	struct kvw_ratios *ratios;       /* tokens per byte, by beginnings of prompts; owned */
 	struct kvw_model **models;       /* by index; NULL: a free one. Control thread only */
 	size_t model_total;              /* indices that have been used */
 	struct kvw_remembered_model *remembered; /* owned; of models that no worker may serve yet */
 	size_t remembered_count;
 	struct kvw_wakes *wakes;         /* models that may be woken; owned */
 	struct kvw_load_board *loads;    /* of all workers, by id; owned */
-	/* Workers whose health is DOWN, that stand still or sleep;
-	 * each counts once for each of these. */
+	/* Workers that are DOWN, stalled or asleep; a worker counts once for each of these
+	 * states. */
 	_Atomic uint32_t down;
 	_Atomic uint32_t shortest_len;   /* the least max_model_len of a worker; 0: none is known */
-	/* Until then the learned limit of some worker may hold; 0: no limit was learned. */
+	/* Until this time some worker's learned limit may hold; 0: no limit was learned. */
 	_Atomic int64_t refused_until_ns;
-	_Atomic uint64_t changes;        /* grows after whatever candidates show has changed; > 0 */
+	_Atomic uint64_t changes;        /* grows after each change visible in candidates; > 0 */
 };
 
-/* Candidates as a loop keeps them from one request to the next. */
+/* Candidates that a loop caches between requests. */
 struct kvw_fleet_table {
 	struct kvw_candidate *items; /* [KVW_MAX_WORKERS], the loop's own */
 	size_t count;
-	uint64_t version; /* for kvw_candidates; 0: the items are refilled next time */
+	uint64_t version; /* for kvw_candidates; 0: refill the items next time */
 };
 
-/* With the workers of the configuration. KVW_EINVAL: a URL is none, or upstream.tls cannot be
- * loaded, which a worker with https needs; `errors` says which. */
+/* Creates a fleet with the workers of the configuration. KVW_EINVAL: an invalid URL, or
+ * upstream.tls cannot be loaded, which a worker with https needs; `errors` has the cause. */
 enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out) KVW_MUST_CHECK;
-/* Makes a fleet for looking at only: no name is resolved, no certificate loaded, no worker can be
- * connected to. */
+/* Creates a read-only fleet: it resolves no name, loads no certificate, and cannot connect to
+ * workers. */
 enum kvw_err kvw_fleet_create_offline(
 	const struct kvw_config *config, struct kvw_fleet **out) KVW_MUST_CHECK;
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
 
 /* --- any thread --- */
-/* The worker in this slot, below fleet->count; NULL: there is none. */
+/* The worker in this slot, below fleet->count; NULL: none. */
 static inline struct kvw_worker *kvw_fleet_worker(const struct kvw_fleet *fleet, size_t slot)
 {
 	struct kvw_worker *worker = fleet->workers[slot];
@@ -147,8 +147,7 @@ static inline struct kvw_worker *kvw_fleet_worker(const struct kvw_fleet *fleet,
 
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 
-/* An event loop found the model in its turn's view, and keeps it beyond the turn.
- * NULL is allowed. */
+/* Holds a model, which an event loop found in its turn's view, beyond the turn. NULL is allowed. */
 static inline void kvw_model_hold(struct kvw_model *model)
 {
 	if (model != NULL && model->index >= KVW_MODELS_KEPT)
@@ -163,20 +162,20 @@ static inline void kvw_model_let_go(struct kvw_model *model)
 
 /* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for
  * fleet->count (which may grow: KVW_MAX_WORKERS). Sets *known: some worker lists the model, or none
- * was asked for. Only workers that serve it are included. *entry (may be NULL on return): the
+ * was requested. Only workers that serve it are included. *entry (may be NULL on return): the
  * model. If all workers of the model are down or ejected, the ejected ones are usable, and if all
- * are down, the late ones: an answer that may be bad is better than none. */
+ * are down, the late ones: a doubtful answer is better than none. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
 /* The model of requests that name none: the only model that is no adapter of another. NULL: there
  * are several, or none is known. */
 struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
-/* Do the workers with known models have no model in common, adapters aside? */
+/* Whether the workers with known models share no model, adapters aside. */
 bool kvw_fleet_divided(const struct kvw_fleet *fleet);
 
-/* For candidates of which none is usable: makes usable those that are ejected or suspected, and not
- * down; if there are none, those that are down only because they are late with their probes. */
+/* If no candidate is usable: makes those usable that are ejected or suspected, but not down; if
+ * there are none, those that are down only because of late probes. */
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count);
 
@@ -193,37 +192,40 @@ static inline bool kvw_fleet_any_usable(const struct kvw_fleet_table *table)
 	return false;
 }
 
-/* An attempt's grade; why is logged if it is bad. trial: as kvw_fleet_picked said. */
+/* Records an attempt's grade; why is logged if it is bad. trial: from kvw_fleet_picked. */
 void kvw_fleet_judge(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_grade grade,
 	bool trial, const char *why, int64_t now_ns);
-/* A request goes to the worker. True: it is the trial of an ejected one, and a grade is owed. */
+/* To be called when a request goes to the worker. True: it is the trial of an ejected worker, and
+ * kvw_fleet_judge must follow. */
 bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_t now_ns);
 
-/* process_start_time_seconds changed, or kvway itself passed on a reset: purge. */
+/* Purges a worker that lost its cache: process_start_time_seconds changed, or kvway forwarded a
+ * reset. */
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
 
 /* Learns units (bytes) per token of a model from one answer's usage. */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens);
 float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token);
-/* Tokens per unit of one request's prompt: 1 for token ids, else the ratio of prompts that began
- * alike, else the model's (NULL: the prior). Fills *keys, by which the ratio is learned when the
- * request is answered. */
+/* Tokens per unit of one request's prompt: 1 for token ids, else the ratio of prompts with the same
+ * beginning, else the model's (NULL: the prior). Fills *keys, for learning the ratio from the
+ * answer. */
 float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_model *model,
 	const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
 
-/* --- control thread: which workers there are --- */
-/* Shown to loops at once; the caller has it probed, and resolved if it has KVW_BARRED_NO_ADDRESS.
- * `why` gets the reason of KVW_EINVAL (its URL, upstream.tls), KVW_ELIMIT (no free slot) or
- * KVW_ENOMEM. */
+/* --- control thread: membership --- */
+/* Adds a worker, visible to loops at once; the caller has it probed, and resolved if it has
+ * KVW_BARRED_NO_ADDRESS. `why` gets the reason of KVW_EINVAL (its URL, upstream.tls), KVW_ELIMIT
+ * (no free slot) or KVW_ENOMEM. */
 enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config,
 	char *why, size_t room, struct kvw_worker **out) KVW_MUST_CHECK;
 /* Sets or clears a reason against new requests. Any thread. */
 void kvw_fleet_bar(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_barred reason, bool set);
-/* A request that puts it to sleep goes to it: it gets no other from now on, whatever metrics say
- * that were asked for before. kvw_fleet_said_sleep must follow. Any thread. */
+/* To be called when a request that puts the worker to sleep is sent: the worker gets no other
+ * request from now on, and earlier requested metrics do not change that. kvw_fleet_said_sleep must
+ * follow. Any thread. */
 void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* Notes whether the worker sleeps, by its answer or by the lack of one. Any thread. */
+/* Records whether the worker sleeps, by its answer or the lack of one. Any thread. */
 void kvw_fleet_said_sleep(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns);
 /* Sets all addresses of the worker's name; count 0: the name has none. */
@@ -234,45 +236,44 @@ void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 void kvw_fleet_set_settings(struct kvw_fleet *fleet, struct kvw_settings *settings);
 /* Makes a LIVE worker GONE. Requests that run on it are moved or cut. */
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* Frees the slots of GONE workers that have no holder any more, and models beyond the number that
- * is kept. Returns how many workers are still GONE. */
+/* Frees the slots of GONE workers without holders, and models beyond the kept number. Returns the
+ * number of workers still GONE. */
 size_t kvw_fleet_reap(struct kvw_fleet *fleet);
 
 /* --- control thread --- */
 /* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */
 void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
 	const char *why);
-/* Remembers what a former process had learned of a model: a model of this name begins with it. At
- * most KVW_REMEMBERED_MOST models; more of them, and senseless values, are left out. Before there
- * is a control thread, or on it. */
+/* Remembers a former process's ratio of a model: a model of this name begins with it. At most
+ * KVW_REMEMBERED_MOST models; further ones, and invalid values, are ignored. Before there is a
+ * control thread, or on it. */
 #define KVW_REMEMBERED_MOST 1024
 void kvw_fleet_remember_model(
 	struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
-/* Notes whether the worker's last probe failed only for want of time. Before
- * kvw_fleet_set_probe. */
+/* Records whether the worker's last probe failed only by timeout. Before kvw_fleet_set_probe. */
 void kvw_fleet_set_late(struct kvw_fleet *fleet, struct kvw_worker *worker, bool late);
 /* Sets the worker's list from /v1/models (LoRA names too), asked for at asked_ns, with the card of
  * each model. Takes the list's contents, and leaves it empty. */
 enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	struct kvw_model_names *listed, int64_t asked_ns) KVW_MUST_CHECK;
-/* Names alone, as a configuration has them. Copies. */
+/* Sets names alone, from a configuration. Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;
-/* Other models (none: it is to be asked from now on) and another weight than it came with; the rest
- * of config is as it was. Copies. */
+/* Sets other models (none: the worker is asked from now on) and another weight; the rest of config
+ * must be unchanged. Copies. */
 enum kvw_err kvw_fleet_change(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
 /* From kvtier:fragments_enabled. */
 void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends);
-/* Requests of others, by its metrics. */
+/* Sets foreign requests, from its metrics. */
 void kvw_fleet_set_foreign(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found);
-/* The worker's engine seems to stand still, does, or does not any more. */
+/* Sets the worker's stall state. */
 void kvw_fleet_set_stall(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_stall_state state);
-/* The worker is new, or has just come back: slow start begins. */
+/* Begins slow start of a worker that is new or has just returned. */
 void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker);
 
 #endif

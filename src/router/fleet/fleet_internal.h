@@ -1,5 +1,5 @@
 /*
- * fleet_internal.h - the inside of the fleet, shared by its files: fleet.c answers the loops'
+ * fleet_internal.h - internals of the fleet, shared by its files: fleet.c answers the loops'
  * questions, models.c has the model table, slots.c adds and removes workers.
  */
 #ifndef KVW_FLEET_INTERNAL_H
@@ -9,7 +9,7 @@
 
 struct kvw_expected; /* expected.c */
 
-/* Models of one worker, which the control thread remembers to rebuild views. */
+/* Models of one worker, kept by the control thread to rebuild views. */
 struct kvw_model_list {
 	char **names;
 	struct kvw_model_card *cards; /* [count]; NULL: the worker's own list was not read */
@@ -18,10 +18,10 @@ struct kvw_model_list {
 	size_t count;
 };
 
-/* The public struct first, then the members of these files alone: the control thread's, by slot. */
+/* The public struct first, then private members: the control thread's, by slot. */
 struct fleet {
 	struct kvw_fleet base;
-	bool offline; /* nothing is loaded that only connections need */
+	bool offline; /* nothing for connections is loaded */
 	struct kvw_model_list lists[KVW_MAX_WORKERS];
 	uint64_t good_in_row[KVW_MAX_WORKERS]; /* probes */
 	uint64_t bad_in_row[KVW_MAX_WORKERS];
@@ -29,14 +29,14 @@ struct fleet {
 	size_t named;                          /* of by_name */
 	size_t unlisted;                       /* of these, in no worker's list */
 	size_t free_index;                     /* no lower index is free */
-	uint64_t serials;                      /* given to models */
+	uint64_t serials;                      /* serials given to models */
 	struct kvw_expected *expected; /* workers that may come, each with a FREE slot; owned */
 };
 
 /* --- expected.c --- */
 
 /* Returns a FREE worker: in the slot that is reserved for this URL (*started_s: the expected
- * start), else in any slot; expected workers give way to those that come. */
+ * start), else in any slot; slots of expected workers are given up if needed. */
 enum kvw_err kvw_fleet_take_slot(struct kvw_fleet *fleet, const char *url, double *started_s,
 	struct kvw_worker **out) KVW_MUST_CHECK;
 /* Frees the records of workers that are still expected, as the fleet ends. */
@@ -59,8 +59,7 @@ void kvw_model_destroy(struct kvw_model *model); /* NULL is allowed */
  * On failure the old one stays. */
 enum kvw_err kvw_fleet_publish(struct fleet *self) KVW_MUST_CHECK;
 
-/* Counts a change of something that candidates show: after the change, so that no loop's table
- * stays behind. */
+/* Counts a change visible in candidates: after the change, so that no loop's table misses it. */
 static inline void kvw_fleet_changed(_Atomic uint64_t *changes)
 {
 	atomic_fetch_add_explicit(changes, 1, memory_order_release);

@@ -1,16 +1,16 @@
 /* foreign.c - see foreign.h. */
 #include "fleet/foreign.h"
 
-#define KEEP  0.8 /* of the sums, when further prompts have ended */
-#define MOST  1e9 /* requests of a page: its samples have a limit each, their sum has none */
-#define PRIOR 16  /* prompts that all those before the first page count for */
+#define KEEP  0.8 /* decay of the sums when further prompts have ended */
+#define MOST  1e9 /* requests of a page: samples are limited, their sum is not */
+#define PRIOR 16  /* weight, in prompts, of all prompts before the first page */
 
 static double least_of(double a, double b)
 {
 	return a < b ? a : b;
 }
 
-/* As far as it is a number of requests. */
+/* The excess of the reported over the own requests, as a valid count. */
 static uint32_t beyond(double said, double own)
 {
 	return said > own ? (uint32_t)least_of(said - own, MOST) : 0;
@@ -28,7 +28,7 @@ void kvw_foreign_asked(struct kvw_foreign *foreign, const struct kvw_load_sequen
 	foreign->own = *own;
 }
 
-/* Of this page alone. */
+/* Foreign requests by this page alone. */
 static void compare(const struct kvw_foreign *foreign, const struct kvw_scrape *page,
 	const struct kvw_load_sequences *own, uint32_t *waiting, uint32_t *running)
 {
@@ -60,7 +60,7 @@ static double share_of(double hits, double queries)
 	return queries > 0 && hits > 0 ? least_of(hits / queries, 1) : 0;
 }
 
-/* How long prompts are lately, and how much of them is cached. */
+/* Learns the recent length of prompts and their cached part. */
 static void learn_prompts(struct kvw_foreign *foreign, const struct kvw_scrape *page)
 {
 	double prompts = page->prompts - foreign->prompts;
@@ -82,7 +82,7 @@ static void learn_prompts(struct kvw_foreign *foreign, const struct kvw_scrape *
 	}
 }
 
-/* How long one takes that waits there. */
+/* Learns the time per waiting request. */
 static void learn_time(struct kvw_foreign *foreign, const struct kvw_scrape *page, int64_t now_ns)
 {
 	double came = page->first_tokens - foreign->first_tokens;

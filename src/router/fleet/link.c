@@ -39,7 +39,7 @@ static void close_idle(struct kvw_links *links, size_t slot)
 void kvw_links_finish(struct kvw_links *links)
 {
 	if (links->fleet == NULL)
-		return; /* it was not made */
+		return; /* not created */
 	for (size_t i = 0; i < links->fleet->count; i++)
 		close_idle(links, i);
 	kvw_links_reap(links);
@@ -63,7 +63,7 @@ void kvw_links_let_go(struct kvw_links *links)
 	}
 }
 
-/* Is it to an address that the worker's name has no more? */
+/* Whether the link leads to an address that the worker's name no longer has. */
 static bool goes_astray(struct kvw_link *link)
 {
 	uint32_t version =
@@ -82,10 +82,10 @@ static void link_event(struct kvw_io *io)
 	if (!link->idle)
 		link->on_event(link, link->user);
 	else if (io->readable)
-		kvw_link_close(link); /* the worker closed it, or speaks out of turn */
+		kvw_link_close(link); /* the worker closed it, or sent unrequested bytes */
 }
 
-/* A socket that connects to the address. KVW_ENOMEM: we lack a descriptor or a port. */
+/* A socket that connects to the address. KVW_ENOMEM: no descriptor or local port. */
 static enum kvw_err open_socket(
 	const struct kvw_config *config, const struct sockaddr_storage *address, int *out)
 {
@@ -97,7 +97,7 @@ static enum kvw_err open_socket(
 	kvw_peer_watch(fd, config->timeout_peer_gone_ms, true);
 	if (connect(fd, (const struct sockaddr *)address, kvw_address_len(address)) != 0 &&
 		errno != EINPROGRESS) {
-		/* no port of ours is free */
+		/* no local port is free */
 		enum kvw_err err = errno == EADDRNOTAVAIL || errno == EAGAIN ? KVW_ENOMEM : KVW_EIO;
 
 		close(fd);
@@ -107,8 +107,7 @@ static enum kvw_err open_socket(
 	return KVW_OK;
 }
 
-/* Connects to the worker's next address at which that does not fail at once.
- * KVW_EIO: there is none. */
+/* Connects to the worker's next address that does not fail at once. KVW_EIO: none. */
 static enum kvw_err connect_next(struct kvw_link *link)
 {
 	struct kvw_worker *worker = link->worker;
@@ -138,7 +137,7 @@ static enum kvw_err connect_next(struct kvw_link *link)
 	return KVW_OK;
 }
 
-/* For want of a descriptor: those of idle links serve nothing now. False: there are none. */
+/* Closes an idle link for its descriptor. False: there is none. */
 static bool close_one_idle(struct kvw_links *links)
 {
 	for (size_t i = 0; i < KVW_MAX_WORKERS && links->idle_total > 0; i++) {
@@ -200,7 +199,7 @@ enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, b
 	return KVW_OK;
 }
 
-/* The address refused, or says nothing; another one of the worker's may not. */
+/* Tries the worker's next address after one refused or did not answer. */
 static enum kvw_err try_next(struct kvw_link *link)
 {
 	struct sockaddr_storage next;
@@ -221,7 +220,7 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 	int error = 0;
 	socklen_t len = sizeof(error);
 
-	/* A call before its event has come: that must not reach the socket to the next address. */
+	/* Called before the socket's event: that event must not reach the next address's socket. */
 	if (!link->io.readable && !link->io.writable && !link->io.broken &&
 		kvw_tls_why(&link->io) == NULL)
 		return KVW_EAGAIN;
@@ -267,7 +266,7 @@ static bool link_has_leftovers(struct kvw_link *link)
 		return true;
 	if (recv(link->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
 		return true;
-	link->io.readable = false; /* nothing: else any event would look like bytes while idle */
+	link->io.readable = false; /* no bytes: else any event would look like bytes while idle */
 	return false;
 }
 
@@ -310,13 +309,13 @@ void kvw_link_close(struct kvw_link *link)
 	}
 	if (link->io.fd >= 0)
 		kvw_io_close(&link->io, false);
-	kvw_links_unhold(links, link->worker); /* TLS has looked into its trust until now */
+	kvw_links_unhold(links, link->worker); /* TLS used the worker's trust until now */
 	link->user = NULL;
 	link->io.needs = NULL;
 	TAILQ_INSERT_TAIL(&links->closed, link, entry);
 }
 
-/* Of one worker, if it has another list of addresses. */
+/* Closes idle links of one worker to removed addresses, if its list has changed. */
 static void close_astray(struct kvw_links *links, size_t slot)
 {
 	uint32_t version = atomic_load_explicit(

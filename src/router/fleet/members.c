@@ -1,10 +1,10 @@
 /*
  * members.c - see members.h.
  *
- * A member has an entry as long as a source lists it, or it still leaves. An entry owns a copy of
- * what each source says of it; which of them holds is looked up, not kept. Each list that comes in
- * is written into the entries first, then every entry is brought into line with the fleet (settle),
- * so that it does not matter in which order sources speak.
+ * A member has an entry as long as a source lists it, or while it leaves. An entry owns a copy of
+ * each source's settings; the effective one is looked up, not stored. A new list is first written
+ * into the entries, then every entry is brought into line with the fleet (settle), so that the
+ * order of the sources' reports does not matter.
  */
 #include "fleet/members.h"
 
@@ -20,25 +20,25 @@
 
 #define TICK_MS        50
 #define REFUSED_NS     KVW_NS_PER_S
-/* Until no loop picks it any more from an older table. */
+/* Time until no loop picks the worker from an older table any more. */
 #define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS)
-#define GONE_PER_TICK  100                   /* removals at most: the thread has others to answer */
+#define GONE_PER_TICK  100                   /* most removals per tick: the thread has other work */
 
-/* A worker in the fleet. One that leaves may have a successor of the same URL. */
+/* A worker in the fleet. A leaving one may have a successor of the same URL. */
 struct place {
-	struct place *next; /* of those that leave */
+	struct place *next; /* next leaving one */
 	struct kvw_members *members;
 	struct kvw_worker *worker;
-	struct kvw_resolver_watch *watch; /* NULL: its URL has an address */
+	struct kvw_resolver_watch *watch; /* NULL: its URL has a numeric address */
 	bool leaving;
-	int64_t leaves_ns, until_ns; /* since when, until when at most */
+	int64_t leaves_ns, until_ns; /* start and latest end of leaving */
 };
 
 struct member {
 	char *url;                                     /* owned, as the fleet writes it */
-	/* owned; url NULL: that source does not list it. */
+	/* settings by source, owned; url NULL: that source does not list it. */
 	struct kvw_worker_config said[KVW_SOURCE_COUNT];
-	struct place *place;                           /* NULL: it is not in the fleet, or leaves */
+	struct place *place;                           /* NULL: not in the fleet, or leaving */
 	bool rests, removed, refused;                  /* by the admin address; by the fleet */
 	uint32_t mark;                                 /* of the list that was read last */
 };
@@ -52,7 +52,7 @@ struct kvw_members {
 	size_t count, room;
 	struct place *leaving;
 	uint32_t mark;
-	int64_t again_ns; /* when those that could not join are tried again; 0: there are none */
+	int64_t again_ns; /* time to retry members that could not join; 0: none */
 	struct kvw_member_listing listings[KVW_SOURCE_COUNT];
 };
 
@@ -82,7 +82,7 @@ static int compare_url(const void *key, const void *items, size_t at)
 		*(const struct kvw_slice *)key, ((struct member *const *)items)[at]->url);
 }
 
-/* Its index, or where it would be. */
+/* Index of a URL, or of its insertion. */
 static size_t place_of(const struct kvw_members *members, const char *url, bool *there)
 {
 	struct kvw_slice key = {url, url_len(url)};
@@ -135,7 +135,7 @@ static void member_destroy(struct member *member)
 	free(member);
 }
 
-/* The source whose settings hold; KVW_SOURCE_COUNT: none lists it. */
+/* The source whose settings are effective; KVW_SOURCE_COUNT: none lists it. */
 static enum kvw_member_source lister(const struct member *member)
 {
 	int s = 0;
@@ -145,7 +145,7 @@ static enum kvw_member_source lister(const struct member *member)
 	return (enum kvw_member_source)s;
 }
 
-/* What holds for it; NULL: no source lists it, or the admin address has removed it. */
+/* The effective settings; NULL: no source lists it, or the admin address has removed it. */
 static const struct kvw_worker_config *wanted(const struct member *member)
 {
 	enum kvw_member_source source = lister(member);
@@ -194,7 +194,7 @@ static void on_addresses(
 		kvw_prober_hurry(members->prober, place->worker);
 }
 
-/* Of a worker that the fleet has. */
+/* Makes the place of a worker in the fleet. */
 static struct place *place_create(struct kvw_members *members, struct kvw_worker *worker)
 {
 	struct place *place = calloc(1, sizeof(*place));
@@ -251,7 +251,7 @@ static void remove_place(struct kvw_members *members, struct place *place)
 	place_destroy(place);
 }
 
-/* Removes those that have nothing more to do, or no more time; many of them tick by tick. */
+/* Removes leaving workers that are done or out of time; many of them over several ticks. */
 static void let_leave(struct kvw_members *members)
 {
 	struct place **link = &members->leaving, *place;
@@ -272,7 +272,7 @@ static void let_leave(struct kvw_members *members)
 	}
 }
 
-/* Metrics show this one of its URL, and none that leaves. */
+/* Makes metrics show this worker of its URL, and no leaving one. */
 static void show_alone(struct kvw_members *members, struct kvw_worker *worker)
 {
 	for (struct place *place = members->leaving; place != NULL; place = place->next)
@@ -315,7 +315,7 @@ static bool join(struct kvw_members *members, struct member *member,
 
 /* --- changes --- */
 
-/* Members of a configuration that a worker may get while it lives; the rest needs a new one. */
+/* Whether settings differ that a live worker can take over; other changes need a new worker. */
 static bool differ_in_place(const struct kvw_worker_config *a, const struct kvw_worker_config *b)
 {
 	struct kvw_worker_config masked = *a;
@@ -336,7 +336,7 @@ static void change_in_place(struct kvw_members *members, struct kvw_worker *work
 	kvw_info("fleet", "worker has new settings url=%s", worker->url);
 }
 
-/* One that leaves and is listed again with the same settings goes on. */
+/* Takes back a leaving worker that is listed again with the same settings. */
 static struct place *call_back(struct kvw_members *members, const char *url,
 	const struct kvw_worker_config *config)
 {
@@ -362,8 +362,8 @@ static void retire(struct kvw_members *members, struct member *member, bool at_o
 	start_leaving(members, place, at_once);
 }
 
-/* A worker with other settings takes the place of the member's,
- * which goes on if that one cannot join. */
+/* Replaces the member's worker by one with other settings; keeps the old one if the new one cannot
+ * join. */
 static bool replace(struct kvw_members *members, struct member *member,
 	const struct kvw_worker_config *config, struct kvw_members_change *change)
 {
@@ -442,7 +442,7 @@ static void forget_unlisted(struct kvw_members *members)
 	members->count = kept;
 }
 
-/* Those that leave first: they make room. */
+/* Leaving members first: they make room. */
 static void settle_all(struct kvw_members *members, struct kvw_members_change *change)
 {
 	for (int joining = 0; joining < 2; joining++)
@@ -452,7 +452,7 @@ static void settle_all(struct kvw_members *members, struct kvw_members_change *c
 	forget_unlisted(members);
 }
 
-/* Those that could not join: a slot may be free now. */
+/* Retries members that could not join: a slot may be free now. */
 static void try_again(struct kvw_members *members)
 {
 	struct kvw_members_change change = {0};
@@ -547,8 +547,7 @@ void kvw_members_forgive(struct kvw_members *members)
 
 /* --- the admin address --- */
 
-/* Writes settings over those that hold, and carries them out;
- * undoes both if the fleet refuses them. */
+/* Overwrites the effective settings and applies them; undoes both if the fleet refuses them. */
 static enum kvw_err set_one(struct kvw_members *members, struct member *member,
 	const struct kvw_worker_config *worker, char *why, size_t room)
 {
@@ -685,7 +684,7 @@ bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_memb
 
 /* --- life --- */
 
-/* Those of the configuration, with which the fleet was made. */
+/* Adopts the workers of the configuration, with which the fleet was created. */
 static enum kvw_err adopt(struct kvw_members *members)
 {
 	struct kvw_fleet *fleet = members->fleet;

@@ -1,11 +1,11 @@
 /*
- * members.h - which workers the fleet shall have: joins the lists of all sources, drains before it
- * removes.
+ * members.h - decides the fleet's members: joins the lists of all sources, drains workers before it
+ * removes them.
  *
- * A source reports its whole list each time that the list changes: the configuration, a watched
- * file, DNS, Kubernetes, the admin address. A worker, known by its URL, is a member as long as one
- * source lists it; where several do, the settings of the first in the order of enum
- * kvw_member_source hold. Each worker's fate follows from the lists:
+ * A source reports its whole list at each change: the configuration, a watched file, DNS,
+ * Kubernetes, the admin address. A worker, known by its URL, is a member as long as one source
+ * lists it; if several do, the settings of the first in the order of enum kvw_member_source are
+ * effective. The lists decide about each worker:
  *
  * 	listed ------------> it joins the fleet, is resolved and probed
  * 	listed otherwise --> new models and a new weight are taken over in place; with anything else
@@ -13,8 +13,8 @@
  * 	not listed --------> it leaves: no new requests; removed when its last request has ended,
  * 	                     or after drain.worker
  *
- * The admin address can besides let a member rest (drained and kept) and remove one that another
- * source lists: that holds until it is added again there, or until the next reload.
+ * The admin address can also let a member rest (drained and kept) and remove one that another
+ * source lists, until the admin address adds it again, or until the next reload.
  *
  * Threads: the control thread.
  */
@@ -42,28 +42,28 @@ const char *kvw_member_source_name(enum kvw_member_source source);
 
 /* A source's numbers, for metrics. Any thread may read them. */
 struct kvw_member_listing {
-	_Atomic bool used;          /* it is configured, or has said something */
-	_Atomic bool unreadable;    /* its list cannot be read just now; the one before holds */
+	_Atomic bool used;          /* configured, or has reported */
+	_Atomic bool unreadable;    /* its list cannot be read now; the last one holds */
 	_Atomic int64_t unreadable_since_ns; /* kvw_clock_ns */
 	_Atomic uint32_t listed;    /* workers in its list */
-	_Atomic int64_t listed_s;   /* when it came last, wall clock; 0: never */
+	_Atomic int64_t listed_s;   /* time of the last list, wall clock; 0: never */
 };
 
-/* How long it has been unreadable, whole seconds and at least 1; 0: it can be read. */
+/* Seconds that it has been unreadable, at least 1; 0: it can be read. */
 uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listing, int64_t now_ns);
 
 /* Changes that a list has made. */
 struct kvw_members_change {
 	size_t joined, left, changed;
-	size_t refused; /* they cannot join; tried again every second */
+	size_t refused; /* members that cannot join; retried every second */
 	/* Error of the last of these: KVW_ELIMIT, KVW_EINVAL (files for TLS to the worker),
 	 * KVW_ENOMEM. */
 	enum kvw_err err;
-	char why[256];  /* the same in words */
+	char why[256];  /* its cause as text */
 };
 
-/* All borrowed, and outlive the members. resolver NULL: names are not looked up. The workers that
- * the fleet has are those of the configuration. */
+/* All borrowed, and outlive the members. resolver NULL: names are not looked up. The fleet must
+ * have exactly the workers of the configuration. */
 enum kvw_err kvw_members_create(struct event_base *base, struct kvw_fleet *fleet,
 	struct kvw_prober *prober, struct kvw_resolver *resolver,
 	struct kvw_members **out) KVW_MUST_CHECK;
@@ -75,7 +75,7 @@ enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source
 	const struct kvw_worker_config *workers, size_t count,
 	struct kvw_members_change *change) KVW_MUST_CHECK;
 
-/* The source's list, or a part of it, cannot be read just now, or all can be again. */
+/* Records that the source's list, or a part of it, cannot be read now, or is readable again. */
 void kvw_members_unreadable(
 	struct kvw_members *members, enum kvw_member_source source, bool unreadable);
 /* [KVW_SOURCE_COUNT] */
@@ -88,33 +88,33 @@ struct kvw_member_view {
 	const char *url;
 	struct kvw_worker *worker; /* NULL: removed by the admin address */
 	uint32_t sources;          /* bits of enum kvw_member_source; 0: it leaves */
-	bool rests;                /* by the admin address */
+	bool rests;                /* set by the admin address */
 	bool leaves;
 	int64_t leaves_in_ms; /* at most */
 };
 
 /* Adds a worker to the admin address's own list. A worker that the admin address had removed comes
  * back with these settings, until a source that lists it has other settings. KVW_EINVAL: it is a
- * member already, or files for TLS to it cannot be used; KVW_ELIMIT: the fleet is full; `why` says
- * so. */
+ * member already, or files for TLS to it cannot be used; KVW_ELIMIT: the fleet is full; `why` has
+ * the cause. */
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
-/* New settings of a member, until a source says others. */
+/* Sets new settings of a member, until a source reports others. */
 enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
-/* Lets it rest, or work again. KVW_ENOTFOUND. */
+/* Lets a member rest, or work again. KVW_ENOTFOUND. */
 enum kvw_err kvw_members_rest(
 	struct kvw_members *members, const char *url, bool rests) KVW_MUST_CHECK;
 /* Removes a member, whichever source lists it. at_once: requests that run there are moved or cut.
  * KVW_ENOTFOUND. */
 enum kvw_err kvw_members_remove(
 	struct kvw_members *members, const char *url, bool at_once) KVW_MUST_CHECK;
-/* The settings that hold for a member; NULL: no such. Borrowed until the next change. */
+/* The effective settings of a member; NULL: no such. Borrowed until the next change. */
 const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, const char *url);
 /* Members by index from 0, ascending by URL; false: there are no more. */
 bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_member_view *out);
 
-/* A reload: a worker that the admin address removed is a member again if a source lists it. */
+/* For a reload: workers that the admin address removed are members again if a source lists them. */
 void kvw_members_forgive(struct kvw_members *members);
 
 #endif

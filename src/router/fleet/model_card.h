@@ -10,16 +10,16 @@
 
 #include "kvway/err.h"
 
-/* Zeroed it says nothing. */
+/* Zeroed: nothing is stated. */
 struct kvw_model_card {
-	/* Owned, or borrowed where it says so; NULL: not stated. parent: of an adapter. */
+	/* Owned, or borrowed where a comment says so; NULL: not stated. parent: of an adapter. */
 	char *root, *parent, *owned_by;
 	/* 0: not stated. vLLM states the time of the request, which is not compared. */
 	int64_t created_s;
 	uint32_t max_model_len;  /* tokens of prompt and answer; 0: not stated */
 };
 
-/* Takes nothing; *to, which is overwritten, owns its texts. KVW_ENOMEM: it is zeroed. */
+/* Copies; *to, which is overwritten, owns its texts. KVW_ENOMEM: *to is zeroed. */
 enum kvw_err kvw_model_card_copy(
 	struct kvw_model_card *to, const struct kvw_model_card *from) KVW_MUST_CHECK;
 void kvw_model_card_finish(struct kvw_model_card *card);
@@ -32,7 +32,7 @@ static inline uint32_t kvw_model_len_least(uint32_t a, uint32_t b)
 }
 
 /* Merges another worker's card of the same model: texts of the first worker that states any,
- * borrowed; the smallest max_model_len, which a prompt fits whichever worker it goes to. */
+ * borrowed; the smallest max_model_len, which a prompt fits on every worker. */
 void kvw_model_card_add(struct kvw_model_card *card, const struct kvw_model_card *other);
 
 #endif

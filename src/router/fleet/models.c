@@ -3,8 +3,8 @@
  *
  * It is rebuilt as a whole when a worker's list changes (rare) and published by one atomic store;
  * loops look a model up by binary search without a lock. A model outlives the views that have it
- * and the requests that hold it; names of adapters that come and go are freed, their indices used
- * again.
+ * and the requests that hold it; names of adapters that come and go are freed, their indices
+ * reused.
  */
 #include "fleet/fleet_internal.h"
 
@@ -30,7 +30,7 @@ void kvw_fleet_view_free(void *object)
 	free(view);
 }
 
-/* 0: none of that name. */
+/* Remembered units of a model; 0: none. */
 static uint32_t remembered_units(const struct kvw_fleet *fleet, const char *name)
 {
 	for (size_t i = 0; i < fleet->remembered_count; i++)
@@ -51,7 +51,7 @@ void kvw_model_destroy(struct kvw_model *model)
 	free(model);
 }
 
-/* Room for one model more in both lists. */
+/* Makes room for one more model in both lists. */
 static bool grow_models(struct fleet *self)
 {
 	size_t bytes = (self->base.model_total + 1) * sizeof(struct kvw_model *);
@@ -107,8 +107,7 @@ void kvw_fleet_forget_models(struct fleet *self)
 	for (size_t i = 0; i < self->named; i++) {
 		struct kvw_model *model = self->by_name[i];
 
-		/* In no view: no loop can find it any more, and the number of those that hold it
-		 * only falls. */
+		/* In no view: no loop can find it any more, so its holds only decrease. */
 		if (model->index < KVW_MODELS_KEPT || model->listed || model->views > 0 ||
 			atomic_load_explicit(&model->holds, memory_order_acquire) > 0) {
 			self->by_name[kept++] = model;
@@ -145,7 +144,7 @@ static bool find_models(struct fleet *self, struct kvw_model_list *list)
 	return list->models != NULL;
 }
 
-/* Cards that borrow from the lists become the view's own, and with them the entries count. */
+/* Copies cards that borrow from the lists, so that the view owns them. */
 static enum kvw_err own_cards(struct kvw_fleet_view *view, size_t count)
 {
 	for (; view->model_count < count; view->model_count++) {
@@ -158,7 +157,7 @@ static enum kvw_err own_cards(struct kvw_fleet_view *view, size_t count)
 	return KVW_OK;
 }
 
-/* No view has what the lists have found. */
+/* Drops models that the lists found, but no view has. */
 static void forget_found(struct fleet *self)
 {
 	for (size_t w = 0; w < self->base.count; w++) {
@@ -167,7 +166,7 @@ static void forget_found(struct fleet *self)
 	}
 }
 
-/* By the view that is about to be published. */
+/* Marks the models of the view that is about to be published. */
 static void note_listed(struct fleet *self, const struct kvw_fleet_view *view)
 {
 	for (size_t i = 0; i < self->named; i++)
@@ -177,8 +176,7 @@ static void note_listed(struct fleet *self, const struct kvw_fleet_view *view)
 	self->unlisted = self->named - view->model_count;
 }
 
-/* Of each model that some worker has said it serves: workers that do now,
- * in the order of indices. */
+/* Fills the entry of each listed model with the workers that serve it now. */
 static enum kvw_err fill_entries(struct fleet *self, struct kvw_fleet_view *view)
 {
 	struct kvw_fleet *fleet = &self->base;

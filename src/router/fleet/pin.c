@@ -16,8 +16,8 @@ static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
 	       kvw_slice_equal(id, (struct kvw_slice){begin + 3, strcspn(begin + 3, "/")});
 }
 
-/* The worker with this name, one that leaves only if there is no other of its URL.
- * *many: several have it. */
+/* The worker with this name; a leaving one only if there is no other of its URL. *many: several
+ * match. */
 static const struct kvw_worker *find_pinned(
 	const struct kvw_fleet *fleet, struct kvw_slice id, bool *many)
 {

@@ -1,5 +1,5 @@
 /*
- * pin.h - x-kvway-pin, by which a client names the worker of its request (http.pin).
+ * pin.h - the field x-kvway-pin, by which a client names its request's worker (http.pin).
  *
  * Its value is the host:port of the worker's URL, as `id` of GET /workers shows it, or the whole
  * URL.
@@ -14,8 +14,8 @@
 
 #define KVW_PIN_FIELD "x-kvway-pin"
 
-/* Index in the set of the worker that is named, if it is usable or rests, or, unless the request is
- * to be computed, sleeps. KVW_ENOWORKER: `why` says why it is not that one. */
+/* Index in the set of the named worker, if it is usable or rests, or, for a request without
+ * computation, sleeps. KVW_ENOWORKER: `why` has the reason. */
 enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candidates *set,
 	struct kvw_slice id, bool computes, size_t *pos, char *why, size_t room) KVW_MUST_CHECK;
 

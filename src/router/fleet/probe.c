@@ -8,9 +8,8 @@
  *   timer fires -> start_ask() gives the handle to curl_loop -> finish_ask() reports to the
  *   fleet, sets the timer again
  *
- * A fourth, without a timer, makes sure that a worker is awake. vLLM's metrics say so as soon as
- * /wake_up was called, even if ?tags= left a part of it asleep; /is_sleeping says no before all is
- * awake.
+ * A fourth, without a timer, verifies that a worker is awake. vLLM's metrics report that as soon as
+ * /wake_up was called, even if ?tags= left a part asleep; /is_sleeping is true until all is awake.
  */
 #include "fleet/probe.h"
 
@@ -32,7 +31,7 @@
 
 #define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
 #define FIRST_ROUND     1000
-#define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
+#define WANTED_POLL_MS  100           /* interval of polling models_wanted */
 #define STALL_READ_NS   KVW_NS_PER_S  /* between two readings of counters that may stand still */
 #define ASLEEP_READ_NS  KVW_NS_PER_S  /* the same while it sleeps: it may wake */
 #define FOREIGN_READ_NS KVW_NS_PER_S  /* the same, at least, while requests of others wait there */
@@ -52,12 +51,12 @@ enum ask_kind {
 
 static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics", "is_sleeping"};
 
-/* One question to one worker; those before ASK_REPEATED are repeated for ever. */
+/* One kind of question to one worker; kinds before ASK_REPEATED are repeated for ever. */
 struct ask {
 	struct target *target;
 	enum ask_kind kind;
 	struct kvw_probe_request request;
-	CURL *easy; /* request.easy; NULL: it is to be made */
+	CURL *easy; /* request.easy; NULL: not made yet */
 	uint32_t address_version; /* of the worker, when it was made */
 	char *path;               /* owned; with which it was made */
 	struct event *timer;
@@ -65,7 +64,7 @@ struct ask {
 	int64_t started_ns; /* last start */
 	char *body;         /* owned; of the running transfer */
 	size_t len, capacity;
-	bool any_origin;    /* pages of all origins may read the answer */
+	bool any_origin;    /* the answer allows pages of all origins */
 	char error[CURL_ERROR_SIZE];
 };
 
@@ -77,13 +76,13 @@ struct target {
 	struct ask asks[ASK_COUNT];
 	bool first_done; /* a health probe has ended */
 	bool failing;    /* the last health probe failed */
-	bool unproven;          /* when it was started is known from a former kvway alone */
-	struct kvw_room room;   /* what its metrics have shown of its KV memory */
-	double draft_tokens, draft_accepted; /* its counters as last read; -1: not yet */
-	struct kvw_foreign foreign; /* what its metrics say of requests that are not ours */
-	int64_t foreign_ns;     /* when that was; 0: there are none */
-	bool asleep;            /* by its metrics; it has lost its cache with that */
-	bool start_missed;      /* its metrics do not say when it was started; logged once */
+	bool unproven;          /* its start time is known only from a former kvway */
+	struct kvw_room room;   /* its KV memory, learned from metrics */
+	double draft_tokens, draft_accepted; /* last read counters; -1: not yet */
+	struct kvw_foreign foreign; /* foreign requests, from its metrics */
+	int64_t foreign_ns;     /* time of that; 0: there are none */
+	bool asleep;            /* by its metrics; sleeping lost its cache */
+	bool start_missed;      /* its metrics lack its start time; logged once */
 	/* Unfit files of upstream.tls were logged; cleared by a good probe. */
 	bool files_complained;
 };
@@ -92,7 +91,7 @@ struct kvw_prober {
 	struct event_base *base;
 	struct kvw_fleet *fleet;
 	struct kvw_curl_loop transfers;
-	struct event *wanted;   /* looks at models_wanted */
+	struct event *wanted;   /* polls models_wanted */
 	LIST_HEAD(, target) targets;
 	size_t added; /* since start */
 	size_t first_round_done;
@@ -120,15 +119,15 @@ static int64_t interval_ns(const struct ask *ask)
 	}
 }
 
-/* The first interval is anything between half and a whole one, so that workers drift apart; later
- * ones vary by a tenth, so that they stay apart. */
+/* The first interval is random between half and a whole one, so that workers spread; later ones
+ * vary by a tenth, so that they stay spread. */
 static void schedule_next(struct ask *ask, bool first)
 {
 	double least = first ? 0.5 : 0.95, spread = first ? 0.5 : 0.1;
 	double factor = least + spread * kvw_random_fraction(&ask->target->prober->random);
 
 	if (ask->kind == ASK_HEALTH && ask->target->failing && !first)
-		factor /= 4; /* one that has failed is soon found out, and soon found again */
+		factor /= 4; /* probe a failed worker sooner, for both its failure and its return */
 	set_timer(ask->timer, (int64_t)((double)interval_ns(ask) * factor));
 }
 
@@ -152,7 +151,7 @@ static void take_health(struct target *target, bool ok, const char *why)
 	target->first_done = true;
 	target->failing = !ok;
 	kvw_fleet_set_probe(target->prober->fleet, target->worker, ok, why);
-	/* A worker that has come back may be another process: look at it at once. */
+	/* A worker that has come back may be another process: probe it at once. */
 	if (!ok || !was_failing)
 		return;
 	for (int kind = ASK_MODELS; kind < ASK_REPEATED; kind++)
@@ -160,7 +159,7 @@ static void take_health(struct target *target, bool ok, const char *why)
 			set_timer(target->asks[kind].timer, 0);
 }
 
-/* Its list cannot be read, for another reason than before: a fault of struct kvw_worker. */
+/* Logs that the worker's list cannot be read, if the fault (of struct kvw_worker) is new. */
 static void complain(struct target *target, unsigned fault, const char *why)
 {
 	if (atomic_exchange(&target->worker->models_fault, (uint16_t)fault) != fault)
@@ -192,7 +191,7 @@ static void take_models(struct target *target, const struct ask *ask)
 	atomic_store_explicit(&target->worker->any_origin, ask->any_origin, memory_order_relaxed);
 }
 
-/* Silence is no news of a worker whose health probes fail, too. */
+/* A timeout is not reported for a worker whose health probes fail, too. */
 static void refuse_models(struct target *target, long status, const char *why)
 {
 	if (status != 0)
@@ -220,7 +219,7 @@ static bool is_asleep(const struct kvw_worker *worker)
 	       0;
 }
 
-/* /is_sleeping, which not every server has: only its yes keeps the worker barred. */
+/* Reads /is_sleeping, which not every server has: only "true" keeps the worker barred. */
 static void take_is_sleeping(struct target *target, const struct ask *ask, bool ok)
 {
 	json_t *answer =
@@ -264,7 +263,7 @@ static void take_room(struct target *target, const struct kvw_scrape *scrape)
 	kvw_load_set_room(load, kvw_room_read(&target->room, &page));
 }
 
-/* While others ask the worker, too, its metrics are read more often: what they say is soon past. */
+/* Reads the metrics of a worker with foreign requests more often, since these change soon. */
 static void look_for_foreign(struct target *target, int64_t now_ns)
 {
 	const struct kvw_fleet *fleet = target->prober->fleet;
@@ -287,7 +286,7 @@ static void look_for_foreign(struct target *target, int64_t now_ns)
 		start_ask(ask);
 }
 
-/* By how much a counter of the worker's has grown; one that fell began again. */
+/* Adds the growth of a worker's counter; a counter that fell has restarted. */
 static void take_growth(double now, double *before, _Atomic uint64_t *sum)
 {
 	if (now >= 0 && *before >= 0)
@@ -346,7 +345,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	take_room(target, &scrape);
 }
 
-/* Is it our fault that it failed? A worker is judged by what it answers. */
+/* Whether the failure is kvway's own, and so no fault of the worker. */
 static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 {
 	struct target *target = ask->target;
@@ -356,7 +355,7 @@ static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 			ask_names[ask->kind], target->worker->url);
 		return true;
 	}
-	/* libcurl reads them each time; requests go on with what they last held whole. */
+	/* libcurl reads the files each time; requests go on with the last valid contents. */
 	if (code != CURLE_SSL_CERTPROBLEM && code != CURLE_SSL_CACERT_BADFILE)
 		return false;
 	if (!target->files_complained)
@@ -366,7 +365,7 @@ static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 	return true;
 }
 
-/* What its failed probe says of a worker beyond that: was it only slow? */
+/* Records whether a failed probe was only slow. */
 static void note_late(struct ask *ask, CURLcode code)
 {
 	struct target *target = ask->target;
@@ -377,7 +376,7 @@ static void note_late(struct ask *ask, CURLcode code)
 		code == CURLE_OPERATION_TIMEDOUT && connected_us > 0);
 }
 
-/* status: 0, if there is none. */
+/* status: 0: none. */
 static void take_outcome(struct ask *ask, bool ok, long status, const char *why)
 {
 	struct target *target = ask->target;
@@ -460,7 +459,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return len;
 }
 
-/* A field of the answer to ASK_MODELS. */
+/* Reads a field of the answer to ASK_MODELS. */
 static size_t on_field(char *line, size_t size, size_t count, void *arg)
 {
 	static const char name[] = "access-control-allow-origin:";
@@ -475,7 +474,7 @@ static size_t on_field(char *line, size_t size, size_t count, void *arg)
 	return len;
 }
 
-/* The worker is asked as by a page of an origin that no list has, for what it says to all. */
+/* Asks like a page of an unlisted origin, to see the answer for all origins. */
 static bool ask_as_page(struct ask *ask)
 {
 	struct curl_slist *headers = curl_slist_append(ask->request.headers, "Origin: null");
@@ -485,8 +484,7 @@ static bool ask_as_page(struct ask *ask)
 	       curl_easy_setopt(ask->request.easy, CURLOPT_HEADERDATA, ask) == CURLE_OK;
 }
 
-/* The handle, to the addresses that the worker has now, with the path in force.
- * KVW_ENOTFOUND: it has none. */
+/* Makes the handle for the worker's present addresses and path. KVW_ENOTFOUND: no address. */
 static enum kvw_err prepare_ask(struct ask *ask)
 {
 	struct kvw_worker *worker = ask->target->worker;
@@ -566,7 +564,7 @@ static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
 	start_ask(arg);
 }
 
-/* Judges a worker from which nothing comes, and has its counters read once a second meanwhile. */
+/* Judges a silent worker, and has its counters read once a second meanwhile. */
 static void look_for_stall(struct target *target, int64_t now_ns)
 {
 	const struct kvw_config *config = target->prober->fleet->config;
@@ -639,7 +637,7 @@ static void finish_target(struct target *target)
 
 enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker)
 {
-	/* The first round is spread a little; later ones drift apart. */
+	/* The first round is spread a little; later ones spread by jitter. */
 	int64_t delay_ns = (int64_t)(prober->added % FIRST_ROUND) * STAGGER_NS;
 	struct target *target;
 

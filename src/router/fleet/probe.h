@@ -1,10 +1,10 @@
 /*
- * probe.h - asks each worker how it is: /health, /v1/models, /metrics.
+ * probe.h - probes each worker: /health, /v1/models, /metrics.
  *
  * libcurl's multi interface on the control thread's event base; nothing blocks. At most one
  * transfer of each kind per worker at a time, answers limited to KVW_PROBE_MAX_BODY. The first
- * round starts at once, later ones are spread over the interval so that a fleet is not asked in a
- * burst. A probe that fails is repeated with the configured interval; results go to fleet.h.
+ * round starts at once, later ones are spread over the interval, so that a fleet is not probed in a
+ * burst. A failed probe is repeated at the configured interval; results go to fleet.h.
  */
 #ifndef KVW_PROBE_H
 #define KVW_PROBE_H
@@ -16,17 +16,18 @@
 struct event_base;
 struct kvw_prober;
 
-/* base: the control thread's. fleet is borrowed; its workers are asked from the start. */
+/* base: the control thread's. fleet is borrowed; its workers are probed from the start. */
 enum kvw_err kvw_prober_create(struct event_base *base, struct kvw_fleet *fleet,
 	struct kvw_prober **out) KVW_MUST_CHECK;
-/* Begins to ask a worker, which it holds until it is removed. KVW_ENOTFOUND: it is not LIVE. */
+/* Begins to probe a worker, which the prober holds until it is removed. KVW_ENOTFOUND: it is not
+ * LIVE. */
 enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker) KVW_MUST_CHECK;
 void kvw_prober_remove(struct kvw_prober *prober, struct kvw_worker *worker);
-/* Asks it all, at once. */
+/* Starts all probes of a worker at once. */
 void kvw_prober_hurry(struct kvw_prober *prober, struct kvw_worker *worker);
 void kvw_prober_destroy(struct kvw_prober *prober); /* NULL is allowed; aborts transfers */
 
-/* How many workers have had their first probe answered or failed. */
+/* Number of workers whose first probe was answered or failed. */
 size_t kvw_prober_first_round_done(const struct kvw_prober *prober);
 
 #endif

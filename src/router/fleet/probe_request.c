@@ -1,12 +1,12 @@
 /*
  * probe_request.c - see probe_request.h.
  *
- * A probe goes to the addresses that requests go to, with the Host as configured, so DNS can
- * neither block this thread nor make it judge another machine; no proxy from the environment, no
- * redirect and no other protocol can lead it elsewhere, with the worker's key in hand. libcurl gets
- * all addresses of a name, in the order in which requests would try them, and goes on to the next
- * one by itself. Connections are not kept: a probe must show that the worker accepts new ones, and
- * vLLM would close an idle one before the next round anyway.
+ * A probe goes to the addresses of requests, with the configured Host, so DNS can neither block
+ * this thread nor redirect a probe to another machine; no proxy from the environment, no redirect
+ * and no other protocol can lead a probe, with the worker's key, elsewhere. libcurl gets all
+ * addresses of a name, in the order in which requests would try them, and goes on to the next one
+ * by itself. Connections are not kept: a probe must show that the worker accepts new ones, and vLLM
+ * would close an idle one before the next round anyway.
  */
 #include "fleet/probe_request.h"
 
@@ -21,8 +21,8 @@
 
 #define LIST_ROOM ((size_t)KVW_ADDRESSES_MAX * (INET6_ADDRSTRLEN + 3))
 
-/* Is the host of its URL an address? Then *out is it, as a URL has it; a scope id's % is escaped as
- * RFC 6874 asks. */
+/* Whether the host of its URL is an address; then *out is its form in a URL, with a scope id's %
+ * escaped by RFC 6874. */
 static bool is_literal(const struct kvw_worker *worker, char *out, size_t room)
 {
 	unsigned char bytes[16];
@@ -105,8 +105,8 @@ static enum kvw_err make_headers(struct kvw_probe_request *request, const struct
 	return err;
 }
 
-/* libcurl would read the key by stdio, which leaves its text in a buffer that is freed as it is.
- * Called before each handshake, so that renewed files count. */
+/* libcurl would read the key by stdio, which frees a buffer with its text unwiped. Called before
+ * each handshake, so that renewed files count. */
 static CURLcode show_certificate(CURL *easy, void *ctx, void *arg)
 {
 	const struct kvw_probe_request *request = arg;
@@ -132,7 +132,7 @@ static bool set_certificate(struct kvw_probe_request *request, const struct kvw_
 	       curl_easy_setopt(easy, CURLOPT_SSLKEY, request->key) == CURLE_OK;
 }
 
-/* The rules of upstream.tls. */
+/* Applies upstream.tls. */
 static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_config *config,
 	const struct kvw_worker *worker)
 {
@@ -151,13 +151,13 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 	if (ok && config->upstream_tls_certificate[0] != '\0')
 		ok = set_certificate(request, config);
 #if LIBCURL_VERSION_NUM >= 0x075700
-	/* Not every TLS library of it can keep them. */
+	/* Not every TLS library of libcurl caches them. */
 	(void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 #endif
 	return ok ? KVW_OK : KVW_ENOMEM;
 }
 
-/* As libcurl opens its sockets itself, but it does not say why it could not. */
+/* Opens a socket like libcurl, which does not report the cause of a failure. */
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct kvw_probe_request *request = arg;
@@ -180,8 +180,8 @@ static const char *closing(const struct kvw_worker *worker)
 	return strchr(worker->tls_name, ':') != NULL ? "]" : "";
 }
 
-/* libcurl verifies the name in the URL: that of the certificate stands there,
- * and is not where it connects. */
+/* libcurl verifies the name in the URL: so the URL has the certificate's name, which differs from
+ * the address to connect to. */
 static enum kvw_err connect_to(
 	struct kvw_probe_request *request, const struct kvw_worker *worker, const char *authority)
 {

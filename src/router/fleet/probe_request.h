@@ -12,11 +12,11 @@
 struct kvw_probe_request {
 	CURL *easy;
 	struct curl_slist *headers;
-	struct curl_slist *resolve; /* addresses of the URL's host; NULL: it is one */
-	/* Address to connect to, if the URL bears the certificate's name instead; else NULL. */
+	struct curl_slist *resolve; /* addresses of the URL's host; NULL: a numeric host */
+	/* Address to connect to, if the URL has the certificate's name instead; else NULL. */
 	struct curl_slist *connect_to;
 	char *certificate, *key; /* paths of kvway's own certificate and key; NULL: none */
-	bool lacking; /* no descriptor was left for it: its failure says nothing of the worker */
+	bool lacking; /* no descriptor was free: the failure is not the worker's */
 };
 
 /* path: appended to the worker's own prefix. config: upstream.tls, borrowed during the call.
@@ -25,7 +25,7 @@ struct kvw_probe_request {
 enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
 	const struct kvw_config *config, struct kvw_worker *worker,
 	const char *path) KVW_MUST_CHECK;
-/* The probe was answered: requests try the address that answered first. */
+/* Records the address that answered the probe, which requests then try first. */
 void kvw_probe_request_connected(struct kvw_probe_request *request, struct kvw_worker *worker);
 void kvw_probe_request_finish(struct kvw_probe_request *request);
 

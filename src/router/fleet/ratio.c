@@ -1,8 +1,8 @@
 /*
  * ratio.c - see ratio.h.
  *
- * An entry's weight is what it is made of, in whole prompts, but one at most: then a new prompt of
- * about the same length as the beginning counts for half, and what changes is followed.
+ * An entry's weight is its samples in whole prompts, at most one: so a new prompt of about the
+ * length of the beginning counts for half, and the ratio follows changes.
  */
 #include "fleet/ratio.h"
 
@@ -12,7 +12,7 @@
 #define ENTRIES     65536u
 #define MOST_WEIGHT 1.0f
 
-/* Beyond that it is not text: an image is some bytes and many hundred tokens. */
+/* Beyond that the content is not text: an image is few bytes and many hundred tokens. */
 #define LEAST_TOKENS_PER_UNIT (1.0f / 64)
 #define MOST_TOKENS_PER_UNIT  4.0f
 
@@ -75,7 +75,7 @@ static uint64_t pack(struct value value)
 	return word;
 }
 
-/* What is known of a beginning; weight 0: nothing. */
+/* The value of a beginning; weight 0: none. */
 static struct value value_of(const struct entry *entry, uint64_t hash)
 {
 	if (atomic_load_explicit(&entry->hash, memory_order_relaxed) != hash)

@@ -1,7 +1,7 @@
 /*
  * resolver.c - see resolver.h.
  *
- * Calling `found` is always the last thing that is done with a watch: it may be gone afterwards.
+ * Calling `found` is always the last use of a watch, which `found` may free.
  */
 #include "fleet/resolver.h"
 
@@ -113,8 +113,7 @@ static bool has_family(const struct kvw_dns_answer *answer, sa_family_t family)
 	return false;
 }
 
-/* The addresses of an answer, on the heap, and those before of a kind that could not be asked
- * for. */
+/* The addresses of an answer, on the heap, with the former ones of a kind whose query failed. */
 static struct sockaddr_storage *list_of(
 	const struct kvw_resolver_watch *watch, const struct kvw_dns_answer *answer, size_t *count)
 {

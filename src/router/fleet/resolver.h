@@ -1,17 +1,17 @@
 /*
- * resolver.h - the addresses of worker host names, for as long as they are wanted.
+ * resolver.h - watches the addresses of worker host names.
  *
- * A watched name is asked for when it is watched and again whenever the TTL of its answer has
- * passed (not below `least_s`, not above `most_s`; a name of the hosts file after most_s, since
- * files have no TTL). A name that does not resolve is asked for again after 0.5 s, then after twice
- * as long each time, up to 10 s.
+ * A watched name is resolved at once and again whenever the TTL of its answer has passed (at least
+ * `least_s`, at most `most_s`; a name of the hosts file after most_s, since files have no TTL). A
+ * name that does not resolve is retried after 0.5 s, then after twice as long each time, up to 10
+ * s.
  *
  * `found` gets all addresses, IPv4 before IPv6, each ascending, none twice, with the port. The
  * resolver calls it for the first answer, whenever the addresses differ from the former ones, and
  * for the first failure in a row: why != NULL names the failure, count is 0, and the former
- * addresses stay in force. That no address exists any more is a failure too: a worker that has a
- * name keeps the address that it had, and its health says whether that still serves. If one kind of
- * addresses could not be asked for, those of that kind are kept from the answer before.
+ * addresses stay in force. An answer without any address is a failure, too: the worker keeps its
+ * former address, and its health shows whether that still works. If the query for one kind of
+ * addresses failed, the former ones of that kind stay.
  *
  * Threads: everything here belongs to the thread of the base.
  */
@@ -36,28 +36,28 @@ typedef void kvw_resolver_found_fn(
 struct kvw_resolver_options {
 	uint32_t least_s, most_s;          /* 0: 1 and 30 */
 	uint32_t retry_ms, retry_most_ms;  /* 0: 500 and 10,000 */
-	const struct kvw_dns_options *dns; /* borrowed during the call; NULL: as the machine is */
+	const struct kvw_dns_options *dns; /* borrowed during the call; NULL: the machine's own */
 };
 
 /* options NULL: as zeroed. Failures are those of kvw_dns_create. */
 enum kvw_err kvw_resolver_create(struct event_base *base,
 	const struct kvw_resolver_options *options, struct kvw_resolver **out) KVW_MUST_CHECK;
 
-/* Watches still there end. Not from within `found`. NULL is allowed. */
+/* Ends all watches. Not from within `found`. NULL is allowed. */
 void kvw_resolver_destroy(struct kvw_resolver *resolver);
 
 /*
- * host: an address in digits (IPv6 without brackets) or a name; copied. Where no name server is
- * needed (digits, `localhost`, a name of the hosts file) `found` is called before this returns;
- * *out is set by then. KVW_ENOMEM: `found` was not called.
+ * host: an address in digits (IPv6 without brackets) or a name; copied. If no name server is needed
+ * (digits, `localhost`, a name of the hosts file) `found` is called before this returns; *out is
+ * set by then. KVW_ENOMEM: `found` was not called.
  */
 enum kvw_err kvw_resolver_watch(struct kvw_resolver *resolver, const char *host, uint16_t port,
 	kvw_resolver_found_fn *found, void *arg, struct kvw_resolver_watch **out) KVW_MUST_CHECK;
 
-/* `found` is not called any more. NULL is allowed. */
+/* Ends a watch; `found` is not called any more. NULL is allowed. */
 void kvw_resolver_unwatch(struct kvw_resolver_watch *watch);
 
-/* Asks at once, for example because connections fail; no effect while a question is open. */
+/* Resolves at once, for example because connections fail; no effect while a question is open. */
 void kvw_resolver_hurry(struct kvw_resolver_watch *watch);
 
 #endif

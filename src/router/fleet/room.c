@@ -3,18 +3,18 @@
 
 #include <math.h>
 
-#define LEARN      0.25        /* weight of a page, when there was one before */
-#define LEAST_USE  0.1         /* less in use says little, and does not matter */
+#define LEARN      0.25        /* weight of a page after the first one */
+#define LEAST_USE  0.1         /* below this use a page teaches nothing */
 #define EACH_LEAST (1.0 / 64)  /* a prefix that 64 running requests share */
 #define EACH_MOST  64.0        /* answers of 64 times their prompts */
-#define FOREIGN_MOST 0.9       /* of the memory, that requests of others are believed to keep */
+#define FOREIGN_MOST 0.9       /* most of the memory that is attributed to foreign requests */
 
 static double clamp_value(double value, double least, double most)
 {
 	return value < least ? least : value > most ? most : value;
 }
 
-/* Tokens that one request uses which runs there; 0: unknown. */
+/* Tokens that one running request uses; 0: unknown. */
 static double used_by_one(const struct kvw_room_page *page)
 {
 	return page->usage >= 0 && page->running > 0

@@ -7,9 +7,9 @@
  *
  * One of the blocks is never usable (vLLM keeps a null block), so an engine holds (n - 1) *
  * block_size tokens. num_gpu_blocks is "None" until the engine has measured its memory. A worker
- * with several data parallel ranks shows one sample for each, and in each the blocks of all its
- * ranks together, since vLLM's client of the engines adds them up; kv_cache_size_tokens, where it
- * is there, is that of one rank.
+ * with several data parallel ranks has one sample for each, and each sample has the blocks of all
+ * ranks together, since vLLM's client of the engines adds them up; kv_cache_size_tokens, if
+ * present, is that of one rank.
  */
 #include "fleet/scrape.h"
 
@@ -23,7 +23,7 @@
 #define MAX_COUNTER    1e15
 #define MAX_REQUESTS   1e6
 
-/* A place in a line. */
+/* A position in a line. */
 struct cursor {
 	const char *at, *end;
 };
@@ -41,7 +41,7 @@ struct sum {
 	unsigned count;
 };
 
-/* What has been read so far. */
+/* Results so far. */
 struct reading {
 	struct kvw_scrape result;
 	struct engine engines[KVW_SCRAPE_MAX_ENGINES];
@@ -156,7 +156,7 @@ static bool parse_count(struct kvw_slice text, uint64_t max, uint64_t *out)
 	return true;
 }
 
-/* Notes an engine's cache; a second sample of one engine replaces the first. */
+/* Records an engine's cache; a second sample of one engine replaces the first. */
 static void note_engine(struct reading *reading, const struct engine *engine)
 {
 	for (size_t i = 0; i < reading->engine_count; i++) {
@@ -222,7 +222,7 @@ static void read_sample(struct cursor *c, double most, struct sum *sum)
 	sum->count++;
 }
 
-/* Whether an engine is awake: one series for each state, of which we look at that one. */
+/* Reads whether an engine is awake, from the one of several series that has that state. */
 static void read_sleep_state(struct cursor *c, struct reading *reading)
 {
 	struct kvw_slice name, value;
@@ -244,7 +244,7 @@ static void read_line(struct cursor line, struct reading *reading)
 
 	skip_blanks(&line);
 	if (!take_name(&line, &name))
-		return; /* a comment, an empty line, or nothing that we know */
+		return; /* a comment, an empty line, or an unknown metric */
 	if (kvw_slice_equal(name, KVW_SLICE("vllm:cache_config_info")))
 		read_cache_config(&line, reading);
 	else if (kvw_slice_equal(name, KVW_SLICE("process_start_time_seconds")))
@@ -288,7 +288,7 @@ static uint64_t blocks_of_rank(const struct reading *reading, const struct engin
 
 	for (size_t i = 0; i < ranks; i++)
 		if (reading->engines[i].blocks != blocks)
-			return blocks - 1; /* each states its own */
+			return blocks - 1; /* each sample has its own rank's blocks */
 	if (ranks > 1 && engine->tokens > 0)
 		blocks = engine->tokens / engine->block_size;
 	else if (blocks % ranks == 0)
@@ -391,7 +391,7 @@ static enum kvw_err copy_sorted(struct listed *listed, size_t count, struct kvw_
 	return KVW_OK;
 }
 
-/* NULL: none, or one that is too long to be shown. */
+/* NULL: none, or too long. */
 static char *card_text(const json_t *entry, const char *key)
 {
 	const json_t *text = json_object_get(entry, key);

@@ -1,8 +1,8 @@
 /*
  * scrape.h - reads a worker's own pages: /metrics (Prometheus text) and /v1/models (JSON).
  *
- * Both are written by another program and read without trust: every number has a range, every list
- * a limit, and text that does not fit the format is passed over (metrics) or refused (models).
+ * Both come from another program and are untrusted: every number has a range, every list a limit,
+ * and malformed text is skipped (metrics) or refused (models).
  */
 #ifndef KVW_SCRAPE_H
 #define KVW_SCRAPE_H
@@ -32,7 +32,7 @@ struct kvw_scrape {
 	bool progress_known;
 	/* Iterations, prompt and generated tokens since its start, all engines. */
 	double progress;
-	bool running;       /* an engine says that it has requests */
+	bool running;       /* an engine reports running requests */
 	/* Sums over all engines; -1: unknown. */
 	double requests_waiting; /* vllm:num_requests_waiting */
 	double requests_running; /* vllm:num_requests_running */
@@ -47,13 +47,13 @@ struct kvw_scrape {
 	bool asleep;        /* vllm:engine_sleep_state: an engine is not awake */
 };
 
-/* Reads the text. Any bytes are allowed; lines that are no samples are passed over. */
+/* Reads the text. Any bytes are allowed; lines that are no samples are skipped. */
 void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
 
 /* Names of models, ascending, each once. */
 struct kvw_model_names {
 	char **items; /* owned */
-	/* [count] owned. With a parent the name is that of a LoRA adapter. */
+	/* [count] owned. A card with a parent belongs to a LoRA adapter. */
 	struct kvw_model_card *cards;
 	size_t count;
 };

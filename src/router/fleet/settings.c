@@ -6,7 +6,7 @@
 
 struct kvw_counted_strategy {
 	struct kvw_strategy *strategy;
-	uint32_t refs; /* pairs that it is in */
+	uint32_t refs; /* pairs that contain it */
 };
 
 enum kvw_err kvw_settings_options(const struct kvw_config *config,
@@ -34,7 +34,7 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	};
 	*ops = kvw_strategy_find(config->routing_strategy);
 	if (*ops == NULL)
-		return KVW_EINVAL; /* the configuration's check lets only known names pass */
+		return KVW_EINVAL; /* the configuration's check refuses unknown names */
 	options->own = kvw_config_own(config, kvw_strategies, *ops);
 	return KVW_OK;
 }

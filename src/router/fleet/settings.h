@@ -3,10 +3,10 @@
  * run.
  *
  * A pair of both is immutable. Each event loop counts one reference on the pair by which its
- * requests began (proxy/loop.h), so that a request ends by the settings by which it began, and by
- * the strategy that picked its worker. A pair that was replaced is destroyed by the control thread
- * once every loop has turned twice since (fleet.h) and no loop refers to it. A strategy may be in
- * several pairs, one after the other, and ends with the last of them.
+ * requests began (proxy/loop.h), so that a request keeps, until its end, its first settings and the
+ * strategy that picked its worker. A pair that was replaced is destroyed by the control thread once
+ * every loop has turned twice since (fleet.h) and no loop refers to it. A strategy may be in
+ * several successive pairs, and is destroyed with the last one.
  *
  * Threads: the control thread makes, publishes (kvw_fleet_set_settings) and destroys; loops count.
  */
@@ -32,22 +32,22 @@ struct kvw_settings {
 };
 
 /* Options of a strategy, for making and for reconfiguring it; borrows from the configuration.
- * KVW_EINVAL: there is no such strategy. */
+ * KVW_EINVAL: no such strategy. */
 enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	struct kvw_strategy_options *options, const struct kvw_strategy_ops **ops) KVW_MUST_CHECK;
-/* The strategy that the configuration names, with its settings. The caller's to destroy. before:
- * the one whose place it takes, and whose knowledge it shares where it can; NULL: there is none. */
+/* Creates the configured strategy, with its settings; the caller owns it. before: the strategy that
+ * it replaces, and whose knowledge it shares where possible; NULL: none. */
 enum kvw_err kvw_settings_strategy(const struct kvw_config *config,
 	const struct kvw_strategy *before, struct kvw_strategy **out) KVW_MUST_CHECK;
 
 /* The first pair. config: borrowed; strategy: taken, also when it fails. */
 enum kvw_err kvw_settings_first(const struct kvw_config *config, struct kvw_strategy *strategy,
 	struct kvw_settings **out) KVW_MUST_CHECK;
-/* The next one. config: taken, if it does not fail. A strategy of another name is made; else the
- * one of `before` goes on, and takes over the new options once kvw_settings_apply is called. */
+/* The next one. config: taken, if it does not fail. Creates a strategy of another name; else the
+ * one of `before` goes on, and takes over the new options with kvw_settings_apply. */
 enum kvw_err kvw_settings_next(struct kvw_settings *before, struct kvw_config *config,
 	struct kvw_settings **out) KVW_MUST_CHECK;
-/* The strategy reads the new options. */
+/* Makes the strategy read the new options. */
 void kvw_settings_apply(struct kvw_settings *settings);
 
 void kvw_settings_destroy(struct kvw_settings *settings); /* NULL is allowed */

@@ -1,8 +1,8 @@
 /*
- * slots.c - the fleet's life, and that of its workers: see fleet.h.
+ * slots.c - creates and destroys the fleet and its workers: see fleet.h.
  *
- * A slot is found from below, so that the tables that are indexed by slots stay dense. Its worker
- * is shown by one store to `life`, after everything else about it is in place.
+ * The lowest free slot is taken, so that tables indexed by slots stay dense. One store to `life`
+ * publishes a worker, after all its other members are set.
  */
 #include "fleet/fleet_internal.h"
 
@@ -44,7 +44,7 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, bool o
 	err = kvw_epochs_create(loops, &self->base.epochs);
 	if (err != KVW_OK)
 		goto fail;
-	err = kvw_fleet_publish(self); /* also without workers there is a view */
+	err = kvw_fleet_publish(self); /* a view exists even without workers */
 	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++) {
 		struct kvw_worker *worker;
 
@@ -84,8 +84,8 @@ static void drop_trust(struct kvw_fleet *fleet, struct kvw_trust **link)
 	free(trust);
 }
 
-/* A worker whose connections are closed gives its trust back: those of workers that come and go
- * would add up. That of the configuration stays, for the system's authorities take long to read. */
+/* Releases the trust of a worker whose connections are closed: else those of workers that come and
+ * go would add up. The configuration's stays, since the system's authorities take long to read. */
 static void leave_trust(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	struct kvw_trust **link = &fleet->trusts;
@@ -168,7 +168,8 @@ static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char
 	return KVW_OK;
 }
 
-/* What TLS to this worker needs: made for the first one that is believed by these authorities. */
+/* Finds the trust for TLS to this worker, or makes it for the first worker with these
+ * authorities. */
 static enum kvw_err find_trust(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, char *why, size_t room)
 {

@@ -59,7 +59,7 @@ enum kvw_stall_state kvw_stall_judge(
 
 	if (limit_ns < least_ns)
 		limit_ns = least_ns;
-	/* A server that says it has nothing to do may be busy with what comes before the engine. */
+	/* A server without running requests may be busy before the engine. */
 	if (!stall->running)
 		limit_ns *= 2;
 	if (silent_ns < limit_ns / 3 || stall->still_ns <= now_ns - silent_ns)

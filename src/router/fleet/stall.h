@@ -1,18 +1,18 @@
 /*
- * stall.h - finds an engine that has stopped behind a living API server.
+ * stall.h - detects an engine that has stopped behind a living API server.
  *
- * Such a worker accepts connections and answers /health with 200 for ever, and nothing else comes.
- * Two things together show it: no answer has gone on for upstream.stall although requests wait for
- * it, and its own counters (iterations, prompt and generated tokens) stand still. An engine that
+ * Such a worker accepts connections and answers /health with 200 for ever, but sends nothing else.
+ * Two signs together show it: no answer has progressed for upstream.stall although requests wait,
+ * and its own counters (iterations, prompt and generated tokens) stand still. An engine that
  * computes a long prompt sends nothing either, but counts its iterations; one whose iteration is a
  * whole long prompt is given three times the prefill that was predicted.
  *
- * At a third of that time the worker is suspected and gets no new requests. When it is found, its
- * requests leave it, and it is ejected (ejection.h): one request at a time tries it again, and
- * waits a third of the time.
+ * At a third of that time the worker is suspected and gets no new requests. Once the stall is
+ * certain, its requests leave it, and it is ejected (ejection.h): one request at a time tries it
+ * again, and waits a third of the time.
  *
- * Threads: loops note requests that they send and answers that they hear; all else is the control
- * thread's.
+ * Threads: loops record requests that they send and answers that they receive; the control thread
+ * does the rest.
  */
 #ifndef KVW_STALL_H
 #define KVW_STALL_H
@@ -25,9 +25,9 @@ enum kvw_stall_state { KVW_STALL_NONE, KVW_STALL_SUSPECTED, KVW_STALL_FOUND };
 
 /* Record of one worker; zeroed at first. */
 struct kvw_stall {
-	_Atomic uint32_t waiting;   /* requests that were sent whole and wait for the engine */
-	_Atomic int64_t heard_ns;   /* an answer went on, or the first of those was sent */
-	_Atomic int64_t longest_ns; /* prefill predicted of one of them */
+	_Atomic uint32_t waiting;   /* completely sent requests that wait for the engine */
+	_Atomic int64_t heard_ns;   /* last progress of an answer, or send of the first of those */
+	_Atomic int64_t longest_ns; /* longest predicted prefill of one of them */
 	_Atomic uint8_t state;      /* enum kvw_stall_state; the control thread's */
 	/* When the counters were last seen to have moved; the control thread's. 0: never. */
 	_Atomic int64_t moved_ns;
@@ -36,8 +36,8 @@ struct kvw_stall {
 	/* Time at which the counters were first seen at these values, after the last sign of an
 	 * answer. */
 	int64_t still_ns;
-	int64_t read_ns;            /* when they were read last; 0: never */
-	bool running;               /* by its word, it has requests */
+	int64_t read_ns;            /* time of the last reading; 0: never */
+	bool running;               /* it reports running requests */
 };
 
 static inline enum kvw_stall_state kvw_stall_state(const struct kvw_stall *stall)
@@ -45,7 +45,7 @@ static inline enum kvw_stall_state kvw_stall_state(const struct kvw_stall *stall
 	return (enum kvw_stall_state)atomic_load_explicit(&stall->state, memory_order_relaxed);
 }
 
-/* A newer time is not written sooner, to spare the cache line. */
+/* Least change of a time that is written, to spare the cache line. */
 #define KVW_STALL_GRAIN_NS 50000000
 
 static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
@@ -55,23 +55,23 @@ static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
 		atomic_store_explicit(&stall->heard_ns, now_ns, memory_order_relaxed);
 }
 
-/* Back to how it was zeroed; nothing waits. */
+/* Zeroes the record; no request may wait. */
 void kvw_stall_clear(struct kvw_stall *stall);
 
-/* A further request waits for the engine, until kvw_stall_left. */
+/* Counts a request that waits for the engine, until kvw_stall_left. */
 void kvw_stall_wait(struct kvw_stall *stall, int64_t prefill_ns, int64_t now_ns);
 void kvw_stall_left(struct kvw_stall *stall);
 
-/* The worker's counters were read. */
+/* Records a reading of the worker's counters. */
 void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int64_t now_ns);
 
-/* When its counters were last seen to have moved; 0: never. */
+/* Time at which its counters were last seen to move; 0: never. */
 static inline int64_t kvw_stall_moved_ns(const struct kvw_stall *stall)
 {
 	return atomic_load_explicit(&stall->moved_ns, memory_order_relaxed);
 }
 
-/* How long it has been silent while requests wait; 0: it has not. */
+/* Time for which it has been silent while requests wait; 0: not silent. */
 int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, int64_t now_ns);
 
 /* The verdict on the worker now. limit_ns: upstream.stall, less during its trial. */

@@ -9,7 +9,7 @@
 
 #include "settings/address.h"
 
-#define OPEN (UINT32_C(1) << 31) /* in holds: the worker is LIVE, and there may be more */
+#define OPEN (UINT32_C(1) << 31) /* bit in holds: the worker is LIVE, further holds are allowed */
 
 enum kvw_err kvw_worker_create(uint32_t id, _Atomic uint64_t *changes, struct kvw_worker **out)
 {
@@ -48,7 +48,7 @@ void kvw_worker_destroy(struct kvw_worker *worker)
 	free(worker);
 }
 
-/* If the host is an address, no name has to be resolved. */
+/* Takes a host that is an address, so that no name has to be resolved. */
 static void take_literal(struct kvw_worker *worker)
 {
 	struct addrinfo hints = {
@@ -73,8 +73,8 @@ static char *copy_slice(struct kvw_slice slice)
 	return strndup(slice.len == 0 ? "" : slice.data, slice.len);
 }
 
-/* The final dot of a name is for the DNS alone: certificates and servers have names without
- * (RFC 6066). */
+/* Drops the final dot of a name, which only the DNS uses: certificates and servers have names
+ * without it (RFC 6066). */
 static void drop_final_dot(char *text, size_t name_len)
 {
 	if (name_len > 0 && text[name_len - 1] == '.')
@@ -133,7 +133,7 @@ enum kvw_err kvw_worker_change(struct kvw_worker *worker, const struct kvw_worke
 	changed.models = config->models;
 	if (kvw_worker_config_copy(&changed, &copy) != KVW_OK)
 		return KVW_ENOMEM;
-	/* Its other texts stay where they are: others read them. */
+	/* Its other texts stay in place: other threads read them. */
 	changed = worker->config;
 	worker->config.models = copy.models;
 	copy.models = changed.models;

@@ -2,12 +2,12 @@
  * worker.h - one vLLM server: its configuration and its state.
  *
  * A worker lies in a slot of the fleet. The slot's memory stays until the fleet ends; the server in
- * it may change: a slot whose worker is gone is used for another worker, once all holders have let
- * go.
+ * it may change: the slot of a gone worker is reused for another worker, once all holders have
+ * released it.
  *
  * 	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
  *
- * While it is LIVE or GONE its texts stay as they are. Reading is allowed to:
+ * While it is LIVE or GONE its texts stay unchanged. They may be read by:
  *  - the control thread, always;
  *  - an event loop, in its turn, of a worker that is LIVE, or that one of its requests or
  *    connections refers to (kvw_links_hold): a worker gets FREE only after each loop has said that
@@ -38,20 +38,20 @@ enum kvw_worker_life { KVW_WORKER_FREE, KVW_WORKER_LIVE, KVW_WORKER_GONE };
 
 /* Reasons against new requests besides health, answers and progress. Bits. */
 enum kvw_barred {
-	KVW_BARRED_DRAINING = 1,   /* it is to be removed, or it rests */
+	KVW_BARRED_DRAINING = 1,   /* to be removed, or resting */
 	KVW_BARRED_ASLEEP = 2,     /* vLLM's sleep mode */
 	KVW_BARRED_NO_ADDRESS = 4, /* its name does not resolve */
 };
 
-#define KVW_MODELS_UNREADABLE 1 /* the answer is no list, or nothing comes */
+#define KVW_MODELS_UNREADABLE 1 /* the answer is no list, or there is none */
 
-#define KVW_ADDRESSES_MAX 16 /* of one worker's name */
+#define KVW_ADDRESSES_MAX 16 /* most addresses of one worker's name */
 
-/* The addresses where a worker listens: all of its name. */
+/* All addresses of a worker's name. */
 struct kvw_addresses {
 	struct sockaddr_storage items[KVW_ADDRESSES_MAX];
 	size_t count;
-	size_t first; /* the address that took a connection last */
+	size_t first; /* index of the address that took the last connection */
 };
 
 struct kvw_tls; /* tls.h */
@@ -60,7 +60,7 @@ struct kvw_worker {
 	struct kvw_load load;  /* own cache lines, first */
 	uint32_t id;           /* its slot */
 
-	/* Fixed while it is LIVE or GONE, but for config.models and config.weight, which only the
+	/* Fixed while it is LIVE or GONE, except config.models and config.weight, which only the
 	 * control thread reads. */
 	struct kvw_worker_config config; /* owned; the URL without trailing slash */
 	const char *url;       /* scheme://host:port[/prefix]; config's */
@@ -68,93 +68,92 @@ struct kvw_worker {
 	uint64_t key;          /* hash of url */
 	uint64_t group_key, url_key; /* kvw_group_key of config.group, of url */
 	bool tls;              /* https */
-	/* https: by which it is believed; the fleet's. NULL: the fleet is offline. */
+	/* https: the TLS context that verifies it; the fleet's. NULL: the fleet is offline. */
 	struct kvw_tls *trust;
-	const char *tls_name;  /* that its certificate must bear; config's, or host */
+	const char *tls_name;  /* name that its certificate must have; config's, or host */
 	uint16_t port;
-	/* The host as it is written in questions to the DNS: perhaps with a final dot; owned. */
+	/* The host in DNS queries, perhaps with a final dot; owned. */
 	char *dns_name;
 	char *host;            /* name or address without brackets; owned */
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */
 	uint32_t first_generation;
-	/* Number of workers that this slot has had; 0: none yet. A loop that has let go of the
-	 * worker may read it late. */
+	/* Number of workers that this slot has had; 0: none yet. A loop that has released the
+	 * worker may still read it. */
 	_Atomic uint32_t use;
 
 	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
 	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
-	/* The worker leaves, and another one of its URL is there: metrics show that one. */
+	/* The worker is leaving and another one has its URL: metrics show that one. */
 	_Atomic bool hidden;
-	_Atomic uint32_t holds;            /* of kvw_worker_hold; and whether there may be more */
-	/* GONE: event loops that have not let go of the worker; set when no view and no table that
-	 * a loop reads from now on lists it. */
+	_Atomic uint32_t holds;            /* count of kvw_worker_hold; and whether open for more */
+	/* GONE: event loops that have not released the worker; set when no view or table that loops
+	 * will read lists it. */
 	_Atomic uint32_t loops_left;
 	pthread_mutex_t address_lock;      /* guards the next one */
 	struct kvw_addresses addresses;
-	_Atomic float weight;              /* share of an even share of the load; config's */
+	_Atomic float weight;              /* multiple of an even share of the load; config's */
 	_Atomic uint32_t address_version;  /* grows with each new list */
 
 	_Atomic uint8_t health;            /* enum kvw_health */
-	/* Its last probe failed for want of time alone: it took the connection. */
+	/* Its last probe only timed out: the worker accepted the connection. */
 	_Atomic bool late;
 	_Atomic bool models_given;         /* the configuration lists its models: do not ask */
 	_Atomic bool models_known;         /* its list was given or read at least once */
-	struct kvw_ejection ejection;      /* by its answers */
-	struct kvw_stall stall;            /* by their absence */
-	/* Metrics asked for before do not count for its sleep;
-	 * INT64_MAX: a request that puts it to sleep is under way. */
+	struct kvw_ejection ejection;      /* judged by its answers */
+	struct kvw_stall stall;            /* judged by missing answers */
+	/* Metrics requested before this time do not count for its sleep; INT64_MAX: a request that
+	 * puts it to sleep is under way. */
 	_Atomic int64_t sleep_said_ns;
 	/* Grows when its cache is known to be lost, and with use. */
 	_Atomic uint32_t generation;
 	_Atomic uint32_t block_size;       /* 0: unknown */
-	_Atomic bool blends;               /* by its metrics: it reuses texts that are no prefix */
+	_Atomic bool blends;               /* reuses texts that are no prefix, by its metrics */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
-	/* process_start_time_seconds, as its metrics said last, or as they did before kvway was
-	 * restarted; 0: unknown. The control thread's. */
+	/* process_start_time_seconds, by its last metrics, or by those before kvway's restart; 0:
+	 * unknown. The control thread's. */
 	_Atomic double started_s;
 	_Atomic uint64_t probes_failed;    /* since start */
 	/* Tokens by speculative decoding, while kvway read the worker's metrics. */
 	_Atomic uint64_t draft_tokens;
 	_Atomic uint64_t draft_accepted;   /* of these */
-	/* When it came or came back; 0: it may have a full share. */
+	/* Start of slow start; 0: it may have a full share. */
 	_Atomic int64_t slow_since_ns;
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
 	_Atomic bool models_wanted;        /* a loop asks for a refresh */
-	/* When it was asked for the list that is in force; 0: never. */
+	/* Time of the request for the present list; 0: never. */
 	_Atomic int64_t models_asked_ns;
-	/* When an answer showed that the list is another one; 0: none has. */
+	/* Time at which an answer showed that the list has changed; 0: never. */
 	_Atomic int64_t models_changed_ns;
-	/* Why its list cannot be read: a status, or KVW_MODELS_UNREADABLE;
-	 * 0: it can, or it was not asked. */
+	/* Why its list cannot be read: a status, or KVW_MODELS_UNREADABLE; 0: readable, or not
+	 * requested. */
 	_Atomic uint16_t models_fault;
-	/* Pages of all origins may read its answers, as its last one to a page said. */
+	/* Its last answer to a page allows pages of all origins. */
 	_Atomic bool any_origin;
-	/* Tokens, the smallest that its list states; 0: unknown. */
+	/* Tokens, the smallest in its list; 0: unknown. */
 	_Atomic uint32_t max_model_len;
 	_Atomic uint64_t *changes;         /* the fleet's */
 };
 
 /* --- life: the control thread, by fleet.h --- */
 
-/* Memory for the slot `id`; a worker that is FREE. Its load is the caller's to prepare. */
+/* Allocates the slot `id`, with a FREE worker. The caller initializes its load. */
 enum kvw_err kvw_worker_create(
 	uint32_t id, _Atomic uint64_t *changes, struct kvw_worker **out) KVW_MUST_CHECK;
 void kvw_worker_destroy(struct kvw_worker *worker); /* NULL is allowed */
 
-/* Fills a FREE worker, which stays FREE: the caller shows it. A URL that is an address is one at
- * once.
- * KVW_EINVAL: no URL of a worker. */
+/* Fills a FREE worker, which stays FREE until the caller publishes it. A numeric host becomes its
+ * address at once. KVW_EINVAL: no URL of a worker. */
 enum kvw_err kvw_worker_fill(
 	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* Other models (none: it is to be asked) and another weight than its configuration has. */
+/* Sets other models (none: the worker is asked) and another weight. */
 enum kvw_err kvw_worker_change(
 	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* Makes the worker GONE: no further holder can come. */
+/* Makes the worker GONE: no further holds are possible. */
 void kvw_worker_close(struct kvw_worker *worker);
-/* Have all holders of a GONE worker let go? */
+/* Whether all holders of a GONE worker have released it. */
 bool kvw_worker_is_let_go(const struct kvw_worker *worker);
-/* Makes the worker FREE: forgets all of it but its load, which holds nothing. */
+/* Makes the worker FREE: clears all but its load, which holds nothing. */
 void kvw_worker_clear(struct kvw_worker *worker);
 
 /* --- any thread --- */
@@ -164,7 +163,7 @@ static inline enum kvw_worker_life kvw_worker_life(const struct kvw_worker *work
 	return (enum kvw_worker_life)atomic_load_explicit(&worker->life, memory_order_acquire);
 }
 
-/* False: it is not LIVE. True: it does not get FREE before kvw_worker_let_go. */
+/* Holds a worker. False: it is not LIVE. True: it does not get FREE before kvw_worker_let_go. */
 bool kvw_worker_hold(struct kvw_worker *worker) KVW_MUST_CHECK;
 void kvw_worker_let_go(struct kvw_worker *worker);
 
@@ -177,13 +176,13 @@ static inline const char *kvw_worker_ca_file(
 	return own != NULL && own[0] != '\0' ? own : config->upstream_tls_ca_file;
 }
 
-/* Is the worker healthy, by its probes, or because none has failed yet? */
+/* Whether the worker is healthy by its probes, or not probed yet. */
 static inline bool kvw_worker_is_up(const struct kvw_worker *worker)
 {
 	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
 }
 
-/* Have the worker's probes failed only for want of time? It may be too busy to answer them. */
+/* Whether the worker's probes have only timed out. It may be too busy to answer them. */
 static inline bool kvw_worker_is_late(const struct kvw_worker *worker)
 {
 	return !kvw_worker_is_up(worker) &&
@@ -195,14 +194,14 @@ static inline bool kvw_worker_is_barred(const struct kvw_worker *worker)
 	return atomic_load_explicit(&worker->barred, memory_order_relaxed) != 0;
 }
 
-/* Does the worker get no new requests, but can answer? Its stored chunks are still there. */
+/* Whether the worker gets no new requests, but can answer. Its stored chunks still exist. */
 static inline bool kvw_worker_rests(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
 	       atomic_load_explicit(&worker->barred, memory_order_relaxed) == KVW_BARRED_DRAINING;
 }
 
-/* Does the engine sleep? It computes nothing, but its API server answers, and can wake it. */
+/* Whether the engine sleeps: it computes nothing, but its API server answers and can wake it. */
 static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
@@ -210,23 +209,23 @@ static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 		       (KVW_BARRED_ASLEEP | KVW_BARRED_NO_ADDRESS)) == KVW_BARRED_ASLEEP;
 }
 
-/* Like kvw_worker_sleeps, and no request that puts it to sleep is under way any more: prompts that
- * the engine has not computed stay so. */
+/* Like kvw_worker_sleeps, after the request that puts it to sleep has ended: prompts that are not
+ * computed by now will not be. */
 static inline bool kvw_worker_fell_asleep(const struct kvw_worker *worker)
 {
 	return kvw_worker_sleeps(worker) &&
 	       atomic_load_explicit(&worker->sleep_said_ns, memory_order_relaxed) != INT64_MAX;
 }
 
-/* An answer of the worker, seen at now_ns, shows that its list of models differs from the one that
- * kvway read: kvway reads it again at once. */
+/* Records that an answer of the worker, at now_ns, shows a changed list of models: kvway reads the
+ * list again at once. */
 static inline void kvw_worker_models_changed(struct kvw_worker *worker, int64_t now_ns)
 {
 	atomic_store_explicit(&worker->models_changed_ns, now_ns, memory_order_release);
 	atomic_store_explicit(&worker->models_wanted, true, memory_order_release);
 }
 
-/* The list that is in force was asked for before that. */
+/* Whether the present list was requested before that. */
 static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 {
 	int64_t changed_ns = atomic_load_explicit(&worker->models_changed_ns, memory_order_acquire);
@@ -237,10 +236,10 @@ static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 }
 
 #define KVW_MODELS_FAULT_ROOM 48
-/* Why its list cannot be read: "status 401". False: it can, or it was not asked. */
+/* Why its list cannot be read: "status 401". False: readable, or not requested. */
 bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODELS_FAULT_ROOM]);
 
-/* Nothing speaks against it. */
+/* Whether the worker may get requests. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
 /* "up", or the reason why the worker is not usable. */
 const char *kvw_worker_state_name(const struct kvw_worker *worker);
@@ -248,16 +247,16 @@ const char *kvw_worker_state_name(const struct kvw_worker *worker);
 /* The worker's nth address (from 0), beginning with the address that took a connection last. False:
  * there are no more. */
 bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out);
-/* Like kvw_worker_address, counted from an address of kvw_worker_first_address, whichever has
- * worked since. */
+/* Like kvw_worker_address, counted from kvw_worker_first_address's result, regardless of which
+ * address has worked since. */
 bool kvw_worker_address_from(
 	struct kvw_worker *worker, size_t first, size_t nth, struct sockaddr_storage *out);
 size_t kvw_worker_first_address(struct kvw_worker *worker);
-/* Is this an address of the worker? */
+/* Whether this is an address of the worker. */
 bool kvw_worker_has_address(struct kvw_worker *worker, const struct sockaddr_storage *address);
-/* Notes that this address took a connection. */
+/* Records that this address took a connection. */
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address);
-/* The worker's first address in digits, without port, or its host if it has no address. */
+/* The worker's first address as text, without port, or its host if it has no address. */
 void kvw_worker_ip(struct kvw_worker *worker, char *text, size_t room);
 
 static inline socklen_t kvw_address_len(const struct sockaddr_storage *address)

@@ -1,6 +1,6 @@
 /*
- * command.c - see command.h. Each is one request to the admin address,
- * a comparison over a time two.
+ * command.c - see command.h. Each sends one request to the admin address, a comparison over time
+ * two.
  */
 #include "groups/command.h"
 
@@ -16,7 +16,7 @@
 #include "groups/compare.h"
 #include "groups/options.h"
 
-/* Where to ask. */
+/* The router to ask. */
 struct router {
 	const struct kvw_groups_options *options;
 	struct kvw_admin_where where;      /* borrows from the command line and from `config` */
@@ -147,7 +147,7 @@ static enum kvw_groups_status groups(const struct router *router)
 
 /* --- kvway compare --- */
 
-/* The model whose groups they are. */
+/* Finds the model of the groups. */
 static enum kvw_groups_status find_model(
 	const struct router *router, struct kvw_slice text, char model[KVW_SAMPLES_NAME])
 {
@@ -175,7 +175,7 @@ static enum kvw_groups_status find_model(
 	return KVW_GROUPS_FAILED;
 }
 
-/* Fills what is compared, as it stands now. model: "" where it is still to be found. */
+/* Reads the present numbers of both groups. model: "": not found yet. */
 static enum kvw_groups_status look_at_pair(const struct router *router,
 	char model[KVW_SAMPLES_NAME], struct kvw_comparison *comparison)
 {

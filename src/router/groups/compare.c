@@ -11,12 +11,11 @@
 #include "base/standard_out.h"
 
 #define Z     1.959964 /* of 95 % */
-#define LEAST 30       /* samples of each group, for a verdict */
+#define LEAST 30       /* least samples of each group for a verdict */
 
 /* --- estimates --- */
 
-/* Mean of the squares, and of the values, if those of a bucket lie evenly in it.
- * Above the last bound: within twice that. */
+/* Variance of the values, assumed even within a bucket; above the last bound: within twice that. */
 static double variance_of(const struct kvw_samples_times *times)
 {
 	double low = 0, before = 0, sum = 0, squares = 0;
@@ -71,7 +70,7 @@ struct kvw_estimate kvw_estimate_share(double some, double all)
 	return estimate;
 }
 
-/* Newcombe's way, of the two intervals: for shares near 0 as good as for means. */
+/* Newcombe's method with the two intervals: valid for shares near 0 as well as for means. */
 enum kvw_beyond kvw_estimates_differ(const struct kvw_estimate *a, const struct kvw_estimate *b)
 {
 	const struct kvw_estimate *more = a->value >= b->value ? a : b, *less = more == a ? b : a;

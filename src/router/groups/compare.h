@@ -1,5 +1,5 @@
 /*
- * compare.h - how two groups differ, and whether by more than chance.
+ * compare.h - compares two groups, and tests whether they differ by more than chance.
  */
 #ifndef KVW_GROUPS_COMPARE_H
 #define KVW_GROUPS_COMPARE_H
@@ -16,8 +16,8 @@ struct kvw_estimate {
 	double samples;
 };
 
-/* A mean of times, in seconds, whose variance follows from the buckets; `independent` of the values
- * are (a stream's are not). */
+/* A mean of times, in seconds, with its variance from the buckets; independent: number of
+ * independent values (a stream's are not). */
 struct kvw_estimate kvw_estimate_mean(const struct kvw_samples_times *times, double independent);
 /* A share, by Wilson. */
 struct kvw_estimate kvw_estimate_share(double some, double all);
@@ -28,10 +28,10 @@ enum kvw_beyond {
 	KVW_BEYOND_YES,
 };
 
-/* Do two estimates differ by more than chance, at 95 %? */
+/* Whether two estimates differ by more than chance, at 95 %. */
 enum kvw_beyond kvw_estimates_differ(const struct kvw_estimate *a, const struct kvw_estimate *b);
 
-/* The compared numbers. seconds: between two looks; 0: since the start. */
+/* The compared numbers. seconds: between two readings; 0: since the start. */
 struct kvw_comparison {
 	const char *model, *names[2];
 	double seconds;

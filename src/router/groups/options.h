@@ -17,7 +17,7 @@
 /* Exit statuses of both. */
 enum kvw_groups_status {
 	KVW_GROUPS_OK = 0,
-	KVW_GROUPS_FAILED = 1,      /* the router refuses it, or does not have these groups */
+	KVW_GROUPS_FAILED = 1,      /* the router refuses the request, or lacks these groups */
 	KVW_GROUPS_USAGE = 2,       /* the command line is wrong */
 	KVW_GROUPS_UNREACHABLE = 3, /* no router answers */
 };
@@ -40,8 +40,8 @@ struct kvw_groups_options {
 	int64_t interval_ms; /* of COMPARE; 0: since the router's start */
 };
 
-/* argv[0] is the word `groups` or `compare`. False: everything is said, leave with *status. Help
- * goes to out, complaints to err. argv may be reordered. */
+/* argv[0] is the word `groups` or `compare`. False: the program exits with *status. Help goes to
+ * out, complaints to err. argv may be reordered. */
 bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_groups_options *options, enum kvw_groups_status *status) KVW_MUST_CHECK;
 

@@ -11,14 +11,14 @@
 
 /* One line of the text. */
 struct sample {
-	char name[64]; /* behind PREFIX */
+	char name[64]; /* name after PREFIX */
 	char model[KVW_SAMPLES_NAME], group[KVW_SAMPLES_NAME], of[KVW_SAMPLES_NAME];
-	char third[64]; /* what label there is besides these */
+	char third[64]; /* value of any other label */
 	double value;
 };
 
-/* Copies a label's value, unescaped; returns what stands behind its quotation mark.
- * NULL: it has no room or no end. */
+/* Copies a label's value, unescaped; returns the position after its closing quotation mark. NULL:
+ * no room or no end. */
 static const char *take_value(const char *at, char *out, size_t room)
 {
 	size_t len = 0;
@@ -36,7 +36,8 @@ static const char *take_value(const char *at, char *out, size_t room)
 	return at + 1;
 }
 
-/* From the opening brace to what follows the closing one; NULL: it is not understood. */
+/* Reads labels from the opening brace on; returns the position after the closing one. NULL:
+ * malformed. */
 static const char *take_labels(const char *at, struct sample *sample)
 {
 	while (*at == '{' || *at == ',') {
@@ -56,7 +57,7 @@ static const char *take_labels(const char *at, struct sample *sample)
 	return *at == '}' ? at + 1 : NULL;
 }
 
-/* The line at `at`, of a text that ends with a NUL. False: it is none of a group's. */
+/* The line at `at`, of a text that ends with a NUL. False: not a sample of a group. */
 static bool read_line(const char *at, struct sample *sample)
 {
 	size_t len;
@@ -99,7 +100,7 @@ static bool text_begins(const char *text, const char *with, const char **rest)
 	return strncmp(text, with, len) == 0;
 }
 
-/* The member that counts what this label says; NULL: none does. */
+/* The member for this sample; NULL: none. */
 static double *counter_of(const struct sample *s, struct kvw_group_samples *out)
 {
 	const struct {
@@ -225,7 +226,7 @@ static bool subtract(double *later, double earlier)
 	return *later >= 0;
 }
 
-/* A histogram that had no sample then was not there. */
+/* A histogram without samples was missing in the earlier text. */
 static bool subtract_times(struct kvw_samples_times *later, const struct kvw_samples_times *earlier)
 {
 	bool good = subtract(&later->count, earlier->count) && later->sum >= earlier->sum;

@@ -24,7 +24,7 @@ struct kvw_samples_times {
 };
 
 struct kvw_group_samples {
-	bool found; /* there is any sample of the group */
+	bool found; /* the group has a sample */
 	double ok, error, refused, left;
 	double kept, broken; /* promises: broken are late, slow, failed, refused */
 	double prompt, cached, completion; /* tokens */
@@ -39,8 +39,8 @@ struct kvw_fidelity_samples {
 	struct kvw_samples_times difference;
 };
 
-/* Reads the samples of this model and group from a text for Prometheus. Lines that are not
- * understood are passed over. */
+/* Reads the samples of this model and group from a text for Prometheus. Unknown lines are
+ * skipped. */
 void kvw_samples_read(
 	struct kvw_slice text, const char *model, const char *group, struct kvw_group_samples *out);
 
@@ -54,7 +54,7 @@ bool kvw_samples_subtract(struct kvw_group_samples *later, const struct kvw_grou
 bool kvw_samples_subtract_fidelity(
 	struct kvw_fidelity_samples *later, const struct kvw_fidelity_samples *earlier);
 
-/* A model that has both groups. *count: how many models have. False: none has. */
+/* A model that has both groups. *count: number of such models. False: none. */
 bool kvw_samples_model(struct kvw_slice text, const char *one, const char *other,
 	char model[KVW_SAMPLES_NAME], size_t *count);
 

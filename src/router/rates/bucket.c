@@ -3,7 +3,7 @@
 
 #define MINUTE_NS 60e9
 #define MOST_NS   1e17 /* three years: sums of some stay below 2^63 */
-#define LATEST_NS (INT64_C(1) << 62) /* no bucket is full later, whatever it owes */
+#define LATEST_NS (INT64_C(1) << 62) /* latest full_ns, whatever the bucket owes */
 
 int64_t kvw_rate_ns(int64_t units, int64_t per_minute)
 {
@@ -12,13 +12,13 @@ int64_t kvw_rate_ns(int64_t units, int64_t per_minute)
 	return ns < MOST_NS ? (int64_t)(ns + 0.5) : (int64_t)MOST_NS;
 }
 
-/* From when on it is to be counted: a full bucket does not get fuller. */
+/* Base of a change: a full bucket does not get fuller. */
 static int64_t from_ns(int64_t full_ns, int64_t now_ns)
 {
 	return full_ns > now_ns ? full_ns : now_ns;
 }
 
-/* What is full then, after this was taken. */
+/* full_ns after this was taken. */
 static int64_t later(int64_t full_ns, int64_t cost_ns, int64_t now_ns)
 {
 	int64_t from = from_ns(full_ns, now_ns);

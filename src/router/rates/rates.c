@@ -6,9 +6,9 @@
 #include <time.h>
 
 #define DAY_NS        (INT64_C(86400) * 1000000000)
-#define RUNNING_NS    (INT64_C(1) * 1000000000) /* when a request ends is not known: so a second */
+#define RUNNING_NS    (INT64_C(1) * 1000000000) /* assumed, since ends are not known */
 #define LEARN_SHARE   8
-#define ANSWERS_MOST  (UINT64_C(1) << 24) /* no product of them turns round */
+#define ANSWERS_MOST  (UINT64_C(1) << 24) /* limit against overflow of products */
 
 static int64_t burst_of(const struct kvw_rate_limits *limits)
 {
@@ -84,7 +84,8 @@ static void give_requests(const struct kvw_rate_charge *charge)
 			kvw_rate_ns(1, charge->limits.requests_per_minute));
 }
 
-/* More than was charged is owed, less is given back; both come to what the used ones cost. */
+/* Charges the excess over the prediction, or gives the rest back; the sum is the cost of the used
+ * tokens. */
 static void correct_tokens(const struct kvw_rate_charge *charge, uint64_t before, uint64_t after,
 	uint64_t day, int64_t now_ns)
 {
@@ -143,7 +144,7 @@ static int64_t day_left_ns(uint64_t day, const struct kvw_rate_time *time)
 	return (int64_t)(day + 1) * DAY_NS - time->utc_ns;
 }
 
-/* Until one party's limits would let the request pass. */
+/* Time until one party's limits allow the request. */
 static int64_t wait_for(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge,
 	const struct kvw_rate_time *time)
 {
@@ -197,8 +198,8 @@ static uint64_t average(const struct kvw_rate_charge *charge)
 	return learned == 0 ? KVW_RATE_ANSWER : learned;
 }
 
-/* What a client says of its answer counts for its own key and tenant. Others share the model: it is
- * held back no more of than answers have on average. */
+/* A client's limit of its answer counts for its own key and tenant. Others share the model: there
+ * at most an average answer is reserved. */
 static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_demand *demand)
 {
 	uint64_t answer = demand->answer_tokens;
@@ -214,7 +215,7 @@ static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_de
 	}
 }
 
-/* For other replicas. */
+/* Counts tokens for other replicas. */
 static void add_tokens(
 	const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t tokens)
 {
@@ -228,7 +229,7 @@ static void note_value(_Atomic int64_t *to, int64_t value)
 		atomic_store_explicit(to, value, memory_order_relaxed);
 }
 
-/* For what others charge to them. */
+/* Stores the limits, for the charges of other replicas. */
 static void note_limits(const struct kvw_rate_charge *charge)
 {
 	note_value(&charge->subject->requests_per_minute, charge->limits.requests_per_minute);
@@ -343,7 +344,7 @@ static struct kvw_rate_left left_of_day(
 	return (struct kvw_rate_left){most, left > 0 ? left : 0, day_left_ns(today, time)};
 }
 
-/* Of one party, but for `concurrent`. */
+/* Budgets of one party, except `concurrent`. */
 static void look_at_subject(const struct kvw_rate_subject *subject,
 	const struct kvw_rate_limits *limits, uint64_t today, const struct kvw_rate_time *time,
 	struct kvw_rate_state *out)
@@ -392,7 +393,7 @@ void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_
 	}
 }
 
-/* As Go prints durations, which is what OpenAI sends: `6m0s`, `1.2s`, `20ms`. */
+/* Writes a duration in Go's form, like OpenAI: `6m0s`, `1.2s`, `20ms`. */
 static int put_duration(char *out, size_t room, int64_t ns)
 {
 	int64_t ms = (ns + 999999) / 1000000, s = ms / 1000;
@@ -409,7 +410,7 @@ static int put_duration(char *out, size_t room, int64_t ns)
 		out, room, "%lldh%dm%ds", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
 }
 
-/* RFC 3339. The second in which it will have happened. */
+/* RFC 3339. Rounded up to a second. */
 static void put_moment(char *out, size_t room, int64_t utc_ns)
 {
 	time_t at = (time_t)((utc_ns + 999999999) / 1000000000);

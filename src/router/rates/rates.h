@@ -1,10 +1,10 @@
 /*
- * rates.h - may a request be served now, by the limits of its key, its tenant and its model? And
- * how much did it use?
+ * rates.h - checks requests against the limits of their key, tenant and model, and charges their
+ * use.
  *
- * 	kvw_rates_take --- refused: which limit, and when it could be taken ------> 429
+ * 	kvw_rates_take --- refused: the limit, and the time until it allows it ---> 429
  * 	      |
- * 	      +-- charged what is predicted: a ticket --- kvw_rates_settle: charged what it used
+ * 	      +-- charged the prediction: a ticket --- kvw_rates_settle: charged the real use
  *
  * A request is charged to every party with limits for it (key, tenant, model), or to none. Its
  * ticket is settled exactly once, however the request ends; then every party has been charged the
@@ -24,7 +24,7 @@ struct kvw_rate_limits {
 };
 
 #define KVW_RATE_BURST_NS   (INT64_C(10) * 1000000000)
-#define KVW_RATE_ANSWER     256 /* tokens of an answer, until answers have shown how many */
+#define KVW_RATE_ANSWER     256 /* tokens of an answer, until answers have taught the average */
 
 /* Limits of a key or of an entry of `rate_limits`: the configuration has the same members. */
 #define KVW_RATE_LIMITS_OF(from)                                                                   \
@@ -42,7 +42,7 @@ struct kvw_rate_time {
 	int64_t utc_ns; /* since 1970; may be set, also back */
 };
 
-/* Which limit: a label of metrics. */
+/* Kind of the limit: a label of metrics. */
 enum kvw_rate_limited {
 	KVW_RATE_REQUESTS,
 	KVW_RATE_TOKENS,
@@ -72,38 +72,38 @@ struct kvw_rate_ticket {
 		struct kvw_rate_limits limits;
 		uint64_t tokens; /* charged */
 	} charges[KVW_RATE_KINDS];
-	size_t count;    /* 0: settled, or nothing has limits for it */
+	size_t count;    /* 0: settled, or no party has limits */
 	uint64_t tokens; /* predicted */
 	uint64_t day;
 };
 
 struct kvw_rate_refusal {
-	enum kvw_rate_limited limit; /* the first that was found */
-	enum kvw_rate_kind kind;     /* whose */
+	enum kvw_rate_limited limit; /* the first violated limit */
+	enum kvw_rate_kind kind;     /* its party's kind */
 	int64_t most;                /* the limit */
-	/* Time until no limit would stand in the way, if nothing else were charged. */
+	/* Time until all limits would allow it, without further charges. */
 	int64_t wait_ns;
 };
 
 /* Charges the parties (at most one of each kind) with the predicted use. False: refused, and none
- * is charged; the ticket is set nevertheless, for kvw_rates_view, and wants kvw_rates_drop. Out of
- * memory is no limit. */
+ * is charged; the ticket is still set, for kvw_rates_view, and requires kvw_rates_drop. Without
+ * memory nothing is limited. */
 bool kvw_rates_take(struct kvw_rate_table *table, const struct kvw_rate_party *parties,
 	size_t count, const struct kvw_rate_demand *demand, const struct kvw_rate_time *time,
 	struct kvw_rate_ticket *ticket, struct kvw_rate_refusal *refusal);
 
-/* Charges the actual use instead. answer_tokens: length of an answer that ended whole, to learn
- * from; 0: there is none. counts false: the request was not served at all, and does not count as
- * one. A settled ticket: nothing. */
+/* Charges the actual use instead. answer_tokens: length of a complete answer, to learn from; 0:
+ * none. counts false: the request was not served and does not count. Does nothing for a settled
+ * ticket. */
 void kvw_rates_settle(struct kvw_rate_ticket *ticket, uint64_t tokens, uint64_t answer_tokens,
 	bool counts, int64_t now_ns);
-/* Gives up the ticket of a refused request. */
+/* Frees the ticket of a refused request. */
 void kvw_rates_drop(struct kvw_rate_ticket *ticket);
 
-/* The budget that is left, of the party that has the least; limit 0: no party has a limit. */
+/* The remaining budget of the party with the least; limit 0: no party has a limit. */
 struct kvw_rate_left {
 	int64_t limit, remaining;
-	int64_t reset_ns; /* until the whole budget is there */
+	int64_t reset_ns; /* time until the whole budget is back */
 };
 void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
 	struct kvw_rate_left *requests, struct kvw_rate_left *tokens);
@@ -115,7 +115,7 @@ struct kvw_rate_state {
 void kvw_rates_look(struct kvw_rate_table *table, const struct kvw_rate_party *party,
 	const struct kvw_rate_time *time, struct kvw_rate_state *out);
 
-/* The header fields that say so: `x-ratelimit-*`, whose reset is a duration, or
+/* The header fields for that: `x-ratelimit-*`, whose reset is a duration, or
  * `anthropic-ratelimit-*`, whose reset is a time. */
 enum kvw_rate_style { KVW_RATE_OPENAI, KVW_RATE_ANTHROPIC };
 
@@ -124,8 +124,8 @@ enum kvw_rate_style { KVW_RATE_OPENAI, KVW_RATE_ANTHROPIC };
 size_t kvw_rates_fields(const struct kvw_rate_ticket *ticket, const struct kvw_rate_time *time,
 	enum kvw_rate_style style, char out[KVW_RATE_FIELDS_ROOM]);
 
-/* The time; where the clock shows a day before the one that counts (kvw_rate_table_day),
- * this one's beginning. */
+/* The time; if the clock shows a day before the counted one (kvw_rate_table_day), the beginning of
+ * the counted one. */
 struct kvw_rate_time kvw_rate_time_counted(struct kvw_rate_table *table, struct kvw_rate_time time);
 
 static inline uint64_t kvw_rate_day(int64_t utc_ns)

@@ -65,12 +65,12 @@ void kvw_rate_share_news(struct kvw_rate_subject *subject, const struct kvw_rate
 		.day = kvw_rate_day(time->utc_ns)};
 	if (news->requests != 0 || news->tokens != 0)
 		s->looked_ns = time->now_ns;
-	/* Minutes that have passed are no news: what was used in them is there again. */
+	/* Use of passed minutes is not shared: its budget has refilled. */
 	if (s->failed && (s->seen_ns == 0 || apart(s, time->now_ns)))
 		news->requests = news->tokens = 0;
 	s->requests_sent = requests;
 	s->tokens_sent = tokens;
-	/* What is settled of the day before is of no use to others, and is not today's. */
+	/* Late charges of the day before are not shared. */
 	s->day_sent[0] = days[0];
 	s->day_sent[1] = days[1];
 }
@@ -85,8 +85,7 @@ void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_ra
 	s->day_sent[news->day & 1] -= news->day_tokens;
 }
 
-/* After a time apart the others' share of that time has come back,
- * and they are as full as a burst at most. */
+/* After a separation the refill of that time is granted, at most a burst. */
 static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute, int64_t burst_ns,
 	int64_t apart_ns, int64_t now_ns)
 {
@@ -107,7 +106,7 @@ static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute,
 		kvw_bucket_owe(bucket, ns, now_ns);
 }
 
-/* Others may have written to Redis, too: the difference of any two totals is below 2^63. */
+/* Other programs may have written to Redis: bounds a total, so that differences stay below 2^63. */
 static int64_t bounded(int64_t total)
 {
 	return total > TOTAL_MOST ? TOTAL_MOST : total < -TOTAL_MOST ? -TOTAL_MOST : total;
@@ -122,8 +121,8 @@ void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_ra
 			.day_tokens = bounded(heard->day_tokens),
 			.exchanges = heard->exchanges};
 	struct kvw_rate_shared *s = &subject->shared;
-	/* Totals begin again where they were lost.
-	 * They may be less than they were without that: others give back. */
+	/* Lost totals begin again, as the count of exchanges shows. Totals alone may also decrease,
+	 * when others give back. */
 	bool lost = s->seen_ns != 0 && totals->exchanges <= s->exchanges_seen;
 	int64_t requests = totals->requests - s->requests_seen - news->requests;
 	int64_t tokens = totals->tokens - s->tokens_seen - news->tokens;

@@ -3,8 +3,7 @@
  *
  * A store (Redis) has the totals of all replicas' charges. Each replica adds its charges since its
  * last addition, reads the new totals, and charges itself with the additions of the others. So each
- * replica has charged everything, a moment late: grants beyond the limit in that moment are owed
- * afterwards.
+ * replica charges all use, slightly late: grants beyond the limit meanwhile are owed afterwards.
  *
  * 	kvw_rate_share_news --- added: kvw_rate_share_totals
  * 	                   `--- not:   kvw_rate_share_failed
@@ -16,8 +15,7 @@
 
 #include "rates/rates.h"
 
-/* After that long without the totals a replica counts alone: its charges to minutes stay its
- * own. */
+/* After this time without totals a replica counts alone: its charges to minutes are not shared. */
 #define KVW_RATE_APART_NS (INT64_C(2) * 1000000000)
 
 /* Numbers to be added to the totals, or the totals. */
@@ -25,7 +23,7 @@ struct kvw_rate_sums {
 	int64_t requests, tokens;
 	int64_t day_tokens; /* of the day */
 	uint64_t day;
-	int64_t exchanges; /* of the totals: how often something, or nothing, was added to them */
+	int64_t exchanges; /* of the totals: number of additions to them, zero ones included */
 };
 
 /* The totals as texts of whole numbers: requests, tokens, those of the day, exchanges. False: the
@@ -34,14 +32,14 @@ struct kvw_rate_sums {
 bool kvw_rate_share_read(
 	const struct kvw_slice texts[KVW_RATE_TOTALS], struct kvw_rate_sums *totals);
 
-/* Is there something to exchange? A subject that was idle for ten seconds has none. */
+/* Whether an exchange is due. A subject that was idle for ten seconds needs none. */
 bool kvw_rate_share_wants(const struct kvw_rate_subject *subject, int64_t now_ns);
-/* Takes the charges that were not added yet; from now on they are under way. */
+/* Takes the charges that were not added yet; they count as under way. */
 void kvw_rate_share_news(struct kvw_rate_subject *subject, const struct kvw_rate_time *time,
 	struct kvw_rate_sums *news);
-/* The charges were not added: they are part of the next news. */
+/* Returns charges that were not added to the next news. */
 void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news);
-/* The charges were added, and these are the new totals. */
+/* Takes the new totals after the charges were added. */
 void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_rate_sums *news,
 	const struct kvw_rate_sums *heard, const struct kvw_rate_time *time);
 

@@ -12,14 +12,14 @@
 
 struct part {
 	_Alignas(64) pthread_mutex_t lock;
-	struct kvw_rate_subject **chains; /* [CHAINS]; NULL: nothing was asked for yet */
+	struct kvw_rate_subject **chains; /* [CHAINS]; NULL: not used yet */
 	size_t count;
 };
 
 struct kvw_rate_table {
 	struct part parts[PARTS];
 	_Atomic size_t count;
-	_Atomic uint64_t day; /* that counted last */
+	_Atomic uint64_t day; /* last counted day */
 	size_t part_most;
 };
 
@@ -64,7 +64,7 @@ static bool is_full(struct kvw_rate_subject *subject, int64_t now_ns, uint64_t t
 	       kvw_day_used(&subject->day, today) == 0;
 }
 
-/* Frees all that say nothing, or where there are none the first that may go. With the lock. */
+/* Frees all idle subjects, or, if there are none, the first unheld one. Lock held. */
 static void make_room(
 	struct kvw_rate_table *table, struct part *part, int64_t now_ns, uint64_t today)
 {
@@ -103,7 +103,7 @@ static struct kvw_rate_subject *make_subject(
 	return subject;
 }
 
-/* With the lock. */
+/* Lock held. */
 static struct kvw_rate_subject *find_subject(
 	const struct part *part, enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash)
 {
@@ -118,7 +118,7 @@ static struct kvw_rate_subject *find_subject(
 	return subject;
 }
 
-/* With the lock. */
+/* Lock held. */
 static struct kvw_rate_subject *find_or_make(struct kvw_rate_table *table, struct part *part,
 	enum kvw_rate_kind kind, struct kvw_slice name, uint64_t hash, int64_t now_ns,
 	uint64_t today)
@@ -211,7 +211,7 @@ bool kvw_rate_table_some(struct kvw_rate_table *table, size_t *cursor,
 
 	pthread_mutex_lock(&part->lock);
 	if (part->chains == NULL)
-		*cursor += CHAINS - 1; /* a part is entered at its first chain, or has them all */
+		*cursor += CHAINS - 1; /* skips the whole unused part */
 	else
 		for (struct kvw_rate_subject *s = part->chains[*cursor % CHAINS]; s != NULL;
 			s = s->next)

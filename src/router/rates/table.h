@@ -1,10 +1,9 @@
 /*
  * table.h - the counts of each key, tenant and model that has limits, by name.
  *
- * A subject is made when a request asks for it first, and kept: keys are read again from their
- * file, and their counts must not begin again with that. The table is bounded; a full table drops a
- * subject that says nothing (its budgets are whole and it did nothing today), else a subject that
- * no request holds.
+ * A subject is made for its first request, and kept: rereading the keys file must not reset counts.
+ * The table is bounded; a full table drops idle subjects (full budgets, unused today), else a
+ * subject that no request holds.
  *
  * Threads: any. A look-up takes a short lock of the subject's part of the table (1 of 64); a
  * subject's counts are atomic words.
@@ -20,18 +19,18 @@
 
 enum kvw_rate_kind { KVW_RATE_KEY, KVW_RATE_TENANT, KVW_RATE_MODEL, KVW_RATE_KINDS };
 
-/* A subject's news that this replica has sent to the others; for the thread of share.h alone. */
+/* A subject's charges that this replica has shared; for the thread of share.h alone. */
 struct kvw_rate_shared {
-	int64_t requests_sent, tokens_sent; /* of what is charged */
+	int64_t requests_sent, tokens_sent; /* sent part of the charges */
 	int64_t day_sent[2];                /* likewise, of day_charged */
 	int64_t requests_seen, tokens_seen; /* of all replicas together */
 	int64_t day_seen;
 	int64_t exchanges_seen;
 	uint64_t day;      /* of day_seen */
-	int64_t seen_ns;   /* when; 0: never */
-	int64_t looked_ns; /* when it had news last */
-	bool failed;       /* what was to be sent since was not */
-	uint32_t round;    /* of the thread's, in which it was looked at */
+	int64_t seen_ns;   /* time of that; 0: never */
+	int64_t looked_ns; /* time of its last news */
+	bool failed;       /* later charges could not be sent */
+	uint32_t round;    /* the thread's last round with it */
 };
 
 /* Use by one key, tenant or model. */
@@ -59,26 +58,26 @@ struct kvw_rate_table;
 
 /* Makes a table for this many subjects, at least 64. NULL: out of memory. */
 struct kvw_rate_table *kvw_rate_table_create(size_t most);
-/* No subject of the table is held; NULL is allowed. */
+/* No subject may be held; NULL is allowed. */
 void kvw_rate_table_destroy(struct kvw_rate_table *table);
 
-/* Made where there is none. The caller holds it until kvw_rate_subject_put. NULL: out of memory.
- * today: as kvw_day has it. */
+/* Finds or makes a subject, which the caller holds until kvw_rate_subject_put. NULL: out of memory.
+ * today: as in kvw_day. */
 struct kvw_rate_subject *kvw_rate_table_hold(struct kvw_rate_table *table, enum kvw_rate_kind kind,
 	struct kvw_slice name, int64_t now_ns, uint64_t today);
-/* Likewise; NULL: there is none. */
+/* Finds a subject, held likewise; NULL: none. */
 struct kvw_rate_subject *kvw_rate_table_find(
 	struct kvw_rate_table *table, enum kvw_rate_kind kind, struct kvw_slice name);
 void kvw_rate_subject_put(struct kvw_rate_subject *subject);
 
-/* The day that counts for a clock that shows `today`: where it was set back over midnight, the
- * later one still. A clock that goes back by more than a day was wrong before. */
+/* The day that counts for a clock that shows `today`: after a step back over midnight still the
+ * later day. A clock that goes back by more than a day was wrong before. */
 uint64_t kvw_rate_table_day(struct kvw_rate_table *table, uint64_t today);
 
-/* Calls fn for each, under its part's lock: fn is quick and calls nothing of this table. */
+/* Calls fn for each subject, under its part's lock: fn must be quick and not call this table. */
 void kvw_rate_table_each(struct kvw_rate_table *table,
 	void (*fn)(void *arg, struct kvw_rate_subject *subject), void *arg);
-/* The same for the next few; *cursor: 0 at first. False: these were the last. */
+/* The same for the next subjects; *cursor: 0 at first. False: these were the last. */
 bool kvw_rate_table_some(struct kvw_rate_table *table, size_t *cursor,
 	void (*fn)(void *arg, struct kvw_rate_subject *subject), void *arg);
 size_t kvw_rate_table_count(const struct kvw_rate_table *table);

@@ -1,12 +1,12 @@
 /*
- * cache.c - the caches' settings for the workers, and the shared cache where the manifest names
- * none: a Redis, or kvtierd on each node.
+ * cache.c - renders the caches' settings for the workers, and the shared cache if the manifest
+ * names none: a Redis, or kvtierd on each node.
  *
  * The settings are LMCache's file, which kvtier reads as well. kvtierd is reached by a Service that
- * stays on its node, and its segment by the node's /dev/shm; its name has the endpoint's, since one
- * node may have several, and so has its folder on the node's disk. Several kvtierds share through a
- * Redis, which is rendered unless the manifest names one. Neither has a password: a policy says
- * which pods may connect.
+ * stays on its node, and its segment by the node's /dev/shm; the segment's name includes the
+ * endpoint's, since one node may have several, and so does its folder on the node's disk. Several
+ * kvtierds share through a Redis, which is rendered unless the manifest names one. Neither has a
+ * password: a network policy limits the pods that may connect.
  */
 #include <inttypes.h>
 
@@ -15,7 +15,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* MiB of memory for the names of what lies on disk: a name is 300 bytes, there is one for 512 KiB,
+/* MiB of memory for the names of chunks on disk: a name has 300 bytes, there is one per 512 KiB,
  * and at most 8M. */
 #define NAMES(disk_mib) ((disk_mib) / 1536 < 2816 ? (disk_mib) / 1536 : 2816)
 
@@ -39,8 +39,8 @@ static uint64_t mix_node(uint64_t hash, const struct kvw_node *node)
 	return mix(hash, ".");
 }
 
-/* What decides the values of a chunk.
- * LMCache's keys know a model by its path alone, which is the same for most. */
+/* Hash of all that determines a chunk's values. LMCache's keys contain only a model's path, which
+ * is mostly the same. */
 static uint64_t model_hash(const struct kvw_plan *plan)
 {
 	static const enum kvw_field_id fields[] = {
@@ -84,7 +84,7 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 		kvw_yaml_line(out, 0, "- %d", KVW_PORT_COMMANDS + rank);
 }
 
-/* kvtierd reads its file once. What changes there changes its pods, too. */
+/* kvtierd reads its file once. So a change of the file changes its pods, too. */
 static void tiers(FILE *out, const struct kvw_plan *plan)
 {
 	char text[1200];
@@ -189,7 +189,7 @@ static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 0, "segment:");
 	kvw_yaml_line(out, 1, "name: \"kvway-%s-%s\"", plan->namespace, plan->name);
 	kvw_yaml_line(out, 1, "size: %" PRIu64 "MiB", plan->options->l2_size / MIB);
-	kvw_yaml_line(out, 1, "access: all"); /* the workers' user is the image's affair */
+	kvw_yaml_line(out, 1, "access: all"); /* the image chooses the workers' user */
 	if (plan->nvme[0] != '\0' || plan->joined)
 		kvw_yaml_line(out, 0, "cache:");
 	if (plan->nvme[0] != '\0') {
@@ -250,7 +250,7 @@ static void kvtierd_volumes(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 3, "- name: store");
 	kvw_yaml_line(out, 4, "hostPath:");
 	kvw_yaml_pair(out, 5, "path", plan->nvme);
-	/* Not made where no disk is mounted: it would fill the system's. */
+	/* Not created without a mounted disk: it would fill the system's disk. */
 	kvw_yaml_line(out, 5, "type: Directory");
 }
 
@@ -278,7 +278,7 @@ static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 5, "containerPort: %d", KVW_PORT_KVTIERD);
 	memory(out, plan->options->l2_size / MIB + 1024 +
 			    (plan->nvme[0] != '\0' ? NAMES(plan->options->nvme_size / MIB) : 0));
-	/* A large segment takes a while to get. */
+	/* Allocating a large segment takes a while. */
 	kvtierd_probe(out, "startupProbe", "/health", 2, 300);
 	kvtierd_probe(out, "readinessProbe", "/ready", 10, 3);
 	kvtierd_probe(out, "livenessProbe", "/health", 10, 3);

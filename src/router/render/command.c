@@ -1,8 +1,8 @@
 /*
  * command.c - see command.h.
  *
- * The objects are made in memory first: where there is a mistake, or no room, no half of them is
- * written.
+ * The objects are first written to memory, so that after a mistake, or without room, no partial
+ * output is written.
  */
 #include "render/command.h"
 
@@ -124,8 +124,8 @@ static bool read_manifest(const char *path, FILE *in, FILE *err, struct kvw_page
 	return read;
 }
 
-/* To a file only what is whole; one that is new is the user's alone,
- * since the objects may have passwords. */
+/* Writes a file only as a whole; a new one is readable by the user alone, since the objects may
+ * have passwords. */
 static bool write_file(
 	const struct kvw_render_options *options, const char *text, size_t size, FILE *err)
 {

@@ -10,8 +10,8 @@
  * the manifest, no file or no memory, 2 wrong usage. */
 int kvw_render_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
 
-/* The whole of it but the files: reads `text`, writes the objects, names mistakes and what was not
- * used on err, in lines that begin with `name`. False: nothing was written. */
+/* All of it without files: reads `text`, writes the objects, and reports mistakes and unused fields
+ * on err, in lines that begin with `name`. False: nothing was written. */
 bool kvw_render_text(const struct kvw_render_options *options, const char *name, const char *text,
 	size_t len, FILE *out, FILE *err);
 

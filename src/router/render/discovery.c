@@ -1,11 +1,11 @@
 /*
- * discovery.c - how a rendered kvway finds its workers.
+ * discovery.c - renders kvway's discovery of workers.
  *
  * One worker: by the DNS name of its headless Service. kvway then needs no right in the cluster,
  * and its pods get no token. Several, or as many as an autoscaler makes: by the EndpointSlices of
- * the same Service, which say within a second what a cluster's DNS says after 5 to 30 s, name the
- * pod behind an address, and hold nothing of the pods' settings. For that kvway's account may list
- * and watch EndpointSlices in this namespace, and nothing else.
+ * the same Service, which change within a second where a cluster's DNS takes 5 to 30 s, name the
+ * pod of an address, and contain none of the pods' settings. For that kvway's account may only list
+ * and watch EndpointSlices in this namespace.
  *
  * A worker's pod waits in either case before it ends (KVW_NOTICE_S): other clients may know it by
  * DNS.

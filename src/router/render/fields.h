@@ -16,7 +16,7 @@ enum kvw_field_id {
 	KVW_FIELD_COUNT
 };
 
-/* Bits: which manifests have it. */
+/* Bits: kinds of manifests that have it. */
 enum kvw_manifest_kind {
 	KVW_KIND_ENDPOINT = 1,
 	KVW_KIND_JUMPSTART = 2,
@@ -51,7 +51,7 @@ struct kvw_field {
 
 extern const struct kvw_field kvw_fields[KVW_FIELD_COUNT];
 
-/* The name of a path below `section` ("" is the top), or NULL where it is not directly there. */
+/* The last part of a path directly below `section` ("" is the top), or NULL if it is elsewhere. */
 const char *kvw_field_name(const char *section, const char *path);
 
 /* FIELDS.md. */

@@ -2,8 +2,8 @@
  * manifest.c - walks the document by the table of fields.
  *
  * Kubernetes' own types (probes, volumes, affinity) are not checked here: they are passed on, and
- * the cluster knows them better. Expressions of the table are matched against short texts only: a
- * longer one can fit none of them.
+ * the cluster checks them. Expressions of the table are matched against short texts only: a longer
+ * one can fit none of them.
  */
 #include "render/manifest.h"
 
@@ -216,7 +216,7 @@ static void walk_items(struct reader *r, const struct kvw_field *field, const st
 	}
 }
 
-/* Names that Kubernetes' own types have: only their shape. */
+/* Checks only the shape of Kubernetes' own types. */
 static void check_raw(struct reader *r, const struct kvw_field *field, const struct kvw_node *node,
 	const char *path)
 {
@@ -273,8 +273,7 @@ static void walk_value(struct reader *r, enum kvw_field_id id, const struct kvw_
 	}
 }
 
-/* The field of this name that the manifest's kind has in a section;
- * else of any kind, or the count. */
+/* The field of this name in a section for the manifest's kind; else for any kind, or the count. */
 static enum kvw_field_id find_field(
 	const struct kvw_manifest *manifest, const char *section, const char *name)
 {
@@ -316,7 +315,7 @@ static void unknown(
 		r->mistakes, key->place, path, "found an unknown field, expected %s", expected);
 }
 
-/* seen: by index, what was met in this section and below; in an entry of a list its own. */
+/* seen: by index, fields met in this section and below; each entry of a list has its own. */
 static void walk_map(struct reader *r, const struct kvw_node *map, const char *section,
 	const char *shown, const struct kvw_node **seen)
 {
@@ -349,7 +348,7 @@ static void walk_map(struct reader *r, const struct kvw_node *map, const char *s
 	}
 }
 
-/* What it is decides which fields there are. */
+/* Finds the manifest's kind, which decides its fields. */
 static bool find_kind(struct reader *r)
 {
 	static const struct {

@@ -1,9 +1,8 @@
 /*
  * manifest.h - an InferenceEndpointConfig or a JumpStartModel, read and checked field by field.
  *
- * Each mistake is a line of `mistakes`, and reading goes on, so that one run finds all of them.
- * What is understood and changes nothing is a line of `notes`. What must hold between fields is in
- * plan.h.
+ * Each mistake is a line of `mistakes`, and reading goes on, so that one run finds all of them. A
+ * known field without effect becomes a line of `notes`. plan.h checks rules between fields.
  */
 #ifndef KVW_RENDER_MANIFEST_H
 #define KVW_RENDER_MANIFEST_H
@@ -16,13 +15,13 @@
 
 /* Owns its document; nodes and the texts of getters live as long as it. */
 struct kvw_manifest {
-	enum kvw_manifest_kind kind; /* 0: not known */
+	enum kvw_manifest_kind kind; /* 0: unknown */
 	struct kvw_document document;
 	/* NULL: not given; of ITEMS' fields always. */
 	const struct kvw_node *nodes[KVW_FIELD_COUNT];
 };
 
-/* Reads `len` bytes. On KVW_OK *out is to be finished, and is whole if no mistake was reported;
+/* Reads `len` bytes. On KVW_OK *out has to be finished, and is complete if no mistake was reported;
  * KVW_EINVAL: no YAML, reported; KVW_ENOMEM. */
 enum kvw_err kvw_manifest_parse(const char *text, size_t len, struct kvw_report *mistakes,
 	struct kvw_report *notes, struct kvw_manifest *out) KVW_MUST_CHECK;

@@ -1,5 +1,5 @@
 /*
- * objects.c - what objects have in common: names, labels, accounts, rights.
+ * objects.c - the common parts of objects: names, labels, accounts, rights.
  */
 #include "render/objects.h"
 

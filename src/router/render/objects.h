@@ -1,8 +1,8 @@
 /*
  * objects.h - the writers: each writes its documents of Kubernetes objects, in a fixed order.
  *
- * Written are only texts that plan.h has checked or that yaml.h puts in quotes. Errors of the
- * stream are its own (ferror).
+ * The writers write only texts that plan.h has checked or that yaml.h quotes. Errors of the stream
+ * are its own (ferror).
  */
 #ifndef KVW_RENDER_OBJECTS_H
 #define KVW_RENDER_OBJECTS_H
@@ -19,13 +19,13 @@ enum kvw_component {
 	KVW_COMPONENT_KVTIERD
 };
 
-/* "---", apiVersion, kind, and metadata with labels. name: what is put behind the plan's name ("":
- * nothing). The metadata may go on at depth 1. */
+/* "---", apiVersion, kind, and metadata with labels. name: suffix of the plan's name ("": none).
+ * The caller may add metadata at depth 1. */
 void kvw_object_begin(FILE *out, const struct kvw_plan *plan, const char *version, const char *kind,
 	enum kvw_component component, const char *name);
 
-/* A ConfigMap or Secret with one file, which write() fills.
- * False: out of memory, and nothing was written. */
+/* Writes a ConfigMap or Secret with one file, which write() fills. False: out of memory, and
+ * nothing was written. */
 bool kvw_object_file(FILE *out, const struct kvw_plan *plan, const char *kind,
 	enum kvw_component component, const char *name, const char *file,
 	void (*write)(FILE *, const struct kvw_plan *)) KVW_MUST_CHECK;
@@ -55,8 +55,8 @@ void kvw_object_unprivileged_pod(FILE *out, int depth, int user);
 void kvw_object_account(
 	FILE *out, const struct kvw_plan *plan, enum kvw_component component, const char *name);
 
-/* Only pods of these components (bits) and, with metrics, Prometheus may connect to a component's
- * pods: what listens there has no password. */
+/* Lets only pods of these components (bits) and, with metrics, Prometheus connect to a component's
+ * pods, whose ports have no password. */
 void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
 	const char *name, int port, unsigned from, bool metrics);
 
@@ -74,7 +74,7 @@ void kvw_render_scaling_router(FILE *out, const struct kvw_plan *plan);
 /* kvway's configuration. */
 void kvw_render_config(FILE *out, const struct kvw_plan *plan);
 
-/* How kvway finds the workers: keys of its configuration, and the rights that it needs for them. */
+/* Writes kvway's discovery of workers: keys of its configuration, and the rights that they need. */
 void kvw_render_discovery(FILE *out, const struct kvw_plan *plan);
 void kvw_render_rights(FILE *out, const struct kvw_plan *plan);
 

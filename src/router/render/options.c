@@ -75,7 +75,7 @@ static const struct part_name {
 
 #define PART_COUNT (sizeof(parts) / sizeof(parts[0]))
 
-/* What was read so far. */
+/* State of the parser. */
 struct reader {
 	struct kvw_render_options *options;
 	FILE *out, *err;

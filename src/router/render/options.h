@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Bits: which groups of objects are written. CONFIG: kvway's own configuration, as a file. */
+/* Bits: groups of objects to write. CONFIG: kvway's own configuration, as a file. */
 enum kvw_render_part {
 	KVW_PART_WORKERS = 1,
 	KVW_PART_ROUTER = 2,
@@ -43,8 +43,8 @@ struct kvw_render_options {
 
 enum kvw_options_result {
 	KVW_OPTIONS_GO,
-	KVW_OPTIONS_DONE,  /* all was said: help */
-	KVW_OPTIONS_WRONG, /* all was said: a mistyped command line */
+	KVW_OPTIONS_DONE,  /* help was printed */
+	KVW_OPTIONS_WRONG, /* a wrong command line was reported */
 };
 
 /* argv[0] is the word `render`. Called once, before any thread is started. */

@@ -1,9 +1,8 @@
 /*
  * plan.c - see plan.h.
  *
- * A manifest of the operator leaves to it what the cluster and AWS know. kvway asks neither, so
- * that a few things must be said here that the operator would find out; the message says which flag
- * does it.
+ * A manifest leaves facts of the cluster and AWS to the operator. kvway asks neither, so the user
+ * has to state some of these facts; messages name the flags.
  */
 #include "render/plan.h"
 
@@ -22,7 +21,7 @@
 #define TIERED_URL "^sagemaker-hyperpod://[^/]"
 #define HOST_PORT  "^([A-Za-z0-9][A-Za-z0-9.-]*|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$"
 
-/* What is put together. */
+/* The plan being made. */
 struct maker {
 	const struct kvw_manifest *manifest;
 	struct kvw_report *mistakes, *notes, *remarks;
@@ -81,7 +80,7 @@ static void take_l2(struct maker *m)
 			"redis}` or tieredstorage below kvCacheSpec");
 		return;
 	}
-	if (url[0] == '\0' || between) { /* between: through it the nodes' kvtierds share */
+	if (url[0] == '\0' || between) { /* between: the nodes' kvtierds share by it */
 		plan->own_redis = redis;
 		plan->own_kvtierd = !redis;
 		snprintf(plan->l2_url, sizeof(plan->l2_url),
@@ -121,7 +120,7 @@ static void take_cache(struct maker *m)
 	plan->l1 = kvw_manifest_bool(manifest, KVW_F_l1);
 	plan->l2 = kvw_manifest_bool(manifest, KVW_F_l2);
 	if (plan->cache_file[0] != '\0')
-		plan->l1 = plan->l2 = false; /* the file says it */
+		plan->l1 = plan->l2 = false; /* the file decides that */
 	if (plan->l2)
 		take_l2(m);
 	else if (field_given(m, KVW_F_l2Spec))
@@ -192,7 +191,7 @@ static void take_seed(struct maker *m)
 			"router computes hashes of a random seed");
 }
 
-/* As the operator's router takes it: a header field of that name, or else a member of the body. */
+/* As in the operator's router: a header field of that name, or else a member of the body. */
 static void take_session_key(struct maker *m)
 {
 	static const char name[] = "SESSION_KEY";

@@ -1,8 +1,8 @@
 /*
- * plan.h - what is to be rendered: a manifest and the options, put together and checked.
+ * plan.h - the plan of the objects: a manifest and the options, merged and checked.
  *
- * The writers of objects (objects.h) read only this. Everything that two of them must agree on,
- * such as names and ports, is here.
+ * The writers of objects (objects.h) read only the plan. It has all that two of them must agree on,
+ * such as names and ports.
  */
 #ifndef KVW_RENDER_PLAN_H
 #define KVW_RENDER_PLAN_H
@@ -42,11 +42,11 @@ enum kvw_model_source {
 	KVW_SOURCE_CLAIM
 };
 
-/* How caches and events are set for the workers' vLLM. */
+/* Way to set caches and events for the workers' vLLM. */
 enum kvw_engine_flags {
 	KVW_BY_ARGS, /* flags of vLLM */
 	KVW_BY_ENV,  /* OPTION_... of the Large Model Inference container */
-	KVW_BY_NONE, /* a shell's command, which flags cannot be put behind */
+	KVW_BY_NONE, /* a shell's command, to which no flags can be appended */
 };
 
 /* A HorizontalPodAutoscaler. */
@@ -118,8 +118,8 @@ struct kvw_plan {
 	int deploy_s;
 };
 
-/* Reports what does not fit (mistakes), what has no effect (notes) and what was decided (remarks).
- * The plan borrows from both; nothing to finish. */
+/* Makes the plan and reports conflicts (mistakes), fields without effect (notes) and decisions
+ * (remarks). The plan borrows from both; nothing to finish. */
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
 	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks,
 	struct kvw_plan *out);
@@ -128,7 +128,7 @@ void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_
  * its value, "" if it has none, in *value, which is borrowed, if that is not NULL. */
 bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value);
 
-/* The user's entry of this variable of the workers; NULL: there is none. */
+/* The user's entry of this variable of the workers; NULL: none. */
 const struct kvw_node *kvw_plan_env(const struct kvw_plan *plan, const char *name);
 
 /* Its value; NULL: it is not set, empty, or not in the manifest (`valueFrom`). */

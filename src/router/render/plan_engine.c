@@ -9,7 +9,7 @@
 
 #include "render/plan_model.h"
 
-/* What is put together. */
+/* The plan being made. */
 struct maker {
 	const struct kvw_manifest *manifest;
 	struct kvw_report *mistakes;
@@ -123,8 +123,8 @@ static int count_gpus(const struct maker *m)
 	return number > 0 && number < 10000 ? (int)number : 0;
 }
 
-/* A variable of the Large Model Inference container, as that reads it: `max` is every GPU.
- * 0: it is no such word. */
+/* Value of a variable, as the Large Model Inference container reads it: `max` is every GPU. 0:
+ * invalid. */
 static int degree_of(const char *text, int every)
 {
 	if (strcmp(text, "max") == 0)
@@ -132,8 +132,8 @@ static int degree_of(const char *text, int every)
 	return kvw_manifest_fits(text, "^[1-9][0-9]{0,3}$") ? atoi(text) : 0;
 }
 
-/* By variables or arguments, which must agree; where neither says it, that container and a
- * JumpStartModel take every GPU, vLLM itself one. */
+/* From variables or arguments, which must agree; by default that container and a JumpStartModel use
+ * every GPU, vLLM itself one. */
 static int take_tensor_parallel(struct maker *m, int pipeline)
 {
 	const struct kvw_plan *plan = m->plan;
@@ -184,7 +184,7 @@ static int take_ranks(struct maker *m)
 	return 1;
 }
 
-/* sh -c: what is put behind its arguments is none of vLLM's. */
+/* sh -c: further arguments would not reach vLLM. */
 static bool is_shell(const struct kvw_node *command)
 {
 	const char *name;

@@ -1,13 +1,12 @@
 /*
- * plan_model.h - parts of plan.h: where the model comes from,
- * and how many GPUs a JumpStartModel gets.
+ * plan_model.h - parts of plan.h: the model's source, and a JumpStartModel's number of GPUs.
  */
 #ifndef KVW_RENDER_PLAN_MODEL_H
 #define KVW_RENDER_PLAN_MODEL_H
 
 #include "render/plan.h"
 
-/* Fills what concerns the model's volume. */
+/* Fills the members of the model's volume. */
 void kvw_plan_model(const struct kvw_manifest *manifest, struct kvw_report *mistakes,
 	struct kvw_report *notes, struct kvw_plan *plan);
 

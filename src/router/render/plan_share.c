@@ -2,8 +2,8 @@
  * plan_share.c - see plan_share.h.
  *
  * kvtierds of several nodes share through a Redis: the manifest's, else one that is rendered.
- * kvways use the same one to know each other's load. Below a kvtierd's memory is the node's own
- * disk, where the instance type has one.
+ * kvways use the same one to share their loads. Below a kvtierd's memory is the node's own disk, if
+ * the instance type has one.
  */
 #include "render/plan_share.h"
 

@@ -1,8 +1,8 @@
 /*
- * plan_share.h - parts of plan.h: what the nodes' kvtierds and the kvways share, and what it costs
- * where they do not.
+ * plan_share.h - parts of plan.h: sharing between the nodes' kvtierds and between kvways, and
+ * remarks on its absence.
  *
- * Remarks say what was decided. They are no faults of the manifest: --strict takes it all the same.
+ * Remarks state decisions. They are no faults of the manifest: --strict accepts them.
  */
 #ifndef KVW_RENDER_PLAN_SHARE_H
 #define KVW_RENDER_PLAN_SHARE_H
@@ -14,7 +14,7 @@
 void kvw_plan_share(
 	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
 
-/* Of a plan that is whole. */
+/* For a complete plan. */
 void kvw_plan_share_remarks(const struct kvw_manifest *manifest, struct kvw_report *remarks,
 	const struct kvw_plan *plan);
 

@@ -65,7 +65,7 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "metadata:");
 	kvw_yaml_line(out, 3, "labels:");
 	kvw_object_labels(out, 4, plan, KVW_COMPONENT_ROUTER);
-	if (plan->redis_url[0] != '\0') { /* the running kvway would not take another one over */
+	if (plan->redis_url[0] != '\0') { /* a running kvway would not apply another one */
 		kvw_yaml_line(out, 3, "annotations:");
 		kvw_yaml_pair(out, 4, "kvway/replicas", plan->redis_shown);
 	}
@@ -111,8 +111,8 @@ static void service(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "targetPort: http");
 }
 
-/* Where LMCache's workers report to.
- * Also while kvway is not ready: it becomes so by what they say. */
+/* The address for LMCache's workers' reports. Also while kvway is not ready, since their reports
+ * make it ready. */
 static void controller(FILE *out, const struct kvw_plan *plan)
 {
 	static const struct {

@@ -1,6 +1,6 @@
 /*
- * scaling.c - HorizontalPodAutoscalers of workers and kvway. What they scale has no `replicas` of
- * its own, since each `kubectl apply` would set that again.
+ * scaling.c - HorizontalPodAutoscalers of workers and kvway. Their targets have no `replicas`,
+ * since each `kubectl apply` would set that again.
  *
  * Workers by the requests that wait at kvway because all workers are full. The metric comes to the
  * cluster by an adapter (deploy/README.md) and carries the label `service` that the ServiceMonitor
@@ -10,7 +10,7 @@
 #include "render/yaml.h"
 
 #define WAITING 4  /* requests at kvway for each worker */
-#define CPU     70 /* percent of what kvway asks for */
+#define CPU     70 /* percent of kvway's CPU request */
 
 static void begin_scaler(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
 	const char *name, const struct kvw_scaling *scaling)

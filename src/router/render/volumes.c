@@ -1,5 +1,5 @@
 /*
- * volumes.c - how the model, the caches' settings and shared memory come into a worker's pod.
+ * volumes.c - renders a worker pod's volumes: the model, the caches' settings and shared memory.
  *
  * The model's volume is a claim, the user's own, or a folder that an init container fills, by the
  * worker's own image, so that no other one is needed. With `prefetchEnabled` an init container
@@ -66,7 +66,7 @@ void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan)
 	kvw_yaml_entries(out, depth, plan->manifest->nodes[KVW_F_volumes]);
 }
 
-/* Where in its volume the model is: of S3 the claim itself begins at the folder. */
+/* The model's path in its volume: with S3 the claim itself begins at the folder. */
 static void sub_path(FILE *out, int depth, const struct kvw_plan *plan)
 {
 	if (plan->location[0] != '\0' && plan->source != KVW_SOURCE_S3 &&
@@ -196,7 +196,7 @@ void kvw_render_volumes(FILE *out, const struct kvw_plan *plan)
 	kvw_object_labels(out, 2, plan, KVW_COMPONENT_WORKER);
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "capacity:");
-	kvw_yaml_line(out, 2, "storage: 1200Gi"); /* neither driver looks at it */
+	kvw_yaml_line(out, 2, "storage: 1200Gi"); /* neither driver uses it */
 	kvw_yaml_line(out, 1, "accessModes:");
 	kvw_yaml_line(out, 1, "- ReadOnlyMany");
 	kvw_yaml_line(out, 1, "persistentVolumeReclaimPolicy: Retain");

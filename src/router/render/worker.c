@@ -1,9 +1,9 @@
 /*
  * worker.c - vLLM: account, headless Service, Deployment.
  *
- * A rollout takes one worker away before it adds one: there is seldom a GPU to spare. A pod that is
- * to end waits: its address leaves the Service at once, kvway drains it, and vLLM would cut what it
- * still answers.
+ * A rollout takes one worker away before it adds one: there is seldom a GPU to spare. A pod delays
+ * its end: its address leaves the Service at once, kvway drains it, and vLLM would cut running
+ * answers.
  */
 #include <string.h>
 
@@ -65,7 +65,7 @@ static void args(FILE *out, const struct kvw_plan *plan)
 		snprintf(number, sizeof(number), "%d", plan->port);
 		flag(out, plan, "port", number);
 	}
-	/* Several names: the path stays one of them. */
+	/* With several names the path stays one of them. */
 	if (!kvw_plan_flag(plan, "served-model-name", NULL)) {
 		flag(out, plan, "served-model-name", plan->model);
 		kvw_yaml_item(out, 4, plan->model_path);
@@ -120,7 +120,7 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 	}
 	if (plan->connector) /* hashes that all workers, and kvway, agree on */
 		variable(out, plan, "PYTHONHASHSEED", plan->hash_seed);
-	/* So vLLM's /metrics has what LMCache counts in the engine's processes. The folder must
+	/* So vLLM's /metrics includes LMCache's counters of the engine's processes. The folder must
 	 * exist, and be emptied when the container restarts. */
 	if (plan->metrics && !lmi && !plan->options->kvtier && kvw_render_connector(plan) != NULL)
 		variable(out, plan, "PROMETHEUS_MULTIPROC_DIR", "/var/tmp");
@@ -299,7 +299,7 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_pair(out, 3, "serviceAccountName", account[0] != '\0' ? account : own);
 	if (account[0] == '\0')
 		kvw_yaml_line(out, 3, "automountServiceAccountToken: false");
-	/* VLLM_... of a Service would be read as settings. */
+	/* vLLM would read a Service's VLLM_... variables as settings. */
 	kvw_yaml_line(out, 3, "enableServiceLinks: false");
 	kvw_yaml_line(out, 3, "terminationGracePeriodSeconds: %d", KVW_WORKER_GRACE_S);
 	kvw_yaml_line(out, 3, "securityContext:");

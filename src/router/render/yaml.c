@@ -24,7 +24,8 @@ void kvw_yaml_line(FILE *out, int depth, const char *format, ...)
 	fputc('\n', out);
 }
 
-/* Bytes that mean nothing in YAML; a colon within a word, as in an image or a URL. */
+/* Whether a text is plain: no special bytes of YAML; a colon only within a word, as in an image or
+ * a URL. */
 static bool is_plain(const char *text)
 {
 	for (const char *c = text; *c != '\0'; c++)
@@ -34,7 +35,7 @@ static bool is_plain(const char *text)
 	return text[0] != '\0';
 }
 
-/* Letters that some reader of YAML takes for something else. */
+/* A word that some reader of YAML takes for another type. */
 static bool is_word(const char *text)
 {
 	static const char *const words[] = {
@@ -159,7 +160,7 @@ static void items(FILE *out, int depth, const struct kvw_node *list)
 	}
 }
 
-/* What stands behind "key:" or "-", with the line's end. */
+/* Writes the value after "key:" or "-", with the line's end. */
 static void value_after(FILE *out, int depth, const struct kvw_node *value)
 {
 	if (value->kind == KVW_NODE_MAP && value->count > 0) {

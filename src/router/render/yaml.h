@@ -12,7 +12,7 @@
 
 #include "settings/document.h"
 
-/* A line as it is. The format must write no text of a user's. */
+/* Writes a raw line. The format must write no text of a user's. */
 void kvw_yaml_line(FILE *out, int depth, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -25,7 +25,7 @@ void kvw_yaml_pair(FILE *out, int depth, const char *key, const char *text);
 void kvw_yaml_texts(FILE *out, int depth, const char *key, const char *text);
 void kvw_yaml_item(FILE *out, int depth, const char *text);
 
-/* "key:" and the value as it was written: numbers and truth values stay what they are. */
+/* "key:" and the value as it was written: numbers and truth values keep their types. */
 void kvw_yaml_member(FILE *out, int depth, const char *key, const struct kvw_node *value);
 
 /* The entries of a list, or the members of a mapping, at this depth; nothing for an empty one. */

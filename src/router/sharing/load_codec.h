@@ -1,10 +1,9 @@
 /*
- * load_codec.h - the message of one replica of kvway about its load, as bytes.
+ * load_codec.h - encodes and decodes a replica's message about its load.
  *
- * Absolute values: a message that is lost or comes twice changes nothing that the next one does not
- * put right. Its numbers stand for one process (origin, random) and grow with each message
- * (sequence), so an older one that comes late is recognised without any clock. Workers without load
- * are left out.
+ * Values are absolute: the next message corrects the effect of a lost or repeated one. `origin`
+ * (random) identifies a process, and `sequence` grows with each message, so late older messages are
+ * recognised without a clock. Workers without load are left out.
  *
  * 	"kvL" version(1) | origin(8) | sequence | waiting_us | first_waiting_us
  * 	  | offered_us_per_s | count
@@ -13,9 +12,9 @@
  *
  * Numbers with a width are little-endian, the others LEB128 of at most 9 bytes.
  *
- * Reading believes nothing: a message that does not fit is refused whole, and each value is cut to
- * what one replica can reasonably have on one worker (KVW_LOAD_MOST_*), so that one that lies does
- * limited harm.
+ * The reader trusts no message: a malformed one is refused whole, and each value is limited to what
+ * one replica can reasonably have on one worker (KVW_LOAD_MOST_*), so that false values do limited
+ * harm.
  *
  * Pure functions.
  */
@@ -38,7 +37,7 @@
 
 #define KVW_LOAD_BYTES (64 + KVW_MAX_WORKERS * 56) /* room for any message */
 
-/* Of one worker. */
+/* Load on one worker. */
 struct kvw_load_entry {
 	uint64_t key; /* hash of its URL, the same in all replicas */
 	struct kvw_load_part part;
@@ -46,8 +45,8 @@ struct kvw_load_entry {
 
 /* A message. */
 struct kvw_load_news {
-	uint64_t origin;   /* which replica, != 0 */
-	uint64_t sequence; /* of its messages; > 0 */
+	uint64_t origin;   /* identifies the replica, != 0 */
+	uint64_t sequence; /* number of the message; > 0 */
 	struct kvw_admission_work work;
 	size_t count;
 	struct kvw_load_entry entries[KVW_MAX_WORKERS];
@@ -56,7 +55,7 @@ struct kvw_load_news {
 /* Bytes written to out, which has room for KVW_LOAD_BYTES. news->count <= KVW_MAX_WORKERS. */
 size_t kvw_load_write(const struct kvw_load_news *news, char *out);
 
-/* KVW_EPROTO: no such message; *out is undefined then. */
+/* KVW_EPROTO: malformed; *out is then undefined. */
 enum kvw_err kvw_load_read(const char *data, size_t len, struct kvw_load_news *out) KVW_MUST_CHECK;
 
 #endif

@@ -13,12 +13,11 @@
 #define HEAD_ROOM   (NAME_ROOM * 2 + 2048)
 #define REPLY_BYTES (KVW_PEERS * KVW_LOAD_BYTES)
 
-/* Between two lines of the log that say what Redis refuses. */
+/* Between two log lines on refusals by Redis. */
 #define WARN_NS     (60 * KVW_NS_PER_S)
 
-/* Writes the own field, drops what has not been written for `life` or is in the hash alone, and
- * returns the others' messages, without any that is too long for one: a field that another program
- * wrote would fill every reply. */
+/* Writes the own field, drops fields not written for `life` or without time, and returns the
+ * others' messages, except too long ones: another program's field would fill every reply. */
 static const char script[] =
 	"local t=redis.call('TIME') local n=t[1]*1000+math.floor(t[2]/1000) local "
 	"life=tonumber(ARGV[3]) redis.call('HSET',KEYS[1],ARGV[1],ARGV[2]) "
@@ -46,7 +45,7 @@ struct kvw_load_round {
 	char load_name[NAME_ROOM], seen_name[NAME_ROOM], origin[24];
 	struct kvw_load_state state;
 	bool said_well; /* the log says that load is shared */
-	int64_t warned_ns; /* when it said what Redis refuses; 0: never */
+	int64_t warned_ns; /* last log line on a refusal; 0: never */
 	struct kvw_redis_command command;
 	bool open;                   /* the command is under way */
 	struct kvw_redis_command leaving;
@@ -134,7 +133,7 @@ static void hear(
 	}
 }
 
-/* It answers, but not with messages: a key of another type, a right that the user lacks. */
+/* Logs that Redis refuses: a key of another type, a right that the user lacks. */
 static void note_refusal(
 	struct kvw_load_round *round, const struct kvw_redis_command *command, int64_t now_ns)
 {
@@ -238,7 +237,7 @@ int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redi
 	if (now_ns < round->next_ns)
 		return round->next_ns;
 	round->next_ns = now_ns + round->interval_ns;
-	/* Without replies what was heard grows old all the same. */
+	/* Messages also age without replies. */
 	hold_workers(round);
 	kvw_replica_apply(round->replica, round->workers, round->count, round->admission, now_ns);
 	let_go(round);
@@ -277,7 +276,7 @@ void kvw_load_round_leave(struct kvw_load_round *round, struct kvw_redis *redis,
 		.done = has_left,
 		.user = round,
 	};
-	/* On the one connection, so that it comes behind a command that is still under way. */
+	/* On the same connection, so that it follows a command still under way. */
 	kvw_redis_submit(redis, &round->leaving);
 	while (!round->left) {
 		now_ns = kvw_clock_ns();

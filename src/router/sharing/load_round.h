@@ -1,13 +1,13 @@
 /*
- * load_round.h - this replica's load goes to Redis, and the others' comes from there (replicas).
+ * load_round.h - exchanges the replicas' loads by Redis (replicas).
  *
  * Replicas of one group have a hash in Redis, `{PREFIX:GROUP}:load`, with a field for each; a
  * script, one command, writes the own field, removes those that were not written for `life` (by
  * Redis' clock) and returns the others. So a replica that died leaves nothing, and the whole hash
  * ends with the last one. replica.h judges the messages that come.
  *
- * One command is under way at a time. Where none is answered for `life`, what was heard has aged
- * out and this replica counts its own load alone; the state says `degraded`.
+ * One command is under way at a time. If none is answered for `life`, all messages have expired and
+ * this replica counts only its own load; the state is `degraded`.
  *
  * Threads: one, that of kvw_sharing; the state is read by any.
  */
@@ -30,12 +30,11 @@ void kvw_load_round_destroy(struct kvw_load_round *round);
 void kvw_load_round_begin(
 	struct kvw_load_round *round, struct kvw_fleet *fleet, struct kvw_admission *admission);
 
-/* Sends this replica's load and applies the others', if it is time. Returns when to be called
- * again. */
+/* Sends this replica's load and applies the others', if due. Returns the time of the next call. */
 int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns);
 
-/* The process ends: takes its field out of Redis, for at most `most_ns`, so that the others do not
- * count this replica for `life` more. */
+/* At the end of the process: removes its field from Redis, for at most `most_ns`, so that the
+ * others do not count this replica for `life` longer. */
 void kvw_load_round_leave(struct kvw_load_round *round, struct kvw_redis *redis, int64_t most_ns);
 
 struct kvw_load_state *kvw_load_round_state(struct kvw_load_round *round);

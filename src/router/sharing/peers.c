@@ -10,18 +10,18 @@
 
 #define TRUST_LOST     0.5f
 #define TRUST_WON      0.1f
-#define TRUST_LEAST    (1.0f / 64) /* less is none */
-#define TRUST_LOOKED   (1.0f / 16) /* one that is trusted less is looked at as if it were so much */
-#define TRUST_BACK_NS  INT64_C(10000000000) /* all of it comes back in that time ... */
-#define TRUST_QUIET_NS INT64_C(30000000000) /* ... that begins so long after it was last wrong */
+#define TRUST_LEAST    (1.0f / 64) /* less counts as 0 */
+#define TRUST_LOOKED   (1.0f / 16) /* least trust used for judging a peer */
+#define TRUST_BACK_NS  INT64_C(10000000000) /* full trust returns in this time ... */
+#define TRUST_QUIET_NS INT64_C(30000000000) /* ... beginning this long after the last wrong claim */
 
 /* The last message of one replica. */
 struct peer {
-	struct kvw_load_news *news; /* owned; NULL: the place is free */
+	struct kvw_load_news *news; /* owned; NULL: the entry is free */
 	int64_t heard_ns;
-	uint32_t id;        /* in claims and verdicts; never used again */
+	uint32_t id;        /* in claims and verdicts; never reused */
 	float trust;        /* 0..1 */
-	int64_t trusted_ns; /* since when time gives trust back */
+	int64_t trusted_ns; /* time from which trust returns */
 };
 
 struct kvw_peers {
@@ -30,9 +30,9 @@ struct kvw_peers {
 	uint32_t last_id;
 	struct kvw_load_news *read; /* scratch; changes places with a peer's */
 	struct peer items[KVW_PEERS];
-	/* Scratch of the sum: whose entry was added last, of each worker. */
+	/* Scratch of the sum: the last added peer of each worker. */
 	uint8_t added[KVW_MAX_WORKERS];
-	int64_t weights_ns[KVW_MAX_WORKERS]; /* likewise: of the claim that counts most */
+	int64_t weights_ns[KVW_MAX_WORKERS]; /* likewise: weight of the largest claim */
 };
 
 struct kvw_peers *kvw_peers_create(uint64_t own_origin, int64_t life_ns)
@@ -66,8 +66,7 @@ static bool counts(const struct kvw_peers *peers, const struct peer *peer, int64
 	return peer->news != NULL && now_ns - peer->heard_ns < peers->life_ns;
 }
 
-/* The place of an origin, or a free one, or that of the oldest which counts no more;
- * NULL: there is none. */
+/* The entry of an origin, or a free one, or the oldest expired one; NULL: none. */
 static struct peer *place_of(struct kvw_peers *peers, uint64_t origin, int64_t now_ns)
 {
 	struct peer *empty = NULL, *oldest = NULL;
@@ -77,7 +76,7 @@ static struct peer *place_of(struct kvw_peers *peers, uint64_t origin, int64_t n
 
 		if (peer->news != NULL && peer->news->origin == origin)
 			return peer;
-		/* Kept for longer than it counts, so that its old messages are recognised. */
+		/* Kept longer than it counts, so that old messages are recognised. */
 		if (peer->news != NULL && now_ns - peer->heard_ns > 10 * peers->life_ns) {
 			free(peer->news);
 			peer->news = NULL;
@@ -164,7 +163,7 @@ static float trust_of(float trust)
 	return trust < TRUST_LEAST ? 0 : trust > 1 ? 1 : trust;
 }
 
-/* Some of it comes back with time. */
+/* Restores trust with time. */
 static void forgive(struct peer *peer, int64_t now_ns)
 {
 	if (now_ns <= peer->trusted_ns)
@@ -190,8 +189,8 @@ void kvw_peers_judge(
 	}
 }
 
-/* The largest is judged; of one that is hardly trusted a little is,
- * so that others' come to be judged, too. */
+/* Sets the claim to judge, the largest; a hardly trusted peer's claim is weighted little, so that
+ * others are judged, too. */
 static void claim(
 	const struct peer *peer, int64_t queue_ns, struct kvw_load_claim *most, int64_t *weight_ns)
 {
@@ -206,7 +205,7 @@ static void claim(
 
 /* --- all together --- */
 
-/* count: not there. */
+/* Index of a key; count: none. */
 static size_t index_of_key(const uint64_t *keys, size_t count, uint64_t key)
 {
 	size_t low = 0, high = count;
@@ -246,7 +245,7 @@ void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count,
 		for (size_t e = 0; e < peer->news->count; e++) {
 			size_t at = index_of_key(keys, count, peer->news->entries[e].key);
 
-			/* Named twice by one: that is no more. */
+			/* A peer's repeated entry of a worker is ignored. */
 			if (at == count || peers->added[at] == p + 1)
 				continue;
 			peers->added[at] = (uint8_t)(p + 1);

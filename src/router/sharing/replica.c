@@ -3,16 +3,16 @@
 
 #include <stdlib.h>
 
-#define STUCK_MOST_NS INT64_C(100000000) /* of others' queue on a worker while nothing is sent */
+#define STUCK_MOST_NS INT64_C(100000000) /* most of others' queue per worker while none is sent */
 
 struct kvw_replica {
 	struct kvw_peers *peers;
-	/* Whether this replica sends what comes. */
+	/* Detects that this replica sends no requests. */
 	uint64_t sent;    /* sequences of all workers */
-	uint64_t refused; /* as sent was seen to change */
-	int64_t sent_ns;  /* when it was; 0: never looked */
-	bool loaded[KVW_MAX_WORKERS]; /* others have something there, as was set last */
-	struct kvw_load_news news;    /* own */
+	uint64_t refused; /* when `sent` last changed */
+	int64_t sent_ns;  /* time of that; 0: never looked */
+	bool loaded[KVW_MAX_WORKERS]; /* others have load there, as set last */
+	struct kvw_load_news news;    /* own message */
 	/* Scratch of apply. */
 	struct kvw_replica_worker sorted[KVW_MAX_WORKERS];
 	uint64_t keys[KVW_MAX_WORKERS];
@@ -76,7 +76,8 @@ static int by_key(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Does it want to send and has not for long? Then peers may say of all workers what is not so. */
+/* Whether it has requests but has sent none for long: then peers' claims on all workers may be
+ * wrong. */
 static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
 	size_t count, const struct kvw_admission *admission, int64_t now_ns)
 {

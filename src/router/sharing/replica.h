@@ -1,15 +1,14 @@
 /*
- * replica.h - one replica's part in shared load: its own messages, and its use of the others'
- * messages.
+ * replica.h - shared load in one replica: writes its messages and applies the others'.
  *
- * No I/O and no clock: a thread that speaks to Redis calls it (load_round.c), and the replay of
- * bench/replay with messages that are late by as much as it likes.
+ * No I/O and no clock: called by the thread that uses Redis (load_round.c), and by the replay of
+ * bench/replay with messages of any delay.
  *
  * 	every interval: kvw_replica_write -> others; kvw_replica_hear for each of theirs;
  * 	                kvw_replica_apply
  *
- * A worker's load then contains what the others have there (kvw_load_set_peers), and the admission
- * knows what else the worker has to compute and what waits at others (kvw_pace_set_peers,
+ * A worker's load then includes the others' load there (kvw_load_set_peers), and the admission
+ * knows the worker's other work and the work that waits at others (kvw_pace_set_peers,
  * kvw_admission_set_peers).
  *
  * Harm that a peer can do which says too much is limited: its values are cut (load_codec.h,
@@ -29,7 +28,7 @@
 
 struct kvw_replica;
 
-/* A worker as this room knows it. */
+/* A worker for shared load. */
 struct kvw_replica_worker {
 	uint64_t key;
 	struct kvw_load *load;
@@ -40,20 +39,20 @@ struct kvw_replica_worker {
 struct kvw_replica *kvw_replica_create(uint64_t origin, int64_t life_ns);
 void kvw_replica_destroy(struct kvw_replica *replica); /* NULL is allowed */
 
-/* The next message, at most KVW_LOAD_BYTES, into out; its length. admission may be NULL. */
+/* Writes the next message, at most KVW_LOAD_BYTES, into out; returns its length. admission may be
+ * NULL. */
 size_t kvw_replica_write(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
 	size_t count, const struct kvw_admission *admission, int64_t now_ns, char *out);
 enum kvw_heard kvw_replica_hear(
 	struct kvw_replica *replica, const char *data, size_t len, int64_t now_ns);
-/* Puts the messages in force that were heard now, and nothing older. Of equal keys one counts.
- * admission may be NULL. */
+/* Applies the messages that count now. Of equal keys one counts. admission may be NULL. */
 void kvw_replica_apply(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
 	size_t count, struct kvw_admission *admission, int64_t now_ns);
 
 struct kvw_replica_stats {
-	size_t peers;      /* whose messages count */
+	size_t peers;      /* replicas whose messages count */
 	int64_t oldest_ns; /* the oldest of these; 0: none */
-	float trust;       /* trust in the least trusted replica; 1: there is none */
+	float trust;       /* trust in the least trusted replica; 1: none */
 };
 void kvw_replica_stats(
 	const struct kvw_replica *replica, int64_t now_ns, struct kvw_replica_stats *out);

@@ -3,11 +3,11 @@
  *
  * In Redis each key, tenant or model is a hash of counters: `r` requests, `t` tokens, `dDAY` tokens
  * of a day, and `n` exchanges, by which lost totals are known. A script adds to all four and
- * returns them, so a subject takes one command, and its name one slot of a Cluster. A command that
- * a lost connection leaves in doubt may be done twice; those are few, and err to the safe side.
+ * returns them, so a subject takes one command, and its name one slot of a Cluster. After a lost
+ * connection a command may be executed twice; those are few, and err on the safe side.
  *
- * A round has at most ORDERS commands. Where there are more subjects the next rounds go on with
- * those that were left, so each waits for its turn a few intervals longer.
+ * A round has at most ORDERS commands. With more subjects the next rounds continue with the rest,
+ * so each waits a few intervals longer.
  */
 #include "sharing/sharing.h"
 
@@ -51,7 +51,7 @@ struct order {
 struct kvw_sharing {
 	struct kvw_redis *redis;
 	struct kvw_rate_table *table; /* NULL: no limits are shared */
-	struct kvw_load_round *load;  /* NULL: no load is */
+	struct kvw_load_round *load;  /* NULL: no load is shared */
 	int64_t interval_ns;
 	char prefix[PREFIX_MOST];
 	pthread_t thread;
@@ -74,7 +74,7 @@ static struct kvw_rate_time time_now(const struct kvw_sharing *sharing)
 
 /* --- one order --- */
 
-/* The numbers of the reply. */
+/* Reads the numbers of the reply. */
 static bool read_totals(const struct kvw_redis_command *command, struct kvw_rate_sums *totals)
 {
 	struct kvw_slice texts[KVW_RATE_TOTALS];
@@ -181,7 +181,7 @@ static void take_subject(void *arg, struct kvw_rate_subject *subject)
 	kvw_rate_share_news(subject, &now, &order->news);
 }
 
-/* Waits for Redis, at most until until_ns, and sees to the load when its time has come. */
+/* Waits for Redis, at most until until_ns, and runs the load's round when due. */
 static void step(struct kvw_sharing *sharing, int64_t until_ns)
 {
 	int64_t now_ns = kvw_clock_ns(), next_ns = INT64_MAX;
@@ -312,7 +312,7 @@ void kvw_sharing_stop(struct kvw_sharing *sharing)
 		kvw_redis_wake(sharing->redis);
 		pthread_join(sharing->thread, NULL);
 	}
-	kvw_redis_destroy(sharing->redis); /* ends what is under way */
+	kvw_redis_destroy(sharing->redis); /* ends commands under way */
 	kvw_load_round_destroy(sharing->load);
 	free(sharing);
 }

@@ -1,10 +1,10 @@
 /*
  * sharing.h - replicas of kvway share counts of limits (rate_sharing) and load (replicas) in Redis.
  *
- * A thread adds, every rate_sharing.interval, what was charged to each key, tenant and model to
- * totals in Redis and charges what others have added (rates/share.h); and every replicas.interval
- * it says what load this replica has on each worker and hears that of the others (load_round.h).
- * Requests never wait for it. Where both have the same URL one thread and one connection do both.
+ * A thread adds, every rate_sharing.interval, the charges to each key, tenant and model to totals
+ * in Redis and charges the others' additions (rates/share.h); and every replicas.interval it sends
+ * this replica's load on each worker and receives the others' (load_round.h). Requests never wait
+ * for it. If both have the same URL, one thread and one connection do both.
  *
  * Threads: create, start, stop by one; the state is read by any.
  */
@@ -23,9 +23,9 @@ struct kvw_sharing;
 
 /* For metrics. */
 struct kvw_sharing_state {
-	_Atomic uint64_t exchanged; /* totals that were heard */
-	_Atomic uint64_t failed;    /* that were not */
-	_Atomic bool working;       /* the last round brought some */
+	_Atomic uint64_t exchanged; /* totals received */
+	_Atomic uint64_t failed;    /* failed exchanges */
+	_Atomic bool working;       /* the last round received totals */
 };
 
 /* Of shared load, for metrics. */
@@ -38,7 +38,7 @@ struct kvw_load_state {
 	_Atomic uint64_t heard_new, heard_old, heard_bad, heard_full;
 	_Atomic uint32_t peers;     /* replicas whose load counts */
 	_Atomic int64_t oldest_ns;  /* age of the oldest message that counts */
-	_Atomic float trust;        /* trust in the least trusted replica, 0..1; 1: there is none */
+	_Atomic float trust;        /* trust in the least trusted replica, 0..1; 1: none */
 	_Atomic int64_t last_ok_ns; /* 0: never */
 	/* No exchange has worked for replicas.life: own load alone counts. */
 	_Atomic bool degraded;
@@ -47,12 +47,12 @@ struct kvw_load_state {
 /* Kinds of numbers that a thread shares. Bits. */
 enum kvw_shared_part { KVW_SHARED_RATES = 1, KVW_SHARED_LOAD = 2 };
 
-/* Makes the object; nothing runs yet. KVW_EINVAL: the URL or a file that it names cannot be used,
- * which is in `errors`; KVW_ENOMEM. */
+/* Makes the object; nothing runs yet. KVW_EINVAL: the URL or a file that it names is unusable;
+ * `errors` has the cause. KVW_ENOMEM. */
 enum kvw_err kvw_sharing_create(const struct kvw_config *config, unsigned parts, FILE *errors,
 	struct kvw_sharing **out) KVW_MUST_CHECK;
-/* Starts the thread. All arguments are borrowed until kvw_sharing_stop; those that its parts do not
- * need may be NULL. */
+/* Starts the thread. All arguments are borrowed until kvw_sharing_stop; arguments that its parts do
+ * not need may be NULL. */
 enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table,
 	struct kvw_fleet *fleet, struct kvw_admission *admission) KVW_MUST_CHECK;
 /* Ends the thread, if it runs, and frees all. NULL is allowed. */

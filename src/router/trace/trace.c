@@ -10,19 +10,19 @@
  *
  * Records of `quick` are taken first once there are quick_most of them. So a loop that answers
  * thousands of quick requests a second uses few records, which stay in the CPU's cache, and does
- * not push out those of slow requests.
+ * not evict those of slow requests.
  *
- * The queues are the loop's own. What readers see is the records: 192 atomic words of 8 bytes, of
- * which the first is the version. A loop that takes a record makes the version odd, writes the
- * head, and makes it even. After that notes are only added: a note's words and its text first,
- * then the word that counts them. A reader copies the words in their order between two looks at
- * the version; if it is even and the same, the copy is one request's, whole up to the count that
- * it holds. All stores are releases and all loads acquires (Boehm, "Can seqlocks get along with
- * programming language memory models?", MSPC 2012, section 4): on x86 these are plain moves, and
- * a fence, which ThreadSanitizer does not know, is not needed.
+ * Only the loop uses its queues. Readers see the records: 192 atomic words of 8 bytes, of which the
+ * first is the version. A loop that takes a record makes the version odd, writes the head, and
+ * makes the version even. After that notes are only added: a note's words and its text first, then
+ * the word that counts them. A reader copies the words in order between two reads of the version;
+ * if it is even and unchanged, the copy is one request's, complete up to its count. All stores are
+ * releases and all loads acquires (Boehm, "Can seqlocks get along with programming language memory
+ * models?", MSPC 2012, section 4): on x86 these are plain moves, and a fence, which ThreadSanitizer
+ * does not know, is not needed.
  *
- * A note costs four stores, without a system call or a look at the clock. Memory: 1.5 KiB for
- * each record and 56 bytes of the loop's own.
+ * A note costs four stores, without a system call or reading the clock. Memory: 1.5 KiB for each
+ * record and 56 bytes of the loop's own.
  */
 #include "trace/trace.h"
 
@@ -33,8 +33,8 @@
 
 #include "base/clock.h"
 
-/* Words of a record, in the order in which a reader copies them: what stands in a word may rely
- * on later ones only. */
+/* Words of a record, in the order of a reader's copy: a word's contents may refer only to later
+ * words. */
 enum {
 	WORD_VERSION,
 	WORD_ENDED,
@@ -51,7 +51,7 @@ enum {
 
 static_assert(WORDS == 192, "a record is 1.5 KiB");
 
-/* notes that states, steps and timers leave to attempts, clients and the end */
+/* notes reserved from states, steps and timers for attempts, clients and the end */
 #define SPARE          8
 #define TEXT_MOST      160 /* bytes of a note's text that are kept */
 #define PREFETCH_BYTES 384 /* head and notes of a usual request */
@@ -59,11 +59,11 @@ static_assert(WORDS == 192, "a record is 1.5 KiB");
 #define NONE           UINT32_MAX
 #define QUICK_NS       (100 * KVW_NS_PER_MS)
 #define QUICK_LEAST    64
-#define QUICK_SHARE    16 /* of all records, if that is more */
+#define QUICK_SHARE    16 /* divisor of all records, if that gives more */
 
 typedef _Atomic uint64_t word;
 
-/* The loop's view of a record. */
+/* The loop's private state of a record. */
 struct kvw_trace_way {
 	word *words;
 	struct kvw_trace_ring *ring;
@@ -208,14 +208,14 @@ static void publish(struct kvw_trace_way *way)
 		way->notes | (uint64_t)way->texts << 8 | (uint64_t)way->skipped << 16);
 }
 
-/* From which the next request takes its record. */
+/* The queue from which the next request takes its record. */
 static struct queue *source_of(struct kvw_trace_ring *ring)
 {
 	return ring->quick.count >= ring->quick_most || ring->free.count == 0 ? &ring->quick
 									      : &ring->free;
 }
 
-/* A record of `free` is in no cache any more when it is taken. The next one is fetched while this
+/* Records of `free` are no longer cached when taken. So the next one is prefetched while this
  * request is served. */
 static void prefetch_next(struct kvw_trace_ring *ring)
 {
@@ -259,14 +259,14 @@ struct kvw_trace_way *kvw_trace_begin(
 	return way;
 }
 
-/* Bytes of texts that are not in use. */
+/* Free bytes for texts. */
 static size_t text_room(const struct kvw_trace_way *way)
 {
 	return KVW_TRACE_TEXT - 8 * (size_t)way->texts;
 }
 
-/* Copies at most `most` bytes to the texts. Returns its word and length, as a note has them; 0:
- * there is no room. */
+/* Copies at most `most` bytes to the texts. Returns its word and length, in a note's form; 0: no
+ * room. */
 static unsigned put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most)
 {
 	size_t room = text_room(way), len = text.len < most ? text.len : most;
@@ -302,13 +302,13 @@ void kvw_trace_model(struct kvw_trace_way *way, struct kvw_slice model)
 	store(&way->words[WORD_NAMES], way->names);
 }
 
-/* A request may have many notes of this kind: they leave room for those of which it has few. */
+/* Whether notes of this kind, which may be many, have to leave room for rare kinds. */
 static bool leaves_room(enum kvw_trace_kind kind)
 {
 	return kind <= KVW_TRACE_WAIT || kind == KVW_TRACE_TIMER;
 }
 
-/* Notes that there may be before one of this kind; the end has its own. */
+/* Most notes before one of this kind; one is reserved for the end. */
 static size_t room_of(enum kvw_trace_kind kind)
 {
 	if (kind == KVW_TRACE_END)
@@ -366,7 +366,7 @@ void kvw_trace_put_attempt_end(struct kvw_trace_way *way, int64_t now_ns)
 	way->asked = false;
 }
 
-/* Where its record waits for the next request. */
+/* The queue for the record of an ended request. */
 static struct queue *queue_of(struct kvw_trace_ring *ring, bool failed, int64_t total_ns)
 {
 	if (failed && ring->kept_most > 0)

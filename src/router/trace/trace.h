@@ -1,24 +1,22 @@
 /*
- * trace.h - the way of each request, written down while it is gone.
+ * trace.h - records the steps of each request while it is processed.
  *
- * One record holds one request's way: a fixed 1.5 KiB with a head (when it began, its id, model,
- * status and end), up to KVW_TRACE_NOTES notes of 16 bytes, and the texts that belong to them.
- * Each event loop has a ring of records of its own. A request takes the record whose request
- * ended longest ago and keeps it until its own end; the last requests that failed keep theirs
- * longer (`kept`). So a request under way, however slow, and one that failed can always be read
- * whole. One for which no record is free (more requests run than there are records) is not
- * traced.
+ * One record has one request: a fixed 1.5 KiB with a head (its start, id, model, status and end),
+ * up to KVW_TRACE_NOTES notes of 16 bytes, and their texts. Each event loop has its own ring of
+ * records. A request takes the record whose request ended longest ago and keeps it until its own
+ * end; the last failed requests keep theirs longer (`kept`). So a running request, however slow,
+ * and a failed one can always be read whole. A request without a free record (more run than there
+ * are records) is not traced.
  *
- * A note is: when, its kind, a code (which state, timer, reason ...), two numbers, perhaps a
- * text. Never a prompt, a key or a token: texts are ids and models of requests, why a worker
- * failed, and messages of kvway's own errors. What codes mean say tables that the trace is
- * created with, so that this room knows no state of the proxy.
+ * A note has a time, a kind, a code (a state, timer, reason ...), two numbers, and perhaps a text.
+ * Never a prompt, a key or a token: texts are ids and models of requests, causes of workers'
+ * failures, and messages of kvway's own errors. Tables given at creation name the codes, so that
+ * this code does not depend on the proxy's states.
  *
  * Off (no ring) each hook costs one branch: its `way` is NULL.
  *
- * Threads: a ring and its ways belong to one loop, which alone writes. kvw_trace_read works in
- * any thread, without a lock, and never takes a record for whole that is written again meanwhile
- * (trace.c).
+ * Threads: a ring and its ways belong to one loop, which alone writes. kvw_trace_read works in any
+ * thread, without a lock, and detects a record that is rewritten meanwhile (trace.c).
  */
 #ifndef KVW_TRACE_H
 #define KVW_TRACE_H
@@ -31,32 +29,32 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_TRACE_NOTES      64  /* of one request; what has no room is counted in `skipped` */
+#define KVW_TRACE_NOTES      64  /* of one request; notes without room are counted in `skipped` */
 #define KVW_TRACE_TEXT       448 /* bytes of all its texts */
 #define KVW_TRACE_ID_MOST    64  /* bytes of an id that are kept */
 #define KVW_TRACE_MODEL_MOST 80  /* and of a model's name */
 
-/* What a note says. Besides its code it has a number, another (`more`) and a text; unnamed here: 0
- * and none. */
+/* Kind of a note. Besides its code it has a number, another one (`more`) and a text; 0 and none if
+ * not named below. */
 enum kvw_trace_kind {
 	KVW_TRACE_REQUEST,     /* state of the request side */
 	KVW_TRACE_RESPONSE,    /* state of the response side */
-	KVW_TRACE_STEP,        /* a step has decided; code: its verdict; text: its name */
-	KVW_TRACE_WAIT,        /* text: for what; number: ms at most, 0: no limit is known */
+	KVW_TRACE_STEP,        /* a step's decision; code: its verdict; text: its name */
+	KVW_TRACE_WAIT,        /* a wait; text: its cause; number: most ms, 0: no known limit */
 	KVW_TRACE_ATTEMPT,     /* a worker is asked; code: enum kvw_reason; number: tokens predicted
 	                          in its cache; more: kvw_trace_worker */
 	KVW_TRACE_ATTEMPT_END, /* and no longer */
-	KVW_TRACE_FAILED,      /* the worker failed; code: enum kvw_retry; text: why */
-	KVW_TRACE_GRADE,       /* of the worker; code: enum kvw_grade; text: why, if it is bad */
+	KVW_TRACE_FAILED,      /* the worker failed; code: enum kvw_retry; text: the cause */
+	KVW_TRACE_GRADE,       /* the worker's grade; code: enum kvw_grade; text: cause if bad */
 	KVW_TRACE_FIRST_TOKEN,
-	KVW_TRACE_TIMER,  /* a time has passed; code: enum kvw_timer_kind */
+	KVW_TRACE_TIMER,  /* a timer has fired; code: enum kvw_timer_kind */
 	KVW_TRACE_CLIENT, /* code: enum kvw_trace_client */
 	KVW_TRACE_ANSWER, /* kvway answers itself; number: status; text: message */
 	KVW_TRACE_END,    /* code: enum kvw_end */
 	KVW_TRACE_KINDS
 };
 
-/* What the client did. */
+/* Event of the client. */
 enum kvw_trace_client {
 	KVW_TRACE_CLIENT_LEFT, /* closed its connection */
 	KVW_TRACE_CLIENT_RESET,
@@ -67,7 +65,7 @@ enum kvw_trace_client {
 
 /* Names of codes; static. */
 struct kvw_trace_words {
-	const char *const *names; /* [count]; NULL: codes of this kind have none */
+	const char *const *names; /* [count]; NULL: codes of this kind have no names */
 	size_t count;
 };
 
@@ -80,27 +78,26 @@ struct kvw_trace_options {
 
 struct kvw_trace;
 struct kvw_trace_ring;
-struct kvw_trace_way; /* of one request, while it is under way */
+struct kvw_trace_way; /* trace of one running request */
 
-/* *out is NULL where nothing is to be traced. KVW_ENOMEM. */
+/* Creates a trace; *out is NULL if tracing is off. KVW_ENOMEM. */
 enum kvw_err kvw_trace_create(
 	const struct kvw_trace_options *options, struct kvw_trace **out) KVW_MUST_CHECK;
 void kvw_trace_destroy(struct kvw_trace *trace); /* NULL is allowed */
-/* Of a loop, which alone writes to it. NULL: nothing is traced. */
+/* The ring of a loop, which alone writes to it. NULL: tracing is off. */
 struct kvw_trace_ring *kvw_trace_ring(struct kvw_trace *trace, size_t loop);
 
-/* --- the loop; each takes a way of NULL, and does nothing then --- */
+/* --- the loop; with a way of NULL each function does nothing --- */
 
-/* A request begins. start_ns: monotonic, what the times of its notes are relative to. NULL: it
- * is not traced. */
+/* Begins a request. start_ns: monotonic, base of its notes' times. NULL: not traced. */
 struct kvw_trace_way *kvw_trace_begin(
 	struct kvw_trace_ring *ring, int64_t start_ns, int64_t wall_ns);
-/* Once; longer ones are cut. */
+/* Sets id and API once; longer ids are cut. */
 void kvw_trace_name(struct kvw_trace_way *way, struct kvw_slice id, enum kvw_api api);
 void kvw_trace_model(struct kvw_trace_way *way,
-	struct kvw_slice model); /* the first one that is not empty counts */
+	struct kvw_slice model); /* the first non-empty one counts */
 
-/* What the inline functions below call. */
+/* Called by the inline functions below. */
 void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kind kind,
 	unsigned code, uint64_t number, uint32_t more, struct kvw_slice text);
 void kvw_trace_put_client(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_client what);
@@ -123,14 +120,14 @@ static inline void kvw_trace_text(struct kvw_trace_way *way, int64_t now_ns,
 		kvw_trace_put(way, now_ns, kind, code, number, 0, kvw_slice_of(text));
 }
 
-/* The wait that was noted last has an end: the request waits until then at most. */
+/* Sets the limit of the last noted wait: the request waits until then at most. */
 static inline void kvw_trace_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t until_ns)
 {
 	if (way != NULL)
 		kvw_trace_put_limit(way, now_ns, until_ns);
 }
 
-/* until_ns: 0 where no limit is known. */
+/* until_ns: 0: no known limit. */
 static inline void kvw_trace_wait(
 	struct kvw_trace_way *way, int64_t now_ns, const char *what, int64_t until_ns)
 {
@@ -138,14 +135,14 @@ static inline void kvw_trace_wait(
 	kvw_trace_limit(way, now_ns, until_ns);
 }
 
-/* A step has decided. verdict: as the options' words for KVW_TRACE_STEP name them. */
+/* Notes a step's decision. verdict: a code of the options' words for KVW_TRACE_STEP. */
 static inline void kvw_trace_step(
 	struct kvw_trace_way *way, int64_t now_ns, const char *step, unsigned verdict)
 {
 	kvw_trace_text(way, now_ns, KVW_TRACE_STEP, verdict, 0, step);
 }
 
-/* A worker in `more`: its slot, and how many workers that slot has had. */
+/* A worker in `more`: its slot, and the slot's number of workers so far. */
 static inline uint32_t kvw_trace_worker(uint32_t slot, uint32_t use)
 {
 	return (slot & 0x3ff) | use << 10;
@@ -159,14 +156,14 @@ static inline void kvw_trace_attempt(struct kvw_trace_way *way, int64_t now_ns, 
 			kvw_trace_worker(slot, use), (struct kvw_slice){NULL, 0});
 }
 
-/* If one is under way. */
+/* Ends an attempt, if one is under way. */
 static inline void kvw_trace_attempt_end(struct kvw_trace_way *way, int64_t now_ns)
 {
 	if (way != NULL)
 		kvw_trace_put_attempt_end(way, now_ns);
 }
 
-/* The first cause counts: what follows from it is not the client's doing. */
+/* Only the first cause is noted: later events follow from it. */
 static inline void kvw_trace_client(
 	struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_client what)
 {
@@ -174,7 +171,7 @@ static inline void kvw_trace_client(
 		kvw_trace_put_client(way, now_ns, what);
 }
 
-/* The request has ended; the way is not used afterwards. */
+/* Ends a request; the way is invalid afterwards. */
 static inline void kvw_trace_end(
 	struct kvw_trace_way *way, int64_t now_ns, enum kvw_end end, int status, enum kvw_api api)
 {
@@ -191,12 +188,12 @@ struct kvw_trace_note {
 	uint32_t number, more;
 };
 
-/* A request's way as it was when it was read. */
+/* A copy of a request's trace. */
 struct kvw_trace_story {
-	uint64_t ended; /* it was the n-th of its loop to end; 0: it is under way */
+	uint64_t ended; /* number among its loop's ended requests; 0: under way */
 	int64_t wall_ns, start_ns;
 	int64_t total_ns; /* if it has ended */
-	int status;       /* likewise, and the next two */
+	int status;       /* if it has ended, as the next two */
 	enum kvw_end end;
 	bool failed;
 	enum kvw_api api;
@@ -210,10 +207,10 @@ struct kvw_trace_story {
 size_t kvw_trace_loops(const struct kvw_trace *trace);
 size_t kvw_trace_records(const struct kvw_trace *trace); /* of each loop */
 int64_t kvw_trace_born_ns(
-	const struct kvw_trace *trace); /* wall clock: of another process another one */
+	const struct kvw_trace *trace); /* wall clock; identifies the process */
 uint64_t kvw_trace_ended(
 	const struct kvw_trace *trace, size_t loop); /* requests that were traced and have ended */
-/* False: the record has had no request yet, or is being written for another one. */
+/* Copies a record. False: it has had no request yet, or is being rewritten. */
 bool kvw_trace_read(const struct kvw_trace *trace, size_t loop, size_t record,
 	struct kvw_trace_story *out) KVW_MUST_CHECK;
 
@@ -225,7 +222,7 @@ static inline struct kvw_slice kvw_trace_story_text(
 
 /* "request", "attempt", ... */
 const char *kvw_trace_kind_name(enum kvw_trace_kind kind);
-/* Name of a code. NULL: it has none. */
+/* Name of a code. NULL: none. */
 const char *kvw_trace_code_name(
 	const struct kvw_trace *trace, enum kvw_trace_kind kind, unsigned code);
 

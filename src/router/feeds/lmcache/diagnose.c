@@ -2,12 +2,11 @@
  * diagnose.c - see diagnose.h.
  *
  * Absence proves little: the engine may have had the prompt in its own cache, or the store failed.
- * So nothing is concluded from one prompt that is missing, nor from any that was followed by no
- * store, and a recipe is believed only when it makes a prompt's key appear: 64 bits do not agree by
- * chance.
+ * So one missing prompt proves nothing, nor do prompts without a later store, and a recipe is
+ * accepted only if it yields a key that the instance has: 64 bits do not agree by chance.
  *
- * A prompt that was sent to two workers cannot show which of them an instance belongs to, and is
- * not used for that.
+ * A prompt that was sent to two workers cannot show which one an instance belongs to, and is not
+ * used for that.
  */
 #include "feeds/lmcache/diagnose.h"
 
@@ -24,9 +23,9 @@
 struct prompt {
 	uint32_t worker, count;
 	bool tried;     /* other recipes were tried on it */
-	bool ambiguous; /* its beginning went to another worker too */
+	bool ambiguous; /* its beginning also went to another worker */
 	int64_t routed_ns;
-	uint64_t begins; /* names the beginning, to compare prompts */
+	uint64_t begins; /* hash of the beginning, to compare prompts */
 	uint32_t tokens[KVW_LMDIAG_PROMPT];
 };
 
@@ -37,13 +36,13 @@ struct kvw_lmdiag {
 	struct prompt *inbox; /* [KVW_LMDIAG_PENDING] */
 	size_t inbox_count;
 	_Atomic uint64_t dropped;
-	_Atomic bool *wanted; /* [workers], relaxed: prompts of the worker are looked at */
+	_Atomic bool *wanted; /* [workers], relaxed: prompts of the worker are checked */
 
 	/* feed thread */
 	struct prompt *pending; /* [KVW_LMDIAG_PENDING] */
 	size_t pending_count;
-	int64_t searched_ns; /* for a recipe, last */
-	uint32_t told;       /* spaces whose finding was logged, by bit */
+	int64_t searched_ns; /* last search for a recipe */
+	uint32_t told;       /* spaces whose detection was logged, by bit */
 };
 
 enum kvw_err kvw_lmdiag_create(const struct kvw_lmdiag_options *options, struct kvw_lmdiag **out)
@@ -131,7 +130,7 @@ static bool known(void *context, uint64_t key)
 	return holds(context, key);
 }
 
-/* The settings that make the configuration say what was found. */
+/* Writes the settings that configure the found recipe. */
 static void settings_text(const struct kvw_lmcache_recipe *configured,
 	const struct kvw_lmcache_recipe *found, char *text, size_t size)
 {
@@ -169,7 +168,7 @@ static void switch_to(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instan
 	instance->matched = 1;
 	kvw_lmreg_update_coverage(diag->options.reg, instance);
 	diag->options.reg->stats.detected++;
-	diag->options.reg->options.space = space; /* a fleet is configured alike */
+	diag->options.reg->options.space = space; /* a fleet's workers are configured alike */
 	if ((diag->told >> space & 1) != 0)
 		return;
 	diag->told |= 1u << space;
@@ -184,7 +183,8 @@ static void switch_to(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instan
 		settings);
 }
 
-/* Tries other ways to name the prompt on what the instance holds. True: found, and used. */
+/* Tries other recipes for the prompt against the instance's keys. True: one was found, and is used
+ * now. */
 static bool search(struct kvw_lmdiag *diag, struct prompt *prompt,
 	struct kvw_lmreg_instance *instance, int64_t now_ns)
 {
@@ -247,7 +247,7 @@ static void warn_missing(const struct kvw_lmdiag *diag, const struct kvw_lmreg_i
 			root, used->chunk_size);
 }
 
-/* Of a worker with an instance. True: done with it. */
+/* Checks a prompt of a worker with an instance. True: the check is over. */
 static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 	struct kvw_lmreg_instance *instance, int64_t now_ns)
 {
@@ -271,7 +271,7 @@ static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 	if (age_ns <= KVW_LMDIAG_WAIT_NS)
 		return false;
 	if (instance->recent_count > 0 && !kvw_lmreg_active_since(instance, prompt->routed_ns))
-		/* Nothing was stored since: it was there before, or not stored at all. */
+		/* No store since: the prompt was there before, or was not stored at all. */
 		return true;
 	reg->stats.unmatched++;
 	instance->missed++;
@@ -297,7 +297,8 @@ static void hint(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instance, u
 	kvw_lmreg_map(diag->options.reg, instance, worker, KVW_LMREG_LEARNED);
 }
 
-/* The one instance without a worker that admitted the prompt after it was sent; NULL: not one. */
+/* The only instance without a worker that admitted the prompt after it was sent; NULL: none or
+ * several. */
 static struct kvw_lmreg_instance *only_holder(struct kvw_lmdiag *diag, const struct prompt *prompt)
 {
 	struct kvw_lmreg *reg = diag->options.reg;
@@ -318,7 +319,7 @@ static struct kvw_lmreg_instance *only_holder(struct kvw_lmdiag *diag, const str
 	return found;
 }
 
-/* Of a worker without one. True: done with it. */
+/* Checks a prompt of a worker without an instance. True: the check is over. */
 static bool check_unmapped(struct kvw_lmdiag *diag, struct prompt *prompt, int64_t now_ns)
 {
 	struct kvw_lmreg *reg = diag->options.reg;
@@ -326,7 +327,7 @@ static bool check_unmapped(struct kvw_lmdiag *diag, struct prompt *prompt, int64
 	int64_t age_ns = now_ns - prompt->routed_ns;
 
 	if (prompt->ambiguous)
-		return age_ns > KVW_LMDIAG_WAIT_NS; /* it stays, to make others ambiguous */
+		return age_ns > KVW_LMDIAG_WAIT_NS; /* kept, to make others ambiguous */
 	if (age_ns < KVW_LMDIAG_STORE_NS)
 		return false; /* a second holder may follow */
 	holder = only_holder(diag, prompt);
@@ -339,7 +340,7 @@ static bool check_unmapped(struct kvw_lmdiag *diag, struct prompt *prompt, int64
 			reg->instances[i]->matched == 0 &&
 			kvw_lmreg_active_since(reg->instances[i], prompt->routed_ns) &&
 			search(diag, prompt, reg->instances[i], now_ns))
-			return false; /* understood from now on: look again */
+			return false; /* its keys are understood now: check again */
 	return age_ns > KVW_LMDIAG_WAIT_NS;
 }
 

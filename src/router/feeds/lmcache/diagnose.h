@@ -1,5 +1,5 @@
 /*
- * diagnose.h - whether prompts that were routed turn up where they should.
+ * diagnose.h - checks that routed prompts appear among the keys of their worker's instance.
  *
  * A worker that serves a prompt stores its chunks, LMCache reports their keys, and the router knows
  * what the first key must be. If the key is found at the worker's own instance, the instance's keys
@@ -16,12 +16,12 @@
 #include "feeds/lmcache/registry.h"
 
 #define KVW_LMDIAG_PROMPT   2048u /* tokens */
-#define KVW_LMDIAG_PENDING  32    /* prompts that wait to be found */
-#define KVW_LMDIAG_ENOUGH   3     /* found prompts after which no more are looked for */
-#define KVW_LMDIAG_MISSES   5     /* prompts not found, none found: something is wrong */
+#define KVW_LMDIAG_PENDING  32    /* prompts being searched */
+#define KVW_LMDIAG_ENOUGH   3     /* found prompts after which the search ends */
+#define KVW_LMDIAG_MISSES   5     /* missed prompts, without a found one, that show a fault */
 #define KVW_LMDIAG_HINTS    2     /* prompts that map an instance */
-#define KVW_LMDIAG_STORE_NS (INT64_C(1) * 1000000000)  /* after that other recipes are tried */
-#define KVW_LMDIAG_WAIT_NS  (INT64_C(15) * 1000000000) /* after that it counts as missed */
+#define KVW_LMDIAG_STORE_NS (INT64_C(1) * 1000000000)  /* then other recipes are tried */
+#define KVW_LMDIAG_WAIT_NS  (INT64_C(15) * 1000000000) /* then it counts as missed */
 #define KVW_LMDIAG_PAUSE_NS (INT64_C(1) * 1000000000)  /* between two searches for a recipe */
 
 struct kvw_lmdiag;
@@ -37,11 +37,11 @@ enum kvw_err kvw_lmdiag_create(
 	const struct kvw_lmdiag_options *options, struct kvw_lmdiag **out) KVW_MUST_CHECK;
 void kvw_lmdiag_destroy(struct kvw_lmdiag *diag); /* NULL is allowed */
 
-/* Notes a routed prompt, as kvw_lmcache_routed. */
+/* Records a routed prompt, as kvw_lmcache_routed. */
 void kvw_lmdiag_routed(struct kvw_lmdiag *diag, uint32_t worker, const uint32_t *tokens,
 	size_t count, int64_t now_ns);
 
-/* Every 100 ms or so. */
+/* To be called every 100 ms or so. */
 void kvw_lmdiag_tick(struct kvw_lmdiag *diag, int64_t now_ns);
 
 #endif

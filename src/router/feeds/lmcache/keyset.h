@@ -2,10 +2,10 @@
  * keyset.h - a set of chunk keys: the contents of one location of one rank.
  *
  * The exact index answers which workers hold a chunk, but not which chunks a worker holds. This set
- * does: when an instance is found to belong to a worker, or to name its chunks in another way, its
- * earlier reports move without asking it again. Open addressing in a table of powers of two, at
- * most three quarters full: 11 to 21 bytes a key. Workers choose the keys, so a key's place in the
- * table is mixed with a seed.
+ * does: when an instance turns out to belong to a worker, or to hash in another way, its earlier
+ * reports are moved without a new sync. Open addressing in a table of powers of two, at most three
+ * quarters full: 11 to 21 bytes a key. Workers choose the keys, so the position of a key depends on
+ * a seed.
  *
  * Threads: a set belongs to one thread. Zeroed is empty.
  */
@@ -23,22 +23,22 @@ struct kvw_keyset {
 	size_t room;     /* a power of two, or 0 */
 	size_t count;    /* keys, the key 0 included */
 	uint64_t seed;
-	bool zero; /* the key 0, which slots cannot hold, is one of them */
+	bool zero; /* the set has the key 0, which slots cannot hold */
 };
 
-/* KVW_OK: it was not there and is now. KVW_EAGAIN: it was. KVW_ENOMEM. */
+/* KVW_OK: the key was added. KVW_EAGAIN: it was in the set. KVW_ENOMEM. */
 enum kvw_err kvw_keyset_add(struct kvw_keyset *set, uint64_t key) KVW_MUST_CHECK;
 
 /* Makes room for this many keys, so that adding them does not move present ones. KVW_ENOMEM: they
  * may still be added. */
 enum kvw_err kvw_keyset_reserve(struct kvw_keyset *set, size_t count) KVW_MUST_CHECK;
 
-/* True: it was there. */
+/* True: the key was in the set. */
 bool kvw_keyset_remove(struct kvw_keyset *set, uint64_t key);
 
 bool kvw_keyset_has(const struct kvw_keyset *set, uint64_t key);
 
-/* Copies up to cap keys from place *at on, which begins with 0; returns how many, 0: no more. The
+/* Copies up to cap keys from position *at on, initially 0; returns their number, 0: no more. The
  * set must not change in between. */
 size_t kvw_keyset_list(const struct kvw_keyset *set, size_t *at, uint64_t *keys, size_t cap);
 

@@ -1,5 +1,6 @@
 /*
- * lmcache.c - the controller as a module of the feed: settings, time, what other threads see.
+ * lmcache.c - the controller as a module of the feed: settings, time, and functions for other
+ * threads.
  */
 #include "feeds/lmcache/lmcache.h"
 
@@ -15,7 +16,7 @@
 
 #define TICK_NS       (100 * KVW_NS_PER_MS)
 #define SLOW_TICK_NS  KVW_NS_PER_S
-#define BYTES_PER_KEY 128 /* of kvaware.index_bytes; a key takes an eighth of that here */
+#define BYTES_PER_KEY 128 /* of kvaware.index_bytes; a key here takes an eighth of it */
 
 /* --- settings --- */
 
@@ -95,7 +96,7 @@ static void unfollow(struct kvw_lmcache *lmcache, uint32_t slot)
 	followed->worker = NULL;
 }
 
-/* Is the address that it had still one of its own? */
+/* Whether its former address is still one of its addresses. */
 static bool is_still_there(struct kvw_worker *worker, const char *ip)
 {
 	struct sockaddr_storage address;
@@ -109,7 +110,7 @@ static bool is_still_there(struct kvw_worker *worker, const char *ip)
 	return false;
 }
 
-/* The worker is new in its slot, or listens elsewhere now: instances may be found to be its. */
+/* Looks for instances of a worker that is new in its slot, or has another address now. */
 static void look_up(struct kvw_lmcache *lmcache, uint32_t slot, bool is_new)
 {
 	struct kvw_lmcache_followed *followed = &lmcache->followed[slot];
@@ -150,7 +151,8 @@ static void follow_fleet(struct kvw_lmcache *lmcache)
 
 /* --- time --- */
 
-/* A worker that begins to refuse connections has lost its cache, or no request can use it. */
+/* Forgets a worker that begins to refuse connections: it has lost its cache, or no request can use
+ * it. */
 static void watch_health(struct kvw_lmcache *lmcache, int64_t now_ns)
 {
 	for (uint32_t w = 0; w < lmcache->worker_count; w++) {
@@ -175,7 +177,7 @@ static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
 		instance != NULL ? instance->id : "");
 }
 
-/* Whose word counts from now on is known by its name at once, not only with the next tick. */
+/* Publishes the instance's name together with the coverage, not only with the next tick. */
 static void set_coverage(
 	void *ctx, uint32_t worker, enum kvw_coverage coverage, uint32_t sources, const char *wrong)
 {
@@ -246,7 +248,7 @@ static const char *url_of(void *ctx, uint32_t worker)
 							: lmcache->followed[worker].worker->url;
 }
 
-/* The registry and what looks into it. */
+/* Makes the registry and its users. */
 static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
 {
 	const struct kvw_config *config = lmcache->deps->config;
@@ -330,8 +332,8 @@ static void listen_now(void *state)
 	kvw_lmcache_listen(state);
 }
 
-/* Its workers connect to the process that listens there now, which goes on with what they have
- * reported to this one. */
+/* Its workers connect to the new process, which continues with the state that they reported to this
+ * one. */
 static void hand_over_lmcache(void *state)
 {
 	kvw_lmcache_hand_over(state);
@@ -351,8 +353,8 @@ static void recall(void *state, enum kvw_keep_kind kind, const uint8_t *record, 
 	kvw_lmreg_recall(lmcache->reg, kind, record, len, kvw_feed_now(lmcache->feed));
 }
 
-/* A worker that is down by now may have gone while no process watched:
- * the next tick forgets what is known of it. */
+/* A worker that is down now may have gone while no process watched: the next tick forgets its
+ * contents. */
 static void recalled(void *state, bool all_came)
 {
 	struct kvw_lmcache *lmcache = state;

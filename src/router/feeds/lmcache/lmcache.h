@@ -1,8 +1,8 @@
 /*
- * lmcache.h - LMCache's controller, played by the router: a module of the feed thread.
+ * lmcache.h - kvway as LMCache's controller: a module of the feed thread.
  *
- * Stock LMCache workers (0.3 to 0.5, in-process mode) register here and report what they store and
- * evict. Three sockets: PULL for reports, ROUTER for requests, ROUTER for heartbeats; each is
+ * Stock LMCache workers (0.3 to 0.5, in-process mode) register here and report stores and
+ * evictions. Three sockets: PULL for reports, ROUTER for requests, ROUTER for heartbeats; each is
  * opened if kvaware.lmcache names its address. Reports go into the exact index.
  *
  * Threads: made and stopped with the feed (kvw_feed_module). The functions below may be called from
@@ -21,13 +21,13 @@ extern const struct kvw_feed_module kvw_lmcache_module;
 /* The controller of a feed; NULL: none is configured. Valid until kvw_feed_stop. */
 struct kvw_lmcache *kvw_lmcache_of(const struct kvw_feed *feed);
 
-#define KVW_LMCACHE_PROMPT 2048u /* tokens of a prompt that are looked at */
+#define KVW_LMCACHE_PROMPT 2048u /* tokens of a prompt that are used */
 
 /*
- * A prompt was sent to a worker at now_ns (kvw_clock_ns). It should turn up among what that worker
- * admits: this is how an instance is found to belong to a worker, and how a wrong hash recipe is
- * noticed. Costs one load when there is nothing left to find out; else it copies up to
- * KVW_LMCACHE_PROMPT tokens, or drops them when too many wait. Never blocks.
+ * Records that a prompt was sent to a worker at now_ns (kvw_clock_ns). The worker should then admit
+ * its keys: that maps instances to workers, and reveals a wrong hash recipe. Costs one load when
+ * nothing is left to find out; else the call copies up to KVW_LMCACHE_PROMPT tokens, or drops them
+ * when too many wait. Never blocks.
  */
 void kvw_lmcache_routed(struct kvw_lmcache *lmcache, uint32_t worker, const uint32_t *tokens,
 	size_t count, int64_t now_ns);
@@ -40,7 +40,7 @@ size_t kvw_lmcache_instance_of(
 /* Numbers of at most 100 ms ago. */
 void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *out);
 
-/* New values of the keys that a reload may change: heartbeats that do not come. Any thread. */
+/* Applies the key that a reload may change: the timeout of heartbeats. Any thread. */
 void kvw_lmcache_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config);
 
 #endif

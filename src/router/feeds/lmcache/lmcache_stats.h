@@ -8,15 +8,15 @@
 
 #include "wire/lmcache_wire.h"
 
-/* Why a message was refused. */
+/* Reason of a refused message. */
 enum kvw_lmcache_refusal {
-	KVW_LMCACHE_MALFORMED,    /* no message, or a member missing or ill-shaped */
+	KVW_LMCACHE_MALFORMED,    /* malformed, or a member missing or malformed */
 	KVW_LMCACHE_TOO_LARGE,    /* the message, a text or a count in it */
 	KVW_LMCACHE_UNKNOWN_TYPE, /* of no type that a worker sends */
 	KVW_LMCACHE_ENVELOPE,     /* not [identity] [""] [message] */
-	KVW_LMCACHE_MISPLACED,    /* of a type that does not belong on this socket */
-	KVW_LMCACHE_STALE,        /* a batch or an end of no sync that is going on */
-	KVW_LMCACHE_NO_ROOM,      /* instances, ranks, locations or memory are used up */
+	KVW_LMCACHE_MISPLACED,    /* of a type for another socket */
+	KVW_LMCACHE_STALE,        /* a batch or end without a running sync */
+	KVW_LMCACHE_NO_ROOM,      /* no room for instances, ranks, locations or memory */
 	KVW_LMCACHE_REFUSALS
 };
 
@@ -46,15 +46,15 @@ struct kvw_lmcache_stats {
 	uint64_t registered, deregistered;
 	uint64_t timeouts; /* ranks whose heartbeats ended */
 	uint64_t lost;     /* instances forgotten because their worker refuses connections */
-	uint64_t recalled; /* keys that the process before handed over, with their locations */
+	uint64_t recalled; /* keys handed over by the former process, by location */
 	uint64_t syncs_asked, syncs_done, syncs_failed;
 	uint64_t p2p_hits;
-	uint64_t routed;                     /* prompts that were looked for among admits */
-	uint64_t routed_dropped;             /* not looked for, for lack of room */
+	uint64_t routed;                     /* prompts searched among admits */
+	uint64_t routed_dropped;             /* not searched, for lack of room */
 	uint64_t matched, unmatched;         /* of routed */
-	/* Instances that were mapped by the keys that they admit. */
+	/* Instances mapped by their admitted keys. */
 	uint64_t learned;
-	uint64_t detected;                   /* recipes found out */
+	uint64_t detected;                   /* recipes detected */
 };
 
 #endif

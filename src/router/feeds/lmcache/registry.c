@@ -1,5 +1,5 @@
 /*
- * registry.c - instances and ranks come and go; each message finds its own.
+ * registry.c - adds and removes instances and ranks, and dispatches messages to them.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define TICK_LATE_NS (2 * KVW_NS_PER_S) /* longer between two ticks: no heartbeat could be read */
+#define TICK_LATE_NS (2 * KVW_NS_PER_S) /* after a longer pause heartbeats are not overdue */
 #define EARLY_NS     (30 * KVW_NS_PER_S)
 
 const char *kvw_lmcache_refusal_name(enum kvw_lmcache_refusal refusal)
@@ -201,7 +201,7 @@ static bool alive(const struct kvw_lmreg_instance *instance)
 	return false;
 }
 
-/* The rank is no more. May forget its instance: true, and neither may be used any longer. */
+/* Removes a rank. True: also its instance; then neither may be used any longer. */
 static bool lose_rank(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, struct kvw_lmreg_rank *rank)
 {
@@ -219,9 +219,9 @@ static bool lose_rank(
 }
 
 /* Removes any other instance that was registered at this address: a port has one owner. Only a
- * registration does this, which a process makes once: where addresses mean nothing (containers of
- * two hosts that both call themselves 172.17.0.2), two instances would otherwise oust each other
- * with every heartbeat. */
+ * registration does this, which a process sends once: with ambiguous addresses (containers of two
+ * hosts that are both 172.17.0.2), two instances would otherwise remove each other with every
+ * heartbeat. */
 static void displace(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmc_message *message)
 {
@@ -242,7 +242,7 @@ static void displace(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 	}
 }
 
-/* Takes over what a registration or heartbeat says of a rank. */
+/* Stores the members of a registration or heartbeat in a rank. */
 static void announce(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request)
 {
@@ -273,7 +273,7 @@ static void on_register(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instan
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request,
 	struct kvw_mp_out *reply)
 {
-	/* Its first operations may have come before, on the other socket. */
+	/* Its first operations may have come earlier, on the other socket. */
 	bool heard_all = !rank->announced && rank->whole && !rank->gone &&
 			 request->now_ns - rank->heard_ns < EARLY_NS;
 
@@ -300,7 +300,7 @@ static void on_heartbeat(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 	const char *reason = NULL;
 
 	if (!rank->announced) {
-		if (!rank->whole) /* it lived before; what it held then was not heard */
+		if (!rank->whole) /* it has earlier contents, which were not heard */
 			kvw_lmreg_want_sync(rank, "controller_restart");
 		announce(reg, instance, rank, request);
 	}
@@ -312,7 +312,7 @@ static void on_heartbeat(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 	kvw_lmc_put_heartbeat(reply, kvw_slice_of(reason));
 }
 
-/* What a rank says of itself. Returns false if the instance is forgotten. */
+/* Handles a message of a rank. Returns false if the instance is forgotten. */
 static bool handle(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request,
 	struct kvw_mp_out *reply)
@@ -345,7 +345,7 @@ static bool handle(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	return true;
 }
 
-/* Questions that need no rank of the registry. True: it was one, and is answered. */
+/* Answers questions that need no rank of the registry. True: the message was one. */
 static bool answer_question(
 	struct kvw_lmreg *reg, const struct kvw_lmreg_request *request, struct kvw_mp_out *reply)
 {
@@ -371,7 +371,8 @@ static bool answer_question(
 	return true;
 }
 
-/* Where a type belongs. Registrations and heartbeats came on the pull socket up to 0.3.11. */
+/* Whether a type belongs on this socket. Registrations and heartbeats came on the pull socket up to
+ * 0.3.11. */
 static bool belongs(enum kvw_lmc_type type, bool answered)
 {
 	switch (type) {
@@ -438,7 +439,7 @@ void kvw_lmreg_message(
 		rank->gone = false;
 	if (!handle(reg, instance, rank, request, reply))
 		return;
-	/* ranks may have moved, but this one's place among them has not */
+	/* the array may have moved: find the rank again */
 	rank = find_rank(instance, message->worker_id);
 	rank->heard_ns = instance->heard_ns = request->now_ns;
 	if (created)

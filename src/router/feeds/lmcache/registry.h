@@ -9,14 +9,13 @@
  * A pure state machine: messages and time go in, answers and changes of the exact index come out.
  * No socket, no clock, no thread.
  *
- * What is believed of a rank is *whole* when all it ever said was heard: from its registration or
- * its first sequence number on, or by a full sync. A gap in the numbers makes it not whole, and
- * what was known of that location void: a lost eviction would promise what is not there. What is
- * not whole is kept in the index, for it is true, but the worker's coverage is BLIND: misses mean
- * nothing.
+ * A rank is *whole* when all its reports were heard: from its registration or its first sequence
+ * number on, or by a full sync. A gap in the numbers ends that and voids the location's contents: a
+ * lost eviction would predict a wrong hit. Contents of a rank that is not whole stay in the index,
+ * since they are true, but the worker's coverage is BLIND: misses prove nothing.
  *
  * A rank that fell silent while others of its instance live stays as a gap: chunks need all ranks,
- * so nothing of this instance is claimed until it is back. An instance without a living rank is
+ * so nothing of this instance counts as held until it is back. An instance without a living rank is
  * forgotten.
  *
  * Messages are not authenticated. They create instances here, within bounds, and never workers.
@@ -37,7 +36,7 @@
 #define KVW_LMREG_RANKS     64    /* of an instance */
 #define KVW_LMREG_PLACES    8     /* locations of a rank */
 #define KVW_LMREG_BATCHES   65536 /* of a full sync */
-#define KVW_LMREG_MISSING   4096  /* batches asked for again by one answer */
+#define KVW_LMREG_MISSING   4096  /* batches requested again by one answer */
 #define KVW_LMREG_EVICTED   65536 /* evictions remembered during a full sync */
 #define KVW_LMREG_RECENT    1024  /* admits remembered with their time, for each instance */
 #define KVW_LMREG_NONE      UINT32_MAX
@@ -45,7 +44,7 @@
 
 #define KVW_LMREG_SYNC_AGAIN_NS   (INT64_C(60) * 1000000000) /* a full sync freezes stores */
 #define KVW_LMREG_SYNC_SILENCE_NS (INT64_C(60) * 1000000000)
-/* Time to hear of an instance that was handed over, before it is asked. */
+/* Time to hear from an instance that was handed over, before a sync is requested. */
 #define KVW_LMREG_PROVE_NS        (INT64_C(120) * 1000000000)
 
 struct kvw_kvspaces; /* feeds/kvspace.h */
@@ -57,19 +56,19 @@ struct kvw_lmreg_place {
 	struct kvw_keyset keys;
 	bool expects;  /* `next` is known */
 	bool heard;    /* a report named it */
-	bool unproved; /* the process before us said so, and no number has come since */
+	bool unproved; /* handed over, and not confirmed by a number since */
 	uint64_t next; /* sequence number */
 };
 
-/* The full sync of a rank that was begun last. */
+/* The last full sync of a rank. */
 struct kvw_lmreg_sync {
 	char *id; /* owned; NULL: there was none */
 	bool active;
 	uint32_t place; /* in places */
 	uint32_t batch_count, received;
 	uint64_t *seen;            /* owned bitmap of batches */
-	struct kvw_keyset evicted; /* while it went on: batches may be older than that */
-	bool dirty;                /* something was lost meanwhile: it has to be done again */
+	struct kvw_keyset evicted; /* during the sync: batches may be older */
+	bool dirty;                /* a report was lost meanwhile: repeat the sync */
 	int64_t heard_ns;
 };
 
@@ -78,18 +77,18 @@ struct kvw_lmreg_rank {
 	uint32_t source; /* of the index; NONE: more ranks than sources */
 	char *ip, *p2p;  /* owned; NULL: not given */
 	uint16_t port;
-	bool announced; /* it registered, or a heartbeat stood for that */
+	bool announced; /* it has registered, also by heartbeat */
 	bool beats;     /* it has sent a heartbeat */
-	bool answers;   /* ... where it can be answered, so that it can be asked for a full sync */
+	bool answers;   /* ... on a socket with answers, which can request a full sync */
 	bool whole;
 	bool gone;
 	int64_t registered_ns, heard_ns, beat_ns;
-	int64_t asked_ns; /* for a full sync; 0: never */
-	/* When the process before us handed it over; 0: it did not, or it was asked since. */
+	int64_t asked_ns; /* last request for a full sync; 0: never */
+	/* Time of the handover from the former process; 0: none, or asked since. */
 	int64_t recalled_ns;
-	bool recalled;       /* is being read; was_whole is its later value */
+	bool recalled;       /* being recalled; `whole` becomes was_whole */
 	bool was_whole;
-	const char *want; /* why a full sync is wanted, static text; NULL: it is not */
+	const char *want; /* why a full sync is wanted, static text; NULL: not wanted */
 	struct kvw_lmreg_place places[KVW_LMREG_PLACES];
 	uint32_t place_count;
 	struct kvw_lmreg_sync sync;
@@ -116,18 +115,18 @@ struct kvw_lmreg_instance {
 	struct kvw_lmreg_rank *ranks; /* owned */
 	uint32_t rank_count;
 	enum kvw_coverage coverage; /* as reported to the strategy */
-	const char *wrong;    /* as reported; static text, NULL: nothing was reported yet */
-	bool recalled;        /* is being read from the records of the process before us */
+	const char *wrong;    /* as reported; static text, NULL: not reported yet */
+	bool recalled;        /* being recalled from the former process's records */
 	int64_t heard_ns;
 	uint64_t gaps, restarts; /* of its sequences */
 
 	struct kvw_lmreg_recent *recent; /* owned ring of the first rank's admits; NULL: none yet */
 	uint64_t recent_count;           /* ever */
 
-	/* diagnosis: whether prompts that were routed here are found here */
-	bool doubted; /* its names are not understood: coverage is BLIND at most */
+	/* diagnosis: whether routed prompts are found here */
+	bool doubted; /* its keys are not understood: coverage is BLIND at most */
 	bool warned;
-	uint32_t matched, missed; /* prompts since its keys were last given another meaning */
+	uint32_t matched, missed; /* prompts since its space last changed */
 	uint32_t hint_worker, hint_count;
 };
 
@@ -137,32 +136,32 @@ struct kvw_lmreg_worker {
 	const char *ip;       /* numeric address of its URL */
 };
 
-/* sources: ranks that speak for the worker; wrong: why it is not FULL, static text, "" if it is. */
+/* sources: reporting ranks of the worker; wrong: why it is not FULL, static text, "" if it is. */
 typedef void kvw_lmreg_coverage_fn(void *ctx, uint32_t worker, enum kvw_coverage coverage,
 	uint32_t sources, const char *wrong);
 
 /* All borrowed until destroy. */
 struct kvw_lmreg_options {
-	struct kvw_kvspaces *spaces; /* recipes that are handed over; NULL: none is */
-	/* Text by which the next process finds a worker; NULL: it does not. */
+	struct kvw_kvspaces *spaces; /* recipes that are handed over; NULL: none */
+	/* URL by which the next process finds a worker; NULL: none. */
 	const char *(*worker_url)(void *ctx, uint32_t worker);
 	struct kvw_kvindex *index;
 	kvw_lmreg_coverage_fn *coverage;
 	void *ctx;
 	const struct kvw_lmreg_worker *workers;
 	size_t worker_count;
-	uint32_t space;     /* of instances, until something else is found out */
+	uint32_t space;     /* of instances, until another is detected */
 	/* Longest time between two heartbeats; any thread may change it in the registry's copy. */
 	_Atomic int64_t timeout_ns;
 	uint64_t key_limit; /* keys in all locations together */
 	uint64_t seed;
 };
 
-/* How far the handed-over records are read. */
+/* State of reading the handed-over records. */
 struct kvw_lmreg_recalled {
-	struct kvw_lmreg_instance *instance; /* NULL: none, or it is forgotten */
-	uint32_t rank, place;                /* whose keys come; NONE: no one's */
-	uint64_t refused;                    /* records that make no sense */
+	struct kvw_lmreg_instance *instance; /* NULL: none, or forgotten */
+	uint32_t rank, place;                /* owner of the next keys; NONE: skip them */
+	uint64_t refused;                    /* invalid records */
 };
 
 struct kvw_lmreg {
@@ -179,7 +178,7 @@ struct kvw_lmreg {
 /* A message and its origin. Borrowed during the call. */
 struct kvw_lmreg_request {
 	const struct kvw_lmc_message *message;
-	bool answered;                  /* it came on a socket where an answer is expected */
+	bool answered;                  /* received on a socket with answers */
 	struct kvw_slice heartbeat_url; /* for a registration's answer; len 0: none */
 	int64_t now_ns;
 };
@@ -188,19 +187,20 @@ enum kvw_err kvw_lmreg_create(
 	const struct kvw_lmreg_options *options, struct kvw_lmreg **out) KVW_MUST_CHECK;
 void kvw_lmreg_destroy(struct kvw_lmreg *reg); /* NULL is allowed */
 
-/* Takes note of a message. Where an answer is expected, one is written to `reply` (room for
- * KVW_LMREG_REPLY_MAX), be it an error. */
+/* Handles a message. If an answer is expected, writes one to `reply` (room for
+ * KVW_LMREG_REPLY_MAX), perhaps an error. */
 void kvw_lmreg_message(
 	struct kvw_lmreg *reg, const struct kvw_lmreg_request *request, struct kvw_mp_out *reply);
 
-/* Every second or so: silence, syncs that came to nothing, instances that can be mapped now. */
+/* To be called every second or so: handles silent ranks, failed syncs, and instances that can be
+ * mapped now. */
 void kvw_lmreg_tick(struct kvw_lmreg *reg, int64_t now_ns);
 
-/* The worker refuses connections since after up_ns: forgets the ranks that were not heard of
- * since. */
+/* For a worker that began to refuse connections after up_ns: forgets its ranks not heard since. */
 void kvw_lmreg_worker_down(struct kvw_lmreg *reg, uint32_t worker, int64_t up_ns);
 
-/* The index was purged of the worker: writes the registry's contents of the worker again. */
+/* After a purge of the worker from the index: writes the registry's contents of the worker
+ * again. */
 void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker);
 
 /* --- for the process that takes over (registry_keep.c) --- */
@@ -209,67 +209,67 @@ void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker);
 enum kvw_err kvw_lmreg_keep(
 	const struct kvw_lmreg *reg, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 
-/* Reads one record of kvw_lmreg_keep; kinds of other modules are passed over. No message may come
- * before kvw_lmreg_recall_end, until which no instance is believed. Time may pass. */
+/* Reads one record of kvw_lmreg_keep; kinds of other modules are skipped. No message may come
+ * before kvw_lmreg_recall_end, until which no instance counts as whole. Time may pass. */
 void kvw_lmreg_recall(struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint8_t *record,
 	size_t len, int64_t now_ns);
 void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns);
 
-/* --- look at it (registry_find.c) --- */
+/* --- read-only functions (registry_find.c) --- */
 
 struct kvw_lmreg_instance *kvw_lmreg_find(const struct kvw_lmreg *reg, struct kvw_slice id);
 
-/* Does any location of the instance's first rank hold the key? */
+/* Whether any location of the instance's first rank holds the key. */
 bool kvw_lmreg_has(const struct kvw_lmreg_instance *instance, uint64_t key);
 
-/* Did the instance admit the key at ns or later, as far as remembered? */
+/* Whether the instance admitted the key at ns or later, by its recent admits. */
 bool kvw_lmreg_admitted_since(const struct kvw_lmreg_instance *instance, uint64_t key, int64_t ns);
 
-/* Did the instance admit any key at ns or later? */
+/* Whether the instance admitted any key at ns or later. */
 bool kvw_lmreg_active_since(const struct kvw_lmreg_instance *instance, int64_t ns);
 
 uint64_t kvw_lmreg_key_count(const struct kvw_lmreg_rank *rank);
 
-/* Answers a P2P lookup: which other instance holds the longest beginning. False: none. */
+/* Answers a P2P lookup: the other instance with the longest beginning. False: none. */
 bool kvw_lmreg_p2p(const struct kvw_lmreg *reg, const struct kvw_lmc_message *message,
 	struct kvw_lmc_holder *holder);
 
-/* Fills the members of reg->stats that are of now. */
+/* Fills the gauges of reg->stats. */
 void kvw_lmreg_count(struct kvw_lmreg *reg);
 
-/* --- whose it is (registry_map.c) --- */
+/* --- instances' workers (registry_map.c) --- */
 
-/* A worker has come, or its entry among options.workers has changed: looks again for the workers of
- * instances that have none. */
+/* Looks again for the workers of instances without one, after a worker has joined or its entry in
+ * options.workers has changed. */
 void kvw_lmreg_worker_came(struct kvw_lmreg *reg);
-/* The slot has no worker any more: its instance, if there is one, has none either. */
+/* Unmaps the instance of a slot whose worker has left. */
 void kvw_lmreg_worker_left(struct kvw_lmreg *reg, uint32_t worker);
 
-/* The worker has other addresses than before: an instance stays its own only by configuration. Its
- * entry among options.workers has the new one; kvw_lmreg_worker_came follows. */
+/* For a worker with new addresses: only a configured instance stays mapped. Its entry in
+ * options.workers has the new one; kvw_lmreg_worker_came follows. */
 void kvw_lmreg_worker_moved(struct kvw_lmreg *reg, uint32_t worker);
 
-/* Maps the instance to a worker by configuration or address, if one fits. */
+/* Maps the instance to a worker by configuration or address, if one matches. */
 void kvw_lmreg_try_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 
-/* The instance is the worker's from now on. */
+/* Maps the instance to the worker. */
 void kvw_lmreg_map(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t worker,
 	enum kvw_lmreg_how how);
 void kvw_lmreg_unmap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 
-/* The instance's keys are of another space. */
+/* Sets another space of the instance's keys. */
 void kvw_lmreg_set_space(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t space);
 
-/* Reports to the strategy how far the instance can be believed, where that has changed. */
+/* Reports a changed coverage of the instance to the strategy. */
 void kvw_lmreg_update_coverage(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance);
 
 /* --- private to the registry's files --- */
 
-/* The sources that a chunk needs together are these ranks' (registry_map.c). */
+/* Requires the sources of all ranks together for a chunk (registry_map.c). */
 void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance);
 
-/* registry.c. NULL: there is no room. */
+/* registry.c. NULL: no room. */
 struct kvw_lmreg_instance *kvw_lmreg_add_instance(struct kvw_lmreg *reg, struct kvw_slice id);
 struct kvw_lmreg_rank *kvw_lmreg_add_rank(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t id);
@@ -285,18 +285,17 @@ void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance
 void kvw_lmreg_index_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank);
 
-/* Applies an admit or evict to a place, as a set: a key that is there already is not counted
- * twice. */
+/* Applies an admit or evict to a place, as a set: a repeated key does not count twice. */
 void kvw_lmreg_admit(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
-/* Many admits; uses `keys` as it likes. */
+/* Applies many admits; may overwrite `keys`. */
 void kvw_lmreg_admit_all(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t *keys,
 	size_t count);
 void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance,
 	const struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t key);
 
-/* The place of that name, made if there is room; NULL: there is not. */
+/* Finds or makes the place of that name; NULL: no room. */
 struct kvw_lmreg_place *kvw_lmreg_place(
 	struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank, struct kvw_slice location);
 
@@ -313,12 +312,12 @@ void kvw_lmreg_sync_end(struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank,
 	const struct kvw_lmreg_request *request);
 void kvw_lmreg_sync_status(struct kvw_lmreg *reg, const struct kvw_lmreg_rank *rank,
 	const struct kvw_lmreg_request *request, struct kvw_mp_out *reply);
-/* The rank cannot be believed before a full sync. */
+/* Marks that the rank needs a full sync. */
 void kvw_lmreg_want_sync(struct kvw_lmreg_rank *rank, const char *why);
-/* Why to ask for one by this heartbeat's answer; NULL: not now. */
+/* Reason to request one by this heartbeat's answer; NULL: not now. */
 const char *kvw_lmreg_sync_reason(
 	struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank, int64_t now_ns);
-void kvw_lmreg_sync_drop(struct kvw_lmreg_rank *rank); /* it is not going on any more */
+void kvw_lmreg_sync_drop(struct kvw_lmreg_rank *rank); /* ends it */
 void kvw_lmreg_sync_tick(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, int64_t now_ns);
 

@@ -1,9 +1,9 @@
 /*
- * registry_find.c - questions to the registry that change nothing.
+ * registry_find.c - read-only functions of the registry.
  *
- * They are answered from the places themselves, not from the index: instances without a worker are
- * found too, and so is the name of a location. Their cost is a look into a hash table for each
- * chunk, rank and location; they are not asked for every request.
+ * They read the places themselves, not the index: so they also find instances without a worker, and
+ * the names of locations. They cost a look-up in a hash table for each chunk, rank and location,
+ * but are not called for every request.
  */
 #include "feeds/lmcache/registry.h"
 

@@ -2,25 +2,25 @@
  * registry_keep.c - the registry as records, for the process that takes over
  * (include/kvway/keep.h).
  *
- * 	INSTANCE           whose it is, by which recipe it names chunks
+ * 	INSTANCE           its worker, its hash recipe
  * 	RANK ...           its ranks in their order, which is that of the index's sources
- * 	LOCATION KEYS ...  what one of these ranks holds in one location, and the sequence number
- * 	                   to come
+ * 	LOCATION KEYS ...  the contents of one of these ranks in one location, and the next
+ * 	                   sequence number
  *
- * Instances that have a worker come first, so that none of the others is taken for its.
+ * Instances with a worker come first, so that no other one is mapped to that worker.
  *
- * The next process goes on where this one has stopped to listen: the number that a rank sends next
- * says whether anything was lost in between, and a gap voids the location as it always does. A full
- * sync is asked for where there is a gap, or where this process would have asked: for a minute
- * after the last one a rank does not answer. A rank that sends no number at all may have sent its
- * last one into the gap, so one that was silent for KVW_LMREG_PROVE_NS is asked once: idle, it does
- * not mind.
+ * The next process continues where this one stopped to listen: a rank's next sequence number shows
+ * whether reports were lost in between, and a gap voids the location as usual. The next process
+ * requests a full sync after a gap, or if this process would have: for a minute after the last sync
+ * a rank does not answer. A rank that sends nothing may have sent its last report during the
+ * handover, so one that is silent for KVW_LMREG_PROVE_NS gets one request, which does not disturb
+ * an idle rank.
  *
- * A full sync that is under way does not pass. The next process lets the rank store again, and asks
- * it later.
+ * A full sync under way is not handed over. The next process lets the rank store again, and
+ * requests a sync later.
  *
- * Records may hold anything. One that makes no sense makes nothing whole that came with it: what
- * they say is as true as a worker's word, but it is not all.
+ * Records are untrusted. After an invalid record nothing recalled with it counts as whole: the
+ * other contents are as true as a worker's reports, but incomplete.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -33,19 +33,19 @@
 #define TEXT_MOST 2048 /* bytes of a text in a record */
 #define LISTED    (KVW_KEPT_MOST / sizeof(uint64_t))
 
-/* Behind it the instance's id, its worker's URL and address, and the recipe's seed. */
+/* Followed by the instance's id, its worker's URL and address, and the recipe's seed. */
 struct instance_record {
 	uint64_t none_hash;
 	uint32_t how, matched, missed, chunk_size;
 	uint8_t algorithm, siphash, extra, fold, root, partial;
-	uint8_t named;  /* the recipe was proved by prompts */
+	uint8_t named;  /* prompts have confirmed the recipe */
 	uint8_t seeded; /* it has a seed */
 	uint8_t doubted, warned;
 	uint16_t id_len, url_len, ip_len, seed_len;
 	uint16_t unused[3];
 };
 
-/* Behind it the address, the address for peers, and the id of the last full sync. */
+/* Followed by the address, the address for peers, and the id of the last full sync. */
 struct rank_record {
 	int64_t registered_ns, unused_ns, beat_ns, asked_ns;
 	uint32_t id;
@@ -56,11 +56,11 @@ struct rank_record {
 	uint16_t unused[3];
 };
 
-/* Behind it the name. */
+/* Followed by the name. */
 struct location_record {
 	uint64_t next;
-	uint64_t keys; /* how many follow */
-	uint32_t rank; /* in the instance's ranks */
+	uint64_t keys; /* number of keys that follow */
+	uint32_t rank; /* index in the instance's ranks */
 	uint8_t expects, heard;
 	uint16_t name_len;
 };
@@ -75,15 +75,15 @@ static const char *const wants[] = {
 #define WANTS       (sizeof(wants) / sizeof(wants[0]))
 #define WANT_FAILED 3
 
-/* --- giving away --- */
+/* --- writing --- */
 
-/* A record that is being put together: room for its head, then texts. */
+/* A record being written: room for its head, then texts. */
 struct draft {
 	size_t len;
 	uint8_t bytes[64 + 4 * TEXT_MOST];
 };
 
-/* Returns its length; 0 where it is too long, or NULL. */
+/* Returns its length; 0: too long, or NULL. */
 static uint16_t add_text(struct draft *draft, const char *text)
 {
 	size_t len = text == NULL ? 0 : strlen(text);
@@ -211,9 +211,9 @@ enum kvw_err kvw_lmreg_keep(const struct kvw_lmreg *reg, const struct kvw_keep_o
 	return err;
 }
 
-/* --- taking back --- */
+/* --- reading --- */
 
-/* What is left of a record. */
+/* The rest of a record. */
 struct rest {
 	const uint8_t *at;
 	size_t left;
@@ -239,7 +239,7 @@ static bool take_text(struct rest *rest, uint16_t len, struct kvw_slice *text)
 	return true;
 }
 
-/* A moment of this clock, which is the same in all processes of a machine. */
+/* A time of the monotonic clock, which all processes of a machine share; not in the future. */
 static int64_t past(int64_t ns, int64_t now_ns)
 {
 	if (ns < 0)
@@ -247,8 +247,8 @@ static int64_t past(int64_t ns, int64_t now_ns)
 	return ns < now_ns ? ns : now_ns;
 }
 
-/* The space of the recipe; the configured one where no prompt has proved it,
- * or it makes no sense. */
+/* The space of the recipe; the configured one if no prompt has confirmed the recipe, or it is
+ * invalid. */
 static uint32_t space_of(
 	struct kvw_lmreg *reg, const struct instance_record *head, struct kvw_slice seed)
 {
@@ -278,8 +278,8 @@ static uint32_t space_of(
 	return space;
 }
 
-/* As this configuration says; else, where nothing is configured, as it was,
- * if the worker is the same at the same address. */
+/* Maps by this configuration; else, if nothing is configured, as before, if the worker is the same
+ * at the same address. */
 static void map_as_before(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t how,
 	struct kvw_slice url, struct kvw_slice ip)
 {
@@ -357,7 +357,7 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 	rank->gone = head.gone != 0;
 	rank->registered_ns = past(head.registered_ns, now_ns);
 	rank->beat_ns = past(head.beat_ns, now_ns);
-	rank->heard_ns = now_ns; /* it could not be heard while no process listened */
+	rank->heard_ns = now_ns; /* no process listened meanwhile */
 	if (rank->gone)
 		return true;
 	rank->recalled = true;
@@ -371,7 +371,7 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 	return true;
 }
 
-/* At once: to move millions of keys while more come takes long. */
+/* Reserves at once: moving millions of keys while more arrive takes long. */
 static void make_room(const struct kvw_lmreg *reg, struct kvw_lmreg_place *place, uint64_t keys)
 {
 	uint64_t most = reg->options.key_limit > reg->stats.keys
@@ -396,7 +396,7 @@ static bool recall_location(struct kvw_lmreg *reg, struct rest rest)
 		name.len > KVW_LMC_TEXT_MAX || head.rank >= instance->rank_count)
 		return false;
 	rank = &instance->ranks[head.rank];
-	if (!rank->recalled) /* it is gone, or a new process */
+	if (!rank->recalled) /* gone, or a new process */
 		return true;
 	place = kvw_lmreg_place(reg, rank, name);
 	if (place == NULL)
@@ -420,7 +420,7 @@ static bool recall_keys(struct kvw_lmreg *reg, struct rest rest)
 	if (rest.left % sizeof(keys[0]) != 0 || count > LISTED)
 		return false;
 	if (instance == NULL || reg->recalled.rank == KVW_LMREG_NONE)
-		return true; /* of one that is gone, or was refused */
+		return true; /* of a gone or refused rank */
 	rank = &instance->ranks[reg->recalled.rank];
 	if (!rank->recalled)
 		return true;
@@ -447,7 +447,7 @@ void kvw_lmreg_recall(struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint
 	reg->recalled.refused += !makes_sense;
 }
 
-/* The rank goes on as it was, if all of it has come. */
+/* Restores the rank's state, if all its records have come. */
 static void believe(struct kvw_lmreg_rank *rank, bool all_came, int64_t now_ns)
 {
 	if (!rank->recalled)

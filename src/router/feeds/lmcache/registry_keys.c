@@ -1,13 +1,13 @@
 /*
- * registry_keys.c - what ranks admit and evict, in the right order or not.
+ * registry_keys.c - applies admits and evictions of ranks, and checks their order.
  *
- * The index counts how often a holder was stored; LMCache's places are sets. So each place keeps
- * its keys, and only changes are written to the index: an admit that comes twice (a batch sent
- * again, or a message on its way while a full sync began) is one holder, and one eviction ends it.
+ * The index counts the stores of a holder; LMCache's places are sets. So each place keeps its keys,
+ * and only changes are written to the index: a repeated admit (a batch sent again, or a message in
+ * flight when a full sync began) is one holder, which one eviction removes.
  *
- * Sequence numbers count per place. The number expected, or 0, are the only ones that leave no
- * doubt. 0 where more was heard before means that the process is a new one: all of the rank's
- * places are void. Any other number is a gap: something was lost, and it may have been an eviction.
+ * Sequence numbers count per place. Only the expected number, or 0, is unambiguous. A 0 after
+ * higher numbers means a new process: all of the rank's places are void. Any other number is a gap:
+ * a report was lost, perhaps an eviction.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 
-#define LISTED 256 /* keys given to the index at once */
+#define LISTED 256 /* keys written to the index at once */
 
 /* --- the index --- */
 
@@ -82,7 +82,7 @@ struct kvw_lmreg_place *kvw_lmreg_place(
 		.name = strndup(location.data, location.len),
 		.tier = kvw_lmc_tier(location),
 		.keys.seed = reg->options.seed,
-		/* of one that was heard from its beginning, all places begin with 0 */
+		/* places of a rank heard from its start begin with 0 */
 		.expects = rank->whole,
 	};
 	if (place->name == NULL)
@@ -118,7 +118,7 @@ void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance
 		kvw_lmreg_clear_place(reg, instance, rank, &rank->places[i]);
 		rank->places[i].expects = rank->places[i].heard = false;
 	}
-	rank->recalled = false; /* what is still to be read is void, too */
+	rank->recalled = false; /* records still to be read are void, too */
 	rank->recalled_ns = 0;
 }
 
@@ -162,14 +162,14 @@ void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 
 /* --- sequence --- */
 
-/* Two processes under one name make a gap of every message: the 1st, 2nd, 4th, 8th ...
- * is logged. */
+/* With two processes under one name every message is a gap: so only the 1st, 2nd, 4th, 8th ... is
+ * logged. */
 static bool worth_saying(uint64_t count)
 {
 	return (count & (count - 1)) == 0;
 }
 
-/* Something was lost: an eviction perhaps. */
+/* Handles lost reports, perhaps evictions. */
 static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t number)
 {
@@ -177,7 +177,7 @@ static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	instance->gaps++;
 	if (rank->sync.active && &rank->places[rank->sync.place] == place) {
 		rank->sync.dirty =
-			true; /* its batches are good, but perhaps not all that followed */
+			true; /* its batches are valid, but later reports may be lost */
 		return;
 	}
 	if (worth_saying(instance->gaps))
@@ -192,7 +192,7 @@ static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	kvw_lmreg_want_sync(rank, "sequence_gap");
 }
 
-/* The process is a new one. */
+/* Handles a new process. */
 static void began_again(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, struct kvw_lmreg_rank *rank)
 {
@@ -223,7 +223,7 @@ static void check_number(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 		began_again(reg, instance, rank);
 	} else if (number == 0 && first && !rank->announced && !rank->sync.active &&
 		   rank->want == NULL) {
-		rank->whole = true; /* heard from the very beginning */
+		rank->whole = true; /* heard from its start */
 	} else if (place->expects && number != place->next) {
 		gap(reg, instance, rank, place, number);
 	} else if (!place->expects && number != 0) {
@@ -245,7 +245,7 @@ static void remember(struct kvw_lmreg_instance *instance, uint64_t key, int64_t 
 			(struct kvw_lmreg_recent){key, now_ns};
 }
 
-/* What a sync's batches must not bring back, because it was evicted after they were made. */
+/* Records evictions that a sync's older batches must not undo. */
 static void note_for_sync(
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_place *place, uint64_t key, bool admit)
 {
@@ -268,7 +268,7 @@ void kvw_lmreg_operations(struct kvw_lmreg *reg, struct kvw_lmreg_instance *inst
 
 	if (place == NULL) {
 		reg->stats.refused[KVW_LMCACHE_NO_ROOM]++;
-		kvw_lmreg_want_sync(rank, "sequence_gap"); /* part of it is not heard */
+		kvw_lmreg_want_sync(rank, "sequence_gap"); /* a part was not heard */
 		return;
 	}
 	for (size_t i = 0; i < message->key_count; i++) {

@@ -1,12 +1,11 @@
 /*
- * registry_map.c - which worker of the fleet an instance belongs to.
+ * registry_map.c - maps instances to workers of the fleet.
  *
- * In this order: what the configuration says of the worker; the address, where it belongs to one
- * worker and to one instance alone; what was routed there and admitted here (diagnose.h). The last
- * two end when the worker's address changes. An instance
- * belongs to one worker and a worker has one instance. A mapping by address alone is a guess as
- * long as no routed prompt was found among the instance's admits, and is given up when a second
- * instance shows up at that address.
+ * In this order: by the worker's configuration; by address, if exactly one worker and one instance
+ * have it; by prompts routed to the worker and admitted by the instance (diagnose.h). The last two
+ * end when the worker's address changes. An instance belongs to one worker and a worker has one
+ * instance. A mapping by address alone is a guess until a routed prompt is found among the
+ * instance's admits, and ends when a second instance appears at that address.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -14,7 +13,7 @@
 
 #include "base/log.h"
 
-/* All ranks that there are must hold a chunk. */
+/* Requires all ranks to hold a chunk. */
 void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance)
 {
 	uint32_t mask = 0;
@@ -27,7 +26,7 @@ void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *i
 	kvw_kvindex_require(reg->options.index, instance->worker, KVW_EXACT_LMCACHE_MASK, mask);
 }
 
-/* Why the instance cannot be believed, "" if it can. */
+/* Why the instance is not FULL; "" if it is. */
 static const char *what_is_wrong(const struct kvw_lmreg_instance *instance)
 {
 	const char *wrong = instance->doubted
@@ -125,11 +124,11 @@ void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker)
 
 	if (instance == NULL)
 		return;
-	/* What was reported between the purge and now would count twice. */
+	/* Reports between the purge and now would count twice. */
 	clear_index(reg, worker);
 	for (uint32_t i = 0; i < instance->rank_count; i++)
 		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
-	instance->wrong = NULL; /* report it again */
+	instance->wrong = NULL; /* force a new report */
 	kvw_lmreg_update_coverage(reg, instance);
 }
 
@@ -141,8 +140,8 @@ static bool is_at(const struct kvw_lmreg_instance *instance, const char *ip)
 	return false;
 }
 
-/* The one worker at the instance's address for which nothing is configured;
- * NONE: not exactly one. */
+/* The only worker at the instance's address without a configured instance; NONE: none or
+ * several. */
 static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance)
 {
 	uint32_t found = KVW_LMREG_NONE;
@@ -160,7 +159,7 @@ static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_in
 	return found;
 }
 
-/* Whether another instance could be meant by the address as well; guesses about it end. */
+/* Whether another instance has the address, too; ends guesses by that address. */
 static bool shares_address(
 	struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance, uint32_t worker)
 {

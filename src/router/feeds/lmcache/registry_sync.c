@@ -1,16 +1,16 @@
 /*
- * registry_sync.c - full syncs: a rank lists all that it holds in one location.
+ * registry_sync.c - full syncs: a rank lists all its keys in one location.
  *
  * 	controller -> rank   full_sync, in a heartbeat's answer
  * 	rank -> controller   Start (answered), batches, End, then Status until it may store again
  *
- * The rank is frozen until a Status says that it may go on, so a sync is asked for at most once a
- * minute, and a Status never keeps a rank frozen for a sync that is not known here. Batches and
- * operations share a socket and an order, but operations that were queued when the list was made
- * come late. As sets the last word on each key is right either way, with one exception: a batch
- * must not bring back what was evicted after it was made.
+ * The rank is frozen until a Status lets it go on, so a sync is requested at most once a minute,
+ * and a Status never keeps a rank frozen for an unknown sync. Batches and operations share a socket
+ * and an order, but operations that were queued when the list was made come late. For sets the last
+ * report on each key is right in either order, with one exception: a batch must not restore a key
+ * that was evicted after the batch was made.
  *
- * Complete is what all batches of have come, whether or not its End was lost.
+ * A sync is complete when all its batches have come, even if its End was lost.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -36,7 +36,7 @@ void kvw_lmreg_want_sync(struct kvw_lmreg_rank *rank, const char *why)
 		rank->want = why;
 }
 
-/* Has nothing been heard, since it was handed over, of a location that a full sync covers? */
+/* Whether a location that a full sync covers was not confirmed since the handover. */
 static bool is_unproved(const struct kvw_lmreg_rank *rank)
 {
 	for (uint32_t i = 0; i < rank->place_count; i++)
@@ -82,7 +82,7 @@ static void complete(struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank)
 		kvw_lmreg_want_sync(rank, "sequence_gap");
 }
 
-/* Text of a refusal, or NULL: begun. */
+/* Begins a sync. Returns the text of a refusal; NULL: begun. */
 static const char *begin_sync(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request)
 {
@@ -125,7 +125,7 @@ void kvw_lmreg_sync_start(struct kvw_lmreg *reg, struct kvw_lmreg_instance *inst
 	const struct kvw_lmreg_sync *sync = &rank->sync;
 	const char *refusal = NULL;
 
-	/* a Start that is sent again, because its answer was late, begins nothing new */
+	/* a repeated Start, after a late answer, begins no new sync */
 	if (!sync->active || !kvw_slice_equal(kvw_slice_of(sync->id), message->sync_id))
 		refusal = begin_sync(reg, instance, rank, request);
 	kvw_info("lmcache", "full sync %s instance=%s rank=%u keys=%llu batches=%u",

@@ -1,9 +1,9 @@
 /*
- * sockets.c - the controller's sockets, and what comes in by them.
+ * sockets.c - the controller's sockets, and the reading of their messages.
  *
- * On the pull socket each frame is a message of its own and nothing is answered. On the other two a
- * request is [identity, "", message]; each gets one answer, an error if need be, because the worker
- * waits for it in order. A frame above KVW_LMC_MESSAGE_MAX makes libzmq drop its connection.
+ * On the pull socket each frame is a message, without answers. On the other two a request is
+ * [identity, "", message]; each gets one answer, perhaps an error, because the worker waits for the
+ * answers in order. A frame above KVW_LMC_MESSAGE_MAX makes libzmq drop its connection.
  */
 #include "feeds/lmcache/controller.h"
 
@@ -21,10 +21,10 @@
 #include "feeds/listener.h"
 
 #define ENVELOPE    3    /* frames of a request */
-#define FRAMES_MAX  4096 /* of a multipart on the pull socket that are looked at */
+#define FRAMES_MAX  4096 /* most frames read of a multipart on the pull socket */
 #define COMPLAIN_NS (10 * KVW_NS_PER_S)
-#define DRAIN_NS    (50 * KVW_NS_PER_MS) /* for what has arrived at a socket that is handed over */
-#define LINGER_MS   1000                 /* for its answers */
+#define DRAIN_NS    (50 * KVW_NS_PER_MS) /* limit of reading a socket at its handover */
+#define LINGER_MS   1000                 /* for sending its answers */
 
 /* --- messages --- */
 
@@ -80,7 +80,7 @@ static void count_message(
 			0);
 }
 
-/* One message. Its answer, if one is expected, is in lmcache->out: its length. */
+/* Handles one message. Returns the length of its answer, if one is expected, in lmcache->out. */
 static size_t take_message(
 	struct kvw_lmcache *lmcache, struct kvw_slice frame, const char *where, bool answered)
 {
@@ -143,8 +143,7 @@ static bool read_pull(void *socket, void *ctx)
 
 static void send_answer(void *socket, zmq_msg_t *identity, const uint8_t *data, size_t len)
 {
-	/* A worker that is gone, or takes no answers, goes without:
-	 * it has a time limit of its own. */
+	/* A worker that is gone, or takes no answers, gets none: it has its own timeout. */
 	if (zmq_msg_send(identity, socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
 		return;
 	if (zmq_send(socket, "", 0, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
@@ -204,8 +203,7 @@ static bool is_wildcard(const char *host, size_t len)
 	       kvw_slice_equal(text, KVW_SLICE("::"));
 }
 
-/* This host's address on the way to `to`: what a datagram sent there would come from.
- * None is sent. */
+/* This host's source address of a datagram to `to`. None is sent. */
 static bool local_address(const char *to, char *text, size_t size)
 {
 	struct addrinfo hints = {
@@ -256,7 +254,7 @@ void kvw_lmcache_heartbeat_url(
 
 /* --- opening --- */
 
-/* One of the three. */
+/* One of the three sockets. */
 struct role {
 	int type;
 	const char *key;
@@ -289,7 +287,7 @@ static const struct role pull_role = {ZMQ_PULL, "pull", on_pull};
 static const struct role reply_role = {ZMQ_ROUTER, "reply", on_reply};
 static const struct role heartbeat_role = {ZMQ_ROUTER, "heartbeat", on_heartbeat};
 
-/* Workers may connect from now on. */
+/* Lets workers connect from now on. */
 static enum kvw_err listen_there(struct kvw_lmcache *lmcache, const struct role *role,
 	struct kvw_lmcache_listener *listener, FILE *errors)
 {
@@ -390,7 +388,7 @@ void kvw_lmcache_close(struct kvw_lmcache *lmcache)
 	close_socket(lmcache, &lmcache->heartbeat);
 }
 
-/* What is not read here is lost: a worker takes what it has written to its connection for heard. */
+/* Unread messages are lost: a worker regards written messages as received. */
 static void drain_listener(
 	struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
 {
@@ -407,7 +405,7 @@ static void drain_listener(
 
 void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache)
 {
-	/* A registration before what the rank reports after it. */
+	/* Read registrations before the reports that follow them. */
 	drain_listener(lmcache, &reply_role, &lmcache->reply);
 	drain_listener(lmcache, &heartbeat_role, &lmcache->heartbeat);
 	drain_listener(lmcache, &pull_role, &lmcache->pull);

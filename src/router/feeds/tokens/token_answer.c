@@ -2,9 +2,8 @@
  * token_answer.c - see token_answer.h.
  *
  * A prompt of 100,000 tokens is answered with 700 KB of digits. A tree of them would take a hundred
- * times the memory of the list, so the digits are read where they lie. Members that are not asked
- * for are passed over, which needs only strings and brackets to be understood; what is asked for is
- * read strictly.
+ * times the memory of the list, so the digits are read in place. Unwanted members are skipped, by
+ * strings and brackets alone; wanted members are parsed strictly.
  */
 #include "feeds/tokens/token_answer.h"
 
@@ -16,7 +15,7 @@
 
 struct reader {
 	const char *at, *end;
-	struct kvw_token_list *list; /* owned until it is handed out */
+	struct kvw_token_list *list; /* owned until it is returned */
 	bool count_known;
 	uint64_t count;
 };
@@ -28,7 +27,7 @@ static void skip_space(struct reader *r)
 		r->at++;
 }
 
-/* A character that must come next, white space before it. */
+/* Takes a required character, after white space. */
 static bool take_char(struct reader *r, char wanted)
 {
 	skip_space(r);
@@ -38,7 +37,7 @@ static bool take_char(struct reader *r, char wanted)
 	return true;
 }
 
-/* A string; [*begin, *end) is its inside, escapes as they stand. */
+/* Takes a string; [*begin, *end) is its inside, with raw escapes. */
 static bool take_string(struct reader *r, const char **begin, const char **end)
 {
 	if (!take_char(r, '"'))
@@ -73,7 +72,7 @@ static bool is_plain(char c)
 	       c == '-' || c == '+' || c == '.';
 }
 
-/* Any value. */
+/* Skips any value. */
 static bool skip_value(struct reader *r)
 {
 	const char *begin, *end;
@@ -117,8 +116,8 @@ static bool skip_value(struct reader *r)
 	return true;
 }
 
-/* A list of numbers has one comma less than elements and ends at the first bracket: as many as
- * there can be. 0: it has no end. */
+/* Upper bound of a list's numbers: its commas up to the first bracket, plus one. 0: the list has no
+ * end. */
 static size_t most_ids(const struct reader *r)
 {
 	const char *close = memchr(r->at, ']', (size_t)(r->end - r->at));

@@ -1,14 +1,14 @@
 /*
  * token_body.c - see token_body.h.
  *
- * What is written here follows vLLM 0.32 (`construct_input_messages` of the responses, the
- * conversion of Anthropic's messages, `build_chat_params` of all three) and was compared with the
- * tokens that the engine itself counted. Whatever is not plainly covered by it, such as tools, tool
- * results, reasoning, images or a message to be continued, is not converted: the request is then
- * routed by text, which is better than by tokens that are slightly wrong.
+ * The conversion follows vLLM 0.32 (`construct_input_messages` of the responses, the conversion of
+ * Anthropic's messages, `build_chat_params` of all three) and was compared with the tokens that the
+ * engine itself counted. Requests that it does not clearly cover, such as tools, tool results,
+ * reasoning, images or a message to be continued, are not converted: they are routed by text, which
+ * is better than by slightly wrong tokens.
  *
- * Here a tree is worth its price: parsing costs little compared with what the engine does with
- * these bodies, and this is not a loop's thread.
+ * A JSON tree is acceptable here: parsing costs little compared with the engine's work on these
+ * bodies, and this is not a loop's thread.
  */
 #include "feeds/tokens/token_body.h"
 
@@ -22,7 +22,7 @@
 /* One conversion. */
 struct work {
 	json_t *from;     /* the request */
-	json_t *to;       /* what is posted */
+	json_t *to;       /* the body to post */
 	json_t *messages; /* of `to`; borrowed */
 	bool no_memory;
 };
@@ -59,7 +59,7 @@ static bool append(struct work *w, json_t *array, json_t *value)
 	return false;
 }
 
-/* A member as it is, if the request has it. */
+/* Copies a member, if the request has it. */
 static bool keep_key(struct work *w, const char *key)
 {
 	json_t *value = json_object_get(w->from, key);
@@ -67,9 +67,9 @@ static bool keep_key(struct work *w, const char *key)
 	return is_absent(value) || set_value(w, w->to, key, json_incref(value));
 }
 
-/* --- what a chat's template is given beyond the messages --- */
+/* --- arguments of a chat's template besides the messages --- */
 
-/* The object chat_template_kwargs of `to`, made if it is not there. */
+/* The object chat_template_kwargs of `to`; makes a missing one. */
 static json_t *kwargs(struct work *w)
 {
 	json_t *given = json_object_get(w->from, "chat_template_kwargs");
@@ -83,7 +83,7 @@ static json_t *kwargs(struct work *w)
 	return set_value(w, w->to, "chat_template_kwargs", object) ? object : NULL;
 }
 
-/* An effort also switches thinking on or off, unless the request says itself. */
+/* An effort also switches thinking on or off, unless the request does so itself. */
 static bool set_effort(struct work *w, json_t *effort)
 {
 	json_t *object;
@@ -154,7 +154,7 @@ static bool add_message(struct work *w, const char *role, json_t *content)
 	return false;
 }
 
-/* The text of a part that is nothing but text; NULL: it is more. */
+/* The text of a pure text part; NULL: it is more. */
 static json_t *part_text(const json_t *part)
 {
 	static const char *const types[] = {"text", "input_text", "output_text"};
@@ -168,7 +168,7 @@ static json_t *part_text(const json_t *part)
 	return NULL;
 }
 
-/* Parts as a chat has them; one alone is a string there. NULL: not only text. */
+/* Converts parts to those of a chat, where a single one is a string. NULL: not only text. */
 static json_t *chat_parts(struct work *w, const json_t *content, bool one_is_string)
 {
 	json_t *parts = json_array(), *part;
@@ -198,7 +198,7 @@ static json_t *chat_parts(struct work *w, const json_t *content, bool one_is_str
 
 /* --- /v1/messages --- */
 
-/* The blocks' texts in one, without anything between; NULL: not only text, or no memory. */
+/* The blocks' concatenated texts; NULL: not only text, or no memory. */
 static json_t *join_blocks(struct work *w, const json_t *blocks)
 {
 	size_t i, len = 0;
@@ -221,13 +221,13 @@ static json_t *join_blocks(struct work *w, const json_t *blocks)
 		memcpy(all + len, json_string_value(text), json_string_length(text));
 		len += json_string_length(text);
 	}
-	joined = all == NULL ? NULL : json_stringn_nocheck(all, len); /* UTF-8, as its parts are */
+	joined = all == NULL ? NULL : json_stringn_nocheck(all, len); /* UTF-8, like its parts */
 	free(all);
 	w->no_memory = w->no_memory || joined == NULL;
 	return joined;
 }
 
-/* The top-level system prompt. */
+/* Adds the top-level system prompt. */
 static bool add_system(struct work *w)
 {
 	json_t *system = json_object_get(w->from, "system"), *joined;
@@ -295,7 +295,7 @@ static bool add_item(struct work *w, const json_t *item)
 		return false;
 	if (is_text(content))
 		return add_message(w, json_string_value(role), json_incref(content));
-	/* Of an answer given before only the first part is looked at. */
+	/* vLLM uses only the first part of an earlier answer. */
 	if (!json_is_array(content) || (assistant && json_array_size(content) != 1))
 		return false;
 	content = chat_parts(w, content, assistant);

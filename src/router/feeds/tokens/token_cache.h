@@ -1,9 +1,9 @@
 /*
- * token_cache.h - token ids of prompts that were asked about before.
+ * token_cache.h - caches token ids of earlier prompts.
  *
- * A prompt is known by a hash of its whole body (tokens.c says why nothing less will do). The
- * oldest in use goes first, and none lives longer than a time to live: a chat template may write
- * the date into the prompt.
+ * The key is a hash of the whole body (tokens.c has the reasons). The least recently used entry is
+ * evicted first, and every entry has a time to live: a chat template may write the date into the
+ * prompt.
  *
  * Threads: any. Each shard has a lock that is held for a few memory accesses.
  */
@@ -25,7 +25,7 @@ enum kvw_err kvw_token_cache_create(
 	size_t bytes, int64_t ttl_ns, struct kvw_token_cache **out) KVW_MUST_CHECK;
 void kvw_token_cache_destroy(struct kvw_token_cache *cache); /* NULL is allowed */
 
-/* A reference of the caller's, or NULL. */
+/* Finds a list. Returns the caller's reference, or NULL. */
 struct kvw_token_list *kvw_token_cache_get(
 	struct kvw_token_cache *cache, struct kvw_token_key key, int64_t now_ns);
 

@@ -2,13 +2,11 @@
  * token_job.c - one prompt on its way through a worker's /tokenize.
  *
  * Each attempt is a curl handle of its own: making one costs microseconds on a thread that waits
- * anyway, and the connections live in the multi handle, so they are reused all the same (unlike the
- * prober's, which must show that new ones are accepted). A worker that fails is followed by the
- * next, unless the failure is about the prompt or the client's key, which the next would refuse
- * too.
+ * anyway, and the multi handle owns and reuses the connections (unlike the prober's, which must
+ * prove that new ones are accepted). After a failure the job asks the next worker, unless the
+ * prompt or the client's key is at fault, which the next would refuse, too.
  *
- * An answer may have so many bytes for each byte of the prompt as its digits can take, and not
- * more.
+ * The limit of an answer's bytes per byte of the prompt is the most that its digits can take.
  */
 #include "feeds/tokens/token_job.h"
 
@@ -22,11 +20,11 @@
 #include "feeds/tokens/token_body.h"
 
 #define PATH              "/tokenize"
-#define ANSWER_BASE       ((size_t)256 << 10) /* a template's own words */
+#define ANSWER_BASE       ((size_t)256 << 10) /* the template's own tokens */
 /* A token is a byte at least, and 12 characters of a list. */
 #define ANSWER_PER_BYTE   16
 #define CONNECT_MS        1000L
-/* vLLM closes a connection that was idle for 5 s. */
+/* vLLM closes connections that were idle for 5 s. */
 #define IDLE_CONNECTION_S 3L
 
 /* Charges the account with the memory that the job holds now. */
@@ -109,7 +107,7 @@ static bool make_headers(struct kvw_token_job *job, const struct kvw_worker *wor
 	for (const struct curl_slist *at = job->request.headers; at != NULL; at = at->next)
 		if (!add_header(job, at->data))
 			return false;
-	/* Not "100-continue": the answer to that costs a turn. */
+	/* No "100-continue", whose answer costs a round trip. */
 	if (!add_header(job, "Content-Type: application/json") || !add_header(job, "Expect:"))
 		return false;
 	if (worker->api_key[0] != '\0' || job->authorization == NULL)
@@ -190,7 +188,7 @@ static enum kvw_err take_list(struct kvw_token_job *job)
 	return err;
 }
 
-/* No such path, rather than no such model, for which vLLM answers 404 in OpenAI's shape. */
+/* Whether a 404 is for the path, not for the model: for that vLLM's answer has OpenAI's form. */
 static bool has_no_tokenize(const struct kvw_token_job *job, long status)
 {
 	static const char error[] = "\"error\"";

@@ -1,6 +1,6 @@
 /*
- * token_job.h - the inside of the tokenizer, shared by its two files: tokens.c hands jobs back and
- * forth, token_job.c asks workers.
+ * token_job.h - internals of the tokenizer, shared by its two files: tokens.c passes jobs between
+ * threads, token_job.c asks workers.
  */
 #ifndef KVW_TOKEN_JOB_H
 #define KVW_TOKEN_JOB_H
@@ -32,15 +32,15 @@ struct kvw_token_job {
 	char *authorization; /* of the client; owned; NULL: none */
 	struct kvw_tokens_box *box; /* a reference */
 
-	/* The box's thread's alone. done NULL: forgotten. */
+	/* Owned by the box's thread. done NULL: forgotten. */
 	kvw_token_fn *done;
 	void *user;
 
-	/* The tokenizer's thread's alone, until it is answered. */
+	/* Owned by the tokenizer's thread until the answer. */
 	TAILQ_ENTRY(kvw_token_job) running;
 	struct kvw_probe_request request;
 	struct curl_slist *headers;
-	uint32_t next_worker; /* of workers; the one being asked is the one before */
+	uint32_t next_worker; /* index of the next worker to ask */
 	int64_t begun_ns;
 	char *converted; /* posted instead of the body; owned */
 	size_t converted_len;
@@ -48,7 +48,7 @@ struct kvw_token_job {
 	size_t answer_len, answer_room;
 
 	struct kvw_token_result result;
-	uint64_t charged; /* to tokens->memory; its own thread's, as long as that has the job */
+	uint64_t charged; /* charged to tokens->memory; owned by the thread that has the job */
 	size_t body_len;
 	char body[];
 };
@@ -60,7 +60,7 @@ struct kvw_tokens {
 	struct kvw_account *memory; /* of clients */
 	_Atomic int64_t ask_limit_ms;   /* of one job, all its workers together */
 	_Atomic int64_t inflight_limit; /* kvaware.tokens.inflight */
-	uint64_t seed;        /* of keys: clients cannot choose bodies that collide */
+	uint64_t seed;        /* of keys, so that clients cannot choose colliding bodies */
 	_Atomic int64_t *refused_until_ns; /* [KVW_MAX_WORKERS] by worker */
 
 	pthread_mutex_t lock; /* guards the next two */
@@ -71,7 +71,7 @@ struct kvw_tokens {
 	_Atomic int64_t inflight; /* jobs that exist */
 	_Atomic uint64_t turn, asked, cached, answered, failed, asking_ns;
 
-	/* The thread's own. */
+	/* Owned by the tokenizer's thread. */
 	struct event_base *base;
 	struct event *wake;
 	struct kvw_curl_loop transfers;
@@ -83,7 +83,7 @@ struct kvw_tokens {
 
 /* Puts a job with a result into its box, or frees it if the box is no longer read. */
 void kvw_token_job_answer(struct kvw_token_job *job);
-/* The worker has no /tokenize. */
+/* Records that the worker has no /tokenize. */
 void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker);
 
 /* --- token_job.c --- */

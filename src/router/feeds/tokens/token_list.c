@@ -27,7 +27,7 @@ struct kvw_token_list *kvw_token_list_ref(struct kvw_token_list *list)
 
 void kvw_token_list_put(struct kvw_token_list *list)
 {
-	/* Release: our reads come before the free; acquire: so do those of the others. */
+	/* Release: this thread's reads precede the free; acquire: so do the other threads'. */
 	if (list != NULL && atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) == 1)
 		free(list);
 }

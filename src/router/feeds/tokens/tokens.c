@@ -1,25 +1,24 @@
 /*
  * tokens.c - see tokens.h.
  *
- * A worker's /tokenize applies the engine's own chat template and tokenizer, so what it says of a
- * request's body is what the engine will make of it; vLLM ignores members that it does not know
- * there, and the body can be posted as it came. What must be known is which bodies are not rendered
- * alike on both paths: src/router/openai finds those (kvw_scan_exact).
+ * A worker's /tokenize applies the engine's own chat template and tokenizer, so its result for a
+ * request's body is what the engine will compute; vLLM ignores unknown members there, so the body
+ * can be posted unchanged. src/router/openai finds the bodies that are rendered differently on both
+ * paths (kvw_scan_exact).
  *
  * The cache is keyed by a hash of the whole body. The chain of hashes that routing by text compares
- * would find more, but it stands for what the prompt means, not for how a template writes it: it
- * takes one text part for a string, drops `cache_control` of a tool, and another template may
- * render any of that differently. Nor are tokens taken from a conversation's previous turn. It
- * would save the next turn's question where the new prompt's tokens begin with the old one's, and
- * templates are free to break that: they strip the reasoning of earlier answers, move tools in
- * front of the last user message, write the date. Worse, what the engine has cached includes the
- * answer in between, whose tokens we do not know: the prediction would always be short by it. So a
- * turn costs one question, which no loop waits for, unless the answer is not needed: the proxy asks
- * only where two workers can be compared and one of them publishes what it holds.
+ * would match more bodies, but it represents a prompt's meaning, not a template's output: it treats
+ * one text part like a string, drops `cache_control` of a tool, and a template may render such
+ * differences. Nor are tokens taken from a conversation's previous turn. That would save a question
+ * if the new prompt's tokens began with the old one's, but templates may break that: they strip the
+ * reasoning of earlier answers, move tools in front of the last user message, write the date.
+ * Worse, the engine's cache includes the answer in between, whose tokens are unknown: the
+ * prediction would always lack it. So a turn costs one question, which blocks no loop, and the
+ * proxy asks only if two workers can be compared and one of them publishes its blocks.
  *
- * A job is handed over twice: to the thread (`submitted`, under the lock), and back to its box.
- * Only the box's thread reads or writes `done` and `user`, so that a job can be forgotten without a
- * race: it comes back all the same, counts as in flight until then, and is freed there.
+ * A job passes to the tokenizer's thread (`submitted`, under the lock), and back to its box. Only
+ * the box's thread accesses `done` and `user`, so that a job can be forgotten without a race: it
+ * still comes back, counts as in flight until then, and is freed there.
  */
 #include "feeds/tokens/tokens.h"
 
@@ -43,9 +42,9 @@
 #include "feeds/tokens/token_job.h"
 
 #define CACHE_TTL_NS   (5 * 60 * KVW_NS_PER_S) /* a template may write the date */
-/* A worker without /tokenize is left alone so long. */
+/* Pause after a worker showed that it has no /tokenize. */
 #define REFUSAL_NS     (60 * KVW_NS_PER_S)
-#define ASK_LEAST_MS   2000                    /* an answer that is late is still of use */
+#define ASK_LEAST_MS   2000                    /* also a late answer fills the cache */
 #define ASK_PER_WAIT   4
 
 /* --- boxes --- */
@@ -108,7 +107,7 @@ static void box_unref(struct kvw_tokens_box *box)
 	free(box);
 }
 
-/* All that wait, taken out. */
+/* Takes all waiting jobs out. */
 static void box_take(struct kvw_tokens_box *box, struct kvw_token_jobs *jobs)
 {
 	STAILQ_INIT(jobs);
@@ -169,7 +168,7 @@ void kvw_token_job_answer(struct kvw_token_job *job)
 	closed = box->closed;
 	if (!closed) {
 		STAILQ_INSERT_TAIL(&box->answered, job, entry);
-		/* Under the lock: the box may be gone once its owner has read the job. */
+		/* Under the lock: the box may be freed once its owner has read the job. */
 		(void)!write(box->fd, &one, sizeof(one));
 	}
 	pthread_mutex_unlock(&box->lock);
@@ -217,7 +216,7 @@ void kvw_token_job_destroy(struct kvw_token_job *job)
 		free_job(job);
 }
 
-/* The same bytes on another path are another prompt. */
+/* The key includes the path: the same bytes on another path are another prompt. */
 static struct kvw_token_key key_of(const struct kvw_token_job *job)
 {
 	XXH128_hash_t hash = XXH3_128bits_withSeed(
@@ -286,7 +285,7 @@ void kvw_token_job_forget(struct kvw_token_job *job)
 	job->user = NULL;
 }
 
-/* --- which worker to ask --- */
+/* --- choice of workers --- */
 
 struct kvw_tokens_choice kvw_tokens_look(
 	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count)
@@ -361,7 +360,7 @@ uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate
 
 /* --- life --- */
 
-/* NULL: there is none, or the thread stops, and what is left is aborted then. */
+/* Takes the next job. NULL: none, or the thread stops, which aborts the rest. */
 static struct kvw_token_job *next_submitted(struct kvw_tokens *tokens, bool *stopping)
 {
 	struct kvw_token_job *job;

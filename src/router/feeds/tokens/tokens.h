@@ -1,9 +1,9 @@
 /*
- * tokens.h - a prompt's token ids, found out by asking a worker's /tokenize.
+ * tokens.h - gets a prompt's token ids from a worker's /tokenize.
  *
  * One thread asks for all event loops. A loop fills a job with the request's body and submits it;
- * the answer comes back through the loop's own box, whose descriptor the loop watches. Nothing here
- * ever waits on a loop: a lookup in the cache takes a short lock, a submission another.
+ * the answer comes back through the loop's own box, whose descriptor the loop watches. No call
+ * blocks a loop: a look-up in the cache takes a short lock, a submission another.
  *
  * 	loop        job -> submit --> cache? -> known at once
  * 	                                 |
@@ -18,8 +18,8 @@
 #include "kvway/route_request.h"
 #include "feeds/tokens/token_list.h"
 
-#define KVW_TOKENS_WORKERS    2                  /* that one job may ask, one after another */
-#define KVW_TOKENS_BODY_MAX   ((size_t)16 << 20) /* of one job; longer prompts go by text */
+#define KVW_TOKENS_WORKERS    2                  /* most workers that a job asks, in turn */
+#define KVW_TOKENS_BODY_MAX   ((size_t)16 << 20) /* of one job; longer prompts are routed by text */
 
 struct kvw_account;
 struct kvw_tokens;
@@ -37,10 +37,10 @@ typedef void kvw_token_fn(void *user, const struct kvw_token_result *result);
 
 /* --- life --- */
 
-/* config, fleet, memory: borrowed. Jobs hold what fits into memory. */
+/* config, fleet, memory: borrowed. `memory` limits the jobs' bytes. */
 enum kvw_err kvw_tokens_start(const struct kvw_config *config, struct kvw_fleet *fleet,
 	struct kvw_account *memory, struct kvw_tokens **out) KVW_MUST_CHECK;
-/* New values of the keys that a reload may change. Any thread. */
+/* Applies the keys that a reload may change. Any thread. */
 void kvw_tokens_reconfigure(struct kvw_tokens *tokens, const struct kvw_config *config);
 /* Ends the thread and its transfers. All boxes must have been closed. NULL is allowed. */
 void kvw_tokens_stop(struct kvw_tokens *tokens);
@@ -48,11 +48,11 @@ void kvw_tokens_stop(struct kvw_tokens *tokens);
 /* --- boxes: one per thread that asks --- */
 
 enum kvw_err kvw_tokens_box_create(struct kvw_tokens_box **out) KVW_MUST_CHECK;
-/* Readable when an answer waits. The box's. */
+/* A descriptor, readable when an answer waits. The box owns it. */
 int kvw_tokens_box_fd(const struct kvw_tokens_box *box);
 /* Calls done of every answered job. */
 void kvw_tokens_box_read(struct kvw_tokens_box *box);
-/* Answers that still come go nowhere. NULL is allowed. */
+/* Closes a box; later answers are dropped. NULL is allowed. */
 void kvw_tokens_box_close(struct kvw_tokens_box *box);
 
 /* --- jobs: the box's thread --- */
@@ -63,7 +63,7 @@ struct kvw_token_job *kvw_token_job_create(struct kvw_tokens *tokens, size_t bod
 char *kvw_token_job_body(struct kvw_token_job *job); /* [body_len], for the caller to fill */
 void kvw_token_job_destroy(struct kvw_token_job *job); /* a job that was not submitted */
 
-/* Which worker to ask, and how. Borrowed during the call. */
+/* The workers to ask, and the way. Borrowed during the call. */
 struct kvw_token_ask {
 	enum kvw_api api;
 	bool convert;                       /* KVW_FORM_CONVERT */
@@ -77,13 +77,12 @@ struct kvw_token_ask {
 	void *user;
 };
 
-/* Takes the job. True: *result is known (the cache has it, or it cannot be asked) and the job is
- * gone.
- * False: done will be called once, unless the job is forgotten before. */
+/* Takes the job. True: *result is set (from the cache, or no question is possible) and the job is
+ * freed. False: done will be called once, unless the job is forgotten before. */
 bool kvw_token_job_submit(struct kvw_token_job *job, const struct kvw_token_ask *ask,
 	struct kvw_token_result *result) KVW_MUST_CHECK;
-/* done will not be called. The answer still goes to the cache.
- * Only while submitted and not done. */
+/* Forgets a job: done will not be called. The answer still goes to the cache. Only while submitted
+ * and not done. */
 void kvw_token_job_forget(struct kvw_token_job *job);
 
 /* --- any thread --- */
@@ -96,18 +95,18 @@ struct kvw_tokens_choice {
 struct kvw_tokens_choice kvw_tokens_look(
 	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count);
 
-/* Has this worker said lately that it has no /tokenize? */
+/* Whether this worker recently showed that it has no /tokenize. */
 bool kvw_tokens_refused_by(const struct kvw_tokens *tokens, uint32_t worker, int64_t now_ns);
-/* The worker's slot will have another one. */
+/* Drops a worker's refusal: another worker gets the slot. */
 void kvw_tokens_forget(struct kvw_tokens *tokens, uint32_t worker);
-/* Fills workers with those to ask among the candidates: usable, not refusing, fewest in flight, in
- * turn where equal. Returns how many. */
+/* Chooses workers to ask among the candidates: usable, not refusing, fewest in flight, in turn
+ * among equals. Returns their number. */
 uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate *items,
 	size_t count, int64_t now_ns, uint32_t workers[KVW_TOKENS_WORKERS]);
 
 struct kvw_tokens_stats {
 	uint64_t asked;    /* prompts that a worker was asked about, since start */
-	uint64_t cached;   /* prompts that needed none, since start */
+	uint64_t cached;   /* prompts found in the cache, since start */
 	uint64_t answered; /* of those asked */
 	uint64_t failed;   /* of those asked */
 	uint64_t asking_ns; /* sum over those answered */

@@ -3,15 +3,15 @@
  *
  * A name of the form http://NAME:PORT is one worker for each of its addresses;
  * srv://_http._tcp.NAME one for each target of its SRV records, at the target's port and first
- * address (IPv4 first): a target is one host. Priority and weight are not looked at, kvway balances
- * by itself. The list is that of all names together, ordered by URL, each once. It is first
- * reported when every name has been answered once, however, so that a start does not look like
- * workers that come one by one.
+ * address (IPv4 first): a target is one host. Priority and weight are ignored, since kvway itself
+ * balances. The list covers all names, ordered by URL, each once. It is first reported when every
+ * name has had an answer of any kind, so that a start does not look like workers that join one by
+ * one.
  *
- * A name is asked for again when the least TTL of its records has passed, between
+ * A name is resolved again when the least TTL of its records has passed, between
  * discovery.dns_least and discovery.dns_most.
  *
- * When are workers gone? An answer without them says so, but an outage of the DNS must not: so
+ * An answer without a worker removes it, but an outage of the DNS must not: so
  * - SERVFAIL, refusals, timeouts and malformed answers change nothing, however long they last; the
  *   list before stays in force, with a warning;
  * - NXDOMAIN and "no such records" are what a name server says of a service without ready pods, and
@@ -37,7 +37,7 @@
 
 #define ROOM       "discovery"
 #define NONE_TWICE 2
-#define ASKED_MOST 32 /* targets of one name asked for at once */
+#define ASKED_MOST 32 /* targets of one name resolved at once */
 #define URL_ROOM   512
 
 struct name;
@@ -60,13 +60,13 @@ struct name {
 	struct kvw_dns_question *question;  /* open; else NULL */
 	struct sockaddr_storage *addresses; /* in force, with ports; owned */
 	size_t count;
-	struct target *targets, *before; /* being asked for; those in force. Owned */
+	struct target *targets, *before; /* being resolved; in force. Owned */
 	size_t target_count, before_count;
-	size_t next, open;     /* target to ask for next; questions open */
+	size_t next, open;     /* next target to resolve; open questions */
 	uint32_t ttl_s;        /* of the records and their targets */
 	int64_t delay_ms;      /* until the next try after a failure */
-	unsigned none;         /* answers in a row that there is nothing */
-	bool answered, failed; /* at least once; the last time, which is reported */
+	unsigned none;         /* empty answers in a row */
+	bool answered, failed; /* answered at least once; failed last, which is reported */
 };
 
 struct dns_source {
@@ -164,7 +164,7 @@ static bool is_reported(const struct dns_source *source, char **urls, size_t cou
 	return true;
 }
 
-/* What such a name said before stands in the list. */
+/* Whether a name has failed, whose former workers stay in the list. */
 static bool any_failed(const struct dns_source *source)
 {
 	for (size_t i = 0; i < source->count; i++)
@@ -233,7 +233,7 @@ static void ask_later(struct name *name)
 	ask_after(name, name->delay_ms);
 }
 
-/* It could not be asked for. */
+/* Handles a failed question. */
 static void name_failed(struct name *name, const char *why)
 {
 	struct dns_source *source = name->source;
@@ -248,7 +248,7 @@ static void name_failed(struct name *name, const char *why)
 		report_name(source, name, false);
 }
 
-/* A server says that there is nothing. */
+/* Handles a server's empty answer. */
 static void name_none(struct name *name, const char *why)
 {
 	bool ended = name->failed;
@@ -265,7 +265,7 @@ static void name_none(struct name *name, const char *why)
 	report_name(name->source, name, ended);
 }
 
-/* Takes a list, ordered, which is then the name's. */
+/* Takes an ordered list, which the name then owns. */
 static void name_found(struct name *name, struct sockaddr_storage *addresses, size_t count)
 {
 	const struct dns_source *source = name->source;
@@ -325,7 +325,7 @@ static void on_host(void *arg, const struct kvw_dns_answer *answer)
 
 static void ask_targets(struct name *name);
 
-/* All targets have been answered. */
+/* Handles the answers of all targets. */
 static void targets_known(struct name *name)
 {
 	struct sockaddr_storage *list = calloc(name->target_count, sizeof(*list));
@@ -354,8 +354,8 @@ static void targets_known(struct name *name)
 	name_found(name, list, kvw_dns_order(list, used));
 }
 
-/* The address that a target had before, if its name cannot be asked for; or if addresses of that
- * kind alone cannot (answer, else NULL): with another address it would be another worker. */
+/* Keeps a target's former address if its name cannot be resolved, or only not for that kind of
+ * addresses (answer, else NULL): with another address it would be another worker. */
 static void keep_address(struct target *target, const struct kvw_dns_answer *answer)
 {
 	const struct name *name = target->name;
@@ -493,7 +493,7 @@ static enum kvw_err name_init(
 		return KVW_ENOMEM;
 	if (!kvw_discovery_url_split(kvw_slice_of(name->text), &name->url) ||
 		name->url.name.len >= sizeof(name->host))
-		return KVW_EINVAL; /* the configuration's rules have let no such name pass */
+		return KVW_EINVAL; /* the configuration's check refuses such a name */
 	memcpy(name->host, name->url.name.data, name->url.name.len);
 	return KVW_OK;
 }

@@ -7,8 +7,8 @@
 #include "fleet/discovery/source.h"
 #include "fleet/dns.h"
 
-/* kvw_source_dns.start with options for the DNS;
- * borrowed during the call, NULL: as the machine is. */
+/* kvw_source_dns.start with options for the DNS; borrowed during the call, NULL: the machine's
+ * settings. */
 enum kvw_err kvw_dns_source_start(struct event_base *base, const struct kvw_config *config,
 	const struct kvw_dns_options *options, kvw_source_found_fn *found, void *arg,
 	struct kvw_source **out) KVW_MUST_CHECK;

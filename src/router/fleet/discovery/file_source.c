@@ -1,16 +1,15 @@
 /*
  * file_source.c - workers from a file (`discovery.file`), read again whenever it changes.
  *
- * What is watched is the file's folder: a file that is replaced by a rename is another inode, and
- * Kubernetes replaces a folder behind a symbolic link (`..data`), so that nothing happens to the
- * file itself. Where the kernel reports nothing (network file systems, links to other places, a
- * folder that comes later) a slow look at the file's identity does. Changes within SETTLE_MS are
- * read once.
+ * The source watches the file's folder: a rename replaces a file by another inode, and Kubernetes
+ * replaces a folder behind a symbolic link (`..data`), without any event of the file itself. Where
+ * the kernel reports nothing (network file systems, links to other places, a folder that is created
+ * later) a slow poll of the file's identity detects changes. Changes within SETTLE_MS are read
+ * once.
  *
- * A file is read whole and checked whole; a mistake changes nothing. Each content is looked at
- * once, so that a mistake is logged once. A text that grows while it is read is read again; one
- * that is written slowly in place may be seen half, which is why the documentation asks for a
- * rename.
+ * A file is read and checked whole; with a mistake the former list stays. Each content is parsed
+ * once, so that a mistake is logged once. A text that grows while it is read is read again; a text
+ * that is written slowly in place may be read half, so the documentation asks for a rename.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,12 +29,12 @@
 
 #define ROOM       "discovery"
 #define SETTLE_MS  50
-#define LINES_MOST 20 /* of one file's mistakes in the log */
+#define LINES_MOST 20 /* most log lines on one file's mistakes */
 #define WATCHED                                                                                    \
 	(IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF |   \
 		IN_MOVE_SELF | IN_ONLYDIR)
 
-/* Which file, in which state. */
+/* Identity and state of the file. */
 struct identity {
 	dev_t device;
 	ino_t inode;
@@ -53,7 +52,7 @@ struct file_source {
 	int notify; /* inotify; -1: none */
 	int watch;  /* of the folder; -1: none */
 	struct identity seen;
-	uint64_t content; /* hash of the bytes looked at last */
+	uint64_t content; /* hash of the bytes parsed last */
 	bool any;         /* seen and content are set */
 	int missing;      /* errno that was reported last; 0: none */
 };
@@ -65,7 +64,7 @@ static void fail_file(struct file_source *file, const char *why)
 
 /* --- a content --- */
 
-/* Each line to the log; the first one is what `found` gets. */
+/* Logs each line; `found` gets the first one. */
 static void log_lines(enum kvw_log_level level, char *lines, char **first)
 {
 	size_t count = 0;
@@ -107,7 +106,7 @@ static void take_content(struct file_source *file, const char *text, size_t len)
 		kvw_error(ROOM, "%s: has mistakes and changes nothing", file->path);
 		fail_file(file, first != NULL ? first : "has mistakes");
 	} else {
-		file->any = false; /* to be looked at again */
+		file->any = false; /* parse it again */
 		fail_file(file, "out of memory");
 	}
 	kvw_config_destroy(list);
@@ -220,7 +219,7 @@ static void read_file(struct file_source *file)
 	if (error == 0) {
 		size_t size = before.st_size < 0 ? 0 : (size_t)before.st_size;
 
-		buffer = malloc(size < room ? size + 1 : room); /* one byte more: it has grown */
+		buffer = malloc(size < room ? size + 1 : room); /* one byte more shows growth */
 		error = buffer == NULL
 				? ENOMEM
 				: read_bytes(fd, buffer, size < room ? size + 1 : room, &len);
@@ -232,7 +231,7 @@ static void read_file(struct file_source *file)
 		if (is_same_identity(&one, &two))
 			look_at_content(file, buffer, len);
 		else
-			after(file->settle, SETTLE_MS); /* it is being written */
+			after(file->settle, SETTLE_MS); /* the file is being written */
 	}
 	if (error != 0)
 		report_missing(file, error);
@@ -240,7 +239,7 @@ static void read_file(struct file_source *file)
 	close(fd);
 }
 
-/* --- what says that it has changed --- */
+/* --- signs of a change --- */
 
 static void watch_folder(struct file_source *file)
 {

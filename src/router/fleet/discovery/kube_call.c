@@ -1,12 +1,12 @@
 /*
  * kube_call.c - see kube_call.h.
  *
- * libcurl caches authorities by the name of their file for a day, so we read the file and give it
- * the bytes: a new content is then another TLS configuration, and old connections are not used for
- * it. (Over GnuTLS libcurl takes only the name, and does not cache.) A call that fails before it
- * reaches libcurl ends by way of an event, so that its user has one path for all ends.
+ * libcurl caches authorities by the name of their file for a day, so kvway reads the file and
+ * passes the bytes: new contents are then another TLS configuration, for which old connections are
+ * not used. (With GnuTLS libcurl takes only the name, and does not cache.) A call that fails before
+ * it reaches libcurl ends by an event, so that its user has one path for all ends.
  *
- * `silence` is the deadline of a watch: for its answer to begin, then set again by each piece of
+ * `silence` is the deadline of a watch: for the start of its answer, then reset by each piece of
  * it.
  */
 #include "fleet/discovery/kube_call.h"
@@ -35,10 +35,10 @@ struct kvw_kube_call {
 	void *arg;
 	CURL *easy; /* running; else NULL */
 	struct curl_slist *headers;
-	struct event *silence, *later; /* later: ends what could not begin */
+	struct event *silence, *later; /* later: ends a call that could not begin */
 	const char *patch; /* of a PATCH while it begins; else NULL */
 	bool watch, open;
-	enum kvw_kube_fault fault; /* noted by a callback of libcurl; NONE */
+	enum kvw_kube_fault fault; /* set by a callback of libcurl; NONE: no fault */
 	char *body;                /* a list's, an error's, or the rest of a line */
 	size_t len, room;
 	char why[KVW_KUBE_WHY];
@@ -209,7 +209,7 @@ static bool hand_over_line(struct kvw_kube_call *call, struct kvw_slice line)
 	return line.len == 0 || call->ops->line(call->arg, line);
 }
 
-/* Whole lines go out, the rest waits for more. */
+/* Reports whole lines; keeps the rest. */
 static bool take_lines(struct kvw_kube_call *call, const char *data, size_t len)
 {
 	const char *end;
@@ -250,7 +250,7 @@ static size_t on_body(char *data, size_t one, size_t len, void *arg)
 	bool on;
 
 	(void)one;
-	if (status_of(call) != 200) { /* the beginning of an error says enough */
+	if (status_of(call) != 200) { /* the beginning of an error is enough */
 		size_t left = STATUS_MOST > call->len ? STATUS_MOST - call->len : 0;
 
 		on = append(call, data, len < left ? len : left, STATUS_MOST);
@@ -372,7 +372,7 @@ void kvw_kube_call_done(void *user, CURLcode code)
 	int64_t wait_ms = 0;
 
 	if (call->fault != KVW_KUBE_NONE) {
-		code = CURLE_OK; /* a callback has ended it, and said why */
+		code = CURLE_OK; /* a callback has ended it and set the fault */
 	} else if (status != 0 && status != 200) {
 		call->fault = fault_of_status(status);
 		wait_ms = wait_of(call);

@@ -2,9 +2,9 @@
  * kube_call.h - one request at a time to the API of Kubernetes: a page of a list, a watch, or a
  * patch.
  *
- * Token and CA file are read for each request, since Kubernetes replaces both while we run. A
- * list's body is collected, a watch's is handed over line by line. Everything is bounded: bytes of
- * a page and of a line, the time of a list, the silence of a watch.
+ * Token and CA file are read for each request, since Kubernetes replaces both from time to time. A
+ * list's body is collected, a watch's is passed on line by line. Everything is bounded: bytes of a
+ * page and of a line, the time of a list, the silence of a watch.
  *
  * Threads: as the loop of its transfers (curl_loop.h), whose `done` must call kvw_kube_call_done.
  */
@@ -19,20 +19,20 @@
 #define KVW_KUBE_EVENT_BYTES ((size_t)4 << 20) /* etcd refuses objects of more than 1.5 MiB */
 #define KVW_KUBE_WHY         320
 
-/* Why a call came to nothing: a label of kvway_discovery_errors_total. */
+/* Cause of a failed call: a label of kvway_discovery_errors_total. */
 enum kvw_kube_fault {
 	KVW_KUBE_CONNECT,   /* no connection, or it was refused */
-	KVW_KUBE_TLS,       /* not the server that it should be */
+	KVW_KUBE_TLS,       /* the server failed TLS verification */
 	KVW_KUBE_TIMEOUT,   /* of a list */
 	KVW_KUBE_IDLE,      /* a watch was silent for too long */
-	KVW_KUBE_CUT,       /* it ended in the middle */
-	KVW_KUBE_DENIED,    /* 401, 403, or there is no token to show */
+	KVW_KUBE_CUT,       /* the answer was cut off */
+	KVW_KUBE_DENIED,    /* 401, 403, or no token */
 	KVW_KUBE_GONE,      /* 410, as status or as an event */
 	KVW_KUBE_THROTTLED, /* 429 */
 	KVW_KUBE_SERVER,    /* 5xx */
-	KVW_KUBE_STATUS,    /* any other */
-	KVW_KUBE_MALFORMED, /* the answer cannot be understood */
-	KVW_KUBE_TOO_LARGE, /* a page, a line, or too many objects */
+	KVW_KUBE_STATUS,    /* any other status */
+	KVW_KUBE_MALFORMED, /* the answer is malformed */
+	KVW_KUBE_TOO_LARGE, /* a page or line too long, or too many objects */
 	KVW_KUBE_LOCAL,     /* out of memory */
 	KVW_KUBE_FAULTS,
 	KVW_KUBE_NONE = KVW_KUBE_FAULTS,
@@ -44,7 +44,7 @@ struct kvw_kube_call;
 
 /* How a call ended. Borrowed. */
 struct kvw_kube_result {
-	/* NONE: a list's body is whole, a watch was ended by the server. */
+	/* NONE: a list's body is complete, or the server ended a watch. */
 	enum kvw_kube_fault fault;
 	const char *why;           /* one line */
 	struct kvw_slice body;     /* of a list */
@@ -52,12 +52,12 @@ struct kvw_kube_result {
 };
 
 struct kvw_kube_call_ops {
-	/* A watch: the server has accepted it. */
+	/* Called when the server has accepted a watch. */
 	void (*open)(void *arg);
-	/* A watch: one line; false: end it, as by kvw_kube_call_stop. The call must stay. */
+	/* Called for each line of a watch; false ends it, as by kvw_kube_call_stop. Must not
+	 * destroy the call. */
 	bool (*line)(void *arg, struct kvw_slice line);
-	/* The call has ended. The callback may start another one. Not called after
-	 * kvw_kube_call_stop. */
+	/* Called at the end. May start another call. Not called after kvw_kube_call_stop. */
 	void (*ended)(void *arg, const struct kvw_kube_result *result);
 };
 
@@ -67,27 +67,27 @@ enum kvw_err kvw_kube_call_create(struct kvw_curl_loop *loop, const struct kvw_c
 /* NULL is allowed; not from a callback of the call. */
 void kvw_kube_call_destroy(struct kvw_kube_call *call);
 
-/* path: with its query, escaped. `ended` may come before this returns only by way of the loop. A
- * call that is running is stopped first. Always ends, in `ended`. */
+/* path: with its query, escaped. Stops a running call first. `ended` is always called, from the
+ * loop and never from within this function. */
 void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watch);
 /* Sends PATCH; its errors are those of a list's call. patch: a JSON merge patch, copied. */
 void kvw_kube_call_patch(struct kvw_kube_call *call, const char *path, const char *patch);
 void kvw_kube_call_stop(struct kvw_kube_call *call);
 bool kvw_kube_call_runs(const struct kvw_kube_call *call);
 
-/* user: the CURLOPT_PRIVATE that `done` of the loop got. */
+/* user: the CURLOPT_PRIVATE passed to the loop's `done`. */
 void kvw_kube_call_done(void *user, CURLcode code);
 
-/* The first line of a small file without its blanks, on the heap. KVW_EIO: it cannot be read, or is
- * none; `why` says so. */
+/* The first line of a small file without its blanks, on the heap. KVW_EIO: it cannot be read, or
+ * has no such line; `why` has the cause. */
 enum kvw_err kvw_kube_read_word(
 	const char *path, char **out, char *why, size_t room) KVW_MUST_CHECK;
 
-/* The transfer trusts the authorities in that PEM file, which is read now, and no others. KVW_EIO:
- * it cannot be read, `why` says so. */
+/* Makes the transfer trust only the authorities in that PEM file, which is read now. KVW_EIO: it
+ * cannot be read, `why` has the cause. */
 enum kvw_err kvw_kube_trust(CURL *easy, const char *path, char *why, size_t room) KVW_MUST_CHECK;
 
-/* The namespace of a pool, on the heap; NULL: `why` says why not, or there is no memory. */
+/* The namespace of a pool, on the heap; NULL: `why` has the cause, or out of memory. */
 char *kvw_kube_namespace(const struct kvw_config *config, size_t pool, char *why, size_t room);
 
 #endif

@@ -2,8 +2,8 @@
  * kube_object.c - see kube_object.h.
  *
  * jansson bounds the depth of what it parses; the caller bounds the length. A member of a wrong
- * type is one that is not there. Only what makes an object this object (its name and UID) must be
- * right; an address or a port that is none makes the endpoint missing.
+ * type counts as missing. Only the identity of an object (its name and UID) must be valid; an
+ * invalid address or port only removes the endpoint.
  */
 #include "fleet/discovery/kube_object.h"
 
@@ -23,7 +23,7 @@
 
 /* --- texts --- */
 
-/* A string member; len 0 where there is none. */
+/* A string member; len 0: none. */
 static struct kvw_slice text_of(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
@@ -51,7 +51,7 @@ static bool copy_text(struct kvw_slice text, char *out, size_t room)
 	return true;
 }
 
-/* A UID is opaque; a strange one counts by its hash. */
+/* A UID is opaque; an unusual one is replaced by its hash. */
 static void copy_uid(struct kvw_slice text, char out[KVW_KUBE_UID])
 {
 	if (!copy_text(text, out, KVW_KUBE_UID))
@@ -96,7 +96,7 @@ static struct kvw_slice label(const void *arg, struct kvw_slice key)
 	return (struct kvw_slice){json_string_value(value), json_string_length(value)};
 }
 
-/* Of an annotation, or else a label, of this name. */
+/* Value of an annotation, or else a label, of this name. */
 static struct kvw_slice said(const json_t *metadata, const char *key)
 {
 	struct kvw_slice value = text_of(json_object_get(metadata, "annotations"), key);
@@ -149,7 +149,7 @@ static enum kvw_err read_models(struct kvw_slice text, struct kvw_strings *out)
 	return KVW_OK;
 }
 
-/* As `weight` of a worker may be; 0: it is no such number. */
+/* A weight, in the range of a worker's `weight`; 0: no such number. */
 static double read_weight(struct kvw_slice text)
 {
 	char digits[32], *end;
@@ -165,7 +165,7 @@ static double read_weight(struct kvw_slice text)
 
 /* --- pods --- */
 
-/* A number, or 0: it is the name of a port. */
+/* A port's number; 0: it is a name. */
 static uint16_t port_number(const char *port)
 {
 	return port[strspn(port, "0123456789")] == '\0' ? (uint16_t)strtoul(port, NULL, 10) : 0;
@@ -207,7 +207,7 @@ static bool pod_is_ready(const json_t *status)
 	return false;
 }
 
-/* As inet_ntop writes it, so that each address has one text. */
+/* Normalized by inet_ntop, so that each address has one text. */
 static bool read_address(struct kvw_slice text, struct kvw_kube_endpoint *out)
 {
 	char copy[INET6_ADDRSTRLEN];
@@ -265,7 +265,7 @@ static uint16_t slice_port(const json_t *ports, const char *wanted)
 	return number; /* the Service maps another port of the same pods */
 }
 
-/* "ready" that is not known counts as true, says the API. */
+/* By the API, an unknown "ready" counts as true. */
 static bool endpoint_is_ready(const json_t *endpoint)
 {
 	const json_t *conditions = json_object_get(endpoint, "conditions");
@@ -326,7 +326,8 @@ void kvw_kube_object_finish(struct kvw_kube_object *object)
 	*object = (struct kvw_kube_object){.version = 0};
 }
 
-/* On failure *object may be filled in part. version: its resourceVersion; NULL: not wanted. */
+/* On failure *object may be partly filled. version: receives its resourceVersion; NULL: not
+ * wanted. */
 static enum kvw_err read_object(const struct kvw_pool_config *pool, const json_t *json,
 	struct kvw_kube_object *object, char version[KVW_KUBE_VERSION])
 {
@@ -359,7 +360,7 @@ void kvw_kube_page_finish(struct kvw_kube_page *page)
 	*page = (struct kvw_kube_page){.count = 0};
 }
 
-/* Its kind, where it says one, is the expected one. */
+/* Whether its kind, if stated, is the expected list. */
 static bool is_list(const struct kvw_pool_config *pool, const json_t *root)
 {
 	const char *kind = pool->service[0] != '\0' ? "EndpointSliceList" : "PodList";
@@ -368,7 +369,7 @@ static bool is_list(const struct kvw_pool_config *pool, const json_t *root)
 	       kvw_slice_equal(text_of(root, "kind"), kvw_slice_of(kind));
 }
 
-/* A token for the next page that cannot be read does not make this one the last. */
+/* An unreadable token for the next page is an error: this page is not the last. */
 static bool read_next(const json_t *metadata, char next[KVW_KUBE_CONTINUE])
 {
 	const json_t *token = json_object_get(metadata, "continue");
@@ -388,8 +389,7 @@ static enum kvw_err read_page(const struct kvw_pool_config *pool, const json_t *
 	size_t count = json_array_size(items), i;
 	enum kvw_err err = KVW_OK;
 
-	/* A list without a version is none that a watch can begin from;
-	 * `items: null` is an empty one. */
+	/* A watch cannot begin from a list without version; `items: null` is an empty list. */
 	if (!is_list(pool, root) ||
 		!copy_text(text_of(metadata, "resourceVersion"), page->version,
 			sizeof(page->version)) ||

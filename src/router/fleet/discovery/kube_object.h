@@ -1,11 +1,11 @@
 /*
- * kube_object.h - answers of the API of Kubernetes, read without trust: pages of lists, events of a
+ * kube_object.h - parses untrusted answers of the API of Kubernetes: pages of lists, events of a
  * watch.
  *
- * A pod, or an EndpointSlice, becomes an object: the list of its endpoints to which a request may
- * go. A pod has one if it is ready, not being deleted, has an address and matches the selector,
- * else none; so a pod that may get no requests is an object without endpoints, not a missing one.
- * Texts are copied and bounded. The API:
+ * A pod, or an EndpointSlice, becomes an object: the list of its endpoints that may get requests. A
+ * pod has one endpoint if it is ready, not being deleted, has an address and matches the selector,
+ * else none; so a pod that may get no requests is an object without endpoints, not a missing
+ * object. Texts are copied and bounded. The API:
  * https://kubernetes.io/docs/reference/using-api/api-concepts/
  *
  * Pure functions.
@@ -27,7 +27,7 @@
 #define KVW_KUBE_CONTINUE       4097 /* token for the next page */
 #define KVW_KUBE_ENDPOINTS_MOST 1000 /* of one EndpointSlice: Kubernetes' own limit */
 #define KVW_KUBE_MODELS_MOST    64   /* in models_from */
-/* objects: an API server may ignore the limit of the question. */
+/* objects: an API server may ignore the requested limit. */
 #define KVW_KUBE_PAGE_MOST      16384
 
 struct kvw_kube_endpoint {
@@ -41,11 +41,11 @@ struct kvw_kube_endpoint {
 struct kvw_kube_object {
 	char name[KVW_KUBE_NAME];
 	char uid[KVW_KUBE_UID];
-	uint64_t version; /* resourceVersion as a number, which newer ones exceed; 0: it is none */
+	uint64_t version; /* resourceVersion as a number, which grows; 0: not a number */
 	struct kvw_kube_endpoint *endpoints;
 	size_t endpoint_count;
-	struct kvw_strings models; /* by models_from; count 0: it says nothing */
-	double weight;             /* by weight_from; 0: it says nothing */
+	struct kvw_strings models; /* by models_from; count 0: not stated */
+	double weight;             /* by weight_from; 0: not stated */
 };
 
 /* One page of a list. */
@@ -53,7 +53,7 @@ struct kvw_kube_page {
 	struct kvw_kube_object *objects;
 	size_t count;
 	char version[KVW_KUBE_VERSION];   /* of the list */
-	char next[KVW_KUBE_CONTINUE];     /* ""; it was the last page */
+	char next[KVW_KUBE_CONTINUE];     /* "": this was the last page */
 };
 
 enum kvw_kube_event_kind {
@@ -73,19 +73,19 @@ struct kvw_kube_event {
 	char message[200];              /* ERROR: printable */
 };
 
-/* pool: of whole configuration. KVW_EINVAL: the text is no page, or an item of the page is no
- * object, and then nothing of the page counts; KVW_ENOMEM. */
+/* pool: with complete configuration. KVW_EINVAL: the text is no page, or an item is no object; then
+ * the whole page is refused. KVW_ENOMEM. */
 enum kvw_err kvw_kube_page_read(const struct kvw_pool_config *pool, const char *text, size_t len,
 	struct kvw_kube_page *out) KVW_MUST_CHECK;
 void kvw_kube_page_finish(struct kvw_kube_page *page);
 
-/* KVW_EINVAL: not an event that we know; KVW_ENOMEM. */
+/* KVW_EINVAL: not a known event; KVW_ENOMEM. */
 enum kvw_err kvw_kube_event_read(const struct kvw_pool_config *pool, const char *text, size_t len,
 	struct kvw_kube_event *out) KVW_MUST_CHECK;
 void kvw_kube_event_finish(struct kvw_kube_event *event);
 
-/* A resourceVersion as a number, or 0. Versions are compared only where they are plain numbers, as
- * every API server makes them. */
+/* A resourceVersion as a number, or 0. Versions are compared only if they are plain numbers, as in
+ * every API server. */
 uint64_t kvw_kube_version_number(const char *text);
 
 void kvw_kube_object_finish(struct kvw_kube_object *object);

@@ -27,7 +27,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
 	return a < b ? -1 : a > b;
 }
 
-/* By pod, and the one address first that counts. */
+/* Orders by pod, the address to use first. */
 static int by_pod(const void *left, const void *right)
 {
 	const struct found *a = left, *b = right;
@@ -39,7 +39,7 @@ static int by_pod(const void *left, const void *right)
 		order = compare_numbers(a->endpoint->port, b->endpoint->port);
 	if (order == 0)
 		order = (int)a->endpoint->v6 - (int)b->endpoint->v6;
-	if (order == 0) /* it may have been given another address: that of the newer object */
+	if (order == 0) /* its address may have changed: the newer object's counts */
 		order = compare_numbers(b->object->version, a->object->version);
 	return order != 0 ? order : strcmp(a->url, b->url);
 }
@@ -184,7 +184,7 @@ static enum kvw_err set_models(struct kvw_strings *member, const struct kvw_stri
 	return KVW_OK;
 }
 
-/* A worker has its URL and defaults; this is what its pool and its pod say. */
+/* Adds to a worker's URL and defaults the settings of its pool and pod. */
 static enum kvw_err complete(const struct kvw_config *config, const struct found *found,
 	struct kvw_worker_config *worker)
 {

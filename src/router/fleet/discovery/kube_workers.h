@@ -1,10 +1,10 @@
 /*
- * kube_workers.h - the workers that follow from the tables of all pools.
+ * kube_workers.h - makes the list of workers from the tables of all pools.
  *
  * A URL that several objects or pools claim belongs to the first pool, and in that pool to the
- * object that changed last: a pod that is gone may be listed for a while together with the pod that
- * has its address now. A pod with addresses of both families is one worker, at the first IPv4
- * address. Pure functions.
+ * object that changed last: for a while a gone pod may be listed together with the pod that has its
+ * address now. A pod with addresses of both families is one worker, at the first IPv4 address. Pure
+ * functions.
  */
 #ifndef KVW_KUBE_WORKERS_H
 #define KVW_KUBE_WORKERS_H

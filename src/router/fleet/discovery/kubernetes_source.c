@@ -3,7 +3,7 @@
  *
  * Each pool lists its objects, page by page, and then watches them from the version of that list.
  * Every discovery.kubernetes.relist it lists them again, while the watch goes on, and begins a new
- * watch from there, so that what a watch has missed is wrong for so long at most.
+ * watch from there, so that a change missed by the watch is corrected within that time.
  *
  * 	list ----all pages----> the table is as the list says; a new watch; the list again after
  * 	                        `relist`
@@ -13,17 +13,17 @@
  * 	      --410, ERROR, an event that is none--> the list
  * 	      --it cannot be begun, several times--> the list
  *
- * Only a list of which all pages came, or an event, removes a worker: an API server that is away
- * for however long leaves the fleet as it is. What is known of a worker is its pod's as long as its
- * pod has the same UID: the UID is the worker's `identity`.
+ * Only a list of which all pages came, or an event, removes a worker: an outage of the API server,
+ * however long, leaves the fleet as it is. The knowledge about a worker belongs to its pod as long
+ * as the UID stays the same: the UID is the worker's `identity`.
  *
- * Delays double from DELAY_LEAST_MS to DELAY_MOST_MS, but not above `relist`, with chance in them,
- * so that replicas of kvway do not ask at one time. An event or a bookmark ends the series, but not
- * in the first SHORT_NS of a watch: neither one that is cut after each event nor a 410 right after
- * each list becomes a loop.
+ * Delays double from DELAY_LEAST_MS to DELAY_MOST_MS, but not above `relist`, with jitter, so that
+ * replicas of kvway do not ask at the same time. An event or a bookmark ends a series of failures,
+ * but not in the first SHORT_NS of a watch: so neither a watch that is cut after each event nor a
+ * 410 after each list becomes a busy loop.
  *
- * Changes of SETTLE_MS are reported together. The first report waits until each pool has been
- * listed or has failed, so that a start does not look like workers that come one by one.
+ * Changes within SETTLE_MS are reported together. The first report waits until each pool has been
+ * listed or has failed, so that a start does not look like workers that join one by one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,8 +46,8 @@
 #define SETTLE_MS      20
 #define DELAY_LEAST_MS 100
 #define DELAY_MOST_MS  30000
-#define SHORT_NS       KVW_NS_PER_S        /* a watch that ends sooner has not done its work */
-#define LOG_AGAIN_NS   (60 * KVW_NS_PER_S) /* between two lines about one failure that lasts */
+#define SHORT_NS       KVW_NS_PER_S        /* a watch that ends sooner counts as failed */
+#define LOG_AGAIN_NS   (60 * KVW_NS_PER_S) /* between two log lines on a lasting failure */
 /* Failures of the watch after which the list comes first. */
 #define WATCH_TRIES    3
 #define PAGES_MOST     20000               /* of one list */
@@ -59,22 +59,22 @@ _Static_assert(KVW_KUBE_FAULTS <= KVW_SOURCE_ERRORS, "a part counts each kind of
 struct pool {
 	struct kubernetes_source *source;
 	const struct kvw_pool_config *config;
-	struct kvw_source_part *part; /* what metrics show of it */
+	struct kvw_source_part *part; /* its numbers for metrics */
 	struct kvw_kube_call *list, *watch;
 	struct event *relist; /* to list, regularly or after a failure */
 	struct event *again;  /* to watch, after the end of a watch */
 	struct kvw_kube_table table, incoming;
-	char version[KVW_KUBE_VERSION];      /* to watch from; "": no list was complete yet */
+	char version[KVW_KUBE_VERSION];      /* start of the next watch; "": no complete list yet */
 	char list_version[KVW_KUBE_VERSION]; /* of the list that comes in */
 	char next[KVW_KUBE_CONTINUE];        /* its next page; "": it is the first one */
 	size_t pages;                        /* of it */
-	int64_t page;                        /* objects to ask for */
+	int64_t page;                        /* objects to request per page */
 	unsigned list_failures, watch_failures; /* in a row */
-	bool list_fails, watch_fails;           /* what is reported */
+	bool list_fails, watch_fails;           /* failures that are reported */
 	bool answered;                          /* listed, or has failed, at least once */
 	bool open;                              /* the server has accepted the watch */
 	int64_t watch_began_ns, logged_ns;
-	enum kvw_kube_fault line_fault; /* why a line ended the watch; NONE: none did */
+	enum kvw_kube_fault line_fault; /* fault of the line that ended the watch; NONE: none */
 	char line_why[KVW_KUBE_WHY];
 };
 
@@ -86,7 +86,7 @@ struct kubernetes_source {
 	struct kvw_curl_loop loop;
 	struct event *settle;
 	uint64_t random;
-	uint64_t mark; /* of the list that was looked at last; 0: there was none */
+	uint64_t mark; /* of the last list; 0: none */
 	const struct kvw_kube_table **tables; /* [pool_count] */
 	struct kvw_source_part *parts;        /* [pool_count] */
 	struct pool *pools;                   /* [pool_count], which config has */
@@ -100,13 +100,13 @@ static void after(struct event *event, int64_t ms)
 	event_add(event, &delay);
 }
 
-/* Between three quarters and five quarters. */
+/* Jitter: between three quarters and five quarters of ms. */
 static int64_t vary(struct kubernetes_source *source, int64_t ms)
 {
 	return ms * 3 / 4 + (int64_t)((double)ms / 2 * kvw_random_fraction(&source->random));
 }
 
-/* failures: in a row, this one included. wait_ms: as the server asks. */
+/* failures: in a row, this one included. wait_ms: the server's Retry-After. */
 static int64_t delay_ms(struct pool *pool, unsigned failures, int64_t wait_ms)
 {
 	const struct kvw_config *config = pool->source->config;
@@ -120,9 +120,9 @@ static int64_t delay_ms(struct pool *pool, unsigned failures, int64_t wait_ms)
 	return ms > wait_ms ? ms : wait_ms;
 }
 
-/* --- what is reported --- */
+/* --- reports --- */
 
-/* In seconds, for a line of the log. */
+/* Age in seconds, for log lines. */
 static long long age_s(const _Atomic int64_t *since_ns)
 {
 	return (long long)((kvw_clock_ns() - atomic_load(since_ns)) / KVW_NS_PER_S);
@@ -141,7 +141,7 @@ static const struct pool *failing_pool(const struct kubernetes_source *source)
 	return NULL;
 }
 
-/* Each pool has been listed or has failed, and at least one was listed. */
+/* Whether each pool has been listed or has failed, and at least one was listed. */
 static bool is_known(const struct kubernetes_source *source)
 {
 	bool any = false;
@@ -154,7 +154,7 @@ static bool is_known(const struct kubernetes_source *source)
 	return any;
 }
 
-/* The list of all pools, if it differs from what was reported, or if a failure has ended. */
+/* Reports the list of all pools, if it differs from the last report, or if a failure has ended. */
 static void report_workers(struct kubernetes_source *source, bool always)
 {
 	struct kvw_config *list = NULL;
@@ -200,8 +200,7 @@ static void count_fault(struct pool *pool, enum kvw_kube_fault fault)
 	atomic_fetch_add(&pool->part->errors[fault], 1);
 }
 
-/* A list or a watch could not be had: said once for each series,
- * and in the log from time to time. */
+/* Handles a failed list or watch: reports it once per series, and logs it from time to time. */
 static void failed(struct pool *pool, bool *fails, const char *what, enum kvw_kube_fault fault,
 	const char *why)
 {
@@ -224,7 +223,7 @@ static void failed(struct pool *pool, bool *fails, const char *what, enum kvw_ku
 		say_failure(pool->source, text);
 }
 
-/* True: nothing fails any more, of no pool, and something did. */
+/* Ends a failure. True: it was the last one of all pools. */
 static bool recovered(struct pool *pool, bool *fails)
 {
 	bool failing = *fails;
@@ -240,7 +239,8 @@ static bool recovered(struct pool *pool, bool *fails)
 
 /* --- paths --- */
 
-/* The resource with its selector: all but how it is asked for. NULL: `why` says why not. */
+/* The path of the resource with its selector, without list or watch parameters. NULL: `why` has the
+ * cause. */
 static char *resource_of(const struct pool *pool, char *why, size_t room)
 {
 	bool slices = pool->config->service[0] != '\0';
@@ -344,7 +344,7 @@ static void on_relist(evutil_socket_t fd, short what, void *arg)
 
 static void begin_watch(struct pool *pool);
 
-/* All pages are there. */
+/* Handles a complete list. */
 static void list_ends(struct pool *pool)
 {
 	struct kubernetes_source *source = pool->source;
@@ -419,7 +419,7 @@ static void begin_watch(struct pool *pool)
 	event_del(pool->again);
 	if (path != NULL)
 		path = watch_path(pool, path);
-	if (path == NULL) { /* a watch of before goes on */
+	if (path == NULL) { /* the former watch goes on */
 		count_fault(pool, KVW_KUBE_LOCAL);
 		pool->watch_failures++;
 		failed(pool, &pool->watch_fails, "watch", KVW_KUBE_LOCAL, why);
@@ -449,7 +449,7 @@ static void on_watch_open(void *arg)
 		report_workers(pool->source, true);
 }
 
-/* A version is where the next watch begins; it goes back only where a list says so. */
+/* Records the version where the next watch begins; only a list may lower it. */
 static void note_version(struct pool *pool, const char *version)
 {
 	uint64_t before = kvw_kube_version_number(pool->version);
@@ -515,7 +515,7 @@ static bool on_watch_line(void *arg, struct kvw_slice line)
 	return on;
 }
 
-/* What has to be listed again, since the watch cannot say it. */
+/* Whether a fault of the watch requires a new list. */
 static bool needs_list(const struct pool *pool, enum kvw_kube_fault fault)
 {
 	return fault == KVW_KUBE_GONE || fault == KVW_KUBE_MALFORMED ||
@@ -535,14 +535,14 @@ static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
 		fault = pool->line_fault;
 		why = pool->line_why;
 	}
-	/* A series ends: it may be cut, or silent, at times. */
+	/* Ends a series of failures: watches may be cut or silent at times. */
 	if (worked && pool->line_fault == KVW_KUBE_NONE)
 		pool->watch_failures = 0;
 	if (!worked || fault != KVW_KUBE_NONE) /* the server ends each watch after some minutes */
 		pool->watch_failures++;
 	if (fault != KVW_KUBE_NONE) {
 		count_fault(pool, fault);
-		if (pool->watch_failures <= WATCH_TRIES) /* then failed() says it */
+		if (pool->watch_failures <= WATCH_TRIES) /* then failed() reports it */
 			kvw_info(ROOM, "kubernetes pool %s: the watch has ended: %s: %s",
 				pool->part->name, kvw_kube_fault_name(fault), why);
 	}
@@ -551,7 +551,7 @@ static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
 	ms = delay_ms(pool, pool->watch_failures, result->wait_ms);
 	if (!needs_list(pool, fault))
 		after(pool->again, ms);
-	else if (!kvw_kube_call_runs(pool->list)) /* one that runs begins a watch when it ends */
+	else if (!kvw_kube_call_runs(pool->list)) /* a running list begins a watch at its end */
 		after(pool->relist, ms);
 }
 

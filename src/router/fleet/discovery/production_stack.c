@@ -9,7 +9,7 @@
 #define BACKENDS "static_backends"
 #define MODELS   "static_models"
 
-/* Keys without a meaning for a list of workers; kvway has its own for most. */
+/* Keys without meaning for a list of workers; kvway has its own for most. */
 static const char *const others[] = {"service_discovery", "routing_logic", "static_aliases",
 	"static_model_labels", "static_model_types", "static_backend_health_checks",
 	"static_backend_health_check_interval", "static_backend_health_check_timeout_seconds",
@@ -75,7 +75,7 @@ static struct texts texts_of(const struct kvw_node *node)
 		.ended = list ? node->first == NULL : kvw_node_is_null(node) || node->len == 0};
 }
 
-/* False: there is none any more. An entry that is no text is empty. */
+/* False: there are no more. An entry that is no text becomes empty. */
 static bool next_text(struct texts *texts, struct kvw_slice *out, struct kvw_place *place)
 {
 	const char *begin, *comma;
@@ -135,7 +135,7 @@ static bool has_texts(struct kvw_report *report, const struct kvw_node *node, co
 
 /* --- workers --- */
 
-/* What is being filled. */
+/* The list being filled. */
 struct fill {
 	struct kvw_build *build;
 	size_t pairs;
@@ -177,7 +177,7 @@ static void report_full(struct fill *fill, struct kvw_place place, const char *s
 		KVW_MAX_WORKERS, KVW_PRODUCTION_STACK_MOST);
 }
 
-/* One backend; model.len 0: of no model in particular. `shown`: "static_backends[3]". */
+/* Adds one backend; model.len 0: no specific model. `shown`: "static_backends[3]". */
 static enum kvw_err add_backend(struct fill *fill, struct kvw_slice url, struct kvw_slice model,
 	struct kvw_place place, const char *shown)
 {
@@ -211,7 +211,7 @@ static enum kvw_err add_backend(struct fill *fill, struct kvw_slice url, struct 
 	return err == KVW_OK ? kvw_build_end_worker(fill->build, met, place) : err;
 }
 
-/* Backends of one model, or with the models in `models`, as many. */
+/* Adds backends of one model, or with the models in `models`, one for each. */
 static enum kvw_err add_backends(struct fill *fill, const char *path,
 	const struct kvw_node *backends, struct kvw_slice model, const struct kvw_node *models)
 {

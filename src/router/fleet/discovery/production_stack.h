@@ -4,8 +4,8 @@
  *
  * Its JSON form has `static_backends: "URL,URL"` and `static_models: "NAME,NAME"`, of one length;
  * its YAML form has `static_models: {NAME: {static_backends: [URL, ...]}}`. Lists are accepted for
- * comma texts. A backend that is listed for several models is one worker with all of them. Its
- * other keys have no meaning here; each that is there is a note. Private to worker_list.c.
+ * comma texts. A backend listed for several models is one worker with all of them. Other keys have
+ * no meaning here; each one present becomes a note. Private to worker_list.c.
  */
 #ifndef KVW_PRODUCTION_STACK_H
 #define KVW_PRODUCTION_STACK_H

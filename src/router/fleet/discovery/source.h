@@ -1,10 +1,10 @@
 /*
- * source.h - the contract of a discovery source: something that lists workers.
+ * source.h - the interface of a discovery source, which lists workers.
  *
- * A source watches one thing (a file, names of the DNS) and reports its whole list each time that
- * it changes. A source decides nothing: its caller joins the lists of all sources and `workers`,
- * and finds out which workers are new and which have gone. A source is one file with one `struct
- * kvw_source_ops` and one line in sources.def.
+ * A source watches one origin (a file, names of the DNS) and reports its whole list at each change.
+ * A source decides nothing: its caller joins the lists of all sources and `workers`, and finds new
+ * and removed workers. A source is one file with one `struct kvw_source_ops` and one line in
+ * sources.def.
  *
  * Threads: everything here belongs to the thread of the base. A source never blocks on the network;
  * it may read a local file.
@@ -31,19 +31,18 @@ struct kvw_source {
 /*
  * why NULL: the whole list, for the first time or changed; `workers` are complete (defaults filled,
  * each URL canonical and once) and borrowed during the call. count 0: there are none. partial: a
- * part of the source cannot be read just now; its former workers still stand in the list. why set:
- * the list cannot be read just now; workers is NULL and count 0, and the former list stays in
- * force. Called once for each series of failures of one cause; the source has logged it and tries
- * again by itself. The text is for a metric or a page, in one line.
- * Must not stop the source.
+ * part of the source cannot be read now; its former workers stay in the list. why set: the list
+ * cannot be read now; workers is NULL and count 0, and the former list stays in force. Called once
+ * for each series of failures of one cause; the source has logged it and tries again by itself. The
+ * text is for a metric or a page, in one line. Must not stop the source.
  */
 typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
 	const struct kvw_worker_config *workers, size_t count, bool partial, const char *why);
 
 #define KVW_SOURCE_ERRORS 16
 
-/* A part of a source that asks for itself, for metrics. Any thread may read it.
- * Times are of kvw_clock_ns. */
+/* A part of a source with its own requests, for metrics. Any thread may read it. Times are of
+ * kvw_clock_ns. */
 struct kvw_source_part {
 	char name[128];                              /* fixed */
 	_Atomic int64_t event_ns;                    /* of its last event, or of the start */
@@ -56,18 +55,19 @@ struct kvw_source_part {
 struct kvw_source_ops {
 	const char *name; /* "file", "dns": for logs and metrics */
 
-	/* Does the configuration ask for this source? */
+	/* Whether the configuration uses this source. */
 	bool (*configured)(const struct kvw_config *config);
 
 	/*
-	 * Only if it is configured. `config` is borrowed during the call. `found` may be called
-	 * before this returns, and after that from the loop. That a source finds nothing yet is no
-	 * failure: KVW_ENOMEM, or KVW_EIO, with the cause in the log.
+	 * Only if configured. `config` is borrowed during the call. `found` may be called before
+	 * this returns, and after that from the loop. A source that finds nothing yet does not
+	 * fail: KVW_ENOMEM, or KVW_EIO, with the cause in the log.
 	 */
 	enum kvw_err (*start)(struct event_base *base, const struct kvw_config *config,
 		kvw_source_found_fn *found, void *arg, struct kvw_source **out) KVW_MUST_CHECK;
 
-	/* `found` is not called any more. Not from within `found`. NULL is allowed. */
+	/* Stops a source; `found` is not called any more. Not from within `found`. NULL is
+	 * allowed. */
 	void (*stop)(struct kvw_source *source);
 
 	/* The source's parts, and the names of their errors by kind, NULL at the end. The parts

@@ -2,8 +2,7 @@
  * worker_list.c - see worker_list.h.
  *
  * A worker file goes the way of the configuration: the same document, walk, worker keys, defaults
- * and rules (config/build.h); only what may stand at its top differs, and that an empty list is
- * one.
+ * and rules (config/build.h); only its top-level keys differ, and it may be an empty list.
  */
 #include "fleet/discovery/worker_list.h"
 
@@ -20,7 +19,7 @@ static const char unknown_key[] =
 	"found an unknown key, expected `workers`, or keys of production-stack's dynamic "
 	"configuration such as `static_backends`";
 
-/* What of a build is a list of workers. */
+/* Reduces a build to its list of workers. */
 static enum kvw_err end_build(struct kvw_build *build, enum kvw_err err, struct kvw_config **out)
 {
 	if (err == KVW_OK && build->walk.report->mistakes > 0)

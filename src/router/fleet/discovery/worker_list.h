@@ -20,10 +20,10 @@
  *       - url: http://10.0.0.7:8000      # any key of a worker, see config/REFERENCE.md
  *
  * or the dynamic configuration of vLLM production-stack, as its JSON or its YAML form. A member
- * that has no meaning here becomes a line of `notes`. Mistakes are lines of `errors` as in
- * config.h: KVW_EINVAL, and nothing of the file counts. `name` stands for the file. An empty list
- * must be written (`workers: []`): an empty text is a mistake, since a file may be cut while it is
- * written. KVW_ENOMEM.
+ * without meaning here becomes a line of `notes`. Mistakes become lines of `errors` as in config.h:
+ * KVW_EINVAL, and the whole file is refused. `name` stands for the file. An empty list must be
+ * written (`workers: []`): an empty text is a mistake, since a file may be cut while it is written.
+ * KVW_ENOMEM.
  */
 enum kvw_err kvw_worker_file_parse(const char *name, const char *text, size_t len, FILE *errors,
 	FILE *notes, struct kvw_config **out) KVW_MUST_CHECK;

@@ -1,10 +1,10 @@
 /*
- * scale.h - a pool's Deployment or StatefulSet gets one replica by the API of Kubernetes, if it has
- * none.
+ * scale.h - scales a pool's Deployment or StatefulSet from zero to one replica by the API of
+ * Kubernetes.
  *
- * Its `scale` is read first: an object that has a replica stays as it is, so that nothing is ever
- * scaled down. The patch names the version that was read; if another has scaled it meanwhile,
- * Kubernetes answers 409 and nothing happens.
+ * Its `scale` is read first: an object with a replica stays unchanged, so that nothing is ever
+ * scaled down. The patch contains the read version; if another client has scaled it meanwhile,
+ * Kubernetes answers 409 and changes nothing.
  *
  * Threads: that of the transfers' loop, whose `done` must be kvw_kube_call_done.
  */

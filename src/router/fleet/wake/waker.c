@@ -1,9 +1,8 @@
 /*
  * waker.c - see waker.h.
  *
- * All decisions are made by a tick: what a call's end says is only noted, so that a call is never
- * destroyed within its own callback. A round is made by one configuration, which stays until the
- * round is over.
+ * A tick makes all decisions: the end of a call is only recorded, so that a call is never destroyed
+ * within its own callback. A round uses one configuration, which stays until the round is over.
  */
 #include "fleet/wake/waker.h"
 
@@ -39,7 +38,7 @@ struct sleeper {
 
 	/* --- the round --- */
 	bool runs;
-	/* By which it is made; NULL: there are none that are counted. */
+	/* Settings of the round; NULL: none that are counted. */
 	struct kvw_settings *settings;
 	const struct kvw_config *config;
 	size_t at;             /* the next target: 0 the webhook, then the pools */
@@ -48,8 +47,8 @@ struct sleeper {
 	int64_t wait_ms;       /* the longest Retry-After */
 	struct kvw_webhook *hook; /* at most one of the two runs */
 	struct kvw_scale *scale;
-	bool ended;            /* the one that ran, and ... */
-	char why[WHY];         /* ... why it failed; empty: it did not */
+	bool ended;            /* the call ended, and ... */
+	char why[WHY];         /* ... the cause of its failure; empty: none */
 };
 
 struct kvw_waker {
@@ -65,7 +64,7 @@ static const struct kvw_config *config_of(const struct kvw_waker *waker)
 	return atomic_load(&waker->fleet->config);
 }
 
-/* One that no probe has reached yet may not listen. */
+/* A worker that no probe has reached yet may not listen. */
 static bool has_worker(struct kvw_waker *waker, const char *model)
 {
 	struct kvw_model *entry;
@@ -110,7 +109,7 @@ static char *body_of(const struct sleeper *s)
 	return text;
 }
 
-/* What the last call was to, for logs. */
+/* Name of the last call's target, for logs. */
 static void put_target(const struct sleeper *s, char *out, size_t room)
 {
 	if (s->at == 1)
@@ -226,7 +225,7 @@ static int64_t back_off_ms(const struct sleeper *s)
 	return ms > s->wait_ms ? ms : s->wait_ms;
 }
 
-/* Nothing has come of a call that was obeyed; requests that began before a reload may wait although
+/* Time to wait for workers after successful calls; requests from before a reload may wait although
  * hold is 0. */
 static int64_t patience_ms(const struct sleeper *s)
 {

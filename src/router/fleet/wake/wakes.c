@@ -28,7 +28,7 @@ static struct kvw_wake_model *look_up(const struct kvw_wakes *wakes, struct kvw_
 	return model;
 }
 
-/* The entry of that name, made if there is none. NULL: out of memory, or there are too many. */
+/* Finds or makes the entry of that name. NULL: out of memory, or too many entries. */
 static struct kvw_wake_model *get(struct kvw_wakes *wakes, struct kvw_slice name)
 {
 	struct kvw_wake_model *model = look_up(wakes, name);
@@ -139,7 +139,7 @@ void kvw_wakes_hold(struct kvw_wake_model *model)
 {
 	atomic_store_explicit(&model->asked, true, memory_order_relaxed);
 	atomic_fetch_add_explicit(&model->held, 1, memory_order_relaxed);
-	/* However soon it goes: else it may be gone before the control thread looks. */
+	/* Set even for a short wait: the request may leave before the control thread looks. */
 	if (atomic_load_explicit(&model->asleep_ns, memory_order_relaxed) == 0)
 		atomic_store_explicit(&model->wanted, true, memory_order_relaxed);
 }

@@ -15,7 +15,7 @@ struct kvw_webhook {
 	struct kvw_curl_loop *loop;
 	kvw_wake_ended_fn *ended;
 	void *arg;
-	CURL *easy; /* NULL: it has ended */
+	CURL *easy; /* NULL: ended */
 	struct curl_slist *headers;
 	char error[CURL_ERROR_SIZE];
 };
