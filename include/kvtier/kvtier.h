@@ -564,7 +564,7 @@ KVT_API void kvt_put_abort(struct kvt *k, struct kvt_reservation *reservation);
 KVT_API void kvt_fill(const struct kvt_segment *segments, size_t count, const void *from,
 	uint64_t bytes, struct kvt_checksum *out);
 
-/* Reserve, fill, commit of one chunk. KVT_EXISTS: the chunk was stored already; KVT_MISS as above. */
+/* Reserve, fill, commit of one chunk. KVT_EXISTS: it was stored already; KVT_MISS as above. */
 KVT_API enum kvt_status kvt_put(
 	struct kvt *k, const struct kvt_item *item, const void *bytes) KVT_MUST_CHECK;
 

@@ -2,8 +2,8 @@
  * client.h - internals of the client, only for redis.c (the public functions) and line.c (waiting
  * commands, and commands that come back).
  *
- * submit -> line -> server's link -> answered -> finished -> done
- * ^--- returned by a lost link, or an error that a topology wants tried again
+ * 	submit -> line -> server's link -> answered -> finished -> done
+ * 	            ^--- returned by a lost link, or an error that a topology wants tried again
  *
  * A command is on one list: control or line (waiting), a link's (under way), finished. Only
  * `deliver` calls done, at a time when no list is being iterated, so that done may submit.

@@ -1,8 +1,8 @@
 /*
  * link.c - one connection to one server.
  *
- * commands:  [first ... | unsent ... last]      in the order of their requests and replies
- * being answered, partly or not yet sent
+ * 	commands:  [first ... | unsent ... last]      in the order of their requests and replies
+ * 	            being answered, partly or not yet sent
  *
  * Replies come in the order of requests, so one list is enough: the next reply belongs to its first
  * command, requests are sent from `unsent` on. During the login the login's own commands form the

@@ -2,8 +2,8 @@
  * link.h - one connection to one server: TCP or a Unix socket, TLS if wanted, login, and commands
  * pipelined over it.
  *
- * CLOSED -> CONNECTING -> SECURING (TLS) -> LOGIN -> READY
- * ^___________|____________|______________|_________|
+ * 	CLOSED -> CONNECTING -> SECURING (TLS) -> LOGIN -> READY
+ * 	   ^___________|____________|______________|_________|
  *
  * A link has no callbacks. Its owner (server.c) passes it the events of its socket, runs it
  * (kvw_redis_link_turn), takes the answered commands from a list, and checks `state`: when CLOSED,

@@ -2,8 +2,8 @@
  * topology.h - chooses the server of a command: the only server, the master that Sentinels name, or
  * the owner of a slot in a Cluster.
  *
- * submit -> line (redis.c) -> route() -> server -> link -> reply -> done
- * ^------------- error() says AGAIN ----------'
+ * 	submit -> line (redis.c) -> route() -> server -> link -> reply -> done
+ * 	             ^------------- error() says AGAIN ----------'
  *
  * The client (redis.c) owns the line, the servers and all deadlines. A topology knows the servers
  * and routes commands; it does no I/O but through kvw_redis_client_send, and never waits.

@@ -15,8 +15,8 @@
  * does, commands end with KVW_EIO. A dead master alone makes its commands wait: the map is asked
  * for again and again until it names the replica that took over, or the command's deadline passes.
  *
- * member   a server that the map or a redirection names; its place is what owner[] holds
- * owner    slot -> member; always a member that exists, or KVW_REDIS_NO_OWNER
+ * 	member   a server that the map or a redirection names; its place is what owner[] holds
+ * 	owner    slot -> member; always a member that exists, or KVW_REDIS_NO_OWNER
  *
  * Invariant: a member without `listed` owns no slot but those a MOVED gave it since the last map.
  * Members that the map does not list any more are dropped, their commands go back into the line; a

@@ -11,8 +11,8 @@
  * it (a Sentinel that promotes another server ends the old master's connections). So no
  * subscription is needed. Questions are at least 200 ms apart.
  *
- * IDLE -> ASKING (a Sentinel) -> CHECKING (the server it named) -> IDLE
- * ^---- next Sentinel: no answer, or no master ----'
+ * 	IDLE -> ASKING (a Sentinel) -> CHECKING (the server it named) -> IDLE
+ * 	           ^---- next Sentinel: no answer, or no master ----'
  *
  * While no Sentinel names a master, the present one stays: if no Sentinel answers, the topology
  * asks the master itself for its ROLE and keeps it. After its loss, commands wait for the next

@@ -1,11 +1,11 @@
 /*
  * url.h - parses the URL of a Redis or Valkey server.
  *
- * redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]     one server; valkey: the same
- * redis-cluster://[...@]HOST[:PORT],HOST[:PORT],...    any of its nodes
- * redis-sentinel://[...@]HOST[:PORT],...[/DATABASE]    Sentinels, not the servers
- * rediss..., valkeys...                                each with TLS
- * unix://[...@]/PATH                                   a Unix socket
+ *	redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]     one server; valkey: the same
+ *	redis-cluster://[...@]HOST[:PORT],HOST[:PORT],...    any of its nodes
+ *	redis-sentinel://[...@]HOST[:PORT],...[/DATABASE]    Sentinels, not the servers
+ *	rediss..., valkeys...                                each with TLS
+ *	unix://[...@]/PATH                                   a Unix socket
  *
  * ?db=DATABASE at the end of those with databases, and of unix, has the meaning of /DATABASE and
  * overrides it. User and password are percent-decoded; IPv6 addresses stand in brackets. Pure

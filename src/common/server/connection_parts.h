@@ -1,7 +1,7 @@
 /*
  * connection_parts.h - functions that the connection's files share. They call downwards only:
  *
- * connection.c ---> connection_body.c ---> connection_answer.c ---> connection_life.c
+ *	connection.c ---> connection_body.c ---> connection_answer.c ---> connection_life.c
  */
 #ifndef KVW_SERVER_CONNECTION_PARTS_H
 #define KVW_SERVER_CONNECTION_PARTS_H

@@ -6,7 +6,7 @@
  * client goes to the loop of the ring with the fewest clients. Draining stops accepting; requests
  * under way get some time, then they are cut.
  *
- * start --> turns --> drain --> turns until nothing is left, or cut --> join --> finish
+ * 	start --> turns --> drain --> turns until nothing is left, or cut --> join --> finish
  *
  * A program whose thread already runs another loop (libevent's) starts no thread. It turns the loop
  * without waiting whenever sockets.fd is readable and now and then for the timers.

@@ -1,8 +1,8 @@
 /*
  * block_key.h - the router's own key of a block: a chain over token ids.
  *
- * root = XXH3-64 of block size, model, adapter and salt, each seeded with the one before
- * key  = XXH3-64(token ids as little-endian 32-bit words, seed: the parent's key or root)
+ *	root = XXH3-64 of block size, model, adapter and salt, each seeded with the one before
+ *	key  = XXH3-64(token ids as little-endian 32-bit words, seed: the parent's key or root)
  *
  * A key stands for a block and all blocks before it. It does not depend on the engine's name of the
  * block, so engines with different hash algorithms or seeds share one index. All replicas of a

@@ -2,8 +2,8 @@
  * lmcache_hash.h - LMCache's chunk hashes from token ids, as in-process LMCache 0.3 to 0.5 makes
  * them.
  *
- * h_0 = NONE_HASH = H(PYTHONHASHSEED as a string)
- * h_i = H((h_{i-1}, (token, token, ...), extra))	for each chunk
+ * 	h_0 = NONE_HASH = H(PYTHONHASHSEED as a string)
+ * 	h_i = H((h_{i-1}, (token, token, ...), extra))	for each chunk
  *
  * LMCache sends a controller these 64-bit numbers and no tokens, so the router must compute them
  * the same way to recognize them. The recipe differs between installations. Numbers are bit

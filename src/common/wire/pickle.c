@@ -1,10 +1,10 @@
 /*
  * pickle.c - writes ints, strings, tuples and None as pickle.dumps(value, protocol=5) does.
  *
- * 80 05                protocol
- * 95 <u64 length>      one frame with all that follows
- * ...                  the value
- * 2e                   stop
+ *	80 05                protocol
+ *	95 <u64 length>      one frame with all that follows
+ *	...                  the value
+ *	2e                   stop
  *
  * Strings and tuples that are not empty are followed by 94, "memoize", for later references to the
  * same object; no object here occurs twice. The opcode of a tuple of one to three items follows its

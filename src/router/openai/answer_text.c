@@ -3,9 +3,9 @@
  *
  * A string's depth below `choices` and its key decide its meaning:
  *
- * {"choices":[{"index":0,"text":"..."                                                depth 3
- * "message" or "delta":{"content":"...","reasoning":"..."               depth 4
- * "tool_calls":[{"function":{"name":"...","arguments":"..."}  depth 7
+ * 	{"choices":[{"index":0,"text":"..."                                                depth 3
+ * 	             "message" or "delta":{"content":"...","reasoning":"..."               depth 4
+ * 	                       "tool_calls":[{"function":{"name":"...","arguments":"..."}  depth 7
  *
  * Any string may be a key until a colon follows. Between events, at depth 0, only an opening brace
  * counts.

@@ -5,9 +5,9 @@
  * own order with role and name first, at whatever place in the body those were. A part of content
  * begins with a mark, a piece of no units that is filled once the part's type is known:
  *
- * first part, plain text   0, folded as nothing: one text part means the same as a string
- * later part, plain text   "a part begins"
- * any other                its type
+ *	first part, plain text   0, folded as nothing: one text part means the same as a string
+ *	later part, plain text   "a part begins"
+ *	any other                its type
  *
  * A part's contents other than text are one piece after its text.
  */

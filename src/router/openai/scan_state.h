@@ -1,14 +1,14 @@
 /*
  * scan_state.h - internals of a scan, shared by its files.
  *
- * feed --> tokens.c    JSON tokens, cut anywhere; knows the grammar, not what anything means
- * |
- * keys.c      what a value means: by the container it is in and the key before it
- * schema.c    what becomes of it
- * |      |
- * prompt.c   value.c prompt text: pieces in the order of the body; other values: a hash
- * text.c        |
- * fold.c      at the end: pieces, in canonical order, into the chain
+ * 	feed --> tokens.c    JSON tokens, cut anywhere; knows the grammar, not what anything means
+ * 	           |
+ * 	         keys.c      what a value means: by the container it is in and the key before it
+ * 	         schema.c    what becomes of it
+ * 	         |      |
+ * 	  prompt.c   value.c prompt text: pieces in the order of the body; other values: a hash
+ * 	  text.c        |
+ * 	         fold.c      at the end: pieces, in canonical order, into the chain
  *
  * Functions of type bool return false for a body that violates its path's format, or beyond a
  * limit; the scan then ends.

@@ -3,12 +3,12 @@
  *
  * Included by text_avx2.c and text_base.c after they have defined, for 64 bytes at p,
  *
- * struct block load(const char *p)
- * uint64_t backslashes(const struct block *)   one bit per byte
- * uint64_t stops(const struct block *)         `"` and control characters
- * uint64_t short_escapes(const struct block *) `" \ b f n r t`: after a backslash, canonical
- * void id_masks(const struct block *, uint64_t *digits, *commas, *spaces)
- * bool has_special(const struct block *)       any of these
+ *	struct block load(const char *p)
+ *	uint64_t backslashes(const struct block *)   one bit per byte
+ *	uint64_t stops(const struct block *)         `"` and control characters
+ *	uint64_t short_escapes(const struct block *) `" \ b f n r t`: after a backslash, canonical
+ *	void id_masks(const struct block *, uint64_t *digits, *commas, *spaces)
+ *	bool has_special(const struct block *)       any of these
  *
  * and KERNEL_UNESCAPE(text, p, end), which decodes a run of \uXXXX or returns p; with KERNEL_HASHES
  * also struct chunk_hash and chunk_hash_begin, _add, _keep (chunk_hash.h), so that a block is read

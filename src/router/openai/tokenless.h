@@ -4,11 +4,11 @@
  * An engine that is put to sleep or paused aborts its requests (vLLM's mode=abort, the default),
  * and its API server ends their answers as if complete: 200, and
  *
- * /v1/completions       a stream of nothing but usage, if wished, and "data: [DONE]"
- * /v1/chat/completions  the same after the event that names the role
- * /v1/messages          message_start, then message_delta; without streaming "output_tokens":0
- * without streaming     "finish_reason":"abort", as in a stream that is aborted with its
- * first token
+ * 	/v1/completions       a stream of nothing but usage, if wished, and "data: [DONE]"
+ * 	/v1/chat/completions  the same after the event that names the role
+ * 	/v1/messages          message_start, then message_delta; without streaming "output_tokens":0
+ * 	without streaming     "finish_reason":"abort", as in a stream that is aborted with its
+ * 	                      first token
  *
  * The client would get an empty answer, though another worker could generate one. The event with
  * the role and message_start come together with the first token: keeping them until then delays

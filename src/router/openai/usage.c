@@ -5,11 +5,11 @@
  * (`tools`, `metadata`, `kv_transfer_params`), and a client must not control its own charges. So it
  * has to be a member of the top level, or of the `response`, `message` or `delta` there:
  *
- * {"usage":{...}}                                        whole answers, chunks, message_delta
- * {"type":"response.completed","response":{"usage":{...}}}
- * {"type":"message_start","message":{"usage":{...}}}
- * {"type":"message-end","delta":{"usage":{...}}}         Cohere's chat
- * {"meta":{"billed_units":{...}}}                        Cohere's embeddings
+ * 	{"usage":{...}}                                        whole answers, chunks, message_delta
+ * 	{"type":"response.completed","response":{"usage":{...}}}
+ * 	{"type":"message_start","message":{"usage":{...}}}
+ * 	{"type":"message-end","delta":{"usage":{...}}}         Cohere's chat
+ * 	{"meta":{"billed_units":{...}}}                        Cohere's embeddings
  *
  * Brackets and strings are tracked to know the place. Most events have no usage, or null, which
  * some servers write into every event: a piece of whole events without another `"usage"` only costs
@@ -21,13 +21,13 @@
  *
  * Names, as recorded from vLLM 0.32:
  *
- * completions, chat  prompt_tokens, completion_tokens, prompt_tokens_details.cached_tokens
- * responses          input_tokens, output_tokens, input_tokens_details.cached_tokens
- * messages           input_tokens, output_tokens, cache_read_input_tokens,
- * cache_creation_input_tokens; the first excludes the last two
- * Cohere             cached_tokens; input_tokens, output_tokens and image_tokens of
- * billed_units, or of tokens, which follow; the first excludes the
- * last. May be 12.0
+ * 	completions, chat  prompt_tokens, completion_tokens, prompt_tokens_details.cached_tokens
+ * 	responses          input_tokens, output_tokens, input_tokens_details.cached_tokens
+ * 	messages           input_tokens, output_tokens, cache_read_input_tokens,
+ * 	                   cache_creation_input_tokens; the first excludes the last two
+ * 	Cohere             cached_tokens; input_tokens, output_tokens and image_tokens of
+ * 	                   billed_units, or of tokens, which follow; the first excludes the
+ * 	                   last. May be 12.0
  */
 #include <string.h>
 

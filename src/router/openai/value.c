@@ -3,11 +3,11 @@
  *
  * Equal values hash equally in any spelling:
  *
- * string   its canonical text in chunks, then its length (text.h)
- * number   an integer by its digits (-0 is 0), anything else as the nearest double; so 1e2 and
- * 100.0 are equal, 1 and 1.0 are not
- * list     its elements in order
- * object   its members sorted by the hash of their keys; of equal keys the last counts
+ *	string   its canonical text in chunks, then its length (text.h)
+ *	number   an integer by its digits (-0 is 0), anything else as the nearest double; so 1e2 and
+ *	         100.0 are equal, 1 and 1.0 are not
+ *	list     its elements in order
+ *	object   its members sorted by the hash of their keys; of equal keys the last counts
  *
  * The members of open objects lie on one stack, so an object costs 24 bytes a member while it is
  * open, and none afterwards.

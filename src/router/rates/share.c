@@ -85,7 +85,7 @@ void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_ra
 	s->day_sent[news->day & 1] -= news->day_tokens;
 }
 
-/* After a separation the refill of that time is granted, at most a burst. */
+/* Charges others' use. After a time apart: less the refill of that time, and at most a burst. */
 static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute, int64_t burst_ns,
 	int64_t apart_ns, int64_t now_ns)
 {
