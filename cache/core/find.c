@@ -61,7 +61,7 @@ static void count_lookup(struct kvt *k, const struct kvt_key *keys, size_t n,
 static void look(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier_mask, uint8_t *tiers,
 	struct kvt_lookup *out)
 {
-	bool fresh = kvt_generations_fresh(k);
+	bool fresh = kvt_names_fresh(k);
 
 	if (!fresh && tiers != NULL)
 		memset(tiers, KVT_TIER_NONE, n);
@@ -206,7 +206,7 @@ enum kvt_status kvt_find_begin(struct kvt *k, const struct kvt_key *keys, size_t
 
 	if (status != KVT_OK)
 		return status;
-	if (!kvt_generations_fresh(k))
+	if (!kvt_names_fresh(k))
 		return KVT_BUSY;
 	kvt_plan(k, keys, n, tier_mask, false, NULL, &plan);
 	find = make(keys, n, tier_mask, kvt_clock(k));
@@ -283,7 +283,7 @@ enum kvt_status kvt_prefetch(struct kvt *k, const struct kvt_key *keys, size_t n
 		return status;
 	if (n == 0)
 		return KVT_EINVAL;
-	if (!kvt_generations_fresh(k))
+	if (!kvt_names_fresh(k))
 		return KVT_OK;
 	kvt_plan(k, keys, n, KVT_ALL_TIERS, false, NULL, &plan);
 	kvt_count(&k->counters.not_worth, plan.hits - plan.worth);

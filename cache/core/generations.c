@@ -339,7 +339,7 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 
 	if (g->home == NULL)
 		return KVT_MISS;
-	if (!kvt_generations_show(k, NULL))
+	if (!kvt_names_show(k, NULL))
 		return KVT_BUSY;
 	pthread_mutex_lock(&g->lock);
 	same = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
@@ -353,31 +353,4 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 		status = KVT_BUSY;
 	pthread_mutex_unlock(&g->lock);
 	return status;
-}
-
-/* --- freshness ----------------------------------------------------------------------------------- */
-
-bool kvt_generations_fresh(struct kvt *k)
-{
-	struct kvt_generations *g = &k->generations;
-	int64_t now_ns;
-
-	if (g->home == NULL || g->home->tier == NULL)
-		return true;
-	now_ns = kvt_clock(k);
-	return now_ns < atomic_load(&g->fresh_until_ns) || now_ns < atomic_load(&g->tried_until_ns);
-}
-
-bool kvt_generations_show(struct kvt *k, const struct kvt_lower *b)
-{
-	struct kvt_generations *g = &k->generations;
-	int64_t now_ns;
-
-	if (g->home == NULL)
-		return true;
-	now_ns = kvt_clock(k);
-	if (now_ns < atomic_load(&g->fresh_until_ns))
-		return true;
-	return b != g->home && !atomic_load(&g->refused) &&
-	       now_ns < atomic_load(&g->tried_until_ns);
 }

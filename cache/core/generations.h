@@ -12,18 +12,9 @@ struct kvt_barrier;
 enum kvt_status kvt_generations_init(struct kvt *k) KVT_MUST_CHECK;
 void kvt_generations_finish(struct kvt *k); /* nothing is under way */
 
-/* --- any thread --- */
-
-/* May memory be read? Yes if it is known which erases took place up to l2.seen_time ago, or the
- * question for them has failed just now. False: it is to be asked first. */
-bool kvt_generations_fresh(struct kvt *k);
-/* And this tier? The shared one only if they are known; others also while the shared one cannot be
- * reached. NULL: one of the others. */
-bool kvt_generations_show(struct kvt *k, const struct kvt_lower *b);
-
 /* --- without lock --- */
 
-/* Waits until they are fresh, up to timeout_ns. False: they are not. */
+/* Waits until names are fresh (kvt_names_fresh), up to timeout_ns. False: they are not. */
 bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns);
 
 /* For kvtierd, whose clients share the tier that it shares: answers their questions by what this

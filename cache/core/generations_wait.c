@@ -2,6 +2,7 @@
  * generations_wait.c - waits until the table of generations was asked, before something is read.
  */
 #include "core/generations.h"
+#include "core/names.h"
 #include "core/step.h"
 
 #define SLICE_NS      1000000
@@ -12,7 +13,7 @@ static bool await_stepping(struct kvt *k, int64_t deadline_ns)
 	int64_t then_ns = kvt_clock(k), next_ns;
 	int still = 0;
 
-	while (!kvt_generations_fresh(k) && still < STILL_AT_MOST) {
+	while (!kvt_names_fresh(k) && still < STILL_AT_MOST) {
 		size_t did;
 		int64_t now_ns;
 
@@ -26,23 +27,23 @@ static bool await_stepping(struct kvt *k, int64_t deadline_ns)
 		still = did == 0 && now_ns == then_ns ? still + 1 : 0;
 		then_ns = now_ns;
 	}
-	return kvt_generations_fresh(k);
+	return kvt_names_fresh(k);
 }
 
 bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns)
 {
 	int64_t deadline_ns;
 
-	if (kvt_generations_fresh(k))
+	if (kvt_names_fresh(k))
 		return true;
 	deadline_ns = kvt_deadline(k, timeout_ns);
 	if (k->config.threads == KVT_THREADS_CALLER)
 		return await_stepping(k, deadline_ns);
 	pthread_mutex_lock(&k->lock);
-	while (!kvt_generations_fresh(k) && !k->closing && kvt_clock(k) < deadline_ns) {
+	while (!kvt_names_fresh(k) && !k->closing && kvt_clock(k) < deadline_ns) {
 		(void)kvt_generations_ask(k);
 		kvt_wait_changed(k, deadline_ns);
 	}
 	pthread_mutex_unlock(&k->lock);
-	return kvt_generations_fresh(k);
+	return kvt_names_fresh(k);
 }

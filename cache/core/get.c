@@ -107,7 +107,7 @@ static void complete(struct kvt *k, struct get *get, enum kvt_status when_empty)
 
 	stop_asking(get);
 	give_up_from(k, get, get->front);
-	count = when_empty == KVT_ECANCELED || !kvt_generations_fresh(k) ? 0 : get->front;
+	count = when_empty == KVT_ECANCELED || !kvt_names_fresh(k) ? 0 : get->front;
 	if (count < get->front)
 		for (size_t i = 0; i < get->front; i++)
 			kvt_l1_release(k->l1, get->hold->entries[i]);
@@ -371,7 +371,7 @@ static enum kvt_status check(struct kvt *k, const struct kvt_key *keys, size_t n
 static enum kvt_status at_once(
 	struct kvt *k, struct kvt_hold *hold, size_t held, int64_t begun_ns, struct kvt_hold **out)
 {
-	if (held != 0 && !kvt_generations_fresh(k)) { /* this process was stopped since it looked */
+	if (held != 0 && !kvt_names_fresh(k)) { /* this process was stopped since it looked */
 		for (size_t i = 0; i < held; i++)
 			kvt_l1_release(k->l1, hold->entries[i]);
 		held = 0;
@@ -457,7 +457,7 @@ enum kvt_status kvt_get_begin(struct kvt *k, const struct kvt_key *keys, size_t 
 
 	if (status != KVT_OK)
 		return status;
-	if (!kvt_generations_fresh(k))
+	if (!kvt_names_fresh(k))
 		return KVT_BUSY;
 	status = look_up(k, keys, n, &hold, &outlook);
 	if (status != KVT_OK)

@@ -11,7 +11,6 @@
 
 #include "core/lower.h"
 #include "core/blocks.h"
-#include "core/generations.h"
 #include "core/names.h"
 #include "core/refused.h"
 #include "core/tombs.h"
@@ -81,11 +80,6 @@ void kvt_lower_finish(struct kvt_lower *b)
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
-
-bool kvt_lower_readable(struct kvt_lower *b)
-{
-	return kvt_lower_shows(b) && kvt_generations_show(b->k, b);
-}
 
 bool kvt_lower_knows(struct kvt_lower *b, const struct kvt_key *key, struct kvt_tier_known *known)
 {

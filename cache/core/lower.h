@@ -10,6 +10,7 @@
 
 #include "core/breaker.h"
 #include "core/core.h"
+#include "core/names.h"
 
 /* Makes the tier. Without one `state` and `reason` say why; that is no failure but for KVT_ENOMEM
  * and KVT_EINVAL. */
@@ -24,7 +25,10 @@ static inline bool kvt_lower_shows(struct kvt_lower *b)
 }
 
 /* And may they be read now? Not while it is unknown which of them others have erased. */
-bool kvt_lower_readable(struct kvt_lower *b);
+static inline bool kvt_lower_readable(struct kvt_lower *b)
+{
+	return kvt_lower_shows(b) && kvt_names_show(b->k, b);
+}
 
 /* Did it work when it was used last, in both directions? Any thread. */
 static inline bool kvt_lower_works(struct kvt_lower *b)

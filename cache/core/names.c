@@ -71,3 +71,30 @@ bool kvt_names_known(struct kvt *k)
 	pthread_mutex_unlock(&g->lock);
 	return known;
 }
+
+/* --- freshness ---------------------------------------------------------------------------------- */
+
+bool kvt_names_fresh(struct kvt *k)
+{
+	struct kvt_generations *g = &k->generations;
+	int64_t now_ns;
+
+	if (g->home == NULL || g->home->tier == NULL)
+		return true;
+	now_ns = kvt_clock(k);
+	return now_ns < atomic_load(&g->fresh_until_ns) || now_ns < atomic_load(&g->tried_until_ns);
+}
+
+bool kvt_names_show(struct kvt *k, const struct kvt_lower *b)
+{
+	struct kvt_generations *g = &k->generations;
+	int64_t now_ns;
+
+	if (g->home == NULL)
+		return true;
+	now_ns = kvt_clock(k);
+	if (now_ns < atomic_load(&g->fresh_until_ns))
+		return true;
+	return b != g->home && !atomic_load(&g->refused) &&
+	       now_ns < atomic_load(&g->tried_until_ns);
+}

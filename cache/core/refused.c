@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/moves.h"
 #include "core/names.h"
 #include "core/refused.h"
 #include "options/settings.h"
@@ -17,6 +16,7 @@
 #define PAUSE_MOST_NS 30000000000 /* an owner that ends is noticed within this */
 #define STAYS_NS      60000000000 /* an owner that does not end within this is taken to stay */
 #define NAMES_NS      1000000000  /* between looks at whether names are known */
+#define BUSY_NS       10000000    /* between looks at whether requests to a lost tier have ended */
 #define KEYS_MOST     65536u      /* erased meanwhile; beyond, all of the store is emptied */
 #define TENANTS_MOST  4096u
 
@@ -256,43 +256,42 @@ static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 	return true;
 }
 
-/* Requests to the tier that is lost end before another one takes its place. */
+/* Requests to the tier that is lost end before another one takes its place. Under `lock`. */
 static bool is_busy(struct kvt_lower *b)
 {
 	return b->tier != NULL && b->under_way != 0;
 }
 
-static size_t attach(struct kvt_lower *b, struct kvt_tier *tier)
+/* Shows a tier that was made. KVT_BUSY: not while requests to the lost one are under way; KVT_EIO:
+ * erased chunks are in it, and stay: it is not used now. */
+static enum kvt_status attach(struct kvt_lower *b, struct kvt_tier *tier)
 {
 	struct kvt *k = b->k;
+	enum kvt_status status;
 	struct owed owed;
-	bool shown, busy, good = true;
-	int64_t next_ns;
+	bool shown;
 
 	do {
 		pthread_mutex_lock(&k->lock);
-		busy = is_busy(b);
-		shown = !busy && show(b, tier, &owed);
+		status = is_busy(b) ? KVT_BUSY : KVT_OK;
+		shown = status == KVT_OK && show(b, tier, &owed);
 		pthread_mutex_unlock(&k->lock);
-		if (busy) {
-			(void)kvt_moves_step(b, 1000000, &next_ns);
-		} else if (!shown) {
-			good = settle(k, tier, &owed);
-			if (!good) { /* erased chunks are in it: it is not used now */
-				pthread_mutex_lock(&k->lock);
-				b->refused->owed.all = true;
-				pthread_mutex_unlock(&k->lock);
-				tier->ops->destroy(tier);
-			}
+		if (!shown && status == KVT_OK) {
+			status = settle(k, tier, &owed) ? KVT_OK : KVT_EIO;
 			owed_finish(&owed);
 		}
-	} while (!shown && good);
-	if (!good)
-		return 0;
+	} while (!shown && status == KVT_OK);
+	if (status != KVT_OK) {
+		pthread_mutex_lock(&k->lock);
+		b->refused->owed.all = true; /* of what was owed a part may be erased */
+		pthread_mutex_unlock(&k->lock);
+		tier->ops->destroy(tier);
+		return status;
+	}
 	kvt_note(&k->surroundings, KVT_LOG_INFO,
 		"%s: the store could be opened: used from now on", b->ops->name);
 	k->tier_came(k);
-	return 1;
+	return KVT_OK;
 }
 
 /* Another process still has it, or it still cannot be opened. */
@@ -321,12 +320,16 @@ static bool is_due(struct kvt_lower *b)
 {
 	struct kvt_refused *r = b->refused;
 	int64_t now_ns = kvt_clock(b->k);
+	bool busy;
 
 	if (now_ns < r->again_ns)
 		return false;
-	if (kvt_names_known(b->k))
+	pthread_mutex_lock(&b->k->lock);
+	busy = is_busy(b);
+	pthread_mutex_unlock(&b->k->lock);
+	if (!busy && kvt_names_known(b->k))
 		return true;
-	r->again_ns = now_ns + NAMES_NS;
+	r->again_ns = now_ns + (busy ? BUSY_NS : NAMES_NS);
 	return false;
 }
 
@@ -361,14 +364,17 @@ size_t kvt_refused_step(struct kvt_lower *b, int64_t *next_ns)
 		return 0;
 	if (is_due(b)) {
 		status = b->ops->create(&r->options, why, &tier);
-		if (status == KVT_OK && attach(b, tier) != 0)
-			return 1;
 		if (status == KVT_OK) {
-			status = KVT_EIO;
+			status = attach(b, tier);
+			if (status == KVT_OK)
+				return 1;
 			snprintf(why, sizeof(why),
 				"what was erased meanwhile cannot be erased in it");
 		}
-		refused_again(b, status, why[0] != '\0' ? why : kvt_status_text(status));
+		if (status == KVT_BUSY)
+			r->again_ns = kvt_clock(b->k) + BUSY_NS;
+		else
+			refused_again(b, status, why[0] != '\0' ? why : kvt_status_text(status));
 	}
 	if (r->again_ns < *next_ns)
 		*next_ns = r->again_ns;

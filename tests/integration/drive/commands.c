@@ -52,8 +52,11 @@ static bool put(struct drive *d, char **words, size_t count, char *error)
 		status = kvt_put(d->k, &item, chunk);
 		put += status == KVT_OK;
 		there += status == KVT_EXISTS;
-		full += status == KVT_FULL || status == KVT_BUSY;
-		if (status == KVT_EXISTS || status == KVT_FULL || status == KVT_BUSY)
+		if (status == KVT_FULL || status == KVT_BUSY || (status == KVT_MISS && i > 0)) {
+			full++; /* KVT_MISS: the chunk before had no room */
+			status = KVT_OK;
+		}
+		if (status == KVT_EXISTS)
 			status = KVT_OK;
 	}
 	free(chunk);

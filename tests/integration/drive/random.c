@@ -59,6 +59,12 @@ static void chain_keys(const struct run *r, uint64_t chain, struct kvt_key *keys
 		drive_key(r->seed + chain, i, &keys[i]);
 }
 
+/* No room, or, behind such a chunk, no parent. */
+static bool is_refused(enum kvt_status status, uint32_t i)
+{
+	return status == KVT_FULL || status == KVT_BUSY || (status == KVT_MISS && i > 0);
+}
+
 static void put_chain(struct worker *w, const struct kvt_key *keys)
 {
 	struct run *r = w->run;
@@ -74,9 +80,9 @@ static void put_chain(struct worker *w, const struct kvt_key *keys)
 		drive_fill(&keys[i], 0, w->chunk, item.bytes);
 		status = kvt_put(r->d->k, &item, w->chunk);
 		r->puts += status == KVT_OK;
-		r->refused += status == KVT_FULL || status == KVT_BUSY;
-		r->errors += status != KVT_OK && status != KVT_EXISTS && status != KVT_FULL &&
-			     status != KVT_BUSY;
+		r->refused += is_refused(status, i);
+		r->errors +=
+			status != KVT_OK && status != KVT_EXISTS && !is_refused(status, i);
 	}
 }
 

@@ -5,7 +5,7 @@ import cache_run
 FILE = None
 LINES = {
     "cache/options/settings.def": 'KVT_SETTING("dummy", COUNT, dummy, "7", "1", "99", "", "A number without a use.")',
-    "include/kvtier/kvtier.h": ("\tuint32_t dummy;", "\t/* surroundings; NULL"),
+    "include/kvtier/kvtier.h": ("\tuint32_t dummy;", "\t/* environment; NULL"),
 }
 SEVERAL = "struct kvt_config is the library's ABI: its members are written by hand, a new one at the end"
 TARGETS = ["cache/core/libkvtier.so.1.0.0", "cache/command/kvtier"]
