@@ -14,17 +14,14 @@
 #define LATE_NS           INT64_C(1000000000)  /* overdue requests are sent so long, then refused */
 #define LATE_OVER_NS      INT64_C(2000000000)  /* ... until none was overdue for this time */
 #define SHORT_TOKENS      3                    /* prefill allowed to late streams, in token times */
-#define SHORT_TOKENS_EASY 7                    /* ... while the workers have spare time */
 #define TOKEN_NS          1e8                  /* a token's time without a promise */
-#define PRESSED           4                    /* a request is pressed in this last part */
 #define PATIENT           1.5                  /* limit of a hopeless request, times its own need */
 #define HEAVY_NS          5e9                  /* prefill that delays streams noticeably */
 #define HEAVY_WEIGHT      0.6
-#define TOO_LATE_NS       1e15                 /* cost of a late answer; of waiting when pressed */
+#define TOO_LATE_NS       1e15                 /* cost of a late answer */
 #define FOREIGN_WEIGHT    0.07                 /* of prefill, for each foreign stream it delays */
 #define SURE              0.8                  /* share of turns with a next one that is sure */
 #define LEARN             (1 / 128.0)          /* weight of a new request in the mean */
-#define LAG_FIRST         0.7
 #define WAKE_NS           INT64_C(5000000)
 #define RETRY_LEAST_NS    INT64_C(1000000000)
 #define RETRY_MOST_NS     INT64_C(60000000000)
@@ -35,7 +32,7 @@ void kvw_gate_init(
 	memset(gate, 0, sizeof(*gate));
 	gate->admission = admission;
 	gate->outlooks = outlooks;
-	gate->lag = LAG_FIRST;
+	gate->lag = 1;
 	gate->more_ns = SAFE_NS;
 	kvw_price_init(&gate->price);
 }
@@ -87,16 +84,13 @@ void kvw_gate_finish(struct kvw_gate *gate)
 }
 
 /* Late answers keep a prompt out, but not a short one that would break its own promise. Returns the
- * prefill that counts as short: while the workers have spare time, streams can recover from a
- * longer one. */
+ * prefill that counts as short. */
 static double short_of(const struct kvw_entrant *e, int64_t now_ns)
 {
-	double tokens = e->wait.late == KVW_LATE_NEVER ? SHORT_TOKENS : SHORT_TOKENS_EASY;
-
 	if (!e->wait.promised || !e->wait.waits ||
 		e->wait.start_ns - now_ns >= e->wait.first_ns / 4)
 		return 0;
-	return tokens * (e->promise.tpot_ns > 0 ? (double)e->promise.tpot_ns : TOKEN_NS);
+	return SHORT_TOKENS * (e->promise.tpot_ns > 0 ? (double)e->promise.tpot_ns : TOKEN_NS);
 }
 
 /* A worker's queue, in the time that it will really take. */
@@ -225,10 +219,8 @@ static int64_t first_due_of(const struct kvw_entrant *e)
 
 /* Chooses the lowest cost, including the time until the worker can take a prompt. While the workers
  * have spare time, a worker where the promise will be kept comes before one where it will not,
- * however many streams the prompt delays there. A request without a promise that has waited for
- * most of its time goes to any worker that can take it now, so that it is not refused for want of a
- * better one. Also sums up numbers over all workers; with a thousand workers this loop is the main
- * cost of admission. */
+ * however many streams the prompt delays there. Also sums up numbers over all workers; with a
+ * thousand workers this loop is the main cost of admission. */
 static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns)
@@ -236,7 +228,6 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	int64_t ahead_ns = ahead_of(gate, e);
 	double short_ns = short_of(e, now_ns);
 	int64_t due_ns = e->wait.late == KVW_LATE_NEVER ? INT64_MAX : first_due_of(e);
-	bool hurries = e->wait.pressed && !is_promised(e);
 	bool weighed = costs[wish->pos].total_ns > 0;
 	double best = INFINITY;
 	size_t pos = wish->pos;
@@ -279,8 +270,6 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		cost += hold_up_ns(&costs[i], o->foreign_running);
 		if ((double)(due_ns - now_ns - longer(wait, o->queue_ns)) <
 			gate->lag * costs[i].prefill_ns)
-			cost += TOO_LATE_NS;
-		if (hurries && wait > 0)
 			cost += TOO_LATE_NS;
 		if (cost < best) {
 			best = cost;
@@ -360,11 +349,10 @@ static enum kvw_late lateness(
 	return KVW_LATE_SENT;
 }
 
-/* Sets its limits except start_ns, which it returns. */
-static int64_t set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
+/* Sets the limits of a request's waiting time. */
+static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
 {
 	struct kvw_waiter *w = &e->wait;
-	int64_t start_ns = 0;
 	int64_t work_ns = (int64_t)(gate->lag * (double)w->work_ns);
 	int64_t idle_ns = work_ns + SAFE_NS; /* its time on an idle worker */
 	int64_t need_ns = 0;
@@ -375,21 +363,20 @@ static int64_t set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t 
 		w->until_ns = e->deadline_ns;
 	w->promised = is_promised(e);
 	w->first_ns = INT64_MAX;
-	start_ns = w->until_ns;
+	w->start_ns = w->until_ns;
 	w->late = lateness(gate, e, now_ns);
 	if (!w->promised)
-		return start_ns;
+		return;
 	w->first_ns = kvw_promise_first_ns(&e->promise, e->tokens);
 	if (w->first_ns < idle_ns)
 		w->first_ns = (int64_t)(PATIENT * (double)idle_ns);
 	/* At least half of its time remains for waiting, however late first tokens have been. */
 	need_ns = work_ns + (int64_t)fmin(gate->more_ns, fmax(SAFE_NS, (double)w->first_ns / 2));
-	if (w->came_ns + w->first_ns - need_ns < start_ns)
-		start_ns = w->came_ns + w->first_ns - need_ns;
+	if (w->came_ns + w->first_ns - need_ns < w->start_ns)
+		w->start_ns = w->came_ns + w->first_ns - need_ns;
 	/* A request that barely makes it keeps half of the safety margin. */
-	if (start_ns < w->came_ns + SAFE_NS / 2 && w->until_ns > w->came_ns + SAFE_NS / 2)
-		start_ns = w->came_ns + SAFE_NS / 2;
-	return start_ns;
+	if (w->start_ns < w->came_ns + SAFE_NS / 2 && w->until_ns > w->came_ns + SAFE_NS / 2)
+		w->start_ns = w->came_ns + SAFE_NS / 2;
 }
 
 /* End of its wait. */
@@ -404,26 +391,18 @@ static void note_due(struct kvw_gate *gate, const struct kvw_waiter *w)
 		gate->due_ns = due_of(w);
 }
 
-/* Whether most of its waiting time is over. */
-static bool is_pressed(const struct kvw_waiter *w, int64_t start_ns, int64_t now_ns)
-{
-	return start_ns - now_ns < (start_ns - w->came_ns) / PRESSED;
-}
-
 bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *e, const struct kvw_candidates *set,
 	const struct kvw_cost *costs, const struct kvw_decision *wish, int64_t now_ns)
 {
 	struct kvw_waiter *w = &e->wait;
 	int64_t work_ns = w->work_ns;
-	int64_t start_ns = 0;
 
 	w->promised = is_promised(e);
 	e->pos = place_of(gate, e, set, costs, wish, now_ns);
 	w->worker = set->items[e->pos].id;
 	w->work_ns = (int64_t)costs[e->pos].prefill_ns;
 	w->value = value_of(gate, e);
-	start_ns = set_limits(gate, e, now_ns);
-	kvw_queue_set(&gate->queue, w, w->class, start_ns, is_pressed(w, start_ns, now_ns));
+	set_limits(gate, e, now_ns);
 	if (w->waits) {
 		tell_waiting(gate, w->work_ns - work_ns, is_first(w));
 		note_due(gate, w);
@@ -491,20 +470,17 @@ bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return (double)programs.context + (begins ? (double)e->tokens : 0) > programs.limit;
 }
 
-/* Prevents starvation: a request that has waited for long counts as one class better, and one whose
- * time is nearly over goes before those that can wait. */
+/* Prevents starvation: a request that has waited for long counts as one class better. */
 static void age(struct kvw_gate *gate, int64_t now_ns)
 {
 	for (size_t i = 0; i < gate->queue.count; i++) {
 		struct kvw_waiter *w = gate->queue.items[i];
 
-		if (!w->pressed && is_pressed(w, w->start_ns, now_ns))
-			kvw_queue_set(&gate->queue, w, w->class, w->start_ns, true);
 		if (w->aged || w->class == 0 || now_ns - w->came_ns <= gate->terms.max_wait_ns / 2)
 			continue;
 		w->aged = true;
 		/* The request moves forward, before the examined ones. */
-		kvw_queue_set(&gate->queue, w, w->class - 1, w->start_ns, w->pressed);
+		kvw_queue_promote(&gate->queue, w);
 	}
 }
 

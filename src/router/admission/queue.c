@@ -122,27 +122,15 @@ void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter)
 	waiter->waits = false;
 }
 
-void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class,
-	int64_t start_ns, bool pressed)
+void kvw_queue_promote(struct kvw_queue *queue, struct kvw_waiter *waiter)
 {
 	struct kvw_waiter **items = queue->items;
-	bool same = waiter->class == class && waiter->start_ns == start_ns &&
-		    waiter->pressed == pressed;
-	size_t place = waiter->waits && !same ? place_of(queue, waiter) : 0;
-	size_t to = place;
+	size_t place = place_of(queue, waiter);
+	size_t to = 0;
 
-	waiter->class = class;
-	waiter->start_ns = start_ns;
-	waiter->pressed = pressed;
-	if (!waiter->waits || same)
-		return;
-	if (place > 0 && kvw_waiter_before(waiter, items[place - 1])) {
-		to = count_before(items, place, waiter, true);
-		memmove(items + to + 1, items + to, (place - to) * sizeof(items[0]));
-	} else {
-		to += count_before(items + place + 1, queue->count - place - 1, waiter, false);
-		memmove(items + place, items + place + 1, (to - place) * sizeof(items[0]));
-	}
+	waiter->class--;
+	to = count_before(items, place, waiter, true);
+	memmove(items + to + 1, items + to, (place - to) * sizeof(items[0]));
 	items[to] = waiter;
 }
 

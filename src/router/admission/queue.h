@@ -1,12 +1,10 @@
 /*
  * queue.h - waiting requests in the order of sending, and the choice of those to give up.
  *
- * The order: the more important class first; within it those whose time is nearly over (pressed),
- * by the moment at which a request has to be sent at the latest so that its first token comes in
- * time; then the others in order of arrival. If that moment alone decided, short prompts, which
- * have earlier promises, would go before long ones that arrived with them, and a long one would
- * then delay every answer on its worker. Sent first, it delays no answers, and the short ones go to
- * other workers or after it, in time as well.
+ * The order: the more important class first, within a class in order of arrival. If the latest
+ * moment of sending decided, short prompts, which have earlier promises, would go before long ones
+ * that arrived with them, and a long one would then delay every answer on its worker. Sent first,
+ * it delays no answers, and the short ones go to other workers or after it, in time as well.
  *
  * If not all can be in time, the queue gives up requests with the most work for their value, by
  * Moore and Hodgson's rule. kvw_queue_plan adds up the work in order, and whenever a request would
@@ -53,8 +51,7 @@ struct kvw_waiter {
 	enum kvw_late late;
 	bool given_up;      /* by the last plan */
 	bool aged;          /* `class` is one better than its own, after a long wait */
-	bool pressed;       /* start_ns is near */
-	/* In a queue: only kvw_queue_set changes class, start_ns and pressed. */
+	/* In a queue: only kvw_queue_promote changes class. */
 	bool waits;
 };
 
@@ -69,11 +66,7 @@ struct kvw_queue {
 /* Whether a comes before b; equal ones have no order. */
 static inline bool kvw_waiter_before(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
-	if (a->class != b->class)
-		return a->class < b->class;
-	if (a->pressed != b->pressed)
-		return a->pressed;
-	return a->pressed ? a->start_ns < b->start_ns : a->came_ns < b->came_ns;
+	return a->class != b->class ? a->class < b->class : a->came_ns < b->came_ns;
 }
 
 void kvw_queue_finish(struct kvw_queue *queue); /* must be empty */
@@ -82,10 +75,8 @@ void kvw_queue_finish(struct kvw_queue *queue); /* must be empty */
 enum kvw_err kvw_queue_add(struct kvw_queue *queue, struct kvw_waiter *waiter) KVW_MUST_CHECK;
 /* Removes a waiter; does nothing if it does not wait. */
 void kvw_queue_remove(struct kvw_queue *queue, struct kvw_waiter *waiter);
-/* Changes the waiter's sort keys, waiting or not. A waiter that moves passes as few others as
- * possible. */
-void kvw_queue_set(struct kvw_queue *queue, struct kvw_waiter *waiter, uint8_t class,
-	int64_t start_ns, bool pressed);
+/* Makes the class of a waiting request one better. The request passes as few others as possible. */
+void kvw_queue_promote(struct kvw_queue *queue, struct kvw_waiter *waiter);
 
 /* Price of a request: ns of prefill over its value. */
 static inline double kvw_waiter_price(const struct kvw_waiter *waiter)

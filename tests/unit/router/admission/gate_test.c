@@ -507,13 +507,13 @@ START_TEST(a_short_prompt_is_urgent_at_the_end)
 	kvw_pace_follows(&admission->paces[0]);
 	kvw_pace_token(&admission->paces[0], 10 * SECOND, 80 * MS, BEGIN);
 	(void)come(0, 0, 100 * MS, 2 * SECOND, BEGIN);
-	(void)come(1, 0, 750 * MS, 2500 * MS, BEGIN);
+	(void)come(1, 0, 750 * MS, 2800 * MS, BEGIN);
 	ck_assert_int_eq(next(&out, BEGIN), KVW_NOTHING);
-	ck_assert_int_eq(next(&out, BEGIN + 1700 * MS), KVW_SEND);
+	ck_assert_int_eq(next(&out, BEGIN + 1650 * MS), KVW_SEND);
 	ck_assert_ptr_eq(out, &requests[0].e);
-	/* Nor a middling one of a lesser class. */
+	/* Nor a middling one. */
 	(void)come(2, 1, 350 * MS, 2200 * MS, BEGIN);
-	ck_assert_int_eq(next(&out, BEGIN + 1700 * MS), KVW_NOTHING);
+	ck_assert_int_eq(next(&out, BEGIN + 1650 * MS), KVW_NOTHING);
 	kvw_gate_leave(&gate, &requests[1].e);
 	kvw_gate_leave(&gate, &requests[2].e);
 }

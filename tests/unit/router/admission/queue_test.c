@@ -24,10 +24,14 @@ static void teardown(void)
 	kvw_queue_finish(&queue);
 }
 
+/* Adds a waiter whose latest moment of sending is as late as its arrival. */
 static struct kvw_waiter *add(size_t i, uint8_t class, int64_t start_ns, int64_t work_ns)
 {
-	waiters[i] = (struct kvw_waiter){
-		.class = class, .start_ns = start_ns, .pressed = true, .work_ns = work_ns, .value = 1};
+	waiters[i] = (struct kvw_waiter){.class = class,
+		.came_ns = start_ns,
+		.start_ns = start_ns,
+		.work_ns = work_ns,
+		.value = 1};
 	ck_assert_int_eq(kvw_queue_add(&queue, &waiters[i]), KVW_OK);
 	return &waiters[i];
 }
@@ -49,11 +53,7 @@ static void assert_order(void)
 		ck_assert_uint_le(queue.items[i - 1]->class, w->class);
 		if (queue.items[i - 1]->class != w->class)
 			continue;
-		ck_assert(queue.items[i - 1]->pressed || !w->pressed);
-		if (w->pressed)
-			ck_assert_int_le(queue.items[i - 1]->start_ns, w->start_ns);
-		else if (!queue.items[i - 1]->pressed)
-			ck_assert_int_le(queue.items[i - 1]->came_ns, w->came_ns);
+		ck_assert_int_le(queue.items[i - 1]->came_ns, w->came_ns);
 	}
 }
 
@@ -78,31 +78,32 @@ START_TEST(order_holds_as_requests_come_move_and_go)
 			ck_assert(!w->waits);
 			continue;
 		}
-		kvw_queue_set(&queue, w, (uint8_t)(rand() % KVW_CLASSES), rand() % 100, rand() % 2 == 0);
+		if (w->class > 0)
+			kvw_queue_promote(&queue, w);
 	}
 	assert_order();
 }
 END_TEST
 
 /* The long prompt has more time and came first. */
-START_TEST(what_came_first_goes_first_until_another_is_pressed)
+START_TEST(what_came_first_goes_first)
 {
 	struct kvw_waiter *prompts = waiters;
 
 	memset(waiters, 0, sizeof(waiters));
 	for (size_t i = 0; i < 3; i++) {
-		prompts[i] = (struct kvw_waiter){
-			.came_ns = (int64_t)i, .start_ns = 100 - (int64_t)i, .work_ns = 1, .value = 1};
+		prompts[i] = (struct kvw_waiter){.class = 1,
+			.came_ns = (int64_t)i,
+			.start_ns = 100 - (int64_t)i,
+			.work_ns = 1,
+			.value = 1};
 		ck_assert_int_eq(kvw_queue_add(&queue, &prompts[i]), KVW_OK);
 	}
-	ck_assert_ptr_eq(queue.items[0], &prompts[0]);
-	ck_assert_ptr_eq(queue.items[2], &prompts[2]);
-	kvw_queue_set(&queue, &prompts[1], 0, 99, true);
-	ck_assert_ptr_eq(queue.items[0], &prompts[1]);
-	ck_assert_ptr_eq(queue.items[1], &prompts[0]);
-	kvw_queue_set(&queue, &prompts[2], 0, 98, true);
+	for (size_t i = 0; i < 3; i++)
+		ck_assert_ptr_eq(queue.items[i], &prompts[i]);
+	kvw_queue_promote(&queue, &prompts[2]);
 	ck_assert_ptr_eq(queue.items[0], &prompts[2]);
-	ck_assert_ptr_eq(queue.items[1], &prompts[1]);
+	ck_assert_ptr_eq(queue.items[1], &prompts[0]);
 }
 END_TEST
 
@@ -159,21 +160,21 @@ START_TEST(does_what_a_simple_queue_does)
 		int dice = rand() % 10;
 		struct kvw_waiter *w = &waiters[rand() % (step < 10000 ? 1000 : 50)];
 		uint8_t class = (uint8_t)(rand() % 3);
-		int64_t start_ns = rand() % moments + (_i >= 2 ? step : 0);
-		bool pressed = _i % 2 == 0 || rand() % 3 == 0;
+		int64_t came_ns = rand() % moments + (_i >= 2 ? step : 0);
 
 		if (dice == 0 && queue.count > 0)
 			w = queue.items[rand() % ((queue.count + 19) / 20)];
 		if (!w->waits) {
-			kvw_queue_set(&queue, w, class, start_ns, pressed);
+			w->class = class;
+			w->came_ns = came_ns;
 			ck_assert_int_eq(kvw_queue_add(&queue, w), KVW_OK);
 			model[model_count] = w;
 			model_sink(model_count++);
 		} else if (dice < 4) {
 			kvw_queue_remove(&queue, w);
 			model_remove(w);
-		} else {
-			kvw_queue_set(&queue, w, dice == 9 ? w->class : class, start_ns, pressed);
+		} else if (w->class > 0) {
+			kvw_queue_promote(&queue, w);
 			model_sink(model_place(w));
 		}
 		ck_assert_uint_eq(queue.count, model_count);
@@ -342,7 +343,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, order_holds_as_requests_come_move_and_go);
 	tcase_add_test(tcase, equal_ones_keep_their_order);
-	tcase_add_test(tcase, what_came_first_goes_first_until_another_is_pressed);
+	tcase_add_test(tcase, what_came_first_goes_first);
 	tcase_add_loop_test(tcase, does_what_a_simple_queue_does, 0, 4);
 	tcase_add_test(tcase, a_second_removal_changes_nothing);
 	tcase_add_test(tcase, plan_keeps_as_many_as_can_be);
