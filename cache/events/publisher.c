@@ -1,13 +1,13 @@
 /*
  * publisher.c - see the header.
  *
- * A PUB socket drops silently what exceeds its limit. With ZMQ_XPUB_NODROP it says so instead, but
- * then sends to no subscriber; so a refused batch is sent once more with dropping allowed. ZeroMQ
- * then leaves the slow subscriber out until it has read, and says nothing in the meantime: what is
- * counted is that a subscriber began to lose batches, not how many.
+ * A PUB socket silently drops messages beyond its limit. With ZMQ_XPUB_NODROP it reports a drop, but then sends to no
+ * subscriber; so the publisher sends a refused batch once more with dropping allowed. ZeroMQ then skips the slow
+ * subscriber until that has read, without a report: the counter shows how often a subscriber began to lose batches, not
+ * how many batches it lost.
  *
- * A ROUTER with ZMQ_ROUTER_MANDATORY says likewise when an asker's queue is full or the asker is
- * gone. That is known at a message's first frame, so no message is cut in two.
+ * A ROUTER with ZMQ_ROUTER_MANDATORY reports that an asker's queue is full or the asker is gone. The report comes at a
+ * message's first frame, so no message is cut in two.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -239,7 +239,7 @@ void kvt_publisher_skip(struct kvt_publisher *p)
 
 /* --- replay ----------------------------------------------------------------------------------- */
 
-/* One message to the asker. False: not now, or never (errno). */
+/* Sends one message to the asker. False: not now, or never (errno). */
 static bool reply(struct kvt_publisher *p, const char *topic, size_t topic_len, uint64_t number,
 	const void *batch, size_t len)
 {
@@ -254,7 +254,7 @@ static bool reply(struct kvt_publisher *p, const char *topic, size_t topic_len, 
 	       send_frame(p->replay, batch, len, false);
 }
 
-/* The next message of the answer: a batch that is still kept, or the end marker. */
+/* Sends the answer's next message: a batch that is still kept, or the end marker. */
 static bool answer_one(struct kvt_publisher *p)
 {
 	struct answer *a = &p->answer;
@@ -282,7 +282,7 @@ static bool answer_one(struct kvt_publisher *p)
 	return true;
 }
 
-/* A part of the answer. Returns how many messages went. */
+/* Sends a part of the answer. Returns how many messages were sent. */
 static size_t go_on(struct kvt_publisher *p, bool *waits)
 {
 	struct answer *a = &p->answer;
@@ -298,13 +298,13 @@ static size_t go_on(struct kvt_publisher *p, bool *waits)
 			*waits = true;
 			break;
 		}
-		bump(&p->count.given_up, 1); /* gone, or asleep */
+		bump(&p->count.given_up, 1); /* the asker is gone, or sleeps */
 		end_answer(p);
 	}
 	return sent;
 }
 
-/* Reads one request and begins its answer. False: none was waiting. */
+/* Reads one request and begins its answer. False: no request waited. */
 static bool take_request(struct kvt_publisher *p)
 {
 	struct answer *a = &p->answer;
@@ -378,7 +378,7 @@ void kvt_publisher_wait(struct kvt_publisher *p, int fd, long timeout_ms)
 	(void)!zmq_poll(items, listen ? 2 : 1, timeout_ms);
 }
 
-/* --- eyes ------------------------------------------------------------------------------------- */
+/* --- observation ------------------------------------------------------------------------------ */
 
 const char *kvt_publisher_address(const struct kvt_publisher *p)
 {
