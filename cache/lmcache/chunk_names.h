@@ -18,7 +18,7 @@ struct kvt_chunk_names;
 struct kvt_chunk_names *kvt_chunk_names_create(uint32_t most); /* NULL: out of memory */
 void kvt_chunk_names_destroy(struct kvt_chunk_names *names);   /* NULL is allowed */
 
-/* What the caller has to report about a change. */
+/* News for the caller to report about a change. */
 enum kvt_chunk_news { KVT_CHUNK_NOTHING, KVT_CHUNK_TOLD, KVT_CHUNK_NO_ROOM };
 
 /* Notes that a location (0 to 7) holds a chunk now. */

@@ -137,7 +137,7 @@ static int by_generation(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Of two records of one generation the later one counts. */
+/* The later of two records of one generation counts. */
 static int by_add(const void *a, const void *b)
 {
 	const struct nvme_replay_add *x = a;
