@@ -267,7 +267,7 @@ static bool answer_one(struct kvt_publisher *p)
 		batch = kvt_record_ring_at(&p->kept, a->next, &len);
 		if (len > 0)
 			break;
-		a->next++; /* its place is empty: the asker sees the gap */
+		a->next++; /* the batch's place is empty: the asker sees the gap */
 	}
 	if (a->next < a->end) {
 		if (!reply(p, p->topic, p->topic_len, a->next, batch, len))

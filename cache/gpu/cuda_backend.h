@@ -33,7 +33,7 @@ struct kvt_cuda_piece {
 /* A paged cache in the device's memory. */
 struct kvt_cuda_target {
 	const struct kvt_gpu_paged *paged;
-	uint64_t layers; /* its layers' addresses, in memory of the device; 0: none, without kernels */
+	uint64_t layers; /* the layers' addresses, in memory of the device; 0: none, without kernels */
 };
 
 enum kvt_cuda_state {

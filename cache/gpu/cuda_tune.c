@@ -187,7 +187,7 @@ static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways
 		fine = fine && !rig->ops[i].failed;
 	}
 	if (spent > PATIENCE)
-		drain(e); /* its memory is given back: no operation may be under way */
+		drain(e); /* the memory is given back: no operation may be under way */
 	spent = kvt_now(s) - begun;
 	for (uint32_t i = 0; i < started; i++) {
 		free(rig->ops[i].move);

@@ -162,7 +162,7 @@ enum kvt_chunk_news kvt_chunk_names_add(
 	uint32_t i = find_key(names, key);
 
 	if (i != NONE && names->entries[i].hash != hash)
-		return KVT_CHUNK_NOTHING; /* its name stays the first one until the chunk is gone */
+		return KVT_CHUNK_NOTHING; /* the chunk's name stays the first one until the chunk is gone */
 	if (i == NONE) {
 		i = new_entry(names);
 		if (i == NONE)

@@ -46,7 +46,7 @@ struct change {
 struct kvt_controller {
 	const struct kvt_surroundings *s; /* borrowed */
 	struct kvt_controller_actions actions;
-	struct kvw_lmcache_recipe recipe; /* its seed is owned */
+	struct kvw_lmcache_recipe recipe; /* owns the recipe's seed */
 	char *seed;
 	int64_t pin_ns;
 	uint32_t locations;

@@ -38,7 +38,7 @@ struct kvt_controller_changes {
 };
 
 struct kvt_controller_link {
-	struct kvt_controller_link_config config; /* its texts are those below, or unused */
+	struct kvt_controller_link_config config; /* the texts are those below, or unused */
 	char pull[KVT_CONTROLLER_TEXT_MAX], reply[KVT_CONTROLLER_TEXT_MAX];
 	char heartbeat[KVT_CONTROLLER_TEXT_MAX], instance[KVT_CONTROLLER_TEXT_MAX];
 	char ip[KVT_CONTROLLER_TEXT_MAX], bind[KVT_CONTROLLER_TEXT_MAX];

@@ -19,7 +19,7 @@
 /* An operation under way. */
 struct pending {
 	struct kvt_io_op *op;
-	size_t event; /* its event in the record */
+	size_t event; /* the operation's event in the record */
 	int64_t due_ns;
 	uint64_t check; /* hash of a write's bytes at submission */
 };

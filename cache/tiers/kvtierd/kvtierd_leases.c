@@ -36,7 +36,7 @@ static void release_done(struct kvtierd_exchange *x)
 	int64_t now_ns = kvt_now(r->t->s);
 
 	r->under_way = false;
-	/* Any answer suffices except one that says "later". */
+	/* Any answer suffices except "later". */
 	r->over = x->status == KVT_ECANCELED ||
 		  (x->status == KVT_OK && x->answer->status != 503 && x->answer->status != 429);
 	r->again_ns = now_ns + RELEASE_AGAIN;

@@ -68,7 +68,7 @@ struct nvme_side {
 	struct nvme_names *names; /* owned; NULL: not announced */
 	uint16_t header_pages;
 	uint8_t flags;    /* flags of its ADD */
-	bool logged;      /* its ADD is in the log, or about to be */
+	bool logged;      /* the chunk's ADD is in the log, or about to be */
 	bool read_failed; /* the system refused the last read of it */
 };
 

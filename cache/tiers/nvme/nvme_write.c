@@ -312,7 +312,7 @@ static void write_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_o
 		return;
 	status = job->status;
 	if (status == KVT_OK && job->lost_syncs != t->commit.lost_syncs)
-		status = KVT_EIO; /* some of its pages may be among those that were not written */
+		status = KVT_EIO; /* some of the chunk's pages may be among the unwritten ones */
 	t->writes_active--;
 	nvme_rate_end(t, &t->write_rate, job->bytes);
 	mark_dirty(t, job);

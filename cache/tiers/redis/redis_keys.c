@@ -234,7 +234,7 @@ enum kvt_status redis_tenant_key(
 		return KVT_ENOMEM;
 	e->used_ns = kvt_now(job->t->s);
 	if (e->round != round && (e->key_state == KEY_KNOWN || e->key_state == KEY_NONE)) {
-		kvt_seal_forget_tenant(job->t->sealer, tenant); /* it may have been destroyed */
+		kvt_seal_forget_tenant(job->t->sealer, tenant); /* the key may have been destroyed */
 		e->key_state = KEY_NONE;
 		e->round = round;
 	}

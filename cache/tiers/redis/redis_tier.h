@@ -146,7 +146,7 @@ struct redis_job {
 	struct kvt_tier_request *request;
 	uint64_t number; /* by arrival */
 	int64_t begun_ns, deadline_ns;
-	uint64_t turn;      /* its bytes in the tier's `moving` */
+	uint64_t turn;      /* the chunk's bytes in the tier's `moving` */
 	const void *parked; /* the object that it waits for; NULL: none */
 	void (*resume)(struct redis_job *job); /* called when that object has changed */
 	uint32_t left;                         /* asks under way */
