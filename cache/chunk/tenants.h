@@ -17,7 +17,7 @@ struct kvt_tenant_share {
 	struct kvt_tenant tenant; /* all zero: chunks without a salt */
 	uint64_t chunks;
 	uint64_t bytes; /* occupied bytes, as the tenant's limit counts them */
-	uint64_t refused; /* chunks that the limit refused, since the tenant's first chunk here */
+	uint64_t refused; /* chunks that the limit refused since the tenant last had no chunk here */
 };
 
 struct kvt_tenant_list {

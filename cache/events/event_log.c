@@ -60,7 +60,7 @@ struct kvt_event_log {
 	bool keeps;                  /* false: there can be no reader, so events are only counted */
 	struct reader taker;         /* kvt_event_log_take */
 
-	/* Only with an address; one thread at a time uses these: the publisher's, or the one that steps. */
+	/* Only with an address; one thread at a time uses these: the publisher's, or the thread that steps. */
 	struct kvt_publisher *publisher;
 	struct reader feeder;
 	struct kvt_packed batch;

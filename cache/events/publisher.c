@@ -19,22 +19,22 @@
 #include "events/publisher.h"
 #include "events/record_ring.h"
 
-#define PUBLISH_HWM   1000                      /* messages that wait for one subscriber */
-#define REPLAY_HWM    64                        /* messages that wait for one asker */
-#define LINGER_MS     100                       /* given to what was sent when the sockets close */
+#define PUBLISH_HWM   1000                      /* most messages that wait for one subscriber */
+#define REPLAY_HWM    64                        /* most messages that wait for one asker */
+#define LINGER_MS     100                       /* time for sent messages to leave when the sockets close */
 #define REQUEST_MAX   4096                      /* most bytes of a received frame */
 #define REPLAY_TURN   64                        /* messages of a replay in one turn */
-#define GIVE_UP_NS    (5 * INT64_C(1000000000)) /* a replay that does not move */
-#define BATCH_BYTES   256u                      /* about the least that a kept batch has */
-#define BATCHES_MAX   65536u                    /* batches that are kept */
+#define GIVE_UP_NS    (5 * INT64_C(1000000000)) /* time after which a replay without progress is given up */
+#define BATCH_BYTES   256u                      /* about the smallest size of a kept batch */
+#define BATCHES_MAX   65536u                    /* most batches that are kept */
 #define ADDRESS_BYTES 256
 
 /* The replay that is being sent. */
 struct answer {
 	bool active;
-	zmq_msg_t asker;    /* identity; set while active */
+	zmq_msg_t asker;    /* the asker's identity; set while active */
 	uint64_t next, end; /* batches still to send */
-	int64_t moved_ns;   /* when it last got on */
+	int64_t moved_ns;   /* time of the last progress */
 };
 
 struct counters {
@@ -47,7 +47,7 @@ struct kvt_publisher {
 	char *topic;
 	size_t topic_len;
 	char address[ADDRESS_BYTES], replay_address[ADDRESS_BYTES];
-	struct kvt_record_ring kept; /* batches; with a replay socket only */
+	struct kvt_record_ring kept; /* the kept batches; with a replay socket only */
 	uint64_t next;               /* number of the next batch */
 	struct answer answer;
 	struct counters count;
@@ -90,7 +90,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* A bound socket and its real address; NULL with a line in the log. */
+/* Opens a bound socket and finds its real address; NULL with a line in the log. */
 static void *open_socket(
 	struct kvt_publisher *p, int type, const char *address, int hwm, char *real)
 {
@@ -117,7 +117,7 @@ static void *open_socket(
 	return NULL;
 }
 
-/* A failed replay socket leaves the publisher without one. KVT_ENOMEM: no memory for the batches. */
+/* Opens the replay socket; a failure leaves the publisher without one. KVT_ENOMEM: no memory for the batches. */
 static enum kvt_status open_replay(struct kvt_publisher *p, const struct kvt_config *config)
 {
 	uint64_t bytes = config->events_replay_bytes, most = bytes / BATCH_BYTES;
@@ -267,7 +267,7 @@ static bool answer_one(struct kvt_publisher *p)
 		batch = kvt_record_ring_at(&p->kept, a->next, &len);
 		if (len > 0)
 			break;
-		a->next++; /* its place is empty: the asker sees the gap */
+		a->next++; /* the batch's place is empty: the asker sees the gap */
 	}
 	if (a->next < a->end) {
 		if (!reply(p, p->topic, p->topic_len, a->next, batch, len))

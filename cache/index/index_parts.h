@@ -91,7 +91,7 @@ struct kvt_index {
 enum kvt_leave {
 	KVT_LEAVE_EVICTED, /* chosen by the policy */
 	KVT_LEAVE_LIMITED, /* for its tenant's limit */
-	KVT_LEAVE_PASSED,  /* its only holder wanted the chunk once */
+	KVT_LEAVE_PASSED,  /* the chunk's only holder wanted it once */
 	KVT_LEAVE_EXPIRED,
 	KVT_LEAVE_ERASED,
 	KVT_LEAVE_DROPPED, /* was wrong */

@@ -1,21 +1,21 @@
-"""What is mixed into the names of chunks that a LoRA adapter computed: the content of its files.
+"""The content of a LoRA adapter's files, which is mixed into the names of chunks that the adapter computed.
 
-The engine's hashes cover an adapter's name and path, not its files, which may be replaced. Their digest is made when
-the adapter is loaded, in a thread of this module's own: the engine core's thread looks at no file. Until the digest is
-there, and if there is none, prompts with the adapter are computed and not stored.
+The engine's hashes cover an adapter's name and path, not its files, which may be replaced. A thread of this module
+computes their digest when the adapter is loaded: the engine core's thread reads no file. Until the digest is known, and
+if there is none, prompts with the adapter are computed and not stored.
 
-There is none for an adapter that is not a folder on this machine, and for one whose files changed after the engine
-began to load it: what it holds cannot be known then. Files that were digested are looked at each second; an adapter
-whose files change has no digest any more until the engine loads it again. The engine may read them again at any time
-(one that it had no room for), so a rank looks once more at the files of an adapter when a chunk has been copied, and
-drops it if they are not the digested ones (rank.py).
+There is no digest for an adapter that is not a folder on this machine, or whose files changed after the engine began to
+load it: the engine's contents are unknown then. The thread checks digested files each second; an adapter whose files
+change loses its digest until the engine loads it again. The engine may read the files again at any time (of an adapter
+that it had no room for), so a rank checks an adapter's files once more when a chunk has been copied, and drops the
+chunk if they are not the digested ones (rank.py).
 
-The engine goes on with blocks that it has cached itself when other files come under the same name and path. What is
-computed after them belongs to neither, so they go with the load: the engine's own prefix cache is emptied, and requests
-that began before get a cache salt of their own. Where this cannot be done, prompts with the adapter are computed and not
-stored until /reset_prefix_cache.
+When other files come under the same name and path, the engine goes on with blocks that it has cached itself. Blocks
+computed after these belong to neither version, so the load drops them: the engine's own prefix cache is emptied, and
+requests that began before get a cache salt of their own. If that is impossible, prompts with the adapter are computed
+and not stored until /reset_prefix_cache.
 
-All but the thread's own is called by the engine core's thread alone.
+Only the engine core's thread calls these functions, except the thread's own.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ import time
 
 from . import apart, weights
 
-UNKNOWN = ()  # in the place of an Adapter's made
+UNKNOWN = ()  # stands for an Adapter's unknown `made`
 FORGET = "call /reset_prefix_cache to have them cached"
 
 
 def print_of(path):
-    """Which files lie in an adapter's folder: another value once one of them, or a link on the way, was replaced or
-    written to. OSError."""
+    """Identity of the files in an adapter's folder: another value once one of them, or a link on the way, was replaced
+    or written to. OSError."""
     folder = pathlib.Path(os.path.abspath(path))
     seen = []
     for at in (*weights.links_to(folder), *weights.files_of(folder)):
@@ -44,7 +44,7 @@ def print_of(path):
 
 
 def are_there(files):
-    """Do these, (path, print_of), lie there still?"""
+    """Returns whether these files, (path, print_of), still lie there."""
     try:
         return print_of(files[0]) == files[1]
     except OSError:
@@ -52,27 +52,27 @@ def are_there(files):
 
 
 class Adapter:
-    """One adapter as it was loaded once."""
+    """One load of an adapter."""
 
     def __init__(self, path, since_ns):
-        self.path, self.since_ns = path, since_ns  # 0: what the engine has is not known
-        self.files = self.content = None  # print and digest of its files, by the thread
-        self.over = threading.Event()  # the thread is done with it
-        self.changed = False  # its files, or what else it may have computed with is not known
-        self.gone = False  # replaced, or its files changed; never taken back
-        self.outdated = False  # the engine has another in its place: requests with it are kept apart
-        self.used = False  # by a request
-        self.after = None  # made of the one that computed what the engine may have cached under its name; None: nothing
-        self.foreign = set()  # requests that may have the engine load another under its id, until they end
+        self.path, self.since_ns = path, since_ns  # 0: the engine's version is unknown
+        self.files = self.content = None  # print and digest of its files, set by the thread
+        self.over = threading.Event()  # the thread has finished with the adapter
+        self.changed = False  # its files changed, or the files used for computing are unknown
+        self.gone = False  # replaced, or its files changed; never reset
+        self.outdated = False  # the engine has another version in its place: requests with it are kept apart
+        self.used = False  # a request has used it
+        self.after = None  # `made` of the version that computed blocks cached under its name; None: no blocks
+        self.foreign = set()  # requests that may make the engine load another adapter under its id, until they end
 
     @property
     def made(self):
-        """What distinguishes it from others of its name and path."""
+        """Text that distinguishes this load from others of its name and path."""
         return UNKNOWN if self.content is None or self.changed else (self.content, self.files)
 
     @property
     def is_mixed(self):
-        """May there be blocks of other files?"""
+        """Returns whether the engine may have blocks of other files."""
         return bool(self.foreign) or (self.after is not None and (self.after == UNKNOWN or self.after != self.made))
 
     @property
@@ -83,29 +83,29 @@ class Adapter:
 
     @property
     def place(self):
-        """Of stores of what it computed: work.Store.files."""
+        """Value of work.Store.files for stores of chunks that it computed."""
         return self.path, self.files
 
     @property
     def left(self):
-        """made of what computed blocks under its name and path; None: nothing did."""
+        """`made` of the version that computed blocks under its name and path; None: none did."""
         if not self.used:
             return self.after
         return UNKNOWN if self.is_mixed else self.made
 
 
-OUTDATED = Adapter("", 0)  # of requests that are kept apart
+OUTDATED = Adapter("", 0)  # stands for requests that are kept apart
 OUTDATED.gone = True
 
 
 class Adapters:
     LOOK_S = 1.0
-    SAME_S = 0.1  # a load waits so long for the digest, which files that were read before have at once
-    MOST = 16384  # loads under an id each; what comes beyond is not cached
+    SAME_S = 0.1  # a load waits this long for the digest, which files that were read before have at once
+    MOST = 16384  # most loads under an id each; further ones are not cached
 
     def __init__(self, log=None, sees_loads=True):
-        """sees_loads: `loaded` is called before each load; else an adapter that was not there when this process began
-        may have been loaded at any time."""
+        """sees_loads: `loaded` is called before each load; otherwise the time at which an adapter was loaded is
+        unknown."""
         self.log = log
         self.engine = None  # changes.Engine
         self.busy = False
@@ -114,15 +114,15 @@ class Adapters:
         self.waiting = {}  # key -> Adapter that has foreign requests
         self.asked = queue.SimpleQueue()
         self.thread = None
-        self.watched = {}  # of the thread: Adapter -> print of its files
+        self.watched = {}  # the thread's: Adapter -> print of its files
         self.since_ns = None if sees_loads else weights.started_ns()
         self.digests = weights.Digests()
 
     def loaded(self, lora):
-        """The engine is about to load this adapter, perhaps once more."""
+        """Called when the engine is about to load this adapter, perhaps once more."""
         key, in_place = self._key(lora), getattr(lora, "load_inplace", False)
         if key in self.known and not in_place:
-            return  # the engine has it, or reads files that are watched
+            return  # the engine has it, or reads files that are checked
         others = [(k, a) for k, a in self.known.items() if k[0] == key[0] or k[1:] == key[1:]]
         after = self._left(key)
         made = self._begin(key, after)
@@ -133,17 +133,18 @@ class Adapters:
             other.gone = True  # chunks of requests that began before have no name from now on
             other.outdated = not same or k[1:] != key[1:]
         if not in_place and (any(k[0] == key[0] for k, _ in others) or self._is_taken(key)):
-            self._lose(made)  # it has one of this id, perhaps
+            self._lose(made)  # the engine may have an adapter of this id
         if any(other.outdated for _, other in others) or (after is not None and not same):
             self._make_way(key, made)
 
     def _is_taken(self, key):
-        """Do requests live that have the engine load another one under this id, although it was removed?"""
+        """Returns whether requests live that make the engine load another adapter under this id, although it was
+        removed."""
         loras = [getattr(request, "lora_request", None) for request in self.engine.requests()] if self.engine else ()
         return any(k[0] == key[0] and k[1:] != key[1:] for k in map(self._key, filter(None, loras)))
 
     def failed(self, lora):
-        """The engine could not load it. It may have the one from before."""
+        """Called when the engine could not load the adapter. The engine may have the former version."""
         key = self._key(lora)
         made = self.known.get(key)
         if made is None:
@@ -155,12 +156,12 @@ class Adapters:
                 del self.latest[key[1:]]
 
     def unloaded(self, lora_id):
-        """The engine removed an adapter."""
+        """Called when the engine removed an adapter."""
         for key in [key for key in self.known if key[0] == lora_id]:
             self.known.pop(key).gone = True
 
     def of(self, lora):
-        """The Adapter of a request; its digest may be missing still."""
+        """The Adapter of a request; its digest may still be missing."""
         key = self._key(lora)
         found = self.known.get(key)
         if found is None:
@@ -168,13 +169,13 @@ class Adapters:
             found = self._begin(key, self._left(key))
             if found.after is not None:
                 self._say(found, "if its files are others than before: " + FORGET)
-            for other in (*others, found) if others else ():  # which of them does the engine have?
+            for other in (*others, found) if others else ():  # finds the version that the engine has
                 self._lose(other)
         found.used = True
         return found
 
     def keep_apart(self, request):
-        """A request has come, and the engine has not looked yet what it has of it."""
+        """Keeps a request apart, before the engine looks for the request's blocks."""
         lora = getattr(request, "lora_request", None)
         if lora is None or self.engine is None or not (found := self.of(lora)).outdated:
             return
@@ -190,7 +191,7 @@ class Adapters:
                 self._wait_for(k, current, [request.request_id])
 
     def ended(self, request_id):
-        """A request has ended."""
+        """Called when a request has ended."""
         for key, made in list(self.waiting.items()):
             made.foreign.discard(request_id)
             if not made.foreign:
@@ -199,13 +200,13 @@ class Adapters:
                     self._again(key, made, UNKNOWN)
 
     def forgot(self):
-        """The engine's own cache is empty."""
+        """Called when the engine's own cache is empty."""
         for key, made in list(self.known.items()):
             if made.is_mixed and not made.outdated:
                 self._again(key, made, None)
 
     def quiet(self):
-        """Nothing waits to be digested."""
+        """Returns whether no adapter waits for its digest."""
         return self.asked.empty() and not self.busy
 
     @staticmethod
@@ -218,7 +219,7 @@ class Adapters:
 
     @staticmethod
     def _lose(adapter):
-        """What the engine has of it is not known any more, until it loads it again in place."""
+        """Notes that the engine's version is unknown, until the engine loads the adapter again in place."""
         adapter.since_ns, adapter.gone, adapter.changed = 0, True, True
 
     def _begin(self, key, after, since_ns=None):
@@ -236,13 +237,13 @@ class Adapters:
         return made
 
     def _again(self, key, old, after):
-        """Another Adapter of what was loaded: requests that began until now store nothing."""
+        """Makes another Adapter of the loaded one: requests that began until now store nothing."""
         old.gone = True
         self._make_way(key, self._begin(key, after, old.since_ns))
 
     def _make_way(self, key, made):
-        """Nothing that requests with others of its id, or of its name and path, have computed or will compute is found
-        by requests that come from now on."""
+        """Hides all blocks that requests with other adapters of its id, or of its name and path, have computed or will
+        compute from requests that come from now on."""
         foreign = []
         try:
             for request in self.engine.requests():
@@ -268,7 +269,7 @@ class Adapters:
             self._wait_for(key, made, foreign)
 
     def _wait_for(self, key, made, requests):
-        """These may have the engine load their adapter under the same id, in the place of this one."""
+        """Notes requests that may make the engine load their adapter under the same id, in the place of this one."""
         made.foreign |= set(requests)
         self.waiting[key] = made
 

@@ -2,12 +2,12 @@
 
 import secrets
 
-OUTDATED = "kvtier.outdated/1:"  # its LoRA adapter was replaced; a random number follows
+OUTDATED = "kvtier.outdated/1:"  # the LoRA adapter was replaced; a random number follows
 
 
 def give_salt(request, salt):
-    """Gives a request other block hashes than before, of the same tokens. ValueError, AttributeError: this engine's
-    requests do not let that be done; its salt is the new one, its hashes are undefined."""
+    """Gives a request other block hashes than before, for the same tokens. ValueError, AttributeError: this engine's
+    requests do not allow that; the request's salt is then the new one, its hashes are undefined."""
     before = [bytes(one) for one in request.block_hashes]
     request.cache_salt = salt
     request.block_hashes.clear()
@@ -23,6 +23,7 @@ def is_outdated(request):
 
 
 def mark_outdated(request):
-    """What this request computes from now on is found by no other, nor does it find anything. As give_salt."""
+    """Hides blocks that this request computes from now on from other requests, and theirs from it. Errors as in
+    give_salt."""
     if not is_outdated(request):
         give_salt(request, OUTDATED + secrets.token_hex(16))

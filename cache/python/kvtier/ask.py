@@ -1,17 +1,16 @@
-"""Questions of the scheduler to the ranks: how much of this chain do you hold?
+"""Questions of the scheduler to the ranks about the chunks of a chain that they hold.
 
-The scheduler and the ranks may live in different processes, so each rank listens on a Unix socket in a
-folder that only this user can enter. A question is a number and chunk names; an answer the number and how
-many chunks, from the first on, the rank can give back. The scheduler never waits: it sends, and reads what
-has come by the time it looks again. The least of all ranks' answers counts. The epoch counts resets: a rank
-that hears of a newer one than its own forgets everything before it answers.
+The scheduler and the ranks may live in different processes, so each rank listens on a Unix socket in a folder that only
+this user can enter. A question is a number and chunk names; an answer is the number and the count of chunks, from the
+first on, that the rank can return. The scheduler never waits: it sends questions, and later reads the answers that have
+arrived. The least of all ranks' answers counts. The epoch counts resets: a rank that receives a newer epoch than its
+own forgets everything before it answers.
 
 	question: u64 number, u64 time to answer in ns, u32 epoch, u32 count, 16 bytes of tenant, u32 ends, count * 32 bytes
 	          of names
 	answer:   u64 number, u32 count, u32 tier of the last one
 
-Question 0 asks for nothing: it subscribes. The rank sends the cache's events (events.py) on that connection from then
-on.
+Question 0 is a subscription: from then on the rank sends the cache's events (events.py) on that connection.
 """
 
 import contextlib
@@ -30,8 +29,8 @@ QUESTION = struct.Struct("<QQII16sI")
 ANSWER = struct.Struct("<QII")
 NAME_BYTES = 32
 MOST_NAMES = 65536
-MOST_WAITING = 4 << 20  # bytes that a rank has not read yet
-MOST_OPEN = 65536  # questions; the oldest is given up, which is a miss
+MOST_WAITING = 4 << 20  # most bytes that a rank has not read yet
+MOST_OPEN = 65536  # most open questions; a further one drops the oldest, which becomes a miss
 NO_TENANT = bytes(16)
 LISTEN = QUESTION.pack(0, 0, 0, 0, NO_TENANT, 0)
 
@@ -41,7 +40,7 @@ class Foreign(OSError):
 
 
 def own_folder():
-    """The folder of this user's sockets, which is in one that all users write to."""
+    """Makes the folder of this user's sockets, in a folder that all users write to."""
     folder = os.path.join(tempfile.gettempdir(), f"kvtier-{os.geteuid()}")
     try:
         with contextlib.suppress(FileExistsError):
@@ -57,14 +56,14 @@ def own_folder():
 
 
 def socket_path(engine_id, rank):
-    """Where a rank of an engine listens."""
+    """Path of the socket on which a rank of an engine listens."""
     folder = own_folder()
     name = hashlib.sha256(str(engine_id).encode()).hexdigest()[:24]  # a socket's path must be short
     return os.path.join(folder, f"{name}-{rank}.sock")
 
 
 def wait_readable(files, limit_s):
-    """Those of sockets and descriptors that can be read, within so long; None: however long it takes."""
+    """Those of the sockets and descriptors that can be read within limit_s; None: no limit."""
     poll, known = select.poll(), {}
     for file in files:
         number = file if isinstance(file, int) else file.fileno()
@@ -75,7 +74,7 @@ def wait_readable(files, limit_s):
 
 
 class Rank:
-    """One rank as the scheduler sees it; connects when it is there."""
+    """The scheduler's connection to a rank; connects once the rank is there."""
 
     RETRY_S = 1.0
 
@@ -93,7 +92,7 @@ class Rank:
             return False
         self.next_try = time.monotonic() + self.RETRY_S
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.setblocking(False)  # a rank with no room for a connection is tried again
+        sock.setblocking(False)  # retries with a rank that has no room for a connection
         try:
             sock.connect(self.path)
         except OSError:
@@ -125,7 +124,7 @@ class Rank:
                 self.lose()
 
     def answers(self):
-        """[(number, count, tier)] that have come. None: the rank is gone."""
+        """[(number, count, tier)] that have arrived. None: the rank is gone."""
         if self.socket is None:
             return None
         self.flush()
@@ -157,8 +156,8 @@ class Asker:
         self.open = {}  # number -> [until, {rank: (count, tier)}]
 
     def ask(self, names, tenant=NO_TENANT, ends=0):
-        """Number of the question, or None: not all ranks can be asked. ends: the answer is to be a count behind whose
-        last chunk, and so many together with it, windows are there, too (groups.py)."""
+        """Number of the question, or None: not all ranks can be asked. ends: the answer is a count after whose last
+        chunk the windows of the last `ends` chunks are there, too (groups.py)."""
         names = names[:MOST_NAMES]
         self.number += 1
         head = QUESTION.pack(self.number, int(self.deadline_s * 1e9), self.epoch, len(names), tenant, ends)
@@ -171,7 +170,7 @@ class Asker:
         return self.number
 
     def _drop_late(self):
-        """Questions whose time is over and whose answer was never asked for; they stand in order."""
+        """Drops questions whose time is over and whose answer was never read; they are ordered by time."""
         now = time.monotonic()
         while self.open:
             number, (until, _) = next(iter(self.open.items()))
@@ -180,7 +179,7 @@ class Asker:
             del self.open[number]
 
     def answer(self, number, wait_s=0.0):
-        """(count, tier) when all have answered or time is over; None: not yet. Waits up to wait_s."""
+        """(count, tier) once all ranks have answered or the time is over; None: not yet. Waits up to wait_s."""
         self._read()
         if wait_s > 0:
             self._wait(number, time.monotonic() + wait_s)
@@ -198,13 +197,13 @@ class Asker:
 
     def _wait(self, number, until):
         while (state := self.open.get(number)) is not None and len(state[1]) < len(self.ranks):
-            left_s = math.floor((until - time.monotonic()) * 1000) / 1000  # never longer than was said
+            left_s = math.floor((until - time.monotonic()) * 1000) / 1000  # never longer than the given time
             if left_s <= 0 or not wait_readable([r.socket for r in self.ranks if r.socket is not None], left_s):
                 return
             self._read()
 
     def reset(self):
-        """Everything that the ranks hold is of the past."""
+        """Makes the ranks forget everything that they hold."""
         self.epoch += 1
         self.open.clear()
         self.forget(self.ask([]))
@@ -228,7 +227,7 @@ class Asker:
 
 
 class Client:
-    """One scheduler's connection as the rank sees it."""
+    """A rank's connection to one scheduler."""
 
     def __init__(self, sock):
         self.socket = sock
@@ -237,7 +236,7 @@ class Client:
         self.listening = False  # wants events
 
     def questions(self):
-        """[(number, time in ns, epoch, tenant, names, ends)], or None: it is gone or speaks another language."""
+        """[(number, time in ns, epoch, tenant, names, ends)], or None: the scheduler is gone or sent something else."""
         try:
             data = self.socket.recv(1 << 20)
         except BlockingIOError:
@@ -265,11 +264,11 @@ class Client:
         return found
 
     def answer(self, number, count, tier):
-        """False: it does not read, and is to be dropped."""
+        """Sends an answer. False: the scheduler does not read, and its connection is to be dropped."""
         return self.send(ANSWER.pack(number, count, tier))
 
     def send(self, message):
-        """False: it does not read, and is to be dropped."""
+        """Sends a message. False: the scheduler does not read, and its connection is to be dropped."""
         self.out += message
         return self.flush() and len(self.out) < MOST_WAITING
 
@@ -285,7 +284,7 @@ class Client:
 
 
 class Listener:
-    """A rank's side: the socket and its clients, to be served by one thread through a selector."""
+    """A rank's side: the socket and its clients, which one thread serves through a selector."""
 
     def __init__(self, path, selector):
         self.path = path

@@ -1,21 +1,22 @@
 """Fragments in vLLM: cached text that is not a prefix, taken as if it were one.
 
-vLLM lets a connector fill the beginning of a prompt and nothing else, so what is taken is a run of known fragments from a
-prompt's first token on, in any order; nothing of it is computed again. Answers then differ from exact ones. A request asks
-for it in its `kv_transfer_params`:
+vLLM lets a connector fill only the beginning of a prompt, so the connector takes a run of known fragments from a
+prompt's first token on, in any order; no token of the run is computed again. Answers then differ from exact ones. A
+request asks for blending in its `kv_transfer_params`:
 
 	"kvtier.fragments": true      blended: takes fragments; those of a prompt of which nothing was cached are stored
 	"kvtier.fragments": "store"   exact: its fragments are stored for others to take
 	"kvtier.fragments": false     exact, as without
 
-and `"kvtier.fragment_bounds": [n, ...]`, first tokens of segments, says where its fragments begin.
+and `"kvtier.fragment_bounds": [n, ...]`, first tokens of segments, gives the beginnings of its fragments.
 
-Where blended blocks may be seen. The engine's own prefix cache, its KV events and kvtier's exact chunks go by block hashes.
-A blended request gets a cache salt of its own domain, made of its own one, before the engine looks at it first: its hashes
-are no exact request's. Neither exact chunks nor, once anything was taken, fragments are stored from it.
+Visibility of blended blocks. The engine's own prefix cache, its KV events and kvtier's exact chunks use block hashes. A
+blended request gets a cache salt of a domain of its own, made from its former salt, before the engine first looks at
+it: its hashes are no exact request's. No exact chunks are stored from it, nor fragments once it has taken any.
 
-Scheduler: Blender, one a request's Asking. Rank: Copies, in the place of a PagedCache for chunks of fragments. On a device the
-library copies them through what copies blocks (copier.py), in the order of the same streams, and keys turn there.
+Scheduler: Blender, with an Asking for each request. Rank: Copies, in the place of a PagedCache for chunks of fragments.
+On a device the library copies them through the copier of blocks (copier.py), in the order of the same streams, and
+turns keys there.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ from .work import FRAGMENT, Load, LoadChunk, Store
 
 ASKS, BOUNDS = "kvtier.fragments", "kvtier.fragment_bounds"
 DOMAIN, OTHERS = "kvtier.fragments/1:", "kvtier.exact/1:"
-ASK_FRAGMENTS = 1 << 31  # in the place of a question's `ends`
+ASK_FRAGMENTS = 1 << 31  # replaces a question's `ends`
 
 
 class Settings(ctypes.Structure):
@@ -55,7 +56,7 @@ class How:
 
     enabled: bool = False
     by: int = fragments.BY_SEPARATOR
-    least: int = 256  # tokens that are worth blending
+    least: int = 256  # least number of tokens worth blending
     average: int = 1024
     longest: int = 16384
     share: float = 0.0
@@ -63,7 +64,7 @@ class How:
 
 
 def settings(yaml):
-    """How, of libkvtier's configuration; a library that knows no fragments has none."""
+    """How, from libkvtier's configuration; a library without fragments has none."""
     try:
         lib = fragments.load_library()
     except library.KvtierError:
@@ -99,7 +100,7 @@ class Piece:
 
 
 def pieces_of(lib, cuts, tokens, chunk_tokens, lora=None):
-    """Chunks of fragments [(first, count)] of a prompt, one fragment's behind the other's."""
+    """Chunks of the fragments [(first, count)] of a prompt, one fragment's after the other's."""
     packed, found = fragments.ids(tokens), []
     for begin, count in cuts:
         parent = None
@@ -116,9 +117,9 @@ def pieces_of(lib, cuts, tokens, chunk_tokens, lora=None):
 @dataclass
 class FragmentLoad(LoadChunk):
     piece: Piece = None
-    blocks: list[int] = field(default_factory=list)  # from that of its first token on
-    slot: int = 0  # of its first token in them
-    end: int = 0  # tokens of it that are wanted; before them `skip` are not
+    blocks: list[int] = field(default_factory=list)  # from the block of its first token on
+    slot: int = 0  # place of its first token in them
+    end: int = 0  # end of its wanted tokens; the first `skip` are not wanted
     tenant: bytes = NO_TENANT
 
 
@@ -130,20 +131,21 @@ class FragmentStore(Store):
 
 @dataclass
 class Asking:
-    """A request that has to do with fragments."""
+    """A request that uses fragments."""
 
-    blended: bool  # takes fragments; else it is exact, and stores some
+    blended: bool  # takes fragments; otherwise the request is exact, and stores some
     pieces: list[Piece]
     question: int | None = None
-    count: int | None = None  # chunks that are there, from the first one on
-    cold: bool = True  # nothing of its prompt was cached
+    count: int | None = None  # number of chunks that are there, from the first one on
+    cold: bool = True  # no part of its prompt was cached
     stored: bool = False
     adapter: object = None  # adapters.Adapter; None: the model itself
-    digest: bytes | None = None  # the adapter's content, which is in the pieces' names
+    digest: bytes | None = None  # digest of the adapter's content, which is in the pieces' names
 
     @property
     def named(self):
-        """Do its pieces' names still say which weights compute them? Not once the adapter was replaced."""
+        """Returns whether its pieces' names still fit the weights that compute them: no longer once the adapter was
+        replaced."""
         return self.adapter is None or self.adapter.digest == self.digest
 
 
@@ -151,12 +153,12 @@ class Blender:
     """The scheduler's side."""
 
     def __init__(self, how, separator, chunk_tokens, block_size, log, most_tokens=1 << 20):
-        """separator: its token ids, or None: prompts are cut by content, or by bounds that requests give."""
+        """separator: its token ids, or None: prompts are cut by content, or at bounds that requests give."""
         self.how, self.separator, self.log = how, separator, log
         self.chunk_tokens, self.block_size, self.most_tokens = chunk_tokens, block_size, most_tokens
         self.lib = fragments.load_library()
         self.told = set()
-        self.off = False  # the engine does not let requests be kept apart
+        self.off = False  # the engine does not allow keeping requests apart
         if how.share > 0:
             self._tell_once(
                 "share", "kvtier: fragments.recompute_share is %s: vLLM computes nothing again that a connector has "
@@ -168,9 +170,9 @@ class Blender:
             self.log.warning(*line)
 
     def look(self, request, adapter=None):
-        """An Asking, or None: the request is exact and stores no fragments. Called before the engine has looked for what
-        it has of the request itself. adapter: adapters.Adapter of its LoRA adapter."""
-        digest = adapter.digest if adapter is not None else None  # another thread may take it away at any time
+        """An Asking, or None: the request is exact and stores no fragments. Called before the engine has looked for its
+        own blocks of the request. adapter: adapters.Adapter of its LoRA adapter."""
+        digest = adapter.digest if adapter is not None else None  # another thread may remove it at any time
         given = getattr(request, "kv_transfer_params", None)
         asks = given.get(ASKS) if isinstance(given, dict) else None
         if not asks:
@@ -193,7 +195,7 @@ class Blender:
         return Asking(asks is True, pieces, adapter=adapter, digest=digest)
 
     def leave_domain(self, request):
-        """A request whose own salt is one of the blended domain, by chance or on purpose, gets another one."""
+        """Gives a request whose own salt is in the blended domain, by chance or on purpose, another salt."""
         salt = getattr(request, "cache_salt", None)
         if isinstance(salt, str) and salt.startswith(DOMAIN):
             self._tell_once("salt", "kvtier: a request's cache_salt begins with %s, which is kvtier's: it gets another", DOMAIN)
@@ -222,18 +224,18 @@ class Blender:
             return None
 
     def _into_domain(self, request):
-        """Gives a request that is to be blended a salt, and with it block hashes, that no exact one has. False: it is as it
-        was."""
+        """Gives a request that is to be blended a salt, and so block hashes, that no exact request has. False: the
+        request is unchanged."""
         salt, hashes = getattr(request, "cache_salt", None), list(getattr(request, "block_hashes", ()))
         if self._give_salt(request, DOMAIN + (salt or "")):
             return True
-        with contextlib.suppress(Exception):  # exact, it must not find what others blended
+        with contextlib.suppress(Exception):  # the exact request must not find blocks that others blended
             request.cache_salt = salt
             request.block_hashes[:] = hashes
         return False
 
     def _give_salt(self, request, salt):
-        """False: the request is exact, as all are from now on; its hashes are what is computed exactly."""
+        """False: the request is exact, like all from now on; its hashes are those of exact blocks."""
         try:
             apart.give_salt(request, salt)
             return True
@@ -246,13 +248,13 @@ class Blender:
         return False
 
     def run(self, asking, most):
-        """Tokens of the prompt, in whole blocks and at most `most`, that are there from the first one on."""
+        """Number of the prompt's tokens, in whole blocks and at most `most`, that are there from the first one on."""
         if not asking.count or not asking.named:
             return 0
         return min(asking.pieces[asking.count - 1].end, most) // self.block_size * self.block_size
 
     def load(self, request_id, asking, begin, end, block_ids, epoch, tenant):
-        """A Load of tokens [begin, end) of a prompt; None: they are not all there."""
+        """A Load of tokens [begin, end) of a prompt; None: not all of them are there."""
         found, size, at = [], self.block_size, begin
         for piece in asking.pieces[: asking.count or 0]:
             low, high = max(piece.at, begin), min(piece.end, end)
@@ -266,7 +268,7 @@ class Blender:
         return Load(request_id, found, epoch, tenant) if at == end and asking.named else None
 
     def stores(self, request_id, asking, block_ids, epoch, tenant):
-        """Stores of all fragments of a prompt that was computed."""
+        """Stores of all fragments of a computed prompt."""
         size, found = self.block_size, []
         for piece in asking.pieces if asking.named else ():
             first, last = piece.at // size, (piece.end + size - 1) // size
@@ -280,8 +282,8 @@ class Blender:
 
 
 def place_of(paged, head, attention, latent=False):
-    """Where keys and values lie in a layout.PagedCache. attention: names of its layers' backends; latent: they keep latent
-    keys (MLA). ValueError: not where this can find them."""
+    """The place of keys and values in a layout.PagedCache. attention: names of its layers' backends; latent: they keep
+    latent keys (MLA). ValueError: an unknown place."""
     if latent:
         return LatentPlace(paged, head, attention)
     return Place(paged, head) if paged.device.type == "cpu" else DevicePlace(paged, head, attention)
@@ -294,10 +296,10 @@ def _check_known(attention, known):
 
 
 class LatentPlace:
-    """In the paged cache of vLLM's attention over latent keys (MLA): [block, token, value], or one head more behind the block.
-    A token has one vector, at whose end is its rotary key, and no values."""
+    """The place in the paged cache of vLLM's attention over latent keys (MLA): [block, token, value], or with a head's
+    axis after the block's. A token has one vector, which ends with its rotary key, and no values."""
 
-    # By their source, vLLM 0.32: what concat_and_cache_mla writes. Others pack numbers, or have an indexer's keys besides.
+    # By their source, vLLM 0.32: what concat_and_cache_mla writes. Others pack numbers, or also keep an indexer's keys.
     KEY_AT_END = {"CPU_MLA", "CUTLASS_MLA", "FLASHINFER_MLA", "FLASHMLA", "FLASH_ATTN_MLA", "TRITON_MLA"}
     value_head = 0
 
@@ -322,7 +324,8 @@ class LatentPlace:
 
 
 class DevicePlace:
-    """In the paged cache of vLLM's attention on GPUs: [block, head, token, keys and then values], in any order of memory."""
+    """The place in the paged cache of vLLM's attention on GPUs: [block, head, token, keys and then values], in any
+    order of memory."""
 
     KEYS_FIRST = {"FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION"}  # by their source, vLLM 0.32
     value_head = None  # as the key's
@@ -347,7 +350,7 @@ class DevicePlace:
 
 
 class Place:
-    """In the paged cache of vLLM's attention on CPUs."""
+    """The place in the paged cache of vLLM's attention on CPUs."""
 
     value_head = None
 
@@ -370,8 +373,8 @@ class Place:
         self.place = fragments.Place(plane(0, keys), plane(half, values), self.block_tokens, paged.block_count)
 
     def _strides(self, torch, dtype):
-        """(token, value) strides of keys and of values: writes numbers through the engine's own kernel and looks where they
-        went."""
+        """(token, value) strides of keys and of values: writes numbers through the engine's own kernel and finds their
+        places."""
         from vllm import _custom_ops as ops
         from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
 
@@ -402,7 +405,7 @@ class Place:
 
 
 class Part:
-    """What rank.py needs of a PagedCache, for one chunk of a fragment."""
+    """The functions of a PagedCache that rank.py needs, for one chunk of a fragment."""
 
     def __init__(self, copies, one):
         self.copies, self.one = copies, one
@@ -422,7 +425,7 @@ class Part:
 
 
 class DevicePart(Part):
-    """The same on a device: the copy comes behind an event of it, and is waited for."""
+    """A Part on a device: the copy follows an event of the device, and is waited for."""
 
     def gather(self, block_ids, room, after):
         one = self.one
@@ -463,14 +466,14 @@ class CopyParts(ctypes.Structure):
 
 
 class Copies:
-    """Fragments of one rank. The rank's thread alone, but for its construction."""
+    """Fragments of one rank. Only the rank's thread uses them, except for the construction."""
 
     def __init__(
         self, cache, place, heads, layers, config_json, values, head, chunk_tokens, fingerprint, rank, copier=None,
         value_head=None,
     ):  # fmt: skip
-        """place: fragments.Place. copier: of a KV cache on a device; None: it lies in this machine's memory. value_head: as
-        fragments.Fragments has it. ValueError: this model's fragments cannot be moved."""
+        """place: fragments.Place. copier: of a KV cache on a device; None: the cache lies in this machine's memory.
+        value_head: as in fragments.Fragments. ValueError: this model's fragments cannot be moved."""
         self.place, self.cache, self.copier = place, cache, copier
         self.make = lambda mark: fragments.Fragments(
             cache, config_json, values, layers, heads, head, value_head, chunk_tokens,
@@ -493,7 +496,7 @@ class Copies:
                 raise
 
     def _make_view(self):
-        """The copier learns where tokens lie, once."""
+        """Gives the copier the places of tokens, once."""
         void = ctypes.c_void_p
         try:
             make, *begins = (getattr(self.lib, f"kvt_fragments_{name}") for name in ("view", "gather_begin", "scatter_begin"))
@@ -509,7 +512,7 @@ class Copies:
                              f"not run here (status {status})")  # fmt: skip
 
     def renew(self, mark):
-        """Other weights: nothing that was stored before is found from now on."""
+        """Takes other weights: no fragment stored before is found from now on."""
         made = self.make(mark)
         self.fragments.close()
         self.fragments = made
@@ -527,7 +530,7 @@ class Copies:
         return Part(self, one) if self.copier is None else DevicePart(self, one)
 
     def erase(self, one):
-        """A chunk that is not what it has to be is not found again."""
+        """Erases a wrong chunk, so that it is not found again."""
         keys, erased = library.pack_keys([self.key(one.name, one.tenant)]), ctypes.c_size_t()
         self.lib.kvt_erase(self.cache.handle, keys, 1, ctypes.c_uint64(0), ctypes.byref(erased))
 
@@ -543,8 +546,8 @@ class Copies:
         return call(self.fragments.handle, ctypes.byref(parts), ctypes.byref(place), segments, len(segments))
 
     def begin(self, name, one, blocks, skip, end, room, after):
-        """(status, a function that waits until the copy is over and says whether it came out well). after: a recorded event
-        (layout.py)."""
+        """(status, a function that waits until the copy is over and returns whether it succeeded). after: a recorded
+        event (layout.py)."""
         parts, place, segments = self._parts(one, blocks, skip, end, room)
         copy = CopyParts(
             ctypes.sizeof(CopyParts), self.view.value, 0 if after is None else AFTER_EVENT, 0, after and after.cuda_event,
@@ -556,7 +559,7 @@ class Copies:
 
 
 def config_json(config):
-    """config.json of a model as the engine has it. config: its hf_text_config."""
+    """config.json of a model in the engine's form. config: its hf_text_config."""
     return json.dumps({name: value for name, value in config.to_dict().items() if _plain(value)})
 
 

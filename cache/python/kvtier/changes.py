@@ -1,9 +1,9 @@
-"""What the engine core is asked to do with its weights and adapters, seen from a connector that it makes.
+"""Notices changes of the engine core's weights and adapters, from a connector that the core makes.
 
-The interface says nothing when weights are updated in place (`update_weights`, `reload_weights`, or any method that a
-user's worker extension has) or when a LoRA adapter is loaded. All of it goes through a few methods of the engine core,
-which is found among the callers while the connector is made; on that one object they are wrapped. They run on the
-engine core's thread, between its steps.
+vLLM's interface reports neither updates of weights in place (`update_weights`, `reload_weights`, or any method of a
+user's worker extension) nor loads of LoRA adapters. All of these pass through a few methods of the engine core, which
+this module finds among the callers while the connector is made; it wraps the methods of that one object. They run on
+the engine core's thread, between its steps.
 """
 
 import contextlib
@@ -11,20 +11,20 @@ import functools
 import sys
 import time
 
-# Methods of workers that leave weights alone. Whatever else is called may change them.
+# Methods of workers that leave weights alone. Any other method may change them.
 HARMLESS = frozenset({
     "check_health", "compute_weight_checksums", "get_kv_connector_handshake_metadata", "get_model_inspection",
     "init_weight_transfer_engine", "list_loras", "profile", "release_late_interaction_query_cache",
     "reset_encoder_cache", "reset_mm_cache", "save_sharded_state", "shutdown_weight_transfer_engine",
     "supports_draft_weight_updates", "synchronize_device", "update_max_model_len",
 })  # fmt: skip
-NEEDED = (  # together only an engine core has them
+NEEDED = (  # only an engine core has all of them
     "collective_rpc", "add_lora", "remove_lora", "reset_prefix_cache", "is_scheduler_paused",
 )  # fmt: skip
 
 
 def find_core():
-    """The engine core that this is called from, or None."""
+    """The engine core that called this function, directly or not, or None."""
     frame = sys._getframe(1)
     while frame is not None:
         core = frame.f_locals.get("self")
@@ -35,12 +35,12 @@ def find_core():
 
 
 def _around(core, name, say, failed=None):
-    """Has say() called with the arguments of a method of this object before it runs, and failed() if it raises."""
+    """Wraps a method of this object: calls say() with its arguments before it runs, and failed() if it raises."""
     inner = getattr(core, name)
 
     @functools.wraps(inner)
     def method(*args, **kwargs):
-        with contextlib.suppress(Exception):  # no thread, say: the adapter stays without a name
+        with contextlib.suppress(Exception):  # without a thread, say, the adapter stays without a name
             say(*args, **kwargs)
         try:
             return inner(*args, **kwargs)
@@ -53,35 +53,37 @@ def _around(core, name, say, failed=None):
 
 
 class Engine:
-    """What adapters.Adapters has the engine do when an adapter is replaced."""
+    """The engine's functions for adapters.Adapters when an adapter is replaced."""
 
     def __init__(self, core):
         self.core = core
 
     def requests(self):
-        """All that have not ended; it keeps others while their blocks are copied."""
+        """All requests that have not ended; the engine keeps others while their blocks are copied."""
         return [request for request in self.core.scheduler.requests.values() if not request.is_finished()]
 
     def drop_blocks(self):
-        """No later request finds what the engine has cached itself; requests that run keep their blocks."""
+        """Hides all blocks that the engine has cached itself from later requests; running requests keep their
+        blocks."""
         pool = self.core.scheduler.kv_cache_manager.block_pool
         pool.evict_blocks({block.block_id for block in pool.blocks if block.block_hash is not None})
         if len(pool.cached_block_hash_to_block) > 0:
             raise RuntimeError("some of its blocks stay cached")
 
 
-SETTLE_S = 10.0  # loads and stores that are under way take no longer
+SETTLE_S = 10.0  # longest time of loads and stores under way
 
 
 def _reset_when_free(core, reset):
-    """What reset() returns. Blocks of requests that wait for a load and of stores that are being copied are not the
-    engine's to reset: it raises RuntimeError then, as from `/pause`, which never fails without a connector. So it takes
-    steps, in which only requests that hold blocks go on, until there are none of these."""
+    """Resets once no block is in use, and returns the result of reset(). The engine cannot reset blocks of requests
+    that wait for a load or of stores that are being copied: reset() raises RuntimeError then, as from `/pause`, which
+    never fails without a connector. So this function takes steps, in which only requests that hold blocks go on, until
+    there are no such requests."""
     try:
         return reset()
     except RuntimeError:
         scheduler, step = getattr(core, "scheduler", None), getattr(core, "_process_engine_step", None)
-        # Ranks of data parallelism that compute in step with each other take none alone.
+        # Data-parallel ranks that compute in step with each other take no step alone.
         if step is None or not hasattr(scheduler, "kv_holding_waiting") or getattr(core, "dp_group", None) is not None:
             raise
     before, until = scheduler.pause_state, time.monotonic() + SETTLE_S
@@ -102,8 +104,8 @@ def _reset_when_free(core, reset):
 
 
 def watch(core, weights_changed, engine_forgot, adapters):
-    """weights_changed(what): called after a call that may have changed weights, also one that failed. engine_forgot():
-    after the engine has emptied its own prefix cache. adapters: adapters.Adapters."""
+    """weights_changed(what): called after a method that may have changed weights, even if it failed. engine_forgot():
+    called after the engine has emptied its own prefix cache. adapters: adapters.Adapters."""
     inner, reset = core.collective_rpc, core.reset_prefix_cache
 
     @functools.wraps(inner)

@@ -1,8 +1,8 @@
 """Chunks of a prompt: runs of whole blocks, each named by the engine's hash of its last block.
 
-That hash covers everything before it (tokens, cache salt, LoRA, images), so that a chunk's name is also
-the name of the whole prefix that it ends. What it does not cover and yet changes the bytes (the files of a LoRA
-adapter behind the same name and path; an image that has no name by content) is mixed in.
+That hash covers everything before it (tokens, cache salt, LoRA, images), so that a chunk's name is also the name of the
+whole prefix that it ends. Further contents that change the bytes (the files of a LoRA adapter under the same name and
+path; an image that has no name by content) are mixed into the name.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ class Chunk:
 
 
 def chunks_of(hashes, block_size, per_chunk, blocks, mixed=b"", tail=False, skip=0, own=(None, b"")):
-    """Chunks of the first `blocks` blocks; hashes: the engine's, one per block. tail: with what is left behind the
-    last whole one, as a chunk of fewer blocks. skip: so many chunks are left out at the beginning. own: (number of a
-    block or None, what is mixed into names from that block on as well)."""
+    """Chunks of the first `blocks` blocks; hashes: the engine's, one per block. tail: includes the blocks after the
+    last whole chunk, as a chunk of fewer blocks. skip: number of chunks left out at the beginning. own: (number of a
+    block or None, bytes that are mixed into names from that block on)."""
 
     def name(block):
         found, more = bytes(hashes[block]), mixed

@@ -1,9 +1,9 @@
-"""The names that LMCache's controller knows chunks by, made in the scheduler.
+"""The names by which LMCache's controller knows chunks, made in the scheduler.
 
 A chunk's name there is LMCache's hash of its tokens and of all tokens before them. It cannot be derived from the
 engine's block hashes, so each store carries it to the ranks, whose caches report it to the controller. libkvtier
-computes it by the settings of its section `controller` (cache/options/REFERENCE.md); without `controller.pull`
-there are no names.
+computes it by the settings of its section `controller` (cache/options/REFERENCE.md); without `controller.pull` there
+are no names.
 
 Prompts with a LoRA adapter, a cache salt or images have no name: LMCache's hash covers the bare tokens only, and the
 router would send other prompts with the same tokens here.
@@ -18,8 +18,8 @@ from . import library
 
 
 def texts(yaml, chunk_tokens, engine=""):
-    """Configuration texts of a cache, with what an engine knows: its hash seed and its name, unless they are
-    set, and how long chunks are. engine: the same for all ranks of one, for no other."""
+    """Configuration texts of a cache, with the engine's data: its hash seed and its name, unless they are set, and the
+    length of chunks. engine: the same for all ranks of one engine, different for others."""
     known = {"hash_seed": os.environ.get("PYTHONHASHSEED") or "unset"}
     if engine:
         known["instance"] = f"kvtier_{engine}"
@@ -40,7 +40,7 @@ def namer(yaml, chunk_tokens, block_size, log):
 
 
 def nameable(request):
-    """Whether LMCache's hash says all that the request's KV depends on."""
+    """Returns whether LMCache's hash covers everything on which the request's KV depends."""
     return not (
         getattr(request, "lora_request", None)
         or getattr(request, "cache_salt", None)
@@ -50,7 +50,7 @@ def nameable(request):
 
 
 class Namer:
-    """Names of a request's chunks, each from the one before."""
+    """Names of a request's chunks, each made from the one before."""
 
     def __init__(self, yaml, chunk_tokens, block_size, log):
         self.block_size = block_size
@@ -76,7 +76,7 @@ class Namer:
         self.lib.kvt_config_finish(self.config)
 
     def name(self, request, known, chunk, per_chunk):
-        """Name of a chunk, or None. `known`: names of the request's whole chunks so far, which grow here."""
+        """Name of a chunk, or None. `known`: names of the request's whole chunks so far, to which this call adds."""
         if not nameable(request):
             return None
         tokens, index = request.all_token_ids, chunk.first // per_chunk

@@ -1,10 +1,10 @@
-"""Blocks of a paged KV cache into chunks and back by libkvtier (include/kvtier/kvtier_cuda.h), by ctypes.
+"""Copies blocks of a paged KV cache into chunks and back by libkvtier (include/kvtier/kvtier_cuda.h), by ctypes.
 
-On a CPU the library copies on the calling thread, without the GIL; on a CUDA device through libkvtier_cuda.so.
-Where the library, the device's part of it or the layout does not allow that, make() gives None and the caller
-copies by other means (layout.py: by torch).
+On a CPU the library copies on the calling thread, without the GIL; on a CUDA device through libkvtier_cuda.so. If the
+library, the device's part of it or the layout does not allow that, make() returns None and the caller copies by other
+means (layout.py: by torch).
 
-A device operation that has begun cannot be cancelled, so every copy is to be waited for until it is over. Results are
+A device operation that has begun cannot be cancelled, so the caller must wait for the end of every copy. Results are
 True or False; False: the driver failed, and none of the bytes may be used.
 """
 
@@ -103,7 +103,7 @@ def make(addresses, shape, strides, element_bytes, device, **members):
             function.argtypes = arguments
             function.restype = RESULTS.get(name, ctypes.c_int)
     except (library.KvtierError, AttributeError):
-        return None  # without a library, or with one of before this
+        return None  # without a library, or with one that lacks these functions
     layers = (c_void_p * len(addresses))(*addresses)
     layout = Layout(
         size=ctypes.sizeof(Layout),
@@ -143,7 +143,7 @@ class Copier:
         self.pinning.start()
 
     def close(self):
-        """Before the cache that was pinned is closed."""
+        """Closes the copier, before the cache whose memory was pinned."""
         if self.pinning is not None:
             self.pinning.join()
         self.lib.kvt_gpu_destroy(self.handle)
@@ -155,12 +155,13 @@ class Copier:
         return text.value.decode()
 
     def gather(self, block_ids, room, after=None):
-        """Blocks into room: [(address, bytes)]. after: handle of a recorded CUDA event that it waits for."""
+        """Copies blocks into room: [(address, bytes)]. after: handle of a recorded CUDA event that the copy waits
+        for."""
         return self._begin(self.lib.kvt_gpu_gather_begin, block_ids, 0, len(block_ids), room, after)()
 
     def scatter(self, block_ids, skip, count, room, after=None):
         """Begins to copy blocks of a chunk of `count`, from number `skip` on, into the paged cache. Returns a function
-        that waits for it, to be called once."""
+        that waits for the copy, to be called once."""
         return self._begin(self.lib.kvt_gpu_scatter_begin, block_ids, skip, count, room, after)
 
     def _begin(self, begin, block_ids, first, count, room, after):

@@ -1,8 +1,8 @@
-"""What the ranks' tiers stored and lost, on its way to the engine's own KV events.
+"""Carries events of the ranks' tiers to the engine's own KV events.
 
 A rank's thread takes events out of its cache and writes them to every subscriber of its socket (ask.py); in the
-scheduler's process a thread reads from all ranks. With several ranks a chunk is of use only where all hold their part
-of it: it counts as stored when the last rank has stored its part, and as removed when the first has lost its own.
+scheduler's process a thread reads from all ranks. With several ranks a chunk is useful only if all hold their parts: it
+counts as stored when the last rank has stored its part, and as removed when the first rank has lost its own.
 
 The engine publishes events with its steps. An idle engine takes no steps, so events that happen then (a chunk reaches
 the disk a second after the last request; a store is found warm at the start) would wait for the next request. The
@@ -26,13 +26,13 @@ LENGTH = struct.Struct("<I")
 HEAD = struct.Struct("<BBBBIII")
 HAS_PARENT, HAS_TOKENS, HAS_LORA = 1, 2, 4
 STORED, REMOVED, CLEARED = 1, 2, 3
-MOST_BYTES = 16 << 20  # of a frame
-MOST_WAITING = 16384  # events that the engine has not taken, before ranks are read on
-MOST_TAKEN = 1024  # of them at once
+MOST_BYTES = 16 << 20  # most bytes of a frame
+MOST_WAITING = 16384  # events that the engine has not taken; beyond, ranks are not read
+MOST_TAKEN = 1024  # most events taken at once
 
 
 class Event(NamedTuple):
-    """A change of what a tier holds, in the engine's names."""
+    """A change of a tier's contents, under the engine's names."""
 
     kind: int
     tier: int
@@ -44,7 +44,7 @@ class Event(NamedTuple):
 
 
 def pack(event):
-    """A frame."""
+    """Makes a frame."""
     hash_bytes = len(event.hashes[0]) if event.hashes else 0
     lora = (event.lora or "").encode()
     flags = HAS_PARENT * (event.parent is not None) | HAS_TOKENS * (event.tokens is not None)
@@ -56,7 +56,7 @@ def pack(event):
 
 
 def unpack(body):
-    """An event from what follows a frame's length; ValueError if it is none."""
+    """Reads an event from the bytes after a frame's length; ValueError: not an event."""
     try:
         kind, tier, size, flags, count, block_size, lora_bytes = HEAD.unpack_from(body)
     except struct.error as error:
@@ -84,7 +84,7 @@ def unpack(body):
 class Reporter:
     """A rank's side: sends its cache's events to the subscribers of its socket. One thread."""
 
-    MOST_UNREAD = 1 << 18  # bytes that a subscriber has not read, before more events are taken
+    MOST_UNREAD = 1 << 18  # unread bytes of a subscriber; beyond, no more events are taken
 
     def __init__(self, cache, listener):
         self.cache, self.listener = cache, listener
@@ -111,7 +111,8 @@ class Reporter:
 
 
 class Merged:
-    """Events of several ranks as those of the whole. Remembers, per tier, chunks that some rank holds."""
+    """Joins events of several ranks into those of the whole engine. Remembers, per tier, chunks that some rank
+    holds."""
 
     def __init__(self, ranks):
         self.ranks = ranks
@@ -134,13 +135,14 @@ class Merged:
         return event if before == self.all and after != self.all else None
 
     def lost(self, rank):
-        """A rank's connection is gone. Its engine ends with it, so no events are published for what it held."""
+        """Called when a rank's connection is gone. Its engine ends with it, so no events are published for its
+        chunks."""
         bit = 1 << rank
         self.held = {name: left for name, ranks in self.held.items() if (left := ranks & ~bit)}
 
 
 class Subscriber:
-    """The scheduler's side: one thread that listens to all ranks."""
+    """The scheduler's side: one thread that reads from all ranks."""
 
     RETRY_S = 1.0
     GATHER_S = 0.05  # how long to collect events before the engine is woken
@@ -153,7 +155,7 @@ class Subscriber:
         self.waiting = collections.deque()  # appended by the thread, taken by the engine's
         # of the thread alone
         self.merged = Merged(len(paths))
-        self.sockets = {}  # rank -> (socket, what of a frame has come)
+        self.sockets = {}  # rank -> (socket, received part of a frame)
         self.wake_at = 0.0
         self.stop_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.thread = threading.Thread(target=self._main, name="kvtier-events", daemon=True)

@@ -155,7 +155,7 @@ def ids(tokens):
 
 def cut(tokens, separator=None, bounds=None, content=None, max_tokens=0):
     """[(first, count)] of a prompt's fragments, which cover it. One of: separator, token ids; bounds, first tokens of
-    segments; content, (least, average, most) tokens. max_tokens: longer ones are cut; 0: none is."""
+    segments; content, (least, average, most) tokens. max_tokens: longer fragments are cut; 0: no limit."""
     lib = load_library()
     how = Cut(size=ctypes.sizeof(Cut), max_tokens=max_tokens)
     if separator is not None:
@@ -187,7 +187,7 @@ class Place:
     """An engine's paged cache in memory of this machine."""
 
     def __init__(self, keys, values, block_tokens, block_count):
-        """keys, values: plane(); their tensors have to stay. values None: of latent keys, which have none."""
+        """keys, values: plane(); their tensors have to stay. values None: for latent keys, which have none."""
         self.keys, self.values = keys, values if values is not None else Plane()
         self.block_tokens, self.block_count = block_tokens, block_count
 
@@ -202,7 +202,7 @@ class Place:
 
 @dataclass
 class Text:
-    """A fragment: its tokens, tenant and adapter, and where it stands."""
+    """A fragment: its tokens, tenant and adapter, and its position."""
 
     tokens: object  # ids
     position: int  # of its first token
@@ -246,7 +246,7 @@ class Fragments:
             raise ValueError(why.value.decode(errors="replace"))
 
     def close(self):
-        """Before the cache is closed."""
+        """Closes the fragments, before the cache."""
         self.lib.kvt_fragments_destroy(self.handle)
         self.handle = c_void_p()
 
@@ -254,14 +254,15 @@ class Fragments:
         return self.lib.kvt_fragments_chunk_bytes(self.handle, tokens)
 
     def keys(self, text):
-        """Storage keys of its chunks, in order: to erase, pin or prefetch them."""
+        """Storage keys of the fragment's chunks, in order: to erase, pin or prefetch them."""
         most = len(text.tokens)
         out, found = (library.Key * most)(), c_size_t()
         status = self.lib.kvt_fragments_keys(self.handle, byref(text.parts()), out, most, byref(found))
         return [bytes(key.bytes) for key in out[: found.value]] if status == library.OK else []
 
     def store(self, text, place):
-        """Tokens that are there now, from the fragment's beginning on. ValueError: it is blended, or not in place."""
+        """Stores a fragment. Returns its tokens that are there now, from its beginning on. ValueError: it is blended,
+        or not in place."""
         stored = c_size_t()
         status = self.lib.kvt_fragments_store(self.handle, byref(text.parts()), byref(place), byref(stored))
         if status == library.EINVAL:
@@ -269,14 +270,14 @@ class Fragments:
         return stored.value
 
     def find(self, text, timeout_ns=0):
-        """Tokens that are there, from the fragment's beginning on."""
+        """Number of the fragment's tokens that are there, from its beginning on."""
         found = c_size_t()
         status = self.lib.kvt_fragments_find(self.handle, byref(text.parts()), timeout_ns, byref(found))
         return found.value if status == library.OK else 0
 
     def load(self, text, place, first=0):
-        """Puts a fragment into place, keys turned to its position, from its token number `first` on. Tokens that are in
-        place, from its beginning on."""
+        """Puts a fragment into place, keys turned to its position, from its token number `first` on. Returns its tokens
+        that are in place, from its beginning on."""
         loaded = c_size_t()
         parts = text.parts()
         status = self.lib.kvt_fragments_load(self.handle, byref(parts), first, byref(place), byref(loaded))

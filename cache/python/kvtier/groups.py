@@ -1,18 +1,20 @@
 """Models whose layers see different numbers of tokens back: several groups of KV caches, each with blocks of its own.
 
-A group of full attention needs all blocks of a prefix. A group of a sliding window needs only those that the window
-reaches back to from where the prefix ends: vLLM gives the others away while the request runs (their place in the block
-table becomes the null block), and allocates no more than these for a prefix that is loaded.
+A group of full attention needs all blocks of a prefix. A group of a sliding window needs only the blocks within the
+window before the prefix's end: vLLM gives the others away while the request runs (their place in the block table
+becomes the null block), and allocates only these blocks for a prefix that is loaded.
 
 So a chunk is two objects. The first has the blocks of all groups of full attention; its name is the chunk's. The
-second, its ends, has of each window group the last blocks of the chunk, as many as the window reaches, under a storage
-key that the library makes from the chunk's, so that an erase of the chunk finds both. A prefix may be loaded up to the end of a chunk (a boundary) where the first objects of all chunks
-and the ends of the last few are there; where some of these are missing it is a miss at that boundary, and an earlier
-one may be a hit. Only boundaries count, so that no window begins before what the ends have.
+second, its ends, has the last blocks of the chunk for each window group, as many as the window needs, under a storage
+key that the library makes from the chunk's, so that an erase of the chunk finds both. A prefix may be loaded up to the
+end of a chunk (a boundary) where the first objects of all chunks and the ends of the last few are there; if some of
+these are missing that boundary is a miss, and an earlier one may be a hit. Only boundaries count, so that no window
+begins before the ends' blocks.
 
-The engine may give a window's block to another request in the step after the one that filled it. While ranks copy it
-the scheduler holds it: one more reference in vLLM's own pool, given back when all ranks have said that they are done.
-What to store is read from the engine's block table in the step itself, so that a block that was given away is known.
+The engine may give a window's block to another request in the step after the one that filled it. While ranks copy the
+block the scheduler holds it: one more reference in vLLM's own pool, released when all ranks have reported the end of
+their copies. The scheduler reads blocks to store from the engine's block table in the step itself, so that it sees
+which blocks were given away.
 """
 
 import time
@@ -21,14 +23,14 @@ from dataclasses import dataclass
 from .work import LoadChunk
 
 WHOLE, ENDS = 0, 1  # the objects of a chunk
-COPY_S = 10.0  # the engine waits so long for ranks to say that they have copied; they take no longer
+COPY_S = 10.0  # the engine waits this long for ranks to report the end of copies; copies take no longer
 
-WHOLE_SPECS = ("FullAttentionSpec",)  # classes of vLLM, not those derived from them: these manage blocks otherwise
+WHOLE_SPECS = ("FullAttentionSpec",)  # classes of vLLM, without those derived from them, which manage blocks otherwise
 WINDOW_SPECS = ("SlidingWindowSpec",)
 
 
 def end_keys(count, ends):
-    """Of chunks 0 to count - 1, those whose ends a boundary behind the last needs, the last one first."""
+    """Those of the chunks 0 to count - 1 whose ends a boundary after the last chunk needs, the last one first."""
     return range(count - 1, max(0, count - ends) - 1, -1)
 
 
@@ -44,18 +46,18 @@ class Groups:
         return self.whole[0]
 
     def ends(self, per_chunk, tails):
-        """Chunks whose ends a boundary needs at most. tails: the last one may have fewer blocks than others."""
+        """Most chunks whose ends a boundary needs. tails: the last chunk may have fewer blocks than others."""
         need = max(blocks for _, blocks in self.windows)
         return 1 + -(-(need - 1) // per_chunk) if tails else max(1, -(-need // per_chunk))
 
     def describe(self):
-        """What decides the meaning of a chunk's objects, for the fingerprint."""
+        """Everything that decides the meaning of a chunk's objects, for the fingerprint."""
         return {"whole": list(self.whole), "windows": [list(one) for one in self.windows], "ends": "by key"}
 
 
 def find(config, kinds, block_size):
-    """(Groups, None) of an engine's KVCacheConfig with several groups, or (None, why it is not served). kinds: what
-    vLLM calls each group's attention."""
+    """(Groups, None) of an engine's KVCacheConfig with several groups, or (None, the reason why it is not served).
+    kinds: vLLM's name of each group's attention."""
     whole, windows = [], []
     for number, (group, kind) in enumerate(zip(config.kv_cache_groups, kinds, strict=True)):
         spec, made = group.kv_cache_spec, type(group.kv_cache_spec).__name__
@@ -87,26 +89,26 @@ def find(config, kinds, block_size):
 
 
 class Tables:
-    """The scheduler's side: block tables of the engine, and blocks that are held. One thread, the engine core's."""
+    """The scheduler's side: block tables of the engine, and held blocks. One thread, the engine core's."""
 
     def __init__(self, groups, per_chunk, tails, manager, ranks):
-        """manager(): vLLM's KVCacheManager. ranks: how many say that they have copied."""
+        """manager(): vLLM's KVCacheManager. ranks: number of ranks that report the end of copies."""
         self.groups, self.per_chunk, self.manager, self.ranks = groups, per_chunk, manager, ranks
         self.ends = groups.ends(per_chunk, tails)
         self.tickets = 0
-        self.held = {}  # ticket -> [ranks that copy, blocks, since when], in the order of time
+        self.held = {}  # ticket -> [ranks that copy, blocks, begin], ordered by time
 
     def of(self, request_id):
         """The engine's blocks of a request, by group and position; its own lists, not to be kept."""
         return self.manager().get_blocks(request_id).blocks
 
     def _real(self, ids, count):
-        """Are these so many blocks that are not the null block?"""
+        """Returns whether this is the expected number of blocks, none of them the null block."""
         return len(ids) == count and self.manager().block_pool.null_block.block_id not in ids
 
     def local_blocks(self, request):
-        """Blocks from the first on that the engine has itself, chunk by chunk; a guess, since of windows only the last
-        block is looked at."""
+        """Blocks from the first on that the engine has itself, chunk by chunk; a guess, since the check of a window
+        covers only its last block."""
         pool, hashes, count = self.manager().block_pool, request.block_hashes, 0
         for end in range(self.per_chunk, len(hashes) + 1, self.per_chunk):
             if pool.get_cached_block(hashes[end - 1], [self.groups.lead]) is None:
@@ -118,8 +120,8 @@ class Tables:
         return count
 
     def pieces(self, found, begin, end, tables):
-        """What to load of chunks `found` into blocks [begin, end) of a request with these tables; None: this cannot be
-        done, what is to be filled is not what these chunks have."""
+        """What to load of chunks `found` into blocks [begin, end) of a request with these tables; None: impossible,
+        since these chunks do not have the blocks to be filled."""
         null = self.manager().block_pool.null_block.block_id
         if not found or found[-1].first + found[-1].count != end or begin >= end:
             return None
@@ -140,7 +142,7 @@ class Tables:
             whole.append(LoadChunk(chunk.name, chunk.count, [low - chunk.first] * len(ids), ids, WHOLE))
             ids, skip = [], []
             for group, need in self.groups.windows:
-                kept = high - min(need, chunk.count)  # the first block that the chunk's ends have
+                kept = high - min(need, chunk.count)  # the first block in the chunk's ends
                 wanted = min(max(end - need, low), high)  # never before it, since `end` is not before `high`
                 ids.append(tables[group][wanted:high])
                 skip.append(wanted - kept)
@@ -149,12 +151,12 @@ class Tables:
         return whole + ends
 
     def blocks_of(self, chunk, tables):
-        """(block ids by group of full attention, of window) to store of a chunk that is complete; None for what the
-        engine does not have any more. tables: of()."""
+        """(block ids by group of full attention, by group of window) of a complete chunk, to be stored; None for blocks
+        that the engine does not have any more. tables: of()."""
         end = chunk.first + chunk.count
 
         def ids(wanted):
-            """wanted: (group, blocks before the chunk's end) each."""
+            """Block ids. wanted: (group, blocks before the chunk's end) each."""
             found = [tables[group][end - count : end] for group, count in wanted]
             for (_, count), blocks in zip(wanted, found, strict=True):
                 if len(blocks) != count or any(block.is_null for block in blocks):
@@ -165,7 +167,7 @@ class Tables:
         return whole, ids([(group, min(need, chunk.count)) for group, need in self.groups.windows])
 
     def hold(self, block_ids):
-        """Holds these blocks, by group, until all ranks have copied what carries the number that is returned."""
+        """Holds these blocks, by group, until all ranks have copied the store with the returned number."""
         pool = self.manager().block_pool
         blocks = [pool.blocks[block] for ids in block_ids for block in ids]
         pool.touch(blocks)
@@ -174,7 +176,7 @@ class Tables:
         return self.tickets
 
     def hold_all(self, stores):
-        """Holds the blocks of these stores; where that fails for one, of none: no rank will hear of any."""
+        """Holds the blocks of these stores; if that fails for one, of none: no rank gets any of the stores."""
         done = []
         try:
             for store in stores:
@@ -186,15 +188,16 @@ class Tables:
             raise
 
     def wait(self):
-        """Are ranks about to say that they have copied? They say so in steps alone, also where no request is left. What
-        is held for longer is not waited for, whatever became of it: the engine would preempt nothing any more."""
+        """Returns whether ranks are about to report the end of copies. They report only in steps, even if no request is
+        left. Blocks held for longer are not waited for, in any case: the engine would otherwise preempt no request any
+        more."""
         if not self.held:
             return False
         latest = self.held[next(reversed(self.held))]
         return time.monotonic() - latest[2] < COPY_S
 
     def copied(self, tickets):
-        """A number once for each rank that is done with it."""
+        """Takes a number, once from each rank that has finished with it."""
         for ticket in tickets:
             entry = self.held.get(ticket)
             if entry is None:

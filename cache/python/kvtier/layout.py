@@ -1,13 +1,12 @@
-"""The engine's paged KV cache, and a chunk's bytes out of it and into it.
+"""The engine's paged KV cache, and copies of a chunk's bytes from it and into it.
 
-The engine hands over one tensor per layer whose first axis is the block; what the other axes mean, and in
-which order they lie in memory, is its own business. A chunk is [layer][block][a block's numbers in logical
-order], layers as the engine lists them, so that two engines of the same fingerprint agree whatever their
-strides are. Strides are the tensor's. libkvtier copies (copier.py); where it cannot, torch does.
+The engine passes one tensor per layer whose first axis is the block; only the engine knows the meaning of the other
+axes and their order in memory. A chunk is [layer][block][a block's numbers in logical order], layers as the engine
+lists them, so that two engines of the same fingerprint agree whatever their strides are. Strides are the tensor's.
+libkvtier copies (copier.py), or torch where libkvtier cannot.
 
-A device's copies run concurrently with the engine's work, on streams of their own. What they have to come behind is an event
-that the engine's thread recorded on the stream that it computes on (mark()): the default stream says nothing about
-that one.
+A device's copies run concurrently with the engine's work, on streams of their own. They wait for an event that the
+engine's thread recorded on its computing stream (mark()): the default stream does not show the progress of that one.
 """
 
 import contextlib
@@ -58,22 +57,22 @@ class PagedCache:
         return copier.make(addresses, first.shape, first.stride(), first.element_size(), number)
 
     def pin(self, cache):
-        """A device copies from and to the memory of this library.Cache by itself, from some time on."""
+        """Lets a device copy from and to the memory of this library.Cache by itself, from some time on."""
         if self.copier is not None and self.device.type == "cuda":
             self.copier.pin(cache)
 
     def close(self):
-        """Before the cache is closed; nothing is copied any more."""
+        """Closes the copier, before the cache; no copy runs any more."""
         if self.copier is not None:
             self.copier.close()
             self.copier = None
 
     def chunk_bytes(self, blocks):
-        """Bytes of a chunk of so many blocks."""
+        """Bytes of a chunk of that many blocks."""
         return len(self.tensors) * blocks * self.block_bytes
 
     def describe(self):
-        """What decides the meaning of a chunk's bytes, for the fingerprint."""
+        """Everything that decides the meaning of a chunk's bytes, for the fingerprint."""
         return {
             "layers": self.names,
             "block": list(self.shape),
@@ -82,16 +81,17 @@ class PagedCache:
         }
 
     def new_stream(self):
-        """A device stream for copies that run concurrently with the engine; None: copies are done when they return."""
+        """A device stream for copies that run concurrently with the engine; None: copies are finished when they
+        return."""
         return torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def on_stream(self, stream):
-        """What is copied within goes to this stream."""
+        """Sends copies within the context to this stream."""
         return torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
 
     def mark(self, timing=False):
-        """An event behind all that the engine has begun so far; None: it is complete. In the engine's thread: the
-        current stream is a thread's own."""
+        """Records an event after all work that the engine has begun so far; None: all work is finished. In the engine's
+        thread: each thread has its own current stream."""
         if self.device.type != "cuda":
             return None
         event = torch.cuda.Event(enable_timing=timing)
@@ -106,13 +106,13 @@ class PagedCache:
         return flat.view(blocks, *self.shape)
 
     def _wait(self, after):
-        """What torch copies from here on comes behind this event."""
+        """Makes torch's further copies wait for this event."""
         if after is not None:
             torch.cuda.current_stream(self.device).wait_event(after)
 
     def gather(self, block_ids, room, after):
         """Copies blocks, as they are behind the event `after` (mark()), into `room`: [(address, bytes)], together a
-        chunk's bytes. False: it failed, and the bytes are not to be used."""
+        chunk's bytes. False: a failure, and the bytes must not be used."""
         if self.copier is not None:
             return self.copier.gather(block_ids, room, after and after.cuda_event)
         self._wait(after)
@@ -130,8 +130,9 @@ class PagedCache:
 
     def scatter(self, block_ids, skip, count, room, after):
         """Begins to copy blocks of a chunk of `count`, from number `skip` on, from `room` into the cache, behind the
-        event `after`: until then the engine may read and write what these blocks held before. Returns a function to be
-        called once: it waits until `room` is no longer read. False: it failed, and the blocks are to be computed."""
+        event `after`: until then the engine may read and write the former contents of these blocks. Returns a function
+        to be called once: it waits until `room` is no longer read. False: a failure, and the blocks must be
+        computed."""
         if self.copier is not None:
             return self.copier.scatter(block_ids, skip, count, room, after and after.cuda_event)
         self._wait(after)
@@ -161,7 +162,7 @@ class PagedCache:
 
 
 def cpu_kernels():
-    """Name of the packing that vLLM's CPU attention gives to a block; it differs between machines."""
+    """Name of vLLM's packing of a block for CPU attention; it differs between machines."""
     try:
         amx = torch.cpu._is_amx_tile_supported()
     except AttributeError:

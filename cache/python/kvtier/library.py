@@ -1,10 +1,10 @@
 """libkvtier by ctypes: one class, Cache, whose methods are the C functions that the connector needs.
 
-ctypes releases the GIL during each call and no call of the library comes back into Python: what takes
-time is begun, announced by an eventfd, and polled. Configuration goes in as YAML, so that no struct of
-it has to be copied here; the structs below are those of include/kvtier/kvtier.h, members in its order.
+ctypes releases the GIL during each call and no call of the library comes back into Python: slow operations are begun,
+announced by an eventfd, and polled. Configuration goes in as YAML, so that no struct of it has to be copied here; the
+structs below are those of include/kvtier/kvtier.h, members in its order.
 
-Threads: every method may be called from any thread, but for open and close.
+Threads: every method may be called from any thread, except open and close.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ TIER_NONE = 255
 
 
 class KvtierError(Exception):
-    """A call of libkvtier failed; the text says which and why."""
+    """A call of libkvtier failed; the text names the call and the reason."""
 
 
 class Key(Structure):
@@ -229,8 +229,8 @@ class Cache:
     """One open cache. Keys are bytes of length 32."""
 
     def __init__(self, texts, name="kvtier"):
-        """Opens it by YAML texts, of which a later one goes over those before. Their mistakes are in
-        `self.mistakes`; what is right applies."""
+        """Opens the cache by YAML texts; a later text overrides those before. Mistakes are in `self.mistakes`; correct
+        settings apply."""
         self.lib = load_library()
         self.handle = c_void_p()
         self.mistakes = ""
@@ -259,7 +259,7 @@ class Cache:
             raise KvtierError(f"{what}: {text}")
 
     def close(self):
-        """Ends it; to be called once, when no other call is running."""
+        """Closes the cache; to be called once, when no other call is running."""
         self.lib.kvt_close(self.handle)
         self.handle = c_void_p()
 
@@ -267,7 +267,7 @@ class Cache:
         return self.lib.kvt_version().decode()
 
     def eventfd(self):
-        """Readable when poll() has something."""
+        """Descriptor that is readable when poll() has results."""
         return self.lib.kvt_eventfd(self.handle)
 
     def make_key(self, parts):
@@ -296,14 +296,14 @@ class Cache:
         return out.worth, list(tiers[: out.worth]), out.fetch_ns, out.recompute_ns
 
     def find_begin(self, keys, timeout_ns, user):
-        """Begins to ask all tiers; its completion has the count. None: too much is under way."""
+        """Begins a question to all tiers; its completion has the count. None: too many are under way."""
         op = c_uint64()
         status = self.lib.kvt_find_begin(
             self.handle, pack_keys(keys), len(keys), 0, timeout_ns, user, byref(op))
         return op.value if status == OK else None
 
     def get_begin(self, keys, timeout_ns, user):
-        """Begins to bring chunks into memory; None: too much is under way."""
+        """Begins to bring chunks into memory; None: too many are under way."""
         op = c_uint64()
         status = self.lib.kvt_get_begin(
             self.handle, pack_keys(keys), len(keys), timeout_ns, user, byref(op))
@@ -323,20 +323,21 @@ class Cache:
         self.lib.kvt_release(self.handle, lease)
 
     def release_passing(self, lease, first):
-        """Chunks from number `first` on that a tier had to bring, and that no other wants, leave memory at once."""
+        """Makes chunks from number `first` on leave memory at once, if a tier had to bring them and no other caller
+        wants them."""
         self.lib.kvt_release_passing(self.handle, lease, first)
 
     def cancel(self, op):
         self.lib.kvt_cancel(self.handle, op)
 
     def poll(self, most=64):
-        """[(op, user, kind, status, count)] of what is complete."""
+        """[(op, user, kind, status, count)] of completed operations."""
         out = (Completion * most)()
         count = self.lib.kvt_poll(self.handle, out, most)
         return [(c.op, c.user, c.kind, c.status, c.count) for c in out[:count]]
 
     def reserve(self, items):
-        """Room for chunks: (status, reservation or None, [segments of each or None])."""
+        """Reserves room for chunks: (status, reservation or None, [segments of each or None])."""
         array = (Item * len(items))(*items)
         reservation = c_void_p()
         segments = POINTER(Segment)()
@@ -360,15 +361,15 @@ class Cache:
         self.lib.kvt_put_abort(self.handle, reservation)
 
     def reset(self):
-        """Nothing that was stored before can be read from now on. False: it is not known to outlive a crash."""
+        """Makes all chunks stored before unreadable from now on. False: perhaps not after a crash."""
         return self.lib.kvt_reset(self.handle) == OK
 
     def forget(self):
-        """Empties memory and local files, shared tiers keep what they have: keys must be others from now on."""
+        """Empties memory and local files; shared tiers keep their chunks, so keys must differ from now on."""
         return self.lib.kvt_forget(self.handle, 0) in (OK, MISS)
 
     def memory_bytes(self):
-        """Bytes of L1, 0 where the library does not say."""
+        """Bytes of L1, 0 if the library does not report them."""
         found = re.search(r'^kvtier_tier_capacity_bytes\{tier="l1"\} (\d+)', self.metrics(), re.M)
         return int(found[1]) if found else 0
 
@@ -388,7 +389,7 @@ class Cache:
             self.lib.kvt_text_free(text)
 
     def trace(self, most=1000):
-        """What the handle did lately, a line of JSON each, as `kvtier trace -` reads it."""
+        """Recent events of the handle, a line of JSON each, as `kvtier trace -` reads them."""
         text = c_void_p()
         self._check("kvt_trace", self.lib.kvt_trace(self.handle, most, byref(text)))
         try:
@@ -397,7 +398,7 @@ class Cache:
             self.lib.kvt_text_free(text)
 
     def events(self, most=256):
-        """Changes of tiers, oldest first, and how many were lost before them. One thread at a time."""
+        """Changes of tiers, oldest first, and the number of events lost before them. One thread at a time."""
         out = (Event * most)()
         count = self.lib.kvt_events(self.handle, out, most)
         found, lost = [], 0

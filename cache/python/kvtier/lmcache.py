@@ -1,4 +1,4 @@
-"""LMCache's configuration as users have it: `lmcache_config.yaml` named by LMCACHE_CONFIG_FILE, LMCACHE_* variables,
+"""LMCache's configuration in all its places: `lmcache_config.yaml` named by LMCACHE_CONFIG_FILE, LMCACHE_* variables,
 which override the file, and `lmcache.*` in vLLM's kv_connector_extra_config, which override both.
 
 libkvtier translates it (kvt_lmcache_read; LMCACHE.md has every key), so that `kvtier check` and the connector agree.
@@ -43,7 +43,7 @@ class Translation(Structure):
 
 
 def _variables(environ, extra):
-    """NAME=VALUE, bytes; the value of an `lmcache.*` as a variable would have it."""
+    """NAME=VALUE, bytes; the value of an `lmcache.*` in the form of a variable."""
     lines = [f"{name}={value}" for name, value in environ.items()]
     for name, value in extra.items():
         if isinstance(name, str) and name.startswith(PREFIX):
@@ -62,7 +62,7 @@ def _call(environ, extra, rank, ranks):
     source = Source(ctypes.sizeof(Source), rank, ranks, 0, None, variables)
     out = Translation(size=ctypes.sizeof(Translation))
     status = lib.kvt_lmcache_read(byref(source), byref(out))
-    if status == library.MISS:  # keys of another mode alone are no configuration of this one
+    if status == library.MISS:  # only keys of another mode are no configuration of this one
         others = [name for name in extra if str(name).startswith(PREFIX)]
         return None, [f"{name}: ignored: of LMCache's multi-process mode" for name in others]
     if status not in (library.OK, library.EINVAL):

@@ -1,8 +1,8 @@
-"""Wakes an engine that has nothing to do.
+"""Wakes an idle engine.
 
-The interface has no way to wake an engine: one that has nothing to do waits for its input queue alone. Its loop has
-a message for that, WAKEUP, which it sends itself for a shutdown. So this reaches past the interface, for events only,
-and only if such a loop is there: an engine that is called, not running, is not woken. A paused one is left alone.
+vLLM's interface cannot wake an engine: an idle engine waits only for its input queue. Its loop has a message, WAKEUP,
+which it sends itself for a shutdown. So this module bypasses the interface, only for events, and only if there is such
+a loop: an engine that is called, not running, is not woken. A paused engine is left alone.
 """
 
 from .versions import EngineCoreRequestType
@@ -15,11 +15,11 @@ class Loop:
         self.core = core
 
     def rests(self):
-        """It is paused or asleep, and wants no step."""
+        """Returns whether the engine is paused or asleep, and wants no step."""
         paused = getattr(self.core, "is_scheduler_paused", None)
         return paused is not None and paused()
 
     def wake(self):
-        """From any thread."""
+        """Wakes the engine. Any thread."""
         if hasattr(self.core, "input_queue") and not self.rests():
             self.core.input_queue.put_nowait((EngineCoreRequestType.WAKEUP, None))

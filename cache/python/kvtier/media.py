@@ -1,26 +1,26 @@
-"""Which images (audio, video alike) have a name by content.
+"""Decides which images (audio and video alike) have a name by content.
 
 vLLM names an image by a hash of its pixels, or by the `uuid` that a client gives it. A client may give another picture
 the same uuid after a restart, or to another engine, and then keys and values of the old one lie in a store. So the
-process that hashes images marks the names that it made of their content (`versions.mark_media`), and the scheduler
-takes every name without the mark for a client's: what follows such an image is cached, but by names that no other
-process makes, and that this one gives up when the engine empties its own cache.
+process that hashes images marks names made from their content (`versions.mark_media`), and the scheduler takes every
+name without the mark for a client's: tokens after such an image are cached, but under names that no other process
+makes, and that this process gives up when the engine empties its own cache.
 """
 
 MARK = ".by-content"
 
 
 def is_named(feature):
-    """Is this image of a request (vLLM's MultiModalFeatureSpec) named by all that decides what the model sees of it? With
-    LoRA in what reads images (`enable_tower_connector_lora`) vLLM names it by the adapter's name as well, not by its files,
-    and keeps what it made of the image when other files come."""
+    """Returns whether the name of this image of a request (vLLM's MultiModalFeatureSpec) covers all that decides the
+    model's input. With LoRA in the encoder of images (`enable_tower_connector_lora`) vLLM's name includes the adapter's
+    name, but not its files, and vLLM keeps the encoded image when other files come."""
     base = getattr(feature, "mm_hash", None)
     return str(feature.identifier).endswith(MARK) and base in (None, feature.identifier)
 
 
 def mark(hashes, uuids):
-    """Names of images with the mark where no client gave them; uuids: those that clients gave, None where they gave
-    none. What a client gives never ends like a marked one."""
+    """Names of images, with the mark on those that no client gave; uuids: clients' names, None where there is none. A
+    client's name never ends like a marked one."""
 
     def one(name, uuid):
         if uuid is None:

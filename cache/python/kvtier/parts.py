@@ -1,26 +1,27 @@
-"""A chunk's bytes where the engine keeps several groups of KV caches (groups.py): out of them and into them.
+"""Copies a chunk's bytes from and into several groups of an engine's KV caches (groups.py).
 
-A chunk is two objects, and each of them the bytes of some groups, one group after the other; those of a group are as
-in layout.py. Without torch: how a group's blocks are copied is its PagedCache's business.
+A chunk is two objects, each with the bytes of some groups, one group after the other; a group's bytes are as in
+layout.py. This module does not use torch: a group's PagedCache copies its blocks.
 """
 
 
 class Part:
-    """What one of a chunk's objects has of several groups of KV caches: the blocks of one group after the other's."""
+    """The bytes of several groups of KV caches in one of a chunk's objects: the blocks of one group after the
+    other's."""
 
     def __init__(self, caches, keeps):
-        """keeps: for each group, how many of a chunk's last blocks; None: all."""
+        """keeps: for each group, number of a chunk's last blocks; None: all."""
         self.caches, self.keeps = caches, keeps
 
     def _counts(self, count):
         return [count if keep is None else min(keep, count) for keep in self.keeps]
 
     def chunk_bytes(self, count):
-        """Bytes of this object of a chunk of so many blocks."""
+        """Bytes of this object of a chunk of that many blocks."""
         return sum(c.chunk_bytes(n) for c, n in zip(self.caches, self._counts(count), strict=True))
 
     def _rooms(self, counts, room):
-        """`room` cut into that of each group."""
+        """`room` divided into that of each group."""
         pieces = iter(room)
         address = left = 0
         for cache, count in zip(self.caches, counts, strict=True):
@@ -34,7 +35,7 @@ class Part:
             yield own
 
     def gather(self, block_ids, room, after):
-        """As PagedCache.gather; block_ids: a list for each group, as many as this object has."""
+        """Like PagedCache.gather; block_ids: a list for each group of this object."""
         counts = [len(ids) for ids in block_ids]
         done = True
         for cache, ids, own in zip(self.caches, block_ids, self._rooms(counts, room), strict=True):
@@ -42,7 +43,7 @@ class Part:
         return done
 
     def scatter(self, block_ids, skip, count, room, after):
-        """As PagedCache.scatter; block_ids and skip: one for each group."""
+        """Like PagedCache.scatter; block_ids and skip: one for each group."""
         counts, waits = self._counts(count), []
 
         def wait():
@@ -60,10 +61,11 @@ class Part:
 
 
 class GroupedCache:
-    """The tensors of several groups of KV caches (groups.Groups); what rank.py needs of a PagedCache."""
+    """The tensors of several groups of KV caches (groups.Groups), with the functions of a PagedCache that rank.py
+    needs."""
 
     def __init__(self, make, tensors, names, groups):
-        """make: PagedCache. names: for each group those of its layers among `tensors`."""
+        """make: PagedCache. names: for each group the names of its layers among `tensors`."""
         if sorted(name for group in names for name in group) != sorted(tensors):
             raise ValueError("the engine registered other layers than those of its groups of KV caches")
         self.groups = groups
@@ -79,7 +81,7 @@ class GroupedCache:
         self.new_stream, self.on_stream, self.mark = first.new_stream, first.on_stream, first.mark
 
     def pin(self, cache):
-        """Memory is pinned once, for all groups."""
+        """Pins the memory once, for all groups."""
         self.all[self.groups.lead].pin(cache)
 
     def close(self):

@@ -1,24 +1,24 @@
 """One rank's cache and the thread that works for it.
 
-The engine's own thread hands over what is to be loaded and stored, and later asks what is done; it never waits here
-while it has something to compute. All else happens in one thread: the scheduler's questions, loads (bring chunks into memory, copy them into the paged cache) and stores (copy
-blocks out into reserved room, commit). Loads go before stores.
+The engine's own thread passes loads and stores, and later asks which are done; it never waits here while it has work to
+compute. One other thread does the rest: the scheduler's questions, loads (bring chunks into memory, copy them into the
+paged cache) and stores (copy blocks out into reserved room, commit). Loads go before stores.
 
-A load of many chunks is asked for in parts, several under way: while one is copied into the paged cache the next ones
-are on their way from a tier, and what was copied may leave memory. Of a load that is longer than half of memory only
-the first quarter stays there; the rest leaves as soon as it is copied, and at most an eighth is under way. So a prompt
-that is longer than memory is loaded whole and leaves more than half of what others use where it is. Loads begin in
+A load of many chunks is requested in parts, several under way: while one part is copied into the paged cache the next
+ones are being read from a tier, and copied chunks may leave memory. If a load is longer than half of memory only its
+first quarter stays there; the rest leaves as soon as it is copied, and at most an eighth is under way. So a prompt that
+is longer than memory is loaded completely and leaves more than half of other prompts' chunks in memory. Loads begin in
 order, and wait while those before them take half of memory together.
 
-A load that fails in part reports which blocks were not filled; the engine computes them. A chunk becomes visible only
-when all of it has been copied.
+A load that fails in part reports the blocks that were not filled; the engine computes them. A chunk becomes visible
+only when all of it has been copied.
 
-Loads and stores say how many resets of the cache went before them. A store from before the latest is dropped, since
-other weights computed it, a load from before it fails; one from after a reset that this rank has not heard of yet
-is that news.
+Loads and stores have the number of resets of the cache before them. A store from before the latest reset is dropped,
+since other weights computed it; a load from before it fails; a load or store from after a reset unknown to this rank
+announces that reset.
 
-A reset gives the rank another identity: its chunks have names from then on that no other replica and no later process
-makes, since nothing says which weights the engine has now. What shared tiers hold stays there for the others.
+A reset gives the rank another identity: from then on its chunks have names that no other replica and no later process
+makes, since the engine's present weights are unknown. Chunks in shared tiers stay there for other engines.
 """
 
 import collections
@@ -43,19 +43,19 @@ COUNTERS = (
 
 
 class Loading:
-    """A load under way, in parts. Of the rank's thread."""
+    """A load under way, in parts. Belongs to the rank's thread."""
 
     def __init__(self, load, after, deadline):
         self.load, self.after, self.deadline = load, after, deadline
         self.keys = []
-        self.begun = 0  # chunks that were asked for
-        self.filled = 0  # in place
-        self.bytes = 0  # of all chunks
-        self.asked_bytes = 0  # of those that were asked for
-        self.failed = False  # a chunk before those that follow is missing
-        self.room = 0  # bytes of memory that are set aside for it, from its beginning to its end
+        self.begun = 0  # number of requested chunks
+        self.filled = 0  # number of chunks in place
+        self.bytes = 0  # bytes of all chunks
+        self.asked_bytes = 0  # bytes of the requested chunks
+        self.failed = False  # a chunk before the remaining ones is missing
+        self.room = 0  # bytes of memory that are reserved for it, from its beginning to its end
         self.reported = False
-        self.parts = collections.deque()  # asked for and not copied yet, in order
+        self.parts = collections.deque()  # parts that are requested and not copied yet, in order
 
 
 class Part:
@@ -67,7 +67,7 @@ class Part:
 
 
 class Windows:
-    """Of a question about a model with windows: what is asked once the chunks themselves are found."""
+    """A question about a model with windows: its second part, once the chunks themselves are found."""
 
     def __init__(self, ends, names, tenant, until_ns, epoch):
         self.ends, self.names, self.tenant = ends, names, tenant
@@ -85,16 +85,16 @@ def _flat(pieces):
 class Rank:
     """The cache of one rank over its paged KV cache."""
 
-    MOST_STORES = 4096  # waiting; beyond, the oldest is not stored
-    MOST_COPIES = 16  # into the paged cache at once; a device has its queues full with fewer
-    PART_BYTES = 16 << 20  # of a load that are asked for at once, or one chunk
-    PARTS_BYTES = 64 << 20  # of a load that are under way, or two parts
-    MANY_OPS = 512  # under way, half of control.ops: beyond, each load has one part, so that new ones find room
+    MOST_STORES = 4096  # most waiting stores; a further one drops the oldest
+    MOST_COPIES = 16  # copies into the paged cache at once; fewer fill a device's queues
+    PART_BYTES = 16 << 20  # bytes of a load that are requested at once, or one chunk
+    PARTS_BYTES = 64 << 20  # bytes of a load that are under way, or two parts
+    MANY_OPS = 512  # operations under way, half of control.ops; beyond, each load has one part, to leave room
     MEASURE_S = 1.0
-    LISTEN_S = 0.2  # events of the tiers come without a sign
-    ROOM_S = 0.2  # memory may be full of what a tier is still writing, before a store is refused
-    ROOM_PAUSE_S = 0.004  # between two looks for room
-    FULL_S = 1.0  # after a refusal stores that find no room are refused at once for so long; then one waits again
+    LISTEN_S = 0.2  # interval of reading the tiers' events, which come without a signal
+    ROOM_S = 0.2  # time to wait for memory that a tier is still writing, before a store is refused
+    ROOM_PAUSE_S = 0.004  # time between two looks for room
+    FULL_S = 1.0  # after a refusal, stores without room are refused at once for this long; then one waits again
 
     def __init__(self, cache, paged, key_parts, path, load_timeout_s, log, fetch_when_slower=False, fragments=None):
         """key_parts: a library.KeyParts without its chain id; path: of the socket; fragments: blending.Copies or None."""
@@ -104,39 +104,39 @@ class Rank:
         self.parts = key_parts
         self.load_timeout_ns = int(load_timeout_s * 1e9)
         self.log = log
-        self.lock = threading.Lock()  # guards what follows
-        self.reported = threading.Condition(self.lock)  # a load or a store ended
+        self.lock = threading.Lock()  # guards the members below
+        self.reported = threading.Condition(self.lock)  # signals: a load or a store ended
         self.loads = collections.deque()
         self.loads_open = 0
         self.stores = collections.deque()
         self.stores_open = collections.Counter()  # by request
-        self.copying = None  # request whose blocks are being read
-        self.spoiled = False  # while they were given to another
-        self.stores_nothing = False  # from now on: it is not known whose blocks are which
+        self.copying = None  # the request whose blocks are being read
+        self.spoiled = False  # these were given to another request meanwhile
+        self.stores_nothing = False  # from now on: the owners of blocks are unknown
         self.received, self.failed = set(), set()
-        self.failed_requests = set()  # of engines with several groups of KV caches, which count no blocks
-        self.copied = []  # tickets of stores that are over
+        self.failed_requests = set()  # for engines with several groups of KV caches, which do not count blocks
+        self.copied = []  # tickets of finished stores
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.stopping = self.ended = False
         # of the thread alone
         self.epoch = 0
-        self.fingerprint = bytes(key_parts.fingerprint)  # that it was started with
-        self.under_way = {}  # user -> what it was begun for
-        self.complete = collections.deque()  # completions that came and were not looked at yet
-        self.not_over = set()  # a Loading each
+        self.fingerprint = bytes(key_parts.fingerprint)  # the fingerprint at the start
+        self.under_way = {}  # user -> its purpose
+        self.complete = collections.deque()  # completions that were not handled yet
+        self.not_over = set()  # Loadings that are not over
         self.memory = cache.memory_bytes() or self.PARTS_BYTES * 8
         self.part_bytes = min(self.PART_BYTES, self.memory // 16)
         self.parts_bytes = min(self.PARTS_BYTES, self.memory // 8)
-        self.room_taken = 0  # by loads that have begun
-        self.waiting = collections.deque()  # a Loading each that has not begun
+        self.room_taken = 0  # memory reserved by loads that have begun
+        self.waiting = collections.deque()  # Loadings that have not begun
         self.numbers = 0
         self.tiers, self.measured_at = TierCounts(), 0.0
-        self.chunk_bytes = 0  # of the latest chunk
-        self.ends_bytes = 0  # of the latest chunk's ends
+        self.chunk_bytes = 0  # bytes of the latest chunk
+        self.ends_bytes = 0  # bytes of the latest chunk's ends
         self.paged_in_groups = hasattr(paged, "parts")
         self.most_copies = max(1, self.MOST_COPIES // paged.caches) if self.paged_in_groups else self.MOST_COPIES
         self.worth = Worth(fetch_when_slower)
-        self.full_since = None  # the first of the stores that have found no room began to wait then
+        self.full_since = None  # time when the first of the stores without room began to wait
         self.pausing = False  # the first store waits for room
         self.stream = paged.new_stream()
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -151,7 +151,7 @@ class Rank:
     # --- the engine's thread ---
 
     def load(self, load, after=None):
-        """after: an event of the device behind which the blocks are no longer in use."""
+        """Takes a load. after: an event of the device after which the blocks are no longer in use."""
         with self.lock:
             ended = self.ended
             self.loads_open += 1
@@ -163,7 +163,7 @@ class Rank:
             self._wake()
 
     def store(self, stores, after=None):
-        """after: an event of the device behind which the blocks are complete."""
+        """Takes a store. after: an event of the device after which the blocks are complete."""
         with self.lock:
             if self.ended:
                 self.copied += [store.ticket for store in stores if store.ticket]
@@ -177,13 +177,13 @@ class Rank:
         self._wake()
 
     def stored(self, requests):
-        """Those of these requests from whose blocks no store copies any more."""
+        """Those of these requests whose blocks no store copies any more."""
         with self.lock:
             return {r for r in requests if not self.stores_open.get(r)}
 
     def give_up(self, requests):
-        """Blocks of these requests are about to be given to others: what waits is not stored, what is being copied is
-        thrown away when that ends."""
+        """Called when blocks of these requests are about to be given to others: waiting stores are dropped, and a copy
+        under way is discarded at its end."""
         with self.lock:
             kept = collections.deque()
             for entry in self.stores:
@@ -206,8 +206,8 @@ class Rank:
             self.reported.wait_for(quiet, limit_s)
 
     def leave_memory(self, limit_s):
-        """The engine is about to take its paged caches away: what waits to be stored is not, and this returns when
-        nothing copies from or into them. False: after limit_s something still did."""
+        """Called when the engine is about to take its paged caches away: drops waiting stores, and returns when no copy
+        from or into the caches runs. False: after limit_s a copy still ran."""
         with self.lock:
             open_stores = set(self.stores_open)
         self.give_up(open_stores)
@@ -215,7 +215,7 @@ class Rank:
             return self.reported.wait_for(lambda: self.loads_open == 0 and not self.stores_open, limit_s)
 
     def report_prefill(self, tokens, ns):
-        """The engine computed so many tokens of prompts in so long."""
+        """Notes that the engine computed that many tokens of prompts in that time."""
         self.cache.report_prefill(tokens, ns)
 
     def take_received(self):
@@ -226,13 +226,13 @@ class Rank:
             return received, failed
 
     def take_failed_requests(self):
-        """Requests of which not all was filled since the last call; call take_received before."""
+        """Requests that were not filled completely since the last call; call take_received before."""
         with self.lock:
             failed, self.failed_requests = self.failed_requests, set()
             return failed
 
     def take_copied(self):
-        """Tickets of stores that are over, whatever became of them, since the last call."""
+        """Tickets of finished stores, with or without success, since the last call."""
         with self.lock:
             copied, self.copied = self.copied, []
             return copied
@@ -283,7 +283,7 @@ class Rank:
             elif key.data is not None:
                 self._hear(key.data)
         self._begin_loads()
-        while self._poll():  # a part that is copied may let the next ones come at once
+        while self._poll():  # the end of a part's copy may let the next parts begin at once
             op, user, kind, _, count = self.complete.popleft()
             self._completed(op, user, kind, count)
         self._store_one()
@@ -295,7 +295,7 @@ class Rank:
         return self.LISTEN_S if self.reporter.listeners() else self.MEASURE_S
 
     def _measure(self):
-        """Adds what the library counted to what take_counters() gives, now and then."""
+        """Adds the library's counts to those of take_counters(), now and then."""
         now = time.monotonic()
         if now - self.measured_at < self.MEASURE_S:
             return
@@ -343,7 +343,7 @@ class Rank:
             self.listener.drop(client)
 
     def _is_old(self, epoch):
-        """Was this said before the latest reset? Resets the cache if it is news of one."""
+        """Returns whether this was made before the latest reset. Resets the cache if it announces a reset."""
         if epoch > self.epoch:
             self._reset(epoch)
         return epoch < self.epoch
@@ -363,14 +363,14 @@ class Rank:
         if not keys:
             return None
         self.numbers += 1
-        self.under_way[self.numbers] = what  # before it can be complete
+        self.under_way[self.numbers] = what  # before the operation can be complete
         op = begin(keys, limit_ns, self.numbers)
         if op is None:
             del self.under_way[self.numbers]
         return op
 
     def _poll(self):
-        """Is anything complete?"""
+        """Returns whether any operation is complete."""
         if not self.complete:
             self.complete.extend(self.cache.poll())
         return bool(self.complete)
@@ -406,7 +406,7 @@ class Rank:
         self._answer(client, number, hits, tiers[hits - 1] if hits else library.TIER_NONE)
 
     def _find_ends(self, client, number, keys, windows, hits):
-        """Looks whether windows are there behind the first `hits` chunks: asks for the ends that this needs."""
+        """Checks whether windows are there after the first `hits` chunks: asks for the ends that this needs."""
         left_ns = windows.until_ns - time.monotonic_ns()
         if hits > 0 and left_ns > 0 and windows.epoch == self.epoch:
             asked = [self._key(windows.names[i], windows.tenant, ENDS) for i in end_keys(hits, windows.ends)]
@@ -416,11 +416,11 @@ class Rank:
         self._answer(client, number, 0, library.TIER_NONE)
 
     def _found_ends(self, client, number, keys, windows, hits, asked, count):
-        if count < len(asked):  # one is missing, and with it all boundaries behind it that need it
+        if count < len(asked):  # one is missing, and so are all later boundaries that need it
             self._find_ends(client, number, keys, windows, hits - 1 - count)
             return
         there, tiers, fetch_ns, compute_ns = self.cache.estimate(keys[:hits])
-        if there < hits:  # gone meanwhile, or not worth it any more
+        if there < hits:  # gone meanwhile, or no longer worth fetching
             self._find_ends(client, number, keys, windows, there)
             return
         size = hits * self.chunk_bytes
@@ -437,7 +437,7 @@ class Rank:
     # loads
 
     def _part(self, one):
-        """What copies this object: with several groups of KV caches one of two."""
+        """The copier of this object: with several groups of KV caches one of two."""
         if one.part == work.FRAGMENT:
             return self.fragments.of(one)
         return self.paged if one.part is None else self.paged.parts[one.part]
@@ -459,12 +459,12 @@ class Rank:
             self._begin_waiting()
 
     def _ask_parts(self, loading):
-        """Asks for what follows, as far as it may be under way."""
+        """Requests the following parts, as far as they may be under way."""
         chunks, under_way = loading.load.chunks, sum(part.size for part in loading.parts)
         while not loading.failed and loading.begun < len(chunks):
             if len(loading.parts) >= 2 and under_way >= self.parts_bytes:
                 return
-            if loading.parts and len(self.under_way) >= self.MANY_OPS:  # once more when one of those is over
+            if loading.parts and len(self.under_way) >= self.MANY_OPS:  # tried again when an operation ends
                 return
             part = self._next_part(loading)
             first, end, size = part.first, part.first + part.count, part.size
@@ -496,16 +496,16 @@ class Rank:
         return self.memory // 4 if loading.bytes > self.memory // 2 else loading.bytes
 
     def _let_go(self, part):
-        """What was copied of a part, or will not be."""
+        """Releases a part that was copied, or never will be."""
         if part.lease is not None:
             self.cache.release_passing(part.lease, part.passing)
             part.lease = None
 
     def _begin_waiting(self):
-        """Loads for which there is room begin, in order; where none has begun there is room for one."""
+        """Begins loads for which there is room, in order; if none has begun there is room for one."""
         while self.waiting:
             loading = self.waiting[0]
-            if self._is_old(loading.load.epoch):  # reset meanwhile: nothing is asked for
+            if self._is_old(loading.load.epoch):  # reset meanwhile: no part is requested
                 self._over(self.waiting.popleft())
                 continue
             room = min(loading.bytes, self._stays(loading) + self.parts_bytes)
@@ -518,7 +518,7 @@ class Rank:
             self._fill_parts(loading)
 
     def _fill_parts(self, loading):
-        """Copies the parts that have come, in order, and asks for more; reports the load when it is over."""
+        """Copies the parts that have arrived, in order, and requests more; reports the load when it is over."""
         while loading.parts and loading.parts[0].done:
             part = loading.parts.popleft()
             filled = 0
@@ -537,7 +537,7 @@ class Rank:
             self._over(loading)
 
     def _give_up_parts(self, loading):
-        """The thread ends: nothing of it is copied any more."""
+        """Called at the thread's end: no part is copied any more."""
         while loading.parts:
             self._let_go(loading.parts.popleft())
         loading.failed = True
@@ -548,7 +548,7 @@ class Rank:
             loading.reported = True
             self.not_over.discard(loading)
             self.room_taken -= loading.room
-            # what was copied before a reset is of other weights as well
+            # chunks copied before a reset are of other weights, too
             self._report(loading.load, 0 if loading.load.epoch < self.epoch else loading.filled)
 
     def _report(self, load, filled):
@@ -570,8 +570,8 @@ class Rank:
             self.counters["failed_loads"] += bool(left)
 
     def _fill(self, load, start, after, lease):
-        """Copies chunks from number `start` on into the paged cache, several at once; returns how many there are before
-        the first that failed."""
+        """Copies chunks from number `start` on into the paged cache, several at once; returns the number of chunks
+        before the first failure."""
         began, copies, done = time.monotonic_ns(), collections.deque(), []
         try:
             for index in range(lease.count):
@@ -588,7 +588,7 @@ class Rank:
                     done.append(copies.popleft()())
                 with self.paged.on_stream(self.stream):
                     copies.append(part.scatter(chunk.block_ids, chunk.skip, chunk.count, room, after))
-        finally:  # none may go on once the lease is given back
+        finally:  # no copy may go on once the lease is released
             done += [wait() for wait in copies]
             if self.stream is not None:
                 self.stream.synchronize()
@@ -630,8 +630,8 @@ class Rank:
             self.reported.notify_all()
 
     def _waits_for_room(self, status):
-        """Is a store that was refused with this status to be tried again? A chain that is longer than memory goes
-        through it as fast as a tier takes it."""
+        """Returns whether a store that was refused with this status is tried again. A chain that is longer than memory
+        passes through it as fast as a tier stores it."""
         now = time.monotonic()
         if status != library.FULL:
             return False
@@ -640,7 +640,7 @@ class Rank:
         return now - self.full_since < self.ROOM_S
 
     def _put(self, store, after):
-        """False: there is no room yet."""
+        """Stores a chunk. False: there is no room yet."""
         if store.part == work.FRAGMENT and self.fragments is None:
             self._count("refused_chunks")
             return True
@@ -680,10 +680,10 @@ class Rank:
     def _end(self):
         try:
             self._end_operations()
-        finally:  # the engine waits for what is not reported
+        finally:  # the engine waits for unreported loads
             self._end_all()
         if self.epoch > 0:
-            self.cache.forget()  # no later process could find any of it
+            self.cache.forget()  # no later process could find any of its chunks
         self.selector.close()
         os.close(self.wake_fd)
         if self.fragments is not None:

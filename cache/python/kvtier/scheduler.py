@@ -1,14 +1,14 @@
-"""The scheduler's side: which tokens of a request need not be computed, and which chunks are new.
+"""The scheduler's side: finds the tokens of a request that need not be computed, and the chunks that are new.
 
-One thread, the engine core's. A question to the ranks is asked when a request arrives and its answer read when the
-engine wants to schedule it. What has not come by then is asked about again in the next step: nothing is waited for
-while requests run. Where none does, an answer is waited for, all of a step's waits together no longer than
+One thread, the engine core's. The plan sends a question to the ranks when a request arrives and reads the answer when
+the engine wants to schedule the request. Without an answer by then, the engine asks again in the next step: the plan
+never waits while requests run. If none runs, it waits for an answer, all of a step's waits together no longer than
 `step_wait_s`, since the engine would take empty steps instead.
 
-What was computed before a reset of the cache (new weights) is neither loaded nor stored after it: loads and
-stores carry the number of resets that went before them, and requests that began before a reset store nothing until
-they start again. Weights may also change under blocks that the engine has cached itself; until it has forgotten
-those, nothing is stored or loaded, since what it computes after them is neither the old nor the new weights'.
+Chunks computed before a reset of the cache (new weights) are neither loaded nor stored after it: loads and stores carry
+the number of resets before them, and requests that began before a reset store nothing until they start again. Weights
+may also change under blocks that the engine has cached itself; until the engine has forgotten those, nothing is stored
+or loaded, since tokens computed after them belong to neither the old nor the new weights.
 """
 
 import secrets
@@ -25,22 +25,22 @@ from .library import tenant_of
 from .work import Load, LoadChunk, Store
 
 NO_CHUNK = bytes(32)
-ANSWER_HOLDS_S = 2.0  # a request that cannot be scheduled yet is not asked about again before
-NEVER = 1 << 62  # computed tokens
-PREFILL_TOKENS = 16  # of a step that says how fast the engine computes prompts, at least
-PREFILL_SHARE = 0.9  # of such a step's tokens that belong to prompts, at least
+ANSWER_HOLDS_S = 2.0  # a request that cannot be scheduled yet is not asked about again before this time
+NEVER = 1 << 62  # a number of computed tokens that no request reaches
+PREFILL_TOKENS = 16  # least tokens of a step that shows how fast the engine computes prompts
+PREFILL_SHARE = 0.9  # least share of such a step's tokens that belong to prompts
 
 
 @dataclass
 class Track:
-    """What is known of one request."""
+    """The state of one request."""
 
     request: object
     adapter: object = None  # adapters.Adapter; None: the model itself
     tenant: bytes = NO_TENANT  # hash of its cache salt
-    private: bool = False  # more than tokens and adapter is in its hashes: events omit its tokens
+    private: bool = False  # its hashes cover more than tokens and adapter: events omit its tokens
     question: int | None = None
-    wanted: tuple = (None, ())  # what chunks were made for, and these
+    wanted: tuple = (None, ())  # the key of the last search for chunks, and its chunks
     asked: list = field(default_factory=list)  # chunks of the question
     answer: tuple | None = None  # chunks found, tier of the last
     answered_at: float = 0.0
@@ -48,38 +48,38 @@ class Track:
     computed: int = 0  # tokens that the engine had itself
     found: list = field(default_factory=list)  # chunks that can be loaded
     block_ids: list = field(default_factory=list)
-    stored: int = 0  # whole chunks before it are cached or on their way
+    stored: int = 0  # whole chunks before this one are cached or being stored
     tail_stored: bool = False
-    due: int = 0  # computed tokens from which on there may be something to store
-    storing: bool = False  # a store of its blocks went to the ranks, since it began or began again
-    loading: bool = False  # ranks copy into its blocks, and the engine has not heard of all that they are done
+    due: int = 0  # number of computed tokens from which on a chunk may be complete
+    storing: bool = False  # the ranks got a store of its blocks, since it began or began again
+    loading: bool = False  # ranks copy into its blocks, and the engine does not know yet that all have finished
     source: int = 255
     old: bool = False  # began before a reset
-    refused: bool = False  # a load of it failed as a whole: it is computed
+    refused: bool = False  # a load of it failed completely: the engine computes it
     names: list = field(default_factory=list)  # of its whole chunks, for LMCache's controller
-    asking: object = None  # blending.Asking: it has to do with fragments
-    images: int = 0  # that were looked at
-    own: tuple = (None, b"")  # (block from which on its chunks have names of this process, what makes them so)
-    most: int | None = None  # blocks that may be cached; None: all
+    asking: object = None  # blending.Asking, if it uses fragments
+    images: int = 0  # number of images checked
+    own: tuple = (None, b"")  # (block from which on its chunks have names of this process, the bytes mixed in)
+    most: int | None = None  # number of blocks that may be cached; None: all
 
     @property
     def mixed(self):
-        """What is mixed into the names of its chunks; None: its adapter has no name yet, or none any more."""
+        """Bytes mixed into the names of its chunks; None: its adapter has no name yet, or none any more."""
         return b"" if self.adapter is None else self.adapter.digest
 
 
 class Plan:
-    """Requests' tracks and what the next step's metadata will say."""
+    """Requests' states and the contents of the next step's metadata."""
 
     def __init__(
         self, asker, settings, block_size, hashes_are_whole, report_tokens=False, local_blocks=None, namer=None,
         adapters=None, groups=None, blender=None, images=True, unnamed=lambda: None,
     ):  # fmt: skip
         """hashes_are_whole: the engine's block hashes have 32 bytes. report_tokens: stores carry token ids.
-        local_blocks: how many of a request's blocks the engine has itself, at a guess. namer: a
-        controller.Namer or None. adapters: adapters.Adapters. groups: groups.Tables of an engine with several groups
-        of KV caches, else None. blender: blending.Blender or None. images: from an image on prompts are cached, too.
-        unnamed(): a prompt has an image without a name by content."""
+        local_blocks: a guess of how many of a request's blocks the engine has itself. namer: a controller.Namer or
+        None. adapters: adapters.Adapters. groups: groups.Tables of an engine with several groups of KV caches, else
+        None. blender: blending.Blender or None. images: from an image on prompts are cached, too. unnamed(): a prompt
+        has an image without a name by content."""
         self.blender = blender
         self.namer = namer
         self.asker = asker
@@ -98,18 +98,18 @@ class Plan:
         self.loads = []
         self.counts = {}
         self.wait_left_s = settings.step_wait_s
-        self.prefill_tokens = 0  # of the last step, if it says how fast the engine is
+        self.prefill_tokens = 0  # prompt tokens of the last step, if it shows the engine's speed
         self.idle = True  # the last step computes nothing
-        self.computed = False  # or loaded: something, since the engine's own cache was empty
+        self.computed = False  # some block was computed or loaded since the engine's own cache was empty
         self.stale = False  # the weights changed since
         self.running = set()  # requests of the last step that have not finished
-        self.ended = set()  # requests that ended, whose blocks the engine keeps until all ranks have copied them
-        self.taken = set()  # requests that ended, whose blocks others get although ranks may be copying them
+        self.ended = set()  # ended requests whose blocks the engine keeps until all ranks have copied them
+        self.taken = set()  # ended requests whose blocks others get although ranks may be copying them
 
     # --- lookup ---
 
     def arrived(self, request):
-        """A request is new: asks about it, so that the answer is there when it is scheduled."""
+        """Called for a new request: asks about it, so that the answer is there when it is scheduled."""
         if self.blender is not None:
             self.blender.leave_domain(request)
         if not self.usable or self.stale:
@@ -118,7 +118,7 @@ class Plan:
         asking = self.blender.look(request, self._adapter(request)) if self.blender is not None else None
         track = self._track(request)
         if asking is not None:
-            track.asking, track.tenant = asking, tenant  # its own salt's, which its hashes may no longer be of
+            track.asking, track.tenant = asking, tenant  # that of its own salt, which its hashes may not have
             if asking.blended:
                 self._ask_fragments(track)
                 return
@@ -150,8 +150,8 @@ class Plan:
 
     @staticmethod
     def _begin_again(track):
-        """The engine asks about requests that have no block. One that had some has lost them: ranks hear of that no
-        later than in this step, and drop the stores of it that wait. So it stores all of its chunks again."""
+        """The engine asks about requests without blocks. A request that had some has lost them: ranks learn that no
+        later than in this step, and drop its waiting stores. So it stores all of its chunks again."""
         if track is not None:
             track.storing = track.tail_stored = False
             track.stored = track.due = 0
@@ -169,7 +169,7 @@ class Plan:
             asking.count = 0
 
     def _matched_fragments(self, track, computed):
-        """As matched, of a request that is blended: a run of fragments, no exact chunks."""
+        """Like matched, for a request that is blended: a run of fragments, no exact chunks."""
         asking = track.asking
         if asking.count is None:
             if asking.question is None:
@@ -186,7 +186,7 @@ class Plan:
         return (tokens, True) if run >= self.blender.how.least and tokens >= self._least() else (0, False)
 
     def _await(self, question):
-        """Its answer, waited for as long as this step may; None: not yet."""
+        """The request's answer, after a wait as long as this step may wait; None: not yet."""
         began = time.monotonic()
         answer = self.asker.answer(question, 0.0 if self.running else max(0.0, self.wait_left_s))
         self.wait_left_s -= time.monotonic() - began
@@ -207,27 +207,27 @@ class Plan:
         track.block_ids, track.asking.cold, track.asking.count = list(block_ids), False, None
 
     def _most(self, request):
-        """Blocks that may be loaded: the last token is always computed."""
+        """Number of blocks that may be loaded: the last token is always computed."""
         return (request.num_tokens - 1) // self.block_size
 
     def _least(self):
         return max(self.settings.min_retrieve_tokens, 1)
 
     def _wanted(self, track, computed):
-        """Chunks to ask about: those that the engine lacks in whole or in part."""
+        """Chunks to ask about: those that the engine lacks completely or in part."""
         request, most = track.request, self._most(track.request)
         if track.mixed is None or most * self.block_size - computed < self._least():
             return []
         first, blocks = computed // self.block_size // self.per_chunk, len(request.block_hashes)
         if track.wanted[0] != (first, blocks, most):
             found = self._chunks(track, blocks, self.settings.save_unfull_chunk, first)
-            # windows are there at the ends of chunks only
+            # windows are there only at the ends of chunks
             usable = [c for c in found if (c.first if self.groups is None else c.first + c.count - 1) < most]
             track.wanted = (first, blocks, most), usable
         return track.wanted[1]
 
     def _chunks(self, track, blocks, tail=False, skip=0):
-        mixed = track.mixed  # another thread may take it away at any time
+        mixed = track.mixed  # another thread may remove it at any time
         if mixed is None:
             return []
         self._look_at_images(track)
@@ -255,7 +255,7 @@ class Plan:
         return self.adapters.of(lora) if not apart.is_outdated(request) else OUTDATED
 
     def _look_at_images(self, track):
-        """Streams of input bring more images later."""
+        """Checks new images. Streams of input bring more images later."""
         features = getattr(track.request, "mm_features", None) or ()
         if len(features) == track.images:
             return
@@ -279,17 +279,17 @@ class Plan:
             track.answered_at = time.monotonic()
 
     def _count_found(self, track, wanted, computed):
-        """How many of these chunks there are; None: not known yet."""
+        """Number of these chunks that are there; None: not known yet."""
         if not self._covers(track, wanted):
             self._ask(track, wanted)
         count = self._read(track, wanted, computed)
-        if count == -1:  # broken off before what is wanted
+        if count == -1:  # interrupted before the end of the wanted chunks
             self._ask(track, wanted)
             count = self._read(track, wanted, computed)
         return count
 
     def _covers(self, track, wanted):
-        """Was it asked about all of this, and lately?"""
+        """Returns whether the last question covered all of this, and recently."""
         if not track.asked or (track.question is None and track.answer is None):
             return False
         if track.answer is not None and time.monotonic() - track.answered_at >= ANSWER_HOLDS_S:
@@ -303,7 +303,7 @@ class Plan:
         )  # fmt: skip
 
     def _read(self, track, wanted, computed):
-        """Chunks found of those wanted; None: not known yet; -1: this answer is about other chunks."""
+        """Number of the wanted chunks that were found; None: not known yet; -1: this answer is about other chunks."""
         if track.answer is None:
             began = time.monotonic()
             wait_s = 0.0 if self.running else max(0.0, self.wait_left_s)
@@ -320,7 +320,7 @@ class Plan:
         if 0 < skipped and count < skipped:
             return -1
         if self.groups is not None and count - skipped > len(wanted):
-            return -1  # nothing is known of windows that end here
+            return -1  # windows that end here are unknown
         found = min(count - skipped, len(wanted))
         if not track.counted:
             track.counted = True
@@ -328,8 +328,8 @@ class Plan:
         return found
 
     def allocated(self, request, block_ids, tokens):
-        """Blocks were allocated for a request of which `tokens` are to be loaded. block_ids: with several groups of KV
-        caches those of each."""
+        """Called when blocks were allocated for a request of which `tokens` are to be loaded. block_ids: with several
+        groups of KV caches those of each."""
         track = self.tracks.get(request.request_id)
         if tokens == 0:
             return
@@ -348,10 +348,10 @@ class Plan:
             pieces = self._pieces(track.found, begin, end, lead)
         else:
             pieces = self.groups.pieces(track.found, begin, end, block_ids)
-        if pieces is None:  # vLLM asks for something else than was found: let this load fail, the engine computes it
+        if pieces is None:  # vLLM wants something else than was found: this load fails, and the engine computes it
             pieces = [self._nothing(lead[begin:end])]
         self.loads.append(Load(request.request_id, pieces, self.asker.epoch, track.tenant))
-        self.computed = True  # the engine caches these blocks as well
+        self.computed = True  # the engine caches these blocks, too
         track.block_ids = list(lead)
         whole = [c for c in track.found if c.count == self.per_chunk]
         track.tail_stored = len(whole) < len(track.found)
@@ -360,7 +360,7 @@ class Plan:
         track.answer, track.asked = None, []
 
     def load_nothing(self, request, block_ids):
-        """As allocated(), which failed."""
+        """Called when allocated() failed."""
         request_id = request.request_id
         lead = block_ids if self.groups is None else block_ids[self.lead]
         track = self.tracks.get(request_id)
@@ -372,7 +372,7 @@ class Plan:
 
     @staticmethod
     def _pieces(found, begin, end, block_ids):
-        """What to load of chunks `found` into these blocks; None: they do not have all that is wanted."""
+        """The pieces of chunks `found` to load into these blocks; None: they do not cover all wanted blocks."""
         pieces, at = [], begin
         for chunk in found:
             low, high = max(chunk.first, begin), min(chunk.first + chunk.count, end)
@@ -383,7 +383,7 @@ class Plan:
         return pieces if at == end else None
 
     def _nothing(self, block_ids):
-        """Of a load that a request waits for and that was never planned: all of it fails, and is computed."""
+        """A load that a request waits for and that was never planned: all of it fails, and is computed."""
         if self.groups is None:
             return LoadChunk(NO_CHUNK, self.per_chunk, 0, list(block_ids))
         return LoadChunk(NO_CHUNK, self.per_chunk, [0], [list(block_ids)], WHOLE)
@@ -404,7 +404,7 @@ class Plan:
         self._go_on(output.scheduled_cached_reqs, output, stores)
         self._measure(output)
         self.wait_left_s = self.settings.step_wait_s
-        for store in stores:  # no earlier: it is waited for that the ranks have copied these
+        for store in stores:  # no earlier: the engine then waits until the ranks have copied these
             self.tracks[store.request].storing = True
         if self.groups is not None:
             self.groups.hold_all(store for store in stores if store.part == ENDS)
@@ -416,7 +416,7 @@ class Plan:
         return loads
 
     def _go_on(self, cached, output, stores):
-        """Requests that ran before: looks closely only at those that may have completed a chunk."""
+        """Handles requests that ran before: examines only those that may have completed a chunk."""
         scheduled, resumed = output.num_scheduled_tokens, cached.resumed_req_ids
         rows = zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True)
         for request_id, fresh, computed in rows:
@@ -455,7 +455,7 @@ class Plan:
             tokens = min(tokens, request.num_prompt_tokens)
         if track.asking is not None:
             self._complete_fragments(track, tokens, stores)
-            if track.asking.blended:  # its blocks are never stored as exact
+            if track.asking.blended:  # its blocks are never stored as exact chunks
                 return
         blocks = min(tokens // self.block_size, len(track.block_ids), len(request.block_hashes))
         if blocks // self.per_chunk > track.stored:
@@ -474,7 +474,7 @@ class Plan:
             track.due = min(track.due, request.num_prompt_tokens)
 
     def _complete_fragments(self, track, tokens, stores):
-        """Adds stores of a prompt's fragments once all of it is computed, and nothing of it was blended."""
+        """Adds stores of a prompt's fragments once all of it is computed, without blended tokens."""
         asking, request = track.asking, track.request
         track.due = request.num_prompt_tokens if not asking.stored else NEVER
         if asking.stored or tokens < request.num_prompt_tokens:
@@ -524,8 +524,8 @@ class Plan:
         )  # fmt: skip
 
     def failed(self, blocks):
-        """These blocks were not filled: their chunks will be computed, and may be stored again. To be called before
-        loaded().
+        """Called for blocks that were not filled: their chunks will be computed, and may be stored again. To be called
+        before loaded().
 
         The engine asks again about a request that has no block filled, and could not admit another load of it, nor what
         waits behind it, before others that it has loaded make room; these wait behind it. So it is computed."""
@@ -539,8 +539,8 @@ class Plan:
                     break
 
     def failed_requests(self, requests):
-        """Loads of these failed as a whole: the engine has given up their blocks and computes them. It would ask
-        again, and may be answered as before, so that they are not loaded any more."""
+        """Called for requests whose loads failed completely: the engine has given up their blocks and computes them.
+        The engine would ask again, and might get the same answer, so these requests are not loaded any more."""
         for request_id in requests:
             track = self.tracks.get(request_id)
             if track is not None:
@@ -549,19 +549,19 @@ class Plan:
                 track.block_ids, track.found = [], []
 
     def loaded(self, requests):
-        """The engine has heard of all ranks that they are done with loads of these."""
+        """Called when the engine knows that all ranks have finished loads of these."""
         for request_id in requests:
             track = self.tracks.get(request_id)
             if track is not None:
                 track.loading = False
 
     def finished(self, request):
-        """A request ends. True: ranks may still be copying from its blocks. They hear of it (take_ended) and say when
-        not.
+        """Called when a request ends. True: ranks may still be copying from its blocks. The ranks learn that
+        (take_ended) and report the end of their copies.
 
-        The engine keeps the blocks until a load is over by itself, and gives them away at the first end that it hears
-        of, of a load or of stores: one of them may be reported and no other. While a load is under way there are no
-        stores to wait for, since a request is loaded before it stores (_begin_again)."""
+        The engine itself keeps the blocks until a load is over, and gives them away at the first end that it learns, of
+        a load or of stores: only one of them may be reported. While a load is under way there are no stores to wait
+        for, since a request is loaded before it stores (_begin_again)."""
         track = self.tracks.pop(request.request_id, None)
         self.adapters.ended(request.request_id)
         self.running.discard(request.request_id)
@@ -576,7 +576,7 @@ class Plan:
         return waits
 
     def take_ended(self):
-        """(requests for which finished() said True, requests whose blocks are given away) since the last call."""
+        """(requests for which finished() returned True, requests whose blocks are given away) since the last call."""
         ended, taken = self.ended, self.taken
         self.ended, self.taken = set(), set()
         return ended, taken
@@ -600,7 +600,7 @@ class Plan:
         return counts
 
     def reset(self):
-        """Whatever was answered or computed so far is of the past."""
+        """Drops all answers and computed chunks so far."""
         self.asker.reset()
         for track in self.tracks.values():
             track.question = track.answer = None
@@ -610,14 +610,14 @@ class Plan:
                 track.asking.question = track.asking.count = None
 
     def weights_changed(self):
-        """Other weights compute from here on."""
+        """Called when other weights compute from here on."""
         self.reset()
         self.stale = self.stale or self.computed
 
     def engine_forgot(self):
-        """The engine's own cache is empty."""
+        """Called when the engine's own cache is empty."""
         self.own = secrets.token_bytes(32)  # clients may give names to other images from now on
         self.adapters.forgot()
         if self.stale:
-            self.reset()  # what was computed since the weights changed
+            self.reset()  # drops blocks computed since the weights changed
         self.stale = self.computed = False

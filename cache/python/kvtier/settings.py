@@ -1,13 +1,13 @@
-"""What a user sets: `kv_connector_extra_config` of vLLM, as libkvtier's YAML and the connector's own keys.
+"""A user's settings: `kv_connector_extra_config` of vLLM, as libkvtier's YAML and the connector's own keys.
 
 	{"chunk_size": 256, "min_retrieve_tokens": 0, "save_decode_cache": true, "model_version": "",
 	 "lookup_timeout_ms": 3000, "load_timeout_ms": 5000, "step_wait_ms": 2, "save_unfull_chunk": false,
 	 "fetch_when_slower": false, "read_only": false,
 	 "cache": {"l1": {"capacity": "20GiB"}, "nvme": {"path": "/mnt/nvme/kvtier"}, "l2": {"url": "redis://..."}}}
 
-An existing LMCache configuration (LMCACHE_CONFIG_FILE, LMCACHE_*) keeps working: lmcache.py translates it, and keys
-set here override it. `cache` is libkvtier's own configuration (cache/options/REFERENCE.md), as a mapping or as the
-path of a YAML file. Sizes in it are those of one rank.
+An existing LMCache configuration (LMCACHE_CONFIG_FILE, LMCACHE_*) keeps working: lmcache.py translates it, and keys set
+here override it. `cache` is libkvtier's own configuration (cache/options/REFERENCE.md), as a mapping or as the path of
+a YAML file. Sizes in it are those of one rank.
 """
 
 import json
@@ -39,21 +39,21 @@ class Settings:
     model_version: str = ""
     lookup_timeout_s: float = 3.0
     load_timeout_s: float = 5.0
-    step_wait_s: float = 0.002  # most that one step of the engine waits for answers, or, empty, for loads
+    step_wait_s: float = 0.002  # longest wait of one step of the engine for answers, or, in an empty step, for loads
     save_unfull_chunk: bool = False
-    fetch_when_slower: bool = False  # load also what would be computed faster
-    read_only: bool = False  # load what others stored, store nothing
+    fetch_when_slower: bool = False  # also loads chunks that would be computed faster
+    read_only: bool = False  # loads other engines' chunks, stores none
     yaml: str = "{}"
     mistakes: list[str] = field(default_factory=list)
 
 
-# Configuration that goes over a user's and leaves no tier but memory.
+# Configuration that overrides a user's and leaves no tier but memory.
 MEMORY_ONLY = {"nvme": {"path": ""}, "l2": {"url": ""}, "node": {"share": "never"}}
 OUTLIVES = {"nvme": "path", "l2": "url"}
 
 
 def outlives(text):
-    """Whether this configuration of libkvtier keeps chunks longer than a process, or shares them."""
+    """Returns whether this configuration of libkvtier keeps chunks longer than a process, or shares them."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -97,7 +97,7 @@ def _yaml(cache, mistakes):
 
 
 def _over(base, own):
-    """Two extra configurations as one; of `cache`, section by section, if both are mappings."""
+    """Joins two extra configurations; `cache` section by section, if both are mappings."""
     both = {**base, **own}
     first, second = base.get("cache"), own.get("cache")
     if isinstance(first, dict) and isinstance(second, dict):
@@ -111,8 +111,8 @@ def _over(base, own):
 
 
 def read(extra, environ=os.environ, rank=0, ranks=0, role="kv_both"):
-    """Settings of an extra configuration and of LMCache's. Settings.mistakes lists what could not be applied; the rest
-    applies. rank: the rank that they are for, of `ranks` on this node. role: vLLM's kv_role; a kv_consumer stores nothing."""
+    """Settings of an extra configuration and of LMCache's. Settings.mistakes lists settings that could not be applied;
+    the others apply. rank: their rank, of `ranks` on this node. role: vLLM's kv_role; a kv_consumer stores nothing."""
     given = {name: value for name, value in (extra or {}).items() if not str(name).startswith(lmcache.PREFIX)}
     translated, problems = lmcache.read(environ, extra, rank, ranks)
     if translated is not None:

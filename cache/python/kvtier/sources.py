@@ -1,4 +1,4 @@
-"""Where the weights of an engine come from, by vLLM's configuration: what weights.py gives names to."""
+"""The sources of an engine's weights, by vLLM's configuration; weights.py gives them names."""
 
 import json
 import re
@@ -6,14 +6,14 @@ import sys
 
 from . import weights
 
-BESIDES = ("audio_model_id", "text_model_id")  # members that name models of the hub which a class loads besides (Ultravox)
-PLACES = ("_name_or_path", "transformers_version")  # members of a configuration that say nothing of what it computes
+BESIDES = ("audio_model_id", "text_model_id")  # they name further models of the hub, which a class loads (Ultravox)
+PLACES = ("_name_or_path", "transformers_version")  # members of a configuration that do not affect the computation
 REMOTE = "transformers_modules."  # modules of code that comes with models, in transformers
 
 
 def _config(model):
-    """A model's configuration as the engine has it, as JSON values. The server read it before this process began, perhaps
-    of other files than this process: then no other engine's name is like this one's."""
+    """A model's configuration in the engine, as JSON values. The server read it before this process began, perhaps from
+    other files than this process: then no other engine has the same name."""
     told = [model.hf_config.to_dict(), getattr(model, "hf_image_processor_config", None)]
     text = json.dumps(told, sort_keys=True, default=lambda one: type(one).__name__)
     return json.loads(text, object_hook=lambda one: {name: one[name] for name in one if name not in PLACES})
@@ -27,7 +27,7 @@ def _source(model, load):
 
 
 def of(config):
-    """weights.Source of the engine's model, and of what its configuration has it load besides."""
+    """weights.Source of the engine's model, and of further models that its configuration makes it load."""
     found, draft = [_source(config.model_config, config.load_config)], config.speculative_config
     if draft is not None and getattr(draft, "method", None) == "custom_class":
         found.append(weights.Source(str(draft.model), stored_at=f"a proposer of the user's, {draft.model}"))
@@ -59,7 +59,7 @@ def _code(configs, digests):
 
 
 def identify(config, digests):
-    """weights.Identity of what the engine loaded."""
+    """weights.Identity of the engine's loaded weights."""
     try:
         sources = of(config)
         code = _code([source.config for source in sources], digests)

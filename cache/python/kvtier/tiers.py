@@ -1,11 +1,11 @@
-"""What each tier of the library counted since the last time, for vLLM's own /metrics.
+"""Counts of each tier of the library since the last time, for vLLM's own /metrics.
 
 The library prints its counters as Prometheus text. Names here are `hits:l1`, without its prefix and "_total".
 """
 
 import re
 
-# what the library counts for each tier -> help
+# the library's counter of each tier -> help
 METRICS = {
     "hits": "Chunks that gets found in the tier.",
     "misses": "Chunks that gets did not find in the tier.",
@@ -29,7 +29,7 @@ class TierCounts:
         self.before = {}
 
     def changes(self, text):
-        """{name: by how much} of the counters that grew, by the library's text of now."""
+        """{name: increase} of the counters that grew, by the library's present text."""
         now = {f"{name}:{tier}": int(count) for name, tier, count in SAMPLE.findall(text) if name in METRICS}
         grown = {name: count - self.before.get(name, 0) for name, count in now.items()}
         self.before = now

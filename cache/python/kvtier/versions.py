@@ -1,8 +1,8 @@
-"""All that this package takes from vLLM, and every difference between the versions of it that are supported.
+"""All names that this package takes from vLLM, and every difference between the supported versions.
 
-A name that a version does not have is None here and listed in `missing`; then, and with a version that this was not
-run with, unsupported() says so, the connector does nothing, and the engine runs as without it. Only what the connector
-is made of (base class, metadata, role) must be there, or the engine itself could not make one.
+A name that a version lacks is None here and listed in `missing`; then, and with an untested version, unsupported()
+returns a reason, the connector does nothing, and the engine runs as without it. Only the connector's base class,
+metadata and role must exist, or the engine itself could not make a connector.
 """
 
 import functools
@@ -20,10 +20,10 @@ from vllm.logger import init_logger
 
 from .media import mark
 
-RUN_WITH = ("0.32.", "0.33.")  # versions of vLLM that this was run with; 0.33 on the kernels of 0.32, having no CPU build of its own
+RUN_WITH = ("0.32.", "0.33.")  # tested versions of vLLM; 0.33 on the kernels of 0.32, having no CPU build of its own
 VERSION = str(vllm.__version__)
 
-OF_NO_MEDIUM = (  # members of vLLM's MultiModalConfig: limits, caches and ways, which do not change what is seen
+OF_NO_MEDIUM = (  # members of vLLM's MultiModalConfig that do not change the model's input: limits, caches and methods
     "allow_missing_mm_embeddings", "enable_mm_embeds", "interleave_mm_strings", "language_model_only",
     "limit_per_prompt", "mm_encoder_attn_backend", "mm_encoder_only", "mm_encoder_tp_mode", "mm_hasher_algorithm",
     "mm_ipc_gpu_memory_gb", "mm_processor_cache_gb", "mm_processor_cache_type", "mm_shm_cache_max_object_size_mb",
@@ -41,7 +41,7 @@ def _take(module, name, otherwise=None):
         return otherwise
 
 
-# Without it the engine gives every layer of a hybrid model as much memory as full attention needs, or does not start.
+# Without this name the engine gives every layer of a hybrid model as much memory as full attention needs, or fails.
 SupportsHMA = _take("vllm.distributed.kv_transfer.kv_connector.v1.base", "SupportsHMA", object)
 get_kv_cache_spec_kind = _take("vllm.v1.kv_cache_interface", "get_kv_cache_spec_kind")
 CacheHitSource = _take("vllm.v1.metrics.cache_hit_source", "CacheHitSource")
@@ -66,16 +66,16 @@ def unsupported():
 
 
 def kind_of(group):
-    """What vLLM calls the attention of a group of KV caches. One that keeps a prefix and a window is full attention to
-    it, and yet gives blocks away."""
+    """vLLM's name of the attention of a group of KV caches. vLLM calls a group that keeps a prefix and a window full
+    attention, although it gives blocks away."""
     if type(group.kv_cache_spec).__name__ == "RSWASpec":
         return "rswa"
     return get_kv_cache_spec_kind(group.kv_cache_spec).value
 
 
 def media(model_config):
-    """What decides, besides an image itself, what a model sees of it (audio, video alike): text, or None if it takes
-    text only. vLLM's hashes leave it out, since it is the same for an engine's life."""
+    """Settings that decide, besides an image itself, the model's input from it (audio and video alike): text, or None
+    if the model takes only text. vLLM's hashes omit them, since they are constant for an engine's life."""
     config = getattr(model_config, "multimodal_config", None)
     if config is None:
         return None
@@ -84,7 +84,7 @@ def media(model_config):
 
 
 def attention_of(config, names):
-    """The classes of attention of these layers. ValueError: one is not known, nor, then, how it packs a block."""
+    """The classes of attention of these layers. ValueError: a class, and so its packing of a block, is unknown."""
     layers, found = config.compilation_config.static_forward_context, []
     for name in names:
         layer = layers.get(name)
@@ -98,20 +98,20 @@ def attention_of(config, names):
 
 
 def packing_switches():
-    """{name: text} of what attention on a device looks at to pack a block."""
+    """{name: text} of the settings by which attention on a device packs a block."""
     envs, platforms = importlib.import_module("vllm.envs"), importlib.import_module("vllm.platforms")
     known = [name for name in envs.environment_variables if "SHUFFLE" in name]
     return {
         **{name: repr(getattr(envs, name)) for name in known},
-        "fp8": str(platforms.current_platform.fp8_dtype()),  # bytes of one kind of fp8 are other numbers in another
+        "fp8": str(platforms.current_platform.fp8_dtype()),  # the same bytes are other numbers in another kind of fp8
     }
 
 
 def keep_media():
-    """Has workers get the data of all images of a request. 0.32 leaves out those that lie within the tokens that a
-    request has when it is scheduled first, loaded ones too: if it is preempted and comes back with fewer, the worker has
-    nothing to compute such an image from ("Encoder cache miss"), and the engine ends. Returns what this needs and this
-    version does not have, or None."""
+    """Makes workers get the data of all images of a request. 0.32 leaves out images within the tokens that a request
+    has when it is first scheduled, including loaded ones: if the request is preempted and comes back with fewer tokens,
+    the worker lacks the data of such an image ("Encoder cache miss"), and the engine ends. Returns a name that this
+    needs and this version lacks, or None."""
     name = "vllm.v1.core.sched.output"
     try:
         output = importlib.import_module(name)
@@ -124,7 +124,7 @@ def keep_media():
 
 
 def mark_media():
-    """Has this process mark the names that it makes of the content of images (media.py). Where it cannot, no image
+    """Makes this process mark the names that it makes from the content of images (media.py). Without marks no image
     counts as named by content."""
     try:
         inputs = importlib.import_module("vllm.multimodal.processing.inputs").ProcessorInputs
@@ -144,8 +144,8 @@ def mark_media():
 
 
 def hash_block_size(cache_config, kv_cache_config):
-    """Tokens of which one of a request's block hashes is made. Versions keep it in several places, and later ones call
-    it prefix_match_unit."""
+    """Number of tokens under one of a request's block hashes. Versions keep the number in several places, and later
+    ones call it prefix_match_unit."""
     for config in (kv_cache_config, cache_config):
         for name in ("hash_block_size", "prefix_match_unit"):
             size = getattr(config, name, None)

@@ -4,10 +4,9 @@
 		"kv_connector_module_path": "kvtier.vllm", "kv_role": "kv_both",
 		"kv_connector_extra_config": {"cache": {"l1": {"capacity": "20GiB"}}}}'
 
-vLLM makes one in its scheduler and one in each worker, in one process or in several. Each worker's owns a
-cache (rank.py); the scheduler's asks all of them (ask.py, scheduler.py). If anything about the cache fails,
-at the start or later, the engine computes: a connector that cannot work answers "nothing found" and says
-so once.
+vLLM makes one connector in its scheduler and one in each worker, in one process or in several. Each worker's connector
+owns a cache (rank.py); the scheduler's asks all of them (ask.py, scheduler.py). If any part of the cache fails, at the
+start or later, the engine computes: a connector that cannot work answers "nothing found" and logs the reason once.
 """
 
 import functools
@@ -30,14 +29,14 @@ from .worker import Worker
 
 logger = init_logger("vllm.kvtier")
 
-# Types whose numbers are all that a block is made of; others may keep scales somewhere else.
+# Types whose numbers fill the whole block; others may keep scales elsewhere.
 WHOLE_IN_BLOCKS = ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla")
-# Members of vLLM's ModelConfig that few set and that decide what tokens compute to.
+# Members of vLLM's ModelConfig that are rarely set and that affect the computation.
 DECIDING = ("quantization_config", "model_class_overrides", "code_revision")
 # Attention whose blocks keep all tokens until their request ends; others give blocks away while it runs.
 KEPT_WHOLE = ("full_attention", "mla_attention", "sink_full_attention")
-BLENDED = KEPT_WHOLE[:2]  # that fragments are moved for
-# Log lines that begin and end as LMCache's own: readers and alerts look for its name, and for these words.
+BLENDED = KEPT_WHOLE[:2]  # types for which fragments are moved
+# Log lines that begin and end like LMCache's own: readers and alerts look for its name, and for these words.
 STARTED = "LMCacheManager initialized successfully (kvtier %s, in LMCache's place)"
 STOPPED = "kvtier, in LMCache's place: %s. System will operate in degraded mode (recompute)."
 FAILED = "Failed to initialize LMCacheManager components: " + STOPPED
@@ -51,13 +50,13 @@ class KVTierMetadata(KVConnectorMetadata):
     stores: list = field(default_factory=list)
     preempted: set = field(default_factory=set)
     ended: set = field(default_factory=set)  # requests whose blocks are kept until no store copies from them
-    prefill_tokens: int = 0  # of a step that computes little else
-    wait_s: float = 0.0  # a step that computes nothing may wait so long for loads
+    prefill_tokens: int = 0  # prompt tokens of a step that computes little else
+    wait_s: float = 0.0  # longest wait for loads in a step that computes nothing
 
 
 @dataclass
 class KVTierCopied(KVConnectorWorkerMetadata):
-    """From the workers to the scheduler: tickets of stores that are over, once for each rank."""
+    """From the workers to the scheduler: tickets of finished stores, once for each rank."""
 
     tickets: list = field(default_factory=list)
 
@@ -66,8 +65,8 @@ class KVTierCopied(KVConnectorWorkerMetadata):
 
 
 def guarded(otherwise):
-    """A method of the connector that never fails: on an error it logs it, stops using the cache from then on and
-    returns `otherwise()`."""
+    """Makes a method of the connector that never fails: on an error it logs the error, stops using the cache from then
+    on and returns `otherwise()`."""
 
     def decorate(method):
         @functools.wraps(method)
@@ -84,13 +83,13 @@ def guarded(otherwise):
 
 
 class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
-    """Both roles; which one an instance has is said at its construction."""
+    """Both roles; the constructor's argument decides which one an instance has."""
 
     paged_cache = PagedCache
 
     @property
     def requires_kv_delivery(self):
-        return False  # a store that is lost is a miss later, nothing else
+        return False  # a lost store only becomes a miss later
 
     def __init__(self, vllm_config, role, kv_cache_config):
         super().__init__(vllm_config, role, kv_cache_config)
@@ -113,7 +112,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             self.why_not = self._unfit(kv_cache_config)
         except ask.Foreign as error:
             self.why_not = f"its ranks cannot be asked: {error}"
-        except Exception as error:  # a configuration that this does not know
+        except Exception as error:  # an unknown configuration
             self.why_not = f"this engine's configuration cannot be read: {error!r}"
         if role == KVConnectorRole.SCHEDULER:
             self._start_scheduler(transfer)
@@ -215,7 +214,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded(lambda: None)
     def _weights_changed(self, what):
-        """Other weights may compute from here on: what they compute is not what others know by the old name."""
+        """Called when other weights may compute from here on: their chunks must not have the former names."""
         self.plan.weights_changed()
         logger.info(
             "kvtier: %s may have changed weights: nothing that was cached before is used any more%s", what,
@@ -244,7 +243,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return namer
 
     def _blender(self):
-        """What blends fragments into requests that ask for it, or None."""
+        """The object that blends fragments into requests that ask for it, or None."""
         how = blending.settings(self.settings.yaml)
         if not how.enabled:
             return None
@@ -275,14 +274,14 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return found
 
     def give_up(self, error):
-        """Something that should not happen did: nothing is looked up or stored any more."""
+        """Called on an unexpected failure: no lookup and no store happens any more."""
         logger.exception(STOPPED, error)
         if self.plan is not None:
             self.plan.usable = False
 
     def _local_blocks(self, request):
-        """Blocks from the first on that the engine has itself, chunk by chunk; a guess, since it may lose them until
-        it schedules."""
+        """Blocks from the first on that the engine has itself, chunk by chunk; a guess, since the engine may lose them
+        before it schedules."""
         if self._kv_cache_manager is None:
             return 0
         if self.plan.groups is not None:
@@ -313,7 +312,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return {versions.hit_source(tier): num_external_tokens}
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
-        """Whatever fails here, a load goes out: the request waits for one."""
+        """Plans a load in spite of any failure: the request waits for one."""
         if num_external_tokens <= 0:
             return
         ids = blocks.get_block_ids()
@@ -325,8 +324,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             self.plan.load_nothing(request, ids)
 
     def build_connector_meta(self, scheduler_output):
-        """Whatever fails here, workers hear of blocks that were taken away, of loads that requests wait for, and of
-        blocks that the engine keeps until they say so."""
+        """In spite of any failure, workers learn of blocks that were taken away, of loads that requests wait for, and
+        of blocks that the engine keeps until they report."""
         preempted = set(getattr(scheduler_output, "preempted_req_ids", None) or ())
         ended, taken = self.plan.take_ended()
         meta = KVTierMetadata(preempted=preempted | taken, ended=ended)
@@ -360,7 +359,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             return False, None
 
     def request_finished_all_groups(self, request, block_ids):
-        """As request_finished, for engines that keep several groups of KV caches."""
+        """Like request_finished, for engines that keep several groups of KV caches."""
         return self.request_finished(request, block_ids[0] if block_ids else [])
 
     def reset_cache(self):
@@ -388,9 +387,9 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return self.plan.groups is not None and self.plan.groups.wait()
 
     def has_pending_push_work(self):
-        """Asked when the engine has nothing to do, just before it waits: True has it take a step, and events with
-        it. So it does while ranks copy blocks of windows: they stay held until they say so in a step, and no reset of the
-        engine's own cache succeeds before."""
+        """Called when the engine is idle, just before it waits: True makes it take a step, which also takes events. So
+        it takes steps while ranks copy blocks of windows: the blocks stay held until the ranks report the end in a
+        step, and no reset of the engine's own cache succeeds before."""
         if self.plan.groups is not None and self.plan.groups.wait():
             return True
         if self.subscriber is None:
@@ -426,7 +425,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         texts = controller.texts(self.settings.yaml, self._chunk_tokens(), engine)
         if content is None:
             own |= settings.MEMORY_ONLY
-        shared = json.dumps({"node": {"ranks": fingerprint.node_ranks(parallel)}})  # a user's own goes over it
+        shared = json.dumps({"node": {"ranks": fingerprint.node_ranks(parallel)}})  # a user's own setting overrides it
         cache = library.Cache([shared, *texts, json.dumps(own)], "kv_connector_extra_config.cache")
         for line in cache.mistakes.splitlines():
             logger.warning("kvtier: %s", line)
@@ -447,7 +446,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         )  # fmt: skip
 
     def _copies(self, cache, paged, print_of, rank):
-        """What copies fragments, or None."""
+        """The copier of fragments, or None."""
         model = self._vllm_config.model_config
         if self.groups is not None or not blending.settings(self.settings.yaml).enabled:
             return None
@@ -477,12 +476,13 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
             names = [group.layer_names for group in self._kv_cache_config.kv_cache_groups]
             paged = GroupedCache(self.paged_cache, kv_caches, names, self.groups)
         blocks = getattr(self._kv_cache_config, "num_blocks", paged.block_count)
-        if paged.block_count != blocks:  # kernels that split blocks: a block's number is another one's there
+        if paged.block_count != blocks:  # kernels that split blocks count them differently
             raise ValueError(f"the engine counts {blocks} blocks, its KV cache tensors have {paged.block_count}")
         return paged
 
     def _content(self):
-        """What names the weights by content; None: nothing does, and no tier that outlives this process may be used."""
+        """The name of the weights by content; None: there is none, and no tier that outlives this process may be
+        used."""
         if self.settings.model_version:
             return self.settings.model_version
         if not settings.outlives(self.settings.yaml):
@@ -537,7 +537,7 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         pass  # loads happen between steps
 
     def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs):
-        pass  # chunks are copied when all layers are there
+        pass  # chunks are copied once all layers are there
 
     @guarded(lambda: None)
     def wait_for_save(self):
@@ -551,8 +551,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         self.worker.give_up(kv_connector_metadata.preempted)
 
     def get_finished(self, finished_req_ids):
-        """Not guarded, as what is asked next to it: requests would wait without end for what is not reported. Of those
-        that finished, the scheduler waits for some alone, which the metadata names."""
+        """Not guarded, like the methods called together with it: requests would wait without end for an unreported
+        load. The scheduler waits only for those finished requests that the metadata names."""
         if not self.has_connector_metadata():
             return self.worker.finished(set())
         meta = self._get_connector_metadata()
@@ -576,8 +576,8 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
         return KVTierStats(data=counts) if counts else None
 
     def unregister_kv_caches(self):
-        """vLLM 0.33 calls this before it sleeps; the memory comes back at the addresses that it had. An error keeps
-        it awake: a copy that goes on would be of memory that is gone."""
+        """vLLM 0.33 calls this before it sleeps; the memory comes back at its former addresses. An error keeps vLLM
+        awake: a copy that went on would read memory that is gone."""
         self.worker.leave_memory()
 
     def shutdown(self):
@@ -597,4 +597,4 @@ class KVTierConnector(KVConnectorBase_V1, SupportsHMA):
 
 
 if versions.unsupported() is None:
-    versions.mark_media()  # the engine's server takes this module for its metrics, before the first request
+    versions.mark_media()  # the engine's server imports this module for its metrics, before the first request

@@ -1,12 +1,12 @@
 """Counts of the connector on vLLM's own /metrics.
 
 Names that LMCache's users watch where the meaning is the same (`lmcache:num_lookup_tokens_total`,
-`lmcache:num_lookup_hits_total`, `lmcache:num_vllm_hit_tokens_total`, `lmcache:request_cache_hit_rate`),
-`kvtier:` for the rest; what the tiers count carries the label `tier` (tiers.py). A worker hands over what it
-counted since the last step; vLLM adds it up over the ranks and carries it to the API server.
+`lmcache:num_lookup_hits_total`, `lmcache:num_vllm_hit_tokens_total`, `lmcache:request_cache_hit_rate`), `kvtier:` for
+the rest; counts of tiers carry the label `tier` (tiers.py). A worker passes its counts since the last step; vLLM sums
+them over the ranks and sends them to the API server.
 
-And events of the tiers as the engine's own KV events, for its publisher: hashes in the width that the engine's
-other events have, media as vLLM names them.
+The module also converts events of the tiers into the engine's own KV events, for its publisher: hashes in the width of
+the engine's other events, media by vLLM's names.
 """
 
 from . import events, tiers
@@ -60,7 +60,7 @@ class KVTierStats(KVConnectorStats):
 
 
 class KVTierPromMetrics(KVConnectorPromMetrics):
-    """The same as Prometheus metrics, one set for each engine."""
+    """The counts as Prometheus metrics, one set for each engine."""
 
     def __init__(self, vllm_config, metric_types, labelnames, per_engine_labelvalues):
         super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
@@ -104,8 +104,8 @@ PLACES = {0: ("CPU", None), 1: ("STORAGE", "LOCAL"), 2: ("STORAGE", "REMOTE")}
 
 
 def kv_event(event, group_kind, group=0):
-    """An event of a tier as vLLM's, or None: there is none for it. group_kind: how the engine calls its group; group:
-    its number."""
+    """An event of a tier as vLLM's event, or None: vLLM has none for it. group_kind: the engine's name of its group;
+    group: its number."""
     if event.tier not in PLACES or event.kind not in (events.STORED, events.REMOVED):
         return None
     medium, locality = PLACES[event.tier]

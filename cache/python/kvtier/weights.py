@@ -1,18 +1,19 @@
-"""What the engine loaded, named by three rules.
+"""Names of the engine's loaded weights, by three rules.
 
 A chunk outlives the engine that stored it, on NVMe or in a shared tier, and a name such as `org/model` or `/models/m`
-says nothing about the weights that lie behind it today. So weights are named
+does not identify the weights behind it today. So weights are named
 
 1. of the Hugging Face hub: by the commit of their snapshot, and by the content of files in it that a user changed;
-2. of a folder or a file: by SHA-256 of all files, if none of them, and nothing on the way to them, has changed since this
-   process began, which is the one that loaded them;
+2. of a folder or a file: by SHA-256 of all files, if none of them, and nothing on the way to them, has changed since
+   this process began, which is the one that loaded them;
 3. else by the user's `model_version`.
 
-Where neither of the first two applies (object storage, formats that load from elsewhere, files that changed while the
-engine started) Identity.why_not says why: without `model_version` nothing may be shared with another process then.
+If neither of the first two applies (object storage, formats that load from elsewhere, files that changed while the
+engine started) Identity.why_not has the reason: without `model_version` no chunk may be shared with another process
+then.
 
-Reading weights takes as long as the disk needs; digests are kept in a file of the user's own cache folder, by device,
-inode, times and size of each file, so that it happens once on a machine.
+Reading weights takes as long as the disk needs; so digests are kept in a file of the user's own cache folder, by
+device, inode, times and size of each file, and each file is read once on a machine.
 """
 
 import concurrent.futures
@@ -30,11 +31,11 @@ from dataclasses import dataclass
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 DESCRIBING = (".json", ".py")  # configuration, and code that is loaded with the model
-NOT_READ = (  # they do not decide what tokens compute to
+NOT_READ = (  # these do not affect the computation
     "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "chat_template.json",
 )  # fmt: skip
-READ_BELOW = ("audio_tokenizer", "whisper-large-v3")  # folders in a model's that its class reads (MiMo, Kimi Audio)
+READ_BELOW = ("audio_tokenizer", "whisper-large-v3")  # subfolders of a model that its class reads (MiMo, Kimi Audio)
 # Values of load_format that read weights from the model's own folder.
 FROM_FOLDER = (
     "auto", "hf", "safetensors", "pt", "npcache", "gguf", "mistral", "bitsandbytes", "fastsafetensors",
@@ -42,8 +43,8 @@ FROM_FOLDER = (
 )  # fmt: skip
 COMMIT = re.compile("[0-9a-f]{40}")
 PIECE_BYTES = 16 << 20
-MOST_DIGESTS = 4096  # kept in the file
-SETTLED_NS = 2_000_000_000  # a file that changed later than this before it was read may change unseen
+MOST_DIGESTS = 4096  # most digests kept in the file
+SETTLED_NS = 2_000_000_000  # a file that changed less than this before its reading may change unnoticed
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Identity:
 
 
 class Unnamed(Exception):
-    """The content has no name; the text says why."""
+    """The content has no name; the text has the reason."""
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ def _state(path):
 
 
 def digest_of(path):
-    """SHA-256 of a file, hex. OSError, Unnamed: it changed while it was read."""
+    """SHA-256 of a file, hex. OSError, Unnamed: the file changed while it was read."""
     before, sha = _state(path), hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(PIECE_BYTES):
@@ -78,14 +79,14 @@ def digest_of(path):
 
 
 def cache_folder(environ=os.environ):
-    """Where digests are kept between starts; None: this user has no home."""
+    """The folder for digests between starts; None: this user has no home."""
     base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return pathlib.Path(base) / "kvtier" if os.path.isabs(base) else None
 
 
 class Digests:
-    """Digests of files, kept in one file for all processes of a user. Without a folder that only the user can write to
-    they are kept for this object's life."""
+    """Digests of files, kept in one file for all processes of a user. Without a folder that only the user can write to,
+    the digests last as long as this object."""
 
     def __init__(self, folder=None, log=None):
         self.folder, self.log, self.known = folder, log, {}
@@ -114,8 +115,8 @@ class Digests:
 
     @contextlib.contextmanager
     def _alone(self):
-        """The folder, or None: there is none, or others could write to it. Ranks of one engine start together: one reads,
-        the others have its digests."""
+        """The folder, locked, or None: there is none, or others could write to it. Ranks of one engine start together:
+        one reads the files, the others use its digests."""
         file = None
         with contextlib.suppress(OSError, AttributeError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -147,13 +148,14 @@ class Digests:
 
 
 def started_ns():
-    """When this process began, as files' times are: by the standard library's log, which it loads first of all."""
+    """The time when this process began, comparable with files' times: by the standard library's log, which it loads
+    first of all."""
     record = logging.makeLogRecord({})
     return int((record.created - record.relativeCreated / 1000) * 1e9)
 
 
 def _way_to(path):
-    """Each entry that is looked up on the way to a path, those that links lead to as well. OSError."""
+    """Each entry that a lookup of a path passes, including those behind links. OSError."""
     os.stat(path)  # links that lead nowhere, or in a circle
     at, todo = "/", [*reversed(os.path.join(os.getcwd(), path).split("/"))]
     while todo:
@@ -177,9 +179,9 @@ def links_to(path):
 
 
 def _must_be_older(path, since_ns):
-    """What changed since then may be something else than what was loaded: a file, a folder's entries, a link on the way, or
-    a folder on the way that was renamed. Entries that come and go change both times of a folder, to the same; a rename
-    leaves the time of its contents alone."""
+    """Raises Unnamed if an entry changed since then, so that the loaded content may differ: a file, a folder's entries,
+    a link on the way, or a folder on the way that was renamed. Entries that come and go change both times of a folder,
+    to the same; a rename leaves the time of its contents alone."""
     for entry in _way_to(path):
         state = os.lstat(entry)
         came = stat.S_ISLNK(state.st_mode) or state.st_mtime_ns != state.st_ctime_ns
@@ -190,7 +192,7 @@ def _must_be_older(path, since_ns):
 
 
 def files_of(folder):
-    """Files in a folder that decide what a model or an adapter computes."""
+    """Files in a folder that affect the computation of a model or an adapter."""
     return [
         f for f in sorted(pathlib.Path(folder).iterdir())
         if f.suffix in WEIGHTS or (f.suffix in DESCRIBING and f.name not in NOT_READ)
@@ -198,20 +200,20 @@ def files_of(folder):
 
 
 def describe_folder(folder, digests, since_ns):
-    """{name: [size, SHA-256]} of the files that lie in a folder. OSError; Unnamed: one of them is newer than since_ns, or
-    there are no weights."""
+    """{name: [size, SHA-256]} of the files in a folder. OSError; Unnamed: one of them is newer than since_ns, or there
+    are no weights."""
     folder = pathlib.Path.cwd() / folder
     files = files_of(folder)
     if not any(f.suffix in WEIGHTS for f in files):
         raise Unnamed(f"{folder} has no weights that are known ({', '.join(WEIGHTS)})")
     found = digests.of(files)
-    for path in (folder, *files):  # after they were read: what changed meanwhile is newer, too
+    for path in (folder, *files):  # after they were read: files that changed meanwhile are newer, too
         _must_be_older(path, since_ns)
     return {f.name: [os.stat(f).st_size, found[f]] for f in files}
 
 
 def describe_model(folder, digests, since_ns):
-    """As describe_folder, with the folders in it that classes of models read without saying so."""
+    """Like describe_folder, with its subfolders that classes of models read implicitly."""
     found = describe_folder(folder, digests, since_ns)
     for name in READ_BELOW:
         if (folder / name).is_dir():
@@ -223,7 +225,7 @@ def describe_model(folder, digests, since_ns):
 
 
 def hub_folder(environ=os.environ):
-    """Where the hub's client keeps snapshots."""
+    """The folder where the hub's client keeps snapshots."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environ.get(name):
             return pathlib.Path(environ[name]).expanduser()
@@ -248,8 +250,8 @@ def _commit(source, folder, since_ns):
 
 
 def _is_as_named(file, digests):
-    """Whether a link in a snapshot leads to what its blob's name says: its SHA-256, Git's digest of small files, or
-    (mirrors) SHA-1; True for names of other kinds."""
+    """Returns whether the target of a link in a snapshot has the digest in its blob's name: its SHA-256, Git's digest
+    of small files, or (mirrors) SHA-1; True for names of other kinds."""
     blob = os.path.basename(os.path.realpath(file))
     if re.fullmatch("[0-9a-f]{64}", blob):
         return digests.of([file])[file] == blob
@@ -260,11 +262,11 @@ def _is_as_named(file, digests):
 
 
 def _edited(snapshot, digests, since_ns):
-    """{name: SHA-256} of files in a snapshot that are others than its commit's, which does not name them. Weights are read
-    if they were written after the link to them was made, which a download makes last."""
+    """{name: SHA-256} of files in a snapshot that differ from its commit's. Weights are read if they were written after
+    the link to them was made, which a download makes last."""
     files = [f for f in sorted(snapshot.rglob("*")) if f.suffix in (*WEIGHTS, *DESCRIBING) and f.is_file()]
     if not any(f.is_symlink() for f in files):
-        return {}  # a file system without links: no blob says what they were
+        return {}  # a file system without links: no blob shows the original contents
     found = {}
     for file in files:
         late = file.suffix in DESCRIBING or os.stat(file).st_mtime_ns > os.lstat(file).st_mtime_ns
@@ -275,7 +277,7 @@ def _edited(snapshot, digests, since_ns):
 
 
 def _snapshot(source, hub, digests, since_ns):
-    """{commit, kind of files} of a model in the hub's cache, and files in it that a user changed."""
+    """{commit, kind of files} of a model in the hub's cache, and its files that a user changed."""
     folder = hub / ("models--" + source.model.replace("/", "--"))
     commit = _commit(source, folder, since_ns)
     snapshot = folder / "snapshots" / commit
@@ -292,15 +294,15 @@ def _snapshot(source, hub, digests, since_ns):
 
 @dataclass
 class Source:
-    """Where an engine's weights come from; members as vLLM calls them."""
+    """The source of an engine's weights; members by vLLM's names."""
 
     model: str
     revision: str | None = None
     load_format: str = "auto"
     download_dir: str | None = None
-    stored_at: str = ""  # model_weights: an address that files are read from while the engine loads
-    config_path: str = ""  # hf_config_path: where the configuration comes from, if not from the model
-    config: object = None  # as the engine has it, JSON values: it may have been read of other files than those of today
+    stored_at: str = ""  # model_weights: an address from which files are read while the engine loads
+    config_path: str = ""  # hf_config_path: source of the configuration, if not the model
+    config: object = None  # the engine's, JSON values: perhaps read from other files than today's
 
 
 def _describe(source, digests, since_ns, environ):
@@ -308,7 +310,7 @@ def _describe(source, digests, since_ns, environ):
         raise Unnamed(f"its weights come from {source.stored_at}")
     if source.load_format not in FROM_FOLDER:
         raise Unnamed(f"load_format {source.load_format} does not read the model's own files")
-    path = pathlib.Path.cwd() / source.model  # ".." stays: it leads elsewhere behind a link
+    path = pathlib.Path.cwd() / source.model  # ".." stays: behind a link it leads elsewhere
     if source.config_path and source.config_path != source.model:
         raise Unnamed(f"its configuration comes from {source.config_path}")
     if path.is_dir():
@@ -326,7 +328,8 @@ def _describe(source, digests, since_ns, environ):
 
 
 def identify(sources, digests, since_ns, environ=os.environ):
-    """Identity of what an engine loaded: its model, and a draft model if there is one. since_ns: when this process began."""
+    """Identity of an engine's loaded weights: its model's, and a draft model's if there is one. since_ns: when this
+    process began."""
     parts = []
     for source in sources:
         try:

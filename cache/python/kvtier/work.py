@@ -1,4 +1,4 @@
-"""What the scheduler has a rank do: chunks to load and chunks to store."""
+"""The scheduler's work for a rank: chunks to load and chunks to store."""
 
 import ctypes
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from . import library
 from .ask import NO_TENANT
 
 
-FRAGMENT = 2  # a part, as groups.WHOLE and ENDS: a chunk of a fragment (blending.py)
+FRAGMENT = 2  # a part, like groups.WHOLE and ENDS: a chunk of a fragment (blending.py)
 
 
 @dataclass
@@ -25,7 +25,7 @@ class LoadChunk:
 class Load:
     request: str
     chunks: list[LoadChunk]
-    epoch: int = 0  # resets of the cache before it was planned
+    epoch: int = 0  # resets of the cache before the plan
     tenant: bytes = NO_TENANT
 
 
@@ -44,16 +44,16 @@ class Store:
     lora: str | None = None  # name of the adapter
     epoch: int = 0
     lmcache_hash: int | None = None  # name for LMCache's controller
-    tenant: bytes = NO_TENANT  # whose limits it counts against
-    part: int | None = None  # groups.WHOLE or ENDS, and block_ids are a list of lists; None: there is one group
-    count: int = 0  # blocks of the chunk, where there are several groups
-    files: tuple | None = None  # (path, adapters.print_of) that must lie there still once it was copied
-    ticket: int = 0  # reported when no rank copies it any more; 0: nothing waits for that
+    tenant: bytes = NO_TENANT  # the tenant whose limits count
+    part: int | None = None  # groups.WHOLE or ENDS, with a list of lists in block_ids; None: there is one group
+    count: int = 0  # blocks of the chunk, if there are several groups
+    files: tuple | None = None  # (path, adapters.print_of) of files that must be unchanged after the copy
+    ticket: int = 0  # reported when no rank copies it any more; 0: no report
 
 
 def item_of(store, key_of, size):
-    """The library's description of a chunk to store. key_of: storage key of a chunk's name, tenant and part; size:
-    its bytes."""
+    """The library's description of a chunk to store. key_of: storage key by a chunk's name, tenant and part; size: its
+    bytes."""
     item = library.Item(size=ctypes.sizeof(library.Item), tokens=store.tokens, bytes=size)
     item.key.bytes[:] = key_of(store.name, store.tenant, store.part)
     item.tenant.bytes[:] = store.tenant

@@ -1,7 +1,7 @@
-"""What a worker of the engine keeps between the engine's calls and its rank's thread.
+"""A worker's data between the engine's calls and its rank's thread.
 
-One thread, the engine's. Without a rank (it could not be started) every load is reported as failed at once
-and every store is forgotten, so that the engine computes.
+One thread, the engine's. Without a rank (it could not be started) every load is reported as failed at once and every
+store is forgotten, so that the engine computes.
 """
 
 import time
@@ -10,16 +10,16 @@ import time
 class Worker:
     """Loads, stores and finished requests of one worker."""
 
-    MOST_TIMINGS = 8  # that the device has not passed yet
+    MOST_TIMINGS = 8  # steps that the device has not finished yet
 
-    LEAVE_S = 15  # more than a load may take
+    LEAVE_S = 15  # longer than any load may take
 
     def __init__(self, stages=1, grouped=False):
-        """stages: of the pipeline; each computes its share of a prompt, and they do so one after another. grouped: the
-        engine has several groups of KV caches, and hears of requests whose loads failed, not of blocks."""
+        """stages: number of the pipeline's stages, each of which computes its share of a prompt, one after another.
+        grouped: the engine has several groups of KV caches, and gets requests whose loads failed, not blocks."""
         self.stages, self.grouped = stages, grouped
         self.rank = None  # rank.Rank, once the paged cache is known
-        self.ending = set()  # requests that ended, whose blocks the engine keeps until no store copies from them
+        self.ending = set()  # ended requests whose blocks the engine keeps until no store copies from them
         self.received, self.failed = set(), set()
         self.failed_requests = set()
         self.copied = []  # tickets of stores that never reached a rank
@@ -27,8 +27,8 @@ class Worker:
         self.timings = []  # (tokens, event, event) of steps that the device has not finished
 
     def load(self, loads):
-        """Once what the engine began until now, which may still use the blocks, is on its way to the device. Whatever
-        fails, each of these is reported, as one that failed: requests wait for it."""
+        """Takes loads, once all work of the engine that may still use the blocks has been submitted to the device. In
+        spite of any failure each load is reported, as failed if need be: requests wait for it."""
         after, left = None, list(loads)
         try:
             if loads and self.rank is not None:
@@ -59,7 +59,7 @@ class Worker:
         self.rank.store(stores, after)
 
     def give_up(self, requests):
-        """Blocks were taken from these requests: nothing is copied out of them after this."""
+        """Called when blocks were taken from these requests: no copy from them begins after this."""
         if self.rank is None or not requests:
             return
         try:
@@ -69,18 +69,19 @@ class Worker:
             raise
 
     def leave_memory(self):
-        """The engine sleeps after this, and its memory goes."""
+        """Called before the engine sleeps, and loses its memory."""
         if self.rank is not None and not self.rank.leave_memory(self.LEAVE_S):
             raise TimeoutError(f"copies had not ended {self.LEAVE_S} s after the engine asked for its memory")
 
     def begin(self, prefill_tokens):
-        """A step begins that computes so many tokens, nearly all of them prompts'; 0: do not measure this step."""
+        """Called when a step begins that computes that many tokens, nearly all of them prompts'; 0: the step is not
+        measured."""
         self.began = None
         if self.rank is not None and prefill_tokens > 0:
             self.began = (prefill_tokens, time.monotonic_ns(), self.rank.paged.mark(timing=True))
 
     def computed(self):
-        """All that the step computes was begun; without a device it is complete."""
+        """Called when all work of the step has begun; without a device it is complete."""
         if self.began is None:
             return
         tokens, began_ns, first = self.began
@@ -95,10 +96,10 @@ class Worker:
             self.rank.report_prefill(tokens, int(first.elapsed_time(last) * 1e6) * self.stages)
 
     def finished(self, ended, wait_s=0.0):
-        """(requests that ended and from which no store copies any more; requests that are loaded). Call take_failed
-        next: it returns the blocks that were not filled. ended: requests whose blocks the scheduler keeps until they
-        are named here, whatever became of their stores; the engine asserts that it waits for each that is named. wait_s:
-        how long to wait for both; in a step that computes nothing the engine only polls, and would poll again at once."""
+        """(ended requests from which no store copies any more; loaded requests). Call take_failed next: it returns the
+        blocks that were not filled. ended: requests whose blocks the scheduler keeps until they are named here, whether
+        or not their stores succeeded; the engine asserts that it waits for each named request. wait_s: longest wait for
+        both; in a step that computes nothing the engine only polls, and would poll again at once."""
         self.ending |= ended
         if self.rank is not None and wait_s > 0:
             self.rank.wait_quiet(self.ending, wait_s)
@@ -116,14 +117,14 @@ class Worker:
         return failed
 
     def take_failed_requests(self):
-        """Of those that finished() returned as loaded: what was not filled in whole."""
+        """Those of the requests returned by finished() as loaded that were not filled completely."""
         failed, self.failed_requests = self.failed_requests, set()
         if self.rank is not None:
             failed |= self.rank.take_failed_requests()
         return failed
 
     def take_copied(self):
-        """Tickets of stores that are over, since the last call."""
+        """Tickets of finished stores, since the last call."""
         copied, self.copied = self.copied, []
         if self.rank is not None:
             copied += self.rank.take_copied()

@@ -6,7 +6,7 @@
 #include "base/find.h"
 
 #define BROKE_OFF_MOST 4
-/* longest pause by Retry-After: a worker that names more is asked again all the same */
+/* longest pause by Retry-After: a worker that names more is asked again after this time */
 #define PAUSE_MOST_S 30
 
 bool kvw_busy_by_head(const struct kvw_head *head, int64_t *pause_ns)

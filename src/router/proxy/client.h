@@ -60,7 +60,7 @@ static inline bool kvw_client_alive(const struct kvw_client *client)
 	return client->state < KVW_CLIENT_LOST;
 }
 
-/* Returns whether the client waits for its next request, of which no byte has come. */
+/* Returns whether the client waits for its next request, before its first byte. */
 static inline bool kvw_client_idle(const struct kvw_client *client)
 {
 	return client->state <= KVW_CLIENT_OPEN && client->exchange == NULL &&

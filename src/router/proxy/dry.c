@@ -75,7 +75,7 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 	return found;
 }
 
-/* Fields of the question's own connection, and those that are written for it. */
+/* Fields of the question's own connection, and fields that are written for it. */
 static bool is_own_field(const struct kvw_dry_run *run, const struct kvw_field *field)
 {
 	static const char *const names[] = {"host", "connection", "content-length",

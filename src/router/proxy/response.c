@@ -97,7 +97,7 @@ static void first_token(struct kvw_exchange *x)
 	kvw_gates_first_token(x);
 }
 
-/* Notes an error in a stream of which the client has a part. */
+/* Notes an error in a stream, after the client got a part of it. */
 static void note_stream_error(struct kvw_exchange *x)
 {
 	if (x->attempt.opening.full)
@@ -340,7 +340,7 @@ static void found_full(struct kvw_exchange *x)
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_FULL, "it is full");
 }
 
-/* Handles a lost connection, or one that ended amid the answer. */
+/* Handles a lost connection, or a connection that ended amid the answer. */
 static void broke_off(struct kvw_exchange *x, const char *why)
 {
 	if (!kvw_busy_broke_off(x)) {

@@ -1,5 +1,5 @@
 /*
- * tried.h - the workers that have failed a request, and those that are left for it.
+ * tried.h - the workers that have failed a request, and the workers left for it.
  *
  * Threads: those of the exchange's loop.
  */

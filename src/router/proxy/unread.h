@@ -11,7 +11,7 @@
  * refused with 415 because of a Content-Encoding. */
 bool kvw_unread_refuses_encoded(struct kvw_exchange *x, bool read);
 
-/* Handles a body that was read, and is not one that its path allows. */
+/* Handles a body that was read, and that its path does not allow. */
 void kvw_unread_body(struct kvw_exchange *x);
 
 /* Counts the unreadable body, and logs it once a minute. */

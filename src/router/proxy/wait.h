@@ -45,7 +45,7 @@ struct kvw_waiting {
 	const struct kvw_wait_kind *kind; /* NULL: the request does not wait */
 	int64_t since_ns;
 	int64_t until_ns; /* 0: limited only by the client and its other timers */
-	/* Of all waits of the request: */
+	/* all waits of the request: */
 	const struct kvw_wait_kind *longest; /* NULL: the request has not waited */
 	int64_t longest_ns, total_ns;
 };
