@@ -15,7 +15,7 @@ import threading
 import time
 
 import lib_report as report
-from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready, wanted
+from lib_procs import BenchError, Workshop, cores, raise_descriptor_limit, wait_ready, wanted
 
 TARGETS = ["bench/sim/kvsim"]
 PARTS = ("reload", "join", "admin")
@@ -137,7 +137,7 @@ class Bench:
     def __init__(self, options):
         self.options, self.shop = options, Workshop()
         self.proxy_core, self.load_core = cores()
-        self.port, self.admin_port, self.origin = free_ports(3)
+        self.port, self.admin_port, self.origin = self.shop.ports(3)
         self.rows, self.waited = [], []
 
     def __enter__(self):
