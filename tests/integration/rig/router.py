@@ -11,10 +11,10 @@ import subprocess
 import time
 
 from rig.client import ask
-from rig.wait import PATIENCE, Port, until, unused_port
+from rig.wait import PATIENCE, until, unused_port
 from rig.worker import MARK
 
-BUILD = pathlib.Path(os.environ.get("KVW_BUILD", pathlib.Path(__file__).parents[3] / "build"))
+BUILD = pathlib.Path(os.environ.get("KVW_BUILD", pathlib.Path(__file__).parents[3] / "build")).absolute()
 PROGRAM = BUILD / "src" / "router" / "kvway"
 SANITIZED = bool(os.environ.get("KVW_SANITIZED"))
 
@@ -123,9 +123,7 @@ class Router(Process):
     """
 
     def __init__(self, directory, workers, config=None, worker_keys=None, name="kvway"):
-        self.listen = Port()
-        self.port = self.listen.number
-        self.admin_port = unused_port()
+        self.port, self.admin_port = unused_port(), unused_port()
         self.config_path = directory / f"{name}.yaml"
         entries = [{"url": getattr(w, "url", w), **(worker_keys or {})} for w in workers]
         flat = {
@@ -229,7 +227,6 @@ class Router(Process):
             assert "internal error" not in log, "kvway noticed a bug of its own"
         finally:
             self.kill()
-            self.listen.close()
 
 
 SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?$")

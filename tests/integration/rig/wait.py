@@ -37,10 +37,10 @@ class Port:
     while a server that sets SO_REUSEADDR, as servers do, may bind it and listen.
     """
 
-    def __init__(self):
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    def __init__(self, address="127.0.0.1"):
+        self.socket = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(("127.0.0.1", 0))
+        self.socket.bind((address, 0))
         self.number = self.socket.getsockname()[1]
 
     def close(self):
@@ -50,11 +50,11 @@ class Port:
 KEPT = []
 
 
-def unused_port():
+def unused_port(address="127.0.0.1"):
     """A port number that stays this test program's own until it ends, for a server or for none.
 
     A number that was merely free a moment ago may be another program's Port by now, which a
     server can still bind: the second of the two then finds the address in use.
     """
-    KEPT.append(Port())
+    KEPT.append(Port(address))
     return KEPT[-1].number
