@@ -293,6 +293,7 @@ def end(number, _frame):
     """SIGTERM and SIGINT: what runs is ended, files and segments are removed, and then this program ends."""
     for ignored in ENDING:
         signal.signal(ignored, signal.SIG_IGN)
+    Workshop.ending = True
     for shop in list(Workshop.open_now):  # also those of other threads, which then find their servers gone
         shop.terminate()
     raise SystemExit(128 + number)

@@ -106,8 +106,11 @@ class Workshop:
     """
 
     open_now = set()  # those whose `with` has not ended
+    ending = False    # no further one is opened: this program is to end
 
     def __init__(self):
+        if self.ending:
+            raise BenchError("this program was asked to end")
         self.folder = tempfile.mkdtemp(prefix="kvway-bench-")
         self.processes = []
         self.kept = []

@@ -164,14 +164,10 @@ def run_all(options, arms, trace):
                                        range(1, options.seeds + 1)))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE if options.speed == 1 else 1) as pool:
         jobs = [(arm, pool.submit(run_http, options, arm, trace)) for _ in range(options.times) for arm in arms]
-        try:
-            for arm, job in jobs:
-                arm.http.append(job.result())
-                say(f"   {arm.label()}: TTFT mean {arm.http[-1]['ttft_mean_s']:.3f} s, replay "
-                    f"{statistics.mean(run['ttft_mean_s'] for run in arm.replay):.3f} s")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # those that have not begun
-            raise
+        for arm, job in jobs:
+            arm.http.append(job.result())
+            say(f"   {arm.label()}: TTFT mean {arm.http[-1]['ttft_mean_s']:.3f} s, replay "
+                f"{statistics.mean(run['ttft_mean_s'] for run in arm.replay):.3f} s")
 
 
 def apart(arms):
