@@ -1,6 +1,7 @@
 """Waiting for things to become true, and ports that no other process takes."""
 
 import os
+import random
 import socket
 import time
 
@@ -58,3 +59,24 @@ def unused_port(address="127.0.0.1"):
     """
     KEPT.append(Port(address))
     return KEPT[-1].number
+
+
+def unused_row(count):
+    """Ports in one row, kept likewise, outside the range of outgoing connections; the first of them.
+
+    SO_REUSEADDR comes after the bind, which is refused without it where any other socket is bound.
+    """
+    for first in random.sample(range(10000, 18000, count), 100):
+        row = [socket.socket() for _ in range(count)]
+        try:
+            for i, kept in enumerate(row):
+                kept.bind(("127.0.0.1", first + i))
+        except OSError:
+            for kept in row:
+                kept.close()
+            continue
+        for kept in row:
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        KEPT.extend(row)
+        return first
+    raise AssertionError(f"no {count} unused ports in a row")
