@@ -17,7 +17,7 @@ import time
 import urllib.request
 
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit
+from lib_procs import BenchError, Workshop, raise_descriptor_limit
 from lib_report import emit, say, table
 from lib_sim_speed import rates
 from lib_trace import start_workers
@@ -164,7 +164,7 @@ def run_load(options, load, workers, trace):
     """One load twice through one kvway; the figures of the first time, and memory."""
     raise_descriptor_limit()
     with Workshop() as shop:
-        ports = free_ports(workers + 2)
+        ports = shop.ports(workers + 2)
         start_workers(shop, options, ports[:-2], ("--profile", PROFILE))
         kvway = start_kvway(shop, None, ports[-2:], ports[:-2], "prefixaware", options.build, extra=promise(options.speed),
                             routing=rates(options.speed))

@@ -20,7 +20,7 @@ import time
 
 import lib_report as report
 from lib_engine_switch import GOT, HAVE, UNKNOWN, WANTED, open_switch
-from lib_procs import BenchError, free_ports, wait_ready
+from lib_procs import BenchError, wait_ready
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TESTS = os.path.join(ROOT, "tests", "engine")
@@ -126,7 +126,7 @@ class Engine:
         """setup: (environment with vLLM, model, build directory)."""
         venv, model, build = setup
         self.shop, self.label = shop, label
-        self.port = free_ports(1)[0]
+        self.port = self.shop.ports(1)[0]
         self.log = f"{label}.log"
         self.switch = None
         command = [os.path.join(TESTS, "serve_vllm.sh")]

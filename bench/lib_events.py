@@ -15,7 +15,7 @@ import time
 import urllib.request
 
 import lib_report as report
-from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready
+from lib_procs import BenchError, Workshop, cores, raise_descriptor_limit, wait_ready
 
 PROGRAM = "bench/load/kvb-events"
 BATCHES = 100  # per second and engine; each stores ten blocks and loses ten
@@ -78,7 +78,7 @@ class Bench:
         self.shop = shop
         self.count = options.workers[0]
         self.proxy_core, self.load_core = cores()
-        ports = free_ports(3 * self.count + 2)
+        ports = shop.ports(3 * self.count + 2)
         self.ports = ports
         self.admin = ports[1]
         self.http = ports[2:2 + self.count]

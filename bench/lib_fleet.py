@@ -11,6 +11,7 @@ and transfers are models, the router, the caches, Redis and kvtierd are real, pa
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -24,7 +25,7 @@ import urllib.request
 from lib_fleet_plot import write_plot
 from lib_fleet_redis import sentinels
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready, wanted
+from lib_procs import BenchError, Workshop, raise_descriptor_limit, wait_ready, wanted
 from lib_report import emit, say, table
 from lib_sim_speed import limits, rates
 from lib_sim_times import answers_of, cached_share, e2e_mean, percentile, times_of, ttfts
@@ -113,7 +114,7 @@ class Fleet:
             self.shop = stack.enter_context(Workshop())
             if self.make_l2 is not None:
                 self.l2 = stack.enter_context(self.make_l2(self.shop))
-            ports = free_ports(WORKERS + 2)
+            ports = self.shop.ports(WORKERS + 2)
             self.workers = [Worker(self, i, ports[i]) for i in range(WORKERS)]
             for worker in self.workers:
                 worker.start()
@@ -307,14 +308,12 @@ def run_faults(options, trace, strategy, load, folder):
     label = f"{strategy}, load {load:g}"
     options = at_load(options, load)
     say(f"fleet: faults, {label} ...")
-    counts = {}
-    with Fleet(options, strategy, l2=sentinels) as fleet, Watch(fleet) as watch:
+    with (Fleet(options, strategy, l2=sentinels) as fleet, Watch(fleet) as watch,
+          concurrent.futures.ThreadPoolExecutor(1) as breaker):  # its thread stays, for the process that it starts
         expected = duration_of(trace, options.requests) / load / options.speed
-        breaker = threading.Thread(
-            target=lambda: counts.update(running=break_things(fleet, watch, expected / 3)))
-        breaker.start()
+        broken = breaker.submit(break_things, fleet, watch, expected / 3)
         result = fleet.replay(trace, load, label)
-        breaker.join()
+        running = broken.result()
         time.sleep(2 * SAMPLE_S)
         wrong = fleet.wrong_bytes()
     first, last = watch.marks[0][0], watch.marks[-1][0]
@@ -323,12 +322,12 @@ def run_faults(options, trace, strategy, load, folder):
     after = watch.share(last + (end - last) / 3, end)
     write_plot(os.path.join(folder, f"fleet-{strategy}-{load:g}.svg"),
                f"where prompts' tokens came from: {label}, simulated", watch, SOURCES, options.speed)
-    good = (result["failed"] <= counts["running"] and wrong == 0 and after >= RECOVERED * before)
+    good = (result["failed"] <= running and wrong == 0 and after >= RECOVERED * before)
     for metric, value, unit in (("failed_requests", result["failed"], "1"), ("wrong_bytes", wrong, "1"),
                                 ("hit_share_before", before, "share"), ("hit_share_after", after, "share")):
         emit("fleet", metric, value, unit, strategy=strategy, load=load, good=good, simulated=True,
-             speed=options.speed, answering_when_killed=counts["running"])
-    return [label, result["failed"], counts["running"], wrong, before, after, "yes" if good else "NO"], good
+             speed=options.speed, answering_when_killed=running)
+    return [label, result["failed"], running, wrong, before, after, "yes" if good else "NO"], good
 
 
 def duration_of(trace, requests):

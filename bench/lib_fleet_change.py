@@ -15,7 +15,7 @@ import threading
 import time
 
 import lib_report as report
-from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready, wanted
+from lib_procs import BenchError, Workshop, cores, raise_descriptor_limit, wait_ready, wanted
 
 TARGETS = ["bench/sim/kvsim"]
 PARTS = ("reload", "join", "admin")
@@ -93,6 +93,22 @@ class Watcher(threading.Thread):
         return self.times_ms
 
 
+def read_ends(path):
+    """What lib_fleet_clients.py wrote: requests that were begun, [(start in s, ms to the first event)] of those that
+    were answered whole, and how many others ended how ({word: number}; `unended`: of those no end is known)."""
+    ttft, others = [], {}
+    with open(path, encoding="ascii") as lines:
+        sent = int(next(lines, "0"))
+        for line in lines:
+            start, first, what = line.split()
+            if what == "ok":
+                ttft.append((int(start) / 1e9, int(first) / 1e3))
+            else:
+                others[what] = others.get(what, 0) + 1
+    unended = sent - len(ttft) - sum(others.values())
+    return sent, ttft, {**others, "unended": unended} if unended else others
+
+
 class Clients:
     """The clients for one phase; `stop` gives what became of their requests."""
 
@@ -109,24 +125,19 @@ class Clients:
         self.watcher.start()
 
     def stop(self, may_be_cut=False):
-        """{ttft: [(start in s, ms)], health: [ms], cut, cpu_us}; BenchError if a request failed."""
+        """{ttft: [(start in s, ms)], health: [ms], cut, dropped, cpu_us}; BenchError if none was answered."""
         health = self.watcher.stop()
         cpu, waited = self.bench.cpu_seconds()
         seconds = time.monotonic() - self.start
         self.process.stdin.close()
         self.process.wait(timeout=PATIENCE_S)
         self.bench.shop.processes.remove(self.process)
-        ttft, ends = [], {}
-        with open(self.output, encoding="ascii") as lines:
-            for line in lines:
-                start, first, what = line.split()
-                ends[what] = ends.get(what, 0) + 1
-                if what == "ok":
-                    ttft.append((int(start) / 1e9, int(first) / 1e3))
-        failed = {what: n for what, n in ends.items() if what not in ("ok", "cut" if may_be_cut else "ok")}
-        if failed or not ttft:
-            raise BenchError(f"requests failed: {failed or ends}\n{self.bench.shop.log_tail('kvway.out')}")
-        return {"ttft": ttft, "health": health, "cut": ends.get("cut", 0), "requests": len(ttft),
+        sent, ttft, others = read_ends(self.output)
+        if not ttft:
+            raise BenchError(f"of {sent} requests none was answered: {others}\n{self.bench.shop.log_tail('kvway.out')}")
+        cut = others.pop("cut", 0) if may_be_cut else 0
+        self.bench.dropped(others)
+        return {"ttft": ttft, "health": health, "cut": cut, "dropped": sent - cut - len(ttft), "requests": sent,
                 "ttft_p99": p99([ms for _, ms in ttft]), "health_max": max(health),
                 "cpu_us": (cpu - self.cpu) * 1e6 / len(ttft), "waited": (waited - self.waited) / seconds}
 
@@ -137,8 +148,8 @@ class Bench:
     def __init__(self, options):
         self.options, self.shop = options, Workshop()
         self.proxy_core, self.load_core = cores()
-        self.port, self.admin_port, self.origin = free_ports(3)
-        self.rows, self.waited = [], []
+        self.port, self.admin_port, self.origin = self.shop.ports(3)
+        self.rows, self.waited, self.lost = [], [], {}
 
     def __enter__(self):
         self.shop.__enter__()
@@ -220,6 +231,16 @@ workers:
         result = what()
         return result, clients.stop(**more)
 
+    def dropped(self, others):
+        """Requests of a phase that were neither answered whole nor cut as asked for."""
+        for what, count in others.items():
+            self.lost[what] = self.lost.get(what, 0) + count
+
+    def emit_dropped(self, part, rounds):
+        """Of all requests in these phases."""
+        self.emit("requests_dropped", sum(r["dropped"] for r in rounds), "requests", part=part,
+                  requests=sum(r["requests"] for r in rounds))
+
     def quiet(self):
         """A phase in which nothing changes."""
         result = self.phase(lambda: time.sleep(self.options.seconds))[1]
@@ -267,7 +288,7 @@ def bench_reload(bench):
     bench.beside_quiet("ttft_p99_ms", "ttft_p99", "ms", busy, quiet, part="reload")
     bench.beside_quiet("cpu_us_per_request", "cpu_us", "us", busy, quiet, part="reload")
     bench.beside_quiet("health_max_ms", "health_max", "ms", busy, quiet, part="reload")
-    bench.emit("requests_dropped", 0, "requests", part="reload", requests=sum(r["requests"] for r in busy))
+    bench.emit_dropped("reload", [*busy, *quiet])
     bench.write(range(STAYING))
     bench.admin.call("POST", "/reload")
     bench.wait_workers("", STAYING)
@@ -315,6 +336,7 @@ def bench_join(bench):
         bench.beside_quiet("ttft_p99_ms", "ttft_p99", "ms", rounds, quiet, part="join", at=name)
         bench.beside_quiet("health_max_ms", "health_max", "ms", rounds, quiet, part="join", at=name)
         bench.beside_quiet("cpu_us_per_request", "cpu_us", "us", rounds, quiet, part="join", at=name)
+    bench.emit_dropped("join", [*quiet, *(r for rounds in phases.values() for r in rounds)])
     bench.emit("rss_before_mib", rss[0] / 2**20, "MiB", part="join")
     bench.emit("rss_joined_mib", rss[-1] / 2**20, "MiB", part="join", first=rss[1] / 2**20)
     bench.emit("rss_left_mib", bench.rss() / 2**20, "MiB", part="join")
@@ -339,6 +361,7 @@ def bench_admin(bench):
     bench.beside_quiet("ttft_p99_ms", "ttft_p99", "ms", busy, quiet, part="admin")
     bench.beside_quiet("cpu_us_per_request", "cpu_us", "us", busy, quiet, part="admin")
     bench.beside_quiet("health_max_ms", "health_max", "ms", busy, quiet, part="admin")
+    bench.emit_dropped("admin", [*busy, *quiet])
     bench.emit("streams_cut", sum(r["cut"] for r in busy), "requests", part="admin",
                requests=sum(r["requests"] for r in busy))
     bench.wait_workers("", STAYING)
@@ -353,6 +376,7 @@ def bench_fleet_change(options):
                 run(bench)
         if bench.kvway.poll() is not None:
             raise BenchError(f"kvway ended\n{bench.shop.log_tail('kvway.out')}")
+        said = bench.shop.log_tail("kvway.out")
     waited = statistics.median(bench.waited)
     bench.emit("waited_for_a_core", waited, "s/s")
     if waited > BUSY:
@@ -360,3 +384,5 @@ def bench_fleet_change(options):
                    "busy, and times say little")
     report.table(f"fleet-change, {options.rounds} rounds, {CLIENTS} streaming clients, "
                  f"{CLIENTS * 1000 // PERIOD_MS} requests/s", ["", "value", "unit", "quiet", "ratio"], bench.rows)
+    if bench.lost:
+        raise BenchError(f"requests were dropped: {bench.lost}\n{said}")

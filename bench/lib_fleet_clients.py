@@ -1,8 +1,9 @@
 """Clients of the benchmark `fleet-change`, a program of its own: lib_fleet_clients.py PORT CLIENTS PERIOD_MS.
 
-Each client keeps one connection and asks for a stream once per period. A line on standard output for each
-request, when standard input ends: start in ns (CLOCK_MONOTONIC), microseconds to the first event (-1: none
-came), and what came of it: `ok`, a status, `cut` (after the first event) or `lost` (before it).
+Each client keeps one connection and asks for a stream once per period. On standard output, when standard input ends:
+a line with the number of requests that were begun, and one for each that ended: start in ns (CLOCK_MONOTONIC),
+microseconds to the first event (-1: none came), and what came of it: `ok`, a status, `cut` (after the first event),
+`lost` (before it, or it could not be sent), `refused` (no connection) or `late` (not over 30 s after the end).
 """
 
 import json
@@ -40,11 +41,23 @@ class Client:
         text = f"group {(self.number + self.sent) % GROUPS} " * 150 + f"{self.number}-{self.sent}"
         body = json.dumps({"model": "bench", "stream": True,
                            "messages": [{"role": "user", "content": text}]}).encode()
-        if self.sock is None:
-            self.connect()
         self.started_ns, self.first_us, self.seen, self.busy = now_ns, -1, b"", True
-        self.sock.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
-                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        try:
+            if self.sock is None:
+                self.connect()
+        except OSError:
+            self.finish("refused")
+            return
+        try:
+            self.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        except OSError:
+            self.finish("lost")
+
+    def send(self, request):
+        """All of it: it is small, so a socket that has no room for it is not read from."""
+        if self.sock.send(request) != len(request):
+            raise OSError("sent in part")
 
     def finish(self, what):
         """The request has ended."""
@@ -60,9 +73,10 @@ class Client:
 
     def leave(self):
         """Closes the connection."""
-        self.crowd.part(self)
-        self.sock.close()
-        self.sock = None
+        if self.sock is not None:
+            self.crowd.part(self)
+            self.sock.close()
+            self.sock = None
 
     def read(self):
         """What has come."""
@@ -96,7 +110,8 @@ class Crowd:
         self.done, self.by_fd = [], {}
         self.epoll = select.epoll()
         start = time.monotonic_ns() + 10_000_000
-        self.waiting = [Client(self, i) for i in range(count)]
+        self.clients = [Client(self, i) for i in range(count)]
+        self.waiting = list(self.clients)
         for i, client in enumerate(self.waiting):
             client.due_ns = start + i * self.period_ns // count
 
@@ -134,6 +149,7 @@ class Crowd:
         for client in list(self.by_fd.values()):
             if client.busy:
                 client.finish("late")
+        print(sum(client.sent for client in self.clients))
         for started_ns, first_us, what in self.done:
             print(started_ns, first_us, what)
 

@@ -4,7 +4,7 @@ import contextlib
 import time
 
 from lib_l2_redis import ask_redis, start_redis
-from lib_procs import BenchError, free_ports
+from lib_procs import BenchError
 
 NAME = "redismaster"  # libkvtier's default (l2.service)
 
@@ -19,7 +19,7 @@ class Watched:
         self.master, port = start_redis(shop, None)
         self.replica, other = start_redis(shop, None)
         ask_redis(other, "REPLICAOF", "127.0.0.1", str(port))
-        self.ports = free_ports(3)
+        self.ports = self.shop.ports(3)
         self.sentinels = [self._sentinel(number, port) for number in self.ports]
         self.url = "redis-sentinel://" + ",".join(f"127.0.0.1:{p}" for p in self.ports)
         self._wait(other)

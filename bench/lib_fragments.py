@@ -22,7 +22,7 @@ import time
 import urllib.request
 
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready, wanted
+from lib_procs import BenchError, Workshop, raise_descriptor_limit, wait_ready, wanted
 from lib_report import emit, say, table
 from lib_sim_speed import defaults, limits, rates
 from lib_sim_times import answers_of, cached_share, percentile, times_of, ttfts
@@ -63,7 +63,7 @@ def measure_kernel(options):
 def simulate(options, requests, more):
     """Answers of a worker with these options; the warm-up's are left out."""
     with Workshop() as shop:
-        (port,) = free_ports(1)
+        (port,) = shop.ports(1)
         worker = shop.start([os.path.join(options.build, "bench/sim/kvsim"), "--port", str(port), "--profile", PROFILE,
                              "--speed", str(SPEED), *more], log="kvsim.out")
         wait_ready(f"http://127.0.0.1:{port}/health", worker)
@@ -121,7 +121,7 @@ def route(options, requests, rate, topics, counted):
     """Answers of four workers behind kvway, which counts fragments or not."""
     with Workshop() as shop:
         raise_descriptor_limit()
-        ports = free_ports(WORKERS + 2)
+        ports = shop.ports(WORKERS + 2)
         worker = shop.start([os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(WORKERS), "--port",
                              str(ports[0]), "--profile", PROFILE, "--speed", str(SPEED), "--fragments", str(SHARE),
                              "--fragments-rotate", f"{rate:.0f}", "--fragments-memory", str(room())], log="kvsim.out")
@@ -192,11 +192,15 @@ def bench_quality(options):
     say("quality: training a small model, then asking it; about eight minutes on two cores ...")
     rows = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        for line in running.stdout:
-            print(line, end="", flush=True)
-            found = json.loads(line)
-            name = "exact" if found["share"] is None else f"{found['chosen']}, {found['share']:g}"
-            rows.append([name + ("" if found["moved"] else ", keys not moved"), found["value"], found["kl_nats"]])
+        try:
+            for line in running.stdout:
+                print(line, end="", flush=True)
+                found = json.loads(line)
+                name = "exact" if found["share"] is None else f"{found['chosen']}, {found['share']:g}"
+                rows.append([name + ("" if found["moved"] else ", keys not moved"), found["value"], found["kl_nats"]])
+        except BaseException:
+            running.kill()
+            raise
     if running.returncode != 0 or not rows:
         raise BenchError(f"{script} ended with status {running.returncode}, after {len(rows)} lines")
     table(f"quality: {found['model']}, {found['texts']} texts", ["tokens computed again", "accuracy", "KL, nats"], rows)

@@ -23,7 +23,7 @@ import shutil
 
 import lib_report as report
 from lib_l2_pairs import GB, Program, rounds_of, take_turns, emit_pair, emit_alone
-from lib_procs import BenchError, Workshop, cores, free_ports, wait_ready
+from lib_procs import BenchError, Workshop, cores, wait_ready
 
 DAEMON = "cache/daemon/kvtierd"
 TARGETS = [DAEMON, "bench/l2/shm_get", "bench/l2/daemon_put", "bench/l2/loop_stream",
@@ -60,7 +60,7 @@ class Daemon:
         self.size = 32 << 20 if options.small else size
         self.segment = f"kvb-l2-{os.getpid()}"
         self.program = os.path.join(options.build, DAEMON)
-        self.port, self.admin = free_ports(2)
+        self.port, self.admin = shop.ports(2)
         if not os.path.exists(self.program):
             raise BenchError(f"{self.program} is not built")
 
@@ -182,7 +182,7 @@ def start_nginx(shop, core):
     """nginx that refuses everything: arguments for lease_load."""
     if shutil.which("nginx") is None:
         raise BenchError("nginx is not installed: deploy/packages.sh peers")
-    port = free_ports(1)[0]
+    port = shop.ports(1)[0]
     path = shop.path("nginx.conf")
     with open(path, "w", encoding="utf-8") as file:
         file.write(NGINX.format(folder=shop.folder, port=port))

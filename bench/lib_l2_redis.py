@@ -18,7 +18,7 @@ import time
 
 import lib_report as report
 from lib_l2_pairs import GB, Program, rounds_of, take_turns, emit_pair
-from lib_procs import BenchError, Workshop, cores, free_ports
+from lib_procs import BenchError, Workshop, cores
 
 TARGETS = ["bench/l2/raw_redis", "bench/l2/tier_redis"]
 CONNECTIONS = 4
@@ -41,7 +41,7 @@ def start_redis(shop, core):
     """A server on a free port, answering; (process, port)."""
     if shutil.which("redis-server") is None:
         raise BenchError("redis-server is not installed: deploy/packages.sh peers")
-    port = free_ports(1)[0]
+    port = shop.ports(1)[0]
     process = shop.start(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
                           "--appendonly", "no", "--dir", shop.folder], core=core, log="redis.log")
     for _ in range(200):

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -32,9 +33,10 @@ import lib_tables_thresholds  # noqa: E402
 import lib_tls  # noqa: E402
 import lib_trace  # noqa: E402
 import lib_trace_overload  # noqa: E402
-from lib_procs import BenchError  # noqa: E402
+from lib_procs import BenchError, Workshop  # noqa: E402
 
 LOAD = "bench/load/kvb-load"
+ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def bench_trace(options):
@@ -287,6 +289,16 @@ def selected(options):
             if (name not in NEED_TRACE or traced) and (name not in NEED_ENGINE or engine)]
 
 
+def end(number, _frame):
+    """SIGTERM and SIGINT: what runs is ended, files and segments are removed, and then this program ends."""
+    for ignored in ENDING:
+        signal.signal(ignored, signal.SIG_IGN)
+    Workshop.ending = True
+    for shop in list(Workshop.open_now):  # also those of other threads, which then find their servers gone
+        shop.terminate()
+    raise SystemExit(128 + number)
+
+
 def main(argv):
     """Runs what was asked; 1 if a measurement could not be made, or a gate did not hold."""
     options = parse(argv)
@@ -306,6 +318,8 @@ def main(argv):
             targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))
         return 0
+    for number in ENDING:
+        signal.signal(number, end)
     failed = 0
     for name in names:
         try:

@@ -4,11 +4,13 @@ Every process is pinned: the proxy under test to one core, load and backends to 
 ended by their own handle when the benchmark ends, however it ends.
 """
 
+import ctypes
 import json
 import os
 import random
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -48,24 +50,28 @@ def cores():
     return usable[0], usable[1]
 
 
-def free_ports(count):
-    """Ports in one row, free at this moment, outside the range of outgoing connections."""
-    bases = list(range(18000, 32000, 64))
-    random.shuffle(bases)  # another bench may look for some at the same moment
+def keep_ports(count):
+    """Sockets that keep a row of ports, outside the range of outgoing connections, for the servers of one benchmark.
+
+    Each is bound here and does not listen. It was bound without SO_REUSEADDR, which the kernel refuses where another
+    socket is bound, so no two programs keep one port; it has the option from then on, so that a server that sets
+    it, as servers do, may bind the port and listen.
+    """
+    bases = list(range(18000, 32000 - count, 64))
+    random.shuffle(bases)
     for base in bases:
         sockets = []
         try:
             for port in range(base, base + count):
-                sock = socket.socket()
-                sockets.append(sock)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.bind(("127.0.0.1", port))
-            return list(range(base, base + count))
+                sockets.append(socket.socket())
+                sockets[-1].bind(("127.0.0.1", port))
         except OSError:
-            continue
-        finally:
             for sock in sockets:
                 sock.close()
+            continue
+        for sock in sockets:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return sockets
     raise BenchError("no free ports on 127.0.0.1 between 18000 and 32000")
 
 
@@ -88,26 +94,54 @@ def wait_ready(url, process, seconds=15):
     raise BenchError(f"{url}: not ready after {seconds} s ({last})")
 
 
+PRCTL = ctypes.CDLL(None).prctl  # known before a fork: a child of a process with threads must not load anything
+PR_SET_PDEATHSIG = 1
+
+
 class Workshop:
-    """A temporary folder and the processes started in it; a context manager that ends them all."""
+    """A temporary folder, kept ports and the processes that use them; a context manager that ends them all.
+
+    A process also gets SIGTERM from the kernel when the thread that started it has ended, so it does not outlive a
+    benchmark that was killed.
+    """
+
+    open_now = set()  # those whose `with` has not ended
+    ending = False    # no further one is opened: this program is to end
 
     def __init__(self):
+        if self.ending:
+            raise BenchError("this program was asked to end")
         self.folder = tempfile.mkdtemp(prefix="kvway-bench-")
         self.processes = []
+        self.kept = []
+        self.open_now.add(self)
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, value, trace):
-        for process in reversed(self.processes):
-            process.terminate()
+        self.terminate()
         for process in reversed(self.processes):
             try:
                 process.wait(timeout=5)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for sock in self.kept:
+            sock.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.open_now.discard(self)
+
+    def terminate(self):
+        """SIGTERM to all that run; does not wait for them."""
+        for process in reversed(self.processes):
+            process.terminate()
+
+    def ports(self, count):
+        """Ports in one row on 127.0.0.1, which no other program gets until this ends."""
+        sockets = keep_ports(count)
+        self.kept += sockets
+        return [sock.getsockname()[1] for sock in sockets]
 
     def path(self, name):
         """A file of this benchmark."""
@@ -118,6 +152,7 @@ class Workshop:
         where = core if isinstance(core, list) else [core]
 
         def pin():
+            PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if core is not None:
                 os.sched_setaffinity(0, where)
 

@@ -11,7 +11,7 @@ import subprocess
 
 import lib_report as report
 from lib_peers import start_haproxy, start_kvway, start_nginx
-from lib_procs import BenchError, Load, Workshop, cores, free_ports, raise_descriptor_limit
+from lib_procs import BenchError, Load, Workshop, cores, raise_descriptor_limit
 from lib_report import emit, emit_ratios, median_of, say, spread_of, table
 
 STRATEGIES = ("roundrobin", "prefixaware")
@@ -25,7 +25,7 @@ class Stage:
         self.shop = Workshop()
         self.limit = raise_descriptor_limit()
         self.proxy_core, self.load_core = cores()
-        self.ports = free_ports(40)
+        self.ports = self.shop.ports(40)
         self.load = None
 
     def __enter__(self):

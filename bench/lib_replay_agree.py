@@ -19,11 +19,10 @@ import math
 import os
 import statistics
 import subprocess
-import threading
 import urllib.request
 
 from lib_peers import start_kvway, write
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit
+from lib_procs import BenchError, Workshop, raise_descriptor_limit
 from lib_replay import parse_scales, run_one
 from lib_report import emit, say, table
 from lib_trace import rates, sim_stats, start_workers, trace_of
@@ -55,8 +54,6 @@ FIGURES = {
     "preemptions": ("preempted", "1", lambda r: r["preemptions"]),
 }
 GATES = ("ttft_mean_s", "e2e_mean_s", "cached_share")
-
-starting = threading.Lock()  # ports that are free are not taken yet
 
 
 class Arm:
@@ -123,11 +120,10 @@ def play(options, arm, trace):
     count = options.workers[0]
     routing, more = arm.settings(options.speed)
     with Workshop() as shop:
-        with starting:
-            ports = free_ports(count + 2)
-            start_workers(shop, options, ports[:-2], ("--profile", PROFILE, "--kv-tokens", str(arm.kv_tokens)))
-            router = start_kvway(shop, None, ports[-2:], ports[:-2], arm.strategy, options.build, extra=more,
-                                 routing=routing)
+        ports = shop.ports(count + 2)
+        start_workers(shop, options, ports[:-2], ("--profile", PROFILE, "--kv-tokens", str(arm.kv_tokens)))
+        router = start_kvway(shop, None, ports[-2:], ports[:-2], arm.strategy, options.build, extra=more,
+                             routing=routing)
         result = shop.path("result.json")
         subprocess.run(
             [os.path.join(options.build, "bench/load/kvbench"), "trace", "--url", f"http://127.0.0.1:{router.port}",

@@ -18,7 +18,7 @@ import urllib.request
 
 from lib_l2_redis import start_redis
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit
+from lib_procs import BenchError, Workshop, raise_descriptor_limit
 from lib_report import emit, say, table
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench"]
@@ -95,7 +95,7 @@ class Router:
     """A kvway with its administration."""
 
     def __init__(self, shop, options, workers, extra):
-        ports = free_ports(2)
+        ports = shop.ports(2)
         self.admin = ports[1]
         self.proxy = start_kvway(shop, None, ports, workers, "prefixaware", options.build, extra=QUIET + extra)
         self.port, self.pid = ports[0], self.proxy.pid

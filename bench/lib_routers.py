@@ -20,7 +20,7 @@ import time
 import urllib.request
 
 from lib_peers import PEERS, Proxy, start_kvway
-from lib_procs import BenchError, Workshop, cores, free_ports, raise_descriptor_limit, wait_ready
+from lib_procs import BenchError, Workshop, cores, raise_descriptor_limit, wait_ready
 from lib_proxy import Stage, cpu_rows, split
 from lib_report import best_peer, emit, median_of, ratio_of, say, table
 from lib_sim_speed import rates
@@ -284,7 +284,7 @@ def replay_once(options, entry, workers, trace):
         f"speed {options.speed:g} ...")
     with Workshop() as shop:
         raise_descriptor_limit()
-        ports = free_ports(workers + 2)
+        ports = shop.ports(workers + 2)
         start_sims(shop, options, ports[:workers], entry.scale_out)
         proxy = entry.start(shop, cores()[0], ports[workers:], ports[:workers])
         result = shop.path("result.json")

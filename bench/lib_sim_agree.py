@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.request
 
-from lib_procs import BenchError, Workshop, free_ports, wait_ready
+from lib_procs import BenchError, Workshop, wait_ready
 from lib_report import emit, say, table
 from lib_sim_times import answers_of, cached_share, e2e_mean, percentile, times_of, ttfts
 from lib_trace import stats_of
@@ -94,7 +94,7 @@ def start_redis(shop):
     if server is None:
         say("sim-agree: redis-server is not installed: without a shared tier")
         return None
-    (port,) = free_ports(1)
+    (port,) = shop.ports(1)
     shop.start([server, "--port", str(port), "--save", "", "--appendonly", "no", "--dir", shop.path(".")],
                log="redis.out")
     return f"redis://127.0.0.1:{port}"
@@ -104,7 +104,7 @@ def run_once(options, speed, requests):
     """The answers as the worker timed them, and its stats, at one speed; everything fresh."""
     say(f"sim-agree: {requests} requests at speed {speed:g} ...")
     with Workshop() as shop:
-        (port,) = free_ports(1)
+        (port,) = shop.ports(1)
         redis = start_redis(shop)
         worker = shop.start(
             [os.path.join(options.build, "bench/sim/kvsim"), "--port", str(port), "--profile", PROFILE,

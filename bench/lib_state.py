@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from lib_procs import BenchError, Load, Workshop, cores, free_ports, wait_ready
+from lib_procs import BenchError, Load, Workshop, cores, wait_ready
 
 PROGRAM = "bench/micro/state_bench"
 NODES = 10_000_000
@@ -47,41 +47,38 @@ def serves(port, process, seconds=150):
     raise BenchError("kvway does not serve")
 
 
-def measure_start(router, path, nodes, directory):
+def measure_start(router, path, nodes):
     """Seconds from exec until /health answers, until the tree is there, and times of /health meanwhile."""
-    port, admin = free_ports(2)
-    config = os.path.join(directory, "kvway.yaml")
-    workers = ", ".join(f"{{url: 'http://127.0.1.{i}:1'}}" for i in range(64))
-    with open(config, "w") as file:
-        file.write(CONFIG.format(port=port, admin=admin, path=path, tree=nodes * 300 + (64 << 20), workers=workers,
-                                 interval="1h"))
-    begun = time.monotonic()
-    with open(os.path.join(directory, "log"), "w+") as log, \
-            subprocess.Popen([router, "-c", config], stdout=log, stderr=log) as process:
-        try:
-            connection = serves(port, process)
-            row = {"health_s": round(time.monotonic() - begun, 2)}
-            page = serves(admin, process)
-            times, asked = [], 0.0
-            while True:
-                before = time.monotonic()
-                get(connection, "/health")
-                times.append(time.monotonic() - before)
-                if before - asked > 0.1:
-                    asked = before
-                    if "\nkvway_state_recalling 1\n" not in get(page, "/metrics")[1]:
-                        break
-                time.sleep(0.001)
-            row["recalled_s"] = round(time.monotonic() - begun, 2)
-            times.sort()
-            row["health_p99_ms"] = round(times[int(0.99 * (len(times) - 1))] * 1e3, 2)
-            row["health_max_ms"] = round(times[-1] * 1e3, 2)
-            row["nodes_known"] = int(float(next(
-                line.split()[-1] for line in get(page, "/metrics")[1].splitlines()
-                if line.startswith("kvway_tree_nodes "))))
-        finally:
-            process.kill()
-    return row
+    with Workshop() as shop:
+        port, admin = shop.ports(2)
+        workers = ", ".join(f"{{url: 'http://127.0.1.{i}:1'}}" for i in range(64))
+        with open(shop.path("kvway.yaml"), "w") as file:
+            file.write(CONFIG.format(port=port, admin=admin, path=path, tree=nodes * 300 + (64 << 20), workers=workers,
+                                     interval="1h"))
+        begun = time.monotonic()
+        process = shop.start([router, "-c", shop.path("kvway.yaml")], log="kvway.out")
+        connection = serves(port, process)
+        row = {"health_s": round(time.monotonic() - begun, 2)}
+        page = serves(admin, process)
+        times, asked = [], 0.0
+        while True:
+            before = time.monotonic()
+            get(connection, "/health")
+            times.append(time.monotonic() - before)
+            if before - asked > 0.1:
+                asked = before
+                if "\nkvway_state_recalling 1\n" not in get(page, "/metrics")[1]:
+                    break
+            time.sleep(0.001)
+        row["recalled_s"] = round(time.monotonic() - begun, 2)
+        times.sort()
+        row["health_p99_ms"] = round(times[int(0.99 * (len(times) - 1))] * 1e3, 2)
+        row["health_max_ms"] = round(times[-1] * 1e3, 2)
+        row["nodes_known"] = int(float(next(
+            line.split()[-1] for line in get(page, "/metrics")[1].splitlines()
+            if line.startswith("kvway_tree_nodes "))))
+        process.kill()  # on SIGTERM it would write its tree again
+        return row
 
 
 def sample(text, name):
@@ -92,8 +89,8 @@ def measure_http(options, nodes, seconds):
     """p99 of requests over HTTP at a fixed rate, while snapshots of a large tree are written one after the other and without,
     in turn."""
     router_core, load_core = cores()
-    ports = free_ports(6)
     with Workshop() as shop:
+        ports = shop.ports(6)
         load = Load(shop, os.path.join(options.build, LOAD), load_core, ports[0], blocks=1 << 26)
 
         def configure(interval):
@@ -143,7 +140,7 @@ def bench_state(options):
         if done.returncode != 0:
             raise BenchError(f"state_bench ended with status {done.returncode}")
         row = json.loads(done.stdout)
-        row["start"] = measure_start(os.path.join(options.build, ROUTER), path, nodes, directory)
+        row["start"] = measure_start(os.path.join(options.build, ROUTER), path, nodes)
     row["http"] = measure_http(options, 20_000 if options.quick else HTTP_NODES, seconds)
     print(json.dumps(row, separators=(",", ":")))
     print(f"{row['nodes']:,} nodes: written in {row['write_s']} s ({row['write_cpu_s']} s of CPU), "

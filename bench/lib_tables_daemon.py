@@ -8,7 +8,7 @@ import urllib.request
 from dataclasses import dataclass
 
 from lib_l2_redis import start_redis
-from lib_procs import BenchError, free_ports, wait_ready
+from lib_procs import BenchError, wait_ready
 
 DAEMON = "cache/daemon/kvtierd"
 OBJECT = 64 << 10  # what a shrunk chunk takes of the segment
@@ -36,7 +36,7 @@ class SharedTier:
 @contextlib.contextmanager
 def kvtierd(shop, options, chunks):
     """A running daemon with room for so many as a SharedTier."""
-    port, admin = free_ports(2)
+    port, admin = shop.ports(2)
     name = f"kvb-tables-{os.getpid()}-{port}"
     path = shop.path("kvtierd.yaml")
     with open(path, "w", encoding="utf-8") as file:

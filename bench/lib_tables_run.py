@@ -4,7 +4,7 @@ import contextlib
 import os
 
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, wait_ready
+from lib_procs import BenchError, Workshop, wait_ready
 from lib_report import say
 from lib_sim_speed import limits, rates
 from lib_tables_client import Kvbench, ask, cost, figures_of, refused, worker_figures
@@ -92,7 +92,7 @@ def check_late(fleet, ports, options):
 def run_arm(fleet, workload, options, client=None):
     """One run; its figures. client: kvbench, or another of lib_tables_client."""
     with Workshop() as shop, shared_tier(shop, fleet, workload, options) as l2:
-        ports = free_ports(fleet.workers + 2)
+        ports = shop.ports(fleet.workers + 2)
         sim = shop.start(sim_arguments(fleet, ports, options, shop, l2), log="kvsim.out")
         try:
             wait_ready(f"http://127.0.0.1:{ports[fleet.workers - 1]}/health", sim, 60)

@@ -12,7 +12,7 @@ import subprocess
 import urllib.request
 
 from lib_peers import start_kvway
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit, wait_ready
+from lib_procs import BenchError, Workshop, raise_descriptor_limit, wait_ready
 from lib_report import emit, say, table
 from lib_sim_speed import rates
 
@@ -78,7 +78,7 @@ def run_once(options, strategy, workers, trace, same_ports=None):
         f"speed {options.speed:g} ...")
     with Workshop() as shop:
         raise_descriptor_limit()
-        ports = same_ports or free_ports(workers + 2)
+        ports = same_ports or shop.ports(workers + 2)
         start_workers(shop, options, ports[:workers])
         routing = rates(options.speed) + (BY_HASH.get(strategy, "") if same_ports else "")
         proxy = start_kvway(shop, None, ports[workers:], ports[:workers], strategy, options.build,
@@ -114,19 +114,20 @@ def show_agreement(options, trace):
     sample = argparse.Namespace(**vars(options))
     sample.requests = options.agree
     workers = options.workers[-1]
-    ports = free_ports(workers + 2)
     rows = []
-    for strategy in STRATEGIES:
-        sample.speed = options.speed
-        fast = run_once(sample, strategy, workers, trace, ports)
-        sample.speed = 1.0
-        slow = run_once(sample, strategy, workers, trace, ports)
-        for metric, name, value in AGREE:
-            ratio = value(fast) / value(slow) if value(slow) else None
-            rows.append([strategy, name, value(slow), value(fast), ratio or "-"])
-            emit("trace", metric, value(fast), "share" if "share" in metric else "s",
-                 peer="speed 1", ratio=ratio, peer_value=value(slow), strategy=strategy,
-                 workers=workers, simulated=True, speed=options.speed)
+    with Workshop() as shop:
+        ports = shop.ports(workers + 2)
+        for strategy in STRATEGIES:
+            sample.speed = options.speed
+            fast = run_once(sample, strategy, workers, trace, ports)
+            sample.speed = 1.0
+            slow = run_once(sample, strategy, workers, trace, ports)
+            for metric, name, value in AGREE:
+                ratio = value(fast) / value(slow) if value(slow) else None
+                rows.append([strategy, name, value(slow), value(fast), ratio or "-"])
+                emit("trace", metric, value(fast), "share" if "share" in metric else "s",
+                     peer="speed 1", ratio=ratio, peer_value=value(slow), strategy=strategy,
+                     workers=workers, simulated=True, speed=options.speed)
     table(f"does speed {options.speed:g} agree with 1? {workers} workers, the first "
           f"{options.agree} requests in order", ["", "", "speed 1", f"speed {options.speed:g}",
                                                  "ratio"], rows)

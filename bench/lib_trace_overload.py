@@ -14,7 +14,7 @@ import subprocess
 import urllib.request
 
 from lib_peers import Proxy, fill, start_kvway, wait_listening, write
-from lib_procs import BenchError, Workshop, free_ports, raise_descriptor_limit
+from lib_procs import BenchError, Workshop, raise_descriptor_limit
 from lib_report import emit, say, table
 from lib_trace import check_times, sim_stats, start_workers
 
@@ -79,7 +79,7 @@ def run_arm(options, arm, workers, trace):
     """One replay through one router, to fresh workers."""
     limit = raise_descriptor_limit()
     with Workshop() as shop:
-        ports = free_ports(workers + 2)
+        ports = shop.ports(workers + 2)
         start_workers(shop, options, ports[:-2], ("--profile", PROFILE))
         router = start_arm(shop, options, arm, ports, limit)
         result = shop.path("result.json")

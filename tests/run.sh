@@ -30,8 +30,8 @@ While it runs, a line a minute says how far a build or a suite is, and which tes
 builds for the sanitizers compile, at the lowest priority, while the tests before them run; fuzzing runs
 like that during the tests of ThreadSanitizer's build.
 
-A test that fails without a sanitizer's report is tried a second time, alone, if at most three of
-its suite did: what passes then is counted and named above the last line, to be looked into.
+No test is tried twice. Above the last line stands, for each test that failed, the command that runs it
+alone and, if it started processes, the folder in /tmp where their logs and configurations are left.
 
 The last line is `N passed, M failed` or `N passed, M failed, K skipped`; the exit status is 0
 when nothing failed. Opt-in tests with real engines: tests/engine/README.md.
@@ -143,19 +143,13 @@ built() {
 }
 
 suite() { # LABEL DIR MESON_TEST_ARGUMENTS...
-	local label=$1 dir=$2 started=$SECONDS log again
+	local label=$1 dir=$2 started=$SECONDS log
 	shift 2
 	log=log-${label//[^a-z]/-}
 	echo "== $label" >&2
-	rm -rf "$dir/junit" "$dir/meson-logs/$log.json" "$dir/meson-logs/$log-again.json"
+	rm -rf "$dir/junit" "$dir/meson-logs/$log.json"
 	$python tests/progress.py "$label" "$dir/$log.log" \
 		"${fixed_addresses[@]}" meson test -C "$dir" --no-rebuild --print-errorlogs --logbase "$log" "$@"
-	mapfile -t again < <($python tests/tally.py --again "$dir" "$log" | grep .)
-	if [ ${#again[@]} -gt 0 ]; then
-		echo "== $label: a second try, one at a time: ${again[*]}" >&2
-		"${fixed_addresses[@]}" meson test -C "$dir" --no-rebuild --print-errorlogs \
-			--logbase "$log-again" -t 4 --num-processes 1 "${again[@]}" >&2
-	fi
 	$python tests/tally.py "$label" $((SECONDS - started)) "$dir" "$log" >>"$rows"
 }
 

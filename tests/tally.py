@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 """Counts what ran: reads the results that meson and pytest leave behind.
 
-    tally.py LABEL SECONDS BUILD_DIR [LOGBASE]    one row, appended to stdout
-    tally.py --again BUILD_DIR LOGBASE            the tests that may have a second try
-    tally.py --summary FILE                       the table of all rows and the closing line
+    tally.py LABEL SECONDS BUILD_DIR [LOGBASE]    rows, appended to stdout
+    tally.py --summary FILE                       the table of all rows, how each failed test runs alone, the closing line
 
-A row is `label passed failed skipped seconds again`, separated by tabs. A meson test that is a
-pytest file counts as its cases when pytest wrote a report, else as one. `again` names the tests
-that passed only at their second try, whose results are in LOGBASE-again.
+A row is `label passed failed skipped seconds`, separated by tabs, or `alone COMMAND` for a test that failed. A meson test
+that is a pytest file counts as its cases when pytest wrote a report, else as one.
 """
 
 import json
+import os
 import pathlib
+import re
+import shlex
 import sys
 import xml.etree.ElementTree as ElementTree
 
-
-# A machine that is too busy makes a wait run out now and then; more at once is no accident.
-AGAIN_MOST = 3
-# What a second try would not make good: the report of a sanitizer.
-FINDINGS = ("Sanitizer", "runtime error:")
+# What tests/integration/pytest.sh says when a file has failed.
+ALONE = re.compile(r"^alone: (.*)$", re.M)
+LOGS = re.compile(r"^logs: (.*)$", re.M)
 
 
 def results(build, logbase):
@@ -39,26 +38,14 @@ def good(result):
     return result in ("OK", "EXPECTEDFAIL")
 
 
-def again(build, logbase):
-    """Names of the few tests that failed without a sanitizer's report."""
-    failed = [
-        (name, output)
-        for name, result, output in results(build, logbase) or []
-        if not good(result) and result != "SKIP"
-    ]
-    if len(failed) > AGAIN_MOST:
-        return []
-    return [name for name, output in failed if not any(word in output for word in FINDINGS)]
-
-
 def junit_counts(path):
-    """(passed, failed, skipped) of one pytest report, and why cases were skipped."""
-    passed = failed = skipped = 0
-    reasons = []
+    """(passed, names of the failed, skipped) of one pytest report, and why cases were skipped."""
+    passed = skipped = 0
+    failed, reasons = [], []
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         skip = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
-            failed += 1
+            failed.append(case.get("name"))
         elif skip is not None:
             skipped += 1
             reasons.append(skip.get("message", "no reason given"))
@@ -67,24 +54,36 @@ def junit_counts(path):
     return passed, failed, skipped, reasons
 
 
+def alone(build, name, output, cases):
+    """How a test that failed runs alone, each case of pytest in a line of its own, and where its logs are."""
+    command, logs = ALONE.search(output), LOGS.search(output)
+    tsan = os.environ.get("TSAN_OPTIONS") if "tsan" in str(build) else None
+    before = f"TSAN_OPTIONS={shlex.quote(tsan)} setarch -R " if tsan else ""
+    if not command:
+        return [f"{before}meson test -C {build} {name} --print-errorlogs"]
+    before += "env " if tsan else ""
+    after = f"    # logs: {logs[1]}" if logs else ""
+    return [before + command[1] + (shlex.quote(f"::{case}") if case else "") + after for case in cases or [None]]
+
+
 def meson_counts(build, logbase):
-    """Counts of one `meson test --logbase` run, with the second tries that followed it."""
+    """Counts of one `meson test --logbase` run, why tests were skipped, and how those that failed run alone."""
     passed = failed = skipped = 0
-    reasons = []
-    first = results(build, logbase)
-    if first is None:
+    reasons, commands = [], []
+    tests = results(build, logbase)
+    if tests is None:
         return 0, 1, 0, ["nothing ran"], []
-    second = {name: result for name, result, _ in results(build, f"{logbase}-again") or []}
-    for name, result, _ in first:
-        result = second.get(name, result)
+    for name, result, output in tests:
         report = build / "junit" / f"{name}.xml"
+        cases = []
         if report.exists():
             counts = junit_counts(report)
+            cases = counts[1]
             passed += counts[0]
-            failed += counts[1]
+            failed += len(cases)
             skipped += counts[2]
             reasons += counts[3]
-            failed += not good(result) and not counts[1]  # died after its report
+            failed += not good(result) and not cases  # died after its report
         elif good(result):
             passed += 1
         elif result == "SKIP":
@@ -92,26 +91,31 @@ def meson_counts(build, logbase):
             reasons.append(name)
         else:
             failed += 1
-    return passed, failed, skipped, reasons, [n for n, result in second.items() if good(result)]
+        if cases or not good(result) and result != "SKIP":
+            commands += alone(build, name, output, cases)
+    return passed, failed, skipped, reasons, commands
 
 
 def count(label, seconds, build, logbase):
-    passed, failed, skipped, reasons, late = meson_counts(pathlib.Path(build), logbase)
+    passed, failed, skipped, reasons, commands = meson_counts(pathlib.Path(build), logbase)
     for reason in sorted(set(reasons)):
         print(f"  {label}: skipped {reasons.count(reason)}: {reason}", file=sys.stderr)
-    print(label, passed, failed, skipped, seconds, " ".join(late), sep="\t")
+    print(label, passed, failed, skipped, seconds, sep="\t")
+    for command in commands:
+        print("alone", command, sep="\t")
 
 
 def summary(path):
-    rows = [line.split("\t") for line in pathlib.Path(path).read_text().splitlines()]
+    lines = [line.split("\t") for line in pathlib.Path(path).read_text().splitlines()]
+    rows = [line for line in lines if line[0] != "alone"]
     width = max([len(r[0]) for r in rows], default=5)
     print(f"{'suite':<{width}}  passed  failed  skipped  seconds")
-    for label, passed, failed, skipped, seconds, *_ in rows:
+    for label, passed, failed, skipped, seconds in rows:
         print(f"{label:<{width}}  {passed:>6}  {failed:>6}  {skipped:>7}  {seconds:>7}")
     passed, failed, skipped = (sum(int(r[i]) for r in rows) for i in (1, 2, 3))
     print()
-    for label, *_, late in (row for row in rows if len(row) == 6 and row[5]):
-        print(f"PASSED ONLY AT A SECOND TRY, alone, {label}: {late}")
+    for _, command in (line for line in lines if line[0] == "alone"):
+        print(f"FAILED, alone: {command}")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return failed > 0 or passed == 0
 
@@ -119,7 +123,4 @@ def summary(path):
 if __name__ == "__main__":
     if sys.argv[1] == "--summary":
         sys.exit(summary(sys.argv[2]))
-    if sys.argv[1] == "--again":
-        print(*again(pathlib.Path(sys.argv[2]), sys.argv[3]), sep="\n")
-        sys.exit(0)
     count(*sys.argv[1:4], *(sys.argv[4:5] or ["testlog"]))

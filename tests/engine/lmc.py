@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 
-from rig.router import die_with_parent
+from rig.router import with_parent
 from rig.wait import PATIENCE
 
 HERE = pathlib.Path(__file__).parent
@@ -42,13 +42,12 @@ class LMCache:
         self.log_path = directory / f"{name}.log"
         self.output = open(self.log_path, "ab")
         self.popen = subprocess.Popen(
-            [PYTHON, HERE / self.program, *map(str, options)],
+            with_parent([PYTHON, HERE / self.program, *options]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.output,
             text=True,
             env={**os.environ, **settings},
-            preexec_fn=die_with_parent,
         )
         self.said = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

@@ -12,7 +12,7 @@ from connected import CHUNK, ConnectedEngine
 from lmc import PYTHON
 from rig.kvaware import SHOWN, complete, ids, wait_keys
 from rig.kvtier_engine import CPU, DISK, Engine
-from rig.router import BUILD, Router, die_with_parent
+from rig.router import BUILD, Router, with_parent
 from rig.wait import Port, until
 from server import START_SECONDS
 
@@ -34,14 +34,13 @@ class StockController:
         ports = {"pull": self.pull, "reply": self.reply}
         ports = {name: int(address.rsplit(":", 1)[1]) for name, address in ports.items()}
         self.popen = subprocess.Popen(
-            [
+            with_parent([
                 pathlib.Path(PYTHON).parent / "lmcache_controller", "--host", "127.0.0.1",
                 "--port", str(self.http), "--monitor-ports", json.dumps({**ports, "heartbeat": self.beat}),
-            ],
+            ]),
             stdout=open(self.log_path, "ab"),
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONHASHSEED": "0"},
-            preexec_fn=die_with_parent,
         )  # fmt: skip
         until(lambda: self._up(), START_SECONDS, "the controller to listen")
         return self

@@ -2,6 +2,8 @@
 # pytest.sh FILE BUILD_DIR [PART] - runs one test file; its report goes to BUILD_DIR/junit/NAME.xml.
 #
 # PART, such as 2/3, is every third test from the second on; its report is NAME.2.xml.
+# Two lines say how the file runs alone, and in which folder the logs of its processes and their configurations are left
+# when a case fails. (In the build directory, the paths of some sockets would be too long.)
 # Those that need clients of others with the environment that tests/run.sh makes for them (tests/sdk.sh), else with the
 # system's Python.
 set -eu
@@ -19,4 +21,13 @@ esac
 # Modules are compiled, and pytest's assertions written, once for all builds; none of it goes into the source tree.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="$root/build-pycache"
-exec "$python" -m pytest -q -p no:cacheprovider --junitxml "$build/junit/$report.xml" "$file"
+logs=$(mktemp -d /tmp/kvw.XXXXXX)
+shown_build=$build
+case $build in "$root"/*) shown_build=${build#"$root/"} ;; esac
+echo "alone: KVW_BUILD=$shown_build${KVW_SANITIZED:+ KVW_SANITIZED=1}${KVW_PATIENCE:+ KVW_PATIENCE=$KVW_PATIENCE}" \
+	"${python#"$root/"} -m pytest tests/integration/$name.py"
+echo "logs: $logs"
+status=0
+"$python" -m pytest -q -p no:cacheprovider --basetemp "$logs" --junitxml "$build/junit/$report.xml" "$file" || status=$?
+[ $status -ne 0 ] || rm -rf "$logs"
+exit $status

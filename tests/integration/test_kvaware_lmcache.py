@@ -12,7 +12,7 @@ from rig.client import COMPLETIONS
 from rig.kvaware import SHOWN, complete, coverage, ids, wait_coverage, wait_keys, wait_log
 from rig.router import Router, settle
 from rig.sim import Sim
-from rig.wait import Port, until
+from rig.wait import Port, until, unused_port
 
 CHUNK = 32
 
@@ -27,13 +27,14 @@ def stage(tmp_path, kvway):
         def __init__(self, count, *options, instance="i"):
             self.pull, self.reply, self.beat = (f"127.0.0.1:{p.number}" for p in ports)
             self.instances = [f"{instance}{i}" for i in range(count)]
+            self.ports = [unused_port() for _ in range(count)]
             self.sims = [self.start(i, *options) for i in range(count)]
 
         @property
         def workers(self):
             return [sim.workers[0] for sim in self.sims]
 
-        def start(self, i, *options, port=0):
+        def start(self, i, *options):
             sim = Sim(
                 tmp_path,
                 1,
@@ -46,7 +47,7 @@ def stage(tmp_path, kvway):
                 "--lmcache-heartbeat-s",
                 0.2,
                 "--port",
-                port,
+                self.ports[i],
                 *options,
                 name=f"sim{len(sims)}",
             )
@@ -211,9 +212,8 @@ def test_a_new_process_of_an_instance_holds_nothing(stage):
     router = made.router()
     complete(router, ids(1, 200))
     wait_keys(router, 6)
-    port = made.workers[0].port
     made.sims[0].kill()
-    made.sims[0] = made.start(0, port=port)
+    made.sims[0] = made.start(0)
     wait_keys(router, 0)
     wait_coverage(router, made.workers, "lmcache")
     # A probe may find out only now that the old process is gone, and the next one that there is a new one.

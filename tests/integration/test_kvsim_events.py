@@ -6,7 +6,6 @@ import collections
 import itertools
 import json
 import random
-import socket
 import struct
 import subprocess
 import time
@@ -15,9 +14,9 @@ import pytest
 
 from rig import msgpack, zmtp
 from rig.client import CHAT, COMPLETIONS
-from rig.router import BUILD, die_with_parent
+from rig.router import BUILD, with_parent
 from rig.sim import Sim
-from rig.wait import until
+from rig.wait import until, unused_row
 
 BLOCK = 16
 END = b"\xff" * 8
@@ -69,11 +68,6 @@ def port_of(endpoint):
 
 def subscribe(worker):
     return zmtp.subscribe(port_of(sources(worker)["endpoint"]), b"kv@")
-
-
-def is_free(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def complete(worker, prompt, tokens=1, **more):
@@ -374,15 +368,14 @@ def test_a_wrong_option_is_reported(sim, tmp_path, options, message):
 def test_the_generator_of_the_benchmark_publishes_no_nonsense(sim):
     """bench/load/kvb_events.c: every removal and every parent is known, and requests are answered."""
     worker = sim(model="bench")
-    first = next(p for p in range(20000, 30000, 4) if all(is_free(p + i) for i in range(4)))
+    first = unused_row(4)
     argv = [BUILD / "bench" / "load" / "kvb-events", "--engines", "2", "--port", first]
     argv += ["--rate", "50", "--held", "4", "--url", f"127.0.0.1:{worker.port}", "--requests", "100"]
     program = subprocess.Popen(
-        [str(a) for a in argv],
+        with_parent(argv),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=die_with_parent,
     )
     assert json.loads(program.stdout.readline()) == {"ready": True}
     peers = [zmtp.subscribe(first + i) for i in range(2)]

@@ -22,7 +22,7 @@ import pytest
 from rig import kvtier_node
 from rig.kvtierd import Kvtierd
 from rig.client import ask
-from rig.router import BUILD, die_with_parent
+from rig.router import BUILD, with_parent
 from rig.wait import until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -61,8 +61,7 @@ class Engine:
         env = {**os.environ, "KVTIER_LIBRARY": str(BUILD / "cache/core/libkvtier.so.1")}
         with open(self.output, "wb") as out, open(self.errors, "wb") as err:
             self.process = subprocess.Popen(
-                list(map(str, argv)), stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env,
-                preexec_fn=die_with_parent,
+                with_parent(argv), stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env,
             )  # fmt: skip
 
     def lines(self):

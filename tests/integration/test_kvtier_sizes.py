@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from rig.router import BUILD, die_with_parent
+from rig.router import BUILD, with_parent
 from rig.wait import until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -35,8 +35,8 @@ class Rank:
         config = {"fingerprint": f"{engine:064x}", "rank": rank, "nvme": {"path": str(path)}, **config}
         env = {**os.environ, "KVTIER_LIBRARY": str(BUILD / "cache/core/libkvtier.so.1")}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(ROOT / "cache/python"), json.dumps(config)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, preexec_fn=die_with_parent,
+            with_parent([sys.executable, "-c", CHILD, ROOT / "cache/python", json.dumps(config)]),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True,
         )  # fmt: skip
 
     def rooms(self):

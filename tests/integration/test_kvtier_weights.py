@@ -13,7 +13,7 @@ import pytest
 
 from rig.kvtier_plan import BLOCK, name, output_of, plan, request_of, store_all  # noqa: F401
 from rig.router import BUILD
-from rig.wait import until
+from rig.wait import until, unused_port
 
 IMPORTED = time.time_ns()
 from kvtier import adapters, changes, fingerprint, library, settings, weights  # noqa: E402
@@ -667,9 +667,7 @@ def test_an_engine_knows_how_many_caches_it_opens_on_its_node():
 
 def test_a_replicas_workers_have_the_numbers_and_ports_of_their_engine(monkeypatch, capfd):
     """The controller heard of worker 1 of an engine of one rank, at any port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = unused_port()
     control = {"pull": "tcp://127.0.0.1:9", "ip": "127.0.0.1", "ports": str(port)}
     common = {"l1": {"capacity": "1MiB"}, "controller": control}
     monkeypatch.setenv("KVTIER_LIBRARY", str(LIBRARY))

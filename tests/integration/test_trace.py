@@ -155,8 +155,8 @@ def test_a_request_that_waits(pair):
 
 
 def test_a_model_that_no_worker_has(pair):
-    """While newer lists are asked for it waits; right after them it need not."""
-    worker, router = pair()
+    """While newer lists are asked for it waits; in the second after them it need not."""
+    worker, router = pair(None, {"health.models_interval": "1h"})
 
     def waits():
         assert router.ask("POST", CHAT, ID, chat_body(model="huge")).status == 404

@@ -163,9 +163,9 @@ static void put_into_force(struct kvw_jwt_keys *keys, struct kvw_jwks *jwks)
 	before = keys->jwks;
 	keys->jwks = jwks;
 	atomic_fetch_add_explicit(&keys->generation, 1, memory_order_release);
+	atomic_store(&keys->state.keys, jwks == NULL ? 0 : kvw_jwks_count(jwks));
 	pthread_mutex_unlock(&keys->lock);
 	kvw_jwks_unref(before);
-	atomic_store(&keys->state.keys, jwks == NULL ? 0 : kvw_jwks_count(jwks));
 }
 
 static bool is_same(const struct kvw_jwt_keys *keys)

@@ -4,7 +4,7 @@ import json
 import subprocess
 import threading
 
-from rig.router import BUILD, Process, die_with_parent, nest
+from rig.router import BUILD, Process, nest, with_parent
 from rig.wait import PATIENCE, until
 
 PROGRAM = BUILD / "tests/integration/kvt_drive"
@@ -35,12 +35,11 @@ class Drive(Process):
         self.output = open(self.log_path, "ab")
         self.argv = [str(PROGRAM), str(path)]
         self.popen = subprocess.Popen(
-            self.argv,
+            with_parent(self.argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.output,
             text=True,
-            preexec_fn=die_with_parent,
         )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

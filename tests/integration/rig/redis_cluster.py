@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 from rig.redis import SERVER, Redis, RedisError, RedisServer
-from rig.router import BUILD, Process, die_with_parent
+from rig.router import BUILD, Process, with_parent
 from rig.wait import PATIENCE, Port, until
 
 DRIVE = BUILD / "tests" / "integration" / "redis-drive"
@@ -297,11 +297,10 @@ class Drive:
         self.errors = open(log, "wb")
         self.log_path = log
         self.popen = subprocess.Popen(
-            [str(word) for word in argv],
+            with_parent(argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            preexec_fn=die_with_parent,
         )
         self.now = None
         self.final = None

@@ -1,6 +1,5 @@
 """A kvway process."""
 
-import ctypes
 import functools
 import json
 import os
@@ -11,10 +10,10 @@ import subprocess
 import time
 
 from rig.client import ask
-from rig.wait import PATIENCE, Port, until, unused_port
+from rig.wait import PATIENCE, until, unused_port
 from rig.worker import MARK
 
-BUILD = pathlib.Path(os.environ.get("KVW_BUILD", pathlib.Path(__file__).parents[3] / "build"))
+BUILD = pathlib.Path(os.environ.get("KVW_BUILD", pathlib.Path(__file__).parents[3] / "build")).absolute()
 PROGRAM = BUILD / "src" / "router" / "kvway"
 SANITIZED = bool(os.environ.get("KVW_SANITIZED"))
 
@@ -46,12 +45,13 @@ def write_config(path, flat):
     path.write_text(json.dumps(nest(flat), indent=2) + "\n")
 
 
-PRCTL = ctypes.CDLL(None).prctl  # known before a fork: a child of a process with threads must not load anything
+def with_parent(argv):
+    """The command that runs argv until the test run ends, however it ends: then the kernel kills it.
 
-
-def die_with_parent():
-    """The kernel kills the child when the test run ends, however it ends."""
-    PRCTL(1, signal.SIGKILL, 0, 0, 0)
+    setpriv becomes argv's program. A preexec_fn could ask the kernel for that as well, but it is Python between fork and
+    exec, which is not safe in a program with threads.
+    """
+    return ["setpriv", "--pdeathsig", "KILL", "--", *map(str, argv)]
 
 
 class Process:
@@ -62,12 +62,11 @@ class Process:
         self.log_path = log
         self.output = open(log, "wb")
         self.popen = subprocess.Popen(
-            self.argv,
+            with_parent(self.argv),
             stdin=subprocess.DEVNULL,
             stdout=self.output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **(env or {})},
-            preexec_fn=die_with_parent,
             close_fds=close_fds,
         )
 
@@ -123,9 +122,7 @@ class Router(Process):
     """
 
     def __init__(self, directory, workers, config=None, worker_keys=None, name="kvway"):
-        self.listen = Port()
-        self.port = self.listen.number
-        self.admin_port = unused_port()
+        self.port, self.admin_port = unused_port(), unused_port()
         self.config_path = directory / f"{name}.yaml"
         entries = [{"url": getattr(w, "url", w), **(worker_keys or {})} for w in workers]
         flat = {
@@ -229,7 +226,6 @@ class Router(Process):
             assert "internal error" not in log, "kvway noticed a bug of its own"
         finally:
             self.kill()
-            self.listen.close()
 
 
 SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?$")

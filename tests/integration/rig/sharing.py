@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from rig import kvtier_share
-from rig.router import BUILD, die_with_parent
+from rig.router import BUILD, with_parent
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -22,8 +22,7 @@ class Engine:
         env = {**os.environ, "KVTIER_LIBRARY": str(BUILD / "cache/core/libkvtier.so.1")}
         with open(self.errors, "ab") as err:
             self.process = subprocess.Popen(
-                list(map(str, argv)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, env=env, text=True,
-                preexec_fn=die_with_parent,
+                with_parent(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, env=env, text=True,
             )  # fmt: skip
 
     @property

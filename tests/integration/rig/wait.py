@@ -1,6 +1,7 @@
 """Waiting for things to become true, and ports that no other process takes."""
 
 import os
+import random
 import socket
 import time
 
@@ -37,10 +38,10 @@ class Port:
     while a server that sets SO_REUSEADDR, as servers do, may bind it and listen.
     """
 
-    def __init__(self):
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    def __init__(self, address="127.0.0.1"):
+        self.socket = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(("127.0.0.1", 0))
+        self.socket.bind((address, 0))
         self.number = self.socket.getsockname()[1]
 
     def close(self):
@@ -50,11 +51,32 @@ class Port:
 KEPT = []
 
 
-def unused_port():
+def unused_port(address="127.0.0.1"):
     """A port number that stays this test program's own until it ends, for a server or for none.
 
     A number that was merely free a moment ago may be another program's Port by now, which a
     server can still bind: the second of the two then finds the address in use.
     """
-    KEPT.append(Port())
+    KEPT.append(Port(address))
     return KEPT[-1].number
+
+
+def unused_row(count):
+    """Ports in one row, kept likewise, outside the range of outgoing connections; the first of them.
+
+    SO_REUSEADDR comes after the bind, which is refused without it where any other socket is bound.
+    """
+    for first in random.sample(range(10000, 18000, count), 100):
+        row = [socket.socket() for _ in range(count)]
+        try:
+            for i, kept in enumerate(row):
+                kept.bind(("127.0.0.1", first + i))
+        except OSError:
+            for kept in row:
+                kept.close()
+            continue
+        for kept in row:
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        KEPT.extend(row)
+        return first
+    raise AssertionError(f"no {count} unused ports in a row")

@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 
-from rig.wait import until
+from rig.wait import until, unused_port
 from rig.wire import Closed, Headers, Reader, encode_chunks, encode_head, parse_head, reset
 
 PROBES = ("/health", "/v1/models", "/metrics")
@@ -160,7 +160,7 @@ class Worker:
         self.lock = threading.Lock()
         self.sockets = set()
         self.listener = None
-        self.port = port
+        self.port = port or unused_port(address)  # while it is stopped, too
         self.start()
 
     def __enter__(self):
@@ -184,7 +184,6 @@ class Worker:
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind((self.address, self.port))
         self.listener.listen(1024)
-        self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
 
     def stop(self):

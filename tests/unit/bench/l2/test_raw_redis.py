@@ -9,10 +9,12 @@ import tempfile
 import time
 
 
-def free_port():
-    """A port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+def kept_port():
+    """A bound socket that keeps its port for a server, which binds it with SO_REUSEADDR as well, and the port."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    return kept, kept.getsockname()[1]
 
 
 def wait_for(port, server):
@@ -55,8 +57,8 @@ def main(raw, stream):
     assert done.returncode == 0 and json.loads(done.stdout)["bytes_per_second"] > 0, done
     if shutil.which("redis-server") is None:
         return 77
-    port = free_port()
-    with tempfile.TemporaryDirectory() as folder:
+    kept, port = kept_port()
+    with kept, tempfile.TemporaryDirectory() as folder:
         server = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
                                    "--appendonly", "no", "--dir", folder], stdout=subprocess.DEVNULL)
         try:

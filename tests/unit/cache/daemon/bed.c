@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "chunk/checksum.h"
 
 static void ignore(void *self, uint32_t level, const char *line)
@@ -248,14 +249,19 @@ uint64_t seed_of(const struct bed *bed, const struct lease *l)
 
 enum kvt_status get(struct bed *bed, const char *bucket, const char *key, uint64_t seed)
 {
+	const uint64_t longest_ns = bed->options.lease_ttl_max_ns;
 	enum kvt_status status;
+	bool right, released;
 	struct lease l;
+	int64_t ends_ns; /* at the earliest */
 
+	ends_ns = kvw_clock_ns() + (int64_t)(longest_ns < 10 * SECOND ? longest_ns : 10 * SECOND);
 	status = lease(bed, bucket, key, 5 * SECOND, 10 * SECOND, &l);
 	if (status != KVT_OK)
 		return status;
-	EXPECT(reads(bed, &l, seed));
-	EXPECT(release(bed, &l) == KVT_OK);
+	right = reads(bed, &l, seed);
+	released = release(bed, &l) == KVT_OK;
+	EXPECT((right && released) || kvw_clock_ns() >= ends_ns);
 	return KVT_OK;
 }
 
