@@ -9,18 +9,6 @@ from rig.wait import until
 from rig.wire import Closed, encode_chunks, encode_head
 
 
-def test_head_has_the_headers_and_no_body(pair):
-    worker, router = pair(lambda ex: ex.send(
-        encode_head("HTTP/1.1 200 OK", [("content-length", "1234"), ("x-a", "b")])))  # fmt: skip
-    with Client(router.port) as client:
-        for _ in range(3):  # a body that is not there must not shift what follows
-            answer = client.ask("HEAD", "/thing")
-            assert answer.status == 200
-            assert answer.headers.get("content-length") == "1234"
-            assert answer.headers.get("x-a") == "b"
-    assert [ex.method for ex in worker.requests] == ["HEAD"] * 3
-
-
 def test_head_with_chunked_framing_announced(pair):
     _, router = pair(
         lambda ex: ex.head(200, [("transfer-encoding", "chunked")])
