@@ -17,12 +17,11 @@ class Failure(Exception):
         self.step, self.line = None, 0
 
 
-# Subjects that take a name, and those that do not; what they give is bytes, or for json any value.
+# Subjects that take a name, besides json, which may. What a subject gives is bytes, or for json any value.
 NAMED = ("header", "interim header", "trailer")
-PLAIN = ("body", "reason", "version", "framing", "target", "method", "events", "interim", "peer")
 RELATIONS = ("is not", "is", "matches", "contains", "lacks", "at least", "at most", "members", "as")
-REQUEST = ("header", "body", "json", "target", "method", "trailer")
-RESPONSE = ("header", "body", "json", "reason", "version", "framing", "events", "interim", "interim header", "trailer")
+REQUEST = ("header", "headers", "body", "json", "target", "method", "trailer")
+RESPONSE = ("header", "headers", "body", "json", "reason", "version", "framing", "events", "interim", "interim header", "trailer")
 RECORD = ("json",)
 
 
@@ -40,6 +39,8 @@ class Message:
         found = self.found
         if subject == "header":
             return joined(found.headers.all(name))
+        if subject == "headers":
+            return "".join(f"{key}: {value}\n" for key, value in found.headers).encode("latin-1")
         if subject == "trailer":
             return joined([value for key, value in found.trailers if key.lower() == name.lower()])
         if subject == "interim":
