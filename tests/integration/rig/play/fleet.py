@@ -1,5 +1,5 @@
-"""What workers do: `w0`, `w1` ..., `any` of them, `another` than those that have received a request, all as `fleet`, or
-a name that `as` gave to a request. A step acts on the request that its worker, or its name, received last.
+"""What workers do: `w0`, `w1` ..., `any` of them, `another` than those that have received a request since `any` did,
+all as `fleet`, or a name that `as` gave to a request. A step acts on the request that its worker, or its name, received last.
 
 `receives` waits for a request and takes it; a request that no step takes fails the case at its end. `serves` has a
 worker answer by itself from there on, and `received` looks at what came.
@@ -49,6 +49,8 @@ def take(player, step):
     fits, words = wanted_by(player, step)
     heard = player.stage.receive(fits, words)
     method, target, name = step.given
+    if step.actor == "any":
+        player.seen = set()
     player.seen.add(heard.worker)
     player.bound[heard.worker] = player.bound[step.actor] = heard
     if name:

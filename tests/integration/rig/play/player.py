@@ -23,7 +23,7 @@ class Player:
         self.names.tables = set(variables or {})
         self.clients = {}  # name: clients.Connection
         self.bound = {}  # name of `as`, or a worker's: the request that it received last
-        self.seen = set()  # workers that have received a request
+        self.seen = set()  # workers that have received a request since `any` did
         router = stage.router
         self.names.update({"n": "0", "dir": str(stage.directory), "kvway.port": router.port, "kvway.admin": router.admin_port})
         for name, actor in stage.workers.items():
