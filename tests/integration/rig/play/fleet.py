@@ -134,10 +134,12 @@ def is_left(player, step):
 
 
 def send(player, step, data):
+    heard = heard_by(player, step)
     try:
-        heard_by(player, step).ex.send(data)
-    except Closed as error:
-        raise Failure(f"{step.actor} sends {readable(data, 200)}", str(error)) from None
+        heard.ex.send(data)
+    except (Closed, OSError) as error:
+        why = "kvway has closed the connection" if heard.ended() else str(error)
+        raise Failure(f"{step.actor} sends {readable(data, 200)}", why) from None
 
 
 @verb("worker", "answers", "answered", "message")
