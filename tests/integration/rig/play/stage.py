@@ -17,7 +17,7 @@ from rig.play.expect import Failure
 from rig.router import Router
 from rig.wait import PATIENCE
 from rig.wire import Closed
-from rig.worker import Worker
+from rig.worker import PROBES, Worker
 from rig.worker import answer as usual_answer
 
 WAIT = types.SimpleNamespace(s=10.0 * PATIENCE)  # for anything that a step expects
@@ -61,9 +61,11 @@ class Heard:
 class Actor:
     """One worker of a stage, scripted by steps."""
 
-    def __init__(self, stage, name, models):
-        self.stage, self.name, self.models = stage, name, models
-        self.rig = Worker(script=self.take, name=name, models=models)
+    def __init__(self, stage, name, settings):
+        self.stage, self.name = stage, name
+        self.models = settings.get("models", ["tiny"])
+        self.prefix = "".join(settings.get("prefix", []))
+        self.rig = Worker(script=self.take, name=name, models=self.models)
         self.reset(False)
 
     def reset(self, reads_late):
@@ -75,7 +77,12 @@ class Actor:
         self.count = 0
 
     def take(self, ex):
-        """In the thread of a connection, for each request."""
+        """In the thread of a connection, for each request; kvway's probes of a worker below a path come here, too."""
+        if self.prefix and ex.method == "GET" and ex.path.removeprefix(self.prefix) in PROBES:
+            self.rig.requests.remove(ex)
+            models = {"object": "list", "data": [{"id": model, "object": "model"} for model in self.models]}
+            ex.respond(200, body=models if ex.path.endswith("/models") else b"")
+            return
         self.count += 1
         if self.serve:
             self.serve(ex)
@@ -112,10 +119,10 @@ class Stage:
         fixed = False
         for i in range(case.workers):
             settings = case.settings.get(f"w{i}", {})
-            actor = Actor(self, f"w{i}", settings.get("models", ["tiny"]))
+            actor = Actor(self, f"w{i}", settings)
             self.workers[actor.name] = actor
-            entry = {"url": actor.rig.url + "".join(settings.get("prefix", []))}
-            if "prefix" in settings:
+            entry = {"url": actor.rig.url + actor.prefix}
+            if actor.prefix:
                 entry["models"] = actor.models
                 fixed = True
             if "key" in settings:
