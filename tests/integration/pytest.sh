@@ -1,5 +1,5 @@
 #!/bin/sh
-# pytest.sh FILE BUILD_DIR [PART] - runs one test file; its report goes to BUILD_DIR/junit/NAME.xml.
+# pytest.sh FILE BUILD_DIR [PART] - runs one test file, or the case files of a folder; its report goes to BUILD_DIR/junit/NAME.xml.
 #
 # PART, such as 2/3, is every third test from the second on; its report is NAME.2.xml.
 # Those that need clients of others with the environment that tests/run.sh makes for them (tests/sdk.sh), else with the

@@ -107,6 +107,8 @@ TRIALS = [
     ASKED + "w0 answers\nclient receives 200\nkvway notes {mine|other}",
     ASKED + "w0 answers\nclient receives 200\nkvway traces mine\n    json way[what=attempt].worker is \"{${w0.url}|x}\"",
     ASKED + "w0 answers\nclient receives 200\nkvway traces {mine|other}",
+    "kvway counts kvway_{bad_requests|bad_request}_total is 0",
+    "kvway shows kvway_request_seconds_count{|s} is 0",
     # blocks
     "until\n    admin asks GET /v1/models\n    admin receives 200\n        json object is \"{list|lisp}\"",
     "config\n    health.fall: 1\n    health.interval: 100ms\nw0 is {ill|well}\nuntil\n    client asks GET /ready\n    client receives 503",
@@ -208,6 +210,20 @@ def test_what_holds_at_the_end_of_every_case(stages, what):
     text, part = AT_THE_END[what]
     shown = play(stages, text)
     assert shown and "a.case: at its end" in shown and part in shown, shown
+
+
+MEANWHILE = {
+    "meanwhile client received\n": "client asks chat\n    member model: \"nosuch\"\nw0 receives",
+    "meanwhile kvway closed the connection of client": "client asks GET /x HTTP/1.0\nw0 receives\nw0 answers\nclient receives 200\n"
+                                                       "w0 receives",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", MEANWHILE)
+def test_a_worker_that_waits_in_vain_says_what_clients_have(stages, part):
+    text = MEANWHILE[part]
+    shown = play(stages, text, hasty_from=2 + text.count("\n"))
+    assert shown and re.sub(r"\n +", "\n", shown).find(part) > 0, shown
 
 
 def test_nothing_is_in_flight_at_the_end_of_a_case(stages, monkeypatch):
@@ -313,10 +329,17 @@ def test_a_kvway_is_shared_where_it_remembers_nothing(stages):
     assert play(stages, "config\n    loops: 1\n" + well) is None and stages.stage is not first
 
 
+PAGE = (pathlib.Path(__file__).parents[1] / "requests" / "README.md").read_text()
+
+
+def test_the_example_of_the_page_holds(stages):
+    example = re.search(r"(?m)(?:^    # A worker.*\n)(?:(?:    .*)?\n)+", PAGE).group()
+    assert "another receives" in example and play(stages, re.sub(r"(?m)^    ", "", example)) is None
+
+
 def test_the_page_names_every_word():
     """README.md is the page from which a newcomer learns them."""
-    page = (pathlib.Path(__file__).parents[1] / "requests" / "README.md").read_text()
     words = [words for _, words in VERBS] + [*expect.RELATIONS, *expect.REQUEST, *expect.RESPONSE]
     words += [*language.HEADINGS, *language.BLOCKS, *language.SHORT, *language.WORKER_SETTINGS]
-    missing = sorted({word for word in words if not re.search(rf"`(?:[^`]* )?{re.escape(word)}(?: [^`]*)?`", page)})
+    missing = sorted({word for word in words if not re.search(rf"`(?:[^`]* )?{re.escape(word)}(?: [^`]*)?`", PAGE)})
     assert not missing, missing

@@ -53,6 +53,19 @@ class Connection:
     def method(self):
         return self.methods[0] if self.methods else "GET"
 
+    def unasked(self, name):
+        """What has come that no step has read, in words, or nothing."""
+        try:
+            waiting = self.client.sock.recv(300, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            waiting = None
+        except OSError as error:
+            return f"\nmeanwhile the connection of {name} ended: {error}"
+        came = bytes(self.client.reader.buffer) + (waiting or b"")
+        if came:
+            return f"\nmeanwhile {name} received\n{readable(came)}"
+        return "" if waiting is None else f"\nmeanwhile kvway closed the connection of {name}"
+
 
 def connection(player, name):
     if name not in player.clients:

@@ -47,7 +47,11 @@ def wanted_by(player, step):
 
 def take(player, step):
     fits, words = wanted_by(player, step)
-    heard = player.stage.receive(fits, words)
+    try:
+        heard = player.stage.receive(fits, words)
+    except Failure as failure:
+        failure.came += "".join(client.unasked(name) for name, client in player.clients.items())
+        raise
     method, target, name = step.given
     if step.actor == "any":
         player.seen = set()
@@ -240,13 +244,17 @@ def serves(player, step):
         actor.serve = script
 
 
-@verb("worker", "breaks", "words")
-def breaks(player, step):
-    """resets or closes the connection of each request by itself from now on."""
-    if step.given not in (["resetting"], ["closing"]):
-        raise Failure("breaks resetting, or breaks closing", step.text)
+@verb("worker", "breaks resetting")
+def breaks_resetting(player, step):
+    """Resets the connection of each request by itself from now on."""
     for actor in actors(player, step):
-        actor.serve = (lambda ex: ex.reset()) if step.given == ["resetting"] else (lambda ex: ex.close())
+        actor.serve = lambda ex: ex.reset()
+
+
+@verb("worker", "breaks closing")
+def breaks_closing(player, step):
+    for actor in actors(player, step):
+        actor.serve = lambda ex: ex.close()
 
 
 @verb("worker", "stops")

@@ -1,6 +1,7 @@
 """What is expected of kvway besides its answers: counters and gauges, log, access log, trace."""
 
 import json
+import re
 
 from rig.play.clients import check
 from rig.play.expect import Failure
@@ -13,6 +14,9 @@ from rig.client import ask
 def measured(player, step, since):
     """Waits for a metric to be as expected."""
     name, labels, relation, bound = step.given
+    page = ask(player.stage.router.admin_port, "GET", "/metrics").body.decode()
+    if f"# TYPE {re.sub('_(bucket|sum|count)$', '', name)} " not in page and f"# TYPE {name} " not in page:
+        raise Failure(f"a metric {name}", "GET /metrics names none")  # a misspelt one would be 0 for ever
     labels = [(key, player.names.fill(value)) for key, value in labels]
     last = [0.0]
 
