@@ -75,8 +75,8 @@ def running_below(parent):
         except OSError:
             continue  # it has ended
         if int(fields[1]) == parent and words:
-            # `pytest.sh test_x.py ...`; a unit test is its program.
-            name = next((word for word in words if word.endswith(".py")), words[0])
+            # `pytest.sh test_x.py ...` or `pytest.sh .../requests`; a unit test is its program.
+            name = next((word for word in words if word.endswith((".py", "/requests"))), words[0])
             found.append((up_s - int(fields[19]) / hertz, pathlib.Path(name).stem))
     return sorted(found, reverse=True)[:SHOWN]
 

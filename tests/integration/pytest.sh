@@ -1,5 +1,5 @@
 #!/bin/sh
-# pytest.sh FILE BUILD_DIR [PART] - runs one test file; its report goes to BUILD_DIR/junit/NAME.xml.
+# pytest.sh FILE BUILD_DIR [PART] - runs one test file, or the case files of a folder; its report goes to BUILD_DIR/junit/NAME.xml.
 #
 # PART, such as 2/3, is every third test from the second on; its report is NAME.2.xml.
 # Two lines say how the file runs alone, and in which folder the logs of its processes and their configurations are left

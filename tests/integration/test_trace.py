@@ -81,16 +81,6 @@ def test_the_way_of_a_request(pair):
     assert f"{worker.url}: only, " in shown and "status 200, complete, after " in shown
 
 
-def test_no_prompt_and_no_key(pair):
-    """Neither a prompt nor what a client sends as its key."""
-    worker, router = pair()
-    headers = [*ID, ("Authorization", "Bearer sk-verysecret")]
-    assert router.ask("POST", CHAT, headers, chat_body("my prompt is mine")).status == 200
-    with urllib.request.urlopen(f"http://127.0.0.1:{router.admin_port}/trace", timeout=10) as got:
-        text = got.read().decode()
-    assert "the-one" in text and "verysecret" not in text and "mine" not in text
-
-
 def test_a_request_that_fails(pair):
     worker, router = pair(close_unanswered)
     assert router.ask("POST", CHAT, ID, chat_body()).status == 502
@@ -168,17 +158,6 @@ def test_a_model_that_no_worker_has(pair):
     assert "wait         for newer lists of the workers' models, at most 1.00 s" in story(router)
 
 
-@pytest.mark.parametrize("how, name", (("fin", "left"), ("rst", "reset")))
-def test_a_client_that_leaves(pair, how, name):
-    worker, router = pair(lambda ex: ex.gone(20))
-    client = Client(router.port)
-    client.send_request("POST", CHAT, ID, body=chat_body())
-    worker.wait_requests(1)
-    client.close() if how == "fin" else client.reset()
-    until(lambda: lines(router, "?id=the-one")[0][0].get("end") == "client_gone")
-    assert [n["name"] for n in one(router, "?id=the-one")["way"] if n["what"] == "client"] == [name]
-
-
 def test_a_timer(pair):
     worker, router = pair(lambda ex: ex.gone(20), {"timeouts.first_token": "300ms"})
     assert router.ask("POST", CHAT, ID, chat_body()).status == 504
@@ -251,20 +230,6 @@ def test_off(pair):
     assert router.ask("POST", CHAT, body=chat_body()).status == 200
     done = run(router)
     assert done.returncode == 1 and done.stderr == "kvway trace: requests are not traced: trace.requests is 0\n"
-
-
-@pytest.mark.parametrize("query, said", (
-    ("?stats=5xx", "found the parameter `stats`, expected only id model worker slow status last since"),
-    ("?status=5x", "status: found `5x`, expected one such as 503, or 5xx"),
-    ("?slow=1s", "slow: found `1s`, expected a number from 0 to 86400000"),
-    ("?last=0", "last: found `0`, expected a number from 1 to 10000"),
-    ("?since=yesterday", "since: found no cursor, expected that of an earlier answer"),
-))
-def test_wrong_questions(pair, query, said):
-    worker, router = pair()
-    with pytest.raises(urllib.error.HTTPError) as failed:
-        lines(router, query)
-    assert failed.value.code == 400 and json.loads(failed.value.read())["error"]["message"] == said
 
 
 @pytest.mark.parametrize("words, said", (

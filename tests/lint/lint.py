@@ -226,7 +226,7 @@ def readmes():
     for folder in sorted(folders | {a for f in folders for a in f.parents} - {pathlib.Path(".")}):
         parts = set(folder.parts)
         # They mirror the tree, or are described by the page above them.
-        if parts & NO_README or under(folder, "tests/unit", "tests/fuzz", "deploy/kustomize", "deploy/helm"):
+        if parts & NO_README or under(folder, "tests/unit", "tests/fuzz", "tests/requests", "deploy/kustomize", "deploy/helm"):
             continue
         if str(folder) == "include":
             continue
