@@ -60,9 +60,21 @@ static void judge_orphan(struct history *h, uint32_t id)
 		model_wrong(h, "chunk %u is refused as if its parent were nowhere", id);
 }
 
+/* A chunk to put: half of them go on where their chain ends, as engines do, so that there is more than fits. */
+static uint32_t pick(struct history *h)
+{
+	uint32_t id = model_pick(h), head = model_head_of(h, id), at = head;
+
+	if (model_random_below(h, 2) == 0)
+		return id;
+	while (at - head < h->p->depth && (model_entry(h, at)->presence != GONE || model_is_filled(h, at)))
+		at++;
+	return at - head < h->p->depth ? at : id;
+}
+
 void model_do_put(struct history *h)
 {
-	uint32_t id = model_pick(h);
+	uint32_t id = pick(h);
 	struct kvt_item item;
 	struct kvt_key parent;
 	struct kvt_blocks blocks;
@@ -120,7 +132,7 @@ void model_do_reserve(struct history *h)
 	struct kvt_blocks blocks[RESERVED_MAX];
 	uint8_t hashes[RESERVED_MAX][16];
 	const struct kvt_segment *segments = NULL;
-	uint32_t counts[RESERVED_MAX] = {0}, first = model_pick(h),
+	uint32_t counts[RESERVED_MAX] = {0}, first = pick(h),
 		 left = h->p->depth - first % h->p->depth;
 	enum kvt_status status;
 
