@@ -4,8 +4,8 @@
  * It is a sorted set, kvt1:generations: each slot that was ever changed, by the number of its last
  * change, the table's id, by 0, and "sum", by -1 less the sum of the numbers. One script asks for
  * what is newer than a number and, if wanted, gives a slot a larger number than all. Where there
- * is no table, or one that is behind the asker, the script begins another one. A table has 66,560
- * slots at most; 5 MB.
+ * is no table, or one that is behind the asker, the script begins another one. A table has 132,096
+ * slots at most; 10 MB.
  *
  * A failover may lose the last changes: a handle that knew one of them sees another sum, and has
  * another table begun. A failover that loses a change of which no running handle knows brings back
