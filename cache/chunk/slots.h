@@ -19,7 +19,9 @@
 
 #define KVT_TENANT_SLOTS  65536u
 #define KVT_VERSION_SLOTS 1024u
-#define KVT_SLOTS         (KVT_TENANT_SLOTS + KVT_VERSION_SLOTS)
+#define KVT_OBJECT_SLOTS  65536u /* of kvtierd's objects (daemon/objects_names.c) */
+#define KVT_OBJECTS_AT    (KVT_TENANT_SLOTS + KVT_VERSION_SLOTS)
+#define KVT_SLOTS         (KVT_OBJECTS_AT + KVT_OBJECT_SLOTS)
 #define KVT_SLOT_AT       26 /* in a key; 2 bytes, little-endian; a fragment's mark may follow */
 
 static inline uint32_t kvt_tenant_slot(const struct kvt_tenant *tenant)

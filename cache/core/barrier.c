@@ -5,15 +5,14 @@
  * were being written when it came; a drain for all stores that were under way. Then it has every
  * tier FLUSH, then it is over, and the operation, if its caller still waits, is done. The
  * operation may end earlier, at its deadline; the barrier goes on, since its tombs must stay until
- * the tiers have answered. A tier that refuses to erase is asked again each second; a shared one, once the
- * operation is over, gets the keys when it is used again (outdated.c), so that barriers do not pile up while it is away.
+ * the tiers have answered. A tier of this handle's own that refuses to erase is asked again each second; a shared one is
+ * not, which may be away for long: it may then have the keys still.
  */
 #include <stdlib.h>
 
 #include "core/barrier.h"
 #include "core/generations.h"
 #include "core/lower.h"
-#include "core/outdated.h"
 #include "core/refused.h"
 #include "core/tombs.h"
 
@@ -146,21 +145,6 @@ static void unhide(struct kvt *k, struct kvt_barrier *b, size_t i)
 		b->tombs[j].tiers &= ~kvt_tomb_of(&k->lower[i]);
 }
 
-/* A shared tier that may be away for long is no reason to keep a barrier that no caller waits for. */
-static bool hand_over(struct kvt *k, struct kvt_barrier *b, size_t i)
-{
-	struct kvt_lower *lower = &k->lower[i];
-
-	if (b->op != NULL || lower->tier->ops->unsure == NULL)
-		return false;
-	unhide(k, b, i);
-	if (kvt_outdated_add(lower, b->keys, b->n))
-		return true;
-	for (size_t j = 0; j < b->n; j++)
-		b->tombs[j].tiers |= kvt_tomb_of(lower);
-	return false;
-}
-
 static bool is_asked_again(const struct kvt_barrier *b)
 {
 	for (size_t i = 0; i < KVT_TIER_COUNT; i++)
@@ -190,7 +174,7 @@ static void erase_done(struct kvt *k, struct kvt_job *job)
 	struct kvt_barrier *b = job->owner;
 
 	b->under_way--;
-	if (refused(job) && job->request.status != KVT_ECANCELED && !k->closing) {
+	if (refused(job) && job->request.status != KVT_ECANCELED && !k->closing && !kvt_lower_is_shared(job->lower)) {
 		b->again[job - b->jobs] = true;
 		b->again_ns = kvt_clock(k) + RETRY_NS;
 		kvt_kick(k);
@@ -219,10 +203,7 @@ static void ask_again(struct kvt *k, struct kvt_barrier *b)
 		if (!b->again[i])
 			continue;
 		b->again[i] = false;
-		if (hand_over(k, b, i))
-			b->bad = true;
-		else
-			erase_in(k, b, i);
+		erase_in(k, b, i);
 	}
 	advance(k, b);
 }
@@ -244,19 +225,6 @@ size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 		}
 	}
 	return done;
-}
-
-bool kvt_barriers_owe(struct kvt *k)
-{
-	bool owe = false;
-
-	pthread_mutex_lock(&k->lock);
-	for (size_t i = 0; i < k->lower_count; i++)
-		owe |= k->lower[i].outdated.count != 0;
-	for (struct kvt_barrier *b = k->barriers.first; b != NULL; b = b->next)
-		owe |= b->n != 0 && b->op == NULL;
-	pthread_mutex_unlock(&k->lock);
-	return owe;
 }
 
 /* Each of these may free the barrier that it looks at. */

@@ -14,10 +14,6 @@
 struct kvt_barrier *kvt_barrier_create(const struct kvt_key *keys, size_t n);
 void kvt_barrier_destroy(struct kvt_barrier *b); /* one that was not begun */
 
-/* Has a tier still to erase keys of erases whose callers do not wait any more? Then a drain that begins now does not
- * make these durable. Without lock. */
-bool kvt_barriers_owe(struct kvt *k);
-
 /* --- under lock --- */
 
 /* Begins an operation of this kind (KVT_OP_ERASE, KVT_OP_DRAIN), that goes to *op. KVT_OK: the

@@ -90,17 +90,6 @@ struct kvt_store_line {
 	struct kvt_store *first, *last;
 };
 
-/* Keys that a shared tier is to erase once it is used again, oldest first. Under lock. */
-struct kvt_outdated_key;
-struct kvt_outdated {
-	struct kvt_outdated_key *first, *last; /* but for those under way */
-	size_t count;                          /* with them */
-	bool under_way;
-	size_t at_once;   /* keys in the next request; 0: as many as ever */
-	uint64_t round;   /* of the breaker, in which its probe was left to others */
-	int64_t again_ns; /* not before: the tier refused, or another request may be its probe */
-};
-
 /* A tier below L1. */
 struct kvt_refused;
 struct kvt_lower {
@@ -123,7 +112,6 @@ struct kvt_lower {
 	struct kvt_job *oldest, *newest; /* under way */
 	size_t under_way;
 	struct kvt_store_line line;
-	struct kvt_outdated outdated;
 	size_t stores_under_way;
 	_Atomic(struct kvt_job *) finished;
 	_Atomic uint64_t hits, misses, loads, load_bytes, stores, store_bytes, io_errors, corrupt;
@@ -286,8 +274,7 @@ struct kvt {
 	struct kvt_generations generations;
 	size_t probes_under_way;
 	bool closing;
-	bool outdates; /* chunks are replaced by others under their keys (kvt_outdate) */
-	bool kicked;   /* `due` was signalled */
+	bool kicked; /* `due` was signalled */
 	pthread_t control;
 	bool has_control;
 	int64_t tended_ns;   /* of the thread that steps the control part */

@@ -331,6 +331,31 @@ size_t kvt_generations_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 	return 0;
 }
 
+void kvt_table_numbers(struct kvt *k, const uint32_t *slots, size_t n, uint64_t *numbers)
+{
+	struct kvt_generations *g = &k->generations;
+
+	pthread_mutex_lock(&g->lock);
+	for (size_t i = 0; i < n; i++)
+		numbers[i] = g->at != NULL ? g->at[slots[i]] : 0;
+	pthread_mutex_unlock(&g->lock);
+}
+
+size_t kvt_slot_free(struct kvt *k, uint32_t slot)
+{
+	struct kvt_slot_set *slots = calloc(1, sizeof(*slots));
+	size_t count;
+
+	if (slots == NULL)
+		return 0; /* it leaves when room is needed */
+	kvt_slot_set_add(slots, slot);
+	pthread_mutex_lock(&k->lock);
+	count = free_slots(k, slots, true);
+	pthread_mutex_unlock(&k->lock);
+	free(slots);
+	return count;
+}
+
 enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 {
 	struct kvt_generations *g = &k->generations;

@@ -23,6 +23,12 @@ bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns);
 enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask) KVT_MUST_CHECK;
 enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns) KVT_MUST_CHECK; /* erase.c */
 
+/* For kvtierd, which makes names of its own of these: the numbers of n slots, as far as this handle knows the shared
+ * table; else 0. */
+void kvt_table_numbers(struct kvt *k, const uint32_t *slots, size_t n, uint64_t *numbers);
+/* What keys with this tenant's slot have in memory and in tiers of this handle's own leaves; returns how much. */
+size_t kvt_slot_free(struct kvt *k, uint32_t slot);
+
 /* --- under lock --- */
 
 /* A slot gets another generation; kvt_barrier_raised(b) follows. tenant: whose it is, or NULL.

@@ -22,7 +22,6 @@
 #include "core/names.h"
 #include "core/node.h"
 #include "core/ops.h"
-#include "core/outdated.h"
 #include "core/settle.h"
 #include "core/step.h"
 #include "core/stores.h"
@@ -91,10 +90,8 @@ static bool has_room(void *self)
 
 static void destroy(struct kvt *k)
 {
-	for (size_t i = 0; i < k->lower_count; i++) {
-		kvt_outdated_finish(&k->lower[i]);
+	for (size_t i = 0; i < k->lower_count; i++)
 		kvt_lower_finish(&k->lower[i]);
-	}
 	if (k->ops.eventfd >= 0)
 		kvt_ops_finish(k);
 	kvt_barriers_finish(k);

@@ -4,7 +4,7 @@
  * Each tier's index has its own limits. A shared tier has none: what it holds is not this handle's
  * alone.
  */
-#include "core/limit.h"
+#include "core/put.h"
 #include "core/refused.h"
 
 bool kvt_put_is_limited(struct kvt *k, const struct kvt_item *item)

@@ -165,37 +165,15 @@ bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key)
 	return false;
 }
 
-static enum kvt_unseen unseen(struct kvt_lower *b, const struct kvt_key *key)
+bool kvt_lower_is_known(struct kvt *k, const struct kvt_key *key)
 {
 	struct kvt_tier_known known;
-	enum kvt_unseen what;
 
-	if (b->tier == NULL) {
-		pthread_mutex_lock(&b->k->lock);
-		what = b->refused != NULL ? KVT_UNSEEN_OWNED : KVT_UNSEEN_NOT;
-		pthread_mutex_unlock(&b->k->lock);
-		return what;
-	}
-	what = b->tier->ops->unsure != NULL ? KVT_UNSEEN_SHARED : KVT_UNSEEN_THERE;
-	if (what == KVT_UNSEEN_THERE && !kvt_names_known(b->k))
-		return what;
-	if (kvt_lower_readable(b) && (what == KVT_UNSEEN_THERE || kvt_breaker_works(&b->breaker)))
-		return KVT_UNSEEN_NOT;
-	if (what == KVT_UNSEEN_THERE && !kvt_lower_knows(b, key, &known))
-		return KVT_UNSEEN_NOT;
-	return kvt_tomb_covers(b, key, false) ? KVT_UNSEEN_NOT : what;
-}
-
-enum kvt_unseen kvt_lower_unseen(struct kvt *k, const struct kvt_key *key)
-{
-	enum kvt_unseen most = KVT_UNSEEN_NOT;
-
-	for (size_t i = 0; i < k->lower_count; i++) {
-		enum kvt_unseen what = unseen(&k->lower[i], key);
-
-		most = what > most ? what : most;
-	}
-	return most;
+	for (size_t i = 0; i < k->lower_count; i++)
+		if (k->lower[i].tier != NULL && kvt_lower_knows(&k->lower[i], key, &known) &&
+			!kvt_tomb_covers(&k->lower[i], key, false))
+			return true;
+	return false;
 }
 
 /* --- requests --------------------------------------------------------------------------------- */

@@ -30,10 +30,10 @@ static inline bool kvt_lower_readable(struct kvt_lower *b)
 	return kvt_lower_shows(b) && kvt_names_show(b->k, b);
 }
 
-/* Did it work when it was used last, in both directions? Any thread. */
-static inline bool kvt_lower_works(struct kvt_lower *b)
+/* Do others store in this tier, which is there? */
+static inline bool kvt_lower_is_shared(const struct kvt_lower *b)
 {
-	return kvt_breaker_works(&b->breaker) && kvt_breaker_works(&b->write_breaker);
+	return b->tier->ops->unsure != NULL;
 }
 
 /* What the tier, which is there, knows of a key. */
@@ -52,15 +52,8 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
  * another process owns. False: it is nowhere. Any thread, without `lock`. */
 bool kvt_lower_may_have(struct kvt *k, const struct kvt_key *key);
 
-/* Which tier may have a chunk that kvt_lower_holding does not find? Of several the last one here. */
-enum kvt_unseen {
-	KVT_UNSEEN_NOT,
-	KVT_UNSEEN_SHARED, /* a shared one that has not worked since it was left alone */
-	KVT_UNSEEN_OWNED,  /* one whose store another process owns */
-	KVT_UNSEEN_THERE,  /* a local one that is left alone: its index has it */
-};
-/* As kvt_lower_may_have, for a caller that stores under the key; a shared tier that works counts as asked. */
-enum kvt_unseen kvt_lower_unseen(struct kvt *k, const struct kvt_key *key);
+/* Does a tier know this chunk, though it may be left alone now? Any thread, without `lock`. */
+bool kvt_lower_is_known(struct kvt *k, const struct kvt_key *key);
 
 /* Hands a request over; `done` gets it back, once, from kvt_moves_step. Under lock. */
 void kvt_lower_submit(

@@ -10,7 +10,6 @@
 #include "core/loads.h"
 #include "core/lower.h"
 #include "core/moves.h"
-#include "core/outdated.h"
 #include "core/probes.h"
 #include "core/stores.h"
 
@@ -64,7 +63,6 @@ size_t kvt_moves_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 
 	for (size_t i = 0; i < k->lower_count; i++) {
 		done += kvt_lower_tick(&k->lower[i], now_ns, next_ns);
-		done += kvt_outdated_tick(&k->lower[i], now_ns, next_ns);
 		end_waits(&k->lower[i]);
 	}
 	done += kvt_generations_tick(k, now_ns, next_ns);

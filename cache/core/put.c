@@ -16,6 +16,7 @@
 
 #include "chunk/fragment_mark.h"
 #include "core/lower.h"
+#include "core/put.h"
 #include "core/stores.h"
 
 #define MOST_ITEMS (1u << 20)
@@ -67,7 +68,7 @@ static bool item_read(const struct kvt_item *given, uint32_t size, struct whole 
 	}
 	out->item.size = sizeof(out->item);
 	out->item.blocks_size = sizeof(out->blocks);
-	return out->item.bytes != 0 && out->item.flags == 0 && kvt_blocks_valid(out->item.blocks) &&
+	return out->item.bytes != 0 && (out->item.flags & ~KVT_ITEM_MEMORY) == 0 && kvt_blocks_valid(out->item.blocks) &&
 	       (out->item.blocks == NULL || !kvt_key_is_fragments(&out->item.key));
 }
 
@@ -186,7 +187,7 @@ static enum kvt_status reserve_one(struct kvt *k, const struct kvt_item *given, 
 			trace_put(k, item, status, kvt_clock(k));
 		return status;
 	}
-	if (item->blocks != NULL || goes_down(k)) {
+	if (item->blocks != NULL || (goes_down(k) && (item->flags & KVT_ITEM_MEMORY) == 0)) {
 		put->cargo = kvt_cargo_make(item);
 		if (put->cargo == NULL) {
 			kvt_l1_discard(k->l1, put->entry);

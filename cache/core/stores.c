@@ -15,7 +15,7 @@
  *
  * Erase. A store in line is dropped. One that is being written cannot be stopped; its key is
  * covered by a tomb at once and, when it is written, erased in the tier, and only when that is done
- * is the tomb taken away; a tier that refuses is asked again each second. A chunk that is put again
+ * is the tomb taken away; a tier of this handle's own that refuses is asked again each second. A chunk that is put again
  * under that name meanwhile waits in line for it.
  */
 #include <stdlib.h>
@@ -23,7 +23,6 @@
 #include "core/barrier.h"
 #include "core/lower.h"
 #include "core/names.h"
-#include "core/outdated.h"
 #include "core/stores.h"
 #include "core/tombs.h"
 
@@ -113,8 +112,6 @@ static void drop(struct kvt *k, struct kvt_store *store)
 {
 	kvt_trace_chunk(k, KVT_TRACE_DROPPED, store->lower->id, &store->keyed.key, KVT_WHY_NONE);
 	leave_line(store);
-	if (!k->closing)
-		kvt_outdated_unwritten(store->lower, &store->keyed.key, false);
 	finish(k, store, false);
 }
 
@@ -209,7 +206,7 @@ static void erase_done(struct kvt *k, struct kvt_job *job)
 {
 	uint32_t status = job->request.status;
 
-	if ((status == KVT_EIO || status == KVT_ENOMEM) && !k->closing)
+	if ((status == KVT_EIO || status == KVT_ENOMEM) && !k->closing && !kvt_lower_is_shared(job->lower))
 		try_later(k, store_of(job));
 	else
 		end_erased(k, store_of(job));
@@ -254,9 +251,6 @@ static void end_written(struct kvt *k, struct kvt_store *store, bool stored)
 		kvt_took(k, KVT_LATENCY_STORE, store->job.wanted_ns);
 		kvt_count(&store->lower->stores, 1);
 		kvt_count(&store->lower->store_bytes, store->cargo->item.bytes);
-	} else if (!k->closing) {
-		kvt_outdated_unwritten(
-			store->lower, &store->keyed.key, store->job.request.status == KVT_EIO);
 	}
 	finish(k, store, stored);
 }

@@ -162,10 +162,10 @@ static bool create_objects(struct daemon *d)
 		.lease_grace_ns = config->lease_grace_ns,
 		.leases_max = config->leases,
 		.object_max_bytes = config->object_bytes,
+		.memory_only_bytes = config->memory_object_bytes,
 		.limits = config->buckets,
 		.limit_count = config->bucket_count};
-	char why[KVT_REASON_BYTES] = "", catalog[PATH_BYTES + 32], roster[PATH_BYTES + 32],
-		generations[PATH_BYTES + 32];
+	char why[KVT_REASON_BYTES] = "", catalog[PATH_BYTES + 32], generations[PATH_BYTES + 32];
 
 	if (nvme != NULL && nvme[0] != '\0') {
 		if (!make_folder(nvme)) {
@@ -174,8 +174,6 @@ static bool create_objects(struct daemon *d)
 		}
 		snprintf(catalog, sizeof(catalog), "%s/kvtierd-catalog", nvme);
 		options.catalog_path = catalog;
-		snprintf(roster, sizeof(roster), "%s/kvtierd-tenants", nvme);
-		options.roster_path = roster;
 		snprintf(generations, sizeof(generations), "%s/kvtierd-generations", nvme);
 		options.generations_path = generations;
 	}

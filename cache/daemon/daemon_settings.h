@@ -25,7 +25,7 @@ struct kvt_daemon_config {
 	uint64_t lease_ttl_ns, lease_ttl_max_ns, lease_grace_ns;
 	uint64_t lease_wait_ns, lease_wait_max_ns;
 	uint32_t connections, leases, puts;
-	uint64_t object_bytes;
+	uint64_t object_bytes, memory_object_bytes;
 	uint64_t idle_ns, head_ns, body_ns, body_rate, write_ns, drain_ns;
 
 	struct kvt_bucket_limit *buckets; /* [bucket_count], owned */

@@ -146,35 +146,62 @@ void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_
 	pthread_mutex_unlock(&g->lock);
 }
 
-enum kvt_status kvt_generation_table_raise(struct kvt_generation_table *g, uint32_t slot)
+/* New places for slots from `first` on, in `places`. With `writing`. */
+static enum kvt_status write_places(
+	struct kvt_generation_table *g, uint32_t first, uint32_t count, struct place *places)
 {
-	struct place place;
 	uint8_t random[3];
-	enum kvt_status status = KVT_EIO;
+	uint64_t last = g->last;
 
-	if (slot >= KVT_SLOTS)
-		return KVT_EINVAL;
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return KVT_EIO;
-	pthread_mutex_lock(&g->writing);
-	place.number = g->last + kvt_change_step(random);
-	place.check = check_of(g->id, slot, place.number);
-	if (write_at(g, 1 + slot, &place, sizeof(place))) {
-		pthread_mutex_lock(&g->lock);
-		g->numbers[slot] = g->last = place.number;
-		pthread_mutex_unlock(&g->lock);
-		status = KVT_OK;
+	for (uint32_t i = 0; i < count; i++) {
+		if (getrandom(random, sizeof(random), 0) != sizeof(random))
+			return KVT_EIO;
+		last += kvt_change_step(random);
+		places[i] = (struct place){last, check_of(g->id, first + i, last)};
 	}
+	if (!write_at(g, 1 + first, places, count * sizeof(*places)))
+		return KVT_EIO;
+	pthread_mutex_lock(&g->lock);
+	for (uint32_t i = 0; i < count; i++)
+		g->numbers[first + i] = places[i].number;
+	g->last = last;
+	pthread_mutex_unlock(&g->lock);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_generation_table_raise(struct kvt_generation_table *g, uint32_t first, uint32_t count)
+{
+	struct place *places;
+	enum kvt_status status;
+
+	if (first >= KVT_SLOTS || count == 0 || count > KVT_SLOTS - first)
+		return KVT_EINVAL;
+	places = calloc(count, sizeof(*places));
+	if (places == NULL)
+		return KVT_ENOMEM;
+	pthread_mutex_lock(&g->writing);
+	status = write_places(g, first, count, places);
 	pthread_mutex_unlock(&g->writing);
+	free(places);
 	return status;
 }
 
-enum kvt_status kvt_generation_table_renew(struct kvt_generation_table *g)
+void kvt_generation_table_numbers(struct kvt_generation_table *g, const uint32_t *slots, size_t n,
+	uint64_t *numbers, uint8_t id[KVT_TABLE_ID_BYTES])
 {
-	enum kvt_status status;
+	struct place p;
 
-	pthread_mutex_lock(&g->writing);
-	status = renew(g);
-	pthread_mutex_unlock(&g->writing);
-	return status;
+	pthread_mutex_lock(&g->lock);
+	memcpy(id, g->id, sizeof(g->id));
+	for (size_t i = 0; i < n; i++) {
+		off_t at = (off_t)((1 + slots[i]) * sizeof(p));
+
+		if (g->fd >= 0 && pread(g->fd, &p, sizeof(p), at) == sizeof(p) && p.number > g->numbers[slots[i]] &&
+			p.check == check_of(g->id, slots[i], p.number)) {
+			g->numbers[slots[i]] = p.number;
+			g->last = p.number > g->last ? p.number : g->last;
+		}
+		numbers[i] = g->numbers[slots[i]];
+	}
+	pthread_mutex_unlock(&g->lock);
 }

@@ -1,8 +1,9 @@
 /*
- * generations.h - the table of generations that kvtierd keeps for engines of libkvtier (chunk/slots.h).
+ * generations.h - the table of generations that kvtierd keeps for engines of libkvtier (chunk/slots.h), and for its
+ * own objects.
  *
  * A file with a place for each slot: a change is one write and one sync. A file that is damaged, or not there, is a new
- * table: engines find what they stored cold. Threads: any; a change waits for the disk.
+ * table: all that was stored is cold. Threads: any; a change waits for the disk.
  */
 #ifndef KVT_DAEMON_GENERATIONS_H
 #define KVT_DAEMON_GENERATIONS_H
@@ -19,9 +20,12 @@ void kvt_generation_table_destroy(struct kvt_generation_table *g); /* NULL is al
 
 /* Answers a question; what it is to change does not count. */
 void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_ask *ask);
-/* A larger number than all for a slot; durable when it returns KVT_OK. */
-enum kvt_status kvt_generation_table_raise(struct kvt_generation_table *g, uint32_t slot) KVT_MUST_CHECK;
-/* Another table begins: all names change. Durable likewise. */
-enum kvt_status kvt_generation_table_renew(struct kvt_generation_table *g) KVT_MUST_CHECK;
+/* Larger numbers than all for `count` slots from `first` on; durable when it returns KVT_OK. */
+enum kvt_status kvt_generation_table_raise(
+	struct kvt_generation_table *g, uint32_t first, uint32_t count) KVT_MUST_CHECK;
+/* The numbers of n slots, and the table's id: what another process with the same file has changed, too, which owned the
+ * store before. */
+void kvt_generation_table_numbers(struct kvt_generation_table *g, const uint32_t *slots, size_t n,
+	uint64_t *numbers, uint8_t id[KVT_TABLE_ID_BYTES]);
 
 #endif

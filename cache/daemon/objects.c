@@ -20,7 +20,6 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
-#include "core/outdated.h"
 #include "daemon/objects_parts.h"
 #include "memory/arena.h"
 
@@ -52,7 +51,6 @@ static void *grant(void *self)
 	while (!atomic_load(&o->stop)) {
 		wait_until(o, kvt_lease_table_due(o->leases), kvt_eventfd(o->cache));
 		kvt_leases_poll(o);
-		kvt_replaced_tend(o);
 		while (kvt_leases_expire(o) != 0)
 			;
 	}
@@ -69,7 +67,6 @@ static void *keep(void *self)
 		for (int i = 0; i < NAMES_STEPS && kvt_catalog_step(o->catalog); i++)
 			;
 		kvt_names_sweep(o);
-		kvt_roster_sync(o->roster);
 		wait_until(o, INT64_MAX, -1);
 	}
 	return NULL;
@@ -177,46 +174,6 @@ static enum kvt_status open_catalog(
 	return o->swept != NULL ? kvt_catalog_create(&names, why, &o->catalog) : KVT_ENOMEM;
 }
 
-/* Erases what the former process was replacing when it ended. What no tier can make durable now is no
- * reason not to start. */
-static enum kvt_status end_replacing(struct kvt_objects *o, char *why)
-{
-	const struct kvt_key *keys;
-	enum kvt_status status;
-	char path[PATH_BYTES];
-	bool kept;
-	size_t n;
-
-	if (!kvt_segment_beside(o->segment, "replaced", path, sizeof(path)))
-		return KVT_EINVAL;
-	status = kvt_doomed_create(path, o->surroundings, why, &o->doomed);
-	if (status != KVT_OK)
-		return status;
-	keys = kvt_doomed_left(o->doomed, &n);
-	if (n == 0)
-		return KVT_OK;
-	kept = !kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
-	status = kvt_erase(o->cache, keys, n, DRAIN_NS, NULL);
-	kept = kept || !kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
-	if (status == KVT_MISS) { /* a tier is slow or away: it hides them until it has erased them */
-		kept = true;
-		status = KVT_OK;
-	}
-	if (status == KVT_OK && kept) {
-		kvt_doomed_keep_left(o->doomed);
-		kvt_note(o->surroundings, KVT_LOG_WARN,
-			"objects: what was being replaced is kept in mind until all tiers are "
-			"back");
-	} else if (status == KVT_OK) {
-		kvt_doomed_clear(o->doomed);
-	} else {
-		snprintf(why, KVT_REASON_BYTES,
-			"objects that were being replaced cannot be erased for good: %s",
-			kvt_status_text(status));
-	}
-	return status;
-}
-
 static enum kvt_status open_generations(
 	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
 {
@@ -245,11 +202,7 @@ static enum kvt_status create_parts(
 	if (status == KVT_OK)
 		status = set_limits(o, options, why);
 	if (status == KVT_OK)
-		status = end_replacing(o, why);
-	if (status == KVT_OK)
 		status = open_catalog(o, options, why);
-	if (status == KVT_OK)
-		status = kvt_roster_create(options->roster_path, o->surroundings, why, &o->roster);
 	if (status == KVT_OK)
 		status = open_generations(o, options, why);
 	if (status == KVT_OK)
@@ -273,10 +226,9 @@ enum kvt_status kvt_objects_create(
 	o->ttl_max_ns = options->lease_ttl_max_ns;
 	o->grace_ns = options->lease_grace_ns;
 	o->object_max = options->object_max_bytes;
+	o->memory_only = options->memory_only_bytes;
 	o->wake = -1;
 	pthread_mutex_init(&o->pending_lock, NULL);
-	for (size_t i = 0; i < KVT_STRIPES; i++)
-		pthread_mutex_init(&o->stripes[i].lock, NULL);
 	status = create_parts(o, options, why);
 	if (status == KVT_OK) {
 		*out = o;
@@ -295,22 +247,16 @@ void kvt_objects_destroy(struct kvt_objects *o)
 	stop(o);
 	if (o->cache != NULL) {
 		kvt_leases_end(o);
-		kvt_leases_poll(o); /* erases that have ended */
 		if (kvt_drain(o->cache, DRAIN_NS) != KVT_OK)
 			kvt_note(o->surroundings, KVT_LOG_WARN,
 				"objects: not all that was put could be stored below");
-		kvt_leases_poll(o); /* erases that have ended */
 		kvt_close(o->cache);
 	}
 	kvt_catalog_destroy(o->catalog);
-	kvt_roster_destroy(o->roster);
 	free(o->limited);
-	kvt_doomed_destroy(o->doomed);
 	kvt_generation_table_destroy(o->generations);
 	free(o->swept);
 	kvt_lease_table_destroy(o->leases);
-	for (size_t i = 0; i < KVT_STRIPES; i++)
-		pthread_mutex_destroy(&o->stripes[i].lock);
 	pthread_mutex_destroy(&o->pending_lock);
 	if (o->wake >= 0)
 		close(o->wake);
@@ -351,8 +297,6 @@ void kvt_objects_stats(struct kvt_objects *o, struct kvt_objects_stats *out)
 		.objects = names.names,
 		.buckets = names.buckets,
 		.unlisted = names.unlisted,
-		.outdated = kvt_outdated_count(o->cache),
-		.tenants = kvt_roster_count(o->roster),
 		.quiet_until_wall_ns = kvt_segment_quiet_until(o->segment),
 	};
 }

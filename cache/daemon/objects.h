@@ -3,7 +3,7 @@
  *
  * An object is a run of bytes under a bucket and a key, both as a client gave them, decoded. It is
  * kept as a chunk of libkvtier, whose L1 lies in the daemon's segment; below L1 are the tiers that
- * the configuration names. Its storage key is SHA-256 over a domain, bucket and key. Its tenant, whose
+ * the configuration names. Its storage key is a hash of bucket, key and generations (objects_names.c). Its tenant, whose
  * limits count for it, is the one that its client names; the bucket where it names none, where the bucket
  * has limits of its own, and above a shared tier, where others put what an erase has to reach. Objects
  * have no parents.
@@ -12,7 +12,8 @@
  * released or its time and a grace are over. Bytes are checked before a lease is granted, since
  * clients map the segment writable.
  *
- * Replacing: an object whose bytes differ is replaced; the old bytes live until their leases end.
+ * Replacing: an object whose bytes differ is replaced; the old bytes live until their leases end. Where a tier below
+ * may have them, the change is durable before the put is over.
  *
  * Threads: any. `done` is called on the objects' own thread, or inside the call.
  */
@@ -42,8 +43,8 @@ struct kvt_objects_options {
 	uint64_t lease_grace_ns;   /* kept beyond the TTL */
 	uint32_t leases_max;       /* at once */
 	uint64_t object_max_bytes;
+	uint64_t memory_only_bytes; /* objects up to this size stay in memory */
 	const char *catalog_path; /* names of objects, for lists after a restart; NULL: none */
-	const char *roster_path;  /* tenants of buckets, with a store on disk; NULL: none */
 	const char *generations_path; /* NULL: next to the segment */
 	const struct kvt_bucket_limit *limits;
 	size_t limit_count;
@@ -80,9 +81,11 @@ enum kvt_put_outcome {
 };
 
 /* All bytes are in place; sum is theirs (kvt_checksum_*, made while they came in). Takes the put.
- * KVT_FULL, KVT_BUSY: not stored. *outcome is set with KVT_OK, and with KVT_FULL as said above. */
+ * KVT_FULL, KVT_BUSY: not stored. *outcome is set with KVT_OK, and with KVT_FULL as said above. KVT_MISS: it takes the
+ * place of another object, for which the disk or the shared tier is waited for, and wait is false; the put stays the
+ * caller's: to be called again where it may wait, for about a second. */
 enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put *put,
-	const struct kvt_checksum *sum, enum kvt_put_outcome *outcome) KVT_MUST_CHECK;
+	const struct kvt_checksum *sum, bool wait, enum kvt_put_outcome *outcome) KVT_MUST_CHECK;
 void kvt_object_put_abort(struct kvt_objects *o, struct kvt_object_put *put);
 
 /* --- leases --- */
@@ -116,12 +119,11 @@ enum kvt_status kvt_object_release(struct kvt_objects *o, struct kvw_slice id) K
 
 /* --- administration --- */
 
-/* KVT_MISS: not there. Durable when it returns; may wait up to a second, KVT_BUSY: unreadable, but
- * not known to be durable by then. */
+/* KVT_MISS: not there. Durable when it returns, which may take a second; KVT_EIO: nothing is promised. */
 enum kvt_status kvt_object_erase(
 	struct kvt_objects *o, const struct kvt_object_name *name) KVT_MUST_CHECK;
-/* tenant NULL: all that is in the bucket, whose tenants lose what they have in other buckets, too, and engines of libkvtier
- * all that they stored here. Else what the tenant has, wherever. */
+/* tenant NULL: all that is in the bucket, and engines of libkvtier lose all that they stored here, in any bucket. Else what
+ * the tenant has, wherever. KVT_EIO, KVT_BUSY: not known to be durable. */
 enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	const struct kvt_tenant *tenant, size_t *erased) KVT_MUST_CHECK;
 
@@ -159,8 +161,6 @@ struct kvt_objects_stats {
 	uint64_t corrupt;            /* found wrong when a lease was asked for */
 	uint64_t objects, buckets;   /* as lists know them */
 	uint64_t unlisted;           /* puts whose name found no room there */
-	uint64_t outdated;           /* keys that a shared tier is to erase once it is used again */
-	uint64_t tenants;            /* that clients named */
 	int64_t quiet_until_wall_ns; /* 0: writes are allowed */
 };
 void kvt_objects_stats(struct kvt_objects *o, struct kvt_objects_stats *out);

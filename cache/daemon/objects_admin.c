@@ -1,9 +1,12 @@
 /*
  * objects_admin.c - erasing, lists, and names that nothing has any more.
  *
+ * An erase changes a number that is part of keys (objects_names.c); from then on nothing asks for the former ones. What
+ * lies here under these is freed at once, as far as it is known; else it leaves when room is needed.
+ *
  * What is being put while it is erased belongs to the time after: an erase concerns what was there
- * when it was called. Its name is forgotten before the bytes are, so that a put that ends in between
- * may leave a name too many, but never lacks its own.
+ * when it was called. An erase of a tenant by name is no change of keys: what of it is being put at that moment may be
+ * lost.
  *
  * The catalog names what was put; whether it is there is asked of libkvtier, when a list is made and
  * in a slow sweep. A name is forgotten only while all tiers work: one that is left alone for a while, or
@@ -22,67 +25,77 @@
 
 /* --- erasing ---------------------------------------------------------------------------------- */
 
+/* A slot gets another generation. */
+static enum kvt_status change(struct kvt_objects *o, uint32_t slot)
+{
+	return o->shared ? kvt_table_raise(o->cache, slot, WAIT_NS)
+			 : kvt_generation_table_raise(o->generations, slot, 1);
+}
+
+enum kvt_status kvt_object_rename(
+	struct kvt_objects *o, const struct kvt_object_name *name, const struct kvt_key *old)
+{
+	enum kvt_status status = change(o, kvt_object_slot(name));
+
+	if (status == KVT_OK)
+		(void)!kvt_erase(o->cache, old, 1, 0, NULL); /* room */
+	return status;
+}
+
 enum kvt_status kvt_object_erase(struct kvt_objects *o, const struct kvt_object_name *name)
 {
-	struct kvt_stripe *stripe;
 	enum kvt_status status;
 	struct kvt_key key;
-	size_t erased = 0;
+	bool known;
 
 	if (!kvt_object_name_valid(name))
 		return KVT_EINVAL;
-	kvt_object_key(name, &key);
-	stripe = kvt_object_stripe(o, &key);
-	pthread_mutex_lock(&stripe->lock);
-	kvt_puts_usurp(stripe, &key);
-	pthread_mutex_unlock(&stripe->lock);
-	kvt_catalog_forget(o->catalog, name);
-	status = kvt_erase(o->cache, &key, 1, WAIT_NS, &erased);
-	if (status == KVT_MISS)
-		return KVT_BUSY; /* unreadable, but not known to be durable yet */
-	return status == KVT_OK && erased == 0 ? KVT_MISS : status;
+	kvt_object_key(o, name, &key);
+	known = kvt_object_is_known(o, &key);
+	if (!known && kvt_object_is_nowhere(o, &key))
+		return KVT_MISS;
+	status = kvt_object_rename(o, name, &key);
+	if (status == KVT_OK)
+		kvt_catalog_forget(o->catalog, name);
+	return status == KVT_OK && !known ? KVT_MISS : status;
 }
 
-/* What is known under a tenant; *erased grows. */
-static enum kvt_status erase_tenant(
-	struct kvt_objects *o, const struct kvt_tenant *tenant, size_t *erased)
+/* Its slot may have another generation already. */
+static enum kvt_status erase_tenant(struct kvt_objects *o, const struct kvt_tenant *tenant, size_t *erased)
 {
-	enum kvt_status status;
-	size_t count = 0;
+	enum kvt_status status = kvt_erase_tenant(o->cache, tenant, WAIT_NS, erased);
 
-	kvt_puts_usurp_tenant(o, tenant);
-	status = kvt_erase_tenant(o->cache, tenant, WAIT_NS, &count);
-	*erased += count;
 	return status == KVT_MISS ? KVT_BUSY : status;
+}
+
+/* All that engines stored here is cold: their names have the generation of one of these slots in them. */
+static enum kvt_status change_engines(struct kvt_objects *o)
+{
+	return kvt_generation_table_raise(o->generations, KVT_TENANT_SLOTS, KVT_VERSION_SLOTS);
 }
 
 enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	const struct kvt_tenant *tenant, size_t *erased)
 {
-	struct kvt_tenant own, its;
-	enum kvt_status status, worst = KVT_OK;
-	uint32_t at = 0;
+	struct kvt_tenant own;
+	enum kvt_status status;
 
 	if (bucket.len == 0 || bucket.len > KVT_BUCKET_MOST)
 		return KVT_EINVAL;
 	*erased = 0;
-	if (tenant != NULL && !o->shared)
-		worst = kvt_generation_table_raise(o->generations, kvt_tenant_slot(tenant));
-	else if (!o->shared)
-		worst = kvt_generation_table_renew(o->generations);
-	if (worst != KVT_OK)
-		return worst;
-	if (tenant != NULL)
-		return erase_tenant(o, tenant, erased); /* a sweep forgets the names */
 	kvt_tenant_of(bucket.data, bucket.len, &own);
-	kvt_puts_usurp_tenant(o, &own);
-	kvt_catalog_forget_bucket(o->catalog, bucket);
-	worst = erase_tenant(o, &own, erased);
-	while (kvt_roster_next(o->roster, &own, &at, &its)) {
-		status = erase_tenant(o, &its, erased);
-		worst = worst == KVT_OK ? status : worst;
-	}
-	return worst;
+	if (tenant == NULL)
+		kvt_catalog_forget_bucket(o->catalog, bucket);
+	if (o->shared) /* a sweep forgets a tenant's names */
+		return erase_tenant(o, tenant != NULL ? tenant : &own, erased);
+	status = change(o, kvt_tenant_slot(tenant != NULL ? tenant : &own));
+	if (status == KVT_OK && tenant != NULL)
+		return erase_tenant(o, tenant, erased);
+	if (status == KVT_OK)
+		status = change_engines(o);
+	if (status == KVT_OK)
+		*erased = kvt_slot_free(o->cache, kvt_tenant_slot(&own));
+	return status;
 }
 
 /* --- generations ------------------------------------------------------------------------------- */
@@ -96,20 +109,12 @@ enum kvt_status kvt_objects_table(struct kvt_objects *o, struct kvt_table_ask *a
 	return KVT_OK;
 }
 
-/* A slot gets another generation. */
-static enum kvt_status change(struct kvt_objects *o, uint32_t slot)
-{
-	return o->shared ? kvt_table_raise(o->cache, slot, WAIT_NS)
-			 : kvt_generation_table_raise(o->generations, slot);
-}
-
 enum kvt_status kvt_objects_raise(struct kvt_objects *o, const struct kvt_table_ask *ask)
 {
 	enum kvt_status status = change(o, ask->raise);
 
 	if (status != KVT_OK || ask->tenant == NULL || o->shared)
 		return status;
-	kvt_puts_usurp_tenant(o, ask->tenant);
 	(void)!kvt_erase_tenant(o->cache, ask->tenant, 0, NULL); /* room: nothing asks for it any more */
 	return KVT_OK;
 }
@@ -120,7 +125,7 @@ static uint8_t look_up(
 {
 	struct kvt_object_name name = {kvw_slice_of(item->bucket), kvw_slice_of(item->key)};
 
-	kvt_object_key(&name, key);
+	kvt_object_key(o, &name, key);
 	return kvt_object_tier(o, key);
 }
 

@@ -9,6 +9,9 @@
  * its own copy nothing is read here. Nothing is fetched while the segment must not be written, nor
  * granted while clients may have a foreign segment open.
  *
+ * A key is made before libkvtier has heard, where it has to, what others replaced (after a stop of this process, say):
+ * it is made again once the bytes are there, and what lies under a former one is not granted.
+ *
  * A hold is released in one place: by the thread that took the lease out of the table, or, if it
  * was never granted, by the one that had the hold.
  */
@@ -125,10 +128,22 @@ static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
 	refuse(o, done, user, status == KVT_MISS ? KVT_MISS : KVT_BUSY);
 }
 
+static bool is_present(struct kvt_objects *o, const struct kvt_object_name *name, const struct kvt_key *key)
+{
+	struct kvt_key now;
+
+	kvt_object_key(o, name, &now);
+	return memcmp(&now, key, sizeof(now)) == 0;
+}
+
 /* Ends a lease that waited; hold NULL: nothing came. */
 static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lease *hold)
 {
 	remove_pending(o, p);
+	if (hold != NULL && !is_present(o, &p->name, &p->key)) {
+		kvt_release(o->cache, hold);
+		hold = NULL;
+	}
 	if (hold != NULL && (p->unchecked || check(o, hold))) {
 		kvt_catalog_note(o->catalog, &p->name, hold->views[0].bytes);
 		grant(o, &p->key, hold, p->ttl_ns, p->done, p->user);
@@ -148,10 +163,6 @@ void kvt_leases_poll(struct kvt_objects *o)
 	for (size_t i = 0; i < n; i++) {
 		struct kvt_lease *hold = NULL;
 
-		if (done[i].kind != KVT_OP_GET) {
-			kvt_replaced_done(o, &done[i]);
-			continue;
-		}
 		if (o->refused_all)
 			continue; /* its pending is no more */
 		if (done[i].status != KVT_OK || kvt_get_take(o->cache, done[i].op, &hold) != KVT_OK)
@@ -163,12 +174,17 @@ void kvt_leases_poll(struct kvt_objects *o)
 /* --- asking ----------------------------------------------------------------------------------- */
 
 /* A hold on what lies in memory, with the right bytes if that is to be checked. */
-static struct kvt_lease *at_hand(struct kvt_objects *o, const struct kvt_key *key, bool checked)
+static struct kvt_lease *at_hand(
+	struct kvt_objects *o, const struct kvt_object_name *name, const struct kvt_key *key, bool checked)
 {
 	struct kvt_lease *hold;
 
 	if (kvt_object_tier(o, key) != KVT_TIER_L1 || kvt_get(o->cache, key, 1, 0, &hold) != KVT_OK)
 		return NULL;
+	if (!is_present(o, name, key)) {
+		kvt_release(o->cache, hold);
+		return NULL;
+	}
 	return !checked || check(o, hold) ? hold : NULL;
 }
 
@@ -193,8 +209,8 @@ void kvt_object_lease(struct kvt_objects *o, const struct kvt_object_name *name,
 	}
 	if (cut.ttl_ns > o->ttl_max_ns)
 		cut.ttl_ns = o->ttl_max_ns;
-	kvt_object_key(name, &key);
-	hold = at_hand(o, &key, !cut.unchecked);
+	kvt_object_key(o, name, &key);
+	hold = at_hand(o, name, &key, !cut.unchecked);
 	if (hold != NULL) {
 		grant(o, &key, hold, cut.ttl_ns, done, user);
 	} else if (o->shared || kvt_object_tier(o, &key) != KVT_TIER_NONE) {

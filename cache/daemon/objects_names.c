@@ -1,5 +1,16 @@
 /*
  * objects_names.c - an object's name, its key in libkvtier, and where libkvtier has it.
+ *
+ *	D   = SHA-256(domain | bucket | key)
+ *	key = SHA-256(D | the table's id | number of the bucket's slot | number of the object's slot)
+ *
+ * An object that is replaced by other bytes, or erased, gets another number, and with it another key: what still lies
+ * anywhere under the former one, or arrives there late, is not asked for any more. The numbers stand in the table of
+ * generations (chunk/slots.h): kvtierd's own, or the shared tier's, which other daemons see. An object's slot is D's
+ * first two bytes; others that share it become cold with it. A bucket's slot is that of its tenant, so that an erase of
+ * the bucket is one change, too.
+ *
+ * The id is there for kvtierd's own table alone, since names below memory have the shared one's already.
  */
 #include <string.h>
 
@@ -7,6 +18,7 @@
 #include <openssl/sha.h>
 
 #include "chunk/slots.h"
+#include "core/generations.h"
 #include "core/lower.h"
 #include "daemon/objects_parts.h"
 
@@ -41,25 +53,51 @@ static void put_field(SHA256_CTX *sha, const void *bytes, size_t len)
 	(void)SHA256_Update(sha, bytes, len);
 }
 
-void kvt_object_key(const struct kvt_object_name *name, struct kvt_key *out)
+static void digest_of(const struct kvt_object_name *name, uint8_t out[SHA256_DIGEST_LENGTH])
 {
-	static const char domain[] = "kvtierd object 1";
-	struct kvt_tenant bucket;
+	static const char domain[] = "kvtierd object 2";
 	SHA256_CTX sha;
 
 	(void)SHA256_Init(&sha);
 	put_field(&sha, domain, sizeof(domain) - 1);
 	put_field(&sha, name->bucket.data, name->bucket.len);
 	put_field(&sha, name->key.data, name->key.len);
-	(void)SHA256_Final(out->bytes, &sha);
-	/* An erase of the bucket reaches the object in shared tiers, too, whose tenant it may be of. */
-	kvt_tenant_of(name->bucket.data, name->bucket.len, &bucket);
-	kvt_key_take_slot(out, &bucket);
+	(void)SHA256_Final(out, &sha);
 }
 
-struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key *key)
+static uint32_t slot_of(const uint8_t digest[SHA256_DIGEST_LENGTH])
 {
-	return &o->stripes[key->bytes[0] % KVT_STRIPES];
+	return KVT_OBJECTS_AT + ((uint32_t)digest[0] | (uint32_t)digest[1] << 8);
+}
+
+uint32_t kvt_object_slot(const struct kvt_object_name *name)
+{
+	uint8_t digest[SHA256_DIGEST_LENGTH];
+
+	digest_of(name, digest);
+	return slot_of(digest);
+}
+
+void kvt_object_key(struct kvt_objects *o, const struct kvt_object_name *name, struct kvt_key *out)
+{
+	struct {
+		uint8_t digest[SHA256_DIGEST_LENGTH], id[KVT_TABLE_ID_BYTES];
+		uint64_t numbers[2]; /* of the machine's order, as in core/names.c */
+	} in = {.numbers = {0}};
+	struct kvt_tenant bucket;
+	uint32_t slots[2];
+
+	digest_of(name, in.digest);
+	kvt_tenant_of(name->bucket.data, name->bucket.len, &bucket);
+	slots[0] = kvt_tenant_slot(&bucket);
+	slots[1] = slot_of(in.digest);
+	if (o->shared)
+		kvt_table_numbers(o->cache, slots, 2, in.numbers);
+	else
+		kvt_generation_table_numbers(o->generations, slots, 2, in.numbers, in.id);
+	(void)SHA256((const uint8_t *)&in, sizeof(in), out->bytes);
+	/* An erase of the bucket reaches the object in shared tiers, too, whose tenant it may be of. */
+	kvt_key_take_slot(out, &bucket);
 }
 
 uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key)
@@ -77,7 +115,12 @@ bool kvt_object_is_nowhere(struct kvt_objects *o, const struct kvt_key *key)
 	return kvt_object_tier(o, key) == KVT_TIER_NONE && !kvt_lower_may_have(o->cache, key);
 }
 
-bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state)
+bool kvt_object_is_known(struct kvt_objects *o, const struct kvt_key *key)
+{
+	return kvt_object_tier(o, key) != KVT_TIER_NONE || kvt_lower_is_known(o->cache, key);
+}
+
+static bool no_tier_is(struct kvt_objects *o, uint32_t state)
 {
 	struct kvt_stats stats = {.size = sizeof(stats)};
 
@@ -87,5 +130,5 @@ bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state)
 
 bool kvt_object_tiers_work(struct kvt_objects *o)
 {
-	return kvt_object_no_tier_is(o, KVT_TIER_PAUSED) && kvt_object_no_tier_is(o, KVT_TIER_BROKEN);
+	return no_tier_is(o, KVT_TIER_PAUSED) && no_tier_is(o, KVT_TIER_BROKEN);
 }

@@ -12,20 +12,11 @@
 #include <stdatomic.h>
 
 #include "daemon/catalog.h"
-#include "daemon/doomed.h"
 #include "daemon/generations.h"
 #include "daemon/lease_table.h"
 #include "daemon/objects.h"
-#include "daemon/roster.h"
 
-#define KVT_STRIPES         64
 #define KVT_OBJECTS_THREADS 2 /* one grants, one keeps */
-
-/* Keys share a lock by their hash: a thread that changes what lies under a key holds it. */
-struct kvt_stripe {
-	pthread_mutex_t lock;
-	struct kvt_object_put *direct; /* puts that fill the very key */
-};
 
 /* A lease that waits for a load. */
 struct kvt_pending {
@@ -49,10 +40,9 @@ struct kvt_objects {
 	struct kvt_segment_file *segment;            /* borrowed */
 	struct kvt *cache;
 	bool shared; /* a tier may have what is not known here */
-	uint64_t ttl_max_ns, grace_ns, object_max, put_room;
+	uint64_t ttl_max_ns, grace_ns, object_max, put_room, memory_only;
 
 	struct kvt_lease_table *leases;
-	struct kvt_stripe stripes[KVT_STRIPES];
 	struct kvt_objects_counters counters;
 	_Atomic uint64_t puts_now, put_bytes_now; /* being filled */
 	_Atomic uint64_t staged;                  /* numbers names of what is being staged */
@@ -63,11 +53,7 @@ struct kvt_objects {
 	struct kvt_pending *pending;
 	bool refused_all; /* by kvt_leases_end; the own threads are gone */
 
-	struct kvt_doomed *doomed;
-	bool settling;     /* of the granting thread: a drain for places that are kept */
-	int64_t settle_ns; /* ... and when to look again */
 	struct kvt_catalog *catalog;
-	struct kvt_roster *roster;
 	struct kvt_generation_table *generations;
 	struct kvt_tenant *limited; /* buckets with limits of their own; owned */
 	size_t limited_count;
@@ -90,8 +76,10 @@ static inline void kvt_objects_count(_Atomic uint64_t *counter, uint64_t by)
 bool kvt_object_name_valid(const struct kvt_object_name *name);
 /* Copies a name's bytes to `to`, which has room for them. */
 struct kvt_object_name kvt_object_name_copy(const struct kvt_object_name *name, char *to);
-void kvt_object_key(const struct kvt_object_name *name, struct kvt_key *out);
-struct kvt_stripe *kvt_object_stripe(struct kvt_objects *o, const struct kvt_key *key);
+/* Its present key. Look again when it matters whether that has changed. */
+void kvt_object_key(struct kvt_objects *o, const struct kvt_object_name *name, struct kvt_key *out);
+/* Whose number is part of its key. */
+uint32_t kvt_object_slot(const struct kvt_object_name *name);
 
 /* The fastest tier that is known to have it or KVT_TIER_NONE. */
 uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key);
@@ -100,27 +88,24 @@ uint8_t kvt_object_tier(struct kvt_objects *o, const struct kvt_key *key);
  * answer. Engines of libkvtier rest on it: of what is nowhere they make another one. */
 bool kvt_object_is_nowhere(struct kvt_objects *o, const struct kvt_key *key);
 
-/* No tier below memory is in this state (enum kvt_tier_state). */
-bool kvt_object_no_tier_is(struct kvt_objects *o, uint32_t state);
+/* Memory or a tier's index has it, though the tier may be left alone now. */
+bool kvt_object_is_known(struct kvt_objects *o, const struct kvt_key *key);
+
 /* Whether what they hold is known: one that is left alone for a while, or that could not be opened (another
  * process owns its store), shows nothing. */
 bool kvt_object_tiers_work(struct kvt_objects *o);
 
 /* --- objects_put.c --- */
 
-/* Puts that fill this key, or that are of this bucket or tenant, go on, but what they filled will be taken for
- * staged: what they would publish is erased now. The first one with the stripe's lock. */
-void kvt_puts_usurp(struct kvt_stripe *stripe, const struct kvt_key *key);
-void kvt_puts_usurp_tenant(struct kvt_objects *o, const struct kvt_tenant *tenant);
-
 /* Are the tenants of this bucket kept apart, as far as their clients name them? */
 bool kvt_bucket_has_tenants(const struct kvt_objects *o, const struct kvt_tenant *bucket);
 
-/* Of objects that were replaced: an erase, or a drain of kvt_replaced_tend, has ended. The granting thread. */
-void kvt_replaced_done(struct kvt_objects *o, const struct kvt_completion *done);
-void kvt_replaced_tend(struct kvt_objects *o);
-
 /* --- objects_admin.c --- */
+
+/* An object gets another key, and what it was is given up. Waits for the disk, or the shared tier. KVT_EIO: nothing is
+ * promised. */
+enum kvt_status kvt_object_rename(
+	struct kvt_objects *o, const struct kvt_object_name *name, const struct kvt_key *old) KVT_MUST_CHECK;
 
 /* Looks at some names, and forgets those that no tier has. The keeping thread. */
 void kvt_names_sweep(struct kvt_objects *o);

@@ -4,99 +4,57 @@
  * What is new is filled where it will lie, under its own key, and published as it is. Where there is
  * something under the key already, or another put is filling it, the bytes are staged: filled under
  * a name that is never published, and when they are complete compared with what lies there. If they
- * differ, the old object is erased (its bytes stay as long as it is leased), and the new one copied
- * to a new place under the key. What only a tier below has is not fetched to be compared, but
+ * differ, the object gets another key (objects_names.c), and the new bytes are copied to a place under it;
+ * the old ones stay as long as they are leased. The change is durable before the put is answered: where it
+ * cannot be made, the old object stays. What only a tier below has is not fetched to be compared, but
  * replaced; that is rare, since clients ask for an object before they put it.
  *
- * What tiers that cannot be asked now may have under the key is older than what is put: a shared tier that is
- * left alone erases it before it takes the new object, a store that another process owns before it is
- * shown (core/outdated.h). A local tier that is left alone knows what it has, and that is replaced.
+ * An object of up to `memory_only` bytes stays in memory. In its place there another such one comes without a change
+ * of its key: nothing else has it.
  *
- * The put that ends last wins. A put that comes to its end while another one is still filling the
- * key, and an erase, take the key away from that one (it is usurped): what it fills is then treated
- * as staged.
+ * What a tier that cannot be asked now may have under the key is not looked for: a name stands for its content.
  *
- * A thread that publishes or erases has the lock of the key's stripe; libkvtier does not need it,
- * but another put could come between the erase and the new object.
+ * The put that ends last wins: a put whose key has changed when it ends is treated as staged, and a put that finds
+ * another one filling the key changes it.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/barrier.h"
-#include "core/limit.h"
 #include "core/lower.h"
-#include "core/outdated.h"
+#include "core/put.h"
 #include "daemon/objects_parts.h"
 
 #define PUTS_MOST 1024 /* under way */
 #define TRIES     8    /* to get hold of a key that others fill */
 
-#define ERASE_NS       5000000000u  /* that an erase may take, before its place is kept instead */
-#define SETTLE_NS      1000000000u  /* between two looks at places that are kept */
-#define SETTLE_WAIT_NS 30000000000u /* for a drain */
-
 struct kvt_object_put {
-	struct kvt_object_put *next, *prev; /* of the stripe, while direct */
-	struct kvt_key key;
+	struct kvt_key key; /* when it began */
 	struct kvt_tenant bucket, tenant; /* tenant: whose limits count; may be the bucket */
 	uint64_t bytes;
 	struct kvt_reservation *reservation;
 	const struct kvt_segment *segments; /* the reservation's */
 	uint32_t count;
-	bool direct;  /* fills the very key */
-	bool usurped; /* what it fills was erased: staged */
-	enum kvt_unseen unseen; /* what tiers may have under the key that they do not show; at its end */
+	bool direct; /* fills the very key; else a staged one */
 	struct kvt_object_name name;
 	char text[]; /* of name */
 };
 
-/* --- puts of a stripe; with its lock ---------------------------------------------------------- */
-
-static void enlist(struct kvt_stripe *stripe, struct kvt_object_put *put)
-{
-	put->prev = NULL;
-	put->next = stripe->direct;
-	if (put->next != NULL)
-		put->next->prev = put;
-	stripe->direct = put;
-}
-
-static void delist(struct kvt_stripe *stripe, struct kvt_object_put *put)
-{
-	*(put->prev != NULL ? &put->prev->next : &stripe->direct) = put->next;
-	if (put->next != NULL)
-		put->next->prev = put->prev;
-}
-
-void kvt_puts_usurp(struct kvt_stripe *stripe, const struct kvt_key *key)
-{
-	for (struct kvt_object_put *put = stripe->direct; put != NULL; put = put->next)
-		if (memcmp(&put->key, key, sizeof(*key)) == 0)
-			put->usurped = true;
-}
-
-void kvt_puts_usurp_tenant(struct kvt_objects *o, const struct kvt_tenant *tenant)
-{
-	for (size_t i = 0; i < KVT_STRIPES; i++) {
-		struct kvt_stripe *stripe = &o->stripes[i];
-
-		pthread_mutex_lock(&stripe->lock);
-		for (struct kvt_object_put *put = stripe->direct; put != NULL; put = put->next)
-			if (memcmp(&put->tenant, tenant, sizeof(*tenant)) == 0 ||
-				memcmp(&put->bucket, tenant, sizeof(*tenant)) == 0)
-				put->usurped = true;
-		pthread_mutex_unlock(&stripe->lock);
-	}
-}
-
 /* --- beginning -------------------------------------------------------------------------------- */
+
+static bool stays_in_memory(const struct kvt_objects *o, uint64_t bytes)
+{
+	return bytes <= o->memory_only;
+}
 
 static enum kvt_status reserve(struct kvt_objects *o, const struct kvt_key *key,
 	const struct kvt_tenant *tenant, uint64_t bytes, struct kvt_reservation **out,
 	const struct kvt_segment **segments, uint32_t *count)
 {
-	struct kvt_item item = {
-		.size = sizeof(item), .key = *key, .bytes = bytes, .tenant = *tenant};
+	struct kvt_item item = {.size = sizeof(item),
+		.key = *key,
+		.bytes = bytes,
+		.tenant = *tenant,
+		.flags = stays_in_memory(o, bytes) ? KVT_ITEM_MEMORY : 0};
 	uint32_t status;
 
 	return kvt_put_reserve(o->cache, &item, 1, out, segments, count, &status);
@@ -114,19 +72,13 @@ static void staging_key(struct kvt_objects *o, struct kvt_key *out)
 
 static enum kvt_status find_room(struct kvt_objects *o, struct kvt_object_put *put)
 {
-	struct kvt_stripe *stripe = kvt_object_stripe(o, &put->key);
 	enum kvt_status status = KVT_EXISTS;
 	struct kvt_key staged;
 
-	pthread_mutex_lock(&stripe->lock);
-	if (kvt_lower_unseen(o->cache, &put->key) != KVT_UNSEEN_THERE &&
-		kvt_object_tier(o, &put->key) == KVT_TIER_NONE)
+	if (!kvt_object_is_known(o, &put->key))
 		status = reserve(o, &put->key, &put->tenant, put->bytes, &put->reservation,
 			&put->segments, &put->count);
 	put->direct = status == KVT_OK;
-	if (put->direct)
-		enlist(stripe, put);
-	pthread_mutex_unlock(&stripe->lock);
 	if (status != KVT_EXISTS)
 		return status;
 	staging_key(o, &staged);
@@ -169,10 +121,7 @@ static void choose_tenant(
 	static const struct kvt_tenant none;
 
 	put->tenant = put->bucket;
-	if (named == NULL || memcmp(named, &none, sizeof(none)) == 0 ||
-		!kvt_bucket_has_tenants(o, &put->bucket))
-		return;
-	if (kvt_roster_enter(o->roster, &put->bucket, named))
+	if (named != NULL && memcmp(named, &none, sizeof(none)) != 0 && kvt_bucket_has_tenants(o, &put->bucket))
 		put->tenant = *named;
 }
 
@@ -212,7 +161,7 @@ static enum kvt_status begin(struct kvt_objects *o, const struct kvt_object_name
 	}
 	put->bytes = bytes;
 	put->name = kvt_object_name_copy(name, put->text);
-	kvt_object_key(name, &put->key);
+	kvt_object_key(o, &put->name, &put->key);
 	kvt_tenant_of(name->bucket.data, name->bucket.len, &put->bucket);
 	choose_tenant(o, put, tenant);
 	status = find_room(o, put);
@@ -297,14 +246,16 @@ static void bytes_copy(const struct kvt_segment *to, const struct kvt_segment *f
 	}
 }
 
-/* Does the object that lies in memory have the bytes that were staged? */
-static bool is_same(struct kvt_objects *o, const struct kvt_object_put *put)
+/* Does the object that lies in memory have the bytes that were put? *free: if not, it may be replaced where it is. */
+static bool is_same(struct kvt_objects *o, const struct kvt_object_put *put, const struct kvt_key *key, bool *free)
 {
 	struct kvt_lease *lease;
 	bool same;
 
-	if (kvt_get(o->cache, &put->key, 1, 0, &lease) != KVT_OK)
+	if (kvt_get(o->cache, key, 1, 0, &lease) != KVT_OK)
 		return false;
+	*free = stays_in_memory(o, lease->views[0].bytes) && stays_in_memory(o, put->bytes) &&
+		!kvt_lower_is_known(o->cache, key);
 	same = lease->views[0].bytes == put->bytes &&
 	       bytes_equal(
 		       &lease->segments[lease->views[0].first_segment], put->segments, put->bytes);
@@ -317,161 +268,88 @@ static bool is_same(struct kvt_objects *o, const struct kvt_object_put *put)
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-/* Erases what is under the key. What it was shall not come back, should the process end before that
- * is on disk. */
-static enum kvt_status clear_key(
-	struct kvt_objects *o, struct kvt_stripe *stripe, const struct kvt_key *key)
+/* The bytes get a place under the object's present key. KVT_EXISTS: there is another object, or another put fills it. */
+static enum kvt_status take_place(struct kvt_objects *o, const struct kvt_object_put *put, const struct kvt_key *key,
+	const struct kvt_checksum *sum)
 {
-	enum kvt_status status;
-	uint32_t slot;
-	uint64_t op;
-
-	status = kvt_doomed_add(o->doomed, key, &slot);
-	if (status != KVT_OK)
-		return status;
-	kvt_puts_usurp(stripe, key);
-	status = kvt_erase_begin(o->cache, key, 1, ERASE_NS, slot, &op);
-	if (status != KVT_OK)
-		kvt_doomed_drop(o->doomed, slot);
-	return status;
-}
-
-/* What tiers that cannot be asked now may have under the key is not read from now on; its place in memory is the
- * caller's. Asked in any case: a tier may have failed since `unseen` was looked at. KVT_EXISTS: a local one has it. */
-static enum kvt_status outdate(
-	struct kvt_objects *o, const struct kvt_key *key, enum kvt_unseen unseen)
-{
-	if (unseen == KVT_UNSEEN_OWNED)
-		kvt_doomed_remember(o->doomed, key);
-	return kvt_outdate(o->cache, key);
-}
-
-/* The granting thread. Places that were kept because an erase was not durable are free once all tiers are
- * there, have erased what they had to, and have been drained. */
-void kvt_replaced_tend(struct kvt_objects *o)
-{
-	int64_t now_ns = kvt_now(o->surroundings);
-	uint64_t kept = kvt_doomed_kept(o->doomed), op;
-
-	if (kept == 0 || o->settling || now_ns < o->settle_ns)
-		return;
-	o->settle_ns = now_ns + SETTLE_NS;
-	if (kvt_object_no_tier_is(o, KVT_TIER_BROKEN) && !kvt_barriers_owe(o->cache))
-		o->settling = kvt_drain_begin(o->cache, SETTLE_WAIT_NS, kept, &op) == KVT_OK;
-}
-
-void kvt_replaced_done(struct kvt_objects *o, const struct kvt_completion *done)
-{
-	bool durable = done->status == KVT_OK;
-
-	if (done->kind == KVT_OP_DRAIN) {
-		o->settling = false;
-		if (durable)
-			kvt_doomed_settled(o->doomed, done->user);
-	} else if (durable) {
-		kvt_doomed_remove(o->doomed, (uint32_t)done->user);
-	} else {
-		kvt_doomed_keep(o->doomed, (uint32_t)done->user);
-	}
-}
-
-/* A place under the key, of which nothing older is read any more; usurps the put that has it. */
-static enum kvt_status take_key(struct kvt_objects *o, struct kvt_stripe *stripe,
-	const struct kvt_object_put *put, bool there, struct kvt_reservation **out,
-	const struct kvt_segment **segments, uint32_t *count)
-{
-	enum kvt_status status = there ? KVT_EXISTS : KVT_OK;
-	bool cleared = false;
-
-	for (int i = 0; i < TRIES; i++) {
-		if (status == KVT_EXISTS) {
-			status = clear_key(o, stripe, &put->key);
-			cleared = true;
-		}
-		if (status != KVT_OK)
-			return status;
-		status = reserve(o, &put->key, &put->tenant, put->bytes, out, segments, count);
-		if (status != KVT_OK && status != KVT_EXISTS)
-			return status;
-		if (status == KVT_OK && cleared)
-			return status; /* of all tiers */
-		if (status == KVT_OK) {
-			status = outdate(o, &put->key, put->unseen);
-			if (status == KVT_OK)
-				return status;
-			kvt_put_abort(o->cache, *out);
-		}
-	}
-	return KVT_BUSY;
-}
-
-/* What was staged becomes the object of its key. The reservation stays. */
-static enum kvt_status settle(struct kvt_objects *o, struct kvt_stripe *stripe,
-	const struct kvt_object_put *put, const struct kvt_checksum *sum,
-	enum kvt_put_outcome *outcome)
-{
-	uint8_t tier = kvt_object_tier(o, &put->key);
 	const struct kvt_segment *segments;
 	struct kvt_reservation *place;
 	enum kvt_status status;
 	uint32_t count;
 
-	if (tier == KVT_TIER_L1 && is_same(o, put)) {
-		*outcome = KVT_PUT_SAME;
-		return KVT_OK;
-	}
-	status = take_key(o, stripe, put,
-		tier != KVT_TIER_NONE || put->usurped || put->unseen == KVT_UNSEEN_THERE, &place,
-		&segments, &count);
+	status = reserve(o, key, &put->tenant, put->bytes, &place, &segments, &count);
 	if (status != KVT_OK)
 		return status;
 	bytes_copy(segments, put->segments, put->bytes);
-	*outcome = tier != KVT_TIER_NONE ? KVT_PUT_REPLACED : KVT_PUT_STORED;
 	return kvt_put_commit(o->cache, place, 1, sum);
 }
 
-/* A direct one: is there nothing under the key that is to be replaced, as far as can be known? KVT_EXISTS: there is. */
-static enum kvt_status find_nothing(struct kvt_objects *o, const struct kvt_object_put *put)
+/* What was staged becomes the object of its name. The reservation stays. */
+static enum kvt_status settle(struct kvt_objects *o, const struct kvt_object_put *put,
+	const struct kvt_checksum *sum, bool wait, enum kvt_put_outcome *outcome)
 {
-	if (put->usurped || put->unseen == KVT_UNSEEN_THERE ||
-		kvt_object_tier(o, &put->key) != KVT_TIER_NONE)
-		return KVT_EXISTS; /* a shared tier turned out to have one */
-	return outdate(o, &put->key, put->unseen);
+	enum kvt_status status = KVT_OK;
+	struct kvt_key key;
+
+	for (int i = 0; i < TRIES; i++) {
+		bool free = false, there;
+
+		kvt_object_key(o, &put->name, &key);
+		there = kvt_object_is_known(o, &key);
+		if (there && is_same(o, put, &key, &free)) {
+			*outcome = KVT_PUT_SAME;
+			return KVT_OK;
+		}
+		if (there)
+			*outcome = KVT_PUT_REPLACED;
+		if (there && free) {
+			(void)!kvt_erase(o->cache, &key, 1, 0, NULL);
+		} else if (there || status == KVT_EXISTS) {
+			if (!wait)
+				return KVT_MISS;
+			if (kvt_object_rename(o, &put->name, &key) != KVT_OK)
+				return KVT_BUSY;
+			kvt_object_key(o, &put->name, &key);
+		}
+		status = take_place(o, put, &key, sum);
+		if (status != KVT_EXISTS)
+			return status;
+	}
+	return KVT_BUSY;
 }
 
-static enum kvt_status end(struct kvt_objects *o, struct kvt_object_put *put,
-	const struct kvt_checksum *sum, enum kvt_put_outcome *outcome)
+/* A direct one: is it still the one of its name? */
+static bool is_first(struct kvt_objects *o, const struct kvt_object_put *put)
 {
-	struct kvt_stripe *stripe = kvt_object_stripe(o, &put->key);
-	enum kvt_status status = KVT_EXISTS;
+	struct kvt_key now;
 
-	pthread_mutex_lock(&stripe->lock);
-	put->unseen = kvt_lower_unseen(o->cache, &put->key); /* first: a tier that comes now is looked at below */
-	if (put->direct) {
-		delist(stripe, put);
-		status = find_nothing(o, put);
-		put->usurped = status == KVT_EXISTS;
-	}
-	if (status == KVT_OK) {
-		*outcome = KVT_PUT_STORED;
-		status = kvt_put_commit(o->cache, put->reservation, 1, sum);
-	} else if (status != KVT_EXISTS) {
+	kvt_object_key(o, &put->name, &now);
+	return memcmp(&now, &put->key, sizeof(now)) == 0 &&
+	       !kvt_object_is_known(o, &put->key); /* else a shared tier turned out to have one */
+}
+
+static enum kvt_status end(struct kvt_objects *o, struct kvt_object_put *put, const struct kvt_checksum *sum,
+	bool wait, enum kvt_put_outcome *outcome)
+{
+	enum kvt_status status;
+
+	if (put->direct && is_first(o, put))
+		return kvt_put_commit(o->cache, put->reservation, 1, sum);
+	status = settle(o, put, sum, wait, outcome);
+	if (status != KVT_MISS)
 		kvt_put_abort(o->cache, put->reservation);
-	} else {
-		status = settle(o, stripe, put, sum, outcome);
-		kvt_put_abort(o->cache, put->reservation);
-	}
-	pthread_mutex_unlock(&stripe->lock);
 	return status;
 }
 
 enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put *put,
-	const struct kvt_checksum *sum, enum kvt_put_outcome *outcome)
+	const struct kvt_checksum *sum, bool wait, enum kvt_put_outcome *outcome)
 {
 	struct kvt_objects_counters *c = &o->counters;
 	enum kvt_put_outcome was = KVT_PUT_STORED;
-	enum kvt_status status = end(o, put, sum, &was);
+	enum kvt_status status = end(o, put, sum, wait, &was);
 
+	if (status == KVT_MISS)
+		return status;
 	if (status == KVT_OK) {
 		*outcome = was;
 		kvt_catalog_note(o->catalog, &put->name, put->bytes);
@@ -491,13 +369,6 @@ enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put 
 
 void kvt_object_put_abort(struct kvt_objects *o, struct kvt_object_put *put)
 {
-	struct kvt_stripe *stripe = kvt_object_stripe(o, &put->key);
-
-	if (put->direct) {
-		pthread_mutex_lock(&stripe->lock);
-		delist(stripe, put);
-		pthread_mutex_unlock(&stripe->lock);
-	}
 	kvt_put_abort(o->cache, put->reservation);
 	kvt_objects_count(&o->counters.put_aborted, 1);
 	leave(o, put);

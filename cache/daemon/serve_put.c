@@ -6,6 +6,8 @@
  * while they are still in the core's cache; nothing is copied but what came together with the head.
  * Nothing is visible before the last byte; a body that stops half way gives its room back.
  *
+ * A PUT that takes the place of another object ends on the thread of jobs.
+ *
  * A PUT that is refused is answered at once. What its client still sends is thrown away, as long as
  * it is no more than an object may have, so that the connection can go on.
  */
@@ -68,8 +70,8 @@ static void refuse_put(struct kvt_conn *conn, enum kvt_status status, bool limit
 		snprintf(retry, sizeof(retry), "Retry-After: %u\r\n", quiet > 0 ? quiet : 1);
 		kvt_conn_refuse(conn, 503, retry, "%s",
 			quiet > 0 ? "leases of the daemon before its restart may still be read"
-				  : "too many PUTs are under way, or too many replaced "
-				    "objects wait until their erase is durable, or for a shared tier that is away");
+				  : "too many PUTs are under way, or the object in whose place this one "
+				    "would come cannot be given up, since a disk or the shared tier does not answer");
 		return;
 	case KVT_EINVAL:
 		kvt_conn_refuse(conn, 400, NULL,
@@ -81,22 +83,78 @@ static void refuse_put(struct kvt_conn *conn, enum kvt_status status, bool limit
 	}
 }
 
-static void finish_put(struct kvt_conn *conn)
+static void answer_put(struct kvt_conn *conn, enum kvt_status status, enum kvt_put_outcome outcome)
 {
-	struct kvt_put_stream *stream = conn->put;
-	enum kvt_put_outcome outcome = KVT_PUT_STORED;
-	struct kvt_checksum sum;
-	enum kvt_status status;
-
-	kvt_checksum_end(&stream->sum, &sum);
-	status = kvt_object_put_end(
-		kvt_conn_loop(conn)->server->objects, stream->put, &sum, &outcome);
-	drop_stream(conn);
 	if (status == KVT_OK)
 		kvw_conn_answer(&conn->base,
 			&(struct kvw_http_answer){.status = outcome == KVT_PUT_SAME ? 409 : 200});
 	else
 		refuse_put(conn, status, outcome == KVT_PUT_LIMITED);
+}
+
+/* A PUT in place of another object: its end waits for the disk, or the shared tier. */
+struct replace_job {
+	struct kvt_job job; /* first */
+	struct kvt_object_put *put;
+	struct kvt_checksum sum;
+	enum kvt_status status;
+	enum kvt_put_outcome outcome;
+};
+
+static void run_replace(struct kvt_job *job, struct kvt_objects *objects)
+{
+	struct replace_job *replace = (struct replace_job *)job;
+
+	replace->status =
+		kvt_object_put_end(objects, replace->put, &replace->sum, true, &replace->outcome);
+}
+
+static void replaced(struct kvw_mail *mail, struct kvw_server_loop *loop)
+{
+	struct replace_job *replace = (struct replace_job *)mail;
+	struct kvt_conn *conn = (struct kvt_conn *)kvw_conn_settle(&replace->job.wait);
+
+	(void)loop;
+	if (conn != NULL) {
+		answer_put(conn, replace->status, replace->outcome);
+		kvw_conn_advance(&conn->base);
+	}
+	free(replace);
+}
+
+static void replace_later(struct kvt_conn *conn, struct kvt_object_put *put, const struct kvt_checksum *sum)
+{
+	struct kvt_server *server = kvt_conn_loop(conn)->server;
+	struct replace_job *replace = calloc(1, sizeof(*replace));
+
+	if (replace != NULL) {
+		*replace = (struct replace_job){.job = {.wait = {.mail.deliver = replaced}, .run = run_replace},
+			.put = put,
+			.sum = *sum};
+		kvw_conn_await(&conn->base, &replace->job.wait);
+		if (kvt_jobs_add(server->jobs, &replace->job))
+			return;
+		(void)kvw_conn_settle(&replace->job.wait);
+		free(replace);
+	}
+	kvt_object_put_abort(server->objects, put);
+	refuse_put(conn, KVT_BUSY, false);
+}
+
+static void finish_put(struct kvt_conn *conn)
+{
+	enum kvt_put_outcome outcome = KVT_PUT_STORED;
+	struct kvt_object_put *put = conn->put->put;
+	struct kvt_checksum sum;
+	enum kvt_status status;
+
+	kvt_checksum_end(&conn->put->sum, &sum);
+	status = kvt_object_put_end(kvt_conn_loop(conn)->server->objects, put, &sum, false, &outcome);
+	drop_stream(conn);
+	if (status == KVT_MISS)
+		replace_later(conn, put, &sum);
+	else
+		answer_put(conn, status, outcome);
 }
 
 /* --- the body --------------------------------------------------------------------------------- */

@@ -396,17 +396,18 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry)
 	kvt_index_unlock(x);
 }
 
-/* The entries that a walk erases: of a tenant, of tenants' slots, or (both NULL) all. */
+/* The entries that a walk erases: of a tenant, of slots (of its tenant, or in its key), or (both NULL) all. */
 struct erasure {
 	const struct kvt_tenant *tenant;
 	const struct kvt_slot_set *slots;
 };
 
-static bool is_meant(const struct erasure *of, const struct kvt_tenant *tenant)
+static bool is_meant(const struct erasure *of, const struct kvt_key *key, const struct kvt_tenant *tenant)
 {
 	if (of->tenant != NULL)
 		return memcmp(tenant, of->tenant, sizeof(*tenant)) == 0;
-	return of->slots == NULL || kvt_slot_set_has(of->slots, kvt_tenant_slot(tenant));
+	return of->slots == NULL || kvt_slot_set_has(of->slots, kvt_tenant_slot(tenant)) ||
+	       kvt_slot_set_has(of->slots, kvt_key_slot(key));
 }
 
 /* The walk meets every entry from before the call, since entries do not move. */
@@ -423,7 +424,7 @@ static size_t erase_walk(struct kvt_index *x, const struct erasure *of)
 
 			if (kvt_entry_phase(e) == KVT_FREE)
 				continue;
-			if (!is_meant(of, &kvt_tenant_at(x, e->tenant)->tenant))
+			if (!is_meant(of, kvt_entry_key(e), &kvt_tenant_at(x, e->tenant)->tenant))
 				continue;
 			if (kvt_index_leave(x, number, KVT_LEAVE_ERASED))
 				erased++;

@@ -587,8 +587,9 @@ KVT_API enum kvt_status kvt_unpin(
  * no other process reads the chunks either, once l2.seen_time (10 s at most) is over; for an erase
  * of keys there is no such promise. KVT_EIO: a shared tier did not confirm the erase, nothing is
  * promised. Waits for a durable record, up to timeout_ns. KVT_MISS: unreadable now, but not yet
- * known to be durable. Without a shared tier KVT_MISS also comes at once while another process owns
- * the store: this handle erases there once it owns the store, unless it closes before.
+ * known to be durable; of keys also that a shared tier, which is asked once, may have them still.
+ * Without a shared tier KVT_MISS also comes at once while another process owns the store: this
+ * handle erases there once it owns the store, unless it closes before.
  * cache/ERASING.md has the details. */
 KVT_API enum kvt_status kvt_erase(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;

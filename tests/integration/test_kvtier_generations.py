@@ -12,7 +12,7 @@ import time
 import pytest
 
 from rig.drive import Drive
-from rig.client import ask
+from rig.client import Client, ask
 from rig.kvtierd import Kvtierd, take
 from rig.redis import SERVER, RedisServer
 from rig.wait import PATIENCE, until
@@ -178,6 +178,7 @@ class Late:
                 self.go.wait()
                 server.sendall(kept)
                 time.sleep(0.5)
+                self.held -= 1
                 return server.close()
 
     @staticmethod
@@ -188,6 +189,48 @@ class Late:
         except OSError:
             pass
         client.close()
+
+
+def values(redis):
+    with redis.connect() as client:
+        return sum(b"{" in key for key in client.keys())
+
+
+@REDIS_ALONE
+def test_an_object_of_kvtierd_whose_set_is_late(redis, tmp_path):
+    """PUT v1, whose SET arrives after PUT v2: no other kvtierd serves v1, nor does the one that was asked for both."""
+    late, path, first, second = Late(redis.port), "/v1/kv/b/k", b"1" * 100000, b"2" * 100000
+    common = {"cache.l2.seen_time": "1s", "lease.ttl_max": "1s"}
+    nodes = []
+    try:
+        for name, url in ("one", late.url), ("two", redis.url):
+            config = {"cache.l2.url": url, "cache.l2.connections": 2, **common}
+            nodes.append(Kvtierd(tmp_path, config, name=name).wait_up())
+        one, two = nodes
+        until(lambda: one.ask("PUT", "/v1/kv/b/warm", body=b"w" * 100000).status in (200, 409), 20, "a PUT")
+        until(lambda: values(redis) == 1, 20, "its value")
+        late.hold = True
+        assert one.ask("PUT", path, body=first).status == 200
+        until(lambda: late.held > 0, 10, "its SET being held")
+        late.hold = False
+        until(lambda: one.ask("PUT", path, body=second).status == 200, 20, "the other bytes being taken")
+        late.go.set()
+        until(lambda: late.held == 0, 30, "the late value")
+        time.sleep(SEEN + SLACK)
+        with two.client() as client, Client(one.port, 10.0) as own:
+            views = two.segment(), one.segment()
+            until(lambda: take(client, views[0], path, timeout_ms=2000) == second, 30, "the other bytes there")
+            assert take(own, views[1], path, timeout_ms=2000) == second
+            assert one.ask("PUT", path, body=first).status == 200
+            time.sleep(SEEN + SLACK)
+            assert take(client, views[0], path, timeout_ms=2000) in (None, first)
+            for view in views:
+                view.close()
+    finally:
+        late.go.set()
+        for node in nodes:
+            node.stop()
+            node.remove()
 
 
 @REDIS_ALONE
@@ -202,11 +245,7 @@ def test_a_set_that_is_late(drives, redis):
     until(lambda: erase(writer, 1), 20, "the erase")
     late.go.set()
 
-    def arrived():
-        with redis.connect() as client:
-            return any(b"{" in key for key in client.keys())
-
-    until(arrived, 10, "the late value")
+    until(lambda: values(redis) > 0, 10, "the late value")
     time.sleep(SEEN + SLACK)
     assert got(reader, 1) == 0
     assert got(writer, 1) == 0

@@ -236,6 +236,7 @@ def test_an_erase_holds_after_a_kill(kvtierd, tmp_path):
     for name in ("kept", "erased"):
         assert daemon.ask("PUT", f"/v1/kv/b/{name}", body=data(MIB, 1)).status == 200
     until(lambda: daemon.metric("kvtier_tier_chunks", tier="nvme") == 2, 20, "both stored below")
+    daemon.restart() # both are durable
     assert admin(daemon, "DELETE", "/v1/kv/b/erased").status == 200
     daemon.restart(kill=True)
     segment = daemon.segment()

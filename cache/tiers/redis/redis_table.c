@@ -4,7 +4,7 @@
  * The table is a sorted set, kvt1:generations: each slot that was ever changed, scored by the number of its last
  * change, the table's id, scored 0, and "sum", scored -1 minus the sum of the numbers. One script reads the changes
  * after a number and, on request, gives a slot a larger number than all others. If there is no table, or one that is
- * behind the asker, the script begins a new one. A table has 66,560 slots at most; 5 MB.
+ * behind the asker, the script begins a new one. A table has 132,096 slots at most; 10 MB.
  *
  * A failover may lose the last changes: a handle that knew one of them sees another sum, and begins a new table. A
  * failover that loses a change unknown to every running handle brings the erased chunks back: Redis promises no more. A

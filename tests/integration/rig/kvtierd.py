@@ -21,6 +21,7 @@ DEFAULTS = {
     "lease.ttl": "500ms", # a request that names none
     "lease.ttl_max": "60s",
     "lease.grace": "200ms",
+    "limits.memory_object": "0", # tests of tiers have small objects
     "limits.drain_time": "1s",
 }
 

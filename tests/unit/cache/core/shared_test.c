@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/core.h"
 #include "support.h"
 #include "tests/unit/suite.h"
 
@@ -304,6 +305,44 @@ START_TEST(an_erased_chunk_is_erased_there)
 }
 END_TEST
 
+/* Nothing is owed to it: it may have the chunk still. */
+START_TEST(an_erase_that_it_refuses_is_not_asked_again)
+{
+	struct kvt_key keys[2];
+
+	plant(0, 1);
+	keys_of(1, 2, keys);
+	fake_answer(fake_tier(), KVT_TIER_ERASE, KVT_EIO, 1);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 1, LONG, NULL), KVT_MISS);
+	rig_advance(&rig, 10 * SECOND);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_ERASE), 1);
+	ck_assert_ptr_null(rig.k->barriers.first);
+	ck_assert_uint_eq(rig.k->tombs.count, 0);
+	ck_assert(fake_has(fake_tier(), &keys[0]));
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+}
+END_TEST
+
+/* Nor for a store that was under way when it was erased. */
+START_TEST(an_erased_store_that_it_keeps_is_not_waited_for)
+{
+	struct kvt_key keys[1];
+
+	keys_of(1, 1, keys);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, true);
+	ck_assert_int_eq(rig_put(&rig, 1, 0), KVT_OK);
+	rig_settle(&rig);
+	fake_answer(fake_tier(), KVT_TIER_ERASE, KVT_EIO, 2);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 1, 0, NULL), KVT_MISS);
+	fake_hold(fake_tier(), KVT_TIER_WRITE, false);
+	rig_settle(&rig);
+	rig_advance(&rig, 10 * SECOND);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_ERASE), 2);
+	ck_assert_uint_eq(rig.k->tombs.count, 0);
+	ck_assert_uint_eq(rig.k->stores.count, 0);
+}
+END_TEST
+
 START_TEST(close_while_it_is_asked)
 {
 	struct kvt_key keys[3];
@@ -369,6 +408,8 @@ int main(void)
 	tcase_add_test(tc, a_tier_that_stalls_lets_askers_go);
 	tcase_add_test(tc, a_prefetch_asks_and_loads);
 	tcase_add_test(tc, an_erased_chunk_is_erased_there);
+	tcase_add_test(tc, an_erase_that_it_refuses_is_not_asked_again);
+	tcase_add_test(tc, an_erased_store_that_it_keeps_is_not_waited_for);
 	tcase_add_test(tc, close_while_it_is_asked);
 	tcase_add_test(tc, a_forgotten_chunk_stays_in_a_shared_tier);
 	tcase_add_test(tc, questions_are_bounded);

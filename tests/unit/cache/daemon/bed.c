@@ -38,7 +38,7 @@ void bed_init(struct bed *bed, uint64_t bytes)
 	snprintf(bed->side, sizeof(bed->side), "%s/side", bed->folder);
 	snprintf(bed->store, sizeof(bed->store), "%s/store", bed->folder);
 	snprintf(bed->catalog, sizeof(bed->catalog), "%s/names", bed->folder);
-	snprintf(bed->roster, sizeof(bed->roster), "%s/tenants", bed->folder);
+	snprintf(bed->table, sizeof(bed->table), "%s/generations", bed->folder);
 	bed->options = (struct kvt_objects_options){
 		.cache = &bed->cache,
 		.surroundings = &bed->surroundings,
@@ -54,7 +54,7 @@ void bed_use_store(struct bed *bed)
 	bed->cache.nvme_path = bed->store;
 	bed->cache.nvme_capacity = 256 * MIB;
 	bed->options.catalog_path = bed->catalog;
-	bed->options.roster_path = bed->roster;
+	bed->options.generations_path = bed->table;
 }
 
 void bed_open(struct bed *bed)
@@ -97,7 +97,7 @@ void bed_clear(struct bed *bed)
 	unlink(path);
 	snprintf(path, sizeof(path), "/dev/shm/.%s.kvtierd", bed->name);
 	unlink(path);
-	snprintf(path, sizeof(path), "/dev/shm/.%s.kvtierd-replaced", bed->name);
+	snprintf(path, sizeof(path), "/dev/shm/.%s.kvtierd-generations", bed->name);
 	unlink(path);
 	nftw(bed->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -162,7 +162,7 @@ enum kvt_status put(struct bed *bed, const char *bucket, const char *key, uint64
 	status = put_begin(bed, bucket, key, seed, bytes, &p, &sum);
 	if (status != KVT_OK)
 		return status;
-	status = kvt_object_put_end(bed->objects, p, &sum, &was);
+	status = kvt_object_put_end(bed->objects, p, &sum, true, &was);
 	if (status == KVT_OK && outcome != NULL)
 		*outcome = was;
 	return status;

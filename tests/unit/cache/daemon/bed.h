@@ -21,8 +21,8 @@
 struct bed {
 	struct kvt_surroundings surroundings;
 	struct kvt_config cache;
-	struct kvt_objects_options options;
-	char name[64], folder[64], side[96], store[96], catalog[96], roster[96];
+	struct kvt_objects_options options; /* no object stays in memory for its size */
+	char name[64], folder[64], side[96], store[96], catalog[96], table[96];
 	uint64_t bytes; /* of the segment */
 	struct kvt_segment_file *segment;
 	struct kvt_objects *objects;

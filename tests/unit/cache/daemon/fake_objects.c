@@ -165,7 +165,7 @@ void kvt_object_put_abort(struct kvt_objects *o, struct kvt_object_put *put)
 }
 
 enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put *put,
-	const struct kvt_checksum *sum, enum kvt_put_outcome *outcome)
+	const struct kvt_checksum *sum, bool wait, enum kvt_put_outcome *outcome)
 {
 	struct fake_object *was;
 	struct kvt_checksum real;
@@ -181,8 +181,12 @@ enum kvt_status kvt_object_put_end(struct kvt_objects *o, struct kvt_object_put 
 	}
 	put->object.sum = *sum;
 	pthread_mutex_lock(&o->lock);
-	o->puts_now--;
 	was = find(o, put->object.bucket, put->object.key);
+	if (!wait && was != NULL && !kvt_checksum_equal(&was->sum, sum)) {
+		pthread_mutex_unlock(&o->lock);
+		return KVT_MISS;
+	}
+	o->puts_now--;
 	*outcome = KVT_PUT_STORED;
 	if (was != NULL) {
 		*outcome = kvt_checksum_equal(&was->sum, sum) ? KVT_PUT_SAME : KVT_PUT_REPLACED;

@@ -68,7 +68,7 @@ static struct kvt_key wait_for(const char *key)
 	struct kvt_object_name name = name_of("b", key);
 	struct kvt_key its;
 
-	kvt_object_key(&name, &its);
+	kvt_object_key(bed.objects, &name, &its);
 	while (kvt_object_tier(bed.objects, &its) != KVT_TIER_L1)
 		usleep(1000);
 	return its;

@@ -28,10 +28,9 @@ static uint64_t stores_of(uint32_t tier)
 	return stats.tiers[tier].stores;
 }
 
-/* A store, and a shared tier that does not answer. */
-static void open_in_outage(uint64_t bytes)
+/* With a store, and a shared tier that does not answer. */
+static void open_in_outage(void)
 {
-	bed_init(&bed, bytes);
 	bed_use_store(&bed);
 	bed.cache.l2_url = "redis://127.0.0.1:1";
 	bed.cache.breaker_open_ns = 600 * SECOND;
@@ -46,7 +45,9 @@ START_TEST(objects_stay_in_memory_until_the_shared_tier_has_answered)
 	struct lease l;
 	char key[16];
 
-	open_in_outage(32 * MIB);
+	bed_init(&bed, 32 * MIB);
+	bed.options.memory_only_bytes = 65536;
+	open_in_outage();
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(lease(&bed, "b", "none", SECOND, SECOND, &l), KVT_ECANCELED);
 	for (uint64_t i = 0; i < 100; i++) {
@@ -56,6 +57,9 @@ START_TEST(objects_stay_in_memory_until_the_shared_tier_has_answered)
 	ck_assert_int_eq(put(&bed, "b", "k7", 1007, 4096, NULL), KVT_OK);
 	ck_assert_int_eq(get(&bed, "b", "k7", 1007), KVT_OK);
 	ck_assert_int_eq(get(&bed, "b", "k99", 99), KVT_OK);
+	ck_assert_int_eq(put(&bed, "b", "large", 1, 65537, NULL), KVT_OK);
+	ck_assert_int_eq(put(&bed, "b", "large", 2, 65537, NULL), KVT_BUSY); /* others could not know */
+	ck_assert_int_eq(get(&bed, "b", "large", 1), KVT_OK);
 	ck_assert_uint_eq(stores_of(KVT_TIER_NVME), 0);
 	bed_close(&bed);
 	bed_clear(&bed);

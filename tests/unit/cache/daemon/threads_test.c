@@ -83,7 +83,7 @@ static void do_put(uint64_t *dice)
 		return;
 	}
 	if (status == KVT_OK)
-		status = kvt_object_put_end(bed.objects, p, &sum, &outcome);
+		status = kvt_object_put_end(bed.objects, p, &sum, true, &outcome);
 	EXPECT(status == KVT_OK || status == KVT_FULL || status == KVT_BUSY);
 	stored += status == KVT_OK;
 	busy += status == KVT_BUSY;

@@ -73,6 +73,8 @@ void model_hear(struct history *h);
 uint8_t *model_copy_of(struct history *h, const struct kvt_lease *lease, size_t i);
 /* Is there a reason to demand it? */
 bool model_demanded(struct history *h, uint32_t id);
+/* Does a reservation fill it, that no erase has come after? */
+bool model_is_filled(const struct history *h, uint32_t id);
 void model_judge_lease(
 	struct history *h, uint32_t first, size_t asked, const struct kvt_lease *lease);
 /* Keeps a lease for a while, or lets it go. Takes it. */

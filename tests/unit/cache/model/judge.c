@@ -201,6 +201,19 @@ bool model_demanded(struct history *h, uint32_t id)
 	       model_entry(h, id)->filling == 0;
 }
 
+bool model_is_filled(const struct history *h, uint32_t id)
+{
+	for (int r = 0; r < RESERVATIONS; r++) {
+		const struct filling *f = &h->filling[r];
+
+		for (size_t i = 0; f->reservation != NULL && i < f->count; i++)
+			if (f->ids[i] == id && f->status[i] == KVT_OK &&
+				f->generations[i] == h->oracle.entries[id].generation)
+				return true;
+	}
+	return false;
+}
+
 void model_judge_lease(
 	struct history *h, uint32_t first, size_t asked, const struct kvt_lease *lease)
 {

@@ -103,7 +103,19 @@ bool oracle_agrees(const struct oracle *oracle, uint32_t id, const uint8_t *byte
 	return same;
 }
 
-void oracle_committed(struct oracle *oracle, uint32_t id, int64_t since_ns, int64_t now_ns)
+/* The chunk is not certain to be below: nor are those behind it that are not stored yet. */
+static void unchain_children(struct oracle *oracle, uint32_t id)
+{
+	while (++id % oracle->depth > 0) {
+		struct entry *e = &oracle->entries[id];
+
+		if (e->presence != MUST || e->drained)
+			return;
+		e->chained = false;
+	}
+}
+
+void oracle_committed(struct oracle *oracle, uint32_t id, int64_t since_ns, int64_t now_ns, bool parent_fills)
 {
 	struct entry *e = &oracle->entries[id];
 
@@ -111,6 +123,24 @@ void oracle_committed(struct oracle *oracle, uint32_t id, int64_t since_ns, int6
 	e->put_ns = since_ns;
 	e->used_ns = now_ns;
 	e->drained = false;
+	e->chained = id % oracle->depth == 0 || parent_fills || (e[-1].presence == MUST && e[-1].chained);
+	if (!e->chained)
+		unchain_children(oracle, id);
+}
+
+void oracle_drained(struct oracle *oracle)
+{
+	for (uint32_t id = 0; id < oracle->chains * oracle->depth; id++) {
+		struct entry *e = &oracle->entries[id];
+
+		e->drained = e->drained || (e->presence == MUST && e->chained);
+	}
+}
+
+void oracle_aborted(struct oracle *oracle, uint32_t id)
+{
+	if (oracle->entries[id].presence != MUST)
+		unchain_children(oracle, id);
 }
 
 void oracle_used(struct oracle *oracle, uint32_t id, int64_t now_ns)
@@ -124,6 +154,7 @@ void oracle_gone(struct oracle *oracle, uint32_t id, bool surely)
 
 	e->presence = GONE;
 	e->generation++;
+	unchain_children(oracle, id);
 	if (surely) {
 		e->oldest = e->generation;
 		e->risen = false;
@@ -139,6 +170,8 @@ void oracle_age(struct oracle *oracle, int64_t now_ns)
 
 		if (e->presence == GONE)
 			continue;
+		if (now_ns - e->put_ns > ttl - SLACK_NS)
+			unchain_children(oracle, id);
 		if (now_ns - e->used_ns > ttl + SLACK_NS && e->filling > 0)
 			e->presence = GONE; /* what fills it is of this generation */
 		else if (now_ns - e->used_ns > ttl + SLACK_NS)

@@ -28,7 +28,8 @@ struct entry {
 	uint32_t filling;    /* open reservations that hold it */
 	int64_t put_ns;      /* when its time to live began, if it was not used since */
 	int64_t used_ns;     /* when something happened that may count as a use */
-	bool drained;        /* a drain has ended well since */
+	bool chained;        /* its chain does not keep it from the tier below: see oracle_committed */
+	bool drained;        /* a drain has ended well since, and it is chained: it is stored below */
 	bool risen;          /* its erase was not durable when a crash came: see oracle_excuse */
 };
 
@@ -53,8 +54,19 @@ void oracle_fill(const struct oracle *oracle, uint32_t id, uint32_t generation, 
 /* Are these the bytes of a generation that may come back? */
 bool oracle_agrees(const struct oracle *oracle, uint32_t id, const uint8_t *bytes, uint64_t len);
 
-/* since_ns: when its time to live began. */
-void oracle_committed(struct oracle *oracle, uint32_t id, int64_t since_ns, int64_t now_ns);
+/*
+ * since_ns: when its time to live began. parent_fills: a reservation fills its parent.
+ *
+ * A tier below stores a chunk whose parent it has or that is still being filled, and no other. So a chunk is
+ * chained if it is the first, if its parent is certain and chained, or while its parent is filled and what
+ * comes of that is certain and chained. A chunk that is not yet stored below is so no more when its parent is
+ * lost, nor are those behind it.
+ */
+void oracle_committed(struct oracle *oracle, uint32_t id, int64_t since_ns, int64_t now_ns, bool parent_fills);
+/* A drain has ended well: what is certain and chained is stored below. */
+void oracle_drained(struct oracle *oracle);
+/* What was being filled never came: nothing can hang on it. */
+void oracle_aborted(struct oracle *oracle, uint32_t id);
 void oracle_used(struct oracle *oracle, uint32_t id, int64_t now_ns);
 
 /* Nothing of it may be seen from now on. surely: not after a crash either. */

@@ -47,18 +47,34 @@ static void judge_exists(struct history *h, uint32_t id)
 		model_wrong(h, "chunk %u is gone and said to exist", id);
 }
 
+static bool parent_fills(const struct history *h, uint32_t id)
+{
+	return id % h->p->depth > 0 && model_is_filled(h, id - 1);
+}
+
 /* Refused, since its parent is nowhere: not of a first chunk, nor while the parent is there for certain. */
 static void judge_orphan(struct history *h, uint32_t id)
 {
-	const struct entry *parent = model_entry(h, id % h->p->depth > 0 ? id - 1 : id);
-
-	if (id % h->p->depth == 0 || parent->presence == MUST || parent->filling > 0)
+	if (id % h->p->depth == 0 || parent_fills(h, id) ||
+		(h->p->roomy && model_entry(h, id - 1)->presence == MUST))
 		model_wrong(h, "chunk %u is refused as if its parent were nowhere", id);
+}
+
+/* A chunk to put: half of them go on where their chain ends, as engines do, so that there is more than fits. */
+static uint32_t pick(struct history *h)
+{
+	uint32_t id = model_pick(h), head = model_head_of(h, id), at = head;
+
+	if (model_random_below(h, 2) == 0)
+		return id;
+	while (at - head < h->p->depth && (model_entry(h, at)->presence != GONE || model_is_filled(h, at)))
+		at++;
+	return at - head < h->p->depth ? at : id;
 }
 
 void model_do_put(struct history *h)
 {
-	uint32_t id = model_pick(h);
+	uint32_t id = pick(h);
 	struct kvt_item item;
 	struct kvt_key parent;
 	struct kvt_blocks blocks;
@@ -74,7 +90,7 @@ void model_do_put(struct history *h)
 	free(bytes);
 	switch (status) {
 	case KVT_OK:
-		oracle_committed(&h->oracle, id, model_now(h), model_now(h));
+		oracle_committed(&h->oracle, id, model_now(h), model_now(h), parent_fills(h, id));
 		after_put(h, id);
 		break;
 	case KVT_EXISTS:
@@ -116,7 +132,7 @@ void model_do_reserve(struct history *h)
 	struct kvt_blocks blocks[RESERVED_MAX];
 	uint8_t hashes[RESERVED_MAX][16];
 	const struct kvt_segment *segments = NULL;
-	uint32_t counts[RESERVED_MAX] = {0}, first = model_pick(h),
+	uint32_t counts[RESERVED_MAX] = {0}, first = pick(h),
 		 left = h->p->depth - first % h->p->depth;
 	enum kvt_status status;
 
@@ -167,8 +183,14 @@ static void commit(struct history *h, struct filling *f, size_t ready)
 			continue;
 		model_entry(h, f->ids[i])->filling--;
 		/* erased in the meantime: what was erased must not come back by this */
-		if (i < ready && model_entry(h, f->ids[i])->generation == f->generations[i])
-			oracle_committed(&h->oracle, f->ids[i], f->reserved_ns, model_now(h));
+		if (model_entry(h, f->ids[i])->generation != f->generations[i])
+			continue;
+		if (i < ready)
+			oracle_committed(&h->oracle, f->ids[i], f->reserved_ns, model_now(h),
+				parent_fills(h, f->ids[i]));
+		else
+			oracle_aborted(&h->oracle, f->ids[i]);
+		f->status[i] = KVT_MISS; /* it is filled no more */
 	}
 	oracle_age(&h->oracle, model_now(h));
 	f->reservation = NULL;
@@ -178,8 +200,11 @@ void model_abort_filling(struct history *h, struct filling *f)
 {
 	kvt_put_abort(h->k, f->reservation);
 	for (size_t i = 0; i < f->count; i++)
-		if (f->status[i] == KVT_OK)
+		if (f->status[i] == KVT_OK) {
 			model_entry(h, f->ids[i])->filling--;
+			if (model_entry(h, f->ids[i])->generation == f->generations[i])
+				oracle_aborted(&h->oracle, f->ids[i]);
+		}
 	f->reservation = NULL;
 }
 

@@ -281,8 +281,8 @@ void model_drain(struct history *h)
 
 	if (status != KVT_OK && !(status == KVT_MISS && h->p->faults))
 		model_wrong(h, "drain says %s", kvt_status_text(status));
-	for (uint32_t id = 0; id < h->p->chains * h->p->depth && status == KVT_OK; id++)
-		model_entry(h, id)->drained = h->p->nvme_capacity > 0;
+	if (status == KVT_OK && h->p->nvme_capacity > 0)
+		oracle_drained(&h->oracle);
 }
 
 void model_do_drain(struct history *h)

@@ -366,7 +366,7 @@ static bool answer_table(struct connection *c, const struct request *r)
 	pthread_mutex_unlock(&d->lock);
 	return answer(c, 200, "application/json",
 		"{\"id\":\"00112233445566778899aabbccddeeff\",\"more\":false,\"sum\":15,"
-		"\"changes\":[[7,3],[66559,12]]}");
+		"\"changes\":[[7,3],[132095,12]]}");
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
