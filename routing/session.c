@@ -347,7 +347,7 @@ static struct session_record read_session(
 	return record;
 }
 
-/* Oldest first, so that the table forgets them in their order. */
+/* Puts sessions back oldest first, so that the table forgets them in their order. */
 static void session_recall(struct kvw_strategy *self, const struct kvw_keep_in *in)
 {
 	struct session *s = (struct session *)self;

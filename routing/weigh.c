@@ -109,7 +109,8 @@ static uint64_t read_board(const struct kvw_prefixaware *pa, const struct kvw_ca
 		w->costs, w->x, w->inflight, &w->lowest);
 }
 
-/* Loads of any set. Returns the requests in flight. */
+/* Fills in-flight counts and costs of w worker by worker, for a set that is not dense. Returns the
+ * sum of the requests in flight. */
 static uint64_t read_loads(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, struct kvw_weighing *w)
 {

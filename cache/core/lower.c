@@ -18,7 +18,7 @@
 #define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
 #define STALL_TIMES 8          /* but not before this many times what its queue should take */
 
-#define MISSING_LEAST_NS 100000000u /* what is believed for less may be forgotten before the caller looks */
+#define MISSING_LEAST_NS 100000000u /* an answer "not stored" that is reused for less may expire before the caller looks the chunk up */
 
 /* --- life ------------------------------------------------------------------------------------- */
 

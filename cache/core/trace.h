@@ -21,7 +21,7 @@ enum kvt_trace_what {
 	KVT_TRACE_LOOKUP, /* kvt_lookup, kvt_find */
 	KVT_TRACE_PUT,
 	KVT_TRACE_DROPPED, /* a store that was not begun; tier: its target */
-	KVT_TRACE_REMOVED, /* removed from a tier: evicted, expired or erased; only chunks with names for events */
+	KVT_TRACE_REMOVED, /* a tier evicted, expired or erased a chunk that was put with the engine's block names (kvt_blocks) */
 	KVT_TRACE_AWAY, /* a tier is left alone */
 	KVT_TRACE_READ, /* this and the following: a request to a tier, in the order of enum kvt_tier_verb */
 	KVT_TRACE_WRITE,

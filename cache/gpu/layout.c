@@ -88,7 +88,7 @@ static bool sensible(const struct kvt_gpu_layout *layout, const struct kvt_gpu_p
 	return apart(layout, parts);
 }
 
-/* Copies the axes of a block without those of one element, neighbours merged. Returns their number. */
+/* Copies a block's axes, leaves out axes of count 1, and merges neighbours that are contiguous. Returns the number of axes. */
 static uint32_t merge_axes(const struct kvt_gpu_layout *layout, struct kvt_gpu_axis *out)
 {
 	uint32_t n = 0;

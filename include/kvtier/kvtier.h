@@ -314,7 +314,7 @@ struct kvt_config {
 	uint32_t fragments_first_tokens;   /* first tokens of each fragment to recompute first */
 	uint32_t fragments_check_layer;    /* its keys and values show which tokens deviate */
 
-	/* protect, further: limit of one tenant in Redis; 0: none */
+	/* more of section protect: bytes that one tenant may use in Redis; 0: no limit */
 	uint64_t tenant_l2_bytes;
 
 	/* node, further: caches of one engine on this machine, which divide automatic sizes

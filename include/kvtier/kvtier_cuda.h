@@ -75,7 +75,7 @@ enum kvt_gpu_method {
 	KVT_GPU_STAGING = 3, /* a kernel into memory of the device, then the copy engine */
 };
 
-/* All settings. */
+/* All settings. A comment ends with the allowed range and the default. */
 struct kvt_gpu_config {
 	uint32_t size;  /* sizeof(struct kvt_gpu_config), by kvt_gpu_config_init */
 	uint32_t abi;   /* KVT_ABI, likewise */

@@ -121,9 +121,10 @@ struct kvw_load {
 	/* The engine's learned limit; each member is written alone: values of two refusals may mix
 	 * and do no harm. */
 	_Atomic uint32_t full_at;      /* requests in flight at the refusal */
-	_Atomic int64_t full_since_ns; /* from this time the limit grows; 0: no refusal yet */
+	/* End of the pause after the refusal, from which full_at grows; 0: no refusal. */
+	_Atomic int64_t full_since_ns;
 	/* Other routers' load, times trust; guarded by the lock. */
-	int64_t peers_ns;          /* their prefill still to be done at clock_ns */
+	int64_t peers_ns;          /* the peers' prefill that is not done at clock_ns */
 	int64_t peers_waiting_ns;  /* their U */
 	uint64_t peers_held;       /* as kvw_load_held(); part of seen->held */
 	uint32_t peers_sequences, peers_unanswered;

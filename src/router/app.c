@@ -171,8 +171,8 @@ static void prepare_loops(void *arg, struct kvw_proxy *proxy)
 		kvw_state_recall_part(app->state, &part);
 }
 
-/* The snapshot, before workers are asked and clients are served.
- * Without state.file there is one in upgrades. */
+/* Restores the snapshot before kvway asks workers and serves clients. Without state.file only an
+ * upgrade brings a snapshot, from the process before. */
 static enum kvw_err recall_state(struct kvw_app *app)
 {
 	enum kvw_err err;

@@ -30,7 +30,7 @@ struct kvw_app {
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
-	/* shares load; `sharing` itself if one object does both; NULL: load is not shared */
+	/* Shares load with other replicas; equals `sharing` if both use one Redis; NULL: none. */
 	struct kvw_sharing *load_sharing;
 	struct kvw_auth *admin_auth;   /* the same of the admin address */
 	struct kvw_state *state; /* snapshots */

@@ -304,7 +304,7 @@ static const char *store_tokens(struct kvw_vllm_applier *applier, const struct k
 	return NULL;
 }
 
-/* Applies a store. Returns why the view has a hole now; NULL: none. */
+/* Applies a store. Returns why the index now lacks blocks of the engine; NULL: it lacks none. */
 static const char *apply_stored(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map,
 	uint32_t rank, const struct kvw_kv_event *event, int64_t now_ns)
 {

@@ -56,7 +56,8 @@ struct kvw_vllm_applied {
 	uint64_t dropped; /* unknown, or no memory */
 	bool cleared;     /* among them: the engine has emptied its cache */
 	double time_s;    /* time at which the engine sent the batch */
-	const char *hole; /* why the view has a hole now, static text; NULL: it has none */
+	/* Why the index lacks blocks that the engine holds, static text; NULL: it lacks none. */
+	const char *hole;
 };
 
 /* Applies one batch. now_ns: monotonic, for parked blocks. */

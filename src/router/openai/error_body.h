@@ -26,8 +26,8 @@ size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, cons
 
 /*
  * Writes a JSON error body, of kvway's or a worker's, as the event that ends a stream of that API:
- * an SDK raises the event like the body. Returns its length; 0: it is no JSON object, or has no
- * room.
+ * an SDK raises the same exception for the event as for the body. Returns its length; 0: the body
+ * is no JSON object, or has no room.
  */
 size_t kvw_error_event(char *buf, size_t size, enum kvw_api api, const char *body, size_t len);
 

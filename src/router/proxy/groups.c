@@ -171,9 +171,9 @@ static size_t order_by(const struct kvw_exchange *x, struct kvw_model_groups gro
 	return kvw_group_order(shares, groups.count, x->division.key, order);
 }
 
-/* The groups in the request's order of preference; returns how many get requests at all, at least
- * one. While the admin address changes several weights, none may seem to be above 0: a second read
- * then has the changed weights, and if that read meets another change, the file's weights serve. */
+/* Writes the groups in the request's order of preference. Returns how many get requests, at least
+ * one. The weights are read one by one, so during a change of several all of them can appear to be
+ * 0. Then they are read again; if all are 0 again, the weights of the file are used. */
 static size_t order_of(const struct kvw_exchange *x, struct kvw_model_groups groups,
 	uint8_t order[KVW_GROUPS_MOST])
 {

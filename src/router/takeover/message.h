@@ -24,7 +24,7 @@
 #include "kvway/err.h"
 #include "server/sockets.h"
 
-#define KVW_TAKEOVER_BYTES 2048 /* of a packet; above 1024 only what an older version never gets */
+#define KVW_TAKEOVER_BYTES 2048 /* of a packet; older versions get packets of 1024 at most */
 #define KVW_TAKEOVER_KEYS  240  /* bytes of keys in a packet */
 #define KVW_TAKEOVER_FDS   16   /* with a packet */
 

@@ -218,7 +218,7 @@ void kvw_token_job_finish(void *user, CURLcode code)
 	if (refused)
 		kvw_tokens_note_refusal(tokens, asked(job)->id);
 	else if (code == CURLE_OK && status >= 400 && status < 500) {
-		answer_job(job, KVW_INEXACT_FAILED); /* the prompt or the key is at fault */
+		answer_job(job, KVW_INEXACT_FAILED); /* the prompt or the API key is at fault */
 		return;
 	}
 	if (!ask_next(job))
