@@ -172,12 +172,12 @@ if wanted unit && [ $quick = no ] && ! wanted asan && ! wanted fuzz && ! wanted 
 fi
 if wanted asan || wanted fuzz; then build_asan; elif wanted tsan; then build_tsan; fi
 if [ $gcc_ready = yes ]; then
-	if wanted lint; then suite lint build-gcc --suite lint; fi
-	if wanted unit; then suite "unit gcc" build-gcc --suite unit -t 2 --num-processes "$more"; fi
+	if wanted lint; then suite lint build-gcc --suite lint -t 4; fi
+	if wanted unit; then suite "unit gcc" build-gcc --suite unit -t 4 --num-processes "$more"; fi
 	if wanted integration; then
 		tests/sdk.sh
 		tests/helm.sh
-		suite integration build-gcc --suite integration --num-processes "$most"
+		suite integration build-gcc --suite integration -t 4 --num-processes "$most"
 	fi
 fi
 if wanted asan || wanted fuzz; then

@@ -91,7 +91,9 @@ def test_rates_are_learned_and_a_slow_worker_gets_less(process, kvway):
         if all(observed(router, sim) for sim in fleet):
             break
     for sim, speed in zip(fleet, speeds):
-        assert observed(router, sim) == pytest.approx(REFERENCE_RATE * speed, rel=0.15)
+        # Measured by the clock, on a machine that does other things, too.
+        assert 0.5 < observed(router, sim) / (REFERENCE_RATE * speed) < 2
+    assert observed(router, fleet[0]) > 1.5 * observed(router, fleet[1])
     before = [prefilled(sim) for sim in fleet]
     load(router, 12, [text(f"together {i}", 2000) for i in range(60)])
     fast, slow = (prefilled(sim) - was for sim, was in zip(fleet, before))

@@ -46,7 +46,7 @@ def program(name):
 
 def promtool(*arguments):
     done = subprocess.run(
-        [program("promtool"), *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=RULES.parent
+        [program("promtool"), *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=RULES.parent
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -458,7 +458,7 @@ def test_panels_and_rules_show_a_router_and_a_cache_at_work(kvway, kvsim, kvtier
             return all(may_lack_data(*one) for one in missing)
 
         with contextlib.suppress(AssertionError):
-            until(complete, 15, "every panel has data")
+            until(complete, 60, "every panel has data")
         assert not [(p["title"], t["expr"]) for p, t in missing if not may_lack_data(p, t)]
         offered = {name: prometheus.query(concrete(expr)) for path in DASHBOARDS for name, expr in choices(path)}
         assert {name: len(values) for name, values in offered.items() if name not in ("instance", "tier")} == {
