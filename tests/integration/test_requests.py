@@ -3,15 +3,16 @@ a mistake is refused with the line and what is known there."""
 
 import pathlib
 import re
+import socket
 
 import pytest
 
-from rig.play import expect, language, stage
+from rig.play import expect, kernel, language, stage
 from rig.play.language import VERBS, parse
 from rig.play.player import Player, report
 from rig.play.values import CaseError, Data, Names, readable
 from rig.router import Router
-from rig.wait import PATIENCE
+from rig.wait import PATIENCE, until
 
 LONG_S = stage.WAIT.s
 SHORT_S = 0.6 * PATIENCE
@@ -311,6 +312,20 @@ def test_escapes_of_a_table_count_in_quotes_and_those_of_the_wire_do_not():
     names = Names({"row": r"a\r\n", "came": r"a\r\n"})
     names.tables = {"row"}
     assert Data(r'"${row}" "-"*3 "${came}\x00"', 1).bytes(names) == b"a\r\n---a\\r\\n\0"
+
+
+def test_the_kernel_knows_what_was_not_read():
+    """Its two sources say the same."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        peer, _ = server.accept()
+        with peer:
+            assert kernel.unread(client) == 0
+            client.sendall(b"abc")
+            ends = peer.getsockname(), peer.getpeername()
+            until(lambda: kernel.unread(client) == 3, 5, "three bytes wait")
+            assert kernel.listed(*ends) == (3, 0) and kernel.asked(*ends) in ((3, 0), None)
+            assert peer.recv(2) == b"ab" and kernel.unread(client) == 1 and kernel.listed(*ends) == (1, 0)
+            assert peer.recv(2) == b"c" and kernel.unread(client) == 0
 
 
 def test_bytes_are_shown_as_a_file_writes_them():

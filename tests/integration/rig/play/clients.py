@@ -8,9 +8,10 @@ import socket
 import threading
 
 from rig.play.expect import Failure, Message
+from rig.play.kernel import unread
 from rig.play.language import verb
 from rig.play.messages import PATHS, Parts, same_bytes, shown_answer
-from rig.play.stage import WAIT, unread, wait_for
+from rig.play.stage import WAIT, wait_for
 from rig.play.values import readable
 from rig.client import ADMIN, Client, Response
 from rig.wait import PATIENCE

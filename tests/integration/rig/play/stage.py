@@ -223,21 +223,6 @@ class Stage:
         return total
 
 
-def unread(sock):
-    """Bytes that this socket has sent and its peer, on this machine, has not read: the kernel's table says."""
-    address = lambda name: "%08X:%04X" % (int.from_bytes(socket.inet_aton(name[0]), "little"), name[1])
-    mine, theirs = address(sock.getsockname()), address(sock.getpeername())
-    left = 0
-    with open("/proc/net/tcp") as table:
-        for row in table:
-            fields = row.split()
-            if fields[1:3] == [theirs, mine]:
-                left += int(fields[4].split(":")[1], 16)
-            elif fields[1:3] == [mine, theirs]:
-                left += int(fields[4].split(":")[0], 16)
-    return left
-
-
 def close_of(heard, reset):
     """Closes a worker's connection, by FIN or RST; its thread may wait in it."""
     ex = heard.ex
