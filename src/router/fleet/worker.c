@@ -225,6 +225,17 @@ bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODE
 	return true;
 }
 
+const char *kvw_role_name(enum kvw_role role)
+{
+	static const char *const names[] = {
+		[KVW_ROLE_BOTH] = "both",
+		[KVW_ROLE_PREFILL] = "prefill",
+		[KVW_ROLE_DECODE] = "decode",
+	};
+
+	return names[role];
+}
+
 const char *kvw_worker_state_name(const struct kvw_worker *worker)
 {
 	uint8_t barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);

@@ -241,6 +241,8 @@ bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODE
 
 /* Whether the worker may get requests. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
+/* "both", "prefill" or "decode". */
+const char *kvw_role_name(enum kvw_role role);
 /* "up", or the reason why the worker is not usable. */
 const char *kvw_worker_state_name(const struct kvw_worker *worker);
 

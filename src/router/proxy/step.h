@@ -32,6 +32,7 @@ struct kvw_way {
 	/* What goes on with an exchange when something has come: */
 	kvw_link_fn on_link;
 	kvw_token_fn *on_tokens;
+	void (*on_leg)(struct kvw_exchange *x); /* its prompt was prefilled elsewhere, or not */
 };
 
 struct kvw_step {

@@ -4,7 +4,8 @@
  * A request that waits is in WAITING; x->wait says for what, since when and how long it may. Each
  * kind of waiting is defined by the file that begins it: "newer model lists" (lacking.c), "a worker
  * of its model" (waking.c), "room at a worker" (admit.c), "the prompt's tokens" (prepare.c), "the
- * text of /metrics" (local.c). No lease is taken and no worker asked meanwhile. The access log has
+ * text of /metrics" (local.c), "its prompt to be prefilled" (leg.c). No lease is taken and no worker
+ * asked meanwhile, but for the last: its decoder is leased, its prefiller asked. The access log has
  * the kind's name, errors have its text.
  *
  * Threads: those of the exchange's loop.
