@@ -156,7 +156,7 @@ struct kvw_client_key {
 #define KVW_EVERY_CLASS        SIZE_MAX
 #define KVW_MAX_SERVICE_LEVELS 64
 
-/* What a request is promised, in milliseconds; 0: nothing. */
+/* The promise to a request, in milliseconds; 0: none. */
 struct kvw_service_level_ms {
 	int64_t ttft, ttft_per_1k_tokens, tpot;
 };
@@ -221,10 +221,10 @@ const union kvw_setting_value *kvw_config_own(const struct kvw_config *config,
 size_t kvw_config_class(const struct kvw_config *config, struct kvw_slice name);
 
 /*
- * What a request for this model (as it names it; may be empty) in this class (index in
- * admission_classes, 0 where there are none) is promised. Each duration is that of the entry for model
- * and class, else of the one for the model, else for the class, else `service_level`'s. One pass over
- * the entries that compares lengths first and allocates nothing: fit for every request.
+ * Finds the promise to a request for this model (as the request names it; may be empty) in this class (index in
+ * admission_classes, 0 where there are none). Each duration is that of the entry for model and class, else of the one
+ * for the model, else for the class, else `service_level`'s. One pass over the entries that compares lengths first and
+ * allocates nothing: fit for every request.
  */
 void kvw_config_promise(const struct kvw_config *config, const char *model, size_t model_len,
 	size_t class_index, struct kvw_service_level_ms *out);
@@ -246,7 +246,7 @@ struct kvw_model_groups kvw_config_groups(const struct kvw_config *config, struc
 
 /* Whether a worker of this URL and with this `group` belongs to the group: by kvw_group_key of both. */
 bool kvw_group_has(const struct kvw_model_group *group, uint64_t label_key, uint64_t url_key);
-/* Of a worker's `group` or URL; 0: of an empty one. */
+/* Hash of a worker's `group` or URL; 0: of an empty one. */
 uint64_t kvw_group_key(const char *text);
 
 /* One entry of `workers` by itself: a copy, to be released. */

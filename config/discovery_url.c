@@ -49,7 +49,7 @@ static bool is_service(struct kvw_slice name)
 	return label >= 2 && (len > 0 || label > 2);
 }
 
-/* What follows the name is checked as a URL's: with a host in its place. */
+/* The part after the name is checked like a URL's: with a host in its place. */
 static bool split_service(struct kvw_slice text, struct kvw_discovery_url *out)
 {
 	const char *slash = text.len == 0 ? NULL : memchr(text.data, '/', text.len);

@@ -96,7 +96,7 @@ static bool read_set(struct reader *r, struct kvw_slice value, bool *in)
 	return take(r, ')');
 }
 
-/* What follows a key; false: it is malformed. */
+/* Reads the relation after a key; false: malformed. */
 static bool read_relation(struct reader *r, struct kvw_slice value, bool *holds)
 {
 	struct kvw_slice operand;

@@ -20,7 +20,7 @@ bool kvw_label_selector_is_valid(struct kvw_slice text);
 /* Whether an object with these labels is selected. Of a text that is valid. */
 bool kvw_label_selector_matches(struct kvw_slice text, kvw_label_fn *label, const void *arg);
 
-/* Whether it may be the name of a label or an annotation: `app`, `example.com/model`. */
+/* Returns whether the text may be the name of a label or an annotation: `app`, `example.com/model`. */
 bool kvw_label_key_is_valid(struct kvw_slice text);
 
 #endif

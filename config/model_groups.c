@@ -274,7 +274,7 @@ enum kvw_err kvw_model_groups_walk(struct kvw_walk *walk, const struct kvw_node 
 
 /* --- groups against each other ---------------------------------------------------------------- */
 
-/* What both groups name; NULL: nothing. */
+/* The worker that both groups name; NULL: none. */
 static const char *common_worker(const struct kvw_model_group *a, const struct kvw_model_group *b)
 {
 	for (size_t i = 0; i < a->workers.count; i++)

@@ -75,7 +75,7 @@ static void add_settings(struct kvw_own_keys *own, const struct kvw_strategy_ops
 	}
 }
 
-/* What else there may be: names at the top, and a path. */
+/* Further keys: names at the top, and a path. */
 static const char *const extra[] = {
 	KVW_ROUTING_SPEC, KVW_SERVICE_LEVELS, KVW_RATE_LIMITS, KVW_MODELS, KVW_MODEL_GROUPS, KVW_POOLS,
 	NULL};

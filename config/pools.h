@@ -17,7 +17,7 @@ enum kvw_err kvw_pools_walk(struct kvw_walk *walk, const struct kvw_node *list) 
 /* Whether the pool says something else by this key (enum kvw_pool_key_index) than its default. */
 bool kvw_pool_has(const struct kvw_pool_config *pool, size_t key);
 
-/* What logs and metrics call a pool: its name, or else its Service, or else its number. The pool is whole. */
+/* The pool's name in logs and metrics: its name, or else its Service, or else its number. The pool is complete. */
 void kvw_pool_shown(const struct kvw_config *config, size_t index, char out[KVW_POOL_SHOWN]);
 
 /* Whether two lists have the same entries in the same order. */

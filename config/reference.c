@@ -180,7 +180,7 @@ static void write_routing_spec(FILE *out)
 		out);
 }
 
-/* What a flag is here: its keys, or that it has none. */
+/* Writes the keys of a flag, or that it has none. */
 static void write_use(FILE *out, const struct kvw_stack_flag *flag)
 {
 	const char *keys = flag->keys;

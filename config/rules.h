@@ -6,7 +6,7 @@
 
 #include "config/build.h"
 
-/* Of the whole configuration. Looks only at keys that are valid by themselves. */
+/* Checks the whole configuration. Looks only at keys that are valid by themselves. */
 void kvw_rules_check(struct kvw_build *build);
 
 /* The same for certificates, keys and authorities: opens the files. KVW_ENOMEM or KVW_OK. */
@@ -38,7 +38,7 @@ void kvw_rules_check_kvaware(struct kvw_build *build);
 void kvw_rules_check_worker_events(struct kvw_report *report,
 	const struct kvw_worker_config *worker, size_t index, struct kvw_place place);
 
-/* Of the newest worker against those before it. */
+/* Checks the newest worker against those before it. */
 void kvw_rules_check_worker(
 	struct kvw_report *report, const struct kvw_config *config, struct kvw_place url_place);
 

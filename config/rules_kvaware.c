@@ -50,7 +50,8 @@ static bool has_ports(struct kvw_slice address, int64_t more)
 	       split.port + more <= UINT16_MAX;
 }
 
-/* What ZeroMQ would take: tcp://HOST:PORT with a mark for the host, or a socket of this machine. */
+/* Returns whether ZeroMQ would accept the text: tcp://HOST:PORT with a mark for the host, or a socket of this
+ * machine. */
 static bool is_endpoint(const char *text, bool marks, int64_t more_ports)
 {
 	char address[KVW_ADDRESS_MAX_HOST + 16];

@@ -82,7 +82,7 @@ static void report_openssl(struct named file, const char *expected)
 	ERR_clear_error();
 }
 
-/* Of the certificate that was loaded into ctx. */
+/* Checks the end date of the certificate that was loaded into ctx. */
 static void check_end(struct named file, const SSL_CTX *ctx)
 {
 	const ASN1_TIME *end = X509_get0_notAfter(SSL_CTX_get0_certificate(ctx));

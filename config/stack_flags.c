@@ -17,7 +17,7 @@ const struct kvw_stack_flag kvw_stack_flags[KVW_STACK_FLAG_COUNT] = {
 #include "config/stack_flags.def"
 };
 
-/* What only makes sense together. Borrowed; NULL: not given. */
+/* Values that only make sense together. Borrowed; NULL: not given. */
 struct joined {
 	const char *host, *port, *backends, *models;
 };

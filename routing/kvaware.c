@@ -79,8 +79,8 @@ enum word {
 
 enum { REASON_FRAGMENTS }; /* own reasons */
 
-/* What the workers report to hold of one prompt. Indices are the candidates'; for candidates with
- * WORD_TREE no other member is set. */
+/* The workers' reports about one prompt. Indices are the candidates'; for candidates with WORD_TREE
+ * no other member is set. */
 struct view {
 	bool any; /* some worker has another word than WORD_TREE */
 	uint8_t word[KVW_MAX_WORKERS];

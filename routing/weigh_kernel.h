@@ -38,7 +38,7 @@ struct kvw_reached {
 	uint32_t block_size; /* tokens; a power of two */
 };
 
-/* Of all candidates. */
+/* Weights of all candidates. */
 struct kvw_weights {
 	double *costs;           /* ns */
 	uint32_t *hits;          /* tokens */

@@ -1,12 +1,12 @@
 /*
  * admin.c - the socket of a store's owner.
  *
- * A store's path may be longer than a socket's address (108 bytes), so both sides open the folder and
- * name the socket through /proc/self/fd. The socket is bound, restricted to its owner, and only
- * then listens: nothing can connect before.
+ * A store's path may be longer than a socket's address (108 bytes), so both sides open the folder and name the socket
+ * through /proc/self/fd. The owner binds the socket, restricts it to one user, and only then listens: no peer can
+ * connect earlier.
  *
- * A peer may send nothing, or a byte now and then, and read nothing: a request and an answer each have
- * one second in all, and the end of the cache ends the wait at once.
+ * A peer may send nothing, or a byte now and then, and read nothing: so a request and an answer each have one second in
+ * all, and the end of the cache ends the wait at once.
  */
 #include "admin/admin.h"
 
@@ -28,8 +28,8 @@
 #include <unistd.h>
 
 #define NAME       "admin"
-#define PEER_S     1 /* to send a request, or to take an answer */
-#define WAITING    8 /* connections that wait for their turn */
+#define PEER_S     1 /* time to send a request, or to take an answer */
+#define WAITING    8 /* connections that may wait for their turn */
 #define NANOSECOND 1000000000ull
 
 struct kvt_admin {
@@ -39,7 +39,7 @@ struct kvt_admin {
 	int folder, listener, stop;
 	pthread_t thread;
 	bool has_thread;
-	bool bound; /* the name in the folder is ours */
+	bool bound; /* the name in the folder is this owner's */
 	char request[KVT_ADMIN_LINE], out[KVT_ADMIN_LINE];
 };
 
@@ -51,9 +51,9 @@ static void address_of(int folder, struct sockaddr_un *out)
 	(void)snprintf(out->sun_path, sizeof(out->sun_path), "/proc/self/fd/%d/" NAME, folder);
 }
 
-/* One line in one direction. */
+/* The exchange of one line in one direction. */
 struct talk {
-	int fd, stop; /* stop: readable when it is to end; -1: never */
+	int fd, stop; /* stop: readable when the exchange must end; -1: never */
 	int64_t until_ns;
 };
 
@@ -70,7 +70,7 @@ static struct talk talk_with(int fd, int stop, uint64_t ns)
 	return (struct talk){fd, stop, now_ns() + (int64_t)ns};
 }
 
-/* False: time is over (ETIMEDOUT), or it is to end (ECANCELED). */
+/* False: the time is over (ETIMEDOUT), or the exchange must end (ECANCELED). */
 static bool await(const struct talk *t, short events)
 {
 	struct pollfd fds[] = {{.fd = t->fd, .events = events}, {.fd = t->stop, .events = POLLIN}};
@@ -87,7 +87,7 @@ static bool await(const struct talk *t, short events)
 	return fds[1].revents == 0;
 }
 
-/* A line without its end. False: none came, or it was too long. */
+/* Receives a line without its end. False: no line arrived, or it was too long. */
 static bool receive_line(const struct talk *t, char out[KVT_ADMIN_LINE])
 {
 	size_t len = 0;
@@ -137,7 +137,7 @@ static bool send_line(const struct talk *t, const char *text)
 	return send_all(t, text, strlen(text)) && send_all(t, "\n", 1);
 }
 
-/* May this user be on the other side? `also` too. */
+/* Returns whether the peer's user is this process's, root, or `also`. */
 static bool is_of(int fd, uid_t also)
 {
 	struct ucred peer;
@@ -156,7 +156,7 @@ static void serve(struct kvt_admin *a)
 
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-			(void)poll(NULL, 0, 100); /* does not run hot until there is one */
+			(void)poll(NULL, 0, 100); /* avoids a busy loop until a descriptor is free */
 		return;
 	}
 	talk = talk_with(fd, a->stop, PEER_S * NANOSECOND);
@@ -184,7 +184,7 @@ static void *run(void *self)
 	}
 }
 
-/* Signals are for the caller's threads, and it may run on every processor. */
+/* The caller's threads handle signals, and this thread may run on every processor. */
 static bool start_thread(struct kvt_admin *a)
 {
 	sigset_t all, before;
@@ -263,16 +263,16 @@ void kvt_admin_destroy(struct kvt_admin *a)
 
 /* --- the client's side ------------------------------------------------------------------------ */
 
-/* Also a connect waits, while others wait for their turn. */
+/* A connect waits, too, while other connections wait for their turn. */
 static void set_patience(int fd, uint64_t ns)
 {
 	struct timeval t = {.tv_sec = (time_t)(ns / NANOSECOND),
-		.tv_usec = (suseconds_t)(ns % NANOSECOND / 1000 | 1)}; /* 0: for ever */
+		.tv_usec = (suseconds_t)(ns % NANOSECOND / 1000 | 1)}; /* 0: without limit */
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
 }
 
-/* Users that may write to the folder could listen there: an answer of theirs says nothing. */
+/* Users that may write to the folder could listen there: their answers do not count. */
 static bool is_owners(int folder, int fd)
 {
 	struct stat info;

@@ -11,7 +11,7 @@
 #define HEAD "erase 1 "
 #define DONE "erased 1 "
 #define LIST   "tenants 1 " /* request and answer */
-#define SHARED "shared 1 "  /* request; answered as the other */
+#define SHARED "shared 1 "  /* request; its answer has the form of the other's */
 
 #define TIMEOUT_MOST 60000 /* ms */
 
@@ -39,7 +39,7 @@ bool kvt_admin_unhex(const char *digits, uint8_t *out, size_t bytes)
 	return digits[2 * bytes] == '\0' || digits[2 * bytes] == ' ';
 }
 
-/* " " and hex digits, or " -" without bytes; returns the text's new length. */
+/* Appends " " and hex digits, or " -" without bytes; returns the text's new length. */
 static size_t put(char *out, size_t at, size_t room, const void *bytes, size_t count)
 {
 	const uint8_t *from = bytes;
@@ -73,7 +73,7 @@ bool kvt_admin_write_erase(
 	return true;
 }
 
-/* The next word, NULL: there is none. */
+/* The next word, NULL: none. */
 static const char *next(const char *at)
 {
 	const char *blank = at != NULL ? strchr(at, ' ') : NULL;
@@ -81,7 +81,7 @@ static const char *next(const char *at)
 	return blank != NULL ? blank + 1 : NULL;
 }
 
-/* A word of hex digits or "-", alone. False: neither. */
+/* Reads a word that is only hex digits or "-". False: neither. */
 static bool take(const char *word, void *out, size_t bytes, bool *given)
 {
 	*given = word != NULL && strncmp(word, "- ", 2) != 0;
@@ -198,7 +198,7 @@ void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_
 	}
 }
 
-/* Two numbers; returns what comes after the first blank that follows them, *whole: both are there. */
+/* Reads two numbers; returns the text after the first blank that follows them, *whole: both are there. */
 static const char *take_numbers(const char *at, struct kvt_tenant_share *out, bool *whole)
 {
 	const char *bytes = next(at);

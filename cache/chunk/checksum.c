@@ -1,30 +1,29 @@
 /*
- * checksum.c - XXH3-128 of what lies in pieces, on its way or where it is.
+ * checksum.c - XXH3-128 of bytes in several pieces, while copying them or in place.
  *
- * The streaming state makes the cut of the segments invisible. Copying goes in pieces: the source's
- * piece is hashed, which brings it into the core's own cache, and is copied from there, so that
- * memory is read once. A large chunk is written with streaming stores, past the cache: what it would
- * push out is worth more than it, since its next reader comes later or is a device, and lines need
- * not be read before they are overwritten. Measured over 1 GiB of 4 MiB chunks, as ratios to memcpy:
+ * The streaming state makes the cut of the segments invisible. Copying goes in pieces: hashing brings the source's
+ * piece into the core's own cache, and the copy reads the piece from there, so that memory is read once. Streaming
+ * stores write a large chunk past the cache: the cached lines are worth more than the chunk, whose next reader comes
+ * later or is a device, and no line need be read before it is overwritten. Measured over 1 GiB of 4 MiB chunks, as
+ * ratios to memcpy:
  *
- *	memcpy, then hash all                   0.68
- *	copy 64 KiB, hash the copy              0.82
- *	hash 64 KiB, copy by memcpy             0.81
- *	hash 64 KiB, copy by streaming stores   1.20   (pieces of 16 and 256 KiB: the same)
+ * 	memcpy, then hash all                   0.68
+ * 	copy 64 KiB, hash the copy              0.82
+ * 	hash 64 KiB, copy by memcpy             0.81
+ * 	hash 64 KiB, copy by streaming stores   1.20   (pieces of 16 and 256 KiB: the same)
  *
- * What another process may change while it is copied must not be read twice, or the checksum would be
- * that of other bytes than those that arrived. It goes through a buffer that stays in the core's
- * nearest cache, and is hashed there (1.37 times memcpy and a hash after it):
+ * Bytes that another process may change meanwhile must not be read twice, or the checksum could differ from that of the
+ * copy. They pass through a buffer that stays in the core's nearest cache, where they are hashed (1.37 times memcpy and
+ * a hash after it):
  *
- *	hash the copy in pieces of 64 KiB       0.85
- *	through 16 KiB (64 KiB: 0.85)           0.94
- *	pread(2) of the file instead            0.61
+ * 	hash the copy in pieces of 64 KiB       0.85
+ * 	through 16 KiB (64 KiB: 0.85)           0.94
+ * 	pread(2) of the file instead            0.61
  *
- * The distribution's library is compiled for SSE2 and also has AVX2 and AVX-512 variants,
- * which only the functions of xxh_x86dispatch.h reach: 19 against 33 GB/s on one machine. The
- * values are the same.
+ * The distribution's library is compiled for SSE2 and also has AVX2 and AVX-512 variants, which only the functions of
+ * xxh_x86dispatch.h reach: 19 against 33 GB/s on one machine. The values are the same.
  */
-#define XXH_STATIC_LINKING_ONLY /* the state may lie on the stack, aligned as it asks */
+#define XXH_STATIC_LINKING_ONLY /* the state may lie on the stack, with the required alignment */
 
 #include "chunk/checksum.h"
 #include "chunk/streaming.h"
@@ -37,7 +36,7 @@
 
 #define PIECE ((uint64_t)64 * 1024)
 #define LARGE ((uint64_t)256 * 1024)
-#define NEAR  ((uint64_t)16 * 1024) /* what passes through the core's nearest cache at once */
+#define NEAR  ((uint64_t)16 * 1024) /* bytes that pass through the core's nearest cache at once */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -79,8 +78,8 @@ bool kvt_checksum_holds(const struct kvt_segment *segments, size_t count, uint64
 }
 
 /*
- * Copies without bringing the target into the cache: `to` is written whole lines at a time past it.
- * Others may see the bytes only after the fence that ends it.
+ * Copies without bringing the target into the cache: writes whole lines of `to` past it. Other threads may see the
+ * bytes only after the fence at the end.
  */
 static void copy_past_cache(char *to, const char *from, size_t n)
 {
@@ -92,12 +91,12 @@ static void copy_past_cache(char *to, const char *from, size_t n)
 	memcpy(to + head + lines, from + head + lines, n - head - lines);
 }
 
-/* The checksum of a whole, and those of its pieces where they are asked for, of one reading of memory. */
+/* The checksum of a whole, and on request those of its pieces, from one reading of memory. */
 struct sums {
 	XXH3_state_t all, one;
-	uint64_t piece; /* bytes of each; 0: of the whole alone */
-	uint64_t in_piece; /* bytes of the piece that `one` has */
-	struct kvt_checksum *next; /* where the piece's goes */
+	uint64_t piece; /* bytes of a piece; 0: only the whole's checksum */
+	uint64_t in_piece; /* bytes of the present piece that `one` has hashed */
+	struct kvt_checksum *next; /* place for the next piece's checksum */
 };
 
 static void sums_begin(struct sums *s, uint64_t piece, struct kvt_checksum *pieces)
@@ -110,7 +109,7 @@ static void sums_begin(struct sums *s, uint64_t piece, struct kvt_checksum *piec
 		(void)XXH3_128bits_reset(&s->one);
 }
 
-/* How much of `most` bytes may be added at once. */
+/* How many of `most` bytes may be added at once. */
 static uint64_t sums_room(const struct sums *s, uint64_t most)
 {
 	most = least(most, PIECE);
@@ -124,8 +123,8 @@ static void end_piece(struct sums *s)
 	s->in_piece = 0;
 }
 
-/* The piece's first: where another process writes over bytes meanwhile, the whole's, which is read behind it from the
- * core's own cache, has the newer ones. So if the whole's is that of the bytes of before, so are the pieces'. */
+/* Hashes the piece first and the whole second, from the core's own cache. If another process overwrites bytes
+ * meanwhile, the whole's hash has the newer ones: a whole's checksum of the old bytes proves the pieces' too. */
 static void sums_add(struct sums *s, const void *here, uint64_t n)
 {
 	if (s->piece > 0)
@@ -145,8 +144,8 @@ static void sums_end(struct sums *s, struct kvt_checksum *whole)
 	give(XXH3_128bits_digest(&s->all), whole);
 }
 
-/* `bytes` of a segment and their counterpart in one run; `large`: the whole that they are a part of
- * does not fit the core's cache. */
+/* Copies `bytes` of a segment to their counterpart in one run; `large`: the whole chunk does not fit the core's
+ * cache. */
 static void copy_run(struct sums *sums, char *to, const char *from, uint64_t bytes, bool large)
 {
 	for (uint64_t at = 0, n; at < bytes; at += n) {
@@ -182,13 +181,13 @@ void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *f
 	kvt_checksum_copy_pieces(to, count, from, bytes, 0, NULL, out);
 }
 
-/* A place in a list of segments, moved on by what was used of it. */
+/* A place in a list of segments. */
 struct cursor {
 	const struct kvt_segment *at, *end;
 	uint64_t used; /* of *at */
 };
 
-/* Bytes that lie in one run from here, 0: the end. */
+/* Length of the run of bytes from here on; 0: the end. */
 static uint64_t run_of(struct cursor *c)
 {
 	while (c->at < c->end && c->used == c->at->bytes) {

@@ -1,7 +1,7 @@
 /*
- * fragment_mark.h - keys of fragments, which differ from others in their last bytes.
+ * fragment_mark.h - the mark of fragments' keys, in their last bytes.
  *
- * The mark is for tools and for refusals, never for safety: an exact key has it once in four billion.
+ * The mark serves tools and refusals, never safety: one exact key in four billion has the mark by chance.
  */
 #ifndef KVT_FRAGMENT_MARK_H
 #define KVT_FRAGMENT_MARK_H

@@ -1,20 +1,19 @@
 /*
  * keys.c - storage keys, chain ids and tenants: SHA-256 over a domain and every part with its length.
  *
- * What is hashed is a list of fields, the domain's name first. A field is its length as 8 bytes,
- * little-endian, and its bytes; a field that is absent has the length 2^64 - 1 and no bytes. So two
- * different lists of fields never give the same input, and a key is never a chain id or a tenant.
- * Numbers are fields of little-endian bytes.
+ * The hash covers a list of fields, the domain's name first. A field is its length as 8 bytes, little-endian, and its
+ * bytes; an absent field has the length 2^64 - 1 and no bytes. So two different lists of fields never give the same
+ * input, and a key is never a chain id or a tenant. Numbers are fields of little-endian bytes.
  *
- *	key     "kvtier key 1" | chain id | recipe | seed | fingerprint (32) | rank (4) | tenant (16); then its slot
- *	ends    "kvtier ends 1" | key (32); then the key's slot
- *	chain   "kvtier chain 1" | parent (32, or absent) | tokens (4 each)
- *	tenant  "kvtier tenant 1" | salt
- *	chain of a fragment  "kvtier fragment chain 1" | parent (32, or absent) | LoRA (or absent) | tokens (4 each)
- *	key of a fragment    "kvtier fragment key 1", else as key; then a mark in the last four bytes
+ * 	key     "kvtier key 1" | chain id | recipe | seed | fingerprint (32) | rank (4) | tenant (16); then its slot
+ * 	ends    "kvtier ends 1" | key (32); then the key's slot
+ * 	chain   "kvtier chain 1" | parent (32, or absent) | tokens (4 each)
+ * 	tenant  "kvtier tenant 1" | salt
+ * 	chain of a fragment  "kvtier fragment chain 1" | parent (32, or absent) | LoRA (or absent) | tokens (4 each)
+ * 	key of a fragment    "kvtier fragment key 1", else as key; then a mark in the last four bytes
  *
- * OpenSSL's older SHA256_*() is used on purpose: EVP_DigestInit_ex() of 3.0 allocates a context for
- * every digest and can fail, and a tenant that could not be hashed must not become another one.
+ * This file uses OpenSSL's older SHA256_*() on purpose: EVP_DigestInit_ex() of 3.0 allocates a context for every digest
+ * and can fail, and a failed hash must not turn a tenant into another one.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 
@@ -64,8 +63,8 @@ static void store32(uint8_t to[4], uint32_t value)
 		to[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* A caller compiled against a newer header may name parts that this version would leave out of the
- * key: refused unless they are zero. */
+/* A caller compiled against a newer header may name parts that this version would leave out of the key: this check
+ * refuses them unless they are zero. */
 static bool size_fits(const struct kvt_key_parts *parts)
 {
 	const uint8_t *bytes = (const uint8_t *)parts;

@@ -1,12 +1,12 @@
 /*
- * l2_url.c - where a shared tier is.
+ * l2_url.c - parses the address of a shared tier.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "chunk/l2_url.h"
 
-/* Schemes of tiers.def. The first of a kind is the one that is printed. */
+/* Schemes of tiers.def. kvt_l2_url_print uses the first scheme of a kind. */
 static const struct scheme {
 	struct kvw_redis_scheme scheme;
 	enum kvt_l2_kind kind;
@@ -19,7 +19,7 @@ static const struct scheme {
 
 #define SCHEMES (sizeof(schemes) / sizeof(schemes[0]))
 
-/* What `l2.url` may begin with. */
+/* Beginnings that `l2.url` may have. */
 static const char scheme_list[] =
 	"redis://, redis-cluster://, redis-sentinel:// (rediss with TLS), unix://"
 #define KVT_URL_TIER(name, scheme, port) " or " scheme "://"

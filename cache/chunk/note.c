@@ -1,8 +1,8 @@
 /*
- * note.c - the machine's own clock and log, and lines for whichever log there is.
+ * note.c - the machine's own clock and log, and the lines that parts write into a log.
  *
- * A line is made on the stack and handed over whole. errno survives, so that a note between a failed
- * call and its handling does no harm.
+ * kvt_note makes a line on the stack and passes it on whole. errno survives, so that a note between a failed call and
+ * its handling does no harm.
  */
 #include "chunk/note.h"
 
@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 
-#define LINE_BYTES 501 /* with the '\0' */
+#define LINE_BYTES 501 /* including the '\0' */
 
 static int64_t read_clock(clockid_t id)
 {
@@ -37,7 +37,7 @@ static int64_t machine_wall(void *self)
 	return read_clock(CLOCK_REALTIME);
 }
 
-/* One write(2) for each line keeps those of several threads whole. */
+/* One write(2) for each line keeps lines of several threads whole. */
 static void machine_log(void *self, uint32_t level, const char *line)
 {
 	static const char *const names[] = {"debug", "info", "warn", "error"};
@@ -59,7 +59,7 @@ static void machine_log(void *self, uint32_t level, const char *line)
 	if (n > 0 && (size_t)n < sizeof(text) - len)
 		len += (size_t)n;
 	if (write(STDERR_FILENO, text, len) < 0)
-		return; /* there is no log to write to */
+		return; /* no log to write to */
 }
 
 void kvt_surroundings_init(struct kvt_surroundings *s, const struct kvt_config *config)

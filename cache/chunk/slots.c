@@ -1,5 +1,5 @@
 /*
- * slots.c - which changes of a table an asker does not know.
+ * slots.c - finds the changes of a table that an asker lacks.
  */
 #include "chunk/slots.h"
 
@@ -23,7 +23,8 @@ void kvt_slots_collect(const uint64_t numbers[KVT_SLOTS], uint64_t after, struct
 		ask->sum += (uint32_t)numbers[slot];
 		if (numbers[slot] <= after || numbers[slot] >= limit)
 			continue;
-		if (ask->change_count == KVT_CHANGES_MOST) { /* the later half makes room */
+		/* the later half is dropped for room */
+		if (ask->change_count == KVT_CHANGES_MOST) {
 			qsort(ask->changes, ask->change_count, sizeof(ask->changes[0]), by_number);
 			ask->change_count = KVT_CHANGES_MOST / 2;
 			limit = ask->changes[ask->change_count].number;

@@ -1,13 +1,12 @@
 /*
- * slots.h - generations: what is erased loses its name.
+ * slots.h - generations: an erased chunk loses its name.
  *
- * A shared tier keeps a table of numbers, one for each slot. A tenant has a slot, and so has a fingerprint ("all").
- * The name of a chunk below memory is made from its key and the numbers of its two slots (core/generations.c), so an
- * erase of a tenant, or of all, changes one number, and what still lies anywhere under the former name is not
- * asked for any more. The number of slots is constant: two tenants may share one, then an erase of one makes the
- * other's chunks cold.
+ * A shared tier keeps a table of numbers, one for each slot. A tenant has a slot, and so has a fingerprint ("all"). The
+ * name of a chunk below memory is made from its key and the numbers of its two slots (core/generations.c), so an erase
+ * of a tenant, or of all, changes one number, and no cache asks any more for a chunk under a former name. The number of
+ * slots is constant: two tenants may share one, then an erase of one makes the other's chunks cold.
  *
- * A key says its tenant's slot in two of its bytes, which kvt_key_make puts there, since readers name keys alone.
+ * Two bytes of a key hold its tenant's slot, written by kvt_key_make, since readers name only keys.
  */
 #ifndef KVT_SLOTS_H
 #define KVT_SLOTS_H
@@ -21,7 +20,7 @@
 #define KVT_TENANT_SLOTS  65536u
 #define KVT_VERSION_SLOTS 1024u
 #define KVT_SLOTS         (KVT_TENANT_SLOTS + KVT_VERSION_SLOTS)
-#define KVT_SLOT_AT       26 /* in a key; 2 bytes, little-endian; behind them a fragment's mark may follow */
+#define KVT_SLOT_AT       26 /* in a key; 2 bytes, little-endian; a fragment's mark may follow */
 
 static inline uint32_t kvt_tenant_slot(const struct kvt_tenant *tenant)
 {
@@ -63,47 +62,45 @@ static inline bool kvt_slot_set_has(const struct kvt_slot_set *set, uint32_t slo
 /* --- the table of a shared tier ------------------------------------------------------------------ */
 
 #define KVT_TABLE_ID_BYTES 16
-#define KVT_CHANGES_MOST   1024u   /* in one answer */
+#define KVT_CHANGES_MOST   1024u   /* changes in one answer */
 #define KVT_SLOT_NONE      UINT32_MAX
 
 struct kvt_slot_change {
 	uint32_t slot;
-	uint64_t number; /* of the change; it is the slot's generation from then on */
+	uint64_t number; /* the change's number, from then on the slot's generation */
 };
 
-/* How much larger a change's number is than the last one's, from 3 random bytes: 1 to 2^20. So an
- * older copy of a table that came back gives its next changes other numbers than those that it
- * lost. */
+/* The distance of a change's number from the last one's, from 3 random bytes: 1 to 2^20. So an older copy of a table
+ * that came back gives its next changes other numbers than the lost changes had. */
 static inline uint64_t kvt_change_step(const uint8_t random[3])
 {
 	return 1 + ((uint32_t)random[0] | (uint32_t)random[1] << 8 | (random[2] & 15u) << 16);
 }
 
 /*
- * A question to a shared tier about its table, and what it is to change there. A table that is not
- * there, or has not got as far as the asker knows (it was lost, or an older copy came back),
- * begins again under another id: then all names are new, and what was stored is cold. An older
- * copy may have got further by other changes: it is known by the sum of its numbers, which the
- * asker compares with its own, and asks for changes after KVT_NUMBER_LOST if they differ.
+ * A question to a shared tier about its table, with an optional change. A table that is missing, or is behind the
+ * asker's knowledge (the table was lost, or an older copy came back), begins again under another id: then all names are
+ * new, and stored chunks are cold. An older copy may have passed the asker's number by other changes: the asker
+ * compares the sum of the table's numbers with its own, and asks for changes after KVT_NUMBER_LOST if the sums differ.
  */
-#define KVT_NUMBER_LOST (1ull << 53) /* larger than any */
+#define KVT_NUMBER_LOST (1ull << 53) /* above every number */
 
 struct kvt_table_ask {
-	uint8_t id[KVT_TABLE_ID_BYTES]; /* of the table that the asker knows; all zero: none */
-	uint64_t after;                 /* changes up to this number are known */
+	uint8_t id[KVT_TABLE_ID_BYTES]; /* id of the table that the asker knows; all zero: none */
+	uint64_t after;                 /* the asker knows changes up to this number */
 	uint32_t raise;                 /* this slot gets the next number; KVT_SLOT_NONE: none */
-	const struct kvt_tenant *tenant; /* whose slot that is, NULL: all; borrowed until done */
-	/* Random: the id of a table that begins now, and a change's step. */
+	const struct kvt_tenant *tenant; /* the tenant of that slot, NULL: all; borrowed until done */
+	/* random bytes: the id of a table that begins now, and a change's step */
 	uint8_t fresh[KVT_TABLE_ID_BYTES];
-	/* Results, with KVT_OK. Another id than the asker's: `changes` are all that the table has. */
+	/* Results, with KVT_OK. With another id than the asker's, `changes` are all of the table's. */
 	uint8_t now[KVT_TABLE_ID_BYTES];
 	struct kvt_slot_change changes[KVT_CHANGES_MOST]; /* by number */
 	uint32_t change_count;
-	bool more;    /* there are later ones */
-	uint32_t sum; /* of the numbers of all slots of the table, modulo 2^32 */
+	bool more;    /* the table has later changes */
+	uint32_t sum; /* sum of the numbers of all slots of the table, modulo 2^32 */
 };
 
-/* The changes with the lowest numbers beyond `after`, and the sum, into the results. */
+/* Writes the changes with the lowest numbers beyond `after`, and the sum, into the results. */
 void kvt_slots_collect(const uint64_t numbers[KVT_SLOTS], uint64_t after, struct kvt_table_ask *ask);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * streaming.h - stores that go past the cache.
+ * streaming.h - stores that bypass the cache.
  *
- * What is written so need not be read before it is overwritten, and pushes nothing out of the core's
- * cache. Others may see the bytes only after kvt_stream_fence. Sanitizers do not see such stores: under
- * them, and on machines without SSE2, KVT_STREAMING is 0 and memcpy does the work.
+ * Such a store does not read a line before it overwrites it, and pushes nothing out of the core's cache. Other threads
+ * may see the bytes only after kvt_stream_fence. Sanitizers do not see such stores: under them, and on machines without
+ * SSE2, KVT_STREAMING is 0 and memcpy does the work.
  */
 #ifndef KVT_STREAMING_H
 #define KVT_STREAMING_H
@@ -25,9 +25,9 @@
 #define KVT_STREAMING 0
 #endif
 
-#define KVT_STREAM_LINE ((size_t)64) /* bytes; of the cache */
+#define KVT_STREAM_LINE ((size_t)64) /* bytes of a cache line */
 
-/* Copies n bytes, whole lines, to an address that is a line's. */
+/* Copies n bytes, whole lines, to an address aligned to a line. */
 static inline void kvt_stream_lines(char *to, const char *from, size_t n)
 {
 #if KVT_STREAMING
@@ -47,7 +47,7 @@ static inline void kvt_stream_lines(char *to, const char *from, size_t n)
 #endif
 }
 
-/* What was written by it so far is seen by others before what is written from here on. */
+/* Makes the streamed bytes so far visible to others before all later writes. */
 static inline void kvt_stream_fence(void)
 {
 #if KVT_STREAMING

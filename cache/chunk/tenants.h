@@ -1,5 +1,6 @@
 /*
- * tenants.h - how much each tenant holds in a tier: a list of bounded length, the rest in one sum.
+ * tenants.h - the bytes of each tenant in a tier: a list of bounded length, and one sum for the
+ * rest.
  */
 #ifndef KVT_TENANTS_H
 #define KVT_TENANTS_H
@@ -8,22 +9,23 @@
 
 #define KVT_TENANTS_LISTED 128
 
-/* Field of a 507 by kvtierd: not room, but the limit of one tenant refused this chunk. */
+/* field of a 507 by kvtierd: a tenant's limit refused this chunk, not a lack of room */
 #define KVT_REFUSED_HEADER "X-Kvtier-Refused"
 #define KVT_REFUSED_QUOTA  "quota"
 
 struct kvt_tenant_share {
 	struct kvt_tenant tenant; /* all zero: chunks without a salt */
 	uint64_t chunks;
-	uint64_t bytes; /* occupied, as the tenant's limit counts them */
-	uint64_t refused; /* chunks that the limit kept out, since the tenant has had any here */
+	uint64_t bytes; /* occupied bytes, as the tenant's limit counts them */
+	uint64_t refused; /* chunks that the limit refused, since the tenant's first chunk here */
 };
 
 struct kvt_tenant_list {
 	struct kvt_tenant_share at[KVT_TENANTS_LISTED]; /* most bytes first */
 	size_t count;
-	struct kvt_tenant_share others; /* all that are not listed; its tenant says nothing */
-	uint64_t tenants;               /* listed and others */
+	/* sum of all unlisted tenants; its tenant field has no meaning */
+	struct kvt_tenant_share others;
+	uint64_t tenants;               /* number of tenants, listed and others */
 };
 
 #endif

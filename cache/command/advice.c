@@ -1,5 +1,5 @@
 /*
- * advice.c - what keys and values cost to keep, to fetch and to compute again.
+ * advice.c - computes the cost of keys and values: to keep, to fetch and to compute again.
  */
 #include "command/advice.h"
 
@@ -46,7 +46,7 @@ double kvt_retention_bytes(uint64_t token_bytes, double tokens_per_second, doubl
 	return (double)token_bytes * tokens_per_second * seconds;
 }
 
-/* Processor time: other processes must not look like a slow memory. */
+/* Processor time, so that other processes do not make memory look slow. */
 static double used_s(void)
 {
 	struct timespec t;
@@ -66,7 +66,7 @@ double kvt_measure_copy(void)
 		goto out;
 	memset(from, 1, bytes);
 	memset(to, 2, bytes);
-	__asm__ volatile("" : : "r"(from), "r"(to) : "memory"); /* keep the memset although nothing reads `to` */
+	__asm__ volatile("" : : "r"(from), "r"(to) : "memory"); /* keeps the memset although no code reads `to` */
 	end = used_s() + 0.1;
 	do {
 		double begun = used_s(), took;

@@ -1,9 +1,10 @@
 /*
- * bench.c - `kvtier bench`: what this machine's tiers do, in a few seconds.
+ * bench.c - `kvtier bench`: measures this machine's tiers in a few seconds.
  *
- * It opens a cache of its own and removes it afterwards; on disk it uses a new folder, so existing
- * stores stay as they are. The figures describe one machine at one moment: one thread measures,
- * without waiting for the machine to be idle. A plain memory copy is measured too, for comparison.
+ * The verb opens a cache of its own and removes it afterwards; on disk it uses a new folder, so
+ * existing stores stay unchanged. The figures describe one machine at one moment: one thread
+ * measures, without waiting for the machine to be idle. A plain memory copy is measured, too, for
+ * comparison.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 #define CHAIN_CHUNKS 1000
 #define BATCH        8 /* chunks of one get from disk */
 
-/* Warnings are worth seeing with the figures that they explain. */
+/* Prints warnings together with the figures that they explain. */
 static void print_note(void *self, uint32_t level, const char *line)
 {
 	(void)self;
@@ -74,7 +75,7 @@ static struct kvt_config config_of(const struct kvt_bench *b, uint64_t l1, const
 /* --- memory ----------------------------------------------------------------------------------- */
 
 /* Puts new chunks for a while; the oldest leave. The memory has been filled once before, so that
- * its pages are there. *last: how many were put. */
+ * its pages are present. *last: number of puts. */
 static double measure_put(struct kvt_bench *b, struct kvt *k, uint64_t *last)
 {
 	uint64_t fill = b->l1 / b->chunk, done = 0;
@@ -91,7 +92,7 @@ static double measure_put(struct kvt_bench *b, struct kvt *k, uint64_t *last)
 	return (double)((done - fill) * b->chunk) / took;
 }
 
-/* Seconds of one get of a chunk that is there; verified: with a look at every byte. */
+/* Seconds of one get of a present chunk; verified: the get reads every byte. */
 static double measure_get(struct kvt_bench *b, struct kvt *k, uint64_t last, bool verified)
 {
 	uint64_t resident = b->l1 / b->chunk / 2, done = 0;
@@ -115,7 +116,7 @@ static double measure_get(struct kvt_bench *b, struct kvt *k, uint64_t last, boo
 	return done > 0 ? took / (double)done : 0;
 }
 
-/* Seconds of one lookup of a chain of 1,000 small chunks that is there as a whole. */
+/* Seconds of one lookup of a chain of 1,000 small chunks that is completely present. */
 static double measure_lookup(struct kvt_bench *b, struct kvt *k)
 {
 	struct kvt_key *keys = calloc(CHAIN_CHUNKS, sizeof(*keys));
@@ -188,7 +189,7 @@ static bool measure_write(struct kvt_bench *b, struct kvt *k)
 	return true;
 }
 
-/* Gets them back into a memory that has room for few of them. */
+/* Gets the chunks back into a memory that has room for few of them. */
 static bool measure_read(struct kvt_bench *b, struct kvt *k)
 {
 	uint64_t chunks = b->disk_bytes / b->chunk, got = 0;
@@ -233,7 +234,7 @@ static bool with_disk(struct kvt_bench *b, const char *folder, uint64_t l1,
 	return done;
 }
 
-/* What a store leaves: PATH/FINGERPRINT/RANK/files, and nothing else. */
+/* Removes a store's remains: PATH/FINGERPRINT/RANK/files, and nothing else. */
 static void remove_tree(const char *path, int depth)
 {
 	DIR *folder = opendir(path);

@@ -1,5 +1,5 @@
 /*
- * bench.h - what `kvtier bench` measured, before it is printed.
+ * bench.h - the figures of `kvtier bench`, before they are printed.
  */
 #ifndef KVT_BENCH_H
 #define KVT_BENCH_H
@@ -12,18 +12,19 @@
 
 struct kvt_bench {
 	uint64_t chunk, l1, disk_bytes; /* bytes */
-	double seconds;                 /* of each figure of memory */
+	double seconds;                 /* duration of each measurement of memory */
 	const char *path;               /* NULL: no disk */
 	const char *keys;               /* file of master keys; NULL: plain */
-	bool keep;                      /* the store stays */
+	bool keep;                      /* keep the store */
 	bool json;
-	bool fragments; /* those are measured, too */
+	bool fragments; /* measure fragments, too */
 	uint8_t *buffer; /* one chunk; owned by the verb */
 
 	/* Rates in bytes per second; 0: not measured. */
 	double copy_rate, put_rate, write_rate, read_rate;
-	double get_s, verified_s, lookup_s; /* seconds of one; 0: not measured */
-	double fragment_store_rate, fragment_load_rate, fragment_turn_rate; /* load: where they stood; turn: elsewhere */
+	double get_s, verified_s, lookup_s; /* seconds of one call; 0: not measured */
+	/* load: at the same position; turn: at another one */
+	double fragment_store_rate, fragment_load_rate, fragment_turn_rate;
 	char l1_mode[32], nvme_mode[32], nvme_reason[KVT_REASON_BYTES];
 };
 
@@ -36,12 +37,12 @@ static inline double kvt_bench_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Measures fragments in a cache in memory. False: it could not begin; stderr has why. */
+/* Measures fragments in a cache in memory. False: the measurement could not begin; stderr has the cause. */
 bool kvt_bench_fragments(struct kvt_bench *b, struct kvt *k);
 
 void kvt_bench_print(const struct kvt_bench *b, FILE *out);
 
-/* One object. False: no memory. */
+/* Prints one object. False: no memory. */
 bool kvt_bench_print_json(const struct kvt_bench *b, FILE *out);
 
 #endif

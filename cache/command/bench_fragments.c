@@ -1,5 +1,6 @@
 /*
- * bench_fragments.c - `kvtier bench --fragments`: text that is no prefix, into chunks and back, its keys turned.
+ * bench_fragments.c - `kvtier bench --fragments`: stores text that is no prefix as chunks, and loads it with its keys
+ * turned.
  *
  * The shape is that of a few layers of a model with 8 KV heads of 128 values in bfloat16, in blocks of 16 tokens.
  */
@@ -69,7 +70,7 @@ static bool scene_init(struct scene *s, uint32_t tokens)
 	return true;
 }
 
-/* Bytes a second of fragments that are new each time. *number: the last one's. */
+/* Bytes a second of fragments that are new each time. *number: that of the last fragment. */
 static double measure_store(struct kvt_bench *b, struct kvt_fragments *f, struct scene *s, uint32_t *number)
 {
 	uint64_t done = 0, fill = b->l1 / b->chunk;
@@ -88,7 +89,7 @@ static double measure_store(struct kvt_bench *b, struct kvt_fragments *f, struct
 	return (double)((done - fill) * s->text.count * TOKEN_BYTES) / took;
 }
 
-/* Bytes a second of fragments in memory, put elsewhere; distance 0: their keys stay as they are. */
+/* Bytes a second of fragments in memory, put to another position; distance 0: their keys stay unchanged. */
 static double measure_load(struct kvt_bench *b, struct kvt_fragments *f, struct scene *s, uint32_t last, uint64_t distance)
 {
 	double begun = kvt_bench_now(), took = 0;

@@ -1,5 +1,5 @@
 /*
- * bench_print.c - the table of `kvtier bench`, for people and for programs.
+ * bench_print.c - prints the figures of `kvtier bench`, as a table or as JSON.
  */
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,8 +1,10 @@
 /*
- * check.c - `kvtier check`: every mistake of a configuration, then what it means on this machine.
+ * check.c - `kvtier check`: prints every mistake of a configuration, then its effects on this
+ * machine.
  *
- * Nothing is opened or made: a store may be in use meanwhile. What would be found out only by
- * opening (whether a file system takes O_DIRECT, say) is left to the statistics of a running cache.
+ * The verb opens and creates no store, which may be in use meanwhile. Facts that only opening
+ * reveals (whether a file system takes O_DIRECT, say) are left to the statistics of a running
+ * cache.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,8 +31,8 @@
 struct check {
 	struct kvt_config config;
 	struct kvt_machine machine;
-	uint64_t l1, nvme; /* bytes that would be used by each rank */
-	uint32_t ranks;    /* on this node, 1 to RANKS_MOST */
+	uint64_t l1, nvme; /* bytes that each rank would use */
+	uint32_t ranks;    /* ranks on this node, 1 to RANKS_MOST */
 	char l1_why[KVT_REASON_BYTES], nvme_why[KVT_REASON_BYTES];
 	size_t mistakes; /* lines printed so far */
 	size_t warnings;
@@ -47,7 +49,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* --- what the machine says -------------------------------------------------------------------- */
+/* --- the machine's resources ------------------------------------------------------------------ */
 
 static void check_memory(struct check *c)
 {
@@ -122,7 +124,7 @@ static void check_keys(struct check *c)
 
 /* --- the verb --------------------------------------------------------------------------------- */
 
-/* A configuration of ours, or LMCache's, by its text. */
+/* Reads a configuration's text, of kvtier or of LMCache. */
 static bool read_text(struct check *c, const char *path, const char *text, size_t len)
 {
 	enum kvt_status status;
@@ -137,7 +139,7 @@ static bool read_text(struct check *c, const char *path, const char *text, size_
 	return status == KVT_OK || status == KVT_EINVAL;
 }
 
-/* path NULL: LMCache's, by its variables. */
+/* path NULL: LMCache's configuration, by its variables. */
 static bool read_config(struct check *c, const char *path, bool lmcache)
 {
 	struct kvt_lmcache_source source = {.size = sizeof(source),

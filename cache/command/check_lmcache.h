@@ -9,9 +9,9 @@
 
 #include "kvtier/kvtier.h"
 
-/* Prints mistakes and notes on standard error, and on standard output each key that is given and
- * what becomes of it; fills *config, which is as kvt_config_init left it, with what would run, and
- * adds to *mistakes. name and yaml NULL: by source->variables alone. False: no memory, reported. */
+/* Prints mistakes and notes on standard error, and on standard output each given key and its
+ * result; fills *config, as left by kvt_config_init, with the settings that would run, and adds to
+ * *mistakes. name and yaml NULL: uses only source->variables. False: no memory, reported. */
 bool kvt_check_lmcache(const struct kvt_lmcache_source *source, const char *name, const char *yaml,
 	size_t len, struct kvt_config *config, size_t *mistakes);
 

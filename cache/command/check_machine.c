@@ -1,5 +1,5 @@
 /*
- * check_machine.c - what this machine cannot hold of a configuration.
+ * check_machine.c - finds settings of a configuration that this machine cannot hold.
  */
 #include "command/check_machine.h"
 
@@ -34,7 +34,7 @@ size_t kvt_check_numa(const char *in, const struct kvt_config *config, const str
 	return 1;
 }
 
-/* The nearest folder above that exists: where the store would be made. */
+/* The nearest existing ancestor folder, in which the store would be made. */
 static bool existing_part(const char *path, char *out, size_t room)
 {
 	struct stat info;

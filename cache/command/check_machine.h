@@ -1,9 +1,9 @@
 /*
- * check_machine.h - what this machine cannot hold of a configuration: for `kvtier check` and
- * `kvtierd check`.
+ * check_machine.h - finds settings of a configuration that this machine cannot hold: for `kvtier
+ * check` and `kvtierd check`.
  *
- * Each mistake is a line on standard error. The functions return how many there were. `in`: what
- * stands before the keys, "" or "cache.".
+ * Each mistake is a line on standard error. The functions return the number of mistakes. `in`: the
+ * text before the keys, "" or "cache.".
  */
 #ifndef KVT_CHECK_MACHINE_H
 #define KVT_CHECK_MACHINE_H
@@ -12,14 +12,16 @@
 
 #include "memory/sizing.h"
 
-/* Memory of `ranks` caches, `bytes` each, of which `there` exist already; `key` asks for it. */
+/* Checks the memory of `ranks` caches, `bytes` each, of which `there` exist already; `key` is the
+ * setting. */
 size_t kvt_check_memory(const char *key, const char *backing, uint64_t bytes, uint64_t there,
 	uint32_t ranks, const struct kvt_machine *m);
 
-/* The node that memory is bound to. */
+/* Checks the node that memory is bound to. */
 size_t kvt_check_numa(const char *in, const struct kvt_config *config, const struct kvt_machine *m);
 
-/* The folder of stores, and the room for those of all ranks. Sets the disk's members of *m. */
+/* Checks the folder of stores, and the room for those of all ranks. Sets the disk's members of
+ * *m. */
 size_t kvt_check_store(
 	const char *in, const struct kvt_config *config, uint32_t ranks, struct kvt_machine *m);
 

@@ -1,9 +1,9 @@
 /*
- * erase.c - `kvtier erase`: chunks of a tenant, of a model, or under a key, out of every tier.
+ * erase.c - `kvtier erase`: removes chunks of a tenant, of a model, or under a key, from every tier.
  *
- * A store with a running owner is erased by that owner, which alone reaches its memory and knows what
- * is on its way down: by the socket in the store's folder. A store without one is opened here, as
- * large as it is, so that nothing else of it is lost.
+ * A running owner erases from its store itself, since only the owner reaches its memory and knows its writes under way:
+ * the verb sends a request to the socket in the store's folder. The verb opens a store without an owner, at its present
+ * size, so that nothing else of it is lost.
  */
 #include "command/erase.h"
 
@@ -22,19 +22,19 @@
 
 #define VERB        "erase"
 #define TIMEOUT_NS  10000000000u
-#define ANSWER_NS   15000000000u /* an owner's, with what it waits for */
-#define L1_BYTES    (16u << 20)  /* of a cache that is opened only to erase */
+#define ANSWER_NS   15000000000u /* time for an owner's answer, including the owner's own waits */
+#define L1_BYTES    (16u << 20)  /* memory of a cache that is opened only to erase */
 #define LEAST_BYTES (16u << 20)  /* nvme.capacity */
-#define MODEL_LEAST 8            /* digits of --model */
+#define MODEL_LEAST 8            /* least digits of --model */
 #define CONFIG_MOST (1 << 20)
 
 /* The command line. */
 struct wish {
 	struct kvt_tenant tenant;
-	struct kvt_fingerprint fingerprint; /* whole ones only */
+	struct kvt_fingerprint fingerprint; /* whole fingerprints only */
 	struct kvt_key key;
 	bool by_tenant, by_key, whole_model;
-	const char *model; /* hex digits, all or the first ones; NULL: any */
+	const char *model; /* hex digits, all or the first ones; NULL: any model */
 	bool dry_run, yes, json;
 	struct kvt_config config;
 	bool has_config;
@@ -49,7 +49,7 @@ static bool is_model(const char *text)
 	return len >= MODEL_LEAST && len <= 64 && strspn(text, "0123456789abcdefABCDEF") == len;
 }
 
-/* Result: an exit status, KVT_EXIT_OK if all is right. */
+/* Returns an exit status, KVT_EXIT_OK for correct names. */
 static int take_names(struct wish *w, const char *tenant, const char *hash, const char *key)
 {
 	if (tenant != NULL && hash != NULL)
@@ -164,7 +164,7 @@ static void log_line(void *self, uint32_t level, const char *line)
 		fprintf(stderr, "%s\n", line);
 }
 
-/* Only what erasing needs: no ports, no limits by which opening would evict. */
+/* Sets only the keys that erasing needs: no ports, no limits that would make the opening evict. */
 static void prepare(struct kvt_config *c)
 {
 	c->threads = KVT_THREADS_OWN;
@@ -177,7 +177,7 @@ static void prepare(struct kvt_config *c)
 	c->events_publish = c->events_replay = "";
 	c->controller_pull = c->controller_reply = "";
 	c->store_inflight = 0;
-	if (strcmp(c->node_share, "never") != 0) { /* what the node shares, and stores on disk, too */
+	if (strcmp(c->node_share, "never") != 0) { /* tiers that the node shares; stores on disk, too */
 		c->l2_url = c->node_url;
 		c->l2_segment = c->node_segment;
 		c->node_share = "never";
@@ -185,7 +185,7 @@ static void prepare(struct kvt_config *c)
 	c->log = log_line;
 }
 
-/* Tiers that the configuration names and that are not there. */
+/* Notes configured tiers that are missing. */
 static void note_missing(struct kvt *k, const struct kvt_config *c, struct kvt_erase_result *r)
 {
 	struct kvt_stats stats = {.size = sizeof(stats)};
@@ -218,12 +218,12 @@ static bool open_and_erase(
 	r->erased.size = sizeof(r->erased);
 	r->status = kvt_erase_which(k, &which, TIMEOUT_NS, &r->erased);
 	note_missing(k, config, r);
-	r->erased.tiers[KVT_TIER_L1].counted = KVT_COUNTED_NO_TIER; /* no process has one */
+	r->erased.tiers[KVT_TIER_L1].counted = KVT_COUNTED_NO_TIER; /* no process has this tier */
 	kvt_close(k);
 	return true;
 }
 
-/* Folder PATH/FINGERPRINT/RANK: opening needs PATH. */
+/* Finds PATH for a folder PATH/FINGERPRINT/RANK: opening needs PATH. */
 static bool path_of(const char *folder, char out[4096])
 {
 	char *end;
@@ -261,7 +261,7 @@ static bool erase_unowned(
 	return open_and_erase(w, &config, r);
 }
 
-/* Of another model: passed over. */
+/* Returns whether the store is of the named model; others are skipped. */
 static bool is_meant(const struct wish *w, const struct kvt_fingerprint *f)
 {
 	char hex[65];
@@ -282,7 +282,7 @@ static int report(const struct wish *w, const struct kvt_erase_result *r, json_t
 	return kvt_erase_done(r) ? result : KVT_EXIT_FAILED;
 }
 
-/* *met: it was of the model that is meant. */
+/* *met: the store is of the named model. */
 static int erase_store(const struct wish *w, const char *folder, json_t *list, bool *met)
 {
 	struct kvt_erase_result r = {.folder = folder, .dry_run = w->dry_run};
@@ -309,7 +309,7 @@ static int erase_store(const struct wish *w, const char *folder, json_t *list, b
 	return report(w, &r, list);
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all stores ------------------------------------------------------------------------------- */
 
 static int erase_shared(const struct wish *w, json_t *list)
 {

@@ -1,5 +1,5 @@
 /*
- * erase.h - `kvtier erase`: what is to be erased, and what was, before it is printed.
+ * erase.h - the results of `kvtier erase`, before they are printed.
  */
 #ifndef KVT_ERASE_H
 #define KVT_ERASE_H
@@ -9,18 +9,18 @@
 #include "kvtier/kvtier.h"
 #include "command/store.h"
 
-/* What was erased in one store. */
+/* The result of erasing in one store. */
 struct kvt_erase_result {
-	const char *folder; /* NULL: there is no store, only a shared tier */
+	const char *folder; /* NULL: no store, only a shared tier */
 	struct kvt_owner owner;
 	bool dry_run;
 	enum kvt_status status;
 	struct kvt_erased erased;
 	char why[KVT_TIER_COUNT]
-		[KVT_REASON_BYTES]; /* of a tier that was configured and is not there; else "" */
+		[KVT_REASON_BYTES]; /* why a configured tier is missing; "": none is */
 };
 
-/* Were all tiers there? */
+/* Returns whether all tiers were reached. */
 static inline bool kvt_erase_reached(const struct kvt_erase_result *r)
 {
 	for (size_t i = 0; i < KVT_TIER_COUNT; i++)
@@ -29,14 +29,14 @@ static inline bool kvt_erase_reached(const struct kvt_erase_result *r)
 	return true;
 }
 
-/* Is all of it done, and sure to stay done? */
+/* Returns whether the erase is complete and permanent. */
 static inline bool kvt_erase_done(const struct kvt_erase_result *r)
 {
 	return kvt_erase_reached(r) && r->status == KVT_OK;
 }
 
 void kvt_erase_print(const struct kvt_erase_result *r, FILE *out);
-/* One object; NULL: no memory. The caller owns it. */
+/* Makes one object, owned by the caller; NULL: no memory. */
 struct json_t *kvt_erase_json(const struct kvt_erase_result *r);
 
 #endif

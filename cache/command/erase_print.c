@@ -1,5 +1,5 @@
 /*
- * erase_print.c - what `kvtier erase` says, for people and for programs.
+ * erase_print.c - prints the results of `kvtier erase`, as text or as JSON.
  */
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /*
- * format.c - numbers as people read them.
+ * format.c - numbers in the form that people read.
  */
 #include "command/format.h"
 

@@ -1,8 +1,8 @@
 /*
  * gpus.c - see the header.
  *
- * A text names a GPU if it has all the words of its name ("A100-SXM4-80GB" has "A100" and "80GB"), or words
- * that only one name has ("H200").
+ * A text names a GPU if it has all the words of the GPU's name ("A100-SXM4-80GB" has "A100" and "80GB"), or words that
+ * only one name has ("H200").
  */
 #include "command/gpus.h"
 
@@ -32,7 +32,7 @@ static size_t word_length(const char *text)
 	return n;
 }
 
-/* The word's beginning, or the end. */
+/* The next word's beginning, or the end. */
 static const char *next_word(const char *text)
 {
 	while (*text != '\0' && word_length(text) == 0)
@@ -48,7 +48,7 @@ static bool has_word(const char *text, const char *word, size_t length)
 	return false;
 }
 
-/* Has `text` every word of `words`? */
+/* Returns whether `text` has every word of `words`. */
 static bool has_words(const char *text, const char *words)
 {
 	for (words = next_word(words); *words != '\0'; words = next_word(words + word_length(words)))
@@ -66,7 +66,7 @@ static void take(size_t i, struct kvt_gpu *out)
 	snprintf(out->name, sizeof(out->name), "%s", known[i].name);
 }
 
-/* What one name alone has, or, of several, the longest that the text has whole. */
+/* Finds the only name with the text's words, or, of several, the longest name that the text has completely. */
 static bool find(const char *text, struct kvt_gpu *out, char why[KVT_GPUS_WHY])
 {
 	size_t alike = 0, n, whole = KNOWN, last = 0;
@@ -110,7 +110,7 @@ bool kvt_gpus_parse(
 	}
 	rest = next_word(rest);
 	if (strncasecmp(rest, "nvidia ", 7) == 0 || strncasecmp(rest, "amd ", 4) == 0)
-		rest = next_word(rest + word_length(rest)); /* as drivers print it */
+		rest = next_word(rest + word_length(rest)); /* as drivers print the name */
 	if (n < 1 || n > 1024 || *rest == '\0') {
 		snprintf(why, KVT_GPUS_WHY, "found `%.40s`, expected such as `8 x A100 80GB`", text);
 		return false;

@@ -17,11 +17,12 @@ struct kvt_gpu {
 	double flops;                 /* a second; 0: unknown */
 };
 
-/* "8 x A100 80GB", "4xH200", "nvidia A100-SXM4-80GB", "8 x 96GB". False: `why` has one line. */
+/* Parses "8 x A100 80GB", "4xH200", "nvidia A100-SXM4-80GB", "8 x 96GB". False: `why` has one
+ * line. */
 bool kvt_gpus_parse(
 	const char *text, uint32_t *count, struct kvt_gpu *out, char why[KVT_GPUS_WHY]);
 
-/* All that have names, as a table. */
+/* Prints all named GPUs as a table. */
 void kvt_gpus_list(FILE *out);
 
 #endif

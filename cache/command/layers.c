@@ -17,15 +17,15 @@
 #define DIM_MOST    65536
 #define WINDOW_MOST (1u << 30)
 
-/* What one layer is before it is counted. */
+/* Kind of a layer, before layers are counted. */
 enum kind { FULL, WINDOW, STATE };
 
-/* What the text part says of all layers. */
+/* The text part's data about all layers. */
 struct shape {
 	const json_t *text;
-	const char *type; /* model_type; "" where not said */
+	const char *type; /* model_type; "" if absent */
 	uint32_t layers, heads, kv_heads, head_dim, value_dim, window;
-	uint32_t shared; /* last layers that use others' */
+	uint32_t shared; /* last layers that use other layers' keys and values */
 };
 
 static bool fail(char why[KVT_MODEL_WHY], const char *what, const char *expected)
@@ -34,8 +34,8 @@ static bool fail(char why[KVT_MODEL_WHY], const char *what, const char *expected
 	return false;
 }
 
-/* The first of several names that holds a number from 1 to `most`; 0: none does. A list of one
- * number per layer gives its first. */
+/* The first of several names that holds a number from 1 to `most`; 0: none. A list of one number
+ * per layer gives its first. */
 static uint32_t number(const json_t *in, const char *const *names, uint64_t most)
 {
 	for (; *names != NULL; names++) {
@@ -105,7 +105,7 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* A word of `layer_types` and its like. */
+/* Kind by a word of `layer_types` or a similar list. */
 static enum kind kind_of_word(const char *word)
 {
 	if (begins(word, "sliding") || begins(word, "chunked") || begins(word, "local"))
@@ -129,7 +129,7 @@ static const json_t *words_of(const struct shape *s)
 	return NULL;
 }
 
-/* Where a list names the layers with attention. */
+/* Returns whether a list of layers with attention has this layer. */
 static bool is_listed(const json_t *list, uint32_t layer)
 {
 	for (size_t i = 0; i < json_array_size(list); i++)
@@ -138,7 +138,8 @@ static bool is_listed(const json_t *list, uint32_t layer)
 	return false;
 }
 
-/* Layers that keep a state instead of keys and values, where no list of words says so. */
+/* Returns whether the layer keeps a state instead of keys and values, if no list of words has its
+ * kind. */
 static bool is_state(const struct shape *s, uint32_t layer)
 {
 	const char *pattern =
@@ -156,7 +157,7 @@ static bool is_state(const struct shape *s, uint32_t layer)
 	return interval != 0 && (layer + 1) % interval != 0;
 }
 
-/* Layers that keep a window, where no list of words says so. */
+/* Returns whether the layer keeps a window, if no list of words has its kind. */
 static bool is_window(const struct shape *s, uint32_t layer)
 {
 	const json_t *pattern = json_object_get(s->text, "hybrid_layer_pattern");
@@ -191,7 +192,7 @@ static enum kind kind_of(const struct shape *s, uint32_t layer)
 
 	if (words == NULL)
 		return is_state(s, layer) ? STATE : is_window(s, layer) ? WINDOW : FULL;
-	/* A list shorter than the model is a pattern that is repeated. */
+	/* A list shorter than the model is a repeated pattern. */
 	word = json_string_value(json_array_get(words, layer % json_array_size(words)));
 	kind = word != NULL ? kind_of_word(word) : FULL;
 	return kind == WINDOW && s->window == 0 ? FULL : kind;
@@ -199,7 +200,7 @@ static enum kind kind_of(const struct shape *s, uint32_t layer)
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-/* A layer whose heads are given on its own (models that a search has pruned). False: it has no
+/* Heads of a layer that has its own entry (models pruned by a search). False: the layer has no
  * attention. */
 static bool block_heads(const struct shape *s, uint32_t layer, uint32_t *heads)
 {
@@ -231,7 +232,7 @@ static void shape_of(const struct shape *s, enum kind kind, struct kvt_layer_gro
 		g->heads = 1;
 		g->key_dim = rank;
 		g->value_dim = NUMBER(s->text, DIM_MOST, "qk_rope_head_dim");
-		/* one byte an element and a scale of four for every 128 */
+		/* one byte per element and a scale of four bytes for every 128 elements */
 		g->extra = index != 0 ? index + (index + 127) / 128 * 4 : 0;
 		return;
 	}

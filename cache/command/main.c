@@ -1,5 +1,5 @@
 /*
- * main.c - the program kvtier: finds the verb and hands over.
+ * main.c - the program kvtier: finds the verb and calls it.
  */
 #include <string.h>
 
@@ -72,7 +72,7 @@ static int run(int argc, char **argv)
 	return command->run(argc - 1, argv + 1);
 }
 
-/* What was cut must not look whole. */
+/* Truncated output must not look complete. */
 int main(int argc, char **argv)
 {
 	int status = run(argc, argv);

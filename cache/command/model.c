@@ -1,9 +1,9 @@
 /*
- * model.c - a model's config.json to bytes per token.
+ * model.c - computes bytes per token from a model's config.json.
  *
- * Every layer is given a kind and a shape, in the order in which the files have come to say it:
- * a list with one word per layer where there is one, else the rule that models of that family
- * follow. Equal layers are then counted together, so that the sum can be shown and checked by hand.
+ * Every layer gets a kind and a shape: from a list with one word per layer if the file has one,
+ * else by the rule of the model's family. Equal layers are then counted together, so that the sum
+ * can be shown and checked by hand.
  */
 #include "command/model.h"
 
@@ -27,7 +27,7 @@ static bool fail(char why[KVT_MODEL_WHY], const char *text)
 /* --- element types ---------------------------------------------------------------------------- */
 
 static const struct {
-	const char *name; /* in files and on the command line */
+	const char *name; /* name in files and on the command line */
 	const char *shown;
 	uint32_t bytes;
 } element_types[] = {
@@ -58,7 +58,7 @@ static bool take_type(struct kvt_model *m, const char *name)
 	return false;
 }
 
-/* A checkpoint that was quantized together with its cache says so. */
+/* Returns whether the checkpoint was quantized together with its cache. */
 static bool has_fp8_cache(const json_t *root)
 {
 	const json_t *quantization = json_object_get(root, "quantization_config");
@@ -93,7 +93,7 @@ static bool choose_type(struct kvt_model *m, const json_t *root, const json_t *t
 		declared = declared_type(root);
 	if (declared != NULL && take_type(m, declared) && m->element_bytes == 2)
 		return true;
-	/* Engines load single precision as half: vLLM's `auto`. */
+	/* Engines load single precision as half precision: vLLM's `auto`. */
 	m->assumed = true;
 	return take_type(m, "bfloat16");
 }
@@ -137,7 +137,7 @@ uint64_t kvt_model_context_bytes(const struct kvt_model *m, uint64_t tokens, uin
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* The part of a multimodal model's file that is about text. */
+/* The part of a multimodal model's file that describes text. */
 static const json_t *text_part(const json_t *root)
 {
 	static const char *const names[] = {
@@ -183,7 +183,7 @@ static bool read_root(
 	return true;
 }
 
-/* Python writes Infinity and NaN, which are not JSON: as numbers they say nothing here. */
+/* Python writes Infinity and NaN, which are not JSON: this file needs no such number. */
 static void repair_numbers(char *text, size_t len)
 {
 	static const char *const words[] = {"Infinity", "NaN"};

@@ -1,11 +1,10 @@
 /*
- * model.h - what a model's config.json says of the keys and values that it keeps for each token.
+ * model.h - the keys and values that a model keeps for each token, by its config.json.
  *
- * Understood are the files that Hugging Face's transformers writes: attention with grouped heads,
- * latent attention (MLA), sliding and chunked windows, layers without attention (Mamba, linear
- * attention, convolution), layers that share another's keys and values, and text models inside
- * multimodal ones. Layers without attention keep a state of fixed size for each sequence, which is
- * no matter of tokens and not counted.
+ * The reader understands files of Hugging Face's transformers: attention with grouped heads, latent attention (MLA),
+ * sliding and chunked windows, layers without attention (Mamba, linear attention, convolution), layers that share
+ * another layer's keys and values, and text models inside multimodal ones. Layers without attention keep a state of
+ * fixed size for each sequence, which does not depend on tokens and is not counted.
  */
 #ifndef KVT_MODEL_H
 #define KVT_MODEL_H
@@ -16,51 +15,51 @@
 #include <jansson.h>
 
 #define KVT_MODEL_GROUPS 16
-#define KVT_MODEL_WHY    240 /* room for why a file cannot be used */
+#define KVT_MODEL_WHY    240 /* room for the reason why a file cannot be used */
 
 enum kvt_layer_kind {
 	KVT_LAYER_FULL,   /* keeps every token */
 	KVT_LAYER_WINDOW, /* keeps the last `window` tokens */
 };
 
-/* Layers that keep the same for a token. */
+/* Layers with equal bytes for a token. */
 struct kvt_layer_group {
 	enum kvt_layer_kind kind;
 	uint32_t count;
-	uint32_t heads;     /* of keys and values; 1 for latent attention */
+	uint32_t heads;     /* heads of keys and values; 1 for latent attention */
 	uint32_t key_dim;   /* elements; latent attention: the compressed vector */
 	uint32_t value_dim; /* latent attention: the rotated part */
-	uint32_t extra;     /* bytes: keys of a sparse attention's indexer */
+	uint32_t extra;     /* bytes of the keys of a sparse attention's indexer */
 };
 
 struct kvt_model {
 	char name[96]; /* "Qwen2ForCausalLM", or the model's type */
 	uint32_t layers;
-	uint32_t state_layers;  /* that keep a state instead */
-	uint32_t shared_layers; /* that use another layer's */
+	uint32_t state_layers;  /* layers that keep a state instead */
+	uint32_t shared_layers; /* layers that use another layer's keys and values */
 	uint32_t window;        /* tokens; 0: no such layer */
-	bool latent;            /* MLA: every rank of a tensor-parallel group keeps the same */
+	bool latent;            /* MLA: every rank of a tensor-parallel group keeps the same values */
 	struct kvt_layer_group groups[KVT_MODEL_GROUPS];
 	uint32_t group_count;
 	uint32_t element_bytes;
-	char dtype[24];   /* of keys and values */
-	bool assumed;     /* the dtype is what an engine would choose, not what the file says */
-	uint64_t context; /* tokens, max_position_embeddings; 0: not said */
-	/* By weights.h. 0: the file says too little. */
-	double parameters;   /* of all experts */
-	double active;       /* that a token meets */
-	double weight_bytes; /* of one parameter */
-	double pair_flops;   /* of attention in full layers: times the square of a prompt's tokens */
+	char dtype[24];   /* type of keys and values */
+	bool assumed;     /* the dtype is an engine's choice, not the file's */
+	uint64_t context; /* tokens, max_position_embeddings; 0: absent */
+	/* Set by weights.h. 0: the file has too little data. */
+	double parameters;   /* parameters of all experts */
+	double active;       /* parameters that a token meets */
+	double weight_bytes; /* bytes of one parameter */
+	double pair_flops;   /* operations of attention in full layers, per square of a prompt's tokens */
 };
 
 /*
- * Reads a file, or the config.json in a folder. `dtype`: "bf16", "fp16", "fp32", "fp8"; NULL: as
- * the file says. False: `why` has one line.
+ * Reads a file, or the config.json in a folder. `dtype`: "bf16", "fp16", "fp32", "fp8"; NULL: the file's. False: `why`
+ * has one line.
  */
 bool kvt_model_load(
 	const char *path, const char *dtype, struct kvt_model *out, char why[KVT_MODEL_WHY]);
 
-/* The same from a text. */
+/* Reads a model from a text. */
 bool kvt_model_parse(const char *text, size_t len, const char *dtype, struct kvt_model *out,
 	char why[KVT_MODEL_WHY]);
 
@@ -68,10 +67,10 @@ bool kvt_model_parse(const char *text, size_t len, const char *dtype, struct kvt
 uint64_t kvt_model_token_bytes(
 	const struct kvt_model *m, enum kvt_layer_kind kind, uint32_t tensor);
 
-/* Bytes of a context of so many tokens: windows count up to their length. */
+/* Bytes of a context of that many tokens: windows count up to their length. */
 uint64_t kvt_model_context_bytes(const struct kvt_model *m, uint64_t tokens, uint32_t tensor);
 
-/* False: so many ranks cannot share the heads. */
+/* False: that many ranks cannot share the heads. */
 bool kvt_model_divides(const struct kvt_model *m, uint32_t tensor);
 
 #endif

@@ -3,7 +3,7 @@
  */
 #include "command/offload.h"
 
-/* Tokens that so many bytes of one of `tensor` ranks hold. */
+/* Tokens that this many bytes of one of `tensor` ranks hold. */
 static double tokens_in(const struct kvt_model *m, double bytes, uint32_t tensor)
 {
 	double full = (double)kvt_model_token_bytes(m, KVT_LAYER_FULL, tensor);

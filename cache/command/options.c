@@ -1,5 +1,6 @@
 /*
- * options.c - a verb's options: long names only, their argument as the next word or after '='.
+ * options.c - parses a verb's options: long names only, their argument as the next word or after
+ * '='.
  */
 #include <stdarg.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static const struct kvt_option *find(const struct kvt_option *options, const cha
 	return NULL;
 }
 
-/* One option at argv[*i]. */
+/* Takes one option at argv[*i]. */
 static bool take(const char *verb, int argc, char **argv, int *i, const struct kvt_option *options)
 {
 	const char *word = argv[*i];

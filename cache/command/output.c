@@ -36,7 +36,7 @@ int kvt_json_print_take(const char *verb, json_t *list, int result)
 {
 	if (json_dumpf(list, stdout, JSON_INDENT(2)) == 0)
 		putchar('\n');
-	else if (ferror(stdout) == 0) /* else main says so */
+	else if (ferror(stdout) == 0) /* otherwise main reports it */
 		result = result == KVT_EXIT_OK ? no_memory(verb) : result;
 	json_decref(list);
 	return result;

@@ -1,18 +1,19 @@
 /*
- * output.h - JSON that verbs print: a list with an object for each store.
+ * output.h - JSON output of verbs: a list with an object for each store.
  */
 #ifndef KVT_COMMAND_OUTPUT_H
 #define KVT_COMMAND_OUTPUT_H
 
 #include <jansson.h>
 
-/* A text that may hold any byte, such as a path: what is no UTF-8 is U+FFFD. NULL: no memory. */
+/* Makes a text from any bytes, such as a path: invalid UTF-8 becomes U+FFFD. NULL: no memory. */
 json_t *kvt_json_any_text(const char *text);
 
-/* Takes one (NULL: there was no memory for it). Returns the exit status: it is in the list, or that is reported. */
+/* Adds an object to the list, and takes it (NULL: no memory for it). Returns the exit status: success, or a reported
+ * failure. */
 int kvt_json_add_take(const char *verb, json_t *list, json_t *one);
 
-/* Prints the list, which it takes, with a line's end. Returns `result`, or that this failed, which is reported. */
+/* Prints the list, which it takes, with a line's end. Returns `result`, or a reported failure. */
 int kvt_json_print_take(const char *verb, json_t *list, int result);
 
 #endif

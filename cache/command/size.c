@@ -12,7 +12,7 @@
 #include "memory/neighbours.h"
 #include "tiers/nvme/nvme_share.h"
 
-/* What the command line said, as text. */
+/* The arguments of the command line, as text. */
 struct arguments {
 	const char *dtype, *tensor, *chunk, *context, *prefill, *flops, *parameters, *utilisation;
 	const char *path, *l1_rate, *nvme_rate;
@@ -64,7 +64,7 @@ static bool take_arguments(int argc, char **argv, struct arguments *a)
 	return a->config != NULL;
 }
 
-/* A number of an option; `out` keeps what it has where the option is absent. */
+/* Reads an option's number; `out` stays unchanged if the option is absent. */
 static bool take_number(const char *name, const char *text, double most, double *out)
 {
 	double value;
@@ -162,7 +162,7 @@ static bool no(const struct arguments *a, const char *why)
 	return false;
 }
 
-/* How many GPUs a copy is spread over, and what that leaves for KV. */
+/* Computes how many GPUs a copy needs, and the room that remains for KV. */
 static bool spread(const struct arguments *a, struct kvt_size *s)
 {
 	struct kvt_offload *o = &s->offload;
@@ -188,7 +188,7 @@ static bool spread(const struct arguments *a, struct kvt_size *s)
 	return true;
 }
 
-/* Rates of the GPUs, where none were given. */
+/* Takes the GPUs' rates, if none were given. */
 static void take_rates(const struct arguments *a, struct kvt_size *s)
 {
 	struct kvt_offload *o = &s->offload;

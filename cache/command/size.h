@@ -1,5 +1,5 @@
 /*
- * size.h - what `kvtier size` found out, before it is printed.
+ * size.h - the results of `kvtier size`, before they are printed.
  */
 #ifndef KVT_SIZE_H
 #define KVT_SIZE_H
@@ -13,7 +13,7 @@
 /* A tier's room and rate. */
 struct kvt_size_tier {
 	const char *name; /* "l1", "nvme" */
-	uint64_t bytes;   /* 0: none, or not asked about */
+	uint64_t bytes;   /* 0: none, or not asked for */
 	char why[KVT_REASON_BYTES];
 	double rate;       /* bytes per second; 0: unknown */
 	const char *where; /* "measured here", "given" */
@@ -25,19 +25,20 @@ struct kvt_size {
 	uint32_t chunk_tokens;
 	uint64_t context;                      /* tokens */
 	double prefill;                        /* tokens per second; 0: not given */
-	double flops, utilisation, parameters; /* what prefill was made of; 0: it was given */
+	/* the numbers behind prefill; 0: prefill was given */
+	double flops, utilisation, parameters;
 	struct kvt_size_tier tiers[2];
-	uint64_t full_bytes, window_bytes; /* per token, of one rank */
+	uint64_t full_bytes, window_bytes; /* bytes per token, of one rank */
 	struct kvt_offload offload;
 };
 
 void kvt_size_print(const struct kvt_size *s, FILE *out);
 
-/* Of offload: what fits the GPUs, the table, and times. */
+/* Print the results about GPUs: which models fit, the table, and times. */
 void kvt_offload_print(const struct kvt_size *s, FILE *out);
 json_t *kvt_offload_json(const struct kvt_size *s); /* NULL: no memory */
 
-/* One object. False: no memory. */
+/* Prints one object. False: no memory. */
 bool kvt_size_print_json(const struct kvt_size *s, FILE *out);
 
 #endif

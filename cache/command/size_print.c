@@ -1,8 +1,7 @@
 /*
- * size_print.c - what `kvtier size` says, for people and for programs.
+ * size_print.c - prints the results of `kvtier size`, as text or as JSON.
  *
- * Every figure stands next to the sum that it came from, so that a reader can put in another
- * number.
+ * Every figure stands next to its calculation, so that a reader can insert another number.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,13 +13,13 @@
 static const double example_rates[] = {2000, 5000, 10000, 20000, 50000};
 #define EXAMPLE_COUNT (sizeof(example_rates) / sizeof(example_rates[0]))
 
-/* A token's bytes in all layers while it is within the window. */
+/* A token's bytes in all layers while the token is within the window. */
 static uint64_t token_bytes(const struct kvt_size *s)
 {
 	return s->full_bytes + s->window_bytes;
 }
 
-/* --- for people ------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static void print_groups(const struct kvt_size *s, FILE *out)
 {
@@ -206,7 +205,7 @@ void kvt_size_print(const struct kvt_size *s, FILE *out)
 	print_advice(s, out);
 }
 
-/* --- for programs ----------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static json_t *groups_json(const struct kvt_model *m)
 {

@@ -1,5 +1,5 @@
 /*
- * stat.c - `kvtier stat`: what lies in a store, with a running owner or without one.
+ * stat.c - `kvtier stat`: shows the contents of a store, with or without a running owner.
  */
 #include "command/stat.h"
 
@@ -17,11 +17,11 @@
 #include "command/output.h"
 
 #define TENANTS_SHOWN 10
-#define ANSWER_NS     3000000000u /* an owner's, which may be busy with an erase */
+#define ANSWER_NS     3000000000u /* time for the answer of an owner, which may be busy with an erase */
 
 /* --- summing up ------------------------------------------------------------------------------- */
 
-/* A slot for each tenant, found by its own first bytes: they are a hash. */
+/* A slot for each tenant, found by the tenant's first bytes, which are a hash. */
 struct sums {
 	struct kvt_stat_tenant *slots;
 	size_t mask;
@@ -85,7 +85,7 @@ static void count_chunk(
 	count_use(s, c, wall_ns);
 }
 
-/* Most on disk first, then by name, empty slots last. */
+/* Order: most on disk first, then by name, empty slots last. */
 static int by_size(const void *a, const void *b)
 {
 	const struct kvt_stat_tenant *x = a, *y = b;
@@ -188,7 +188,8 @@ static int64_t changed_at(const char *folder)
 		       : 0;
 }
 
-/* What lies in the memory of a store's owner and in its shared tier, and what it reused of fragments, where it can say that. */
+/* Asks a store's owner for the contents of its memory and its shared tier, and its reuse of fragments, where it knows
+ * them. */
 static void ask_owner(struct kvt_stat *s)
 {
 	char request[64], *answer = malloc(KVT_ADMIN_LINE);
@@ -207,7 +208,7 @@ static void ask_owner(struct kvt_stat *s)
 	free(answer);
 }
 
-/* One store; appended to `list` where that is given. */
+/* Shows one store; appends it to `list` if there is one. */
 static int show(const char *folder, const struct kvt_surroundings *s, size_t most, json_t *list)
 {
 	char why[KVT_REASON_BYTES] = "";

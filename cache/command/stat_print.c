@@ -1,8 +1,8 @@
 /*
- * stat_print.c - what `kvtier stat` says, for people and for programs.
+ * stat_print.c - prints the results of `kvtier stat`, as text or as JSON.
  *
- * A tenant is shown by the first four bytes of its hash; whole ones stand in the JSON form, which
- * is for callers that erase by it.
+ * The text shows a tenant by the first four bytes of its hash; the JSON form has whole hashes, for callers that erase
+ * by them.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -95,7 +95,7 @@ static const char *const reasons[KVT_FRAGMENT_REFUSALS] = {
 	[KVT_FRAGMENT_FULL] = "full",
 };
 
-/* What the owner reused of fragments; nothing where it has to do with none. */
+/* Prints the owner's reuse of fragments; nothing if there was none. */
 static void print_reuse(const struct kvt_stat *s, FILE *out)
 {
 	const struct kvt_fragments_stats *r = &s->reuse;
@@ -116,7 +116,7 @@ static void print_reuse(const struct kvt_stat *s, FILE *out)
 	fputc('\n', out);
 }
 
-/* NULL: no owner said. */
+/* NULL: no owner reported it. */
 static json_t *reuse_json(const struct kvt_stat *s)
 {
 	const struct kvt_fragments_stats *r = &s->reuse;
@@ -200,7 +200,7 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 {
 	const struct kvt_inspect_store *st = &s->store;
 	char id[33], fingerprint[65];
-	json_t *others = NULL; /* not said where no owner says what is in its memory */
+	json_t *others = NULL; /* absent if no owner reports its memory's contents */
 
 	if (s->has_l1)
 		others = json_pack("{s:I, s:I}", "chunks", (json_int_t)s->l1_others.chunks, "bytes",

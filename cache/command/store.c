@@ -1,7 +1,7 @@
 /*
  * store.c - finding the stores that a path names, and their owners.
  *
- * Nothing is opened for writing: a live owner must not notice.
+ * This file opens nothing for writing: a live owner must not notice.
  */
 #include "command/store.h"
 

@@ -10,7 +10,7 @@
 
 #include "tiers/nvme/nvme_share.h" /* kvt_store_owner */
 
-/* Folders of stores, sorted; each is the caller's with the list. */
+/* Folders of stores, sorted; owned by the caller together with the list. */
 struct kvt_stores {
 	char **folders;
 	size_t count;
@@ -18,8 +18,8 @@ struct kvt_stores {
 };
 
 /*
- * A store's own folder, or what nvme.path names (all stores under it). False: `verb` said on
- * standard error why there is none.
+ * Finds a store's own folder, or all stores below nvme.path. False: `verb` printed the cause on
+ * standard error.
  */
 bool kvt_stores_find(const char *verb, const char *path, struct kvt_stores *out);
 void kvt_stores_finish(struct kvt_stores *s);

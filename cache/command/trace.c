@@ -1,8 +1,8 @@
 /*
- * trace.c - `kvtier trace`: what happened to chunks of a running cache.
+ * trace.c - `kvtier trace`: shows the history of chunks of a running cache.
  *
- * The owner of a store keeps its events in memory and hands them out by its socket, 16 KiB at a time. What
- * another program got by kvt_trace or GET /trace of kvtierd is read from standard input.
+ * The owner of a store keeps its events in memory and sends them over its socket, 16 KiB at a time. The verb reads
+ * events that another program got by kvt_trace or GET /trace of kvtierd from standard input.
  */
 #include "command/trace.h"
 
@@ -16,14 +16,14 @@
 
 #define ANSWER_NS 2000000000ull
 #define TRIES     3
-#define RINGS     2    /* of a trace: usual events; slow, incomplete and failed ones */
+#define RINGS     2    /* rings of a trace: usual events; slow, incomplete and failed ones */
 #define LINE_MOST 4096 /* bytes of an event from standard input */
 #define LAST      20
 #define LAST_MOST 1000000
 
 /* --- from the owner of a store ---------------------------------------------------------------- */
 
-/* One answer; *since: where the next begins. False: it is reported. */
+/* Takes one answer; *since: where the next one begins. False: reported. */
 static bool take_answer(
 	const char *folder, const char *answer, struct kvt_traces *into, json_int_t *since)
 {
@@ -44,7 +44,7 @@ static bool take_answer(
 	return good;
 }
 
-/* A busy machine may make the owner give a request up that came slowly. */
+/* On a busy machine the owner may give up a request that arrived slowly. */
 static enum kvt_status ask(const char *folder, const char *request, char *answer)
 {
 	enum kvt_status status = KVT_EIO;
@@ -148,7 +148,7 @@ static bool read_words(const struct words *w, struct kvt_trace_filter *out)
 	return false;
 }
 
-/* One cache. folder NULL: what comes from standard input. */
+/* Shows one cache. folder NULL: events from standard input. */
 static int show(const char *folder, const struct kvt_trace_filter *filter, bool json, bool name)
 {
 	struct kvt_traces traces = {0};

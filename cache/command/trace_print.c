@@ -1,8 +1,8 @@
 /*
- * trace_print.c - events of a trace chosen, put together and shown.
+ * trace_print.c - chooses, joins and prints events of a trace.
  *
- * A get is shown with the requests that it waited for, and a chunk that a get or lookup missed with the last
- * that is known of it. Events may come from standard input: words that are not known are printed clean.
+ * The output shows a get with the requests that it waited for, and a chunk that a get or lookup missed with the last
+ * event of that chunk. Events may come from standard input: unknown words are printed without control characters.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static unsigned fits(const json_t *event, const struct kvt_trace_filter *f)
 	       (has_failed(event) ? KVT_FITS_FAILED : 0u);
 }
 
-/* What belongs to the get at `head` ended before it. */
+/* Events that belong to the get at `head` ended before it. */
 static void gather(struct kvt_traces *t, size_t head)
 {
 	for (size_t i = head; t->items[head].get > 0 && i-- > 0;) {
@@ -187,7 +187,7 @@ static void put_asked(const json_t *event, FILE *out)
 	}
 }
 
-/* A request to a tier, or a put. */
+/* Prints a request to a tier, or a put. */
 static void put_work(const json_t *event, FILE *out)
 {
 	char size[KVT_FORMAT_BYTES];
@@ -234,7 +234,7 @@ static void put_event(const json_t *event, FILE *out)
 	fputc('\n', out);
 }
 
-/* The last of what happened to the chunk that the event at `at` missed. */
+/* Prints the last event of the chunk that the event at `at` missed. */
 static void put_before(const struct kvt_traces *t, size_t at, FILE *out)
 {
 	const char *missing = text(t->items[at].json, "missing");

@@ -1,8 +1,8 @@
 /*
- * verify.c - `kvtier verify`: reads every chunk of a store and says which are not what was stored.
+ * verify.c - `kvtier verify`: reads every chunk of a store and reports those whose bytes changed.
  *
- * Nothing is repaired: a cache that opens the store drops what is damaged when it meets it. With a
- * live owner chunks come and go; one that went is no damage.
+ * The verb repairs nothing: a cache that opens the store drops a damaged chunk when it meets one. With a live owner
+ * chunks come and go; a chunk that went is no damage.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include "tiers/nvme/nvme_inspect.h"
 #include "command/store.h"
 
-#define PATIENCE_NS   (UINT64_C(3) * 1000000000) /* for a live owner's log */
+#define PATIENCE_NS   (UINT64_C(3) * 1000000000) /* time for a live owner's log */
 #define PROGRESS_S    2.0
 #define DAMAGED_SHOWN 20
 
@@ -28,10 +28,10 @@ struct pass {
 	uint64_t total, total_bytes; /* chunks that the log names */
 	uint64_t done, bytes;        /* read so far */
 	uint64_t right, sealed, gone, damaged, failed;
-	uint64_t damaged_pieces; /* of damaged chunks whose header is right */
+	uint64_t damaged_pieces; /* pieces of damaged chunks whose header is right */
 	uint64_t log_damaged;
-	const char *keys; /* file of master keys; NULL: sealed payloads are not looked at */
-	uint64_t rate;    /* bytes a second at most; 0: as fast as it goes */
+	const char *keys; /* file of master keys; NULL: sealed payloads are not checked */
+	uint64_t rate;    /* most bytes a second; 0: no limit */
 	double begun, told;
 	bool quiet;
 };
@@ -89,7 +89,7 @@ static void report_damage(struct pass *p, const struct kvt_inspect_chunk *c, con
 		fprintf(stderr, "%s: further ones are only counted\n", p->folder);
 }
 
-/* Where a chunk is damaged, in words. */
+/* Describes the damaged part of a chunk. */
 static const char *where(char out[96], const struct kvt_inspect_damage *d)
 {
 	if (d->header)
@@ -150,7 +150,7 @@ static void run(struct kvt_inspect *x, struct pass *p, uint64_t patience_ns)
 	}
 }
 
-/* --- what came out ---------------------------------------------------------------------------- */
+/* --- the result ------------------------------------------------------------------------------- */
 
 static void print_result(const struct pass *p)
 {
@@ -215,7 +215,7 @@ static int verify(const struct kvt_surroundings *s, struct pass *p, json_t *list
 	return p->damaged + p->failed > 0 ? KVT_EXIT_DAMAGE : result;
 }
 
-/* Damage is what the caller asked about: it outweighs a store that could not be opened. */
+/* Damage outweighs a store that could not be opened: the caller asked for damage. */
 static int worse(int a, int b)
 {
 	if (a == KVT_EXIT_DAMAGE || b == KVT_EXIT_DAMAGE)

@@ -1,9 +1,9 @@
 /*
  * weights.c - see the header.
  *
- * Parameters are counted from the shapes, without norms and biases: embeddings, attention, and a network of two or
- * three matrices in each layer, of which a mixture of experts has many and a token meets a few. That is within 2 %
- * of what models of this form say of themselves. Layers that keep a state are counted as if they had attention.
+ * The count of parameters comes from the shapes, without norms and biases: embeddings, attention, and a network of two
+ * or three matrices in each layer; a mixture of experts has many networks and a token meets a few. The count is within
+ * 2 % of the published numbers of models of this form. Layers that keep a state count as if they had attention.
  */
 #include "command/weights.h"
 
@@ -15,7 +15,7 @@
 
 #define MOST ((json_int_t)1 << 32)
 
-/* The first of several names that holds a number; 0: none does. */
+/* The first of several names that holds a number; 0: none. */
 static double number(const json_t *in, const char *const *names)
 {
 	for (; *names != NULL; names++) {
@@ -45,7 +45,7 @@ static double heads_of(const json_t *text)
 	return NUMBER(text, "num_attention_heads", "n_head", "n_heads");
 }
 
-/* Elements of a query's head; of a value's. */
+/* Elements of a query's head; elements of a value's. */
 static double query_dim(const json_t *text)
 {
 	double latent = NUMBER(text, "qk_nope_head_dim") + NUMBER(text, "qk_rope_head_dim");
@@ -92,7 +92,7 @@ static double matrices(const json_t *text)
 	return 3;
 }
 
-/* Networks of all layers, if a token met so many experts in each; 0: all of them. */
+/* Networks of all layers, if a token met that many experts in each; 0: all of them. */
 static double networks(const json_t *text, double layers, bool all)
 {
 	double hidden = hidden_of(text), dense = NUMBER(text, "first_k_dense_replace");
@@ -167,7 +167,7 @@ static bool is_weights(const char *name)
 {
 	const char *end = strrchr(name, '.');
 
-	/* Mistral's folders have all weights twice, once as consolidated*. */
+	/* Mistral's folders have all weights twice, the second time as consolidated*. */
 	return end != NULL && strcmp(end, ".safetensors") == 0 &&
 	       strncmp(name, "consolidated", 12) != 0;
 }

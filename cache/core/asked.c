@@ -1,5 +1,5 @@
 /*
- * asked.c - what another process asks of this cache, by the socket in its store's folder.
+ * asked.c - answers requests of other processes to this cache, on the socket in its store's folder.
  */
 #include "core/asked.h"
 

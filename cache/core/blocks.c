@@ -1,5 +1,5 @@
 /*
- * blocks.c - copies of names and items; blocks.h says what for.
+ * blocks.c - copies of names and items; blocks.h has their purpose.
  */
 #include <stdlib.h>
 #include <string.h>

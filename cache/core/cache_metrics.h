@@ -1,7 +1,7 @@
 /*
  * cache_metrics.h - a cache's counters as Prometheus text (exposition format 0.0.4).
  *
- * What there is stands in metrics.def, once; cache/METRICS.md is made from it. Pure functions.
+ * metrics.def has each metric once; cache/METRICS.md is made from it. Pure functions.
  */
 #ifndef KVT_CACHE_METRICS_H
 #define KVT_CACHE_METRICS_H
@@ -15,21 +15,21 @@
 #include "core/latency.h"
 #include "metrics/exposition.h"
 
-/* Where the values come from. All borrowed, none NULL. */
+/* Sources of the values. All borrowed, none NULL. */
 struct kvt_metrics_input {
 	const struct kvt_stats *stats;
 	const struct kvt_event_log_stats *events;
 	const struct kvt_controller_stats *controller;
 	const struct kvt_fragments_stats *fragments;
 	const struct kvt_latencies *latencies;
-	const struct kvt_tenant_list *const *tenants; /* of each tier, NULL for one that cannot count them */
-	uint32_t tokens_per_chunk; /* turns counts of chunks into tokens */
+	const struct kvt_tenant_list *const *tenants; /* of each tier, NULL for a tier that cannot count them */
+	uint32_t tokens_per_chunk; /* converts counts of chunks into tokens */
 };
 
-/* *text: to be freed with free(). KVT_ENOMEM. */
+/* *text: the caller frees it with free(). KVT_ENOMEM. */
 enum kvt_status kvt_metrics_render(const struct kvt_metrics_input *in, char **text) KVT_MUST_CHECK;
 
-/* The i-th, in the order of the text; NULL: no more. */
+/* The i-th metric, in the order of the text; NULL: no more. */
 const struct kvw_metric_info *kvt_metric_info(size_t i);
 
 /* cache/METRICS.md. */

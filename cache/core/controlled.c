@@ -1,10 +1,10 @@
 /*
- * controlled.c - what the controller's commands do here, and LMCache's hashes for callers that put
- * chunks.
+ * controlled.c - executes the controller's commands, and computes LMCache's hashes for callers that
+ * put chunks.
  *
- * A controller that cannot be reached, or is configured wrong, leaves the cache as it is: the log
- * has a warning, and nothing else changes. The tiers are made after it, since what they find in
- * their files is reported to it, too; its commands wait until they are there.
+ * A controller that cannot be reached, or is configured wrong, does not change the cache: the log
+ * has a warning. The tiers are made after the controller, since chunks found in their files are
+ * reported to it, too; its commands wait until the tiers are there.
  */
 #include "core/controlled.h"
 #include "lmcache/controller_recipe.h"

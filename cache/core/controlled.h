@@ -1,5 +1,5 @@
 /*
- * controlled.h - the cache as LMCache's controller commands it.
+ * controlled.h - lets LMCache's controller command the cache.
  */
 #ifndef KVT_CONTROLLED_H
 #define KVT_CONTROLLED_H

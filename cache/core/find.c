@@ -1,9 +1,9 @@
 /*
- * find.c - what of a chain is there: lookup, which never waits; find, which asks shared tiers where
- * they are not known to have or to lack a chunk; and prefetch, which asks and then loads.
+ * find.c - finds the chunks of a chain that are there: lookup, which never waits; find, which asks shared tiers about
+ * chunks of which they are not known to have or to lack them; and prefetch, which asks and then loads.
  *
- * A question covers all of the chain behind what is known, so that one round trip is enough however
- * long the chain is, and is asked once: what is still unknown after it counts as missing.
+ * A question covers the whole chain after its known chunks, so that one round trip is enough for any length, and is
+ * asked once: chunks still unknown afterwards count as missing.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /*
  * fragments.c - a model's fragments: chunks of the cache under names of their own.
  *
- * A fragment is a chain of chunks like any other, so that nothing of the cache knows of fragments but this file. Its keys
- * are of another domain than those of exact chunks, over a fingerprint that has layout and rotary positions in it, too.
- * What a chunk's header says is checked all the same: a fragment that is of another model, or stands elsewhere, would
- * damage answers without a word. A chunk that fails that check is erased, and computed again.
+ * A fragment is a chain of chunks like any other, so that no other file of the cache knows fragments. Its keys have
+ * another domain than those of exact chunks, over a fingerprint that includes layout and rotary positions. This file
+ * checks a chunk's header nevertheless: a fragment of another model, or of another position, would damage answers
+ * silently. A chunk that fails that check is erased, and computed again.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /*
- * get.c - asking for chunks and getting them.
+ * get.c - gets chunks: from L1 at once, from lower tiers by an operation.
  *
- * A get whose chunks all lie in L1 takes a lease and is done: no lock but the leases', nothing
- * allocated. Otherwise it becomes an operation: it holds what is in L1, wants the rest from the
- * tiers below, as far as that is worth it, and is done when all of it has come, when something on
- * the way will not come, or at its deadline, with the chunks that are there without a gap from the
- * beginning. What it then still waits for goes on without it and lands in L1 for the next one.
- * While what is known is on its way, a shared tier is asked about what follows; what it has is
- * wanted, too, when its answer comes.
+ * A get whose chunks all lie in L1 takes a lease and is done: no lock but the leases', no
+ * allocation. Any other get becomes an operation: it holds the chunks in L1, wants the rest from
+ * lower tiers, as far as that is worthwhile, and ends when all chunks have arrived, when one of
+ * them will not arrive, or at its deadline, with the chunks that are there without a gap from the
+ * beginning. Loads that it still waits for go on without it and put their chunks into L1 for the
+ * next get. While known chunks are being loaded, a shared tier is asked about the following ones;
+ * chunks that it has are then wanted, too.
  */
 #include <stdlib.h>
 

@@ -1,11 +1,10 @@
 /*
- * keyed.h - things under way, found by their chunk's key.
+ * keyed.h - finds loads, stores and tombs by their chunk's key.
  *
- * A table of a fixed number of lists, intrusive: nothing is allocated, nothing can fail. There are
- * as many entries as operations are under way, some thousands at most (tombs: 131,072 more while a shared tier is
- * left alone). Two may have the same key.
- * Keys are hashes, so that some of their bytes are as good a place as any; a caller that makes keys
- * collide slows down only itself. Not thread-safe: the owner has a lock.
+ * A table of a fixed number of intrusive lists: no function allocates or fails. Entries are as many as operations under
+ * way, some thousands at most (tombs: 131,072 more while a shared tier is left alone). Two entries may have the same
+ * key. Keys are hashes, so some of their bytes choose the list; a caller that makes keys collide slows down only
+ * itself. Not thread-safe: the owner has a lock.
  */
 #ifndef KVT_KEYED_H
 #define KVT_KEYED_H
@@ -17,7 +16,7 @@
 
 #define KVT_KEYED_LISTS 1024
 
-/* First member of what is to be found. */
+/* First member of every entry's struct. */
 struct kvt_keyed {
 	struct kvt_key key;
 	struct kvt_keyed *next;
@@ -41,7 +40,7 @@ static inline bool kvt_key_equal(const struct kvt_key *a, const struct kvt_key *
 	return memcmp(a->bytes, b->bytes, KVT_KEY_BYTES) == 0;
 }
 
-/* First one of this key from `at` on, that is a list's head or an entry's `next`. */
+/* The first entry of this key from `at` on, a list's head or an entry's `next`. */
 static inline struct kvt_keyed *kvt_keyed_from(struct kvt_keyed *at, const struct kvt_key *key)
 {
 	while (at != NULL && !kvt_key_equal(&at->key, key))

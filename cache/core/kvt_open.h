@@ -1,12 +1,12 @@
 /*
- * kvt_open.h - opening a cache over tiers that the caller brings.
+ * kvt_open.h - opens a cache over tiers that the caller brings.
  */
 #ifndef KVT_KVT_OPEN_H
 #define KVT_KVT_OPEN_H
 
 #include "tiers/tier.h"
 
-/* As kvt_open; tiers: NULL-terminated, fastest first, borrowed until kvt_close. */
+/* Like kvt_open; tiers: NULL-terminated, fastest first, borrowed until kvt_close. */
 enum kvt_status kvt_open_with(const struct kvt_config *config,
 	const struct kvt_tier_ops *const *tiers, struct kvt **out) KVT_MUST_CHECK;
 

@@ -1,19 +1,19 @@
 /*
  * l1.c - chunks in CPU memory.
  *
- * The index knows which keys are there and which is evicted next; this file gives each entry room
- * in the arena and keeps, in the index's four words of place: the checksum (two words), the
- * engine's names (a pointer or 0), and where the bytes lie (one run packed into a word, or a
- * pointer to several). A chunk that fits into one free run, the ordinary case, costs no allocation.
+ * The index knows the present keys and the next victim; this file gives each entry room in the arena and keeps, in the
+ * index's four words of place: the checksum (two words), the engine's names (a pointer or 0), and the location of the
+ * bytes (one run packed into a word, or a pointer to several). A chunk that fits into one free run, the ordinary case,
+ * costs no allocation.
  *
- * Room. The index makes room by charges, which are whole units of the arena, and looks first whether
- * all that may go is enough: what cannot fit evicts nothing. Then the arena has the units, but perhaps
- * in too many runs: entries are evicted one by one until it has a place, as long as what is free is
- * less than SCATTERED times what is needed. A put needs the staging share to be free besides its size,
- * a load does not, so that chunks held by leases and puts never keep loads from below out.
+ * Room. The index makes room by charges, which are whole units of the arena, and first checks whether all entries that
+ * may go are enough: a chunk that cannot fit evicts none. Then the arena has the units, but perhaps in too many runs:
+ * entries are evicted one by one until the chunk has a place, as long as the free bytes are less than SCATTERED times
+ * the chunk's. A put leaves the staging share free, a load does not, so that chunks held by leases and puts never keep
+ * loads from lower tiers out.
  *
- * Events. A chunk with names is reported to the watch as stored when it is published and as removed
- * when its room is given back; the two cannot change places, since the filler's hold lies between.
+ * Events. A chunk with names is reported to the watch as stored when it is published and as removed when its room is
+ * freed; this order is certain, since the filler's hold lies between.
  *
  * Cost: a hold is the index's; a reservation is two short locks.
  */

@@ -1,9 +1,9 @@
 /*
- * latency.h - how long things took, counted in buckets.
+ * latency.h - durations, counted in buckets.
  *
  * Any thread adds, any thread reads; relaxed atomics. Threads are spread over a few shards, each
- * with cache lines of its own, so that two that look up all day do not write the same line. A
- * reader may see a sum that lacks a value already counted.
+ * with cache lines of its own, so that two busy threads do not write the same line. A reader may
+ * see a sum that lacks a value already counted.
  */
 #ifndef KVT_LATENCY_H
 #define KVT_LATENCY_H
@@ -18,9 +18,9 @@ enum kvt_latency {
 	KVT_LATENCY_FIND,   /* one kvt_find, from its call to its answer */
 	KVT_LATENCY_PROBE,  /* one question to a shared tier */
 	KVT_LATENCY_GET,    /* one get, from its call to its lease or miss */
-	KVT_LATENCY_PUT,    /* from reserve to the end of commit: copying is within */
-	KVT_LATENCY_LOAD,   /* one chunk from a lower tier, queue and check included */
-	KVT_LATENCY_STORE,  /* one chunk to a lower tier, queue and sync included */
+	KVT_LATENCY_PUT,    /* from reserve to the end of commit, including the copy */
+	KVT_LATENCY_LOAD,   /* one chunk from a lower tier, including queue and check */
+	KVT_LATENCY_STORE,  /* one chunk to a lower tier, including queue and sync */
 	KVT_LATENCY_COUNT,
 };
 
@@ -44,7 +44,7 @@ static inline void kvt_latency_bounds_init(struct kvw_bounds *bounds)
 	kvw_bounds_init(bounds, ns, sizeof(ns) / sizeof(ns[0]), 1);
 }
 
-/* l is zeroed. Before any of the functions below. */
+/* Call before the functions below, with zeroed l. */
 static inline void kvt_latencies_init(struct kvt_latencies *l)
 {
 	kvt_latency_bounds_init(&l->bounds);
@@ -59,7 +59,7 @@ static inline void kvt_latency_add(struct kvt_latencies *l, enum kvt_latency wha
 	kvw_histogram_observe_shared(&l->shards[shard].of[what], &l->bounds, ns);
 }
 
-/* One of them, over all shards. */
+/* Sums one latency over all shards. */
 void kvt_latency_collect(
 	const struct kvt_latencies *l, enum kvt_latency what, struct kvw_histogram_sum *out);
 

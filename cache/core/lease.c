@@ -1,5 +1,5 @@
 /*
- * lease.c - holds on chunks of L1; lease.h says how they are kept.
+ * lease.c - holds on chunks of L1; lease.h describes their storage.
  */
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /*
- * loads.c - chunks on their way from a tier below up to L1.
+ * loads.c - loads of chunks from a lower tier into L1.
  *
- * One load per key, however many wait for it. A load waits in line for its turn, which comes when
- * the bytes under way are below the limit and L1 has room for it (loads may use the staging share,
- * and while others are under way a full L1 is waited for); then it is read into its place in L1
- * and published there, whether or not a get still waits. A chunk that was erased meanwhile is
- * thrown away, one that fails its check too.
+ * Each key has at most one load, however many gets wait for it. A load waits for its turn, which
+ * comes when the bytes under way are below the limit and L1 has room (loads may use the staging
+ * share, and wait for a full L1 while others are under way); then the chunk is read into its place
+ * in L1 and published there, whether or not a get still waits. A chunk that was erased meanwhile,
+ * or fails its check, is discarded.
  *
  * Every load ends in finish(), which notifies all its waiters once.
  */

@@ -1,5 +1,5 @@
 /*
- * meter.c - how fast a tier moves bytes; meter.h says how it is learned.
+ * meter.c - the rate at which a tier moves bytes; meter.h describes the measurement.
  */
 #include "core/meter.h"
 

@@ -1,9 +1,9 @@
 /*
  * metrics.c - see the header.
  *
- * A line of metrics.def names a function that writes the samples and a place in one of the
- * structs; so a new counter is a member and a line. Tiers that are absent have a state and a reason
- * and no numbers.
+ * A line of metrics.def names a function that writes the samples and a member of one of the
+ * structs; so a new counter is a member and a line. Absent tiers have a state and a reason but no
+ * numbers.
  */
 #include <stdbool.h>
 #include <stdio.h>

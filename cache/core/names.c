@@ -1,5 +1,5 @@
 /*
- * names.c - names of chunks below memory: a key under the present generation; generations.c says why.
+ * names.c - names of chunks below memory: a key under the present generation; generations.c has the reason.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256() allocates nothing and cannot fail */
 #include <openssl/sha.h>

@@ -14,11 +14,11 @@ bool kvt_name_below(struct kvt *k, const struct kvt_key *key, struct kvt_key *na
 void kvt_name_above(struct kvt *k, const struct kvt_key *name, struct kvt_key *key);
 bool kvt_names_known(struct kvt *k);
 
-/* May memory be read? Yes if it is known which erases took place up to l2.seen_time ago, or the
- * question for them has failed just now. False: it is to be asked first. */
+/* Returns whether memory may be read: erases up to l2.seen_time ago are known, or the question about them has just
+ * failed. False: the caller asks first. */
 bool kvt_names_fresh(struct kvt *k);
-/* And this tier? The shared one only if they are known; others also while the shared one cannot be
- * reached. NULL: one of the others. */
+/* Returns whether this tier may be read. The shared tier only if erases are known; others also while the shared one
+ * cannot be reached. NULL: one of the others. */
 bool kvt_names_show(struct kvt *k, const struct kvt_lower *b);
 
 #endif

@@ -1,10 +1,9 @@
 /*
  * node.c - one store per node; see the header.
  *
- * The daemon is a tier that may be away: it is asked for each time when something is needed of it,
- * and left alone for a while by its breaker. So nothing here has to be decided again when it is
- * restarted. What is decided once is whether this process owns a store: a store that is opened later
- * would be of no use to the other engines, and one that is given up leaves its chunks.
+ * The daemon is a tier that may be away: each request tries it, and its breaker leaves it alone for a while. So a
+ * restart of the daemon needs no new decision. This file decides once whether the process owns a store: a store that is
+ * opened later would be useless to the other engines, and a store that is given up leaves its chunks.
  */
 #include "core/node.h"
 

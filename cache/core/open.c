@@ -1,5 +1,5 @@
 /*
- * open.c - opening a cache over the tiers of this build.
+ * open.c - opens a cache over the tiers of this build.
  */
 #include "core/kvt_open.h"
 #include "tiers/tiers.h"

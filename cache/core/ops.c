@@ -3,11 +3,11 @@
  *
  * The table has as many slots as config.ops; a slot is taken from begin until the operation is
  * polled and its lease taken. An operation's number is its slot and a count of the slot's uses, so
- * that an old number finds nothing. Running operations hang in a list by deadline: nearly all are
- * given the same time, so that a new one belongs near the end.
+ * that an old number finds nothing. Running operations are in a list by deadline: nearly all have
+ * the same duration, so that a new one belongs near the end.
  *
- * The eventfd is written when the first completion comes and read when the last is polled, so that
- * it is readable exactly while completions wait.
+ * The first waiting completion writes the eventfd and the poll of the last one reads it, so that it
+ * is readable exactly while completions wait.
  */
 #include <errno.h>
 #include <stdlib.h>

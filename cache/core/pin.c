@@ -1,5 +1,5 @@
 /*
- * pin.c - a device may use the memory that chunks lie in.
+ * pin.c - lets a device use the memory of chunks.
  */
 #include "core/core.h"
 #include "kvtier/kvtier_cuda.h"

@@ -1,9 +1,9 @@
 /*
- * probes.c - asking shared tiers what they hold.
+ * probes.c - asks shared tiers for their chunks.
  *
  * A probe lives from its request to the tier's answer, even if no caller waits any longer; its keys
- * are copies, since the asker may be gone by then. It has no deadline but the tier's: an asker with
- * little time says nothing about a server, and an answer that comes late serves the next one.
+ * are copies, since the asker may be gone by then. A probe has only the tier's deadline: an asker's
+ * short time shows nothing about a server, and a late answer serves the next asker.
  */
 #include <stdlib.h>
 #include <string.h>

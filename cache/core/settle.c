@@ -1,5 +1,5 @@
 /*
- * settle.c - a caller's configuration as the library uses it.
+ * settle.c - converts a caller's configuration into the library's own.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * settle.h - a caller's configuration as the library uses it.
+ * settle.h - converts a caller's configuration into the library's own.
  */
 #ifndef KVT_SETTLE_H
 #define KVT_SETTLE_H
@@ -8,15 +8,14 @@
 #include "memory/neighbours.h"
 
 /*
- * Fills *out from what the caller was compiled with, of whatever size, over the defaults: a 0 or
- * NULL that cannot be meant becomes the default. Texts stay the
- * caller's. KVT_EINVAL: not initialized, or a value that nothing can be made of.
+ * Fills *out from a caller's struct, of whatever size, over the defaults: an impossible 0 or NULL becomes the default.
+ * Texts stay the caller's. KVT_EINVAL: not initialized, or an impossible value.
  */
 enum kvt_status kvt_config_settle(
 	const struct kvt_config *given, struct kvt_config *out) KVT_MUST_CHECK;
 
-/* Automatic sizes become numbers, and the cache gets its place among its neighbours. l1_part: of automatic
- * memory, one part in so many. */
+/* Turns automatic sizes into numbers, and gives the cache its place among its neighbours. l1_part: divisor of automatic
+ * memory. */
 void kvt_config_settle_sizes(struct kvt_config *config, unsigned l1_part,
 	struct kvt_neighbours *neighbours, const struct kvt_surroundings *s);
 

@@ -1,5 +1,5 @@
 /*
- * stats.c - what a cache did and what it holds, and its events.
+ * stats.c - a cache's counters, contents and events.
  */
 #include <stdio.h>
 

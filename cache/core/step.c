@@ -1,13 +1,11 @@
 /*
- * step.c - which threads do the work, and how a caller waits for it.
+ * step.c - the threads that do the work, and a caller's wait for it.
  *
- * The library's own threads: one for time (deadlines, pauses of tiers, retries, expiry, scrubbing)
- * and one for each tier below, which waits in the tier's step. All signals are blocked in them,
- * since signals are the program's, and they may run on every CPU, since the thread that opened the
- * handle may have been bound to one for its own sake.
+ * The library's own threads: one for time (deadlines, pauses of tiers, retries, expiry, scrubbing) and one for each
+ * tier below, which waits in the tier's step. These threads block all signals, which are the program's, and may run on
+ * every CPU, since the thread that opened the handle may be bound to one.
  *
- * With KVT_THREADS_CALLER the same functions are called from kvt_step, or by the caller that waits,
- * one after another.
+ * With KVT_THREADS_CALLER kvt_step, or the waiting caller, calls the same functions one after another.
  */
 #include <sched.h>
 #include <signal.h>

@@ -2,9 +2,9 @@
  * versions.c - stores of other fingerprints under the same path.
  *
  * A store lies in PATH/FINGERPRINT/RANK. Its removal takes its owner's lock first, so that a store
- * in use is left alone, and goes through the I/O layer, file by file, the lock's own file last with
- * the layer. What was in it is unreachable when the first file that describes it is gone; a crash
- * in between leaves a store that its format check refuses or that is empty.
+ * in use is left alone, and removes the files through the I/O layer one by one, the lock's own file
+ * last with the layer. The store's chunks are unreachable once the first file that describes it is
+ * gone; a crash in between leaves a store that its format check refuses or that is empty.
  */
 #include <stdio.h>
 #include <stdlib.h>

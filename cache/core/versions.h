@@ -7,12 +7,12 @@
 #include "core/core.h"
 
 /* Removes the store of another fingerprint, of this handle's rank, under the same path. *removed
- * (NULL is allowed) is 0: its chunks are not counted. KVT_MISS: there is none; KVT_ELOCKED: it has
+ * (NULL is allowed) is 0: its chunks are not counted. KVT_MISS: no such store; KVT_ELOCKED: it has
  * an owner; KVT_EIO. */
 enum kvt_status kvt_version_remove(
 	struct kvt *k, const struct kvt_fingerprint *fingerprint, size_t *removed) KVT_MUST_CHECK;
 
-/* PATH/FINGERPRINT/RANK of this handle's path and rank. False: there is no room for it. */
+/* Writes PATH/FINGERPRINT/RANK of this handle's path and rank. False: too little room. */
 bool kvt_version_folder(
 	struct kvt *k, const struct kvt_fingerprint *fingerprint, char *out, size_t room);
 

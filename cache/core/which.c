@@ -1,13 +1,13 @@
 /*
- * which.c - erasing by what is known of a chunk: tenant, fingerprint, key, or several of them.
+ * which.c - erases by any known property of a chunk: tenant, fingerprint, key, or several of them.
  *
- * What is counted is what each tier knows when the erase begins. A chunk that is put meanwhile may be
- * erased and not counted. A key's hash contains its tenant, so that all tiers agree on a key's tenant:
- * one that knows it decides for all. A key with a tenant that none knows, and that a shared tier does not
- * answer for, is left and makes the erase fail: it may be there.
+ * The count covers the chunks that each tier knows when the erase begins. A chunk that is put meanwhile may be erased
+ * and not counted. A key's hash contains its tenant, so that all tiers agree on a key's tenant: one tier that knows the
+ * key decides for all. A key with a tenant that no tier knows, and about which a shared tier gives no answer, stays and
+ * makes the erase fail: it may be there.
  *
- * Of a key the ends are erased, too (kvt_key_ends): a second object with bytes of the same tokens, of which a
- * caller that knows the chunk's key need not know.
+ * With a key its ends are erased, too (kvt_key_ends): a second object with bytes of the same tokens, which a caller
+ * that knows the chunk's key need not know.
  */
 #include <stdlib.h>
 

@@ -1,16 +1,16 @@
 /*
- * worth.c - fetch or recompute.
+ * worth.c - decides between fetching and recomputing.
  *
- * A prefix of j chunks takes F(j) to fetch: for each tier that it touches what is queued there,
- * then its bytes by the learned rate and a little per chunk; and saves R(j), its tokens by the
- * engine's learned rate. The engine has to compute whatever is not fetched, so the best j has the
- * largest R(j) - F(j): found in one pass. Chunks in L1 cost next to nothing, so that a slow chunk
- * between fast ones is fetched if what lies behind it pays for it.
+ * A prefix of j chunks takes F(j) to fetch: for each tier that it touches the queued bytes there,
+ * then its own bytes by the learned rate and a little per chunk; and saves R(j), its tokens by the
+ * engine's learned rate. The engine has to compute all other chunks, so the best j has the largest
+ * R(j) - F(j), which one pass finds. Chunks in L1 cost next to nothing, so that a slow chunk
+ * between fast ones is fetched if the chunks after it pay for it.
  *
- * Rates are learned: the engine reports prefills, and the sums of their tokens and times forget
- * by what comes later, so that long prompts count for more than short ones and old speeds fade.
- * Where a rate is not known nothing can be compared, and everything is worth fetching. A tier that
- * was not asked for ten seconds, because it was slow, is asked once without counting.
+ * Rates are learned: the engine reports prefills, and the sums of their tokens and times fade with
+ * later ones, so that long prompts count for more than short ones and old speeds fade. Without a
+ * rate there is no comparison, and every chunk is worth fetching. A tier that was not used for ten
+ * seconds, because it was slow, is used once whatever the cost.
  */
 #include "core/lower.h"
 #include "core/barrier.h"

@@ -1,9 +1,8 @@
 /*
  * catalog.c - names of objects in memory: a sorted list of buckets, and in each a skip list of keys.
  *
- * Skip lists, because names come and go in any order while a reader takes a page from the middle,
- * and because a lock that is held for a page must be held for a page only. A node costs 40 bytes
- * and its key; a change some twenty comparisons.
+ * Skip lists, because names come and go in any order while a reader takes a page from the middle, and because the lock
+ * must be held for one page only. A node costs 40 bytes and its key; a change some twenty comparisons.
  */
 #include <stdlib.h>
 #include <string.h>

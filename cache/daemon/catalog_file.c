@@ -1,20 +1,18 @@
 /*
- * catalog_file.c - the catalog's file: a list of changes, rewritten when it has grown to twice what
- * it has to say.
+ * catalog_file.c - the catalog's file: a list of changes, rewritten at twice its needed size.
  *
- * A record: checksum (4 bytes of XXH3 over the rest), kind (1), length of the bucket (1), of the key
- * (2), bytes of the object (8), bucket, key; in this machine's byte order. What is read ends at the
- * first record that is not whole: a process that is killed leaves at most a torn end.
+ * A record: checksum (4 bytes of XXH3 over the rest), kind (1), length of the bucket (1), of the key (2), bytes of the
+ * object (8), bucket, key; in this machine's byte order. Reading ends at the first incomplete record: a killed process
+ * leaves at most a torn end.
  *
- * Rewriting goes in steps, so that the stepping thread is never away for long: each writes some
- * names, in order, into a new file, and changes reported meanwhile go into both. A change that the
- * new file has before the name it is about, or twice, does no harm: of all records about a name the
- * last one is right in either file, because a name is copied as it is when its turn comes, and a
- * later change is recorded later. Then the new file takes the old one's name.
+ * A rewrite goes in steps, so that the stepping thread is never busy for long: each step writes some names, in order,
+ * into a new file, and meanwhile changes go into both files. A change may precede its name in the new file, or occur
+ * twice: the last record of a name is right in either file, because the rewrite copies a name in its present state, and
+ * a later change is recorded later. Then the new file takes the old one's name.
  *
- * A rewrite that fails leaves the old file as it was and is begun again after a second.
+ * A rewrite that fails leaves the old file unchanged and begins again after a second.
  *
- * Nothing is synced: a list that lacks names after the machine went down is a short list.
+ * The file is not synced: after a crash of the machine lists may lack names.
  */
 #include <errno.h>
 #include <fcntl.h>

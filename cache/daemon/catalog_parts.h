@@ -1,5 +1,5 @@
 /*
- * catalog_parts.h - what the files of the catalog share.
+ * catalog_parts.h - the shared parts of the catalog's files.
  *
  * catalog.c: names in memory. catalog_file.c: the file.
  */
@@ -27,7 +27,7 @@ struct kvt_catalog_bucket {
 	char name[KVT_BUCKET_MOST + 1];
 };
 
-/* Records that wait to be written. */
+/* Records to be written. */
 struct kvt_catalog_tail {
 	uint8_t *at;
 	size_t len, room;
@@ -38,30 +38,30 @@ struct kvt_catalog {
 	uint32_t most;
 	uint64_t most_bytes;
 
-	pthread_mutex_t lock;                /* guards what follows */
-	struct kvt_catalog_bucket **buckets; /* in the order of their names */
+	pthread_mutex_t lock;                /* guards the members below */
+	struct kvt_catalog_bucket **buckets; /* ordered by name */
 	size_t bucket_count, bucket_room;
 	uint64_t names, memory, unlisted, stamps, random;
-	uint64_t live_bytes; /* of a file with exactly these names */
+	uint64_t live_bytes; /* length of a file with exactly these names */
 	struct kvt_catalog_tail tail;
-	bool incomplete; /* the file lacks something: to be rewritten */
+	bool incomplete; /* the file lacks changes: it must be rewritten */
 
-	/* Of the stepping thread; file_bytes also read by others, under lock. */
+	/* The stepping thread's; other threads read file_bytes, too, under lock. */
 	char *path, *new_path; /* NULL: no file */
 	int fd, new_fd;        /* -1: none */
 	uint64_t file_bytes, new_bytes;
-	struct kvt_catalog_item *cursor; /* last name in the new file; key empty: none yet */
+	struct kvt_catalog_item *cursor; /* last name in the new file; empty key: none yet */
 	bool failed;                     /* logged once */
-	int64_t again_ns;                /* no rewrite begins before, since the last one failed */
+	int64_t again_ns;                /* after a failed rewrite none begins before this time */
 };
 
 enum kvt_catalog_kind { KVT_NAME_THERE = 1, KVT_NAME_GONE = 2, KVT_NAME_BUCKET_GONE = 3 };
 
 /* --- catalog_file.c --- */
 
-/* Bytes of a record. */
+/* Length of a record. */
 uint64_t kvt_catalog_record_bytes(size_t bucket_len, size_t key_len);
-/* A change for the file, if there is one. With the lock. */
+/* Records a change for the file, if there is one. Needs the lock. */
 void kvt_catalog_tell(struct kvt_catalog *c, enum kvt_catalog_kind kind, struct kvw_slice bucket,
 	struct kvw_slice key, uint64_t bytes);
 enum kvt_status kvt_catalog_file_open(

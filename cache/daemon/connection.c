@@ -1,6 +1,5 @@
 /*
- * connection.c - a client of kvtierd, on the connection of src/common/server: what its requests, limits of
- * time and end mean here.
+ * connection.c - a client of kvtierd, on the connection of src/common/server: its requests, time limits and end.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /*
- * crowd.c - clients for which there is no room.
+ * crowd.c - clients beyond limits.connections.
  *
- * A few of them are heard: /health, /ready and /metrics are answered, all else is refused. A daemon that is full
- * works; to a probe that it refused it would look dead, and be killed with all that is in memory. Each has a
- * second for its request, and its connection ends with the answer.
+ * The daemon serves a few of them: it answers /health, /ready and /metrics, and refuses all other requests. A full
+ * daemon works; a refused probe would take it for dead, and get it killed with all chunks in memory. Each such client
+ * has a second for its request, and its connection ends with the answer.
  */
 #include "base/log.h"
 #include "daemon/server_parts.h"

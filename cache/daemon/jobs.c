@@ -1,5 +1,5 @@
 /*
- * jobs.c - erasing waits for a disk, and a loop must not: one thread does what may block, in turn.
+ * jobs.c - one thread for work that may block, such as erasing on a disk, so that loops never wait.
  */
 #include <stdlib.h>
 

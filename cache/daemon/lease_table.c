@@ -1,12 +1,11 @@
 /*
  * lease_table.c - leases by id, by key, by time and by age.
  *
- * A lease is a record in one array; numbers of records link it into a chain of the table of ids and
- * one of the table of keys, into a slot of a wheel of times and into the list by age. The wheel's slots are a thousandth of the
- * longest lease wide, so that it covers all times that a lease may have in one turn, and every
- * lease ends between its time and one slot later: later is safe, earlier would not be. A record
- * keeps the number of its slot since time began, so that a turn that comes late (the clock leapt, or
- * no thread turned it for a while) still ends those only whose time is over.
+ * A lease is a record in one array; numbers of records link it into a chain of the table of ids and one of the table of
+ * keys, into a slot of a timer wheel and into the list by age. The wheel's slots are a thousandth of the longest lease
+ * wide, so that one turn covers all possible ends, and every lease ends between its time and one slot later: later is
+ * safe, earlier would not be. A record keeps the absolute number of its slot, so that a late turn (the clock leapt, or
+ * no thread turned the wheel for a while) still ends only leases whose time is over.
  *
  * An id is 128 random bits as hexadecimal text; the table of ids is keyed by its first bits.
  */

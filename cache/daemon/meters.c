@@ -1,8 +1,8 @@
 /*
  * meters.c - see meters.h.
  *
- * A line of daemon_metrics.def names a function here that writes the samples; a new counter is an
- * enumerator and a line.
+ * A line of daemon_metrics.def names a function here that writes the samples; a new counter is an enumerator and a
+ * line.
  */
 #include "daemon/meters.h"
 

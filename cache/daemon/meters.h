@@ -1,8 +1,8 @@
 /*
- * meters.h - what one loop of the server counts, and how long requests took.
+ * meters.h - counters of one loop of the server, and durations of its requests.
  *
- * Each loop owns one and is its only writer; the loop that answers /metrics reads all of them. Relaxed
- * atomics without a locked instruction.
+ * Each loop owns one and is its only writer; the loop that answers /metrics reads all of them. Relaxed atomics without
+ * a locked instruction.
  */
 #ifndef KVT_METERS_H
 #define KVT_METERS_H
@@ -16,11 +16,11 @@
 enum kvt_route {
 #define KVT_ROUTE(name, method, path, where, text) KVT_ROUTE_##name,
 #include "daemon/routes.def"
-	KVT_ROUTE_other, /* refused before it was known what was meant */
+	KVT_ROUTE_other, /* refused before the route was known */
 	KVT_ROUTE_COUNT
 };
 
-/* Statuses that the server answers, and one for all others. */
+/* Statuses of the server's answers, and one for all others. */
 #define KVT_STATUSES(X)                                                                            \
 	X(200)                                                                                     \
 	X(400) X(403) X(404) X(405) X(408) X(409) X(411) X(413) X(501) X(503) X(504) X(507)
@@ -73,10 +73,10 @@ static inline void kvt_meter_add(struct kvt_meters *m, enum kvt_count what, uint
 	kvw_bump(&m->counts[what], n);
 }
 
-/* One answer: its route, status, and the time since its request's head was there. */
+/* Counts one answer: its route, status, and the time since its request's head was complete. */
 void kvt_meter_answer(struct kvt_meters *m, enum kvt_route route, int status, int64_t ns);
 
-/* Where the values of the page come from. All borrowed. */
+/* Sources of the page's values. All borrowed. */
 struct kvt_objects;
 struct kvt_segment_file;
 struct kvt_daemon_metrics_input {

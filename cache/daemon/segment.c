@@ -1,20 +1,18 @@
 /*
  * segment.c - the shared memory that clients of kvtierd read.
  *
- * Two links, NAME and .NAME.kvtierd, mean one inode. A client's runtime removes the first; a link
- * that is gone is made again from the other one, which is possible as long as one is there (an inode
- * without any name cannot be linked again). The inode is locked by its owner (flock), and so is the
- * side file, so that two daemons never write into one segment.
+ * Two links, NAME and .NAME.kvtierd, name one inode. A client's runtime removes the first; the daemon makes a missing
+ * link again from the other one, which is possible as long as one exists (an inode without any name cannot be linked
+ * again). The owner locks the inode (flock), and the side file, so that two daemons never write into one segment.
  *
- * Promises. The side file has one record: until when leases may last, by the monotonic clock, which
- * is one for all processes since the machine started, and by the wall clock. After a restart the
- * later of the two holds, but never longer than was promised when it was written: a wall clock that
- * jumps back shortens nothing, and one that jumps forward lengthens nothing beyond that. A record
- * of another boot, of another inode, damaged or missing, while a segment is there, means that
- * nothing is known: then the longest lease is waited for.
+ * Promises. The side file has one record: the latest end of leases, by the monotonic clock, which all processes share
+ * since the machine started, and by the wall clock. After a restart the later of the two counts, but never beyond the
+ * duration promised at the write: a wall clock that jumps back shortens no wait, and a wall clock that jumps forward
+ * lengthens none beyond that. If the record is of another boot, of another inode, damaged or missing, while a segment
+ * exists, the daemon waits for the longest possible lease.
  *
- * A record is one pwrite of less than a sector, without a sync: what has to survive is the end of the
- * process. After the machine's end there is no segment and no reader.
+ * A record is one pwrite of less than a sector, without a sync: it has to survive only the end of the process. After a
+ * restart of the machine there is no segment and no reader.
  */
 #include "daemon/segment.h"
 

@@ -1,5 +1,5 @@
 /*
- * serve.c - which route a request is, and those that are answered at once.
+ * serve.c - finds a request's route, and answers the routes that need no wait.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * serve_admin.c - lists and erasing.
  *
- * An erase is durable when it is answered, which may take a second: it happens on the thread of jobs.
+ * An erase is durable when it is answered, which may take a second: so the thread of jobs executes it.
  */
 #include <inttypes.h>
 #include <stdlib.h>

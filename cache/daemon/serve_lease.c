@@ -1,10 +1,9 @@
 /*
  * serve_lease.c - POST /v1/kv/{bucket}/{key}/leases.
  *
- * The objects answer inside the call where the object is in memory or cannot be had, else later, on
- * their own thread. There the answer's text is made while the fragments are borrowed; it then goes by
- * mail to the loop of the connection. If the connection has ended meanwhile the lease goes back at
- * once.
+ * The objects answer inside the call if the object is in memory or unavailable, else later, on their own thread. That
+ * thread makes the answer's text while the fragments are borrowed, and mails it to the loop of the connection. If the
+ * connection has ended meanwhile the lease is released at once.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
- * serve_table.c - generations: what engines of libkvtier ask for, and what they change.
+ * serve_table.c - the table of generations: reads and changes by engines of libkvtier.
  *
- * A change is durable when it is answered: it is made on the thread of jobs. Any client may make one: it can also
- * overwrite each object.
+ * A change is durable when it is answered: the thread of jobs makes it. Any client may change the table: any client can
+ * also overwrite each object.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
- * server.c - see server.h. Here: its life.
+ * server.c - the server's life; see server.h.
  *
- * One loop accepts for all: engines keep a few connections for their whole life, and a port shared by
- * hash would often put most of them on one loop.
+ * One loop accepts for all: engines keep a few connections for their whole life, and a port shared by hash would often
+ * put most of them on one loop.
  */
 #include "daemon/server.h"
 

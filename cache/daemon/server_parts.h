@@ -1,5 +1,5 @@
 /*
- * server_parts.h - the server's loops and connections as its own files see them.
+ * server_parts.h - the server's loops and connections, for its own files.
  *
  * Threads: a loop and its connections belong to the loop's thread; others only post mail to it.
  */
@@ -16,7 +16,7 @@
 #include "server/listen.h"
 
 #define KVT_SOON       "Retry-After: 1\r\n"
-#define KVT_OTHER_BODY ((uint64_t)64 << 10) /* of a request that needs none: thrown away */
+#define KVT_OTHER_BODY ((uint64_t)64 << 10) /* most bytes of a body that the request does not need: discarded */
 
 struct kvt_jobs;
 
@@ -26,17 +26,17 @@ struct kvt_loop {
 	struct kvw_clients base; /* first */
 	struct kvt_server *server;
 	bool admin; /* serves `admin` */
-	bool takes_extra; /* the connection that is made now is one beyond limits.connections */
+	bool takes_extra; /* the connection being made exceeds limits.connections */
 	struct kvt_target target; /* of base.head */
-	int64_t told_ns;          /* when refused clients were last logged */
+	int64_t told_ns;          /* time of the last log line about refused clients */
 	struct kvt_meters meters;
 };
 
-/* Takes listen_fd (-1: it does not accept), also when it fails; kvw_clients_finish is due either way,
- * after all loops and jobs are joined. */
+/* Takes listen_fd (-1: the loop does not accept), also when it fails; kvw_clients_finish is due either way, after all
+ * loops and jobs are joined. */
 enum kvt_status kvt_loop_init(
 	struct kvt_loop *loop, struct kvt_server *server, int listen_fd) KVT_MUST_CHECK;
-/* Operations of its clients (crowd.c). */
+/* Operations on its clients (crowd.c). */
 void kvt_loop_accepted(struct kvw_clients *clients, bool served);
 void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why);
 
@@ -45,18 +45,18 @@ struct kvt_server {
 	const struct kvt_daemon_config *config;
 	struct kvt_objects *objects;
 	struct kvt_segment_file *segment;
-	size_t loop_count; /* of `listen`; one more where there is an admin address */
+	size_t loop_count; /* loops of `listen`; one more with an admin address */
 	size_t all_loops;
 	struct kvt_loop *loops; /* [all_loops] */
 	struct kvt_jobs *jobs;
 	_Atomic uint32_t puts; /* now */
-	_Atomic uint32_t extra; /* connections beyond limits.connections, now */
+	_Atomic uint32_t extra; /* present connections beyond limits.connections */
 	char listen_name[KVW_LISTEN_TEXT], admin_name[KVW_LISTEN_TEXT];
 };
 
 /* --- connections ------------------------------------------------------------------------------ */
 
-/* A body on its way into the segment. */
+/* A body being received into the segment. */
 struct kvt_put_stream {
 	struct kvt_checksum_stream sum;
 	struct kvt_object_put *put;
@@ -69,7 +69,7 @@ struct kvt_put_stream {
 struct kvt_conn {
 	struct kvw_conn base; /* first */
 	enum kvt_route route;
-	bool extra; /* beyond limits.connections: one request, and only what probes and Prometheus ask */
+	bool extra; /* beyond limits.connections: one request, and only for probes and Prometheus */
 	struct kvt_put_stream *put;        /* owned */
 	char lease_id[KVT_LEASE_ID_BYTES]; /* granted by an answer that may not arrive (until_read) */
 };
@@ -79,10 +79,10 @@ static inline struct kvt_loop *kvt_conn_loop(const struct kvt_conn *conn)
 	return (struct kvt_loop *)conn->base.clients; /* its first member */
 }
 
-/* A request of an extra connection that is not for such: answers and closes (crowd.c). */
+/* Answers and closes an extra connection whose request is not for such (crowd.c). */
 void kvt_conn_turn_away(struct kvt_conn *conn);
 
-/* How clients are served (connection.c). */
+/* Options of the clients' connections (connection.c). */
 struct kvw_clients_options kvt_conn_options(const struct kvt_daemon_config *config);
 
 /* --- answers (answer.c) ----------------------------------------------------------------------- */
@@ -92,8 +92,8 @@ void kvt_conn_answer_json(struct kvt_conn *conn, int status, const char *text, s
 /* {"error":"..."}; extra: whole field lines, NULL: none. */
 void kvt_conn_refuse(struct kvt_conn *conn, int status, const char *extra, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* What the client is not to blame for, such as EIO or want of memory: 503, counted as reason `error`. The text is
- * what and why. */
+/* Answers 503 for a failure that is not the client's, such as EIO or lack of memory, counted as reason `error`. The
+ * text has the action and the cause. */
 void kvt_conn_fail(struct kvt_conn *conn, const char *what, const char *why);
 
 /* Writes text as a JSON string with its quotes. */
@@ -101,7 +101,7 @@ void kvt_json_text(FILE *out, const char *text, size_t len);
 
 /* --- routes ----------------------------------------------------------------------------------- */
 
-/* The request in loop->base.head and loop->target. Each answers, or waits, or receives. */
+/* Each function serves the request in loop->base.head and loop->target: answers, or waits, or receives. */
 #define KVT_ROUTE(name, method, path, where, text) void kvt_serve_##name(struct kvt_conn *conn);
 #include "daemon/routes.def"
 
@@ -113,15 +113,15 @@ void kvt_conn_abort_put(struct kvt_conn *conn); /* if there is one */
 
 /* --- jobs (jobs.c) ---------------------------------------------------------------------------- */
 
-/* What may block, done on one thread in turn. */
+/* Work that may block, done on one thread in turn. */
 struct kvt_job {
 	struct kvw_wait wait; /* first */
 	void (*run)(struct kvt_job *job, struct kvt_objects *objects);
 	struct kvt_job *next;
 };
 enum kvt_status kvt_jobs_create(struct kvt_objects *objects, struct kvt_jobs **out) KVT_MUST_CHECK;
-void kvt_jobs_destroy(struct kvt_jobs *jobs); /* does what waits first; NULL is allowed */
-/* False: too many wait. Else it is run and posted to job->wait.loop. */
+void kvt_jobs_destroy(struct kvt_jobs *jobs); /* does waiting jobs first; NULL is allowed */
+/* False: too many wait. Otherwise the job is run and posted to job->wait.loop. */
 bool kvt_jobs_add(struct kvt_jobs *jobs, struct kvt_job *job) KVT_MUST_CHECK;
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * target.h - what a request's target names: the path's parts decoded, the query's values.
+ * target.h - parses a request's target: decoded parts of the path, values of the query.
  *
- * The path is cut at its slashes first and decoded afterwards, so that %2F is a byte of a key and a
- * raw '/' never is. Stock clients send some characters raw and some encoded, and not always the same
- * way: only decoded names are compared. '.' and '..' are text like any other, nothing is folded. What
- * is not exactly one of the paths below is refused, with a sentence that says what was expected.
+ * The path is cut at its slashes first and decoded afterwards, so that %2F is a byte of a key and a raw '/' never is.
+ * Stock clients send some characters raw and some encoded, and not always the same way: only decoded names are
+ * compared. '.' and '..' are text like any other, and case is significant. Any other path than those below is refused,
+ * with a sentence that names the expected form.
  *
  * Pure functions, fuzzed.
  */
@@ -27,25 +27,25 @@ enum kvt_path {
 	KVT_PATH_GENERATIONS, /* /v1/generations */
 };
 
-#define KVT_TENANT_HEADER "X-Kvtier-Tenant" /* of a PUT */
+#define KVT_TENANT_HEADER "X-Kvtier-Tenant" /* header field of a PUT */
 
 #define KVT_LIST_MOST     1000 /* objects that one answer lists */
 #define KVT_QUERY_MS_MOST UINT64_C(1000000000)
 
-/* A target taken apart. Its slices point into itself: it is not copied. */
+/* A parsed target. Its slices point into itself, so it must not be copied. */
 struct kvt_target {
 	enum kvt_path path;
-	struct kvw_slice bucket, key; /* as the path has them, else empty */
-	struct kvw_slice id;          /* KVT_PATH_RELEASE; as it stands in the path */
+	struct kvw_slice bucket, key; /* from the path, else empty */
+	struct kvw_slice id;          /* KVT_PATH_RELEASE; undecoded */
 
-	/* Of the query; names that are not known are passed over, as is all of it on other paths. */
+	/* Values of the query; unknown names are ignored, as is the query of other paths. */
 	bool has_timeout, has_ttl;
 	bool unchecked; /* check=0: the client proves the bytes itself */
 	uint64_t timeout_ns, ttl_ns; /* KVT_PATH_LEASES */
 	struct kvw_slice after;      /* KVT_PATH_BUCKET */
 	size_t limit;                /* KVT_PATH_TRACE, too */
 	bool has_tenant;
-	struct kvt_tenant tenant; /* of an erase */
+	struct kvt_tenant tenant; /* tenant of an erase */
 	uint8_t table[KVT_TABLE_ID_BYTES]; /* KVT_PATH_GENERATIONS: id= */
 	uint64_t number;                   /* after= */
 	uint32_t slot;                     /* KVT_SLOT_NONE: none */
@@ -64,7 +64,7 @@ struct kvt_refusal {
 bool kvt_target_parse(struct kvw_slice target, struct kvt_target *out,
 	struct kvt_refusal *refusal) KVT_MUST_CHECK;
 
-/* 32 hex digits. */
+/* Parses 32 hex digits. */
 bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out) KVT_MUST_CHECK;
 
 #endif

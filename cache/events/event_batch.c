@@ -1,5 +1,5 @@
 /*
- * event_batch.c - see the header. Of msgpack-c only its packer is used, which is all inline.
+ * event_batch.c - see the header. The file uses only msgpack-c's packer, which is all inline.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "events/event_batch.h"
 
-#define TEXT_MAX 1024u /* bytes of an adapter's name that are published */
+#define TEXT_MAX 1024u /* most bytes of an adapter's name that are published */
 
 void kvt_packed_finish(struct kvt_packed *packed)
 {
@@ -49,7 +49,7 @@ static void put_text(msgpack_packer *pk, const char *text)
 	msgpack_pack_str_body(pk, text, len);
 }
 
-/* Bytes of the UTF-8 character at `at`, which ends before `end`; 0: it is none. */
+/* Length of the UTF-8 character at `at`, which ends before `end`; 0: not a character. */
 static size_t utf8_length(const uint8_t *at, const uint8_t *end)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -73,7 +73,7 @@ static size_t utf8_length(const uint8_t *at, const uint8_t *end)
 	return code < least[len] || code > 0x10ffff || code >> 11 == 0x1b ? 0 : len;
 }
 
-/* Text that may not be UTF-8: a decoder would refuse the whole batch for one such byte. */
+/* Writes text that may not be UTF-8: for one wrong byte a decoder would refuse the whole batch. */
 static void put_foreign_text(msgpack_packer *pk, const char *text)
 {
 	char clean[TEXT_MAX];

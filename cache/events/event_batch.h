@@ -11,12 +11,12 @@
  * Members and their order are those of vllm/distributed/kv_events.py (EventBatch, BlockStored,
  * BlockRemoved, AllBlocksCleared), maps as vLLM sends them from 0.24 on, decoded by msgspec into
  * those classes. L1 is medium CPU; NVMe is STORAGE at locality LOCAL, a shared tier STORAGE at
- * REMOTE; locality is left out where it says nothing. token_ids is empty where they are not
- * published, which is what vLLM's own offloading connector sends. A hash of 8 bytes goes as an
- * integer, any other as bytes. vLLM's AllBlocksCleared has no medium: a consumer that knows none
+ * REMOTE; locality is left out where it adds nothing. token_ids is empty where they are not
+ * published, as in events of vLLM's own offloading connector. A hash of 8 bytes goes as an integer,
+ * any other as bytes. vLLM's AllBlocksCleared has no medium: a consumer that ignores the medium
  * forgets more than it must, which costs hits and no correctness.
  *
- * The rank is always 0: a publisher of a cache stands for itself and for no engine's rank.
+ * The rank is always 0: a cache's publisher represents no engine's rank.
  */
 #ifndef KVT_EVENT_BATCH_H
 #define KVT_EVENT_BATCH_H
@@ -25,16 +25,16 @@
 
 #include "kvtier/kvtier.h"
 
-/* Bytes that grow. */
+/* A growing buffer. */
 struct kvt_packed {
 	uint8_t *data; /* owned */
 	size_t len, size;
-	bool failed; /* no memory: what is in there is not whole */
+	bool failed; /* no memory: the contents are incomplete */
 };
 
 void kvt_packed_finish(struct kvt_packed *packed);
 
-/* Writes one batch in place of what was there. KVT_ENOMEM. */
+/* Writes one batch over the former contents. KVT_ENOMEM. */
 enum kvt_status kvt_event_batch_pack(struct kvt_packed *packed, int64_t wall_ns,
 	const struct kvt_event *events, size_t count) KVT_MUST_CHECK;
 

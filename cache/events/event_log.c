@@ -4,15 +4,14 @@
  *   stored/removed/cleared -> ring of records -> reader of kvt_event_log_take
  *                                             -> reader of the publisher -> batches -> ZeroMQ
  *
- * Two readers go through one ring, each with a number of its own; a reader behind the oldest record
- * has lost what lay between. Adding copies a record under a lock that is held for that copy and no
- * longer; readers copy out under the same lock, at most READ_BYTES at a time, and work on their
- * copies. Everything is bounded by what was taken at the start: the ring, a buffer per reader
- * (which grows for a single larger record, to KVT_EVENT_RECORD_MAX at most), and one encoded batch.
+ * Two readers read one ring, each at a number of its own; a reader behind the oldest record has lost the records
+ * between. A thread that adds copies a record under a lock held only for that copy; readers copy out under the same
+ * lock, at most READ_BYTES at a time, and work on their copies. All memory is bounded from the start: the ring, a
+ * buffer per reader (which grows for a single larger record, to KVT_EVENT_RECORD_MAX at most), and one encoded batch.
  *
- * The publisher's thread sleeps until a thread adds the first event after it has read all, waits
- * BATCH_NS for what comes with it, and then sends all there is. The eventfd is written once for
- * each such sleep, so adding costs no system call while the publisher is at work.
+ * Once the publisher's thread has read all events, it sleeps until another thread adds one, waits BATCH_NS for further
+ * events, and then sends all. The eventfd is written once for each such sleep, so adding costs no system call while the
+ * publisher is at work.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -30,38 +29,38 @@
 #include "events/publisher.h"
 #include "events/record_ring.h"
 
-#define QUEUE_MAX      (1u << 20) /* events kept at most */
+#define QUEUE_MAX      (1u << 20) /* most events kept */
 #define EVENT_BYTES    2048u /* memory per event: a chunk of 256 tokens with its token ids fits */
-#define QUEUE_BYTES    (64u << 20) /* memory for all at most */
-#define PUBLISH_QUEUE  4096u /* events kept for the publisher, if the queue is to be smaller */
-#define READ_BYTES     (64u << 10) /* of records at once, if it is more than one */
+#define QUEUE_BYTES    (64u << 20) /* most memory for all events */
+#define PUBLISH_QUEUE  4096u /* events kept for the publisher, if the configured queue is smaller */
+#define READ_BYTES     (64u << 10) /* bytes of records read at once, if more than one record */
 #define BATCH_EVENTS   512u        /* events of one batch */
 #define BATCH_NS       (2 * 1000 * 1000)
-#define TURN_BATCHES   64 /* between two looks at the replay socket */
-#define SAY_NS         (60 * INT64_C(1000000000)) /* between two lines about lost events */
-#define WAITING_MS     2  /* until an answer that waits for its asker is tried again */
-#define REPLAY_LOOK_NS (100 * INT64_C(1000000)) /* KVT_THREADS_CALLER: look for requests so often */
+#define TURN_BATCHES   64 /* batches between two reads of the replay socket */
+#define SAY_NS         (60 * INT64_C(1000000000)) /* time between two log lines about lost events */
+#define WAITING_MS     2  /* time until an answer that waits for its asker is tried again */
+#define REPLAY_LOOK_NS (100 * INT64_C(1000000)) /* KVT_THREADS_CALLER: interval of reads of the replay socket */
 
 /* One reader of the ring. */
 struct reader {
 	uint64_t next;       /* guarded by the log's lock, like `lost` */
-	uint64_t lost;       /* records that it was too slow for */
-	bool reads;          /* it has begun */
-	uint64_t said;       /* of `lost`, in the log; the reader's own, like say_ns */
+	uint64_t lost;       /* records lost because the reader was too slow */
+	bool reads;          /* the reader has begun */
+	uint64_t said;       /* part of `lost` that is in the log; the reader's own, like say_ns */
 	int64_t say_ns;      /* not before */
-	uint8_t *buffer;     /* owned: its copies; touched by the reader only */
-	_Atomic size_t size; /* of the buffer; written by the reader only, relaxed */
+	uint8_t *buffer;     /* owned: the reader's copies; only the reader uses it */
+	_Atomic size_t size; /* bytes of the buffer; written by the reader only, relaxed */
 };
 
 struct kvt_event_log {
 	const struct kvt_surroundings *s; /* borrowed */
 
-	pthread_mutex_t lock;        /* guards ring and what readers say */
+	pthread_mutex_t lock;        /* guards the ring and the readers' numbers */
 	struct kvt_record_ring ring; /* numbers from 1: a sequence number of 0 means none */
-	bool keeps;                  /* false: no reader is possible, so events are only counted */
+	bool keeps;                  /* false: there can be no reader, so events are only counted */
 	struct reader taker;         /* kvt_event_log_take */
 
-	/* Only with an address; touched by one thread at a time: ours, or the one that steps. */
+	/* Only with an address; one thread at a time uses these: the publisher's, or the one that steps. */
 	struct kvt_publisher *publisher;
 	struct reader feeder;
 	struct kvt_packed batch;
@@ -70,7 +69,7 @@ struct kvt_event_log {
 	bool threaded;
 	pthread_t thread;
 	int wake;           /* eventfd; -1 without a thread */
-	_Atomic bool awake; /* the thread knows of what has been added */
+	_Atomic bool awake; /* the thread knows of the added events */
 	_Atomic bool stop;
 };
 
@@ -118,7 +117,7 @@ void kvt_event_log_cleared(struct kvt_event_log *log, uint32_t tier)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* A buffer for at least `len` bytes. The lock is not held. */
+/* Makes a buffer for at least `len` bytes. The lock is not held. */
 static bool make_room(struct reader *reader, size_t len)
 {
 	size_t size = atomic_load_explicit(&reader->size, memory_order_relaxed);
@@ -141,7 +140,7 @@ static void skip(struct reader *reader, uint64_t to)
 	reader->next = to;
 }
 
-/* Does half of what the ring holds lie between this reader and what it would lose next? */
+/* Returns whether half of the ring's records lie between this reader and the record it would lose next. */
 static bool is_ahead(const struct kvt_record_ring *ring, const struct reader *reader)
 {
 	bool half_empty = ring->next - ring->oldest <= ring->most / 2 && ring->held <= ring->size / 2;
@@ -163,7 +162,7 @@ bool kvt_event_log_has_room(struct kvt_event_log *log)
 	return room;
 }
 
-/* Copies what fits. *need: length of a first record that is longer than the buffer, else 0. */
+/* Copies the records that fit. *need: length of a first record that is longer than the buffer, else 0. */
 static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct kvt_event *out,
 	size_t max, size_t *need)
 {
@@ -178,7 +177,7 @@ static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct 
 		skip(reader, log->ring.oldest);
 	while (n < max && reader->next < log->ring.next) {
 		record = kvt_record_ring_at(&log->ring, reader->next, &len);
-		if (len == 0) { /* could not be kept */
+		if (len == 0) { /* the record was too long to keep */
 			skip(reader, reader->next + 1);
 			continue;
 		}
@@ -196,7 +195,7 @@ static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct 
 	return n;
 }
 
-/* Up to max events in order; pointers hold until this reader reads again. */
+/* Reads up to max events in order; pointers hold until this reader reads again. */
 static size_t read_events(
 	struct kvt_event_log *log, struct reader *reader, struct kvt_event *out, size_t max)
 {
@@ -206,14 +205,14 @@ static size_t read_events(
 		return 0;
 	for (;;) {
 		if (!make_room(reader, need))
-			return 0; /* nothing is lost yet; perhaps there is memory next time */
+			return 0; /* no event is lost yet; the next try may get memory */
 		n = copy_out(log, reader, out, max, &need);
 		if (n > 0 || need == 0)
 			return n;
 	}
 }
 
-/* A reader says once in a minute that it has lost events. */
+/* Logs once a minute that a reader has lost events. */
 static void say_lost(struct kvt_event_log *log, struct reader *reader, const char *who)
 {
 	int64_t now_ns = kvt_now(log->s);
@@ -273,7 +272,7 @@ static void *run(void *arg)
 		(void)!eventfd_read(log->wake, &count);
 		if (!busy && atomic_load(&log->awake) && !atomic_load(&log->stop))
 			nanosleep(&pause, NULL);
-		atomic_store(&log->awake, false); /* before reading: what comes later wakes again */
+		atomic_store(&log->awake, false); /* before reading: later events wake the thread again */
 		busy = publish(log) == TURN_BATCHES;
 		busy |= kvt_publisher_serve(log->publisher, &waits) > 0;
 	}
@@ -301,7 +300,7 @@ size_t kvt_event_log_step(struct kvt_event_log *log, int64_t *next_ns)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* Signals are for the caller's threads; and a thread that was made on one core may use all. */
+/* The caller's threads handle signals; and a thread created on one core may use all cores. */
 static bool start_thread(struct kvt_event_log *log)
 {
 	sigset_t all, before;
@@ -311,7 +310,7 @@ static bool start_thread(struct kvt_event_log *log)
 	log->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (log->wake < 0)
 		return false;
-	log->threaded = true; /* before the thread looks */
+	log->threaded = true; /* set before the thread reads it */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = pthread_create(&log->thread, NULL, run, log);
@@ -338,7 +337,7 @@ static enum kvt_status create_queue(struct kvt_event_log *log, const struct kvt_
 	log->keeps = events > 0;
 	bytes = events * EVENT_BYTES < QUEUE_BYTES ? events * EVENT_BYTES : QUEUE_BYTES;
 	if (log->keeps && bytes < KVT_EVENT_RECORD_MAX)
-		bytes = KVT_EVENT_RECORD_MAX; /* any record has room; untouched pages cost nothing */
+		bytes = KVT_EVENT_RECORD_MAX; /* any record fits; untouched pages cost nothing */
 	return kvt_record_ring_init(&log->ring, bytes, events, 1);
 }
 
@@ -396,7 +395,7 @@ void kvt_event_log_destroy(struct kvt_event_log *log)
 	free(log);
 }
 
-/* --- eyes ------------------------------------------------------------------------------------- */
+/* --- observation ------------------------------------------------------------------------------ */
 
 const char *kvt_event_log_address(const struct kvt_event_log *log)
 {
@@ -408,7 +407,7 @@ const char *kvt_event_log_replay_address(const struct kvt_event_log *log)
 	return log->publisher == NULL ? "" : kvt_publisher_replay_address(log->publisher);
 }
 
-/* What a reader has lost, also what it will find lost when it reads next. The lock is held. */
+/* Number of records that a reader has lost, including those it will miss at its next read. The lock is held. */
 static uint64_t lost_of(const struct kvt_event_log *log, const struct reader *reader)
 {
 	uint64_t behind = reader->reads && reader->next < log->ring.oldest

@@ -1,6 +1,6 @@
 /*
- * event_record.c - see the header. Layout: head, tokens, hashes, parent, LoRA's name with its
- * final 0. Tokens come first because they are the ones that need alignment.
+ * event_record.c - see the header. Layout: head, tokens, hashes, parent, LoRA's name with its final
+ * 0. Tokens come first because only they need alignment.
  */
 #include <string.h>
 
@@ -9,14 +9,14 @@
 struct head {
 	uint8_t kind, tier, hash_bytes, has_parent;
 	uint32_t count, block_size;
-	uint32_t tokens;     /* 0: not given */
-	uint32_t lora_bytes; /* with the final 0; 0: no adapter */
+	uint32_t tokens;     /* number of tokens; 0: not given */
+	uint32_t lora_bytes; /* including the final 0; 0: no adapter */
 	uint32_t unused;
 };
 
 #define BLOCKS_MAX (1u << 20)
 
-/* What is published of the blocks; all zero where nothing can be. */
+/* The published data of the blocks; all zero where no event is possible. */
 static struct head head_of(enum kvt_event_kind kind, uint32_t tier, const struct kvt_blocks *blocks)
 {
 	struct head head = {.kind = (uint8_t)kind, .tier = (uint8_t)tier};

@@ -10,17 +10,17 @@
 
 #include "kvtier/kvtier.h"
 
-#define KVT_EVENT_RECORD_MAX (4u << 20) /* bytes of one record */
+#define KVT_EVENT_RECORD_MAX (4u << 20) /* most bytes of one record */
 
-/* Bytes of the record of an event. blocks: NULL for KVT_EVENT_CLEARED. 0: no event can be made of
- * these (no blocks, a width that is none, or longer than KVT_EVENT_RECORD_MAX). */
+/* Length of an event's record. blocks: NULL for KVT_EVENT_CLEARED. 0: these blocks make no event
+ * (no blocks, a wrong width, or longer than KVT_EVENT_RECORD_MAX). */
 size_t kvt_event_record_size(enum kvt_event_kind kind, const struct kvt_blocks *blocks);
 
-/* Writes it, to a multiple of 8. */
+/* Writes the record, to an address that is a multiple of 8. */
 void kvt_event_record_write(
 	void *to, enum kvt_event_kind kind, uint32_t tier, const struct kvt_blocks *blocks);
 
-/* Points into the record, which is a multiple of 8. */
+/* Points the event into the record, whose address is a multiple of 8. */
 void kvt_event_record_read(const void *record, uint64_t sequence, struct kvt_event *event);
 
 #endif

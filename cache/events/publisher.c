@@ -1,13 +1,13 @@
 /*
  * publisher.c - see the header.
  *
- * A PUB socket drops silently what exceeds its limit. With ZMQ_XPUB_NODROP it says so instead, but
- * then sends to no subscriber; so a refused batch is sent once more with dropping allowed. ZeroMQ
- * then leaves the slow subscriber out until it has read, and says nothing in the meantime: what is
- * counted is that a subscriber began to lose batches, not how many.
+ * A PUB socket silently drops messages beyond its limit. With ZMQ_XPUB_NODROP it reports a drop, but then sends to no
+ * subscriber; so the publisher sends a refused batch once more with dropping allowed. ZeroMQ then skips the slow
+ * subscriber until that has read, without a report: the counter shows how often a subscriber began to lose batches, not
+ * how many batches it lost.
  *
- * A ROUTER with ZMQ_ROUTER_MANDATORY says likewise when an asker's queue is full or the asker is
- * gone. That is known at a message's first frame, so no message is cut in two.
+ * A ROUTER with ZMQ_ROUTER_MANDATORY reports that an asker's queue is full or the asker is gone. The report comes at a
+ * message's first frame, so no message is cut in two.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -19,22 +19,22 @@
 #include "events/publisher.h"
 #include "events/record_ring.h"
 
-#define PUBLISH_HWM   1000                      /* messages that wait for one subscriber */
-#define REPLAY_HWM    64                        /* messages that wait for one asker */
-#define LINGER_MS     100                       /* given to what was sent when the sockets close */
+#define PUBLISH_HWM   1000                      /* most messages that wait for one subscriber */
+#define REPLAY_HWM    64                        /* most messages that wait for one asker */
+#define LINGER_MS     100                       /* time for sent messages to leave when the sockets close */
 #define REQUEST_MAX   4096                      /* most bytes of a received frame */
 #define REPLAY_TURN   64                        /* messages of a replay in one turn */
-#define GIVE_UP_NS    (5 * INT64_C(1000000000)) /* a replay that does not move */
-#define BATCH_BYTES   256u                      /* about the least that a kept batch has */
-#define BATCHES_MAX   65536u                    /* batches that are kept */
+#define GIVE_UP_NS    (5 * INT64_C(1000000000)) /* time after which a replay without progress is given up */
+#define BATCH_BYTES   256u                      /* about the smallest size of a kept batch */
+#define BATCHES_MAX   65536u                    /* most batches that are kept */
 #define ADDRESS_BYTES 256
 
 /* The replay that is being sent. */
 struct answer {
 	bool active;
-	zmq_msg_t asker;    /* identity; set while active */
+	zmq_msg_t asker;    /* the asker's identity; set while active */
 	uint64_t next, end; /* batches still to send */
-	int64_t moved_ns;   /* when it last got on */
+	int64_t moved_ns;   /* time of the last progress */
 };
 
 struct counters {
@@ -47,7 +47,7 @@ struct kvt_publisher {
 	char *topic;
 	size_t topic_len;
 	char address[ADDRESS_BYTES], replay_address[ADDRESS_BYTES];
-	struct kvt_record_ring kept; /* batches; with a replay socket only */
+	struct kvt_record_ring kept; /* the kept batches; with a replay socket only */
 	uint64_t next;               /* number of the next batch */
 	struct answer answer;
 	struct counters count;
@@ -90,7 +90,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* A bound socket and its real address; NULL with a line in the log. */
+/* Opens a bound socket and finds its real address; NULL with a line in the log. */
 static void *open_socket(
 	struct kvt_publisher *p, int type, const char *address, int hwm, char *real)
 {
@@ -117,7 +117,7 @@ static void *open_socket(
 	return NULL;
 }
 
-/* A failed replay socket leaves the publisher without one. KVT_ENOMEM: no memory for the batches. */
+/* Opens the replay socket; a failure leaves the publisher without one. KVT_ENOMEM: no memory for the batches. */
 static enum kvt_status open_replay(struct kvt_publisher *p, const struct kvt_config *config)
 {
 	uint64_t bytes = config->events_replay_bytes, most = bytes / BATCH_BYTES;
@@ -239,7 +239,7 @@ void kvt_publisher_skip(struct kvt_publisher *p)
 
 /* --- replay ----------------------------------------------------------------------------------- */
 
-/* One message to the asker. False: not now, or never (errno). */
+/* Sends one message to the asker. False: not now, or never (errno). */
 static bool reply(struct kvt_publisher *p, const char *topic, size_t topic_len, uint64_t number,
 	const void *batch, size_t len)
 {
@@ -254,7 +254,7 @@ static bool reply(struct kvt_publisher *p, const char *topic, size_t topic_len, 
 	       send_frame(p->replay, batch, len, false);
 }
 
-/* The next message of the answer: a batch that is still kept, or the end marker. */
+/* Sends the answer's next message: a batch that is still kept, or the end marker. */
 static bool answer_one(struct kvt_publisher *p)
 {
 	struct answer *a = &p->answer;
@@ -282,7 +282,7 @@ static bool answer_one(struct kvt_publisher *p)
 	return true;
 }
 
-/* A part of the answer. Returns how many messages went. */
+/* Sends a part of the answer. Returns how many messages were sent. */
 static size_t go_on(struct kvt_publisher *p, bool *waits)
 {
 	struct answer *a = &p->answer;
@@ -298,13 +298,13 @@ static size_t go_on(struct kvt_publisher *p, bool *waits)
 			*waits = true;
 			break;
 		}
-		bump(&p->count.given_up, 1); /* gone, or asleep */
+		bump(&p->count.given_up, 1); /* the asker is gone, or sleeps */
 		end_answer(p);
 	}
 	return sent;
 }
 
-/* Reads one request and begins its answer. False: none was waiting. */
+/* Reads one request and begins its answer. False: no request waited. */
 static bool take_request(struct kvt_publisher *p)
 {
 	struct answer *a = &p->answer;
@@ -378,7 +378,7 @@ void kvt_publisher_wait(struct kvt_publisher *p, int fd, long timeout_ms)
 	(void)!zmq_poll(items, listen ? 2 : 1, timeout_ms);
 }
 
-/* --- eyes ------------------------------------------------------------------------------------- */
+/* --- observation ------------------------------------------------------------------------------ */
 
 const char *kvt_publisher_address(const struct kvt_publisher *p)
 {

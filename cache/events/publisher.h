@@ -1,6 +1,5 @@
 /*
- * publisher.h - the two ZeroMQ sockets by which a cache publishes what it holds, as a vLLM engine
- * does.
+ * publisher.h - the two ZeroMQ sockets on which a cache publishes its events, like a vLLM engine.
  *
  *   PUB     [topic][sequence, 8 bytes big-endian, from 0][batch]
  *   ROUTER  a DEALER sends   [""][first sequence wanted, 8 bytes big-endian]
@@ -9,9 +8,9 @@
  *
  * A request of any other form is not answered. Both addresses are bound.
  *
- * Nothing in here waits for a peer. What a subscriber has not taken when PUBLISH_HWM messages wait
- * for it is lost to it, until it has read some (it sees the gap and may ask for a replay). A replay that its asker
- * does not take goes on in later calls, and is given up when nothing moved for some seconds.
+ * No function here waits for a peer. A subscriber for which PUBLISH_HWM messages wait loses further messages until it
+ * has read some (it sees the gap and may ask for a replay). A replay that its asker does not take goes on in later
+ * calls, and is given up after some seconds without progress.
  *
  * Not thread-safe; the owner calls from one thread at a time.
  */
@@ -27,17 +26,17 @@ struct kvt_publisher;
 /* KVT_MISS: no address is configured, or it cannot be bound (logged). KVT_ENOMEM. */
 enum kvt_status kvt_publisher_create(const struct kvt_config *config,
 	const struct kvt_surroundings *s, struct kvt_publisher **out) KVT_MUST_CHECK;
-/* What was handed over is given a tenth of a second to leave. NULL is allowed. */
+/* Gives messages that were sent a tenth of a second to leave. NULL is allowed. */
 void kvt_publisher_destroy(struct kvt_publisher *p);
 
 /* Numbers a batch, sends it and keeps it for replay. */
 void kvt_publisher_send(struct kvt_publisher *p, const void *batch, size_t len);
 
-/* Uses up a number without a batch, so that subscribers see that something is missing. */
+/* Uses a number without a batch, so that subscribers see the loss. */
 void kvt_publisher_skip(struct kvt_publisher *p);
 
-/* Answers requests for a replay, a part of it at a time. Returns what it did; 0: nothing now.
- * *waits: an answer is under way whose asker is not ready. */
+/* Answers requests for a replay, a part at a time. Returns how many actions it took; 0: none. *waits: an answer is
+ * under way whose asker is not ready. */
 size_t kvt_publisher_serve(struct kvt_publisher *p, bool *waits);
 
 bool kvt_publisher_has_replay(const struct kvt_publisher *p);
@@ -45,16 +44,16 @@ bool kvt_publisher_has_replay(const struct kvt_publisher *p);
 /* Returns when `fd` can be read, a replay is requested, or after timeout_ms (-1: never). */
 void kvt_publisher_wait(struct kvt_publisher *p, int fd, long timeout_ms);
 
-/* Real addresses, with the port that was got for "*" or 0; "" where there is none. Static. */
+/* Bound addresses, with the real port for "*" or 0; "": none. Static. */
 const char *kvt_publisher_address(const struct kvt_publisher *p);
 const char *kvt_publisher_replay_address(const struct kvt_publisher *p);
 
 struct kvt_publisher_stats {
 	uint64_t batches, bytes; /* sent */
-	uint64_t drops; /* times that a subscriber was too slow and began to lose batches */
+	uint64_t drops; /* how often a subscriber was too slow and began to lose batches */
 	uint64_t replays, replays_given_up;
 	uint64_t replay_bytes_held; /* of batches kept */
-	uint64_t memory_bytes;      /* that the kept batches may come to use */
+	uint64_t memory_bytes;      /* limit of the memory of kept batches */
 };
 /* Any thread. */
 void kvt_publisher_stats(const struct kvt_publisher *p, struct kvt_publisher_stats *out);

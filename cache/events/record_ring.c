@@ -1,9 +1,9 @@
 /*
  * record_ring.c - see the header.
  *
- * Records lie one after another; one that does not fit before the end of the memory begins at 0
- * again, and what is left at the end stays unused for that turn. The table of places makes any
- * record reachable by its number, so that readers keep a number and no address.
+ * Records lie one after another; a record that does not fit before the end of the memory begins at
+ * 0 again, and the bytes at the end stay unused for that turn. The table of places makes any record
+ * reachable by its number, so that readers keep a number and no address.
  */
 #include <assert.h>
 #include <stdbool.h>
@@ -45,7 +45,7 @@ static void drop_oldest(struct kvt_record_ring *ring)
 	ring->oldest++;
 }
 
-/* Where the oldest record with bytes begins; false: there is none, all the memory is free. */
+/* Finds the begin of the oldest record with bytes; false: no record, all the memory is free. */
 static bool find_head(struct kvt_record_ring *ring, size_t *head)
 {
 	while (ring->oldest < ring->next && place_of(ring, ring->oldest)->len == 0 &&
@@ -57,7 +57,7 @@ static bool find_head(struct kvt_record_ring *ring, size_t *head)
 	return true;
 }
 
-/* An offset with `room` free bytes, for which the oldest records leave. room <= size. */
+/* Finds an offset with `room` free bytes, for which the oldest records leave. room <= size. */
 static size_t make_room(struct kvt_record_ring *ring, size_t room)
 {
 	size_t head;

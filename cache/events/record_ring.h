@@ -1,9 +1,10 @@
 /*
  * record_ring.h - numbered records of any length in a fixed piece of memory, the newest ones.
  *
- * Every record gets the next number. When a new one needs room, the oldest go. The memory is taken
- * once and is a hard limit; its pages cost nothing until they are first written. A record lies in
- * one piece at an address that is a multiple of 8, and stays there until newer ones push it out.
+ * Every record gets the next number. A new record that needs room replaces the oldest. The memory
+ * is allocated once and is a hard limit; its pages cost nothing until they are first written. A
+ * record lies in one piece at an address that is a multiple of 8, and stays there until newer
+ * records replace it.
  *
  * Not thread-safe: the owner has a lock, or one thread.
  */
@@ -23,10 +24,10 @@ struct kvt_record_ring {
 	uint8_t *data; /* owned, `size` bytes */
 	size_t size;
 	struct kvt_record_place *places; /* owned; record n is at n % most */
-	uint64_t most;                   /* records kept at most, at least 1 */
+	uint64_t most;                   /* most records kept, at least 1 */
 	uint64_t oldest, next;           /* numbers kept: oldest <= n < next */
-	size_t tail;                     /* where the next one may begin */
-	size_t held;                     /* bytes of the records that are kept */
+	size_t tail;                     /* where the next record may begin */
+	size_t held;                     /* bytes of the kept records */
 };
 
 /* The first record gets number `first`. KVT_ENOMEM. */
@@ -35,15 +36,15 @@ enum kvt_status kvt_record_ring_init(
 void kvt_record_ring_finish(struct kvt_record_ring *ring); /* zeroed is allowed */
 
 /*
- * Room for the next record, to be filled before the next call. NULL: longer than the whole ring;
- * its number is used up all the same, and its place is empty.
+ * Makes room for the next record, which the caller fills before the next call. NULL: longer than
+ * the whole ring; its number is used nevertheless, and its place is empty.
  */
 void *kvt_record_ring_add(struct kvt_record_ring *ring, size_t len);
 
-/* Record `number`, which is one of those kept. len 0: it was too long to keep. */
+/* Record `number`, one of those kept. len 0: the record was too long to keep. */
 const void *kvt_record_ring_at(const struct kvt_record_ring *ring, uint64_t number, size_t *len);
 
-/* Memory that the ring may come to use. */
+/* Limit of the ring's memory. */
 size_t kvt_record_ring_bytes(const struct kvt_record_ring *ring);
 
 #endif

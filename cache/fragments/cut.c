@@ -1,9 +1,9 @@
 /*
- * cut.c - where fragments of a prompt begin and end.
+ * cut.c - cuts a prompt into fragments.
  *
- * A cut by content looks at a hash of the last 16 tokens alone, so that the same text has the same candidates wherever
- * it stands. Which candidates count depends on where the last cut was, by the least length, and so two readings of one
- * text may begin differently; from the first cut that they share they stay together.
+ * A cut by content depends only on a hash of the last 16 tokens, so that the same text has the same candidates
+ * anywhere. Because of the least length, the last cut decides which candidates count, so two readings of one text may
+ * begin differently; from their first common cut on they agree.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -13,14 +13,14 @@
 #define LEAST_TOKENS   16u
 #define AVERAGE_MOST   65536u
 #define LONGEST_MOST   (1u << 20)
-#define BITS_OF_TOKEN  4 /* that the window's hash moves on; 64 / 4 tokens are in it */
+#define BITS_OF_TOKEN  4 /* bits by which one token moves the window's hash; the window has 64 / 4 tokens */
 #define WINDOW_TOKENS  16u
 
-/* Fragments as they are found. */
+/* The fragments found so far. */
 struct list {
 	struct kvt_fragment *out;
 	size_t most, found;
-	uint32_t longest; /* 0: none is cut for its length */
+	uint32_t longest; /* 0: no limit */
 };
 
 static void add(struct list *l, size_t first, size_t count)

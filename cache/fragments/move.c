@@ -1,11 +1,11 @@
 /*
- * move.c - keys turned by a distance.
+ * move.c - turns keys by a distance.
  *
  * Every token of a fragment moves by the same distance, so cosine and sine of each pair are computed once a fragment,
  * in double from an angle that is reduced there, and a head costs six operations a pair. Heads are turned in blocks:
- * widened to float, turned, rounded back, in three loops over a few KiB that the compiler makes into vectors; the
- * same body is compiled with AVX2, taken where the machine has it, and without. Where only a part of a head turns, all of
- * it is copied, and that part alone taken through these loops. Its share of memcpy: `bench/run.sh fragments`.
+ * widened to float, turned, rounded back, in three loops over a few KiB that the compiler makes into vectors; the same
+ * body is compiled with AVX2, which runs where the machine has it, and without. Where only a part of a head turns, the
+ * whole head is copied, and these loops process that part alone. Its share of memcpy: `bench/run.sh fragments`.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "fragments/number.h"
 #include "fragments/rope.h"
 
-#define BLOCK 2048 /* values that are turned at a time: 8 KiB of floats, a part of the first cache */
+#define BLOCK 2048 /* values turned at a time: 8 KiB of floats, a part of the first cache */
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -26,7 +26,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Whether this machine has all that the faster kernel needs. Asked once a turn: a virtual machine may answer slowly. */
+/* Returns whether this machine has all instructions of the faster kernel. Called once a turn: a virtual machine may
+ * answer slowly. */
 static bool has_vectors(void)
 {
 #if WITH_AVX2
@@ -83,7 +84,7 @@ static void narrow_f16(const float *from, uint16_t *to, size_t n)
 		to[i] = kvt_float_to_half(from[i]);
 }
 
-/* Of x, what turns of each head, one behind the other. */
+/* Turns the rotated part of each head in x, one after the other. */
 INLINE void turn_halves(const struct kvt_rope_turn *turn, float *x, size_t heads)
 {
 	uint32_t n = turn->rotated / 2;
@@ -148,13 +149,14 @@ INLINE void save(enum kvt_rope_values values, void *to, const float *x, size_t n
 		narrow(x, to, n);
 }
 
-/* One block of heads: at most BLOCK values. widen, narrow: of half precision. */
+/* Moves one block of heads: at most BLOCK values. widen, narrow: of half precision. */
 INLINE void move_block_with(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
 	size_t heads, widen_fn *widen, narrow_fn *narrow)
 {
 	size_t value = value_bytes(values), step = turn->head * value, first = turn->offset * value;
 	bool whole = turn->rotated == turn->head;
-	size_t rows = whole ? 1 : heads, n = whole ? heads * turn->head : turn->rotated; /* of values that turn */
+	/* number of values that turn */
+	size_t rows = whole ? 1 : heads, n = whole ? heads * turn->head : turn->rotated;
 	float x[BLOCK];
 
 	if (!whole && to != from)

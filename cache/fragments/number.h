@@ -1,7 +1,7 @@
 /*
- * number.h - bfloat16 and half precision as floats and back, for the processor and for a device.
+ * number.h - converts bfloat16 and half precision to float and back, for the processor and for a device.
  *
- * By bits alone, so that both come to the same value: rounded to nearest, ties to even; NaN stays NaN.
+ * The conversion works on bits alone, so that both get the same value: rounded to nearest, ties to even; NaN stays NaN.
  */
 #ifndef KVT_FRAGMENTS_NUMBER_H
 #define KVT_FRAGMENTS_NUMBER_H
@@ -62,7 +62,7 @@ KVT_NUMBER uint16_t kvt_float_to_half(float value)
 		return (uint16_t)(sign | 0x7e00 | (size >> 13 & 0x3ff));
 	if (size >= 0x477ff000) /* 65520 and more: infinite */
 		return (uint16_t)(sign | 0x7c00);
-	if (size < 0x38800000) { /* below 2^-14: adding 1/2 leaves the number of 2^-24 in the last bits, rounded */
+	if (size < 0x38800000) { /* below 2^-14: adding 1/2 leaves the rounded multiple of 2^-24 in the last bits */
 		uint32_t sum = kvt_bits_of(kvt_float_of(size) + 0.5F);
 
 		return (uint16_t)(sign | (sum - 0x3f000000));

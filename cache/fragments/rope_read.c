@@ -1,9 +1,9 @@
 /*
- * rope_read.c - config.json of a model: how its keys turn with their position.
+ * rope_read.c - reads a model's config.json: how its keys turn with their position.
  *
- * The newer form has all in `rope_parameters`, the older one `rope_theta`, `rope_scaling` and `partial_rotary_factor`,
- * each on its own; both are read, and so are the names of GPT-NeoX and GPT-J. Anything that would change angles and
- * is not understood is refused: a wrong turn damages answers without a word.
+ * The newer form has all numbers in `rope_parameters`, the older form has separate `rope_theta`, `rope_scaling` and
+ * `partial_rotary_factor`; this file reads both, and the names of GPT-NeoX and GPT-J. It refuses any unknown member
+ * that could change angles: a wrong turn damages answers silently.
  */
 #include <jansson.h>
 #include <math.h>
@@ -30,9 +30,9 @@ static const struct model models[] = {
 #undef KVT_ROPE_LATENT
 };
 
-/* The file while it is read. */
+/* State of reading a file. */
 struct reading {
-	json_t *text;  /* the part about the language model; borrowed */
+	json_t *text;  /* the language model's part; borrowed */
 	json_t *turns; /* rope_parameters or rope_scaling, or NULL; borrowed */
 	const struct model *model;
 	struct kvt_rope_scale scale;
@@ -67,7 +67,7 @@ static enum kvt_status number(
 	return KVT_OK;
 }
 
-/* The same for a number that must be there. */
+/* Reads a number that `from` must have. */
 static enum kvt_status needed(
 	struct reading *r, const json_t *from, const char *key, double low, double high, double *out)
 {
@@ -93,7 +93,7 @@ static enum kvt_status find_model(struct reading *r)
 	return refuse(r, KVT_ENOTSUP, "model_type %.40s: not among the models whose keys can be moved", name);
 }
 
-/* Names that end with NULL. */
+/* Refuses a file that has one of these names. The list ends with NULL. */
 static enum kvt_status refuse_set(struct reading *r, const char *const *names)
 {
 	for (; *names != NULL; names++) {
@@ -114,9 +114,9 @@ static enum kvt_status refuse_turns(struct reading *r, const char *const *names)
 }
 
 /*
- * Of latent keys: vLLM turns neighbours whatever rope_interleave says, and truncates YaRN's ramp whatever truncate says,
- * so that a model which says otherwise is not computed as it was trained, or not by vLLM. An indexer (index_topk) has keys
- * of its own, which have positions, too.
+ * Refuses some models with latent keys: vLLM turns neighbours whatever rope_interleave says, and truncates YaRN's ramp
+ * whatever truncate says, so that vLLM computes a model with other settings differently from its training, or not at
+ * all. An indexer (index_topk) has keys of its own, which have positions, too.
  */
 static enum kvt_status refuse_of_latent(struct reading *r)
 {
@@ -135,12 +135,13 @@ static enum kvt_status refuse_of_latent(struct reading *r)
 	return status;
 }
 
-/* Keys that make angles depend on something else than position * frequency. */
+/* Refuses keys that make angles depend on more than position * frequency. */
 static enum kvt_status refuse_others(struct reading *r)
 {
 	static const char *const of_model[] = {"dual_chunk_attention_config", "rope_local_base_freq", "no_rope_layers",
 		"no_rope_layer_interval", "global_rope_theta", "local_rope_theta", "alibi", NULL};
-	static const char *const latent[] = {"q_lora_rank", "kv_lora_rank", NULL}; /* for models that are not listed as such */
+	/* for models that are not listed as latent */
+	static const char *const latent[] = {"q_lora_rank", "kv_lora_rank", NULL};
 	static const char *const of_turns[] = {"mrope_section", "use_fope", "full_attention", "sliding_attention",
 		"chunked_attention", "linear_attention", "short_factor", "mixed_b", NULL};
 	enum kvt_status status = refuse_set(r, of_model);
@@ -159,7 +160,7 @@ static enum kvt_status read_scheme(struct reading *r)
 		int models;
 	} schemes[] = {{"default", KVT_ROPE_PLAIN, OTHERS | LATENT}, {"linear", KVT_ROPE_LINEAR, OTHERS},
 		{"ntk", KVT_ROPE_NTK, OTHERS}, {"yarn", KVT_ROPE_YARN, OTHERS | LATENT}, {"llama3", KVT_ROPE_LLAMA3, OTHERS},
-		{"deepseek_yarn", KVT_ROPE_YARN, LATENT}}; /* vLLM's name, once it has read the model */
+		{"deepseek_yarn", KVT_ROPE_YARN, LATENT}}; /* vLLM's name, after it has read the model */
 	int mine = r->model->latent ? LATENT : OTHERS;
 	const json_t *value = json_object_get(r->turns, "rope_type");
 	const char *name;
@@ -226,7 +227,7 @@ static enum kvt_status read_theta(struct reading *r)
 	return status;
 }
 
-/* A latent vector, all of which has no position, and a rotary key, all of which turns. */
+/* Reads a latent vector, without positions, and a rotary key, which turns completely. */
 static enum kvt_status read_latent(struct reading *r)
 {
 	double latent = 0, key = 0, part = 1;
@@ -252,7 +253,7 @@ static enum kvt_status read_latent(struct reading *r)
 	return KVT_OK;
 }
 
-/* Values of a head, and how many of them turn. */
+/* Reads the size of a head, and how many of its values turn. */
 static enum kvt_status read_head(struct reading *r)
 {
 	double head = 0, part = r->model->part, values = 0;

@@ -2,15 +2,15 @@
  * scale.c - frequencies of a rotary model from the numbers of its configuration.
  *
  * Engines compute frequencies in single precision and multiply positions by the rounded result. A long move repeats
- * that rounding thousands of times, so a frequency here is a float as well; what comes before it is double.
+ * that rounding thousands of times, so a frequency here is a float as well; all steps before it use double.
  */
 #include "fragments/scale.h"
 
 #include <math.h>
 
-#define TURN 6.283185307179586 /* a whole one, radians */
+#define TURN 6.283185307179586 /* a whole turn, radians */
 
-/* Pair (as a real number) that makes `turns` turns over the positions that the model learned on. */
+/* The pair (as a real number) that makes `turns` turns over the positions of the model's training. */
 static double yarn_pair(const struct kvt_rope_scale *s, uint32_t rotated, double turns)
 {
 	return rotated * log(s->original / (turns * TURN)) / (2 * log(s->theta));

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How a model was made to read longer texts than it learned on. */
+/* How a model was adapted to longer texts than those of its training. */
 enum kvt_rope_scheme {
 	KVT_ROPE_PLAIN,
 	KVT_ROPE_LINEAR, /* positions are divided by the factor */
@@ -14,19 +14,19 @@ enum kvt_rope_scheme {
 	KVT_ROPE_LLAMA3, /* likewise, with a ramp over wave lengths */
 };
 
-/* Numbers of a configuration. Those that a scheme does not name are not read. */
+/* Numbers of a configuration. Each scheme reads only the numbers that it names. */
 struct kvt_rope_scale {
 	enum kvt_rope_scheme scheme;
 	double theta;            /* over 1 */
 	double factor;           /* all but PLAIN: at least 1 */
-	double original;         /* YARN, LLAMA3: positions that the model learned on, at least 1 */
+	double original;         /* YARN, LLAMA3: positions of the model's training, at least 1 */
 	double beta_fast;        /* YARN: turns over `original` from which a pair stays */
-	double beta_slow;        /* YARN: turns up to which it is divided */
+	double beta_slow;        /* YARN: turns up to which a pair is divided */
 	bool truncate;           /* YARN: the ramp's ends are whole pairs */
 	double low, high;        /* LLAMA3: `original` over wave lengths, low to high */
 };
 
-/* frequency[rotated / 2], as vLLM computes them. */
+/* Writes frequency[rotated / 2], as vLLM computes them. */
 void kvt_rope_scale(const struct kvt_rope_scale *scale, uint32_t rotated, float *frequency);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * value.c - a fragment's chunk out of an engine's paged cache and into it.
+ * value.c - copies a fragment's chunk from an engine's paged cache and into it.
  *
- * A text of tokens is walked in runs that lie in one block. Where a run has no gaps in the paged cache it is one copy, or
- * one turn of all its heads; else token by token, head by head, or, where even a head's values are apart (attention on
- * CPUs keeps keys so), value by value.
+ * The copy proceeds in runs of tokens that lie in one block. A run without gaps in the paged cache is one copy, or one
+ * turn of all its heads; any other run goes token by token, head by head, or, where even a head's values are apart (as
+ * in keys of attention on CPUs), value by value.
  */
 #include <string.h>
 
@@ -80,7 +80,7 @@ bool kvt_fragment_place_fits(const struct kvt_fragment_place *place, const struc
 	return true;
 }
 
-/* --- the chunk's side: bytes one after another ------------------------------------------------ */
+/* --- the chunk's side: consecutive bytes ------------------------------------------------------ */
 
 struct cursor {
 	const struct kvt_segment *segment;
@@ -101,13 +101,13 @@ static void go_on(struct cursor *c, uint64_t bytes)
 	}
 }
 
-/* The next bytes where they lie, or NULL: a segment ends within them. */
+/* The next bytes in place, or NULL: a segment ends within them. */
 static char *whole(const struct cursor *c, uint64_t bytes)
 {
 	return c->segment->bytes - c->at >= bytes ? (char *)c->segment->base + c->at : NULL;
 }
 
-/* Copies bytes that segments cut, and goes on. */
+/* Copies bytes across segments, and advances. */
 static void carry(struct cursor *c, void *memory, uint64_t bytes, bool out)
 {
 	while (bytes > 0) {
@@ -149,7 +149,7 @@ static uint64_t head_bytes(const struct side *s)
 	return (uint64_t)s->head * s->value_bytes;
 }
 
-/* How many heads from here on lie without a gap: 1 or all of a token or of a run of tokens; 0: values are apart. */
+/* Number of heads from here on without a gap: 1 or all of a token or of a run of tokens; 0: values are apart. */
 static uint64_t heads_together(const struct side *s, uint64_t tokens)
 {
 	if (s->plane->value != (int64_t)s->value_bytes && s->head > 1)
@@ -159,7 +159,7 @@ static uint64_t heads_together(const struct side *s, uint64_t tokens)
 	return s->plane->token == (int64_t)(s->heads * head_bytes(s)) ? tokens * s->heads : s->heads;
 }
 
-/* A head whose values are apart, from or to `row`. */
+/* Copies a head whose values are apart, from or to `row`. */
 static void spread(const struct side *s, char *paged, char *row, bool scatter)
 {
 	for (uint32_t i = 0; i < s->head; i++, paged += s->plane->value, row += s->value_bytes) {
@@ -178,7 +178,7 @@ static void turn_or_copy(const struct side *s, void *to, const void *from, uint6
 		memcpy(to, from, heads * head_bytes(s));
 }
 
-/* `heads` heads that lie without a gap in the paged cache. */
+/* Copies `heads` heads without a gap in the paged cache. */
 static void pass(const struct side *s, struct cursor *c, char *paged, uint64_t heads, bool scatter)
 {
 	uint64_t bytes = heads * head_bytes(s);
@@ -211,7 +211,7 @@ static void pass_head(const struct side *s, struct cursor *c, char *paged, bool 
 	spread(s, paged, row, true);
 }
 
-/* `tokens` tokens of one block. */
+/* Copies `tokens` tokens of one block. */
 static void pass_run(const struct side *s, struct cursor *c, uint64_t slot, uint64_t tokens, bool scatter)
 {
 	uint64_t together = heads_together(s, tokens);
@@ -247,7 +247,7 @@ static void pass_side(const struct side *s, struct cursor *c, uint64_t slot, uin
 	}
 }
 
-/* Sides of a layer are 1, keys, and 0, values; latent keys have no values behind them. */
+/* The last side of a layer: sides are 1, keys, and 0, values; latent keys have no values. */
 static int last_side(const struct kvt_fragment_shape *shape)
 {
 	return shape->value_head > 0 ? 0 : 1;

@@ -1,14 +1,13 @@
 /*
  * cuda.c - the CUDA backend: an engine's life.
  *
- * It uses the device's primary context, the one that the CUDA runtime of the same process has: streams,
- * events and memory of the engine's framework are ours to use. The context is retained, made current
- * for the length of a call and taken off again, so that no thread keeps what it did not have and no
- * context appears on another device.
+ * The backend uses the device's primary context, like the CUDA runtime of the same process: it can use streams, events
+ * and memory of the engine's framework. The backend retains the context, and makes it current only for the length of a
+ * call, so that no thread keeps a context that it did not have and no context appears on another device.
  *
- * Streams do not synchronise with the default stream. Those of scatters have the higher priority: a
- * load is waited for, a store is not. Without an image of the kernel, or on a device that it does not
- * fit, copies remain; without staging memory, kernel and copies.
+ * Streams do not synchronise with the default stream. Streams of scatters have the higher priority: an engine waits for
+ * a load, not for a store. Without an image of the kernel, or on a device without a matching one, only copies remain;
+ * without staging memory, kernel and copies.
  */
 #include "gpu/cuda_backend.h"
 
@@ -28,7 +27,7 @@ static int attribute(struct kvt_gpu_engine *e, int which)
 	return e->driver.device_attribute(&value, which, e->device) == KVT_CUDA_SUCCESS ? value : 0;
 }
 
-/* Driver and device; no context yet. */
+/* Finds driver and device; there is no context yet. */
 static bool find_device(struct kvt_gpu_engine *e)
 {
 	struct kvt_cuda_driver *d = &e->driver;
@@ -47,20 +46,20 @@ static bool find_device(struct kvt_gpu_engine *e)
 	return true;
 }
 
-/* How many multiprocessors kernels may use, and how many each of those that may run at once. */
+/* Sets how many multiprocessors kernels may use, and how many each kernel that may run at once. */
 static void share_out(struct kvt_gpu_engine *e)
 {
 	const struct kvt_gpu_config *c = e->setup.config;
 	uint32_t all = (uint32_t)attribute(e, KVT_CUDA_MULTIPROCESSORS);
 	uint32_t may = (uint32_t)(all * c->multiprocessor_share);
 
-	may = may > 2 ? may : 2; /* one for each direction is the least that works */
+	may = may > 2 ? may : 2; /* at least one for each direction */
 	e->streams = c->streams < may / 2 ? c->streams : may / 2;
 	e->grid = may / (2 * e->streams);
 	e->multiprocessors = e->grid * 2 * e->streams;
 }
 
-/* Puts a layout's addresses of layers where kernels find them. */
+/* Copies a layout's addresses of layers to memory that kernels can read. */
 static bool upload_layers(struct kvt_gpu_engine *e, struct kvt_cuda_target *target)
 {
 	uint64_t bytes = target->paged->shape.layers * sizeof(target->paged->layers[0]);
@@ -73,7 +72,7 @@ static bool upload_layers(struct kvt_gpu_engine *e, struct kvt_cuda_target *targ
 		kvt_cuda_fine(e, d->stream_synchronize(stream), "copying addresses");
 }
 
-/* The kernels, if there are some for this device, and the layers' addresses where they find them. */
+/* Loads the kernels, if some fit this device, and the layers' addresses for them. */
 static bool load_kernel(struct kvt_gpu_engine *e)
 {
 	struct kvt_cuda_driver *d = &e->driver;
@@ -117,7 +116,7 @@ static bool make_staging(struct kvt_gpu_engine *e)
 	return true;
 }
 
-/* What was made, given back in reverse; called with the context current. */
+/* Frees all that was made, in reverse; called with the context current. */
 static void unmake(struct kvt_gpu_engine *e)
 {
 	for (uint32_t scatter = 0; scatter < 2; scatter++)
@@ -227,7 +226,7 @@ static void cuda_destroy(struct kvt_gpu_engine *e)
 	struct kvt_cuda_visit visit;
 	bool entered = kvt_cuda_enter(e, &visit);
 
-	unmake(e); /* also where the context is gone: what is ours alone is freed */
+	unmake(e); /* also without the context: frees the backend's own memory */
 	if (entered)
 		kvt_cuda_leave(e, &visit);
 	(void)e->driver.context_release(e->device);
@@ -280,7 +279,7 @@ static void cuda_stats(struct kvt_gpu_engine *e, struct kvt_gpu_stats *out)
 	out->refused = refused;
 }
 
-/* Adds to a text of which *len bytes are there, as far as it has room. */
+/* Appends to a text of which *len bytes are used, as far as it has room. */
 __attribute__((format(printf, 4, 5))) static void add(
 	char *text, size_t bytes, size_t *len, const char *format, ...)
 {

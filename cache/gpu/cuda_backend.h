@@ -1,15 +1,15 @@
 /*
- * cuda_backend.h - the CUDA backend's parts, and what they share.
+ * cuda_backend.h - the CUDA backend's parts, and their shared structures.
  *
- *	cuda.c        an engine's life, what it reports
- *	cuda_visit.c  the engine's context for the length of a call; the driver's errors
- *	cuda_ops.c    operations: begun, waiting, on the device, over
- *	cuda_move.c   how an operation's bytes are handed to the device, by each method
- *	cuda_pin.c    pinned memory, piece by piece
- *	cuda_tune.c   which method is the fastest here
+ * 	cuda.c        an engine's life and reports
+ * 	cuda_visit.c  the engine's context for the length of a call; the driver's errors
+ * 	cuda_ops.c    operations: begun, waiting, on the device, over
+ * 	cuda_move.c   submits an operation's bytes to the device, by each method
+ * 	cuda_pin.c    pinned memory, piece by piece
+ * 	cuda_tune.c   finds the fastest method
  *
- * One lock guards an engine; calls of the driver are made under it, between kvt_cuda_enter and
- * kvt_cuda_leave. Pinning alone, which takes long, runs without it.
+ * One lock guards an engine; it covers calls of the driver, between kvt_cuda_enter and kvt_cuda_leave. Only pinning,
+ * which takes long, runs without the lock.
  */
 #ifndef KVT_CUDA_BACKEND_H
 #define KVT_CUDA_BACKEND_H
@@ -19,12 +19,12 @@
 #include "gpu/cuda_driver.h"
 #include "gpu/gpu.h"
 
-#define KVT_CUDA_STREAMS    8u /* of a direction, at most */
-#define KVT_CUDA_BATCH      1024u /* copies handed over at once */
-#define KVT_CUDA_CLASSES    3u /* sizes of operations that are told apart */
-#define KVT_CUDA_THREADS    512u /* of a block of the kernel */
+#define KVT_CUDA_STREAMS    8u /* most streams of a direction */
+#define KVT_CUDA_BATCH      1024u /* copies submitted at once */
+#define KVT_CUDA_CLASSES    3u /* classes of operations by size */
+#define KVT_CUDA_THREADS    512u /* threads of a block of the kernel */
 
-/* Memory of this machine that the device may use. */
+/* A piece of this machine's memory that the device may use. */
 struct kvt_cuda_piece {
 	uint64_t base, bytes;
 	uint64_t device; /* the device's address of base */
@@ -33,28 +33,28 @@ struct kvt_cuda_piece {
 /* A paged cache in the device's memory. */
 struct kvt_cuda_target {
 	const struct kvt_gpu_paged *paged;
-	uint64_t layers; /* its layers' addresses, in memory of the device; 0: none, no kernels */
+	uint64_t layers; /* its layers' addresses, in memory of the device; 0: none, without kernels */
 };
 
 enum kvt_cuda_state {
 	KVT_CUDA_FREE,
-	KVT_CUDA_WAITING, /* for its turn */
+	KVT_CUDA_WAITING, /* waits for its turn */
 	KVT_CUDA_RUNNING, /* on the device, in part or whole */
-	KVT_CUDA_OVER,    /* its end was not asked for yet */
+	KVT_CUDA_OVER,    /* ended, and no caller has seen the end yet */
 };
 
 /* One operation. Events are made at first use and kept. */
 struct kvt_cuda_op {
 	enum kvt_cuda_state state;
 	bool failed;
-	uint32_t generation; /* of the number that the caller has */
-	uint32_t used;   /* streams that have something of it: bit by bit */
-	uint32_t marked; /* ... at whose mark it ends there; others are asked themselves */
+	uint32_t generation; /* generation in the caller's number */
+	uint32_t used;   /* bit mask of streams that have a part of the operation */
+	uint32_t marked; /* streams with a mark at the operation's end; other streams are queried themselves */
 	uint32_t method; /* enum kvt_gpu_method */
 	struct kvt_gpu_move *move; /* owned */
 	const struct kvt_cuda_target *target;
 	void *marks[KVT_CUDA_STREAMS];
-	void *ready; /* recorded in the caller's stream at begin */
+	void *ready; /* event recorded in the caller's stream at begin */
 	struct kvt_cuda_op *next;
 };
 
@@ -66,7 +66,7 @@ struct kvt_cuda_list {
 struct kvt_cuda_lane {
 	void *streams[KVT_CUDA_STREAMS];
 	uint64_t staging[KVT_CUDA_STREAMS]; /* 0: none */
-	uint32_t next;                      /* stream that gets the next part */
+	uint32_t next;                      /* stream for the next part */
 	struct kvt_cuda_list waiting, running;
 	uint32_t running_count;
 };
@@ -81,16 +81,17 @@ struct kvt_gpu_engine {
 	pthread_mutex_t lock;
 	/* under lock, but constant after create: streams, staging, kernels, grid, choices */
 	bool lost;       /* the context has ended */
-	uint64_t errors; /* of the driver, since create */
-	uint32_t streams;  /* of each lane */
+	uint64_t errors; /* errors of the driver, since create */
+	uint32_t streams;  /* streams of each lane */
 	uint32_t grid;     /* blocks of one launch */
-	uint32_t multiprocessors; /* that all launches may use */
+	uint32_t multiprocessors; /* multiprocessors that all launches may use */
 	void *module, *kernel;    /* NULL: none */
 	void *turn_kernel;        /* NULL: keys cannot be turned */
 	bool can_stage, can_pin;
-	bool batches; /* the driver takes many copies at once */
+	bool batches; /* the driver takes many copies in one call */
 	struct kvt_cuda_lane lanes[2]; /* gathers, scatters */
-	struct kvt_cuda_target targets[KVT_GPU_VIEWS + 1]; /* by the number of the view; 0: its own layout */
+	/* indexed by the view's number; 0: the engine's own layout */
+	struct kvt_cuda_target targets[KVT_GPU_VIEWS + 1];
 	uint32_t target_count;
 	uint32_t choice[2][KVT_CUDA_CLASSES]; /* enum kvt_gpu_method */
 	/* bytes a second, one way alone and both ways at once; 0: not measured */
@@ -100,14 +101,14 @@ struct kvt_gpu_engine {
 	struct kvt_cuda_piece *pieces; /* by address */
 	size_t piece_count, piece_room;
 	struct kvt_gpu_stats stats;
-	/* copies on their way into one call */
+	/* copies collected for one call */
 	uint64_t batch_to[KVT_CUDA_BATCH], batch_from[KVT_CUDA_BATCH];
 	size_t batch_bytes[KVT_CUDA_BATCH];
 	uint32_t batch_count;
 	bool batch_pinned;
 };
 
-/* Which size of operations this many bytes are, of KVT_CUDA_CLASSES. */
+/* The class of operations of this many bytes, below KVT_CUDA_CLASSES. */
 static inline uint32_t kvt_cuda_class(uint64_t bytes)
 {
 	return bytes <= 1u << 20 ? 0 : bytes <= 8u << 20 ? 1 : 2;
@@ -115,18 +116,18 @@ static inline uint32_t kvt_cuda_class(uint64_t bytes)
 
 /* --- cuda_visit.c --- */
 
-/* What a thread had before. */
+/* A thread's state before a visit. */
 struct kvt_cuda_visit {
 	int capture_mode;
 	bool exchanged;
 };
 
-/* Makes the engine's context the thread's; false: it cannot be, and leave is not called. The capture
- * of a graph that another thread may have under way is not disturbed by what we do meanwhile. */
+/* Makes the engine's context the thread's; false: impossible, and leave is not called. A graph that another thread may
+ * be capturing is not disturbed by the backend's calls meanwhile. */
 bool kvt_cuda_enter(struct kvt_gpu_engine *e, struct kvt_cuda_visit *visit);
 void kvt_cuda_leave(struct kvt_gpu_engine *e, const struct kvt_cuda_visit *visit);
 
-/* true: fine. Else logs it, now and then, and remembers if the context has ended. */
+/* True: no error. Otherwise logs the error, now and then, and notes whether the context has ended. */
 bool kvt_cuda_fine(struct kvt_gpu_engine *e, int error, const char *what);
 
 /* --- cuda_ops.c --- */
@@ -135,29 +136,29 @@ enum kvt_status kvt_cuda_begin(
 	struct kvt_gpu_engine *e, struct kvt_gpu_move *move, uint64_t *op) KVT_MUST_CHECK;
 enum kvt_status kvt_cuda_poll(struct kvt_gpu_engine *e, uint64_t op) KVT_MUST_CHECK;
 
-/* Hands an operation to the device; it is RUNNING then, whatever failed. */
+/* Submits an operation to the device; the operation is RUNNING then, even if a part failed. */
 void kvt_cuda_start(struct kvt_gpu_engine *e, struct kvt_cuda_op *op);
-/* Is it over? Sets op->failed. */
+/* Returns whether the operation is over. Sets op->failed. */
 bool kvt_cuda_over(struct kvt_gpu_engine *e, struct kvt_cuda_op *op);
 void kvt_cuda_op_finish(struct kvt_gpu_engine *e, struct kvt_cuda_op *op); /* its events */
 
 /* --- cuda_move.c --- */
 
-/* Hands all of it over, by op->method; false: the driver refused something. */
+/* Submits the whole operation, by op->method; false: the driver refused a part. */
 bool kvt_cuda_submit(struct kvt_gpu_engine *e, struct kvt_cuda_op *op);
-/* Can an operation over this memory use the method? */
+/* Returns whether an operation over this memory can use the method. */
 bool kvt_cuda_can(
 	const struct kvt_gpu_engine *e, uint32_t method, const struct kvt_gpu_move *move);
 
 /* --- cuda_pin.c --- */
 
 enum kvt_status kvt_cuda_pin(struct kvt_gpu_engine *e, void *base, uint64_t bytes) KVT_MUST_CHECK;
-/* Bytes from `address` on, at most `bytes`, that are in one piece or in none. *device: the device's
- * address, 0 where it is not pinned. Under lock. */
+/* Number of bytes from `address` on, at most `bytes`, that are in one piece or in none. *device: the device's address,
+ * 0 where the memory is not pinned. Under lock. */
 uint64_t kvt_cuda_piece_at(
 	const struct kvt_gpu_engine *e, uint64_t address, uint64_t bytes, uint64_t *device);
 bool kvt_cuda_pinned(const struct kvt_gpu_engine *e, const struct kvt_gpu_move *move);
-/* Makes a piece known that the driver has allocated itself. Under lock. KVT_ENOMEM. */
+/* Adds a piece that the driver has allocated itself. Under lock. KVT_ENOMEM. */
 enum kvt_status kvt_cuda_piece_add(
 	struct kvt_gpu_engine *e, struct kvt_cuda_piece piece) KVT_MUST_CHECK;
 void kvt_cuda_piece_drop(struct kvt_gpu_engine *e, uint64_t base);
@@ -165,7 +166,7 @@ void kvt_cuda_unpin_all(struct kvt_gpu_engine *e);
 
 /* --- cuda_tune.c --- */
 
-/* Sets e->choice: as the configuration says, by the memo, or by measuring. */
+/* Sets e->choice: by the configuration, by the memo, or by a measurement. */
 void kvt_cuda_tune(struct kvt_gpu_engine *e);
 
 #endif

@@ -43,7 +43,7 @@ bool kvt_cuda_fatal(int error)
 	}
 }
 
-/* Fills in one entry; false: it must be there and is not. */
+/* Fills in one entry; false: a required symbol is missing. */
 static bool find(void *handle, const char *symbol, bool must, void **out)
 {
 	*out = dlsym(handle, symbol);

@@ -1,9 +1,9 @@
 /*
  * cuda_driver.h - NVIDIA's driver as a table of functions, loaded by dlopen.
  *
- * The driver's interface is stable across its releases, and using it instead of the runtime means: no
- * CUDA library to link or to ship, one source for all versions, a build without the Toolkit, and no
- * error state of a thread that other code (the engine's framework) would find.
+ * The driver's interface is stable across its releases. Its use instead of the runtime's needs no CUDA library to link
+ * or to ship, has one source for all versions, builds without the Toolkit, and leaves no error state in a thread that
+ * other code (the engine's framework) would find.
  */
 #ifndef KVT_CUDA_DRIVER_H
 #define KVT_CUDA_DRIVER_H
@@ -27,7 +27,7 @@
 /* flags */
 #define KVT_CUDA_STREAM_NON_BLOCKING   1u
 #define KVT_CUDA_EVENT_WITHOUT_TIMING  2u
-#define KVT_CUDA_REGISTER_PORTABLE_MAP 3u /* PORTABLE | DEVICEMAP, of registering and of allocating */
+#define KVT_CUDA_REGISTER_PORTABLE_MAP 3u /* PORTABLE | DEVICEMAP, to register and to allocate */
 #define KVT_CUDA_CAPTURE_RELAXED       2
 #define KVT_CUDA_SOURCE_IN_STREAM_ORDER 1
 #define KVT_CUDA_BESIDE_COMPUTE        1u
@@ -44,13 +44,14 @@ struct kvt_cuda_copy_attributes {
 struct kvt_cuda_driver {
 	void *handle;
 #define KVT_CUDA_CALL(member, symbol, arguments) int (*member) arguments;
-#define KVT_CUDA_MAY(member, symbol, arguments)  int (*member) arguments; /* NULL: not there */
+#define KVT_CUDA_MAY(member, symbol, arguments)  int (*member) arguments; /* NULL: missing */
 #include "gpu/cuda_calls.def"
 #undef KVT_CUDA_CALL
 #undef KVT_CUDA_MAY
 };
 
-/* `path` NULL: libcuda.so.1. KVT_ENOTSUP: not there or too old; the log says which. Not initialised. */
+/* Opens the driver, without initialising it. `path` NULL: libcuda.so.1. KVT_ENOTSUP: missing or too old; the log has
+ * the cause. */
 enum kvt_status kvt_cuda_driver_open(struct kvt_cuda_driver *d, const char *path,
 	const struct kvt_surroundings *s) KVT_MUST_CHECK;
 void kvt_cuda_driver_close(struct kvt_cuda_driver *d);
@@ -58,7 +59,7 @@ void kvt_cuda_driver_close(struct kvt_cuda_driver *d);
 /* "CUDA_ERROR_..." Static. */
 const char *kvt_cuda_error_text(const struct kvt_cuda_driver *d, int error);
 
-/* Has the context ended with this error? Then nothing runs in it any more, and nothing ever will. */
+/* Returns whether the context has ended with this error, so that nothing can ever run in it again. */
 bool kvt_cuda_fatal(int error);
 
 #endif

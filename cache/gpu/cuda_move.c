@@ -1,18 +1,18 @@
 /*
- * cuda_move.c - an operation's bytes on their way to the device, by three methods.
+ * cuda_move.c - submits an operation's bytes to the device, by three methods.
  *
- * Kernel: threads of the device copy between the paged cache and pinned memory across the bus. Copies:
- * each contiguous run is one copy of the copy engine, many in one call where the driver has that. Staging:
- * the kernel gathers into memory of the device, at its own memory's speed, and one long copy takes it
- * across the bus (a scatter the other way round), which needs neither long runs nor multiprocessors
- * for the bus. What is fastest depends on the device and the runs (cuda_tune.c).
+ * Kernel: threads of the device copy between the paged cache and pinned memory across the bus. Copies: each contiguous
+ * run is one copy of the copy engine, many in one call where the driver supports that. Staging: the kernel gathers into
+ * memory of the device, at that memory's speed, and one long copy takes the bytes across the bus (a scatter the other
+ * way round), which needs neither long runs nor multiprocessors for the bus. The fastest method depends on the device
+ * and the runs (cuda_tune.c).
  *
- * An operation is cut into windows that go to the direction's streams in turn: one's kernel
- * overlaps the other's copy. A stream does its windows in order, so that its staging memory is free
- * again when the next window's turn comes. Before its first window a stream waits for the caller's
- * event. Where keys are turned once they are in place, all goes to one stream, whose order that is.
+ * An operation is cut into windows that go to the direction's streams in turn: one window's kernel overlaps another's
+ * copy. A stream executes its windows in order, so that its staging memory is free again before its next window. Before
+ * its first window a stream waits for the caller's event. Where keys are turned after the copy, all windows go to one
+ * stream, which keeps that order.
  *
- * Nothing here waits. A call that fails ends the handing over; what was handed over still runs.
+ * No function here waits. A failing call ends the submission; parts already submitted still run.
  */
 #include "gpu/cuda_backend.h"
 
@@ -20,9 +20,9 @@
 struct window {
 	struct kvt_gpu_engine *e;
 	struct kvt_cuda_op *op;
-	const struct kvt_gpu_move *move; /* all of the operation, or KVT_GPU_LIST blocks of it */
-	uint32_t from, to;               /* bytes of the move */
-	uint32_t stream;                 /* number in the lane */
+	const struct kvt_gpu_move *move; /* the whole operation, or KVT_GPU_LIST blocks of it */
+	uint32_t from, to;               /* byte range of the move */
+	uint32_t stream;                 /* the stream's number in the lane */
 };
 
 static struct kvt_cuda_lane *lane_of(const struct window *w)
@@ -35,8 +35,8 @@ static void *handle_of(const struct window *w)
 	return lane_of(w)->streams[w->stream];
 }
 
-/* Makes the lane's next stream the window's, or the same one again; at its first window it waits for what must come
- * before. */
+/* Takes the lane's next stream, or the same one again, for the window; a stream's first window waits for the caller's
+ * event. */
 static bool take_stream(struct window *w)
 {
 	struct kvt_cuda_lane *lane = lane_of(w);
@@ -57,7 +57,7 @@ static bool take_stream(struct window *w)
 
 /* --- copies --- */
 
-/* All that is collected, one by one. */
+/* Submits all collected copies, one by one. */
 static bool flush_singly(struct kvt_gpu_engine *e, bool up, void *stream)
 {
 	struct kvt_cuda_driver *d = &e->driver;
@@ -88,7 +88,7 @@ static int flush_at_once(struct kvt_gpu_engine *e, void *stream)
 		&attributes, &first, 1, &failed, stream);
 }
 
-/* Hands over what was collected. */
+/* Submits the collected copies. */
 static bool flush(const struct window *w)
 {
 	struct kvt_gpu_engine *e = w->e;
@@ -141,7 +141,7 @@ static bool submit_copies(struct window *w)
 	const struct kvt_segment *segment = move->segments;
 	struct kvt_gpu_runs runs;
 	struct kvt_gpu_run run;
-	uint64_t begin = 0, since = 0; /* of the segment; bytes for this stream */
+	uint64_t begin = 0, since = 0; /* begin of the segment; bytes for this stream */
 
 	forget_collected(w->e);
 	if (!take_stream(w))
@@ -173,8 +173,8 @@ static bool submit_copies(struct window *w)
 
 /* --- kernel --- */
 
-/* Copies [from, to) of the move between the paged cache and memory in which the chunk's first byte would
- * be at `flat`. `dense`: that memory has the move's blocks only, without gaps. */
+/* Copies [from, to) of the move between the paged cache and memory in which the chunk's first byte would be at `flat`.
+ * `dense`: that memory has only the move's blocks, without gaps. */
 static bool launch(const struct window *w, uint32_t from, uint32_t to, uint64_t flat, bool dense)
 {
 	const struct kvt_cuda_target *target = w->op->target;
@@ -213,7 +213,7 @@ static uint32_t less(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Straight into the segments, each pinned piece of them by one launch. */
+/* Copies straight into the segments, each pinned piece of them by one launch. */
 static bool window_kernel(const struct window *w)
 {
 	const struct kvt_gpu_paged *paged = w->op->target->paged;
@@ -240,8 +240,8 @@ static bool window_kernel(const struct window *w)
 
 /* --- staging --- */
 
-/* Collects the copies between the staging memory and the segments: one for each stretch of the chunk
- * that the window covers. */
+/* Collects the copies between the staging memory and the segments: one for each stretch of the chunk that the window
+ * covers. */
 static bool collect_stretches(const struct window *w, uint64_t staging)
 {
 	const struct kvt_gpu_move *move = w->move;
@@ -254,7 +254,7 @@ static bool collect_stretches(const struct window *w, uint64_t staging)
 		uint32_t layer = at / layer_bytes, in = at % layer_bytes;
 		uint64_t offset =
 			((uint64_t)layer * move->whole + move->first) * block + in;
-		/* without gaps between layers, what follows in the move follows in the chunk */
+		/* without gaps between layers, consecutive bytes of the move are consecutive in the chunk */
 		uint32_t end = move->blocks == move->whole ? w->to
 			: less(w->to, at - in + layer_bytes);
 		uint64_t here;
@@ -285,7 +285,7 @@ static bool window_staging(const struct window *w)
 
 /* --- all --- */
 
-/* Part of an operation whose blocks fit a launch, window by window. */
+/* Submits a part of an operation whose blocks fit a launch, window by window. */
 static bool submit_windows(struct window *w)
 {
 	uint32_t bytes = (uint32_t)w->move->bytes, size = (uint32_t)w->e->setup.config->staging_bytes;
@@ -301,7 +301,7 @@ static bool submit_windows(struct window *w)
 	return true;
 }
 
-/* What moves: all bytes of the operation. */
+/* Submits all bytes of the operation. */
 static bool submit_bytes(struct window *w, struct kvt_gpu_move *part)
 {
 	struct kvt_cuda_op *op = w->op;
@@ -321,7 +321,7 @@ static bool submit_bytes(struct window *w, struct kvt_gpu_move *part)
 
 /* --- keys that turn --- */
 
-/* Behind the bytes, in their stream. */
+/* Submits the turn of keys after the bytes, in their stream. */
 static bool submit_turn(const struct window *w)
 {
 	struct kvt_gpu_turnings turnings;

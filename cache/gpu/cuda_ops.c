@@ -1,17 +1,16 @@
 /*
  * cuda_ops.c - operations: begun, waiting for their turn, on the device, over.
  *
- *	FREE -> WAITING -> RUNNING -> OVER -> FREE
+ * 	FREE -> WAITING -> RUNNING -> OVER -> FREE
  *
- * A direction has config.depth operations on the device at once, enough to keep its copy engine busy;
- * the rest waits here, so that a load that comes later still goes before the stores that wait. While
- * scatters wait gathers have half as many on the device: the bus carries both ways at once, and with
- * none of them one way would be idle. There is no thread: calls that begin or ask move things on.
+ * A direction has config.depth operations on the device at once, enough to keep its copy engine busy; the rest waits
+ * here, so that a later load still precedes waiting stores. While scatters wait, gathers have half as many operations
+ * on the device: the bus carries both ways at once, and without gathers one way would be idle. There is no thread:
+ * calls that begin or query operations start waiting ones.
  *
- * An operation is over when the device is done with every stream that got a part of it, also if
- * something failed half-way: until then its memory is in use. An event behind the last part shows
- * it; if even that could not be recorded, the stream itself is asked. When the context has ended
- * nothing runs any more, and all operations are over and failed.
+ * An operation is over when the device has finished every stream that got a part of it, even after a failure half-way:
+ * until then its memory is in use. An event after the last part shows the end; without such an event the stream itself
+ * is queried. When the context has ended nothing runs any more, and all operations are over and failed.
  */
 #include <stdlib.h>
 
@@ -40,7 +39,7 @@ static struct kvt_cuda_lane *lane_of(struct kvt_gpu_engine *e, const struct kvt_
 	return &e->lanes[op->move->scatter];
 }
 
-/* The one place that changes a state. */
+/* Changes a state. No other function does. */
 static void set_state(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, enum kvt_cuda_state state)
 {
 	const struct kvt_gpu_move *move = op->move;
@@ -65,7 +64,7 @@ static void set_state(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, enum kvt
 	op->state = state;
 }
 
-/* An event for `*event`, made at first use. */
+/* Makes an event in `*event` at its first use. */
 static bool have_event(struct kvt_gpu_engine *e, void **event)
 {
 	return *event != NULL ||
@@ -87,7 +86,7 @@ static void mark_end(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
 	}
 }
 
-/* The method for it: as chosen for its size, unless its memory forbids that. */
+/* The operation's method: the choice for its size, unless its memory forbids that. */
 static uint32_t method_of(struct kvt_gpu_engine *e, const struct kvt_gpu_move *move)
 {
 	uint32_t method = e->choice[move->scatter][kvt_cuda_class(move->bytes)];
@@ -104,7 +103,7 @@ void kvt_cuda_start(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
 	mark_end(e, op);
 }
 
-/* Is the device done with one stream's part? */
+/* Returns whether the device has finished one stream's part. */
 static bool part_over(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, uint32_t stream)
 {
 	bool marked = (op->marked & 1u << stream) != 0;
@@ -115,7 +114,7 @@ static bool part_over(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, uint32_t
 		return true;
 	if (error != KVT_CUDA_NOT_READY) {
 		(void)kvt_cuda_fine(e, error, "asking for an end");
-		op->failed = true; /* and asked again: its memory may still be in use */
+		op->failed = true; /* and queried again: its memory may still be in use */
 	}
 	return e->lost;
 }
@@ -150,7 +149,7 @@ static void start_first(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 	lane->running_count++;
 }
 
-/* Takes what is over off a lane's list. */
+/* Takes finished operations off a lane's list. */
 static void collect_over(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 {
 	struct kvt_cuda_list still = {NULL, NULL};
@@ -178,7 +177,7 @@ static void fail_waiting(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 	}
 }
 
-/* Moves on what can be. Under lock, in the context. */
+/* Starts all operations that can start. Under lock, in the context. */
 static void move_on(struct kvt_gpu_engine *e)
 {
 	struct kvt_cuda_lane *gathers = &e->lanes[0], *scatters = &e->lanes[1];
@@ -271,7 +270,7 @@ enum kvt_status kvt_cuda_poll(struct kvt_gpu_engine *e, uint64_t number)
 		move_on(e);
 		kvt_cuda_leave(e, &visit);
 	} else if (op != NULL && e->lost) {
-		move_on(e); /* no call is made of a driver whose context is gone but to ask it */
+		move_on(e); /* a driver without its context gets no call but queries */
 	}
 	if (op == NULL) {
 		status = KVT_MISS;

@@ -1,17 +1,17 @@
 /*
- * cuda_pin.c - memory of this machine that the device reads and writes by itself.
+ * cuda_pin.c - pins memory of this machine, which the device then reads and writes itself.
  *
- * The driver pins what it is given in one call or not at all, takes a tenth of a second for a GB,
- * and has failed on pieces of half a TB: gpu.c hands pieces over, and each is of use as soon as it
- * is there. One copy must not reach across two of them (the driver refuses it), so that code that
- * cuts copies asks here.
+ * The driver pins all memory of one call or none, takes a tenth of a second for a GB, and has
+ * failed on pieces of half a TB: so gpu.c passes smaller pieces, and each is usable as soon as it
+ * is pinned. The driver refuses a copy across two pieces, so code that cuts copies asks this file
+ * for their ends.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu/cuda_backend.h"
 
-/* Index of the first piece that ends behind an address. */
+/* Index of the first piece that ends after an address. */
 static size_t first_behind(const struct kvt_gpu_engine *e, uint64_t address)
 {
 	size_t low = 0, high = e->piece_count;
@@ -98,7 +98,8 @@ void kvt_cuda_piece_drop(struct kvt_gpu_engine *e, uint64_t base)
 	memmove(&e->pieces[at], &e->pieces[at + 1], (e->piece_count - at) * sizeof(e->pieces[0]));
 }
 
-/* The long part, without the lock: only the driver and constants of the engine are touched. */
+/* Registers a piece, which takes long, without the lock: uses only the driver and constants of the
+ * engine. */
 static int register_piece(struct kvt_gpu_engine *e, void *base, uint64_t bytes, uint64_t *device)
 {
 	struct kvt_cuda_driver *d = &e->driver;

@@ -1,19 +1,18 @@
 /*
- * cuda_tune.c - which method is the fastest on this device, for each size and direction.
+ * cuda_tune.c - finds the fastest method on this device, for each size and direction.
  *
- * What wins depends on the bus, on how long the contiguous runs are, on their number and on the driver:
- * published crossovers between a kernel and the copy engine differ by an order of magnitude between
- * devices. So it is measured once: operations of 256 KiB, 4 MiB and 16 MiB with runs of the length and
- * blocks of the size that the engine has, by each method, on memory of the device and of this machine
- * that is taken for it and given back. The engine's own blocks are neither read nor written. The result
- * is kept in the memo and logged.
+ * The fastest method depends on the bus, on the length of the contiguous runs, on their number and on the driver:
+ * published crossovers between a kernel and the copy engine differ by an order of magnitude between devices. So a
+ * calibration measures each method once: operations of 256 KiB, 4 MiB and 16 MiB with the engine's length of runs and
+ * size of blocks, on memory of the device and of this machine that is taken for the calibration and given back. The
+ * engine's own blocks are neither read nor written. The memo and the log have the result.
  *
- * Loads and stores go on at the same time, and a method that fills the bus one way may be far from it
- * both ways: on an H200 a kernel across the bus moves 0.92 of what one long copy does, and 0.60 of two at
- * once; staging 0.94 and 0.92. What counts is the sum of the rate alone and half of the rate both ways.
+ * Loads and stores go on at the same time, and a method that fills the bus one way may be far from it both ways: on an
+ * H200 a kernel across the bus moves 0.92 of what one long copy does, and 0.60 of two at once; staging 0.94 and 0.92. A
+ * method's score is the sum of the rate alone and half of the rate both ways.
  *
- * What cannot be measured (no memory left on the device) is chosen by rule: the copy engine where runs
- * are long, staging where they are not.
+ * A rule chooses where no measurement is possible (no memory left on the device): the copy engine for long runs,
+ * staging for short ones.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +35,12 @@
 
 static const uint64_t class_bytes[KVT_CUDA_CLASSES] = {256 * KIB, 4 * MIB, 16 * MIB};
 
-/* Made-up blocks of one layer, as many as fill the class's size. */
+/* Artificial blocks of one layer, as many as fill the class's size. */
 struct rig {
 	struct kvt_gpu_paged paged;
 	struct kvt_cuda_target target;
-	uint64_t device; /* blocks, and behind them the layer's address */
-	void *host;      /* two chunks: what is gathered, what is scattered */
+	uint64_t device; /* blocks, followed by the layer's address */
+	void *host;      /* two chunks: one to gather, one to scatter */
 	struct kvt_gpu_job jobs[2];
 	struct kvt_segment segments[2];
 	int64_t *ids;
@@ -62,8 +61,8 @@ static void choose_by_rule(struct kvt_gpu_engine *e)
 		e->choice[0][class] = e->choice[1][class] = rule;
 }
 
-/* As many runs as the engine's blocks have, each followed by a gap of its length. Where a block is one
- * run, every other block is used: neighbours would be copied as one. */
+/* Makes as many runs as the engine's blocks have, each followed by a gap of its length. Where a block is one run, every
+ * other block is used: neighbours would be copied as one. */
 static enum kvt_status make_blocks(struct kvt_gpu_engine *e, struct rig *rig, uint64_t bytes)
 {
 	const struct kvt_gpu_shape *shape = &e->setup.paged->shape;
@@ -103,7 +102,7 @@ static enum kvt_status make_blocks(struct kvt_gpu_engine *e, struct rig *rig, ui
 	return KVT_OK;
 }
 
-/* Pinned memory for the chunks, and the layer's address where the kernel finds it. */
+/* Makes pinned memory for the chunks, and the layer's address for the kernel. */
 static enum kvt_status make_chunks(struct kvt_gpu_engine *e, struct rig *rig)
 {
 	uint64_t bytes = kvt_gpu_paged_chunk(&rig->paged, rig->jobs[0].count), device = 0;
@@ -161,7 +160,7 @@ static void drain(struct kvt_gpu_engine *e)
 				"waiting for a calibration");
 }
 
-/* `count` operations at once by one method. Bytes a second until the last was over; 0: it failed. */
+/* Runs `count` operations at once by one method. Returns bytes a second until the last was over; 0: failure. */
 static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways, uint32_t method,
 	uint32_t count)
 {
@@ -188,7 +187,7 @@ static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways
 		fine = fine && !rig->ops[i].failed;
 	}
 	if (spent > PATIENCE)
-		drain(e); /* its memory is given back: nothing may be under way */
+		drain(e); /* its memory is given back: no operation may be under way */
 	spent = kvt_now(s) - begun;
 	for (uint32_t i = 0; i < started; i++) {
 		free(rig->ops[i].move);
@@ -199,8 +198,8 @@ static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways
 	return (double)rig->segments[0].bytes * count / (double)(spent + 1) * 1e9;
 }
 
-/* Bytes a second: the better of two passes, behind a short one that warms up and, where it is hopeless
- * compared with `other`, is all. 0: it failed. */
+/* Bytes a second: the better of two passes, after a short one that warms up and, if it is hopeless compared with
+ * `other`, is the only one. 0: failure. */
 static double rate_of(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways, uint32_t method,
 	double other)
 {
@@ -254,7 +253,7 @@ static void measure_class(struct kvt_gpu_engine *e, uint32_t class)
 	free(rig);
 }
 
-/* What a calibration depends on, without blanks; at the end the number of the way to measure. */
+/* Writes all that a calibration depends on, without blanks; at the end the number of the measuring method. */
 static void make_key(const struct kvt_gpu_engine *e, char *key, size_t size)
 {
 	const struct kvt_gpu_shape *shape = &e->setup.paged->shape;
@@ -291,7 +290,7 @@ static void keep(struct kvt_gpu_engine *e, const char *key)
 
 		digits[i] = (char)('0' + e->choice[scatter][class]);
 		if (e->rates[scatter][class][e->choice[scatter][class]] <= 0)
-			return; /* by rule: to be measured when there is room for it */
+			return; /* by rule: a later start measures once there is room */
 	}
 	if (!kvt_gpu_memo_save(e->setup.config->memo, key, digits))
 		kvt_note(e->setup.surroundings, KVT_LOG_DEBUG, "gpu: the calibration is not kept");

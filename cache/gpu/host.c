@@ -1,14 +1,13 @@
 /*
- * host.c - the backend for memory of this machine: the calling thread copies, and it is done.
+ * host.c - the backend for memory of this machine: the calling thread copies.
  *
- * A chunk that does not fit the core's cache is written past it, as put does: what it would push out
- * is worth more than it, and lines need not be read before they are overwritten. Both directions do
- * so, as long as a run covers whole lines; a scatter's target is read by the engine only after all
- * other layers have been written. Measured in ratios to memcpy, 4 MiB chunks of 16-token blocks:
- * cache/gpu/README.md.
+ * A chunk that does not fit the core's cache is written past it, like in put: the cached lines are worth more than the
+ * chunk, and no line need be read before it is overwritten. Both directions do so, as long as a run covers whole lines;
+ * a scatter's target is read by the engine only after all other layers have been written. Measured in ratios to memcpy,
+ * 4 MiB chunks of 16-token blocks: cache/gpu/README.md.
  *
- * One thread, the caller's: the engine has better use for other cores. Callers may copy in several
- * threads at once.
+ * Only the caller's thread copies: the engine has better use for other cores. Callers may copy in several threads at
+ * once.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,14 +17,14 @@
 #include "gpu/gpu.h"
 #include "chunk/streaming.h"
 
-#define LARGE ((uint64_t)256 * 1024) /* a job from here on goes past the cache */
+#define LARGE ((uint64_t)256 * 1024) /* a job of this size or more bypasses the cache */
 
 struct kvt_gpu_engine {
 	const struct kvt_gpu_paged *paged; /* its own */
 	_Atomic uint64_t begun; /* number of the last operation */
 };
 
-/* Where the next byte of the chunk lies; offsets only grow. */
+/* Location of the next byte of the chunk; offsets only grow. */
 struct cursor {
 	const struct kvt_segment *segment;
 	uint64_t begin; /* offset of its first byte */
@@ -41,7 +40,7 @@ static char *at_offset(struct cursor *c, uint64_t offset, uint64_t *left)
 	return (char *)c->segment->base + (offset - c->begin);
 }
 
-/* `runs` runs of `run` bytes, each side with its own stride. */
+/* Copies `runs` runs of `run` bytes, each side with its own stride. */
 static void copy_runs(char *to, uint64_t to_stride, const char *from, uint64_t from_stride,
 	uint32_t runs, uint32_t run, bool past)
 {
@@ -54,7 +53,7 @@ static void copy_runs(char *to, uint64_t to_stride, const char *from, uint64_t f
 		memcpy(to, from, run);
 }
 
-/* A strip that the segments cut: run by run, piece by piece. */
+/* Copies a strip that the segments cut: run by run, piece by piece. */
 static void copy_cut(const struct kvt_gpu_move *move, struct cursor *c, struct kvt_gpu_strip *s)
 {
 	for (uint32_t i = 0; i < s->runs; i++) {
@@ -94,7 +93,7 @@ static void copy(const struct kvt_gpu_move *move)
 		kvt_stream_fence(); /* others may see the bytes from here on */
 }
 
-/* By what a device's kernel runs. */
+/* Turns keys by the function of a device's kernel. */
 static void turn(const struct kvt_gpu_move *move)
 {
 	struct kvt_gpu_turnings turnings;
@@ -148,7 +147,7 @@ static enum kvt_status host_pin(struct kvt_gpu_engine *e, void *base, uint64_t b
 	(void)e;
 	(void)base;
 	(void)bytes;
-	return KVT_OK; /* the processor needs no leave to copy */
+	return KVT_OK; /* the processor can copy any memory */
 }
 
 static void host_stats(struct kvt_gpu_engine *e, struct kvt_gpu_stats *out)

@@ -7,7 +7,7 @@
 #define KVT_CUDA_KERNEL      "kvt_gpu_move"
 #define KVT_CUDA_TURN_KERNEL "kvt_gpu_turn"
 
-/* NULL: this build has none. Static. */
+/* NULL: this build has no image. Static. */
 const void *kvt_cuda_image(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * image_none.c - a build without the CUDA Toolkit has no kernel; the copy engine does all of it.
+ * image_none.c - a build without the CUDA Toolkit has no kernel; the copy engine does all the work.
  */
 #include <stddef.h>
 

@@ -1,23 +1,22 @@
 /*
- * index.h - which byte of the paged cache is which byte of a chunk; for the processor and for a device.
+ * index.h - maps bytes of the paged cache to bytes of a chunk; for the processor and for a device.
  *
- * Everything that decides where a byte goes is here, as inline functions of C that CUDA compiles, too:
- * the kernel is a loop over kvt_gpu_thread, and a machine without a device runs the same function to
- * test it. The rest of the room only decides which backend copies and when.
+ * This header alone decides where a byte goes, by inline functions of C that CUDA compiles, too: the kernel is a loop
+ * over kvt_gpu_thread, and tests on a machine without a device run the same function. The rest of the folder only
+ * decides which backend copies and when.
  *
- * Numbers of a job. A job copies `blocks` blocks of each layer, out of a chunk of `whole` blocks, from
- * block number `first` on. Its bytes are counted without gaps, layer after layer: byte j of the job is
+ * Numbers of a job. A job copies `blocks` blocks of each layer, out of a chunk of `whole` blocks, from block number
+ * `first` on. Its bytes are counted without gaps, layer after layer: byte j of the job is
  *
- *	layer = j / (blocks * block_bytes), block = ..., byte `in` of the block
- *	chunk offset = (layer * whole + first + block) * block_bytes + in
- *	paged address = layers[layer] + kvt_gpu_id_at(id[block]) + kvt_gpu_inside(in)
+ * 	layer = j / (blocks * block_bytes), block = ..., byte `in` of the block
+ * 	chunk offset = (layer * whole + first + block) * block_bytes + in
+ * 	paged address = layers[layer] + kvt_gpu_id_at(id[block]) + kvt_gpu_inside(in)
  *
- * Both grow with j, so that any part of a chunk's bytes is one range of j. All of it fits 32 bits,
- * since a chunk has less than 4 GiB: 64-bit divisions cost a device ten times as much.
+ * Both grow with j, so that any part of a chunk's bytes is one range of j. All of it fits 32 bits, since a chunk has
+ * less than 4 GiB: 64-bit divisions cost a device ten times as much.
  *
- * A block is taken apart into runs, the longest pieces that are contiguous on both sides (layout.c
- * merges axes), and axes around them. Most of the counts are powers of two in practice: those divide
- * by a shift.
+ * A block consists of runs, the longest pieces that are contiguous on both sides (layout.c merges axes), and axes
+ * around them. Most of the counts are powers of two in practice: those divide by a shift.
  */
 #ifndef KVT_GPU_INDEX_H
 #define KVT_GPU_INDEX_H
@@ -33,12 +32,12 @@
 
 #define KVT_GPU_MOST_AXES  6
 #define KVT_GPU_NO_SHIFT   32u
-#define KVT_GPU_LIST       512u /* ids of blocks in one launch: its arguments fit the 4 KiB of all devices */
+#define KVT_GPU_LIST       512u /* most ids of blocks in one launch: its arguments fit the 4 KiB of all devices */
 
-/* A number to divide by. */
+/* A divisor. */
 struct kvt_gpu_divisor {
 	uint32_t by;
-	uint32_t shift; /* KVT_GPU_NO_SHIFT: no power of two */
+	uint32_t shift; /* KVT_GPU_NO_SHIFT: not a power of two */
 };
 
 KVT_GPU_BOTH uint32_t kvt_gpu_divide(uint32_t n, struct kvt_gpu_divisor d)
@@ -46,11 +45,11 @@ KVT_GPU_BOTH uint32_t kvt_gpu_divide(uint32_t n, struct kvt_gpu_divisor d)
 	return d.shift < KVT_GPU_NO_SHIFT ? n >> d.shift : n / d.by;
 }
 
-/* How the bytes of one block of one layer lie. */
+/* The arrangement of the bytes of one block of one layer. */
 struct kvt_gpu_shape {
 	uint64_t block_stride;
 	uint64_t part_stride;
-	struct kvt_gpu_divisor parts; /* of a block; 1: an id is a block's */
+	struct kvt_gpu_divisor parts; /* parts of a block; 1: an id is a block's */
 	uint32_t layers;
 	uint32_t unit;  /* 16, 8, 4, 2, 1: divides run, strides and addresses of the paged cache */
 	uint32_t outer; /* axes around the runs, outermost first */
@@ -61,8 +60,8 @@ struct kvt_gpu_shape {
 	uint64_t strides[KVT_GPU_MOST_AXES];
 };
 
-/* Where what an id names begins, from the layer's beginning. Ids of parts count through the blocks: such as each token,
- * where one has to be copied without the others of its block. */
+/* Begin of the part that an id names, from the layer's beginning. Ids of parts count through the blocks: with one part
+ * for each token, say, a token can be copied without the others of its block. */
 KVT_GPU_BOTH uint64_t kvt_gpu_id_at(const struct kvt_gpu_shape *shape, uint32_t id)
 {
 	uint32_t block = kvt_gpu_divide(id, shape->parts);
@@ -70,7 +69,7 @@ KVT_GPU_BOTH uint64_t kvt_gpu_id_at(const struct kvt_gpu_shape *shape, uint32_t 
 	return block * shape->block_stride + (id - block * shape->parts.by) * shape->part_stride;
 }
 
-/* Where byte `in` of a block's bytes in the chunk's order lies, from the block's beginning. */
+/* Offset of byte `in`, in the chunk's order, from the block's beginning. */
 KVT_GPU_BOTH uint64_t kvt_gpu_inside(const struct kvt_gpu_shape *shape, uint32_t in)
 {
 	uint32_t run = kvt_gpu_divide(in, shape->run);
@@ -90,12 +89,12 @@ KVT_GPU_BOTH uint64_t kvt_gpu_inside(const struct kvt_gpu_shape *shape, uint32_t
 struct kvt_gpu_launch {
 	struct kvt_gpu_shape shape;
 	uint64_t layers;   /* address of the layers' addresses, in memory of the device */
-	uint64_t flat;     /* may lie before what is there: only offsets of the range are used */
+	uint64_t flat;     /* may lie before the existing memory: only offsets of the range are used */
 	uint32_t from;     /* multiple of unit */
 	uint32_t units;
 	uint32_t unit;     /* bytes copied at once; at most shape.unit */
-	uint32_t scatter;  /* 0: out of the paged cache */
-	uint32_t whole, first;           /* blocks of the chunk, and the first one's number in it */
+	uint32_t scatter;  /* 0: from the paged cache */
+	uint32_t whole, first;           /* blocks of the chunk, and the first block's number in it */
 	struct kvt_gpu_divisor blocks;   /* bytes of the job's blocks of one layer */
 	uint32_t ids[KVT_GPU_LIST];
 };
@@ -122,9 +121,9 @@ KVT_GPU_BOTH struct kvt_gpu_pair kvt_gpu_place(const struct kvt_gpu_launch *l, u
 }
 
 /*
- * Units are copied four at a time, all four loaded before the first is stored: a device hides the
- * latency of its bus behind what is under way. Neighbouring threads have neighbouring units.
- * Nothing that is read here is read again soon: loads and stores say so (.cs).
+ * Units are copied four at a time, all four loaded before the first is stored: a device hides the latency of its bus
+ * behind loads under way. Neighbouring threads have neighbouring units. No byte read here is read again soon: loads and
+ * stores say so (.cs).
  */
 #define KVT_GPU_AT_ONCE 4u
 #ifdef __CUDA_ARCH__
@@ -168,7 +167,7 @@ struct kvt_gpu_16 {
 	}
 KVT_GPU_WORDS(KVT_GPU_MOVER)
 
-/* What thread number `thread` of `threads` does. */
+/* The work of thread number `thread` of `threads`. */
 KVT_GPU_BOTH void kvt_gpu_thread(const struct kvt_gpu_launch *l, uint32_t thread, uint32_t threads)
 {
 	switch (l->unit) {

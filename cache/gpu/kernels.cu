@@ -1,10 +1,9 @@
 /*
- * kernels.cu - the kernels: a thread copies its share of a launch's units, or turns its share of keys; all else is in
- * index.h and turn.h.
+ * kernels.cu - the kernels: a thread copies its share of a launch's units, or turns its share of keys; index.h and
+ * turn.h have the rest.
  *
- * The launch travels as the kernel's argument (__grid_constant__: it is read where it lies), so that no
- * list has to be uploaded before it. 512 threads of at most 64 registers: two blocks fit any
- * multiprocessor beside others' work.
+ * The launch is the kernel's argument (__grid_constant__: read in place), so that no list has to be uploaded first. 512
+ * threads of at most 64 registers: two blocks fit any multiprocessor beside others' work.
  */
 #include "gpu/turn.h"
 

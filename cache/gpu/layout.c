@@ -1,13 +1,13 @@
 /*
- * layout.c - checks a layout and takes it apart.
+ * layout.c - checks a layout and splits it into axes and runs.
  *
- * An axis of one element is dropped, and two neighbouring axes of which the outer one's stride is the
- * extent of the inner one are one axis: what remains around the innermost contiguous run is as little
- * as can be. A block that the engine has in the chunk's order is one run.
+ * An axis of one element is dropped, and two neighbouring axes are one axis if the outer stride is the inner extent: as
+ * few axes as possible remain around the innermost contiguous run. A block that the engine has in the chunk's order is
+ * one run.
  *
- * Numbers that overlap in memory would make a scatter's result depend on its order. Strides are taken
- * in ascending order: each must reach past everything that the smaller ones span. That refuses some
- * layouts without overlaps which no engine has, and accepts every permutation of axes with padding.
+ * Elements that overlap in memory would make a scatter's result depend on its order. The check takes strides in
+ * ascending order: each must reach past everything that the smaller ones span. The check refuses some layouts without
+ * overlaps which no engine has, and accepts every permutation of axes with padding.
  */
 #include "gpu/layout.h"
 
@@ -39,7 +39,7 @@ static int by_stride(const void *a, const void *b)
 	return x->stride < y->stride ? -1 : x->stride > y->stride;
 }
 
-/* Do no two numbers of a layer share a byte, and does all of it fit an address space? */
+/* Returns whether no two elements of a layer share a byte, and the layer fits an address space. */
 static bool apart(const struct kvt_gpu_layout *layout, const struct kvt_gpu_parts *parts)
 {
 	struct kvt_gpu_axis axes[KVT_GPU_AXES + 2];
@@ -88,7 +88,7 @@ static bool sensible(const struct kvt_gpu_layout *layout, const struct kvt_gpu_p
 	return apart(layout, parts);
 }
 
-/* Axes of a block without those of one element, neighbours merged. Returns how many. */
+/* Copies the axes of a block without those of one element, neighbours merged. Returns their number. */
 static uint32_t merge_axes(const struct kvt_gpu_layout *layout, struct kvt_gpu_axis *out)
 {
 	uint32_t n = 0;
@@ -176,7 +176,7 @@ uint64_t kvt_gpu_paged_chunk(const struct kvt_gpu_paged *p, uint64_t blocks)
 	return blocks == 0 || blocks > UINT32_MAX / layer ? 0 : blocks * layer;
 }
 
-/* Copies segments, cut to `bytes`; false: they have fewer. */
+/* Copies segments, cut to `bytes`; false: too few bytes. */
 static bool take_segments(struct kvt_gpu_move *move, const struct kvt_gpu_job *job, uint64_t bytes)
 {
 	size_t n = 0;
@@ -197,7 +197,7 @@ static bool take_segments(struct kvt_gpu_move *move, const struct kvt_gpu_job *j
 	return bytes == 0;
 }
 
-/* Can this turn be done to this layout's rows? */
+/* Returns whether this turn fits this layout's rows. */
 static bool turns(const struct kvt_gpu_paged *p, const struct kvt_gpu_turn *turn, bool scatter)
 {
 	uint32_t bytes = turn->values == KVT_GPU_F32 ? 4 : 2;
@@ -207,7 +207,7 @@ static bool turns(const struct kvt_gpu_paged *p, const struct kvt_gpu_turn *turn
 		turn->layer_step > 0 && turn->cosine != NULL && turn->sine != NULL;
 }
 
-/* A copy of a turn into memory that holds it and its table. */
+/* Copies a turn into memory that holds it and its table. */
 static const struct kvt_gpu_turn *keep_turn(void *memory, const struct kvt_gpu_turn *turn)
 {
 	struct kvt_gpu_turn *kept = memory;
@@ -290,7 +290,7 @@ void kvt_gpu_walk_init(struct kvt_gpu_walk *w, const struct kvt_gpu_paged *p,
 	w->move = move;
 }
 
-/* Moves on by one strip of `bytes`. */
+/* Advances by one strip of `bytes`. */
 static void walk_on(struct kvt_gpu_walk *w, uint32_t bytes)
 {
 	const struct kvt_gpu_shape *shape = &w->paged->shape;

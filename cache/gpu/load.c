@@ -1,8 +1,8 @@
 /*
- * load.c - finds libkvtier_cuda.so and asks whether it is of this version.
+ * load.c - finds libkvtier_cuda.so and checks its version.
  *
- * Looks first in the folder of the library that this function is in: a copy that was installed
- * together is of the same version. RTLD_LOCAL: nothing of it becomes visible to others.
+ * The search begins in the folder of this function's own library: a library installed there is of
+ * the same version. RTLD_LOCAL keeps its symbols invisible to other code.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #define LIBRARY "libkvtier_cuda.so.1"
 
-/* Its path in this library's folder; false: unknown. */
+/* Path of libkvtier_cuda.so in this library's folder; false: unknown. */
 static bool beside(char *path, size_t size)
 {
 	Dl_info info;

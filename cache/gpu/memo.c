@@ -1,5 +1,5 @@
 /*
- * memo.c - lines of calibrations, and the file they are kept in.
+ * memo.c - lines of calibrations, and the file that holds them.
  */
 #include "gpu/memo.h"
 
@@ -14,7 +14,7 @@
 
 #define HEAD "kvtier-gpu 1 "
 
-/* A line without its end, and where the next one begins. */
+/* A line without its end, and the next one's begin. */
 struct line {
 	const char *at;
 	size_t len;
@@ -34,7 +34,8 @@ static bool next_line(const char **text, size_t *left, struct line *out)
 	return true;
 }
 
-/* Is it a line of the format? *key_len of its key, which begins behind the head. */
+/* Returns whether this is a line of the format. *key_len: length of its key, which follows the
+ * head. */
 static bool proper(const struct line *line, size_t *key_len)
 {
 	size_t head = strlen(HEAD);
@@ -80,7 +81,7 @@ size_t kvt_gpu_memo_update(const char *text, size_t len, const char *key,
 	size_t room = own < KVT_GPU_MEMO_BYTES ? KVT_GPU_MEMO_BYTES - own : 0, kept = 0;
 	struct line line;
 
-	/* what the lines that stay need; those in front go until it fits */
+	/* bytes of the lines that stay; the first lines go until the rest fits */
 	for (const char *at = text, *end = text + len; at < end;) {
 		size_t left = (size_t)(end - at);
 
@@ -102,11 +103,11 @@ size_t kvt_gpu_memo_update(const char *text, size_t len, const char *key,
 	if (room == 0)
 		return used;
 	used += (size_t)sprintf(out + used, "%s%s %.*s", HEAD, key, KVT_GPU_MEMO_DIGITS, digits);
-	out[used++] = '\n'; /* in place of the '\0': the text is no string */
+	out[used++] = '\n'; /* replaces the '\0': the text is no string */
 	return used;
 }
 
-/* Path of the memo; false: none. */
+/* Finds the memo's path; false: none. */
 static bool find_path(const char *given, char *path, size_t size)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -123,7 +124,7 @@ static bool find_path(const char *given, char *path, size_t size)
 	return n > 0 && (size_t)n < size;
 }
 
-/* Its text; 0 bytes where there is none. A file that is too long is not one of ours. */
+/* Reads the memo's text; 0 bytes without a file. A file that is too long is no memo. */
 static size_t read_text(const char *path, char *text)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -152,7 +153,7 @@ bool kvt_gpu_memo_load(const char *given, const char *key, char digits[KVT_GPU_M
 	return found;
 }
 
-/* Makes the folders that a path needs. What cannot be made shows when the file is opened. */
+/* Makes the folders of a path. A failure shows when the file is opened. */
 static void make_folders(char *path)
 {
 	for (char *at = path + 1; *at != '\0'; at++) {

@@ -1,10 +1,9 @@
 /*
- * memo.h - calibrations that were made, kept in a file of the user's.
+ * memo.h - past calibrations, kept in a file of the user.
  *
- * One line each: "kvtier-gpu 1 KEY DIGITS". KEY has no blanks and names all that a calibration depends
- * on; DIGITS are the methods, gathers of each class of size and then scatters. The file is small and
- * bounded; what is no such line is left out when it is written again. A memo that cannot be read or
- * written costs a calibration at the next start, nothing else.
+ * One line each: "kvtier-gpu 1 KEY DIGITS". KEY has no blanks and names all that a calibration depends on; DIGITS are
+ * the methods, gathers of each class of size and then scatters. The file is small and bounded; a rewrite drops all
+ * other lines. A memo that cannot be read or written only costs a calibration at the next start.
  */
 #ifndef KVT_GPU_MEMO_H
 #define KVT_GPU_MEMO_H
@@ -19,13 +18,13 @@
 bool kvt_gpu_memo_find(const char *text, size_t len, const char *key,
 	char digits[KVT_GPU_MEMO_DIGITS]);
 
-/* The text with this line in place of the key's old one; the oldest lines go when it gets too long.
- * out: KVT_GPU_MEMO_BYTES. Returns the length. */
+/* Writes the text with this line in place of the key's old one; drops the oldest lines if the text gets too long. out:
+ * KVT_GPU_MEMO_BYTES. Returns the length. */
 size_t kvt_gpu_memo_update(const char *text, size_t len, const char *key,
 	const char digits[KVT_GPU_MEMO_DIGITS], char *out);
 
-/* The same with files. path NULL: kvtier/gpu in XDG_CACHE_HOME or HOME/.cache; "": none. A file is
- * replaced as a whole, so that several processes do each other no harm. */
+/* Like find and update, with files. path NULL: kvtier/gpu in XDG_CACHE_HOME or HOME/.cache; "": none. A file is
+ * replaced as a whole, so that several processes do not harm each other. */
 bool kvt_gpu_memo_load(const char *path, const char *key, char digits[KVT_GPU_MEMO_DIGITS]);
 bool kvt_gpu_memo_save(const char *path, const char *key, const char digits[KVT_GPU_MEMO_DIGITS]);
 

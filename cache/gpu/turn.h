@@ -1,17 +1,17 @@
 /*
- * turn.h - keys turned where they lie in the paged cache; for the processor and for a device.
+ * turn.h - turns keys in place in the paged cache; for the processor and for a device.
  *
- * A scatter that moves a fragment's keys to other positions (fragments/rope.h) copies them as they are, and then turns
- * them in place: what the device's own memory costs is little against the bus. As in index.h the kernel is a loop over
- * one function, which a machine without a device runs, too: the backend for this machine's memory and the tests.
+ * A scatter that moves a fragment's keys to other positions (fragments/rope.h) copies them unchanged, and then turns
+ * them in place: the device's own memory costs little against the bus. As in index.h the kernel is a loop over one
+ * function, which runs without a device, too: in the backend for this machine's memory and in tests.
  *
- * The last axis of the layout is the values of a head; a row is what all other axes of a block leave. Of each row the
- * 2 * n values from one of them on (0 but for latent keys) are n pairs: i and i + n, or 2 i and 2 i + 1. Pair i becomes
+ * The last axis of the layout is the values of a head; a row is one run along that axis. In each row 2 * n values from
+ * a first one on (number 0, except in latent keys) are n pairs: i and i + n, or 2 i and 2 i + 1. Pair i becomes
  *
- *	(a cosine[i] - b sine[i], b cosine[i] + a sine[i])
+ * 	(a cosine[i] - b sine[i], b cosine[i] + a sine[i])
  *
- * in single precision, without fused steps: as kvt_rope_move_portable computes it. Nothing but these values is touched,
- * and each of them by one thread only.
+ * in single precision, without fused steps, like in kvt_rope_move_portable. Only these values are touched, each of them
+ * by one thread only.
  */
 #ifndef KVT_GPU_TURN_H
 #define KVT_GPU_TURN_H
@@ -19,32 +19,32 @@
 #include "fragments/number.h"
 #include "gpu/index.h"
 
-#define KVT_GPU_PAIRS 128u /* of one launch: with the ids they fit the 4 KiB of all devices */
+#define KVT_GPU_PAIRS 128u /* pairs of one launch: with the ids they fit the 4 KiB of all devices */
 
-/* What a value is: as enum kvt_fragment_values. */
+/* Type of a value: as in enum kvt_fragment_values. */
 #define KVT_GPU_F32  0u
 #define KVT_GPU_BF16 1u
 #define KVT_GPU_F16  2u
 
-/* One execution: pairs [first_pair, first_pair + pairs.by) of all rows of a job's blocks in some layers. */
+/* One launch: pairs [first_pair, first_pair + pairs.by) of all rows of a job's blocks in some layers. */
 struct kvt_gpu_turning {
 	struct kvt_gpu_shape shape;
 	uint64_t layers;      /* address of the layers' addresses, in memory of the device */
-	uint32_t first_layer; /* this one, and every layer_step-th behind it */
+	uint32_t first_layer; /* this layer, and every layer_step-th after it */
 	uint32_t layer_step;
 	uint32_t count;       /* pairs of all rows, blocks and layers */
 	uint32_t values;      /* KVT_GPU_F32, ... */
-	uint32_t row_bytes;   /* of all values of a head */
-	uint32_t first_value; /* of a row */
+	uint32_t row_bytes;   /* bytes of all values of a head */
+	uint32_t first_value; /* first value of a row that turns */
 	uint32_t first_pair;
 	uint32_t all_pairs;   /* n */
 	uint32_t neighbours;  /* 0: i and i + n; else 2 i and 2 i + 1 */
-	struct kvt_gpu_divisor pairs, rows, blocks; /* of the launch; of a block; of the launch */
+	struct kvt_gpu_divisor pairs, rows, blocks; /* pairs of the launch; rows of a block; blocks of the launch */
 	uint32_t ids[KVT_GPU_LIST];
-	float cosine[KVT_GPU_PAIRS], sine[KVT_GPU_PAIRS]; /* from first_pair on */
+	float cosine[KVT_GPU_PAIRS], sine[KVT_GPU_PAIRS]; /* of the pairs from first_pair on */
 };
 
-/* Where the two values of a pair lie, and which pair of the launch it is. */
+/* Addresses of the two values of a pair, and the pair's number in the launch. */
 struct kvt_gpu_two {
 	uint64_t a, b;
 	uint32_t pair;
@@ -68,7 +68,7 @@ KVT_GPU_BOTH struct kvt_gpu_two kvt_gpu_two_at(const struct kvt_gpu_turning *t, 
 	return two;
 }
 
-/* a b - c d and a b + c d, each product rounded: a compiler must not make one step of two. */
+/* a b - c d and a b + c d, each product rounded: a compiler must not fuse the steps. */
 #ifdef __CUDA_ARCH__
 #define KVT_GPU_LESS(a, b, c, d) __fsub_rn(__fmul_rn(a, b), __fmul_rn(c, d))
 #define KVT_GPU_MORE(a, b, c, d) __fadd_rn(__fmul_rn(a, b), __fmul_rn(c, d))
@@ -113,7 +113,7 @@ KVT_GPU_TURNER(f32, float, KVT_GPU_SAME, KVT_GPU_SAME)
 KVT_GPU_TURNER(bf16, uint16_t, kvt_bf16_to_float, kvt_float_to_bf16)
 KVT_GPU_TURNER(f16, uint16_t, kvt_half_to_float, kvt_float_to_half)
 
-/* What thread number `thread` of `threads` does. */
+/* The work of thread number `thread` of `threads`. */
 KVT_GPU_BOTH void kvt_gpu_turn_thread(const struct kvt_gpu_turning *t, uint32_t thread, uint32_t threads)
 {
 	switch (t->values) {

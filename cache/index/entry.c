@@ -1,5 +1,5 @@
 /*
- * entry.c - what all files of the index stand on: its lock, how an entry is found, and what it says.
+ * entry.c - functions that all files of the index use: its lock, the search for an entry, its data.
  */
 #include "index/index_parts.h"
 
@@ -86,7 +86,7 @@ void kvt_index_count_held(struct kvt_index *x, int64_t change)
 	atomic_fetch_add_explicit(&held->entries, change, memory_order_relaxed);
 }
 
-/* --- what an entry says --- */
+/* --- an entry's data --- */
 
 const struct kvt_key *kvt_index_key(const struct kvt_index *x, uint32_t entry)
 {

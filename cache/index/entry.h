@@ -1,18 +1,18 @@
 /*
- * entry.h - one entry of an index as it lies in the slab, and its state word.
+ * entry.h - one entry of an index in the slab, and its state word.
  *
- * Two cache lines: what a lookup reads is in the first. An entry's memory belongs to it while the
- * index lives, but the key in it changes when it is used again, so a reader without a lock must be
- * sure that what it read belongs together:
+ * An entry is two cache lines: a lookup reads only the first. Its memory stays valid while the
+ * index lives, but a later life of the same entry changes the key, so a reader without a lock must
+ * make sure that the words it read belong to one life:
  *
- *   - The state word holds a generation that goes up whenever the entry becomes free. A writer
+ *   - The state word holds a generation that increases whenever the entry becomes free. A writer
  *     changes the state first, then the key (release stores). A reader reads the state, then the
  *     key (acquire loads), then changes the state by compare-and-swap or reads it again: if a word
  *     of the key was of a later life, the state seen last is of a later life too.
- *   - Hence a hold is taken, by compare-and-swap from exactly the word that was read before the
- *     key was compared, under the right key or not at all.
+ *   - Hence a compare-and-swap from exactly the word that was read before the comparison of keys
+ *     takes a hold under the right key or not at all.
  *   - Holds are only added while LIVE. One thread brings the count to zero after the entry became
- *   GOING (its last holder, or the one that made it GOING without holds), and frees it.
+ *     GOING (its last holder, or the one that made it GOING without holds), and frees it.
  */
 #ifndef KVT_ENTRY_H
 #define KVT_ENTRY_H
@@ -32,7 +32,7 @@ enum kvt_phase { KVT_FREE = 0, KVT_FILLING = 1, KVT_LIVE = 2, KVT_GOING = 3 };
 #define KVT_GENERATION_SHIFT 27
 #define KVT_GENERATION_ONE   (1ull << KVT_GENERATION_SHIFT)
 
-/* `parent` names a record of the missing parents, not an entry. */
+/* `parent` names a record of a missing parent, not an entry */
 #define KVT_MISSING_PARENT   (1u << 31)
 #define KVT_INDEX_MOST       (KVT_MISSING_PARENT - 2) /* entries */
 #define KVT_ENTRY_BYTES_MOST (((uint64_t)1 << 48) - 1)
@@ -40,12 +40,12 @@ enum kvt_phase { KVT_FREE = 0, KVT_FILLING = 1, KVT_LIVE = 2, KVT_GOING = 3 };
 struct kvt_entry {
 	_Atomic uint64_t state;
 	_Atomic uint64_t key[KVT_KEY_BYTES / 8];
-	_Atomic int64_t expires_wall_ns; /* INT64_MAX: never; moved by users without a lock */
+	_Atomic int64_t expires_wall_ns; /* INT64_MAX: never; readers move it without a lock */
 	/* From here on: written while FREE or FILLING, then constant while LIVE and held. */
 	uint32_t ttl;    /* packed, kvt_ttl_pack */
-	uint32_t tenant; /* number of its record */
+	uint32_t tenant; /* number of the tenant's record */
 	uint32_t tokens;
-	uint32_t depth; /* chunks before it, as far as known when it came */
+	uint32_t depth; /* chunks before this one, as far as known at its insertion */
 
 	uint64_t place[4];
 	uint32_t bytes_low, charge_low;
@@ -54,7 +54,7 @@ struct kvt_entry {
 	/* Under the index's mutex. Entry numbers or KVT_NO_ENTRY. */
 	uint32_t parent;
 	uint32_t first_child;
-	uint32_t next; /* sibling; of a free entry: the next free one */
+	uint32_t next; /* next sibling; of a free entry: the next free one */
 	uint32_t previous;
 };
 _Static_assert(sizeof(struct kvt_entry) == 128, "an entry is two cache lines");
@@ -74,7 +74,7 @@ static inline uint64_t kvt_state_with_phase(uint64_t state, enum kvt_phase phase
 	return (state & ~(3ull << KVT_PHASE_SHIFT)) | (uint64_t)phase << KVT_PHASE_SHIFT;
 }
 
-static inline uint32_t kvt_state_generation(uint64_t state) /* its low 32 bits */
+static inline uint32_t kvt_state_generation(uint64_t state) /* the low 32 bits of the generation */
 {
 	return (uint32_t)(state >> KVT_GENERATION_SHIFT);
 }
@@ -108,7 +108,7 @@ static inline void kvt_entry_set_key(struct kvt_entry *e, const struct kvt_key *
 		atomic_store_explicit(&e->key[i], words[i], memory_order_release);
 }
 
-/* Of an entry whose key does not change now: held, or under the mutex. */
+/* Key of an entry whose key does not change now: held, or under the mutex. */
 static inline const struct kvt_key *kvt_entry_key(const struct kvt_entry *e)
 {
 	_Static_assert(sizeof(e->key) == sizeof(struct kvt_key), "a key's words are its bytes");
@@ -130,8 +130,8 @@ static inline uint64_t kvt_entry_charge(const struct kvt_entry *e)
 	return (uint64_t)e->charge_high << 32 | e->charge_low;
 }
 
-/* A TTL in four bytes: a number below 2^28 and a power of ten. What people write ("30 min") is
- * kept exactly; others lose less than one part in 10^7 and only ever get shorter. */
+/* A TTL in four bytes: a number below 2^28 and a power of ten. Usual values ("30 min") are kept
+ * exactly; others become shorter by less than one part in 10^7. */
 uint32_t kvt_ttl_pack(uint64_t ns);
 uint64_t kvt_ttl_ns(uint32_t packed);
 

@@ -2,18 +2,18 @@
  * family.c - parents and children of a tier's entries.
  *
  * An entry knows its parent and stands in the list of its parent's children; only an entry without
- * children may be evicted. A parent can be missing: it has not come yet, it was erased, or it
- * expired. Then a record of its key stands in for it and keeps the list, so that the parent has its
- * children back when it comes, and is not evicted from above them. Such a record lives as long as
- * a child waits for that parent. There may be at most one for each four entries; beyond that,
- * entries go without a parent, and may outlive it.
+ * children may be evicted. A parent can be missing: not inserted yet, erased, or expired. Then a
+ * record of its key stands in for the parent and keeps the list, so that the parent gets its
+ * children back when it is inserted, and is not evicted from above them. Such a record lives as
+ * long as a child waits for that parent. At most one such record exists for each four entries;
+ * beyond that, entries have no parent, and may outlive theirs.
  *
- * Handing children over visits each of them, once per leaving or return of their parent.
+ * Each leaving or return of a parent visits each of its children once.
  *
- * Callers choose keys and parents, so parents could be said to go round in a circle, and nothing in
- * it would ever be a leaf again. A circle can only close when an entry comes whose children are
- * here before it; then its line is walked upwards, and it stays without a parent if it meets itself
- * or if the walk does not end within bounds.
+ * Callers choose keys and parents, so the parents that they name could form a circle, in which no
+ * entry would ever be a leaf again. A circle can only close when an entry is inserted after its
+ * children; then the index walks upwards from the entry, which stays without a parent if the walk
+ * meets the entry itself or does not end within bounds.
  */
 #include "index/index_parts.h"
 
@@ -34,7 +34,7 @@ static uint32_t find_missing(const struct kvt_index *x, uint32_t hash, const str
 	return number;
 }
 
-/* A record that waits for this key, KVT_NO_ENTRY if there is no room for one. */
+/* Makes a record that waits for this key. KVT_NO_ENTRY: no room for a record. */
 static uint32_t new_missing(struct kvt_index *x, uint32_t hash, const struct kvt_key *key)
 {
 	uint32_t number;
@@ -46,7 +46,7 @@ static uint32_t new_missing(struct kvt_index *x, uint32_t hash, const struct kvt
 	return number;
 }
 
-/* Where the list of this parent's children begins. */
+/* Head of the list of this parent's children. */
 static uint32_t *children_of(struct kvt_index *x, uint32_t parent)
 {
 	if ((parent & KVT_MISSING_PARENT) != 0)
@@ -54,7 +54,7 @@ static uint32_t *children_of(struct kvt_index *x, uint32_t parent)
 	return &kvt_index_at(x, parent)->first_child;
 }
 
-/* Keeps the entry's bit, after its list became or ceased to be empty. */
+/* Updates the entry's bit, after its list became or ceased to be empty. */
 static void note_children(struct kvt_index *x, uint32_t number)
 {
 	const uint64_t bit = 1ull << number % 64;
@@ -107,7 +107,7 @@ static void remove_child(struct kvt_index *x, uint32_t child)
 	}
 }
 
-/* A whole list gets another parent, or none. Returns how many there are. */
+/* Gives a whole list another parent, or none. Returns the list's length. */
 static uint64_t rename_parent(struct kvt_index *x, uint32_t first, uint32_t parent)
 {
 	uint64_t count = 0;
@@ -123,7 +123,7 @@ static uint64_t rename_parent(struct kvt_index *x, uint32_t first, uint32_t pare
 	return count;
 }
 
-/* Does the line upwards from `from` end, without `number` in it? */
+/* Returns whether the line upwards from `from` ends, without `number` in it. */
 static bool line_ends(const struct kvt_index *x, uint32_t from, uint32_t number)
 {
 	for (size_t i = 0; i < MOST_GENERATIONS; i++) {
@@ -136,7 +136,7 @@ static bool line_ends(const struct kvt_index *x, uint32_t from, uint32_t number)
 	return false;
 }
 
-/* Children that wait for the new entry become its own. */
+/* Makes children that wait for the new entry its own. */
 static void adopt(struct kvt_index *x, uint32_t number, uint32_t hash, const struct kvt_key *key)
 {
 	uint32_t waiting = find_missing(x, hash, key), first;

@@ -1,5 +1,5 @@
 /*
- * index.c - what a tier holds: life, coming in, pins, statistics.
+ * index.c - the life of an index: creation, insertion, pins, statistics.
  */
 #include "index/index_parts.h"
 
@@ -8,7 +8,7 @@
 
 /* --- names and the seed --- */
 
-/* The name policies know a key by: the same in each run. */
+/* The name by which policies know a key: the same in each run. */
 static uint64_t name_of(const struct kvt_key *key)
 {
 	uint64_t w[KVT_KEY_BYTES / 8];
@@ -125,7 +125,7 @@ void kvt_index_destroy(struct kvt_index *x)
 	free_index(x);
 }
 
-/* --- coming in --- */
+/* --- insertion --- */
 
 static void fill(struct kvt_entry *e, const struct kvt_key *key, uint32_t tenant,
 	const struct kvt_entry_info *info)
@@ -145,7 +145,7 @@ static void fill(struct kvt_entry *e, const struct kvt_key *key, uint32_t tenant
 	e->cost_ns = (float)(cost < 0x1p62 ? cost : 0x1p62);
 }
 
-/* A free entry, of which there must be one, and its slab page. KVT_ENOMEM. */
+/* Takes a free entry, of which one must exist, and its slab page. KVT_ENOMEM. */
 static enum kvt_status take_number(struct kvt_index *x, uint32_t *number)
 {
 	uint32_t fresh = atomic_load_explicit(&x->fresh, memory_order_relaxed);
@@ -170,7 +170,7 @@ static void give_number_back(struct kvt_index *x, uint32_t number)
 	x->taken--;
 }
 
-/* Room in all limits is there. */
+/* Enters a new entry; all limits have room. */
 static enum kvt_status enter(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info, uint32_t *entry)
 {
@@ -204,7 +204,7 @@ static enum kvt_status enter(struct kvt_index *x, const struct kvt_key *key,
 	return KVT_OK;
 }
 
-/* Is the key taken? What has expired and was not removed yet is removed now. */
+/* Returns whether the key is taken. Removes an expired entry of the key that is still present. */
 static bool is_taken(struct kvt_index *x, const struct kvt_key *key, uint32_t *entry)
 {
 	uint32_t number = kvt_index_find(x, key);
@@ -241,7 +241,7 @@ enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_k
 		above = parent == NULL ? KVT_NO_ENTRY : kvt_index_find(x, parent);
 		if (chained && parent != NULL && above == KVT_NO_ENTRY)
 			goto out;
-		x->guard = above; /* room for a child is not made where its parent is */
+		x->guard = above; /* the room for a child must not cost its parent */
 		status = kvt_index_make_room(x, &info->tenant, info->charge, spare);
 		x->guard = KVT_NO_ENTRY;
 		if (status == KVT_OK)
@@ -271,7 +271,7 @@ void kvt_index_place(struct kvt_index *x, uint32_t entry, const uint64_t place[4
 	kvt_index_unlock(x);
 }
 
-/* Number + 1 of the parent as the policy knows it; 0: it is not here, or still being filled. */
+/* Number + 1 of the parent for the policy; 0: the parent is missing, or still being filled. */
 static uint32_t parent_of(const struct kvt_index *x, const struct kvt_entry *e)
 {
 	if (e->parent == KVT_NO_ENTRY || (e->parent & KVT_MISSING_PARENT) != 0 ||

@@ -1,9 +1,9 @@
 /*
- * index_parts.h - what the files of this folder share: struct kvt_index and their functions.
+ * index_parts.h - the shared parts of this folder's files: struct kvt_index and their functions.
  *
- * read.c: match, hold, release. index.c: life, insert, publish, pins, walks, statistics. leave.c:
- * all ways out. family.c: parents and children. tenants.c: how much each tenant owns. entry.c: the
- * lock, finding an entry, what it says.
+ * read.c: match, hold, release. index.c: life, insert, publish, pins, walks, statistics. leave.c: all removals.
+ * family.c: parents and children. tenants.c: bytes of each tenant. entry.c: the lock, the search for an entry, its
+ * data.
  */
 #ifndef KVT_INDEX_PARTS_H
 #define KVT_INDEX_PARTS_H
@@ -17,81 +17,81 @@
 #include "index/table.h"
 #include "index/uses.h"
 
-/* Holds are counted in several lines, one per few threads, so that readers do not share one. */
+/* Counters of held entries on several cache lines, one per few threads, so that readers do not share one. */
 #define KVT_HELD_SHARDS 16
 struct kvt_held {
 	_Alignas(64) _Atomic int64_t entries;
 };
 
-/* A chunk that is not here and whose children are. */
+/* A chunk that is not in the index although its children are. */
 struct kvt_missing {
 	struct kvt_pool_node node;
 	struct kvt_key key;
 	uint32_t first_child;
 };
 
-/* A tenant that has entries here. */
+/* A tenant that has entries in this index. */
 struct kvt_tenant_record {
 	struct kvt_pool_node node;
 	struct kvt_tenant tenant;
-	uint32_t entries;           /* record goes with the last */
-	struct kvt_entry_list list; /* LIVE ones by use; only if there is a limit */
+	uint32_t entries;           /* the record is removed with its last entry */
+	struct kvt_entry_list list; /* LIVE entries in order of use; only if there is a limit */
 	uint64_t used;              /* charges */
-	uint64_t refused;           /* entries that its limit kept out */
+	uint64_t refused;           /* entries that the tenant's limit kept out */
 };
 
-/* A limit of one tenant's own. Records stay: they are as many as were asked for. */
+/* A limit of one tenant's own. Records stay until the index ends. */
 struct kvt_tenant_limit {
 	struct kvt_pool_node node;
 	struct kvt_tenant tenant;
 	uint64_t charge; /* 0: none */
 };
 
-/* Entries that will be evicted together, if enough of them are found: children before parents. */
+/* Entries that will be evicted together, if enough are found: children before parents. */
 struct kvt_choice {
-	uint64_t *bits;    /* owned: a bit per entry that is among them */
+	uint64_t *bits;    /* owned: a bit per entry, set if the entry is chosen */
 	uint32_t *entries; /* owned */
 	size_t count, room;
-	uint64_t charge; /* of all of them */
+	uint64_t charge; /* sum of their charges */
 };
 
 struct kvt_index {
-	/* Constant after create: read by everybody. */
+	/* Constant after create: any thread reads them. */
 	struct kvt_entry *entries; /* slab.base */
-	uint64_t seed[4]; /* of the table's hash, so that callers cannot choose colliding keys */
+	uint64_t seed[4]; /* seed of the table's hash, so that callers cannot choose colliding keys */
 	struct kvt_surroundings surroundings;
 	struct kvt_index_options options;
 	struct kvt_policy *policy; /* owned */
 
-	/* Without a lock. */
+	/* Read without a lock. */
 	_Alignas(64) struct kvt_table table; /* written under the mutex */
 	struct kvt_uses uses;
 	struct kvt_held held[KVT_HELD_SHARDS];
-	_Atomic uint32_t fresh; /* entries from here on were never used; written under the mutex */
+	_Atomic uint32_t fresh; /* entries from this number on were never used; written under the mutex */
 
-	/* Under the mutex. */
+	/* Under the mutex: */
 	_Alignas(64) pthread_mutex_t mutex;
 	struct kvt_region slab;
 	struct kvt_pool tenants;
-	struct kvt_pool limits; /* of struct kvt_tenant_limit */
+	struct kvt_pool limits; /* pool of struct kvt_tenant_limit */
 	struct kvt_pool missing;
 	struct kvt_links *tenant_links; /* per entry; NULL: no tenant limit */
 	uint64_t *
-		inner; /* a bit per entry that has children: policies ask about many of them in a row */
+		inner; /* a bit per entry that has children: policies query many of them in a row */
 	uint32_t free;  /* first free entry or KVT_NO_ENTRY */
 	uint32_t taken; /* entries that are not free */
 	uint32_t guard; /* an entry that must not be evicted now, or KVT_NO_ENTRY */
 	struct kvt_choice choice;
 	uint32_t expire_cursor;
 	uint64_t mortal;               /* taken entries that may expire */
-	struct kvt_index_stats counts; /* kept up to date, but for what stats() adds */
+	struct kvt_index_stats counts; /* kept up to date, except the members that stats() adds */
 };
 
-/* Why an entry leaves. */
+/* Reasons why an entry leaves. */
 enum kvt_leave {
-	KVT_LEAVE_EVICTED, /* the policy's choice */
-	KVT_LEAVE_LIMITED, /* its tenant's limit */
-	KVT_LEAVE_PASSED,  /* its only holder wanted it once */
+	KVT_LEAVE_EVICTED, /* chosen by the policy */
+	KVT_LEAVE_LIMITED, /* for its tenant's limit */
+	KVT_LEAVE_PASSED,  /* its only holder wanted the chunk once */
 	KVT_LEAVE_EXPIRED,
 	KVT_LEAVE_ERASED,
 	KVT_LEAVE_DROPPED, /* was wrong */
@@ -118,26 +118,26 @@ uint32_t kvt_index_hash(const struct kvt_index *x, const struct kvt_key *key);
 /* Takes the mutex and reports uses to the policy. */
 void kvt_index_lock(struct kvt_index *x);
 void kvt_index_unlock(struct kvt_index *x);
-/* Reports up to `most` uses to the policy. With the mutex. */
+/* Reports up to `most` uses to the policy. Needs the mutex. */
 void kvt_index_report_uses(struct kvt_index *x, uint64_t most);
 
-/* One entry became held (+1), or is no more (-1). */
+/* Counts one more held entry (+1), or one fewer (-1). */
 void kvt_index_count_held(struct kvt_index *x, int64_t change);
 
-/* The entry of a key, FILLING or LIVE, or KVT_NO_ENTRY. With the mutex. */
+/* The entry of a key, FILLING or LIVE, or KVT_NO_ENTRY. Needs the mutex. */
 uint32_t kvt_index_find(const struct kvt_index *x, const struct kvt_key *key);
 
 /* --- leave.c, with the mutex --- */
 
 /*
- * FILLING or LIVE -> GOING, and free at once if it has no holds. False, and nothing changed: it is
- * neither, or (EVICTED, LIMITED) it is held now, or (PASSED) held by another as well, or pinned.
+ * FILLING or LIVE -> GOING, and free at once if the entry has no holds. False, and nothing changed: the entry is in
+ * neither phase, or (EVICTED, LIMITED) is held now, or (PASSED) another thread holds it too, or it is pinned.
  */
 bool kvt_index_leave(struct kvt_index *x, uint32_t number, enum kvt_leave why);
-/* Ends an entry that is GOING and whose last hold is gone. */
+/* Ends an entry that is GOING and has no hold any more. */
 void kvt_index_bury(struct kvt_index *x, uint32_t number);
-/* Evicts until a new entry of this charge fits, in all limits, and `spare` of the capacity is unused
- * besides. KVT_FULL, KVT_ENOMEM: nothing was evicted, unless readers took holds meanwhile. */
+/* Evicts until a new entry of this charge fits, in all limits, and `spare` of the capacity stays unused. KVT_FULL,
+ * KVT_ENOMEM: no entry was evicted, unless readers took holds meanwhile. */
 enum kvt_status kvt_index_make_room(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare);
 
@@ -148,10 +148,10 @@ static inline bool kvt_family_has_children(const struct kvt_index *x, uint32_t n
 	return (x->inner[number / 64] >> number % 64 & 1) != 0;
 }
 
-/* A new entry of `key` takes its place: below `parent` (NULL: none), above children that wait. */
+/* Puts a new entry of `key` into its place: below `parent` (NULL: none), above waiting children. */
 void kvt_family_join(struct kvt_index *x, uint32_t number, uint32_t hash, const struct kvt_key *key,
 	const struct kvt_key *parent);
-/* Its children wait for its return; its parent, or its stand-in, forgets it. */
+/* Makes the entry's children wait for its return; removes it from its parent's, or stand-in's, list. */
 void kvt_family_part(struct kvt_index *x, uint32_t number);
 
 /* --- tenants.c, with the mutex --- */
@@ -161,14 +161,14 @@ static inline struct kvt_tenant_record *kvt_tenant_at(const struct kvt_index *x,
 	return kvt_pool_at(&x->tenants, number);
 }
 
-/* Number of its record or KVT_NO_ENTRY. */
+/* Number of the tenant's record or KVT_NO_ENTRY. */
 uint32_t kvt_tenant_find(const struct kvt_index *x, const struct kvt_tenant *tenant);
-/* Its record, made if needed, charged with one entry. KVT_ENOMEM. */
+/* Charges the tenant's record, made if needed, with one entry. KVT_ENOMEM. */
 enum kvt_status kvt_tenant_charge(struct kvt_index *x, const struct kvt_tenant *tenant,
 	uint64_t charge, uint32_t *number) KVT_MUST_CHECK;
-/* Its limit; 0: none. */
+/* The tenant's limit; 0: none. */
 uint64_t kvt_tenant_limit_of(const struct kvt_index *x, const struct kvt_tenant *tenant);
-/* The opposite of charge; the record goes with its last entry. */
+/* Undoes a charge; the record is removed with its last entry. */
 void kvt_tenant_discharge(struct kvt_index *x, uint32_t number, uint64_t charge);
 
 #endif

@@ -1,23 +1,23 @@
 /*
- * leave.c - all ways out of an index: eviction, expiry, erasing.
+ * leave.c - removals from an index: eviction, expiry, erasing.
  *
- * All go through kvt_index_leave(), which makes an entry GOING: invisible, out of the table, of the
- * policy and of its family. Without holds it is buried at once, else by its last holder. Only
- * kvt_index_bury() calls `gone` and gives the number back.
+ * All removals pass through kvt_index_leave(), which makes an entry GOING: invisible, removed from the table, the
+ * policy and its family. An entry without holds is buried at once, any other by its last holder. Only kvt_index_bury()
+ * calls `gone` and frees the number.
  *
- * Room is made in two steps: as many victims as are needed are chosen, of those that may go once the
- * ones chosen before are gone; then all of them go, or, where they are too few, none.
+ * The index makes room in two steps: it chooses as many victims as needed, among entries that may go once the earlier
+ * victims are gone; then all victims go, or, if they are too few, none.
  *
- * Walks over many entries let go of the mutex every few thousand of them.
+ * Walks over many entries release the mutex every few thousand entries.
  */
 #include <stdlib.h>
 
 #include "index/index_parts.h"
 
-#define WALK_STEP   2048   /* entries looked at under the mutex at a stretch */
-#define EXPIRE_MOST 65536u /* entries looked at per call of kvt_index_expire */
-#define CHOICE_ROOM 16     /* victims at once, to begin with */
-#define RACES_MOST  64     /* victims in a row that a reader took a hold on just then */
+#define WALK_STEP   2048   /* entries visited under one hold of the mutex */
+#define EXPIRE_MOST 65536u /* entries visited per call of kvt_index_expire */
+#define CHOICE_ROOM 16     /* first size of the list of victims */
+#define RACES_MOST  64     /* victims in a row on which a reader just took a hold */
 
 static void count_leave(struct kvt_index *x, enum kvt_leave why)
 {
@@ -44,7 +44,7 @@ static void count_leave(struct kvt_index *x, enum kvt_leave why)
 	}
 }
 
-/* Holds with which an entry may leave for this reason. */
+/* Number of holds with which an entry may leave for this reason. */
 static uint64_t holds_allowed(enum kvt_leave why)
 {
 	switch (why) {
@@ -119,7 +119,7 @@ static bool is_chosen(const struct kvt_index *x, uint32_t number)
 	return (x->choice.bits[number / 64] >> number % 64 & 1) != 0;
 }
 
-/* Has it children that stay? */
+/* Returns whether the entry has children that stay. */
 static bool keeps_children(const struct kvt_index *x, uint32_t number)
 {
 	uint32_t child;
@@ -146,7 +146,7 @@ static bool may_go(void *self, uint32_t number)
 	       (state & KVT_PINNED) == 0;
 }
 
-/* The next to go, of one tenant or (KVT_NO_ENTRY) of any. */
+/* The next victim, of one tenant or (KVT_NO_ENTRY) of any. */
 static uint32_t victim_of(struct kvt_index *x, uint32_t tenant)
 {
 	if (tenant == KVT_NO_ENTRY)
@@ -154,7 +154,7 @@ static uint32_t victim_of(struct kvt_index *x, uint32_t tenant)
 	return kvt_entry_list_victim(&kvt_tenant_at(x, tenant)->list, x->tenant_links, may_go, x);
 }
 
-/* This entry is to go, which may. KVT_ENOMEM. */
+/* Chooses this entry, which may go. KVT_ENOMEM. */
 static enum kvt_status choose_entry(struct kvt_index *x, uint32_t victim)
 {
 	struct kvt_choice *c = &x->choice;
@@ -175,7 +175,7 @@ static enum kvt_status choose_entry(struct kvt_index *x, uint32_t victim)
 	return KVT_OK;
 }
 
-/* One more that is to go. KVT_FULL: no other may; KVT_ENOMEM. */
+/* Chooses one more victim. KVT_FULL: no other may go; KVT_ENOMEM. */
 static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
 {
 	uint32_t victim = victim_of(x, tenant);
@@ -183,7 +183,7 @@ static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
 	return victim == KVT_NO_ENTRY ? KVT_FULL : choose_entry(x, victim);
 }
 
-/* Those of these keys that are there are to go. KVT_FULL: one of them may not. */
+/* Chooses the present entries of these keys. KVT_FULL: one of them may not go. */
 static enum kvt_status choose_keys(struct kvt_index *x, const struct kvt_key *keys, size_t n)
 {
 	enum kvt_status status = KVT_OK;
@@ -197,7 +197,7 @@ static enum kvt_status choose_keys(struct kvt_index *x, const struct kvt_key *ke
 	return status;
 }
 
-/* Of what is chosen, that of other tenants. */
+/* Charge of the chosen entries of other tenants. */
 static uint64_t charge_of_others(const struct kvt_index *x, uint32_t tenant)
 {
 	const struct kvt_choice *c = &x->choice;
@@ -221,7 +221,7 @@ static void forget_choice(struct kvt_index *x)
 	c->charge = 0;
 }
 
-/* Its own entries make room for a tenant that is at its limit. */
+/* Chooses a tenant's own entries, where the tenant is at its limit. */
 static enum kvt_status choose_of_tenant(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge)
 {
@@ -242,7 +242,7 @@ static enum kvt_status choose_of_tenant(
 	return status;
 }
 
-/* With the mutex. */
+/* Needs the mutex. */
 static bool is_limited(struct kvt_index *x, const struct kvt_entry_info *info)
 {
 	bool is = choose_of_tenant(x, &info->tenant, info->charge) == KVT_FULL;
@@ -276,8 +276,8 @@ bool kvt_index_count_limited(struct kvt_index *x, const struct kvt_entry_info *i
 	return is;
 }
 
-/* Evicts what was chosen; entries [from, to) of it go for a tenant's limit. false: a reader took a hold on one of
- * them, which stays, and perhaps others. */
+/* Evicts the chosen entries; [from, to) of them go for a tenant's limit. False: a reader took a hold on one of them,
+ * which stays, and perhaps others. */
 static bool evict_chosen(struct kvt_index *x, size_t from, size_t to)
 {
 	struct kvt_choice *c = &x->choice;
@@ -290,7 +290,8 @@ static bool evict_chosen(struct kvt_index *x, size_t from, size_t to)
 	return all;
 }
 
-/* Looks first: nothing goes where all that may go would not be enough. The n keys' entries go in any case then. */
+/* Makes room, after a check: no entry goes if all that may go would not suffice. Of the n keys, all entries go in
+ * either case. */
 static enum kvt_status make_room(struct kvt_index *x, const struct kvt_key *keys, size_t n,
 	const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare)
 {
@@ -354,7 +355,7 @@ size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n)
 	size_t count = 0;
 
 	kvt_index_lock(x);
-	while (n-- > 0) /* children first: no parent is missing meanwhile */
+	while (n-- > 0) /* children first, so that no parent is missing meanwhile */
 		count += kvt_index_leave(x, entries[n], KVT_LEAVE_PASSED);
 	kvt_index_unlock(x);
 	return count;
@@ -395,7 +396,7 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry)
 	kvt_index_unlock(x);
 }
 
-/* What a walk erases: of a tenant, of tenants' slots, or (both NULL) all. */
+/* The entries that a walk erases: of a tenant, of tenants' slots, or (both NULL) all. */
 struct erasure {
 	const struct kvt_tenant *tenant;
 	const struct kvt_slot_set *slots;
@@ -408,7 +409,7 @@ static bool is_meant(const struct erasure *of, const struct kvt_tenant *tenant)
 	return of->slots == NULL || kvt_slot_set_has(of->slots, kvt_tenant_slot(tenant));
 }
 
-/* Every entry from before the call is met, since entries do not move. */
+/* The walk meets every entry from before the call, since entries do not move. */
 static size_t erase_walk(struct kvt_index *x, const struct erasure *of)
 {
 	uint32_t fresh, number = 0;

@@ -1,8 +1,8 @@
 /*
  * pool.c - records of one size, found by a hash.
  *
- * Chained buckets, doubled when there are more records than buckets. If memory for more buckets
- * cannot be had, chains get longer and nothing else happens.
+ * Buckets are chained, and doubled when there are more records than buckets. Without memory for
+ * more buckets, chains only get longer.
  */
 #include "index/pool.h"
 

@@ -1,9 +1,9 @@
 /*
- * pool.h - records of one size, found by a hash: what tenants and missing parents are kept in.
+ * pool.h - records of one size, found by a hash: the store of tenants and missing parents.
  *
  * A record begins with a struct kvt_pool_node and has a number below `most` that stays its own
- * until it is removed. Records of equal hash are told apart by the caller. Not thread-safe: the
- * index's mutex.
+ * until it is removed. The caller distinguishes records of equal hash. Not thread-safe: guarded by
+ * the index's mutex.
  */
 #ifndef KVT_POOL_H
 #define KVT_POOL_H
@@ -14,7 +14,7 @@
 /* Beginning of each record. */
 struct kvt_pool_node {
 	uint32_t hash;
-	uint32_t next; /* in its bucket, or in the list of free records */
+	uint32_t next; /* next record in the bucket, or in the list of free records */
 };
 
 struct kvt_pool {
@@ -24,8 +24,8 @@ struct kvt_pool {
 	uint32_t size;    /* bytes of a record */
 	uint32_t most;
 	uint32_t count; /* in use */
-	uint32_t fresh; /* numbers from here on were never used */
-	uint32_t free;  /* first of those given back, or KVT_NO_ENTRY */
+	uint32_t fresh; /* numbers from this one on were never used */
+	uint32_t free;  /* first freed number, or KVT_NO_ENTRY */
 };
 
 enum kvt_status kvt_pool_init(struct kvt_pool *p, uint32_t most, uint32_t size) KVT_MUST_CHECK;
@@ -40,7 +40,7 @@ static inline void *kvt_pool_at(const struct kvt_pool *p, uint32_t number)
 uint32_t kvt_pool_first(const struct kvt_pool *p, uint32_t hash);
 uint32_t kvt_pool_next(const struct kvt_pool *p, uint32_t number);
 
-/* A record, all zero but its node. KVT_FULL: `most` are in use; KVT_ENOMEM. */
+/* Adds a record, all zero but its node. KVT_FULL: `most` records are in use; KVT_ENOMEM. */
 enum kvt_status kvt_pool_add(struct kvt_pool *p, uint32_t hash, uint32_t *number) KVT_MUST_CHECK;
 void kvt_pool_remove(struct kvt_pool *p, uint32_t number);
 

@@ -1,25 +1,26 @@
 /*
- * read.c - match, hold and release: what readers do without a lock.
+ * read.c - match, hold and release: the functions of readers without a lock.
  *
- * Keys are looked up in groups: first the table slots of all are asked for, then the entries that
- * they name, then keys are compared, whole. So a chain in cold memory costs a few waits for memory
- * per group, not two per chunk. The first candidate of a key is nearly always the only one; if it
- * is not the right one, or there is none, the key is looked up again slowly, along its whole row of
- * slots and with a look at whether slots moved meanwhile. That happens once per chain, at its end.
+ * A lookup handles keys in groups: it first prefetches the table slots of all keys, then the
+ * entries that the slots name, and then compares whole keys. So a chain in cold memory costs a few
+ * waits for memory per group, not two per chunk. The first candidate of a key is nearly always the
+ * only one; if that candidate is wrong, or missing, a slow lookup walks the key's whole row of
+ * slots and checks whether slots moved meanwhile. The slow lookup happens once per chain, at its
+ * end.
  *
- * What makes each answer right is in entry.h; the table only proposes.
+ * entry.h explains why each answer is right; the table only proposes candidates.
  */
 #include <assert.h>
 
 #include "index/index_parts.h"
 
 #define GROUP      32
-#define LOOKS_MOST 64 /* at a table that keeps moving */
+#define LOOKS_MOST 64 /* lookups at a table that keeps moving */
 
-/* What is needed in one call. */
+/* The parameters of one call. */
 struct look {
 	struct kvt_index *x;
-	int64_t wall_ns; /* 0: not asked for yet */
+	int64_t wall_ns; /* 0: not read yet */
 	bool hold;
 	bool use;
 	int64_t newly_held;
@@ -39,7 +40,7 @@ static bool is_over(struct look *look, const struct kvt_entry *e)
 	return expires != INT64_MAX && expires <= wall_of(look);
 }
 
-/* A use moves the end of its life. Of a held entry. */
+/* Moves the expiry of a held entry after a use. */
 static void prolong(struct look *look, struct kvt_entry *e)
 {
 	uint64_t ttl_ns = kvt_ttl_ns(e->ttl);
@@ -50,7 +51,7 @@ static void prolong(struct look *look, struct kvt_entry *e)
 	atomic_store_explicit(&e->expires_wall_ns, wall_ns + (int64_t)ttl_ns, memory_order_relaxed);
 }
 
-/* Is this entry the LIVE one of this key? */
+/* Returns whether this entry is the LIVE one of this key. */
 static bool shows(struct look *look, const struct kvt_entry *e, const struct kvt_key *key)
 {
 	uint64_t state = kvt_entry_state(e);
@@ -60,7 +61,7 @@ static bool shows(struct look *look, const struct kvt_entry *e, const struct kvt
 	return kvt_entry_state(e) >> KVT_GENERATION_SHIFT == state >> KVT_GENERATION_SHIFT;
 }
 
-/* The same, and takes a hold. */
+/* Like shows(), and takes a hold. */
 static bool takes(struct look *look, struct kvt_entry *e, const struct kvt_key *key)
 {
 	uint64_t state = kvt_entry_state(e);
@@ -85,7 +86,7 @@ static inline bool is_it(struct look *look, uint32_t number, const struct kvt_ke
 	return look->hold ? takes(look, e, key) : shows(look, e, key);
 }
 
-/* Along the whole row of slots; again if slots moved meanwhile. */
+/* Searches the whole row of slots; again if slots moved meanwhile. */
 static uint32_t find_slowly(struct look *look, uint32_t hash, const struct kvt_key *key)
 {
 	struct kvt_table *t = &look->x->table;
@@ -105,7 +106,7 @@ static uint32_t find_slowly(struct look *look, uint32_t hash, const struct kvt_k
 	return KVT_NO_ENTRY;
 }
 
-/* First candidates of a group, their memory on its way to this processor. */
+/* Finds the first candidates of a group, and prefetches their memory. */
 static void propose(const struct kvt_index *x, struct kvt_slots *s, const struct kvt_key *keys,
 	size_t n, uint32_t *hashes, uint32_t *numbers)
 {
@@ -122,7 +123,7 @@ static void propose(const struct kvt_index *x, struct kvt_slots *s, const struct
 	}
 }
 
-/* How many from the first on; entries (NULL for match) receives their numbers. */
+/* How many keys from the first on are there; entries (NULL for match) receives their numbers. */
 static size_t walk(struct look *look, const struct kvt_key *keys, size_t n, uint32_t *entries)
 {
 	struct kvt_index *x = look->x;
@@ -154,8 +155,8 @@ size_t kvt_index_match(struct kvt_index *x, const struct kvt_key *keys, size_t n
 	return walk(&look, keys, n, NULL);
 }
 
-/* Deepest first. Where there is not room for all, it is for those near the chain's beginning: what
- * then looks unused goes first anyway. */
+/* Reports uses, deepest first. A ring with too little room gets the entries near the chain's
+ * beginning: the deepest entries, which then look unused, are evicted first anyway. */
 static void report(struct kvt_index *x, const uint32_t *entries, size_t n)
 {
 	uint64_t place, got;

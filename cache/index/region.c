@@ -1,8 +1,8 @@
 /*
  * region.c - memory that grows in place and never moves.
  *
- * Reserved pages have no access rights, so that they count nowhere, not even where the machine
- * refuses to promise more memory than it has. Growing gives rights to the next step: small ones at
+ * Reserved pages have no access rights, so that they count nowhere, not even on a machine that
+ * refuses to promise more memory than it has. Growth gives rights to the next step: small steps at
  * first, then whole huge pages, because random walks of a large region pay for each page's
  * translation.
  */

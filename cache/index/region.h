@@ -1,11 +1,10 @@
 /*
  * region.h - memory that grows in place and never moves.
  *
- * Address space for the most that may ever be needed is reserved once; pages are made usable in
- * steps as they are asked for, so that a large limit costs nothing until it is used. Addresses stay
- * valid, and readable, until kvt_region_finish: a reader without a lock may look at memory that
- * its owner has long used for something else. Huge pages are asked for where steps are large enough.
- * Not thread-safe: the owner has a lock.
+ * A region reserves address space for its limit once, and makes pages usable in steps on request, so that a large limit
+ * costs nothing until it is used. Addresses stay valid, and readable, until kvt_region_finish: a reader without a lock
+ * may read memory that its owner has long reused. Large steps ask for huge pages. Not thread-safe: the owner has a
+ * lock.
  */
 #ifndef KVT_REGION_H
 #define KVT_REGION_H
@@ -16,17 +15,17 @@
 
 struct kvt_region {
 	void *base;      /* owned; all zero when first used */
-	size_t usable;   /* bytes from base on that may be touched */
+	size_t usable;   /* accessible bytes from base on */
 	size_t reserved; /* bytes of address space at base */
 	void *mapped;    /* the address for munmap */
 	size_t mapped_bytes;
 };
 
-/* Nothing is usable yet. KVT_ENOMEM. */
+/* Reserves the region; nothing is usable yet. KVT_ENOMEM. */
 enum kvt_status kvt_region_init(struct kvt_region *r, size_t bytes) KVT_MUST_CHECK;
-/* Makes at least the first `bytes` usable; at most what init was given. KVT_ENOMEM: nothing changed. */
+/* Makes at least the first `bytes` usable, up to the size given to init. KVT_ENOMEM: nothing changed. */
 enum kvt_status kvt_region_grow(struct kvt_region *r, size_t bytes) KVT_MUST_CHECK;
-/* Gives the pages back to the machine. The addresses stay readable and read as zero from now on. */
+/* Gives the pages back to the machine. The addresses stay readable and then read as zero. */
 void kvt_region_clear(struct kvt_region *r);
 void kvt_region_finish(struct kvt_region *r); /* a zeroed struct is allowed */
 

@@ -1,9 +1,9 @@
 /*
  * table.c - from a hash to entry numbers: the writer's side.
  *
- * Grows by half when three quarters are used, so 11 to 16 bytes per entry. Growing copies the whole
- * table under the owner's mutex, some 5 ms for a million entries, and happens once for each half
- * more; readers go on in the old one meanwhile.
+ * The table grows by half when three quarters are used, so an entry costs 11 to 16 bytes. Growth
+ * copies the whole table under the owner's mutex, some 5 ms for a million entries, once for each
+ * half more; readers use the old table meanwhile.
  */
 #include "index/table.h"
 
@@ -89,7 +89,7 @@ enum kvt_status kvt_table_make_room(struct kvt_table *t)
 		more = slots_for(t->most);
 	status = t->sizes < KVT_TABLE_SIZES ? start_size(t, (uint32_t)more) : KVT_ENOMEM;
 	if (status != KVT_OK)
-		return t->used < s->count - 1 ? KVT_OK : status; /* longer probes until then */
+		return t->used < s->count - 1 ? KVT_OK : status; /* until then probes are longer */
 	atomic_store_explicit(&t->now, s + 1, memory_order_release);
 	atomic_fetch_add_explicit(&t->moves, 2, memory_order_acq_rel);
 	kvt_region_clear(&s->memory);
@@ -102,7 +102,7 @@ void kvt_table_add(struct kvt_table *t, uint32_t hash, uint32_t number)
 	t->used++;
 }
 
-/* Slots from one place on to another, around the end. */
+/* Number of slots from one place to another, around the end. */
 static uint32_t distance(const struct kvt_slots *s, uint32_t from, uint32_t to)
 {
 	return to >= from ? to - from : to + s->count - from;
@@ -125,7 +125,7 @@ void kvt_table_remove(struct kvt_table *t, uint32_t hash, uint32_t number)
 			break;
 		if (distance(s, kvt_slots_home(s, (uint32_t)(slot >> 32)), at) <
 			distance(s, hole, at))
-			continue; /* its home lies behind the hole */
+			continue; /* the slot's home lies after the hole */
 		if (!moving)
 			atomic_fetch_add_explicit(&t->moves, 1, memory_order_acq_rel);
 		moving = true;

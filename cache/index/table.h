@@ -5,16 +5,16 @@
  * probing. A slot's home is its hash scaled to the table's length, so the table can have any
  * length, and the same order of slots holds in every length: growing is one walk in order.
  *
- * One writer at a time (the index's mutex); any number of readers without a lock. What a reader
- * finds is only a candidate, to be checked at the entry. What it does not find may have been moved
- * past it just then: deleting closes the gap by moving later slots back (so no tombstones collect,
- * and probes stay as short after months as on the first day). `moves` is odd while slots move and
- * goes up with each move; a reader that missed and sees that it changed looks again. A reader that
- * gives up after a bounded number of times has a miss for a key that is there: legal, transient,
- * and so rare that it takes a writer that loses its CPU in the middle of a move.
+ * One writer at a time (the index's mutex); any number of readers without a lock. A reader finds
+ * only candidates, which it checks at the entry. A slot that the reader does not find may just have
+ * moved past it: a removal closes the gap by moving later slots back (so no tombstones collect, and
+ * probes stay as short after months as on the first day). `moves` is odd while slots move and
+ * increases with each move; a reader that missed and sees a changed `moves` searches again. A
+ * reader that gives up after a bounded number of searches misses a key that is present: legal,
+ * transient, and so rare that it takes a writer that loses its CPU in the middle of a move.
  *
- * A table that has been outgrown loses its pages, not its addresses: a reader still in it sees
- * empty slots, misses, and sees `moves` changed.
+ * An outgrown table loses its pages, not its addresses: a reader that still uses it sees empty
+ * slots, misses, and sees `moves` changed.
  */
 #ifndef KVT_TABLE_H
 #define KVT_TABLE_H
@@ -26,7 +26,7 @@
 
 #define KVT_TABLE_SIZES 64
 
-/* One length of the table. Constant once it is the current one, but for the slots. */
+/* One size of the table. Constant once it is the current one, except the slots. */
 struct kvt_slots {
 	_Atomic uint64_t *slot;
 	uint32_t count;
@@ -38,18 +38,18 @@ struct kvt_table {
 	_Atomic uint64_t moves;
 	uint32_t used;
 	uint32_t most;  /* entries */
-	uint32_t sizes; /* how many of `all` there are; the last one is the current one */
+	uint32_t sizes; /* used members of `all`; the last one is the current one */
 	struct kvt_slots all[KVT_TABLE_SIZES];
 };
 
 enum kvt_status kvt_table_init(struct kvt_table *t, uint32_t most) KVT_MUST_CHECK;
 void kvt_table_finish(struct kvt_table *t); /* a zeroed struct is allowed */
 
-/* So that the next add has room. KVT_ENOMEM. */
+/* Makes room for the next add. KVT_ENOMEM. */
 enum kvt_status kvt_table_make_room(struct kvt_table *t) KVT_MUST_CHECK;
-/* After kvt_table_make_room; the entry must be complete. */
+/* Adds an entry, which must be complete, after kvt_table_make_room. */
 void kvt_table_add(struct kvt_table *t, uint32_t hash, uint32_t number);
-/* It is in there. */
+/* Removes an entry, which must be present. */
 void kvt_table_remove(struct kvt_table *t, uint32_t hash, uint32_t number);
 
 uint64_t kvt_table_bytes(const struct kvt_table *t);
@@ -60,8 +60,8 @@ static inline uint32_t kvt_slots_home(const struct kvt_slots *s, uint32_t hash)
 }
 
 /*
- * Number of the next entry with this hash from slot *at on; *at moves past it. KVT_NO_ENTRY: there
- * is none. Begins at the hash's home; *steps bounds the walk to once around.
+ * Number of the next entry with this hash from slot *at on; *at moves past it. KVT_NO_ENTRY: none.
+ * Begins at the hash's home; *steps bounds the walk to once around.
  */
 static inline uint32_t kvt_slots_find(
 	const struct kvt_slots *s, uint32_t hash, uint32_t *at, uint32_t *steps)

@@ -1,12 +1,12 @@
 /*
- * tenants.c - how much of an index each tenant owns.
+ * tenants.c - the bytes of each tenant in an index.
  *
  * Entries name their tenant by four bytes. A record lives as long as its tenant has entries, so
- * there are never more records than entries, and a tenant whose entries are gone uses no memory.
+ * records never outnumber entries, and a tenant without entries uses no memory.
  *
- * Limits of single tenants are records apart, since they hold also while a tenant has nothing. A
- * tenant with a limit makes room from its own entries, oldest first, in a list per tenant; the
- * links of these lists are made when there is a first limit, from what is there by then.
+ * Limits of single tenants have records of their own, since they hold also while a tenant has no
+ * entry. A tenant with a limit makes room from its own entries, oldest first, in a list per tenant;
+ * the first limit creates the links of these lists, from the entries present then.
  */
 #include "index/index_parts.h"
 
@@ -71,14 +71,14 @@ static void add_to_others(struct kvt_tenant_list *list, const struct kvt_tenant_
 	list->others.refused += share->refused;
 }
 
-/* What falls out of the list goes to the others. */
+/* A share that falls out of the list is added to the others. */
 static void add_share(struct kvt_tenant_list *list, size_t most, struct kvt_tenant_share share)
 {
 	struct kvt_tenant_share swap;
 
 	list->tenants++;
 	if (list->count == most && most > 0 && list->at[most - 1].bytes >= share.bytes) {
-		add_to_others(list, &share); /* as most do, where there are many */
+		add_to_others(list, &share); /* the usual case with many tenants */
 		return;
 	}
 	for (size_t i = 0; i < list->count; i++) {

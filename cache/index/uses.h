@@ -2,9 +2,9 @@
  * uses.h - uses of entries on their way from readers without a lock to the policy.
  *
  * A ring of entry numbers with generations. Any thread adds; the holder of the index's mutex takes.
- * Where there is no room uses are lost and counted, never waited for: a policy that misses some of
- * them chooses a little worse. A thread that has reserved room and not yet written holds up those
- * behind it for the moment, not for good.
+ * A full ring loses uses and counts them, and no thread waits: a policy that misses some uses
+ * chooses a little worse. A thread that has reserved room and not yet written delays the uses after
+ * its own for a moment.
  */
 #ifndef KVT_USES_H
 #define KVT_USES_H
@@ -14,9 +14,9 @@
 #include "policies/policy.h"
 
 struct kvt_uses {
-	_Alignas(64) _Atomic uint64_t head; /* next to reserve */
+	_Alignas(64) _Atomic uint64_t head; /* next place to reserve */
 	_Atomic uint64_t lost;
-	_Alignas(64) _Atomic uint64_t tail; /* next to take */
+	_Alignas(64) _Atomic uint64_t tail; /* next place to take from */
 	_Atomic uint64_t *slot; /* owned; generation << 32 | entry + 1, 0: not written yet */
 	uint64_t size;          /* a power of two */
 };
@@ -24,7 +24,8 @@ struct kvt_uses {
 enum kvt_status kvt_uses_init(struct kvt_uses *u, uint32_t max_entries) KVT_MUST_CHECK;
 void kvt_uses_finish(struct kvt_uses *u);
 
-/* Room for up to n uses: *first is the place of the first one; returns how many may be added. */
+/* Reserves room for up to n uses: *first is the place of the first one; returns how many may be
+ * added. */
 uint64_t kvt_uses_reserve(struct kvt_uses *u, uint64_t n, uint64_t *first);
 
 static inline void kvt_uses_put(
@@ -34,10 +35,10 @@ static inline void kvt_uses_put(
 		(uint64_t)generation << 32 | (entry + 1), memory_order_release);
 }
 
-/* The oldest one. False: none, or not written yet. With the mutex. */
+/* Takes the oldest use. False: none, or not written yet. Needs the mutex. */
 bool kvt_uses_take(struct kvt_uses *u, uint32_t *entry, uint32_t *generation);
 
-/* So full that a thread should empty it. */
+/* Returns whether the ring is so full that a thread should empty it. */
 static inline bool kvt_uses_press(const struct kvt_uses *u)
 {
 	uint64_t tail = atomic_load_explicit(&u->tail, memory_order_relaxed);

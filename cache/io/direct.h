@@ -1,5 +1,5 @@
 /*
- * direct.h - what O_DIRECT means for a file, and whether a sync of it reaches a device.
+ * direct.h - the effect of O_DIRECT on a file, and whether a sync of the file reaches a device.
  */
 #ifndef KVT_DIRECT_H
 #define KVT_DIRECT_H
@@ -8,12 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KVT_DIRECT_MAX_ALIGNMENT 65536u /* more is treated as "cannot" */
+#define KVT_DIRECT_MAX_ALIGNMENT 65536u /* a larger alignment counts as "not direct" */
 
-/* What a file that was opened with O_DIRECT really does. */
+/* The real behaviour of a file that was opened with O_DIRECT. */
 struct kvt_direct {
 	bool direct;
-	uint32_t alignment; /* of offsets, lengths and memory: a power of two; 1 if not direct */
+	/* alignment of offsets, lengths and memory: a power of two; 1 if not direct */
+	uint32_t alignment;
 	const char *reason; /* why not direct, static; "" if it is */
 };
 

@@ -1,15 +1,15 @@
 /*
- * engine.c - what both engines do alike: how a transfer that was cut short goes on.
+ * engine.c - the common part of both engines: continues a transfer that was cut short.
  *
- * The kernel may move fewer bytes than it was asked for without anything being wrong (a signal, a
- * bound on one call's bytes, memory that is short). A direct file can only be asked again at a
- * multiple of its alignment; a transfer that stopped elsewhere has met the end of the file.
+ * The kernel may move fewer bytes than requested without an error (a signal, a bound on one call's
+ * bytes, a shortage of memory). A transfer on a direct file can only continue at a multiple of its
+ * alignment; a transfer that stopped elsewhere has met the end of the file.
  */
 #include <errno.h>
 
 #include "io/engine.h"
 
-/* One more piece, which lengthens the last where it lies behind it. */
+/* Adds a piece, or lengthens the last piece if this one follows it in memory. */
 static void add_piece(struct iovec *out, uint32_t *count, char *base, size_t bytes)
 {
 	struct iovec *last = *count > 0 ? &out[*count - 1] : NULL;

@@ -1,25 +1,24 @@
 /*
- * engine.h - how operations of the machine's layer are carried out: io_uring or threads.
+ * engine.h - executes operations of the machine's layer: by io_uring or threads.
  *
- * An engine takes lists of operations and gives each back exactly once. It keeps no more than
- * `depth` of them under way; the rest wait in its queue, in order. Functions are called from one
- * thread at a time, wake from any.
+ * An engine takes lists of operations and gives each back exactly once. It keeps no more than `depth` of them under
+ * way; the rest wait in its queue, in order. Functions are called from one thread at a time, wake from any.
  */
 #ifndef KVT_ENGINE_H
 #define KVT_ENGINE_H
 
 #include "io/queue.h"
 
-/* An open file of the machine's layer; what struct kvt_file points at. */
+/* An open file of the machine's layer; struct kvt_file points to this. */
 struct kvt_machine_file {
 	int fd;
 	uint32_t alignment; /* 1 if not direct */
 	bool direct;
-	uint64_t changes;   /* of its length, by reserve and truncate; counts up */
-	uint64_t safe;      /* of these, how many are durable */
-	uint64_t syncing;   /* how many are once one of the SYNCs under way has succeeded */
+	uint64_t changes;   /* count of changes of the file's length, by reserve and truncate */
+	uint64_t safe;      /* the count up to which they are durable */
+	uint64_t syncing;   /* the count that is durable once one of the running SYNCs has succeeded */
 	uint32_t syncs;     /* under way */
-	struct kvt_machine_file *prev, *next; /* list of the layer's */
+	struct kvt_machine_file *prev, *next; /* the layer's list */
 	char name[];
 };
 
@@ -29,31 +28,31 @@ struct kvt_engine_ops {
 	void (*submit)(struct kvt_engine *engine, struct kvt_io_op *list);
 	size_t (*reap)(struct kvt_engine *engine, struct kvt_io_op **out, size_t max, int64_t wait_ns);
 	void (*wake)(struct kvt_engine *engine);
-	void (*destroy)(struct kvt_engine *engine); /* nothing is under way */
+	void (*destroy)(struct kvt_engine *engine); /* requires that no operation is under way */
 };
 
 struct kvt_engine {
 	const struct kvt_engine_ops *ops;
 };
 
-/* The pieces of an operation without its first `done` bytes; out has room for KVT_IO_MAX_PIECES.
- * Pieces that lie one after another in memory become one. Returns how many. */
+/* Writes the pieces of an operation without its first `done` bytes; out has room for KVT_IO_MAX_PIECES. Joins pieces
+ * that are consecutive in memory. Returns how many. */
 uint32_t kvt_io_rest(const struct kvt_io_op *op, uint64_t done, struct iovec *out);
 
-/* What an engine makes of a system call's result. */
+/* How an operation goes on after a system call. */
 enum kvt_io_next {
 	KVT_IO_DONE,  /* op->result is set */
-	KVT_IO_AGAIN, /* *done moved on: the rest is to be asked for */
+	KVT_IO_AGAIN, /* *done advanced: the rest must be requested */
 };
 
-/* How often in a row an interrupted call is repeated before its error counts. */
+/* An interrupted call is repeated so often in a row before its error counts. */
 #define KVT_IO_RETRIES 16
 
 /* result: bytes, or -errno. *done: bytes moved by calls before; *retries starts at 0. */
 enum kvt_io_next kvt_io_settle(
 	struct kvt_io_op *op, int64_t result, uint64_t *done, uint32_t *retries);
 
-/* Threads that move data by preadv and pwritev. KVT_ENOMEM, KVT_EIO with *error = errno. */
+/* An engine of threads that use preadv and pwritev. KVT_ENOMEM, KVT_EIO with *error = errno. */
 enum kvt_status kvt_pool_create(uint32_t depth, struct kvt_engine **out, int *error);
 
 #endif

@@ -17,9 +17,9 @@
 #define ZERO_BYTES  (1u << 20)
 #define PROBE_BYTES KVT_DIRECT_MAX_ALIGNMENT
 
-/* --- made -------------------------------------------------------------------------------------- */
+/* --- creation ---------------------------------------------------------------------------------- */
 
-/* Makes `path` durably in its parent. 0 or errno; an existing one is fine. */
+/* Makes `path` durably in its parent. 0 or errno; an existing path is no error. */
 static int make_one(char *path)
 {
 	char *slash = strrchr(path, '/');
@@ -35,7 +35,7 @@ static int make_one(char *path)
 		*slash = '/';
 	}
 	if (parent < 0)
-		return errno == EACCES ? 0 : errno; /* may be passed through, not read */
+		return errno == EACCES ? 0 : errno; /* a path may be searchable but not readable */
 	if (fsync(parent) != 0 && errno != EINVAL)
 		error = errno;
 	(void)close(parent);
@@ -55,7 +55,7 @@ static int make_all(char *path)
 		*p = '\0';
 		error = make_one(path);
 		*p = '/';
-		/* A parent that is there may be on a read-only file system, or not ours. */
+		/* An existing parent may be on a read-only file system, or belong to another user. */
 		if (error == EROFS || error == EACCES || error == EPERM)
 			error = 0;
 	}
@@ -82,7 +82,7 @@ int kvt_folder_open(const char *path)
 	return open(path, flags);
 }
 
-/* --- listed ------------------------------------------------------------------------------------ */
+/* --- list -------------------------------------------------------------------------------------- */
 
 static bool is_file(int folder, const struct dirent *entry)
 {
@@ -114,7 +114,7 @@ int kvt_folder_list(int folder, const char *except, void (*each)(void *self, con
 	return error;
 }
 
-/* --- locked ------------------------------------------------------------------------------------ */
+/* --- lock -------------------------------------------------------------------------------------- */
 
 static int64_t read_pid(int fd)
 {
@@ -149,10 +149,10 @@ int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error)
 		(void)close(fd);
 		return -1;
 	}
-	/* The pid is for people: a full disk must not keep the store shut. */
+	/* The pid is only shown to people: a full disk must not keep the store shut. */
 	len = snprintf(text, sizeof(text), "%lld\n", (long long)getpid());
 	if ((ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)len, 0) != len) && ftruncate(fd, 0) != 0)
-		errno = 0; /* a wrong pid stays: people are shown it, nothing decides by it */
+		errno = 0; /* a wrong pid stays: it is only shown to people */
 	return fd;
 }
 
@@ -161,7 +161,7 @@ bool kvt_folder_holds(int folder, const char *name, int lock)
 	struct stat own, there;
 
 	if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) != 0)
-		return errno != ENOENT && errno != ESTALE; /* else it cannot be known now */
+		return errno != ENOENT && errno != ESTALE; /* any other error: unknown now */
 	return fstat(lock, &own) != 0 || (own.st_dev == there.st_dev && own.st_ino == there.st_ino);
 }
 
@@ -196,7 +196,7 @@ void kvt_folder_probe(int folder, struct kvt_direct *out)
 	*out = (struct kvt_direct){.alignment = 1, .reason = "the file system refuses it"};
 	if (fd < 0) {
 		if (errno != EINVAL)
-			kvt_direct_look(folder, out); /* only reading: judged by the file system */
+			kvt_direct_look(folder, out); /* only opened for reading: judged by the file system */
 		return;
 	}
 	kvt_direct_look(fd, out);
@@ -210,9 +210,9 @@ void kvt_folder_probe(int folder, struct kvt_direct *out)
 	(void)close(fd);
 }
 
-/* --- allocated --------------------------------------------------------------------------------- */
+/* --- allocation -------------------------------------------------------------------------------- */
 
-/* Through the page cache, since `from` need not be aligned. */
+/* Writes through the page cache, since `from` need not be aligned. */
 static int write_zeros(int fd, uint64_t from, uint64_t to)
 {
 	int flags = fcntl(fd, F_GETFL), error = 0;
@@ -256,6 +256,6 @@ int kvt_folder_reserve(int fd, uint64_t bytes)
 	if (error == 0 && (bytes == 0 || (uint64_t)st.st_size > bytes))
 		error = ftruncate(fd, (off_t)bytes) == 0 ? 0 : errno;
 	else if (error != 0 && (uint64_t)st.st_size <= bytes && ftruncate(fd, st.st_size) != 0)
-		errno = 0; /* what was allocated could not be given back; the first error is the one that counts */
+		errno = 0; /* the allocated blocks could not be given back; the first error counts */
 	return error;
 }

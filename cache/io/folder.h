@@ -1,6 +1,6 @@
 /*
- * folder.h - system calls on a folder that take more than one: made with its parents, listed,
- * locked, and asked what O_DIRECT means in it. Errors are errno values.
+ * folder.h - actions on a folder that take several system calls: creation with its parents, list,
+ * lock, and a test of O_DIRECT. Errors are errno values.
  */
 #ifndef KVT_FOLDER_H
 #define KVT_FOLDER_H
@@ -9,7 +9,7 @@
 
 #include "io/direct.h"
 
-/* Descriptor of the folder, which is made with mode 0700, durably, as are missing parents. -1 with
+/* Descriptor of the folder, which is created durably with mode 0700, like missing parents. -1 with
  * errno. */
 int kvt_folder_open(const char *path);
 
@@ -17,18 +17,18 @@ int kvt_folder_open(const char *path);
 int kvt_folder_list(int folder, const char *except, void (*each)(void *self, const char *name),
 	void *self);
 
-/* Takes the lock in the file `name` and writes the pid into it. -1: *error is errno, or 0 if
- * another process has it: *owner is its pid, 0 if unknown. */
+/* Takes the lock in the file `name` and writes the pid there. -1: *error is errno, or 0 if another
+ * process has the lock: *owner is its pid, 0 if unknown. */
 int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error);
-/* Is the lock the file of that name in the folder still? */
+/* Returns whether the folder's file of that name is still the locked one. */
 bool kvt_folder_holds(int folder, const char *name, int lock);
 void kvt_folder_unlock(int lock);
 
-/* Writes a block with O_DIRECT into a file without a name and looks at what became of it. */
+/* Tests O_DIRECT: writes a block into a file without a name and reports the effect. */
 void kvt_folder_probe(int folder, struct kvt_direct *out);
 
-/* Length becomes `bytes`, all blocks allocated. Where the file system cannot allocate ahead, what
- * was not there before is written with zeros. */
+/* Sets the length to `bytes`, with all blocks allocated. Where the file system cannot allocate
+ * ahead, writes zeros into the new part. */
 int kvt_folder_reserve(int fd, uint64_t bytes);
 
 #endif

@@ -1,17 +1,16 @@
 /*
  * machine.c - a folder of the machine's file system behind kvtier_io.h.
  *
- * Everything is done relative to one descriptor of the folder, so that a folder that is moved or
- * replaced while a store works never mixes two stores. Files are never mapped: a device that fails
- * is an error of a call here, not a SIGBUS in the process.
+ * All calls are relative to one descriptor of the folder, so that a folder that is moved or replaced while a store
+ * works never mixes two stores. Files are never mapped: a failing device is an error of a call here, not a SIGBUS in
+ * the process.
  *
- * Lengths. POSIX makes a file's length durable by a sync of that file, not of its folder, and
- * kvtier_io.h promises both with sync_folder; so changes of lengths are counted, and files with one
- * that no SYNC has covered since are synced first. A file that is closed before is synced then.
+ * Lengths. POSIX makes a file's length durable by a sync of that file, not of its folder, and kvtier_io.h promises both
+ * with sync_folder; so the layer counts changes of lengths, and sync_folder first syncs files with a change that no
+ * SYNC has covered. A file that is closed before is synced then.
  *
- * The lock is an open file description's (OFD): unlike POSIX locks it also keeps two handles of one
- * process apart, and no close of another descriptor drops it. The owner's pid in the file is for
- * people.
+ * The lock is an open file description's (OFD): unlike a POSIX lock it also keeps two handles of one process apart, and
+ * no close of another descriptor drops it. The owner's pid in the file is only shown to people.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -38,7 +37,7 @@ struct machine {
 	int lock; /* -1: not held */
 	struct kvt_engine *engine;
 	struct kvt_machine_file *files;
-	bool lost_sync; /* a sync while closing failed: the next sync_folder says so */
+	bool lost_sync; /* a sync at a close failed: the next sync_folder reports that */
 	struct kvt_io_mode mode;
 	char why[KVT_REASON_BYTES];
 };
@@ -55,7 +54,7 @@ static struct kvt_machine_file *file_of(struct kvt_file *file)
 
 /* --- errors ------------------------------------------------------------------------------------- */
 
-/* Keeps the cause for why() and gives the status for it. */
+/* Keeps the cause for why() and returns its status. */
 static enum kvt_status fail(struct machine *m, const char *verb, const char *name, int error)
 {
 	char text[64];
@@ -75,7 +74,7 @@ static enum kvt_status fail(struct machine *m, const char *verb, const char *nam
 	}
 }
 
-/* As fail, where a missing file is none of the answers. */
+/* Like fail, where a missing file is no expected answer. */
 static enum kvt_status fail_hard(struct machine *m, const char *verb, const char *name, int error)
 {
 	enum kvt_status status = fail(m, verb, name, error);
@@ -103,7 +102,7 @@ static enum kvt_status check_name(struct machine *m, const char *name)
 
 static int open_flags(enum kvt_open_how how)
 {
-	int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; /* a FIFO must not stop us */
+	int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; /* a FIFO must not block the open */
 
 	if (how == KVT_OPEN_READ)
 		return flags | O_RDONLY;
@@ -117,7 +116,7 @@ static bool set_blocking(int fd)
 	return flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
 }
 
-/* Opens with O_DIRECT where that means something. -1 with errno. */
+/* Opens with O_DIRECT where that has an effect. -1 with errno. */
 static int open_file(struct machine *m, const char *name, int flags, bool direct,
 	struct kvt_direct *what)
 {
@@ -140,7 +139,7 @@ static int open_file(struct machine *m, const char *name, int flags, bool direct
 		fd = openat(m->folder, name, flags, 0600);
 	if (fd < 0)
 		return -1;
-	/* io_uring would take O_NONBLOCK for a wish not to wait on some file systems. */
+	/* io_uring would take O_NONBLOCK as a wish not to wait on some file systems. */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && set_blocking(fd))
 		return fd;
 	(void)close(fd);
@@ -319,7 +318,7 @@ static bool machine_holds(struct kvt_io *io)
 
 /* --- data --------------------------------------------------------------------------------------- */
 
-/* Several SYNCs of a file may overlap: what the first of them covers, each does. */
+/* Several SYNCs of a file may overlap: each covers all that the first of them covers. */
 static void sync_begins(struct kvt_machine_file *file)
 {
 	if (file->syncs++ == 0)
@@ -407,9 +406,9 @@ static const struct kvt_io_ops machine_ops = {
 	.holds = machine_holds,
 };
 
-/* --- making one --------------------------------------------------------------------------------- */
+/* --- creation ----------------------------------------------------------------------------------- */
 
-/* Another reason why the mode is not the best. */
+/* Adds a reason why the mode is not the best. */
 static void add_reason(struct kvt_io_mode *mode, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

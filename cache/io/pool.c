@@ -1,13 +1,13 @@
 /*
- * pool.c - the engine of machines that do not let us have io_uring: threads that wait for the disk.
+ * pool.c - the engine for machines without io_uring: threads that wait for the disk.
  *
- * One queue of operations that wait, one of those that are done, one mutex for both; the transfers
- * themselves hold nothing. Threads are started with the engine, not on demand: a process that
- * cannot have them learns so when it opens, not in the middle of its work. Cost: two switches of
- * context per operation, some ten microseconds against the millisecond that 4 MiB take.
+ * A queue of waiting operations, a queue of finished ones, and one mutex for both; transfers hold
+ * no lock. Threads are started with the engine, not on demand: a process that may not have them
+ * learns that when it opens the store, not amid its work. Cost: two switches of context per
+ * operation, some ten microseconds against the millisecond that 4 MiB take.
  *
- * The threads block all signals, so that the process's handlers run where its owner expects, and
- * leave the processors that the opening thread was bound to: engines bind their threads.
+ * The threads block all signals, so that the process's own threads run its handlers, and do not
+ * inherit the processors of the opening thread: engines bind their threads.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,9 +23,9 @@
 
 struct pool {
 	struct kvt_engine base;
-	pthread_mutex_t lock; /* of all below but the threads' ids */
-	pthread_cond_t work;  /* waiting got one, or ending */
-	pthread_cond_t news;  /* done got one, or woken */
+	pthread_mutex_t lock; /* guards all members below except the threads' ids */
+	pthread_cond_t work;  /* signals: an operation waits, or the pool ends */
+	pthread_cond_t news;  /* signals: an operation is done, or a wake */
 	struct kvt_io_queue waiting, done;
 	bool woken, ending;
 	uint32_t thread_count;
@@ -66,7 +66,7 @@ static void leave_processors(void)
 	CPU_ZERO(&all);
 	for (int i = 0; i < CPU_SETSIZE; i++)
 		CPU_SET(i, &all);
-	(void)sched_setaffinity(0, sizeof(all), &all); /* the kernel takes those that are allowed */
+	(void)sched_setaffinity(0, sizeof(all), &all); /* the kernel takes the allowed ones */
 }
 
 static void *serve(void *arg)
@@ -170,7 +170,7 @@ static void pool_destroy(struct kvt_engine *engine)
 	free(pool);
 }
 
-/* Sets *error if not all could be started; one is enough to go on. */
+/* Starts the threads. Sets *error if not all could be started; one thread is enough. */
 static int start(struct pool *pool, uint32_t wanted)
 {
 	sigset_t all, before;

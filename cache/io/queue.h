@@ -1,12 +1,12 @@
 /*
- * queue.h - lists of operations, and how many bytes one moves.
+ * queue.h - lists of operations, and the number of bytes that an operation moves.
  */
 #ifndef KVT_QUEUE_H
 #define KVT_QUEUE_H
 
 #include "kvtier/kvtier_io.h"
 
-/* Operations in order, by their `next`. */
+/* Operations in order, linked by their `next`. */
 struct kvt_io_queue {
 	struct kvt_io_op *first, *last;
 };
@@ -35,7 +35,7 @@ static inline struct kvt_io_op *kvt_io_queue_take(struct kvt_io_queue *q)
 	return op;
 }
 
-/* Of all its pieces. */
+/* Bytes of all pieces of an operation. */
 static inline uint64_t kvt_io_bytes(const struct kvt_io_op *op)
 {
 	uint64_t bytes = 0;

@@ -3,29 +3,29 @@
  *
  *   submit -> waiting -> slot (at most `depth`) -> SQE ... CQE -> slot -> done -> reap
  *
- * Names. A CQE carries the number of its slot and the count of uses of that slot at the time. One
- * whose count is not the slot's present one is stale and is dropped: it can never be taken for the
- * answer to another operation, whatever the kernel reports twice or late.
+ * Names. A CQE carries the number of its slot and that slot's count of uses at the time. A CQE with another than the
+ * slot's present count is stale and is dropped: it can never be taken for the answer to another operation, even if the
+ * kernel reports twice or late.
  *
- * Bounds. At most `depth` operations and one poll are in the ring, the completion queue has room for
- * more than that, so it cannot overflow; the submission queue likewise, so there is always an entry.
+ * Bounds. At most `depth` operations and one poll are in the ring, the completion queue has room for more than that, so
+ * it cannot overflow; the submission queue likewise, so there is always an entry.
  *
- * Registered memory. The caller's arena is pinned once, in pieces of at most 1 GiB (the kernel's
- * limit for one), so that a transfer does not look up and pin a thousand pages again: 5 instead of 7
- * to 9 ms of processor time per GB. That works for a transfer whose pieces lie one after another
- * inside one registered piece; all others go the plain way, with which they can be mixed.
+ * Registered memory. The caller's arena is pinned once, in pieces of at most 1 GiB (the kernel's limit for one), so
+ * that a transfer does not look up and pin a thousand pages again: 5 instead of 7 to 9 ms of processor time per GB.
+ * Registered memory serves a transfer whose pieces are consecutive inside one registered piece; all other transfers use
+ * plain operations, and both kinds mix.
  *
- * Registering makes all of the memory present, some tenths of a second per GiB on a good day, several
- * seconds on a virtual machine whose host has to find it first. So memory is registered only if it is
- * present already (locked, of huge pages that were reserved): opening a store must not take minutes
- * for two milliseconds per GB. For the same reason there is no copying through a small registered
- * ring where the arena cannot be registered: copying a GB costs fifty times what is gained.
+ * Registration makes all of the memory present, some tenths of a second per GiB at best, several seconds on a virtual
+ * machine whose host has to find it first. So the engine registers memory only if it is present already (locked, of
+ * reserved huge pages): opening a store must not take minutes to gain two milliseconds per GB. For the same reason no
+ * copy passes through a small registered ring where the arena cannot be registered: copying a GB costs fifty times the
+ * gain.
  *
- * Threads. A submitting thread may end before the answer comes: the kernel then cancels what it had
- * begun for that thread, and the transfer is asked for again by the thread that reaps.
+ * Threads. A submitting thread may end before the answer arrives: the kernel then cancels that thread's operations, and
+ * the reaping thread requests the transfer again.
  *
- * Waking. An eventfd that the ring polls: one place to wait for both. A reap that does not wait
- * leaves the wake for the next one that does.
+ * Waking. An eventfd that the ring polls: one place to wait for both. A reap that does not wait leaves the wake for the
+ * next one that does.
  */
 #include <assert.h>
 #include <errno.h>
@@ -40,9 +40,9 @@
 
 #include "io/ring.h"
 
-#define REGISTERED_BYTES (UINT64_C(1) << 30) /* of one registered piece, at most */
-#define CALL_BYTES       (UINT64_C(1) << 30) /* asked for at once; the rest follows */
-#define RESIDENT_PAGES   4096 /* looked at in one call */
+#define REGISTERED_BYTES (UINT64_C(1) << 30) /* most bytes of one registered piece */
+#define CALL_BYTES       (UINT64_C(1) << 30) /* most bytes requested at once; the rest follows */
+#define RESIDENT_PAGES   4096 /* pages checked in one call */
 #define SLOT_BITS        16
 #define WAKE_TAG         (UINT64_C(1) << 63)
 #define SECOND           INT64_C(1000000000)
@@ -50,8 +50,8 @@
 /* A place for an operation under way. */
 struct slot {
 	struct kvt_io_op *op; /* NULL: free */
-	uint64_t uses;        /* 47 bits of it are in the CQE's name */
-	uint64_t done;        /* bytes moved by calls before */
+	uint64_t uses;        /* the CQE's name has 47 bits of it */
+	uint64_t done;        /* bytes that earlier calls moved */
 	uint32_t retries;
 	struct iovec rest[KVT_IO_MAX_PIECES]; /* the kernel reads it until the call is submitted */
 };
@@ -61,9 +61,9 @@ struct ring {
 	struct io_uring uring;
 	bool uring_open;
 	int wake_fd;
-	bool woken; /* since the last reap that waits */
+	bool woken; /* a wake since the last reap that waits */
 	bool armed; /* the poll of wake_fd is in the ring */
-	const char *memory; /* registered; NULL: none */
+	const char *memory; /* the registered arena; NULL: none */
 	uint64_t memory_bytes;
 	struct kvt_io_queue waiting, done;
 	uint32_t depth;
@@ -72,7 +72,7 @@ struct ring {
 	struct slot slots[];
 };
 
-/* --- asking ------------------------------------------------------------------------------------- */
+/* --- submission --------------------------------------------------------------------------------- */
 
 static uint64_t name_of(const struct ring *r, const struct slot *slot)
 {
@@ -165,7 +165,7 @@ static void start_waiting(struct ring *r)
 	}
 }
 
-/* What the kernel does not take now (memory is short) stays in the queue for the next call. */
+/* Submits. Entries that the kernel does not take now (a shortage of memory) stay in the queue for the next call. */
 static void push(struct ring *r)
 {
 	if (io_uring_sq_ready(&r->uring) > 0)
@@ -245,7 +245,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-/* Until something is done, a thread wakes us, or the time is over. */
+/* Waits until an operation is done, a thread wakes the engine, or the time is over. */
 static void wait_for_news(struct ring *r, int64_t wait_ns)
 {
 	int64_t start = now_ns(), left = wait_ns;
@@ -286,14 +286,14 @@ static void ring_wake(struct kvt_engine *engine)
 	ssize_t n;
 
 	do {
-		n = write(r->wake_fd, &one, sizeof(one)); /* EAGAIN: it is readable anyway */
+		n = write(r->wake_fd, &one, sizeof(one)); /* EAGAIN: the eventfd is readable anyway */
 	} while (n < 0 && errno == EINTR);
 }
 
 /* --- life --------------------------------------------------------------------------------------- */
 
-/* The kernel may give a ring the addresses of one that another thread's engine had. liburing unmaps and maps without the
- * C library, so only this says to ThreadSanitizer that all use of the old one was before. */
+/* The kernel may give a ring the addresses of a former ring of another thread's engine. liburing maps and unmaps
+ * without the C library, so only this counter shows ThreadSanitizer that all use of the old ring came before. */
 static _Atomic unsigned rings_gone;
 
 static void ring_destroy(struct kvt_engine *engine)
@@ -310,7 +310,7 @@ static void ring_destroy(struct kvt_engine *engine)
 	free(r);
 }
 
-/* Are all pages there, so that pinning them makes none? */
+/* Returns whether all pages are present, so that pinning creates none. */
 static bool resident(char *memory, uint64_t bytes)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -331,7 +331,7 @@ static bool resident(char *memory, uint64_t bytes)
 	return all;
 }
 
-/* errno of registering the arena; 0: done. */
+/* errno of registering the arena; 0: success. */
 static int register_memory(struct ring *r, char *memory, uint64_t bytes)
 {
 	uint64_t count = (bytes + REGISTERED_BYTES - 1) / REGISTERED_BYTES;
@@ -361,8 +361,8 @@ static int register_memory(struct ring *r, char *memory, uint64_t bytes)
 	return -rc;
 }
 
-/* A ring may be had and yet be of no use: a filter may forbid only the calls that use it, and what
- * calls itself Linux may know few operations. errno; 0: it works. */
+/* Tests a ring, which may exist and yet be useless: a filter may forbid only the calls that use it, and a kernel that
+ * claims to be Linux may know few operations. errno; 0: the ring works. */
 static int try_ring(struct ring *r)
 {
 	static const int needed[] = {IORING_OP_READV, IORING_OP_WRITEV, IORING_OP_FSYNC,
@@ -388,10 +388,10 @@ static int try_ring(struct ring *r)
 	return -rc;
 }
 
-/* errno; 0: there is a ring. */
+/* Opens a ring. errno; 0: success. */
 static int open_ring(struct ring *r)
 {
-	/* Completions wait for our next call instead of interrupting us; since Linux 5.19. */
+	/* Completions wait for the next call instead of interrupting the thread; since Linux 5.19. */
 	struct io_uring_params params = {
 		.flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG};
 	int rc = io_uring_queue_init_params(r->depth + 2, &r->uring, &params);

@@ -6,10 +6,11 @@
 
 #include "io/engine.h"
 
-/* What could not be had, as errno values; 0: nothing was missing. */
+/* Causes of missing parts, as errno values; 0: nothing is missing. */
 struct kvt_ring_report {
-	int setup;      /* why there is no ring at all */
-	int registered; /* why the caller's memory is not registered; ENODATA: not all is present */
+	int setup;      /* why there is no ring */
+	/* why the caller's memory is not registered; ENODATA: not all of it is present */
+	int registered;
 };
 
 /* KVT_ENOTSUP: no io_uring here (report->setup). KVT_ENOMEM. */

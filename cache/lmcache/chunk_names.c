@@ -1,10 +1,9 @@
 /*
  * chunk_names.c - see the header.
  *
- * Entries lie in one array that grows by doubling, free ones in a list. Two arrays of list heads, as
- * long as the array of entries, lead to them: one by storage key, one by LMCache's hash. Keys are
- * hashes already; LMCache's are mixed, since clients that send prompts may choose them. Growing
- * moves all of it, which is paid once for each doubling.
+ * Entries lie in one array that grows by doubling, free entries in a list. Two arrays of list heads, as long as the
+ * array of entries, find them: one by storage key, one by LMCache's hash. Keys are hashes already; LMCache's hashes are
+ * mixed, since clients that send prompts may choose them. Growth moves all entries, once for each doubling.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +16,14 @@
 struct entry {
 	struct kvt_key key;
 	uint64_t hash;
-	uint32_t next_by_key, next_by_hash; /* next_by_key also links free ones */
-	uint32_t locations;                 /* bits; 0: free */
+	uint32_t next_by_key, next_by_hash; /* next_by_key also links free entries */
+	uint32_t locations;                 /* a bit for each location; 0: free */
 };
 
 struct kvt_chunk_names {
 	struct entry *entries;
 	uint32_t *by_key, *by_hash; /* `size` heads each */
-	uint32_t size, most; /* entries there is room for; size is a power of two or `most` */
+	uint32_t size, most; /* allocated entries, a power of two or `most` */
 	uint32_t used, count, free;
 };
 
@@ -118,7 +117,7 @@ static bool grow(struct kvt_chunk_names *names)
 	names->size = size;
 	memset(by_key, 0xff, size * sizeof(*by_key));
 	memset(by_hash, 0xff, size * sizeof(*by_hash));
-	for (uint32_t i = 0; i < names->used; i++) /* none is free: that is why it grows */
+	for (uint32_t i = 0; i < names->used; i++) /* the array grows only when no entry is free */
 		link_entry(names, i);
 	return true;
 }
@@ -163,7 +162,7 @@ enum kvt_chunk_news kvt_chunk_names_add(
 	uint32_t i = find_key(names, key);
 
 	if (i != NONE && names->entries[i].hash != hash)
-		return KVT_CHUNK_NOTHING; /* its name is what was said first, until it is gone */
+		return KVT_CHUNK_NOTHING; /* its name stays the first one until the chunk is gone */
 	if (i == NONE) {
 		i = new_entry(names);
 		if (i == NONE)

@@ -1,16 +1,16 @@
 /*
  * controller.c - see the header.
  *
- *	stored, removed --> names (which chunks, by both names)
- *	                --> queue of changes --thread--> link --> controller
- *	commands, full syncs <------------- thread <---- link
+ * 	stored, removed --> names (which chunks, by both names)
+ * 	                --> queue of changes --thread--> link --> controller
+ * 	commands, full syncs <------------- thread <---- link
  *
- * Names and queue are changed together under one lock, so that a walk over the names and the changes
- * that are queued after it began say together what is there, whatever the walk met. The lock is held
- * for a look-up, or for a piece of a walk; never while anything is sent.
+ * One lock covers changes of names and queue together, so that a walk over the names and the changes queued since its
+ * begin together give the true contents, whichever entries the walk met. A thread holds the lock for a look-up, or for
+ * a piece of a walk; never while it sends.
  *
- * The thread sleeps until the first change after it has taken all, waits BATCH_NS for what comes
- * with it, and hands all there is to the link.
+ * Once the thread has taken all changes, it sleeps until the next one, waits BATCH_NS for further changes, and passes
+ * all of them to the link.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -32,8 +32,8 @@
 #include "lmcache/controller_recipe.h"
 
 #define BATCH_NS     (5 * 1000 * 1000)
-#define TAKE_AT_ONCE 512   /* changes that leave the queue under one lock */
-#define WALK_PIECE   4096u /* names that are looked at under one lock */
+#define TAKE_AT_ONCE 512   /* changes taken from the queue under one lock */
+#define WALK_PIECE   4096u /* names visited under one lock */
 #define WAIT_MOST_MS 1000
 #define TEXT         KVT_CONTROLLER_TEXT_MAX
 
@@ -46,21 +46,21 @@ struct change {
 struct kvt_controller {
 	const struct kvt_surroundings *s; /* borrowed */
 	struct kvt_controller_actions actions;
-	struct kvw_lmcache_recipe recipe; /* its seed is ours */
+	struct kvw_lmcache_recipe recipe; /* its seed is owned */
 	char *seed;
 	int64_t pin_ns;
 	uint32_t locations;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	struct kvt_chunk_names *names;
 	struct change *queue; /* a ring */
 	uint32_t queue_size, queue_first, queue_count;
 	bool overflow; /* changes were dropped: a full sync is needed */
 	bool stopped;
 	struct kvt_controller_stats
-		stats; /* as of the last turn; the counters of this file at once */
+		stats; /* as of the last turn; this file's own counters immediately */
 
-	/* the thread's, or the stepper's */
+	/* used by the thread, or by the caller that steps */
 	void *zmq;
 	struct kvt_controller_link *link;
 	struct kvt_controller_pins pins;
@@ -72,7 +72,7 @@ struct kvt_controller {
 	_Atomic bool awake, stop;
 };
 
-/* --- what tiers report ------------------------------------------------------------------------ */
+/* --- reports of tiers ------------------------------------------------------------------------- */
 
 static bool location_of(const struct kvt_controller *c, uint32_t tier, uint32_t *location)
 {
@@ -86,7 +86,7 @@ static void wake(struct kvt_controller *c)
 		(void)!eventfd_write(c->wake, 1);
 }
 
-/* The lock is held. */
+/* Needs the lock. */
 static void add(struct kvt_controller *c, uint32_t location, bool admit, uint64_t key)
 {
 	if (c->queue_count == c->queue_size) {
@@ -137,7 +137,7 @@ void kvt_controller_removed(struct kvt_controller *c, uint32_t tier, const struc
 		wake(c);
 }
 
-/* --- what the link asks ----------------------------------------------------------------------- */
+/* --- requests of the link --------------------------------------------------------------------- */
 
 static bool all_keys(void *self, uint32_t location, uint64_t **keys, uint32_t *count)
 {
@@ -186,7 +186,7 @@ static void clear(struct kvt_controller *c, const struct kvt_controller_message 
 	kvt_controller_put_number(answer, "ClearWorkerRetMsg", "num_tokens", tokens);
 }
 
-/* Chunks of a prompt that a location holds, from the first on. */
+/* Number of chunks of a prompt that a location holds, from the first on. */
 static size_t find_chunks(struct kvt_controller *c, uint32_t location, const uint64_t *hashes,
 	size_t n, struct kvt_key *keys)
 {
@@ -257,7 +257,7 @@ static void on_command(
 
 /* --- a turn ----------------------------------------------------------------------------------- */
 
-/* Hands what is queued to the link. Returns how many changes. */
+/* Passes queued changes to the link. Returns how many. */
 static size_t drain(struct kvt_controller *c, int64_t now_ns)
 {
 	struct change changes[TAKE_AT_ONCE];
@@ -333,7 +333,7 @@ static void *run(void *arg)
 
 	while (!atomic_load(&c->stop)) {
 		atomic_store(&c->awake,
-			false); /* before the queue is read: what comes later wakes again */
+			false); /* before the queue is read: later changes wake the thread again */
 		next_ns = INT64_MAX;
 		done = kvt_controller_step(c, &next_ns);
 		wait_ns = next_ns == INT64_MAX ? INT64_MAX : next_ns - kvt_now(c->s);
@@ -355,7 +355,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* The address from which a packet to the controller would leave; "127.0.0.1" if not found. */
+/* The source address of a packet to the controller; "127.0.0.1" if not found. */
 static void find_ip(const char *address, char out[TEXT])
 {
 	const char *at = strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;
@@ -447,7 +447,7 @@ static bool open_link(struct kvt_controller *c, const struct kvt_config *config,
 	return true;
 }
 
-/* Signals are for the caller's threads; and a thread that was made on one core may use all. */
+/* The caller's threads handle signals; and a thread created on one core may use all cores. */
 static bool start_thread(struct kvt_controller *c)
 {
 	sigset_t all, before;
@@ -456,7 +456,7 @@ static bool start_thread(struct kvt_controller *c)
 	c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (c->wake < 0)
 		return false;
-	c->threaded = true; /* before the thread looks */
+	c->threaded = true; /* set before the thread reads it */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	c->threaded = pthread_create(&c->thread, NULL, run, c) == 0;
@@ -542,7 +542,7 @@ void kvt_controller_stop(struct kvt_controller *c)
 	pthread_mutex_lock(&c->lock);
 	c->stopped = true;
 	pthread_mutex_unlock(&c->lock);
-	(void)kvt_controller_step(c, &next_ns); /* what is queued goes before the good-bye */
+	(void)kvt_controller_step(c, &next_ns); /* queued changes precede the good-bye */
 	kvt_controller_link_destroy(c->link);
 	c->link = NULL;
 }
@@ -564,7 +564,7 @@ void kvt_controller_destroy(struct kvt_controller *c)
 	free(c);
 }
 
-/* --- eyes ------------------------------------------------------------------------------------- */
+/* --- observation ------------------------------------------------------------------------------ */
 
 void kvt_controller_stats(struct kvt_controller *c, struct kvt_controller_stats *out)
 {

@@ -1,13 +1,13 @@
 /*
  * controller_link.c - registration, heartbeats and commands of one worker.
  *
- * A step reads what came on each socket and then looks at what is due. The link is ASKING until its
+ * A step reads each socket and then does the work that is due. The link is ASKING until its
  * registration is answered and UP afterwards.
  *
  * Requests are answered in their order, without a number that matches an answer to its request:
- * when one was given up, its socket is closed and opened again, so that a late answer is lost. A
- * worker that registers counts from 0, as a new process does: so what waited for a controller that
- * went away is thrown away, and the next one hears all by a full sync.
+ * after a request was given up, its socket is closed and opened again, so that a late answer is
+ * lost. A worker that registers counts from 0, like a new process: so changes that waited for a
+ * controller that went away are dropped, and the next controller gets all names by a full sync.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,15 +18,15 @@
 
 #include "lmcache/controller_parts.h"
 
-#define LINGER_MS      200 /* for the good-bye */
-#define OWN_HWM        256 /* multiparts that wait for a controller that does not take them */
+#define LINGER_MS      200 /* time for the good-bye */
+#define OWN_HWM        256 /* multiparts that wait for a controller that does not read */
 #define RECEIVE_HWM    64
 #define RECONNECT_MOST 5000                /* ms */
 #define STOCK_BEAT_NS  INT64_C(2000000000) /* a stock worker's patience with a heartbeat */
 #define PATIENCE_MOST  INT64_C(60000000000)
 #define BEATS_TO_AWAY  2 /* unanswered ones */
 #define RETRY_NS       INT64_C(50000000)
-#define TURN_MESSAGES  64 /* of one socket in a step */
+#define TURN_MESSAGES  64 /* messages of one socket in a step */
 
 /* --- sockets ---------------------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ static void open_again(struct kvt_controller_link *link, void **socket, const ch
 
 /* --- registration and heartbeats -------------------------------------------------------------- */
 
-/* Between 0 and most, not the same for all workers. */
+/* A random time from 0 to most, different for each worker. */
 static int64_t some_of(struct kvt_controller_link *link, int64_t most)
 {
 	link->seed = link->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -139,13 +139,13 @@ static void enrol(struct kvt_controller_link *link, int64_t now_ns)
 	}
 }
 
-/* The controller does not answer any more. */
+/* Handles a controller that does not answer any more. */
 static void away(struct kvt_controller_link *link, int64_t now_ns)
 {
 	kvt_controller_sync_end(link);
 	close_socket(link, &link->beat);
 	open_again(link, &link->request, link->reply);
-	set(link->push, ZMQ_LINGER, 0); /* what waits in it is of the past */
+	set(link->push, ZMQ_LINGER, 0); /* drops waiting messages, which are outdated */
 	close_socket(link, &link->push);
 	link->push = open_socket(link, ZMQ_PUSH, link->pull);
 	for (uint32_t i = 0; i < link->config.locations; i++)
@@ -181,7 +181,7 @@ static void beat_tick(struct kvt_controller_link *link, int64_t now_ns)
 		(!kvt_controller_is_old(link) && link->beat_url[0] == '\0'))
 		return;
 	if (link->beat_sent_ns != 0 && now_ns - link->beat_sent_ns > patience) {
-		link->beat_sent_ns = 0; /* the answer will not come any more */
+		link->beat_sent_ns = 0; /* the answer will never arrive */
 		if (++link->unanswered >= BEATS_TO_AWAY && !link->config.stock) {
 			away(link, now_ns);
 			return;
@@ -201,9 +201,9 @@ static void beat_tick(struct kvt_controller_link *link, int64_t now_ns)
 	kvt_controller_ask(link, link->beat);
 }
 
-/* --- what comes ------------------------------------------------------------------------------- */
+/* --- input ------------------------------------------------------------------------------------ */
 
-/* One multipart message; its last frame is the payload. False: none was there. */
+/* Receives a multipart message; its last frame is the payload. False: no message. */
 static bool receive(void *socket, zmq_msg_t *last)
 {
 	bool more = true;

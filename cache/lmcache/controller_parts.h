@@ -1,5 +1,5 @@
 /*
- * controller_parts.h - inside of a link: what its files share. controller_link.c calls
+ * controller_parts.h - the shared parts of a link's files. controller_link.c calls
  * controller_sync.c, and both call controller_send.c.
  */
 #ifndef KVT_CONTROLLER_PARTS_H
@@ -10,14 +10,14 @@
 enum kvt_controller_state {
 	KVT_CONTROLLER_ASKING, /* a registration was sent */
 	KVT_CONTROLLER_UP,
-	KVT_CONTROLLER_SILENT, /* stock: no answer came, nothing is sent any more */
+	KVT_CONTROLLER_SILENT, /* stock: no answer came, the link sends nothing any more */
 };
 
 enum kvt_controller_sync_state {
 	KVT_CONTROLLER_NO_SYNC,
 	KVT_CONTROLLER_SYNC_ASKED,   /* Start was sent */
 	KVT_CONTROLLER_SYNC_SENDING, /* batches leave */
-	KVT_CONTROLLER_SYNC_SENT,    /* End was sent; Status is asked for */
+	KVT_CONTROLLER_SYNC_SENT,    /* End was sent; the link asks for Status */
 };
 
 struct kvt_controller_sync {
@@ -26,8 +26,8 @@ struct kvt_controller_sync {
 	char id[KVT_CONTROLLER_TEXT_MAX + 32];
 	uint64_t *keys; /* owned */
 	uint32_t count, batches, next_batch;
-	uint32_t tries;   /* of Start, then of Status */
-	int64_t again_ns; /* when to try again */
+	uint32_t tries;   /* tries of Start, then of Status */
+	int64_t again_ns; /* time of the next try */
 };
 
 /* Changes of one location that wait to be sent. */
@@ -38,25 +38,25 @@ struct kvt_controller_changes {
 };
 
 struct kvt_controller_link {
-	struct kvt_controller_link_config config; /* its texts are those below, or not used */
+	struct kvt_controller_link_config config; /* its texts are those below, or unused */
 	char pull[KVT_CONTROLLER_TEXT_MAX], reply[KVT_CONTROLLER_TEXT_MAX];
 	char heartbeat[KVT_CONTROLLER_TEXT_MAX], instance[KVT_CONTROLLER_TEXT_MAX];
 	char ip[KVT_CONTROLLER_TEXT_MAX], bind[KVT_CONTROLLER_TEXT_MAX];
 	struct kvt_controller_sender sender;
-	void *push, *request, *beat, *command;  /* sockets; NULL where there is none */
+	void *push, *request, *beat, *command;  /* sockets; NULL: none */
 	char beat_url[KVT_CONTROLLER_TEXT_MAX]; /* "": no heartbeats */
 
 	enum kvt_controller_state state;
-	int64_t asked_ns;                  /* when the registration was sent */
-	int64_t patience_ns;               /* how long it is waited for */
-	int64_t beat_due_ns, beat_sent_ns; /* sent: 0 once it is answered */
-	uint32_t unanswered;               /* heartbeats in a row */
+	int64_t asked_ns;                  /* time of the registration */
+	int64_t patience_ns;               /* time to wait for its answer */
+	int64_t beat_due_ns, beat_sent_ns; /* beat_sent_ns: 0 once answered */
+	uint32_t unanswered;               /* unanswered heartbeats in a row */
 
 	struct kvt_controller_sync sync;
 	uint32_t sync_number;
-	uint64_t seed;     /* of the delays */
+	uint64_t seed;     /* seed of the random delays */
 	bool resync;       /* the controller lacks changes */
-	int64_t resync_ns; /* when to begin */
+	int64_t resync_ns; /* when the resync begins */
 
 	struct kvt_controller_changes changes[KVT_CONTROLLER_LOCATIONS];
 	struct kvt_controller_buf out;
@@ -71,20 +71,20 @@ static inline bool kvt_controller_is_old(const struct kvt_controller_link *link)
 /* --- controller_send.c --- */
 const char *kvt_controller_location(uint32_t location);
 
-/* What was written into link->out, as one message of a DEALER. */
+/* Sends the message in link->out on a DEALER. */
 void kvt_controller_ask(struct kvt_controller_link *link, void *socket);
-/* ... or as a frame for the pull socket. False: it takes no more now; the frame is kept in `out`
- * until it is cleared. */
+/* Sends link->out as a frame for the pull socket. False: the socket takes no more now; the frame is
+ * kept in `out` until `out` is cleared. */
 bool kvt_controller_push(struct kvt_controller_link *link, bool more);
 
 /* --- controller_sync.c --- */
 void kvt_controller_sync_begin(struct kvt_controller_link *link, int64_t now_ns);
-void kvt_controller_sync_end(struct kvt_controller_link *link); /* whatever became of it */
-/* Answers to Start and to Status. */
+void kvt_controller_sync_end(struct kvt_controller_link *link); /* in any of its states */
+/* Handle the answers to Start and to Status. */
 void kvt_controller_sync_started(struct kvt_controller_link *link, bool accepted, int64_t now_ns);
 void kvt_controller_sync_status(
 	struct kvt_controller_link *link, const struct kvt_controller_message *m, int64_t now_ns);
-/* What is due. False: the controller does not answer any more. */
+/* Does the work that is due. False: the controller does not answer any more. */
 bool kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * controller_pins.c - a list that is searched; a pin is a rare thing.
+ * controller_pins.c - a list with linear search; pins are rare.
  */
 #include <stdlib.h>
 #include <string.h>

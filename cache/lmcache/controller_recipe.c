@@ -1,5 +1,5 @@
 /*
- * controller_recipe.c - settings to LMCache's hash recipe.
+ * controller_recipe.c - converts settings to LMCache's hash recipe.
  */
 #include <stdlib.h>
 #include <string.h>

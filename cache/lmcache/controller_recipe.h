@@ -1,5 +1,5 @@
 /*
- * controller_recipe.h - how this installation's LMCache names chunks, from the configuration.
+ * controller_recipe.h - how this installation's LMCache names chunks, by the configuration.
  */
 #ifndef KVT_CONTROLLER_RECIPE_H
 #define KVT_CONTROLLER_RECIPE_H
@@ -7,7 +7,8 @@
 #include "kvtier/kvtier.h"
 #include "wire/lmcache_hash.h"
 
-/* Texts of *out are those of the configuration. NULL, or a sentence: why it cannot be computed. */
+/* Makes the recipe. Texts of *out belong to the configuration. NULL: success, else a sentence with
+ * the reason. */
 const char *kvt_controller_recipe(const struct kvt_config *config, struct kvw_lmcache_recipe *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * controller_send.c - what leaves a link: single messages, and changes of what is held.
+ * controller_send.c - output of a link: single messages, and changes of the held chunks.
  *
- * Changes wait while the link asks for its registration, and while a full sync is under way; when
- * more of them wait than may, the rest is dropped and a full sync follows.
+ * Changes wait while the link asks for its registration, and while a full sync is under way;
+ * changes beyond the limit are dropped and a full sync follows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "lmcache/controller_parts.h"
 
-#define STOCK_WAITING 100000 /* changes that a stock worker keeps */
+#define STOCK_WAITING 100000 /* most changes that a stock worker keeps */
 #define FRAME_MOST    200    /* changes of one message */
 #define STOCK_FRAMES  50     /* messages of one multipart */
 #define OWN_FRAMES    4
@@ -42,7 +42,7 @@ bool kvt_controller_push(struct kvt_controller_link *link, bool more)
 
 /* --- changes ---------------------------------------------------------------------------------- */
 
-/* Room for one more. False: there may be no more, or there is no memory. */
+/* Makes room for one more change. False: the limit is reached, or there is no memory. */
 static bool make_room(struct kvt_controller_link *link, struct kvt_controller_changes *c)
 {
 	uint32_t most = link->config.stock ? STOCK_WAITING : link->config.queue;
@@ -78,7 +78,7 @@ void kvt_controller_link_change(
 	link->resync |= !link->config.stock;
 }
 
-/* One multipart of the first changes. Returns how many went. */
+/* Sends one multipart of the first changes. Returns how many. */
 static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location)
 {
 	struct kvt_controller_changes *c = &link->changes[location];
@@ -88,14 +88,15 @@ static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location
 
 	for (uint32_t i = 0; !link->config.stock && i < most; i++)
 		c->at[i].number =
-			c->next_number + i; /* of what is sent, so that there are no gaps */
+			/* number of the sent change, so that there are no gaps */
+			c->next_number + i;
 	while (done < most) {
 		uint32_t now = most - done < FRAME_MOST ? most - done : FRAME_MOST;
 
 		kvt_controller_put_operations(&link->out, &link->sender,
 			kvt_controller_location(location), c->at + done, now);
 		if (!kvt_controller_push(link, done + now < most))
-			break; /* a full queue shows at the first frame, before anything went */
+			break; /* a full queue shows at the first frame, before any was sent */
 		done += now;
 	}
 	c->next_number += link->config.stock ? 0 : done;

@@ -1,11 +1,11 @@
 /*
- * controller_sync.c - reporting everything that is held to a controller.
+ * controller_sync.c - reports all held chunks to a controller.
  *
- * Start is sent for a location; once it is accepted, all batches and an End; then Status is asked
- * until the controller has all of it. Batches that it misses are sent again, each time with another
- * End. The keys are those of the moment in which Start was sent: changes since then wait (a stock
- * worker stores nothing meanwhile) and leave afterwards, in their order, so that in the end the
- * controller knows what is there, whatever the keys said. One location after the other.
+ * A sync sends Start for a location; once that is accepted, all batches and an End; then it asks
+ * for Status until the controller has all batches. It sends missing batches again, each time with
+ * another End. The keys are those at the moment of Start: later changes wait (a stock worker stores
+ * nothing meanwhile) and are sent afterwards, in their order, so that in the end the controller
+ * knows the true contents. One location follows the other.
  *
  * A controller that knows no full sync gets all keys as new ones.
  */
@@ -19,8 +19,8 @@
 #define POLLS         60
 #define POLL_NS       INT64_C(200000000)
 #define POLL_MOST_NS  INT64_C(5000000000)
-#define FAILED_NS     INT64_C(5000000000) /* until one that failed is tried again */
-#define STUCK_NS      INT64_C(20000000)   /* until a full queue is looked at again */
+#define FAILED_NS     INT64_C(5000000000) /* time until a failed sync is tried again */
+#define STUCK_NS      INT64_C(20000000)   /* time until a full queue is tried again */
 #define TURN_BATCHES  32
 
 void kvt_controller_sync_end(struct kvt_controller_link *link)
@@ -50,7 +50,7 @@ static void send_start(struct kvt_controller_link *link, int64_t now_ns)
 	sync->again_ns = now_ns + (link->config.stock ? STOCK_WAIT_NS : link->config.answer_ns);
 }
 
-/* Start of the location that is next. False: it could not be begun. */
+/* Sends Start for the next location. False: the sync could not begin. */
 static bool begin_location(struct kvt_controller_link *link, uint32_t location, int64_t now_ns)
 {
 	const struct kvt_controller_link_user *user = &link->config.user;
@@ -60,7 +60,7 @@ static bool begin_location(struct kvt_controller_link *link, uint32_t location, 
 	kvt_controller_sync_end(link);
 	sync->location = location;
 	if (!link->config.stock)
-		link->changes[location].count = 0; /* the keys say it */
+		link->changes[location].count = 0; /* the keys include these changes */
 	if (!user->keys(user->self, location, &sync->keys, &sync->count))
 		return false;
 	sync->batches = (sync->count + batch - 1) / batch;
@@ -140,7 +140,7 @@ static bool send_end(struct kvt_controller_link *link, int64_t now_ns)
 	return true;
 }
 
-/* As much as the socket takes; the rest at a later tick. */
+/* Sends as much as the socket takes; a later tick sends the rest. */
 static void go_on_sending(struct kvt_controller_link *link, int64_t now_ns)
 {
 	struct kvt_controller_sync *sync = &link->sync;

@@ -1,6 +1,6 @@
 /*
- * sim_lmcache_wire.c - written with the msgpack writer of src/common/wire, whose bytes are checked against
- * recorded ones; read member by member, in any order, unknown ones skipped.
+ * controller_wire.c - writes with the msgpack writer of src/common/wire, whose bytes are checked against recorded ones;
+ * reads member by member, in any order, and skips unknown members.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "wire/msgpack.h"
 #include "lmcache/controller_wire.h"
 
-#define HEAD_MAX 512u /* of a message without its texts and lists */
+#define HEAD_MAX 512u /* most bytes of a message without its texts and lists */
 
 void kvt_controller_buf_free(struct kvt_controller_buf *buf)
 {
@@ -40,7 +40,7 @@ static bool reserve(struct kvt_controller_buf *buf, size_t more)
 	return true;
 }
 
-/* Room for `more` bytes beyond the head and the texts that every message has. */
+/* Makes room for `more` bytes beyond the head and the texts that every message has. */
 static bool begin(struct kvt_controller_buf *out, const struct kvt_controller_sender *sender,
 	const char *text, size_t more, struct kvw_mp_out *mp)
 {
@@ -85,7 +85,7 @@ static void put_key(struct kvw_mp_out *mp, const struct kvt_controller_sender *s
 		kvw_mp_put_uint(mp, key);
 }
 
-/* The members that every message of a worker begins with. */
+/* Writes the members with which every message of a worker begins. */
 static void put_head(struct kvw_mp_out *mp, uint32_t members, const char *type,
 	const struct kvt_controller_sender *sender)
 {
@@ -224,7 +224,7 @@ void kvt_controller_put_error(struct kvt_controller_buf *out, const char *text)
 	end(out, &mp);
 }
 
-/* A text of at most size - 1 bytes; a value of another type is passed and leaves "". */
+/* Reads a text of at most size - 1 bytes; skips a value of another type and leaves "". */
 static bool read_text(struct kvw_mp *mp, char *out, size_t size)
 {
 	struct kvw_slice text;
@@ -257,7 +257,7 @@ static bool read_extra_config(struct kvw_mp *mp, struct kvt_controller_message *
 	return true;
 }
 
-/* One command of a heartbeat's answer. */
+/* Reads one command of a heartbeat's answer. */
 static bool read_command(struct kvw_mp *mp, struct kvt_controller_message *m)
 {
 	struct kvw_slice name;
@@ -293,7 +293,7 @@ static bool read_commands(struct kvw_mp *mp, struct kvt_controller_message *m)
 	return true;
 }
 
-/* A list of numbers; those beyond `most` are passed. The caller's array, on the heap. */
+/* Reads a list of numbers; skips those beyond `most`. The array is the caller's, on the heap. */
 static bool read_numbers(struct kvw_mp *mp, uint32_t most, uint32_t **out, uint32_t *out_count)
 {
 	uint32_t count, kept;
@@ -303,7 +303,7 @@ static bool read_numbers(struct kvw_mp *mp, uint32_t most, uint32_t **out, uint3
 		return false;
 	kept = count < most ? count : most;
 	*out = malloc(
-		((size_t)kept + 1) * sizeof(**out)); /* a byte of the message is there for each */
+		((size_t)kept + 1) * sizeof(**out)); /* the message has at least a byte for each */
 	if (*out == NULL)
 		return false;
 	for (uint32_t i = 0; i < count; i++) {

@@ -1,10 +1,10 @@
 /*
  * controller_wire.h - messages between an LMCache worker and its controller, the worker's side.
  *
- * msgpack maps with "type" first and the members in LMCache's order, as recorded from 0.5.6. Writers
- * append one whole message to a buffer; a failed allocation shows in the buffer. The reader is made
- * for untrusted bytes: a message has at most KVT_CONTROLLER_MESSAGE_MAX bytes, counts
- * are checked against the bytes that are left before anything is reserved for them. Pure functions.
+ * msgpack maps with "type" first and the members in LMCache's order, as recorded from 0.5.6. Writers append one whole
+ * message to a buffer; a failed allocation shows in the buffer. The reader accepts untrusted bytes: a message has at
+ * most KVT_CONTROLLER_MESSAGE_MAX bytes, and counts are checked against the remaining bytes before memory is allocated
+ * for them. Pure functions.
  */
 #ifndef KVT_CONTROLLER_WIRE_H
 #define KVT_CONTROLLER_WIRE_H
@@ -13,19 +13,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KVT_CONTROLLER_TEXT_MAX    256 /* with the terminating 0 */
+#define KVT_CONTROLLER_TEXT_MAX    256 /* including the terminating 0 */
 #define KVT_CONTROLLER_MESSAGE_MAX (8u << 20)
-#define KVT_CONTROLLER_MISSING_MAX 4096 /* batches of one answer that are sent again */
+#define KVT_CONTROLLER_MISSING_MAX 4096 /* most batches of one answer that are sent again */
 
-/* How LMCache calls memory and local disk. */
+/* LMCache's names of memory and local disk. */
 #define KVT_CONTROLLER_CPU  "LocalCPUBackend"
 #define KVT_CONTROLLER_DISK "LocalDiskBackend"
 
-/* A growing run of bytes. Writers append freely and look at `failed` once, before they are used. */
+/* A growing buffer. Writers append freely and check `failed` once, before they use the bytes. */
 struct kvt_controller_buf {
 	uint8_t *data; /* owned; NULL while empty */
 	size_t len, cap;
-	bool failed; /* an allocation failed: the content is not whole */
+	bool failed; /* an allocation failed: the content is incomplete */
 };
 
 void kvt_controller_buf_free(struct kvt_controller_buf *buf);
@@ -36,14 +36,14 @@ struct kvt_controller_sender {
 	const char *instance;
 	uint32_t worker; /* tensor-parallel rank */
 	const char *ip;
-	uint16_t port;    /* of the command socket */
+	uint16_t port;    /* port of the command socket */
 	bool signed_keys; /* `builtin` keys are signed on the wire, digests are not */
 };
 
 /* One change of the tier. */
 struct kvt_controller_operation {
 	uint64_t key;
-	uint64_t number; /* counts the operations of one location, from 0 */
+	uint64_t number; /* number of the operation in its location, from 0 */
 	bool admit;
 };
 
@@ -69,14 +69,14 @@ void kvt_controller_put_number(
 	struct kvt_controller_buf *out, const char *type, const char *member, uint64_t number);
 void kvt_controller_put_error(struct kvt_controller_buf *out, const char *text);
 
-/* What a controller says; members that its type does not have are zero. */
+/* A message of the controller; members that its type does not have are zero. */
 struct kvt_controller_message {
 	char type[48];
 	char heartbeat_url[KVT_CONTROLLER_TEXT_MAX]; /* RegisterRetMsg; "": none */
-	bool full_sync;                              /* HeartbeatRetMsg: a command asks for one */
+	bool full_sync;                              /* HeartbeatRetMsg: a command requests a full sync */
 	bool accepted;                               /* FullSyncStartRetMsg */
-	bool can_exit_freeze;   /* FullSyncStatusRetMsg: enough workers are done */
-	bool is_complete;       /* ... this one is */
+	bool can_exit_freeze;   /* FullSyncStatusRetMsg: enough workers have finished */
+	bool is_complete;       /* ... this worker has */
 	uint32_t missing_count; /* batches to send again */
 	uint32_t *missing;      /* the first KVT_CONTROLLER_MISSING_MAX; owned */
 	char event_id[64];      /* commands */
@@ -85,7 +85,7 @@ struct kvt_controller_message {
 	uint32_t token_count;
 };
 
-/* False: not a message at all, too long, or without memory; then there is nothing to free. */
+/* False: not a message, too long, or no memory; then there is nothing to free. */
 bool kvt_controller_read(const void *data, size_t len, struct kvt_controller_message *out);
 void kvt_controller_message_free(struct kvt_controller_message *message);
 

@@ -1,5 +1,5 @@
 /*
- * lmcache.c - the life of a reading, and the public function over it.
+ * lmcache.c - the life of a reading, and its public function.
  */
 #include "lmcache/lmcache.h"
 
@@ -21,7 +21,7 @@ static bool open_lines(struct kvt_lmcache_lines *lines)
 	return lines->file != NULL;
 }
 
-/* After it the text is whole. */
+/* Completes the text. */
 static bool close_lines(struct kvt_lmcache_lines *lines)
 {
 	FILE *file = lines->file;
@@ -90,9 +90,9 @@ void kvt_lmcache_translate(
 		r->err = KVW_ENOMEM;
 }
 
-/* --- for programs ----------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
-/* What `print` writes. */
+/* The output of `print`. */
 static char *printed(const struct kvt_lmcache_reading *r,
 	void (*print)(const struct kvt_lmcache_reading *r, FILE *out))
 {
@@ -127,7 +127,7 @@ static enum kvt_status hand_out(struct kvt_lmcache_reading *r, struct kvt_lmcach
 	return r->mistakes.report.mistakes == 0 ? KVT_OK : KVT_EINVAL;
 }
 
-/* The file's text; NULL where there is none; reported if one was named. */
+/* Reads the file's text; NULL without a file; reported if the caller named one. */
 static char *read_named(struct kvt_lmcache_reading *r, const char *path, size_t *len)
 {
 	char why[KVT_READ_FILE_WHY], quoted[KVW_REPORT_QUOTE];

@@ -1,13 +1,13 @@
 /*
- * lmcache.h - LMCache's configuration as a table, and the steps from its text to settings of ours.
+ * lmcache.h - LMCache's configuration as a table, and the steps from its text to kvtier's settings.
  *
- *	text, variables --collect--> values --settle--> settings, the connector's keys
- *	                                 \-- mistakes and notes, each by file, line and key
+ * 	text, variables --collect--> values --settle--> settings, the connector's keys
+ * 	                                 \-- mistakes and notes, each by file, line and key
  *
- * A value is first only looked up (lmcache_collect.c: a variable goes over the file, a later line
- * over an earlier one), then read by its key's type (lmcache_value.c), then all are settled together
- * (lmcache_settle.c), since one key may decide what another one means. Nothing here opens a file but
- * kvt_lmcache_read; of the machine only the working directory counts, for relative paths. One reading is used by one thread.
+ * A value is first only looked up (lmcache_collect.c: a variable precedes the file, a later line an earlier one), then
+ * read by its key's type (lmcache_value.c), then all values are settled together (lmcache_settle.c), since one key may
+ * decide the meaning of another. Only kvt_lmcache_read opens a file; of the machine only the working directory counts,
+ * for relative paths. One thread uses a reading.
  */
 #ifndef KVT_LMCACHE_H
 #define KVT_LMCACHE_H
@@ -21,7 +21,7 @@
 #include "options/setting.h"
 
 #define KVT_LMCACHE_LABEL 112 /* room for a variable's name, and a key of extra_config after it */
-#define KVT_LMCACHE_SHOW  160 /* room for a value as people read it */
+#define KVT_LMCACHE_SHOW  160 /* room for a value in the form that people read */
 
 enum kvt_lmcache_type {
 	KVT_LMCACHE_FLAG,
@@ -43,7 +43,7 @@ enum kvt_lmcache_fate {
 
 /* A line of lmcache.def. Static. */
 struct kvt_lmcache_key {
-	const char *name; /* of extra_config: without that before it */
+	const char *name; /* in extra_config: without that prefix */
 	enum kvt_lmcache_type type;
 	const char *def, *min, *max, *unit; /* "": none */
 	enum kvt_lmcache_fate fate;
@@ -52,7 +52,7 @@ struct kvt_lmcache_key {
 	bool extra; /* of extra_config */
 };
 
-/* Keys of what is not here. Static. */
+/* Keys of features that kvtier lacks. Static. */
 struct kvt_lmcache_other {
 	bool extra; /* of extra_config */
 	enum kvt_lmcache_fate fate;
@@ -68,7 +68,7 @@ struct kvt_lmcache_alias {
 enum kvt_lmcache_index {
 #define KVT_LMCACHE_KEY(name, type, def, min, max, unit, fate, becomes, text) KVT_LMC_##name,
 #include "lmcache/lmcache.def"
-	KVT_LMC_OUTER, /* keys of the file's top */
+	KVT_LMC_OUTER, /* keys of the file's top level */
 	KVT_LMC_BEFORE_EXTRA = KVT_LMC_OUTER - 1,
 #define KVT_LMCACHE_EXTRA(name, type, min, max, unit, fate, becomes, text) KVT_LMC_EXTRA_##name,
 #include "lmcache/lmcache.def"
@@ -79,24 +79,24 @@ extern const struct kvt_lmcache_key kvt_lmcache_keys[KVT_LMC_COUNT];
 extern const struct kvt_lmcache_other kvt_lmcache_others[];  /* ended by NULL names */
 extern const struct kvt_lmcache_alias kvt_lmcache_aliases[]; /* ended by a NULL name */
 
-/* What is given for one key. */
+/* The value given for one key. */
 struct kvt_lmcache_value {
 	const struct kvw_node *node; /* from YAML; borrowed from the reading's documents, or NULL */
-	const char *text;            /* a scalar's, ends with a NUL beyond len; borrowed */
+	const char *text;            /* a scalar's text, with a NUL beyond len; borrowed */
 	size_t len;
 	char *copy;                    /* owned: a variable's text; NULL: none */
 	struct kvw_place place;        /* flag: label */
-	char label[KVT_LMCACHE_LABEL]; /* of a variable; "": the file */
+	char label[KVT_LMCACHE_LABEL]; /* a variable's name; "": the file */
 	bool quoted;
-	bool given; /* in the file or by a variable */
+	bool given; /* given in the file or by a variable */
 	bool valid; /* read by its type: one of the following, or text or node, holds */
-	bool usual; /* valid, and LMCache's default */
+	bool usual; /* valid, and equal to LMCache's default */
 	bool flag;
 	int64_t count;
 	double number;
 };
 
-/* Keys of the connector that one of LMCache's becomes. */
+/* Keys of the connector that result from LMCache's keys. */
 enum kvt_lmcache_own {
 	KVT_LMCACHE_OWN_chunk_size,
 	KVT_LMCACHE_OWN_min_retrieve_tokens,
@@ -109,86 +109,86 @@ enum kvt_lmcache_own {
 };
 extern const char *const kvt_lmcache_own_names[KVT_LMCACHE_OWN_COUNT];
 
-/* What is written down while reading: lines, counted. */
+/* Lines written while reading, counted. */
 struct kvt_lmcache_lines {
 	struct kvw_report report;
 	FILE *file;
-	char *text; /* owned; whole once the file is closed */
+	char *text; /* owned; complete once the file is closed */
 	size_t bytes;
 };
 
-/* One configuration on its way. */
+/* State of reading one configuration. */
 struct kvt_lmcache_reading {
 	const struct kvt_lmcache_source *source; /* borrowed */
-	const char *name; /* of the file, for messages; NULL: there is none */
+	const char *name; /* name of the file, for messages; NULL: no file */
 	struct kvt_lmcache_value values[KVT_LMC_COUNT];
-	struct kvw_document file, extra; /* extra: of the variable of extra_config */
+	struct kvw_document file, extra; /* extra: of the variable for extra_config */
 	struct kvt_lmcache_lines mistakes, notes;
-	size_t given;                      /* keys and unknown names */
+	size_t given;                      /* number of keys and unknown names */
 	char *settings[KVT_SETTING_COUNT]; /* owned texts; NULL: not set */
-	char *own[KVT_LMCACHE_OWN_COUNT];  /* owned texts, as JSON has them */
-	enum kvw_err err;                  /* KVW_ENOMEM: once it was met, the rest means nothing */
+	char *own[KVT_LMCACHE_OWN_COUNT];  /* owned texts, in JSON's form */
+	enum kvw_err err;                  /* KVW_ENOMEM: makes the rest meaningless */
 };
 
-/* KVW_ENOMEM: nothing to release. `source` is borrowed until finish; its path is not opened. */
+/* Begins a reading. KVW_ENOMEM: nothing to release. `source` is borrowed until finish; its path is not opened. */
 enum kvw_err kvt_lmcache_begin(
 	struct kvt_lmcache_reading **out, const struct kvt_lmcache_source *source) KVW_MUST_CHECK;
-/* A file's text, NULL for none, and then the variables; what became of it stands in r->err. */
+/* Collects a file's text, NULL for none, and then the variables; r->err has the result. */
 void kvt_lmcache_collect(
 	struct kvt_lmcache_reading *r, const char *name, const char *yaml, size_t len);
 void kvt_lmcache_finish_reading(struct kvt_lmcache_reading *r); /* NULL is allowed */
 
-/* Reads each value by its key's type, and says which cannot be. */
+/* Reads each value by its key's type, and reports values that cannot be read. */
 void kvt_lmcache_evaluate(struct kvt_lmcache_reading *r);
-/* What they become; the others: of remote_url, of the controller's keys. */
+/* Settle the values; the others: those of remote_url, of the controller's keys. */
 void kvt_lmcache_settle(struct kvt_lmcache_reading *r);
 void kvt_lmcache_settle_blend(struct kvt_lmcache_reading *r);
 void kvt_lmcache_settle_remote(struct kvt_lmcache_reading *r);
 void kvt_lmcache_settle_controller(struct kvt_lmcache_reading *r);
-/* All three after each other. */
+/* Collects, evaluates and settles. */
 void kvt_lmcache_translate(
 	struct kvt_lmcache_reading *r, const char *name, const char *yaml, size_t len);
 
-/* All of it, with the file that the source or its variables name. KVW_ENOTFOUND: neither file nor
- * variable; KVW_ENOMEM. What became of it stands in (*out)->err. */
+/* Does all steps, with the file that the source or its variables name. KVW_ENOTFOUND: neither file nor variable;
+ * KVW_ENOMEM. (*out)->err has the result. */
 enum kvw_err kvt_lmcache_load(
 	struct kvt_lmcache_reading **out, const struct kvt_lmcache_source *source) KVW_MUST_CHECK;
 
-/* The settings as YAML that kvt_config_read takes and that is JSON too; the connector's keys. */
+/* Print the settings as YAML that kvt_config_read takes and that is JSON, too; and the connector's keys. */
 void kvt_lmcache_print_settings(const struct kvt_lmcache_reading *r, FILE *out);
 void kvt_lmcache_print_own(const struct kvt_lmcache_reading *r, FILE *out);
-/* For people: each key that is given, where, and what becomes of it. */
+/* Prints each given key, its place and its result. */
 void kvt_lmcache_explain(const struct kvt_lmcache_reading *r, FILE *out);
 /* LMCACHE.md. */
 void kvt_lmcache_reference(FILE *out);
 
-/* One line about a key, with its place. */
+/* Reports a line about a key, with its place. */
 void kvt_lmcache_mistake(struct kvt_lmcache_reading *r, size_t key, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void kvt_lmcache_note(struct kvt_lmcache_reading *r, size_t key, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* A setting, in the words of settings.def; what it does not take is a mistake of the key `from`. */
+/* Sets a setting, in the form of settings.def; a refused value is a mistake of the key `from`. */
 bool kvt_lmcache_put(
 	struct kvt_lmcache_reading *r, size_t from, const char *path, const char *text);
-/* One of the connector's own, as JSON. */
+/* Sets one of the connector's own keys, as JSON. */
 void kvt_lmcache_put_own(struct kvt_lmcache_reading *r, const char *name, const char *json);
-/* Whether YAML may hold all of these characters: UTF-8, and in it nothing that YAML leaves out. */
+/* Returns whether YAML may hold all of these characters: UTF-8 without characters that YAML excludes. */
 bool kvt_lmcache_is_text(const char *text);
 
-/* Index of a key by its name or an older one; KVT_LMC_COUNT: there is none. */
+/* Index of a key by its name or an older one; KVT_LMC_COUNT: none. */
 size_t kvt_lmcache_find(const char *name, bool extra);
 
-/* The value as people may see it: short, one line, without logins and passwords. */
+/* The value for display: short, one line, without logins and passwords. */
 const char *kvt_lmcache_show(
 	const struct kvt_lmcache_value *value, size_t key, char out[KVT_LMCACHE_SHOW]);
 
-/* Whether a text that is meant as a configuration is LMCache's rather than ours: by its keys, and
- * where they say nothing by the file's name. */
+/* Returns whether a configuration's text is LMCache's rather than kvtier's: by its keys, and if these do not decide by
+ * the file's name. */
 bool kvt_lmcache_is_likely(const char *name, const char *yaml, size_t len);
-/* Whether LMCACHE_CONFIG_FILE or a variable of a key, a misspelt one too, is among these. */
+/* Returns whether LMCACHE_CONFIG_FILE or a variable of a key, even misspelt, is among these. */
 bool kvt_lmcache_has_variables(const char *const *variables);
-/* The value of a variable; NULL: not there. The last one counts. */
+/* The value of a variable; NULL: missing. The last one counts. */
 const char *kvt_lmcache_variable(const char *const *variables, const char *name, size_t len);
 
 #endif

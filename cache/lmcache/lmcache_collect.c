@@ -1,9 +1,9 @@
 /*
- * lmcache_collect.c - which value is given for each key: the file's, or a variable's over it.
+ * lmcache_collect.c - finds the value given for each key: a variable's, or else the file's.
  *
- * LMCache reads its file with PyYAML, where a key that stands twice silently counts the second time:
- * so it does here, but it is reported. Variables are LMCACHE_<KEY> with the value as text; vLLM's
- * "lmcache.<key>" of kv_connector_extra_config come in the same list, after the others.
+ * LMCache reads its file with PyYAML, where the second of two equal keys silently counts: kvtier does the same, and
+ * reports the key. Variables are LMCACHE_<KEY> with the value as text; vLLM's "lmcache.<key>" of
+ * kv_connector_extra_config come in the same list, after the others.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 
 #define PREFIX     "LMCACHE_"
 #define OVERRIDE   "lmcache."
-#define NAME_MOST  96 /* of a variable */
+#define NAME_MOST  96 /* room for a variable's name */
 #define FILE_NAMED "LMCACHE_CONFIG_FILE"
-#define OTHER_MODE "mp." /* of the multi-process mode */
+#define OTHER_MODE "mp." /* prefix of the multi-process mode */
 
 /* --- names ------------------------------------------------------------------------------------ */
 
@@ -46,8 +46,7 @@ static bool is_one_of(const char *names, const char *name)
 	return false;
 }
 
-/* Says what becomes of a key of what is not here. False: it is none. `path`: NULL where the place
- * says it. */
+/* Reports a key of a feature that kvtier lacks. False: no such key. `path`: NULL if the place shows it. */
 static bool collect_other(struct kvt_lmcache_reading *r, const char *name, bool extra,
 	struct kvw_place place, const char *path)
 {
@@ -70,7 +69,7 @@ static const char *nearest(const char *name, bool extra)
 {
 	struct kvw_suggest near;
 
-	if (strncmp(name, "resp_", 5) == 0) /* variables of LMCache's, not keys */
+	if (strncmp(name, "resp_", 5) == 0) /* variables of LMCache, not keys */
 		return NULL;
 	kvw_suggest_start(&near, name);
 	for (size_t i = 0; i < KVT_LMC_COUNT; i++)
@@ -90,8 +89,7 @@ const char *kvt_lmcache_variable(const char *const *variables, const char *name,
 	return found;
 }
 
-/* The key's name of "LMCACHE_CHUNK_SIZE=256" or "lmcache.chunk_size=256", and its value; false: no
- * such variable. */
+/* Splits "LMCACHE_CHUNK_SIZE=256" or "lmcache.chunk_size=256" into key and value; false: no such variable. */
 static bool take_apart(const char *variable, char name[NAME_MOST], const char **value)
 {
 	size_t before = sizeof(PREFIX) - 1;
@@ -116,7 +114,7 @@ static bool take_apart(const char *variable, char name[NAME_MOST], const char **
 	return true;
 }
 
-/* A key, or what was meant as one; of vLLM's own whatever is not of another mode. */
+/* Returns whether the name is a key, or meant as one; in vLLM's own list every name that is not of another mode. */
 static bool is_meant(const char *variable, const char *name)
 {
 	if (kvt_lmcache_find(name, false) < KVT_LMC_OUTER || nearest(name, false) != NULL)
@@ -147,7 +145,7 @@ static void set_node(struct kvt_lmcache_value *value, const struct kvw_node *nod
 	value->quoted = node->quoted;
 }
 
-/* Keys of the file's top. */
+/* Collects a key of the file's top level. */
 static void collect_key(struct kvt_lmcache_reading *r, const struct kvw_node *node)
 {
 	const struct kvw_node *key = node->key;
@@ -193,7 +191,7 @@ static void collect_file(
 	}
 	r->name = name;
 	r->err = kvw_document_parse(len > 0 ? yaml : "", len, &r->mistakes.report, &r->file);
-	if (r->err == KVW_EINVAL) { /* reported; the rest goes on without the file */
+	if (r->err == KVW_EINVAL) { /* reported; the reading goes on without the file */
 		r->err = KVW_OK;
 		return;
 	}
@@ -224,7 +222,7 @@ static size_t character(const unsigned char *c)
 		return 0;
 	code &= size == 1 ? 0x7F : 0xFFu >> (size + 1);
 	for (size_t i = 1; i < size; i++) {
-		if ((c[i] & 0xC0) != 0x80) /* the NUL at the end, too */
+		if ((c[i] & 0xC0) != 0x80) /* the NUL at the end fails, too */
 			return 0;
 		code = code << 6 | (c[i] & 0x3Fu);
 	}
@@ -253,8 +251,7 @@ static bool is_list(enum kvt_lmcache_type type)
 	       type == KVT_LMCACHE_TEXTS;
 }
 
-/* White space and a pair of quotes around it are not part of a variable's value, nor the brackets of
- * a list. */
+/* Sets a variable's text without surrounding white space, a pair of quotes, and the brackets of a list. */
 static enum kvw_err set_text(
 	struct kvt_lmcache_value *value, enum kvt_lmcache_type type, const char *text)
 {
@@ -280,8 +277,7 @@ static enum kvw_err set_text(
 	return value->given ? KVW_OK : KVW_ENOMEM;
 }
 
-/* A text that holds a mapping is read as YAML, of which its JSON is a part. `name`: of the text, for
- * messages. */
+/* Reads a text that holds a mapping as YAML, which includes its JSON. `name`: of the text, for messages. */
 static void parse_map(
 	struct kvt_lmcache_reading *r, struct kvt_lmcache_value *value, const char *name)
 {
@@ -350,7 +346,7 @@ static void collect_variable(struct kvt_lmcache_reading *r, const char *variable
 		parse_map(r, value, value->label);
 }
 
-/* The file may have extra_config as a text, too: LMCache reads both by the same converter. */
+/* The file may have extra_config as a text, too: LMCache converts both alike. */
 static void parse_extra(struct kvt_lmcache_reading *r)
 {
 	struct kvt_lmcache_value *whole = &r->values[KVT_LMC_extra_config];
@@ -359,7 +355,7 @@ static void parse_extra(struct kvt_lmcache_reading *r)
 	if (!whole->given || whole->label[0] != '\0' || whole->node->kind != KVW_NODE_SCALAR ||
 		kvw_node_is_null(whole->node))
 		return;
-	if (whole->len == 0) { /* no text is no mapping, to LMCache */
+	if (whole->len == 0) { /* to LMCache an empty text is no mapping */
 		whole->given = false;
 		return;
 	}
@@ -368,7 +364,7 @@ static void parse_extra(struct kvt_lmcache_reading *r)
 	parse_map(r, whole, name);
 }
 
-/* Takes extra_config apart. */
+/* Splits extra_config into its keys. */
 static void collect_extra(struct kvt_lmcache_reading *r)
 {
 	const struct kvt_lmcache_value *whole = &r->values[KVT_LMC_extra_config];
@@ -422,7 +418,7 @@ void kvt_lmcache_collect(
 		collect_extra(r);
 }
 
-/* --- whose file it is ------------------------------------------------------------------------- */
+/* --- the owner of a file ---------------------------------------------------------------------- */
 
 static bool is_ours(const char *name)
 {
@@ -430,7 +426,7 @@ static bool is_ours(const char *name)
 	       kvt_setting_find_section(name) < KVT_SETTING_SECTION_COUNT;
 }
 
-/* Whether the keys of a mapping are LMCache's; *known: whether any of them says so. */
+/* Returns whether the keys of a mapping are LMCache's; *known: whether any of them decides. */
 static bool has_theirs(const struct kvw_node *map, bool *known)
 {
 	size_t theirs = 0, ours = 0;

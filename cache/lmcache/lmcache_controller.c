@@ -1,9 +1,9 @@
 /*
  * lmcache_controller.c - LMCache's controller keys as controller.* settings.
  *
- * They count only where `enable_controller` is true, and for ranks that `lmcache_worker_ids` names. A
- * controller must name chunks as its workers do: so the hash and its seed go over, too. Heartbeats,
- * which LMCache sends only where configured, are sent anyway: controllers forget a silent worker.
+ * These keys count only where `enable_controller` is true, and for ranks that `lmcache_worker_ids` names. A controller
+ * must name chunks like its workers: so the hash and its seed are translated, too. kvtier always sends heartbeats,
+ * which LMCache sends only where configured: controllers forget a silent worker.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const struct kvt_lmcache_value *valid(const struct kvt_lmcache_reading *r
 	return value->valid && (value->text == NULL || value->len > 0) ? value : NULL;
 }
 
-/* A list, or one entry, or texts with commas between them, as the last of these. */
+/* Joins a list, or one entry, or texts with commas between them, in the last of these forms. */
 static void join(const struct kvt_lmcache_value *value, char *out, size_t room)
 {
 	size_t used = 0;
@@ -39,7 +39,7 @@ static void join(const struct kvt_lmcache_value *value, char *out, size_t room)
 	}
 }
 
-/* Whether this rank reports to the controller; false where the list leaves it out. */
+/* Returns whether this rank reports to the controller; false if the list omits it. */
 static bool is_named(struct kvt_lmcache_reading *r)
 {
 	const struct kvt_lmcache_value *ids = valid(r, KVT_LMC_lmcache_worker_ids);
@@ -64,7 +64,7 @@ static bool is_named(struct kvt_lmcache_reading *r)
 	return false;
 }
 
-/* "HOST:PORT" as LMCache writes it, or with its protocol. */
+/* Sets "HOST:PORT" as LMCache writes it, or with its protocol. */
 static void put_address(struct kvt_lmcache_reading *r, size_t key, const char *path)
 {
 	const struct kvt_lmcache_value *value = valid(r, key);
@@ -88,7 +88,7 @@ static void put_text(struct kvt_lmcache_reading *r, size_t key, const char *path
 	kvt_lmcache_put(r, key, path, text);
 }
 
-/* Seconds where `unit` is "s", else a plain number. */
+/* Sets seconds where `unit` is "s", else a plain number. */
 static void put_count(struct kvt_lmcache_reading *r, size_t key, const char *path, const char *unit)
 {
 	const struct kvt_lmcache_value *value = valid(r, key);

@@ -1,12 +1,12 @@
 /*
- * lmcache_print.c - what was translated: for kvt_config_read, for the connector, for people.
+ * lmcache_print.c - prints the translation: for kvt_config_read, for the connector, for people.
  */
 #include <string.h>
 
 #include "lmcache/lmcache.h"
 #include "settings/unknown.h"
 
-/* Settings and the connector's keys are texts that YAML holds; quoted, they are JSON, too. */
+/* Settings and the connector's keys are texts that YAML can hold; quoted, they are JSON, too. */
 static void print_text(FILE *out, const char *text)
 {
 	fputc('"', out);
@@ -25,7 +25,7 @@ static bool is_bare(const struct kvw_type *type)
 	       type == &kvt_setting_NUMBER;
 }
 
-/* The keys of one section; false: it has none. */
+/* Prints the keys of one section; false: it has none. */
 static bool print_section(
 	const struct kvt_lmcache_reading *r, const char *section, bool first, FILE *out)
 {
@@ -73,7 +73,7 @@ void kvt_lmcache_print_own(const struct kvt_lmcache_reading *r, FILE *out)
 	fputs(before[0] == '{' ? "{}\n" : "}\n", out);
 }
 
-/* --- for people ------------------------------------------------------------------------------- */
+/* --- the explanation -------------------------------------------------------------------------- */
 
 static const char *const fates[] = {
 	[KVT_LMCACHE_HONOURED] = "honoured",

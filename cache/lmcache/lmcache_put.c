@@ -1,7 +1,7 @@
 /*
- * lmcache_put.c - the settings of ours and the connector's keys that LMCache's values become.
+ * lmcache_put.c - sets kvtier's settings and the connector's keys from LMCache's values.
  *
- * Every setting passes the same check as a user's own (kvt_setting_parse), so that what comes out
+ * Every setting passes the same check as a user's own (kvt_setting_parse), so that the result
  * always reads without a mistake.
  */
 #include <stdlib.h>
@@ -35,7 +35,7 @@ bool kvt_lmcache_put(struct kvt_lmcache_reading *r, size_t from, const char *pat
 	struct kvw_fault fault;
 	enum kvw_err err;
 
-	if (at == KVT_SETTING_COUNT) { /* lmcache.def names what settings.def does not have */
+	if (at == KVT_SETTING_COUNT) { /* lmcache.def names a key that settings.def lacks */
 		kvt_lmcache_mistake(r, from, "`%s` is not a setting of this version", path);
 		return false;
 	}

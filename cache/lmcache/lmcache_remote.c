@@ -1,9 +1,9 @@
 /*
- * lmcache_remote.c - LMCache's remote_url and what extra_config says about it, as l2.* settings.
+ * lmcache_remote.c - LMCache's remote_url and its keys in extra_config, as l2.* settings.
  *
- * LMCache spreads over several keys what a URL of ours holds in one: the login, TLS, a cluster, the
- * database. Some of it applies to Valkey alone there; here it applies to whatever server the URL
- * names. Values that LMCache stored are neither read nor removed.
+ * LMCache has several keys for the parts of one kvtier URL: the login, TLS, a cluster, the
+ * database. Some keys apply only to Valkey in LMCache; in kvtier they apply to any server that the
+ * URL names. Values that LMCache stored are neither read nor removed.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static bool is_on(const struct kvt_lmcache_reading *r, size_t key)
 
 /* --- a URL in the making ---------------------------------------------------------------------- */
 
-/* Text that is cut off rather than too long; `full` then says so. */
+/* A growing text that is cut off at its limit; `full` then is true. */
 struct url {
 	char text[URL_ROOM];
 	size_t used;
@@ -63,7 +63,7 @@ static void append_text(struct url *url, const char *text)
 	append(url, text, strlen(text));
 }
 
-/* What is no letter or digit as %XX. */
+/* Appends text with all but letters and digits as %XX. */
 static void append_encoded(struct url *url, const char *text)
 {
 	char hex[4];
@@ -83,7 +83,7 @@ static bool is_name(char c)
 	return isascii(c) && (isalnum(c) || c == '_');
 }
 
-/* $NAME and ${NAME} from the environment; what is not there stays as it is. */
+/* Replaces $NAME and ${NAME} by the environment's values; an unknown name stays unchanged. */
 static void append_expanded(struct url *url, const char *text, const char *const *variables)
 {
 	while (*text != '\0') {
@@ -105,7 +105,7 @@ static void append_expanded(struct url *url, const char *text, const char *const
 
 /* --- its parts -------------------------------------------------------------------------------- */
 
-/* The scheme as we call it: with TLS and a cluster where extra_config asks for them. */
+/* Appends kvtier's name of the scheme: with TLS and a cluster where extra_config asks for them. */
 static void append_scheme(struct kvt_lmcache_reading *r, struct url *url, struct kvw_slice scheme)
 {
 	static const char *const bases[] = {"redis", "valkey"};
@@ -131,12 +131,12 @@ static void append_scheme(struct kvt_lmcache_reading *r, struct url *url, struct
 	append_text(url, "://");
 }
 
-/* What follows a '?': percent-encoded; empty where it does not. */
+/* The percent-encoded options after a '?'; empty where there are none. */
 struct options {
 	struct kvw_slice database, username, password;
 };
 
-/* The login of resp:// may stand in variables of its own. */
+/* The login of resp:// may be in variables of its own. */
 static const char *or_variable(
 	struct kvt_lmcache_reading *r, const char *text, const char *name, bool resp)
 {
@@ -167,7 +167,7 @@ static void append_login(
 	append_text(url, "@");
 }
 
-/* A certificate's or key's file. */
+/* Sets the file of a certificate or key. */
 static void put_file(struct kvt_lmcache_reading *r, const char *path, struct kvw_slice value)
 {
 	char file[URL_ROOM];
@@ -211,7 +211,7 @@ static void take_option(struct kvt_lmcache_reading *r, struct kvw_slice name,
 			ssl ? "there is no TLS" : "of redis-py alone");
 }
 
-/* NAME=VALUE&NAME=VALUE, as redis-py takes them; percent-encoded. */
+/* Takes NAME=VALUE&NAME=VALUE, percent-encoded, like redis-py. */
 static void take_options(
 	struct kvt_lmcache_reading *r, const char *text, bool tls, struct options *out)
 {
@@ -227,8 +227,8 @@ static void take_options(
 	}
 }
 
-/* Servers after the scheme; LMCache takes the scheme before each of them, and "http://" before a
- * daemon's. */
+/* Appends the servers after the scheme; LMCache accepts the scheme before each server, and
+ * "http://" before a daemon's. */
 static void append_servers(
 	struct url *url, struct kvw_slice scheme, const char *text, const char *const *variables)
 {
@@ -250,7 +250,7 @@ static void append_servers(
 	}
 }
 
-/* `rest`: room for what follows the scheme. */
+/* `rest`: room for the text after the scheme. */
 static void build(
 	struct kvt_lmcache_reading *r, const char *text, struct url *url, struct url *rest)
 {

@@ -1,11 +1,12 @@
 /*
- * lmcache_settle.c - from LMCache's values to settings of ours and keys of the connector.
+ * lmcache_settle.c - translates LMCache's values to kvtier's settings and keys of the connector.
  *
- * What lmcache.def calls honoured goes over by itself; what it calls mapped is here, a tier at a time.
+ * One common function translates the keys that lmcache.def calls honoured; this file has one function for each tier's
+ * mapped keys.
  *
- * Sizes. LMCache's are of one worker, and so are the settings that they become: the connector opens
- * a cache of this size in each rank, and a node holds as many times as much as it has ranks. Since a
- * file says 5 GiB where it says nothing, the default is LMCache's too, not `auto`.
+ * Sizes. LMCache's sizes are per worker, and so are the resulting settings: the connector opens a cache of this size in
+ * each rank, and a node holds that size times its ranks. A missing size means LMCache's default of 5 GiB, too, not
+ * `auto`.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -16,12 +17,12 @@
 #include "lmcache/lmcache.h"
 
 #define GIB       ((double)(1 << 30))
-#define PASSAGE   "256MiB" /* memory that chunks pass through where none is to be kept */
-#define TEXT_ROOM 2304     /* a path or a URL, which settings.def bounds at 2048 */
+#define PASSAGE   "256MiB" /* memory for chunks in transit if none is to be kept */
+#define TEXT_ROOM 2304     /* room for a path or a URL, which settings.def bounds at 2048 */
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Bytes, at least as many as the setting takes. */
+/* Sets bytes, at least the setting's minimum. */
 static void put_size(
 	struct kvt_lmcache_reading *r, size_t from, const char *path, double gib, uint64_t least)
 {
@@ -38,7 +39,7 @@ static const struct kvt_lmcache_value *valid(const struct kvt_lmcache_reading *r
 	return r->values[key].valid ? &r->values[key] : NULL;
 }
 
-/* --- what is honoured ------------------------------------------------------------------------- */
+/* --- honoured keys ---------------------------------------------------------------------------- */
 
 static void as_text(const struct kvt_lmcache_key *key, const struct kvt_lmcache_value *value,
 	char *out, size_t room)
@@ -68,7 +69,7 @@ static void settle_honoured(struct kvt_lmcache_reading *r)
 		as_text(key, value, text, sizeof(text));
 		if (strchr(key->becomes, '.') != NULL) {
 			kvt_lmcache_put(r, i, key->becomes, text);
-		} else { /* the connector's are numbers */
+		} else { /* the connector's keys are numbers */
 			text[strcspn(text, "m")] = '\0';
 			kvt_lmcache_put_own(r, key->becomes, text);
 		}
@@ -88,7 +89,7 @@ static void settle_connector(struct kvt_lmcache_reading *r)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* "5 GiB of each of 4 ranks, 20 GiB together" */
+/* Reports "5 GiB of each of 4 ranks, 20 GiB together". */
 static void report_ranks(struct kvt_lmcache_reading *r, size_t key, double gib)
 {
 	if (r->source->ranks > 1)
@@ -175,7 +176,7 @@ static void settle_policy(struct kvt_lmcache_reading *r)
 
 /* --- disk ------------------------------------------------------------------------------------- */
 
-/* The folder that this rank takes of a list separated by commas. False: there is none. */
+/* Chooses this rank's folder of a list separated by commas. False: none. */
 static bool choose_folder(const char *list, uint32_t rank, struct kvw_slice *out, size_t *count)
 {
 	*count = 0;
@@ -202,7 +203,7 @@ static bool choose_folder(const char *list, uint32_t rank, struct kvw_slice *out
 	return false;
 }
 
-/* An absolute path, as LMCache understands it: "file://tmp/cache/" lies in the working directory. */
+/* Makes an absolute path by LMCache's rules: "file://tmp/cache/" lies in the working directory. */
 static bool make_path(struct kvw_slice folder, char out[TEXT_ROOM], bool *relative)
 {
 	char here[TEXT_ROOM / 2] = "";

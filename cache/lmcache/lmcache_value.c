@@ -1,11 +1,10 @@
 /*
  * lmcache_value.c - lmcache.def as tables, and one value read by its key's type.
  *
- * PyYAML and LMCache's own converters decide what a user's file means, so their spellings are taken:
- * `True` and `yes`, `256.0` for a whole number, a number in quotes, "1" for true in a variable. What
- * LMCache would silently take for something else than it says (a variable `yes`, which it reads as
- * false) is a mistake here. Numbers count in fixed units; one that is written with a unit is refused
- * with the number that was probably meant.
+ * PyYAML and LMCache's own converters decide the meaning of a user's file, so kvtier accepts their spellings: `True`
+ * and `yes`, `256.0` for a whole number, a number in quotes, "1" for true in a variable. A value that LMCache would
+ * silently misread (a variable `yes`, which it reads as false) is a mistake here. Numbers count in fixed units; kvtier
+ * refuses a number with a unit and names the number that was probably meant.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -34,7 +33,7 @@ const struct kvt_lmcache_alias kvt_lmcache_aliases[] = {
 	{NULL, NULL},
 };
 
-/* --- what is said about a key ----------------------------------------------------------------- */
+/* --- reports about a key ---------------------------------------------------------------------- */
 
 static void say(
 	struct kvw_report *report, const struct kvt_lmcache_value *value, size_t key, char *text)
@@ -99,7 +98,7 @@ const char *kvt_lmcache_show(
 	return out;
 }
 
-/* "a number of GiB from 0 to 65536" */
+/* Writes "a number of GiB from 0 to 65536". */
 static void expected(const struct kvt_lmcache_key *key, char *out, size_t room)
 {
 	static const char *const words[] = {
@@ -118,7 +117,7 @@ static void expected(const struct kvt_lmcache_key *key, char *out, size_t room)
 		key->max[0] != '\0' ? " to " : "", key->max);
 }
 
-/* `5GB` of a key that counts GiB: 5. False: nothing of that kind. */
+/* Finds the meant number: `5GB` of a key that counts GiB: 5. False: no such text. */
 static bool meant(const struct kvt_lmcache_key *key, const struct kvt_lmcache_value *value,
 	char *out, size_t room)
 {
@@ -205,7 +204,7 @@ static bool read_count(struct kvt_lmcache_value *value)
 	return true;
 }
 
-/* Within what lmcache.def allows; the limits are decimal texts of ours. */
+/* Returns whether a number is within the limits of lmcache.def, which are decimal texts. */
 static bool in_range(const struct kvt_lmcache_key *key, const struct kvt_lmcache_value *value)
 {
 	double number = key->type == KVT_LMCACHE_COUNT ? (double)value->count : value->number;
@@ -243,7 +242,7 @@ static bool read_value(const struct kvt_lmcache_key *key, struct kvt_lmcache_val
 	return scalar ? whole : value->node->kind == KVW_NODE_LIST;
 }
 
-/* What LMCache has without this key. */
+/* Returns whether LMCache has this value without the key. */
 static bool is_usual(const struct kvt_lmcache_key *key, const struct kvt_lmcache_value *value)
 {
 	struct kvt_lmcache_value usual = {.text = key->def, .len = strlen(key->def)};
@@ -260,7 +259,7 @@ static bool is_usual(const struct kvt_lmcache_key *key, const struct kvt_lmcache
 	       (key->type != KVT_LMCACHE_NUMBER || usual.number == value->number);
 }
 
-/* `key:`, `~`, `null`; a variable that is empty or says `none`. */
+/* Returns whether the value is `key:`, `~`, `null`, or a variable that is empty or `none`. */
 static bool is_nothing(const struct kvt_lmcache_value *value)
 {
 	static const char *const words[] = {"", "~", "null", "none", NULL};
@@ -291,7 +290,7 @@ void kvt_lmcache_evaluate(struct kvt_lmcache_reading *r)
 			continue;
 		if ((value->node != NULL && value->node->kind == KVW_NODE_BAD) ||
 			is_nothing(value)) {
-			value->given = false; /* reported, or as if it were not there */
+			value->given = false; /* reported, or the same as an absent key */
 			continue;
 		}
 		value->valid = read_value(&kvt_lmcache_keys[i], value);

@@ -1,9 +1,9 @@
 /*
  * arena.c - extents over a mapping, under one lock.
  *
- * The lock is held for the bookkeeping of one object: some searches in a tree and in a map, about a
- * microsecond, never for bytes. What is used is kept in separate atomics (relaxed: statistics), so
- * that reading it takes no lock.
+ * A thread holds the lock for the bookkeeping of one object: some searches in a tree and in a map,
+ * about a microsecond, never for copies of bytes. Separate atomics hold the used bytes (relaxed:
+ * statistics), so that reading them takes no lock.
  */
 #include "memory/arena.h"
 
@@ -15,7 +15,7 @@
 
 #include "memory/arena_map.h"
 
-#define SAMPLES 256 /* pages that say how much of it is in memory */
+#define SAMPLES 256 /* sampled pages, which show how much of the arena is in memory */
 
 struct kvt_arena {
 	struct kvt_arena_map map;
@@ -25,7 +25,7 @@ struct kvt_arena {
 	_Atomic uint64_t bookkeeping;
 };
 
-/* With the lock. */
+/* Needs the lock. */
 static void keep_figures(struct kvt_arena *a)
 {
 	uint64_t free_bytes = (uint64_t)kvt_extents_free(a->extents) * KVT_ARENA_UNIT;

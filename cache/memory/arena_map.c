@@ -1,17 +1,16 @@
 /*
  * arena_map.c - one mapping: anonymous, of huge pages, or shared; then its properties, one by one.
  *
- * Order matters. A node is chosen before any page is touched, since pages stay where they are; a
- * shared segment gets its room after that, and a lock comes last, because it touches all.
+ * The order matters. The node is chosen before any page is touched, since pages stay on their node; then a shared
+ * segment gets its room, and the lock comes last, because it touches all pages.
  *
- * The node is a preference (MPOL_PREFERRED) and not a bond: with a bond a node that runs out of
- * memory ends the process, in the case of huge pages with SIGBUS. Pages of hugetlbfs are touched at
- * once for the same reason: a reservation does not cover the limit of a cgroup. Anonymous memory is
- * not: the kernel backs it as chunks come. A file that the caller hands in (fd:N) is never grown, cut,
- * filled or unlinked here: others may be reading what lies in it.
+ * The node is a preference (MPOL_PREFERRED) and no binding: with a binding a node that runs out of memory ends the
+ * process, with huge pages by SIGBUS. Pages of hugetlbfs are touched at once for the same reason: a reservation does
+ * not cover the limit of a cgroup. Anonymous pages are not touched: the kernel backs them as chunks arrive. This file
+ * never grows, cuts, fills or unlinks the caller's file (fd:N): other processes may be reading it.
  *
- * A child of a fork does not inherit private memory (MADV_DONTFORK): a device may be writing to it,
- * and copies on write would move it. No part of the arena goes into a core file.
+ * A forked child does not inherit private memory (MADV_DONTFORK): a device may be writing there, and copies on write
+ * would move the pages. No part of the arena enters a core file.
  */
 #include "memory/arena_map.h"
 
@@ -52,7 +51,7 @@ static uint64_t number_in(const char *path, const char *name)
 	return value;
 }
 
-/* Are transparent huge pages switched off in the whole machine? */
+/* Returns whether transparent huge pages are off in the whole machine. */
 static bool thp_is_off(void)
 {
 	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
@@ -66,7 +65,7 @@ static bool thp_is_off(void)
 	return off;
 }
 
-/* Private memory for the arena, aligned for huge pages. */
+/* Maps private memory for the arena, aligned for huge pages. */
 static enum kvt_status map_aligned(
 	struct kvt_arena_map *map, const struct kvt_surroundings *s, int protection)
 {
@@ -119,7 +118,7 @@ static void prefer_node(struct kvt_arena_map *map, const struct kvt_surroundings
 		kvt_arena_refused(map, s, "NUMA node %d: %s", node, strerror(errno));
 }
 
-/* KVT_MISS: there are not enough huge pages. */
+/* Maps hugetlbfs pages. KVT_MISS: too few huge pages. */
 static enum kvt_status map_hugetlb(
 	struct kvt_arena_map *map, const struct kvt_surroundings *s, int numa_node)
 {
@@ -164,7 +163,7 @@ static enum kvt_status map_shm(struct kvt_arena_map *map, const struct kvt_surro
 		kvt_arena_refused(map, s, "shm: %s: %s", map->shm_name, strerror(errno));
 		return KVT_EIO;
 	}
-	status = map_aligned(map, s, PROT_NONE); /* the place, which the segment then takes */
+	status = map_aligned(map, s, PROT_NONE); /* reserves the addresses that the segment then takes */
 	if (status != KVT_OK)
 		return status;
 	if (mmap(map->base, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, map->shm_fd,
@@ -173,12 +172,12 @@ static enum kvt_status map_shm(struct kvt_arena_map *map, const struct kvt_surro
 		return KVT_ENOMEM;
 	}
 	strcpy(map->mode, "shm");
-	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE); /* most machines have none for tmpfs */
+	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE); /* most machines have no huge pages for tmpfs */
 	prefer_node(map, s, numa_node);
 	return kvt_arena_shm_fill(map, s);
 }
 
-/* The N of "fd:N". -1: it is none. */
+/* The N of "fd:N". -1: another text. */
 static int fd_named(const char *text)
 {
 	char *end;
@@ -191,7 +190,7 @@ static int fd_named(const char *text)
 	return errno == 0 && *end == '\0' && n <= INT_MAX ? (int)n : -1;
 }
 
-/* A file of the caller, which made its room: it is mapped and otherwise left as it is. */
+/* Maps a file of the caller, with its room allocated, and otherwise leaves it alone. */
 static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *text, int numa_node)
 {
@@ -208,7 +207,7 @@ static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surrou
 			(unsigned long long)file.st_size, (unsigned long long)map->bytes);
 		return KVT_EINVAL;
 	}
-	status = map_aligned(map, s, PROT_NONE); /* the place, which the file then takes */
+	status = map_aligned(map, s, PROT_NONE); /* reserves the addresses that the file then takes */
 	if (status != KVT_OK)
 		return status;
 	if (mmap(map->base, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
@@ -218,7 +217,7 @@ static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surrou
 		return status;
 	}
 	strcpy(map->mode, "fd");
-	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE); /* most machines have none for tmpfs */
+	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE); /* most machines have no huge pages for tmpfs */
 	prefer_node(map, s, numa_node);
 	return KVT_OK;
 }

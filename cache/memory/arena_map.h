@@ -1,8 +1,8 @@
 /*
- * arena_map.h - the memory under an arena: one mapping, as good as the machine lets it be.
+ * arena_map.h - the memory under an arena: one mapping, the best that the machine allows.
  *
- * What was asked and is refused is left out, logged and put into `reason`; only memory that
- * cannot be had at all is an error. Not thread-safe; any thread.
+ * A refused request (huge pages, lock, node) is logged and put into `reason`; only missing memory is an error. Not
+ * thread-safe; any thread.
  */
 #ifndef KVT_ARENA_MAP_H
 #define KVT_ARENA_MAP_H
@@ -17,26 +17,25 @@
 
 struct kvt_arena_map {
 	void *base;
-	uint64_t bytes; /* a multiple of KVT_ARENA_UNIT, at most what was asked */
+	uint64_t bytes; /* a multiple of KVT_ARENA_UNIT, at most the requested size */
 	char mode[32];  /* "anon", "anon-thp", "hugetlb", "shm", "fd" */
 	char reason[KVT_REASON_BYTES];
-	pid_t owner; /* a forked child leaves everything alone */
+	pid_t owner; /* a forked child does nothing to the mapping */
 	int shm_fd;  /* holds the lock that shows that the owner lives; -1: not shm */
-	char shm_name[KVT_SHM_NAME_BYTES]; /* with the '/' */
+	char shm_name[KVT_SHM_NAME_BYTES]; /* including the '/' */
 };
 
-/* KVT_EINVAL: backing or size; KVT_ENOMEM; KVT_ELOCKED: another process lives on shm:NAME; KVT_EIO. */
+/* KVT_EINVAL: backing or size; KVT_ENOMEM; KVT_ELOCKED: another living process owns shm:NAME; KVT_EIO. */
 enum kvt_status kvt_arena_map(const struct kvt_arena_options *options,
 	const struct kvt_surroundings *s, struct kvt_arena_map *out) KVT_MUST_CHECK;
 void kvt_arena_unmap(struct kvt_arena_map *map);
 
-/* arena_refused.c: a line for the log that is also a reason. */
+/* arena_refused.c: writes a line for the log that is also a reason. */
 void kvt_arena_refused(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* arena_shm.c: makes map->shm_fd, a new segment of map->bytes bytes that no other process has,
- * still without room; then its room, so that running out of it is an error now and not a SIGBUS
- * later. */
+/* arena_shm.c: creates map->shm_fd, a new segment of map->bytes bytes that no other process has, without room; then
+ * allocates its room, so that a lack of room is an error now and not a SIGBUS later. */
 enum kvt_status kvt_arena_shm_create(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *name) KVT_MUST_CHECK;
 enum kvt_status kvt_arena_shm_fill(

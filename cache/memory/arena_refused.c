@@ -1,5 +1,6 @@
 /*
- * arena_refused.c - what an arena was refused, into the log and into its reason.
+ * arena_refused.c - logs requests of an arena that the machine refused, and adds them to its
+ * reason.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,19 +1,18 @@
 /*
  * extents.c - free runs in a tree ordered by length, taken units in a map.
  *
- * Best fit: an object gets the shortest free run that holds it, of several the first one. If none
- * holds it, it gets the longest ones, so that it lies in as few pieces as can be. A run that is
- * given back joins its free neighbours, whose ends the map finds. So:
+ * Best fit: an object gets the shortest free run that holds it, of several the first one. If no run holds the object,
+ * it gets the longest runs, so that it lies in as few pieces as possible. A freed run joins its free neighbours, whose
+ * ends the map finds. So:
  *
- *	- two free runs never touch, and every free unit is in exactly one run of the tree;
- *	- so there are at most half as many free runs as units, and one more.
+ * 	- two free runs never touch, and every free unit is in exactly one run of the tree;
+ * 	- so there are at most half as many free runs as units, and one more.
  *
- * That many nodes have addresses from the beginning, and get memory when they are first used: giving
- * back cannot fail, and bookkeeping costs what is needed. Nothing wears out over time.
+ * That many nodes have addresses from the beginning, and get memory at their first use: giving back cannot fail, and
+ * bookkeeping costs no more than needed. Fragmentation does not grow over time.
  *
- * Cost: O(log runs) for each run taken or given, 16 bytes per free run and 1.02 bits per unit. The
- * tree is a treap whose priorities are a hash of a run's first unit: balanced as a random tree is,
- * and the same in every run of a test.
+ * Cost: O(log runs) for each run taken or given, 16 bytes per free run and 1.02 bits per unit. The tree is a treap
+ * whose priorities are a hash of a run's first unit: balanced as a random tree is, and the same in every run of a test.
  */
 #include "memory/extents.h"
 
@@ -28,20 +27,20 @@
 /* A free run, or an unused node (then `left` is the next unused one). */
 struct node {
 	struct kvt_extent run;
-	uint32_t left, right; /* shorter, longer runs; NONE */
+	uint32_t left, right; /* shorter, longer runs; NONE: no subtree */
 };
 
 struct kvt_extents {
 	struct kvt_unit_map taken;
-	struct node *nodes;  /* mapped, owned; room for as many as there can be */
-	uint64_t node_bytes; /* of the mapping */
-	uint32_t fresh;      /* nodes from here on were never used */
-	uint32_t unused;     /* first node that was used and is not in the tree, NONE */
+	struct node *nodes;  /* mapped, owned; room for the most possible nodes */
+	uint64_t node_bytes; /* bytes of the mapping */
+	uint32_t fresh;      /* nodes from this one on were never used */
+	uint32_t unused;     /* first used node that is not in the tree, NONE: none */
 	uint32_t root;       /* NONE: no free run */
 	uint32_t free_units;
 };
 
-/* Order of the tree: by length, then by place. */
+/* The tree's order: by length, then by place. */
 static bool is_before(struct kvt_extent a, struct kvt_extent b)
 {
 	return a.count != b.count ? a.count < b.count : a.first < b.first;
@@ -55,7 +54,7 @@ static uint32_t priority(struct kvt_extent run)
 	return (uint32_t)(x >> 32);
 }
 
-/* Addresses for the nodes of `units` units. */
+/* Reserves addresses for the nodes of `units` units. */
 static enum kvt_status reserve(struct kvt_extents *e, uint32_t units)
 {
 	uint64_t bytes = ((uint64_t)units / 2 + 1) * sizeof(struct node);
@@ -97,7 +96,7 @@ static void tree_add(struct kvt_extents *e, struct kvt_extent run)
 	e->nodes[made].run = run;
 	left = &e->nodes[made].left;
 	right = &e->nodes[made].right;
-	while (at != NONE) { /* what was there falls to both sides */
+	while (at != NONE) { /* the former subtree is divided between both sides */
 		if (is_before(e->nodes[at].run, run)) {
 			*left = at;
 			left = &e->nodes[at].right;
@@ -112,7 +111,7 @@ static void tree_add(struct kvt_extents *e, struct kvt_extent run)
 	*right = NONE;
 }
 
-/* Removes a free run, which is there. */
+/* Removes a free run, which must be present. */
 static void tree_remove(struct kvt_extents *e, struct kvt_extent run)
 {
 	uint32_t *link = &e->root, gone, left, right;
@@ -124,7 +123,7 @@ static void tree_remove(struct kvt_extents *e, struct kvt_extent run)
 	gone = *link;
 	left = e->nodes[gone].left;
 	right = e->nodes[gone].right;
-	while (left != NONE && right != NONE) { /* both sides become one */
+	while (left != NONE && right != NONE) { /* joins both sides */
 		if (priority(e->nodes[left].run) > priority(e->nodes[right].run)) {
 			*link = left;
 			link = &e->nodes[left].right;
@@ -140,7 +139,7 @@ static void tree_remove(struct kvt_extents *e, struct kvt_extent run)
 	e->unused = gone;
 }
 
-/* The shortest free run of at least `units`. */
+/* Finds the shortest free run of at least `units`. */
 static bool tree_fitting(const struct kvt_extents *e, uint32_t units, struct kvt_extent *out)
 {
 	bool found = false;
@@ -159,7 +158,7 @@ static bool tree_fitting(const struct kvt_extents *e, uint32_t units, struct kvt
 	return found;
 }
 
-/* The last free run before `run` in the tree's order. */
+/* Finds the last free run before `run` in the tree's order. */
 static bool tree_before(const struct kvt_extents *e, struct kvt_extent run, struct kvt_extent *out)
 {
 	bool found = false;
@@ -205,7 +204,7 @@ void kvt_extents_destroy(struct kvt_extents *e)
 	free(e);
 }
 
-/* The longest runs together: how many of them hold `units`? 0: more than `most`. */
+/* Returns how many of the longest runs together hold `units`. 0: more than `most`. */
 static uint32_t pieces_for(const struct kvt_extents *e, uint32_t units, uint32_t most)
 {
 	struct kvt_extent run = {.first = NONE, .count = NONE};

@@ -1,12 +1,11 @@
 /*
  * neighbours.c - a file of records, one for each open cache of a user on this machine.
  *
- * A record's owner holds a lock on its bytes (an open file description's, which ends with the last
- * process that has it), so that a record without a lock is free, whatever it says. One more lock, far
- * behind the records, makes looking and entering one step: two caches that open at once do not both count
- * the same memory as free.
+ * A record's owner holds a lock on its bytes (an open file description's, which ends with the last process that has
+ * it), so that a record without a lock is free, whatever its contents. One more lock, far beyond the records, makes the
+ * look and the entry one step: two caches that open at once do not both count the same memory as free.
  *
- * Numbers that no machine has count as 0.
+ * Impossible numbers count as 0.
  */
 #include "memory/neighbours.h"
 
@@ -19,14 +18,14 @@
 #include "memory/own_file.h"
 
 #define SLOTS       1024
-#define GUARD       ((off_t)1 << 30) /* where the one lock is */
+#define GUARD       ((off_t)1 << 30) /* place of the common lock */
 #define GUARD_TRIES 20
 #define PAUSE_NS    10000000
 #define MOST_BYTES  ((uint64_t)1 << 50)
 
 struct record {
 	uint64_t bytes, touched;
-	uint64_t engine; /* the same for all ranks of one */
+	uint64_t engine; /* equal for all ranks of one engine */
 };
 
 static bool lock_at(int fd, off_t at, off_t len, short type)
@@ -51,7 +50,7 @@ static bool is_live(int fd, uint32_t slot)
 	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* The ranks of an engine are children of one session, and have as many siblings. */
+/* Identifies an engine: its ranks are children of one session, and have the same number of siblings. */
 static uint64_t engine_of(uint32_t ranks)
 {
 	return (uint64_t)getsid(0) << 32 | ranks;
@@ -128,6 +127,6 @@ void kvt_neighbours_touch(struct kvt_neighbours *n, uint64_t touched)
 void kvt_neighbours_leave(struct kvt_neighbours *n)
 {
 	if (n->fd >= 0)
-		close(n->fd); /* and with it every lock */
+		close(n->fd); /* the close releases every lock */
 	n->fd = -1;
 }

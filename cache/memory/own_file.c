@@ -1,9 +1,9 @@
 /*
  * own_file.c - a user's side files in folders that all users write to.
  *
- * In a folder with the sticky bit (/dev/shm, /tmp) other users can put a name there first, but
- * neither replace nor rename what is ours: so the folder is checked once, and paths below it stay
- * what they are.
+ * In a folder with the sticky bit (/dev/shm, /tmp) other users can create a name first, but neither
+ * replace nor rename this user's entries: so this file checks the folder once, and paths below it
+ * stay unchanged.
  */
 #include "memory/own_file.h"
 
@@ -59,7 +59,7 @@ int kvt_own_file(const char *path, char why[KVT_REASON_BYTES])
 	struct stat st;
 
 	if (fd < 0 && lstat(path, &st) == 0 && !is_own(path, &st, S_IFREG, why))
-		return -1; /* rather than its consequence */
+		return -1; /* the cause rather than its consequence */
 	if (fd < 0 || fstat(fd, &st) != 0)
 		(void)cannot(path, why);
 	else if (is_own(path, &st, S_IFREG, why))

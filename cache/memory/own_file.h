@@ -1,8 +1,8 @@
 /*
  * own_file.h - a user's side files in folders that all users write to: PARENT/kvtier-UID/NAME.
  *
- * The folder has mode 0700. It and the files must be the user's own and let no one else in; what is
- * not is not used, and `why` (KVT_REASON_BYTES) names it and says what to do.
+ * The folder has mode 0700. Folder and files must belong to the user and admit no other user;
+ * otherwise kvtier does not use them, and `why` (KVT_REASON_BYTES) names the path and a remedy.
  */
 #ifndef KVT_OWN_FILE_H
 #define KVT_OWN_FILE_H
@@ -12,11 +12,11 @@
 
 #include "kvtier/kvtier.h"
 
-/* Makes the folder, or takes the one that is there; its path into `room` bytes. */
+/* Makes the folder, or takes the existing one; writes its path into `room` bytes. */
 bool kvt_own_folder(
 	const char *parent, char *path, size_t room, char why[KVT_REASON_BYTES]) KVT_MUST_CHECK;
 
-/* Opens a file for reading and writing, or makes it. -1: it cannot be used. */
+/* Opens a file for reading and writing, or makes it. -1: the file cannot be used. */
 int kvt_own_file(const char *path, char why[KVT_REASON_BYTES]) KVT_MUST_CHECK;
 
 #endif

@@ -1,18 +1,17 @@
 /*
- * sizing.c - how much of a machine a cache takes.
+ * sizing.c - computes how much of a machine's memory and disk a cache takes.
  *
- * Half of what is available now: the other half is for the engine that loads its weights through the
- * page cache, for its own buffers, and for neighbours that grow. What is available is what the kernel
- * says could be handed out without swapping, or the room under the cgroup's limit, whichever is less:
- * in a container the first of them is the whole host's.
+ * A cache takes half of the available memory: the other half is for the engine that loads its weights through the page
+ * cache, for its buffers, and for neighbours that grow. Available is the memory that the kernel could give out without
+ * swapping, or the room under the cgroup's limit, whichever is less: in a container the former is the whole host's.
  *
- * Ranks. R ranks of an engine that open one after another take 1/(2R) of what the first found: the one that
- * comes after S others finds (2R - S)/(2R) of that, and takes 1/(2R - S) of what it finds. Of another share
- * than half, likewise. Engines that come later take half of what is left in the same way, so that all
- * together never have more than there was.
+ * Ranks. R ranks of an engine that open one after another each take 1/(2R) of the memory that the first rank found: a
+ * rank after S others finds (2R - S)/(2R) of that memory, and takes 1/(2R - S) of it. The same holds for shares other
+ * than half. Later engines take half of the remaining memory in the same way, so that all together never take more than
+ * there was.
  *
- * A store that is opened again finds its own files on the disk. What they take counts as free, or
- * its size would shrink with every restart.
+ * A store that is opened again finds its own files on the disk. Their bytes count as free, or the store would shrink
+ * with every restart.
  */
 #include "memory/sizing.h"
 
@@ -20,8 +19,8 @@
 #include <string.h>
 
 #define MIB     ((uint64_t)1 << 20)
-#define UNKNOWN (256 * MIB) /* where nothing can be found out */
-#define LEAST   (256 * MIB) /* that neighbours leave of what is available, for an engine */
+#define UNKNOWN (256 * MIB) /* size if the machine cannot be measured */
+#define LEAST   (256 * MIB) /* part of the available memory that neighbours leave for an engine */
 
 /* Whole MiB, so that any page size divides it. */
 static uint64_t whole(uint64_t bytes)
@@ -39,7 +38,7 @@ static uint32_t ranks_of(const struct kvt_machine *m)
 	return m->ranks > 1 ? m->ranks : 1;
 }
 
-/* Siblings that took their parts already. */
+/* Number of siblings that have taken their parts. */
 static uint32_t served(const struct kvt_machine *m)
 {
 	return m->siblings < ranks_of(m) ? m->siblings : ranks_of(m) - 1;
@@ -58,7 +57,7 @@ static void tell(const struct kvt_machine *m, char why[KVT_REASON_BYTES], const 
 			m->others == 1 ? " is" : "s are");
 }
 
-/* One rank's part of `share` of what `available` was before its siblings took theirs. *all: that. */
+/* One rank's part of `share` of the memory available before its siblings took theirs. *all: that memory. */
 static uint64_t part_of(const struct kvt_machine *m, uint64_t available, double share, uint64_t *all)
 {
 	double part = (double)available * share / (ranks_of(m) - share * served(m));

@@ -1,14 +1,13 @@
 /*
- * sizing_read.c - what the machine or the container has, from /proc, /sys and the file systems.
+ * sizing_read.c - reads the resources of the machine or the container from /proc, /sys and the file systems.
  *
- * A cgroup is bounded by its own limit and by those of all its ancestors, of which the one with the
- * least room counts. What it uses includes file pages that the kernel drops when memory is asked
- * for; the inactive ones are not counted. A container may show the host's path in /proc/self/cgroup
- * and its own group as the mount's root: folders that are not there are passed over on the way up,
- * so the root is looked at last. Under version 1 "no limit" is a number near 2^63.
+ * A cgroup is bounded by its own limit and by those of all its ancestors: the limit with the least room counts. Its use
+ * includes file pages that the kernel drops under pressure; inactive ones are not counted. A container may show the
+ * host's path in /proc/self/cgroup and its own group as the mount's root: the walk upwards skips missing folders, and
+ * reads the root last. Under version 1 "no limit" is a number near 2^63.
  *
- * Whatever cannot be read stays 0. Files are the kernel's, but a container may show others under the
- * same names: numbers that do not fit are taken as absent.
+ * Unreadable numbers stay 0. The files are the kernel's, but a container may show others under the same names:
+ * implausible numbers count as absent.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -24,10 +23,10 @@
 
 #define PATH_BYTES 4096
 #define NO_LIMIT   ((uint64_t)1 << 60)
-#define MOST_DEPTH 4     /* of a store's folders */
-#define MOST_FILES 65536 /* that are looked at */
+#define MOST_DEPTH 4     /* deepest folder of a store that is read */
+#define MOST_FILES 65536 /* most files that are read */
 
-/* Joins into `to`; false: too long. */
+/* Joins two paths into `to`; false: too long. */
 static bool join(char to[PATH_BYTES], const char *a, const char *b, const char *c)
 {
 	int n = snprintf(to, PATH_BYTES, "%s%s%s", a, b, c);
@@ -42,7 +41,7 @@ static uint64_t times(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? 0 : product;
 }
 
-/* A number in decimal; false for "max" and anything else. */
+/* Parses a decimal number; false for "max" and anything else. */
 static bool parse(const char *text, uint64_t *out)
 {
 	char *end;
@@ -56,7 +55,7 @@ static bool parse(const char *text, uint64_t *out)
 	return errno == 0;
 }
 
-/* The number of a file that has only one. */
+/* Reads the number of a file that has only one. */
 static bool read_number(const char *path, uint64_t *out)
 {
 	FILE *file = fopen(path, "re");
@@ -70,7 +69,7 @@ static bool read_number(const char *path, uint64_t *out)
 	return good;
 }
 
-/* The number after `name` in a file of lines "name number"; 0: not there. */
+/* The number after `name` in a file of lines "name number"; 0: no such line. */
 static uint64_t read_field(const char *path, const char *name)
 {
 	size_t len = strlen(name);
@@ -122,7 +121,7 @@ static const struct cgroup_files version_2 = {
 static const struct cgroup_files version_1 = {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes",
 	"/memory.usage_in_bytes", "total_inactive_file"};
 
-/* Takes the limit of one group if it leaves less room than what is known. */
+/* Takes the limit of one group if it leaves less room than the limits before. */
 static void read_group(const char *folder, const struct cgroup_files *files, struct kvt_machine *m)
 {
 	uint64_t limit, used = 0, droppable;
@@ -142,7 +141,7 @@ static void read_group(const char *folder, const struct cgroup_files *files, str
 	}
 }
 
-/* The group and all above it. */
+/* Reads the group and all its ancestors. */
 static void read_groups(const char *root, const char *group, const struct cgroup_files *files,
 	struct kvt_machine *m)
 {
@@ -202,7 +201,7 @@ static void read_space(const char *path, uint64_t *total, uint64_t *free_bytes)
 	*free_bytes = times(fs.f_bavail, fs.f_frsize);
 }
 
-/* Blocks of the files under a folder. */
+/* Blocks of the files below a folder. */
 static uint64_t blocks_under(const char *folder, int depth, uint32_t *files)
 {
 	DIR *dir = opendir(folder);
@@ -236,7 +235,7 @@ uint64_t kvt_folder_bytes(const char *folder)
 	return blocks_under(folder, 0, &files);
 }
 
-/* A folder that is not there yet lies on its nearest parent's disk. */
+/* Reads the file system of a folder; a missing folder lies on its nearest parent's disk. */
 static void read_disk(const char *folder, struct kvt_machine *m)
 {
 	char path[PATH_BYTES];

@@ -1,9 +1,9 @@
 /*
  * unit_map.c - setting ranges level by level, searching up and down again.
  *
- * A search looks at the rest of its word; if there is nothing it goes up a level and looks at the
- * words after its own, and once a summary bit is found it goes down to the first (or last) set bit
- * below. The summaries are exact: a bit is set if and only if its word below is not zero.
+ * A search reads the rest of its word; without a set bit it goes up a level and reads the following
+ * words, and from a set summary bit it goes down to the first (or last) set bit below. The
+ * summaries are exact: a bit is set if and only if its word below is not zero.
  */
 #include "memory/unit_map.h"
 
@@ -112,7 +112,7 @@ void kvt_unit_map_clear(struct kvt_unit_map *m, uint32_t first, uint32_t end)
 			words[w] &= ~mask_in(w, first, last);
 		first /= WORD_BITS;
 		last /= WORD_BITS;
-		/* Words at the ends may have other bits; those between are zero. */
+		/* The words at both ends may keep other bits; those between are zero. */
 		if (words[first] != 0) {
 			if (first == last)
 				return;
@@ -177,7 +177,7 @@ uint32_t kvt_unit_map_next(const struct kvt_unit_map *m, uint32_t from)
 
 uint32_t kvt_unit_map_after_last(const struct kvt_unit_map *m, uint32_t before)
 {
-	uint64_t end = before; /* of the bits that are looked at, in this level */
+	uint64_t end = before; /* end of the bits in question, in this level */
 	uint64_t at;
 	uint32_t level = 0;
 

@@ -1,5 +1,5 @@
 /*
- * check_l2.h - what `kvtier check` and `kvtierd check` say about the shared tier.
+ * check_l2.h - the warnings of `kvtier check` and `kvtierd check` about the shared tier.
  */
 #ifndef KVT_CHECK_L2_H
 #define KVT_CHECK_L2_H
@@ -12,7 +12,7 @@
  * Connects to nothing. */
 size_t kvt_check_l2(const struct kvt_config *config, const char *in);
 
-/* "# l2: ...": one line on standard output, without the password. */
+/* Prints "# l2: ...", one line on standard output, without the password. */
 void kvt_print_l2(const struct kvt_config *config);
 
 #endif

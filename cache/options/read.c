@@ -1,5 +1,5 @@
 /*
- * read.c - from YAML to a cache's configuration, and what must hold between its keys.
+ * read.c - reads a cache's configuration from YAML, and checks rules between its keys.
  */
 #include <string.h>
 
@@ -68,7 +68,7 @@ static void check_node(
 	now->node_url = before->node_url;
 }
 
-/* A limit that would not be kept is not taken. */
+/* Refuses a limit that the cache could not keep. */
 static void check_quota(
 	struct kvt_reader *r, size_t first, struct kvt_config *now, const struct kvt_config *before)
 {

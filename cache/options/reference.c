@@ -1,8 +1,8 @@
 /*
  * reference.c - the configuration's reference page and example, from settings.def.
  *
- * `kvtier reference` prints them; REFERENCE.md and examples/full.yaml are what it printed, and a
- * test compares them, so that neither can fall behind the table.
+ * `kvtier reference` prints both; REFERENCE.md and examples/full.yaml are its output, and a test
+ * compares them, so that neither can fall behind the table.
  */
 #include <string.h>
 
@@ -33,7 +33,7 @@ void kvt_settings_example(FILE *out)
 	kvw_reference_example(out, &kvt_cache_settings);
 }
 
-/* What stands before the last @ of a URL becomes ***. Three bytes of room are there. */
+/* Replaces the part before the last @ of a URL by ***. The buffer has three bytes of room. */
 static void hide_login(char *url)
 {
 	char *from = strstr(url, "://"), *to = strrchr(url, '@');

@@ -1,5 +1,5 @@
 /*
- * setting.c - settings.def as a schema, and what the library's struct needs beyond it: static texts.
+ * setting.c - settings.def as a schema, and the static texts of the library's struct.
  */
 #include "options/setting.h"
 

@@ -10,10 +10,10 @@
 #include "kvtier/kvtier.h"
 #include "settings/key.h"
 
-#define KVT_SETTINGS_MAX_BYTES (1u << 20) /* of one YAML text */
+#define KVT_SETTINGS_MAX_BYTES (1u << 20) /* most bytes of one YAML text */
 #define KVT_SETTING_PRINT      KVW_KEY_PRINT
 
-/* Types of the engine (settings/types.h); the others are in setting_types.c. */
+/* Types of src/common/settings (settings/types.h); the others are in setting_types.c. */
 #define kvt_setting_SIZE       kvw_type_SIZE
 #define kvt_setting_AUTO_SIZE  kvw_type_AUTO_SIZE
 #define kvt_setting_COUNT      kvw_type_COUNT
@@ -72,32 +72,32 @@ extern const struct kvw_key kvt_settings[KVT_SETTING_COUNT];
 extern const struct kvw_section kvt_setting_sections[KVT_SETTING_SECTION_COUNT];
 extern const struct kvw_schema kvt_cache_settings; /* both */
 
-/* A text that kvt_config_read made; goes when its configuration does. */
+/* A text that kvt_config_read made; freed with its configuration. */
 struct kvt_config_texts {
 	struct kvt_config_texts *next;
 	char *text; /* owned */
 };
 
-/* Index by full path, or the count if there is none. */
+/* Index by full path, or the count if there is no such key. */
 size_t kvt_setting_find(const char *path);
 size_t kvt_setting_find_section(const char *path);
 
-/* kvw_key_parse of a key of this table. */
+/* kvw_key_parse for a key of this table. */
 enum kvw_err kvt_setting_parse(const struct kvw_key *setting, struct kvw_slice text,
 	union kvw_value *out, struct kvw_fault *fault) KVW_MUST_CHECK;
 
-/* The value that a configuration has, as YAML; "" for an empty or missing text. */
+/* Prints a configuration's value as YAML; "" for an empty or missing text. */
 void kvt_setting_print(const struct kvw_key *setting, const struct kvt_config *config,
 	char out[KVT_SETTING_PRINT]);
 
-/* For people, of the struct of any table: a URL's user and password are hidden. */
+/* Prints a value for display, from the struct of any table: hides a URL's user and password. */
 void kvt_setting_show(
 	const struct kvw_key *setting, const void *values, char out[KVT_SETTING_PRINT]);
 
-/* Writes the default into the member; a text's is static. */
+/* Writes the default into the member; a text's default is static. */
 void kvt_setting_set_default(const struct kvw_key *setting, void *values);
 
-/* Whether a C caller's value could have been read from YAML. */
+/* Returns whether YAML could have given a C caller's value. */
 bool kvt_setting_holds(
 	const struct kvw_key *setting, const struct kvt_config *config, struct kvw_fault *fault);
 

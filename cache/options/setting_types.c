@@ -1,6 +1,6 @@
 /*
- * setting_types.c - the types that the cache and its daemon alone have: words, backings, URLs of
- * shared tiers, ZeroMQ addresses, fingerprints. Numbers are those of src/common/settings.
+ * setting_types.c - types that only the cache and its daemon have: words, backings, URLs of shared
+ * tiers, ZeroMQ addresses, fingerprints. src/common/settings has the numbers.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static bool is_name_character(char c)
 	       c == '.' || c == '_' || c == '-';
 }
 
-/* What follows "shm:". Not "." or "..": it becomes a file of /dev/shm. */
+/* Checks the text after "shm:". Not "." or "..": the name becomes a file of /dev/shm. */
 static bool is_segment_name(struct kvw_slice name)
 {
 	if (name.len == 0 || name.len > SHM_NAME_MOST || name.data[0] == '.')
@@ -63,7 +63,8 @@ static enum kvw_err parse_backing(const struct kvw_type *type, struct kvw_slice 
 			return KVW_EINVAL;
 		return kvw_text_copy(text, out);
 	}
-	if (text.len > 3 && memcmp(text.data, "fd:", 3) == 0) { /* for programs, not for files */
+	/* only for programs, not for files */
+	if (text.len > 3 && memcmp(text.data, "fd:", 3) == 0) {
 		for (size_t i = 3; i < text.len; i++)
 			if (text.data[i] < '0' || text.data[i] > '9' || text.len > 12)
 				return KVW_EINVAL;
@@ -120,7 +121,7 @@ static enum kvw_err parse_l2_url(const struct kvw_type *type, struct kvw_slice t
 	if (err != KVW_OK || text.len == 0)
 		return err;
 	expected = kvt_l2_url_parse(out->text, &url);
-	OPENSSL_cleanse(&url, sizeof(url)); /* may hold a password */
+	OPENSSL_cleanse(&url, sizeof(url)); /* the URL may hold a password */
 	if (expected == NULL)
 		return KVW_OK;
 	free(out->text);
@@ -130,7 +131,7 @@ static enum kvw_err parse_l2_url(const struct kvw_type *type, struct kvw_slice t
 	return KVW_EINVAL;
 }
 
-/* --- of programs ------------------------------------------------------------------------------ */
+/* --- types of programs ------------------------------------------------------------------------ */
 
 /* HOST:PORT, or nothing. */
 static enum kvw_err parse_address(const struct kvw_type *type, struct kvw_slice text,
@@ -192,7 +193,8 @@ static enum kvw_err parse_ports(const struct kvw_type *type, struct kvw_slice te
 	return kvw_text_copy(text, out);
 }
 
-/* 64 bits as Python prints them: with a sign, or without. Copied, so that the text ends there. */
+/* Reads 64 bits as Python prints them: with a sign, or without. Copies them, so that the text ends
+ * there. */
 static enum kvw_err parse_hash_number(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *names, union kvw_value *out, struct kvw_fault *fault)
 {
@@ -300,7 +302,7 @@ const struct kvw_type kvt_setting_FINGERPRINT = {
 ENUM_TYPE(THREADS, "`own` or `caller`", {"own", KVT_THREADS_OWN}, {"caller", KVT_THREADS_CALLER});
 ENUM_TYPE(LEVEL, "`debug`, `info`, `warn` or `error`", {"debug", KVT_LOG_DEBUG},
 	{"info", KVT_LOG_INFO}, {"warn", KVT_LOG_WARN}, {"error", KVT_LOG_ERROR});
-/* Of a file, as its mode. */
+/* Access to a file, as its mode. */
 ENUM_TYPE(ACCESS, "`owner`, `group` or `all`", {"owner", 0600}, {"group", 0660}, {"all", 0666});
 
 TEXT_TYPE(TEXT, "text", "text without control characters", parse_text, );

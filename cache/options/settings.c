@@ -1,9 +1,8 @@
 /*
- * settings.c - a configuration's beginning and end, and what kvt_open makes of one.
+ * settings.c - a configuration's beginning and end, and its check in kvt_open.
  *
- * The struct grows at its end only, so a caller that was compiled with an older header hands in a
- * shorter one: everything here works on a whole struct of this build and copies as much as the
- * caller has.
+ * The struct grows only at its end, so a caller compiled with an older header passes a shorter one:
+ * all functions here work on a whole struct of this build and copy as much as the caller has.
  */
 #include "options/settings.h"
 
@@ -34,7 +33,8 @@ void kvt_config_finish(struct kvt_config *config)
 			kvt_setting_set_default(&kvt_settings[i], config);
 }
 
-/* Whether a caller may have left a member out: 0 or NULL, which no such key means. */
+/* Returns whether a caller may have left a member out: 0 or NULL, which is no value of such a
+ * key. */
 static bool is_left_out(const struct kvw_key *setting, const struct kvt_config *config)
 {
 	static const unsigned char zeros[sizeof(union kvw_value)];
@@ -96,7 +96,7 @@ void kvt_text_free(char *text)
 	free(text);
 }
 
-/* One member of a C caller's. */
+/* Checks one member of a C caller's configuration. */
 static void check_member(
 	const struct kvw_key *setting, struct kvt_config *config, FILE *out, size_t *mistakes)
 {

@@ -1,15 +1,15 @@
 /*
- * arc.c - adaptive replacement: how much room recency gets and how much frequency is learned.
+ * arc.c - adaptive replacement: learns how much room recency gets and how much frequency.
  *
  * Chunks seen once are in RECENT, chunks seen again in FREQUENT, each in the order of last use;
- * ghosts remember what left either. A chunk that comes back although RECENT has just let it go
- * says that RECENT was too small, and the other way round; `target` is what RECENT should have.
- * (Megiddo and Modha, FAST 2003.)
+ * ghosts remember the chunks that left either queue. A chunk that comes back soon after it left
+ * RECENT shows that RECENT was too small, and likewise for FREQUENT; `target` is the size that
+ * RECENT should have. (Megiddo and Modha, FAST 2003.)
  *
- * Differences: only leaves go, so if nothing in the queue whose turn it is may, the other queue
- * gives one; sizes are units and not pages; room is made before the policy learns what comes, so
- * the tie rule for what came back from FREQUENT's ghosts is left out. 20 bytes per entry, every
- * call O(1), ghosts for as much as the tier holds.
+ * Differences: only leaves go, so if no chunk of the queue whose turn it is may go, the other queue
+ * gives one; sizes are units and not pages; room is made before the policy sees the new chunk, so
+ * the tie rule for chunks that came back from FREQUENT's ghosts is left out. 20 bytes per entry,
+ * every call O(1), ghosts for as much as the tier holds.
  */
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ struct arc {
 	struct kvt_policy base;
 	struct kvt_queues queues;
 	struct kvt_ghosts ghosts;
-	uint64_t target; /* of RECENT, in units, at most the capacity */
+	uint64_t target; /* target size of RECENT, in units, at most the capacity */
 };
 
 static void arc_destroy(struct kvt_policy *p)
@@ -57,7 +57,7 @@ static enum kvt_status arc_create(const struct kvt_policy_options *options, stru
 	return KVT_OK;
 }
 
-/* Something came back from one of the ghosts' lists: its queue gets more room. */
+/* Gives a queue more room after a chunk came back from its ghosts. */
 static void adapt(struct arc *arc, unsigned list, uint64_t units)
 {
 	const uint64_t mine = arc->ghosts.units[list] + units;
@@ -100,7 +100,8 @@ static void arc_removed(struct kvt_policy *p, uint32_t entry, bool evicted)
 		return;
 	kvt_ghosts_remember(&arc->ghosts, mark.queue, arc->queues.names[entry], mark.units, 0);
 
-	/* RECENT with its ghosts is at most the tier, all together at most twice the tier. */
+	/* RECENT with its ghosts is at most the tier's capacity, all together at most twice
+	 * that. */
 	const uint64_t recent = arc->queues.units[RECENT];
 	const uint64_t frequent = arc->queues.units[FREQUENT];
 

@@ -1,14 +1,13 @@
 /*
  * cost.c - the chunk that saves the least time per byte goes first (GDSF over leaves).
  *
- * A chunk is worth its uses times the time to compute it again, by its bytes; its key is that plus
- * the age of the tier when it was last used, where the age is the key of what left last. (Cherkasova,
- * 1998.) Over all chunks this is a trap: the first chunks of a chain are the cheapest, would go
- * first and would take the use of all that follow with them. Over leaves it is not: a chain is
- * given up from its end.
+ * A chunk's worth is its uses times the time to compute it again, divided by its bytes; its key is the worth plus the
+ * age of the tier at its last use, where the age is the key of the last victim. (Cherkasova, 1998.) Over all chunks
+ * this order is a trap: the first chunks of a chain are the cheapest, would go first and would make all following
+ * chunks useless. Over leaves it is not: a chain is given up from its end.
  *
- * The time to compute is only compared between entries. Where it is unknown (0) all chunks cost
- * the same per byte, and this is LFU with ageing. 22 bytes per entry, O(log n) per call.
+ * Computing times are only compared between entries. Where they are unknown (0) all chunks cost the same per byte, and
+ * the policy is LFU with ageing. 22 bytes per entry, O(log n) per call.
  */
 #include <stdlib.h>
 
@@ -16,16 +15,16 @@
 #include "policies/policies.h"
 
 #define KEY_MOST   (UINT64_MAX >> 1)
-#define WORTH_UNIT ((float)(1u << 24)) /* of a key: 1 ns per byte, or 1 use of unknown cost */
+#define WORTH_UNIT ((float)(1u << 24)) /* unit of a key: 1 ns per byte, or 1 use of unknown cost */
 #define WORTH_MOST ((float)(1ull << 56))
 #define MOST_USES  UINT16_MAX
 
 struct cost {
 	struct kvt_policy base;
 	struct kvt_entry_heap heap;
-	uint64_t age;   /* as in keys */
+	uint64_t age;   /* in the unit of keys */
 	uint64_t own;   /* bytes of the arrays */
-	float *worth;   /* owned: by entry, of one use, in units of a key */
+	float *worth;   /* owned: by entry, worth of one use, in the unit of keys */
 	uint16_t *uses; /* owned: by entry */
 };
 
@@ -64,7 +63,7 @@ static enum kvt_status cost_create(
 	return KVT_OK;
 }
 
-/* Each call makes the tier one smallest step older, so that equals leave in the order of use. */
+/* Each call increases the tier's age by one smallest step, so that equals leave in the order of use. */
 static uint64_t key_of(struct cost *cost, uint32_t entry)
 {
 	const float worth = cost->worth[entry] * (float)cost->uses[entry];

@@ -1,22 +1,22 @@
 /*
- * density.c - the chunk whose room promises the fewest uses goes first; what promises uses is
- * learned from the chunks themselves.
+ * density.c - the chunk whose room promises the fewest uses goes first; the policy learns from the
+ * chunks which ones promise uses.
  *
- * Chunks are put into eight classes: those used once, twice, three or four times, up to nine, more;
- * and those not used yet, by what they continue: nothing or what all prompts share (FRESH and
- * POPULAR, apart), or a chain that was used a few times (CONTINUED: the tail of one user's own
- * prompt). Each class is a list in the order of the last use. How often chunks of a class are used
- * again, and after how long, is counted while the tier runs (lives.h), for those that have left
- * too, as long as ghosts remember them. The victim is the oldest leaf of the class whose oldest
+ * Chunks belong to eight classes: those used once, twice, three or four times, up to nine, more;
+ * and those not used yet, by their parent: no parent (FRESH), a chunk that all prompts share
+ * (POPULAR), or a chain that was used a few times (CONTINUED: the tail of one user's own prompt).
+ * Each class is a list in the order of the last use. The policy counts how often chunks of a class
+ * are used again, and after how long, while the tier runs (lives.h), including chunks that have
+ * left, as long as ghosts remember them. The victim is the oldest leaf of the class whose oldest
  * chunk is worth least.
  *
- * So it is LRU where recency predicts best, LFU where frequency does, lets a flood of new chunks
- * pass through its own class as S3-FIFO and W-TinyLFU do, and needs no share of the tier to be set
- * for any of this. The count of uses survives eviction with the ghost: without ghosts it is no
- * better than LRU.
+ * So the policy is LRU where recency predicts best, LFU where frequency does, lets a flood of new
+ * chunks pass through its own class like S3-FIFO and W-TinyLFU, and needs no configured share of
+ * the tier for any of this. The ghost keeps the count of uses after an eviction: without ghosts the
+ * policy is no better than LRU.
  *
  * 24 bytes per entry, ghosts for up to four times as many names as entries; every call O(1), and
- * some microseconds each time an eighth of the capacity has come in.
+ * some microseconds each time an eighth of the capacity was inserted.
  */
 #include <stdlib.h>
 
@@ -30,10 +30,10 @@ enum { FRESH, CONTINUED, POPULAR, USED_ONCE, USED_TWICE, USED_FEW, USED_SEVERAL,
 _Static_assert(USED_OFTEN + 1 == KVT_LIFE_CLASSES && KVT_LIFE_CLASSES <= KVT_QUEUES,
 	"each class is a queue");
 
-/* Where nothing is known, more uses promise more. */
+/* Without knowledge, more uses promise more. */
 static const float weights[KVT_LIFE_CLASSES] = {1, 1, 1, 2, 3, 4, 6, 8};
 
-#define POPULAR_USES 4 /* of a parent that many share */
+#define POPULAR_USES 4 /* uses of a parent that many chains share */
 #define GHOSTS_EACH  4 /* names per entry, if memory for ghosts allows */
 
 struct density {
@@ -42,7 +42,7 @@ struct density {
 	struct kvt_ghosts ghosts;
 	struct kvt_lives lives;
 	uint32_t entries;
-	uint32_t *began; /* owned: by entry, the epoch */
+	uint32_t *began; /* owned: by entry, the epoch in which its life began */
 };
 
 /* A ghost's note: epoch, class, uses. */
@@ -57,7 +57,7 @@ static uint32_t note_of(const struct density *d, uint32_t entry)
 	return d->began[entry] << NOTE_EPOCH_SHIFT | mark.queue << NOTE_CLASS_SHIFT | mark.uses;
 }
 
-/* A note keeps 25 bits of the epoch; the rest is as now. */
+/* Ends a life by its note, which has 25 bits of the epoch; the present epoch has the others. */
 static void end_noted(struct density *d, uint32_t note, bool with_use)
 {
 	const uint32_t now = d->lives.epoch;
@@ -118,7 +118,8 @@ static unsigned class_of_uses(unsigned uses)
 	return uses < sizeof(classes) ? classes[uses] : USED_OFTEN;
 }
 
-/* Of a chunk that was not used yet: what its parent is a part of, or that it continues it. */
+/* Class of a chunk that was not used yet: by its parent's uses, or, if those are 0, the parent's
+ * class. */
 static unsigned class_of_new(const struct density *d, uint32_t parent)
 {
 	struct kvt_mark mark;
@@ -213,7 +214,8 @@ static void density_memory(const struct kvt_policy *p, uint64_t *own, uint64_t *
 {
 	const struct density *d = (const struct density *)p;
 
-	*own = sizeof(*d) + d->queues.own + d->queues.own / 5; /* began is a fifth of the others */
+	/* the array `began` is a fifth of the others */
+	*own = sizeof(*d) + d->queues.own + d->queues.own / 5;
 	*ghosts = d->ghosts.bytes;
 }
 

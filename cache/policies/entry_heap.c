@@ -68,7 +68,7 @@ static void sift_down(struct kvt_entry_heap *heap, uint32_t slot, uint32_t entry
 	put(heap, slot, entry);
 }
 
-/* Out of the heap proper; the last one takes its slot. */
+/* Removes an entry from the heap; the last entry takes its slot. */
 static void take_out(struct kvt_entry_heap *heap, uint32_t slot)
 {
 	const uint32_t moved = heap->slots[--heap->count];
@@ -99,7 +99,7 @@ void kvt_entry_heap_raise(struct kvt_entry_heap *heap, uint32_t entry, uint64_t 
 		sift_down(heap, heap->places[entry], entry);
 }
 
-/* Those that wait go back. */
+/* Puts waiting entries back. */
 static void come_back(struct kvt_entry_heap *heap)
 {
 	while (heap->waiting > 0) {
@@ -124,7 +124,7 @@ void kvt_entry_heap_remove(struct kvt_entry_heap *heap, uint32_t entry)
 		come_back(heap);
 }
 
-/* The last `count` that began to wait came in the order of their keys, smallest first. */
+/* The last `count` waiting entries left the heap in the order of their keys, smallest first. */
 static void exchange_keys(struct kvt_entry_heap *heap, uint32_t count)
 {
 	uint32_t *run = &heap->slots[heap->max - heap->waiting];
@@ -163,7 +163,7 @@ uint32_t kvt_entry_heap_victim(
 {
 	uint32_t victim = search(heap, may, self);
 
-	/* Perhaps one of those that waited may go by now. */
+	/* A waiting entry may be evictable by now. */
 	if (victim == KVT_NO_ENTRY && heap->waiting > 0) {
 		heap->departures = 0;
 		come_back(heap);

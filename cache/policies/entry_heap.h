@@ -1,12 +1,11 @@
 /*
  * entry_heap.h - entries ordered by a number, the smallest first. 16 bytes per entry.
  *
- * Finding the smallest that may go takes out those that may not (inner chunks, pinned, held ones).
- * They wait behind the heap's end in the same memory, until as many chunks have left as the first
- * search of theirs took out; so a search is paid by the departures before the same entries are met
- * again. Their
- * keys are exchanged end for end on the way out, for the same reason for which entry_list.h turns
- * its entries around.
+ * The search for the smallest entry that may go removes entries that may not (inner chunks, pinned,
+ * held ones). These wait after the heap's end in the same memory, until as many chunks have left as
+ * their first search removed; so the departures before the same entries are met again pay for a
+ * search. The removal exchanges the entries' keys end for end, for the same reason for which
+ * entry_list.h reverses its entries.
  */
 #ifndef KVT_ENTRY_HEAP_H
 #define KVT_ENTRY_HEAP_H
@@ -14,13 +13,13 @@
 #include "policies/policy.h"
 
 struct kvt_entry_heap {
-	uint32_t *slots;     /* owned: entries; the heap from 0 on, those that wait at the end */
+	uint32_t *slots;     /* owned: entries; the heap from 0 on, waiting entries at the end */
 	uint32_t *places;    /* owned: by entry, its slot */
 	uint64_t *keys;      /* owned: by entry */
 	uint32_t max;        /* slots */
-	uint32_t count;      /* in the heap */
+	uint32_t count;      /* entries in the heap */
 	uint32_t waiting;    /* behind it */
-	uint32_t departures; /* still to come until those return */
+	uint32_t departures; /* departures left until the waiting entries return */
 	uint64_t own;        /* bytes allocated */
 };
 
@@ -29,10 +28,10 @@ enum kvt_status kvt_entry_heap_init(
 void kvt_entry_heap_finish(struct kvt_entry_heap *heap);
 
 void kvt_entry_heap_add(struct kvt_entry_heap *heap, uint32_t entry, uint64_t key);
-/* Keys only grow. */
+/* Raises an entry's key. Keys only grow. */
 void kvt_entry_heap_raise(struct kvt_entry_heap *heap, uint32_t entry, uint64_t key);
 void kvt_entry_heap_remove(struct kvt_entry_heap *heap, uint32_t entry);
-/* The smallest that may go, which stays; KVT_NO_ENTRY. */
+/* The smallest entry that may go, which stays in the heap; KVT_NO_ENTRY: none. */
 uint32_t kvt_entry_heap_victim(
 	struct kvt_entry_heap *heap, bool (*may)(void *self, uint32_t entry), void *self);
 

@@ -35,20 +35,20 @@ void kvt_entry_list_renew(struct kvt_entry_list *list, struct kvt_links *links, 
 	kvt_entry_list_add(list, links, entry);
 }
 
-/* Moves the `count` oldest, of which the first is `list->oldest` and the last one `last`, as many
- * places towards the newer end, turned around. There is something newer than `last`. */
+/* Moves the `count` oldest entries, from `list->oldest` to `last`, as many places towards the newer
+ * end, in reverse order. The list has an entry newer than `last`. */
 static void postpone(
 	struct kvt_entry_list *list, struct kvt_links *links, uint32_t last, uint32_t count)
 {
 	uint32_t entry = list->oldest;
-	uint32_t place = links[last - 1].newer; /* what they come to stand before */
+	uint32_t place = links[last - 1].newer; /* the entry before which they will stand */
 
 	list->oldest = place;
 	links[place - 1].older = 0;
 	for (uint32_t i = 1; i < count && links[place - 1].newer != 0; i++)
 		place = links[place - 1].newer;
 
-	/* The first of the run ends up newest of it. */
+	/* The run's first entry becomes its newest. */
 	uint32_t newer = links[place - 1].newer;
 
 	for (uint32_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /*
- * fifo.c - the chunk that came first goes first, whatever use was made of it.
+ * fifo.c - the chunk inserted first goes first, whatever its uses.
  *
- * Cheapest of all, and what a ring of a log-structured store does by itself; on conversations it
- * keeps three quarters to nine tenths of what LRU hits. 8 bytes per entry, every call O(1).
+ * The cheapest policy, equal to a ring of a log-structured store; on conversations it has three
+ * quarters to nine tenths of LRU's hits. 8 bytes per entry, every call O(1).
  */
 #include <stdlib.h>
 

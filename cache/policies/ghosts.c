@@ -6,7 +6,7 @@
 struct kvt_ghost {
 	uint64_t name;
 	uint32_t note;
-	uint32_t next; /* slot + 1 in its chain of the table, or of the free slots */
+	uint32_t next; /* next slot + 1 in its chain of the table, or of the free slots */
 	uint32_t units : 31;
 	uint32_t list : 1;
 };
@@ -55,7 +55,7 @@ static uint32_t *chain_of(struct kvt_ghosts *g, uint64_t name)
 	return &g->table[(name * 0x9e3779b97f4a7c15u >> 32) & g->mask];
 }
 
-/* Out of list and table; `at` is what points to it in its chain. */
+/* Removes a ghost from list and table; `at` points to it in its chain. */
 static void drop(struct kvt_ghosts *g, uint32_t *at)
 {
 	const uint32_t slot = *at - 1;

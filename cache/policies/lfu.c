@@ -1,9 +1,9 @@
 /*
  * lfu.c - the least often used chunk goes first, with ageing (LFU-DA).
  *
- * A chunk's key is its number of uses plus the age of the tier when it was last used; the age is
- * the key of what left last. So a chunk that was popular long ago is overtaken by new ones instead
- * of staying for ever. Among equals the one used longest ago goes. (Arlitt et al., 2000.)
+ * A chunk's key is its number of uses plus the age of the tier at its last use; the age is the key of the last victim.
+ * So new chunks overtake a chunk that was popular long ago, which would otherwise stay for ever. Among equals the chunk
+ * used longest ago goes. (Arlitt et al., 2000.)
  *
  * 20 bytes per entry, O(log n) per call.
  */
@@ -18,9 +18,9 @@
 struct lfu {
 	struct kvt_policy base;
 	struct kvt_entry_heap heap;
-	uint64_t age; /* uses, as in keys */
+	uint64_t age; /* uses, in the unit of keys */
 	uint64_t
-		calls; /* below 1 << USE_SHIFT; it wraps after years, and then orders a few wrongly */
+		calls; /* below 1 << USE_SHIFT; wraps after years, and then misorders a few */
 	uint64_t own; /* bytes of the array */
 	uint16_t uses[];
 };

@@ -2,9 +2,9 @@
 #include "policies/lives.h"
 
 #define STEPS       KVT_LIFE_STEPS
-#define FADING      0.98f  /* what an epoch leaves of a count */
-#define PRIOR_USE   0.1f   /* hazard at the age of one epoch, where nothing is known */
-#define PRIOR_LIVES 0.008f /* how much of that counts, by the chunks that are there */
+#define FADING      0.98f  /* factor by which a count fades in each epoch */
+#define PRIOR_USE   0.1f   /* hazard at the age of one epoch, without knowledge */
+#define PRIOR_LIVES 0.008f /* weight of that hazard, per chunk in the tier */
 
 /* Ages 0 to 3 are steps of their own; then two steps an octave. */
 static unsigned step_of(uint32_t age)
@@ -21,7 +21,7 @@ static unsigned step_of(uint32_t age)
 
 _Static_assert(KVT_LIFE_EPOCHS == 128 && STEPS == 14, "four single ages and five octaves");
 
-/* Epochs in a step. */
+/* Number of epochs in a step. */
 static float width_of(unsigned step)
 {
 	return step < 4 ? 1 : (float)(1u << (step - 4) / 2) * 2;
@@ -50,7 +50,7 @@ static float best_wait(const float hazard[STEPS], unsigned from)
 	for (unsigned s = from; s < STEPS; s++) {
 		const float width = width_of(s);
 		const float expected = hazard[s] * width;
-		const float stay = left / (1 + expected); /* not used in this step */
+		const float stay = left / (1 + expected); /* chance of no use in this step */
 
 		uses += left - stay;
 		epochs += stay * width;
@@ -91,7 +91,7 @@ static void end_epoch(struct kvt_lives *l)
 		for (uint32_t age = 0; age < KVT_LIFE_EPOCHS; age++)
 			l->stood[c][step_of(age)] +=
 				(float)l->open[c][(l->epoch - age) % KVT_LIFE_EPOCHS];
-		/* Those that began KVT_LIFE_EPOCHS ago are given up. */
+		/* Lives that began KVT_LIFE_EPOCHS ago are given up. */
 		l->open[c][(l->epoch + 1) % KVT_LIFE_EPOCHS] = 0;
 	}
 	l->epoch++;
@@ -102,7 +102,7 @@ void kvt_lives_pass(struct kvt_lives *l, uint64_t units, uint32_t entries)
 	l->passed += units;
 	if (l->passed < l->length)
 		return;
-	/* More epochs at once than are told apart are as good as that many. */
+	/* A jump by more epochs than are distinguished counts as that many. */
 	for (unsigned i = 0; i < KVT_LIFE_EPOCHS && l->passed >= l->length; i++) {
 		l->passed -= l->length;
 		end_epoch(l);

@@ -1,7 +1,7 @@
 /*
- * lru.c - the chunk whose last use is longest ago goes first.
+ * lru.c - the chunk used longest ago goes first.
  *
- * The yardstick: the other policies are measured against it. 8 bytes per entry, every call O(1).
+ * The other policies are measured against this one. 8 bytes per entry, every call O(1).
  */
 #include <stdlib.h>
 

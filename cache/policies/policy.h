@@ -1,15 +1,15 @@
 /*
- * policy.h - the contract of an eviction policy: which entry is evicted next.
+ * policy.h - the contract of an eviction policy, which chooses the next entry to evict.
  *
- * Entries are numbers below max_entries; a policy keeps what it needs in arrays of that length, so
- * that nothing is allocated while chunks come and go. It never frees anything: it names a victim.
- * All calls of one instance are made under its owner's lock; there is no clock in here but the
- * order of the calls.
+ * Entries are numbers below max_entries; a policy keeps its data in arrays of that length, so that
+ * it allocates nothing while chunks come and go. A policy never frees an entry: it names a victim.
+ * All calls of one instance are made under its owner's lock; the order of the calls is its only
+ * clock.
  *
- * Only leaves may go: a chunk with a cached child in the same tier, a pinned or a leased one is
- * not evictable, and `may` says so. A policy must not let such entries make the search long: an
- * entry's children are younger than itself, and the owner reports uses of a chain deepest chunk
- * first, so that the tail of an LRU order is nearly always a leaf.
+ * Only leaves may go: `may` refuses a chunk with a cached child in the same tier, a pinned or a
+ * leased one. A policy must bound the search past such entries: an entry's children are younger
+ * than itself, and the owner reports uses of a chain deepest chunk first, so that the tail of an
+ * LRU order is nearly always a leaf.
  *
  * One policy = one file here and one line in policies.def.
  */
@@ -26,17 +26,17 @@
 
 struct kvt_policy_options {
 	uint32_t max_entries;
-	uint64_t capacity_bytes;  /* of the tier; policies of several queues divide it */
-	uint64_t max_ghost_bytes; /* memory for names of what was evicted */
+	uint64_t capacity_bytes;  /* capacity of the tier; policies of several queues divide it */
+	uint64_t max_ghost_bytes; /* memory for names of evicted chunks */
 };
 
-/* What a policy learns of a new entry. */
+/* The data of a new entry for a policy. */
 struct kvt_policy_item {
 	uint64_t name; /* 64 bits of the key, for ghosts and sketches */
 	uint64_t bytes;
-	uint64_t cost_ns; /* to compute it again, relative among entries; 0: unknown */
-	uint32_t depth;   /* chunks before it in its chain, as far as known */
-	uint32_t parent;  /* entry + 1 of the chunk before it, if that was added; else 0 */
+	uint64_t cost_ns; /* time to compute the chunk again, compared among entries; 0: unknown */
+	uint32_t depth;   /* chunks before this one in its chain, as far as known */
+	uint32_t parent;  /* entry + 1 of the previous chunk, if that was added; else 0 */
 };
 
 struct kvt_policy_ops;
@@ -46,14 +46,15 @@ struct kvt_policy {
 };
 
 struct kvt_policy_ops {
-	const char *name; /* as in l1_policy */
+	const char *name; /* the name in l1_policy */
 	enum kvt_status (*create)(
 		const struct kvt_policy_options *options, struct kvt_policy **out);
 	void (*added)(struct kvt_policy *p, uint32_t entry, const struct kvt_policy_item *item);
 	void (*used)(struct kvt_policy *p, uint32_t entry);
-	/* evicted: the policy chose it; false: erased, expired or failed, no ghost */
+	/* evicted: chosen by the policy; false: erased, expired or failed, no ghost */
 	void (*removed)(struct kvt_policy *p, uint32_t entry, bool evicted);
-	/* Next to go among those that may, or KVT_NO_ENTRY. The entry stays until removed(). */
+	/* The next victim among the entries that may go, or KVT_NO_ENTRY. The entry stays until
+	 * removed(). */
 	uint32_t (*victim)(
 		struct kvt_policy *p, bool (*may)(void *self, uint32_t entry), void *self);
 	/* Memory in bytes: *per entry arrays and sketches, *ghosts. */
@@ -61,7 +62,7 @@ struct kvt_policy_ops {
 	void (*destroy)(struct kvt_policy *p); /* NULL is allowed */
 };
 
-/* By name; "default" is one of them. NULL: no such policy. */
+/* A policy by its name; "default" is one. NULL: no such policy. */
 const struct kvt_policy_ops *kvt_policy_named(const char *name);
 /* All names but "default", NULL-terminated, for messages. */
 const char *const *kvt_policy_names(void);

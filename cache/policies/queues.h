@@ -1,8 +1,8 @@
 /*
- * queues.h - what policies of several queues share: entries on up to eight lists, their sizes.
+ * queues.h - the common part of policies with several queues: entries on up to eight lists, and their sizes.
  *
- * Queues are measured in units, not in entries, since chunks differ in size: a unit is the
- * smallest power of two bytes of which the tier's capacity has fewer than 2^25. 20 bytes per entry.
+ * Queues are measured in units, not in entries, since chunks differ in size: a unit is the smallest power of two bytes
+ * of which the tier's capacity has fewer than 2^25. 20 bytes per entry.
  */
 #ifndef KVT_QUEUES_H
 #define KVT_QUEUES_H
@@ -14,19 +14,19 @@
 #define KVT_MAX_USES  15
 
 struct kvt_mark {
-	uint32_t units : 25; /* its size, at least 1 */
+	uint32_t units : 25; /* the entry's size in units, at least 1 */
 	uint32_t queue : 3;
-	uint32_t uses : 4; /* since it came, up to KVT_MAX_USES; the policy counts */
+	uint32_t uses : 4; /* uses since its insertion, up to KVT_MAX_USES; the policy counts */
 };
 
 struct kvt_queues {
 	struct kvt_entry_list lists[KVT_QUEUES];
 	uint64_t units[KVT_QUEUES]; /* sum of each list */
-	uint32_t rest[KVT_QUEUES];  /* victims to find elsewhere before a list is searched again */
+	uint32_t rest[KVT_QUEUES];  /* victims to find in other lists before a list is searched again */
 	uint64_t capacity;          /* of the tier, in units */
 	unsigned shift;             /* a unit is 1 << shift bytes */
 	uint64_t own;               /* bytes allocated */
-	struct kvt_links *links;    /* owned, as are the next two; by entry */
+	struct kvt_links *links;    /* owned, like the next two; by entry */
 	uint64_t *names;
 	struct kvt_mark *marks;
 };
@@ -35,19 +35,20 @@ enum kvt_status kvt_queues_init(
 	struct kvt_queues *q, const struct kvt_policy_options *options) KVT_MUST_CHECK;
 void kvt_queues_finish(struct kvt_queues *q);
 
-/* As the newest of a queue, with no uses. */
+/* Adds an entry as the newest of a queue, with no uses. */
 void kvt_queues_add(
 	struct kvt_queues *q, unsigned queue, uint32_t entry, const struct kvt_policy_item *item);
-/* From where it is to the newest of a queue, which may be the same. */
+/* Moves an entry from its place to the newest of a queue, which may be the same. */
 void kvt_queues_move(struct kvt_queues *q, unsigned queue, uint32_t entry);
 void kvt_queues_remove(struct kvt_queues *q, uint32_t entry);
 /*
- * The oldest of a queue that may go, or KVT_NO_ENTRY. A queue that was searched in vain rests for as
- * many calls as it has entries; while it rests nothing is found in it.
+ * The oldest entry of a queue that may go, or KVT_NO_ENTRY. A queue that was searched in vain rests for as many calls
+ * as it has entries; a resting queue finds no entry.
  */
 uint32_t kvt_queues_look(
 	struct kvt_queues *q, unsigned queue, bool (*may)(void *self, uint32_t entry), void *self);
-/* The same of the first of `count` queues that has one, in the order given; none rests if all do. */
+/* The oldest such entry of the first of `count` queues that has one, in the given order; if all queues rest, none
+ * rests. */
 uint32_t kvt_queues_victim(struct kvt_queues *q, const uint8_t *order, unsigned count,
 	bool (*may)(void *self, uint32_t entry), void *self);
 

@@ -1,9 +1,9 @@
 /*
- * sketch.h - about how often a name was seen lately, in at most 4 bytes per entry of the tier.
+ * sketch.h - estimates how often a name was seen lately, in at most 4 bytes per entry of the tier.
  *
- * A count-min sketch of 4-bit counters: a name has one in each of four rows, and the least of them
- * is the answer, too high where names collide, never too low. After four times as many sightings as
- * there are entries all counters are halved, so that what was popular yesterday is not kept for it.
+ * A count-min sketch of 4-bit counters: a name has one counter in each of four rows, and the least
+ * of them is the answer, too high where names collide, never too low. After four times as many
+ * sightings as entries all counters are halved, so that former popularity fades.
  */
 #ifndef KVT_SKETCH_H
 #define KVT_SKETCH_H
@@ -15,7 +15,7 @@
 struct kvt_sketch {
 	uint64_t *words; /* owned; 16 counters each */
 	uint64_t mask;   /* of words */
-	uint64_t seen;   /* since the last halving */
+	uint64_t seen;   /* sightings since the last halving */
 	uint64_t period;
 	uint64_t bytes; /* allocated */
 };

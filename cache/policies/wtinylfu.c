@@ -1,16 +1,17 @@
 /*
- * wtinylfu.c - a window for what is new, and a main part that only the more popular enter.
+ * wtinylfu.c - a window for new chunks, and a main part that only the more popular chunks enter.
  *
- * New chunks enter WINDOW. Where room is needed its oldest chunk and the one that the main part
- * would give up are compared by how often each name was seen, and the less popular one leaves; an
- * oldest that won is in the main part from then on. That is PROBATION and, for what was used there,
+ * New chunks enter WINDOW. To make room, the policy compares the oldest chunk of WINDOW with the
+ * next victim of the main part by how often each name was seen, and the less popular one leaves; a
+ * winner from WINDOW moves to the main part. The main part is PROBATION and, for chunks used there,
  * PROTECTED, four fifths of it. (Einziger, Friedman and Manes, ACM TOS 2017.)
  *
  * Differences: only leaves go, and inner chunks follow theirs; sizes are units; a chunk's
- * popularity counts its coming and its uses. Room is made for whole prompts at a time, so WINDOW,
- * meant to be a hundredth of the tier, is as large as the prompts on their way if that is more.
- * Strong where few chunks are asked for often; weak on conversations, whose chunks are used a
- * second time only after they had to compete. 24 bytes per entry with the sketch, no ghosts.
+ * popularity counts its insertion and its uses. Room is made for whole prompts at a time, so
+ * WINDOW, meant to be a hundredth of the tier, is as large as the prompts under way if that is
+ * more. The policy is strong where few chunks are used often, and weak on conversations, whose
+ * chunks are used a second time only after they had to compete. 24 bytes per entry with the sketch,
+ * no ghosts.
  */
 #include <stdlib.h>
 
@@ -20,15 +21,15 @@
 
 enum { WINDOW, PROBATION, PROTECTED };
 
-#define WINDOW_PARTS 100 /* WINDOW is one part of so many */
+#define WINDOW_PARTS 100 /* WINDOW is one part of this many */
 #define INNER_MOST   4
-#define FREE_PARTS   16 /* no chunk has to compete while more than one part of so many is free */
+#define FREE_PARTS   16 /* no chunk has to compete while more than one part in this many is free */
 
 struct wtinylfu {
 	struct kvt_policy base;
 	struct kvt_queues queues;
 	struct kvt_sketch sketch;
-	uint64_t window, protect; /* shares in units */
+	uint64_t window, protect; /* target sizes in units */
 };
 
 static void wtinylfu_destroy(struct kvt_policy *p)
@@ -94,7 +95,7 @@ static void wtinylfu_removed(struct kvt_policy *p, uint32_t entry, bool evicted)
 	kvt_queues_remove(&((struct wtinylfu *)p)->queues, entry);
 }
 
-/* Inner chunks cannot compete, so they follow their leaves: the oldest of WINDOW go on to the main
+/* Inner chunks cannot compete, so they follow their leaves: the oldest of WINDOW move to the main
  * part if they were seen before. At most a few per call. */
 static void let_inner_pass(struct wtinylfu *w, bool (*may)(void *self, uint32_t entry), void *self)
 {

@@ -1,5 +1,5 @@
 /*
- * crypto.h - the two algorithms of this folder, as OpenSSL has them: AES-256-GCM and HKDF-SHA-256.
+ * crypto.h - the two algorithms of this folder, by OpenSSL: AES-256-GCM and HKDF-SHA-256.
  *
  * Algorithms are fetched once. Functions may run in any thread at once. KVT_EIO: OpenSSL refused.
  */
@@ -26,7 +26,7 @@ void kvt_crypto_finish(struct kvt_crypto *c);
 
 enum kvt_status kvt_crypto_random(void *out, size_t bytes) KVT_MUST_CHECK;
 
-/* HKDF of a key with a salt; `info` says what the result is for. */
+/* HKDF of a key with a salt; `info` names the purpose of the result. */
 enum kvt_status kvt_crypto_subkey(const struct kvt_crypto *c, const uint8_t key[KVT_CRYPTO_KEY],
 	const uint8_t salt[KVT_CRYPTO_SALT], const char *info,
 	uint8_t out[KVT_CRYPTO_KEY]) KVT_MUST_CHECK;
@@ -39,11 +39,11 @@ struct kvt_crypto_message {
 	const uint8_t *from;
 	uint8_t *to;
 	size_t bytes;
-	uint8_t *tag; /* made by seal, checked by open */
+	uint8_t *tag; /* written by seal, checked by open */
 };
 enum kvt_status kvt_crypto_seal(
 	const struct kvt_crypto *c, const struct kvt_crypto_message *m) KVT_MUST_CHECK;
-/* KVT_ECORRUPT: not what was sealed; `to` is wiped. */
+/* KVT_ECORRUPT: not the sealed bytes; `to` is wiped. */
 enum kvt_status kvt_crypto_open(
 	const struct kvt_crypto *c, const struct kvt_crypto_message *m) KVT_MUST_CHECK;
 

@@ -1,9 +1,8 @@
 /*
  * key_file.c - the file of master keys.
  *
- * The text is read into memory that is wiped and not dumped, and keys go from there to their slots
- * without a copy on the heap. Permissions are those of the open file, so that it cannot be changed
- * between the look and the reading.
+ * The text is read into memory that is wiped and not dumped, and keys go from there to their slots without a copy on
+ * the heap. The check takes the permissions of the open file, so that no other file can be read than the checked one.
  */
 #include "protect/key_file.h"
 
@@ -20,7 +19,7 @@
 
 #define FILE_MOST (128u * 1024) /* bytes */
 
-/* One reading of a file. */
+/* State of reading a file. */
 struct reading {
 	const char *path;
 	const struct kvt_surroundings *surroundings;
@@ -65,7 +64,7 @@ static bool read_hex(const char *text, size_t len, uint8_t key[KVT_SECRET_BYTES]
 	return true;
 }
 
-/* 43 digits and one '=': 32 bytes. */
+/* Reads 43 digits and one '=': 32 bytes. */
 static bool read_base64(const char *text, size_t len, uint8_t key[KVT_SECRET_BYTES])
 {
 	size_t used;
@@ -83,7 +82,7 @@ static bool is_one_byte_repeated(const uint8_t key[KVT_SECRET_BYTES])
 	return true;
 }
 
-/* Sorted in; false: no memory. The key is taken. */
+/* Inserts a key in order; false: no memory. Takes the key. */
 static bool add_master(struct reading *r, uint32_t id, uint8_t *key)
 {
 	struct kvt_masters *m = &r->masters;
@@ -102,7 +101,7 @@ static bool add_master(struct reading *r, uint32_t id, uint8_t *key)
 	return true;
 }
 
-/* What is wrong with a key that could be read, or NULL. */
+/* The mistake of a key that could be read, or NULL. */
 static const char *refuse_key(const struct reading *r, uint32_t id, const uint8_t *key)
 {
 	for (size_t i = 0; i < r->masters.count; i++) {
@@ -187,7 +186,7 @@ static void check_owner(struct reading *r, const struct stat *info)
 			"protect: keys: %s can be read by its group", r->path);
 }
 
-/* Up to `room` bytes. -1: errno. */
+/* Reads up to `room` bytes. -1: errno. */
 static ssize_t read_whole(int fd, char *buffer, size_t room)
 {
 	size_t used = 0;
@@ -236,7 +235,7 @@ static enum kvt_status read_open(struct reading *r, int fd)
 	if (fstat(fd, &info) != 0)
 		return KVT_EIO;
 	check_owner(r, &info);
-	if (r->mistakes > 0) /* a folder cannot be read, and a pipe may wait for ever */
+	if (r->mistakes > 0) /* a folder cannot be read, and a pipe may block for ever */
 		return KVT_OK;
 	text = kvt_secret_map(FILE_MOST + 1);
 	if (text == NULL)

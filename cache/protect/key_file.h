@@ -1,10 +1,9 @@
 /*
  * key_file.h - the file of master keys.
  *
- * Lines `ID: KEY`: the id a number from 1 to 4294967295, the key 32 bytes as 64 hex digits or 44
- * characters of base64; '#' begins a comment. The highest id seals, every one opens. The file must
- * be a regular one of this user's or root's that no other user may read or write; that its group
- * may read it (as Kubernetes mounts secrets) is logged.
+ * Lines `ID: KEY`: the id a number from 1 to 4294967295, the key 32 bytes as 64 hex digits or 44 characters of base64;
+ * '#' begins a comment. The key with the highest id seals, every key opens. The file must be a regular one of this user
+ * or root that no other user may read or write; kvtier logs when its group may read it (as with secrets of Kubernetes).
  *
  *     printf '1: %s\n' "$(openssl rand -hex 32)" > keys && chmod 600 keys
  */
@@ -19,7 +18,7 @@
 /* A master key. */
 struct kvt_master {
 	uint32_t id;
-	uint8_t *key; /* of the secrets that it was read into */
+	uint8_t *key; /* in the secrets of its kvt_masters */
 };
 
 struct kvt_masters {
@@ -27,8 +26,8 @@ struct kvt_masters {
 	size_t count;             /* at least 1 */
 };
 
-/* Refuses the whole file for any mistake: a key that is left out makes chunks unreadable. KVT_EIO:
- * cannot be read. KVT_EINVAL. Both with lines in *report (kvt_text_free). No key is ever printed. */
+/* Refuses the whole file for any mistake: a missing key makes chunks unreadable. KVT_EIO: cannot be read. KVT_EINVAL.
+ * Both with lines in *report (kvt_text_free). No key is ever printed. */
 enum kvt_status kvt_key_file_read(const char *path, const struct kvt_surroundings *s,
 	struct kvt_secrets *secrets, struct kvt_masters *out, char **report) KVT_MUST_CHECK;
 void kvt_masters_finish(struct kvt_masters *m, struct kvt_secrets *secrets);

@@ -1,26 +1,27 @@
 /*
- * seal.c - chunks sealed and opened, record by record.
+ * seal.c - seals and opens chunks, record by record.
  *
- *	master keys (file, by id)
- *	    |  wraps, by a salted subkey
- *	tenant's key (random, one per tenant)
- *	    |  HKDF with a random salt per process start
- *	subkey ---- AES-256-GCM, nonce = 4 zero bytes and a counter of 8, one per record
+ * 	master keys (file, by id)
+ * 	    |  wraps, by a salted subkey
+ * 	tenant's key (random, one per tenant)
+ * 	    |  HKDF with a random salt per process start
+ * 	subkey ---- AES-256-GCM, nonce = 4 zero bytes and a counter of 8, one per record
  *
- * Why a subkey per start: a counter can only be trusted as long as the process lives. With a fresh
- * 128-bit salt each start has keys of its own, so its counter may begin at 0; a crash can lose
- * everything but never repeat a pair of key and nonce. The counter is one for all tenants and
- * atomic. A forked child would repeat both, so it is refused (and finds its keys wiped).
+ * Each start has its own subkey, since a counter can only be trusted as long as the process lives.
+ * With a fresh 128-bit salt each start has keys of its own, so its counter may begin at 0; a crash
+ * can lose everything but never repeat a pair of key and nonce. One atomic counter serves all
+ * tenants. A forked child would repeat both, so the sealer refuses it (and the child finds its keys
+ * wiped).
  *
- * What a record is bound to is its additional data, 144 bytes; the salt and the first nonce are
- * bound by being what decrypts. Two records of a chunk cannot trade places, a record cannot be left
- * out (the chunk's length is in each), and a chunk cannot be moved to another key, tenant, store or
+ * Additional data of 144 bytes binds a record to its place; the salt and the first nonce are bound
+ * because they decrypt it. Two records of a chunk cannot trade places, a record cannot be left out
+ * (the chunk's length is in each), and a chunk cannot be moved to another key, tenant, store or
  * model.
  *
- * Subkeys of earlier starts are derived when a chunk of theirs is opened; the last few are kept
- * (HKDF costs some microseconds, which would be a third of opening a small chunk). The lock is held
- * for a look into the tables, a copy of 32 bytes and at times a derivation, never while data is
- * sealed or opened.
+ * Subkeys of earlier starts are derived when one of their chunks is opened; the last few are kept
+ * (HKDF costs some microseconds, which would be a third of opening a small chunk). A thread holds
+ * the lock for a lookup in the tables, a copy of 32 bytes and at times a derivation, never while it
+ * seals or opens data.
  */
 #include "protect/seal.h"
 
@@ -36,7 +37,7 @@
 #include "protect/tenant_keys.h"
 
 #define FORMAT       1
-#define AAD_RECORD   140 /* where the record's number follows */
+#define AAD_RECORD   140 /* offset of the record's number */
 #define AAD_BYTES    (AAD_RECORD + 4)
 #define KEPT_SUBKEYS 32
 
@@ -44,16 +45,16 @@
 struct kept_subkey {
 	uint64_t tenant_key_id; /* 0: free */
 	uint8_t salt[KVT_CRYPTO_SALT];
-	uint8_t *subkey; /* of the secrets; NULL until first used */
+	uint8_t *subkey; /* in the secrets; NULL until first used */
 };
 
 struct kvt_sealer {
 	const struct kvt_surroundings *surroundings;
 	struct kvt_crypto crypto;
 	pid_t pid;
-	_Atomic uint64_t next_nonce; /* relaxed: only that no two get the same */
+	_Atomic uint64_t next_nonce; /* relaxed: only each value must be unique */
 
-	pthread_mutex_t lock; /* guards all below */
+	pthread_mutex_t lock; /* guards all members below */
 	struct kvt_secrets secrets;
 	struct kvt_masters masters; /* constant after create */
 	struct kvt_tenant_keys tenants;
@@ -160,7 +161,7 @@ void kvt_seal_forget_tenant(struct kvt_sealer *s, const struct kvt_tenant *tenan
 
 /* --- subkeys ---------------------------------------------------------------------------------- */
 
-/* The one for sealing, and what the header says of it. */
+/* The subkey for sealing, and its entries in the header. */
 static enum kvt_status sealing_subkey(struct kvt_sealer *s, const struct kvt_tenant *tenant,
 	uint8_t out[KVT_CRYPTO_KEY], struct kvt_seal_header *header)
 {
@@ -202,7 +203,7 @@ static void keep(struct kvt_sealer *s, const struct kvt_seal_header *header,
 	memcpy(kept->subkey, subkey, KVT_CRYPTO_KEY);
 }
 
-/* The one that a chunk was sealed with. KVT_MISS: the tenant has no such key (any more). */
+/* The subkey that sealed a chunk. KVT_MISS: the tenant has no such key (any more). */
 static enum kvt_status opening_subkey(struct kvt_sealer *s, const struct kvt_tenant *tenant,
 	const struct kvt_seal_header *header, uint8_t out[KVT_CRYPTO_KEY])
 {
@@ -231,7 +232,7 @@ static enum kvt_status opening_subkey(struct kvt_sealer *s, const struct kvt_ten
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* All that a record is bound to; its number is written last. */
+/* Writes all data to which a record is bound; the record's number is written last. */
 static void write_aad(const struct kvt_seal_place *place, const struct kvt_seal_header *header,
 	uint8_t aad[AAD_BYTES])
 {
@@ -253,18 +254,18 @@ static void write_aad(const struct kvt_seal_place *place, const struct kvt_seal_
 	at += sizeof(place->store_id);
 	kvt_put32(at, header->key_id);
 	kvt_put64(at + 4, header->tenant_key_id);
-	/* the chunk's length gives the number of records */
+	/* the chunk's length implies the number of records */
 	kvt_put64(at + 12, place->bytes);
 }
 
-/* A place in segments that moves on. */
+/* A moving place in segments. */
 struct cursor {
 	const struct kvt_segment *segments;
 	size_t index;
-	uint64_t offset; /* in the segment */
+	uint64_t offset; /* offset in the segment */
 };
 
-/* Up to `most` bytes in one piece. */
+/* Returns up to `most` bytes in one piece. */
 static uint8_t *next_piece(struct cursor *c, uint64_t most, int *bytes)
 {
 	const struct kvt_segment *segment = &c->segments[c->index];
@@ -279,16 +280,16 @@ static uint8_t *next_piece(struct cursor *c, uint64_t most, int *bytes)
 	at = (uint8_t *)segment->base + c->offset;
 	left = left < most ? left : most;
 	c->offset += left;
-	*bytes = (int)left; /* a record at most */
+	*bytes = (int)left; /* at most a record */
 	return at;
 }
 
-/* One chunk on its way. */
+/* One chunk while it is sealed or opened. */
 struct job {
 	EVP_CIPHER_CTX *ctx;
 	uint8_t aad[AAD_BYTES];
 	struct cursor plain;
-	uint8_t *sealed; /* read or written one record after another */
+	uint8_t *sealed; /* the sealed bytes, read or written one record after another */
 	uint64_t left;
 	uint64_t nonce;
 	uint32_t record;
@@ -357,7 +358,7 @@ static enum kvt_status open_record(struct job *job, const uint8_t tag[KVT_SEAL_T
 	return EVP_CipherFinal_ex(job->ctx, expected, &n) == 1 ? KVT_OK : KVT_ECORRUPT;
 }
 
-/* Enough room in the segments, and something in them. */
+/* Returns whether the segments have enough room, and some bytes. */
 static bool is_whole(const struct kvt_segment *segments, size_t count, uint64_t bytes)
 {
 	uint64_t room = 0;
@@ -382,7 +383,7 @@ static enum kvt_status begin_job(struct kvt_sealer *s, struct job *job, const ui
 	return KVT_EIO;
 }
 
-/* Leaves nothing of it behind, also no error of OpenSSL's in this thread. */
+/* Frees the context, and leaves no OpenSSL error in this thread. */
 static void end_job(struct kvt_sealer *s, struct job *job, enum kvt_status status)
 {
 	EVP_CIPHER_CTX_free(job->ctx);
@@ -423,7 +424,7 @@ enum kvt_status kvt_seal(struct kvt_sealer *s, const struct kvt_seal_place *plac
 	return status;
 }
 
-/* What came out before a tag was wrong must not be used. */
+/* Wipes bytes decrypted before a wrong tag, which must not be used. */
 static void wipe(const struct kvt_segment *segments, size_t count, uint64_t bytes)
 {
 	for (size_t i = 0; i < count && bytes > 0; i++) {

@@ -1,16 +1,14 @@
 /*
  * seal.h - AES-256-GCM of chunks at rest: keys, key ids, tenants' wrapped keys, records.
  *
- * A chunk is sealed in records of at most KVT_SEAL_RECORD bytes, each with a tag; the additional
- * data of each binds it to where it belongs: format version, storage key, fingerprint, kind of
- * tier, id of the store, key id, length of the chunk, number of the record. So a sealed chunk that
- * is moved to another key, store or place in the chunk does not open.
+ * A chunk is sealed in records of at most KVT_SEAL_RECORD bytes, each with a tag; the additional data of each record
+ * binds it to its place: format version, storage key, fingerprint, kind of tier, id of the store, key id, length of the
+ * chunk, number of the record. So a record that is moved to another key, store or place in the chunk does not open.
  *
- * Keys: a file of master keys by id; the newest seals, all open. Each tenant has a random key of
- * its own, wrapped by a master key: destroying the wrapped key destroys the tenant's chunks.
- * Nonces: a random 128-bit salt per process start makes a subkey (HKDF), then a counter; a pair of
- * subkey and counter is never used twice. Keys are wiped, and their memory is not dumped.
- * Thread-safe.
+ * Keys: a file of master keys by id; the newest seals, all open. Each tenant has a random key of its own, wrapped by a
+ * master key: destroying the wrapped key destroys the tenant's chunks. Nonces: a random 128-bit salt per process start
+ * makes a subkey (HKDF), then a counter; a pair of subkey and counter is never used twice. Keys are wiped, and their
+ * memory is not dumped. Thread-safe.
  */
 #ifndef KVT_SEAL_H
 #define KVT_SEAL_H
@@ -22,7 +20,7 @@
 #define KVT_SEAL_RECORD    (1u << 20)
 #define KVT_SEAL_TAG_BYTES 16
 
-/* What a sealed chunk is bound to. */
+/* The place to which a sealed chunk is bound. */
 struct kvt_seal_place {
 	struct kvt_key key;
 	struct kvt_fingerprint fingerprint;
@@ -32,19 +30,18 @@ struct kvt_seal_place {
 	uint64_t bytes;
 };
 
-/* Of a sealed chunk, in its header; all of it is authenticated. */
+/* The header of a sealed chunk; all of it is authenticated. */
 struct kvt_seal_header {
 	uint32_t format;        /* 1 */
-	uint32_t key_id;        /* of the master key that wrapped the tenant's */
-	uint64_t tenant_key_id; /* which key of the tenant */
+	uint32_t key_id;        /* id of the master key that wrapped the tenant's key */
+	uint64_t tenant_key_id; /* id of the tenant's key */
 	uint8_t salt[16];
 	uint64_t first_nonce; /* record i has first_nonce + i */
 };
 
 struct kvt_sealer;
 
-/* keys_path: see config. KVT_EINVAL with every mistake of the file in *report (free with
- * kvt_text_free). */
+/* keys_path: see config. KVT_EINVAL with every mistake of the file in *report (free with kvt_text_free). */
 enum kvt_status kvt_sealer_create(const char *keys_path, const struct kvt_surroundings *s,
 	struct kvt_sealer **out, char **report) KVT_MUST_CHECK;
 void kvt_sealer_destroy(struct kvt_sealer *s); /* NULL is allowed */
@@ -54,30 +51,28 @@ static inline uint32_t kvt_seal_records(uint64_t bytes)
 	return (uint32_t)((bytes + KVT_SEAL_RECORD - 1) / KVT_SEAL_RECORD);
 }
 
-/* Seals `bytes` of the segments into `out` (bytes long); tags: kvt_seal_records * 16. KVT_MISS: the
- * tenant has no key yet: kvt_seal_tenant_key makes it, so that no chunk is ever sealed by a key that
- * the store does not keep. KVT_EINVAL: the segments are shorter, or bytes is 0. */
+/* Seals `bytes` of the segments into `out` (bytes long); tags: kvt_seal_records * 16. KVT_MISS: the tenant has no key
+ * yet: kvt_seal_tenant_key makes it, so that no chunk is ever sealed by a key that the store does not keep. KVT_EINVAL:
+ * the segments are shorter, or bytes is 0. */
 enum kvt_status kvt_seal(struct kvt_sealer *s, const struct kvt_seal_place *place,
 	const struct kvt_segment *from, size_t count, void *out, struct kvt_seal_header *header,
 	uint8_t *tags) KVT_MUST_CHECK;
 
-/* Opens in place (one segment over `from`) or into segments. KVT_ECORRUPT: does not belong here or
- * was changed; the first place->bytes of `to` are then wiped. KVT_MISS: its key is gone. */
+/* Opens in place (one segment over `from`) or into segments. KVT_ECORRUPT: the chunk was changed or does not belong
+ * here; the first place->bytes of `to` are then wiped. KVT_MISS: its key is gone. */
 enum kvt_status kvt_open_sealed(struct kvt_sealer *s, const struct kvt_seal_place *place,
 	const struct kvt_seal_header *header, const uint8_t *tags, const void *from,
 	const struct kvt_segment *to, size_t count) KVT_MUST_CHECK;
 
 /*
- * Wrapped tenant keys as the store keeps them, one per tenant in use; the store writes them into
- * its log when `fresh` says that one was made, hands them back at open, and destroys them by
- * overwriting. KVT_SEAL_WRAPPED_BYTES each.
+ * Wrapped tenant keys as the store keeps them, one per tenant in use; the store writes a key into its log when `fresh`
+ * reports a new one, returns all of them at open, and destroys a key by overwriting. KVT_SEAL_WRAPPED_BYTES each.
  *
- * Rotation: once the file has a master key with a higher id, the next kvt_seal_tenant_key wraps the
- * tenant's key by it and says `fresh` again; the key itself, and with it every sealed chunk, stays.
- * When no wrapped key of an old master is left, its line may leave the file. A store that could not
- * write a fresh form forgets the tenant, or tries to write again. Taking a wrapped key replaces
- * what the tenant had: the last one taken counts. KVT_MISS of take: its master is not in the file;
- * KVT_ECORRUPT: it was never wrapped. KVT_EFORK: the sealer was made before a fork.
+ * Rotation: once the file has a master key with a higher id, the next kvt_seal_tenant_key wraps the tenant's key by
+ * that master and reports `fresh` again; the key itself, and so every sealed chunk, stays. When no wrapped key of an
+ * old master is left, its line may leave the file. A store that could not write a fresh form forgets the tenant, or
+ * tries to write again. kvt_seal_take_tenant_key replaces the tenant's key: the last one taken counts. Its KVT_MISS:
+ * the master is not in the file; KVT_ECORRUPT: not a wrapped key. KVT_EFORK: the sealer was made before a fork.
  */
 #define KVT_SEAL_WRAPPED_BYTES 112
 enum kvt_status kvt_seal_tenant_key(struct kvt_sealer *s, const struct kvt_tenant *tenant,

@@ -1,9 +1,9 @@
 /*
  * secrets.c - memory for keys.
  *
- * Whole mappings rather than malloc: advice to the kernel counts for pages, and a heap's page holds
- * other things too. Advice that is refused is not an error: it makes a leak less likely, it is not
- * what secrecy rests on.
+ * Secrets have whole mappings and not memory from malloc: advice to the kernel covers pages, and a
+ * heap's page holds other data, too. Refused advice is no error: advice makes a leak less likely,
+ * but secrecy does not depend on it.
  */
 #include "protect/secrets.h"
 

@@ -19,17 +19,17 @@ struct kvt_secret_block;
 
 struct kvt_secrets {
 	struct kvt_secret_block *blocks; /* owned */
-	void *free;                      /* list through the free slots themselves */
+	void *free;                      /* list of free slots, linked through the slots */
 };
 
 void kvt_secrets_init(struct kvt_secrets *s);
-void kvt_secrets_finish(struct kvt_secrets *s); /* wipes what was not given back */
+void kvt_secrets_finish(struct kvt_secrets *s); /* wipes all slots that were not given back */
 
-/* A slot of zeros, or NULL. */
+/* Takes a slot of zeros. NULL: no memory. */
 uint8_t *kvt_secret_take(struct kvt_secrets *s);
 void kvt_secret_give(struct kvt_secrets *s, uint8_t *secret); /* NULL is allowed */
 
-/* The same kind of memory in one piece, for a file's text. NULL: none. */
+/* Maps such memory in one piece, for a file's text. NULL: no memory. */
 void *kvt_secret_map(size_t bytes);
 void kvt_secret_unmap(void *memory, size_t bytes); /* wipes; NULL is allowed */
 

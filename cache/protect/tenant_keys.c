@@ -1,12 +1,12 @@
 /*
  * tenant_keys.c - each tenant's random key.
  *
- * A hash table by the tenant's first bytes, which are a hash themselves. Rotation changes which
- * master wraps a key, not the key: chunks that lie sealed stay readable without being written
- * again, and an old master may leave the file as soon as no wrapped key of its is left.
+ * A hash table by the tenant's first bytes, which are a hash themselves. Rotation changes the master that wraps a key,
+ * not the key: sealed chunks stay readable without being written again, and an old master may leave the file as soon as
+ * it wraps no key.
  *
- * Each wrapping has a key of its own (a random salt into HKDF), so that no number of tenants and
- * rotations brings a random nonce near its birthday.
+ * Each wrapping has a key of its own (a random salt into HKDF), so that no number of tenants and rotations makes a
+ * repeated random nonce likely.
  */
 #include "protect/tenant_keys.h"
 
@@ -77,7 +77,7 @@ struct kvt_tenant_key *kvt_tenant_keys_find(
 	return k;
 }
 
-/* Twice as many buckets; without memory the chains just stay longer. */
+/* Doubles the buckets; without memory the chains just stay longer. */
 static void grow(struct kvt_tenant_keys *t)
 {
 	struct kvt_tenant_keys wider = *t;
@@ -134,7 +134,7 @@ uint64_t kvt_tenant_keys_forget(
 
 /* --- wrapping --------------------------------------------------------------------------------- */
 
-/* An entry with room for its keys and the subkey of this process start. k->key is random or zero. */
+/* Makes an entry with room for its keys and the subkey of this process start. k->key is random or zero. */
 static enum kvt_status make_entry(const struct kvt_tenant_key_means *means,
 	const struct kvt_tenant *tenant, struct kvt_tenant_key **out)
 {
@@ -153,7 +153,7 @@ static enum kvt_status make_entry(const struct kvt_tenant_key_means *means,
 	return KVT_OK;
 }
 
-/* Bytes 0 to 63 are written. */
+/* Seals or opens the key; bytes 0 to 63 are written already. */
 static enum kvt_status seal_or_open(const struct kvt_tenant_key_means *means, const uint8_t *master,
 	struct kvt_tenant_key *k, bool seal)
 {
@@ -178,7 +178,7 @@ static enum kvt_status seal_or_open(const struct kvt_tenant_key_means *means, co
 	return status;
 }
 
-/* Wraps by the newest master, with a new salt and nonce. On failure the old form stays. */
+/* Wraps a key by the newest master, with a new salt and nonce. A failure leaves the old form. */
 static enum kvt_status wrap(const struct kvt_tenant_key_means *means, struct kvt_tenant_key *k)
 {
 	const struct kvt_master *master = kvt_masters_newest(means->masters);

@@ -1,8 +1,8 @@
 /*
- * bytes.c - blocks that prove themselves, headers of seals, hex; bytes.h says where each byte is.
+ * bytes.c - self-checking blocks, headers of seals, hex; bytes.h gives each byte's place.
  */
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* the state may lie on the stack, aligned as it asks */
+#define XXH_STATIC_LINKING_ONLY /* the state may lie on the stack, with the required alignment */
 #include <xxhash.h>
 
 #include "tiers/bytes.h"

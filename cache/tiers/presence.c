@@ -1,10 +1,10 @@
 /*
- * presence.c - what a remote tier was lately said to hold, in sets of eight places.
+ * presence.c - recent answers about a remote tier's chunks, in sets of eight places.
  *
- * A key's hash names its set; a new answer takes the place of an older one about the same key, else
- * an empty place, else that of an answer that is no longer believed, else the oldest of the eight.
- * So a flood of answers costs the old ones only, and nothing is ever moved or grown. The hash is
- * seeded per table: callers that choose keys cannot choose one set for all of them.
+ * A key's hash names its set; a new answer replaces an older one about the same key, else takes an
+ * empty place, else that of an expired answer, else that of the oldest of the eight. So a flood of
+ * answers costs only old ones, and no entry is ever moved. The hash is seeded per table: callers
+ * that choose keys cannot put all of them into one set.
  *
  * A few locks are shared by the sets, each held for a walk over eight tags. Tags are kept apart
  * from the entries, so that a lookup reads one line of tags and, as a rule, one entry.
@@ -25,24 +25,24 @@ struct answer {
 	struct kvt_key key;
 	struct kvt_tier_known known; /* THERE only */
 	int64_t told_ns;
-	enum kvt_presence_word word; /* UNKNOWN: an empty place */
+	enum kvt_presence_word word; /* UNKNOWN: an unused place */
 };
 
 struct set {
-	uint32_t tags[WAYS]; /* of the answers' hashes, for places that are not empty */
+	uint32_t tags[WAYS]; /* of the answers' hashes, for used places */
 	struct answer answers[WAYS];
 };
 
 struct kvt_presence {
-	struct set *sets;   /* owned; under the lock of their number modulo LOCKS */
+	struct set *sets;   /* owned; each under the lock of its number modulo LOCKS */
 	uint32_t set_count; /* a power of two */
 	uint64_t seed;
 	int64_t seen_ns, missing_ns;
-	_Atomic int64_t latest_ns; /* relaxed: the last time that callers named, for stats */
+	_Atomic int64_t latest_ns; /* relaxed: the last time that callers passed, for stats */
 	pthread_mutex_t locks[LOCKS];
 };
 
-/* Where a key's answer is or would be. */
+/* The place of a key's answer, present or future. */
 struct spot {
 	struct set *set;
 	pthread_mutex_t *lock;
@@ -108,7 +108,7 @@ static bool believed(const struct kvt_presence *p, const struct answer *a, int64
 	return a->word != KVT_PRESENCE_UNKNOWN && now_ns - a->told_ns < most;
 }
 
-/* Under the spot's lock. NULL: nothing is known of it. */
+/* Under the spot's lock. NULL: no answer about the key. */
 static struct answer *find(const struct spot *spot, const struct kvt_key *key)
 {
 	for (uint32_t i = 0; i < WAYS; i++) {

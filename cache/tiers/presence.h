@@ -1,9 +1,9 @@
 /*
- * presence.h - what a remote tier was lately said to hold, and not to hold.
+ * presence.h - recent answers about chunks that a remote tier holds or lacks.
  *
- * A bounded table of answers, each believed for a time: a set of a few places per hash, in which
- * the oldest answer makes room. Forgetting is always allowed; what it says may be out of date, so
- * that nothing but speed may depend on it. Thread-safe, a lookup some 50 ns.
+ * A bounded table of answers, each valid for a time: a set of a few places per hash, in which a new
+ * answer replaces the oldest. The table may forget at any time, and its answers may be out of date,
+ * so only speed may depend on it. Thread-safe, a lookup some 50 ns.
  */
 #ifndef KVT_PRESENCE_H
 #define KVT_PRESENCE_H
@@ -31,10 +31,10 @@ void kvt_presence_there(struct kvt_presence *p, const struct kvt_key *key,
 	const struct kvt_tier_known *known, int64_t now_ns);
 void kvt_presence_missing(struct kvt_presence *p, const struct kvt_key *key, int64_t now_ns);
 void kvt_presence_forget(struct kvt_presence *p, const struct kvt_key *key);
-/* All answers that name this tenant; NULL: all there are. */
+/* Forgets all answers that name this tenant; NULL: all answers. */
 void kvt_presence_forget_tenant(struct kvt_presence *p, const struct kvt_tenant *tenant);
 
-/* Entries that are believed now, and bytes of the table. */
+/* Valid entries, and bytes of the table. */
 void kvt_presence_stats(struct kvt_presence *p, uint64_t *entries, uint64_t *bytes);
 
 #endif

@@ -123,7 +123,7 @@ struct kvt_fragments_config {
 	uint32_t value_head;    /* values of a head's value; latent: 0 */
 	uint32_t chunk_tokens;  /* 1 to 65536; 256 */
 	uint32_t rank;          /* as in struct kvt_key_parts */
-	/* Of model, weights and type; the library adds layout and positions. */
+	/* Fingerprint of model, weights and type; the library adds layout and positions. */
 	struct kvt_fingerprint fingerprint;
 	uint64_t lease_ns;      /* how long a load may wait for tiers; 5 s */
 };

@@ -84,7 +84,7 @@ struct kvw_candidates {
 	uint64_t version; /* sets of equal version have equal items; 0: unknown */
 };
 
-/* What pick() decided. Plain data; the exchange keeps it until done(). */
+/* The decision of pick(). Plain data; the exchange keeps it until done(). */
 struct kvw_decision {
 	size_t pos; /* index into candidates.items */
 	enum kvw_reason reason;

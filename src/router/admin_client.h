@@ -40,7 +40,7 @@ struct kvw_admin_question {
 	long answer_ms; /* how long the answer may take; 0: a minute */
 };
 
-/* What came back. body is owned; free() it. */
+/* The server's answer. body is owned; free() it. */
 struct kvw_admin_reply {
 	long status; /* of HTTP */
 	char *body;

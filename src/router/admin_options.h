@@ -24,7 +24,7 @@ struct kvw_admin_options {
 	bool json;
 };
 
-/* What those flags are in getopt_long's table; a command's own are others. */
+/* Values of those flags in getopt_long's table; a command's own flags differ. */
 enum kvw_admin_flag {
 	KVW_FLAG_CONFIG = 'c',
 	KVW_FLAG_HELP = 'h',
@@ -71,7 +71,7 @@ struct kvw_admin_line {
 	struct kvw_admin_options *router;
 	void *options; /* the command's own */
 	void (*help)(const struct kvw_admin_line *line);
-	/* One of the command's own; false: it is none. */
+	/* Takes one of the command's own options; false: not one. */
 	bool (*take)(struct kvw_admin_line *line, int option);
 	bool helped;                /* nothing more to do */
 	bool bad;                   /* all is said: wrong usage */

@@ -403,7 +403,7 @@ static enum kvw_err wait_for_workers(struct kvw_app *app)
 	return KVW_EIO;
 }
 
-/* What was handed to us, and this configuration does not name. */
+/* Closes sockets that were handed over and that this configuration does not name. */
 static void drop_sockets(struct kvw_app *app)
 {
 	const struct kvw_socket *socket;
@@ -447,8 +447,8 @@ static enum kvw_err finish_takeover(struct kvw_app *app)
 	return KVW_OK;
 }
 
-/* What the process before us knows now.
- * A quarter of the time is for that, half for recalling it. */
+/* Asks the former process for its present knowledge. A quarter of the time is for that, half for
+ * recalling it. */
 static enum kvw_err ask_for_snapshot(struct kvw_app *app)
 {
 	int64_t timeout_ns = app->config->takeover_timeout_ms * KVW_NS_PER_MS;
@@ -542,8 +542,8 @@ static void store_sockets(struct kvw_app *app)
 	const struct kvw_socket *socket;
 	char forget[64];
 
-	/* What another process has stored under these names,
-	 * and this configuration does not use. */
+	/* Forgets descriptors that another process has stored under these names and this
+	 * configuration does not use. */
 	for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
 		(void)snprintf(forget, sizeof(forget), "FDSTOREREMOVE=1\nFDNAME=%s",
 			kvw_socket_use_name(uses[i]));

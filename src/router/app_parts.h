@@ -30,14 +30,14 @@ struct kvw_app {
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
-	/* Of load; `sharing` itself if one does both; NULL: it is not shared. */
+	/* shares load; `sharing` itself if one object does both; NULL: load is not shared */
 	struct kvw_sharing *load_sharing;
 	struct kvw_auth *admin_auth;   /* the same of the admin address */
 	struct kvw_state *state; /* snapshots */
 	int snapshot;            /* owned, of the process before us; -1: none */
 	int64_t recall_until_ns; /* 0: no limit */
 	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
-	/* What the strategy kvaware needs; NULL with any other strategy. */
+	/* Parts for the strategy kvaware; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
 	struct kvw_tokens *tokens;

@@ -74,7 +74,7 @@ static void feed_watchdog(const struct kvw_app *app, int64_t period_ns, int64_t 
 	*fed_ns = now_ns;
 }
 
-/* What the main thread waits for, and how far the end is. */
+/* Events for which the main thread waits, and the progress of the end. */
 struct watch {
 	struct kvw_app *app;
 	int signals; /* signalfd */

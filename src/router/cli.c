@@ -66,10 +66,10 @@ static const struct setting settings[] = {
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
 
-/* What to do with the configuration. */
+/* Use of the configuration. */
 enum command { COMMAND_RUN, COMMAND_CHECK, COMMAND_RENDER };
 
-/* What was read so far. */
+/* Options read so far. */
 struct reader {
 	FILE *out, *err;
 	struct kvw_cli *cli;
@@ -408,7 +408,7 @@ enum kvw_err kvw_cli_load_file(const char *path, FILE *errors, struct kvw_config
 	return load_config(path, NULL, errors, out);
 }
 
-/* What a reload from the file r->diff to `config` would change. */
+/* Prints the changes that a reload from the file r->diff to `config` would make. */
 static void check_diff(struct reader *r, const struct kvw_config *config)
 {
 	struct kvw_config *running = NULL;

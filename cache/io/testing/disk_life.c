@@ -1,5 +1,5 @@
 /*
- * disk_life.c - disks made and ended, looked at and meddled with.
+ * disk_life.c - creation, end, inspection and manipulation of disks.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ void kvt_disk_destroy(struct kvt_disk *disk)
 	disk_log_clear(disk);
 	disk_names_finish(disk, &disk->base_names);
 	disk_names_finish(disk, &disk->names);
-	while (disk->inodes != NULL) { /* of files that were never closed */
+	while (disk->inodes != NULL) { /* inodes of files that were never closed */
 		disk->inodes->opens = 0;
 		disk_inode_let_go(disk, disk->inodes);
 	}

@@ -1,13 +1,13 @@
 /*
- * disk_loss.c - the disk that is found after a kill or a loss of power.
+ * disk_loss.c - makes the disk as found after a kill or a loss of power.
  *
- * The record is gone through in the order in which things took effect: by the moment they finished,
- * then what was under way. Each event is sure, or its fate is drawn: kept, lost, or (writes) torn
- * into pages. Fates are drawn first, since a page that is kept brings with it all earlier writes of
- * the same page: what reaches a device is a page as it was in memory at some time, never a mixture
- * of two such pages. Then the events are applied to a copy of the state at the record's beginning.
+ * The pass over the record follows the order in which events took effect: finished events by their moment, then those
+ * under way. Each event is sure, or its fate is drawn: kept, lost, or (writes) torn into pages. Fates are drawn first,
+ * since a kept page implies all earlier writes of the same page: a device receives a page as it was in memory at some
+ * time, never a mixture of two such pages. Then the events are applied to a copy of the state at the record's
+ * beginning.
  *
- * Each history has a style, so that the extremes (all lost, all kept) come up as often as mixtures.
+ * Each history has a style, so that the extremes (all lost, all kept) are as frequent as mixtures.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,12 @@
 #include "base/random.h"
 #include "io/testing/disk_state.h"
 
-/* What became of one inode. */
+/* The fate of one inode. */
 struct lost_inode {
 	struct disk_inode *to;
-	uint64_t safe_until; /* writes that had finished by then are sure */
-	bool stopped;        /* a length was lost: later ones are too */
-	uint32_t *last;      /* per page: 1 + place in the order of the last write that is kept */
+	uint64_t safe_until; /* moment up to which finished writes are sure */
+	bool stopped;        /* a length was lost, and so are later ones */
+	uint32_t *last;      /* per page: 1 + place in the order of the last kept write */
 	uint64_t pages;
 };
 
@@ -31,8 +31,8 @@ struct loss {
 	enum kvt_disk_end end;
 	uint64_t moment;
 	uint64_t random;
-	uint32_t losing; /* in 256: how many unsure events are lost; 0: none, 256: all */
-	bool journal;    /* names are kept up to some point */
+	uint32_t losing; /* share of unsure events that are lost, in 256: 0: none, 256: all */
+	bool journal;    /* names are kept up to a random point */
 	bool names_stopped;
 	struct lost_inode *inodes;
 	size_t inode_count;
@@ -40,14 +40,14 @@ struct loss {
 	size_t count;
 };
 
-/* --- what is sure ------------------------------------------------------------------------------- */
+/* --- sure events ------------------------------------------------------------------------------ */
 
 static uint64_t effect_of(const struct loss *l, const struct disk_event *e)
 {
 	return e->finished <= l->moment ? e->finished : UINT64_MAX / 2 + e->begun;
 }
 
-/* Of a folder's names: what had finished by then is sure. */
+/* The moment up to which finished changes of a folder's names are sure. */
 static uint64_t folder_safe_until(const struct loss *l, const char *folder)
 {
 	uint64_t until = 0;
@@ -201,7 +201,7 @@ static bool order_events(struct loss *l)
 	return true;
 }
 
-/* Copies of all inodes as at the record's beginning, and what is known of each. */
+/* Copies all inodes as at the record's beginning, with what is known of each. */
 static bool copy_inodes(struct loss *l)
 {
 	uint32_t number = 0;
@@ -218,7 +218,7 @@ static bool copy_inodes(struct loss *l)
 		inode->to = disk_inode_new(l->to, i->folder, i->id);
 		if (inode->to == NULL || !disk_content_copy(&i->base, &inode->to->now))
 			return false;
-		inode->to->opens = 1; /* ours, until all names are known */
+		inode->to->opens = 1; /* held by this function until all names are known */
 	}
 	for (size_t i = 0; i < l->from->base_names.count; i++) {
 		const struct disk_name *n = &l->from->base_names.items[i];
@@ -290,7 +290,7 @@ static void loss_finish(struct loss *l)
 	free(l->order);
 }
 
-/* How much of what is unsure gets lost: nothing, all, or any share. */
+/* Draws the share of unsure events that are lost: none, all, or any share. */
 static uint32_t draw_losing(uint64_t *random)
 {
 	static const uint32_t often[] = {0, 256, 8, 64, 128, 192, 248};

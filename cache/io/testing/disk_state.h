@@ -1,5 +1,5 @@
 /*
- * disk_state.h - what a disk in memory consists of: pages, inodes, names, and the record.
+ * disk_state.h - the parts of a disk in memory: pages, inodes, names, and the record.
  *
  * Callers hold the disk's lock. Functions that allocate return false when they cannot.
  */
@@ -15,17 +15,17 @@ struct disk_content {
 	uint8_t **pages;
 	uint64_t page_count; /* of the array */
 	uint64_t length;
-	uint64_t allocated; /* bytes, from the beginning on */
+	uint64_t allocated; /* bytes allocated, from the beginning on */
 };
 
 struct disk_inode {
-	uint64_t id; /* the same in a disk made by kvt_disk_after */
+	uint64_t id; /* the same number in a disk made by kvt_disk_after */
 	char *folder;
 	struct disk_content now, base; /* base: at the record's beginning */
-	uint32_t names, base_names; /* in which it is, now and at the record's beginning */
+	uint32_t names, base_names; /* number of its names, now and at the record's beginning */
 	uint32_t opens;
-	uint32_t events; /* of the record, that name it */
-	uint32_t number; /* scratch of kvt_disk_after */
+	uint32_t events; /* events of the record that name the inode */
+	uint32_t number; /* scratch number for kvt_disk_after */
 	struct disk_inode *next;
 };
 
@@ -37,7 +37,7 @@ struct disk_name {
 struct disk_names {
 	struct disk_name *items;
 	size_t count, room;
-	bool base; /* those at the record's beginning */
+	bool base; /* names at the record's beginning */
 };
 
 enum disk_event_kind {
@@ -52,10 +52,10 @@ enum disk_event_kind {
 
 #define DISK_UNFINISHED UINT64_MAX
 
-/* One thing that was done. */
+/* One recorded action. */
 struct disk_event {
 	enum disk_event_kind kind;
-	struct disk_inode *inode; /* NULL: of a folder or a name */
+	struct disk_inode *inode; /* NULL: an event of a folder or a name */
 	char *folder;             /* of names and folders */
 	char *name, *to;
 	uint64_t offset; /* DISK_LENGTH: the length */
@@ -72,7 +72,7 @@ struct disk_log {
 struct disk_io; /* test_disk.c */
 
 struct kvt_disk {
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* guards all members below */
 	pthread_cond_t woken;
 	struct kvt_disk_options options;
 	struct disk_inode *inodes;
@@ -80,9 +80,9 @@ struct kvt_disk {
 	struct disk_names names, base_names;
 	struct disk_log log;
 	uint64_t moment;
-	uint64_t random; /* state of the generator that orders operations */
+	uint64_t random; /* state of the generator for the order of operations */
 	uint64_t busy_until_ns;
-	struct disk_io *ios; /* all that work on it */
+	struct disk_io *ios; /* all kvt_ios of the disk */
 	struct kvt_disk_stats stats;
 };
 
@@ -98,7 +98,7 @@ void disk_inode_let_go(struct kvt_disk *disk, struct disk_inode *inode); /* free
 
 struct disk_inode *disk_names_find(
 	const struct disk_names *names, const char *folder, const char *name);
-/* Replaces what had the name. */
+/* Replaces the former inode of the name. */
 bool disk_names_set(struct kvt_disk *disk, struct disk_names *names, const char *folder,
 	const char *name, struct disk_inode *inode);
 bool disk_names_drop(
@@ -106,12 +106,12 @@ bool disk_names_drop(
 void disk_names_finish(struct kvt_disk *disk, struct disk_names *names);
 
 /* Adds an event that begins now; strings are copied, `data` is taken. *index is for
- * disk_log_finish_event; where nothing is recorded only the moment counts. */
+ * disk_log_finish_event; without a record only the moment counts. */
 bool disk_log_add(struct kvt_disk *disk, const struct disk_event *event, size_t *index);
 void disk_log_finish_event(struct kvt_disk *disk, size_t index);
 void disk_log_clear(struct kvt_disk *disk);
 
-/* As kvt_disk_settle, with the lock held. */
+/* Like kvt_disk_settle, with the lock held. */
 bool disk_settle(struct kvt_disk *disk);
 
 #endif

@@ -1,10 +1,9 @@
 /*
  * test_clock.h - time that a test owns.
  *
- * It stands still until the test advances it, or until a layer of this folder is asked to wait:
- * waiting moves it to the next thing that is due, or by as long as the wait may last. So a test
- * with stalls of minutes takes no time, and no wait can hang.
- * Any thread.
+ * The clock stands still until the test advances it, or until a layer of this folder waits: the
+ * wait moves the clock to the next due operation, or by the longest allowed wait. So a test with
+ * stalls of minutes takes no time, and no wait can hang. Any thread.
  */
 #ifndef KVT_TEST_CLOCK_H
 #define KVT_TEST_CLOCK_H
@@ -14,8 +13,8 @@
 #include "kvtier/kvtier.h"
 
 struct kvt_test_clock {
-	_Atomic int64_t now_ns;  /* monotonic; by its owner's wish at the beginning */
-	_Atomic int64_t wall_ns; /* added to now_ns: since 1970 */
+	_Atomic int64_t now_ns;  /* monotonic; the owner sets the first value */
+	_Atomic int64_t wall_ns; /* added to now_ns gives the time since 1970 */
 };
 
 /* For kvt_config.clock; `clock` is borrowed. */
@@ -26,7 +25,7 @@ static inline void kvt_test_clock_advance(struct kvt_test_clock *clock, int64_t 
 	atomic_fetch_add(&clock->now_ns, ns);
 }
 
-/* The machine's monotonic clock where `clock` is NULL. */
+/* The present time; the machine's monotonic clock if `clock` is NULL. */
 int64_t kvt_test_clock_now(struct kvt_test_clock *clock);
 
 #endif

@@ -1,9 +1,8 @@
 /*
  * test_disk.c - kvt_ios on a disk in memory.
  *
- * Operations wait in a list per kvt_io and are carried out in reap: what a read finds, and which of
- * two writes to one place is the last, is decided there. Each has a moment at which it is due, by
- * the latency and speed that the disk was given.
+ * Operations wait in a list per kvt_io and are executed in reap, which decides what a read finds, and which of two
+ * writes to one place is the last. Each operation has a due time, by the latency and speed of the disk's options.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,9 +19,9 @@
 /* An operation under way. */
 struct pending {
 	struct kvt_io_op *op;
-	size_t event; /* of the record */
+	size_t event; /* its event in the record */
 	int64_t due_ns;
-	uint64_t check; /* of a write's bytes when it was submitted */
+	uint64_t check; /* hash of a write's bytes at submission */
 };
 
 struct disk_file {
@@ -34,14 +33,14 @@ struct disk_io {
 	struct kvt_io base;
 	struct kvt_disk *disk;
 	char *folder;
-	bool owner; /* of the folder's lock */
+	bool owner; /* has the folder's lock */
 	bool woken;
-	struct pending *pending; /* room for the options' depth and more */
+	struct pending *pending; /* room for more than the options' depth */
 	size_t pending_count, pending_room;
-	struct kvt_io_queue refused; /* done before they began */
+	struct kvt_io_queue refused; /* operations finished before they began */
 	struct kvt_io_mode mode;
 	char why[KVT_REASON_BYTES];
-	struct disk_io *next; /* of the disk's */
+	struct disk_io *next; /* the disk's list */
 };
 
 static struct disk_io *enter(struct kvt_io *io)
@@ -148,7 +147,7 @@ static uint64_t allocated(const struct kvt_disk *disk)
 	return sum;
 }
 
-/* Is there room for a file to have this much? */
+/* Returns whether the disk has room for a file of this size. */
 static bool fits(const struct kvt_disk *disk, const struct disk_inode *inode, uint64_t bytes)
 {
 	uint64_t used;
@@ -304,7 +303,7 @@ static uint8_t *gather(const struct kvt_io_op *op)
 	return copy;
 }
 
-/* FNV-1a over words of eight bytes and what is left: finds changes, nothing more. */
+/* FNV-1a over words of eight bytes and the rest: only detects changes. */
 static uint64_t check_of(const struct kvt_io_op *op)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325), word;
@@ -322,7 +321,7 @@ static uint64_t check_of(const struct kvt_io_op *op)
 	return h;
 }
 
-/* 0 or what is wrong with it, as -errno. */
+/* 0, or the operation's mistake as -errno. */
 static int64_t refuse(struct disk_io *d, const struct kvt_io_op *op)
 {
 	const struct disk_file *file = (const struct disk_file *)op->file;
@@ -454,7 +453,7 @@ static void carry_out(struct disk_io *d, const struct pending *p)
 		disk_log_finish_event(d->disk, p->event);
 }
 
-/* Carries out one that is due, by the disk's order. NULL: none is. */
+/* Executes one due operation, in the disk's order. NULL: none is due. */
 static struct kvt_io_op *next_due(struct disk_io *d)
 {
 	int64_t now = kvt_test_clock_now(d->disk->options.clock);
@@ -489,7 +488,7 @@ static int64_t earliest(const struct disk_io *d)
 	return due_ns;
 }
 
-/* Until something is due, a thread wakes us, or wait_ns are over. */
+/* Waits until an operation is due, a thread wakes the layer, or wait_ns are over. */
 static void wait_for_due(struct disk_io *d, int64_t wait_ns)
 {
 	struct kvt_test_clock *clock = d->disk->options.clock;

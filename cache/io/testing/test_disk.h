@@ -1,26 +1,26 @@
 /*
- * test_disk.h - a disk in memory that remembers all that was done to it, and can lose it.
+ * test_disk.h - a disk in memory that records all actions, and can lose them.
  *
- * A disk holds files in folders; its layer makes kvt_ios for them, several at a time, one after
- * another, as processes that come and go would. It outlives them.
+ * A disk holds files in folders; its layer makes kvt_ios for them, several at a time or one after another, like
+ * processes that start and end. The disk outlives its kvt_ios.
  *
- * With `record` it keeps every write, sync and change of names, each with the moments at which it
- * began and finished. kvt_disk_after then makes the disk that would be found after the process was
- * killed, or the power was lost, at any of these moments:
+ * With `record` it keeps every write, sync and change of names, each with the moments at which it began and finished.
+ * kvt_disk_after then makes the disk that would be found after the process was killed, or the power was lost, at any of
+ * these moments:
  *
- *  - A write is safe if it was reaped before a SYNC of its file was submitted that was itself reaped
- *    before the moment. Of all others any 4 KiB pages may be there or not, in any mixture; a page
- *    that was written several times may have any of its versions, whole, never a mixture.
- *  - A length (reserve, truncate) is safe by such a SYNC, or by a sync_folder that returned. Of all
- *    others those of one file are kept up to some point.
- *  - A name (created, renamed, removed) is safe by a sync_folder that returned, by nothing else. Of
- *    all others either a first part is kept, as on a file system with a journal, or any of them.
- *  - What was allocated and never written reads as zeros.
+ *  - A write is safe if it was reaped before a SYNC of its file was submitted that was itself reaped before the moment.
+ *    Any 4 KiB pages of all other writes may be present or not, in any mixture; a page that was written several times
+ *    may have any of its versions, whole, never a mixture.
+ *  - A length (reserve, truncate) is safe by such a SYNC, or by a sync_folder that returned. All other lengths of one
+ *    file are kept up to some point.
+ *  - A name (created, renamed, removed) is safe by a sync_folder that returned, by nothing else. Either a first part of
+ *    all other names is kept, as on a file system with a journal, or any of them.
+ *  - Allocated blocks that were never written read as zeros.
  *
- * After a kill all that was finished is there, and of what was under way any pages.
+ * After a kill all finished actions are kept, and any pages of those under way.
  *
- * Operations are carried out when they are reaped, in an order that `seed` picks. Reads and writes
- * of a direct file that are not aligned fail with EINVAL. Any thread: a lock around everything.
+ * Operations are carried out when they are reaped, in an order that `seed` picks. Reads and writes of a direct file
+ * that are not aligned fail with EINVAL. Any thread: a lock around everything.
  */
 #ifndef KVT_TEST_DISK_H
 #define KVT_TEST_DISK_H
@@ -32,12 +32,12 @@
 
 struct kvt_disk_options {
 	uint64_t capacity;  /* bytes; 0: no limit */
-	uint32_t alignment; /* of direct files; 0: KVT_DISK_PAGE */
+	uint32_t alignment; /* alignment of direct files; 0: KVT_DISK_PAGE */
 	bool record;
-	uint64_t seed; /* of the order in which operations finish; 0: as they came */
-	/* NULL: the machine's, and a wait waits. Else borrowed, and a wait moves it. */
+	uint64_t seed; /* seed of the order in which operations finish; 0: as submitted */
+	/* NULL: the machine's clock, and a wait waits. Else borrowed, and a wait moves it. */
 	struct kvt_test_clock *clock;
-	/* How long operations take, one after another; 0: no time. */
+	/* time that operations take, one after another; 0: no time */
 	uint64_t latency_ns;
 	uint64_t bytes_per_second;
 };
@@ -55,30 +55,30 @@ struct kvt_io_layer kvt_disk_layer(struct kvt_disk *disk);
 
 enum kvt_disk_end { KVT_DISK_KILL, KVT_DISK_POWER };
 
-/* Counts up with everything that begins or finishes. */
+/* Increases with every action that begins or finishes. */
 uint64_t kvt_disk_moment(struct kvt_disk *disk);
 
-/* The disk as it is found after `end` at `moment` (0 to the present one), with nothing recorded and
- * the same options but `seed`. `disk` is not changed. Same arguments, same disk. */
+/* The disk as found after `end` at `moment` (0 to the present one), with nothing recorded and the same options except
+ * `seed`. `disk` is not changed. The same arguments give the same disk. */
 enum kvt_status kvt_disk_after(struct kvt_disk *disk, enum kvt_disk_end end, uint64_t moment,
 	uint64_t seed, struct kvt_disk **out) KVT_MUST_CHECK;
 
-/* Everything is durable as it is now; the record is emptied. Nothing may be under way. */
+/* Makes everything durable as it is now, and empties the record. No operation may be under way. */
 enum kvt_status kvt_disk_settle(struct kvt_disk *disk) KVT_MUST_CHECK;
 
-/* --- for tests that look or meddle -------------------------------------------------------------- */
+/* --- inspection and manipulation ---------------------------------------------------------------- */
 
-/* Bytes of a file as they are now; KVT_MISS: no such file, or shorter. poke changes them without a
- * record, as a device does that rots. */
+/* peek: bytes of a file as they are now; KVT_MISS: no such file, or shorter. poke changes them without a record, like a
+ * device that loses bits. */
 enum kvt_status kvt_disk_peek(struct kvt_disk *disk, const char *folder, const char *name,
 	uint64_t offset, void *out, uint64_t bytes) KVT_MUST_CHECK;
 enum kvt_status kvt_disk_poke(struct kvt_disk *disk, const char *folder, const char *name,
 	uint64_t offset, const void *from, uint64_t bytes) KVT_MUST_CHECK;
 
-/* Since its creation. */
+/* Counts since the disk's creation. */
 struct kvt_disk_stats {
 	uint64_t reads, read_bytes, writes, write_bytes, syncs, folder_syncs;
-	uint64_t misaligned;         /* operations refused for it */
+	uint64_t misaligned;         /* operations refused for their alignment */
 	uint64_t changed_under_way;  /* writes whose memory changed before they were reaped */
 	uint64_t allocated;          /* bytes now */
 	uint64_t files;              /* names now */

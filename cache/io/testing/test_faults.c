@@ -1,8 +1,8 @@
 /*
- * test_faults.c - a layer that fails, lies and is late by rules.
+ * test_faults.c - a layer that fails, corrupts and delays by rules.
  *
- * Every operation travels in a copy, so that a short one can be cut without touching the caller's.
- * What came back and is to be late waits in a list of its own, by the moment at which it is due.
+ * The layer passes on a copy of every operation, so that it can cut a copy short without touching the caller's.
+ * Finished operations that are to be late wait in a list of their own, ordered by due time.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ struct active_rule {
 };
 
 struct kvt_faults {
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* guards all members below */
 	struct kvt_io_layer inner;
 	struct kvt_test_clock *clock;
 	uint64_t random;
@@ -41,16 +41,16 @@ struct fault_file {
 	char name[];
 };
 
-/* An operation on its way. */
+/* A copied operation under way. */
 struct carried {
-	struct kvt_io_op op; /* what the inner layer sees */
+	struct kvt_io_op op; /* the inner layer's copy */
 	struct kvt_io_op *outer;
 	bool strikes;
-	bool sent; /* the inner layer has had it */
+	bool sent; /* the inner layer has received the copy */
 	struct kvt_fault_rule rule;
 	uint64_t dice;
 	int64_t due_ns;
-	uint64_t cleared; /* of the layer, when it was held back */
+	uint64_t cleared; /* the layer's count when the operation was held back */
 	struct carried *next;
 };
 
@@ -58,9 +58,9 @@ struct fault_io {
 	struct kvt_io base;
 	struct kvt_faults *faults;
 	struct kvt_io *inner;
-	struct carried *held; /* back, and late */
+	struct carried *held; /* finished and held back */
 	struct kvt_io_queue refused;
-	bool broken; /* the last failure was ours */
+	bool broken; /* the last failure was a rule's */
 	char why[KVT_REASON_BYTES];
 };
 
@@ -84,7 +84,7 @@ static bool applies(const struct active_rule *a, uint32_t on, const char *name)
 		(begin == NULL || (name != NULL && strncmp(name, begin, strlen(begin)) == 0));
 }
 
-/* Does something go wrong with this call? */
+/* Returns whether a fault strikes this call. */
 static bool strike(struct kvt_faults *f, uint32_t on, const char *name,
 	struct kvt_fault_rule *rule, uint64_t *dice)
 {
@@ -130,7 +130,7 @@ static void pause_for(struct kvt_faults *f, int64_t ns)
 		(void)nanosleep(&t, NULL);
 }
 
-/* A call that is no operation: KVT_OK if it may go on. */
+/* Checks a call that is no operation: KVT_OK if it may go on. */
 static enum kvt_status pass(struct fault_io *io, uint32_t on, const char *name)
 {
 	struct kvt_fault_rule rule;
@@ -261,7 +261,7 @@ static uint32_t mask_of(enum kvt_io_kind kind)
 	return kind == KVT_IO_READ ? KVT_ON_READ : kind == KVT_IO_WRITE ? KVT_ON_WRITE : KVT_ON_SYNC;
 }
 
-/* Leaves the first `bytes` of an operation. */
+/* Keeps only the first `bytes` of an operation. */
 static void cut(struct kvt_io_op *op, uint64_t bytes)
 {
 	uint32_t count = 0;
@@ -276,7 +276,7 @@ static void cut(struct kvt_io_op *op, uint64_t bytes)
 	op->piece_count = count;
 }
 
-/* Some bytes, fewer than all, that a file of this alignment can be asked for. */
+/* A number of bytes, fewer than all, that a file of this alignment accepts. */
 static uint64_t a_part(struct fault_io *io, struct kvt_io_op *op, uint64_t dice)
 {
 	struct kvt_io_file_info info = {.alignment = 1};
@@ -327,8 +327,8 @@ static void refuse(struct fault_io *io, struct kvt_io_op *op, int64_t result)
 	kvt_io_queue_add(&io->refused, op);
 }
 
-/* A stalled read gets its bytes late, into memory that its user may have given up waiting for; a
- * stalled write may have happened long before it is reported. */
+/* A stalled read gets its bytes late, into memory that its user may have given up waiting for; a stalled write may have
+ * happened long before it is reported. */
 static bool begins_late(const struct carried *c)
 {
 	return c->op.kind == KVT_IO_READ || c->dice % 2 == 0;
@@ -390,7 +390,7 @@ static void flip(struct kvt_io_op *op, uint64_t dice)
 	}
 }
 
-/* One came back: the outer operation, or NULL if it is held. */
+/* Handles one that came back: returns the outer operation, or NULL if it is held. */
 static struct kvt_io_op *arrive(struct fault_io *io, struct carried *c)
 {
 	struct kvt_io_op *outer = c->outer;
@@ -452,7 +452,7 @@ static size_t collect(struct fault_io *io, struct kvt_io_op **out, size_t max, i
 	return n;
 }
 
-/* How long until something that is held back is due, at most `most`. */
+/* Time until the next held-back operation is due, at most `most`. */
 static int64_t until_due(const struct fault_io *io, int64_t most)
 {
 	int64_t now = kvt_test_clock_now(io->faults->clock);

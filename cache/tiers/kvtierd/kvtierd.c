@@ -1,17 +1,17 @@
 /*
  * kvtierd.c - chunks in a node's storage daemon: the tier's functions, its queues and its step.
  *
- *	submit --> inbox --> jobs --> exchanges with the daemon --> done
- *	             |         |
- *	          bounded    READ: copied out of the shared memory, one chunk per step
- *	          by bytes
+ * 	submit --> inbox --> jobs --> exchanges with the daemon --> done
+ * 	             |         |
+ * 	          bounded    READ: copied out of the shared memory, one chunk per step
+ * 	          by bytes
  *
- * Requests become jobs when they come (any thread) and begin on the tier's thread: reads before
- * writes, as long as the bytes under way stay within l2.inflight. A request that has not ended by
- * its deadline, or by twice l2.deadline, is ended: KVT_EIO if the daemon leaves requests unanswered,
- * so that the caller's breaker sees it, else KVT_MISS. No wait has no end.
+ * Submitted requests become jobs (any thread) and begin on the tier's thread: reads before writes, as long as the bytes
+ * under way stay within l2.inflight. The tier ends a request at its deadline, or after twice l2.deadline: with KVT_EIO
+ * if the daemon leaves requests unanswered, so that the caller's breaker counts the failure, else with KVT_MISS. Every
+ * wait is bounded.
  *
- * The daemon being away is no failure of create: everything connects when it is needed.
+ * An absent daemon is no failure of create: connections are made when they are needed.
  */
 #include "tiers/kvtierd/kvtierd.h"
 
@@ -23,7 +23,7 @@
 #include "tiers/tiers.h"
 
 #define PRESENCE_ENTRIES 65536u
-#define GOODBYE_NS       500000000 /* for releases, when the tier ends */
+#define GOODBYE_NS       500000000 /* time for releases, when the tier ends */
 #define GOODBYE_STEPS    8192u
 #define FULL_TOLD_NS     60000000000
 
@@ -55,7 +55,7 @@ void kvtierd_works(struct kvtierd *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* It is there and well, but full or busy: that is no fault of it, and hides none. */
+/* Notes that the daemon is full or busy: that is no fault of the daemon, and hides none. */
 static void say_unwilling(struct kvtierd *t, const char *what)
 {
 	pthread_mutex_lock(&t->lock);
@@ -64,7 +64,7 @@ static void say_unwilling(struct kvtierd *t, const char *what)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Once in a while: a full daemon refuses each chunk. */
+/* Logs a full daemon once in a while, since it refuses each chunk. */
 static void tell_full(struct kvtierd *t, int status)
 {
 	int64_t now_ns = kvt_now(t->s);
@@ -78,14 +78,14 @@ static void tell_full(struct kvtierd *t, int status)
 		(unsigned long long)t->full_refused, status);
 }
 
-/* --- how requests end ------------------------------------------------------------------------- */
+/* --- ends of requests ------------------------------------------------------------------------- */
 
 enum kvt_status kvtierd_failed(struct kvtierd *t, const struct kvtierd_exchange *x)
 {
 	if (x->status == KVT_MISS || x->status == KVT_ECANCELED)
 		return x->status;
 	kvtierd_count(t, &t->counts.io_errors, 1);
-	return KVT_EIO; /* also for what is not HTTP: this client cannot talk to it */
+	return KVT_EIO; /* also for bytes that are not HTTP: this client cannot talk to that server */
 }
 
 enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange *x)
@@ -95,7 +95,7 @@ enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange
 
 	(void)snprintf(text, sizeof(text), "the daemon answered with status %d", status);
 	if (status == 507 && x->answer->quota)
-		return KVT_FULL; /* one tenant's matter */
+		return KVT_FULL; /* concerns only one tenant */
 	switch (status) {
 	case 507:
 	case 413:
@@ -104,7 +104,7 @@ enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange
 		return KVT_FULL;
 	case 408:
 	case 429:
-	case 503: /* it is there, and has no time now */
+	case 503: /* the daemon answers, but has no time now */
 		say_unwilling(t, text);
 		return KVT_BUSY;
 	default:
@@ -201,7 +201,7 @@ static int64_t deadline_of(const struct kvtierd *t, const struct kvt_tier_reques
 {
 	int64_t own_ns = kvt_now(t->s) + 2 * (int64_t)t->deadline_ns;
 
-	/* Zero: a request that was filled without one. */
+	/* Zero: a request that was filled without a deadline. */
 	return r->deadline_ns != 0 && r->deadline_ns < own_ns ? r->deadline_ns : own_ns;
 }
 
@@ -257,7 +257,7 @@ static void kvtierd_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Limits are the daemon's, and so is what leaves for them. */
+/* The daemon has the limits, and its evictions for them. */
 static void kvtierd_limited(struct kvt_tier *base, uint64_t *evictions, uint64_t *refusals)
 {
 	struct kvtierd *t = kvtierd_of(base);
@@ -321,7 +321,7 @@ static size_t begin_others(struct kvtierd *t)
 			kvtierd_table_begin(job);
 			break;
 		case KVT_TIER_FLUSH:
-			break; /* ended by end_flushes */
+			break; /* end_flushes ends these */
 		default:
 			kvtierd_job_done(job, KVT_EINVAL);
 			break;
@@ -330,7 +330,7 @@ static size_t begin_others(struct kvtierd *t)
 	return n;
 }
 
-/* The first that waits in this inbox may begin: there is room for it, or nothing is under way. */
+/* Returns whether the first waiting job of this inbox may begin: there is room for it, or nothing is under way. */
 static bool has_room(struct kvtierd *t, struct kvtierd_list *inbox)
 {
 	const struct kvtierd_job *first;
@@ -361,7 +361,7 @@ static size_t begin_transfers(struct kvtierd *t, struct kvtierd_list *inbox)
 	return n;
 }
 
-/* Those that never began and whose time is over. *next_ns: when the next one's is. */
+/* Ends jobs that never began and whose time is over. *next_ns: the next job's deadline. */
 static size_t end_late(
 	struct kvtierd *t, struct kvtierd_list *inbox, int64_t now_ns, int64_t *next_ns)
 {
@@ -396,7 +396,7 @@ static bool changes(const struct kvtierd_job *job)
 	return job->request->verb == KVT_TIER_WRITE || job->request->verb == KVT_TIER_ERASE;
 }
 
-/* Is anything on its way that came before this FLUSH? */
+/* Returns whether an older job than this FLUSH is under way. */
 static bool waits_for_older(struct kvtierd *t, uint64_t number)
 {
 	const struct kvtierd_job *job;
@@ -462,8 +462,8 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /*
- * One round. Exchanges are stepped without waiting first, and with waiting only if nothing was done;
- * a wake between the look at the inbox and the wait is kept by the bell.
+ * Takes one round. Steps exchanges first without waiting, and waits only if nothing was done; the bell keeps a wake
+ * between the look at the inbox and the wait.
  */
 static size_t kvtierd_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns)
 {
@@ -501,7 +501,7 @@ static void cancel(struct kvtierd *t)
 			kvtierd_job_done(job, KVT_ECANCELED);
 }
 
-/* What waited for nothing but a step. */
+/* Ends jobs that wait only for a step. */
 static void cancel_rest(struct kvtierd *t)
 {
 	struct kvtierd_job *job;
@@ -512,7 +512,7 @@ static void cancel_rest(struct kvtierd *t)
 	}
 }
 
-/* Leases go back, as far as the daemon answers soon. The steps are bounded for clocks that stand. */
+/* Releases leases, as far as the daemon answers soon. The number of steps is bounded, for clocks that stand still. */
 static void say_goodbye(struct kvtierd *t)
 {
 	int64_t end_ns = kvt_now(t->s) + GOODBYE_NS, next_ns = 0, now_ns;
@@ -537,7 +537,7 @@ static void kvtierd_destroy(struct kvt_tier *base)
 	cancel(t);
 	if (t->http != NULL)
 		say_goodbye(t);
-	kvtierd_http_destroy(t->http); /* ends what waits for the daemon */
+	kvtierd_http_destroy(t->http); /* ends jobs that wait for the daemon */
 	cancel_rest(t);
 	kvtierd_leases_close(t);
 	kvtierd_segment_finish(&t->segment);
@@ -547,7 +547,7 @@ static void kvtierd_destroy(struct kvt_tier *base)
 	free(t);
 }
 
-/* KVT_MISS: this is another tier's. */
+/* KVT_MISS: the configuration is another tier's. */
 static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l2_url *url)
 {
 	const char *text = c->l2_url, *expected;
@@ -556,7 +556,7 @@ static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l
 		return KVT_MISS;
 	expected = kvt_l2_url_parse(text, url);
 	if (expected != NULL || url->kind != KVT_L2_TIER_kvtierd)
-		return KVT_MISS; /* a wrong one is for the other shared tier to refuse */
+		return KVT_MISS; /* the other shared tier refuses a wrong one */
 	if (c->protect_keys != NULL && c->protect_keys[0] != '\0') {
 		(void)snprintf(why, KVT_REASON_BYTES,
 			"tiered storage holds chunks in plain: not used with protect.keys");

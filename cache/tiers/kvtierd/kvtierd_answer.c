@@ -1,12 +1,13 @@
 /*
- * kvtierd_answer.c - heads, bodies and leases of a storage daemon, checked.
+ * kvtierd_answer.c - reads and checks heads, bodies and leases of a storage daemon.
  *
- * A head is collected until it is whole, since the parser wants it in one piece. Of the bodies only
- * that of a lease is of interest; all are read to their end, so that the connection can go on.
+ * The reader collects a head until it is complete, since the parser needs it in one piece. Only the
+ * body of a lease matters; the reader reads all bodies to their end, so that the connection can go
+ * on.
  *
- * An id goes into a path as it is (that is the protocol), so only bytes that stand for themselves
- * there are taken; a lease with another id is left to its time. The id is looked for even where the
- * rest is wrong, because a lease that is not released pins memory in the daemon.
+ * By the protocol an id goes into a path unchanged, so the reader accepts only bytes that need no
+ * escape there; a lease with another id is left to its timeout. The reader looks for the id even
+ * where the rest is wrong, because a lease that is not released pins memory in the daemon.
  */
 #include "tiers/kvtierd/kvtierd_answer.h"
 
@@ -77,7 +78,7 @@ static bool value_begins(const struct kvw_field *field, const char *text)
 	       strncasecmp(field->value.data, text, len) == 0;
 }
 
-/* A head is whole. KVT_MISS: an interim one, another follows. */
+/* Handles a complete head. KVT_MISS: an interim head, another one follows. */
 static enum kvt_status take_head(struct kvtierd_reader *r, size_t len)
 {
 	struct kvw_head_error error = {0};
@@ -118,7 +119,7 @@ static enum kvt_status feed_head(
 		return r->head_len == KVTIERD_HEAD_ROOM ? wrong(r, "a head that does not end")
 						       : KVT_MISS;
 	}
-	*used = end - had; /* the end was not found in what was there before */
+	*used = end - had; /* the end is not within the bytes from before */
 	return take_head(r, end);
 }
 
@@ -159,7 +160,7 @@ enum kvt_status kvtierd_reader_feed(
 		at += n;
 	}
 	if (status != KVT_ECORRUPT && r->in_body) {
-		n = 0; /* it says nothing of bytes that are wrong */
+		n = 0; /* len does not cover wrong bytes */
 		status = feed_body(r, data + at, len - at, &n);
 		at += n;
 	}

@@ -1,10 +1,9 @@
 /*
- * kvtierd_erase.c - chunks that are erased, by key.
+ * kvtierd_erase.c - erases chunks, by key.
  *
- * The protocol has no DELETE; kvtierd and others may serve it. So DELETE is tried, and where the
- * daemon cannot, the chunk is overwritten by a mark that is no value. "404" is believed only of a
- * daemon that was seen to delete, or that is kvtierd: from another it may mean that it does not know
- * the method.
+ * The protocol has no DELETE; kvtierd and others may serve it. So the tier tries DELETE, and if the daemon cannot
+ * delete, overwrites the chunk by a mark that is no value. The tier believes "404" only from kvtierd, or from a daemon
+ * that has deleted before: another daemon's 404 may mean that it does not know the method.
  *
  * A PUT of the chunk that ended without an answer may still be stored after the chunk was deleted.
  */
@@ -134,7 +133,7 @@ static void begin_ask(struct kvtierd_job *job, struct ask *a, size_t index)
 	kvtierd_http_submit(t->http, &a->x);
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
+/* --- all keys --------------------------------------------------------------------------------- */
 
 static struct ask *free_ask(struct erase *e)
 {

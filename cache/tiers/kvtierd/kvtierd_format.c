@@ -59,7 +59,7 @@ enum kvt_status kvtierd_place_init(
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Room was measured for the longest names there are: KVTIERD_REQUEST_ROOM. */
+/* The room suffices for the longest possible names: KVTIERD_REQUEST_ROOM. */
 static void write_head(const struct kvtierd_place *p, const char *method, const char *target,
 	uint64_t length, const char *more, struct kvtierd_exchange *x)
 {
@@ -82,7 +82,7 @@ void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t
 
 	(void)snprintf(target, sizeof(target),
 		"/v1/kv/%s/%s/leases?timeout_ms=%" PRIu64 "&ttl_s=%" PRIu64 ".%03" PRIu64
-		"&check=0", /* the bytes are proven after the copy; other daemons do not know it */
+		"&check=0", /* the tier proves the bytes after the copy; other daemons ignore this option */
 		p->bucket, name, timeout_ns / 1000000, ttl_ns / 1000000000,
 		ttl_ns / 1000000 % 1000);
 	x->kind = KVTIERD_LEASE;

@@ -1,12 +1,12 @@
 /*
- * kvtierd_format.h - what this tier keeps in the daemon, byte by byte, and under which names.
+ * kvtierd_format.h - the bytes and names of this tier's objects in the daemon.
  *
  * Names, in the bucket of the configuration; F is the first 16 bytes of the fingerprint in hex:
  *
- *	KEY-F               a chunk: payload, names, tags, footer, one value as in redis_value.h
+ * 	KEY-F               a chunk: payload, names, tags, footer, one value as in redis_value.h
  *
- * KEY is the chunk's name, with the generation of its tenant in it. Where a daemon serves no DELETE an erased chunk becomes a
- * mark of KVTIERD_MARK bytes (little-endian):
+ * KEY is the chunk's name, which includes the generation of its tenant. Where a daemon serves no DELETE an erased chunk
+ * becomes a mark of KVTIERD_MARK bytes (little-endian):
  *     0  "kvtmark1"           8  u32 kind (3), u32 zero  16 XXH3-128 with these 16 bytes zero
  *    32  u8[32] fingerprint  64  u8[32] key
  *    96  u64 random          104 i64 written (wall clock, ns)
@@ -25,7 +25,7 @@
 #define KVTIERD_NAME_ROOM  128u
 #define KVTIERD_MAX_BUCKET 128u
 
-/* A chunk that was erased. */
+/* The mark of an erased chunk. */
 struct kvtierd_mark {
 	struct kvt_fingerprint fingerprint;
 	struct kvt_key key;
@@ -38,13 +38,13 @@ void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK]
 void kvtierd_chunk_name(
 	const struct kvt_fingerprint *f, const struct kvt_key *key, char out[KVTIERD_NAME_ROOM]);
 
-/* Where requests go: both texts ready for a head. */
+/* The target of requests: both texts ready for a head. */
 struct kvtierd_place {
 	char bucket[3 * KVTIERD_MAX_BUCKET + 1]; /* percent-encoded */
 	char host[300];                         /* host:port, IPv6 in brackets */
 };
 
-/* KVT_EINVAL: a bucket that is none. */
+/* KVT_EINVAL: an invalid bucket. */
 enum kvt_status kvtierd_place_init(
 	struct kvtierd_place *p, const char *bucket, const char *host, uint16_t port) KVT_MUST_CHECK;
 
@@ -52,12 +52,12 @@ enum kvt_status kvtierd_place_init(
 void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
 	uint64_t ttl_ns, struct kvtierd_exchange *x);
 void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x);
-/* segments and tail are set already. tenant: whose limits count, where the daemon keeps such; all zero or
- * NULL: none. */
+/* segments and tail must be set already. tenant: whose limits count, if the daemon has limits; all zero or NULL:
+ * none. */
 void kvtierd_ask_put(const struct kvtierd_place *p, const char *name,
 	const struct kvt_tenant *tenant, struct kvtierd_exchange *x);
 void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x);
-/* kvtierd only: the table of generations, and a change of it. */
+/* kvtierd only: reads the table of generations, with an optional change. */
 void kvtierd_ask_table(
 	const struct kvtierd_place *p, const struct kvt_table_ask *ask, struct kvtierd_exchange *x);
 

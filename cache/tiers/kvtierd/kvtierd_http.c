@@ -1,14 +1,14 @@
 /*
  * kvtierd_http.c - exchanges and the connections that carry them.
  *
- * A connection's state is one enum that begin and the functions below it move:
+ * A connection's state is one enum, which begin() and the functions below it change:
  *
- *	CLOSED -> CONNECTING -> BUSY -> IDLE -> BUSY ...
- *	                          |
- *	                          +--> DRAINING -> IDLE    a lease that came too late
+ * 	CLOSED -> CONNECTING -> BUSY -> IDLE -> BUSY ...
+ * 	                          |
+ * 	                          +--> DRAINING -> IDLE    a lease that arrived too late
  *
- * Sockets are registered edge-triggered, once. Whatever goes wrong with a connection closes it; an
- * exchange ends exactly once, in end_exchange, and may be freed by its done.
+ * Sockets are registered edge-triggered, once. Any failure closes a connection; an exchange ends exactly once, in
+ * end_exchange, and its `done` may free it.
  *
  * Memory: for each connection a head and a body (KVTIERD_HEAD_ROOM, KVTIERD_BODY_ROOM).
  */
@@ -28,7 +28,7 @@
 
 #define READ_BYTES    65536u
 #define SEND_PIECES   64
-#define SEND_AT_ONCE  ((size_t)8 << 20) /* then the other connections have their turn */
+#define SEND_AT_ONCE  ((size_t)8 << 20) /* afterwards the other connections have their turn */
 #define EVENTS_ATONCE 32
 
 enum connection_state { CLOSED, CONNECTING, IDLE, BUSY, DRAINING };
@@ -39,26 +39,26 @@ struct kvtierd_connection {
 	int fd;                    /* -1: CLOSED */
 	struct kvtierd_exchange *x; /* CONNECTING, BUSY */
 	struct kvtierd_reader reader;
-	size_t sent, total; /* of the request */
-	bool used;          /* an answer came over it before this request */
+	size_t sent, total; /* bytes of the request */
+	bool used;          /* an earlier request on this connection got an answer */
 	bool may_send;      /* no EAGAIN since the last edge */
-	size_t tried;       /* addresses, for this exchange */
-	int64_t begun_ns;   /* CONNECTING, BUSY, DRAINING: since */
+	size_t tried;       /* addresses tried for this exchange */
+	int64_t begun_ns;   /* begin of CONNECTING, BUSY or DRAINING */
 };
 
 struct exchange_list {
 	struct kvtierd_exchange *first, *last;
 	uint32_t count;
-	int64_t due_ns; /* no deadline in it is earlier */
+	int64_t due_ns; /* no deadline in the list is earlier */
 };
 
 struct kvtierd_http {
 	struct kvtierd_http_options o;
-	struct kvtierd_connection *connections; /* o.connections of them */
+	struct kvtierd_connection *connections; /* o.connections members */
 	struct exchange_list talk, puts;       /* waiting */
 	uint32_t puts_under_way;
 	struct kvw_resolve_addresses addresses;
-	size_t address; /* the one that worked last */
+	size_t address; /* index of the address that worked last */
 	bool stalled;
 	int epoll, bell;
 	char *buffer;
@@ -84,7 +84,7 @@ static void list_add(struct exchange_list *list, struct kvtierd_exchange *x, boo
 		list->due_ns = x->deadline_ns;
 }
 
-/* From the list that it is in, which is a passing one while its time is found to be over. */
+/* Removes an exchange from its list, which may be the temporary one of expired exchanges. */
 static void list_remove(struct kvtierd_exchange *x)
 {
 	struct exchange_list *list = x->in;
@@ -147,7 +147,7 @@ static void close_idle(struct kvtierd_http *h)
 			close_connection(&h->connections[i]);
 }
 
-/* The connection is of no use any more; its exchange goes over a new one, or fails. */
+/* Closes a failed connection; its exchange goes over a new one, or fails. */
 static void fail(struct kvtierd_connection *c, enum kvt_status status, const char *what, int error)
 {
 	struct kvtierd_http *h = c->h;
@@ -158,7 +158,7 @@ static void fail(struct kvtierd_connection *c, enum kvt_status status, const cha
 	close_connection(c);
 	if (x != NULL && status == KVT_EIO && kept_too_long && !x->again && !x->once) {
 		x->again = true;
-		close_idle(h); /* the daemon has closed these, too, or is another one by now */
+		close_idle(h); /* the daemon has closed these, too, or is a new process by now */
 		count(h, &h->stats.retries);
 		list_add(list_of(h, x), x, true);
 		return;
@@ -169,7 +169,7 @@ static void fail(struct kvtierd_connection *c, enum kvt_status status, const cha
 		end_exchange(x, status);
 }
 
-/* An answer is whole. */
+/* Handles a complete answer. */
 static void answered(struct kvtierd_connection *c, bool more)
 {
 	struct kvtierd_http *h = c->h;
@@ -202,7 +202,7 @@ static size_t length_of(const struct kvtierd_exchange *x)
 	return x->head_len + x->segment_bytes + x->tail_bytes;
 }
 
-/* Adds what lies beyond `skip` of these bytes. */
+/* Adds these bytes without the first `skip`. */
 static int add_piece(
 	struct iovec *out, int n, const void *bytes, size_t len, size_t *skip, size_t *left)
 {
@@ -255,7 +255,7 @@ static bool send_more(struct kvtierd_connection *c)
 			return true;
 		}
 		if (n < 0)
-			return false; /* perhaps an answer came before: the reader looks first */
+			return false; /* perhaps an answer arrived before: the reader looks first */
 		c->sent += (size_t)n;
 		left -= (size_t)n;
 	}
@@ -264,7 +264,7 @@ static bool send_more(struct kvtierd_connection *c)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-/* Feeds what came; false: the connection is at its end, or has handed over an answer and is closed. */
+/* Feeds received bytes; false: the connection has ended, or has delivered an answer and is closed. */
 static bool take_bytes(struct kvtierd_connection *c, const char *data, size_t len)
 {
 	while (len > 0) {
@@ -321,7 +321,7 @@ static void receive(struct kvtierd_connection *c)
 	}
 }
 
-/* Sends; where that fails, an answer may have come before. */
+/* Sends; if that fails, an answer may have arrived before. */
 static void push(struct kvtierd_connection *c)
 {
 	if (send_more(c))
@@ -360,8 +360,7 @@ static bool open_socket(
 	return true;
 }
 
-/* Begins with the address that worked last, or goes on to the next that was not tried. Fails the
- * exchange if there is none. */
+/* Connects to the address that worked last, or to the next untried one. Fails the exchange if there is none. */
 static void connect_next(struct kvtierd_connection *c, int error)
 {
 	struct kvtierd_http *h = c->h;
@@ -407,7 +406,7 @@ static void begin(struct kvtierd_connection *c, struct kvtierd_exchange *x)
 	if (x->kind == KVTIERD_PUT)
 		h->puts_under_way++;
 	if (c->state == IDLE && x->once)
-		close_connection(c); /* a kept one may be at its end, and then it would fail */
+		close_connection(c); /* a kept connection may be at its end, and the exchange would fail */
 	if (c->state == IDLE) {
 		c->state = BUSY;
 		x->sent_ns = c->begun_ns;
@@ -420,7 +419,7 @@ static void begin(struct kvtierd_connection *c, struct kvtierd_exchange *x)
 	}
 }
 
-/* --- what waits ------------------------------------------------------------------------------- */
+/* --- waiting exchanges ------------------------------------------------------------------------ */
 
 static struct kvtierd_connection *free_connection(struct kvtierd_http *h)
 {
@@ -487,13 +486,13 @@ static size_t expire_list(struct kvtierd_http *h, struct exchange_list *list, in
 	while ((x = late.first) != NULL) {
 		list_remove(x);
 		count(h, &h->stats.timeouts);
-		end_exchange(x, lateness(h)); /* may submit to `list` */
+		end_exchange(x, lateness(h)); /* `done` may submit to `list` */
 		n++;
 	}
 	return n;
 }
 
-/* The exchange's time is over, but not the daemon's: a lease is waited for without it. */
+/* The exchange's time is over, but not the daemon's: the connection alone waits for the lease. */
 static void leave(struct kvtierd_connection *c)
 {
 	struct kvtierd_exchange *x = take_exchange(c);
@@ -506,7 +505,7 @@ static void leave(struct kvtierd_connection *c)
 	end_exchange(x, lateness(c->h));
 }
 
-/* When this connection is to be looked at again at the latest. */
+/* Latest time of the next look at this connection. */
 static int64_t due_of(const struct kvtierd_connection *c)
 {
 	const struct kvtierd_http_options *o = &c->h->o;
@@ -565,7 +564,7 @@ static int64_t next_due(const struct kvtierd_http *h)
 
 /* --- step ------------------------------------------------------------------------------------- */
 
-/* News of a connection that is being made. */
+/* Handles an event of a connection that is being made. */
 static void look_at_connect(struct kvtierd_connection *c, uint32_t events)
 {
 	int error = 0;
@@ -601,8 +600,8 @@ static int milliseconds(int64_t ns)
 	return ns >= 60000000000 ? 60000 : (int)((ns + 999999) / 1000000);
 }
 
-/* An event of a descriptor that was closed in this round cannot come: the kernel forgets it, and
- * what was fetched before is told apart by the connection's state. */
+/* An event of a descriptor that was closed in this round cannot follow: the kernel forgets it, and the connection's
+ * state filters events that were fetched before. */
 static size_t wait_for_events(struct kvtierd_http *h, int64_t wait_ns)
 {
 	struct epoll_event events[EVENTS_ATONCE];
@@ -620,7 +619,7 @@ static size_t wait_for_events(struct kvtierd_http *h, int64_t wait_ns)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* Bodies that were cut off for the others' sake go on. */
+/* Goes on with bodies that were interrupted for other connections. */
 static size_t go_on_sending(struct kvtierd_http *h)
 {
 	size_t n = 0;
@@ -692,7 +691,7 @@ void kvtierd_http_submit(struct kvtierd_http *h, struct kvtierd_exchange *x)
 
 void kvtierd_http_abandon(struct kvtierd_http *h, struct kvtierd_exchange *x)
 {
-	(void)h; /* the exchange knows where it waits */
+	(void)h; /* the exchange knows its list */
 	if (x->in == NULL)
 		return;
 	list_remove(x);
@@ -776,7 +775,7 @@ void kvtierd_http_destroy(struct kvtierd_http *h)
 		if (x != NULL)
 			end_exchange(x, KVT_ECANCELED);
 	}
-	while (h->talk.count + h->puts.count > 0) { /* those that end may leave others behind */
+	while (h->talk.count + h->puts.count > 0) { /* exchanges that end may leave others waiting */
 		cancel_all(&h->talk);
 		cancel_all(&h->puts);
 	}

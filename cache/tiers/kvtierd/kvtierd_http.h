@@ -1,21 +1,21 @@
 /*
  * kvtierd_http.h - exchanges with a storage daemon over a few HTTP/1.1 connections.
  *
- *	waiting --> a free connection --> sent --> answered --> done
- *	   |              |                 |
- *	   +--------------+--- deadline ----+--> done without an answer
+ * 	waiting --> a free connection --> sent --> answered --> done
+ * 	   |              |                 |
+ * 	   +--------------+--- deadline ----+--> done without an answer
  *
- * An exchange is one request and its answer; a connection carries one at a time (no pipelining, which
- * the protocol's daemons are not known to do) and is kept for the next. Requests without a body go
- * before PUTs, and PUTs leave one connection to them, so that a lookup never waits behind a store.
+ * An exchange is one request and its answer; a connection carries one exchange at a time (no pipelining, which the
+ * protocol's daemons are not known to support) and is kept for the next. Requests without a body go before PUTs, and
+ * PUTs leave one connection to them, so that a lookup never waits behind a store.
  *
- * A connection that was kept and turns out to be closed before a byte of the answer came is no
- * failure: the exchange goes over a new one, once, unless it must not be sent twice.
+ * A kept connection that turns out to be closed before a byte of the answer is no failure: the exchange goes over a new
+ * one, once, unless it must not be sent twice.
  *
- * A lease that is answered after its exchange's deadline is not forgotten: the connection waits for
- * it, as long as the daemon is given for any answer, and hands it to `late`, whose owner releases it.
+ * A lease that is answered after its exchange's deadline is not forgotten: the connection waits for it, as long as for
+ * any answer of the daemon, and passes it to `late`, whose owner releases it.
  *
- * Bounded: connections, and what waits is bounded by the submitter. Threads: one, but wake and
+ * The number of connections is bounded; the submitter bounds the waiting exchanges. Threads: one, except for wake and
  * stats.
  */
 #ifndef KVT_TIERED_HTTP_H
@@ -25,7 +25,7 @@
 #include "tiers/kvtierd/kvtierd_answer.h"
 #include "tiers/kvtierd/kvtierd_resolve.h"
 
-#define KVTIERD_REQUEST_ROOM 1280u /* a head: host, bucket and key are bounded */
+#define KVTIERD_REQUEST_ROOM 1280u /* bytes of a head: host, bucket and key are bounded */
 
 struct kvtierd_http;
 struct kvtierd_connection;
@@ -45,21 +45,21 @@ struct kvtierd_exchange {
 	const void *tail;
 	size_t tail_bytes;
 	int64_t deadline_ns;
-	bool once; /* must not be sent twice: goes over a connection of its own from the first */
+	bool once; /* must not be sent twice: uses a connection of its own from the start */
 
-	/* KVT_OK: there is an answer, of any status. KVT_MISS: the deadline passed. KVT_EIO: no
-	 * connection, a broken one, or a daemon that does not answer; why says it. KVT_ECORRUPT: what
-	 * came is not HTTP; counts as KVT_EIO against the daemon. KVT_ECANCELED. */
+	/* KVT_OK: there is an answer, of any status. KVT_MISS: the deadline passed. KVT_EIO: no connection, a broken
+	 * one, or a daemon that does not answer; `why` has the cause. KVT_ECORRUPT: the answer is not HTTP; counts as
+	 * KVT_EIO against the daemon. KVT_ECANCELED. */
 	enum kvt_status status;
 	const struct kvtierd_reader *answer; /* KVT_OK: borrowed during done */
-	int64_t sent_ns;                    /* when its first byte was about to be sent; 0: never */
-	void (*done)(struct kvtierd_exchange *x); /* from inside step */
+	int64_t sent_ns;                    /* time just before its first byte was sent; 0: never */
+	void (*done)(struct kvtierd_exchange *x); /* called from inside step */
 	void *user;
 
 	/* the client's */
 	struct kvtierd_exchange *next, *prev;
 	struct kvtierd_connection *connection;
-	struct exchange_list *in; /* where it waits; NULL: it does not */
+	struct exchange_list *in; /* the list in which it waits; NULL: none */
 	bool again;
 };
 
@@ -67,8 +67,8 @@ struct kvtierd_http_options {
 	const struct kvt_surroundings *surroundings; /* until destroy */
 	struct kvtierd_resolver *resolver;            /* until destroy */
 	uint32_t connections;
-	uint64_t connect_ns, answer_ns; /* most for a connection, for an answer */
-	/* An answer to a lease whose exchange had ended. */
+	uint64_t connect_ns, answer_ns; /* longest time for a connection, for an answer */
+	/* Called with the answer to a lease whose exchange had ended. */
 	void (*late)(void *self, const struct kvtierd_reader *answer);
 	void *self;
 };
@@ -80,23 +80,23 @@ void kvtierd_http_destroy(struct kvtierd_http *h);
 
 void kvtierd_http_submit(struct kvtierd_http *h, struct kvtierd_exchange *x);
 
-/* It is of no use any more: comes back through done at once (KVT_ECANCELED) if it was not sent, else
- * when it is answered. */
+/* Gives an exchange up: it returns through done at once (KVT_ECANCELED) if it was not sent, else when it is
+ * answered. */
 void kvtierd_http_abandon(struct kvtierd_http *h, struct kvtierd_exchange *x);
 
-/* Sends, receives, calls done; waits up to wait_ns for something to happen. Returns what was done;
- * *next_ns is lowered to when it wants to be called again. */
+/* Sends, receives, calls done; waits up to wait_ns for an event. Returns the number of actions; lowers *next_ns to the
+ * time of the next call, if earlier. */
 size_t kvtierd_http_step(struct kvtierd_http *h, int64_t wait_ns, int64_t *next_ns);
 void kvtierd_http_wake(struct kvtierd_http *h); /* any thread: ends a wait, or the next one */
 
-/* Does the daemon leave requests unanswered? True from the first that it left for answer_ns until
- * the next answer. */
+/* Returns whether the daemon leaves requests unanswered: true from the first request unanswered for answer_ns until the
+ * next answer. */
 bool kvtierd_http_stalled(const struct kvtierd_http *h);
 
 struct kvtierd_http_stats {
 	uint64_t exchanges, answers, timeouts, connects, broken, retries;
 	uint32_t connections, under_way, waiting; /* now */
-	char why[KVT_REASON_BYTES];               /* of the last failure; "" after an answer */
+	char why[KVT_REASON_BYTES];               /* cause of the last failure; "" after an answer */
 };
 void kvtierd_http_stats(struct kvtierd_http *h, struct kvtierd_http_stats *out); /* any thread */
 

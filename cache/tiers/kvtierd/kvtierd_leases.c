@@ -1,14 +1,12 @@
 /*
- * kvtierd_leases.c - leases: what came of asking for one, those that are kept for a moment, those
- * whose release is owed.
+ * kvtierd_leases.c - leases: the results of requests, the leases kept for a moment, the releases to send.
  *
- * A probe leases a chunk only to see its footer. Mostly a read of the same chunk follows at once; so
- * the lease is kept for KVTIERD_KEPT_NS, and the read needs no request at all. What is kept pins
- * memory in the daemon, so it is bounded in number, in bytes (the tier's inflight) and in time, and
- * the oldest makes room.
+ * A probe leases a chunk only to see its footer. Mostly a read of the same chunk follows at once; so the tier keeps the
+ * lease for KVTIERD_KEPT_NS, and the read needs no request at all. Kept leases pin memory in the daemon, so they are
+ * bounded in number, in bytes (the tier's inflight) and in time, and a new lease replaces the oldest.
  *
- * A release is sent without a wait for its answer, and again until it is answered or the lease is
- * over anyway. If too many are owed, the newest is left to its time.
+ * The tier sends a release without waiting for its answer, and again until it is answered or the lease has timed out.
+ * If too many releases wait, the newest is left to its timeout.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +14,7 @@
 
 #include "tiers/kvtierd/kvtierd.h"
 
-#define MARGIN_NS     2000000 /* a lease that ends this soon is over */
+#define MARGIN_NS     2000000 /* a lease that ends within this time counts as over */
 #define RELEASE_AGAIN 100000000
 #define MAX_RELEASES  1024u
 
@@ -38,7 +36,7 @@ static void release_done(struct kvtierd_exchange *x)
 	int64_t now_ns = kvt_now(r->t->s);
 
 	r->under_way = false;
-	/* Any answer will do but one that says "later". */
+	/* Any answer suffices except one that says "later". */
 	r->over = x->status == KVT_ECANCELED ||
 		  (x->status == KVT_OK && x->answer->status != 503 && x->answer->status != 429);
 	r->again_ns = now_ns + RELEASE_AGAIN;
@@ -120,7 +118,7 @@ void kvtierd_late_lease(void *self, const struct kvtierd_reader *answer)
 
 	if (answer->status != 200 || answer->cut)
 		return;
-	/* What it holds is of no interest; KVT_ENOMEM leaves it to its time. */
+	/* The lease's pieces do not matter; KVT_ENOMEM leaves the lease to its timeout. */
 	(void)!kvtierd_lease_parse(answer->text, answer->text_len, &lease);
 	release_id(t, lease.id, kvt_now(t->s) + (int64_t)t->lease_ns);
 	kvtierd_lease_finish(&lease);
@@ -156,7 +154,7 @@ enum kvt_status kvtierd_lease_answer(
 	case 200:
 		return read_lease(t, x, held);
 	case 404:
-	case 504: /* a stock daemon's word for it, and kvtierd's for what did not come in time */
+	case 504: /* a stock daemon's status for a missing chunk, and kvtierd's for a late one */
 		*sure = !x->answer->later && (x->answer->status == 404 || !x->answer->kvtierd);
 		return KVT_MISS;
 	default:
@@ -173,7 +171,7 @@ bool kvtierd_held_lasts(struct kvtierd *t, const struct kvtierd_held *held)
 	return lasts;
 }
 
-/* --- kept ------------------------------------------------------------------------------------- */
+/* --- kept leases ------------------------------------------------------------------------------ */
 
 static void let_go(struct kvtierd *t, struct kvtierd_kept *k)
 {
@@ -281,7 +279,7 @@ static size_t kept_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 	return n;
 }
 
-/* --- both ------------------------------------------------------------------------------------- */
+/* --- kept leases and releases ----------------------------------------------------------------- */
 
 size_t kvtierd_leases_step(struct kvtierd *t, int64_t now_ns, int64_t *next_ns)
 {

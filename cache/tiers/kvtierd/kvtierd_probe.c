@@ -1,15 +1,14 @@
 /*
- * kvtierd_probe.c - how many chunks of a chain are there: leases asked for side by side.
+ * kvtierd_probe.c - finds how many chunks of a chain are there, by leases requested in parallel.
  *
- * Keys are asked for in the chain's order, as many at once as there are connections; the first that
- * is missing ends it, and what was asked for beyond it is called back or released. What is known of
- * keys from before is not asked again. Each lease that is granted shows the chunk's footer, and is
- * kept for the read that mostly follows.
+ * The probe requests keys in the chain's order, as many at once as there are connections; the first missing key ends
+ * the probe, and requests beyond it are abandoned or their leases released. Keys known from before are not requested
+ * again. Each granted lease shows the chunk's footer, and is kept for the read that mostly follows.
  *
- * The daemon is given no time to wait: stock ones use all they get before they say (504) that
- * something is missing. One that says 404 instead (kvtierd) knows it at once, and needs time only to
- * bring a chunk from its own lower tiers: it may use half of what is left. If it then takes that time
- * for a miss after all, it gets none any more.
+ * The probe gives the daemon no time to wait: stock daemons use all of it before they answer 504 for a missing chunk. A
+ * daemon that answers 404 instead (kvtierd) knows a miss at once, and needs time only to bring a chunk from its own
+ * lower tiers: it may use half of the remaining time. If it then uses that time for a miss after all, it gets none any
+ * more.
  */
 #include <stdlib.h>
 
@@ -21,13 +20,13 @@ struct ask {
 	struct kvtierd_held held;
 	struct redis_footer footer;
 	size_t index;
-	int64_t wait_ns; /* that the daemon was given */
+	int64_t wait_ns; /* time that the daemon was given */
 	bool busy;
 };
 
 struct probe {
-	size_t next;  /* the first key that was not asked for */
-	size_t limit; /* the first that is missing, as far as is known */
+	size_t next;  /* the first key that was not requested */
+	size_t limit; /* the first missing key, as far as known */
 	uint32_t busy;
 	enum kvt_status bad; /* KVT_EIO, ...: why a key counts as missing */
 	bool settling;
@@ -77,7 +76,7 @@ static void look(struct ask *a)
 
 static void send_ask(struct ask *a);
 
-/* Learns how this daemon says that something is missing. True: it is worth asking again. */
+/* Learns how this daemon reports a missing chunk. True: another request is worthwhile. */
 static bool learn(struct kvtierd *t, const struct ask *a)
 {
 	int64_t took_ns = kvt_now(t->s) - a->x.sent_ns;
@@ -90,7 +89,7 @@ static bool learn(struct kvtierd *t, const struct ask *a)
 	if (a->x.answer->status != 404 || t->misses != KVTIERD_MISSES_UNKNOWN)
 		return false;
 	t->misses = KVTIERD_MISSES_AT_ONCE;
-	return a->wait_ns == 0; /* perhaps it is there, but not in memory */
+	return a->wait_ns == 0; /* perhaps the chunk is there, but not in memory */
 }
 
 static void leased(struct kvtierd_exchange *x)
@@ -146,7 +145,7 @@ static struct ask *free_ask(struct probe *p)
 	return NULL;
 }
 
-/* Keys beyond this are not asked for yet: an earlier one that takes long may be the missing one. */
+/* The first key not to be requested yet: a slow earlier key may be the missing one. */
 static size_t horizon(const struct probe *p)
 {
 	size_t first = p->next;
@@ -157,7 +156,7 @@ static size_t horizon(const struct probe *p)
 	return first + 4 * (size_t)p->count;
 }
 
-/* Asks on as far as it is of use. */
+/* Requests further keys, as far as useful. */
 static void ask_on(struct kvtierd_job *job)
 {
 	struct probe *p = job->parts;
@@ -186,7 +185,7 @@ static void ask_on(struct kvtierd_job *job)
 			kvtierd_http_abandon(t->http, &p->asks[i].x);
 }
 
-/* Called whenever something is settled, also by what ask_on calls back. */
+/* Called whenever a key is settled, also by requests that ask_on abandons. */
 static void go_on(struct kvtierd_job *job)
 {
 	struct probe *p = job->parts;

@@ -1,12 +1,11 @@
 /*
- * kvtierd_read.c - a chunk comes: lease, look at its footer, copy, check, release.
+ * kvtierd_read.c - reads a chunk: lease, footer, copy, check, release.
  *
- *	kept lease ----------------+
- *	POST .../leases --> held --+--> look --> copy --> checks --> done, then release
+ * 	kept lease ----------------+
+ * 	POST .../leases --> held --+--> look --> copy --> checks --> done, then release
  *
- * The copy runs on the tier's thread, one chunk between two looks at the sockets. It goes straight
- * into the caller's segments; what does not prove itself is never said to be data, and the caller
- * throws it away.
+ * The copy runs on the tier's thread, one chunk between two looks at the sockets, straight into the
+ * caller's segments; unproved bytes are never reported as data, and the caller discards them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 #include "tiers/nvme/nvme_format.h"
 #include "tiers/kvtierd/kvtierd.h"
 
-/* --- looking ---------------------------------------------------------------------------------- */
+/* --- the footer ------------------------------------------------------------------------------- */
 
 void kvtierd_is_corrupt(struct kvtierd *t, const struct kvt_key *key, const char *what)
 {
@@ -24,7 +23,7 @@ void kvtierd_is_corrupt(struct kvtierd *t, const struct kvt_key *key, const char
 		key->bytes[1], key->bytes[2], key->bytes[3], what);
 }
 
-/* The segment as it is now; said once when it goes, and once when it comes. */
+/* Attaches the present segment; logs once when the segment goes, and once when it comes back. */
 static enum kvt_status look_at_segment(struct kvtierd *t)
 {
 	enum kvt_status status = kvtierd_segment_refresh(&t->segment);
@@ -42,7 +41,7 @@ static enum kvt_status look_at_segment(struct kvtierd *t)
 	return status;
 }
 
-/* Has a value outlived its own TTL, or that of the configuration? */
+/* Returns whether a value has outlived its own TTL, or the configuration's. */
 static bool outlived(struct kvtierd *t, const struct redis_footer *f)
 {
 	uint64_t ttl_ns = f->ttl_ns;
@@ -60,7 +59,7 @@ static enum kvt_status check_footer(struct kvtierd *t, const struct kvt_key *key
 		redis_footer_value(f) != held->lease.bytes)
 		return KVT_ECORRUPT;
 	if ((f->flags & REDIS_SEALED) != 0 || outlived(t, f))
-		return KVT_MISS; /* sealed: its key is not here */
+		return KVT_MISS; /* sealed: this handle lacks its key */
 	return KVT_OK;
 }
 
@@ -88,7 +87,7 @@ enum kvt_status kvtierd_look(struct kvtierd *t, const struct kvt_key *key,
 	return status == KVT_OK ? check_footer(t, key, held, out) : status;
 }
 
-/* --- reading ---------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void end(struct kvtierd_job *job, enum kvt_status status)
 {
@@ -109,7 +108,7 @@ static void end(struct kvtierd_job *job, enum kvt_status status)
 	kvtierd_job_done(job, status);
 }
 
-/* Not there, or not this: that may be remembered. */
+/* Ends a read of a missing or different chunk, which may be remembered. */
 static void end_missing(struct kvtierd_job *job, enum kvt_status status)
 {
 	kvt_presence_missing(job->t->presence, &job->request->keys[0], kvt_now(job->t->s));
@@ -125,7 +124,8 @@ static void look(struct kvtierd_job *job)
 	if (status == KVT_ECORRUPT)
 		kvtierd_is_corrupt(t, key, "its footer is wrong");
 	if (status == KVT_OK && job->footer.bytes != job->request->bytes)
-		status = KVT_MISS; /* another chunk came since the caller asked how long it is */
+		/* another chunk was stored since the caller asked for its length */
+		status = KVT_MISS;
 	if (status == KVT_MISS || status == KVT_ECORRUPT) {
 		end_missing(job, status);
 		return;
@@ -181,7 +181,7 @@ void kvtierd_read_begin(struct kvtierd_job *job)
 		return;
 	}
 	kvtierd_chunk_name(&t->fingerprint, &r->keys[0], name);
-	/* The daemon may have to fetch it first; three quarters of the time are its. */
+	/* The daemon may have to fetch the chunk first: it gets three quarters of the time. */
 	kvtierd_ask_lease(
 		&t->place, name, left_ns > 0 ? (uint64_t)left_ns / 4 * 3 : 0, t->lease_ns, &job->x);
 	job->x.deadline_ns = job->deadline_ns;
@@ -190,9 +190,9 @@ void kvtierd_read_begin(struct kvtierd_job *job)
 	kvtierd_http_submit(t->http, &job->x);
 }
 
-/* --- copying ---------------------------------------------------------------------------------- */
+/* --- the copy --------------------------------------------------------------------------------- */
 
-/* The engine's names, if they are there and whole; without them there are no events. */
+/* Takes the engine's names, if they are complete; without names there are no events. */
 static bool take_names(struct kvtierd_job *job, struct kvt_blocks *names)
 {
 	const struct redis_footer *f = &job->footer;
@@ -212,7 +212,7 @@ static bool take_names(struct kvtierd_job *job, struct kvt_blocks *names)
 	       names->count > 0;
 }
 
-/* After the copy, everything is asked once more. */
+/* Checks everything once more after the copy. */
 static enum kvt_status check_copy(struct kvtierd_job *job, uint64_t generation)
 {
 	struct kvtierd *t = job->t;

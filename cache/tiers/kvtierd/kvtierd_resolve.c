@@ -1,8 +1,8 @@
 /*
- * kvtierd_resolve.c - a thread that looks up one name when asked.
+ * kvtierd_resolve.c - a thread that looks up one name on request.
  *
- * getaddrinfo(3) cannot be cancelled; that is why it has a thread, and why destroy may take as long
- * as a lookup does. The thread exists only for names.
+ * getaddrinfo(3) cannot be cancelled, so it has a thread, and destroy may take as long as a lookup.
+ * The thread exists only for names.
  */
 #include "tiers/kvtierd/kvtierd_resolve.h"
 
@@ -20,14 +20,14 @@ struct kvtierd_resolver {
 	uint16_t port;
 	bool has_thread;
 	pthread_t thread;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t wake;
 	struct kvw_resolve_addresses addresses;
-	int64_t asked_ns; /* when it was last looked up */
+	int64_t asked_ns; /* time of the last lookup */
 	bool wanted, ending;
 };
 
-/* As kvw_resolve_now; addresses stay as they were when it fails. */
+/* Like kvw_resolve_now; a failure leaves the addresses unchanged. */
 static int look_up(struct kvtierd_resolver *r, int flags)
 {
 	struct kvw_resolve_addresses found;
@@ -69,7 +69,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Without it names stay as they were found. */
+/* Starts the thread. Without it names keep their first addresses. */
 static void start(struct kvtierd_resolver *r)
 {
 	sigset_t all, before;

@@ -1,8 +1,8 @@
 /*
- * kvtierd_resolve.h - addresses of one host, looked up without making the tier's thread wait.
+ * kvtierd_resolve.h - looks up addresses of one host without making the tier's thread wait.
  *
- * A host that is an address needs no looking up. A name is looked up at create, and again when
- * asked, on a thread of its own (asking a name server may take many seconds). Without threads
+ * A host that is an address needs no lookup. A name is looked up at create, and again on request,
+ * on a thread of its own (a name server may take many seconds). Without threads
  * (KVT_THREADS_CALLER) a name is looked up at create only.
  */
 #ifndef KVT_TIERED_RESOLVE_H
@@ -13,16 +13,16 @@
 
 struct kvtierd_resolver;
 
-/* KVT_ENOMEM. A name that is not found is no failure. */
+/* KVT_ENOMEM. An unknown name is no failure. */
 enum kvt_status kvtierd_resolver_create(const char *host, uint16_t port, bool threads,
 	const struct kvt_surroundings *s, struct kvtierd_resolver **out) KVT_MUST_CHECK;
 /* Waits for a lookup under way. NULL is allowed. */
 void kvtierd_resolver_destroy(struct kvtierd_resolver *r);
 
-/* The latest addresses, none: unknown. Any thread. */
+/* The latest addresses; none: unknown. Any thread. */
 void kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvw_resolve_addresses *out);
 
-/* The addresses are of no use: looks again, at most once in some seconds. Never waits. */
+/* Reports useless addresses: looks them up again, at most once in some seconds. Never waits. */
 void kvtierd_resolver_again(struct kvtierd_resolver *r);
 
 #endif

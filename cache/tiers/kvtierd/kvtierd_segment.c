@@ -1,5 +1,5 @@
 /*
- * kvtierd_segment.c - attached, attached again, and copied from.
+ * kvtierd_segment.c - attaches the segment, attaches it again, and copies from it.
  */
 #include "tiers/kvtierd/kvtierd_segment.h"
 
@@ -98,18 +98,18 @@ enum kvt_status kvtierd_segment_refresh(struct kvtierd_segment *g)
 			return KVT_OK;
 		status = attach(g);
 		if (status != KVT_OK)
-			detach(g); /* the old one is not what leases speak of */
+			detach(g); /* leases no longer refer to the old segment */
 		return status;
 	}
 	if (g->fd < 0)
 		return refuse(g, "open", errno);
 	if (fstat(g->fd, &st) == 0 && has_length(g, &st))
-		return KVT_OK; /* without a name, and still the daemon's */
+		return KVT_OK; /* without a name, but still the daemon's */
 	detach(g);
 	return refuse(g, "open", ENOENT);
 }
 
-/* The pieces that lie from `from` on, in memory. */
+/* Finds the pieces in memory from `from` on. */
 static size_t cut(const struct kvtierd_segment *g, const struct kvtierd_lease *lease, uint64_t from,
 	struct kvt_segment *out)
 {

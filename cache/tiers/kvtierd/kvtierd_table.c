@@ -1,10 +1,9 @@
 /*
  * kvtierd_table.c - the table of generations (chunk/slots.h), which kvtierd keeps for its clients.
  *
- * A daemon of another make has none, and says so by 404, 405 or 501: chunks there have names that
- * do not change, and erases of tenants, or of all, are not possible. Another answer, or one of
- * these from a daemon that has answered with a table, is a failure: a proxy, a limit or an
- * overload are no reason to take former names again.
+ * A daemon of another make has no table, and answers 404, 405 or 501: chunks there have constant names, and erases of
+ * tenants, or of all, are impossible. Any other status, or one of these from a daemon that has answered with a table,
+ * is a failure: a proxy, a limit or an overload must not bring former names back.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +11,7 @@
 
 #include "tiers/kvtierd/kvtierd.h"
 
-/* Answers with a table that never changes, if this daemon has none. */
+/* Answers with a table that never changes, if this daemon has no table. */
 static bool has_none(const struct kvtierd_reader *answer, struct kvt_table_ask *ask)
 {
 	static const uint8_t unknown[KVT_TABLE_ID_BYTES];

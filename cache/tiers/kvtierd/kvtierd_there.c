@@ -1,6 +1,6 @@
 /*
- * kvtierd_there.c - does a node's daemon answer, and can its segment be read? Asked once, when a cache
- * is opened, before there is a tier.
+ * kvtierd_there.c - tests whether a node's daemon answers and its segment can be read. Called once, when a cache is
+ * opened, before there is a tier.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tiers/tiers.h"
 
 #define STEP_NS    10000000
-#define STEPS_MOST 10000u /* for clocks that stand */
+#define STEPS_MOST 10000u /* bound for clocks that stand still */
 
 struct question {
 	struct kvtierd_exchange x;

@@ -1,8 +1,8 @@
 /*
- * kvtierd_write.c - a chunk goes: PUT of its bytes from where they lie, names and footer behind them.
+ * kvtierd_write.c - writes a chunk: a PUT of its bytes in place, followed by names and footer.
  *
  * A PUT that ends without an answer may have been stored, or may be stored later: under its name, which an erase of its
- * tenant takes away.
+ * tenant invalidates.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "tiers/nvme/nvme_format.h"
 #include "tiers/kvtierd/kvtierd.h"
 
-/* Names and footer, but for when and by which PUT. */
+/* Makes names and footer, except the PUT's time and number. */
 static enum kvt_status prepare(struct kvtierd_job *job)
 {
 	const struct kvt_tier_request *r = job->request;
@@ -20,7 +20,7 @@ static enum kvt_status prepare(struct kvtierd_job *job)
 
 	names = (names + 3) / 4 * 4;
 	if (names > REDIS_MAX_EXTRA)
-		names = 0; /* rather no events than no chunk */
+		names = 0; /* a chunk without events is better than no chunk */
 	job->tail_bytes = names + REDIS_FOOTER;
 	job->tail = calloc(1, job->tail_bytes);
 	if (job->tail == NULL)

@@ -7,12 +7,11 @@
  *                  |          |
  *                  +------> group commit --> done of those that wait for it
  *
- * Reads are begun before writes, and writes leave a quarter of the jobs to reads, so that a load
- * never waits behind a queue of stores. Everything is bounded by the depth: jobs, operations, and
- * with them the memory for headers. What may be queued is the caller's to bound.
+ * Reads begin before writes, and writes leave a quarter of the jobs to reads, so that a load never waits behind a queue
+ * of stores. The depth bounds jobs, operations, and so the memory for headers. The caller bounds the queues.
  *
- * I/O that fails degrades: reads are misses, writes are refused while the log cannot be written,
- * and the state says why. Nothing here ends the process.
+ * Failing I/O degrades the tier: reads are misses, writes are refused while the log cannot be written, and the state
+ * has the cause. No failure ends the process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,17 +24,17 @@
 #include "memory/sizing.h"
 #include "tiers/tiers.h"
 
-#define EXPIRE_NS       1000000000 /* how often expired chunks are looked for */
+#define EXPIRE_NS       1000000000 /* interval of searches for expired chunks */
 #define EXPIRE_AT_ONCE  256
 #define BROKEN_AFTER    8 /* refused operations in a row */
-#define SHARE_NS        2000000000 /* how often an automatic size is looked at again */
+#define SHARE_NS        2000000000 /* interval of checks of an automatic size */
 #define LOCK_AGAIN_NS   50000000
-#define BYTES_PER_ENTRY (512u * 1024) /* where the number of chunks is derived from the capacity */
+#define BYTES_PER_ENTRY (512u * 1024) /* bytes per chunk, to derive the number of chunks from the capacity */
 #define MIN_ENTRIES     4096u
 #define MAX_ENTRIES     (8u << 20)
 #define MIN_CAPACITY    (1ull << 20)
 #define COMMIT_OPS      4u /* operations beyond the depth, for commits */
-#define BEGUN_AT_ONCE   NVME_OP_BYTES /* of writes, whose bytes are summed or sealed, between two looks at reads */
+#define BEGUN_AT_ONCE   NVME_OP_BYTES /* bytes of writes that are summed or sealed between two looks at reads */
 
 static struct nvme *nvme_of(struct kvt_tier *base)
 {
@@ -174,7 +173,7 @@ static struct kvt_tier_request *take_from(struct nvme *t, struct nvme_queue *que
 	return r;
 }
 
-/* Erases, flushes, and what an erase took from the queue. */
+/* Handles erases, flushes, and requests that an erase took from the queue. */
 static size_t do_others(struct nvme *t)
 {
 	struct kvt_tier_request *r;
@@ -248,7 +247,7 @@ static size_t expire(struct nvme *t, int64_t now)
 	return n;
 }
 
-/* Engines come and go: what this store may take of the disk. */
+/* Engines come and go: adjusts this store's part of the disk. */
 static void look_at_share(struct nvme *t, int64_t now)
 {
 	uint32_t before = t->share.stores;
@@ -277,7 +276,7 @@ static bool has_requests(struct nvme *t)
 	return has;
 }
 
-/* Waits for an operation, a wake or the time of the next thing to do. */
+/* Waits for an operation, a wake or the next due time. */
 static size_t sleep_until(struct nvme *t, int64_t wait_ns, int64_t due)
 {
 	int64_t now = kvt_now(t->s);
@@ -323,7 +322,7 @@ static size_t nvme_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns
 	if (t->commit.phase == NVME_IDLE)
 		due = nvme_commit_due(t, kvt_now(t->s));
 	if (due > t->expire_ns)
-		due = t->expire_ns; /* and the look at the share, soon enough */
+		due = t->expire_ns; /* and soon enough for the next look at the share */
 	if (n == 0 && wait_ns > 0)
 		n = sleep_until(t, wait_ns, due);
 	*next_ns = t->ops_under_way > 0 || t->reads_active > 0 || has_requests(t) ? kvt_now(t->s)
@@ -333,8 +332,8 @@ static size_t nvme_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns
 
 /* --- life -------------------------------------------------------------------------------------- */
 
-/* Lets what is under way end, and makes durable what was written. A log that is bad is written once more, whenever that
- * was due: without it what was erased would be there again. */
+/* Lets operations under way end, and makes written chunks durable. A bad log is written once more, whenever its retry
+ * is due: without that, erased chunks would come back. */
 static void wind_up(struct nvme *t)
 {
 	bool tried = false;
@@ -427,7 +426,7 @@ static enum kvt_status make_parts(struct nvme *t)
 	return nvme_sums_open(t);
 }
 
-/* What the store is made for does not depend on the other stores that are there now; what it may take does. */
+/* The room in the store's structures does not depend on other stores present now; its part of the disk does. */
 static void set_automatic(struct nvme *t, bool again)
 {
 	char why[KVT_REASON_BYTES] = "";
@@ -458,7 +457,7 @@ static void set_limits(struct nvme *t, const struct kvt_config *config, bool aga
 	}
 	t->max_entries = entries > MAX_ENTRIES ? MAX_ENTRIES : (uint32_t)entries;
 	t->ttl_ns = config->ttl_ns;
-	/* What waits for its records cannot be evicted: it must leave room for others. */
+	/* Chunks that wait for their records cannot be evicted: they must leave room for others. */
 	t->sync_bytes = config->nvme_sync_bytes;
 	most = t->share.stores > 1 ? t->share.part : t->capacity;
 	if (t->sync_bytes > most / 8)

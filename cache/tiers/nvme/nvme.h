@@ -1,33 +1,31 @@
 /*
- * nvme.h - the NVMe tier from inside: what its files share. No other file includes this.
+ * nvme.h - the shared parts of the NVMe tier's files. No other file includes this.
  *
  *   nvme.c           the tier's functions, step
  *   nvme_ops.c       queues, jobs, operations
- *   nvme_space.c     data files, units, where a chunk lies
+ *   nvme_space.c     data files, units, places of chunks
  *   nvme_transfer.c  a chunk's bytes between memory and files, in operations
- *   nvme_sums.c      checksums of what is being read, on several threads
+ *   nvme_sums.c      checksums of chunks being read, on several threads
  *   nvme_write.c     requests to write: room, header, payload, visible
  *   nvme_read.c      requests to read: header, payload, checks
- *   nvme_log.c       records that wait, and a log that is rewritten
+ *   nvme_log.c       waiting records, and the rewrite of the log
  *   nvme_commit.c    group commit: data synced, records written, records synced
- *   nvme_erase.c     what the index gives back, and what must not come back
- *   nvme_recover.c   opening: format, log, what is there
- *   nvme_replay.c    what a log says
+ *   nvme_erase.c     ends of entries, and tombstones
+ *   nvme_recover.c   opening: format, log, index
+ *   nvme_replay.c    reads a log
  *   nvme_announce.c  names of chunks, for events
  *   nvme_lost.c      a store whose folder or lock file was removed
  *   nvme_seal.c      chunks at rest under tenants' keys
  *   nvme_format.c    bytes on disk
  *
- * Threads. The tier's thread alone begins and ends operations, inserts into the index and writes
- * the log. Others match, hold, pin, erase and submit, and helpers sum what was read (nvme_sums.c,
- * with a lock of their own). `lock` guards what the tier's thread and others touch; it is a leaf:
- * neither the index nor a callback is called under it. The index calls nvme_gone under its own
- * mutex, on any thread.
+ * Threads. The tier's thread alone begins and ends operations, inserts into the index and writes the log. Other threads
+ * match, hold, pin, erase and submit, and helpers sum read bytes (nvme_sums.c, with a lock of their own). `lock` guards
+ * data of the tier's thread and others; it is a leaf: no code calls the index or a callback under it. The index calls
+ * nvme_gone under its own mutex, on any thread.
  *
- * Order. A record of a chunk is written after its data was synced, a request that wants to announce
- * ends after its record was synced. Nothing depends on that order for safety: whatever the log
- * says, a chunk is only given out if the header at its place names its key, its generation and this
- * store, and if each piece of the payload proves its checksum.
+ * Order. A chunk's record is written after its data was synced; a request that announces its chunk ends after the
+ * record was synced. Safety does not depend on that order: whatever the log says, a read returns a chunk only if the
+ * header at its place names its key, its generation and this store, and if each piece of the payload has its checksum.
  */
 #ifndef KVT_NVME_H
 #define KVT_NVME_H
@@ -44,37 +42,37 @@
 #include "tiers/tier.h"
 
 #define NVME_MAX_FILES  1024u
-#define NVME_MAX_PIECES 60u                /* segments of one request */
-#define NVME_OP_BYTES   (1u << 20) /* longest operation: a chunk alone keeps several under way */
+#define NVME_MAX_PIECES 60u                /* most segments of one request */
+#define NVME_OP_BYTES   (1u << 20) /* longest operation: a single chunk keeps several under way */
 
 struct nvme;
 struct nvme_sum; /* nvme_sums.c */
 
-/* What began an operation; kvt_io_op.user points at it. */
+/* The origin of an operation; kvt_io_op.user points to it. */
 struct nvme_actor {
 	void (*done)(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op *op);
 };
 
-/* The engine's names of a chunk that was announced, for the event of its removal. */
+/* The engine's names of an announced chunk, for the event of its removal. */
 struct nvme_names {
-	struct nvme_names *next; /* removed, not reported yet */
+	struct nvme_names *next; /* list of removals not reported yet */
 	struct kvt_key key;      /* then */
 	uint32_t hash_bytes, count;
 	uint8_t hashes[];
 };
 
-/* Kept for an entry of the index, by its number. Written by the tier's thread while the entry is
- * being filled or held, read by its holders, and by gone. */
+/* Data kept for an entry of the index, by its number. The tier's thread writes it while the entry is filled or held;
+ * holders of the entry, and `gone`, read it. */
 struct nvme_side {
 	uint64_t generation;
 	struct nvme_names *names; /* owned; NULL: not announced */
 	uint16_t header_pages;
-	uint8_t flags;    /* of its ADD */
+	uint8_t flags;    /* flags of its ADD */
 	bool logged;      /* its ADD is in the log, or about to be */
-	bool read_failed; /* the last read of it was refused by the system */
+	bool read_failed; /* the system refused the last read of it */
 };
 
-/* One chunk on its way. Jobs are made when the tier is and used again. */
+/* One chunk under way. Jobs are created with the tier and reused. */
 struct nvme_job {
 	struct nvme_actor actor;
 	enum { NVME_JOB_READ, NVME_JOB_WRITE, NVME_JOB_NAMES } kind;
@@ -83,12 +81,12 @@ struct nvme_job {
 	uint32_t entry;                   /* held */
 	uint32_t under_way;               /* operations */
 	enum kvt_status status;
-	uint64_t erases; /* WRITE: begun when the request left its queue */
-	uint64_t lost_syncs; /* WRITE: of the commit's when it began */
+	uint64_t erases; /* WRITE: count of erases when the request left its queue */
+	uint64_t lost_syncs; /* WRITE: the commit's count when it began */
 	uint32_t head_bytes;
 	uint64_t bytes; /* payload */
 	uint64_t total; /* header and payload, whole pages */
-	uint64_t next;  /* of total: where the next operation begins */
+	uint64_t next;  /* part of total: where the next operation begins */
 	struct kvt_extent runs[NVME_MAX_RUNS];
 	uint32_t run_count;
 	struct iovec image[NVME_MAX_PIECES + 2]; /* header, payload, last page: total bytes */
@@ -96,18 +94,18 @@ struct nvme_job {
 	uint8_t *head; /* head_room bytes, aligned to pages */
 	uint32_t head_room;
 	uint8_t *tail;   /* one page */
-	uint8_t *bounce; /* the payload where it cannot be used in place, or is sealed; or NULL */
-	struct nvme_sum *sum; /* READ; kept for the next one */
+	uint8_t *bounce; /* buffer for a payload that cannot be used in place, or is sealed; or NULL */
+	struct nvme_sum *sum; /* READ; kept for the next read */
 	void (*summed)(struct nvme *t, struct nvme_job *job); /* READ: goes on, on the tier's thread */
 	struct nvme_job *link;
 };
 
-/* A chunk that was written and whose record is not durable yet; the entry is held. */
+/* A written chunk whose record is not durable yet; the entry is held. */
 struct nvme_stored {
 	uint32_t entry;
-	bool add; /* its record goes into the log with this group */
+	bool add; /* this group writes its record into the log */
 	uint64_t bytes;
-	struct kvt_tier_request *request; /* that waits for the record; NULL: none */
+	struct kvt_tier_request *request; /* request that waits for the record; NULL: none */
 	struct nvme_stored *next;
 };
 
@@ -115,20 +113,20 @@ struct nvme_stored {
 struct nvme_file {
 	struct kvt_file *file;
 	bool dirty; /* written since its last sync */
-	bool fresh; /* created while opening: has nothing from before */
+	bool fresh; /* created at the opening: has no chunks from before */
 };
 
 struct nvme_space {
 	struct kvt_extents *extents; /* lock */
 	struct nvme_file *files;     /* max_files of them */
 	uint32_t file_count, max_files, units_per_file;
-	uint32_t allowed; /* files that may be made now, at most max_files; lock */
+	uint32_t allowed; /* files that may exist now, at most max_files; lock */
 	uint32_t alignment;
-	int64_t grow_after_ns; /* no new file before, after one was refused */
+	int64_t grow_after_ns; /* after a refused file, no new one before this time */
 	bool full_told;
 };
 
-/* Records on their way to the log, NVME_RECORD bytes each. */
+/* Records to be written to the log, NVME_RECORD bytes each. */
 struct nvme_records {
 	uint8_t *bytes;
 	size_t count, room;
@@ -139,21 +137,21 @@ struct nvme_log {
 	uint64_t number;
 	uint64_t count;    /* records in it */
 	uint64_t reserved; /* its length */
-	bool bad;          /* must be rewritten before anything else is committed */
+	bool bad;          /* must be rewritten before any commit */
 	int64_t retry_ns;
-	uint64_t generation;         /* lock: last that was given out */
+	uint64_t generation;         /* lock: the last generation given out */
 	struct nvme_records pending; /* lock */
-	bool lost;                   /* lock: a tombstone found no memory */
+	bool lost;                   /* lock: no memory for a tombstone */
 	struct nvme_records writing;
 };
 
 enum nvme_phase {
 	NVME_IDLE,
-	NVME_KEYS, /* of tenants: written, then synced */
+	NVME_KEYS, /* keys of tenants: written, then synced */
 	NVME_DATA_SYNC,
 	NVME_LOG_WRITE,
 	NVME_LOG_SYNC,
-	NVME_SNAP_WRITE, /* a new log */
+	NVME_SNAP_WRITE, /* writes of a new log */
 	NVME_SNAP_SYNC,
 };
 
@@ -162,26 +160,26 @@ struct nvme_commit {
 	enum nvme_phase phase;
 	uint32_t under_way;
 	bool failed;                /* some data could not be synced */
-	uint64_t lost_syncs;        /* syncs of data that failed, so far */
-	bool keys_failed;           /* some tenant's key could not be written or destroyed */
-	uint32_t sync_file;         /* next data file to look at */
-	struct nvme_stored *group;  /* of this commit */
-	struct nvme_stored *stored; /* of the next, in order */
+	uint64_t lost_syncs;        /* failed syncs of data so far */
+	bool keys_failed;           /* a tenant's key could not be written or destroyed */
+	uint32_t sync_file;         /* next data file to check */
+	struct nvme_stored *group;  /* chunks of this commit */
+	struct nvme_stored *stored; /* chunks of the next commit, in order */
 	struct nvme_stored **stored_end;
 	uint64_t stored_bytes;
-	int64_t stored_ns;  /* when the oldest of them was written */
-	int64_t pending_ns; /* when the oldest record that waits was seen; 0: none */
+	int64_t stored_ns;  /* time when the oldest of them was written */
+	int64_t pending_ns; /* time when the oldest waiting record was seen; 0: none */
 	uint32_t announces; /* among `stored` */
-	bool wanted;        /* now, whatever the times say */
+	bool wanted;        /* commit now, whatever the times */
 	bool folder_dirty;
-	struct kvt_tier_request *flushes, *flushing; /* of the next, of this */
-	uint64_t done_bytes;                         /* of what is being written */
-	uint32_t attempts;                           /* rotations that failed in a row */
+	struct kvt_tier_request *flushes, *flushing; /* flushes of the next commit, of this one */
+	uint64_t done_bytes;                         /* finished bytes of the present write */
+	uint32_t attempts;                           /* failed rotations in a row */
 	struct {
 		struct kvt_file *file;
 		uint8_t *buffer;
 		uint64_t filled; /* bytes of buffer */
-		uint64_t offset; /* in the file */
+		uint64_t offset; /* place in the file */
 		uint64_t count;  /* records */
 		uint64_t reserved;
 		uint32_t cursor;
@@ -194,10 +192,10 @@ struct nvme_queue {
 	uint64_t bytes;
 };
 
-/* How fast bytes went while any were on their way. */
+/* Rate of bytes while any were under way. */
 struct nvme_rate {
-	uint64_t bytes;   /* in this window */
-	int64_t since_ns; /* busy since; 0: idle */
+	uint64_t bytes;   /* bytes of this window */
+	int64_t since_ns; /* begin of the busy time; 0: idle */
 	int64_t busy_ns;
 	uint32_t active;
 	uint64_t per_second;
@@ -211,10 +209,10 @@ struct nvme {
 	const struct kvt_surroundings *s;
 	struct kvt_tier_watch watch;
 	bool events;
-	bool closing; /* lock: gone logs nothing any more */
-	bool lost;    /* the store is not this process' any more ... */
+	bool closing; /* lock: `gone` logs nothing any more */
+	bool lost;    /* the store no longer belongs to this process ... */
 	bool let_go;  /* ... and its files are closed */
-	int64_t look_ns; /* next look whether it is */
+	int64_t look_ns; /* time of the next check for that */
 	bool caller_threads;
 	struct kvt_io *io;
 	struct kvt_index *index;
@@ -222,11 +220,11 @@ struct nvme {
 	struct nvme_tenants *tenants;
 	struct nvme_sums *sums;
 	struct nvme_format format;
-	uint64_t capacity; /* as if this engine were alone on its disk: what everything here has room for */
+	uint64_t capacity; /* capacity if this engine were alone on its disk: the size of all structures */
 	struct kvt_nvme_share share; /* stores 0: the capacity is configured */
-	char *path, *folder;         /* nvme_path; the store's own below it */
+	char *path, *folder;         /* nvme_path; the store's own folder below it */
 	uint32_t engine_ranks;
-	int64_t share_ns; /* next look at the share */
+	int64_t share_ns; /* time of the next look at the share */
 	uint32_t max_entries;
 	uint64_t ttl_ns;
 	uint64_t sync_bytes;
@@ -235,7 +233,7 @@ struct nvme {
 
 	pthread_mutex_t lock;
 	struct nvme_queue reads, writes, others, cancelled; /* lock */
-	uint64_t erases;                                    /* lock: begun so far */
+	uint64_t erases;                                    /* lock: erases begun so far */
 	struct nvme_names *removed;                         /* lock: events to report, in order */
 	struct nvme_names **removed_end;
 	_Atomic bool asleep;
@@ -246,17 +244,17 @@ struct nvme {
 	struct nvme_side *side;
 
 	struct kvt_io_op *ops, *free_ops;
-	uint64_t *op_at; /* of each operation of a job: where in its image it begins */
-	struct kvt_io_op *batch, **batch_end; /* to be submitted */
+	uint64_t *op_at; /* of each operation of a job: its begin in the job's image */
+	struct kvt_io_op *batch, **batch_end; /* operations to submit */
 	uint32_t ops_under_way;
 	struct nvme_job *jobs, *free_jobs;
-	struct nvme_job *issuing, **issuing_end; /* with operations still to begin */
+	struct nvme_job *issuing, **issuing_end; /* jobs with operations still to begin */
 	uint32_t writes_active, reads_active;
 
 	uint32_t announce_cursor;
 	bool announce_done;
-	uint32_t announcing;        /* headers being read */
-	uint64_t opened_generation; /* chunks up to this one were found when the store was opened */
+	uint32_t announcing;        /* headers being read now */
+	uint64_t opened_generation; /* chunks up to this generation were found at the opening */
 	int64_t expire_ns;          /* next look */
 
 	/* lock */
@@ -266,7 +264,7 @@ struct nvme {
 	uint32_t state; /* enum kvt_tier_state */
 	char reason[KVT_REASON_BYTES];
 
-	uint32_t failures; /* of I/O in a row */
+	uint32_t failures; /* failures of I/O in a row */
 };
 
 /* --- nvme_ops.c --- */
@@ -281,40 +279,40 @@ void nvme_job_give(struct nvme *t, struct nvme_job *job);
 void nvme_queue_add(struct nvme_queue *q, struct kvt_tier_request *r);
 void nvme_queue_push(struct nvme_queue *q, struct kvt_tier_request *r); /* in front */
 struct kvt_tier_request *nvme_queue_take(struct nvme_queue *q);
-/* An operation was refused, or went well. */
+/* Count a refused operation, or a successful one. */
 void nvme_io_failed(struct nvme *t, const char *what, int error);
 void nvme_io_worked(struct nvme *t);
 
 /* --- nvme_space.c --- */
 enum kvt_status nvme_space_open(struct nvme *t);
 void nvme_space_close(struct nvme *t);
-/* The store's part of the disk has changed. */
+/* Applies a changed part of the disk. */
 void nvme_space_allow(struct nvme *t);
-/* Units for a chunk; makes a file or evicts for it. KVT_FULL. */
+/* Takes units for a chunk; makes a file or evicts for them. KVT_FULL. */
 enum kvt_status nvme_space_take(
 	struct nvme *t, uint32_t units, struct kvt_extent *runs, uint32_t *count);
 void nvme_space_give(struct nvme *t, const struct kvt_extent *runs, uint32_t count);
 void nvme_place_pack(const struct kvt_extent *runs, uint32_t count, uint64_t place[4]);
 uint32_t nvme_place_unpack(const uint64_t place[4], struct kvt_extent *runs);
-/* Where byte `at` of a chunk lies: file, offset, and how many bytes from there on are together. */
+/* Place of byte `at` of a chunk: file, offset, and how many bytes from there on are contiguous. */
 struct nvme_file *nvme_space_find(struct nvme *t, const struct kvt_extent *runs, uint32_t count,
 	uint64_t at, uint64_t *offset, uint64_t *together);
 void nvme_data_name(uint32_t number, char out[16]);
 
 /* --- nvme_transfer.c --- */
-/* Room for a header, and the image of a job whose runs, bytes and head_bytes are set. `write`: the
- * last page is filled from the segments. KVT_ENOMEM. */
+/* Makes room for a header, and the image of a job whose runs, bytes and head_bytes are set. `write`: fills the last
+ * page from the segments. KVT_ENOMEM. */
 enum kvt_status nvme_transfer_prepare(struct nvme *t, struct nvme_job *job,
 	const struct kvt_segment *segments, uint32_t count, bool bounce) KVT_MUST_CHECK;
 enum kvt_status nvme_transfer_room(struct nvme_job *job, uint32_t head_bytes) KVT_MUST_CHECK;
-void nvme_transfer_begin(struct nvme *t, struct nvme_job *job); /* later: done of the actor */
-/* Bytes [at, at + bytes) of the image, in so many runs; `out` has room for KVT_IO_MAX_PIECES. */
+void nvme_transfer_begin(struct nvme *t, struct nvme_job *job); /* later: the actor's done */
+/* Runs of bytes [at, at + bytes) of the image; returns their number; `out` has room for KVT_IO_MAX_PIECES. */
 uint32_t nvme_transfer_slice(
 	const struct nvme_job *job, uint64_t at, uint64_t bytes, struct iovec *out);
 size_t nvme_transfer_issue(struct nvme *t);
-/* What a finished operation moved: bytes of the image from *at on; 0: it failed. */
+/* Bytes of the image that a finished operation moved, from *at on; 0: failure. */
 uint64_t nvme_transfer_moved(const struct nvme *t, const struct kvt_io_op *op, uint64_t *at);
-/* Takes a finished operation; true: it was the job's last. */
+/* Takes a finished operation; true: the job's last one. */
 bool nvme_transfer_done(struct nvme *t, struct nvme_job *job, struct kvt_io_op *op);
 void nvme_copy_out(
 	const uint8_t *from, const struct kvt_segment *to, uint32_t count, uint64_t bytes);
@@ -323,35 +321,35 @@ void nvme_rate_end(struct nvme *t, struct nvme_rate *rate, uint64_t bytes);
 
 /* --- nvme_sums.c --- */
 enum kvt_status nvme_sums_open(struct nvme *t) KVT_MUST_CHECK;
-void nvme_sums_close(struct nvme *t); /* no read is active */
+void nvme_sums_close(struct nvme *t); /* requires that no read is active */
 void nvme_sum_free(struct nvme_sum *sum);
-/* Before a read's operations, when its image is known. KVT_ENOMEM. */
+/* Called before a read's operations, once its image is known. KVT_ENOMEM. */
 enum kvt_status nvme_sum_begin(struct nvme *t, struct nvme_job *job) KVT_MUST_CHECK;
-/* An operation brought bytes [at, at + bytes) of the image: pieces that are whole now wait to be summed. */
+/* Called when an operation has read bytes [at, at + bytes) of the image: complete pieces then wait to be summed. */
 void nvme_sum_came(struct nvme *t, struct nvme_job *job, uint64_t at, uint64_t bytes);
-/* All operations of a read have ended. false: its `summed` will be called, by a step. */
+/* Called when all operations of a read have ended. False: a later step calls its `summed`. */
 bool nvme_sum_ended(struct nvme *t, struct nvme_job *job);
-/* Has what came the checksums that its header says? KVT_ECORRUPT: *bad is the first piece, from 0, of *of
- * that has not. KVT_MISS: it was not summed on its way, or by other pieces than the header has. */
+/* Checks whether the read pieces have the checksums of their header. KVT_ECORRUPT: *bad is the first wrong piece, from
+ * 0, of *of. KVT_MISS: not summed while being read, or by other pieces than the header has. */
 enum kvt_status nvme_sum_judge(
 	const struct nvme_job *job, const struct nvme_chunk *chunk, uint32_t *bad, uint32_t *of);
-/* Sums some, settles reads; returns how much was done. */
+/* Sums some pieces, settles reads; returns the number of actions. */
 size_t nvme_sums_step(struct nvme *t);
-bool nvme_sums_due(struct nvme *t); /* a step would do something */
+bool nvme_sums_due(struct nvme *t); /* returns whether a step would do anything */
 
 /* --- nvme_write.c, nvme_read.c --- */
-/* false: it was put back, nothing more can be begun now. */
+/* False: the request was put back, no other can begin now. */
 bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r);
 void nvme_read_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_request *r);
-/* Checks a header against what the index and the log say of an entry. */
+/* Checks a header against the index's and the log's data of an entry. */
 enum kvt_status nvme_check_head(struct nvme *t, struct nvme_job *job, struct nvme_chunk *chunk);
 
 /* --- nvme_log.c --- */
 enum kvt_status nvme_records_add(struct nvme_records *r, const struct nvme_record *record);
-/* Under lock: keeps a record for the next commit. */
+/* Keeps a record for the next commit. Under lock. */
 enum kvt_status nvme_log_add(struct nvme *t, const struct nvme_record *record);
-void nvme_log_fill(struct nvme *t, uint32_t entry, struct nvme_record *out); /* ADD of an entry */
-bool nvme_log_worn(struct nvme *t); /* it is time to rewrite it */
+void nvme_log_fill(struct nvme *t, uint32_t entry, struct nvme_record *out); /* the ADD of an entry */
+bool nvme_log_worn(struct nvme *t); /* returns whether the log should be rewritten */
 void nvme_snap_begin(struct nvme *t);
 void nvme_snap_step(struct nvme *t);
 void nvme_snap_end(struct nvme *t, bool ok);
@@ -374,27 +372,27 @@ size_t nvme_drop_slots(struct kvt_tier *base, const struct kvt_slot_set *slots);
 
 /* --- nvme_seal.c --- */
 enum kvt_status nvme_seal_open(struct nvme *t, const struct kvt_config *config, char *why);
-enum kvt_status nvme_seal_recover(struct nvme *t); /* tenants' keys that the store has */
+enum kvt_status nvme_seal_recover(struct nvme *t); /* reads the tenants' keys of the store */
 void nvme_seal_close(struct nvme *t);
-/* Hands all wrapped keys of a folder to a sealer. KVT_MISS: the folder has none. */
+/* Passes all wrapped keys of a folder to a sealer. KVT_MISS: the folder has none. */
 enum kvt_status nvme_seal_take_all(struct kvt_io *io, struct kvt_sealer *sealer);
-/* Opens a payload in place, to see whether it does. As kvt_open_sealed. */
+/* Opens a payload in place, to check it. Like kvt_open_sealed. */
 enum kvt_status nvme_seal_prove(struct kvt_sealer *sealer, const uint8_t store_id[16],
 	const struct nvme_chunk *chunk, uint8_t *payload);
-/* job->bounce gets the payload, sealed; the chunk its tags and names. */
+/* Writes the sealed payload to job->bounce, and tags and names to the chunk. */
 enum kvt_status nvme_seal_chunk(struct nvme *t, struct nvme_job *job, struct nvme_chunk *chunk);
 enum kvt_status nvme_open_chunk(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk);
 enum kvt_status nvme_open_names(struct nvme *t, struct nvme_chunk *chunk); /* in place */
-/* Any thread: destroys the keys of a tenant (NULL: of all); the next commit overwrites them. */
+/* Destroys the keys of a tenant (NULL: of all); the next commit overwrites them. Any thread. */
 void nvme_seal_forget(struct nvme *t, const struct kvt_tenant *tenant, const struct kvt_slot_set *slots);
-bool nvme_seal_waiting(struct nvme *t); /* keys are to be written or overwritten */
-/* The next operation on the file of keys, one at a time. false: none is left. */
+bool nvme_seal_waiting(struct nvme *t); /* returns whether keys wait to be written or overwritten */
+/* The next operation on the file of keys, one at a time. False: none is left. */
 bool nvme_seal_next(struct nvme *t, struct kvt_io_op *op);
 void nvme_seal_ended(struct nvme *t, const struct kvt_io_op *op, bool ok);
 
 /* --- nvme_recover.c --- */
-/* Reads or makes the store in t->io's folder: format, files, index, log. */
+/* Reads or creates the store in t->io's folder: format, files, index, log. */
 enum kvt_status nvme_recover(
 	struct nvme *t, const struct kvt_config *config, const char *folder, char *why);
 
@@ -404,7 +402,7 @@ bool nvme_lost(struct kvt_tier *base); /* as in tier.h */
 
 /* --- nvme_announce.c --- */
 void nvme_announce_stored(struct nvme *t, uint32_t entry, const struct kvt_blocks *names);
-/* Reports what was removed, in order. */
+/* Reports removals, in order. */
 size_t nvme_announce_tell(struct nvme *t);
 size_t nvme_announce_step(struct nvme *t);
 void nvme_announce_close(struct nvme *t);

@@ -1,15 +1,14 @@
 /*
- * nvme_announce.c - what came and went, in the engine's names.
+ * nvme_announce.c - reports stored and removed chunks under the engine's names.
  *
  * `stored` is reported for chunks whose request asks for it, once their record is durable, and for
- * chunks that were found when the store was opened: their headers are read one by one in the
- * background, a few at a time, only when the disk has nothing better to do, and only as fast as
- * readers of the events follow: the queue loses none of a large store. Of a reported chunk
- * the block hashes stay in memory so that its removal can be reported without reading; token ids
- * are never kept.
+ * chunks that were found when the store was opened: the tier reads their headers in the background,
+ * a few at a time, only when the disk is otherwise idle, and only as fast as readers of the events
+ * follow, so that the queue loses no event of a large store. The block hashes of a reported chunk
+ * stay in memory so that its removal can be reported without a read; token ids are never kept.
  *
- * Nothing is reported from inside the index: what is gone waits in a list for the next step, and
- * always goes before a `stored` of the same chunk.
+ * No report is made from inside the index: removals wait in a list for the next step, and always
+ * precede a `stored` of the same chunk.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ void nvme_announce_stored(struct nvme *t, uint32_t entry, const struct kvt_block
 		return;
 	kept = malloc(sizeof(*kept) + bytes);
 	if (kept == NULL)
-		return; /* not reported at all, rather than reported and never taken back */
+		return; /* a chunk that could not be reported as removed is not reported at all */
 	*kept = (struct nvme_names){.hash_bytes = names->hash_bytes, .count = names->count};
 	memcpy(kept->hashes, names->hashes, bytes);
 	side->names = kept;
@@ -69,7 +68,7 @@ size_t nvme_announce_tell(struct nvme *t)
 	return n;
 }
 
-/* Reads the header of a held entry. false: not now. */
+/* Reads the header of a held entry. False: not now. */
 static bool begin(struct nvme *t, uint32_t entry)
 {
 	struct nvme_job *job = nvme_job_take(t);

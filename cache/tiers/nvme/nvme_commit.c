@@ -6,13 +6,13 @@
  *   idle -> new log's writes -> its sync, rename -> idle
  *
  * A commit begins when nvme_sync_bytes were written, when nvme_sync_ns have passed since the oldest
- * of them, when a flush asks, or a tenth of that time after a chunk was written whose store is to
- * be announced; so a crash loses at most what these two allow, and an event is not late by more
- * than a tenth of it. A chunk that left before its commit gets no record.
+ * of them, at a flush, or a tenth of that time after the write of a chunk that is to be announced;
+ * so a crash loses at most the chunks that these two settings allow, and an event is late by at
+ * most that tenth. A chunk that left before its commit gets no record.
  *
- * If data cannot be synced, the chunks of the group are dropped, and with them all that was written
- * or begun while the sync was under way: pages of a failed sync may be marked clean, and a second
- * sync would say that all is well. If the log cannot be, it is rewritten as a whole.
+ * If data cannot be synced, the commit drops the chunks of its group, and all chunks written or
+ * begun during the sync: pages of a failed sync may be marked clean, and a second sync would
+ * succeed without them. If the log cannot be synced, it is rewritten as a whole.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -106,7 +106,7 @@ static bool is_live(struct nvme *t, uint32_t entry)
 	return live;
 }
 
-/* Lets go of chunks: their records are durable, or never will be. */
+/* Releases chunks: their records are durable, or never will be. */
 static void end_chunks(struct nvme *t, struct nvme_stored **list, enum kvt_status status)
 {
 	while (*list != NULL) {
@@ -159,7 +159,7 @@ static void end_commit(struct nvme *t, enum kvt_status status)
 	end_flushes(flushing, c->failed || c->keys_failed ? KVT_EIO : status);
 }
 
-/* The log is in doubt: it is rewritten, without this group. */
+/* Handles a doubtful log: it is rewritten, without this group. */
 static void log_failed(struct nvme *t)
 {
 	t->log.bad = true;
@@ -169,7 +169,7 @@ static void log_failed(struct nvme *t)
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* What is erased is said twice, in two blocks of the disk. */
+/* Writes tombstones twice, in two blocks of the disk. */
 static enum kvt_status repeat_tombstones(struct nvme_records *w, size_t n)
 {
 	const struct nvme_record none = {.type = NVME_NONE};
@@ -192,7 +192,7 @@ static enum kvt_status repeat_tombstones(struct nvme_records *w, size_t n)
 	return status;
 }
 
-/* Takes the records that wait, adds those of the group, and gives each its place. */
+/* Takes the waiting records, adds those of the group, and gives each record its place. */
 static enum kvt_status collect(struct nvme *t)
 {
 	struct nvme_records *w = &t->log.writing;
@@ -226,7 +226,7 @@ static enum kvt_status collect(struct nvme *t)
 	return status;
 }
 
-/* Begins what is left to write, or the sync. */
+/* Begins the rest of the write, or the sync. */
 static void log_step(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;
@@ -287,8 +287,8 @@ static void begin_log(struct nvme *t)
 
 /* --- data ------------------------------------------------------------------------------------- */
 
-/* A data file could not be synced: any page of it that was written since its last sync may be lost,
- * whichever chunk's it is. */
+/* Handles a failed sync of a data file: any page written since its last sync may be lost, of any
+ * chunk. */
 static void sync_lost(struct nvme *t, const struct kvt_file *file)
 {
 	struct nvme_commit *c = &t->commit;
@@ -302,7 +302,7 @@ static void sync_lost(struct nvme *t, const struct kvt_file *file)
 	end_chunks(t, &later, KVT_EIO);
 }
 
-/* Begins the sync of each file that was written since its last. */
+/* Begins the sync of each file that was written since its last sync. */
 static void data_step(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;
@@ -357,7 +357,7 @@ static void keys_step(struct nvme *t)
 	data_step(t);
 }
 
-/* A key that is not durable: neither is any chunk under it. */
+/* A key that is not durable makes no chunk under it durable. */
 static void keys_done(struct nvme *t, const struct kvt_io_op *op, bool ok)
 {
 	struct nvme_commit *c = &t->commit;
@@ -442,8 +442,7 @@ static void commit_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_
 	}
 }
 
-/* While the log is bad, or the store is lost, nothing can be made durable: fails the requests that
- * wait for that. */
+/* Fails requests that wait for durability, while the log is bad or the store is lost. */
 static void give_up_waiting(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;
@@ -467,7 +466,7 @@ size_t nvme_commit_step(struct nvme *t, int64_t now)
 	case NVME_KEYS:
 		keys_step(t);
 		return 0;
-	case NVME_DATA_SYNC: /* operations were scarce: on with it */
+	case NVME_DATA_SYNC: /* operations were scarce: go on */
 		data_step(t);
 		return 0;
 	case NVME_LOG_WRITE:

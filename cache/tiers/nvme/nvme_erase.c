@@ -1,20 +1,19 @@
 /*
- * nvme_erase.c - what the index gives back, and what must not come back.
+ * nvme_erase.c - ends of entries, and tombstones that keep erased chunks from coming back.
  *
- * An erase does three things in this order: it takes what waits to be written out of the queue, it
- * makes entries invisible, and it keeps a tombstone that names the last generation given out by
- * then. A chunk that an erase should have covered has a generation up to that, so the tombstone
- * kills its ADD wherever the log has it; a chunk that is put afterwards has a later one. The
- * tombstone is written whether or not anything was there: the log may still have a chunk whose
- * removal has not been written yet.
+ * An erase does three things in this order: it removes waiting writes from the queue, makes entries invisible, and
+ * keeps a tombstone that names the last generation given out by then. A chunk that the erase covers has at most that
+ * generation, so the tombstone kills its ADD anywhere in the log; a chunk that is put afterwards has a later
+ * generation. The tombstone is written even if no chunk was there: the log may still have a chunk whose removal has not
+ * been written yet.
  *
- * A flush that comes after makes the tombstone durable.
+ * A later flush makes the tombstone durable.
  */
 #include <string.h>
 
 #include "tiers/nvme/nvme.h"
 
-/* --- what the index gives back ----------------------------------------------------------------- */
+/* --- ends of entries -------------------------------------------------------------------------- */
 
 void nvme_gone(
 	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info)
@@ -31,7 +30,7 @@ void nvme_gone(
 		struct nvme_record record = {.type = NVME_REMOVE, .generation = side->generation};
 
 		record.keys[0] = *key;
-		(void)nvme_log_add(t, &record); /* without it: found out when it is read */
+		(void)nvme_log_add(t, &record); /* without a record, a read finds out */
 	}
 	if (names != NULL) {
 		t->name_bytes -= sizeof(*names) + (uint64_t)names->count * names->hash_bytes;
@@ -46,7 +45,7 @@ void nvme_gone(
 
 /* --- erasing ----------------------------------------------------------------------------------- */
 
-/* What a queued request is compared with. */
+/* The conditions to compare with a queued request. */
 struct doomed {
 	const struct kvt_key *keys; /* NULL: any key */
 	size_t count;
@@ -68,7 +67,7 @@ static bool is_doomed(const struct kvt_tier_request *r, const struct doomed *d)
 	return d->keys == NULL;
 }
 
-/* From here on no write that was submitted before can end up visible. */
+/* Ensures that no write submitted before can become visible from here on. */
 static void begin_erase(struct nvme *t, const struct doomed *d)
 {
 	struct nvme_queue keep = {0};
@@ -102,7 +101,7 @@ static enum kvt_status keep(struct nvme *t, struct nvme_record *record, const st
 			status = nvme_log_add(t, record);
 	}
 	if (status != KVT_OK)
-		t->log.lost = true; /* the next commit writes a log without what was erased */
+		t->log.lost = true; /* the next commit writes a log without the erased chunks */
 	pthread_mutex_unlock(&t->lock);
 	return status;
 }

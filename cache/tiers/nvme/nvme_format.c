@@ -1,9 +1,8 @@
 /*
- * nvme_format.c - the pieces of nvme_format.h to bytes and back.
+ * nvme_format.c - converts the structures of nvme_format.h to bytes and back.
  *
- * Nothing that is read is trusted: a piece first proves its checksum, then every length in it is
- * bounded by the room there is, so that bytes that prove themselves and still are nonsense (made
- * by an enemy, or by a defect) lead to KVT_ECORRUPT and to nothing else.
+ * No read byte is trusted: each structure must have its checksum, then every length in it is bounded by the available
+ * room, so that nonsense with a right checksum (made by an enemy, or by a defect) only leads to KVT_ECORRUPT.
  */
 #include <string.h>
 #include <xxhash.h>
@@ -331,7 +330,7 @@ enum kvt_status nvme_chunk_decode(
 	need += c.names_bytes;
 	if ((c.flags & NVME_CHUNK_SEALED) != 0)
 		need += KVT_SEAL_TAG_BYTES + (uint64_t)c.tag_count * KVT_SEAL_TAG_BYTES;
-	/* Pieces of another length are a later minor's: proven as a whole. */
+	/* Pieces of another length are a later minor version's: the whole checksum proves the chunk. */
 	if (kvt_get32(in + 316) == NVME_PIECE_BYTES && c.bytes <= NVME_MAX_BYTES) {
 		c.piece_count = (uint32_t)nvme_piece_count(c.bytes);
 		need += (uint64_t)c.piece_count * NVME_SUM_BYTES;
@@ -408,7 +407,7 @@ void nvme_names_encode(const struct kvt_blocks *blocks, uint8_t *out)
 	kvt_put32(out + 12, flags);
 }
 
-/* A text of `n` bytes with its zero, or NULL if it is none. */
+/* A text of `n` bytes with its zero, or NULL if the bytes are no text. */
 static const char *text_get(const uint8_t *p, uint32_t n)
 {
 	return n > 0 && memchr(p, 0, n) == p + n - 1 ? (const char *)p : NULL;

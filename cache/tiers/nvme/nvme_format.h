@@ -1,22 +1,21 @@
 /*
- * nvme_format.h - what the NVMe store writes on disk, byte by byte. Format 1.2.
+ * nvme_format.h - the NVMe store's files, byte by byte. Format 1.2.
  *
  * A store is a folder, PATH/FINGERPRINT/RANK, with these files:
  *
- *   format      what this is: versions, id, fingerprint, geometry. Written once.
- *   log         which chunks are there. Replaced as a whole now and then (temp, sync, rename).
+ *   format      identity of the store: versions, id, fingerprint, geometry. Written once.
+ *   log         the list of chunks. Replaced as a whole now and then (temp, sync, rename).
  *   data-NNNNN  the chunks, in files of one fixed length, in units of 64 KiB.
  *   tenants     wrapped tenant keys, only in a sealed store: a block of 4 KiB each.
  *   lock        held by the store's owner.
  *
- * Numbers are little-endian. Every piece below carries an XXH3 of itself that is seeded with the
- * id of the store, so that pieces of other stores fail it.
+ * Numbers are little-endian. Every structure below carries an XXH3 of itself that is seeded with the id of the store,
+ * so that structures of other stores fail the check.
  *
- * Versions. Another major: refused, nothing is touched. A newer minor of the same major may have
- * written into bytes that are reserved here: it is read, and what is reserved is ignored. The minor
- * in the format file is that of the version that made the store; each log and each chunk has the one
- * that it was written by, so a store that was made by 1.1 holds chunks of 1.1 and of 1.2 next to each
- * other. 1.1 reads chunks of 1.2, too: by their whole checksum.
+ * Versions. A store of another major version is refused and stays untouched. A newer minor version of the same major
+ * may have written into bytes that are reserved here: its files are read, and reserved bytes are ignored. The format
+ * file has the minor version that created the store; each log and each chunk has the minor version that wrote it, so a
+ * store created by 1.1 holds chunks of 1.1 and of 1.2. Version 1.1 reads chunks of 1.2, too: by their whole checksum.
  *
  * format (4096 bytes)
  *     0  "kvtstore"          8  u16 major, u16 minor    12 u32 unit bytes (65536)
@@ -24,13 +23,13 @@
  *    32  u8[16] store id    48  u8[32] fingerprint      80 u32 rank
  *    88  u64 bytes of a data file
  *
- * log: a block of 4096 bytes, then records of 256 bytes each. Record i lies at 4096 + 256 i and
- * knows its i and the number of its log, so records of a former log do not count. A record whose
- * checksum fails is skipped, those after it are read: order carries no meaning.
+ * log: a block of 4096 bytes, then records of 256 bytes each. Record i lies at 4096 + 256 i and contains i and the
+ * number of its log, so records of a former log do not count. A reader skips a record whose checksum fails and reads
+ * the following ones: order carries no meaning.
  *     0  "kvtxlog1"          8  u16 major, u16 minor
  *    16  XXH3-128 of the block with these 16 bytes zero, seeded
  *    32  u8[16] store id    48  u64 number of this log
- *    56  u64 generation: all that is given out under this log is above it
+ *    56  u64 generation: all generations given out under this log are above it
  *
  * record (256 bytes)
  *     0  u32 0x5254564b      4  u8 type    5 u8 flags    6 u16 pages of the chunk's header
@@ -44,14 +43,13 @@
  *        TENANT: u8[16] tenant
  *        RESET: nothing
  *
- * What records mean, in any order: a chunk is there if there is an ADD of its generation, no
- * REMOVE of that generation, and no ERASE of its key, TENANT of its tenant or RESET with the same
- * or a later generation. Of two that claim a unit, the later generation has it. ERASE, TENANT and
- * RESET are written twice, in two blocks of the disk: one bad block does not bring back what was
- * erased.
+ * Meaning of records, in any order: a chunk is there if there is an ADD of its generation, no REMOVE of that
+ * generation, and no ERASE of its key, TENANT of its tenant or RESET with the same or a later generation. If two chunks
+ * claim a unit, the later generation has it. ERASE, TENANT and RESET are written twice, in two blocks of the disk: one
+ * bad block brings no erased chunk back.
  *
- * chunk: header (pages of 4096 bytes), then the payload, filled up with zeros to 4096. Its units
- * are those of its ADD, one run after another.
+ * chunk: header (pages of 4096 bytes), then the payload, filled up with zeros to 4096. Its units are those of its ADD,
+ * one run after another.
  *     0  "kvtchunk"          8  u16 major, u16 minor    12 u32 header bytes
  *    16  XXH3-128 of the header with these 16 bytes zero, seeded
  *    32  u8[16] store id    48  u8[32] key              80 u8[32] fingerprint
@@ -64,26 +62,24 @@
  *   272  seal of the names, likewise
  *   312  u32 tags of the payload
  *   316  u32 bytes of a piece: 262144, or 0: no checksums of pieces (since 1.2; 1.1 wrote 0)
- *   320  names (sealed like the payload, if that is), then the tag of the names (16) and the
+ *   320  names (sealed if the payload is), then the tag of the names (16) and the
  *        payload's tags (16 each) if it is sealed, then the checksums of pieces (16 each: XXH3-128,
  *        low, high) if there are some
  *
- * Pieces. A plain payload of more than 262144 bytes has a checksum for each 262144 bytes of it, and
- * one for the rest; piece i begins at payload byte 262144 i, so at a page of the disk. Each is of the
- * piece's bytes alone, not of its place: the header, which its own checksum proves, says which belongs
- * where. They prove the payload without the whole checksum, each as soon as its piece was read, in
- * any order. The whole one at 216 is what memory and other tiers know the chunk by; both are made from
- * one reading of the payload, when it was put, or when it is written: then nothing is written where the
- * whole one is not what the chunk was put with. A payload of at most 262144 bytes is one piece, whose checksum is the whole one. A sealed one has
- * none: its tags prove 1 MiB each. Nor has one whose checksums and names do not fit a header (of
- * several GiB): it is proven as a whole.
+ * Pieces. A plain payload of more than 262144 bytes has a checksum for each 262144 bytes of it, and one for the rest;
+ * piece i begins at payload byte 262144 i, so at a page of the disk. Each checksum covers the piece's bytes, not its
+ * place: the header, which has its own checksum, gives the place. These checksums prove the payload without the whole
+ * checksum, each as soon as its piece was read, in any order. The whole checksum at 216 identifies the chunk's bytes in
+ * memory and in other tiers; both are made from one reading of the payload, at its put, or at its write: a payload
+ * whose whole checksum then differs from that of the put is not written. A payload of at most 262144 bytes is one
+ * piece, whose checksum is the whole one. A sealed payload has no checksums of pieces: its tags prove 1 MiB each. Nor
+ * has a payload whose checksums and names do not fit a header (several GiB): the whole checksum proves it.
  *
- * What is not what was written. A header that does not prove itself, or is of another generation: the
- * write did not reach the disk, or the room has another owner by now. A right header and a piece that
- * is wrong: that piece was torn, or changed on the disk; the rest may still be right. Either way the
- * chunk is a miss and leaves.
+ * Damage. A header without its checksum, or of another generation: the write did not reach the disk, or the room has
+ * another owner by now. A right header and a wrong piece: that piece was torn, or changed on the disk; the rest may
+ * still be right. In both cases the chunk is a miss and leaves.
  *
- * names: what the engine calls the chunk's blocks
+ * names: the engine's names of the chunk's blocks
  *     0  u32 hash bytes, u32 count, u32 block size, u32 flags (1: parent, 2: tokens, 4: LoRA,
  *        16: LMCache's hash, since 1.1)
  *    16  u32 bytes of the LoRA's name, u32 bytes between it and LMCache's hash (0 but in old stores)
@@ -108,10 +104,10 @@
 #define NVME_ERASE_KEYS   6
 #define NVME_HEADER_FIXED 320u
 #define NVME_MAX_HEADER   (256u * 1024)
-#define NVME_MAX_BYTES    ((uint64_t)UINT32_MAX * NVME_UNIT) /* of one chunk, for bounds */
+#define NVME_MAX_BYTES    ((uint64_t)UINT32_MAX * NVME_UNIT) /* most bytes of one chunk, for bounds */
 #define NVME_PIECE_BYTES  (256u * 1024)
-#define NVME_SUM_BYTES    16u /* of a piece's checksum */
-#define NVME_MAX_TOKENS   (1u << 24) /* of one chunk, for bounds of what is read */
+#define NVME_SUM_BYTES    16u /* bytes of a piece's checksum */
+#define NVME_MAX_TOKENS   (1u << 24) /* most tokens of one chunk, for bounds of read numbers */
 
 /* The format file. */
 struct nvme_format {
@@ -119,7 +115,7 @@ struct nvme_format {
 	uint8_t store_id[16];
 	struct kvt_fingerprint fingerprint;
 	uint32_t rank;
-	uint64_t file_bytes; /* of each data file: a multiple of NVME_UNIT */
+	uint64_t file_bytes; /* bytes of each data file: a multiple of NVME_UNIT */
 };
 
 /* The first block of a log. */
@@ -140,7 +136,7 @@ enum nvme_record_type {
 enum { /* flags of an ADD */
 	NVME_HAS_PARENT = 1,
 	NVME_HAS_NAMES = 2,
-	NVME_HAS_PIECES = 4, /* since 1.2; the chunk's header is what counts */
+	NVME_HAS_PIECES = 4, /* since 1.2; the chunk's header decides */
 };
 
 /* A record of the log, unpacked. */
@@ -149,7 +145,7 @@ struct nvme_record {
 	uint8_t flags;
 	uint16_t header_pages;
 	uint64_t generation;
-	struct kvt_key keys[NVME_ERASE_KEYS]; /* ADD, REMOVE: the first */
+	struct kvt_key keys[NVME_ERASE_KEYS]; /* ADD, REMOVE: the first key */
 	uint32_t key_count;                   /* ERASE */
 	struct kvt_key parent;
 	struct kvt_tenant tenant;
@@ -190,12 +186,12 @@ struct nvme_chunk {
 	uint8_t *names_tag; /* KVT_SEAL_TAG_BYTES */
 	uint32_t tag_count;
 	uint8_t *tags;
-	uint32_t piece_count; /* checksums of pieces; 0: none */
+	uint32_t piece_count; /* number of checksums of pieces; 0: none */
 	uint8_t *piece_sums;
 };
 
-/* Each encode fills a whole block or record; each decode returns KVT_OK, KVT_EFORMAT (not ours, or
- * another major) or KVT_ECORRUPT, and bounds everything it read. */
+/* Each encode fills a whole block or record; each decode returns KVT_OK, KVT_EFORMAT (another file, or another major
+ * version) or KVT_ECORRUPT, and bounds all numbers that it read. */
 void nvme_format_encode(const struct nvme_format *f, uint8_t out[NVME_PAGE]);
 enum kvt_status nvme_format_decode(
 	const uint8_t *in, size_t len, struct nvme_format *out) KVT_MUST_CHECK;
@@ -205,7 +201,7 @@ void nvme_log_head_encode(
 enum kvt_status nvme_log_head_decode(const uint8_t *in, size_t len, const uint8_t store_id[16],
 	struct nvme_log_head *out) KVT_MUST_CHECK;
 
-/* A record without its place: nvme_record_stamp gives it that, when it is about to be written. */
+/* Encodes a record without its place: nvme_record_stamp adds that just before the write. */
 void nvme_record_encode(const struct nvme_record *r, uint8_t out[NVME_RECORD]);
 void nvme_record_stamp(
 	uint8_t record[NVME_RECORD], const uint8_t store_id[16], uint64_t log, uint64_t i);
@@ -214,15 +210,14 @@ bool nvme_record_is_tombstone(const uint8_t record[NVME_RECORD]);
 enum kvt_status nvme_record_decode(const uint8_t in[NVME_RECORD], const uint8_t store_id[16],
 	uint64_t log, uint64_t i, struct nvme_record *out) KVT_MUST_CHECK;
 
-/* How many checksums of pieces a plain payload may have; 0: it is one piece. */
+/* Number of checksums of pieces that a plain payload may have; 0: the payload is one piece. */
 uint64_t nvme_piece_count(uint64_t bytes);
-/* Bytes of a header with so many bytes of names and payload, and checksums of so many pieces, in
- * whole pages; more than NVME_MAX_HEADER: does not fit. */
+/* Bytes of a header with that many bytes of names and payload, and checksums of that many pieces, in whole pages; more
+ * than NVME_MAX_HEADER: does not fit. */
 uint64_t nvme_chunk_header_bytes(
 	uint64_t names_bytes, uint64_t bytes, bool sealed, uint64_t pieces);
-/* Sets the pointers of *c into `out` (header_bytes long, zeroed by this) by its lengths and
- * piece_count, so that the caller fills names, tags and checksums in place; nvme_chunk_finish then
- * writes the rest. */
+/* Points the members of *c into `out` (header_bytes long, zeroed here) by its lengths and piece_count, so that the
+ * caller fills names, tags and checksums in place; nvme_chunk_finish then writes the rest. */
 void nvme_chunk_layout(struct nvme_chunk *c, uint8_t *out);
 void nvme_chunk_finish(const struct nvme_chunk *c, const uint8_t store_id[16], uint8_t *out);
 /* `in` is writable since pointers go into it. len: at least header_bytes, else KVT_ECORRUPT. */
@@ -232,7 +227,7 @@ enum kvt_status nvme_chunk_decode(
 void nvme_piece_put(const struct nvme_chunk *c, uint32_t i, const struct kvt_checksum *sum);
 struct kvt_checksum nvme_piece_get(const struct nvme_chunk *c, uint32_t i);
 
-/* The engine's names as one piece of bytes. blocks NULL: 0, there is nothing to keep. */
+/* The engine's names in one run of bytes. blocks NULL: 0, no names. */
 uint64_t nvme_names_bytes(const struct kvt_blocks *blocks);
 void nvme_names_encode(const struct kvt_blocks *blocks, uint8_t *out);
 /* Pointers of *blocks go into `in`, which must be aligned to 4. */

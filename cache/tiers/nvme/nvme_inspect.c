@@ -1,9 +1,9 @@
 /*
- * nvme_inspect.c - a store's log and chunks, read only.
+ * nvme_inspect.c - reads a store's log and chunks.
  *
- * The owner writes down that a chunk has gone some time after it gave the chunk's room to another
- * one. So a chunk that does not prove itself is looked up again in a fresh copy of the log, and if
- * it is still there, once more after the caller's patience; only then it counts as damaged.
+ * The owner records that a chunk has gone some time after it gave the chunk's room to another one. So a chunk with a
+ * wrong checksum is looked up again in a fresh copy of the log, and if it is still there, once more after the caller's
+ * patience; only then it counts as damaged.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,9 +26,9 @@ struct kvt_inspect {
 	struct kvt_sealer *sealer; /* NULL: without keys */
 	struct nvme_format format;
 	struct nvme_replay replay;
-	uint64_t *chunks; /* numbers of ADDs that are there */
+	uint64_t *chunks; /* numbers of the ADDs whose chunks are there */
 	size_t count;
-	struct kvt_file **files; /* NULL: not opened, or not there */
+	struct kvt_file **files; /* NULL: not opened, or missing */
 	uint32_t file_count;
 };
 
@@ -108,7 +108,7 @@ enum kvt_status kvt_inspect_open(const char *folder, const struct kvt_io_layer *
 	enum kvt_status status;
 
 	why[0] = '\0';
-	/* The machine's layer would make the folder. */
+	/* The machine's layer would create the folder. */
 	if (layer == NULL && (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))) {
 		(void)snprintf(why, KVT_REASON_BYTES, "no such folder: %.120s", folder);
 		return KVT_MISS;
@@ -297,7 +297,7 @@ static enum kvt_status read_piece(
 	return KVT_OK;
 }
 
-/* A chunk's header and payload as they lie there, one behind the other. */
+/* Reads a chunk's header and payload, one after the other. */
 static enum kvt_status read_chunk(
 	struct kvt_inspect *x, const struct nvme_record *r, uint8_t *to, uint64_t bytes)
 {
@@ -341,7 +341,7 @@ static enum kvt_status check_sealed(
 	return status == KVT_MISS ? KVT_ENOTSUP : status;
 }
 
-/* A plain payload by its pieces, and as a whole: a writer's defect would show there. */
+/* Checks a plain payload by its pieces, and as a whole: the latter shows a writer's defect. */
 static enum kvt_status check_plain(
 	const struct nvme_chunk *chunk, uint8_t *payload, struct kvt_inspect_damage *damage)
 {
@@ -363,7 +363,7 @@ static enum kvt_status check_plain(
 		return KVT_ECORRUPT;
 	if (kvt_checksum_holds(&whole, 1, chunk->bytes, &chunk->checksum))
 		return KVT_OK;
-	damage->bad = chunk->piece_count == 0; /* the whole is the piece */
+	damage->bad = chunk->piece_count == 0; /* the payload is a single piece */
 	return KVT_ECORRUPT;
 }
 
@@ -403,7 +403,7 @@ static enum kvt_status check(
 	return status;
 }
 
-/* Does the log, as it is now, still have this chunk? */
+/* Returns whether the present log still has this chunk. */
 static bool still_there(struct kvt_inspect *x, uint64_t generation)
 {
 	struct nvme_replay now;
@@ -439,7 +439,7 @@ enum kvt_status kvt_inspect_verify(struct kvt_inspect *x, size_t i, uint64_t pat
 	return KVT_ECORRUPT;
 }
 
-/* --- which stores there are -------------------------------------------------------------------- */
+/* --- list of stores --------------------------------------------------------------------------- */
 
 static bool is_hex(const char *name, size_t len)
 {

@@ -1,17 +1,15 @@
 /*
- * nvme_log.c - records that wait for their commit, and a log that is rewritten.
+ * nvme_log.c - records that wait for their commit, and the rewrite of the log.
  *
- * The log grows by two records for every chunk that came and went. When it has four times as many
- * as there are chunks (and some), it is rewritten: an ADD for every chunk whose record is
- * durable, into a new file that takes the old one's name. The same happens when a store is opened,
- * so that generations given out by a process that crashed are never given out again, and when the
- * old log could not be written or synced: after a failed sync it is unknown what the disk has.
+ * The log grows by two records for every chunk that came and went. When it has four times as many records as chunks
+ * (and some), it is rewritten: an ADD for every chunk whose record is durable, into a new file that takes the old one's
+ * name. The same happens when a store is opened, so that generations given out by a crashed process are never given out
+ * again, and when the old log could not be written or synced: after a failed sync the disk's contents are unknown.
  *
- * The walk is not a snapshot of one moment. It need not be: what comes or goes meanwhile has a
- * record that waits and is written to the new log afterwards, and the order of records has no
- * meaning. An entry that was erased is not live and so not walked over; if it is erased right after
- * the walk passed it, its tombstone waits. What waited before the walk began says nothing new and is
- * let go, so that records do not pile up while a log cannot be written.
+ * The walk is not a snapshot of one moment, and need not be: a chunk that comes or goes meanwhile has a waiting record,
+ * which is written to the new log afterwards, and the order of records has no meaning. An erased entry is not live and
+ * so not part of the walk; if it is erased right after the walk passed it, its tombstone waits. Records that waited
+ * before the walk began are superfluous and dropped, so that records do not pile up while a log cannot be written.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +146,7 @@ void nvme_snap_begin(struct nvme *t)
 	}
 	pthread_mutex_lock(&t->lock);
 	head.generation = t->log.generation;
-	/* What was erased or removed until now is not walked over. */
+	/* The walk skips entries erased or removed until now. */
 	t->log.pending.count = 0;
 	t->log.lost = false;
 	pthread_mutex_unlock(&t->lock);
@@ -201,7 +199,7 @@ static bool take_over(struct nvme *t)
 	t->log.count = c->snap.count;
 	t->log.reserved = c->snap.reserved;
 	c->snap.file = NULL;
-	/* If this fails either log may be found after a crash: then this one is not good enough. */
+	/* After a failure a crash may leave either log: then the new one is not good enough. */
 	return io->sync_folder(t->io) == KVT_OK;
 }
 

@@ -1,7 +1,7 @@
 /*
  * nvme_ops.c - requests in queues, jobs, and operations of the I/O layer.
  *
- * An operation ends in its actor's done(), so that this file knows none of those that use it.
+ * An operation ends in its actor's done(), so that this file knows none of its users.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,14 @@
 /*
- * nvme_read.c - a chunk comes back from disk, checked.
+ * nvme_read.c - reads a chunk from disk and checks it.
  *
- * Header and payload are read together, the payload straight to where the caller wants it. The
- * header must prove itself and name the key, the generation and the sizes that the index has; then
- * each piece of the payload must have the checksum that the header says, or all of it open under its
- * key. The checksums are made while the rest of the payload is on its way (nvme_sums.c). Anything else:
- * the chunk is dropped, counted, and the caller gets KVT_ECORRUPT; the chunks of its prompt that come
- * before it are of use all the same.
+ * Header and payload are read together, the payload straight into the caller's memory. The header must have its
+ * checksum and name the key, the generation and the sizes of the index; then each piece of the payload must have the
+ * header's checksum, or the whole must open under its key. The checksums are made while the rest of the payload is
+ * being read (nvme_sums.c). In any other case the tier drops and counts the chunk, and the caller gets KVT_ECORRUPT;
+ * earlier chunks of the prompt are useful nevertheless.
  *
- * A chunk whose read is refused by the system twice in a row is dropped too, so that a bad block
- * does not cost every later prompt a failed read.
+ * The tier also drops a chunk whose read the system refused twice in a row, so that a bad block does not cost every
+ * later prompt a failed read.
  */
 #include <string.h>
 
@@ -37,7 +36,7 @@ enum kvt_status nvme_check_head(struct nvme *t, struct nvme_job *job, struct nvm
 	return KVT_OK;
 }
 
-/* Room for the request: do its segments add up to what it says? */
+/* Checks that the request's segments add up to its bytes. */
 static bool request_is_good(const struct kvt_tier_request *r)
 {
 	uint64_t sum = 0;
@@ -69,7 +68,7 @@ static enum kvt_status prepare(struct nvme *t, struct nvme_job *job)
 	kvt_index_info(t->index, job->entry, &info);
 	job->bytes = info.bytes;
 	job->run_count = nvme_place_unpack(info.place, job->runs);
-	/* Another chunk came under this key since the caller asked how long it is. */
+	/* Another chunk was stored under this key since the caller asked for its length. */
 	status = info.bytes == r->bytes ? KVT_OK : KVT_MISS;
 	if (status == KVT_OK)
 		status = nvme_transfer_room(job, t->side[job->entry].header_pages * NVME_PAGE);
@@ -103,7 +102,7 @@ void nvme_read_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_reque
 	nvme_transfer_begin(t, job);
 }
 
-/* Says which piece of a plain payload is not what was written. */
+/* Logs the piece of a plain payload that is damaged. */
 static void report_piece(struct nvme *t, const struct nvme_chunk *chunk, uint32_t bad, uint32_t of)
 {
 	const uint8_t *key = chunk->key.bytes;
@@ -114,15 +113,14 @@ static void report_piece(struct nvme *t, const struct nvme_chunk *chunk, uint32_
 			key[1], key[2], key[3], bad + 1, of, NVME_PIECE_BYTES / 1024);
 }
 
-/* Did a plain payload come as it was written? By its pieces; as a whole where its header and the log do not
- * agree on whether it has pieces. */
+/* Proves a plain payload by its pieces; as a whole if its header and the log disagree on whether it has pieces. */
 static enum kvt_status prove(struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
 {
 	struct kvt_tier_request *r = job->request;
 	uint32_t bad, of = 0;
 	enum kvt_status status = nvme_sum_judge(job, chunk, &bad, &of);
 
-	if (chunk->piece_count > 0) /* the log of a version that knew no pieces does not say it */
+	if (chunk->piece_count > 0) /* the log of a version without pieces lacks that */
 		t->side[job->entry].flags |= NVME_HAS_PIECES;
 	else
 		t->side[job->entry].flags &= (uint8_t)~NVME_HAS_PIECES;
@@ -136,7 +134,7 @@ static enum kvt_status prove(struct nvme *t, struct nvme_job *job, const struct 
 	return status;
 }
 
-/* The payload into the request's segments, proven. */
+/* Proves the payload in the request's segments. */
 static enum kvt_status check_payload(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
 {
@@ -155,7 +153,7 @@ static enum kvt_status check_payload(
 	return prove(t, job, chunk);
 }
 
-/* The chunk leaves: it is not what it should be. */
+/* Drops the chunk, which is not what the index says. */
 static void drop(struct nvme *t, struct nvme_job *job, enum kvt_status status)
 {
 	const uint8_t *key = kvt_index_key(t->index, job->entry)->bytes;
@@ -205,7 +203,7 @@ static void read_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op
 		settle(t, job);
 }
 
-/* All of it is here and summed, or will not come: checks, answers, gives the job back. */
+/* All of the chunk is here and summed, or never will be: checks, answers, frees the job. */
 static void settle(struct nvme *t, struct nvme_job *job)
 {
 	struct kvt_tier_request *r = job->request;

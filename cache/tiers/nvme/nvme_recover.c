@@ -1,14 +1,13 @@
 /*
- * nvme_recover.c - a store is opened: what kind it is, what it has.
+ * nvme_recover.c - opens a store: its format, and its chunks.
  *
- * No data is read. The log says which chunks there are; what it says is sorted by generation, so
- * that of two that claim the same units or the same key the later one stays, and is put into the
- * index oldest first. That a chunk is really there is found out when it is read: one whose erase was lost with
- * the power may have been written over; then that read is a miss, the chunk leaves, and its next put is stored.
+ * Opening reads no data. The log lists the chunks; they are sorted by generation, so that of two that claim the same
+ * units or the same key the later one stays, and enter the index oldest first. Only a read shows whether a chunk is
+ * really there: a chunk whose erase was lost with the power may have been overwritten; then that read is a miss, the
+ * chunk leaves, and its next put is stored.
  *
- * A log that is missing or damaged at its beginning means an empty store: losing chunks is legal. A
- * format file that is of another major version, or is not ours, or does not prove itself, means
- * that we do not know what this is: nothing is touched.
+ * A log that is missing or damaged at its beginning means an empty store: losing chunks is legal. A format file of
+ * another major version, of another program, or with a wrong checksum means an unknown store: it stays untouched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +27,7 @@
 
 /* --- format ----------------------------------------------------------------------------------- */
 
-/* A small file that is there as a whole or not at all. */
+/* Writes a small file so that it exists completely or not at all. */
 static enum kvt_status write_whole(
 	struct kvt_io *io, const char *temp, const char *name, const void *bytes, size_t len)
 {
@@ -165,7 +164,7 @@ static enum kvt_status insert(struct nvme *t, const struct nvme_record *r)
 		info.charge += (uint64_t)r->runs[i].count * NVME_UNIT;
 	nvme_place_pack(r->runs, r->run_count, info.place);
 	status = kvt_index_insert(t->index, &r->keys[0], parent, &info, &entry);
-	if (status == KVT_EXISTS) { /* an older one of the same key */
+	if (status == KVT_EXISTS) { /* an older chunk of the same key */
 		(void)kvt_index_erase(t->index, &r->keys[0], 1);
 		status = kvt_index_insert(t->index, &r->keys[0], parent, &info, &entry);
 	}
@@ -184,8 +183,8 @@ static enum kvt_status insert(struct nvme *t, const struct nvme_record *r)
 	return status;
 }
 
-/* Newest first, so that of two that claim the same units the later one has them; then oldest first
- * into the index, which takes that for the order in which they were used. */
+/* Newest first, so that of two chunks that claim the same units the later one has them; then oldest first into the
+ * index, which takes that order for the order of use. */
 static enum kvt_status apply(struct nvme *t, struct nvme_replay *p)
 {
 	int64_t wall = kvt_steady_wall(t->s);
@@ -198,7 +197,7 @@ static enum kvt_status apply(struct nvme *t, struct nvme_replay *p)
 		kept[i] = nvme_replay_add(p, i, wall, &r) && mark(t, &r);
 	for (uint64_t i = 0; i < p->add_count; i++) {
 		if (kept[i] && nvme_replay_add(p, i, wall, &r))
-			(void)insert(t, &r); /* no room for it any more: it is left out */
+			(void)insert(t, &r); /* no room any more: the chunk is left out */
 	}
 	free(kept);
 	return KVT_OK;
@@ -227,8 +226,8 @@ static enum kvt_status read_log(struct nvme *t)
 	return status;
 }
 
-/* Memory for the names of what was evicted. The default policy judges by how often such names come
- * back, and is best with several times as many of them as there are chunks. */
+/* Bytes of memory for names of evicted chunks. The default policy judges by how often such names come back, and is best
+ * with several times as many names as chunks. */
 static uint64_t ghost_bytes(const struct nvme *t)
 {
 	uint64_t bytes = (uint64_t)t->max_entries * GHOST_BYTES_PER_ENTRY;
@@ -254,7 +253,7 @@ static enum kvt_status make_index(struct nvme *t, const struct kvt_config *confi
 	return kvt_index_create(&options, t->s, &t->index);
 }
 
-/* A log of this process's own, so that no generation is given out twice. */
+/* Makes a log of this process's own, so that no generation is given out twice. */
 static void first_log(struct nvme *t)
 {
 	nvme_snap_begin(t);

@@ -1,18 +1,16 @@
 /*
  * nvme_seal.c - chunks at rest under keys of their tenants.
  *
- * With a file of master keys every payload is sealed, and so is what the engine calls its blocks,
- * since token ids are the prompt. What stays readable on disk: keys (hashes), tenants (hashes),
- * sizes, times.
+ * With a file of master keys every payload is sealed, and so are the engine's names of its blocks, since token ids are
+ * the prompt. Readable on disk are only: keys (hashes), tenants (hashes), sizes, times.
  *
- * Tenants' wrapped keys lie in the file `tenants`, a block of 4096 bytes each, so that one of them
- * can be overwritten without touching another. A new one is written and synced by the commit
- * before any record of a chunk under it; a key that was wrapped again gets a new block, and its old
- * one is overwritten after that was synced. The block of a tenant that was erased is overwritten
- * with zeros by the commit that a flush waits for. From then on its chunks cannot be opened at all,
- * as far as the device really overwrites.
+ * Tenants' wrapped keys lie in the file `tenants`, a block of 4096 bytes each, so that one key can be overwritten
+ * without touching another. The commit writes and syncs a new key before any record of a chunk under it; a key that was
+ * wrapped again gets a new block, and its old block is overwritten after the new one was synced. The commit that a
+ * flush waits for overwrites an erased tenant's block with zeros. From then on the tenant's chunks cannot be opened at
+ * all, as far as the device really overwrites.
  *
- *     0  "kvttenan"   8 u16 major, u16 minor   16 XXH3-64 of all behind it   24 u8[16] tenant
+ *     0  "kvttenan"   8 u16 major, u16 minor   16 XXH3-64 of all bytes after it   24 u8[16] tenant
  *    40  wrapped key
  */
 #include <stdio.h>
@@ -27,10 +25,10 @@
 #define TENANTS_MOST 16384u
 #define WRAPPED_AT   40u
 #define SUMMED_AT    24u
-/* Names are sealed as something else than a payload, so that neither opens as the other. */
+/* Names are sealed for another kind of tier than a payload, so that neither opens as the other. */
 #define NAMES_TIER (KVT_TIER_NVME | 0x100u)
 
-/* LOCKED: its master key is not in the file of keys now. It may be again, so it is kept. */
+/* LOCKED: the present file of keys lacks its master key, and may have it again, so the slot is kept. */
 enum slot_state { SLOT_FREE, SLOT_WRITE, SLOT_USED, SLOT_LOCKED, SLOT_WIPE };
 
 struct slot {
@@ -39,15 +37,15 @@ struct slot {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES]; /* SLOT_WRITE only */
 };
 
-/* All under the tier's lock, but file and block, which are the tier's thread's. */
+/* All members are under the tier's lock, except file and block, which are the tier's thread's. */
 struct nvme_tenants {
 	struct kvt_file *file;
 	struct slot *slots;
 	uint32_t count, room;
-	uint32_t waiting; /* to be written or wiped */
-	uint32_t writing; /* the slot whose block is on its way */
+	uint32_t waiting; /* slots to be written or wiped */
+	uint32_t writing; /* the slot whose block is being written */
 	bool unsynced_keys, unsynced_wipes;
-	enum slot_state was; /* of that slot when its write began */
+	enum slot_state was; /* state of that slot when its write began */
 	uint8_t *block;
 };
 
@@ -109,7 +107,7 @@ static bool block_decode(const uint8_t *block, struct kvt_tenant *tenant)
 	return true;
 }
 
-/* A slot that is free, at the end if none is. NULL: no memory, or too many tenants. */
+/* Takes a free slot, or a new one at the end. NULL: no memory, or too many tenants. */
 static struct slot *slot_new(struct nvme_tenants *n)
 {
 	for (uint32_t i = 0; i < n->count; i++) {
@@ -147,12 +145,12 @@ enum kvt_status nvme_seal_recover(struct nvme *t)
 		struct kvt_tenant tenant;
 		struct slot *slot;
 
-		/* Slots are found by their number: an unusable one is there, and free. */
+		/* The number finds a slot: an unusable block keeps a free slot. */
 		if (n->count * (size_t)NVME_PAGE > at || (slot = slot_new(n)) == NULL) {
 			status = KVT_ENOMEM;
 			break;
 		}
-		slot->state = SLOT_WIPE; /* keeps slot_new from handing it out again */
+		slot->state = SLOT_WIPE; /* keeps slot_new from taking it */
 		if (block_decode(bytes + at, &tenant)) {
 			slot->tenant = tenant;
 			slot->state = SLOT_USED;
@@ -190,7 +188,7 @@ enum kvt_status nvme_seal_take_all(struct kvt_io *io, struct kvt_sealer *sealer)
 		nvme_file_read(io, "tenants", (uint64_t)TENANTS_MOST * NVME_PAGE, &bytes, &len);
 
 	for (size_t at = 0; status == KVT_OK && at + NVME_PAGE <= len; at += NVME_PAGE) {
-		/* One that does not open is reported for the chunks that need it. */
+		/* A key that does not open is reported for the chunks that need it. */
 		if (block_decode(bytes + at, &tenant) &&
 			kvt_seal_take_tenant_key(sealer, bytes + at + WRAPPED_AT) == KVT_ENOMEM)
 			status = KVT_ENOMEM;
@@ -231,7 +229,7 @@ bool nvme_seal_waiting(struct nvme *t)
 	return waiting;
 }
 
-/* A slot in this state; its block is made for writing. */
+/* Finds a slot in this state, and makes its block for writing. */
 static bool find_slot(struct nvme *t, enum slot_state state)
 {
 	struct nvme_tenants *n = t->tenants;
@@ -250,7 +248,7 @@ static bool find_slot(struct nvme *t, enum slot_state state)
 	return found;
 }
 
-/* New keys, their sync, what is to be wiped, its sync. */
+/* Order: new keys, their sync, wiped blocks, their sync. */
 bool nvme_seal_next(struct nvme *t, struct kvt_io_op *op)
 {
 	struct nvme_tenants *n = t->tenants;
@@ -292,7 +290,7 @@ void nvme_seal_ended(struct nvme *t, const struct kvt_io_op *op, bool ok)
 	}
 	pthread_mutex_lock(&t->lock);
 	slot = &n->slots[n->writing];
-	if (slot->state == n->was) { /* else it was erased meanwhile, and waits to be wiped */
+	if (slot->state == n->was) { /* otherwise it was erased meanwhile, and waits to be wiped */
 		n->waiting--;
 		slot->state = n->was == SLOT_WRITE ? SLOT_USED : SLOT_FREE;
 		explicit_bzero(slot->wrapped, sizeof(slot->wrapped));
@@ -303,7 +301,7 @@ void nvme_seal_ended(struct nvme *t, const struct kvt_io_op *op, bool ok)
 /* Under lock. */
 static void wipe_later(struct nvme_tenants *n, struct slot *slot)
 {
-	if (slot->state != SLOT_WRITE) /* else it waits already */
+	if (slot->state != SLOT_WRITE) /* otherwise it waits already */
 		n->waiting++;
 	slot->state = SLOT_WIPE;
 }
@@ -351,7 +349,7 @@ static struct kvt_seal_place place_of(
 	return place;
 }
 
-/* Under lock: what this tenant's key was wrapped in before. */
+/* Marks the former wrapping of this tenant's key for wiping. Under lock. */
 static void wipe_older(struct nvme_tenants *n, const struct kvt_tenant *tenant)
 {
 	for (uint32_t i = 0; i < n->count; i++) {
@@ -363,7 +361,7 @@ static void wipe_older(struct nvme_tenants *n, const struct kvt_tenant *tenant)
 	}
 }
 
-/* The tenant's key, and a slot for it if it is new. */
+/* The tenant's key, with a slot for a new key. */
 static enum kvt_status tenant_key(struct nvme *t, const struct kvt_tenant *tenant)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
@@ -422,8 +420,8 @@ enum kvt_status nvme_seal_chunk(struct nvme *t, struct nvme_job *job, struct nvm
 	return status == KVT_OK ? seal_names(t, chunk) : status;
 }
 
-/* Where it ends up others may write (a segment that clients of kvtierd have mapped). So it is opened here, and its
- * checksum is made of the bytes that go there, not of those that are there by then. */
+/* Other processes may write into the target (a segment mapped by clients of kvtierd). So the chunk is opened here, and
+ * its checksum is made of the bytes copied there, not of those present there afterwards. */
 enum kvt_status nvme_open_chunk(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
 {

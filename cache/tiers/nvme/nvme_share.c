@@ -1,10 +1,10 @@
 /*
  * nvme_share.c - see the header.
  *
- * A store lies in PATH/FINGERPRINT/RANK, and its owner has a lock on a file there. Stores of one fingerprint
- * are the ranks of an engine: those that have not opened yet count as well. Those of others count if
- * they have an owner. The files of stores without one are of the room that is divided, as ever: their owner
- * may come back, and is then one of those that share.
+ * A store lies in PATH/FINGERPRINT/RANK, and its owner has a lock on a file there. Stores of one fingerprint are the
+ * ranks of an engine: ranks that have not opened yet count as well. Stores of other fingerprints count if they have an
+ * owner. The files of stores without an owner belong to the room that is divided: their owner may come back, and then
+ * shares it.
  */
 #include "tiers/nvme/nvme_share.h"
 
@@ -18,7 +18,7 @@
 #include "tiers/nvme/nvme_inspect.h"
 
 #define MIB       ((uint64_t)1 << 20)
-#define MOST_LIVE 256 /* stores whose files are looked at */
+#define MOST_LIVE 256 /* most stores whose files are measured */
 
 void kvt_store_owner(const char *folder, struct kvt_owner *out)
 {
@@ -32,19 +32,19 @@ void kvt_store_owner(const char *folder, struct kvt_owner *out)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return;
-	/* the lock belongs to an open file, not to a process, so the pid stands in the file */
+	/* the lock belongs to an open file, not to a process, so the file holds the pid */
 	out->alive = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 	if (out->alive && pread(fd, text, sizeof(text) - 1, 0) > 0)
 		out->pid = strtoll(text, NULL, 10);
 	(void)close(fd);
 }
 
-/* Stores that other processes own. */
+/* Stores owned by other processes. */
 struct live {
 	const char *folder; /* the caller's */
-	size_t engine;      /* bytes of it that name its fingerprint's folder */
+	size_t engine;      /* length of the part that names its fingerprint's folder */
 	uint32_t siblings, others;
-	uint64_t bytes[MOST_LIVE]; /* of their files */
+	uint64_t bytes[MOST_LIVE]; /* bytes of their files */
 };
 
 static void look(void *self, const char *folder)
@@ -65,7 +65,7 @@ static void look(void *self, const char *folder)
 		live->others++;
 }
 
-/* What each of those that have no more than their part gets, where others have more. */
+/* Part of each store that has no more than its part, if others have more. */
 static uint64_t part_beside(const struct live *live, uint64_t room, uint64_t part, uint32_t stores)
 {
 	uint64_t beyond = 0;

@@ -1,5 +1,5 @@
 /*
- * nvme_share.h - a store's part of a disk that stores of other processes use as well.
+ * nvme_share.h - a store's part of a disk that stores of other processes use, too.
  */
 #ifndef KVT_NVME_SHARE_H
 #define KVT_NVME_SHARE_H
@@ -15,20 +15,20 @@ struct kvt_owner {
 	int64_t pid; /* 0: unknown */
 };
 
-/* Looks at the lock of a store's folder without taking it. */
+/* Reads the owner of a store's folder from its lock, without taking it. */
 void kvt_store_owner(const char *folder, struct kvt_owner *out);
 
-/* What one store may take of a disk. */
+/* The part of a disk that one store may take. */
 struct kvt_nvme_share {
-	uint32_t stores; /* that share it */
+	uint32_t stores; /* stores that share the disk */
 	uint64_t whole;  /* bytes that all of them may take */
-	uint64_t part;   /* bytes of this one, whole MiB */
+	uint64_t part;   /* bytes of this store, whole MiB */
 };
 
 /*
- * The store in `folder` is one of `ranks` of its engine, all under `path`. Stores there that processes own have
- * equal parts; what one has beyond its part, from when there were fewer, is not given to others, nor is what
- * the disk has not free. m: as kvt_machine_read(.., path, ..). folder NULL: of a store that is not there yet,
+ * The store in `folder` is one of `ranks` of its engine, all below `path`. Stores there that processes own have equal
+ * parts; bytes that a store has beyond its part, from a time with fewer stores, are not given to others, nor bytes that
+ * the disk does not have free. m: as kvt_machine_read(.., path, ..). folder NULL: for a store that does not exist yet,
  * of another fingerprint than all. `why` gets a sentence.
  */
 void kvt_nvme_share(const struct kvt_machine *m, const char *path, const char *folder, uint32_t ranks,

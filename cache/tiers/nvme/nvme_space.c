@@ -1,10 +1,9 @@
 /*
  * nvme_space.c - data files and their units.
  *
- * Units of all files are counted through: unit u lies in file u / units_per_file. Files are made
- * when room is needed and reserved as a whole, so that a disk that fills up is noticed when a file
- * is made and not in the middle of a chunk; then the store goes on with the files it has, evicts
- * for new chunks, and asks again every half minute.
+ * Unit numbers run through all files: unit u lies in file u / units_per_file. Files are created when room is needed and
+ * reserved as a whole, so that a full disk shows at the creation of a file and not amid a chunk; then the store goes on
+ * with its present files, evicts for new chunks, and tries again every half minute.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +12,8 @@
 #include "tiers/nvme/nvme.h"
 
 #define GROW_AGAIN_NS 30000000000
-#define EVICT_AT_ONCE 4096 /* entries that leave for one chunk at most */
-#define ROOM_AT_MOST  8    /* times what a chunk needs, free but in too many pieces: enough of it */
+#define EVICT_AT_ONCE 4096 /* most entries that leave for one chunk */
+#define ROOM_AT_MOST  8    /* enough room, as a multiple of a chunk's need, if it is free in too many pieces */
 
 void nvme_data_name(uint32_t number, char out[16])
 {
@@ -40,7 +39,7 @@ uint32_t nvme_place_unpack(const uint64_t place[4], struct kvt_extent *runs)
 	return n;
 }
 
-/* Opens data file number n and makes it as long as it has to be. */
+/* Opens data file number n and extends it to its full length. */
 static enum kvt_status open_file(struct nvme *t, uint32_t n, struct nvme_file *out)
 {
 	const struct kvt_io_ops *io = t->io->ops;
@@ -63,7 +62,7 @@ static enum kvt_status open_file(struct nvme *t, uint32_t n, struct nvme_file *o
 		status = KVT_ENOTSUP;
 	if (status != KVT_OK) {
 		io->close(t->io, out->file);
-		if (out->fresh) /* known to be shorter than a whole one: it holds nothing */
+		if (out->fresh) /* shorter than a whole file: it holds no chunk */
 			(void)io->remove(t->io, name);
 		*out = (struct nvme_file){0};
 		return status;
@@ -99,7 +98,7 @@ static void look(void *self, const char *name)
 	}
 }
 
-/* Files beyond what the capacity allows now. */
+/* Removes files beyond the present capacity. */
 static void remove_surplus(struct nvme *t, struct found *f)
 {
 	do {
@@ -116,7 +115,7 @@ static void remove_surplus(struct nvme *t, struct found *f)
 	} while (t->io->ops->list(t->io, look, f) == KVT_OK);
 }
 
-/* A store's part may be less than what it has by now: files are not taken away while they are in use. */
+/* A store's part may be less than its present size: files are not removed while they are in use. */
 void nvme_space_allow(struct nvme *t)
 {
 	struct nvme_space *s = &t->space;
@@ -182,7 +181,7 @@ void nvme_space_close(struct nvme *t)
 	*s = (struct nvme_space){0};
 }
 
-/* One more file. */
+/* Adds one more file. */
 static enum kvt_status grow(struct nvme *t)
 {
 	struct nvme_space *s = &t->space;

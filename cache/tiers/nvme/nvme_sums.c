@@ -1,22 +1,20 @@
 /*
- * nvme_sums.c - the checksums of a chunk that is being read, made while the rest of it is on its way.
+ * nvme_sums.c - computes the checksums of a chunk while the rest of it is being read.
  *
- *   operation ends -> pieces that are whole now are ready -> threads sum them, in any order
+ *   operation ends -> complete pieces are ready -> threads sum them, in any order
  *   -> after the last operation, and the last piece summed, the read is settled on the tier's thread
  *
- * A chunk's header has a checksum for each piece of its payload (nvme_format.h), so pieces are summed
- * as they come, whichever comes first, and several threads may be at one chunk. What is left to do
- * when the last operation ends is the last piece, not the chunk, and what is summed came a moment
- * ago. What the pieces should have is looked up when all is here: their header came with the first
- * operation, which need not be the first to end.
+ * A chunk's header has a checksum for each piece of its payload (nvme_format.h), so pieces are summed as they arrive,
+ * in any order, and several threads may work on one chunk. When the last operation ends, only the last piece is left to
+ * sum, and summed bytes arrived a moment ago. The expected checksums are looked up at the end: the header arrives with
+ * the first operation, which need not be the first to end.
  *
- * A chunk without such checksums (1.1 wrote none) is one piece, summed when all of it is here, and so
- * is one whose header says otherwise than the log. A sealed one is opened instead, when it is settled.
+ * A chunk without such checksums (1.1 wrote none), or whose header and log disagree about them, is one piece, summed
+ * once all of it is here. A sealed chunk is opened instead, when it is settled.
  *
- * The tier's thread sums by itself, AT_ONCE bytes between two looks at the disk. When more waits
- * than it gets to, which one slow disk does not bring about, helpers are woken and started when there
- * are none yet. Without threads of the library (KVT_THREADS_CALLER) there are none, and one that could
- * not be started is one less.
+ * The tier's thread itself sums AT_ONCE bytes between two looks at the disk. When more bytes wait than it can sum,
+ * which one slow disk does not cause, it wakes helpers, or starts them. Without threads of the library
+ * (KVT_THREADS_CALLER) there are no helpers, and a failed start means one helper fewer.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -27,48 +25,48 @@
 #include "tiers/nvme/nvme.h"
 
 #define AT_ONCE    ((uint64_t)1 << 20)
-#define MOST       (AT_ONCE / NVME_PIECE_BYTES) /* pieces that a thread takes */
-#define HELP_BYTES ((uint64_t)8 << 20) /* that wait: one more helper */
-#define HELPERS    3u /* at most; no more than there are further processors */
+#define MOST       (AT_ONCE / NVME_PIECE_BYTES) /* most pieces that a thread takes */
+#define HELP_BYTES ((uint64_t)8 << 20) /* waiting bytes per further helper */
+#define HELPERS    3u /* most helpers; no more than there are further processors */
 
 /* A piece of one read. */
 struct piece {
-	struct kvt_checksum sum; /* of the thread that sums it, then of the tier's */
-	uint32_t pages; /* the tier's thread's: of it, not here yet */
-	uint32_t ready; /* sums' lock: of entry k: which piece was the k-th to be whole */
+	struct kvt_checksum sum; /* used by the thread that sums it, then by the tier's thread */
+	uint32_t pages; /* the tier's thread's: its pages that are still missing */
+	uint32_t ready; /* sums' lock: in entry k: number of the k-th complete piece */
 };
 
 /* The checksums of one read. */
 struct nvme_sum {
 	struct nvme_job *job;
-	struct nvme_sum *next; /* sums' lock: of those that wait, or are done */
-	uint32_t ready;        /* sums' lock: pieces that are whole */
-	uint32_t taken;        /* sums' lock: of these, so many were taken by threads */
-	uint32_t working;      /* sums' lock: threads at it */
-	bool listed;           /* sums' lock: it waits for a thread */
+	struct nvme_sum *next; /* sums' lock: list of reads that wait, or are done */
+	uint32_t ready;        /* sums' lock: complete pieces */
+	uint32_t taken;        /* sums' lock: pieces that threads have taken */
+	uint32_t working;      /* sums' lock: threads at work on this read */
+	bool listed;           /* sums' lock: the read waits for a thread */
 	bool ended;            /* sums' lock: no operation of the read is under way any more */
 	bool wanted;           /* the tier's thread's: false: the payload is sealed */
-	uint64_t piece_bytes;  /* of all pieces but the last; constant until it is settled */
-	uint32_t count, room;  /* pieces; room for so many */
+	uint64_t piece_bytes;  /* bytes of all pieces but the last; constant until the read is settled */
+	uint32_t count, room;  /* number of pieces; allocated pieces */
 	struct piece *pieces;
 };
 
-/* The reads that wait for a thread that sums, and the threads that help. */
+/* Reads that wait for a summing thread, and the helper threads. */
 struct nvme_sums {
 	struct nvme *t;
-	pthread_mutex_t lock;          /* of all below but the helpers' ids; a leaf */
-	pthread_cond_t work;           /* a read waits, or ending */
-	struct nvme_sum *first, *last; /* waiting, in order */
+	pthread_mutex_t lock;          /* guards all members below but the helpers' ids; a leaf */
+	pthread_cond_t work;           /* signals: a read waits, or the end */
+	struct nvme_sum *first, *last; /* waiting reads, in order */
 	uint64_t bytes;                /* that wait */
-	struct nvme_sum *done;         /* to be settled by the tier's thread */
+	struct nvme_sum *done;         /* reads for the tier's thread to settle */
 	bool ending;
-	uint32_t idle;    /* helpers that wait */
-	uint32_t helpers; /* the tier's thread's, as are the rest */
+	uint32_t idle;    /* waiting helpers */
+	uint32_t helpers; /* the tier's thread's, like the rest */
 	uint32_t most;
 	pthread_t threads[HELPERS];
 };
 
-/* What a thread took: pieces ready[from] to ready[to - 1] of a read. */
+/* The pieces that a thread took: ready[from] to ready[to - 1] of a read. */
 struct share {
 	struct nvme_sum *sum;
 	uint32_t from, to;
@@ -81,9 +79,9 @@ static uint64_t piece_bytes(const struct nvme_sum *s, uint32_t i)
 	return s->job->bytes - from < s->piece_bytes ? s->job->bytes - from : s->piece_bytes;
 }
 
-/* --- reads that wait; under the sums' lock ----------------------------------------------------- */
+/* --- waiting reads; under the sums' lock -------------------------------------------------------- */
 
-/* One that was begun goes first: its chunk should be whole before others are. */
+/* A read that has begun goes first: its chunk should be complete before others. */
 static void wait_in_line(struct nvme_sums *c, struct nvme_sum *s)
 {
 	s->listed = true;
@@ -99,7 +97,7 @@ static void wait_in_line(struct nvme_sums *c, struct nvme_sum *s)
 	c->last = s;
 }
 
-/* Some pieces of the first in line. */
+/* Takes some pieces of the first read in line. */
 static bool take(struct nvme_sums *c, struct share *out)
 {
 	struct nvme_sum *s = c->first;
@@ -129,7 +127,7 @@ static bool is_idle(const struct nvme_sum *s)
 
 /* --- summing ---------------------------------------------------------------------------------- */
 
-/* Without a lock. */
+/* Sums a piece without a lock. */
 static void sum_piece(const struct nvme_sum *s, uint32_t i)
 {
 	struct iovec runs[KVT_IO_MAX_PIECES];
@@ -144,7 +142,7 @@ static void sum_piece(const struct nvme_sum *s, uint32_t i)
 	kvt_checksum_segments(segments, count, bytes, &s->pieces[i].sum);
 }
 
-/* Sums what was taken. Under the lock, which it lets go of meanwhile. true: the read is to be settled. */
+/* Sums the taken pieces. Called under the lock, which it releases meanwhile. True: the read is to be settled. */
 static bool sum_some(struct nvme_sums *c, const struct share *share)
 {
 	struct nvme_sum *s = share->sum;
@@ -194,7 +192,7 @@ static void *help(void *arg)
 	return NULL;
 }
 
-/* One more, without signals, which are the program's. It may run where the tier's thread may. */
+/* Starts one helper, with signals blocked. It may run on all processors of the tier's thread. */
 static void start_one(struct nvme_sums *c)
 {
 	sigset_t all, before;
@@ -211,7 +209,7 @@ static void start_one(struct nvme_sums *c)
 	(void)pthread_setname_np(c->threads[c->helpers++], "kvt-nvme-sum");
 }
 
-/* Helpers for what the tier's thread does not get to at once. Under the lock. */
+/* Calls helpers for bytes that the tier's thread cannot sum at once. Under the lock. */
 static void call_help(struct nvme_sums *c)
 {
 	uint64_t wanted = c->bytes / HELP_BYTES;
@@ -273,7 +271,7 @@ void nvme_sum_free(struct nvme_sum *sum)
 	free(sum);
 }
 
-/* --- a read's way; the tier's thread ------------------------------------------------------------ */
+/* --- course of a read; the tier's thread -------------------------------------------------------- */
 
 static enum kvt_status make_room(struct nvme_job *job, uint32_t count)
 {
@@ -325,8 +323,8 @@ static bool wanted(const struct nvme_job *job)
 	return job->sum != NULL && job->sum->wanted;
 }
 
-/* Pages [from, to) of the payload came. Writes down which pieces are whole by that, as the `ready` of the
- * pieces from `ready` on; returns how many. */
+/* Pages [from, to) of the payload arrived. Lists the pieces that are now complete in the `ready` of the pieces from
+ * `ready` on; returns how many. */
 static uint32_t arrive(struct nvme_sum *s, uint64_t from, uint64_t to, uint64_t *bytes)
 {
 	uint32_t n = 0;
@@ -399,7 +397,7 @@ enum kvt_status nvme_sum_judge(
 	return KVT_OK;
 }
 
-/* Up to AT_ONCE bytes, and what is done. */
+/* Sums up to AT_ONCE bytes, and settles finished reads. */
 size_t nvme_sums_step(struct nvme *t)
 {
 	struct nvme_sums *c = t->sums;

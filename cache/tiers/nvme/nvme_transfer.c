@@ -1,11 +1,10 @@
 /*
- * nvme_transfer.c - a chunk between memory and files.
+ * nvme_transfer.c - moves a chunk between memory and files.
  *
- * The image of a chunk is its header, its payload where it lies in the arena, and one page for the
- * rest of the last page; so the payload is neither copied on its way out nor on its way in, and no
- * byte beyond a segment is touched. It goes in as few operations as its runs, files and
- * NVME_OP_BYTES allow; the header goes with the first of them. Where segments do not fit O_DIRECT (alignment), or the payload is sealed,
- * the image has a buffer of its own instead.
+ * The image of a chunk is its header, its payload in place in the arena, and one page for the rest of the last page; so
+ * the payload is copied neither on its way out nor on its way in, and no byte beyond a segment is touched. The transfer
+ * takes as few operations as its runs, files and NVME_OP_BYTES allow; the header is part of the first. Where segments
+ * do not fit O_DIRECT (alignment), or the payload is sealed, the image has a buffer of its own instead.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -122,7 +121,7 @@ uint32_t nvme_transfer_slice(
 	return count;
 }
 
-/* The next operation of a job. false: none is free. */
+/* Begins the next operation of a job. False: none is free. */
 static bool issue_one(struct nvme *t, struct nvme_job *job)
 {
 	struct kvt_io_op *op = nvme_op_take(t, &job->actor);
@@ -200,7 +199,7 @@ bool nvme_transfer_done(struct nvme *t, struct nvme_job *job, struct kvt_io_op *
 
 	job->under_way--;
 	if (op->result < 0 || (uint64_t)op->result != want) {
-		/* A layer moves all it can, so less than all is an end of file or a defect. */
+		/* A layer moves all bytes that it can, so fewer bytes show an end of file or a defect. */
 		int error = op->result < 0 ? (int)-op->result : EIO;
 
 		nvme_io_failed(t, op->kind == KVT_IO_WRITE ? "write" : "read", error);

@@ -1,22 +1,20 @@
 /*
- * nvme_write.c - a chunk goes to disk.
+ * nvme_write.c - writes a chunk to disk.
  *
- * Its entry is inserted first, invisible, which makes room and takes the key; then units, header,
- * and one transfer. When that has ended well the chunk is visible and joins the group whose records
- * are written next; its entry stays held until then, so that nothing is written over it before its
- * record says where it is.
+ * The write first inserts an invisible entry, which makes room and takes the key; then follow units, header, and one
+ * transfer. After a successful transfer the chunk is visible and joins the group whose records are written next; its
+ * entry stays held until then, so that no other chunk overwrites it before its record names its place.
  *
- * An erase may come at any moment. Before the insert it takes the request out of the queue or is
- * seen by its count; after, it makes the entry invisible, and publishing says so.
+ * An erase may happen at any moment. Before the insert it removes the request from the queue or shows in the count of
+ * erases; afterwards it makes the entry invisible, and publishing reports that.
  *
- * The checksums of the payload's pieces came with the request, from the reading of memory that made the
- * checksum of the whole when the chunk was put. Where they did not, the payload is read once for both, and
- * a chunk that is not what its put said any more, because its memory changed, is not written; nor is one
- * that is to be sealed.
+ * The request brings the checksums of the payload's pieces, from the reading of memory that made the whole checksum at
+ * the put. Without them one reading of the payload makes both, and a chunk whose memory changed since its put is not
+ * written; a chunk that is to be sealed is compared, too.
  *
- * What is written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with
- * thousands of tokens), 256 bytes of log each for coming and going, and when the log is rewritten,
- * which is when it has four times what it needs, a fourth of 256. Nothing is ever moved.
+ * Bytes written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with thousands of tokens),
+ * 256 bytes of log each for coming and going, and a fourth of 256 for the rewrite of a log that has four times its
+ * needed size. No chunk is ever moved.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,11 +48,11 @@ static void info_of(const struct nvme *t, const struct kvt_tier_request *r, uint
 	info->expires_wall_ns = expires_of(t, r->item, &info->ttl_ns);
 }
 
-/* What a header has to hold besides what all have. */
+/* Variable parts of a header. */
 struct head_plan {
 	uint64_t names;  /* bytes */
 	uint64_t pieces; /* checksums */
-	uint32_t bytes;  /* of all; 0: too many names */
+	uint32_t bytes;  /* bytes of the whole header; 0: too many names */
 };
 
 static struct head_plan head_of(const struct nvme *t, const struct kvt_tier_request *r)
@@ -91,8 +89,8 @@ static bool request_is_good(const struct kvt_tier_request *r)
 			       NVME_MAX_TOKENS);
 }
 
-/* The checksums of the payload's pieces: those that the put made, else made here while the whole is compared
- * with what the put said. */
+/* Takes the put's checksums of the payload's pieces, or makes them here while comparing the whole with the put's
+ * checksum. */
 static enum kvt_status sum_pieces(
 	const struct kvt_tier_request *r, const struct nvme_chunk *chunk)
 {
@@ -113,8 +111,8 @@ static enum kvt_status sum_pieces(
 	return kvt_checksum_equal(&whole, &r->checksum) ? KVT_OK : KVT_ECORRUPT;
 }
 
-/* A sealed chunk keeps no checksum of its put, and its tags prove whatever was sealed: so what its put said is
- * compared now, behind the sealing, which read the same bytes. */
+/* A sealed chunk keeps no checksum of its put, and its tags prove any sealed bytes: so the put's checksum is compared
+ * now, after the sealing, which read the same bytes. */
 static enum kvt_status seal(struct nvme *t, struct nvme_job *job, struct nvme_chunk *chunk)
 {
 	const struct kvt_tier_request *r = job->request;
@@ -126,7 +124,7 @@ static enum kvt_status seal(struct nvme *t, struct nvme_job *job, struct nvme_ch
 	return status;
 }
 
-/* The header; the payload's tags too, if it is sealed. */
+/* Makes the header, with the payload's tags if it is sealed. */
 static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 	const struct kvt_entry_info *info, uint64_t generation, const struct head_plan *head)
 {
@@ -169,7 +167,7 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 	return status;
 }
 
-/* Fills what is kept for the entry. Returns its generation. */
+/* Fills the data kept for the entry. Returns its generation. */
 static uint64_t fill_side(struct nvme *t, uint32_t entry, const struct head_plan *head)
 {
 	struct nvme_side *side = &t->side[entry];
@@ -185,7 +183,7 @@ static uint64_t fill_side(struct nvme *t, uint32_t entry, const struct head_plan
 	return side->generation;
 }
 
-/* An entry that no erase since the request was taken from its queue has missed. */
+/* Inserts an entry that no erase since the request left its queue has missed. */
 static enum kvt_status insert(struct nvme *t, struct kvt_tier_request *r,
 	const struct kvt_entry_info *info, uint64_t erases, uint32_t *entry)
 {
@@ -206,7 +204,7 @@ static enum kvt_status insert(struct nvme *t, struct kvt_tier_request *r,
 	return KVT_ECANCELED;
 }
 
-/* Entry, units, header and image. On failure nothing is left of it. */
+/* Makes entry, units, header and image. A failure leaves none of them. */
 static enum kvt_status prepare(struct nvme *t, struct nvme_job *job, uint64_t erases)
 {
 	struct kvt_tier_request *r = job->request;
@@ -242,8 +240,8 @@ out:
 	return status;
 }
 
-/* May there be room later, without further action? A tenant that is at its limit does not wait for reads, which may
- * be others' and never end: it would hold up all writes behind it. */
+/* Returns whether room may appear later without further action. A tenant that is at its limit does not wait for reads,
+ * which may be other tenants' and never end: it would delay all later writes. */
 static bool holds_room(const struct nvme *t, bool limited)
 {
 	return t->commit.stored != NULL || t->commit.group != NULL || t->writes_active > 0 ||
@@ -274,8 +272,8 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 	if (status == KVT_FULL)
 		info_of(t, r, job->head_bytes, &info);
 	if (status == KVT_FULL && holds_room(t, kvt_index_is_limited(t->index, &info))) {
-		/* Chunks that wait for their records cannot leave: let them get those first. Those that are still being
-		 * written are waited for. */
+		/* Chunks that wait for their records cannot leave: this lets them get those first, and waits for chunks
+		 * that are still being written. */
 		t->commit.wanted = t->commit.wanted || t->commit.stored != NULL;
 		nvme_job_give(t, job);
 		pthread_mutex_lock(&t->lock);
@@ -290,7 +288,7 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 	return true;
 }
 
-/* Data files that this chunk lies in have something to sync. */
+/* Marks the chunk's data files as having bytes to sync. */
 static void mark_dirty(struct nvme *t, const struct nvme_job *job)
 {
 	for (uint32_t i = 0; i < job->run_count; i++) {

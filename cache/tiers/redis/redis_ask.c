@@ -1,14 +1,12 @@
 /*
- * redis_ask.c - one command to Redis: its bytes, its answer, and what a failure means.
+ * redis_ask.c - one command to Redis: its bytes, its answer, and the meaning of a failure.
  *
- * An ask is one allocation: the command, its pieces, where its answer goes, its text. A value's
- * bytes stay where they are.
+ * An ask is one allocation: the command, its pieces, the target of its answer, its text. A value's bytes stay in place.
  *
- * A late answer is the server's fault (KVT_EIO, which the breaker counts) if the tier's whole
- * deadline passed, or if nothing at all was heard from any server since the asking: a server that
- * was stopped is noticed by requests of a few milliseconds, too. Otherwise the server answers
- * others, and a request that had so little time, or stood in line behind others all of it, is a
- * miss.
+ * A late answer is the server's fault (KVT_EIO, which the breaker counts) if the tier's whole deadline passed, or if no
+ * server answered anything since the command was sent: so requests with a few milliseconds also detect a stopped
+ * server. Otherwise the server answers other requests, and a request that had so little time, or waited behind others
+ * all of it, is a miss.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,8 +189,8 @@ static enum kvt_status late(const struct redis_ask *ask)
 	return waited >= (int64_t)t->deadline_ns ? KVT_EIO : KVT_MISS;
 }
 
-/* Errors by which a server says that it stores nothing at present, or not a value of this length
- * (proto-max-bulk-len), for which it ends the connection, too. */
+/* Errors by which a server says that it stores nothing at present, or no value of this length (proto-max-bulk-len), for
+ * which it also ends the connection. */
 static bool is_refusal(const char *text)
 {
 	static const char *const refusals[] = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS ",

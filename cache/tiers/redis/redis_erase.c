@@ -1,15 +1,15 @@
 /*
- * redis_erase.c - values leave Redis: of keys that are erased, and what is not what it should be.
+ * redis_erase.c - removes values from Redis: of erased keys, and corrupt ones.
  *
- * A chunk is unlinked with all its parts: its footer says how many there are, and they are in one slot, so that one
- * command does it. What cannot be reached is not erased, and the request says so.
+ * One command unlinks a chunk with all its parts: its footer has their number, and they are in one slot. A chunk that
+ * cannot be reached is not erased, and the request's status says so.
  */
 #include <stdlib.h>
 
 #include "tiers/redis/redis_tier.h"
 
-#define WINDOW      256u /* unlinks of one request under way */
-#define GUESS_PARTS 16u  /* of a chunk that has no footer */
+#define WINDOW      256u /* most unlinks of one request under way */
+#define GUESS_PARTS 16u  /* assumed parts of a chunk without a footer */
 
 /* A chunk that is being unlinked. */
 struct unlinking {
@@ -28,7 +28,7 @@ static void end_unlinking(struct unlinking *u)
 	if (job != NULL) {
 		if (u->status == KVT_OK)
 			REDIS_COUNT(u->t, erased, 1);
-		/* A miss would say that it is done. */
+		/* A miss would mean that the chunk is erased. */
 		else if (job->status != KVT_ECANCELED)
 			job->status = u->status == KVT_ECANCELED ? KVT_ECANCELED : KVT_EIO;
 		job->left--;
@@ -47,7 +47,7 @@ static void unlinked(struct redis_ask *ask)
 	end_unlinking(u);
 }
 
-/* NULL: no memory for it. */
+/* NULL: no memory for the ask. */
 static void send_ask(struct unlinking *u, struct redis_ask *ask, void (*answered)(struct redis_ask *ask))
 {
 	if (ask == NULL) {

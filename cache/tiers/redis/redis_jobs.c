@@ -1,9 +1,8 @@
 /*
- * redis_jobs.c - requests on their way: the lists they are on, waiting, room for sealed copies, the
- * end.
+ * redis_jobs.c - requests under way: their lists, waiting, room for sealed copies, the end.
  *
- * A job is on one list: active (it asks, or is about to), parked (it waits for what its `parked`
- * points at), or flushes. It ends once, and its request is the caller's again from then on.
+ * A job is on one list: active (it has asks, or is about to), parked (it waits for the object in
+ * `parked`), or flushes. A job ends once, and its request is the caller's again from then on.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +41,7 @@ struct redis_job *redis_parked_on(const struct redis_tier *t, const void *on)
 	return job;
 }
 
-/* Those that park again go to the end of the list, behind all that are to be resumed now. */
+/* Jobs that park again go to the end of the list, after all jobs to be resumed now. */
 void redis_resume(struct redis_tier *t, const void *on)
 {
 	struct redis_job *job;

@@ -1,9 +1,9 @@
 /*
  * redis_keys.c - wrapped keys of tenants, for sealed stores.
  *
- * A tenant's key lies in Redis wrapped, for all handles together: GET; where there is none, SET NX, then GET again, so
- * that all use the key of the first writer. With a tenant's generation goes its key: it is unlinked (redis_table.c),
- * and each handle that sees a change of the table asks for keys again.
+ * Redis holds a tenant's wrapped key for all handles together: GET; without a key SET NX, then GET again, so that all
+ * handles use the key of the first writer. A change of a tenant's generation unlinks its key (redis_table.c), and each
+ * handle that sees a change of the table reads keys again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "tiers/redis/redis_tier.h"
 
-#define RECENT_NS    10000000000 /* a tenant that was used since is not forgotten, if others can be */
+#define RECENT_NS    10000000000 /* a tenant used within this time is not forgotten, if others can be */
 #define ANSWER_BYTES 32
 
 /* --- table ------------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static bool is_idle(const struct redis_tier *t, const struct redis_tenant *e)
 	return e->under_way == 0 && redis_parked_on(t, e) == NULL;
 }
 
-/* Forgets what was not used lately; all that is idle if that is nothing. */
+/* Forgets tenants that were not used lately; all idle ones if there is none. */
 static void make_room(struct redis_tier *t)
 {
 	int64_t now = kvt_now(t->s);
@@ -85,7 +85,7 @@ static struct redis_tenant *tenant_get(struct redis_tier *t, const struct kvt_te
 
 /* --- keys -------------------------------------------------------------------------------------- */
 
-/* A verb about this key: GET, UNLINK, SET with a value and NX or XX. */
+/* Sends a verb about this key: GET, UNLINK, SET with a value and NX or XX. */
 static bool send(struct redis_tenant *e, const struct redis_word *words, size_t count,
 	void (*answered)(struct redis_ask *ask))
 {
@@ -133,7 +133,7 @@ static void nobody_waits(struct redis_ask *ask)
 	redis_ask_free(ask);
 }
 
-/* What lies under its name does not open: the next writer makes another. */
+/* Removes a stored key that does not open: the next writer makes another. */
 static void remove_key(struct redis_tenant *e)
 {
 	char name[REDIS_KEY_ROOM];
@@ -145,7 +145,7 @@ static void remove_key(struct redis_tenant *e)
 	(void)send(e, words, 2, nobody_waits);
 }
 
-/* The file of keys has a newer master: the same key in another wrapping, if Redis still has it. */
+/* The file of keys has a newer master: writes the same key in another wrapping, if Redis still has it. */
 static void wrap_anew(struct redis_tenant *e)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
@@ -160,7 +160,7 @@ static void wrap_anew(struct redis_tenant *e)
 	explicit_bzero(wrapped, sizeof(wrapped));
 }
 
-/* The key that all share, or why not. */
+/* Takes the common key, or the reason why it is missing. */
 static void key_came(struct redis_tenant *e, const struct redis_ask *ask)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
@@ -179,11 +179,11 @@ static void key_came(struct redis_tenant *e, const struct redis_ask *ask)
 		key_failed(e, KVT_MISS);
 	} else {
 		key_failed(
-			e, status == KVT_MISS ? KVT_ENOTSUP : status); /* its master is not here */
+			e, status == KVT_MISS ? KVT_ENOTSUP : status); /* this file of keys lacks its master */
 	}
 }
 
-/* There is none: ours, unless another writer is faster. */
+/* Makes a key where there is none, unless another writer is faster. */
 static void make_key(struct redis_tenant *e)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];

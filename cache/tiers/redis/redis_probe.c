@@ -1,11 +1,11 @@
 /*
- * redis_probe.c - which chunks of a chain are in Redis, in one round trip.
+ * redis_probe.c - finds the chunks of a chain that are in Redis, in one round trip.
  *
- * For each key the last bytes of its value are asked for, the footer: a value that was cut has
- * none. Nothing waits for anything: up to a window all are under way at once, and behind a key that
- * is missing no more are asked for. The parts behind the first of a long chunk cost a second trip.
+ * For each key the probe reads the last bytes of its value, the footer: a truncated value has none. No command waits
+ * for another: up to a window all are under way at once, and after a missing key no more are sent. The further parts of
+ * a long chunk cost a second trip.
  *
- * What presence believes is not asked for again.
+ * Keys that the presence table knows are not requested again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 
 #include "tiers/redis/redis_tier.h"
 
-#define WINDOW 512u /* commands of one probe that are under way at once */
+#define WINDOW 512u /* most commands of one probe under way at once */
 
-static void ask_on(struct redis_job *job); /* more of it, or the end */
+static void ask_on(struct redis_job *job); /* sends more commands, or ends the probe */
 
 static void set_absent(struct redis_job *job, size_t i, enum redis_answer_state state)
 {
@@ -24,7 +24,7 @@ static void set_absent(struct redis_job *job, size_t i, enum redis_answer_state 
 		job->missing = i;
 }
 
-/* A command of it was refused or is late. */
+/* Notes that a command of the key was refused or is late. */
 static void set_failed(struct redis_job *job, size_t i, enum kvt_status status)
 {
 	set_absent(job, i, ANSWER_LATE);
@@ -56,7 +56,7 @@ static bool may_be_found(const struct redis_job *job, size_t i)
 	return state == ANSWER_THERE || state == ANSWER_BELIEVED_THERE;
 }
 
-/* What was not answered in time counts as missing; what was answered before it still counts. */
+/* Ends a probe. Keys without an answer in time count as missing; earlier keys with an answer still count. */
 static void finish(struct redis_job *job)
 {
 	size_t n = job->request->key_count, found = 0;
@@ -89,7 +89,7 @@ static void counted(struct redis_ask *ask)
 	ask_on(job);
 }
 
-/* How many of the parts behind the first are there? They are in its slot. False: no memory. */
+/* Counts the chunk's parts after the first, which are in the same slot. False: no memory. */
 static bool count_parts(struct redis_job *job, size_t i, uint32_t parts)
 {
 	struct redis_ask *ask = redis_ask_parts(job->t, "EXISTS", &job->request->keys[i], 1, parts);
@@ -137,7 +137,7 @@ static void footer_came(struct redis_ask *ask)
 	job->left--;
 	if (status == KVT_OK) {
 		read_footer(job, i, ask);
-	} else if (status == KVT_ECORRUPT) { /* another type lies there */
+	} else if (status == KVT_ECORRUPT) { /* the key holds another type */
 		set_absent(job, i, ANSWER_ABSENT);
 	} else {
 		set_failed(job, i, status);
@@ -180,7 +180,7 @@ static void begin_key(struct redis_job *job, size_t i)
 		set_absent(job, i, ANSWER_LATE);
 }
 
-/* An answer may come while another is being asked for. */
+/* An answer may arrive while another command is being sent. */
 static void ask_on(struct redis_job *job)
 {
 	if (job->asking)

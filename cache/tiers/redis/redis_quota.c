@@ -1,25 +1,24 @@
 /*
- * redis_quota.c - how many bytes each tenant may have in Redis (protect.tenant_l2_bytes).
+ * redis_quota.c - limits the bytes of each tenant in Redis (protect.tenant_l2_bytes).
  *
- * Redis keeps an account for each tenant of a fingerprint: a sorted set with an entry for each chunk
- * (its key, bytes and parts; when it was written or read) and the sum, as the entry `total`, whose
- * score is the sum below zero. All handles that share the tier change it by one script, which runs
- * as a whole. A chunk is entered before it is set. If the account is beyond the quota then, the
- * oldest other chunks of the tenant are unlinked and afterwards taken off; only when that is enough
- * the chunk goes. So the account never says less than Redis holds:
+ * Redis keeps an account for each tenant of a fingerprint: a sorted set with an entry for each chunk (its key, bytes
+ * and parts; the time when it was written or read) and the sum, as the entry `total`, whose score is minus the sum. All
+ * handles that share the tier change the account by one script, which runs atomically. A chunk is entered before it is
+ * set. If the account then exceeds the quota, the handle unlinks the oldest other chunks of the tenant and afterwards
+ * removes their entries; the chunk is set only when that is enough. So the account never says less than Redis holds:
  *
- *	a handle that dies in between has entered what is not there: it leaves as it gets old
- *	Redis evicted a chunk, a key was erased: likewise
- *	an entry that was written again meanwhile (its score says so) is not taken off
- *	chunks that are older than their TTL are taken off first
+ * 	a handle that dies in between leaves an entry without a chunk, which ages out
+ * 	Redis evicted a chunk, a key was erased: likewise
+ * 	an entry that was written again meanwhile (its score shows that) stays
+ * 	entries of chunks older than their TTL are removed first
  *
- * What was erased with its tenant stays in the account, and in Redis, until it is the oldest. An account that Redis evicted
- * begins again, empty: until what the tenant had before has left by TTL or eviction, it may have twice its quota.
+ * Chunks erased with their tenant stay in the account, and in Redis, until they are the oldest. An account that Redis
+ * evicted begins again, empty: until the tenant's former chunks have left by TTL or eviction, the tenant may have twice
+ * its quota.
  *
- * Which chunk is old: a chunk that continues another one that was written or read within the last
- * minute is older than that by a microsecond, so that of one prompt the end leaves before its beginning,
- * without which it is of no use. Reading makes a chunk young, at most once a minute. Clocks are the
- * handles' own.
+ * Age of a chunk: a chunk that continues another one written or read within the last minute is older than that one by a
+ * microsecond, so that the end of a prompt leaves before its beginning, without which the end is useless. Reading makes
+ * a chunk young, at most once a minute. Clocks are the handles' own.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,15 +27,15 @@
 
 #include "tiers/redis/redis_tier.h"
 
-#define RECENT     4096u      /* places for chunks whose time is remembered */
-#define RECENT_US  60000000   /* one prompt's chunks come within this; a read counts again after it */
-#define SLACK_MS   120000u    /* entries outlive their chunks by this: RECENT_US and what clocks differ */
-#define ROUNDS     64u        /* of making room for one chunk */
-#define VICTIMS    64u        /* of one round: the script's LIMIT */
+#define RECENT     4096u      /* number of chunks whose time is remembered */
+#define RECENT_US  60000000   /* one prompt's chunks are stored within this time; a read counts again after it */
+#define SLACK_MS   120000u    /* entries outlive their chunks by this: RECENT_US and differences of clocks */
+#define ROUNDS     64u        /* most rounds of making room for one chunk */
+#define VICTIMS    64u        /* most victims of one round: the script's LIMIT */
 #define ANSWER_MOST (64u << 10)
 
-/* KEYS: the account. ARGV: quota, TTL in ms or 0, the chunk's entry, bytes and score, then entries that are gone with
- * the scores by which they were chosen. Answers the sum, how many chunks, and what has to go, with scores. */
+/* KEYS: the account. ARGV: quota, TTL in ms or 0, the chunk's entry, bytes and score, then removed entries with the
+ * scores by which they were chosen. Returns the sum, the number of chunks, and the victims, with scores. */
 static const char script[] =
 	"local k, total = KEYS[1], 'total'\n"
 	"local function bytes(e) return tonumber(string.match(e, '^%d+', 33)) or 0 end\n"
@@ -85,7 +84,7 @@ struct redis_admission {
 	uint32_t victim_count, rounds;
 };
 
-/* When a chunk was written or read. */
+/* The time when a chunk was written or read. */
 struct redis_recent {
 	struct kvt_key key;
 	int64_t at_us;
@@ -117,7 +116,7 @@ static struct redis_recent *recent_of(struct redis_tier *t, const struct kvt_key
 	return &t->quota.recent[hash % RECENT];
 }
 
-/* 0: not within the last minute. */
+/* Time of the chunk's last use; 0: not within the last minute. */
 static int64_t recently(struct redis_tier *t, const struct kvt_key *key, int64_t now_us)
 {
 	const struct redis_recent *r = recent_of(t, key);
@@ -126,7 +125,7 @@ static int64_t recently(struct redis_tier *t, const struct kvt_key *key, int64_t
 											 : 0;
 }
 
-/* Written or read now; parent NULL: it begins a prompt. Returns its score. */
+/* Notes a write or read now; parent NULL: the chunk begins a prompt. Returns its score. */
 static int64_t touch(
 	struct redis_tier *t, const struct kvt_key *key, const struct kvt_key *parent)
 {
@@ -141,8 +140,8 @@ static int64_t touch(
 
 /* --- accounts ---------------------------------------------------------------------------------- */
 
-/* What a chunk counts: its payload and a footer for each part. Names, and what Redis itself needs, are not
- * counted, so that every writer of a chunk counts the same. */
+/* Charge of a chunk: its payload and a footer for each part. Names, and Redis' own needs, are not counted, so that
+ * every writer of a chunk counts the same. */
 static uint64_t charge_of(uint64_t bytes, uint32_t parts)
 {
 	return bytes + (uint64_t)parts * REDIS_FOOTER;
@@ -159,7 +158,7 @@ static void make_entry(struct redis_account_entry *e, const struct kvt_key *key,
 	(void)snprintf(e->score, sizeof(e->score), "%" PRId64, at_us);
 }
 
-/* Takes an entry's name apart; 0: it is none of ours. */
+/* Splits an entry's name; 0: not a chunk's entry. */
 static uint32_t parts_of(const struct redis_account_entry *e, struct kvt_key *key)
 {
 	const char *colon;
@@ -173,7 +172,7 @@ static uint32_t parts_of(const struct redis_account_entry *e, struct kvt_key *ke
 	return parts <= REDIS_MAX_PARTS ? (uint32_t)parts : 0;
 }
 
-/* EVAL's key is its third word, by which the slot is found. */
+/* EVAL's key is its third word, which decides the slot. */
 static struct redis_ask *script_ask(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
@@ -210,7 +209,7 @@ static struct redis_ask *script_ask(struct redis_job *job)
 	return ask;
 }
 
-/* Reads what has to go. False: this is no answer of the script's. */
+/* Reads the victims. False: not an answer of the script. */
 static bool take_victims(
 	struct redis_job *job, const struct kvw_redis_element *at, size_t count)
 {
@@ -245,7 +244,7 @@ static void end_admission(struct redis_job *job)
 
 /* --- making room ------------------------------------------------------------------------------- */
 
-/* The tenant has no room for it. */
+/* Refuses a chunk: the tenant has no room for it. */
 static void refuse(struct redis_job *job, const char *why)
 {
 	redis_shares_refused(job->t, &job->footer.tenant);
@@ -267,7 +266,7 @@ static void unlinked(struct redis_ask *ask)
 		REDIS_COUNT(job->t, quota_evicted, job->admission->victim_count);
 		account(job);
 	} else {
-		redis_job_end(job, job->status); /* they are still in the account */
+		redis_job_end(job, job->status); /* the victims are still in the account */
 	}
 }
 
@@ -282,7 +281,7 @@ static void unlink_victims(struct redis_job *job)
 		uint32_t parts = parts_of(&job->victims[i], &key);
 
 		if (parts == 0)
-			continue; /* nothing has this name: it is only taken off */
+			continue; /* no chunk has this name: only the entry is removed */
 		asks[count] = redis_ask_parts(job->t, "UNLINK", &key, 0, parts);
 		if (asks[count] == NULL) {
 			while (count > 0)
@@ -308,7 +307,7 @@ static void go_on(struct redis_job *job)
 	admitted(job);
 }
 
-/* The server cannot run it, or may not: without an account nothing is stored. */
+/* The server cannot or may not run the script: without an account nothing is stored. */
 static enum kvt_status unaccountable(struct redis_job *job, const struct redis_ask *ask)
 {
 	const struct kvw_redis_command *c = &ask->command;
@@ -349,7 +348,7 @@ static void accounted(struct redis_ask *ask)
 		refuse(job, "protect.tenant_l2_bytes: others take the room that is made");
 }
 
-/* Enters the chunk, takes off what was unlinked, and asks what has to go. */
+/* Enters the chunk, removes entries of unlinked chunks, and reads the victims. */
 static void account(struct redis_job *job)
 {
 	struct redis_ask *ask = script_ask(job);
@@ -393,7 +392,7 @@ void redis_quota_admit(struct redis_job *job, void (*admitted)(struct redis_job 
 
 static void touched(struct redis_ask *ask)
 {
-	redis_ask_free(ask); /* late or lost: it is older than it might be */
+	redis_ask_free(ask); /* late or lost: the chunk is older than it should be */
 }
 
 void redis_quota_read(struct redis_tier *t, const struct redis_footer *f)

@@ -1,20 +1,20 @@
 /*
- * redis_read.c - a chunk comes back from Redis, in the native format.
+ * redis_read.c - reads a chunk from Redis, in the native format.
  *
- * All parts are asked for at once. Each answer's payload lands where it belongs: in the request's
- * segments or, sealed, in one piece of memory from which it is opened into them. Behind the payload
- * there is room for what follows it: names, tags, footer.
+ * The read requests all parts at once. Each answer's payload goes into its place: the request's segments or, sealed,
+ * one buffer from which it is opened into them. The command has room for the bytes after the payload: names, tags,
+ * footer.
  *
- * Reads beyond what keeps any network busy wait for their turn: a server that is asked for hundreds of
+ * Reads beyond a number that keeps any network busy wait for their turn: a server that gets requests for hundreds of
  * megabytes at once copies all of them before it sends the first byte.
  *
- *     parts come --> footers agree --> bytes prove themselves
+ *     parts arrive --> footers agree --> bytes have their checksum
  *
- * Where a value is cut is the writer's setting. Usually presence knows it from a probe, or the
- * reader has the same; if neither, the footer says it, and the chunk is read a second time.
+ * The writer's setting decides the parts' size. Usually the presence table knows it from a probe, or the reader has the
+ * same setting; otherwise the footer has it, and the chunk is read a second time.
  *
- * A chunk whose parts are of two writers is being written, or was by two at once; it is a miss, and
- * the next put of it sets that right. What is wrong in itself is unlinked.
+ * A chunk with parts of two writers is being written, or was written by two at once; it is a miss, and its next put
+ * corrects that. A part that is wrong in itself is unlinked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static struct redis_ask *part_ask(struct redis_job *job, uint32_t part)
 	return redis_ask_new(t, words, 2, into, count, 0);
 }
 
-/* Asks for all parts, cut as job->part_bytes says. */
+/* Requests all parts, cut by job->part_bytes. */
 static void ask_parts(struct redis_job *job)
 {
 	uint32_t parts = redis_part_count(job->request->bytes, job->part_bytes);
@@ -144,9 +144,9 @@ void redis_read_begin(struct redis_job *job)
 	ask_with_room(job);
 }
 
-/* --- a chunk that is cut otherwise --------------------------------------------------------------- */
+/* --- a chunk with parts of another size -------------------------------------------------------- */
 
-/* The footer of the first part says how long the chunk is, and where it is cut. */
+/* Takes the chunk's length and its parts' size from the footer of the first part. */
 static void go_by(struct redis_job *job, const struct redis_footer *f)
 {
 	if (f->bytes != job->request->bytes) {
@@ -154,7 +154,7 @@ static void go_by(struct redis_job *job, const struct redis_footer *f)
 		redis_job_end(job, KVT_MISS);
 		return;
 	}
-	if (job->again || f->part_bytes == job->part_bytes) { /* it changes faster than we read */
+	if (job->again || f->part_bytes == job->part_bytes) { /* the value changes faster than this read */
 		redis_job_end(job, KVT_MISS);
 		return;
 	}
@@ -190,7 +190,7 @@ static void looked(struct redis_ask *ask)
 		redis_job_end(job, status == KVT_FULL ? KVT_EIO : status);
 }
 
-/* The value was longer than there was room: what is its end? */
+/* Reads the end of a value that was longer than the room. */
 static void look(struct redis_job *job)
 {
 	struct redis_ask *ask = redis_ask_footer(job->t, job->request->keys);
@@ -205,7 +205,7 @@ static void look(struct redis_job *job)
 
 /* --- proof ------------------------------------------------------------------------------------- */
 
-/* The footer of a part, and whether it belongs here. */
+/* Decodes the footer of a part, and checks that it belongs to this chunk. */
 static enum kvt_status footer_of(struct redis_job *job, uint32_t part, struct redis_footer *f)
 {
 	const struct redis_ask *ask = job->asks[part];
@@ -227,7 +227,7 @@ static enum kvt_status footer_of(struct redis_job *job, uint32_t part, struct re
 	return KVT_OK;
 }
 
-/* Do all parts belong together? */
+/* Checks that all parts belong together. */
 static enum kvt_status check_parts(struct redis_job *job)
 {
 	for (uint32_t i = 1; i < job->parts; i++) {
@@ -243,7 +243,7 @@ static enum kvt_status check_parts(struct redis_job *job)
 	return KVT_OK;
 }
 
-/* What the asks came back with: KVT_OK: all were answered. */
+/* The worst status of the asks. KVT_OK: all were answered. */
 static enum kvt_status worst(const struct redis_job *job)
 {
 	enum kvt_status worst = KVT_OK;
@@ -257,7 +257,7 @@ static enum kvt_status worst(const struct redis_job *job)
 	return worst;
 }
 
-/* Answers that were too long are a miss, a server that refuses to answer is not. */
+/* Answers that were too long are a miss; a server's refusal is not. */
 static enum kvt_status refusal_of(const struct redis_job *job)
 {
 	for (uint32_t i = 0; i < job->parts; i++) {
@@ -299,14 +299,14 @@ static void settle(struct redis_job *job)
 		redis_read_corrupt(job);
 }
 
-/* Names and tags lie in job->extra. */
+/* Checks names and tags in job->extra. */
 static bool extra_is_right(const struct redis_job *job)
 {
 	return redis_extra_sum(job->extra, redis_footer_extra(&job->footer)) ==
 	       job->footer.extra_sum;
 }
 
-/* The engine's names, opened in place. */
+/* Finds the engine's names, opened in place. */
 static void find_names(struct redis_job *job, struct kvt_blocks *names)
 {
 	struct redis_tier *t = job->t;
@@ -330,9 +330,8 @@ static void find_names(struct redis_job *job, struct kvt_blocks *names)
 		job->request->names = names;
 }
 
-/* Opens a sealed value where it came, and copies it into the request's segments, where others may write (a
- * segment that clients of kvtierd have mapped): the checksum is of the bytes that go there, not of those that
- * are there by then. */
+/* Opens a sealed value in its buffer, and copies it into the request's segments, where other processes may write (a
+ * segment mapped by clients of kvtierd): the checksum covers the copied bytes, not those present there afterwards. */
 static enum kvt_status open_sealed(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
@@ -348,7 +347,7 @@ static enum kvt_status open_sealed(struct redis_job *job)
 	return status;
 }
 
-/* The bytes into the request's segments, proven. */
+/* Puts the proved bytes into the request's segments. */
 static enum kvt_status open_payload(struct redis_job *job)
 {
 	struct kvt_tier_request *r = job->request;
@@ -370,13 +369,13 @@ static void end_proven(struct redis_job *job)
 	redis_job_end(job, KVT_OK);
 }
 
-/* Goes on here when the tenant's key has come. */
+/* Goes on here once the tenant's key is known. */
 static void prove(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
 	const struct redis_footer *f = &job->footer;
 	bool sealed = (f->flags & REDIS_SEALED) != 0;
-	/* Else it is not for this handle. */
+	/* Otherwise the value is not for this handle. */
 	enum kvt_status status = sealed == (t->sealer != NULL) ? KVT_OK : KVT_MISS;
 
 	job->resume = prove;
@@ -389,7 +388,7 @@ static void prove(struct redis_job *job)
 	}
 	if (status == KVT_OK) {
 		status = open_payload(job);
-		if (status == KVT_MISS && !job->key_again) { /* another key than we know */
+		if (status == KVT_MISS && !job->key_again) { /* another key than the known one */
 			job->key_again = true;
 			status = redis_tenant_key(job, &f->tenant, false, true);
 			if (status == KVT_BUSY)

@@ -1,5 +1,5 @@
 /*
- * redis_shares.c - what tenants had in Redis when this handle last heard of it, for metrics: as many as
+ * redis_shares.c - bytes of tenants in Redis as last reported to this handle, for metrics: as many tenants as
  * kvt_tenant_list has places, of more the largest.
  */
 #include <stdlib.h>

@@ -1,16 +1,14 @@
 /*
- * redis_table.c - the table of generations (chunk/slots.h), one for all that store in this Redis.
+ * redis_table.c - the table of generations (chunk/slots.h), one for all caches that use this Redis.
  *
- * It is a sorted set, kvt1:generations: each slot that was ever changed, by the number of its last
- * change, the table's id, by 0, and "sum", by -1 less the sum of the numbers. One script asks for
- * what is newer than a number and, if wanted, gives a slot a larger number than all. Where there
- * is no table, or one that is behind the asker, the script begins another one. A table has 66,560
- * slots at most; 5 MB.
+ * The table is a sorted set, kvt1:generations: each slot that was ever changed, scored by the number of its last
+ * change, the table's id, scored 0, and "sum", scored -1 minus the sum of the numbers. One script reads the changes
+ * after a number and, on request, gives a slot a larger number than all others. If there is no table, or one that is
+ * behind the asker, the script begins a new one. A table has 66,560 slots at most; 5 MB.
  *
- * A failover may lose the last changes: a handle that knew one of them sees another sum, and has
- * another table begun. A failover that loses a change of which no running handle knows brings back
- * what it erased: Redis promises no more. A server that is full refuses a change, and the erase
- * with it.
+ * A failover may lose the last changes: a handle that knew one of them sees another sum, and begins a new table. A
+ * failover that loses a change unknown to every running handle brings the erased chunks back: Redis promises no more. A
+ * full server refuses a change, and so the erase.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,8 +21,8 @@
 #define ANSWER_MOST (128u << 10)
 #define ID_TEXT     (3 + 2 * KVT_TABLE_ID_BYTES)
 
-/* KEYS: the table. ARGV: id that the asker knows, the last number that it knows, the slot to change or "", an id for a new
- * table, the step to the change's number. Answers the id, the sum, then slots and numbers. */
+/* KEYS: the table. ARGV: id that the asker knows, the last number that it knows, the slot to change or "", an id for a
+ * new table, the step to the change's number. Returns the id, the sum, then slots and numbers. */
 static const char script[] =
 	"local t = KEYS[1]\n"
 	"if redis.call('TYPE', t)['ok'] ~= 'zset' then redis.call('DEL', t) end\n"
@@ -76,7 +74,7 @@ static bool id_read(const struct kvw_redis_element *e, uint8_t out[KVT_TABLE_ID_
 	return memcmp(text, e->data, ID_TEXT) == 0;
 }
 
-/* A number from 0 to 2^53. */
+/* Reads a number from 0 to 2^53. */
 static bool number_read(const struct kvw_redis_element *e, uint64_t *out)
 {
 	char *end;
@@ -87,7 +85,7 @@ static bool number_read(const struct kvw_redis_element *e, uint64_t *out)
 	return end == e->data + e->len && *out <= 1ull << 53;
 }
 
-/* False: this is no answer of the script's. */
+/* False: not an answer of the script. */
 static bool read_answer(const struct redis_ask *ask, struct kvt_table_ask *out)
 {
 	const struct kvw_redis_element *e = ask->command.found;
@@ -111,7 +109,7 @@ static bool read_answer(const struct redis_ask *ask, struct kvt_table_ask *out)
 	return true;
 }
 
-/* The tenant's key is gone, too. */
+/* The tenant's key is unlinked, too. */
 static void forgotten(struct redis_ask *ask)
 {
 	struct redis_job *job = ask->owner;

@@ -1,17 +1,15 @@
 /*
- * redis_tier.c - chunks in Redis or Valkey: the tier's functions, its step, and how requests come
- * and end.
+ * redis_tier.c - chunks in Redis or Valkey: the tier's functions, its step, and the begin and end of requests.
  *
  *     submit --> queue --> jobs --> asks --> client (redis.h)
  *                           | ^
  *                         parked, for a key of a tenant, or room
  *
- * Nothing is believed that Redis says: a chunk is given out if its footer proves its key, fingerprint,
- * length, and its bytes their checksum (or open under their key). What is wrong is
- * unlinked and is a miss.
+ * The tier trusts no answer of Redis: it returns a chunk only if the footer proves key, fingerprint and length, and the
+ * bytes have their checksum (or open under their key). A wrong value is unlinked and is a miss.
  *
- * What is bounded where: bytes and commands on their way by the client; sealed copies here, by
- * l2_inflight; presence, tenants and erased keys by their tables; requests by the caller.
+ * Bounds: the client bounds bytes and commands under way; l2_inflight bounds sealed copies; tables bound presence,
+ * tenants and erased keys; the caller bounds requests.
  */
 #include "tiers/redis/redis_tier.h"
 
@@ -35,7 +33,7 @@ static struct redis_tier *tier_of(struct kvt_tier *base)
 	return (struct redis_tier *)base;
 }
 
-/* --- requests come ----------------------------------------------------------------------------- */
+/* --- begin of requests -------------------------------------------------------------------------- */
 
 static void begin_flush(struct redis_job *job)
 {
@@ -155,7 +153,7 @@ static enum kvt_status late_status(const struct redis_job *job)
 	return job->request->verb == KVT_TIER_PROBE ? KVT_OK : KVT_MISS;
 }
 
-/* Parked ones whose time is over. */
+/* Ends parked jobs whose time is over. */
 static size_t end_late(struct redis_tier *t, int64_t now, int64_t *next_ns)
 {
 	struct redis_job *job = TAILQ_FIRST(&t->parked);
@@ -170,7 +168,7 @@ static size_t end_late(struct redis_tier *t, int64_t now, int64_t *next_ns)
 		}
 		redis_job_end(job, late_status(job));
 		n++;
-		job = TAILQ_FIRST(&t->parked); /* others may have gone with it */
+		job = TAILQ_FIRST(&t->parked); /* other jobs may have ended with it */
 	}
 	return n;
 }
@@ -273,7 +271,8 @@ static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request
 		kvw_redis_wake(t->redis);
 }
 
-/* What others of these tenants wrote leaves by itself; their keys may have been destroyed. */
+/* Values that other handles wrote for these tenants leave Redis by themselves; the tenants' keys may have been
+ * destroyed. */
 static size_t redis_drop_slots(struct kvt_tier *base, const struct kvt_slot_set *slots)
 {
 	(void)slots;
@@ -358,7 +357,7 @@ static void redis_destroy(struct kvt_tier *base)
 	free_parts(t);
 }
 
-/* The first line of a file, without its end. */
+/* Reads the first line of a file, without its end. */
 static enum kvt_status read_password(const char *path, char out[PASSWORD_ROOM], char *why)
 {
 	FILE *f = fopen(path, "re");
@@ -368,7 +367,7 @@ static enum kvt_status read_password(const char *path, char out[PASSWORD_ROOM], 
 		(void)snprintf(why, KVT_REASON_BYTES, "l2.password_file: %.80s: %m", path);
 		return KVT_EIO;
 	}
-	(void)setvbuf(f, NULL, _IONBF, 0); /* no copy of it stays behind */
+	(void)setvbuf(f, NULL, _IONBF, 0); /* leaves no copy of the password in a buffer */
 	if (fgets(out, PASSWORD_ROOM, f) == NULL)
 		out[0] = '\0';
 	out[strcspn(out, "\r\n")] = '\0';

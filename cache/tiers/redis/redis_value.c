@@ -46,7 +46,7 @@ void redis_footer_encode(const struct redis_footer *f, uint8_t out[REDIS_FOOTER]
 	kvt_bytes_stamp(out, REDIS_FOOTER, 0);
 }
 
-/* Do its numbers agree with each other? */
+/* Returns whether the footer's numbers are consistent. */
 static bool agrees(const struct redis_footer *f)
 {
 	bool sealed = (f->flags & REDIS_SEALED) != 0;

@@ -1,24 +1,22 @@
 /*
- * redis_value.h - a chunk as it lies in Redis, byte by byte. Native format 1.0.
+ * redis_value.h - the bytes of a chunk in Redis. Native format 1.0.
  *
- * Keys. A chunk's first (as a rule only) part and the parts behind it are
+ * Keys. A chunk's first (usually only) part and its further parts are
  *
- *	kvt1:FINGERPRINT:{KEY}    kvt1:FINGERPRINT:{KEY}:1    kvt1:FINGERPRINT:{KEY}:2 ...
+ * 	kvt1:FINGERPRINT:{KEY}    kvt1:FINGERPRINT:{KEY}:1    kvt1:FINGERPRINT:{KEY}:2 ...
  *
- * FINGERPRINT: its first 16 bytes in hex (all 32 are in the value); KEY: all 32 in hex. The braces
- * put all parts of a chunk into one slot of a Cluster: they move, vanish and are unlinked together,
- * by one command, while chunks spread over all slots. All begins with "kvt1:", for ACL patterns.
+ * FINGERPRINT: its first 16 bytes in hex (all 32 are in the value); KEY: all 32 in hex. The braces put all parts of a
+ * chunk into one slot of a Cluster: they move, vanish and are unlinked together, by one command, while chunks spread
+ * over all slots. All begins with "kvt1:", for ACL patterns.
  *
- *	kvt1:generations    redis_table.c    kvt1:FINGERPRINT:tenantkey:TENANT    redis_keys.c
- *	kvt1:FINGERPRINT:account:TENANT    with quotas: redis_quota.c
+ * 	kvt1:generations    redis_table.c    kvt1:FINGERPRINT:tenantkey:TENANT    redis_keys.c
+ * 	kvt1:FINGERPRINT:account:TENANT    with quotas: redis_quota.c
  *
- * KEY is the chunk's name, with the generation of its tenant in it.
+ * KEY is the chunk's name, which includes the generation of its tenant.
  *
- * A value is payload, names, tags, footer. The payload comes first and the footer last because the
- * reader of a chunk knows its length: GET puts the payload where it belongs and what is behind it
- * elsewhere, in one round trip and without a copy. And GETRANGE of the last bytes asks whether a
- * chunk is there at the same time as whether its end is: of a value that was cut, no footer is
- * left.
+ * A value is payload, names, tags, footer. The payload comes first and the footer last because the reader of a chunk
+ * knows its length: GET puts the payload into its place and the rest elsewhere, in one round trip and without a copy.
+ * GETRANGE of the last bytes shows both that a chunk is there and that it is complete: a truncated value has no footer.
  *
  * footer (REDIS_FOOTER bytes, little-endian)
  *     0  "kvtvalue"          8  u16 major, u16 minor    12 u32 bytes of the footer
@@ -35,11 +33,11 @@
  *   312  u32 bytes of names (their tag included)       316 u32 tags          320 u32 flags
  *   324  u32 zero          328  XXH3-64 of names and tags
  *
- * Names and tags (16 bytes each) are in the first part alone; names are as the NVMe tier writes
- * them (nvme_format.h), filled up to a multiple of 4.
+ * Only the first part has names and tags (16 bytes each); names are in the NVMe tier's form (nvme_format.h), filled up
+ * to a multiple of 4.
  *
- * Another major version is not read; a newer minor is, without what is reserved here.
- * Pure functions.
+ * A value of another major version is not read; of a newer minor version the reader ignores reserved bytes. Pure
+ * functions.
  */
 #ifndef KVT_REDIS_VALUE_H
 #define KVT_REDIS_VALUE_H
@@ -52,10 +50,10 @@
 #define REDIS_MAJOR      1
 #define REDIS_MINOR      0
 #define REDIS_FOOTER     336u
-#define REDIS_MAX_EXTRA  (64u * 1024) /* names and tags of one chunk */
+#define REDIS_MAX_EXTRA  (64u * 1024) /* bytes of names and tags of one chunk */
 #define REDIS_MAX_PARTS  4096u
 #define REDIS_MAX_TOKENS (1u << 24)
-#define REDIS_KEY_ROOM   128 /* any of the keys above, with its NUL */
+#define REDIS_KEY_ROOM   128 /* room for any of the keys above, with its NUL */
 
 enum { /* flags */
 	REDIS_PARENT = 1,
@@ -77,16 +75,16 @@ struct redis_footer {
 	struct kvt_checksum checksum;
 	struct kvt_seal_header seal, names_seal;
 	uint32_t names_bytes, tag_count;
-	uint64_t extra_sum; /* of names and tags */
+	uint64_t extra_sum; /* checksum of names and tags */
 };
 
 void redis_footer_encode(const struct redis_footer *f, uint8_t out[REDIS_FOOTER]);
-/* KVT_EFORMAT: not ours, or another major. KVT_ECORRUPT: ours, and wrong. Lengths and counts agree
- * with each other when it is KVT_OK. */
+/* KVT_EFORMAT: another program's, or another major version. KVT_ECORRUPT: this format, and wrong. With KVT_OK, lengths
+ * and counts are consistent. */
 enum kvt_status redis_footer_decode(
 	const uint8_t *in, size_t len, struct redis_footer *out) KVT_MUST_CHECK;
 
-/* Bytes of names and tags behind the payload; 0 but in the first part. */
+/* Bytes of names and tags after the payload; 0 except in the first part. */
 static inline uint64_t redis_footer_extra(const struct redis_footer *f)
 {
 	return f->part == 0 ? (uint64_t)f->names_bytes + (uint64_t)f->tag_count * KVT_SEAL_TAG_BYTES
@@ -99,19 +97,19 @@ static inline uint64_t redis_footer_value(const struct redis_footer *f)
 	return f->part_payload + redis_footer_extra(f) + REDIS_FOOTER;
 }
 
-/* Does it name this chunk? */
+/* Returns whether the footer names this chunk. */
 bool redis_footer_is(const struct redis_footer *f, const struct kvt_fingerprint *fingerprint,
 	const struct kvt_key *key);
-/* `extra` of it: where the chunk is cut. */
+/* The chunk's data for the presence table; `extra` has the parts' size. */
 struct kvt_tier_known redis_footer_known(const struct redis_footer *f);
 
 uint64_t redis_extra_sum(const void *extra, uint64_t bytes);
 
-/* Where a chunk of this length is cut: 0 is no length. */
+/* Number of parts of a chunk of this length; 0: impossible length. */
 uint32_t redis_part_count(uint64_t bytes, uint32_t part_bytes);
 uint64_t redis_part_length(uint64_t bytes, uint32_t part_bytes, uint32_t part);
 
-/* Texts of keys, with NUL; each returns its length. */
+/* Write texts of keys, with NUL; each returns its length. */
 size_t redis_chunk_name(const struct kvt_fingerprint *f, const struct kvt_key *key, uint32_t part,
 	char out[REDIS_KEY_ROOM]);
 size_t redis_tenant_key_name(

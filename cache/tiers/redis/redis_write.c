@@ -1,14 +1,14 @@
 /*
- * redis_write.c - a chunk goes to Redis, in the native format.
+ * redis_write.c - writes a chunk to Redis, in the native format.
  *
- * First, sealed, the tenant's key and a sealed copy. The
- * parts behind the first are set before it, all at once: the first one is what probes look at.
+ * A sealed store first needs the tenant's key and a sealed copy. The further parts are set before the first one, all at
+ * once: probes read only the first part.
  *
- * Writes beyond what keeps any network busy wait for their turn here, without a deadline that runs:
- * in the client's line they would time out behind each other and look like a server that fails.
+ * Writes beyond a number that keeps any network busy wait for their turn here, before their deadline begins: in the
+ * client's queue they would time out behind each other and look like a failing server.
  *
- * Bytes go from the request's segments to the socket as they are; the checksum is the caller's. A sealed
- * value has none, so what is sealed is compared with it.
+ * Bytes go from the request's segments straight to the socket; the checksum is the caller's. A sealed value has no
+ * checksum, so the sealed bytes are compared with the caller's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ uint64_t redis_ttl_ms(const struct redis_tier *t, const struct kvt_item *item)
 	return ttl / 1000000 + (ttl % 1000000 != 0);
 }
 
-/* --- what goes with the payload ----------------------------------------------------------------- */
+/* --- names, tags, footer ------------------------------------------------------------------------ */
 
 static void fill_footer(struct redis_job *job)
 {
@@ -69,7 +69,7 @@ static uint64_t padded(uint64_t bytes)
 	return (bytes + 3) / 4 * 4;
 }
 
-/* Names into job->extra, sealed if the store is. */
+/* Puts names into job->extra, sealed if the store is. */
 static enum kvt_status put_names(struct redis_job *job, uint64_t bytes)
 {
 	struct redis_tier *t = job->t;
@@ -98,7 +98,7 @@ static enum kvt_status put_names(struct redis_job *job, uint64_t bytes)
 	return status;
 }
 
-/* Names and tags, and the sealed copy. */
+/* Makes names and tags, and the sealed copy. */
 static enum kvt_status make_extra(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
@@ -125,7 +125,7 @@ static enum kvt_status make_extra(struct redis_job *job)
 		place = redis_place(t, f, KVT_TIER_L2, r->bytes);
 		status = kvt_seal(t->sealer, &place, r->segments, r->segment_count, job->bounce,
 			&f->seal, job->extra + f->names_bytes);
-		/* Its tags prove whatever was sealed, also bytes that changed in memory since they were put. */
+		/* The tags prove any sealed bytes, including bytes that changed in memory since their put. */
 		if (status == KVT_OK &&
 			!kvt_checksum_holds(
 				r->segments, r->segment_count, r->bytes, &r->checksum))
@@ -166,7 +166,7 @@ static struct redis_ask *part_ask(struct redis_job *job, uint32_t part)
 	ask = redis_ask_new(t, words, ms > 0 ? 5 : 3, pieces, count, sizeof(footer));
 	if (ask == NULL)
 		return NULL;
-	/* The footer has to stay: it lies in the ask's buffer, where no answer goes. */
+	/* The footer must stay until the end: it lies in the ask's buffer, where no answer goes. */
 	memcpy(ask->buffer, footer, sizeof(footer));
 	((struct iovec *)(uintptr_t)ask->command.parts)[count].iov_base = ask->buffer;
 	ask->command.lead = NULL;
@@ -182,7 +182,7 @@ static void end_written(struct redis_job *job)
 	redis_job_end(job, KVT_OK);
 }
 
-/* Parts that were set are of no use without the others. */
+/* Parts that were set are useless without the others. */
 static void end_failed(struct redis_job *job)
 {
 	for (uint32_t i = 0; i < job->parts; i++) {
@@ -236,9 +236,9 @@ static void send_parts(struct redis_job *job)
 		redis_ask_send(job->asks[i], part_set, job, job->deadline_ns);
 }
 
-/* --- before them ------------------------------------------------------------------------------- */
+/* --- preparation -------------------------------------------------------------------------------- */
 
-/* What may have to be waited for, one after another. */
+/* Takes the steps that may wait, one after another. */
 static enum kvt_status prepare(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;

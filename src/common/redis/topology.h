@@ -124,7 +124,7 @@ uint32_t kvw_redis_client_random(struct kvw_redis *r, uint32_t limit);
 
 const struct kvw_redis_env *kvw_redis_client_env(struct kvw_redis *r);
 
-/* Of a server: host and port of kvw_redis_client_server, and whether a link is ready now. */
+/* Data of a server: host and port of kvw_redis_client_server, and whether a link is ready now. */
 const char *kvw_redis_server_host(const struct kvw_redis_server *server);
 uint16_t kvw_redis_server_port(const struct kvw_redis_server *server);
 bool kvw_redis_server_ready(const struct kvw_redis_server *server);

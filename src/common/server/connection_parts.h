@@ -47,7 +47,7 @@ void kvw_conn_refuse(
 /* Collects the body of the request in clients->head, whose head has len bytes; then passes the
  * request on. */
 void kvw_conn_collect(struct kvw_conn *conn, const char *head, size_t len);
-/* Of state DRAIN. False: nothing came now, or the connection is closed. */
+/* Reads on in state DRAIN. False: no byte came now, or the connection is closed. */
 bool kvw_conn_drain(struct kvw_conn *conn);
 void kvw_conn_linger(struct kvw_conn *conn); /* of state LINGER */
 

@@ -31,7 +31,7 @@ struct kvw_section {
 
 /* Messages and pages come in two wordings, which users and their scripts know. */
 enum kvw_wording {
-	/* Of kvway: "a whole number from 1 to 64"; pages say what a change needs. */
+	/* kvway's form: "a whole number from 1 to 64"; pages say what a change needs. */
 	KVW_WORDING_FULL,
 	KVW_WORDING_BRIEF, /* of the cache: "1 to 64" */
 };

@@ -54,7 +54,7 @@ struct kvw_tls_server_options {
 	bool only_1_3;         /* else 1.2 too */
 	/* Decrypted bytes are overwritten once they were read: heads have keys. */
 	bool wipe;
-	/* Of TLS 1.2, as OpenSSL writes them; "" or NULL: KVW_TLS_CIPHERS. */
+	/* Ciphers of TLS 1.2, in OpenSSL's form; "" or NULL: KVW_TLS_CIPHERS. */
 	const char *ciphers;
 	const char *ciphersuites; /* of TLS 1.3; "" or NULL: OpenSSL's own */
 };

@@ -115,7 +115,7 @@ static uint64_t body_limit(const struct kvw_config *config)
 	return most + BODY_BYTES_SPARE;
 }
 
-/* Of the configuration in force, which a reload has perhaps changed. */
+/* Applies the configuration in force, which a reload may have changed. */
 static void follow_config(struct kvw_admin *admin)
 {
 	kvw_admin_http_set_body_most(admin->http, body_limit(admin->deps.fleet->config));
@@ -456,7 +456,7 @@ static void on_found(void *arg, const struct kvw_source_ops *ops,
 	kvw_members_unreadable(admin->members, member_source(ops), why != NULL || partial);
 }
 
-/* What finds workers besides those of the configuration. */
+/* Starts sources of workers besides those of the configuration. */
 static enum kvw_err start_sources(struct kvw_admin *admin)
 {
 	const struct kvw_config *config = admin->deps.config;
@@ -498,7 +498,7 @@ static enum kvw_err start_reload(struct kvw_admin *admin)
 		       : KVW_ENOMEM;
 }
 
-/* What looks after the fleet's workers. */
+/* Starts the parts that watch the fleet's workers. */
 static enum kvw_err start_fleet(struct kvw_admin *admin, FILE *errors)
 {
 	struct kvw_fleet *fleet = admin->deps.fleet;

@@ -93,7 +93,7 @@ static void put_waking(struct kvw_page *text, const struct kvw_wakes *wakes, int
 		kvw_page_string(text, "]");
 }
 
-/* Of the keys that verify tokens; null: they have not been fetched yet. */
+/* Writes the state of the keys that verify tokens; null: they have not been fetched yet. */
 static void put_token_keys(struct kvw_page *text, const struct kvw_auth *auth, int64_t now_ns)
 {
 	const struct kvw_jwt_gate *gate = auth == NULL ? NULL : kvw_auth_jwt(auth);
@@ -287,9 +287,9 @@ static bool is_inner(const struct kvw_config *config, const char *name)
 	return inner;
 }
 
-/* What workers say of a model that clients name so, with those of its groups that have it under
- * another name. An alias of a model whose groups alone serve it is one of what is served, too.
- * False: no worker serves it. */
+/* Collects the workers' data of a model that clients name so, including its groups that know it
+ * under another name. An alias of a model that only groups serve counts as served, too. False: no
+ * worker serves it. */
 static bool collect_card(const struct kvw_fleet_view *view, const struct kvw_config *config,
 	const char *name, struct kvw_model_card *card)
 {

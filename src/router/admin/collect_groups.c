@@ -22,7 +22,7 @@ static bool label(const struct kvw_metrics *metrics, size_t group, struct kvw_la
 	return true;
 }
 
-/* Of a loop; NULL: it had no request of the group. */
+/* The group's cell of a loop; NULL: the loop had no request of the group. */
 static const struct kvw_group_cell *cell(
 	const struct kvw_metrics *metrics, size_t loop, size_t group)
 {
@@ -112,7 +112,7 @@ void kvw_collect_group_shadow(struct kvw_collect *collect)
 		KVW_SHADOW_RESULTS);
 }
 
-/* What one loop has of a pair; NULL: nothing. */
+/* The pair's cell of one loop; NULL: none. */
 static const struct kvw_pair_cell *pair(
 	const struct kvw_metrics *metrics, size_t loop, size_t group, size_t of)
 {
@@ -255,7 +255,7 @@ void kvw_collect_group_histogram(struct kvw_collect *collect)
 	}
 }
 
-/* Of the configuration in force, on the thread that changes it. */
+/* Collects weights of the configuration in force, on the thread that changes it. */
 void kvw_collect_group_weight(struct kvw_collect *collect)
 {
 	const struct kvw_config *config = atomic_load(&collect->metrics->fleet->config);

@@ -129,7 +129,7 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_bool(text, "blends", candidate->blends);
 }
 
-/* What is known of the worker's cache by its own word, and what is wrong. */
+/* Writes the known coverage of the worker's cache by its own reports, and errors of that. */
 static void put_coverage(
 	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
 {

@@ -25,7 +25,7 @@ struct kvw_explained_limit {
 	struct kvw_rate_state state;
 };
 
-/* Of a dry run, which it borrows from. */
+/* The result of a dry run, which it borrows from. */
 struct kvw_explanation {
 	/* --- what it is made from --- */
 	int64_t now_ns;

@@ -7,7 +7,7 @@
 
 #define WEIGHT_MOST 1e6
 
-/* What the body says of a group; false: nothing. *weight below 0: no weight. */
+/* Reads a group's member of the body; false: none. *weight below 0: no weight. */
 static bool said_of(const json_t *weights, const struct kvw_model_group *group, double *weight)
 {
 	const json_t *value = json_object_get(weights, group->group);

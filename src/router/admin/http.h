@@ -49,7 +49,7 @@ const struct kvw_admin_http_state *kvw_admin_http_state(const struct kvw_admin_h
 void kvw_admin_http_drain(struct kvw_admin_http *http, int64_t settle_ns);
 /* Does the server drain, and have all its clients gone? Any thread. */
 bool kvw_admin_http_is_done(const struct kvw_admin_http *http);
-/* Of requests whose head comes from now on. */
+/* Sets the limit for requests whose head arrives from now on. */
 void kvw_admin_http_set_body_most(struct kvw_admin_http *http, uint64_t body_most);
 /* Clients speak TLS, which is borrowed until the server is destroyed.
  * Before the base's first dispatch. */

@@ -84,7 +84,7 @@ enum kvw_group_by {
 	KVW_GROUP_BY_CONVERSATION, /* by how its chat begins */
 	KVW_GROUP_BY_REQUEST,      /* by its x-request-id */
 	KVW_GROUP_BY_HEADER,       /* its client named it */
-	/* One of its workers is the only one that can answer, or was named. */
+	/* the only worker that can answer, or the named one, is the group's */
 	KVW_GROUP_BY_WORKER,
 	KVW_GROUP_BY_FALLBACK,     /* the one that it would have gone to has no worker for it */
 	KVW_GROUP_BY_COUNT

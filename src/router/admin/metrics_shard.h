@@ -84,7 +84,7 @@ struct kvw_worker_tally {
 	_Atomic uint64_t predicted, cached;     /* tokens */
 	_Atomic uint64_t missing, unforeseen;   /* tokens predicted too many, too few */
 
-	/* Of these, predictions from exact tokens and the worker's own word. */
+	/* part of these: predictions from exact tokens and the worker's own reports */
 	_Atomic uint64_t exact_right, exact_wrong;
 };
 

@@ -146,8 +146,8 @@ void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_c
 
 /* --- keys --- */
 
-/* What is wrong with a request's key, for the client.
- * NULL: nothing, and *name is the key's, borrowed from the ring. */
+/* The fault of a request's key, for the client. NULL: none, and *name is the key's, borrowed from
+ * the ring. */
 static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential shown,
 	const struct kvw_digest *digest, struct kvw_slice target, int *status, const char **name)
 {

@@ -140,7 +140,7 @@ static void log_changes(const struct kvw_config_diff *diff)
 	}
 }
 
-/* What is not read from the settings each time. */
+/* Notifies parts that do not read the settings each time. */
 static void notify_parts(struct kvw_reload *reload, const struct kvw_config *config)
 {
 	kvw_log_set_level((enum kvw_log_level)config->log_level);

@@ -92,7 +92,7 @@ void kvw_worker_list_finish(struct kvw_worker_list *list)
 	*list = (struct kvw_worker_list){0};
 }
 
-/* Whether it is this host:port. */
+/* Returns whether the URL has this host:port. */
 static bool has_host(const char *url, struct kvw_slice id)
 {
 	const char *host = host_of(url);
@@ -114,7 +114,7 @@ static bool is_named(const char *url, struct kvw_slice id, bool whole)
 	return whole ? kvw_slice_equal(id, kvw_slice_of(url)) : id.len > 0 && has_host(url, id);
 }
 
-/* One that stays before one that leaves before one that is no member any more. */
+/* Order: members that stay, members that leave, former members. */
 static int rank_of(const struct kvw_member_view *view)
 {
 	return view->worker == NULL ? 0 : view->leaves ? 1 : 2;

@@ -68,7 +68,7 @@ static void put_share(json_t *object, const char *key, uint64_t part, uint64_t w
 			   : json_real(part >= whole ? 1 : (double)part / (double)whole));
 }
 
-/* What its answers have said of its cache. */
+/* Writes the cache hits that the worker's answers have reported. */
 static void put_hits(
 	json_t *object, const struct kvw_metrics *metrics, const struct kvw_worker *worker)
 {

@@ -96,7 +96,7 @@ void kvw_workers_answer(
 
 /* --- adding ----------------------------------------------------------------------------------- */
 
-/* What speaks against adding them, before any is added: 0, or the status. */
+/* Checks the new workers before any is added: 0, or the status of the refusal. */
 static int check_new(const struct visit *visit, const struct kvw_config *config, char **why)
 {
 	size_t live = atomic_load(&visit->desk->fleet->live);
@@ -136,7 +136,7 @@ static int add_all(const struct visit *visit, const struct kvw_config *config, c
 	}
 	if (err == KVW_OK)
 		return 0;
-	/* One may have requests: it has left before, and has gone on as this one. */
+	/* A worker that has left before and was taken back may have requests. */
 	while (added-- > 0)
 		(void)!kvw_members_remove(members, config->workers[added].url, false);
 	*why = strdup(text);

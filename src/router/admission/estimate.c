@@ -24,7 +24,7 @@ static void judge_wait(
 	int64_t sent_ns = now_ns + out->wait_ns;
 
 	if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_SENT && !may_not_wait) {
-		/* It is sent by then, even to a busy worker. */
+		/* By then the request is sent, even to a busy worker. */
 		out->wait_ns = w->start_ns > now_ns ? w->start_ns - now_ns : 0;
 		sent_ns = now_ns + out->wait_ns;
 	}

@@ -90,7 +90,7 @@ int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now
 
 	if (requests <= 0 || undone <= 0)
 		return (int64_t)theirs;
-	/* One of them is under way. */
+	/* At least one of the requests is under way. */
 	one = undone / requests;
 	return (int64_t)(undone - (since < one ? since : one) + theirs);
 }

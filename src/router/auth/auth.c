@@ -50,7 +50,7 @@ struct kvw_auth {
 	struct kvw_auth_state state;
 	struct kvw_jwt_gate *jwt; /* owned; NULL: tokens are not used */
 
-	/* Of the thread. */
+	/* The thread's members. */
 	pthread_t thread;
 	bool started;
 	_Atomic bool ends, wanted;

@@ -47,7 +47,7 @@ struct kvw_jwt_keys {
 	bool wanted, fetching;
 	int64_t tried_ns; /* end of the last fetch; 0: none */
 
-	/* Of the thread. */
+	/* The thread's members. */
 	pthread_t thread;
 	bool started;
 	_Atomic bool ends; /* also aborts a fetch */

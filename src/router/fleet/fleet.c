@@ -262,7 +262,7 @@ bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_
 	return trial;
 }
 
-/* Of bytes per token. */
+/* Bounds of bytes per token. */
 #define UNITS_LEAST 0.25
 #define UNITS_MOST  64.0
 

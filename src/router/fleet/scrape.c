@@ -375,7 +375,7 @@ static int compare_listed(const void *a, const void *b)
 	return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
-/* Of equal names the first is kept. */
+/* The first of equal names is kept. */
 static enum kvw_err copy_sorted(struct listed *listed, size_t count, struct kvw_model_names *names)
 {
 	qsort(listed, count, sizeof(listed[0]), compare_listed);

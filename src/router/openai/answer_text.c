@@ -18,7 +18,7 @@
 
 enum state { STATE_BETWEEN, STATE_STRING, STATE_ESCAPE, STATE_HEX };
 
-/* Of the value to come. */
+/* Meaning of the next value. */
 enum meaning { MEANS_NOTHING, MEANS_TEXT, MEANS_INDEX, MEANS_ERROR };
 
 static bool key_is(const struct kvw_answer_text *a, const char *word)

@@ -121,7 +121,7 @@ static const struct known_path known_paths[] = {
 	UNSALTED("/v1/audio/transcriptions", AUDIO),
 	UNSALTED("/v1/audio/translations", AUDIO),
 	PROMPT("/invocations", INVOCATIONS),
-	/* Of SGLang. */
+	/* Paths of SGLang. */
 	UNSALTED("/generate", GENERATE),
 	UNSALTED("/generate_from_file", AUDIO), /* has a form as body */
 	UNSALTED("/vertex_generate", GENERATE),
@@ -162,7 +162,7 @@ static const struct known_path known_paths[] = {
 	CONTROL("/weight_checker"),
 	CONTROL("/start_profile"),
 	CONTROL("/stop_profile"),
-	/* Of SGLang. */
+	/* Paths of SGLang. */
 	EMPTIES("/flush_cache"),
 	EMPTIES("/clear_hicache_storage_backend"),
 	EMPTIES("/release_memory_occupation"),

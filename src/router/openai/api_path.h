@@ -65,7 +65,7 @@ bool kvw_target_wakes_parts(struct kvw_slice target);
 /* Label text, for example "chat". */
 const char *kvw_api_name(enum kvw_api api);
 
-/* Whether it is Anthropic's API, with its own errors and header fields. */
+/* Returns whether the path belongs to Anthropic's API, with its own errors and header fields. */
 static inline bool kvw_api_anthropic(enum kvw_api api)
 {
 	return api == KVW_API_MESSAGES || api == KVW_API_COUNT_TOKENS;

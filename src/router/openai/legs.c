@@ -231,7 +231,7 @@ static bool read_param(void *arg, const struct kvw_member *member)
 	return true;
 }
 
-/* Of members of one name the last one counts, as with the engine's own parser. */
+/* The last of several members of one name counts, as with the engine's own parser. */
 static bool find_params(void *arg, const struct kvw_member *member)
 {
 	struct kvw_slice *text = arg;

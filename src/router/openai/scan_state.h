@@ -118,10 +118,10 @@ struct frame {
 	uint8_t member;   /* enum node: meaning of the next value */
 	uint8_t argument; /* of `member`: enum slot, setting, skip, or an index */
 	uint8_t kind;     /* NODE_PROMPT: enum prompt_kind */
-	/* Of an object that is skipped: bits of session fields whose paths lead into it ... */
+	/* For a skipped object: bits of session fields whose paths lead into it ... */
 	uint8_t inside;
 	uint8_t within;   /* ... and into the member read last */
-	/* Of the member read last: 1 + enum kvw_place_kind, if its place is recorded; else 0. */
+	/* For the member read last: 1 + enum kvw_place_kind, if its place is recorded; else 0. */
 	uint8_t field;
 	bool holds;       /* sampling_params: has members that control the engine */
 	bool list;
@@ -296,7 +296,7 @@ static inline uint32_t *scan_skipped(struct kvw_scan *scan, unsigned what)
  * ends; `at` in bytes of what was fed. */
 void places_begin(struct kvw_scan *scan, unsigned kind, uint64_t at);
 void places_end(struct kvw_scan *scan, unsigned kind, uint64_t at);
-/* Of a watched member that controls the engine: 1 + enum kvw_place_kind; else 0. */
+/* For a watched member that controls the engine: 1 + enum kvw_place_kind; else 0. */
 uint8_t places_field(const struct kvw_scan *scan, const char *name, size_t len);
 
 /* --- keys.c: meanings of values --- */

@@ -64,7 +64,7 @@ uint8_t kvw_admit_class(struct kvw_exchange *x)
 	return (uint8_t)kvw_config_class(x->config, name);
 }
 
-/* By the model's name as the request has it. */
+/* The promise to the request, by the model's name as the client wrote it. */
 static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_index)
 {
 	struct kvw_service_level_ms ms;
@@ -76,8 +76,8 @@ static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_
 		ms.tpot * KVW_NS_PER_MS};
 }
 
-/* Hash of the program that the request names; 0: it names none. Of each key's requests on its own:
- * no client joins another one's program. */
+/* Hash of the program that the request names; 0: the request names none. The hash is separate for
+ * each key, so that no client joins another client's program. */
 static uint64_t program_of(struct kvw_exchange *x)
 {
 	const struct kvw_strings *names = &x->config->admission_program_headers;
@@ -122,7 +122,7 @@ void kvw_admit_enter(struct kvw_exchange *x)
 		e->turn = kvw_programs_find(admission->programs, &x->route, program_of(x));
 }
 
-/* Asks the strategy, and chooses by that. False: there is no usable worker. */
+/* Asks the strategy and notes its choice. False: no worker is usable. */
 bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set)
 {
 	struct kvw_loop *loop = x->loop;
@@ -145,7 +145,7 @@ struct kvw_gate_terms kvw_admit_terms(const struct kvw_exchange *x)
 	};
 }
 
-/* What was sent on, or refused, its gate has taken out. */
+/* Takes a request out of its gate, unless sending or refusing it has done so already. */
 static void leave_gate(struct kvw_exchange *x, enum kvw_waited how)
 {
 	if (how == KVW_WAITED)

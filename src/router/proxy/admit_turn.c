@@ -1,5 +1,5 @@
 /*
- * admit_turn.c - between two turns of a loop: which of those that wait go on.
+ * admit_turn.c - between two turns of a loop: sends waiting requests that may go on.
  */
 #include "proxy/admit_turn.h"
 
@@ -11,12 +11,12 @@
 #define WAIT_TURN_NS  INT64_C(2000000)
 #define PROGRAMS_NS   INT64_C(10000000)
 #define OLDEST_NS     INT64_C(100000000)
-#define MOST_AT_ONCE  256 /* that go on in one turn: other clients wait meanwhile */
+#define MOST_AT_ONCE  256 /* requests that go on in one turn: other clients wait meanwhile */
 
-/* What kvw_gate_next hands to the judge. */
+/* The argument that kvw_gate_next passes to the judge. */
 struct turn {
 	struct kvw_loop *loop;
-	struct kvw_exchange *lost; /* for which there is no worker any more */
+	struct kvw_exchange *lost; /* a request for which no worker is left */
 };
 
 static struct kvw_exchange *exchange_of(struct kvw_entrant *entrant)
@@ -38,7 +38,7 @@ static bool judge_again(void *user, struct kvw_entrant *entrant, int64_t now_ns)
 	return false;
 }
 
-/* False: nothing can go on. */
+/* Sends the next request of a gate. False: none can go on. */
 static bool send_next(struct kvw_loop *loop, struct kvw_gate *gate)
 {
 	struct turn turn = {loop, NULL};
@@ -54,7 +54,7 @@ static bool send_next(struct kvw_loop *loop, struct kvw_gate *gate)
 		if (next == KVW_REFUSE)
 			kvw_admit_refuse(x, entrant->refusal, entrant->retry_after_ns);
 	} else if (x != NULL) {
-		/* Routing says what becomes of it. */
+		/* The ROUTING state decides what follows. */
 		kvw_wait_end(x, KVW_WAITED_LEFT);
 		x->admission.admitted = true;
 	} else {
@@ -64,7 +64,7 @@ static bool send_next(struct kvw_loop *loop, struct kvw_gate *gate)
 	return true;
 }
 
-/* What was offered at gates where nothing waits any more counts less and less. */
+/* Lets the counts of offered requests fade at gates where none waits any more. */
 static void fade_offers(struct kvw_loop *loop)
 {
 	struct kvw_gates *gates = &loop->gates;
@@ -77,7 +77,7 @@ static void fade_offers(struct kvw_loop *loop)
 	kvw_gates_shed(loop);
 }
 
-/* For its metric; queues are not in the order in which requests came. */
+/* Finds the oldest waiting request, for its metric; a queue is not ordered by arrival. */
 static void find_oldest(struct kvw_loop *loop)
 {
 	struct kvw_gates *gates = &loop->gates;

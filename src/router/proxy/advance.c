@@ -1,9 +1,9 @@
 /*
- * advance.c - one function moves an exchange on, until it has to wait.
+ * advance.c - one function moves an exchange on, until the exchange has to wait.
  *
- * What happens to an exchange comes from five places: its client's socket (receive.c), its worker's
+ * Events of an exchange come from five places: its client's socket (receive.c), its worker's
  * socket, its timer, the tokens thread, and the tick that finds new model lists. Each callback
- * notes what came and calls kvw_exchange_advance, which looks at the states and takes one step
+ * notes its event and calls kvw_exchange_advance, which looks at the states and takes one step
  * after another:
  *
  *   anything noted   a lost client, a broken rule of ours, a failed worker, a finished answer
@@ -15,8 +15,8 @@
  *   SENT             answer to the client                                       response.c
  *
  * No step calls another, and none calls this file: a step changes a state or notes a failure, and
- * returns. So every way out leads through advance_once(), and nothing is released behind a step's
- * back.
+ * returns. So every end of an exchange passes through advance_once(), and no memory is released
+ * while a step still uses it.
  */
 #include "proxy/advance.h"
 
@@ -45,7 +45,7 @@ static void on_worker_link(struct kvw_link *link, void *user)
 {
 	struct kvw_exchange *x = user;
 
-	(void)link; /* its flags say what happened */
+	(void)link; /* the link's flags say what happened */
 	x->loop->now_ns = kvw_clock_ns();
 	kvw_exchange_advance(x);
 }
@@ -54,7 +54,8 @@ static void on_worker_link(struct kvw_link *link, void *user)
 
 static void give_request_up(struct kvw_exchange *x, const char *timed_out)
 {
-	/* Two workers broke under this request: a client that repeats it would break more. */
+	/* Two workers broke under this request: a client that repeats the request would break
+	 * more. */
 	const char *fields =
 		x->tried.suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
 	char message[512];
@@ -76,7 +77,7 @@ static void give_request_up(struct kvw_exchange *x, const char *timed_out)
 	kvw_reply_error_as(x, 502, NULL, NULL, fields, message);
 }
 
-/* The same worker again: its kept connection was closed meanwhile. */
+/* Asks the same worker again: it closed the kept connection meanwhile. */
 static void retry_fresh(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -94,9 +95,9 @@ static void retry_fresh(struct kvw_exchange *x)
 	kvw_connect(x, true, on_worker_link);
 }
 
-/* May the request be what broke the worker? Not if the worker got nothing of it, was slow, or said
- * itself that it cannot. What was lost on a kept connection counts once the fresh one fails,
- * too. */
+/* Notes whether the request may have broken the worker. A worker that received nothing of the
+ * request, was slow, or itself declared that it cannot serve was not broken by it. The loss of a
+ * kept connection counts once the fresh connection fails, too. */
 static bool note_suspect(struct kvw_attempt *a)
 {
 	a->suspect = a->failure.excuse == KVW_EXCUSE_NONE &&
@@ -104,8 +105,8 @@ static bool note_suspect(struct kvw_attempt *a)
 	return a->suspect;
 }
 
-/* A busy or full worker is not at fault; one that was found down or standing still counts by that,
- * but for a trial, which it has failed. */
+/* A busy or full worker is not at fault. A worker that was found down or stalled is graded by that
+ * finding, except after a trial, which the worker has failed. */
 static enum kvw_grade grade_of_failure(const struct kvw_attempt *a)
 {
 	bool excused = a->failure.excuse == KVW_EXCUSE_BUSY ||
@@ -115,7 +116,7 @@ static enum kvw_grade grade_of_failure(const struct kvw_attempt *a)
 	return excused ? KVW_GRADE_NONE : KVW_GRADE_BAD;
 }
 
-/* What was kept of an answer of which the client has seen nothing. */
+/* Forgets an answer of which the client has seen nothing. */
 static void forget_answer(struct kvw_exchange *x)
 {
 	kvw_whose_forget(&x->made);
@@ -124,7 +125,8 @@ static void forget_answer(struct kvw_exchange *x)
 	kvw_usage_init(&x->usage);
 }
 
-/* A timer cuts an answer: its client sees a connection that ends, and would not know why. */
+/* Notes that a timer cuts an answer: the client sees only a connection that ends, without a
+ * cause. */
 static void note_cut(const struct kvw_exchange *x, const char *why)
 {
 	kvw_warn("proxy", "answer cut: %s url=%s request_id=%.*s", why,
@@ -132,7 +134,8 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 		x->request_id.data);
 }
 
-/* The next worker may have what the request asks for: asking it is no retry. */
+/* Leaves a worker that lacks the requested object; the next worker may have it, so asking that one
+ * is no retry. */
 static void leave_without(struct kvw_exchange *x)
 {
 	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_FAILED, KVW_RETRY_OTHER, 0,
@@ -144,8 +147,8 @@ static void leave_without(struct kvw_exchange *x)
 	kvw_attempt_end(x, false);
 }
 
-/* May it go out again? Whether a worker is full costs it nothing to say: that is neither counted
- * nor paid for. */
+/* Decides whether the request may be sent again. A worker that is full answers so at no cost, so
+ * leaving it is neither counted nor paid for. */
 static enum kvw_retry decide_retry(struct kvw_exchange *x, const struct kvw_retry_facts *facts)
 {
 	if (x->tried.full && !facts->first_token)
@@ -153,8 +156,8 @@ static enum kvw_retry decide_retry(struct kvw_exchange *x, const struct kvw_retr
 	return kvw_retry_decide(facts);
 }
 
-/* Before the first token the request goes elsewhere or is answered 502, 503 or 504; after it the
- * answer is cut. */
+/* Before the first token the request goes to another worker or is answered 502, 503 or 504; after
+ * the first token kvway cuts the answer. */
 static void worker_failed(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -206,8 +209,8 @@ static void worker_failed(struct kvw_exchange *x)
 		return;
 	}
 	x->tried.suspicions = facts.suspicions;
-	/* One that may wait may come back to a full worker, if any of ours that ends makes room
-	 * there. */
+	/* A request that may wait can come back to a full worker, if the end of another request of
+	 * kvway makes room there. */
 	if (!x->tried.full || !kvw_gates_want(x) || kvw_load_inflight(&a->worker->load) <= 1)
 		kvw_tried_note(&x->tried, a->worker, why, kvw_exchange_names_workers(x));
 	kvw_debug("proxy", "worker failed url=%s why=\"%s\" request_id=%.*s", a->worker->url, why,
@@ -221,11 +224,11 @@ static void worker_failed(struct kvw_exchange *x)
 
 /* --- steps --- */
 
-/* All that an exchange may have noted that comes before its next step. True: one was dealt with. */
+/* Handles the noted events that come before the exchange's next step. True: one was handled. */
 static bool take_noted(struct kvw_exchange *x)
 {
 	if (x->client->state == KVW_CLIENT_LOST && x->said_all && x->client->out.bytes == 0) {
-		kvw_exchange_end(x, KVW_END_COMPLETE); /* it has read all that it wanted */
+		kvw_exchange_end(x, KVW_END_COMPLETE); /* the client has read all that it wanted */
 	} else if (x->client->state == KVW_CLIENT_LOST) {
 		if (!x->faulty)
 			kvw_trace_client(x->trace, x->loop->now_ns,
@@ -280,7 +283,7 @@ static bool connecting(struct kvw_exchange *x)
 	}
 }
 
-/* Both directions, as far as the sockets go. */
+/* Moves bytes in both directions, as far as the sockets take them. */
 static bool exchange_bytes(struct kvw_exchange *x)
 {
 	struct kvw_link *link = x->attempt.link;
@@ -296,7 +299,7 @@ static bool exchange_bytes(struct kvw_exchange *x)
 	       x->faulty || x->client->state == KVW_CLIENT_LOST;
 }
 
-/* One step. False: it has to wait, or has ended. */
+/* Takes one step. False: the exchange has to wait, or has ended. */
 static bool advance_once(struct kvw_exchange *x)
 {
 	if (kvw_exchange_ended(x))
@@ -305,7 +308,7 @@ static bool advance_once(struct kvw_exchange *x)
 		return true;
 	if (x->response_state == KVW_RESPONSE_DONE) {
 		if (x->wait.kind != NULL)
-			/* its body was refused meanwhile: that is its answer */
+			/* the body was refused meanwhile: the refusal is the answer */
 			kvw_wait_end(x, KVW_WAITED_LEFT);
 		if (x->client->out.bytes == 0)
 			kvw_exchange_end(x, x->end);
@@ -340,8 +343,8 @@ void kvw_exchange_advance(struct kvw_exchange *x)
 
 /* --- events --- */
 
-/* A stream has paused for timeouts.stream_idle. True: its engine's counters have moved since, and
- * it is waited for until they stand still for as long. */
+/* A stream has paused for timeouts.stream_idle. True: its engine's counters have moved since, so
+ * kvway waits until the counters stand still for as long. */
 static bool computes_on(struct kvw_exchange *x)
 {
 	int64_t until_ns;
@@ -419,12 +422,12 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 	}
 }
 
-#define WAKE_MOST    256 /* that go on in one tick: other clients wait meanwhile */
+#define WAKE_MOST    256 /* requests that go on in one tick: other clients wait meanwhile */
 #define WAKE_LOOK_NS (100 * KVW_NS_PER_MS) /* candidates may change with time alone */
-/* models without a worker that a look remembers: of further ones each request is looked at */
+/* models without a worker that one pass remembers; for further models it looks at each request */
 #define WAKE_ASLEEP  64
 
-/* Models that had no worker when a request for them was looked at. */
+/* Models that had no worker when this pass looked at a request for them. */
 struct asleep {
 	const struct kvw_wake_model *models[WAKE_ASLEEP];
 	size_t count;
@@ -432,7 +435,8 @@ struct asleep {
 
 static bool is_noted_asleep(const struct asleep *asleep, const struct kvw_wake_model *model)
 {
-	for (size_t i = asleep->count; i-- > 0;) /* the last one is likely to come again */
+	/* the model looked up last is likely to come again */
+	for (size_t i = asleep->count; i-- > 0;)
 		if (asleep->models[i] == model)
 			return true;
 	return false;
@@ -466,11 +470,12 @@ void kvw_exchange_wake(struct kvw_loop *loop)
 			note_asleep(&asleep, x->waking.model);
 		}
 	}
-	loop->woken_changes = gone < WAKE_MOST ? changes : 0; /* 0: further ones in the next tick */
+	/* 0: the next tick takes further requests */
+	loop->woken_changes = gone < WAKE_MOST ? changes : 0;
 }
 
-/* An engine that sleeps has nothing under way, and gives no token until it is woken. It may sleep
- * for a moment only: so what waits there stays for a while. */
+/* A sleeping engine has no request under way, and gives no token until it is woken. The sleep may
+ * be short, so requests that wait there stay for a while. */
 static bool waits_for_sleeper(const struct kvw_exchange *x)
 {
 	int64_t patience_ns = x->config->upstream_stall_ms * KVW_NS_PER_MS / 3;
@@ -479,8 +484,8 @@ static bool waits_for_sleeper(const struct kvw_exchange *x)
 	       !kvw_exchange_answering(x) && x->loop->now_ns - x->attempt.picked_ns > patience_ns;
 }
 
-/* Its worker is late with its probes, and none that is up could take its place: it may be busy with
- * this very request. */
+/* Probes of the request's worker are late, and no worker that is up could replace it: the worker
+ * may be busy with this very request. */
 static bool is_only_late(const struct kvw_exchange *x)
 {
 	const struct kvw_fleet_table *table = &x->loop->candidates;
@@ -496,9 +501,9 @@ static bool is_only_late(const struct kvw_exchange *x)
 	return true;
 }
 
-/* Why the exchange waits in vain: its worker is gone, down, asleep or stands still. NULL: it does
- * not. One whose answer still flows does not, nor one whose client is what it waits for, nor one
- * that could not go elsewhere while its worker may go on. */
+/* Why the exchange waits in vain: its worker is gone, down, asleep or stalled. NULL: the exchange
+ * does not wait in vain. An exchange whose answer still flows does not, nor one that waits for its
+ * client, nor one that could not go to another worker while its own may go on. */
 static const char *waits_in_vain(const struct kvw_exchange *x)
 {
 	const struct kvw_config *config = x->config;
@@ -526,8 +531,8 @@ static const char *waits_in_vain(const struct kvw_exchange *x)
 	return sleeps ? "its engine sleeps" : "its engine stands still";
 }
 
-/* Does a request wait for a worker that is gone, down, asleep or stands still? Most that are down
- * have none. */
+/* Returns whether any request waits for a worker that is gone, down, asleep or stalled. Most
+ * workers that are down have no request. */
 static bool any_waits_in_vain(const struct kvw_fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
@@ -564,7 +569,7 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 	}
 }
 
-/* Cuts the answer, with that end; where there is none, answers with that error. */
+/* Cuts the answer, with that end; where no answer has begun, sends that error. */
 static void end_early(struct kvw_exchange *x, enum kvw_end end, int status, const char *fields,
 	const char *message)
 {
@@ -588,9 +593,9 @@ static void end_early(struct kvw_exchange *x, enum kvw_end end, int status, cons
 
 void kvw_exchange_shut_down(struct kvw_exchange *x)
 {
-	/* The answer is whole, but its client has not taken it: what is left goes with the
-	 * connection, now. Once all of it was sent a reset would destroy what the kernel still has
-	 * of it. */
+	/* The answer is complete, but the client has not taken it: closing the connection now drops
+	 * the rest. Once all of it was sent, a reset would destroy the bytes that the kernel still
+	 * holds. */
 	if (x->response_state == KVW_RESPONSE_DONE) {
 		kvw_client_lose(x->client, x->pass == KVW_PASS_PAYLOAD);
 		kvw_exchange_end(x, KVW_END_SHUTDOWN);
@@ -606,7 +611,7 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 
 	x->loop->now_ns = now_ns;
 	if (x->response_state == KVW_RESPONSE_DONE)
-		/* nothing but its client is waited for, which timeouts.client_write watches */
+		/* the exchange waits only for its client, which timeouts.client_write watches */
 		return;
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_TIMEOUT_REQUEST, 1);
 	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);

@@ -1,16 +1,16 @@
 /*
  * asked.c - see asked.h.
  *
- * Workers are asked in the order of their numbers, but for the first, which the strategy chose. The
- * last one's 404 is what the client gets. A 404 is no fault of a worker: it is neither a retry nor
- * graded.
+ * Workers are asked in the order of their numbers, except the first, which the strategy chose. The
+ * client gets the last worker's 404. A 404 is no fault of a worker: asking the next one is no
+ * retry, and the worker is not graded.
  */
 #include "proxy/asked.h"
 
 #include "proxy/tried.h"
 #include "proxy/whose.h"
 
-/* May the request be asked of any worker, once more? */
+/* Returns whether another worker may be asked after a 404. */
 static bool askable(const struct kvw_exchange *x)
 {
 	if (x->path.made_id.len > 0)
@@ -20,7 +20,7 @@ static bool askable(const struct kvw_exchange *x)
 	return x->asked.continues && x->whole;
 }
 
-/* The next to be asked. SIZE_MAX: all were. */
+/* Position of the next worker to ask. SIZE_MAX: all were asked. */
 static size_t next_to_ask(
 	const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count)
 {

@@ -1,9 +1,10 @@
 /*
- * asked.h - asks one worker after the other for what one alone keeps, where it is not known which.
+ * asked.h - asks one worker after the other for an object that one worker alone keeps, where kvway
+ * does not know which.
  *
- * An id is in no table (owners.h) where kvway was started without its snapshot, or another replica
- * saw the answer that gave it out. GET, DELETE, cancel, and what goes on with a response, are then
- * asked of the next worker as long as workers answer 404.
+ * The table of owners (owners.h) lacks an id if kvway was started without its snapshot, or if
+ * another replica saw the answer that named the id. kvway then sends GET, DELETE, cancel, and a
+ * request that continues a response, to one worker after the other as long as workers answer 404.
  *
  * Threads: those of the exchange's loop.
  */
@@ -12,11 +13,11 @@
 
 #include "proxy/exchange.h"
 
-/* The worker's answer begins. True: it is 404, and another worker is to be asked, which the attempt
- * has noted. */
+/* Called when the worker's answer begins. True: the answer is 404, and the attempt has noted that
+ * another worker is asked. */
 bool kvw_asked_leaves(struct kvw_exchange *x, const struct kvw_head *head);
 
-/* Picks the next of those that are asked in turn. False: the request is none such. */
+/* Picks the next of the workers that are asked in turn. False: this request asks none in turn. */
 bool kvw_asked_pick(struct kvw_exchange *x, const struct kvw_candidates *set);
 
 #endif

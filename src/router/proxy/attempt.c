@@ -1,5 +1,5 @@
 /*
- * attempt.c - the end of an attempt. It begins in steps/lease.c, when a worker is chosen.
+ * attempt.c - the end of an attempt. steps/lease.c begins an attempt, once a worker is chosen.
  */
 #include "proxy/attempt.h"
 
@@ -22,7 +22,7 @@ void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char 
 	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_GRADE, grade, 0, why);
 }
 
-/* By prefill speed as configured, where the strategy predicts none. */
+/* The predicted prefill time by the configured speed, where the strategy predicts none. */
 static int64_t prefill_of(const struct kvw_exchange *x)
 {
 	double tokens = (double)x->measure.units * x->route.tokens_per_unit;
@@ -70,8 +70,8 @@ void kvw_attempt_puts_to_sleep(struct kvw_exchange *x)
 	kvw_fleet_puts_to_sleep(x->loop->fleet, a->worker);
 }
 
-/* Without an answer, and with one of 5xx, it may sleep all the same; its metrics will show. So will
- * the probes whether one is awake of which parts were woken. */
+/* After no answer, or one of 5xx, the worker may sleep nevertheless; its metrics will show that.
+ * After a wake-up of parts, probes will show whether the worker is awake. */
 void kvw_attempt_note_sleep(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -85,9 +85,9 @@ void kvw_attempt_note_sleep(struct kvw_exchange *x)
 	a->puts_to_sleep = false;
 }
 
-/* The request, understood once more, if its worker computed nothing of it: it got nothing, or
- * failed or answered an error before any token. Else NULL; whether it computes when its client has
- * left is not known. */
+/* The request, scanned once more, if its worker computed nothing for it: the worker received
+ * nothing, or failed or answered an error before any token. Else NULL: an engine may compute on
+ * after its client has left. */
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, bool completed)
 {
 	const struct kvw_attempt *a = &x->attempt;

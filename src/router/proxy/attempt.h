@@ -1,9 +1,9 @@
 /*
- * attempt.h - one worker asked once.
+ * attempt.h - one try of an exchange at one worker.
  *
- * An exchange is what the client sees; an attempt is what a worker is asked for it. The exchange
- * owns one at a time: it begins with a choice (steps/lease.c) and ends in kvw_attempt_end, however
- * it ends. Between two attempts, and after the last, worker and decision stay readable for log and
+ * A client sees an exchange; a worker sees an attempt of it. The exchange owns one attempt at a
+ * time, which begins with a choice (steps/lease.c) and in every case ends in kvw_attempt_end.
+ * Between two attempts, and after the last one, worker and decision stay readable for log and
  * metrics.
  */
 #ifndef KVW_ATTEMPT_H
@@ -18,23 +18,24 @@
 
 struct kvw_exchange;
 
-/* What speaks for a worker that failed. */
+/* Reasons that excuse a worker that failed. */
 enum kvw_excuse {
 	KVW_EXCUSE_NONE,
-	KVW_EXCUSE_REFUSED, /* it said that it cannot serve: the request has broken nothing */
-	KVW_EXCUSE_BUSY,    /* it computes nothing now: no fault at all */
-	KVW_EXCUSE_FULL,    /* it takes no more requests now (busy.h): no fault either */
-	/* it has not what is asked for, which another may have: no fault at all */
+	/* the worker declared that it cannot serve: the request has broken nothing */
+	KVW_EXCUSE_REFUSED,
+	KVW_EXCUSE_BUSY,    /* the engine computes nothing now: no fault at all */
+	KVW_EXCUSE_FULL,    /* the worker takes no more requests now (busy.h): no fault either */
+	/* the worker lacks the requested object, which another may have: no fault at all */
 	KVW_EXCUSE_LACKS,
-	KVW_EXCUSE_DOWN,    /* its probes found that out: the answer itself says nothing */
+	KVW_EXCUSE_DOWN,    /* probes found the worker down: the answer itself says nothing */
 };
 
-/* Why an attempt failed. Zeroed: it has not. */
+/* Why an attempt failed. Zeroed: the attempt has not failed. */
 struct kvw_failure {
-	const char *why; /* for users; static, or as long as the link. NULL: it has not failed */
-	/* the timeout that passed while its worker was waited for; NULL: none */
+	const char *why; /* for users; static, or as long as the link. NULL: no failure */
+	/* the timeout that passed in waiting for the worker; NULL: none */
 	const char *timed_out;
-	bool left;             /* for another worker that can be asked, although it timed out */
+	bool left; /* the request left for another worker, although the attempt timed out */
 	enum kvw_excuse excuse;
 };
 
@@ -42,35 +43,35 @@ struct kvw_failure {
 struct kvw_attempt {
 	struct kvw_worker *worker;
 	struct kvw_decision decision; /* why this worker */
-	struct kvw_lease lease;       /* its share of the worker's load */
+	struct kvw_lease lease;       /* the attempt's share of the worker's load */
 	bool decided;                 /* decision and worker are set */
-	bool picked;                  /* the strategy's done() is still owed for decision */
+	bool picked;                  /* the strategy is still owed done() for the decision */
 	bool decoding;                /* counted in the gauge of answers being generated */
-	bool trial;                   /* of an ejected worker: a grade is owed */
-	enum kvw_grade graded;        /* how the worker was graded by it so far */
-	bool awaited;                 /* counted among those that wait for the worker's engine */
-	bool puts_to_sleep;           /* the worker is barred until it is known whether it does */
+	bool trial;                   /* try of an ejected worker: a grade is owed */
+	enum kvw_grade graded;        /* the grade that this attempt has given the worker so far */
+	bool awaited; /* counted among the attempts that wait for the worker's engine */
+	bool puts_to_sleep;           /* the worker is barred until kvway knows whether it sleeps */
 	int64_t picked_ns;            /* monotonic */
 
 	/* --- to the worker --- */
 	struct kvw_link *link;        /* NULL: none, or given back */
-	struct kvw_block *head;       /* request head as the worker gets it; NULL: not built */
+	struct kvw_block *head;       /* request head for the worker; NULL: not built */
 	size_t head_sent;             /* bytes of it */
 	struct kvw_cursor cursor;     /* next byte of the request's body to send */
 	uint64_t body_sent;           /* raw bytes */
 	uint64_t written;             /* bytes written to the present link */
 
 	/* --- from the worker --- */
-	bool answered;                /* the present link brought a byte */
-	bool keep_alive;              /* the worker allows another request on it */
-	struct kvw_block *partial;    /* the answer's head so far, if it came in pieces */
-	size_t partial_from;          /* where the search for its end goes on */
+	bool answered;                /* the present link has brought a byte */
+	bool keep_alive;              /* the worker allows another request on the link */
+	struct kvw_block *partial;    /* the answer's head so far, if it arrived in pieces */
+	size_t partial_from;          /* where the search for the head's end continues */
 	struct kvw_body answer;       /* reader of the answer's body */
 	struct kvw_opening opening;   /* of the answer, until its first token */
 	struct kvw_held held;
 
-	struct kvw_failure failure;   /* kvw_exchange_advance has to deal with it */
-	bool suspect;                 /* the request may be what broke the worker */
+	struct kvw_failure failure;   /* kvw_exchange_advance has to handle the failure */
+	bool suspect;                 /* the request may have broken the worker */
 	bool paid;                    /* kvw_attempt_pay_repeat has paid for the next attempt */
 };
 
@@ -81,7 +82,7 @@ static inline void kvw_attempt_failed(struct kvw_attempt *a, const char *why)
 		a->failure.why = why;
 }
 
-/* The same, with what speaks for it. */
+/* Notes a failure and its excuse. */
 static inline void kvw_attempt_excused(
 	struct kvw_attempt *a, enum kvw_excuse excuse, const char *why)
 {
@@ -89,7 +90,7 @@ static inline void kvw_attempt_excused(
 	kvw_attempt_failed(a, why);
 }
 
-/* The same: that timeout has passed. */
+/* Notes that this timeout has passed. */
 static inline void kvw_attempt_timed_out(
 	struct kvw_attempt *a, const char *timeout, const char *why)
 {
@@ -97,25 +98,27 @@ static inline void kvw_attempt_timed_out(
 	kvw_attempt_failed(a, why);
 }
 
-/* Grades the worker by this attempt; why: for the log if it is bad. A good grade may be followed by
- * a bad one; after that, no other counts. */
+/* Grades the worker by this attempt; why: for the log if the grade is bad. A bad grade may follow a
+ * good one; after a bad grade no other counts. */
 void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char *why);
 
-/* From now on the attempt waits for the worker's engine, or does not. */
+/* Sets whether the attempt waits for the worker's engine. */
 void kvw_attempt_await(struct kvw_exchange *x, bool awaited);
 
 /* Pays for one repeat on another worker, once per attempt. False: retry.budget is used up. */
 bool kvw_attempt_pay_repeat(struct kvw_exchange *x);
 
-/* A request that puts its worker to sleep goes to it: from now on no other does. */
+/* Notes that a request that puts its worker to sleep is sent to it: no other request goes there
+ * from now on. */
 void kvw_attempt_puts_to_sleep(struct kvw_exchange *x);
 
-/* The answer's head is there, or there will be none: does the worker sleep, has it been woken? */
+/* Called once the answer's head is there, or will never come: notes whether the worker sleeps or
+ * has been woken. */
 void kvw_attempt_note_sleep(struct kvw_exchange *x);
 
-/* Ends the present attempt, if there is one: closes its link (unless the caller released it
- * before), releases the lease, reports the outcome to the strategy, frees heads. The one place
- * where this happens, on every way out. completed: the answer was passed on whole. */
+/* Ends the present attempt, if there is one: closes its link (unless the caller released the link
+ * before), releases the lease, reports the outcome to the strategy, frees heads. Every end of an
+ * attempt passes here. completed: the whole answer was passed on. */
 void kvw_attempt_end(struct kvw_exchange *x, bool completed);
 
 #endif

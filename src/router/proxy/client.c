@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "proxy/exchange.h"
 
-/* After an answer that ended a connection early, what the client still sends is read away for so
- * long, lest a reset destroy the answer on its way. */
+/* After an answer that ended a connection early, kvway reads and discards the client's bytes for
+ * this long, since a reset could destroy the answer on its way. */
 #define LINGER_MS 2000
 
 #define BIT(state) (1u << (state))
@@ -39,11 +39,11 @@ void kvw_client_drop_input(struct kvw_client *client)
 	kvw_chain_clear(&client->in, &client->loop->blocks);
 }
 
-/* So many bytes of answers wait more, or less. */
+/* Counts bytes of answers that wait for the client; a negative number: fewer. */
 static void count_pending(struct kvw_client *client, int64_t bytes)
 {
 	kvw_metrics_gauge(client->loop->metrics, KVW_GAUGE_PENDING_BYTES, bytes);
-	/* below 0 it wraps to less */
+	/* a negative number wraps around to less */
 	kvw_account_add(client->loop->shared->memory, (uint64_t)bytes);
 }
 
@@ -79,7 +79,7 @@ void kvw_client_lose(struct kvw_client *client, bool reset)
 		kvw_client_state(client, KVW_CLIENT_LOST);
 }
 
-/* Closing with bytes unread would reset the connection, and the answer with it. */
+/* A close with unread bytes would reset the connection, and destroy the answer. */
 void kvw_client_finish(struct kvw_client *client, bool unread)
 {
 	if (!unread || client->io.broken || client->reset ||
@@ -183,11 +183,11 @@ void kvw_client_exchange_ended(struct kvw_client *client)
 	}
 	if (client->in.bytes > 0 || client->io.readable) {
 		kvw_io_again(&client->io);
-	} else if (loop->closed) { /* the answer began before the drain and did not say so */
+	} else if (loop->closed) { /* the answer, begun before the drain, lacks `close` */
 		client_close(client, false);
 		return;
 	}
-	/* Where another process accepts, its next request is better sent there. */
+	/* Where another process accepts, that process better serves the client's next request. */
 	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
 		loop->handed && loop->config->drain_settle_ms < loop->config->timeout_client_idle_ms
 			? loop->config->drain_settle_ms

@@ -1,8 +1,8 @@
 /*
- * client.h - a client's connection: its state, and what is sent on it.
+ * client.h - a client's connection: its state, and the bytes sent on it.
  *
- * What it receives is receive.c's part. Nothing here moves an exchange: where a connection breaks
- * in the middle of one, the client is LOST, which the exchange finds when it is advanced.
+ * receive.c handles received bytes. Nothing here moves an exchange: where a connection breaks in
+ * the middle of an exchange, the client is LOST, and kvw_exchange_advance finds that state.
  */
 #ifndef KVW_CLIENT_H
 #define KVW_CLIENT_H
@@ -15,27 +15,29 @@
 enum kvw_client_state {
 	/* a header of the PROXY protocol is due (front.h); nothing else was read */
 	KVW_CLIENT_PROXY,
-	KVW_CLIENT_HANDSHAKE, /* TLS has begun, nothing can be read or written */
+	KVW_CLIENT_HANDSHAKE, /* TLS has begun: no read or write is possible */
 	KVW_CLIENT_OPEN,
-	KVW_CLIENT_LAST,      /* no further request: closes when all that waits was sent */
-	KVW_CLIENT_LINGERING, /* all was sent; what it still sends is discarded for a while */
-	KVW_CLIENT_LOST,      /* broken or cut while its exchange lives, which ends next */
+	/* no further request: the client closes once all waiting bytes were sent */
+	KVW_CLIENT_LAST,
+	/* all was sent; the client's further bytes are discarded for a while */
+	KVW_CLIENT_LINGERING,
+	KVW_CLIENT_LOST,      /* broken or cut while its exchange lives; the exchange ends next */
 	KVW_CLIENT_CLOSED,    /* freed when the loop has turned */
 	KVW_CLIENT_STATES
 };
 
 #define KVW_CLIENT_ADDRESS 48 /* room for an address as text */
 
-/* Owned by its loop. Idle it holds no buffer. */
+/* A client's connection. Owned by its loop. An idle client holds no buffer. */
 struct kvw_client {
-	struct kvw_io io; /* first: the socket's callback gets the client by it */
+	struct kvw_io io; /* first: the socket's callback casts it to the client */
 	struct kvw_loop *loop;
 	TAILQ_ENTRY(kvw_client) entry;        /* loop->clients, or loop->dead if CLOSED */
 	enum kvw_client_state state;
 	struct kvw_timer timer;               /* idle, head, body, linger */
 	struct kvw_timer write_timer;         /* the client takes nothing */
-	struct kvw_chain in;                  /* received, not yet part of an exchange */
-	size_t find_from;                     /* where the search for the head's end goes on */
+	struct kvw_chain in; /* received bytes that are not yet part of an exchange */
+	size_t find_from;                     /* where the search for the head's end continues */
 	int64_t head_start_ns;                /* first byte of the head in `in`; 0: none */
 	struct kvw_chain out;                 /* to send */
 	struct kvw_exchange *exchange;        /* NULL between requests */
@@ -43,45 +45,47 @@ struct kvw_client {
 	bool https;
 	bool large; /* the last request did not fit into a small block */
 	bool reset; /* close by RST, so that a cut answer cannot look whole */
-	bool trusted; /* it is a proxy that may say for which client a request is (front.h) */
+	bool trusted; /* the peer is a proxy that may name a request's client (front.h) */
 	char address[KVW_CLIENT_ADDRESS];
-	char *certificate; /* subject of the one that it has shown; owned; NULL: none */
+	/* subject of the certificate that the client showed; owned; NULL: none */
+	char *certificate;
 };
 
-/* Writes the state. A step that is not allowed leaves it alone, is logged and counted. */
+/* Writes the state. A forbidden step leaves the state alone, is logged and counted. */
 void kvw_client_state(struct kvw_client *client, enum kvw_client_state state);
 
-/* May be sent to. */
+/* Returns whether bytes may be sent to the client. */
 static inline bool kvw_client_alive(const struct kvw_client *client)
 {
 	return client->state < KVW_CLIENT_LOST;
 }
 
-/* Waits for its next request, of which nothing has come. */
+/* Returns whether the client waits for its next request, of which no byte has come. */
 static inline bool kvw_client_idle(const struct kvw_client *client)
 {
 	return client->state <= KVW_CLIENT_OPEN && client->exchange == NULL &&
 	       client->in.bytes == 0 && client->out.bytes == 0 && !client->io.readable;
 }
 
-/* Sends what the socket takes now and keeps the rest. A broken socket loses the client. */
+/* Sends as much as the socket takes now and keeps the rest. A broken socket loses the client. */
 void kvw_client_send(struct kvw_client *client, const struct iovec *iov, int count);
 
-/* Sends what waits, as far as the socket takes it. False: nothing could be sent. */
+/* Sends waiting bytes, as far as the socket takes them. False: no byte could be sent. */
 bool kvw_client_flush(struct kvw_client *client);
 
-/* The exchange is over and freed its buffers: next request, or close. */
+/* Called when the exchange has ended and freed its buffers: begins the next request, or closes. */
 void kvw_client_exchange_ended(struct kvw_client *client);
 
-/* Closes a client in state LAST without an exchange, whose answer was sent whole. unread: it may
- * have sent more, which is discarded for a while first. */
+/* Closes a client in state LAST without an exchange, whose answer was completely sent. unread: the
+ * client may have sent more bytes, which are first discarded for a while. */
 void kvw_client_finish(struct kvw_client *client, bool unread);
 
-/* Forgets what was received and is not part of an exchange: where clients have keys no copy of one
- * is left. */
+/* Forgets received bytes that are not part of an exchange, so that no copy of a client's key
+ * stays. */
 void kvw_client_drop_input(struct kvw_client *client);
 
-/* The connection is of no more use: closed at once, or LOST while there is an exchange. */
+/* Gives a useless connection up: closes it at once, or makes the client LOST while it has an
+ * exchange. */
 void kvw_client_lose(struct kvw_client *client, bool reset);
 
 #endif

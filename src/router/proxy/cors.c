@@ -2,23 +2,23 @@
  * cors.c - see cors.h.
  *
  * A browser asks by a preflight, which never carries a key, whether a page may send a request, and
- * shows the page only answers that name its origin. vLLM allows none by default, before 0.32 all
- * (--allowed-origins).
+ * shows the page only answers that name the page's origin. vLLM allows no origin by default, before
+ * 0.32 all (--allowed-origins).
  *
- * http.allowed_origins empty, workers decide: their preflights reach them without a key, on paths
- * that inference has, and their answers pass as they are. kvway's own answers (errors, /v1/models)
- * are for pages of any origin if a worker's are: kvway hears that from answers to pages, and asks
- * for /v1/models as a page would, so that it knows at once. With origins in it, kvway decides: it
- * answers every preflight, and adds its fields to answers that have none. All paths have the same
- * preflight's answer, so that a stranger learns nothing of what is exposed. Cookies are no part of
- * it: Access-Control-Allow-Credentials is never sent.
+ * If http.allowed_origins is empty, workers decide: preflights reach them without a key, on paths
+ * of inference, and their answers pass unchanged. Pages of any origin may read kvway's own answers
+ * (errors, /v1/models) if they may read a worker's: kvway learns that from answers to pages, and
+ * asks for /v1/models as a page would, so that it knows at once. If http.allowed_origins names
+ * origins, kvway decides: it answers every preflight, and adds its fields to answers that have
+ * none. The answer to a preflight is the same on all paths, so that a stranger learns nothing of
+ * the exposed paths. kvway never sends Access-Control-Allow-Credentials, so cookies play no part.
  */
 #include "proxy/cors.h"
 
 #include <string.h>
 
 #define ORIGIN_MOST  256
-#define HEADERS_MOST 512 /* of the names that a preflight asks for */
+#define HEADERS_MOST 512 /* bytes of the list of header names in a preflight */
 
 static struct kvw_slice cors_field(const struct kvw_head *head, const char *name)
 {
@@ -39,7 +39,7 @@ void kvw_cors_note(struct kvw_exchange *x, const struct kvw_head *head)
 			(head->framing == KVW_FRAME_LENGTH && head->content_length == 0));
 }
 
-/* May all pages read what workers answer, by the last that one of them said? */
+/* Returns whether all pages may read workers' answers, by the last answer that said so. */
 static bool workers_allow_any(const struct kvw_fleet *fleet)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
@@ -52,7 +52,8 @@ static bool workers_allow_any(const struct kvw_fleet *fleet)
 	return false;
 }
 
-/* May pages of the request's origin read it? *any: as those of all others. */
+/* Returns whether pages of the request's origin may read the answer. *any: pages of all origins
+ * may. */
 static bool allows(const struct kvw_exchange *x, bool *any)
 {
 	const struct kvw_strings *list = &x->config->http_allowed_origins;

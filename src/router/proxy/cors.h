@@ -9,23 +9,24 @@
 
 #define KVW_CORS_ROOM 768
 
-/* Notes what the parsed head says: origin, preflight (OPTIONS with Origin and
- * Access-Control-Request-Method, without a body). */
+/* Notes origin and preflight (OPTIONS with Origin and Access-Control-Request-Method, without a
+ * body) of the parsed head. */
 void kvw_cors_note(struct kvw_exchange *x, const struct kvw_head *head);
 
-/* Does kvway answer this preflight itself: any, where http.allowed_origins says which pages may
- * read, and those of its own paths? Any other is a worker's to answer. */
+/* Returns whether kvway answers this preflight itself: any preflight where http.allowed_origins
+ * names origins, and preflights of kvway's own paths. A worker answers any other. */
 bool kvw_cors_own_preflight(const struct kvw_exchange *x);
 
-/* Fields of kvway's answer to a preflight, besides the next one's, into buf, of KVW_CORS_ROOM
- * bytes, as a string; the head is the one parsed last. False: its origin may read nothing. */
+/* Writes fields of kvway's answer to a preflight, besides those of kvw_cors_write, into buf, of
+ * KVW_CORS_ROOM bytes, as a string; the head is the one parsed last. False: the origin may read
+ * nothing. */
 bool kvw_cors_preflight(const struct kvw_exchange *x, const struct kvw_head *head, char *buf);
 
-/* Writes the fields of an answer that kvway gives itself. */
+/* Writes the fields of an answer of kvway itself. */
 void kvw_cors_write(const struct kvw_exchange *x, struct kvw_writer *w);
 
-/* An answer of a worker: writes the fields that it lacks, and hears which pages may read what
- * workers say. */
+/* Handles a worker's answer: writes the fields that the answer lacks, and learns which pages may
+ * read workers' answers. */
 void kvw_cors_answered(
 	const struct kvw_exchange *x, const struct kvw_head *answer, struct kvw_writer *w);
 

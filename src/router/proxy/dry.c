@@ -14,16 +14,17 @@
 #include "proxy/request.h"
 #include "proxy/step.h"
 
-#define PASSES 4 /* through the steps: a group that cannot have it gives way to the next one */
+/* passes through the steps: a group without a worker gives way to the next group */
+#define PASSES 4
 
 struct kvw_dry_run {
 	struct kvw_explanation e;
 	struct kvw_explain_tokens tokens;
-	bool waited;                    /* so it begins its way again */
-	_Atomic int64_t turn_ns;        /* of the loop; not read */
-	struct kvw_metrics *counts;     /* of the loop; not read */
-	struct kvw_client_key stranger; /* with the tenant that is asked about */
-	char *tenant;                   /* of that key; owned */
+	bool waited;                    /* the request waited, so its walk begins again */
+	_Atomic int64_t turn_ns;        /* the loop's; never read */
+	struct kvw_metrics *counts;     /* the loop's; never read */
+	struct kvw_client_key stranger; /* a key of the tenant in question */
+	char *tenant;                   /* that key's tenant; owned */
 	struct kvw_loop loop;
 	bool loop_made;
 	struct kvw_client client;
@@ -74,7 +75,7 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 	return found;
 }
 
-/* What the question's own connection says, and what is said for it. */
+/* Fields of the question's own connection, and those that are written for it. */
 static bool is_own_field(const struct kvw_dry_run *run, const struct kvw_field *field)
 {
 	static const char *const names[] = {"host", "connection", "content-length",
@@ -86,7 +87,7 @@ static bool is_own_field(const struct kvw_dry_run *run, const struct kvw_field *
 			return true;
 	if (kvw_slice_equal_nocase(field->name, KVW_SLICE("content-type")))
 		return field->value.len < 9 || strncasecmp(field->value.data, "multipart", 9) != 0;
-	/* With keys of ours it is one of the admin address. */
+	/* With keys of clients this field is a key of the admin address. */
 	return run->loop.auth != NULL &&
 	       kvw_slice_equal_nocase(field->name, KVW_SLICE("authorization"));
 }
@@ -114,7 +115,8 @@ static void write_question_head(struct kvw_writer *w, const struct kvw_dry_run *
 	kvw_write_literal(w, "\r\n\r\n");
 }
 
-/* Its head and body, as if they had been received. Returns the head's length; 0: out of memory. */
+/* Stores head and body as if they had been received. Returns the head's length; 0: out of
+ * memory. */
 static size_t receive_question(
 	struct kvw_dry_run *run, const struct kvw_explain_query *query, struct kvw_slice target)
 {
@@ -137,7 +139,7 @@ static size_t receive_question(
 	return w.len;
 }
 
-/* The key by which it comes: the one that is named, or one that has the tenant. */
+/* The key of the question: the named key, or a key of the named tenant. */
 static bool take_key(struct kvw_dry_run *run, const struct kvw_explain_query *query)
 {
 	const struct kvw_field *tenant = kvw_head_find(query->head, KVW_SLICE("x-kvway-tenant"));
@@ -153,14 +155,14 @@ static bool take_key(struct kvw_dry_run *run, const struct kvw_explain_query *qu
 	return run->tenant != NULL;
 }
 
-/* The loop never turns, so no timer of it runs out. */
+/* The loop never turns, so none of its timers runs out. */
 static void never_due(struct kvw_timer *timer, int64_t now_ns)
 {
 	(void)timer;
 	(void)now_ns;
 }
 
-/* Its head and body pass as those of any. */
+/* Head and body pass the same functions as those of any request. */
 static enum kvw_err understand_question(struct kvw_dry_run *run, size_t head_len)
 {
 	struct kvw_explanation *e = &run->e;
@@ -187,7 +189,7 @@ static enum kvw_err understand_question(struct kvw_dry_run *run, size_t head_len
 	return KVW_OK;
 }
 
-/* It could not stand in a request line. */
+/* Returns whether the target could not stand in a request line. */
 static bool is_no_path(struct kvw_slice target)
 {
 	for (size_t i = 0; i < target.len; i++)
@@ -234,7 +236,7 @@ static void on_dry_tokens(void *user, const struct kvw_token_result *result)
 	run->tokens.done(run->tokens.user);
 }
 
-/* As far as it goes now. */
+/* Walks the steps as far as the request goes now. */
 static void walk_steps(struct kvw_dry_run *run)
 {
 	struct kvw_explanation *e = &run->e;
@@ -252,7 +254,7 @@ static void walk_steps(struct kvw_dry_run *run)
 		refuse_question(e, 503, NULL, "no group of workers can have it");
 }
 
-/* --- what came of it --- */
+/* --- the result --- */
 
 static const char *tokens_from(const struct kvw_exchange *x)
 {
@@ -272,7 +274,7 @@ static const char *tokens_from(const struct kvw_exchange *x)
 	return why[x->route.inexact];
 }
 
-/* A step before the strategy has chosen it, whatever it costs there. */
+/* Notes a worker that a step before the strategy has chosen, whatever the cost there. */
 static void note_choice(struct kvw_explanation *e, const struct kvw_decision *decision)
 {
 	for (size_t i = 0; i < e->set.count; i++)
@@ -343,7 +345,8 @@ static enum kvw_err make_loop(struct kvw_dry_run *run, const struct kvw_dry_deps
 		return err;
 	run->loop_made = true;
 	kvw_tokens_box_close(run->loop.token_box);
-	run->loop.token_box = run->tokens.box; /* what it asks for comes back there */
+	/* answers to the question's lookups come back there */
+	run->loop.token_box = run->tokens.box;
 	run->loop.gates.costs = calloc(KVW_MAX_WORKERS, sizeof(run->loop.gates.costs[0]));
 	run->client = (struct kvw_client){.loop = &run->loop, .state = KVW_CLIENT_OPEN};
 	run->client.io.fd = -1;
@@ -373,7 +376,7 @@ static enum kvw_err begin_run(void *arg, const struct kvw_explain_query *query,
 			.feed = deps->feed};
 		err = take_question(run, query);
 	}
-	if (err != KVW_OK) { /* or the descriptors of a loop */
+	if (err != KVW_OK) { /* or descriptors for a loop are missing */
 		end_run(run);
 		return KVW_ENOMEM;
 	}

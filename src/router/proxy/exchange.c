@@ -1,5 +1,5 @@
 /*
- * exchange.c - the life of an exchange: creation, states, and the one place where it ends.
+ * exchange.c - the life of an exchange: creation, states, and the only end.
  */
 #include "proxy/exchange.h"
 
@@ -42,10 +42,10 @@ static const unsigned response_next[KVW_RESPONSE_STATES] = {
 	[KVW_RESPONSE_DONE] = BIT(KVW_RESPONSE_ENDED),
 };
 
-/* A bug of ours in one exchange must not end every stream, as an assertion would. */
+/* Notes a bug of kvway in one exchange. An assertion would end every stream. */
 static void note_fault(struct kvw_exchange *x, const char *side, unsigned from, unsigned to)
 {
-	/* The id may lie in the raw head, which goes with the end. */
+	/* The id may lie in the raw head, which is freed with the exchange's end. */
 	struct kvw_slice id = kvw_exchange_ended(x) ? KVW_SLICE("") : x->request_id;
 
 	kvw_error("proxy", "internal error: forbidden step of an exchange, which is cut "
@@ -72,7 +72,7 @@ void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state
 		return;
 	}
 	x->response_state = state;
-	if (state != KVW_RESPONSE_ENDED) /* kvw_exchange_end notes how */
+	if (state != KVW_RESPONSE_ENDED) /* kvw_exchange_end notes the way */
 		kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_RESPONSE, state);
 }
 
@@ -202,8 +202,8 @@ static void check_prediction(const struct kvw_exchange *x, struct kvw_request_re
 		record->predicted_cached, record->cached_tokens);
 }
 
-/* Tokens of a text are counted by bytes before the engine says how many the prompt has: then what
- * was predicted to be cached is the same share of that. */
+/* Text is counted in bytes until the engine reports the prompt's tokens: the predicted cached
+ * tokens are then scaled to that count. */
 static uint32_t share_of_real_prompt(const struct kvw_exchange *x, uint32_t predicted)
 {
 	uint32_t prompt = x->attempt.decision.prompt_tokens;
@@ -263,8 +263,8 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 		.completion_tokens = x->usage.completion_tokens,
 	};
 
-	/* Only a strategy that looks prompts up predicts what is cached of them. A decoder whose
-	 * prompt was prefilled elsewhere says that nothing was. */
+	/* Only a strategy that looks prompts up predicts their cached tokens. A decoder whose
+	 * prompt was prefilled elsewhere reports none. */
 	if (x->attempt.decision.chains > 0 && x->attempt.decision.reason != KVW_REASON_SPLIT) {
 		record.predicted_prompt = x->attempt.decision.prompt_tokens;
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
@@ -284,7 +284,7 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_EXCHANGES, -1);
 }
 
-/* Bytes per token, of the model and of prompts that begin like this one. */
+/* Learns bytes per token, of the model and of prompts with this prompt's beginning. */
 static void learn_ratio(const struct kvw_measure *measure, struct kvw_model *model,
 	struct kvw_ratios *ratios, uint32_t prompt_tokens)
 {
@@ -295,8 +295,8 @@ static void learn_ratio(const struct kvw_measure *measure, struct kvw_model *mod
 	kvw_ratios_learn(ratios, &measure->keys, prompt_tokens);
 }
 
-/* A request through kvway that empties a cache is known here before the worker's metrics show it,
- * if they ever do. Only a refusal is sure to have left the cache as it was. */
+/* A request through kvway that empties a cache is known here before the worker's metrics show the
+ * loss, if they ever do. Only a refusal is certain to have left the cache unchanged. */
 void kvw_exchange_note_emptied(struct kvw_exchange *x)
 {
 	if (!x->path.empties_cache || !x->attempt.decided || x->emptied)
@@ -349,7 +349,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (loop->head_owner == x)
 		loop->head_owner = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended, x, entry);
-	if (x->faulty) /* what the client has of the answer may be wrong */
+	if (x->faulty) /* the client's part of the answer may be wrong */
 		x->client->reset = x->close_client = true;
 	if (x->dry == NULL)
 		kvw_client_exchange_ended(x->client);
@@ -357,7 +357,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 
 void kvw_exchange_cut(struct kvw_exchange *x, enum kvw_end end)
 {
-	/* Without length or chunks only a reset shows that an answer was cut. */
+	/* Without length or chunks only a reset shows that the answer was cut. */
 	x->client->reset = x->pass == KVW_PASS_PAYLOAD;
 	x->close_client = true;
 	kvw_exchange_end(x, end);

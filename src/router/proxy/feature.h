@@ -1,5 +1,5 @@
 /*
- * feature.h - what single features keep of a request. Parts of its exchange, zeroed with it.
+ * feature.h - the parts of an exchange that belong to single features. Zeroed with the exchange.
  *
  * A reader without a use for a feature need not know its struct: the comment above each struct
  * names the header that says more.
@@ -21,65 +21,65 @@ struct kvw_config;
 /* Why a request can have no group of its model. */
 enum kvw_group_fault {
 	KVW_GROUP_GOOD,
-	KVW_GROUP_UNKNOWN,   /* it wishes for one that its model does not have */
+	KVW_GROUP_UNKNOWN,   /* the wished group is none of the model's */
 	KVW_GROUP_UNWRITTEN, /* the group's name for the model cannot be written into its body */
-	/* nor could it in full now: the body may be changed in part, and goes nowhere */
+	/* the rename ran out of memory: the body may be changed in part, and is never sent */
 	KVW_GROUP_NO_MEMORY,
 };
 
-/* A model that is woken (waking.h). */
+/* The wait for a model that is woken (waking.h). */
 struct kvw_waking {
-	struct kvw_wake_model *model; /* NULL: it has not waited for one */
-	int64_t first_ns; /* since when it waited first; 0: it has not */
-	bool woken;       /* a worker was ready, and it is on its way there */
+	struct kvw_wake_model *model; /* NULL: the request has not waited for a model */
+	int64_t first_ns; /* begin of the first wait; 0: none */
+	bool woken;       /* a worker was ready, and the request is on its way there */
 };
 
-/* Of a model that is divided (groups.h). */
+/* The choice of a group, where the request's model is divided (groups.h). */
 struct kvw_division {
-	/* of config: its workers alone serve it; NULL: any that have its model */
+	/* config's: only its workers serve the request; NULL: any that have the model */
 	const struct kvw_model_group *group;
 	enum kvw_group_by by;   /* why that group */
-	/* the one that its header names; len 0: none, or it does not count */
+	/* the group that the header names; len 0: none, or the header is not allowed */
 	struct kvw_slice wish;
-	uint64_t key;           /* by which its group is chosen */
+	uint64_t key;           /* hash that chooses the group */
 	enum kvw_group_fault fault;
 };
 
-/* Limits of its key, tenant and model (rate.h). */
+/* Use of the limits of the request's key, tenant and model (rate.h). */
 struct kvw_rating {
-	bool rated;       /* it was charged, and what follows counts */
-	bool line_ended;  /* the stream is behind an end of line */
-	uint32_t events;  /* of the stream so far */
-	uint64_t prompt;  /* its tokens, predicted */
-	uint64_t answers; /* that an engine writes; 0: none */
+	bool rated;       /* the request was charged, and the members below count */
+	bool line_ended;  /* the last byte of the stream ended a line */
+	uint32_t events;  /* events of the stream so far */
+	uint64_t prompt;  /* predicted tokens of the prompt */
+	uint64_t answers; /* sequences that an engine writes; 0: none */
 	struct kvw_rate_ticket ticket;
 };
 
 /* Exact tokens, for a strategy that wants them (prepare.h). */
 struct kvw_exact_tokens {
-	bool seen;    /* `inexact` says what came of them */
+	bool seen;    /* `inexact` names the result of the lookup */
 	bool in_body; /* as ids */
 	enum kvw_inexact inexact;
-	struct kvw_token_job *job;   /* under way; NULL: none is */
+	struct kvw_token_job *job;   /* running; NULL: none */
 	struct kvw_token_list *list; /* a reference; NULL: none, or in the body */
 };
 
 /* admit.h. */
 struct kvw_admitting {
 	struct kvw_entrant entrant;
-	struct kvw_gate *gate; /* the loop's; NULL: it was not asked */
+	struct kvw_gate *gate; /* the loop's; NULL: the request was not judged */
 	bool entered;          /* the entrant's own fields are filled */
-	bool admitted;         /* it may be sent to entrant.wait.worker */
-	enum kvw_reason wish;  /* why the strategy would have sent it ... */
-	uint32_t wished;       /* ... to this worker */
+	bool admitted;         /* the request may be sent to entrant.wait.worker */
+	enum kvw_reason wish;  /* the strategy's reason for its choice ... */
+	uint32_t wished;       /* ... and the chosen worker */
 };
 
-/* What one worker alone keeps (asked.h). */
+/* The search for an object that one worker alone keeps (asked.h). */
 struct kvw_asking {
-	bool continues; /* the body goes on with a response */
-	bool asking;    /* which worker that is is not known: one is asked after the other */
-	uint32_t first; /* the first of them ... */
-	uint32_t to;    /* ... and then those with lower numbers than this */
+	bool continues; /* the body continues a response */
+	bool asking;    /* the worker is unknown: kvway asks one worker after the other */
+	uint32_t first; /* the worker asked first ... */
+	uint32_t to;    /* ... after which all with numbers below this one were asked */
 };
 
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
@@ -122,55 +122,57 @@ struct kvw_parted {
 	uint32_t prompt_tokens, cached_tokens;
 };
 
-/* What has been tried for it, and by which workers in vain (tried.h). */
+/* Attempts so far, and the workers that failed the request (tried.h). */
 struct kvw_tried {
 	uint32_t attempts;     /* at any worker */
-	uint32_t fresh; /* further ones at the same worker, as a kept connection was closed */
+	/* further attempts at the same worker, which had closed a kept connection */
+	uint32_t fresh;
 	uint32_t suspicions;   /* workers that this request may have broken */
-	/* a worker that takes so many tokens has said that it is; 0: none has */
+	/* a worker of this longest prompt found this one too long; 0: none has */
 	uint32_t too_long_for;
-	bool full;             /* its last worker was: it may wait for one with room */
-	bool lists_awaited;    /* it has waited for newer model lists */
-	uint8_t broke_off;     /* full ones that broke their streams off, it seemed (busy.h) */
-	uint32_t count;        /* workers that have failed it */
-	/* --- not zeroed: `count` and the text's first byte say what is there --- */
+	bool full; /* the last worker was full: the request may wait for one with room */
+	bool lists_awaited;    /* the request has waited for newer model lists */
+	uint8_t broke_off;     /* presumably full workers that broke their streams off (busy.h) */
+	uint32_t count;        /* workers that have failed the request */
+	/* --- not zeroed: `count` and the text's first byte limit the valid part --- */
 	uint32_t ids[KVW_TRIED_MAX];
-	uint32_t uses[KVW_TRIED_MAX]; /* of the slot then: another worker may be in it since */
-	/* For the client: "url: why; url: why", or "one: why; another: why"; empty while count is
-	 * 0 */
+	/* of the slot then: since then another worker may occupy it */
+	uint32_t uses[KVW_TRIED_MAX];
+	/* for the client: "url: why; url: why", or "one: why; another: why"; empty while count
+	 * is 0 */
 	char text[384];
 };
 
-/* Its client: by which key it comes (guard.h), from where (front.h). */
+/* The request's client: its key (guard.h), its address (front.h). */
 struct kvw_caller {
-	struct kvw_keyring *keyring;      /* a reference; NULL: no keys are asked for */
-	const struct kvw_client_key *key; /* of the keyring: by which it came; NULL: by none */
-	bool model_allowed;               /* to the key, which was looked at */
-	/* its address, as a trusted proxy says; "": the connection's own */
+	struct kvw_keyring *keyring;      /* a reference; NULL: clients need no keys */
+	const struct kvw_client_key *key; /* the keyring's; the key of the request; NULL: none */
+	bool model_allowed;               /* to the key; the model was checked */
+	/* the client's address, as a trusted proxy names it; "": the connection's own */
 	char via[KVW_CLIENT_ADDRESS];
 };
 
-/* The web page that sends it (cors.h). */
+/* The web page that sends the request (cors.h). */
 struct kvw_web_page {
-	struct kvw_slice origin; /* in the raw head; len 0: of none */
+	struct kvw_slice origin; /* in the raw head; len 0: no page */
 	bool preflight; /* a browser asks whether the page may send the request that follows */
 };
 
-/* Of POST /invocations; path.api is another one once its body was read (sagemaker.h). */
+/* Fields of POST /invocations; the body's scan sets path.api to the real path's (sagemaker.h). */
 struct kvw_sagemaker {
-	bool invocation;          /* it is one, and what follows counts */
-	/* in the raw head: the model, before the body's word; len 0: none */
+	bool invocation;          /* the path is /invocations, and the members below count */
+	/* in the raw head: the model, overrides the body's; len 0: none */
 	struct kvw_slice adapter;
-	struct kvw_slice session; /* likewise: one that a worker keeps */
+	struct kvw_slice session; /* in the raw head: a session that a worker keeps */
 };
 
-/* What kvway changes in the body (rewrite.h). */
+/* kvway's changes of the body (rewrite.h). */
 struct kvw_rewriting {
-	/* the model that it asked for was one, of config; NULL: none */
+	/* config's; the alias that the request named as its model; NULL: none */
 	const struct kvw_model_alias *alias;
-	const char *rename_to; /* the body's model now; config's; NULL: it is as it came */
-	bool salted;                         /* the body has its tenant's salt */
-	bool stripped; /* it was read, and has no member left that its key may not send */
+	const char *rename_to; /* config's; the model's new name in the body; NULL: unchanged */
+	bool salted;                         /* the body carries its tenant's salt */
+	bool stripped; /* the body was read; every member that its key may not send is removed */
 };
 
 /* Comments for a client whose stream waits (silence.h). */
@@ -179,9 +181,9 @@ struct kvw_silence {
 	bool opened;            /* the client was sent a head of status 200 and comments */
 };
 
-/* The id of what the answer makes (whose.h). */
+/* The id of the object that the answer creates (whose.h). */
 struct kvw_made {
-	bool sought;                 /* it is still to be found */
+	bool sought;                 /* the id is still to be found */
 	size_t len;                  /* of text */
 	char text[KVW_OWNER_PREFIX]; /* the answer's first bytes */
 };

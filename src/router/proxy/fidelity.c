@@ -1,7 +1,7 @@
 /*
  * fidelity.c - see fidelity.h.
  *
- * Positions and lengths count characters: bytes that do not continue one.
+ * Positions and lengths count characters: bytes that do not continue a character of UTF-8.
  */
 #include "proxy/fidelity.h"
 
@@ -16,7 +16,7 @@
 
 enum side { CLIENT, COPY, SIDES };
 
-/* One answer. */
+/* State of one answer of the pair. */
 struct half {
 	struct kvw_answer_text answer;
 	uint64_t characters;
@@ -27,12 +27,12 @@ struct kvw_fidelity {
 	struct kvw_fidelity *next; /* of another copy of the same request */
 	struct kvw_loop *loop;
 	int64_t memory;      /* groups.shadow_memory */
-	uint8_t group, of;   /* labels: of the copy, of the client */
+	uint8_t group, of;   /* labels: of the copy's group, of the client's */
 	struct half halves[SIDES];
-	uint64_t same;       /* characters that both have, as far as both have come */
-	bool differ;         /* behind these */
-	bool lost;           /* one was too far ahead: it is not known */
-	enum side leader;    /* whose text this is, if any: */
+	uint64_t same;       /* length of the common beginning, as far as both have arrived */
+	bool differ;         /* the texts differ after `same` */
+	bool lost;           /* one side was too far ahead: the result is unknown */
+	enum side leader;    /* the side whose text `ahead` holds, if any */
 	char *ahead;         /* bytes [used, len); owned, `room` of them are counted */
 	size_t used, len, room;
 };
@@ -48,7 +48,7 @@ static void drop_ahead(struct kvw_fidelity *f)
 	f->used = f->len = f->room = 0;
 }
 
-/* Makes room for so many bytes more. */
+/* Makes room for that many more bytes. */
 static bool make_text_room(struct kvw_fidelity *f, size_t more)
 {
 	size_t room = f->room == 0 ? AHEAD_FIRST : f->room;
@@ -93,7 +93,7 @@ static uint64_t count_characters(const char *text, size_t len)
 	return n;
 }
 
-/* How many bytes both begin with. */
+/* Length in bytes of the common beginning. */
 static size_t common(const char *a, const char *b, size_t len)
 {
 	size_t n = 0;
@@ -109,7 +109,7 @@ static void found_difference(struct kvw_fidelity *f)
 	drop_ahead(f);
 }
 
-/* Compares with what the other is ahead by. Returns how many bytes were. */
+/* Compares with the other side's text ahead. Returns how many bytes were equal. */
 static size_t compare_with_ahead(struct kvw_fidelity *f, const char *text, size_t len)
 {
 	const char *other = f->ahead + f->used;
@@ -139,7 +139,7 @@ static void take_text(struct kvw_fidelity *f, enum side side, const char *text, 
 	}
 	if (f->differ || len == 0)
 		return;
-	/* all of it, so this one is longer */
+	/* the other side ended and all its text was compared, so this one is longer */
 	if (f->halves[side == CLIENT ? COPY : CLIENT].ended) {
 		found_difference(f);
 		return;
@@ -228,7 +228,7 @@ void kvw_fidelity_client(struct kvw_exchange *x, const char *data, size_t len)
 
 void kvw_fidelity_client_end(struct kvw_exchange *x, enum kvw_end how)
 {
-	/* What came of an attempt before is among the text. */
+	/* After several attempts the text includes an earlier one's. */
 	bool good = how == KVW_END_COMPLETE && x->status == 200 && x->tried.attempts == 1;
 	struct kvw_fidelity *f, *next;
 

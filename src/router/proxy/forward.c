@@ -1,5 +1,5 @@
 /*
- * forward.c - which workers can have a request, and may one that failed it be followed by another?
+ * forward.c - the workers that can have a request, and whether another may follow one that failed.
  */
 #include "proxy/forward.h"
 
@@ -71,7 +71,7 @@ enum kvw_err kvw_request_pick(struct kvw_exchange *x, const struct kvw_candidate
 	return err;
 }
 
-/* Into the loop's candidates. False: the model is not known. */
+/* Reads into the loop's candidates. False: the model is unknown. */
 static bool read_candidates(struct kvw_exchange *x)
 {
 	struct kvw_model *model;
@@ -88,8 +88,7 @@ static bool read_candidates(struct kvw_exchange *x)
 
 /* --- another group of workers --- */
 
-/* The body that is there, understood again: where an earlier scan saw the model's name it may be no
- * longer. */
+/* Scans the body once more: an earlier scan's place of the model's name may have moved. */
 static bool scan_anew(struct kvw_exchange *x)
 {
 	kvw_request_scan_release(x);
@@ -114,7 +113,7 @@ static enum kvw_err write_model(struct kvw_exchange *x, const char *model)
 	return scan_anew(x) ? KVW_OK : KVW_ENOMEM;
 }
 
-/* Tokens of another model's vocabulary say nothing of this one's blocks. */
+/* Tokens of another model's vocabulary do not describe blocks of this model. */
 static void forget_tokens(struct kvw_exchange *x)
 {
 	kvw_token_list_put(x->exact.list);
@@ -123,9 +122,10 @@ static void forget_tokens(struct kvw_exchange *x)
 		x->exact.inexact = KVW_INEXACT_NO_TOKENS;
 }
 
-/* To the group that kvw_groups_other names, whose name for the model is written into the body. Uses
- * the loop's candidates. KVW_ENOWORKER: there is none. KVW_EINVAL: its name cannot be written into
- * this body, which is as it was. KVW_ENOMEM: the body must not be sent. */
+/* Moves the request to the group that kvw_groups_other names, and writes the group's name for the
+ * model into the body. Uses the loop's candidates. KVW_ENOWORKER: there is no such group.
+ * KVW_EINVAL: the name cannot be written into this body, which is unchanged. KVW_ENOMEM: the body
+ * must not be sent. */
 static enum kvw_err regroup(struct kvw_exchange *x)
 {
 	const struct kvw_model_group *group = kvw_groups_other(x, kvw_tried_drop);
@@ -145,9 +145,9 @@ static enum kvw_err regroup(struct kvw_exchange *x)
 	return KVW_OK;
 }
 
-/* To another group, if there is one that can have it; the candidates are to be read again. False:
- * it must be refused, which its step does. One whose own group has failed it goes on as if there
- * were no other: its answer names what was tried. */
+/* Moves the request to another group, if one can have it; the caller then reads the candidates
+ * again. False: the request must be refused, which its step does. A request that its own group has
+ * failed goes on as if no other group existed: its answer names the workers tried. */
 static bool try_other_group(struct kvw_exchange *x)
 {
 	enum kvw_err err = regroup(x);

@@ -1,9 +1,9 @@
 /*
  * front.c - see front.h.
  *
- * A header of the PROXY protocol is looked at where the kernel holds it, and taken when it is
- * whole: a connection that waits for one holds no buffer, and what follows it, TLS or HTTP, is read
- * by those that read it anyway.
+ * kvway peeks at a header of the PROXY protocol in the kernel's buffer, and takes the header once
+ * it is complete: a connection that waits for a header holds no buffer, and the usual readers read
+ * the bytes that follow, TLS or HTTP.
  */
 #include "proxy/front.h"
 
@@ -71,7 +71,7 @@ static enum kvw_fronted take_header(
 
 	if (recv(client->io.fd, client->loop->scratch, header->len, 0) != (ssize_t)header->len)
 		return KVW_FRONTED_BAD;
-	if (!header->known) /* the proxy speaks for itself, as when it looks whether kvway lives */
+	if (!header->known) /* the proxy speaks for itself, as in a health check of kvway */
 		return KVW_FRONTED_OVER;
 	kvw_front_format(client->address, named);
 	client->trusted = kvw_networks_hold(front->trusted, front->count, named);
@@ -104,14 +104,14 @@ enum kvw_fronted kvw_front_read(struct kvw_client *client)
 	case KVW_PROXY_MORE:
 		break;
 	}
-	client->io.readable = false; /* what comes is another edge */
+	client->io.readable = false; /* the bytes that follow raise another edge */
 	return client->io.peer_closed || client->io.broken ? KVW_FRONTED_BAD : KVW_FRONTED_MORE;
 }
 
 /* --- fields about clients --- */
 
-/* Where an address of X-Forwarded-For may have a port, an IPv6 address brackets. False: it is no
- * address. */
+/* Reads an address of X-Forwarded-For, which may have a port, an IPv6 address brackets. False: the
+ * text is no address. */
 static bool read_forwarded_address(struct kvw_slice text, struct sockaddr_storage *out)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
@@ -140,7 +140,7 @@ static bool read_forwarded_address(struct kvw_slice text, struct sockaddr_storag
 	return inet_pton(AF_INET6, copy, &v6->sin6_addr) == 1;
 }
 
-/* The last element of a list, which is taken off it, without blanks. */
+/* Takes the last element off a list and returns it without blanks. */
 static struct kvw_slice pop_element(struct kvw_slice *list)
 {
 	size_t from = list->len, end = list->len;
@@ -171,7 +171,7 @@ void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head
 			continue;
 		while (list.len > 0) {
 			if (!read_forwarded_address(pop_element(&list), &address))
-				return; /* what stands before it was written by others */
+				return; /* others wrote the elements before this one */
 			kvw_front_format(text, (const struct sockaddr *)&address);
 			if (!kvw_networks_hold(front->trusted, front->count,
 				    (const struct sockaddr *)&address))
@@ -193,7 +193,7 @@ static bool is_field_in(struct kvw_slice name, const char *const *names, bool be
 	return false;
 }
 
-/* Addresses, and certificates as servers in front are used to pass them on. */
+/* Fields of addresses, and of certificates as servers in front usually pass them on. */
 static bool speaks_of_client(struct kvw_slice name)
 {
 	static const char *const whole[] = {"forwarded", "x-real-ip", "x-client-ip",
@@ -209,7 +209,7 @@ void kvw_front_hide(struct kvw_head *head)
 	for (size_t i = 0; i < head->field_count; i++)
 		if (speaks_of_client(head->fields[i].name))
 			head->fields[i].hop_by_hop = true;
-	/* As if they were not there: what kvway itself says of its client is written. */
+	/* The fields count as absent: kvway writes its own about its client. */
 	head->first[KVW_FIELD_FORWARDED] = head->first[KVW_FIELD_X_FORWARDED_FOR] = -1;
 	head->first[KVW_FIELD_X_FORWARDED_PROTO] = head->first[KVW_FIELD_X_FORWARDED_HOST] = -1;
 }

@@ -1,16 +1,16 @@
 /*
- * front.h - what stands in front of kvway: proxies that are trusted to say from which client a
- * connection or a request comes (`proxies.trusted`).
+ * front.h - proxies in front of kvway that are trusted to name the client of a connection or a
+ * request (`proxies.trusted`).
  *
- * Without any, fields such as X-Forwarded-For pass as they come, and the client's address is the
- * connection's. With some,
+ * Without trusted proxies, fields such as X-Forwarded-For pass unchanged, and the client's address
+ * is the connection's. With trusted proxies,
  *
- *   - such a proxy may send the PROXY protocol's header (`proxies.protocol`): the client that it
- *     names is the connection's, and is trusted in its turn only if it is listed, too;
- *   - of a request that comes from one, X-Forwarded-For says which client it is for: its last
- *     address that is not listed. Its fields about clients reach the workers;
- *   - of any other client's request these fields are dropped: nothing that it invents reaches a
- *     worker.
+ *   - such a proxy may send the PROXY protocol's header (`proxies.protocol`): the connection then
+ *     belongs to the client that the header names, which is trusted in its turn only if listed,
+ *     too;
+ *   - X-Forwarded-For of a request from a trusted proxy names its client: the last address that is
+ *     not listed. The proxy's fields about clients reach the workers;
+ *   - kvway drops these fields from any other client's request: no invented field reaches a worker.
  */
 #ifndef KVW_FRONT_H
 #define KVW_FRONT_H
@@ -34,21 +34,21 @@ void kvw_front_finish(struct kvw_front *front);
 /* text[KVW_CLIENT_ADDRESS] = the address, without a port. */
 void kvw_front_format(char *text, const struct sockaddr *address);
 
-/* What the connection's header of the PROXY protocol says. */
+/* Result of reading the connection's header of the PROXY protocol. */
 enum kvw_fronted {
-	KVW_FRONTED_MORE, /* it has not come whole */
-	KVW_FRONTED_OVER, /* it was read, or there is none: the client's own bytes follow */
+	KVW_FRONTED_MORE, /* the header has not arrived completely */
+	KVW_FRONTED_OVER, /* the header was read, or there is none: the client's own bytes follow */
 	KVW_FRONTED_BAD,  /* the connection is of no use */
 };
 
-/* Reads it off the socket of a client of state PROXY; sets the client's address. */
+/* Reads the header off the socket of a client of state PROXY; sets the client's address. */
 enum kvw_fronted kvw_front_read(struct kvw_client *client);
 
-/* Of a trusted peer's request: the client that X-Forwarded-For names, in text[KVW_CLIENT_ADDRESS];
- * "": none. */
+/* Writes the client that X-Forwarded-For of a trusted peer's request names to
+ * text[KVW_CLIENT_ADDRESS]; "": none. */
 void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head, char *text);
 
-/* Has fields that say something about clients left out of what is forwarded. */
+/* Leaves fields about clients out of the forwarded head. */
 void kvw_front_hide(struct kvw_head *head);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * gates.c - the gates of a loop, and what they learn of requests that were sent. Calls nothing of
- * the proxy.
+ * gates.c - the gates of a loop, and what they learn of requests that were sent. Nothing here calls
+ * functions of the proxy.
  */
 #include "proxy/gates.h"
 
@@ -11,11 +11,12 @@
 #include "proxy/groups.h"
 #include "proxy/loop.h"
 
-/* labels; groups that have none of their own share one */
+/* labels; groups without a label of their own share one */
 #define GROUP_GATES ((size_t)UINT8_MAX + 1)
 
-/* Groups first, each by its label in metrics, which is its name's whatever a reload does to its
- * place: one that is busy holds up no other one's requests. */
+/* Index of the request's gate. Groups come first, each by its label in metrics, which belongs to
+ * the group's name whatever place a reload gives it: a busy group delays no other group's
+ * requests. */
 static size_t index_of(const struct kvw_exchange *x)
 {
 	if (x->division.group != NULL)
@@ -53,8 +54,8 @@ static struct kvw_gate *gate_of(const struct kvw_exchange *x)
 		gates->items = items;
 		gates->room = index + 1;
 	}
-	/* Of a model that had the index before: a request that lost its worker may still refer to
-	 * it. */
+	/* The gate belongs to a former model of this index: a request that lost its worker may
+	 * still refer to it. */
 	if (gates->items[index] != NULL && gates->items[index]->of != serial) {
 		if (gates->items[index]->users == 0)
 			free_gate(&gates->items[index]);

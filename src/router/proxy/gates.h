@@ -1,5 +1,5 @@
 /*
- * gates.h - the requests of a loop that wait, by model, and what their gates learn of those that
+ * gates.h - the waiting requests of a loop, by model, and what their gates learn of requests that
  * were sent.
  *
  * Threads: an event loop's own.
@@ -19,38 +19,38 @@ struct kvw_gates {
 	struct kvw_gate **items; /* by group or model (gates.c); NULL: not used yet */
 	size_t room;
 	size_t waiting;          /* requests in all of them */
-	int64_t turned_ns;       /* when they were asked last */
-	int64_t faded_ns;        /* when gates without waiting requests were asked last */
-	int64_t counted_ns;      /* when programs were counted */
-	int64_t aged_ns;         /* when the oldest that waits was looked for */
-	struct kvw_cost *costs;  /* of explain; [KVW_MAX_WORKERS] */
+	int64_t turned_ns;       /* time of the last pass over the gates */
+	int64_t faded_ns;        /* time of the last pass over gates without waiting requests */
+	int64_t counted_ns;      /* time of the last count of programs */
+	int64_t aged_ns;         /* time of the last search for the oldest waiting request */
+	struct kvw_cost *costs;  /* for explain; [KVW_MAX_WORKERS] */
 	struct kvw_outlooks *outlooks; /* of all items */
 };
 
-/* Sets x->admission.gate to that of the exchange's group or, without one, its model. False: no
- * memory. */
+/* Sets x->admission.gate to the gate of the exchange's group or, without a group, of its model.
+ * False: no memory. */
 bool kvw_gates_enter(struct kvw_exchange *x) KVW_MUST_CHECK;
-/* The exchange ends. */
+/* Leaves the gate at the exchange's end. */
 void kvw_gates_exit(struct kvw_exchange *x);
-/* Frees gates that nothing has come to for KVW_GATES_IDLE_NS, with what they have learned. */
+/* Frees gates that no request has reached for KVW_GATES_IDLE_NS, with their learned values. */
 #define KVW_GATES_IDLE_NS (600 * KVW_NS_PER_S)
 void kvw_gates_shed(struct kvw_loop *loop);
 void kvw_gates_finish(struct kvw_gates *gates); /* nothing waits */
 
-/* Does such a request wait at all? */
+/* Returns whether such a request waits at a gate at all. */
 bool kvw_gates_want(const struct kvw_exchange *x);
 
-/* A worker was picked by the strategy. */
+/* Notes that the strategy picked a worker. */
 void kvw_gates_picked(struct kvw_exchange *x);
 void kvw_gates_first_token(struct kvw_exchange *x);
-/* A piece of the stream came gap_ns after the one before it. */
+/* Notes that a piece of the stream came gap_ns after the piece before. */
 void kvw_gates_token(struct kvw_exchange *x, int64_t gap_ns);
-/* The attempt has ended, wherever it was. */
+/* Notes the end of the attempt, at any stage. */
 void kvw_gates_ended(struct kvw_exchange *x);
 
-/* It was taken out of its gate. */
+/* Notes that the request was taken out of its gate. */
 void kvw_gates_out(struct kvw_exchange *x);
-/* The exchange waits no longer; the caller writes its state. */
+/* Ends the exchange's wait; the caller writes the state. */
 void kvw_gates_leave(struct kvw_exchange *x);
 
 #endif

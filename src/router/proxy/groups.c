@@ -1,9 +1,9 @@
 /*
  * groups.c - see groups.h.
  *
- * A request that is divided costs a look at its group's workers, a hash of its session, and, where
- * the group has another name for the model, a second fold of the chain, whose seed is that name:
- * prompts of two groups share no prefix where their models differ.
+ * A request of a divided model costs a read of its group's workers, a hash of its session, and,
+ * where the group has another name for the model, a second fold of the chain, whose seed is that
+ * name: prompts of two groups share no prefix where their models differ.
  */
 #include "proxy/groups.h"
 
@@ -71,7 +71,8 @@ void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table
 		keep_group(x->loop->fleet, x->division.group, table);
 }
 
-/* Nothing runs: those that are said to serve the model, and those of which nothing is said. */
+/* No worker runs in a dry run from a file: presumes usable the workers declared to serve the model,
+ * and those without a declaration. */
 static void presume(const struct kvw_fleet *fleet, struct kvw_fleet_table *table, bool *known)
 {
 	bool listed[KVW_MAX_WORKERS] = {false};
@@ -126,7 +127,7 @@ static bool group_has_worker(const struct kvw_exchange *x, const struct kvw_mode
 
 /* --- the choice --- */
 
-/* By what the groups are drawn, and what that was. */
+/* Finds the hash that draws the group, and its source. */
 static void find_group_key(struct kvw_exchange *x)
 {
 	struct kvw_slice text = x->route.session;
@@ -143,7 +144,7 @@ static void find_group_key(struct kvw_exchange *x)
 	x->division.key = opening != 0 ? opening : XXH3_64bits(text.data, text.len);
 }
 
-/* Where chance decides there is one answer that is likelier than any other. */
+/* Where chance decides, keeps the likeliest group. */
 static void keep_largest(struct kvw_group_share *shares, size_t count)
 {
 	size_t largest = 0;
@@ -170,9 +171,9 @@ static size_t order_by(const struct kvw_exchange *x, struct kvw_model_groups gro
 	return kvw_group_order(shares, groups.count, x->division.key, order);
 }
 
-/* The groups in the order in which the request prefers them; returns how many get requests at all,
- * at least one. While the admin address changes several weights none may seem to be above 0: read
- * again they are those of the change, and if that meets yet another one, the file's will do. */
+/* The groups in the request's order of preference; returns how many get requests at all, at least
+ * one. While the admin address changes several weights, none may seem to be above 0: a second read
+ * then has the changed weights, and if that read meets another change, the file's weights serve. */
 static size_t order_of(const struct kvw_exchange *x, struct kvw_model_groups groups,
 	uint8_t order[KVW_GROUPS_MOST])
 {
@@ -188,7 +189,7 @@ static bool renames(const struct kvw_model_group *group)
 	return strcmp(group->serves, group->model) != 0;
 }
 
-/* NULL: there is none of this name. */
+/* The group of this name. NULL: there is none. */
 static const struct kvw_model_group *group_named(
 	struct kvw_model_groups groups, struct kvw_slice name)
 {
@@ -198,8 +199,8 @@ static const struct kvw_model_group *group_named(
 	return NULL;
 }
 
-/* The worker that the request names, or that keeps the response or session which it goes on with,
- * is the group's and can be sent it. */
+/* Returns whether the worker that the request names, or that keeps the response or session which
+ * the request continues, belongs to the group and can be sent the request. */
 static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_group *group,
 	bool owned, uint32_t owner)
 {
@@ -220,8 +221,8 @@ static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_grou
 	return false;
 }
 
-/* The group of that worker, whatever its weight; where several have it, the first in the order, if
- * any of these. NULL: no worker is wanted, or it is none of theirs. */
+/* The group of that worker, whatever the group's weight; where several groups have the worker, the
+ * first in the order, if any. NULL: the request wants no worker, or one of no group. */
 static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x,
 	struct kvw_model_groups groups, const uint8_t *order, size_t count, bool writable)
 {
@@ -240,9 +241,9 @@ static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x,
 	return NULL;
 }
 
-/* That of the worker which alone will do, else the first in that order with a worker; where none
- * has one, or groups keep to themselves, the first. `writable`: the body may get another name for
- * the model. */
+/* The group of the only worker that may serve the request, else the first group in the order with a
+ * worker; where no group has a worker, or groups keep to themselves, the first. `writable`: another
+ * name for the model may be written into the body. */
 static const struct kvw_model_group *choose_group(
 	struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
@@ -283,7 +284,7 @@ static void take_group(struct kvw_exchange *x, struct kvw_model_groups groups, b
 		x->division.group = choose_group(x, groups, writable);
 		return;
 	}
-	find_group_key(x); /* by which copies find their worker */
+	find_group_key(x); /* the key draws the worker of copies */
 	x->division.group = group_named(groups, x->division.wish);
 	x->division.by = KVW_GROUP_BY_HEADER;
 	if (x->division.group == NULL) {

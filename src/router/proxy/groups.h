@@ -1,11 +1,11 @@
 /*
  * groups.h - the group of workers that serves a request, where its model is divided (model_groups).
  *
- * Chosen once, when the body is understood, by weight and a hash of the session
- * (routing/group_choice.h); the strategy then sees the group's workers alone, and so do repeats.
- * Only where none of these is usable, or left untried, another group gets the request
- * (groups.no_worker). Workers may know the model by another name, which is written into the body as
- * that of an alias is (rewrite.h).
+ * The group is chosen once, after the scan of the body, by weight and a hash of the session
+ * (routing/group_choice.h); the strategy then sees only the group's workers, and so do repeats.
+ * Only if none of these is usable, or left untried, another group gets the request
+ * (groups.no_worker). Workers may know the model by another name, which kvway writes into the body
+ * like an alias's model (rewrite.h).
  */
 #ifndef KVW_PROXY_GROUPS_H
 #define KVW_PROXY_GROUPS_H
@@ -14,46 +14,47 @@
 #include "http/head.h"
 #include "proxy/exchange.h"
 
-/* Takes workers out of a set that this request has tried. */
+/* Removes workers that this request has tried from a set. */
 typedef void kvw_groups_untried_fn(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
-/* The group that the head names, if it may: the value of groups.header. Borrowed from the head. */
+/* The group that the head names in groups.header, if the client may choose. Borrowed from the
+ * head. */
 struct kvw_slice kvw_groups_wish(const struct kvw_exchange *x, const struct kvw_head *head);
 
-/* That header goes to no worker. */
+/* Removes that header from the head for a worker. */
 void kvw_groups_hide(const struct kvw_exchange *x, struct kvw_head *head);
 
-/* The scan has understood the body: chooses a group. x->route then has its name for the model. */
+/* Chooses a group after the scan of the body. x->route then has the group's name for the model. */
 void kvw_groups_divide(struct kvw_exchange *x);
 
-/* The same for a request whose body cannot be changed. False: its model is divided, and no group
- * serves it by the name that it has, or it wishes for one that there is not (x->division.fault). */
+/* Chooses a group for a request whose body cannot be changed. False: its model is divided, and no
+ * group serves it under the body's name, or the wished group does not exist (x->division.fault). */
 bool kvw_groups_take(struct kvw_exchange *x);
 
-/* kvw_fleet_read for x->route.model, of the exchange's group alone. */
+/* kvw_fleet_read for x->route.model, limited to the exchange's group. */
 void kvw_groups_read(const struct kvw_exchange *x, struct kvw_fleet_table *table, bool *known,
 	struct kvw_model **model);
-/* Of a set, those of the exchange's group. */
+/* Keeps only the workers of the exchange's group in a set. */
 void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
-/* Workers of any group, known ones only: empty where there is none. */
+/* Reads the workers of any group, known ones only: empty where there is none. */
 void kvw_groups_read_of(const struct kvw_exchange *x, const struct kvw_model_group *group,
 	struct kvw_fleet_table *table);
 
-/* The group that would take the request from its own; NULL: none has a usable worker that was not
- * tried, or none may. Uses the loop's candidates. */
+/* The group that would take the request over from its own; NULL: no group with a usable worker that
+ * was not tried, or a change of group is not allowed. Uses the loop's candidates. */
 const struct kvw_model_group *kvw_groups_other(
 	const struct kvw_exchange *x, kvw_groups_untried_fn *untried);
-/* In metrics, once it has a group. */
+/* Counts the request in its group's metrics, once the group is chosen. */
 void kvw_groups_count(const struct kvw_exchange *x);
 
-/* The model as its client knows it, whatever the group's workers call it. */
+/* The model's name for the client, independent of the name that the group's workers use. */
 static inline struct kvw_slice kvw_groups_model(const struct kvw_exchange *x)
 {
 	return x->division.group != NULL ? kvw_slice_of(x->division.group->model) : x->route.model;
 }
 
-/* Its label in metrics, if it has a group. */
+/* The label of the request's group in metrics, if it has a group. */
 static inline uint8_t kvw_groups_label(const struct kvw_exchange *x)
 {
 	return x->division.group == NULL

@@ -1,11 +1,12 @@
 /*
  * guard.c - see guard.h.
  *
- * In this order: the key, since a stranger learns nothing; the path, of all and of the key. What is
- * compared with the lists is the path as a careless server might read it (openai/api_path.h); one
- * that careful and careless servers read in two ways is none that there is.
+ * The guard first checks the key, so that a stranger learns nothing; then the path, against the
+ * list of all and that of the key. It compares the lists with the path as a careless server might
+ * read it (openai/api_path.h); a path that careful and careless servers read differently counts as
+ * nonexistent.
  *
- * The body is looked at by steps (steps/key_*.c).
+ * Steps check the body (steps/key_*.c).
  */
 #include "proxy/guard.h"
 
@@ -28,7 +29,8 @@ void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter count
 
 /* --- what a path is --- */
 
-/* Where the list of models may be seen, each of its entries may. */
+/* The path to compare with the lists. A client that may see the list of models may see each of its
+ * entries. */
 static struct kvw_slice asked_path(const struct kvw_exchange *x)
 {
 	return x->path.model_card ? KVW_SLICE("/v1/models") : x->target;
@@ -48,7 +50,7 @@ static bool is_exposed(const struct kvw_exchange *x)
 {
 	const struct kvw_strings *paths = &x->config->expose_paths;
 
-	if (is_guarded(x)) /* by keys of their own */
+	if (is_guarded(x)) /* guarded paths have keys of their own */
 		return true;
 	if (paths->count > 0)
 		return is_path_listed(x, paths);
@@ -56,7 +58,8 @@ static bool is_exposed(const struct kvw_exchange *x)
 	       kvw_path_listed(asked_path(x), kvw_inference_paths, kvw_inference_path_count);
 }
 
-/* A preflight that a worker may answer for a stranger: it shows the paths of inference alone. */
+/* Returns whether a worker may answer this preflight for a stranger: such a preflight shows only
+ * paths of inference. */
 static bool is_open_preflight(const struct kvw_exchange *x)
 {
 	return x->page.preflight && kvw_path_straight(asked_path(x)) && !is_guarded(x) &&
@@ -100,7 +103,7 @@ static bool refuse_credential(struct kvw_exchange *x, enum kvw_credential shown)
 	return true;
 }
 
-/* A key's own limits of size and time, where they are less than those of all. */
+/* Takes a key's own limits of size and time, where they are below those of all. */
 static void take_limits(struct kvw_exchange *x)
 {
 	const struct kvw_client_key *key = x->caller.key;
@@ -113,11 +116,11 @@ static void take_limits(struct kvw_exchange *x)
 			x->start_ns + key->timeout_ms * KVW_NS_PER_MS);
 }
 
-/* A token, looked at before its bytes are overwritten. */
+/* A token, read before its bytes are overwritten. */
 struct token {
-	struct kvw_jwt_gate *gate; /* NULL: tokens are not asked for */
+	struct kvw_jwt_gate *gate; /* NULL: clients need no tokens */
 	int64_t now_s;
-	bool shown; /* what the request shows is one */
+	bool shown; /* the request shows a token */
 	enum kvw_jwt_verdict verdict;
 	struct kvw_keyring *ring; /* KVW_JWT_GOOD: a reference */
 };
@@ -132,7 +135,8 @@ static void look_at_token(void *arg, struct kvw_slice shown, const struct kvw_di
 			kvw_jwt_gate_check(token->gate, shown, digest, token->now_s, &token->ring);
 }
 
-/* RFC 6750. A token that cannot be judged yet is no wrong one: clients try again by themselves. */
+/* Refuses a token (RFC 6750). A token that cannot be judged yet is not called wrong: clients then
+ * try again by themselves. */
 static void refuse_token(struct kvw_exchange *x, enum kvw_jwt_verdict verdict)
 {
 	const char *text = kvw_jwt_verdict_text(verdict);
@@ -178,7 +182,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	enum kvw_credential shown =
 		kvw_credential_take_seen(&loop->request_head, &digest, look_at_token, &token);
 
-	/* Browsers send none with it, and vLLM asks for none. */
+	/* Browsers send no key with a preflight, and vLLM needs none. */
 	if (shown == KVW_CREDENTIAL_MISSING && is_open_preflight(x)) {
 		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 		return false;
@@ -209,7 +213,8 @@ static bool refuse_stranger(struct kvw_exchange *x)
 
 /* --- the path --- */
 
-/* A pattern of a whole folder does not speak of what is guarded: that must be named. */
+/* Returns whether the key lists the path. A pattern of a whole folder does not include guarded
+ * paths, which must be named. */
 static bool key_lists(const struct kvw_exchange *x)
 {
 	const struct kvw_strings *paths = &x->caller.key->paths;
@@ -241,7 +246,8 @@ static bool refuse_path(struct kvw_exchange *x)
 	return true;
 }
 
-/* Probes of load balancers: no key, whatever is exposed. */
+/* Returns whether the path is for probes of load balancers: they need no key, whatever is
+ * exposed. */
 static bool is_open_path(const struct kvw_exchange *x)
 {
 	static const char *const open[] = {"/health", "/ready", "/ping"};
@@ -250,7 +256,7 @@ static bool is_open_path(const struct kvw_exchange *x)
 	       kvw_path_listed(x->target, open, sizeof(open) / sizeof(open[0]));
 }
 
-/* A request that is only explained shows no key: it comes by the one that is named. */
+/* A dry run shows no key: takes the key that its question names. */
 static void take_named(struct kvw_exchange *x)
 {
 	if (x->dry->key == NULL)

@@ -59,8 +59,8 @@ static void label_groups(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	}
 }
 
-/* What the loop keeps of the configuration for itself. Scans of running requests borrow from
- * theirs. */
+/* Takes the loop's own copies of settings. Scans of running requests borrow from the settings of
+ * those requests. */
 static void adopt_settings(struct kvw_loop *loop, struct kvw_in_force *in_force)
 {
 	const struct kvw_config *config = in_force->config;
@@ -76,7 +76,7 @@ static void adopt_settings(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	kvw_account_set_most(loop->shared->memory, config->limits_body_memory);
 }
 
-/* Room in heads for limits.headers; requests that began when it was more keep theirs. False: out of
+/* Makes room in heads for limits.headers; older requests of a higher limit keep that. False: out of
  * memory, nothing has changed. */
 static bool grow_heads(struct kvw_loop *loop, const struct kvw_config *config)
 {
@@ -98,7 +98,7 @@ static bool grow_heads(struct kvw_loop *loop, const struct kvw_config *config)
 	if (loop->auth != NULL)
 		kvw_head_remember_none(&loop->request_head);
 	loop->head_room = fields;
-	loop->head_owner = NULL; /* whose request it was reads it again when it needs it */
+	loop->head_owner = NULL; /* the owner parses its head again when needed */
 	return true;
 }
 
@@ -128,7 +128,7 @@ static void take_new(struct kvw_loop *loop, struct kvw_settings *settings)
 	if (in_force == NULL || !grow_heads(loop, in_force->config)) {
 		if (in_force != NULL)
 			drop_in_force(in_force);
-		return; /* out of memory: in the next turn */
+		return; /* out of memory: the next turn tries again */
 	}
 	adopt_settings(loop, in_force);
 	if (before->requests == 0) {

@@ -1,9 +1,9 @@
 /*
- * in_force.h - the settings by which a loop's requests began, and those of the present turn.
+ * in_force.h - the settings with which a loop's requests began, and those of the present turn.
  *
- * A loop looks at the start of each turn whether a reload has put other settings into force
- * (settings.h). A request keeps those that it began with until it has ended: its loop counts its
- * requests for each.
+ * At the start of each turn a loop checks whether a reload has put other settings into force
+ * (settings.h). A request keeps the settings with which it began until its end: the loop counts
+ * requests for each set of settings.
  *
  * Threads: all of it belongs to one loop.
  */
@@ -29,31 +29,32 @@ enum {
 };
 #undef KVW_STEP
 
-/* One pair, as this loop refers to it. */
+/* One pair of configuration and strategy, as this loop refers to it. */
 struct kvw_in_force {
-	struct kvw_settings *settings; /* NULL: they are not counted, and stay */
+	struct kvw_settings *settings; /* NULL: not counted; they stay */
 	const struct kvw_config *config;
 	struct kvw_strategy *strategy;
 	uint8_t class_labels[KVW_CLASSES]; /* by class, for metrics */
 	uint8_t group_labels[KVW_MAX_MODEL_GROUPS]; /* by group, likewise */
 	struct kvw_separator separator; /* where cuts */
-	/* of a request's way, those that these settings need */
+	/* the steps of a request's way that these settings need */
 	const struct kvw_step *steps[KVW_STEPS];
 	size_t step_count;
 	bool cuts; /* prompts are cut into the texts of kvaware.fragments */
-	uint32_t requests; /* that began with it and have not ended */
+	uint32_t requests; /* requests that began with these settings and have not ended */
 	struct kvw_in_force *next;
 };
 
-/* The first settings: the fleet's, or where it has none these. */
+/* Takes the first settings: the fleet's, or if the fleet has none, those in the arguments. */
 enum kvw_err kvw_in_force_begin(struct kvw_loop *loop, const struct kvw_config *config,
 	struct kvw_strategy *strategy) KVW_MUST_CHECK;
-/* At the start of a turn. */
+/* Takes newer settings. Called at the start of a turn. */
 void kvw_in_force_look(struct kvw_loop *loop);
-/* The loop has no request any more. */
+/* Releases the settings once the loop has no request any more. */
 void kvw_in_force_end(struct kvw_loop *loop);
 
-/* A request has begun, and has ended and is no longer looked at. */
+/* take: for a request that begins. release: for a request that has ended and is not used any
+ * more. */
 struct kvw_in_force *kvw_in_force_take(struct kvw_loop *loop);
 void kvw_in_force_release(struct kvw_loop *loop, struct kvw_in_force *in_force);
 

@@ -1,10 +1,10 @@
 /*
- * keep.c - what the loops share that outlives the process: owners of responses, and what keys,
- * tenants and models with limits have used.
+ * keep.c - the loops' shared data that outlives the process: owners of responses, and use of the
+ * limits of keys, tenants and models.
  *
- * Of a limit its use today and the time until its minute is full again are kept, by name: what a
- * client may do does not depend on a restart. Requests that run do not outlive it, so the count of
- * those begins at none.
+ * kvway keeps a limit's use today and the time until its minute is full again, by name, so that a
+ * restart does not change what a client may do. Running requests do not outlive the process, so
+ * their count begins at none.
  */
 #include "proxy/proxy.h"
 
@@ -19,14 +19,15 @@ struct owner_record {
 	uint64_t id; /* hash of the response's id */
 	uint32_t worker;
 	uint32_t unused;
-	uint64_t tenant; /* records of former versions end before it: of none */
+	uint64_t tenant; /* former versions' records end before this member: no tenant */
 };
 
 #define OWNER_BYTES_BEFORE offsetof(struct owner_record, tenant)
 
-/* Behind it the name. */
+/* A rate subject's use over a restart. The subject's name follows the record. */
 struct rate_record {
-	int64_t requests_ns, tokens_ns; /* until these are full again */
+	/* time until the buckets of requests and tokens are full again */
+	int64_t requests_ns, tokens_ns;
 	int64_t day_used;               /* tokens */
 	uint64_t day;                   /* since 1970 */
 	uint32_t learned;               /* tokens of an answer */
@@ -36,7 +37,8 @@ struct rate_record {
 _Static_assert(sizeof(struct owner_record) == 24 && sizeof(struct rate_record) == 40,
 	"records have no gaps");
 
-#define CHAIN_BYTES 65536 /* of the records of one chain of the table: far more than it has */
+/* bytes for the records of one chain of the table: far more than a chain needs */
+#define CHAIN_BYTES 65536
 #define MOST_NAME   1024
 
 static enum kvw_err keep_owners(struct kvw_owners *owners, const struct kvw_keep_out *out)
@@ -57,7 +59,7 @@ static enum kvw_err keep_owners(struct kvw_owners *owners, const struct kvw_keep
 	return KVW_OK;
 }
 
-/* The records of one chain, each behind its length. */
+/* The records of one chain, each preceded by its length. */
 struct chain {
 	int64_t now_ns;
 	uint64_t today;
@@ -65,7 +67,7 @@ struct chain {
 	uint8_t bytes[CHAIN_BYTES];
 };
 
-/* Under the table's lock. */
+/* Called under the table's lock. */
 static void copy_subject(void *arg, struct kvw_rate_subject *subject)
 {
 	struct chain *chain = arg;
@@ -138,7 +140,7 @@ static void recall_owner(
 			&(struct kvw_owner){record.id, record.tenant, in->workers[record.worker]});
 }
 
-/* What is left of a debt, in reason: a bucket owes an hour at most after a restart. */
+/* The rest of a debt, limited: after a restart a bucket owes an hour at most. */
 static int64_t debt_now(int64_t debt_ns, int64_t passed_ns)
 {
 	const int64_t most_ns = 3600 * KVW_NS_PER_S;
@@ -168,8 +170,8 @@ static void recall_rate(
 		return;
 	kvw_bucket_owe(&subject->requests, debt_now(record.requests_ns, in->passed_ns), in->now_ns);
 	kvw_bucket_owe(&subject->tokens, debt_now(record.tokens_ns, in->passed_ns), in->now_ns);
-	/* Where replicas share their counts, Redis has the day's, with what this one has
-	 * charged. */
+	/* Where replicas share their counts, Redis has the day's count, including this replica's
+	 * charges. */
 	if (record.day == today && shared->config->rate_sharing_redis[0] == '\0')
 		kvw_day_correct(&subject->day,
 			record.day_used < INT64_MAX / 4 ? record.day_used : INT64_MAX / 4, today);

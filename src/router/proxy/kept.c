@@ -4,11 +4,11 @@
 #include "proxy/groups.h"
 #include "proxy/loop.h"
 
-/* One answer against a promise, in ns; 0: not promised, or not known. */
+/* An answer's times against its promise, in ns; 0: not promised, or unknown. */
 struct answer {
 	int64_t due_ns, tpot_ns;
-	int64_t first_ns; /* the first byte came so long after the request */
-	int64_t rest_ns;  /* and the last of a stream so long after that */
+	int64_t first_ns; /* time from the request to the first byte */
+	int64_t rest_ns;  /* time from the first byte to the last of a stream */
 	int64_t gaps;     /* tokens after the first */
 };
 
@@ -21,7 +21,8 @@ static enum kvw_kept judge_stream(const struct answer *a)
 	return KVW_KEPT;
 }
 
-/* All of it came at once: in time for the first token, or for all of them. */
+/* Judges an answer that arrived all at once: by the first token's time, or by that of all
+ * tokens. */
 static enum kvw_kept judge_whole(const struct answer *a)
 {
 	if (a->due_ns > 0 && a->first_ns <= a->due_ns)
@@ -50,7 +51,7 @@ static struct answer answer_of(const struct kvw_exchange *x)
 	};
 }
 
-/* KVW_KEPT_COUNT: says nothing of the promise. */
+/* Judges the promise. KVW_KEPT_COUNT: the end shows nothing about the promise. */
 static enum kvw_kept judge_promise(const struct kvw_exchange *x, enum kvw_end end)
 {
 	struct answer a = answer_of(x);

@@ -1,5 +1,5 @@
 /*
- * kept.h - was what a request was promised kept?
+ * kept.h - judges whether the promise to a request was kept.
  *
  * Threads: an event loop's own.
  */
@@ -8,7 +8,7 @@
 
 #include "proxy/exchange.h"
 
-/* Counts the promise of a request that ends, and how well its time to first token was predicted. */
+/* Counts the promise to a request that ends, and the error of its predicted time to first token. */
 void kvw_kept_count(struct kvw_exchange *x, enum kvw_end end);
 
 #endif

@@ -13,7 +13,7 @@
 #include "proxy/reply.h"
 #include "proxy/waking.h"
 
-#define PARK_MS 1000 /* a request for an unknown model waits so long for a fresh list */
+#define PARK_MS 1000 /* longest wait of a request for an unknown model for a fresh list */
 
 /* After kvw_waking_hold. */
 static enum kvw_stepped held(const struct kvw_exchange *x)
@@ -42,7 +42,7 @@ static const char *why_not(const struct kvw_worker *worker)
 						      : "up, without this model";
 }
 
-/* "URL is STATE" of each. */
+/* Writes "URL is STATE" for each worker. */
 static void put_worker_states(const struct kvw_fleet *fleet, struct kvw_page *text)
 {
 	size_t shown = 0;
@@ -59,9 +59,9 @@ static void put_worker_states(const struct kvw_fleet *fleet, struct kvw_page *te
 	}
 }
 
-#define STATES 16 /* more than there are; what has no room is left out */
+#define STATES 16 /* more than exist; states beyond are left out */
 
-/* "NUMBER STATE" of each state. */
+/* Writes "NUMBER STATE" for each state. */
 static void put_states(const struct kvw_fleet *fleet, struct kvw_page *text)
 {
 	const char *states[STATES];
@@ -113,7 +113,7 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 	return KVW_STEP_ANSWERED;
 }
 
-/* Asks workers for their lists; true if any has to be asked. */
+/* Asks workers for their lists; returns whether any has to be asked. */
 static bool want_models(struct kvw_loop *loop)
 {
 	bool asked = false;
@@ -129,7 +129,7 @@ static bool want_models(struct kvw_loop *loop)
 	return asked;
 }
 
-/* Has every worker that can be asked listed its models since `since_ns`? */
+/* Returns whether every worker that can be asked has listed its models since `since_ns`. */
 static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 {
 	for (size_t i = 0; i < loop->fleet->count; i++) {
@@ -144,7 +144,7 @@ static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 	return true;
 }
 
-/* Is it certain what they serve? */
+/* Returns whether the models of all workers are certain. */
 static bool all_models_known(const struct kvw_loop *loop)
 {
 	for (size_t i = 0; i < loop->fleet->count; i++) {
@@ -156,8 +156,8 @@ static bool all_models_known(const struct kvw_loop *loop)
 	return atomic_load_explicit(&loop->fleet->view, memory_order_acquire)->all_known;
 }
 
-/* "URL (status 401)" of each worker whose list cannot be read, or how many they are, and why the
- * first. */
+/* Writes "URL (status 401)" for each worker whose list cannot be read, or their number, and the
+ * first one's cause. */
 static void put_unlisted(const struct kvw_exchange *x, struct kvw_page *text)
 {
 	char fault[KVW_MODELS_FAULT_ROOM], first[KVW_MODELS_FAULT_ROOM] = "";
@@ -217,7 +217,7 @@ static struct kvw_exchange_list *parked(struct kvw_loop *loop)
 	return &loop->parked;
 }
 
-/* The lists are new, or not in time: what they say is the answer. */
+/* Answers by the lists, which are new, or did not arrive in time. */
 static void answer_by_lists(struct kvw_exchange *x)
 {
 	struct kvw_model *model;
@@ -249,15 +249,15 @@ enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
-	/* Lists younger than a refresh can be would say the same again. */
+	/* Lists younger than the shortest refresh would be the same after another read. */
 	if (x->dry == NULL && !lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) &&
 		want_models(loop))
 		return park_request(x);
 	return model_not_found(x);
 }
 
-/* It has just joined: requests cannot see yet which models it has, or its name is still looked
- * up. */
+/* Returns whether the worker has just joined: requests cannot see its models yet, or its name is
+ * being resolved. */
 static bool is_newcomer(const struct kvw_worker *worker)
 {
 	unsigned barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);
@@ -267,8 +267,9 @@ static bool is_newcomer(const struct kvw_worker *worker)
 	       kvw_worker_is_up(worker) && (barred & ~(unsigned)KVW_BARRED_NO_ADDRESS) == 0;
 }
 
-/* A reload may replace all workers of a model at once: those before get no new requests, and
- * what the new ones serve is known in a moment. A request waits for that once. True: it does. */
+/* A reload may replace all workers of a model at once: the old workers get no new requests, and the
+ * models of the new ones will be known in a moment. A request waits once for that. True: it waits
+ * now. */
 static bool await_newcomers(struct kvw_exchange *x)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
@@ -298,7 +299,8 @@ bool kvw_lacking_unpark(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 	bool known,
-		newer = lists_are_newer(loop, x->wait.since_ns); /* before what they say is read */
+		/* before the lists themselves are read */
+		newer = lists_are_newer(loop, x->wait.since_ns);
 	struct kvw_model *model;
 
 	kvw_groups_read(x, &loop->candidates, &known, &model);

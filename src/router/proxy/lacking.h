@@ -1,8 +1,8 @@
 /*
- * lacking.h - a request whose model is not known, or has no worker: it waits, or its client gets an
- * error.
+ * lacking.h - a request whose model is unknown, or has no worker: the request waits, or its client
+ * gets an error.
  *
- * It waits for newer model lists, or for a worker of a model that can be woken (waking.h).
+ * The request waits for newer model lists, or for a worker of a model that can be woken (waking.h).
  *
  * Threads: those of the exchange's loop.
  */
@@ -11,16 +11,17 @@
 
 #include "proxy/step.h"
 
-/* No worker lists its model. */
+/* Handles a request whose model no worker lists. */
 enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x);
-/* None of the model's can have it. */
+/* Handles a request that no worker of its model can have. */
 enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x);
-/* The same; but a group that failed it is refused by its step, and workers that have just joined
- * are waited for. */
+/* Handles a request without a worker like kvw_lacking_worker; but the group's step refuses a
+ * request that its group failed, and the request waits for workers that have just joined. */
 enum kvw_stepped kvw_lacking_choice(struct kvw_exchange *x);
 
-/* Looks whether newer model lists know the model of x, which waits for them: back to ROUTING if
- * so; answers that there is no such model if all lists are new. Returns whether either happened. */
+/* Checks whether newer model lists have the model of x, which waits for them: if so, x goes back to
+ * ROUTING; if all lists are new without it, answers that the model does not exist. Returns whether
+ * either happened. */
 bool kvw_lacking_unpark(struct kvw_exchange *x);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "proxy/exchange.h"
 
-/* What goes on with the exchange when its leg has ended, which it finds in x->pd. */
+/* Called when the leg has ended: goes on with the exchange, whose x->pd has the result. */
 typedef void kvw_leg_done_fn(struct kvw_exchange *x);
 
 /* Begins the leg at x->pd.prefiller by x->pd.decision, and the wait for it. False: it cannot be

@@ -1,5 +1,5 @@
 /*
- * listener.c - a loop's listening sockets, and what it does with the clients that they bring.
+ * listener.c - a loop's listening sockets, and the clients that they bring.
  *
  * A loop that opens its own socket has one. A process that took sockets over has as many as the
  * process before it, which may have had more loops: each of them must be served, since the kernel
@@ -52,7 +52,7 @@ static void starved(struct kvw_acceptor *acceptor)
 				  "(ulimit -n, LimitNOFILE)");
 }
 
-/* In OpenAI's form; under TLS nothing can be said before a handshake. */
+/* Refuses a connection in OpenAI's form; under TLS no answer is possible before a handshake. */
 static void refuse_connection(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why)
 {
 	static const char limited[] = REFUSAL("110", "limits.connections is reached");

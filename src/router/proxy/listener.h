@@ -1,5 +1,5 @@
 /*
- * listener.h - how a loop takes clients in, within limits.connections.
+ * listener.h - accepts clients of a loop, within limits.connections.
  */
 #ifndef KVW_LISTENER_H
 #define KVW_LISTENER_H
@@ -14,13 +14,14 @@ struct kvw_listener {
 	struct kvw_loop *loop;
 };
 
-/* Gives the loop these sockets, which it takes, also when it fails. Before kvw_listeners_watch. */
+/* Gives the loop these sockets, which it owns then, also when the call fails. Before
+ * kvw_listeners_watch. */
 enum kvw_err kvw_listeners_init(struct kvw_loop *loop, const int *fds, size_t count) KVW_MUST_CHECK;
 enum kvw_err kvw_listeners_watch(struct kvw_loop *loop) KVW_MUST_CHECK;
-/* Accepts what has arrived. */
+/* Accepts the clients that have arrived. */
 void kvw_listeners_run(struct kvw_loop *loop);
 void kvw_listeners_tick(struct kvw_loop *loop);
-/* Closes the sockets. The second time does nothing. */
+/* Closes the sockets. A second call does nothing. */
 void kvw_listeners_stop(struct kvw_loop *loop);
 void kvw_listeners_finish(struct kvw_loop *loop);
 

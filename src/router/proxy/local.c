@@ -1,9 +1,9 @@
 /*
  * local.c - see local.h.
  *
- * All but /metrics are made of a few atomics, on the spot. /metrics is the control thread's text
- * (admin/metrics_copy.h): where there is none that is new enough, the exchange waits for the next
- * tick. SageMaker's /ping asks whether requests can be served, and is answered as /ready.
+ * All answers but /metrics are made of a few atomics, at once. /metrics is the control thread's
+ * text (admin/metrics_copy.h): where no text is new enough, the exchange waits for the next tick.
+ * SageMaker's /ping asks whether requests can be served, so kvway answers it like /ready.
  */
 #include "proxy/local.h"
 
@@ -17,8 +17,8 @@
 #include "proxy/reply.h"
 
 #define TEXT_TYPE       "text/plain; charset=utf-8"
-#define MOST_ID         1024 /* bytes of a model's name that is looked for */
-#define METRICS_WAIT_NS KVW_NS_PER_S /* until the control thread is taken for stuck */
+#define MOST_ID         1024 /* longest name of a model to look up, bytes */
+#define METRICS_WAIT_NS KVW_NS_PER_S /* after this time the control thread counts as stuck */
 
 static void reply_metrics(struct kvw_exchange *x, struct kvw_metrics_text *text)
 {
@@ -86,7 +86,7 @@ bool kvw_local_preflight(struct kvw_exchange *x)
 
 /* --- /v1/models/{id} --- */
 
-/* An entry of that list, as text that the caller frees; NULL: there is none, or no memory. */
+/* An entry of that list, as text that the caller frees; NULL: no such entry, or no memory. */
 static char *entry_of(const struct kvw_local_answer *list, struct kvw_slice id)
 {
 	json_t *all = json_loadb(list->body, list->len, 0, NULL);
@@ -105,9 +105,10 @@ static char *entry_of(const struct kvw_local_answer *list, struct kvw_slice id)
 	return text;
 }
 
-/* With the entry as /v1/models has it for this client, or 404. path: as received, without query.
- * Names of models have slashes, which some clients write as they are and some as %2F. The entry is
- * taken out of the list, so that both say the same, and a key sees one where it sees the other. */
+/* Answers with the model's entry of /v1/models as this client sees it, or 404. path: as received,
+ * without query. Names of models have slashes, which some clients write plainly and some as %2F.
+ * The entry comes from the list itself, so both answers agree, and a key sees the entry in both or
+ * in neither. */
 static void answer_one_model(struct kvw_exchange *x, struct kvw_slice path)
 {
 	const struct kvw_slice list_path = KVW_SLICE("/v1/models");
@@ -164,14 +165,14 @@ bool kvw_local_answers(struct kvw_exchange *x)
 		answer_one_model(x, path);
 		return true;
 	}
-	if (x->dry != NULL) { /* its loop has no admin address to ask */
+	if (x->dry != NULL) { /* a dry run's loop has no admin address to ask */
 		kvw_reply_error(x, 400, "kvway answers this path itself");
 		return true;
 	}
 	if (ping)
 		path = KVW_SLICE("/ready");
 	err = kvw_admin_answer(x->loop->admin, path, x->caller.key, x->loop->now_ns, &answer);
-	if (err == KVW_ENOTFOUND) { /* another spelling of one of them */
+	if (err == KVW_ENOTFOUND) { /* the path is another spelling of one of kvway's own */
 		kvw_reply_error_as(x, 404, "NotFoundError", NULL, NULL, "not found");
 	} else if (err != KVW_OK) {
 		kvw_reply_error(x, 500, "out of memory");

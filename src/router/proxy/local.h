@@ -1,19 +1,19 @@
 /*
- * local.h - what kvway answers itself: /health, /ready, /ping, /v1/models, /metrics.
+ * local.h - the paths that kvway answers itself: /health, /ready, /ping, /v1/models, /metrics.
  */
 #ifndef KVW_LOCAL_H
 #define KVW_LOCAL_H
 
 #include "proxy/exchange.h"
 
-/* If the path is kvway's own: answers, or waits for it. False: it is a worker's. The
- * head was parsed last. */
+/* Answers a path of kvway's own, or begins to wait for the answer. False: a worker answers the
+ * path. The head was parsed last. */
 bool kvw_local_answers(struct kvw_exchange *x);
 
-/* If it is a browser's preflight that kvway answers itself: answers. The same. */
+/* Answers a browser's preflight of kvway's own. False: not one. The head was parsed last. */
 bool kvw_local_preflight(struct kvw_exchange *x);
 
-/* Answers an exchange that waits for the text of /metrics, which may be there now. False: not
+/* Answers an exchange that waits for the text of /metrics, if the text is there now. False: not
  * yet. */
 bool kvw_local_metrics(struct kvw_exchange *x);
 

@@ -1,15 +1,15 @@
 /*
  * location.c - see location.h.
  *
- * A worker builds an absolute Location from the Host that it got, which is its own address and not
+ * A worker builds an absolute Location from its Host field, which has the worker's address and not
  * the one that the client knows: FastAPI redirects POST /v1/chat/completions/ so. The client could
- * not reach it, or would reach it past kvway's keys and limits. So an authority that is one of a
- * worker's becomes the client's own Host, with the scheme by which the client came, and the path
- * prefix of the worker's URL is taken off. URLs that name other servers, and paths without a host,
- * pass as they are (less the prefix).
+ * not reach that address, or would bypass kvway's keys and limits. So kvway replaces a worker's
+ * authority by the client's own Host, with the scheme that the client used, and removes the path
+ * prefix of the worker's URL. URLs that name other servers, and paths without a host, pass
+ * unchanged (less the prefix).
  *
- * Cost: none for answers of 200; others have their fields looked at, and the fleet is gone through
- * for a field that has such a URL.
+ * Cost: none for answers of status 200; for others a pass over the fields, and over the fleet for a
+ * field with such a URL.
  */
 #include "proxy/location.h"
 
@@ -20,10 +20,10 @@
 
 #include "proxy/request.h"
 
-/* A reference to a URL, taken apart. */
+/* A URL reference, split into parts. */
 struct reference {
-	bool https;                 /* its scheme; of one without, as the client came */
-	struct kvw_slice authority; /* len 0: it is a path */
+	bool https;                 /* the URL's scheme; without one, the client's */
+	struct kvw_slice authority; /* len 0: the reference is a path */
 	struct kvw_slice path;      /* with query and fragment; begins with '/', or is empty */
 };
 
@@ -39,7 +39,7 @@ static struct kvw_slice without_first(struct kvw_slice text, size_t n)
 	return (struct kvw_slice){text.data + n, text.len - n};
 }
 
-/* False: neither a URL of HTTP nor a path from the root. */
+/* Splits a reference. False: the value is neither a URL of HTTP nor a path from the root. */
 static bool take_apart(struct kvw_slice value, struct reference *out)
 {
 	struct kvw_slice rest;
@@ -60,12 +60,12 @@ static bool take_apart(struct kvw_slice value, struct reference *out)
 	out->authority = (struct kvw_slice){rest.data, end};
 	out->path = without_first(rest, end);
 	for (size_t i = 0; i < end; i++)
-		if (rest.data[i] == '@') /* the user's name says nothing of the server */
+		if (rest.data[i] == '@') /* the user's name does not identify the server */
 			out->authority = (struct kvw_slice){rest.data + i + 1, end - i - 1};
 	return out->authority.len > 0;
 }
 
-/* host[:port], the host without brackets. False: the port is none. */
+/* Splits host[:port], the host without brackets. False: the port is invalid. */
 static bool split_authority(const struct reference *to, char host[256], uint16_t *port)
 {
 	struct kvw_slice all = to->authority;
@@ -96,7 +96,7 @@ static bool split_authority(const struct reference *to, char host[256], uint16_t
 	return true;
 }
 
-/* A worker's name, or one of the addresses that it has. */
+/* Returns whether the host is a worker's name, or one of its addresses. */
 static bool is_host_of(struct kvw_worker *worker, const char *host)
 {
 	struct sockaddr_storage address;
@@ -121,7 +121,7 @@ static bool is_host_of(struct kvw_worker *worker, const char *host)
 	return false;
 }
 
-/* The worker that an authority means; the one that answered is looked at first. NULL: none. */
+/* The worker with this authority; checks the worker that answered first. NULL: none. */
 static struct kvw_worker *worker_of_authority(
 	const struct kvw_exchange *x, const struct reference *to)
 {
@@ -152,7 +152,7 @@ static struct kvw_slice without_prefix(const struct kvw_worker *worker, struct k
 	return without_first(path, len);
 }
 
-/* As the client came: by TLS here, or to a proxy in front that says so. */
+/* Returns whether the client uses HTTPS: by TLS here, or to a proxy in front that says so. */
 static bool client_has_https(const struct kvw_exchange *x, const struct kvw_head *request)
 {
 	const struct kvw_field *proto = kvw_head_field(request, KVW_FIELD_X_FORWARDED_PROTO);
@@ -160,7 +160,7 @@ static bool client_has_https(const struct kvw_exchange *x, const struct kvw_head
 	return x->client->https || (proto != NULL && has_prefix(proto->value, "https"));
 }
 
-/* Where the client finds kvway. Without its Host the path alone says it. */
+/* Writes the origin under which the client finds kvway. Without a Host only the path follows. */
 static void write_own_origin(struct kvw_exchange *x, struct kvw_writer *w)
 {
 	const struct kvw_head *request = &x->loop->request_head;
@@ -171,8 +171,8 @@ static void write_own_origin(struct kvw_exchange *x, struct kvw_writer *w)
 	kvw_write(w, request->authority);
 }
 
-/* Takes a field out and writes the client's in its place. One that does not fit is left out: better
- * no address than a wrong one. */
+/* Removes a field and writes the client's version in its place. A version that does not fit is left
+ * out: no address is better than a wrong one. */
 static void replace_field(struct kvw_exchange *x, struct kvw_field *field, struct kvw_writer *w)
 {
 	struct kvw_worker *worker = x->attempt.worker;

@@ -1,5 +1,6 @@
 /*
- * location.h - redirects of workers: Location and Content-Location as the client can follow them.
+ * location.h - redirects of workers: rewrites Location and Content-Location so that clients can
+ * follow them.
  */
 #ifndef KVW_LOCATION_H
 #define KVW_LOCATION_H
@@ -8,9 +9,8 @@
 
 #define KVW_LOCATION_ROOM 4096
 
-/* Takes fields of an answer's head that name a worker out of it, and writes them into buf, of
- * KVW_LOCATION_ROOM bytes, as whole lines for the client. Returns their length; 0: there are
- * none. */
+/* Removes fields that name a worker from an answer's head, and writes them for the client into buf,
+ * of KVW_LOCATION_ROOM bytes, as whole lines. Returns their length; 0: there are none. */
 size_t kvw_location_fields(struct kvw_exchange *x, struct kvw_head *head, char *buf);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * loop.c - an event loop: its thread, its tick, and what happens between two turns.
+ * loop.c - an event loop: its thread, its tick, and the work between two turns.
  */
 #include "proxy/loop.h"
 
@@ -23,7 +23,7 @@
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
 #define LOOK_FOR_GONE_NS    KVW_NS_PER_S
-/* between two looks at all clients while a worker is down */
+/* time between two passes over all clients while a worker is down */
 #define FAILOVER_NS         (100 * KVW_NS_PER_MS)
 #define FREE_EXCHANGES_KEPT 1024
 
@@ -37,7 +37,7 @@ static void sync_link_gauges(struct kvw_loop *loop)
 	loop->busy_gauge = busy;
 }
 
-/* Takes what has arrived: connections, and requests on those. */
+/* Takes connections that have arrived, and requests on those. */
 static void take_arrived_clients(struct kvw_loop *loop)
 {
 	size_t before;
@@ -75,8 +75,9 @@ static void close_listener(struct kvw_loop *loop)
 }
 
 /*
- * Another process accepts from the same sockets: what waits there is its. A client that is idle may
- * be about to send its next request, whose answer says `close`; so it has drain.settle for that.
+ * Another process accepts from the same sockets: clients that wait there belong to that process. An
+ * idle client may be about to send its next request, whose answer then says `close`; the client has
+ * drain.settle for that.
  */
 static void hand_clients_over(struct kvw_loop *loop)
 {
@@ -95,8 +96,8 @@ static void drain_handed(struct kvw_loop *loop)
 	loop->closed = loop->now_ns >= loop->drain_deadline_ns;
 }
 
-/* The time to finish is over. A client that does not take its answer at once loses it in the next
- * tick. */
+/* Cuts all clients when the time to finish is over. A client that does not take its answer at once
+ * loses the answer in the next tick. */
 static void cut_all(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
@@ -140,8 +141,8 @@ static void close_all(struct kvw_loop *loop)
 		kvw_receive_drop(client, false);
 }
 
-/* Keepalive finds clients that vanish while nothing is sent to them; an answer on its way is looked
- * after here. */
+/* Drops clients that vanished. Keepalive finds those to which no bytes are sent; this function
+ * checks answers on their way. */
 static void drop_vanished(struct kvw_loop *loop)
 {
 	struct kvw_client *client, *next;
@@ -177,7 +178,8 @@ static void loop_tick(struct kvw_loop *loop)
 		kvw_exchange_fail_over(loop);
 	}
 	drop_vanished(loop);
-	/* In the turn after: what has been ended refers to its worker until the turn is over. */
+	/* The turn after this one lets workers go: ended exchanges refer to their workers until the
+	 * turn is over. */
 	loop->letting_go = atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0;
 	sync_link_gauges(loop);
 	if (atomic_load_explicit(&loop->shared->draining, memory_order_acquire))
@@ -237,7 +239,7 @@ static void after_turn(struct kvw_loop *loop)
 	atomic_store_explicit(loop->turn_ns, loop->now_ns, memory_order_relaxed);
 }
 
-/* Milliseconds, rounded up, so that the loop does not wake too early and find nothing to do. */
+/* Milliseconds, rounded up, so that the loop does not wake before the tick is due. */
 static int ms_until_tick(const struct kvw_loop *loop)
 {
 	int64_t left = loop->tick_ns - loop->now_ns;
@@ -304,7 +306,7 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
 		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
 		return KVW_ENOMEM;
-	if (loop->auth != NULL) /* they hold keys */
+	if (loop->auth != NULL) /* the buffers hold keys */
 		kvw_head_remember_none(&loop->request_head);
 	loop->head_room = (size_t)config->limits_headers;
 	return KVW_OK;

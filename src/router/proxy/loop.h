@@ -1,9 +1,9 @@
 /*
  * loop.h - one event loop and everything that belongs to it alone.
  *
- * Nothing is freed inside its own callback: what ends goes onto a list and is freed or recycled
- * when the loop has turned (kvw_loop_after_turn), so a function may look at `dead` or `ended` of an
- * object that a function it called has just ended.
+ * No object is freed inside its own callback: an ended object goes onto a list and is freed or
+ * recycled when the loop has turned (kvw_loop_after_turn), so a caller may read `dead` or `ended`
+ * of an object that its callee has just ended.
  */
 #ifndef KVW_LOOP_H
 #define KVW_LOOP_H
@@ -31,34 +31,34 @@ struct kvw_exchange;
 struct kvw_keyring;
 struct kvw_trace_ring;
 
-/* Kinds of timer; each has one duration (timer.h). Their names: words.c. */
+/* Kinds of timer; each has one duration (timer.h). words.c has their names. */
 enum kvw_timer_kind {
 	KVW_TIMER_CLIENT_IDLE,
 	KVW_TIMER_HEAD,
 	KVW_TIMER_BODY,       /* until timeouts.body */
-	KVW_TIMER_BODY_RATE,  /* then looked at every second */
-	KVW_TIMER_WRITE,      /* the client takes nothing */
-	KVW_TIMER_LINGER,     /* discarding what a client still sends after its answer */
+	KVW_TIMER_BODY_RATE,  /* then checked every second */
+	KVW_TIMER_WRITE,      /* the client takes no bytes */
+	KVW_TIMER_LINGER,     /* discards a client's bytes after its answer */
 	KVW_TIMER_CONNECT,
 	KVW_TIMER_FIRST_TOKEN,
-	KVW_TIMER_ATTEMPT,    /* the same, for one worker */
+	KVW_TIMER_ATTEMPT,    /* time to first token at one worker */
 	KVW_TIMER_REQUEST,    /* all of it */
-	KVW_TIMER_KEY,        /* all of it, of keys with a time of their own */
+	KVW_TIMER_KEY,        /* the whole request, of keys with a limit of their own */
 	KVW_TIMER_STREAM_IDLE,
-	KVW_TIMER_PARK,       /* waiting for a model list */
-	KVW_TIMER_WAKE,       /* waiting for a worker of its model */
-	KVW_TIMER_TOKENS,     /* waiting for the prompt's tokens */
-	KVW_TIMER_SHADOW,     /* all of a copy */
-	KVW_TIMER_PREFILL,    /* waiting for the prompt to be prefilled elsewhere */
-	KVW_TIMER_LEASE,      /* of what was prefilled */
+	KVW_TIMER_PARK,       /* wait for a model list */
+	KVW_TIMER_WAKE,       /* wait for a worker of the model */
+	KVW_TIMER_TOKENS,     /* wait for the prompt's tokens */
+	KVW_TIMER_SHADOW,     /* the whole of a copy */
+	KVW_TIMER_PREFILL,    /* wait for the prompt to be prefilled elsewhere */
+	KVW_TIMER_LEASE,      /* lease of a prefilled prompt */
 	KVW_TIMER_SILENCE,    /* http.keep_alive_comments */
 };
 
 #define KVW_LOOP_SPARES  3               /* large blocks offered to one read besides the tail */
 #define KVW_LOOP_SCRATCH ((size_t)64 << 10) /* bytes read from a worker at once */
 #define KVW_LOOP_IOV     64
-#define KVW_LOOP_SCANS   64              /* idle scans kept for the next requests ... */
-#define KVW_LOOP_SCANS_BYTES ((size_t)4 << 20) /* ... and what they may hold together */
+#define KVW_LOOP_SCANS   64              /* idle scans kept for further requests ... */
+#define KVW_LOOP_SCANS_BYTES ((size_t)4 << 20) /* ... and their most bytes together */
 
 struct kvw_leg; /* leg.h */
 TAILQ_HEAD(kvw_leg_list, kvw_leg);
@@ -70,26 +70,28 @@ TAILQ_HEAD(kvw_exchange_list, kvw_exchange);
 struct kvw_loop {
 	size_t index;
 	struct kvw_shared *shared; /* by all loops */
-	struct kvw_in_force *in_force;        /* what requests that begin now get */
-	struct kvw_in_force *in_force_before; /* what older requests have, by which it is dropped */
-	const struct kvw_config *config;      /* in force in this turn */
-	struct kvw_auth *auth; /* borrowed; NULL: clients need no keys, likewise the next two */
-	struct kvw_keyring *keyring; /* a reference: as the last request found them */
+	struct kvw_in_force *in_force;        /* the settings of requests that begin now */
+	/* the settings of older requests, which drop them with their last */
+	struct kvw_in_force *in_force_before;
+	const struct kvw_config *config;      /* configuration in force in this turn */
+	/* borrowed; NULL: clients need no keys; likewise the next two members */
+	struct kvw_auth *auth;
+	struct kvw_keyring *keyring; /* a reference: the keyring at the last request */
 	uint64_t keyring_version;
 	struct kvw_fleet *fleet;
 	struct kvw_metrics_shard *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_trace_ring *trace; /* NULL: requests are not traced */
-	struct kvw_tls *tls; /* of clients; borrowed; NULL: plain */
+	struct kvw_tls *tls; /* for clients; borrowed; NULL: plain */
 
-	/* Of a strategy that asks for exact tokens; sources NULL: it does not. */
+	/* For a strategy that wants exact tokens; sources NULL: the strategy wants none. */
 	struct kvw_sources *sources;
 	struct kvw_tokens_box *token_box;
 	struct kvw_io token_io;
-	struct kvw_kvchains chains; /* of the prompt routed last */
+	struct kvw_kvchains chains; /* chains of the prompt routed last */
 
-	struct kvw_io_set sockets; /* of clients and workers, and these two */
+	struct kvw_io_set sockets; /* of clients, workers, and the next two members */
 	struct kvw_listener *listeners; /* owned; listener_count */
 	size_t listener_count;
 	struct kvw_io wake_io;
@@ -98,21 +100,24 @@ struct kvw_loop {
 	pthread_t thread;
 	bool started;
 
-	_Atomic int64_t *turn_ns; /* when it turned last, for /health; INT64_MAX: ended */
+	/* time of the last turn, for /health; INT64_MAX: the loop has ended */
+	_Atomic int64_t *turn_ns;
 	int64_t now_ns; /* monotonic, of the event being handled */
-	int64_t wall_offset_ns; /* what makes now_ns the time of day; as of the last tick */
+	int64_t wall_offset_ns; /* wall clock minus now_ns; set by the last tick */
 	struct kvw_timers timers;
 	struct kvw_block_pool blocks;
 	struct kvw_links links;
 	struct kvw_block *spares[KVW_LOOP_SPARES];
 	char *scratch;                  /* KVW_LOOP_SCRATCH */
-	struct kvw_head request_head;   /* of head_owner, parsed last */
-	struct kvw_exchange *head_owner; /* whose head request_head shows; NULL: none */
+	struct kvw_head request_head;   /* the head of head_owner, parsed last */
+	/* the exchange whose head request_head holds; NULL: none */
+	struct kvw_exchange *head_owner;
 	struct kvw_head response_head;
-	size_t head_room; /* fields for which both have room; each request sets its own limit */
+	/* number of fields for which both have room; each request sets its own limit */
+	size_t head_room;
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
-	/* idle ones, made by the settings in force; up to KVW_LOOP_SCANS */
+	/* idle scans, made by the settings in force; up to KVW_LOOP_SCANS */
 	struct kvw_scan **scans;
 	size_t scan_count, scan_bytes;
 	uint64_t request_id_prefix, request_id_next;
@@ -120,31 +125,34 @@ struct kvw_loop {
 
 	struct kvw_client_list clients; /* all that live */
 	struct kvw_client_list dead;
-	struct kvw_exchange_list parked; /* waiting for a model list */
-	/* waiting for a worker of their model, in the order in which they came */
+	struct kvw_exchange_list parked; /* exchanges that wait for a model list */
+	/* exchanges that wait for a worker of their model, in order of arrival */
 	struct kvw_exchange_list waking;
-	uint64_t woken_changes; /* of the fleet when it was last looked whether they have one */
-	int64_t woken_ns;       /* when */
+	/* the fleet's count of changes when the loop last looked for such workers */
+	uint64_t woken_changes;
+	int64_t woken_ns;       /* time of that look */
 	struct kvw_gates gates; /* of requests that wait for room */
-	struct kvw_exchange_list want_metrics; /* waiting for the control thread's text */
+	/* exchanges that wait for the control thread's text */
+	struct kvw_exchange_list want_metrics;
 	struct kvw_exchange_list ended, free_exchanges;
 	struct kvw_shadow_list shadows, ended_shadows; /* copies of requests (shadow.h) */
 	struct kvw_leg_list ended_legs; /* prefills elsewhere (leg.h) */
 	size_t client_count, free_exchange_count;
-	int64_t idle_gauge, busy_gauge; /* of links, as metrics have them */
-	int64_t looked_for_gone_ns; /* when clients were looked at last for those that vanished */
-	int64_t failover_ns; /* when kvw_exchange_fail_over was called last */
-	bool letting_go; /* workers are GONE: after this turn it is looked at what refers to them */
+	int64_t idle_gauge, busy_gauge; /* counts of links, as in the metrics */
+	int64_t looked_for_gone_ns; /* time of the last search for vanished clients */
+	int64_t failover_ns; /* time of the last call of kvw_exchange_fail_over */
+	/* workers are GONE: after this turn the loop looks for references to them */
+	bool letting_go;
 	bool draining; /* each answer ends its connection */
-	/* another process accepts: no client comes any more, idle ones are let go after
-	 * drain.settle, and when the last has gone the loop ends */
+	/* another process accepts: no client arrives any more, idle clients are closed after
+	 * drain.settle, and the loop ends with its last client */
 	bool handed;
-	bool closed;   /* no client comes any more, and idle ones are let go at once */
-	bool settled;  /* handed: drain.settle is over */
+	bool closed;   /* no client arrives any more, and idle clients are closed at once */
+	bool settled;  /* handed, and drain.settle is over */
 	int64_t settle_until_ns, drain_deadline_ns;
 };
 
-/* Makes the loop ready; takes the listening sockets, also when it fails. */
+/* Makes the loop ready; owns the listening sockets then, also when the call fails. */
 enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, size_t index,
 	const struct kvw_proxy_deps *deps, const int *listen_fds,
 	size_t listen_count) KVW_MUST_CHECK;

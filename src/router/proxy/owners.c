@@ -1,9 +1,9 @@
 /*
  * owners.c - see owners.h.
  *
- * Entries stand in a ring in the order in which they were made; buckets chain them by hash. Only a
- * 64-bit hash of an id is kept: two ids that share one would send a request to a worker that
- * answers 404, as it would without the table.
+ * Entries stand in a ring in the order of their creation; buckets chain them by hash. The table
+ * keeps only a 64-bit hash of an id: two ids with one hash would send a request to a worker that
+ * answers 404, as a worker would without the table.
  */
 #include "proxy/owners.h"
 
@@ -17,11 +17,11 @@ struct entry {
 	uint64_t hash;
 	uint64_t tenant;
 	uint32_t worker;
-	uint32_t next; /* in its bucket; NO_ENTRY: last */
+	uint32_t next; /* next entry in the bucket; NO_ENTRY: last */
 };
 
 struct kvw_owners {
-	pthread_mutex_t lock; /* guards all that follows */
+	pthread_mutex_t lock; /* guards all members below */
 	struct entry *entries; /* [limit], a ring */
 	uint32_t *buckets;     /* [bucket_count] first entry or NO_ENTRY */
 	size_t limit, bucket_count, count, oldest;
@@ -84,7 +84,7 @@ static struct entry *find_owner(struct kvw_owners *owners, uint64_t hash)
 	return at == NO_ENTRY ? NULL : &owners->entries[at];
 }
 
-/* Takes the oldest entry out of its bucket; its place is free. */
+/* Removes the oldest entry from its bucket; the place is free then. */
 static uint32_t evict(struct kvw_owners *owners)
 {
 	uint32_t place = (uint32_t)owners->oldest;
@@ -171,7 +171,7 @@ enum kvw_owned kvw_owners_find(
 	return owned;
 }
 
-/* Their places stay until they are the oldest; no id has the worker NO_ENTRY. */
+/* The entries' places stay until they are the oldest; no id has the worker NO_ENTRY. */
 void kvw_owners_forget(struct kvw_owners *owners, uint32_t worker)
 {
 	pthread_mutex_lock(&owners->lock);

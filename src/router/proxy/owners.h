@@ -1,13 +1,13 @@
 /*
- * owners.h - which worker made which response of /v1/responses, which session of /invocations, or
- * what else has an id.
+ * owners.h - the table of workers that made responses of /v1/responses, sessions of /invocations,
+ * or other objects with an id.
  *
- * A worker keeps what it made; a request that names it (previous_response_id, GET, DELETE and
- * cancel by id; a session in the head, sagemaker.h) can be served by no other. The table is
- * bounded: the oldest entry goes.
+ * A worker keeps the objects that it made; no other worker can serve a request that names one
+ * (previous_response_id, GET, DELETE and cancel by id; a session in the head, sagemaker.h). The
+ * table is bounded: a new entry replaces the oldest.
  *
- * An entry is also of the tenant whose request made the thing: for all others the id is one that
- * there is not.
+ * An entry also names the tenant whose request made the object: for all other tenants the id does
+ * not exist.
  *
  * Threads: any; a mutex guards the table (only such requests come here).
  */
@@ -21,15 +21,15 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_OWNER_PREFIX 256 /* bytes of an answer within which its id stands */
+#define KVW_OWNER_PREFIX 256 /* an answer's id stands within this many bytes */
 
 struct kvw_owners;
 
-/* limit: most ids remembered. Memory is taken with the first id. */
+/* limit: most ids remembered. The first id allocates the memory. */
 enum kvw_err kvw_owners_create(size_t limit, struct kvw_owners **out) KVW_MUST_CHECK;
 void kvw_owners_destroy(struct kvw_owners *owners); /* NULL is allowed */
 
-/* Stands for a tenant by name, over restarts too; 0: of none. */
+/* Number of a tenant by its name, the same after a restart; 0: no tenant. */
 uint64_t kvw_owners_tenant(struct kvw_slice tenant);
 
 enum kvw_owned {
@@ -38,13 +38,13 @@ enum kvw_owned {
 	KVW_OWNED_FOREIGN /* another tenant's */
 };
 
-/* An id that another tenant has stays that tenant's. */
+/* Sets the owner of an id. An id of another tenant stays that tenant's. */
 void kvw_owners_set(
 	struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t worker);
 enum kvw_owned kvw_owners_find(
 	struct kvw_owners *owners, struct kvw_slice id, uint64_t tenant, uint32_t *worker);
 
-/* An entry, over a restart. */
+/* An entry as saved for a restart. */
 struct kvw_owner {
 	uint64_t id; /* hash */
 	uint64_t tenant;
@@ -52,7 +52,7 @@ struct kvw_owner {
 };
 
 /* Copies the next entries that have a worker, oldest first; *at: 0 at first. Returns how many; 0:
- * that was all. What changes meanwhile may be missing. */
+ * no more. Entries that change meanwhile may be missing. */
 size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *out, size_t room);
 /* Puts one back. */
 void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner);
@@ -61,7 +61,7 @@ void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner)
  * whose value is a string that begins with `begins`. len 0: not (yet) there. */
 struct kvw_slice kvw_owners_id_in(const char *data, size_t len, struct kvw_slice begins);
 
-/* The worker has left: none of its ids is known any more. */
+/* Forgets all ids of a worker that has left. */
 void kvw_owners_forget(struct kvw_owners *owners, uint32_t worker);
 
 #endif

@@ -36,13 +36,13 @@
 
 struct kvw_fleet_table;
 
-/* Whether a leg failed, in words. */
+/* The result of a leg in words. */
 const char *kvw_pd_leg_why(enum kvw_pd_leg outcome);
 
 /* NULL: out of memory. */
 struct kvw_pd_shared *kvw_pd_shared_create(void);
 void kvw_pd_shared_destroy(struct kvw_pd_shared *shared); /* NULL is allowed */
-/* What is learned of the group's transfers, or with index SIZE_MAX of models without groups. */
+/* The learned times of the group's transfers; index SIZE_MAX: those of models without groups. */
 struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group);
 
 /* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as long
@@ -69,11 +69,11 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 /* --- the decoder --- */
 /* Makes the body with the parameters, if they may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
-/* Its first bytes were sent. */
+/* The decoder was sent its first bytes. */
 void kvw_pd_handed(struct kvw_exchange *x);
-/* Its first token came. */
+/* The decoder's first token came. */
 void kvw_pd_first_token(struct kvw_exchange *x);
-/* It answers an error, or has nothing but one. True: noted; it gets the request whole. */
+/* The decoder answers an error, or nothing but one. True: noted; it gets the request whole. */
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);

@@ -1,19 +1,19 @@
 /*
- * prepare.c - the exact tokens of a prompt, before a worker is picked by them.
+ * prepare.c - asks for the exact tokens of a prompt, before the strategy picks a worker by them.
  *
- * Only for a strategy that wants them; for all others the way of a request is what it was, but for
- * one branch that is always the same.
+ * Only a strategy that wants exact tokens has this step; with any other a request passes just one
+ * branch more.
  *
- *	ROUTING -> kvw_prepare_tokens -- known, or not to be had ----------> pick
- *	   ^               |
- *	   |               +-- asked: waits
- *	   +--- answer in the loop's box, or timer
- *	        (client gone: kvw_exchange_end ends the wait)
+ * 	ROUTING -> kvw_prepare_tokens -- known, or unavailable -------------> pick
+ * 	   ^               |
+ * 	   |               +-- asked: waits
+ * 	   +--- answer in the loop's box, or timer
+ * 	        (client gone: kvw_exchange_end ends the wait)
  *
- * Nothing is asked where the answer could not change the choice: one usable worker, or none that
- * reports what it holds. Tokens are kept until the first token, so that a retry on another worker
- * neither asks nor waits again. While it waits an exchange holds its scan, since the text's chain
- * is what it is routed by if no tokens come.
+ * kvway does not ask where the answer could not change the choice: with one usable worker, or
+ * without a worker that reports its blocks. The prompt's tokens are kept until the answer's first
+ * token, so that a retry on another worker neither asks nor waits again. A waiting exchange holds
+ * its scan, since the text's chain routes the request if no tokens arrive.
  */
 #include "proxy/prepare.h"
 
@@ -36,7 +36,8 @@ static struct kvw_slice authorization(struct kvw_exchange *x)
 {
 	const struct kvw_field *field = NULL;
 
-	if (x->loop->auth == NULL && kvw_request_own_head(x)) /* a key of ours is for no worker */
+	/* a key of kvway is not for workers */
+	if (x->loop->auth == NULL && kvw_request_own_head(x))
 		field = kvw_head_find(&x->loop->request_head, KVW_SLICE("authorization"));
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
 }
@@ -47,7 +48,7 @@ static void take_tokens(struct kvw_exchange *x, const struct kvw_token_result *r
 	note_tokens(x, result->inexact);
 }
 
-/* An answer takes the job with it. */
+/* Leaves the wait for tokens. An answer frees the job. */
 static void leave_tokens(struct kvw_exchange *x, enum kvw_waited how)
 {
 	if (x->exact.job != NULL)
@@ -70,7 +71,7 @@ static const struct kvw_wait_kind prompt_tokens = {
 	.expired = go_by_text,
 };
 
-/* Asks one of the loop's candidates. False: an answer will come. */
+/* Asks a worker of the loop's candidates. False: an answer will come. */
 static bool ask_for_tokens(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
@@ -120,14 +121,14 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 	if (x->exact.seen)
 		return true;
 	if (!x->path.prompt || !x->route.teaches) {
-		/* Not a prompt to be continued, or one that went by unread. */
+		/* The path has no prompt to continue, or the prompt passed unread. */
 		note_tokens(x, x->path.prompt && !x->whole ? KVW_INEXACT_NO_TOKENS
 						    : KVW_INEXACT_NOT_WANTED);
 		return true;
 	}
 	kvw_groups_read(x, &loop->candidates, &known, &model);
 	if (!known)
-		return true; /* it is parked until its model is */
+		return true; /* parked until the model is known */
 	choice = kvw_tokens_look(
 		loop->sources->exact, loop->candidates.items, loop->candidates.count);
 	if (x->scan != NULL && x->scanned)

@@ -6,14 +6,14 @@
 
 #include "proxy/exchange.h"
 
-/* Asks for the prompt's tokens if the strategy can use them. False: the exchange waits, and done
- * is called with it when the answer is here. */
+/* Asks for the prompt's tokens if the strategy can use them. False: the exchange waits, and `done`
+ * is called with the exchange when the answer has arrived. */
 bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done);
 
-/* It waits, and the answer is here. Back to ROUTING. */
+/* Takes the answer for a waiting exchange. Back to ROUTING. */
 void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result);
 
-/* The loop's box has answers. */
+/* Handles the answers in the loop's box. */
 void kvw_prepare_box(struct kvw_io *io);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * proxy.c - the loops together: start, drain, end.
+ * proxy.c - all loops together: start, drain, end.
  */
 #include "proxy/proxy.h"
 
@@ -23,7 +23,7 @@ struct kvw_proxy {
 	struct kvw_shared shared;
 	struct kvw_fleet *fleet;
 	struct kvw_loop *loops;
-	struct kvw_tls *tls; /* of clients; NULL: plain */
+	struct kvw_tls *tls; /* for clients; NULL: plain */
 	size_t loop_count, ready_count;
 	char address[KVW_SOCKET_TEXT]; /* as bound */
 	struct kvw_sockets *sockets;   /* borrowed, for the start */
@@ -55,10 +55,10 @@ size_t kvw_proxy_default_loops(void)
 }
 
 /*
- * As many descriptors as the system lets us have. Where they are too few for limits.connections,
- * clients get half of them and workers the other half: a client whose request can have no
- * connection to a worker is better refused at once. Some are left for files, probes and the admin
- * address.
+ * Raises the limit of descriptors as far as the system allows. Where the limit is too low for
+ * limits.connections, clients get half of the descriptors and workers the other half: a client
+ * whose request can have no connection to a worker is better refused at once. Some descriptors
+ * remain for files, probes and the admin address.
  */
 static void share_descriptors(struct kvw_shared *shared)
 {
@@ -91,7 +91,7 @@ static enum kvw_err start_threads(struct kvw_proxy *proxy)
 	sigset_t all, before;
 	enum kvw_err err = KVW_OK;
 
-	/* Signals are for the main thread. */
+	/* Only the main thread handles signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (size_t i = 0; i < proxy->loop_count && err == KVW_OK; i++) {
@@ -106,8 +106,8 @@ static enum kvw_err start_threads(struct kvw_proxy *proxy)
 	return err;
 }
 
-/* The loops' sockets share an address. Port 0 is chosen once; the others take what the first one
- * got. */
+/* The loops' sockets share an address. The first socket chooses a port 0; the others take its
+ * port. */
 static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *errors, int *fd)
 {
 	char bound[KVW_LISTEN_TEXT], why[384];
@@ -124,9 +124,9 @@ static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *erro
 }
 
 /*
- * Those of the process before us, as long as there is any: a socket of our own would lose the
- * clients that wait there if we failed before we are ready. The loop gets every loop_count-th, or
- * where they are too few, shares one with another loop.
+ * Takes the sockets of the process before this one, as long as there are any: a new socket would
+ * lose the clients that wait there if this process failed before it is ready. The loop gets every
+ * loop_count-th socket, or shares one with another loop where there are too few.
  */
 static enum kvw_err adopt_for(struct kvw_proxy *proxy, const int *handed, size_t handed_count,
 	size_t index, int *fds, size_t *count)
@@ -161,7 +161,7 @@ static enum kvw_err init_proxy_loops(
 			err = listen_for(proxy, i, errors, &fds[0]);
 		if (err != KVW_OK)
 			break;
-		/* timeouts.client_write says how long a client may keep its window shut. */
+		/* timeouts.client_write limits how long a client may keep its window shut. */
 		for (size_t k = 0; k < count; k++)
 			kvw_peer_watch(fds[k], deps->config->timeout_peer_gone_ms, false);
 		err = kvw_loop_init(&proxy->loops[i], &proxy->shared, i, deps, fds, count);
@@ -175,7 +175,7 @@ static enum kvw_err init_proxy_loops(
 	}
 	if (err == KVW_OK)
 		return KVW_OK;
-	for (size_t i = 0; i < handed_count; i++) /* those of loops that were not tried */
+	for (size_t i = 0; i < handed_count; i++) /* sockets of loops that were not tried */
 		if (i % proxy->loop_count > proxy->ready_count)
 			close(handed[i]);
 	return err;

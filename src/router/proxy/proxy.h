@@ -4,9 +4,9 @@
  *   client --> listener.c, receive.c --> exchange: request.c, steps, send.c --> link --> worker
  *   client <-- client.c             <-- exchange: response.c                   <-- link <-- worker
  *
- * Each loop is a thread with its own listening socket (SO_REUSEPORT), or its share of those that
- * another process handed over, with buffers, timers and connections; loops share only the fleet,
- * the strategy and a few atomics.
+ * Each loop is a thread with its own listening socket (SO_REUSEPORT), or its share of the sockets
+ * that another process handed over, with buffers, timers and connections; loops share only the
+ * fleet, the strategy and a few atomics.
  */
 #ifndef KVW_PROXY_H
 #define KVW_PROXY_H
@@ -26,7 +26,7 @@ struct kvw_rate_table;
 struct kvw_sockets;
 struct kvw_trace;
 
-/* All borrowed until kvw_proxy_destroy(). */
+/* The proxy's parts. All borrowed until kvw_proxy_destroy(). */
 struct kvw_proxy_deps {
 	const struct kvw_config *config;
 	struct kvw_fleet *fleet;
@@ -35,52 +35,52 @@ struct kvw_proxy_deps {
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_trace *trace; /* NULL: requests are not traced */
-	struct kvw_account *memory; /* what clients make this process hold */
+	struct kvw_account *memory; /* account of the memory that clients make this process hold */
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
 
-	struct kvw_auth *auth; /* keys of clients; NULL: none are asked for */
+	struct kvw_auth *auth; /* keys of clients; NULL: clients need none */
 
-	/* For a strategy that asks for exact tokens; NULL otherwise. */
+	/* For a strategy that wants exact tokens; NULL otherwise. */
 	struct kvw_sources *sources;
 
-	/* Asked for sockets of `listen` that another process had; during kvw_proxy_start only. */
+	/* Source of `listen` sockets that another process had; during kvw_proxy_start only. */
 	struct kvw_sockets *sockets;
-	/* Called when all is made and no loop runs yet, to recall what a former process knew; NULL:
-	 * nothing is. */
+	/* Called when all is made and no loop runs yet, to restore data of a former process; NULL:
+	 * not called. */
 	void (*before_loops)(void *arg, struct kvw_proxy *proxy);
 	void *before_loops_arg;
 };
 
-/* The trace of its requests, by `config`; NULL: there is none. The caller's to destroy, after the
- * proxy. */
+/* Makes the trace of the proxy's requests, by `config`; NULL: no trace. The caller destroys it,
+ * after the proxy. */
 enum kvw_err kvw_proxy_create_trace(
 	const struct kvw_config *config, size_t loops, struct kvw_trace **out) KVW_MUST_CHECK;
 
-/* How many loops `loops: 0` means: the cores that affinity and cgroup quota leave us. */
+/* The number of loops for `loops: 0`: the cores that affinity and cgroup quota allow. */
 size_t kvw_proxy_default_loops(void);
 
-/* Binds and starts the loops. KVW_EIO: cannot listen; `errors` says why. */
+/* Binds and starts the loops. KVW_EIO: cannot listen; `errors` has the cause. */
 enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors,
 	struct kvw_proxy **out) KVW_MUST_CHECK;
 
-/* host:port really bound. Borrowed. */
+/* The bound host:port. Borrowed. */
 const char *kvw_proxy_address(const struct kvw_proxy *proxy);
 
-/* The worker has left: no stored response is its any more. */
+/* Forgets the stored responses of a worker that has left. */
 void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker);
-/* What all loops share of admission; the proxy's. */
+/* The loops' shared part of admission; the proxy's. */
 struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
-/* What keys, tenants and models with limits have used; the proxy's. */
+/* Use of the limits of keys, tenants and models; the proxy's. */
 struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy);
 
-/* Owners of responses, and what was used of limits, over a restart (keep.h). keep: any thread;
+/* Save and restore owners of responses and use of limits over a restart (keep.h). keep: any thread;
  * recall: before the loops run. */
 enum kvw_err kvw_proxy_keep(struct kvw_proxy *proxy, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 void kvw_proxy_recall(struct kvw_proxy *proxy, const struct kvw_keep_in *in);
 
 /* From now on each answer ends its connection; the loops stop listening when `how` says, let
- * running requests finish for drain.timeout, and end. Returns at once. Once only. */
+ * running requests finish for drain.timeout, and end. Returns at once. At most one call. */
 void kvw_proxy_drain(struct kvw_proxy *proxy, enum kvw_drain how);
 
 /* Waits until every loop has ended (after kvw_proxy_drain). */

@@ -1,4 +1,4 @@
-/* rate.c - what a charged request has left and has used; see rate.h. */
+/* rate.c - rest and use of a charged request's limits; see rate.h. */
 #include "proxy/rate.h"
 
 size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
@@ -11,7 +11,7 @@ size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
 		kvw_api_anthropic(x->path.api) ? KVW_RATE_ANTHROPIC : KVW_RATE_OPENAI, out);
 }
 
-/* --- what it used --- */
+/* --- use --- */
 
 /* Counts events, which end in an empty line: an engine sends one for each token, or for a few.
  * Lines end in LF or CRLF. */
@@ -27,7 +27,8 @@ void kvw_rate_watch(struct kvw_exchange *x, const char *data, size_t len)
 	}
 }
 
-/* *answer: of one answer, if it ended whole and says so. */
+/* Tokens that the request used. *answer: tokens of one answer, if it ended completely and reports
+ * its usage. */
 static uint64_t used_tokens(const struct kvw_exchange *x, enum kvw_end end, uint64_t *answer)
 {
 	const struct kvw_usage *usage = &x->usage;

@@ -1,25 +1,25 @@
 /*
  * rate.h - a request and the limits of its key, its tenant and its model (src/router/rates).
  *
- * Charged before it waits for anything, by prediction (steps/limits.c); corrected when it ends, by
- * the answer's usage, or where there is none by what passed.
+ * A request is charged before it waits for anything, by prediction (steps/limits.c); its end
+ * corrects the charge by the answer's usage, or without a usage by the bytes that passed.
  */
 #ifndef KVW_RATE_H
 #define KVW_RATE_H
 
 #include "proxy/exchange.h"
 
-/* The header fields that say what is left, for its answer. */
+/* Writes the header fields with the limits' rest, for the answer. */
 #define KVW_RATE_ROOM KVW_RATE_FIELDS_ROOM
 size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM]);
 
-/* A piece of its answer's stream. */
+/* Counts a piece of the answer's stream. */
 void kvw_rate_watch(struct kvw_exchange *x, const char *data, size_t len);
 
-/* At its end. */
+/* Corrects the charge at the request's end. */
 void kvw_rate_end(struct kvw_exchange *x, enum kvw_end end);
 
-/* Is it charged to any limit? */
+/* Returns whether the request is charged to any limit. */
 static inline bool kvw_rate_holds(const struct kvw_exchange *x)
 {
 	return x->rating.rated && x->rating.ticket.count > 0;

@@ -1,13 +1,13 @@
 /*
- * receive.c - what a client's connection brings: bytes, its end, time that passed.
+ * receive.c - events of a client's connection: bytes, its end, timers.
  *
  * A request is read into a small block, or a large one if the client's last request was large: one
  * buffer, which is cheaper than two, and nearly always enough. The rest of a body goes into the
  * tail of its chain and, in the same system call, into spare blocks of the loop. While an exchange
- * has its whole request nothing is read: what a client pipelines waits in the kernel. A client that
- * leaves is noticed all the same, by the edges of a close or a reset.
+ * has its whole request the connection is not read: pipelined requests wait in the kernel. kvway
+ * still notices a client that leaves, by the edges of a close or a reset.
  *
- * Callbacks note what came (bytes in x->upload.in, a lost client, a refusal) and advance the
+ * Callbacks note their event (bytes in x->upload.in, a lost client, a refusal) and advance the
  * exchange.
  */
 #include "proxy/receive.h"
@@ -29,7 +29,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns);
 static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns);
 static void client_event(struct kvw_io *io);
 
-/* Until it is done the time for a head counts, not that for an idle connection. */
+/* The time for a head limits the handshake, not that for an idle connection. */
 static bool begin_tls(struct kvw_client *client)
 {
 	if (client->loop->tls == NULL)
@@ -45,8 +45,8 @@ static bool begin_tls(struct kvw_client *client)
 	return false;
 }
 
-/* May this peer send a header of the PROXY protocol? Then it comes first. False: it may not be
- * served at all. */
+/* Checks whether this peer may send a header of the PROXY protocol, which then comes first. False:
+ * the peer may not be served at all. */
 static bool begin_front(struct kvw_client *client, const struct sockaddr *peer)
 {
 	const struct kvw_front *front = &client->loop->shared->front;
@@ -106,9 +106,9 @@ void kvw_receive_drop(struct kvw_client *client, bool reset)
 		kvw_exchange_advance(client->exchange);
 }
 
-/* --- time that passed --- */
+/* --- timers --- */
 
-/* Does the body come fast enough? If so the timer looks again later. */
+/* Returns whether the body arrives fast enough. If so the timer checks again later. */
 static bool body_in_time(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
@@ -227,7 +227,7 @@ static bool client_join(struct kvw_client *client)
 			n = kvw_block_room(joined);
 		memcpy(joined->data + joined->end, first->data + first->begin, n);
 		joined->end += (uint32_t)n;
-		if (loop->auth != NULL) /* it may hold a key */
+		if (loop->auth != NULL) /* the bytes may hold a key */
 			explicit_bzero(first->data + first->begin, n);
 		kvw_chain_consume(&client->in, &loop->blocks, n);
 	}
@@ -245,7 +245,7 @@ static void client_advance_head(struct kvw_client *client)
 	if (client->state != KVW_CLIENT_OPEN || client->exchange != NULL || client->in.bytes == 0)
 		return;
 	if (client->in.first->next == NULL && kvw_block_room(client->in.first) > 0)
-		return; /* in one piece already, and room for more */
+		return; /* in one piece already, with room for more */
 	if (!client_join(client)) {
 		kvw_receive_drop(client, false);
 		return;
@@ -289,7 +289,7 @@ static int prepare_read(struct kvw_loop *loop, struct kvw_chain *chain, struct i
 	return count;
 }
 
-/* Puts the n bytes that were read where they belong. */
+/* Puts the n bytes that were read into their place. */
 static void commit_read(struct kvw_loop *loop, struct kvw_chain *chain, size_t n)
 {
 	struct kvw_block *tail = chain->last;
@@ -331,7 +331,7 @@ static void client_read(struct kvw_client *client)
 	struct kvw_exchange *x = client->exchange;
 	struct kvw_chain *chain = x != NULL ? &x->upload.in : &client->in;
 	struct iovec iov[1 + KVW_LOOP_SPARES];
-	/* One buffer for what begins a request: cheaper, and more can be read. */
+	/* One buffer for the beginning of a request: cheaper, and a read can continue. */
 	size_t spares = x == NULL ? 0 : KVW_LOOP_SPARES, room;
 	int count = prepare_read(loop, chain, iov, client->large, spares, &room);
 	ssize_t n;
@@ -350,7 +350,7 @@ static void client_read(struct kvw_client *client)
 	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n <= 0) {
-		kvw_receive_drop(client, false); /* in the middle of a request, or between two */
+		kvw_receive_drop(client, false); /* amid a request, or between two */
 		return;
 	}
 	if (x != NULL)
@@ -359,7 +359,8 @@ static void client_read(struct kvw_client *client)
 		client_advance_head(client);
 }
 
-/* Has the client gone? A reset always means that, a FIN after a whole request as configured. */
+/* Returns whether the client has gone. A reset always means that, a FIN after a whole request as
+ * configured. */
 static bool client_gone(const struct kvw_client *client)
 {
 	if (client->exchange == NULL)
@@ -376,8 +377,8 @@ static void client_run(struct kvw_client *client)
 	for (int i = 0; i < READS_AT_ONCE; i++) {
 		if (!kvw_client_alive(client) || !client->io.readable || !client_wants_read(client))
 			return;
-		/* A request was answered at once: those that came with it are answered before more
-		 * is read, lest they pile up. */
+		/* A request was answered at once: requests that arrived with it are answered before
+		 * the next read, so that they do not pile up. */
 		if (client->exchange == NULL && client->io.again)
 			return;
 		if (client->state == KVW_CLIENT_LINGERING)
@@ -399,7 +400,7 @@ static void client_send_waiting(struct kvw_client *client)
 		kvw_client_finish(client, true);
 }
 
-/* Well or badly. */
+/* The handshake has ended, well or badly. */
 static void handshake_ended(struct kvw_client *client)
 {
 	enum kvw_counter counter = KVW_COUNT_TLS_FAILED;
@@ -434,7 +435,8 @@ static void read_proxy_header(struct kvw_client *client)
 	if (client->loop->tls == NULL)
 		client_opened(client);
 	else if (begin_tls(client))
-		kvw_io_again(&client->io); /* what has come already is no further edge */
+		/* bytes that have arrived already raise no further edge */
+		kvw_io_again(&client->io);
 	else
 		kvw_receive_drop(client, false);
 }
@@ -455,7 +457,8 @@ static void client_event(struct kvw_io *io)
 		if (!kvw_client_alive(client))
 			return;
 	}
-	if (client->state == KVW_CLIENT_HANDSHAKE) { /* no longer: events come only after it */
+	/* the handshake has ended: events come only after it */
+	if (client->state == KVW_CLIENT_HANDSHAKE) {
 		handshake_ended(client);
 		client_opened(client);
 	}

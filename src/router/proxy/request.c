@@ -1,5 +1,5 @@
 /*
- * request.c - the request side of an exchange as it arrives: head and body.
+ * request.c - the request side of an exchange: arriving head and body.
  */
 #include "proxy/request.h"
 
@@ -42,7 +42,7 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 
 	if (loop->head_owner == x)
 		return true;
-	/* Another request was parsed meanwhile; this one was found good once already. */
+	/* Another request was parsed meanwhile; this head passed the parser once already. */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
 	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload),
 		    x->upload.head_len, &error) != KVW_OK)
@@ -51,8 +51,8 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 	return true;
 }
 
-/* Session key from headers or cookies; the body's own is the scan's. Of a field that showed a
- * client's key the bytes are gone: the key's name, which the exchange's ring holds, stands for
+/* Session key from headers or cookies; the scan finds the body's own. The bytes of a field that
+ * showed a client's key are gone: the key's name, which the exchange's ring holds, stands for
  * them. */
 static struct kvw_slice head_session(const struct kvw_exchange *x)
 {
@@ -79,7 +79,7 @@ static struct kvw_slice head_session(const struct kvw_exchange *x)
 	return (struct kvw_slice){NULL, 0};
 }
 
-/* x-kvway-pin, where it counts. */
+/* The value of x-kvway-pin, where the client may pin. */
 static struct kvw_slice head_pin(const struct kvw_exchange *x)
 {
 	const struct kvw_field *field = x->config->http_pin ? kvw_head_find(&x->loop->request_head,
@@ -89,9 +89,9 @@ static struct kvw_slice head_pin(const struct kvw_exchange *x)
 	return field != NULL ? field->value : (struct kvw_slice){NULL, 0};
 }
 
-/* A POST alone carries a prompt or empties a cache. What else comes to such a path (a browser's
- * preflight, a HEAD of some monitor) is answered by the API server alone: its answer says nothing
- * of the engine. */
+/* Only a POST carries a prompt or empties a cache. The API server alone answers other requests
+ * for such a path (a browser's preflight, a monitor's HEAD): their answers show nothing of the
+ * engine. */
 static struct kvw_path_info path_of_head(const struct kvw_head *head)
 {
 	struct kvw_path_info path = kvw_path_classify(head->target);
@@ -104,7 +104,7 @@ static struct kvw_path_info path_of_head(const struct kvw_head *head)
 	return path;
 }
 
-/* Copies what the exchange needs of the parsed head. */
+/* Copies the parsed head's parts that the exchange needs. */
 static void note_head(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
@@ -146,7 +146,7 @@ static void refuse_too_large(struct kvw_exchange *x)
 	kvw_reply_error(x, 413, message);
 }
 
-/* Refusals by head alone. True if one was sent. */
+/* Refuses a request by its head alone. True: an answer was sent. */
 static bool refuse_unserved(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
@@ -169,7 +169,7 @@ static bool refuse_unserved(struct kvw_exchange *x)
 	return true;
 }
 
-/* The client comes first: a stranger learns nothing of what is exposed. */
+/* The client is checked first: a stranger learns nothing of the exposed paths. */
 static bool refuse_head(struct kvw_exchange *x)
 {
 	return kvw_guard_head(x) || refuse_unserved(x);
@@ -190,8 +190,8 @@ static bool more_than_body_memory(struct kvw_exchange *x, uint64_t bytes)
 	return true;
 }
 
-/* A whole request whose announced body would not fit now is not read to its end for nothing. What
- * was only announced holds no memory. True: refused. */
+/* Refuses a whole request whose announced body would not fit now, instead of reading it to its end.
+ * An announced body holds no memory. True: refused. */
 static bool refuse_length(struct kvw_exchange *x)
 {
 	if (more_than_body_memory(x, x->upload.content_length))
@@ -202,8 +202,8 @@ static bool refuse_length(struct kvw_exchange *x)
 	return true;
 }
 
-/* Charges what has arrived of a whole request, and what it was read into. False: refused, an answer
- * was sent. */
+/* Charges the arrived bytes of a whole request, and the blocks that hold them. False: refused, an
+ * answer was sent. */
 static bool charge_body(struct kvw_exchange *x)
 {
 	if (more_than_body_memory(x, x->upload.received + x->scan_memory))
@@ -214,8 +214,8 @@ static bool charge_body(struct kvw_exchange *x)
 	return false;
 }
 
-/* A form on a path that is not known: images, video. Where all workers serve one model it is not
- * looked at. */
+/* Returns whether the body is a form on an unknown path: images, video. Where all workers serve one
+ * model such a form is not scanned. */
 static bool is_form(const struct kvw_exchange *x, const struct kvw_head *head)
 {
 	const struct kvw_field *type = kvw_head_field(head, KVW_FIELD_CONTENT_TYPE);
@@ -226,8 +226,8 @@ static bool is_form(const struct kvw_exchange *x, const struct kvw_head *head)
 	       kvw_fleet_divided(x->loop->fleet);
 }
 
-/* Returns whether its body is read before a worker is picked: all of it if `whole`, else until its
- * model is found, but no further than is scanned. */
+/* Returns whether the body is read before a worker is picked: all of it if `whole`, else until its
+ * model is found, within the scan's limit. */
 static bool choose_mode(struct kvw_exchange *x)
 {
 	const struct kvw_head *head = &x->loop->request_head;
@@ -236,8 +236,7 @@ static bool choose_mode(struct kvw_exchange *x)
 		      (head->json || x->path.api == KVW_API_AUDIO) &&
 		      x->upload.framing != KVW_FRAME_NONE;
 
-	/* A path that is not known may all the same be one of an engine that names its model, in
-	 * JSON or a form. */
+	/* An unknown path may belong to an engine that names its model, in JSON or a form. */
 	bool unknown = x->path.kind == KVW_PATH_FORWARD && x->path.api == KVW_API_OTHER &&
 		       x->path.made_id.len == 0 && head->post_method && !x->upload.body.done &&
 		       (head->json || is_form(x, head));
@@ -264,7 +263,7 @@ static void body_complete(struct kvw_exchange *x)
 		x->close_client = true;
 }
 
-/* A whole request has been read: finds what it asks for. */
+/* Handles the end of a whole request: finds its model, prompt and session. */
 static void whole_complete(struct kvw_exchange *x)
 {
 	kvw_request_scan_finish(x);
@@ -279,7 +278,7 @@ static void whole_complete(struct kvw_exchange *x)
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
-/* HTTP/1.0 knows no such line. */
+/* Sends 100 Continue. HTTP/1.0 knows no such line. */
 static void send_continue(struct kvw_exchange *x)
 {
 	struct iovec iov = {(char *)continue_line, sizeof(continue_line) - 1};
@@ -297,13 +296,13 @@ void kvw_request_head(struct kvw_exchange *x)
 
 	x->upload.head_offset = x->upload.in.first->begin;
 	x->attempt.cursor = x->upload.feed = kvw_upload_body(&x->upload);
-	loop->head_owner = NULL; /* whatever comes of it, the head parsed before is gone */
+	loop->head_owner = NULL; /* in any case the head parsed before is overwritten */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
 	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload),
 		    x->upload.head_len, &error) != KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
-		if (loop->auth != NULL) /* it may hold a key, which was not found */
+		if (loop->auth != NULL) /* the head may hold a key, which was not found */
 			kvw_chain_wipe(&x->upload.in);
 		kvw_reply_error(x, error.status, error.message);
 		return;
@@ -315,7 +314,7 @@ void kvw_request_head(struct kvw_exchange *x)
 		body_complete(x);
 	if (kvw_local_preflight(x) || refuse_head(x) || kvw_local_answers(x))
 		return;
-	/* behind the guard, which knows the key */
+	/* after the guard, which finds the key */
 	x->head_session = x->route.session = head_session(x);
 	kvw_rewrite_session(x);
 	read = choose_mode(x);
@@ -335,7 +334,7 @@ void kvw_request_head(struct kvw_exchange *x)
 
 /* --- body --- */
 
-/* Its model is looked for in what comes of the body. */
+/* Returns whether arriving parts of the body are scanned for the model's name. */
 static bool is_looking(const struct kvw_exchange *x)
 {
 	return x->request_state == KVW_REQUEST_READ_BODY && !x->whole;
@@ -349,7 +348,8 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 	       x->upload.received - x->attempt.body_sent < x->config->limits_high_water;
 }
 
-/* The body outgrew what is read whole: route on what is known and stream the rest. */
+/* Handles a body that outgrew the limit of whole reads: routes by the known part and streams the
+ * rest. */
 static void stream_after_all(struct kvw_exchange *x)
 {
 	x->whole = false;
@@ -361,8 +361,8 @@ static void stream_after_all(struct kvw_exchange *x)
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
-/* Is the model's name to be looked for in more of the body? Behind the limit, too, where a prompt
- * would else reach another model's worker. */
+/* Returns whether the scan for the model's name goes on. It passes the limit where a prompt would
+ * otherwise reach a worker of another model. */
 static bool looks_on(struct kvw_exchange *x)
 {
 	bool needed = x->path.prompt && kvw_fleet_divided(x->loop->fleet);
@@ -418,7 +418,7 @@ void kvw_request_too_slow(struct kvw_exchange *x)
 {
 	x->timeout = "limits.body_rate";
 	if (kvw_exchange_answering(x)) {
-		kvw_exchange_cut(x, KVW_END_TIMEOUT); /* no place for another answer */
+		kvw_exchange_cut(x, KVW_END_TIMEOUT); /* another answer has no place any more */
 		return;
 	}
 	x->end = KVW_END_TIMEOUT;

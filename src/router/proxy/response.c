@@ -1,14 +1,14 @@
 /*
  * response.c - the response side of an exchange: from the worker's socket to the client's.
  *
- * Bytes are read into the loop's scratch buffer, looked at where they lie, and written to the
- * client in the same turn, head and body in one writev; only what the client's socket does not take
- * is copied. Chunked answers pass with their framing untouched (checked, not rewritten), so an SSE
- * event leaves as it came.
+ * kvway reads bytes into the loop's scratch buffer, examines them in place, and writes them to the
+ * client in the same turn, head and body in one writev; only bytes that the client's socket does
+ * not take are copied. Chunked answers pass with their framing untouched (checked, not rewritten),
+ * so an SSE event leaves unchanged.
  *
- * The head of an inference answer is held until the first body byte, that of a stream until its
- * first token: what comes before that (preamble.h) says nothing of the engine, is held with it, and
- * starts or stops no clock. Until then the client has seen nothing and the request can still go to
+ * The head of an inference answer is held until the first body byte, the head of a stream until its
+ * first token: earlier bytes (preamble.h) show nothing of the engine, are held with the head, and
+ * start or stop no clock. Until then the client has seen nothing and the request can still go to
  * another worker.
  */
 #include "proxy/response.h"
@@ -33,21 +33,21 @@
 #include "proxy/whose.h"
 
 #define READS_AT_ONCE 8
-#define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, when we frame */
-/* bytes held: a longer preamble is passed on, and ties the request */
+#define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, in kvway's own framing */
+/* most bytes held: a longer preamble is passed on, and ties the request to its worker */
 #define EARLY_MOST    ((size_t)256 << 10)
 
-/* What one read brings the client. Lives on the stack for that read. */
+/* The pieces of one read for the client. Lives on the stack for that read. */
 struct outgoing {
 	struct kvw_exchange *x;
 	struct iovec iov[KVW_LOOP_IOV];
 	int count;
 	char lines[CHUNK_LINES];
 	size_t lines_len;
-	size_t payload;  /* bytes of the body that are more than preamble */
+	size_t payload;  /* bytes of the body without the preamble */
 };
 
-/* Sends what there is to make room. From then on the answer has begun for the client. */
+/* Sends the gathered pieces to make room. From then on the answer has begun for the client. */
 static void send_pieces(struct outgoing *out)
 {
 	if (out->x->response_state == KVW_RESPONSE_HELD)
@@ -65,7 +65,7 @@ static void push_piece(struct outgoing *out, const void *data, size_t len)
 	out->iov[out->count++].iov_len = len;
 }
 
-/* A chunk of our own around len bytes. */
+/* Adds a chunk of kvway's own around len bytes. */
 static void push_chunk(struct outgoing *out, const char *data, size_t len)
 {
 	struct kvw_writer w;
@@ -100,7 +100,7 @@ static void first_token(struct kvw_exchange *x)
 		kvw_pd_first_token(x);
 }
 
-/* Its stream, of which the client has a part, brought an error. */
+/* Notes an error in a stream of which the client has a part. */
 static void note_stream_error(struct kvw_exchange *x)
 {
 	if (x->attempt.opening.full)
@@ -109,7 +109,7 @@ static void note_stream_error(struct kvw_exchange *x)
 		kvw_attempt_grade(x, KVW_GRADE_BAD, "its stream brought an error");
 }
 
-/* What the engine has computed, or its error. */
+/* Takes bytes that the engine has computed, or its error. */
 static void take_computed(struct kvw_exchange *x, const char *data, size_t len)
 {
 	struct kvw_opening *o = &x->attempt.opening;
@@ -181,7 +181,8 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 	return (struct kvw_slice){buf, w.overflow ? 0 : w.len};
 }
 
-/* Fields of kvway's own in the answer's head, and those of the worker's that it writes again. */
+/* Writes fields of kvway's own in the answer's head, and the worker's fields that kvway
+ * rewrites. */
 static struct kvw_slice own_fields(
 	struct kvw_exchange *x, struct kvw_head *head, char *buf, size_t size)
 {
@@ -201,7 +202,7 @@ static struct kvw_slice own_fields(
 	return (struct kvw_slice){buf, len};
 }
 
-/* How the client gets the body, and whether its connection can go on. */
+/* Chooses how the client gets the body, and whether its connection can go on. */
 static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	if (x->silence.opened) {
@@ -225,7 +226,7 @@ static enum kvw_framing choose_pass(struct kvw_exchange *x, const struct kvw_hea
 static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	struct kvw_loop *loop = x->loop;
-	/* a worker's URL may be long */
+	/* room for a long URL of a worker */
 	char extra[KVW_LOCATION_ROOM + KVW_CORS_ROOM + 2048 + KVW_RATE_ROOM];
 	struct kvw_response_head_options options = {
 		.framing = choose_pass(x, head),
@@ -248,14 +249,13 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 	if (held->head == NULL)
 		return false;
 	w = KVW_WRITER(held->head->data, held->head->size);
-	if (x->silence.opened) /* the client has had one */
+	if (x->silence.opened) /* the client already has a head */
 		return true;
 	held->head->end = held->head_len = (uint32_t)kvw_head_write_response(&w, head, &options);
 	return held->head_len > 0;
 }
 
-/* 100, 102, 103: passed on at once, save 100, which kvway answers itself. False: the client is
- * gone. */
+/* Passes 102 and 103 on at once; kvway answers 100 itself. False: the client is gone. */
 static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	struct kvw_response_head_options options = {.framing = KVW_FRAME_NONE};
@@ -271,8 +271,8 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
 	return kvw_client_alive(x->client);
 }
 
-/* The answer is bad. True: noted as a failure, and another worker will be asked; else this answer
- * is all there is, and the client gets it. */
+/* Handles a bad answer. True: noted as a failure, and another worker will be asked; else the client
+ * gets this answer. */
 static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const char *why)
 {
 	if (kvw_pd_refused(x, why))
@@ -303,10 +303,10 @@ static const char *bad_status(int status)
 	}
 }
 
-/* The worker may not have what its list names, as after an adapter was taken from it directly, or
- * it was started with other models. That list is read again at once, and another worker may have it
- * meanwhile. A 404 may have other reasons: where the list still names the model, the next look is a
- * second later. */
+/* A worker that denies its model may lack a model that its list names, for instance after an
+ * adapter was removed directly, or a restart with other models. kvway reads that list again at
+ * once, and another worker may have the model meanwhile. A 404 may have other reasons: where the
+ * list still names the model, the next read comes a second later. */
 static bool denies_model(struct kvw_exchange *x)
 {
 	struct kvw_worker *worker = x->attempt.worker;
@@ -324,8 +324,8 @@ static bool denies_model(struct kvw_exchange *x)
 	return true;
 }
 
-/* It is full. True: noted as a failure, since another worker has room, or will have it and the
- * request waits for that; else this answer is all there is, and the client gets it. */
+/* Handles a full worker. True: noted as a failure, since another worker has room, or will have room
+ * for the waiting request; else the client gets this answer. */
 static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
 {
 	kvw_busy_note(x, pause_ns);
@@ -337,15 +337,15 @@ static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
 	return false;
 }
 
-/* It says in an answer that was held that it is full: kvway takes its word, and where the request
- * can go nowhere answers in its own. */
+/* Handles a held answer which says that the worker is full: kvway believes that, and where no
+ * worker can have the request answers in its own words. */
 static void found_full(struct kvw_exchange *x)
 {
 	kvw_busy_note(x, 0);
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_FULL, "it is full");
 }
 
-/* Its connection is lost, or has ended in the middle of its answer. */
+/* Handles a lost connection, or one that ended amid the answer. */
 static void broke_off(struct kvw_exchange *x, const char *why)
 {
 	if (!kvw_busy_broke_off(x)) {
@@ -356,8 +356,8 @@ static void broke_off(struct kvw_exchange *x, const char *why)
 	x->tried.broke_off++;
 }
 
-/* A bad status counts against the worker. A good one says nothing of its engine: the first token
- * does. False: another worker is asked. */
+/* Takes the answer's status. A bad status counts against the worker. A good status shows nothing of
+ * its engine: the first token does. False: another worker is asked. */
 static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	int64_t pause_ns = 0;
@@ -366,7 +366,7 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "it answered 404");
 	if (kvw_busy_by_head(head, &pause_ns))
 		return !find_room(x, pause_ns, bad_status(head->status));
-	/* until its body was seen */
+	/* until the body was read */
 	x->attempt.opening.doubtful =
 		head->status == 503 || (head->status == 400 && kvw_fits_another(x));
 	if (x->attempt.opening.doubtful || head->status < 500 || head->status == 501)
@@ -375,7 +375,7 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 		bad_status(head->status));
 }
 
-/* The final head, in data[0..len). False: the exchange took another turn. */
+/* Handles the final head, in data[0..len). False: the exchange took another turn. */
 static bool take_final_head(struct kvw_exchange *x, struct kvw_head *head)
 {
 	if (head->status == 101) {
@@ -482,7 +482,8 @@ static void answer_complete(struct kvw_exchange *x, bool leftovers)
 
 	kvw_usage_finish(&x->usage);
 	kvw_timer_clear(&loop->timers, &x->timer);
-	kvw_timer_clear(&loop->timers, &x->client->timer); /* of a body that is not awaited now */
+	/* of a body that the exchange does not await now */
+	kvw_timer_clear(&loop->timers, &x->client->timer);
 	if (reusable)
 		kvw_link_release(a->link, loop->now_ns);
 	else
@@ -517,7 +518,7 @@ static void count_payload(struct kvw_exchange *x)
 		x->stream_chunks++;
 }
 
-/* Sends what was gathered, with the head in front if it is still held. */
+/* Sends the gathered pieces, after the head if that is still held. */
 static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 {
 	bool beginning = x->attempt.held.head != NULL;
@@ -532,14 +533,13 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_held_drop(&x->attempt.held, &x->loop->blocks, x->loop->shared->memory);
 		x->added_ns += kvw_clock_ns() - x->loop->now_ns;
 	}
-	/* Of an answer without tokens, what routing learned of the prompt is undone:
-	 * kvw_attempt_end. */
+	/* kvw_attempt_end undoes routing's notes of the prompt if the answer has no tokens. */
 	if (x->request_state == KVW_REQUEST_SENT &&
 		(x->first_token_ns != 0 || x->attempt.decision.chains == 0))
 		kvw_exchange_drop_request(x);
 }
 
-/* Is there nothing yet by which the answer could be judged, so that the head waits? */
+/* Returns whether no byte yet allows a judgement of the answer, so that the head waits. */
 static bool must_hold(const struct kvw_exchange *x, const struct outgoing *out)
 {
 	const struct kvw_opening *o = &x->attempt.opening;
@@ -556,7 +556,8 @@ static bool must_hold(const struct kvw_exchange *x, const struct outgoing *out)
 	       (kvw_exchange_streams_tokens(x) && kvw_opening_lacks_token(o));
 }
 
-/* The answer to a prompt is about to be sent. False: it is bad, and another worker is asked. */
+/* Judges an answer to a prompt before it is sent. False: the answer is bad, and another worker is
+ * asked. */
 static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 {
 	struct kvw_opening *o = &x->attempt.opening;
@@ -592,8 +593,8 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 	       !go_elsewhere(x, KVW_EXCUSE_NONE, "its stream began with an error");
 }
 
-/* Keeps what a read brought: what was gathered behind what is held already, and raw bytes. False:
- * it is too much, or there is no memory; what was not kept is to be sent. */
+/* Keeps the bytes of a read: gathered pieces after those held already, and raw bytes. False: too
+ * many bytes, or no memory; the bytes not kept are to be sent. */
 static bool keep_held(
 	struct kvw_exchange *x, struct outgoing *out, int held, const char *data, size_t used)
 {
@@ -602,7 +603,7 @@ static bool keep_held(
 	size_t len = x->pass == KVW_PASS_RAW ? used : 0;
 
 	if (x->pass == KVW_PASS_EVENT)
-		return true; /* it is there already */
+		return true; /* the head is there already */
 	for (int i = held; i < out->count; i++)
 		len += out->iov[i].iov_len;
 	if (kept->body.bytes + len > EARLY_MOST)
@@ -621,7 +622,7 @@ static void pause_if_slow(struct kvw_exchange *x)
 		(full ? x->config->limits_low_water : x->config->limits_high_water))
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_PAUSED);
-	kvw_attempt_await(x, false); /* it waits for its client */
+	kvw_attempt_await(x, false); /* the exchange waits for its client */
 	kvw_timer_clear(&x->loop->timers, &x->timer); /* the write timer watches the client */
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BACKPRESSURE_PAUSES, 1);
 }
@@ -657,7 +658,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 	}
 	if (!begins_well(x, &out))
 		return;
-	/* Heads and errors are the API server's, and come from it when the engine has stopped. */
+	/* Heads and errors come from the API server, also when the engine has stopped. */
 	if (out.payload > 0 && x->attempt.awaited && x->status == 200)
 		kvw_stall_heard(&x->attempt.worker->stall, x->loop->now_ns);
 	if (out.payload > 0 && (x->first_token_ns != 0 || !x->attempt.opening.error_event))
@@ -679,7 +680,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		answer_complete(x, used < len);
 		return;
 	}
-	/* else it goes on waiting: comments are no progress */
+	/* other bytes are comments, which are no progress: the wait goes on */
 	if (out.payload > 0 || !kvw_exchange_streams_tokens(x))
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
@@ -699,7 +700,7 @@ static void feed_answer(struct kvw_exchange *x, const char *data, size_t len)
 	feed_body(x, data + used, len - used);
 }
 
-/* The worker closed its side. */
+/* Handles a worker that closed its side. */
 static void answer_closed(struct kvw_exchange *x)
 {
 	if (x->response_state == KVW_RESPONSE_WAITING) {
@@ -714,7 +715,7 @@ static void answer_closed(struct kvw_exchange *x)
 	feed_body(x, NULL, 0);
 }
 
-/* Nothing was noted that comes first. */
+/* Returns whether reading goes on: no noted event comes first. */
 static bool reads_on(const struct kvw_exchange *x)
 {
 	return x->response_state != KVW_RESPONSE_PAUSED && x->attempt.failure.why == NULL &&

@@ -6,7 +6,7 @@
 
 #include "proxy/exchange.h"
 
-/* Reads what the worker's socket has, a bounded number of times, and passes it on. Goes to HELD,
+/* Reads from the worker's socket, a bounded number of times, and passes the bytes on. Goes to HELD,
  * STREAMING, PAUSED and DONE, or notes that the worker failed. */
 void kvw_response_read(struct kvw_exchange *x);
 

@@ -34,8 +34,7 @@ void kvw_budget_finish(struct kvw_budget *budget)
 	pthread_mutex_destroy(&budget->mutex);
 }
 
-/* A period that has passed becomes the last one; after two without a call there is nothing
- * recent. */
+/* Makes a period that has passed the last one; two periods without a call leave nothing recent. */
 static void turn_period(struct kvw_budget *budget, int64_t now_ns)
 {
 	int64_t age_ns = now_ns - budget->period_ns;

@@ -63,7 +63,7 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 						     : x->sagemaker.adapter))
 		return;
 	if (x->rewrite.salted || x->rewrite.rename_to != NULL || !x->whole)
-		return; /* it has them, or will have none */
+		return; /* the body has the names, or will have none */
 	x->rewrite.alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));
 	if (x->rewrite.alias != NULL &&
 		kvw_scan_set_model(x->scan, kvw_slice_of(x->rewrite.alias->target)))
@@ -112,6 +112,6 @@ enum kvw_err kvw_rewrite_body(struct kvw_exchange *x)
 	if (err != KVW_OK && x->division.group != NULL &&
 		strcmp(x->division.group->serves, x->division.group->model) != 0)
 		x->division.fault = KVW_GROUP_UNWRITTEN;
-	/* what cannot be changed is refused before it is routed */
+	/* a body that cannot be changed is refused before it is routed */
 	return err == KVW_ENOMEM ? err : KVW_OK;
 }

@@ -1,32 +1,31 @@
 /*
- * rewrite.h - what kvway changes in a request's body: the salt of its tenant, the model that an
- * alias stands for, or its group's, and members that direct the engine, which keys may not send
- * unless they say so.
+ * rewrite.h - changes a request's body: the salt of its tenant, the model of an alias or of its
+ * group, and members that direct the engine, which a key may send only if its entry allows them.
  *
- * Only a whole request is changed, once, where it lies, before it is routed: the rest of it,
- * tokens, repeats and scans, knows the changed body alone. What cannot be changed and would have to
- * be is refused by the guard.
+ * kvway changes only whole requests, once, in place, before they are routed: tokens, repeats and
+ * later scans see only the changed body. The guard refuses a body that would have to be changed and
+ * cannot.
  */
 #ifndef KVW_REWRITE_H
 #define KVW_REWRITE_H
 
 #include "proxy/exchange.h"
 
-/* The whole body was fed to x->scan, kvw_scan_finish comes next: gives it the salt and the model
- * that the body will have. */
+/* Gives x->scan the salt and the model of the changed body. The whole body was fed to the scan;
+ * kvw_scan_finish comes next. */
 void kvw_rewrite_scan(struct kvw_exchange *x);
 
-/* After it, of a whole request: changes the body. KVW_ENOMEM. */
+/* Changes the body of a whole request, after kvw_scan_finish. KVW_ENOMEM. */
 enum kvw_err kvw_rewrite_body(struct kvw_exchange *x) KVW_MUST_CHECK;
 
-/* The tenant whose requests are kept apart; len 0: it has none. */
+/* The tenant whose requests are kept apart; len 0: no tenant. */
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x);
 
 /* Members that direct the engine and that the request's key may not send, as bits
- * (openai/engine_fields.h): they lose their values. */
+ * (openai/engine_fields.h): these lose their values. */
 uint32_t kvw_rewrite_fields(const struct kvw_exchange *x);
 
-/* Once the key is known: which tenant's its session is. */
+/* Makes the session the tenant's own, once the key is known. */
 void kvw_rewrite_session(struct kvw_exchange *x);
 
 #endif

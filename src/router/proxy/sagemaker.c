@@ -30,7 +30,7 @@ void kvw_sagemaker_note(struct kvw_exchange *x, const struct kvw_head *head)
 		x->sagemaker.session.len = 0;
 }
 
-/* A worker's word for its models may hold anything. */
+/* A worker may name its models with any bytes. */
 static bool fits_a_field(const char *name)
 {
 	size_t len = strlen(name);
@@ -56,7 +56,7 @@ void kvw_sagemaker_name_model(
 	kvw_write_field(w, ADAPTER_FIELD, kvw_slice_of(model->name));
 }
 
-/* The id stands before its expiry: `ID; Expires=TIME`. */
+/* The id precedes its expiry: `ID; Expires=TIME`. */
 void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head *head)
 {
 	struct kvw_slice id = {NULL, 0};

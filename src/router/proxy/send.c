@@ -13,7 +13,7 @@
 
 /* --- the connection --- */
 
-/* The lack is ours, and says nothing of the worker. */
+/* The shortage is kvway's, and shows nothing of the worker. */
 static void no_means(struct kvw_exchange *x)
 {
 	static const char message[] =
@@ -84,12 +84,12 @@ static void all_sent(struct kvw_exchange *x)
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
 		kvw_request_await_token(x, x->config->timeout_attempt_ms);
 	else if (x->response_state ==
-		 KVW_RESPONSE_STREAMING) /* an early answer, whose timer the upload had */
+		 KVW_RESPONSE_STREAMING) /* an early answer, whose timer the upload was using */
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 }
 
-/* Everything that may be sent: head, then body from the cursor on. */
+/* Gathers all bytes that may be sent: head, then body from the cursor on. */
 static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -124,7 +124,7 @@ void kvw_request_send(struct kvw_exchange *x)
 		if (n < 0 && errno == EAGAIN)
 			break;
 		if (n < 0) {
-			/* The worker may have answered before it closed: look first. */
+			/* The worker may have answered before it closed: read first. */
 			a->link->io.writable = false;
 			a->link->io.readable = true;
 			return;
@@ -153,12 +153,13 @@ void kvw_request_send(struct kvw_exchange *x)
 		if (x->upload.body.done)
 			all_sent(x);
 		else
-			kvw_timer_clear(&x->loop->timers, &x->timer); /* it is the client's turn */
+			/* the client is to send next */
+			kvw_timer_clear(&x->loop->timers, &x->timer);
 	} else {
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 		if (a->link->io.writable)
-			/* no edge will come: others have their turn first */
+			/* no edge will follow: others have their turn first */
 			kvw_io_again(&a->link->io);
 	}
 	if (!x->upload.body.done && !x->whole && x->client->io.readable &&

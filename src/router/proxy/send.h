@@ -7,18 +7,18 @@
 #include "fleet/link.h"
 #include "proxy/exchange.h"
 
-/* Takes an idle connection, unless it is to be a fresh one, or makes a new one: to CONNECTING or
- * SENDING. Otherwise the attempt has failed, or the client has its answer. on_link: on each
- * event of it. */
+/* Takes an idle connection, unless `fresh`, or makes a new one: to CONNECTING or SENDING. Otherwise
+ * the attempt has failed, or the client has its answer. on_link: called on each event of the
+ * connection. */
 void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link);
 
-/* Writes what the attempt's connection takes of head and body, a bounded number of times. Goes to
- * SENT when all is written. A worker that closed may have answered before: its answer is read
- * next. */
+/* Writes as much of head and body as the attempt's connection takes, a bounded number of times.
+ * Goes to SENT when all is written. A worker that closed may have answered before: its answer is
+ * read next. */
 void kvw_request_send(struct kvw_exchange *x);
 
-/* The whole request is sent: from now on its first token is waited for, at most attempt_ms of it
- * from this worker; 0: as long as timeouts.first_token allows. */
+/* The whole request is sent: begins the wait for its first token, at most attempt_ms at this
+ * worker; 0: only timeouts.first_token limits the wait. */
 void kvw_request_await_token(struct kvw_exchange *x, int64_t attempt_ms);
 
 #endif

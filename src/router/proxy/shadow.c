@@ -1,10 +1,10 @@
 /*
  * shadow.c - see shadow.h.
  *
- * The copy has a connection of its own, which ends with the answer. Of that the framing is read,
- * and what the model wrote, if it is compared (fidelity.h): one that was cut off counts as an
- * error, and a worker that keeps the connection open holds no place. The worker is drawn by the
- * session, so that a session's copies meet its prefix.
+ * A copy has a connection of its own, which ends with the answer. kvway reads the answer's framing,
+ * and its text for a comparison (fidelity.h): a cut answer counts as an error, and a worker that
+ * keeps the connection open holds no place. The worker is drawn by the session, so that a session's
+ * copies meet its prefix.
  */
 #include "proxy/shadow.h"
 
@@ -25,10 +25,10 @@
 #define HEAD_MOST 8192
 
 struct kvw_shadow {
-	TAILQ_ENTRY(kvw_shadow) entry; /* of the loop's, or of those that have ended */
+	TAILQ_ENTRY(kvw_shadow) entry; /* of the loop's list of running or of ended copies */
 	struct kvw_loop *loop;
-	struct kvw_in_force *in_force; /* counted as a request of it */
-	uint8_t label;                 /* of its group, in metrics */
+	struct kvw_in_force *in_force; /* counted as a request of these settings */
+	uint8_t label;                 /* the label of its group in metrics */
 	struct kvw_worker *worker;     /* held */
 	struct kvw_link *link;
 	struct kvw_lease lease;
@@ -36,17 +36,17 @@ struct kvw_shadow {
 	bool connected;
 	char *text; /* head and body; owned */
 	size_t len, sent;
-	size_t counted; /* of groups.shadow_memory */
+	size_t counted; /* of groups.shadow_memory, in bytes */
 	uint64_t received, most;
-	/* compares its answer with the client's; NULL: nothing does */
+	/* compares the copy's answer with the client's; NULL: no comparison */
 	struct kvw_fidelity *fidelity;
 	int64_t begun_ns;
-	uint8_t matched; /* bytes of the head's end that came last */
-	bool body;       /* behind it */
-	struct kvw_body answer; /* then */
+	uint8_t matched; /* number of the last bytes that match the head's end */
+	bool body;       /* the head has ended */
+	struct kvw_body answer; /* body of the answer, after the head */
 	int status;
 	size_t head_len;
-	char head[HEAD_MOST]; /* of the answer; head_len bytes of it */
+	char head[HEAD_MOST]; /* beginning of the answer; head_len bytes */
 };
 
 /* --- its memory --- */
@@ -123,7 +123,7 @@ void kvw_shadow_finish(struct kvw_loop *loop)
 
 /* --- its connection --- */
 
-/* Where the head ends, as far as it came. Returns how many bytes are the head's. */
+/* Searches the head's end. Returns how many of the bytes belong to the head. */
 static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
 {
 	static const char head_end[] = "\r\n\r\n";
@@ -135,7 +135,8 @@ static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
 	return i;
 }
 
-/* A head is whole. Behind an interim one (100, 102, 103) comes another, else the body. */
+/* Handles a complete head. After an interim head (100, 102, 103) another one follows, else the
+ * body. */
 static bool take_answer_head(struct kvw_shadow *s)
 {
 	struct kvw_head *head = &s->loop->response_head;
@@ -161,7 +162,7 @@ static void take_payload(void *arg, const char *data, size_t len)
 		kvw_fidelity_copy(s->fidelity, data, len);
 }
 
-/* Bytes of the answer. KVW_ELIMIT: it is longer than one may be; KVW_EPROTO: it is none. */
+/* Takes bytes of the answer. KVW_ELIMIT: the answer is too long; KVW_EPROTO: malformed. */
 static enum kvw_err take_answer(struct kvw_shadow *s, const char *data, size_t len)
 {
 	bool begun = s->body && s->answer.payload_bytes > 0;
@@ -209,7 +210,7 @@ static void send_rest(struct kvw_shadow *s)
 
 		if (n < 0 && errno == EAGAIN)
 			return;
-		if (n < 0) { /* reading will say why */
+		if (n < 0) { /* the next read has the cause */
 			io->writable = false;
 			io->readable = true;
 			return;
@@ -287,8 +288,7 @@ static void on_copy_timer(struct kvw_timer *timer, int64_t now_ns)
 
 /* --- its beginning --- */
 
-/* The body as the group's workers are to read it, behind `room` bytes for a head. NULL: it cannot
- * be had. */
+/* The body for the group's workers, preceded by `room` bytes for a head. NULL: unavailable. */
 static char *copy_body_for_group(
 	struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
 {
@@ -321,7 +321,7 @@ fail:
 	return NULL;
 }
 
-/* Head and body. False: it cannot be had. */
+/* Makes head and body. False: unavailable. */
 static bool make_text(
 	struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
 {
@@ -333,7 +333,7 @@ static bool make_text(
 		.client = kvw_slice_of(x->client->address),
 		.https = x->client->https,
 		.framing = KVW_FRAME_LENGTH,
-		.content_length = UINT64_MAX >> 1, /* the longest: for room */
+		.content_length = UINT64_MAX >> 1, /* the longest value: for room */
 		.bearer = kvw_slice_of(loop->auth != NULL ? s->worker->api_key : NULL),
 		.extra = KVW_SLICE("Via: 1.1 kvway\r\nConnection: close\r\n"),
 	};
@@ -357,7 +357,7 @@ static bool make_text(
 	return true;
 }
 
-/* By the session, among those that are usable. NULL: none is. */
+/* Chooses among usable workers by the session. NULL: none is usable. */
 static struct kvw_worker *choose_worker(struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
@@ -410,7 +410,7 @@ static bool start_copy(
 	return true;
 }
 
-/* Counted before it is made, so that loops together keep to the limit. */
+/* The copy is counted before it is made, so that all loops together keep to the limit. */
 static void make_copy(struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	_Atomic int64_t *shadows = &x->loop->shared->shadows;
@@ -429,7 +429,7 @@ static void make_copy(struct kvw_exchange *x, const struct kvw_model_group *grou
 	free(s);
 }
 
-/* Each group draws for itself. */
+/* Decides whether a copy is due. Each group draws for itself. */
 static bool is_copy_due(const struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	uint64_t drawn = XXH3_64bits_withSeed(x->request_id.data, x->request_id.len, group->hash);

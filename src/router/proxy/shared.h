@@ -1,6 +1,6 @@
 /*
- * shared.h - what all event loops share: limits, the account of repeats, the order to drain, owners
- * of stored responses.
+ * shared.h - the shared data of all event loops: limits, the account of repeats, the order to
+ * drain, owners of stored responses.
  *
  * Threads: all loops, and the main thread, which orders the drain.
  */
@@ -20,33 +20,33 @@
 #include "base/account.h"
 #include "server/acceptor.h"
 
-/* What happens to clients that come while the loops drain. */
+/* Handling of clients that arrive while the loops drain. */
 enum kvw_drain {
-	KVW_DRAIN_NOW,     /* nothing listens any more */
-	KVW_DRAIN_SETTLES, /* they are served for drain.settle, then nothing listens */
+	KVW_DRAIN_NOW,     /* no loop listens any more */
+	KVW_DRAIN_SETTLES, /* loops serve them for drain.settle, then stop listening */
 	KVW_DRAIN_HANDED,  /* another process accepts them from the same sockets */
 };
 
 struct kvw_shared {
-	const struct kvw_config *config; /* of the start; borrowed */
+	const struct kvw_config *config; /* of the process's start; borrowed */
 	struct kvw_account *memory;      /* limits.body_memory; borrowed */
 	struct kvw_front front;          /* trusted proxies */
-	struct kvw_owners *owners;       /* which worker keeps a /v1/responses id */
-	struct kvw_admission *admission; /* which requests may be sent now */
-	struct kvw_rate_table *rates;    /* what keys, tenants and models with limits have used */
+	struct kvw_owners *owners;       /* the workers of /v1/responses ids */
+	struct kvw_admission *admission; /* decides which requests may be sent now */
+	struct kvw_rate_table *rates;    /* use of the limits of keys, tenants and models */
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
-	enum kvw_drain drain; /* how; written before draining */
+	enum kvw_drain drain; /* the way of the drain; written before `draining` */
 	_Atomic bool draining;
-	struct kvw_pd_shared *pd;        /* what is known of transfers between workers (pd.h) */
-	int64_t connections_most; /* limits.connections, or fewer where descriptors are few */
+	struct kvw_pd_shared *pd;        /* knowledge of transfers between workers (pd.h) */
+	int64_t connections_most; /* limits.connections, or fewer where descriptors are scarce */
 	struct kvw_reserve reserve;        /* of all loops' acceptors */
 	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
 	_Atomic int64_t unread_logged_ns;  /* of unread.c */
-	/* Each on its own line, since every connection or body writes them. */
+	/* Each on its own cache line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */
-	_Atomic int64_t handshakes;               /* of these: TLS has begun and is not ready */
+	_Atomic int64_t handshakes; /* of these connections: TLS has begun and is not ready */
 	_Alignas(64) _Atomic int64_t shadows;     /* copies under way */
-	_Atomic int64_t shadow_bytes;             /* that they hold */
+	_Atomic int64_t shadow_bytes;             /* bytes that the copies hold */
 };
 
 struct kvw_pd_shared;
@@ -55,19 +55,19 @@ enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config 
 	struct kvw_account *memory) KVW_MUST_CHECK;
 void kvw_shared_finish(struct kvw_shared *shared);
 
-/* No descriptor was left for a client or for a worker. True: that is to be logged, once a minute
- * for all loops together. */
+/* Notes that no descriptor was left for a client or a worker. True: the caller logs that, once a
+ * minute for all loops together. */
 bool kvw_shared_lacks(struct kvw_shared *shared, int64_t now_ns) KVW_MUST_CHECK;
 
-/* One more client, within connections_most. False: refused, nothing was taken. */
+/* Counts one more client, within connections_most. False: refused, nothing was taken. */
 bool kvw_shared_connection_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_connection_release(struct kvw_shared *shared);
-/* One more TLS handshake, within limits.handshakes. False: refused, nothing was taken. */
+/* Counts one more TLS handshake, within limits.handshakes. False: refused, nothing was taken. */
 bool kvw_shared_handshake_take(struct kvw_shared *shared) KVW_MUST_CHECK;
 void kvw_shared_handshake_release(struct kvw_shared *shared);
 
-/* Bytes for copies of requests, within `most` (groups.shadow_memory). False: refused, nothing was
- * taken. */
+/* Takes bytes for copies of requests, within `most` (groups.shadow_memory). False: refused, nothing
+ * was taken. */
 bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes) KVW_MUST_CHECK;
 void kvw_shared_shadow_release(struct kvw_shared *shared, size_t bytes);
 

@@ -8,7 +8,7 @@
 
 #define COMMENT   ": keep-alive\n\n"
 #define HEAD_ROOM 2048
-/* bytes of an error's event; of a longer one its status alone is said */
+/* longest error's event, bytes; for a longer error the event has only the status */
 #define EVENT     ((size_t)8 << 10)
 
 static bool in_chunks(const struct kvw_exchange *x)
@@ -32,7 +32,7 @@ static void send_piece(struct kvw_exchange *x, const char *data, size_t len)
 		kvw_client_send(x->client, iov + 1, 1);
 }
 
-/* The head of a stream that no worker has begun. */
+/* Sends the head of a stream that no worker has begun. */
 static void send_own_head(struct kvw_exchange *x)
 {
 	char head[HEAD_ROOM];
@@ -57,8 +57,8 @@ static void send_own_head(struct kvw_exchange *x)
 	kvw_client_send(x->client, &iov, 1);
 }
 
-/* Opens the answer for the client. False: the worker's head, which is held, is not that of a stream
- * without an end. */
+/* Opens the answer for the client. False: the worker's held head is not one of a stream without an
+ * end. */
 static bool open_answer(struct kvw_exchange *x)
 {
 	struct kvw_held *held = &x->attempt.held;

@@ -3,13 +3,13 @@
  *
  * Load balancers and tunnels cut a connection on which nothing passes for some 60 s, and a request
  * may wait longer in the queue or for its prefill. A client that asked for a stream then gets the
- * head of one, status 200, and a comment each time: what the worker's own API server sends as
- * comments reaches it the same way. It is `opened`.
+ * head of one, status 200, and a comment each time; comments of the worker's own API server reach
+ * the client the same way. The answer is then `opened`.
  *
  * The client has still seen nothing of an answer: the request may go to any worker, and its
  * response state stays below STREAMING. The comments are whole chunks before the first byte of any
- * answer, so that a worker's chunks may follow unchanged. An error that comes now is an event, in
- * the form of the path.
+ * answer, so that a worker's chunks may follow unchanged. A later error is an event, in the form of
+ * the path.
  */
 #ifndef KVW_SILENCE_H
 #define KVW_SILENCE_H
@@ -17,21 +17,21 @@
 #include "http/head.h"
 #include "proxy/exchange.h"
 
-/* The request is known, and waits from now on: x->silence.timer runs, if there are comments of
- * kvway's own. */
+/* The request is known, and waits from now on: starts x->silence.timer, if kvway sends comments of
+ * its own. */
 void kvw_silence_await(struct kvw_exchange *x);
 
-/* A comment for the client, if it can have one now. */
+/* Sends the client a comment, if it can have one now. */
 void kvw_silence_comment(struct kvw_exchange *x);
 
-/* Of an opened exchange to which a worker answers: how its body passes on. */
+/* Chooses how the body of a worker's answer passes on, for an opened exchange. */
 enum kvw_pass kvw_silence_pass(const struct kvw_exchange *x, const struct kvw_head *head);
 
-/* The worker's answer is whole, held, and is no stream (KVW_PASS_EVENT): it ends the client's as an
- * event. */
+/* Ends the client's stream with one event for a worker's answer that is complete, held, and no
+ * stream (KVW_PASS_EVENT). */
 void kvw_silence_held(struct kvw_exchange *x);
 
-/* Sends an error's body as an event, and the end of the stream. The caller sees to the states. */
+/* Sends an error's body as an event, and the end of the stream. The caller sets the states. */
 void kvw_silence_error(struct kvw_exchange *x, int status, const char *body, size_t len);
 
 #endif

@@ -34,7 +34,7 @@ const char *kvw_stepped_name(enum kvw_stepped stepped)
 	return names[stepped];
 }
 
-/* The step looks, and its answer is noted. */
+/* Runs the step's dry function and notes its result. */
 static enum kvw_stepped run_dry(
 	struct kvw_exchange *x, const struct kvw_step *step, struct kvw_way *way)
 {

@@ -1,5 +1,5 @@
 /*
- * tried.h - the workers that have failed a request, and those to which it could go still.
+ * tried.h - the workers that have failed a request, and those that are left for it.
  *
  * Threads: those of the exchange's loop.
  */
@@ -8,14 +8,15 @@
 
 #include "proxy/exchange.h"
 
-/* It has failed the request. named: the client may learn its URL. */
+/* Notes a worker that has failed the request. named: the client may learn its URL. */
 void kvw_tried_note(
 	struct kvw_tried *tried, const struct kvw_worker *worker, const char *why, bool named);
 
 /* Leaves out workers that this request has tried. */
 void kvw_tried_drop(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
-/* The workers of the request's model and group that it has not tried, by the fleet as it is now. */
+/* Reads the workers of the request's model and group that it has not tried, from the fleet as it is
+ * now. */
 void kvw_tried_read_others(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * understand.c - what a whole request asks for: the scan of its body, and its use.
+ * understand.c - reads the meaning of a whole request: the scan of its body, and its use.
  *
- * A scan's arrays are as large as a sixteenth of the prompt. They are needed until a worker is
- * picked; a request then waits for seconds. So the scan goes back to the loop at once, where the
- * next request finds it still in the processor's cache, and a request that has to be routed again,
- * which is rare, is scanned again from the body that is kept for it.
+ * A scan's arrays are as large as a sixteenth of the prompt. The request needs them until a worker
+ * is picked, and then waits for seconds. So the scan goes back to the loop at once, where the next
+ * request finds its memory still in the processor's cache; a request that has to be routed again,
+ * which is rare, is scanned again from its kept body.
  */
 #include "proxy/understand.h"
 
@@ -17,7 +17,7 @@
 /* A scan that served a huge prompt is not worth keeping. */
 #define SCAN_KEPT_BYTES ((size_t)256 << 10)
 
-/* Scans borrow names of the configuration: the loop keeps those of the one in force alone. */
+/* Scans borrow names of the configuration: the loop keeps only scans of the one in force. */
 static bool in_force(const struct kvw_exchange *x)
 {
 	return x->in_force == x->loop->in_force;
@@ -69,7 +69,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	x->scan = take_scan(x);
 	if (x->scan == NULL)
 		return;
-	/* Of a path that is not known: JSON or a form, whose model is looked for. */
+	/* For an unknown path: JSON or a form, in which the scan looks for the model. */
 	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_AUDIO : x->path.api);
 	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT &&
 		    x->config->model_group_count == 0) ||
@@ -88,7 +88,7 @@ void kvw_request_read_query(struct kvw_exchange *x)
 	x->route.model = x->named.text;
 }
 
-/* The model that the body names, or before it the head. */
+/* The model that the body names, or with priority the head. */
 static struct kvw_slice named_model(const struct kvw_exchange *x)
 {
 	if (x->sagemaker.adapter.len > 0)
@@ -96,8 +96,8 @@ static struct kvw_slice named_model(const struct kvw_exchange *x)
 	return x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
 }
 
-/* A body that names no model is for the one that its engine is named after: which limits and which
- * keys count must not depend on what a client leaves out. */
+/* Notes the model meant by a body that names none, which is the model of its engine: a client's
+ * omission must not change which limits and keys count. */
 static void note_meant(struct kvw_exchange *x)
 {
 	if (x->scan == NULL || !x->path.prompt)
@@ -109,7 +109,7 @@ static void note_meant(struct kvw_exchange *x)
 	}
 }
 
-/* By name; what the query says goes before what the body does not. */
+/* The model's name; the query's precedes the model meant by a body without a name. */
 static struct kvw_slice asked_model(const struct kvw_named *named)
 {
 	if (named->text.len == 0 && named->meant != NULL)
@@ -150,7 +150,7 @@ void kvw_request_keep_known_model(struct kvw_exchange *x)
 		keep_model(x);
 }
 
-/* Units of all chains together, for learning bytes per token; 0 where there is nothing to learn. */
+/* Units of all chains together, to learn bytes per token; 0: nothing to learn. */
 static uint64_t units_of_chains(const struct kvw_route_request *route)
 {
 	uint64_t units = 0;
@@ -191,16 +191,15 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 {
-	/* Of a form, its header says how it is to be read, which is not compared with how the scan
-	 * reads it. */
+	/* A form's header says how to read it, which kvway does not compare with the scan's way. */
 	if (x->scan == NULL || !x->scanned || x->path.api == KVW_API_AUDIO)
 		return (struct kvw_slice){NULL, 0};
 	if (x->rewrite.alias != NULL)
 		return kvw_slice_of(x->rewrite.alias->name);
 	if (x->named.meant != NULL)
 		return kvw_slice_of(x->named.meant->name);
-	/* A query chooses a group, but workers do not read it: a body without a name is not for the
-	 * group's model. */
+	/* A query chooses a group, but workers do not read the query: a body without a name is not
+	 * for the group's model. */
 	return x->division.group != NULL && !x->named.absent
 		       ? kvw_slice_of(x->division.group->model)
 		       : kvw_scan_model(x->scan);
@@ -213,7 +212,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 	give_back(x, x->scan);
 	x->scan = NULL;
 	(void)kvw_request_scan_charge(x);
-	/* What the scan lent. */
+	/* drop the members borrowed from the scan */
 	x->route = (struct kvw_route_request){.api = x->path.api,
 		.session = x->head_session,
 		.model = asked_model(&x->named),
@@ -233,14 +232,14 @@ void kvw_request_scan_again(struct kvw_exchange *x)
 	if (x->scan == NULL)
 		return;
 	if (!kvw_upload_read_again(&x->upload, feed_again, x->scan))
-		return; /* it was good before: cannot be */
+		return; /* the body passed before: cannot happen */
 	kvw_request_scan_finish(x);
 	(void)kvw_request_scan_charge(x);
 }
 
 /* --- exact tokens, for a strategy that wants them --- */
 
-/* The ids, where there are some. Borrowed from the scan or the list. */
+/* Finds the prompt's token ids, where there are some. Borrowed from the scan or the list. */
 static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *prompt)
 {
 	struct kvw_scan_exact exact;

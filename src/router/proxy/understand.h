@@ -1,5 +1,5 @@
 /*
- * understand.h - what a whole request asks for: the scan of its body.
+ * understand.h - reads the meaning of a whole request: the scan of its body.
  */
 #ifndef KVW_UNDERSTAND_H
 #define KVW_UNDERSTAND_H
@@ -8,40 +8,40 @@
 
 void kvw_request_scan_begin(struct kvw_exchange *x);
 
-/* Charges what the scan holds now to limits.body_memory: some bodies are read into many times their
- * size. True: it holds more than before. */
+/* Charges the scan's present memory to limits.body_memory: some bodies are read into many times
+ * their size. True: the scan holds more than before. */
 bool kvw_request_scan_charge(struct kvw_exchange *x);
 
-/* The whole body was fed: fills x->route. */
+/* Fills x->route, after the whole body was fed. */
 void kvw_request_scan_finish(struct kvw_exchange *x);
 
-/* The model that the body itself names as its client sent it, or by naming none means, after that;
- * len 0: not known for certain. */
+/* The model that the body itself names as its client sent it, or means by naming none; after
+ * kvw_request_scan_finish. len 0: not known for certain. */
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x);
 
-/* Gives the scan back; x->route then knows no more than the head and x->named. */
+/* Gives the scan back; x->route then has only values of the head and x->named. */
 void kvw_request_scan_release(struct kvw_exchange *x);
 
-/* Without a scan: the model that the query names. */
+/* Reads the model that the query names, without a scan. */
 void kvw_request_read_query(struct kvw_exchange *x);
 
-/* The scan ends before the body, of a path that carries a prompt: what it has found of the model's
- * name outlives it. */
+/* Keeps the found part of the model's name when the scan ends before the body, for a path that
+ * carries a prompt. */
 void kvw_request_keep_model(struct kvw_exchange *x);
 
-/* The same on a path that is not known, where a member `model` may mean something else: it counts
- * if a worker serves that, or if it is an alias, which reaches no worker, or divided
+/* Keeps the model's name on an unknown path, where a member `model` may mean something else: the
+ * name counts if a worker serves it, if it is an alias, which reaches no worker, or divided
  * (model_groups). */
 void kvw_request_keep_known_model(struct kvw_exchange *x);
 
-/* Before another pick: fills x->route again from the body that was kept. */
+/* Fills x->route again from the kept body, before another pick. */
 void kvw_request_scan_again(struct kvw_exchange *x);
 
-/* Where loop->sources is set. Before a pick: adds what is known of the prompt's exact tokens to
- * x->route. */
+/* Adds the known exact tokens of the prompt to x->route, before a pick. Only where loop->sources is
+ * set. */
 void kvw_request_add_tokens(struct kvw_exchange *x);
 
-/* After it: reports to the sources where the prompt went. */
+/* Reports to the sources where the prompt went, after a pick. */
 void kvw_request_report_pick(struct kvw_exchange *x);
 
 #endif

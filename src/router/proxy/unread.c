@@ -1,17 +1,18 @@
 /*
  * unread.c - see unread.h.
  *
- * A prompt that is compressed shows its model to its reader alone: routed unread it would reach any
- * worker, of its model or of another. vLLM and SGLang read no such body either, so its client is
- * asked for a plain one (RFC 9110 section 15.5.16). Likewise a body that breaks the rules of JSON,
- * or has another media type: where all workers serve one model its worker answers it; where they do
- * not, chance would choose the worker, so kvway answers.
+ * kvway cannot see the model of a compressed prompt, which would reach a worker of any model. vLLM
+ * and SGLang read no compressed body either, so kvway asks the client for a plain one (RFC 9110
+ * section 15.5.16). The same holds for a body that is no JSON, or has another media type: where all
+ * workers serve one model the worker answers; where they do not, chance would choose the worker, so
+ * kvway answers.
  *
- * An answer to a prompt is read as it passes: for its usage, which limits charge, its errors and
- * ids. No engine compresses it, but what stands before one may (a sidecar, an ingress) if the
- * client allows that. So a worker is asked for a plain one, whatever the client would take.
+ * kvway reads an answer to a prompt as it passes: for its usage, which limits charge, its errors
+ * and ids. No engine compresses its answer, but a sidecar or an ingress before the engine may if
+ * the client allows that. So kvway asks workers for plain answers, whatever the client would
+ * accept.
  *
- * kvway counts each body that it does not understand, and logs one a minute.
+ * kvway counts each unreadable body, and logs one a minute.
  */
 #include "proxy/unread.h"
 
@@ -40,7 +41,7 @@ void kvw_unread_note(const struct kvw_exchange *x, enum kvw_counter counter, con
 		(int)(len < 128 ? len : 128), x->target.data, x->client->address);
 }
 
-/* Its Content-Encoding. NULL: it is plain. */
+/* The head's Content-Encoding. NULL: the body is plain. */
 static const struct kvw_field *encoding(const struct kvw_head *head)
 {
 	for (size_t i = 0; i < head->field_count; i++) {

@@ -7,21 +7,21 @@
 
 #include "proxy/exchange.h"
 
-/* At the head of a request whose body kvway would read, which the loop has just parsed. True: it
- * has a Content-Encoding, and was refused with 415. */
+/* Checks the head of a request whose body kvway would read, which the loop has just parsed. True:
+ * refused with 415 because of a Content-Encoding. */
 bool kvw_unread_refuses_encoded(struct kvw_exchange *x, bool read);
 
-/* Its body was read, and is not what its path promises. */
+/* Handles a body that was read, and is not one that its path allows. */
 void kvw_unread_body(struct kvw_exchange *x);
 
-/* Counts it, and logs it once a minute. */
+/* Counts the unreadable body, and logs it once a minute. */
 void kvw_unread_note(const struct kvw_exchange *x, enum kvw_counter counter, const char *what);
 
-/* The head for a worker, whose answer is to be read: it may not be encoded. Writes a field. */
+/* Asks the worker for a plain answer, by a field in the head for the worker. */
 void kvw_unread_ask_plain(
 	const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w);
 
-/* An answer's head: counts one that is encoded all the same. */
+/* Counts an answer that is encoded nevertheless. */
 void kvw_unread_answer(const struct kvw_exchange *x, const struct kvw_head *head);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * upload.c - see upload.h.
  *
- * A body is seldom copied: an edit moves the bytes behind it within the block of 8 or 64 KiB in
- * which it lies, and all other blocks stay as they were received. Of a chunked body the framing is
- * taken out first, block by block, so that it goes on with its length.
+ * A body is seldom copied: an edit moves the following bytes within the edit's block of 8 or 64
+ * KiB, and all other blocks stay as received. A chunked body first loses its framing, block by
+ * block, and is then sent with its length.
  */
 #include "proxy/upload.h"
 
@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-#define PIECES 64 /* of a body that are looked at in one go */
+#define PIECES 64 /* most pieces of a body in one pass */
 
 enum kvw_err kvw_upload_feed(struct kvw_upload *u, kvw_body_data_fn on_data, void *arg)
 {
@@ -127,7 +127,7 @@ bool kvw_upload_copy(const struct kvw_upload *u, char *to, size_t len)
 
 struct payload {
 	struct kvw_block *block;
-	uint32_t end; /* of what the block keeps */
+	uint32_t end; /* end of the bytes that the block keeps */
 };
 
 static void keep_payload(void *arg, const char *data, size_t len)
@@ -138,7 +138,7 @@ static void keep_payload(void *arg, const char *data, size_t len)
 	payload->end += (uint32_t)len;
 }
 
-/* The body was read once: it is good. */
+/* The body was read once without an error. */
 static void drop_framing(struct kvw_upload *u)
 {
 	struct kvw_cursor begin = kvw_upload_body(u);
@@ -160,7 +160,7 @@ static void drop_framing(struct kvw_upload *u)
 	u->content_length = u->received = body.payload_bytes;
 }
 
-/* From the last edit to the first: places before it do not move. */
+/* From the last edit to the first: earlier places then do not move. */
 enum kvw_err kvw_upload_change(
 	struct kvw_upload *u, struct kvw_block_pool *pool, const struct kvw_splice *splice)
 {
@@ -183,7 +183,7 @@ enum kvw_err kvw_upload_change(
 	return err;
 }
 
-/* --- what is not needed again --- */
+/* --- bytes not needed again --- */
 
 void kvw_upload_free_before(
 	struct kvw_upload *u, struct kvw_block_pool *pool, const struct kvw_block *until)

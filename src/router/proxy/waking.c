@@ -41,7 +41,7 @@ static void say_expired(struct kvw_exchange *x)
 	answer_unwoken(x, text);
 }
 
-/* It does not wait, but the model is woken for those that come later. */
+/* Refuses to let the request wait, but wakes the model for later requests. */
 static void refuse_to_wait(struct kvw_exchange *x, struct kvw_wake_model *model, const char *why)
 {
 	char text[NAME_MOST + 200];
@@ -81,13 +81,13 @@ static const struct kvw_wait_kind a_worker = {
 static void wait_for_model(struct kvw_exchange *x, struct kvw_wake_model *model, int64_t until_ns)
 {
 	x->waking.model = model;
-	/* to a worker that is gone: the new ones have not been asked */
+	/* to a worker that is gone: the new workers have not been judged */
 	x->admission.admitted = false;
 	kvw_wakes_hold(model);
 	kvw_wait_begin(x, &a_worker, until_ns);
 }
 
-/* Notes since when it waits, and returns until when it may. */
+/* Notes the begin of the wait, and returns its limit. */
 static int64_t limit_of(struct kvw_exchange *x)
 {
 	int64_t deadline_ns = kvw_admit_deadline_ns(x), until_ns;
@@ -98,7 +98,7 @@ static int64_t limit_of(struct kvw_exchange *x)
 	return deadline_ns > 0 && deadline_ns < until_ns ? deadline_ns : until_ns;
 }
 
-/* To one that is only explained. */
+/* Explains the wait, in a dry run. */
 static void say_would_wait(struct kvw_exchange *x, const struct kvw_wake_model *model)
 {
 	int64_t hold_ms = x->config->discovery_wake_hold_ms;
@@ -146,13 +146,13 @@ bool kvw_waking_hold(struct kvw_exchange *x)
 	return true;
 }
 
-/* Does a request wait in this loop for that model? */
+/* Returns whether a request in this loop waits for that model. */
 static bool any_waits(const struct kvw_loop *loop, const struct kvw_wake_model *model)
 {
 	const struct kvw_exchange *x;
 
 	if (atomic_load_explicit(&model->held, memory_order_relaxed) == 0)
-		return false; /* nor in another loop: all that wait here are for other models */
+		return false; /* no loop has one: all that wait here are for other models */
 	TAILQ_FOREACH(x, &loop->waking, entry)
 		if (x->waking.model == model)
 			return true;
@@ -184,7 +184,7 @@ bool kvw_waking_queue(struct kvw_exchange *x)
 	return true;
 }
 
-/* It can be picked, and a probe says that it listens. */
+/* Returns whether the worker can be picked and a probe says that it listens. */
 static bool is_ready(const struct kvw_loop *loop, const struct kvw_candidate *item)
 {
 	return item->usable && atomic_load_explicit(&loop->fleet->workers[item->id]->health,

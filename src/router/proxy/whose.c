@@ -27,7 +27,7 @@ void kvw_whose_take(const struct kvw_exchange *x, struct kvw_slice id)
 	kvw_owners_set(x->loop->shared->owners, id, tenant_of(x), x->attempt.worker->id);
 }
 
-/* The id in what has come, once it is there; len 0: not yet, or none. */
+/* The id in the arrived bytes, once it is there; len 0: not yet, or none. */
 static struct kvw_slice seek_id(
 	struct kvw_made *made, const char *data, size_t len, struct kvw_slice prefix)
 {

@@ -1,9 +1,9 @@
 /*
- * whose.h - what one worker alone keeps, asked for by its id: which worker's it is, and which
- * tenant's.
+ * whose.h - objects that one worker alone keeps, requested by id: their worker, and their tenant.
  *
- * Of an id in owners.h both are known: for any other tenant there is no such id. Of an id in no
- * table the tenant cannot be known, so where keys have tenants there is no such response either.
+ * For an id in the table of owners (owners.h) kvway knows both: for any other tenant the id does
+ * not exist. For an id in no table the tenant is unknown, so where keys have tenants the response
+ * does not exist either.
  *
  * Threads: those of the exchange's loop.
  */
@@ -12,28 +12,30 @@
 
 #include "proxy/exchange.h"
 
-/* Will the answer to the request with this head name something that is asked for later? */
+/* Returns whether the answer to the request with this head will name an object that clients ask for
+ * later. */
 bool kvw_whose_makes(const struct kvw_exchange *x, const struct kvw_head *head);
 
-/* Notes the answer's next bytes of payload until it knows the id. */
+/* Notes the answer's next bytes of payload until the id is known. */
 void kvw_whose_note(struct kvw_exchange *x, const char *data, size_t len);
 
-/* The answer goes nowhere: the next one is looked through again, if it was. */
+/* Forgets an answer that goes nowhere: the search begins again with the next answer, if it was
+ * on. */
 void kvw_whose_forget(struct kvw_made *made);
 
-/* The worker that answers keeps what has this id. */
+/* Notes that the worker that answers keeps the object with this id. */
 void kvw_whose_take(const struct kvw_exchange *x, struct kvw_slice id);
 
-/* The worker that keeps what the request names, if kvway knows it. */
+/* The worker that keeps the object that the request names, if kvway knows it. */
 bool kvw_whose_worker(const struct kvw_exchange *x, uint32_t *worker);
 
-/* The same, for requests with keys: and if it is another tenant's. */
+/* Finds that worker for requests with keys, and whether the object is another tenant's. */
 enum kvw_owned kvw_whose(const struct kvw_exchange *x, uint32_t *worker);
 
-/* Does it name a response? */
+/* Returns whether the request names a response. */
 bool kvw_whose_response(const struct kvw_exchange *x);
 
-/* May what is in no table be a tenant's? Of requests with keys. */
+/* Returns whether an object in no table may be a tenant's. For requests with keys. */
 bool kvw_whose_tenants(const struct kvw_exchange *x);
 
 #endif

@@ -13,8 +13,8 @@
 #include "proxy/sagemaker.h"
 #include "proxy/unread.h"
 
-/* Returns whether the answer shows the decision. Takes x-kvway-explain, by which a client wishes
- * for that, out of the head for the worker. */
+/* Returns whether the answer shows the decision. Removes x-kvway-explain, by which a client asks
+ * for that, from the head for the worker. */
 static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 {
 	bool wished = false;
@@ -32,7 +32,7 @@ static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 		       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS);
 }
 
-/* x-kvway-pin ends here, whether it counts or not. */
+/* Removes x-kvway-pin, whether or not the client may pin. */
 static void take_pin(struct kvw_head *head)
 {
 	for (size_t i = 0; i < head->field_count; i++)

@@ -27,7 +27,7 @@ enum kvw_err kvw_manifest_parse(const char *text, size_t len, struct kvw_report 
 	struct kvw_report *notes, struct kvw_manifest *out) KVW_MUST_CHECK;
 void kvw_manifest_finish(struct kvw_manifest *manifest);
 
-/* Of a field that was read without a mistake, or its default. */
+/* Value of a field that was read without a mistake, or its default. */
 const char *kvw_manifest_text(const struct kvw_manifest *manifest, enum kvw_field_id field);
 bool kvw_manifest_bool(const struct kvw_manifest *manifest, enum kvw_field_id field);
 int64_t kvw_manifest_int(const struct kvw_manifest *manifest, enum kvw_field_id field);

@@ -29,7 +29,7 @@ struct kvw_render_options {
 	const char *redis_image;
 	const char *model_source; /* NULL: the manifest's */
 	const char *cluster_domain;
-	/* Of the nodes, for kvtierd; "none"; NULL: by their instance types. */
+	/* folder on the nodes, for kvtierd; "none"; NULL: by their instance types */
 	const char *nvme_path;
 	bool kvtier;              /* kvtier in the workers, else LMCache */
 	bool strict;              /* fields without effect are mistakes */

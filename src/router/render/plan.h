@@ -17,11 +17,11 @@
 #define KVW_PORT_PULL     8300 /* where LMCache's workers report to */
 #define KVW_PORT_REPLY    8400
 #define KVW_PORT_BEATS    8500
-/* Of workers. */
+/* Ports of workers. */
 #define KVW_PORT_EVENTS   5557
 #define KVW_PORT_REPLAY   5558
 #define KVW_PORT_COMMANDS 8600 /* of rank 0; each further rank has the next one */
-/* Of caches. */
+/* Ports of caches. */
 #define KVW_PORT_REDIS    6379
 #define KVW_PORT_KVTIERD  9200
 

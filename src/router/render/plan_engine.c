@@ -109,7 +109,7 @@ static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwi
 	return number > 0 && number <= 65535 ? (int)number : otherwise;
 }
 
-/* Of one worker; 0: the manifest does not say. */
+/* GPUs of one worker; 0: absent in the manifest. */
 static int count_gpus(const struct maker *m)
 {
 	const struct kvw_node *limit =

@@ -76,8 +76,8 @@ static int by_key(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Whether it has requests but has sent none for long: then peers' claims on all workers may be
- * wrong. */
+/* Returns whether the replica has requests but has sent none for long: then peers' claims on all
+ * workers may be wrong. */
 static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
 	size_t count, const struct kvw_admission *admission, int64_t now_ns)
 {

@@ -59,7 +59,7 @@ struct kvw_sharing {
 	_Atomic bool ending;
 	struct kvw_sharing_state state;
 
-	/* Of the thread. */
+	/* The thread's members. */
 	struct order orders[ORDERS];
 	size_t count, open; /* orders of this round, and those not done */
 	size_t heard;

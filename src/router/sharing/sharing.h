@@ -28,7 +28,7 @@ struct kvw_sharing_state {
 	_Atomic bool working;       /* the last round received totals */
 };
 
-/* Of shared load, for metrics. */
+/* State of shared load, for metrics. */
 struct kvw_load_state {
 	_Atomic uint64_t commands;  /* sent */
 	_Atomic uint64_t ok, failed;

@@ -62,7 +62,7 @@ const char *kvw_state_kind_name(enum kvw_keep_kind kind)
 	return (unsigned)kind < KVW_KEPT_KINDS ? names[kind] : NULL;
 }
 
-/* Of a frame's head, without its own checksum, and its records. */
+/* Checksum of a frame's head, without the head's own checksum, and its records. */
 static uint64_t frame_sum(const uint8_t *frame, size_t length, uint64_t before)
 {
 	uint64_t head = XXH3_64bits_withSeed(frame, offsetof(struct frame, sum), before);

@@ -178,7 +178,7 @@ static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 	read_front(state, bytes);
 }
 
-/* It cannot change any more; the one before us has read and written it at the same place. */
+/* The file cannot change any more; the former process has read and written it at the same place. */
 static enum kvw_err open_handed(struct kvw_state *state, const struct kvw_config *config, int fd)
 {
 	state->from = "handed-over";
@@ -260,7 +260,7 @@ void kvw_state_recall(struct kvw_state *state)
 	const uint8_t *record;
 	size_t len;
 
-	/* One that takes over has until until_ns, while the process before it serves. */
+	/* A process that takes over has time until until_ns, while the former process serves. */
 	state->aside = state->nodes > KVW_STATE_AT_ONCE && state->until_ns == 0 &&
 		       state->reader != NULL && ops->recall_aside != NULL &&
 		       ops->recall_aside(strategy) == KVW_OK;
@@ -272,7 +272,7 @@ void kvw_state_recall(struct kvw_state *state)
 	in.next = next_of_strategy;
 	if (ops->recall != NULL)
 		ops->recall(strategy, &in);
-	/* What it did not want. */
+	/* Skips records that the strategy did not want. */
 	while (next_of_strategy(state, &kind, &record, &len))
 		;
 }

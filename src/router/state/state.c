@@ -94,7 +94,7 @@ static void gather(struct gathered *all, enum kvw_keep_kind kind, const void *he
 	all->len += sizeof(before) + len;
 }
 
-/* What only the control thread may read. */
+/* Gathers data that only the control thread may read. */
 static void gather_all(struct kvw_state *state, struct gathered *all)
 {
 	struct kvw_fleet *fleet = state->fleet;
@@ -311,7 +311,7 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 {
 	int asked = HEIR_ASKED, written = HEIR_WRITTEN;
 
-	/* What is there now is less than what is in the file. */
+	/* The present data is less than the file's. */
 	if (atomic_load(&state->status.recalling)) {
 		if (atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN))
 			atomic_store(&state->heir, HEIR_READY);
@@ -342,7 +342,7 @@ void kvw_state_prepare(struct kvw_state *state)
 {
 	int none = HEIR_NONE;
 
-	/* One that is still written for a process that has failed meanwhile does as well. */
+	/* A snapshot still being written for a process that has failed meanwhile suffices, too. */
 	(void)atomic_compare_exchange_strong(&state->heir, &none, HEIR_ASKED);
 }
 

@@ -11,7 +11,7 @@
 #include "base/standard_out.h"
 #include "kvway/route.h"
 
-/* What names of states, ends and clients mean. */
+/* Meanings of the names of states, ends and clients. */
 static const struct {
 	const char *what, *name, *meaning; /* meaning NULL: it is left out */
 } meanings[] = {
@@ -119,7 +119,7 @@ static void put_attempt(const json_t *note, FILE *out)
 		fprintf(out, "; %.0f tokens of the prompt are predicted there", cached);
 }
 
-/* What stands behind a note's first word. */
+/* Writes the rest of a note, after its first word. */
 static void put_rest(const json_t *note, const char *what, const char *meaning, FILE *out)
 {
 	double most = json_number_value(json_object_get(note, "at_most_ms"));

@@ -12,7 +12,7 @@
 
 struct kvw_takeover_state {
 	_Atomic uint64_t asked;   /* processes that asked for our sockets and were given them */
-	/* Of these: they ended, or were not ready in time; we served on. */
+	/* part of these: ended, or not ready in time, so that this process served on */
 	_Atomic uint64_t failed;
 	/* peers: of another user, no takeover's words, or while there is one already. */
 	_Atomic uint64_t refused;

@@ -125,7 +125,7 @@ static bool take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_
 	return good;
 }
 
-/* What went wrong with the answer to `asked` (NULL: it was not asked), in words. */
+/* Explains the failure of an answer to `asked` (NULL: nothing was asked). */
 static void explain_failure(
 	char *why, enum kvw_err err, const struct kvw_takeover_message *message, const char *asked)
 {
@@ -194,7 +194,8 @@ static bool ask_giver(struct kvw_taker *taker, struct kvw_sockets *sockets, char
 	size_t count = 0;
 	enum kvw_err err;
 
-	/* It may have refused and closed already: its word is read before the failure counts. */
+	/* The holder may have refused and closed already: its message is read before the failure
+	 * counts. */
 	(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
 	err = hear(taker, ANSWER_NS, &message, fds, &count);
 	while (count > 0)
@@ -390,8 +391,8 @@ bool kvw_taker_ready(struct kvw_taker *taker, int *caches, char *why)
 
 	*caches = -1;
 	if (taker->channel >= 0) {
-		/* It may have refused and closed already: its word is read before the failure
-		 * counts. */
+		/* The holder may have refused and closed already: its message is read before the
+		 * failure counts. */
 		(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
 		do {
 			err = hear_end(taker, &message, caches);

@@ -36,7 +36,7 @@ enum kvw_workers_verb {
 /* Borrowed from argv. */
 struct kvw_workers_options {
 	enum kvw_workers_verb verb;
-	/* What stands behind the verb: URLs of ADD, an ID, an ID and a number of WEIGHT. */
+	/* operands after the verb: URLs of ADD, an ID, an ID and a number of WEIGHT */
 	char **names;
 	size_t name_count;
 	struct kvw_admin_options router;

@@ -1,5 +1,5 @@
 /*
- * admission.c - may it be sent now, and to any of its workers or to one? (admit.h)
+ * admission.c - decides whether the request may be sent now, and to which worker (admit.h).
  */
 #include "proxy/step.h"
 
@@ -10,15 +10,15 @@
 #include "proxy/lacking.h"
 #include "proxy/loop.h"
 
-/* One that is to be sent to this worker alone. Its reason is what the strategy said of the whole
- * set. */
+/* Picks for a request that may be sent to this worker alone. The reason is the strategy's for the
+ * whole set. */
 static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates *set)
 {
 	struct kvw_decision *decision = &x->attempt.decision;
 	uint32_t id = x->admission.entrant.wait.worker;
 	enum kvw_err err;
 
-	x->loop->candidates.version = set->version = 0; /* they are refilled next time */
+	x->loop->candidates.version = set->version = 0; /* the next read refills them */
 	for (size_t i = 0; i < x->loop->candidates.count; i++)
 		x->loop->candidates.items[i].usable &= x->loop->candidates.items[i].id == id;
 	err = kvw_request_pick(x, set);
@@ -65,8 +65,7 @@ static const char *reason_of(const struct kvw_estimate *estimate)
 	return estimate->verdict == KVW_WOULD_GO ? "free" : whys[estimate->why];
 }
 
-/* An estimate (admission/estimate.h): where it would go and whether it waits is known when it
- * comes. */
+/* An estimate (admission/estimate.h): the real worker and wait are known when the request comes. */
 static enum kvw_stepped admission_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_explanation *e = x->dry;

@@ -1,5 +1,5 @@
 /*
- * alias.c - an alias reaches no worker.
+ * alias.c - refuses a request whose alias could not be replaced: an alias reaches no worker.
  */
 #include "proxy/step.h"
 

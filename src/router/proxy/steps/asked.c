@@ -1,6 +1,6 @@
 /*
- * asked.c - the next of the workers that are asked one after the other for what one of them keeps
- * (asked.h).
+ * asked.c - picks the next worker, where kvway asks one after the other for an object that one of
+ * them keeps (asked.h).
  */
 #include "proxy/step.h"
 

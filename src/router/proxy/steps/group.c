@@ -10,8 +10,8 @@
 #include "proxy/loop.h"
 #include "proxy/reply.h"
 
-/* A tester's group that there is not, or a body into which the group's name for the model cannot
- * be written. */
+/* Refuses a request for a tester's group that does not exist, or a body into which the group's name
+ * for the model cannot be written. */
 static bool refuse_group(struct kvw_exchange *x)
 {
 	struct kvw_slice wish = x->division.wish;

@@ -1,5 +1,5 @@
 /*
- * head.c - the request's head as its worker gets it.
+ * head.c - builds the request's head for its worker.
  */
 #include "proxy/step.h"
 

@@ -1,6 +1,6 @@
 /*
- * key_fields.c - what its key may not send is taken out of a body that was read, so no other goes
- * to an engine.
+ * key_fields.c - refuses a body that was not read, from which members that its key may not send
+ * cannot be removed.
  */
 #include "proxy/step.h"
 

@@ -1,7 +1,8 @@
 /*
- * key_model.c - may the request's key use the model that its worker will read in the body?
+ * key_model.c - refuses a model that the request's key may not use: the model that the worker will
+ * read in the body.
  *
- * Of a body that was not scanned to its end the last `model`, which counts, may not have been seen.
+ * In a body that was not scanned to its end, the last `model`, which counts, may be unknown.
  */
 #include "proxy/step.h"
 
@@ -11,7 +12,7 @@
 #include "proxy/loop.h"
 #include "proxy/understand.h"
 
-/* The model that a worker will read; len 0: it is not known for certain. */
+/* The model that a worker will read; len 0: not known for certain. */
 static struct kvw_slice model_read_by_worker(const struct kvw_exchange *x)
 {
 	return kvw_upload_has_body(&x->upload) ? kvw_request_body_model(x) : x->named.text;

@@ -1,5 +1,5 @@
 /*
- * key_owner.c - what one worker keeps for one tenant is no other tenant's (whose.h).
+ * key_owner.c - refuses requests for another tenant's objects at a worker (whose.h).
  */
 #include "proxy/step.h"
 
@@ -10,7 +10,7 @@
 #include "proxy/reply.h"
 #include "proxy/whose.h"
 
-/* A body that goes on with a response, for all that is known of it. */
+/* Refuses an unread body, which may continue a response. */
 static bool refuse_unread(struct kvw_exchange *x)
 {
 	char message[256];
@@ -26,7 +26,7 @@ static bool refuse_unread(struct kvw_exchange *x)
 	return true;
 }
 
-/* Another tenant's response, or one that may be, is none that there is. */
+/* Refuses another tenant's response, or one that may be, as nonexistent. */
 static bool refuse_foreign(struct kvw_exchange *x)
 {
 	struct kvw_slice id = kvw_exchange_kept(x);

@@ -1,5 +1,5 @@
 /*
- * key_salt.c - nothing of a tenant's is computed without its salt (rewrite.h).
+ * key_salt.c - refuses a tenant's prompt that has no salt (rewrite.h).
  */
 #include "proxy/step.h"
 
@@ -9,7 +9,8 @@
 #include "proxy/loop.h"
 #include "proxy/rewrite.h"
 
-/* Nothing of a tenant's is computed without its salt. What no engine computes for needs none. */
+/* Refuses a tenant's request without its salt. A request for which no engine computes needs
+ * none. */
 static bool refuse_unsalted(struct kvw_exchange *x)
 {
 	char message[256];

@@ -1,5 +1,6 @@
 /*
- * limits.c - is it within the limits of its key, tenant and model? Charges it once (rate.h).
+ * limits.c - checks the limits of the request's key, tenant and model. Charges the request once
+ * (rate.h).
  */
 #include "proxy/step.h"
 
@@ -12,7 +13,7 @@
 #include "proxy/reply.h"
 #include "routing/choice.h"
 
-/* --- those that have limits --- */
+/* --- parties with limits --- */
 
 static void add_party(struct kvw_rate_party *parties, size_t *count, enum kvw_rate_kind kind,
 	struct kvw_slice name, struct kvw_rate_limits limits)
@@ -37,8 +38,7 @@ static size_t parties_of(
 			add_party(parties, &count, KVW_RATE_TENANT, tenant,
 				KVW_RATE_LIMITS_OF(limit));
 	}
-	/* What an alias stands for, the model of a group, or what a body without a name means:
-	 * the guard saw to it. */
+	/* The model of an alias, of a group, or of a body that names none: the guard set it. */
 	limit = kvw_config_served_rate(x->config,
 		x->named.meant != NULL ? kvw_slice_of(x->named.meant->name) : kvw_groups_model(x));
 	if (limit != NULL)
@@ -47,11 +47,11 @@ static size_t parties_of(
 	return count;
 }
 
-/* --- what it will use --- */
+/* --- expected use --- */
 
 static uint64_t prompt_tokens(struct kvw_exchange *x)
 {
-	/* Of a body that is there, its client's bytes, not those that rewrite.c has added. */
+	/* For a complete body, the client's bytes, without those that rewrite.c has added. */
 	bool announced =
 		!x->upload.body.done && x->upload.content_length > x->upload.body.payload_bytes;
 	uint64_t bytes = announced ? x->upload.content_length : x->upload.body.payload_bytes;
@@ -63,21 +63,22 @@ static uint64_t prompt_tokens(struct kvw_exchange *x)
 	return kvw_request_tokens(&x->route);
 }
 
-/* How many an engine writes for it; 0: it reads alone. */
+/* Sequences that an engine writes for the request; 0: it only reads. */
 static uint64_t answers_of(const struct kvw_exchange *x)
 {
 	uint64_t choices = x->route.choices > 1 ? x->route.choices : 1;
 
 	switch (x->path.api) {
 	case KVW_API_COMPLETIONS:
-	case KVW_API_CHAT: /* a batch of them, too */
+	case KVW_API_CHAT: /* a batch of prompts, too */
 		return x->route.chain_count > 1 ? choices * x->route.chain_count : choices;
 	case KVW_API_RESPONSES:
 	case KVW_API_MESSAGES:
 	case KVW_API_AUDIO:
 	case KVW_API_GENERATE:
 	case KVW_API_CHAT_BATCH:
-	case KVW_API_INVOCATIONS: /* it was not read: what generates, too, comes there */
+	/* the body was not read: requests that generate come to this path, too */
+	case KVW_API_INVOCATIONS:
 		return choices;
 	default:
 		return 0;
@@ -99,7 +100,7 @@ static const enum kvw_counter counters[KVW_RATE_LIMITED_COUNT] = {
 	[KVW_RATE_CONCURRENT] = KVW_COUNT_RATE_CONCURRENT,
 };
 
-/* Errors' types as OpenAI's clients know them. */
+/* Types of errors as OpenAI's clients know them. */
 static const char *error_type_of(enum kvw_rate_limited limit)
 {
 	return limit == KVW_RATE_TOKENS || limit == KVW_RATE_DAY ? "tokens" : "requests";
@@ -153,7 +154,7 @@ static bool refuse_beyond(struct kvw_exchange *x)
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_RATE_PREDICTED, x->rating.ticket.tokens);
 	return false;
 }
-/* Would it be refused for that? */
+/* Notes whether this limit would refuse the request. */
 static void note_short(struct kvw_exchange *x, const struct kvw_explained_limit *limit)
 {
 	const struct kvw_rate_left *left[KVW_RATE_LIMITED_COUNT] = {
@@ -169,7 +170,7 @@ static void note_short(struct kvw_exchange *x, const struct kvw_explained_limit 
 				x->dry, "429 now: no %s left of its %s", names[i], limit->of);
 }
 
-/* What each party has left; is one of them short of what it will use? */
+/* Notes each party's rest, and whether one has less than the request's expected use. */
 static enum kvw_stepped limits_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	static const char *const kinds[KVW_RATE_KINDS] = {"key", "tenant", "model"};

@@ -1,5 +1,6 @@
 /*
- * model_named.c - models with limits: which of them counts must be known.
+ * model_named.c - refuses a body that names no model, where workers serve several models and models
+ * have limits.
  */
 #include "proxy/step.h"
 

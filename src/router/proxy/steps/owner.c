@@ -1,5 +1,5 @@
 /*
- * owner.c - a request about what a worker keeps goes to that worker (whose.h).
+ * owner.c - sends a request about an object to the worker that keeps it (whose.h).
  */
 #include "proxy/step.h"
 

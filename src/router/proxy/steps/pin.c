@@ -1,5 +1,5 @@
 /*
- * pin.c - a request that names its worker goes to that one (http.pin).
+ * pin.c - sends a request that names its worker there (http.pin).
  */
 #include "proxy/step.h"
 

@@ -1,6 +1,6 @@
 /*
- * promise.c - what its service level promises, and when it came: of those that go on without
- * waiting, too.
+ * promise.c - notes the promise of the request's service level and its arrival, also for requests
+ * that go on without waiting.
  */
 #include "proxy/step.h"
 

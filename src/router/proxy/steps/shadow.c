@@ -1,5 +1,5 @@
 /*
- * shadow.c - copies for groups that are only watched, now that it is on its way (shadow.h).
+ * shadow.c - makes copies for watched groups, now that the request is on its way (shadow.h).
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,5 @@
 /*
- * sleeper.c - what ends the sleep of an engine goes to one that sleeps.
+ * sleeper.c - sends a request that ends an engine's sleep to a sleeping worker.
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,5 @@
 /*
- * tokens.c - the exact tokens of a prompt, for a strategy that wants them (prepare.h).
+ * tokens.c - asks for the exact tokens of a prompt, for a strategy that wants them (prepare.h).
  */
 #include "proxy/step.h"
 

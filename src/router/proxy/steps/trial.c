@@ -1,7 +1,8 @@
 /*
- * trial.c - an ejected worker whose time is over gets one request.
+ * trial.c - sends one request to an ejected worker whose time is over.
  *
- * Whatever it costs there, if that request can go elsewhere should the worker still be broken.
+ * The request goes there at any cost, provided that it could go elsewhere if the worker is still
+ * broken.
  */
 #include "proxy/step.h"
 

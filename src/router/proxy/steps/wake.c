@@ -1,5 +1,5 @@
 /*
- * wake.c - a request whose model others wait for waits behind them (waking.h).
+ * wake.c - makes a request wait behind others that wait for its model (waking.h).
  */
 #include "proxy/step.h"
 
@@ -13,7 +13,7 @@ static enum kvw_stepped wake_run(struct kvw_exchange *x, struct kvw_way *way)
 	uint32_t owner;
 
 	(void)way;
-	/* Where its owner rests, one that has an owner need not wait with the others. */
+	/* A request whose owner rests need not wait with the others. */
 	return !kvw_whose_worker(x, &owner) && kvw_waking_queue(x) ? KVW_STEP_WAITS : KVW_STEP_ON;
 }
 

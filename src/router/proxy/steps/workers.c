@@ -1,5 +1,5 @@
 /*
- * workers.c - which workers could have it: its model's, of its group, that it has not tried.
+ * workers.c - finds the workers that could have the request: of its model and group, not tried yet.
  */
 #include "proxy/step.h"
 
@@ -18,7 +18,7 @@ static enum kvw_stepped workers_run(struct kvw_exchange *x, struct kvw_way *way)
 	return x->division.fault == KVW_GROUP_GOOD ? kvw_lacking_model(x) : KVW_STEP_AGAIN;
 }
 
-/* What the strategy would say of each, for whichever step then chooses. */
+/* Notes the strategy's view of each worker, whichever step then chooses. */
 static enum kvw_stepped workers_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	const struct kvw_strategy_ops *ops = x->strategy->ops;
