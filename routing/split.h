@@ -41,7 +41,7 @@ void kvw_transfer_init(struct kvw_transfer *transfer);
 void kvw_transfer_learn(struct kvw_transfer *transfer, double tokens, double ns);
 double kvw_transfer_ns(const struct kvw_transfer *transfer, double tokens);
 
-/* What was found. Times in ns. */
+/* The best pair and the best single worker. Times in ns. */
 struct kvw_split {
 	bool split;
 	/* Indices of the set. here: the best worker for the whole request; the other two: the best

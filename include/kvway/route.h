@@ -23,7 +23,7 @@
 /* Where a predicted hit lies. Loading from a lower tier costs time; DEVICE is free. */
 enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, KVW_TIER_COUNT };
 
-/* What a worker does for prompts that one worker prefills and another decodes. */
+/* A worker's part in prompts that one worker prefills and another decodes. */
 enum kvw_role {
 	KVW_ROLE_BOTH,    /* whole requests, and either part */
 	KVW_ROLE_PREFILL, /* prefills for others; whole requests only where no other can */

@@ -49,7 +49,7 @@ struct kvw_request_record {
 	struct kvw_slice worker_url;     /* len 0: none was chosen */
 	uint32_t worker_id;              /* UINT32_MAX: none was chosen */
 	enum kvw_reason reason;          /* if a worker was chosen */
-	/* Of the worker that has prefilled the prompt for it; len 0: none has. Tokens by its
+	/* The worker that has prefilled the prompt for it; len 0: none has. Tokens by its
 	 * answer; 0: not known. */
 	struct kvw_slice prefiller_url;
 	int64_t prefill_ns;

@@ -143,7 +143,7 @@ enum kvw_pd_leg {
 };
 #define KVW_PD_LEG_NAMES {"ok", "no_params", "error", "lost", "timeout", "full", "cancelled"}
 
-/* What becomes of a prefilled prompt. Label `result` of kvway_pd_decodes_total. */
+/* The end of a prefilled prompt. Label `result` of kvway_pd_decodes_total. */
 enum kvw_pd_decode {
 	KVW_PD_DECODE_TRANSFERRED, /* the decoder gave its first token */
 	KVW_PD_DECODE_FALLBACK,    /* the prefill failed: the decoder served it whole */

@@ -14,7 +14,7 @@ static const char ask_prefill[] =
 	"{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,"
 	"\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}";
 
-/* What the prefiller reads in place of the client's values. */
+/* Values that the prefiller reads in place of the client's. */
 static const struct {
 	const char *name, *instead;
 } changes[] = {
