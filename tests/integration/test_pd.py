@@ -404,3 +404,31 @@ def test_it_is_shown(engines, parted):
     assert explained["worker"] == d.worker.url and explained["reason"] == "split"
     why = next(step["why"] for step in explained["steps"] if step["step"] == "split")
     assert p.worker.url in why and "transfer" in why
+
+
+def test_a_decoder_that_recomputes_in_silence_is_noticed(workers, kvway):
+    """It does not understand the parameters, and its metrics show that nothing came from elsewhere."""
+    p, d = workers(2)
+    params = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_request_id": "r", "remote_host": "h"}
+    reply = json.dumps({"kv_transfer_params": {**params, "remote_port": 1}}).encode()
+    p.script = lambda ex: ex.respond(200, [("content-type", "application/json")], reply)
+    d.metrics = 'vllm:external_prefix_cache_hits_total{engine="0"} 7\n'
+    entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "workers": entries})
+    known(router)
+
+    def noticed():
+        assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+        return router.metric("kvway_pd_recomputed_total", worker=d.url) > 0
+
+    until(noticed, 20, "its metrics stand still")
+    assert decodes(router, "transferred") > 0
+
+
+def test_transfers_that_work_are_not_called_recomputed(engines, parted):
+    router, _, (d,) = parted()
+    for i in range(10):
+        assert router.ask("POST", CHAT, body=body_for(CHAT, f"{i} {LONG}")).status == 200
+    reads = len(router.metrics())
+    until(lambda: d.worker.stats()["nixl"]["pulled"] == 10 and reads, what="all were pulled")
+    assert router.metric("kvway_pd_recomputed_total") == 0

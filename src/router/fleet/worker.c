@@ -163,6 +163,8 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->started_s, 0);
 	atomic_store(&worker->probes_failed, 0);
 	atomic_store(&worker->draft_tokens, 0);
+	atomic_store(&worker->transfers, 0);
+	atomic_store(&worker->recomputed, 0);
 	atomic_store(&worker->draft_accepted, 0);
 	atomic_store(&worker->slow_since_ns, 0);
 	atomic_store(&worker->blends, false);

@@ -207,7 +207,7 @@ bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_
 		return false;
 	kvw_split_choose(set, x->loop->gates.costs, tokens, transfer_of(x),
 		x->config->pd_threshold, decoder, found);
-	if (x->dry == NULL)
+	if (x->dry == NULL && found->has_here)
 		kvw_metrics_pd_plan(x->loop->metrics,
 			found->split      ? KVW_PD_PLAN_SPLIT
 			: found->has_pair ? KVW_PD_PLAN_HERE
@@ -393,6 +393,7 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	prove(x);
+	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
 	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
 	pd->settled = true;
 	if (!x->event_stream)
