@@ -297,9 +297,9 @@ static void take_growth(double now, double *before, _Atomic uint64_t *sum)
 	*before = now >= 0 ? now : *before;
 }
 
-/* A decoder that understands no parameters of a transfer, or cannot pull, computes the prompt without
- * a word. Then transfers that were noted between two pages have left no external hit, neither
- * before, since a page may come ahead of the note, nor after. */
+/* A decoder that understands no parameters of a transfer, or cannot pull, computes the prompt
+ * without a word. Then transfers that were noted between two pages have left no external hit,
+ * neither before, since a page may come ahead of the note, nor after. */
 static void take_external(struct target *target, double now)
 {
 	struct kvw_worker *worker = target->worker;

@@ -117,8 +117,8 @@ struct kvw_worker {
 	/* Tokens by speculative decoding, while kvway read the worker's metrics. */
 	_Atomic uint64_t draft_tokens;
 	_Atomic uint64_t draft_accepted;   /* of these */
-	/* Requests that other workers prefilled for it and that have a first token; and of these, as
-	 * its metrics show, those that it computed itself all the same. Since it joined. */
+	/* Since it joined: requests that other workers prefilled for it and that have a first
+	 * token; of these, by its metrics, those that it computed itself all the same. */
 	_Atomic uint64_t transfers, recomputed;
 	/* Start of slow start; 0: it may have a full share. */
 	_Atomic int64_t slow_since_ns;
