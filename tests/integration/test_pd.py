@@ -333,6 +333,22 @@ def test_clients_that_leave(parted, leg):
     slow.worker.fail("")
 
 
+def test_a_prefiller_that_stands_still_is_left(engines, parted):
+    """Its probes find that out, long before any timeout of the request."""
+    router, (p,), (d,) = parted({"health.timeout": "300ms"})
+    alone = engines()
+    p.worker.fail("hang")
+    got = {}
+    thread = threading.Thread(target=lambda: got.update(a=router.ask("POST", CHAT, body=body_for(CHAT), timeout=60)))
+    thread.start()
+    until(lambda: router.sockets_to(p.worker.port) > 0, what="the prefiller was asked")
+    p.signal(signal.SIGSTOP)
+    thread.join()
+    assert text_of(got["a"], CHAT, False) == plain_text(alone, CHAT, LONG)
+    assert prefills(router, "lost") == decodes(router, "fallback") == 1
+    p.signal(signal.SIGCONT)
+
+
 def test_a_decoder_that_is_held_back_never_answers_from_freed_blocks(engines, parted):
     """It stands still while the prefiller's lease passes, and then reads what is in the blocks by now."""
     router, (p,), (one, two) = parted({"pd.lease": "2s", "retry.attempts": 3, "health.interval": "30s"}, decoders=2, nixl="lease=2")

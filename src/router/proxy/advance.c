@@ -25,6 +25,7 @@
 #include "proxy/forward.h"
 #include "proxy/gates.h"
 #include "proxy/lacking.h"
+#include "proxy/leg.h"
 #include "proxy/local.h"
 #include "proxy/pd.h"
 #include "proxy/prepare.h"
@@ -561,6 +562,8 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 		const char *why = x == NULL ? NULL : waits_in_vain(x);
 
 		next = TAILQ_NEXT(client, entry);
+		if (x != NULL)
+			kvw_leg_look(x);
 		if (why == NULL)
 			continue;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_FAILOVERS, 1);

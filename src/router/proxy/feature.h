@@ -111,6 +111,7 @@ struct kvw_parted {
 	 * NULL: none. */
 	char *body;
 	size_t body_len, body_sent;
+	uint64_t memory;       /* of limits.body_memory, for it */
 	uint64_t engine;       /* hash of the prefiller's engine id */
 	int64_t answered_ns;   /* the last byte of its answer came */
 	int64_t until_ns;      /* half of the lease has passed then */

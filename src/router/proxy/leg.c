@@ -28,6 +28,7 @@ struct kvw_leg {
 	struct kvw_block *head;
 	char *text; /* the body; owned */
 	size_t text_len, sent; /* sent: of both */
+	uint64_t memory;       /* of limits.body_memory */
 	bool connected, fresh, trial;
 	bool heard;                 /* the present link brought a byte */
 	kvw_leg_done_fn *done;
@@ -113,6 +114,7 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	kvw_pd_leg_ended(x, outcome, leg->status);
 	kvw_block_put(&loop->blocks, leg->head);
 	leg->head = NULL;
+	kvw_account_update(loop->shared->memory, &leg->memory, 0);
 	kvw_chain_clear(&leg->in, &loop->blocks);
 	leg->x = NULL;
 	x->pd.leg = NULL;
@@ -145,6 +147,18 @@ static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	end_leg(leg, outcome);
 	kvw_wait_end(x, KVW_WAITED);
 	done(x);
+}
+
+void kvw_leg_look(struct kvw_exchange *x)
+{
+	struct kvw_worker *worker = x->pd.prefiller;
+
+	if (x->pd.leg == NULL)
+		return;
+	if (kvw_worker_life(worker) == KVW_WORKER_GONE || !kvw_worker_is_up(worker) ||
+		kvw_worker_fell_asleep(worker) ||
+		kvw_stall_state(&worker->stall) == KVW_STALL_FOUND)
+		finish(x->pd.leg, KVW_PD_LEG_LOST);
 }
 
 /* --- the wait --- */
@@ -198,6 +212,8 @@ static void take_whole_answer(struct kvw_leg *leg)
 	struct kvw_leg_params params;
 
 	kvw_usage_finish(&leg->usage);
+	if (leg->status == 200)
+		kvw_stall_heard(&leg->worker->stall, leg->loop->now_ns);
 	if (leg->status != 200) {
 		finish(leg, kvw_busy_says(leg->body == NULL ? "" : leg->body, leg->len)
 				    ? KVW_PD_LEG_FULL
@@ -460,6 +476,7 @@ bool kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 	kvw_lease_hold(&leg->lease, x->pd.decision.prompt_tokens);
 	kvw_stall_wait(&leg->worker->stall, x->pd.decision.prefill_ns, loop->now_ns);
 	x->pd.leg = leg;
+	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
 	/* Half of the time, so that the decoder can do it alone. */
 	kvw_wait_begin(x, &prefill,
 		x->complete_ns + limit_ms * KVW_NS_PER_MS / (x->config->pd_fallback ? 2 : 1));

@@ -20,6 +20,9 @@ typedef void kvw_leg_done_fn(struct kvw_exchange *x);
  * asked; the decision has been reported as unserved. */
 bool kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done) KVW_MUST_CHECK;
 
+/* Ends the leg, if its worker has left, is down, asleep or stands still: it would wait in vain. */
+void kvw_leg_look(struct kvw_exchange *x);
+
 /* Frees what has ended. Between turns of the loop. */
 void kvw_leg_reap(struct kvw_loop *loop);
 

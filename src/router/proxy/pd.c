@@ -346,6 +346,8 @@ static bool make_body(struct kvw_exchange *x)
 		pd->body = malloc(pd->body_len + 1);
 		if (pd->body != NULL)
 			(void)kvw_splice_write(&splice, (struct kvw_slice){plain, len}, pd->body);
+		if (pd->body != NULL)
+			kvw_account_update(x->loop->shared->memory, &pd->memory, pd->body_len);
 	}
 	free(plain);
 	return pd->body != NULL;
@@ -449,6 +451,7 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 		return;
 	free(pd->body);
 	pd->body = NULL;
+	kvw_account_update(x->loop->shared->memory, &pd->memory, 0);
 	if (x->attempt.written == 0 && x->first_token_ns == 0)
 		return; /* nothing was sent of them: another decoder can have them */
 	if (x->first_token_ns == 0 && !kvw_exchange_ended(x) && !pd->settled)

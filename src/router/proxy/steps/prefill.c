@@ -51,7 +51,7 @@ static enum kvw_stepped prefill_run(struct kvw_exchange *x, struct kvw_way *way)
 			"the prompt could not be prefilled, and pd.fallback is off");
 		return KVW_STEP_ANSWERED;
 	}
-	if (x->attempt.worker->config.role == KVW_ROLE_PREFILL)
+	if (x->attempt.worker->config.role == KVW_ROLE_PREFILL && x->pin.len == 0)
 		kvw_metrics_pd_plan(x->loop->metrics, KVW_PD_PLAN_PREFILLER_ALONE);
 	return KVW_STEP_ON;
 }
