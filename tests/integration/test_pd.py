@@ -406,6 +406,19 @@ def test_admission_splits_what_it_admits(engines, parted):
     assert nixl(p)["held"] == nixl(d)["pulled"] == 1
 
 
+@pytest.mark.parametrize("strategy", ["session", "roundrobin", "kvaware"])
+def test_other_strategies(engines, parted, strategy):
+    """A session keeps its decoder, whichever worker prefills for it; turns go on."""
+    router, (p,), ds = parted({"routing.strategy": strategy}, decoders=2)
+    alone = engines()
+    for i in range(6):
+        got = router.ask("POST", CHAT, [("x-session-id", "one")], body=body_for(CHAT, f"{i} {LONG}"))
+        assert text_of(got, CHAT, False) == plain_text(alone, CHAT, f"{i} {LONG}")
+    pulled = sorted(nixl(d)["pulled"] for d in ds)
+    assert nixl(p)["held"] == sum(pulled) == 6
+    assert pulled == {"session": [0, 6], "roundrobin": [3, 3]}.get(strategy, pulled)
+
+
 def test_it_is_shown(engines, parted):
     router, (p,), (d,) = parted()
     assert router.ask("POST", CHAT, [("X-Request-Id", "shown")], body=body_for(CHAT)).status == 200

@@ -98,6 +98,7 @@ enum kvw_pd_state {
 struct kvw_parted {
 	enum kvw_pd_state state;
 	bool looked;           /* for a pair, on this walk */
+	bool picked;           /* the strategy's done() is owed for `decision` */
 	bool settled;          /* this request is not split again */
 	bool probe;            /* its transfer decides whether the pair works again */
 	bool counted;          /* that the decoder serves it whole after a failed leg */

@@ -55,7 +55,7 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 		kvw_lease_first_token(&leg->lease, now_ns);
 	served_ns = leg->lease.served_ns;
 	kvw_lease_release(&leg->lease, now_ns);
-	if (x->strategy->ops->done != NULL) {
+	if (x->pd.picked && x->strategy->ops->done != NULL) {
 		struct kvw_outcome told = {
 			.status = leg->status,
 			.first_token = good,
@@ -73,6 +73,7 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 
 		x->strategy->ops->done(x->strategy, &x->pd.decision, &told, now_ns);
 	}
+	x->pd.picked = false;
 }
 
 static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "openai/splice.h"
 #include "proxy/loop.h"
+#include "routing/choice.h"
 
 #define PAIRS      4096
 #define LEGS_MOST  3 /* of a request; then it is served whole */
@@ -98,6 +99,17 @@ void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 			table->items[i].usable = false;
 }
 
+bool kvw_pd_chooses(const struct kvw_exchange *x)
+{
+	return x->strategy->ops->prepare >= KVW_PREPARE_CONTENT;
+}
+
+bool kvw_pd_reads(const struct kvw_exchange *x)
+{
+	return has_roles(x) && x->config->pd_transfer != KVW_PD_TRANSFER_OFF &&
+	       x->config->pd_threshold >= 0;
+}
+
 /* --- the plan --- */
 
 static bool ends_with(struct kvw_slice text, const char *end)
@@ -177,6 +189,7 @@ static bool weigh(struct kvw_exchange *x, const struct kvw_candidates *set, uint
 	bool had[KVW_MAX_WORKERS];
 	enum kvw_err err;
 
+	decision.prompt_tokens = 0;
 	if (x->strategy->ops->explain == NULL || set->items != items)
 		return false;
 	if (loop->gates.costs == NULL)
@@ -192,7 +205,7 @@ static bool weigh(struct kvw_exchange *x, const struct kvw_candidates *set, uint
 		loop->gates.costs, &decision);
 	for (size_t i = 0; i < set->count; i++)
 		items[i].usable = had[i];
-	*prompt_tokens = err == KVW_OK ? decision.prompt_tokens : 0;
+	*prompt_tokens = kvw_pd_chooses(x) ? decision.prompt_tokens : kvw_request_tokens(&x->route);
 	return err == KVW_OK;
 }
 
@@ -215,8 +228,10 @@ bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_
 	if (!found->split)
 		return false;
 	pd->state = KVW_PD_PLANNED;
-	pd->decision = (struct kvw_decision){
-		.pos = found->prefiller, .worker_id = set->items[found->prefiller].id};
+	pd->decision = (struct kvw_decision){.pos = found->prefiller,
+		.worker_id = set->items[found->prefiller].id,
+		.prompt_tokens = tokens,
+		.prefill_ns = (int64_t)x->loop->gates.costs[found->prefiller].prefill_ns};
 	pd->tokens = found->tokens;
 	pd->transfer_ns = found->transfer_ns;
 	return true;

@@ -50,6 +50,11 @@ struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group)
 void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
 
+/* Whether the prompt must be read for it, where the strategy does not: its length decides. */
+bool kvw_pd_reads(const struct kvw_exchange *x);
+/* Whether the strategy's costs choose the decoder, too; else its own choice stands. */
+bool kvw_pd_chooses(const struct kvw_exchange *x);
+
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
  * looked for. */
 bool kvw_pd_begin(struct kvw_exchange *x);
@@ -57,7 +62,7 @@ bool kvw_pd_begin(struct kvw_exchange *x);
  * costs less than one worker. *found: the prices, for explanations. */
 bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_t decoder,
 	struct kvw_split *found);
-/* Has the strategy pick that worker of the set, whatever else it would. KVW_ENOWORKER. */
+/* The strategy picks that worker of the set, whatever else it would. KVW_ENOWORKER. */
 enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uint32_t id,
 	struct kvw_decision *out) KVW_MUST_CHECK;
 

@@ -12,6 +12,8 @@ static enum kvw_stepped split_run(struct kvw_exchange *x, struct kvw_way *way)
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_split found;
 
+	if (!kvw_pd_chooses(x))
+		return KVW_STEP_ON;
 	x->pd.looked = true;
 	if (!kvw_pd_begin(x) || !kvw_pd_plan(x, &way->set, KVW_SPLIT_ANY, &found))
 		return KVW_STEP_ON;
