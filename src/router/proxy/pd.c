@@ -21,6 +21,7 @@
 #define PAIRS      4096
 #define LEGS_MOST  3 /* of a request; then it is served whole */
 #define MARGIN_NS  (1 * KVW_NS_PER_S) /* clocks and networks, before a lease's end */
+#define SCRAPE_NS  (2 * KVW_NS_PER_S) /* by which a reading of metrics may be late */
 #define EXPIRY_MOST_S 86400.0 /* a time further ahead is on another clock */
 
 struct kvw_pd_shared {
@@ -430,14 +431,17 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 	return true;
 }
 
-/* Its engine has moved in the last half of that time, so its scheduler has seen the request, and
- * its heartbeats prolong the lease. */
+/* Its engine has moved since, and lately, so its scheduler has seen the request, and its heartbeats
+ * prolong the lease. */
 static bool engine_moves(const struct kvw_exchange *x)
 {
 	int64_t moved_ns = kvw_stall_moved_ns(&x->attempt.worker->stall);
-	int64_t half_ns = x->config->pd_lease_ms * KVW_NS_PER_MS / 4;
+	int64_t lately_ns = x->config->pd_lease_ms * KVW_NS_PER_MS / 4;
+	int64_t read_ns = x->config->health_metrics_interval_ms * KVW_NS_PER_MS + SCRAPE_NS;
 
-	return moved_ns > x->pd.handed_ns && x->loop->now_ns - moved_ns < half_ns;
+	if (lately_ns < read_ns)
+		lately_ns = read_ns;
+	return moved_ns > x->pd.handed_ns && x->loop->now_ns - moved_ns < lately_ns;
 }
 
 bool kvw_pd_lease_passed(struct kvw_exchange *x)
